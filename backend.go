@@ -17,7 +17,7 @@ const (
 	StatusBusy                       // not free, and the request has NoQueue
 	StatusTimeout                    // the wait ended without the mutex, and the contender left
 	StatusLost                       // GUARD by a contender that is not the owner
-	StatusWaiting                    // blocked: a Ticket has the outcome later; never on the wire
+	StatusWaiting                    // blocked: Ticket.End returns the outcome; never on the wire
 )
 
 var statusNames = [...]string{
@@ -33,23 +33,22 @@ func (s Status) String() string {
 
 // Errors of a Backend, to be matched with errors.Is.
 var (
-	// ErrStopped is returned by every method when the backend stops. The request may be done or
-	// not, and the caller must not send a reply.
+	// ErrStopped is returned by every method when the backend stops. The request may have been
+	// done. The caller must not send a reply.
 	ErrStopped = errors.New("the server is stopping")
 	// ErrNotServed is returned when a backend cannot serve a command.
 	ErrNotServed = errors.New("not served by this engine")
-	// ErrOutOfMemory is returned by Acquire when a request that is Full needs memory. Nothing has
+	// ErrOutOfMemory is returned by Acquire when a request with Full set needs memory. Nothing has
 	// been done.
 	ErrOutOfMemory = errors.New("out of memory")
 )
 
 // An UnavailableError is returned when an engine's store cannot be reached or does not answer in
-// time. The request may be done or not. A retry learns which.
+// time. The request may have been done, which a retry shows.
 type UnavailableError struct {
 	Engine string // "redis", "mysql", "zookeeper"
 	Err    error  // of the store's client
-	// Busy: only this request could not be served now. That says nothing on whether the store
-	// answers other requests.
+	// Busy says that only this request failed. The store may still answer others.
 	Busy bool
 }
 
@@ -59,10 +58,10 @@ func (e *UnavailableError) Error() string {
 
 func (e *UnavailableError) Unwrap() error { return e.Err }
 
-// A MisconfiguredError is returned when an engine's store refuses a request, and will go on
-// refusing it until an operator changes the store. Examples are a missing table, a missing
-// privilege and a key of another type. The request may be done in part: for example, the grant was
-// written and its notice refused. A later retry learns that.
+// A MisconfiguredError is returned when an engine's store refuses a request until an operator
+// changes the store. Examples are a missing table, a missing privilege and a key of another type.
+// The request may have been done in part: for example, the grant was written and its notice
+// refused. A retry after the repair shows that.
 type MisconfiguredError struct {
 	Engine string // "redis", "mysql", "zookeeper"
 	Err    error  // names the fault
@@ -78,32 +77,33 @@ func (e *MisconfiguredError) Unwrap() error { return e.Err }
 type AcquireRequest struct {
 	Mutex      string
 	Contender  string
-	TTL        time.Duration
-	Transition time.Duration
-	NoQueue    bool // if the mutex is not free, do not queue
+	TTL        time.Duration // length of the TTL window
+	Transition time.Duration // length of the transition window
+	NoQueue    bool          // if the mutex is not free, do not queue
 
 	// Session, if not 0, binds the lease to a connection. Release with the same Session then ends
 	// the tenure, unless a later Acquire has bound the lease to another session.
 	Session uint64
 
-	// Full says that no memory is left. A contender that neither owns the mutex nor waits for it
-	// gets ErrOutOfMemory instead of a tenure or a queue entry. The owner can still renew. Only
-	// requests to a Keyspace are Full, since other engines keep no mutexes in memory.
+	// Full says that the memory limit is reached. Then a contender that neither owns the mutex nor
+	// waits for it gets ErrOutOfMemory. The owner can still renew. Only requests to a Keyspace have
+	// Full set, since other engines keep no mutexes in memory.
 	Full bool
 
 	// Waiter, if not nil, blocks the contender until it owns the mutex. If the mutex is not free,
-	// the outcome is StatusWaiting, and Acquire returns a Ticket.
+	// the outcome has StatusWaiting, and Acquire returns a Ticket.
 	Waiter Waiter
 }
 
-// Waiter waits in a blocked acquire.
+// Waiter is the caller of a blocked Acquire.
 type Waiter interface {
-	// Wake reports that Ticket.End has news. The mutex was granted durably, or the wait ended
-	// without the mutex. An engine may call Wake more than once, also after End. It must not block.
+	// Wake reports that Ticket.End has a new outcome: the mutex was granted durably, or the wait
+	// ended without the mutex. An engine may call Wake more than once, also after End. Wake must
+	// not block.
 	Wake()
 }
 
-// Ticket is a blocked acquire. The caller calls End until the outcome is not StatusWaiting, and
+// Ticket is a blocked Acquire. The caller calls End until the outcome is not StatusWaiting, and
 // then Abandon at most once.
 type Ticket interface {
 	// End ends the wait for a reason and returns the outcome. If the mutex was granted meanwhile,
@@ -111,16 +111,17 @@ type Ticket interface {
 	// instead.
 	//
 	// A waiter never receives an expired lease. If its lease expired before End, the waiter is
-	// queued again. Then End(EndWoken) returns StatusWaiting, and Wake follows when there is news.
-	// End returns StatusWaiting for no other reason.
+	// queued again. Then End(EndWoken) returns StatusWaiting, and the engine calls Wake later. End
+	// with any other reason never returns StatusWaiting.
 	//
-	// If an engine's store refuses the wait, the engine wakes the waiter, and End(EndWoken) returns
-	// a *MisconfiguredError. The waiter then leaves the queue, as soon as the store allows it. A
-	// tenure that the store grants it meanwhile is handed off. If a grant arrived before End, End
-	// returns the grant instead of the error.
+	// If an engine's store refuses the wait, the engine calls Wake, and End(EndWoken) returns a
+	// *MisconfiguredError. The waiter leaves the queue as soon as the store allows it. If the store
+	// grants it a tenure meanwhile, the engine hands the mutex off. If a grant arrived before End,
+	// End returns the grant instead of the error.
 	End(why EndReason) (Outcome, error)
-	// Abandon hands off a mutex that End returned as acquired, if the client could not receive the
-	// reply. It does nothing if the contender has renewed the lease since.
+	// Abandon hands off a mutex that End returned as acquired. The caller uses it if the client
+	// could not receive the reply. Abandon does nothing if the contender has renewed the lease
+	// since.
 	Abandon() (Seq, error)
 }
 
@@ -132,7 +133,7 @@ const (
 	EndWoken   EndReason = iota // Wake was called
 	EndTimeout                  // the wait timed out
 	EndLeft                     // the client or an administrator ended the wait
-	EndGone                     // its connection has closed: it stays queued as a polling waiter
+	EndGone                     // the connection has closed: the waiter stays queued and polls
 )
 
 // Outcome is the result of an Acquire or a Guard.
@@ -142,9 +143,9 @@ type Outcome struct {
 	Token  uint64 // of the current tenure, 0 = the mutex is free
 
 	TTL time.Duration // until the TTL window ends, at least 0
-	// Transition is the time until the transition window ends, at least 0. A free mutex may still
-	// be reserved for the next waiter, or be in the recovery delay. Then Transition is the time
-	// until the reservation or the delay ends.
+	// Transition is the time until the transition window ends, at least 0. A free mutex may be
+	// reserved for the next waiter, or be in the recovery delay. Then Transition is the time until
+	// the reservation or the delay ends.
 	Transition time.Duration
 	Position   int // in the queue, from 1; 0 = not queued
 
@@ -169,9 +170,9 @@ type ReleaseRequest struct {
 	Reason    string // for the history; may be empty
 }
 
-// Tenure describes an owner and its lease. All times are Unix milliseconds of the server's clock,
-// as it was when the windows began. Now is on that clock too. So differences are exact even if the
-// server's clock was set since. The zero Tenure means that the mutex is free.
+// Tenure describes an owner and its lease. AcquiredAt, TTLAt, TransitionAt and Now are Unix
+// milliseconds of the server's clock, as it was set when the windows began. So their differences
+// are exact even if that clock was set since. The zero Tenure means that the mutex is free.
 type Tenure struct {
 	Owner        string
 	Token        uint64
@@ -183,9 +184,8 @@ type Tenure struct {
 	Transition   time.Duration // until the transition window ends, at least 0
 	Waiters      int
 
-	// StartedAt is when the tenure began, in Unix milliseconds; 0 = the engine does not know. It is
-	// the wall time of the grant. If the clock was set since, the other times have moved against
-	// it.
+	// StartedAt is the wall time of the grant, in Unix milliseconds; 0 = the engine does not know
+	// it. If the clock was set since, StartedAt may not fit the other times.
 	StartedAt int64
 	// Session is the session of this server that the lease is bound to; 0 = none.
 	Session uint64
@@ -199,13 +199,13 @@ type QueueEntry struct {
 	Contender string
 	Position  int           // from 1
 	Waiting   time.Duration // since it queued
-	Blocked   bool          // its request waits; else it polls
+	Blocked   bool          // a blocked waiter; else a polling waiter
 }
 
 // ScanRequest asks for some of the mutexes that have an owner or waiters.
 type ScanRequest struct {
 	Cursor    uint64                  // 0 starts
-	Count     int                     // about how many to examine; 0 = 10
+	Count     int                     // about how many mutexes to examine; 0 = 10
 	Match     func(mutex string) bool // nil = all
 	Held      bool                    // only those that have an owner
 	Contended bool                    // only those that have waiters
@@ -235,34 +235,34 @@ type Stats struct {
 	// Since the start of the server.
 	Acquired int64 // tenures that began
 	Renewed  int64 // renewals
-	Released int64 // tenures that ended by a release; so the next two
-	Expired  int64
-	Broken   int64
+	Released int64 // tenures that ended by a release
+	Expired  int64 // tenures that ended by the expiry of the lease
+	Broken   int64 // tenures that an administrator ended
 	Handoffs int64 // tenures that began by a handoff to a blocked waiter
-	// TenureLengths are the lengths of ended tenures whose start the engine knows, by the wall
-	// clock.
+	// TenureLengths are the lengths of ended tenures by the wall clock. Tenures whose start the
+	// engine does not know are left out.
 	TenureLengths Durations
 
-	Seq           Seq           // the last one
-	Token         uint64        // the last one
+	Seq           Seq           // the largest so far
+	Token         uint64        // the largest so far
 	RecoveryDelay time.Duration // what remains of the recovery delay
 }
 
-// Backend keeps mutexes. It is safe for concurrent use. It does not check the limits of this
-// package: the caller does.
+// Backend keeps mutexes. It is safe for concurrent use. The caller must check the limits of this
+// package.
 //
-// A result can depend on a change that is not durable yet. It then has the Seq of that change, and
-// must not be sent to anyone before the Committer reports the change as durable.
+// A result may depend on a change that is not durable yet. Then the result has the Seq of that
+// change. The caller must not send it to anyone before Commit has returned for that Seq.
 type Backend interface {
 	Committer
-	// Acquire acquires or renews. It returns a Ticket only with StatusWaiting, and ErrOutOfMemory
-	// only if the request is Full.
+	// Acquire acquires a mutex or renews its lease. It returns a Ticket only with StatusWaiting,
+	// and ErrOutOfMemory only if the request has Full set.
 	Acquire(ctx context.Context, r AcquireRequest) (Outcome, Ticket, error)
 	// Guard renews a lease. It returns StatusRenewed or StatusLost.
 	Guard(ctx context.Context, r GuardRequest) (Outcome, error)
 	// Release reports whether it ended a tenure.
 	Release(ctx context.Context, r ReleaseRequest) (bool, Seq, error)
-	// Owner returns the tenure, the zero Tenure if the mutex is free.
+	// Owner returns the tenure, or the zero Tenure if the mutex is free.
 	Owner(ctx context.Context, mutex string) (Tenure, Seq, error)
 	// Queue returns the first count waiters, in order.
 	Queue(ctx context.Context, mutex string, count int) ([]QueueEntry, Seq, error)
@@ -270,42 +270,43 @@ type Backend interface {
 	Scan(ctx context.Context, r ScanRequest) (ScanPage, Seq, error)
 	// Check reports whether token is the token of the current tenure.
 	Check(ctx context.Context, mutex string, token uint64) (bool, Seq, error)
-	// Break ends the tenure, whoever the owner is, and reports whether there was one.
+	// Break ends the tenure of any owner and reports whether there was one.
 	Break(ctx context.Context, mutex, reason string) (bool, Seq, error)
-	// History returns events of a mutex, from old to new.
+	// History returns events of a mutex, oldest first.
 	History(ctx context.Context, r HistoryRequest) ([]Event, Seq, error)
-	// Subscribed is called when a channel has one more subscriber at this server, before that
-	// client gets its reply. If pattern is true, channel is a glob of channels. From now on the
-	// backend publishes what its store announces on the channel. If the channel is a polling
-	// waiter's own, the backend can now notify that waiter. After an error the backend goes on
-	// trying by itself. There is no call for a subscriber that leaves: a backend asks its Notices.
+	// The caller calls Subscribed when a channel has one more subscriber at this server, before
+	// that client gets its reply. If pattern is true, channel is a glob of channels. From then on
+	// the backend publishes what its store announces on the channel. If the channel is a polling
+	// waiter's own, the backend can notify that waiter. After an error the backend tries again by
+	// itself. It learns from its Notices when a subscriber leaves.
 	Subscribed(ctx context.Context, channel string, pattern bool) (Seq, error)
 	// Stats returns the figures now.
 	Stats() Stats
 }
 
 // Committer makes changes durable. It is safe for concurrent use. A connection commits once for all
-// commands of a pipeline, with the largest Seq of their results. A Seq of 0 depends on no change.
+// commands of a pipeline, with the largest Seq of their results. A result with Seq 0 depends on no
+// change.
 type Committer interface {
-	// Commit returns when every change up to seq is durable. It publishes the notices and wakes the
-	// waiters that depend on them. After an error no result that depends on seq may be sent. A
-	// backend may ignore ctx, because notices and wake-ups of other clients depend on the commit.
+	// Commit returns when every change up to seq is durable. It also publishes the notices and
+	// wakes the waiters that depend on these changes. After an error, no result that depends on seq
+	// may be sent. A backend may ignore ctx, because other clients depend on the commit too.
 	Commit(ctx context.Context, seq Seq) error
-	// TryCommit is Commit if Commit need not wait. Otherwise it starts the work that Commit would
-	// wait for, and returns false.
+	// TryCommit does the same as Commit and returns true, if it need not wait. Otherwise it starts
+	// the work without waiting for it, and returns false.
 	TryCommit(seq Seq) (done bool, err error)
 }
 
 // Notices publishes an engine's notices to the subscribers of this server. Its methods must not
 // block, and must not call the engine.
 type Notices interface {
-	// Publish publishes a message. It returns how many subscribe to the channel by its name.
+	// Publish publishes a message. It returns how many clients subscribe to the channel by name.
 	Publish(channel, payload string) int
-	// Subscribed reports whether anyone subscribes to a channel by its name.
+	// Subscribed reports whether a client subscribes to the channel by name.
 	Subscribed(channel string) bool
-	// SubscribedPattern reports whether anyone subscribes to this very glob.
+	// SubscribedPattern reports whether a client subscribes to exactly this glob.
 	SubscribedPattern(pattern string) bool
-	// Any reports whether there is any subscription at all.
+	// Any reports whether there is any subscription.
 	Any() bool
 }
 
@@ -313,15 +314,15 @@ type Notices interface {
 type Change struct {
 	Seq   Seq // the change's own number
 	Kind  ChangeKind
-	Lease Lease // of ChangePut; of ChangeDelete only Mutex counts
-	// Events are the events of the change, each with its own Seq, none larger than the change's.
+	Lease Lease // for ChangePut; ChangeDelete uses only Lease.Mutex
+	// Events are the events of the change. Their Seqs are not larger than that of the change.
 	Events []Event
 	// Token is the largest token that the change has used, 0 = none. Every later tenure must have a
-	// larger one, even if this change stores no lease.
+	// larger token, even if this change stores no lease.
 	Token uint64
-	// Forced requires an fsync before the reply in every mode with a disk. Such a change ends a
-	// tenure against its owner's will. If a crash lost it, the old owner and a new one could both
-	// hold the mutex.
+	// Forced requires an fsync before the reply in every mode with a disk. A forced change ends a
+	// tenure against its owner's will. If a crash lost the change, the old owner and a new one
+	// could both hold the mutex.
 	Forced bool
 }
 
@@ -330,7 +331,7 @@ type ChangeKind uint8
 
 // The kinds.
 const (
-	ChangeNone   ChangeKind = iota // nothing: it has events only, which a crash may lose
+	ChangeNone   ChangeKind = iota // nothing: the change has only events, which a crash may lose
 	ChangePut                      // the lease is written
 	ChangeDelete                   // the lease is removed
 )

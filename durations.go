@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// DurationBuckets is the number of buckets of Durations. The last but one ends at 2^38
-// microseconds, about three days.
+// DurationBuckets is the number of buckets of Durations. The last bucket has no end; the one before
+// ends at 2^38 microseconds, about three days.
 const DurationBuckets = 40
 
 // Durations counts durations by length. It is not safe for concurrent use.
 type Durations struct {
 	// Buckets counts by length. Bucket i counts durations of more than 2^(i-1) and at most 2^i
-	// microseconds, and the last one all that are longer.
+	// microseconds. The last bucket counts all that are longer.
 	Buckets [DurationBuckets]uint64
-	// Micros is the sum in microseconds. In a time.Duration, 10,000 waiters or owners would
-	// overflow it within eleven days.
+	// Micros is the sum in microseconds. A time.Duration could overflow: the waits of 10,000
+	// waiters would reach its limit within eleven days.
 	Micros uint64
 }
 
@@ -28,7 +28,7 @@ func DurationBucket(d time.Duration) int {
 	return min(bits.Len64(micros-1), DurationBuckets-1)
 }
 
-// Add counts a duration. One below 0 counts as 0.
+// Add counts a duration. A negative duration counts as 0.
 func (d *Durations) Add(took time.Duration) {
 	took = max(took, 0)
 	d.Buckets[DurationBucket(took)]++

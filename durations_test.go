@@ -17,7 +17,7 @@ func TestDurationBucketHoldsDurationsUpToAPowerOfTwoMicroseconds(t *testing.T) {
 		{1<<38*time.Microsecond + 1, DurationBuckets - 1}, {math.MaxInt64, DurationBuckets - 1},
 	} {
 		if got := DurationBucket(c.d); got != c.want {
-			t.Errorf("bucket of %v: %d, want %d", c.d, got, c.want)
+			t.Errorf("DurationBucket(%v) is %d, want %d", c.d, got, c.want)
 		}
 	}
 }
@@ -29,7 +29,7 @@ func TestDurationsAddUp(t *testing.T) {
 	b.Add(3 * time.Millisecond)
 	a.Merge(&b)
 	if a.Count() != 3 || a.Micros != 4000 || a.Buckets[0] != 1 {
-		t.Errorf("got %+v", a)
+		t.Errorf("after Add and Merge: %+v; want 3 durations of 4000 µs, one of them 0", a)
 	}
 }
 
@@ -40,6 +40,6 @@ func TestTheSumOfLongDurationsDoesNotOverflow(t *testing.T) {
 		d.Add(day)
 	}
 	if want := uint64(tenures * 24 * 3600 * 1_000_000); d.Micros != want {
-		t.Errorf("the sum is %d µs, want %d", d.Micros, want)
+		t.Errorf("Micros is %d, want %d", d.Micros, want)
 	}
 }

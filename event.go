@@ -10,7 +10,7 @@ import (
 type EventKind uint8
 
 // The kinds of events. Acquired, Released, Expired and Broken change the owner. Queued and Left
-// change the queue only, so a crash may lose the last of them.
+// change only the queue, so a crash may lose the last events of these kinds.
 const (
 	EventAcquired EventKind = iota + 1 // a new tenure began
 	EventReleased                      // the owner released the mutex
@@ -35,8 +35,8 @@ type Event struct {
 	At     int64 // Unix milliseconds
 	Kind   EventKind
 	Mutex  string
-	Owner  string // the owner; of Queued and Left the contender
-	Token  uint64 // of the tenure; of Queued and Left 0
+	Owner  string // for Queued and Left the contender
+	Token  uint64 // of the tenure; for Queued and Left 0
 	Reason string // may be empty
 }
 
@@ -59,8 +59,8 @@ func (e Event) AppendJSON(b []byte) []byte {
 	return append(b, '}')
 }
 
-// appendJSONString appends s as a JSON string (RFC 8259, section 7). On this hot path
-// encoding/json, with its reflection and its escaping of HTML, is too slow.
+// appendJSONString appends s as a JSON string (RFC 8259, section 7). It replaces encoding/json,
+// which is too slow for this hot path.
 func appendJSONString(b []byte, s string) []byte {
 	const hex = "0123456789abcdef"
 	b = append(b, '"')
@@ -88,17 +88,18 @@ func appendJSONString(b []byte, s string) []byte {
 // are fixed (Simba, "Pub/Sub Channels", "OwnerEvent Protocol"). In a shared Redis the mutex'
 // channel is also the name of its key.
 
-// MutexChannel returns the channel with the notices of new tenures of the mutex. It also has a
-// notice when the mutex is free and nobody waits.
+// MutexChannel returns the channel of a mutex. Its notices announce each new tenure, and that the
+// mutex is free and nobody waits.
 func MutexChannel(mutex string) string { return "simba:{" + mutex + "}" }
 
-// ContenderChannel returns the channel with the notices that the mutex is reserved for a contender.
+// ContenderChannel returns a contender's own channel. Its notices announce that the mutex is
+// reserved for the contender.
 func ContenderChannel(mutex, contender string) string {
 	return "simba:{" + mutex + "}:" + contender
 }
 
-// PlainContenderChannel returns the contender channel to which Simba before 3.0.2 subscribes. Its
-// contenders omit the braces, but its scripts publish with them.
+// PlainContenderChannel returns the contender channel without braces. Contenders of Simba before
+// 3.0.2 subscribe to it, although the scripts of these versions publish with braces.
 func PlainContenderChannel(mutex, contender string) string {
 	return "simba:" + mutex + ":" + contender
 }
@@ -106,16 +107,15 @@ func PlainContenderChannel(mutex, contender string) string {
 // EventChannel returns the channel with every event of the mutex as JSON.
 func EventChannel(mutex string) string { return "simba-events:{" + mutex + "}" }
 
-// AcquiredNotice returns the payload on MutexChannel when a tenure of contender begins.
+// AcquiredNotice returns the payload on MutexChannel for the begin of a tenure.
 func AcquiredNotice(contender string) string { return "acquired@@" + contender }
 
-// ReleasedNotice returns the payload for the end of a tenure of oldOwner. It goes to
-// ContenderChannel if the mutex is reserved for that contender, and to MutexChannel if nobody
-// waits.
+// ReleasedNotice returns the payload for the end of a tenure of oldOwner. It is published on
+// ContenderChannel if the mutex is reserved for a contender, and on MutexChannel if nobody waits.
 func ReleasedNotice(oldOwner string) string { return "released@@" + oldOwner }
 
 // ParseContenderChannel is the inverse of ContenderChannel. ok is false for any other channel, and
-// if a part of it is no valid name.
+// if the mutex' name or the contender id is invalid.
 func ParseContenderChannel(channel string) (mutex, contender string, ok bool) {
 	rest, ok := strings.CutPrefix(channel, "simba:{")
 	if !ok {
@@ -128,8 +128,8 @@ func ParseContenderChannel(channel string) (mutex, contender string, ok bool) {
 	return mutex, contender, true
 }
 
-// CutContenderChannel is ParseContenderChannel without checks of the names: a mutex that is a key
-// may have any name. The contender's id has no braces.
+// CutContenderChannel is ParseContenderChannel without checks of the names, since the mutex of a
+// key may have any name. A contender id has no braces, so the last brace ends the mutex' name.
 func CutContenderChannel(channel string) (mutex, contender string, ok bool) {
 	rest, ok := strings.CutPrefix(channel, "simba:{")
 	i := strings.LastIndex(rest, "}:")

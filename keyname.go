@@ -5,12 +5,12 @@ import "strings"
 // KeyPart is the part of a mutex that a Redis key shows.
 type KeyPart uint8
 
-// The parts. All but KeyLock are views: their values follow from the mutex, so only few commands
-// can write to them.
+// The parts. All but KeyLock are views: their values follow from the mutex, so few commands can
+// write them.
 const (
 	KeyLock  KeyPart = iota // the owner; it expires with the lease
 	KeyQueue                // a sorted set of the waiters
-	KeyFence                // the largest token of the mutex so far
+	KeyFence                // a token that no tenure of the mutex so far exceeds, see Tx.Fence
 	KeyToken                // the token of the tenure; it expires with the lease
 )
 
@@ -24,8 +24,8 @@ type Key struct {
 
 // ParseKey parses a key. A mutex m has two lock keys: m itself and its tagged key simba:{m}. The
 // views extend the tagged key, as in Simba's Redis backend: simba:{m}:contender, :fence and :token.
-// The last brace of a key ends the name, so no two mutexes share a key. Every other key, simba:{}
-// too, is the lock key of the mutex with that name.
+// The last brace of a key ends the name, so no two mutexes share a key. Any other key, also
+// simba:{}, is the lock key of the mutex with that name.
 func ParseKey(key string) Key {
 	rest, ok := strings.CutPrefix(key, "simba:{")
 	if end := strings.LastIndexByte(rest, '}'); ok && end > 0 {
@@ -38,7 +38,8 @@ func ParseKey(key string) Key {
 	return Key{Mutex: key}
 }
 
-// KeyOf returns the lock key of a mutex: its name, unless that is the key of another mutex.
+// KeyOf returns a lock key of a mutex: its name, or its tagged key if the name is a key of another
+// mutex.
 func KeyOf(mutex string) string {
 	if strings.HasPrefix(mutex, "simba:{") && ParseKey(mutex) != (Key{Mutex: mutex}) {
 		return MutexChannel(mutex)
@@ -47,7 +48,7 @@ func KeyOf(mutex string) string {
 }
 
 // TaggedKeyOf returns the tagged key of a mutex. Some names, such as the empty one, have no tagged
-// key. For these it returns KeyOf.
+// key. For these names TaggedKeyOf returns KeyOf.
 func TaggedKeyOf(mutex string) string {
 	if mutex == "" || strings.HasPrefix(mutex, "simba:{") {
 		return KeyOf(mutex)

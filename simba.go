@@ -1,5 +1,5 @@
 // Package simba is the vocabulary of the server: the types that the commands, the engines and the
-// stores share. It does no work.
+// stores share.
 //
 //	socket → resp → commands → simba.Backend → engine → Journal → persist → disk
 //
@@ -7,8 +7,9 @@
 //
 // A mutex is a name. Contenders compete for it, and the one that has it is the owner. The owner has
 // a lease of two windows. In the TTL window the owner may work and should renew. In the transition
-// window, which follows, no other contender can acquire the mutex yet. A tenure is one unbroken
-// ownership. Each tenure has a fencing token: an integer larger than that of every earlier tenure.
+// window, which follows, it may still renew, and no other contender can acquire the mutex yet. A
+// tenure is one ownership, from the grant through all renewals. Each tenure has a fencing token: an
+// integer larger than that of every earlier tenure.
 //
 // Every engine keeps these rules. A mutex has at most one owner. Tokens grow. Waiters get the mutex
 // in the order of the queue. A reply is sent only when the change that it shows is durable.
@@ -22,7 +23,7 @@ import (
 	"unicode/utf8"
 )
 
-// The limits of names and numbers, the same for every engine.
+// The limits of names and numbers, for every engine.
 const (
 	MaxMutexLen     = 255 // bytes of a mutex' name
 	MaxContenderLen = 128 // bytes of a contender's id
@@ -36,8 +37,7 @@ const (
 )
 
 // Instant is an instant on an engine's clock: nanoseconds since the machine's boot. That clock
-// never steps. A restarted process on the same boot can use the instants that an earlier one
-// stored.
+// never steps. A process that restarts before the next boot can use the instants that it stored.
 type Instant int64
 
 // Add returns the instant d after i.
@@ -46,9 +46,9 @@ func (i Instant) Add(d time.Duration) Instant { return i + Instant(d) }
 // Sub returns the time from j to i.
 func (i Instant) Sub(j Instant) time.Duration { return time.Duration(i - j) }
 
-// Seq is the number of a change. Every change of a server gets a larger number than all changes
-// before, even after a crash. A result that has a Seq depends on that change: it may be sent to a
-// client only when the change is durable. A result with the zero Seq depends on no change.
+// Seq is the number of a change. It is larger than the numbers of all earlier changes of the
+// server, even after a crash. A result with a Seq may be sent to a client only when the change with
+// that number is durable. A result with the zero Seq depends on no change.
 type Seq uint64
 
 // Lease is the lease of an owner.
@@ -58,17 +58,16 @@ type Lease struct {
 	Token uint64 // fencing token of the tenure, never 0
 
 	Acquired   Instant       // start of the current windows: the grant or the last renewal
-	AcquiredAt int64         // the same in Unix milliseconds, for display
+	AcquiredAt int64         // Acquired in Unix milliseconds, for display
 	TTL        time.Duration // Endless = it does not expire
 	Transition time.Duration
-	StartedAt  int64 // start of the tenure: the grant, in Unix milliseconds
+	StartedAt  int64 // the grant, in Unix milliseconds
 
-	Session bool    // the lease is bound to a connection and ends with it
-	Fields  []Field // of a lock key that is a hash; nil = it is a string
+	Session bool    // the lease is bound to a connection and ends with the connection
+	Fields  []Field // of a lock key that is a hash; nil = the key is a string
 }
 
-// End returns the instant at which the lease expires; the largest Instant if the lease does not
-// expire.
+// End returns the instant at which the lease expires, or the largest Instant if it never does.
 func (l Lease) End() Instant {
 	if l.TTL == Endless {
 		return math.MaxInt64
@@ -88,8 +87,8 @@ func (e *NameError) Error() string { return fmt.Sprintf("invalid %s: %s", e.Argu
 // printable UTF-8 without braces and white space.
 func CheckMutex[S string | []byte](s S) error { return checkName("mutex", s, MaxMutexLen) }
 
-// CheckContender returns a *NameError unless s is a valid id of a contender. The rules for a mutex'
-// name apply, with at most MaxContenderLen bytes. An id must not contain "@@", which separates the
+// CheckContender returns a *NameError unless s is a valid contender id. The rules for a mutex' name
+// apply, with at most MaxContenderLen bytes. An id must not contain "@@", which separates the
 // fields of a notice.
 func CheckContender[S string | []byte](s S) error {
 	if err := checkName("contender", s, MaxContenderLen); err != nil {
@@ -123,7 +122,7 @@ func checkName[S string | []byte](argument string, s S, limit int) error {
 	return nil
 }
 
-// checkUnicode checks the part of a name from its first byte beyond ASCII.
+// checkUnicode checks the part of a name that begins with its first non-ASCII byte.
 func checkUnicode(argument, s string) error {
 	if !utf8.ValidString(s) {
 		return &NameError{argument, "it is not valid UTF-8"}

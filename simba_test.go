@@ -42,11 +42,11 @@ func TestNamesOfMutexesAndContenders(t *testing.T) {
 			want     bool
 		}{{"mutex", CheckMutex(c.name), c.mutex}, {"contender", CheckContender(c.name), c.contender}} {
 			if (check.err == nil) != check.want {
-				t.Errorf("%q as %s: %v", c.name, check.argument, check.err)
+				t.Errorf("check of %q as %s: %v; want valid: %v", c.name, check.argument, check.err, check.want)
 			}
 			var bad *NameError
 			if check.err != nil && (!errors.As(check.err, &bad) || bad.Argument != check.argument) {
-				t.Errorf("%q: %v does not name the argument", c.name, check.err)
+				t.Errorf("check of %q: %v; want a *NameError with Argument %q", c.name, check.err, check.argument)
 			}
 		}
 	}
@@ -56,12 +56,12 @@ func TestContenderChannelIsParsedBack(t *testing.T) {
 	for _, c := range [][2]string{{"job", "a"}, {"a:b", "c:d"}, {"m", "simba:x"}} {
 		m, who, ok := ParseContenderChannel(ContenderChannel(c[0], c[1]))
 		if !ok || m != c[0] || who != c[1] {
-			t.Errorf("%v: %q %q %v", c, m, who, ok)
+			t.Errorf("ParseContenderChannel of the channel of %q: %q, %q, %v; want the same names", c, m, who, ok)
 		}
 	}
 	for _, channel := range []string{"", "simba:{m}", "simba:{m}:", "simba:{}:c", "simba-events:{m}:c", "other"} {
 		if m, who, ok := ParseContenderChannel(channel); ok {
-			t.Errorf("%q is no contender's channel: %q %q", channel, m, who)
+			t.Errorf("ParseContenderChannel(%q) returned %q, %q; want no contender's channel", channel, m, who)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func FuzzEventJSON(f *testing.F) {
 		}
 		line := e.AppendJSON(nil)
 		if err := json.Unmarshal(line, &got); err != nil {
-			t.Fatalf("%s: %v", line, err)
+			t.Fatalf("AppendJSON wrote invalid JSON %s: %v", line, err)
 		}
 		clean := func(s string) string {
 			if utf8.ValidString(s) {
@@ -91,7 +91,7 @@ func FuzzEventJSON(f *testing.F) {
 		}
 		if got.Seq != uint64(e.Seq) || got.At != e.At || got.Event != "broken" || got.Token != 7 ||
 			got.Mutex != clean(mutex) || got.Owner != clean(owner) || got.Reason != clean(reason) {
-			t.Errorf("%s reads back as %+v", line, got)
+			t.Errorf("AppendJSON wrote %s, which is decoded as %+v; want the event", line, got)
 		}
 	})
 }
@@ -102,23 +102,23 @@ func TestNoTwoMutexesHaveAKeyInCommon(t *testing.T) {
 	for _, m := range names {
 		for _, key := range []string{KeyOf(m), TaggedKeyOf(m)} {
 			if got := ParseKey(key); got != (Key{Mutex: m}) {
-				t.Errorf("%.40q, the key of %.40q, is that of %.40v", key, m, got)
+				t.Errorf("ParseKey(%.40q), a key of the mutex %.40q, is %.40v", key, m, got)
 			}
 		}
 		for part := range KeyPart(len(keySuffixes)) {
 			k := Key{m, part}
 			if got := ParseKey(k.String()); got != k {
-				t.Errorf("%.40q: %.40v, want %.40v", k.String(), got, k)
+				t.Errorf("ParseKey(%.40q) is %.40v, want %.40v", k.String(), got, k)
 			}
 			if other, taken := owner[k.String()]; taken {
-				t.Errorf("%.40v and %.40v have the key %.40q", k, other, k.String())
+				t.Errorf("%.40v and %.40v have the same key %.40q", k, other, k.String())
 			}
 			owner[k.String()] = k
 		}
 	}
 	for _, key := range []string{"", "simba:{}", "simba:{}:token", "simba:{m}x", "simba:{m}:waiting", "simba-events:{m}"} {
 		if got := ParseKey(key); got != (Key{Mutex: key}) {
-			t.Errorf("%q: %v", key, got)
+			t.Errorf("ParseKey(%q) is %v, want the lock key of the mutex with that name", key, got)
 		}
 	}
 }
@@ -126,13 +126,13 @@ func TestNoTwoMutexesHaveAKeyInCommon(t *testing.T) {
 func TestTheChannelsOfAnyMutexAreCutBack(t *testing.T) {
 	for _, m := range []string{"m", "a b", "{", "a}b", "a}:b", "{}", strings.Repeat("x", 300)} {
 		if got, ok := CutMutexChannel(MutexChannel(m)); got != m || !ok {
-			t.Errorf("%q: %q, %v", MutexChannel(m), got, ok)
+			t.Errorf("CutMutexChannel(%q) is %q, %v; want %q", MutexChannel(m), got, ok, m)
 		}
 		if got, ok := CutEventChannel(EventChannel(m)); got != m || !ok {
-			t.Errorf("%q: %q, %v", EventChannel(m), got, ok)
+			t.Errorf("CutEventChannel(%q) is %q, %v; want %q", EventChannel(m), got, ok, m)
 		}
 		if got, who, ok := CutContenderChannel(ContenderChannel(m, "0:1@host")); got != m || who != "0:1@host" || !ok {
-			t.Errorf("%q: %q, %q, %v", ContenderChannel(m, "0:1@host"), got, who, ok)
+			t.Errorf("CutContenderChannel(%q) is %q, %q, %v; want %q, 0:1@host", ContenderChannel(m, "0:1@host"), got, who, ok, m)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 )
 
-// Account is the name of a user with its current rules. Connections hold accounts. It is safe for
+// Account is a user's name with the user's current rules. Connections hold accounts. It is safe for
 // concurrent use.
 type Account struct {
 	name string
@@ -20,16 +20,16 @@ type Account struct {
 // Name returns the user's name.
 func (a *Account) Name() string { return a.name }
 
-// User returns the current rules, nil if the user was removed.
+// User returns the current rules, or nil if the user was removed.
 func (a *Account) User() *User { return a.user.Load() }
 
-// Options configure the users of a server. With the zero value there is only the default user. It
-// has all rights and no password.
+// Options configure the users of a server. The zero value gives only the default user, with all
+// rights and no password.
 type Options struct {
-	// Path is the file of users; "" = there is only the default user.
+	// Path is the file of users; "" = only the default user.
 	Path string
-	// Password is the default user's password, "" = none. It is an error if the file has a line for
-	// that user too.
+	// Password is the default user's password, "" = none. If it is set, the file must have no line
+	// for the default user.
 	Password string
 	// Protected refuses enabled users without a password.
 	Protected bool
@@ -40,7 +40,7 @@ type Accounts struct {
 	catalog *Catalog
 	options Options
 
-	mu             sync.Mutex // serializes Load and Protect
+	mu             sync.Mutex // serializes Load and Protect; guards options.Protected
 	byName         atomic.Pointer[map[string]*Account]
 	defaultAccount *Account // never removed
 }
@@ -79,7 +79,7 @@ func (a *Accounts) Load() (changed []*Account, err error) {
 // maxFile is the maximum size of a file of users.
 const maxFile = 16 << 20
 
-// read returns the users of the file, and a default user if the file has none.
+// read returns the users of the file. If the file has no default user, read adds one.
 func (a *Accounts) read() (map[string]*User, error) {
 	users := make(map[string]*User)
 	if path := a.options.Path; path != "" {
@@ -120,19 +120,20 @@ func (a *Accounts) read() (map[string]*User, error) {
 	return users, nil
 }
 
-// defaultUser returns the default user of Redis, with the configured password.
+// defaultUser returns a user with all rights, as Redis' default user has, and the configured
+// password.
 func (a *Accounts) defaultUser() *User {
 	u := newUser(a.catalog, DefaultName)
 	for _, word := range []string{"on", "nopass", "allkeys", "allchannels", "allcommands"} {
 		u.applyWord(word)
 	}
 	if a.options.Password != "" {
-		_ = u.apply(">" + a.options.Password) // apply refuses no password
+		_ = u.apply(">" + a.options.Password) // apply never fails for a password
 	}
 	return u.finish()
 }
 
-// protect returns an error if a user is enabled without a password.
+// protect returns an error if an enabled user needs no password.
 func protect(users map[string]*User) error {
 	var open []string
 	for _, name := range slices.Sorted(maps.Keys(users)) {
@@ -158,7 +159,7 @@ func (a *Accounts) install(users map[string]*User) (changed []*Account) {
 		if before := account.user.Load(); before == nil || !before.equal(u) {
 			changed = append(changed, account)
 		}
-		account.user.Store(u) // even if unchanged, because MayName depends on the other users
+		account.user.Store(u) // even if u is unchanged, because MayName depends on the other users
 		accounts[name] = account
 	}
 	a.byName.Store(&accounts)
@@ -171,17 +172,17 @@ func (a *Accounts) install(users map[string]*User) (changed []*Account) {
 	return changed
 }
 
-// Default returns the account of the default user.
+// Default returns the default user's account.
 func (a *Accounts) Default() *Account { return a.defaultAccount }
 
-// Find returns the account of that name, nil if there is none.
+// Find returns the account of that name, or nil if there is none.
 func (a *Accounts) Find(name string) *Account { return (*a.byName.Load())[name] }
 
 // Names returns the names of all users, sorted.
 func (a *Accounts) Names() []string { return slices.Sorted(maps.Keys(*a.byName.Load())) }
 
-// Authenticate returns the account of that name if its user is enabled and has that password, nil
-// otherwise. An unknown name takes as long as a wrong password.
+// Authenticate returns the account of that name if its user is enabled and has that password.
+// Otherwise it returns nil. An unknown name takes as long as a wrong password.
 func (a *Accounts) Authenticate(name, password []byte) *Account {
 	account := (*a.byName.Load())[string(name)]
 	var u *User
@@ -198,11 +199,11 @@ func (a *Accounts) Authenticate(name, password []byte) *Account {
 	return account
 }
 
-// unknownUser is verified in place of a user that does not exist.
+// Authenticate verifies the password of unknownUser if the given user does not exist.
 var unknownUser = &User{passwords: make([]digest, 1)}
 
-// Protect sets Options.Protected. If that would refuse a current user, it changes nothing and
-// returns an error of type Errors.
+// Protect sets Options.Protected. If yes is true and a current user is enabled without a password,
+// Protect changes nothing and returns an error of type Errors.
 func (a *Accounts) Protect(yes bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -25,14 +25,14 @@ func TestDefaultUserWithoutAFile(t *testing.T) {
 		t.Errorf("the default user with the option Password: %s; want all rights with a password", u)
 	}
 	if b.Authenticate([]byte("default"), []byte("pw")) != b.Default() || b.Authenticate([]byte("default"), []byte("p")) != nil || b.Authenticate([]byte("a"), []byte("pw")) != nil {
-		t.Error("Authenticate accepts the wrong users")
+		t.Error("Authenticate does not accept exactly default with the password pw")
 	}
 }
 
 func TestFileMayHaveCommentsAndEmptyLines(t *testing.T) {
 	a := newFile(t, "# a team", "", "  user\ta on  >pw   +get ", "#user b on", "\r", "user default off\r").open(Options{})
 	if !slices.Equal(a.Names(), []string{"a", "default"}) || runs(a.Find("a").User()) != "get" || a.Default().User().Enabled() {
-		t.Errorf("the accounts of the file: %q; want a and default", a.Names())
+		t.Errorf("Open with comments and empty lines: the accounts %q; want a with +get, and default off", a.Names())
 	}
 	if !strings.HasPrefix(a.Default().User().String(), "user default off resetchannels -@all") {
 		t.Error("a line for the default user keeps its former rights")
@@ -54,7 +54,7 @@ func TestAllErrorsOfAFileAreReported(t *testing.T) {
 		}
 	}
 	if !slices.Equal(lines, []int{1, 1, 2, 3, 5, 6, 7, 8}) {
-		t.Errorf("the errors name the lines %v", lines)
+		t.Errorf("the errors of Open name the lines %v, want 1, 1, 2, 3, 5, 6, 7, 8", lines)
 	}
 }
 
@@ -64,7 +64,7 @@ func TestIrregularFilesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Open(small(), Options{Path: pipe}); err == nil || !strings.Contains(err.Error(), "is not a file") {
-		t.Error(err)
+		t.Errorf("Open of a pipe: %v; want an error that it is not a file", err)
 	}
 }
 
@@ -95,7 +95,7 @@ func TestLoadReturnsChangedAndRemovedAccounts(t *testing.T) {
 	}
 	slices.Sort(names)
 	if !slices.Equal(names, []string{"gone", "new", "other"}) {
-		t.Errorf("Load returned the changed accounts %v", names)
+		t.Errorf("Load returned the changed accounts %v, want gone, new and other", names)
 	}
 	if a.Find("same") != same || a.Find("other") != other || runs(other.User()) != "set" || gone.User() != nil || a.Find("gone") != nil {
 		t.Error("after Load, Find or User returns the wrong account or rights")
@@ -159,7 +159,7 @@ func TestUserNamesMustNotOverlap(t *testing.T) {
 	} {
 		_, wrong := parse(small(), "users", []byte(text))
 		if got := wrong.Error(); at == "" && got != "" || !strings.HasPrefix(got, at) {
-			t.Errorf("the error for %q is %s", text, got)
+			t.Errorf("parse of %q: error %q; want %q", text, got, at)
 		}
 	}
 }
@@ -175,14 +175,14 @@ func TestOwnerMustNotBelongToAnotherUser(t *testing.T) {
 		{"d41d8cd9-8f00", "a:b free any"}, // random, as lock code makes it
 		{"a", "a any"},
 		{"a:1", "a any"},
-		{"a:2", "any"},      // belongs to a, which may not act as it
-		{"a:b", "a:b any"},  // belongs to two users, by its beginning
+		{"a:2", "any"},      // belongs to a, whose rules as: do not match
+		{"a:b", "a:b any"},  // begins with the names of two users
 		{"a:b:", "a:b any"}, // a:b's own id, although it begins with a:
 		{"a:b:c:d", "a:b any"},
 		{"a:bc", "any"},
 		{"ab", "a:b free any"},
 		{"free:x", "free any"},
-		{"w-1", "a:b free bound any"}, // no user's name, whatever rules match it
+		{"w-1", "a:b free bound any"}, // belongs to no user, although a rule of bound matches
 		{"default", "any"},            // even if that user is off
 		{"", "a:b free any"},
 		{":a", "a:b free any"},
@@ -196,19 +196,19 @@ func TestOwnerMustNotBelongToAnotherUser(t *testing.T) {
 			}
 		}
 		if got := strings.Join(may, " "); got != c.may {
-			t.Errorf("%.20q may be written by %s, want %s", c.owner, got, c.may)
+			t.Errorf("MayName(%.20q) is true for the users %s, want %s", c.owner, got, c.may)
 		}
 	}
 	if !newFile(t, "user a on").open(Options{}).Default().User().MayName("a") {
-		t.Error("the default user may act as anybody, but may not write a name")
+		t.Error("MayName of the default user is false for the name a")
 	}
 
-	// Unchanged users must take new and removed users into account.
+	// After Load, MayName of an unchanged user must know the new and removed users.
 	f.write("user "+long+" on", "user free on")
 	if changed, err := a.Load(); err != nil || slices.Contains(changed, a.Find("free")) {
 		t.Errorf("Load: %v, %v; want no error, and free unchanged", changed, err)
 	}
 	if free := a.Find("free").User(); free.MayName(long) || free.MayName(long+":1") || !free.MayName("a") {
-		t.Error("the names of the users are those before the file was read again")
+		t.Error("after Load, MayName of free still uses the former users")
 	}
 }

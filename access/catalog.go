@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// Command is a command, with the name that rules use for it.
+// Command is a command of the server.
 type Command struct {
-	Name       string   // in lower case; "config|get" for a subcommand
+	Name       string   // as in rules: in lower case, "config|get" for a subcommand
 	Categories []string // without the @
 }
 
-// Catalog holds all commands of a server. A command's number is its index in the argument of
+// Catalog holds all commands of a server. The number of a command is its index in the argument of
 // NewCatalog. A Catalog is immutable.
 type Catalog struct {
 	match      func(pattern, s string) bool
@@ -21,8 +21,8 @@ type Catalog struct {
 	byCategory map[string][]int
 }
 
-// NewCatalog returns the catalog of these commands and categories. A category may be empty. match
-// reports whether a string matches a glob, in bounded time.
+// NewCatalog returns the catalog of these commands and categories. A category may have no commands.
+// match reports whether a string matches a glob, in bounded time.
 func NewCatalog(commands []Command, categories []string, match func(pattern, s string) bool) *Catalog {
 	c := &Catalog{
 		match:      match,
@@ -50,8 +50,8 @@ func NewCatalog(commands []Command, categories []string, match func(pattern, s s
 	return c
 }
 
-// named returns the commands of a rule without its sign: "get", "config|set" or "@read". A
-// container includes its subcommands.
+// named returns the commands of a rule, given without its sign: "get", "config|set" or "@read". A
+// container command includes its subcommands.
 func (c *Catalog) named(what string) ([]int, bool) {
 	var ids []int
 	if category, ok := strings.CutPrefix(what, "@"); ok {

@@ -1,5 +1,5 @@
 // Package access holds the users of a server and their rights, in the language of Redis' access
-// control lists:
+// control lists (ACL):
 // https://redis.io/docs/latest/operate/oss_and_stack/management/security/acl/
 //
 //	aclfile ─ parse ─► Account "alice" ──► *User (immutable) ─► MayRun, MayUse, MayActAs, …

@@ -19,7 +19,7 @@ type FileError struct {
 
 func (f *FileError) Error() string { return fmt.Sprintf("%s:%d: %s", f.Path, f.Line, f.Text) }
 
-// Errors are all errors of a file of users, so that an operator can fix them at once.
+// Errors are all errors of a file of users, so that an operator can fix them together.
 type Errors []error
 
 func (f Errors) Error() string {
@@ -33,8 +33,8 @@ func (f Errors) Error() string {
 // Unwrap returns the single errors.
 func (f Errors) Unwrap() []error { return f }
 
-// parse reads a file of users in the format of Redis' aclfile: lines "user <name> <rule> …", empty
-// lines, and comments that begin with #. It ignores a byte order mark.
+// parse reads a file of users in the format of Redis' aclfile. A line is "user <name> <rule> …", or
+// empty, or a comment that begins with #. parse ignores a byte order mark.
 func parse(c *Catalog, path string, text []byte) (map[string]*User, Errors) {
 	users := make(map[string]*User)
 	lines := make(map[string]int)
@@ -73,14 +73,14 @@ func parse(c *Catalog, path string, text []byte) (map[string]*User, Errors) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(users)) {
 		if other := overlapping(users, name); other != "" {
-			wrong = append(wrong, &FileError{path, lines[name], fmt.Sprintf("the user '%s' could act as '%s': give it rules as:", other, name)})
+			wrong = append(wrong, &FileError{path, lines[name], fmt.Sprintf("the user '%s' could act as '%s': give '%s' rules as:", other, name, other)})
 		}
 	}
 	return users, wrong
 }
 
-// overlapping returns another user that may act as the user name although it has no rule as:. For
-// example, "a" may act as "a:b". It returns "" if there is no such user.
+// overlapping returns the name of another user who may act as the user called name, without a rule
+// as:. For example, "a" may act as "a:b". It returns "" if there is no such user.
 func overlapping(users map[string]*User, name string) string {
 	for i := range len(name) {
 		if other := users[name[:i]]; name[i] == ':' && other != nil && i > 0 && other.name != DefaultName && !other.NamesContenders() {
@@ -90,7 +90,8 @@ func overlapping(users map[string]*User, name string) string {
 	return ""
 }
 
-// maxName is the maximum length of a user's name, which is in every line of CLIENT LIST.
+// maxName is the maximum length of a user's name in bytes. The name is in every line of CLIENT
+// LIST.
 const maxName = 128
 
 func checkName(name string) error {
@@ -98,7 +99,7 @@ func checkName(name string) error {
 		return fmt.Errorf("the user's name has %d bytes, at most %d are allowed", len(name), maxName)
 	}
 	if strings.ContainsRune("><#!~%&+-(", rune(name[0])) {
-		// The name is missing. The error does not show the rule, which may be a password.
+		// The error does not show the rule, which may be a password.
 		return errors.New("a rule follows the keyword user, but the name is missing")
 	}
 	for _, r := range name {
@@ -109,7 +110,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// redact returns a rule without its password, even if the > before the password is missing.
+// redact returns a rule without its password. It also hides a password that lacks the > before it.
 func redact(rule string) string {
 	switch rule[0] {
 	case '+', '-', '~', '%', '&', '(':

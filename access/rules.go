@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// The errors of a rule. They have the texts of Redis where Redis has the error.
+// The errors of rules. Where Redis has the same error, the text is that of Redis.
 var (
 	errRule             = errors.New("Syntax error")
 	errUnknownCommand   = errors.New("Unknown command or category name in ACL")
@@ -25,10 +25,10 @@ var (
 // asPrefix begins a rule for contender ids.
 const asPrefix = "as:"
 
-// maxGlob is the maximum length of a pattern. It bounds the time of a match.
+// maxGlob is the maximum length of a pattern in bytes. It bounds the time of a match.
 const maxGlob = 1024
 
-// apply applies a rule to a new user.
+// apply applies a rule to a user that is not in use yet.
 func (u *User) apply(rule string) error {
 	if rule == "" {
 		return nil
@@ -68,7 +68,7 @@ func cutPrefixFold(s, prefix string) (string, bool) {
 	return s[len(prefix):], true
 }
 
-// applyWord applies a rule that is a keyword. It reports whether the rule is one.
+// applyWord applies a rule that is a keyword. It reports whether the rule is a keyword.
 func (u *User) applyWord(word string) bool {
 	switch word {
 	case "on":
@@ -98,7 +98,7 @@ func (u *User) applyWord(word string) bool {
 	case "reset":
 		*u = *newUser(u.catalog, u.name)
 	case "sanitize-payload", "skip-sanitize-payload", "clearselectors":
-		// Older files of Redis have these rules. They have no meaning here.
+		// Redis writes these rules into its files. They have no meaning here.
 	default:
 		return false
 	}
@@ -121,7 +121,7 @@ func (u *User) removePassword(p digest) error {
 	return nil
 }
 
-// applyHash adds or removes a password by its hash.
+// applyHash adds (#) or removes (!) a password by its hash.
 func (u *User) applyHash(rule string) error {
 	var p digest
 	if len(rule) != 1+2*len(p) || strings.ToLower(rule) != rule {
@@ -202,7 +202,7 @@ func (u *User) addContenders(glob string) error {
 	return nil
 }
 
-// allowAll allows or denies all commands, also future ones.
+// allowAll allows or denies all commands, including those of later versions.
 func (u *User) allowAll(yes bool) {
 	u.allCommands, u.commandText = yes, nil
 	for id := range u.catalog.commands {
@@ -236,7 +236,7 @@ func (u *User) applyCommand(rule string) error {
 	for _, id := range ids {
 		u.allow(id, rule[0] == '+')
 	}
-	// A rule replaces earlier rules for the same command and its subcommands.
+	// This rule replaces earlier rules for the same command and its subcommands.
 	u.commandText = slices.DeleteFunc(u.commandText, func(earlier string) bool {
 		rest, same := strings.CutPrefix(earlier[1:], what)
 		return same && (rest == "" || rest[0] == '|')

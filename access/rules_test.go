@@ -56,12 +56,12 @@ func TestOneRuleMustAllowTheWholeUse(t *testing.T) {
 		{"y", Read | Write, true}, // one pattern, given twice
 	} {
 		if u.MayUse(c.mutex, c.use) != c.may {
-			t.Errorf("MayUse of %s for %b is %v", c.mutex, c.use, !c.may)
+			t.Errorf("MayUse(%s, %b) is %v, want %v", c.mutex, c.use, !c.may, c.may)
 		}
 	}
 	split := user(t, "a", "%R~*", "%W~z*")
 	if split.MayUse("z", Read|Write) {
-		t.Error("two rules that allow a part each are enough")
+		t.Error("MayUse is true, although each of two rules allows only a part of the use")
 	}
 	if want := "~rw* %R~r* %W~w* ~x ~y"; u.Keys() != want {
 		t.Errorf("Keys: %q, want %q", u.Keys(), want)
@@ -106,7 +106,7 @@ func TestUserActsAsItsOwnNamesByDefault(t *testing.T) {
 	} {
 		for i, u := range []*User{own, named, any, first, bound, reset} {
 			if want := []bool{c.own, c.named, c.any, c.first, c.bound, c.resetTo}[i]; u.MayActAs(c.id) != want {
-				t.Errorf("%s: MayActAs of %q is %v", u, c.id, !want)
+				t.Errorf("%s: MayActAs(%q) is %v, want %v", u, c.id, !want, want)
 			}
 		}
 	}
@@ -170,13 +170,12 @@ func TestInvalidRulesHaveErrors(t *testing.T) {
 			last = u.apply(r)
 		}
 		if last != want {
-			t.Errorf("%s: %v, want %v", rules, last, want)
+			t.Errorf("apply of the last rule of %q: %v, want %v", rules, last, want)
 		}
 	}
 }
 
-// FuzzUserRoundTrip checks that a user's String can be parsed again. No file may cause a panic, or
-// give a user more rights than its line does.
+// FuzzUserRoundTrip checks that parse reads a user's String as the same user, and never panics.
 func FuzzUserRoundTrip(f *testing.F) {
 	for _, seed := range []string{
 		"on >pw ~billing:* %R~shared &ch as:w-* +@read -keys +config|get", "reset on nopass ~* &* +@all", "%RW~x allcontenders -config +config|set",
@@ -193,7 +192,7 @@ func FuzzUserRoundTrip(f *testing.F) {
 		}
 		again, wrong := parse(c, "f", []byte(u.String()))
 		if len(wrong) > 0 || again["a"] == nil || again["a"].String() != u.String() || runs(again["a"]) != runs(u) || again["a"].Unlimited() != u.Unlimited() {
-			t.Errorf("%q is written as %q, and that is read as %v, %v", rules, u, again["a"], wrong)
+			t.Errorf("String of the user with %q is %q, which parse reads as %v, %v", rules, u, again["a"], wrong)
 		}
 	})
 }

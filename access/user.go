@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// DefaultName is the name of the user of unauthenticated connections.
+// DefaultName is the name of the user that connections have before they authenticate.
 const DefaultName = "default"
 
 // Use is how a command uses a mutex.
 type Use uint8
 
-// The uses; a command may have several. A command without a use shows only whether the mutex
+// The uses. A command may have several. A command without a use shows only whether the mutex
 // exists. Any rule for the mutex allows such a command.
 const (
 	Read Use = 1 << iota
@@ -29,18 +29,18 @@ type pattern struct {
 	allow Use
 }
 
-// User holds the rules of one user. It is immutable. The zero User may do nothing.
+// User holds the rules of one user. It is immutable. The zero User has no rights.
 type User struct {
 	catalog *Catalog
 	name    string
 
 	enabled   bool
-	noPass    bool // nopass
+	noPass    bool // any password is accepted
 	passwords []digest
 
 	commands    []uint64 // one bit for each command of the catalog
 	allCommands bool     // the last of +@all and -@all is +@all
-	commandText []string // the rules after that
+	commandText []string // the rules after that last one
 
 	allKeys     bool
 	keys        []pattern
@@ -55,7 +55,7 @@ type User struct {
 	users map[string]*User // all users of the server, by name; immutable
 }
 
-// newUser returns a user without rights, as a new user in Redis.
+// newUser returns a user without rights, like a new user in Redis.
 func newUser(c *Catalog, name string) *User {
 	return &User{catalog: c, name: name, commands: make([]uint64, (len(c.commands)+63)/64)}
 }
@@ -66,10 +66,10 @@ func (u *User) Name() string { return u.name }
 // Enabled reports whether the user is on. A user that is off cannot authenticate.
 func (u *User) Enabled() bool { return u.enabled }
 
-// NeedsNoPassword reports whether any password is accepted (nopass).
+// NeedsNoPassword reports whether any password is accepted (rule nopass).
 func (u *User) NeedsNoPassword() bool { return u.noPass }
 
-// Unlimited reports whether the user may do everything, so that no other check is needed.
+// Unlimited reports whether the user has all rights. Then callers need no other check.
 func (u *User) Unlimited() bool { return u.unlimited }
 
 // Verify reports whether the user is enabled and has that password. Its time depends only on the
@@ -86,8 +86,8 @@ func (u *User) Verify(password []byte) bool {
 // MayRun reports whether the user may run the command of that number.
 func (u *User) MayRun(id int) bool { return u.commands[id/64]&(1<<(id%64)) != 0 }
 
-// MayUse reports whether one rule allows the whole use of a mutex. As in Redis, two rules that each
-// allow a part are not enough.
+// MayUse reports whether one rule allows the whole use of a mutex. As in Redis, two rules do not
+// add up if each allows only a part.
 func (u *User) MayUse(mutex string, use Use) bool {
 	return u.allKeys || slices.ContainsFunc(u.keys, func(p pattern) bool {
 		return p.allow&use == use && u.catalog.match(p.glob, mutex)
@@ -100,13 +100,14 @@ func (u *User) MayUseChannel(channel string) bool {
 }
 
 // MayUsePattern reports whether the user may subscribe to a glob of channels. As in Redis, a rule
-// must be the same glob.
+// for channels must be exactly that glob.
 func (u *User) MayUsePattern(glob string) bool {
 	return u.allChannels || slices.Contains(u.channels, glob)
 }
 
-// MayActAs reports whether the user may act as a contender. Without a rule as:, the default user
-// may act as any. Other users may act as ids that are their own name, or begin with it and a colon.
+// MayActAs reports whether the user may act as a contender. If the user has rules as:, one of them
+// must match. Without such rules, the default user may act as any contender. Any other user may act
+// as its own name, and as ids that begin with its name and a colon.
 func (u *User) MayActAs(contender string) bool {
 	if u.allContenders {
 		return true
@@ -121,16 +122,16 @@ func (u *User) MayActAs(contender string) bool {
 	return own && (rest == "" || rest[0] == ':')
 }
 
-// MayName reports whether the user may write that owner into a lock. Lock code for Redis writes
-// random values, which belong to no user. If the user has a rule as:, MayActAs must allow the
-// owner. Otherwise the owner may also be an id that belongs to no other user.
+// MayName reports whether the user may write owner as the owner of a lock. Lock code for Redis
+// writes random values, which belong to no user. If the user has rules as:, MayActAs must allow
+// owner. Otherwise owner may also be an id that belongs to no other user.
 func (u *User) MayName(owner string) bool {
 	return u.MayActAs(owner) || !u.NamesContenders() && !u.belongsToUser(owner)
 }
 
 // belongsToUser reports whether an id is a user's name, or begins with a user's name and a colon.
 func (u *User) belongsToUser(id string) bool {
-	for i := range min(len(id), maxName) + 1 { // no name is longer
+	for i := range min(len(id), maxName) + 1 { // no name is longer than maxName
 		if (i == len(id) || id[i] == ':') && u.users[id[:i]] != nil {
 			return true
 		}
@@ -138,7 +139,7 @@ func (u *User) belongsToUser(id string) bool {
 	return false
 }
 
-// NamesContenders reports whether the user has a rule as:.
+// NamesContenders reports whether the user has rules as:.
 func (u *User) NamesContenders() bool { return u.allContenders || len(u.contenders) > 0 }
 
 // Flags returns the flags of ACL GETUSER.
@@ -162,7 +163,7 @@ func (u *User) Passwords() []string {
 	return hashes
 }
 
-// Commands returns the rules for commands.
+// Commands returns the rules for commands in one text.
 func (u *User) Commands() string {
 	base := "-@all"
 	if u.allCommands {

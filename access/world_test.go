@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// small is a catalog with a container and some categories.
+// small returns a catalog with a container command and some categories.
 func small() *Catalog {
 	return NewCatalog([]Command{
 		{"get", []string{"read", "string", "fast"}},
@@ -22,7 +22,7 @@ func small() *Catalog {
 	}, []string{"read", "write", "string", "list", "fast", "slow", "dangerous", "admin", "connection"}, glob)
 }
 
-// glob matches the globs of these tests.
+// glob is the match function of small. In these tests a glob may also match slashes.
 func glob(pattern, s string) bool {
 	ok, _ := path.Match(strings.ReplaceAll(pattern, "/", ""), strings.ReplaceAll(s, "/", ""))
 	return ok

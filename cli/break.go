@@ -65,8 +65,8 @@ code 1: the mutex has no owner, or the answer was no.`
 	return cmd
 }
 
-// breakTenure sends BREAK, which ends the tenure t, or a later one. It reads the history to find
-// out which. If the user may not read the history, it assumes t.
+// breakTenure sends BREAK, which ends the tenure t, or a later one if t has just ended. breakTenure
+// reads the history to find out which. If the user may not read it, breakTenure assumes t.
 func breakTenure(cmd *cobra.Command, c *redis.Client, t Tenure, reason string) (Broken, error) {
 	b := Broken{Mutex: t.Mutex}
 	send := []any{"SIMBA.BREAK", t.Mutex}
@@ -84,7 +84,7 @@ func breakTenure(cmd *cobra.Command, c *redis.Client, t Tenure, reason string) (
 	b.Broken, b.Owner, b.Token = true, t.Owner, t.Token
 	if v, err := reply(c.Do(cmd.Context(), "SIMBA.HISTORY", t.Mutex, "COUNT", 100)); err == nil {
 		events, _ := toEvents(t.Mutex, v)
-		var broken *Event // the first: another client may have broken a later tenure
+		var broken *Event // the smallest token: another client may have broken a later tenure
 		for _, e := range events {
 			first := broken == nil || e.Token < broken.Token
 			if e.Event == "broken" && e.Reason == reason && e.Token >= t.Token && first {
@@ -98,8 +98,8 @@ func breakTenure(cmd *cobra.Command, c *redis.Client, t Tenure, reason string) (
 	return b, nil
 }
 
-// confirm asks the person at the terminal. It returns an error unless the answer is yes and the
-// mutex still has that tenure.
+// confirm asks the person at the terminal. It returns an error unless the answer is yes and t has
+// not been replaced by another tenure.
 func confirm(cmd *cobra.Command, c *redis.Client, t Tenure) error {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {

@@ -15,7 +15,6 @@ func Commands() []*cobra.Command {
 	}
 }
 
-// action is what a command does with a connected client.
 type action func(cmd *cobra.Command, c *redis.Client, args []string) error
 
 // clientCommand returns a command that connects to the server.
@@ -39,7 +38,7 @@ func clientCommand(use, short string, args cobra.PositionalArgs, do action) *cob
 	return cmd
 }
 
-// mutexCommand is clientCommand for a command whose one argument is a mutex.
+// mutexCommand is clientCommand for commands whose only argument is a mutex.
 func mutexCommand(use, short string, do func(cmd *cobra.Command, c *redis.Client, mutex string) error) *cobra.Command {
 	cmd := clientCommand(use, short, arguments(1, 1, "the NAME of a mutex"), func(cmd *cobra.Command, c *redis.Client, args []string) error {
 		return do(cmd, c, args[0])
@@ -61,10 +60,9 @@ func arguments(atLeast, atMost int, names string) cobra.PositionalArgs {
 	}
 }
 
-// addJSON adds the flag --json.
 func addJSON(cmd *cobra.Command) *bool {
 	return cmd.Flags().Bool("json", false, "print JSON, one object a line")
 }
 
-// no returns the error of a command whose answer is no.
+// no returns the error of a command whose answer is no. It has exit code 1.
 func no(format string, args ...any) error { return &coded{exitNo, fmt.Errorf(format, args...)} }

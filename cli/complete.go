@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// completionTimeout is the time limit of a completion: a person who pressed Tab waits for it.
+	// completionTimeout is the time limit of a completion, for which a person waits.
 	completionTimeout = 2 * time.Second
 	mostCompletions   = 100
 )

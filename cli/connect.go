@@ -43,8 +43,8 @@ func Connect(cmd *cobra.Command) (*redis.Client, error) {
 // connect. Commands are not retried, because a second BREAK would end the next tenure. A caller
 // whose commands block must set ReadTimeout.
 //
-// The options do not have the password; OnConnect logs in. Otherwise go-redis would send a wrong
-// password twice, by HELLO and by AUTH, and the server counts and delays both.
+// The options do not have the password: OnConnect logs in. go-redis would send a wrong password
+// twice, by HELLO and by AUTH, and the server would count and delay both.
 func Options(cmd *cobra.Command) (*redis.Options, error) {
 	o, err := parseOptions(cmd)
 	if err != nil {
@@ -133,8 +133,8 @@ func login(settings map[string]setting, t target) (user, password string, err er
 	return user, password, nil
 }
 
-// readPassword reads the password from the file that a setting names. It drops a byte order mark
-// and trailing line ends, as editors and echo add them.
+// readPassword reads the password from the file that a setting names, without a byte order mark and
+// trailing line ends.
 func readPassword(s setting) (string, error) {
 	text, err := os.ReadFile(s.value)
 	if err != nil {

@@ -60,7 +60,7 @@ func TestFlagOverridesVariableOverridesFile(t *testing.T) {
 				t.Fatal(err)
 			}
 			if o.Addr != row.addr || o.Username != row.user || o.Password != row.password {
-				t.Errorf("connects to %s as %s:%s, want %s as %s:%s", o.Addr, o.Username, o.Password, row.addr, row.user, row.password)
+				t.Errorf("parseOptions: %s as %s:%s, want %s as %s:%s", o.Addr, o.Username, o.Password, row.addr, row.user, row.password)
 			}
 		})
 	}

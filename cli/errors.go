@@ -15,14 +15,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Exit codes of the client commands.
 const (
-	exitNo          = 1  // the answer is no: the mutex is free, the server is not ready
+	exitNo          = 1  // the answer is no, for example because the mutex has no owner
 	exitUsage       = 2  // invalid arguments or settings
 	exitUnavailable = 69 // the server cannot be reached or replies with an error; EX_UNAVAILABLE
 )
 
-// coded is an error with an exit code.
 type coded struct {
 	code int
 	err  error
@@ -31,7 +29,6 @@ type coded struct {
 func (e *coded) Error() string { return e.err.Error() }
 func (e *coded) Unwrap() error { return e.err }
 
-// ExitCode returns the exit code of the process.
 func (e *coded) ExitCode() int { return e.code }
 
 // usagef returns an error in the arguments or settings.
@@ -45,8 +42,8 @@ func fileError(err error) error {
 	return err
 }
 
-// Explain returns an error of a client with these options, as one line that says what to check.
-// Its method ExitCode returns 69. It returns nil for nil.
+// Explain returns an error of a client with these options as one line that says what to check. The
+// result has a method ExitCode, which returns 69. Explain returns nil for nil.
 func Explain(o *redis.Options, err error) error {
 	if err == nil {
 		return nil
@@ -64,7 +61,7 @@ func (e explained) Error() string { return e.text }
 func (e explained) Unwrap() error { return e.err }
 
 // explain returns the text of an error. No text has the password: neither the server nor go-redis
-// repeats it. If o is nil, err must not be an error reply.
+// repeats it. o may be nil if err is no error reply.
 func explain(o *redis.Options, err error) string {
 	var dns *net.DNSError
 	var netErr net.Error
@@ -85,7 +82,7 @@ func explain(o *redis.Options, err error) string {
 	case errors.As(err, &authority):
 		return "an unknown authority signed the server's certificate; check --cacert"
 	case errors.As(err, &host):
-		return "the server's certificate is for another host; use a name that it has"
+		return "the server's certificate is for another host; use a host name that is in the certificate"
 	case errors.As(err, &op) && op.Op == "remote error": // an alert of TLS
 		return "the server refuses the TLS connection (" + Printable(op.Err.Error()) + "); check --cert and --key"
 	case errors.Is(err, syscall.ECONNREFUSED):

@@ -19,10 +19,10 @@ const (
 	defaultHTTP   = "http://127.0.0.1:7380"
 	readyPath     = "/readyz"
 	healthTimeout = 5 * time.Second
-	largestHealth = 64 << 10 // bytes of the body that are printed
+	largestHealth = 64 << 10 // bytes of the body that health prints at most
 )
 
-// httpFlags are the settings of health. Its URL is not that of the other commands.
+// httpFlags are the settings of the command health, which has a URL of its own.
 var httpFlags = append([]connectionFlag{
 	{urlFlag, "http-url", "`URL` of the server's HTTP listener, or SIMBA_HTTP_URL, or http-url in the file (default " + defaultHTTP + ")"},
 }, connectionFlags[1:]...)
@@ -46,8 +46,8 @@ the server is not ready, or does not reply within 5 s.`
 	return cmd
 }
 
-// health asks the server and prints the reply. Its error has exit code 1 if the server is not
-// ready.
+// health asks the server and prints the reply. If the server is not ready, the error has exit code
+// 1.
 func health(cmd *cobra.Command) error {
 	settings, err := readSettings(cmd, httpFlags)
 	if err != nil {
@@ -136,7 +136,7 @@ func explainHTTP(err error) string {
 		return "the server does not speak TLS on this port; use http://"
 	}
 	if strings.Contains(err.Error(), "malformed HTTP") {
-		return "the server does not speak HTTP on this port; use that of --http-addr"
+		return "the server does not speak HTTP on this port; use the port of --http-addr"
 	}
 	return explain(nil, err)
 }

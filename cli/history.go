@@ -37,7 +37,7 @@ A server keeps the last 10,000 events that it made or saw, of all mutexes togeth
 	return cmd
 }
 
-// token returns a token as a person reads it. Events of the queue have none.
+// token formats a fencing token. Events of the queue have none: token returns "-".
 func token(n int64) string {
 	if n == 0 {
 		return "-"

@@ -13,19 +13,18 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// listed is a mutex in the output of list: its tenure, or the error reply to the question for it.
+// listed is a mutex in the output of list: its tenure, or the error reply of SIMBA.OWNER.
 type listed struct {
 	Tenure
 	err string
 }
 
-// Hidden is the JSON form of a mutex whose tenure is not known.
+// Hidden is the JSON of a mutex whose tenure is not known.
 type Hidden struct {
 	Mutex string `json:"mutex" doc:"name"`
 	Error string `json:"error" doc:"the error reply to SIMBA.OWNER"`
 }
 
-// json returns the value to encode.
 func (l listed) json() any {
 	if l.err != "" {
 		return Hidden{l.Mutex, l.err}
@@ -72,8 +71,7 @@ column has "?" and the reason. Exit code 69: the server could not answer for all
 	return cmd
 }
 
-// scanCount is the number of mutexes that the server examines for a page, and that list asks for in
-// one pipeline.
+// scanCount is the COUNT of SIMBA.SCAN, and the number of mutexes in one pipeline.
 const scanCount = 1000
 
 // scanNames returns the names of the mutexes, sorted. SIMBA.SCAN can return a name twice.
@@ -96,7 +94,7 @@ func scanNames(ctx context.Context, c *redis.Client, options []any) ([]string, e
 	}
 }
 
-// list asks for the tenures of mutexes, and calls print for each. Its error says if the server
+// list asks for the tenures of mutexes, and calls print for each. It returns an error if the server
 // could not answer for some.
 func list(ctx context.Context, c *redis.Client, names []string, print func(listed) error) error {
 	failed, why := 0, ""
@@ -120,7 +118,6 @@ func list(ctx context.Context, c *redis.Client, names []string, print func(liste
 	return nil
 }
 
-// toPage converts the reply of SIMBA.SCAN.
 func toPage(v any) (names []string, next string, err error) {
 	parts, ok := v.([]any)
 	if !ok || len(parts) != 2 {
@@ -137,7 +134,6 @@ func toPage(v any) (names []string, next string, err error) {
 	return names, next, nil
 }
 
-// tenures asks for the tenures of mutexes, in one pipeline.
 func tenures(ctx context.Context, c *redis.Client, names []string) ([]listed, error) {
 	cmds := make([]*redis.Cmd, len(names))
 	// Each command has its own error.
@@ -165,7 +161,6 @@ func tenures(ctx context.Context, c *redis.Client, names []string) ([]listed, er
 	return page, nil
 }
 
-// list adds a row.
 func (t table) list(l listed) error {
 	switch {
 	case l.err != "":

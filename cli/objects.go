@@ -3,15 +3,15 @@ package cli
 // Object is an object that a command prints with --json. The tag doc of a field says what the field
 // means.
 type Object struct {
-	Command string // or several, as the page of the command line shows them
+	Command string // one or several commands, in Markdown
 	Value   any
 }
 
 // Objects returns all objects, in the order of the page of the command line.
 //
-// Their names follow one rule. A time is in Unix milliseconds, and is called at, now or since, or
-// ends in _at. A duration ends in _ms, and a size in _bytes. A null is something that does not
-// exist, or that the server does not know. Names are otherwise those of the wire.
+// The names of their fields follow one rule. A time is in Unix milliseconds, and is called at, now
+// or since, or ends in _at. A duration ends in _ms, and a size in _bytes. Other names are those of
+// the wire. A null is something that does not exist, or that the server does not know.
 func Objects() []Object {
 	return []Object{
 		{"`owner`, `list`", Tenure{}},

@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// table prints rows in columns. Its cells are escaped.
+// table prints rows in columns. It escapes its cells.
 type table struct{ w *tabwriter.Writer }
 
 func newTable(out io.Writer, heads ...string) table {
@@ -34,11 +34,10 @@ func (t table) row(cells ...string) {
 	_, _ = io.WriteString(t.w, strings.Join(cells, "\t")+"\n")
 }
 
-// flush prints the table.
 func (t table) flush() error { return t.w.Flush() }
 
-// printJSON prints one object in one line. Bytes that are not UTF-8 become U+FFFD. A terminal may
-// obey characters that JSON need not escape, so these are escaped too.
+// printJSON prints one object in one line. Bytes that are not UTF-8 become U+FFFD. JSON allows
+// unprintable characters that a terminal may obey, so printJSON escapes them too.
 func printJSON(out io.Writer, v any) error {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -62,7 +61,6 @@ func printJSON(out io.Writer, v any) error {
 	return err
 }
 
-// printJSONLines prints one object a line.
 func printJSONLines[T any](out io.Writer, list []T) error {
 	for _, v := range list {
 		if err := printJSON(out, v); err != nil {

@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// An escaped name can be decoded, so no two names look alike.
+// Each escaped name can be decoded, so no two names look alike.
 func FuzzPrintable(f *testing.F) {
 	for _, s := range []string{"", "job", `a\b`, "\x1b[2J", "\xff", "日本", "\ufffd", "a\tb\n", "\u202e", `"`} {
 		f.Add(s)
@@ -76,7 +76,7 @@ func TestJSONHasNoCharacterThatATerminalObeys(t *testing.T) {
 func TestUptimeIsInWholeSeconds(t *testing.T) {
 	for ms, want := range map[int64]string{0: "0s", 59_000: "59s", 3_661_000: "1h1m1s"} {
 		if got := seconds(ms); got != want {
-			t.Errorf("%d: %q, want %q", ms, got, want)
+			t.Errorf("seconds(%d) is %q, want %q", ms, got, want)
 		}
 	}
 }

@@ -36,10 +36,9 @@ for all servers.`
 	return cmd
 }
 
-// mostWaiters is the largest COUNT.
+// mostWaiters is the largest COUNT that the server accepts.
 const mostWaiters = 10_000
 
-// addCount adds the flag --count.
 func addCount(cmd *cobra.Command, initial count) *count {
 	cmd.Flags().Var(&initial, "count", fmt.Sprintf("list at most `N`, 1 to %d", mostWaiters))
 	return &initial

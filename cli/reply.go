@@ -8,11 +8,11 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// record is a reply that is a map in RESP3 and a flat array in RESP2. Values that a server does not
-// send are zero.
+// record is a reply that is a map in RESP3 and a flat array in RESP2. Fields that the server does
+// not send are zero.
 type record map[string]any
 
-// toRecord converts what go-redis returned. A null reply is a nil record.
+// toRecord converts a reply of go-redis. A null reply is a nil record.
 func toRecord(reply any) (record, error) {
 	r := make(record)
 	switch reply := reply.(type) {
@@ -38,7 +38,7 @@ func (r record) number(name string) int64 {
 	return n
 }
 
-// optional returns a number, nil if the server does not know it.
+// optional returns a number, or nil if the record does not have it.
 func (r record) optional(name string) *int64 {
 	if n, ok := r[name].(int64); ok {
 		return &n
@@ -46,7 +46,6 @@ func (r record) optional(name string) *int64 {
 	return nil
 }
 
-// records converts a list of records.
 func records(reply any) ([]record, error) {
 	list, ok := reply.([]any)
 	if !ok {
@@ -72,8 +71,8 @@ func reply(cmd *redis.Cmd) (any, error) {
 	return v, err
 }
 
-// Tenure is the reply of SIMBA.OWNER. The JSON of this type and of those below follows the rule of
-// [Objects], not that of the wire.
+// Tenure is the reply of SIMBA.OWNER. The JSON of the types in this file follows the rule of
+// [Objects], not the wire.
 type Tenure struct {
 	Mutex string `json:"mutex" doc:"name"`
 	Held  bool   `json:"held" doc:"whether it has an owner; if not, numbers are 0"`
@@ -100,10 +99,9 @@ type Connection struct {
 }
 
 // longestTTL is the longest TTL window of a contender, in milliseconds. A Redis key without expiry
-// has a lease without end. The server shows it as one that ends longestTTL from now.
+// has a lease without end. The server always shows it as a lease that ends longestTTL from now.
 const longestTTL = int64(24 * time.Hour / time.Millisecond)
 
-// toTenure converts the reply of SIMBA.OWNER.
 func toTenure(mutex string, v any) (Tenure, error) {
 	t := Tenure{Mutex: mutex}
 	r, err := toRecord(v)
@@ -115,8 +113,8 @@ func toTenure(mutex string, v any) (Tenure, error) {
 	t.Since = r.optional("since")
 	t.AcquiredAt, t.Now = r.number("acquired_at"), r.number("now")
 	t.Waiters = r.number("waiters")
-	// A contender's lease never exceeds longestTTL. The lease of a Redis key with a longer expiry
-	// can have exactly this TTL too, but only for one millisecond.
+	// A contender's lease never exceeds longestTTL. A Redis key with a longer expiry also looks
+	// like this, but only in the millisecond in which longestTTL is left.
 	noExpiry := r.number("ttl") == longestTTL && r.number("ttl_at")-t.AcquiredAt > longestTTL
 	if !noExpiry {
 		t.TTLAt, t.TransitionAt = r.optional("ttl_at"), r.optional("transition_at")

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A server may know the start of the tenure and the connection. It sends them in both protocols.
+// toTenure reads both fields from maps of RESP3 and from arrays of RESP2.
 func TestTenureHasItsStartAndItsConnection(t *testing.T) {
 	for name, reply := range map[string]any{
 		"RESP3": map[any]any{
@@ -20,17 +20,17 @@ func TestTenureHasItsStartAndItsConnection(t *testing.T) {
 	} {
 		tenure, err := toTenure("job", reply)
 		if err != nil || tenure.Since == nil || *tenure.Since != 4000 || tenure.Connection == nil || *tenure.Connection != (Connection{3, "192.0.2.1:5", "worker\x1b"}) {
-			t.Errorf("%s: tenure %+v, %v", name, tenure, err)
+			t.Errorf("%s: toTenure returned %+v, %v; want since 4000 and a connection", name, tenure, err)
 		}
 		var out bytes.Buffer
 		if err := printTenure(&out, tenure); err != nil || !strings.Contains(out.String(), " (3.0s)\n") || !strings.Contains(out.String(), `3 from 192.0.2.1:5, name worker\x1b`) {
-			t.Errorf("%s: owner prints\n%s (%v)", name, &out, err)
+			t.Errorf("%s: printTenure printed\n%s (error %v), want 3.0s and the escaped connection", name, &out, err)
 		}
 	}
 }
 
-// The server shows a lease without end as one that ends 24 hours from now, at any time. It shows a
-// contender's lease like that only at the moment of the request.
+// In each reply, a lease without end ends 24 hours from now. A contender's lease does so only in
+// its first millisecond.
 func TestLeaseWithoutEndHasNoExpiry(t *testing.T) {
 	const day = 86_400_000
 	for name, row := range map[string]struct {
@@ -45,19 +45,19 @@ func TestLeaseWithoutEndHasNoExpiry(t *testing.T) {
 		tenure, err := toTenure("job", []any{"owner", "alice", "token", int64(1), "acquired_at", int64(1000), "now", 1000 + row.passed,
 			"ttl_at", row.ttlAt, "transition_at", row.ttlAt, "ttl", row.ttl, "transition", row.ttl})
 		if err != nil || (tenure.TTL != nil) != row.ends || (tenure.TransitionAt != nil) != row.ends {
-			t.Errorf("%s: tenure %+v, %v", name, tenure, err)
+			t.Errorf("%s: toTenure returned %+v, %v; want an expiry: %v", name, tenure, err, row.ends)
 		}
 	}
 }
 
 func TestReplyOfAnotherServerIsAnError(t *testing.T) {
 	if _, err := toTenure("job", "PONG"); err == nil {
-		t.Error("toTenure accepts a string")
+		t.Error("toTenure accepted a string")
 	}
 	if _, err := toWaiters("PONG"); err == nil {
-		t.Error("toWaiters accepts a string")
+		t.Error("toWaiters accepted a string")
 	}
 	if _, _, err := toPage([]any{"x", []any{}}); err == nil {
-		t.Error("toPage accepts the cursor x")
+		t.Error("toPage accepted the cursor x")
 	}
 }

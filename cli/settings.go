@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// source is where a setting comes from. A smaller source overrides a larger one.
+// source is where a setting comes from. A smaller number overrides a larger one.
 type source int
 
 const (
@@ -22,7 +22,7 @@ const (
 	fromDefault
 )
 
-// setting is one value of the connection, and the words that name it in an error.
+// setting is the value of a setting, and the words that name it in an error.
 type setting struct {
 	value string
 	from  source
@@ -46,8 +46,8 @@ const (
 // passwordVariable is the only variable without a flag: other users of a machine can read flags.
 const passwordVariable = "SIMBA_PASSWORD"
 
-// connectionFlag is the flag of a setting. The key is the name in the file, and the variable is
-// named after it.
+// connectionFlag is a setting with its flag. key is its name in the file; variable returns its
+// environment variable.
 type connectionFlag struct{ name, key, help string }
 
 var connectionFlags = []connectionFlag{
@@ -59,7 +59,7 @@ var connectionFlags = []connectionFlag{
 	{keyFlag, keyFlag, "PEM `FILE` of the private key of --cert"},
 }
 
-// AddConnection adds the flags of the connection to a command.
+// AddConnection adds the flags of the connection.
 func AddConnection(cmd *cobra.Command) { addFlags(cmd, connectionFlags) }
 
 func addFlags(cmd *cobra.Command, flags []connectionFlag) {

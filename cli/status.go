@@ -14,8 +14,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Status is the part of INFO that says how a server does. A figure is nil if only the store could
-// count it, or if the server does not have it.
+// Status has the fields of INFO about the state of a server. A figure is nil if only the store
+// could count it, or if the server does not send it.
 type Status struct {
 	Version            string `json:"simba_version" doc:"version of the server"`
 	Engine             string `json:"engine" doc:"embedded, redis, mysql or zookeeper"`
@@ -74,8 +74,8 @@ const (
 	probeTimeout = 10 * time.Second
 )
 
-// askStore reports whether the store serves a read, nil if the user may not ask. The error says why
-// the read failed. On the engine embedded the server is its own store.
+// askStore reports whether the store serves a read. It returns nil if the user may not ask, and an
+// error if the read failed. On the engine embedded the server is its own store.
 func askStore(ctx context.Context, c *redis.Client) (up *bool, failure error) {
 	_, err := owner(ctx, c.WithTimeout(probeTimeout), probeMutex)
 	var refused redis.Error
@@ -86,7 +86,6 @@ func askStore(ctx context.Context, c *redis.Client) (up *bool, failure error) {
 	return &serves, err
 }
 
-// info returns the fields of INFO.
 func info(ctx context.Context, c *redis.Client, section ...string) (map[string]string, error) {
 	text, err := c.Info(ctx, section...).Result()
 	if err != nil {
@@ -190,5 +189,5 @@ func printStatus(out io.Writer, addr string, s Status) error {
 
 func mebibytes(n int64) string { return strconv.FormatFloat(float64(n)/(1<<20), 'f', 1, 64) + " MiB" }
 
-// seconds returns a number of milliseconds that the server counts in whole seconds.
+// seconds formats milliseconds that are whole seconds.
 func seconds(ms int64) string { return (time.Duration(ms) * time.Millisecond).String() }

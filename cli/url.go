@@ -17,16 +17,16 @@ const (
 type target struct {
 	network string // tcp or unix
 	addr    string // host:port, or the path of the socket
-	host    string // whose certificate the server must show; "" = a socket
+	host    string // the server's certificate must be for it; "" = a socket
 	tls     bool
-	secure  string // the form of a URL with TLS
+	secure  string // the form of a URL with TLS, for errors
 
 	hasLogin       bool
 	user, password string
 }
 
-// parseURL parses the URL of a server. Its errors repeat no part of the URL: what follows a
-// misplaced "@" or "/" can be a part of the password.
+// parseURL parses the URL of a server. Its errors repeat no part of the URL: after a misplaced "@"
+// or "/", any part can belong to the password.
 func parseURL(raw string) (t target, err error) {
 	const forms = "use redis://host:port, rediss://host:port or unix:///path"
 	if !strings.Contains(raw, "://") {

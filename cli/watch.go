@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// watchPing is the silence after which watch asks whether the connection still works.
+	// watchPing is the silence after which watch sends PING.
 	watchPing = 5 * time.Second
 	// The delays between attempts to reconnect.
 	firstRetry   = 100 * time.Millisecond
@@ -94,7 +94,7 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 }
 
-// note prints a line for people, not for programs.
+// note prints a line for people to standard error.
 func (w *watcher) note(text string) { fmt.Fprintln(w.cmd.ErrOrStderr(), "#", text) }
 
 // outputError is an error of standard output.
@@ -103,11 +103,12 @@ type outputError struct{ err error }
 func (e outputError) Error() string { return e.err.Error() }
 func (e outputError) Unwrap() error { return e.err }
 
-// subscribed prints the events of one connection. It calls ready when the server has subscribed it.
+// subscribed connects, and prints events until the connection fails. It calls ready when the server
+// has confirmed the subscription.
 func (w *watcher) subscribed(ctx context.Context, ready func()) error {
 	ps := w.client.Subscribe(ctx)
 	defer ps.Close()
-	defer context.AfterFunc(ctx, func() { ps.Close() })() // ends a read
+	defer context.AfterFunc(ctx, func() { ps.Close() })() // ends a pending read
 	subscribe := ps.Subscribe
 	if w.pattern {
 		subscribe = ps.PSubscribe
@@ -140,7 +141,7 @@ func (w *watcher) subscribed(ctx context.Context, ready func()) error {
 }
 
 // print prints a message. It takes the name of the mutex from the channel, which has the exact
-// bytes. Clients may publish other messages there; print shows their text.
+// bytes. Clients may publish other messages on the channel: print shows their text.
 func (w *watcher) print(m *redis.Message) error {
 	out := w.cmd.OutOrStdout()
 	mutex := strings.TrimSuffix(strings.TrimPrefix(m.Channel, eventPrefix), "}")

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Why is what keeps a contender from a mutex.
+// Why says what keeps a contender from a mutex.
 type Why struct {
 	Mutex  string  `json:"mutex" doc:"name"`
 	Engine string  `json:"engine" doc:"engine of the server; empty = the user may not send INFO"`
@@ -58,7 +58,6 @@ server that replies.`
 	return cmd
 }
 
-// why asks for the owner, the queue and the state of the server.
 func why(ctx context.Context, c *redis.Client, mutex, contender string) (Why, error) {
 	w := Why{Mutex: mutex, Contender: contender}
 	t, err := owner(ctx, c, mutex)
@@ -86,7 +85,7 @@ func why(ctx context.Context, c *redis.Client, mutex, contender string) (Why, er
 	return w, nil
 }
 
-// judge sets what follows from the tenure and the queue.
+// judge sets the fields that follow from the tenure and the queue.
 func (w *Why) judge(t Tenure, waiters []Waiter) {
 	w.Waiters = max(t.Waiters, int64(len(waiters)))
 	w.Ahead = waiters
@@ -120,15 +119,17 @@ func (w *Why) judge(t Tenure, waiters []Waiter) {
 	}
 }
 
-// blocked is the kind of a waiter that the server can certainly reach. It can reach a polling
-// waiter only if that subscribes to its own channel, which the queue does not show.
+// blocked is the kind of a waiter that the server can certainly reach. A polling waiter may not
+// subscribe to its own channel, and the queue does not show whether it does.
 const blocked = "blocked"
 
-// isShared reports whether the queue certainly has the waiters of all servers.
+// isShared reports whether the queue has the waiters of all servers. It is false if that is
+// unknown.
 func (w *Why) isShared() bool { return w.SharedQueue != nil && *w.SharedQueue }
 
-// first reports whether nobody can get the mutex before the contender. That needs a complete queue
-// with nobody ahead of the contender. A polling contender must also have nobody behind it.
+// first reports whether nobody can get the mutex before the contender. The queue must be complete,
+// with nobody ahead of the contender. Behind a polling contender there must be nobody either, since
+// the server may skip it.
 func (w *Why) first() bool {
 	switch {
 	case !w.isShared() || len(w.Ahead) > 0:
@@ -139,7 +140,7 @@ func (w *Why) first() bool {
 	return w.Waiters == 0
 }
 
-// shownAhead is how many waiters the text names.
+// shownAhead is the maximum number of waiters that the text names.
 const shownAhead = 10
 
 func (w *Why) print(out io.Writer, addr string) error {
@@ -162,7 +163,6 @@ func (p *printer) line(format string, args ...any) {
 	}
 }
 
-// state prints the owner of the mutex.
 func (p *printer) state(w *Why) {
 	mutex := Printable(w.Mutex)
 	t := w.Owner
@@ -184,7 +184,6 @@ func (p *printer) state(w *Why) {
 	p.line("  its lease %s; it began %s ago", lease, millis(t.Now-t.AcquiredAt))
 }
 
-// queue prints the waiters ahead.
 func (p *printer) queue(w *Why, addr string) {
 	if w.Owns {
 		return
@@ -206,7 +205,7 @@ func (p *printer) queue(w *Why, addr string) {
 	}
 	switch {
 	case w.SharedQueue == nil:
-		p.line("Other servers may have more waiters: the user may not send INFO.")
+		p.line("The user may not send INFO. If the engine is mysql, other servers may have more waiters.")
 	case !*w.SharedQueue:
 		p.line("On the engine mysql this is the queue of %s only. Contenders of other servers may come first.", Printable(addr))
 	}
@@ -242,11 +241,13 @@ func (p *printer) outlook(w *Why) {
 	case len(w.Ahead) == 0 && w.Position > 0 && w.kind != blocked:
 		p.line("It may go to another waiter: %s polls.", who)
 		p.skips(w)
+	case len(w.Ahead) == 0 && w.Owner == nil && w.Quiet == nil:
+		p.line("%s can have it now, unless the server delays new grants: the user may not send INFO.", who)
 	case len(w.Ahead) == 0 && w.Owner == nil:
 		p.line("%s can have it now, unless a contender of another server comes first.", who)
 	case len(w.Ahead) == 0:
 	case w.Next != nil:
-		p.line("%s is next. How long those ahead keep it is not known.", Printable(*w.Next))
+		p.line("%s is next. It is not known how long the waiters ahead keep it.", Printable(*w.Next))
 	case w.isShared():
 		p.line("Who is next is not known: %s polls.", Printable(w.Ahead[0].Contender))
 		p.skips(w)

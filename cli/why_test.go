@@ -41,12 +41,16 @@ func TestWhyGivesALatestTimeOnlyIfNobodyCanComeFirst(t *testing.T) {
 		{"held, behind a polling waiter", "carol", held(5000), []Waiter{poller, carol}, 0, &yes, 5000, -1, "Who is next is not known: bob polls."},
 		{"held, not in the queue", "dave", held(5000), []Waiter{bob, carol}, 0, &yes, 5000, -1, "bob is next."},
 		{"held, first on mysql", "bob", held(5000), []Waiter{bob}, 0, &no, 5000, -1, "It is free in 5.0s at the latest, unless the owner"},
+		{"free, engine unknown", "bob", Tenure{}, nil, 0, nil, 0, -1, "bob can have it now, unless the server delays new grants"},
 		{"held, engine unknown", "bob", held(5000), []Waiter{bob}, 0, nil, 5000, -1, "It is free in 5.0s"},
 		{"held for ever", "bob", noExpiry, []Waiter{bob}, 0, &yes, -1, -1, "its lease has no expiry"},
 		{"mine", "alice", held(5000), []Waiter{bob}, 0, &yes, 5000, 0, "alice owns it."},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := Why{Mutex: "m", Contender: row.contender, Quiet: &row.quiet, SharedQueue: row.shared}
+			if row.shared == nil { // the user may not send INFO
+				w.Quiet = nil
+			}
 			w.judge(row.tenure, row.waiters)
 			if got := orNever(w.FreeIn); got != row.free {
 				t.Errorf("free_in_ms is %d, want %d", got, row.free)
@@ -81,7 +85,7 @@ func TestWhyNamesTheNextWaiterOnlyIfItIsCertain(t *testing.T) {
 			got = *w.Next
 		}
 		if got != row.want || strings.Contains(out.String(), "bob is next") != (row.want != "") {
-			t.Errorf("%+v: the next waiter is %q in\n%s", row, got, &out)
+			t.Errorf("%+v: next is %q, want %q; why printed\n%s", row, got, row.want, &out)
 		}
 	}
 }
@@ -93,7 +97,7 @@ func orNever(ms *int64) int64 {
 	return *ms
 }
 
-// The server replies with 10,000 waiters at most. A contender that is not among them may be behind.
+// The server replies with 10,000 waiters at most. The contender may be behind them.
 func TestWhyCountsWaitersThatTheReplyLeftOut(t *testing.T) {
 	yes := true
 	tenure := held(5000)
@@ -101,6 +105,6 @@ func TestWhyCountsWaitersThatTheReplyLeftOut(t *testing.T) {
 	w := Why{SharedQueue: &yes, Contender: "last"}
 	w.judge(tenure, nil)
 	if w.Waiters != 12_000 || w.YoursIn != nil {
-		t.Errorf("why has %+v", w)
+		t.Errorf("judge set %+v, want waiters 12000 and no yours_in_ms", w)
 	}
 }

@@ -14,7 +14,7 @@ type activeSet struct {
 	mu      sync.Mutex // guards what follows
 	closed  bool
 	all     map[*active]struct{}
-	ids     map[[2]string]struct{} // mutex and contender id of each
+	ids     map[[2]string]struct{} // mutex and id of each contender
 	empty   chan struct{}          // closed when the set is closed and empty; nil = not closed
 	failure error                  // the first error of remove after close, except ErrLost
 }
@@ -29,8 +29,8 @@ func newActiveSet() *activeSet {
 	return &activeSet{all: make(map[*active]struct{}), ids: make(map[[2]string]struct{})}
 }
 
-// add adds a before it begins to run. It refuses a second contender with the same mutex and id,
-// because the server would take the two for one.
+// add adds a. Call it before a begins to run. It refuses a second contender with the same mutex and
+// id, because the server would treat the two as one.
 func (s *activeSet) add(a *active) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,8 +48,8 @@ func (s *activeSet) add(a *active) error {
 	return nil
 }
 
-// remove is called when a has ended. err says why the server may still keep a lease or queue entry
-// of a; nil means that it keeps none.
+// remove removes a. Call it when a has ended. err says why the server may still keep the lease or
+// the queue entry; nil means that the server keeps neither.
 func (s *activeSet) remove(a *active, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,8 +65,8 @@ func (s *activeSet) remove(a *active, err error) {
 	}
 }
 
-// close makes add fail and begins to stop each member. It returns a channel that is closed when
-// the set is empty.
+// close makes add fail and begins to stop each member. It returns a channel that is closed when the
+// set is empty.
 func (s *activeSet) close() <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,24 +21,24 @@ const (
 	defaultTimeout    = 3 * time.Second
 	defaultTTL        = 10 * time.Second
 	defaultTransition = 2 * time.Second
-	// minTimeout is less than a round trip on any network.
-	minTimeout = time.Millisecond
+	minTimeout        = time.Millisecond
 )
 
 // Options of a Client. The zero value is ready to use.
 type Options struct {
-	// Timeout bounds the time of a request, and the time of a release in Stop, Unlock and Close.
-	// It is 1 ms or more; 0 means 3 s. The go-redis client obeys it only if its option
-	// ContextTimeoutEnabled is set. If not, a request may continue in the background after
-	// Timeout, until the timeouts and retries of go-redis end it.
+	// Timeout bounds the time of a request, and the time of a release in Stop, Unlock and Close. It
+	// is 1 ms or more; 0 means 3 s. The go-redis client obeys it only if its option
+	// ContextTimeoutEnabled is set. If not, a request may continue in the background after Timeout,
+	// until the timeouts and retries of go-redis end it.
 	Timeout time.Duration
 
-	// TTL and Transition are the windows of all leases that do not set their own. 0 means 10 s
-	// and 2 s. The Transition NoTransition means no transition window. See ContenderConfig.
+	// TTL and Transition are the windows of all leases that do not set their own. A TTL of 0 means
+	// 10 s, a Transition of 0 means 2 s, and NoTransition means no transition window. See
+	// ContenderConfig.
 	TTL, Transition time.Duration
 
-	// Logger logs outages, refusals, lost mutexes, overdue callbacks, and panics of scheduled
-	// work. nil means slog.Default(). The log handler must not wait for a call of the Client.
+	// Logger logs outages, refusals, lost mutexes, overdue callbacks, and panics of scheduled work.
+	// nil means slog.Default(). The log handler must not wait for a call of the Client.
 	Logger *slog.Logger
 
 	// Hooks are called when contenders acquire, release or lose mutexes. The zero value means none.
@@ -59,12 +59,12 @@ type Client struct {
 	suspend         suspendWatch
 }
 
-// New returns a Client that sends its requests with rdb. It does not connect. The caller closes
-// rdb after the Client. The error names the option that is not valid.
+// New returns a Client that sends its requests with rdb. It does not connect. The caller closes rdb
+// after the Client. The error names the option that is not valid.
 //
 // Give the Client a go-redis client of its own, and set ContextTimeoutEnabled. In a shared pool,
-// blocking commands of other code (BLPOP, XREAD BLOCK) can take all connections. A leader that
-// then cannot renew in time loses its mutex. New refuses a redis.Ring and a redis.ClusterClient.
+// blocking commands of other code (BLPOP, XREAD BLOCK) can take all connections. Then a leader
+// cannot renew in time and loses its mutex. New refuses a redis.Ring and a redis.ClusterClient.
 func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 	if err := checkRedis(rdb); err != nil {
 		return nil, err
@@ -141,7 +141,7 @@ func (c *Client) Close() error {
 	}
 	c.subscriptions.close()
 	if err != nil {
-		return fmt.Errorf("close: something may be left at the server: %w", err)
+		return fmt.Errorf("close the Client: the server may keep a mutex until its lease ends: %w", err)
 	}
 	return nil
 }
@@ -157,11 +157,10 @@ func (c *Client) Owner(ctx context.Context, mutex string) (owner Owner, err erro
 	return owner, err
 }
 
-// Check reports whether the tenure with this fencing token is still the present one. A resource
-// calls Check before it acts for a client that claims to be the owner. The tenure may end between
-// the reply and the action. A resource that can store a number needs no Check: it keeps the
-// largest token that it has received, and refuses smaller ones. Check returns the same errors as
-// Owner.
+// Check reports whether the tenure with this fencing token still lasts. A resource calls Check
+// before it acts for a client that claims to be the owner. The tenure may end between the reply and
+// the action. A resource that can store a number needs no Check: it keeps the largest token that it
+// has received, and refuses smaller ones. Check returns the same errors as Owner.
 func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
 	if token == 0 || token > math.MaxInt64 { // no tenure has such a token
 		return false, names.CheckMutex(mutex)
@@ -191,7 +190,7 @@ func (c *Client) query(ctx context.Context, mutex string, ask func(context.Conte
 		return ctx.Err()
 	}
 	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-		<-ctx.Done() // ctx ends in a moment: the timer of a connection fired before its timer
+		<-ctx.Done() // comes in a moment: the deadline has passed, but its timer has not fired yet
 		return ctx.Err()
 	}
 	return err
@@ -240,5 +239,4 @@ func checkWindows(ttl, transition time.Duration) error {
 	return names.CheckMillis("Transition", transition, 0, names.MaxTransition)
 }
 
-// lease returns the length of a lease.
 func (t terms) lease() time.Duration { return t.ttl + t.transition }

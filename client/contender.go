@@ -16,39 +16,38 @@ type ContenderConfig struct {
 	Mutex string // 1 to 255 bytes, see SIMBA.ACQUIRE
 
 	// ID is the contender's id; "" means a new one, counter:pid@host~random. Two contenders of a
-	// mutex must not share an id. A Client refuses the second with ErrInUse.
+	// mutex must not share an id. A Client refuses the second one with ErrInUse.
 	ID string
 
-	// TTL is the TTL window of the lease: how long the owner works before it renews. With a shorter
-	// TTL another contender replaces a dead owner sooner, but the owner sends more requests. Simba
-	// (for the JVM) recommends 5 to 15 s. 0 means the TTL of the Client, which is 10 s by default.
+	// TTL is the TTL window of the lease, 1 ms to 24 h. With a shorter TTL another contender
+	// replaces a dead owner sooner, but the owner sends more requests. Simba (for the JVM)
+	// recommends 5 to 15 s. 0 means the TTL of the Client, which is 10 s by default.
 	TTL time.Duration
 
-	// Transition is the transition window, which follows the TTL window. In it the owner may still
-	// renew, and nobody else may take the mutex. So one slow reply does not cost the lease. Simba
-	// (for the JVM) recommends 1 to 3 s. 0 means the Transition of the Client, which is 2 s by
-	// default. NoTransition means no transition window.
+	// Transition is the transition window, which follows the TTL window: up to 24 h. The owner may
+	// still renew in this window, so one slow reply does not lose the lease. Simba (for the JVM)
+	// recommends 1 to 3 s. 0 means the Transition of the Client, which is 2 s by default.
+	// NoTransition means no transition window.
 	Transition time.Duration
 
-	// InitialDelay is the time from Start to the first request. A random delay spreads the
-	// requests of many processes that start together. 0 means no delay.
+	// InitialDelay is the time from Start to the first request. A random delay spreads the requests
+	// of many processes that start together. 0 means no delay.
 	InitialDelay time.Duration
 
-	// OnAcquired is called when the contender has acquired the mutex. The ownership context ends
-	// when the contender is not the owner any more. It has the values of the context of Run, and
-	// [Token] returns its fencing token. OnAcquired may return before the ownership ends: the
-	// contender keeps renewing. To release the mutex, call Resign or Quit. OnAcquired must not be
-	// nil.
+	// OnAcquired is called when the contender has acquired the mutex. It must not be nil. The
+	// ownership context ends when the contender is not the owner any more. It has the values of the
+	// context of Run, and [Token] returns its fencing token. The contender continues to renew the
+	// lease after OnAcquired has returned. To release the mutex, call Resign or Quit.
 	OnAcquired func(ownership context.Context, s State)
 
 	// OnReleased is called when the ownership has ended and OnAcquired has returned. It may be nil.
 	// A panic in OnAcquired or OnReleased ends the process.
 	//
-	// Until OnReleased returns, the contender neither releases the mutex nor asks for it again. So
-	// if OnReleased stops the work, it does not overlap with the work of the next owner, unless the
-	// mutex was lost. The contender does not renew the lease while the callbacks run after the end
-	// of the ownership. Usually a third of the lease is left for them. If they take longer, the
-	// lease expires.
+	// The contender releases the mutex, or asks for it again, only when OnReleased has returned. So
+	// OnReleased can stop the work before the next owner begins, unless the mutex was lost.
+	//
+	// The contender does not renew the lease after the end of the ownership. Usually a third of the
+	// lease is left for the callbacks. If they take longer, the lease expires.
 	OnReleased func(State)
 }
 
@@ -91,13 +90,13 @@ func (c *Client) NewContender(cfg ContenderConfig) (*Contender, error) {
 func (k *Contender) ID() string { return k.terms.id }
 
 // Run starts the Contender, waits until ctx ends or another goroutine calls Stop or Quit, and stops
-// the Contender. It returns when the callbacks have returned and the mutex is released. It waits
-// at most Options.Timeout for the reply to the release. While it runs, it logs and repeats failed
+// the Contender. It returns when the callbacks have returned and the mutex is released. It waits at
+// most Options.Timeout for the reply to the release. While it runs, it logs and repeats failed
 // requests.
 //
 // Run returns nil if the server has confirmed the release. It returns ErrInUse if the Contender
-// runs already, ErrClosed if the Client or the go-redis client is closed, or the error of Stop. At
-// the end of a process ErrUnavailable does no harm: the mutex is free when the lease ends.
+// runs already, ErrClosed if the Client or the go-redis client is closed, or the error of Stop. A
+// process that ends after Run may ignore ErrUnavailable: the mutex is free when the lease ends.
 func (k *Contender) Run(ctx context.Context) error {
 	r, err := k.start(ctx)
 	if err != nil {
@@ -106,8 +105,8 @@ func (k *Contender) Run(ctx context.Context) error {
 	return r.waitDone(ctx, k.c, k.name())
 }
 
-// Start starts the Contender and does not wait for the server. The Contender logs and repeats
-// failed requests.
+// Start starts the Contender and does not wait for the server. Most programs use [Contender.Run]
+// instead.
 //
 // Start returns ErrInUse if the Contender runs already, or if its last run has not released the
 // mutex yet. Start also returns ErrInUse if another contender of the Client has the same mutex and
@@ -161,23 +160,22 @@ func (k *Contender) start(base context.Context) (*contenderRun, error) {
 	return r, nil
 }
 
-// name names the Contender in errors.
 func (k *Contender) name() string {
 	return fmt.Sprintf("the contender %s of %s", k.terms.id, k.terms.mutex)
 }
 
 // Stop stops the Contender: it ends the ownership context, waits for OnReleased, and releases the
-// mutex or the queue entry. On a stopped Contender, Stop returns the error of the last run. If ctx
-// is the ownership context of the Contender, as in a callback, Stop does not wait and returns nil.
+// mutex or the queue entry. On a stopped Contender, Stop returns the error of the last run. If a
+// callback calls Stop with the ownership context, Stop does not wait and returns nil.
 //
 // If ctx ends first, Stop returns the error of ctx, and the Contender continues to stop in the
-// background. Stop returns ErrLost if the mutex was lost meanwhile. It returns ErrUnavailable if
-// the server does not reply within Options.Timeout. The Contender then repeats the release until
-// it succeeds or the lease ends, and Start returns ErrInUse until then. After any other error the
-// mutex is free when its lease ends.
+// background. Stop returns ErrLost if the mutex was lost before the release. It returns
+// ErrUnavailable if the server does not reply within Options.Timeout. The Contender then repeats
+// the release until it succeeds or the lease ends, and Start returns ErrInUse until then. After any
+// other error the mutex is free when its lease ends.
 func (k *Contender) Stop(ctx context.Context) error { return k.lastRun().end(ctx, "stop "+k.name()) }
 
-// Quit stops the Contender in the background. Unlike Stop, it may be called in every callback.
+// Quit stops the Contender in the background. Callbacks may call it.
 func (k *Contender) Quit() {
 	if r := k.lastRun(); r != nil {
 		r.stop()
@@ -196,8 +194,8 @@ func (k *Contender) lastRun() *run {
 
 // Resign releases the mutex and contends again, at the end of the queue. If nobody waits, the
 // contender acquires the mutex again. Resign ends the ownership context at once. The contender
-// releases the mutex when the callbacks have returned. Resign does not wait for the release, so it
-// may be called in a callback. It does nothing if the contender is not the owner.
+// releases the mutex when the callbacks have returned. Resign does not wait for the release, so
+// callbacks may call it. If the contender is not the owner, Resign does nothing.
 func (k *Contender) Resign() { k.resign(resignNow) }
 
 func (k *Contender) resign(how resignation) {

@@ -20,8 +20,9 @@ type answer struct {
 }
 
 // ask sends a GUARD if the contender is the owner, else an ACQUIRE. It waits for the reply until
-// Timeout, or until stop is called. The request may take longer: a later ask returns its reply if
-// the reply still concerns the present tenure.
+// Timeout, or until the ownership ends or stop is called. An owner waits at most for half of the
+// time that is left. The request may take longer. If an earlier GUARD has renewed the present
+// tenure, ask returns the reply to that GUARD.
 func (r *contenderRun) ask() (got reply, sent instant, err error) {
 	limit, life, token := r.c.timeout, r.c.timeout, uint64(0)
 	if r.own != nil {
@@ -56,7 +57,7 @@ func (r *contenderRun) ask() (got reply, sent instant, err error) {
 	}
 }
 
-// send sends a request and returns its number. The caller has taken a slot.
+// send sends a request that may take life, and returns its number. The caller has taken a slot.
 func (r *contenderRun) send(token uint64, life time.Duration) uint64 {
 	if r.asking != nil {
 		r.asking(token != 0)
@@ -81,10 +82,10 @@ func (r *contenderRun) send(token uint64, life time.Duration) uint64 {
 		} else {
 			a.reply, a.err = r.c.acquire(ctx, r.terms, r.noQueue)
 		}
-		<-r.slots // before the answer: ask then counts only the other requests in progress
+		<-r.slots // before the answer, so that len(r.slots) then counts only other requests
 		select {
 		case r.answers <- a:
-		default: // the buffer is full of older answers that no ask has received
+		default: // the buffer is full of older answers
 		}
 	})
 	return a.n

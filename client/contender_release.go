@@ -47,8 +47,8 @@ func (r *contenderRun) releaseEnded() bool {
 }
 
 // release releases the tenure with the given token. Token 0 releases any tenure, and the queue
-// entry. It waits for the reply until Timeout or until enough is closed. The request may continue
-// after that.
+// entry. It waits for the reply until Timeout or until enough is closed. The request may then
+// continue in the background.
 func (r *contenderRun) release(token uint64, enough <-chan struct{}) (released bool, err error) {
 	type outcome struct {
 		released bool
@@ -72,11 +72,10 @@ func (r *contenderRun) release(token uint64, enough <-chan struct{}) (released b
 	return false, errNoAnswer
 }
 
-// giveUp ends the ownership, waits for the callbacks, and releases the lease or queue entry that
-// the server may have. It returns when the server has confirmed or refused the release, or when
-// the lease has expired.
+// giveUp ends the ownership, waits for the callbacks, and releases the mutex or the queue entry. It
+// returns when the server has confirmed or refused the release, or when the lease has expired.
 func (r *contenderRun) giveUp() error {
-	r.stop() // for a run that ends by itself
+	r.stop() // the run may end by itself
 	token := uint64(0)
 	if r.own != nil {
 		token = r.own.token

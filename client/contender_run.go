@@ -14,37 +14,39 @@ import (
 
 const (
 	// retryPause is the pause after a failed request of a contender. It doubles with each failure,
-	// up to the TTL or retryPauseMax, whichever is less. While the server's store is
-	// misconfigured, the limit is misconfiguredPauseMax.
+	// up to the TTL or retryPauseMax, whichever is less. While the server's store is misconfigured,
+	// the limit is misconfiguredPauseMax.
 	retryPause            = 100 * time.Millisecond
 	retryPauseMax         = 15 * time.Second
 	misconfiguredPauseMax = 20 * time.Second
-	// An owner whose renewal fails pauses for one renewalPauses-th of the time that is left.
+	// After a failed renewal, the pause of an owner is at most the time that is left, divided by
+	// renewalPauses.
 	renewalPauses = 8
-	// renewalPauseMin is the shortest such pause. Without this limit, an owner whose requests fail
-	// at once would retry without a pause near the end of its lease.
+	// renewalPauseMin is the shortest pause of an owner. Without this limit, an owner whose
+	// requests fail at once would retry without a pause near the end of its lease.
 	renewalPauseMin = time.Millisecond
-	// subscribeAfter is how long an owner owns the mutex before it subscribes to notices. From a
-	// notice it learns at once that its tenure was broken. A shorter tenure needs no subscription.
+	// An owner subscribes to notices when its tenure has lasted for subscribeAfter. A notice shows
+	// the owner at once that its tenure was broken. So a short tenure needs no subscription.
 	subscribeAfter = 800 * time.Millisecond
-	// maxRequests is how many requests of a contender may be in progress at the same time. The
-	// contender waits for the reply to the last one only.
+	// maxRequests is how many requests of a contender may be in progress at the same time. A
+	// request may still be in progress when the contender has stopped waiting for its reply.
 	maxRequests = 4
 )
 
-// steps are functions that the goroutine of a contenderRun calls at its steps, one at a time. They
-// must not block. All but acquired and lost may be nil.
+// steps are functions that the goroutine of a contenderRun calls, one at a time. They must not
+// block. All but acquired and lost may be nil.
 type steps struct {
 	acquired  func(*ownership, State)
 	lost      func(*ownership, State)            // the ownership context has ended
 	renewed   func()                             // a new lease has begun
 	asking    func(renewal bool)                 // a request is about to be sent
 	waiting   func(Owner)                        // another contender owns the mutex or is next
-	failed    func(err error, final, owner bool) // a request failed; final: a retry does not help
+	failed    func(err error, final, owner bool) // a request failed; final: it is useless to retry
 	releasing func()                             // a release is about to be sent
 	ended     func()                             // the run is done
-	// callbacksDone returns a channel that is closed when all callbacks have returned that acquired
-	// and lost started. The run waits for that before it releases the mutex or asks for it again.
+	// acquired and lost start callbacks. callbacksDone returns a channel that is closed when these
+	// callbacks have returned. The run waits for this channel before it releases the mutex or asks
+	// for the mutex again.
 	callbacksDone func() <-chan struct{}
 }
 
@@ -69,16 +71,16 @@ type contenderRun struct {
 	report  report          // calls the Hooks of the Client
 	base    context.Context // the parent of the ownership contexts; it does not end
 	active  *active
-	delay   time.Duration // before the first request
+	delay   time.Duration // the pause before the first request
 	noQueue bool          // take no queue entry
 	once    bool          // end the run when the mutex is not acquired at once, or is lost
 	manual  bool          // renew only after askNow
-	every   time.Duration // not 0: the pause between requests of a waiter; it gets no notices
+	every   time.Duration // not 0: a waiter gets no notices, and asks again after this pause
 	renewal time.Duration // not 0: the longest time from a request of the owner to its next renewal
 
-	wake   chan struct{} // askNow sends to it: send a request now
+	wake   chan struct{} // has an element when askNow was called and no request was sent since
 	owning atomic.Bool   // whether own is set; notified reads it on another goroutine
-	resign atomic.Int32  // a resignation; not noResignation: release the mutex and contend again
+	resign atomic.Int32  // the resignation that requestResign has stored
 
 	// Used by the goroutine of the run only.
 	own       *ownership // nil = not the owner
@@ -91,21 +93,21 @@ type contenderRun struct {
 	requests  sync.WaitGroup // requests in progress
 	sent      instant        // when the last ACQUIRE or GUARD was sent
 	present   bool           // the server may know the contender as the owner or a waiter
-	uncertain bool           // it is not known whether as the owner or as a waiter
-	left      error          // why the server may keep a lease; read it when gone is closed
+	uncertain bool           // a request without a reply may have begun a tenure of unknown token
 	fresh     bool           // the server has not replied since present was set
 	refused   bool           // the server refused a request and has accepted none since
 	pause     time.Duration  // the pause after the next failure
 
-	// guards is the context of each GUARD. It ends when the run gives up, because a GUARD that
-	// arrives later has no effect. A late ACQUIRE could begin a tenure, so the run waits for it.
+	// guards is the parent context of each GUARD. giveUp ends it, because a GUARD that arrives
+	// after the release has no effect. A late ACQUIRE could begin a tenure, so giveUp waits for its
+	// reply.
 	guards    context.Context
 	endGuards context.CancelFunc
 
-	callEnded func() // calls the step ended; later calls do nothing
+	callEnded func() // calls the step ended, only once
 }
 
-// resignation is a request to release the mutex, and says when the contender contends again.
+// resignation says whether the owner must release the mutex, and when it then contends again.
 type resignation int32
 
 const (
@@ -131,7 +133,7 @@ func (c *Client) newContenderRun(base context.Context, t terms, h steps) *conten
 	return r
 }
 
-// begin starts the run. The error says that the Client is closed, or that the id is in use.
+// begin starts the run. The error matches ErrClosed or ErrInUse.
 func (r *contenderRun) begin() error {
 	r.active = &active{mutex: r.mutex, id: r.id, stop: r.stop}
 	if err := r.c.active.add(r.active); err != nil {
@@ -141,8 +143,8 @@ func (r *contenderRun) begin() error {
 	return nil
 }
 
-// loop is the goroutine of the run. It contends until the run is over, and then gives up what the
-// server may have.
+// loop is the goroutine of the run. It contends until the run is over, and then releases the mutex
+// or the queue entry.
 func (r *contenderRun) loop() {
 	if r.delay == 0 || r.sleep(r.delay, nil) {
 		for r.step() {
@@ -150,7 +152,6 @@ func (r *contenderRun) loop() {
 	}
 	err := r.giveUp()
 	r.callEnded()
-	r.left = err
 	r.c.active.remove(r.active, err)
 	close(r.gone)
 	r.finish(err)
@@ -159,11 +160,11 @@ func (r *contenderRun) loop() {
 // step sends one request and waits until the next is due. It returns false when the run is over.
 func (r *contenderRun) step() bool {
 	select {
-	case <-r.wake: // the request below is the one that askNow asked for
+	case <-r.wake: // this step sends the request for which askNow was called
 	default:
 	}
 	expired := r.own != nil && r.own.left() <= 0
-	switch { // resignation and stop come first: they are set before they end the ownership
+	switch { // expired comes last: a resignation or Unlock ends the ownership, too, and is no loss
 	case resignation(r.resign.Load()) != noResignation:
 		return r.doResign()
 	case r.stopping():
@@ -199,11 +200,11 @@ func (r *contenderRun) step() bool {
 	return r.wait(reply)
 }
 
-// hold handles a reply that acquired or renewed the mutex. from is when the request was sent.
+// hold handles a reply with the status acquired or renewed. from is the time of the request.
 func (r *contenderRun) hold(reply reply, from instant) bool {
 	if r.own == nil && reply.token == r.lastToken {
-		// The server has renewed a tenure that has ended in this process. Release it, so that
-		// acquired is called only once for each token.
+		// The server has renewed a tenure that has ended in this process. Release the mutex, so
+		// that the run calls acquired only once for each token.
 		return r.releaseEnded()
 	}
 	lease := min(r.lease(), reply.transition)
@@ -273,8 +274,8 @@ func renewIn(ttl, transition time.Duration) time.Duration {
 	return min(ttl, (ttl+transition)*2/3)
 }
 
-// wait handles a reply that the mutex is not free. It waits until the owner's lease or the
-// reservation of the next waiter ends, or until a notice comes.
+// wait handles a reply that did not grant the mutex. It waits until a notice comes, or until the
+// owner's lease or the reservation of the next waiter ends.
 func (r *contenderRun) wait(reply reply) bool {
 	r.pause = retryPause
 	r.seen = ownerOf(reply, time.Now())
@@ -303,7 +304,7 @@ func contendIn(ttl, transition time.Duration) time.Duration {
 	return max(0, transition-early+rand.N(early+late))
 }
 
-// lose ends the ownership. It returns false if the run ends with it.
+// lose ends the ownership. It returns false if the run must end, too.
 func (r *contenderRun) lose(cause error, after Owner) bool {
 	o := r.own
 	_ = o.Err() // ends the ownership with ErrLost if the lease has ended
@@ -327,8 +328,8 @@ func (r *contenderRun) afterLoss() bool {
 	return r.awaitCallbacks(r.quit) && !r.stopping()
 }
 
-// awaitCallbacks waits until the callbacks have returned, or until enough is closed. It reports
-// whether the callbacks have returned.
+// awaitCallbacks waits until the callbacks have returned or enough is closed. It reports whether
+// the callbacks have returned.
 func (r *contenderRun) awaitCallbacks(enough <-chan struct{}) bool {
 	if r.callbacksDone == nil {
 		return true
@@ -349,7 +350,6 @@ func (r *contenderRun) awaitCallbacks(enough <-chan struct{}) bool {
 	}
 }
 
-// subscribe subscribes to the notices for this contender.
 func (r *contenderRun) subscribe() {
 	if r.listener == nil {
 		r.listener = r.c.subscriptions.add(r.notified, names.ContenderChannel(r.mutex, r.id), names.MutexChannel(r.mutex))
@@ -361,9 +361,9 @@ func (r *contenderRun) subscribe() {
 // A notice on the contender's own channel means that the contender is next. A notice on the channel
 // of the mutex announces a new owner, or that the mutex is free and nobody is next.
 //
-// A waiter sends a request if it is next or the mutex is free. An owner sends a request if another
-// owner is announced or its own tenure has ended; it ignores the end of an earlier tenure. A new
-// subscription may have missed notices, so both send a request then.
+// A waiter sends a request if it is next or the mutex is free. An owner sends a request if the
+// notice announces another owner or the end of the owner's own tenure. After a new subscription
+// each contender sends a request, since it may have missed notices.
 func (r *contenderRun) notified(n notice) {
 	next := n.channel == names.ContenderChannel(r.mutex, r.id)
 	free := !next && strings.HasPrefix(n.payload, names.ReleasedPrefix)
@@ -371,7 +371,7 @@ func (r *contenderRun) notified(n notice) {
 	if r.owning.Load() {
 		another := !next && !n.subscribed && !free && n.payload != names.AcquiredNotice(r.id)
 		ended := free && n.payload == names.ReleasedPrefix+r.id
-		// A new subscription must not renew a lease that only askNow may renew.
+		// With manual set, a new subscription must not renew the lease.
 		ask = another || ended || (n.subscribed || next) && !r.manual
 	}
 	if ask {
@@ -395,7 +395,7 @@ func (r *contenderRun) sleep(d time.Duration, early <-chan struct{}) bool {
 	select {
 	case <-t.C:
 	case <-early:
-		r.askNow() // put the element back: step takes it
+		r.askNow() // puts the element back, for step
 	case <-r.ownershipEnded():
 	case <-r.quit:
 		return false
@@ -403,8 +403,8 @@ func (r *contenderRun) sleep(d time.Duration, early <-chan struct{}) bool {
 	return !r.stopping()
 }
 
-// ownershipEnded returns a channel that is closed when the present ownership ends; nil if there
-// is none.
+// ownershipEnded returns a channel that is closed when the present ownership ends; nil if there is
+// none.
 func (r *contenderRun) ownershipEnded() <-chan struct{} {
 	if r.own == nil {
 		return nil

@@ -26,7 +26,8 @@ func TestOwnerRenewsAtItsTTLOrWithAThirdOfTheLeaseLeft(t *testing.T) {
 	}
 }
 
-// "transition_at - now + random(-200, +1000) ms ([0, 1000) when transition is 0), never below 0"
+// The rule: transition_at - now + random(-200, +1000) ms, never below 0. Without a transition
+// window the random part is 0 to 1000 ms.
 func TestWaiterAsksAgainAtTransitionAtPlusJitter(t *testing.T) {
 	const ms = time.Millisecond
 	for _, c := range []struct{ ttl, transition, lowest, highest time.Duration }{
@@ -83,16 +84,16 @@ func TestWindowsOfAnOwnershipRunWhileTheMachineIsSuspended(t *testing.T) {
 		defer o.end(ErrReleased)
 		before := o.owner(terms)
 		if want := time.Now().Add(time.Minute); !before.TTLAt.Equal(want) || !before.TransitionAt.Equal(want.Add(time.Second)) {
-			t.Errorf("the owner is %+v, want %v", before, want)
+			t.Errorf("the owner is %+v, want a TTL window until %v and a transition window of 1 s", before, want)
 		}
 		defer suspend.Pretend(10 * time.Second)()
 		after := o.owner(terms)
 		if ttl, transition := before.TTLAt.Sub(after.TTLAt), before.TransitionAt.Sub(after.TransitionAt); ttl != 10*time.Second || transition != ttl {
-			t.Errorf("after a suspension of an hour the windows end %v and %v earlier", ttl, transition)
+			t.Errorf("after a suspension of 10 s the windows end %v and %v earlier, want 10 s", ttl, transition)
 		}
 		o.renew(now(), 30*time.Second) // the server granted less
 		if got := o.owner(terms); !got.TTLAt.Equal(time.Now().Add(30*time.Second)) || !got.TransitionAt.Equal(got.TTLAt) {
-			t.Errorf("after the grant of a shorter lease the owner is %+v", got)
+			t.Errorf("after the grant of a lease of 30 s, without a transition window, the owner is %+v", got)
 		}
 	})
 }
@@ -102,14 +103,14 @@ func TestOwnershipEndsAHundredthOfTheLeaseEarly(t *testing.T) {
 		time.Millisecond: 10 * time.Microsecond, 10 * time.Second: 100 * time.Millisecond, time.Hour: 250 * time.Millisecond,
 	} {
 		if got := margin(lease); got != want {
-			t.Errorf("%v: %v, want %v", lease, got, want)
+			t.Errorf("margin(%v) is %v, want %v", lease, got, want)
 		}
 	}
 }
 
 func TestTokenOfAnyOtherContextIsZero(t *testing.T) {
 	if got := Token(t.Context()); got != 0 {
-		t.Error(got)
+		t.Errorf("Token of a context without an ownership is %d, want 0", got)
 	}
 }
 
@@ -117,7 +118,7 @@ func TestNoticeWakesOnlyTheContendersItConcerns(t *testing.T) {
 	own, shared := names.ContenderChannel("job", "me"), names.MutexChannel("job")
 	for _, c := range []struct {
 		n                     notice
-		waiter, owner, manual bool // whether it asks; manual is an owner that does not renew
+		waiter, owner, manual bool // whether the contender asks; manual: an owner with manual set
 	}{
 		{notice{channel: own, payload: "released@@a"}, true, true, false},
 		{notice{channel: own, subscribed: true}, true, true, false},
@@ -134,7 +135,7 @@ func TestNoticeWakesOnlyTheContendersItConcerns(t *testing.T) {
 			return len(r.wake) == 1
 		}
 		if w, o, s := asks(false, false), asks(true, false), asks(true, true); w != c.waiter || o != c.owner || s != c.manual {
-			t.Errorf("after %+v a waiter asks: %v, an owner asks: %v, a manual owner asks: %v", c.n, w, o, s)
+			t.Errorf("after %+v a waiter, an owner and a manual owner ask: %v, %v, %v, want %v, %v, %v", c.n, w, o, s, c.waiter, c.owner, c.manual)
 		}
 	}
 }

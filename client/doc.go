@@ -1,5 +1,5 @@
 // Package client contends for the mutexes of a simba-resp server: leadership, locks and work that
-// only the leader does. It sends its requests with any go-redis client.
+// only the leader does. It sends its requests with a go-redis client.
 //
 //	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:7379", ContextTimeoutEnabled: true})
 //	c, err := client.New(rdb, client.Options{})
@@ -10,11 +10,10 @@
 //		return write(ctx, client.Token(ctx)) // ctx ends when the mutex is lost
 //	})
 //
-// [Client.TryDo] does nothing if another contender owns the mutex. [Client.Lock] and
+// [Client.TryDo] returns an error at once if another contender owns the mutex. [Client.Lock] and
 // [Client.TryLock] return a [Lock], for work that does not fit into a function. Locks are not
-// reentrant: a Do inside a Do of the same mutex waits for itself. [Client.Owner] returns the
-// owner of a mutex. With [Client.Check] a resource can reject a caller that does not own the
-// mutex any more.
+// reentrant. With [Client.Check] a resource can reject a caller that does not own the mutex any
+// more.
 //
 // A Client also creates
 //
@@ -23,47 +22,48 @@
 //   - a [Scheduler], which runs periodic work in one of many processes (Simba's scheduler);
 //   - an [Observer], which observes the owner of a mutex.
 //
-// Each of them has a method Run, which lasts until its context ends, for errgroup:
-//
-//	err = contender.Run(ctx)
+// Each of them has a method Run, which lasts until its context ends.
 //
 // Two packages build on a Client. Package worker has the state machine of a job processor that
 // works while it is the leader. Package registry has reentrant locks by key, like Spring's
-// RedisLockRegistry. [Hooks] report what happens to the contenders of all these types, for metrics
-// and traces.
+// RedisLockRegistry. [Hooks] report events for metrics and traces.
 //
 // # Leases and tenures
 //
-// A tenure is one unbroken ownership of a mutex. It has a fencing token, which is larger than
-// that of every earlier tenure of the mutex. A lease is how long the server keeps the mutex for an
-// owner that sends nothing. A lease has two windows: first the TTL window, then the transition
-// window. In the transition window the owner still owns the mutex and may renew. The owner renews
-// at the end of the TTL window, or when a third of the lease is left, whichever is earlier.
+// A tenure is one unbroken ownership of a mutex. It has a fencing token, which is larger than that
+// of every earlier tenure of the mutex. A lease is the owner's right to the mutex for a limited
+// time. Each renewal begins a new lease of the same tenure.
 //
-// A contender is identified by its id. The server takes a repeated request with the same id for
-// the same request, so a lost reply does no harm. Two contenders of a mutex must never have the
-// same id at the same time. A Client refuses the second.
+// A lease has two windows: first the TTL window, then the transition window. In the transition
+// window the owner still owns the mutex and may renew. The owner renews at the end of the TTL
+// window, or when a third of the lease is left, whichever is earlier.
+//
+// A contender is identified by its id. If a contender repeats a request, the server recognizes the
+// id, so a lost reply does no harm. Two contenders of a mutex must never have the same id at the
+// same time. A Client refuses the second one with [ErrInUse].
 //
 // # When an ownership ends
 //
-// The ownership context ends when the client releases the mutex or loses it. The client counts a
-// lease from the moment before it sends the request that acquires or renews the mutex. It gives
-// the lease up a little before the end: 1 % of the lease, at most 250 ms. So the ownership context
-// ends before the server grants the mutex to another contender, even if the owner's clock is 1 %
-// slow. Only SIMBA.BREAK, an administrator's command, ends a lease at once. The owner gets a
-// notice of the break if it has owned the mutex for a second.
+// The client gives each owner an ownership context, which ends when the client releases or loses
+// the mutex. The client counts a lease from the moment before it sends the request that acquires or
+// renews the mutex. It gives the lease up a little before the end: 1 % of the lease, at most
+// 250 ms. So the ownership context ends before the server grants the mutex to another contender,
+// even if the owner's clock is 1 % slow.
 //
-// After a freeze of the process or the machine, Err of the ownership context reads the clock and
-// reports the loss at once. Err of the context of Do does so, too. Err of a context that is
-// derived from them (context.WithTimeout, errgroup) may still be nil at the first call. Work that
-// began before the freeze continues, so the resource should check the fencing token
-// ([Client.Check]).
+// Only SIMBA.BREAK, an administrator's command, can end a lease before the ownership context. If
+// the owner has owned the mutex for a second, it gets a notice of the break.
+//
+// After a freeze of the process or the machine, the lease may have ended. Err of the ownership
+// context and of the context of Do reads the clock, so it reports the loss at once. Err of a
+// context that is derived from one of them (context.WithTimeout, errgroup) may still be nil at the
+// first call. Work that began before the freeze continues, so the resource should check the fencing
+// token ([Client.Check]).
 //
 // # Connections
 //
 // No contender holds a connection. A waiter has an entry in the server's queue and gets a notice
-// when it is next. All contenders of a Client share one subscriber's connection, or one for each
-// 4,096 of them. A waiter that gets no notice asks again when the owner's lease ends.
+// when it is next. Up to 4,096 contenders of a Client share one connection for notices. A waiter
+// that gets no notice asks again when the owner's lease ends.
 //
 // All types are safe for concurrent use. The client sends durations in milliseconds. A TTL or
 // transition window that is not a whole number of milliseconds is an error.

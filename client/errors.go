@@ -10,11 +10,11 @@ import (
 
 // Errors that errors.Is matches.
 var (
-	// ErrLost is the cause of an ownership context that ended because the lease was not renewed
-	// in time, or was ended by SIMBA.BREAK. Another contender may own the mutex. Unlock, Do and
-	// Stop return ErrLost if the mutex was lost.
+	// ErrLost is the cause of an ownership context if the lease was not renewed in time, or if
+	// SIMBA.BREAK ended it. Another contender may own the mutex. Unlock, Do and Stop return ErrLost
+	// if the mutex was lost.
 	ErrLost = errors.New("mutex lost")
-	// ErrReleased is the cause of an ownership context that ended because the mutex is released.
+	// ErrReleased is the cause of an ownership context if the client releases the mutex.
 	ErrReleased = errors.New("mutex released")
 	// ErrNotAcquired is matched by a [NotAcquiredError].
 	ErrNotAcquired = errors.New("mutex not acquired")
@@ -30,14 +30,14 @@ var (
 )
 
 // NotAcquiredError is returned by TryLock when another contender owns the mutex or is next, and by
-// Lock when its context ends first. It matches ErrNotAcquired, and what Err matches.
+// Lock when its context ends first. It matches ErrNotAcquired and Err.
 type NotAcquiredError struct {
 	Mutex string
 	// Owner is the owner in the last reply. The zero Owner means that another waiter is next, or
 	// that the owner is not known.
 	Owner Owner
-	// Err is the reason why the wait ended: the error of the context. If the last request failed,
-	// its error is joined. nil means that there was no wait.
+	// Err is the error of the context that ended the wait. If the last request failed, Err matches
+	// the error of the request, too. nil means that there was no wait.
 	Err error
 }
 
@@ -92,8 +92,8 @@ func (noReply) Error() string   { return "no reply in time" }
 func (noReply) Timeout() bool   { return true }
 func (noReply) Temporary() bool { return true }
 
-// requestError translates an error of go-redis into the one that the caller gets: ErrClosed, or
-// ErrUnavailable with a cause. It returns an error reply that refuses the request as it is.
+// requestError translates an error of go-redis for the caller: to ErrClosed, or to ErrUnavailable
+// with a cause. It does not change an error reply by which the server refuses the request.
 func requestError(err error) error {
 	var unavailable *unavailableError
 	switch {

@@ -36,8 +36,8 @@ var (
 // NewHostID returns a contender id that people can read, counter:pid@host, like Simba's
 // HostContenderIdGenerator. The counter numbers the ids of this process.
 //
-// Two processes may get the same id if they have the same process id and host name, as can happen
-// in containers. The server takes two contenders with the same id for one.
+// Two processes get the same id if they have the same process id and host name, as can happen in
+// containers. The server treats two contenders with the same id as one.
 func NewHostID() string { return strconv.FormatUint(counter.Add(1), 10) + origin() }
 
 // defaultID returns a NewHostID with a random suffix. All ids of a process have the same suffix.

@@ -17,25 +17,25 @@ type lockOptions struct {
 	renewal         time.Duration
 }
 
-// WithTTL sets the TTL of the lease, 1 ms to 24 h; 0 means the TTL of the Client. The Client
-// renews the lease until Unlock. If the process dies, the mutex stays locked for the rest of the
-// TTL and transition windows.
+// WithTTL sets the TTL of the lease, 1 ms to 24 h; 0 means the TTL of the Client. The Client renews
+// the lease until Unlock. If the process dies, the mutex stays locked for the rest of the TTL and
+// transition windows.
 func WithTTL(ttl time.Duration) LockOption { return func(o *lockOptions) { o.ttl = ttl } }
 
 // WithTransition sets the transition window of the lease, up to 24 h. 0 means the Transition of the
-// Client; NoTransition means no window. In this window the owner may still renew, and nobody else
-// may take the mutex.
+// Client; NoTransition means no window.
 func WithTransition(d time.Duration) LockOption { return func(o *lockOptions) { o.transition = d } }
 
-// WithRenewal sets the longest time between two renewals. By default (0) the owner renews at the
-// end of the TTL window, or when a third of the lease is left, whichever is earlier.
-// A longer time than that has no effect. With a third of the TTL, the owner can repeat a failed
-// renewal before the TTL window ends.
+// WithRenewal sets the longest time between two renewals. With 0, the owner renews at the end of
+// the TTL window, or when a third of the lease is left, whichever is earlier. A longer time than
+// that has no effect. If d is a third of the TTL, the owner can repeat a failed renewal before the
+// TTL window ends.
 func WithRenewal(d time.Duration) LockOption { return func(o *lockOptions) { o.renewal = d } }
 
 // WithID sets the contender's id, 1 to 128 bytes; "" means counter:pid@host~random. Two contenders
-// of a mutex must not have the same id at the same time. A Client refuses the second with ErrInUse.
-// If the context of Lock ends, the id stays in use until the attempt is released in the background.
+// of a mutex must not have the same id at the same time. A Client refuses the second one with
+// ErrInUse. If the context of Lock ends, the Client releases the attempt in the background. Until
+// then the id stays in use.
 func WithID(id string) LockOption { return func(o *lockOptions) { o.id = id } }
 
 // Lock is a locked mutex, like the locker of Simba. It is safe for concurrent use.
@@ -44,28 +44,25 @@ type Lock struct {
 	own *ownership
 }
 
-// Do locks a mutex, runs work, and unlocks the mutex. It waits for the mutex until ctx ends. The
-// server grants the mutex first come, first served. The context of work ends with ctx or with the
-// ownership, whichever ends first. It has the values and the deadline of ctx, and [Token] returns
-// its fencing token. Do returns when work has returned and the mutex is unlocked. For the reply to
-// the unlock it waits at most Options.Timeout.
+// Do locks a mutex like [Client.Lock], runs work, and unlocks the mutex. The context of work ends
+// with ctx or with the ownership, whichever ends first. It has the values and the deadline of ctx,
+// and [Token] returns its fencing token. Do waits for the reply to the unlock at most for
+// Options.Timeout.
 //
-// If [Client.Lock] fails, Do returns its error. Otherwise Do returns the error of work unchanged.
-// If the mutex was lost while work ran, the error matches ErrLost, and the error of work if there
-// is one. Another owner may then have changed what the mutex protects. Check for ErrLost first:
-// the error of work may be that of its context.
+// If Do cannot lock the mutex, it returns the error of [Client.Lock]. If the mutex was lost while
+// work ran, the error matches ErrLost, and also the error of work if there is one. Another owner
+// may then have changed what the mutex protects. In all other cases Do returns the error of work
+// unchanged. Check for ErrLost first, since work may return the error of its context.
 //
 // Do unlocks the mutex also if work panics or ends its goroutine. If the server does not confirm
-// the unlock, Do logs a warning, and the mutex is free when its lease ends.
-//
-// Locks are not reentrant: a Do of the same mutex inside work waits until ctx ends.
+// the unlock, Do logs a warning. The mutex is then free when its lease ends. Locks are not
+// reentrant: a Do of the same mutex inside work waits until ctx ends.
 func (c *Client) Do(ctx context.Context, mutex string, work func(context.Context) error, opts ...LockOption) error {
 	return c.do(ctx, mutex, work, false, opts)
 }
 
-// TryDo is like Do, but does not wait: if [Client.TryLock] fails, TryDo returns its error. The
-// error of work may be a [NotAcquiredError], too, if work locks another mutex. To tell the two
-// apart, compare the Mutex of the error.
+// TryDo is like Do, but locks with [Client.TryLock], which does not wait. If TryDo returns a
+// [NotAcquiredError], compare its Mutex: work may have returned the error for another mutex.
 func (c *Client) TryDo(ctx context.Context, mutex string, work func(context.Context) error, opts ...LockOption) error {
 	return c.do(ctx, mutex, work, true, opts)
 }
@@ -74,9 +71,9 @@ func (c *Client) do(ctx context.Context, mutex string, work func(context.Context
 	if work == nil {
 		return fmt.Errorf("lock %s: work is nil", mutex)
 	}
-	worked := make(chan struct{}) // until it is closed, nothing releases the mutex, not even Close
+	worked := make(chan struct{}) // before it is closed, not even Close releases the mutex
 	end := sync.OnceFunc(func() { close(worked) })
-	defer end() // for the case that the mutex is not acquired
+	defer end() // if the mutex is not acquired, l.do does not call end
 	l, err := c.lock(ctx, mutex, once, worked, end, opts)
 	if err != nil {
 		return err
@@ -148,31 +145,33 @@ func (w *workContext) Value(key any) any {
 //
 // [Client.Do] does all this, and returns ErrLost if the mutex was lost.
 //
-// If ctx ends first, the error is a *[NotAcquiredError] that matches the error of ctx, and
-// ErrUnavailable if the last request failed. The Client then releases the attempt in the
-// background, and Close waits for the release. Lock retries while the server is not available. If
-// the server refuses the request, Lock returns the refusal at once. Lock returns ErrClosed if the
-// Client or the go-redis client is closed.
+// If ctx ends first, the error is a *[NotAcquiredError] that matches the error of ctx. If the last
+// request failed, the error also matches ErrUnavailable. The Client then releases the attempt in
+// the background, and Close waits for the release.
+//
+// Lock retries while the server is not available. If the server refuses the request, Lock returns
+// the server's error reply at once. Lock returns ErrClosed if the Client or the go-redis client is
+// closed.
 func (c *Client) Lock(ctx context.Context, mutex string, opts ...LockOption) (*Lock, error) {
 	return c.lock(ctx, mutex, false, nil, nil, opts)
 }
 
 // TryLock sends one request and takes no queue entry. If another contender owns the mutex or is
-// next, the error is a *[NotAcquiredError]. TryLock returns ErrUnavailable if the request fails.
-// All other errors are those of Lock.
+// next, the error is a *[NotAcquiredError]. If the server does not answer, TryLock returns
+// ErrUnavailable. For all other errors see [Client.Lock].
 func (c *Client) TryLock(ctx context.Context, mutex string, opts ...LockOption) (*Lock, error) {
 	return c.lock(ctx, mutex, true, nil, nil, opts)
 }
 
 // result is the outcome of a request to lock.
 type result struct {
-	owner   Owner      // in the reply
-	own     *ownership // nil = another contender owns the mutex, or the owner is not known
-	failure error      // of the last request
+	owner   Owner      // the owner in the last reply
+	own     *ownership // nil = not acquired
+	failure error      // the error of the last request
 }
 
-// lock locks a mutex. The run does not release the mutex before worked is closed; end closes
-// worked. Both may be nil.
+// lock locks a mutex. If worked is not nil, the run releases the mutex only after worked is closed,
+// and end is a function that closes it.
 func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-chan struct{}, end func(), opts []LockOption) (*Lock, error) {
 	var o lockOptions
 	for _, set := range opts {
@@ -197,7 +196,7 @@ func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-cha
 		results <- a
 	}
 	var r *contenderRun
-	var owner Owner // in the last reply; used by the steps
+	var owner Owner // the owner in the last reply; only the steps use it
 	h := steps{
 		acquired: func(o *ownership, _ State) { put(result{own: o}) },
 		lost:     func(*ownership, State) { r.stop() }, // a Lock is one tenure
@@ -244,7 +243,7 @@ func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-cha
 			if end != nil {
 				end()
 			}
-			<-r.done // then the caller may use the id again
+			<-r.done // so that the caller may use the id again
 			return nil, &NotAcquiredError{Mutex: mutex, Owner: last.owner}
 		case last.failure != nil && (once || isFinal(last.failure)):
 			r.stop()
@@ -264,26 +263,25 @@ func joined(err, failure error) error {
 	return fmt.Errorf("%w (%w)", err, failure)
 }
 
-// Context returns the ownership context. It ends when the mutex is lost (cause ErrLost) or
-// unlocked (cause ErrReleased). It has the values of the context that was given to Lock, but does
-// not end when that one ends. [Token] returns its fencing token.
+// Context returns the ownership context. It ends when the mutex is lost (cause ErrLost) or unlocked
+// (cause ErrReleased). It has the values of the ctx of [Client.Lock], but does not end when ctx
+// ends. [Token] returns its fencing token.
 func (l *Lock) Context() context.Context { return l.own }
 
-// Token returns the fencing token of the tenure. It is larger than that of every earlier tenure
-// of the mutex.
+// Token returns the fencing token of the tenure.
 func (l *Lock) Token() uint64 { return l.own.token }
 
-// Owner returns the id, the token and the windows of the present lease, or of the last one after
-// the tenure. Call Owner again after each wait. If the machine was suspended meanwhile, the result
-// of an earlier call shows the ends of the windows too late.
+// Owner returns the id, the token and the windows of the present lease; after the tenure, of the
+// last lease. Do not keep the result for long: if the machine is suspended after the call, the
+// windows end earlier than the result says.
 func (l *Lock) Owner() Owner { return l.own.owner(l.run.terms) }
 
-// Unlock ends the ownership and releases the mutex. If ctx ends first, it returns the error of
-// ctx, and the release continues in the background. A second Unlock waits for the same release
-// and returns its result.
+// Unlock ends the ownership and releases the mutex. If ctx ends first, it returns the error of ctx,
+// and the release continues in the background. A second Unlock waits for the same release and
+// returns its result.
 //
-// Unlock ignores the end of a context that is derived from [Lock.Context], because Unlock itself
-// ends that context.
+// If ctx is derived from [Lock.Context], Unlock ignores the end of ctx, because Unlock itself ends
+// it.
 //
 // Unlock returns ErrLost if the mutex was lost before: another owner may have changed what the
 // mutex protects. It returns ErrUnavailable if the server does not reply within Options.Timeout.
@@ -291,7 +289,7 @@ func (l *Lock) Owner() Owner { return l.own.owner(l.run.terms) }
 func (l *Lock) Unlock(ctx context.Context) error {
 	r := l.run
 	_ = l.own.Err() // ends the ownership with ErrLost if the lease has ended
-	r.stop()        // first, so that the run does not take the end of the ownership for a loss
+	r.stop()        // before own.end, which the run would otherwise treat as a loss
 	l.own.end(ErrReleased)
 	if errors.Is(context.Cause(l.own), ErrLost) {
 		return fmt.Errorf("unlock %s: %w: another owner may have changed what it protects", r.mutex, ErrLost)

@@ -13,16 +13,16 @@ import (
 type ObserverConfig struct {
 	Mutex string // 1 to 255 bytes, see SIMBA.ACQUIRE
 
-	// OnChange is called after each start, even if the mutex is free or the owner is the same as
-	// before. After that it is called once for each change of the owner or the token. It must not
-	// be nil.
+	// OnChange is called once after each start, even if the mutex is free or the owner is the same
+	// as before. Then it is called once for each change of the owner or the token. It must not be
+	// nil.
 	//
-	// Calls come in order and one at a time. Before is the After of the previous call, and the zero
-	// Owner in the very first call. TTLAt and TransitionAt of After are zero if the Observer could
-	// not query them: the tenure had ended already, or the server did not reply.
+	// Calls come in order and one at a time. State.Before is the After of the previous call; in the
+	// first call it is the zero Owner. TTLAt and TransitionAt of After are zero if the Observer
+	// could not query them: the tenure had ended already, or the server did not reply.
 	//
-	// At most 1,024 notices wait for OnChange. The Observer drops further ones. It then queries the
-	// owner, and reports the changes that it has missed as one.
+	// At most 1,024 notices wait for OnChange. The Observer drops further notices. It then queries
+	// the owner, and reports the missed changes as one.
 	OnChange func(State)
 }
 
@@ -30,10 +30,10 @@ type ObserverConfig struct {
 // Simba. A new Observer is stopped, and a stopped one may be started again. It is safe for
 // concurrent use.
 //
-// The server sends the Observer a notice of each change. As long as the connection lasts, OnChange
-// is called for every change after the first call, however late the notices come. After a lost
-// connection the Observer subscribes again and queries the owner. If the owner has changed several
-// times, it reports these changes as one. While the server cannot be reached, it reports nothing.
+// The server sends the Observer a notice of each change. As long as the connection lasts, the
+// Observer reports every change, even if notices come late. After a lost connection it subscribes
+// again, queries the owner, and reports the missed changes as one. While the server cannot be
+// reached, it reports nothing.
 //
 // A notice may be lost. So the Observer also queries the owner at the end of each lease, and every
 // 15 s. If a reply shows a change and no notice follows, it reports the change 6 s later.
@@ -43,7 +43,7 @@ type Observer struct {
 
 	mu    sync.Mutex   // guards what follows
 	run   *observerRun // the last run; nil = never started
-	owner Owner        // After of the last call of OnChange, with the newest windows
+	owner Owner        // the owner in the last call of OnChange, with its newest windows
 }
 
 // NewObserver returns a stopped Observer. The error names the field of cfg that is not valid.
@@ -58,12 +58,10 @@ func (c *Client) NewObserver(cfg ObserverConfig) (*Observer, error) {
 }
 
 // Run starts the Observer, waits until ctx ends or another goroutine calls Stop or Quit, and stops
-// the Observer. Run returns nil when the last call of OnChange has returned. While it runs, the
-// Observer repeats queries that fail. Run returns ErrClosed when the Client or the go-redis client
-// is closed.
+// the Observer. Run returns nil when the last call of OnChange has returned. It returns ErrClosed
+// when the Client or the go-redis client is closed. The Observer repeats queries that fail.
 //
-// Run returns ErrInUse at once if the Observer runs already, or if a call of OnChange of its last
-// run has not returned yet.
+// If the Observer runs already, Run returns ErrInUse, see [Observer.Start].
 func (o *Observer) Run(ctx context.Context) error {
 	r, err := o.start()
 	if err != nil {
@@ -72,17 +70,16 @@ func (o *Observer) Run(ctx context.Context) error {
 	return r.waitDone(ctx, o.c, o.name())
 }
 
-// Start starts the Observer and does not wait for the server. The Observer repeats queries that
-// fail. Most programs use [Observer.Run] instead.
+// Start starts the Observer and does not wait for the server. Most programs use [Observer.Run]
+// instead.
 //
-// Start returns ErrInUse if the Observer runs already, or if a call of OnChange of its last run
-// has not returned yet. It returns ErrClosed if the Client is closed.
+// Start returns ErrInUse if the Observer runs already, or if a call of OnChange of its last run has
+// not returned yet. It returns ErrClosed if the Client is closed.
 func (o *Observer) Start() error {
 	_, err := o.start()
 	return err
 }
 
-// start begins a run. Run and Start return its error.
 func (o *Observer) start() (*observerRun, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -106,7 +103,6 @@ func (o *Observer) start() (*observerRun, error) {
 	return r, nil
 }
 
-// name names the Observer in errors.
 func (o *Observer) name() string { return "the observer of " + o.cfg.Mutex }
 
 // Stop stops the Observer. It waits for a call of OnChange that is in progress; no call follows
@@ -120,9 +116,8 @@ func (o *Observer) name() string { return "the observer of " + o.cfg.Mutex }
 // Stop with a context that has ended.
 func (o *Observer) Stop(ctx context.Context) error { return o.lastRun().end(ctx, "stop "+o.name()) }
 
-// Quit stops the Observer in the background. Unlike Stop, it may be called in OnChange. A call of
-// OnChange may still be in progress when Quit returns. Quit does nothing if the Observer is stopped
-// or was never started.
+// Quit stops the Observer in the background. OnChange may call it. A call of OnChange may still be
+// in progress when Quit returns. Quit does nothing if the Observer is stopped or was never started.
 func (o *Observer) Quit() {
 	if r := o.lastRun(); r != nil {
 		r.stop()
@@ -140,9 +135,9 @@ func (o *Observer) lastRun() *run {
 }
 
 // Owner returns the owner that the Observer has reported last, with its newest windows. The zero
-// Owner means that the mutex is free, or that the Observer has not reported yet. The Observer does
-// not update the owner after Stop or while the server cannot be reached. So check that
-// TransitionAt has not passed.
+// Owner means that the mutex is free, or that the Observer has not reported yet. After Stop, or
+// while the server cannot be reached, the result may be out of date. So check that TransitionAt has
+// not passed.
 func (o *Observer) Owner() Owner {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -14,60 +14,59 @@ import (
 const (
 	// queryEvery is the longest time between two queries of the owner.
 	queryEvery = 15 * time.Second
-	// queryPause is the shortest time until the query at the end of a lease. The owner may renew
-	// just then.
+	// queryPause is the shortest time until the query at the end of a lease.
 	queryPause = 10 * time.Millisecond
-	// queryRetryMax is the longest pause after a query that failed, and queryRefusedMax while the
-	// server refuses queries.
+	// queryRetryMax is the longest pause after a query that failed. While the server refuses
+	// queries, it is queryRefusedMax.
 	queryRetryMax   = 2 * time.Second
 	queryRefusedMax = 20 * time.Second
 	// A reply may show an owner before the notice of that owner has come. The Observer waits for
 	// the notice during aheadQueries queries, with aheadPause before each: 2 x pingEvery in all. In
-	// this time the subscriber's connection delivers something or is replaced. One long pause could
-	// pass while the process is frozen and reads no notices.
+	// this time the subscriber's connection delivers something or is replaced. One long pause is
+	// not enough: the process could be frozen all the while, and read no notices.
 	aheadPause   = 2 * pingEvery / aheadQueries
 	aheadQueries = 3
-	// maxEvents is how many events may wait for OnChange. Those beyond are dropped.
+	// maxEvents is how many events may wait for OnChange. The run drops further events.
 	maxEvents = 1024
 )
 
-// ownerEvent is a notice of the mutex' event channel: the fields that an Observer needs.
+// ownerEvent has the fields that an Observer needs of a notice on the event channel of the mutex.
 type ownerEvent struct {
 	Kind  string `json:"event"`
 	Owner string `json:"owner"`
 	Token uint64 `json:"token"`
 
-	gap bool // not a notice: notices may be missing here
+	gap bool // this is no notice; it marks a place where notices may be missing
 }
 
 // observerRun is one run of an Observer. Only its goroutine changes the owner that the Observer
 // reports.
 //
-// Usually only notices change this owner. A reply to SIMBA.OWNER may show an owner whose notice is
-// still in flight. So a reply adds only the windows of the owner that the Observer knows already.
-// A reply changes the owner in two cases:
+// Usually only notices change the owner that the Observer reports. A reply to SIMBA.OWNER may show
+// an owner whose notice is still in flight. So a reply adds only the windows of the owner that the
+// Observer knows already. A reply changes the owner in two cases:
 //
 //   - In a gap: at the start, and when notices may be missing.
-//   - When the notice of the owner in the reply is lost. That is so if the notice of a later owner
-//     comes, or if aheadQueries more queries pass without the notice.
+//   - When the notice of the owner in the reply is lost. The run concludes this from the notice of
+//     a later owner, or when aheadQueries more queries pass without the notice.
 type observerRun struct {
 	*run
 	o    *Observer
 	ctx  context.Context // ends with stop
-	wake chan struct{}   // an event was added
+	wake chan struct{}   // has an element when an event was added
 
 	mu     sync.Mutex // guards what follows
 	events []ownerEvent
 
 	// Used by the goroutine of the run only.
-	closed     error         // why queries are impossible; nil = they are possible
+	closed     error         // not nil: the go-redis client is closed
 	reported   bool          // OnChange was called in this run
-	subscribed bool          // the channel was subscribed to in this run
+	subscribed bool          // the server has confirmed a subscription in this run
 	gap        bool          // the next reply changes the owner
-	newest     uint64        // the largest token known; a smaller one is of an earlier tenure
-	ahead      *Owner        // the owner in a reply whose notice has not come; nil = none
-	aheadAt    time.Time     // when ahead was set, or when a query was counted last
-	queries    int           // how many queries were counted since ahead was set
+	newest     uint64        // the largest known token; a smaller one is of an earlier tenure
+	ahead      *Owner        // an owner in a reply whose notice has not come; nil = none
+	aheadAt    time.Time     // the time when ahead was set or queries was increased
+	queries    int           // how many queries followed since ahead was set
 	pause      time.Duration // the pause after the next query that fails
 	refused    bool          // the server refused the last query
 }
@@ -134,7 +133,6 @@ func (r *observerRun) notified(n notice) {
 	}
 }
 
-// nextEvent removes and returns the oldest event.
 func (r *observerRun) nextEvent() (e ownerEvent, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,15 +144,14 @@ func (r *observerRun) nextEvent() (e ownerEvent, ok bool) {
 	return e, true
 }
 
-// hasEvents reports whether there are events to follow.
 func (r *observerRun) hasEvents() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.events) != 0
 }
 
-// follow handles an event and reports the change of the owner. If query is true, the run sends the
-// next query after d.
+// follow handles an event and reports the change of the owner. If query is true, the next query is
+// due after d.
 func (r *observerRun) follow(e ownerEvent) (d time.Duration, query bool) {
 	switch {
 	case e.gap:
@@ -167,16 +164,16 @@ func (r *observerRun) follow(e ownerEvent) (d time.Duration, query bool) {
 			r.reportNotice(Owner{})
 			return 0, false
 		}
-		return 0, e.Token > r.newest // larger: the notice that this tenure began is lost
+		return 0, e.Token > r.newest // if it is larger, the notice of the new tenure is lost
 	}
-	return 0, true // an unknown kind; or a smaller token: the server's store may count anew
+	return 0, true // an unknown kind, or a smaller token: a server without its data counts from 1
 }
 
 // acquired reports a new owner, and returns the time until the next query. It first queries the
-// windows of the owner. If another event has come, the tenure is over, and it does not query.
+// windows of the owner, unless another event shows that the tenure is over.
 func (r *observerRun) acquired(owner Owner) time.Duration {
 	if r.ahead != nil && r.newest < r.ahead.Token && r.ahead.Token < owner.Token {
-		r.report(*r.ahead) // its own notice is lost: the notice of a later owner has come
+		r.report(*r.ahead) // the notice of r.ahead is lost
 	}
 	r.newest, r.gap = owner.Token, false
 	if r.hasEvents() {
@@ -220,7 +217,7 @@ func (r *observerRun) query() time.Duration {
 	r.pause = retryPause
 	if r.gap {
 		r.gap = !r.subscribed  // without a subscription each reply changes the owner
-		r.newest = reply.Token // even if it is smaller: another server may count anew
+		r.newest = reply.Token // even if it is smaller: a server without its data counts from 1
 		r.report(reply)
 	}
 	return r.compare(reply)
@@ -243,9 +240,9 @@ func (r *observerRun) compare(reply Owner) time.Duration {
 	return aheadPause
 }
 
-// count counts a query that follows the one with the reply r.ahead. After aheadQueries of them it
-// reports r.ahead. It does not report the newest reply, because notices of changes after r.ahead
-// may still be in flight.
+// count counts the queries since r.ahead was set. After aheadQueries queries it reports r.ahead. It
+// does not report the newest reply, because notices of changes after r.ahead may still be in
+// flight.
 func (r *observerRun) count(reply Owner) time.Duration {
 	if early := aheadPause - time.Since(r.aheadAt); early > 0 {
 		return early

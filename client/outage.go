@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// outageGap is the time after an outage in which the next one is not logged at once. Such an outage
-// is logged when it has lasted for outageGap.
+// If an outage begins within outageGap after the last one, it is logged only when it has lasted for
+// outageGap.
 const outageGap = time.Second
 
 // outage logs one warning for all requests that fail while the server does not answer, and one line
-// when it answers again. Safe for concurrent use.
+// when the server answers again. Safe for concurrent use.
 type outage struct {
 	log *slog.Logger
 

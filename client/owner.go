@@ -16,11 +16,12 @@ type Owner struct {
 	TTLAt        time.Time
 	TransitionAt time.Time
 
-	// Since is when the tenure began, by the server's wall clock. It is zero if the server's engine
-	// does not know when. Only Client.Owner sets it.
+	// Since is the begin of the tenure, by the server's wall clock. It is zero if the server's
+	// engine does not know it. Only Client.Owner sets Since.
 	Since time.Time
 	// Connection is the connection to which SIMBA.ACQUIRE with SESSION has bound the lease. It is
-	// zero if there is none, or if it is a connection of another server. Only Client.Owner sets it.
+	// zero if there is none, or if it is a connection of another server. Only Client.Owner sets
+	// Connection.
 	Connection Connection
 }
 
@@ -37,8 +38,7 @@ func (o Owner) IsZero() bool { return o.ID == "" }
 // InTTL reports whether now lies in the TTL window.
 func (o Owner) InTTL(now time.Time) bool { return !o.IsZero() && now.Before(o.TTLAt) }
 
-// InTransition reports whether now lies in the transition window: the owner still owns the mutex,
-// and has not renewed in time.
+// InTransition reports whether now lies in the transition window.
 func (o Owner) InTransition(now time.Time) bool {
 	return !o.IsZero() && !now.Before(o.TTLAt) && now.Before(o.TransitionAt)
 }
@@ -46,7 +46,7 @@ func (o Owner) InTransition(now time.Time) bool {
 // State is a change of the owner of a mutex.
 type State struct {
 	Mutex         string
-	Before, After Owner // zero: the mutex is free, or the owner is not known
+	Before, After Owner // the zero Owner: the mutex is free, or the owner is not known
 }
 
 // ownerOf returns the owner in a reply that arrived at the given time.

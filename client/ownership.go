@@ -9,20 +9,19 @@ import (
 	"github.com/simba-resp/simba-resp/client/internal/suspend"
 )
 
-// An owner gives up a lease a little before its end: by one marginShare-th of the lease, but by
-// marginMax at most. Clocks run at slightly different speeds, and timers fire late.
+// An owner gives up a lease a little before its end, because clocks run at slightly different
+// speeds and timers fire late. This margin is the lease divided by marginShare, at most marginMax.
 const (
 	marginShare = 100
 	marginMax   = 250 * time.Millisecond
 )
 
-// margin returns how long before its end an owner gives up a lease of that length.
 func margin(lease time.Duration) time.Duration { return min(lease/marginShare, marginMax) }
 
 // instant is a point in time on a clock that runs while the machine is suspended.
 type instant struct {
 	at        time.Time
-	suspended time.Duration // how long the machine was suspended until then
+	suspended time.Duration // how long the machine was suspended from its boot until at
 }
 
 func now() instant { return instant{time.Now(), suspend.Time()} }
@@ -31,8 +30,7 @@ func (i instant) since(earlier instant) time.Duration {
 	return i.at.Sub(earlier.at) + i.suspended - earlier.suspended
 }
 
-// span is a lease and the moment from which it counts: just before the request that acquired or
-// renewed it.
+// span is a lease and its begin: the moment just before the request that acquired or renewed it.
 type span struct {
 	from  instant
 	lease time.Duration
@@ -41,9 +39,9 @@ type span struct {
 // left returns the time until the owner gives the lease up.
 func (s *span) left() time.Duration { return s.lease - margin(s.lease) - now().since(s.from) }
 
-// ownership is one tenure of this process, and is its context. The context ends no later than the
-// tenure. Err reads the clock. So after a freeze of the process it reports the end of the lease
-// before the timer has fired.
+// ownership is one tenure of this process and its ownership context. The context ends no later than
+// the lease. Err reads the clock. So after a freeze of the process it reports the end of the lease
+// even if the timer has not fired yet.
 type ownership struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -53,7 +51,7 @@ type ownership struct {
 	timer  *time.Timer // ends the ownership when the lease ends
 }
 
-// newOwnership begins an ownership. from is when the request that acquired the mutex was sent. The
+// newOwnership begins an ownership. from is the time of the request that acquired the mutex. The
 // context has the values of base, which does not end.
 func newOwnership(base context.Context, w *suspendWatch, token uint64, from instant, lease time.Duration) *ownership {
 	ctx, cancel := context.WithCancelCause(base)
@@ -81,7 +79,6 @@ func (o *ownership) end(cause error) {
 	o.watch.remove(o)
 }
 
-// renew begins a new lease.
 func (o *ownership) renew(from instant, lease time.Duration) {
 	o.span.Store(&span{from, lease})
 }
@@ -95,7 +92,7 @@ func (o *ownership) left() time.Duration {
 }
 
 // owner returns the ownership as an Owner. The monotonic clock stands still while the machine is
-// suspended, so owner subtracts the time of suspension since the lease began from the windows.
+// suspended. So the windows end earlier by the time of suspension since the lease began.
 func (o *ownership) owner(t terms) Owner {
 	s := o.span.Load()
 	from := s.from.at.Add(s.from.suspended - now().suspended)

@@ -5,8 +5,7 @@ import (
 	"errors"
 )
 
-// report calls the Hooks for one contenderRun. Only the goroutine of the run calls its methods. A
-// method that ends a phase does nothing if the run is in another phase.
+// report calls the Hooks for one contenderRun. Only the goroutine of the run calls its methods.
 type report struct {
 	hooks *Hooks
 	ctx   context.Context // the context that the hooks get
@@ -19,7 +18,7 @@ type report struct {
 	failure   error   // the error of the last request of this attempt
 }
 
-// phase is the phase of a run: nothing, an attempt to acquire the mutex, or a tenure.
+// phase is the phase of a run: idle, an attempt to acquire the mutex, or a tenure.
 type phase int
 
 const (
@@ -35,10 +34,9 @@ func (p *report) asked(sent instant) {
 	}
 }
 
-// failed notes that a request has failed.
 func (p *report) failed(err error) { p.failure = err }
 
-// waits reports that another contender owns the mutex or is next.
+// waits reports, once in an attempt, that another contender owns the mutex or is next.
 func (p *report) waits(owner Owner) {
 	p.failure = nil
 	if p.phase != attempting || p.contended {
@@ -58,7 +56,7 @@ func (p *report) acquired(token uint64) {
 	call(p.hooks.Acquired, p.ctx, e)
 }
 
-// gaveUp ends the attempt without a tenure.
+// gaveUp ends the attempt, if there is one, without a tenure.
 func (p *report) gaveUp(owner Owner) {
 	if p.phase != attempting {
 		return
@@ -69,7 +67,7 @@ func (p *report) gaveUp(owner Owner) {
 	call(p.hooks.NotAcquired, p.ctx, e)
 }
 
-// lost ends the tenure with Lost. owner is the next owner if it is known, else zero.
+// lost ends the tenure, if there is one, with Lost. owner is the next owner; zero = not known.
 func (p *report) lost(owner Owner, expired bool) {
 	if p.phase != owning {
 		return
@@ -80,8 +78,8 @@ func (p *report) lost(owner Owner, expired bool) {
 	call(p.hooks.Lost, p.ctx, e)
 }
 
-// released ends the tenure with Released, or with Lost if err matches ErrLost. err is the error of
-// the release.
+// released ends the tenure, if there is one. err is the error of the release. If it matches
+// ErrLost, released calls Lost, else Released.
 func (p *report) released(err error) {
 	switch {
 	case errors.Is(err, ErrLost):

@@ -39,20 +39,18 @@ func (c *Client) release(ctx context.Context, t terms, token uint64) (released b
 	return n == 1, requestError(err)
 }
 
-// check sends SIMBA.CHECK.
 func (c *Client) check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
 	n, err := c.rdb.Do(ctx, "simba.check", mutex, token).Int()
 	return n == 1, requestError(err)
 }
 
 // once is a command that go-redis does not repeat. The reply to a repeated RELEASE would say that
-// there was nothing to release, although the first one has released the mutex.
+// there was nothing to release, although the first RELEASE has released the mutex.
 type once struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
 
-// owner sends SIMBA.OWNER.
 func (c *Client) owner(ctx context.Context, mutex string) (Owner, error) {
 	r, err := record(c.rdb.Do(ctx, "simba.owner", mutex))
 	if errors.Is(err, redis.Nil) {
@@ -82,7 +80,7 @@ const (
 type reply struct {
 	status          string
 	owner           string        // "" = the mutex is free
-	token           uint64        // the token of the present tenure; 0 = the mutex is free
+	token           uint64        // 0 = the mutex is free
 	ttl, transition time.Duration // the times until the ends of the owner's windows
 }
 
@@ -105,10 +103,11 @@ func parseReply(cmd *redis.Cmd) (reply, error) {
 	return out, r.fault
 }
 
-// fields are the fields of a record. In RESP3 a record is a map, in RESP2 a flat array.
+// fields are the fields of a record. In RESP3 a record is a map, in RESP2 an array that has each
+// name before its value.
 type fields struct {
 	byName map[any]any
-	fault  error // of the first field that is missing or has the wrong type
+	fault  error // names the first field that is missing or has the wrong type
 }
 
 func record(cmd *redis.Cmd) (*fields, error) {
@@ -174,9 +173,9 @@ func field[T any](f *fields, name string) (value T) {
 	return value
 }
 
-// misconfigured reports whether err says that the server's store is misconfigured. The store
-// refuses operations of the server's engine until an operator changes the store. The server may
-// have done a part of the request.
+// misconfigured reports whether err says that the server's store is misconfigured: the store
+// refuses the server's operations until an operator changes the store. The server may have done a
+// part of the request.
 func misconfigured(err error) bool {
 	var reply redis.Error
 	if !errors.As(err, &reply) {

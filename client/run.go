@@ -6,11 +6,12 @@ import (
 	"sync"
 )
 
-// run is one run of a contender or an observer, from its start until nothing of it is left.
+// run is one run of a contender or an observer. It is gone when none of its callbacks and requests
+// is in progress any more.
 type run struct {
 	stop func()        // begins to stop and does not wait; it may be called repeatedly
-	quit chan struct{} // stop closes it
-	gone chan struct{} // closed when nothing of the run is left
+	quit chan struct{} // closed when stop is called
+	gone chan struct{} // closed when the run is gone
 	done chan struct{} // closed right after gone, or earlier if the release exceeds Timeout
 	err  error         // the error of Stop; read it when done is closed
 
@@ -30,7 +31,8 @@ func newRun() *run {
 	return r
 }
 
-// runKey is the key by which end recognizes the contexts of a run's callbacks.
+// runKey is the key of a value in the contexts of a run's callbacks. The method end looks for this
+// value.
 type runKey struct{ *run }
 
 // context returns a context for the callbacks of the run. It has the values of base and does not
@@ -39,10 +41,9 @@ func (r *run) context(base context.Context) context.Context {
 	return context.WithValue(context.WithoutCancel(base), runKey{r}, true)
 }
 
-// stopping reports whether stop was called.
 func (r *run) stopping() bool { return isClosed(r.quit) }
 
-// over reports whether nothing of the run is left. A nil run was never started.
+// over reports whether the run is gone. A nil run was never started.
 func (r *run) over() bool { return r == nil || isClosed(r.gone) }
 
 func isClosed(c <-chan struct{}) bool {
@@ -54,9 +55,9 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// end stops the run and waits until it is done, or until ctx ends. The error begins with what. A
-// nil run was never started.
-func (r *run) end(ctx context.Context, what string) error {
+// end stops the run and waits until it is done, or until ctx ends. The error begins with the
+// action, such as "stop the scheduler". A nil run was never started.
+func (r *run) end(ctx context.Context, action string) error {
 	if r == nil {
 		return nil
 	}
@@ -68,18 +69,17 @@ func (r *run) end(ctx context.Context, what string) error {
 		select {
 		case <-r.done:
 		case <-ctx.Done():
-			return fmt.Errorf("%s: %w; it continues in the background", what, ctx.Err())
+			return fmt.Errorf("%s: %w; the run ends later, in the background", action, ctx.Err())
 		}
 	}
 	if r.err != nil {
-		return fmt.Errorf("%s: %w", what, r.err)
+		return fmt.Errorf("%s: %w", action, r.err)
 	}
 	return nil
 }
 
-// waitDone waits until the run is done, and stops it when ctx ends. what is the name of the run in
-// the error.
-func (r *run) waitDone(ctx context.Context, c *Client, what string) error {
+// waitDone waits until the run is done, and stops it when ctx ends. The error has the run's name.
+func (r *run) waitDone(ctx context.Context, c *Client, name string) error {
 	select {
 	case <-ctx.Done():
 		r.stop()
@@ -87,7 +87,7 @@ func (r *run) waitDone(ctx context.Context, c *Client, what string) error {
 	}
 	<-r.done
 	if r.err == nil && ctx.Err() == nil && c.active.isClosed() {
-		return fmt.Errorf("run %s: %w", what, errClientClosed)
+		return fmt.Errorf("run %s: %w", name, errClientClosed)
 	}
-	return r.end(ctx, "stop "+what)
+	return r.end(ctx, "stop "+name)
 }

@@ -12,10 +12,10 @@ import (
 type Strategy int
 
 const (
-	// FixedRate starts the work every Period, however long the work takes. If the work takes longer
-	// than a Period, it misses start times. The Scheduler then starts the next work at once, for
-	// the last missed start time, and drops the others. (Java's scheduleAtFixedRate, which Simba
-	// uses, starts the work for each of them.)
+	// FixedRate starts the work every Period. If the work takes longer than a Period, start times
+	// pass meanwhile. The Scheduler then starts the work at once, but only for the last missed
+	// start time. (Java's scheduleAtFixedRate, which Simba uses, makes up for each missed start
+	// time.)
 	FixedRate Strategy = iota
 	// FixedDelay starts the work one Period after the end of the last work.
 	FixedDelay
@@ -44,24 +44,21 @@ type ScheduleConfig struct {
 	Period       time.Duration // more than 0
 	Strategy     Strategy      // the zero value is FixedRate
 
-	// AlignToClock starts the work at multiples of Period on the wall clock in UTC. With a Period
-	// of 1 h that is each full hour, with 24 h midnight. So a new leader does not repeat work that
-	// the previous leader has done. AlignToClock needs FixedRate, and InitialDelay 0.
+	// AlignToClock starts the work at multiples of Period on the wall clock in UTC. A Period of 1 h
+	// starts it at each full hour, a Period of 24 h at midnight. So a new leader does not repeat
+	// work that the previous leader has done. AlignToClock needs FixedRate, and InitialDelay 0.
 	//
 	// The Scheduler skips a start time if no process leads then, or if the last work still runs. If
-	// the leader dies at 09:59:55, the work of 10:00 may be skipped. If the leader dies during the
-	// work, nobody finishes it. If the clocks of two processes differ and the leader changes near a
-	// start time, the work may run twice.
+	// the leader dies during the work, nobody finishes it. If the clocks of two processes differ
+	// and the leader changes near a start time, the work may run twice.
 	//
-	// Without AlignToClock, a new leader counts the period from the moment when it becomes the
-	// leader.
+	// Without AlignToClock, a new leader counts the period from the begin of its tenure.
 	AlignToClock bool
 
 	// Work is called at each start time. Its context ends when the leadership ends. Work should
-	// return soon then: if the mutex was lost, the next leader may work already. The Scheduler logs
-	// an error of Work, and a panic with its stack. In both cases the schedule continues. If Work
-	// ends its goroutine (runtime.Goexit), the Scheduler logs that, resigns, and contends again
-	// after a TTL.
+	// then return soon: if the mutex was lost, the next leader may work already. If Work returns an
+	// error or panics, the Scheduler logs that, and the schedule continues. If Work ends its
+	// goroutine (runtime.Goexit), the Scheduler logs that, resigns, and contends again after a TTL.
 	Work func(ownership context.Context) error
 }
 
@@ -176,18 +173,17 @@ func (n *schedule) wait(now time.Time) time.Duration {
 	return n.next.Sub(now)
 }
 
-// isDue reports whether the work is due.
 func (n *schedule) isDue(now time.Time) bool { return n.wait(now) <= 0 }
 
-// adjust moves the next start time if the wall clock was set back, and the time is now more than
-// two periods away.
+// adjust moves the next start time if the wall clock was set back so far that this time is more
+// than two periods away.
 func (n *schedule) adjust(now time.Time) {
 	if n.cfg.AlignToClock && n.next.Sub(now.Round(0)) > 2*n.cfg.Period {
 		n.next = n.multipleAfter(now)
 	}
 }
 
-// advance sets the next start time when the work has ended.
+// advance sets the next start time after the work has ended.
 func (n *schedule) advance(now time.Time) {
 	last := n.next
 	switch {

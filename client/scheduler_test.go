@@ -16,12 +16,12 @@ func TestAlignedScheduleFollowsTheWallClock(t *testing.T) {
 		{at(5, 0), at(6, 0)},
 		{at(5, 50), at(7, 0)}, // the work of 6:00 is done, and the clock was set back to 5:50
 		{at(7, 0), at(8, 0)},
-		{at(3, 0), at(4, 0)},   // the clock was set back by hours: their work is repeated
-		{at(9, 30), at(10, 0)}, // the clock was set forward by hours: their work is skipped
+		{at(3, 0), at(4, 0)},   // the clock was set back: work of these hours is repeated
+		{at(9, 30), at(10, 0)}, // the clock was set forward: work of these hours is skipped
 	} {
 		n.advance(step.now)
 		if !n.next.Equal(step.next) {
-			t.Errorf("after work at %v the next work is at %v, not at %v", step.now, n.next, step.next)
+			t.Errorf("after work at %v the next work is at %v, want %v", step.now, n.next, step.next)
 		}
 	}
 	if n.adjust(at(8, 30)); !n.next.Equal(at(10, 0)) {

@@ -14,7 +14,7 @@ const (
 	// arguments.
 	batchChannels = 512
 	// pingEvery is the time between two PINGs. If the server has sent nothing since the last PING,
-	// not even the reply, the connection is replaced.
+	// the connection is replaced.
 	pingEvery = 3 * time.Second
 	// redialPause is the first pause between two attempts to connect. The pause doubles with each
 	// attempt, up to redialPauseMax.
@@ -35,15 +35,15 @@ type subscriberConn struct {
 	changed  map[string]struct{} // channels whose listeners were added or removed
 
 	wake  chan struct{}   // has an element when changed is not empty
-	quit  context.Context // close ends it
+	quit  context.Context // ends when close is called
 	close context.CancelFunc
 }
 
-// channel is a channel that has listeners, or had some.
+// channel is the state of a channel. It may have lost its last listener.
 type channel struct {
 	listeners []*listener
 	requested bool // SUBSCRIBE was sent on the present connection
-	confirmed bool // the server has replied to it
+	confirmed bool // the server has confirmed the subscription
 }
 
 func newSubscriberConn(s *subscriptions) *subscriberConn {
@@ -82,7 +82,8 @@ func (c *subscriberConn) run() {
 	}
 }
 
-// removeIfIdle removes the connection from the subscriptions if it has no listeners.
+// removeIfIdle removes the connection from the subscriptions if it has no listeners. It reports
+// whether it has removed the connection.
 func (c *subscriberConn) removeIfIdle() bool {
 	c.s.mu.Lock()
 	defer c.s.mu.Unlock()
@@ -95,8 +96,8 @@ func (c *subscriberConn) removeIfIdle() bool {
 	return true
 }
 
-// connect makes a connection and uses it until it breaks or is not needed any more. It reports
-// whether the connection has received anything, or was not needed.
+// connect makes a connection and uses it until it breaks, has been idle for idleAfter, or close is
+// called. It returns true if the connection has received something or was idle.
 func (c *subscriberConn) connect() (received bool) {
 	ps := c.s.rdb.Subscribe(context.Background()) // connects with the first SUBSCRIBE
 	c.reset()
@@ -167,8 +168,8 @@ func (c *subscriberConn) reset() {
 	}
 }
 
-// update subscribes to changed channels that have got their first listener, and unsubscribes from
-// those that have none left. n is the number of channels with listeners.
+// update subscribes to the channels that have got their first listener, and unsubscribes from those
+// that have lost their last one. n is the number of channels with listeners.
 func (c *subscriberConn) update(ps *redis.PubSub) (n int, err error) {
 	var on, off []string
 	c.s.mu.Lock()
@@ -201,8 +202,8 @@ func (c *subscriberConn) update(ps *redis.PubSub) (n int, err error) {
 }
 
 // receive delivers notices until the connection breaks. It calls Receive of go-redis with a context
-// that has ended: Receive still reads, but cannot connect again by itself when the connection
-// breaks. Otherwise Close of the connection would wait until Receive has connected.
+// that has ended. Receive still reads, but does not connect again when the connection breaks.
+// Otherwise Close of the connection would have to wait for Receive.
 func (c *subscriberConn) receive(ps *redis.PubSub, news chan<- struct{}, broken chan<- struct{}) {
 	defer close(broken)
 	ended, end := context.WithCancel(context.Background())

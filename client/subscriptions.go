@@ -7,11 +7,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// connChannels is the largest number of channels of one connection. The server allows 10,000
-// subscriptions.
+// connChannels is the largest number of channels of one connection. The server allows 10,000.
 const connChannels = 8192
 
-// notice is a message of a channel, or the confirmation of a new subscription to the channel.
+// notice is a message of a channel, or the confirmation of a new subscription.
 type notice struct {
 	channel, payload string
 	subscribed       bool // a confirmation: the listener may have missed earlier messages
@@ -24,9 +23,8 @@ type listener struct {
 	channels []string
 }
 
-// subscriptions are the channels that a Client subscribes to, with their listeners. It makes a
-// connection for the first listener, and closes a connection that has had no listener for
-// idleAfter.
+// subscriptions are the channels that a Client subscribes to, with their listeners. The first
+// listener opens a connection. A connection without listeners is closed after idleAfter.
 type subscriptions struct {
 	rdb     redis.UniversalClient
 	running sync.WaitGroup // goroutines of the connections
@@ -38,8 +36,8 @@ type subscriptions struct {
 
 func newSubscriptions(rdb redis.UniversalClient) *subscriptions { return &subscriptions{rdb: rdb} }
 
-// add adds a listener. When a channel is subscribed to, the listener gets a notice of that,
-// possibly before add returns.
+// add adds a listener. For each channel, the listener gets a notice when the subscription is
+// confirmed, possibly before add returns.
 func (s *subscriptions) add(notify func(notice), channels ...string) *listener {
 	l := &listener{notify: notify, channels: channels}
 	s.mu.Lock()

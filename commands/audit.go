@@ -69,9 +69,9 @@ func (a *audit) command(c *client, e *entry, args [][]byte, failed bool) {
 }
 
 // auditedWords returns the arguments that a line may show, without the mutex and the arguments
-// before it. If an argument may be a password, it returns only the first argument, which is no
-// password. For CONFIG SET it returns the names of known settings. An unknown name may be a
-// misplaced password.
+// before it. If an argument of the command may be a password, auditedWords returns only the first
+// argument, which is never the password. For CONFIG SET it returns the names of known settings. An
+// unknown name may be a misplaced password.
 func auditedWords(x *Commands, e *entry, args [][]byte) string {
 	first := max(1, e.keys.first+1)
 	if e.container != nil {
@@ -104,14 +104,13 @@ func (a *audit) failedLogin(name []byte, addr string) {
 	}
 }
 
-// denied logs a denial. who describes the sender of the request, and where is the context as in ACL
-// LOG.
-func (a *audit) denied(who []slog.Attr, d *denial, where string) {
+// denied logs a denial of the sender's request. origin is the field "context" of ACL LOG.
+func (a *audit) denied(sender []slog.Attr, d *denial, origin string) {
 	open, missed := a.refusals.allow()
 	if !open {
 		return
 	}
-	attrs := append(who, slog.String("denied", denialWords[d.reason].name), slog.String("object", d.object), slog.String("context", where))
+	attrs := append(sender, slog.String("denied", denialWords[d.reason].name), slog.String("object", d.object), slog.String("context", origin))
 	if d.reason == deniedKey {
 		attrs = append(attrs, slog.String("mutex", quoteForAudit([]byte(parseKey([]byte(d.object)).Mutex))))
 	}

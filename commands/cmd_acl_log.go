@@ -41,13 +41,13 @@ const (
 	aclLogWindow = time.Minute
 )
 
-// add records a denial or a failed login. who describes the client.
-func (l *aclLog) add(who string, r aclRecord) {
+// add records a denial or a failed login. client describes the client, as CLIENT INFO does.
+func (l *aclLog) add(client string, r aclRecord) {
 	now := time.Now()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.counts[r.reason]++
-	e := aclEntry{aclRecord: r, count: 1, at: now, client: who}
+	e := aclEntry{aclRecord: r, count: 1, at: now, client: client}
 	if i := slices.IndexFunc(l.entries, func(e aclEntry) bool { return e.aclRecord == r && now.Sub(e.at) <= aclLogWindow }); i >= 0 {
 		e.count += l.entries[i].count
 		l.entries = slices.Delete(l.entries, i, i+1)

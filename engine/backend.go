@@ -9,8 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The methods of simba.Backend, except those of simba.Committer. They wait for locks only, so they
-// ignore their contexts.
+// This file has the methods of simba.Backend, except those of simba.Committer. They wait for locks
+// only, so they ignore their contexts.
 
 // Acquire implements simba.Backend.
 func (e *Engine) Acquire(_ context.Context, r simba.AcquireRequest) (o simba.Outcome, _ simba.Ticket, err error) {
@@ -36,13 +36,13 @@ func (e *Engine) Acquire(_ context.Context, r simba.AcquireRequest) (o simba.Out
 
 // End implements simba.Ticket.
 func (t *ticket) End(why simba.EndReason) (o simba.Outcome, err error) {
-	first := false // this waiter learns of its tenure here
+	first := false // this reply is the first to show the waiter its tenure
 	seq, err := t.engine.do(t.mutex, func(m *mutex, s *step) {
 		o = m.outcome(m.endWait(s, t, why), s, t.contender)
 		first = o.Status != simba.StatusWaiting && t.owns(m) && m.extra != nil && m.extra.unconfirmed == t
 	})
 	o.Seq = seq
-	if first { // its reply does not rest on later changes
+	if first { // the reply rests on the grant, not on later changes
 		o.Seq = t.after
 	}
 	return o, err
@@ -90,7 +90,7 @@ func (e *Engine) Subscribed(_ context.Context, channel string, pattern bool) (se
 }
 
 // listeners yields each mutex and contender to which the contender channel may belong. A channel
-// without braces may belong to several, since names may have colons.
+// without braces may belong to several contenders, since names may have colons.
 func listeners(channel string) iter.Seq2[string, string] {
 	return func(yield func(name, contender string) bool) {
 		if name, contender, ok := simba.CutContenderChannel(channel); ok {

@@ -72,7 +72,7 @@ func BenchmarkHeldMutexBytes(b *testing.B) {
 	}
 }
 
-// BenchmarkKeyTaken is SET … NX PX of a new key, and BenchmarkKeyRenewed one of its owner.
+// BenchmarkKeyTaken is SET … NX PX of a new key. BenchmarkKeyRenewed is a SET by the owner.
 func BenchmarkKeyTaken(b *testing.B) { benchKeys(b, b.N) }
 
 func BenchmarkKeyRenewed(b *testing.B) { benchKeys(b, 1000) }

@@ -2,8 +2,8 @@ package engine
 
 import "github.com/simba-resp/simba-resp"
 
-// The size of the parts of a mutex in bytes, without their strings. It includes the share of a part
-// in tables and lists.
+// The sizes of the parts of a mutex in bytes, without their strings. A size includes the share of
+// the part in tables and lists.
 const (
 	mutexBytes  = 128
 	extraBytes  = 240
@@ -15,7 +15,6 @@ const (
 // Bytes implements simba.Keyspace.
 func (e *Engine) Bytes() int64 { return e.bytes.Load() }
 
-// bytesOf returns how many bytes the fields of a hash take.
 func bytesOf(fields []simba.Field) (n int) {
 	for _, f := range fields {
 		n += fieldBytes + len(f.Name) + len(f.Value)
@@ -23,7 +22,7 @@ func bytesOf(fields []simba.Field) (n int) {
 	return n
 }
 
-// bytes returns about how much memory the mutex takes.
+// bytes returns about how many bytes of memory the mutex takes.
 func (m *mutex) bytes() int64 {
 	n := mutexBytes + len(m.label)
 	x := m.extra
@@ -40,7 +39,7 @@ func (m *mutex) bytes() int64 {
 	return int64(n)
 }
 
-// weigh adds to Engine.bytes by how much a step has made a mutex larger or smaller.
+// weigh adds the growth of a mutex in a step to Engine.bytes.
 func (sh *shard) weigh(m *mutex, before mutexStats, idle bool) {
 	after := int64(0)
 	if !idle {

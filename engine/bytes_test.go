@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// heap returns how many bytes of the heap are in use.
+// heap returns the used bytes of the heap.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC() // the first call only marks garbage
@@ -22,7 +22,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// TestBytesMatchTheHeap allows a third of difference: tables and lists grow by doubling.
+// TestBytesMatchTheHeap allows a difference of a third, because tables and lists grow by doubling.
 func TestBytesMatchTheHeap(t *testing.T) {
 	const n = 50_000
 	long := strings.Repeat("x", 200)
@@ -68,13 +68,13 @@ func TestBytesMatchTheHeap(t *testing.T) {
 			ask(e, mutex, "a")
 			_, ticket, err := e.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: time.Hour, Waiter: silent{}})
 			if err != nil || ticket == nil {
-				t.Fatal(ticket, err)
+				t.Fatalf("Acquire of a waiter returned ticket %v, %v", ticket, err)
 			}
 			if _, seq, err := e.Release(context.Background(), simba.ReleaseRequest{Mutex: mutex, Contender: "a"}); err != nil || e.Commit(context.Background(), seq) != nil {
 				t.Fatal(err)
 			}
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-				t.Fatal(o, err)
+				t.Fatalf("End returned %+v, %v; want acquired", o, err)
 			}
 		}},
 	} {
@@ -91,7 +91,7 @@ func TestBytesMatchTheHeap(t *testing.T) {
 			counted, held := e.Bytes(), heap()-before
 			t.Logf("%d bytes are counted, the heap has %d more: %d and %d each", counted, held, counted/n, held/n)
 			if counted < held*3/4 || counted > held*4/3 {
-				t.Errorf("%d bytes are counted, the heap has %d more", counted, held)
+				t.Errorf("Bytes returned %d, the heap grew by %d; want a difference of at most a third", counted, held)
 			}
 			runtime.KeepAlive(e)
 		})
@@ -103,7 +103,7 @@ type silent struct{}
 
 func (silent) Wake() {}
 
-// TestAHugeQueueReleasesItsMemory removes all waiters but one, one by one or all in one step.
+// TestAHugeQueueReleasesItsMemory removes all waiters except one, one by one or in one step.
 func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 	const n, spare = 20_000, 128 << 10
 	name := func(i int) string { return fmt.Sprint("c", i) }
@@ -130,7 +130,7 @@ func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 				w.acquire("m", "owner", simba.MaxTTL, 0)
 				w.block("m", "stays", simba.MaxTTL, 0)
 				before, counted := heap(), w.e.Bytes()
-				// The waiters lapse a minute after the lease that they saw has ended.
+				// The waiters see this lease, and lapse a minute after its end.
 				w.acquire("m", "owner", time.Hour, 0)
 				for i := range n {
 					w.listen("m", name(i))
@@ -141,10 +141,10 @@ func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 				c.leave(w)
 				w.recorder.forget()
 				if kept := heap() - before; kept > spare {
-					w.t.Errorf("the heap keeps %d KiB after %d waiters have left", kept>>10, n)
+					w.t.Errorf("the heap keeps %d KiB after %d waiters have left, want at most %d KiB", kept>>10, n, spare>>10)
 				}
 				if now := w.e.Bytes(); now != counted {
-					w.t.Errorf("%d bytes are counted, %d before the waiters came", now, counted)
+					w.t.Errorf("Bytes returned %d after the waiters have left, %d before they came", now, counted)
 				}
 			})
 		})
@@ -153,7 +153,7 @@ func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 
 func TestAStepKeepsNoNames(t *testing.T) {
 	const length = 64 << 10
-	for _, n := range []int{8, 60} { // a list of few effects is reused, a list of many is not
+	for _, n := range []int{8, 60} { // a step reuses short lists of effects, but not long ones
 		inBubble(t, func(w *world) {
 			w.e.sequencer.history.Limit = 0
 			before := heap()
@@ -164,19 +164,19 @@ func TestAStepKeepsNoNames(t *testing.T) {
 			w.mustCommit(tx.commit())
 			tx.end()
 			if counted := w.e.Bytes(); counted < int64(n*length) {
-				w.t.Errorf("%d bytes are counted, the names alone have %d", counted, n*length)
+				w.t.Errorf("Bytes returned %d, want at least the %d of the names", counted, n*length)
 			}
 			time.Sleep(time.Hour) // the waiters lapse
 			synctest.Wait()
 			w.recorder.forget()
 			if kept := heap() - before; kept > length {
-				w.t.Errorf("the heap keeps %d KiB of %d KiB", kept>>10, n*length>>10)
+				w.t.Errorf("the heap keeps %d KiB of %d KiB, want at most %d KiB", kept>>10, n*length>>10, length>>10)
 			}
 		})
 	}
 }
 
-// walked counts the bytes of a mutex by a walk over its parts.
+// walked returns the bytes of a mutex, counted over all its parts.
 func walked(m *mutex) int64 {
 	n := mutexBytes + len(m.name()) + len(m.owner())
 	if x := m.extra; x != nil {
@@ -279,13 +279,13 @@ func TestRemovedMutexesCountNoBytes(t *testing.T) {
 		w.acquire("expired", "a", sec, 0)
 		w.acquire("expired", "lapses", sec, 0)
 		if w.e.Bytes() < 2*mutexBytes+extraBytes+entryBytes {
-			w.t.Errorf("%d bytes are counted, which is too few", w.e.Bytes())
+			w.t.Errorf("Bytes returned %d, which is too little for two mutexes", w.e.Bytes())
 		}
 		w.release("released", "a")
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if n := w.e.Bytes(); n != 0 {
-			w.t.Errorf("%d bytes are counted when there is no mutex", n)
+			w.t.Errorf("Bytes returned %d without a mutex, want 0", n)
 		}
 	})
 }
@@ -295,6 +295,6 @@ func TestRecoveredMutexesAreCounted(t *testing.T) {
 	w := newWorld(t, Recovery{Token: 1, Leases: func(yield func(simba.Lease, error) bool) { yield(l, nil) }})
 	w.audit()
 	if n := w.e.Bytes(); n != int64(mutexBytes+len("ma")) {
-		t.Errorf("%d bytes are counted for the recovered mutex", n)
+		t.Errorf("Bytes returned %d for the recovered mutex, want %d", n, mutexBytes+len("ma"))
 	}
 }

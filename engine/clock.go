@@ -7,8 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Clock is an engine's clock. It advances from base by Go's monotonic clock, so setting the
-// machine's clock moves no lease.
+// Clock is an engine's clock. It advances from base by Go's monotonic clock, so a change of the
+// machine's clock does not move the end of a lease.
 type Clock struct {
 	start time.Time
 	base  simba.Instant
@@ -18,18 +18,18 @@ type Clock struct {
 // NewClock returns a clock that shows base now.
 func NewClock(base simba.Instant) Clock { return Clock{start: time.Now(), base: base} }
 
-// ClockOf returns a clock that shows the same as read, or a little less. If leases must keep their
-// meaning after a restart, read must return the time since the machine's boot.
+// ClockOf returns a clock that shows the same as read, or a little less. If leases must survive a
+// restart, read must return the time since the machine's boot.
 //
-// It compares read with Go's clock many times, and uses the fastest comparison. If the process
-// loses its processor during that comparison, leases end too late by as long.
+// ClockOf compares read with Go's clock many times, and uses the fastest comparison. If the process
+// loses its processor during that comparison, all leases end too late by the time lost.
 func ClockOf(read func() simba.Instant) Clock {
 	var best Clock
 	shortest := time.Duration(math.MaxInt64)
 	for range 100 {
 		began := time.Now()
 		c := Clock{base: read()}
-		c.start = time.Now() // after read: no lease ends too early
+		c.start = time.Now() // after read, so that no lease ends too early
 		if took := c.start.Sub(began); took < shortest {
 			best, shortest = c, took
 		}
@@ -37,8 +37,8 @@ func ClockOf(read func() simba.Instant) Clock {
 	return best
 }
 
-// WithWall returns the clock with another source of wall time, which is for people only; nil means
-// the machine's. Any goroutine may call wall.
+// WithWall returns the clock with another source of wall time; nil = the machine's clock. wall must
+// be safe for concurrent use.
 func (c Clock) WithWall(wall func() time.Time) Clock {
 	c.wall = wall
 	return c
@@ -47,7 +47,7 @@ func (c Clock) WithWall(wall func() time.Time) Clock {
 // Now returns the present instant.
 func (c Clock) Now() simba.Instant { return c.base.Add(time.Since(c.start)) }
 
-// read returns the present time on both clocks, for leases and for people.
+// read returns the present instant, and the wall time in Unix milliseconds.
 func (c Clock) read() (now simba.Instant, wall int64) {
 	t := time.Now()
 	now = c.base.Add(t.Sub(c.start))
@@ -57,7 +57,6 @@ func (c Clock) read() (now simba.Instant, wall int64) {
 	return now, t.UnixMilli()
 }
 
-// wallNow returns the wall time.
 func (c Clock) wallNow() time.Time {
 	if c.wall != nil {
 		return c.wall()

@@ -22,7 +22,7 @@ func TestAClockMatchesItsSourceThoughReadingsAreSlow(t *testing.T) {
 		readings := 0
 		read := func() simba.Instant {
 			if readings++; readings%7 != 3 {
-				time.Sleep(time.Duration(readings) * time.Millisecond) // a lost processor
+				time.Sleep(time.Duration(readings) * time.Millisecond) // a slow reading
 				defer time.Sleep(time.Millisecond)
 			}
 			return simba.Instant(time.Since(boot))
@@ -69,10 +69,10 @@ func TestAStepOfTheWallClockNeitherCutsNorExtendsALease(t *testing.T) {
 			}
 			<-b.woken
 			if took := time.Since(start); took != 10*sec {
-				t.Errorf("after a step of %v the lease ended after %v", step, took)
+				t.Errorf("with a step of the wall clock by %v the lease ended after %v, want 10 s", step, took)
 			}
 			if got := w.owner("m").AcquiredAt; got != wall.now().UnixMilli() {
-				t.Errorf("OWNER shows acquired_at %d, the wall clock shows %d", got, wall.now().UnixMilli())
+				t.Errorf("AcquiredAt is %d, want the wall time %d", got, wall.now().UnixMilli())
 			}
 			w.release("m", "b")
 		})

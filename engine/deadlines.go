@@ -2,11 +2,11 @@ package engine
 
 import "github.com/simba-resp/simba-resp"
 
-// deadlines is the only timer structure of a shard: a heap with four children a node. The instants
-// are beside the pointers, so that sifting stays in cache.
+// deadlines is a heap with four children a node. It has the next deadlines of a shard's mutexes.
+// The instants are beside the pointers, so that sifting stays in the processor's cache.
 //
-// The instant of a mutex in the heap is never later than its own deadline, but may be earlier: a
-// renewal moves nothing. When the early instant comes, the mutex moves to its present deadline.
+// The instant of a mutex in the heap may be earlier than its deadline, but never later, because a
+// renewal does not move it. When the early instant comes, the mutex moves to its present deadline.
 type deadlines []due
 
 type due struct {
@@ -21,8 +21,8 @@ func (h deadlines) heapify() {
 	}
 }
 
-// set adds m to the heap with the instant at. If m is in the heap already, at replaces a later
-// instant.
+// set adds m to the heap with the instant at. If m is already in the heap, set replaces only a
+// later instant.
 func (h *deadlines) set(m *mutex, at simba.Instant) {
 	switch {
 	case m.slot < 0:
@@ -35,7 +35,7 @@ func (h *deadlines) set(m *mutex, at simba.Instant) {
 	}
 }
 
-// postpone moves m, whose instant came too early, to its present deadline.
+// postpone moves m to a later instant.
 func (h *deadlines) postpone(m *mutex, at simba.Instant) {
 	(*h)[m.slot].at = at
 	h.down(int(m.slot))

@@ -12,14 +12,14 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// gate is a Journal. A test can hold its fsync back.
+// gate is a Journal whose fsync waits while the gate is closed.
 type gate struct {
 	mu       sync.Mutex
 	opened   *sync.Cond
 	open     bool
 	appended simba.Seq
-	held     simba.Seq // the first change that must be synced; 0 = none
-	strict   bool      // changes of a queue must be synced too
+	held     simba.Seq // the first change that waits for the fsync; 0 = none
+	strict   bool      // Append requires an fsync for changes of a queue too
 	begun    simba.Seq // the largest Seq given to BeginCommit
 	changes  []simba.Change
 }
@@ -107,7 +107,7 @@ func TestACommitWhoseContextEndsStillWakesWaiters(t *testing.T) {
 		defer cancel()
 		time.AfterFunc(time.Second, func() { g.set(true) })
 		if err := w.e.Commit(ctx, seq); err != nil {
-			w.t.Errorf("Commit with an ended context returned %v", err)
+			w.t.Errorf("Commit with an ended context returned %v, want nil", err)
 		}
 		b.granted()
 	})
@@ -143,8 +143,8 @@ func TestAStoredLeaseSaysWhenItsTenureBeganAndWhetherAConnectionIsBoundToIt(t *t
 	})
 }
 
-// commits begins Commit(seq). The function that it returns reports, when all goroutines are idle,
-// whether Commit has returned.
+// commits begins Commit(seq). The returned function waits until all goroutines are idle. Then it
+// reports whether Commit has returned.
 func commits(e *Engine, seq simba.Seq) func() bool {
 	done := make(chan struct{})
 	go func() {
@@ -183,27 +183,27 @@ func TestWithFsyncHeldBackNobodyCanSeeAGrant(t *testing.T) {
 		busy, _, _ := w.e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec})
 		queued := commits(w.e, busy.Seq)
 		if len(page.Mutexes) != 1 || busy.Owner != "a" {
-			t.Fatalf("the state does not have the grant: %v %+v", page, busy)
+			t.Fatalf("Scan returned %v, Acquire of b returned %+v; want one mutex and the owner a", page, busy)
 		}
 		views := map[string]func() bool{
 			"its reply": reply, "OWNER": owner, "CHECK": check, "HISTORY": history, "SCAN": scan, "another's reply": queued,
 		}
 		for name, committed := range views {
 			if committed() {
-				t.Errorf("%s shows a grant that a crash could undo", name)
+				t.Errorf("%s shows the grant before it is durable", name)
 			}
 		}
 		if len(w.recorder.heard) != 0 {
-			t.Errorf("notices before the fsync: %q", w.recorder.heard)
+			t.Errorf("notices before the fsync: %q, want none", w.recorder.heard)
 		}
 		g.set(true)
 		for name, committed := range views {
 			if !committed() {
-				t.Errorf("%s does not return after the fsync", name)
+				t.Errorf("the commit of %s does not return after the fsync", name)
 			}
 		}
 		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
-			t.Errorf("notices after the fsync: %q", got)
+			t.Errorf("notices after the fsync: %q, want the grant of a", got)
 		}
 	})
 }
@@ -238,7 +238,7 @@ func TestRepliesWaitForTheirMutexAlone(t *testing.T) {
 		}
 		for name, committed := range replies() {
 			if !committed() {
-				t.Errorf("%s of a mutex waits for changes of other mutexes", name)
+				t.Errorf("the commit of %s waits for a change of another mutex", name)
 			}
 		}
 		if _, _, err := w.e.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"}); err != nil {
@@ -246,7 +246,7 @@ func TestRepliesWaitForTheirMutexAlone(t *testing.T) {
 		}
 		for name, committed := range replies() {
 			if committed() {
-				t.Errorf("%s shows a release that a crash could undo", name)
+				t.Errorf("%s shows the release before it is durable", name)
 			}
 		}
 		g.set(true)
@@ -264,18 +264,18 @@ func TestTryCommitBeginsTheCommitWithoutWaiting(t *testing.T) {
 		t.Errorf("before the fsync: TryCommit returned %v, %v; BeginCommit got %d, want %d", done, err, g.begun, o.Seq)
 	}
 	g.set(true)
-	if done, err := w.e.TryCommit(0); done || err != nil { // sending a notice may lead to a wait
-		t.Errorf("with a notice to send: TryCommit returned %v, %v", done, err)
+	if done, err := w.e.TryCommit(0); done || err != nil { // Commit may wait for an offer
+		t.Errorf("with a notice to send: TryCommit returned %v, %v; want false, nil", done, err)
 	}
 	if err := w.e.Commit(t.Context(), o.Seq); err != nil {
 		t.Error(err)
 	}
 	if done, err := w.e.TryCommit(o.Seq); !done || err != nil {
-		t.Errorf("after the fsync: TryCommit returned %v, %v", done, err)
+		t.Errorf("after the fsync: TryCommit returned %v, %v; want true, nil", done, err)
 	}
 	w.e.Stop()
 	if done, err := w.e.TryCommit(o.Seq); !done || err != simba.ErrStopped {
-		t.Errorf("after Stop: TryCommit returned %v, %v", done, err)
+		t.Errorf("after Stop: TryCommit returned %v, %v; want true, ErrStopped", done, err)
 	}
 }
 
@@ -291,11 +291,11 @@ func TestAMutexIsNotShownFreeBeforeTheReleaseIsDurable(t *testing.T) {
 		}
 		owner := commits(w.e, seq)
 		if release() || owner() {
-			w.t.Error("the release or the owner was committed before the fsync")
+			w.t.Error("the commit of Release or of Owner returned before the fsync")
 		}
 		g.set(true)
 		if !release() || !owner() {
-			w.t.Error("the release or the owner is not committed after the fsync")
+			w.t.Error("the commit of Release or of Owner does not return after the fsync")
 		}
 	})
 }
@@ -308,7 +308,7 @@ func TestBlockedWaiterIsWokenOnlyWhenItsGrantIsDurable(t *testing.T) {
 		time.Sleep(10 * sec) // the timer hands the mutex off without a request
 		synctest.Wait()
 		if b.isWoken() {
-			w.t.Error("woken before the grant was durable")
+			w.t.Error("b was woken before its grant was durable")
 		}
 		g.set(true)
 		b.granted()
@@ -340,20 +340,20 @@ func TestAWaiterOfAnEndedLeaseWaitsUntilTheNextIsDurable(t *testing.T) {
 			w.t.Errorf("b was granted a second lease before its first was durable: %+v", s)
 		}
 		if released() || b.isWoken() {
-			w.t.Fatal("the release was committed, or b was woken, before the fsync")
+			w.t.Fatal("before the fsync, the commit of Release returned, or b was woken")
 		}
 		g.upTo(first)
 		if !released() || !b.isWoken() {
-			w.t.Fatal("the release was not committed, or b was not woken, after the fsync")
+			w.t.Fatal("after the fsync, the commit of Release does not return, or b was not woken")
 		}
 		o, err = ticket.End(simba.EndWoken)
 		if err != nil || o.Status != simba.StatusWaiting || o.Owner != "b" {
-			w.t.Fatalf("End of a lease that has ended: %+v, %v", o, err)
+			w.t.Fatalf("End after the end of the lease: %+v, %v; want waiting with the owner b", o, err)
 		}
 		time.Sleep(2 * ms)
-		// Nor may it return the next lease before that is durable.
+		// End must not show the next lease before that lease is durable.
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
-			w.t.Fatalf("End of a lease that is not durable: %+v, %v", o, err)
+			w.t.Fatalf("End before the next lease is durable: %+v, %v; want waiting", o, err)
 		}
 		g.set(true)
 		w.mustCommit(o.Seq, nil)
@@ -373,35 +373,35 @@ func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 		}
 		w.acquire("m", "a", sec, 0)
 		if ch := last(); ch.Forced || ch.Kind != simba.ChangePut || ch.Lease.Owner != "a" {
-			w.t.Errorf("change of the grant: %+v", ch)
+			w.t.Errorf("change of the grant: %+v; want a put of a, not forced", ch)
 		}
 		time.Sleep(sec)
 		synctest.Wait()
 		if ch := last(); !ch.Forced || ch.Kind != simba.ChangeDelete {
-			w.t.Errorf("change of the expiry: %+v", ch)
+			w.t.Errorf("change of the expiry: %+v; want a forced delete", ch)
 		}
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Hour, Session: 3})
 		b := w.block("m", "b", time.Hour, 0)
 		w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 3})
 		if ch := last(); !ch.Forced || ch.Kind != simba.ChangePut || ch.Lease.Owner != "b" {
-			w.t.Errorf("change of the session's end with handoff: %+v", ch)
+			w.t.Errorf("change of the session's end with handoff: %+v; want a forced put of b", ch)
 		}
 		b.granted()
 		_, seq, err := w.e.Break(w.t.Context(), "m", "")
 		w.mustCommit(seq, err)
 		if ch := last(); !ch.Forced || ch.Kind != simba.ChangeDelete {
-			w.t.Errorf("change of the break: %+v", ch)
+			w.t.Errorf("change of the break: %+v; want a forced delete", ch)
 		}
 		w.acquire("m", "a", sec, 0)
 		w.release("m", "a")
 		if ch := last(); ch.Forced || ch.Kind != simba.ChangeDelete {
-			w.t.Errorf("change of the owner's release: %+v", ch)
+			w.t.Errorf("change of the owner's release: %+v; want a delete, not forced", ch)
 		}
 	})
 }
 
-// A journal may require a sync for the change of a queue too. Then all notices and wake-ups wait
-// for that change.
+// A journal may require an fsync for the change of a queue too. Then the request that made the
+// change commits it.
 func TestAQueuedRequestCommitsTheChangeThatMustBeSynced(t *testing.T) {
 	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", time.Hour, 0)
@@ -410,11 +410,11 @@ func TestAQueuedRequestCommitsTheChangeThatMustBeSynced(t *testing.T) {
 		o, _, _ := w.e.Acquire(w.t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Hour})
 		queued := commits(w.e, o.Seq)
 		if queued() {
-			w.t.Error("the request was committed before the change that must be synced")
+			w.t.Error("the commit of the request returned before the fsync")
 		}
 		g.set(true)
 		if !queued() {
-			w.t.Error("the request was not committed after the fsync")
+			w.t.Error("the commit of the request does not return after the fsync")
 		}
 	})
 }
@@ -437,14 +437,14 @@ func TestRecoveredLeaseKeepsItsRemainingTime(t *testing.T) {
 		)})
 		synctest.Wait()
 		if got := w.owner("ended"); got.Owner != "" {
-			t.Errorf("a lease that ended while the server was down still runs: %+v", got)
+			t.Errorf("owner after a lease that ended while the server was down: %+v; want none", got)
 		}
 		if got := w.history("ended"); !slices.Equal(got, []string{"expired x"}) {
-			t.Errorf("history of the ended lease: %q", got)
+			t.Errorf("history of the ended lease: %q, want its expiry", got)
 		}
 		got := w.owner("m")
 		if got.Owner != "a" || got.Token != 7 || got.TTL != 4*sec || got.Transition != 6*sec {
-			t.Errorf("recovered lease: %+v", got)
+			t.Errorf("recovered lease: %+v; want a with token 7, 4 s and 6 s left", got)
 		}
 		b := w.block("m", "b", sec, 0)
 		start := time.Now()
@@ -453,7 +453,7 @@ func TestRecoveredLeaseKeepsItsRemainingTime(t *testing.T) {
 			t.Errorf("the recovered lease ended after %v, want 6 s", took)
 		}
 		if o := b.granted(); o.Token <= 9 {
-			t.Errorf("token %d is not larger than the recovered ones", o.Token)
+			t.Errorf("b was granted token %d, want more than the recovered 9", o.Token)
 		}
 		w.audit()
 	})
@@ -469,9 +469,9 @@ func TestRecoveryDelayGrantsNothingNewWhileRecoveredOwnersGuard(t *testing.T) {
 			t.Errorf("GUARD during the recovery delay: %+v; want renewed", o)
 		}
 		if o := w.ask(simba.AcquireRequest{Mutex: "free", Contender: "b", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy || o.Transition != 30*sec {
-			t.Errorf("granted during the recovery delay, or without its length: %+v", o)
+			t.Errorf("ACQUIRE during the recovery delay: %+v; want busy for 30 s", o)
 		}
-		// A crash may have lost the owner's release and the tenure of another contender.
+		// A crash may have lost the owner's release and a later tenure of another contender.
 		if o := w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy {
 			t.Errorf("ACQUIRE by a recovered owner: %+v; want busy", o)
 		}
@@ -487,7 +487,7 @@ func TestRecoveryDelayGrantsNothingNewWhileRecoveredOwnersGuard(t *testing.T) {
 		b.granted()
 		o.granted()
 		if got := w.owner("m"); got.Owner != "a" || got.Token != 7 {
-			t.Errorf("owner after the recovery delay: %+v", got)
+			t.Errorf("owner after the recovery delay: %+v; want a with token 7", got)
 		}
 		w.audit()
 	})

@@ -19,12 +19,12 @@ type Config struct {
 	Notices       simba.Notices // nil = Silent
 	HistoryLen    int           // number of events kept for History; 0 = 10,000
 
-	// Hash returns the hash that selects a mutex's shard. Nil means a hash that is random for
-	// every engine, so that nobody can choose names which collide. A simulation brings its own.
+	// Hash returns the hash that selects a mutex's shard. Nil means a hash that is random for every
+	// engine, so that nobody can choose names which collide.
 	Hash func(name string) uint64
-	// Each timer that fires calls OnTimer before it does its work; nil = no call. hash is the
-	// smallest hash of the timer's shard. OnTimer may block: a simulation orders timers of one
-	// instant with it.
+	// OnTimer is called by each timer that fires, before the timer's work; nil = no call. hash is
+	// the smallest hash of the timer's shard. OnTimer may block, so that a simulation can order
+	// timers of one instant.
 	OnTimer func(hash uint64)
 }
 
@@ -33,15 +33,15 @@ type Config struct {
 type Engine struct {
 	clock        Clock
 	hash         func(name string) uint64
-	recoverUntil simba.Instant // until then no new tenure begins
-	former       uint64        // tenures up to this token began in an earlier run
+	recoverUntil simba.Instant // end of the recovery delay
+	former       uint64        // the last token of earlier runs
 	sequencer    sequencer
 	token        atomic.Uint64 // the last fencing token given
 	window       atomic.Int64  // Config.HandoffWindow
 	grace        atomic.Int64  // Config.QueueGrace
-	bytes        atomic.Int64  // of all mutexes, as mutex.bytes says
+	bytes        atomic.Int64  // sum of mutex.bytes
 
-	life    sync.RWMutex // held for reading by everything that runs; taken for writing by Stop
+	life    sync.RWMutex // calls and timers hold it for reading, and Stop for writing
 	stopped bool         // guarded by life
 
 	shards [1 << shardBits]shard
@@ -49,8 +49,8 @@ type Engine struct {
 
 var _ simba.Backend = (*Engine)(nil)
 
-// New starts an engine with the state that the journal recovered. The caller stops it with Stop,
-// and closes the journal after that.
+// New starts an engine with the state that the journal recovered. The caller must call Stop, and
+// then close the journal.
 func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	if cfg.Notices == nil {
 		cfg.Notices = Silent{}
@@ -83,8 +83,8 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	return e, nil
 }
 
-// Stop stops the engine: timers fire no more, and every method returns simba.ErrStopped. It waits
-// for the calls that run. Leases stay as they are in the journal. Stop is idempotent.
+// Stop stops the engine. It waits for the calls that run. Later calls that can return an error
+// return simba.ErrStopped. Leases stay in the journal. Stop is idempotent.
 func (e *Engine) Stop() {
 	e.life.Lock()
 	e.stopped = true
@@ -94,7 +94,7 @@ func (e *Engine) Stop() {
 	}
 }
 
-// enter begins a call, unless the engine has stopped; leave ends it.
+// enter begins a call, which ends with leave. It returns false if the engine has stopped.
 func (e *Engine) enter() bool {
 	e.life.RLock()
 	if e.stopped {
@@ -106,10 +106,10 @@ func (e *Engine) enter() bool {
 
 func (e *Engine) leave() { e.life.RUnlock() }
 
-// SetHandoffWindow changes how long later reservations last.
+// SetHandoffWindow sets how long later reservations last; 0 = no reservations.
 func (e *Engine) SetHandoffWindow(d time.Duration) { e.window.Store(int64(d)) }
 
-// SetQueueGrace changes how long the engine waits for polling waiters that ask from now on.
+// SetQueueGrace sets the queue grace for polling waiters that ask from now on.
 func (e *Engine) SetQueueGrace(d time.Duration) { e.grace.Store(int64(d)) }
 
 func (e *Engine) shard(name string) (*shard, uint64) {
@@ -123,7 +123,7 @@ func (e *Engine) subscribed(mutex, contender string) bool {
 	return n.Any() && (n.Subscribed(simba.ContenderChannel(mutex, contender)) || n.Subscribed(simba.PlainContenderChannel(mutex, contender)))
 }
 
-// do runs one transition on a mutex and returns the Seq that its result rests on.
+// do runs one transition on a mutex and returns the Seq that the result rests on.
 func (e *Engine) do(name string, transition func(m *mutex, s *step)) (simba.Seq, error) {
 	if !e.enter() {
 		return 0, simba.ErrStopped
@@ -156,8 +156,8 @@ func (e *Engine) TryCommit(seq simba.Seq) (done bool, err error) {
 	return true, e.Commit(context.Background(), seq)
 }
 
-// Commit implements simba.Committer. It ignores the context: a caller that left early would keep
-// others from their notices and wake-ups. The journal bounds the wait.
+// Commit implements simba.Committer. It ignores the context, because other clients wait for the
+// notices and wake-ups that it sends. The journal bounds the wait.
 func (e *Engine) Commit(_ context.Context, seq simba.Seq) error {
 	if !e.enter() {
 		return simba.ErrStopped

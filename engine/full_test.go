@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// askFull asks for a mutex while there is no memory for more, and reports whether it was refused.
+// askFull sends a request with Full set, and reports whether the engine refused it.
 func (w *world) askFull(r simba.AcquireRequest) (o simba.Outcome, refused bool) {
 	w.t.Helper()
 	if r.TTL == 0 {
@@ -20,7 +20,7 @@ func (w *world) askFull(r simba.AcquireRequest) (o simba.Outcome, refused bool) 
 	if refused = errors.Is(err, simba.ErrOutOfMemory); refused {
 		err = nil
 		if ticket != nil || o.Status != 0 {
-			w.t.Errorf("a refused request has outcome %+v, ticket %v", o, ticket)
+			w.t.Errorf("a refused request has outcome %+v, ticket %v; want neither", o, ticket)
 		}
 	}
 	w.mustCommit(o.Seq, err)
@@ -33,7 +33,7 @@ func TestAFullEngineRenewsForTheOwnerAndRefusesNewContenders(t *testing.T) {
 		first := w.acquire("m", "a", sec, 0)
 		time.Sleep(sec / 2)
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "a"}); o.Status != simba.StatusRenewed || o.Token != first.Token || o.TTL != sec {
-			w.t.Errorf("renewal by the owner: %+v", o)
+			w.t.Errorf("ACQUIRE of the owner: %+v; want renewed for 1 s", o)
 		}
 		before := len(w.history("m"))
 		for _, r := range []simba.AcquireRequest{
@@ -41,18 +41,18 @@ func TestAFullEngineRenewsForTheOwnerAndRefusesNewContenders(t *testing.T) {
 			{Mutex: "free", Contender: "b"}, {Mutex: "free", Contender: "b", NoQueue: true}, {Mutex: "free", Contender: "b", Session: 1},
 		} {
 			if o, refused := w.askFull(r); !refused {
-				w.t.Errorf("request %+v was not refused: %+v", r, o)
+				w.t.Errorf("Acquire with %+v returned %+v, want ErrOutOfMemory", r, o)
 			}
 		}
 		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "b", NoQueue: true}); refused || o.Status != simba.StatusBusy {
-			w.t.Errorf("a NoQueue request for a held mutex takes no memory: %+v, refused %t", o, refused)
+			w.t.Errorf("NoQueue request for an owned mutex: %+v, refused %t; want busy, since it takes no memory", o, refused)
 		}
 		if s := w.e.Stats(); s.Mutexes != 1 || s.Polling != 0 || len(w.history("m")) != before || len(w.history("free")) != 0 {
-			w.t.Errorf("a refused request changed the state: %+v, %v, %v", s, w.history("m"), w.history("free"))
+			w.t.Errorf("the refused requests changed the state: stats %+v, histories %v and %v", s, w.history("m"), w.history("free"))
 		}
 		time.Sleep(sec)
 		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "a"}); !refused {
-			w.t.Errorf("a new tenure of the last owner was not refused: %+v", o)
+			w.t.Errorf("ACQUIRE of the last owner returned %+v, want ErrOutOfMemory", o)
 		}
 	})
 }
@@ -63,16 +63,16 @@ func TestAFullEngineKeepsItsQueuesAndHandsOff(t *testing.T) {
 		b := w.block("m", "b", sec, 0)
 		w.poll("m", "c", sec)
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "c"}); o.Status != simba.StatusQueued || o.Position != 2 {
-			w.t.Errorf("another request of a polling waiter: %+v", o)
+			w.t.Errorf("ACQUIRE of a polling waiter: %+v; want queued at position 2", o)
 		}
 		w.release("m", "a")
 		b.granted()
 		w.release("m", "b")
 		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "d"}); !refused {
-			w.t.Errorf("a request for a mutex that is reserved for another waiter was not refused: %+v", o)
+			w.t.Errorf("ACQUIRE of a mutex that is reserved for another waiter returned %+v, want ErrOutOfMemory", o)
 		}
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "c"}); o.Status != simba.StatusAcquired {
-			w.t.Errorf("a request by the waiter with the reservation: %+v", o)
+			w.t.Errorf("ACQUIRE of the waiter with the reservation: %+v; want acquired", o)
 		}
 	})
 }
@@ -87,7 +87,7 @@ func TestAFullEngineGrantsAReservationThatAScriptMade(t *testing.T) {
 		tx.Dequeue("m", "b")
 		w.mustCommit(tx.commit())
 		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "b"}); o.Status != simba.StatusAcquired {
-			w.t.Errorf("a request by the waiter with the reservation: %+v", o)
+			w.t.Errorf("ACQUIRE of the waiter with the reservation: %+v; want acquired", o)
 		}
 	})
 }

@@ -21,10 +21,10 @@ func TestReleaseGrantsTheFirstBlockedWaiterInTheSameStep(t *testing.T) {
 			w.t.Errorf("b was granted %+v; want a larger token and its own windows", o)
 		}
 		if c.isWoken() {
-			w.t.Error("c was woken, but only b, the first waiter, should be")
+			w.t.Error("c was woken, want only the first waiter b")
 		}
 		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a", "acquired@@b"}) {
-			w.t.Errorf("notices of the mutex: %q", got)
+			w.t.Errorf("notices of the mutex: %q, want the grants of a and b", got)
 		}
 	})
 }
@@ -112,7 +112,7 @@ func TestAWaiterThatDiedAfterItsGrantIsSkippedInTheSameStep(t *testing.T) {
 		b := w.block("m", "b", sec, 0)
 		w.release("m", "a")
 		if o := dead.end(simba.EndGone); o.Status == simba.StatusAcquired || o.Owner != "b" {
-			w.t.Errorf("End of the disconnected waiter: %+v", o)
+			w.t.Errorf("End of the disconnected waiter: %+v; want b as the owner", o)
 		}
 		b.granted()
 	})
@@ -127,7 +127,7 @@ func TestAGrantWhoseWaiterIsGoneIsHandedOff(t *testing.T) {
 		dead.granted()
 		w.mustCommit(dead.ticket.Abandon())
 		b.granted()
-		w.mustCommit(dead.ticket.Abandon()) // comes too late and has no effect
+		w.mustCommit(dead.ticket.Abandon()) // has no effect, because the tenure is over
 		if got := w.owner("m"); got.Owner != "b" {
 			w.t.Errorf("owner %+v, want b", got)
 		}
@@ -154,7 +154,7 @@ func TestAWaiterThatReconnectsKeepsTheGrantOfItsOldConnection(t *testing.T) {
 					b.end(simba.EndGone)
 				}
 				if got := w.owner("m"); got.Owner != "b" {
-					w.t.Errorf("the mutex was taken from a waiter that saw its lease: %+v", got)
+					w.t.Errorf("owner %+v, want b, which saw its lease", got)
 				}
 			})
 		})
@@ -189,7 +189,7 @@ func TestSecondConnectionOfAContenderTakesOverItsQueueEntry(t *testing.T) {
 			w.t.Fatal("the first connection was not woken")
 		}
 		if o := old.end(simba.EndWoken); o.Status != simba.StatusQueued || o.Position != 1 {
-			w.t.Errorf("End of the first connection: %+v", o)
+			w.t.Errorf("End of the first connection: %+v; want queued at position 1", o)
 		}
 		w.release("m", "a")
 		now.granted()
@@ -202,11 +202,11 @@ func TestTimeoutLeavesTheQueueButReturnsAGrantThatCameFirst(t *testing.T) {
 		b := w.block("m", "b", time.Hour, 0)
 		c := w.block("m", "c", time.Hour, 0)
 		if o := b.end(simba.EndTimeout); o.Status != simba.StatusTimeout || o.Owner != "a" || o.Position != 0 {
-			w.t.Errorf("End of a timed-out waiter: %+v", o)
+			w.t.Errorf("End of a timed-out waiter: %+v; want timeout with the owner a", o)
 		}
 		w.release("m", "a")
 		if o := c.end(simba.EndTimeout); o.Status != simba.StatusAcquired {
-			w.t.Errorf("End of a waiter that was granted before its timeout: %+v", o)
+			w.t.Errorf("End of a waiter that was granted the mutex before its timeout: %+v; want acquired", o)
 		}
 	})
 }
@@ -216,11 +216,11 @@ func TestReleaseByAWaiterEndsItsWaitElsewhere(t *testing.T) {
 		w.acquire("m", "a", time.Hour, 0)
 		b := w.block("m", "b", sec, 0)
 		if w.release("m", "b") {
-			w.t.Error("b, a waiter, released a tenure")
+			w.t.Error("Release of the waiter b returned true, want false")
 		}
 		synctest.Wait()
 		if !b.isWoken() || b.end(simba.EndWoken).Status != simba.StatusTimeout {
-			w.t.Error("b still waits after its release")
+			w.t.Error("after Release b was not woken with a timeout")
 		}
 	})
 }

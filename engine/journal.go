@@ -10,39 +10,38 @@ import (
 
 // Journal makes an engine's changes durable. Clients may see the changes up to Committed.
 type Journal interface {
-	// Append adds the next change to the next commit. The engine calls it in the order of Seq, one
-	// call at a time, inside its critical section. It must do no I/O and must keep no reference to
+	// Append adds the next change to the next commit. The engine calls Append in the order of Seq,
+	// one call at a time, under a lock. Append must do no I/O, and must keep no reference to
 	// ch.Events. It always succeeds. A journal that fails stops the process, or makes Commit return
-	// an error for good.
+	// an error from then on.
 	//
-	// A change must be synced if replies wait for it. Committed does not reach such a change until
-	// it is durable. If Append returns true, the change must be synced, and the engine commits it.
-	// If an earlier change of the same fsync must be synced, Append may return false.
+	// The journal decides which changes must be synced. Committed does not reach such a change
+	// before the change is durable. If Append returns true, the engine commits the change. Append
+	// may return false for such a change if an earlier change of the same fsync must be synced.
 	Append(ch simba.Change) (mustSync bool)
-	// AppendAll is Append for changes of which a crash leaves all or none.
+	// AppendAll is Append for several changes. A crash leaves all of them or none.
 	AppendAll(changes []simba.Change) (mustSync bool)
 	// Commit returns when all changes up to seq are durable, as far as the mode of durability
-	// promises. Callers share the work: one of them writes all changes that were appended before it
-	// began. If ctx ends first, Commit returns its error, and the changes become durable all the
-	// same.
+	// promises. Concurrent callers share one fsync. If ctx ends first, Commit returns the error of
+	// ctx, and the changes still become durable.
 	Commit(ctx context.Context, seq simba.Seq) error
-	// BeginCommit reports whether Commit would have to wait. It starts the work that Commit would
-	// wait for. BeginCommit itself does not wait, and leaves errors to Commit.
+	// BeginCommit reports whether Commit would have to wait, and starts the work that Commit would
+	// wait for. BeginCommit itself does not wait. It leaves errors to Commit.
 	BeginCommit(seq simba.Seq) (waits bool)
-	// Committed returns the largest seq such that every change up to it is durable, as far as the
-	// mode of durability promises. It never falls, and may grow at any time, from any goroutine.
-	// It is cheap: one atomic load or two.
+	// Committed returns the largest seq such that every change up to seq is durable, as far as the
+	// mode of durability promises. It never falls, and may grow at any time. It is as cheap as an
+	// atomic load, and safe for concurrent use.
 	Committed() simba.Seq
 }
 
 // Recovery is the state that a journal has from earlier runs.
 type Recovery struct {
-	Seq   simba.Seq // the next change gets a larger one
-	Token uint64    // the next tenure gets a larger one
+	Seq   simba.Seq // the next change gets a larger Seq
+	Token uint64    // the next tenure gets a larger token
 	// Delay is the recovery delay: no new tenure may begin until it has passed. A crash may have
 	// lost leases that still run, and their owners may rely on them.
 	Delay   time.Duration
-	Leases  iter.Seq2[simba.Lease, error] // nil = none; ended ones included
+	Leases  iter.Seq2[simba.Lease, error] // may include ended leases; nil = none
 	History []simba.Event                 // from old to new
 }
 

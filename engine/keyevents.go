@@ -61,7 +61,7 @@ func keyEvents(m *mutex, s *step) (list []keyEvent) {
 	case s.renewed && m.end() != never:
 		list = append(list, keyExpire)
 	case len(list) == 0:
-		list = append(list, keySet) // another value or field, or no expiry any more
+		list = append(list, keySet) // a new value or field, or the lease has become endless
 	}
 	return list
 }

@@ -7,10 +7,10 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The transitions of lock keys. The commit of a transaction calls them in the step of each mutex.
-// conclude comes last and chooses the next owner.
+// This file has the transitions of lock keys. The commit of a transaction calls them in the step of
+// each mutex, conclude last.
 
-// The reasons in the history.
+// Reasons in the history.
 const (
 	reasonOverwritten = "overwritten"
 	reasonDeleted     = "deleted"
@@ -18,13 +18,12 @@ const (
 	reasonRemoved     = "removed"
 )
 
-// leaseOf returns the length of the lease that l asks for in this step.
 func (s *step) leaseOf(l simba.Lock) time.Duration {
 	if l.EndsAt == 0 {
 		return l.TTL
 	}
 	left := time.Duration(l.EndsAt-s.wall) * time.Millisecond
-	return min(max(left, time.Millisecond), simba.MaxLockTTL) // an ended one expires at once
+	return min(max(left, time.Millisecond), simba.MaxLockTTL) // an end in the past: expire at once
 }
 
 // take begins a tenure, and breaks the present one.
@@ -45,12 +44,12 @@ func (m *mutex) take(s *step, l simba.Lock) {
 
 // change changes a key within its tenure.
 func (m *mutex) change(s *step, l simba.Lock, renew bool) {
-	if !m.owned() { // MayTake showed it as owned by the waiter with the reservation
+	if !m.owned() { // the transaction saw the owner that MayTake shows
 		m.take(s, l)
 		return
 	}
-	// A crash must not undo an acknowledged change of a value or a count. It must not undo the end
-	// that an endless lease gets either. Nothing would restore them.
+	// A crash must not undo an acknowledged change of the owner or of a field, or the new end of an
+	// endless lease. No later renewal would repeat the change.
 	other := m.owner() != l.Owner || !slices.Equal(m.fields(), l.Fields)
 	s.forced = s.forced || other || m.end() == never
 	if other {
@@ -64,7 +63,8 @@ func (m *mutex) change(s *step, l simba.Lock, renew bool) {
 	m.confirm()
 }
 
-// drop ends the tenure. The record is forced, because the owner may not have wanted the end.
+// drop ends the tenure. The change is forced, because it may end the tenure against the owner's
+// will.
 func (m *mutex) drop(s *step) {
 	if m.owned() {
 		s.forced = true
@@ -90,9 +90,9 @@ func (m *mutex) enqueueAt(s *step, contender string, score float64) {
 	}
 }
 
-// conclude ends what a transaction does to a key. To release a mutex, Simba's scripts dequeue the
-// first waiter and notify it. So if the mutex is free, a contender that the transaction has
-// dequeued gets the reservation.
+// conclude chooses the next owner after the other transitions of a transaction. To release a mutex,
+// Simba's scripts dequeue the first waiter and notify it. So if the mutex is free, a contender that
+// the transaction has dequeued gets the mutex or the reservation.
 func (m *mutex) conclude(s *step, dequeued []string) {
 	for _, contender := range dequeued {
 		x := m.extra
@@ -102,7 +102,7 @@ func (m *mutex) conclude(s *step, dequeued []string) {
 		e := x.find(contender)
 		switch {
 		case e == nil:
-		case x.reserved == e: // it keeps its reservation
+		case x.reserved == e: // the contender keeps its reservation
 			x.reserved = nil
 			m.leave(s, e, reasonReserved)
 			x.reserved = e
@@ -121,8 +121,8 @@ func (m *mutex) conclude(s *step, dequeued []string) {
 	m.handOff(s)
 }
 
-// dequeueOwner dequeues an owner that a script has queued, or that became the owner by the value of
-// a key. In the recovery delay an owner may be queued.
+// dequeueOwner dequeues the owner, except during the recovery delay. A script may have queued the
+// owner, or may have made a waiter the owner by a new value of the key.
 func (m *mutex) dequeueOwner(s *step) {
 	x := m.extra
 	if x == nil || !m.owned() || m.token <= s.former && s.now < s.recoverUntil {
@@ -133,13 +133,13 @@ func (m *mutex) dequeueOwner(s *step) {
 	}
 }
 
-// isAs reports whether the key has the same value as when it was read.
+// isAs reports whether the mutex as a key equals l.
 func (m *mutex) isAs(l simba.Lock, now simba.Instant) bool {
 	is := m.lock(now)
 	return is.Token == l.Token && is.Owner == l.Owner && is.EndsAt == l.EndsAt && slices.Equal(is.Fields, l.Fields)
 }
 
-// reservedFor returns the waiter with the reservation, "" if there is none.
+// reservedFor returns the waiter with the reservation; "" = none.
 func (m *mutex) reservedFor() string {
 	if x := m.extra; x != nil && x.reserved != nil && !m.owned() {
 		return x.reserved.contender
@@ -147,7 +147,6 @@ func (m *mutex) reservedFor() string {
 	return ""
 }
 
-// members returns the queue as a sorted set.
 func (m *mutex) members() []simba.QueueMember {
 	if m.extra == nil {
 		return nil

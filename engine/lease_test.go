@@ -19,11 +19,11 @@ func TestLeaseHasEndedAtTransitionAtExactlyAndNotBefore(t *testing.T) {
 		w.acquire("m", "a", 10*sec, 2*sec)
 		time.Sleep(12*sec - 1)
 		if o := w.ask(simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy || o.Owner != "a" {
-			w.t.Errorf("request a nanosecond before the end of the lease: %+v", o)
+			w.t.Errorf("ACQUIRE a nanosecond before the end of the lease: %+v; want busy with the owner a", o)
 		}
 		time.Sleep(time.Nanosecond)
 		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-			w.t.Errorf("request at the end of the lease: %+v", o)
+			w.t.Errorf("ACQUIRE at the end of the lease: %+v; want acquired", o)
 		}
 	})
 }
@@ -33,11 +33,11 @@ func TestOwnerGuardsInTheTransitionWindow(t *testing.T) {
 		first := w.acquire("m", "a", 10*sec, 2*sec)
 		time.Sleep(12*sec - 1)
 		if o := w.guard("m", "a", 3*sec, sec, 0); o.Status != simba.StatusRenewed || o.Token != first.Token || o.TTL != 3*sec || o.Transition != 4*sec {
-			w.t.Errorf("guard at the last nanosecond of the lease: %+v", o)
+			w.t.Errorf("GUARD in the last nanosecond of the lease: %+v; want renewed with the new windows", o)
 		}
 		time.Sleep(4 * sec)
 		if o := w.guard("m", "a", sec, 0, 0); o.Status != simba.StatusLost || o.Owner != "" || o.Token != 0 {
-			w.t.Errorf("guard at the end revived the lease: %+v", o)
+			w.t.Errorf("GUARD at the end of the lease: %+v; want lost", o)
 		}
 	})
 }
@@ -67,11 +67,11 @@ func TestRenewalSetsBothWindowsAnewAndKeepsTheToken(t *testing.T) {
 		}
 		got := w.owner("m")
 		if got.TTLAt != got.AcquiredAt+1000 || got.TransitionAt != got.TTLAt || got.Now != got.AcquiredAt {
-			w.t.Errorf("windows after the renewal: %+v", got)
+			w.t.Errorf("owner after the renewal: %+v; want a TTL window of 1 s and no transition window", got)
 		}
 		time.Sleep(sec)
 		if got := w.owner("m"); got.Owner != "" {
-			w.t.Errorf("the lease has ended, but the owner is %+v", got)
+			w.t.Errorf("owner after the end of the lease: %+v; want none", got)
 		}
 	})
 }
@@ -83,7 +83,7 @@ func TestTokensGrowWithEveryTenure(t *testing.T) {
 		for _, m := range []string{"x", "y", "x", "z", "x"} {
 			o := w.acquire(m, "a", sec, 0)
 			if o.Status != simba.StatusAcquired || o.Token <= last {
-				t.Errorf("%s: token %d after %d", m, o.Token, last)
+				t.Errorf("%s: ACQUIRE returned %+v after token %d; want acquired with a larger token", m, o, last)
 			}
 			last = o.Token
 			w.release(m, "a")
@@ -97,16 +97,16 @@ func TestTokenConfinesGuardAndReleaseToItsTenure(t *testing.T) {
 		w.release("m", "a")
 		cur := w.acquire("m", "a", sec, 0).Token
 		if o := w.guard("m", "a", sec, 0, old); o.Status != simba.StatusLost {
-			w.t.Errorf("guard with the token of an earlier tenure: %+v", o)
+			w.t.Errorf("GUARD with the token of an earlier tenure: %+v; want lost", o)
 		}
 		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: old}) {
-			w.t.Error("a release with the token of an earlier tenure ended this one")
+			w.t.Error("Release with the token of an earlier tenure returned true, want false")
 		}
 		if o := w.guard("m", "a", sec, 0, cur); o.Status != simba.StatusRenewed {
 			w.t.Errorf("GUARD with the present token: %+v; want renewed", o)
 		}
 		if !w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: cur}) {
-			w.t.Error("a release with the present token ended nothing")
+			w.t.Error("Release with the present token returned false, want true")
 		}
 	})
 }
@@ -119,7 +119,7 @@ func TestLateReleaseWithTokenLeavesTheQueueAlone(t *testing.T) {
 		w.acquire("m", "a", sec, 0) // queued for its next tenure
 		w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: old})
 		if q := w.queue("m"); !slices.Equal(q, []string{"a"}) {
-			w.t.Errorf("queue after a release with a token: %v", q)
+			w.t.Errorf("queue after a release with a token: %v; want a", q)
 		}
 		w.release("m", "a")
 		if q := w.queue("m"); len(q) != 0 {
@@ -137,7 +137,7 @@ func TestCheckIsTrueOnlyForThePresentTenure(t *testing.T) {
 			return ok
 		}
 		if !check(token) || check(token-1) || check(token+1) || check(0) {
-			w.t.Error("Check is wrong for the present token or others")
+			w.t.Error("Check is false for the present token, or true for another one")
 		}
 		time.Sleep(2*sec - 1)
 		if !check(token) {
@@ -153,17 +153,17 @@ func TestCheckIsTrueOnlyForThePresentTenure(t *testing.T) {
 func TestASessionReleasesOnlyItsLeases(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 7})
-		// The client returns on another connection before the server notices the end of the first.
+		// The client reconnects before the server notices the end of the first connection.
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 8})
 		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7}) {
-			w.t.Error("the old session ended the lease of the new one")
+			w.t.Error("Release of the old session returned true, want false")
 		}
 		if !w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 8}) {
-			w.t.Error("the end of the session did not release its lease")
+			w.t.Error("Release of the present session returned false, want true")
 		}
 		w.acquire("m", "a", sec, 0)
 		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 8}) {
-			w.t.Error("the end of a session released a later lease without session")
+			w.t.Error("Release of a session ended a later lease that has no session")
 		}
 	})
 }
@@ -187,7 +187,7 @@ func TestAnIdleMutexCostsNothing(t *testing.T) {
 		}
 		for i := range w.e.shards {
 			if n := len(w.e.shards[i].due); n != 0 {
-				w.t.Errorf("shard %d has %d deadlines", i, n)
+				w.t.Errorf("shard %d has %d deadlines, want 0", i, n)
 			}
 		}
 	})
@@ -251,19 +251,19 @@ func TestHistoryHasEveryChangeInOrder(t *testing.T) {
 		}
 		events, _, _ := w.e.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 2})
 		if len(events) != 2 || events[1].Kind != simba.EventBroken || events[1].Reason != "stuck" {
-			t.Errorf("newest two events: %+v", events)
+			t.Errorf("newest two events: %+v; want a break with its reason at the end", events)
 		}
 		last := simba.Seq(100)
 		all, _, _ := w.e.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 100})
 		for _, e := range all {
 			if e.Seq <= last {
-				t.Errorf("event has seq %d, the one before has %d", e.Seq, last)
+				t.Errorf("event has Seq %d, want more than %d of the event before", e.Seq, last)
 			}
 			last = e.Seq
 		}
 		since, _, _ := w.e.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 100, Since: all[3].Seq})
 		if !slices.Equal(since, all[4:]) {
-			t.Errorf("events since %d: %+v", all[3].Seq, since)
+			t.Errorf("events since %d: %+v; want %+v", all[3].Seq, since, all[4:])
 		}
 	})
 }

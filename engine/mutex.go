@@ -11,21 +11,21 @@ import (
 // never is the deadline of a lease that does not end.
 const never = simba.Instant(math.MaxInt64)
 
-// mutex is the state of one mutex that is owned, reserved or has waiters. There may be millions, so
-// it is packed: 96 bytes and one string.
+// mutex is the state of one mutex that is owned, reserved or has waiters. There may be millions of
+// mutexes, so the struct is small: 96 bytes and one string.
 type mutex struct {
-	label      string        // the name, then the owner's id: one allocation for both
-	token      uint64        // of the present tenure; 0 = free
-	acquired   simba.Instant // start of the present windows
-	acquiredAt int64         // the same in Unix milliseconds
+	label      string        // the name and the owner's id, in one allocation
+	token      uint64        // token of the present tenure; 0 = free
+	acquired   simba.Instant // start of the present lease
+	acquiredAt int64         // start of the present lease, in Unix milliseconds
 	startedAt  int64         // start of the present tenure, in Unix milliseconds
-	rests      simba.Seq     // last change of its lease: replies about the mutex rest on it
-	extra      *extra        // nil = none of its fields is needed
+	rests      simba.Seq     // the last change that replies about the mutex rest on
+	extra      *extra        // nil = empty
 	next       *mutex        // in the same bucket of the table
 	hash       uint64
 	ttl        uint32 // milliseconds, unless extra.long is set
 	transition uint32 // milliseconds
-	slot       int32  // in the shard's deadlines; -1 = not there
+	slot       int32  // index in the shard's deadlines; -1 = not there
 	nameLen    uint32
 }
 
@@ -33,15 +33,15 @@ type mutex struct {
 // lease.
 type extra struct {
 	queue
-	session     uint64        // the connection that the lease is bound to; 0 = none
-	unconfirmed *ticket       // of an owner that has waited, until its next request; else nil
-	reserved    *entry        // the polling waiter that the free mutex is reserved for
-	until       simba.Instant // when that reservation ends
+	session     uint64        // the session that the lease is bound to; 0 = none
+	unconfirmed *ticket       // ticket of an owner that may not know of its tenure yet; nil = none
+	reserved    *entry        // the polling waiter with the reservation; nil = none
+	until       simba.Instant // when the reservation ends
 	last        string        // the owner whose tenure ended last
 
-	// Of the present tenure.
-	long   time.Duration // the TTL, if it is too long for mutex.ttl; else 0
-	fields []simba.Field // of a lock that is kept as a hash
+	// The present tenure.
+	long   time.Duration // a TTL that is too long for mutex.ttl; 0 = mutex.ttl has it
+	fields []simba.Field // fields of a lock key that is a hash
 	weight int           // bytesOf(fields)
 }
 
@@ -52,8 +52,8 @@ func newMutex(name string, hash uint64) *mutex {
 	return &mutex{label: name, nameLen: uint32(len(name)), hash: hash, slot: -1}
 }
 
-// setOwner gives the mutex another owner, "" = none. A name that is a part of the old label keeps
-// that in memory. So setOwner copies the name if the label was long.
+// setOwner gives the mutex another owner; "" = none. The name is a substring of the old label. So
+// setOwner copies the name if it would keep a long label in memory.
 func (m *mutex) setOwner(owner string) {
 	name := m.name()
 	if owner == "" && len(m.owner()) > simba.MaxContenderLen {
@@ -71,7 +71,7 @@ func (m *mutex) isAvailable() bool {
 	return !m.owned() && (m.extra == nil || m.extra.reserved == nil)
 }
 
-// ttlLen returns the length of the TTL window; simba.Endless = it does not end.
+// ttlLen returns the length of the TTL window; simba.Endless = without end.
 func (m *mutex) ttlLen() time.Duration {
 	if m.extra != nil && m.extra.long != 0 {
 		return m.extra.long
@@ -87,7 +87,7 @@ func (m *mutex) ttlEnd() simba.Instant {
 	return m.acquired.Add(d)
 }
 
-// end returns when the lease has ended and the mutex is free.
+// end returns when the lease ends.
 func (m *mutex) end() simba.Instant {
 	end := m.ttlEnd()
 	if end == never {
@@ -115,7 +115,6 @@ func (m *mutex) lease() simba.Lease {
 	}
 }
 
-// load sets the state of a recovered lease.
 func (m *mutex) load(l simba.Lease) {
 	m.label = l.Mutex + l.Owner
 	m.token = l.Token
@@ -158,7 +157,7 @@ func (m *mutex) position(contender string) int {
 	return m.extra.position(contender)
 }
 
-// makeExtra returns the extra state, which it creates if there is none.
+// makeExtra returns the extra state. It creates a missing one.
 func (m *mutex) makeExtra() *extra {
 	if m.extra == nil {
 		m.extra = &extra{}
@@ -178,8 +177,8 @@ func (x *extra) isEmpty() bool {
 	return len(x.all) == 0 && x.reserved == nil && x.session == 0 && x.unconfirmed == nil && x.long == 0 && x.fields == nil
 }
 
-// deadline returns the next instant at which the mutex changes by itself. It may be too early,
-// never too late.
+// deadline returns the next instant at which the mutex changes without a request. The result may be
+// too early, but never too late.
 func (m *mutex) deadline(recoverUntil simba.Instant, former uint64) simba.Instant {
 	d := never
 	x := m.extra
@@ -200,9 +199,9 @@ func (m *mutex) deadline(recoverUntil simba.Instant, former uint64) simba.Instan
 	return d
 }
 
-// remaining returns the time until end, in whole milliseconds rounded up, or 0 when it is over. A
-// client that sleeps for so long does not wake before end. For a lease that does not end it
-// returns the longest TTL of a contender, after which the client may ask again.
+// remaining returns the time until end, 0 if end has passed. It rounds up to whole milliseconds, so
+// that a client that sleeps for the result does not wake before end. For an endless lease it
+// returns MaxTTL, and the client may ask again after that time.
 func remaining(end, now simba.Instant) time.Duration {
 	if end == never {
 		return simba.MaxTTL
@@ -214,7 +213,7 @@ func remaining(end, now simba.Instant) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// outcome describes the mutex to contender in the step s.
+// outcome returns the status, and the state of the mutex for contender.
 func (m *mutex) outcome(status simba.Status, s *step, contender string) simba.Outcome {
 	o := simba.Outcome{Status: status, Position: m.position(contender)}
 	switch x := m.extra; {

@@ -8,8 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// order is the sort key of a queue entry: its score, then its arrival. No two entries in a shard
-// have the same arrival.
+// order is the sort key of a queue entry. No two entries in a shard have the same arrival.
 type order struct {
 	score   float64
 	arrival uint64
@@ -20,22 +19,22 @@ func (p order) compare(o order) int {
 }
 
 // entry is a contender that waits. Later arrivals have a larger order. Only a ZADD changes the
-// order of an entry; a disconnect does not.
+// order of an entry.
 type entry struct {
 	contender  string
 	order      order
 	since      simba.Instant
 	lapse      simba.Instant // when a polling waiter that does not ask again is removed
-	ttl        time.Duration // of its last request
+	ttl        time.Duration // ttl, transition and session are those of the last request
 	transition time.Duration
 	session    uint64
-	ticket     *ticket // of the connection that waits; nil = it polls
-	offered    uint64  // the offer round of its last offer, plus 1; 0 = none
-	ready      bool    // it is in queue.ready
+	ticket     *ticket // nil = a polling waiter
+	offered    uint64  // the offer round of the last offer, plus 1; 0 = none
+	ready      bool    // queue.ready has the entry
 }
 
 // entryList is a list of entries by order. Adding at the end and removing at the front are cheap.
-// Bisection finds an entry, so a rank is exact and cheap.
+// Bisection finds the rank of an entry.
 type entryList []*entry
 
 func (l entryList) rank(e *entry) int {
@@ -43,8 +42,8 @@ func (l entryList) rank(e *entry) int {
 	return i
 }
 
-// search returns the index of the entry with the order p. If there is none, it returns the index of
-// the first entry behind p.
+// search returns the index of the first entry whose order is p or larger. found reports whether its
+// order is p.
 func (l entryList) search(p order) (index int, found bool) {
 	return slices.BinarySearchFunc(l, p, func(x *entry, p order) int { return x.order.compare(p) })
 }
@@ -60,7 +59,7 @@ func (l *entryList) add(e *entry) {
 func (l *entryList) remove(e *entry) {
 	i := l.rank(e)
 	if i == 0 {
-		(*l)[0] = nil // the array behind the slice must not keep it alive
+		(*l)[0] = nil // the array must not keep e in memory
 		*l = (*l)[1:]
 		return
 	}
@@ -72,33 +71,32 @@ const indexFrom = 16
 
 // queue has the contenders that wait for a mutex.
 type queue struct {
-	all     entryList // all waiters
-	ready   entryList // reachable waiters: blocked ones, and polling ones with a subscriber
-	index   map[string]*entry
-	room    int    // the largest length of the field all since shrink
-	names   int    // bytes of the waiters' names
-	blocked int64  // number of blocked waiters
-	version uint64 // number of changes of the field all
+	all     entryList
+	ready   entryList         // reachable waiters: blocked ones, and polling ones with a subscriber
+	index   map[string]*entry // entries by name; nil = the queue is short
+	room    int               // the largest len(all) since shrink
+	names   int               // bytes of the waiters' names
+	blocked int64             // number of blocked waiters
+	version uint64            // number of changes of the field all
 	// offerRound counts the tenures that ended. A waiter gets one offer a round.
 	offerRound uint64
-	offered    mark // ready waiters before it have had their offer
-	// requeued are the tickets that mutex.requeue left out of ready, in the order of their lost
-	// grants. The entry of each becomes ready as soon as its lost grant is committed.
+	offered    mark // every ready waiter before the mark has had its offer
+	// requeued are tickets whose grants are lost, in the order of these grants: see mutex.requeue.
+	// The entry of a ticket becomes ready when the lost grant is committed.
 	requeued []*ticket
-	// nextLapse is not later than the first lapse of a polling waiter. 0 means that none can
-	// lapse.
+	// nextLapse is not later than the first lapse of a polling waiter; 0 = no waiter can lapse.
 	nextLapse simba.Instant
 }
 
-// mark is a position between two entries. A closed mark is just behind the entry with its order, an
-// open one just before that entry. The zero mark is before all entries.
+// mark is a position between two entries. A closed mark is just behind the entry with its order. An
+// open mark is just before that entry. The zero mark is before all entries.
 type mark struct {
 	order  order
 	set    bool
 	closed bool
 }
 
-// first returns the index of the first entry behind the mark.
+// first returns the index in l of the first entry behind the mark.
 func (m mark) first(l entryList) int {
 	if !m.set {
 		return 0
@@ -164,7 +162,6 @@ func (q *queue) remove(e *entry) {
 	q.shrink()
 }
 
-// move gives an entry another order.
 func (q *queue) move(e *entry, to order) {
 	ready := e.ready
 	q.version++
@@ -175,7 +172,7 @@ func (q *queue) move(e *entry, to order) {
 	q.setReady(e, ready)
 }
 
-// setTicket sets the ticket of the entry, nil = none, and returns the one before.
+// setTicket sets the ticket of the entry and returns the old one; nil = none.
 func (q *queue) setTicket(e *entry, t *ticket) (old *ticket) {
 	if old = e.ticket; old != nil {
 		old.entry = nil
@@ -201,8 +198,8 @@ func (q *queue) setReady(e *entry, ready bool) {
 	q.clearOffered(e)
 }
 
-// readyRequeued makes those requeued waiters ready whose lost grant is committed by now. Until its
-// connection calls End, each gets only one offer.
+// readyRequeued makes those requeued waiters ready whose lost grant is committed. Each gets only
+// one offer until its connection calls End.
 func (q *queue) readyRequeued() {
 	for len(q.requeued) > 0 && q.requeued[0].committed() {
 		t := q.requeued[0]
@@ -217,8 +214,8 @@ func (q *queue) readyRequeued() {
 	}
 }
 
-// readyAll makes all requeued waiters ready when the connection of one of them has called End. The
-// other connections are about to call End too, and their waiters keep their order.
+// readyAll makes all requeued waiters ready, because the connection of one of them has called End.
+// The other connections are probably about to call End too.
 func (q *queue) readyAll() {
 	q.readyRequeued()
 	for _, e := range q.all {
@@ -231,7 +228,6 @@ func (q *queue) readyAll() {
 // newOfferRound lets every waiter get another offer.
 func (q *queue) newOfferRound() { q.offerRound, q.offered = q.offerRound+1, mark{} }
 
-// markOffered notes that e has had its offer.
 func (q *queue) markOffered(e *entry) {
 	e.offered, q.offered = q.offerRound+1, mark{e.order, true, true}
 }
@@ -257,7 +253,7 @@ func (q *queue) next() *entry {
 	return nil
 }
 
-// position returns the position of a contender, from 1. 0 means that it does not wait.
+// position returns the position of a contender, from 1; 0 = the contender does not wait.
 func (q *queue) position(contender string) int {
 	if e := q.find(contender); e != nil {
 		return q.all.rank(e) + 1
@@ -292,7 +288,7 @@ func (q *queue) removeLapsed(now simba.Instant) (gone []*entry) {
 		return nil
 	}
 	q.version++
-	// Many may lapse at once, so one pass removes all.
+	// Many waiters may lapse at once, so one pass removes all of them.
 	lapses := func(e *entry) bool { return e.ticket == nil && e.lapse <= now }
 	q.ready = slices.DeleteFunc(q.ready, lapses)
 	q.all = slices.DeleteFunc(q.all, lapses)

@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Rules that were broken once, or could be without any other test noticing.
+// Each test of this file holds a rule that no other test checks.
 
 func TestNoNoticeOrWakeUpIsSentBeforeItIsDurable(t *testing.T) {
 	inBubbleOnDisk(t, func(w *world, g *gate) {
@@ -25,12 +25,12 @@ func TestNoNoticeOrWakeUpIsSentBeforeItIsDurable(t *testing.T) {
 				w.t.Fatal(err)
 			}
 		}
-		w.mustCommit(0, nil) // another client's batch, which rests on nothing
+		w.mustCommit(0, nil) // the batch of another client, which rests on no change
 		if b.isWoken() {
 			w.t.Error("a waiter was woken before its grant was durable")
 		}
 		if got := w.recorder.heard[heard:]; len(got) > 0 {
-			w.t.Errorf("sent before the change was durable: %q", got)
+			w.t.Errorf("notices before the change was durable: %q, want none", got)
 		}
 		g.set(true)
 		w.mustCommit(0, nil)
@@ -48,7 +48,7 @@ func TestAPollDoesNotChangeWhatABlockedConnectionAskedFor(t *testing.T) {
 		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: 5 * sec, Session: 9})
 		w.release("m", "a")
 		if o := b.granted(); o.TTL != 600*sec || o.Transition != 601*sec {
-			w.t.Errorf("b asked for 600 s, but got %+v", o)
+			w.t.Errorf("b was granted %+v; want windows of 600 s and 1 s", o)
 		}
 		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "b", Session: 9}) {
 			w.t.Error("the lease is bound to the session of the polling request")
@@ -65,7 +65,7 @@ func TestTheEndOfATenureOfAnEarlierRunIsForcedToDisk(t *testing.T) {
 		)})
 		w.release("m", "a")
 		if ch := g.changes[len(g.changes)-1]; !ch.Forced || ch.Kind != simba.ChangeDelete {
-			t.Errorf("a crash may undo the release: change %+v", ch)
+			t.Errorf("change of the release: %+v; want a forced delete", ch)
 		}
 	})
 }
@@ -91,7 +91,7 @@ func TestAnOwnerThatQueuedDuringTheRecoveryDelayIsRenewedAfterIt(t *testing.T) {
 			t.Errorf("waiters after the recovery delay: %v; want none", q)
 		}
 		if got := w.owner("n"); got.Token != 6 || got.TTL < time.Hour-31*sec {
-			t.Errorf("a poll that had lapsed renewed the lease: %+v", got)
+			t.Errorf("owner %+v, want the recovered lease, not renewed by a poll that has lapsed", got)
 		}
 		w.audit()
 	})
@@ -110,10 +110,10 @@ func TestAPollingWaiterGetsAReservationHoweverShortTheGrace(t *testing.T) {
 			}
 			time.Sleep(testWindow - 1)
 			if o := w.acquire("m", "c", sec, 0); o.Status != simba.StatusQueued {
-				w.t.Errorf("grace %v: c, which has no reservation, got %+v", grace, o)
+				w.t.Errorf("grace %v: ACQUIRE of c, which has no reservation: %+v; want queued", grace, o)
 			}
 			if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
-				w.t.Errorf("grace %v: b, which has the reservation, got %+v", grace, o)
+				w.t.Errorf("grace %v: ACQUIRE of b, which has the reservation: %+v; want acquired", grace, o)
 			}
 		})
 	}
@@ -141,7 +141,7 @@ func TestAWaiterThatMissedItsReservationAndBlocksIsGranted(t *testing.T) {
 			w.poll("m", who, time.Hour)
 		}
 		w.release("m", "a")
-		time.Sleep(testWindow) // b's reservation has ended, and c has one
+		time.Sleep(testWindow) // the reservation of b has ended, and c has the next one
 		b := w.block("m", "b", time.Hour, 0)
 		time.Sleep(testWindow)
 		b.granted()
@@ -153,7 +153,7 @@ func TestAFreshSubscriptionIsNotifiedAgain(t *testing.T) {
 		w.acquire("m", "a", time.Hour, 0)
 		w.poll("m", "b", sec)
 		w.release("m", "a")
-		// The notice may have gone to a connection that broke.
+		// The first notice may have gone to a broken connection.
 		w.recorder.unsubscribe(simba.ContenderChannel("m", "b"))
 		time.Sleep(2 * testWindow)
 		w.listen("m", "b")
@@ -185,7 +185,7 @@ func TestABindingEndsWithItsTenure(t *testing.T) {
 		w.release("m", "a")
 		w.acquire("m", "a", time.Hour, 0)
 		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7}) {
-			w.t.Error("the session of an earlier tenure released this one")
+			w.t.Error("Release of the session of an earlier tenure returned true, want false")
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 func TestAWaiterWhoseLeaseEndedUnseenKeepsItsQueueEntry(t *testing.T) {
 	for _, end := range []struct {
 		name   string
-		others uint64 // number of tenures from a's to c's
+		others uint64 // number of tenures that begin after a's, including c's
 		by     func(*world)
 	}{
 		{"expired", 2, func(*world) { time.Sleep(10 * ms) }},
@@ -36,10 +36,10 @@ func TestAWaiterWhoseLeaseEndedUnseenKeepsItsQueueEntry(t *testing.T) {
 				w.audit()
 				// b may never call End, so other waiters get the mutex.
 				if o := c.granted(); o.Token != a.Token+end.others {
-					w.t.Errorf("c was granted %+v; want the next token", o)
+					w.t.Errorf("c was granted %+v; want token %d", o, a.Token+end.others)
 				}
 				if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting || o.Owner != "c" || o.Position != 1 {
-					w.t.Errorf("End of b before its second grant: %+v", o)
+					w.t.Errorf("End of b before its second grant: %+v; want waiting at position 1 with the owner c", o)
 				}
 				w.block("m", "d", sec, 0)
 				w.release("m", "c")
@@ -47,7 +47,7 @@ func TestAWaiterWhoseLeaseEndedUnseenKeepsItsQueueEntry(t *testing.T) {
 					w.t.Errorf("b was granted %+v; want the token after c's and its own TTL", o)
 				}
 				w.audit()
-				time.Sleep(10 * ms) // b has seen this lease, so it is not queued again
+				time.Sleep(10 * ms) // b has seen this lease, so the engine does not queue b again
 				synctest.Wait()
 				if got := w.owner("m"); got.Owner != "d" || got.Waiters != 0 {
 					w.t.Errorf("owner after b's second lease: %+v, want d", got)
@@ -65,7 +65,7 @@ func TestAWaitThatEndsInTheStepThatGrantsItIsNotWokenForThat(t *testing.T) {
 		sh.timer.Stop() // so that no step ends a's lease before End
 		time.Sleep(sec)
 		if o := b.end(simba.EndTimeout); o.Status != simba.StatusAcquired || o.Owner != "b" || b.isWoken() {
-			w.t.Errorf("End of b at its timeout: %+v", o)
+			w.t.Errorf("End of b at its timeout: %+v; want acquired, and no wake-up", o)
 		}
 	})
 }
@@ -82,12 +82,12 @@ func TestAWaiterWhoseLeaseExpiresInItsOwnEndIsGrantedTheMutexAgain(t *testing.T)
 			w.t.Errorf("End of b: %+v, want waiting", o)
 		}
 		if o := b.granted(); o.Owner != "b" {
-			w.t.Errorf("b was granted %+v", o)
+			w.t.Errorf("b was granted %+v; want b as the owner", o)
 		}
 	})
 }
 
-// waitingOn returns the only waiter of m. Its lease ended before its connection called End.
+// waitingOn returns a blocked waiter that lost its lease before its connection called End.
 func (w *world) waitingOn(contender string) *blocked {
 	w.t.Helper()
 	w.acquire("m", "a", time.Hour, 0)
@@ -112,7 +112,7 @@ func TestAWaitingContenderMayBeGrantedOnAnotherConnection(t *testing.T) {
 					w.block("m", "c", sec, 0)
 					o := b.end(why)
 					if got := w.owner("m"); got.Owner != "b" || o.Token != got.Token {
-						w.t.Errorf("the waiter got %+v, and the owner is %+v", o, got)
+						w.t.Errorf("End returned %+v, the owner is %+v; want b with one token", o, got)
 					}
 					if _, err := b.ticket.Abandon(); err != nil || w.owner("m").Owner != "b" {
 						w.t.Errorf("Abandon of a waiter that saw its lease: error %v, or another owner", err)
@@ -137,7 +137,7 @@ func TestARequeuedWaiterHasOneEntryWhateverAScriptDoes(t *testing.T) {
 			w.t.Errorf("queue %q, want b alone", got)
 		}
 		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-			w.t.Errorf("End of the requeued waiter: %+v", o)
+			w.t.Errorf("End of the requeued waiter: %+v; want waiting", o)
 		}
 		time.Sleep(sec)
 		if o := b.granted(); o.TTL != 10*sec { // granted waits until all goroutines are idle
@@ -156,7 +156,7 @@ func TestRequeuedWaitersKeepTheirOrder(t *testing.T) {
 		if got := w.queue("m"); w.owner("m").Owner != "" || !slices.Equal(got, []string{"b", "c", "d"}) {
 			w.t.Errorf("queue %q, want b, c, d", got)
 		}
-		for _, x := range []*blocked{d, c} { // these call End first, but do not come before b
+		for _, x := range []*blocked{d, c} { // c and d call End before b, but stay behind b
 			if o := x.end(simba.EndWoken); o.Status != simba.StatusWaiting {
 				w.t.Errorf("End of a requeued waiter: %+v; want waiting", o)
 			}
@@ -176,13 +176,13 @@ func TestAWaiterWhoseLeaseEndedBeforeItsFsyncComesFirstAgain(t *testing.T) {
 		g.set(false)
 		time.Sleep(20 * sec) // while the disk hangs, b is granted the mutex and its lease ends
 		if o, _, err := w.e.Acquire(w.t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Hour}); err != nil || o.Status != simba.StatusAcquired {
-			w.t.Fatalf("request of x while the disk hangs: %+v %v", o, err)
+			w.t.Fatalf("ACQUIRE of x while the disk hangs: %+v, %v; want acquired", o, err)
 		}
 		g.set(true)
 		w.block("m", "c", sec, 0)
 		w.release("m", "x") // before b's connection runs
 		if got := w.owner("m"); got.Owner != "b" {
-			w.t.Errorf("%q owns the mutex, but b came first", got.Owner)
+			w.t.Errorf("%q owns the mutex, want b, which came first", got.Owner)
 		}
 		time.Sleep(sec) // b does not call End, and its second lease ends
 		if got := w.owner("m"); got.Owner != "c" {
@@ -205,17 +205,17 @@ func TestAWaiterThatWasWokenComesBeforeALaterOneWhoseGrantBecomesDurable(t *test
 		w.block("m", "c", time.Hour, 0)
 		w.release("m", "a") // the grant of b is durable, so b's connection is woken
 		g.set(false)
-		for range 2 { // before that connection runs, b loses the mutex, and then c
+		for range 2 { // b and then c lose the mutex before their connections run
 			if _, _, err := w.e.Break(w.t.Context(), "m", ""); err != nil {
 				w.t.Fatal(err)
 			}
 		}
 		g.set(true) // the grant that c missed becomes durable
 		if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-			w.t.Errorf("End of b: %+v", o)
+			w.t.Errorf("End of b: %+v; want waiting", o)
 		}
 		if got := w.owner("m"); got.Owner != "b" {
-			w.t.Errorf("%q owns the mutex, but b came first", got.Owner)
+			w.t.Errorf("%q owns the mutex, want b, which came first", got.Owner)
 		}
 	})
 }
@@ -229,7 +229,7 @@ func TestAnAbsentWaiterGetsOneOfferHoweverOftenTheDiskHangs(t *testing.T) {
 		for hang, want := range []string{"b", "", ""} {
 			o, _, err := w.e.Acquire(w.t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: 10 * sec})
 			if err != nil || o.Status != simba.StatusAcquired {
-				w.t.Fatalf("request of x while the disk hangs: %+v %v", o, err)
+				w.t.Fatalf("ACQUIRE of x while the disk hangs: %+v, %v; want acquired", o, err)
 			}
 			g.set(true) // the grant that b missed becomes durable
 			g.set(false)

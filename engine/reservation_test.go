@@ -23,7 +23,7 @@ func TestAReachablePollingWaiterGetsAReservationAndANotice(t *testing.T) {
 			w.t.Errorf("ACQUIRE of c, which has no reservation: %+v; want queued at position 2", o)
 		}
 		if o.Transition != testWindow*3/4 {
-			w.t.Errorf("the reply to c says %v until the mutex may be free", o.Transition)
+			w.t.Errorf("Transition in the reply to c is %v, want the %v left of the reservation", o.Transition, testWindow*3/4)
 		}
 		time.Sleep(testWindow*3/4 - 1)
 		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusAcquired {
@@ -57,7 +57,7 @@ func TestASubscriberThatVanishedLosesItsReservationAtOnce(t *testing.T) {
 		w.release("m", "a")
 		c.granted()
 		if took := time.Since(start); took != 0 {
-			w.t.Errorf("c waited %v for a subscriber that had disconnected", took)
+			w.t.Errorf("c waited %v for a disconnected subscriber, want 0", took)
 		}
 	})
 }
@@ -105,7 +105,7 @@ func TestAWaiterThatSubscribesWhileTheMutexIsFreeIsNotified(t *testing.T) {
 		w.acquire("m", "b", sec, 0)
 		w.release("m", "a")
 		if got := w.offers("m", "b"); len(got) != 0 {
-			w.t.Fatalf("b was notified without a subscription: %q", got)
+			w.t.Fatalf("b got the notices %q without a subscription, want none", got)
 		}
 		w.listen("m", "b")
 		if got := w.offers("m", "b"); !slices.Equal(got, []string{"released@@a"}) {
@@ -123,14 +123,14 @@ func TestHandoffWindowOfZeroIsFreeForAll(t *testing.T) {
 		}
 		w.release("m", "a")
 		if len(w.offers("m", "b")) != 1 || len(w.offers("m", "c")) != 1 {
-			w.t.Error("not every waiter got a notice")
+			w.t.Error("b and c did not get one notice each")
 		}
 		if o := w.acquire("m", "stranger", time.Hour, 0); o.Status != simba.StatusAcquired {
 			w.t.Errorf("ACQUIRE of a contender without a notice: %+v; want acquired", o)
 		}
 		d := w.block("m", "d", time.Hour, 0)
 		w.release("m", "stranger")
-		d.granted() // two waiters ahead were notified and did not ask
+		d.granted() // the two polling waiters before d got notices, but sent no ACQUIRE
 	})
 }
 
@@ -148,18 +148,18 @@ func TestLeavingHandsTheReservationOff(t *testing.T) {
 func TestPollingWaiterLapsesAfterTheGrace(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 10*sec, 0)
-		w.acquire("m", "b", sec, 0) // sees a lease that ends in 10 s
+		w.acquire("m", "b", sec, 0) // the reply shows a lease that ends in 10 s
 		time.Sleep(10*sec + testGrace - 1)
 		if q := w.queue("m"); !slices.Equal(q, []string{"b"}) {
-			w.t.Errorf("queue before the end of the grace: %v", q)
+			w.t.Errorf("queue before the end of the queue grace: %v; want b", q)
 		}
 		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if q := w.queue("m"); len(q) != 0 {
-			w.t.Errorf("queue after the end of the grace: %v", q)
+			w.t.Errorf("queue after the end of the queue grace: %v; want nobody", q)
 		}
 		if s := w.e.Stats(); s.Mutexes != 0 || s.Polling != 0 {
-			w.t.Errorf("the engine kept state: %+v", s)
+			w.t.Errorf("stats %+v, want no mutex and no waiter", s)
 		}
 	})
 }
@@ -169,7 +169,7 @@ func TestNoQueueAddsNoEntryAndKeepsAnExistingOne(t *testing.T) {
 		w.acquire("m", "a", sec, 0)
 		r := simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, NoQueue: true}
 		if o := w.ask(r); o.Status != simba.StatusBusy || o.Position != 0 {
-			w.t.Errorf("NoQueue request of a contender that does not wait: %+v", o)
+			w.t.Errorf("NOQUEUE request of a contender that does not wait: %+v; want busy without a position", o)
 		}
 		w.acquire("m", "b", sec, 0)
 		if o := w.ask(r); o.Status != simba.StatusBusy || o.Position != 1 {
@@ -178,7 +178,7 @@ func TestNoQueueAddsNoEntryAndKeepsAnExistingOne(t *testing.T) {
 	})
 }
 
-// Nobody owned the mutex in this run, so replies about it rest on no change.
+// The mutex had no owner in this run, so replies about it rest on no change.
 func TestAMissedReservationAfterTheRecoveryDelayGoesToTheNextAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Delay: 2 * sec})

@@ -15,10 +15,8 @@ type chain struct {
 	len   int
 }
 
-// restore loads the leases of earlier runs before any call runs.
-//
-// There may be millions. So each shard allocates its table when it knows the number of its mutexes.
-// No table grows, and only the leases become garbage.
+// restore loads the leases of earlier runs before any call runs. There may be millions of leases.
+// So each shard allocates its table when the number of its mutexes is known.
 func (e *Engine) restore(leases iter.Seq2[simba.Lease, error]) error {
 	if leases == nil {
 		return nil
@@ -48,8 +46,8 @@ func (e *Engine) restore(leases iter.Seq2[simba.Lease, error]) error {
 	return nil
 }
 
-// restore adds mutexes to the empty shard. The timer expires leases that have ended meanwhile,
-// with event and handoff, as if the engine had run all the time.
+// restore adds mutexes to the empty shard. The timer then expires leases that ended while the
+// engine was down.
 func (sh *shard) restore(c chain) {
 	if c.len == 0 {
 		return

@@ -10,38 +10,37 @@ import (
 	"github.com/simba-resp/simba-resp/history"
 )
 
-// sequencer puts the steps of all shards into one order. It numbers them, keeps the history and
-// appends them to the journal. It holds back the notices and wake-ups of a step until its change is
-// durable.
+// sequencer puts the steps of all shards into one order. It numbers the changes, keeps the history
+// and appends the changes to the journal. It sends the notices and wake-ups of a change when the
+// change is durable.
 type sequencer struct {
 	journal     Journal
 	notices     simba.Notices
-	missedOffer func(mutex, contender string) simba.Seq // for an offer that reached no subscriber
+	missedOffer func(mutex, contender string) simba.Seq // handles an offer without a subscriber
 
-	// sending keeps notices in order. deliver holds it while it takes notices out of unsent and
-	// sends them.
+	// sending keeps notices in order: deliver holds it from taking notices until they are sent.
 	sending sync.Mutex
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards this group
 	seq     simba.Seq
 	history history.Ring
 	unsent  []notice // in the order of after
 	wakes   []wakeUp // in the order of after; sent before notices
 
-	waiting   atomic.Int64  // length of unsent and wakes, to read without the lock
+	waiting   atomic.Int64  // number of unsent and wakes, to read without mu
 	keyEvents atomic.Uint32 // simba.KeyEvents
 }
 
 // notice is a message for subscribers: an event, an offer, or any other message. The sequencer
-// sends it when the change with the Seq after is durable.
+// sends the notice when the change with the Seq after is durable.
 type notice struct {
 	after   simba.Seq
-	event   simba.Event // if the notice is neither of the others
-	offer   offerNotice // if contender is not ""
-	message *message
+	event   simba.Event // counts only without an offer and a message
+	offer   offerNotice // no contender = none
+	message *message    // nil = none
 }
 
-// message is a message that a transaction publishes.
+// message is a payload for the subscribers of a channel.
 type message struct{ channel, payload string }
 
 // wakeUp wakes a blocked waiter when the change with the Seq after is durable.
@@ -54,9 +53,11 @@ func (n notice) rests() simba.Seq { return n.after }
 func (w wakeUp) rests() simba.Seq { return w.after }
 
 // record numbers the step, and appends it to the journal. It returns the Seq that later replies
-// about the mutex rest on. The result is 0 if only the queue changed and that change need not be
-// synced: see Journal.Append. If an effect remains unsent, a change that must be synced precedes
-// it. The caller that made this change commits it, so every effect is sent.
+// about the mutex rest on. It returns 0 for a change of the queue that need not be synced: see
+// Journal.Append.
+//
+// Every unsent effect follows a change that must be synced. The caller that made that change
+// commits it, and thereby sends the effect.
 func (q *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
 	if !s.hasEffects() {
 		return 0
@@ -75,8 +76,8 @@ func (q *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
 }
 
 // recordAll is record for the steps of a transaction: a crash leaves all of them or none. The
-// messages of the transaction follow the notices of the steps. Replies rest also on changes of
-// queues.
+// messages of the transaction follow the notices of the steps. Unlike record, recordAll also
+// returns the Seq of a change that need not be synced.
 func (q *sequencer) recordAll(parts []part, messages []message) (rests simba.Seq) {
 	announce := q.notices.Any()
 	changes := make([]simba.Change, 0, len(parts))
@@ -120,8 +121,8 @@ func change(m *mutex, s *step) simba.Change {
 	return ch
 }
 
-// number numbers a change and its events. It reports whether there is anything to store. The
-// caller holds mu.
+// number numbers a change and its events, and reports whether the change must be stored. The caller
+// holds mu.
 func (q *sequencer) number(ch *simba.Change, s *step) bool {
 	for i := range s.events {
 		q.seq++
@@ -160,17 +161,18 @@ func (q *sequencer) post(m *mutex, s *step, announce bool) {
 	}
 	for _, t := range s.wakes {
 		t.after = q.seq
-		if !t.ended { // it may have ended in this very step
+		if !t.ended { // the wait may have ended in this step
 			q.wakes = append(q.wakes, wakeUp{after: q.seq, waiter: t.waiter})
 		}
 	}
 }
 
-// beginCommit reports whether commit may have to wait, and begins the work that it would wait for.
-// If an offer's notice reaches no subscriber, commit waits for the change that follows.
+// beginCommit reports whether commit may have to wait, and begins the work that commit would wait
+// for.
 func (q *sequencer) beginCommit(seq simba.Seq) bool { return q.journal.BeginCommit(seq) || q.maySend() }
 
-// maySend reports whether a notice is due, since sending it may lead to a wait.
+// maySend reports whether commit may send a notice. If an offer's notice reaches no subscriber,
+// commit waits for the change that follows.
 func (q *sequencer) maySend() bool {
 	if q.waiting.Load() == 0 {
 		return false
@@ -198,13 +200,13 @@ func (q *sequencer) commit(seq simba.Seq) error {
 	}
 }
 
-// deliver wakes the waiters and sends the notices whose changes are durable. If an offer's
-// notice reaches no subscriber, the next waiter gets the mutex, and deliver returns the Seq of that
+// deliver wakes the waiters and sends the notices whose changes are durable. If an offer's notice
+// reaches no subscriber, the next waiter gets the mutex, and deliver returns the Seq of that
 // change.
 //
-// Every commit calls deliver. Each call sends the notices that are due when it begins, but no later
-// ones. So if clients cause notices faster than the engine can send them, they wait for each other,
-// and no client sends for all.
+// A call sends only the notices that are due when it begins. So if clients cause notices faster
+// than the engine can send them, the clients wait for each other, and no single client sends all
+// notices.
 func (q *sequencer) deliver() (rests simba.Seq, missed bool) {
 	if q.waiting.Load() == 0 {
 		return 0, false
@@ -225,7 +227,7 @@ func (q *sequencer) deliver() (rests simba.Seq, missed bool) {
 	return rests, missed
 }
 
-// take removes and returns the effects at the head of a list whose changes are durable.
+// take removes and returns the first effects of a list, those whose changes are durable.
 func take[E interface{ rests() simba.Seq }](q *sequencer, list *[]E) []E {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -236,7 +238,7 @@ func take[E interface{ rests() simba.Seq }](q *sequencer, list *[]E) []E {
 	}
 	taken := (*list)[:n:n]
 	if *list = (*list)[n:]; len(*list) == 0 {
-		*list = nil // the array goes with what was taken
+		*list = nil // releases the array
 	}
 	q.waiting.Add(int64(-n))
 	return taken

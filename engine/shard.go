@@ -11,17 +11,17 @@ import (
 type shard struct {
 	engine *Engine
 
-	mu       sync.Mutex // guards what follows
+	mu       sync.Mutex // guards all following fields
 	table    table
 	due      deadlines
-	seq      simba.Seq // the last change here that replies rest on
-	arrivals uint64    // the last arrival in a queue
-	latest   float64   // the largest score by time so far
-	step     step      // reused by every step
-	watched  watched   // by clients and transactions
+	seq      simba.Seq // the last change in this shard that replies rest on
+	arrivals uint64    // the last arrival given to a queue entry
+	latest   float64   // the largest score that newOrder has returned
+	step     step      // the memory of every step
+	watched  watched
 	counts   counts
 	timer    *time.Timer
-	armed    simba.Instant // when the timer fires; never = it is not set
+	armed    simba.Instant // when the timer fires; never = the timer is not set
 }
 
 // counts are the shard's part of the Stats.
@@ -67,8 +67,8 @@ func (sh *shard) start(e *Engine, hash uint64, onTimer func(hash uint64)) {
 	sh.timer.Stop()
 }
 
-// newOrder returns the order of a contender that arrives at wall. It is larger than all orders that
-// newOrder returned before, even if the clock was set back.
+// newOrder returns the order of a contender that arrives at wall. The result is larger than all
+// earlier results, even if the clock was set back.
 func (sh *shard) newOrder(wall int64) order {
 	sh.latest = max(sh.latest, float64(wall)/1000)
 	return order{sh.latest, sh.nextArrival()}
@@ -79,7 +79,7 @@ func (sh *shard) nextArrival() uint64 {
 	return sh.arrivals
 }
 
-// beginStep starts a step. The step before it has left no effects. The caller holds mu.
+// beginStep starts a step, which has no effects yet. The caller holds mu.
 func (sh *shard) beginStep() *step {
 	s := &sh.step
 	s.now, s.wall = sh.engine.clock.read()
@@ -88,7 +88,7 @@ func (sh *shard) beginStep() *step {
 	return s
 }
 
-// find returns a mutex and its stats. If the table has none of that name, the mutex is new.
+// find returns a mutex and its stats. If the table does not have the mutex, find makes a new one.
 func (sh *shard) find(name string, hash uint64) (*mutex, mutexStats) {
 	m := sh.table.get(hash, name)
 	if m == nil {
@@ -100,12 +100,12 @@ func (sh *shard) find(name string, hash uint64) (*mutex, mutexStats) {
 }
 
 // finishStep ends a step on m. It records the step, and keeps m in memory only if m has state.
-// before is the stats of m when the step began.
+// before has the stats of m when the step began.
 func (sh *shard) finishStep(m *mutex, s *step, before mutexStats) {
 	sh.finishRecorded(m, s, before, sh.engine.sequencer.record(m, s))
 }
 
-// finishRecorded is finishStep for a step that is recorded already.
+// finishRecorded is finishStep for a recorded step.
 func (sh *shard) finishRecorded(m *mutex, s *step, before mutexStats, rests simba.Seq) {
 	if rests != 0 {
 		sh.seq, m.rests = rests, rests
@@ -133,12 +133,12 @@ func (sh *shard) finishRecorded(m *mutex, s *step, before mutexStats, rests simb
 
 // mutexStats are the figures of a mutex that a step may change.
 type mutexStats struct {
-	known            bool // the table has it
+	known            bool // the table has the mutex
 	bytes            int64
 	owned            bool
 	blocked, polling int64
 	extra            *extra
-	queue            uint64 // its version
+	queue            uint64 // version of the queue
 	reserved         *entry
 }
 
@@ -190,7 +190,7 @@ func (sh *shard) count(m *mutex, s *step, before mutexStats) {
 	}
 }
 
-// arm sets the timer unless it fires early enough already.
+// arm sets the timer, unless it already fires early enough.
 func (sh *shard) arm(at, now simba.Instant) {
 	if at >= sh.armed {
 		return
@@ -199,17 +199,17 @@ func (sh *shard) arm(at, now simba.Instant) {
 	sh.timer.Reset(max(at.Sub(now), 0))
 }
 
-// tickPart is how many mutexes the timer advances at most before it unlocks the shard for others.
+// tickPart bounds the number of mutexes that the timer advances before it unlocks the shard.
 const tickPart = 128
 
-// tick is the function of the timer, which fires at the earliest deadline.
+// tick runs when the timer fires.
 func (sh *shard) tick() {
 	for sh.tickOnce() {
 	}
 }
 
 // tickOnce advances some of the mutexes that are due, and reports whether more are due. Each call
-// takes Engine.life anew, so that Stop does not wait for all of them.
+// locks Engine.life anew, so that Stop does not wait for all due mutexes.
 func (sh *shard) tickOnce() (more bool) {
 	if !sh.engine.enter() {
 		return false
@@ -217,11 +217,11 @@ func (sh *shard) tickOnce() (more bool) {
 	defer sh.engine.leave()
 	seq, more := sh.advance()
 	err := sh.engine.sequencer.commit(seq)
-	return more && err == nil // a journal that fails reports that itself
+	return more && err == nil // the journal itself reports its failure
 }
 
-// advance brings some of the mutexes whose deadline has come to the present. It returns the Seq to
-// commit, and whether more are due.
+// advance advances some of the mutexes that are due. It returns the Seq to commit, and whether more
+// are due.
 func (sh *shard) advance() (seq simba.Seq, more bool) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

@@ -27,7 +27,7 @@ func TestDeadlinesComeInOrder(t *testing.T) {
 				m = h[rng.IntN(len(h))].m
 				at := simba.Instant(rng.IntN(1000))
 				h.set(m, at)
-				want[m] = min(want[m], at) // set never postpones
+				want[m] = min(want[m], at) // set does not move a mutex to a later instant
 			case len(h) > 0 && rng.IntN(3) == 0:
 				m = h[0].m
 				at := want[m] + simba.Instant(rng.IntN(100))
@@ -67,7 +67,7 @@ func TestDeadlinesThatAreOrderedAtOnceComeInOrder(t *testing.T) {
 		for left := n; left > 0; left-- {
 			d := h[0]
 			if d.at < last || d.m.slot != 0 || len(h) != left {
-				t.Fatalf("of %d deadlines %d are left: slot %d, %v after %v", n, len(h), d.m.slot, d.at, last)
+				t.Fatalf("first of %d deadlines, %d of them left: slot %d, %v after %v; want slot 0, in order", n, len(h), d.m.slot, d.at, last)
 			}
 			last = d.at
 			h.remove(d.m)
@@ -132,9 +132,9 @@ func TestScanReturnsEveryMutexThatIsThereThroughout(t *testing.T) {
 					break
 				}
 				if calls > 5000 {
-					w.t.Fatal("the scan does not end")
+					w.t.Fatal("the scan does not end after 5000 calls")
 				}
-				// During the scan many mutexes come and go, so that the tables grow and shrink.
+				// Many mutexes come and go, so that tables grow and shrink during the scan.
 				for i := range crowd / 20 {
 					name := fmt.Sprintf("comes-%d", (calls*crowd/20+i)%crowd)
 					if calls/20%2 == 0 {
@@ -184,8 +184,7 @@ func TestScanFilters(t *testing.T) {
 }
 
 // TestRandomWalkKeepsEveryInvariant runs random requests of many contenders in fake time, and
-// checks the invariants after every step. It checks mutual exclusion from outside, by the tenures
-// that contenders see.
+// checks the invariants after every step. It checks mutual exclusion by the replies to contenders.
 func TestRandomWalkKeepsEveryInvariant(t *testing.T) {
 	for seed := range uint64(40) {
 		t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
@@ -196,7 +195,7 @@ func TestRandomWalkKeepsEveryInvariant(t *testing.T) {
 
 type claim struct {
 	owner string
-	until time.Time // the end of its lease as it knows it
+	until time.Time // the end of the lease in the last reply to the owner
 }
 
 func randomWalk(t *testing.T, seed uint64) {
@@ -227,7 +226,7 @@ func randomWalk(t *testing.T, seed uint64) {
 		claims[mutex] = claim{contender, time.Now().Add(o.Transition)}
 	}
 	collect := func() {
-		for again := true; again; { // a waiter without a result waits on, and is woken again
+		for again := true; again; { // until End returns a result
 			again = false
 			synctest.Wait()
 			for _, m := range mutexes {
@@ -308,12 +307,12 @@ func randomWalk(t *testing.T, seed uint64) {
 		before := len(waiting["x"]) + len(waiting["y"]) + len(waiting["z"])
 		collect()
 		if len(waiting["x"])+len(waiting["y"])+len(waiting["z"]) == before {
-			t.Fatal("a waiter was never woken")
+			t.Fatal("no blocked waiter was woken")
 		}
 	}
 	time.Sleep(time.Hour)
 	synctest.Wait()
 	if s := w.e.Stats(); s.Mutexes != 0 {
-		t.Errorf("%d mutexes are left: %+v", s.Mutexes, s)
+		t.Errorf("%d mutexes are in memory, want 0: %+v", s.Mutexes, s)
 	}
 }

@@ -4,22 +4,22 @@ import (
 	"math/bits"
 )
 
-// shardBits is how many of the topmost bits of a hash name the shard.
+// shardBits is the number of topmost bits of a hash that select the shard.
 const shardBits = 6
 
-// table finds the mutexes of one shard by name. It is a chained hash table whose buckets are in
-// the order of the hashes. Bucket i of 2^b has the hashes whose b bits after the shard's are i. So
-// a position among the hashes stays valid when the table grows or shrinks, and serves as the
-// cursor of a scan. (Go's map cannot be iterated in parts, and needs half as much memory again.)
+// table finds the mutexes of one shard by name. It is a chained hash table whose buckets are in the
+// order of the hashes. The bits of a hash after those of the shard select the bucket. So a hash
+// stays valid as the cursor of a scan when the table grows or shrinks. (Go's map cannot be iterated
+// in parts.)
 type table struct {
 	buckets []*mutex
 	bits    int // len(buckets) = 1<<bits
-	len     int
+	len     int // number of mutexes
 }
 
 const minTableBits = 2
 
-// newTable returns a table with room for n.
+// newTable returns a table with room for n mutexes.
 func newTable(n int) table {
 	b := max(minTableBits, bits.Len(uint(max(0, n-1))))
 	return table{buckets: make([]*mutex, 1<<b), bits: b}
@@ -74,14 +74,14 @@ func (t *table) resize(b int) {
 	}
 }
 
-// cursorShift makes cursors of hashes small enough for clients that keep numbers as IEEE doubles.
-// It bounds a table to 2^(53-shardBits) buckets.
+// cursorShift makes a cursor, a hash without its last bits, small enough for clients that keep
+// numbers as IEEE doubles. It bounds a table to 2^(53-shardBits) buckets.
 const cursorShift = 11
 
-// scan calls do for mutexes in whole buckets. It begins with the bucket that has the hash from. It
+// scan calls do for the mutexes in whole buckets. It begins with the bucket of the hash from. It
 // stops after about count mutexes, and returns the hash to continue with; 0 = the shard is done.
 func (t *table) scan(from uint64, count int, do func(*mutex)) (next uint64, seen int) {
-	// A sparse table must not hold the lock for long either. As in Redis, ten buckets count as
+	// A scan of a sparse table must not hold the lock for long. As in Redis, ten buckets count as
 	// much as one mutex.
 	for i, buckets := t.bucket(from), 0; i < uint64(len(t.buckets)); i++ {
 		if seen >= count || buckets >= 10*count {
@@ -96,7 +96,7 @@ func (t *table) scan(from uint64, count int, do func(*mutex)) (next uint64, seen
 	return 0, seen
 }
 
-// shardStart is the smallest hash of shard i.
+// shardStart returns the smallest hash of shard i.
 func shardStart(i int) uint64 { return uint64(i) << (64 - shardBits) }
 
 func shardOf(hash uint64) int { return int(bits.RotateLeft64(hash, shardBits) & (1<<shardBits - 1)) }

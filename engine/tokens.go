@@ -1,9 +1,9 @@
 package engine
 
-// Tokens in transactions. The keys simba:{m}:fence and simba:{m}:token show the tokens of mutex m.
-// A script learns its token before the commit. So the transaction draws the token early and watches
-// the mutex: if another tenure begins meanwhile, the transaction conflicts. This ensures that no
-// tenure has a smaller token than an earlier one.
+// This file has the tokens in transactions. The keys simba:{m}:fence and simba:{m}:token show the
+// tokens of mutex m. A script learns its token before the commit. So the transaction draws the
+// token early and watches the mutex. If another tenure begins before the commit, the transaction
+// conflicts. So no tenure has a smaller token than an earlier one.
 
 // Token implements simba.Tx.
 func (t *tx) Token(name string) uint64 {
@@ -52,7 +52,7 @@ func (t *tx) Fence(name string) uint64 {
 func (t *tx) NextToken(name string) uint64 {
 	k := t.key(name)
 	o := k.begun()
-	known := o == nil || o.token != 0 // the caller may know the token of the tenure that it began
+	known := o == nil || o.token != 0 // the caller may already know the token
 	t.drawTokens(k)
 	switch {
 	case o == nil:
@@ -81,13 +81,14 @@ func (t *tx) drawTokens(k *txKey) {
 	}
 }
 
-// draw returns a token that no tenure has had. The mutex must be watched.
+// draw returns a new token. The transaction must watch the mutex.
 func (k *txKey) draw() uint64 {
 	k.given = k.shard.engine.token.Add(1)
 	return k.given
 }
 
-// begun returns the opTake that began the present tenure, nil if the transaction has not begun it.
+// begun returns the opTake that begins the present tenure; nil = the tenure began before the
+// transaction.
 func (k *txKey) begun() *op {
 	for i := len(k.work) - 1; i >= 0; i-- {
 		switch o := &k.work[i]; o.kind {

@@ -59,7 +59,7 @@ func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 					seen = tx.Token("m")
 				})
 				if o := w.owner("m"); o.Owner != "a" || o.Token != begun || seen != begun || begun <= last {
-					t.Errorf("Token returned %d, then %d; the tenure is %+v, the last token before it was %d", begun, seen, o, last)
+					t.Errorf("Token returned %d, then %d; tenure %+v; want one token, larger than %d", begun, seen, o, last)
 				}
 				events, _, _ := w.e.History(context.Background(), simba.HistoryRequest{Mutex: "m", Count: 100})
 				for _, e := range events {
@@ -70,7 +70,7 @@ func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 				}
 				w.release("m", "a")
 				if o := w.acquire("m", "after", sec, 0); o.Token <= begun {
-					t.Errorf("later tenure has token %d, after %d", o.Token, begun)
+					t.Errorf("the next tenure has token %d, want more than %d", o.Token, begun)
 				}
 			})
 		})
@@ -90,7 +90,7 @@ func TestAReservedTokenIsOnlyUsedIfTheMutexHasNotChanged(t *testing.T) {
 			reserved = tx.NextToken("m")
 		})
 		if o := w.owner("m"); o.Token != reserved || reserved <= between {
-			w.t.Errorf("tenure has token %d, reserved was %d, the tenure before has %d", o.Token, reserved, between)
+			w.t.Errorf("tenure has token %d, NextToken returned %d; want one token, larger than %d", o.Token, reserved, between)
 		}
 	})
 }
@@ -102,15 +102,15 @@ func TestATransactionThatOnlyCountsChangesNoTenure(t *testing.T) {
 		w.commit(func(tx simba.Tx) {
 			n = tx.NextToken("m")
 			if tx.Token("m") != a || tx.Fence("m") != n {
-				w.t.Errorf("token %d, fence %d, after the transaction has drawn %d", tx.Token("m"), tx.Fence("m"), n)
+				w.t.Errorf("Token is %d and Fence %d after NextToken, want %d and %d", tx.Token("m"), tx.Fence("m"), a, n)
 			}
 		})
 		if o := w.owner("m"); o.Token != a || n <= a {
-			w.t.Errorf("token of the tenure is %d, was %d; the transaction has drawn %d", o.Token, a, n)
+			w.t.Errorf("the tenure has token %d, want %d, less than %d of NextToken", o.Token, a, n)
 		}
 		w.release("m", "a")
 		if o := w.acquire("m", "b", sec, 0); o.Token <= n {
-			w.t.Errorf("next tenure has token %d, but %d was drawn", o.Token, n)
+			w.t.Errorf("the next tenure has token %d, want more than %d of NextToken", o.Token, n)
 		}
 	})
 }
@@ -120,28 +120,28 @@ func TestATokenStaysUntilItIsDroppedBesideItsLock(t *testing.T) {
 		token := w.acquire("m", "a", time.Hour, 0).Token
 		w.commit(func(tx simba.Tx) {
 			if tx.DropToken("m"); tx.Token("m") != 0 {
-				w.t.Error("Token returns a token that was dropped")
+				w.t.Error("after DropToken, Token is not 0")
 			}
 			if m, kept := tx.DroppedToken(); m != "m" || !kept {
-				w.t.Error("DroppedToken does not name the tenure")
+				w.t.Error("DroppedToken does not return m")
 			}
 			if tx.Drop("m"); tx.Token("m") != 0 {
-				w.t.Error("after the tenure, Token returns the token that was dropped")
+				w.t.Error("after DropToken and Drop, Token is not 0")
 			}
 			tx.Discard()
 			if tx.Drop("m"); tx.Token("m") != token {
-				w.t.Errorf("after the drop of the lock, token %d is gone", token)
+				w.t.Errorf("after Drop, Token is not %d", token)
 			}
 			if tx.DropToken("m"); tx.Token("m") != 0 {
-				w.t.Error("Token returns a token that was dropped")
+				w.t.Error("after DropToken, Token is not 0")
 			}
 			if m, kept := tx.DroppedToken(); kept {
-				w.t.Errorf("DroppedToken names %s, which has no tenure", m)
+				w.t.Errorf("DroppedToken returned %s, which has no tenure", m)
 			}
 		})
 		w.commit(func(tx simba.Tx) {
 			if tx.Token("m") != 0 || tx.Fence("m") != token {
-				w.t.Errorf("free mutex has token %d, fence %d", tx.Token("m"), tx.Fence("m"))
+				w.t.Errorf("Token of a free mutex is %d, Fence %d; want 0 and %d", tx.Token("m"), tx.Fence("m"), token)
 			}
 		})
 	})
@@ -171,14 +171,14 @@ func TestATokenIsNotShownBeforeACrashCannotRepeatIt(t *testing.T) {
 				}
 				committed := commits(w.e, seq)
 				if committed() {
-					t.Errorf("token %d is shown before it is durable", shown)
+					t.Errorf("the commit of a read of token %d returned before the fsync", shown)
 				}
 				if last := g.changes[len(g.changes)-1]; last.Token != shown {
-					t.Errorf("token %d is shown, but the journal has %+v", shown, last)
+					t.Errorf("the last change in the journal is %+v, want token %d", last, shown)
 				}
 				g.set(true)
 				if !committed() {
-					t.Error("the read does not return after the fsync")
+					t.Error("the commit of the read does not return after the fsync")
 				}
 			})
 		})

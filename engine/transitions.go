@@ -7,14 +7,14 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// reasonHandoff is the reason of a tenure that a blocked waiter was granted.
+// reasonHandoff is the reason in the event of a grant to a blocked waiter.
 const reasonHandoff = "handoff"
 
 // The transitions are the only code that changes a mutex. The transition of a request begins with
-// advance, which brings the mutex to the present. The transitions in keys.go do not: the commit of
-// a transaction calls advance before them.
+// advance. The transitions in keys.go do not, because the commit of a transaction calls advance
+// before them.
 
-// advance brings the mutex to the present: the lease ends, a reservation ends, polling waiters
+// advance brings the mutex to the present time: leases and reservations end, and polling waiters
 // lapse.
 func (m *mutex) advance(s *step) {
 	if m.owned() && m.end() <= s.now {
@@ -35,8 +35,8 @@ func (m *mutex) advance(s *step) {
 	}
 }
 
-// When the recovery delay is over, endRecovery renews the lease of a recovered owner that has sent
-// ACQUIRE during the delay. Such an owner is in the queue.
+// endRecovery renews the lease of a recovered owner that has sent ACQUIRE during the recovery
+// delay, when the delay is over. Such an owner is in the queue.
 func (m *mutex) endRecovery(s *step) {
 	if !m.owned() || m.token > s.former || s.now < s.recoverUntil {
 		return
@@ -53,8 +53,7 @@ func (m *mutex) endRecovery(s *step) {
 	}
 }
 
-// dequeueGranted removes the owner's entry from the queue. If the entry has a ticket, it wakes the
-// ticket's waiter.
+// dequeueGranted removes the owner's entry from the queue, and wakes the waiter of its ticket.
 func (m *mutex) dequeueGranted(s *step, e *entry) *ticket {
 	x := m.extra
 	t := s.wake(x.setTicket(e, nil))
@@ -67,10 +66,9 @@ func (m *mutex) dequeueGranted(s *step, e *entry) *ticket {
 
 // acquire grants the mutex, renews the lease or queues the contender. t is the ticket of r.Waiter.
 //
-// During the recovery delay acquire does not even renew. The recovered owner may have released the
-// mutex, and another contender may have owned it since. A crash may have lost both changes. So the
-// request may be for a new tenure. An owner that relies on its old tenure uses guard, or waits
-// until the delay is over.
+// During the recovery delay acquire does not even renew. The crash may have lost a release by the
+// recovered owner, and a later tenure of another contender. So the request may be for a new tenure.
+// An owner that relies on its old tenure uses guard, or waits until the delay is over.
 func (m *mutex) acquire(s *step, r simba.AcquireRequest, t *ticket) simba.Status {
 	m.advance(s)
 	switch {
@@ -92,9 +90,8 @@ func (m *mutex) acquire(s *step, r simba.AcquireRequest, t *ticket) simba.Status
 	return simba.StatusQueued
 }
 
-// grows advances the mutex, and reports whether an acquire would take memory: for a new tenure, or
-// for a queue entry. The tenure of a waiter takes none, because it replaces the waiter's queue
-// entry.
+// grows advances the mutex, and reports whether an acquire would take memory for a new tenure or a
+// new queue entry. A grant to a waiter takes none, because the tenure replaces its queue entry.
 func (m *mutex) grows(s *step, r simba.AcquireRequest) bool {
 	m.advance(s)
 	x := m.extra
@@ -118,16 +115,16 @@ func (m *mutex) guard(s *step, r simba.GuardRequest) simba.Status {
 	return simba.StatusRenewed
 }
 
-// release ends the contender's tenure and removes it from the queue. A request for one tenure or
-// one session leaves the queue alone. Such a request may be late, and the contender may wait for
-// its next tenure by now.
+// release ends the contender's tenure and removes the contender from the queue. A request that
+// names a token or a session does not change the queue. Such a request may be late, and the
+// contender may already wait for its next tenure.
 func (m *mutex) release(s *step, r simba.ReleaseRequest) bool {
 	m.advance(s)
 	owned := m.owned() && m.owner() == r.Contender &&
 		(r.Token == 0 || r.Token == m.token) &&
 		(r.Session == 0 || m.boundTo(r.Session))
 	if owned {
-		// The end of a session is not its owner's request: the owner may still rely on its lease.
+		// The owner did not request the end of its session, and may still rely on the lease.
 		s.forced = s.forced || r.Session != 0
 		m.endTenure(s, simba.EventReleased, r.Reason)
 	}
@@ -166,8 +163,8 @@ func (m *mutex) resubscribe(s *step, contender string) {
 	}
 }
 
-// offerAgain gives a polling waiter another offer, if it subscribes. The notice of its last offer
-// may have gone to a subscription that has ended.
+// offerAgain lets a polling waiter get another offer. The notice of its last offer may have gone to
+// a subscription that has ended.
 func (m *mutex) offerAgain(s *step, e *entry) {
 	x := m.extra
 	x.clearOffered(e)
@@ -191,23 +188,23 @@ func (m *mutex) missOffer(s *step, contender string) {
 	}
 }
 
-// endWait ends a blocked wait and returns its result. If a woken waiter has no result, it waits on:
-// its tenure is over already, or is not committed yet.
+// endWait ends a blocked wait and returns its result. A woken waiter whose tenure is already over,
+// or not committed yet, waits on.
 func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	if e := t.entry; why == simba.EndWoken && e != nil && !e.ready {
-		m.extra.readyAll() // first, since advance may hand off to another requeued waiter
+		m.extra.readyAll() // before advance, which may hand off to another requeued waiter
 	}
-	m.advance(s) // this may grant the waiter the mutex
+	m.advance(s) // may grant the mutex to the waiter
 	e := t.entry
 	if why == simba.EndWoken && (e != nil || t.owns(m) && !t.committed()) {
-		if e != nil && !e.ready { // its lease expired in this very step
+		if e != nil && !e.ready { // the lease of the waiter expired in this step
 			m.extra.readyAll()
 			m.handOff(s)
 		}
 		t.absent = false
 		return simba.StatusWaiting
 	}
-	t.ended, t.from, t.waiter = true, nil, nil // the mutex may keep the ticket while the lease runs
+	t.ended, t.from, t.waiter = true, nil, nil // extra.unconfirmed may keep t in memory
 	switch {
 	case t.token != 0:
 		if why == simba.EndGone {
@@ -216,13 +213,13 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 		switch {
 		case !t.owns(m):
 		case t.token <= s.former:
-			return simba.StatusRenewed // by endRecovery
+			return simba.StatusRenewed // endRecovery has renewed the lease
 		default:
 			return simba.StatusAcquired
 		}
 	case t.superseded:
 		return simba.StatusQueued
-	case e == nil: // its contender took itself out of the queue
+	case e == nil: // a request has removed the contender from the queue
 	case why == simba.EndGone:
 		x := m.extra
 		x.setTicket(e, nil)
@@ -241,8 +238,7 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 }
 
 // abandon ends the tenure of a waiter that disconnected before its reply, and hands the mutex off
-// to the next one. If the contender has learned of its tenure on another connection, it keeps the
-// tenure.
+// to the next waiter. A contender that has learned of its tenure on another connection keeps it.
 func (m *mutex) abandon(s *step, t *ticket) {
 	m.advance(s)
 	if t.token <= s.former || m.extra == nil || m.extra.unconfirmed != t {
@@ -253,14 +249,13 @@ func (m *mutex) abandon(s *step, t *ticket) {
 	m.handOff(s)
 }
 
-// confirm notes that the owner knows of its tenure: it has made a request as the owner.
+// confirm records that the owner has made a request as the owner, so it knows of its tenure.
 func (m *mutex) confirm() {
 	if m.extra != nil {
 		m.extra.unconfirmed = nil
 	}
 }
 
-// mayTake reports whether contender may have the mutex now.
 func (m *mutex) mayTake(s *step, contender string) bool {
 	if m.owned() || s.now < s.recoverUntil {
 		return false
@@ -269,7 +264,7 @@ func (m *mutex) mayTake(s *step, contender string) bool {
 	return x == nil || x.reserved == nil || x.reserved.contender == contender
 }
 
-// grant begins a tenure. If the contender waited, its wait is over.
+// grant begins a tenure, and removes the contender from the queue.
 func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, session uint64, reason string) {
 	m.token = s.nextToken()
 	m.setOwner(contender)
@@ -277,7 +272,7 @@ func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, 
 		x.reserved = nil
 		if e := x.find(contender); e != nil {
 			if t := m.dequeueGranted(s, e); reason == reasonHandoff {
-				x.unconfirmed = t // otherwise the contender's own request got it
+				x.unconfirmed = t // without a handoff, the contender itself made this request
 			}
 		}
 	}
@@ -288,26 +283,26 @@ func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, 
 	s.event(simba.EventAcquired, m, m.owner(), m.token, reason)
 }
 
-// renew begins both windows anew.
+// renew begins a new lease.
 func (m *mutex) renew(s *step, ttl, transition time.Duration) {
 	m.acquired, m.acquiredAt = s.now, s.wall
 	m.setWindows(ttl, transition)
 	s.changed, s.renewed = true, true
 }
 
-// endTenure ends the tenure. The caller hands the mutex off.
+// endTenure ends the tenure. The caller must call handOff.
 func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 	owner := m.owner()
 	s.event(kind, m, owner, m.token, reason)
 	held := time.Duration(s.wall-m.startedAt) * time.Millisecond
-	if kind == simba.EventExpired { // perhaps long ago, while the server was down
+	if kind == simba.EventExpired { // the lease may have ended while the server was down
 		held -= s.now.Sub(m.end())
 	}
 	s.tenureLengths = append(s.tenureLengths, held)
 	s.changed = true
-	s.freed, s.last = kind != simba.EventExpired, owner // contenders know when a lease expires
-	// The recovery delay after a crash covers the leases of the run that crashed. The end of an
-	// older lease must not be lost: the lease would come back, and outlive the delay.
+	s.freed, s.last = kind != simba.EventExpired, owner // contenders know the time of an expiry
+	// The recovery delay after a crash is long enough for the leases of the run that crashed, but
+	// not for older ones. So a crash must not undo the end of an older lease.
 	s.forced = s.forced || m.token <= s.former
 	m.setOwner("")
 	m.token = 0
@@ -325,15 +320,17 @@ func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 }
 
 // requeue puts a blocked waiter back into the queue, because its tenure ended before its connection
-// called End: the grant is lost. The waiter keeps its order. It gets no offer until its connection,
-// or the connection of another requeued waiter, calls End. Otherwise a stuck connection would own
-// the mutex again and again. There is one exception. If the lost grant is not committed yet, the
-// engine has not woken the connection. Then the waiter gets one offer when that grant is committed,
-// unless its ticket is absent.
+// called End. The waiter keeps its order. It gets no offer until its connection, or the connection
+// of another requeued waiter, calls End. Otherwise a stuck connection would own the mutex again and
+// again.
+//
+// There is one exception. While the lost grant is not committed, the engine has not woken the
+// connection. So when that grant is committed, the waiter gets one offer, unless its ticket is
+// absent.
 func (m *mutex) requeue(s *step, t *ticket) {
 	x, e := m.extra, t.from
 	t.token, t.from = 0, nil
-	if again := x.find(e.contender); again != nil { // a script has queued it in this very step
+	if again := x.find(e.contender); again != nil { // a script has queued it in this step
 		again.ttl, again.transition, again.session = e.ttl, e.transition, e.session
 		x.setReady(again, false)
 		e = again
@@ -348,8 +345,9 @@ func (m *mutex) requeue(s *step, t *ticket) {
 }
 
 // handOff gives a free mutex to the first reachable waiter. It grants the mutex to a blocked
-// waiter, and reserves it for a polling one. If the handoff window is 0, it reserves nothing. It
-// then notifies all reachable polling waiters that precede the first blocked one.
+// waiter, and reserves it for a polling waiter. If the handoff window is 0, there are no
+// reservations. Then handOff grants the mutex to the first blocked waiter, and notifies the
+// reachable polling waiters that precede it in the queue.
 func (m *mutex) handOff(s *step) {
 	x := m.extra
 	if x == nil || m.owned() || x.reserved != nil || s.now < s.recoverUntil {
@@ -375,7 +373,7 @@ func (m *mutex) handOff(s *step) {
 	}
 }
 
-// enqueue adds the contender to the queue, or keeps its entry.
+// enqueue adds the contender to the queue, or updates its entry.
 func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 	x := m.makeExtra()
 	e := x.find(r.Contender)
@@ -396,7 +394,7 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 		}
 	}
 	if e.ticket != nil {
-		x.clearOffered(e) // it may have had its offer as a notice; now it can be granted the mutex
+		x.clearOffered(e) // the notice of an earlier offer does not count for a blocked waiter
 		x.setReady(e, true)
 		return
 	}
@@ -404,7 +402,7 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 	x.setReady(e, s.subscribed(m.name(), e.contender))
 }
 
-// leave removes from the queue a contender that does not become the owner.
+// leave removes a contender that does not become the owner from the queue.
 func (m *mutex) leave(s *step, e *entry, reason string) {
 	x := m.extra
 	s.wake(x.setTicket(e, nil))
@@ -416,7 +414,7 @@ func (m *mutex) leave(s *step, e *entry, reason string) {
 	}
 }
 
-// endReservation ends the reservation of the mutex. The caller hands it off.
+// endReservation ends the reservation of the mutex. The caller must call handOff.
 func (m *mutex) endReservation(s *step) {
 	x := m.extra
 	// x.last is empty if the mutex has had no owner since the server's start.
@@ -424,12 +422,12 @@ func (m *mutex) endReservation(s *step) {
 	x.reserved = nil
 }
 
-// longestLapse bounds the time that a polling waiter stays in the queue: a lock key may have a
-// lease without end.
+// longestLapse bounds the time that a polling waiter stays in the queue, because a lock key may
+// have an endless lease.
 const longestLapse = simba.MaxTTL + simba.MaxTransition
 
-// lapseTime returns until when a polling waiter that asks now stays in the queue. The queue grace
-// begins at the end of the present lease, because the waiter asks again then.
+// lapseTime returns when a polling waiter that asks now lapses. The queue grace begins at the end
+// of the present lease, because the waiter asks again then.
 func (m *mutex) lapseTime(s *step) simba.Instant {
 	from := s.now
 	if m.owned() {
@@ -438,7 +436,7 @@ func (m *mutex) lapseTime(s *step) simba.Instant {
 	return from.Add(s.grace)
 }
 
-// bind binds the lease to a session, or to none (0).
+// bind binds the lease to a session; 0 = none.
 func (m *mutex) bind(session uint64) {
 	if session != 0 || m.extra != nil {
 		m.makeExtra().session = session

@@ -11,19 +11,19 @@ import (
 
 var _ simba.Keyspace = (*Engine)(nil)
 
-// tx is a transaction. It keeps copies of the mutexes that it has read, and its own changes alter
+// tx is a transaction. It keeps copies of the mutexes that it has read, and makes its changes in
 // these copies. The commit changes the mutexes themselves, if they have not changed since the
 // transaction read them.
 type tx struct {
 	engine   *Engine
 	now      time.Time         // zero = not read yet
 	keys     []*txKey          // in the order of their first use
-	byName   map[string]*txKey // if there are many
+	byName   map[string]*txKey // nil = there are few keys
 	messages []message
 	stopped  bool // the engine has stopped
 	tooLarge bool
 
-	first txKey // room for one key: most transactions have no more
+	first txKey // memory for one key: most transactions have no more
 	one   [1]*txKey
 }
 
@@ -32,46 +32,45 @@ type txKey struct {
 	name  string
 	hash  uint64
 	shard *shard
-	index int // of the shard, for the order of locking
+	index int // index of the shard, for the order of locking
 
-	// What was read.
-	reads      int // how often; the first read loads the lock
+	// The state that the transaction has read.
+	reads      int // number of reads; the first one sets readLock
 	readLock   simba.Lock
 	readQueue  []simba.QueueMember
 	queueRead  bool
-	reserved   string        // the waiter with the reservation
-	recovering bool          // in the recovery delay
-	kept       time.Duration // how long the reservation or the delay lasts
-	shownOwned bool          // MayTake has set lock to show an owner that the mutex does not have
+	reserved   string        // the waiter with the reservation; "" = none
+	recovering bool          // the recovery delay was not over
+	kept       time.Duration // how long the reservation or the recovery delay still lasts
+	shownOwned bool          // lock shows an owner that the mutex does not have: see MayTake
 	rests      simba.Seq
-	watch      *watch // nil = only values count: a change that was undone is no conflict
+	watch      *watch // nil = the commit compares values, so it accepts a change that was undone
 	seen       seenVersions
 
-	// The lock and the queue, with the changes of the transaction.
+	// The state with the changes of the transaction.
 	lock   simba.Lock
 	queue  txQueue
 	ended  uint64 // the token of the last tenure that Drop ended
 	hidden bool   // DropToken has hidden the token of the present tenure
 
 	// Tokens that the caller has learned.
-	next  uint64 // drawn for the next tenure; 0 = none
-	given uint64 // the largest; 0 = none
+	next  uint64 // the token drawn for the next tenure; 0 = none
+	given uint64 // the largest token; 0 = none
 
-	// What the commit does.
+	// The changes that commit makes.
 	work     []op
 	dequeued []string
-	room     [1]op
-	did      *step // its step in commitAll
+	room     [1]op // memory for work
+	did      *step // the step of this key in commitAll
 }
 
-// op is a change of a mutex by a transaction.
 type op struct {
 	kind      opKind
 	renew     bool
 	lock      simba.Lock
 	contender string
 	score     float64
-	token     uint64 // of the tenure that the op begins, if it is drawn already; else 0
+	token     uint64 // the token of the tenure that the op begins; 0 = not drawn yet
 }
 
 type opKind uint8
@@ -83,10 +82,10 @@ const (
 	opEnqueue
 )
 
-// idleTxs are transactions that have ended, for their memory.
+// idleTxs are ended transactions whose memory beginTx reuses.
 var idleTxs = sync.Pool{New: func() any { return new(tx) }}
 
-// maxAttempts is how often Update runs a transaction that conflicts each time.
+// maxAttempts bounds how often Update runs a transaction.
 const maxAttempts = 100
 
 // Update implements simba.Keyspace.
@@ -119,7 +118,6 @@ func (e *Engine) beginTx() *tx {
 	return t
 }
 
-// reset empties the transaction.
 func (t *tx) reset(e *Engine) {
 	for _, k := range t.keys {
 		k.unwatch()
@@ -133,8 +131,8 @@ func (t *tx) end() {
 	idleTxs.Put(t)
 }
 
-// Now implements simba.Tx. The transaction takes the time at its first read, not when it begins: do
-// may wait before that.
+// Now implements simba.Tx. The transaction takes the time at its first read, because the caller may
+// wait before that.
 func (t *tx) Now() time.Time {
 	if t.now.IsZero() {
 		t.now = t.engine.clock.wallNow()
@@ -151,7 +149,7 @@ func (t *tx) key(name string) *txKey {
 	return k
 }
 
-// entry returns the key of that name, which may not be read yet.
+// entry is like key, but it does not read the mutex.
 func (t *tx) entry(name string) *txKey {
 	if k := t.find(name); k != nil {
 		return k
@@ -181,7 +179,7 @@ func (t *tx) add(name string) *txKey {
 	k.shard, k.hash = t.engine.shard(name)
 	k.index = shardOf(k.hash)
 	k.work = k.room[:0]
-	if t.tooLarge { // the commit will fail, so remember nothing more
+	if t.tooLarge { // the commit will fail, so t.keys need not grow
 		return k
 	}
 	t.keys = append(t.keys, k)
@@ -209,8 +207,9 @@ func (k *txKey) load(m *mutex, s *step) {
 	}
 }
 
-// read advances a mutex to the present time, loads its lock the first time, and then calls view
-// with its shard locked. If the transaction is too large, read does nothing: the commit will fail.
+// read advances a mutex to the present time, and calls view with its shard locked. The first read
+// of a key loads its lock. If the transaction is too large, read does nothing: the commit will
+// fail.
 func (t *tx) read(k *txKey, view func(m *mutex, s *step)) {
 	if t.tooLarge {
 		return
@@ -244,7 +243,7 @@ func (t *tx) Unchanged(name string, queue bool, version uint64) (same bool) {
 }
 
 // watchVersion watches the mutex until the transaction ends, and returns its version. The caller
-// holds the lock of its shard.
+// holds shard.mu.
 func (k *txKey) watchVersion(queue bool) uint64 {
 	if k.watch == nil {
 		k.watch = k.shard.watch(k.name)
@@ -253,13 +252,12 @@ func (k *txKey) watchVersion(queue bool) uint64 {
 	return k.watch.version(queue)
 }
 
-// watchUnchanged reports whether the watched versions of the key are the present ones.
 func (k *txKey) watchUnchanged() bool {
 	return k.watch == nil || k.seen.same(k.watch)
 }
 
-// isFresh reports whether what was read of the key still holds. The caller holds the lock of its
-// shard.
+// isFresh reports whether the state that the transaction has read is unchanged. The caller holds
+// shard.mu.
 func (k *txKey) isFresh(m *mutex, s *step) bool {
 	return k.watchUnchanged() && m.isAs(k.readLock, s.now) && k.reserved == m.reservedFor() && (!k.queueRead || m.queueIs(k.readQueue))
 }
@@ -323,8 +321,8 @@ func (t *tx) Change(name string, l simba.Lock, renew bool) {
 	k.lock.Token = was.Token
 }
 
-// change adds a change to the work. It merges changes in a row, so that a key that changes a
-// thousand times is changed once.
+// change adds a change to the work. It merges successive changes, so that the commit makes one
+// change of a key that a script has changed a thousand times.
 func (k *txKey) change(l simba.Lock, renew bool) {
 	n := len(k.work)
 	if n == 0 || k.work[n-1].kind != opChange {
@@ -338,7 +336,7 @@ func (k *txKey) change(l simba.Lock, renew bool) {
 	last.lock, last.renew = l, last.renew || renew
 }
 
-// timed returns a lock as a read now would return it.
+// timed returns l with both TTL and EndsAt, of which it computes one.
 func (t *tx) timed(l simba.Lock) simba.Lock {
 	now := t.Now().UnixMilli()
 	switch {
@@ -366,7 +364,7 @@ func (t *tx) Queue(name string) []simba.QueueMember {
 	return t.queued(name).queue.inOrder()
 }
 
-// queued is key, but also reads the queue.
+// queued is like key, but it also reads the queue.
 func (t *tx) queued(name string) *txKey {
 	k := t.entry(name)
 	if k.queueRead {
@@ -431,8 +429,8 @@ func (t *tx) Discard() {
 	}
 }
 
-// commit makes the changes of the transaction, or returns why it made none. The Seq also covers
-// what the transaction has read.
+// commit makes the changes of the transaction, or returns why it made none. The Seq also covers the
+// state that the transaction has read.
 func (t *tx) commit() (simba.Seq, error) {
 	if t.stopped || !t.engine.enter() {
 		return 0, simba.ErrStopped

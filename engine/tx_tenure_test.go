@@ -68,11 +68,11 @@ func TestAChangeKeepsTheTenure(t *testing.T) {
 			}
 		})
 		if l := w.lock("h"); l.Token != before.Token || len(l.Fields) != 2 || l.EndsAt != before.EndsAt {
-			w.t.Errorf("lock %+v after the change, %+v before it", l, before)
+			w.t.Errorf("lock %+v after the change, %+v before; want two fields, and the same token and end", l, before)
 		}
 		w.commit(func(tx simba.Tx) { tx.Change("h", simba.Lock{Owner: "f", TTL: simba.Endless}, true) })
 		if l := w.lock("h"); l.Token != before.Token || l.Fields != nil || l.TTL != simba.Endless || l.EndsAt != 0 {
-			w.t.Errorf("lock without expiry: %+v", l)
+			w.t.Errorf("lock %+v, want an endless one without fields", l)
 		}
 	})
 }
@@ -114,7 +114,7 @@ func TestAKeyThatIsChangedAgainAndAgainIsChangedOnce(t *testing.T) {
 			tx.Change("m", str("p", 7*sec), true)
 		})
 		if l := w.lock("m"); l.Owner != "p" || l.TTL != 7*sec || l.Token == before.Token {
-			w.t.Errorf("changes before and after a new tenure: lock %+v", l)
+			w.t.Errorf("lock %+v after changes before and after Take, want p for 7 s with a new token", l)
 		}
 	})
 }
@@ -128,14 +128,14 @@ func TestALeaseMayBeLongOrWithoutEnd(t *testing.T) {
 		})
 		time.Sleep(2*year - 1)
 		if l := w.lock("long"); l.TTL != time.Millisecond {
-			w.t.Errorf("long lock a nanosecond before its end: %+v", l)
+			w.t.Errorf("long lock a nanosecond before its end: %+v; want 1 ms left", l)
 		}
 		time.Sleep(time.Nanosecond)
 		if w.lock("long").Exists() || !w.lock("endless").Exists() {
-			w.t.Error("the long lease has not ended, or the endless one has")
+			w.t.Error("the long lock has not ended, or the endless one has")
 		}
 		if o := w.owner("endless"); o.Transition != simba.MaxTTL || o.TransitionAt != o.Now+simba.MaxTTL.Milliseconds() {
-			w.t.Errorf("owner of the endless lock: %+v", o)
+			w.t.Errorf("owner of the endless lock: %+v; want MaxTTL left", o)
 		}
 		if o := w.acquire("endless", "b", sec, 0); o.Transition != simba.MaxTTL {
 			w.t.Errorf("b got %+v, want MaxTTL as its time until the next request", o)
@@ -146,12 +146,12 @@ func TestALeaseMayBeLongOrWithoutEnd(t *testing.T) {
 		}
 		time.Sleep(time.Nanosecond)
 		if got := w.queue("endless"); len(got) != 0 {
-			w.t.Errorf("after its lapse the queue still has %q", got)
+			w.t.Errorf("queue %q after b has lapsed, want nobody", got)
 		}
 		w.commit(func(tx simba.Tx) { tx.Change("endless", simba.Lock{EndsAt: tx.Now().UnixMilli() + 1500}, true) })
 		time.Sleep(1500 * time.Millisecond)
 		if w.lock("endless").Exists() {
-			w.t.Error("the lock did not end when it should")
+			w.t.Error("the lock did not end at EndsAt")
 		}
 	})
 }

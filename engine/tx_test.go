@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// commit runs a transaction that must not conflict.
+// commit runs a transaction, which must not conflict.
 func (w *world) commit(do func(tx simba.Tx)) {
 	w.t.Helper()
 	tx := w.e.beginTx()
@@ -39,14 +39,14 @@ func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.commit(func(tx simba.Tx) {
 			if tx.Lock("m").Exists() || !tx.MayTake("m", "a") {
-				w.t.Error("the transaction may not take a free mutex")
+				w.t.Error("Lock shows a free mutex as owned, or MayTake is false")
 			}
 			tx.Take("m", str("a", 10*sec))
 			if l := tx.Lock("m"); l.Owner != "a" || l.TTL != 10*sec || tx.MayTake("m", "b") {
 				w.t.Errorf("the transaction does not see its own lock: %+v", l)
 			}
 			if w.owner("m").Token != 0 {
-				w.t.Error("others see the lock before the commit")
+				w.t.Error("Owner shows the lock before the commit")
 			}
 		})
 		o := w.owner("m")
@@ -55,7 +55,7 @@ func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 		}
 		l := w.lock("m")
 		if l.Token != o.Token || l.EndsAt != o.TransitionAt {
-			w.t.Errorf("lock %+v does not match the owner %+v", l, o)
+			w.t.Errorf("lock %+v and owner %+v differ in token or end", l, o)
 		}
 		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
 			w.t.Errorf("notices %q, want the grant of a", got)
@@ -65,7 +65,7 @@ func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 		}
 		time.Sleep(10 * sec)
 		if w.lock("m").Exists() {
-			w.t.Error("the lock did not end")
+			w.t.Error("the lock did not end after 10 s")
 		}
 	})
 }
@@ -107,7 +107,7 @@ func TestReadValuesMustBeCurrentAtTheCommit(t *testing.T) {
 				change(w)
 				conflicts(w.t, tx)
 				if w.lock("new").Exists() {
-					w.t.Error("a part of the transaction was committed")
+					w.t.Error("a part of the conflicting transaction was committed")
 				}
 			})
 		})
@@ -142,10 +142,10 @@ func TestAWatchedKeyMustNotChangeAtAll(t *testing.T) {
 				before.Take("x", str("y", sec))
 				test.change(w)
 				if tx.Unchanged("m", test.queue, version) == test.fails {
-					w.t.Errorf("Unchanged is %t after the change", test.fails)
+					w.t.Errorf("Unchanged is %t after the change, want %t", test.fails, !test.fails)
 				}
 				if _, err := before.commit(); errors.Is(err, simba.ErrConflict) != test.fails {
-					w.t.Errorf("commit returned %v after the change", err)
+					w.t.Errorf("commit returned %v after the change, want a conflict: %t", err, test.fails)
 				}
 				w.e.Unwatch("m")
 			})
@@ -173,7 +173,7 @@ func TestAQueueThatWasNotReadMayChange(t *testing.T) {
 func TestNothingStaysWatched(t *testing.T) {
 	inBubble(t, func(w *world) {
 		lock, queue := w.e.Watch("m", false), w.e.Watch("n", true)
-		for range 2 { // a tx is used again
+		for range 2 { // the second run reuses the tx
 			_, err := w.e.Update(func(tx simba.Tx) error {
 				if !tx.Unchanged("m", false, lock) || !tx.Unchanged("n", true, queue) {
 					w.t.Error("Unchanged is false although nothing has changed")
@@ -190,7 +190,7 @@ func TestNothingStaysWatched(t *testing.T) {
 		w.e.Unwatch("never watched")
 		for i := range w.e.shards {
 			if n := len(w.e.shards[i].watched); n != 0 {
-				w.t.Errorf("%d mutexes are still watched", n)
+				w.t.Errorf("shard %d has %d watched mutexes, want 0", i, n)
 			}
 		}
 	})
@@ -211,11 +211,11 @@ func TestChangesSendKeyspaceNotifications(t *testing.T) {
 		want := []string{"set", "set", "expire", "expire", "set", "del", "set", "expire", "expired"}
 		for _, name := range []string{"m", "simba:{m}"} {
 			if got := w.recorder.published("__keyspace@0__:" + name); !slices.Equal(got, want) {
-				w.t.Errorf("%s: notifications %q", name, got)
+				w.t.Errorf("%s: notifications %q, want %q", name, got, want)
 			}
 		}
 		if got := w.recorder.published("__keyevent@0__:expired"); !slices.Equal(got, []string{"m", "simba:{m}"}) {
-			w.t.Errorf("notifications of expired keys: %q", got)
+			w.t.Errorf("notifications of expired keys: %q, want both names of m", got)
 		}
 	})
 }

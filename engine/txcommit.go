@@ -10,8 +10,8 @@ import (
 
 // This file has the commit of a transaction. (Engine.Commit is different: it waits for the
 // journal.) The commit locks the shards of all keys, and runs one step for each mutex. It advances
-// every mutex to the present time, and compares it with what the transaction has read. Then it
-// makes all changes and records them as one.
+// every mutex to the present time, and compares the mutex with the state that the transaction has
+// read. Then it makes all changes and records them as one.
 
 func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) == 0 && k.given == 0 }
 
@@ -19,7 +19,7 @@ func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) =
 func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
 	sh := k.shard
 	if k.isReadOnly() && k.watch == nil && k.reads == 1 {
-		return k.rests, nil // it was read at one instant, so nothing can conflict
+		return k.rests, nil // the key was read at one instant, so nothing can conflict
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -48,7 +48,6 @@ func (k *txKey) check(m *mutex, s *step) error {
 	return nil
 }
 
-// apply makes the transaction's changes of the key.
 func (k *txKey) apply(m *mutex, s *step) {
 	if k.isReadOnly() {
 		return
@@ -72,7 +71,7 @@ func (k *txKey) apply(m *mutex, s *step) {
 	m.conclude(s, k.dequeued)
 }
 
-// part is what the commit of a transaction does to one mutex.
+// part is the part of a commit that concerns one mutex.
 type part struct {
 	*txKey
 	m      *mutex
@@ -103,8 +102,8 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 	return seq, err
 }
 
-// otherMessages returns the messages that the steps do not publish themselves. Simba's scripts
-// publish notices of what they take and release, as the steps do.
+// otherMessages returns the messages that the steps do not publish themselves. Both Simba's scripts
+// and the steps publish notices of grants and releases.
 func (t *tx) otherMessages() []message {
 	return slices.DeleteFunc(t.messages, func(msg message) bool {
 		name, ok := simba.CutMutexChannel(msg.channel)
@@ -116,9 +115,8 @@ func (t *tx) otherMessages() []message {
 	})
 }
 
-// announces reports whether the step itself publishes what a notice says: that a tenure began, or
-// that its owner ended it. After a release the step publishes that the mutex is free, or the next
-// owner, or nothing while the mutex is reserved.
+// announces reports whether the step has made the grant or the release that a script's notice
+// names. The step itself then publishes the right notices, so the script's notice is superfluous.
 func (s *step) announces(payload string) bool {
 	if owner, ok := strings.CutPrefix(payload, simba.AcquiredNotice("")); ok {
 		return s.began != "" && s.began == owner
@@ -127,7 +125,7 @@ func (s *step) announces(payload string) bool {
 	return ok && s.freed && s.last == owner
 }
 
-// lockShards locks the shards of all keys, each once. All transactions use the same order.
+// lockShards locks the shards of all keys, each once, in the order of their indexes.
 func (t *tx) lockShards() (unlock func()) {
 	list := slices.Clone(t.keys)
 	slices.SortFunc(list, func(a, b *txKey) int { return cmp.Compare(a.index, b.index) })
@@ -142,8 +140,8 @@ func (t *tx) lockShards() (unlock func()) {
 	}
 }
 
-// prepare advances every mutex to the present time. It returns the parts, and an error if the
-// transaction cannot change one of them.
+// prepare advances every mutex to the present time. It returns an error if the transaction cannot
+// change one of the mutexes.
 func (t *tx) prepare() (parts []part, err error) {
 	now, wall := t.engine.clock.read()
 	parts = make([]part, len(t.keys))
@@ -151,7 +149,7 @@ func (t *tx) prepare() (parts []part, err error) {
 		p := &parts[i]
 		p.txKey = k
 		p.step = *k.shard.beginStep()
-		p.step.events, p.step.offers = nil, nil // these lists belong to the shard
+		p.step.events, p.step.offers = nil, nil // the shard's step keeps its own lists
 		p.step.wakes, p.step.tenureLengths = nil, nil
 		p.step.now, p.step.wall = now, wall
 		p.m, p.before = k.shard.find(k.name, k.hash)

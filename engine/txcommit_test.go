@@ -31,12 +31,12 @@ func TestNoPartOfATransactionIsShownBeforeAllOfItIsDurable(t *testing.T) {
 		}()
 		synctest.Wait()
 		if heard := w.recorder.published("news"); len(heard) != 0 || len(w.recorder.published(simba.MutexChannel("a"))) != 0 {
-			t.Errorf("published before the fsync: %q", heard)
+			t.Errorf("messages before the fsync: %q, want none, and no notice of the mutex", heard)
 		}
 		g.set(true)
 		<-committed
 		if got := w.recorder.published("news"); !slices.Equal(got, []string{"done"}) {
-			t.Errorf("messages on news after the fsync: %q", got)
+			t.Errorf("messages on news after the fsync: %q, want done", got)
 		}
 	})
 }
@@ -54,14 +54,14 @@ func TestATransactionBlocksOthersForABoundedTime(t *testing.T) {
 				}
 				seq, err := tx.commit()
 				if errors.Is(err, simba.ErrTooLarge) != (n > simba.MaxTxKeys) {
-					w.t.Errorf("%d %s: commit returned %v", n, name, err)
+					w.t.Errorf("%d %s: commit returned %v, want ErrTooLarge: %t", n, name, err, n > simba.MaxTxKeys)
 				}
 				tx.end()
 				w.mustCommit(seq, nil)
 			}
 		}
 		if n := w.e.Stats().Held; n != simba.MaxTxKeys {
-			w.t.Errorf("%d mutexes are held", n)
+			w.t.Errorf("%d mutexes are owned, want %d", n, simba.MaxTxKeys)
 		}
 	})
 }
@@ -79,10 +79,10 @@ func TestATransactionThatIsTooLargeGrowsNoMore(t *testing.T) {
 				tx.Lock(fmt.Sprint("k", i))
 			}
 			if n := len(tx.keys); n != simba.MaxTxKeys {
-				w.t.Errorf("the transaction keeps %d keys", n)
+				w.t.Errorf("the transaction keeps %d keys, want %d", n, simba.MaxTxKeys)
 			}
 			if l, places := tx.Lock("held"), tx.Queue("held"); !tx.TooLarge() || l.Exists() || len(places) > 0 {
-				w.t.Errorf("the transaction still reads: %v, %v", l, places)
+				w.t.Errorf("the transaction, which is too large, still reads lock %v and queue %v", l, places)
 			}
 			if _, err := tx.commit(); !errors.Is(err, simba.ErrTooLarge) {
 				w.t.Error(err)
@@ -90,7 +90,7 @@ func TestATransactionThatIsTooLargeGrowsNoMore(t *testing.T) {
 			tx.end()
 			for i := range w.e.shards {
 				if n := len(w.e.shards[i].watched); n != 0 {
-					w.t.Fatalf("shard %d still has %d watches", i, n)
+					w.t.Fatalf("shard %d has %d watched mutexes, want 0", i, n)
 				}
 			}
 		}
@@ -105,7 +105,7 @@ func TestDiscardKeepsTheReadsAlone(t *testing.T) {
 			tx.Publish("news", "x")
 			tx.Discard()
 			if l := tx.Lock("m"); l.Exists() || len(tx.Queue("m")) != 0 {
-				w.t.Errorf("after Discard the transaction sees %+v", l)
+				w.t.Errorf("after Discard the transaction sees lock %+v, or a queue; want neither", l)
 			}
 		})
 		if w.lock("m").Exists() || len(w.recorder.published("news")) != 0 {
@@ -120,7 +120,8 @@ func TestDiscardKeepsTheReadsAlone(t *testing.T) {
 	})
 }
 
-// Transactions that move all keys together, and others that read them, on many processors.
+// Each transaction reads the owners of all keys, and then gives all keys to another owner. If it
+// saw two owners, another transaction was only half done.
 func TestTransactionsAreSerializable(t *testing.T) {
 	e, err := New(Config{Clock: NewClock(0)}, Memory(), Recovery{})
 	if err != nil {
@@ -145,7 +146,7 @@ func TestTransactionsAreSerializable(t *testing.T) {
 					})
 					if err == nil {
 						if !same {
-							t.Error("a transaction has read half of another's changes")
+							t.Error("a transaction has read only some changes of another transaction")
 						}
 						break
 					}
@@ -190,7 +191,7 @@ func TestUpdateRunsAgainUntilItDoesNotConflict(t *testing.T) {
 				seq, err := w.e.Update(func(tx simba.Tx) error {
 					runs++
 					if tx.Lock("x").Exists() {
-						w.t.Error("the transaction sees changes of its last run")
+						w.t.Error("the transaction sees changes of its previous run")
 					}
 					tx.Lock("m")
 					tx.Take("x", str("y", sec))
@@ -200,13 +201,13 @@ func TestUpdateRunsAgainUntilItDoesNotConflict(t *testing.T) {
 					return test.err
 				})
 				if !errors.Is(err, test.want) || runs != test.runs {
-					w.t.Errorf("Update ran %d times and returned %v", runs, err)
+					w.t.Errorf("Update ran %d times and returned %v, want %d times and %v", runs, err, test.runs, test.want)
 				}
 				if w.lock("x").Exists() != (err == nil) {
 					w.t.Errorf("x was taken: %t; want it taken only if Update succeeds", err != nil)
 				}
 				if test.conflicts > 0 && seq == 0 {
-					w.t.Error("Update returned no Seq")
+					w.t.Error("Update returned Seq 0")
 				}
 			})
 		})
@@ -222,7 +223,7 @@ func TestATransactionCountsTheTenuresThatItEndsInOneShard(t *testing.T) {
 				break
 			}
 		}
-		w.release("m", "a") // from now on the shard's step has a list of tenure lengths
+		w.release("m", "a") // the shard reuses this step with its list of tenure lengths
 		w.acquire("m", "a", time.Hour, 0)
 		w.acquire(other, "a", time.Hour, 0)
 		time.Sleep(2 * sec)
@@ -231,7 +232,7 @@ func TestATransactionCountsTheTenuresThatItEndsInOneShard(t *testing.T) {
 			tx.Drop(other)
 		})
 		if got := w.e.Stats().TenureLengths; got.Count() != 3 || got.Micros != 4_000_000 {
-			w.t.Errorf("%d tenures of %d µs in all, want 3 of 4 s in all", got.Count(), got.Micros)
+			w.t.Errorf("TenureLengths has %d tenures with a sum of %d µs, want 3 tenures with a sum of 4 s", got.Count(), got.Micros)
 		}
 	})
 }

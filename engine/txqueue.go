@@ -7,13 +7,12 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// txQueue is a copy of a queue that a transaction changes. It does not change the list that it is
-// made from.
+// txQueue is the queue that a transaction changes. It copies a shared list before a change.
 type txQueue struct {
 	list    []simba.QueueMember
-	index   map[string]int // in list; nil until it is needed
-	removed map[int]bool   // indexes in list
-	own     bool           // list is shared with nobody
+	index   map[string]int // index in list of each member; nil = not built yet
+	removed map[int]bool   // indexes in list of removed members
+	own     bool           // list is not shared
 	dirty   bool           // list has removed members, or is not in order
 }
 
@@ -37,7 +36,7 @@ func (q *txQueue) remove(contender string) {
 	}
 }
 
-// add puts a member behind all that have the same score.
+// add puts a member behind all members with the same score.
 func (q *txQueue) add(m simba.QueueMember) {
 	q.remove(m.Contender)
 	q.dirty = true
@@ -48,7 +47,7 @@ func (q *txQueue) add(m simba.QueueMember) {
 	q.list = append(q.list, m)
 }
 
-// inOrder returns the members that are left, in order.
+// inOrder returns the members in order.
 func (q *txQueue) inOrder() []simba.QueueMember {
 	if !q.dirty {
 		return q.list

@@ -56,11 +56,11 @@ func TestEntriesOfTheSameScoreKeepTheirOrderAfterOthersLeave(t *testing.T) {
 		w.commit(func(tx simba.Tx) {
 			tx.Enqueue("m", "c3", 100)
 			if got := contenders(tx.Queue("m")); got != "c2 c3" {
-				w.t.Errorf("queue in the transaction: %s", got)
+				w.t.Errorf("queue in the transaction %q, want c2 c3", got)
 			}
 		})
 		if got := strings.Join(w.queue("m"), " "); got != "c2 c3" {
-			w.t.Error(got)
+			w.t.Errorf("queue %q, want c2 c3", got)
 		}
 	})
 }
@@ -95,7 +95,7 @@ func TestAReservationIsAChange(t *testing.T) {
 		defer taking.end()
 		watching.Unchanged("m", false, 0)
 		if !taking.MayTake("m", "d") {
-			w.t.Fatal("the mutex may not be taken")
+			w.t.Fatal("MayTake of a free mutex is false")
 		}
 		taking.Take("m", str("d", sec))
 		w.recorder.subscribe(simba.ContenderChannel("m", "c"))
@@ -126,7 +126,7 @@ func TestATakerIsNotInTheQueueAfterwards(t *testing.T) {
 		w.commit(func(tx simba.Tx) {
 			tx.Take("m", str("b", sec))
 			if got := contenders(tx.Queue("m")); got != "" {
-				w.t.Error(got)
+				w.t.Errorf("queue in the transaction %q, want nobody", got)
 			}
 		})
 	})
@@ -140,16 +140,16 @@ func TestATenureMayTakeOverTheLease(t *testing.T) {
 		w.commit(func(tx simba.Tx) {
 			tx.Take("m", str("b", simba.KeepTTL))
 			if l := tx.Lock("m"); l.TTL != before.TTL || l.EndsAt != before.EndsAt {
-				w.t.Errorf("the transaction sees %+v", l)
+				w.t.Errorf("the transaction sees lock %+v, want the end of %+v", l, before)
 			}
 		})
 		if l := w.lock("m"); l.Owner != "b" || l.Token == before.Token || l.EndsAt != before.EndsAt || l.TTL != before.TTL {
-			w.t.Errorf("lock %+v after the new tenure, %+v before it", l, before)
+			w.t.Errorf("lock %+v after the new tenure, %+v before; want b, a new token, and the same end", l, before)
 		}
 	})
 }
 
-// In async, a crash must not undo a count that a client saw, or the end of an endless lock.
+// In async too, a crash must not undo a value that a client saw, or the end of an endless lock.
 func TestIrreversibleChangesAreForced(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after simba.Lock
@@ -159,7 +159,7 @@ func TestIrreversibleChangesAreForced(t *testing.T) {
 		"another field":        {str("1", sec), simba.Lock{Owner: "1", Fields: []simba.Field{{Name: "1", Value: "2"}}}, false, true},
 		"an end":               {str("1", simba.Endless), str("1", sec), true, true},
 		"the same for longer":  {str("1", sec), str("1", 2*sec), true, false},
-		"no end, in any event": {str("1", sec), str("1", simba.Endless), true, false}, // is synced
+		"no end, in any event": {str("1", sec), str("1", simba.Endless), true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGate()
@@ -168,7 +168,7 @@ func TestIrreversibleChangesAreForced(t *testing.T) {
 			w.commit(func(tx simba.Tx) { tx.Take("m", test.before) })
 			w.commit(func(tx simba.Tx) { tx.Change("m", test.after, test.renew) })
 			if got := g.changes[len(g.changes)-1].Forced; got != test.forced {
-				t.Errorf("the change is forced: %v", got)
+				t.Errorf("Forced of the change is %v, want %v", got, test.forced)
 			}
 		})
 	}
@@ -180,15 +180,15 @@ func TestTheHistoryKeepsNoValues(t *testing.T) {
 	w.commit(func(tx simba.Tx) { tx.Take(name, str(value, sec)) })
 	events, _, err := w.e.History(context.Background(), simba.HistoryRequest{Mutex: name[:simba.MaxMutexLen]})
 	if err != nil || len(events) != 1 || len(events[0].Owner) != simba.MaxContenderLen {
-		t.Errorf("%d events, error %v", len(events), err)
+		t.Errorf("History returned %d events, %v; want one with a cut owner", len(events), err)
 	}
 	if l := w.lock(name); l.Owner != value {
-		t.Error("the value was cut")
+		t.Error("the lock has lost a part of its value")
 	}
 }
 
 // A transaction that has read one key once has nothing to compare at its commit. So it locks the
-// shard once.
+// shard only once, for the read.
 func TestAReadOfAQueueAloneDoesNotConflict(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)
@@ -216,11 +216,11 @@ func TestTheQueueIsOrderedByScoreThenArrival(t *testing.T) {
 			tx.Enqueue("m", "moved", -5)
 			tx.Enqueue("m", "moved", 0)
 			if got := contenders(tx.Queue("m")); got != "zz aa zz2 moved native later" {
-				w.t.Error(got)
+				w.t.Errorf("queue in the transaction %q, want zz aa zz2 moved native later", got)
 			}
 		})
 		if got := strings.Join(w.queue("m"), " "); got != "zz aa zz2 moved native later" {
-			w.t.Error(got)
+			w.t.Errorf("queue %q, want zz aa zz2 moved native later", got)
 		}
 		w.commit(func(tx simba.Tx) {
 			tx.Dequeue("m", "zz")
@@ -229,7 +229,7 @@ func TestTheQueueIsOrderedByScoreThenArrival(t *testing.T) {
 			tx.Enqueue("m", "moved", 0)
 		})
 		if got := strings.Join(w.queue("m"), " "); got != "aa zz2 moved native later" {
-			w.t.Error(got)
+			w.t.Errorf("queue %q, want aa zz2 moved native later", got)
 		}
 	})
 }
@@ -253,13 +253,13 @@ func contenders(places []simba.QueueMember) string {
 }
 
 // The transaction does what Simba's script for release does. It deletes the lock, dequeues the
-// first waiter and publishes its notice.
+// first waiter and publishes a notice to this waiter.
 func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 	release := func(w *world, next string) {
 		w.commit(func(tx simba.Tx) {
 			tx.Drop("m")
 			if got, _, _ := strings.Cut(contenders(tx.Queue("m")), " "); got != next {
-				w.t.Errorf("%s is the first waiter", got)
+				w.t.Errorf("%q is the first waiter, want %q", got, next)
 			}
 			tx.Dequeue("m", next)
 			tx.Publish(simba.ContenderChannel("m", next), "released@@a")
@@ -288,10 +288,10 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			}
 			w.commit(func(tx simba.Tx) {
 				if tx.Lock("m").Exists() || !tx.MayTake("m", "b") || tx.MayTake("m", "x") || !tx.MayTake("m", "b") {
-					w.t.Error("the mutex is not reserved for b")
+					w.t.Error("Lock shows an owner, or MayTake is not true for b alone")
 				}
 				if l := tx.Lock("m"); l.Owner != "b" || l.TTL != testWindow {
-					w.t.Errorf("x, which may not take the mutex, sees %+v", l)
+					w.t.Errorf("lock %+v after MayTake of x, want b for the handoff window", l)
 				}
 			})
 			time.Sleep(testWindow)

@@ -1,17 +1,16 @@
 package engine
 
-// watched are the mutexes of a shard whose changes are counted, by name. The shard's lock guards
-// it.
+// watched has the watched mutexes of a shard, by name. The shard's mu guards it.
 type watched map[string]*watch
 
 // watch counts the changes of a mutex while clients or transactions watch it.
 type watch struct {
 	refs  int
-	lock  uint64 // changes of the lock or of its reservation
-	queue uint64 // changes of the queue
+	lock  uint64 // number of changes of the lock or the reservation
+	queue uint64 // number of changes of the queue
 }
 
-// touch counts the changes of a step. It costs nothing if no mutex of the shard is watched.
+// touch counts the changes of a step.
 func (w watched) touch(m *mutex, s *step, before mutexStats) {
 	if len(w) == 0 {
 		return
@@ -56,7 +55,7 @@ func (s *seenVersions) same(x *watch) bool {
 	return (!s.ofLock || s.lock == x.lock) && (!s.ofQueue || s.queue == x.queue)
 }
 
-// watch begins to watch a mutex. The caller must call unwatch.
+// watch begins to watch a mutex. The caller must call unwatch later.
 func (sh *shard) watch(name string) *watch {
 	if sh.watched == nil {
 		sh.watched = make(watched)

@@ -12,13 +12,12 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// recorder is a Notices that remembers what was published, and whose listeners are
-// set by the test.
+// recorder is a Notices that records the published messages. The test sets its subscribers.
 type recorder struct {
 	mu        sync.Mutex
 	listening map[string]bool
-	deaf      map[string]bool // unsubscribes at its next notice
-	late      map[string]bool // subscribes just after its first notice
+	deaf      map[string]bool // channels that unsubscribe at the next notice
+	late      map[string]bool // channels whose first notice reaches no subscriber
 	heard     []string        // "channel payload"
 }
 
@@ -126,12 +125,12 @@ func inBubble(t *testing.T, test func(w *world)) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{})
 		test(w)
-		synctest.Wait() // for the timers of this instant
+		synctest.Wait() // until the timers of this instant have run
 		w.audit()
 	})
 }
 
-// inBubbleOnDisk is inBubble with a journal. Its fsync waits while the test has closed the gate.
+// inBubbleOnDisk is inBubble with a journal whose fsync waits while the test closes the gate.
 func inBubbleOnDisk(t *testing.T, test func(w *world, g *gate)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -139,7 +138,7 @@ func inBubbleOnDisk(t *testing.T, test func(w *world, g *gate)) {
 		g.set(true)
 		w := newWorldOn(t, g, Recovery{})
 		test(w, g)
-		synctest.Wait() // for the timers of this instant
+		synctest.Wait() // until the timers of this instant have run
 		w.audit()
 	})
 }
@@ -240,7 +239,7 @@ type blocked struct {
 	w      *world
 	ticket simba.Ticket
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards rung and woken
 	rung  bool
 	woken chan struct{}
 }
@@ -294,7 +293,7 @@ func (b *blocked) isWoken() bool {
 	}
 }
 
-// granted returns the outcome of a waiter that must have been woken by now.
+// granted returns the outcome of a waiter, which must have been woken.
 func (b *blocked) granted() simba.Outcome {
 	b.w.t.Helper()
 	synctest.Wait()
@@ -308,8 +307,8 @@ func (b *blocked) granted() simba.Outcome {
 	return o
 }
 
-// audit checks the invariants of the package comment on every mutex, and that the
-// running figures agree with a recount.
+// audit checks the invariants of the package comment on every mutex, and compares the counters with
+// a recount.
 func (w *world) audit() {
 	w.t.Helper()
 	var total counts
@@ -333,22 +332,22 @@ func (w *world) audit() {
 			}
 		}
 		if sh.step.hasEffects() || len(sh.watched) == 0 && sh.watched != nil {
-			w.t.Error("the shard keeps effects of a step or watches of a transaction")
+			w.t.Error("the shard keeps effects of a step, or an empty map of watched mutexes")
 		}
 		if found != sh.table.len {
-			w.t.Errorf("the table counts %d mutexes and has %d", sh.table.len, found)
+			w.t.Errorf("the table has %d mutexes, but its len is %d", found, sh.table.len)
 		}
 		if len(sh.due) > found {
-			w.t.Errorf("%d deadlines for %d mutexes", len(sh.due), found)
+			w.t.Errorf("the heap has %d deadlines for %d mutexes", len(sh.due), found)
 		}
 		sh.mu.Unlock()
 	}
 	s := w.e.Stats()
 	if s.Held != total.held || s.Blocked != total.blocked || s.Polling != total.polling {
-		w.t.Errorf("stats %+v, recount %+v", s, total)
+		w.t.Errorf("Stats returned %+v, a recount gives %+v", s, total)
 	}
 	if counted := w.e.Bytes(); counted != bytes {
-		w.t.Errorf("%d bytes are counted, a recount gives %d", counted, bytes)
+		w.t.Errorf("Bytes returned %d, a recount gives %d", counted, bytes)
 	}
 }
 
@@ -358,7 +357,7 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 		w.t.Errorf("%s has no state and is still in memory", m.name())
 	}
 	if d := m.deadline(w.e.recoverUntil, w.e.former); d != never && (m.slot < 0 || sh.due[m.slot].m != m || sh.due[m.slot].at > d) {
-		w.t.Errorf("%s: the heap has no entry for its deadline, or a late one", m.name())
+		w.t.Errorf("%s: the heap does not have its deadline, or has a later one", m.name())
 	}
 	x := m.extra
 	if x == nil {
@@ -401,9 +400,9 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 		w.t.Errorf("%s: a contender has two queue entries: %v", m.name(), slices.Sorted(maps.Keys(names)))
 	}
 	if blocked != x.blocked {
-		w.t.Errorf("%s: %d waiters block, %d are counted", m.name(), blocked, x.blocked)
+		w.t.Errorf("%s: %d waiters are blocked, but the queue counts %d", m.name(), blocked, x.blocked)
 	}
 	if length != x.names {
-		w.t.Errorf("%s: the waiters' names have %d bytes, %d are counted", m.name(), length, x.names)
+		w.t.Errorf("%s: the waiters' names have %d bytes, but the queue counts %d", m.name(), length, x.names)
 	}
 }

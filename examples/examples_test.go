@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	short = 8 * time.Second // TTL of a process that is killed; registry renews it each second
-	long  = time.Minute     // TTL of a process that releases
+	short = 8 * time.Second // TTL of a process that the test kills or freezes
+	long  = time.Minute     // TTL of a process that releases the mutex
 )
 
 func TestTheOtherTakesOverFromAKilledOwner(t *testing.T) {
@@ -35,7 +35,7 @@ func TestTheOtherTakesOverFromAKilledOwner(t *testing.T) {
 			first.Kill()
 			stopped := e.token(t, second)
 			if stopped <= killed {
-				t.Errorf("token %d of the second process follows token %d", stopped, killed)
+				t.Errorf("the second process has token %d, want more than the first one's token %d", stopped, killed)
 			}
 			m.ended(killed, "expired")
 
@@ -47,9 +47,9 @@ func TestTheOtherTakesOverFromAKilledOwner(t *testing.T) {
 			}
 			last := e.token(t, third)
 			if last <= stopped {
-				t.Errorf("token %d of the third process follows token %d", last, stopped)
+				t.Errorf("the third process has token %d, want more than the second one's token %d", last, stopped)
 			}
-			// The handoff is immediate. The bound allows for a busy machine, and is much less than
+			// The handoff is immediate. The bound is long, for busy machines, but much shorter than
 			// a lease.
 			if gap := m.began(last) - m.ended(stopped, "released"); gap > (long / 4).Milliseconds() {
 				t.Errorf("the next tenure began %d ms after the release", gap)
@@ -78,8 +78,9 @@ func TestFrozenOwnerDoesNoWorkAfterItsLease(t *testing.T) {
 			frozen.Wants(t, e.works)
 			other := e.start(t, s, m.option, "other", long)
 			m.waitFor("somebody waits", func() bool { return m.waiters() == 1 })
-			// Freeze the process just after a piece of work, a second before the next one. If it
-			// were frozen between its check of the lease and the work, it would do that work later.
+			// Freeze the process just after a piece of work, a second before the next one. A
+			// process that is frozen between its check of the lease and the work would work when it
+			// resumes.
 			frozen.WantsAfter(t, frozen.Lines(), e.works)
 			frozen.Pause()
 			e.token(t, other)
@@ -99,8 +100,8 @@ func TestFrozenOwnerDoesNoWorkAfterItsLease(t *testing.T) {
 	}
 }
 
-// Containers that share the network of the host also have its host name, and in each container the
-// program is process 1. So the default ids must have a random part.
+// Containers that share the host's network have the same host name, and in each of them the program
+// is process 1. So the default ids must have a random part.
 func TestSameProcessNumberAndHostNameAreTwoContenders(t *testing.T) {
 	t.Parallel()
 	isolated := []string{"unshare", "--pid", "--fork", "--kill-child"}
@@ -149,13 +150,13 @@ func TestWaitersOfAllLanguagesAreFirstComeFirstServed(t *testing.T) {
 	var processes []*simbatest.Process
 	for i, e := range ring {
 		processes = append(processes, e.start(t, s, m.option, e.name, long))
-		m.waitFor("it owns the mutex or waits", func() bool { return m.owner() != "" && m.waiters() == i })
+		m.waitFor("the process owns the mutex or waits", func() bool { return m.owner() != "" && m.waiters() == i })
 	}
 	var before uint64
 	for i, e := range ring {
 		token := e.token(t, processes[i])
 		if token <= before {
-			t.Errorf("%s has token %d, which follows token %d", e.name, token, before)
+			t.Errorf("%s has token %d, want more than the token %d of the process before", e.name, token, before)
 		}
 		if owner := m.owner(); owner != e.name {
 			t.Errorf("%[2]q owns the mutex, not %[1]s", e.name, owner)
@@ -221,10 +222,10 @@ func (m *mutex) waiters() int {
 	return len(queue)
 }
 
-// began and ended return when the tenure of a token began and ended: the time in ms in the server's
-// history.
+// began returns the time in ms at which the tenure of a token began, by the server's history.
 func (m *mutex) began(token uint64) int64 { m.t.Helper(); return m.event("acquired", token) }
 
+// ended returns the time in ms at which the tenure of a token ended. how is the event of the end.
 func (m *mutex) ended(token uint64, how string) int64 { m.t.Helper(); return m.event(how, token) }
 
 func (m *mutex) event(name string, token uint64) int64 {

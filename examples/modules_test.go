@@ -48,7 +48,7 @@ func TestGocronRunsTheJobOnTheNextLeader(t *testing.T) {
 	stopped(t, first)
 	second.Wants(t, working)
 	stopped(t, second)
-	m.waitFor("it is free", func() bool { return m.owner() == "" })
+	m.waitFor("the mutex is free", func() bool { return m.owner() == "" })
 
 	locked := simbatest.Run(t, program, "--addr", s.Addr, "--by", "locker", "--every", "100ms")
 	locked.Wants(t, working)
@@ -76,7 +76,7 @@ func TestPrometheusServesMetricsOfItsLocks(t *testing.T) {
 			strings.Contains(text, `simba_client_work_seconds_count{result="ok"} `)
 	})
 	stopped(t, p)
-	m.waitFor("it is free", func() bool { return m.owner() == "" })
+	m.waitFor("the mutex is free", func() bool { return m.owner() == "" })
 }
 
 func TestOpenTelemetryPrintsTheSpansOfItsLock(t *testing.T) {
@@ -84,7 +84,7 @@ func TestOpenTelemetryPrintsTheSpansOfItsLock(t *testing.T) {
 	s := simbatest.Start(t)
 	p := simbatest.Run(t, inModule(t, "opentelemetry"), "--addr", s.Addr, "--work", time.Millisecond.String())
 	if code := p.Wait(t); code != 0 {
-		t.Errorf("the program exits with code %d", code)
+		t.Errorf("the example opentelemetry exits with code %d", code)
 	}
 	for _, span := range []string{"simba acquire", "simba work", "simba hold", "report"} {
 		if !strings.Contains(p.Output(), `"Name": "`+span+`"`) {

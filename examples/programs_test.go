@@ -18,9 +18,9 @@ import (
 // example is a program of this folder. Only one of its processes owns the mutex at a time.
 type example struct {
 	name    string
-	owns    string                      // matches its line as the new owner; the group is the token
-	works   string                      // matches its line when it works
-	program func(t *testing.T) []string // returns its command line's begin, or skips the test
+	owns    string                      // matches the line of a new owner; the group is the token
+	works   string                      // matches the line that the owner prints when it works
+	program func(t *testing.T) []string // returns the command without options, or skips the test
 	noID    bool                        // the program has no --id
 	millis  bool                        // its --ttl is in milliseconds, not a duration of Go
 	prefix  string                      // the name of the mutex is prefix and then --mutex
@@ -51,8 +51,8 @@ func (e example) start(t *testing.T, s *simbatest.Server, mutex, id string, ttl 
 	return e.startAs(t, nil, s, mutex, id, ttl)
 }
 
-// startAs is like start, but runs the example by the command by, such as unshare. Without an id the
-// example chooses one.
+// startAs starts the example like start, but by the command by, such as unshare. If id is empty,
+// the example chooses its id.
 func (e example) startAs(t *testing.T, by []string, s *simbatest.Server, mutex, id string, ttl time.Duration) *simbatest.Process {
 	t.Helper()
 	args := append(slices.Clone(by), e.program(t)...)
@@ -79,7 +79,7 @@ func (e example) token(t *testing.T, p *simbatest.Process) uint64 {
 	return n
 }
 
-// building is locked during a build, so that the next build can use the packages that it compiled.
+// building is locked during a build, so that the next build can use the compiled packages.
 var building sync.Mutex
 
 func goProgram(name string) func(*testing.T) []string {

@@ -19,28 +19,28 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// Sources are the parts of the server that have the figures. None of them counts for the metrics
-// alone: INFO shows the same counters. A nil function means that the server has no such part.
+// Sources are the parts of the server that count. INFO shows the same counters. A nil function
+// means that the server has no such part.
 type Sources struct {
 	Build              Build
-	Backend            simba.Backend // Timed.Probes on a store
+	Backend            simba.Backend // with a store, that of proxy.Timed.Probes
 	Server             *resp.Server
 	Commands           *commands.Commands
 	Journal            func() persist.Stats
 	Requests           func() proxy.RequestStats
 	CertificateExpires func() time.Time
 	DroppedLines       func() (server, audit uint64)
-	Recovery           time.Duration // how long the start took to restore the leases
+	Recovery           time.Duration // how long the server took to load the leases at its start
 	Mutexes            []string      // globs of the mutexes that have series of their own
 }
 
-// Build describes the server. It does not change while it runs.
+// Build describes the server. It is constant while the server runs.
 type Build struct {
 	Version, GoVersion, Engine string
-	Durability                 string // "" = the store decides
+	Durability                 string // the setting durability; "" = the store decides
 }
 
-// reading is what one scrape has read.
+// reading has the figures that one scrape has read.
 type reading struct {
 	*Sources
 	engine   simba.Stats
@@ -56,7 +56,7 @@ type reading struct {
 type collector struct {
 	sources *Sources
 	prober  *prober
-	descs   []*prometheus.Desc // of table
+	descs   []*prometheus.Desc // one for each row of table
 }
 
 func newCollector(s *Sources, p *prober) *collector {
@@ -67,7 +67,7 @@ func newCollector(s *Sources, p *prober) *collector {
 	return c
 }
 
-// maxScrapes bounds the scrapes at the same time.
+// maxScrapes bounds the scrapes that run at the same time.
 const maxScrapes = 4
 
 // handler returns the handler of /metrics.
@@ -125,7 +125,8 @@ func (s *sink) value(v float64, labels ...string) {
 	s.ch <- orInvalid(s.desc)(prometheus.NewConstMetric(s.desc, s.kind, v, labels...))
 }
 
-// orInvalid returns a metric, or one that makes the scrape fail with the error.
+// orInvalid returns a function that passes a metric on. On an error, the function returns a metric
+// that makes the scrape fail.
 func orInvalid(d *prometheus.Desc) func(prometheus.Metric, error) prometheus.Metric {
 	return func(m prometheus.Metric, err error) prometheus.Metric {
 		if err != nil {
@@ -155,8 +156,8 @@ func (s *sink) durations(d *simba.Durations, b buckets, labels ...string) {
 	s.ch <- orInvalid(s.desc)(prometheus.NewConstHistogram(s.desc, sum, float64(d.Micros)/1e6, upTo, labels...))
 }
 
-// sizes emits a histogram of numbers. counts[i] is how many are at most 2^i and belong to no
-// earlier entry.
+// sizes emits a histogram of numbers with the sum total. counts[i] is how many numbers are at most
+// 2^i and larger than 2^(i-1). The last entry counts all larger numbers.
 func (s *sink) sizes(counts []int64, total float64) {
 	upTo := make(map[float64]uint64)
 	var sum uint64

@@ -9,13 +9,14 @@ import (
 	"sync"
 )
 
-// maxConns bounds the open connections, so that their files are never missing elsewhere.
+// maxConns bounds the open connections, so that the rest of the server never lacks file
+// descriptors.
 const maxConns = 64
 
 // conns are the open connections. When there are more than maxConns, changed closes the oldest
-// connection that serves no authorized request. So clients without a login, silent and slow ones
-// too, keep nobody else out. There is one exception: while a client logs in, maxConns new
-// connections can displace it. It is safe for concurrent use.
+// connection without an authorized request. So clients without a login keep nobody else out, even
+// if they are silent or slow. There is one exception: maxConns new connections can displace a
+// client during its login. conns is safe for concurrent use.
 type conns struct {
 	mu   sync.Mutex // protects open
 	open []conn     // from old to new
@@ -23,10 +24,10 @@ type conns struct {
 
 type conn struct {
 	net.Conn
-	authorized bool // it serves a request whose sender may run the command
+	authorized bool // it serves a request whose sender has the right to make it
 }
 
-// changed is a http.Server.ConnState.
+// changed is an http.Server.ConnState.
 func (l *conns) changed(c net.Conn, state http.ConnState) {
 	switch state {
 	case http.StateNew:
@@ -42,7 +43,7 @@ func (l *conns) changed(c net.Conn, state http.ConnState) {
 	}
 }
 
-// add adds a connection, and returns the one to close, or nil.
+// add adds a connection. It returns the connection to close, or nil.
 func (l *conns) add(c net.Conn) (over net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -56,7 +57,7 @@ func (l *conns) add(c net.Conn) (over net.Conn) {
 	return over
 }
 
-// cut closes a connection. It does not wait for the client, as Close does over TLS.
+// cut closes a connection. Close of a TLS connection would wait for the client.
 func cut(c net.Conn) {
 	if secure, ok := c.(*tls.Conn); ok {
 		c = secure.NetConn()
@@ -64,15 +65,14 @@ func cut(c net.Conn) {
 	c.Close()
 }
 
-// connKey is the key of a request's connection in its context.
+// connKey is the context key for the connection of a request.
 type connKey struct{}
 
 func withConn(ctx context.Context, c net.Conn) context.Context {
 	return context.WithValue(ctx, connKey{}, c)
 }
 
-// authorize notes that the sender of a request may run its command. That ends when the reply has
-// been sent.
+// authorize marks the connection of a request as authorized, until the reply has been sent.
 func (l *conns) authorize(r *http.Request) {
 	if c, ok := r.Context().Value(connKey{}).(net.Conn); ok {
 		l.setAuthorized(c, true)
@@ -82,7 +82,7 @@ func (l *conns) authorize(r *http.Request) {
 func (l *conns) setAuthorized(c net.Conn, authorized bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// A connection that was closed is not found.
+	// A connection that add has closed is not in the list.
 	if i := slices.IndexFunc(l.open, func(o conn) bool { return o.Conn == c }); i >= 0 {
 		l.open[i].authorized = authorized
 	}

@@ -51,7 +51,7 @@ func isClosed(t *testing.T, c net.Conn) bool {
 	return err == nil || errors.Is(err, syscall.ECONNRESET)
 }
 
-// protected is a server with a password.
+// protected serves HTTP for a server whose default user has a password.
 func protected(t *testing.T, src Sources) (addr string) {
 	return serveUsers(t, &src, access.Options{Password: "secret"})
 }
@@ -92,7 +92,7 @@ func TestClientsWithoutALoginKeepNobodyOut(t *testing.T) {
 		"silent": "",
 		"slow":   "GET /readyz HTTP/1.1\r\nHost",
 		"idle":   "GET /livez HTTP/1.1\r\nHost: x\r\n\r\n",
-		// After three wrong passwords, the server delays each further one longer.
+		// After three wrong passwords, the server delays each further reply longer.
 		"guessing": "GET /metrics HTTP/1.1\r\nHost: x\r\nAuthorization: Basic ZGVmYXVsdDpndWVzcw==\r\n\r\n",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,10 +101,10 @@ func TestClientsWithoutALoginKeepNobodyOut(t *testing.T) {
 				connect(t, addr, text)
 			}
 			if status, body := get(t, "http://"+addr+"/readyz"); status != http.StatusOK {
-				t.Errorf("/readyz replies %d %s", status, body)
+				t.Errorf("/readyz replies %d %s, want 200", status, body)
 			}
 			if status, err := scrape(addr); status != http.StatusOK {
-				t.Errorf("/metrics replies %d, %v", status, err)
+				t.Errorf("/metrics replies %d, %v, want 200", status, err)
 			}
 		})
 	}
@@ -115,7 +115,7 @@ func TestBeyondTheLimitTheOldestConnectionIsClosed(t *testing.T) {
 	var conns []net.Conn
 	for range maxConns + 1 {
 		c := connect(t, addr, "")
-		if err := ask(c); err != nil { // now the server has accepted the connection
+		if err := ask(c); err != nil { // the reply shows that the server has accepted c
 			t.Fatal(err)
 		}
 		conns = append(conns, c)
@@ -153,7 +153,7 @@ func TestAnAuthorizedRequestIsNotCutOff(t *testing.T) {
 	}
 	close(b.reply)
 	if err := <-done; err != nil {
-		t.Error(err)
+		t.Errorf("the authorized request to /metrics: %v", err)
 	}
 }
 
@@ -173,6 +173,6 @@ func TestWithOnlyAuthorizedRequestsTheNewestConnectionIsClosed(t *testing.T) {
 	near, far := net.Pipe()
 	defer far.Close()
 	if over := l.add(near); over != near || len(l.open) != maxConns {
-		t.Errorf("add returned %v to close, %d are left", over, len(l.open))
+		t.Errorf("add returned %v to close and left %d; want the new connection, and %d left", over, len(l.open), maxConns)
 	}
 }

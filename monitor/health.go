@@ -11,17 +11,17 @@ type Health struct {
 	Ready bool `json:"ready"`
 	// State is "starting", "running" or "stopping".
 	State string `json:"state"`
-	// Store reports whether the store answered a probe. On the embedded engine that is the disk.
+	// Store says that the store answered a probe. With the engine embedded, the store is the disk.
 	Store bool `json:"store"`
-	// RecoveryDelay is what is left of the recovery delay, in seconds. It does not make the server
-	// unready: owners can renew.
+	// RecoveryDelay is the rest of the recovery delay, in seconds. During the delay the server is
+	// ready, since owners can renew.
 	RecoveryDelay float64 `json:"recovery_delay_seconds"`
-	// Error says why the store did not answer, to a user who may run INFO.
+	// Error says why the store did not answer. Only a user who may run INFO gets it.
 	Error string `json:"error,omitempty"`
 }
 
 // live replies that the process serves requests. It does not probe the store, because a restart of
-// the server does not repair a store.
+// this process would not repair the store.
 func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = w.Write([]byte("ok\n")) // fails if the client has left

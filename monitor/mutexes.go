@@ -19,7 +19,7 @@ const scanCount = 10_000
 // mutexes are the mutexes that have series.
 type mutexes struct {
 	list     []mutexReading // in no order
-	complete bool
+	complete bool           // no mutex was left out
 }
 
 type mutexReading struct {
@@ -28,9 +28,9 @@ type mutexReading struct {
 	waiters int
 }
 
-// readMutexes returns the mutexes with an owner or waiters whose names match one of the globs. If
-// there are more than maxMutexes, it returns those that it finds first. It leaves out a mutex whose
-// name the store cannot have. After any other error it asks for no more mutexes.
+// readMutexes returns the mutexes with an owner or waiters whose names match one of the globs, at
+// most maxMutexes. It leaves out a mutex whose name the store does not allow. After any other error
+// it reads no more mutexes.
 func readMutexes(ctx context.Context, b simba.Backend, globs []string) (found mutexes) {
 	if len(globs) == 0 {
 		return found
@@ -61,8 +61,8 @@ func readMutexes(ctx context.Context, b simba.Backend, globs []string) (found mu
 	return found
 }
 
-// maxQueue bounds the waiters that are counted of a free mutex. A mutex is free and has waiters for
-// moments only.
+// maxQueue bounds the waiters that are counted of a free mutex. A mutex is free and has waiters
+// only for moments.
 const maxQueue = 10_000
 
 func readMutex(ctx context.Context, b simba.Backend, name string) (mutexReading, simba.Seq, error) {
@@ -74,9 +74,9 @@ func readMutex(ctx context.Context, b simba.Backend, name string) (mutexReading,
 	return mutexReading{name, false, len(queue)}, max(rests, seq), err
 }
 
-// matching returns up to maxMutexes names that match. complete reports whether there are no others.
+// matching returns up to maxMutexes names that match. complete is false if other names may match.
 func matching(ctx context.Context, b simba.Backend, globs []string) (names []string, complete bool) {
-	if !slices.ContainsFunc(globs, IsGlob) { // no need to look at all mutexes
+	if !slices.ContainsFunc(globs, IsGlob) { // Scan is not needed
 		return globs[:min(len(globs), maxMutexes)], len(globs) <= maxMutexes
 	}
 	known := make(map[string]bool)
@@ -104,5 +104,5 @@ func matching(ctx context.Context, b simba.Backend, globs []string) (names []str
 	}
 }
 
-// IsGlob reports whether a pattern can match other names than itself.
+// IsGlob reports whether a pattern can match names other than itself.
 func IsGlob(pattern string) bool { return strings.ContainsAny(pattern, `*?[\`) }

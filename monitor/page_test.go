@@ -16,7 +16,7 @@ const (
 	tableEnds   = "<!-- end of the table -->\n"
 )
 
-// tableMarkdown is the table of the page.
+// tableMarkdown returns the table of the page.
 func tableMarkdown() string {
 	var b strings.Builder
 	b.WriteString("\n| metric | type | labels | where | meaning |\n| --- | --- | --- | --- | --- |\n")

@@ -10,21 +10,21 @@ import (
 )
 
 const (
-	// probeMutex is the mutex whose owner a probe reads. It needs no owner.
+	// A probe reads the owner of probeMutex, which need not exist.
 	probeMutex = "simba-resp:health"
-	// probeTimeout bounds one probe, if the store does not do so itself.
+	// probeTimeout bounds a probe if the store does not bound it.
 	probeTimeout = 5 * time.Second
 	// probeWait is how long a request waits for a probe. Prometheus waits for 10 s by default.
 	probeWait = 8 * time.Second
-	// probeAge is how long later requests share the result of a probe. So requests cannot overload
-	// a store.
+	// probeAge is how long later requests share the result of a probe, so that they cannot overload
+	// the store.
 	probeAge = time.Second
 )
 
 var errNoProbe = errors.New("no answer in time")
 
-// prober finds out whether the store answers. Requests at the same time share one probe. It is safe
-// for concurrent use.
+// prober checks whether the store answers. Requests share a probe that is running. It is safe for
+// concurrent use.
 type prober struct {
 	backend simba.Backend
 	life    context.Context // ends with close
@@ -49,7 +49,7 @@ func newProber(b simba.Backend) *prober {
 	return p
 }
 
-// check returns nil if the store answers. Otherwise the error says why it does not.
+// check returns nil if the store answers, else an error that says why it does not.
 func (p *prober) check(ctx context.Context) error {
 	current := p.current()
 	if current == nil {
@@ -63,7 +63,7 @@ func (p *prober) check(ctx context.Context) error {
 	}
 }
 
-// current returns the probe that runs, or a recent one, or starts one; nil after close.
+// current returns the probe that runs, or a recent one, or a new one. It returns nil after close.
 func (p *prober) current() *probe {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,9 +86,9 @@ func (p *prober) current() *probe {
 	return next
 }
 
-// run reads the owner of a mutex, and waits until all changes so far are durable. So on the
-// embedded engine the disk must answer too. The Seq of the reply to Owner covers the changes of a
-// few mutexes only.
+// run reads the owner of a mutex, and waits until all changes so far are durable. So with the
+// engine embedded, the disk must answer too. It commits Stats().Seq, because the Seq from Owner
+// covers the changes of few mutexes only.
 func (p *prober) run(current *probe) {
 	defer close(current.done)
 	ctx, cancel := context.WithTimeout(p.life, probeTimeout)
@@ -100,7 +100,7 @@ func (p *prober) run(current *probe) {
 	current.err, current.ended = err, time.Now()
 }
 
-// close ends the probe that runs and waits for it.
+// close cancels the running probe and waits for its end.
 func (p *prober) close() {
 	p.mu.Lock()
 	p.closed = true

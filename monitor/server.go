@@ -21,15 +21,16 @@ const (
 	maxHeader = 16 << 10
 	// requestTimeout bounds how long a client may take to send a request.
 	requestTimeout = 5 * time.Second
-	// replyTimeout bounds how long a reply may take, that of a profile included.
+	// replyTimeout bounds how long a reply may take, including that of a profile.
 	replyTimeout = 2 * time.Minute
-	// idleTimeout is how long a connection may wait for its next request. Scrapes come sooner.
+	// idleTimeout is how long a connection may wait for its next request. Scrapes are more
+	// frequent.
 	idleTimeout = 2 * time.Minute
 )
 
-// The commands that a user must be allowed to run, by page.
+// To get a page, a user must have the right to run a command.
 const (
-	metricsCommand = "info"       // for /metrics, and for errors in /readyz
+	metricsCommand = "info"       // for /metrics, and for the field error of /readyz
 	pprofCommand   = "config|get" // for /debug/pprof
 )
 
@@ -37,11 +38,11 @@ const (
 type Config struct {
 	TLS    *tls.Config  // nil = plain HTTP
 	Pprof  bool         // serve /debug/pprof
-	Logger *slog.Logger // errors of connections have level debug
+	Logger *slog.Logger // required; errors of connections have level debug
 }
 
-// Server serves metrics and health over HTTP. It is live at once. It becomes ready by Open, and
-// stays so until Drain. All methods are safe for concurrent use.
+// Server serves metrics and health over HTTP. /livez succeeds at once. /readyz succeeds only
+// between Open and Drain, while the store answers. All methods are safe for concurrent use.
 type Server struct {
 	http    *http.Server
 	tls     *tls.Config
@@ -50,18 +51,18 @@ type Server struct {
 	stop    context.CancelFunc // of all requests
 	conns   conns
 
-	opened   atomic.Pointer[opened] // nil = the server starts
+	opened   atomic.Pointer[opened] // nil before Open
 	draining atomic.Bool
 }
 
-// opened are the parts that exist once the server has started.
+// opened are the parts that exist after Open.
 type opened struct {
 	*Sources
 	prober  *prober
 	metrics http.Handler
 }
 
-// New returns a server that does not listen yet.
+// New returns a Server that does not listen yet.
 func New(cfg Config) *Server {
 	ctx, stop := context.WithCancel(context.Background())
 	s := &Server{tls: cfg.TLS, log: cfg.Logger, stop: stop}
@@ -114,7 +115,7 @@ func (s *Server) Serve(ln net.Listener) {
 	})
 }
 
-// Open makes the server ready. The sources must be usable until Close.
+// Open makes the server ready. src must be usable until Close.
 func (s *Server) Open(src Sources) error {
 	p := newProber(src.Backend)
 	metrics, err := handler(&src, p, s.log)
@@ -125,10 +126,10 @@ func (s *Server) Open(src Sources) error {
 	return nil
 }
 
-// Drain makes /readyz fail, since the server begins to stop.
+// Drain makes /readyz fail, because the process begins to stop.
 func (s *Server) Drain() { s.draining.Store(true) }
 
-// Close stops the server. It waits for requests until ctx ends.
+// Close stops the server. It waits for requests until ctx ends, then cuts their connections.
 func (s *Server) Close(ctx context.Context) error {
 	s.stop() // ends profiles, probes and delays
 	err := s.http.Shutdown(ctx)
@@ -142,7 +143,7 @@ func (s *Server) Close(ctx context.Context) error {
 	return err
 }
 
-// authorized serves a request only if its sender may run the command.
+// authorized serves a request only if its sender has the right to run the command.
 func (s *Server) authorized(command string, serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		o := s.opened.Load()

@@ -36,7 +36,7 @@ func newEngine(t *testing.T) *engine.Engine {
 	return e
 }
 
-// sources are those of a server with an engine in memory that serves no connections.
+// sources returns the parts of a server with an engine in memory and without connections.
 func sources(t *testing.T) Sources {
 	e := newEngine(t)
 	x := commands.New(commands.Config{Backend: e, Logger: quiet})
@@ -104,7 +104,7 @@ func TestServerIsLiveWhileItStartsAndStops(t *testing.T) {
 	}
 	want("before Open", map[string]int{"/livez": 200, "/readyz": 503, "/metrics": 503, "/debug/pprof/": 503})
 	if h := state(); h.State != "starting" || h.Ready {
-		t.Errorf("before Open: %+v", h)
+		t.Errorf("/readyz before Open: %+v; want starting, not ready", h)
 	}
 	if err := s.Open(sources(t)); err != nil {
 		t.Fatal(err)
@@ -113,11 +113,11 @@ func TestServerIsLiveWhileItStartsAndStops(t *testing.T) {
 	s.Drain()
 	want("after Drain", map[string]int{"/livez": 200, "/readyz": 503, "/metrics": 200})
 	if h := state(); h.State != "stopping" || h.Ready || !h.Store {
-		t.Errorf("after Drain: %+v", h)
+		t.Errorf("/readyz after Drain: %+v; want stopping, not ready, with the store up", h)
 	}
 }
 
-// slowBackend answers when the test allows it.
+// slowBackend is a Backend whose Owner answers only when the test closes reply.
 type slowBackend struct {
 	simba.Backend
 	asked atomic.Int64
@@ -148,7 +148,7 @@ func TestRequestsShareAProbe(t *testing.T) {
 		close(b.reply)
 		for range cap(results) {
 			if err := <-results; !errors.Is(err, b.err) {
-				t.Errorf("check returned %v", err)
+				t.Errorf("check returned %v, want the error of the store", err)
 			}
 		}
 		if err := p.check(t.Context()); !errors.Is(err, b.err) || b.asked.Load() != 1 {
@@ -157,7 +157,7 @@ func TestRequestsShareAProbe(t *testing.T) {
 		time.Sleep(probeAge)
 		b.err = nil
 		if err := p.check(t.Context()); err != nil || b.asked.Load() != 2 {
-			t.Errorf("a second later check returned %v after %d probes", err, b.asked.Load())
+			t.Errorf("check after probeAge returned %v after %d probes, want nil after 2", err, b.asked.Load())
 		}
 	})
 }
@@ -168,13 +168,13 @@ func TestAProbeOfAStuckStoreEnds(t *testing.T) {
 		p := newProber(b)
 		defer p.close()
 		if err := p.check(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("check of a stuck store returned %v", err)
+			t.Errorf("check of a stuck store returned %v, want DeadlineExceeded", err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		time.Sleep(2 * probeAge)
 		if err := p.check(ctx); !errors.Is(err, errNoProbe) {
-			t.Errorf("check with a shorter timeout returned %v", err)
+			t.Errorf("check with a shorter timeout returned %v, want errNoProbe", err)
 		}
 	})
 }
@@ -191,17 +191,17 @@ func TestReadinessOfAFailingStoreNeedsNoRight(t *testing.T) {
 	addr := serveUsers(t, &src, access.Options{Path: path})
 	for range 3 {
 		if status, body := get(t, "http://"+addr+"/readyz"); status != http.StatusServiceUnavailable || strings.Contains(body, "broken") {
-			t.Errorf("/readyz replies %d %s", status, body)
+			t.Errorf("/readyz replies %d %s, want 503 without the cause", status, body)
 		}
 	}
 	for _, d := range src.Commands.Stats().Denials {
 		if d.N != 0 {
-			t.Errorf("%d denials of %s, want none", d.N, d.Name)
+			t.Errorf("/readyz counted %d denials of %s, want none", d.N, d.Name)
 		}
 	}
 }
 
-// hungDisk makes nothing durable until the test allows it.
+// hungDisk is a Backend whose Commit returns only when the test closes answer.
 type hungDisk struct {
 	simba.Backend
 	answer chan struct{}
@@ -224,11 +224,11 @@ func TestAProbeWaitsForTheDisk(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), probeWait)
 		defer cancel()
 		if err := p.check(ctx); !errors.Is(err, errNoProbe) {
-			t.Errorf("check while the disk hangs returned %v", err)
+			t.Errorf("check while the disk hangs returned %v, want errNoProbe", err)
 		}
 		close(d.answer)
 		if err := p.check(t.Context()); err != nil {
-			t.Errorf("check after the hang returned %v", err)
+			t.Errorf("check after the hang returned %v, want nil", err)
 		}
 	})
 }
@@ -264,12 +264,12 @@ func TestSeriesOfMutexesAreThoseOfTheGlobs(t *testing.T) {
 		}
 		slices.Sort(lines)
 		if !slices.Equal(lines, c.want) || got.complete != (c.globs != nil) {
-			t.Errorf("globs %q: series %q, complete %v", c.globs, lines, got.complete)
+			t.Errorf("readMutexes of %q: %q, complete %v; want %q, %v", c.globs, lines, got.complete, c.want, c.globs != nil)
 		}
 	}
 }
 
-// picky is a backend that cannot read one mutex.
+// picky is a Backend that cannot read the mutex refused.
 type picky struct {
 	simba.Backend
 	refused string
@@ -287,7 +287,7 @@ func TestAMutexThatTheStoreCannotReadHasNoSeries(t *testing.T) {
 	hold(t, e, "a", "b", "c")
 	got := readMutexes(t.Context(), &picky{e, "b"}, []string{"a", "b", "c"})
 	if len(got.list) != 2 || got.list[1].name != "c" || got.complete {
-		t.Errorf("series %+v", got)
+		t.Errorf("readMutexes without access to b: %+v; want a and c, not complete", got)
 	}
 }
 
@@ -299,12 +299,12 @@ func TestSeriesOfMutexesAreBounded(t *testing.T) {
 	}
 	hold(t, e, names[1:]...)
 	if got := readMutexes(t.Context(), e, []string{"m*"}); len(got.list) != maxMutexes || !got.complete {
-		t.Errorf("%d series for %d mutexes, complete %v", len(got.list), maxMutexes, got.complete)
+		t.Errorf("readMutexes of %d mutexes: %d, complete %v; want all", maxMutexes, len(got.list), got.complete)
 	}
 	hold(t, e, names[0])
 	for _, globs := range [][]string{{"m*"}, names} {
 		if got := readMutexes(t.Context(), e, globs); len(got.list) != maxMutexes || got.complete {
-			t.Errorf("%d series for one more than %d mutexes, complete %v", len(got.list), maxMutexes, got.complete)
+			t.Errorf("readMutexes of one more than %d mutexes: %d, complete %v; want the limit, not complete", maxMutexes, len(got.list), got.complete)
 		}
 	}
 }
@@ -317,7 +317,7 @@ func TestLabelsOfMutexesAreDistinctAndReadable(t *testing.T) {
 	} {
 		got := label(c.name)
 		if got != c.want || seen[got] != "" {
-			t.Errorf("label(%q) is %s, want %s", c.name, got, c.want)
+			t.Errorf("label(%q) is %s, want %s, which no other name has", c.name, got, c.want)
 		}
 		seen[got] = c.name
 	}

@@ -9,12 +9,13 @@ import (
 	"github.com/simba-resp/simba-resp/commands"
 )
 
-// Metric describes a metric of this server. The page docs/reference/metrics.md is written from it.
+// Metric describes a metric of this server. The page docs/reference/metrics.md is generated from
+// the descriptions.
 type Metric struct {
 	Name   string
-	Kind   prometheus.ValueType // of a histogram, prometheus.UntypedValue
+	Kind   prometheus.ValueType // for a histogram, prometheus.UntypedValue
 	Labels []string
-	Where  string // which servers have it; "" = all
+	Where  string // which servers have the metric; "" = all
 	Help   string
 }
 
@@ -46,13 +47,13 @@ const (
 	withPatterns = "with `metrics-mutexes`"
 )
 
-// row is a metric and the way to read it.
+// row is a metric and the function that reads it.
 type row struct {
 	Metric
 	collect func(*reading, *sink)
 }
 
-// Metrics returns the metrics of this server, without those of Go and of the process.
+// Metrics returns the metrics of this server. Those of Go and of the process are not included.
 func Metrics() (all []Metric) {
 	for _, r := range table {
 		all = append(all, r.Metric)
@@ -74,7 +75,7 @@ var table = []row{
 				s.durations(&r.requests.Durations, requestBuckets, r.Build.Engine)
 			}
 		}},
-	{Metric{"simba_store_request_failures_total", counter, []string{"engine"}, onStore, "Requests that the store did not answer in time, or refused until an operator repairs it."},
+	{Metric{"simba_store_request_failures_total", counter, []string{"engine"}, onStore, "Requests that the store did not answer in time, or refused because of a fault that an operator must repair."},
 		func(r *reading, s *sink) {
 			if r.Requests != nil {
 				s.value(float64(r.requests.Failed), r.Build.Engine)
@@ -88,7 +89,7 @@ var table = []row{
 				s.value(r.Recovery.Seconds())
 			}
 		}},
-	{Metric{"simba_tls_certificate_expiry_timestamp_seconds", gauge, nil, withTLS, "When the first certificate of the server's chain expires, in Unix seconds."},
+	{Metric{"simba_tls_certificate_expiry_timestamp_seconds", gauge, nil, withTLS, "The earliest expiry of a certificate in the server's chain, in Unix seconds."},
 		func(r *reading, s *sink) {
 			if r.CertificateExpires != nil {
 				s.value(float64(r.CertificateExpires().Unix()))
@@ -223,7 +224,7 @@ var table = []row{
 }
 
 // buckets selects the buckets of a simba.Durations that a histogram shows: every step-th from first
-// to last, which end at powers of two microseconds.
+// to last. Bucket i ends at 2^i microseconds.
 type buckets struct{ first, last, step int }
 
 var (
@@ -239,14 +240,15 @@ func boolean(b bool) float64 {
 	return 0
 }
 
-// label returns a mutex name as a label: control characters, bytes that are no UTF-8, quotes and
-// backslashes are escaped as in Go. So no two names have the same label.
+// label returns a mutex name as a label. It escapes control characters, invalid UTF-8, quotes and
+// backslashes as in Go. So no two names have the same label.
 func label(name string) string {
 	quoted := fmt.Sprintf("%q", name)
 	return strings.TrimSuffix(strings.TrimPrefix(quoted, `"`), `"`)
 }
 
-// counts emits one series for each count. A script may choose the code of an error.
+// counts emits one series for each count. Names are escaped, because scripts may choose the codes
+// of errors.
 func (s *sink) counts(all []commands.Count) {
 	for _, c := range all {
 		s.value(float64(c.N), label(c.Name))

@@ -10,8 +10,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// openPrimed opens an Async store whose floors on disk cover the changes of put. So put needs no
-// fsync.
+// openPrimed opens an Async store and commits a first change. This raises the floors on disk so far
+// that later changes by put need no fsync.
 func openPrimed(t *testing.T, o Options) *Store {
 	t.Helper()
 	s, _ := openClosed(t, o)
@@ -57,7 +57,7 @@ func TestAsyncSyncsInTheBackground(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := s.Stats().Commits; n != commits+1 {
-			t.Errorf("%d commits with nothing to write, want %d", n, commits+1)
+			t.Errorf("after a minute without changes the store has made %d commits, want %d", n, commits+1)
 		}
 		mustClose(t, s)
 

@@ -14,7 +14,7 @@ import (
 // Errors of Open, to match with errors.Is. Each text is the end of a sentence about the data
 // directory.
 var (
-	// ErrInUse is returned if another process, or another Store of this one, has the directory
+	// ErrInUse is returned if another process, or another Store in this process, has the directory
 	// open.
 	ErrInUse = errors.New("in use by another process")
 	// ErrNewer is returned if the data has a format that this version does not know.

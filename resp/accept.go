@@ -19,12 +19,12 @@ const (
 )
 
 // Serve accepts and serves connections until Shutdown, which closes ln and makes Serve return nil.
-// Several listeners may be served at a time. After an error that may pass, such as a lack of file
+// A server may serve several listeners at a time. After a temporary error, such as a lack of file
 // descriptors, Serve tries again. It returns any other error. ln must not do TLS itself; see
 // ServeTLS.
 func (s *Server) Serve(ln net.Listener) error { return s.acceptLoop(ln, nil) }
 
-// acceptLoop is Serve, and ServeTLS if there is a config.
+// acceptLoop implements Serve if config is nil, otherwise ServeTLS.
 func (s *Server) acceptLoop(ln net.Listener, config *tls.Config) error {
 	if !s.registerListener(ln) {
 		return ln.Close()
@@ -38,7 +38,7 @@ func (s *Server) acceptLoop(ln net.Listener, config *tls.Config) error {
 		case err == nil:
 			pause = firstAcceptPause
 			s.startConn(nc, config)
-			runtime.Gosched() // a flood of new connections must not starve others
+			runtime.Gosched() // a flood of new connections must not starve the open ones
 		case s.stopping():
 			return nil
 		case !isTemporary(err):
@@ -51,7 +51,6 @@ func (s *Server) acceptLoop(ln net.Listener, config *tls.Config) error {
 	}
 }
 
-// startConn begins to serve a new connection, or refuses it.
 func (s *Server) startConn(nc net.Conn, config *tls.Config) {
 	if config == nil {
 		nc = s.adopt(nc)
@@ -61,7 +60,6 @@ func (s *Server) startConn(nc net.Conn, config *tls.Config) {
 	}
 }
 
-// start serves the connection: by the poller if that has adopted the socket, else on a goroutine.
 func (c *Conn) start() {
 	if c.sock != nil {
 		c.sock.Start(c.run)
@@ -70,8 +68,7 @@ func (c *Conn) start() {
 	}
 }
 
-// adopt moves nc to the poller and returns the polled connection. If that is not possible, it
-// returns nc.
+// adopt moves nc to the poller and returns the polled connection. If it cannot, it returns nc.
 func (s *Server) adopt(nc net.Conn) net.Conn {
 	p := s.currentPoller()
 	socket, ok := nc.(poll.Socket)
@@ -84,7 +81,6 @@ func (s *Server) adopt(nc net.Conn) net.Conn {
 	return nc
 }
 
-// currentPoller returns the server's poller; nil if it has none.
 func (s *Server) currentPoller() *poll.Poller {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -109,7 +105,7 @@ func (s *Server) makePoller() (err error) {
 	return err
 }
 
-// endPoller stops the poller and its pushers. It is called after the last connection has ended.
+// endPoller stops the poller and the shared pushers. All connections must have ended.
 func (s *Server) endPoller() {
 	s.mu.Lock()
 	p := s.poller
@@ -121,7 +117,7 @@ func (s *Server) endPoller() {
 	}
 }
 
-// registerListener registers ln for Shutdown. It returns false if the server is shutting down.
+// registerListener returns false if the server is shutting down.
 func (s *Server) registerListener(ln net.Listener) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,8 +153,8 @@ func (s *Server) pause(d time.Duration) {
 	}
 }
 
-// isTemporary reports whether accept(2) may succeed after this error. These errors mean that the
-// client has closed the connection, or that descriptors or memory are lacking.
+// isTemporary reports whether a later accept(2) may succeed. The errors mean that a single
+// connection failed, or that descriptors or memory are lacking.
 func isTemporary(err error) bool {
 	for _, errno := range []syscall.Errno{
 		syscall.ECONNABORTED, syscall.EINTR, syscall.EPROTO, syscall.EPERM,

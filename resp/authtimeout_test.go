@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// guarded is a Handler whose AUTH authenticates a client and whose RESET ends that.
+// guarded is a Handler whose AUTH authenticates a client and whose RESET undoes AUTH.
 func guarded() *script {
 	return &script{commands: map[string]func(*Conn, [][]byte){
 		"AUTH":  func(c *Conn, _ [][]byte) { c.SetAuthenticated(true); c.Reply().Simple("OK") },
@@ -30,7 +30,7 @@ func TestAuthTimeoutHoldsWithinAPipeline(t *testing.T) {
 		cl.send(strings.Repeat("AUTH\r\n", 100))
 		cl.expectEnd("-WRONGPASS\r\n-WRONGPASS\r\n")
 		if d := time.Since(start); d != DefaultAuthTimeout {
-			t.Errorf("the server closed the connection after %v, not after AuthTimeout", d)
+			t.Errorf("the server closed the connection after %v, want AuthTimeout", d)
 		}
 	})
 }
@@ -43,7 +43,7 @@ func TestUnauthenticatedClientsBufferLittle(t *testing.T) {
 		const most = DefaultUnauthArgs*(DefaultUnauthArg+headerSize) + DefaultMaxInline
 		n, err := cl.Write(make([]byte, 2*most))
 		if err == nil || n > most {
-			t.Errorf("the server took %d bytes (%v), want at most %d", n, err, most)
+			t.Errorf("the server read %d bytes, Write returned %v; want at most %d bytes and an error", n, err, most)
 		}
 	})
 }
@@ -54,7 +54,7 @@ func TestAuthTimeoutHoldsForActiveClients(t *testing.T) {
 	for name, now := range map[string]func(cl *client){
 		"nothing":           func(*client) {},
 		"a byte of a word":  func(cl *client) { cl.send("P") },
-		"a byte of an AUTH": func(cl *client) { cl.send("0") }, // of an inline word
+		"a byte of an AUTH": func(cl *client) { cl.send("0") },
 		"commands":          func(cl *client) { cl.call("PING\r\n", "+PONG\r\n") },
 		"RESET":             func(cl *client) { cl.call("RESET\r\n", "+RESET\r\n") },
 	} {
@@ -68,7 +68,7 @@ func TestAuthTimeoutHoldsForActiveClients(t *testing.T) {
 				}
 				cl.expectEnd("")
 				if d := time.Since(start); d != DefaultAuthTimeout {
-					t.Errorf("the server closed the connection after %v, not after AuthTimeout", d)
+					t.Errorf("the server closed the connection after %v, want AuthTimeout", d)
 				}
 			})
 		})

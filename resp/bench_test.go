@@ -33,7 +33,7 @@ func BenchmarkReaderPipeline(b *testing.B) {
 		r.feed(copy(room, data))
 		for n := 0; n < 16; n++ {
 			if args, err := r.next(false); len(args) != 4 || err != nil {
-				b.Fatal(len(args), err)
+				b.Fatalf("next returned %d arguments, %v; want 4", len(args), err)
 			}
 		}
 	}
@@ -68,7 +68,7 @@ func BenchmarkWriterRecord(b *testing.B) {
 // BenchmarkPipelineOverTCP sends 16 commands and reads 16 replies of the usual length.
 func BenchmarkPipelineOverTCP(b *testing.B) { benchmarkPipeline(b, nil, net.Dial) }
 
-// BenchmarkPipelineOverTLS is the same over TLS.
+// BenchmarkPipelineOverTLS is BenchmarkPipelineOverTCP over TLS.
 func BenchmarkPipelineOverTLS(b *testing.B) {
 	who := identity(b)
 	benchmarkPipeline(b, who.serverConfig(), func(network, addr string) (net.Conn, error) {
@@ -172,7 +172,7 @@ func BenchmarkPublish(b *testing.B) {
 				wg.Go(func() { s.ServeConn(far) })
 				channel := "a"
 				if i == subscribers {
-					channel = "b" // somebody listens, but not to this
+					channel = "b" // a subscriber, but not of "a"
 				}
 				if _, err := near.Write([]byte("SUBSCRIBE " + channel + "\r\n")); err != nil {
 					b.Fatal(err)
@@ -185,7 +185,7 @@ func BenchmarkPublish(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				if n := s.Broker().Publish("a", "acquired@@contender-1"); n != subscribers {
-					b.Fatal(n)
+					b.Fatalf("Publish counts %d receivers, want %d", n, subscribers)
 				}
 			}
 			b.StopTimer()

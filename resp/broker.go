@@ -20,18 +20,18 @@ const (
 )
 
 // Broker delivers messages to subscribed connections. Messages of one publisher arrive in order.
-// All methods are safe for concurrent use. No method waits for a connection. No method holds a lock
-// while it matches globs.
+// All methods are safe for concurrent use. No method waits for a connection, or holds a lock while
+// it matches globs.
 type Broker struct {
 	mu     sync.RWMutex // protects topics, their connections and Conn.topics
 	topics [kinds]map[string]*topic
 
-	// patterns is an immutable index of topics[KindPattern]. A change sets it to nil, under the
-	// write lock of mu. The next publisher builds it, under mu.
+	// patterns is an immutable index of topics[KindPattern]; nil = not built. A goroutine that
+	// stores patterns holds mu.
 	patterns atomic.Pointer[patternIndex]
 
-	total   atomic.Int64 // subscriptions
-	clients atomic.Int64 // connections that have one
+	total   atomic.Int64 // number of subscriptions
+	clients atomic.Int64 // number of connections with a subscription
 }
 
 // topic is a channel, a pattern or a shard channel with subscribers.
@@ -84,9 +84,8 @@ func (b *Broker) publish(channel, payload string) (exact, matched int) {
 	return exact, matched
 }
 
-// patternsLocked returns the index of patterns. The first publisher after a change builds it, so
-// that a client can subscribe to thousands of patterns cheaply. The caller holds mu, at least for
-// reading. It may use the returned index after it has released mu.
+// patternsLocked returns the index of patterns. It builds the index if the patterns have changed.
+// The caller holds mu, at least for reading. It may use the index after it has released mu.
 func (b *Broker) patternsLocked() *patternIndex {
 	index := b.patterns.Load()
 	if index == nil {
@@ -111,8 +110,8 @@ func (b *Broker) PublishShard(channel, payload string) (receivers int) {
 	return receivers
 }
 
-// send queues p for every subscriber. It appends to slow the connections whose queue overflowed.
-// After the caller has released its locks, it must disconnect them.
+// send queues p for every subscriber. It appends the connections whose queue overflowed to slow.
+// The caller must release its locks and then call cutAll with them.
 func (t *topic) send(p *publication, slow *[]*Conn) (receivers int) {
 	for c := range t.conns {
 		switch c.enqueue(p, t) {
@@ -131,7 +130,7 @@ func cutAll(slow []*Conn) {
 	}
 }
 
-// Any reports whether there is any subscription. It costs one atomic load.
+// Any reports whether there is a subscription. It costs one atomic load.
 func (b *Broker) Any() bool { return b.total.Load() > 0 }
 
 // Subscribers returns how many connections subscribe to exactly that name.
@@ -147,7 +146,8 @@ func (b *Broker) Subscribers(kind Kind, name string) int {
 	return 0
 }
 
-// Channels returns the names that have a subscriber and match a glob, sorted; "" matches all.
+// Channels returns the names of a kind that have a subscriber and match a glob, sorted. The glob ""
+// stands for all names.
 func (b *Broker) Channels(kind Kind, glob string) []string {
 	b.mu.RLock()
 	names := slices.Collect(maps.Keys(b.topics[kind]))
@@ -166,7 +166,6 @@ func (b *Broker) PatternCount() int {
 	return len(b.topics[KindPattern])
 }
 
-// subscribe adds a subscription and reports whether it is new.
 func (b *Broker) subscribe(c *Conn, kind Kind, name string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -199,7 +198,6 @@ func (b *Broker) unsubscribe(c *Conn, kind Kind, name string) *topic {
 	return t
 }
 
-// removeConn removes all subscriptions of a connection.
 func (b *Broker) removeConn(c *Conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -220,14 +218,13 @@ func (b *Broker) remove(c *Conn, kind Kind, t *topic) {
 	b.count(c, kind, -1)
 }
 
-// patternsChanged makes the next publisher rebuild the index of patterns.
 func (b *Broker) patternsChanged(kind Kind) {
 	if kind == KindPattern {
 		b.patterns.Store(nil)
 	}
 }
 
-// count updates the counters that are read without the lock.
+// count updates the counters that other goroutines read without mu.
 func (b *Broker) count(c *Conn, kind Kind, by int32) {
 	before := c.SubscriptionCount()
 	c.subscriptions[kind].Add(by)
@@ -240,7 +237,6 @@ func (b *Broker) count(c *Conn, kind Kind, by int32) {
 	}
 }
 
-// names returns a connection's subscriptions, sorted.
 func (b *Broker) names(c *Conn, kind Kind) []string {
 	b.mu.RLock()
 	defer b.mu.RUnlock()

@@ -42,7 +42,7 @@ func TestMessagesReachTheirSubscribers(t *testing.T) {
 			t.Errorf("channels that match o* are %v, want other", got)
 		}
 		if b.PatternCount() != 1 || b.Subscribers(KindChannel, "news") != 1 || b.Subscribers(KindChannel, "n*") != 0 || s.Stats().Subscribers != 3 {
-			t.Errorf("%d patterns, %d and %d subscribers, %d clients", b.PatternCount(), b.Subscribers(KindChannel, "news"), b.Subscribers(KindChannel, "n*"), s.Stats().Subscribers)
+			t.Errorf("PatternCount is %d, Subscribers of news and n* are %d and %d, Stats has %d subscribers", b.PatternCount(), b.Subscribers(KindChannel, "news"), b.Subscribers(KindChannel, "n*"), s.Stats().Subscribers)
 		}
 		for _, cl := range []*client{channel, pattern, shard} {
 			cl.Close()
@@ -110,7 +110,7 @@ func TestNoMessageFollowsAnUnsubscribeConfirmation(t *testing.T) {
 		commands := pubsub()
 		var b *Broker
 		commands["LEAVE"] = func(c *Conn, _ [][]byte) {
-			// One command leaves two channels. Messages are published before, between and after.
+			// LEAVE unsubscribes from two channels, and publishes before, between and afterwards.
 			b.Publish("a", "3")
 			c.Unsubscribe(KindChannel, "a")
 			b.Publish("b", "too late: the command has begun")
@@ -132,8 +132,8 @@ func TestNoMessageFollowsAnUnsubscribeConfirmation(t *testing.T) {
 		cl.expect(message("a", "1"))
 		durable <- struct{}{}
 		cl.expect("+PONG\r\n")
-		// In one batch, each message has its place among the replies. Message 2 could be sent at
-		// any time before LEAVE. Message 4 must precede the second confirmation.
+		// The messages and the replies of the batch have one order. Message 2 may be anywhere
+		// before the reply to LEAVE. Message 4 must precede the confirmation of UNSUBSCRIBE c.
 		cl.expect(message("b", "2") + message("a", "3") + "+LEFT\r\n+PONG\r\n" + message("c", "4") + confirmation("unsubscribe", "c", 0))
 		cl.expectSilence()
 		if c := s.Conns()[0]; c.OutputQueued() != 0 {

@@ -29,29 +29,29 @@ type Limits struct {
 	Args    int // arguments of a command, including its name; default 1024
 	Arg     int // bytes of an argument; default 64 KiB
 	Command int // bytes of all arguments of a command together; default 1 MiB
-	// MayBeLong reports whether the arguments of a command, such as a script, may be longer than
-	// Arg; nil = of no command. The limit Command still applies. Several goroutines may call
-	// MayBeLong at a time.
+	// MayBeLong reports whether a command, such as EVAL, may have arguments longer than Arg; nil =
+	// no command may. The limit Command still applies. Several goroutines may call MayBeLong at a
+	// time.
 	MayBeLong func(command []byte) bool
-	Inline    int // bytes of an inline command, or of the line before an argument; default 64 KiB
+	Inline    int // bytes of an inline command, or of a line "*<n>" or "$<n>"; default 64 KiB
 
 	// UnauthArgs and UnauthArg replace Args and Arg before authentication; default 10 and 16 KiB,
 	// as in Redis.
 	UnauthArgs, UnauthArg int
 
-	// AuthTimeout is how long a client may take to authenticate; default 10 s. Then the server
-	// closes the connection, even if it is active. The time counts from the accept, or from the
-	// last RESET.
+	// AuthTimeout is how long a client may take to authenticate; default 10 s. After that time the
+	// server closes even an active connection. The time counts from the accept, or from the last
+	// RESET.
 	AuthTimeout time.Duration
 
-	// PushQueue is the size of a connection's queue of pushes in bytes; default 1 MiB. The server
-	// closes a connection that exceeds it.
+	// PushQueue is the size of a connection's push queue in bytes; default 1 MiB. The server closes
+	// a connection whose queue overflows.
 	PushQueue int
-	// ReplyBatch is a size in bytes; default 64 KiB. When the replies of a batch reach it, the
-	// server commits and sends them before it executes the rest of the batch.
+	// ReplyBatch is a size in bytes; default 64 KiB. When the replies of a batch reach this size,
+	// the server commits and sends them before it executes the rest of the batch.
 	ReplyBatch int
 	// WriteTimeout is how long a client may read nothing while the server writes; default 10 s.
-	// Then the server closes the connection. It may notice only after 1.5 times as long.
+	// The server closes the connection after 1 to 1.5 times that long.
 	WriteTimeout time.Duration
 	// HandshakeTimeout is how long a TLS handshake may take; default 10 s.
 	HandshakeTimeout time.Duration
@@ -81,26 +81,26 @@ type Config struct {
 	Logger      *slog.Logger  // must not block; nil = no log
 	Broker      *Broker       // holds the subscriptions; nil = a new one
 
-	// Committer makes durable the changes that Conn.RestOn names. The server calls it for each
-	// batch with a call of RestOn, also after a disconnect. When the Committer returns nil, the
-	// server sends the replies. On an error the server drops them and closes the connection. If
-	// Committer is nil, RestOn of a change ends the connection.
+	// Committer makes the changes durable that Conn.RestOn names. The server calls it for each
+	// batch in which a command called RestOn, even after a disconnect. When the Committer returns
+	// nil, the server sends the replies. On an error the server drops the replies and closes the
+	// connection. If Committer is nil, RestOn of a change ends the connection.
 	Committer simba.Committer
-	// After a batch has waited for the Committer, the server calls CommitWaited with the length of
-	// the wait. The call is on the connection's goroutine. CommitWaited may be nil.
+	// CommitWaited is called on the connection's goroutine after each wait for the Committer. took
+	// is the length of the wait. CommitWaited may be nil.
 	CommitWaited func(took time.Duration)
 
-	// Poll makes a few goroutines serve the connections of Serve, on Linux. The handler must then
-	// call Conn.Detach before anything that may block. Without Poll each connection has its own
-	// goroutine. A connection over TLS always has its own.
+	// Poll makes a few goroutines serve all plain connections of Serve; it works on Linux only. The
+	// handler must then call Conn.Detach before anything that may block. Without Poll, and over
+	// TLS, each connection has its own goroutine.
 	Poll bool
 
 	// InUse reports whether a connection stays open although it was silent for IdleTimeout; nil =
-	// never. The server calls it on the connection's goroutine. It may block.
+	// never. The server calls InUse on the connection's goroutine. InUse may block.
 	InUse func(c *Conn) bool
 
-	// RequireAuth reports whether clients must authenticate now; nil = never. Before each command
-	// of a client that has not authenticated, the server calls it on the connection's goroutine.
+	// RequireAuth reports whether clients must authenticate now; nil = never. The server calls it
+	// before each command of a client that has not authenticated, on the connection's goroutine.
 	RequireAuth func() bool
 }
 

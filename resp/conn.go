@@ -20,24 +20,23 @@ type ReplyMode uint8
 const (
 	ReplyOn       ReplyMode = iota
 	ReplyOff                // no replies, not even to the command that sets this mode
-	ReplySkipNext           // no replies to this command and the next
+	ReplySkipNext           // no reply to this command or the next one
 
-	replySkip // the command after ReplySkipNext is being executed
+	replySkip // the server executes the command after the one that set ReplySkipNext
 )
 
-// Conn is a client's connection. The server passes it to each call of the Handler.
-//
-// Only that call may use the methods, unless a method's comment says that any goroutine may. After
-// the end of the connection the methods have no effect.
+// Conn is a client's connection. Only the Handler's calls for this connection may use the methods,
+// unless a method's comment says that any goroutine may. After the connection has ended, the
+// methods have no effect.
 type Conn struct {
 	server  *Server
 	wire    wire
-	stream  io.ReadWriter // of commands and replies: the wire, or TLS over it
+	stream  io.ReadWriter // carries commands and replies: &wire, or tls
 	tls     *tls.Conn     // nil = no TLS
 	sock    *poll.Conn    // the socket that the poller watches; nil = no poller
 	id      uint64
 	created time.Time
-	unix    string // the path of the unix socket; "" = another kind
+	unix    string // the path of the unix socket; "" = not a unix socket
 	remote  string
 	local   string
 	ctx     context.Context // see Context
@@ -46,21 +45,21 @@ type Conn struct {
 	// Only the connection's goroutine uses this group. Durations count from created.
 	in           *reader
 	reply        Writer
-	rests        simba.Seq // the replies wait until this Seq is durable
+	rests        simba.Seq // the replies of this batch wait until this Seq is durable
 	mustCommit   bool      // RestOn was called in this batch
 	batches      uint64    // number of completed batches
-	replyStart   int       // where the replies of the current command begin in reply
+	replyStart   int       // where the reply to the current command begins in reply.buf
 	mode         ReplyMode
-	holdsPushes  bool          // the current command holds later pushes back
-	confirms     bool          // the reply of the current command confirms subscriptions
-	closing      bool          // close after the replies are sent
+	holdsPushes  bool          // the current command has called hold
+	confirms     bool          // the reply to the current command confirms subscriptions
+	closing      bool          // the connection ends after the replies are sent
 	err          error         // why the connection ends; the first reason counts
-	checksBuffer bool          // the read deadline includes a check of a grown buffer
+	checksBuffer bool          // the read deadline is early enough to check a grown buffer
 	awaitsPushes bool          // set by SetAwaitsPushes
 	inUseAt      time.Duration // when Config.InUse last returned true
 	unauthSince  time.Duration // when the client ceased to be authenticated
-	runningSince time.Duration // when the connection last let others run; 0 = unknown
-	deliveries   int           // receivers of its messages since it last waited for the pushers
+	runningSince time.Duration // when the connection last let others run; 0 = not known
+	deliveries   int           // receivers of messages since the last wait for the pushers
 
 	lastActive    atomic.Int64 // nanoseconds since created
 	authenticated atomic.Bool
@@ -72,7 +71,7 @@ type Conn struct {
 
 	certificateName atomic.Pointer[string]
 
-	readMu      sync.Mutex // protects this group, which has the reasons to interrupt Read
+	readMu      sync.Mutex // protects this group, the reasons to interrupt Read
 	wait        *Wait      // the blocked command
 	unblock     Wakeup     // set by Unblock
 	draining    bool       // the server is shutting down
@@ -81,7 +80,7 @@ type Conn struct {
 	wmu sync.Mutex // serializes writes of whole frames
 
 	push   pushQueue
-	topics [kinds]map[string]*topic // its subscriptions; protected by Broker.mu
+	topics [kinds]map[string]*topic // the subscriptions; protected by Broker.mu
 }
 
 func newConn(s *Server, nc net.Conn) *Conn {
@@ -108,8 +107,8 @@ func newConn(s *Server, nc net.Conn) *Conn {
 // ids. Any goroutine may call it.
 func (c *Conn) ID() uint64 { return c.id }
 
-// UnixSocket returns the path of the unix socket that the client connected to, "" for another kind
-// of connection. Any goroutine may call it.
+// UnixSocket returns the path of the unix socket that the client connected to. It is "" for other
+// connections. Any goroutine may call it.
 func (c *Conn) UnixSocket() string { return c.unix }
 
 // SelfCheck reports whether this is the connection of Server.Ping. Any goroutine may call it.
@@ -125,8 +124,8 @@ func (c *Conn) LocalAddr() string { return c.local }
 // Created returns when the connection was accepted. Any goroutine may call it.
 func (c *Conn) Created() time.Time { return c.created }
 
-// LastActive returns when the server last read from the client, or sent it a push. Any goroutine
-// may call it.
+// LastActive returns when the server last read from the client, sent a push to it, or ended the
+// wait of its blocked command. Any goroutine may call it.
 func (c *Conn) LastActive() time.Time {
 	return c.created.Add(time.Duration(c.lastActive.Load()))
 }
@@ -139,8 +138,8 @@ func (c *Conn) age() time.Duration { return time.Since(c.created) }
 // disconnect between commands, and while a command is blocked. Any goroutine may call it.
 func (c *Conn) Context() context.Context { return c.ctx }
 
-// Reply returns the writer of replies. The server sends them at the end of the batch, or at Flush.
-// Call Flush or Await only after a whole reply.
+// Reply returns the writer of replies. The server sends the replies at the end of the batch, or at
+// Flush. Before a call of Flush or Await, the last reply must be whole.
 func (c *Conn) Reply() *Writer { return &c.reply }
 
 // Proto returns the version of RESP that the client chose, 2 or 3. Any goroutine may call it.
@@ -156,9 +155,9 @@ func (c *Conn) SetProto(version int) {
 // Authenticated reports whether the client has authenticated. Any goroutine may call it.
 func (c *Conn) Authenticated() bool { return c.authenticated.Load() }
 
-// SetAuthenticated records whether the client has authenticated. Until it has, the limits before
-// authentication apply, provided that Config.RequireAuth returns true. A change from true to false
-// restarts AuthTimeout.
+// SetAuthenticated records whether the client has authenticated. While it has not, and
+// Config.RequireAuth returns true, the limits before authentication apply. A change from true to
+// false restarts AuthTimeout.
 func (c *Conn) SetAuthenticated(ok bool) {
 	if was := c.authenticated.Swap(ok); was && !ok {
 		c.unauthSince = time.Since(c.created)
@@ -171,7 +170,7 @@ func (c *Conn) unauthenticated() bool {
 	return !c.authenticated.Load() && c.server.requireAuth()
 }
 
-// authDeadline returns when AuthTimeout ends; zero = it does not apply.
+// authDeadline returns when AuthTimeout ends. The zero time means that AuthTimeout does not apply.
 func (c *Conn) authDeadline() time.Time {
 	if !c.unauthenticated() {
 		return time.Time{}
@@ -196,8 +195,8 @@ func (c *Conn) Name() string {
 // SetName sets the client's name.
 func (c *Conn) SetName(name string) { c.name.Store(&name) }
 
-// State returns the value of the last SetState, nil at first. Any goroutine may call it. The
-// handler must protect the value itself.
+// State returns the value of the last SetState, nil at first. Any goroutine may call it, so the
+// handler must protect the contents of the value.
 func (c *Conn) State() any {
 	if s := c.state.Load(); s != nil {
 		return *s
@@ -208,8 +207,8 @@ func (c *Conn) State() any {
 // SetState stores the handler's state of this connection.
 func (c *Conn) SetState(state any) { c.state.Store(&state) }
 
-// QueryBuffered returns the used and the free bytes of the input buffer, as of the last read.
-// Any goroutine may call it.
+// QueryBuffered returns the numbers of used and free bytes in the input buffer, as of the last
+// read. Any goroutine may call it.
 func (c *Conn) QueryBuffered() (used, free int) {
 	b := c.buffers.Load()
 	return int(b >> 32), int(b & (1<<32 - 1))
@@ -221,7 +220,7 @@ func (c *Conn) noteBuffers() {
 }
 
 // SetReplyMode sets whether the client receives replies, beginning with the reply to this command.
-// In every mode the server sends pushes and confirmations of subscriptions, as Redis does.
+// In every mode the client receives pushes and confirmations of subscriptions, as with Redis.
 func (c *Conn) SetReplyMode(m ReplyMode) {
 	if m == ReplySkipNext && c.mode == ReplyOff {
 		return
@@ -229,8 +228,8 @@ func (c *Conn) SetReplyMode(m ReplyMode) {
 	c.mode = m
 }
 
-// ResetReplyMode enables replies again. If this reply is skipped, replies start with the next
-// command.
+// ResetReplyMode enables replies again. If ReplySkipNext skips the reply to this command, replies
+// start with the next command.
 func (c *Conn) ResetReplyMode() {
 	if c.mode != replySkip {
 		c.mode = ReplyOn
@@ -240,8 +239,8 @@ func (c *Conn) ResetReplyMode() {
 // CloseAfterReply closes the connection after the server has sent the reply to this command.
 func (c *Conn) CloseAfterReply() { c.closing = true }
 
-// Close closes the connection at once and drops unsent bytes. Over TLS it sends no close_notify. It
-// does not wait for the connection's goroutine. Any goroutine may call it.
+// Close closes the connection at once and drops unsent bytes. It does not wait for the connection's
+// goroutine. Any goroutine may call it.
 func (c *Conn) Close() {
 	if c.closed.CompareAndSwap(false, true) {
 		c.cancel()

@@ -19,19 +19,19 @@ var (
 var past = time.Unix(1, 0)
 
 // interruptLocked ends the current or next Read of the connection's goroutine. The caller holds
-// c.readMu and has recorded the reason. Only a shutdown interrupts a handshake. After a handshake
-// the connection finds the other reasons.
+// c.readMu and has recorded the reason. Only a shutdown interrupts a handshake. Another reason
+// takes effect after the handshake.
 func (c *Conn) interruptLocked() {
 	if !c.handshaking || c.draining {
 		c.readUntil(past)
 	}
 }
 
-// readUntil sets the read deadline. That fails only on a closed connection, whose next Read fails
-// too. The caller holds c.readMu.
+// readUntil sets the read deadline. The caller holds c.readMu. SetReadDeadline fails only on a
+// closed connection, and then Read fails too.
 func (c *Conn) readUntil(t time.Time) { _ = c.wire.SetReadDeadline(t) }
 
-// drain makes the connection end after the replies to the commands that it has read.
+// drain ends the connection after the replies to the commands that it has read.
 func (c *Conn) drain() {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
@@ -46,10 +46,10 @@ func (c *Conn) interrupt() {
 	c.interruptLocked()
 }
 
-// checkDeadlines is called when the read deadline has passed between commands. It returns why the
+// checkDeadlines handles a read deadline that has passed between commands. It returns why the
 // connection ends, or nil after it has set the next deadline.
 func (c *Conn) checkDeadlines() error {
-	if c.idle() && c.server.inUse(c) { // without the lock, because it may wait for a store
+	if c.idle() && c.server.inUse(c) { // without readMu, because inUse may wait for a store
 		c.inUseAt = c.age()
 	}
 	c.readMu.Lock()
@@ -70,7 +70,7 @@ func (c *Conn) checkDeadlines() error {
 	return nil
 }
 
-// grown reports whether the connection holds more memory than an idle one should.
+// grown reports whether the connection has more memory than an idle connection should.
 func (c *Conn) grown() bool { return c.in.grown() || cap(c.reply.buf) > minBuffer }
 
 // idle reports whether the idle timeout has passed and applies.
@@ -79,17 +79,16 @@ func (c *Conn) idle() bool {
 	return timeout > 0 && !c.exempt() && time.Since(c.idleSince()) >= timeout
 }
 
-// idleSince returns when the idle timeout began to count.
 func (c *Conn) idleSince() time.Time {
 	return c.created.Add(max(time.Duration(c.lastActive.Load()), c.inUseAt))
 }
 
-// exempt reports whether the client waits for pushes, so that the idle timeout does not apply.
+// exempt reports whether the client waits for pushes. The idle timeout does not apply to it.
 func (c *Conn) exempt() bool { return c.awaitsPushes || c.SubscriptionCount() > 0 }
 
-// rearm sets the read deadline between commands to the earliest that applies: the idle timeout,
-// AuthTimeout, or the check of a grown buffer. A client's activity does not move the deadline,
-// because that would cost a timer for each batch. When the deadline passes, checkDeadlines finds
+// rearm sets the read deadline between commands. The deadline is the earliest of the idle timeout,
+// AuthTimeout and the check of a grown buffer. Activity of the client does not move the deadline,
+// because a timer would be reset for each batch. When the deadline passes, checkDeadlines finds
 // that the client was active. The caller holds c.readMu.
 func (c *Conn) rearm() {
 	if c.draining {
@@ -108,7 +107,7 @@ func (c *Conn) rearm() {
 			next = check
 		}
 	}
-	// Activity does not extend AuthTimeout. Otherwise a client could send a byte now and then, and
+	// Activity does not extend AuthTimeout. Otherwise a client that sends a byte now and then could
 	// stay for ever.
 	if by := c.authDeadline(); !by.IsZero() && (next.IsZero() || by.Before(next)) {
 		next = by

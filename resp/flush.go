@@ -14,16 +14,16 @@ var (
 )
 
 // RestOn delays the replies of this batch until the change seq is durable. RestOn(0) names no
-// change, but the server still calls the Committer, which may have notices to send. For a batch
-// without RestOn the server does not call the Committer.
+// change, but the Committer may have notices to send. The server calls the Committer only for a
+// batch in which a command called RestOn.
 func (c *Conn) RestOn(seq simba.Seq) { c.rests, c.mustCommit = max(c.rests, seq), true }
 
 // Batch returns the number of the current batch, counted from 0. The replies of a batch are sent
 // together.
 func (c *Conn) Batch() uint64 { return c.batches }
 
-// Flush commits the commands executed so far and sends their replies. On an error it drops them,
-// and the connection ends when the handler returns.
+// Flush commits the commands executed so far and sends their replies. On an error it drops the
+// replies, and the connection ends when the handler returns.
 func (c *Conn) Flush() error {
 	c.applyReplyMode()
 	if err := c.Commit(); err == nil && c.err == nil {
@@ -35,7 +35,7 @@ func (c *Conn) Flush() error {
 	return c.err
 }
 
-// Commit returns when the changes named by RestOn so far are durable. It sends nothing. After an
+// Commit returns when the changes named by RestOn so far are durable. It sends no reply. After an
 // error the connection sends no more replies. A disconnect does not interrupt Commit, because
 // notices and wake-ups of other clients depend on it.
 func (c *Conn) Commit() error {
@@ -62,7 +62,7 @@ func (c *Conn) awaitCommit(seq simba.Seq) error {
 	return err
 }
 
-// noCommitter is the Committer of a server without one. It refuses changes.
+// noCommitter is the Committer if Config.Committer is nil. It refuses changes.
 type noCommitter struct{}
 
 func (n noCommitter) Commit(_ context.Context, seq simba.Seq) error {
@@ -77,7 +77,8 @@ func (noCommitter) TryCommit(seq simba.Seq) (done bool, err error) {
 	return true, nil
 }
 
-// send writes the replies, with the pushes that precede each of them, and releases later pushes.
+// send writes the replies. If pushes are held, it also writes those that precede the replies, and
+// releases the others.
 func (c *Conn) send() error {
 	if !c.push.holding() {
 		if c.reply.Len() == 0 {
@@ -94,7 +95,7 @@ func (c *Conn) send() error {
 	return err
 }
 
-// lockWrites locks c.wmu. A pusher that writes to a slow client may hold it for long.
+// lockWrites locks c.wmu. It detaches the connection before it waits for a pusher.
 func (c *Conn) lockWrites() {
 	if !c.wmu.TryLock() {
 		c.Detach()
@@ -102,8 +103,8 @@ func (c *Conn) lockWrites() {
 	}
 }
 
-// writeReplies is write for the connection's own goroutine. It detaches the connection before it
-// blocks.
+// writeReplies is write for the connection's own goroutine: it detaches a polled connection before
+// it blocks.
 func (c *Conn) writeReplies(b []byte) error {
 	if c.sock == nil || len(b) == 0 {
 		return c.write(b)

@@ -7,8 +7,8 @@ import (
 )
 
 // FuzzReader checks that no input makes the reader panic or exceed its memory. The same bytes must
-// yield the same commands and error in any pieces. No command may exceed the limits, also before
-// authentication.
+// yield the same commands and the same error in any pieces. No command may exceed the limits that
+// apply before or after authentication.
 func FuzzReader(f *testing.F) {
 	for _, data := range []string{
 		"*1\r\n$4\r\nPING\r\n",

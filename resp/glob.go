@@ -1,11 +1,12 @@
 package resp
 
 // Match reports whether s matches a glob by the rules of Redis' stringmatchlen: '*', '?', '[a-z]',
-// '[^a-z]' and '\' before a literal byte. It takes at most time proportional to the product of the
-// lengths. Only the last '*' is retried: it can absorb whatever earlier stars could.
+// '[^a-z]' and '\' before a literal byte. Its time is at most proportional to the product of the
+// lengths, because it retries only the last '*'. The last '*' can match everything that an earlier
+// one could.
 func Match(pattern, s string) bool {
 	p, i := 0, 0
-	star, resume := -1, 0 // pattern after the last '*', and its next position in s
+	star, resume := -1, 0 // where to retry: behind the last '*' in pattern, and in s
 	for i < len(s) {
 		if p < len(pattern) && pattern[p] == '*' {
 			p++
@@ -31,8 +32,8 @@ func Match(pattern, s string) bool {
 	return p == len(pattern)
 }
 
-// matchByte matches c against the first element of a pattern, which is not '*'. That element has n
-// bytes.
+// matchByte matches c against the first element of a pattern, which is not '*'. n is the length of
+// the element.
 func matchByte(pattern string, c byte) (n int, ok bool) {
 	switch pattern[0] {
 	case '?':

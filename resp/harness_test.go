@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // script is a Handler with the commands of a test. PING and unknown commands reply +PONG.
 type script struct {
 	commands map[string]func(c *Conn, args [][]byte)
-	commit   func() error // called by Commit, if the script is the server's Committer
+	commit   func() error // called by Commit; nil = Commit succeeds
 	closed   func(c *Conn)
 
 	served  atomic.Int32
@@ -53,7 +53,7 @@ func (h *script) Commit(context.Context, simba.Seq) error {
 
 func (*script) TryCommit(simba.Seq) (done bool, err error) { return false, nil }
 
-// committing returns the configuration of a server whose Committer is the script.
+// committing returns the configuration of a server whose Committer is h.
 func committing(h *script) Config { return Config{Committer: h} }
 
 func (h *script) Opened(*Conn) {}
@@ -155,7 +155,7 @@ func (cl *client) call(command, want string) {
 	cl.expect(want)
 }
 
-// expectEnd reads until the server closes the connection.
+// expectEnd reads until the server closes the connection, and expects exactly the wanted bytes.
 func (cl *client) expectEnd(want string) {
 	cl.t.Helper()
 	if cl.refused {
@@ -179,7 +179,7 @@ func (cl *client) expectSilence() {
 	}
 }
 
-// countingConn counts the writes.
+// countingConn counts the calls of Write.
 type countingConn struct {
 	net.Conn
 	writes atomic.Int32

@@ -22,8 +22,7 @@ func (r *reader) inline(line []byte, unauth bool) error {
 		case n > maxArg:
 			return tooLong
 		}
-		// The command begins with the line, so an offset in the line is also an offset from
-		// r.start.
+		// The line begins at r.start, so these offsets count from r.start too.
 		r.spans = append(r.spans, span{i, i + n})
 		i = rest
 	}
@@ -31,9 +30,9 @@ func (r *reader) inline(line []byte, unauth bool) error {
 }
 
 // unquote reads the word at line[i] by the rules of Redis' sdssplitargs. "…" may contain the
-// escapes \n \r \t \b \a \xHH, and '…' only \'. A closing quote must end the word. unquote writes
-// the n unquoted bytes over the word, beginning at line[i]. They never need more room than the
-// word. The word ends before line[rest].
+// escapes \n \r \t \b \a \xHH, and '…' may contain \'. A closing quote must end the word. unquote
+// overwrites the word with its n unquoted bytes, which never need more room. The word ends before
+// line[rest].
 func unquote(line []byte, i int) (n, rest int, ok bool) {
 	out := i
 	var quote byte

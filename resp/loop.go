@@ -10,14 +10,13 @@ import (
 	"time"
 )
 
-// lingerTime and lingerBytes limit how long the server still reads from a client that broke the
-// protocol, so that the client can read the error.
+// lingerTime and lingerBytes limit how much linger reads.
 const (
 	lingerTime  = 500 * time.Millisecond
 	lingerBytes = 4 << 20
 )
 
-// run serves the connection: the TLS handshake, then its commands until it ends.
+// run serves the connection until it ends.
 func (c *Conn) run() {
 	if err := c.handshake(); err != nil {
 		c.fail(err)
@@ -38,7 +37,7 @@ func (c *Conn) run() {
 	c.end()
 }
 
-// fail records why the connection ends. The first reason counts.
+// fail records why the connection ends, if there is no earlier reason.
 func (c *Conn) fail(err error) {
 	if c.err == nil {
 		c.err = err
@@ -63,14 +62,13 @@ func (c *Conn) read() error {
 	}
 }
 
-// fill reads once into the room that space returns.
 func (c *Conn) fill(space func() ([]byte, error)) error {
 	room, err := space()
 	if err != nil {
 		return err
 	}
-	// A polled connection lets others run when it reads. Without a poller a read may return at
-	// once, so the run time keeps counting.
+	// A polled connection lets others run when it reads. Without a poller, a read may return at
+	// once without a switch of goroutines, so runningSince stays.
 	if c.sock != nil {
 		c.runningSince = 0
 	}
@@ -135,7 +133,7 @@ func (c *Conn) execute(args [][]byte) {
 	}
 }
 
-// applyReplyMode drops the reply of the current command if the client receives none. It keeps
+// applyReplyMode drops the reply to the current command if the reply mode says so. It keeps
 // confirmations of subscriptions.
 func (c *Conn) applyReplyMode() {
 	if c.mode != ReplyOn && !c.confirms {
@@ -155,8 +153,9 @@ func (c *Conn) refuse(err error) {
 	c.linger()
 }
 
-// linger ends the stream to the client and reads on for a moment. If the server closed a socket
-// with unread bytes, the kernel would reset the connection. The client might then lose the error.
+// linger ends the stream to the client, and reads and discards input for a moment. If the server
+// closed a socket with unread bytes, the kernel would reset the connection. The client might then
+// lose the error.
 func (c *Conn) linger() {
 	c.closeTLS()
 	if !c.wire.closeWrite() {
@@ -167,16 +166,15 @@ func (c *Conn) linger() {
 		c.readUntil(time.Now().Add(lingerTime))
 	}
 	c.readMu.Unlock()
-	_, _ = io.CopyN(io.Discard, c.wire.Conn, lingerBytes) // ends by an error, or by the limit
+	_, _ = io.CopyN(io.Discard, c.wire.Conn, lingerBytes) // no error matters here
 }
 
-// end closes the connection and releases all that belongs to it.
 func (c *Conn) end() {
 	c.Detach()
 	c.server.broker.removeConn(c)
 	if !errors.Is(c.err, errDraining) {
 		c.closeTLS()
-		c.Close() // ends a write of the pusher
+		c.Close() // interrupts a pusher's write
 	}
 	c.drainPushes()
 	c.closeTLS()
@@ -186,8 +184,8 @@ func (c *Conn) end() {
 	c.server.remove(c)
 }
 
-// clientFaults are errors that any client can cause, with the log line of each. The server warns of
-// each at most once a minute.
+// clientFaults are errors that any client can cause, each with its log line. The server logs a
+// warning of each at most once a minute.
 var clientFaults = [...]clientFault{
 	{errHandshake, "client disconnected: TLS handshake failed"},
 	{errPlainPort, "client disconnected: it uses TLS on the plain port"},

@@ -200,7 +200,7 @@ func TestLimitsAreHigherOnceAuthenticated(t *testing.T) {
 		}}
 		s := NewServer(Config{RequireAuth: func() bool { return true }}, h)
 		eleven := "a 1 2 3 4 5 6 7 8 9 10\r\n"
-		// In one batch, the limit that applies is that of the moment at which a command is read.
+		// AUTH changes the limits for the next command of the same batch.
 		dial(t, s).call("AUTH\r\n"+eleven, "+OK\r\n+PONG\r\n")
 
 		cl := dial(t, s)

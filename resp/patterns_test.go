@@ -26,7 +26,7 @@ func TestPatternReceivesPublishesAfterItsSubscription(t *testing.T) {
 		first.Close()
 		synctest.Wait()
 		if n := b.Publish("news", "3"); n != 1 {
-			t.Errorf("after a pattern is gone Publish counts %d receivers, want 1", n)
+			t.Errorf("after the end of a subscription Publish counts %d receivers, want 1", n)
 		}
 		second.expect(bulk("pmessage", "ne*", "news", "3"))
 	})
@@ -35,7 +35,7 @@ func TestPatternReceivesPublishesAfterItsSubscription(t *testing.T) {
 func TestSubscribingNeverWaitsForAGlob(t *testing.T) {
 	b := NewBroker()
 	hostile, other := new(Conn), new(Conn)
-	hostile.closed.Store(true) // closed, so it receives nothing, and only the match takes time
+	hostile.closed.Store(true) // a closed connection receives nothing, so only the match takes time
 	glob := "*" + strings.Repeat("a", 2<<10) + "b"
 	channel := strings.Repeat("a", 6<<10)
 	b.subscribe(hostile, KindPattern, glob)
@@ -46,7 +46,7 @@ func TestSubscribingNeverWaitsForAGlob(t *testing.T) {
 		b.Publish(channel, "x")
 	}()
 	for b.patterns.Load() == nil {
-		runtime.Gosched() // the publisher has not begun
+		runtime.Gosched() // until the publisher has begun
 	}
 	for joined := 0; ; joined++ {
 		select {
@@ -63,7 +63,7 @@ func TestSubscribingNeverWaitsForAGlob(t *testing.T) {
 }
 
 func TestPatternIndexFindsAllMatches(t *testing.T) {
-	// All patterns and channels of up to four of these bytes.
+	// words are all strings of one to four of these bytes.
 	var words []string
 	for short := []string{""}; len(short[0]) < 4; {
 		var longer []string

@@ -13,17 +13,16 @@ import (
 	"time"
 )
 
-// selfAddr is the address of the connection of Ping. No client has it.
+// selfAddr is the address of the connection of Ping. No client has this address.
 const selfAddr = "self-check"
 
 // Ping sends PING on a connection of its own and returns nil when the server has replied. An error
 // reply counts too, because it shows that the server reads, executes and writes. MaxClients does
-// not apply to Ping's connection, so many clients cannot make Ping fail. Ping returns at the latest
+// not apply to this connection, so many clients cannot make Ping fail. Ping returns at the latest
 // when ctx ends, unless a lock of the server hangs.
 //
-// The server serves this connection like those of Serve: by the poller, if there is one. Only the
-// accept is missing. SelfCheck returns true for it, so that the handler does not count PING as a
-// client's command.
+// The server serves this connection like those of Serve: in the poller, if there is one. SelfCheck
+// returns true for this connection, so that the handler does not count PING as a client's command.
 func (s *Server) Ping(ctx context.Context) error {
 	near, far, err := socketPair()
 	if err != nil {
@@ -48,9 +47,8 @@ func (s *Server) Ping(ctx context.Context) error {
 	return nil
 }
 
-// socketPair returns the ends of a new connection.
 func socketPair() (near, far net.Conn, err error) {
-	syscall.ForkLock.RLock() // no child inherits them
+	syscall.ForkLock.RLock() // so that no child process inherits the descriptors
 	fds, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM, 0)
 	if err == nil {
 		syscall.CloseOnExec(fds[0])
@@ -73,9 +71,9 @@ func socketPair() (near, far net.Conn, err error) {
 	return near, far, nil
 }
 
-// connOf returns a net.Conn for a socket. It takes over the descriptor.
+// connOf returns a net.Conn for a socket, and closes fd.
 func connOf(fd int) (net.Conn, error) {
 	f := os.NewFile(uintptr(fd), "socketpair")
-	defer f.Close() // FileConn has its own
+	defer f.Close() // FileConn duplicates the descriptor
 	return net.FileConn(f)
 }

@@ -58,22 +58,22 @@ func TestPingFailsWhileTheLoopHangs(t *testing.T) {
 	}
 	select {
 	case err := <-pinged:
-		t.Errorf("Ping was answered while the poller hung: %v", err)
+		t.Errorf("Ping returned %v while the poller hung, want no return", err)
 	case <-time.After(50 * time.Millisecond):
 		cancel()
 		if err := <-pinged; err == nil {
-			t.Error("Ping was answered while the poller hung")
+			t.Error("Ping succeeded while the poller hung")
 		}
 	}
 	close(release)
 	cl.expect("+OK\r\n")
 	if err := s.Ping(t.Context()); err != nil {
-		t.Errorf("Ping after the hang: %v", err)
+		t.Errorf("Ping after the hang returned %v, want nil", err)
 	}
 	cancel()
 }
 
-// A disk that hangs delays replies that rest on a change. The reply to PING rests on none.
+// A disk that hangs delays the replies that rest on a change. The reply to PING rests on no change.
 func TestPingIsAnsweredWhileACommitHangs(t *testing.T) {
 	onEachLoop(t, func(t *testing.T, poll bool) {
 		hangs, release := make(chan struct{}), make(chan struct{})
@@ -90,7 +90,7 @@ func TestPingIsAnsweredWhileACommitHangs(t *testing.T) {
 	})
 }
 
-// resting is a script whose commands rest on a change, except PING.
+// resting is a script in which the reply to SET rests on a change.
 type resting struct{ *script }
 
 func (h *resting) Execute(c *Conn, args [][]byte) {

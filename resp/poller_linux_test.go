@@ -26,7 +26,8 @@ func polled(t *testing.T, cfg Config, h Handler) (s *Server, dial func() *client
 	return serving(t, cfg, h)
 }
 
-// serving is polled, with a poller if the configuration wants one.
+// serving starts a server and returns a function that dials it. The server has a poller if cfg.Poll
+// is set.
 func serving(t *testing.T, cfg Config, h Handler) (s *Server, dial func() *client) {
 	t.Helper()
 	s = NewServer(cfg, h)
@@ -56,7 +57,7 @@ func TestPollerServesManyConnections(t *testing.T) {
 		all.Go(func() {
 			for n := range 20 {
 				batch, want := new(strings.Builder), new(strings.Builder)
-				for range 1 + n*10 { // more than one read's
+				for range 1 + n*10 { // the largest batches need several reads
 					text := fmt.Sprintf("%d-%d", i, n)
 					batch.WriteString(bulk("ECHO", text))
 					fmt.Fprintf(want, "$%d\r\n%s\r\n", len(text), text)
@@ -81,7 +82,7 @@ func TestCommandInPiecesIsServed(t *testing.T) {
 	cl, other := dial(), dial()
 	for _, b := range []byte("*1\r\n$4\r\nPING\r\n") {
 		cl.send(string(b))
-		other.call("PING\r\n", "+PONG\r\n") // by now the poller has seen the first piece
+		other.call("PING\r\n", "+PONG\r\n") // now the poller has seen the first piece
 	}
 	cl.expect("+PONG\r\n")
 }
@@ -120,7 +121,7 @@ func TestDetachedConnectionReadsInARound(t *testing.T) {
 	cl.send("WORK\r\n")
 	<-detached
 	cl.send("WHERE\r\n")
-	other.call("PING\r\n", "+PONG\r\n") // by now the poller has seen the command
+	other.call("PING\r\n", "+PONG\r\n") // now the poller has seen the command
 	close(sent)
 	cl.expect("+true\r\n")
 }
@@ -189,7 +190,7 @@ func TestHeavySenderBlocksNoOther(t *testing.T) {
 	}
 }
 
-// slowCommitter makes batches wait that rest on a change.
+// slowCommitter makes each batch that rests on a change wait.
 type slowCommitter struct {
 	begun        func()
 	commitWaited func(seq simba.Seq)
@@ -230,7 +231,7 @@ func TestBatchesCommitInOrderWhileOthersAreServed(t *testing.T) {
 	for i := range all {
 		all[i] = dial()
 		all[i].send(fmt.Sprintf("LOCK %d\r\n", i))
-		dial().call("PING\r\n", "+PONG\r\n") // by now the client's batch waits for its commit
+		dial().call("PING\r\n", "+PONG\r\n") // now the batch of the client waits for its commit
 	}
 	lined.Wait()
 	close(durable)
@@ -267,7 +268,7 @@ func TestBlockedCommandOnAPoller(t *testing.T) {
 			}
 			c.end(cl, w)
 			if why := <-h.ends; why != c.why {
-				t.Errorf("the wait ended: %v, want %v", why, c.why)
+				t.Errorf("Await returned %v, want %v", why, c.why)
 			}
 			if c.reply != "" {
 				cl.expect(c.reply)
@@ -349,14 +350,14 @@ func TestPushesReachAPolledConnection(t *testing.T) {
 
 func TestSlowSubscriberOnAPollerMissesNothing(t *testing.T) {
 	const n = 200
-	// The slow one reads nothing until the other has read all. WriteTimeout could end it on a busy
-	// machine.
+	// The slow subscriber reads nothing until the fast one has read all messages. On a busy machine
+	// that could take longer than the usual WriteTimeout.
 	limits := Limits{PushQueue: 2 * n << 16, WriteTimeout: time.Hour}
 	s, dial := polled(t, Config{Limits: limits}, &script{commands: pubsub()})
 	slow, other := dial(), dial()
 	slow.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
 	other.call("SUBSCRIBE a b\r\n", confirmation("subscribe", "a", 1)+confirmation("subscribe", "b", 2))
-	// Together, the texts are larger than the sockets' buffers.
+	// The texts together are larger than the sockets' buffers.
 	text := func(i int) string { return fmt.Sprint(i, strings.Repeat("x", 1<<16)) }
 	var reading sync.WaitGroup
 	reading.Go(func() {
@@ -391,8 +392,8 @@ func TestIdleTimeoutOnAPoller(t *testing.T) {
 	dial().expectEnd("")
 }
 
-// Clients connect and disconnect while others close them. A read or write of a reused descriptor
-// would mix up their replies.
+// Clients connect and disconnect while the test kills connections. A read or write on a reused
+// descriptor would give a client the reply of another one.
 func TestDescriptorIsClosedOnceAfterItsLastUse(t *testing.T) {
 	s, dial := polled(t, Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 		"ECHO": func(c *Conn, args [][]byte) { c.Reply().Bulk(args[1]) },

@@ -8,9 +8,10 @@ import (
 	"time"
 )
 
-// Push queues frames, which must be in the encoding of Proto. It returns false if the connection
-// has ended. If the queue overflows, Push closes the connection and returns false. The caller must
-// not change the bytes afterwards. Push never waits for the client. Any goroutine may call it.
+// Push queues frames, which must use the version of RESP that Proto returns. It returns false if
+// the connection has ended. If the queue overflows, Push closes the connection and returns false.
+// The caller must not change the bytes afterwards. Push never waits for the client. Any goroutine
+// may call it.
 func (c *Conn) Push(frames []byte) bool {
 	p := c.enqueue(&publication{encoded: [2][]byte{frames, frames}}, nil)
 	if p == pushOverflew {
@@ -19,42 +20,40 @@ func (c *Conn) Push(frames []byte) bool {
 	return p == pushQueued
 }
 
-// HoldPushes holds later pushes back until the next Flush, so that the reply to this command
-// precedes them. Subscribe and Unsubscribe hold pushes back themselves.
+// HoldPushes holds later pushes back until the next Flush, so that they follow the reply to this
+// command. Subscribe, Unsubscribe and SetProto hold pushes back themselves.
 func (c *Conn) HoldPushes() { c.hold() }
 
-// SetAwaitsPushes sets whether the client waits for pushes other than messages, as after MONITOR.
-// The idle timeout does not apply to such a client.
+// SetAwaitsPushes sets whether the client waits for pushes other than messages. The idle timeout
+// does not apply to such a client.
 func (c *Conn) SetAwaitsPushes(on bool) { c.awaitsPushes = on }
 
 // manyPushes is how many messages a connection may publish before it waits for the pushers. Each
 // message counts once for each receiver.
 const manyPushes = 20_000
 
-// publishWait bounds the wait for the pushers, because subscribers may read nothing.
+// publishWait bounds a wait for the pushers, because subscribers may read nothing.
 const publishWait = 100 * time.Millisecond
 
-// AddReceivers adds the receivers of a message that this connection has published. After
-// manyPushes of them the connection waits, before its next command, until the pushers have sent
-// most of the queued messages.
+// AddReceivers counts the receivers of a message that this connection has published. After many
+// receivers the connection waits briefly for the pushers, before its next command.
 func (c *Conn) AddReceivers(receivers int) { c.deliveries += receivers }
 
-// waitForPushers waits for the pushers if the connection has published much. The connection calls
-// it between commands.
+// waitForPushers makes a connection that has published much wait for the pushers.
 func (c *Conn) waitForPushers() {
 	if c.deliveries < manyPushes {
 		return
 	}
 	c.deliveries = 0
-	if c.Flush() != nil { // clients that depend on earlier commands must not wait too
+	if c.Flush() != nil { // other clients may wait for the effects of earlier commands
 		return
 	}
 	c.Detach()
 	c.server.pushers.await()
 }
 
-// hold is HoldPushes, but only its first call in a command has an effect. So all changes of
-// subscriptions by one command take effect together, when the command begins.
+// hold implements HoldPushes. Only the first call in a command has an effect. So all changes of
+// subscriptions by one command take effect at the same point in the queue.
 func (c *Conn) hold() {
 	if !c.holdsPushes {
 		c.holdsPushes = true
@@ -69,8 +68,8 @@ func (c *Conn) OutputQueued() int {
 	return c.push.bytes
 }
 
-// enqueue adds a push from topic t and starts a pusher if none runs. If it returns pushOverflew,
-// the caller must release its locks and then call cutSlow.
+// enqueue adds a push and starts a pusher if none runs. If enqueue returns pushOverflew, the caller
+// must release its locks and then call cutSlow.
 func (c *Conn) enqueue(p *publication, t *topic) enqueueResult {
 	q := &c.push
 	q.mu.Lock()
@@ -102,8 +101,7 @@ func (c *Conn) startPusher() {
 // scratches are buffers in which pushers join frames.
 var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
-// pushAll is a pusher with a goroutine of its own. It may wait for its client, and ends when the
-// queue is empty.
+// pushAll is a pusher for this connection only. It may wait for the client.
 func (c *Conn) pushAll() {
 	c.wmu.Lock()
 	c.pushRest(nil)
@@ -131,8 +129,8 @@ func (c *Conn) pushRest(left []byte) {
 	}
 }
 
-// pushSome is a pusher that never blocks. It sends a part of the queue and reports whether there is
-// more. If the client or another writer is slow, it leaves the rest to a goroutine.
+// pushSome sends a part of the queue and reports whether there is more. It never blocks. If it
+// would have to wait for the client or for another writer, it starts a goroutine that may wait.
 func (c *Conn) pushSome(scratch *[]byte) (more bool) {
 	if !c.wmu.TryLock() {
 		go c.pushAll()
@@ -153,7 +151,7 @@ func (c *Conn) pushSome(scratch *[]byte) (more bool) {
 	return c.afterWrite(err) && c.push.hasMore()
 }
 
-// afterWrite handles the result of a pusher's write, and reports whether the pusher may go on.
+// afterWrite handles the result of a pusher's write. It reports whether the pusher may go on.
 func (c *Conn) afterWrite(err error) bool {
 	if err == nil {
 		c.touch()
@@ -167,13 +165,13 @@ func (c *Conn) afterWrite(err error) bool {
 	return false
 }
 
-// cutSlow closes a connection whose client does not read its pushes. logEnd logs the reason.
+// cutSlow closes a connection whose client does not read its pushes.
 func (c *Conn) cutSlow() {
 	c.server.slowCut.Add(1)
 	c.Close()
 }
 
-// release ends a hold.
+// release lets the pusher send the pushes that hold has held back.
 func (c *Conn) release() {
 	c.push.mu.Lock()
 	defer c.push.mu.Unlock()

@@ -15,7 +15,7 @@ func TestPublishBackpressure(t *testing.T) {
 		nc, other := net.Pipe()
 		defer other.Close()
 		publisher := newConn(s, nc)
-		// publish adds n receivers. The channel that it returns is closed when the wait has ended.
+		// publish adds n receivers. It closes the returned channel when waitForPushers returns.
 		publish := func(n int) (over chan struct{}) {
 			over = make(chan struct{})
 			publisher.AddReceivers(n)
@@ -27,7 +27,7 @@ func TestPublishBackpressure(t *testing.T) {
 		begin := time.Now()
 		for i := range pending {
 			if i == pushBatch {
-				<-publish(manyPushes) // few connections wait for a pusher, so this does not wait
+				<-publish(manyPushes) // returns at once, because few connections wait for a pusher
 			}
 			p.schedule(&pending[i])
 		}
@@ -58,7 +58,7 @@ func TestPublishBackpressure(t *testing.T) {
 	})
 }
 
-// fallBehind queues many connections. No pusher runs, so they wait until catchUp.
+// fallBehind queues many connections. No pusher runs, so the connections stay queued until catchUp.
 func (p *pushers) fallBehind() {
 	pending := make([]Conn, 2*pushBatch+1)
 	for i := range pending {
@@ -77,7 +77,7 @@ func (p *pushers) awaited() bool {
 	return p.caughtUp != nil
 }
 
-// publish is a PUBLISH with as many receivers as a connection may have without a wait.
+// publish is a PUBLISH with so many receivers that the connection waits for the pushers.
 func publish(c *Conn, _ [][]byte) {
 	c.Reply().Simple("SENT")
 	c.AddReceivers(manyPushes)
@@ -129,7 +129,7 @@ func TestPublishBackpressureDoesNotBlockOtherClients(t *testing.T) {
 		s.pushers.fallBehind()
 		cl.send("PUBLISH\r\nNEXT\r\n")
 		cl.expect("+SENT\r\n")
-		for !s.pushers.awaited() && len(order) == 0 { // the publisher does not wait yet
+		for !s.pushers.awaited() && len(order) == 0 { // until the publisher waits, or has timed out
 			other.call("PING\r\n", "+PONG\r\n")
 		}
 		other.call("OTHER\r\n", "+OTHER\r\n")
@@ -140,5 +140,5 @@ func TestPublishBackpressureDoesNotBlockOtherClients(t *testing.T) {
 			return
 		}
 	}
-	t.Error("no other client was served while the publisher waited")
+	t.Error("the server served no other client while the publisher waited")
 }

@@ -10,20 +10,17 @@ import (
 const pushBatch = 16
 
 // pushers are the few goroutines that send the push queues of polled connections. Each goroutine
-// serves one connection after the other. One write sends the messages that are queued by then, up
-// to about batchBuffer bytes. A connection without a poller has a pusher of its own. The zero value
-// has no goroutine, and its schedule returns false.
+// serves one connection after the other. The zero value has no goroutine.
 type pushers struct {
-	mu       sync.Mutex // protects this group; a leaf
+	mu       sync.Mutex // protects this group
 	running  bool
 	conns    []*Conn       // connections with queued pushes
 	caughtUp chan struct{} // closed when conns is short again; nil = no publisher waits
 
-	wake  chan struct{} // conns is not empty
+	wake  chan struct{} // receives a value when conns is not empty
 	ended sync.WaitGroup
 }
 
-// start begins n goroutines.
 func (p *pushers) start(n int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -44,8 +41,8 @@ func (p *pushers) stop() {
 	p.ended.Wait()
 }
 
-// schedule queues c for a call of c.pushSome. It returns false if no pusher runs. Any goroutine may
-// call it, even while it holds other locks.
+// schedule queues c for a call of c.pushSome. It returns false if no pusher runs. The caller may
+// hold other locks.
 func (p *pushers) schedule(c *Conn) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,8 +54,8 @@ func (p *pushers) schedule(c *Conn) bool {
 	return true
 }
 
-// signal wakes an idle pusher, if there is one. The caller holds mu and has checked running, so the
-// channel is open.
+// signal wakes an idle pusher, if there is one. The caller holds mu, and running is true, so wake
+// is open.
 func (p *pushers) signal() {
 	select {
 	case p.wake <- struct{}{}:
@@ -85,7 +82,7 @@ func (p *pushers) run() {
 	}
 }
 
-// take appends up to pushBatch waiting connections to conns and removes them from the queue.
+// take moves up to pushBatch connections from p.conns to conns.
 func (p *pushers) take(conns []*Conn) []*Conn {
 	p.mu.Lock()
 	defer p.mu.Unlock()

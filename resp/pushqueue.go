@@ -2,33 +2,33 @@ package resp
 
 import "sync"
 
-// pushCost is the overhead of a queued push in bytes. Limits.PushQueue counts overhead and frame.
+// pushCost is the overhead of a queued push in bytes. Limits.PushQueue bounds the sum of overhead
+// and frames.
 const pushCost = 64
 
 // pushRoom is the largest capacity that an empty queue keeps: 64 pushes in 2 KiB.
 const pushRoom = 64
 
-// pushQueue holds the unsent pushes of a connection. Publishers add to it, and the pusher takes
-// from it.
+// pushQueue holds the unsent pushes of a connection.
 //
 // SUBSCRIBE, UNSUBSCRIBE, MONITOR and HELLO change which pushes the client gets. Until the reply to
 // such a command is sent, the queue is held: the pusher takes nothing. Pushes that were queued when
-// the command began precede its reply. Later ones follow it.
+// the command began precede the reply. Later pushes follow the reply.
 //
 //	queue:    p1 p2 │ p3 │ p4 p5                       p1 … p5 in order of publishing
 //	replies:  PONG  SUBSCRIBE a  PONG  UNSUBSCRIBE a
 //	sent:     PONG p1 p2 SUBSCRIBE a PONG p3 UNSUBSCRIBE a p4 p5
 type pushQueue struct {
 	mu      sync.Mutex // protects all fields
-	stopped sync.Cond  // running became false
+	stopped sync.Cond  // signaled when running becomes false
 	queue   []push
 	slid    bool // queue does not begin at the start of its array
 	bytes   int
 	resp3   bool // encoding of later pushes
 
-	held    bool     // only the connection's goroutine changes it
-	splices []splice // where pushes go among the replies
-	mark    int      // number of pushes that splices covers
+	held    bool     // only the connection's goroutine changes held
+	splices []splice // where to insert pushes into the replies
+	mark    int      // number of pushes to insert there
 
 	running bool // a pusher runs
 	closed  bool // no more pushes are accepted
@@ -37,13 +37,12 @@ type pushQueue struct {
 
 type push struct {
 	frame []byte
-	topic *topic // nil = not from the Broker
+	topic *topic // nil = not a message of the Broker
 }
 
-// splice says that the first count pushes precede the reply at an offset.
+// splice says that the first count pushes precede the reply at offset.
 type splice struct{ offset, count int }
 
-// enqueueResult is the result of Conn.enqueue.
 type enqueueResult uint8
 
 const (
@@ -63,14 +62,13 @@ func (q *pushQueue) proto() int {
 	return 2
 }
 
-// setProto sets the encoding of later pushes.
 func (q *pushQueue) setProto(version int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.resp3 = version == 3
 }
 
-// hold makes the queued pushes precede the reply at the offset, and holds later ones back.
+// hold makes the queued pushes precede the reply at offset, and holds later pushes back.
 func (q *pushQueue) hold(offset int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -81,11 +79,11 @@ func (q *pushQueue) hold(offset int) {
 	}
 }
 
-// holding reports whether the queue is held. Only the connection's goroutine may call it.
+// Only the connection's goroutine may call holding.
 func (q *pushQueue) holding() bool { return q.held }
 
-// dropTopic drops the pushes of t that were queued since hold, because an UNSUBSCRIBE takes effect
-// when the command begins.
+// dropTopic drops the pushes of t that were queued after hold, because an UNSUBSCRIBE takes effect
+// at the call of hold.
 func (q *pushQueue) dropTopic(t *topic) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -101,7 +99,8 @@ func (q *pushQueue) dropTopic(t *topic) {
 	q.queue = kept
 }
 
-// splice inserts the pushes that belong between the replies, and removes them from the queue.
+// splice returns the replies with the pushes that precede them, and removes these pushes from the
+// queue.
 func (q *pushQueue) splice(replies []byte) []byte {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -122,7 +121,6 @@ func (q *pushQueue) splice(replies []byte) []byte {
 	return append(out, replies[offset:]...)
 }
 
-// drop removes the first n pushes.
 func (q *pushQueue) drop(n int) {
 	for _, p := range q.queue[:n] {
 		q.bytes -= len(p.frame) + pushCost
@@ -138,7 +136,7 @@ func (q *pushQueue) drop(n int) {
 	}
 }
 
-// claimPusher reports whether the caller must start a pusher, and marks it as running.
+// claimPusher reports whether the caller must start a pusher. If so, it sets running.
 func (q *pushQueue) claimPusher() bool {
 	if q.running || q.held || len(q.queue) == 0 {
 		return false
@@ -147,8 +145,8 @@ func (q *pushQueue) claimPusher() bool {
 	return true
 }
 
-// take returns the next pushes, up to about batchBuffer bytes. It joins several in scratch. If
-// there is nothing to take, it records that the pusher has ended and returns false.
+// take returns the next pushes, up to about batchBuffer bytes. It joins several pushes in scratch.
+// If the pusher must take nothing, take records that the pusher has ended and returns false.
 func (q *pushQueue) take(scratch *[]byte) (frames []byte, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -173,7 +171,7 @@ func (q *pushQueue) take(scratch *[]byte) (frames []byte, ok bool) {
 	return out, true
 }
 
-// hasMore reports whether there is more to take. If not, it records that the pusher has ended.
+// hasMore reports whether the pusher can take more. If not, it records that the pusher has ended.
 func (q *pushQueue) hasMore() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -184,7 +182,6 @@ func (q *pushQueue) hasMore() bool {
 	return true
 }
 
-// stop records that the pusher has ended.
 func (q *pushQueue) stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -196,7 +193,7 @@ func (q *pushQueue) stopLocked() {
 	q.stopped.Broadcast()
 }
 
-// markSlow records that the client is too slow, and reports whether that is new.
+// markSlow records that the client is too slow. It returns false if that was known.
 func (q *pushQueue) markSlow() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -7,10 +7,10 @@ import (
 )
 
 const (
-	minBuffer   = 2 << 10  // of an idle connection; holds a pipeline of 16 usual commands
+	minBuffer   = 2 << 10  // buffer of an idle connection; holds a pipeline of 16 usual commands
 	batchBuffer = 64 << 10 // a buffer grows up to this size for longer batches
-	headerSize  = 32       // most bytes around an argument: '$', up to 19 digits, two line ends
-	maxDigits   = 19       // of a 64-bit number
+	headerSize  = 32       // bound of the bytes around an argument: "$", a length, two line ends
+	maxDigits   = 19       // digits of a 64-bit number
 )
 
 // tlsHandshake are the first bytes of a TLS connection in all versions (RFC 8446, 5.1). No command
@@ -18,23 +18,22 @@ const (
 var tlsHandshake = []byte{0x16, 0x03}
 
 // protocolError is the error for a client that breaks the protocol or a limit. The server sends it
-// and closes the connection. The texts are Redis' own.
+// and closes the connection. The texts are Redis' own, except errPlainPort.
 type protocolError string
 
 func (e protocolError) Error() string { return "Protocol error: " + string(e) }
 
-// The server sends errPlainPort in plain text. TLS clients then report that the port has no TLS.
+// errPlainPort is sent in plain text. TLS clients then report that the port has no TLS.
 const errPlainPort = protocolError("this port does not speak TLS")
 
-// The errors of a reader that are not sent to the client.
+// The errors of a reader that the server does not send to the client.
 var (
 	errCrossProtocol = errors.New("the client speaks HTTP: closed to prevent cross-protocol scripting")
 	errFlooded       = errors.New("the client sent more bytes during a blocked command than one command may have")
 )
 
-// reader splits the bytes of one connection into commands. The connection reads into the room that
-// space returns, and calls feed. Then it calls next until no complete command is left. The reader
-// scans each byte once, even if the bytes arrive in small pieces.
+// reader splits the bytes of one connection into commands. It scans each byte once, even if the
+// bytes arrive in small pieces.
 //
 //	        start        pos   seen    end
 //	buf: …… │*3..$4..PING│$100…│…………   │ free
@@ -46,23 +45,22 @@ type reader struct {
 	pos    int  // start of the unparsed bytes
 	seen   int  // no line ends in buf[pos:seen]
 	end    int  // start of the free bytes
-	filled bool // the last feed filled the buffer, so there is probably more to read
+	filled bool // the last feed filled the buffer, so the socket probably has more bytes
 	peak   int  // largest number of buffered bytes since the last shrink
 
 	missing int    // arguments that the command still lacks
-	bulk    int    // length of the next argument; -1 = its header is next
+	bulk    int    // length of the next argument; -1 = not read yet
 	size    int    // bytes of the command's arguments so far
 	spans   []span // the command's arguments so far
 	args    [][]byte
 }
 
-// span has the offsets of an argument from reader.start. The buffer may move until the command is
-// complete.
+// span has the offsets of an argument from reader.start, because the buffer may move until the
+// command is complete.
 type span struct{ from, to int }
 
 func newReader(l Limits) *reader { return &reader{limits: l, bulk: -1} }
 
-// buffered returns how many bytes are in the buffer.
 func (r *reader) buffered() int { return r.end - r.start }
 
 // grown reports whether the buffer is larger than that of an idle connection.
@@ -89,12 +87,11 @@ func (r *reader) space() ([]byte, error) {
 	return r.extend()
 }
 
-// extend is space, but the arguments that next returned stay valid.
+// extend is like space, but the arguments that next returned stay valid.
 func (r *reader) extend() ([]byte, error) {
 	return r.extendTo(r.limits.Command + r.limits.Args*headerSize + r.limits.Inline)
 }
 
-// extendUnauth is extend with the limits before authentication.
 func (r *reader) extendUnauth() ([]byte, error) {
 	return r.extendTo(r.limits.UnauthArgs*(r.limits.UnauthArg+headerSize) + r.limits.Inline)
 }
@@ -111,7 +108,7 @@ func (r *reader) extendTo(most int) ([]byte, error) {
 	return r.buf[r.end:], nil
 }
 
-// move copies the buffered bytes to the beginning of buf, which becomes the buffer.
+// move copies the used bytes to the beginning of buf, which becomes the buffer.
 func (r *reader) move(buf []byte) {
 	copy(buf, r.buf[r.start:r.end])
 	r.pos -= r.start
@@ -121,7 +118,7 @@ func (r *reader) move(buf []byte) {
 	r.buf = buf
 }
 
-// feed adds the first n bytes of the room that space or extend returned.
+// feed adds n bytes, which the caller has read into the room of space or extend.
 func (r *reader) feed(n int) {
 	r.end += n
 	r.filled = r.end == len(r.buf)
@@ -160,7 +157,7 @@ func (r *reader) next(unauth bool) ([][]byte, error) {
 			return r.take()
 		}
 		if r.missing == 0 {
-			r.start = r.pos // ignores an empty command
+			r.start = r.pos // skips an empty command
 		}
 	}
 	return nil, nil
@@ -212,7 +209,7 @@ func (r *reader) begin(line []byte, unauth bool) error {
 	return nil
 }
 
-// multibulk reads the arguments in the buffer. done means that the command is complete.
+// multibulk reads arguments. done means that the command is complete.
 func (r *reader) multibulk(unauth bool) (done bool, err error) {
 	for r.missing > 0 {
 		if r.bulk < 0 {
@@ -223,8 +220,8 @@ func (r *reader) multibulk(unauth bool) (done bool, err error) {
 		if r.end-r.pos < r.bulk+len("\r\n") {
 			return false, nil
 		}
-		// Redis skips these two bytes without a check. If they are not a line end, the length is
-		// wrong, and the next bytes would be read as a command.
+		// Redis skips these two bytes without a check. But if they are not a line end, the length
+		// was wrong, and the reader would take the next bytes for a command.
 		if r.buf[r.pos+r.bulk] != '\r' || r.buf[r.pos+r.bulk+1] != '\n' {
 			return false, protocolError("invalid bulk length")
 		}

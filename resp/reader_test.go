@@ -9,7 +9,7 @@ import (
 )
 
 // parse feeds data in pieces of the given size (0 = as much as fits) and returns the commands up to
-// the first error. It fails if the buffer exceeds its bound.
+// the first error. It fails the test if the buffer exceeds its bound.
 func parse(t testing.TB, l Limits, unauth bool, data string, piece int) (commands []string, err error) {
 	t.Helper()
 	r := newReader(l)
@@ -26,7 +26,7 @@ func parse(t testing.TB, l Limits, unauth bool, data string, piece int) (command
 		r.feed(n)
 		fed += n
 		if bound := max(minBuffer, min(batchBuffer, 2*fed), 2*r.buffered()); len(r.buf) > bound {
-			t.Fatalf("the buffer has %d bytes after %d came, %d of them unread", len(r.buf), fed, r.buffered())
+			t.Fatalf("the buffer has %d bytes, want at most %d after %d received bytes, of which %d are unread", len(r.buf), bound, fed, r.buffered())
 		}
 		for {
 			args, err := r.next(unauth)
@@ -43,7 +43,7 @@ func parse(t testing.TB, l Limits, unauth bool, data string, piece int) (command
 	return commands, nil
 }
 
-// checkLimits fails if a command exceeds the limits.
+// checkLimits fails the test if a command exceeds the limits.
 func checkLimits(t testing.TB, l Limits, unauth bool, args [][]byte) {
 	t.Helper()
 	most, longest := l.Args, l.Arg
@@ -80,7 +80,7 @@ func TestCommandsAreReadInAnyPieces(t *testing.T) {
 	for piece := range len(data) + 1 {
 		got, err := parse(t, defaults(), false, data, piece)
 		if err != nil || !slices.Equal(got, want) {
-			t.Fatalf("in pieces of %d: commands %v, error %v", piece, got, err)
+			t.Fatalf("in pieces of %d: commands %v, error %v; want %v", piece, got, err, want)
 		}
 	}
 }
@@ -181,7 +181,7 @@ func TestLongPipelinesAreReadInLongBatches(t *testing.T) {
 		}
 		r.feed(copy(room, strings.Repeat("\n", len(room))))
 		if args, err := r.next(false); args != nil || err != nil {
-			t.Fatal(args, err)
+			t.Fatalf("next returned %q, %v for empty lines; want no command", args, err)
 		}
 	}
 }
@@ -256,7 +256,7 @@ func TestClaimedLengthReservesNoMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.space(); err != nil || len(r.buf) > minBuffer || cap(r.spans) > 8 {
-		t.Errorf("buffer of %d bytes, room for %d arguments, error %v", len(r.buf), cap(r.spans), err)
+		t.Errorf("after an announced length the reader has a buffer of %d bytes and room for %d arguments, error %v", len(r.buf), cap(r.spans), err)
 	}
 }
 
@@ -332,7 +332,7 @@ func TestGrownBufferIsReleased(t *testing.T) {
 		t.Error("shrink kept an unused buffer")
 	}
 	if got, err := r.next(false); got != nil || err != nil {
-		t.Errorf("empty reader has arguments %q, error %v", got, err)
+		t.Errorf("next of an empty reader returned %q, %v; want nil", got, err)
 	}
 	feed(bulk("PING"))
 }
@@ -354,7 +354,7 @@ func TestSomeCommandsMayHaveLongArguments(t *testing.T) {
 	} {
 		for piece := range 8 {
 			if _, err := parse(t, l, false, test.data, piece); (err == nil) != test.ok {
-				t.Errorf("%s, in pieces of %d: error %v", name, piece, err)
+				t.Errorf("%s, in pieces of %d: error %v; want success: %v", name, piece, err, test.ok)
 			}
 		}
 	}

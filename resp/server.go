@@ -18,8 +18,8 @@ import (
 
 // Handler executes the commands of connections.
 type Handler interface {
-	// The server calls Opened once, on the connection's goroutine, before the first read. Over TLS
-	// that is after the handshake.
+	// The server calls Opened once, on the connection's goroutine, before it reads the first
+	// command, and over TLS after the handshake.
 	Opened(c *Conn)
 	// Execute executes one command and writes exactly one reply to c.Reply(). SUBSCRIBE and similar
 	// commands have one reply for each channel. The server calls Execute on the connection's
@@ -27,9 +27,8 @@ type Handler interface {
 	// change that may not be durable yet, Execute calls c.RestOn.
 	Execute(c *Conn, args [][]byte)
 	// The server calls Closed once, on the connection's goroutine, after the last Execute. By then
-	// all executed commands are committed, the connection is closed, its Context has ended, and its
-	// subscriptions are removed. Closed may call RestOn and Commit. c.ServerStopping reports
-	// whether the server is shutting down.
+	// the executed commands are committed, unless the commit failed. The connection is closed, its
+	// Context has ended, and its subscriptions are removed. Closed may call RestOn and Commit.
 	Closed(c *Conn)
 }
 
@@ -53,7 +52,7 @@ type Server struct {
 	blocked     atomic.Int64
 	counters
 
-	warned [len(clientFaults)]onceAMinute // when logEnd last warned of each fault
+	warned [len(clientFaults)]onceAMinute // limits the warnings of each fault
 
 	mu        sync.Mutex // protects this group
 	conns     map[uint64]*Conn
@@ -100,8 +99,8 @@ func (s *Server) serveConn(nc net.Conn, config *tls.Config) {
 	}
 }
 
-// admit adds nc to the connections of the server, with TLS if there is a config. If the server is
-// full or shutting down, it closes nc and returns nil.
+// admit adds nc to the connections of the server. The connection uses TLS if config is not nil. If
+// the server is full or shutting down, admit closes nc and returns nil.
 func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 	c := newConn(s, nc)
 	if config != nil {
@@ -114,7 +113,7 @@ func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 	}
 	if full {
 		s.rejected.Add(1)
-		if config == nil { // over TLS the error would need a handshake first
+		if config == nil { // over TLS, a client could read the error only after a handshake
 			reject(nc)
 		}
 	}
@@ -122,8 +121,8 @@ func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 	return nil
 }
 
-// add adds c to the connections. It does not if there are limit connections already, or if the
-// server is shutting down.
+// add adds c to the connections, unless there are limit connections already, or the server is
+// shutting down. full reports whether there are.
 func (s *Server) add(c *Conn, limit int) (added, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,14 +136,13 @@ func (s *Server) add(c *Conn, limit int) (added, full bool) {
 	return true, false
 }
 
-// reject sends an error to a client beyond MaxClients, if the client reads it at once.
+// reject sends the error to a client beyond MaxClients. It gives up after rejectTimeout.
 func reject(nc net.Conn) {
 	if nc.SetWriteDeadline(time.Now().Add(rejectTimeout)) == nil {
 		_, _ = nc.Write([]byte("-ERR max number of clients reached\r\n"))
 	}
 }
 
-// remove removes a connection. It is the last act of the connection's goroutine.
 func (s *Server) remove(c *Conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,8 +154,8 @@ func (s *Server) remove(c *Conn) {
 
 // Shutdown ends the server. It stops accepting, wakes blocked commands with ShuttingDown, finishes
 // and answers the commands that were read, and sends the queued pushes. It returns nil when every
-// connection has ended. If ctx ends first, it closes the remaining connections and returns ctx's
-// error. Call Shutdown again to wait for the handlers that still run.
+// connection has ended. If ctx ends first, Shutdown closes the remaining connections and returns an
+// error that wraps ctx.Err(). To wait for the handlers that still run, call Shutdown again.
 func (s *Server) Shutdown(ctx context.Context) error {
 	s.mu.Lock()
 	if !s.closing {
@@ -193,7 +191,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 // Broker returns the server's pub/sub.
 func (s *Server) Broker() *Broker { return s.broker }
 
-// Conn returns the connection with that id, nil if there is none.
+// Conn returns the connection with this id, nil if there is none.
 func (s *Server) Conn(id uint64) *Conn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,9 +219,9 @@ func (s *Server) SetMaxClients(n int) { s.maxClients.Store(int64(n)) }
 // IdleTimeout returns how long a client may be silent; 0 = for ever.
 func (s *Server) IdleTimeout() time.Duration { return time.Duration(s.idleTimeout.Load()) }
 
-// SetIdleTimeout sets how long a client may be silent, also for open connections; 0 = for ever. It
-// does not apply to blocked clients, clients that wait for pushes, and connections in use
-// (Config.InUse).
+// SetIdleTimeout sets how long a client may be silent; 0 = for ever. The timeout applies to open
+// connections too. It does not apply to blocked clients, clients that wait for pushes, and
+// connections in use (Config.InUse).
 func (s *Server) SetIdleTimeout(d time.Duration) {
 	s.idleTimeout.Store(int64(d))
 	for _, c := range s.Conns() {

@@ -15,13 +15,13 @@ import (
 	"time"
 )
 
-// serveTCP serves on a free port until Shutdown. done is closed when Serve has returned nil.
+// serveTCP serves on a free port until Shutdown. done is closed when Serve has returned.
 func serveTCP(t *testing.T, s *Server) (addr string, done <-chan struct{}) {
 	t.Helper()
 	return serveOn(t, s, nil)
 }
 
-// serveOn is serveTCP, with TLS if there is a config.
+// serveOn is serveTCP, but with TLS if config is not nil.
 func serveOn(t *testing.T, s *Server, config *tls.Config) (addr string, done <-chan struct{}) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +56,7 @@ func TestAServerOverTCP(t *testing.T) {
 	<-h.waits
 	nc.Close()
 	if why := <-h.ends; why != Gone {
-		t.Errorf("the wait ended: %v, want Gone", why)
+		t.Errorf("Await returned %v, want Gone", why)
 	}
 	stopServer(t, s)
 	<-done
@@ -64,7 +64,7 @@ func TestAServerOverTCP(t *testing.T) {
 		t.Error("the server still accepts after Shutdown")
 	}
 	if st := s.Stats(); st.ConnectionsReceived != 1 || st.Connected != 0 || st.BytesIn == 0 || st.BytesOut == 0 {
-		t.Errorf("Stats after Shutdown: %+v", st)
+		t.Errorf("Stats after Shutdown: %+v, want 1 received connection, 0 connected, and bytes in and out", st)
 	}
 }
 
@@ -167,7 +167,7 @@ func TestShutdownDoesNotWaitForAStuckSubscriber(t *testing.T) {
 	})
 }
 
-// fakeListener fails a number of times and then returns one connection.
+// fakeListener fails a number of times and then accepts one connection.
 type fakeListener struct {
 	err      error
 	failures int
@@ -221,7 +221,7 @@ func TestShutdownEndsTheAcceptBackoff(t *testing.T) {
 		start := time.Now()
 		stopServer(t, s)
 		if err := <-served; err != nil || time.Since(start) != 0 {
-			t.Errorf("Serve returned %v, %v after Shutdown", err, time.Since(start))
+			t.Errorf("Serve returned %v, %v after Shutdown; want nil at once", err, time.Since(start))
 		}
 	})
 }
@@ -255,7 +255,7 @@ func TestAThousandSubscribersGetEachMessage(t *testing.T) {
 		want := strings.Repeat(message("a", "x"), messages)
 		for range messages {
 			if n := s.Broker().Publish("a", "x"); n != subscribers {
-				t.Errorf("Publish counts %d receivers", n)
+				t.Errorf("Publish counts %d receivers, want %d", n, subscribers)
 			}
 		}
 		for _, cl := range clients {
@@ -264,7 +264,7 @@ func TestAThousandSubscribersGetEachMessage(t *testing.T) {
 	})
 }
 
-// frames reads whole frames of the kinds in the tests.
+// frames reads whole frames from a connection.
 type frames struct{ r *bufio.Reader }
 
 func newFrames(r io.Reader) *frames { return &frames{r: bufio.NewReader(r)} }

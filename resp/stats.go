@@ -8,22 +8,22 @@ import (
 // Stats are a server's figures, for INFO.
 type Stats struct {
 	// Counted since the start or the last ResetStats.
-	ConnectionsReceived int64 // accepted, including rejected ones
-	Rejected            int64 // because of MaxClients
-	SlowCut             int64 // closed because the client did not read its pushes
+	ConnectionsReceived int64 // accepted connections, including rejected ones
+	Rejected            int64 // connections rejected because of MaxClients
+	SlowCut             int64 // connections closed because the client did not read its pushes
 	BytesIn, BytesOut   int64
 
-	// As of now.
+	// Present numbers of connections.
 	Connected   int
-	Blocked     int // in a blocked command
-	Subscribers int // with a subscription
+	Blocked     int // those with a blocked command
+	Subscribers int // those with a subscription
 }
 
 type counters struct {
 	received, rejected, slowCut, bytesIn, bytesOut atomic.Int64
 }
 
-// Stats returns the figures. It reads them one after the other.
+// Stats returns the figures, which it reads one after the other.
 func (s *Server) Stats() Stats {
 	s.mu.Lock()
 	connected := len(s.conns)
@@ -50,7 +50,7 @@ func (s *Server) ResetStats() {
 // onceAMinute limits log lines that any client can cause.
 type onceAMinute struct{ last atomic.Int64 }
 
-// due reports true at most once a minute.
+// due returns true at most once a minute.
 func (o *onceAMinute) due() bool {
 	now, last := time.Now().UnixNano(), o.last.Load()
 	return now-last >= int64(time.Minute) && o.last.CompareAndSwap(last, now)

@@ -1,15 +1,13 @@
 package resp
 
-// publication is a published message. It is encoded once for each version of RESP that a receiver
-// uses.
+// publication is a published message, encoded at most once in each version of RESP.
 type publication struct {
 	kind             Kind
-	pattern          string // of kind Pattern
+	pattern          string // only of KindPattern
 	channel, payload string
-	encoded          [2][]byte
+	encoded          [2][]byte // in RESP2, in RESP3; nil = not encoded yet
 }
 
-// frame returns the message in RESP3 or RESP2.
 func (p *publication) frame(resp3 bool) []byte {
 	version := 0
 	if resp3 {
@@ -43,12 +41,12 @@ func (p *publication) encode(resp3 bool) []byte {
 	return w.buf
 }
 
-// Confirm marks the reply to this command as a confirmation of subscriptions, which is sent in any
-// ReplyMode.
+// Confirm marks the reply to this command as a confirmation of subscriptions. The server sends such
+// a reply in every ReplyMode.
 func (c *Conn) Confirm() { c.confirms = true }
 
 // Subscribe adds a subscription and reports whether it is new. The handler must write the
-// confirmation to Reply. The client receives it first, and then every message that is published
+// confirmation to Reply. After the confirmation the client receives every message that is published
 // after this call.
 func (c *Conn) Subscribe(kind Kind, name string) bool {
 	c.hold()
@@ -67,17 +65,16 @@ func (c *Conn) Unsubscribe(kind Kind, name string) bool {
 	return true
 }
 
-// Subscriptions returns the connection's subscriptions of a kind, sorted. Any goroutine may call
+// Subscriptions returns the names of the subscriptions of one kind, sorted. Any goroutine may call
 // it.
 func (c *Conn) Subscriptions(kind Kind) []string { return c.server.broker.names(c, kind) }
 
 // SubscriptionCountOf returns the number of subscriptions of one kind. Any goroutine may call it.
 func (c *Conn) SubscriptionCountOf(kind Kind) int { return int(c.subscriptions[kind].Load()) }
 
-// SubscriptionCount returns the number of subscriptions of all kinds. While it is not 0, a RESP2
-// client may send only a few commands, such as SUBSCRIBE and PING. Confirmations have other counts:
-// SUBSCRIBE and PSUBSCRIBE count KindChannel and KindPattern, SSUBSCRIBE counts KindShard. Any
-// goroutine may call it.
+// SubscriptionCount returns the number of subscriptions of all kinds. Confirmations show other
+// numbers: those of SUBSCRIBE and PSUBSCRIBE count KindChannel and KindPattern, and those of
+// SSUBSCRIBE count KindShard. Any goroutine may call it.
 func (c *Conn) SubscriptionCount() int {
 	n := 0
 	for kind := range c.subscriptions {

@@ -20,8 +20,8 @@ var errHandshake = errors.New("TLS handshake")
 
 // ServeTLS is Serve for TLS clients. ln accepts plain connections. The handshake runs on the
 // connection's goroutine, so that a slow client does not delay others. It takes at most
-// HandshakeTimeout. Meanwhile the connection counts towards MaxClients. To change certificates at
-// run time, config needs a GetConfigForClient.
+// HandshakeTimeout. A connection counts towards MaxClients from the accept. To change certificates
+// at run time, config needs a GetConfigForClient.
 func (s *Server) ServeTLS(ln net.Listener, config *tls.Config) error { return s.acceptLoop(ln, config) }
 
 // CertificateName returns the common name (CN) of the client's verified certificate, as Redis'
@@ -34,13 +34,11 @@ func (c *Conn) CertificateName() string {
 	return ""
 }
 
-// speakTLS makes the connection use TLS.
 func (c *Conn) speakTLS(config *tls.Config) {
 	c.tls = tls.Server(&c.wire, config)
 	c.stream = c.tls
 }
 
-// handshake does the TLS handshake, if the connection uses TLS.
 func (c *Conn) handshake() error {
 	if c.tls == nil {
 		return nil
@@ -60,8 +58,8 @@ func (c *Conn) handshake() error {
 	return nil
 }
 
-// beginHandshake sets the deadline of the handshake. crypto/tls gives up when a Read times out, so
-// only a shutdown may move this deadline.
+// beginHandshake sets the deadline of the handshake. A Read that times out makes crypto/tls give
+// up, so only a shutdown may move this deadline.
 func (c *Conn) beginHandshake() {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
@@ -80,7 +78,7 @@ func (c *Conn) endHandshake() bool {
 	return c.draining
 }
 
-// refuseHandshake closes the stream so that the client can read the reason. The reason is the alert
+// refuseHandshake ends the stream so that the client can read the reason. The reason is the alert
 // that crypto/tls has sent, or notTLS for a client without TLS.
 func (c *Conn) refuseHandshake(err error) {
 	var header tls.RecordHeaderError
@@ -94,7 +92,7 @@ func (c *Conn) refuseHandshake(err error) {
 }
 
 // closeTLS sends close_notify to a TLS client, so that the client knows that no data is missing. If
-// the client reads nothing, closeTLS gives up soon.
+// the client reads nothing, closeTLS gives up after closeNotifyTimeout.
 func (c *Conn) closeTLS() {
 	if c.tls == nil || c.closed.Load() || !c.wmu.TryLock() {
 		return

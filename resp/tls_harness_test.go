@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/certs"
 )
 
-// overTLS is the suffix of the name of a test whose clients use TLS.
+// overTLS is the suffix in the name of each test whose clients use TLS.
 const overTLS = "/TLS"
 
 // onEachTransport runs a test in fake time, once with plain clients and once with TLS clients.
@@ -20,7 +20,7 @@ func onEachTransport(t *testing.T, test func(t *testing.T)) {
 	}
 }
 
-// party is the certificate of one side of a connection, and the authority that it trusts.
+// party has the certificate of one side of a connection, and the authority that this side trusts.
 type party struct {
 	authority *certs.Authority
 	own       certs.Signed
@@ -43,7 +43,7 @@ func identity(t testing.TB) *party {
 	return identities.made
 }
 
-// serverConfig requires no client certificates.
+// serverConfig returns the configuration of a server that requires no client certificates.
 func (p *party) serverConfig() *tls.Config {
 	return &tls.Config{
 		Certificates: []tls.Certificate{p.own.Certificate}, MinVersion: tls.VersionTLS12,
@@ -51,14 +51,14 @@ func (p *party) serverConfig() *tls.Config {
 	}
 }
 
-// mutualConfig is serverConfig with a mode of client certificates.
+// mutualConfig is serverConfig with a policy for client certificates.
 func (p *party) mutualConfig(ask tls.ClientAuthType) *tls.Config {
 	config := p.serverConfig()
 	config.ClientAuth, config.ClientCAs = ask, p.authority.Pool
 	return config
 }
 
-// clientConfig trusts the authority and presents these certificates.
+// clientConfig returns the configuration of a client that presents the given certificates.
 func (p *party) clientConfig(show ...certs.Signed) *tls.Config {
 	config := &tls.Config{RootCAs: p.authority.Pool, ServerName: "localhost", MinVersion: tls.VersionTLS12}
 	for _, s := range show {

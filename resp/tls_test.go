@@ -53,10 +53,10 @@ func TestHandshakeTimeout(t *testing.T) {
 				if st := s.Stats(); st.Connected != 1 {
 					t.Errorf("%d connections during the handshake, want 1", st.Connected)
 				}
-				// A connection in its handshake counts as a client.
+				// A connection counts towards MaxClients during its handshake.
 				dial(t, s).expectEnd("-ERR max number of clients reached\r\n")
 				if _, err := io.ReadAll(nc); err != nil || time.Since(start) != DefaultHandshakeTimeout {
-					t.Errorf("the handshake ended after %v: %v; want the handshake timeout", time.Since(start), err)
+					t.Errorf("the connection ended after %v with error %v, want nil after the handshake timeout", time.Since(start), err)
 				}
 				synctest.Wait()
 				if st := s.Stats(); st.Connected != 0 {
@@ -136,7 +136,7 @@ func TestTLSOnThePlainPortIsAnsweredInPlainText(t *testing.T) {
 		_, err := tls.Dial("tcp", addr, identity(t).clientConfig())
 		var header tls.RecordHeaderError
 		if !errors.As(err, &header) || !strings.HasPrefix(string(header.RecordHeader[:]), "-ERR ") {
-			t.Errorf("a TLS client on the plain port gets %v", err)
+			t.Errorf("tls.Dial to the plain port returned %v, want a RecordHeaderError for an -ERR reply", err)
 		}
 	}
 	stopServer(t, s)
@@ -153,12 +153,12 @@ func TestPortProbeIsNotLogged(t *testing.T) {
 		strange(t, s, identity(t).serverConfig()).Close()
 		synctest.Wait()
 		if log.String() != "" {
-			t.Errorf("a port probe is logged: %s", log)
+			t.Errorf("the server logged a port probe: %s", log)
 		}
 	})
 }
 
-// logged collects the log of a server from Info on.
+// logged collects the log lines of a server at level Info or above.
 type logged struct {
 	mu  sync.Mutex // protects buf
 	buf bytes.Buffer
@@ -224,7 +224,7 @@ func TestCertificateName(t *testing.T) {
 					want := "$" + string('0'+rune(len(c.want))) + "\r\n" + c.want + "\r\n"
 					got := make([]byte, len(want))
 					if _, err = io.ReadFull(nc, got); err == nil && string(got) != want {
-						t.Errorf("the name is %q, want %q", got, want)
+						t.Errorf("the reply with CertificateName is %q, want %q", got, want)
 					}
 				}
 				alert := (*net.OpError)(nil) // a refused client must receive the alert, not a reset
@@ -241,7 +241,7 @@ func TestCertificateName(t *testing.T) {
 	}
 }
 
-// torn can split a write into two pieces. A call of rest sends the second piece.
+// torn splits a write into two pieces while tear is set. A call of rest sends the second piece.
 type torn struct {
 	net.Conn
 	tear bool
@@ -284,7 +284,7 @@ func TestWakeWithinATLSRecordLosesNothing(t *testing.T) {
 	})
 }
 
-// A client that exits sends close_notify. A client that is killed does not.
+// A client that exits sends close_notify. A client whose process is killed does not.
 func TestDisconnectOfABlockedTLSClientIsDetected(t *testing.T) {
 	for name, leave := range map[string]func(*tls.Conn) error{
 		"close_notify": func(nc *tls.Conn) error { return nc.Close() },
@@ -313,7 +313,7 @@ func TestDisconnectOfABlockedTLSClientIsDetected(t *testing.T) {
 				t.Fatal(err)
 			}
 			if why := <-h.ends; why != Gone {
-				t.Errorf("the wait ended: %v, want Gone", why)
+				t.Errorf("Await returned %v, want Gone", why)
 			}
 			t.Logf("the disconnect was noticed after %v", time.Since(start))
 			stopServer(t, s)
@@ -368,7 +368,7 @@ func TestConnectionEndsWithCloseNotify(t *testing.T) {
 	}
 }
 
-// slow reads a little every nine seconds.
+// slow reads at most 100 bytes every nine seconds.
 type slow struct{ net.Conn }
 
 func (c slow) Read(b []byte) (int, error) {
@@ -376,7 +376,7 @@ func (c slow) Read(b []byte) (int, error) {
 	return c.Conn.Read(b[:min(len(b), 100)])
 }
 
-// A record takes minutes to arrive, but the client reads something within any ten seconds.
+// A record takes minutes to arrive, but the client reads some bytes within each WriteTimeout.
 func TestSlowTLSReaderIsServed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		big := strings.Repeat("x", 10_000)

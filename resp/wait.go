@@ -30,14 +30,14 @@ func (w Wakeup) String() string {
 	return "unknown"
 }
 
-// Wait is one blocked command. Each command has a Wait of its own, so a late Wake has no effect on
+// Wait is one blocked command. Because each command has its own Wait, a late Wake has no effect on
 // the next command.
 type Wait struct {
 	c     *Conn
 	woken bool // protected by c.readMu
 }
 
-// NewWait prepares to block the command being executed.
+// NewWait returns a Wait for the command that runs.
 func (c *Conn) NewWait() *Wait {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
@@ -56,16 +56,16 @@ func (w *Wait) Wake() {
 	}
 }
 
-// Await commits and sends the replies of earlier commands. Then it blocks until Wake, the deadline
-// (zero = none) or another reason ends the wait. If several apply, Gone comes first and Woken
-// second.
+// Await commits and sends the replies to earlier commands. Then it blocks until Wake, the deadline
+// (zero = none) or another reason ends the wait. Of several reasons, Await returns Gone first, then
+// Woken.
 //
-// Await may be called again. A Wake ends one Await. CLIENT UNBLOCK, a shutdown and a disconnect
-// also end the later ones.
+// Await may be called again. A Wake ends one call of Await. CLIENT UNBLOCK, a shutdown and a
+// disconnect also end all later calls.
 //
-// The arguments of the command remain valid. Bytes that arrive meanwhile stay in the buffer. If the
-// client sends more bytes than the largest command may have, the server disconnects it. Before
-// authentication that limit is lower.
+// The arguments of the command remain valid. Received bytes stay in the buffer. If the client sends
+// more bytes than the largest command may have, the server disconnects it. Before authentication
+// the limit is lower.
 func (w *Wait) Await(deadline time.Time) Wakeup {
 	c := w.c
 	c.beginWait(w)
@@ -101,13 +101,13 @@ func (c *Conn) endWait() {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
 	c.wait.woken = false
-	// c.unblock stays set: if a Wake came after it and ended this Await, it ends the next one.
+	// c.unblock stays set. If this Await returned Woken instead, c.unblock ends the next Await.
 	c.wait = nil
 	c.rearm()
 }
 
-// checkWait returns why the wait ends. If it goes on, checkWait sets the read deadline. Both happen
-// in one critical section, so that no Wake is lost in between.
+// checkWait returns why the wait ends. If the wait goes on, checkWait sets the read deadline and
+// returns parked. Both happen in one critical section, so that no Wake is lost in between.
 func (c *Conn) checkWait(w *Wait, deadline time.Time) Wakeup {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
@@ -127,9 +127,9 @@ func (c *Conn) checkWait(w *Wait, deadline time.Time) Wakeup {
 	return parked
 }
 
-// Unblock ends the wait of a blocked command: with an error if asError, else as if its deadline had
-// passed. It returns false if no command is blocked, or if its wait is about to end for another
-// reason. Any goroutine may call it.
+// Unblock ends the wait of a blocked command with UnblockedError if asError is set, otherwise with
+// UnblockedTimeout. It returns false if no command is blocked, or if a Wake or an earlier Unblock
+// is about to end the wait. Any goroutine may call it.
 func (c *Conn) Unblock(asError bool) bool {
 	c.readMu.Lock()
 	defer c.readMu.Unlock()

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// blocking is a script whose WAIT blocks for the given time, or for ever, and replies why it ended.
+// blocking is a script whose WAIT blocks until its limit or a wake-up, and replies why Await
+// returned.
 type blocking struct {
 	script
 	waits chan *Wait // receives the Wait of each WAIT before it blocks
@@ -130,7 +131,7 @@ func TestUnblockAfterAWakeEndsTheNextAwait(t *testing.T) {
 		}}
 		durable := make(chan struct{})
 		conns := make(chan *Conn, 1)
-		h.commit = func() error { // during the commit of earlier commands
+		h.commit = func() error { // the first commit after WAIT has begun waits for durable
 			select {
 			case conns <- waiting:
 				<-durable
@@ -214,7 +215,7 @@ func TestDisconnectOfABlockedClientIsDetectedAtOnce(t *testing.T) {
 		start := time.Now()
 		cl.Close()
 		if why := <-h.ends; why != Gone || time.Since(start) != 0 {
-			t.Errorf("the wait ended: %v after %v, want Gone at once", why, time.Since(start))
+			t.Errorf("Await returned %v after %v, want Gone at once", why, time.Since(start))
 		}
 		<-closed
 	})
@@ -231,7 +232,7 @@ func TestGonePrecedesWoken(t *testing.T) {
 		}
 		dial(t, NewServer(Config{}, h)).send("WAIT\r\n")
 		if why := <-h.ends; why != Gone {
-			t.Errorf("the wait ended: %v, want Gone", why)
+			t.Errorf("Await returned %v, want Gone", why)
 		}
 	})
 }
@@ -245,7 +246,7 @@ func TestBlockedClientCanBeKilled(t *testing.T) {
 		synctest.Wait()
 		s.Conns()[0].Close()
 		if why := <-h.ends; why != Gone {
-			t.Errorf("the wait ended: %v, want Gone", why)
+			t.Errorf("Await returned %v, want Gone", why)
 		}
 		cl.expectEnd("")
 	})
@@ -278,7 +279,8 @@ func TestBlockedClientCanBeUnblocked(t *testing.T) {
 	})
 }
 
-// The test holds the commit back. So the wait has a reason to end, but has not ended.
+// The test holds back the commit inside Await. So Await has a reason to return, but has not
+// returned.
 func TestWokenClientCannotBeUnblocked(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		durable := make(chan struct{})
@@ -290,7 +292,7 @@ func TestWokenClientCannotBeUnblocked(t *testing.T) {
 		(<-h.waits).Wake()
 		synctest.Wait()
 		if s.Conns()[0].Unblock(true) {
-			t.Error("Unblock succeeded on a client that was woken already")
+			t.Error("Unblock succeeded on a client that was already woken")
 		}
 		close(durable)
 		cl.expect("+job woken\r\n")
@@ -323,7 +325,7 @@ func TestFloodDuringABlockedCommandDisconnects(t *testing.T) {
 			}
 		}
 		if why := <-h.ends; why != Gone {
-			t.Errorf("the wait ended: %v, want Gone", why)
+			t.Errorf("Await returned %v, want Gone", why)
 		}
 	})
 }
@@ -357,7 +359,7 @@ func TestFailedCommitEndsTheWait(t *testing.T) {
 		cl := dial(t, NewServer(committing(&h.script), h))
 		cl.send("PING\r\nWAIT job\r\n")
 		if why := <-h.ends; why != Gone {
-			t.Errorf("the wait ended: %v, want Gone", why)
+			t.Errorf("Await returned %v, want Gone", why)
 		}
 		cl.expectEnd("")
 	})

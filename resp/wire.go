@@ -10,22 +10,20 @@ import (
 // wire is the client's network connection. A write fails only after the client has read nothing for
 // the timeout. Any progress restarts the timeout.
 //
-// crypto/tls writes through it too. After a write that timed out, crypto/tls refuses all others. So
-// wire hides timeouts from it while the client makes progress.
+// After a write that timed out, crypto/tls refuses all others. So wire hides timeouts from
+// crypto/tls while the client makes progress.
 type wire struct {
 	net.Conn
 	timeout time.Duration
 
-	// Conn.wmu and crypto/tls serialize writes, and so the use of these two fields.
-	deadline time.Time // of the socket's writes
+	// Conn.wmu and crypto/tls serialize writes, and thereby protect these fields.
+	deadline time.Time // deadline of the socket's writes
 	failed   bool      // a write has failed
 }
 
-// Write returns when all bytes are sent, or on an error.
-//
-// When a write of the socket times out, it does not say when it last made progress. With deadlines
-// of the whole timeout, a client could read nothing for almost twice the timeout. So Write sets
-// deadlines of half the timeout.
+// Write sends all bytes. The socket's deadlines are half the timeout apart, because a write that
+// times out does not say when it last made progress. With deadlines of the whole timeout, a client
+// could read nothing for almost twice the timeout.
 func (w *wire) Write(b []byte) (sent int, err error) {
 	var progress time.Time
 	for sent < len(b) {
@@ -33,7 +31,7 @@ func (w *wire) Write(b []byte) (sent int, err error) {
 		if progress.IsZero() {
 			progress = now
 		}
-		// Setting a deadline costs a timer, so Write moves it only when it is near.
+		// A new deadline resets a timer, so Write moves the deadline only when it is near.
 		if w.deadline.Sub(now) < w.timeout/4 {
 			w.deadline = now.Add(w.timeout / 2)
 			if err := w.Conn.SetWriteDeadline(w.deadline); err != nil {
@@ -55,7 +53,7 @@ func (w *wire) Write(b []byte) (sent int, err error) {
 	return sent, nil
 }
 
-// SetWriteDeadline does nothing. crypto/tls calls it for its last alert; see Conn.closeTLS.
+// SetWriteDeadline does nothing. crypto/tls calls it for close_notify, but closeTLS sets a timeout.
 func (w *wire) SetWriteDeadline(time.Time) error { return nil }
 
 // shortenTimeout sets a shorter timeout for later writes. Only the writing goroutine may call it.
@@ -66,7 +64,7 @@ func (w *wire) shortenTimeout(timeout time.Duration) {
 	}
 }
 
-// closeWrite ends the stream that the client reads, and reports whether it could.
+// closeWrite ends the stream to the client, and reports whether it could.
 func (w *wire) closeWrite() bool {
 	half, ok := w.Conn.(interface{ CloseWrite() error })
 	return ok && half.CloseWrite() == nil

@@ -8,9 +8,10 @@ import (
 	"github.com/tidwall/redcon"
 )
 
-// Writer builds replies in RESP2 or RESP3. Each method appends one frame, or the header of an
-// aggregate whose elements follow. In RESP2 the Writer replaces the types that only RESP3 has, as
-// Redis does. The zero Writer is empty and uses RESP2. A Writer is not safe for concurrent use.
+// Writer builds replies in RESP2 or RESP3. Each method that writes appends one frame, or the header
+// of an aggregate whose elements follow. In RESP2 the Writer replaces the types that only RESP3
+// has, as Redis does. The zero Writer is empty and uses RESP2. A Writer is not safe for concurrent
+// use.
 type Writer struct {
 	buf   []byte
 	resp3 bool
@@ -22,7 +23,7 @@ func (w *Writer) Len() int { return len(w.buf) }
 // Bytes returns the bytes written. They are valid until the next call of a method that writes.
 func (w *Writer) Bytes() []byte { return w.buf }
 
-// Truncate keeps the first n bytes. They must be whole frames.
+// Truncate keeps the first n bytes, which must be whole frames.
 func (w *Writer) Truncate(n int) { w.buf = w.buf[:n] }
 
 // Grow makes room for n more bytes, to avoid copies while a large reply grows.
@@ -36,7 +37,7 @@ func (w *Writer) Proto() int {
 	return 2
 }
 
-// SetProto sets the version of RESP for later frames: 3, else 2.
+// SetProto sets the version of RESP for later frames: 3 for RESP3, any other number for RESP2.
 func (w *Writer) SetProto(version int) { w.resp3 = version == 3 }
 
 // Simple writes a simple string. Line ends become spaces.
@@ -111,8 +112,8 @@ func (w *Writer) Bool(b bool) {
 	}
 }
 
-// Double writes a number with 17 significant digits, as C's %.17g; a bulk string of the same digits
-// in RESP2.
+// Double writes a number with 17 significant digits, as C's %.17g does; a bulk string of the same
+// digits in RESP2.
 func (w *Writer) Double(f float64) {
 	var digits [32]byte
 	d := AppendDouble(digits[:0], f, 17)
@@ -125,7 +126,7 @@ func (w *Writer) Double(f float64) {
 	w.buf = append(w.buf, '\r', '\n')
 }
 
-// AppendDouble appends f as C prints it by %g, with that many significant digits.
+// AppendDouble appends f as C's %g prints it, with the given number of significant digits.
 func AppendDouble(b []byte, f float64, digits int) []byte {
 	switch {
 	case math.IsInf(f, 1):
@@ -140,7 +141,7 @@ func AppendDouble(b []byte, f float64, digits int) []byte {
 	return strconv.AppendFloat(b, f, 'g', digits, 64)
 }
 
-// BigNumber writes an integer of any length, given by its digits; a bulk string in RESP2.
+// BigNumber writes an integer of any length from its digits; a bulk string in RESP2.
 func (w *Writer) BigNumber(digits string) {
 	if !w.resp3 {
 		w.BulkString(digits)
@@ -165,7 +166,7 @@ func (w *Writer) Verbatim(format, text string) {
 	w.buf = append(w.buf, '\r', '\n')
 }
 
-// reset empties w and releases a buffer of more than keep bytes.
+// reset empties w. It releases the buffer if that has more than keep bytes.
 func (w *Writer) reset(keep int) {
 	if cap(w.buf) > keep {
 		w.buf = nil

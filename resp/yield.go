@@ -8,34 +8,36 @@ import (
 const (
 	// yieldAfter is the time after which a running connection lets others run.
 	yieldAfter = 150 * time.Microsecond
-	// clockCheckBytes is after how many bytes of commands a shared connection checks the clock.
-	// Other connections check it after each command.
+	// A shared connection checks the clock after clockCheckBytes of commands. Other connections
+	// check it before each command.
 	clockCheckBytes = 512
 )
 
-// shared reports whether the connection runs on a goroutine of the poller, so that others wait for
-// it. It is false for a detached connection and without a poller.
+// shared reports whether the connection runs on a goroutine of the poller, so that other
+// connections wait. It is false for a detached connection and without a poller.
 func (c *Conn) shared() bool { return c.sock != nil && c.sock.Shared() }
 
-// Detach moves the command to a goroutine of its own, until the connection reads again. Call Detach
-// before anything that may block or compute for long, except Await. It costs about a microsecond.
+// Detach moves a polled connection to a goroutine of its own until the connection reads again. Call
+// Detach before anything that may block or compute for long, except Await. It costs about a
+// microsecond.
 func (c *Conn) Detach() {
 	if c.sock != nil {
 		c.sock.Detach()
 	}
 }
 
-// detachInOrder is Detach for a connection that waits for a commit. Such connections continue in
-// the order of their calls.
+// detachInOrder is Detach for a connection that waits for a commit. Such connections continue one
+// after the other, in the order of their calls.
 func (c *Conn) detachInOrder() {
 	if c.sock != nil {
 		c.sock.DetachInOrder()
 	}
 }
 
-// Yield lets other connections run if this one has run for yieldAfter. It returns for how long they
-// ran. A command that computes for long calls it now and then. It costs little more than reading
-// the clock. A detached connection waits until the poller resumes it, and stays detached.
+// Yield lets other connections run if this one has run for yieldAfter, and returns how long it
+// paused. A command that computes for long calls Yield now and then. Without a pause Yield costs
+// little more than reading the clock. A detached connection stays detached, but pauses until the
+// poller resumes it.
 func (c *Conn) Yield() (paused time.Duration) {
 	now := c.age()
 	switch {

@@ -7,7 +7,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// The checks of a library function's arguments. They raise the errors of Lua 5.1.
+// This file has the checks of arguments of library functions. They raise the errors of Lua 5.1.
 
 func typeName(L *lua.LState, n int) string {
 	if n > L.GetTop() {
@@ -16,8 +16,8 @@ func typeName(L *lua.LState, n int) string {
 	return L.Get(n).Type().String()
 }
 
-// position returns the source position at a level of the stack, in the form of an error's prefix.
-// It is "" for a function in Go.
+// position returns the source position at a level of the stack as the prefix of an error. It is ""
+// for a function in Go.
 func position(L *lua.LState, level int) string {
 	if where := L.Where(level); where != "" && !strings.HasPrefix(where, "[G]") {
 		return where + " "

@@ -7,9 +7,10 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// arithmetic rewrites an operation. The virtual machine computes % and ^ wrongly, and drops the
-// sign of a zero. So % and ^ become calls. So do * and / if the result may be -0. Operations on
-// constants are computed here.
+// arithmetic rewrites an operation. It computes operations on constants. The virtual machine
+// computes % and ^ wrongly and drops the sign of a zero. So % and ^ become calls, and * and / if
+// the result may be -0. If an operand must be read late (isReadLate), the operation also becomes a
+// call.
 func (r *rewriter) arithmetic(at *ast.Expr, e *ast.ArithmeticOpExpr) {
 	r.expr(&e.Lhs)
 	r.expr(&e.Rhs)
@@ -44,8 +45,8 @@ func (r *rewriter) isReadLate(e, next ast.Expr) bool {
 	return (r.isLocal(e) || r.isBox(e)) && !isPlain(next) && !r.isLocal(next) && !r.isBox(next)
 }
 
-// relation swaps the operands of a comparison if the first is in a box, and the second could change
-// it before it is read (isReadLate).
+// relation swaps the operands of a comparison if the first is in a box and must be read late
+// (isReadLate).
 func (r *rewriter) relation(e *ast.RelationalOpExpr) {
 	if r.scanning || !r.isBox(e.Lhs) || !r.isReadLate(e.Lhs, e.Rhs) {
 		return
@@ -61,7 +62,7 @@ func isPositive(e ast.Expr) bool {
 	return ok && f > 0
 }
 
-// operators are the operators of arithmetic, with the metamethods that redefine them.
+// operators are the arithmetic operators, with their metamethods.
 var operators = map[string]struct {
 	event  string
 	result func(a, b float64) float64
@@ -86,9 +87,9 @@ func power(a, b float64) float64 {
 	return signed(math.Pow(a, b), invalid, a, b)
 }
 
-// openOperators defines the functions of operators that are compiled as calls. It also adds the
-// operators to the metatable of strings. The virtual machine calls them before it would parse the
-// strings as numbers itself, by Go's rules.
+// openOperators defines the functions of operators that are compiled as calls. It also adds
+// operators to the metatable of strings. Otherwise the virtual machine would parse strings as
+// numbers by Go's rules.
 func (s *state) openOperators(stringMeta *lua.LTable) {
 	for name, f := range map[string]lua.LGFunction{concatName: s.concat, lengthName: s.length, boundsName: forBounds} {
 		s.globals.RawSetString(name, s.lua.NewFunction(f))
@@ -102,7 +103,7 @@ func (s *state) openOperators(stringMeta *lua.LTable) {
 	stringMeta.RawSetString("__unm", s.lua.NewFunction(negate))
 }
 
-// binary is an operator of arithmetic on numbers, numeric strings, or tables with a metamethod.
+// binary returns an arithmetic operator for numbers, numeric strings, and tables with a metamethod.
 func binary(event string, result func(a, b float64) float64) lua.LGFunction {
 	return func(L *lua.LState) int {
 		left, right := L.Get(1), L.Get(2)
@@ -132,7 +133,6 @@ func negate(L *lua.LState) int {
 	return push(L, lua.LNumber(-f))
 }
 
-// forBounds converts the bounds of a loop to numbers.
 func forBounds(L *lua.LState) int {
 	for i, what := range []string{"initial value", "limit", "step"} {
 		f, ok := plainNumber(L.Get(i + 1))

@@ -7,11 +7,12 @@ import (
 )
 
 // The compiler of gopher-lua assigns to one variable before it has read the value of the next. It
-// also leaves captured variables open at some breaks. This file rewrites such statements into
-// simpler ones, which the compiler compiles correctly.
+// also treats the values of a for statement differently from Lua. This file rewrites such
+// statements into simpler ones, which the compiler compiles correctly.
 
-// assign splits an assignment into two steps, unless it is simple. The first step stores all
-// operands and values in temporaries. The second assigns these to the targets, the last one first.
+// assign splits an assignment into two steps, unless isSimple is true. The first step stores the
+// values, and the operands of the targets, in temporaries. The second step assigns these to the
+// targets, the last one first.
 func (r *rewriter) assign(at *ast.Stmt, s *ast.AssignStmt) {
 	if r.scanning || len(s.Lhs) == 1 && len(s.Rhs) == 1 && r.isSimple(s.Lhs[0], s.Rhs[0]) {
 		return
@@ -54,7 +55,7 @@ func (r *rewriter) assign(at *ast.Stmt, s *ast.AssignStmt) {
 func (r *rewriter) isSimple(target, value ast.Expr) bool {
 	switch v := value.(type) {
 	case *ast.FuncCallExpr:
-		v.AdjustRet = false // x = (f(x)) would lose x before the call; one value remains anyway
+		v.AdjustRet = false // else x = (f(x)) loses x before the call; x takes one value anyway
 	case *ast.LogicalOpExpr:
 		if r.isLocal(target) {
 			return false // in x = (a or b) and x the compiler reads a for the last x
@@ -78,8 +79,8 @@ func (r *rewriter) isLate(operand ast.Expr, assignedBefore []ast.Expr) bool {
 	return true
 }
 
-// variableOf returns the variable that is assigned to, directly or in its box, nil if there is
-// none.
+// variableOf returns the variable of a target that is a variable or the content of a box, otherwise
+// nil.
 func variableOf(e ast.Expr) *ast.IdentExpr {
 	if get, ok := e.(*ast.AttrGetExpr); ok {
 		if _, ok := get.Key.(*ast.NumberExpr); !ok {
@@ -97,8 +98,8 @@ func (r *rewriter) isLocal(e ast.Expr) bool {
 	return ok && r.scopes.isLocal(v.Value, false)
 }
 
-// isBox reports whether an expression is the content of a box. The box must be of a local variable
-// of the current function.
+// isBox reports whether an expression is the content of a box of a local variable of the current
+// function.
 func (r *rewriter) isBox(e ast.Expr) bool {
 	get, ok := e.(*ast.AttrGetExpr)
 	if !ok {
@@ -108,7 +109,7 @@ func (r *rewriter) isBox(e ast.Expr) bool {
 	return ok && r.scopes.isLocal(v.Value, true)
 }
 
-// isAnyBox is isBox for a variable of any function.
+// isAnyBox reports whether an expression is the content of a box of a variable of any function.
 func (r *rewriter) isAnyBox(get *ast.AttrGetExpr) bool {
 	v, ok := get.Object.(*ast.IdentExpr)
 	return ok && r.scopes.hasBox(v.Value)
@@ -123,7 +124,7 @@ func isPlain(e ast.Expr) bool {
 	return false
 }
 
-// checkBounds converts the bounds of a loop before it, unless they are numbers for sure.
+// checkBounds inserts a conversion of the bounds before a loop, unless they are certainly numbers.
 func (r *rewriter) checkBounds(at *ast.Stmt, s *ast.NumberForStmt) {
 	if r.scanning {
 		return
@@ -142,7 +143,8 @@ func (r *rewriter) checkBounds(at *ast.Stmt, s *ast.NumberForStmt) {
 	*at = placed(s, &ast.DoBlockStmt{Stmts: []ast.Stmt{placed(s, first), s}})
 }
 
-// isNumber reports whether an expression is a number for sure, and calls no function of the script.
+// isNumber reports whether an expression is certainly a number, and calls no function of the
+// script.
 func isNumber(e ast.Expr) bool {
 	if c, ok := e.(*ast.FuncCallExpr); ok && c.Func != nil {
 		fn, ok := c.Func.(*ast.IdentExpr)
@@ -153,8 +155,8 @@ func isNumber(e ast.Expr) bool {
 	return ok
 }
 
-// completeIterator gives a loop three values and as many names. The compiler does not initialize
-// missing values, and drops the last call if there are fewer names than values.
+// completeIterator gives a loop three values, and as many names. The compiler does not initialize
+// missing values. It drops the last call if there are fewer names than values.
 func (r *rewriter) completeIterator(s *ast.GenericForStmt) {
 	if r.scanning {
 		return

@@ -7,12 +7,11 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// openBase defines Lua's basic functions. As in Redis, there are none that read files, print or
-// change environments.
+// openBase defines Lua's basic functions. As in Redis, none of them reads files, prints or changes
+// environments.
 //
-// None of them is gopher-lua's. gopher-lua's functions report a bad argument in other words than
-// Redis, and pcall shows these words to scripts. The comments say what else differs. In them,
-// "theirs" is gopher-lua's function.
+// None of them is gopher-lua's, whose error texts pcall would show to scripts. The comments below
+// say what else differs. In them, "theirs" is gopher-lua's function.
 func (s *state) openBase(env *lua.LTable) {
 	for name, f := range map[string]lua.LGFunction{
 		"assert":         baseAssert,       // differs: theirs refuses a number as the message
@@ -27,14 +26,14 @@ func (s *state) openBase(env *lua.LTable) {
 		"pairs":          s.pairs,          // differs: theirs finds nothing in a read-only table
 		"ipairs":         s.baseIpairs,     // differs: theirs misses elements beyond the array part
 		"load":           s.load,           // unbounded: theirs compiles text of any nesting
-		"loadstring":     s.loadString,     // unbounded: likewise
+		"loadstring":     s.loadString,     // unbounded: theirs compiles text of any nesting
 		"select":         baseSelect,       // differs: theirs takes no numeric string
 		"unpack":         s.unpack,         // differs: theirs misses elements beyond the array part
 		"tonumber":       toNumber,         // differs: theirs reads numbers as Go does
 		"tostring":       toString,         // differs: theirs writes numbers as Go does
 		"type":           baseType,         // differs: words of the error
 		"collectgarbage": s.collectGarbage, // uninterruptible: theirs runs Go's collector
-		"gcinfo":         s.collectGarbage, // differs: they have none
+		"gcinfo":         s.collectGarbage, // differs: gopher-lua has no such function
 	} {
 		s.globals.RawSetString(name, s.lua.NewFunction(f))
 	}
@@ -64,7 +63,7 @@ func baseError(L *lua.LState) int {
 	return 0
 }
 
-// pcall returns the text of an error that redis.call has raised, not its table.
+// pcall returns the text of an error that redis.call has raised, and not its table.
 func (s *state) pcall(L *lua.LState) int {
 	checkAny(L, 1)
 	if err := L.PCall(L.GetTop()-1, lua.MultRet, nil); err != nil {
@@ -97,7 +96,7 @@ func (s *state) xpcall(L *lua.LState) int {
 	return L.GetTop()
 }
 
-// raised returns the value of a caught error. If gopher-lua has panicked, it marks the state as
+// raised returns the value of a caught error. If gopher-lua has panicked, raised marks the state as
 // broken.
 func (s *state) raised(err error) lua.LValue {
 	var e *lua.ApiError

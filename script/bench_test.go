@@ -28,7 +28,7 @@ func (obtainHost) Call(args [][]byte, _ int) []byte {
 	return []byte("+OK\r\n")
 }
 
-// BenchmarkObtain runs a usual script, without the cost of its commands.
+// BenchmarkObtain measures a usual script without the cost of its commands.
 func BenchmarkObtain(b *testing.B) {
 	r := New(Config{})
 	sha, err := r.Load(obtain)

@@ -8,8 +8,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// bitLibrary returns the bit library of Redis. It uses the low 32 bits of numbers. Results are
-// signed.
+// bitLibrary returns the bit library of Redis. It uses the low 32 bits of numbers, and its results
+// are signed.
 func bitLibrary() map[string]lua.LGFunction {
 	fold := func(f func(a, b uint32) uint32) lua.LGFunction {
 		return func(L *lua.LState) int {
@@ -42,8 +42,9 @@ func bitLibrary() map[string]lua.LGFunction {
 	}
 }
 
-// toBits returns the low 32 bits of an argument as C does. It adds a constant that moves the
-// integer part to the low bits of the double. Above 2^51 the low bits are others.
+// toBits returns the low 32 bits of an argument as Redis' C code does. The constant moves the
+// integer part to the low bits of the double. Above 2^51 it does not, and the result is another
+// number.
 func toBits(L *lua.LState, n int) uint32 {
 	return uint32(math.Float64bits(checkNumber(L, n) + (1<<52 + 1<<51)))
 }

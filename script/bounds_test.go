@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// within runs a script that must end because it exceeds a bound.
+// within runs a script that must end because it exceeds a bound. It returns the reply or the error.
 func within(t *testing.T, r *Runner, source string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -21,7 +21,7 @@ func within(t *testing.T, r *Runner, source string) string {
 		return string(w.Bytes())
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("the script does not end: %.200s", source)
+		t.Fatalf("the script did not end within a minute: %.200s", source)
 	}
 	return err.Error()
 }
@@ -125,7 +125,7 @@ func TestOversizedSourceIsRefused(t *testing.T) {
 	}
 }
 
-// spinning starts an endless script, and returns when it runs.
+// spinning starts an endless script, and returns when the script runs.
 func spinning(t *testing.T, r *Runner, ctx context.Context, source string) (ended chan error) {
 	t.Helper()
 	ended = make(chan error, 1)

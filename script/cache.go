@@ -10,7 +10,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// The limits of a cache. Scripts of EVAL make room for others. Loaded scripts stay.
+// The limits of a cache. The cache evicts scripts of EVAL, and keeps loaded ones.
 const (
 	maxScripts     = 10_000
 	maxScriptBytes = 64 << 20
@@ -22,14 +22,13 @@ const errCacheFull Error = "ERR too many scripts are loaded, SCRIPT FLUSH remove
 type compiled struct {
 	sha      string
 	proto    *lua.FunctionProto
-	readOnly bool // it declares that it does not write
+	readOnly bool // the script has the flag no-writes
 	bytes    int
 	eval     *list.Element // in cache.evals; nil = it was loaded
 }
 
-// cache holds scripts by their SHA1.
 type cache struct {
-	mu    sync.Mutex
+	mu    sync.Mutex // protects all fields
 	bySHA map[string]*compiled
 	evals *list.List // scripts of EVAL, the last used one at the back
 	bytes int        // of all scripts
@@ -40,7 +39,7 @@ func newCache() *cache {
 	return &cache{bySHA: map[string]*compiled{}, evals: list.New(), most: maxScriptBytes}
 }
 
-// limit sets the maximum size in bytes. Loaded scripts stay in any case.
+// limit sets the maximum size in bytes. It evicts scripts of EVAL only.
 func (c *cache) limit(bytes int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,7 +54,7 @@ func shaOf(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// get returns the script with a SHA, in either case of letters, or nil. If load is true, the script
+// get returns the script with a SHA, in upper or lower case, or nil. If load is true, the script
 // counts as loaded from now on.
 func (c *cache) get(sha string, load bool) *compiled {
 	c.mu.Lock()

@@ -4,7 +4,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// keptArena is the maximum size of the arguments' memory that is reused for the next call.
+// keptArena is the maximum size in bytes of the arguments' memory that the next call reuses.
 const keptArena = 64 << 10
 
 func (s *state) redisCall(L *lua.LState) int {

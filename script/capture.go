@@ -4,9 +4,10 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// The virtual machine detaches variables from the closures that have captured them: at any error,
-// for all active functions, and at some breaks. So a variable that is captured and assigned to
-// lives in a box, a table with one element. Closures capture the box, which does not change.
+// The virtual machine detaches variables from the closures that have captured them. It does so at
+// some breaks, and at each error for all active functions. So a variable that is captured and
+// assigned to lives in a box, a table with one element. Closures capture the box, which does not
+// change.
 
 // box returns the expression for the content of a variable's box.
 func box(from ast.PositionHolder, name string) *ast.AttrGetExpr {
@@ -37,14 +38,12 @@ func (r *rewriter) declare(from ast.PositionHolder, names []string) (boxes []ast
 	return boxes
 }
 
-// use replaces a boxed variable by the content of its box.
 func (r *rewriter) use(at *ast.Expr, e *ast.IdentExpr) {
 	if boxed := r.scopes.use(e.Value); boxed && !r.scanning {
 		*at = box(e, e.Value)
 	}
 }
 
-// assigned records which variables are assigned to.
 func (r *rewriter) assigned(targets []ast.Expr) {
 	for _, target := range targets {
 		if v, ok := target.(*ast.IdentExpr); ok && r.scanning {
@@ -53,8 +52,8 @@ func (r *rewriter) assigned(targets []ast.Expr) {
 	}
 }
 
-// local rewrites a declaration. The parser does not distinguish "local function f" from "local f =
-// function", but only the first may call itself.
+// local rewrites a declaration. Only "local function f" may call itself, and "local f = function"
+// may not. The parser does not distinguish them.
 func (r *rewriter) local(s *ast.LocalAssignStmt) (more []ast.Stmt) {
 	isFunction := len(r.locals) > 0 && r.locals[0]
 	r.locals = r.locals[min(1, len(r.locals)):]
@@ -79,8 +78,8 @@ func (r *rewriter) local(s *ast.LocalAssignStmt) (more []ast.Stmt) {
 	return []ast.Stmt{set}
 }
 
-// closeLoop ends the scope of a loop. If a break may leave captured variables open, it adds a
-// captured variable to the loop's own block. The compiler then closes all of them.
+// closeLoop ends the scope of a loop. If a break may leave captured variables open, closeLoop adds
+// a captured variable to the loop's own block. The compiler then closes all of them at the break.
 func (r *rewriter) closeLoop(from ast.Stmt, body *[]ast.Stmt) {
 	if !r.scopes.close().closes {
 		return

@@ -14,7 +14,6 @@ import (
 // chunkName is the name of a script in the errors of Redis.
 const chunkName = "user_script"
 
-// compileScript compiles a source.
 func compileScript(source string) (*compiled, error) {
 	text, readOnly, err := withoutShebang(source)
 	if err != nil {
@@ -47,7 +46,7 @@ func shrink(p *lua.FunctionProto) (bytes int) {
 	return bytes
 }
 
-// compileChunk compiles Lua text. Its errors have the texts of Lua.
+// compileChunk compiles Lua text. Its errors have Lua's texts.
 func compileChunk(text, name string) (proto *lua.FunctionProto, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
@@ -73,7 +72,7 @@ func compileChunk(text, name string) (proto *lua.FunctionProto, err error) {
 	if err != nil {
 		return nil, compileError(err, name)
 	}
-	proto.IsVarArg &^= lua.VarArgNeedsArg // would create an unused table in each run
+	proto.IsVarArg &^= lua.VarArgNeedsArg // else each run creates an unused table
 	return proto, checkUpvalues(proto, name)
 }
 
@@ -116,7 +115,7 @@ func compileError(err error, name string) error {
 }
 
 // withoutShebang removes a first line "#!lua flags=…". Only the flag no-writes has an effect. The
-// others permit things that this server always permits.
+// other flags of Redis permit what this server always permits.
 func withoutShebang(source string) (text string, readOnly bool, err error) {
 	if !strings.HasPrefix(source, "#!") {
 		return source, false, nil

@@ -7,7 +7,7 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// number writes a number as decimal digits. The compiler reads 010 as octal, and cannot read
+// number replaces a number by its decimal digits. The compiler reads 010 as octal, and cannot read
 // 0xffffffffffffffff.
 func (r *rewriter) number(e *ast.NumberExpr) {
 	f, ok := parseNumber(e.Value)
@@ -27,7 +27,6 @@ func spelled(f float64) string {
 	return strconv.FormatFloat(f, 'e', -1, 64)
 }
 
-// constantValue returns the value of a constant number.
 func constantValue(e ast.Expr) (float64, bool) {
 	if n, ok := e.(*ast.NumberExpr); ok {
 		return parseNumber(n.Value)
@@ -35,8 +34,8 @@ func constantValue(e ast.Expr) (float64, bool) {
 	return 0, false
 }
 
-// fold replaces an operation on constants by its result, and reports whether it did. As in Lua, a
-// division by zero and a result of NaN are computed at run time.
+// fold replaces an operation on constants by its result, and reports whether it did. As in Lua, it
+// does not fold a division by zero or a result of NaN.
 func fold(at *ast.Expr) bool {
 	var f float64
 	switch e := (*at).(type) {
@@ -61,7 +60,6 @@ func fold(at *ast.Expr) bool {
 	return true
 }
 
-// minus rewrites a unary minus.
 func (r *rewriter) minus(at *ast.Expr, e *ast.UnaryMinusOpExpr) {
 	r.expr(&e.Expr)
 	if !r.scanning {
@@ -81,7 +79,7 @@ func (r *rewriter) not(at *ast.Expr, e *ast.UnaryNotOpExpr) {
 	}
 }
 
-// logical rewrites an and or or. If the first operand is a constant, the result replaces the
+// logical rewrites "and" and "or". If the first operand is a constant, the result replaces the
 // operation, because the compiler compiles that case wrongly (see jumps.go).
 func (r *rewriter) logical(at *ast.Expr, e *ast.LogicalOpExpr) {
 	r.expr(&e.Lhs)
@@ -97,8 +95,8 @@ func (r *rewriter) logical(at *ast.Expr, e *ast.LogicalOpExpr) {
 	}
 }
 
-// condition rewrites a condition. The code of a condition must not begin with a jump (see
-// jumps.go). The code of nil and false does.
+// condition rewrites a condition. Its code must not begin with a jump (see jumps.go), but that of
+// nil and false does. So condition replaces them by not "".
 func (r *rewriter) condition(at *ast.Expr) {
 	r.expr(at)
 	if is, ok := truth(*at); ok && !is && !r.scanning {

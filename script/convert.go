@@ -9,16 +9,14 @@ import (
 )
 
 const (
-	// maxReplyDepth is the maximum nesting of tables in a reply.
 	maxReplyDepth = 500
-	// maxReply is the maximum size of a reply in bytes. A table that contains one other table many
-	// times can make a very long reply.
+	// maxReply is the maximum size of a reply in bytes. A short table that contains another one
+	// many times can make a very long reply.
 	maxReply = 16 << 20
 )
 
 const errReplyTooLong Error = "ERR the reply of the script is too long"
 
-// reply writes the result of a script as its reply.
 func (s *state) reply(w *resp.Writer, v lua.LValue) error {
 	c := converter{s: s, w: w, limit: w.Len() + maxReply}
 	c.value(v)
@@ -63,8 +61,8 @@ func (c *converter) value(v lua.LValue) {
 	}
 }
 
-// boolean writes a boolean if the script uses RESP3, and 1 or null otherwise. The writer knows the
-// caller's version.
+// boolean writes a boolean if the script uses RESP3, otherwise 1 or null. The writer converts it to
+// the caller's version.
 func (c *converter) boolean(b bool) {
 	switch {
 	case c.s.proto == 3:
@@ -76,8 +74,8 @@ func (c *converter) boolean(b bool) {
 	}
 }
 
-// table writes a table. A field that names a type makes it a value of that type. Other tables are
-// arrays that end before the first nil.
+// table writes a table. If a field names a type, the reply is a value of that type. Other tables
+// are arrays that end before the first nil.
 func (c *converter) table(t *lua.LTable) {
 	if text, ok := t.RawGetString("err").(lua.LString); ok {
 		c.w.Error(strings.TrimRight(cString(string(text)), "\r\n"))

@@ -5,11 +5,11 @@ import (
 )
 
 const (
-	// maxCoroutineDepth is how many coroutines may resume each other. Each has a Lua stack of its
-	// own, and all of them share one Go stack.
+	// maxCoroutineDepth is the maximum number of coroutines that resume each other. Each has a Lua
+	// stack of its own, and all share one Go stack.
 	maxCoroutineDepth = 16
-	// maxCoroutineCalls and coroutineRegisters are the limits of one coroutine. They correspond to
-	// maxCalls and minRegisters of the main thread.
+	// maxCoroutineCalls and coroutineRegisters are what maxCalls and minRegisters are for the main
+	// thread.
 	maxCoroutineCalls  = 200
 	coroutineRegisters = 256
 	coroutineSteps     = 200 // price of creating one
@@ -31,7 +31,7 @@ func (s *state) coroutineLibrary() *lua.LTable {
 		"create": func(L *lua.LState) int { // unbounded: the thread of theirs is not metered
 			return push(L, s.thread(L, create))
 		},
-		"wrap": func(L *lua.LState) int { // unbounded: likewise
+		"wrap": func(L *lua.LState) int { // unbounded: the thread of theirs is not metered
 			thread := s.thread(L, create)
 			return push(L, L.NewFunction(func(L *lua.LState) int {
 				L.Insert(thread, 1)
@@ -50,8 +50,8 @@ func (s *state) coroutineLibrary() *lua.LTable {
 	return t
 }
 
-// thread creates a coroutine whose context is the meter. gopher-lua alone would give the coroutine
-// a child of that context.
+// thread creates a coroutine. Its context is the meter. gopher-lua would give it a child of the
+// meter.
 func (s *state) thread(L *lua.LState, create lua.LGFunction) *lua.LState {
 	if f, ok := L.Get(1).(*lua.LFunction); !ok || f.IsG || f == s.yield {
 		badArgument(L, 1, "Lua function expected")
@@ -98,7 +98,7 @@ func status(L, thread *lua.LState) string {
 	return "suspended"
 }
 
-// resume returns gopher-lua's function with a limit of the coroutines inside each other.
+// resume returns gopher-lua's function with a limit of the nesting.
 func (s *state) resume(original lua.LGFunction) lua.LGFunction {
 	return func(L *lua.LState) int {
 		thread := checkThread(L)

@@ -11,18 +11,18 @@
 //
 // # Bounds
 //
-// A script sees and changes nothing of an earlier one. States are reused, but all shared tables are
-// read-only. A state is discarded after an error.
+// A script sees and changes nothing of an earlier one. States are reused, but all tables that
+// scripts share are read-only. A state is discarded if its script was stopped, if the reply was too
+// long, or if gopher-lua panicked.
 //
 // A script can always be ended. The virtual machine checks a context before each instruction. The
-// context is a meter: every 256 steps it checks the clock, SCRIPT KILL, the caller and the heap.
-// Library functions count steps for their work too. Those of gopher-lua do not, so the string,
-// table and pattern functions are implemented here. They are also closer to Lua 5.1.
+// context is a meter: every 256 steps it reads the clock, and once a millisecond it checks SCRIPT
+// KILL, the caller and the heap. Library functions count steps for their work too. Those of
+// gopher-lua do not, so the string, table and pattern functions are implemented here.
 //
 // Memory is bounded. A string has at most 1 MiB, a reply 16 MiB. A script ends when the heap has
-// grown by Config.Memory. The operators .. and # are compiled as calls (see rewrite.go), because
-// gopher-lua bounds neither. Stacks hold 1,000 calls, 16 nested coroutines and 1,000 levels of
-// syntax.
+// grown by Config.Memory. gopher-lua does not bound the operator .., so it is compiled as a call
+// (see rewrite.go). Calls nest at most 1,000 times, coroutines 16 times and syntax 1,000 times.
 //
 // # Lua 5.1
 //
@@ -46,9 +46,4 @@
 // Config.Memory before the meter notices.
 //
 // Compiling is not metered. Source that would take long to compile is refused by size.
-//
-// Errors of the virtual machine, such as a call of nil, have gopher-lua's texts. goto is a keyword.
-// There is no struct, no cmsgpack, and no setting of cjson. Each run begins at a random place of
-// the sequence of random numbers. In Redis the sequence begins when the server starts. NaN has the
-// sign that Redis shows on x86-64.
 package script

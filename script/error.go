@@ -5,8 +5,8 @@ type Error string
 
 func (e Error) Error() string { return string(e) }
 
-// StoppedError is returned by Run for a script that was killed or took too much memory. Running it
-// again would not help.
+// StoppedError is returned by Run for a script that was killed or took too much memory. Running
+// the script again would not help.
 type StoppedError struct{ text Error }
 
 func (e *StoppedError) Error() string { return string(e.text) }

@@ -160,7 +160,7 @@ func (d directive) bits(b []byte, verb byte, n uint64) []byte {
 	case n == 0 && d.omitsZero():
 		return d.pad(b, "0") // fmt writes no digit
 	case verb != 'o' && d.has("0") && !d.has("-") && d.precision == "":
-		// fmt pads the digits to the width, C the digits with 0x.
+		// fmt pads the digits alone to the width. C pads them together with 0x.
 		d.precision = fmt.Sprintf(".%d", max(0, digitsOf(d.width)-len("0x")))
 	}
 	return fmt.Appendf(b, d.verb(verb, ignored), n)

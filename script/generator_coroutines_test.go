@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// yields are statements of a coroutine, by how they use the values of the next resume.
+// yields are statements of a coroutine. The keys say how they use the values of the next resume.
 var yields = map[string][]string{
 	"yield into variables": {
 		"local x, y = coroutine.yield(V) put(x, y)", "a, t.b, t.c = coroutine.yield(V) put(a, t)", "t.b = coroutine.yield(V) put(t)",

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// expr returns an expression of a kind that does not fail.
+// expr returns an expression that does not fail, of kind k.
 func (g *generator) expr(k kind) string {
 	if g.nested > 2 {
 		return g.simple(k)
@@ -27,7 +27,7 @@ func (g *generator) expr(k kind) string {
 		return g.array()
 	case record:
 		key := g.key()
-		if strings.HasPrefix(key, "v") { // a call behind it may change a variable
+		if strings.HasPrefix(key, "v") { // the value may call a function that changes it
 			key = "tostring(" + key + ")"
 		}
 		return fmt.Sprintf("{%s, a = %s, [%s] = %s}", g.expr(number), g.expr(anything), key, g.expr(number))
@@ -119,7 +119,7 @@ func (g *generator) number() string {
 		}
 		a, ok1 := g.named(number)
 		b, ok2 := g.named(number)
-		if ok1 && ok2 { // and if one of them may be a positive constant
+		if ok1 && ok2 { // the rewriter makes these calls, which keep the sign of a zero
 			return fmt.Sprintf("(%s %s %s)", a, operator, b)
 		}
 		// Two constants may give -0.
@@ -182,7 +182,7 @@ func (g *generator) math() string {
 func (g *generator) text() string {
 	N := func() string { return g.expr(number) }
 	S := func() string { return g.expr(text) }
-	C := func() string { return "clip(" + S() + ")" } // of what becomes longer
+	C := func() string { return "clip(" + S() + ")" } // for functions that make a text longer
 	switch g.IntN(12) {
 	case 0, 1, 2:
 		return fmt.Sprintf("clip(%s .. %s .. %s)", pick(g, S(), N()), pick(g, S(), N()), S())
@@ -230,14 +230,15 @@ func (g *generator) array() string {
 		fmt.Sprintf("{[1] = %s, [2] = %s}", N(), N()))
 }
 
-// risky returns an expression that may fail, or whose values no other expression has.
+// risky returns an expression that may fail, or that returns values of another kind than the
+// others.
 func (g *generator) risky() string {
 	A := func() string { return g.expr(anything) }
 	switch g.IntN(11) {
 	case 0:
 		operator := pick(g, "+", "-", "*", "/", "%", "^", "..", "<", "<=", ">", "==")
 		if strings.Contains("+-*/^", operator) {
-			// C has the last digit of ^ right more often.
+			// The last digit of ^ in Go is wrong more often than in C.
 			return fmt.Sprintf("near(nz(nz(%s) %s %s))", A(), operator, A())
 		}
 		return fmt.Sprintf("%s %s %s", A(), operator, A())

@@ -292,7 +292,7 @@ func (g *generator) doBlock() *node { return &node{open: "do", body: g.block(), 
 
 func (g *generator) newFunction() *node { return g.declareFunction(g.fresh()) }
 
-// closures writes functions that share a variable, or have one each, and calls of them.
+// closures writes functions that share a variable, functions that have one each, and calls of them.
 func (g *generator) closures() *node {
 	g.note("closures of a loop")
 	i, x, y := g.fresh(), g.fresh(), g.fresh()

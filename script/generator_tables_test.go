@@ -56,7 +56,7 @@ func (g *generator) metatable() *node {
 	}
 	switch event {
 	case "unm":
-		// Lua passes x twice.
+		// Lua passes the operand of a unary operator twice.
 		body, use = fmt.Sprintf("function(x) return type(x), %s end", b), "-m"
 	case "index":
 		use = fmt.Sprintf("m[%s], m.x", g.expr(number))
@@ -125,7 +125,7 @@ func (g *generator) recursion() *node {
 	}}
 }
 
-// wrapper writes a function that shadows another function of its name and calls that one.
+// wrapper writes a function that hides another function of the same name, and calls the hidden one.
 func (g *generator) wrapper() *node {
 	g.note("wrapper of a function")
 	name := pick(g, "tostring", "type", "tonumber", "select", "unpack")

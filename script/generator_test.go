@@ -8,16 +8,16 @@ import (
 )
 
 // generator writes random programs of Lua 5.1. The programs end, and their replies do not depend on
-// anything that Lua leaves open. Most of them do not fail. Risky expressions run in try, which adds
-// the kind of the error to the reply. Variables have types, which limits the number of errors.
+// anything that Lua leaves open. Risky expressions run in try, which adds the kind of the error to
+// the reply. Variables have types, which limits the number of errors.
 type generator struct {
 	*rand.Rand
-	made   map[string]int // how often some constructs were written
-	vars   []variable     // those in scope
+	made   map[string]int // number of some constructs so far
+	vars   []variable     // in scope
 	names  int
-	depth  int // of blocks
-	loops  int // around the statement in this function
-	nested int // of expressions
+	depth  int // of the current block
+	loops  int // loops of the function around the current statement
+	nested int // depth of the current expression
 	vararg bool
 }
 
@@ -28,7 +28,7 @@ const (
 	text
 	array // of numbers, without holes
 	record
-	function // of any two values, to one number and one value of any kind
+	function // takes two values of any kind; returns a number and a value of any kind
 	anything
 )
 
@@ -37,7 +37,7 @@ type variable struct {
 	kind kind
 }
 
-// node is a statement: one line, or lines around others.
+// node is a statement: one line, or two lines around other statements.
 type node struct {
 	open  string
 	body  []*node
@@ -57,7 +57,7 @@ func (n *node) write(b *strings.Builder) {
 }
 
 // prelude has the functions by which programs show values. They show a key 0 without its sign,
-// because the sign differs (docs/reference/redis-keys.md).
+// which differs (docs/reference/redis-keys.md).
 const prelude = `local out, keep, fuel = {}, {}, 200
 local function show(v, deep)
   deep = deep or 0
@@ -140,7 +140,7 @@ func pick[T any](g *generator, from ...T) T { return from[g.IntN(len(from))] }
 
 func (g *generator) fresh() string {
 	g.names++
-	return fmt.Sprintf("v%d", g.names%50) // some come twice, and hide the one before
+	return fmt.Sprintf("v%d", g.names%50) // a name that comes again hides the earlier variable
 }
 
 func (g *generator) named(k kind) (string, bool) {
@@ -162,7 +162,7 @@ func (g *generator) kindOf() kind {
 	return pick(g, number, number, number, text, text, array, record, function, anything)
 }
 
-// block writes statements in a new scope, after the declarations of its first line.
+// block writes statements in a new scope, which begins with the declared variables.
 func (g *generator) block(declared ...variable) []*node {
 	was := len(g.vars)
 	g.vars = append(g.vars, declared...)
@@ -176,7 +176,7 @@ func (g *generator) block(declared ...variable) []*node {
 	return body
 }
 
-// functionOf writes the parameters and the body of a function.
+// functionOf writes the parameters and the body of a function. last writes the returned values.
 func (g *generator) functionOf(last func() string) *node {
 	loops, vararg := g.loops, g.vararg
 	g.loops, g.vararg = 0, g.chance(3)

@@ -35,7 +35,7 @@ func eval(t testing.TB, r *Runner, h Host, c Call) string {
 	w.SetProto(c.Proto)
 	if err := r.Run(context.Background(), c, h, &w); err != nil {
 		if w.Len() > 0 {
-			t.Errorf("%q has failed, but left the reply %q", c.Source, w.Bytes())
+			t.Errorf("Run of %q failed, but wrote the reply %q", c.Source, w.Bytes())
 		}
 		w.Error(err.Error())
 	}

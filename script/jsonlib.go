@@ -14,14 +14,13 @@ import (
 const (
 	// maxJSONDepth is the maximum nesting of JSON, as in Redis' cjson.
 	maxJSONDepth = 1000
-	// A table with numeric keys is an array if its highest key is at most safeSparse. It is one too
-	// if at least one of sparseRatio keys has an element.
+	// A table with numeric keys is an array if its highest key is at most safeSparse. It is also
+	// one if at least one of sparseRatio keys has an element.
 	safeSparse  = 10
 	sparseRatio = 2
 )
 
-// jsonLibrary returns cjson with its default settings. Scripts share it, so they cannot change
-// them.
+// jsonLibrary returns cjson with its default settings, which scripts cannot change.
 func (s *state) jsonLibrary() *lua.LTable {
 	t := s.table(map[string]lua.LGFunction{"encode": s.jsonEncode, "decode": s.jsonDecode})
 	t.RawSetString("null", s.null)

@@ -4,13 +4,14 @@ import (
 	"github.com/yuin/gopher-lua/ast"
 )
 
-// The compiler redirects a jump whose target is a jump. If it has already redirected the target, it
-// does so wrongly. A loop jumps back to its first instruction. So that instruction must not be a
-// jump.
+// If the target of a jump is another jump, the compiler redirects the first jump to the target of
+// the second. It does so wrongly if it has already redirected the second. A loop jumps back to its
+// first instruction. So that instruction must not be a jump.
 
 // beginLoop inserts a statement before the body of a loop that may begin with a jump.
 func (r *rewriter) beginLoop(s ast.Stmt, body *[]ast.Stmt) {
-	if _, ok := s.(*ast.NumberForStmt); ok || r.scanning { // it has an instruction of its own
+	// A numeric loop begins with an instruction of its own.
+	if _, ok := s.(*ast.NumberForStmt); ok || r.scanning {
 		return
 	}
 	if len(*body) > 0 && beginsWithoutJump((*body)[0]) {

@@ -90,7 +90,7 @@ func TestScriptsComputeAsLua51(t *testing.T) {
 	}
 }
 
-// The results in computed are those of a real Redis.
+// computed has the results of a real Redis.
 func TestRedisComputesAsLua51(t *testing.T) {
 	conn := realRedis(t)(2)
 	for _, c := range computed {
@@ -101,7 +101,7 @@ func TestRedisComputesAsLua51(t *testing.T) {
 	}
 }
 
-// noLua are texts that the parser of gopher-lua accepts, but Lua 5.1 refuses. nearLua are similar
+// noLua are texts that the parser of gopher-lua accepts and Lua 5.1 refuses. nearLua are similar
 // texts that Lua 5.1 accepts.
 var (
 	noLua = []string{
@@ -132,12 +132,12 @@ func TestInvalidLuaIsRefused(t *testing.T) {
 	r := New(Config{})
 	for _, source := range noLua {
 		if _, err := r.Load(source); err == nil {
-			t.Errorf("Load accepts what is no Lua: %s", source)
+			t.Errorf("Load accepted invalid Lua: %s", source)
 		}
 	}
 	for _, source := range nearLua {
 		if _, err := r.Load(source); err != nil {
-			t.Errorf("Load refuses %s: %v", source, err)
+			t.Errorf("Load of valid Lua %s returned %v", source, err)
 		}
 	}
 }
@@ -146,12 +146,12 @@ func TestRedisRefusesInvalidLua(t *testing.T) {
 	conn := realRedis(t)(2)
 	for _, source := range noLua {
 		if got := conn.do(t, "SCRIPT", "LOAD", source); !strings.HasPrefix(got, "-ERR Error compiling script") {
-			t.Errorf("Redis accepts what is no Lua: %s: %q", source, got)
+			t.Errorf("SCRIPT LOAD of invalid Lua %s on Redis: %q, want an error", source, got)
 		}
 	}
 	for _, source := range nearLua {
 		if got := conn.do(t, "SCRIPT", "LOAD", source); strings.HasPrefix(got, "-") {
-			t.Errorf("Redis refuses %s: %q", source, got)
+			t.Errorf("SCRIPT LOAD of valid Lua %s on Redis: %q, want no error", source, got)
 		}
 	}
 }

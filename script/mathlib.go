@@ -7,9 +7,9 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// random is the generator of Redis, C's drand48. So a seed yields the same numbers here as in
-// Redis. Each run begins with another seed: a script may use a random number as the value of a
-// lock, which two clients must not share.
+// random is the generator of Redis, C's drand48, so a seed yields the same numbers as in Redis.
+// Each run begins with another seed: a script may use a random number as the value of a lock, which
+// must be unique.
 type random struct{ x uint64 }
 
 func (r *random) begin() { r.x = rand.Uint64() >> 16 }
@@ -22,17 +22,16 @@ func (r *random) next() float64 {
 	return float64(r.x>>17%math.MaxInt32) / math.MaxInt32
 }
 
-// mathLibrary returns the math library. It calls Go's package math, as gopher-lua's does.
+// mathLibrary returns the math library.
 //
-// None of its functions is gopher-lua's. gopher-lua's functions read numeric strings as Go does,
-// and their errors and their NaN are not those of Redis. The comments say what else differs. In
-// them, "theirs" is gopher-lua's function.
+// None of its functions is gopher-lua's, whose errors, NaN and numeric strings are not those of
+// Redis. The comments below say what else differs. In them, "theirs" is gopher-lua's function.
 func (s *state) mathLibrary() *lua.LTable {
 	functions := map[string]lua.LGFunction{
 		"max":        mathExtreme(func(f, most float64) bool { return f > most }),
 		"min":        mathExtreme(func(f, most float64) bool { return f < most }),
 		"frexp":      mathFrexp,
-		"ldexp":      mathLdexp,        // differs: exponents beyond 32 bits
+		"ldexp":      mathLdexp,        // differs: theirs keeps exponents beyond 32 bits
 		"modf":       mathModf,         // differs: the fraction of an infinity
 		"random":     s.mathRandom,     // differs: other numbers for the same seed
 		"randomseed": s.mathRandomSeed, // differs: theirs seeds the whole process

@@ -12,7 +12,8 @@ const (
 	// stepsBetweenChecks is the number of steps between two checks. A step is an instruction, or
 	// about as much work in a library function.
 	stepsBetweenChecks = 256
-	// timeBetweenChecks is the time between two checks of the heap, in nanoseconds.
+	// timeBetweenChecks is the time in nanoseconds between two checks of the caller, SCRIPT KILL
+	// and the heap.
 	timeBetweenChecks = int64(time.Millisecond)
 )
 
@@ -21,9 +22,8 @@ const (
 	errMemory Error = "out of memory"
 )
 
-// meter ends a script that is killed, that takes too much memory, or whose caller has gone. It
-// needs no goroutine: the virtual machine checks a context before each instruction, and the meter
-// is that context.
+// meter ends a script that SCRIPT KILL or its caller has ended, or that takes too much memory. It
+// is the context that the virtual machine checks before each instruction.
 type meter struct {
 	left    int   // steps until the next check
 	stopped error // why the script must end; nil = it goes on
@@ -31,19 +31,18 @@ type meter struct {
 	context.Context // of the caller; the meter overrides Done and Err
 	yieldCPU        func()
 	started         int64
-	killed          *atomic.Int64 // the start of the run that must end
+	killed          *atomic.Int64 // started of the run that must end
 	clock           func() int64
-	checked         int64 // when
+	checked         int64 // time of the last check of the heap
 
-	memory  int64 // allowed growth of the heap
-	weighed bool
-	live    int64 // live bytes at the first check, as of the last collection
-	objects int64 // bytes of all objects, with garbage, at the first check
+	memory  int64 // allowed growth of the heap in bytes
+	weighed bool  // live and objects are set
+	live    int64 // bytes that were live at the last collection before the first check
+	objects int64 // bytes of objects and garbage at the first check, or after a collection by weigh
 	samples [2]metrics.Sample
 }
 
-// never is the Done channel of a script that goes on. done is the Done channel of a script that
-// must end.
+// never is the Done channel of a script that may go on. done is that of a script that must end.
 var (
 	never chan struct{}
 	done  = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
@@ -61,7 +60,7 @@ func (m *meter) begin(ctx context.Context, started int64, yieldCPU func()) {
 	m.Context, m.yieldCPU, m.started, m.checked, m.weighed = ctx, yieldCPU, started, started, false
 }
 
-// Done is called before each instruction.
+// Done implements context.Context. The virtual machine calls it before each instruction.
 func (m *meter) Done() <-chan struct{} {
 	m.left--
 	if m.left > 0 {
@@ -73,7 +72,6 @@ func (m *meter) Done() <-chan struct{} {
 	return never
 }
 
-// Err returns why Done is closed.
 func (m *meter) Err() error { return m.stopped }
 
 // charge counts steps of a library function. It returns an error if the script must end.
@@ -91,7 +89,7 @@ func (m *meter) check() error {
 	}
 	m.left = stepsBetweenChecks
 	if m.stopped != nil {
-		m.left = 0 // the script must not go on after it has caught the error
+		m.left = 0 // a script that catches the error must not go on
 	}
 	return m.stopped
 }
@@ -118,8 +116,8 @@ func (m *meter) examine() error {
 	return m.weigh()
 }
 
-// weigh checks the growth of the heap. It runs the collector only if the heap has grown, because
-// the growth may be garbage of other requests.
+// weigh checks the growth of the heap. The growth may be garbage of other requests, so weigh runs
+// the collector before it ends the script.
 func (m *meter) weigh() error {
 	if objects, _ := m.heap(); objects-m.objects < m.memory {
 		return nil

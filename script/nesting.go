@@ -7,11 +7,11 @@ import (
 	"github.com/yuin/gopher-lua/parse"
 )
 
-// smallSource is a length in bytes up to which any source is cheap to parse.
+// smallSource is a length in bytes. Shorter text is cheap to parse in any case.
 const smallSource = 16 << 10
 
-// checkNesting refuses deeply nested text, for which the parser would need much memory. It counts
-// at least the levels that the parser counts.
+// checkNesting refuses deeply nested text, for which the parser would need much memory. It may
+// count more levels than the parser, and never fewer.
 func checkNesting(text, name string) error {
 	if len(text) <= smallSource {
 		return nil

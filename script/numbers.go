@@ -20,7 +20,7 @@ const blanks = " \t\n\v\f\r"
 // which bit.tobit would show.
 var invalid = math.Float64frombits(0xFFF8_0000_0000_0000)
 
-// signed returns f. If f is NaN, it returns the first operand that is NaN, or else nan.
+// signed returns f. If f is NaN, it returns the first operand that is NaN, otherwise nan.
 func signed(f, nan float64, operands ...float64) float64 {
 	if !math.IsNaN(f) {
 		return f
@@ -36,7 +36,8 @@ func signed(f, nan float64, operands ...float64) float64 {
 // appendNumber appends a number as Lua prints it, by C's %.14g.
 func appendNumber(b []byte, f float64) []byte { return appendG(b, f, 14, 1e14) }
 
-// appendG appends f with that many significant digits. Integers below limit need no more digits.
+// appendG appends f with that many significant digits. All integers below limit fit into the
+// digits.
 func appendG(b []byte, f float64, digits int, limit float64) []byte {
 	if f == math.Trunc(f) && math.Abs(f) < limit && (f != 0 || !math.Signbit(f)) {
 		return strconv.AppendInt(b, int64(f), 10)
@@ -66,7 +67,7 @@ func plainNumber(v lua.LValue) (float64, bool) {
 	return 0, false
 }
 
-// parseNumber reads a number as C's strtod does. It may have spaces around it. A NUL ends it.
+// parseNumber reads a number as C's strtod does, with spaces around it. A NUL ends it.
 func parseNumber(s string) (float64, bool) {
 	s = strings.Trim(cString(s), blanks)
 	digits, sign := s, 1.0
@@ -99,8 +100,8 @@ func parseNumber(s string) (float64, bool) {
 	return f * sign, true
 }
 
-// parseUnsigned reads a number as C's strtoul does. It may have spaces around it. A number that is
-// too large becomes the highest one. A negative number wraps around.
+// parseUnsigned reads a number as C's strtoul does, with spaces around it. A number that is too
+// large becomes the highest one. A negative number wraps around.
 func parseUnsigned(s string, base int) (uint64, bool) {
 	s = strings.Trim(cString(s), blanks)
 	digits := strings.TrimPrefix(s, "-")
@@ -117,7 +118,7 @@ func parseUnsigned(s string, base int) (uint64, bool) {
 	}
 	n, err := strconv.ParseUint(digits, base, 64)
 	switch {
-	case err != nil: // it is too large
+	case err != nil: // too large
 		return math.MaxUint64, true
 	case negative:
 		return -n, true

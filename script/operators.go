@@ -6,11 +6,10 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// maxExact is the lowest integer above which not all integers are numbers.
+// maxExact is 2^53. A float64 cannot represent all integers above it.
 const maxExact = 1 << 53
 
-// length returns #t. gopher-lua's own length misses the elements of a long array beyond its array
-// part.
+// length returns #t. gopher-lua's own length misses the elements beyond the array part.
 func length(t *lua.LTable) int {
 	n := t.Len()
 	if n < maxArrayIndex-1 {
@@ -37,7 +36,7 @@ func (s *state) length(L *lua.LState) int {
 	}
 }
 
-// concat is the operator .. on all arguments but the last, which marks the end.
+// concat is the operator .. on all arguments but the last. See call in rewrite.go.
 func (s *state) concat(L *lua.LState) int {
 	last := L.GetTop() - 1
 	right := L.Get(last)
@@ -80,8 +79,8 @@ func appendPlain(b []byte, v lua.LValue) []byte {
 	return append(b, string(v.(lua.LString))...)
 }
 
-// byMetamethod returns the result of an operator on values for which only a metamethod can define
-// it. If there is none, the error blames the left value, or the right one if leftOK is true.
+// byMetamethod returns the result of an operator's metamethod. If there is none, it raises an error
+// that names the type of left, or that of right if leftOK is true.
 func byMetamethod(L *lua.LState, event string, left, right lua.LValue, leftOK bool, attempt string) lua.LValue {
 	for _, v := range []lua.LValue{left, right} {
 		if t, ok := v.(*lua.LTable); ok {

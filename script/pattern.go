@@ -335,8 +335,8 @@ func isLetter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }
 
 func isDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-// value returns a capture after a match of src[from:to]. In a pattern without captures the whole
-// match is the first.
+// value returns capture n after a match of src[from:to]. In a pattern without captures, the whole
+// match is capture 0.
 func (m *matcher) value(n, from, to int) lua.LValue {
 	if n >= m.captures {
 		if n > 0 {
@@ -354,7 +354,7 @@ func (m *matcher) value(n, from, to int) lua.LValue {
 	return lua.LString(m.src[c.start : c.start+c.len])
 }
 
-// push pushes the captures, or the whole match if there are none and whole is wanted.
+// push pushes the captures. If there are none and whole is true, it pushes the whole match.
 func (m *matcher) push(from, to int, whole bool) int {
 	n := m.captures
 	if n == 0 && whole {

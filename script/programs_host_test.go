@@ -8,9 +8,8 @@ import (
 	"testing"
 )
 
-// samples are commands with kinds of replies that commands on locks do not have. These are arrays,
-// nil elements, nested arrays, maps, sets, doubles, verbatim strings, errors, and statuses in an
-// array.
+// samples are commands whose kinds of replies lock commands do not have. These are arrays, nil
+// elements, nested arrays, maps, sets, doubles, verbatim strings, errors, and statuses in an array.
 var samples = []string{
 	"mget f:1 f:none f:2", "mget f:none", "lrange f:list 0 -1", "lrange f:none 0 -1", "lpop f:none 2", "hgetall f:hash", "hgetall f:none", "hmget f:hash a b",
 	"smembers f:set", "smembers f:none", "smismember f:set a b", "zrange f:zset 0 -1 withscores", "zrange f:zset 0 -1", "zscore f:zset a", "zscore f:zset d", "zscore f:zset none",
@@ -28,8 +27,8 @@ zadd f:zset 1 a 2.5 b -inf c 1e300 d
 geoadd f:geo 13.361389 38.115556 a
 xadd f:stream 1-1 a 1 b 2`
 
-// programsHost has the commands of the programs. It implements commands of strings itself, and has
-// the replies of a real Redis to the samples.
+// programsHost is the Host of the programs. It implements commands of strings itself. For the
+// samples, it has the replies of a real Redis.
 type programsHost struct {
 	keys    map[string]string
 	replies [4]map[string]string // by version of RESP and command

@@ -16,7 +16,7 @@ import (
 
 var (
 	programs = flag.Int("programs", usualPrograms, "how many random programs TestRandomProgramsAnswerAsOnRedis runs")
-	// make test runs the same programs each time, so that a failure is due to a change.
+	// make test runs the same programs each time, so a failure is due to a change.
 	programsSeed = flag.Uint64("seed", 1, "seed of the first program, the next program has the next one; 0 = any")
 )
 
@@ -27,12 +27,12 @@ type comparison struct {
 	t    *testing.T
 	here *Runner
 	host *programsHost
-	real [2]*wire // one speaks RESP2, the other RESP3
-	at   int      // which of them is in use
+	real [2]*wire // connections to Redis in RESP2 and RESP3
+	at   int      // index of the connection in use
 }
 
-// replies returns both replies. It replaces each error by its kind. A program that does not end
-// here does not run on Redis.
+// replies returns the replies from here and from Redis, with the kind of the error instead of an
+// error. A program that does not end here does not run on Redis.
 func (c *comparison) replies(source string, patience time.Duration) (here, real string) {
 	ctx, cancel := context.WithTimeout(c.t.Context(), patience)
 	defer cancel()
@@ -75,7 +75,7 @@ func (c *comparison) differs(p []*node) bool {
 // bounds matches lines without which a program might not end.
 var bounds = regexp.MustCompile(`^w\d+ = w\d+ \+ 1$|^fuel = |^if n <= 0 `)
 
-// reduce removes statements from a bad program as long as it stays bad.
+// reduce removes statements from a program as long as bad reports true for it.
 func reduce(p []*node, bad func([]*node) bool) []*node {
 	for again := true; again; {
 		again = false
@@ -115,8 +115,8 @@ func lists(p *[]*node) []*[]*node {
 	return all
 }
 
-// constructs are parts of programs. Each of them must occur, or the generator is broken. The
-// generator notes some of them. The others are found in the text.
+// constructs are parts of programs. The test fails if programs rarely have one of them. The
+// generator counts those without a pattern.
 var constructs = map[string]*regexp.Regexp{
 	"assignment of several": nil, "exchange of variables": nil, "assignment of a call's values": nil, "assignment of fewer values": nil,
 	"assignment of more values": nil, "assignment to a parameter": nil, "assignment to a field": nil, "assignment to an element": nil,
@@ -194,7 +194,7 @@ func TestRandomProgramsAnswerAsOnRedis(t *testing.T) {
 		}
 		if here == unending {
 			p = reduce(p, func(p []*node) bool { here, _ := c.replies(source(p), time.Second/2); return here == unending })
-			t.Errorf("-programs 1 -seed %d does not end:\n%s", seed, strings.TrimPrefix(source(p), prelude))
+			t.Errorf("the program of -programs 1 -seed %d does not end:\n%s", seed, strings.TrimPrefix(source(p), prelude))
 			continue
 		}
 		p = reduce(p, c.differs)
@@ -206,11 +206,11 @@ func TestRandomProgramsAnswerAsOnRedis(t *testing.T) {
 		t.Logf("%8d have %s", made[construct], construct)
 	}
 	if failed > *programs*4/10 {
-		t.Errorf("%d of %d programs fail on Redis: too many to show much", failed, *programs)
+		t.Errorf("%d of %d programs fail on Redis, want at most 40 %%", failed, *programs)
 	}
 	for construct := range constructs {
 		if *programs >= 1000 && made[construct] < *programs/100 {
-			t.Errorf("the construct %s is only in %d of %d programs", construct, made[construct], *programs)
+			t.Errorf("the construct %s is in %d of %d programs, want at least 1 %%", construct, made[construct], *programs)
 		}
 	}
 }

@@ -125,7 +125,7 @@ func (r *reader) entries(n int, set bool) *lua.LTable {
 			break
 		}
 		if f, ok := key.(lua.LNumber); key == lua.LNil || ok && math.IsNaN(float64(f)) {
-			continue // no key of a table
+			continue // nil and NaN are no keys of a table
 		}
 		t.RawSet(key, v)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
-// realRedis starts a redis-server and returns a connection to it that speaks proto.
+// realRedis starts a redis-server. It returns a function that connects to it in version proto of
+// RESP.
 func realRedis(t *testing.T) func(proto int) *wire {
 	t.Helper()
 	path := need.Program(t, "redis-server", "redis-server")

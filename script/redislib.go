@@ -7,7 +7,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// The version of Redis that scripts see.
+// The version of Redis that scripts and INFO show.
 const (
 	redisVersion       = "7.2.0"
 	redisVersionNumber = 0x070200
@@ -35,7 +35,7 @@ func (s *state) redisLibrary() *lua.LTable {
 func redisTrue(L *lua.LState) int  { L.Push(lua.LTrue); return 1 }
 func redisFalse(L *lua.LState) int { L.Push(lua.LFalse); return 1 }
 
-// field returns a table with one field, the Lua form of statuses, errors and RESP3 types.
+// field returns a table with one field, as Lua represents statuses, errors and RESP3 types.
 func field(name string, v lua.LValue) *lua.LTable {
 	t := newTable(0, 1)
 	t.RawSetString(name, v)
@@ -125,7 +125,7 @@ func (s *state) redisSetResp(L *lua.LState) int {
 	return 0
 }
 
-// redisSetRepl checks its argument only. A transaction is durable as a whole, and there are no
+// redisSetRepl only checks its argument: a transaction is durable as a whole, and there are no
 // replicas.
 func redisSetRepl(L *lua.LState) int {
 	if L.GetTop() != 1 {

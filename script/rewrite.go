@@ -8,13 +8,13 @@ import (
 )
 
 // Operators that the virtual machine does not bound, or computes differently from Lua 5.1, are
-// compiled as calls. These are the functions' names, which no script can use.
+// compiled as calls. These are the names of the functions, which no script can use.
 const (
 	concatName = ".."
 	lengthName = "#"
 	boundsName = "for"
-	// lateName is a prefix of an arithmetic operator with swapped operands, so that the first one
-	// is read last.
+	// lateName is the prefix for an arithmetic operator with swapped operands: it reads the first
+	// one last.
 	lateName = "late "
 )
 
@@ -46,7 +46,6 @@ type rewriter struct {
 	err       error
 }
 
-// chunk returns the rewritten statements, or an error if they cannot be compiled.
 func (r *rewriter) chunk(stmts []ast.Stmt) ([]ast.Stmt, error) {
 	locals := r.locals
 	r.scanning, r.varargs = true, []bool{true}
@@ -102,14 +101,14 @@ func (r *rewriter) function(f *ast.FunctionExpr, self bool) {
 	r.scopes.closeFunction()
 }
 
-// block rewrites statements in a new scope.
 func (r *rewriter) block(stmts *[]ast.Stmt) {
 	r.scopes.open(false)
 	*stmts = r.stmts(*stmts)
 	r.scopes.close()
 }
 
-// loop rewrites the body of a loop that declares names.
+// loop rewrites the body of a loop that declares names. until is the condition of a repeat, which
+// is in the scope of the body.
 func (r *rewriter) loop(s ast.Stmt, names []string, body *[]ast.Stmt, until *ast.Expr) {
 	r.scopes.open(true)
 	boxes := r.declare(s, names)
@@ -121,7 +120,6 @@ func (r *rewriter) loop(s ast.Stmt, names []string, body *[]ast.Stmt, until *ast
 	r.beginLoop(s, body)
 }
 
-// stmts rewrites statements in the current scope.
 func (r *rewriter) stmts(stmts []ast.Stmt) []ast.Stmt {
 	var all []ast.Stmt // nil = no statements were added
 	for i := range stmts {
@@ -281,7 +279,8 @@ func (r *rewriter) concat(at *ast.Expr, e *ast.StringConcatOpExpr) {
 
 // call returns the expression name(args…). Each argument is one value.
 func call(from ast.PositionHolder, name string, args []ast.Expr) *ast.FuncCallExpr {
-	end := &ast.TrueExpr{} // truncates a call as the last operand to one value
+	// A call as the last argument would give all its values. So the last argument is a constant.
+	end := &ast.TrueExpr{}
 	c := &ast.FuncCallExpr{Func: ident(from, name), Args: append(args, placed(from, end)), AdjustRet: true}
 	return placed(from, c)
 }
@@ -290,7 +289,7 @@ func ident(from ast.PositionHolder, name string) *ast.IdentExpr {
 	return placed(from, &ast.IdentExpr{Value: name})
 }
 
-// placed gives a new node the line numbers of its origin.
+// placed gives a new node the lines of its origin.
 func placed[N ast.PositionHolder](from ast.PositionHolder, node N) N {
 	node.SetLine(from.Line())
 	node.SetLastLine(from.LastLine())

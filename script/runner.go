@@ -28,7 +28,7 @@ type Config struct {
 // Call is one run of a script.
 type Call struct {
 	Source string // of EVAL; "" = use SHA
-	SHA    string // of EVALSHA, in either case of letters
+	SHA    string // of EVALSHA, in upper or lower case
 	Keys   [][]byte
 	Args   [][]byte
 	Proto  int // the caller's version of RESP, 2 or 3
@@ -47,7 +47,7 @@ type Runner struct {
 	free   chan *slot // slots without a script
 }
 
-// New returns a Runner with an empty cache. It runs one script at a time for each processor.
+// New returns a Runner with an empty cache. It runs at most GOMAXPROCS scripts at a time.
 func New(config Config) *Runner {
 	if config.Memory <= 0 {
 		config.Memory = defaultMemory
@@ -65,8 +65,8 @@ func New(config Config) *Runner {
 // clock returns the nanoseconds since New, plus 1. It is never 0.
 func (r *Runner) clock() int64 { return int64(time.Since(r.epoch)) + 1 }
 
-// Load compiles a script and caches it until Flush. It returns the SHA1 in hex. It returns an Error
-// if the script does not compile, or if the cache is full.
+// Load compiles a script and caches it until Flush. It returns the SHA1 in hex, or an Error if the
+// script does not compile or the cache is full.
 func (r *Runner) Load(source string) (sha string, err error) {
 	c, err := r.compile(source, true)
 	if err != nil {
@@ -86,8 +86,8 @@ func (r *Runner) LimitCache(bytes int) { r.cache.limit(bytes) }
 func (r *Runner) Flush() { r.cache.flush() }
 
 // Run runs a script and writes its reply to w. If the script fails, Run writes nothing and returns
-// an Error, whose text is the reply. If ctx ends first, it returns ctx's error. A script that
-// returns an error as its value has not failed: the error is its reply.
+// an Error, whose text is the reply. If ctx ends first, Run returns ctx's error. A script that
+// returns an error as its value has not failed: Run writes the error as its reply.
 func (r *Runner) Run(ctx context.Context, c Call, h Host, w *resp.Writer) error {
 	script, err := r.find(c)
 	if err != nil {

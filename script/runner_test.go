@@ -26,10 +26,10 @@ func TestScriptIsCachedUntilFlush(t *testing.T) {
 			want = "$5\r\nknown\r\n"
 		}
 		if r.Exists(sha) != known || r.Exists(strings.ToUpper(sha)) != known {
-			t.Errorf("%s: Exists is not %v", when, known)
+			t.Errorf("%s: Exists returned %v, want %v", when, !known, known)
 		}
 		if got := eval(t, r, echo, bySHA); got != want {
-			t.Errorf("%s: EVALSHA replied %q", when, got)
+			t.Errorf("%s: EVALSHA replied %q, want %q", when, got, want)
 		}
 	}
 	check("at first", false)
@@ -42,7 +42,7 @@ func TestScriptIsCachedUntilFlush(t *testing.T) {
 	}
 	check("after a load", true)
 	if _, err := r.Load("return ("); err == nil || !strings.HasPrefix(err.Error(), "ERR Error compiling script (new function): user_script:1:") {
-		t.Errorf("Load of what does not compile: %v; want a compiler error", err)
+		t.Errorf("Load of invalid Lua: %v; want a compiler error", err)
 	}
 	expect(t, r, "", "$-1\r\n")
 }
@@ -64,10 +64,10 @@ func TestCacheEvictsEvalsButNoLoadedScripts(t *testing.T) {
 		run(t, r, fmt.Sprintf("return %d", i))
 	}
 	if !r.Exists(sha) || !r.Exists(shaOf(promoted)) {
-		t.Error("a script that was loaded is gone")
+		t.Error("the cache has evicted a loaded script")
 	}
 	if r.Exists(shaOf(early)) || len(r.cache.bySHA) > maxScripts {
-		t.Errorf("%d scripts are kept, the first of EVAL among them: %v", len(r.cache.bySHA), r.Exists(shaOf(early)))
+		t.Errorf("the cache has %d scripts, the oldest of EVAL among them: %v; want at most %d, without the oldest", len(r.cache.bySHA), r.Exists(shaOf(early)), maxScripts)
 	}
 	if bytes := r.cache.bytes; bytes <= 0 || bytes > maxScripts*1000 {
 		t.Errorf("the cache counts %d bytes for its scripts", bytes)
@@ -171,7 +171,7 @@ func TestScriptYields(t *testing.T) {
 			t.Fatal(err)
 		}
 		if gave < least || least == 0 && gave > 0 {
-			t.Errorf("%s: the script yielded %d times", source, gave)
+			t.Errorf("%s: Run called Yield %d times, want at least %d, and never if that is 0", source, gave, least)
 		}
 	}
 }

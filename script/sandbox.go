@@ -5,14 +5,14 @@ import (
 )
 
 // maxArrayIndex is the maximum index in the array part of a table. A write at an index allocates
-// room for all indexes below it at once.
+// room for all lower indexes at once.
 const maxArrayIndex = 1 << 14
 
 func init() { lua.MaxArrayIndex = maxArrayIndex }
 
-// sandbox holds the tables that scripts share. They are read-only: a script sees an empty proxy,
-// whose metatable reads the content and refuses writes. Lua uses a metatable only for keys that a
-// table does not have, so the proxy must be empty.
+// sandbox holds the tables that scripts share. They are read-only: a script sees a proxy, whose
+// metatable reads the content and refuses writes. Lua uses a metatable only for keys that a table
+// does not have, so the proxy is empty.
 type sandbox struct {
 	globals    *lua.LTable                 // content of the global table
 	contents   map[*lua.LTable]*lua.LTable // by proxy
@@ -59,7 +59,6 @@ func (s *state) newSandbox() *sandbox {
 	return box
 }
 
-// protect makes proxy a read-only view of t.
 func (s *state) protect(proxy, t *lua.LTable) *lua.LTable {
 	meta := newTable(0, 2)
 	meta.RawSetString("__index", t)
@@ -89,7 +88,8 @@ func (s *state) content(t *lua.LTable) *lua.LTable {
 	return t
 }
 
-// writable returns argument n, a table that is not read-only.
+// writable returns argument n. It raises an error unless the argument is a table that scripts may
+// change.
 func (s *state) writable(L *lua.LState, n int) *lua.LTable {
 	t := checkTable(L, n)
 	if _, ok := s.contents[t]; ok {
@@ -104,14 +104,14 @@ func noGlobal(L *lua.LState) int {
 	return 0
 }
 
-// spend charges steps of a library function. It raises an error if the script must end.
+// spend charges steps. It raises an error if the script must end.
 func (s *state) spend(L *lua.LState, steps int) {
 	if err := s.charge(steps); err != nil {
 		raiseError(L, "%s", err.Error())
 	}
 }
 
-// checkLength raises an error if a string of n bytes is too long. Otherwise it charges for it.
+// checkLength charges for a string of n bytes. It raises an error if the string is too long.
 func (s *state) checkLength(L *lua.LState, n int) {
 	if n < 0 || n > maxString {
 		raiseError(L, "string length overflow")

@@ -12,7 +12,7 @@ func TestProxiesOfTheSandboxAreEmpty(t *testing.T) {
 	r := New(Config{})
 	s := newState(nil, newMeter(r.clock, 1, nil))
 	if len(s.contents) < 8 {
-		t.Errorf("the sandbox has only %d proxies", len(s.contents))
+		t.Errorf("the sandbox has %d proxies, want at least 8", len(s.contents))
 	}
 	for proxy, t1 := range s.contents {
 		if k, _ := proxy.Next(lua.LNil); k != lua.LNil {
@@ -45,7 +45,7 @@ func TestScriptsCannotChangeTheSandbox(t *testing.T) {
 	r.free <- r.slots[0]
 	for _, source := range tampering {
 		if got := run(t, r, source); !strings.HasPrefix(got, "-ERR") {
-			t.Errorf("the script %s\nmay change the sandbox: %q", source, got)
+			t.Errorf("the script %s\nreplied %q, want an error: it changes the sandbox", source, got)
 		}
 		if got := run(t, r, "pcall(function() "+source+" end)"); got != "$-1\r\n" {
 			t.Errorf("the script %s\nin pcall replied %q, want nil", source, got)
@@ -79,7 +79,7 @@ func TestStateIsUsableAfterAFailedScript(t *testing.T) {
 	}
 }
 
-// A state must keep its meter, wherever the script runs out of registers.
+// A state must keep its meter, at whatever point the script runs out of registers.
 func TestFailedCoroutineKeepsTheMeter(t *testing.T) {
 	r := New(Config{})
 	r.slots, r.free = r.slots[:1], make(chan *slot, 1)
@@ -90,7 +90,7 @@ func TestFailedCoroutineKeepsTheMeter(t *testing.T) {
 			local function deep(...) last(...) return 1 + deep(...) end
 			return deep(unpack(t, 1, %d))`, 200+n))
 		if !strings.Contains(got, "overflow") {
-			t.Fatal(got)
+			t.Fatalf("round %d replied %q, want an overflow", n, got)
 		}
 		if s := r.slots[0].state; s != nil && s.lua.Context() == nil {
 			t.Fatalf("round %d, %s: the next script has no meter", n, got)
@@ -117,7 +117,7 @@ func TestKeysAndArgumentsBelongToOneRun(t *testing.T) {
 		c.Keys, c.Args = [][]byte{[]byte(key)}, [][]byte{[]byte(key), nil}
 		want := "*5\r\n$" + string(rune('1'+len(key))) + "\r\n" + key + "!\r\n$" + string(rune('0'+len(key))) + "\r\n" + key + "\r\n:1\r\n:2\r\n$4\r\nnone\r\n"
 		if got := eval(t, r, echo, c); got != want {
-			t.Errorf("got %q, want %q", got, want)
+			t.Errorf("the run with key %q replied %q, want %q", key, got, want)
 		}
 	}
 	expect(t, r, `return {#KEYS, #ARGV}`, "*2\r\n:0\r\n:0\r\n")

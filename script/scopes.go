@@ -20,7 +20,7 @@ type block struct {
 	names    []string
 	function int
 	loop     bool
-	captured bool
+	captured bool // a closure captures one of its variables
 	closes   bool // of a loop: some break leaves an inner block with captured variables
 }
 
@@ -66,7 +66,7 @@ func (s *scopes) declare(name string) (boxed bool) {
 	return s.needsBox(s.count - 1)
 }
 
-// needsBox reports whether the variable of a declaration needs a box, see capture.go.
+// needsBox reports whether a variable needs a box (capture.go).
 func (s *scopes) needsBox(number int) bool {
 	return s.usage[number].captured && s.usage[number].assigned
 }
@@ -84,7 +84,6 @@ func (s *scopes) use(name string) (boxed bool) {
 	return s.needsBox(v.number)
 }
 
-// assign records an assignment to a name.
 func (s *scopes) assign(name string) {
 	if v, ok := s.find(name); ok {
 		s.usage[v.number].assigned = true

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// The compiler allocates room for a thousand instructions in each function. The cache must not keep
-// that room.
+// The compiler allocates room for a thousand instructions in each function. compileScript releases
+// it.
 func TestCacheCountsTheSizeOfScripts(t *testing.T) {
 	const functions = 1500
 	c, err := compileScript("return {" + strings.Repeat("function() end,", functions) + "}")
@@ -14,7 +14,7 @@ func TestCacheCountsTheSizeOfScripts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.bytes < 512*functions || c.bytes > 2000*functions {
-		t.Errorf("the cache counts %d bytes for the script", c.bytes)
+		t.Errorf("the cache counts %d bytes for %d functions, want 512 to 2000 for each", c.bytes, functions)
 	}
 	for _, f := range c.proto.FunctionPrototypes {
 		if cap(f.Code) > 16 || cap(f.DbgSourcePositions) > 16 {

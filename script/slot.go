@@ -8,14 +8,14 @@ import (
 
 // slot can run one script at a time.
 type slot struct {
-	// started is the start of the current run, by the runner's clock; 0 = no run. A slot and its
-	// started identify a run.
+	// started is the start of the current run, by the runner's clock; 0 = no run. It identifies the
+	// run in this slot.
 	started atomic.Int64
-	killed  atomic.Int64 // the started of a run that must end
+	killed  atomic.Int64 // started of the run that must end
 	state   *state       // reused by later runs; nil = not created yet
 }
 
-// acquireSlot waits for a free slot. It fails with ErrBusy when all running scripts are busy.
+// acquireSlot waits for a free slot. It returns ErrBusy when all running scripts are busy.
 func (r *Runner) acquireSlot(ctx context.Context) (*slot, error) {
 	select {
 	case s := <-r.free:
@@ -63,8 +63,8 @@ func (r *Runner) busyAfter() time.Duration {
 	return defaultBusyAfter
 }
 
-// Kill ends the scripts that have run for longer than Config.BusyAfter. They end soon after, with
-// an error. It returns ErrNotBusy if there are none.
+// Kill ends the scripts that have run for longer than Config.BusyAfter. Their Run returns an error
+// soon after. Kill returns ErrNotBusy if there are none.
 func (r *Runner) Kill() error {
 	now, after := r.clock(), r.busyAfter()
 	found := false

@@ -4,8 +4,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// sorter sorts a table by the algorithm of Lua 5.1 (ltablib.c). So the result is that of Redis even
-// with equal elements or an inconsistent order function.
+// sorter sorts a table by the algorithm of Lua 5.1 (ltablib.c), so equal elements and an
+// inconsistent order function give the result of Redis.
 type sorter struct {
 	s    *state
 	L    *lua.LState
@@ -39,7 +39,7 @@ func (o *sorter) isLess(a, b lua.LValue) bool {
 	return lua.LVAsBool(call1(L, o.less, a, b))
 }
 
-// order swaps elements i and j, i < j, if they are in the wrong order.
+// order swaps elements i and j if they are in the wrong order. i < j.
 func (o *sorter) order(i, j int) {
 	a, b := o.get(i), o.get(j)
 	if o.isLess(b, a) {

@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// readSource scans Lua text for what the parser gets wrong. The parser takes comments such as --[==
-// for long comments. The returned text has short comments instead. For each word "local",
-// readSource returns whether "function" follows. It refuses separators and escapes that the parser
-// accepts and Lua does not. The parser finds all other errors.
+// readSource scans Lua text before the parser, which differs from Lua. It returns the text with
+// short comments for comments such as --[==, which the parser takes for long ones. For each word
+// "local", it returns whether "function" follows. It refuses separators and escapes that only the
+// parser accepts. The parser finds all other errors.
 func readSource(text, name string) (string, []bool, error) {
 	var fixed []byte
 	var locals []bool
 	afterLocal, parameters := false, false
-	last := byte(';') // the last byte of code, or ; where no separator may follow
+	last := byte(';') // the last byte of code; ';' where no separator may follow
 	for i := 0; i < len(text); {
 		switch c := text[i]; {
 		case c == '"' || c == '\'':

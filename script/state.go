@@ -16,7 +16,7 @@ import (
 const (
 	// maxCalls is the maximum depth of calls in the main thread.
 	maxCalls = 1000
-	// minRegisters and maxRegisters are the initial and the maximum number of values on its stack.
+	// minRegisters and maxRegisters are the initial and the maximum size of its stack, in values.
 	minRegisters = 1 << 10
 	maxRegisters = 1 << 15
 	// maxString is the maximum length of a string that a script creates, in bytes.
@@ -52,7 +52,7 @@ func newState(logger *slog.Logger, m *meter) *state {
 	return s
 }
 
-// run runs a script and writes its reply to w. usable says whether the state can be reused.
+// run runs a script and writes its reply to w. It returns whether the state can be reused.
 func (s *state) run(ctx context.Context, script *compiled, c Call, h Host, w *resp.Writer, started int64) (usable bool, err error) {
 	s.begin(ctx, started, c.Yield)
 	s.host, s.proto, s.broken = h, 2, false
@@ -131,7 +131,7 @@ func (s *state) explain(failed error, sha string) error {
 	return Error(text + ".")
 }
 
-// errorText returns the error reply for a raised value.
+// errorText returns the text of the error reply for a raised value.
 func errorText(v lua.LValue) string {
 	if t, ok := v.(*lua.LTable); ok {
 		if text, ok := t.RawGetString("err").(lua.LString); ok {

@@ -4,9 +4,9 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// tableLibrary returns the table library. None of its functions is gopher-lua's. gopher-lua's
-// functions use only the array part of a table, and their errors are not those of Redis. In the
-// comments, "theirs" is gopher-lua's function.
+// tableLibrary returns the table library. None of its functions is gopher-lua's, whose functions
+// use only the array part of a table, and whose errors are not those of Redis. The comments below
+// say what else differs. In them, "theirs" is gopher-lua's function.
 func (s *state) tableLibrary() map[string]lua.LGFunction {
 	return map[string]lua.LGFunction{
 		"concat":   s.tableConcat,   // unbounded: theirs makes strings of any length
@@ -15,8 +15,8 @@ func (s *state) tableLibrary() map[string]lua.LGFunction {
 		"sort":     s.tableSort,     // differs: the order of equal elements
 		"getn":     s.tableGetN,     // differs: theirs misses elements beyond the array part
 		"maxn":     s.tableMaxN,     // differs: theirs misses keys beyond the array part
-		"foreach":  s.tableForEach,  // differs: they have none
-		"foreachi": s.tableForEachI, // differs: they have none
+		"foreach":  s.tableForEach,  // differs: gopher-lua has no such function
+		"foreachi": s.tableForEachI, // differs: gopher-lua has no such function
 	}
 }
 
@@ -43,7 +43,7 @@ func (s *state) tableConcat(L *lua.LState) int {
 	return push(L, lua.LString(b))
 }
 
-// maxShift is how far before the end of a table table.insert may insert an element.
+// maxShift is the maximum number of elements that table.insert moves, so that it ends soon.
 const maxShift = 20_000_000
 
 func (s *state) tableInsert(L *lua.LState) int {
@@ -55,7 +55,6 @@ func (s *state) tableInsert(L *lua.LState) int {
 	case 3:
 		at := checkInt(L, 2)
 		if at < end-maxShift {
-			// The loop would take too long.
 			raiseError(L, "bad argument #2 to 'insert' (position out of bounds)")
 		}
 		s.spend(L, max(0, end-at)/4)

@@ -7,17 +7,17 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// yieldSource wraps gopher-lua's coroutine.yield. That function leaves registers unset if a resume
-// passes fewer values than the coroutine uses. It also fails as the last call of a coroutine. A
-// return from a Lua function sets the missing values.
+// yieldSource wraps gopher-lua's coroutine.yield in a Lua function, whose return sets missing
+// values. gopher-lua's function leaves registers unset if a resume passes fewer values than the
+// coroutine uses. It also fails as the last call of a coroutine.
 const yieldSource = `local yield = ...
 local function values(...) return ... end
 return function(...) return values(yield(...)) end`
 
 const errYield = "attempt to yield across metamethod/C-call boundary"
 
-// newYield returns the function coroutine.yield. Its chunk has the name [G], as functions in Go, so
-// that errors do not show it.
+// newYield returns the function coroutine.yield. Its chunk has the name [G], which functions in Go
+// have, so errors do not show it.
 func (s *state) newYield(original lua.LGFunction) *lua.LFunction {
 	L := s.lua
 	f, err := L.Load(strings.NewReader(yieldSource), "[G]")
@@ -37,9 +37,9 @@ func (s *state) newYield(original lua.LGFunction) *lua.LFunction {
 	return yield
 }
 
-// isYieldable reports whether the main loop of a coroutine called the caller, a function in Go.
-// gopher-lua starts another loop for calls from a metamethod, a for statement or a function in Go.
-// It cannot leave such a loop and come back to it.
+// isYieldable reports whether the main loop of a coroutine called its caller, a function in Go. For
+// calls from a metamethod, a for statement or a function in Go, gopher-lua starts another loop. It
+// cannot leave such a loop and come back to it.
 func isYieldable() bool {
 	const machine = "github.com/yuin/gopher-lua."
 	var callers [16]uintptr // the first loop is among these

@@ -51,7 +51,7 @@ func (e *StartError) ExitCode() int {
 // is a *StartError.
 func Find(args []string) (Command, error) {
 	path, err := exec.LookPath(args[0])
-	if errors.Is(err, exec.ErrDot) { // a shell runs such a program too
+	if errors.Is(err, exec.ErrDot) { // from the current directory; a shell runs it too
 		err = nil
 	}
 	if err != nil {
@@ -63,8 +63,8 @@ func Find(args []string) (Command, error) {
 	return Command{path: path, args: args}, nil
 }
 
-// environment returns the environment of the command: that of this process, and variables that name
-// the tenure.
+// environment returns the environment of this process, and variables with the mutex, the owner's id
+// and the fencing token.
 func environment(mutex string, owner client.Owner) []string {
 	own := []string{
 		"SIMBA_MUTEX=" + mutex, "SIMBA_OWNER=" + owner.ID, "SIMBA_TOKEN=" + strconv.FormatUint(owner.Token, 10),

@@ -5,12 +5,12 @@
 //	renewal request sent           SIGTERM                      SIGKILL    the lease ends
 //
 // A renewal that succeeds begins both windows anew. If none succeeds, the command gets SIGTERM at
-// the end of the TTL window. It gets SIGKILL when a quarter of the grace is left, at least half a
-// second. So the command has ended before the server grants the mutex to another contender. A mutex
-// that an administrator has broken leaves no time: the command gets SIGTERM at once.
+// the end of the TTL window. It gets SIGKILL when a quarter of the grace is left, or half a second
+// if that is more. So the command has ended before the server grants the mutex to another
+// contender. If an administrator breaks the mutex, the command gets SIGTERM at once.
 //
-// The command is a process group. The run ends when the first process has ended and no other
-// process of the group is left. A process that leaves the group is not part of the command.
+// The command is a process group. The run ends when all processes of the group have ended. A
+// process that leaves the group is not part of the command.
 //
 // On Linux the kernel kills the first process when the wrapper dies. If the wrapper is in the
 // foreground of a terminal, the command takes its place there.

@@ -17,11 +17,11 @@ import (
 type process struct {
 	pid     int                 // of the leader, and of the group
 	stopped chan syscall.Signal // the leader was stopped
-	ended   chan struct{}       // closed when the leader has ended; then status is set
+	ended   chan struct{}       // closed when the leader has ended; status is set before
 	status  unix.WaitStatus
 }
 
-// start starts the command in a process group of its own. With tty, the group is in the foreground.
+// start starts the command in a process group, which is in the foreground if tty is not nil.
 func start(c Command, env []string, tty *terminal) (*process, error) {
 	p := &process{stopped: make(chan syscall.Signal, 1), ended: make(chan struct{})}
 	sys := &syscall.SysProcAttr{Setpgid: true}
@@ -36,7 +36,8 @@ func start(c Command, env []string, tty *terminal) (*process, error) {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		// The command inherits the ignored signals. Notify and Stop undo an earlier Ignore.
+		// The command inherits the signals that this process ignores. An earlier start has perhaps
+		// ignored SIGTTOU, as below: Notify and Stop undo that.
 		if !backgroundOutputIgnored {
 			caught := make(chan os.Signal, 1)
 			signal.Notify(caught, unix.SIGTTOU)
@@ -84,8 +85,8 @@ func (p *process) wait() {
 	}
 }
 
-// empty reports whether no process of the group is left. The caller waits for the end of the leader
-// first. A zombie stays in the group if its parent has left the group and does not reap it.
+// empty reports whether no process of the group is left. The caller calls it after the end of the
+// leader. empty reaps adopted orphans first. A zombie that its parent does not reap still counts.
 func (p *process) empty() bool {
 	for {
 		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
@@ -99,7 +100,7 @@ func (p *process) empty() bool {
 // signal sends a signal to all processes of the group.
 func (p *process) signal(sig syscall.Signal) error { return unix.Kill(-p.pid, sig) }
 
-// code returns the exit code of the leader as a shell has it.
+// code returns the exit code of the leader; 128+n if signal n has ended it.
 func (p *process) code() int {
 	if p.status.Signaled() {
 		return signalCode(p.status.Signal())
@@ -107,5 +108,4 @@ func (p *process) code() int {
 	return p.status.ExitStatus()
 }
 
-// signalCode returns the exit code of a process that a signal has ended.
 func signalCode(sig syscall.Signal) int { return 128 + int(sig) }

@@ -16,22 +16,21 @@ import (
 // dieWithThread makes the kernel kill the process when the thread that starts it ends.
 func dieWithThread(sys *syscall.SysProcAttr) { sys.Pdeathsig = unix.SIGKILL }
 
-// adoptOrphans makes this process the parent of descendants whose parents have ended. Otherwise
-// they become children of init. A container may have no init that reaps them, and they would seem
-// to run for ever.
+// adoptOrphans makes this process the parent of descendants whose parents have ended, so that it
+// can reap them. Otherwise they become children of init, and the init of a container may reap none.
 func adoptOrphans() {
 	_ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) // fails on no kernel that Go supports
 }
 
 // onlyZombies reports whether the process group has zombies and no other process. Without /proc it
-// reports false. If /proc hides the processes of other users (hidepid), it does not see those.
+// returns false. With the mount option hidepid, it does not see the processes of other users.
 func onlyZombies(group int) bool {
 	found := false
 	files, _ := filepath.Glob("/proc/[0-9]*/stat") // fails for a bad pattern only
 	for _, file := range files {
 		stat, err := os.ReadFile(file)
 		if err != nil {
-			continue // it has been reaped
+			continue // the process has ended
 		}
 		// proc_pid_stat(5): pid (name) state ppid pgrp … A name may have ')'.
 		fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
@@ -39,8 +38,7 @@ func onlyZombies(group int) bool {
 		if len(fields) <= threads || fields[pgrp] != strconv.Itoa(group) {
 			continue
 		}
-		// If the first thread of a process has ended and others run, its state is that of a zombie
-		// too.
+		// A process whose first thread has ended has state Z, even while other threads run.
 		if fields[state] != "Z" && fields[state] != "X" || fields[threads] != "1" {
 			return false
 		}
@@ -49,13 +47,13 @@ func onlyZombies(group int) bool {
 	return found
 }
 
-// stopJob stops this program and its process group, as a shell expects when Ctrl-Z is typed. It
-// returns when they are continued, or at once if the kernel ignores the signal: nobody could
-// continue an orphaned process group.
+// stopJob stops this program and its process group, as a shell expects when the user types Ctrl-Z.
+// It returns when the shell continues them. The kernel does not stop an orphaned process group,
+// since nobody could continue it. Then stopJob returns at once.
 //
-// The kernel may give a signal to any thread of a process, and this thread might go on before the
-// stop. So this process ignores the signal to its group. Then it sends the signal to this thread,
-// which stops before Tgkill returns.
+// The kernel may give a signal to any thread of a process, and this thread might run on meanwhile.
+// So this process ignores the signal to its group. Then it sends the signal to this thread, which
+// stops before Tgkill returns.
 func stopJob() {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -71,8 +69,8 @@ const (
 	actionIgnore  uintptr = 1
 )
 
-// setAction sets what the kernel does with a signal that package signal does not catch. After
-// signal.Ignore, that package could not restore the default action of SIGTSTP.
+// setAction sets what the kernel does with a signal. It is for signals that package signal does not
+// catch. After signal.Ignore, that package could not restore the default action of SIGTSTP.
 func setAction(sig unix.Signal, action uintptr) {
 	const maskSize = 8 // bytes
 	new := struct {

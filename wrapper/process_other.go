@@ -9,17 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// dieWithThread does nothing: only Linux has it.
+// dieWithThread does nothing: only Linux kills a process when the thread that started it ends.
 func dieWithThread(*syscall.SysProcAttr) {}
 
-// adoptOrphans does nothing: only Linux can do it. init reaps orphans.
+// adoptOrphans does nothing: outside Linux, init reaps orphans.
 func adoptOrphans() {}
 
-// onlyZombies reports that it does not know.
+// onlyZombies returns false: it cannot know.
 func onlyZombies(int) bool { return false }
 
-// stopJob is like that of Linux. It sleeps, because another thread may take the signal a moment
-// later.
+// stopJob stops this program and its process group. Another thread may take the signal a moment
+// later, so stopJob sleeps.
 func stopJob() {
 	_ = unix.Kill(0, unix.SIGTSTP)
 	time.Sleep(100 * time.Millisecond)

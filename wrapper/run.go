@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// MinGrace is the shortest grace. A shorter one has no room for SIGTERM, SIGKILL and a margin.
+// MinGrace is the shortest grace. It leaves time for SIGTERM, SIGKILL and the margin.
 const MinGrace = time.Second
 
 const (
@@ -23,19 +23,19 @@ const (
 	groupEvery = 20 * time.Millisecond
 )
 
-// minMargin is the shortest margin. The Client may give up a lease 250 ms before its end, and the
-// command must end before that.
+// minMargin is the shortest margin. The client may count a lease as lost 250 ms before its end, and
+// the command must end before that.
 const minMargin = 500 * time.Millisecond
 
-// margin returns how long before the end of the lease SIGKILL is sent. A slow machine needs time to
-// send the signal, and the kernel needs time to end the processes.
+// margin returns how long before the end of the lease the command gets SIGKILL. Sending the signal
+// and ending the processes take time.
 func margin(grace time.Duration) time.Duration { return max(grace/4, minMargin) }
 
 // Lease is a mutex that this process owns: a *client.Lock.
 type Lease interface {
 	// Context ends when the mutex is lost.
 	Context() context.Context
-	// Owner has the windows of the present lease.
+	// Owner returns the owner, with the windows of the present lease.
 	Owner() client.Owner
 }
 
@@ -55,16 +55,14 @@ type Result struct {
 	// Code is the exit code of the first process; 128+n if signal n has ended it, NotStarted if the
 	// mutex was lost before it started.
 	Code   int
-	Signal unix.Signal // that has ended the first process; 0 = none
-	// Lost reports that the mutex was lost, or that its lease could not be renewed. The wrapper
-	// then stopped the command, unless it had ended already.
+	Signal unix.Signal // the signal that ended the first process; 0 = none
+	// Lost reports that the mutex was lost, or that its lease could not be renewed.
 	Lost bool
 	// Asked reports that a signal asked the wrapper to end, or that the user has interrupted the
 	// command in the terminal.
 	Asked bool
 }
 
-// run is one run of a command.
 type run struct {
 	*Runner
 	lease Lease
@@ -72,8 +70,8 @@ type run struct {
 	tty   *terminal
 	send  func(unix.Signal) error // to the process group
 
-	killAt time.Time // when SIGKILL is due; zero = the command was not stopped
-	broken bool      // the lease ended before its time, so killAt does not follow it
+	killAt time.Time // when SIGKILL is due; zero until stop is called
+	broken bool      // the mutex was lost before its lease was over; then killAt is fixed
 	killed bool
 	Result
 }
@@ -87,7 +85,7 @@ func (r *Runner) Run(c Command, lease Lease) (Result, error) {
 	if tty.foreground() {
 		front = tty
 	}
-	if lease.Context().Err() != nil { // this process was stopped after it had acquired the mutex
+	if lease.Context().Err() != nil { // lost while this process was suspended
 		return Result{Lost: true, Code: NotStarted}, nil
 	}
 	p, err := start(c, environment(r.Mutex, lease.Owner()), front)
@@ -97,7 +95,7 @@ func (r *Runner) Run(c Command, lease Lease) (Result, error) {
 	run := &run{Runner: r, lease: lease, p: p, tty: tty, send: p.signal}
 	waiting := true
 	defer func() {
-		if waiting { // a panic, whose report may block
+		if waiting { // a panic: its report may block beyond the end of the lease
 			_ = p.signal(unix.SIGKILL)
 		}
 	}()
@@ -127,7 +125,7 @@ func (r *run) wait() {
 		}
 		next := r.check()
 		if ended == nil {
-			// After SIGKILL no process of the group can start another, so a look at each is enough.
+			// After SIGKILL no process of the group can start another, so one scan finds all.
 			if r.p.empty() || r.killed && onlyZombies(r.p.pid) {
 				return
 			}
@@ -182,7 +180,7 @@ func (r *run) stop(killAt time.Time, why string) {
 	}
 	r.Say("%s; the command gets SIGTERM, and SIGKILL in %v", why, left.Round(time.Millisecond))
 	r.signal(unix.SIGTERM)
-	r.signal(unix.SIGCONT) // a stopped process handles SIGTERM only then
+	r.signal(unix.SIGCONT) // a stopped process handles SIGTERM only after SIGCONT
 }
 
 func (r *run) kill() {
@@ -190,7 +188,7 @@ func (r *run) kill() {
 		r.killed = true
 		r.Say("the command did not end in time; it gets SIGKILL")
 	}
-	_ = r.send(unix.SIGKILL) // repeated; an error was reported for SIGTERM
+	_ = r.send(unix.SIGKILL) // on an error check calls kill again
 }
 
 func (r *run) signal(sig unix.Signal) {
@@ -199,8 +197,8 @@ func (r *run) signal(sig unix.Signal) {
 	}
 }
 
-// wait calls end when the first process has ended. end stops the rest of the group, as systemd
-// does, because the mutex stays locked until no process of the command is left.
+// end handles the end of the first process. It stops the rest of the group, as systemd does,
+// because the mutex stays locked until no process of the command is left.
 func (r *run) end() {
 	r.Code = r.p.code()
 	if r.p.status.Signaled() {
@@ -210,7 +208,7 @@ func (r *run) end() {
 		r.tty.give(unix.Getpgrp())
 		if r.Signal == unix.SIGINT || r.Signal == unix.SIGQUIT {
 			// The user typed Ctrl-C or Ctrl-\. Without the wrapper, the whole job would have got
-			// the signal. So send it to the job: a script that runs the wrapper then ends too.
+			// the signal. So end sends it to the job: a script that runs the wrapper then ends too.
 			r.Asked = true
 			_ = unix.Kill(0, r.Signal)
 		}
@@ -220,9 +218,10 @@ func (r *run) end() {
 	}
 }
 
-// wait calls suspend when the command was stopped. With a terminal, suspend stops the whole job, as
-// a shell expects when the user types Ctrl-Z. While the job is stopped, nobody renews the lease. If
-// the lease has ended when the job continues, check kills the command before it runs again.
+// suspend handles a stop of the first process. With a terminal, it stops the whole job, as a shell
+// expects when the user types Ctrl-Z. While the job is stopped, this process does not renew the
+// lease. If the lease has ended when the job continues, check kills the command before it runs
+// again.
 func (r *run) suspend() {
 	if r.tty == nil || !r.killAt.IsZero() {
 		return

@@ -30,7 +30,7 @@ func (l *fakeLease) renew() {
 	l.owner.TransitionAt = l.owner.TTLAt.Add(4 * time.Second)
 }
 
-// sent is a signal, and when it was sent for the first time.
+// sent is a signal, and when the wrapper first sent it.
 type sent struct {
 	sig unix.Signal
 	at  time.Duration
@@ -65,8 +65,7 @@ func TestSignalsComeAtTheirPlacesInTheWindows(t *testing.T) {
 			want: []sent{{unix.SIGTERM, 7 * s}, {unix.SIGCONT, 7 * s}, {unix.SIGKILL, 8 * s}},
 			lost: true,
 		},
-		// The client uses the time that was left when the server replied. That may be less than
-		// the windows.
+		// The server's reply has the time that is left. That may be less than the windows.
 		"a lease that is shorter than the windows": {
 			event: func(l *fakeLease, _ func()) {
 				l.owner.TTLAt = time.Now().Add(4 * s)
@@ -129,7 +128,7 @@ func TestSuspensionWhileTheCommandStopsBringsSIGKILLForward(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		r.check()
 		if killed || r.killAt.IsZero() {
-			t.Fatalf("before the suspension: killed %v, SIGKILL is due at %v", killed, r.killAt)
+			t.Fatalf("before the suspension: killed %v, SIGKILL is due at %v; want no SIGKILL yet, and a time when it is due", killed, r.killAt)
 		}
 		l.owner.TransitionAt = l.owner.TransitionAt.Add(-3 * time.Second)
 		if r.check(); !killed {
@@ -138,7 +137,7 @@ func TestSuspensionWhileTheCommandStopsBringsSIGKILLForward(t *testing.T) {
 	})
 }
 
-// The Client may give up the lease 250 ms before its end.
+// The client may count a lease as lost 250 ms before its end.
 func TestShortestGraceLeavesHalfASecondBehindSIGKILL(t *testing.T) {
 	if got := margin(MinGrace); got != 500*time.Millisecond {
 		t.Errorf("the margin is %v, want 500 ms", got)
@@ -156,7 +155,7 @@ func TestLostMutexStartsNoCommand(t *testing.T) {
 	r := &Runner{Mutex: "job", Grace: MinGrace, Say: t.Logf}
 	result, err := r.Run(c, &fakeLease{ctx: ctx})
 	if err != nil || result != (Result{Lost: true, Code: NotStarted}) {
-		t.Errorf("Run returned %+v, %v", result, err)
+		t.Errorf("Run with a lost mutex: %+v, error %v; want Lost and NotStarted, and no error", result, err)
 	}
 	if _, err := os.Stat(file); err == nil {
 		t.Error("the command has run")
@@ -176,7 +175,7 @@ func (l *panickyLease) Owner() client.Owner {
 	return l.owner
 }
 
-// While the report of a panic blocks, the kernel kills no process. Later it kills the first only.
+// Without Run's SIGKILL, the kernel kills only the first process, after the report of the panic.
 func TestPanicKillsTheWholeGroup(t *testing.T) {
 	l := &panickyLease{fakeLease: fakeLease{ctx: t.Context()}, file: t.TempDir() + "/child"}
 	l.owner.TTLAt = time.Now().Add(time.Hour)
@@ -204,7 +203,7 @@ func TestPanicKillsTheWholeGroup(t *testing.T) {
 	for end := time.Now().Add(time.Minute); unix.Kill(child, 0) == nil; time.Sleep(time.Millisecond) {
 		_, _ = unix.Wait4(child, nil, unix.WNOHANG, nil) // the child is now a child of the test
 		if time.Now().After(end) {
-			t.Fatal("the child of the first process lives on")
+			t.Fatal("one minute after the panic, the child of the first process still runs")
 		}
 	}
 }
@@ -224,7 +223,7 @@ func TestNoSignalWhileTheLeaseIsRenewed(t *testing.T) {
 			}
 		}
 		if r.Lost {
-			t.Error("the mutex counts as lost")
+			t.Error("each renewal succeeded, but Lost is true")
 		}
 	})
 }

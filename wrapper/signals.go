@@ -17,7 +17,7 @@ var (
 )
 
 // Catch returns a channel with the signals for the command. A signal that this process was started
-// to ignore stays ignored, as nohup(1) wants.
+// to ignore, for example by nohup(1), stays ignored.
 func Catch() <-chan os.Signal {
 	signals := make(chan os.Signal, 64)
 	for _, sig := range slices.Concat(ending, others) {

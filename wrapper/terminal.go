@@ -13,8 +13,8 @@ var backgroundJob = signal.Ignored(unix.SIGINT)
 // terminal is the controlling terminal of this process.
 type terminal struct{ fd int }
 
-// openTerminal returns the controlling terminal; nil if there is none, as under cron and systemd,
-// or if this program must not use it.
+// openTerminal returns the controlling terminal. It returns nil if there is none, as under cron and
+// systemd, or if this program is a background job.
 func openTerminal() *terminal {
 	if backgroundJob {
 		return nil
@@ -37,7 +37,7 @@ func (t *terminal) foreground() bool {
 	return t.has(unix.Getpgrp())
 }
 
-// has reports whether that process group is in the foreground.
+// has reports whether a process group is in the foreground.
 func (t *terminal) has(group int) bool {
 	if t == nil {
 		return false
@@ -46,5 +46,5 @@ func (t *terminal) has(group int) bool {
 	return err == nil && front == group
 }
 
-// give puts a process group into the foreground. SIGTTOU must be ignored.
+// give puts a process group into the foreground. This process must ignore SIGTTOU.
 func (t *terminal) give(group int) { _ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) }

@@ -7,8 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// broker is the simba.Notices of one server. The test sets its subscribers. The broker records all
-// messages that are published.
+// broker is the simba.Notices of one server. The test sets the subscribers. The broker records all
+// published messages.
 type broker struct {
 	mu        sync.Mutex // guards the fields below
 	channels  map[string]int
@@ -74,8 +74,8 @@ func (b *broker) Any() bool {
 	return len(b.channels)+len(b.patterns) > 0
 }
 
-// payloadsOn returns the messages on a channel so far, and a channel that is closed at the
-// next notice.
+// payloadsOn returns the payloads on a channel so far, and a Go channel that is closed at the next
+// notice on any channel.
 func (b *broker) payloadsOn(channel string) (payloads []string, more <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -87,7 +87,6 @@ func (b *broker) payloadsOn(channel string) (payloads []string, more <-chan stru
 	return payloads, b.changed
 }
 
-// publishedOn returns the payloads on a channel so far.
 func (b *broker) publishedOn(channel string) []string {
 	payloads, _ := b.payloadsOn(channel)
 	return slices.Clone(payloads)

@@ -8,13 +8,12 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// call is a call of one Backend method about a mutex.
 type call struct {
 	name string
 	do   func(ctx context.Context, b simba.Backend, m string) error
 }
 
-// calls are calls of all methods that need the store. History does not need it.
+// calls are calls of all methods that need the store.
 var calls = []call{
 	{"acquire", func(ctx context.Context, b simba.Backend, m string) error {
 		_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: "x", TTL: sec})
@@ -53,7 +52,7 @@ var calls = []call{
 	}},
 }
 
-// noWaiter is a waiter whose wake-up nobody needs.
+// noWaiter is a waiter that ignores its wake-up.
 type noWaiter struct{}
 
 func (noWaiter) Wake() {}

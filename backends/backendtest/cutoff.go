@@ -7,7 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// In these rules one server is cut off from the store, and another is not.
+// In these rules the link affects one server, and another server has its own connection to the
+// store.
 
 func cutOffRules() []rule {
 	return []rule{
@@ -20,8 +21,8 @@ func cutOffRules() []rule {
 					if !inTime || excess <= rounding {
 						return inTime
 					}
-					// A busy machine may delay the test itself after the answer, but hardly each
-					// time.
+					// Only an excess in three tries is an error, since a busy machine may delay the
+					// test after the reply.
 					if tooLong++; tooLong == 3 {
 						tc.t.Errorf("%s: another contender is the owner, and a's lease has %v left: %s",
 							how, excess, show(o))
@@ -80,12 +81,11 @@ func cutOffRules() []rule {
 			}
 			sure := time.Now().Add(o.Transition)
 			tc.engine.Link.Heal()
-			// x may get the mutex when b's lease has ended, or never. It must not get the mutex
-			// now.
+			// x must not get the mutex before b's lease has ended.
 			pause(500 * ms)
 			if x.isWoken() {
 				if o := x.end(simba.EndWoken); o.Status == simba.StatusAcquired && time.Now().Before(sure) {
-					tc.t.Errorf("x is granted while b owns it: %s", show(o))
+					tc.t.Errorf("x, end of the wait: %s; want no grant while b owns the mutex", show(o))
 				}
 				return
 			}
@@ -113,14 +113,14 @@ func cutOffRules() []rule {
 			tc.during(500*ms, "b owns it", func() bool { return near.owner(m).Token == b.Token })
 			c := near.block(m, "c", long, 0)
 			near.mustRelease(m, "b")
-			c.granted() // at the latest when x's lease has ended
+			c.granted() // if x's late request was granted a lease, c waits for its end
 		}},
 	}
 }
 
 // excessLease lets a own a mutex through the far server, over a slow network, until its lease ends.
-// excess is how much longer a's last reply promised the lease than it lasted. inTime is false if no
-// reply about a lease arrived in time.
+// excess is by how much a's last reply overstated the lease. inTime is false if no reply about a
+// lease arrived in time.
 func (tc *testCase) excessLease(far, near *server, how, m string, ttl time.Duration) (o simba.Outcome, excess time.Duration, inTime bool) {
 	tc.t.Helper()
 	far.mustAcquire(m, "a", long, 0)

@@ -71,7 +71,7 @@ func deadWaiterRules() []rule {
 			dead.granted()
 			dead.abandon()
 			b.granted()
-			dead.abandon() // too late to have an effect
+			dead.abandon() // has no effect, since b owns the mutex
 			if o := s.owner(m); o.Owner != "b" {
 				tc.t.Errorf("OWNER: %+v; want b", o)
 			}

@@ -1,6 +1,5 @@
-// Package backendtest is the conformance suite that every engine runs, the embedded one too. It
-// tests the promises of the table Promises, and each command and status. It also tests what must
-// hold when the store is cut off and returns.
+// Package backendtest is the conformance suite of all engines, also of the embedded one. It tests
+// the promises in the table Promises, each command and status, and outages of the store.
 //
 //	func TestConformance(t *testing.T) {
 //		store := stores.Redis(t)
@@ -14,11 +13,11 @@
 //	Run ─▶ rule (a subtest) ─▶ testCase ─▶ server (a Backend) ─▶ Link ─▶ the store
 //	                                           └─▶ broker: the notices that the server publishes
 //
-// Each rule is a subtest, and its name states the rule. Rules run in real time. If something must
-// happen, a rule waits for it, however long a slow machine takes. If something must not happen, a
-// rule checks that by the times of its requests and their answers.
+// Each rule is a subtest, and its name states the rule. Rules run in real time. If an event must
+// happen, the rule waits for the event, however long a slow machine takes. If an event must not
+// happen too early, the rule compares the times of its requests and their replies.
 //
-// The table Promises says which promises an engine does not keep, or keeps only on a condition. The
-// table in the documentation is generated from it. A rule of a promise that the engine does not
-// keep is skipped, with the reason.
+// The table Promises also names the promises that an engine does not keep, or keeps only on a
+// condition. Run skips the rules of a promise that the engine does not keep, and logs the reason.
+// The table in the documentation is generated from Promises.
 package backendtest

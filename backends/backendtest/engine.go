@@ -20,28 +20,27 @@ type Backend interface {
 
 // Engine describes the engine under test.
 type Engine struct {
-	// Name is the engine's name, such as "redis". If there are several set-ups, a dash and the
-	// set-up follow: "redis-cluster". The part before the dash selects the column of Promises.
+	// Name is the engine's name, such as "redis". A dash and the name of a set-up may follow:
+	// "redis-cluster". The part before the dash selects the column of Promises.
 	Name string
-	// Open starts one more server on the same store. The suite closes it.
+	// Open starts one more server on the same store. The suite closes the server.
 	Open Opener
-	// Link connects the servers that Open starts with the store; nil = the rules of outages are
-	// skipped.
+	// Link is the network between the store and the servers that Open starts; nil = Run skips the
+	// rules of outages.
 	Link *stores.Link
-	// Direct opens a server that does not use Link. With it, one server can be cut off while
-	// another is not. nil = the rules that need that are skipped.
+	// Direct opens a server that does not use Link, so that a fault of Link cuts off only some
+	// servers. nil = Run skips the rules that need Direct.
 	Direct Opener
 	// Harm changes the store of a mutex, as an operator may by mistake, so that the store refuses
-	// what the engine needs. mend reverts the change. nil = the rules about such stores are
-	// skipped.
+	// requests of the engine. mend reverts the change. nil = Run skips the rules that need Harm.
 	Harm func(t testing.TB, mutex string) (mend func())
 	// Shared says that several servers can share the store.
 	Shared bool
 	// PollLatency is how late a waiter may notice another server's change, or the end of a lease; 0
-	// = at once.
+	// = immediately.
 	PollLatency time.Duration
-	// Timeout is the servers' timeout in the rules of outages; 0 = 3 s. In other rules the store
-	// answers, and the timeout is long. So no request fails because the machine is busy.
+	// Timeout is the servers' timeout in the rules of outages; 0 = 3 s. Other rules use a long
+	// timeout, so that no request fails because the machine is busy.
 	Timeout time.Duration
 }
 
@@ -50,7 +49,7 @@ type Opener func(t testing.TB, n simba.Notices, timeout time.Duration) Backend
 
 // rule is one subtest.
 type rule struct {
-	promise string // the ID of the Promise that it proves
+	promise string // the ID of the Promise that the rule proves
 	name    string
 	needs   needs
 	run     func(tc *testCase)
@@ -61,8 +60,8 @@ type needs uint8
 const (
 	shared needs = 1 << iota // several servers on one store
 	link                     // a network that can fail
-	direct                   // a server that the failing network does not cut off
-	harm                     // a store that can be made to refuse
+	direct                   // Engine.Direct
+	harm                     // Engine.Harm
 )
 
 // Run runs every rule as a subtest of t, one after another.

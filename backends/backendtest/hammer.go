@@ -14,9 +14,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// These are the windows of all requests while the network fails. They are equal, so that a late
-// request that its client has given up cannot shorten a lease. contender.scale lengthens them for a
-// slow store.
+// These are the windows of all requests while the network fails. All requests have the same
+// windows, so that a late request cannot shorten a lease. contender.scale lengthens them for a slow
+// store.
 const (
 	failingTTL        = 60 * ms
 	failingTransition = 20 * ms
@@ -75,8 +75,8 @@ func hammerRules() []rule {
 	}
 }
 
-// rush lets many contenders ask at once for a new mutex, wait for it and release it at once. The
-// reply to each is acquired, never renewed, and each is served.
+// rush lets many contenders concurrently acquire a new mutex, wait for it and release it. Each must
+// get the reply acquired, never renewed.
 func rush(tc *testCase, contenders int, servers ...*server) {
 	tc.t.Helper()
 	m := tc.mutex()
@@ -100,7 +100,7 @@ func rush(tc *testCase, contenders int, servers ...*server) {
 				err = s.b.Commit(ctx, o.Seq)
 			}
 			if err != nil || o.Status != simba.StatusAcquired || o.Owner != name {
-				tc.t.Errorf("%s, end of the wait: %s, %v; want acquired", name, show(o), err)
+				tc.t.Errorf("ACQUIRE … WAIT of %s: %s, %v; want acquired", name, show(o), err)
 				return
 			}
 			tokens[i] = o.Token
@@ -116,7 +116,7 @@ func rush(tc *testCase, contenders int, servers ...*server) {
 	all.Wait()
 	slices.Sort(tokens)
 	if len(slices.Compact(tokens)) != contenders {
-		tc.t.Error("two tenures have one token")
+		tc.t.Error("two tenures have the same token")
 	}
 	for _, s := range servers {
 		tc.equal("queue", s.queue(m), nil)
@@ -124,7 +124,8 @@ func rush(tc *testCase, contenders int, servers ...*server) {
 }
 
 // ownership is the time in which a contender was sure to own the mutex. It begins with the reply.
-// It ends with the release, or when the lease in the last reply ends, counted from its request.
+// It ends with the release, or with the lease of the last reply. That lease counts from its
+// request.
 type ownership struct {
 	mutex, contender string
 	token            uint64
@@ -132,9 +133,9 @@ type ownership struct {
 }
 
 // Hammer lets many contenders of two servers acquire, hold, renew, abandon and release two mutexes
-// for a while. Meanwhile inflict disturbs the store or the network, again and again, with the
-// interval between two calls. Requests may fail. Afterwards each mutex must be available again. No
-// two contenders may have been sure to own a mutex at the same time, and tokens must have grown.
+// for the time d. Meanwhile it calls inflict, which disturbs the store or the network, once in each
+// interval. Requests may fail. Afterwards each mutex must be available again. No two contenders may
+// have been sure to own a mutex at the same time, and no later tenure may have a smaller token.
 func Hammer(t *testing.T, e Engine, d, interval time.Duration, inflict func()) {
 	t.Helper()
 	tc := newTestCase(t, e)
@@ -155,8 +156,8 @@ func Hammer(t *testing.T, e Engine, d, interval time.Duration, inflict func()) {
 	}
 }
 
-// hammer is Hammer with the given servers. disturb does what it likes until stop is closed. hammer
-// returns a text for each violation.
+// hammer is Hammer with the given servers. disturb disturbs them until stop is closed; nil = no
+// disturbance. hammer returns a text for each violation.
 func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) (tenures int, violations []string) {
 	tc.t.Helper()
 	const contenders = 6 // of each server
@@ -200,7 +201,7 @@ func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), 
 	return len(owned), findViolations(owned)
 }
 
-// scale returns the factor by which leases must be longer than on a fast machine. With it, replies
+// scale returns the factor by which leases must be longer than on a fast machine, so that replies
 // arrive before the leases end.
 func (tc *testCase) scale(servers ...*server) int {
 	tc.t.Helper()
@@ -217,21 +218,20 @@ func (tc *testCase) scale(servers ...*server) int {
 	return int(1 + 3*slowest/failingTTL)
 }
 
-// mustBeSafe is hammer for an engine that promises to avoid every violation.
 func (tc *testCase) mustBeSafe(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) {
 	tc.t.Helper()
 	tenures, violations := tc.hammer(d, disturb, servers...)
 	tc.t.Logf("%d tenures", tenures)
 	if tenures < enoughTenures {
-		tc.t.Errorf("the contenders had only %d tenures in %v", tenures, d)
+		tc.t.Errorf("the contenders had only %d tenures in %v, want at least %d", tenures, d, enoughTenures)
 	}
 	for _, f := range violations {
 		tc.t.Error(f)
 	}
 }
 
-// findViolations compares the times in which contenders were sure to own a mutex. It finds two that
-// overlap, and a later one with a smaller token.
+// findViolations compares the times in which contenders were sure to own a mutex. It returns a text
+// for each two that overlap, and for each later one with a smaller token.
 func findViolations(owned []ownership) (violations []string) {
 	slices.SortFunc(owned, func(a, b ownership) int { return a.from.Compare(b.from) })
 	last := map[string]ownership{}
@@ -240,8 +240,8 @@ func findViolations(owned []ownership) (violations []string) {
 		// After a late reply the contender cannot be sure to own the mutex.
 		if !s.from.Before(s.to) {
 			if s.token == p.token && p.to.After(s.from) {
-				// The contender may have released the mutex since, so the earlier reply no longer
-				// counts.
+				// The contender may have released the mutex before this late reply, so the earlier
+				// reply no longer counts.
 				p.to = s.from
 				last[s.mutex] = p
 			}
@@ -253,7 +253,7 @@ func findViolations(owned []ownership) (violations []string) {
 			if s.contender != p.contender {
 				violations = append(violations, fmt.Sprintf("token %d has two owners: %s and %s", s.token, p.contender, s.contender))
 			}
-			// Otherwise the tenure was renewed, and only the last reply counts.
+			// The same contender has renewed its tenure, and only the last reply counts.
 		case s.from.Before(p.to.Add(-rounding)):
 			violations = append(violations, fmt.Sprintf("two owners of %s: the lease of %s (token %d) had %v left when %s (token %d) got its reply",
 				s.mutex, p.contender, p.token, p.to.Sub(s.from), s.contender, s.token))
@@ -266,7 +266,6 @@ func findViolations(owned []ownership) (violations []string) {
 	return violations
 }
 
-// contender is one contender of Hammer.
 type contender struct {
 	s       *server
 	name    string
@@ -276,14 +275,12 @@ type contender struct {
 	owned   []ownership
 }
 
-// scaled returns how long millis milliseconds of a fast machine are on this machine.
 func (h *contender) scaled(millis int) time.Duration { return time.Duration(millis*h.scale) * ms }
 
 func (h *contender) failingWindows() (ttl, transition time.Duration) {
 	return failingTTL * time.Duration(h.scale), failingTransition * time.Duration(h.scale)
 }
 
-// run makes attempts until stop is closed.
 func (h *contender) run(mutexes []string, n int, stop <-chan struct{}) error {
 	for ; ; n++ {
 		select {
@@ -297,7 +294,7 @@ func (h *contender) run(mutexes []string, n int, stop <-chan struct{}) error {
 	}
 }
 
-// attempt makes one attempt, of one of many kinds.
+// attempt sends an ACQUIRE of a random kind, and holds the mutex if it gets it.
 func (h *contender) attempt(m string) error {
 	ctx := context.Background()
 	r := simba.AcquireRequest{
@@ -329,7 +326,7 @@ func (h *contender) attempt(m string) error {
 				why = simba.EndTimeout
 			}
 		}
-		begun := asked // the start of a lease that was granted meanwhile is not known here
+		begun := asked // the earliest start of a lease that was granted meanwhile
 		asked = time.Now()
 		x.rearm()
 		o, err = ticket.End(why)
@@ -350,7 +347,7 @@ func (h *contender) attempt(m string) error {
 	return h.hold(ownership{mutex: m, contender: h.name, token: o.Token, from: time.Now(), to: asked.Add(o.Transition)})
 }
 
-// hold keeps the mutex for a moment, and ends the tenure in one of several ways.
+// hold keeps the mutex for a moment, and ends the tenure in a random way.
 func (h *contender) hold(s ownership) error {
 	ctx := context.Background()
 	h.held.Add(1)
@@ -365,7 +362,8 @@ func (h *contender) hold(s ownership) error {
 		o, err := h.s.b.Guard(ctx, g)
 		answered := time.Now()
 		if err != nil || o.Status != simba.StatusRenewed {
-			// The renewal may have been done, and the new lease may have ended before the reply.
+			// The store may have renewed the lease, and the new lease may have ended before the
+			// reply.
 			s.to = earlier(s.to, asked.Add(g.TTL+g.Transition))
 		}
 		switch {
@@ -374,7 +372,7 @@ func (h *contender) hold(s ownership) error {
 		case o.Status == simba.StatusRenewed:
 			s.to = asked.Add(o.Transition)
 		case answered.Before(s.to.Add(-rounding)):
-			return fmt.Errorf("its lease had %v left when GUARD returned %s", s.to.Sub(answered), show(o))
+			return fmt.Errorf("GUARD: %s; want renewed, since the lease had %v left", show(o), s.to.Sub(answered))
 		default:
 			return nil
 		}
@@ -402,8 +400,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// shortenOwned is called before the contender asks for a mutex again. If the contender still owns
-// the mutex by an abandoned tenure, the request may renew that tenure with an earlier end.
+// shortenOwned notes that the contender asks for a mutex again. If the contender still owns the
+// mutex by an abandoned tenure, the request may renew that tenure with an earlier end.
 func (h *contender) shortenOwned(m string, end time.Time) {
 	for i := range h.owned {
 		if s := &h.owned[i]; s.mutex == m {
@@ -412,8 +410,8 @@ func (h *contender) shortenOwned(m string, end time.Time) {
 	}
 }
 
-// excuse drops errors of a request that are due to a failing network. It also drops the error of a
-// request whose answer took longer than the lease, since then there is no lease to report.
+// excuse returns nil for an UnavailableError while the network fails. It also does so if the answer
+// took longer than the lease, since then there is no lease to report. It returns any other error.
 func (h *contender) excuse(err error, asked time.Time, lease time.Duration) error {
 	late := time.Since(asked) >= lease-rounding
 	if unavailable := (*simba.UnavailableError)(nil); (h.failing || late) && errors.As(err, &unavailable) {

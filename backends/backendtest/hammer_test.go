@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// A contender received the reply to its renewal late, and is sure of nothing since. It may have
+// After a late reply to a renewal, a contender is no longer sure to own the mutex. It may have
 // released the mutex, so its earlier reply no longer counts.
 func TestFindViolationsUsesTheLastReply(t *testing.T) {
 	began := time.Now()
@@ -23,7 +23,7 @@ func TestFindViolationsUsesTheLastReply(t *testing.T) {
 		"renewed late by b":          {[]ownership{tenure("a", 1, 0, 50), tenure("b", 2, 25, 20), tenure("b", 2, 30, 90)}, 1},
 	} {
 		if violations := findViolations(c.all); len(violations) != c.violations {
-			t.Errorf("%s: %q", name, violations)
+			t.Errorf("findViolations, %s: %q; want %d violations", name, violations, c.violations)
 		}
 	}
 }

@@ -56,7 +56,7 @@ func handoffRules() []rule {
 			for i, x := range waiting {
 				x.awaitWake()
 				if took, leases := time.Since(begun), time.Duration(i+1)*100*ms; took < leases-rounding {
-					tc.t.Errorf("%s is woken after %v, the leases before it take %v", x.name, took, leases)
+					tc.t.Errorf("%s was woken after %v, before the earlier leases of %v together had ended", x.name, took, leases)
 				}
 				x.end(simba.EndWoken)
 			}
@@ -73,7 +73,7 @@ func handoffRules() []rule {
 			s.mustAcquire(m, "owner", long, 0)
 			var waiting []*waiter
 			for i := range 20 {
-				// The names are in the opposite order of the requests.
+				// The alphabetical order of the names is the reverse of the order of the requests.
 				waiting = append(waiting, s.block(m, fmt.Sprintf("c%02d", 99-i), long, 0))
 			}
 			last := "owner"
@@ -108,7 +108,7 @@ func handoffRules() []rule {
 			}
 			s.mustRelease(m, "a")
 			if o := s.owner(m); o.Owner != "" {
-				tc.t.Errorf("a waiter that left was granted: %+v", o)
+				tc.t.Errorf("OWNER after b has left and a has released: %+v; want no owner", o)
 			}
 		}},
 		{"8", "a grant before the timeout is returned", 0, func(tc *testCase) {
@@ -124,7 +124,7 @@ func handoffRules() []rule {
 						show(o))
 				}
 				if t := s.owner(m); t.Owner != "b" || t.Token != o.Token {
-					tc.t.Errorf("OWNER after that: %+v; want b with its token", t)
+					tc.t.Errorf("OWNER after the end of the wait: %+v; want b with its token", t)
 				}
 			}
 		}},
@@ -178,10 +178,10 @@ func handoffRules() []rule {
 			b.awaitWake()
 			first := s.owner(m)
 			tc.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
-			pause(2 * rounding) // by this server's clock too
+			pause(2 * rounding) // so that the lease has ended by this server's clock too
 			s.mustAcquire(m, "c", long, 0)
 			if o := b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
-				tc.t.Errorf("b's end after its lease had expired: %s; want waiting; the tenure it missed: %+v",
+				tc.t.Errorf("b, end of the wait after its lease had expired: %s; want waiting; the expired tenure: %+v",
 					show(o), first)
 			}
 			tc.equal("queue", s.queue(m), []string{"b"})
@@ -192,7 +192,7 @@ func handoffRules() []rule {
 				if o = b.end(simba.EndWoken); o.Status != simba.StatusWaiting {
 					break
 				}
-				// b was too late once more: d has the mutex now, and b is next.
+				// b was too late again. Now d has the mutex, and b is next.
 				last := d.granted().Owner
 				d = s.block(m, last+"d", long, 0)
 				s.mustRelease(m, last)
@@ -210,9 +210,9 @@ func handoffRules() []rule {
 			s.mustRelease(m, "a")
 			b.awaitWake()
 			tc.await("b's lease ends", func() bool { return s.owner(m).Owner == "" })
-			pause(2 * rounding) // by this server's clock too
+			pause(2 * rounding) // so that the lease has ended by this server's clock too
 			if o := b.end(simba.EndTimeout); o.Status != simba.StatusTimeout || o.Owner != "" || o.Token != 0 {
-				tc.t.Errorf("b's end after its lease had expired: %s; want timeout without an owner", show(o))
+				tc.t.Errorf("b, end of the wait after its lease had expired: %s; want timeout without an owner", show(o))
 			}
 			tc.equal("queue", s.queue(m), nil)
 		}},
@@ -229,7 +229,7 @@ func handoffRules() []rule {
 			o := b.end(simba.EndWoken)
 			tc.checkLeft("ttl", o.TTL, 10*sec, sent)
 			if o.TTL > most {
-				tc.t.Errorf("the reply says that %v are left, but at most %v are", o.TTL, most)
+				tc.t.Errorf("b, end of the wait: ttl %v; want at most %v, which are left", o.TTL, most)
 			}
 		}},
 		{"retry", "the second connection of a waiter takes over its queue entry", 0, func(tc *testCase) {

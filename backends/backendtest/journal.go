@@ -10,7 +10,7 @@ import (
 )
 
 // delayedJournal acknowledges a change of a lease some time after the underlying journal has made
-// it durable, from a goroutine of its own. A replicated journal behaves like that.
+// it durable, from another goroutine, as a replicated journal would.
 type delayedJournal struct {
 	engine.Journal
 	delay func() time.Duration
@@ -21,11 +21,11 @@ type delayedJournal struct {
 	last         simba.Seq   // the last appended change
 }
 
-// allCommitted is what a journal without durability reports.
+// allCommitted is the result of Committed of a journal without durability.
 const allCommitted simba.Seq = 1<<64 - 1
 
-// Late returns a journal that acknowledges the changes of j later than j does. by returns by how
-// much later.
+// Late returns a journal that acknowledges the changes of j later than j does. by returns the
+// delay.
 func Late(j engine.Journal, by func() time.Duration) engine.Journal {
 	d := &delayedJournal{Journal: j, delay: by}
 	d.acknowledged = sync.NewCond(&d.mu)
@@ -35,7 +35,7 @@ func Late(j engine.Journal, by func() time.Duration) engine.Journal {
 	return d
 }
 
-// Append implements engine.Journal. Every change of a lease must be synced.
+// Append implements engine.Journal. It syncs every change of a lease.
 func (d *delayedJournal) Append(ch simba.Change) (mustSync bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -77,7 +77,7 @@ func (d *delayedJournal) BeginCommit(seq simba.Seq) (waits bool) {
 	if seq <= d.Committed() {
 		return false
 	}
-	// Callers of Commit get the error of this call.
+	// The error is not lost: callers of Commit get it too.
 	go func() { _ = d.Commit(context.Background(), seq) }()
 	return true
 }

@@ -29,7 +29,7 @@ func listingRules() []rule {
 					tc.t.Errorf("QUEUE entry %+v: want only c not blocked, and a waiting time of 15 ms or more", e)
 				}
 				if i > 0 && e.Waiting > q[i-1].Waiting+rounding {
-					tc.t.Errorf("QUEUE: %s waits longer than the contender before it: %+v", e.Contender, q)
+					tc.t.Errorf("QUEUE: %s waits longer than its predecessor: %+v", e.Contender, q)
 				}
 			}
 			if q := s.queueEntries(m, 2); len(q) != 2 || q[1].Contender != "c" {
@@ -85,7 +85,7 @@ func listingRules() []rule {
 			stop, stopped := make(chan struct{}), make(chan struct{})
 			go func() {
 				defer close(stopped)
-				// Each of them leaves something in the store, and a slow scan must still end.
+				// The number is limited, since mutexes stay in the store and the scan must end.
 				const others = 200
 				for i := 0; ; i = (i + 1) % others {
 					select {
@@ -111,7 +111,7 @@ func listingRules() []rule {
 				{"a/../b", "b"}, {"*", "?"}, {"[a]", "a"}, {`a\b`, `a\\b`}, {"'", "''"}, {`"`, "`"}, {"%s", "%d"}, {"日本", "日木"}, {"😀", "😁"}, {"$1", ":1"}, {"-", "--"}, {"simba:x", "x"},
 			} {
 				m := [2]string{pair[0], pair[1]}
-				if i > 0 { // as suffixes, and once alone
+				if i > 0 { // all pairs but the first are suffixes of a unique name
 					m = [2]string{tc.mutex() + pair[0], ""}
 					m[1] = strings.TrimSuffix(m[0], pair[0]) + pair[1]
 				}
@@ -129,7 +129,7 @@ func listingRules() []rule {
 						tc.t.Errorf("ACQUIRE of %q by %q: %s; want acquired", name, pair[k], show(o))
 					}
 					if got := s.owner(name); got.Owner != pair[k] {
-						tc.t.Errorf("%q: owner %q, want %q", name, got.Owner, pair[k])
+						tc.t.Errorf("OWNER of %q: %q, want %q", name, got.Owner, pair[k])
 					}
 					if got := scan(s, simba.ScanRequest{Match: func(n string) bool { return n == name }}); !slices.Equal(got, []string{name}) {
 						tc.t.Errorf("SIMBA.SCAN for %q: %q; want only that mutex", name, got)
@@ -140,7 +140,7 @@ func listingRules() []rule {
 						continue
 					}
 					if got := s.owner(name); got.Owner != pair[k] {
-						tc.t.Errorf("%q, after %q: owner %q, want %q", name, m[1-k], got.Owner, pair[k])
+						tc.t.Errorf("OWNER of %q, after requests for %q: %q, want %q", name, m[1-k], got.Owner, pair[k])
 					}
 					if served[1-k] && s.release(name, pair[1-k]) {
 						tc.t.Errorf("RELEASE of %q by %q returned 1, but %q is the owner", name, pair[1-k], pair[k])
@@ -157,7 +157,7 @@ func listingRules() []rule {
 			o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: a, TTL: long})
 			if refused := (*simba.NameError)(nil); errors.As(err, &refused) {
 				if refused.Argument != "mutex" && refused.Argument != "contender" || refused.Problem == "" {
-					tc.t.Errorf("the refusal names no argument or no problem: %v", err)
+					tc.t.Errorf("ACQUIRE with the longest names: %v; want an argument and a problem in the error", err)
 				}
 				return
 			}
@@ -198,7 +198,7 @@ func listingRules() []rule {
 	}
 }
 
-// scan runs a whole scan and returns the names in order, each once.
+// scan runs a whole scan and returns the names sorted, without duplicates.
 func scan(s *server, r simba.ScanRequest) []string {
 	s.tc.t.Helper()
 	var names []string

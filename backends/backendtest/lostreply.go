@@ -8,8 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// loseReply drops the reply to the first request that names the mutex. It returns the error of do,
-// which is nil or an UnavailableError.
+// loseReply calls do, and drops the reply to the first request that names the mutex. It returns the
+// error of do, which is nil or an UnavailableError.
 func (tc *testCase) loseReply(m string, do func() error) error {
 	tc.t.Helper()
 	lost := tc.engine.Link.DropReplyTo(m)
@@ -20,7 +20,7 @@ func (tc *testCase) loseReply(m string, do func() error) error {
 	select {
 	case <-lost:
 	case <-time.After(tc.patience()):
-		tc.t.Fatal("no request that names the mutex was sent")
+		tc.t.Fatalf("the engine sent no request that names the mutex %s", m)
 	}
 	return err
 }
@@ -176,13 +176,13 @@ func lostReplyRules() []rule {
 				s.mustAcquire(m, "a", long, 0)
 				b := s.block(m, "b", 2*sec, 0)
 				c := s.block(m, "c", long, 0)
-				tc.engine.Link.DropReplyTo(m) // the engine may need no request
+				tc.engine.Link.DropReplyTo(m) // has no effect if the engine needs no request
 				b.ended = true
 				o, err := b.ticket.End(why)
 				if err != nil {
 					tc.mustBeUnavailable("the end", err)
 				} else if o.Status == simba.StatusAcquired {
-					tc.t.Errorf("b's end after it had left: %s; want no grant", show(o))
+					tc.t.Errorf("b, end of the wait: %s; want no grant", show(o))
 				}
 				s.untilServed("release", func(ctx context.Context) (simba.Seq, error) {
 					_, seq, err := s.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "a"})
@@ -202,7 +202,7 @@ func lostReplyRules() []rule {
 			b := two.block(m, "b", long, 0)
 			one.mustRelease(m, "a")
 			b.awaitWake()
-			tc.engine.Link.DropReplyTo(m) // if it makes a request at all
+			tc.engine.Link.DropReplyTo(m) // has no effect if the engine needs no request
 			if o := b.endAgain(); o.Owner != "b" {
 				tc.t.Errorf("b, woken: %s; want b as the owner", show(o))
 			}
@@ -214,8 +214,8 @@ func lostReplyRules() []rule {
 	}
 }
 
-// endAgain ends a wait after its wake-up. If the store does not confirm the grant, the client
-// repeats its request until it gets a reply.
+// endAgain ends a wait after the waiter was woken. If the engine returns an UnavailableError,
+// endAgain repeats the request until there is a reply.
 func (x *waiter) endAgain() simba.Outcome {
 	x.s.tc.t.Helper()
 	x.ended = true

@@ -126,7 +126,7 @@ func noticeRules() []rule {
 			for _, end := range []func(m string){
 				func(m string) { s.mustRelease(m, "the@owner") },
 				func(m string) { s.breakTenure(m, "") },
-				func(m string) { s.shorten(m, "the@owner", 50*ms, 0) }, // then it expires
+				func(m string) { s.shorten(m, "the@owner", 50*ms, 0) }, // the lease expires soon
 			} {
 				m := tc.mutex()
 				s.mustAcquire(m, "the@owner", long, 0)
@@ -168,7 +168,7 @@ func noticeRules() []rule {
 			}
 			s.awaitNotices(simba.EventChannel(m), lines...)
 			if len(lines) != 7 {
-				tc.t.Errorf("%d events, want 7: %q", len(lines), lines)
+				tc.t.Errorf("HISTORY has %d events, want 7: %q", len(lines), lines)
 			}
 			var last struct {
 				Event, Mutex, Owner, Reason string
@@ -193,7 +193,7 @@ func noticeRules() []rule {
 			tc.equal("history", s.eventsOf(m), []string{"acquired a", "queued b", "left b", "expired a", "acquired c", "broken c"})
 			all := s.history(simba.HistoryRequest{Mutex: m, Count: 100})
 			if len(all) != 6 {
-				return // reported above
+				return // tc.equal has reported it
 			}
 			for i, e := range all {
 				if e.Mutex != m || e.At == 0 || i > 0 && e.Seq <= all[i-1].Seq {

@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// answerSlack is how much later than its deadline an answer may be on a busy machine. A request
-	// without a deadline would never be answered, since the network heals only after the answer.
+	// answerSlack is how long after its deadline an answer may come on a busy machine. The slack
+	// may be long: without a deadline no answer would come, since the network heals only after the
+	// answers.
 	answerSlack = 8 * sec
 	// recoveryLimit is how soon requests must succeed after the network has healed.
 	recoveryLimit = 5 * sec
@@ -66,7 +67,7 @@ func outageRules() (rules []rule) {
 						return false
 					}
 					f.cut(tc.engine.Link)
-					// The waiter may have been granted the mutex before the outage.
+					// If a's lease has ended by now, b may have got the mutex before the outage.
 					if time.Since(asked) >= lease-rounding {
 						tc.engine.Link.Heal()
 						s.ownerAgain(m)
@@ -107,7 +108,7 @@ func outageRules() (rules []rule) {
 				broken := time.Now()
 				s.ownerAgain(m)
 				if took := time.Since(broken); took > recoveryLimit {
-					tc.t.Errorf("the first request that succeeds comes %v after the connections broke, too late",
+					tc.t.Errorf("OWNER succeeded only %v after the connections broke, too late",
 						took)
 				}
 			}
@@ -130,7 +131,7 @@ func outageRules() (rules []rule) {
 			one, two := tc.server(), tc.directServer()
 			m := tc.mutex()
 			tc.engine.Link.Blackhole()
-			two.mustAcquire(m, "a", long, 0) // so that the mutex is owned when one first reads it
+			two.mustAcquire(m, "a", long, 0) // so that server one first reads an owned mutex
 			one.broker.subscribe(simba.MutexChannel(m))
 			asked := time.Now()
 			_, err := one.b.Subscribed(context.Background(), simba.MutexChannel(m), false)
@@ -169,7 +170,7 @@ func (tc *testCase) mustBeUnavailable(what string, err error) {
 	}
 }
 
-// checkUnavailable calls every method while the store cannot be reached, and again afterwards.
+// checkUnavailable calls every method during an outage, and again afterwards.
 func checkUnavailable(tc *testCase, cut func(*stores.Link)) {
 	s, m := tc.server(), tc.mutex()
 	token := s.mustAcquire(m, "owner", long, 0).Token
@@ -202,7 +203,7 @@ func checkUnavailable(tc *testCase, cut func(*stores.Link)) {
 	asked := time.Now()
 	each()
 	if usual := time.Since(asked); took-usual > recoveryLimit {
-		tc.t.Errorf("requests succeed %v after the network has healed; they take %v now", took, usual)
+		tc.t.Errorf("requests succeeded only %v after the network had healed; later they took %v", took, usual)
 	}
 	if o := s.owner(m); o.Owner != "owner" || o.Token != token {
 		tc.t.Errorf("OWNER after the outage: %+v; want the owner with its token, %d", o, token)
@@ -212,9 +213,9 @@ func checkUnavailable(tc *testCase, cut func(*stores.Link)) {
 	}
 }
 
-// checkAbandoned ends two waits in an outage: one timed out, and one client disconnected. Their
-// leases are short, because the store may grant them anyway. Then the next waiter waits for their
-// end.
+// checkAbandoned ends two waits in an outage: one by a timeout, one by a disconnect. The store may
+// grant both waiters their leases all the same. These leases are short, since the next waiter waits
+// for their end.
 func checkAbandoned(tc *testCase, cut func(*stores.Link)) {
 	s, m := tc.server(), tc.mutex()
 	s.mustAcquire(m, "a", long, 0)
@@ -244,12 +245,12 @@ func checkAbandoned(tc *testCase, cut func(*stores.Link)) {
 	d.granted()
 }
 
-// awaitTenures waits until one has published a tenure of two's client.
+// awaitTenures waits until server one has published a tenure of a client of server two.
 func awaitTenures(tc *testCase, one, two *server, m string) {
 	tc.t.Helper()
 	channel := simba.MutexChannel(m)
-	// A polling server must read the row of the free mutex before it reads the next owner. If two
-	// reads show the same owner, that may be one tenure.
+	// A server that polls the store must read the free mutex between two tenures. Otherwise it
+	// takes them for one tenure, since the owner is the same.
 	heard := func() bool {
 		for range 20 {
 			if slices.Contains(one.broker.publishedOn(channel), "acquired@@a") {
@@ -272,7 +273,7 @@ func awaitTenures(tc *testCase, one, two *server, m string) {
 	})
 	for _, got := range one.broker.publishedOn(channel) {
 		if got != "acquired@@a" && got != "released@@a" {
-			tc.t.Errorf("notice %q, want acquired or released by a", got)
+			tc.t.Errorf("server one published the notice %q, want only acquired@@a and released@@a", got)
 		}
 	}
 }

@@ -183,7 +183,7 @@ func pollingRules() []rule {
 			s.mustAcquire(m, "a", long, 0)
 			s.mustQueue(m, "b", sec)
 			pause(300 * ms)
-			tc.equal("queue", s.queue(m), []string{"b"}) // until the end of the lease that it knows
+			tc.equal("queue", s.queue(m), []string{"b"})
 		}},
 	}
 }

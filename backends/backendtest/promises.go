@@ -132,12 +132,12 @@ var Promises = []Promise{
 	},
 	{
 		ID: "3", Rule: "GUARD never begins or revives a tenure. A renewal begins both windows anew, with the lengths of the request",
-		ZooKeeper: KeptIf("the ensemble's clocks agree, nobody sets them, and the last renewal was through the server that granted the lease. Otherwise a lease can be renewed after another server has reported its end. Also, a server that loses its session can publish the end of a lease that another server then renews"),
+		ZooKeeper: KeptIf("the ensemble's clocks agree, nobody sets them, and the last renewal was through the server that granted the lease. Otherwise a lease can be renewed after another server has reported its end. In any case, a server that loses its session can publish the end of a lease that another server then renews"),
 	},
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, and stay the same for a whole tenure",
 		Embedded:  KeptIf(diskKept + ". In `memory`, another condition is that nobody sets the wall clock back"),
-		Redis:     KeptIf("nobody sets Redis' clock back, and the clock of a promoted replica lags by no more than the failover takes. An owner of Simba up to 3.2 gets its tokens from a server. Two of its tenures have the same token if no server saw the mutex between the two"),
+		Redis:     KeptIf("nobody sets Redis' clock back. After a failover, the new primary's clock may be behind the old one's by at most the time that the failover took. If an owner uses Simba up to 3.2, on the JVM, a server chooses the token. Two tenures of such an owner have the same token if no server saw the mutex between the two"),
 		MySQL:     KeptIf("no row of the table is deleted, the column `fencing_token` is not dropped, and no failover loses a row's last change. For owners on the JVM, see [tokens on MySQL](../explanation/stores.md#tokens-on-mysql)"),
 		ZooKeeper: KeptIf("the ensemble's data is not deleted"),
 	},
@@ -268,6 +268,6 @@ var Promises = []Promise{
 		Embedded: noStore,
 	},
 	{
-		ID: "close", Rule: "A server that has stopped sends no reply and no notice",
+		ID: "close", Rule: "After its stop, a server sends no late reply and no late notice",
 	},
 }

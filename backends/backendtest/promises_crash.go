@@ -16,20 +16,20 @@ import (
 const (
 	crashContenders = 8
 	crashTransition = sec
-	// clockSkew is how far two servers may differ about the rest of a lease.
+	// clockSkew is how much two servers may differ about the rest of a lease.
 	clockSkew = 100 * ms
 )
 
-// Crash kills the store again and again while contenders acquire, renew and release, and starts it
-// again. Every reply must hold afterwards: the owner, its token and the least end of its lease, and
-// that a released mutex is free. A request without a reply may or may not have been done.
+// Crash repeatedly kills and starts the store while contenders acquire, renew and release. After
+// each start the servers must confirm the replies: owner, token and end of the TTL window. A
+// released mutex must be free. A request without a reply may have been done or not.
 //
-// A killed process leaves its files as they are, synced or not. The store's settings decide what
-// survives a crash of the machine. They are the promise's condition. This test fails if an engine
-// replies before the store has confirmed the change.
+// The test fails if an engine replies before the store has confirmed the change. It cannot find a
+// missing fsync, since a killed process leaves its files as they are. So the promise has the
+// store's settings as its condition.
 //
-// Crash is no rule of the suite, since a cluster or Sentinel behaves differently when a store is
-// killed.
+// Crash is not a rule of the suite, since killing one store of a cluster or of Sentinel has other
+// effects.
 func Crash(t *testing.T, e Engine, rounds int, kill, start func()) {
 	t.Helper()
 	tc := newTestCase(t, e)
@@ -52,14 +52,14 @@ func Crash(t *testing.T, e Engine, rounds int, kill, start func()) {
 		close(r.stop)
 		start()
 		contenders.Wait()
-		// The old server may remember what the store has lost; a new one cannot.
+		// The old server may remember changes that the store has lost. A new server cannot.
 		fresh := tc.server()
 		for _, h := range r.all {
 			tc.checkSurvived("the old server", s, h)
 			tc.checkSurvived("a new server", fresh, h)
 		}
 		for _, h := range r.all[:min(len(r.all), crashContenders)] {
-			if !h.open { // otherwise the pending request may still change it
+			if !h.open { // a pending request may still change the mutex
 				tc.checkNextToken(fresh, h)
 			}
 		}
@@ -71,11 +71,11 @@ func Crash(t *testing.T, e Engine, rounds int, kill, start func()) {
 	}
 	t.Logf("%d crashes, %d mutexes", rounds, all)
 	if all < rounds*crashContenders {
-		t.Errorf("the contenders used only %d mutexes", all)
+		t.Errorf("the contenders used only %d mutexes, want at least %d", all, rounds*crashContenders)
 	}
 }
 
-// crashRound is the work until one crash.
+// crashRound is the work of the contenders until one crash.
 type crashRound struct {
 	w      *testCase
 	s      *server
@@ -88,16 +88,15 @@ type crashRound struct {
 	all []belief
 }
 
-// belief is what a contender knows of a mutex that only it uses.
+// belief is the state of a mutex by the replies to its only contender.
 type belief struct {
 	mutex, contender string
-	token            uint64    // of its tenure; 0 = no reply named a token
-	until            time.Time // the least end of its lease
+	token            uint64    // of the contender's tenure; 0 = no reply named a token
+	until            time.Time // the earliest possible end of the TTL window
 	released         bool      // the reply said that the mutex is released
-	open             bool      // its last request has no reply
+	open             bool      // the contender's last request has no reply
 }
 
-// work acquires new mutexes, renews some and releases some, until the store is killed.
 func (r *crashRound) work(contender string) {
 	for n := 0; ; n++ {
 		select {
@@ -121,7 +120,6 @@ func (r *crashRound) work(contender string) {
 	}
 }
 
-// name returns a prefix for the mutexes of this round.
 func (r *crashRound) name() string { return fmt.Sprintf("m-%s-%d", r.w.prefix, r.number) }
 
 func (r *crashRound) use(h *belief) error {
@@ -171,31 +169,29 @@ func (r *crashRound) replied(seq simba.Seq, err error) error {
 	return err
 }
 
-// checkSurvived compares what a server reports after the crash with the replies before it.
 func (tc *testCase) checkSurvived(who string, s *server, h belief) {
 	tc.t.Helper()
 	o := s.ownerAgain(h.mutex)
 	now := time.Now()
 	switch {
 	case o.Owner != "" && o.Owner != h.contender:
-		tc.t.Errorf("%s reports for %s: %+v, but only %s used it", who, h.mutex, o, h.contender)
+		tc.t.Errorf("OWNER of %s at %s: %+v; want %s, its only contender", h.mutex, who, o, h.contender)
 	case h.open && (h.token == 0 || o.Owner == ""):
 		// The request without a reply may or may not have been done.
 	case h.released && o.Owner != "":
-		tc.t.Errorf("%s reports for %s: %+v, but the reply to %s was that it released token %d", who, h.mutex, o, h.contender, h.token)
+		tc.t.Errorf("OWNER of %s at %s: %+v; want no owner, since RELEASE of %s with token %d returned 1", h.mutex, who, o, h.contender, h.token)
 	case h.released:
 	case o.Owner == "" || o.Token != h.token:
-		tc.t.Errorf("%s reports for %s: %+v, but the reply to %s was that it owns it with token %d", who, h.mutex, o, h.contender, h.token)
+		tc.t.Errorf("OWNER of %s at %s: %+v; want %s with token %d, as ACQUIRE had returned", h.mutex, who, o, h.contender, h.token)
 	case o.TTL < h.until.Sub(now)-clockSkew:
-		tc.t.Errorf("%s reports that %s is %s's for another %v, but its reply leaves %v", who, h.mutex, h.contender, o.TTL, h.until.Sub(now))
+		tc.t.Errorf("OWNER of %s at %s: %s has %v left; want %v by the last reply", h.mutex, who, h.contender, o.TTL, h.until.Sub(now))
 	}
 }
 
-// checkNextToken ends the contender's tenure and checks that the next one has a larger token.
 func (tc *testCase) checkNextToken(s *server, h belief) {
 	tc.t.Helper()
 	s.release(h.mutex, h.contender)
 	if o := s.mustAcquire(h.mutex, "next", long, 0); o.Token <= h.token {
-		tc.t.Errorf("%s: the next token is %d, the one before was %d; want a larger one", h.mutex, o.Token, h.token)
+		tc.t.Errorf("ACQUIRE of %s: token %d; want one above the previous token %d", h.mutex, o.Token, h.token)
 	}
 }

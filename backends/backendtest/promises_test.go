@@ -15,7 +15,7 @@ import (
 var update = flag.Bool("update", false, "rewrite the table of promises in docs/reference/guarantees.md")
 
 // markdown returns the table of promises for the documentation, and the list of their conditions.
-// Each row has an anchor, so that other pages can name a promise.
+// Each row has an anchor for links from other pages.
 func markdown() string {
 	var table, conditions strings.Builder
 	table.WriteString("| promise | rule | embedded | redis | mysql | zookeeper |\n| --- | --- | --- | --- | --- | --- |\n")
@@ -42,7 +42,6 @@ func markdown() string {
 	return table.String() + "\n### Conditions\n\n" + conditions.String()
 }
 
-// fold breaks an item of a list into lines of at most 100 columns.
 func fold(item string) string {
 	const columns, indent = 100, "  "
 	var b strings.Builder
@@ -89,7 +88,8 @@ func TestDocsShowTheTableOfPromises(t *testing.T) {
 
 var cited = regexp.MustCompile(`\[([^\]]+)\]\(#promise-([^)]+)\)`)
 
-// The tables of accidents are written by hand. Each cell must name the promises that it rests on.
+// The tables before the section Promises are written by hand. Each of their cells must name its
+// promises.
 func TestEachCellOfTheGuaranteesNamesAPromise(t *testing.T) {
 	text, err := os.ReadFile(root + "/docs/reference/guarantees.md")
 	if err != nil {
@@ -126,7 +126,7 @@ func TestEachCellOfTheGuaranteesNamesAPromise(t *testing.T) {
 		}
 	}
 	if rows < 20 {
-		t.Errorf("the tables have %d rows", rows)
+		t.Errorf("the tables have %d rows, want 20 or more", rows)
 	}
 }
 
@@ -134,12 +134,12 @@ func TestRulesProvePromisesAndHaveUniqueNames(t *testing.T) {
 	known := map[string]bool{}
 	for _, p := range Promises {
 		if p.ID == "" || p.Rule == "" || known[p.ID] {
-			t.Errorf("promise %q, %q", p.ID, p.Rule)
+			t.Errorf("promise %q, rule %q: want both, and a unique ID", p.ID, p.Rule)
 		}
 		known[p.ID] = true
 		for _, k := range []Keeping{p.Embedded, p.Redis, p.MySQL, p.ZooKeeper} {
 			if (k.text == "") != (k.state == kept) || strings.ContainsAny(k.text, "|\n") {
-				t.Errorf("promise %q: %v", p.ID, k)
+				t.Errorf("promise %q: %v; want a text unless it is kept, in one line without |", p.ID, k)
 			}
 		}
 	}
@@ -149,7 +149,7 @@ func TestRulesProvePromisesAndHaveUniqueNames(t *testing.T) {
 			t.Errorf("%q proves %q, which is no promise", r.name, r.promise)
 		}
 		if names[r.name] || r.name == "" || r.run == nil {
-			t.Errorf("the name %q is used twice", r.name)
+			t.Errorf("rule %q: want a unique name and a function", r.name)
 		}
 		names[r.name] = true
 	}
@@ -157,11 +157,10 @@ func TestRulesProvePromisesAndHaveUniqueNames(t *testing.T) {
 
 const root = "../.."
 
-// engines are the columns of the table, by Engine.Name.
 var engines = []string{"embedded", "redis", "mysql", "zookeeper"}
 
-// runsOn reports whether Run runs the rule on an engine. The embedded engine has no shared store
-// and no network.
+// runsOn reports whether Run runs the rule on an engine. Rules with needs do not run on the
+// embedded engine.
 func (r rule) runsOn(engine string) bool { return engine != "embedded" || r.needs == 0 }
 
 func TestEveryKeptPromiseHasATest(t *testing.T) {
@@ -185,7 +184,7 @@ func TestEveryKeptPromiseHasATest(t *testing.T) {
 	}
 }
 
-// exists reports whether a folder has the test, by "folder.TestName".
+// exists reports whether a test exists. name is "folder.TestName".
 func exists(t *testing.T, name string) bool {
 	t.Helper()
 	folder, function, _ := strings.Cut(name, ".")

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// In these rules a store refuses what the engine needs, until an operator corrects the store.
+// In these rules the store refuses the engine's requests, until an operator corrects the store.
 
 func refusedRules() []rule {
 	return []rule{
@@ -21,14 +21,14 @@ func refusedRules() []rule {
 					return false
 				}
 				tc.mustBeMisconfigured("acquire", s.awaitRefusal(m, "b"))
-				x.awaitWake() // at the latest when the lease has ended
+				x.awaitWake() // when a's lease has ended, or earlier
 				x.ended = true
 				_, err := x.ticket.End(simba.EndWoken)
 				tc.mustBeMisconfigured("the wait", err)
 				tc.mustBeMisconfigured("acquire after it", s.awaitRefusal(m, "b"))
 
 				mend()
-				s.awaitAcquire(m, "c") // before x's lease would end: x has none
+				s.awaitAcquire(m, "c") // x was granted no lease that could delay c
 				y := s.block(m, "y", long, 0)
 				s.mustRelease(m, "c")
 				y.granted()
@@ -58,8 +58,8 @@ func refusedRules() []rule {
 	}
 }
 
-// blockThenHarm lets x wait for a mutex that a owns, and then harms the store. The waiter is nil if
-// that took longer than a's lease. Then x may have been granted the mutex before.
+// blockThenHarm lets x wait for a mutex that a owns, and then harms the store. The returned waiter
+// is nil if these steps took longer than a's lease. Then x may have been granted the mutex already.
 func (tc *testCase) blockThenHarm(s *server, m string, lease time.Duration) (a simba.Outcome, x *waiter, mend func()) {
 	tc.t.Helper()
 	asked := time.Now()
@@ -78,7 +78,8 @@ func (tc *testCase) blockThenHarm(s *server, m string, lease time.Duration) (a s
 	return a, x, mend
 }
 
-// awaitRefusal repeats a request until the store refuses it, and returns the error.
+// awaitRefusal repeats an ACQUIRE until it returns an error that is no UnavailableError, and
+// returns that error.
 func (s *server) awaitRefusal(mutex, contender string) error {
 	s.tc.t.Helper()
 	var err error
@@ -90,7 +91,6 @@ func (s *server) awaitRefusal(mutex, contender string) error {
 	return err
 }
 
-// awaitAcquire repeats an acquire until it succeeds, after the store was corrected.
 func (s *server) awaitAcquire(mutex, contender string) {
 	s.tc.t.Helper()
 	s.tc.await(contender+" acquires", func() bool {

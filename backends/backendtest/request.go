@@ -33,7 +33,7 @@ func requestRules() []rule {
 				tc.t.Error("RELEASE and its repetition did not return 1 and 0")
 			}
 			if b := s.mustAcquire(m, "a", long, 0); b.Token == a.Token {
-				tc.t.Error("the next tenure has the token of the one before")
+				tc.t.Error("the next tenure has the token of the previous tenure")
 			}
 		}},
 		{"retry", "a queued contender that asks again keeps its queue entry", 0, func(tc *testCase) {
@@ -97,7 +97,7 @@ func requestRules() []rule {
 	}
 }
 
-// acquireAtOnce lets one contender send many concurrent requests, through all servers.
+// acquireAtOnce sends many concurrent requests of one contender through all servers.
 func acquireAtOnce(tc *testCase, m string, servers ...*server) {
 	tc.t.Helper()
 	const requests = 16
@@ -118,7 +118,7 @@ func acquireAtOnce(tc *testCase, m string, servers ...*server) {
 	for i, o := range outcomes {
 		switch {
 		case errs[i] != nil:
-			tc.t.Fatal(errs[i])
+			tc.t.Fatalf("one of the concurrent ACQUIREs of a: %v; want no error", errs[i])
 		case o.Status == simba.StatusAcquired:
 			acquired++
 		case o.Status != simba.StatusRenewed:

@@ -10,8 +10,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// server is one Backend with its broker, and helpers for what clients ask. An error fails the test.
-// Every helper commits, as a connection does before it replies.
+// server is one Backend with its broker, and helpers for the requests of clients. An error fails
+// the test. Every helper calls Commit, as a connection does before it replies.
 type server struct {
 	tc     *testCase
 	b      Backend
@@ -29,7 +29,6 @@ func (tc *testCase) open(open Opener, timeout time.Duration) *server {
 	return s
 }
 
-// end ends all waits and closes the server.
 func (s *server) end() {
 	for _, x := range s.waits {
 		if !x.ended && s.b != nil {
@@ -39,7 +38,7 @@ func (s *server) end() {
 	s.close()
 }
 
-// close closes the server as a crash does.
+// close closes the server without ending the waits, as a crash does.
 func (s *server) close() {
 	s.tc.t.Helper()
 	if err := s.b.Close(); err != nil {
@@ -61,8 +60,8 @@ func (s *server) commit(seq simba.Seq, err error) {
 }
 
 // serve makes a request that must succeed, and commits it. In rules of outages the server's timeout
-// is short, and a busy store may miss it on a healthy network. Then serve repeats the request, as
-// clients do.
+// is short, so a busy store may answer too late even without a fault. Then serve repeats the
+// request.
 func (s *server) serve(request func() (simba.Seq, error)) (repeated bool) {
 	s.tc.t.Helper()
 	for end := time.Now().Add(s.tc.patience()); ; repeated = true {
@@ -83,7 +82,7 @@ func (s *server) acquireAs(r simba.AcquireRequest) simba.Outcome {
 	return o
 }
 
-// acquireRepeated is acquireAs. It also reports whether the request was repeated.
+// acquireRepeated is acquireAs, but also reports whether serve repeated the request.
 func (s *server) acquireRepeated(r simba.AcquireRequest) (o simba.Outcome, repeated bool) {
 	s.tc.t.Helper()
 	repeated = s.serve(func() (_ simba.Seq, err error) {
@@ -109,7 +108,6 @@ func (s *server) mustAcquire(mutex, contender string, ttl, transition time.Durat
 	return o
 }
 
-// acquireNoQueue is acquire with NOQUEUE.
 func (s *server) acquireNoQueue(mutex, contender string, ttl, transition time.Duration) simba.Outcome {
 	s.tc.t.Helper()
 	return s.acquireAs(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition, NoQueue: true})
@@ -125,7 +123,7 @@ func (s *server) mustQueue(mutex, contender string, ttl time.Duration) simba.Out
 	return o
 }
 
-// poll makes the contender a polling waiter that a notice reaches.
+// poll makes the contender a polling waiter with a subscription to its channel.
 func (s *server) poll(mutex, contender string, ttl time.Duration) {
 	s.tc.t.Helper()
 	s.subscribeContender(mutex, contender)
@@ -150,7 +148,6 @@ func (s *server) releaseAs(r simba.ReleaseRequest) bool {
 	return owned
 }
 
-// releaseRepeated is releaseAs. It also reports whether the request was repeated.
 func (s *server) releaseRepeated(r simba.ReleaseRequest) (owned, repeated bool) {
 	s.tc.t.Helper()
 	repeated = s.serve(func() (seq simba.Seq, err error) {
@@ -165,7 +162,7 @@ func (s *server) release(mutex, contender string) bool {
 	return s.releaseAs(simba.ReleaseRequest{Mutex: mutex, Contender: contender})
 }
 
-// untilServed repeats a request until the store can be reached.
+// untilServed repeats a request until it returns no UnavailableError.
 func (s *server) untilServed(what string, ask func(ctx context.Context) (simba.Seq, error)) {
 	s.tc.t.Helper()
 	var seq simba.Seq
@@ -178,7 +175,6 @@ func (s *server) untilServed(what string, ask func(ctx context.Context) (simba.S
 	s.commit(seq, err)
 }
 
-// acquireAgain is acquire, repeated until there is a reply.
 func (s *server) acquireAgain(mutex, contender string, ttl time.Duration) (o simba.Outcome) {
 	s.tc.t.Helper()
 	s.untilServed("acquire", func(ctx context.Context) (_ simba.Seq, err error) {
@@ -188,7 +184,6 @@ func (s *server) acquireAgain(mutex, contender string, ttl time.Duration) (o sim
 	return o
 }
 
-// ownerAgain is owner, repeated until there is a reply.
 func (s *server) ownerAgain(mutex string) (o simba.Tenure) {
 	s.tc.t.Helper()
 	s.untilServed("owner", func(ctx context.Context) (seq simba.Seq, err error) {
@@ -198,7 +193,6 @@ func (s *server) ownerAgain(mutex string) (o simba.Tenure) {
 	return o
 }
 
-// mustRelease is release by the owner.
 func (s *server) mustRelease(mutex, contender string) {
 	s.tc.t.Helper()
 	if owned, repeated := s.releaseRepeated(simba.ReleaseRequest{Mutex: mutex, Contender: contender}); !owned && !repeated {
@@ -239,7 +233,7 @@ func (s *server) queueEntries(mutex string, count int) []simba.QueueEntry {
 	})
 	for i, q := range list {
 		if q.Position != i+1 {
-			s.tc.t.Errorf("%s has position %d, but is number %d of the queue", q.Contender, q.Position, i+1)
+			s.tc.t.Errorf("QUEUE: %s has position %d, but is entry %d of the list", q.Contender, q.Position, i+1)
 		}
 	}
 	return list
@@ -269,28 +263,26 @@ func (s *server) eventsOf(mutex string) (lines []string) {
 	return lines
 }
 
-// subscribe is SUBSCRIBE by one more client.
+// subscribe subscribes one more client to a channel.
 func (s *server) subscribe(channel string) {
 	s.tc.t.Helper()
 	s.broker.subscribe(channel)
 	s.serve(func() (simba.Seq, error) { return s.b.Subscribed(context.Background(), channel, false) })
 }
 
-// psubscribe is PSUBSCRIBE by one more client.
 func (s *server) psubscribe(pattern string) {
 	s.tc.t.Helper()
 	s.broker.psubscribe(pattern)
 	s.commit(s.b.Subscribed(context.Background(), pattern, true))
 }
 
-// subscribeContender subscribes to the contender's own channel, as a polling waiter does.
 func (s *server) subscribeContender(mutex, contender string) {
 	s.tc.t.Helper()
 	s.subscribe(simba.ContenderChannel(mutex, contender))
 }
 
-// awaitNotices waits until a channel has at least as many payloads as wanted. If they differ from
-// the wanted ones, it fails the test.
+// awaitNotices waits until the payloads on a channel are exactly those in want. It fails the test
+// if a payload differs, or if there are more.
 func (s *server) awaitNotices(channel string, want ...string) {
 	s.tc.t.Helper()
 	deadline := time.NewTimer(s.tc.patience())
@@ -314,8 +306,9 @@ func (s *server) awaitNotices(channel string, want ...string) {
 	}
 }
 
-// awaitOnly waits until a channel has the payload at least once, and nothing else. A server may
-// notify a contender twice, if it reads the mutex while the contender subscribes.
+// awaitOnly waits until the payload is on a channel at least once. It fails the test on any other
+// payload. A server may notify a contender twice, if it reads the mutex while the contender
+// subscribes.
 func (s *server) awaitOnly(channel, want string) {
 	s.tc.t.Helper()
 	deadline := time.NewTimer(s.tc.patience())
@@ -336,7 +329,7 @@ func (s *server) awaitOnly(channel, want string) {
 	}
 }
 
-// waiter is a client that is blocked in ACQUIRE ... WAIT.
+// waiter is a client that is blocked in ACQUIRE … WAIT.
 type waiter struct {
 	s      *server
 	mutex  string
@@ -361,7 +354,6 @@ func (x *waiter) Wake() {
 	}
 }
 
-// rearm prepares for another Wake.
 func (x *waiter) rearm() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -370,7 +362,7 @@ func (x *waiter) rearm() {
 	}
 }
 
-// block is ACQUIRE ... WAIT for a mutex that is not free.
+// block is ACQUIRE … WAIT for a mutex that is not free.
 func (s *server) block(mutex, contender string, ttl, transition time.Duration) *waiter {
 	s.tc.t.Helper()
 	x, o := s.acquireWait(simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Transition: transition})
@@ -380,7 +372,7 @@ func (s *server) block(mutex, contender string, ttl, transition time.Duration) *
 	return x
 }
 
-// acquireWait is ACQUIRE ... WAIT. The waiter is nil if there was a reply at once.
+// acquireWait is ACQUIRE … WAIT. The waiter is nil if the contender does not wait.
 func (s *server) acquireWait(r simba.AcquireRequest) (*waiter, simba.Outcome) {
 	s.tc.t.Helper()
 	x := &waiter{
@@ -424,7 +416,6 @@ func (x *waiter) isWoken() bool {
 	}
 }
 
-// awaitWake waits until the waiter is woken.
 func (x *waiter) awaitWake() {
 	x.s.tc.t.Helper()
 	select {
@@ -445,7 +436,7 @@ func (x *waiter) granted() simba.Outcome {
 		o = x.end(simba.EndWoken)
 	}
 	if o.Status != simba.StatusAcquired || o.Owner != x.name || o.Token == 0 {
-		x.s.tc.t.Fatalf("%s was woken; its reply: %s; want acquired", x.name, show(o))
+		x.s.tc.t.Fatalf("%s, end of the wait: %s; want acquired", x.name, show(o))
 	}
 	return o
 }

@@ -8,8 +8,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// In these rules several servers share one store.
-
 func sharedRules() []rule {
 	return []rule{
 		{"1", "servers agree on the owner", shared, func(tc *testCase) {
@@ -31,7 +29,7 @@ func sharedRules() []rule {
 			}
 			b := two.mustAcquire(m, "b", long, 0)
 			if b.Token <= a.Token {
-				tc.t.Errorf("the next tenure has token %d, the one before had %d; want a larger one",
+				tc.t.Errorf("the next tenure has token %d, the previous tenure %d; want a larger one",
 					b.Token, a.Token)
 			}
 			if one.check(m, a.Token) || !one.check(m, b.Token) {
@@ -155,7 +153,7 @@ func sharedRules() []rule {
 				servers[i%2].mustRelease(m, last)
 				o := x.granted()
 				if o.Token <= token {
-					tc.t.Errorf("the next tenure has token %d, the one before had %d; want a larger one",
+					tc.t.Errorf("the next tenure has token %d, the previous tenure %d; want a larger one",
 						o.Token, token)
 				}
 				last, token = o.Owner, o.Token

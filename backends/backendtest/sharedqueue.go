@@ -8,9 +8,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// These rules are about the queue, the reservations and the notices of several servers on one
-// store.
-
 func sharedQueueRules() []rule {
 	return []rule{
 		{"7s", "first come, first served across servers", shared, func(tc *testCase) {
@@ -87,7 +84,7 @@ func sharedQueueRules() []rule {
 				o = second.granted()
 			}
 			if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= a.Token {
-				tc.t.Fatalf("the woken connection of b: %s; want acquired with a larger token", show(o))
+				tc.t.Fatalf("b, end of the wait: %s; want acquired with a larger token", show(o))
 			}
 			if t := two.owner(m); t.Owner != "b" || t.Token != o.Token {
 				tc.t.Errorf("OWNER: %+v; want b with its token", t)
@@ -104,7 +101,7 @@ func sharedQueueRules() []rule {
 				other.end(simba.EndLeft)
 			}
 			if t := one.owner(m); t.Owner == "b" {
-				one.release(m, "b") // the other wait was granted a tenure of its own
+				one.release(m, "b") // a later tenure, which the other wait was granted
 			}
 			one.mustAcquire(m, "c", long, 0)
 		}},
@@ -218,14 +215,15 @@ func sharedNoticeRules() []rule {
 				for k, s := range []*server{one, two} {
 					tc.await(fmt.Sprintf("server %d publishes %s", k+1, step.want), func() bool { return len(s.broker.publishedOn(channel)) > i })
 					got := s.broker.publishedOn(channel)
-					// A store that does not record how a tenure ended reports a release.
+					// Some stores do not record how a tenure ended. Then the server reports a
+					// release.
 					last := strings.Replace(got[len(got)-1], `"broken"`, `"released"`, 1)
 					if len(got) != i+1 || !strings.Contains(last, strings.Replace(step.want, `"broken"`, `"released"`, 1)) || !strings.Contains(last, m) {
-						tc.t.Errorf("server %d, event %s: the notices are %q", k+1, step.want, got)
+						tc.t.Errorf("server %d published %q; want %d events, the last with %s", k+1, got, i+1, step.want)
 					}
 				}
 			}
-			// A server's history also has the events that it saw of the other server.
+			// A server's history also has events of the other server.
 			tc.equal("history", one.eventsOf(m)[:3], []string{"acquired a", "released a", "acquired b"})
 			tc.equal("history", two.eventsOf(m)[:3], []string{"acquired a", "released a", "acquired b"})
 		}},
@@ -234,7 +232,7 @@ func sharedNoticeRules() []rule {
 			m := tc.mutex()
 			channel := simba.EventChannel(m)
 			two.subscribe(channel)
-			// The reply may be late, but the tenure began in any case.
+			// The tenure begins even if the reply is late.
 			one.acquireIfInTime(m, "a", 300*ms, 0)
 			tc.await("the end is published", func() bool {
 				got := strings.Join(two.broker.publishedOn(channel), " ")

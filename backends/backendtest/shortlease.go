@@ -8,11 +8,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// This file has steps with short leases. A busy store may answer after such a lease has ended. A
-// busy machine may delay the test's next step. Neither is a fault of the engine.
+// This file has steps with short leases. On a busy machine such a lease may end before the reply or
+// the test's next step. That is no fault of the engine.
 
 // isLate reports whether a request for a lease failed because its answer came after the lease or
-// after the server's timeout. The store may have granted the lease all the same.
+// after the server's timeout. The store may have granted such a lease.
 func (s *server) isLate(err error, asked time.Time, lease time.Duration) bool {
 	var unavailable *simba.UnavailableError
 	return errors.As(err, &unavailable) && time.Since(asked) >= min(lease, s.tc.engine.Timeout)-rounding
@@ -71,16 +71,15 @@ func (s *server) blockIfInTime(mutex, contender string) *waiter {
 	return x
 }
 
-// longestLease is the lease at which withLease gives up.
 const longestLease = time.Minute
 
-// withLease runs steps on a new mutex. The steps must finish before the lease ends. If they return
-// false, they were too late. Then withLease runs them again with a lease twice as long.
+// withLease calls steps with a new mutex. steps returns false if the lease ended too soon. Then
+// withLease calls it again with a lease twice as long.
 func (tc *testCase) withLease(lease time.Duration, steps func(mutex string, lease time.Duration) (inTime bool)) {
 	tc.t.Helper()
 	for ; !steps(tc.mutex(), lease); lease *= 2 {
 		if lease > longestLease {
-			tc.t.Fatalf("the machine is too slow for this test, with a lease of %v", lease)
+			tc.t.Fatalf("the machine is too slow for this test, even with a lease of %v", lease)
 		}
 	}
 }

@@ -13,11 +13,11 @@ func show(o simba.Outcome) string {
 		o.Status, o.Owner, o.Token, o.TTL, o.Transition, o.Position)
 }
 
-// checkLeft checks got, what a reply says is left of a window. The window has the size d, and began
+// checkLeft checks got, the rest of a window in a reply. The window has the length d, and began
 // between sent and now.
 func (tc *testCase) checkLeft(what string, got, d time.Duration, sent time.Time) {
 	tc.t.Helper()
 	if spent := time.Since(sent); got > d || got < d-spent-rounding {
-		tc.t.Errorf("%s: %v left of %v after %v", what, got, d, spent)
+		tc.t.Errorf("%s: %v left of %v; want from %v to %v", what, got, d, d-spent-rounding, d)
 	}
 }

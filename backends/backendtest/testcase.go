@@ -16,9 +16,9 @@ const (
 	ms  = time.Millisecond
 	sec = time.Second
 
-	// long is a lease that does not end during a test, however slow the machine is.
+	// long is a lease that never ends during a test, even on a slow machine.
 	long = 10 * time.Minute
-	// patience is how long the suite waits for what must happen.
+	// patience is how long the suite waits for an event that must happen.
 	patience = 20 * sec
 	// rounding is how far two clocks of the same machine may differ if one counts milliseconds.
 	rounding = 3 * ms
@@ -39,14 +39,15 @@ type testCase struct {
 	names   int
 }
 
-// storeRuns is the function that runs a store's process. A test may restart the process.
+// storeRuns is the function of the goroutine that waits for a store's process. A restart of the
+// process starts a new goroutine.
 const storeRuns = "github.com/simba-resp/simba-resp/backends/backendtest/stores.run.func1"
 
 const linkAccepts = "github.com/simba-resp/simba-resp/backends/backendtest/stores.(*Link).accept"
 
 var testCases atomic.Int64
 
-// runID distinguishes the names of this process from those of earlier processes on the same store.
+// runID makes names different from those of earlier processes on the same store.
 var runID = strings.ToLower(rand.Text()[:6])
 
 func newTestCase(t *testing.T, e Engine) *testCase {
@@ -68,14 +69,14 @@ func newTestCase(t *testing.T, e Engine) *testCase {
 		}
 		if !t.Failed() {
 			tc.await("the store has closed the connections", func() bool { return connected() <= before })
-			// The link has a new goroutine after each time that it refused connections.
+			// Heal starts a new goroutine of the link after Refuse.
 			tc.awaitGoroutines(already, goleak.IgnoreAnyFunction(linkAccepts), goleak.IgnoreAnyFunction(storeRuns))
 		}
 	})
 	return tc
 }
 
-// awaitGoroutines waits until no goroutine is left. By default goleak waits less than a second.
+// awaitGoroutines waits until no goroutine is left, longer than goleak does by default.
 func (tc *testCase) awaitGoroutines(but ...goleak.Option) {
 	tc.t.Helper()
 	var err error
@@ -87,19 +88,17 @@ func (tc *testCase) awaitGoroutines(but ...goleak.Option) {
 	tc.t.Error(err)
 }
 
-// mutex returns a new name.
 func (tc *testCase) mutex() string {
 	tc.names++
 	return fmt.Sprintf("m-%s-%d", tc.prefix, tc.names)
 }
 
-// server opens one more server.
 func (tc *testCase) server() *server {
 	tc.t.Helper()
 	return tc.open(tc.engine.Open, tc.engine.Timeout)
 }
 
-// directServer opens a server that the link does not cut off, so the store always answers it.
+// directServer opens a server that does not use the link, so the store always answers its requests.
 func (tc *testCase) directServer() *server {
 	tc.t.Helper()
 	return tc.open(tc.engine.Direct, longTimeout)
@@ -110,7 +109,6 @@ func (tc *testCase) pair() (one, two *server) {
 	return tc.server(), tc.server()
 }
 
-// await waits for a condition that must become true.
 func (tc *testCase) await(what string, is func() bool) {
 	tc.t.Helper()
 	limit := tc.patience()
@@ -121,16 +119,15 @@ func (tc *testCase) await(what string, is func() bool) {
 	for !is() {
 		select {
 		case <-deadline.C:
-			tc.t.Fatalf("waited %v without success: %s", limit, what)
+			tc.t.Fatalf("not within %v: %s", limit, what)
 		case <-again.C:
 		}
 	}
 }
 
-// patience is how long the suite waits for this engine.
 func (tc *testCase) patience() time.Duration { return patience + tc.engine.PollLatency }
 
-// during checks a condition repeatedly for a while. It must stay true.
+// during fails the test if a condition does not stay true for a while.
 func (tc *testCase) during(d time.Duration, what string, check func() bool) {
 	tc.t.Helper()
 	end := time.NewTimer(d)
@@ -149,7 +146,6 @@ func (tc *testCase) during(d time.Duration, what string, check func() bool) {
 	}
 }
 
-// pause lets time pass.
 func pause(d time.Duration) { <-time.After(d) }
 
 func (tc *testCase) equal(what string, got, want []string) {

@@ -12,8 +12,8 @@ func tokenRules() []rule {
 			begin := func(how string, o simba.Outcome) {
 				tc.t.Helper()
 				if o.Token <= last {
-					tc.t.Errorf("the new tenure has token %d, the one before had %d and ended by %s; want a larger one",
-						o.Token, last, how)
+					tc.t.Errorf("the new tenure has token %d, the previous one, which was %s, had %d; want a larger token",
+						o.Token, how, last)
 				}
 				last = o.Token
 			}
@@ -72,7 +72,7 @@ func tokenRules() []rule {
 			old := s.mustAcquire(m, "a", long, 0).Token
 			s.mustRelease(m, "a")
 			s.mustAcquire(m, "b", long, 0)
-			s.mustQueue(m, "a", sec) // so that a waits for its next tenure
+			s.mustQueue(m, "a", sec) // a waits for its next tenure
 			if s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: old}) {
 				tc.t.Error("RELEASE with the token of an earlier tenure returned 1, want 0")
 			}
@@ -101,7 +101,7 @@ func tokenRules() []rule {
 			}
 			s.mustAcquire(m, "b", long, 0)
 			if s.check(m, token) {
-				tc.t.Error("CHECK of the token of the tenure before returned 1, want 0")
+				tc.t.Error("CHECK of the previous tenure's token returned 1, want 0")
 			}
 		}},
 		{"session", "the end of a session releases only the leases bound to it", 0, func(tc *testCase) {
@@ -115,7 +115,7 @@ func tokenRules() []rule {
 				return s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Session: session})
 			}
 			ask(7)
-			ask(8) // by another connection, before the server knows that the first is closed
+			ask(8) // the client reconnects before the server notices the closed connection
 			if end(7) {
 				tc.t.Error("the end of the closed connection's session ended the lease of the new one")
 			}
@@ -134,7 +134,7 @@ func tokenRules() []rule {
 		}},
 		{"session", "OWNER reports the session", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
-			for _, session := range []uint64{7, 8, 0, 9} { // 0: acquired again without one
+			for _, session := range []uint64{7, 8, 0, 9} { // 0 = no session
 				s.acquireAs(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: session})
 				s.guard(m, "a", long, 0, 0)
 				if o := s.owner(m); o.Session != session {

@@ -42,8 +42,8 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	return o, nil, b.failAt(m, err)
 }
 
-// afterLate returns the outcome of a request whose first grant arrived after its lease had ended.
-// The second attempt may renew the tenure that the first one began. Then the status is acquired,
+// afterLate returns the outcome o of an attempt that follows a late one, whose lease ended before
+// the answer arrived. If o renews the tenure of the late attempt, its status becomes acquired,
 // because the client has not seen that tenure before.
 func afterLate(late, o simba.Outcome) simba.Outcome {
 	if o.Status == simba.StatusRenewed && late.Status == simba.StatusAcquired && o.Token == late.Token {
@@ -52,7 +52,8 @@ func afterLate(late, o simba.Outcome) simba.Outcome {
 	return o
 }
 
-// acquire is Acquire without a Waiter. If nobody waits on this server, it sends one statement.
+// acquire is Acquire without a Waiter. If no other contender waits on this server, it first tries
+// one statement that needs no read.
 func (b *Backend) acquire(ctx context.Context, m *mutexState, r simba.AcquireRequest) (o simba.Outcome, err error) {
 	if err := m.lock.lock(ctx, b.owns(m, r.Contender)); err != nil {
 		return o, err
@@ -115,7 +116,7 @@ func (b *Backend) acquire(ctx context.Context, m *mutexState, r simba.AcquireReq
 	return o, errKeepsChanging
 }
 
-// bindUnknown binds a lease to a session although the outcome of the grant's statement is unknown.
+// bindUnknown binds a lease whose token is unknown, because the answer to the grant was lost.
 func (b *Backend) bindUnknown(r simba.AcquireRequest, t lease) {
 	if r.Session != 0 {
 		t.token = 0
@@ -156,7 +157,6 @@ func granted(status simba.Status, t lease) (o simba.Outcome, err error) {
 	return o, nil
 }
 
-// refuseOrEnqueue completes an Acquire that cannot have the mutex now.
 func (b *Backend) refuseOrEnqueue(m *mutexState, r simba.AcquireRequest, s row) simba.Outcome {
 	if r.NoQueue {
 		return b.outcome(m, simba.StatusBusy, r.Contender, s)
@@ -167,7 +167,6 @@ func (b *Backend) refuseOrEnqueue(m *mutexState, r simba.AcquireRequest, s row) 
 	return b.outcome(m, simba.StatusQueued, r.Contender, s)
 }
 
-// outcome returns the outcome for a contender that does not own the mutex.
 func (b *Backend) outcome(m *mutexState, status simba.Status, contender string, s row) simba.Outcome {
 	o := simba.Outcome{Status: status, Position: b.position(m, contender)}
 	if s.live {
@@ -180,7 +179,7 @@ func (b *Backend) outcome(m *mutexState, status simba.Status, contender string, 
 }
 
 // acquireBlocked is Acquire with a Waiter. It enqueues the waiter before it reads the table, so
-// that no release in between is missed.
+// that it misses no release in between.
 func (b *Backend) acquireBlocked(ctx context.Context, m *mutexState, r simba.AcquireRequest) (simba.Outcome, *proxy.Ticket, error) {
 	r.Waiter = &waitState{Waiter: r.Waiter, since: time.Now()}
 	t, fresh := b.enqueueBlocked(m, r)
@@ -204,8 +203,8 @@ func (b *Backend) acquireBlocked(ctx context.Context, m *mutexState, r simba.Acq
 	return o, t, nil
 }
 
-// enqueueBlocked creates the waiter's ticket and its queue entry in one step. Other goroutines see
-// both or neither.
+// enqueueBlocked creates the waiter's ticket and its queue entry in one step, so that other
+// goroutines never see only one of them.
 func (b *Backend) enqueueBlocked(m *mutexState, r simba.AcquireRequest) (t *proxy.Ticket, fresh bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -213,8 +212,9 @@ func (b *Backend) enqueueBlocked(m *mutexState, r simba.AcquireRequest) (t *prox
 	return b.waiters.Enter(r), fresh
 }
 
-// markBlocked records that Acquire returns StatusWaiting. From then on, a grant to the contender
-// wakes its waiter. If this server already knows of such a grant, it schedules a refresh at once.
+// markBlocked records that Acquire returns StatusWaiting. From now on, wakeBlocked may wake the
+// waiter. If this server already knows that the contender owns the mutex, markBlocked schedules a
+// refresh at once.
 func (b *Backend) markBlocked(m *mutexState, t *proxy.Ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -236,7 +236,6 @@ func (b *Backend) removeUnlessBlocked(m *mutexState, contender string) bool {
 	return true
 }
 
-// tryAcquireBlocked tries to acquire the mutex for a waiter that is in the queue.
 func (b *Backend) tryAcquireBlocked(ctx context.Context, m *mutexState, t *proxy.Ticket) (o simba.Outcome, err error) {
 	r := t.Request
 	if b.hasWaiterAhead(m, r.Contender) {
@@ -279,7 +278,8 @@ func (b *Backend) tryAcquireBlocked(ctx context.Context, m *mutexState, t *proxy
 			held, now, err := b.handOff(ctx, m, handoff{from: holder{version: s.version}, requester: t})
 			if err != nil {
 				if ctx.Err() != context.Canceled {
-					// The reply is an error, and the client asks again.
+					// The client gets an error and asks again. Its next request finds a grant that
+					// took effect.
 					b.dropOrphansOf(m, r.Contender)
 				}
 				return o, err

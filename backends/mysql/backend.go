@@ -36,26 +36,25 @@ type Backend struct {
 	reconnecting priorityLock
 
 	tableLock priorityLock // held while the whole table is read
-	// tableRows has the held rows of the last read; nil = no pattern subscriber. Guarded by
-	// tableLock.
+	// tableRows has the rows with a running lease as of the last read of the table; nil = no
+	// pattern subscriber. Guarded by tableLock.
 	tableRows map[string]row
 
 	// mu guards the fields below, and the queue of every mutexState. It is never held during I/O.
 	mu        sync.Mutex
 	closed    bool
-	running   sync.WaitGroup // requests and goroutines; Add is called under mu, unless closed
+	running   sync.WaitGroup // requests and goroutines; call Add under mu, and only if not closed
 	mutexes   map[string]*mutexState
 	lastOrder uint64 // entry.order of the newest queue entry
 	sessions  map[string]binding
 	patterns  map[string]struct{} // subscribed patterns that can match channels of mutexes
 }
 
-// counts are the counters of Stats.
 type counts struct {
 	acquired, renewed, released, expired, broken, handoffs atomic.Int64
 }
 
-// maxRefreshes bounds concurrent background refreshes. It leaves connections for requests.
+// maxRefreshes bounds concurrent background refreshes, so that requests find free connections.
 const maxRefreshes = maxConns / 2
 
 var _ simba.Backend = (*Backend)(nil)
@@ -77,7 +76,7 @@ func newBackend(o Options, s store, ep endpoint) *Backend {
 }
 
 // Close ends all requests with simba.ErrStopped. It closes all connections and waits for all
-// goroutines. Later calls do nothing.
+// goroutines. Later calls only wait.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	first := !b.closed
@@ -91,12 +90,12 @@ func (b *Backend) Close() error {
 	if !first {
 		return nil
 	}
-	_ = b.store.db.Close() // it fails for broken connections, but closes them
+	_ = b.store.db.Close() // an error of a broken connection does not matter
 	return nil
 }
 
-// begin starts a request. Its context ends with ctx, after the time limit, or when the backend is
-// closed. The caller calls done at the end.
+// begin starts a request. Its context ends with ctx, after the time limit, or on Close. The caller
+// calls done at the end.
 func (b *Backend) begin(ctx context.Context) (_ context.Context, done func(), err error) {
 	if !b.start() {
 		return nil, nil, simba.ErrStopped
@@ -110,7 +109,7 @@ func (b *Backend) begin(ctx context.Context) (_ context.Context, done func(), er
 	}, nil
 }
 
-// start makes Close wait for one more call of running.Done. It returns false after Close.
+// start registers a request with running, so that Close waits for it. It returns false after Close.
 func (b *Backend) start() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,7 +120,6 @@ func (b *Backend) start() bool {
 	return true
 }
 
-// fail wraps an error of a request for the caller.
 func (b *Backend) fail(err error) error {
 	var name *simba.NameError
 	busy := false
@@ -143,15 +141,15 @@ func (b *Backend) fail(err error) error {
 		}
 		if isReadOnly(err) || errorNumber(err) == 0 && !errors.Is(err, context.Canceled) {
 			// Other idle connections may be broken too, or lead to a demoted primary. Replace all
-			// of them instead of failing once for each.
+			// of them, not one for each failed request.
 			b.reconnect()
 		}
 	}
 	return &simba.UnavailableError{Engine: "mysql", Err: err, Busy: busy}
 }
 
-// failAt is fail for a request about one mutex. If the database refuses what the engine needs, it
-// schedules a refresh, so that blocked waiters soon get the same error.
+// failAt is like fail, for a request about one mutex. If the database refuses what the engine
+// needs, failAt schedules a refresh, so that blocked waiters soon get the same error.
 func (b *Backend) failAt(m *mutexState, err error) error {
 	err = b.fail(err)
 	if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) && b.hasBlocked(m) {
@@ -165,9 +163,8 @@ func (b *Backend) failAt(m *mutexState, err error) error {
 	return err
 }
 
-// reconnect closes the idle connections of the pool. Only one call runs at a time. Otherwise one
-// call could raise the limit while another closes connections. Then database/sql could close the
-// wrong connection, and lose a slot of the pool for ever.
+// reconnect closes the idle connections of the pool. Only one call runs at a time. If calls
+// overlapped, database/sql could close the wrong connection, and lose a slot of the pool for ever.
 func (b *Backend) reconnect() {
 	if b.reconnecting.lock(b.ctx, false) != nil {
 		return // the backend is closed
@@ -183,7 +180,7 @@ var errLate = errors.New("the database answered after the end of the lease")
 // errKeepsChanging is returned when every attempt of a request found another state.
 var errKeepsChanging = errors.New("the mutex or the database's clock changed at each attempt")
 
-// attempts is how often a request starts again after the state has changed.
+// attempts is how often a request is tried at most. It is tried again if the state has changed.
 const attempts = 5
 
 // Commit implements simba.Committer. Every answer of the database is durable already.

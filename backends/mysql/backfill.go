@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Simba's own migration adds fencing_token with 0 in every row. The next contender of Simba 3.3
-// would then get token 1, which an earlier tenure already had. So a server that meets the column
-// replaces each 0 with legacyToken. Both 0 and legacyToken mean that the tenure's token is the
-// row's version. So the backfill changes no token of a running tenure, and several servers may run
-// it at once.
+// Simba's own migration adds the column fencing_token with 0 in every row. The next contender of
+// Simba 3.3 would then get token 1, which an earlier tenure already had. So a server that finds the
+// column replaces each 0 with legacyToken. With either value, the tenure's token is the row's
+// version. So this backfill changes no token of a running tenure, and several servers may run it at
+// once.
 
 // legacyToken is the fencing_token of a row that is older than the column.
 const legacyToken = "version * 1000000 + 2"
 
 const (
-	// backfillPage is the most rows that one statement changes. The statement holds their locks
-	// until it commits.
+	// backfillPage is the most rows that one statement changes. Until it commits, the statement
+	// locks them.
 	backfillPage = 100
 	// backfillRetry is the pause before the next attempt, after a locked row or a failed request.
 	backfillRetry = time.Second
@@ -28,12 +28,12 @@ const (
 // backfill.
 func (s *store) noteColumn(fenced bool) {
 	if !fenced {
-		s.backfillPending.Store(true) // for when the column is added
+		s.backfillPending.Store(true) // a column that is added later needs a backfill
 	}
 	if s.fenced.Swap(fenced) != fenced && fenced {
 		select {
 		case s.columnAdded <- struct{}{}:
-		default: // a start is already pending
+		default: // a backfill will start anyway
 		}
 	}
 }
@@ -69,8 +69,8 @@ func (b *Backend) backfillTokens() {
 }
 
 // backfill replaces every fencing_token of 0, except in rows that never had an owner. The time
-// limit applies to each page. It skips a page that has a locked row and returns the error of the
-// last such page.
+// limit applies to each page. backfill skips a page that has a locked row, and returns the error of
+// the last such page.
 func (s *store) backfill(ctx context.Context, limit time.Duration) (locked error) {
 	for last, more := "", true; more; {
 		err := within(ctx, limit, func(ctx context.Context) (err error) {
@@ -94,7 +94,7 @@ func (s *store) backfill(ctx context.Context, limit time.Duration) (locked error
 }
 
 // nextLegacyPage returns the last mutex of the next page of rows to change. The page begins after
-// the mutex that from names. If no row is left, last equals from, and more is false.
+// the mutex from. more is true if the page is full. If no row is left, last equals from.
 func (s *store) nextLegacyPage(ctx context.Context, from string) (last string, more bool, err error) {
 	err = queryRow(ctx, s.db, []any{&last}, "SELECT mutex FROM simba_mutex"+
 		" WHERE mutex > ? AND fencing_token = 0 AND version > 0 ORDER BY mutex LIMIT ?, 1", from, backfillPage-1)

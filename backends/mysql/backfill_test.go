@@ -13,12 +13,12 @@ import (
 func fencingOf(t testing.TB, db *sql.DB, mutex string) (token uint64) {
 	t.Helper()
 	if err := db.QueryRow("SELECT fencing_token FROM simba_mutex WHERE mutex = ?", mutex).Scan(&token); err != nil {
-		t.Fatal(err)
+		t.Fatalf("query: %v; want no error", err)
 	}
 	return token
 }
 
-// Simba adds the column with 0 in every row. Each kind of statement may be the first to meet it.
+// Simba adds the column with 0 in every row. Each kind of statement may be the first to find it.
 func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 	for name, meet := range map[string]func(t *testing.T, b *Backend, addr string){
 		"a read":  func(t *testing.T, b *Backend, _ string) { ownerOf(t, b, "m") },
@@ -38,7 +38,7 @@ func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 			running.begin(t, "r", take(t, b, "running", "r", long).Token, b)
 			must(t, db, "INSERT INTO simba_mutex SELECT CONCAT('m', seq), 0, 0, 0, '', seq FROM seq_1_to_350")
 			must(t, db, simbasColumn)
-			// The early contender's tenure began before a server could meet the column.
+			// The early contender's tenure begins before a server has found the column.
 			early := jvm{db: db, mutex: "m7", id: "early", ttl: long, fenced: true}
 			if token := early.mustAcquire(t); token != 1 {
 				t.Fatalf("the early contender has token %d, want 1", token)
@@ -48,7 +48,7 @@ func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 			await(t, "the backfill is done", func() bool {
 				var zeros int
 				if err := db.QueryRow("SELECT COUNT(*) FROM simba_mutex WHERE fencing_token = 0").Scan(&zeros); err != nil {
-					t.Fatal(err)
+					t.Fatalf("query: %v; want no error", err)
 				}
 				return zeros == 0
 			})
@@ -93,7 +93,7 @@ func TestBackfillWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := two.store.backfill(ctx, patience); err != nil {
-		t.Error(err)
+		t.Errorf("backfill: %v; want no error", err)
 	}
 }
 

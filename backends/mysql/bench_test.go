@@ -24,7 +24,7 @@ func eachClient(b *testing.B, pair func(client int) error) {
 		all.Go(func() {
 			for next.Add(1) <= int64(b.N) {
 				if err := pair(client); err != nil {
-					b.Error(err)
+					b.Errorf("ACQUIRE and RELEASE: %v", err)
 					return
 				}
 			}
@@ -97,7 +97,6 @@ func BenchmarkHotMutex(b *testing.B) {
 	})
 }
 
-// pair acquires and releases through the backend.
 func pair(b *testing.B, backend *Backend, mutex, contender string, wait bool) error {
 	r := request(mutex, contender, long)
 	w := &waiter{woken: make(chan struct{})}

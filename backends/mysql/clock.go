@@ -9,28 +9,26 @@ import (
 // reads the database's clock bounds the estimate: the database took the reading between sending and
 // answer.
 //
-// The estimate has two uses. Each statement carries the database time after which it must have no
-// effect. So a statement that was delayed, on the network or by a lock, does nothing after its
-// request has failed. And a grant to a waiter carries its start. So the server recognizes the grant
-// even if the answer is lost. The statement checks both times. If the database's clock was set in
-// between, the statement matches nothing, and the server tries again with a new reading.
+// The engine computes two times from the estimate: the deadline of each UPDATE, and the start of a
+// grant to a waiter. The UPDATE compares both with the database's clock. If that clock was set in
+// between, the UPDATE matches no row, and the server tries again with a new reading.
 type clock struct {
 	epoch time.Time
 
 	mu     sync.Mutex // guards the fields below
 	known  bool
-	low    int64     // the database's time at epoch in µs, at least
-	high   int64     // the same, at most
+	low    int64     // lower bound of the database's time at epoch, in µs
+	high   int64     // upper bound of that time
 	readAt time.Time // when the bounds were set
 }
 
-// clockAge is the age at which a less exact reading replaces the bounds.
+// clockAge is the age of the bounds after which a less exact reading may replace them.
 const clockAge = 10 * time.Second
 
 func newClock() *clock { return &clock{epoch: time.Now()} }
 
-// learn adds a reading of the database's clock, in whole ms. sent and answered are the times of its
-// statement.
+// learn adds a reading of the database's clock, in whole ms. sent is a time before its statement
+// was sent, answered a time after its answer arrived.
 func (c *clock) learn(reading int64, sent, answered time.Time) {
 	low := reading*1000 - answered.Sub(c.epoch).Microseconds() - 1
 	high := (reading+1)*1000 - sent.Sub(c.epoch).Microseconds()
@@ -51,6 +49,6 @@ func (c *clock) latest(t time.Time) int64 {
 	return us/1000 + 1
 }
 
-// drift is how far two clocks may diverge in a time, in µs. It assumes at most 100 ppm, which
+// drift returns how far two clocks may diverge in a time, in µs. It assumes at most 100 ppm, which
 // quartz clocks under NTP keep.
 func drift(age time.Duration) int64 { return age.Microseconds() / 10_000 }

@@ -19,8 +19,7 @@ const (
 	testLatency = 1300 * time.Millisecond
 )
 
-// conform runs the suite on the table in the database. If there is none, the engine creates its
-// own.
+// conform runs the suite. If the database has no table, the engine creates its own.
 func conform(t *testing.T, store *stores.Server) {
 	backendtest.Run(t, suiteEngine(t, store))
 }
@@ -56,7 +55,7 @@ func hasTable(t testing.TB, store *stores.Server) bool {
 	var tables int
 	err := direct(t, store, "").QueryRow("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'simba'").Scan(&tables)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("query: %v; want no error", err)
 	}
 	return tables > 0
 }
@@ -65,8 +64,9 @@ func dsn(addr string) string { return "root@tcp(" + addr + ")/simba" }
 
 func TestConformance(t *testing.T) { conform(t, stores.MariaDB(t)) }
 
-// At the contention timing nothing reads the row before the lease ends, so a lost wake-up stays
-// lost. The server does not notice changes by other servers within the time of a test.
+// At the contention timing nothing reads the row before the lease ends, so no refresh hides a lost
+// wake-up. A server notices changes by other servers too late for a test, so the suite runs with
+// one server.
 func TestConformanceAtTheContentionTiming(t *testing.T) {
 	e := polling(t, stores.MariaDB(t), 0)
 	e.Shared, e.Direct = false, nil
@@ -80,7 +80,6 @@ func TestConformanceOnTheSeedsTableWithTokens(t *testing.T) {
 	conform(t, serverWithTable(t, seeds.MySQLFencedTable))
 }
 
-// Everything that the database has committed survives the kill.
 func TestNoTwoOwnersWhileTheDatabaseIsKilled(t *testing.T) {
 	store := stores.MariaDB(t)
 	backendtest.Hammer(t, suiteEngine(t, store), 10*time.Second, time.Second, func() {

@@ -23,18 +23,18 @@ const (
 	maxIdle = 3 * time.Minute
 )
 
-// settings are the session settings that the engine needs. They run after those of the DSN and
-// override them.
+// settings are the session settings that the engine needs. A new connection runs them after the
+// settings of the DSN, which they override.
 var settings = []string{
 	// The server must not truncate values, and quoting must be what the driver assumes.
 	`SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1, ` + lockWaitSetting,
-	// READ WRITE, since the server's default for new sessions does not show whether it takes
-	// writes.
+	// READ WRITE is needed because a server that accepts writes may still make new sessions
+	// read-only by default.
 	`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`,
 }
 
-// parseDSN parses a DSN and adds what the engine needs. A DSN contains a password, so the errors
-// show nothing of it but the names of parameters.
+// parseDSN parses a DSN and adds what the engine needs. A DSN contains a password, so errors show
+// nothing of the DSN but names of parameters.
 func parseDSN(o Options) (*mysqldriver.Config, error) {
 	if o.DSN == "" {
 		return nil, errors.New("no DSN: expected user:password@tcp(host:3306)/database")
@@ -45,7 +45,8 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 			base, params = o.DSN[:slash+mark], o.DSN[slash+mark+1:]
 		}
 	}
-	// Without '@', the driver takes user and password for the network, and shows them in errors.
+	// If the DSN has no '@', the driver takes the user and password for the name of a network, and
+	// shows this name in errors.
 	networks := []string{"tcp", "tcp4", "tcp6", "unix"}
 	if cfg, err := mysqldriver.ParseDSN(base); err != nil || !slices.Contains(networks, cfg.Net) {
 		return nil, errors.New("invalid DSN: expected user:password@tcp(host:3306)/database")
@@ -73,9 +74,9 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 	if cfg.Timeout == 0 {
 		cfg.Timeout = o.Timeout
 	}
-	cfg.ClientFoundRows = true   // a renewal that changes nothing still counts
-	cfg.InterpolateParams = true // one round trip a statement
-	cfg.RejectReadOnly = false   // the driver would retry by itself
+	cfg.ClientFoundRows = true   // RowsAffected counts matched rows, even if unchanged
+	cfg.InterpolateParams = true // one round trip for each statement
+	cfg.RejectReadOnly = false   // with true, the driver would repeat requests itself
 	cfg.MultiStatements = true   // query sends two statements at once
 	cfg.Logger = driverLog{o.Logger}
 	if err := cfg.Apply(mysqldriver.Charset("utf8mb4", "")); err != nil {
@@ -84,7 +85,6 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 	return cfg, nil
 }
 
-// openPool creates the pool. It does not connect yet.
 func openPool(cfg *mysqldriver.Config) (*sql.DB, error) {
 	c, err := mysqldriver.NewConnector(cfg)
 	if err != nil {
@@ -97,7 +97,6 @@ func openPool(cfg *mysqldriver.Config) (*sql.DB, error) {
 	return db, nil
 }
 
-// connector opens connections that have the engine's settings.
 type connector struct{ driver.Connector }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {

@@ -18,12 +18,12 @@ import (
 
 // deadConns dials connections to a database. One of them stops working without an error.
 type deadConns struct {
-	armed atomic.Bool // the next GUARD is the last that its connection accepts
+	armed atomic.Bool // the next GUARD kills its connection
 	died  chan struct{}
 }
 
-// newDeadConns returns a deadConns and the name of its network for a DSN. No other test uses that
-// network.
+// newDeadConns returns a deadConns, and the network that a DSN must name to use it. No other test
+// uses that network.
 func newDeadConns(t *testing.T) (d *deadConns, network string) {
 	d = &deadConns{died: make(chan struct{})}
 	network = "tcp4"
@@ -35,7 +35,7 @@ func newDeadConns(t *testing.T) (d *deadConns, network string) {
 	return d, network
 }
 
-// deadConn is a connection that, once dead, accepts writes and delivers no reply.
+// deadConn is a connection that can die: it then accepts writes and delivers no reply.
 type deadConn struct {
 	net.Conn
 	deaths *deadConns
@@ -43,7 +43,7 @@ type deadConn struct {
 }
 
 func (c *deadConn) Write(b []byte) (int, error) {
-	// See statements.
+	// Statements of GUARD and of handoffs match (see statements), and the test has no handoff.
 	guard := bytes.Contains(b, []byte("LAST_INSERT_ID(")) && !bytes.Contains(b, []byte("DIV 2"))
 	if guard && c.deaths.armed.CompareAndSwap(true, false) {
 		c.dead.Store(true)
@@ -80,7 +80,7 @@ func TestGuardOnADeadConnectionDelaysNoOther(t *testing.T) {
 				}
 			}
 			if err != nil || o.Status != simba.StatusRenewed || took > c.within {
-				t.Errorf("the owner's next GUARD: %v, %v, after %v", o.Status, err, took)
+				t.Errorf("the owner's next GUARD: %v, %v, after %v; want renewed within %v", o.Status, err, took, c.within)
 			}
 		})
 	}
@@ -107,7 +107,7 @@ func guardBesideADeadConnection(t *testing.T, store *stores.Server, mutex, stuck
 	select {
 	case <-d.died:
 	case <-time.After(time.Minute):
-		t.Fatal("no GUARD came")
+		t.Fatal("no GUARD was sent on the connection that is to die")
 	}
 	start := time.Now()
 	o, err = guard(t.Context(), "a")

@@ -55,7 +55,7 @@ const (
 	errReadOnlyInnoDB  = 1874
 	errNotInEngine     = 1932
 	errAccountLocked   = 3118
-	errAccountLockedM  = 4151 // the same on MariaDB
+	errAccountLockedM  = 4151 // errAccountLocked on MariaDB
 )
 
 // errorNumber returns the server's error number, or 0 if the server did not answer.
@@ -67,7 +67,8 @@ func errorNumber(err error) uint16 {
 	return 0
 }
 
-// isReadOnly reports whether the server takes no writes: it is not the primary, or no longer.
+// isReadOnly reports whether the server refuses writes, because it is not the primary, or no
+// longer.
 func isReadOnly(err error) bool {
 	switch errorNumber(err) {
 	case errReadOnlyOption, errReadOnlyTx, errReadOnlyMode, errReadOnlyTable, errReadOnlyInnoDB, errNotReady:
@@ -77,7 +78,7 @@ func isReadOnly(err error) bool {
 }
 
 // isConflict reports whether a statement failed because of another transaction. Such a statement
-// has done nothing, and can be retried.
+// has done nothing, so the engine can repeat it.
 func isConflict(err error) bool {
 	switch errorNumber(err) {
 	case errLockWait, errDeadlock:
@@ -95,15 +96,14 @@ func isFull(err error) bool {
 	return false
 }
 
-// fault is an error that only an operator can resolve. The database answers, but the engine cannot
-// use it as it is.
+// fault is an error that only an operator can resolve: the database answers, but the engine cannot
+// use it.
 type fault string
 
 func (f fault) Error() string { return string(f) }
 
 func faultf(format string, args ...any) error { return fault(fmt.Sprintf(format, args...)) }
 
-// endpoint names the database in errors.
 type endpoint struct{ user, addr, database string }
 
 // fault returns one line that says what an operator has to change. It returns nil for an error that
@@ -143,12 +143,11 @@ func (e endpoint) fault(err error) error {
 	return nil
 }
 
-// wrongTable returns the fault of a table that is not as the engine needs it.
 func wrongTable(err error) error {
 	return faultf("table simba_mutex is not Simba's (%s): see init-simba-mysql.sql", oneLine(err))
 }
 
-// driverFault is fault for an error of the driver.
+// driverFault is like fault, for an error without a number.
 func (e endpoint) driverFault(err error) error {
 	var untrusted *tls.CertificateVerificationError
 	if errors.As(err, &untrusted) {
@@ -165,7 +164,7 @@ func (e endpoint) driverFault(err error) error {
 	return nil
 }
 
-// explain returns one line that says why the engine cannot use the database, and what to do.
+// explain is like fault, for Open. It returns one line for every error.
 func (e endpoint) explain(err error) error {
 	if f := e.fault(err); f != nil {
 		return f

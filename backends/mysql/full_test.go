@@ -11,8 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Each request that renews works without an INSERT. An acquire of a new mutex needs a row and fails
-// with a clear error.
+// Every request that renews works without an INSERT. An acquire of a new mutex needs a row, and
+// fails with a clear error.
 func TestOwnerRenewsInAFullDatabase(t *testing.T) {
 	store := stores.MariaDB(t, "--innodb-file-per-table=0", "--innodb-data-file-path=ibdata1:12M")
 	b := serve(t, store.Addr, nil)
@@ -79,12 +79,11 @@ func TestOwnerRenewsInAFullDatabase(t *testing.T) {
 func insertsOf(t *testing.T, db *sql.DB) (n int) {
 	t.Helper()
 	if err := db.QueryRow("SHOW GLOBAL STATUS LIKE 'Com_insert'").Scan(new(string), &n); err != nil {
-		t.Fatal(err)
+		t.Fatalf("query: %v; want no error", err)
 	}
 	return n
 }
 
-// fill adds rows until the database has no space for another.
 func fill(t *testing.T, db *sql.DB) {
 	t.Helper()
 	refused, once := 0, rand.Text()
@@ -94,7 +93,7 @@ func fill(t *testing.T, db *sql.DB) {
 		case errorNumber(err) == 1114:
 			refused++
 		case err != nil:
-			t.Fatal(err)
+			t.Fatalf("Exec: %v; want no error", err)
 		}
 	}
 }

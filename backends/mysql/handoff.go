@@ -14,7 +14,7 @@ const reasonHandoff = "handoff"
 // waitState is the Waiter of a ticket. It adds what the engine knows of the wait.
 type waitState struct {
 	simba.Waiter
-	since time.Time // when it was enqueued; answers to earlier statements do not concern it
+	since time.Time // when the waiter was enqueued; it gets no lease from a statement before that
 	lease lease     // the granted lease, if any
 
 	blocked bool // Acquire has returned StatusWaiting; guarded by Backend.mu
@@ -27,15 +27,15 @@ type handoff struct {
 	from      holder
 	kind      simba.EventKind // the event that ends the holder's tenure
 	reason    string
-	requester *proxy.Ticket // its Acquire has yet to return, so a grant to it needs no wake-up
+	requester *proxy.Ticket // the ticket whose Acquire runs this handoff; it needs no wake-up
 }
 
 // handOff hands a mutex off to the first reachable waiter, or frees it. The caller holds m.lock.
-// held reports whether the holder held the mutex. If not, nothing has changed. state is the row as
-// this server has left it.
+// held reports whether h.from held the mutex; if not, nothing has changed. state is the row as this
+// server has left it.
 //
-// One statement ends the holder's tenure and begins that of a blocked waiter. If that waiter has
-// disconnected, handOff runs again from it to the next waiter.
+// For a blocked waiter, one statement ends the holder's tenure and begins that of the waiter. If
+// the waiter has disconnected, handOff goes on from it to the next waiter.
 func (b *Backend) handOff(ctx context.Context, m *mutexState, h handoff) (held bool, state row, err error) {
 	from, kind, reason := h.from, h.kind, h.reason
 	for {
@@ -98,8 +98,8 @@ func (b *Backend) handOff(ctx context.Context, m *mutexState, h handoff) (held b
 	}
 }
 
-// deliver gives a lease to its waiter. requester says that the waiter is handoff.requester. It
-// returns false if the waiter is gone.
+// deliver gives a lease to its waiter. requester is true if t is handoff.requester. deliver returns
+// false if the waiter is gone.
 func (b *Backend) deliver(m *mutexState, t *proxy.Ticket, granted lease, requester bool) bool {
 	if requester && t.Withdraw() {
 		waitStateOf(t).lease = granted
@@ -115,10 +115,9 @@ func (b *Backend) deliver(m *mutexState, t *proxy.Ticket, granted lease, request
 	return false
 }
 
-// wake gives the lease to the contender's waiter, if there is one, and removes its queue entry. A
-// waiter that was enqueued after the statement was sent gets nothing: its contender may have
-// released that lease since, through another server. It stays in the queue. A refresh or its own
-// request finds out who owns the mutex.
+// wake gives the lease to its owner's waiter and removes the queue entry. It returns false if there
+// is no waiter, or if the waiter was enqueued after the statement was sent. Such a waiter stays in
+// the queue: its contender may have released this lease since, through another server.
 func (b *Backend) wake(m *mutexState, granted lease) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -137,12 +136,12 @@ func (b *Backend) wake(m *mutexState, granted lease) bool {
 	return true
 }
 
-// wakeBlocked is wake for a lease that the contender got in another way: by another request of its
-// own, or through another server. A waiter whose Acquire has yet to return gets nothing, since that
-// Acquire renews the lease.
+// wakeBlocked is like wake, for a lease that the contender got by another request, here or through
+// another server. If the Acquire of the waiter has not returned yet, wakeBlocked does nothing,
+// since that Acquire renews the lease.
 func (b *Backend) wakeBlocked(m *mutexState, granted lease) {
 	if t := b.waiters.Find(m.mutex, granted.owner); t != nil && b.isBlocked(t) && !b.wake(m, granted) {
-		b.refreshSoon(m) // it was enqueued after the statement was sent
+		b.refreshSoon(m) // the waiter was enqueued after the statement was sent
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// In the transaction of Simba's own contenders, two first acquires deadlock.
+// With the transaction of Simba's own contenders, two first acquires of a mutex deadlock.
 func TestConcurrentFirstAcquiresDoNotDeadlock(t *testing.T) {
 	store := stores.MariaDB(t)
 	one, two := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
@@ -29,7 +29,7 @@ func TestConcurrentFirstAcquiresDoNotDeadlock(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if err != nil {
-					t.Error(err)
+					t.Errorf("ACQUIRE: %v; want no error", err)
 				}
 				if o.Status == simba.StatusAcquired {
 					won++
@@ -43,7 +43,8 @@ func TestConcurrentFirstAcquiresDoNotDeadlock(t *testing.T) {
 	}
 }
 
-// On Simba's own table the second mutex is refused. Contenders are distinguished on every table.
+// The collation of Simba's own table equates some names. So the engine refuses the second of two
+// such mutexes. It still distinguishes contenders.
 func TestNamesThatTheCollationEquatesAreKeptApart(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "?charset=utf8mb4")
@@ -81,7 +82,7 @@ func TestNamesThatTheCollationEquatesAreKeptApart(t *testing.T) {
 	}
 	must(t, db, "INSERT INTO simba_mutex VALUES ('padded ', 0, 0, 0, '', 0)")
 	if _, _, err := b.Acquire(t.Context(), request("padded", "a", long)); !isNameError(err, "mutex") {
-		t.Errorf("a row that differs by a trailing space: %v", err)
+		t.Errorf("ACQUIRE of a mutex whose row has a trailing space: %v; want a NameError", err)
 	}
 }
 
@@ -122,15 +123,15 @@ func TestLockWaitNeverGrantsAnExpiredLease(t *testing.T) {
 		answered := time.Now()
 		s, _, err2 := b.Owner(t.Context(), mutex)
 		if err != nil || err2 != nil {
-			t.Fatal(err, err2)
+			t.Fatalf("ACQUIRE: %v, OWNER: %v; want no errors", err, err2)
 		}
 		if o.Transition <= 0 || o.Transition > ttl {
 			t.Errorf("the lease that was granted after a wait of %v has %v left; want at most its TTL",
 				wait, o.Transition)
 		}
-		// The lease in the answer has not ended yet, so the database must still show it.
+		// If the returned lease has not ended yet, the database must still show it.
 		if s.Owner != "a" && time.Since(answered) < o.Transition-time.Duration(clockError)*time.Millisecond {
-			t.Errorf("after a wait of %v: the reply says %v, but the owner is %q", wait, o.Transition, s.Owner)
+			t.Errorf("after a wait of %v: ACQUIRE returned a lease of %v, but OWNER shows %q, want a", wait, o.Transition, s.Owner)
 		}
 	}
 }
@@ -143,7 +144,7 @@ func TestLateGrantIsReportedAsAcquired(t *testing.T) {
 	for i := range 5 {
 		mutex := fmt.Sprint("late-", i)
 		take(t, b, mutex, "before", long)
-		release(t, b, mutex, "before") // now there is a row
+		release(t, b, mutex, "before") // creates the row
 		store.Pause()
 		time.AfterFunc(500*time.Millisecond, store.Resume)
 		o, _, err := b.Acquire(t.Context(), request(mutex, "a", 300*time.Millisecond))
@@ -172,13 +173,13 @@ func TestLockedRowWaitEndsAtTheDeadline(t *testing.T) {
 	}
 }
 
-// In the transaction of Simba's own contenders, the loser does block the renewal.
+// With the transaction of Simba's own contenders, a loser blocks the renewal.
 func TestLosingContenderDoesNotBlockTheOwnersRenewal(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
 	take(t, b, "busy", "a", long)
 	if o, _, err := b.Acquire(t.Context(), request("busy", "b", long)); err != nil || o.Status != simba.StatusQueued {
-		t.Fatal(o, err)
+		t.Fatalf("ACQUIRE: %+v, %v; want queued", o, err)
 	}
 	var version int64
 	row := direct(t, store, "").QueryRow("SELECT version FROM simba_mutex WHERE mutex = 'busy' FOR UPDATE NOWAIT")
@@ -187,7 +188,6 @@ func TestLosingContenderDoesNotBlockTheOwnersRenewal(t *testing.T) {
 	}
 }
 
-// lockRow locks a mutex' row until the transaction ends.
 func lockRow(t testing.TB, db *sql.DB, mutex string) *sql.Tx {
 	t.Helper()
 	tx, err := db.Begin()
@@ -195,7 +195,7 @@ func lockRow(t testing.TB, db *sql.DB, mutex string) *sql.Tx {
 		_, err = tx.Exec("UPDATE simba_mutex SET version = version WHERE mutex = ?", mutex)
 	}
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Exec: %v; want no error", err)
 	}
 	return tx
 }
@@ -238,7 +238,7 @@ func TestRequestAfterItsDeadlineHasNoEffect(t *testing.T) {
 		_, _, err := b.Owner(t.Context(), "free")
 		return err == nil
 	})
-	// All requests have been answered when their connections are closed.
+	// When a connection is gone, the database has run its request.
 	await(t, "the old connections are gone", func() bool { return link.Connections() <= b.store.db.Stats().OpenConnections })
 	if o := ownerOf(t, observer, "free"); o.Owner != "" {
 		t.Errorf("OWNER after the late ACQUIRE: %+v; want no owner", o)
@@ -257,18 +257,17 @@ func TestGrantToADisconnectedWaiterIsHandedOff(t *testing.T) {
 	gone := block(t, b, "orphan", "b", long)
 	lost := link.DropReplyTo("orphan")
 	if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "orphan", Contender: "a"}); !isUnavailable(err) {
-		t.Fatal(err)
+		t.Fatalf("RELEASE: %v; want an UnavailableError", err)
 	}
 	<-lost
 	link.Heal()
 	if _, err := gone.ticket.End(simba.EndGone); err != nil {
-		t.Fatal(err)
+		t.Fatalf("End: %v; want no error", err)
 	}
 	await(t, "nobody owns it", func() bool { return ownerOf(t, b, "orphan").Owner == "" })
 	take(t, b, "orphan", "c", long)
 }
 
-// A waiter keeps waiting through the restart.
 func TestLeaseSurvivesADatabaseRestart(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
@@ -285,7 +284,7 @@ func TestLeaseSurvivesADatabaseRestart(t *testing.T) {
 	})
 	release(t, b, "restart", "a")
 	if o := waiting.granted(t); o.Token <= a.Token {
-		t.Errorf("the waiter b: %+v; want a token above %d", o, a.Token)
+		t.Errorf("the end of the wait of b: %+v; want a token above %d", o, a.Token)
 	}
 }
 
@@ -318,13 +317,13 @@ func TestTimesAreUTC(t *testing.T) {
 	db := direct(t, store, "")
 	conn, err := db.Conn(t.Context())
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Conn: %v; want no error", err)
 	}
 	defer conn.Close()
 	// 2026-10-25 02:30 in summer and in winter time.
 	for _, at := range []int64{1792888200, 1792891800} {
 		if _, err := conn.ExecContext(t.Context(), fmt.Sprintf("SET timestamp = %d", at)); err != nil {
-			t.Fatal(err)
+			t.Fatalf("SET timestamp: %v; want no error", err)
 		}
 		var now int64
 		if err := conn.QueryRowContext(t.Context(), "SELECT "+dbNow).Scan(&now); err != nil || now != at*1000 {
@@ -339,7 +338,8 @@ func TestTimesAreUTC(t *testing.T) {
 	}
 }
 
-// The server's estimate of the clock decides nothing. If it is wrong, the server asks once more.
+// The server's estimate of the clock decides nothing. If the estimate is wrong, the server tries
+// again.
 func TestDatabaseClockStepIsNoticed(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
@@ -367,7 +367,7 @@ func TestDatabaseClockStepIsNoticed(t *testing.T) {
 	}
 }
 
-// The engine uses the server again when that takes writes again.
+// When the database accepts writes again, the engine uses it again.
 func TestReadOnlyServerIsUnavailable(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
@@ -397,32 +397,31 @@ func TestRequestEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, _, err := b.Owner(ctx, "ctx"); !isUnavailable(err) {
-		t.Error(err)
+		t.Errorf("OWNER: %v; want an UnavailableError", err)
 	}
 	link.Heal()
 }
 
-// Close succeeds while the connections are cut off.
 func TestCloseWithoutADatabaseSucceeds(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
-	// No refresh finds out before Close does.
+	// Poll is long, so that Close is the first to use a broken connection.
 	b := serve(t, link.Addr(), func(o *Options) { o.Poll = time.Minute })
 	take(t, b, "cut", "a", long)
 	link.Reset()
 	if err := b.Close(); err != nil {
-		t.Error(err)
+		t.Errorf("Close: %v; want no error", err)
 	}
 }
 
-// A waiter for which the mutex is reserved may come back with WAIT. It gets the mutex at once.
+// The waiter for which the mutex is reserved comes back with WAIT, and gets the mutex at once.
 func TestReservedWaiterMayAcquireWithWait(t *testing.T) {
 	store := stores.MariaDB(t)
 	n := &notices{subs: map[string]bool{simba.ContenderChannel("reserved", "b"): true}}
 	b := serve(t, store.Addr, func(o *Options) { o.Notices, o.HandoffWindow = n, long })
 	take(t, b, "reserved", "a", long)
 	if o, _, err := b.Acquire(t.Context(), request("reserved", "b", long)); err != nil || o.Status != simba.StatusQueued {
-		t.Fatal(o, err)
+		t.Fatalf("ACQUIRE: %+v, %v; want queued", o, err)
 	}
 	release(t, b, "reserved", "a")
 	r := request("reserved", "b", long)
@@ -432,7 +431,6 @@ func TestReservedWaiterMayAcquireWithWait(t *testing.T) {
 	}
 }
 
-// The waiter's blocked connection is woken too.
 func TestWaiterThatAcquiresThroughAnotherServerIsWoken(t *testing.T) {
 	store := stores.MariaDB(t)
 	one, two := serve(t, store.Addr, func(o *Options) { o.Poll = time.Second }), serve(t, store.Addr, nil)

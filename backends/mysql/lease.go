@@ -8,8 +8,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Guard implements simba.Backend. It sends one statement. It does not take m.lock, since a renewal
-// must not be late. It waits only for other GUARDs of a mutex whose row is locked.
+// Guard implements simba.Backend. Usually it sends one statement. It does not take m.lock, since a
+// renewal must not be late. It waits only for other GUARDs of the mutex, and only while the row is
+// locked.
 func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outcome, err error) {
 	if err := b.checkNames(r.Mutex, r.Contender); err != nil {
 		return o, err
@@ -26,7 +27,7 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outc
 }
 
 func (b *Backend) guard(ctx context.Context, m *mutexState, r simba.GuardRequest) (o simba.Outcome, err error) {
-	ask := r // with the token of the last read
+	ask := r // ask.Token is that of the last read
 	for range attempts {
 		t, ok, err := b.guardOnce(ctx, m, ask)
 		if err != nil {
@@ -56,7 +57,8 @@ func (b *Backend) guard(ctx context.Context, m *mutexState, r simba.GuardRequest
 }
 
 // guardOnce sends the statement. GUARDs that wait for a locked row run one at a time, the owner's
-// first. If one takes too long, its connection may be broken, and the next one runs.
+// first. If one takes longer than any lock wait, its connection may be broken, so the next one runs
+// too.
 func (b *Backend) guardOnce(ctx context.Context, m *mutexState, r simba.GuardRequest) (t lease, ok bool, err error) {
 	if waits := b.store.waits; !waits.alwaysWaits && !waits.isLocked(m.mutex) {
 		if t, ok, err = b.store.guard(withoutLockWait(ctx), r); !isConflict(err) {
@@ -110,7 +112,7 @@ func (b *Backend) release(ctx context.Context, m *mutexState, r simba.ReleaseReq
 	if r.Token == 0 && r.Session == 0 {
 		b.leaveQueue(m, r.Contender)
 	}
-	now := from // with the token of the last refresh
+	now := from // now.token is that of the last refresh
 	for range attempts {
 		released, _, err := b.handOff(ctx, m, handoff{from: now, kind: simba.EventReleased, reason: r.Reason})
 		if err != nil || released {
@@ -226,7 +228,7 @@ func (b *Backend) inspect(ctx context.Context, mutex string) (*mutexState, row, 
 	return m, s, b.failAt(m, err)
 }
 
-// noticeEnd announces the end of a tenure that this server knows, if the row shows it.
+// noticeEnd announces the end of the last known tenure, if the row shows the end.
 func (b *Backend) noticeEnd(mutex string, s row) {
 	e, ok := b.eventLog.Last(mutex)
 	if ok && e.Kind == simba.EventAcquired && e.Token == s.token && e.Owner == s.owner && !s.live {

@@ -14,8 +14,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Many clients want rows that a transaction has locked. Meanwhile one request of each other kind is
-// made for another mutex, and none is delayed.
+// Many clients send requests for mutexes whose rows a transaction has locked. Meanwhile, requests
+// of each kind for another mutex are not delayed.
 func TestLockedRowsDelayNoOtherMutex(t *testing.T) {
 	for _, rows := range []int{1, 20} {
 		t.Run(fmt.Sprintf("%d rows", rows), func(t *testing.T) { runCrowd(t, rows) })
@@ -36,13 +36,13 @@ func runCrowd(t *testing.T, rows int) {
 	measured := lockWaitsWhile(t, db, func() {
 		tx, err := db.Begin()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Begin: %v; want no error", err)
 		}
 		defer tx.Rollback()
 		for i := range rows {
 			var version int
 			if err := tx.QueryRow("SELECT version FROM simba_mutex WHERE mutex = ? FOR UPDATE", hot(i)).Scan(&version); err != nil {
-				t.Fatal(err)
+				t.Fatalf("query: %v; want no error", err)
 			}
 		}
 		ctx, stop := context.WithCancel(t.Context())
@@ -97,15 +97,14 @@ func runCrowd(t *testing.T, rows int) {
 			late = rounds(2 * time.Second)
 		}
 		if late > lockWait/2 {
-			t.Errorf("a tenth of the rounds took %v and more", late)
+			t.Errorf("a tenth of the rounds for the other mutex took %v or more, want at most %v", late, lockWait/2)
 		}
 		t.Logf("%d rounds, half within %v, nine tenths within %v, all within %v", len(took), took[len(took)/2], took[len(took)*9/10], took[len(took)-1])
-		// The expiry of a lease is noticed too.
 		take(t, b, "brief", "a", long)
 		w := block(t, b, "brief", "b", long)
 		if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "brief", Contender: "a", TTL: 300 * time.Millisecond}); err != nil && !isUnavailable(err) {
-			t.Errorf("GUARD of the brief lease: %v; want no error, or an UnavailableError",
-				err) // the answer may take longer than the lease
+			// The answer may take longer than the lease.
+			t.Errorf("GUARD of the brief lease: %v; want no error, or an UnavailableError", err)
 		}
 		w.granted(t)
 	})
@@ -115,12 +114,12 @@ func runCrowd(t *testing.T, rows int) {
 		t.Errorf("%v connections waited for %d locked rows, want %d at most", measured, rows, most)
 	}
 	t.Logf("%d connections waited for %d locked rows", measured[len(measured)-1], rows)
-	for i := range rows { // the clients that wanted these rows are served again
+	for i := range rows { // requests for these rows succeed again
 		release(t, b, hot(i), "owner")
 	}
 }
 
-// lockWaitsWhile samples how many transactions of the database wait for rows.
+// lockWaitsWhile runs while, and samples how many transactions of the database wait for rows.
 func lockWaitsWhile(t *testing.T, db *sql.DB, while func()) (list []int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var looking sync.WaitGroup
@@ -141,7 +140,7 @@ func waitingFor(t *testing.T, db *sql.DB) (n int) {
 	<-time.After(120 * time.Millisecond)
 	err := db.QueryRow("SELECT COUNT(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'").Scan(&n)
 	if err != nil {
-		t.Error(err)
+		t.Errorf("query: %v; want no error", err)
 	}
 	return n
 }
@@ -182,7 +181,7 @@ func TestOwnersRenewalRunsBeforeOtherAcquires(t *testing.T) {
 			await(t, "the others wait", func() bool { return waitingAt(b, name) == others-1 })
 			all.Go(func() {
 				if err := renew(name, 2*long); err != nil {
-					t.Error(err)
+					t.Errorf("%s of the owner: %v; want no error", name, err)
 				}
 			})
 			await(t, "the owner waits too, for the lock or for the row", func() bool {
@@ -190,10 +189,10 @@ func TestOwnersRenewalRunsBeforeOtherAcquires(t *testing.T) {
 			})
 			tx.Rollback()
 			all.Wait()
-			// The statement that is already running finishes first, and a GUARD may start again
-			// just then.
+			// The statement that is already running finishes first. The owner's GUARD may also be
+			// between two attempts at that moment.
 			if n := before.Load(); n > others/3 {
-				t.Errorf("%d of %d other ACQUIREs ran before the owner's GUARD", n, others)
+				t.Errorf("%d of %d other ACQUIREs ran before the owner's %s, want at most a third", n, others, name)
 			} else {
 				t.Logf("%d of %d others went before the owner", n, others)
 			}
@@ -233,7 +232,7 @@ func TestPriorityLockIsExclusive(t *testing.T) {
 	}
 	all.Wait()
 	if g.busy || len(g.owners)+len(g.others) > 0 || entered.Load() == 0 {
-		t.Errorf("after the last unlock the lock is busy (%+v) or awaited, or none of the callers entered (%d)",
+		t.Errorf("after the last unlock: busy is %v, and %d callers have entered; want false, some, and no waiting call",
 			g.busy, entered.Load())
 	}
 }
@@ -258,31 +257,31 @@ func TestEndIsNotReportedWhileARenewalCommits(t *testing.T) {
 		o := take(t, b, name, "a", 200*time.Millisecond)
 		tx, err := db.Begin()
 		if err != nil {
-			t.Fatal(err)
+			t.Fatalf("Begin: %v; want no error", err)
 		}
 		defer tx.Rollback()
 		const hour = " + 3600000"
 		if _, err := tx.Exec("UPDATE simba_mutex SET ttl_at = ttl_at"+hour+", transition_at = transition_at"+hour+" WHERE mutex = ?", name); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Exec: %v; want no error", err)
 		}
 		for ended := false; !ended; {
 			if err := db.QueryRow("SELECT transition_at < "+dbNow+" FROM simba_mutex WHERE mutex = ?", name).Scan(&ended); err != nil {
-				t.Fatal(err)
+				t.Fatalf("query: %v; want no error", err)
 			}
 		}
 		reply := make(chan bool)
 		go func() { reply <- owned(o.Token) }()
 		select {
 		case <-reply:
-			t.Errorf("%s: it replies before the renewal has committed", name)
+			t.Errorf("%s replied before the renewal had committed", name)
 			continue
 		case <-time.After(100 * time.Millisecond): // time for a premature reply
 		}
 		if err := tx.Commit(); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Commit: %v; want no error", err)
 		}
 		if !<-reply {
-			t.Errorf("%s: the end of the renewed lease was reported", name)
+			t.Errorf("%s reported the end of a lease that was renewed in time", name)
 		}
 	}
 }

@@ -10,22 +10,23 @@ import (
 	"time"
 )
 
-// A row that another transaction has locked must not take the connections that other mutexes need.
-// So a statement first finds out whether its row is locked: on MariaDB with a lock wait of 0. If
-// so, it waits at the database for lockWait, in one of a few slots. While no slot is free, it
-// retries from time to time.
+// Statements that wait for a locked row must not take the connections that other mutexes need. On
+// MariaDB a statement first runs with a lock wait of 0. If its row is locked, the statement takes
+// one of a few slots and waits at the database for lockWait. While no slot is free, it retries from
+// time to time.
 //
-// MySQL's shortest lock wait is one second. There a statement learns of a locked row only after
-// that second. So a newly locked row takes two connections for that second, once. Later statements
-// for that row take a slot first. The row counts as locked until a statement gets it, or until
-// nobody has asked for it for a while.
+// MySQL's shortest lock wait is one second, so a statement learns only after a second that its row
+// is locked. When a row becomes locked, two statements can spend that second without a slot. Later
+// statements for the row take a slot first. The row counts as locked until a statement gets it, or
+// until no statement has asked for it for lockedFor.
 
 const (
 	// lockWait is how long a statement waits for a locked row. The database counts whole seconds.
 	lockWait = time.Second
-	// longestLockWait is how long that wait can take. The database checks once a second.
+	// longestLockWait is how long such a wait can take, because the database checks only once a
+	// second.
 	longestLockWait = 2 * lockWait
-	// maxLockWaits is how many statements may wait at a time: a quarter of the pool.
+	// maxLockWaits is how many statements may wait for locked rows at a time.
 	maxLockWaits = maxConns / 4
 	// quickTries is how often a statement that must not wait for a row is tried.
 	quickTries = 6
@@ -39,8 +40,8 @@ const (
 // errLocked is returned when a request could not wait for its locked row.
 var errLocked = errors.New("another transaction has locked the mutex' row in the database, and too many requests wait for such rows")
 
-// lockedFor is how long a row counts as locked after the last wait that timed out, or after the
-// last request has left its queue.
+// lockedFor is how long a row counts as locked. The time begins when a lock wait for the row times
+// out, and again when a request leaves the row's queue.
 const lockedFor = 2 * lockWait
 
 // lockWaits bounds how many statements wait for locked rows.
@@ -56,16 +57,15 @@ type lockWaits struct {
 
 // lockedRow is a row for which a lock wait has timed out.
 type lockedRow struct {
-	until time.Time // it counts as locked until then
-	// queued is how many requests wait for a slot or have one. The row counts as locked while there
-	// are any.
+	until time.Time // the row counts as locked until then
+	// queued is how many requests wait for a slot or have one. If there is any, the row counts as
+	// locked.
 	queued int
 	gained chan struct{} // closed when a statement gets the row
 }
 
 func (r *lockedRow) isLocked() bool { return r != nil && (r.queued > 0 || time.Now().Before(r.until)) }
 
-// newLockWaits returns lockWaits for requests with this time limit.
 func newLockWaits(timeout time.Duration) *lockWaits {
 	return &lockWaits{
 		slots:         make(chan struct{}, maxLockWaits),
@@ -75,7 +75,6 @@ func newLockWaits(timeout time.Duration) *lockWaits {
 	}
 }
 
-// detect finds out whether the server has a lock wait of 0.
 func (w *lockWaits) detect(ctx context.Context, db *sql.DB) error {
 	var seconds int
 	err := queryRow(ctx, db, []any{&seconds}, "SELECT @@SESSION.innodb_lock_wait_timeout")
@@ -83,14 +82,12 @@ func (w *lockWaits) detect(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// isLocked reports whether another transaction is known to hold the row of the mutex.
 func (w *lockWaits) isLocked(mutex string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.locked[mutex].isLocked()
 }
 
-// noteTimeout records that a lock wait has timed out.
 func (w *lockWaits) noteTimeout(mutex string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -103,7 +100,8 @@ func (w *lockWaits) noteTimeout(mutex string) {
 	r.until = time.Now().Add(lockedFor)
 }
 
-// noteGained records that a statement got the row, and ends the waits for a slot.
+// noteGained records that a statement got the row. Statements that wait for a slot then try without
+// one.
 func (w *lockWaits) noteGained(mutex string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -113,8 +111,8 @@ func (w *lockWaits) noteGained(mutex string) {
 	}
 }
 
-// enqueue records that a statement waits for a slot or has one, until leave is called. A locked row
-// counts as locked for that long. gained is closed when another statement gets the row.
+// enqueue records that a statement waits for a slot or has one. A row that is locked counts as
+// locked until the caller calls leave. gained is closed when another statement gets the row.
 func (w *lockWaits) enqueue(mutex string) (gained <-chan struct{}, leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -165,7 +163,7 @@ func (w *lockWaits) run(ctx context.Context, mutex string, statement func(prefix
 			again = time.After(rand.N(time.Duration(min(i, 50)) * 2 * time.Millisecond))
 		}
 		if deadline, ok := ctx.Deadline(); ok && locked && again != nil && time.Until(deadline) < w.minTimeLeft {
-			slots = nil // ctx would end before the wait, which would go on at the database
+			slots = nil // the wait at the database would outlast ctx
 		}
 		if isWithoutLockWait(ctx) {
 			if again == nil || i == quickTries {
@@ -181,7 +179,8 @@ func (w *lockWaits) run(ctx context.Context, mutex string, statement func(prefix
 }
 
 // tryWithSlot waits for a slot and runs the statement in it. It returns without running the
-// statement when it is time to try without a slot, or when the context ends.
+// statement when it is time to try without a slot, or when the context ends. lost = the statement
+// must run again; ended = the context has ended.
 func (w *lockWaits) tryWithSlot(ctx context.Context, mutex string, slots chan struct{}, again <-chan time.Time,
 	try func(prefix string) (lost bool, took time.Duration),
 ) (lost, ended bool) {
@@ -195,7 +194,7 @@ func (w *lockWaits) tryWithSlot(ctx context.Context, mutex string, slots chan st
 	case slots <- struct{}{}:
 		lost, took := try(waitPrefix)
 		if ctx.Err() != nil && took < lockWait {
-			// The wait goes on at the database until then.
+			// At the database the wait may go on until lockWait has passed.
 			time.AfterFunc(lockWait-took, func() { <-w.slots })
 		} else {
 			<-w.slots
@@ -209,7 +208,6 @@ func (w *lockWaits) tryWithSlot(ctx context.Context, mutex string, slots chan st
 	return true, false
 }
 
-// withoutLockWaitKey is the context key of withoutLockWait.
 type withoutLockWaitKey struct{}
 
 // withoutLockWait returns a context whose statements do not wait for locked rows. Background work
@@ -220,11 +218,10 @@ func withoutLockWait(ctx context.Context) context.Context {
 
 func isWithoutLockWait(ctx context.Context) bool { return ctx.Value(withoutLockWaitKey{}) != nil }
 
-// overdueKey is the context key of withOverdue.
 type overdueKey struct{}
 
-// withOverdue returns a context that calls f when a statement takes longer than any lock wait: its
-// connection is slow or broken.
+// withOverdue returns a context that calls f when a statement takes longer than any lock wait,
+// because its connection is slow or broken.
 func withOverdue(ctx context.Context, f func()) context.Context {
 	return context.WithValue(ctx, overdueKey{}, f)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestMain checks for leaked goroutines. A busy machine may take longer to end them than goleak
-// waits by default.
+// TestMain checks for leaked goroutines. It waits longer for their end than goleak does by default,
+// for busy machines.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	var err error
@@ -63,7 +63,6 @@ func (n *notices) Any() bool {
 	return len(n.subs) > 0
 }
 
-// count returns how often a notice was published.
 func (n *notices) count(notice string) (times int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -75,8 +74,8 @@ func (n *notices) count(notice string) (times int) {
 	return times
 }
 
-// serveTimeout is Options.Timeout where the store answers, so that a busy machine fails no request.
-// Tests of missed deadlines use testTimeout.
+// serveTimeout is the Options.Timeout of most tests. It is long, so that no request fails on a busy
+// machine. Tests of missed deadlines use testTimeout.
 const serveTimeout = 10 * time.Second
 
 // serve opens one more server on the store. set changes its options.
@@ -92,14 +91,14 @@ func serve(t testing.TB, addr string, set func(*Options)) *Backend {
 	b := openSoon(t, o)
 	t.Cleanup(func() {
 		if err := b.Close(); err != nil {
-			t.Error(err)
+			t.Errorf("Close: %v; want no error", err)
 		}
 	})
 	return b
 }
 
-// openSoon opens a server on a database that works. On a busy machine the database may at first
-// answer later than the test's timeout.
+// openSoon calls Open until it succeeds. On a busy machine the database may at first answer too
+// late.
 func openSoon(t testing.TB, o Options) *Backend {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -108,12 +107,11 @@ func openSoon(t testing.TB, o Options) *Backend {
 			return b
 		}
 		if time.Now().After(end) {
-			t.Fatal(err)
+			t.Fatalf("Open: %v; want no error", err)
 		}
 	}
 }
 
-// shortTimeout sets a timeout for tests of missed deadlines.
 func shortTimeout(o *Options) { o.Timeout = testTimeout }
 
 const long = 10 * time.Minute
@@ -143,12 +141,11 @@ func ownerOf(t testing.TB, b *Backend, mutex string) simba.Tenure {
 	t.Helper()
 	o, _, err := b.Owner(t.Context(), mutex)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("OWNER: %v; want no error", err)
 	}
 	return o
 }
 
-// waiter is a client that is blocked in an acquire.
 type waiter struct {
 	ticket simba.Ticket
 	wake   sync.Once
@@ -184,7 +181,7 @@ func (w *waiter) granted(t testing.TB) simba.Outcome {
 	return o
 }
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits for an event.
 const patience = 20 * time.Second
 
 func await(t testing.TB, what string, is func() bool) {
@@ -212,8 +209,7 @@ func isNameError(err error, argument string) bool {
 	return errors.As(err, &name) && name.Argument == argument
 }
 
-// serverWithTable starts a store with the table that a statement creates, serverWithSeedTable with
-// the seed's.
+// serverWithTable starts a store and runs the statement that creates its table.
 func serverWithTable(t testing.TB, table string) *stores.Server {
 	t.Helper()
 	store := stores.MariaDB(t)
@@ -223,5 +219,4 @@ func serverWithTable(t testing.TB, table string) *stores.Server {
 
 func serverWithSeedTable(t testing.TB) *stores.Server { return serverWithTable(t, seeds.MySQLTable) }
 
-// withoutMigration leaves the table unchanged.
 func withoutMigration(o *Options) { o.Migrate = false }

@@ -8,18 +8,16 @@ import (
 )
 
 const (
-	// cleanUpInterval is how often the backend drops what it no longer needs.
 	cleanUpInterval = 10 * time.Second
 	// tableInterval is how often the whole table is read while a client subscribes to a pattern
 	// that can match channels of mutexes.
 	tableInterval = time.Second
-	// backgroundLockTimeout is how long background work waits for the lock of one mutex. Other
-	// mutexes wait for that work meanwhile.
+	// backgroundLockTimeout is how long background work waits for the lock of one mutex. It is
+	// short because other mutexes wait for the same work.
 	backgroundLockTimeout = 100 * time.Millisecond
 )
 
-// maintain runs until the backend is closed. It watches the table while there are pattern
-// subscribers, and cleans up.
+// maintain watches the table and cleans up until the backend is closed.
 func (b *Backend) maintain() {
 	defer b.running.Done()
 	cleanUp := time.NewTicker(cleanUpInterval)
@@ -69,14 +67,13 @@ func (b *Backend) cleanUp() {
 		err = b.cleanUpSessions(ctx)
 	}
 	if err != nil && b.ctx.Err() == nil {
-		_ = b.fail(err) // it may replace the pool's connections
+		_ = b.fail(err) // fail may replace the pool's connections
 		b.log.Warn("cannot query the database", "err", err)
 	}
 }
 
 // checkForBlocked ends all waits with an error if the database refuses updates of the table, which
-// every grant needs. Otherwise the waiters would get that error only when the leases before them
-// end.
+// every grant needs. Without it, a waiter would get the error only at the end of the owner's lease.
 func (b *Backend) checkForBlocked(ctx context.Context) error {
 	mutexes := b.waiters.Mutexes()
 	if len(mutexes) == 0 {

@@ -14,8 +14,8 @@ import (
 //go:embed init-simba-mysql.sql
 var Schema string
 
-// Migration of a table without fencing_token. One statement adds the column and sets it in each
-// row. So no contender can begin a tenure in between with a token that an earlier one had.
+// addToken adds fencing_token and sets it in each row, in one statement. So no contender can begin
+// a tenure in between with a token that an earlier tenure had.
 const (
 	addToken = "ALTER TABLE simba_mutex ADD COLUMN fencing_token BIGINT UNSIGNED NOT NULL DEFAULT (" + legacyToken + ")" +
 		" COMMENT 'the fencing token of the last tenure'"
@@ -25,8 +25,7 @@ const (
 
 // migrate creates the table if it is missing, and adds a missing fencing_token.
 //
-// To add the column the database copies the table. So the time limit applies only to the statements
-// before that.
+// The time limit does not apply to adding the column, since the database copies the table for it.
 func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	var columns int
 	err := within(ctx, o.Timeout, func(ctx context.Context) error {
@@ -53,8 +52,8 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	return nil
 }
 
-// addColumn adds fencing_token. Statements of others wait behind it, so its connection waits only
-// briefly for transactions that use the table.
+// addColumn adds fencing_token. Other clients' statements wait behind it, so its connection waits
+// only briefly for transactions that use the table.
 func addColumn(ctx context.Context, db *sql.DB) error {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -62,7 +61,7 @@ func addColumn(ctx context.Context, db *sql.DB) error {
 	}
 	defer conn.Close()
 	defer func() {
-		// Closes it: no other request may have its settings.
+		// ErrBadConn closes the connection, so that no other request gets its settings.
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	}()
 	for _, statement := range []string{"SET SESSION lock_wait_timeout = 2", addToken, defaultToken} {

@@ -42,7 +42,7 @@ func TestMigrationContinuesTokensAboveTheVersions(t *testing.T) {
 	for mutex, want := range map[string]uint64{"unused": 2, "theirs": 5_000_002, "used": a.Token*tokenUnit + 2} {
 		var token uint64
 		if err := db.QueryRow("SELECT fencing_token FROM simba_mutex WHERE mutex = ?", mutex).Scan(&token); err != nil || token != want {
-			t.Errorf("%s has token %d, want %d, %v", mutex, token, want, err)
+			t.Errorf("%s has token %d, %v; want %d", mutex, token, err, want)
 		}
 	}
 
@@ -82,19 +82,19 @@ func TestConcurrentMigrationsSucceed(t *testing.T) {
 		all.Go(func() {
 			b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: patience, Notices: &notices{}})
 			if err != nil {
-				t.Error(err)
+				t.Errorf("Open: %v; want no error", err)
 				return
 			}
 			defer b.Close()
 			if !b.store.fenced.Load() {
-				t.Error("the server does not know the token column")
+				t.Error("after Open with Migrate the server does not know of fencing_token")
 			}
 		})
 	}
 	all.Wait()
 }
 
-// The error has one line, and the table stays in use.
+// The error has one line, and servers can still use the table.
 func TestFailedMigrationNamesTheCause(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
@@ -109,7 +109,7 @@ func TestFailedMigrationNamesTheCause(t *testing.T) {
 			err = errors.New("opened")
 		}
 		if text := err.Error(); !strings.Contains(text, want) || strings.Contains(text, "\n") {
-			t.Errorf("%q, want %q", text, want)
+			t.Errorf("Open: %q; want one line with %q", text, want)
 		}
 	}
 	migrates(user, "ALTER command denied")
@@ -140,7 +140,7 @@ func TestMigrationMayExceedTheRequestTimeout(t *testing.T) {
 	began := time.Now()
 	b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: timeout, Notices: &notices{}})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Open: %v; want no error", err)
 	}
 	defer b.Close()
 	if took := time.Since(began); took < timeout {
@@ -160,7 +160,7 @@ func TestTokensContinueAfterSimbasOwnMigration(t *testing.T) {
 	k := tokens{mutex: "m"}
 	k.begin(t, "a", take(t, one, "m", "a", long).Token, one)
 	must(t, db, simbasColumn)
-	one.store.fenced.Store(true) // as if the server knew of the column, but not of this row
+	one.store.fenced.Store(true) // the server knows of the column before it reads the row
 	if l, ok, err := one.store.guard(deadline(t), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long, Token: k.list[0]}); !ok || err != nil || l.token != k.list[0] {
 		t.Errorf("GUARD of a: %+v, %v, %v; want the same token", l, ok, err)
 	}
@@ -213,7 +213,7 @@ func TestTokensAreUniqueWhileTheColumnIsAddedAndDropped(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if token <= last || all[token] != "" {
-					t.Errorf("%s got token %d after %d of %s; it was of %q", id, token, last, by, all[token])
+					t.Errorf("%s got token %d after token %d of %s; the same token had %q", id, token, last, by, all[token])
 				}
 				last, by, all[token] = token, id, id
 				tenures[kind]++
@@ -247,7 +247,7 @@ func contend(t *testing.T, servers []*Backend, began func(kind, id string, token
 	all.Go(func() {
 		<-time.After(rand.N(200 * time.Millisecond))
 		if err := addColumn(); err != nil {
-			t.Error(err)
+			t.Errorf("addColumn: %v; want no error", err)
 		}
 	})
 	for i := range 4 {
@@ -270,7 +270,7 @@ func contend(t *testing.T, servers []*Backend, began func(kind, id string, token
 					o, err = ticket.End(why)
 				}
 				if err != nil {
-					t.Error(err)
+					t.Errorf("ACQUIRE of %s: %v; want no error", id, err)
 					return
 				}
 				if o.Status == simba.StatusAcquired {

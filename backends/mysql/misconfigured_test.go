@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// isMisconfigured reports whether an error is a one-line *simba.MisconfiguredError that contains
+// isMisconfigured reports whether err is a *simba.MisconfiguredError of one line that contains
 // words.
 func isMisconfigured(err error, words string) bool {
 	own := (*simba.MisconfiguredError)(nil)
@@ -19,7 +19,8 @@ func isMisconfigured(err error, words string) bool {
 		strings.Contains(err.Error(), words) && !strings.ContainsAny(err.Error(), "\n")
 }
 
-// The error occurs while the server runs. When an operator has resolved it, the server recovers.
+// Each error occurs while the server runs. When an operator has removed its cause, the server
+// recovers.
 func TestMisconfigurationIsNamed(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
@@ -120,7 +121,7 @@ func TestMisconfigurationIsNamed(t *testing.T) {
 			b.reconnect()
 			for _, name := range c.fails {
 				if err := answered(name); !isMisconfigured(err, c.want) || strings.Contains(err.Error(), "geheim") {
-					t.Errorf("%s: %v, want %q", name, err, c.want)
+					t.Errorf("%s at the misconfigured database: %v; want a MisconfiguredError with %q", name, err, c.want)
 				}
 			}
 			for _, sql := range c.mend {
@@ -135,7 +136,7 @@ func TestMisconfigurationIsNamed(t *testing.T) {
 	}
 }
 
-// After such an error a retry may succeed.
+// After a transient error a retry may succeed.
 func TestTransientErrorIsNoMisconfiguration(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
@@ -168,8 +169,8 @@ func TestTransientErrorIsNoMisconfiguration(t *testing.T) {
 	await(t, "requests succeed again", func() bool { return guard(t.Context()) == nil })
 }
 
-// The lease before the waiter is long. The waiter gets the error after a refused request for its
-// mutex, or without any request.
+// The owner's lease is long. The waiter gets the error after another request for its mutex was
+// refused, or without any request.
 func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
@@ -195,7 +196,7 @@ func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
 		must(t, db, "RENAME TABLE simba.simba_mutex TO simba.elsewhere")
 		defer must(t, db, "RENAME TABLE simba.elsewhere TO simba.simba_mutex")
 		if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long}); !isMisconfigured(err, "simba_mutex") {
-			t.Fatal(err)
+			t.Fatalf("GUARD: %v; want a MisconfiguredError", err)
 		}
 		mustBeWoken(t, w)
 	})

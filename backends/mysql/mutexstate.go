@@ -8,10 +8,10 @@ import (
 )
 
 // mutexState is what this server knows of a mutex while a client here waits for it, subscribes to
-// it or has a request for it. It has the queue of this server's waiters, since the table has none.
+// it or has a request for it. It has the queue of this server's waiters.
 //
-// Only the holder of lock hands off the mutex, or reads the row for that. GUARDs that wait for a
-// locked row take renewals instead, so at most two statements wait for the row at a time.
+// Only the holder of lock hands off the mutex, or reads the row for a handoff. GUARDs that wait for
+// a locked row take renewals instead. So at most two statements wait for the row at a time.
 type mutexState struct {
 	mutex    string
 	lock     priorityLock
@@ -33,10 +33,10 @@ type mutexState struct {
 	reservedUntil time.Time
 	leaseEnd      time.Time // of the last known lease
 	lastOwner     string
-	freedBy       string    // the owner that released it, until that is announced; "" = none
+	freedBy       string    // the owner whose release is not announced yet; "" = none
 	refreshAt     time.Time // when to read the row if anybody needs it; zero = not set
 	timer         *time.Timer
-	running       bool // runDue is running; the timer is set after it
+	running       bool // runDue is running, and will set the timer
 }
 
 // errBusy is returned when a request could not get the mutex' lock before its deadline.
@@ -55,7 +55,7 @@ func (b *Backend) ref(mutex string) *mutexState {
 	return m
 }
 
-// unref drops a reference from ref. It sets the timer, and deletes a state that is not needed.
+// unref ends the effect of one ref. It sets the timer, and deletes a state that is not needed.
 func (b *Backend) unref(m *mutexState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// observe records a row that was read and announces what has happened since the last one. The
-// caller holds m.lock.
+// observe records a row that was read, and announces what has changed since the row that was seen
+// before. The caller holds m.lock.
 func (b *Backend) observe(m *mutexState, r row) {
 	b.noteRow(m, r)
 	before, known := m.seen, m.known
@@ -23,7 +23,7 @@ func (b *Backend) observe(m *mutexState, r row) {
 	b.noteFreed(m, b.announceChange(m.mutex, before, r))
 }
 
-// noteFreed records which owner released the mutex, if any, until the release is announced.
+// noteFreed records the owner that released the mutex, if any, for announceFree.
 func (b *Backend) noteFreed(m *mutexState, owner string) {
 	if owner == "" {
 		return
@@ -64,11 +64,12 @@ func (b *Backend) announceChange(mutex string, before, now row) (freed string) {
 	return freed
 }
 
-// sameTenure reports whether two rows show the same tenure, or none.
+// sameTenure reports whether two rows show the same tenure, or both show none.
 //
-// A contender on the JVM increments the version at each renewal too. So without fencing_token, a
-// lease that ran at the first read and has the same owner at the second counts as the same tenure.
-// With fencing_token, an owner on the JVM may have had no token of its own at the first read.
+// A contender on the JVM increments the version at each renewal too. So without fencing_token, it
+// counts as the same tenure if the lease was running at the first read and the owner is the same.
+// With fencing_token, an owner on the JVM may have got a token of its own only after the first
+// read.
 func sameTenure(before, now row) bool {
 	switch {
 	case before.owner != now.owner:
@@ -83,7 +84,6 @@ func sameTenure(before, now row) bool {
 	return before.fenced && (before.isLegacy() || before.lacksToken()) && now.fencingToken%tokenUnit != 0
 }
 
-// announce announces events and returns those that were new.
 func (b *Backend) announce(events []simba.Event) (fresh []simba.Event) {
 	for _, e := range events {
 		if b.eventLog.Announce(e) == 0 {
@@ -97,8 +97,8 @@ func (b *Backend) announce(events []simba.Event) (fresh []simba.Event) {
 	return fresh
 }
 
-// announceFree publishes that a mutex was released, once for each release. The caller holds m.lock
-// and has found the mutex free, without a next waiter.
+// announceFree publishes that a mutex was released, once for each release. The caller holds m.lock,
+// and has found neither an owner nor a next waiter.
 func (b *Backend) announceFree(m *mutexState) {
 	b.mu.Lock()
 	owner := m.freedBy
@@ -109,7 +109,7 @@ func (b *Backend) announceFree(m *mutexState) {
 	}
 }
 
-// noteRow records the owner and the end of its lease.
+// noteRow records the owner and the end of its lease, and schedules the next refresh.
 func (b *Backend) noteRow(m *mutexState, r row) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,8 +126,9 @@ func (b *Backend) noteRow(m *mutexState, r row) {
 	m.refreshAt = time.Now().Add(b.refreshDelay(r))
 }
 
-// recordBegin records and announces a tenure that this server granted. The caller holds m.lock. The
-// last announced tenure has ended. It has expired if no other version lies between.
+// recordBegin records and announces a tenure that this server granted. First it announces the end
+// of the last announced tenure: an expiry if no version lies between, or else a release. The caller
+// holds m.lock.
 func (b *Backend) recordBegin(m *mutexState, t lease, reason string) {
 	if e, ok := b.eventLog.Last(m.mutex); ok && e.Kind == simba.EventAcquired && e.Token < t.token {
 		kind := simba.EventReleased
@@ -143,7 +144,7 @@ func (b *Backend) recordBegin(m *mutexState, t lease, reason string) {
 	if b.eventLog.Announce(simba.Event{Kind: simba.EventAcquired, Mutex: m.mutex, Owner: t.owner, Token: t.token, Reason: reason}) > 0 {
 		b.counts.acquired.Add(1)
 	}
-	m.seen = t.asRow() // m.known stays as it is
+	m.seen = t.asRow() // observe uses it only if m.known is true
 	b.noteLease(m, t)
 }
 
@@ -155,8 +156,8 @@ func (b *Backend) noteLease(m *mutexState, t lease) {
 	b.noteLeaseLocked(m, t)
 }
 
-// noteRenewal records a renewal by a caller that does not hold m.lock. The answer may be late, so
-// it ignores a tenure that is not the last known one.
+// noteRenewal records a renewal by a caller that does not hold m.lock. Its answer may be late, so
+// noteRenewal ignores a tenure that is not the last known one.
 func (b *Backend) noteRenewal(m *mutexState, t lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -171,11 +172,11 @@ func (b *Backend) noteLeaseLocked(m *mutexState, t lease) {
 	m.refreshAt = time.Now().Add(b.refreshDelay(t.asRow()))
 }
 
-// recordEnd records and announces that this server ended a tenure, which left the row as now. The
-// caller holds m.lock.
+// recordEnd records and announces the end of a tenure that this server ended. now is the row after
+// it. The caller holds m.lock.
 func (b *Backend) recordEnd(m *mutexState, was holder, now row, kind simba.EventKind, reason string) {
 	if was.token == 0 {
-		was.token = tokenOf(now.version-1, now.fenced) // the condition statements.ofAny held
+		was.token = tokenOf(now.version-1, now.fenced) // statements.ofAny matched this token
 	}
 	fresh := b.eventLog.Announce(simba.Event{Kind: kind, Mutex: m.mutex, Owner: was.owner, Token: was.token, Reason: reason}) > 0
 	if fresh {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// defaultTimeout is the value of Options.Timeout if it is 0.
+// defaultTimeout replaces an Options.Timeout of 0.
 const defaultTimeout = 3 * time.Second
 
 // Open connects to the database and checks its version, its settings, the table and the user's
@@ -77,15 +77,14 @@ func open(ctx context.Context, o Options, db *sql.DB, ep endpoint) (b *Backend, 
 	return b, nil
 }
 
-// within runs a step with a time limit.
 func within(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	return step(ctx)
 }
 
-// checkServer checks the server and its settings. It refuses a read-only server even if the user
-// may write there, since every read would fail.
+// checkServer checks the database server and its settings. It refuses a read-only server even if
+// the user may write there, since every read would fail (query).
 func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (warnings []string, err error) {
 	var version string
 	if err := queryRow(ctx, db, []any{&version}, "SELECT VERSION()"); err != nil {
@@ -135,7 +134,7 @@ func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (warnings []strin
 	return warnings, nil
 }
 
-// variables returns global variables of the server. Unknown ones are missing from the result.
+// variables returns global variables of the server, without those that the server does not have.
 func variables(ctx context.Context, db *sql.DB, names ...string) (map[string]string, error) {
 	rows, err := query(ctx, db, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('"+strings.Join(names, "', '")+"')")
 	if err != nil {
@@ -153,7 +152,7 @@ func variables(ctx context.Context, db *sql.DB, names ...string) (map[string]str
 	return values, rows.Err()
 }
 
-// supported reports whether the engine supports a server: MySQL 5.7, MariaDB 10.3, or later.
+// supported reports whether a version is MySQL 5.7, MariaDB 10.3 or later.
 func supported(version string) bool {
 	maria := strings.Contains(strings.ToLower(version), "mariadb")
 	if maria {

@@ -14,13 +14,12 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// The cases are the ways in which a database can be unusable.
 func TestOpenErrorsAreOneLine(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Listen: %v; want no error", err)
 	}
 	closed.Close()
 	for _, sql := range []string{
@@ -69,7 +68,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 			}
 			text := err.Error()
 			if !strings.Contains(text, c.want) || strings.Contains(text, "\n") || strings.Contains(text, "geheim") {
-				t.Errorf("%q, want %q", text, c.want)
+				t.Errorf("Open: %q; want one line with %q and without a password", text, c.want)
 			}
 		})
 	}
@@ -83,7 +82,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 			t.Fatal("Open succeeded, want an error")
 		}
 		if !strings.Contains(err.Error(), "read-only") {
-			t.Error(err)
+			t.Errorf("Open with a read-only server: %v; want an error that says so", err)
 		}
 	})
 	t.Run("settings of the DSN don't disturb", func(t *testing.T) {
@@ -105,7 +104,7 @@ func TestOldServersAreRefused(t *testing.T) {
 		"5.5.68-MariaDB": false, "": false, "unknown": false,
 	} {
 		if supported(version) != ok {
-			t.Errorf("version %q: supported is %v", version, !ok)
+			t.Errorf("supported(%q) is %v, want %v", version, !ok, ok)
 		}
 	}
 }
@@ -116,7 +115,7 @@ func TestPatternsThatCanMatchAMutexAreWatched(t *testing.T) {
 		"news:*": false, "simbax*": false, "other": false, `\simba*`: true,
 	} {
 		if mayMatchChannel(pattern) != want {
-			t.Errorf("pattern %q: mayMatchChannel is %v", pattern, !want)
+			t.Errorf("mayMatchChannel(%q) is %v, want %v", pattern, !want, want)
 		}
 	}
 }
@@ -138,15 +137,15 @@ func (c unreadableConn) QueryContext(ctx context.Context, query string, args []d
 	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
 }
 
-// An unchecked server is not used.
+// Open does not use a server whose settings it cannot check.
 func TestUnreadableSettingFailsOpen(t *testing.T) {
 	cfg, err := parseDSN(Options{DSN: dsn(stores.MariaDB(t).Addr)})
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("parseDSN: %v; want no error", err)
 	}
 	c, err := mysqldriver.NewConnector(cfg)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("NewConnector: %v; want no error", err)
 	}
 	db := sql.OpenDB(unreadable{c})
 	defer db.Close()

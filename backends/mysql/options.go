@@ -15,10 +15,10 @@ type Options struct {
 	DSN string
 	// Migrate creates the table by Schema if it is missing, and adds a missing fencing_token.
 	Migrate bool
-	// Poll is how often the engine reads the row of a mutex that a client of this server waits for.
-	// 0 = only around the end of its lease, from 200 ms before it to 1 s after it. That is the
-	// contention timing of Simba's JDBC contenders. A release through another server is then
-	// noticed only at that time. Each such mutex costs one read by primary key per Poll.
+	// Poll is how often the engine reads the row of a mutex that a client of this server waits for
+	// or subscribes to. The read finds a release through another server. 0 = the engine reads the
+	// row only around the end of the lease, from 200 ms before it to 1 s after it. Simba's JDBC
+	// contenders do the same.
 	Poll time.Duration
 	// Timeout bounds each request to the database; 0 = 3 s.
 	Timeout time.Duration

@@ -8,13 +8,13 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// orphan is a change whose outcome is unknown, or a grant whose waiter is gone. A grant to a waiter
-// is recognized by owner and start. An orphan that frees the mutex has no owner. An orphan is kept
-// until it can no longer take effect.
+// orphan is a change whose outcome is unknown, or a grant whose waiter is gone. A grant has taken
+// effect if the row has its owner and at. An orphan that frees the mutex has no owner. The server
+// keeps an orphan until it can no longer take effect.
 type orphan struct {
 	owner    string
 	at       int64 // acquired_at of the grant
-	deadline int64 // the database's time after which it can no longer take effect
+	deadline int64 // on the database's clock; after it, the change takes no effect
 	lease    lease // of the grant; zero = its waiter is gone
 }
 
@@ -37,9 +37,9 @@ func (b *Backend) hasOrphans(m *mutexState) bool {
 	return len(m.orphans) > 0
 }
 
-// reconcile compares the orphans with the row, which was read with a lock. If the row has an
-// orphan's lease, it wakes the waiter, or hands off the mutex if the waiter is gone. The caller
-// holds m.lock. It reports whether it changed the row.
+// reconcile compares the orphans with the row, which was read with a lock. If the row has the lease
+// of an orphan, reconcile wakes the waiter, or hands off the mutex if the waiter is gone. It
+// reports whether it changed the row. The caller holds m.lock.
 func (b *Backend) reconcile(ctx context.Context, m *mutexState, r row) (changed bool, err error) {
 	b.mu.Lock()
 	orphans := m.orphans
@@ -73,14 +73,14 @@ func (b *Backend) reconcile(ctx context.Context, m *mutexState, r row) (changed 
 	return changed, err
 }
 
-// dropOrphansOf removes the orphans of a contender that gets its lease, or an error, by a reply.
+// dropOrphansOf removes the orphans of a contender whose request is answered, with its lease or
+// with an error.
 func (b *Backend) dropOrphansOf(m *mutexState, contender string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m.orphans = slices.DeleteFunc(m.orphans, func(o orphan) bool { return o.owner == contender })
 }
 
-// dropOrphan removes one orphan.
 func (b *Backend) dropOrphan(m *mutexState, owner string, at int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

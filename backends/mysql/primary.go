@@ -8,30 +8,30 @@ import (
 	"strings"
 )
 
-// Only a primary's rows are current. A replica may lag behind. The rows of a demoted primary no
-// longer change, but connections to it stay open. Only a write would notice that. So the engine
-// sends each reading statement in one packet behind another statement. That one reads whether the
-// server takes writes. The server runs both in this order, on one connection.
+// In this file, a server is a database server. Only a primary's rows are current. A replica may lag
+// behind. The rows of a demoted primary no longer change, but connections to it stay open, and only
+// writes fail there. So before each SELECT, in the same packet, the engine sends writableCheck. The
+// server runs these two statements in this order.
 //
-// So the server took writes at some instant after the request was sent, and the rows are read after
-// that instant. If the server is demoted in between, the rows are as they were at its demotion, or
-// newer ones from the next primary. Both are states of the mutex between sending and answer, which
-// is what an answer promises.
+// So the server accepted writes at some instant after the request was sent, and read the rows after
+// that instant. If it was demoted in between, the rows are those at its demotion, or newer ones
+// from the next primary. In each case the mutex had this state at some time between request and
+// answer, which is what an answer promises.
 //
 // The reverse order would be wrong: a lagging replica could be promoted after it has read its rows.
 // A single statement would be wrong too, since the database may read its variables after the rows.
-// A wait for a row's lock in between changes nothing.
+// The SELECT may wait for a row's lock without harm.
 //
 // The engine cannot detect a primary that was cut off but is not read_only.
 
-// writableCheck reads whether the server takes writes. On MySQL super_read_only implies read_only.
-// Readers of Amazon Aurora have innodb_read_only.
+// writableCheck reads whether the server accepts writes. On MySQL super_read_only implies
+// read_only. Readers of Amazon Aurora have innodb_read_only.
 const writableCheck = "SELECT @@GLOBAL.read_only, @@GLOBAL.innodb_read_only; "
 
-// errNotPrimary is returned when a read reaches a server that takes no writes.
+// errNotPrimary is returned when a read reaches a server that refuses writes.
 var errNotPrimary = errors.New("the database is read-only: it is not the primary, or no longer")
 
-// query runs a statement that reads. It returns errNotPrimary if the server takes no writes.
+// query runs a statement that reads. It returns errNotPrimary if the server refuses writes.
 func query(ctx context.Context, db *sql.DB, statement string, args ...any) (*sql.Rows, error) {
 	rows, err := db.QueryContext(ctx, writableCheck+statement, args...)
 	if err != nil {
@@ -44,7 +44,6 @@ func query(ctx context.Context, db *sql.DB, statement string, args ...any) (*sql
 	return rows, nil
 }
 
-// checkWritable reads the result of writableCheck and moves on to the next statement's result.
 func checkWritable(rows *sql.Rows) error {
 	var readOnly, innodb string
 	if !rows.Next() {
@@ -62,7 +61,7 @@ func checkWritable(rows *sql.Rows) error {
 	return nil
 }
 
-// rowsError returns why there is no row, or no result, where the server must send one.
+// rowsError returns the reason for a missing row or result that the server must send.
 func rowsError(rows *sql.Rows) error {
 	if err := rows.Err(); err != nil {
 		return err
@@ -70,8 +69,8 @@ func rowsError(rows *sql.Rows) error {
 	return errors.New("the database sent no result")
 }
 
-// queryRow is query for a statement that returns one row, which it scans. It returns sql.ErrNoRows
-// if there is none.
+// queryRow is like query, and scans the only row of the result. It returns sql.ErrNoRows if there
+// is none.
 func queryRow(ctx context.Context, db *sql.DB, into []any, statement string, args ...any) error {
 	rows, err := query(ctx, db, statement, args...)
 	if err != nil {
@@ -90,7 +89,7 @@ func queryRow(ctx context.Context, db *sql.DB, into []any, statement string, arg
 	return rows.Close()
 }
 
-// scan is rows.Scan. A value of the wrong type is a fault of the table.
+// scan is like rows.Scan, but returns wrongTable for a value of the wrong type.
 func scan(rows *sql.Rows, into ...any) error {
 	err := rows.Scan(into...)
 	if err != nil && strings.HasPrefix(err.Error(), "sql: Scan error") {
@@ -129,8 +128,7 @@ func readOnlyBypass(ctx context.Context, db *sql.DB) (privilege string, err erro
 	return privilege, rows.Err()
 }
 
-// readOnlyBypassWarning returns the warning about such a privilege. Without a failover the
-// privilege does no harm.
+// readOnlyBypassWarning returns the warning about a privilege from readOnlyBypass.
 func readOnlyBypassWarning(user, privilege string) string {
 	return fmt.Sprintf("user %q may write to a server that is read_only (%s): after a failover, the old primary can still grant; "+
 		"give simba-resp a user with SELECT, INSERT, UPDATE on simba_mutex only", user, privilege)

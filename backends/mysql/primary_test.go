@@ -14,14 +14,14 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// openOnPair opens a server that reaches the pair's primary through its link.
+// openOnPair opens a server that reaches the primary through the pair's link.
 func openOnPair(t testing.TB, p *stores.MariaDBPair) *Backend {
 	t.Helper()
 	return serve(t, "", func(o *Options) { o.DSN, o.Poll = p.DSN(p.Link().Addr()), time.Hour })
 }
 
-// The reader's connections lead to the old primary, which is running, read-only and no longer
-// replicating.
+// After the failover the reader's connections lead to the old primary. It still runs, is read-only,
+// and no longer replicates.
 func TestReadsNeverTrustADemotedPrimary(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
 	writer, reader := openOnPair(t, p), openOnPair(t, p)
@@ -72,7 +72,6 @@ func TestReadsNeverTrustADemotedPrimary(t *testing.T) {
 	t.Logf("%d answers were refused", refused)
 }
 
-// No kind of read is answered.
 func TestReadOnlyServerAnswersNoRead(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
 	b := openOnPair(t, p)
@@ -151,7 +150,7 @@ func TestInnoDBReadOnlyServerIsNoPrimary(t *testing.T) {
 	}
 }
 
-// Reads still depend on read_only.
+// Reads fail on a read-only server even if the user may write there.
 func TestReadOnlyBypassIsWarnedOf(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
 	warnings := func(dsn string) (*Backend, string) {
@@ -160,7 +159,7 @@ func TestReadOnlyBypassIsWarnedOf(t *testing.T) {
 		return b, log.String()
 	}
 	if _, log := warnings(p.DSN(p.Link().Addr())); strings.Contains(log, "read_only") {
-		t.Errorf("of a user who may not:\n%s", log)
+		t.Errorf("Open warns of a user who may not write to a read_only server:\n%s", log)
 	}
 	root, log := warnings("root@tcp(" + p.Link().Addr() + ")/simba")
 	if !strings.Contains(log, "may write to a server that is read_only (ALL PRIVILEGES)") {
@@ -184,8 +183,8 @@ func TestReadOnlyBypassIsWarnedOf(t *testing.T) {
 	}
 }
 
-// Through failovers in both directions, a read shows at least what was acknowledged before it was
-// sent.
+// Through failovers in both directions, a read shows at least the writes that were acknowledged
+// before it was sent.
 func TestReadsAreNeverOlderThanAcknowledgedWrites(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
 	writer := openOnPair(t, p)
@@ -229,7 +228,7 @@ func TestReadsAreNeverOlderThanAcknowledgedWrites(t *testing.T) {
 				answers++
 				mu.Unlock()
 				if s.token < before {
-					t.Errorf("a read shows version %d after a tenure of token %d", s.token, before)
+					t.Errorf("a read shows token %d after token %d was acknowledged", s.token, before)
 					return
 				}
 			}
@@ -244,11 +243,10 @@ func TestReadsAreNeverOlderThanAcknowledgedWrites(t *testing.T) {
 	close(stop)
 	all.Wait()
 	if answers == 0 || acknowledged == 0 {
-		t.Errorf("%d reads were answered, the last token is %d", answers, acknowledged)
+		t.Errorf("%d reads were answered, and the last acknowledged token is %d; want both above 0", answers, acknowledged)
 	}
 }
 
-// deadline returns a request's context.
 func deadline(t testing.TB) context.Context {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	t.Cleanup(cancel)
@@ -261,7 +259,7 @@ func TestReadOnlyValuesThatAllowWrites(t *testing.T) {
 		"1": false, "ON": false, "NO_LOCK": false, "NO_LOCK_NO_ADMIN": false, "2": false,
 	} {
 		if isOff(value) != off {
-			t.Errorf("isOff(%q) has the wrong result", value)
+			t.Errorf("isOff(%q) is %v, want %v", value, !off, off)
 		}
 	}
 }

@@ -6,9 +6,8 @@ import (
 	"sync"
 )
 
-// priorityLock is a lock in this process. Calls that serve the contender that owns the simba mutex
-// get it first, then all others. Each group gets it in the order of the calls. The zero value is
-// unlocked.
+// priorityLock is a lock of this process. Calls for the contender that owns the mutex get the lock
+// before other calls do. Otherwise the order of the calls counts. The zero value is unlocked.
 type priorityLock struct {
 	mu     sync.Mutex // guards the fields below
 	busy   bool
@@ -42,7 +41,7 @@ func (p *priorityLock) lock(ctx context.Context, owner bool) error {
 	waiting := len(p.owners) + len(p.others)
 	p.owners, p.others = slices.DeleteFunc(p.owners, isOwn), slices.DeleteFunc(p.others, isOwn)
 	if len(p.owners)+len(p.others) == waiting {
-		p.nextLocked() // it got the lock after ctx ended
+		p.nextLocked() // this call got the lock after ctx ended
 	}
 	return errBusy
 }

@@ -15,9 +15,9 @@ type entry struct {
 	contender string
 	order     uint64 // grows with each new entry
 	since     time.Time
-	expiresAt time.Time // when the entry of a polling waiter is removed unless it asks again
-	// notifiedAt is 1 more than the version at which the waiter was notified; 0 = never. A waiter
-	// is notified once each time the mutex becomes free. Each tenure has a new version.
+	expiresAt time.Time // when a polling waiter that does not ask again loses its entry
+	// notifiedAt is 1 more than the version at which the waiter was notified; 0 = never. Each
+	// tenure has a new version. So a waiter is notified once each time the mutex becomes free.
 	notifiedAt uint64
 }
 
@@ -43,8 +43,8 @@ func (b *Backend) enqueueLocked(m *mutexState, contender string) (fresh bool) {
 	return fresh
 }
 
-// extendEntryLocked extends a polling waiter's entry. The entry then expires one grace after the
-// end of the lease, or after now.
+// extendEntryLocked extends a polling waiter's entry to one grace after the end of the lease, or
+// after now if there is none.
 func (b *Backend) extendEntryLocked(m *mutexState, e *entry) {
 	from := time.Now()
 	if m.leaseEnd.After(from) {
@@ -53,7 +53,6 @@ func (b *Backend) extendEntryLocked(m *mutexState, e *entry) {
 	e.expiresAt = from.Add(b.QueueGrace())
 }
 
-// removeLocked removes an entry from the queue, and ends a reservation for it.
 func (m *mutexState) removeLocked(e *entry) {
 	i, ok := slices.BinarySearchFunc(m.entries, e, byOrder)
 	if !ok {
@@ -88,7 +87,6 @@ func (b *Backend) position(m *mutexState, contender string) int {
 	return i + 1
 }
 
-// pollingLocked returns the entries of polling waiters. It is cheap if there are none.
 func (b *Backend) pollingLocked(m *mutexState) (list []*entry) {
 	if len(m.entries) == b.waiters.Count(m.mutex) {
 		return nil
@@ -101,7 +99,8 @@ func (b *Backend) pollingLocked(m *mutexState) (list []*entry) {
 	return list
 }
 
-// expireEntries removes the entries of polling waiters that have not asked again in time.
+// expireEntries removes the entries of polling waiters that have not asked again in time, and ends
+// a reservation that is over.
 func (b *Backend) expireEntries(m *mutexState) {
 	var gone []simba.Event
 	now := time.Now()
@@ -140,8 +139,8 @@ func (b *Backend) nextReachableLocked(m *mutexState, from holder) *entry {
 	return nil
 }
 
-// nextWaiter returns the waiter that gets the mutex from a holder: a blocked one with its ticket, a
-// polling one without, or none.
+// nextWaiter returns the entry of the next waiter after a holder, and the ticket if the waiter is
+// blocked. The entry is nil if there is no such waiter.
 func (b *Backend) nextWaiter(m *mutexState, from holder) (*entry, *proxy.Ticket) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -152,8 +151,8 @@ func (b *Backend) nextWaiter(m *mutexState, from holder) (*entry, *proxy.Ticket)
 	return e, b.waiters.Find(m.mutex, e.contender)
 }
 
-// mayTake reports whether a contender may take the free mutex: it is not reserved for another, and
-// no reachable waiter is ahead.
+// mayTake reports whether a contender may take the free mutex: the mutex is not reserved for
+// another contender, and no reachable waiter is ahead.
 func (b *Backend) mayTake(m *mutexState, contender string, version uint64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,8 +164,7 @@ func (b *Backend) mayTake(m *mutexState, contender string, version uint64) bool 
 	return first == nil || own != nil && own.order <= first.order
 }
 
-// isOnlyContender reports whether no other contender waits for the mutex here. Then the contender
-// may take it without reading the row first.
+// isOnlyContender reports whether no other contender waits for the mutex here.
 func (b *Backend) isOnlyContender(m *mutexState, contender string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -191,7 +189,6 @@ func (b *Backend) hasWaiterAhead(m *mutexState, contender string) bool {
 	return false
 }
 
-// claimReservation ends the reservation for a contender that now asks for the mutex.
 func (b *Backend) claimReservation(m *mutexState, contender string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -200,7 +197,6 @@ func (b *Backend) claimReservation(m *mutexState, contender string) {
 	}
 }
 
-// reservationLeft returns how long a free mutex stays reserved.
 func (b *Backend) reservationLeft(m *mutexState) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -20,7 +20,7 @@ func TestConcurrentFailuresLoseNoConnection(t *testing.T) {
 			all.Go(func() {
 				var err error
 				if conns[i], err = b.store.db.Conn(deadline(t)); err != nil {
-					t.Error(err)
+					t.Errorf("Conn: %v; want no error", err)
 				}
 			})
 		}

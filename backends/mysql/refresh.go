@@ -12,17 +12,16 @@ import (
 const (
 	// refreshTimeout bounds a background refresh, so that the next one comes soon after an outage.
 	refreshTimeout = 2 * time.Second
-	// These are the shortest and the longest pause after failed refreshes.
-	firstRetry = 250 * time.Millisecond
-	lastRetry  = time.Second
-	// orphanRetry is the pause between refreshes while there are orphans.
+	// firstRetry and lastRetry are the shortest and the longest pause after failed refreshes.
+	firstRetry  = 250 * time.Millisecond
+	lastRetry   = time.Second
 	orphanRetry = 250 * time.Millisecond
 )
 
 // refreshDelay returns how long to wait before the row is read again. It uses the contention timing
-// of Simba's JDBC contenders: from 200 ms before the end of the lease to 1 s after it. The spread
-// keeps servers from asking at the same time. An early read finds the old owner. The next read
-// comes a little later. (Simba, "Contention Mechanics".)
+// of Simba's JDBC contenders: from 200 ms before the end of the lease to 1 s after it. The time is
+// random, so that servers do not all read at once. If a read is too early, the next one follows
+// soon. (Simba, "Contention Mechanics".)
 func (b *Backend) refreshDelay(r row) time.Duration {
 	d := time.Duration(0)
 	if r.live {
@@ -65,7 +64,6 @@ func (b *Backend) dueLocked(m *mutexState) (due time.Time) {
 	return due
 }
 
-// armLocked sets the timer of a mutex.
 func (b *Backend) armLocked(m *mutexState) {
 	if m.running {
 		return
@@ -89,7 +87,8 @@ func (m *mutexState) disarm() {
 	}
 }
 
-// runDue does what is due for a mutex. It runs on the timer's goroutine.
+// runDue expires queue entries, and refreshes the row if it is time. It runs on the timer's
+// goroutine.
 func (b *Backend) runDue(m *mutexState) {
 	b.mu.Lock()
 	if b.closed || m.running || b.mutexes[m.mutex] != m {
@@ -113,14 +112,14 @@ func (b *Backend) runDue(m *mutexState) {
 	ctx, cancel := context.WithTimeout(b.ctx, min(b.timeout, refreshTimeout))
 	defer cancel()
 	if err := b.backgroundRefresh(ctx, m); err != nil && b.ctx.Err() == nil {
-		err = b.fail(err) // it may replace the pool's connections
+		err = b.fail(err) // fail may replace the pool's connections
 		if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) {
 			b.waiters.Fail(m.mutex, refusal)
 		}
 		b.log.Debug("cannot refresh a mutex", "mutex", m.mutex, "err", err)
 		b.mu.Lock()
 		if isConflict(err) || errors.Is(err, errBusy) {
-			m.refreshAt = time.Now().Add(firstRetry) // no sign of an outage
+			m.refreshAt = time.Now().Add(firstRetry) // a locked row or a busy mutex is no outage
 		} else {
 			m.failures++
 			m.refreshAt = time.Now().Add(min(lastRetry, firstRetry<<min(m.failures, 8)))
@@ -129,9 +128,9 @@ func (b *Backend) runDue(m *mutexState) {
 	}
 }
 
-// backgroundRefresh is refreshAndHandOff without a request. It takes a refresh slot before m.lock,
-// so that it delays no request for the mutex. Other mutexes need the slot, so it gives up if the
-// row is locked or m.lock is held for long.
+// backgroundRefresh is refreshAndHandOff for the timer. It takes a refresh slot before m.lock, so
+// that no request for the mutex waits for the slot. Other mutexes need the slot. So
+// backgroundRefresh gives up if the row is locked, or m.lock is held for long.
 func (b *Backend) backgroundRefresh(ctx context.Context, m *mutexState) error {
 	if b.store.waits.isLocked(m.mutex) {
 		return errLocked
@@ -151,21 +150,18 @@ func (b *Backend) backgroundRefresh(ctx context.Context, m *mutexState) error {
 	return b.refreshAndHandOffWithLock(withoutLockWait(ctx), m)
 }
 
-// doneRunning allows the timer to be set again.
 func (b *Backend) doneRunning(m *mutexState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m.running = false
 }
 
-// refreshSoon schedules a refresh at once.
 func (b *Backend) refreshSoon(m *mutexState) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	m.refreshAt = time.Now()
 }
 
-// refreshAndHandOff reads the row, and hands off the mutex if it is free.
 func (b *Backend) refreshAndHandOff(ctx context.Context, m *mutexState) error {
 	if err := m.lock.lock(ctx, false); err != nil {
 		return err
@@ -218,7 +214,7 @@ func (b *Backend) refresh(ctx context.Context, m *mutexState, create bool) (row,
 	return s, err
 }
 
-// wakeOwner wakes a blocked waiter whose contender is the owner by the row. sent is when the read
+// wakeOwner wakes the blocked waiter of the row's owner, if there is one. sent is when the read
 // began.
 func (b *Backend) wakeOwner(m *mutexState, s row, sent time.Time) {
 	if s.live {

@@ -9,8 +9,7 @@ import (
 )
 
 // FuzzRow checks rows with any times, since Simba's contenders and people write rows too. A running
-// lease has time left and an ended one has none. Neither makes a server read the row in a busy
-// loop.
+// lease has time left, and an ended one has none. No row makes a server read it in a busy loop.
 func FuzzRow(f *testing.F) {
 	const now = 1790000000000
 	f.Add(int64(now-500), int64(now+500), int64(now+1500), int64(now))
@@ -30,7 +29,7 @@ func FuzzRow(f *testing.F) {
 			t.Errorf("live of the row %+v does not match its times", r)
 		}
 		left, ttl := r.left(), r.ttlLeft()
-		// If the lease starts after the clock was read, the difference is subtracted.
+		// If the lease starts after the clock was read, derive has changed now.
 		if left < 0 || ttl < 0 || !r.live && left > 0 || r.live && left == 0 && r.now == now || left > proxy.MaxBetween || ttl > proxy.MaxBetween {
 			t.Errorf("row %+v has %v and %v left", r, left, ttl)
 		}

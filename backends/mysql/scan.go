@@ -10,11 +10,10 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// crcOfMutex is the order of a scan. It does not change when rows come and go. The database has to
+// crcOfMutex orders a scan. The order does not change when rows come and go. The database has to
 // read and sort the whole table for it.
 const crcOfMutex = "CRC32(CONVERT(mutex USING utf8mb4))"
 
-// scanned is a mutex in a scan.
 type scanned struct {
 	crc   uint64
 	mutex string
@@ -37,8 +36,8 @@ func (s *store) readHeld(ctx context.Context) (map[string]row, error) {
 	return held, nil
 }
 
-// scanHeld returns about limit held mutexes from a CRC on, and the last CRC that it covered.
-// Mutexes with the same CRC are never split.
+// scanHeld returns about limit held mutexes from a CRC on, and the last CRC that the page covers.
+// Mutexes with the same CRC are in the same page.
 func (s *store) scanHeld(ctx context.Context, from uint64, limit int) (page []scanned, last uint64, err error) {
 	page, err = s.queryHeld(ctx, crcOfMutex+" >= ? ORDER BY 1, 2 LIMIT ?", from, limit)
 	if err != nil || len(page) < limit {

@@ -25,7 +25,7 @@ type table struct {
 	fenced       bool // it has fencing_token
 }
 
-// checkTable checks the table and the rights to it. Its errors have one line.
+// checkTable checks the table and the user's rights to it. Its errors have one line.
 func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 	for _, try := range []string{
 		"SELECT mutex FROM simba_mutex LIMIT 0",

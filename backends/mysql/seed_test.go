@@ -20,7 +20,7 @@ func direct(t testing.TB, store *stores.Server, params string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("mysql", dsn(store.Addr)+params)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("Open: %v; want no error", err)
 	}
 	t.Cleanup(func() { db.Close() })
 	return db
@@ -42,13 +42,13 @@ type jvm struct {
 	fenced          bool // of Simba 3.3 or later: it takes tokens
 }
 
-// acquire is acquireAndGetOwner. It reports whether the contender owns the mutex.
+// acquire is Simba's acquireAndGetOwner. It reports whether the contender owns the mutex.
 func (j jvm) acquire(ctx context.Context) (owns bool, err error) {
 	_, owns, err = j.acquireToken(ctx)
 	return owns, err
 }
 
-// acquireToken is acquire. It also returns the token of a contender that takes tokens.
+// acquireToken is acquire, and also returns the token of a contender that takes tokens.
 func (j jvm) acquireToken(ctx context.Context) (token uint64, owns bool, err error) {
 	tx, err := j.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -78,7 +78,8 @@ func (j jvm) release(ctx context.Context) error {
 	return err
 }
 
-// Both kinds compete on Simba's own table until each kind has taken over from the other.
+// Contenders on the JVM and of this engine compete on Simba's own table. The test ends when each
+// kind has taken over from each kind.
 func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
@@ -148,8 +149,8 @@ func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 		id := fmt.Sprintf("ours-%d", i)
 		all.Go(func() {
 			for !stopped() {
-				// A server hands off to its own waiters without a gap. The others have a chance
-				// only when there are none.
+				// While a server has waiters, it hands off to them without a gap. So the waiters
+				// pause, to give the contenders on the JVM a chance.
 				<-time.After(rand.N(60 * time.Millisecond))
 				w := &waiter{woken: make(chan struct{})}
 				r := request(mutex, id, 30*time.Second)
@@ -189,8 +190,8 @@ func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 	})
 }
 
-// Leases are short, and most owners stop instead of releasing. An owner is sure of its lease for
-// the time it asked for, counted from the request. No two owners are sure at the same time.
+// Leases are short, and most owners stop without a release. An owner is sure of its lease for the
+// TTL, counted from its request. No two owners are sure at the same time.
 func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 	store := serverWithSeedTable(t)
 	db := direct(t, store, "")
@@ -208,7 +209,7 @@ func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 		s := sure{kind, id, time.Now(), asked.Add(ttl)}
 		dies = rand.N(4) > 0
 		if !s.from.Before(s.to) {
-			return dies // the owner is sure of nothing: its lease may have ended
+			return dies // the lease may have ended
 		}
 		if !dies {
 			s.to = s.from // it releases at once
@@ -228,7 +229,7 @@ func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 				asked := time.Now()
 				if owns, err := j.acquire(t.Context()); err == nil && owns && !hold("jvm", j.id, asked) {
 					if err := j.release(t.Context()); err != nil && errorNumber(err) != errDeadlock {
-						t.Error(err)
+						t.Errorf("release: %v; want no error", err)
 					}
 				}
 				<-time.After(rand.N(10 * time.Millisecond))
@@ -244,12 +245,12 @@ func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 				asked := time.Now()
 				o, _, err := b.Acquire(t.Context(), r)
 				if err != nil {
-					t.Error(err)
+					t.Errorf("ACQUIRE: %v; want no error", err)
 					return
 				}
 				if o.Status == simba.StatusAcquired && !hold("ours", id, asked) {
 					if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: id}); err != nil {
-						t.Error(err)
+						t.Errorf("RELEASE: %v; want no error", err)
 					}
 				}
 				<-time.After(rand.N(10 * time.Millisecond))
@@ -261,7 +262,7 @@ func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 	changes := map[string]int{}
 	var last sure
 	for _, s := range list {
-		// The clocks count milliseconds.
+		// The tolerance is for clocks that count milliseconds.
 		if last.id != "" && s.from.Before(last.to.Add(-3*time.Millisecond)) {
 			t.Errorf("%s got the mutex %v before the end of the lease of %s", s.id, last.to.Sub(s.from), last.id)
 		}
@@ -270,7 +271,7 @@ func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 	}
 	t.Log(changes)
 	if changes["jvm to ours"] == 0 || changes["ours to jvm"] == 0 {
-		t.Error("it did not change hands both ways")
+		t.Errorf("the mutex passed from kind to kind %v times, want both ways", changes)
 	}
 }
 
@@ -284,14 +285,14 @@ func TestJVMRenewalIsNoNewTenure(t *testing.T) {
 	n := &notices{subs: map[string]bool{simba.MutexChannel(mutex): true}}
 	b := serve(t, store.Addr, func(o *Options) { o.Notices, o.Migrate = n, false })
 	if _, err := b.Subscribed(t.Context(), simba.MutexChannel(mutex), false); err != nil {
-		t.Fatal(err)
+		t.Fatalf("Subscribed: %v; want no error", err)
 	}
 	j := jvm{db: db, mutex: mutex, id: "jvm", ttl: long}
 	notice := simba.MutexChannel(mutex) + " " + simba.AcquiredNotice("jvm")
 	var token uint64
 	for i := range 3 {
 		if owns, err := j.acquire(t.Context()); !owns || err != nil {
-			t.Fatal(owns, err)
+			t.Fatalf("acquire: %v, %v; want true", owns, err)
 		}
 		if o := ownerOf(t, b, mutex); o.Owner != "jvm" || o.Token <= token {
 			t.Fatalf("OWNER: %+v; want jvm with a larger token", o)
@@ -313,7 +314,7 @@ func TestJVMRenewalIsNoNewTenure(t *testing.T) {
 	}
 	// Renewals of this engine do not increment the version.
 	if err := j.release(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("release: %v; want no error", err)
 	}
 	o := take(t, b, mutex, "a", long)
 	for range 3 {
@@ -336,7 +337,7 @@ func TestJVMReleaseIsAnnounced(t *testing.T) {
 			must(t, db, seeds.MySQLInit, "m")
 			j := jvm{db: db, mutex: "m", id: "jvm", ttl: long, fenced: fenced}
 			if _, err := b.Subscribed(t.Context(), subscription, pattern); err != nil {
-				t.Fatal(err)
+				t.Fatalf("Subscribed: %v; want no error", err)
 			}
 			heard := func(payload string) int { return n.count(simba.MutexChannel("m") + " " + payload) }
 			tenure := func(n int) {
@@ -360,10 +361,10 @@ func TestJVMReleaseIsAnnounced(t *testing.T) {
 			})
 			<-time.After(4 * testPoll)
 			if jvm, ours := heard("released@@jvm"), heard("released@@ours"); jvm != 1 || ours != 0 {
-				t.Errorf("fenced %v, %s: releases are announced %d times, and the end of a lease %d times", fenced, subscription, jvm, ours)
+				t.Errorf("fenced %v, %s: releases by jvm are announced %d times and by ours %d times, want 1 and 0", fenced, subscription, jvm, ours)
 			}
 			if err := b.Close(); err != nil {
-				t.Error(err)
+				t.Errorf("Close: %v; want no error", err)
 			}
 		}
 	}

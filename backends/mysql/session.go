@@ -6,16 +6,16 @@ import (
 )
 
 // binding ties a lease to a connection of this server, for SESSION. If the outcome of the grant is
-// unknown, token is 0 and the start identifies the lease.
+// unknown, token is 0, and at identifies the lease.
 type binding struct {
 	session   uint64
 	contender string
 	token     uint64
-	at        int64
+	at        int64     // acquired_at of the lease
 	end       time.Time // of the lease, as far as this server knows
 }
 
-// bind ties the lease of a mutex to a session. Session 0 removes the tie.
+// bind binds the lease of a mutex to a session. Session 0 removes the binding.
 func (b *Backend) bind(mutex string, session uint64, t lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -30,7 +30,6 @@ func (b *Backend) bindLocked(mutex string, session uint64, t lease) {
 	b.sessions[mutex] = binding{session, t.owner, t.token, t.at, t.since.Add(t.ttl + t.transition)}
 }
 
-// extend records a renewal.
 func (b *Backend) extend(mutex string, t lease) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -40,7 +39,6 @@ func (b *Backend) extend(mutex string, t lease) {
 	}
 }
 
-// boundTo returns the lease of a mutex that is bound to a session.
 func (b *Backend) boundTo(mutex string, session uint64) (binding, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -48,7 +46,6 @@ func (b *Backend) boundTo(mutex string, session uint64) (binding, bool) {
 	return s, ok && s.session == session
 }
 
-// cleanUpSessions removes bindings whose leases have ended.
 func (b *Backend) cleanUpSessions(ctx context.Context) error {
 	b.mu.Lock()
 	var over []string

@@ -9,7 +9,6 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// awaitBackfill waits until the servers know that an owner whose fencing_token is 0 has no token.
 func awaitBackfill(t testing.TB, servers ...*Backend) {
 	t.Helper()
 	for _, b := range servers {
@@ -17,8 +16,8 @@ func awaitBackfill(t testing.TB, servers ...*Backend) {
 	}
 }
 
-// The token is stale once an owner that takes no token follows. It does not matter how this
-// engine's tenure ended or when the table got the column.
+// A tenure of this engine ends, and an owner that takes no token follows. Servers that start
+// afterwards refuse the old token, however the tenure ended and whenever the column was added.
 func TestStaleTokenIsRefusedByANewServer(t *testing.T) {
 	for table, make := range map[string]struct{ before, after func(*sql.DB) }{
 		"ours":    {func(db *sql.DB) { must(t, db, Schema) }, func(*sql.DB) {}},
@@ -45,7 +44,7 @@ func TestStaleTokenIsRefusedByANewServer(t *testing.T) {
 		for end, a := range tenures {
 			t.Run(table+", "+end, func(t *testing.T) {
 				if ok, _, err := one.Check(t.Context(), end, a.Token); !ok || err != nil {
-					t.Errorf("CHECK of the token of the tenure that runs: %v, %v", ok, err)
+					t.Errorf("CHECK of the token of the running tenure: %v, %v; want true", ok, err)
 				}
 				endings(t, db, one, end)[end]("a", nil)
 				old := jvm{db: db, mutex: end, id: "old", ttl: long}
@@ -64,7 +63,7 @@ func TestStaleTokenIsRefusedByANewServer(t *testing.T) {
 	}
 }
 
-// The later tenure takes no token.
+// The later tenure is on the JVM and takes no token.
 func TestStaleTokenAffectsNoLaterTenureOfItsContender(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
@@ -87,7 +86,8 @@ func TestStaleTokenAffectsNoLaterTenureOfItsContender(t *testing.T) {
 	}
 }
 
-// The owner renews meanwhile, and no server saw the expired tenure of this engine before it.
+// Several servers read the row while its owner on the JVM renews. They have not seen the tenure
+// before it, which was of this engine.
 func TestServersAgreeOnAnAssignedToken(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
@@ -107,7 +107,7 @@ func TestServersAgreeOnAnAssignedToken(t *testing.T) {
 				}
 				o, _, err := servers[i%2].Owner(t.Context(), "m")
 				if err != nil {
-					t.Error(err)
+					t.Errorf("OWNER: %v; want no error", err)
 				}
 				seen <- o.Token
 			}()
@@ -123,7 +123,8 @@ func TestServersAgreeOnAnAssignedToken(t *testing.T) {
 	}
 }
 
-// The next owner has a larger token: one of this engine, or on the JVM of either kind.
+// The next owner gets a larger token, whether it is one of this engine or a contender on the JVM of
+// either kind.
 func TestLeaseOlderThanTheColumnKeepsItsToken(t *testing.T) {
 	for name, add := range map[string]string{"ours": addToken, "Simba's": simbasColumn} {
 		store := serverWithSeedTable(t)
@@ -189,19 +190,19 @@ func TestRequestWithoutATokenGetsTheTenuresTokenFromAnUnawareServer(t *testing.T
 	a := take(t, serve(t, store.Addr, withoutMigration), "m", "a", long)
 	g, err := guards.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long})
 	if err != nil || g.Status != simba.StatusRenewed || g.Token != a.Token {
-		t.Errorf("GUARD: %+v, %v, want token %d", g, err, a.Token)
+		t.Errorf("GUARD without a token: %+v, %v; want renewed with token %d", g, err, a.Token)
 	}
 	release(t, releases, "m", "a")
 	if e, _ := releases.eventLog.Last("m"); e.Kind != simba.EventReleased || e.Token != a.Token {
-		t.Errorf("RELEASE: %+v, want token %d", e, a.Token)
+		t.Errorf("RELEASE without a token: last event %+v; want released with token %d", e, a.Token)
 	}
 	if token := fencingOf(t, db, "m"); token <= a.Token {
-		t.Errorf("after the release the table has token %d, after %d", token, a.Token)
+		t.Errorf("after the release the table has token %d, want more than %d", token, a.Token)
 	}
 }
 
 // A token is a million times the version, up to the largest version that Simba's table can hold.
-// That is also so after any number of tenures on the JVM.
+// Earlier tenures on the JVM do not change that.
 func TestTokensAreMillionsOfTheVersion(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
@@ -218,7 +219,7 @@ func TestTokensAreMillionsOfTheVersion(t *testing.T) {
 		must(t, db, "INSERT INTO simba_mutex VALUES (?, 0, 0, 0, '', ?, ?)", mutex, c.version, c.fencing)
 		a := take(t, b, mutex, "a", long)
 		if stored := fencingOf(t, db, mutex); a.Token != c.want || stored != c.want {
-			t.Errorf("%s: token %d, in the table %d, want %d", mutex, a.Token, stored, c.want)
+			t.Errorf("%s: ACQUIRE returned token %d, and the table has %d; want %d", mutex, a.Token, stored, c.want)
 		}
 		if o, _, err := b.Acquire(t.Context(), request(mutex, "a", long)); err != nil || o.Status != simba.StatusRenewed || o.Token != c.want {
 			t.Errorf("%s: ACQUIRE repeated: %+v, %v; want renewed with the same token", mutex, o, err)

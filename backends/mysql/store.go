@@ -16,20 +16,19 @@ import (
 
 // store accesses the table. Each method runs one statement, which commits by itself, and repeats it
 // after a conflict with another transaction (lockWaits). Statements that read also check that the
-// server takes writes (query).
+// database accepts writes (query).
 type store struct {
 	db     *sql.DB
 	table  table
 	clock  *clock
 	waits  *lockWaits
 	fenced *atomic.Bool // the table had fencing_token when a statement last used it
-	// backfillPending is true until the backfill is done: a fencing_token of 0 may be older
-	// than the column.
+	// backfillPending is true until the backfill is done. Until then, a row with a fencing_token of
+	// 0 may be older than the column.
 	backfillPending *atomic.Bool
 	columnAdded     chan struct{} // starts Backend.backfillTokens; capacity 1
 }
 
-// newStore returns a store. timeout is the time limit of requests.
 func newStore(db *sql.DB, t table, timeout time.Duration) store {
 	s := store{
 		db: db, table: t, clock: newClock(), waits: newLockWaits(timeout),
@@ -55,30 +54,28 @@ type row struct {
 	live         bool // the lease is running
 }
 
-// left returns what is left of the lease.
 func (r row) left() time.Duration { return proxy.Between(r.now, r.transitionAt) }
 
 func (r row) ttlLeft() time.Duration { return proxy.Between(r.now, r.ttlAt) }
 
-// lease is a lease that a statement has just begun or renewed.
+// lease is a lease that a statement has begun or renewed.
 type lease struct {
 	owner           string
 	token           uint64
 	version         uint64 // of the row when the tenure began; 0 = unknown
 	ttl, transition time.Duration
-	since           time.Time // before the statement was sent; the windows began no earlier
+	since           time.Time // just before the statement was sent; the windows began no earlier
 	at              int64     // acquired_at in the table; 0 = unknown
 }
 
-// left returns what is left of both windows, 0 when they are over. It counts from before the
-// statement was sent. So what is left is never more than by the database's clock.
+// left returns the time until each window ends, at least 0. It counts from since, so the result is
+// never more than by the database's clock.
 func (l lease) left() (ttl, transition time.Duration) {
 	passed := time.Since(l.since)
 	return roundUp(l.ttl - passed), roundUp(l.ttl + l.transition - passed)
 }
 
-// roundUp rounds up to whole milliseconds, so that a client that sleeps that long does not wake
-// early.
+// roundUp rounds up to milliseconds, so that a client that sleeps that long does not wake early.
 func roundUp(d time.Duration) time.Duration {
 	if d <= 0 {
 		return 0
@@ -102,21 +99,21 @@ const (
 	// time zones.
 	dbNow = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000)"
 	// dbClock is the current time of the database, even after the statement has waited for its row.
-	// A lease that ended during that wait must not count as running: a client may know of its end.
-	// The session's time zone must be UTC.
+	// A lease that ended during the wait must not count as running: a client may already know of
+	// its end. The session's time zone must be UTC.
 	dbClock = "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01', SYSDATE(3)) DIV 1000)"
 	// sameMutex and sameOwner compare byte by byte, whatever the table's collation. The first part
-	// of sameMutex lets the primary key be used.
+	// of sameMutex lets the database use the primary key.
 	sameMutex = "mutex = ? AND CAST(CONVERT(mutex USING utf8mb4) AS BINARY) = CAST(? AS BINARY)"
 	sameOwner = "CAST(CONVERT(owner_id USING utf8mb4) AS BINARY) = CAST(? AS BINARY)"
 
 	insertRow = "INSERT INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version)" +
 		" VALUES (?, 0, 0, 0, '', 0)"
 
-	// renewed is the start of windows that begin or are renewed now. It is later than the last
-	// start, even within one millisecond, so that a renewed grant does not look like an orphan. It
-	// is at most 5 ms ahead of the clock. It uses the old value of acquired_at, so a statement sets
-	// that column last.
+	// renewed is the new acquired_at of a grant or renewal. It exceeds the old value even within
+	// one millisecond, so that a renewed grant does not look like an orphan. It is at most 5 ms
+	// ahead of the clock. A statement must assign acquired_at last, since renewed uses the old
+	// value.
 	renewed = "GREATEST(" + dbNow + ", LEAST(acquired_at + 1, " + dbNow + " + 5))"
 )
 
@@ -139,10 +136,8 @@ func (s *store) read(ctx context.Context, mutex string, lock bool) (r row, err e
 	}
 }
 
-// maxReads is how often a read is sent at most.
 const maxReads = 3
 
-// isBroken reports whether err means that the database could not be reached.
 func isBroken(err error) bool {
 	var name *simba.NameError
 	own := fault("")
@@ -163,7 +158,6 @@ func (s *store) readOnce(ctx context.Context, mutex, prefix, lock string) (row, 
 	return rows[0].row, nil
 }
 
-// namedRow is a row with its mutex.
 type namedRow struct {
 	mutex string
 	row
@@ -223,13 +217,14 @@ func (n *namedRow) columns(names []string) (into []any, err error) {
 	}
 	for i, at := range into {
 		if at == nil {
-			into[i] = new(sql.RawBytes) // not needed
+			into[i] = new(sql.RawBytes) // a column that the engine does not need
 		}
 	}
 	return into, nil
 }
 
-// readOrInsert is read, and inserts a missing row. It works in a full database if the row exists.
+// readOrInsert is like read, but inserts a missing row. It works in a full database if the row
+// exists.
 func (s *store) readOrInsert(ctx context.Context, mutex string, lock bool) (row, error) {
 	for {
 		r, err := s.read(ctx, mutex, lock)
@@ -246,7 +241,6 @@ func (s *store) readOrInsert(ctx context.Context, mutex string, lock bool) (row,
 	}
 }
 
-// readClock reads only the database's time.
 func (s *store) readClock(ctx context.Context) error {
 	var now int64
 	sent := time.Now()
@@ -257,7 +251,8 @@ func (s *store) readClock(ctx context.Context) error {
 	return err
 }
 
-// tryUpdate updates no row. It fails if the table, or a right to it, lacks what a grant needs.
+// tryUpdate runs an UPDATE that matches no row. It fails if the table lacks a column, or the user a
+// privilege, that a grant needs.
 func (s *store) tryUpdate(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, "UPDATE simba_mutex SET version = version, acquired_at = acquired_at,"+
 		" ttl_at = ttl_at, transition_at = transition_at, owner_id = owner_id WHERE mutex = '' AND 1 = 0")
@@ -279,7 +274,8 @@ func (s *store) acquire(ctx context.Context, r simba.AcquireRequest) (l lease, r
 	return l, renewed, ok, err
 }
 
-// guard renews the lease of its owner. A token other than 0 must be the tenure's token.
+// guard renews the lease of its owner. If the request has a token, the tenure must have the same
+// one.
 func (s *store) guard(ctx context.Context, r simba.GuardRequest) (l lease, ok bool, err error) {
 	ttl, both := r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds()
 	var fenced bool
@@ -298,19 +294,19 @@ func (s *store) guard(ctx context.Context, r simba.GuardRequest) (l lease, ok bo
 	return l, ok, err
 }
 
-// holder is the state of a mutex before a handoff: held by a tenure, or free.
+// holder is the state in which a handoff expects a mutex: held by a tenure, or free.
 type holder struct {
 	owner   string // "" = the mutex is free
 	version uint64 // of a free mutex
 	token   uint64 // of a tenure; 0 = any
-	at      int64  // acquired_at of a tenure, so that a renewed lease does not match; 0 = any
+	at      int64  // acquired_at of a lease, which a renewal changes; 0 = any
 }
 
 func (h holder) free() bool { return h.owner == "" }
 
-// handOff hands a mutex off from the holder to the owner of a lease, or frees it if to is nil. It
-// sets the start of to before it sends the statement, and its token afterwards. ok is false if the
-// holder no longer has the mutex. The returned row has only version and token.
+// handOff hands a mutex off from the holder to the owner of the lease to. If to is nil, it frees
+// the mutex. It sets the start of to before it sends the statement, and its token afterwards. ok is
+// false if the mutex is not in the state from. The returned row has only version and token.
 func (s *store) handOff(ctx context.Context, mutex string, from holder, to *lease) (now row, ok bool, err error) {
 	now.version, ok, err = s.write(ctx, mutex, func(q *statements) (string, []any) {
 		now.fenced = q.fenced
@@ -325,7 +321,6 @@ func (s *store) handOff(ctx context.Context, mutex string, from holder, to *leas
 	return now, ok, err
 }
 
-// handOffStatement returns the statement of handOff and its arguments.
 func (s *store) handOffStatement(ctx context.Context, q *statements, mutex string, from holder, to *lease) (query string, args []any) {
 	query = q.handOff
 	if to == nil {
@@ -355,11 +350,10 @@ func (s *store) handOffStatement(ctx context.Context, q *statements, mutex strin
 	return query, args
 }
 
-// clockError is how far, in ms, the precomputed start of a grant may be ahead of the statement's
-// own time. More means that the database's clock was set.
+// clockError is how far, in ms, the computed start of a grant may be ahead of the database's clock.
+// If it is further ahead, that clock was set.
 const clockError = 50
 
-// dbDeadline returns the request's deadline on the database's clock.
 func (s *store) dbDeadline(ctx context.Context) int64 {
 	deadline, ok := ctx.Deadline()
 	if !ok {

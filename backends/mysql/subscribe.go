@@ -7,8 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Subscribed implements simba.Backend. It returns without error only after it has read the row. So
-// this server announces every later change.
+// Subscribed implements simba.Backend. It returns nil only after it has read the row, so that this
+// server announces every later change.
 func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) (simba.Seq, error) {
 	if pattern {
 		return 0, b.subscribedPattern(ctx, channel)
@@ -50,8 +50,8 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 }
 
 // markReachable records that a polling waiter has subscribed. An earlier notice may have gone to a
-// subscription that has ended, so it may be notified again. It returns false if the contender does
-// not wait.
+// subscription that has ended, so the waiter may be notified again. markReachable returns false if
+// the contender does not wait.
 func (b *Backend) markReachable(m *mutexState, contender string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -82,7 +82,6 @@ func (b *Backend) subscribedPattern(ctx context.Context, pattern string) error {
 	return b.fail(b.announceTableChanges(ctx))
 }
 
-// mayMatchChannel reports whether a glob may match a channel of a mutex.
 func mayMatchChannel(pattern string) bool {
 	literal := pattern
 	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {

@@ -4,7 +4,6 @@ import (
 	"context"
 )
 
-// watchTable reads the whole table while there are pattern subscribers.
 func (b *Backend) watchTable() {
 	b.mu.Lock()
 	wanted := len(b.patterns) > 0
@@ -19,13 +18,14 @@ func (b *Backend) watchTable() {
 		return
 	}
 	if err := b.announceTableChanges(ctx); err != nil && b.ctx.Err() == nil {
-		_ = b.fail(err) // it may replace the pool's connections
+		_ = b.fail(err) // fail may replace the pool's connections
 		b.log.Debug("cannot watch the table", "err", err)
 	}
 }
 
 // announceTableChanges announces what has changed in the table since the last call. The first call
-// announces nothing. It misses a tenure of another server that begins and ends between two calls.
+// announces nothing. A tenure of another server that begins and ends between two calls stays
+// unnoticed.
 func (b *Backend) announceTableChanges(ctx context.Context) error {
 	if err := b.tableLock.lock(ctx, false); err != nil {
 		return err
@@ -69,10 +69,10 @@ func (b *Backend) announceTableChanges(ctx context.Context) error {
 	return nil
 }
 
-// announceTableChange announces one change under m.lock: a request of this server may be about to
-// announce the same change with more detail. It returns false if m.lock is held for long, for
-// example while the row is locked. Then the next call announces the change. It returns the row that
-// it announced.
+// announceTableChange announces one change, and returns the row that it announced. It takes m.lock,
+// because a request of this server may be about to announce the same change with more detail. If
+// m.lock is held for long, for example while the row is locked, it returns false. Then the next
+// call of announceTableChanges tries again.
 func (b *Backend) announceTableChange(ctx context.Context, mutex string, was, is row) (row, bool) {
 	if b.store.waits.isLocked(mutex) {
 		return is, false

@@ -3,21 +3,21 @@ package mysql
 import "sync"
 
 // tenures has the last known tenure of an owner on the JVM for each mutex. An owner on the JVM may
-// have no token of its own. If it follows a tenure of this engine, fencing_token shows that
-// (lacksToken). If it follows another owner on the JVM, only a server that remembers that tenure
-// notices. The zero value is empty.
+// take no token, and its row then has the token of the tenure before (token.go). After a tenure of
+// this engine, the row shows that (lacksToken). After another tenure on the JVM, only a server that
+// remembers it can notice. The zero value is empty.
 type tenures struct {
 	mu            sync.Mutex        // guards the fields below
-	recent, older map[string]tenure // when recent has maxTenures mutexes, it becomes older
+	recent, older map[string]tenure // a full recent becomes older
 }
 
-// maxTenures is how many mutexes are remembered at least. At most, twice as many are.
+// maxTenures is how many mutexes each of the two maps has at most.
 const maxTenures = 10_000
 
 type tenure struct {
 	owner          string // "" = released
 	token, version uint64 // of the row when it was last read
-	over           bool   // its lease had ended by then
+	over           bool   // the lease had ended by then
 }
 
 // version returns the last known version of a mutex; 0 = none.
@@ -28,8 +28,8 @@ func (s *tenures) version(mutex string) uint64 {
 	return last.version
 }
 
-// note records a row. since is version's result from before the row was read. It returns false if
-// the row's owner has the token of an earlier tenure, or if the row has another token by now.
+// note records a row. since is the result of version before the row was read. note returns false if
+// the owner has the token of an earlier tenure, or if the row has got another token since the read.
 func (s *tenures) note(mutex string, r row, since uint64) (own bool) {
 	if !r.fenced || r.fencingToken%tokenUnit == 0 || r.isLegacy() {
 		return true

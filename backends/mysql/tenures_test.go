@@ -13,16 +13,16 @@ func TestRememberedTenuresAreBounded(t *testing.T) {
 	for i := range 5 * maxTenures {
 		s.note(fmt.Sprint(i), live("a", 4), 0)
 		if n := len(s.recent) + len(s.older); n > 2*maxTenures {
-			t.Fatalf("%d tenures are remembered, more than the limit", n)
+			t.Fatalf("the maps have %d tenures, want at most %d", n, 2*maxTenures)
 		}
 	}
 	for i := 4 * maxTenures; i < 5*maxTenures; i++ {
 		if s.note(fmt.Sprint(i), live("b", 5), 0) {
-			t.Fatalf("the owner of %d has the token of the one before", i)
+			t.Fatalf("note of mutex %d with a new owner and the old token returned true, want false", i)
 		}
 	}
 	if !s.note("0", live("b", 5), 0) {
-		t.Error("the first tenure was not forgotten")
+		t.Error("note of mutex 0 returned false, want true: its first tenure is to be forgotten")
 	}
 }
 
@@ -43,31 +43,31 @@ func TestSuccessorOfAJVMOwnerWithoutATokenIsRecognized(t *testing.T) {
 		why   string
 	}{
 		{live("a", 9, 9), 0, true, "the first known tenure"},
-		{over("a", 9, 9), 9, true, "it expired"},
-		{live("a", 9, 9), 0, true, "it was read before that"},
-		{live("b", 9, 10), 9, false, "it took none"},
-		{live("b", 10_000_001, 10), 9, true, "it has got one"},
-		{live("b", 9, 10), 9, false, "it was read just before it got one"},
-		{live("b", 10_000_001, 12), 10, true, "it renewed"},
-		{live("b", 9, 11), 10, false, "it was read before it got one"},
-		{over("", 10_000_001, 15), 12, true, "it was released"},
-		{live("b", 10_000_001, 16), 15, false, "it took none again"},
-		{live("c", 10_000_002, 17), 15, true, "it took one"},
-		{live("c", 10_000_002, 16), 0, true, "it was read before it renewed"},
-		{live("d", 10_000_003, 19), 17, true, "it took one, and renewed"},
+		{over("a", 9, 9), 9, true, "the tenure of a expired"},
+		{live("a", 9, 9), 0, true, "the row was read before the expiry"},
+		{live("b", 9, 10), 9, false, "b took no token"},
+		{live("b", 10_000_001, 10), 9, true, "a server has assigned b a token"},
+		{live("b", 9, 10), 9, false, "the row was read just before the assignment"},
+		{live("b", 10_000_001, 12), 10, true, "b renewed"},
+		{live("b", 9, 11), 10, false, "the row was read before the assignment"},
+		{over("", 10_000_001, 15), 12, true, "b released the mutex"},
+		{live("b", 10_000_001, 16), 15, false, "b took no token again"},
+		{live("c", 10_000_002, 17), 15, true, "c took a token"},
+		{live("c", 10_000_002, 16), 0, true, "the row was read before c renewed"},
+		{live("d", 10_000_003, 19), 17, true, "d took a token, and renewed"},
 		{live("e", 1, 2), 19, true, "the row was deleted"},
-		{over("e", 1, 3), 2, true, "it renewed and expired"},
-		{live("e", 1, 4), 3, false, "it took none"},
-		{live("e", 4_000_001, 4), 3, true, "it has got one"},
-		{over("us", ours, 5), 4, true, "it is ours"},
-		{live("e", ours, 6), 4, true, "the row shows that it took none"},
+		{over("e", 1, 3), 2, true, "e renewed, and its lease expired"},
+		{live("e", 1, 4), 3, false, "e took no token"},
+		{live("e", 4_000_001, 4), 3, true, "a server has assigned e a token"},
+		{over("us", ours, 5), 4, true, "the tenure is of this engine"},
+		{live("e", ours, 6), 4, true, "the row itself shows that e took no token"},
 		{over("", 6_000_001, 9), 4, true, "an unknown tenure was released"},
-		{live("f", 6_000_001, 10), 9, false, "it took none"},
+		{live("f", 6_000_001, 10), 9, false, "f took no token"},
 		{live("g", 10_000_002, 10), 9, true, "the row is from before the column"},
 		{row{missing: true}, 9, true, "the row was deleted"},
 	} {
 		if own := s.note("m", c.row, c.since); own != c.own {
-			t.Errorf("round %d, %s: note of %+v returned %v", i, c.why, c.row, own)
+			t.Errorf("round %d, %s: note of %+v returned %v, want %v", i, c.why, c.row, own, c.own)
 		}
 	}
 }

@@ -9,35 +9,36 @@ import (
 // The token of a tenure is the row's fencing_token if the table has that column, as in Simba 3.3
 // and later. Otherwise it is the row's version.
 //
-// Every contender increments version when it begins or ends a tenure. Contenders on the JVM also do
-// so when they renew. Simba 3.3 and later increment fencing_token when a tenure begins, if
-// simba.jdbc.fencing is on. Other contenders on the JVM do not change it; below they are "up to
-// 3.2". So fencing_token shows which program it is from:
+// Every contender increments version when it begins or ends a tenure. A contender on the JVM
+// (Simba's own code) also does so when it renews. With the setting simba.jdbc.fencing, Simba 3.3
+// and later increment fencing_token when a tenure begins. Other contenders on the JVM leave it
+// unchanged; the table calls them "up to 3.2". So fencing_token shows which program set it:
 //
 //	fencing_token               the token
 //	version * tokenUnit         fencing_token: a grant or release by this engine
 //	version * tokenUnit + 1     fencing_token: assigned by this engine to an owner up to 3.2
 //	version * tokenUnit + 2, 0  version: the row is older than the column
-//	a multiple below that       none: an owner up to 3.2 follows a grant or release of this engine
-//	else                        fencing_token: of an owner on the JVM
+//	n * tokenUnit, n < version  none: an owner up to 3.2 follows a grant or release of this engine
+//	any other                   fencing_token: of an owner on the JVM
 //
 // The first server that reads the row of an owner without a token assigns one (readWithToken). The
 // assigned token is larger than all before: fencing_token is below (version + 1) * tokenUnit, since
-// 3.3 increments version whenever it increments fencing_token. In decimal, the engine's tokens show
-// the version. They are below 2^53 until the version needs more than 33 bits. After a million
-// tenures of 3.3 in a row, its token is a multiple as well. Then a server assigns that owner
-// another token, which the owner learns when it renews.
+// 3.3 increments version whenever it increments fencing_token. The engine's tokens are below 2^53
+// until the version needs more than 33 bits. After a million tenures of 3.3 in a row, the token of
+// such a tenure can be n * tokenUnit too. Then a server assigns another token, which the owner
+// learns when it renews.
 //
-// Statements notice when the column is added or dropped (write, readRows). They contain tokenUnit
-// as a literal.
+// Statements notice if the column was added or dropped (write, readRows). They contain tokenUnit as
+// a literal.
 const (
 	tokenUnit    = 1_000_000
 	assignedMark = 1 // remainder of a token that was assigned to an owner up to 3.2
 	legacyMark   = 2 // remainder of fencing_token in a row that is older than the column
 )
 
-// derive sets token and live. The start of a lease may be slightly ahead of the clock that was
-// read. A lease never has more left than its request wanted.
+// derive sets token and live. acquiredAt may be slightly later than now, which was read before.
+// derive then sets now to acquiredAt, so that the lease never has more time left than its request
+// wanted.
 func (r *row) derive() {
 	switch {
 	case r.isLegacy():
@@ -58,7 +59,7 @@ func (r row) isLegacy() bool {
 	return r.fencingToken == 0 || r.fencingToken%tokenUnit == legacyMark && r.fencingToken/tokenUnit == r.version
 }
 
-// lacksToken reports whether the row's owner has no token.
+// lacksToken reports whether the row shows that its owner took no token.
 func (r row) lacksToken() bool {
 	return r.fenced && r.owner != "" && r.fencingToken%tokenUnit == 0 && r.fencingToken/tokenUnit < r.version
 }
@@ -71,8 +72,8 @@ func tokenOf(version uint64, fenced bool) uint64 {
 	return version
 }
 
-// versionOf returns the version at which the tenure with a token began. For an owner of Simba 3.3
-// or later it may be less.
+// versionOf returns the version at which the tenure with a token began. If Simba 3.3 or later set
+// the token, the result may be smaller.
 func (r row) versionOf(token uint64) uint64 {
 	if token > r.version {
 		return token / tokenUnit
@@ -90,7 +91,7 @@ type statements struct {
 	guard   string // LAST_INSERT_ID is the version
 	handOff string // LAST_INSERT_ID is the version
 	ofToken string // a condition: the tenure has this token
-	ofAny   string // a condition for an unknown token: the tenure has the token of its version
+	ofAny   string // a condition if no token is given: the tenure's token is tokenOf(version)
 }
 
 const (
@@ -104,10 +105,10 @@ const (
 
 var (
 	// byVersion is for a table without fencing_token. There its last condition is true. If the
-	// table has the column, the name is ambiguous, and the statement fails. A server that does not
-	// know of the column must not grant: a contender on the JVM could get the same token later. The
-	// outer SELECT is needed because a statement may not read the table that it changes. A query of
-	// information_schema takes more than twice as long.
+	// table has the column, the name fencing_token is ambiguous, and the statement fails. A server
+	// that does not know of the column must not grant: a contender on the JVM could get the same
+	// token later. The outer SELECT is needed because a statement may not read the table that it
+	// changes. A query of information_schema would take more than twice as long.
 	byVersion = newStatements(statements{ofToken: " AND version = ?"}, "(version + 1)", "",
 		" AND (SELECT one FROM (SELECT fencing_token AS one FROM (SELECT 1 AS fencing_token) AS ours"+
 			" LEFT JOIN simba_mutex ON FALSE LIMIT 1) AS found) = 1")
@@ -136,9 +137,8 @@ func newStatements(q statements, next, mark, always string) statements {
 // assignToken assigns a token to an owner that has none. It does nothing if the row has changed.
 const assignToken = "UPDATE simba_mutex SET fencing_token = version * 1000000 + 1 WHERE " + sameMutex + " AND version = ? AND fencing_token = ?"
 
-// write runs a statement that changes the row of a mutex. build makes it for a table with or
-// without fencing_token. If that column was added or dropped, the statement fails, and write builds
-// it again.
+// write runs a statement that changes the row of a mutex. build makes the statement for a table
+// with or without fencing_token. write builds it again if that column was added or dropped.
 func (s *store) write(ctx context.Context, mutex string, build func(*statements) (string, []any)) (id uint64, ok bool, err error) {
 	err = s.waits.run(ctx, mutex, func(prefix string) error {
 		for range attempts {
@@ -164,7 +164,7 @@ func isOtherTable(err error) bool {
 	return (n == errAmbiguous || n == errNoColumn) && strings.Contains(err.Error(), "fencing_token")
 }
 
-// read is store.read for callers that need the token.
+// read is like store.read, for callers that need the token.
 func (b *Backend) read(ctx context.Context, mutex string) (row, error) {
 	return b.readWithToken(ctx, mutex, false, b.store.read)
 }
@@ -197,7 +197,7 @@ func (b *Backend) readWithToken(ctx context.Context, mutex string, lock bool, re
 	return row{}, errKeepsChanging
 }
 
-// commitWait is how long the report of an end waits for a transaction that has the row.
+// commitWait is how long awaitCommit waits for a transaction that has locked the row.
 const commitWait = 500 * time.Millisecond
 
 // awaitCommit reads the row of an ended lease again. A statement that renewed the lease in time may
@@ -214,7 +214,8 @@ func (b *Backend) awaitCommit(ctx context.Context, mutex string, was row, read f
 }
 
 // hasToken reports whether a row's owner has a token of its own. Until the backfill is done, the
-// row of a tenure of this engine may have 0, if the tenure is older than the column.
+// tenure in a row with a fencing_token of 0 may be older than the column. Then its token is the
+// version.
 func (b *Backend) hasToken(mutex string, r row, since uint64) bool {
 	if r.lacksToken() {
 		return r.fencingToken == 0 && b.store.backfillPending.Load()

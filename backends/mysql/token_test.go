@@ -17,7 +17,8 @@ type tokens struct {
 	list  []uint64
 }
 
-// begin records a new tenure. These servers must show it with the same new token.
+// begin records a new tenure. Its token must be larger than all before, and the given servers must
+// show it.
 func (k *tokens) begin(t *testing.T, owner string, token uint64, servers ...*Backend) {
 	t.Helper()
 	if n := len(k.list); n > 0 && token <= k.list[n-1] {
@@ -45,7 +46,6 @@ func (k *tokens) goOn(t *testing.T, owner string, servers ...*Backend) {
 	}
 }
 
-// mustAcquire is acquire for a contender that must succeed.
 func (j jvm) mustAcquire(t testing.TB) (token uint64) {
 	t.Helper()
 	token, owns, err := j.acquireToken(t.Context())
@@ -58,17 +58,17 @@ func (j jvm) mustAcquire(t testing.TB) (token uint64) {
 func (j jvm) giveUp(t testing.TB) {
 	t.Helper()
 	if err := j.release(t.Context()); err != nil {
-		t.Fatal(err)
+		t.Fatalf("release: %v; want no error", err)
 	}
 }
 
-// expire ends the running lease at once.
 func expire(t testing.TB, db *sql.DB, mutex string) {
 	t.Helper()
 	must(t, db, "UPDATE simba_mutex SET ttl_at = 1, transition_at = 1 WHERE mutex = ?", mutex)
 }
 
-// endings are the ways in which a tenure of this engine or of a contender on the JVM ends.
+// endings are the ways in which a tenure ends. j is the owner on the JVM, nil for a tenure of this
+// engine.
 func endings(t testing.TB, db *sql.DB, b *Backend, mutex string) map[string]func(owner string, j *jvm) {
 	return map[string]func(string, *jvm){
 		"release": func(owner string, j *jvm) {
@@ -81,7 +81,7 @@ func endings(t testing.TB, db *sql.DB, b *Backend, mutex string) map[string]func
 		"expiry": func(string, *jvm) { expire(t, db, mutex) },
 		"break": func(string, *jvm) {
 			if ok, _, err := b.Break(t.Context(), mutex, ""); !ok || err != nil {
-				t.Fatal(ok, err)
+				t.Fatalf("BREAK: %v, %v; want true", ok, err)
 			}
 		},
 	}
@@ -114,13 +114,13 @@ func TestTokensGrowAndAgreeAcrossJVMAndOwnTenures(t *testing.T) {
 					k.begin(t, "a", a.Token, one, two)
 					var token uint64
 					if err := db.QueryRow("SELECT fencing_token FROM simba_mutex WHERE mutex = ?", mutex).Scan(&token); err != nil || token != a.Token {
-						t.Errorf("the table has token %d, %v, ACQUIRE returned %d", token, err, a.Token)
+						t.Errorf("the table has token %d, %v; want that of ACQUIRE, %d", token, err, a.Token)
 					}
 					stop("a", nil)
 
 					k.begin(t, "now", now.mustAcquire(t), one, two)
 					if again := now.mustAcquire(t); again != k.list[len(k.list)-1] {
-						t.Errorf("a renewal changed the token to %d of %v", again, k.list)
+						t.Errorf("a renewal on the JVM returned token %d, want the last of %v", again, k.list)
 					}
 					k.goOn(t, "now", one, two)
 					stop("now", &now)
@@ -129,7 +129,7 @@ func TestTokensGrowAndAgreeAcrossJVMAndOwnTenures(t *testing.T) {
 					k.begin(t, "old", ownerOf(t, one, mutex).Token, one, two)
 					old.mustAcquire(t)
 					k.goOn(t, "old", one, two)
-					if round%2 == 0 { // it renews before any server reads the row
+					if round%2 == 0 { // a tenure of this engine follows the one without a token
 						stop("old", &old)
 						continue
 					}
@@ -181,7 +181,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 					}
 					o, _, err := servers[i%3].Owner(t.Context(), mutex)
 					if err != nil {
-						t.Error(err)
+						t.Errorf("OWNER: %v; want no error", err)
 					}
 					seen <- o.Token
 				}()
@@ -240,7 +240,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 		ownerOf(t, servers[1], "followed") // assigns a token to a
 		a.giveUp(t)
 		if _, err := servers[0].Subscribed(t.Context(), "*", true); err != nil {
-			t.Fatal(err)
+			t.Fatalf("Subscribed: %v; want no error", err)
 		}
 		a.mustAcquire(t)
 		await(t, "a is announced", func() bool { return len(tenureEvents(servers[0], "followed")) == 1 })
@@ -254,8 +254,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 	})
 }
 
-// The owner's row looks as if the owner had no token. The owner learns its new token when it
-// renews.
+// The row looks as if its owner had no token. The owner learns the new token when it renews.
 func TestSimba33OwnerWithAMultipleOfAMillionIsReassigned(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
@@ -270,7 +269,7 @@ func TestSimba33OwnerWithAMultipleOfAMillionIsReassigned(t *testing.T) {
 	}
 	k.begin(t, "now", ownerOf(t, b, "m").Token, b)
 	if token := now.mustAcquire(t); token != k.list[1] {
-		t.Errorf("the Simba contender has token %d, OWNER reported %v", token, k.list)
+		t.Errorf("after its renewal the Simba contender has token %d, want the last of %v", token, k.list)
 	}
 	now.giveUp(t)
 	k.begin(t, "now", now.mustAcquire(t), b)
@@ -280,7 +279,6 @@ func tenureEvents(b *Backend, mutex string) []simba.Event {
 	return b.eventLog.Find(simba.HistoryRequest{Mutex: mutex, Count: 100})
 }
 
-// Each statement that begins a tenure notices the column.
 func TestServerNoticesTheColumnBeforeItGrants(t *testing.T) {
 	for name, begin := range map[string]func(s *store, mutex string, version uint64) (lease, bool, error){
 		"acquire": func(s *store, mutex string, _ uint64) (lease, bool, error) {
@@ -306,7 +304,7 @@ func TestServerNoticesTheColumnBeforeItGrants(t *testing.T) {
 		}
 		var token uint64
 		if err := db.QueryRow("SELECT fencing_token FROM simba_mutex").Scan(&token); err != nil || token != l.token {
-			t.Errorf("%s: the table has token %d, %v, the server %d", name, token, err, l.token)
+			t.Errorf("%s: the table has token %d, %v; want that of the server, %d", name, token, err, l.token)
 		}
 		k.begin(t, "b", l.token, b)
 		release(t, b, name, "b")

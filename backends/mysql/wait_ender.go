@@ -7,7 +7,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// waitEnder is the Backend as the proxy.WaitEnder of its waiters. Its methods end waits.
+// waitEnder is the Backend as the proxy.WaitEnder of its waiters.
 type waitEnder Backend
 
 // removedToken is the token of a Grant that removes a waiter from the queue without a lease.
@@ -64,7 +64,7 @@ func (w *waitEnder) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, 
 }
 
 // endWait reads the row of a wait that has ended, and calls decide for the outcome. It holds
-// m.lock, so no handoff is in progress. The last handoff has reached this waiter or another one.
+// m.lock, so no handoff is in progress: the last one has reached this waiter or another one.
 func (b *Backend) endWait(t *proxy.Ticket, decide func(*mutexState, row) simba.Outcome) (o simba.Outcome, err error) {
 	m := b.ref(t.Request.Mutex)
 	defer b.unref(m)
@@ -85,7 +85,7 @@ func (b *Backend) endWait(t *proxy.Ticket, decide func(*mutexState, row) simba.O
 }
 
 // dequeue removes the queue entry of a wait that has ended. If the connection broke, the waiter
-// becomes a polling one instead. If another connection of the contender waits by now, dequeue keeps
+// becomes a polling one instead. If the contender waits on another connection by now, dequeue keeps
 // the entry.
 func (b *Backend) dequeue(t *proxy.Ticket, why simba.EndReason) {
 	contender := t.Request.Contender
@@ -114,7 +114,7 @@ func (b *Backend) dequeue(t *proxy.Ticket, why simba.EndReason) {
 func (w *waitEnder) HandOff(t *proxy.Ticket, g proxy.Grant) error {
 	b, granted := (*Backend)(w), waitStateOf(t).lease
 	if g.Token == removedToken || granted.token != g.Token || granted.at == 0 {
-		return nil // its contender knows the lease from another request
+		return nil // the contender has the lease from another request
 	}
 	m := b.ref(t.Request.Mutex)
 	defer b.unref(m)

@@ -21,7 +21,6 @@ func atContentionTiming(t testing.TB, addr string, n simba.Notices) *Backend {
 	return serve(t, addr, func(o *Options) { o.Poll, o.Notices = 0, n })
 }
 
-// shortTimeoutAtContentionTiming is atContentionTiming with a short timeout.
 func shortTimeoutAtContentionTiming(t testing.TB, addr string, n simba.Notices) *Backend {
 	return serve(t, addr, func(o *Options) { o.Poll, o.Notices, o.Timeout = 0, n, testTimeout })
 }
@@ -47,15 +46,15 @@ func TestRefreshDelayIsTheContentionTiming(t *testing.T) {
 			least, most = min(least, d), max(most, d)
 		}
 		if least < c.from || most >= c.to {
-			t.Errorf("%s: %v to %v, want [%v, %v)", name, least, most, c.from, c.to)
+			t.Errorf("%s: refreshDelay returned %v to %v, want [%v, %v)", name, least, most, c.from, c.to)
 		}
 		if spread := c.to - c.from; most-least < spread/2 {
-			t.Errorf("%s: the delays are only from %v to %v", name, least, most)
+			t.Errorf("%s: refreshDelay returned only %v to %v, want at least half of the range", name, least, most)
 		}
 	}
 }
 
-// The tenure ends before the answer arrives.
+// The tenure ends before the answer to its GUARD arrives.
 func TestLateGuardAnswerDelaysNoRefresh(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	a := take(t, b, "late", "a", long)
@@ -69,12 +68,12 @@ func TestLateGuardAnswerDelaysNoRefresh(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if d := time.Until(m.refreshAt); d > time.Minute+3*time.Second || m.lastOwner != "b" {
-		t.Errorf("the next refresh is in %v, the last owner is %s", d, m.lastOwner)
+		t.Errorf("after the late answer the next refresh is in %v, the last owner is %s; want about a minute, and b", d, m.lastOwner)
 	}
 }
 
-// The waiter's contender may have released that lease through another server before it began to
-// wait. The waiter stays in the queue.
+// An answer arrives for a lease that the contender had before it began to wait. It may have
+// released that lease since, through another server. So the waiter stays in the queue.
 func TestAnswerOlderThanAWaiterGrantsItNothing(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	other := take(t, b, "old", "b", long)
@@ -83,7 +82,7 @@ func TestAnswerOlderThanAWaiterGrantsItNothing(t *testing.T) {
 	m := b.ref("old")
 	defer b.unref(m)
 	if _, err := b.finishAcquire(m, request("old", "a", long), lease{owner: "a", token: other.Token - 1, ttl: long, since: sent}, true); err != nil {
-		t.Fatal(err)
+		t.Fatalf("finishAcquire: %v; want no error", err)
 	}
 	release(t, b, "old", "b")
 	if o := w.granted(t); o.Token <= other.Token {
@@ -91,9 +90,9 @@ func TestAnswerOlderThanAWaiterGrantsItNothing(t *testing.T) {
 	}
 }
 
-// The client has got an UnavailableError, and the statement, which waited for its row, commits
-// later. On a slow machine its lock wait may time out. Then it has no effect, and the test starts
-// again.
+// A RELEASE waits for its row. Its client gets an UnavailableError, and the statement commits
+// later. On a slow machine its lock wait may time out. Then the RELEASE has no effect, and the test
+// starts again.
 func TestLateReleaseIsNoticed(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
@@ -102,7 +101,7 @@ func TestLateReleaseIsNoticed(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("no release has taken effect")
+	t.Fatal("in ten attempts no late RELEASE has taken effect")
 }
 
 // releaseTakesEffectLate returns false if the release's lock wait timed out.
@@ -112,16 +111,16 @@ func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mute
 	b := shortTimeoutAtContentionTiming(t, store.Addr, n)
 	take(t, b, mutex, "a", long)
 	if o, _, err := b.Acquire(t.Context(), request(mutex, "b", long)); err != nil || o.Status != simba.StatusQueued {
-		t.Fatal(o, err)
+		t.Fatalf("ACQUIRE: %+v, %v; want queued", o, err)
 	}
 	tx := lockRow(t, db, mutex)
 	defer tx.Rollback()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	if _, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "a"}); !isUnavailable(err) {
-		t.Fatal(err)
+		t.Fatalf("RELEASE: %v; want an UnavailableError", err)
 	}
-	<-time.After(300 * time.Millisecond) // an early refresh has shown the old owner
+	<-time.After(300 * time.Millisecond) // by now a refresh has read the old owner
 	tx.Rollback()
 	notice := simba.ContenderChannel(mutex, "b") + " " + simba.ReleasedNotice("a")
 	decided := time.Now().Add(time.Duration(lateEffectLimit)*time.Millisecond + testTimeout)
@@ -141,17 +140,17 @@ func TestFailedHandoffIsRetried(t *testing.T) {
 	<-w.woken
 	m := b.ref("dead")
 	if err := m.lock.lock(t.Context(), false); err != nil {
-		t.Fatal(err)
+		t.Fatalf("lock: %v; want no error", err)
 	}
 	if _, err := w.ticket.End(simba.EndGone); !isUnavailable(err) {
-		t.Error(err)
+		t.Errorf("End: %v; want an UnavailableError", err)
 	}
 	m.lock.unlock()
 	b.unref(m)
 	await(t, "nobody owns it", func() bool { return ownerOf(t, b, "dead").Owner == "" })
 }
 
-// Other clients have seen the end of the lease meanwhile.
+// While the request waits for its row, other clients see the end of the lease.
 func TestGuardThatWaitsForItsRowRevivesNoLease(t *testing.T) {
 	store := stores.MariaDB(t)
 	b, other := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
@@ -159,7 +158,8 @@ func TestGuardThatWaitsForItsRowRevivesNoLease(t *testing.T) {
 	for _, how := range []string{"guard", "acquire", "release"} {
 		o := take(t, b, how, "a", long)
 		if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: how, Contender: "a", TTL: 300 * time.Millisecond}); err != nil && !isUnavailable(err) {
-			t.Fatal(err) // the answer may take longer than the lease
+			// The answer may take longer than the lease.
+			t.Fatalf("GUARD: %v; want no error, or an UnavailableError", err)
 		}
 		tx := lockRow(t, db, how)
 		done := make(chan error, 1)
@@ -168,19 +168,19 @@ func TestGuardThatWaitsForItsRowRevivesNoLease(t *testing.T) {
 			case "guard":
 				g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: how, Contender: "a", TTL: long})
 				if err == nil && g.Status != simba.StatusLost {
-					err = fmt.Errorf("it is revived: %+v", g)
+					err = fmt.Errorf("%+v; want lost", g)
 				}
 				done <- err
 			case "acquire":
 				g, _, err := b.Acquire(t.Context(), request(how, "a", long))
 				if err == nil && (g.Status != simba.StatusAcquired || g.Token <= o.Token) {
-					err = fmt.Errorf("it is revived: %+v", g)
+					err = fmt.Errorf("%+v; want acquired with a larger token", g)
 				}
 				done <- err
 			case "release":
 				ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: how, Contender: "a"})
 				if err == nil && ok {
-					err = fmt.Errorf("it released what had ended")
+					err = fmt.Errorf("true; want false, since the lease has ended")
 				}
 				done <- err
 			}
@@ -188,12 +188,12 @@ func TestGuardThatWaitsForItsRowRevivesNoLease(t *testing.T) {
 		await(t, "the end is reported", func() bool { return ownerOf(t, other, how).Owner == "" })
 		tx.Rollback()
 		if err := <-done; err != nil {
-			t.Errorf("GUARD by %s: %v", how, err)
+			t.Errorf("%s after the end of the lease: %v", how, err)
 		}
 	}
 }
 
-// The steps of the return and of the leaving may run in any order.
+// The end of the old wait and the beginning of the new one may run in any order.
 func TestWaiterThatReturnsWhileItLeavesIsGranted(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	for round := range 60 {
@@ -205,7 +205,7 @@ func TestWaiterThatReturnsWhileItLeavesIsGranted(t *testing.T) {
 			defer close(left)
 			why := []simba.EndReason{simba.EndTimeout, simba.EndGone, simba.EndLeft}[round%3]
 			if _, err := old.ticket.End(why); err != nil {
-				t.Error(err)
+				t.Errorf("End: %v; want no error", err)
 			}
 		}()
 		<-time.After(rand.N(300 * time.Microsecond))
@@ -220,7 +220,8 @@ func TestWaiterThatReturnsWhileItLeavesIsGranted(t *testing.T) {
 	}
 }
 
-// The request renews the lease. A refresh in between does not wake the waiter.
+// The contender owns the mutex before its waiting request returns. The request renews the lease, so
+// a refresh in between need not wake the waiter.
 func TestWaiterIsNotWokenBeforeItsRequestReturns(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	for by, find := range map[string]func(ctx context.Context, m *mutexState) error{
@@ -237,16 +238,16 @@ func TestWaiterIsNotWokenBeforeItsRequestReturns(t *testing.T) {
 		defer cancel()
 		_, ticket := enqueuedWaiter(b, m, "a")
 		if err := find(ctx, m); err != nil {
-			t.Fatal(err)
+			t.Fatalf("find: %v; want no error", err)
 		}
 		o, err := b.tryAcquireBlocked(ctx, m, ticket)
 		if err != nil || o.Status != simba.StatusRenewed || o.TTL <= time.Minute {
-			t.Errorf("%s: %+v, %v; want renewed with its new lease", by, o, err)
+			t.Errorf("ACQUIRE … WAIT after %s: %+v, %v; want renewed with the new TTL", by, o, err)
 		}
 	}
 }
 
-// enqueuedWaiter is block up to the queue entry.
+// enqueuedWaiter does only the first step of block: ticket and queue entry.
 func enqueuedWaiter(b *Backend, m *mutexState, contender string) (*waiter, *proxy.Ticket) {
 	w := &waiter{woken: make(chan struct{})}
 	r := request(m.mutex, contender, long)
@@ -256,11 +257,11 @@ func enqueuedWaiter(b *Backend, m *mutexState, contender string) (*waiter, *prox
 	return w, t
 }
 
-// The next scheduled refresh is at the end of the lease.
+// No refresh is scheduled before the end of the lease.
 func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 	store := stores.MariaDB(t)
 	b, other := atContentionTiming(t, store.Addr, &notices{}), serve(t, store.Addr, nil)
-	// acquires lets b acquire through the other server.
+	// acquires makes b the owner through the other server.
 	acquires := func(t *testing.T, mutex string) {
 		t.Helper()
 		release(t, other, mutex, "a")
@@ -270,14 +271,14 @@ func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 		"another's poll": func(t *testing.T, mutex string) {
 			acquires(t, mutex)
 			if o, _, err := b.Acquire(t.Context(), request(mutex, "c", long)); err != nil || o.Owner != "b" {
-				t.Error(o, err)
+				t.Errorf("ACQUIRE: %+v, %v; want b as the owner", o, err)
 			}
 		},
 		"the end of another's wait": func(t *testing.T, mutex string) {
 			c := block(t, b, mutex, "c", long)
 			acquires(t, mutex)
 			if o, err := c.ticket.End(simba.EndTimeout); err != nil || o.Owner != "b" {
-				t.Error(o, err)
+				t.Errorf("End: %+v, %v; want b as the owner", o, err)
 			}
 		},
 		"a refresh for an orphaned grant": func(t *testing.T, mutex string) {
@@ -291,12 +292,12 @@ func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 			m := b.ref(mutex)
 			defer b.unref(m)
 			if err := m.lock.lock(t.Context(), false); err != nil {
-				t.Fatal(err)
+				t.Fatalf("lock: %v; want no error", err)
 			}
 			defer m.lock.unlock()
 			s, err := b.store.read(t.Context(), mutex, false)
 			if err != nil {
-				t.Error(err)
+				t.Errorf("read: %v; want no error", err)
 			}
 			b.observe(m, s)
 			b.wakeOwner(m, s, time.Now().Add(-long))
@@ -314,9 +315,9 @@ func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 		take(t, b, mutex, "a", long)
 		m := b.ref(mutex)
 		w, ticket := enqueuedWaiter(b, m, "b")
-		acquires(t, mutex) // its own request has shown a as the owner
+		acquires(t, mutex) // the waiter's request has read the row before that
 		if err := b.refreshAndHandOff(t.Context(), m); err != nil {
-			t.Error(err)
+			t.Errorf("refreshAndHandOff: %v; want no error", err)
 		}
 		b.markBlocked(m, ticket)
 		b.unref(m)
@@ -324,13 +325,12 @@ func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 	})
 }
 
-// The server derives the announced events from the two rows.
 func TestChangesBetweenTwoReads(t *testing.T) {
 	live := func(owner string, token uint64) row {
 		return row{owner: owner, token: token, version: token, live: true}
 	}
 	over := func(owner string, token uint64) row { return row{owner: owner, token: token, version: token} }
-	// On a table with fencing_token the rows have that column too.
+	// as returns a row of a table with fencing_token.
 	as := func(owner string, version, fencing uint64, end int64) row {
 		r := row{owner: owner, version: version, fencingToken: fencing, fenced: true, transitionAt: end}
 		r.derive()
@@ -381,12 +381,12 @@ func TestChangesBetweenTwoReads(t *testing.T) {
 		}
 		b.stop()
 		if !slices.Equal(got, c.want) {
-			t.Errorf("%s: %q, want %q", name, got, c.want)
+			t.Errorf("%s: announceChange announced %q, want %q", name, got, c.want)
 		}
 	}
 }
 
-// The contender is back on another connection before the old one leaves.
+// The contender waits on a new connection before the wait on the old one ends.
 func TestLeavingKeepsTheEntryOfANewConnection(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	take(t, b, "queue", "a", long)

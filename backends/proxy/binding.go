@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Binding encodes server and connection as one text, which the records of bound leases store. It is
-// "" if session is 0.
+// Binding encodes a server and a session of that server as one string. An engine stores it in the
+// record of a lease that is bound to the session. Binding returns "" if session is 0.
 func Binding(server string, session uint64) string {
 	if session == 0 {
 		return ""
@@ -14,12 +14,13 @@ func Binding(server string, session uint64) string {
 	return server + ":" + strconv.FormatUint(session, 10)
 }
 
-// BoundSession returns the connection of a text that Binding made, 0 if it is none of that server.
+// BoundSession returns the session in a string from Binding. It returns 0 if the session is not one
+// of this server.
 func BoundSession(server, binding string) uint64 {
 	text, own := strings.CutPrefix(binding, server+":")
 	if !own {
 		return 0
 	}
-	session, _ := strconv.ParseUint(text, 10, 64) // it was made by Binding
+	session, _ := strconv.ParseUint(text, 10, 64) // Binding wrote a valid number
 	return session
 }

@@ -12,35 +12,33 @@ import (
 const DefaultHistory = 10000
 
 // EventLog is the log of events that this server caused or learned of from the store. It numbers
-// them, keeps the last of them, and publishes each on the event channel of its mutex.
-// Safe for concurrent use.
+// them, keeps the last of them, and publishes each on the event channel of its mutex. Safe for
+// concurrent use.
 //
-// A server can learn of the same change twice: from the reply of its own request, and from the
-// store. A tenure has one beginning and one end, known by its token. So the log ignores a second
-// event of the same beginning or end, as long as it keeps the first. It also ignores a beginning
-// that arrives after its end.
+// A server can learn of a change twice: from the reply to its own request, and from the store. So
+// the log ignores a second event for the beginning or the end of a tenure, as long as it keeps the
+// first. It also ignores a beginning that arrives after the end. The token identifies the tenure.
 type EventLog struct {
-	// ReorderWindow is by how much an event of a tenure may arrive after an event of the next
-	// tenure. The log holds early events back for that long, to bring them into order: see isEarly.
-	// 0 = events arrive in order. Set it before the first event.
+	// ReorderWindow is the longest time by which an event may arrive after an event of a later
+	// tenure. The log holds early events back for at most this time: see isEarly. 0 = events arrive
+	// in order. Set it before the first event.
 	ReorderWindow time.Duration
 
 	notices simba.Notices
 
-	sending sync.Mutex // held from numbering to publishing, to publish in order; before mu
-	// held are the events that are held back, by mutex; guarded by sending.
+	sending sync.Mutex // held from numbering to publishing, to keep the order; locked before mu
+	// held has the events that are held back, by mutex; guarded by sending.
 	held map[string]*heldEvents
 
 	mu   sync.Mutex // guards the fields below
 	seq  simba.Seq
 	ring history.Ring
-	seen map[boundary]struct{}  // of the events in ring
+	seen map[boundary]struct{}  // the beginnings and ends in ring
 	last map[string]simba.Event // the last beginning or end in ring, by mutex
 
 	tenures tenureLengths
 }
 
-// boundary is the beginning or the end of a tenure. Each happens once.
 type boundary struct {
 	mutex string
 	token uint64
@@ -59,8 +57,8 @@ func boundaryOf(e simba.Event) (b boundary, ok bool) {
 	return boundary{}, false
 }
 
-// NewEventLog returns an event log that keeps limit events; 0 = DefaultHistory. Its numbers begin
-// at the wall clock's microseconds, so that they grow from one run of the server to the next.
+// NewEventLog returns an event log that keeps the last limit events; 0 = DefaultHistory. The first
+// number is the wall clock in microseconds, so that numbers grow across restarts of the server.
 func NewEventLog(n simba.Notices, limit int) *EventLog {
 	if limit == 0 {
 		limit = DefaultHistory
@@ -74,16 +72,16 @@ func NewEventLog(n simba.Notices, limit int) *EventLog {
 	}
 }
 
-// Record records events in order, and publishes those that are new as JSON on their event channels.
-// It sets their Seq, and their At if that is 0. It returns how many were new, without those that it
-// holds back. It takes the lock sending, and the lock of Notices after it. So the caller must not
-// hold the lock of Notices.
+// Record records events in order, and publishes each new one as JSON on the event channel of its
+// mutex. A recorded event gets a Seq, and the current time if its At is 0. Record returns how many
+// events were new, without those that it holds back. It calls the Notices with sending locked, so
+// the caller must not hold a lock that they need.
 func (l *EventLog) Record(events ...simba.Event) (recorded int) {
 	return l.record(false, events)
 }
 
-// Announce is Record, and also publishes the notice of each new tenure on the mutex' channel.
-// Engines use it if their store has no channels of its own.
+// Announce is like Record, and also publishes the notice of each new tenure on the channel of its
+// mutex. Engines whose store has no channels use it.
 func (l *EventLog) Announce(events ...simba.Event) (recorded int) {
 	return l.record(true, events)
 }
@@ -104,13 +102,13 @@ func (l *EventLog) record(announce bool, events []simba.Event) (recorded int) {
 			recorded++
 		}
 	}
-	for _, e := range events { // after all of them, since one may be the end that another waits for
+	for _, e := range events { // in a second loop: an event may be the end that a held one needs
 		l.publishHeldInOrder(e.Mutex)
 	}
 	return recorded
 }
 
-// publish numbers, keeps and publishes an event. It reports false if the event is not new. The
+// publish numbers, keeps and publishes an event. It returns false if the event is not new. The
 // caller holds sending.
 func (l *EventLog) publish(e simba.Event, announce bool) bool {
 	if !l.add(&e) {
@@ -126,7 +124,7 @@ func (l *EventLog) publish(e simba.Event, announce bool) bool {
 	return true
 }
 
-// add numbers and keeps an event. It reports false if the event is not new.
+// add numbers and keeps an event. It returns false if the event is not new.
 func (l *EventLog) add(e *simba.Event) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -150,14 +148,13 @@ func (l *EventLog) add(e *simba.Event) bool {
 	return true
 }
 
-// hasEndedLocked reports whether the log keeps the end of a tenure, given its beginning.
 func (l *EventLog) hasEndedLocked(begin boundary) bool {
 	_, ended := l.seen[boundary{begin.mutex, begin.token, true}]
 	return ended
 }
 
-// Last returns the last beginning or end of a tenure of the mutex that the log keeps; ok is false
-// if there is none.
+// Last returns the last event in the log that begins or ends a tenure of the mutex; ok is false if
+// there is none.
 func (l *EventLog) Last(mutex string) (e simba.Event, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -179,7 +176,7 @@ func (l *EventLog) TenureLengths() simba.Durations {
 	return l.tenures.lengths
 }
 
-// Find returns the newest events that a request asks for, from old to new.
+// Find returns the newest events that match a request, from old to new.
 func (l *EventLog) Find(q simba.HistoryRequest) []simba.Event {
 	if q.Count == 0 {
 		q.Count = 10

@@ -16,11 +16,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// recorder is a Notices that records what is published.
+// recorder is a Notices that records published messages.
 type recorder struct {
 	mu    sync.Mutex
 	lines []string
-	alone bool // there is no subscription at all
+	alone bool // nobody subscribes to any channel
 }
 
 func (p *recorder) Publish(channel, payload string) int {
@@ -74,7 +74,7 @@ func TestTenureBoundariesAreRecordedOnce(t *testing.T) {
 	c.Record(acquired("other", "a", 1))
 	c.Record(acquired("m", "b", 2))
 	if got, want := story(c, "m"), []string{"acquired a 1", "released a 1", "acquired b 2"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("the history is %q, want %q", got, want)
 	}
 	if got := p.on(simba.EventChannel("m")); len(got) != 3 {
 		t.Errorf("published %q, want 3 events", got)
@@ -117,7 +117,7 @@ func TestAnnouncePublishesEachTenureOnce(t *testing.T) {
 	c.Announce(acquired("m", "a", 1))
 	c.Announce(acquired("m", "b", 2))
 	if got, want := p.on(simba.MutexChannel("m")), []string{"acquired@@a", "acquired@@b"}; !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+		t.Errorf("the notices are %q, want %q", got, want)
 	}
 }
 
@@ -153,7 +153,7 @@ func TestEventLogKeepsItsLimit(t *testing.T) {
 		c.Record(acquired(m, "a", uint64(i+1)), endOf(simba.EventReleased, m, "a", uint64(i+1)))
 	}
 	if len(c.seen) > limit || len(c.last) > limit {
-		t.Errorf("it keeps %d boundaries, and the last of %d mutexes", len(c.seen), len(c.last))
+		t.Errorf("the log keeps %d boundaries and %d last events, want at most %d of each", len(c.seen), len(c.last), limit)
 	}
 	if got := story(c, "m0"); len(got) != 0 {
 		t.Errorf("the history of the oldest mutex was not removed: %q", got)
@@ -162,7 +162,7 @@ func TestEventLogKeepsItsLimit(t *testing.T) {
 	if got := story(c, last); len(got) != 2 {
 		t.Errorf("the history of the newest mutex: %q; want 2 events", got)
 	}
-	// The last event of a mutex stays although its first one is removed.
+	// The log keeps the last event of a mutex when it removes the first one.
 	c = NewEventLog(&recorder{}, limit)
 	for i := range 3 * limit {
 		c.Record(acquired("m", "a", uint64(i+1)))
@@ -219,7 +219,7 @@ func TestEarlyTenureIsHeldBack(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			if got := story(c, "m"); !slices.Equal(got, want) {
-				t.Errorf("%q, want %q", got, want)
+				t.Errorf("the history is %q, want %q", got, want)
 			}
 		}
 		c.Record(acquired("m", "a", 1))
@@ -232,7 +232,7 @@ func TestEarlyTenureIsHeldBack(t *testing.T) {
 		c.Record(endOf(simba.EventExpired, "m", "a", 1))
 		in := []string{"acquired a 1", "expired a 1", "acquired b 2", "released b 2", "acquired c 3", "released c 3"}
 		want(in...)
-		time.Sleep(time.Second) // the timer of the held events does nothing any more
+		time.Sleep(time.Second) // the timer of the held events has stopped
 		c.Record(acquired("m", "d", 4))
 		want(append(in, "acquired d 4")...)
 
@@ -272,10 +272,10 @@ func TestAwaitWaitsForHeldEvents(t *testing.T) {
 		find := func(want ...string) {
 			t.Helper()
 			if err := c.Await(t.Context(), "m"); err != nil {
-				t.Error(err)
+				t.Errorf("Await: %v, want no error", err)
 			}
 			if got := story(c, "m"); !slices.Equal(got, want) {
-				t.Errorf("%q, want %q", got, want)
+				t.Errorf("the history is %q, want %q", got, want)
 			}
 		}
 		c.Record(acquired("m", "a", 1))
@@ -294,8 +294,7 @@ func TestAwaitWaitsForHeldEvents(t *testing.T) {
 			t.Errorf("Await waited %v, want 30 ms", waited)
 		}
 
-		// No event of the end of b arrives. An event that is held back later does not prolong the
-		// wait.
+		// The end of b never arrives. An event that is held back later does not prolong the wait.
 		c.Record(acquired("m", "c", 3))
 		time.AfterFunc(90*time.Millisecond, func() { c.Record(acquired("m", "d", 4)) })
 		find(append(in, "acquired c 3")...)
@@ -304,7 +303,7 @@ func TestAwaitWaitsForHeldEvents(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 		defer cancel()
 		if err := c.Await(ctx, "m"); !errors.Is(err, context.DeadlineExceeded) {
-			t.Error(err)
+			t.Errorf("Await with a context that ends: %v, want its error", err)
 		}
 	})
 }
@@ -318,16 +317,16 @@ func TestEndBeforeBeginningIsHeldBack(t *testing.T) {
 		// b had disconnected, so its server handed the mutex off to c.
 		c.Record(endOf(simba.EventReleased, "m", "b", 2), acquired("m", "c", 3))
 		if got := story(c, "m"); !slices.Equal(got, in[:1]) {
-			t.Errorf("%q, want %q", got, in[:1])
+			t.Errorf("the history is %q, want %q", got, in[:1])
 		}
-		// This is the earlier reply.
+		// This reply was sent earlier.
 		c.Record(endOf(simba.EventReleased, "m", "a", 1), acquired("m", "b", 2))
 		if got := story(c, "m"); !slices.Equal(got, in[:5]) {
-			t.Errorf("%q, want %q", got, in[:5])
+			t.Errorf("the history is %q, want %q", got, in[:5])
 		}
 		c.Record(endOf(simba.EventReleased, "m", "c", 3), acquired("m", "d", 4))
 		if got := story(c, "m"); !slices.Equal(got, in) {
-			t.Errorf("%q, want %q", got, in)
+			t.Errorf("the history is %q, want %q", got, in)
 		}
 		c.Record(endOf(simba.EventReleased, "m", "f", 6)) // the beginning of f has not arrived
 		time.Sleep(100 * time.Millisecond)
@@ -337,7 +336,7 @@ func TestEndBeforeBeginningIsHeldBack(t *testing.T) {
 		}
 		c.Record(acquired("m", "f", 6)) // too late
 		if got := story(c, "m"); !slices.Equal(got, append(in, "released f 6")) {
-			t.Errorf("history %q; want no event that is too late", got)
+			t.Errorf("history %q; want no beginning of f after its end", got)
 		}
 	})
 }
@@ -345,17 +344,17 @@ func TestEndBeforeBeginningIsHeldBack(t *testing.T) {
 func TestQueueSettings(t *testing.T) {
 	var w QueueSettings
 	if w.HandoffWindow() != 0 || w.QueueGrace() != 0 {
-		t.Error("new settings are not zero")
+		t.Errorf("new settings: HandoffWindow is %v, QueueGrace %v; want 0", w.HandoffWindow(), w.QueueGrace())
 	}
 	w.SetHandoffWindow(1)
 	w.SetQueueGrace(2)
 	if w.HandoffWindow() != 1 || w.QueueGrace() != 2 {
-		t.Error("the settings are not those that were set")
+		t.Errorf("after SetHandoffWindow(1) and SetQueueGrace(2) the settings are %d and %d", w.HandoffWindow(), w.QueueGrace())
 	}
 }
 
-// Each change arrives twice: in the reply to its request, and from the store. Both may be late by
-// less than ReorderWindow, and replies may overtake each other.
+// Each change arrives twice: in the reply to its request, and from the store. Each arrival may be
+// late by less than ReorderWindow, and replies may overtake each other.
 func TestEventsFromReplyAndStoreAreRecordedInOrderOfTenures(t *testing.T) {
 	type arrival struct {
 		at     time.Duration

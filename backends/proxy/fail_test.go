@@ -15,7 +15,7 @@ func TestFailWakesTheWaiterAndEndReturnsTheError(t *testing.T) {
 	a, waiterA := enter(l, "m", "a")
 	_, waiterB := enter(l, "other", "b")
 	l.Fail("m", errRefused)
-	l.Fail("m", errors.New("another")) // End returns the first
+	l.Fail("m", errors.New("another"))
 	waiterA.expect(t, 1)
 	waiterB.expect(t, 0)
 	if o, err := a.End(simba.EndWoken); err != errRefused || o != (simba.Outcome{}) {
@@ -26,7 +26,7 @@ func TestFailWakesTheWaiterAndEndReturnsTheError(t *testing.T) {
 		t.Error("the failed waiter still waits")
 	}
 	if _, err := a.Abandon(); err != nil {
-		t.Error(err)
+		t.Errorf("Abandon: %v, want no error", err)
 	}
 	s.expect(t, "leave a 2")
 }
@@ -65,7 +65,7 @@ func TestGrantFoundInTheStoreWinsOverTheError(t *testing.T) {
 		t.Errorf("End: %+v, %v; want acquired with the token in the store, 7", o, err)
 	}
 	if _, err := a.Abandon(); err != nil {
-		t.Error(err)
+		t.Errorf("Abandon: %v, want no error", err)
 	}
 	s.expect(t, "leave a 2", "hand off a 7")
 }

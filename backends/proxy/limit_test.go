@@ -6,7 +6,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The documentation of SIMBA.HISTORY promises this many events for every engine with a store.
+// The documentation of SIMBA.HISTORY promises this number of events for every engine with a store.
 func TestEventLogKeepsDocumentedHistory(t *testing.T) {
 	const documented = 10_000
 	c := NewEventLog(&recorder{}, 0)
@@ -16,10 +16,10 @@ func TestEventLogKeepsDocumentedHistory(t *testing.T) {
 		c.Record(acquired("m", "a", uint64(i+1)))
 	}
 	if first, m := count("first"), count("m"); first != 1 || m != documented-1 {
-		t.Errorf("of that many events it keeps %d and %d", first, m)
+		t.Errorf("of %d events the log keeps %d of first and %d of m, want all", documented, first, m)
 	}
 	c.Record(acquired("m", "a", documented))
 	if first, m := count("first"), count("m"); first != 0 || m != documented {
-		t.Errorf("after one event more it keeps %d of first and %d of m, want 0 and the documented number", first, m)
+		t.Errorf("after one event more the log keeps %d of first and %d of m, want 0 and the documented number", first, m)
 	}
 }

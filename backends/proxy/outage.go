@@ -10,23 +10,23 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// outageAfter is how long all requests must fail before the log has a line. So neither one slow
-// request nor a short failover causes lines.
+// outageAfter is how long all requests must fail before the outage is logged. One slow request or a
+// short failover is not logged.
 const outageAfter = time.Second
 
-// outage logs when the store stops answering, and when it answers again. It learns that from
-// requests and probes. The zero value with a log is ready to use.
+// outage logs when the store stops answering, and when it answers again. Requests and health checks
+// show that. Only log must be set.
 type outage struct {
 	log *slog.Logger
 
-	mu       sync.Mutex // protects the rest, and the order of the lines
+	mu       sync.Mutex // guards the fields below, and the order of log lines
 	answered time.Time  // when the store answered last
-	since    time.Time  // start of the first request that failed after that; zero = none
-	failed   time.Time  // when that request failed
-	engine   string     // whose store does not answer, once the log has a line; "" = no line
+	since    time.Time  // when the first request that failed after answered began; zero = none
+	failed   time.Time  // when that first request failed
+	engine   string     // the engine in the log line of this outage; "" = not logged
 }
 
-// note takes the result of a request that began at that time.
+// note records the result of a request, which began at the given time.
 func (o *outage) note(began time.Time, err error) {
 	unavailable, misconfigured := (*simba.UnavailableError)(nil), (*simba.MisconfiguredError)(nil)
 	switch {
@@ -38,12 +38,12 @@ func (o *outage) note(began time.Time, err error) {
 	}
 }
 
-// goesOn counts a failed request. It logs the outage when that has taken outageAfter.
+// goesOn records a failed request. It logs the outage once requests have failed for outageAfter.
 func (o *outage) goesOn(began time.Time, err *simba.UnavailableError) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if began.Before(o.answered) {
-		return // the outage of this request is over
+		return // the store has answered since this request began
 	}
 	if o.since.IsZero() {
 		o.since, o.failed = began, time.Now()
@@ -54,7 +54,7 @@ func (o *outage) goesOn(began time.Time, err *simba.UnavailableError) {
 	}
 }
 
-// end ends the outage, if there is one. It logs that if the log has a line on its begin.
+// end records that the store has answered. If the outage was logged, end logs that it is over.
 func (o *outage) end() {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -84,10 +84,10 @@ func TestAProbeNoticesAnOutageAndIsNoRequest(t *testing.T) {
 			time.Sleep(outageAfter)
 		}
 		if !strings.Contains(log.String(), "the store does not answer") {
-			t.Errorf("after two probes the log is %q", &log)
+			t.Errorf("after two failed probes the log is %q, want a line on the outage", &log)
 		}
 		if s := b.RequestStats(); s != (RequestStats{}) {
-			t.Errorf("the probes are counted: %+v", s)
+			t.Errorf("RequestStats after two probes: %+v; want zero", s)
 		}
 	})
 }
@@ -99,7 +99,7 @@ func TestARequestOfAnEarlierOutageBeginsNoNewOne(t *testing.T) {
 		refused := &simba.UnavailableError{Engine: "redis", Err: errors.New("connection refused")}
 		began := time.Now()
 		time.Sleep(time.Second)
-		o.note(began, nil) // another request, which the store has answered
+		o.note(began, nil) // the store answers another request
 		for range 3 {
 			time.Sleep(2 * time.Second)
 			o.note(began, refused)

@@ -9,28 +9,28 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// How an EventLog brings the tenures of a mutex into order. The log holds an early event back. It
-// holds a beginning until the tenure before has ended, and an end until its own tenure has begun.
-// It holds each for ReorderWindow at most. Await and publishHeldDue take the lock sending. All
-// other methods are called with it held.
+// This file brings the events of a mutex into the order of its tenures. An EventLog holds back the
+// beginning of a tenure until the tenure before has ended. It holds back an end until its own
+// tenure has begun. It holds no event back for longer than ReorderWindow.
+//
+// Await and publishHeldDue lock sending. The callers of all other methods hold that lock.
 
-// heldEvents are the events of a mutex that are held back, ordered by tenure. They are never empty
-// while they are in EventLog.held.
+// heldEvents are the events of one mutex that are held back. EventLog.held has an entry only for
+// mutexes with such events.
 type heldEvents struct {
-	events []heldEvent
-	timer  *time.Timer   // fires when the earliest until passes
-	gone   chan struct{} // closed when no event is held back any more
+	events []heldEvent   // ordered by tenure
+	timer  *time.Timer   // fires at the earliest until of events
+	gone   chan struct{} // closed when events becomes empty
 }
 
-// heldEvent is an event that is held back.
 type heldEvent struct {
 	simba.Event
 	announce bool
-	until    time.Time // then the log publishes it, and all events before it
+	until    time.Time // the log publishes the event by then, after all before it
 }
 
-// isEarly reports whether an event must be held back. That is so if it overtakes another event. It
-// is also so if the log holds back an event of the same or an earlier tenure.
+// isEarly reports whether an event must be held back. Either it overtakes another event, or the log
+// holds back an event of the same or an earlier tenure.
 func (l *EventLog) isEarly(e simba.Event) bool {
 	if _, ok := boundaryOf(e); !ok || l.ReorderWindow == 0 {
 		return false
@@ -39,7 +39,7 @@ func (l *EventLog) isEarly(e simba.Event) bool {
 	return held != nil && held.events[0].Token <= e.Token || l.overtakes(e)
 }
 
-// overtakes reports whether an event begins a tenure while an earlier one has not ended, or ends a
+// overtakes reports whether an event begins a tenure before an earlier one has ended, or ends a
 // tenure that has not begun.
 func (l *EventLog) overtakes(e simba.Event) bool {
 	l.mu.Lock()
@@ -84,8 +84,8 @@ func byTenure(a, b heldEvent) int {
 	return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(rank(a), rank(b)))
 }
 
-// publishHeldDue publishes the events that must not be held back any longer, and those before
-// them. The timer calls it.
+// publishHeldDue publishes the events whose until has passed, and those before them. The timer and
+// Await call it.
 func (l *EventLog) publishHeldDue(mutex string, held *heldEvents) {
 	l.sending.Lock()
 	defer l.sending.Unlock()
@@ -106,14 +106,13 @@ func (l *EventLog) publishHeldDue(mutex string, held *heldEvents) {
 	}
 }
 
-// publishHeldInOrder publishes the events of a mutex that are not early any more.
+// publishHeldInOrder publishes the held events that are not early any more.
 func (l *EventLog) publishHeldInOrder(mutex string) {
 	for held := l.held[mutex]; held != nil && !l.overtakes(held.events[0].Event); held = l.held[mutex] {
 		l.publishHeld(mutex, 1)
 	}
 }
 
-// publishHeld publishes the first n events of a mutex that are held back.
 func (l *EventLog) publishHeld(mutex string, n int) {
 	held := l.held[mutex]
 	for _, e := range held.events[:n] {
@@ -126,9 +125,9 @@ func (l *EventLog) publishHeld(mutex string, n int) {
 	}
 }
 
-// Await waits until the log has published the events of the mutex that it holds back at the time of
-// the call. So a client finds the events that it caused. Await waits for ReorderWindow at most. It
-// returns the error of ctx if that ends first.
+// Await waits until the log has published the events of the mutex that it now holds back. So a
+// client finds the events that it caused. Await waits for ReorderWindow at most. If ctx ends first,
+// it returns the error of ctx.
 func (l *EventLog) Await(ctx context.Context, mutex string) error {
 	l.sending.Lock()
 	held := l.held[mutex]

@@ -6,13 +6,13 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// maxOpenTenures bounds the memory of tenureLengths. While so many tenures last, it does not
-// measure tenures that begin.
+// maxOpenTenures is how many running tenures tenureLengths keeps at most. While it has so many, it
+// does not measure tenures that begin.
 const maxOpenTenures = 10_000
 
 // tenureLengths measures tenures from their events. It is not safe for concurrent use.
 type tenureLengths struct {
-	begun   map[string]simba.Event // the beginning of the present tenure, by mutex
+	begun   map[string]simba.Event // the beginning of the running tenure, by mutex
 	lengths simba.Durations
 }
 

@@ -12,13 +12,13 @@ func TestTenureLengthsRunFromBeginningToEnd(t *testing.T) {
 		simba.Event{At: 1000, Kind: simba.EventAcquired, Mutex: "a", Token: 1},
 		simba.Event{At: 1000, Kind: simba.EventAcquired, Mutex: "b", Token: 1},
 		simba.Event{At: 3000, Kind: simba.EventReleased, Mutex: "a", Token: 1},
-		simba.Event{At: 3000, Kind: simba.EventReleased, Mutex: "a", Token: 1}, // learned twice
-		simba.Event{At: 9000, Kind: simba.EventExpired, Mutex: "b", Token: 2},  // begun elsewhere
+		simba.Event{At: 3000, Kind: simba.EventReleased, Mutex: "a", Token: 1}, // repeated
+		simba.Event{At: 9000, Kind: simba.EventExpired, Mutex: "b", Token: 2},  // no beginning
 		simba.Event{At: 9000, Kind: simba.EventBroken, Mutex: "c", Token: 5},
 	)
 	got := l.TenureLengths()
 	if got.Count() != 1 || got.Micros != 2_000_000 {
-		t.Errorf("counted %d tenures of %d µs, want one of 2 s", got.Count(), got.Micros)
+		t.Errorf("TenureLengths: %d tenures of %d µs in all; want one of 2 s", got.Count(), got.Micros)
 	}
 }
 
@@ -28,11 +28,11 @@ func TestTenureLengthsBoundTheOpenTenures(t *testing.T) {
 		x.note(simba.Event{Kind: simba.EventAcquired, Mutex: string(binaryName(i)), Token: i + 1})
 	}
 	if len(x.begun) != maxOpenTenures {
-		t.Errorf("it keeps %d tenures, want %d", len(x.begun), maxOpenTenures)
+		t.Errorf("note keeps %d running tenures, want %d", len(x.begun), maxOpenTenures)
 	}
 	x.note(simba.Event{Kind: simba.EventReleased, Mutex: string(binaryName(0)), Token: 1})
 	if len(x.begun) != maxOpenTenures-1 || x.lengths.Count() != 1 {
-		t.Errorf("after an end it keeps %d tenures and has measured %d", len(x.begun), x.lengths.Count())
+		t.Errorf("after one end, note keeps %d running tenures and has measured %d; want %d and 1", len(x.begun), x.lengths.Count(), maxOpenTenures-1)
 	}
 }
 

@@ -7,7 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Ticket is one blocked acquire. It is the simba.Ticket of its engine, or embedded in it.
+// Ticket is one blocked acquire. An engine uses it as its simba.Ticket, or embeds it in its own
+// type.
 type Ticket struct {
 	Request simba.AcquireRequest
 
@@ -17,14 +18,13 @@ type Ticket struct {
 	// Guarded by waiters.mu.
 	state   ticketState
 	grant   Grant
-	failure error // what End(EndWoken) returns; nil = the wait goes on
+	failure error // the error that End(EndWoken) returns; nil = none
 
-	// next waits in place of this ticket, after a grant that expired too soon. Only End and Abandon
-	// use it.
+	// next is the ticket that waits in place of this one, after a grant whose lease expired too
+	// soon. Only End and Abandon use the field.
 	next simba.Ticket
 }
 
-// ticketState is the state of a Ticket.
 type ticketState uint8
 
 const (
@@ -34,7 +34,7 @@ const (
 	ended    // or withdrawn
 )
 
-// Grant ends the wait of this ticket with a grant. It reports false if the ticket does not wait.
+// Grant ends the wait of this ticket with a grant. It returns false if the ticket does not wait.
 func (t *Ticket) Grant(g Grant) bool {
 	w := t.waiters
 	w.mu.Lock()
@@ -52,7 +52,7 @@ func (t *Ticket) Grant(g Grant) bool {
 }
 
 // Fail ends the wait of this ticket with an error. It wakes the waiter, and End(EndWoken) returns
-// the error. Until End the ticket still waits. So a grant that arrives before End wins.
+// the error. If a grant arrives before End, End returns the grant instead.
 func (t *Ticket) Fail(err error) {
 	w := t.waiters
 	w.mu.Lock()
@@ -66,8 +66,8 @@ func (t *Ticket) Fail(err error) {
 	}
 }
 
-// Withdraw ends a ticket whose request was answered at once, or failed. It reports whether the
-// ticket still waited. If not, it was granted or replaced meanwhile.
+// Withdraw ends a ticket whose request got its reply at once, or failed. It reports whether the
+// ticket still waited. If not, the ticket has been granted or replaced meanwhile.
 func (t *Ticket) Withdraw() bool {
 	state, _ := t.finish()
 	return state == waiting
@@ -99,13 +99,12 @@ func (t *Ticket) End(why simba.EndReason) (simba.Outcome, error) {
 		return t.endGranted(g, why)
 	case state == replaced:
 		return t.keep(t.waiters.ender.Replaced(t))
-	case t.failure != nil && why == simba.EndWoken: // safe to read: it does not change after finish
+	case t.failure != nil && why == simba.EndWoken: // failure is constant after finish
 		return t.endFailed()
 	}
 	return t.keep(t.waiters.ender.Leave(t, why))
 }
 
-// endNext ends the ticket that waits in place of this one.
 func (t *Ticket) endNext(why simba.EndReason) (simba.Outcome, error) {
 	o, err := t.next.End(why)
 	if next, ok := t.next.(interface{ successor() simba.Ticket }); ok && next.successor() != nil {
@@ -114,12 +113,12 @@ func (t *Ticket) endNext(why simba.EndReason) (simba.Outcome, error) {
 	return o, err
 }
 
-// successor returns the ticket that waits in place of this one, nil if there is none. An engine's
-// own ticket type embeds a Ticket, and so has this method too.
+// successor returns the ticket that waits in place of this one, or nil. An engine's own ticket type
+// has this method too, because it embeds a Ticket.
 func (t *Ticket) successor() simba.Ticket { return t.next }
 
-// endGranted ends a wait with a grant. If the lease expires before the client can receive the
-// outcome, the wait goes on: endGranted makes the request once more.
+// endGranted ends a wait with a grant. If the lease expires before the client can receive it,
+// endGranted makes the request again, and the wait goes on.
 func (t *Ticket) endGranted(g Grant, why simba.EndReason) (simba.Outcome, error) {
 	o, err := t.keep(t.waiters.ender.Granted(t, g))
 	expired := o.Status == simba.StatusTimeout && t.expired(g) && o.Owner != t.Request.Contender
@@ -127,7 +126,7 @@ func (t *Ticket) endGranted(g Grant, why simba.EndReason) (simba.Outcome, error)
 	if err != nil || why != simba.EndWoken || !expired && !late {
 		return o, err
 	}
-	// The contender may wait by a later request, or poll.
+	// If the contender has a later request that waits or polls, this request is not repeated.
 	if o.Position > 0 || t.waiters.Find(t.Request.Mutex, t.Request.Contender) != nil {
 		return t.keep(t.waiters.ender.Replaced(t))
 	}
@@ -135,8 +134,8 @@ func (t *Ticket) endGranted(g Grant, why simba.EndReason) (simba.Outcome, error)
 	return t.keep(o, err)
 }
 
-// endFailed ends a wait with the error of Fail, unless the store grants the mutex before the queue
-// entry is removed.
+// endFailed ends a wait with the error of Fail, unless the store has granted the mutex before the
+// queue entry is removed.
 func (t *Ticket) endFailed() (simba.Outcome, error) {
 	o, err := t.keep(t.waiters.ender.Leave(t, simba.EndLeft))
 	switch {
@@ -146,14 +145,13 @@ func (t *Ticket) endFailed() (simba.Outcome, error) {
 	return simba.Outcome{}, t.failure
 }
 
-// expired reports whether a tenure ended by expiry. Otherwise another request of the contender has
-// released the mutex, or the tenure was broken. A store that counts whole milliseconds may end a
-// lease almost one millisecond early.
+// expired reports whether the tenure of a grant ended by expiry, and not by a release or a break. A
+// store that counts whole milliseconds may end a lease almost one millisecond early.
 func (t *Ticket) expired(g Grant) bool {
 	return g.Ended || g.Token != 0 && time.Since(g.Since)+time.Millisecond >= t.Request.TTL+t.Request.Transition
 }
 
-// keep notes the tenure of an outcome for Abandon, and returns its arguments.
+// keep stores the tenure of an outcome for Abandon, and returns its arguments.
 func (t *Ticket) keep(o simba.Outcome, err error) (simba.Outcome, error) {
 	if err == nil && o.Status == simba.StatusAcquired {
 		t.waiters.mu.Lock()

@@ -10,9 +10,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Timed is a Backend that measures the requests to a store, and logs its outages. The waits of
-// tickets are not requests.
-// It is safe for concurrent use.
+// Timed is a Backend that measures the requests to a store, and logs the store's outages. It does
+// not measure how long tickets wait. Safe for concurrent use.
 type Timed struct {
 	simba.Backend
 
@@ -25,10 +24,10 @@ type Timed struct {
 // RequestStats are the figures of requests to a store.
 type RequestStats struct {
 	Durations simba.Durations
-	Failed    uint64 // the store did not answer, or refused something that the engine needs
+	Failed    uint64 // no answer from the store, or a *simba.MisconfiguredError
 }
 
-// NewTimed returns a Timed of b.
+// NewTimed returns a Timed that passes requests on to b.
 func NewTimed(b simba.Backend, log *slog.Logger) *Timed {
 	return &Timed{Backend: b, outage: outage{log: log}}
 }
@@ -40,8 +39,8 @@ func (t *Timed) RequestStats() RequestStats {
 	return t.stats
 }
 
-// Probes returns a Backend for the probes of a health check. RequestStats does not count them, but
-// they notice the outages of an idle server.
+// Probes returns a Backend whose Owner serves as a health check. RequestStats does not count health
+// checks, but they let an idle server notice an outage.
 func (t *Timed) Probes() simba.Backend { return probes{t.Backend, &t.outage} }
 
 type probes struct {

@@ -9,52 +9,53 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Waiters has a Ticket for each request that waits on this server for a mutex. It holds no lock
-// while it calls its WaitEnder or wakes a waiter. Safe for concurrent use.
+// Waiters has a Ticket for each blocked acquire of this server. It holds no lock while it calls its
+// WaitEnder or wakes a waiter. Safe for concurrent use.
 type Waiters struct {
 	ender WaitEnder
 
-	mu        sync.Mutex                    // guards the fields below, and fields of each Ticket
+	mu        sync.Mutex                    // guards the fields below, and some of each Ticket
 	mutexes   map[string]map[string]*Ticket // by mutex, then by contender
-	lastOrder uint64                        // of the last Ticket that entered
+	lastOrder uint64                        // order of the newest Ticket
 }
 
-// WaitEnder has the methods of an engine that Waiters call when a wait ends. A method may wait for
-// the store, up to the engine's timeout.
+// WaitEnder has the methods of an engine that a Ticket calls when its wait ends. A method may wait
+// for the store, up to the engine's timeout.
 type WaitEnder interface {
 	// Granted returns the outcome of a wait that ended with g. Its status is StatusAcquired, with
-	// what is left of the windows, maybe nothing. It is StatusTimeout if that tenure has ended, and
-	// StatusQueued if the contender waits by another request. If the store has granted the ticket a
-	// later tenure, the outcome is of that tenure.
+	// the remaining time of the windows, which may be 0. If the tenure of g has ended, the status
+	// is StatusTimeout. If the contender now waits by another request, it is StatusQueued. If the
+	// store has granted the ticket a later tenure, the outcome shows that later tenure.
 	Granted(t *Ticket, g Grant) (simba.Outcome, error)
-	// Reacquire makes the request of t once more.
+	// Reacquire makes the request of t again.
 	Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error)
 	// Replaced returns the outcome of a wait whose queue entry now belongs to another request of
-	// its contender. Its status is StatusQueued, or the status that the other request has by now.
+	// its contender. Its status is StatusQueued, or the present status of that other request.
 	Replaced(t *Ticket) (simba.Outcome, error)
-	// Leave removes the queue entry of a waiter to which this server knows of no grant. For EndGone
-	// it turns the entry into a polling waiter's entry instead. If the store has granted the mutex
-	// meanwhile, Leave hands it off for EndGone, and returns StatusAcquired for any other reason.
+	// Leave removes the queue entry of a waiter if this server knows of no grant to it. For EndGone
+	// it keeps the entry, as that of a polling waiter. If the store has granted the mutex
+	// meanwhile, Leave returns StatusAcquired. For EndGone it hands the mutex off instead.
 	Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error)
 	// HandOff hands the mutex off from a waiter that did not receive its grant. It does nothing if
-	// the contender has renewed that tenure.
+	// the contender has renewed the tenure of g.
 	HandOff(t *Ticket, g Grant) error
 }
 
-// Grant ends a wait. Usually it is a tenure that the store gave to the waiter. With token 0 it
+// Grant ends a wait. Usually it is a tenure that the store gave to the waiter. If Token is 0, it
 // names no tenure, and WaitEnder.Granted finds the outcome.
 type Grant struct {
 	Token uint64
-	// Since is not after the windows began. Engines use it if they compute the remaining windows on
-	// this server's clock.
+	// Since is not after the beginning of the windows. Engines use it if they compute the remaining
+	// windows on this server's clock.
 	Since time.Time
-	Ended bool // the waiter's tenure has expired, and nothing else is known of it
+	Ended bool // the waiter's tenure has expired; Token may be 0
 
-	// Ticket names the ticket to which the store granted the tenure, for an engine whose store
-	// knows tickets. The contender may wait by a later ticket, which has other windows. Waiters do
-	// not read it.
+	// Ticket names the ticket to which the store granted the tenure, if the store knows tickets.
+	// The contender may now wait by a later ticket, which has other windows. Only the engine reads
+	// this field.
 	Ticket string
-	// Confirm makes the engine ask the store what is left of the windows. Waiters do not read it.
+	// Confirm requires that the engine asks the store for the remaining windows. Only the engine
+	// reads this field.
 	Confirm bool
 }
 
@@ -63,9 +64,9 @@ func NewWaiters(e WaitEnder) *Waiters {
 	return &Waiters{ender: e, mutexes: make(map[string]map[string]*Ticket)}
 }
 
-// Enter makes a ticket for a request that has a Waiter. The engine calls it before it asks the
-// store, since the store may grant the mutex before its reply arrives. If the contender waits
-// already, the new ticket replaces the earlier one, whose waiter is woken.
+// Enter makes a ticket for a request that has a Waiter. The engine calls it before it sends the
+// request, since a grant may arrive before the store's reply. If the contender waits already, the
+// new ticket replaces the earlier one, and Enter wakes the earlier waiter.
 func (w *Waiters) Enter(r simba.AcquireRequest) *Ticket {
 	w.mu.Lock()
 	w.lastOrder++
@@ -88,7 +89,7 @@ func (w *Waiters) Enter(r simba.AcquireRequest) *Ticket {
 	return t
 }
 
-// Grant ends the wait of a contender with a grant. It reports false if the contender does not wait.
+// Grant ends the wait of a contender with a grant. It returns false if the contender does not wait.
 func (w *Waiters) Grant(mutex, contender string, g Grant) bool {
 	for t := w.Find(mutex, contender); t != nil; t = w.Find(mutex, contender) {
 		if t.Grant(g) {
@@ -121,7 +122,7 @@ func (w *Waiters) Waiting(mutex string) []*Ticket {
 	return list
 }
 
-// Find returns the ticket by which a contender waits, nil if there is none.
+// Find returns the ticket by which a contender waits, or nil.
 func (w *Waiters) Find(mutex, contender string) *Ticket {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -135,14 +136,14 @@ func (w *Waiters) Count(mutex string) int {
 	return len(w.mutexes[mutex])
 }
 
-// Mutexes returns the mutexes that somebody waits for.
+// Mutexes returns the mutexes that have a ticket.
 func (w *Waiters) Mutexes() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Collect(maps.Keys(w.mutexes))
 }
 
-// Len returns how many waits there are in all.
+// Len returns how many tickets wait, for all mutexes.
 func (w *Waiters) Len() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,18 +16,18 @@ import (
 type fakeEnder struct {
 	mu       sync.Mutex
 	calls    []string
-	ended    bool          // the tenure that Granted is called for
-	owner    string        // in the outcome of Granted if ended
-	position int           // likewise
-	late     bool          // nothing of the lease is left when Granted returns
-	later    uint64        // the token of a later tenure of the ticket; 0 = none
-	outcome  simba.Outcome // of Replaced and Leave, and of Reacquire if it has no next
-	next     *Ticket       // of Reacquire
-	again    error         // likewise
-	err      error
+	ended    bool          // Granted returns StatusTimeout, because the tenure has ended
+	owner    string        // the owner that Granted returns if ended
+	position int           // the position that Granted returns if ended
+	late     bool          // Granted returns a lease with no time left
+	later    uint64        // token of a later tenure, which Granted returns; 0 = none
+	outcome  simba.Outcome // result of Replaced and Leave, and of Reacquire if next is nil
+	next     *Ticket       // result of Reacquire
+	again    error         // of Reacquire
+	err      error         // of all other methods
 }
 
-// ownTicket stands for the ticket type of an engine that has its own.
+// ownTicket is like the ticket type of an engine that embeds a Ticket.
 type ownTicket struct{ *Ticket }
 
 func (s *fakeEnder) note(format string, args ...any) {
@@ -88,7 +88,7 @@ func (b *waiter) Wake() { b.woken.Add(1) }
 func (b *waiter) expect(t *testing.T, n int32) {
 	t.Helper()
 	if got := b.woken.Load(); got != n {
-		t.Errorf("woken %d times, want %d", got, n)
+		t.Errorf("the waiter was woken %d times, want %d", got, n)
 	}
 }
 
@@ -102,13 +102,13 @@ func TestGrantWakesItsWaiterOnceAndEndReturnsIt(t *testing.T) {
 	l := NewWaiters(s)
 	ticket, b := enter(l, "m", "a")
 	if l.Grant("m", "x", Grant{Token: 1}) || l.Grant("x", "a", Grant{Token: 1}) {
-		t.Error("a grant of another contender or mutex was accepted")
+		t.Error("Grant for another contender or mutex returned true, want false")
 	}
 	if !l.Grant("m", "a", Grant{Token: 7}) {
-		t.Error("the grant to the waiter was not accepted")
+		t.Error("Grant for the waiter returned false, want true")
 	}
 	if l.Grant("m", "a", Grant{Token: 8}) {
-		t.Error("a second grant to the waiter was accepted")
+		t.Error("the second Grant for the waiter returned true, want false")
 	}
 	b.expect(t, 1)
 	for _, why := range []simba.EndReason{simba.EndTimeout} {
@@ -137,7 +137,7 @@ func TestAbandonHandsOffTheOutcomeOfEnd(t *testing.T) {
 	l.Grant("m", "a", Grant{Token: 7})
 	_, _ = ticket.End(simba.EndWoken)
 	if _, err := ticket.Abandon(); err != nil {
-		t.Error(err)
+		t.Errorf("Abandon: %v, want no error", err)
 	}
 	s.expect(t, "granted a 7", "hand off a 7")
 }
@@ -154,11 +154,11 @@ func TestAbandonHandsOffTheLaterTenureOfEnd(t *testing.T) {
 	s.expect(t, "granted a 7", "hand off a 9")
 }
 
-// tooLate returns a grant whose lease of a second has expired.
+// tooLate returns a grant whose lease of one second has expired.
 func tooLate() Grant { return Grant{Token: 7, Since: time.Now().Add(-time.Second)} }
 
-// endedBy returns the ticket of a wait for a lease of a second. g has ended the wait, and that
-// tenure has ended.
+// endedBy returns a ticket whose request has a TTL of one second. Grant g has ended its wait, and
+// the tenure of g has ended too.
 func endedBy(s *fakeEnder, g Grant) *Ticket {
 	s.ended = true
 	l := NewWaiters(s)
@@ -188,7 +188,7 @@ func TestGrantThatExpiredBeforeEndIsReacquired(t *testing.T) {
 				t.Errorf("End of the next grant: %+v, %v; want acquired with token 9", o, err)
 			}
 			if _, err := ticket.Abandon(); err != nil {
-				t.Error(err)
+				t.Errorf("Abandon: %v, want no error", err)
 			}
 			s.expect(t, fmt.Sprintf("granted a %d", grant().Token), "reacquire a", "granted a 9", "hand off a 9")
 		})
@@ -265,7 +265,7 @@ func TestEndReturnsTheErrorOfReacquire(t *testing.T) {
 	ticket := endedBy(s, tooLate())
 	s.again = broken
 	if _, err := ticket.End(simba.EndWoken); !errors.Is(err, broken) {
-		t.Error(err)
+		t.Errorf("End: %v, want the error of Reacquire", err)
 	}
 }
 
@@ -276,7 +276,7 @@ func TestWaitThatHasEndedAnywayIsNotReacquired(t *testing.T) {
 		g   Grant
 	}{
 		{simba.EndTimeout, tooLate()}, {simba.EndLeft, tooLate()}, // the wait has timed out as well
-		{simba.EndWoken, young},   // another request of its contender has released it
+		{simba.EndWoken, young},   // another request of its contender has released the mutex
 		{simba.EndWoken, Grant{}}, // another request of its contender has left the queue
 	} {
 		s := &fakeEnder{}
@@ -316,7 +316,7 @@ func TestAbandonAfterEndWithoutTheMutexDoesNothing(t *testing.T) {
 	s.err = errors.New("no answer")
 	s.outcome = simba.Outcome{Status: simba.StatusAcquired, Token: 9}
 	if _, err := failed.End(simba.EndTimeout); err != s.err {
-		t.Error(err)
+		t.Errorf("End: %v, want the error of Leave", err)
 	}
 	_, _ = failed.Abandon()
 	s.expect(t, "leave a 1", "leave b 1")
@@ -375,7 +375,7 @@ func TestWaitersAreListedByArrivalAndRemovedAtTheEnd(t *testing.T) {
 	}
 	enter(l, "other", "a")
 	if got := l.Waiting("m"); !slices.Equal(got, want) {
-		t.Error("not in the order in which they entered")
+		t.Error("Waiting: the tickets are not in the order in which they entered")
 	}
 	if l.Count("m") != 50 || l.Len() != 51 || len(l.Mutexes()) != 2 || l.Count("none") != 0 || l.Waiting("none") != nil {
 		t.Errorf("Count is %d, Len %d, Mutexes %v; want 50, 51 and two", l.Count("m"), l.Len(), l.Mutexes())
@@ -413,12 +413,12 @@ func TestTicketEndsExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
 		case woken > 1:
 			t.Fatalf("the waiter was woken %d times, want at most once", woken)
 		case o.Status == simba.StatusAcquired && woken != 1:
-			t.Fatalf("End returned %+v, but the waiter was not woken once", o)
+			t.Fatalf("End returned %+v, but the waiter was woken %d times, want once", o, woken)
 		case i%2 == 1 && (granted.Load() == 1) != (o.Status == simba.StatusAcquired):
-			t.Fatalf("the store granted %d times, and End returned %+v", granted.Load(), o)
+			t.Fatalf("Grant returned true %d times, and End returned %+v; want acquired after one grant only", granted.Load(), o)
 		}
 		if len(s.calls) != 1 {
-			t.Fatalf("the calls of the store are %q, want one", s.calls)
+			t.Fatalf("the calls of the WaitEnder are %q, want one", s.calls)
 		}
 	}
 }

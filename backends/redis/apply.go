@@ -8,13 +8,11 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// What the backend does with the reply of a script.
-
-// checkAfter is how long after a grant to another server's waiter this server reconciles the mutex.
-// By then the other server should have confirmed the grant.
+// checkAfter is how long after a grant to another server's waiter this server reconciles the mutex:
+// that server should have confirmed the grant by then.
 const checkAfter = 100 * time.Millisecond
 
-// applyReply handles what a reply carries: events, grants, and when to reconcile the mutex.
+// applyReply handles the events and grants in a reply, and schedules the next reconciliation.
 func (b *Backend) applyReply(mutex string, s *reply) {
 	b.recordOwner(mutex, s)
 	b.eventLog.Record(s.events...)
@@ -24,16 +22,16 @@ func (b *Backend) applyReply(mutex string, s *reply) {
 			b.endWait(mutex, g.contender, g.ticket, proxy.Grant{Confirm: true, Ended: g.expired})
 			continue
 		}
-		// With status ok, the script may have found an earlier grant. The rest of its lease is not
-		// known, so the ticket must confirm it.
+		// A reply with status ok may report a grant of an earlier script. Then s.sent is not when
+		// the lease began, so the waiter asks Redis to confirm the grant.
 		b.deliver(mutex, g.grant, proxy.Grant{Token: g.token, Since: s.sent, Confirm: s.status == "ok"}, true)
 	}
 	b.scheduleNext(mutex, s)
 }
 
-// scheduleNext schedules when to reconcile a mutex after a reply. Replies arrive in any order.
-// While somebody waits here or there are orphans, a reply may only bring the time forward. After
-// each run, Backend.reconcile sets the next time.
+// scheduleNext schedules the next reconciliation of a mutex after a reply. Replies arrive in any
+// order. If the mutex has waiters here or orphans, a reply only brings the time forward.
+// Backend.reconcile sets the next time after each reconciliation.
 func (b *Backend) scheduleNext(mutex string, s *reply) {
 	changed := len(s.tickets) > 0
 	switch s.status {
@@ -54,7 +52,6 @@ func (b *Backend) scheduleNext(mutex string, s *reply) {
 	}
 }
 
-// needsReconciling reports whether somebody waits for a mutex here, or the mutex has orphans.
 func (b *Backend) needsReconciling(mutex string) bool {
 	b.mu.Lock()
 	orphaned := len(b.orphans[mutex]) > 0
@@ -62,18 +59,17 @@ func (b *Backend) needsReconciling(mutex string) bool {
 	return orphaned || b.waiters.Count(mutex) > 0
 }
 
-// isHandoff reports whether an event is the grant to a blocked waiter.
 func isHandoff(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.Reason == "handoff" }
 
-// recordOwner records the beginning of the tenure that a reply shows, if no event of it has
-// arrived.
+// recordOwner records that the tenure in a reply has begun, if neither the reply nor the event log
+// has that event.
 func (b *Backend) recordOwner(mutex string, s *reply) {
 	if s.owner == "" || slices.ContainsFunc(s.events, func(e simba.Event) bool { return e.Token == s.token }) {
 		return
 	}
 	e := simba.Event{At: s.acquired, Kind: simba.EventAcquired, Mutex: mutex, Owner: s.owner, Token: s.token}
-	// The tenure is a handoff if it ends a wait. The owner may still wait here, because this reply
-	// may have overtaken the reply of the confirmation.
+	// The tenure is a handoff if it ends a wait. If this reply has overtaken the reply of
+	// confirm.lua, the owner still waits here.
 	if s.status == "confirmed" || len(s.tickets) > 0 || b.waiters.Find(mutex, s.owner) != nil {
 		e.Reason = "handoff"
 	}

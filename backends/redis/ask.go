@@ -11,8 +11,6 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// How the backend runs a script, and how it classifies an error.
-
 // ask runs a script on a mutex and applies its reply. Its errors are simba.ErrStopped,
 // *simba.UnavailableError and *simba.MisconfiguredError. After an error the script may have run.
 func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any) (*reply, error) {
@@ -47,8 +45,8 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 }
 
 var (
-	// errFull is the cause when Redis has no memory left for a new contender. The text is Redis'
-	// own.
+	// errFull is the cause when Redis has no memory left for a new contender. The text is that of
+	// Redis.
 	errFull = errors.New("OOM command not allowed when used memory > 'maxmemory'.")
 	// errLate is the cause when a granted or renewed lease may have ended before the reply arrived.
 	errLate = errors.New("the reply took longer than the lease")
@@ -64,8 +62,8 @@ func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, mode, tic
 		mode, proxy.Binding(b.id, r.Session), ticket)
 }
 
-// header returns the first arguments of every script: see lua/state.lua. The deadline is missing:
-// pipeline.do sets it.
+// header returns the first arguments of every script: see lua/state.lua. pipeline.do sets the
+// deadline, which is nil here.
 func (b *Backend) header() [6]any {
 	return [6]any{
 		b.id, b.HandoffWindow().Milliseconds(), b.QueueGrace().Milliseconds(), b.inCluster(), nil, b.fenceTTL.Milliseconds(),
@@ -81,7 +79,6 @@ func (b *Backend) inCluster() string {
 
 func tokenText(token uint64) string { return strconv.FormatUint(token, 10) }
 
-// requestError wraps an error of Redis for the caller.
 func (b *Backend) requestError(err error) error {
 	if b.tasks.ctx.Err() != nil || errors.Is(err, simba.ErrStopped) {
 		return simba.ErrStopped

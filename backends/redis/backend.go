@@ -18,7 +18,7 @@ import (
 type Backend struct {
 	proxy.QueueSettings
 
-	id      string // of this server among those that share the Redis
+	id      string // names this server among those that share the Redis
 	timeout time.Duration
 	log     *slog.Logger
 	notices simba.Notices
@@ -35,12 +35,12 @@ type Backend struct {
 
 	mu               sync.Mutex // guards the fields below
 	lastTicket       uint64
-	reconciling      map[string]bool              // being reconciled; true = then once again
+	reconciling      map[string]bool              // running reconciliations; true = run again
 	contenderNotices map[string][]contenderNotice // by mutex, for its next reconciliation
 	delivered        recentSet[delivery]          // grants that this server has handled
 	lateGrants       map[string]grant             // by ticket, see waitTicket
 	acknowledged     recentSet[string]            // tickets whose End returned StatusAcquired
-	orphans          map[string][]orphan
+	orphans          map[string][]orphan          // by mutex
 }
 
 // replyReorderWindow is how long the event log waits for the events of a reply that another reply
@@ -48,7 +48,7 @@ type Backend struct {
 const replyReorderWindow = 100 * time.Millisecond
 
 // Open connects to Redis and checks that Redis can keep locks. If Redis cannot, the error says why
-// in one line. Settings that only weaken a promise are logged as warnings.
+// in one line. Open logs a warning for each setting that only weakens a promise.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	t, err := parseURL(o.URL)
 	switch {
@@ -84,8 +84,8 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	b.waiters = proxy.NewWaiters(waitEnder{b})
 	b.up = newUpstream(t, o.Timeout, b.tasks)
 	b.subs = newSubscriptions(b)
-	// go-redis respects a context's deadline, but not its cancellation. So a cancellation closes
-	// the connections.
+	// go-redis respects a context's deadline, but not its cancellation. Closing the connections
+	// ends its requests.
 	stop := context.AfterFunc(ctx, func() { _ = b.up.close() })
 	err = b.start(ctx, t)
 	if !stop() {
@@ -98,7 +98,6 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	return b, nil
 }
 
-// start checks Redis, subscribes, and starts the background work.
 func (b *Backend) start(ctx context.Context, t target) error {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
@@ -120,9 +119,8 @@ func (b *Backend) start(ctx context.Context, t target) error {
 	return nil
 }
 
-// Close ends all goroutines and connections. Blocked waiters keep their queue entries, as after a
-// crash. Other servers detect that this server is dead, and remove the entries. Close may be called
-// more than once.
+// Close ends all goroutines and connections. Blocked waiters keep their queue entries until other
+// servers detect that this server is dead. Close may be called more than once.
 func (b *Backend) Close() error {
 	if !b.tasks.stop() {
 		b.tasks.wg.Wait()
@@ -143,8 +141,8 @@ func newID() string {
 // maxBackground is how many background tasks run at one node at a time.
 const maxBackground = 64
 
-// background runs f in a goroutine: a task at the node of a mutex. At most maxBackground tasks run
-// for each node at a time. So a node that does not answer delays only its own tasks.
+// background runs f in a goroutine, as a task at the node of a mutex. A node that does not answer
+// delays only its own tasks.
 func (b *Backend) background(mutex string, f func(ctx context.Context)) {
 	b.tasks.start(func() {
 		limit := b.up.backgroundLimitFor(simba.MutexChannel(mutex))
@@ -174,8 +172,8 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	}
 	out := s.result()
 	if out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed {
-		// The contender may also wait by an earlier request. This reply ends that wait. If a wait
-		// began while this request ran, reconciling ends it.
+		// The contender may also wait by an earlier request. This reply ends that wait. Reconciling
+		// ends a wait that began while this request ran.
 		if earlier == nil || !earlier.Grant(proxy.Grant{Token: s.token, Since: s.sent, Confirm: true}) {
 			if b.waiters.Find(r.Mutex, r.Contender) != nil {
 				b.schedule.bringForward(r.Mutex, time.Now())
@@ -200,7 +198,7 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (simba.Outcom
 
 // Release implements simba.Backend.
 func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, simba.Seq, error) {
-	var t *proxy.Ticket // of the contender's own wait, which this request ends; nil = none
+	var t *proxy.Ticket // the ticket of the contender's wait, which this request ends; nil = none
 	if r.Token == 0 && r.Session == 0 {
 		t = b.waiters.Find(r.Mutex, r.Contender)
 	}
@@ -272,8 +270,7 @@ func (b *Backend) Queue(ctx context.Context, mutex string, count int) ([]simba.Q
 }
 
 // History implements simba.Backend. It returns the events that this server caused or received from
-// Redis. The event log holds some events back for a moment, to sort them. History waits for these,
-// so that a client finds the events that it caused.
+// Redis. The event log holds some events back for a moment, to sort them. History waits for these.
 func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
 	if b.tasks.ctx.Err() != nil {
 		return nil, 0, simba.ErrStopped

@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// spread runs pair b.N times, by several clients at a time.
+// spread runs pair b.N times, by concurrent clients.
 func spread(b *testing.B, clients int, pair func(client int)) {
 	b.ResetTimer()
 	start := time.Now()
@@ -30,8 +30,8 @@ func spread(b *testing.B, clients int, pair func(client int)) {
 	b.ReportMetric(float64(b.N)/time.Since(start).Seconds(), "pairs/s")
 }
 
-// BenchmarkUncontended measures acquire and release. Each client has its own mutex. It compares
-// them with Simba's scripts, sent directly to the same Redis.
+// BenchmarkUncontended measures acquire and release. Each client has its own mutex. The benchmark
+// "direct" sends Simba's scripts to the same Redis.
 func BenchmarkUncontended(b *testing.B) {
 	s := stores.Redis(b)
 	for _, clients := range []int{1, 64, 256} {
@@ -66,8 +66,8 @@ func BenchmarkUncontended(b *testing.B) {
 	}
 }
 
-// BenchmarkHandoff measures the time from a release until the next waiter has the outcome. Both are
-// clients of one server.
+// BenchmarkHandoff measures the time from a release until the next waiter, at the same server, has
+// the outcome.
 func BenchmarkHandoff(b *testing.B) {
 	s := stores.Redis(b)
 	e := serve(b, "redis://"+s.Addr, noNotices{})
@@ -95,7 +95,7 @@ func BenchmarkHandoff(b *testing.B) {
 	b.ReportMetric(float64(total.Microseconds())/float64(b.N), "µs/handoff")
 }
 
-// noNotices is a Notices without subscribers.
+// noNotices is a simba.Notices without subscribers.
 type noNotices struct{}
 
 func (noNotices) Publish(string, string) int    { return 0 }

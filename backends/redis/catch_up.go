@@ -7,11 +7,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// How the server catches up with what happened while it was not subscribed.
-
-// onConfirmed handles a newly confirmed channel. It reconciles the mutexes of the channel that have
-// waiters here. Messages from before the confirmation are lost, and other servers have passed over
-// waiters that they could not reach.
+// onConfirmed handles a node's confirmation of a subscription. It reconciles the mutexes of the
+// channel that have waiters here. They have missed the messages before the confirmation, and other
+// servers may have removed their queue entries.
 func (s *subscriptions) onConfirmed(channel string) {
 	if channel == s.serverChannel() || channel == contenderGlob {
 		for _, m := range s.b.waiters.Mutexes() {
@@ -24,10 +22,9 @@ func (s *subscriptions) onConfirmed(channel string) {
 	}
 }
 
-// onResubscribed handles a restored connection or channel. It reconciles all mutexes that concern
-// this server, since anything can have happened while messages were lost. It also repeats the
-// notices of reservations to polling contenders whose channels were interrupted. For a new channel,
-// Backend.Subscribed repeats them.
+// onResubscribed handles a restored connection or channel. Since messages were lost, it reconciles
+// all mutexes that concern this server, and repeats the notices of reservations on the channels of
+// polling contenders. For a new channel, Backend.Subscribed repeats these notices.
 func (s *subscriptions) onResubscribed() {
 	now := time.Now()
 	for _, m := range s.b.waiters.Mutexes() {

@@ -8,8 +8,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Which channels the clients and waiters of this server need.
-
 // unsubscribeAfter is how long a channel stays subscribed after it was last wanted.
 const unsubscribeAfter = 10 * time.Second
 
@@ -73,7 +71,8 @@ func (s *subscriptions) patternSubscribed(glob string) (needed []string) {
 }
 
 // hasSubscriber reports whether a client of this server may subscribe to the notices or events of a
-// mutex. If any client subscribes to a glob of such channels, that is so for every mutex.
+// mutex. If any client subscribes to a glob of such channels, hasSubscriber returns true for every
+// mutex.
 func (s *subscriptions) hasSubscriber(mutex string) bool {
 	s.mu.Lock()
 	hasPatterns := len(s.patterns) > 0
@@ -92,7 +91,7 @@ func (b *Backend) runSweeps() {
 		case <-b.tasks.ctx.Done():
 			return
 		}
-		if time.Since(rotated) > 2*b.timeout { // no reply arrives later than that
+		if time.Since(rotated) > 2*b.timeout { // by now every reply has arrived
 			rotated = time.Now()
 			b.forgetOldGrants()
 		}
@@ -100,8 +99,8 @@ func (b *Backend) runSweeps() {
 	}
 }
 
-// sweep unsubscribes from the channels that were last wanted before an instant, and that no waiter
-// and no client of this server needs.
+// sweep unsubscribes from channels that were last wanted before an instant, unless a waiter or a
+// client of this server needs them.
 func (s *subscriptions) sweep(before time.Time) {
 	needed := s.neededChannels(before)
 	for _, sub := range s.all() {
@@ -140,8 +139,8 @@ func (s *subscriptions) neededChannels(before time.Time) map[string]bool {
 	return needed
 }
 
-// prunePatterns forgets the globs to which no client subscribes, and to which none has subscribed
-// since an instant. It returns how many are left.
+// prunePatterns forgets a glob if no client subscribes to it any more, and the last subscription
+// was before an instant. It returns how many globs remain.
 func (s *subscriptions) prunePatterns(before time.Time) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -24,17 +24,16 @@ func (b *Backend) checkRedis(ctx context.Context, t target, warn warnFunc) error
 	return nil
 }
 
-// warnFunc takes a warning about a setting that weakens a promise. Backend.start logs the warnings
-// if the engine starts.
+// warnFunc takes a warning about a setting. Backend.start logs the warnings if the engine starts.
 type warnFunc func(message string, args ...any)
 
-// checkMaster checks one master.
 func (b *Backend) checkMaster(ctx context.Context, t target, client *redis.Client, warn warnFunc) error {
 	name := client.Options().Addr
 	if t.topology == sentinel {
 		name = "the primary " + t.master
 	}
-	// One connection, so that its checks reach the same node. checkChannels and load use others.
+	// The checks use one connection, so that all reach the same node. Only checkChannels and load
+	// use other connections.
 	node := client.Conn()
 	defer func() { _ = node.Close() }()
 	if err := node.Ping(ctx).Err(); err != nil {
@@ -79,7 +78,7 @@ func (b *Backend) checkMaster(ctx context.Context, t target, client *redis.Clien
 	return nil
 }
 
-// checkSettings checks the settings of a node that decide whether locks can be lost.
+// checkSettings checks the node's settings that decide whether Redis can lose locks.
 func checkSettings(ctx context.Context, t target, node *redis.Conn, name string, warn warnFunc) error {
 	set := make(map[string]string)
 	for _, field := range []string{"maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "replica-read-only"} {
@@ -155,7 +154,6 @@ func explain(err error, name string) error {
 	return fmt.Errorf("cannot use redis at %s: %w", name, err)
 }
 
-// parseInfo parses the reply of INFO.
 func parseInfo(text string) map[string]string {
 	fields := make(map[string]string)
 	for line := range strings.Lines(text) {

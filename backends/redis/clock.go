@@ -30,8 +30,8 @@ func (c *clock) update(millis int64, sent time.Time) {
 	}
 }
 
-// replace is like update, for when somebody has set the node's clock. It drops the earlier reading,
-// even if that was more exact.
+// replace notes what the node's clock showed between sent and now, after somebody has set that
+// clock. It drops the earlier reading, even if the earlier one was more exact.
 func (c *clock) replace(millis int64, sent time.Time) {
 	now := time.Now()
 	c.last.Store(&reading{millis, now, now.Sub(sent)})
@@ -41,8 +41,8 @@ func (c *clock) replace(millis int64, sent time.Time) {
 const noDeadline = "9007199254740992"
 
 // atNode returns what the node's clock will show at an instant of this server's clock. The result
-// may be somewhat too early. It is too late only if the node's clock was set back. That lasts
-// until a new reading replaces the old one: maxReadingAge at most, while requests run.
+// may be somewhat too early. After the node's clock was set back, the result is too late for
+// maxReadingAge at most, while requests run.
 func (c *clock) atNode(at time.Time) string {
 	last := c.last.Load()
 	if last == nil {

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// connections is the set of open connections to Redis: those of go-redis' pools, those of the
-// subscribers, and those to Sentinels. go-redis closes a connection that fails, but not the others
-// to the same node. closeBefore closes those too. Safe for concurrent use.
+// connections is the set of open connections to Redis and Sentinels. When one connection fails,
+// go-redis closes only that one. closeBefore closes the other connections to the node. Safe for
+// concurrent use.
 type connections struct {
 	mu   sync.Mutex // guards open
 	open map[*connection]struct{}
@@ -21,7 +21,6 @@ func newConnections() *connections {
 	return &connections{open: make(map[*connection]struct{})}
 }
 
-// connection is an open connection.
 type connection struct {
 	net.Conn
 	set    *connections
@@ -38,8 +37,8 @@ func (s *connections) add(conn net.Conn, addr string) net.Conn {
 	return c
 }
 
-// closeBefore closes the connections to an address that were opened before an instant. An empty
-// address stands for all addresses.
+// closeBefore closes the connections to an address that were opened before an instant; "" = all
+// addresses.
 func (s *connections) closeBefore(addr string, before time.Time) {
 	var list []*connection
 	s.mu.Lock()
@@ -52,7 +51,7 @@ func (s *connections) closeBefore(addr string, before time.Time) {
 	s.mu.Unlock()
 	for _, c := range list {
 		c.closed.Store(true)
-		// tls.Conn.Close would send an alert first, and wait for a peer that may not read.
+		// tls.Conn.Close would first send an alert, and block if the peer does not read.
 		if secure, ok := c.Conn.(*tls.Conn); ok {
 			_ = secure.NetConn().Close()
 		} else {
@@ -82,8 +81,8 @@ func (c *connection) SyscallConn() (syscall.RawConn, error) {
 	return opaque{}, nil
 }
 
-// opaque stands for the socket of a TLS connection. go-redis' test of it always succeeds, because
-// the test cannot judge encrypted bytes.
+// opaque stands for the socket of a TLS connection. On it, go-redis' test of an idle connection
+// always succeeds, because the test cannot judge encrypted bytes.
 type opaque struct{}
 
 func (opaque) Control(func(uintptr)) error    { return nil }

@@ -12,7 +12,6 @@ type counts struct {
 	token                                                  atomic.Uint64 // the largest seen
 }
 
-// add counts what a reply carries.
 func (c *counts) add(s *reply) {
 	for _, e := range s.events {
 		switch e.Kind {

@@ -16,9 +16,9 @@ func TestCrashOfSyncingRedisLosesNothingAcknowledged(t *testing.T) {
 	backendtest.Crash(t, e, 8, s.Kill, s.Start)
 }
 
-// simba-resp uses its estimate of Redis' clock only for a script's deadline. If the estimate is
-// behind, the script finds that it is late, and does nothing. simba-resp then corrects the estimate
-// from the reply and sends the script once more. The windows of a lease follow Redis' own clock.
+// The server uses its estimate of Redis' clock only for a script's deadline. If the estimate is
+// behind, the script does nothing. Then the server corrects the estimate and sends the script
+// again. The windows of a lease follow Redis' own clock.
 func TestWrongClockEstimateMovesNoLease(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})

@@ -12,7 +12,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// A server that lost power counts as a subscriber until Redis finds its connection broken.
+// If a server loses power, Redis counts it as a subscriber until Redis finds its connection broken.
 func TestWaitersOfDeadServerAreRemovedTogether(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, newListener())

@@ -10,8 +10,8 @@ import (
 )
 
 // dialer returns a dialer for go-redis that never returns an error. If a dial fails, it returns a
-// connection whose first use fails with the same error. Otherwise, after several failed dials,
-// go-redis would start a goroutine that dials once a second. That goroutine outlives its client.
+// connection whose first use fails with the same error. After several dial errors, go-redis would
+// start a goroutine that dials once a second and outlives its client.
 func dialer(timeout time.Duration, secure *tls.Config, all *connections) func(context.Context, string, string) (net.Conn, error) {
 	dial := redis.NewDialer(&redis.Options{DialTimeout: timeout, TLSConfig: secure})
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -37,8 +37,8 @@ func (failedConn) SetDeadline(time.Time) error      { return nil }
 func (failedConn) SetReadDeadline(time.Time) error  { return nil }
 func (failedConn) SetWriteDeadline(time.Time) error { return nil }
 
-// endedContext is a context that has ended. With it only what needs no new connection works:
-// an open connection, or cluster state that is already loaded.
+// endedContext is a context that has ended. With it, go-redis uses an open connection or loaded
+// cluster state, but opens no connection.
 var endedContext = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()

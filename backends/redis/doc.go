@@ -1,5 +1,6 @@
 // Package redis keeps mutexes in Redis: on a single server, behind Sentinel or in a Cluster. Any
-// number of simba-resp servers, and contenders of Simba on the JVM, share them.
+// number of simba-resp servers share the mutexes, also with contenders of Simba, a lock library for
+// the JVM.
 //
 //	Acquire ─▶ pipeline ─▶ a Lua script, one atomic step on one mutex
 //	   ▲                        │ reply: state of the mutex, grants, events
@@ -9,34 +10,34 @@
 // Redis holds the state of each mutex. Our servers change it only by the scripts in lua/. The
 // scripts read Redis' clock, never a server's clock. Every script but confirm.lua hands off a mutex
 // that it finds free, in the same step. A server gives each wait of a client a ticket, which names
-// the wait in Redis. The keys of a mutex share a hash tag, and so a slot:
+// the wait in Redis. The keys of a mutex share a hash tag, and therefore a slot:
 //
 //	simba:{m}            the lock: the owner's id, expires with the lease
 //	simba:{m}:contender  the queue: contenders in order of arrival
 //	simba:{m}:fence      the largest token so far
 //	simba:{m}:token      the tenure's token, expires with the lease
-//	simba:{m}:tenure     the record: what the lock cannot hold, such as windows and reservation
-//	simba:{m}:waiting    what the queue cannot hold, such as each waiter's server and ticket
+//	simba:{m}:tenure     the record of the mutex, such as its windows and its reservation
+//	simba:{m}:waiting    a record of each waiter, such as its server and its ticket
 //	simba:{m}:ended      tickets whose tenure a command ended before their server got the grant
 //
-// Simba's own scripts use the lock and some of the other keys: up to 3.1 the queue, from 3.3 fence
-// and token. Our scripts compare these keys with the record. So they find changes by other
-// programs. A tenure that began without our scripts may have a token of Simba's. Otherwise our
-// first script that finds the tenure gives it one. Another program may remove the queue entries of
-// our waiters. Our scripts restore them in their earlier order.
+// Simba's own scripts use the lock. Up to version 3.1 they also use the queue, and from 3.3 the
+// fence and the token. Our scripts compare these keys with the record, to find changes by other
+// programs. A tenure that began without our scripts keeps its token of Simba, or gets a token from
+// our first script that finds it. If another program removes the queue entries of our waiters, our
+// scripts restore them in their order.
 //
-// A demoted primary still answers on old connections, and its data may be stale. So every script
-// also writes, even if the write changes nothing (writable.go). If a node refuses the write, the
-// server closes its connections to that node (connections.go). The server also checks that its
-// pub/sub connection leads to the same node as its commands (subscriber_probe.go).
+// A demoted primary still answers on old connections, and its data may be stale. Therefore every
+// script also writes, and the server drops connections to a node that refuses the write
+// (writable.go). It also checks that its pub/sub connection leads to the same node as its commands
+// (subscriber_probe.go).
 //
-// Some changes happen without a request: a lease ends, a message or a reply is lost. The server
-// finds them by reconciling the mutex: reconcile.lua repairs its state and returns it
+// The state can become wrong without a request: a lease ends, or a message or a reply is lost. So
+// the server reconciles mutexes: reconcile.lua repairs the state of a mutex and returns it
 // (reconcile.go). The server reconciles a mutex at the end of each lease that concerns its clients
-// (schedule.go). It also does so after its pub/sub connection was interrupted. If somebody waits
-// here, it does so after every failed request too.
+// (schedule.go), and after an interruption of its pub/sub connection. If clients of this server
+// wait for the mutex, it also does so after every failed request.
 //
-// A script whose reply is lost may have run. So the server repeats a request only if the script has
+// A script whose reply is lost may have run. The server repeats a request only if the script has
 // certainly done nothing: after NOSCRIPT, MOVED, ASK, a failed dial or a missed deadline.
 //
 // # Files

@@ -17,12 +17,13 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// recovery bounds the time from a failover until a server serves again. It is long because machines
-// may be busy.
+// recovery bounds the time from a failover until a server serves again. It allows for a busy
+// machine.
 const recovery = 8 * time.Second
 
 // readRequest is a request that depends on a read. It reports whether the reply shows the state
-// after the failover. alice owned mutex s before it, with token t1. bob owns s now, with token t2.
+// after the failover. Before the failover alice owned mutex s with token t1. After it bob owns s
+// with token t2.
 type readRequest func(ctx context.Context, b *Backend, t1, t2 uint64) (right bool, err error)
 
 var readRequests = map[string]readRequest{
@@ -64,7 +65,6 @@ var readRequests = map[string]readRequest{
 	},
 }
 
-// scans reports whether a full scan finds exactly these mutexes.
 func scans(ctx context.Context, b *Backend, r simba.ScanRequest, want ...string) (bool, error) {
 	var got []string
 	for {
@@ -90,11 +90,10 @@ func unavailable(t testing.TB, err error) bool {
 	return err != nil
 }
 
-// checkReader checks a server that only reads, before and after a failover. The failover leaves the
-// server's connections at the old primary. The server uses url, which leads to the current primary.
-// failover returns the url of the new primary itself. It also returns leads, which reports whether
-// the first url leads to the new primary. From then on the reader must answer correctly within
-// recovery. At most most reads may be refused.
+// checkReader checks a server that only reads, before and after a failover that leaves its
+// connections at the old primary. The server uses url. failover returns the url of the new primary
+// itself, and leads, which reports whether url leads there too. From then on the server must answer
+// correctly within recovery, and may refuse at most `most` reads.
 func checkReader(t *testing.T, url string, failover func() (url string, leads func() bool), most int, read readRequest) {
 	reader := serve(t, url, noNotices{})
 	for _, r := range reader.subs.all() {
@@ -177,9 +176,9 @@ func TestReadBehindSentinelIsAnsweredByWritableNode(t *testing.T) {
 	}
 }
 
-// sentinelFailover has the sentinels promote the replica. It also demotes the old primary to a
-// replica of nothing, so that its connections stay: the sentinels would close them some seconds
-// later. It returns the new primary, which the sentinels may not name yet.
+// sentinelFailover makes the sentinels promote the replica. It also demotes the old primary, to a
+// replica of nothing: the sentinels would close its connections when they demote it. It returns the
+// new primary, which the sentinels may not name yet.
 func sentinelFailover(t *testing.T, s *stores.Sentinel) *stores.Server {
 	t.Helper()
 	old, next := s.Nodes[0], s.Nodes[1]
@@ -247,7 +246,7 @@ func TestPrimaryThatRefusesWritesAnswersNoReads(t *testing.T) {
 	mentions(t, refused(t, "redis://"+s.Addr), s.Addr, "NOREPLICAS")
 }
 
-// Requests without a key are checked too, at each master.
+// The master must refuse SCAN too, though SCAN has no key.
 func TestClusterMasterThatRefusesWritesAnswersNoReads(t *testing.T) {
 	c := stores.RedisCluster(t)
 	b := serve(t, "redis+cluster://"+strings.Join(c.Addrs, ","), noNotices{})
@@ -267,7 +266,7 @@ func TestClusterMasterThatRefusesWritesAnswersNoReads(t *testing.T) {
 		}
 	}
 	if right, err := scans(t.Context(), b, simba.ScanRequest{Held: true, Contended: true}, "s"); err != nil || !right {
-		t.Error(right, err)
+		t.Errorf("SCAN HELD CONTENDED after the repair: %v %v; want only s", right, err)
 	}
 }
 
@@ -281,7 +280,6 @@ func TestFailoversThatLeaveOldConnectionsMakeNoTwoOwners(t *testing.T) {
 	})
 }
 
-// A read writes nothing to the replicas or the disk.
 func TestReadChangesNothingAtRedis(t *testing.T) {
 	p := stores.NewRedisPair(t)
 	b := serve(t, "redis://"+p.Link().Addr(), noNotices{})
@@ -309,7 +307,6 @@ func TestReadChangesNothingAtRedis(t *testing.T) {
 	}
 }
 
-// awaitGrant waits until a waiter owns the mutex, and returns how long that took.
 func awaitGrant(t *testing.T, w wakeChan, ticket simba.Ticket) time.Duration {
 	t.Helper()
 	start := time.Now()
@@ -327,8 +324,8 @@ func awaitGrant(t *testing.T, w wakeChan, ticket simba.Ticket) time.Duration {
 	}
 }
 
-// checkSubscriber checks the waiters and subscribers of a server that sends no requests. They must
-// be served after a failover that leaves its connections at the old primary.
+// checkSubscriber checks a server that sends no requests. A failover leaves the server's
+// connections at the old primary. The server's waiters and subscribers must be served all the same.
 func checkSubscriber(t *testing.T, url string, failover func()) {
 	e := newListener()
 	waits, before := serve(t, url, e), serve(t, url, noNotices{})
@@ -368,7 +365,7 @@ func TestWaitersAndSubscribersBehindSentinelFollowTheWritableNode(t *testing.T) 
 	})
 }
 
-// The old primary is not demoted. It only gets no commands any more.
+// The old node is not demoted. The server's commands only go to another node.
 func TestSubscriberLeavesNodeThatCommandsDoNotGoTo(t *testing.T) {
 	one, two := stores.Redis(t), stores.Redis(t)
 	link := stores.NewLink(t, one.Addr)

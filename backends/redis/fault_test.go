@@ -17,8 +17,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// TestMain checks that no goroutines are left. If dials have failed, go-redis' pool has a goroutine
-// that checks only once a second whether the pool is closed.
+// TestMain checks that no goroutines are left. It waits, because after failed dials a goroutine of
+// go-redis checks only once a second whether its pool is closed.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	var err error
@@ -92,7 +92,7 @@ func TestWaitersAreQueuedAgainAfterFlushAll(t *testing.T) {
 	}
 }
 
-// eventually acquires, and retries until the store answers again.
+// eventually retries an ACQUIRE until the store answers again.
 func eventually(t *testing.T, b *Backend, mutex, contender string) simba.Outcome {
 	t.Helper()
 	var o simba.Outcome
@@ -119,7 +119,8 @@ func TestWaitersAreServedAfterClusterFailover(t *testing.T) {
 	failOver(t, serve(t, url, newListener()), serve(t, url, newListener()), c.Master("simba:{m}"))
 }
 
-// failOver kills the primary while a contender waits, and has the mutex handed off afterwards.
+// failOver kills the primary while a contender waits, and then checks the handoff to that
+// contender.
 func failOver(t *testing.T, one, two *Backend, primary *stores.Server) {
 	t.Helper()
 	before, _ := acquire(t, one, "m", "a", time.Minute, nil)
@@ -127,7 +128,7 @@ func failOver(t *testing.T, one, two *Backend, primary *stores.Server) {
 	_, ticket := acquire(t, two, "m", "w", time.Minute, w)
 	primary.Kill()
 	if o := eventually(t, one, "m", "a"); o.Token < before.Token {
-		t.Errorf("the token before the failover is larger than after it: %+v, %+v", before, o)
+		t.Errorf("ACQUIRE of a before the failover: %+v, after it: %+v; want no smaller token", before, o)
 	}
 	until(t, "the waiter is queued again", func() bool {
 		list, _, err := one.Queue(t.Context(), "m", 10)
@@ -170,7 +171,7 @@ func TestHistoryHasGrantByAnotherServer(t *testing.T) {
 	}
 }
 
-// The reply of a reconciliation after the grant may overtake the reply of the confirmation.
+// The reply of reconcile.lua may overtake an earlier reply of confirm.lua.
 func TestReconcileBeforeConfirmationRecordsHandoff(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
@@ -213,13 +214,13 @@ func TestWaiterWhoseLeaseExpiredDuringOutageWaitsOn(t *testing.T) {
 	s := stores.Redis(t)
 	for ttl := 100 * time.Millisecond; !leaseExpiresDuringOutage(t, s, fmt.Sprint("m", ttl), ttl); ttl *= 2 {
 		if ttl > 10*time.Second {
-			t.Fatalf("the outage gets no reply, even with a lease of %v", ttl)
+			t.Fatalf("no End gets a reply within its lease, even with a lease of %v", ttl)
 		}
 	}
 }
 
-// leaseExpiresDuringOutage reports false if a busy Redis answered after b's lease had expired. Then
-// no client can get the grant.
+// leaseExpiresDuringOutage reports false if a busy Redis answered only after b's lease had expired.
+// Then the caller tries a longer lease.
 func leaseExpiresDuringOutage(t *testing.T, s *stores.Server, m string, ttl time.Duration) (inTime bool) {
 	t.Helper()
 	link := stores.NewLink(t, s.Addr)
@@ -238,7 +239,7 @@ func leaseExpiresDuringOutage(t *testing.T, s *stores.Server, m string, ttl time
 	link.Heal()
 	<-w.woken
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting || o.Owner != "c" || o.Position != 1 {
-		t.Fatalf("b's end after the outage: %+v, %v; want waiting at position 1 with c as the owner; b had owned %+v",
+		t.Fatalf("End of b after the outage: %+v, %v; want waiting at position 1 with c as the owner; b had owned %+v",
 			o, err, first)
 	}
 	release(t, two, m, "c")
@@ -254,7 +255,7 @@ func leaseExpiresDuringOutage(t *testing.T, s *stores.Server, m string, ttl time
 		}
 	}
 	if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= c.Token {
-		t.Errorf("b's next grant: %+v; want acquired with a larger token", o)
+		t.Errorf("End of b after c's release: %+v; want acquired with a larger token", o)
 	}
 	if _, err := ticket.Abandon(); err != nil {
 		t.Error(err)
@@ -263,7 +264,8 @@ func leaseExpiresDuringOutage(t *testing.T, s *stores.Server, m string, ttl time
 	return true
 }
 
-// Another waiter has had the mutex by then, so the last grant in the record is that waiter's.
+// The record names only the last grant. Here that grant is c's, so the server learns from the hash
+// of ended tickets that b's tenure has ended.
 func TestWaiterWhoseTenureWasEndedDuringOutageWaitsNoMore(t *testing.T) {
 	s := stores.Redis(t)
 	direct := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -272,7 +274,7 @@ func TestWaiterWhoseTenureWasEndedDuringOutageWaitsNoMore(t *testing.T) {
 		"broken": func(two *Backend) {
 			acquire(t, two, "broken", "c", time.Minute, newWaiter())
 			if done, _, err := two.Break(t.Context(), "broken", ""); err != nil || !done {
-				t.Fatal(done, err)
+				t.Fatalf("BREAK: %v %v; want true", done, err)
 			}
 		},
 		"released": func(two *Backend) {
@@ -300,7 +302,7 @@ func TestWaiterWhoseTenureWasEndedDuringOutageWaitsNoMore(t *testing.T) {
 			link.Heal()
 			w.await(t)
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusTimeout || o.Position != 0 {
-				t.Errorf("b's end after the outage: %+v %v; want timeout without a position", o, err)
+				t.Errorf("End of b after the outage: %+v %v; want timeout without a position", o, err)
 			}
 			if left, err := direct.Keys(t.Context(), "*:ended").Result(); err != nil || len(left) > 0 {
 				t.Errorf("records of ended tenures are left in Redis: %q %v", left, err)
@@ -330,7 +332,7 @@ func TestWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
 	link.Heal()
 	w.await(t)
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Errorf("b's end after the outage: %+v %v; want acquired", o, err)
+		t.Errorf("End of b after the outage: %+v %v; want acquired", o, err)
 	}
 }
 

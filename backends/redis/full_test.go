@@ -14,7 +14,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// fill writes until Redis has no memory left, and then lowers the limit a little.
+// fill writes until Redis has no memory left. Then it lowers the limit a little. Otherwise Redis
+// could accept writes again after a connection has closed and freed its memory.
 func fill(t *testing.T, c *redis.Client) {
 	t.Helper()
 	const limit = 8 << 20
@@ -35,7 +36,7 @@ func fill(t *testing.T, c *redis.Client) {
 			t.Fatalf("Redis is not full after %d writes: %v", i, err)
 		}
 	}
-	set(limit - 200_000) // connections come and go
+	set(limit - 200_000)
 }
 
 // refusedForMemory fails the test unless the error says that Redis is full.
@@ -57,12 +58,12 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 	b.SetQueueGrace(time.Minute)
 	b.SetHandoffWindow(0)
 
-	// These mutexes exist before the memory is full. Each name says what the mutex is for.
+	// These mutexes exist before the memory is full.
 	tokens := make(map[string]uint64)
 	hold := func(mutex string, ttl time.Duration, session uint64) {
 		o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: mutex, Contender: "a", TTL: ttl, Session: session})
 		if err != nil || o.Status != simba.StatusAcquired {
-			t.Fatal(o, err)
+			t.Fatalf("ACQUIRE of %s by a: %+v %v; want acquired", mutex, o, err)
 		}
 		tokens[mutex] = o.Token
 	}
@@ -72,7 +73,7 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 	}
 	hold("session", time.Minute, 7)
 	_, _, lapses := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: "lapsed", Contender: "a", TTL: 50 * time.Millisecond})
-	_ = unavailable(t, lapses) // which is correct if the lease expired before the reply
+	_ = unavailable(t, lapses) // the call may fail if the lease expired before the reply
 	hold("free", time.Minute, 0)
 	release(t, b, "free", "a")
 	acquire(t, b, "contended", "w", time.Minute, nil)
@@ -85,7 +86,7 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 	h.await(t)
 	got, err := handed.End(simba.EndWoken)
 	if err != nil || got.Status != simba.StatusAcquired {
-		t.Fatal(got, err)
+		t.Fatalf("End by the waiter b of the mutex handed returns %+v, %v; want acquired", got, err)
 	}
 	tokens["handed"] = got.Token
 	for _, m := range []string{"foreign", "unseen", "unbroken"} {
@@ -97,7 +98,7 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 		last, _ := b.eventLog.Last("lapsed")
 		return last.Kind == simba.EventExpired
 	})
-	// A renewal by old Simba moves the end of the lock only.
+	// Simba before 3.3 knows no tokens and renews only the lock, so the token can expire before it.
 	if err := c.Del(t.Context(), "simba:{unmarked}:token").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +186,7 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 		}
 	}
 	if ok, _, err := b.Check(t.Context(), "plain", tokens["plain"]); !ok || err != nil {
-		t.Error(ok, err)
+		t.Errorf("CHECK of plain's token on a full Redis: %v %v; want true", ok, err)
 	}
 	if o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: "poll", Contender: "w", TTL: time.Minute}); err != nil || o.Status != simba.StatusQueued || o.Position != 1 {
 		t.Errorf("ACQUIRE of the polling waiter: %+v %v; want queued at position 1", o, err)
@@ -204,7 +205,6 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 		t.Errorf("the blocked waiter on a full Redis: %+v %v; want acquired", o, err)
 	}
 
-	// There is memory again.
 	if err := c.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -221,7 +221,7 @@ func TestFullRedisTakesNoOtherArgumentForTheContender(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, noNotices{})
-	for _, who := range []string{"0", "1", "10"} { // arguments of reconcile and queue
+	for _, who := range []string{"0", "1", "10"} { // scripts get these as other arguments
 		if !newSeedContender(t, s.Addr, "m"+who, who).acquire(60_000) {
 			t.Fatal("the contender of Simba is not the owner")
 		}

@@ -8,9 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// How a grant reaches its waiter. A waiter's grant may be in the reply of a script of this server,
-// or in a message of another server's script. Several replies and messages may carry the same
-// grant, in any order.
+// A waiter's grant may arrive in the reply of a script of this server, or in a message of another
+// server's script. Several replies and messages may carry the same grant, in any order.
 
 // delivery is a grant that this server has handled.
 type delivery struct {
@@ -19,25 +18,24 @@ type delivery struct {
 }
 
 // confirmGrant checks a grant that a message carried, notes in Redis that this server has it, and
-// delivers it. In a cluster, the other server's script may have counted no subscriber. Then it has
-// granted the mutex to another waiter. The message arrives all the same, because a cluster sends it
-// to every node. So a message alone proves nothing; confirmGrant asks Redis who owns the mutex.
+// delivers it. A message alone proves nothing, so confirmGrant asks Redis who owns the mutex. In a
+// cluster, a script counts only the subscribers at its own node. A script that counted none has
+// granted the mutex to another waiter, but its message arrives all the same.
 func (b *Backend) confirmGrant(ctx context.Context, mutex string, g grant) {
 	s, err := b.ask(ctx, mutex, confirmScript, g.contender, tokenText(g.token), g.ticket, "received")
 	switch {
 	case err != nil:
 		b.schedule.bringForward(mutex, time.Now().Add(retryAfter)) // finds the grant again
 	case s.owner == g.contender && s.token == g.token:
-		isNew := s.extra == int64(1) // false = the server had the grant before, and has handled it
+		isNew := s.extra == int64(1) // false = this server has handled the grant before
 		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.began()}, isNew)
 	default:
 		b.schedule.bringForward(mutex, time.Now())
 	}
 }
 
-// deliver ends the wait of a grant's ticket. If the ticket does not wait, and the grant is new to
-// this server, nobody here can take it: deliver hands it off. Only the first call for a grant has
-// an effect.
+// deliver ends the wait of a grant's ticket. If the ticket no longer waits and the grant is new to
+// this server, deliver hands the grant off. Only the first call for a grant has an effect.
 func (b *Backend) deliver(mutex string, g grant, with proxy.Grant, isNew bool) {
 	with.Ticket = g.ticket
 	b.mu.Lock()
@@ -61,8 +59,8 @@ func (b *Backend) deliver(mutex string, g grant, with proxy.Grant, isNew bool) {
 }
 
 // noteEarlierGrant handles a grant to an earlier ticket of a contender that now waits by a later
-// ticket. The earlier grant's tenure may have ended. If not, the later ticket's acquire renews it;
-// if that acquire ran before the grant, reconciling finds the tenure.
+// ticket. If the granted tenure has not ended, the acquire of the later ticket renews it. If that
+// acquire ran before the grant, reconciling finds the tenure.
 func (b *Backend) noteEarlierGrant(mutex string, later *proxy.Ticket, g grant) {
 	b.mu.Lock()
 	waitOf(later).earlier = g

@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// These tests make by hand the orders of replies, messages and requests that happen on a busy
+// These tests produce orders of replies, messages and requests that otherwise occur only on a busy
 // server.
 
 func TestOrphanIsEndedWhateverElseHappensToItsMutex(t *testing.T) {
@@ -43,7 +43,7 @@ func TestOrphanIsEndedWhateverElseHappensToItsMutex(t *testing.T) {
 
 func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	s := stores.Redis(t)
-	// End waits while many requests run.
+	// The timeout is long, since End waits while many requests run.
 	b := openSoon(t, Options{URL: "redis://" + s.Addr, Notices: newListener(), Timeout: time.Minute})
 	defer b.Close()
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -51,7 +51,7 @@ func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	awaitIdle(t, b, "m", "c")
 	p := waitOf(ticket.(waitTicket).Ticket)
 	b.mu.Lock()
-	p.restoring++ // as if the mutex were being reconciled: End must wait for that
+	p.restoring++ // as during a reconciliation, for which End must wait
 	b.mu.Unlock()
 	ended := make(chan simba.Outcome)
 	go func() {
@@ -74,20 +74,21 @@ func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	p.restoringEnded = nil
 	b.mu.Unlock()
 	if o := <-ended; o.Status != simba.StatusAcquired {
-		t.Errorf("the end with timeout: %+v; want acquired; Redis has %+v", o, owner(t, b, "m"))
+		t.Errorf("End(EndTimeout): %+v; want acquired; Redis has %+v", o, owner(t, b, "m"))
 	}
 	if o := owner(t, b, "m"); o.Owner != "c" {
-		t.Errorf("OWNER after that end: %+v; want c", o)
+		t.Errorf("OWNER after End(EndTimeout): %+v; want c", o)
 	}
 }
 
 // wakeFunc is a waiter that calls a function when it is woken. In these tests a later request of
-// its contender wakes it, before that request reaches Redis.
+// the same contender wakes the waiter, before that request reaches Redis.
 type wakeFunc func()
 
 func (f wakeFunc) Wake() { f() }
 
-// hook is a listener that calls first at the first notice. first must not cause another notice.
+// hook is a listener that calls the function first at the first notice. That function must not
+// cause another notice.
 type hook struct {
 	*listener
 	once  sync.Once
@@ -105,9 +106,9 @@ func TestWaitThatEndedWithoutTheMutexGetsNoGrant(t *testing.T) {
 	acquire(t, b, "m", "a", time.Minute, nil)
 	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
 	awaitIdle(t, b, "m", "c")
-	b.waiters.Grant("m", "c", proxy.Grant{Token: 1, Confirm: true}) // of a tenure that has ended
+	b.waiters.Grant("m", "c", proxy.Grant{Token: 1, Confirm: true}) // no tenure has this token
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
-		t.Fatalf("the waiter's end: %+v %v; want queued", o, err)
+		t.Fatalf("End of the waiter: %+v %v; want queued", o, err)
 	}
 	release(t, b, "m", "a")
 	if o := owner(t, b, "m"); o.Owner != "" {
@@ -124,19 +125,19 @@ func TestAbandonHandsOffGrantFoundByEnd(t *testing.T) {
 		awaitIdle(t, b, "m", "c")
 		late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
 		if o, err := ticket.End(why); err != nil || o.Status != simba.StatusAcquired {
-			t.Fatalf("the waiter's end: %+v %v; want acquired", o, err)
+			t.Fatalf("End of the waiter: %+v %v; want acquired", o, err)
 		}
 		b.applyReply("m", late)
 		if _, err := ticket.Abandon(); err != nil {
 			t.Fatal(err)
 		}
 		if o := owner(t, b, "m"); o.Owner != "" {
-			t.Errorf("OWNER after Abandon of the end with reason %d: %+v; want no owner", why, o)
+			t.Errorf("OWNER after End(%d) and Abandon: %+v; want no owner", why, o)
 		}
 	}
 }
 
-// The server has not received the grant. By reconciling, it finds that the tenure has ended.
+// The server has not received the grant. When it reconciles, it finds that the tenure has ended.
 func TestUnreceivedTenureEndsTheWaitUnlessItExpired(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -191,12 +192,11 @@ func TestUnreceivedTenureEndsTheWaitUnlessItExpired(t *testing.T) {
 				sent := time.Now()
 				o, err := ticket.End(simba.EndWoken)
 				if unavailable(t, err) && time.Since(sent) >= ttl && ttl < 10*time.Second {
-					// The mutex was granted once more, and a busy Redis answered after that lease
-					// had expired.
+					// The second lease expired too, before a busy Redis answered.
 					continue
 				}
 				if err != nil || o.Status != story.want {
-					t.Errorf("the waiter's end: %+v %v; want the status of the case", o, err)
+					t.Errorf("End of the waiter: %+v %v; want status %v", o, err, story.want)
 				}
 				break
 			}
@@ -258,7 +258,8 @@ func TestWaitersAreQueuedAgainWhenTheirServerIsReachable(t *testing.T) {
 	})
 }
 
-// awaitIdle waits until the server has done everything for a waiter that has just been queued.
+// awaitIdle waits until the server has finished the subscriptions and the reconciliation that
+// follow a new waiter.
 func awaitIdle(t *testing.T, b *Backend, mutex, contender string) {
 	t.Helper()
 	for _, channel := range []string{simba.MutexChannel(mutex), contenderGlob} {
@@ -285,13 +286,13 @@ func unsubscribeReleases(b *Backend, mutex string) {
 	}
 }
 
-// mustStay fails the test if the mutex gets another owner during many reads.
+// mustStay fails the test if the contender loses the mutex during 50 reads.
 func mustStay(t *testing.T, b *Backend, mutex, contender string) {
 	t.Helper()
 	checks := 0
 	until(t, "the owner was read often enough", func() bool {
 		if o := owner(t, b, mutex); o.Owner != contender {
-			t.Fatalf("OWNER should be %s, got %+v", contender, o)
+			t.Fatalf("OWNER: %+v; want %s, which owned the mutex before", o, contender)
 		}
 		checks++
 		return checks == 50
@@ -313,7 +314,7 @@ func TestCancelRemovesMutexFromSchedule(t *testing.T) {
 	}
 }
 
-// runScript runs a script as ask does, but does not apply the reply.
+// runScript is Backend.ask without applyReply.
 func runScript(t *testing.T, b *Backend, mutex string, s *script, args ...any) *reply {
 	t.Helper()
 	sent := time.Now()

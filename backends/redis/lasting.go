@@ -11,12 +11,11 @@ import (
 )
 
 // This file decides which of Redis' errors are lasting: they come back until an operator acts. An
-// error that is not listed counts as transient, since waiting too long is better than giving up too
-// soon.
+// error that is not listed counts as transient, since giving up too soon is worse than waiting too
+// long.
 
 var (
-	// lastingCodes are the codes of errors that last until the settings, the users or a key of
-	// Redis are changed.
+	// lastingCodes are codes of lasting errors.
 	lastingCodes = []string{"WRONGTYPE", "NOPERM", "NOAUTH", "WRONGPASS", "DENIED"}
 
 	// lastingTexts are the beginnings of lasting errors with the code ERR.
@@ -27,7 +26,7 @@ var (
 		"This instance has cluster support disabled",
 	}
 
-	// transientCodes are the codes of transient errors inside a script. All other errors inside a
+	// transientCodes are the codes of transient errors inside a script. Other errors inside a
 	// script are lasting: our scripts fail only if a key or the user's rights are wrong.
 	transientCodes = []string{
 		"OOM", "READONLY", "LOADING", "BUSY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "MOVED", "ASK", "CROSSSLOT",
@@ -73,8 +72,8 @@ func lastingCause(err error) error {
 	return nil
 }
 
-// cutScriptPosition removes from an error's text where in a script the error occurred. inScript
-// reports whether the text said that.
+// cutScriptPosition removes the position in a script from an error's text. inScript reports whether
+// the text had such a position.
 func cutScriptPosition(text string) (_ string, inScript bool) {
 	if at := scriptSuffix.FindStringIndex(text); at != nil {
 		text, inScript = text[:at[0]], true

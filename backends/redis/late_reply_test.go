@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// These tests apply replies late, by hand.
+// These tests run a script and apply its reply only after later requests.
 
 func TestOutcomeHasWindowsOfTheGrantedTicket(t *testing.T) {
 	s := stores.Redis(t)
@@ -23,7 +23,7 @@ func TestOutcomeHasWindowsOfTheGrantedTicket(t *testing.T) {
 	release(t, b, "m", "a")
 	o, err := second.End(simba.EndWoken)
 	if err != nil || o.Status == simba.StatusAcquired && o.TTL > time.Second {
-		t.Errorf("the waiter's end: %+v, %v; want the windows of the granted ticket; Redis has %+v",
+		t.Errorf("End of the second ticket: %+v, %v; want the windows of the granted ticket; Redis has %+v",
 			o, err, owner(t, b, "m"))
 	}
 }
@@ -40,7 +40,7 @@ func TestLateReplyPutsOffNoReconciliation(t *testing.T) {
 	b.schedule.mu.Lock()
 	defer b.schedule.mu.Unlock()
 	if x := b.schedule.byMutex["m"]; x == nil || time.Until(x.at) > reconcileInterval {
-		t.Errorf("c waits, and the next reconciliation is %+v", x)
+		t.Errorf("while c waits, the next reconciliation is %+v; want one within reconcileInterval", x)
 	}
 }
 
@@ -53,12 +53,12 @@ func TestHistoryWaitsForLateReply(t *testing.T) {
 	time.AfterFunc(replyReorderWindow/5, func() { b.applyReply("m", late) })
 	events, _, err := b.History(t.Context(), simba.HistoryRequest{Mutex: "m"})
 	if err != nil || len(events) != 3 || events[1].Owner != "a" || events[2].Owner != "c" {
-		t.Errorf("HISTORY: %+v %v; want the end of a's tenure and then c's", events, err)
+		t.Errorf("HISTORY: %+v %v; want the end of a's tenure, then the beginning of c's", events, err)
 	}
 }
 
-// Nobody waits at this server. A polling waiter is in the queue at Redis. It relies on the
-// reconciliation that the owner's request scheduled.
+// No contender waits at this server, but another server may have a waiter. So this server must keep
+// the reconciliation that the owner's request scheduled.
 func TestOlderReplyPutsOffNoReconciliation(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
@@ -87,7 +87,7 @@ func TestOlderReplyPutsOffNoReconciliation(t *testing.T) {
 	b.applyReply("m", minute)
 	b.applyReply("m", hour)
 	if d := next(); d == 0 || d > time.Minute+time.Second {
-		t.Errorf("put off to %v by an older reply", d)
+		t.Errorf("after an older reply the next reconciliation is in %v, want at most a minute", d)
 	}
 	b.applyReply("m", released)
 	if d := next(); d == 0 {
@@ -96,7 +96,7 @@ func TestOlderReplyPutsOffNoReconciliation(t *testing.T) {
 	b.applyReply("m", acquired)
 	b.applyReply("m", day)
 	if d := next(); d < 23*time.Hour {
-		t.Errorf("scheduled in %v, though the lease was renewed", d)
+		t.Errorf("after a renewal for a day the next reconciliation is in %v, want about a day", d)
 	}
 }
 
@@ -109,10 +109,10 @@ func TestLateMessageHandsOffNoAcknowledgedGrant(t *testing.T) {
 	reply := runScript(t, b, "m", releaseScript, "a", "0", "", "")
 	o, err := ticket.End(simba.EndTimeout)
 	if err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("the waiter's end: %+v %v; want acquired", o, err)
+		t.Fatalf("End of the waiter: %+v %v; want acquired", o, err)
 	}
 	b.applyReply("m", reply)
-	// The message may arrive after the server has forgotten the grant.
+	// Forget the grant, as the server does some time before a very late message arrives.
 	b.mu.Lock()
 	b.delivered, b.acknowledged = recentSet[delivery]{}, recentSet[string]{}
 	b.mu.Unlock()
@@ -128,7 +128,7 @@ func TestLateReplyOfEarlierWaitEndsNoLaterWait(t *testing.T) {
 	awaitIdle(t, b, "m", "c")
 	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
 	if o, err := first.End(simba.EndTimeout); err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("the end of the earlier wait: %+v %v; want acquired", o, err)
+		t.Fatalf("End of the earlier wait: %+v %v; want acquired", o, err)
 	}
 	release(t, b, "m", "c")
 	acquire(t, b, "m", "a", time.Minute, nil)
@@ -137,7 +137,7 @@ func TestLateReplyOfEarlierWaitEndsNoLaterWait(t *testing.T) {
 	awaitIdle(t, b, "m", "c")
 	b.applyReply("m", late)
 	if t2 := b.waiters.Find("m", "c"); t2 != second.(waitTicket).Ticket {
-		t.Fatalf("the waiter c is %v, want the later ticket %v", t2, second)
+		t.Fatalf("after the late reply c waits by %v, want the later ticket %v", t2, second)
 	}
 	release(t, b, "m", "a")
 	w.await(t)
@@ -162,7 +162,7 @@ func TestWaiterIsGrantedThoughItsEarlierRequestRanLater(t *testing.T) {
 		t.Errorf("the end of the later wait: %+v %v; want acquired", o, err)
 	}
 	if o.TTL < time.Minute-reconcileInterval+time.Second {
-		t.Errorf("only the regular reconciliation has found the grant: %v are left", o.TTL)
+		t.Errorf("the TTL window has %v left: only the regular reconciliation found the grant", o.TTL)
 	}
 }
 
@@ -202,7 +202,7 @@ func TestReplyThatTheMutexIsOwnedWinsOverMessages(t *testing.T) {
 		o, _ = ticket.End(simba.EndWoken)
 	}
 	if o.Status != simba.StatusAcquired {
-		t.Errorf("the waiter's end: %+v; want acquired; Redis has %+v", o, owner(t, b, "m"))
+		t.Errorf("the later wait: %+v; want acquired; Redis has %+v", o, owner(t, b, "m"))
 	}
 }
 

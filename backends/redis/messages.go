@@ -12,10 +12,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// What the server does with messages that it receives from Redis.
-
-// foreignDelay is how long the server waits before it attributes a notice to another program. A
-// script of this server may have published the notice, and its reply may arrive a little later.
+// foreignDelay is how long the server waits before it attributes a notice to another program. The
+// reply of its own script may arrive a little later than the script's notice.
 const foreignDelay = 5 * time.Millisecond
 
 // onMessage handles a message. It must not block, because its subscriber handles no other message
@@ -49,10 +47,10 @@ func (s *subscriptions) onMessage(m *redis.Message) {
 	}
 }
 
-// onContenderNotice handles a release notice to one contender. If somebody waits for the mutex or
-// subscribes to it here, the server reconciles the mutex with the notice. Simba up to 3.1
-// publishes such notices, also to contenders that are dead or do not receive them. Our own scripts
-// publish notices of the same form: reconcile.lua tells them apart.
+// onContenderNotice handles a release notice to one contender. If this server has waiters or
+// subscribers of the mutex, it reconciles the mutex with the notice. Simba up to 3.1 publishes such
+// notices, even to dead contenders. Our own scripts publish notices of the same form, which
+// reconcile.lua recognizes.
 func (s *subscriptions) onContenderNotice(channel, payload string) {
 	mutex, contender, ok := simba.ParseContenderChannel(channel)
 	releaser, isRelease := strings.CutPrefix(payload, "released@@")
@@ -91,7 +89,6 @@ func (s *subscriptions) onGrantMessage(payload string) {
 	})
 }
 
-// recordEvent records an event that a script published.
 func (b *Backend) recordEvent(mutex, payload string) {
 	var e struct {
 		At                 int64
@@ -103,16 +100,15 @@ func (b *Backend) recordEvent(mutex, payload string) {
 		return
 	}
 	if e.Via == b.id && e.Token == 0 {
-		return // recorded from the reply; the event log drops duplicates only by their token
+		return // the reply has recorded it; the event log finds duplicates only by their token
 	}
 	b.eventLog.Record(simba.Event{
 		At: e.At, Kind: eventKinds[e.Event], Mutex: mutex, Owner: e.Owner, Token: e.Token, Reason: e.Reason,
 	})
 }
 
-// onAcquiredNotice reconciles a mutex if a notice announces a tenure that this server does not
-// know. The tenure may have begun without our scripts. Waiters do not need this, because the server
-// reconciles their mutexes at the end of each lease.
+// onAcquiredNotice reconciles a mutex that has subscribers, if a notice announces a tenure that
+// this server does not know. Such a tenure may have begun without our scripts.
 func (b *Backend) onAcquiredNotice(mutex, payload string) {
 	owner, ok := strings.CutPrefix(payload, "acquired@@")
 	if !ok || !b.subs.hasSubscriber(mutex) {
@@ -124,8 +120,8 @@ func (b *Backend) onAcquiredNotice(mutex, payload string) {
 	b.schedule.bringForward(mutex, time.Now().Add(foreignDelay))
 }
 
-// onReleasedNotice reconciles a mutex that a notice announces as free, if somebody waits for it
-// here or the release is not known here.
+// onReleasedNotice reconciles a mutex that a notice announces as free, if this server has waiters
+// for it or does not know the release.
 func (b *Backend) onReleasedNotice(mutex, payload string) {
 	owner, ok := strings.CutPrefix(payload, "released@@")
 	if !ok {

@@ -15,7 +15,6 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// testRequest is a request for mutex m by contender c.
 type testRequest struct {
 	name string
 	run  func(context.Context, *Backend) error
@@ -51,8 +50,8 @@ var requests = []testRequest{
 	{"BREAK", func(ctx context.Context, b *Backend) error { _, _, err := b.Break(ctx, "m", ""); return err }},
 }
 
-// mustBeMisconfigured fails the test unless the error is a MisconfiguredError of one line that
-// names the fault.
+// mustBeMisconfigured fails the test unless err is a MisconfiguredError of one line that contains
+// names.
 func mustBeMisconfigured(t testing.TB, what string, err error, names string) {
 	t.Helper()
 	var refusal *simba.MisconfiguredError
@@ -61,7 +60,6 @@ func mustBeMisconfigured(t testing.TB, what string, err error, names string) {
 	}
 }
 
-// scan scans all mutexes.
 func scan(t testing.TB, b *Backend) (names []string) {
 	t.Helper()
 	for r := (simba.ScanRequest{}); ; {
@@ -115,7 +113,7 @@ func TestForeignKeyIsNamedAndNotChanged(t *testing.T) {
 			before := c.Dump(t.Context(), theirs.key).Val()
 			lock := c.Get(t.Context(), "simba:{m}").Val()
 			err := q.run(t.Context(), b)
-			// A renewal does not read the queue. A release without waiters does not read it either.
+			// A renewal or a release by a fast path does not check these keys, and may succeed.
 			if !theirs.owned || err != nil {
 				mustBeMisconfigured(t, name, err, "key "+theirs.key+" ")
 				if now := c.Get(t.Context(), "simba:{m}").Val(); now != lock {
@@ -182,8 +180,8 @@ func TestForeignWaiterRecordIsNamedAndNotChanged(t *testing.T) {
 	}
 }
 
-// Each case breaks Redis as an operator may, and repairs it. Reconciling finds the fault after the
-// owner's tenure has ended.
+// Each case breaks Redis by an operator's mistake, and repairs it. The server finds the fault when
+// it reconciles the mutex after the owner's tenure.
 func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -228,7 +226,7 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 		{
 			"another type at a key", "simba:{m4}:tenure",
 			func() {
-				// In one transaction, since the server may write the key between the two commands.
+				// Without a transaction, the server could write the key between the two commands.
 				_, err := c.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 					p.Rename(t.Context(), "simba:{m4}:tenure", "kept")
 					p.RPush(t.Context(), "simba:{m4}:tenure", "x")
@@ -272,8 +270,8 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 		}
 		t.Logf("%s: the wait ended after %v", fault.name, time.Since(asked))
 		fault.repair()
-		// Redis may have granted the mutex to w meanwhile. That tenure is handed off, so this takes
-		// less than w's lease.
+		// Redis may have granted the mutex to w meanwhile. The server hands that tenure off before
+		// w's lease ends.
 		until(t, fault.name+": another contender acquires after the repair", func() bool {
 			o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "d", TTL: time.Minute})
 			return err == nil && (o.Status == simba.StatusAcquired || o.Status == simba.StatusRenewed)
@@ -292,7 +290,8 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 	}
 }
 
-// endOwner ends a mutex' tenure by another client, and has the server reconcile the mutex.
+// endOwner deletes the lock of a mutex as another program would, and makes the server reconcile the
+// mutex.
 func endOwner(t testing.TB, b *Backend, c *redis.Client, mutex string) {
 	t.Helper()
 	if err := c.Del(t.Context(), seeds.Lease(mutex)).Err(); err != nil {
@@ -301,7 +300,6 @@ func endOwner(t testing.TB, b *Backend, c *redis.Client, mutex string) {
 	b.schedule.bringForward(mutex, time.Now())
 }
 
-// redisError is an error reply of Redis.
 type redisError string
 
 func (e redisError) Error() string { return string(e) }

@@ -12,8 +12,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// These tests check how servers handle release notices of Simba up to 3.1, which go to one
-// contender only.
+// These tests check how servers handle release notices of Simba, a lock library for the JVM. Up to
+// version 3.1, Simba notifies only one contender of a release.
 
 func TestContenderNoticesAreKeptIfReconcilingFails(t *testing.T) {
 	s := stores.Redis(t)
@@ -27,7 +27,7 @@ func TestContenderNoticesAreKeptIfReconcilingFails(t *testing.T) {
 	b.contenderNotices["m"] = []contenderNotice{{"J1", "J0"}}
 	b.mu.Unlock()
 	if _, err := b.runReconcile(t.Context(), "m", "", nil); err == nil {
-		t.Fatal("runReconcile returned no error, want one")
+		t.Fatal("runReconcile returned no error, want one that refuses the fence")
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,7 +36,7 @@ func TestContenderNoticesAreKeptIfReconcilingFails(t *testing.T) {
 	}
 }
 
-// releaseThenRun makes a contender of Simba release the mutex. It runs a script of ours before the
+// releaseThenRun makes a contender of Simba release the mutex. It runs our script s before the
 // server can reconcile the mutex.
 func releaseThenRun(t testing.TB, j *simbaContender, b *Backend, s *script, args ...any) {
 	t.Helper()
@@ -45,7 +45,7 @@ func releaseThenRun(t testing.TB, j *simbaContender, b *Backend, s *script, args
 
 func nothing(redis.Pipeliner) {}
 
-// releaseThenRunAmid is releaseThenRun with other commands right before and after our script.
+// releaseThenRunAmid is releaseThenRun with other commands between the release and s, and after s.
 func releaseThenRunAmid(t testing.TB, before, after func(redis.Pipeliner), j *simbaContender, b *Backend, s *script, args ...any) {
 	t.Helper()
 	header := b.header()
@@ -71,7 +71,7 @@ func releaseThenRunAmid(t testing.TB, before, after func(redis.Pipeliner), j *si
 	b.applyReply(j.mutex, st)
 }
 
-// grantNothing are requests that do not acquire the mutex if they find it free.
+// grantNothing are requests that do not acquire a free mutex for their contender.
 var grantNothing = []struct {
 	name   string
 	script *script
@@ -88,8 +88,8 @@ var grantNothing = []struct {
 	{"giveback", giveBackScript, []any{"x", "0", "7"}},
 }
 
-// subscribedTo returns a server that receives the notices to all contenders of a mutex, though
-// nobody waits there.
+// subscribedTo returns a server without waiters that receives the notices to all contenders of a
+// mutex.
 func subscribedTo(t testing.TB, addr, mutex string) *Backend {
 	t.Helper()
 	e := newListener()
@@ -100,8 +100,8 @@ func subscribedTo(t testing.TB, addr, mutex string) *Backend {
 	return b
 }
 
-// The old release notifies a dead contender. A contender of 3.2 and later subscribes to the mutex'
-// channel only.
+// The old release notifies only a dead contender. A contender of Simba 3.2 and later subscribes
+// only to the mutex' channel, on which our server must announce the release.
 func TestOldReleaseReachesContenderWithoutQueue(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
@@ -136,8 +136,8 @@ func TestOldReleaseRecordedByRequestReachesContenderWithoutQueue(t *testing.T) {
 	}
 }
 
-// beforeAnOldRelease returns two contenders of Simba. owns is an owner of 3.1, whose release will
-// notify a dead contender. waits is a waiter of a version without a queue.
+// beforeAnOldRelease returns two contenders of Simba. owns is an owner of version 3.1, whose
+// release will notify a dead contender. waits is a contender of a version without a queue.
 func beforeAnOldRelease(t testing.TB, addr string, b *Backend, of seeds.Generation, mutex string) (owns, waits *simbaContender) {
 	t.Helper()
 	j := newSimbaContender(t, addr, seeds.Simba31, mutex, "J0")
@@ -161,7 +161,6 @@ func TestOldReleaseOfMutexAcquiredInSameStepIsNotAnnounced(t *testing.T) {
 	}
 }
 
-// awaitReconciled waits until a server has handled all contender notices of a mutex.
 func awaitReconciled(t testing.TB, b *Backend, mutex string) {
 	t.Helper()
 	until(t, "all contender notices are handled", func() bool {
@@ -172,7 +171,7 @@ func awaitReconciled(t testing.TB, b *Backend, mutex string) {
 	})
 }
 
-// Simba 3.2 has no tokens either, but publishes its release on the mutex' channel.
+// Simba 3.2 publishes its release on the mutex' channel. So our servers must not announce it again.
 func TestReleaseBySimba32IsAnnouncedOnce(t *testing.T) {
 	s := stores.Redis(t)
 	for _, by := range grantNothing {
@@ -195,7 +194,7 @@ func TestReleaseBySimba32IsAnnouncedOnce(t *testing.T) {
 	}
 }
 
-// When Redis expires a lease, waiters of Simba ask by themselves, and need no notice.
+// Waiters of Simba ask again when a lease expires, and need no notice.
 func TestExpiryOfOldLeaseIsNotAnnounced(t *testing.T) {
 	s := stores.Redis(t)
 	b := subscribedTo(t, s.Addr, "m")
@@ -211,17 +210,17 @@ func TestExpiryOfOldLeaseIsNotAnnounced(t *testing.T) {
 	}
 	acquire(t, b, "m", "a", time.Minute, nil)
 	if before := k.receive("acquired@@a"); contains(before, "released@@J") {
-		t.Errorf("the contender received a release of J, which only expired: %q", before)
+		t.Errorf("K received a release of J, whose leases only expired: %q", before)
 	}
 }
 
-// The release notifies the first contender of the queue and removes it. Our request grants the
-// mutex to our waiter.
+// J0's release notifies J1, the first contender of the queue, and removes it. Our request then
+// grants the mutex to our waiter. J1 must be next.
 func TestNotifiedSimbaContenderIsFirstIfRequestRecordsReleaseFirst(t *testing.T) {
 	s := stores.Redis(t)
 	for _, by := range grantNothing {
 		if by.script == confirmScript {
-			continue // it hands nothing off: reconciling reserves the mutex for the contender
+			continue // confirm hands nothing off: reconciling reserves for J1
 		}
 		t.Run(by.name, func(t *testing.T) {
 			mutex := "m" + by.name
@@ -265,7 +264,7 @@ func TestNotifiedSimbaContenderIsFirstIfItQueuesAgainBeforeReconciling(t *testin
 	awaitIdle(t, b, "m", "first")
 	awaitIdle(t, b, "m", "second")
 	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberForChannel(contenderGlob).confirmed(contenderGlob) })
-	<-time.After(time.Second) // Simba's scores are whole seconds, and the next must be larger
+	<-time.After(time.Second) // Simba scores by whole seconds: J1 needs a later one
 	again := func(p redis.Pipeliner) { next.send(p, next.of.Acquire, 60_000) }
 	releaseThenRunAmid(t, nothing, again, j, b, guardScript, "x", int64(60_000), int64(0), "0")
 	granted(t, first, ticket)
@@ -277,7 +276,7 @@ func TestNotifiedSimbaContenderIsFirstIfItQueuesAgainBeforeReconciling(t *testin
 	granted(t, second, later)
 }
 
-// Our request finds the next tenure, and does not see that the mutex was free before.
+// C acquires before our request, which finds C's tenure and does not see that the mutex was free.
 func TestNotifiedSimbaContenderIsFirstIfAnotherAcquiresInSameStep(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
@@ -298,8 +297,8 @@ func TestNotifiedSimbaContenderIsFirstIfAnotherAcquiresInSameStep(t *testing.T) 
 	}
 }
 
-// J1 queues behind X. X's tenure ends before the server reconciles the mutex. J1 does not use the
-// reservation that it gets.
+// X acquires and releases the mutex before the server reconciles it. J1 gets a reservation and does
+// not use it.
 func TestContenderThatMissesItsReservationIsNotNext(t *testing.T) {
 	s := stores.Redis(t)
 	b := subscribedTo(t, s.Addr, "m")
@@ -326,18 +325,18 @@ func TestContenderThatMissesItsReservationIsNotNext(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusQueued {
-		t.Fatalf("N asks during the reservation of J1: %+v", o)
+		t.Fatalf("ACQUIRE of N during J1's reservation: %+v; want queued", o)
 	}
 	if _, err := b.ask(t.Context(), "m", giveBackScript, "J1", "0", ""); err != nil {
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("N asks after the reservation of J1: %+v", o)
+		t.Errorf("ACQUIRE of N after J1's reservation: %+v; want acquired", o)
 	}
 }
 
-// Reading all waiters takes long. So a script does it only if another program may have changed the
-// queue.
+// A script reads all waiters only if another program may have changed the queue, since that takes
+// long.
 func TestExpiryOfOwnLeaseReadsNoWaiters(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -354,7 +353,7 @@ func TestExpiryOfOwnLeaseReadsNoWaiters(t *testing.T) {
 		t.Fatalf("ACQUIRE of p: %+v; want acquired", o)
 	}
 	if n := fullReads(); n != "" {
-		t.Error(n)
+		t.Errorf("Redis ran HKEYS on the waiters: %s; want no such call", n)
 	}
 }
 

@@ -27,7 +27,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// refused opens a url that Open must refuse, and returns the error.
+// refused returns the error of Open for a url that Open must refuse.
 func refused(t *testing.T, url string) string {
 	t.Helper()
 	return refusedWithin(t, url, 20*time.Second) // a busy Redis must have time to answer
@@ -79,7 +79,6 @@ func TestOpenRefusesEvictionUnlessAllowed(t *testing.T) {
 	mentions(t, opened(t, "redis://"+harmless.Addr), "allkeys-lru")
 }
 
-// opened opens a url and returns the log.
 func opened(t *testing.T, url string) string {
 	t.Helper()
 	var log bytes.Buffer
@@ -131,7 +130,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 	}()
 	_, err = Open(ctx, Options{URL: "redis://" + l.Addr().String(), Notices: noNotices{}, Timeout: time.Hour})
 	if !errors.Is(err, context.Canceled) {
-		t.Error(err)
+		t.Errorf("Open after its context was cancelled: %v; want context.Canceled", err)
 	}
 }
 

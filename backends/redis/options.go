@@ -7,7 +7,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// DefaultTimeout is the timeout of a request to Redis by default.
+// DefaultTimeout is the default of Options.Timeout.
 const DefaultTimeout = 3 * time.Second
 
 // Options are the options of Open.

@@ -14,12 +14,11 @@ import (
 type orphan struct {
 	contender string
 	ticket    string
-	// until is when the server stops trying. A tenure from before has ended by then. A queue
-	// entry may live longer; a grant to it finds no ticket, and is handed off.
+	// until is when the server stops trying. By then a tenure of the ticket has ended. A queue
+	// entry may live longer, but the server hands a grant to it off.
 	until time.Time
 }
 
-// orphanTicket makes a ticket an orphan.
 func (b *Backend) orphanTicket(t *proxy.Ticket) {
 	b.addOrphan(t.Request.Mutex, orphan{t.Request.Contender, waitOf(t).ticket,
 		time.Now().Add(t.Request.TTL + t.Request.Transition + time.Minute)})
@@ -32,7 +31,6 @@ func (b *Backend) addOrphan(mutex string, o orphan) {
 	b.schedule.bringForward(mutex, time.Now().Add(retryAfter))
 }
 
-// orphanedMutexes returns the mutexes that have orphans.
 func (b *Backend) orphanedMutexes() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

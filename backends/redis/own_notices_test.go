@@ -15,8 +15,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Our servers publish notices of reservations on the channels on which Simba up to 3.1 publishes
-// its releases. A server must not take its own notices for Simba's.
+// Our servers publish notices of reservations on the channels of contenders. Simba, a lock library
+// for the JVM, publishes its releases there up to version 3.1. A server must not take its own
+// notices for Simba's.
 
 func TestLateOwnNoticeQueuesNobody(t *testing.T) {
 	s := stores.Redis(t)
@@ -72,8 +73,8 @@ func TestLateOwnNoticeEndsNoReservation(t *testing.T) {
 	}
 }
 
-// The server handles both notices in one reconciliation. Meanwhile a contender of Simba has the
-// reservation.
+// The server handles a notice to P and a later notice to jvm in one reconciliation. Meanwhile jvm,
+// a contender of Simba, has the reservation.
 func TestLateOwnNoticeEndsNoReservationOfSimbaContender(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
@@ -109,8 +110,8 @@ func TestLateOwnNoticeEndsNoReservationOfSimbaContender(t *testing.T) {
 	j.mustAcquire()
 }
 
-// blockReconciling keeps a server from reconciling a mutex by itself. It marks the mutex as being
-// reconciled.
+// blockReconciling marks a mutex as being reconciled, so that the server does not reconcile it in
+// the background.
 func blockReconciling(t testing.TB, b *Backend, mutex string) {
 	t.Helper()
 	until(t, "the mutex is not being reconciled", func() bool {
@@ -124,8 +125,8 @@ func blockReconciling(t testing.TB, b *Backend, mutex string) {
 	})
 }
 
-// A request has recorded J's release as unnotified. No reconciliation clears that, since Simba 3.2
-// notifies no single contender.
+// A request has recorded J's release as unnotified. This mark stays, since Simba 3.2 notifies no
+// single contender. So the server may wrongly match the notice of L's release to J's.
 func TestLateOwnNoticeIsNotTakenForRecordedRelease(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
@@ -174,7 +175,7 @@ func TestPollingContendersGetTheMutexInOrder(t *testing.T) {
 				}
 				if o.Status == simba.StatusAcquired {
 					won++
-					for len(notices) > 0 { // of earlier reservations
+					for len(notices) > 0 { // drop notices of earlier reservations
 						<-notices
 					}
 					notified = false

@@ -15,8 +15,9 @@ import (
 
 const (
 	maxBatch = 128 // requests
-	// maxInFlight is how many batches are in flight to one node. With one, a lost connection would
-	// delay all requests. With many, batches are small, which costs processor time.
+	// maxInFlight is how many batches may be in flight to one node. With only one, a lost
+	// connection would delay all requests. With many, batches are small, which costs processor
+	// time.
 	maxInFlight = 2
 )
 
@@ -29,7 +30,8 @@ type pipeline struct {
 	tasks           *tasks
 	clock           clock         // of the node
 	backgroundLimit chan struct{} // see Backend.background
-	// onResult gets the error of each request, nil included, and when the request was sent.
+	// onResult is called after each request, with its error (nil = none) and the time when it was
+	// sent.
 	onResult func(client *redis.Client, sent time.Time, err error)
 
 	mu            sync.Mutex // guards the fields below
@@ -38,12 +40,11 @@ type pipeline struct {
 	lastBatchSize int // in requests
 }
 
-// request is one run of a script. Its reply and err are set before done is closed. They may be read
-// only after that.
+// request is one run of a script. Its reply and err may be read only after done is closed.
 type request struct {
 	args []any // the command: EVALSHA and its arguments
 
-	abandoned atomic.Bool // the caller has given up: a queued request is not sent any more
+	abandoned atomic.Bool // the caller no longer waits, so a queued request must not be sent
 	done      chan struct{}
 	reply     any
 	err       error
@@ -55,9 +56,9 @@ var errOverdue = errors.New("the request reached redis after its deadline")
 // deadlineArg is the index of the script's deadline among the args of a request.
 const deadlineArg = 3 + len(suffixes) + 4
 
-// do runs a script. It sets the script's deadline in args, which is that of ctx. If ctx ends first,
-// the script may have run. If ctx was cancelled, a script that was sent may still run until the
-// deadline. Without a reading of the node's clock there is no deadline.
+// do runs a script, with ctx's deadline as the script's deadline. If ctx ends before the reply
+// arrives, the script may have run or may still run until the deadline. Before the first reading of
+// the node's clock, scripts have no deadline.
 func (p *pipeline) do(ctx context.Context, s *script, args []any) (any, error) {
 	for retry := true; ; retry = false {
 		sent := time.Now()
@@ -86,7 +87,6 @@ func (p *pipeline) do(ctx context.Context, s *script, args []any) (any, error) {
 	}
 }
 
-// run sends a request and waits for its reply.
 func (p *pipeline) run(ctx context.Context, r *request) (any, error) {
 	r.done = make(chan struct{})
 	p.mu.Lock()
@@ -131,7 +131,6 @@ func (p *pipeline) finishLone() {
 	}
 }
 
-// sendBatches sends batches until no request waits.
 func (p *pipeline) sendBatches() {
 	var batch []*request
 	for {
@@ -144,8 +143,8 @@ func (p *pipeline) sendBatches() {
 	}
 }
 
-// nextBatch appends the requests of the next batch. If there are none, the caller must stop: it no
-// longer counts in inFlight.
+// nextBatch appends the requests of the next batch. If there are none, nextBatch lowers inFlight,
+// and the caller must stop.
 func (p *pipeline) nextBatch(batch []*request) []*request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -166,8 +165,8 @@ func (p *pipeline) nextBatch(batch []*request) []*request {
 	return batch
 }
 
-// send sends a batch and completes its requests. If the node lacks a script, the requests of that
-// script have not run. Then send loads the scripts and sends these requests again.
+// send sends a batch and completes its requests. If the node lacks a script, send loads the scripts
+// and sends the requests of that script again.
 func (p *pipeline) send(ctx context.Context, batch []*request) {
 	missing := p.exchange(ctx, batch, false)
 	if len(missing) == 0 {
@@ -178,9 +177,9 @@ func (p *pipeline) send(ctx context.Context, batch []*request) {
 	}
 }
 
-// exchange sends a batch and completes its requests. It returns, uncompleted, those whose script
-// the node lacks. If load is set, it first loads the scripts on the same connection, since another
-// connection may lead to another node.
+// exchange sends a batch and completes its requests, but returns those whose script the node lacks.
+// If load is set, it first loads the scripts on the same connection, since another connection may
+// lead to another node.
 func (p *pipeline) exchange(ctx context.Context, batch []*request, load bool) (missing []*request) {
 	cmds := make([]*redis.Cmd, len(batch))
 	pipe := p.client.Pipeline()
@@ -192,8 +191,8 @@ func (p *pipeline) exchange(ctx context.Context, batch []*request, load bool) (m
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
 	}
 	sent := time.Now()
-	// err is the first error. If no connection could be made, the commands have no error of their
-	// own.
+	// err is the first error. If no connection could be made, the commands have neither a reply nor
+	// an error.
 	_, err := pipe.Exec(ctx)
 	for i, r := range batch {
 		r.reply, r.err = cmds[i].Result()
@@ -205,7 +204,7 @@ func (p *pipeline) exchange(ctx context.Context, batch []*request, load bool) (m
 	for _, r := range batch {
 		if r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
 			if load && err != nil {
-				r.err = err // why the script was not loaded
+				r.err = err // the error of SCRIPT LOAD
 			}
 			missing = append(missing, r)
 			continue
@@ -221,7 +220,6 @@ func queueScripts(ctx context.Context, pipe redis.Pipeliner) {
 	}
 }
 
-// load loads every script at the node.
 func (p *pipeline) load(ctx context.Context) error {
 	pipe := p.client.Pipeline()
 	queueScripts(ctx, pipe)

@@ -10,9 +10,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Reconciling repairs the state of a mutex. It mostly runs in the background, at times that
-// schedule holds. A request can bring that time forward. Owner, Check and the subscription to a
-// contender's channel run the same script at once.
+// Reconciling repairs the state of a mutex. It mostly runs in the background, at the times in
+// Backend.schedule. Owner, Check and the subscription to a contender's channel run the same script
+// at once.
 
 const (
 	// reconcileInterval is the longest time between two reconciliations of a mutex that somebody
@@ -31,12 +31,12 @@ const (
 // script of ours.
 type contenderNotice struct{ contender, releaser string }
 
-// maxContenderNotices bounds the contender notices of one reconciliation. There are more only if it
-// is late.
+// maxContenderNotices bounds the contender notices of one reconciliation. More notices arrive only
+// if the reconciliation is late.
 const maxContenderNotices = 16
 
-// reconcileSoon reconciles a mutex in the background. If it is being reconciled already, it is
-// reconciled again afterwards. So goroutines do not pile up during an outage.
+// reconcileSoon reconciles a mutex in the background, after its running reconciliation if there is
+// one. So goroutines do not pile up during an outage.
 func (b *Backend) reconcileSoon(mutex string) {
 	b.mu.Lock()
 	_, busy := b.reconciling[mutex]
@@ -91,9 +91,9 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 	}
 }
 
-// runReconcile runs the reconcile script. The script restores the queue entries of tickets that
-// have lost theirs. It also handles the contender notices of the mutex. If renotify names a polling
-// contender, the script repeats the notice of its reservation.
+// runReconcile runs the reconcile script. The script restores missing queue entries of tickets, and
+// handles the contender notices of the mutex. If renotify names a polling contender, the script
+// repeats the notice of its reservation.
 func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, waiting []*proxy.Ticket) (*reply, error) {
 	args := make([]any, 0, 3+6*len(waiting))
 	var restoring []*localWait
@@ -107,7 +107,7 @@ func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, wait
 	for _, t := range waiting {
 		r, w := t.Request, waitOf(t)
 		if w.score == "" || w.restoreStopped {
-			continue // the ticket's first or last request is running
+			continue // the request that begins or ends the wait is running
 		}
 		w.restoring++
 		restoring = append(restoring, w)
@@ -142,7 +142,7 @@ func (b *Backend) keepNoticesLocked(mutex string, earlier []contenderNotice) {
 	}
 }
 
-// retryReconcile schedules a mutex again after it could not be reconciled. If the error is lasting,
+// retryReconcile schedules a mutex again after a failed reconciliation. If the error is lasting,
 // the waits for the mutex end with that error.
 func (b *Backend) retryReconcile(mutex string, err error) {
 	refusal := (*simba.MisconfiguredError)(nil)

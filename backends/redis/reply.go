@@ -18,10 +18,10 @@ type reply struct {
 	token    uint64
 	acquired int64
 	ttlAt    int64
-	ends     int64 // of the lease; of a free mutex, of its reservation, 0 = not reserved
+	ends     int64 // end of the lease, or of a free mutex' reservation; 0 = neither
 	now      int64
 	position int
-	extra    any   // what only this script returns: see its file in lua/
+	extra    any   // depends on the script: see its file in lua/
 	due      int64 // when to reconcile the mutex; 0 = no need
 	tickets  []ticketReport
 	events   []simba.Event
@@ -39,7 +39,7 @@ type grant struct {
 // ticketReport says that a ticket was granted a tenure, and whether that tenure has ended.
 type ticketReport struct {
 	grant        // its token is 0 if the tenure has ended
-	expired bool // no command ended it: the lease expired, or the grant was revoked as unconfirmed
+	expired bool // the tenure ended by expiry, or was revoked as unconfirmed: no command ended it
 }
 
 var errReply = errors.New("redis: unexpected reply of a script; does an incompatible version use the same keys?")
@@ -105,7 +105,7 @@ func parseReply(mutex string, by *script, args []any, raw any) (s *reply, err er
 }
 
 // clockOf returns what the node's clock showed, 0 if the reply does not say. late reports that the
-// script's deadline had passed, so that it did nothing.
+// script did nothing, because its deadline had passed.
 func clockOf(raw any) (now int64, late bool) {
 	list, _ := raw.([]any)
 	switch len(list) {
@@ -118,8 +118,8 @@ func clockOf(raw any) (now int64, late bool) {
 	return now, false
 }
 
-// parseShortReply parses the reply of a fast path: status, token, now. The rest follows from the
-// arguments.
+// parseShortReply parses the reply of a fast path: status, token, now. It derives the other fields
+// from the arguments.
 func parseShortReply(mutex string, by *script, args, list []any) (*reply, error) {
 	s := &reply{status: list[0].(string), now: list[2].(int64)}
 	token, err := strconv.ParseUint(list[1].(string), 10, 64)
@@ -146,15 +146,15 @@ func parseShortReply(mutex string, by *script, args, list []any) (*reply, error)
 var acquireStatuses = map[string]simba.Status{
 	"acquired": simba.StatusAcquired, "renewed": simba.StatusRenewed, "busy": simba.StatusBusy,
 	"queued": simba.StatusQueued, "waiting": simba.StatusWaiting,
-	"timeout": simba.StatusTimeout, // of leave.lua
+	"timeout": simba.StatusTimeout, // only in replies of leave.lua
 }
 
 // result returns the outcome in a reply of acquire.lua or leave.lua.
 func (s *reply) result() simba.Outcome { return s.outcome(acquireStatuses[s.status]) }
 
 // outcome returns the outcome of a request with a given status. An owner's windows count from when
-// the request was sent. So they end no later than at Redis. For other contenders they count from
-// the reply. So a client that sleeps until their end does not ask too early.
+// the request was sent, so that they end no later than at Redis. For other contenders the windows
+// count from the reply, so that a client which sleeps until their end does not ask too early.
 func (s *reply) outcome(status simba.Status) simba.Outcome {
 	o := simba.Outcome{
 		Status: status, Owner: s.owner, Token: s.token, Position: s.position,

@@ -12,7 +12,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// asReply turns JSON into the values that go-redis makes of a reply: int64, strings, lists and nil.
+// asReply turns decoded JSON into the types of a go-redis reply: int64, string, []any and nil.
 func asReply(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -37,12 +37,12 @@ func TestEndlessLeaseHasMaxRemaining(t *testing.T) {
 		}
 	}
 	if d := proxy.Between(math.MaxInt64, math.MinInt64); d != 0 {
-		t.Errorf("%v remains until an end in the past", d)
+		t.Errorf("Between an instant and an earlier one: %v; want 0", d)
 	}
 }
 
-// FuzzState checks that no reply of a script makes the parser panic, and that an accepted reply can
-// be sent to a client. A reply contains values of keys that other programs may write.
+// FuzzState checks that parseReply never panics, and that an accepted reply is fit for a client. A
+// reply contains values of keys that other programs may write.
 func FuzzState(f *testing.F) {
 	for _, seed := range []string{
 		`["busy","a","1790000000000001",1790000000000,1790000001000,1790000002000,1790000000500,0,"",1790000002000,[],[]]`,

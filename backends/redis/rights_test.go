@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Each case removes one right from a user that has all it needs.
+// Each case removes one right that the user needs.
 func TestMissingRightInScriptIsNamedAndEndsWaits(t *testing.T) {
 	cases := map[string][]any{
 		"the key of the owner":     {"resetkeys", "~simba:{*}:*"},

@@ -29,7 +29,6 @@ func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (simba.ScanPage
 	return page, 0, nil
 }
 
-// scan returns one page of one master.
 func (b *Backend) scan(ctx context.Context, r simba.ScanRequest) (page simba.ScanPage, err error) {
 	masters, err := b.up.masters(ctx)
 	if err != nil {
@@ -60,7 +59,6 @@ func (b *Backend) scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	return page, err
 }
 
-// parseScan parses a reply of SCAN.
 func parseScan(reply any) (keys []string, cursor uint64, err error) {
 	list, _ := reply.([]any)
 	if len(list) != 2 {
@@ -91,7 +89,7 @@ func (u *upstream) pick(ctx context.Context, node *redis.Client, keys []string, 
 		case !ok || seen[mutex]:
 			continue
 		case r.Held && queued && !r.Contended, r.Contended && !queued && !r.Held:
-			continue // if the mutex matches, SCAN lists its other key too
+			continue // SCAN lists the other key too, if the mutex matches
 		case r.Match != nil && !r.Match(mutex):
 			continue
 		}

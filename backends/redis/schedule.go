@@ -8,21 +8,20 @@ import (
 	"time"
 )
 
-// schedule holds for each mutex when the server reconciles it next. A move to a later time costs a
-// map lookup only. The heap entry moves when its earlier time comes.
+// schedule holds for each mutex when the server reconciles it next. A move to a later time is
+// cheap: the heap entry moves only when its earlier time has come.
 //
 // Replies arrive in any order. So each time has an asOf: what Redis' clock showed in the reply that
-// set the time. Only a reply with a later asOf may put the time off. To cancel it, the same asOf
-// suffices. If Redis' clock is set back, mutexes are reconciled too early for a while. Safe for
-// concurrent use.
+// set the time. Only a reply with a later asOf may put the time off. A reply with the same asOf may
+// cancel it. If Redis' clock is set back, the server reconciles mutexes too early for a while. Safe
+// for concurrent use.
 type schedule struct {
 	mu      sync.Mutex // guards the fields below
 	byMutex map[string]*dueTime
 	heap    dueTimes
-	wake    chan struct{} // capacity 1: the first time is earlier than before
+	wake    chan struct{} // capacity 1: signals that the first time is earlier than before
 }
 
-// dueTime is when a mutex is reconciled.
 type dueTime struct {
 	mutex  string
 	at     time.Time
@@ -56,8 +55,8 @@ func (s *schedule) bringForward(mutex string, at time.Time) {
 	}
 }
 
-// cancel removes the time of a mutex, unless that time has a later asOf. If both have the same
-// asOf, cancel wins: a waiter behind the next owner sets a new time.
+// cancel removes the time of a mutex, unless that time has a later asOf. A contender that queues
+// later sets a new time.
 func (s *schedule) cancel(mutex string, asOf int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

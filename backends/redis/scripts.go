@@ -18,7 +18,7 @@ type script struct {
 var suffixes = [...]string{"", ":contender", ":tenure", ":waiting", ":ended", ":fence", ":token"}
 
 // command returns the command that runs a script on a mutex. header holds the arguments that every
-// script takes. pipeline.do sets its deadline.
+// script takes.
 func (s *script) command(mutex string, header [6]any, args ...any) []any {
 	all := make([]any, 0, deadlineArg+2+len(args))
 	all = append(all, "evalsha", s.sha, len(suffixes))
@@ -42,9 +42,8 @@ func keysOf(mutex string) *[len(suffixes)]string {
 	return keys
 }
 
-// Redis runs each script as one text, a concatenation. It begins with writable.lua and state.lua.
-// The script's fast path or prelude follows, if it has one. Then come steps.lua, waiters.lua and
-// the script's body.
+// Redis runs each script as one text. It consists of writable.lua, state.lua, the script's fast
+// path or prelude if it has one, steps.lua, waiters.lua, and the script's body.
 
 //go:embed lua/writable.lua
 var writableLua string
@@ -120,7 +119,7 @@ var (
 	}
 )
 
-// newScript makes a script. prelude is its fast path or prelude, "" if it has neither.
+// newScript makes a script. prelude is its fast path or prelude; "" = neither.
 func newScript(name, prelude, body string) *script {
 	text := writableLua + stateLua + prelude + stepsLua + waitersLua + body
 	sum := sha1.Sum([]byte(text))

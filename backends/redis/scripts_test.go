@@ -16,7 +16,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// farToken is larger than any token that the clock makes. So the next token is one more.
+// farToken is larger than any token that scripts derive from the clock. So the next token is one
+// more.
 const farToken = "9007199254740000"
 
 func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
@@ -39,7 +40,7 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Names that JSON must escape, or that do not print.
+	// Some of these names need escapes in JSON.
 	for _, me := range []string{"c1", `q"\`, "é", "\x01"} {
 		take := run{acquireScript, []any{me, int64(60000), int64(5000), "queue", "", ""}}
 		bound := run{acquireScript, []any{me, int64(60000), int64(0), "noqueue", "s:7", ""}}
@@ -111,12 +112,12 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 					clock = append(clock, now)
 					if step.s == reconcileScript {
 						list := slices.Clone(reply.([]any))
-						// These are the ends of windows. Both paths count them from the same
-						// instant.
+						// Replace the ends of windows by their distance from the start of the
+						// lease.
 						for _, at := range []int{4, 5, 9} {
 							list[at] = list[at].(int64) - list[3].(int64)
 						}
-						list[3], list[6] = nil, nil // instants
+						list[3], list[6] = nil, nil // the start of the lease, and now
 						seen[i] = fmt.Sprint(list)
 					}
 					if _, err := parseReply("m", step.s, step.args, reply); err != nil {
@@ -127,7 +128,7 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 				_ = published.Close()
 			}
 			if seen[0] != seen[1] {
-				t.Errorf("%s by %q: replies and notices of the fast path %s, of the steps %s",
+				t.Errorf("%s by %q: the fast path replies %s, the steps reply %s",
 					name, me, seen[0], seen[1])
 			}
 			if results[0] != results[1] {
@@ -138,7 +139,7 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 }
 
 // dump returns the keys of Redis and the published messages as text. It replaces the times in clock
-// by names, since each run has other times.
+// by names, since each run has different times.
 func dump(t *testing.T, c *redis.Client, published *redis.PubSub, clock []int64) string {
 	t.Helper()
 	if err := c.Publish(t.Context(), "simba-end", "").Err(); err != nil {
@@ -154,19 +155,19 @@ func dump(t *testing.T, c *redis.Client, published *redis.PubSub, clock []int64)
 			break
 		}
 		if strings.HasPrefix(m.Channel, "simba-server:") && strings.Count(m.Channel, ":") == 2 {
-			continue // the server's check of its subscriber, once a second
+			continue // a probe of the server's pub/sub connection
 		}
 		out = append(out, fmt.Sprintf("%s %s", m.Channel, m.Payload))
 	}
 	keys := c.Keys(t.Context(), "*").Val()
 	slices.Sort(keys)
 	for _, k := range keys {
-		ttl := c.PTTL(t.Context(), k).Val().Round(20 * time.Second) // the test may be slow
+		ttl := c.PTTL(t.Context(), k).Val().Round(20 * time.Second) // for slow runs
 		switch c.Type(t.Context(), k).Val() {
 		case "string":
 			out = append(out, fmt.Sprintf("%s %q %v", k, c.Get(t.Context(), k).Val(), ttl))
 		default:
-			out = append(out, fmt.Sprintf("%s %v", k, ttl)) // slow path only
+			out = append(out, fmt.Sprintf("%s %v", k, ttl)) // no fast path writes such keys
 		}
 	}
 	all := strings.Join(out, "\n")
@@ -177,7 +178,7 @@ func dump(t *testing.T, c *redis.Client, published *redis.PubSub, clock []int64)
 		lapse := fmt.Sprintf("%q", string(binary.BigEndian.AppendUint64([]byte{0xcf}, uint64(now)+65000+5000)))
 		all = strings.ReplaceAll(all, lapse[1:len(lapse)-1], fmt.Sprintf("<lapse %d>", i))
 	}
-	// Two steps may run in one millisecond, and a lapse may count from an earlier step.
+	// The names have no numbers, since two steps may run in the same millisecond.
 	return regexp.MustCompile(`<(now|lapse) \d>`).ReplaceAllString(all, "<$1>")
 }
 
@@ -232,7 +233,6 @@ func TestDelayedGrantDoesNotProlongTheLock(t *testing.T) {
 	}
 }
 
-// evaluate runs the text of a script.
 func evaluate(t *testing.T, b *Backend, c *redis.Client, text, mutex string, args ...any) {
 	t.Helper()
 	header := b.header()
@@ -257,7 +257,7 @@ func delayed(t *testing.T, s *script, line string) string {
 	return text
 }
 
-// Renewals do not write the queue. It must not expire before the waiters get the mutex.
+// Renewals do not write the queue, but the queue must not expire before the waiters get the mutex.
 func TestReconcilingExtendsTheExpiryOfTheQueue(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})

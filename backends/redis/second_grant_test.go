@@ -12,8 +12,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// A busy server handles a grant after the lease has expired. By then reconciling may have granted
-// the same ticket a second tenure.
+// A busy server may handle a grant only after its lease has expired. By then reconciling may have
+// granted the same ticket a second tenure.
 func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
@@ -44,7 +44,7 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 		t.Helper()
 		o, err := ticket.End(why)
 		if err != nil || o.Status != simba.StatusAcquired || o.Token != second.token {
-			t.Errorf("the waiter's end: %+v %v; want acquired with the token of the second grant; Redis has %+v",
+			t.Errorf("End of the waiter: %+v %v; want acquired with the token of the second grant; Redis has %+v",
 				o, err, owner(t, b, m))
 		}
 	}
@@ -115,8 +115,8 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 	})
 }
 
-// Redis confirms the tenure, but the lease has expired when the reply arrives. The server sends an
-// unknown number of requests before. So several waiters end at different times.
+// Redis confirms the tenure, but the lease has expired when the reply arrives. The test cannot know
+// when the server sends the confirmation, so several waiters end at different times.
 func TestWaiterWhoseGrantIsConfirmedTooLateWaitsOn(t *testing.T) {
 	t.Parallel()
 	s := stores.Redis(t)
@@ -143,10 +143,10 @@ func TestWaiterWhoseGrantIsConfirmedTooLateWaitsOn(t *testing.T) {
 			o, err := tickets[m].End(simba.EndWoken)
 			t.Logf("%s: ended after %v: %+v, %v", m, time.Since(granted), o, err)
 			if late := (*simba.UnavailableError)(nil); errors.As(err, &late) {
-				return // which is correct too
+				return // correct too: the reply came after the lease
 			}
 			if err != nil || o.Status == simba.StatusTimeout || o.Status == simba.StatusAcquired && o.Transition == 0 {
-				t.Errorf("the waiter's end for %s: %+v, %v; want waiting, or acquired with time left", m, o, err)
+				t.Errorf("End of the waiter for %s: %+v, %v; want waiting, or acquired with time left", m, o, err)
 			}
 		})
 	}

@@ -13,7 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// simbaContender is a contender of one generation of Simba. It receives messages after subscribe.
+// simbaContender is a contender of one generation of Simba, a lock library for the JVM. It receives
+// messages only after a call of subscribe.
 type simbaContender struct {
 	t         testing.TB
 	client    redis.UniversalClient
@@ -43,7 +44,6 @@ func (r *simbaContender) run(s seeds.Script, args ...any) any {
 	return v
 }
 
-// send adds a script to a pipeline.
 func (r *simbaContender) send(p redis.Pipeliner, s seeds.Script, args ...any) {
 	p.Eval(context.Background(), s.Source, s.Keys(r.mutex), append([]any{r.id}, args...)...)
 }
@@ -64,7 +64,6 @@ func (r *simbaContender) acquire(lease time.Duration) (owner string, token uint6
 	}
 }
 
-// mustAcquire acquires a free mutex.
 func (r *simbaContender) mustAcquire() (token uint64) {
 	r.t.Helper()
 	owner, token := r.acquire(time.Minute)
@@ -89,7 +88,6 @@ func (r *simbaContender) release() {
 	}
 }
 
-// subscribe subscribes to the contender's channels.
 func (r *simbaContender) subscribe() *simbaContender {
 	r.t.Helper()
 	channels := r.of.Channels(r.mutex, r.id)
@@ -103,7 +101,7 @@ func (r *simbaContender) subscribe() *simbaContender {
 	return r
 }
 
-// receive waits for a message, and returns those before it.
+// receive waits for a message, and returns the payloads of earlier messages.
 func (r *simbaContender) receive(payload string) (before []string) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
@@ -120,13 +118,12 @@ func (r *simbaContender) receive(payload string) (before []string) {
 	}
 }
 
-// granted waits for the grant of a blocked acquire.
 func granted(t testing.TB, w *waiter, ticket simba.Ticket) simba.Outcome {
 	t.Helper()
 	w.await(t)
 	o, err := ticket.End(simba.EndWoken)
 	if err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("the waiter's end: %+v %v; want acquired", o, err)
+		t.Fatalf("End of the waiter: %+v %v; want acquired", o, err)
 	}
 	return o
 }
@@ -155,12 +152,11 @@ func readToken(t testing.TB, c *redis.Client, key string) uint64 {
 	return n
 }
 
-// atOnce is the limit for what must happen without waiting for a timer. It is shorter than the
-// leases and handoff windows of the tests. After awaitIdle, the next reconciliation is at least
-// nextReconcile away, which is longer too. The limit is long because machines may be busy.
+// atOnce is the limit for steps that must not wait for the end of a lease or handoff window, or for
+// the next regular reconciliation. In the tests these are longer than atOnce.
 const atOnce = nextReconcile - time.Second
 
-// nextReconcile is how long no reconciliation is due after awaitIdle.
+// nextReconcile is how long no reconciliation is due after a call of awaitIdle.
 const nextReconcile = reconcileInterval * 4 / 5
 
 // within fails the test if more than atOnce has passed.

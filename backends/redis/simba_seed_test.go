@@ -16,13 +16,14 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// seedContender is a contender of Simba that runs the scripts of the first generation.
+// seedContender is a contender of Simba, a lock library for the JVM, with the scripts of its first
+// generation.
 type seedContender struct {
 	t        testing.TB
 	client   *redis.Client
 	key      string
 	id       string
-	messages <-chan *redis.Message // of the mutex' and its own channel
+	messages <-chan *redis.Message // on the mutex' channel and the contender's channel
 }
 
 func newSeedContender(t testing.TB, addr, mutex, id string) *seedContender {
@@ -48,7 +49,6 @@ func (j *seedContender) run(script string, args ...any) any {
 	return v
 }
 
-// acquire reports whether the contender owns the mutex now.
 func (j *seedContender) acquire(ms int) bool {
 	j.t.Helper()
 	owner, _, _ := strings.Cut(j.run(seeds.SimbaAcquire, ms).(string), "@@")
@@ -62,7 +62,6 @@ func (j *seedContender) guard(ms int) bool {
 
 func (j *seedContender) release() bool { return j.run(seeds.SimbaRelease) == int64(1) }
 
-// receive waits for a message.
 func (j *seedContender) receive(channel, payload string) {
 	j.t.Helper()
 	deadline := time.After(20 * time.Second)
@@ -78,8 +77,8 @@ func (j *seedContender) receive(channel, payload string) {
 	}
 }
 
-// listener is a Notices with a queue for each channel that it subscribes to. So a test that waits
-// for a message on one channel drops none on another.
+// listener is a simba.Notices with a queue for each subscribed channel. A test that waits for a
+// message on one channel drops no message on another.
 type listener struct {
 	mu     sync.Mutex
 	queues map[string]chan string // payloads by channel
@@ -103,7 +102,7 @@ func (e *listener) Subscribed(channel string) bool { return e.queueOf(channel) !
 func (e *listener) SubscribedPattern(string) bool  { return false }
 func (e *listener) Any() bool                      { return true }
 
-// queueOf returns the queue of a channel, nil if it does not subscribe to the channel.
+// queueOf returns the queue of a channel, nil if the channel is not subscribed.
 func (e *listener) queueOf(channel string) chan string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -141,14 +140,13 @@ func (e *listener) receive(t testing.TB, channel string, match func(payload stri
 			}
 			others = append(others, payload)
 		case <-deadline:
-			t.Fatalf("no such message on %s, only %q", channel, others)
+			t.Fatalf("the expected message did not arrive on %s, only %q", channel, others)
 		}
 	}
 }
 
 func is(want string) func(string) bool { return func(got string) bool { return got == want } }
 
-// waiter is a simba.Waiter.
 type waiter struct {
 	once  sync.Once
 	woken chan struct{}
@@ -174,7 +172,7 @@ func serve(t testing.TB, url string, n simba.Notices) *Backend {
 }
 
 // openSoon opens a server at a running Redis. It retries, since on a busy machine Redis' first
-// answer may take longer than the timeout of a request.
+// reply may be late.
 func openSoon(t testing.TB, o Options) *Backend {
 	t.Helper()
 	for end := time.Now().Add(20 * time.Second); ; {
@@ -215,7 +213,6 @@ func owner(t testing.TB, b *Backend, mutex string) simba.Tenure {
 	return o
 }
 
-// until waits until ok returns true.
 func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
@@ -276,7 +273,7 @@ func TestOurReleaseReservesTheMutexForSimbaWaiter(t *testing.T) {
 	release(t, b, "m", "ours")
 	j.receive("simba:{m}:jvm", "released@@ours")
 	if o, _ := acquire(t, b, "m", "barger", time.Minute, nil); o.Status != simba.StatusQueued {
-		t.Errorf("the mutex is not reserved for the contender that was notified: %+v", o)
+		t.Errorf("ACQUIRE of barger: %+v; want queued, since jvm has the reservation", o)
 	}
 	if !j.acquire(60_000) {
 		t.Fatal("the notified contender of Simba did not get the mutex")
@@ -318,7 +315,7 @@ func TestExpiredSimbaLeaseIsHandedOff(t *testing.T) {
 		w := newWaiter()
 		_, ticket := acquire(t, b, mutex, "ours", time.Minute, w)
 		if ticket == nil && ms < 10_000 {
-			continue // on a busy machine our request may come after the lease
+			continue // on a busy machine Simba's lease may expire before our request
 		}
 		granted(t, w, ticket)
 		return
@@ -345,7 +342,7 @@ func TestSimbaAndOurContendersExcludeEachOther(t *testing.T) {
 	var inside, tenures atomic.Int64
 	work := func(who string) {
 		if n := inside.Add(1); n != 1 {
-			t.Errorf("%d contenders own the mutex at once, one of them is %s", n, who)
+			t.Errorf("%d contenders, among them %s, own the mutex at the same time; want 1", n, who)
 		}
 		tenures.Add(1)
 		inside.Add(-1)
@@ -355,7 +352,7 @@ func TestSimbaAndOurContendersExcludeEachOther(t *testing.T) {
 		j := newSeedContender(t, s.Addr, "hot", fmt.Sprintf("jvm%d", i))
 		all.Go(func() {
 			for range each {
-				// As Simba does, it asks again after a notice, or when the lease that it saw has
+				// Simba asks again after a notice, or when the lease that it saw has
 				// ended.
 				for !j.acquire(10_000) {
 					retry := time.After(200 * time.Millisecond)
@@ -405,7 +402,7 @@ func TestSimbaAndOurContendersExcludeEachOther(t *testing.T) {
 	}
 	all.Wait()
 	if n := tenures.Load(); n != each*(simbas+ours) {
-		t.Errorf("%d tenures, want as many as the contenders asked for", n)
+		t.Errorf("the contenders had %d tenures, want %d", n, each*(simbas+ours))
 	}
 }
 

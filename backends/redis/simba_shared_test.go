@@ -13,7 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// These tests check the order in which contenders of Simba and ours get a mutex that they share.
+// These tests check the order in which contenders of Simba and of our servers get a shared mutex.
+// Simba is a lock library for the JVM.
 
 func TestSimbaReleaseToDeadContenderGrantsBlockedWaiterAtOnce(t *testing.T) {
 	s := stores.Redis(t)
@@ -130,8 +131,8 @@ func TestReleaseThatDeletesTheQueueKeepsTheOrder(t *testing.T) {
 	}
 }
 
-// Another contender queues after the queue was deleted. Our queue entries are restored all the
-// same.
+// J queues after the queue was deleted, so the key exists again. Our scripts must restore our
+// entries all the same.
 func TestOurEntriesReturnToQueueThatSimbaRecreates(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -173,7 +174,7 @@ func TestOurEntriesReturnToQueueThatSimbaRecreates(t *testing.T) {
 	}
 }
 
-// The server of the first waiter is not the one that learns of the release first.
+// The server of the second waiter learns of the release first.
 func TestWaiterRemovedBySimbaReleaseIsNotPassedOver(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, newListener())
@@ -239,9 +240,9 @@ func TestPassedOverSimbaContenderStaysQueuedForItsGrace(t *testing.T) {
 	}
 	score, err := c.ZScore(t.Context(), seeds.Queue("m"), "J").Result()
 	if err != nil {
-		t.Fatalf("J was passed over, and is not queued any more: %v", err)
+		t.Fatalf("ZSCORE of J after it missed its reservation: %v; want a queue entry", err)
 	}
-	// J subscribes, and gets the reservation.
+
 	j.subscribe()
 	w := newWaiter()
 	_, ticket := acquire(t, b, "m", "W", time.Minute, w)
@@ -289,7 +290,7 @@ func TestWithoutHandoffWindowSimbaContenderIsNotifiedOnceAndStaysQueued(t *testi
 	j.mustQueue()
 	score := c.ZScore(t.Context(), seeds.Queue("m"), "J").Val()
 	release(t, b, "m", "a")
-	for range 3 { // each would hand the mutex off
+	for range 3 { // each reconciliation hands a free mutex off
 		if _, err := b.runReconcile(t.Context(), "m", "", nil); err != nil {
 			t.Fatal(err)
 		}
@@ -305,15 +306,15 @@ func TestWithoutHandoffWindowSimbaContenderIsNotifiedOnceAndStaysQueued(t *testi
 		}
 	}
 	if notices != 2 {
-		t.Errorf("J was notified %d times, want 2", notices)
+		t.Errorf("J received the release of a %d times, want 2", notices)
 	}
 	if now, err := c.ZScore(t.Context(), seeds.Queue("m"), "J").Result(); err != nil || now != score {
 		t.Errorf("the score of J in the queue is %v, want %v as before: %v", now, score, err)
 	}
 }
 
-// A contender of 3.2 and later may acquire a mutex that was announced as free. It has no queue
-// entry.
+// A contender of Simba 3.2 and later has no queue entry. A notice on the mutex' channel makes it
+// acquire.
 func TestContenderWithoutQueueIsNotifiedOfFreeMutex(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
@@ -324,7 +325,7 @@ func TestContenderWithoutQueueIsNotifiedOfFreeMutex(t *testing.T) {
 			func() { release(t, b, mutex, "a") },
 			func() {
 				if done, _, err := b.Break(t.Context(), mutex, ""); !done || err != nil {
-					t.Error(done, err)
+					t.Errorf("BREAK: %v %v; want true", done, err)
 				}
 			},
 		} {
@@ -338,7 +339,8 @@ func TestContenderWithoutQueueIsNotifiedOfFreeMutex(t *testing.T) {
 	}
 }
 
-// A contender without a queue acquires and releases the mutex during another's reservation.
+// A contender of Simba without a queue entry acquires and releases the mutex during p's
+// reservation.
 func TestWaiterIsNotifiedAgainAfterTenureInItsReservation(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
@@ -404,8 +406,8 @@ func TestSimbaAndOurContendersShareAClustersMutexes(t *testing.T) {
 	}
 }
 
-// Simba publishes the release on a channel to which its contender does not subscribe, and another
-// contender acquires the mutex.
+// Simba 2.9 publishes the release on a channel to which the contender next does not subscribe.
+// Another contender acquires the mutex.
 func TestOvertakenContenderOnPlainChannelIsQueuedAgain(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
@@ -418,7 +420,7 @@ func TestOvertakenContenderOnPlainChannelIsQueuedAgain(t *testing.T) {
 	one.mustAcquire()
 	next := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "next").subscribe()
 	next.mustQueue()
-	// In one transaction, so that our server runs no script in between.
+	// In a transaction, so that our server runs no script between the two.
 	_, err := one.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 		p.Eval(t.Context(), one.of.Release.Source, one.of.Release.Keys("m"), "one")
 		p.Eval(t.Context(), barger.of.Acquire.Source, barger.of.Acquire.Keys("m"), "barger", 60_000)
@@ -435,8 +437,8 @@ func TestOvertakenContenderOnPlainChannelIsQueuedAgain(t *testing.T) {
 	next.mustAcquire()
 }
 
-// A release of 3.2 or 3.3 deletes the queue entries of older contenders. Those that receive our
-// notice queue again.
+// A release by Simba 3.2 or 3.3 deletes the queue. Contenders of older versions queue again when
+// they receive our notice.
 func TestContenderOnPlainChannelQueuesAgainAfterDeletedQueue(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33} {

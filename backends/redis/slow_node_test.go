@@ -9,8 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// A stuck node affects no mutex of other nodes. At the stuck node, each reconciliation takes the
-// whole timeout of a request. Far more of them are due than run at a time.
+// At the stuck node, each reconciliation takes the whole timeout of a request. Far more
+// reconciliations are due than may run at a time. Mutexes of other nodes must not wait for them.
 func TestStuckNodeDelaysNoGrantAtOtherNodes(t *testing.T) {
 	c := stores.RedisCluster(t, "--cluster-node-timeout", "60000") // no failover in the test
 	url := "redis+cluster://" + strings.Join(c.Addrs, ",")
@@ -34,7 +34,7 @@ func TestStuckNodeDelaysNoGrantAtOtherNodes(t *testing.T) {
 	bad.Pause()
 	defer bad.Resume()
 	for _, m := range there {
-		b.schedule.bringForward(m, time.Now()) // as within reconcileInterval
+		b.schedule.bringForward(m, time.Now())
 	}
 	until(t, "reconciliations at the node pile up", func() bool {
 		b.mu.Lock()
@@ -45,10 +45,9 @@ func TestStuckNodeDelaysNoGrantAtOtherNodes(t *testing.T) {
 		start := time.Now()
 		release(t, other, m, "a")
 		waiters[m].await(t)
-		// Behind the reconciliations the grant would take five timeouts. A busy machine may need
-		// some of them.
+		// A grant that waits for the reconciliations would take five timeouts.
 		if took := time.Since(start); took > 3*b.timeout {
-			t.Errorf("the waiter for %s was granted it after %v", m, took)
+			t.Errorf("the waiter for %s was granted it after %v, want less than three timeouts", m, took)
 		}
 	}
 }

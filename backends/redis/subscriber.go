@@ -10,18 +10,18 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// subscriber is the pub/sub connection to one node. It reconnects whenever the connection breaks,
-// and subscribes again. It has its own read loop, because go-redis' loop drops messages when they
-// arrive fast, and does not report a reconnect. Safe for concurrent use.
+// subscriber is the pub/sub connection to one node. If the connection breaks, it reconnects and
+// subscribes again. It has its own read loop, since that of go-redis drops messages that arrive
+// fast, and does not report a reconnect. Safe for concurrent use.
 type subscriber struct {
 	client  *redis.Client
 	timeout time.Duration // a node that sends nothing for so long counts as dead
 
 	onMessage   func(m *redis.Message)
-	onConfirmed func(channel string) // the node has confirmed a subscription
-	// onResubscribed reports that the node has answered all subscriptions that were wanted when the
-	// connection was made. The first connection counts too. Later it reports each confirmation of
-	// a channel that was interrupted: a moved one, or one that was refused before.
+	onConfirmed func(channel string) // called when the node has confirmed a subscription
+	// onResubscribed is called when the node has answered all subscriptions that were wanted when a
+	// connection was made. After that, it is called for each confirmed channel on which messages
+	// may have been lost. Such a channel moved from another node, or the node had refused it.
 	onResubscribed func()
 	// serverChannel is the server's channel. Each connection also subscribes to a probe channel,
 	// whose name begins with it.
@@ -37,13 +37,13 @@ type subscriber struct {
 	awaited       int                     // initial subscriptions that the node has not answered
 	lastErr       error                   // why a connection ended, or a subscription was refused
 	unanswered    []subscribeCommand      // SUBSCRIBE and PSUBSCRIBE commands, in order
-	oneByOne      bool                    // after a refusal: one channel for each command
+	oneByOne      bool                    // after a refusal: send one command for each channel
 	refused       []string                // tried again later, because rights may change
 	connects      int                     // connections so far
 	probe         string                  // this connection's probe channel, once confirmed
 	disconnect    context.CancelCauseFunc // ends this connection; nil = there is none
 
-	changes chan struct{} // capacity 1: toSubscribe or toUnsubscribe has something
+	changes chan struct{} // capacity 1: signals new elements of toSubscribe or toUnsubscribe
 	stop    context.CancelFunc
 }
 
@@ -54,8 +54,8 @@ type subscription struct {
 	confirmed   chan struct{} // closed when the node has confirmed it
 	isConfirmed bool
 	wantedAt    time.Time // the last call of subscribe
-	// interruptions counts how often messages may have been lost. caughtUp is the count up to
-	// which the server has caught up.
+	// interruptions counts how often messages may have been lost. The server has caught up with the
+	// first caughtUp interruptions.
 	interruptions, caughtUp int
 }
 
@@ -90,7 +90,6 @@ func (s *subscriber) subscribe(name string, pattern bool) <-chan struct{} {
 	return sub.confirmed
 }
 
-// unsubscribe unsubscribes from a channel.
 func (s *subscriber) unsubscribe(name string) {
 	resubscribed := false
 	s.mu.Lock()
@@ -103,8 +102,8 @@ func (s *subscriber) unsubscribe(name string) {
 	}
 }
 
-// sweep unsubscribes from the channels that were last wanted before an instant and that keep does
-// not report as needed.
+// sweep unsubscribes from the channels that were last wanted before an instant and for which keep
+// returns false.
 func (s *subscriber) sweep(before time.Time, keep func(name string, pattern bool) bool) {
 	resubscribed := false
 	s.mu.Lock()
@@ -139,7 +138,6 @@ func (s *subscriber) answeredLocked(sub *subscription) (resubscribed bool) {
 	return s.awaited == 0
 }
 
-// signal wakes the writer of the connection.
 func (s *subscriber) signal() {
 	select {
 	case s.changes <- struct{}{}:
@@ -147,14 +145,12 @@ func (s *subscriber) signal() {
 	}
 }
 
-// wants reports whether a channel is wanted, confirmed or not.
 func (s *subscriber) wants(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.channels[name] != nil
 }
 
-// confirmed reports whether the node has confirmed the subscription to a channel.
 func (s *subscriber) confirmed(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -162,21 +158,19 @@ func (s *subscriber) confirmed(name string) bool {
 	return sub != nil && sub.isConfirmed
 }
 
-// names returns the wanted channels.
 func (s *subscriber) names() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Collect(maps.Keys(s.channels))
 }
 
-// err returns why the last connection ended or a subscription was refused, nil if neither.
+// err returns why the last connection ended or a subscription was refused, or nil.
 func (s *subscriber) err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lastErr
 }
 
-// markInterrupted notes that messages on a channel may have been lost.
 func (s *subscriber) markInterrupted(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

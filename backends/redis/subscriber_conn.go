@@ -19,7 +19,7 @@ const (
 	maxReconnectPause = 500 * time.Millisecond
 )
 
-// run keeps a connection open until ctx ends. It reconnects when the connection breaks.
+// run connects, and reconnects when the connection breaks, until ctx ends.
 func (s *subscriber) run(ctx context.Context) {
 	delay := minReconnectPause
 	for ctx.Err() == nil {
@@ -38,7 +38,6 @@ func (s *subscriber) run(ctx context.Context) {
 	}
 }
 
-// runConnection connects, and serves the connection until it ends.
 func (s *subscriber) runConnection(ctx context.Context) error {
 	ps := s.client.Subscribe(ctx) // does not connect yet
 	defer func() { _ = ps.Close() }()
@@ -63,7 +62,6 @@ func (s *subscriber) runConnection(ctx context.Context) error {
 	return context.Cause(conn)
 }
 
-// connect makes the connection and subscribes to all wanted channels.
 func (s *subscriber) connect(ctx context.Context, ps *redis.PubSub) error {
 	if err := ps.Ping(ctx); err != nil { // connects
 		return err
@@ -87,7 +85,7 @@ func (s *subscriber) connect(ctx context.Context, ps *redis.PubSub) error {
 	return s.sendChanges(ps)
 }
 
-// markDisconnected notes that no message arrives any more.
+// markDisconnected notes that the connection has ended.
 func (s *subscriber) markDisconnected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -99,7 +97,7 @@ func (s *subscriber) markDisconnected() {
 	}
 }
 
-// write sends changes of the subscriptions, and PING in regular intervals.
+// write sends changes of the subscriptions, and PING at regular intervals.
 func (s *subscriber) write(ctx context.Context, ps *redis.PubSub) {
 	ping := time.NewTicker(s.timeout / 3)
 	defer ping.Stop()
@@ -123,7 +121,6 @@ func (s *subscriber) write(ctx context.Context, ps *redis.PubSub) {
 // maxChannelsPerCommand bounds a SUBSCRIBE or UNSUBSCRIBE.
 const maxChannelsPerCommand = 1000
 
-// sendChanges sends the changes of the subscriptions since its last call.
 func (s *subscriber) sendChanges(ps *redis.PubSub) error {
 	var exact, globs, gone, goneGlobs []string
 	s.mu.Lock()
@@ -172,7 +169,6 @@ func (s *subscriber) sendChanges(ps *redis.PubSub) error {
 	return nil
 }
 
-// read handles the node's messages and replies until the connection ends.
 func (s *subscriber) read(ctx context.Context, ps *redis.PubSub) error {
 	for {
 		got, err := ps.ReceiveTimeout(endedContext, s.timeout)
@@ -183,7 +179,7 @@ func (s *subscriber) read(ctx context.Context, ps *redis.PubSub) error {
 		switch {
 		case err == nil:
 		case errors.As(err, &refusal) && redis.HasErrorPrefix(err, "NOPERM"):
-			if !strings.Contains(err.Error(), "'ping'") { // a refused PING shows a living node
+			if !strings.Contains(err.Error(), "'ping'") { // the node lives if it refuses PING
 				s.refuse(err)
 			}
 			continue
@@ -207,7 +203,6 @@ func (s *subscriber) read(ctx context.Context, ps *redis.PubSub) error {
 	}
 }
 
-// onSubscribed handles the node's confirmation of a subscription.
 func (s *subscriber) onSubscribed(name string) {
 	s.mu.Lock()
 	if len(s.unanswered) > 0 {
@@ -257,7 +252,6 @@ func (s *subscriber) refuse(err error) {
 	}
 }
 
-// retryRefused subscribes again to the channels that were refused.
 func (s *subscriber) retryRefused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,17 +7,15 @@ import (
 	"time"
 )
 
-// After a failover a subscriber's connection may stay at the old primary, which answers PING as
-// before. So each connection subscribes to a probe channel of its own. The server asks the node
-// that commands go to whether it has a subscriber of that channel.
+// After a failover a subscriber's connection may stay at the old primary, which still answers PING.
+// So each connection subscribes to its own probe channel, and the server publishes to that channel
+// at the node that commands go to.
 
 // errOtherNode is why a subscriber closes a connection that still answers.
 var errOtherNode = errors.New("the pub/sub connection is not at the node that commands go to")
 
-// runProbe publishes to the probe channel in regular intervals until ctx ends, and closes the
-// connection if nobody received the message. count publishes at the node that commands go to, and
-// returns how many of its connections subscribe to the channel. In a cluster it counts only the
-// subscribers at that node.
+// runProbe publishes to the probe channel at regular intervals until ctx ends, and closes the
+// connection if nobody received the message. count publishes and returns the number of receivers.
 func (s *subscriber) runProbe(ctx context.Context, count func(ctx context.Context, channel string) (any, error)) {
 	for {
 		pause(ctx, min(s.timeout/3, time.Second))
@@ -39,7 +37,7 @@ func (s *subscriber) runProbe(ctx context.Context, count func(ctx context.Contex
 	}
 }
 
-// probeChannelLocked names the channel to which only this connection subscribes.
+// probeChannelLocked returns the name of this connection's probe channel.
 func (s *subscriber) probeChannelLocked() string {
 	return s.serverChannel + ":" + strconv.Itoa(s.connects)
 }

@@ -57,7 +57,7 @@ func TestRefusedChannelPreventsNoOtherSubscription(t *testing.T) {
 	e.subscribe(t, b, "simba:{ok}")
 	_, err = b.Subscribed(t.Context(), "simba:{no}", false)
 	if err == nil || !strings.Contains(err.Error(), "NOPERM") {
-		t.Errorf("a channel that the user may not subscribe to: %v", err)
+		t.Errorf("Subscribed to a channel without the right: %v; want NOPERM", err)
 	}
 	e.open("simba:{no}") // so that no sweep unsubscribes from it
 	r := b.subs.all()[0]
@@ -84,7 +84,7 @@ func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 	e.subscribe(t, b, channel)
 	acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "p", time.Minute, nil)
-	// Another connection receives the message, and ends.
+	// Another connection receives the notice to p, and ends.
 	r := b.subs.subscriberForChannel(channel)
 	r.unsubscribe(channel)
 	lost := c.Subscribe(t.Context(), channel)
@@ -105,8 +105,8 @@ func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 	}
 }
 
-// The server repeats a notice only on a channel that was interrupted. On a new channel,
-// Backend.Subscribed sends the notice, and a second one would be wrong.
+// After an interruption the server repeats the notices on a channel. On a new channel only
+// Backend.Subscribed may do so.
 func TestNewChannelDoesNotCountAsInterrupted(t *testing.T) {
 	r := newSubscriber(nil, time.Second)
 	resubscribed := 0

@@ -12,29 +12,28 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// subscriptions are the server's subscriptions at the masters: one subscriber for each. In a
-// cluster a message reaches every node, but PUBLISH in a script counts the subscribers at its own
-// node only. So the server subscribes to a mutex' channels at the node of the mutex, and to its
-// own channel at every node. Safe for concurrent use.
+// subscriptions has one subscriber for each master. In a cluster a message reaches every node, but
+// PUBLISH in a script counts only the subscribers at its own node. So the server subscribes to a
+// mutex' channels at the node of the mutex, and to its own channel at every node. Safe for
+// concurrent use.
 type subscriptions struct {
 	b       *Backend
 	timeout time.Duration // see subscriber.timeout
 
 	mu          sync.Mutex // guards the fields below, and each subscriber's renotification
 	subscribers map[*redis.Client]*subscriber
-	patterns    map[string]time.Time // by glob of clients: when one last subscribed
+	patterns    map[string]time.Time // by clients' globs: when a client last subscribed
 }
 
-// The globs that match the channels of all mutexes. The server compares a client's own glob with
-// noticeGlob and eventGlob, and subscribes to these instead: two globs that overlap would deliver a
-// message twice. contenderGlob overlaps noticeGlob, but onMessage handles its messages separately.
+// The globs that match the channels of all mutexes. For a client's glob, the server subscribes to
+// these instead, since two globs that overlap would deliver a message twice. contenderGlob overlaps
+// noticeGlob, but onMessage handles its messages separately.
 const (
 	noticeGlob = "simba:{*"
 	eventGlob  = "simba-events:{*"
 	// contenderGlob matches the channels of all contenders. Simba up to 3.1 publishes a release
-	// only on the next contender's channel. That contender may be a client of another program.
-	// Without the brackets this glob would also be a channel name: that of contender '*' of mutex
-	// '*'.
+	// only on the channel of the next contender, which may be a client of another program. The
+	// brackets make the glob differ from the channel of contender '*' of mutex '*'.
 	contenderGlob = "simba:{*}[:]*"
 )
 
@@ -52,7 +51,6 @@ func newSubscriptions(b *Backend) *subscriptions {
 // serverChannel is where scripts publish grants to waiters of this server.
 func (s *subscriptions) serverChannel() string { return "simba-server:" + s.b.id }
 
-// start connects the subscribers and waits until each has subscribed to the server's channel.
 func (s *subscriptions) start(ctx context.Context) error {
 	if err := s.followMasters(ctx); err != nil {
 		return err
@@ -83,7 +81,7 @@ func (s *subscriptions) close() {
 }
 
 // waitReachable waits until the node of a mutex delivers grants that other servers publish for
-// waiters here. since reports whether the node has done so without interruption ever since.
+// waiters here. since reports whether the subscription has had no interruption since then.
 func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (since func() bool, err error) {
 	err = fmt.Errorf("no node is known for mutex %s", mutex)
 	for {
@@ -106,8 +104,7 @@ func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (since 
 	}
 }
 
-// reachable reports whether the node of a mutex delivers grants that other servers publish for
-// waiters here.
+// reachable is waitReachable without the wait.
 func (s *subscriptions) reachable(mutex string) bool {
 	sub := s.subscriberForKey(endedContext, simba.MutexChannel(mutex))
 	return sub != nil && sub.confirmed(s.serverChannel())
@@ -124,9 +121,9 @@ func (s *subscriptions) subscriberForKey(ctx context.Context, key string) *subsc
 	return s.subscribers[c]
 }
 
-// subscriberForChannel returns the subscriber that subscribes to a channel. In a cluster it is that
-// of the channel's slot. Globs, and slots without a subscriber, get the subscriber with the first
-// address. It returns nil if there is no subscriber.
+// subscriberForChannel returns the subscriber for a channel, nil if there is none. In a cluster
+// this is the subscriber of the channel's slot. For a glob, or a slot without a subscriber, it is
+// the subscriber with the first address.
 func (s *subscriptions) subscriberForChannel(channel string) *subscriber {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -144,8 +141,8 @@ func (s *subscriptions) subscriberForChannel(channel string) *subscriber {
 	return first
 }
 
-// awaitConfirmation waits for the confirmation of a subscription until ctx ends, or for a limited
-// time; limit 0 = as long as ctx.
+// awaitConfirmation waits for the confirmation of a subscription, until ctx ends or limit has
+// passed; limit 0 = no limit.
 func awaitConfirmation(ctx context.Context, s *subscriber, confirmed <-chan struct{}, limit time.Duration) error {
 	select {
 	case <-confirmed: // the usual case
@@ -222,7 +219,7 @@ func (s *subscriptions) followMasters(ctx context.Context) error {
 	return nil
 }
 
-// startLocked makes the subscriber of a master and starts its goroutines. The caller holds s.mu.
+// startLocked makes the subscriber of a master and starts its goroutines.
 func (s *subscriptions) startLocked(c *redis.Client) *subscriber {
 	sub := newSubscriber(c, s.timeout)
 	sub.onMessage, sub.onConfirmed, sub.onResubscribed = s.onMessage, s.onConfirmed, s.onResubscribed
@@ -248,15 +245,13 @@ func (s *subscriptions) subscribe(channel string) (*subscriber, <-chan struct{})
 	return sub, sub.subscribe(channel, isServerGlob(channel))
 }
 
-// subscribeReleases subscribes to the channels on which any program publishes a release of a
-// mutex. It does not wait for the confirmation: reconciling finds what was missed until then
-// (onConfirmed).
+// subscribeReleases subscribes to the channels on which any program publishes a release of a mutex.
+// It does not wait for the confirmation, since onConfirmed then reconciles the mutex.
 func (s *subscriptions) subscribeReleases(mutex string) {
 	s.subscribe(simba.MutexChannel(mutex))
 	s.subscribe(contenderGlob)
 }
 
-// subscribeAndWait subscribes to channels and waits until the nodes have confirmed them.
 func (s *subscriptions) subscribeAndWait(ctx context.Context, channels ...string) error {
 	type pending struct {
 		sub       *subscriber

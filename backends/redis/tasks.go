@@ -22,7 +22,7 @@ func newTasks() *tasks {
 	return t
 }
 
-// start runs f in a goroutine. It reports false, and does not run f, after stop.
+// start runs f in a goroutine. After stop it returns false and does not run f.
 func (t *tasks) start(f func()) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -37,8 +37,8 @@ func (t *tasks) start(f func()) bool {
 	return true
 }
 
-// stop cancels ctx and makes start refuse. It reports whether it is the first call. The caller
-// waits for the goroutines by wg.
+// stop cancels ctx. It reports whether this is the first call. The caller waits for the goroutines
+// by wg.
 func (t *tasks) stop() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

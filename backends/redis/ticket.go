@@ -5,8 +5,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// waitTicket is the simba.Ticket of a waiter. A grant may arrive after another one has ended the
-// wait, or while End asks Redis for the outcome. Such a late grant is kept until End returns.
+// waitTicket is the simba.Ticket of a waiter. A grant may arrive after another grant has ended the
+// wait, or while End asks Redis for the outcome. The Backend keeps such a late grant until End
+// returns.
 type waitTicket struct {
 	*proxy.Ticket
 	b *Backend
@@ -41,9 +42,9 @@ func (b *Backend) expectLateGrants(ticket string) {
 	}
 }
 
-// keepLateGrant keeps a grant that ended no wait for its ticket's End, if that has not returned
-// yet. It reports false if nobody can take the grant, so that it must be handed off. If End has
-// returned StatusAcquired, the client has the tenure.
+// keepLateGrant handles a grant that ended no wait. Until the ticket's End returns, it keeps the
+// grant for End. It returns false if the caller must hand the grant off. After End has returned
+// StatusAcquired, it returns true, since the client has the tenure.
 func (b *Backend) keepLateGrant(g grant) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -12,7 +12,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// A tenure has the same token for our servers and for Simba on the JVM.
+// These tests check that our servers and Simba, the lock library for the JVM, see the same token of
+// a tenure.
 
 func TestTokensGrowAcrossOurAndSimbaTenures(t *testing.T) {
 	s := stores.Redis(t)
@@ -29,7 +30,7 @@ func TestTokensGrowAcrossOurAndSimbaTenures(t *testing.T) {
 				theirs := j.mustAcquire()
 				seen := owner(t, b, mutex)
 				if seen.Owner != "jvm" || seen.Token <= last || of.Tokens && seen.Token != theirs {
-					t.Fatalf("%d: Simba has token %d after %d, and we read %+v", i, theirs, last, seen)
+					t.Fatalf("round %d, OWNER: %+v; want jvm with a token above %d; Simba has token %d", i, seen, last, theirs)
 				}
 				if of.Tokens && i > 0 && seen.Token != last+1 {
 					t.Errorf("round %d: token %d follows %d; want the next number", i, seen.Token, last)
@@ -37,7 +38,7 @@ func TestTokensGrowAcrossOurAndSimbaTenures(t *testing.T) {
 				j.run(of.Guard, 120_000)
 				for _, e := range []*Backend{b, other} {
 					if !isCurrent(t, e, mutex, seen.Token) || isCurrent(t, e, mutex, last) {
-						t.Errorf("%d: CHECK %d is not 1, or CHECK %d is not 0", i, seen.Token, last)
+						t.Errorf("round %d: CHECK of %d is false, or CHECK of %d is true; want the reverse", i, seen.Token, last)
 					}
 				}
 				j.release()
@@ -60,7 +61,7 @@ func TestTokensGrowAcrossOurAndSimbaTenures(t *testing.T) {
 					t.Fatal(err)
 				}
 				if ms := c.PTTL(t.Context(), seeds.Token(mutex)).Val(); ms < 9*time.Minute {
-					t.Errorf("%d: the token key lives for %v after a renewal", i, ms)
+					t.Errorf("round %d: after a renewal for 10 minutes the token key expires in %v", i, ms)
 				}
 				c.Del(t.Context(), seeds.Queue(mutex)) // so that there is no reservation for Simba
 				if !release(t, b, mutex, "ours") || readToken(t, c, seeds.Token(mutex)) != 0 {
@@ -95,7 +96,7 @@ func TestTwoTenuresAroundAnotherHaveDifferentTokens(t *testing.T) {
 			k.release()
 			theirs := j.mustAcquire()
 			if isCurrent(t, b, mutex, older.Token) {
-				t.Errorf("CHECK of the older tenure's %d is 1", older.Token)
+				t.Errorf("CHECK of the older tenure's token %d: true; want false", older.Token)
 			}
 			now := owner(t, b, mutex)
 			if now.Owner != "j" || now.Token <= older.Token || story.first.Tokens && now.Token != theirs {
@@ -108,20 +109,19 @@ func TestTwoTenuresAroundAnotherHaveDifferentTokens(t *testing.T) {
 	}
 }
 
-// No server of ours saw the tenure of Simba.
 func TestOurTokenIsLargerThanThatOfUnseenTenure(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, noNotices{})
-	// Larger than any token that the clock makes.
+	// far is larger than any token that the clock makes.
 	const far = 9_000_000_000_000_000
 	if err := c.Set(t.Context(), seeds.Fence("m"), far, 0).Err(); err != nil {
 		t.Fatal(err)
 	}
 	j := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "j")
 	if token := j.mustAcquire(); token != far+1 {
-		t.Fatal(token)
+		t.Fatalf("acquire of Simba: token %d; want the number after the fence's", token)
 	}
 	j.release()
 	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Token != far+2 {
@@ -129,7 +129,7 @@ func TestOurTokenIsLargerThanThatOfUnseenTenure(t *testing.T) {
 	}
 	release(t, b, "m", "a")
 	if token := j.mustAcquire(); token != far+3 {
-		t.Error(token)
+		t.Errorf("acquire of Simba: token %d; want the number after a's token", token)
 	}
 }
 
@@ -158,7 +158,7 @@ func TestTokensOfSimbaAndOursGrowAfterFlush(t *testing.T) {
 	}
 }
 
-// Old Simba's renewal moves the end of the lock, but not the end of the token.
+// Simba 3.1 has no tokens, so its renewal moves the end of the lock only.
 func TestOldSimbaRenewalProlongsTheToken(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
@@ -191,13 +191,13 @@ func TestIdleFenceExpiresOnlyWithFenceTTL(t *testing.T) {
 	left := func() time.Duration { return c.PTTL(t.Context(), seeds.Fence("m")).Val() }
 	acquire(t, b, "m", "a", time.Minute, nil)
 	if ms := left(); ms < time.Hour || ms > time.Hour+2*time.Minute {
-		t.Errorf("after a grant of a minute the fence expires in %v", ms)
+		t.Errorf("after a grant for a minute the fence expires in %v, want an hour and a minute", ms)
 	}
 	if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: day}); err != nil {
 		t.Fatal(err)
 	}
 	if ms := left(); ms < day+time.Hour-time.Minute || ms > day+time.Hour {
-		t.Errorf("after a renewal for a day the fence expires in %v", ms)
+		t.Errorf("after a renewal for a day the fence expires in %v, want a day and an hour", ms)
 	}
 	release(t, b, "m", "a")
 	last := readToken(t, c, seeds.Fence("m"))

@@ -66,7 +66,6 @@ func newUpstream(t target, timeout time.Duration, tasks *tasks) *upstream {
 	return u
 }
 
-// close closes every connection, including those in use.
 func (u *upstream) close() error {
 	if u.cluster != nil {
 		return u.cluster.Close()
@@ -99,7 +98,6 @@ func (u *upstream) masters(ctx context.Context) ([]*redis.Client, error) {
 	return list, err
 }
 
-// pipeline returns the pipeline of a master. If there is none, it makes one.
 func (u *upstream) pipeline(c *redis.Client) *pipeline {
 	u.mu.RLock()
 	p := u.pipelines[c]
@@ -128,7 +126,7 @@ func (u *upstream) backgroundLimitFor(key string) chan struct{} {
 	return u.pipeline(client).backgroundLimit
 }
 
-// retain removes the pipelines of nodes that are not among the masters any more.
+// retain removes the pipelines of nodes that are not among the masters.
 func (u *upstream) retain(masters []*redis.Client) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -139,15 +137,15 @@ func (u *upstream) retain(masters []*redis.Client) {
 	}
 }
 
-// maxTries bounds the tries of a request. A try ends at a moved slot, or with a failed dial.
+// maxTries bounds the tries of a request. Another try follows a moved slot or a failed dial.
 const maxTries = 4
 
 // redialPause is the pause before the next try after a node was unreachable. In that time the nodes
 // of a cluster can agree on which node is down.
 const redialPause = 100 * time.Millisecond
 
-// run runs a script at the master that has a key. It follows MOVED and ASK: a node that returns
-// one of these has not run the script.
+// run runs a script at the master that has a key. It follows MOVED and ASK, with which a node
+// refuses to run a script.
 func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (any, error) {
 	client, err := u.clientFor(ctx, key)
 	if err != nil {
@@ -165,9 +163,8 @@ func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (
 		var dial *net.OpError
 		switch {
 		case errors.As(err, &dial) && dial.Op == "dial":
-			// Nothing was sent, so the script has not run. The slot may have a new master. Nodes
-			// learn of a failover one after another, so the state may have to be reloaded more than
-			// once.
+			// The request was not sent, so the script has not run. The slot may have a new master.
+			// Nodes learn of a failover one after another, so several reloads may be needed.
 			u.cluster.ReloadState(ctx)
 			pause(ctx, redialPause)
 			if ctx.Err() != nil {
@@ -218,7 +215,6 @@ func (u *upstream) runAsking(ctx context.Context, addr string, s *script, args [
 	return reply, err
 }
 
-// clientAt returns the client of the master at an address, nil if there is none.
 func (u *upstream) clientAt(ctx context.Context, addr string) *redis.Client {
 	list, err := u.masters(ctx)
 	if err != nil {
@@ -242,8 +238,8 @@ func redirect(err error, prefix string) (addr string, ok bool) {
 	return addr, ok
 }
 
-// discard is a logger for go-redis that drops everything. go-redis logs every failed dial, at any
-// log level. The backend returns or logs those errors itself.
+// discard is a logger for go-redis that drops everything: go-redis logs every failed dial, but the
+// backend returns or logs these errors itself.
 type discard struct{}
 
 func (discard) Printf(context.Context, string, ...any) {}

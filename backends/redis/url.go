@@ -47,7 +47,8 @@ const (
 
 var schemes = map[string]topology{"redis": single, "redis+sentinel": sentinel, "redis+cluster": cluster}
 
-// parseURL parses Options.URL. Its errors repeat no part of the URL that may belong to a password.
+// parseURL parses Options.URL. Its errors never show a part of the URL that may belong to a
+// password.
 func parseURL(raw string) (target, error) {
 	t, err := parseTarget(raw)
 	if err != nil {
@@ -104,8 +105,8 @@ func splitHosts(raw string) (u *url.URL, hosts string, err error) {
 	if err != nil {
 		return nil, "", errors.New("it cannot be parsed: special characters in user or password must be percent-encoded")
 	}
-	// A '/', '?' or '#' in a password ends the list of hosts too soon, and the '@' follows later.
-	// Without this check, errors could show parts of the password.
+	// If a password contains '/', '?' or '#', the list of hosts ends too soon, and the '@' follows
+	// later. Without this check, errors could show parts of the password.
 	if strings.Contains(tail, "@") {
 		return nil, "", errors.New("it has a '@' after the hosts: special characters in user or password must be percent-encoded")
 	}

@@ -9,22 +9,19 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// How a request begins to wait for a mutex, and what this server keeps of the wait. ticket.go and
-// wait_ender.go end it.
-
-// localWait is what this server keeps of a wait besides its proxy.Ticket. It wraps the client's
+// localWait holds the data of a wait that its proxy.Ticket does not hold. It wraps the client's
 // Waiter, and is the Waiter of the ticket's request.
 type localWait struct {
 	simba.Waiter
 	ticket string // names the ticket among those of this server
 
 	// Backend.mu guards the fields below. A script that restores the queue entry must not run after
-	// the script that ends it. So restoring stops first.
+	// the script that ends the wait. So stopRestoring runs before that script.
 	score          string        // the entry's order in the queue, "" = not known
 	restoreStopped bool          // reconciling no longer restores the entry
 	restoring      int           // how many running reconciliations may restore it
 	restoringEnded chan struct{} // closed when restoring falls to 0; nil = nobody awaits that
-	earlier        grant         // of an earlier ticket of its contender; the zero value = none
+	earlier        grant         // to an earlier ticket of the contender; zero value = none
 }
 
 func waitOf(t *proxy.Ticket) *localWait { return t.Request.Waiter.(*localWait) }
@@ -60,13 +57,13 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 		t.Withdraw() // if something else ended the wait meanwhile, the reply is newer
 		return out, nil, nil
 	}
-	// This comes before the score is set, because from then on reconciling may find another grant.
+	// This comes before the score is set: with a score, reconciling may find another grant.
 	b.expectLateGrants(w.ticket)
 	b.mu.Lock()
 	w.score, _ = s.extra.(string)
 	b.mu.Unlock()
 	b.subs.subscribeReleases(r.Mutex)
-	next := time.Now() // another server that could not reach this one may have removed the entry
+	next := time.Now() // a server that could not reach this server may have removed the entry
 	if reachable() {
 		next = next.Add(reconcileInterval)
 	}
@@ -84,8 +81,8 @@ func (b *Backend) enter(r simba.AcquireRequest) (*proxy.Ticket, *localWait) {
 	return b.waiters.Enter(r), w
 }
 
-// stopRestoring stops reconciliations from restoring a ticket's queue entry, and waits for those
-// that are running.
+// stopRestoring stops reconciliations from restoring a ticket's queue entry, and waits for running
+// ones.
 func (b *Backend) stopRestoring(ctx context.Context, t *proxy.Ticket) error {
 	w := waitOf(t)
 	b.mu.Lock()
@@ -120,7 +117,7 @@ func (b *Backend) endSuperseded(mutex, contender, ticket string) {
 	b.endWait(mutex, contender, ticket, proxy.Grant{Confirm: true})
 }
 
-// endWait ends the wait of a ticket by a grant, if it still waits.
+// endWait ends the wait of a ticket by a grant, if the ticket still waits.
 func (b *Backend) endWait(mutex, contender, ticket string, with proxy.Grant) {
 	if t := b.waiters.Find(mutex, contender); t != nil && waitOf(t).ticket == ticket {
 		t.Grant(with)

@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// waitEnder makes a Backend the proxy.WaitEnder that its Waiters call.
+// waitEnder is the proxy.WaitEnder of Backend.waiters.
 type waitEnder struct{ *Backend }
 
 // Granted implements proxy.WaitEnder.
@@ -32,7 +32,7 @@ func (b waitEnder) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error
 		b.orphanTicket(t)
 		return simba.Outcome{}, err
 	}
-	if s.status == "confirmed" { // that tenure, or a later one of this ticket
+	if s.status == "confirmed" { // the granted tenure, or a later one of the same ticket
 		return s.outcome(simba.StatusAcquired), nil
 	}
 	if s.position > 0 { // the contender waits at another server, or polls
@@ -50,8 +50,7 @@ func (b waitEnder) Reacquire(t *proxy.Ticket) (simba.Outcome, simba.Ticket, erro
 
 // Replaced implements proxy.WaitEnder.
 func (b waitEnder) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
-	// A guard of a token that no tenure has renews nothing, and returns the position. Like most
-	// scripts, it first hands the mutex off if it is free.
+	// With the token '-', the guard script renews nothing and returns the position.
 	s, err := b.runLast(t, guardScript, int64(1), int64(0), "-")
 	if err != nil {
 		return simba.Outcome{}, err

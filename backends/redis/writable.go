@@ -10,12 +10,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// How the server makes sure that a reply comes from a node that takes writes. A demoted primary
-// still answers reads on its old connections. So each read is in a script that also writes, and a
-// demoted primary refuses the script. The write changes nothing: see lua/writable.lua. The scripts
-// on one mutex write in steps.lua or in their fast paths. The scripts below do so for the start,
-// for Scan, and for the check of pub/sub connections. In scanLua and bothLua, the write comes last
-// and is not replicated: see lua/reconcile_fast.lua.
+// A demoted primary still answers reads on its old connections. So each script that reads also
+// makes a write, which a demoted primary refuses. The write changes nothing: see lua/writable.lua.
+// These scripts serve the checks at the start, Scan, and the probes of pub/sub connections. In
+// scanLua and bothLua, the write comes last and is not replicated: see lua/reconcile_fast.lua.
 var (
 	writeCheckLua = writableLua + `requireWritable(KEYS[1]) return 1`
 	// ARGV  1 cursor  2 pattern  3 count
@@ -44,9 +42,8 @@ func refusesWrites(err error) bool {
 }
 
 // closeIfWritesRefused closes a node's connections if the error of a request says that the node
-// takes no writes. It keeps those that were opened after the request was sent, since the address
-// may lead to another node by now. Behind Sentinel it closes the connections to the Sentinels too,
-// since go-redis dials them by the same Dialer. go-redis connects to them again.
+// takes no writes. It keeps newer connections than the request, since the address may lead to
+// another node by now. It also closes connections to Sentinels, to which go-redis connects again.
 func (u *upstream) closeIfWritesRefused(node *redis.Client, sent time.Time, err error) {
 	if !refusesWrites(err) {
 		return
@@ -58,7 +55,7 @@ func (u *upstream) closeIfWritesRefused(node *redis.Client, sent time.Time, err 
 	u.connections.closeBefore(addr, sent)
 }
 
-// eval runs scanLua or subscriberCountLua. The only key is that of the write check.
+// eval runs scanLua or subscriberCountLua. The script's only key is that of the write check.
 func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, args ...any) (any, error) {
 	key, err := u.writeCheckKey(ctx, node)
 	if err != nil {

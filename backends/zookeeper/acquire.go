@@ -13,7 +13,6 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// reasonHandoff is the reason of a tenure that was granted to a blocked waiter.
 const reasonHandoff = "handoff"
 
 // Acquire implements simba.Backend. A free mutex costs one round trip.
@@ -34,7 +33,7 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	var out simba.Outcome
 	unlock, err := b.lockKey(ctx, nodeKey{r.Mutex, r.Contender})
 	if err == nil {
-		defer unlock() // after the ticket was withdrawn or kept: see tryRejoin
+		defer unlock() // only after the ticket was withdrawn or kept: see tryRejoin
 		out, err = b.acquireWithLock(ctx, r, t)
 	}
 	if err == nil && out.Status == simba.StatusWaiting {
@@ -55,7 +54,6 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	return out, nil, nil
 }
 
-// acquire is acquireWithLock for a request without a Waiter.
 func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, error) {
 	unlock, err := b.lockKey(ctx, nodeKey{r.Mutex, r.Contender})
 	if err != nil {
@@ -78,10 +76,9 @@ func (b *Backend) acquireWithLock(ctx context.Context, r simba.AcquireRequest, t
 		case err == nil && done:
 			return out, nil
 		case t == nil && errors.Is(err, errSessionOver):
-			// As in withLock; a blocked request keeps waiting.
+			// The request may have been done, see withLock. A blocked request tries again instead.
 			return simba.Outcome{}, errUnknown
 		case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver), errors.Is(err, errChanged):
-			// Try again.
 			if ctx.Err() != nil {
 				return simba.Outcome{}, errNoAnswer
 			}
@@ -91,8 +88,8 @@ func (b *Backend) acquireWithLock(ctx context.Context, r simba.AcquireRequest, t
 	}
 }
 
-// tryAcquire makes one attempt. done is false if another one is needed. made is the node that an
-// attempt of this request has created.
+// tryAcquire makes one attempt. done is false if the caller must try again. made points to the node
+// that this request has created, nil = none yet.
 func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket, made **node) (out simba.Outcome, done bool, err error) {
 	k := nodeKey{r.Mutex, r.Contender}
 	if b.hasOrphans(k) {
@@ -115,7 +112,7 @@ func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireReq
 	b.mu.Unlock()
 	switch {
 	case owner && ended:
-		// The node's own contender asks. So end the lease even if another server created the node.
+		// The contender itself asks. So end its lease even if another server created the node.
 		return out, false, b.expire(ctx, n)
 	case owner:
 		if err := b.renew(ctx, n, r.TTL, r.Transition, proxy.Binding(b.id, r.Session)); err != nil {
@@ -144,7 +141,8 @@ func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireReq
 	}
 }
 
-// joinQueue creates a node for a contender that has none, as far as this server knows.
+// joinQueue creates a node for a contender that has none, as far as this server knows. If the
+// contender has an older node, joinQueue deletes the new one again.
 func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket, made **node) (out simba.Outcome, done bool, err error) {
 	k := nodeKey{r.Mutex, r.Contender}
 	if r.NoQueue && b.heldHere(r.Mutex) {
@@ -162,8 +160,8 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 	}
 	c, err := b.create(ctx, s, k, rec)
 	if lasting(err) || outOfQuota(err) {
-		// A renewal creates no node. So if the contender may own the mutex by a node from another
-		// server, it continues with that node.
+		// A renewal needs no new node. So if the contender owns the mutex by a node of another
+		// server, continue with that node.
 		if n, found := b.owned(ctx, s, k, 0); n != nil && found == nil {
 			return out, false, nil
 		}
@@ -205,7 +203,7 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		names, at = names[at-left:], left
 	}
 	switch {
-	case at == 0 && b.ended(n): // the nodes ahead were deleted too late
+	case at == 0 && b.ended(n): // the lease ended before the nodes ahead were deleted
 		b.mu.Lock()
 		n.expiresAt = time.Now()
 		b.addLocked(n)
@@ -260,7 +258,7 @@ func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.A
 	if out.Token != 0 {
 		n.queuedBehind = simba.Event{Owner: out.Owner, Token: out.Token}
 	}
-	if n.kind == kindOwner || n.forgotten { // granted meanwhile, or lost
+	if n.kind == kindOwner || n.forgotten { // granted or deleted meanwhile
 		return out, false, nil
 	}
 	blocked := b.waitsLocked(k)
@@ -283,8 +281,8 @@ func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.A
 }
 
 // refuse returns the outcome of a NOQUEUE request. child is the contender's node from an earlier
-// request, "" if it has none. done is false if the contender has become the owner meanwhile. Then
-// the request is tried again, since an owner is never refused.
+// request, "" = none. done is false if the contender has become the owner meanwhile. The caller
+// then tries again, since an owner is never refused.
 func (b *Backend) refuse(ctx context.Context, s *session, r simba.AcquireRequest, names []string, child string) (out simba.Outcome, done bool, err error) {
 	h, err := b.head(ctx, s, r.Mutex, names)
 	if err != nil || h.owned && !h.bare && h.contender == r.Contender {
@@ -295,7 +293,6 @@ func (b *Backend) refuse(ctx context.Context, s *session, r simba.AcquireRequest
 	return out, true, nil
 }
 
-// heldHere reports whether a client of this server owns the mutex, as far as this server knows.
 func (b *Backend) heldHere(mutex string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -327,7 +324,8 @@ func (b *Backend) checkBusy(ctx context.Context, s *session, r simba.AcquireRequ
 	return b.refuse(ctx, s, r, names, "")
 }
 
-// expire ends the tenure of a lease that is over.
+// expire deletes the node of an owner whose lease has ended. If another server has changed the
+// lease, expire adopts the change instead.
 func (b *Backend) expire(ctx context.Context, n *node) error {
 	err := b.remove(ctx, n, simba.Event{Kind: simba.EventExpired}, thisVersion)
 	if errors.Is(err, zk.ErrBadVersion) {
@@ -336,12 +334,12 @@ func (b *Backend) expire(ctx context.Context, n *node) error {
 	return ignoreNoNode(err)
 }
 
-// unblock makes a blocked waiter whose connection broke a polling waiter.
+// unblock makes a blocked waiter a polling waiter, after its connection has closed.
 func (b *Backend) unblock(k nodeKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n := b.nodeLocked(k)
-	// Another connection may have replaced the broken one.
+	// The contender may be blocked on another connection.
 	if n == nil || n.kind != kindBlocked || b.waitsLocked(k) || b.elsewhereLocked(n) {
 		return
 	}
@@ -354,7 +352,7 @@ func (b *Backend) unblock(k nodeKey) {
 // waitsLocked reports whether the contender is blocked on a connection of this server.
 func (b *Backend) waitsLocked(k nodeKey) bool { return b.waiters.Find(k.mutex, k.contender) != nil }
 
-// leftLocked returns what is left of the current lease, as far as this server knows.
+// leftLocked returns the rest of the current lease, as far as this server knows.
 func (b *Backend) leftLocked(mutex string) time.Duration {
 	m := b.mutexes[mutex]
 	if m == nil {

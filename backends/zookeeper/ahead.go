@@ -14,8 +14,8 @@ import (
 // Two kinds of nodes ahead of a new one need care. Those of polling waiters that missed their
 // reservation are deleted. An older node of the same contender replaces the new one.
 
-// removeMissedAhead deletes the nodes of polling waiters ahead that missed their reservation or
-// were unreachable. It returns how many nodes are left ahead.
+// removeMissedAhead calls removeIfMissed for the nodes from the front of the queue, until it keeps
+// one. It returns how many of the nodes ahead are left.
 func (b *Backend) removeMissedAhead(ctx context.Context, s *session, mutex string, ahead []string) (left int, err error) {
 	for i, child := range ahead {
 		if removed, err := b.removeIfMissed(ctx, s, mutex, child); err != nil || !removed {
@@ -34,7 +34,7 @@ func (b *Backend) removeIfMissed(ctx context.Context, s *session, mutex, child s
 		ended := own != nil && own.kind == kindOwner && !own.ownsLocked(now)
 		busy := own != nil && !own.missedLocked(now)
 		b.mu.Unlock()
-		// An ended lease is about to be deleted, and the mutex counts as free.
+		// The node of an ended lease is about to be deleted.
 		if ended && now.Before(deadline) && b.pause(decidePause) {
 			continue
 		}
@@ -46,7 +46,7 @@ func (b *Backend) removeIfMissed(ctx context.Context, s *session, mutex, child s
 			return err == nil, err
 		}
 		idle := n.kind == kindPolling && n.idle
-		if own != nil { // the lease node may not show it yet
+		if own != nil { // the lease node may not have the flag Idle yet
 			b.mu.Lock()
 			idle = own.missedLocked(time.Now()) && own.version == n.version
 			b.mu.Unlock()
@@ -65,14 +65,14 @@ func (b *Backend) removeIfMissed(ctx context.Context, s *session, mutex, child s
 			return true, nil
 		case errors.Is(err, zk.ErrNoNode):
 			return true, nil
-		case !errors.Is(err, zk.ErrBadVersion): // else read again what has changed
+		case !errors.Is(err, zk.ErrBadVersion): // else read the changed node again
 			return false, err
 		}
 	}
 }
 
-// undoCreate deletes a node that was just created. It keeps the node if the contender already uses
-// it through another server.
+// undoCreate deletes a node that this request has created. It keeps the node if the contender
+// already uses it through another server.
 func (b *Backend) undoCreate(ctx context.Context, n *node) (kept bool, err error) {
 	if err = b.removeOwn(ctx, n, simba.Event{}, thisVersion); err != nil {
 		return false, ignoreNoNode(err)
@@ -85,8 +85,8 @@ func (b *Backend) undoCreate(ctx context.Context, n *node) (kept bool, err error
 	return kept, nil
 }
 
-// yieldTo deletes a new node. older is the contender's older node, nil = none. yieldTo adds it to
-// the known nodes.
+// yieldTo deletes the new node n, and adds the contender's older node to the known ones; nil =
+// none. It keeps n if the contender already uses n through another server.
 func (b *Backend) yieldTo(ctx context.Context, n, older *node) error {
 	kept, err := b.undoCreate(ctx, n)
 	if err == nil && !kept && older != nil {
@@ -97,7 +97,7 @@ func (b *Backend) yieldTo(ctx context.Context, n, older *node) error {
 	return err
 }
 
-// olderNode returns the contender's node that another server created, if it is among names, or nil.
+// olderNode returns the contender's node among names that another session created, or nil.
 func (b *Backend) olderNode(ctx context.Context, s *session, k nodeKey, names []string) (*node, error) {
 	mark := protected + contenderMark(k.contender)
 	for i, child := range names {
@@ -111,7 +111,7 @@ func (b *Backend) olderNode(ctx context.Context, s *session, k nodeKey, names []
 		if n == nil || n.contender != k.contender {
 			continue
 		}
-		if n.kind == kindAsking && i > 0 { // its creator has yet to write that it waits
+		if n.kind == kindAsking && i > 0 { // the creator has not written kindPolling yet
 			n.kind, n.expiresAt, n.presumedUntil = kindPolling, time.Now().Add(b.QueueGrace()), n.end()
 		}
 		return n, nil

@@ -21,7 +21,7 @@ type Backend struct {
 	target  target
 	log     *slog.Logger
 	notices simba.Notices
-	id      string // of this process, in lease records
+	id      string // names this process in lease records
 
 	slots    []*sessionSlot
 	waiters  *proxy.Waiters
@@ -37,12 +37,13 @@ type Backend struct {
 	closed   bool
 	mutexes  map[string]*mutex
 	creating map[guid]struct{} // nodes that are being created
-	// orphans has nodes to delete, and the known versions of their leases.
+	// orphans has the nodes that are to be deleted. The value is the last known version of the
+	// lease node.
 	orphans      map[nodeKey]map[guid]int32
 	createdNodes map[guid]*node // nodes that this server created
 	keyLocks     map[nodeKey]*keyLock
 	patterns     map[string]struct{} // subscribed patterns that can match channels of mutexes
-	root         *watcher            // watches the list of mutexes, for patterns; nil = none
+	root         *watcher            // watches the list of mutexes for patterns; nil = no patterns
 }
 
 // nodeKey identifies a node: a contender has at most one in a mutex.
@@ -60,7 +61,7 @@ var (
 
 // Open connects to the ensemble and checks that it can keep mutexes. The chroot must exist, the
 // user must have the right to create nodes, and the ensemble must support container nodes
-// (ZooKeeper 3.5). An error has one line and says what is wrong.
+// (ZooKeeper 3.5).
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	o.ensureDefaults()
 	target, err := o.validate()
@@ -102,9 +103,9 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 }
 
 // Close ends the engine and all its goroutines. Later calls do nothing. Waits end with
-// simba.ErrStopped, and the waiters' nodes are deleted. If a lease that this server granted is
-// still running, Close leaves the session to its timeout. So nobody else gets the mutex before the
-// lease or the session ends.
+// simba.ErrStopped, and the waiters' nodes are deleted. If a lease of a session is still running,
+// Close leaves that session to its timeout. So nobody else gets the mutex before the lease or the
+// session ends.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -118,8 +119,8 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// enter begins a request. The caller calls the returned function at its end. The returned context
-// ends with the deadline or with Close.
+// enter begins a request. The caller must call the returned function when the request is done. The
+// returned context ends after Options.Timeout or with Close.
 func (b *Backend) enter(ctx context.Context) (context.Context, func(), error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,7 +146,7 @@ func (b *Backend) background(f func()) {
 	}
 }
 
-// failed wraps an error of a request for the caller.
+// failed turns an error into the one that a method of simba.Backend returns.
 func (b *Backend) failed(err error) error {
 	var name *simba.NameError
 	switch {
@@ -167,7 +168,8 @@ type keyLock struct {
 	users int           // guarded by Backend.mu
 }
 
-// lockKey waits for the lock of a key and returns its unlock function.
+// lockKey waits for the lock of a key and returns its unlock function. It returns errNoAnswer if
+// ctx ends first.
 func (b *Backend) lockKey(ctx context.Context, k nodeKey) (unlock func(), err error) {
 	b.mu.Lock()
 	l := b.keyLocks[k]

@@ -16,7 +16,8 @@ import (
 
 const clients = 64
 
-// spread distributes b.N rounds over the clients.
+// spread distributes b.N calls of round over the clients. It reports pairs: each call acquires and
+// releases a mutex.
 func spread(b *testing.B, round func(client int) error) {
 	b.Helper()
 	var left atomic.Int64
@@ -37,7 +38,7 @@ func spread(b *testing.B, round func(client int) error) {
 	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "pairs/s")
 }
 
-// recipe acquires and releases as Curator does.
+// recipe acquires and releases a mutex as Curator's LeaderLatch does, without waiting.
 func recipe(c *zk.Conn, mutex string) error {
 	path, err := c.CreateProtectedEphemeralSequential("/simba/"+mutex+"/latch-", []byte("contender"), zk.WorldACL(zk.PermAll))
 	if err != nil {
@@ -49,7 +50,7 @@ func recipe(c *zk.Conn, mutex string) error {
 	return c.Delete(path, -1)
 }
 
-// BenchmarkUncontended measures acquire and release by 64 clients. Each has a mutex of its own.
+// BenchmarkUncontended measures acquire and release by 64 clients, each with its own mutex.
 func BenchmarkUncontended(b *testing.B) {
 	srv := stores.ZooKeeper(b)
 	first := raw(b, srv.Addr)
@@ -62,7 +63,7 @@ func BenchmarkUncontended(b *testing.B) {
 		}
 	}
 	engine := open(b, zookeeper.Options{Servers: srv.Addr})
-	for n := range 5000 { // warms the ensemble up
+	for n := range 5000 { // warm the ensemble's JVM up
 		if err := recipe(first, fmt.Sprintf("shared-%d", n%clients)); err != nil {
 			b.Fatal(err)
 		}
@@ -88,7 +89,7 @@ func BenchmarkUncontended(b *testing.B) {
 	})
 }
 
-// BenchmarkHot measures 64 clients of one mutex.
+// BenchmarkHot measures acquire and release by 64 clients of one mutex.
 func BenchmarkHot(b *testing.B) {
 	srv := stores.ZooKeeper(b)
 	engine := open(b, zookeeper.Options{Servers: srv.Addr})
@@ -136,7 +137,7 @@ func BenchmarkHandoff(b *testing.B) {
 		<-w
 		total += time.Since(start)
 		if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
-			b.Fatalf("%+v, %v", out, err)
+			b.Fatalf("the end of the waiter's wait: %+v, %v; want acquired", out, err)
 		}
 	}
 	b.ReportMetric(float64(total.Microseconds())/float64(b.N), "µs/handoff")

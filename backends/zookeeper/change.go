@@ -11,27 +11,26 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// This file has all writes of latch nodes and leases. The caller holds the key's lock. Each
+// Requests that create or change latch nodes and leases. The caller holds the key's lock. Each
 // function retries until the outcome is known or ctx ends. After that, an unknown outcome is
 // reconciled in the background.
 
-// condition says when a node may be deleted.
+// condition says when remove may delete a node.
 type condition uint8
 
 const (
-	thisVersion condition = iota // the node's lease has not changed
-	// asWaiter also requires that the node's contender waits and is not being granted the mutex.
+	thisVersion condition = iota // the lease node has the version that this server knows
+	// asWaiter also requires that the contender still waits, and that no grant is in progress.
 	asWaiter
 )
 
-// creation is the result of create.
 type creation struct {
 	node *node
 	only bool // it was the only node
 }
 
-// create creates a latch node and its lease in one step. The same step writes the mutex' node. So
-// its answer also has the number of nodes, the zxid and the leader's clock.
+// create creates a latch node and its lease node in one step. The step also writes the mutex' node.
+// So the answer has the number of latch nodes, the zxid and the leader's clock.
 func (b *Backend) create(ctx context.Context, s *session, k nodeKey, rec *record) (c creation, err error) {
 	g := newGUID(k.contender, s.tag)
 	b.mu.Lock()
@@ -80,7 +79,7 @@ func (b *Backend) create(ctx context.Context, s *session, k nodeKey, rec *record
 		if !s.alive() {
 			return c, errSessionOver
 		}
-		if n.since.IsZero() { // any attempt may have succeeded, and other servers count from there
+		if n.since.IsZero() { // any attempt may have succeeded: count from the first
 			n.since = start
 		}
 		found, err := b.findCreated(ctx, s, n)
@@ -94,7 +93,7 @@ func (b *Backend) create(ctx context.Context, s *session, k nodeKey, rec *record
 	}
 }
 
-// findCreated looks for a node by its guid, after its creation had no answer.
+// findCreated looks for a node by its guid, after the request to create it had no answer.
 func (b *Backend) findCreated(ctx context.Context, s *session, n *node) (found bool, err error) {
 	child, err := s.find(ctx, n.mutex, n.guid)
 	if err != nil || child == "" {
@@ -109,7 +108,6 @@ func (b *Backend) findCreated(ctx context.Context, s *session, n *node) (found b
 	return true, nil
 }
 
-// find returns the name of the latch node with a guid, "" if there is none.
 func (s *session) find(ctx context.Context, mutex string, g guid) (child string, err error) {
 	if err := s.sync(ctx, s.mutexes()); err != nil {
 		return "", err
@@ -124,15 +122,16 @@ func (s *session) find(ctx context.Context, mutex string, g guid) (child string,
 	return "", nil
 }
 
-// renew makes a node the owner's, and begins both windows again with the given durations. It
-// returns zk.ErrNoNode if the node is gone, and forgets it. It returns errChanged if the lease has
-// ended by this server's clock, or others may have reported its end.
+// renew makes a node the owner's, and begins both windows again with the given durations. If the
+// node is gone, renew forgets it and returns zk.ErrNoNode. It returns errChanged if the lease has
+// ended by this server's clock, or if other servers may have reported its end.
 func (b *Backend) renew(ctx context.Context, n *node, ttl, transition time.Duration, binding string) error {
 	return b.writeOwner(ctx, n, ttl, transition, binding, false)
 }
 
-// writeOwner is renew. For the request that created the node (made), the windows begin with the
-// creation if others may have reported them so.
+// writeOwner is renew. made says that the same request created the node. Other servers may then
+// have reported the contender as the owner, with windows from the creation on. In that case
+// writeOwner keeps these windows.
 func (b *Backend) writeOwner(ctx context.Context, n *node, ttl, transition time.Duration, binding string, made bool) error {
 	first := time.Now()
 	for {
@@ -175,7 +174,6 @@ func (b *Backend) writeOwner(ctx context.Context, n *node, ttl, transition time.
 	}
 }
 
-// writeRecord writes the node's state to its lease node, for the other servers.
 func (b *Backend) writeRecord(ctx context.Context, n *node) error {
 	for {
 		b.mu.Lock()
@@ -216,7 +214,7 @@ func (b *Backend) write(ctx context.Context, n *node, rec *record, version int32
 	return n.s.change(ctx, n, rec, version)
 }
 
-// change is write for a node that need not be a known one.
+// change is write for a node that this server need not know.
 func (s *session) change(ctx context.Context, n *node, rec *record, version int32) (*zk.Stat, error) {
 	res, err := s.multi(ctx,
 		&zk.CheckVersionRequest{Path: s.latch(n.mutex, n.child), Version: -1},
@@ -242,11 +240,11 @@ func (b *Backend) retryWrite(ctx context.Context, n *node, err error) error {
 	case ctx.Err() != nil:
 		return err
 	}
-	return nil // the connection broke: the version shows whether the write was done
+	return nil // the version shows the next attempt whether the write was done
 }
 
-// reload reads a node's lease. It adopts what another server has written. It also adopts an earlier
-// write of this server that had no answer. It also sets a watch if this server created the node.
+// reload reads the lease node. It adopts a write of another server, and a renewal of this server
+// that had no answer. If this server created the node, reload also sets a watch on the lease node.
 func (b *Backend) reload(ctx context.Context, n *node) error {
 	read := n.s.get
 	if !n.foreign {
@@ -266,18 +264,18 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n.watchAt = time.Time{}
-	if err != nil { // no server wrote that: write the known state again
+	if err != nil { // no server writes such data: write the known state again
 		n.version = lease.stat.Version
 		b.scheduleWriteLocked(n, 0)
 		return nil
 	}
 	if lease.stat.Version != n.version {
-		if rec.Server == b.id { // an earlier write of this server: the known state is newer
+		if rec.Server == b.id { // this server's own write: the known state is newer
 			n.version, n.listening, n.over = lease.stat.Version, rec.Listening, rec.Over && n.kind == kindOwner
 			if rec.Kind != kindAsking && rec.Kind != kindOwner {
 				n.presumedUntil = time.Time{}
 			}
-			// But a renewal without an answer has begun other windows.
+			// But a renewal that had no answer has begun other windows.
 			if began := rec.began(&lease.stat); began != n.acquiredAt && n.kind == kindOwner && rec.Kind == kindOwner && !n.renewalStart.IsZero() {
 				n.since, n.acquiredAt = n.renewalStart, began
 				n.ttl, n.transition, n.binding, n.unacknowledged = millis(rec.TTL), millis(rec.Transition), rec.Session, false
@@ -285,8 +283,8 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 		} else {
 			b.adoptLocked(n, rec, &lease.stat)
 			if n.kind == kindPolling && b.waitsLocked(n.key()) {
-				// The contender moved to this server. Its last server wrote only later that nobody
-				// waits there.
+				// The contender is blocked at this server. Its former server wrote this state only
+				// later.
 				n.kind, n.reservedUntil, n.idle = kindBlocked, time.Time{}, false
 				b.scheduleWriteLocked(n, 0)
 			}
@@ -299,7 +297,7 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 	return nil
 }
 
-// leaseChanged is called by the library when a watched lease node has changed. It only sets the
+// The library calls leaseChanged when a watched lease node has changed. leaseChanged only sets the
 // timer.
 func (b *Backend) leaseChanged(g guid) {
 	b.mu.Lock()
@@ -320,10 +318,9 @@ func (b *Backend) leaseChanged(g guid) {
 	b.armLocked(n)
 }
 
-// adoptLocked sets a node to what its lease says. If another server renewed it, the creator counts
-// the windows from when it learns of that. So the windows are never too short, and never depend on
-// the ensemble's clock. The flag Over changes nothing for a server that counts the same lease
-// already.
+// adoptLocked sets a node to the state in its record. If another server renewed the lease, this
+// server counts the windows from now. So it never ends the lease too early, and does not depend on
+// the ensemble's clock. The flag Over changes no windows that this server already counts.
 func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
 	now := time.Now()
 	since := now
@@ -346,8 +343,8 @@ func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
 	}
 }
 
-// forgetDeleted forgets a node that the ensemble no longer has. If this server created it, its
-// lease is deleted too.
+// forgetDeleted forgets a node that the ensemble no longer has. If this server created the node, it
+// also deletes what is left of it, as an orphan.
 func (b *Backend) forgetDeleted(n *node) {
 	b.mu.Lock()
 	if n.forgotten {
@@ -359,7 +356,7 @@ func (b *Backend) forgetDeleted(n *node) {
 	if m := b.mutexes[n.mutex]; m != nil {
 		m.resetOwnAheadLocked() // its latch node may still exist
 	}
-	if !n.foreign { // else its creator does that
+	if !n.foreign { // else the creator does that
 		b.addOrphanLocked(n.key(), n.guid, version)
 	}
 	b.mu.Unlock()

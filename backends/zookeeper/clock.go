@@ -6,11 +6,12 @@ import (
 )
 
 // storeClock estimates the clock of the ensemble's leader. No lease depends on it, since it may
-// step. The engine uses it to report the end of a lease that another server counts.
+// step. The engine uses it to report the end of a lease that another server measures.
 //
-// Each exchange with the leader bounds how far its clock is ahead of this server's. A longer
-// exchange gives wider bounds. So the bounds only become tighter. If new bounds contradict them,
-// the leader's clock was set, or there is a new leader.
+// Each exchange with the leader gives bounds of how far the leader's clock is ahead of this
+// server's. The estimate is the intersection of all bounds. If new bounds do not intersect it, the
+// leader's clock was set, or there is a new leader. Then the estimate starts again with the new
+// bounds.
 type storeClock struct {
 	known atomic.Pointer[bounds] // nil = unknown: the local wall clock is used
 }
@@ -18,7 +19,8 @@ type storeClock struct {
 // bounds are the least and the most that the leader's clock is ahead of this server's, in ns.
 type bounds struct{ least, most int64 }
 
-// observe takes the leader's clock, in Unix milliseconds, and the start and end of the exchange.
+// observe takes the leader's clock (ms, in Unix milliseconds), and the start and end of the
+// exchange.
 func (c *storeClock) observe(ms int64, start, end time.Time) {
 	earliest := ms * int64(time.Millisecond)
 	seen := bounds{earliest - wall(end), earliest + int64(time.Millisecond) - wall(start)}
@@ -43,8 +45,8 @@ func (c *storeClock) at(t time.Time) int64 {
 	return at / int64(time.Millisecond)
 }
 
-// latest returns the latest local time at which the leader's clock may have shown ms. A server that
-// counts a lease from there never reports its end too early.
+// latest returns the latest local time at which the leader's clock may have shown ms. If a server
+// counts the windows of a lease from then, it never reports the end too early.
 func (c *storeClock) latest(ms int64) time.Time {
 	at := (ms + 1) * int64(time.Millisecond)
 	if k := c.known.Load(); k != nil {

@@ -7,7 +7,7 @@ import (
 
 func TestLateAnswerDoesNotMoveTheLeadersClock(t *testing.T) {
 	const rough = 20 * time.Millisecond
-	// The durations are on the leader's clock, from the start of the late exchange.
+	// The leader's clock in the late answer, as the time since the start of the exchange.
 	for name, shown := range map[string]time.Duration{
 		"read before the ensemble stopped": time.Millisecond,
 		"read when it went on":             10 * time.Second,
@@ -19,10 +19,10 @@ func TestLateAnswerDoesNotMoveTheLeadersClock(t *testing.T) {
 			c.observe(start.Add(shown).UnixMilli(), start, start.Add(10*time.Second))
 			granted := start.Add(-time.Second)
 			if off := c.latest(granted.UnixMilli()).Sub(granted); off < 0 || off > 2*rough {
-				t.Errorf("a lease of a second ago is counted from %v after its grant", off)
+				t.Errorf("latest returns %v after the grant of a lease; want 0 to %v", off, 2*rough)
 			}
 			if off := c.at(granted) - granted.UnixMilli(); off < -rough.Milliseconds() || off > rough.Milliseconds() {
-				t.Errorf("the leader's clock is off by %d ms", off)
+				t.Errorf("at is off the leader's clock by %d ms; want at most %v", off, rough)
 			}
 		})
 	}
@@ -34,7 +34,7 @@ func TestEndOfAForeignLeaseIsNotReportedEarly(t *testing.T) {
 	// The leader reads its clock at the very end of the exchange.
 	c.observe(start.Add(time.Hour).UnixMilli(), start.Add(-400*time.Millisecond), start)
 	if c.latest(start.Add(time.Hour).UnixMilli()).Before(start.Truncate(time.Millisecond)) {
-		t.Error("what was granted now is counted from before")
+		t.Error("latest returns a time before the grant of a lease")
 	}
 }
 
@@ -44,6 +44,6 @@ func TestNewLeadersClockIsAdoptedAtOnce(t *testing.T) {
 	c.observe(now.UnixMilli(), now, now)
 	c.observe(now.UnixMilli()-5000, now, now.Add(10*time.Millisecond))
 	if off := c.at(now) - now.UnixMilli(); off < -5010 || off > -4980 {
-		t.Errorf("the clock of a new leader is %d ms ahead", off)
+		t.Errorf("at returns a clock that is %d ms ahead; want about -5000, the new leader's", off)
 	}
 }

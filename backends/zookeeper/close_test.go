@@ -11,9 +11,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// closeAfterRenewal returns the server here, which the test closes. It created the node of x. x
-// waited there for a mutex that a client of the server there owned. Then x became the owner through
-// the server there. The server here does not know that yet.
+// closeAfterRenewal opens the servers here and there; the test closes the first. At here, x queued
+// for a mutex that a client of there owned. So here created x's node. Then x became the owner
+// through there, and here does not know that yet.
 func closeAfterRenewal(t *testing.T, addr, mutex string, ttl time.Duration, before func(here *Backend)) (here, there *Backend, n *node) {
 	t.Helper()
 	ctx := context.Background()
@@ -37,12 +37,12 @@ func closeAfterRenewal(t *testing.T, addr, mutex string, ttl time.Duration, befo
 	return here, there, n
 }
 
-// createdNodeOf returns a waiter's node once its lease is written. It holds the key's lock, so its
-// server learns of no later change.
+// createdNodeOf returns a waiter's node when its lease node is written. It keeps the key's lock
+// until the test ends, so that the server reads no later change.
 func createdNodeOf(t *testing.T, b *Backend, k nodeKey) *node {
 	t.Helper()
 	n := b.nodeAt(k)
-	until(t, b, "its lease is written", func() bool { return n.writeAt.IsZero() })
+	until(t, b, "the waiter's lease node is written", func() bool { return n.writeAt.IsZero() })
 	unlock, err := b.lockKey(context.Background(), k)
 	must(t, err)
 	t.Cleanup(unlock)
@@ -64,7 +64,7 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 				here.mu.Lock()
 				rec, version := w.recordLocked(time.Now()), w.version
 				here.mu.Unlock()
-				// This stands for a write of its own server that had no answer.
+				// The test writes in place of the server here, as if that write had no answer.
 				_, err := w.s.change(ctx, w, rec, version)
 				must(t, err)
 			})
@@ -98,10 +98,10 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 	})
 }
 
-// owns checks that the tenure of a node is running.
+// owns checks that the contender of a node owns the mutex.
 func owns(t *testing.T, b *Backend, n *node) {
 	t.Helper()
 	if o, _, err := b.Owner(context.Background(), n.mutex); err != nil || o.Owner != n.contender || o.Token != n.token {
-		t.Errorf("OWNER: %+v, %v; want the contender of the node with its token", o, err)
+		t.Errorf("OWNER: %+v, %v; want %s with token %d", o, err, n.contender, n.token)
 	}
 }

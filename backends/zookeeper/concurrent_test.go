@@ -16,7 +16,6 @@ import (
 // In these tests a tenure or a wait ends. At the same time another server, or another request, uses
 // the same node.
 
-// must fails the test if a preparing step fails.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -24,12 +23,11 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// acquireAs lets a contender ask for a mutex.
 func acquireAs(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Status) {
 	t.Helper()
 	r.TTL = time.Minute
 	if out, _, err := b.Acquire(context.Background(), r); err != nil || out.Status != want {
-		t.Fatalf("ACQUIRE of %s: %+v, %v; want another status", r.Contender, out, err)
+		t.Fatalf("ACQUIRE of %s: %+v, %v; want status %v", r.Contender, out, err, want)
 	}
 }
 
@@ -49,7 +47,7 @@ func until(t *testing.T, b *Backend, what string, isLocked func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatal(what + ": not in time")
+			t.Fatal(what + ": not within 20 s")
 		}
 	}
 }
@@ -71,11 +69,11 @@ func endSessionBoundElsewhere(t *testing.T, there, here *Backend) {
 	r.Session = 1
 	acquireAs(t, there, r, simba.StatusAcquired)
 	n := there.nodeAt(nodeKey{r.Mutex, r.Contender})
-	until(t, there, "it is written", func() bool {
+	until(t, there, "x's lease node is written", func() bool {
 		if !n.writeAt.IsZero() {
 			return false
 		}
-		n.watchAt = time.Time{} // so that it learns of no later change
+		n.watchAt = time.Time{} // so that there reads no later change
 		return true
 	})
 	r.Session = 2
@@ -95,21 +93,21 @@ func leaveQueueAsOwner(t *testing.T, mutex string, here, there, creator *Backend
 	acquireAs(t, creator, o, simba.StatusAcquired)
 	acquireAs(t, creator, x, simba.StatusQueued)
 	n := creator.nodeAt(k)
-	// Without a written lease, other servers would presume that x owns the mutex.
-	until(t, creator, "its lease is written", func() bool { return n.writeAt.IsZero() })
-	// as its release does
+	// Otherwise other servers would presume that x owns the mutex.
+	until(t, creator, "x's lease node is written", func() bool { return n.writeAt.IsZero() })
+	// The test does what Release does at here, so it holds the lock.
 	unlock, err := here.lockKey(ctx, k)
 	must(t, err)
 	s, err := here.current(ctx, mutex)
 	must(t, err)
 	if n, err := here.owned(ctx, s, k, 0); n != nil || err != nil {
-		t.Fatalf("%s: the contender owns the mutex by node %+v, %v; want no node", mutex, n, err)
+		t.Fatalf("%s: owned for x returned node %+v, %v; want no node", mutex, n, err)
 	}
 	_, _, err = creator.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: o.Contender})
 	must(t, err)
 	acquireAs(t, there, x, simba.StatusAcquired)
 	if err := here.leaveQueue(ctx, s, k); !errors.Is(err, errChanged) {
-		t.Errorf("%s: x leaves the queue after it was granted elsewhere: %v; want errChanged", mutex, err)
+		t.Errorf("%s: leaveQueue of x after a grant by the other server: %v; want errChanged", mutex, err)
 	}
 	unlock()
 	if ok, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: x.Contender}); !ok || err != nil {
@@ -117,15 +115,14 @@ func leaveQueueAsOwner(t *testing.T, mutex string, here, there, creator *Backend
 	}
 }
 
-// releaseEndedLease lets a contender release a tenure that its creator has yet to end. The
-// contender is not in the queue.
+// releaseEndedLease makes a RELEASE of a tenure whose lease has ended, while its node still exists.
 func releaseEndedLease(t *testing.T, creator, other *Backend) {
 	ctx := context.Background()
 	k := nodeKey{"ended", "x"}
 	if _, _, err := creator.Acquire(ctx, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: 200 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := creator.lockKey(ctx, k) // so that its node stays
+	unlock, err := creator.lockKey(ctx, k) // so that the creator does not delete the node
 	must(t, err)
 	defer unlock()
 	for owner := k.contender; owner == k.contender; {
@@ -134,12 +131,12 @@ func releaseEndedLease(t *testing.T, creator, other *Backend) {
 		owner = tenure.Owner
 	}
 	if ok, _, err := other.Release(ctx, simba.ReleaseRequest{Mutex: k.mutex, Contender: k.contender}); ok || err != nil {
-		t.Errorf("RELEASE of the contender whose lease is over: %v, %v; want false", ok, err)
+		t.Errorf("RELEASE of x after its lease has ended: %v, %v; want false", ok, err)
 	}
 }
 
-// reconcileEndedLease lets a server reconcile a tenure that has ended. Another server renewed it
-// last.
+// reconcileEndedLease lets the creator reconcile the node of an ended tenure that the other server
+// renewed last.
 func reconcileEndedLease(t *testing.T, creator, other *Backend) {
 	ctx := context.Background()
 	k := nodeKey{"over", "x"}
@@ -153,7 +150,7 @@ func reconcileEndedLease(t *testing.T, creator, other *Backend) {
 	n := creator.nodeAt(k)
 	must(t, creator.reload(ctx, n))
 	creator.mu.Lock()
-	ended := *n // as on a server by whose clock it has ended
+	ended := *n // as known to a server by whose clock the lease has ended
 	creator.mu.Unlock()
 	ended.since = ended.since.Add(-time.Hour)
 	must(t, creator.markOver(ctx, &ended))
@@ -166,7 +163,7 @@ func reconcileEndedLease(t *testing.T, creator, other *Backend) {
 	must(t, creator.reconcile(ctx, n.s, k))
 	names, err := n.s.children(ctx, k.mutex)
 	if kept := creator.nodeAt(k); kept != nil || len(names) != 0 || err != nil {
-		t.Errorf("the node of the ended lease is kept: %+v, %v, %v", kept, names, err)
+		t.Errorf("after reconcile: nodeAt %+v, children %v, %v; want no node of the ended lease", kept, names, err)
 	}
 }
 
@@ -175,14 +172,14 @@ type sleepingWaiter struct{}
 
 func (sleepingWaiter) Wake() {}
 
-// waitBehindO lets x wait for a mutex that o owns.
+// waitBehindO makes o the owner of a mutex and blocks x on it.
 func waitBehindO(t *testing.T, b *Backend, mutex string) simba.Ticket {
 	t.Helper()
 	acquireAs(t, b, simba.AcquireRequest{Mutex: mutex, Contender: "o"}, simba.StatusAcquired)
 	return waitFor(t, b, mutex)
 }
 
-// waitFor lets x wait for a mutex that is not free.
+// waitFor blocks x on a mutex that is not free.
 func waitFor(t *testing.T, b *Backend, mutex string) simba.Ticket {
 	t.Helper()
 	out, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: time.Minute, Waiter: sleepingWaiter{}})
@@ -209,7 +206,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			_, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "granted", Contender: "o"})
 			released <- err
 		}()
-		until(t, b, "x is being granted the mutex", func() bool { return n.granting })
+		until(t, b, "the grant to x has begun", func() bool { return n.granting })
 		out, err := ticket.End(simba.EndTimeout)
 		if err != nil || out.Status != simba.StatusAcquired || out.Token != n.token {
 			t.Errorf("the end of x's wait: %+v, %v; want acquired with the token of its node", out, err)
@@ -222,16 +219,16 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 	t.Run("withdrawn, before it is queued again", func(t *testing.T) {
 		k := nodeKey{"withdrawn", "x"}
 		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute, Waiter: sleepingWaiter{}})
-		unlock, err := b.lockKey(ctx, k) // as its request does
+		unlock, err := b.lockKey(ctx, k) // as x's request does
 		must(t, err)
 		rejoined := make(chan struct{})
 		go func() {
 			defer close(rejoined)
 			b.rejoinOne(ticket)
 		}()
-		until(t, b, "x is to be queued again", func() bool { return b.keyLocks[k].users == 2 })
+		until(t, b, "rejoinOne waits for the lock of x's key", func() bool { return b.keyLocks[k].users == 2 })
 		if !ticket.Withdraw() {
-			t.Error("x was granted the mutex before")
+			t.Error("Withdraw returned false: x was granted the mutex before")
 		}
 		unlock()
 		<-rejoined
@@ -269,7 +266,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "other's", Contender: "o"}); !ok || err != nil {
 			t.Fatalf("RELEASE of o: %v, %v; want true", ok, err)
 		}
-		until(t, b, "it is granted", func() bool { return !b.waitsLocked(n.key()) })
+		until(t, b, "the mutex is granted to x", func() bool { return !b.waitsLocked(n.key()) })
 		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "other's", Contender: "x", TTL: time.Minute, Waiter: sleepingWaiter{}})
 		if err != nil || out.Status != simba.StatusRenewed {
 			t.Fatalf("ACQUIRE … WAIT of x by another connection: %+v, %v; want renewed", out, err)
@@ -285,7 +282,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		must(t, err)
 		defer b.Close()
 		ticket := waitBehindO(t, b, "nobody's")
-		// Another request without a node holds the lock too.
+		// The lock is held, as by another request of x, so End cannot delete the node in time.
 		unlock, err := b.lockKey(ctx, nodeKey{"nobody's", "x"})
 		must(t, err)
 		_, err = ticket.End(simba.EndTimeout)
@@ -294,13 +291,13 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			t.Errorf("the end of x's wait: %v; want an UnavailableError", err)
 		}
 		unlock()
-		// A late answer may have cut the connection.
+		// Repeat RELEASE: a late answer may have made the session cut its connection.
 		for end := time.Now().Add(20 * time.Second); ; {
 			if _, _, err = b.Release(ctx, simba.ReleaseRequest{Mutex: "nobody's", Contender: "o"}); err == nil {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("RELEASE of o does not succeed: %v", err)
+				t.Fatalf("RELEASE of o still fails after 20 s: %v", err)
 			}
 		}
 		for end := time.Now().Add(10 * time.Second); ; {
@@ -310,13 +307,13 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 				return
 			}
 			if time.Now().After(end) {
-				t.Fatalf("y does not acquire the mutex: %+v", out)
+				t.Fatalf("ACQUIRE of y after 10 s: %+v; want acquired", out)
 			}
 		}
 	})
 }
 
-// disconnectDuringRejoin closes x's connection while x is being queued again and its new node is
+// disconnectDuringRejoin closes x's connection while the server queues x again. x's node is then
 // the first. It returns that node.
 func disconnectDuringRejoin(t *testing.T, b *Backend, link *stores.Link, mutex string, before func(*node)) *node {
 	t.Helper()
@@ -324,7 +321,7 @@ func disconnectDuringRejoin(t *testing.T, b *Backend, link *stores.Link, mutex s
 	ticket := waitBehindO(t, b, mutex)
 	n := b.nodeAt(nodeKey{mutex, "x"})
 	b.mu.Lock()
-	n.granting = true // so that nothing else grants it the mutex
+	n.granting = true // so that only rejoinOne grants x the mutex
 	b.mu.Unlock()
 	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "o"}); !ok || err != nil {
 		t.Fatalf("RELEASE of o: %v, %v; want true", ok, err)
@@ -337,7 +334,7 @@ func disconnectDuringRejoin(t *testing.T, b *Backend, link *stores.Link, mutex s
 		defer close(rejoined)
 		b.rejoinOne(ticket.(*proxy.Ticket))
 	}()
-	until(t, b, "it is asked for", func() bool { return n.writing })
+	until(t, b, "rejoinOne writes x's lease node", func() bool { return n.writing })
 	_, err := ticket.End(simba.EndGone)
 	must(t, err)
 	<-rejoined
@@ -349,8 +346,8 @@ func TestHandoffOvertakenByARenewalChangesNothing(t *testing.T) {
 	ctx := context.Background()
 	ticket := waitBehindO(t, b, "m")
 	o, x := b.nodeAt(nodeKey{"m", "o"}), b.nodeAt(nodeKey{"m", "x"})
-	until(t, b, "their leases are written", func() bool { return o.writeAt.IsZero() && x.writeAt.IsZero() })
-	unlock, err := b.lockKey(ctx, o.key()) // as o's release does
+	until(t, b, "the lease nodes of o and x are written", func() bool { return o.writeAt.IsZero() && x.writeAt.IsZero() })
+	unlock, err := b.lockKey(ctx, o.key()) // as the RELEASE of o does
 	must(t, err)
 	b.mu.Lock()
 	x.granting = true
@@ -366,7 +363,7 @@ func TestHandoffOvertakenByARenewalChangesNothing(t *testing.T) {
 	if err != nil || reply.Status != simba.StatusAcquired {
 		t.Fatalf("ACQUIRE of x: %+v, %v; want acquired", reply, err)
 	}
-	b.beginNext(x, start, stat) // too late
+	b.beginNext(x, start, stat) // after x has renewed
 	unlock()
 	_, err = ticket.End(simba.EndGone)
 	must(t, err)
@@ -383,18 +380,18 @@ func TestHandoffSkipsNoNodeThatMayStillExist(t *testing.T) {
 	acquireAs(t, b, simba.AcquireRequest{Mutex: "m", Contender: "p"}, simba.StatusQueued)
 	waitFor(t, b, "m")
 	p := b.nodeAt(nodeKey{"m", "p"})
-	unlock, err := b.lockKey(ctx, p.key()) // so that p's latch node stays
+	unlock, err := b.lockKey(ctx, p.key()) // so that the server does not delete p's latch node
 	must(t, err)
 	must(t, p.s.remove(ctx, p.s.lease(p.guid)))
 	if err := b.reload(ctx, p); !errors.Is(err, zk.ErrNoNode) {
-		t.Fatalf("reloading p, whose lease node is gone: %v; want ErrNoNode", err)
+		t.Fatalf("reload of p, whose lease node is gone: %v; want ErrNoNode", err)
 	}
 	b.mu.Lock()
 	m := b.mutexes["m"]
 	next := b.nextLocked(m, m.nodes["o"])
 	b.mu.Unlock()
 	if next != nil {
-		t.Errorf("%s is next, and p's latch node is in front", next.contender)
+		t.Errorf("nextLocked returned the node of %s; want nil, since p's latch node is ahead", next.contender)
 	}
 	unlock()
 	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "o"}); !ok || err != nil {

@@ -15,7 +15,6 @@ const (
 	suiteSession = 8 * time.Second
 )
 
-// opener returns a function that opens servers on an ensemble.
 func opener(servers string) backendtest.Opener {
 	return func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
 		t.Helper()
@@ -44,7 +43,7 @@ func TestConformanceOfAnEnsemble(t *testing.T) {
 	})
 }
 
-// A lease survives the leader as long as its server's session lives.
+// When the ensemble elects a new leader, the sessions and their leases live on.
 func TestKillingTheLeaderNeverMakesTwoOwners(t *testing.T) {
 	e := stores.ZooKeeperEnsemble(t, 3)
 	backendtest.Hammer(t, backendtest.Engine{

@@ -10,7 +10,6 @@ import (
 	"time"
 )
 
-// dialer opens the connections of a session.
 type dialer struct {
 	s         *session
 	handshake time.Duration
@@ -42,14 +41,14 @@ func (d dialer) dial(network, address string, timeout time.Duration) (net.Conn, 
 	return t, nil
 }
 
-// trackedConn is a connection that bounds the handshake. Otherwise the library would wait for ten
-// times its timeout. It records when bytes last arrived.
+// trackedConn is a connection to the ensemble. It bounds the handshake, for which the library would
+// wait ten times its timeout. It records when bytes last arrived.
 //
-// It also tracks the session's zxid instead of the library. After a reconnect the library asks
-// which of its watches missed a change since a zxid. While it builds that request, replies already
-// advance its zxid. With the newer zxid, a watch would miss a change. So trackedConn clears the
-// zxid in replies. In requests it fills in the zxid that the session had when this connection was
-// opened.
+// It also tracks the session's zxid (transaction id) instead of the library. After a reconnect, the
+// library asks the ensemble which of its watches missed a change since a zxid. While the library
+// builds that request, replies may already advance its zxid. With the newer zxid, a watch would
+// miss a change. So trackedConn clears the zxid in replies. In requests it fills in the zxid that
+// the session had when this connection was opened.
 type trackedConn struct {
 	net.Conn
 	s           *session
@@ -60,7 +59,7 @@ type trackedConn struct {
 	reply       reply           // used only by the library's receiver, after established
 }
 
-// The offset of the zxid. In a ConnectRequest it follows length and protocol version. In a
+// The offsets of the zxid. In a ConnectRequest it follows length and protocol version. In a
 // SetWatches it follows length, number and code. In a reply it follows length and number.
 const (
 	zxidInConnect    = 8
@@ -70,7 +69,7 @@ const (
 	opSetWatches = 101
 )
 
-// Write expects one whole request.
+// Write writes one whole request.
 func (c *trackedConn) Write(p []byte) (int, error) {
 	if c.silent.Load() {
 		return 0, errSessionOver
@@ -113,9 +112,9 @@ func (c *trackedConn) SetWriteDeadline(t time.Time) error {
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// connectResponse is the start of the ensemble's first packet (ConnectResponse): length, protocol
-// version, session timeout, session id, and a password with its length. The library does not expose
-// the timeout.
+// connectResponse is the start of the ensemble's first packet (ConnectResponse). It has length,
+// protocol version, session timeout, session id, and a password with its length. It is parsed here
+// because the library does not expose the timeout.
 type connectResponse struct {
 	raw [40]byte
 	n   int
@@ -134,7 +133,8 @@ type reply struct {
 	head [zxidInReply + 8]byte
 }
 
-// take clears the zxids in p. It returns the largest of those that end in p, or 0.
+// take clears the zxids in p, a part of the stream. It returns the largest zxid that ends in p, or
+// 0.
 func (r *reply) take(p []byte) (zxid int64) {
 	for len(p) > 0 {
 		n := len(p)
@@ -147,7 +147,8 @@ func (r *reply) take(p []byte) (zxid int64) {
 			copy(r.head[r.at:], p[:n])
 		}
 		if before := r.at; before < len(r.head) && before+n >= len(r.head) {
-			// Skip events and pings: others with the same zxid may follow.
+			// Skip events and pings, whose number is negative: more events with the same zxid may
+			// follow.
 			if int32(binary.BigEndian.Uint32(r.head[4:])) >= 0 {
 				zxid = max(zxid, int64(binary.BigEndian.Uint64(r.head[zxidInReply:])))
 			}
@@ -165,22 +166,19 @@ func (r *reply) take(p []byte) (zxid int64) {
 	return zxid
 }
 
-// hosts returns the configured servers in turn, by name. A name is resolved each time, so a server
-// may move.
+// hosts implements zk.HostProvider. It returns the configured servers in turn, by name. Each
+// connection resolves the name anew, so a server may move.
 type hosts struct {
 	mu      sync.Mutex // guards the fields below
 	servers []string
 	at      int // index of the next
-	tried   int // since the last success
+	tried   int // servers returned since the last success
 }
 
-// Init implements zk.HostProvider.
 func (h *hosts) Init(servers []string) error { h.servers = servers; return nil }
 
-// Len implements zk.HostProvider.
 func (h *hosts) Len() int { return len(h.servers) }
 
-// Next implements zk.HostProvider.
 func (h *hosts) Next() (server string, retryStart bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -194,14 +192,12 @@ func (h *hosts) Next() (server string, retryStart bool) {
 	return server, false
 }
 
-// Connected implements zk.HostProvider.
 func (h *hosts) Connected() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.tried = 0
 }
 
-// libraryLog logs the library's messages at Debug.
 type libraryLog struct{ log *slog.Logger }
 
 func (l libraryLog) Printf(format string, args ...any) {

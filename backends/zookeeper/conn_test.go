@@ -29,10 +29,10 @@ func TestZxidsAreClearedInFragmentedReplies(t *testing.T) {
 			largest = max(largest, r.take(rest[:min(piece, len(rest))]))
 		}
 		if !bytes.Equal(got, want) {
-			t.Fatalf("in pieces of %d:\n%x, not\n%x", piece, got, want)
+			t.Fatalf("take of pieces of %d bytes gives\n%x, want\n%x", piece, got, want)
 		}
 		if largest != 0x0102030405060709 {
-			t.Fatalf("in pieces of %d: the largest zxid is %x", piece, largest)
+			t.Fatalf("take of pieces of %d bytes returns the largest zxid %x, want that of reply 2", piece, largest)
 		}
 	}
 }

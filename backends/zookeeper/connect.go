@@ -15,7 +15,6 @@ func (b *Backend) connect(ctx context.Context) (*session, error) {
 	return openSession(ctx, b.target, b.options.SessionTimeout, min(b.options.Timeout, 2*time.Second), b.leaseChanged, b.log)
 }
 
-// join opens a session and creates its marker.
 func (b *Backend) join(ctx context.Context) (*session, error) {
 	s, err := b.connect(ctx)
 	if err != nil {
@@ -28,7 +27,6 @@ func (b *Backend) join(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// firstSession connects and checks the ensemble.
 func (b *Backend) firstSession(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
@@ -53,7 +51,6 @@ func (b *Backend) firstSession(ctx context.Context) (*session, error) {
 	return s, nil
 }
 
-// firstSessions opens the session of each slot.
 func (b *Backend) firstSessions(ctx context.Context) ([]*session, error) {
 	first, err := b.firstSession(ctx)
 	if err != nil {
@@ -78,7 +75,7 @@ func (b *Backend) firstSessions(ctx context.Context) ([]*session, error) {
 	return nil, fmt.Errorf("zookeeper at %s: open %d sessions (see its maxClientCnxns): %w", b.options.Servers, len(sessions), err)
 }
 
-// diagnose returns why no session could be opened. The library does not say.
+// diagnose returns why no session could be opened. The library gives no reason.
 func (b *Backend) diagnose(context.Context) error {
 	var last error
 	for _, h := range b.target.servers {
@@ -92,7 +89,6 @@ func (b *Backend) diagnose(context.Context) error {
 	return fmt.Errorf("cannot connect: %w", last)
 }
 
-// check checks the chroot, the rights and the ensemble's version.
 func (b *Backend) check(ctx context.Context, s *session) error {
 	if s.root != "" {
 		_, err := s.get(ctx, s.root)
@@ -105,7 +101,7 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 		}
 	}
 	err := b.probe(ctx, s)
-	// ZooKeeper deleted the empty container between two steps of probe.
+	// Try again if ZooKeeper deleted the empty container between two steps of probe.
 	for errors.Is(err, zk.ErrNoNode) && ctx.Err() == nil {
 		err = b.probe(ctx, s)
 	}
@@ -117,7 +113,7 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 	case errors.Is(err, zk.ErrInvalidACL):
 		return errors.New("the ensemble rejects the authentication; check --zookeeper-auth")
 	case err != nil && strings.HasSuffix(err.Error(), "unknown error: -6"):
-		// Unimplemented, which the library has no name for.
+		// The code is Unimplemented, for which the library has no name.
 		return errors.New("it does not support container nodes: ZooKeeper 3.5 or later is needed")
 	case err != nil:
 		return fmt.Errorf("create %s and %s: %w", s.mutexes(), s.leases(), err)

@@ -10,8 +10,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-// The session timeout is longer than the crash, even if the JVM starts slowly. Otherwise leases
-// would end.
+// The session timeout is longer than the crash, even if the JVM starts slowly. Otherwise the
+// sessions and their leases would end.
 func TestEnsembleCrashLosesNothingAcknowledged(t *testing.T) {
 	srv := stores.ZooKeeper(t, "forceSync=yes")
 	open := func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {

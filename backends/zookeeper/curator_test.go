@@ -20,7 +20,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
-// jvm is a process with contenders of Curator's LeaderLatch, see testdata/Contender.java.
+// jvm is a process that runs testdata/Contender.java: contenders of Curator's LeaderLatch.
 type jvm struct {
 	t   testing.TB
 	in  io.WriteCloser
@@ -28,8 +28,8 @@ type jvm struct {
 	out map[string]chan string
 }
 
-// startJVM compiles and starts the contenders. Without a JDK or Curator it skips the test, unless
-// CI is set.
+// startJVM compiles the Java program and starts it. Without a JDK or Curator it skips the test,
+// unless CI is set.
 func startJVM(t testing.TB, servers string) *jvm {
 	t.Helper()
 	var jars []string
@@ -79,12 +79,11 @@ func startJVM(t testing.TB, servers string) *jvm {
 		}
 	})
 	if got := <-ready; got != "READY" {
-		t.Fatalf("java says %q", got)
+		t.Fatalf("the JVM's first line is %q, want READY", got)
 	}
 	return j
 }
 
-// events returns what the JVM reports about a contender.
 func (j *jvm) events(id string) chan string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -100,17 +99,17 @@ func (j *jvm) send(format string, args ...any) {
 	fmt.Fprintf(j.in, format+"\n", args...)
 }
 
-// await waits until the JVM makes the report what about a contender. It ignores other reports.
-func (j *jvm) await(id, what string) error {
+// await waits until the JVM sends this report about a contender. It ignores other reports.
+func (j *jvm) await(id, report string) error {
 	deadline := time.After(patience)
 	for {
 		select {
 		case got := <-j.events(id):
-			if got == what {
+			if got == report {
 				return nil
 			}
 		case <-deadline:
-			return fmt.Errorf("the JVM did not say %q of %s", what, id)
+			return fmt.Errorf("the JVM did not report %q about %s within %v", report, id, patience)
 		}
 	}
 }
@@ -191,7 +190,7 @@ func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 		}
 		ours := strings.HasPrefix(id, "ours")
 		if got := said.count("simba:{m} acquired@@" + id); ours && int64(got) != n.Load() || got == 0 {
-			t.Errorf("%s: %d acquired notices for %d tenures", id, got, n.Load())
+			t.Errorf("%s: %d acquired notices for %d tenures; want one each", id, got, n.Load())
 		}
 	}
 }
@@ -226,11 +225,10 @@ func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 	if err != nil || owner.Owner != "j" || owner.Token == 0 || owner.Transition <= 0 {
 		t.Errorf("OWNER: %+v, %v; want the JVM's contender j with a token", owner, err)
 	}
-	await(t, "its tenure is announced", func() bool { return said.count("simba:{m} acquired@@j") == 1 })
+	await(t, "the tenure of j is announced", func() bool { return said.count("simba:{m} acquired@@j") == 1 })
 	if ok, _, err := b.Check(ctx, "m", owner.Token); err != nil || !ok {
 		t.Errorf("CHECK of j's token: %v, %v; want true", ok, err)
 	}
-	// A JVM's leader would not notice that its node is gone, and would lead beside the next leader.
 	if ok, _, err := b.Break(ctx, "m", "test"); ok || !errors.Is(err, simba.ErrNotServed) {
 		t.Errorf("BREAK of the JVM's tenure: %v, %v; want ErrNotServed", ok, err)
 	}

@@ -11,14 +11,14 @@ import (
 // firstNode is the first node of a mutex as a watcher last saw it.
 type firstNode struct {
 	child    string
-	own      bool // this server created it; other code announces its tenures
+	own      bool // its contender asks this server; other code announces its tenures
 	owned    bool
-	event    simba.Event // Owner and Token of a foreign node
-	end      time.Time   // of its lease, as far as this server knows
-	reserved bool        // for a polling waiter, which was notified if it subscribes here
+	event    simba.Event // if not own: Owner and Token
+	end      time.Time   // if not own: of its lease, as far as this server knows
+	reserved bool        // if not own: the mutex is reserved for its polling waiter
 }
 
-// evaluate acts on the last listing. It reports whether to evaluate again soon.
+// evaluate acts on the last listing. It reports whether the caller must evaluate again soon.
 func (b *Backend) evaluate(w *watcher, v *view) (incomplete bool) {
 	incomplete = b.orphanUnknownNodes(v.s, w.mutex, v.names, v.suspects)
 	b.announceEndings(w, v)
@@ -53,8 +53,8 @@ func (b *Backend) evaluate(w *watcher, v *view) (incomplete bool) {
 	return b.evaluateForeign(w, v, child) || incomplete
 }
 
-// serveFirst grants or reserves the mutex for the first node. only is true if there is no other
-// node.
+// serveFirst grants the mutex to the contender of the first node, or reserves it for that
+// contender. only says that there is no other node.
 func (b *Backend) serveFirst(n *node, only bool) {
 	k := n.key()
 	waits := b.waiters.Find(k.mutex, k.contender) != nil
@@ -66,7 +66,7 @@ func (b *Backend) serveFirst(n *node, only bool) {
 	switch {
 	case n.forgotten || n.kind == kindOwner:
 		b.mu.Unlock()
-	case b.elsewhereLocked(n): // the other server will grant the mutex, or is gone
+	case b.elsewhereLocked(n): // another server grants it, or is gone
 		if n.reservedUntil.IsZero() {
 			n.reservedUntil = now.Add(n.s.negotiated())
 			b.armLocked(n)
@@ -108,8 +108,8 @@ func (b *Backend) serveFirst(n *node, only bool) {
 	}
 }
 
-// lastOwner returns the last owner of a mutex. The contender's own node may name a later tenure
-// than the event log has.
+// lastOwner returns the last owner of a mutex. If the contender has a node, queuedBehind may name a
+// later tenure than the event log.
 func (b *Backend) lastOwner(k nodeKey) string {
 	last, _ := b.eventLog.Last(k.mutex)
 	b.mu.Lock()
@@ -120,8 +120,8 @@ func (b *Backend) lastOwner(k nodeKey) string {
 	return last.Owner
 }
 
-// announceEndings announces the ends of tenures whose nodes are gone. It runs before later tenures
-// are announced.
+// announceEndings announces the ends of tenures whose nodes are gone. The caller must call it
+// before it announces later tenures.
 func (b *Backend) announceEndings(w *watcher, v *view) {
 	var events []simba.Event
 	b.mu.Lock()
@@ -138,7 +138,8 @@ func (b *Backend) announceEndings(w *watcher, v *view) {
 	}
 }
 
-// setFirst records the first node, and announces the end of the previous foreign owner's tenure.
+// setFirst records the first node. If the previous first node was another server's owner, setFirst
+// announces the end of that tenure.
 func (b *Backend) setFirst(w *watcher, v *view, now firstNode) {
 	before := v.first
 	v.first, v.began = now, true
@@ -153,7 +154,8 @@ func (b *Backend) setFirst(w *watcher, v *view, now firstNode) {
 	b.announceEnd(e)
 }
 
-// evaluateForeign reads a first node that another server or a JVM created.
+// evaluateForeign reads a first node that is not own. It announces its tenure, or notifies its
+// polling waiter.
 func (b *Backend) evaluateForeign(w *watcher, v *view, child string) (incomplete bool) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
@@ -164,7 +166,7 @@ func (b *Backend) evaluateForeign(w *watcher, v *view, child string) (incomplete
 	}
 	before := v.first
 	b.mu.Lock()
-	if n.undecidedLocked() && v.pzxid == int64(n.token) { // the first from its creation on
+	if n.undecidedLocked() && v.pzxid == int64(n.token) { // it was the first from its creation on
 		n.kind = kindOwner
 	}
 	known := v.began || w.fresh

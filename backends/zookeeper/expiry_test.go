@@ -31,18 +31,18 @@ func TestMutexReportedFreeGoesToTheNextRequest(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("the old owner's node was always gone")
+	t.Fatal("in 10 attempts, the old owner's node was always gone before b's ACQUIRE")
 }
 
-// acquireBesideTheOldNode acquires while the node of an owner whose lease has ended still exists.
-// It returns false if that node was deleted too early, as on a slow machine.
+// acquireBesideTheOldNode lets b acquire while the node of a, whose lease has ended, still exists.
+// It returns false if a's node was deleted too early, as on a slow machine.
 func acquireBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 	t.Helper()
 	ctx := context.Background()
 	if _, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: "a", TTL: 200 * time.Millisecond}); err != nil {
 		t.Fatal(err)
 	}
-	unlock, err := b.lockKey(ctx, nodeKey{mutex, "a"}) // so that its node stays
+	unlock, err := b.lockKey(ctx, nodeKey{mutex, "a"}) // so that a's node stays
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +88,6 @@ func acquireBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 	return beside
 }
 
-// twoServers opens two servers on one ensemble.
 func twoServers(t *testing.T) (one, other *Backend) {
 	t.Helper()
 	srv := stores.ZooKeeper(t)
@@ -106,10 +105,10 @@ func TestNewOwnerIsNotRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The owner when the request listed the nodes.
+	// The first node when the request listed the nodes. It is gone by now, and a owns the mutex.
 	before := string(newGUID("o", s.tag)) + "-latch-0000000000"
 	if out, done, err := here.refuse(ctx, s, r, []string{protected + before}, ""); done || err != nil {
-		t.Errorf("the owner's ACQUIRE was refused: %+v, %v", out, err)
+		t.Errorf("refuse for the owner a: %+v, done %v, %v; want not done", out, done, err)
 	}
 }
 
@@ -131,7 +130,7 @@ func TestNodeDeletedDuringAReadIsNoLeaderLatch(t *testing.T) {
 	}
 	n := &node{s: own.s, mutex: k.mutex, contender: k.contender, guid: own.guid, child: own.child, foreign: true}
 	if n, err := b.leaseless(ctx, n, &latch.stat); n != nil || err != nil {
-		t.Errorf("a read of the latch before and of the lease after gives an owner for %v, %v", n.ttl, err)
+		t.Errorf("leaseless for a deleted node: %+v, %v; want nil", n, err)
 	}
 }
 
@@ -145,7 +144,7 @@ func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 			t.Fatal(err)
 		}
 		n := creator.nodeAt(k)
-		unlock, err := creator.lockKey(ctx, k) // as a slow request does
+		unlock, err := creator.lockKey(ctx, k) // so that the creator does not delete the node
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +159,7 @@ func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 		rec, version := n.recordLocked(time.Now()), n.version
 		creator.mu.Unlock()
 		if _, err := n.s.change(ctx, n, rec, version); !errors.Is(err, zk.ErrBadVersion) {
-			t.Errorf("end reported by %s: a late renewal: %v; want ErrBadVersion", teller, err)
+			t.Errorf("end reported by %s: change at the old version: %v; want ErrBadVersion", teller, err)
 		}
 		if err := creator.renew(ctx, n, time.Minute, 0, ""); !errors.Is(err, errChanged) {
 			t.Errorf("end reported by %s: renew: %v; want errChanged", teller, err)
@@ -172,7 +171,7 @@ func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 	}
 }
 
-// Either clock may be right, since the leader's clock may have stepped.
+// Either clock may be right, since the ensemble's clock may have stepped.
 func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := openHere(t, srv.Addr)
@@ -185,7 +184,7 @@ func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 	}
 	n := b.nodeAt(k)
 	b.mu.Lock()
-	wrong := *n // a server whose clock is a minute ahead would see this
+	wrong := *n // as known to a server by whose clock the lease has ended
 	b.mu.Unlock()
 	wrong.since = wrong.since.Add(-time.Minute)
 	for errors.Is(err, zk.ErrBadVersion) || err == nil && !wrong.over {

@@ -2,9 +2,10 @@ package zookeeper
 
 import "github.com/simba-resp/simba-resp"
 
-// announceFree publishes that a mutex is free and has no next waiter, once for each tenure. After
-// an expiry it publishes nothing, since contenders know when a lease ends. There are two
-// exceptions: the lease ended with its session, or the mutex was reserved for a waiter after it.
+// announceFree publishes that a mutex is free and has no waiter, once for each tenure. reserved
+// says that the mutex was reserved for a waiter after the tenure. Contenders know when a lease
+// expires. So announceFree publishes nothing after an expiry, unless the lease ended with its
+// session or reserved is true.
 func (b *Backend) announceFree(mutex string, reserved bool) {
 	last, _ := b.eventLog.Last(mutex)
 	switch last.Kind {
@@ -28,7 +29,7 @@ func (b *Backend) announceFree(mutex string, reserved bool) {
 	}
 }
 
-// skipFreeNotice suppresses announceFree for the tenures so far.
+// skipFreeNotice prevents announceFree for the tenures so far.
 func (b *Backend) skipFreeNotice(mutex string) {
 	last, _ := b.eventLog.Last(mutex)
 	b.mu.Lock()

@@ -27,7 +27,7 @@ func TestInvalidLeaseNodeIsRewrittenByItsCreator(t *testing.T) {
 	k := nodeKey{"m", "a"}
 	acquireAs(t, creator, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusAcquired)
 	n := creator.nodeAt(k)
-	until(t, creator, "it is written and watched", func() bool { return n.writeAt.IsZero() && n.watchAt.IsZero() })
+	until(t, creator, "the lease node is written and watched", func() bool { return n.writeAt.IsZero() && n.watchAt.IsZero() })
 	overwriteLease(t, n)
 	for end := time.Now().Add(20 * time.Second); ; {
 		lease, err := n.s.get(ctx, n.s.lease(n.guid))

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// handOff wakes a waiter that now owns the mutex.
+// handOff wakes a waiter that now owns the mutex. If the waiter is gone, it releases the tenure.
 func (b *Backend) handOff(n *node) {
 	b.counters.handoffs.Add(1)
 	b.announceTenure(n, reasonHandoff)
@@ -18,8 +18,9 @@ func (b *Backend) handOff(n *node) {
 	}
 }
 
-// grantWaiter begins the tenure of a blocked waiter whose node is the first. The waiter is woken
-// only after a write at the known version: its contender may have continued through another server.
+// grantWaiter begins the tenure of a blocked waiter whose node is the first. It wakes the waiter
+// only after a write at the known version, since the contender may have continued through another
+// server.
 func (b *Backend) grantWaiter(n *node) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()

@@ -15,7 +15,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-// patience is how long a test waits for what must happen.
+// patience is how long a test waits for an event that must happen.
 const patience = 20 * time.Second
 
 // recordedNotices is a simba.Notices. It records what is published on the subscribed channels.
@@ -69,7 +69,6 @@ func (b *recordedNotices) count(line string) (n int) {
 	return n
 }
 
-// waiter is a simba.Waiter.
 type waiter chan struct{}
 
 func newWaiter() waiter { return make(waiter, 1) }
@@ -100,8 +99,8 @@ func open(t testing.TB, o zookeeper.Options) *zookeeper.Backend {
 	return b
 }
 
-// openSoon opens a server on an ensemble that works. On a busy machine the ensemble may at first
-// answer later than the test's timeout.
+// openSoon opens a server. On a busy machine the ensemble may at first answer later than the
+// timeout in o, so openSoon tries again.
 func openSoon(t testing.TB, o zookeeper.Options) *zookeeper.Backend {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
@@ -153,7 +152,6 @@ func giveUp(t testing.TB, b *zookeeper.Backend, mutex, contender string) {
 	}
 }
 
-// await waits for a condition.
 func await(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(patience)

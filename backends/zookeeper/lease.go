@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Guard implements simba.Backend. It costs one round trip if the owner's last request was here.
+// Guard implements simba.Backend. It costs one round trip if the owner last asked this server.
 func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (out simba.Outcome, err error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -78,15 +78,15 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released
 	return released, 0, b.failed(err)
 }
 
-// leaveQueue removes a waiter's node. It returns errChanged if the waiter has become the owner
-// meanwhile, or may have. Then the caller releases the tenure instead.
+// leaveQueue removes a waiter's node. It returns errChanged if the waiter may have become the owner
+// meanwhile. The caller then starts again and releases the tenure.
 func (b *Backend) leaveQueue(ctx context.Context, s *session, k nodeKey) error {
 	n, first, err := b.locate(ctx, s, k)
 	if n == nil || err != nil {
 		return err
 	}
 	b.mu.Lock()
-	over := n.over && !n.ownsLocked(time.Now()) // its end is written, but its node still exists
+	over := n.over && !n.ownsLocked(time.Now()) // the end is recorded, but the node still exists
 	undecided := first && n.foreign && n.undecidedLocked()
 	b.mu.Unlock()
 	switch {
@@ -104,8 +104,8 @@ func (b *Backend) leaveQueue(ctx context.Context, s *session, k nodeKey) error {
 	return ignoreNoNode(err)
 }
 
-// Break implements simba.Backend. It refuses to break the leadership of a JVM's LeaderLatch. A
-// latch (Curator 5.4) does not watch its own node, so it would remain leader beside the next one.
+// Break implements simba.Backend. It refuses to end the leadership of a JVM's LeaderLatch. A latch
+// (Curator 5.4) does not watch its own node, so there would be two leaders.
 func (b *Backend) Break(ctx context.Context, mutex, reason string) (broken bool, _ simba.Seq, err error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -175,7 +175,7 @@ func (b *Backend) withLock(ctx context.Context, k nodeKey, f func(*session) erro
 		case ctx.Err() != nil, errors.Is(err, errUnknown), lasting(err), certain(err) && !errors.Is(err, zk.ErrNoNode):
 			return err
 		case errors.Is(err, errSessionOver):
-			// The request may have been done, and a new attempt could meet another tenure.
+			// The request may have been done, and another attempt could change a later tenure.
 			return errUnknown
 		case errors.Is(err, errChanged): // another server has yet to write the outcome
 			b.pause(decidePause)
@@ -183,14 +183,14 @@ func (b *Backend) withLock(ctx context.Context, k nodeKey, f func(*session) erro
 	}
 }
 
-// errChanged is returned when a node is no longer as the request found it. The request starts
-// again.
+// errChanged is returned when a node is no longer as the request found it. The caller starts the
+// request again.
 var errChanged = errors.New("the node was changed meanwhile")
 
 // owned returns the node by which a contender owns the mutex, or nil if it does not. Before it
-// returns nil for an ended lease, it records the end in the ensemble (markOver, expire). The
-// request may name another token than the known node has. Then another server may have granted a
-// later tenure, so owned reads the ensemble.
+// returns nil for an ended lease, it records the end in the ensemble (markOver, expire). If token
+// is not that of the known node, another server may have granted a later tenure. So owned then
+// reads the ensemble.
 func (b *Backend) owned(ctx context.Context, s *session, k nodeKey, token uint64) (*node, error) {
 	for {
 		n := b.nodeAt(k)
@@ -237,7 +237,7 @@ func (b *Backend) owned(ctx context.Context, s *session, k nodeKey, token uint64
 			continue
 		case owns:
 			return n, nil
-		case owner && n.foreign: // its creator ends it, unless it was renewed elsewhere
+		case owner && n.foreign: // the creator deletes it, unless another server renewed
 			if err := b.reload(ctx, n); err != nil {
 				return nil, ignoreNoNode(err)
 			}
@@ -266,7 +266,7 @@ func (b *Backend) owned(ctx context.Context, s *session, k nodeKey, token uint64
 		}
 		b.mu.Lock()
 		undecided := n.foreign && n.undecidedLocked()
-		if undecided { // the creator has not written the outcome: treat the node as an unknown one
+		if undecided { // the creator has yet to write the outcome: read the node anew
 			b.dropLocked(n)
 		}
 		b.mu.Unlock()
@@ -282,8 +282,8 @@ func (b *Backend) changed(n *node, version int32) bool {
 	return n.version != version
 }
 
-// locate finds a contender's node in the ensemble; nil = it has none. It reports whether that node
-// is the first.
+// locate finds a contender's node in the ensemble; nil = it has none. first reports whether that
+// node is the first.
 func (b *Backend) locate(ctx context.Context, s *session, k nodeKey) (n *node, first bool, err error) {
 	if err := s.sync(ctx, s.mutexes()); err != nil {
 		return nil, false, err

@@ -10,13 +10,10 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Errors of the ensemble that only an operator can resolve.
-
-// errNoChroot is returned when the chroot has been deleted since the start.
 var errNoChroot = errors.New("the chroot no longer exists")
 
 // lasting reports whether an error stays until an operator changes rights or nodes. An unreadable
-// lease node is not such a case: its creator rewrites it, or its session ends.
+// lease node gives no lasting error: its creator rewrites it, or its session ends.
 func lasting(err error) bool {
 	for _, known := range [...]error{zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrAuthFailed, zk.ErrNoChildrenForEphemerals, errNoChroot} {
 		if errors.Is(err, known) {
@@ -26,8 +23,9 @@ func lasting(err error) bool {
 	return false
 }
 
-// outOfQuota reports whether a node was not created because of an enforced quota (QuotaExceeded,
-// which the library has no name for). Creation succeeds again when other nodes are deleted.
+// outOfQuota reports whether a node was not created because of an enforced quota. The code is
+// QuotaExceeded, for which the library has no name. Creation succeeds again when other nodes are
+// deleted.
 func outOfQuota(err error) bool {
 	return err != nil && strings.HasSuffix(err.Error(), "unknown error: -125")
 }
@@ -49,15 +47,15 @@ func (b *Backend) misconfigured(err error) error {
 	return &simba.MisconfiguredError{Engine: "zookeeper", Err: err}
 }
 
-// failWaits ends the waits for a mutex with an error, if it is a lasting one.
+// failWaits ends the waits for a mutex with err if err is lasting.
 func (b *Backend) failWaits(mutex string, err error) {
 	if lasting(err) && b.life.Err() == nil {
 		b.waiters.Fail(mutex, b.misconfigured(err))
 	}
 }
 
-// setFault records why no new session could be opened in a slot; nil = it was. Only a lasting error
-// counts: requests get it at once, and the slot's waits end with it.
+// setFault records why no new session could be opened in a slot; nil = a session was opened. Only a
+// lasting error counts: requests return it at once, and it ends the slot's waits.
 func (b *Backend) setFault(l *sessionSlot, err error) {
 	if err != nil && !lasting(err) {
 		err = nil

@@ -15,11 +15,10 @@ import (
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
-// otherUsersACL is the ACL of a node that only the super user can change. raw connects as that
-// user.
+// otherUsersACL gives all rights to the user "other" only.
 var otherUsersACL = zk.DigestACL(zk.PermAll, "other", "secret")
 
-// operator connects as a user that keeps its rights when a test takes rights away.
+// operator connects as the user "other", which keeps its rights when a test takes rights away.
 func operator(t testing.TB, addr string) *zk.Conn {
 	t.Helper()
 	c := raw(t, addr)
@@ -29,7 +28,6 @@ func operator(t testing.TB, addr string) *zk.Conn {
 	return c
 }
 
-// setACL changes the rights to a node.
 func setACL(t testing.TB, c *zk.Conn, path string, acl []zk.ACL) {
 	t.Helper()
 	if _, err := c.SetACL(path, acl, -1); err != nil {
@@ -37,8 +35,8 @@ func setACL(t testing.TB, c *zk.Conn, path string, acl []zk.ACL) {
 	}
 }
 
-// freeACL gives everybody all rights to the node of a mutex, if the node exists. ZooKeeper deletes
-// the node a second after its last child.
+// freeACL gives everybody all rights to the node of a mutex, if the node still exists. ZooKeeper
+// deletes it a second after its last child.
 func freeACL(t testing.TB, c *zk.Conn, path string) {
 	t.Helper()
 	if _, err := c.SetACL(path, zk.WorldACL(zk.PermAll), -1); err != nil && !errors.Is(err, zk.ErrNoNode) {
@@ -46,7 +44,7 @@ func freeACL(t testing.TB, c *zk.Conn, path string) {
 	}
 }
 
-// without returns everybody's ACL without some rights. The operator keeps all.
+// without returns an ACL that gives everybody all but some rights. The user "other" has all.
 func without(rights int32) []zk.ACL {
 	return append(zk.WorldACL(zk.PermAll&^rights), otherUsersACL...)
 }
@@ -59,7 +57,6 @@ func mustBeMisconfigured(t testing.TB, what string, err error, names string) {
 	}
 }
 
-// ask makes an ACQUIRE.
 func ask(b *zookeeper.Backend, mutex, contender string) (simba.Outcome, error) {
 	out, _, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: time.Minute})
 	return out, err
@@ -86,8 +83,8 @@ func TestOwnerRenewsWithoutCreatePermission(t *testing.T) {
 	}
 }
 
-// mustRenewByAllCommands checks that a renews its lease of mutex m through the server that granted
-// it, and through another.
+// mustRenewByAllCommands checks that a can renew its lease of m by GUARD and ACQUIRE at both
+// servers.
 func mustRenewByAllCommands(t *testing.T, one, two *zookeeper.Backend, a simba.Outcome) {
 	t.Helper()
 	for name, b := range map[string]*zookeeper.Backend{"its server": one, "another server": two} {
@@ -131,7 +128,7 @@ func TestOwnerRenewsWithAnExhaustedQuota(t *testing.T) {
 	_, err := ask(one, "m", "b")
 	unavailable(t, err) // creation succeeds again when other nodes are deleted
 	if took := time.Since(began); took > patience/2 {
-		t.Errorf("ACQUIRE was refused after %v, too late", took)
+		t.Errorf("ACQUIRE was refused after %v; want less than %v", took, patience/2)
 	}
 	mustRenewByAllCommands(t, one, two, a)
 }
@@ -208,7 +205,7 @@ func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
 	_, err := ask(b, "n", "b")
 	mustBeMisconfigured(t, "acquire", err, "the chroot /locks no longer exists")
 	if took := time.Since(began); took > patience/2 {
-		t.Errorf("ACQUIRE was refused after %v, too late", took)
+		t.Errorf("ACQUIRE was refused after %v; want less than %v", took, patience/2)
 	}
 	make()
 	take(t, b, "n", "b", time.Minute)
@@ -232,7 +229,7 @@ func deleteAll(c *zk.Conn, path string) {
 	_ = c.Delete(path, -1)
 }
 
-// A session is lost, and the next session has no right to create its marker.
+// The server loses a session and has no right to create the marker of the next one.
 func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
@@ -246,7 +243,7 @@ func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 		names, _, err := o.Children("/simba/m")
 		return err == nil && len(names) == 1
 	})
-	pause() // two thirds of the timeout have passed for the server too
+	pause() // until the server too has given the sessions up
 	setACL(t, o, "/simba-leases", without(zk.PermCreate))
 	link.Heal()
 	w.await(t)
@@ -260,14 +257,13 @@ func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 	giveUp(t, other, "m", "a")
 	w.await(t)
 	if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
-		t.Errorf("the waiter after the repair: %+v, %v; want acquired", out, err)
+		t.Errorf("the end of w's wait after the repair: %+v, %v; want acquired", out, err)
 	}
 }
 
 func pause() { <-time.After(time.Second) }
 
-// A waiter needs each of these rights: to read the queue, to read the first node, to write its
-// lease.
+// To be granted a mutex, a waiter needs the rights to read the queue and to write its lease node.
 func TestWaiterGetsTheMissingPermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one := open(t, zookeeper.Options{Servers: srv.Addr})
@@ -277,7 +273,7 @@ func TestWaiterGetsTheMissingPermission(t *testing.T) {
 		m := fmt.Sprint("m", i)
 		take(t, one, m, "a", time.Minute)
 		ticket, w := block(t, two, m, "w", time.Minute)
-		pause() // it watches the queue by now
+		pause() // until the server watches the queue
 		var path string
 		switch right {
 		case zk.PermRead: // of the queue
@@ -294,20 +290,20 @@ func TestWaiterGetsTheMissingPermission(t *testing.T) {
 		w.await(t)
 		_, err := ticket.End(simba.EndWoken)
 		mustBeMisconfigured(t, path, err, "no permission")
-		if right == zk.PermRead { // the waiter's lease is gone since its wait has ended
+		if right == zk.PermRead { // else path was the waiter's lease node, which is deleted
 			freeACL(t, o, path)
 		}
-		await(t, "another contender gets it", func() bool { out, err := ask(two, m, "x"); return err == nil && out.Owner == "x" })
+		await(t, "x acquires the mutex", func() bool { out, err := ask(two, m, "x"); return err == nil && out.Owner == "x" })
 		ticket, w = block(t, two, m, "y", time.Minute)
 		giveUp(t, two, m, "x")
 		w.await(t)
 		if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
-			t.Errorf("%s mended, the waiter: %+v, %v; want acquired", path, out, err)
+			t.Errorf("the end of y's wait, after %s has its rights again: %+v, %v; want acquired", path, out, err)
 		}
 	}
 }
 
-// The ensemble sends no event for what a client may not read, and drops its watch.
+// If a client may not read a node, the ensemble drops the client's watch and sends no event.
 func TestDroppedWatchLosesNoWakeUp(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one := open(t, zookeeper.Options{Servers: srv.Addr})
@@ -315,12 +311,12 @@ func TestDroppedWatchLosesNoWakeUp(t *testing.T) {
 	o := operator(t, srv.Addr)
 	take(t, one, "m", "a", time.Minute)
 	ticket, w := block(t, two, "m", "w", time.Minute)
-	pause() // it watches the queue by now
+	pause() // until the server watches the queue
 	setACL(t, o, "/simba/m", without(zk.PermRead))
 	giveUp(t, one, "m", "a")
 	setACL(t, o, "/simba/m", zk.WorldACL(zk.PermAll))
 	w.await(t)
 	if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
-		t.Errorf("the waiter: %+v, %v; want acquired", out, err)
+		t.Errorf("the end of w's wait: %+v, %v; want acquired", out, err)
 	}
 }

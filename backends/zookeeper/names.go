@@ -10,21 +10,20 @@ import (
 	"unicode/utf8"
 )
 
-// The layout. Curator's LeaderLatch on /simba/<mutex> creates and reads the same latch nodes. Only
-// this engine uses the lease nodes.
+// The layout of the nodes, see the package comment. Curator's LeaderLatch on /simba/<mutex> creates
+// and reads the same latch nodes. Only this engine uses the lease nodes.
 const (
 	mutexesDir = "/simba"
 	leasesDir  = "/simba-leases"
 
 	protected = "_c_"     // Curator's prefix of a name with a GUID
 	latchMark = "-latch-" // between the GUID and the sequence number
-	latchName = "latch-"  // Curator sorts by what follows its last occurrence
+	latchName = "latch-"  // Curator sorts by the text after its last occurrence
 )
 
-// encodeName turns a mutex' name into a path element. Ordinary names are unchanged. What ZooKeeper
-// forbids (PathUtils.validatePath: "/", the names "." and "..", everything beyond the basic plane
-// and U+FFF0 to U+FFFF) becomes %XX for each byte. "%" is encoded too, so that no two names
-// collide.
+// encodeName turns a mutex' name into a path element. It encodes each byte of a forbidden character
+// as %XX. ZooKeeper forbids "/", the names "." and "..", U+FFF0 to U+FFFF and all later characters
+// (PathUtils.validatePath). encodeName also encodes "%", so that no two names collide.
 func encodeName(mutex string) string {
 	if mutex == "." || mutex == ".." {
 		return strings.ReplaceAll(mutex, ".", "%2E")
@@ -87,16 +86,16 @@ func decodeName(node string) (mutex string, ok bool) {
 	return mutex, encodeName(mutex) == node
 }
 
-// A guid identifies one latch node and its lease. It has the form of Curator's. It begins with a
-// hash of the contender, so that a contender's node is found without reading all data. The tag of
-// the creating session follows:
+// A guid identifies one latch node and its lease node. It has the form of Curator's GUIDs. It
+// begins with a hash of the contender id (h), so that a server finds a contender's node by its
+// name. The tag of the session that created the node (t) and random digits (r) follow:
 //
 //	hhhhhhhh-hhhh-tttt-tttt-rrrrrrrrrrrr
 type guid string
 
 const guidLen = 36
 
-// tag identifies the nodes of one session.
+// A tag identifies a session in the guids of its nodes.
 type tag string
 
 func newTag() tag {
@@ -119,7 +118,7 @@ func newGUID(contender string, t tag) guid {
 	return guid(contenderMark(contender) + string(t) + "-" + hex.EncodeToString(raw[:]))
 }
 
-// tagged reports whether the session with that tag created it.
+// tagged reports whether the session with that tag created the node.
 func (g guid) tagged(t tag) bool {
 	return len(g) == guidLen && string(g[14:23]) == string(t)
 }
@@ -133,8 +132,8 @@ func guidOf(child string) guid {
 	return guid(rest[:guidLen])
 }
 
-// sortKey returns what children are ordered by, exactly as in Curator
-// (LockInternals.getSortedChildren, standardFixForSorting).
+// sortKey returns the part of a child's name that determines its order. The order is that of
+// Curator (LockInternals.getSortedChildren, standardFixForSorting).
 func sortKey(child string) string {
 	if i := strings.LastIndex(child, latchName); i >= 0 {
 		return child[i+len(latchName):]
@@ -142,7 +141,7 @@ func sortKey(child string) string {
 	return child
 }
 
-// sortChildren orders the children of a mutex. The first is the leader.
+// sortChildren orders the children of a mutex. The first is the owner's.
 func sortChildren(children []string) {
 	slices.SortFunc(children, func(a, b string) int { return cmp.Compare(sortKey(a), sortKey(b)) })
 }
@@ -159,5 +158,6 @@ func (p paths) newLatch(m string, g guid) string {
 }
 func (p paths) lease(g guid) string { return p.root + leasesDir + "/" + string(g) }
 
-// marker is next to the leases: the user's rights there suffice for it.
+// marker returns the path of a session's marker. It is beside the lease nodes, where the user has
+// the needed rights.
 func (p paths) marker(t tag) string { return p.root + leasesDir + "/session-" + string(t) }

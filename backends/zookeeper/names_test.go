@@ -31,7 +31,7 @@ func TestForbiddenNamesAreEncodedUniquely(t *testing.T) {
 	}
 	for _, foreign := range []string{".", "..", "%", "%2", "%zz", "%41", "%2f", "a%"} {
 		if name, ok := decodeName(foreign); ok {
-			t.Errorf("the node %q is taken for the mutex %q", foreign, name)
+			t.Errorf("decodeName(%q) returned the mutex %q; want no mutex", foreign, name)
 		}
 	}
 }
@@ -74,10 +74,10 @@ func TestGUIDIdentifiesContenderAndSession(t *testing.T) {
 	g := newGUID("a", one)
 	child := protected + string(g) + latchMark + "0000000007"
 	if guidOf(child) != g || !g.tagged(one) || g.tagged(two) || len(g) != guidLen {
-		t.Errorf("the guid of %s does not tell its session", child)
+		t.Errorf("the guid of %s does not identify its session", child)
 	}
 	if !strings.HasPrefix(child, protected+contenderMark("a")) || strings.HasPrefix(child, protected+contenderMark("b")) {
-		t.Errorf("the guid of %s does not tell its contender", child)
+		t.Errorf("the guid of %s does not identify its contender", child)
 	}
 	if guidOf("latch-0000000001") != "" || guidOf("_c_short-latch-0000000001") != "" {
 		t.Error("guidOf returned a guid for a node without one")

@@ -14,79 +14,79 @@ import (
 // mutex is what this server knows of a mutex.
 type mutex struct {
 	name  string
-	nodes map[string]*node // by contender: nodes of this server's clients
+	nodes map[string]*node // by contender, for contenders that ask this server
 	guids map[guid]*node   // the same nodes by guid
-	// endings has the event of each node that this server is deleting, so that any goroutine that
-	// finds the node gone announces the same event.
+	// endings has the event of each node that this server is deleting. Any goroutine that finds the
+	// node gone announces that event.
 	endings map[guid]simba.Event
 	watcher *watcher // nil = not needed
-	// announced is the token of the last tenure after which the mutex was announced as free.
+	// announced is the token of the last tenure that needs no notice of a free mutex, see
+	// announceFree.
 	announced uint64
 }
 
-// node is a contender's latch node and its lease, as this server knows them. The server in whose
-// session a node was created is its creator, and only the creator ends its lease. A foreign node
-// has another creator. This server knows it because its contender asks here.
+// node is a contender's latch node and its lease node, as this server knows them. The server in
+// whose session the node was created is its creator, which ends the lease. A foreign node has
+// another creator. This server knows a foreign node because its contender asks here.
 type node struct {
 	s            *session
 	mutex        string
 	contender    string
 	guid         guid
 	child        string // name of the latch node
-	token        uint64 // its czxid
+	token        uint64 // czxid of the latch node
 	foreign      bool
-	bare         bool      // a JVM's, without a lease
+	bare         bool      // a JVM's node, without a lease node
 	made         time.Time // when this server first knew that the node exists
-	creator      string    // id of the creator, as in records
-	onlyOwnAhead bool      // this server created all nodes ahead of it; guarded by Backend.mu
+	creator      string    // the creator's Backend.id
+	onlyOwnAhead bool      // this server created all nodes ahead; guarded by Backend.mu
 
-	// Guarded by Backend.mu. Only the holder of the key's lock changes the ensemble.
+	// Guarded by Backend.mu. Only the holder of the key's lock writes the nodes in the ensemble.
 	kind           kind
-	server         string // the server whose client last asked for the mutex by this node
+	server         string // the Backend.id of the server that the contender last asked
 	ttl            time.Duration
 	transition     time.Duration
-	binding        string
+	binding        string    // the connection that the lease is bound to; "" = none
 	version        int32     // of the lease node
 	since          time.Time // of an owner: when its windows began
-	acquiredAt     int64     // the same on the ensemble's clock
-	answered       bool      // of a granted owner: Ticket.End has returned the tenure
-	unacknowledged bool      // of an owner: granted to a waiter, and not renewed since
-	over           bool      // of an owner: the lease node says that the lease has ended
-	// Until presumedUntil, others may report a node with an "asking" record as an owner's. It is
-	// zero for other nodes.
+	acquiredAt     int64     // the same in Unix milliseconds on the ensemble's clock
+	answered       bool      // of an owner that waited: Ticket.End has returned the tenure
+	unacknowledged bool      // of an owner that waited: it has not renewed the lease yet
+	over           bool      // of an owner: the lease node has the flag Over
+	// Until presumedUntil, other servers may report the contender as the owner, because the lease
+	// node says "asking". Zero = they do not.
 	presumedUntil time.Time
-	// renewalStart is when an owner's last renewal began. The renewal may have succeeded without an
-	// answer.
+	// renewalStart is when this server began to write an owner's last renewal. The write may have
+	// succeeded without an answer.
 	renewalStart  time.Time
-	expiresAt     time.Time // of a polling waiter: when its entry expires
-	reservedUntil time.Time // of a polling waiter for which the mutex is reserved; else zero
+	expiresAt     time.Time // of a polling waiter: when its queue entry expires
+	reservedUntil time.Time // of a waiter: when its reservation ends; zero = none
 	// idle means that a polling waiter is the first, and the mutex is not reserved for it.
 	idle          bool
-	listening     bool // of a polling waiter: it subscribes at another server
-	granting      bool // of a blocked waiter: it is being granted the mutex
-	becomingOwner bool // of a blocked waiter: the end of another's tenure grants it the mutex
+	listening     bool // of a polling waiter: it subscribes to its own channel at another server
+	granting      bool // of a blocked waiter: a grant is in progress
+	becomingOwner bool // of a blocked waiter: remove grants it the mutex, see nextLocked
 	// watchAt is when to set the watch on the lease node; zero = it is set, or not needed.
 	watchAt      time.Time
 	writing      bool      // a write of the lease node is in progress
 	writeAt      time.Time // when to write the lease node; zero = it is up to date
-	forgotten    bool      // it is no longer in Backend.mutexes
+	forgotten    bool      // no longer in Backend.mutexes
 	timer        *time.Timer
-	queuedBehind simba.Event // Owner and Token of the tenure in the reply that queued it
+	queuedBehind simba.Event // Owner and Token in the last reply of status queued
 }
 
-// ownerWriteDelay is how late the lease node of a new owner is written. Many leases are over by
-// then and need no write.
+// ownerWriteDelay is the time from a grant until the creator writes the lease node. Many leases are
+// over by then and need no write.
 const ownerWriteDelay = 20 * time.Millisecond
 
-// watchDelay is the age of a node at which its creator begins to watch what other servers do to its
-// lease. Most leases are over by then.
+// watchDelay is the age of a node at which its creator begins to watch the lease node for writes of
+// other servers. Most leases are over by then.
 const watchDelay = 250 * time.Millisecond
 
 func (n *node) key() nodeKey { return nodeKey{n.mutex, n.contender} }
 
 func (n *node) end() time.Time { return n.since.Add(n.ttl + n.transition) }
 
-// left returns what is left of an owner's windows.
 func (n *node) left(now time.Time) (ttl, transition time.Duration) {
 	passed := now.Sub(n.since)
 	return max(0, n.ttl-passed), max(0, n.ttl+n.transition-passed)
@@ -98,7 +98,7 @@ func (n *node) ownsLocked(now time.Time) bool {
 }
 
 // endedLocked reports whether the node's contender was the owner and its lease has ended. A
-// contender that others may have reported as the owner counts too.
+// contender that other servers may have reported as the owner counts as one, see presumedUntil.
 func (n *node) endedLocked(now time.Time) bool {
 	if n.kind == kindOwner {
 		return !n.ownsLocked(now)
@@ -106,13 +106,12 @@ func (n *node) endedLocked(now time.Time) bool {
 	return !n.presumedUntil.IsZero() && !now.Before(n.presumedUntil)
 }
 
-// missedLocked reports whether a first node belongs to a polling waiter that missed its
-// reservation.
+// missedLocked reports whether the polling waiter of a first node missed its reservation or was
+// unreachable.
 func (n *node) missedLocked(now time.Time) bool {
 	return n.kind == kindPolling && (n.idle || !n.reservedUntil.IsZero() && !now.Before(n.reservedUntil))
 }
 
-// recordLocked returns the record for its lease node.
 func (n *node) recordLocked(now time.Time) *record {
 	r := &record{
 		Mutex: n.mutex, Contender: n.contender, Kind: n.kind, Creator: n.creator, Server: n.server, TTL: n.ttl.Milliseconds(),
@@ -130,7 +129,6 @@ func (n *node) recordLocked(now time.Time) *record {
 	return r
 }
 
-// mutexLocked returns the state of a mutex, creating an empty one if there is none.
 func (b *Backend) mutexLocked(name string) *mutex {
 	m := b.mutexes[name]
 	if m == nil {
@@ -146,7 +144,6 @@ func (b *Backend) tidyLocked(m *mutex) {
 	}
 }
 
-// nodeLocked returns the contender's node if this server knows it, else nil.
 func (b *Backend) nodeLocked(k nodeKey) *node {
 	if m := b.mutexes[k.mutex]; m != nil {
 		return m.nodes[k.contender]
@@ -160,7 +157,6 @@ func (b *Backend) nodeAt(k nodeKey) *node {
 	return b.nodeLocked(k)
 }
 
-// addLocked adds a node to the known ones.
 func (b *Backend) addLocked(n *node) {
 	m := b.mutexLocked(n.mutex)
 	if old := m.nodes[n.contender]; old != nil {
@@ -177,7 +173,8 @@ func (b *Backend) addLocked(n *node) {
 	b.armLocked(n)
 }
 
-// resetOwnAheadLocked is called when a forgotten node may still exist ahead of others.
+// resetOwnAheadLocked clears onlyOwnAhead of all nodes. Callers have forgotten a node that may
+// still exist ahead of others.
 func (m *mutex) resetOwnAheadLocked() {
 	for _, n := range m.nodes {
 		n.onlyOwnAhead = false
@@ -204,7 +201,7 @@ func (b *Backend) dropLocked(n *node) {
 	}
 }
 
-// dueLocked returns when runDue is to run next; false = never.
+// dueLocked returns when runDue must run next. ok is false if it need not run.
 func (n *node) dueLocked() (due time.Time, ok bool) {
 	earliest := func(t time.Time) {
 		if !t.IsZero() && (!ok || t.Before(due)) {
@@ -224,7 +221,6 @@ func (n *node) dueLocked() (due time.Time, ok bool) {
 	return due, ok
 }
 
-// armLocked sets the timer of a node.
 func (b *Backend) armLocked(n *node) {
 	due, ok := n.dueLocked()
 	switch {
@@ -261,7 +257,6 @@ func (b *Backend) runDue(n *node) {
 	}
 }
 
-// runDueWithLock is runDue for a caller that holds the key's lock.
 func (b *Backend) runDueWithLock(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	now := time.Now()
@@ -282,7 +277,7 @@ func (b *Backend) runDueWithLock(ctx context.Context, n *node) error {
 	dirty := !n.writeAt.IsZero() && !now.Before(n.writeAt)
 	watch := !n.watchAt.IsZero() && !now.Before(n.watchAt)
 	foreign := n.foreign
-	if ending.Kind != 0 && foreign { // its creator ends it
+	if ending.Kind != 0 && foreign { // the creator deletes the node
 		b.dropLocked(n)
 		b.mu.Unlock()
 		return nil
@@ -307,7 +302,7 @@ func (b *Backend) runDueWithLock(ctx context.Context, n *node) error {
 	}
 	if ending.Kind != 0 {
 		err := b.remove(ctx, n, ending, thisVersion)
-		if errors.Is(err, zk.ErrBadVersion) { // another server was faster
+		if errors.Is(err, zk.ErrBadVersion) { // another server has written the lease node
 			err = b.reload(ctx, n)
 		}
 		b.failWaits(n.mutex, err) // the waiters behind it depend on its deletion
@@ -324,13 +319,14 @@ func (b *Backend) runDueWithLock(ctx context.Context, n *node) error {
 	return nil
 }
 
-// reloadWatched is reload after a watch has fired.
+// reloadWatched is reload for a node whose watchAt has passed. If the contender left the queue
+// through another server, it also ends the wait here.
 func (b *Backend) reloadWatched(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	blocked := n.kind == kindBlocked && !b.elsewhereLocked(n)
 	b.mu.Unlock()
 	err := b.reload(ctx, n)
-	if errors.Is(err, zk.ErrNoNode) && blocked { // the contender left through another server
+	if errors.Is(err, zk.ErrNoNode) && blocked {
 		b.waiters.Grant(n.mutex, n.contender, proxy.Grant{})
 	}
 	return ignoreNoNode(err)
@@ -339,7 +335,6 @@ func (b *Backend) reloadWatched(ctx context.Context, n *node) error {
 // elsewhereLocked reports whether the waiter is blocked on a connection of another server.
 func (b *Backend) elsewhereLocked(n *node) bool { return n.kind == kindBlocked && n.server != b.id }
 
-// ignoreNoNode returns nil for zk.ErrNoNode, else err.
 func ignoreNoNode(err error) error {
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
@@ -347,15 +342,16 @@ func ignoreNoNode(err error) error {
 	return err
 }
 
-// scheduleWriteLocked schedules a write of the lease node, with the windows that this server's
-// client wants.
+// scheduleWriteLocked schedules a write of the lease node. The write names this server as the one
+// that the contender last asked.
 func (b *Backend) scheduleWriteLocked(n *node, after time.Duration) {
 	n.server = b.id
 	n.writeAt = time.Now().Add(after)
 	b.armLocked(n)
 }
 
-// nodesOf returns the waiting nodes of a session, and whether any of its leases is running.
+// nodesOf returns the nodes that this server created in a session, except those of owners. held
+// reports whether there are owners.
 func (b *Backend) nodesOf(s *session) (waiting []*node, held bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

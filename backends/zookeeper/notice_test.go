@@ -38,7 +38,7 @@ func TestReleasedNoticeNamesAnUnseenOwner(t *testing.T) {
 	defer there.Close()
 	w := newWatcher("m")
 	here.mu.Lock()
-	here.mutexLocked("m").watcher = w // the watcher has yet to list the nodes
+	here.mutexLocked("m").watcher = w // it lists the nodes only when runWatcher begins
 	here.mu.Unlock()
 	acquireAs(t, there, simba.AcquireRequest{Mutex: "m", Contender: "o"}, simba.StatusAcquired)
 	acquireAs(t, here, simba.AcquireRequest{Mutex: "m", Contender: "x"}, simba.StatusQueued)

@@ -19,13 +19,13 @@ type head struct {
 	child     string
 	contender string
 	token     uint64
-	owned     bool // the contender owns the mutex; else the mutex is reserved for it
-	bare      bool // a JVM's, without a lease
-	binding   string
+	owned     bool   // the contender owns the mutex; else it is to get it next
+	bare      bool   // a JVM's node, without a lease node
+	binding   string // the connection that the lease is bound to; "" = none
 
 	acquiredAt, now int64 // Unix milliseconds on the ensemble's clock
 	ttl, transition time.Duration
-	// What is left of the windows. For a reserved mutex, transitionLeft is what is left of the
+	// The rest of the windows. If the mutex is reserved, transitionLeft is the rest of the
 	// reservation.
 	ttlLeft, transitionLeft time.Duration
 }
@@ -48,7 +48,6 @@ func (h *head) position(child string) int {
 	return i + 1
 }
 
-// waiters returns how many nodes wait.
 func (h *head) waiters() int {
 	if h.owned {
 		return len(h.names) - 1
@@ -68,7 +67,7 @@ func (b *Backend) inspect(ctx context.Context, s *session, mutex string) (head, 
 	return b.head(ctx, s, mutex, names)
 }
 
-// head describes the first of the nodes. If that node is gone, it lists the nodes again.
+// head describes the first of the named nodes. If that node is gone, head lists the nodes again.
 func (b *Backend) head(ctx context.Context, s *session, mutex string, names []string) (head, error) {
 	for {
 		if len(names) == 0 {
@@ -88,8 +87,8 @@ func (b *Backend) head(ctx context.Context, s *session, mutex string, names []st
 	}
 }
 
-// headOf describes a node as the first one. Before it reports an ended lease, it records the end in
-// the ensemble (markOver).
+// headOf returns the head for the node child, which is the first. Before it reports an ended lease,
+// it records the end in the ensemble (markOver).
 func (b *Backend) headOf(ctx context.Context, s *session, mutex, child string) (head, error) {
 	for {
 		n, err := b.decided(ctx, s, mutex, child)
@@ -109,11 +108,10 @@ func (b *Backend) headOf(ctx context.Context, s *session, mutex, child string) (
 	}
 }
 
-// markOver records in the ensemble that a lease has ended by a clock. That comes before anybody
-// reports its end. Otherwise a renewal that is under way could still continue the lease. It first
-// gives the creator time to delete the node. Then it writes the flag Over to the lease node. It
-// does not delete the node, since the clock may be the ensemble's, which may step. It returns
-// zk.ErrNoNode if the node was deleted, zk.ErrBadVersion if its lease was changed.
+// markOver writes the flag Over to the lease node of an ended lease, see the package comment. It
+// first gives the creator time to delete the node. It does not delete the node itself, because its
+// caller may count by the ensemble's clock, which may step. It returns zk.ErrNoNode if the node was
+// deleted, and zk.ErrBadVersion if its lease was changed.
 func (b *Backend) markOver(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	s, over, version := n.s, n.over, n.version
@@ -146,16 +144,16 @@ func (b *Backend) markOver(ctx context.Context, n *node) error {
 }
 
 const (
-	// decideWithin is how long to wait for a creator to write whether a new first node is an
-	// owner's. After that the node counts as an owner's: its creator was probably cut off after it
-	// had replied so.
+	// decideWithin is how long a server waits for the creator of a new first node to write the
+	// outcome. After that the server treats the node as an owner's. The creator was probably cut
+	// off after it had replied so.
 	decideWithin = 10 * ownerWriteDelay
-	decidePause  = 5 * time.Millisecond
+	decidePause  = 5 * time.Millisecond // between two reads meanwhile
 )
 
-// decided waits until it is known whether the first node is an owner's, and returns it. If this
-// server created or renewed the node, its own state is more exact than the record, unless another
-// server has renewed it.
+// decided returns the first node once this server knows whether it is an owner's. A node that this
+// server created or renewed has exact times in its own state. So decided returns that state, unless
+// another server has changed the lease node since.
 func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) (*node, error) {
 	for deadline := time.Now().Add(decideWithin); ; {
 		n, err := b.readNode(ctx, s, mutex, child)
@@ -183,8 +181,8 @@ func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) 
 		}
 		b.mu.Lock()
 		if undecided && n.foreign && time.Now().After(deadline) {
-			// The node's contender owns the mutex since the node became the first. Nobody knows
-			// when that was.
+			// The contender owns the mutex since its node became the first. That time is unknown,
+			// so the windows begin now.
 			if n.kind == kindBlocked && !n.over {
 				n.since = time.Now()
 			}
@@ -208,7 +206,7 @@ func (n *node) undecidedLocked() bool {
 	return n.kind == kindAsking || n.kind == kindBlocked && n.server == n.creator
 }
 
-// countedLocked returns the node of that name if this server counts its lease by its own clock,
+// countedLocked returns the node of that name if this server measures its lease by its own clock,
 // else nil.
 func (b *Backend) countedLocked(mutex, child string) *node {
 	if m := b.mutexes[mutex]; m != nil {
@@ -219,7 +217,6 @@ func (b *Backend) countedLocked(mutex, child string) *node {
 	return nil
 }
 
-// createdLocked returns the node of that name if this server created it, else nil.
 func (b *Backend) createdLocked(mutex, child string) *node {
 	if m := b.mutexes[mutex]; m != nil {
 		if n := m.guids[guidOf(child)]; n != nil && !n.foreign {
@@ -229,7 +226,6 @@ func (b *Backend) createdLocked(mutex, child string) *node {
 	return nil
 }
 
-// headLocked returns the head for a node that is the first.
 func (b *Backend) headLocked(n *node) head {
 	now := time.Now()
 	h := head{child: n.child, contender: n.contender, token: n.token, bare: n.bare, binding: n.binding, now: b.clock.at(now)}
@@ -239,7 +235,7 @@ func (b *Backend) headLocked(n *node) head {
 	case n.kind == kindPolling && n.idle:
 	case n.kind == kindPolling:
 		h.transitionLeft = b.HandoffWindow()
-	case n.kind == kindBlocked || n.kind == kindAsking: // it is being granted
+	case n.kind == kindBlocked || n.kind == kindAsking: // a grant is in progress
 		h.transitionLeft = n.s.negotiated()
 	default:
 		h.ttl, h.transition = n.ttl, n.transition
@@ -290,7 +286,7 @@ func (b *Backend) readNode(ctx context.Context, s *session, mutex, child string)
 	}
 	b.mu.Lock()
 	b.adoptLocked(n, rec, &lease.stat)
-	// This is the best estimate of what is left of the lease.
+	// The ensemble's clock gives a better estimate than the time of this read.
 	if since := b.clock.latest(n.acquiredAt); since.Before(n.since) {
 		n.since = since
 	}
@@ -298,9 +294,9 @@ func (b *Backend) readNode(ctx context.Context, s *session, mutex, child string)
 	return n, nil
 }
 
-// leaseless handles a latch node whose lease was missing when it was read. It returns nil if the
-// latch node is gone by now, since a node of this engine and its lease are deleted together.
-// Otherwise the node is a JVM's.
+// leaseless handles a latch node whose lease node was missing. It reads the latch node again, since
+// this engine deletes both together. It returns nil if the latch node is gone. Otherwise the node
+// is a JVM's.
 func (b *Backend) leaseless(ctx context.Context, n *node, stat *zk.Stat) (*node, error) {
 	_, err := n.s.get(ctx, n.s.latch(n.mutex, n.child))
 	switch {
@@ -313,9 +309,9 @@ func (b *Backend) leaseless(ctx context.Context, n *node, stat *zk.Stat) (*node,
 	return n, nil
 }
 
-// latchOnly sets the state of a node without a lease, as a JVM's LeaderLatch creates it. Its
-// contender owns the mutex while the node is the first. Nobody knows how long that will be, so the
-// windows are the session timeout.
+// latchOnly sets the state of a node without a readable lease node, such as that of a JVM's
+// LeaderLatch. Its contender owns the mutex while the node is the first. Nobody knows for how long,
+// so the TTL window is the session timeout.
 func (b *Backend) latchOnly(n *node, stat *zk.Stat) {
 	n.kind, n.bare, n.acquiredAt = kindOwner, true, stat.Ctime
 	n.ttl = n.s.negotiated()
@@ -344,7 +340,6 @@ func (b *Backend) Check(ctx context.Context, mutex string, token uint64) (bool, 
 	return err == nil && h.owned && h.token == token, 0, err
 }
 
-// inspectRequest is inspect as a request of its own.
 func (b *Backend) inspectRequest(ctx context.Context, mutex string) (h head, err error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -358,8 +353,9 @@ func (b *Backend) inspectRequest(ctx context.Context, mutex string) (h head, err
 	return h, b.failed(err)
 }
 
-// retryRead runs f, which only reads. If f may have changed something after all, f returns
-// errUnknown. It repeats f if the connection breaks. The mutex "" stands for all.
+// retryRead runs f with the session of a mutex. If the connection breaks, it runs f again. If f may
+// have changed something, it returns errUnknown, and retryRead does not repeat it. The mutex ""
+// stands for all mutexes.
 func (b *Backend) retryRead(ctx context.Context, mutex string, f func(*session) error) error {
 	for {
 		s, err := b.current(ctx, mutex)
@@ -394,11 +390,10 @@ func (b *Backend) Queue(ctx context.Context, mutex string, count int) (list []si
 	return list, 0, b.failed(err)
 }
 
-// readers is how many nodes are read at a time.
 const readers = 32
 
-// entries reads waiting nodes. All waiting times are counted up to one instant, so that they keep
-// the order of the queue.
+// entries reads the nodes of waiters. All waiting times end at one instant, so that they keep the
+// order of the queue.
 func (b *Backend) entries(ctx context.Context, s *session, mutex string, names []string) ([]simba.QueueEntry, error) {
 	found, now := make([]*simba.QueueEntry, len(names)), time.Now()
 	err := each(len(names), func(i int) error {
@@ -436,7 +431,8 @@ func (b *Backend) entries(ctx context.Context, s *session, mutex string, names [
 	return list, nil
 }
 
-// each calls f for 0 to n-1, several at a time, and returns the first error by index.
+// each calls f for 0 to n-1, up to readers calls at the same time. It returns the first error by
+// index.
 func each(n int, f func(i int) error) error {
 	var all sync.WaitGroup
 	errs := make([]error, n)

@@ -23,20 +23,20 @@ const (
 
 // Options configure the engine.
 type Options struct {
-	// Servers is a connect string as of ZooKeeper's own clients: "h1:2181,h2:2181", optionally with
-	// a chroot at the end: "h1:2181,h2:2181/teams/a". The default port is 2181. The chroot must
-	// exist.
+	// Servers is a connect string in the syntax of ZooKeeper's own clients: "h1:2181,h2:2181",
+	// optionally with a chroot at the end: "h1:2181,h2:2181/teams/a". The default port is 2181. The
+	// chroot must exist.
 	Servers string
-	// Auth is "digest:user:password", or empty. With it, only that user has rights to the nodes;
-	// without it, everybody has.
+	// Auth is "digest:user:password", or empty. If it is set, only that user has rights to the
+	// nodes. If it is empty, everybody has.
 	Auth string
-	// SessionTimeout is how long the ensemble waits for this server before it deletes its nodes,
-	// and with them the leases that it granted. 0 = DefaultSessionTimeout. The ensemble may choose
-	// another value, which then applies.
+	// SessionTimeout is how long the ensemble keeps a session without contact to this server. Then
+	// it deletes the session's nodes, which ends the leases that this server granted. 0 =
+	// DefaultSessionTimeout. The ensemble may choose another value, which then applies.
 	SessionTimeout time.Duration
 	// Sessions is how many sessions the server opens. Each mutex belongs to one of them. 0 =
-	// DefaultSessions, which is about twice as fast as one session for many clients with mutexes of
-	// their own.
+	// DefaultSessions, which is about twice as fast as one session when many clients use different
+	// mutexes.
 	Sessions int
 	// Timeout bounds every request to the ensemble. 0 = DefaultTimeout.
 	Timeout time.Duration
@@ -63,7 +63,7 @@ func (o *Options) ensureDefaults() {
 	}
 }
 
-// target is where to connect, and as which user.
+// target is the parsed form of Options.Servers and Options.Auth.
 type target struct {
 	servers []string
 	chroot  string // "" or "/a/b"
@@ -92,7 +92,6 @@ func (o *Options) validate() (t target, err error) {
 	return t, nil
 }
 
-// parseServers parses a connect string.
 func parseServers(s string) (servers []string, chroot string, err error) {
 	hosts := s
 	if i := strings.IndexByte(s, '/'); i >= 0 {

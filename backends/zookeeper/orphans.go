@@ -9,12 +9,12 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// maxOrphans bounds the orphans. If there are more, the server gives the session up, and the
-// ensemble deletes its nodes.
+// maxOrphans bounds the contenders that have orphans. Above that, the server gives a session up,
+// and the ensemble deletes its nodes.
 const maxOrphans = 10000
 
 // addOrphan records a node that no client knows of, and starts its deletion in the background. If
-// another server has changed the node's lease since version, the node is kept.
+// another server has changed the lease node since version, the node is kept.
 func (b *Backend) addOrphan(k nodeKey, g guid, version int32) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -36,7 +36,6 @@ func (b *Backend) addOrphanLocked(k nodeKey, g guid, version int32) {
 	}
 }
 
-// isOrphanLocked reports whether a node is recorded as an orphan.
 func (b *Backend) isOrphanLocked(g guid) bool {
 	for _, list := range b.orphans {
 		if _, noted := list[g]; noted {
@@ -46,7 +45,6 @@ func (b *Backend) isOrphanLocked(g guid) bool {
 	return false
 }
 
-// reconcileInBackground reconciles a key until it has no orphans.
 func (b *Backend) reconcileInBackground(k nodeKey) {
 	for b.hasOrphans(k) {
 		if b.tryReconcile(k) != nil && !b.pause(retryPause) {
@@ -76,7 +74,8 @@ func (b *Backend) hasOrphans(k nodeKey) bool {
 	return len(b.orphans[k]) != 0
 }
 
-// reconcile makes sure that none of the orphans of a key exists. The caller holds the key's lock.
+// reconcile deletes the orphans of a key, unless their contenders use them. The caller holds the
+// key's lock.
 func (b *Backend) reconcile(ctx context.Context, s *session, k nodeKey) error {
 	b.mu.Lock()
 	list := maps.Clone(b.orphans[k])
@@ -94,8 +93,8 @@ func (b *Backend) reconcile(ctx context.Context, s *session, k nodeKey) error {
 	return nil
 }
 
-// deleteOrphan deletes an orphan's nodes. It keeps them if the contender has continued with them
-// through another server.
+// deleteOrphan deletes an orphan's nodes, unless the contender has continued with them through
+// another server.
 func (b *Backend) deleteOrphan(ctx context.Context, s *session, k nodeKey, g guid, version int32) error {
 	for {
 		child, err := s.find(ctx, k.mutex, g)
@@ -113,7 +112,7 @@ func (b *Backend) deleteOrphan(ctx context.Context, s *session, k nodeKey, g gui
 			return err
 		}
 		rec, err := decodeRecord(lease.data)
-		// A lease that no server wrote does not count.
+		// A record that no server writes does not count as a change.
 		changed := err == nil && lease.stat.Version != version
 		if changed && rec.Over { // writing Over was the last change
 			changed = lease.stat.Version-1 != version
@@ -128,7 +127,7 @@ func (b *Backend) deleteOrphan(ctx context.Context, s *session, k nodeKey, g gui
 	}
 }
 
-// adoptOrphan makes an orphan of this server a known node again, since its contender uses it
+// adoptOrphan makes an orphan of this server a known node again, because its contender uses it
 // through another server.
 func (b *Backend) adoptOrphan(ctx context.Context, s *session, child string, g guid, rec record, stat *zk.Stat) error {
 	if !g.tagged(s.tag) {
@@ -152,10 +151,10 @@ func (b *Backend) adoptOrphan(ctx context.Context, s *session, child string, g g
 }
 
 // orphanUnknownNodes looks for nodes of this session that this server does not know. Requests that
-// arrived late have created them, and no client knows of them, so they become orphans. A listing
-// may be older than what this server knows. So a node first becomes a suspect, and an orphan when
-// it is listed again. It skips recorded orphans. A second record would lack the known version, and
-// could keep or delete the wrong node. It reports whether there are suspects.
+// arrived late have created them, and no client knows of them. A listing may be older than the
+// state of this server. So an unknown node first becomes a suspect, and an orphan when it is listed
+// again. A recorded orphan is skipped: a second record would lack the known version.
+// orphanUnknownNodes reports whether there are suspects.
 func (b *Backend) orphanUnknownNodes(s *session, mutex string, children []string, suspects map[guid]bool) bool {
 	seen := make(map[guid]bool)
 	b.mu.Lock()

@@ -7,26 +7,26 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// An orphan is recorded under its key, with the version of its lease that its server knew. A
-// watcher that lists the orphan meanwhile must not record it again without a version. The second
-// record could delete a node that the first record keeps, or keep a node that the first deletes.
+// A server records an orphan with the known version of its lease node. A watcher that lists the
+// orphan must not record it again without a version. With the second record, the server could keep
+// or delete the wrong node.
 func TestOrphanIsNotRecordedTwice(t *testing.T) {
 	creator, other := twoServers(t)
 	ctx := context.Background()
 	for _, c := range []struct {
 		mutex string
-		after bool // the other server writes the lease after the request without an answer
+		after bool // x asks the other server after the orphan was recorded, not before
 	}{{"kept", true}, {"gone", false}} {
 		t.Run(c.mutex, func(t *testing.T) {
 			k := nodeKey{c.mutex, "x"}
 			acquireAs(t, creator, simba.AcquireRequest{Mutex: k.mutex, Contender: "o"}, simba.StatusAcquired)
 			acquireAs(t, creator, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusQueued)
 			n := creator.nodeAt(k)
-			until(t, creator, "its lease is written", func() bool { return n.writeAt.IsZero() })
+			until(t, creator, "the creator has written x's lease node", func() bool { return n.writeAt.IsZero() })
 			asksElsewhere := func() {
 				acquireAs(t, other, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusQueued)
 				elsewhere := other.nodeAt(k)
-				until(t, other, "its lease is written by the other", func() bool { return elsewhere.writeAt.IsZero() })
+				until(t, other, "the other server has written x's lease node", func() bool { return elsewhere.writeAt.IsZero() })
 			}
 			unlock, err := creator.lockKey(ctx, k) // so that only the test reconciles the orphan
 			must(t, err)
@@ -55,10 +55,10 @@ func TestOrphanIsNotRecordedTwice(t *testing.T) {
 			names, err = n.s.children(ctx, k.mutex)
 			must(t, err)
 			if left := len(names); left != 1 && !c.after || left != 2 && c.after {
-				t.Errorf("the nodes of the mutex: %v; want 2 if the contender came back, else 1", names)
+				t.Errorf("the nodes after reconcile: %v; want o's, and x's only if after is set", names)
 			}
 			if kept := creator.nodeAt(k); (kept != nil) != c.after {
-				t.Errorf("nodeAt of the creator: %+v; want a node only if the contender came back", kept)
+				t.Errorf("nodeAt for x at the creator: %+v; want a node only if after is set", kept)
 			}
 		})
 	}

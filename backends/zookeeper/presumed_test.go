@@ -12,23 +12,23 @@ import (
 
 // In these tests the creator of a node is delayed, and other servers have to presume its tenure.
 
-// delayedRequest is a request of x. It has created x's node behind o's node, and is delayed until
-// the link heals. If its own server created o's node, the request waits in the queue. Otherwise it
-// is about to read whether o's node can be removed. Meanwhile o's node is deleted, so the other
-// server treats x as the owner.
+// delayedRequest is an ACQUIRE of x at the server far. It has created x's node behind o's node, and
+// is delayed until the link heals. If far created o's node, the request is delayed in the queue.
+// Otherwise it is delayed when it reads o's node. Meanwhile o's node is deleted, so the server near
+// treats x as the owner.
 type delayedRequest struct {
 	far, near *Backend
 	link      *stores.Link
 	request   simba.AcquireRequest
 	asked     time.Time
-	begun     time.Time // when its node existed
+	begun     time.Time // x's node existed before
 	reported  simba.Tenure
 	answered  chan error
 	out       simba.Outcome // valid after answered
 }
 
-// delayRequest makes a delayedRequest. If a busy machine lets the windows end too early, it tries
-// again with twice the ttl.
+// delayRequest makes a delayedRequest. On a busy machine the presumed tenure may end too early.
+// Then it tries again with twice the ttl.
 func delayRequest(t *testing.T, addr string, queued bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *delayedRequest {
 	t.Helper()
 	for ; ; ttl *= 2 {
@@ -62,11 +62,11 @@ func tryDelayRequest(t *testing.T, addr string, queued bool, ttl time.Duration, 
 	}
 	acquireAs(t, creator, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
 	o := creator.nodeAt(nodeKey{h.request.Mutex, "o"})
-	until(t, creator, "o's lease is written", func() bool {
+	until(t, creator, "o's lease node is written", func() bool {
 		if !o.writeAt.IsZero() {
 			return false
 		}
-		o.watchAt = time.Time{} // so that only x's request reads o's lease
+		o.watchAt = time.Time{} // so that only x's request reads o's lease node
 		return true
 	})
 	h.asked = time.Now()
@@ -81,8 +81,8 @@ func tryDelayRequest(t *testing.T, addr string, queued bool, ttl time.Duration, 
 	return h
 }
 
-// presume releases o's tenure, so that the other server treats x as the owner. It returns false if
-// the presumed tenure has ended by then.
+// presume releases o's tenure, so that near treats x as the owner. It returns false if the presumed
+// tenure has ended by then.
 func (h *delayedRequest) presume(t *testing.T) (inTime bool) {
 	t.Helper()
 	if ok, _, err := h.near.Release(context.Background(), simba.ReleaseRequest{Mutex: h.request.Mutex, Contender: "o"}); !ok || err != nil {
@@ -93,22 +93,22 @@ func (h *delayedRequest) presume(t *testing.T) (inTime bool) {
 		return false
 	}
 	if h.reported.Owner != "x" {
-		t.Fatalf("OWNER: %+v; want x", h.reported)
+		t.Fatalf("OWNER after the release of o: %+v; want x", h.reported)
 	}
 	return true
 }
 
-// awaitEnd waits until the other server reports the end of the presumed tenure.
+// awaitEnd waits until near reports the end of the presumed tenure.
 func (h *delayedRequest) awaitEnd(t *testing.T) {
 	t.Helper()
 	for deadline := time.Now().Add(20 * time.Second); h.owner(t, h.near).Owner != ""; {
 		if time.Now().After(deadline) {
-			t.Fatal("the presumed tenure does not end")
+			t.Fatal("OWNER still reports the presumed tenure after 20 s")
 		}
 	}
 }
 
-// mustRenew checks that another request of x renews the lease.
+// mustRenew checks that another ACQUIRE of x renews the presumed tenure's lease.
 func (h *delayedRequest) mustRenew(t *testing.T) {
 	t.Helper()
 	before := time.Now()
@@ -125,15 +125,15 @@ func (h *delayedRequest) owner(t *testing.T, b *Backend) simba.Tenure {
 	return o
 }
 
-// mustKeepWindows checks that the presumed tenure is x's, with the reported windows. from is a time
-// before the request continued.
+// mustKeepWindows checks that x has the presumed tenure with the windows that OWNER reported. from
+// is a time before the delayed request continued.
 func (h *delayedRequest) mustKeepWindows(t *testing.T, from time.Time) {
 	t.Helper()
 	if h.out.Status != simba.StatusAcquired || h.out.Token != h.reported.Token {
 		t.Fatalf("x's reply: %+v; want acquired with the token that OWNER had reported: %+v", h.out, h.reported)
 	}
 	if most := h.request.TTL - from.Sub(h.begun); h.out.TTL > most || h.out.Transition > most+h.request.Transition {
-		t.Errorf("x: %+v, though at most %v can be left", h.out, most)
+		t.Errorf("x's reply: %+v; want at most %v left of the TTL window", h.out, most)
 	}
 	for name, b := range map[string]*Backend{"far": h.far, "near": h.near} {
 		if now := h.owner(t, b); now.Token != h.reported.Token || now.TTLAt != h.reported.TTLAt || now.TransitionAt != h.reported.TransitionAt {
@@ -184,13 +184,13 @@ func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
 			}
 			var h *delayedRequest
 			unlock := func() {}
-			// A busy machine may let the presumed tenure end too early.
+			// On a busy machine the presumed tenure may end too early. Then try again.
 			for inTime := false; !inTime; ttl *= 2 {
 				unlock()
 				h = &delayedRequest{far: far, near: near, request: simba.AcquireRequest{Mutex: fmt.Sprint(t.Name(), ttl), Contender: "x", TTL: ttl, Transition: ttl}}
 				acquireAs(t, near, simba.AcquireRequest{Mutex: h.request.Mutex, Contender: "o"}, simba.StatusAcquired)
 				var err error
-				// The lock keeps x's lease from being written.
+				// While the lock is held, far does not write x's lease node.
 				unlock, err = far.lockKey(ctx, nodeKey{h.request.Mutex, "x"})
 				must(t, err)
 				h.asked = time.Now()
@@ -216,20 +216,19 @@ func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
 
 func TestWindowsOfARecoveredNodeBeginWithTheFirstAttempt(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	// A reset that is meant for the reply to an earlier request may hit the second attempt too.
-	// Then the third attempt creates the node, and the windows begin with that. This hardly happens
-	// each time.
+	// A reset that is meant for another reply may also hit the second attempt. Then the windows
+	// begin with the third one. That hardly happens in each of three tries.
 	var late time.Duration
 	for try := range 3 {
 		if late = windowsAfterSecondAttempt(t, srv.Addr, fmt.Sprint("m", try)); late <= 0 {
 			return
 		}
 	}
-	t.Errorf("its windows begin %v after the second attempt may have begun", late)
+	t.Errorf("the windows begin %v after the start of the second attempt; want not after it", late)
 }
 
-// windowsAfterSecondAttempt returns how long after the second attempt the windows of a node begin.
-// The network loses the first attempt, and then a reply.
+// windowsAfterSecondAttempt returns how long after the start of the second attempt to create a node
+// the node's windows begin. The network loses the first attempt and the reply to the second.
 func windowsAfterSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 	t.Helper()
 	link := stores.NewLink(t, addr)

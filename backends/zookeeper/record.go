@@ -15,40 +15,43 @@ import (
 type kind string
 
 const (
-	kindAsking  kind = "asking"  // new: its creator has yet to learn, or to write, the outcome
+	kindAsking  kind = "asking"  // new: its creator has not written the outcome yet
 	kindOwner   kind = "owner"   // owns the mutex when it is the first
-	kindBlocked kind = "blocked" // waits on a connection: owns the mutex as soon as it is the first
-	kindPolling kind = "polling" // waits without a connection: owns nothing before it asks again
+	kindBlocked kind = "blocked" // blocked: owns the mutex as soon as it is the first
+	kindPolling kind = "polling" // polls: owns the mutex only after another ACQUIRE
 )
 
-// record is the content of a lease node, for the other servers. It is JSON, so that people can read
+// record is the data of a lease node, which other servers read. It is JSON, so that people can read
 // it too. Times are in milliseconds. Every write or deletion names the node's version, so that no
 // server undoes a change that it does not know.
 type record struct {
 	Mutex     string `json:"mutex"`
 	Contender string `json:"contender"`
 	Kind      kind   `json:"kind"`
-	// Creator is the server that created the node. Server is the one whose client last asked for
-	// it. Both are ids of a process.
+	// Creator is the Backend.id of the server that created the node. Server is that of the server
+	// that the contender last asked.
 	Creator    string `json:"keeper"`
 	Server     string `json:"server"`
 	TTL        int64  `json:"ttl"`
 	Transition int64  `json:"transition"`
-	// Acquired is when the windows began on the ensemble's clock; 0 = when this record was written.
+	// Acquired is when the windows began, in Unix milliseconds on the ensemble's clock; 0 = when
+	// this record was written.
 	Acquired int64 `json:"acquired,omitempty"`
-	// Over says that a server has reported the end of the lease. Only a renewal for the same owner,
-	// by a server that counts the lease by its own clock, reverts it.
+	// Over says that a server has reported the end of the lease. Only a renewal for the same owner
+	// clears it. The renewing server measures the lease by its own clock.
 	Over bool `json:"over,omitempty"`
-	// Session is the connection that the lease is bound to, with its server; "" = none.
+	// Session is the proxy.Binding of the lease: the connection that it is bound to, with its
+	// server. "" = none.
 	Session string `json:"session,omitempty"`
-	// Listening says that a polling waiter subscribes at a server other than the creator.
+	// Listening says that a polling waiter subscribes to its own channel at a server other than the
+	// creator.
 	Listening bool `json:"listening,omitempty"`
 	// Idle says that a polling waiter is the first, and has missed its reservation or was
 	// unreachable. Another contender may delete its node.
 	Idle bool `json:"idle,omitempty"`
-	// Lapse is how long the entry of a polling waiter is kept from this write on.
+	// Lapse is how long after this write a polling waiter keeps its queue entry.
 	Lapse int64 `json:"lapse,omitempty"`
-	// Reserved is how long the mutex is reserved for a polling waiter from this write on.
+	// Reserved is how long after this write the mutex is reserved for a polling waiter.
 	Reserved int64 `json:"turn,omitempty"`
 }
 
@@ -60,11 +63,12 @@ func (r *record) encode() []byte {
 	return b
 }
 
-// errNoRecord is returned when a lease node holds something that no server writes.
+// errNoRecord is returned when a lease node holds data that no server writes.
 var errNoRecord = errors.New("zookeeper: a lease node does not hold a lease")
 
-// decodeRecord parses a lease node. Anybody with access to the ensemble may have written it. So it
-// rejects what no server writes, such as values that could overflow or an empty owner.
+// decodeRecord parses the data of a lease node. Anybody with access to the ensemble may have
+// written it. So decodeRecord rejects what no server writes, such as an empty owner or values that
+// could overflow.
 func decodeRecord(b []byte) (record, error) {
 	var r record
 	err := json.Unmarshal(b, &r)
@@ -78,9 +82,10 @@ func decodeRecord(b []byte) (record, error) {
 }
 
 const (
-	// maxLapse is the lapse of a waiter that asks at the start of the longest lease.
+	// maxLapse is the largest Lapse: that of a waiter that asks at the start of the longest lease.
 	maxLapse = 3 * simba.MaxTTL
-	// lastInstant bounds a clock in Unix ms (year 2248), so that its nanoseconds fit an int64.
+	// lastInstant bounds a clock in Unix milliseconds (year 2248), so that its nanoseconds fit an
+	// int64.
 	lastInstant = 1 << 43
 )
 

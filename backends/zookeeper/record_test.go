@@ -14,7 +14,7 @@ import (
 func goodRecords() []*record {
 	now := time.Now()
 	n := node{mutex: "größe", contender: "c1", creator: "s1", server: "s2", ttl: simba.MaxTTL, transition: simba.MaxTransition, binding: "s2/7"}
-	list := []*record{n.recordLocked(now)} // without a kind
+	list := []*record{n.recordLocked(now)} // has no kind; removed below
 	for _, k := range []kind{kindAsking, kindOwner, kindBlocked, kindPolling} {
 		n.kind, n.acquiredAt, n.listening, n.expiresAt = k, now.UnixMilli(), k == kindPolling, now.Add(5*time.Second)
 		list = append(list, n.recordLocked(now))
@@ -49,8 +49,8 @@ func TestInvalidLeaseNodeIsRejected(t *testing.T) {
 	}
 }
 
-// FuzzRecord reads lease nodes with any content. Each is rejected, or gives a node with windows
-// that a client can ask for. Such a node means the same when it is written again.
+// FuzzRecord decodes any data of a lease node. decodeRecord rejects it, or gives windows that a
+// client can ask for. Encoded again, the record is the same.
 func FuzzRecord(f *testing.F) {
 	for _, r := range goodRecords() {
 		f.Add(r.encode(), int64(1790000000000))
@@ -72,7 +72,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		ttl, both := n.left(time.Now())
 		if ttl > both || both > simba.MaxTTL+simba.MaxTransition || n.acquiredAt <= 0 {
-			t.Errorf("%s makes a lease of %v, %v from %d on", data, ttl, both, n.acquiredAt)
+			t.Errorf("record %s gives %v of the TTL window and %v of both from %d on; want them within the limits", data, ttl, both, n.acquiredAt)
 		}
 		if rec.Over && n.ownsLocked(time.Now()) {
 			t.Errorf("record %s is of an ended lease, but ownsLocked returns true", data)

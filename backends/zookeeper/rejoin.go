@@ -9,11 +9,10 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// reasonSessionLost is the reason of the event when a tenure ends with its session.
 const reasonSessionLost = "zookeeper session lost"
 
-// forgetNodes forgets the nodes of a session, which the ensemble has deleted or will delete. It
-// returns the keys of the polling waiters among them.
+// forgetNodes forgets the nodes of a session that this server has given up. It returns the keys of
+// the polling waiters among them.
 func (b *Backend) forgetNodes(l *sessionSlot, s *session) (polling []nodeKey) {
 	var events []simba.Event
 	b.mu.Lock()
@@ -48,16 +47,15 @@ func (b *Backend) forgetNodes(l *sessionSlot, s *session) (polling []nodeKey) {
 }
 
 // notifyPolling publishes a released notice to polling waiters that lost their queue entries with a
-// session. So those that are subscribed ask again. No other notice would follow.
+// session. No other notice would make subscribed waiters ask again.
 func (b *Backend) notifyPolling(keys []nodeKey) {
 	for _, k := range keys {
-		if b.nodeAt(k) == nil { // it has not asked since
+		if b.nodeAt(k) == nil { // the waiter has not asked again since
 			b.notices.Publish(simba.ContenderChannel(k.mutex, k.contender), simba.ReleasedNotice(b.lastOwner(k)))
 		}
 	}
 }
 
-// rejoinAll queues all blocked waiters of a slot again, after its session was lost.
 func (b *Backend) rejoinAll(l *sessionSlot) {
 	for _, mutex := range b.waiters.Mutexes() {
 		if b.slotOf(mutex) == l {
@@ -77,8 +75,8 @@ func (b *Backend) rejoin(mutex string) {
 	})
 }
 
-// rejoinOne repeats tryRejoin until it succeeds, or the ticket no longer waits. It returns false
-// after Close.
+// rejoinOne queues a ticket's waiter again. It tries until it succeeds or the ticket no longer
+// waits. It returns false after Close.
 func (b *Backend) rejoinOne(t *proxy.Ticket) bool {
 	r := t.Request
 	for b.waiters.Find(r.Mutex, r.Contender) == t {
@@ -94,8 +92,8 @@ func (b *Backend) rejoinOne(t *proxy.Ticket) bool {
 	return true
 }
 
-// tryRejoin creates a new node for a ticket. The waiter's own request may be creating one at the
-// moment. Then tryRejoin waits for that request. It does nothing if the ticket no longer waits.
+// tryRejoin creates a new node for a ticket. It first waits for the waiter's own request, which may
+// be creating one. It does nothing if the ticket no longer waits.
 func (b *Backend) tryRejoin(t *proxy.Ticket) error {
 	r := t.Request
 	k := nodeKey{r.Mutex, r.Contender}

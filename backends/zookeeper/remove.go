@@ -11,21 +11,22 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// remove deletes a node. If it certainly deleted the node, it announces the event why. It returns
-// zk.ErrNoNode if the node was gone, and zk.ErrBadVersion if its lease was changed. If on is
-// asWaiter, it returns errChanged if the node is no longer a waiter's.
-func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condition) error {
+// remove deletes a node and announces the event. It returns zk.ErrNoNode if another server had
+// deleted the node, and zk.ErrBadVersion if its lease was changed. If remove cannot find out who
+// deleted the node, it announces the event and returns errUnknownRemover. If on is asWaiter, it
+// returns errChanged if the contender does not wait any more.
+func (b *Backend) remove(ctx context.Context, n *node, event simba.Event, on condition) error {
 	b.mu.Lock()
 	if n.grantedLocked(on) {
 		b.mu.Unlock()
 		return errChanged
 	}
-	why.Mutex, why.Owner = n.mutex, n.contender
-	if why.Kind != 0 && why.Kind != simba.EventLeft {
-		why.Token = n.token
+	event.Mutex, event.Owner = n.mutex, n.contender
+	if event.Kind != 0 && event.Kind != simba.EventLeft {
+		event.Token = n.token
 	}
 	m := b.mutexLocked(n.mutex)
-	m.endings[n.guid] = why
+	m.endings[n.guid] = event
 	watched, reserved := m.watcher != nil, !n.reservedUntil.IsZero()
 	next := b.nextLocked(m, n)
 	var h *nextOwner
@@ -53,10 +54,10 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 		b.tidyLocked(m)
 		b.mu.Unlock()
 	}()
-	sure := true // no earlier attempt can have deleted it
+	sure := true // no earlier attempt of this call can have deleted the node
 	for {
 		b.mu.Lock()
-		// The end of another's tenure may grant the mutex to the waiter meanwhile.
+		// The end of another tenure may have granted the mutex to this waiter meanwhile.
 		granted, version := n.grantedLocked(on), n.version
 		b.mu.Unlock()
 		if granted {
@@ -66,14 +67,14 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 		stat, left, err := n.s.delete(ctx, n, version, h, watched)
 		switch {
 		case h != nil && (errors.Is(err, zk.ErrNoNode) || errors.Is(err, zk.ErrBadVersion)):
-			// The error may concern either node.
+			// The error may concern n or next. So try without next.
 			h = nil
 			continue
 		case err == nil, !sure && errors.Is(err, zk.ErrNoNode):
 			b.mu.Lock()
 			b.dropLocked(n)
 			b.mu.Unlock()
-			b.announceEnd(why)
+			b.announceEnd(event)
 			switch {
 			case err == nil && h != nil:
 				handed = true
@@ -98,8 +99,8 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 		case ctx.Err() != nil:
 			b.mu.Lock()
 			granted, version := n.grantedLocked(on), n.version
-			// No request repeats such a removal, so the node becomes an orphan.
-			orphaned := !granted && why.Kind != simba.EventExpired
+			// The node's timer repeats only an expiry. Any other node becomes an orphan.
+			orphaned := !granted && event.Kind != simba.EventExpired
 			if orphaned {
 				b.dropLocked(n)
 				m.resetOwnAheadLocked() // the node may still exist ahead of others
@@ -115,12 +116,12 @@ func (b *Backend) remove(ctx context.Context, n *node, why simba.Event, on condi
 	}
 }
 
-// errUnknownRemover is a zk.ErrNoNode that remove returns when the node was gone after an attempt
-// without an answer. That attempt, or a request of another server, has deleted it.
+// errUnknownRemover is a zk.ErrNoNode. remove returns it when the node is gone after an attempt
+// without an answer. Either that attempt or a request of another server has deleted the node.
 var errUnknownRemover = fmt.Errorf("cannot tell whether this request or another one ended the tenure: %w", zk.ErrNoNode)
 
-// asUnknownIfUncertain turns errUnknownRemover into errUnknown. It is for a request whose reply
-// would say that the request ended a tenure. At most one request may reply so.
+// asUnknownIfUncertain turns errUnknownRemover into errUnknown. Requests use it if their reply says
+// that they ended a tenure. At most one request may reply so.
 func asUnknownIfUncertain(err error) error {
 	if errors.Is(err, errUnknownRemover) {
 		return errUnknown
@@ -128,15 +129,16 @@ func asUnknownIfUncertain(err error) error {
 	return err
 }
 
-// grantedLocked is for a node that is to be deleted as a waiter's. It reports whether the node is
-// an owner's by now, or is being made one.
+// grantedLocked reports whether on is asWaiter, but the contender owns the mutex by now or a grant
+// is in progress.
 func (n *node) grantedLocked(on condition) bool {
 	return on == asWaiter && !n.bare && (n.becomingOwner || n.kind == kindOwner)
 }
 
-// removeOnce is remove for a request. It returns errChanged if the node was changed. Then the new
-// state is known, and the request starts again. It returns errUnknown if the session has ended.
-// Then the request must not start again: it could end a later tenure.
+// removeOnce is remove for a request. If another server has changed the node, removeOnce reads the
+// new state and returns errChanged. Then the caller starts again. If the session has ended,
+// removeOnce returns errUnknown. Then the caller must not start again, since it could end a later
+// tenure.
 func (b *Backend) removeOnce(ctx context.Context, n *node, why simba.Event, on condition) error {
 	err := b.remove(ctx, n, why, on)
 	if errors.Is(err, zk.ErrBadVersion) {
@@ -150,9 +152,10 @@ func (b *Backend) removeOnce(ctx context.Context, n *node, why simba.Event, on c
 	return err
 }
 
-// nextLocked returns the node after an owner's if the end of the tenure can grant it the mutex in
-// the same step. The next node must belong to a blocked waiter of this server. No other node may be
-// in between: this server created all nodes ahead of it.
+// The step that ends n's tenure can also grant the mutex to the next waiter. nextLocked returns
+// that waiter's node, or nil if this is not possible. The waiter must be blocked at this server.
+// This server must have created all nodes ahead of the waiter's, so that no other node is in
+// between.
 func (b *Backend) nextLocked(m *mutex, n *node) (next *node) {
 	if n.kind != kindOwner || n.foreign {
 		return nil
@@ -168,10 +171,9 @@ func (b *Backend) nextLocked(m *mutex, n *node) (next *node) {
 	return next
 }
 
-// beginNext begins the tenure of a node that the end of the last tenure made the owner's.
 func (b *Backend) beginNext(n *node, start time.Time, stat *zk.Stat) {
 	b.mu.Lock()
-	if n.kind == kindOwner { // its contender has become the owner by another request
+	if n.kind == kindOwner { // another request has made the contender the owner
 		b.mu.Unlock()
 		b.endOtherWait(n, nil)
 		return
@@ -184,17 +186,17 @@ func (b *Backend) beginNext(n *node, start time.Time, stat *zk.Stat) {
 	b.handOff(n)
 }
 
-// nextOwner is a waiter's node. The step that ends a tenure makes it the owner's, if it is
-// unchanged.
+// nextOwner is a waiter's node that delete can make the owner's. record is then the new data of its
+// lease node, which must have the version.
 type nextOwner struct {
 	*node
 	record  *record
 	version int32
 }
 
-// delete deletes a latch node and its lease in one step, if the lease has the version (-1 = any).
-// If h is not nil, the same step makes that node the owner's if it is unchanged. Then delete
-// returns the stat of its lease. If count is true, delete returns how many nodes are left, else -1.
+// delete deletes a latch node and its lease node in one step. The lease node must have the version;
+// -1 means any. If h is not nil, the same step makes h the owner's node, and stat is that of h's
+// lease node. If count is true and h is nil, left is how many latch nodes are left, else -1.
 func (s *session) delete(ctx context.Context, n *node, version int32, h *nextOwner, count bool) (stat *zk.Stat, left int, err error) {
 	ops := []any{&zk.DeleteRequest{Path: s.latch(n.mutex, n.child), Version: -1}}
 	if !n.bare {
@@ -206,7 +208,7 @@ func (s *session) delete(ctx context.Context, n *node, version int32, h *nextOwn
 			&zk.SetDataRequest{Path: s.lease(h.guid), Data: h.record.encode(), Version: h.version})
 	}
 	if count = count && h == nil; count {
-		ops = append(ops, &zk.SetDataRequest{Path: s.mutex(n.mutex), Version: -1}) // as in create
+		ops = append(ops, &zk.SetDataRequest{Path: s.mutex(n.mutex), Version: -1})
 	}
 	res, err := s.multi(ctx, ops...)
 	if err != nil {
@@ -219,7 +221,6 @@ func (s *session) delete(ctx context.Context, n *node, version int32, h *nextOwn
 	return stat, -1, nil
 }
 
-// announceEnd announces and counts the end of a tenure, if nobody has announced it before.
 func (b *Backend) announceEnd(e simba.Event) {
 	if e.Kind == 0 || b.eventLog.Announce(e) == 0 {
 		return

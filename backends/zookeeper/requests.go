@@ -17,8 +17,8 @@ const (
 	writes effect = true
 )
 
-// do makes a request before the deadline of ctx. A failed request may have been done, except if
-// certain(err).
+// do makes a request and waits for the answer until ctx ends. If it fails, the ensemble may still
+// have executed the request, unless certain(err).
 func do[T any](ctx context.Context, s *session, e effect, request func(*zk.Conn) (T, error)) (T, error) {
 	type answer struct {
 		value T
@@ -57,7 +57,7 @@ func do[T any](ctx context.Context, s *session, e effect, request func(*zk.Conn)
 	}
 }
 
-// certain reports whether the ensemble rejected a request, so that it has not been done.
+// certain reports whether an error shows that the ensemble has not executed the request.
 func certain(err error) bool {
 	for _, known := range [...]error{
 		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL,
@@ -71,7 +71,6 @@ func certain(err error) bool {
 	return false
 }
 
-// znode is a node's data and stat.
 type znode struct {
 	data []byte
 	stat zk.Stat
@@ -87,7 +86,7 @@ func (s *session) get(ctx context.Context, path string) (znode, error) {
 	})
 }
 
-// getAndWatch is get. It also sets a watch that calls session.leaseChanged.
+// getAndWatch is get. It also sets a watch, which calls session.leaseChanged.
 func (s *session) getAndWatch(ctx context.Context, path string) (znode, error) {
 	return do(ctx, s, reads, func(c *zk.Conn) (znode, error) {
 		data, stat, _, err := c.GetW(path)
@@ -98,14 +97,14 @@ func (s *session) getAndWatch(ctx context.Context, path string) (znode, error) {
 	})
 }
 
-// children returns the sorted nodes of a mutex, none if the mutex' node does not exist.
+// children returns the sorted latch nodes of a mutex, none if the mutex' node does not exist.
 func (s *session) children(ctx context.Context, mutex string) ([]string, error) {
 	names, err := s.list(ctx, s.mutex(mutex))
 	sortChildren(names)
 	return names, err
 }
 
-// childrenAt is children. It also returns the transaction of the last change of the children.
+// childrenAt is children. It also returns the zxid of the last creation or deletion of a child.
 func (s *session) childrenAt(ctx context.Context, mutex string) ([]string, int64, error) {
 	path := s.mutex(mutex)
 	type listing struct {
@@ -138,7 +137,6 @@ func (s *session) list(ctx context.Context, path string) ([]string, error) {
 	return names, err
 }
 
-// remove deletes a node at any version.
 func (s *session) remove(ctx context.Context, path string) error {
 	_, err := do(ctx, s, writes, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.Delete(path, -1) })
 	return err
@@ -151,16 +149,15 @@ func (s *session) sync(ctx context.Context, path string) error {
 	return err
 }
 
-// watchedList is a listing with a watch.
 type watchedList struct {
 	names   []string
-	pzxid   int64 // transaction of the last change of the children
+	pzxid   int64 // zxid of the last creation or deletion of a child
 	exists  bool
-	changed <-chan zk.Event // nil if there is no node and its creation is not watched
+	changed <-chan zk.Event // nil if the node does not exist and its creation is not watched
 }
 
-// watch lists the children of a node and watches them. If there is no node and creation is true, it
-// watches for its creation.
+// watch lists the children of a node and watches them. If the node does not exist and creation is
+// true, it watches for its creation.
 func (s *session) watch(ctx context.Context, path string, creation bool) (watchedList, error) {
 	return do(ctx, s, reads, func(c *zk.Conn) (watchedList, error) {
 		for {
@@ -182,12 +179,11 @@ func (s *session) watch(ctx context.Context, path string, creation bool) (watche
 	})
 }
 
-// multi does all operations or none.
 func (s *session) multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
 	return do(ctx, s, writes, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
 }
 
-// ensure creates the missing parent nodes of a mutex' nodes.
+// ensure creates the missing parents of the nodes of a mutex.
 func (s *session) ensure(ctx context.Context, mutex string) error {
 	err := s.makeContainer(ctx, s.mutex(mutex))
 	if errors.Is(err, zk.ErrNoNode) {
@@ -195,7 +191,7 @@ func (s *session) ensure(ctx context.Context, mutex string) error {
 			err = s.makeContainer(ctx, s.mutex(mutex))
 		}
 	}
-	if errors.Is(err, zk.ErrNodeExists) { // so the leases' node is missing
+	if errors.Is(err, zk.ErrNodeExists) { // so the parent of the lease nodes is missing
 		return s.ensureLeases(ctx)
 	}
 	return err
@@ -219,8 +215,8 @@ func (s *session) ensureLeases(ctx context.Context) error {
 	return nil
 }
 
-// inChroot turns the error of creating a node directly below the chroot into errNoChroot if the
-// chroot is missing.
+// inChroot returns errNoChroot if the chroot is missing, else err. err is that of creating a node
+// directly below the chroot.
 func (s *session) inChroot(err error) error {
 	if errors.Is(err, zk.ErrNoNode) && s.root != "" {
 		return errNoChroot
@@ -228,7 +224,6 @@ func (s *session) inChroot(err error) error {
 	return err
 }
 
-// register creates the session's marker.
 func (s *session) register(ctx context.Context) error {
 	for {
 		_, err := do(ctx, s, writes, func(c *zk.Conn) (string, error) {
@@ -247,9 +242,9 @@ func (s *session) register(ctx context.Context) error {
 	}
 }
 
-// hasEnded reports whether the ensemble has ended the session with that tag. Then none of that
-// session's requests can still be executed. hasEnded makes a write, so that the leader answers. The
-// answer also confirms this session.
+// hasEnded reports whether the ensemble has ended the session with that tag. Then it executes no
+// more requests of that session. hasEnded makes a write, so that the leader answers. The answer
+// also confirms s.
 func (s *session) hasEnded(ctx context.Context, old tag) (bool, error) {
 	_, err := s.multi(ctx, &zk.CheckVersionRequest{Path: s.marker(old), Version: -1})
 	if errors.Is(err, zk.ErrNoNode) {
@@ -258,8 +253,8 @@ func (s *session) hasEnded(ctx context.Context, old tag) (bool, error) {
 	return false, err
 }
 
-// heartbeat makes a write that confirms the session, and returns the leader's clock. It returns
-// zk.ErrNoNode if the session's marker is missing.
+// heartbeat makes a write that confirms the session. It returns the leader's clock in Unix
+// milliseconds, or zk.ErrNoNode if the session's marker is missing.
 func (s *session) heartbeat(ctx context.Context) (mtime int64, err error) {
 	res, err := s.multi(ctx,
 		&zk.CheckVersionRequest{Path: s.marker(s.tag), Version: -1},

@@ -11,13 +11,13 @@ import (
 
 const (
 	defaultCount = 10
-	// cursorBits is how many bits of a name's hash a cursor has. JavaScript numbers hold that
-	// exactly.
+	// cursorBits is the size of a cursor, which is a hash of a name. JavaScript numbers hold 48
+	// bits exactly.
 	cursorBits = 48
 )
 
 // Scan implements simba.Backend. It lists mutexes in the order of a hash of their names. The cursor
-// is the next hash. So a scan needs no state and misses none.
+// is the next hash, so a scan needs no state and misses no mutex.
 func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (page simba.ScanPage, _ simba.Seq, err error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -34,7 +34,6 @@ func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	return page, 0, b.failed(err)
 }
 
-// candidate is a mutex and its hash.
 type candidate struct {
 	mutex string
 	hash  uint64
@@ -79,7 +78,7 @@ func (b *Backend) scan(ctx context.Context, s *session, r simba.ScanRequest) (pa
 	return page, err
 }
 
-// fits reports whether a mutex has an owner or a queue, as the request wants.
+// fits reports whether a mutex has an owner or a queue, as the request demands.
 func (b *Backend) fits(ctx context.Context, s *session, mutex string, r simba.ScanRequest) (bool, error) {
 	names, err := s.children(ctx, mutex)
 	if err != nil || len(names) == 0 {

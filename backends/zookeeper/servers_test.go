@@ -80,7 +80,7 @@ func TestLeaseEndsThoughItsServerIsCutOff(t *testing.T) {
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
 	first := take(t, far, "m", "x", 500*time.Millisecond)
 	link.Blackhole()
-	await(t, "it is over", func() bool {
+	await(t, "x's lease is over", func() bool {
 		owner, _, err := near.Owner(ctx, "m")
 		return err == nil && owner.Owner == ""
 	})
@@ -126,7 +126,7 @@ func TestWaiterThatMovedAndLeftDelaysNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, _ := block(t, two, "m", "x", time.Hour)
-	await(t, "the first server knows", func() bool {
+	await(t, "the first server reports x as blocked", func() bool {
 		q, _, err := one.Queue(ctx, "m", 10)
 		return err == nil && len(q) == 1 && q[0].Blocked
 	})
@@ -151,7 +151,7 @@ func TestWaiterElsewhereGetsOnlyALeaseThatTheCreatorKeeps(t *testing.T) {
 	}
 	second, woken := block(t, far, "m", "x", ttl)
 	_, after := block(t, near, "m", "z", time.Minute)
-	await(t, "x waits elsewhere", func() bool {
+	await(t, "the creator reports x as blocked", func() bool {
 		q, _, err := near.Queue(ctx, "m", 10)
 		return err == nil && len(q) == 2 && q[0].Blocked
 	})
@@ -165,7 +165,7 @@ func TestWaiterElsewhereGetsOnlyALeaseThatTheCreatorKeeps(t *testing.T) {
 	}
 	after.await(t)
 	if left := out.TTL - time.Since(answered); left > 3*time.Millisecond {
-		t.Errorf("z owns the mutex, and x believes for another %v that it does", left)
+		t.Errorf("z owns the mutex, but x's reply gives x another %v", left)
 	}
 }
 
@@ -179,17 +179,17 @@ func TestWaiterThatLeavesDuringARejoinDelaysNobody(t *testing.T) {
 	ticket, _ := block(t, far, "m", "x", time.Hour)
 	nodes := func() int { names, _, _ := c.Children("/simba/m"); return len(names) }
 	link.Blackhole()
-	await(t, "its node is gone", func() bool { return nodes() == 1 })
+	await(t, "x's node is gone", func() bool { return nodes() == 1 })
 	giveUp(t, near, "m", "a")
-	await(t, "it is free", func() bool { return nodes() == 0 })
+	await(t, "the mutex is free", func() bool { return nodes() == 0 })
 	link.Heal()
 	link.Delay(100 * time.Millisecond)
-	await(t, "it has a new node", func() bool { return nodes() == 1 })
+	await(t, "x has a new node", func() bool { return nodes() == 1 })
 	if _, err := ticket.End(simba.EndGone); err != nil {
 		t.Fatal(err)
 	}
 	link.Heal()
-	await(t, "another gets it", func() bool {
+	await(t, "z acquires the mutex", func() bool {
 		out, _, err := near.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "z", TTL: time.Minute, NoQueue: true})
 		return err == nil && out.Status == simba.StatusAcquired
 	})
@@ -205,7 +205,7 @@ func TestLateWriteForAClosedConnectionDoesNotEndTheNextWait(t *testing.T) {
 	block(t, one, "m", "c", time.Minute)
 	names, _, err := c.Children("/simba/m")
 	if err != nil || len(names) != 3 {
-		t.Fatal(names, err)
+		t.Fatalf("the nodes of the mutex: %v, %v; want 3", names, err)
 	}
 	slices.SortFunc(names, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
 	lease := "/simba-leases/" + names[1][len("_c_"):strings.LastIndex(names[1], "-latch-")]
@@ -229,11 +229,11 @@ func TestLateWriteForAClosedConnectionDoesNotEndTheNextWait(t *testing.T) {
 	if _, err := c.Set(lease, late, -1); err != nil {
 		t.Fatal(err)
 	}
-	// The second server finds out in the usual way: its next write fails.
+	// The second server notices the late write when its own next write fails.
 	if _, _, err := two.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
-	says(`"kind":"blocked"`) // until then the first server treats it as a polling waiter
+	says(`"kind":"blocked"`) // until then the first server treats b as a polling waiter
 	giveUp(t, one, "m", "a")
 	woken.await(t)
 }
@@ -259,11 +259,11 @@ func TestTenureGrantedElsewhereIsKnownHere(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			take(t, here, name, "x", time.Minute) // this server does not see its end
+			take(t, here, name, "x", time.Minute) // here does not notice the end
 			giveUp(t, there, name, "x")
 			now := take(t, there, name, "x", time.Minute)
 			if !use(name, now.Token) {
-				t.Error("a request of the owner was refused")
+				t.Error("the server here refused a request of the owner x")
 			}
 		})
 	}
@@ -279,7 +279,7 @@ func TestUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 		return ok, err
 	}
 	for m, is := range map[string]struct {
-		owner, waiter string // o's tenure is the near server's, x's node the far one's
+		owner, waiter string // near created the node of the owner o, far those of x
 		ended         func(far *zookeeper.Backend, mutex string) (bool, error)
 	}{
 		"released": {owner: "x", ended: release},
@@ -298,7 +298,7 @@ func TestUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 				take(t, far, m, "x", time.Minute)
 			} else {
 				take(t, near, m, is.owner, time.Minute)
-				// So that nothing else has to be written.
+				// GUARD writes the lease node, so that no later write of it is due.
 				if _, err := near.Guard(ctx, guardOf(m, is.owner, time.Minute)); err != nil {
 					t.Fatal(err)
 				}
@@ -319,7 +319,7 @@ func TestUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 				answered <- answer{ok, err}
 			}()
 			<-begun
-			await(t, "it is done", func() bool { return nodes() == before-1 })
+			await(t, "the node is deleted", func() bool { return nodes() == before-1 })
 			if is.waiter != "" {
 				giveUp(t, near, m, is.owner)
 			}
@@ -331,15 +331,15 @@ func TestUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 			link.Heal()
 			a := <-answered
 			if a.ok {
-				t.Error("the reply says that it is done")
+				t.Error("the request whose session ended returned true, want an error")
 			}
 			unavailable(t, a.err)
 			for name, b := range map[string]*zookeeper.Backend{"far": far, "near": near} {
 				if owner, _, err := b.Owner(ctx, m); err != nil || owner.Owner != "x" || owner.Token != next.Token {
-					t.Errorf("the owner by the %s server is %+v, %v", name, owner, err)
+					t.Errorf("OWNER at the %s server: %+v, %v; want x with token %d", name, owner, err, next.Token)
 				}
 				if ok, _, err := b.Check(ctx, m, next.Token); err != nil || !ok {
-					t.Errorf("the next tenure runs by the %s server: %v, %v", name, ok, err)
+					t.Errorf("CHECK of the next tenure at the %s server: %v, %v; want true", name, ok, err)
 				}
 			}
 		})
@@ -356,7 +356,7 @@ func TestLateRenewalDoesNotReviveAReportedEnd(t *testing.T) {
 		"acquired": func(mutex string) (simba.Outcome, error) { return acquire(t, far, mutex, "a", time.Minute), nil },
 	} {
 		a := take(t, far, m, "a", time.Second)
-		// So that nothing else has to be written.
+		// GUARD writes the lease node, so that no later write of it is due.
 		if _, err := far.Guard(ctx, guardOf(m, "a", time.Second)); err != nil {
 			t.Fatal(err)
 		}
@@ -369,7 +369,7 @@ func TestLateRenewalDoesNotReviveAReportedEnd(t *testing.T) {
 			}
 			answered <- out
 		}()
-		await(t, "its end is reported", func() bool {
+		await(t, "the end of a's lease is reported", func() bool {
 			owner, _, err := near.Owner(ctx, m)
 			return err == nil && owner.Owner == ""
 		})
@@ -416,7 +416,7 @@ func TestAtMostOneRequestReportsThatItEndedATenure(t *testing.T) {
 			link := stores.NewLink(t, srv.Addr)
 			far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, Timeout: patience})
 			take(t, near, m, "x", time.Minute)
-			// So that nothing else has to be written.
+			// GUARD writes the lease node, so that no later write of it is due.
 			if _, err := near.Guard(ctx, guardOf(m, "x", time.Minute)); err != nil {
 				t.Fatal(err)
 			}
@@ -424,7 +424,7 @@ func TestAtMostOneRequestReportsThatItEndedATenure(t *testing.T) {
 			ok, err := ends(far, m)
 			<-lost
 			if err == nil {
-				t.Errorf("the reply is %v, though another request may have ended it meanwhile", ok)
+				t.Errorf("the request without an answer returned %v; want an error, since another one may have ended the tenure", ok)
 			} else {
 				unavailable(t, err)
 			}

@@ -20,21 +20,21 @@ var (
 	errUnknown     = errors.New("the session or the connection with the ensemble ended before the answer arrived")
 )
 
-// session is one session with the ensemble. Its nodes live as long as it does. Its marker node only
-// shows that it exists. A session reconnects by itself, but is not used again once this server has
-// given it up.
+// session is one session with the ensemble. Its nodes live as long as the session. Its marker node
+// shows that the ensemble still has the session. A session reconnects by itself. Once this server
+// has given it up, it serves no more requests.
 //
 // If the ensemble reports that the session has expired, the session opens no more connections.
 // Otherwise the library would continue with a new session, which could execute old requests.
 //
 // The library's requests take no context. So a session runs them in goroutines of their own and
 // stops waiting at the deadline. If nothing has arrived on the connection meanwhile, it also cuts
-// the connection. That ends the request, and the library reconnects.
+// the connection. Then the library ends the request and reconnects.
 type session struct {
 	paths
 	tag          tag
 	acl          []zk.ACL
-	leaseChanged func(guid) // is called when a watched lease node has changed
+	leaseChanged func(guid) // called when a watched lease node has changed
 	log          *slog.Logger
 	conn         *zk.Conn
 	quit         <-chan zk.Event // closed when the library's goroutines have ended
@@ -48,7 +48,7 @@ type session struct {
 	mu               sync.Mutex    // guards the fields below
 	netConn          *trackedConn  // the current connection; nil = none yet
 	abandoned        bool          // opens no new connections
-	reconnectAllowed bool          // may connect although it was given up, so that it can be closed
+	reconnectAllowed bool          // may connect after it was given up, for close
 	up               chan struct{} // closed while it is connected
 	ready            bool          // up is closed
 	cause            error         // why it is over
@@ -58,7 +58,7 @@ type session struct {
 
 var epoch = time.Now()
 
-// openSession connects, and returns when the ensemble has created a session.
+// openSession returns when the ensemble has created a session.
 func openSession(ctx context.Context, t target, timeout, handshake time.Duration, leaseChanged func(guid), log *slog.Logger) (*session, error) {
 	s := &session{
 		paths:        paths{t.chroot},
@@ -90,7 +90,6 @@ func openSession(ctx context.Context, t target, timeout, handshake time.Duration
 	return s, nil
 }
 
-// authenticate waits for the session and sends the user's credentials, if any.
 func (s *session) authenticate(ctx context.Context, t target) error {
 	if err := s.await(ctx); err != nil {
 		return err
@@ -145,7 +144,7 @@ func (s *session) event(e zk.Event) {
 	}
 }
 
-// end gives the session up, whatever its state in the ensemble.
+// end gives the session up. Only the first cause counts.
 func (s *session) end(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -155,7 +154,6 @@ func (s *session) end(cause error) {
 	}
 }
 
-// alive reports whether the session has not been given up.
 func (s *session) alive() bool {
 	select {
 	case <-s.over:
@@ -165,7 +163,6 @@ func (s *session) alive() bool {
 	}
 }
 
-// await waits until the session is connected.
 func (s *session) await(ctx context.Context) error {
 	s.mu.Lock()
 	up, ready := s.up, s.ready
@@ -183,7 +180,7 @@ func (s *session) await(ctx context.Context) error {
 	}
 }
 
-// enter registers a request that must return before the session is closed.
+// enter registers a request, for which leave waits. It returns false if the session was given up.
 func (s *session) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -203,32 +200,28 @@ func (s *session) confirm(start time.Time) {
 	}
 }
 
-// giveUpAt returns when this server gives the session up, unless an exchange confirms the session
-// before. Like ZooKeeper's own clients, it waits two thirds of the timeout after the last confirmed
-// exchange. A follower reports its sessions to the leader with a delay, so the ensemble may count
-// from somewhat earlier.
+// giveUpAt returns when this server must give the session up: like ZooKeeper's own clients, two
+// thirds of the timeout after the last confirmed exchange. A follower reports its sessions to the
+// leader with a delay. So the ensemble may count the timeout from an earlier instant.
 func (s *session) giveUpAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.confirmed.Add(s.timeout * 2 / 3)
 }
 
-// expiresAt returns when the ensemble ends the session if it gets nothing after the last confirmed
-// exchange.
+// expiresAt returns when the ensemble ends the session if nothing confirms it any more.
 func (s *session) expiresAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.confirmed.Add(s.timeout)
 }
 
-// negotiated returns the session timeout that the ensemble chose.
 func (s *session) negotiated() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.timeout
 }
 
-// cutIfSilent cuts the connection unless bytes have arrived since start.
 func (s *session) cutIfSilent(start time.Time) {
 	if s.lastRead.Load() > int64(start.Sub(epoch)) {
 		return
@@ -241,7 +234,7 @@ func (s *session) cutIfSilent(start time.Time) {
 	}
 }
 
-// close ends the session in the ensemble, if it can be reached, so that its nodes are deleted at
+// close gives the session up and asks the ensemble to end it, so that its nodes are deleted at
 // once. It waits for the library's goroutines.
 func (s *session) close() {
 	s.end(errSessionOver)
@@ -249,10 +242,9 @@ func (s *session) close() {
 	s.leave()
 }
 
-// closeAfterTimeout closes a session that was given up, after its timeout. So its owners have as
-// much time to notice as if the ensemble had ended the session. The ensemble alone could take
-// longer, since a delayed packet extends the session. ctx ends when the session is known to be
-// over, or is left to the ensemble.
+// closeAfterTimeout closes a session that this server has given up, when the session's timeout has
+// passed. Until then its owners can notice the loss. The ensemble alone may take longer, since a
+// delayed packet extends the session. If ctx ends first, closeAfterTimeout abandons the session.
 func (s *session) closeAfterTimeout(ctx context.Context) {
 	defer s.abandon() // does nothing after close
 	if !sleep(ctx, time.Until(s.expiresAt())) {
@@ -268,19 +260,18 @@ func (s *session) closeAfterTimeout(ctx context.Context) {
 	}
 }
 
-// allowReconnect sets whether a session that was given up may connect. It may connect only while
-// the ensemble answers. Otherwise each attempt with a lost answer would extend the session by
-// another timeout.
+// allowReconnect sets whether a session that this server has given up may connect. The caller must
+// allow that only while the ensemble answers. Otherwise each attempt with a lost answer would
+// extend the session by another timeout.
 func (s *session) allowReconnect(answers bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.reconnectAllowed = answers
 }
 
-// isBarredLocked reports whether the session must not open connections.
 func (s *session) isBarredLocked() bool { return s.abandoned || s.cause != nil && !s.reconnectAllowed }
 
-// sleep returns false if ctx ends first.
+// sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -300,8 +291,8 @@ func (s *session) abandon() {
 	s.leave()
 }
 
-// silence stops all sending. The library's Close asks the ensemble to end the session. If the send
-// fails, Close returns at once; on a closed connection it would wait a second.
+// silence makes all sends fail. So the library's Close cannot ask the ensemble to end the session,
+// and returns at once. On a closed connection it would wait a second.
 func (s *session) silence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -319,7 +310,6 @@ func (s *session) leave() {
 	s.calls.Wait()
 }
 
-// cut closes the connection and prevents new ones.
 func (s *session) cut() {
 	s.mu.Lock()
 	s.abandoned = true

@@ -39,10 +39,9 @@ func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
 		given = given || lost()
 		select {
 		case <-woken:
-			// Meanwhile the ensemble granted b the mutex, and b's server answered over its own
-			// network.
+			// b's server has its own network, so it may reply before a's server notices the loss.
 			if !given && !lost() {
-				t.Error("b owns the mutex, and a's server still reports a")
+				t.Error("b owns the mutex, but a's server has not given a's lease up")
 			}
 			_, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
 			unavailable(t, err)
@@ -79,7 +78,7 @@ func TestWaitersSurviveALostSession(t *testing.T) {
 	giveUp(t, near, "m", "a")
 	woken.await(t)
 	if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
-		t.Errorf("the waiter b: %+v, %v; want acquired", out, err)
+		t.Errorf("the end of b's wait: %+v, %v; want acquired", out, err)
 	}
 }
 
@@ -95,7 +94,7 @@ func TestServerRecoversAfterTheEnsembleStops(t *testing.T) {
 		return err == nil && len(events) == 1 && events[0].Kind == simba.EventExpired
 	})
 	srv.Resume()
-	await(t, "it serves again", func() bool {
+	await(t, "the server serves again", func() bool {
 		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, NoQueue: true})
 		return err == nil && out.Status == simba.StatusAcquired
 	})
@@ -179,7 +178,7 @@ func TestTokensGrowWhenTheMutexNodeIsRecreated(t *testing.T) {
 		}
 		last = out.Token
 		giveUp(t, b, "m", "a")
-		await(t, "the mutex' node goes", func() bool {
+		await(t, "the mutex' node is deleted", func() bool {
 			there, _, err := c.Exists("/simba/m")
 			return err == nil && !there
 		})
@@ -205,7 +204,7 @@ func TestDeletingANodeByHandEndsTheLease(t *testing.T) {
 	if err != nil || out.Status != simba.StatusLost || out.Owner != "b" {
 		t.Errorf("GUARD of a: %+v, %v; want lost with b as the owner", out, err)
 	}
-	await(t, "its lease node is gone too", func() bool {
+	await(t, "a's lease node is deleted too", func() bool {
 		return len(leases(t, c)) == 1
 	})
 }
@@ -221,8 +220,7 @@ func TestServerWaitsForTheEndOfALostSession(t *testing.T) {
 		events, _, err := far.History(ctx, simba.HistoryRequest{Mutex: "m", Count: 1})
 		return err == nil && len(events) == 1 && events[0].Kind == simba.EventExpired
 	})
-	// The ensemble has not ended the session yet. Now it receives the packets that the network has
-	// delayed.
+	// The ensemble has not ended the session yet, so another server can renew the lease.
 	if out, err := near.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Token != a.Token {
 		t.Fatalf("GUARD of a at the other server: %+v, %v; want the same token", out, err)
 	}
@@ -239,11 +237,11 @@ func TestServerWaitsForTheEndOfALostSession(t *testing.T) {
 		}
 		return true
 	})
-	t.Logf("it served again %v after the network was whole", time.Since(healed))
+	t.Logf("the server served again %v after the network was healed", time.Since(healed))
 	if out, err := near.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Status != simba.StatusLost {
-		t.Errorf("a renews elsewhere though the reply was that it lost the mutex: %+v, %v", out, err)
+		t.Errorf("GUARD of a at the other server, after a reply of status lost: %+v, %v; want lost", out, err)
 	}
-	await(t, "nothing is left of it", func() bool {
+	await(t, "the session's lease nodes are deleted", func() bool {
 		return len(leases(t, raw(t, srv.Addr))) == 0
 	})
 	take(t, far, "m", "b", time.Minute)

@@ -11,12 +11,10 @@ import (
 )
 
 const (
-	// heartbeatsPerTimeout is how many heartbeats are sent per session timeout.
 	heartbeatsPerTimeout = 3
-	// maxHeartbeatInterval bounds the time between two heartbeats, so that a dead connection is
-	// found soon.
+	// maxHeartbeatInterval bounds the time between two heartbeats, which find a dead connection.
 	maxHeartbeatInterval = time.Second
-	// retryPause is the pause between attempts of work that must not be given up.
+	// retryPause is the pause between attempts of work that this server must complete.
 	retryPause = 100 * time.Millisecond
 	// unwantedCheckInterval is how often the server stops watchers that no client needs.
 	unwantedCheckInterval = 10 * time.Second
@@ -28,12 +26,12 @@ func (b *Backend) runSlot(l *sessionSlot, s *session) {
 		b.keepAlive(s)
 		polling := b.forgetNodes(l, s)
 		if b.life.Err() != nil {
-			s.abandon() // does nothing unless the session was lost at this moment
+			s.abandon() // has an effect only if the session was lost during Close
 			return
 		}
 		ctx, over := context.WithCancel(b.life)
 		ended := s
-		// This goroutine is counted in all, so Go does not race with Wait.
+		// runSlot is itself counted in b.all, so this Go does not race with Wait.
 		b.all.Go(func() { ended.closeAfterTimeout(ctx) })
 		s = b.nextSession(l, ended)
 		over()
@@ -51,7 +49,8 @@ func (b *Backend) runSlot(l *sessionSlot, s *session) {
 	}
 }
 
-// keepAlive sends heartbeats, and gives the session up when nothing confirms it in time.
+// keepAlive sends heartbeats. It gives the session up when nothing confirms it in time. It returns
+// when the session is over.
 func (b *Backend) keepAlive(s *session) {
 	ticker := time.NewTicker(min(s.negotiated()/heartbeatsPerTimeout, maxHeartbeatInterval))
 	defer ticker.Stop()
@@ -105,8 +104,8 @@ func (b *Backend) heartbeat(s *session) {
 	}
 }
 
-// closeOrAbandon ends the session at Close. If a client may own a mutex in the session, it leaves
-// the session to its timeout.
+// closeOrAbandon deletes the waiters' nodes at Close and ends the session. If a client may own a
+// mutex in the session, it leaves the session to its timeout.
 func (b *Backend) closeOrAbandon(s *session) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.options.Timeout)
 	defer cancel()
@@ -146,9 +145,9 @@ func (b *Backend) deleteWaiter(ctx context.Context, n *node) (owns bool, err err
 	}
 }
 
-// nextSession opens the session after one that was given up. It returns after the ensemble has
-// ended the old session. Until then other servers may renew that session's tenures, and its own
-// requests may still be executed.
+// nextSession opens the session that follows old, which was given up. It returns after the ensemble
+// has ended old. Until then other servers may renew old's tenures, and the ensemble may execute
+// old's requests. It returns nil after Close.
 func (b *Backend) nextSession(l *sessionSlot, old *session) *session {
 	logged := false
 	for {
@@ -206,7 +205,7 @@ func (b *Backend) reconnect(l *sessionSlot) *session {
 	}
 }
 
-// pause waits. It returns false after Close.
+// pause waits for d. It returns false after Close.
 func (b *Backend) pause(d time.Duration) bool { return sleep(b.life, d) }
 
 // sessionSlot holds one of several concurrent sessions. ZooKeeper serves the requests of a session
@@ -218,12 +217,11 @@ type sessionSlot struct {
 	fault   error         // the lasting error that prevents a new session; nil = none
 }
 
-// slotOf returns the slot of a mutex.
 func (b *Backend) slotOf(mutex string) *sessionSlot {
 	return b.slots[scanHash(mutex)%uint64(len(b.slots))]
 }
 
-// current returns the session for a mutex. It waits for one until ctx ends.
+// current returns the session for a mutex. If there is none, it waits until ctx ends.
 func (b *Backend) current(ctx context.Context, mutex string) (*session, error) {
 	l := b.slotOf(mutex)
 	for {

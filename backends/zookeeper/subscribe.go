@@ -32,8 +32,8 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	}
 }
 
-// watchChannel watches the mutexes of a channel or pattern. The returned channel is closed once
-// later changes are noticed. It returns nil if no mutex has such a channel.
+// watchChannel watches the mutexes of a channel or pattern. It closes the returned channel once the
+// watch notices all later changes. It returns nil if the channel belongs to no mutex.
 func (b *Backend) watchChannel(channel string, pattern bool) <-chan struct{} {
 	if pattern {
 		if !mayMatch(channel) {
@@ -79,7 +79,6 @@ func (b *Backend) watchChannel(channel string, pattern bool) <-chan struct{} {
 	return w.ready
 }
 
-// mayMatch reports whether a glob may match a channel of a mutex.
 func mayMatch(glob string) bool {
 	literal := glob
 	if i := strings.IndexAny(glob, `*?[\`); i >= 0 {
@@ -184,8 +183,7 @@ func (b *Backend) flagListeners(w *watcher, v *view) {
 	}
 }
 
-// flagListener sets Listening in the lease of one node. It reports whether that is done, or not
-// needed.
+// flagListener reports whether the lease of the node has Listening now, or does not need it.
 func (b *Backend) flagListener(s *session, k nodeKey, child string) bool {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()

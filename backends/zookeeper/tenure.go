@@ -8,7 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// beginTenure begins the tenure of the first node.
+// beginTenure begins a tenure with a new node that is the first. t is the ticket of a blocked
+// request, else nil.
 func (b *Backend) beginTenure(n *node, t *proxy.Ticket) simba.Outcome {
 	b.mu.Lock()
 	n.kind, n.unacknowledged, n.over, n.presumedUntil = kindOwner, t != nil, false, time.Time{}
@@ -20,7 +21,6 @@ func (b *Backend) beginTenure(n *node, t *proxy.Ticket) simba.Outcome {
 	return b.ownOutcome(n, simba.StatusAcquired)
 }
 
-// announceTenure announces and counts a new tenure.
 func (b *Backend) announceTenure(n *node, reason string) {
 	b.counters.acquired.Add(1)
 	for {
@@ -29,7 +29,8 @@ func (b *Backend) announceTenure(n *node, reason string) {
 			break
 		}
 	}
-	// These tenures have certainly ended, although their deletion has no answer yet.
+	// Announce the ends of earlier tenures first. They have certainly ended, although the deletions
+	// of their nodes may have no answer yet.
 	var before []simba.Event
 	b.mu.Lock()
 	at := n.acquiredAt
@@ -49,14 +50,14 @@ func (b *Backend) announceTenure(n *node, reason string) {
 	})
 }
 
-// endOtherWait grants the mutex to a wait of the same contender other than t.
+// endOtherWait ends a wait of the node's contender with the grant, unless its ticket is t.
 func (b *Backend) endOtherWait(n *node, t *proxy.Ticket) {
 	if other := b.waiters.Find(n.mutex, n.contender); other != nil && other != t {
 		b.waiters.Grant(n.mutex, n.contender, proxy.Grant{Token: n.token, Since: n.made})
 	}
 }
 
-// becomeOwner grants the mutex to a contender whose node has become the first. made is true if this
+// becomeOwner grants the mutex to a contender whose node has become the first. made says that this
 // request created the node.
 func (b *Backend) becomeOwner(ctx context.Context, n *node, r simba.AcquireRequest, t *proxy.Ticket, made bool) (out simba.Outcome, done bool, err error) {
 	if err := b.writeOwner(ctx, n, r.TTL, r.Transition, proxy.Binding(b.id, r.Session), made); err != nil {
@@ -68,15 +69,14 @@ func (b *Backend) becomeOwner(ctx context.Context, n *node, r simba.AcquireReque
 	return b.ownOutcome(n, simba.StatusAcquired), true, nil
 }
 
-// setUnacknowledged restores the flag after a renewal. A blocked request's client may be gone
-// before it receives the reply.
+// setUnacknowledged sets the flag, which each renewal clears. The client of a blocked request may
+// leave before it receives the reply.
 func (b *Backend) setUnacknowledged(n *node, unacknowledged bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	n.unacknowledged = unacknowledged
 }
 
-// ownOutcome returns the outcome for an owner.
 func (b *Backend) ownOutcome(n *node, status simba.Status) simba.Outcome {
 	b.mu.Lock()
 	defer b.mu.Unlock()

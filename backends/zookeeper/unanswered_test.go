@@ -18,7 +18,7 @@ func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
 		Servers: link.Addr(), Timeout: 2 * time.Second, SessionTimeout: 20 * time.Second, QueueGrace: time.Minute, HandoffWindow: time.Minute,
 	})
 	subs := newRecordedNotices()
-	subs.channels["simba:{m}:a"] = true // so that its node stays when it is the first
+	subs.channels["simba:{m}:a"] = true // so that a gets a reservation when its node is the first
 	near := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: time.Minute, HandoffWindow: time.Minute, Notices: subs})
 	if _, err := near.Subscribed(ctx, "simba:{m}:a", false); err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
 	_, err := first.End(simba.EndTimeout)
 	unavailable(t, err)
 	acquire(t, near, "m", "a", time.Minute)
-	await(t, "a asks elsewhere", func() bool {
+	await(t, "a is queued as a polling waiter", func() bool {
 		q, _, err := near.Queue(ctx, "m", 10)
 		return err == nil && len(q) == 2 && q[0].Contender == "a" && !q[0].Blocked && q[1].Contender == "b"
 	})
@@ -46,7 +46,7 @@ func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
 	a := take(t, near, "m", "a", time.Minute)
 	select {
 	case <-woken:
-		t.Error("two owners: b is granted too")
+		t.Error("two owners: b was granted the mutex too")
 	default:
 	}
 	if out, err := second.End(simba.EndTimeout); err != nil || out.Status != simba.StatusTimeout || out.Token != a.Token {
@@ -69,8 +69,8 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 		}
 		return o
 	}
-	// lost makes a request that the ensemble does, but does not answer, since the session ends. It
-	// uses a link of its own, so that no other replies are lost.
+	// lost makes a request that the ensemble executes. The session ends before the answer arrives.
+	// The request has a link of its own, so that no other replies are lost.
 	lost := func(t *testing.T, m string, before func(far *zookeeper.Backend), ask func(far *zookeeper.Backend) (simba.Outcome, error), release, done func()) {
 		link := stores.NewLink(t, srv.Addr)
 		far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, SessionTimeout: 2 * time.Second, Timeout: patience})
@@ -85,7 +85,7 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 			answered <- answer{out, err}
 		}()
 		<-begun
-		await(t, "it is done", func() bool {
+		await(t, "the request is executed", func() bool {
 			o := owner(m)
 			return o.Owner == "x" && o.TTLAt-o.AcquiredAt == ttl.Milliseconds()
 		})
@@ -98,7 +98,7 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 		link.Heal()
 		a := <-answered
 		if a.out.Status != 0 {
-			t.Errorf("the request returned %+v after its session, want nothing", a.out)
+			t.Errorf("the request returned %+v after its session ended; want an error and no outcome", a.out)
 		}
 		unavailable(t, a.err)
 	}

@@ -4,7 +4,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// stopUnwantedWatchers periodically stops watchers that no client needs.
 func (b *Backend) stopUnwantedWatchers() {
 	for b.pause(unwantedCheckInterval) {
 		b.mu.Lock()
@@ -41,7 +40,6 @@ func (b *Backend) stopUnwantedWatchers() {
 	}
 }
 
-// hasSubscribers reports whether a client subscribes to a channel of the mutex.
 func (b *Backend) hasSubscribers(m *mutex) bool {
 	b.mu.Lock()
 	var contenders []string

@@ -12,7 +12,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// stubNotices has subscribers of one mutex and of a pattern.
+// stubNotices is a simba.Notices with subscribers of mutex m and of every pattern.
 type stubNotices struct{}
 
 func (stubNotices) Publish(string, string) int     { return 1 }
@@ -61,7 +61,7 @@ func TestDeletedMutexIsNotWatched(t *testing.T) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatalf("%d mutexes are known, and m has %d listeners; want none", known, listeners)
+			t.Fatalf("the server knows %d mutexes, and m has %d listeners; want only m, without listeners", known, listeners)
 		}
 	}
 }
@@ -74,6 +74,6 @@ func TestNoLeaseDependsOnTheEnsemblesClock(t *testing.T) {
 	b.clock.observe(now.UnixMilli()+5000, now, now) // a new leader, whose clock is ahead
 	b.adoptLocked(n, record{Kind: kindOwner, TTL: 30000}, stat)
 	if left := n.end().Sub(now); left < 30*time.Second {
-		t.Errorf("the creator ends a lease of 30 s, renewed elsewhere, in %v", left)
+		t.Errorf("the creator ends a lease of 30 s, just renewed by another server, in %v", left)
 	}
 }

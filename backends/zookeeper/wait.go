@@ -13,8 +13,8 @@ import (
 
 // This file has the methods of proxy.WaitEnder, which end blocked waits.
 
-// Granted implements proxy.WaitEnder. A grant without a token is no lease: the contender was
-// removed from the queue.
+// Granted implements proxy.WaitEnder. A grant without a token means that the contender was removed
+// from the queue.
 func (b *Backend) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 	ctx, leave, err := b.enter(context.Background())
 	if err != nil {
@@ -70,7 +70,7 @@ func (b *Backend) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, er
 	}
 	out, owner, err := b.leaveWait(ctx, k, why)
 	if err != nil {
-		b.unblock(k) // its node remains, but nobody is blocked on it
+		b.unblock(k) // the node remains, but no connection is blocked on it
 	}
 	if owner || err != nil {
 		return out, b.failed(err)
@@ -91,7 +91,7 @@ func (b *Backend) leaveWait(ctx context.Context, k nodeKey, why simba.EndReason)
 	}
 	for {
 		n := b.nodeAt(k)
-		// The node is gone, or another connection waits.
+		// The node is gone, or the contender waits on another connection.
 		if n == nil || b.waiters.Find(k.mutex, k.contender) != nil {
 			return out, false, nil
 		}
@@ -106,7 +106,7 @@ func (b *Backend) leaveWait(ctx context.Context, k nodeKey, why simba.EndReason)
 		}
 		err = b.removeOwn(ctx, n, simba.Event{Kind: simba.EventLeft, Reason: reason}, asWaiter)
 		switch {
-		case errors.Is(err, errChanged) && ctx.Err() == nil: // being granted the mutex
+		case errors.Is(err, errChanged) && ctx.Err() == nil: // a grant is in progress
 			b.pause(decidePause)
 		case errors.Is(err, errSessionOver): // the session's nodes are deleted
 			return out, false, nil
@@ -129,9 +129,9 @@ func (b *Backend) HandOff(t *proxy.Ticket, g proxy.Grant) error {
 	return b.failed(b.abandonGrant(ctx, nodeKey{t.Request.Mutex, t.Request.Contender}, g.Token, false))
 }
 
-// abandonGrant releases a tenure whose waiter is gone, unless it was renewed since. If unanswered
-// is true, it also keeps a tenure that Ticket.End has returned. If the ensemble does not answer,
-// remove records an orphan.
+// abandonGrant releases a tenure whose waiter is gone, unless the contender has renewed it since.
+// If unanswered is true, it also keeps a tenure that Ticket.End has returned. If the ensemble does
+// not answer, remove records an orphan.
 func (b *Backend) abandonGrant(ctx context.Context, k nodeKey, token uint64, unanswered bool) error {
 	unlock, err := b.lockKey(ctx, k)
 	if err != nil {
@@ -162,7 +162,8 @@ func (b *Backend) abandonGrantInBackground(k nodeKey, token uint64) {
 	})
 }
 
-// removeOwn is remove, unless the contender continues through another server.
+// removeOwn is remove, but keeps the node if the contender continues with it through another
+// server.
 func (b *Backend) removeOwn(ctx context.Context, n *node, why simba.Event, on condition) error {
 	for {
 		err := b.remove(ctx, n, why, on)
@@ -189,7 +190,6 @@ func (b *Backend) owns(n *node) bool {
 
 func (b *Backend) ownsLocked(n *node) bool { return n.ownsLocked(time.Now()) && n.s.alive() }
 
-// outcomeWithoutLease returns the outcome for a contender that does not own the mutex.
 func (b *Backend) outcomeWithoutLease(ctx context.Context, t *proxy.Ticket, status simba.Status) (out simba.Outcome, err error) {
 	err = b.retryRead(ctx, t.Request.Mutex, func(s *session) error {
 		h, err := b.inspect(ctx, s, t.Request.Mutex)

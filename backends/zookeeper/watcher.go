@@ -14,17 +14,16 @@ import (
 // serves all of them.
 type watcher struct {
 	mutex string
-	woken chan struct{} // asks for another evaluation
+	woken chan struct{} // has an element if the watcher must evaluate again
 	stop  chan struct{} // closed when the watcher is not needed
-	ready chan struct{} // closed after the first listing; later changes are noticed
+	ready chan struct{} // closed after the first listing: the watcher notices all later changes
 
 	// Guarded by Backend.mu.
-	fresh     bool                // created while watched: announce its first owner too
+	fresh     bool                // the mutex' node is new: announce its first owner too
 	leaseEnd  time.Time           // when the lease of another server's owner ends
 	listeners map[string]struct{} // contenders whose own channel is subscribed here
 }
 
-// wake makes the watcher evaluate again.
 func (w *watcher) wake() {
 	select {
 	case w.woken <- struct{}{}:
@@ -32,7 +31,6 @@ func (w *watcher) wake() {
 	}
 }
 
-// watcherLocked returns the watcher of a mutex. It starts one if needed.
 func (b *Backend) watcherLocked(mutex string) *watcher {
 	m := b.mutexLocked(mutex)
 	if m.watcher == nil {
@@ -51,18 +49,18 @@ func newWatcher(mutex string) *watcher {
 	}
 }
 
-// view is what a watcher has seen so far.
+// view is the state of a running watcher.
 type view struct {
 	s        *session
 	names    []string
-	pzxid    int64 // transaction of the last change of the children
+	pzxid    int64 // zxid of the last creation or deletion of a child
 	first    firstNode
-	began    bool          // a first node, or none, was recorded
-	suspects map[guid]bool // own nodes seen once that no request explains
+	began    bool          // first is valid
+	suspects map[guid]bool // see orphanUnknownNodes
 	flagged  map[guid]bool // nodes in whose lease this server set Listening
 }
 
-// runWatcher lists, evaluates and waits for the next cause.
+// runWatcher lists the nodes, evaluates the list and waits for the next cause to do so.
 func (b *Backend) runWatcher(w *watcher) {
 	v := view{suspects: make(map[guid]bool), flagged: make(map[guid]bool)}
 	var seen sync.Once
@@ -131,7 +129,7 @@ func (b *Backend) runWatcher(w *watcher) {
 // (CVE-2024-23944).
 const relistInterval = 10 * time.Second
 
-// isNeeded reports whether a client here waits for the mutex or subscribes to it.
+// isNeeded reports whether a client of this server waits for the mutex or subscribes to it.
 func (b *Backend) isNeeded(w *watcher) bool {
 	if b.waiters.Count(w.mutex) > 0 {
 		return true
@@ -174,7 +172,6 @@ func sessionOver(s *session) <-chan struct{} {
 	return s.over
 }
 
-// listAndWatch lists the nodes and watches them.
 func (b *Backend) listAndWatch(w *watcher, v *view) (changed <-chan zk.Event, err error) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()
@@ -195,8 +192,8 @@ func (b *Backend) listAndWatch(w *watcher, v *view) (changed <-chan zk.Event, er
 	return l.changed, nil
 }
 
-// waitsForCreation reports whether a watcher waits for its mutex' node to be created. If only
-// patterns need the watcher, it does not wait: the root watcher sees the creation.
+// waitsForCreation reports whether a watcher must watch for the creation of its mutex' node. If
+// only patterns need the watcher, it need not: the root watcher sees the creation.
 func (b *Backend) waitsForCreation(w *watcher) bool {
 	b.mu.Lock()
 	m, pattern := b.mutexes[w.mutex], b.root != nil
@@ -219,7 +216,7 @@ func (b *Backend) relist(w *watcher, v *view) error {
 	return nil
 }
 
-// dropMissing forgets nodes that existed before the listing began and are missing from it: another
+// dropMissing forgets nodes that existed before the listing began and are missing from it. Another
 // server, or a person, has deleted them.
 func (b *Backend) dropMissing(w *watcher, v *view, start time.Time) {
 	listed := make(map[string]bool, len(v.names))
@@ -239,7 +236,7 @@ func (b *Backend) dropMissing(w *watcher, v *view, start time.Time) {
 	b.mu.Unlock()
 	for _, n := range missing {
 		b.forgetDeleted(n)
-		if n.foreign { // the server that created the node is gone: queue its waiter here
+		if n.foreign { // the creator is probably gone: queue the waiter here
 			b.rejoin(w.mutex)
 		} else {
 			// An empty Grant ends the wait without the mutex.

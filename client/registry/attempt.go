@@ -10,12 +10,13 @@ import (
 	"github.com/simba-resp/simba-resp/client/internal/contend"
 )
 
-// errElsewhere means that another holder or process has the lock. The package does not return it to
-// its callers.
+// errElsewhere means that another holder or process has the lock. Users of the package never get
+// this error.
 var errElsewhere = errors.New("another has the lock")
 
-// attempt is an attempt to lock a mutex at the server, and the tenure if the attempt succeeds.
-// Registry.mu guards all fields but run.
+// attempt is an attempt to lock a mutex at the server, with the tenure if the attempt succeeds. It
+// is over when no request of it is in progress any more, not even the release. Registry.mu guards
+// all fields but run.
 type attempt struct {
 	run contend.Run
 
@@ -25,12 +26,11 @@ type attempt struct {
 	renewals  int   // how often the lease was renewed
 	failures  int   // how many requests have failed
 	err       error // the error of the last request
-	final     bool  // err is final: a retry does not help
+	final     bool  // it is useless to retry after err
 
 	news chan struct{} // closed and replaced with each change
 }
 
-// over reports whether nothing of the attempt is left.
 func (a *attempt) over() bool {
 	select {
 	case <-a.run.Gone():
@@ -40,7 +40,7 @@ func (a *attempt) over() bool {
 	}
 }
 
-// change calls f, which changes a, with Registry.mu locked. It then wakes await.
+// change calls f, which changes a, with Registry.mu locked. Then it wakes await.
 func (r *Registry) change(a *attempt, f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -49,9 +49,9 @@ func (r *Registry) change(a *attempt, f func()) {
 	a.news = make(chan struct{})
 }
 
-// start starts an attempt to lock e at the server. If once is true, the attempt sends one request;
+// start starts an attempt to lock e at the server. If once is true, the attempt sends one request,
 // else it lasts until it is stopped. The previous attempt may still own the mutex. So start first
-// waits until nothing of it is left; if once is true, at most for Timeout.
+// waits until that attempt is over. If once is true, it waits at most for Timeout.
 func (r *Registry) start(ctx context.Context, e *localLock, once bool) (*attempt, error) {
 	if err := r.awaitLast(ctx, e, once); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (r *Registry) start(ctx context.Context, e *localLock, once bool) (*attempt
 		return nil, client.ErrClosed
 	}
 	a := &attempt{news: make(chan struct{}), err: contend.ErrNoAnswer}
-	r.attempts++ // for a new id: a late request of an earlier attempt cannot affect this one
+	r.attempts++ // for a new id, so that late requests of earlier attempts do not affect this one
 	cfg := contend.Config{
 		Mutex: e.lock.mutex, ID: r.cfg.ID + ":" + strconv.FormatUint(r.attempts, 10), TTL: r.cfg.ExpireAfter,
 		Once: once, NoQueue: once || r.cfg.Mode == Spin,
@@ -86,7 +86,7 @@ func (r *Registry) start(ctx context.Context, e *localLock, once bool) (*attempt
 		return nil, err
 	}
 	e.attempt = a
-	e.pins++ // the caller has pinned e, so the registry has not forgotten it
+	e.pins++ // not pinLocked: the caller has pinned e, so e is in r.locks
 	r.running++
 	go func() { // Close waits for this goroutine
 		<-a.run.Gone()
@@ -101,8 +101,8 @@ func (r *Registry) start(ctx context.Context, e *localLock, once bool) (*attempt
 	return a, nil
 }
 
-// awaitLast waits until nothing of the last attempt of e is left. If it returns nil, it has locked
-// Registry.mu.
+// awaitLast waits until the last attempt of e is over. If it returns nil, it has locked
+// Registry.mu. If once is true, it waits at most for Timeout.
 func (r *Registry) awaitLast(ctx context.Context, e *localLock, once bool) error {
 	var enough <-chan time.Time
 	if once {
@@ -128,8 +128,8 @@ func (r *Registry) awaitLast(ctx context.Context, e *localLock, once bool) error
 	return nil
 }
 
-// await waits until decided returns true, and returns the error of decided. It calls decided after
-// each change of a, with Registry.mu locked.
+// await waits until decided returns true, and returns the error of decided. It calls decided at
+// once and after each change of a, with Registry.mu locked.
 func (r *Registry) await(ctx context.Context, a *attempt, decided func() (bool, error)) error {
 	for {
 		r.mu.Lock()
@@ -159,8 +159,8 @@ func (r *Registry) await(ctx context.Context, a *attempt, decided func() (bool, 
 	}
 }
 
-// acquire locks e at the server for the holder of e. If err is not nil, failure is the error of the
-// last request. elsewhere reports whether another process had the lock in the last reply.
+// acquire locks e at the server for the holder of e. failure is the error of the last request.
+// elsewhere reports whether another process had the lock in the last reply.
 func (r *Registry) acquire(ctx context.Context, e *localLock, once bool) (elsewhere bool, failure, err error) {
 	a, err := r.start(ctx, e, once)
 	if err != nil {

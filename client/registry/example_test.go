@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/client/registry"
 )
 
-// A lock by key, for a piece of work.
+// Lock a key for a piece of work.
 func ExampleRegistry() {
 	c, done := connect()
 	defer done()
@@ -94,7 +94,7 @@ func ExampleRegistry_Obtain() {
 	// Output: true true
 }
 
-// Each holder stands for what is a thread in Java.
+// Each holder has the role of a thread in Java.
 func ExampleRegistry_NewHolder() {
 	c, done := connect()
 	defer done()

@@ -10,25 +10,25 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// localLock is a reentrant lock for the holders of this process. It also has the last attempt to
-// lock the mutex at the server. Registry.mu guards it.
+// localLock is a reentrant lock for the holders of this process, with the last attempt to lock the
+// mutex at the server. Registry.mu guards it.
 type localLock struct {
 	key  string
 	lock *Lock // the handle that Obtain returns
 
-	pins int           // users: calls in progress, the holder, the attempt; 0 = may be forgotten
+	pins int           // number of users (calls in progress, holder, attempt); 0 = may be forgotten
 	used time.Time     // when pins became 0
 	at   *list.Element // the element in Registry.idle; nil = pins is not 0
 
 	holder *Holder   // nil = free
 	count  int       // how often the holder has locked; 0 = its first Lock is in progress
-	busy   bool      // a call of the holder is in progress, the only one that may send requests
+	busy   bool      // a call between enter and exit is in progress; only this call sends requests
 	queue  []*waiter // first come, first served
 
-	attempt *attempt // the last attempt; nil = none, or nothing of it is left
+	attempt *attempt // the last attempt; nil = none, or it is over
 }
 
-// waiter is a call that waits for a localLock.
+// waiter is a call that waits in enter.
 type waiter struct {
 	h       *Holder
 	granted chan struct{} // closed when h is granted the localLock
@@ -38,9 +38,9 @@ func (e *localLock) admitsLocked(h *Holder) bool {
 	return !e.busy && (e.holder == nil || e.holder == h)
 }
 
-// enter begins a call of h that may send requests. Only one such call is in progress between enter
-// and exit. If another one is, or another holder has the lock, enter waits if wait is true, else it
-// returns errElsewhere. first reports whether h does not have the lock yet.
+// enter begins a call of h that may send requests. For each localLock, only one call is in progress
+// between enter and exit. If enter has to wait for another call or another holder, and wait is
+// false, enter returns errElsewhere. first reports whether h does not have the lock yet.
 func (r *Registry) enter(ctx context.Context, l *Lock, h *Holder, wait bool) (e *localLock, first bool, err error) {
 	r.mu.Lock()
 	if r.isClosedLocked() {
@@ -75,7 +75,7 @@ func (r *Registry) enter(ctx context.Context, l *Lock, h *Holder, wait bool) (e 
 	}
 	if i := slices.Index(e.queue, w); i >= 0 {
 		e.queue = slices.Delete(e.queue, i, i+1)
-	} else { // w is not in the queue: it was granted just now
+	} else { // w was granted the local lock just now
 		e.busy = false
 		e.grantNextLocked()
 	}
@@ -83,7 +83,7 @@ func (r *Registry) enter(ctx context.Context, l *Lock, h *Holder, wait bool) (e 
 	return nil, false, err
 }
 
-// exit ends a call that enter has begun. locked says whether the call has locked.
+// exit ends a call that enter has begun. locked says whether the call has locked for its holder.
 func (r *Registry) exit(e *localLock, locked bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,7 +91,7 @@ func (r *Registry) exit(e *localLock, locked bool) {
 	if locked {
 		e.count++
 	}
-	if e.count == 0 && e.attempt != nil { // not acquired, or the holder has unlocked meanwhile
+	if e.count == 0 && e.attempt != nil { // not acquired, or unlocked during the call
 		e.attempt.run.Stop()
 	}
 	e.grantNextLocked()
@@ -100,7 +100,7 @@ func (r *Registry) exit(e *localLock, locked bool) {
 	}
 }
 
-// unlock undoes one Lock of h. If h has no more, unlock stops the attempt and returns it.
+// unlock undoes one Lock of h. If it was the last, unlock stops the attempt and returns it.
 func (r *Registry) unlock(l *Lock, h *Holder) (*attempt, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -113,7 +113,7 @@ func (r *Registry) unlock(l *Lock, h *Holder) (*attempt, error) {
 		return nil, nil
 	}
 	defer r.unpinLocked(e)
-	if e.busy { // another call of h is locking again, and its exit stops the attempt if needed
+	if e.busy { // another call of h is locking again; exit stops the attempt if that call fails
 		return nil, nil
 	}
 	a := e.attempt
@@ -139,7 +139,7 @@ func (e *localLock) grantNextLocked() {
 	e.dropAttemptLocked()
 }
 
-// dropAttemptLocked forgets the attempt if nothing of it is left and no holder needs it.
+// dropAttemptLocked forgets the attempt if it is over and no holder needs it.
 func (e *localLock) dropAttemptLocked() {
 	if e.attempt != nil && e.count == 0 && !e.busy && e.attempt.over() {
 		e.attempt = nil

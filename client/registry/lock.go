@@ -10,18 +10,17 @@ import (
 	"github.com/simba-resp/simba-resp/client/internal/contend"
 )
 
-// ErrNotHolder is returned by Unlock for a Holder that does not have the lock.
+// ErrNotHolder is returned by Unlock if the Holder does not have the lock.
 var ErrNotHolder = errors.New("you do not own the lock")
 
-// Lock is the lock of one key, see [Registry.Obtain]. A holder that has the lock may lock it again.
-// The lock is free when the holder has unlocked it as often as it has locked it. Each further Lock
-// of the holder renews the lease.
+// Lock is the lock of one key, see [Registry.Obtain]. A holder that has the lock may lock it again,
+// which renews the lease. The lock is free when the holder has unlocked it as often as it has
+// locked it. A Lock is safe for concurrent use.
 //
-// A holder that does not unlock before its lease ends loses the lock, and another process may lock
-// it. The lease ends by the clock of this process, a little earlier than at the server. Then
-// [Lock.Context] ends, and Lock and Unlock of the holder fail with client.ErrLost. In Spring, Lock
-// would acquire the lock once more if it is free. The holder would not notice that others had the
-// lock meanwhile.
+// If a holder does not unlock before its lease ends, it loses the lock, and another process may
+// lock it. The lease ends in this process a little earlier than at the server. Then [Lock.Context]
+// ends, and Lock and Unlock of the holder return client.ErrLost. In Spring, Lock would acquire a
+// free lock once more and hide the loss.
 type Lock struct {
 	r          *Registry
 	key, mutex string
@@ -31,8 +30,9 @@ type Lock struct {
 func (l *Lock) Key() string { return l.key }
 
 // Lock waits until h has the lock. If ctx ends first, the error matches client.ErrNotAcquired and
-// the error of ctx, and the registry releases the attempt in the background. Lock retries while
-// the server is not available. If the server refuses the request, Lock returns the refusal at once.
+// the error of ctx, and the registry releases the attempt in the background. Lock retries while the
+// server is not available. If the server refuses the request, Lock returns the server's error reply
+// at once.
 func (l *Lock) Lock(ctx context.Context, h *Holder) error {
 	_, failure, err := l.lock(ctx, h, true)
 	switch {
@@ -60,8 +60,8 @@ func (l *Lock) TryLock(ctx context.Context, h *Holder) (bool, error) {
 }
 
 // TryLockFor waits for the lock like Lock, but no longer than wait. If it returns false and no
-// error, another holder or process had the lock until then. If the last request failed, the error
-// says why. With a wait of 0, TryLockFor is TryLock.
+// error, another holder or process has the lock or is next. If the last request failed, TryLockFor
+// returns its error. With a wait of 0, TryLockFor is TryLock.
 func (l *Lock) TryLockFor(ctx context.Context, h *Holder, wait time.Duration) (bool, error) {
 	if wait <= 0 {
 		return l.TryLock(ctx, h)
@@ -112,8 +112,8 @@ func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) (elsewhere bool, 
 // Unlock returns ErrNotHolder if h does not have the lock. After any other error h has unlocked,
 // and the next holder in the process may lock. Unlock returns client.ErrLost if the lease had ended
 // or was broken: another owner may have changed what the lock protects. It returns
-// client.ErrUnavailable if the server does not reply within the Timeout of the Client. The lock is
-// then free when its lease ends, or earlier if a repeated release succeeds.
+// client.ErrUnavailable if the server does not reply within the Timeout of the Client. The registry
+// then repeats the release until it succeeds or the lease ends.
 func (l *Lock) Unlock(ctx context.Context, h *Holder) error {
 	a, err := l.r.unlock(l, h)
 	if err != nil || a == nil {
@@ -145,11 +145,11 @@ func (l *Lock) Unlock(ctx context.Context, h *Holder) error {
 }
 
 // IsHeldInThisProcess reports whether a holder of this registry has locked the lock and not
-// unlocked it yet. It does not check whether the lease has ended.
+// unlocked it yet. The lease may have ended already.
 func (l *Lock) IsHeldInThisProcess() bool { return l.held(nil) != nil }
 
 // Token returns the fencing token if a holder of this registry has locked the lock and not unlocked
-// it yet, else 0. It does not check whether the lease has ended.
+// it yet, else 0. The lease may have ended already.
 func (l *Lock) Token() uint64 {
 	if own := l.held(nil); own != nil {
 		return client.Token(own)
@@ -172,8 +172,7 @@ func (l *Lock) Context(h *Holder) context.Context {
 	return ctx
 }
 
-// held returns the ownership context of h; of any holder, if h is nil. It returns nil if the holder
-// does not have the lock.
+// held returns the ownership context if h has the lock, else nil. A nil h means any holder.
 func (l *Lock) held(h *Holder) context.Context {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()

@@ -18,10 +18,11 @@ type Mode int
 
 const (
 	// Notified takes an entry in the server's queue, first come, first served. The server sends a
-	// notice when the registry is next. Without a notice it asks when the owner's lease ends.
+	// notice when the registry is next. Without a notice, the registry asks when the owner's lease
+	// ends.
 	Notified Mode = iota
 	// Spin sends a request every SpinEvery and takes no queue entry. If the lock is free and the
-	// queue is empty, the first one that asks gets the lock.
+	// queue is empty, the first registry that asks gets the lock.
 	Spin
 )
 
@@ -44,11 +45,11 @@ type Config struct {
 
 	// ID begins the contender ids of the locks: ID:1, ID:2 and so on, one for each attempt to lock.
 	// "" means a new client.NewID. Two registries must not have the same ID, since the server would
-	// take them for one. For the same reason a process must not use its ID again after a restart.
+	// treat their contenders as one. So a process must not use its ID again after a restart.
 	ID string
 
-	// ExpireAfter is how long a lock that nobody unlocks stays locked: 1 ms to 24 h; 0 means 60 s.
-	// The registry does not renew a lock by itself. To keep the lock longer, lock it once more.
+	// ExpireAfter is the lease of a lock, 1 ms to 24 h; 0 means 60 s. The registry does not renew
+	// the lease by itself. To keep a lock longer, lock it once more.
 	ExpireAfter time.Duration
 
 	Mode Mode // the zero value is Notified
@@ -57,7 +58,7 @@ type Config struct {
 	SpinEvery time.Duration
 
 	// Capacity is how many locks the registry remembers; 0 means 100,000. If there are more, it
-	// forgets unlocked ones, the least recently used first. It never forgets a lock that is locked.
+	// forgets unlocked locks, the least recently used first.
 	Capacity int
 }
 
@@ -67,28 +68,30 @@ const (
 	defaultCapacity    = 100_000
 )
 
-// Registry makes reentrant locks by key. Only one [Holder] of only one registry has a lock at a
-// time. A program that does not come from Spring should use [client.Client.Do] instead.
+// Registry makes reentrant locks by key. Of all holders in all registries with the same Prefix, one
+// [Holder] at a time has the lock of a key. A program that does not come from Spring should use
+// [client.Client.Do] instead. A Registry is safe for concurrent use.
 type Registry struct {
 	c   *client.Client
 	cfg Config
 
 	mu       sync.Mutex // guards what follows, and the local locks with their attempts
 	locks    map[string]*localLock
-	idle     *list.List    // of each *localLock that may be forgotten, the least recently used last
-	running  int           // how many attempts are not over
-	attempts uint64        // how many attempts were ever made
+	idle     *list.List    // the *localLocks that may be forgotten, the least recently used last
+	running  int           // the number of attempts that are not over
+	attempts uint64        // the number of all attempts so far
 	closed   chan struct{} // closed by Close
-	over     chan struct{} // closed when the registry is closed and no attempt is left
+	over     chan struct{} // closed when the registry is closed and all attempts are over
 }
 
-// Holder has locks. It has the role of a thread in Java, because goroutines have no identity: a
-// Holder may lock again what it has locked. Goroutines that share a Holder share its locks.
+// Holder identifies who has a lock. It has the role of a thread in Java, because goroutines have no
+// identity. A Holder may lock a lock again that it has. Goroutines that share a Holder share its
+// locks.
 type Holder struct {
-	_ byte // pointers to two values of size 0 may be equal, and Holders are compared by pointer
+	_ byte // Holders are compared by pointer, and pointers to two values of size 0 may be equal
 }
 
-// New returns a Registry. It does not connect. The error names the field that is not valid.
+// New returns a Registry. It sends no request. The error names the field that is not valid.
 func New(c *client.Client, cfg Config) (*Registry, error) {
 	if cfg.ID == "" {
 		cfg.ID = client.NewID()
@@ -134,9 +137,9 @@ func (r *Registry) ID() string { return r.cfg.ID }
 // NewHolder returns a new Holder.
 func (r *Registry) NewHolder() *Holder { return &Holder{} }
 
-// Obtain returns the lock of a key. It returns the same Lock each time, as long as the registry
-// remembers it. A forgotten Lock and the new Lock of its key lock the same mutex. Obtain sends no
-// request. The error says why Prefix:key is not a valid name of a mutex.
+// Obtain returns the lock of a key. As long as the registry remembers the Lock, it returns the same
+// one. A forgotten Lock and the new Lock of its key lock the same mutex. Obtain sends no request.
+// The error says why Prefix:key is not a valid name of a mutex.
 func (r *Registry) Obtain(key string) (*Lock, error) {
 	mutex := r.cfg.Prefix + ":" + key
 	if key == "" {
@@ -152,8 +155,8 @@ func (r *Registry) Obtain(key string) (*Lock, error) {
 	return e.lock, nil
 }
 
-// ExpireUnusedOlderThan forgets the locks that are not locked and have not been used for longer
-// than age. It returns their number.
+// ExpireUnusedOlderThan forgets the unlocked locks that nobody has used for longer than age. It
+// returns the number of forgotten locks.
 func (r *Registry) ExpireUnusedOlderThan(age time.Duration) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -165,9 +168,10 @@ func (r *Registry) ExpireUnusedOlderThan(age time.Duration) int {
 	return n
 }
 
-// Close unlocks all locks and ends all waits. It waits for the server's replies, at most for the
-// Timeout of the Client. If a release fails, the lock is free when its lease ends. Later calls of
-// Lock, TryLock and TryLockFor return client.ErrClosed.
+// Close unlocks all locks and ends all waits. It waits for the server's replies. After the Timeout
+// of the Client it returns client.ErrUnavailable, and continues in the background. If a release
+// fails, the lock is free when its lease ends. Later calls of Lock, TryLock and TryLockFor return
+// client.ErrClosed.
 func (r *Registry) Close() error {
 	r.mu.Lock()
 	if !r.isClosedLocked() {
@@ -205,9 +209,9 @@ func (r *Registry) isClosedLocked() bool {
 	}
 }
 
-// pinLocked returns the local lock of a key. The registry does not forget the local lock until
-// unpinLocked is called as often as pinLocked. For a new key, the local lock gets the handle lock;
-// if lock is nil, a new handle.
+// pinLocked returns the local lock of a key. If there is none, pinLocked makes one with the handle
+// lock, or with a new handle if lock is nil. The registry does not forget the local lock until
+// unpinLocked is called as often as pinLocked.
 func (r *Registry) pinLocked(key string, lock *Lock) *localLock {
 	e := r.locks[key]
 	if e == nil {

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// lingerTimeout bounds the time in which a closed connection sends its last bytes.
+// lingerTimeout bounds how long a closed connection still sends the bytes in its buffer.
 const lingerTimeout = 10 * time.Second
 
-// conn is the server's end of a pipe. It has an unlimited buffer for bytes that the client has not
-// read yet. The reason is that a client reads no reply before it has sent its whole pipeline.
+// conn is the server's end of a net.Pipe. A client reads no reply before it has sent its whole
+// pipeline. So conn has an unlimited buffer for the replies.
 type conn struct {
 	net.Conn
 
 	mu     sync.Mutex // guards what follows
 	unsent []byte
 	closed bool
-	failed error // the error of a write to the pipe; nil = none has failed
+	failed error // the error of a write to the pipe; nil = no write has failed
 
 	changed chan struct{} // has an element when unsent or closed has changed
 }
@@ -66,7 +66,7 @@ func (c *conn) Close() error {
 	)
 }
 
-// SetWriteDeadline implements net.Conn. It does nothing, since Write does not wait.
+// SetWriteDeadline implements net.Conn. It does nothing, since Write never blocks.
 func (c *conn) SetWriteDeadline(time.Time) error { return nil }
 
 // SetDeadline implements net.Conn.
@@ -79,7 +79,8 @@ func (c *conn) wake() {
 	}
 }
 
-// send sends the written bytes, until the connection is closed or the client has closed its end.
+// send sends the bytes in the buffer to the client. It returns when the connection is closed and
+// the buffer is empty, or when a write to the pipe fails.
 func (c *conn) send() {
 	defer c.Conn.Close()
 	for {

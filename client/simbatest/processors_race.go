@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-// processors counts the tests that run on one processor.
+// processors counts the tests for which GOMAXPROCS is 1.
 var processors struct {
 	mu     sync.Mutex // guards what follows
-	tests  int        // how many tests run now
+	tests  int        // how many of these tests run now
 	before int        // GOMAXPROCS before the first of them
 }
 
-// limitProcessors makes a test that calls Start run on one processor. With several processors, the
-// race detector of Go 1.26 crashes when two goroutines of a synctest bubble receive from due timers
-// at once. On one processor it still finds races.
+// limitProcessors sets GOMAXPROCS to 1 until the test ends. With several processors, the race
+// detector of Go 1.26 crashes when two goroutines of a synctest bubble receive from due timers at
+// once. On one processor it still finds races.
 func limitProcessors(t testing.TB) {
 	p := &processors
 	p.mu.Lock()

@@ -1,5 +1,5 @@
-// Package simbatest runs a simba-resp server in the memory of a test, so that lock code can be
-// tested in the fake time of testing/synctest. Leases of an hour expire at once.
+// Package simbatest runs a simba-resp server in the process of a test, so that lock code can be
+// tested in the fake time of testing/synctest. There a lease of an hour expires at once.
 //
 //	func TestReport(t *testing.T) {
 //		synctest.Test(t, func(t *testing.T) {
@@ -8,9 +8,8 @@
 //			…
 //			t.Cleanup(func() { c.Close() })
 //
-// The server is the real one: the embedded engine with durability memory, all commands, and the
-// protocol. Only the network is replaced, by connections in memory. So you can also test a program
-// that uses another lock library for go-redis.
+// The server is the real one, with the embedded engine and durability memory. Connections in memory
+// replace the network. So you can also test a program that uses another lock library for go-redis.
 //
 // # Simulate failures
 //
@@ -19,7 +18,7 @@
 //	rdb.Do(ctx, "SIMBA.ACQUIRE", "report", "dead", 10_000)
 //
 // To take a mutex from its owner, send SIMBA.BREAK. To simulate a server that cannot be reached,
-// add a hook of go-redis ([redis.Client.AddHook]) that lets commands fail.
+// add a hook of go-redis ([redis.Client.AddHook]) that returns an error for each command.
 package simbatest
 
 import (
@@ -45,15 +44,15 @@ const (
 	queueGrace    = 5 * time.Second
 )
 
-// stopTimeout bounds the wait for the end of the server's connections.
+// stopTimeout bounds the wait until all connections of the server are closed.
 const stopTimeout = time.Minute
 
 // Start starts a server without leases, and returns a client of it. It stops both when the test
 // ends. The first fencing token of each mutex is 1.
 //
 // Call Start inside the bubble of [testing/synctest.Test], with the T of the bubble. Outside a
-// bubble the server runs in real time. A contender that still runs keeps the bubble from ending. So
-// close everything that uses the client, by defer or by a Cleanup that is registered after Start.
+// bubble the server runs in real time. A bubble does not end while a contender runs in it. So close
+// everything that uses the client, by defer or by a Cleanup that is registered after Start.
 //
 // To test two processes, create another client of the same server, and close it in the test:
 //
@@ -66,9 +65,9 @@ func Start(t testing.TB) *redis.Client {
 	s := newServer(t)
 	rdb := redis.NewClient(&redis.Options{
 		Addr: "simbatest", Dialer: s.dial, ContextTimeoutEnabled: true, DisableIdentity: true,
-		// A request that waits for a connection takes a timer from a pool that go-redis shares
-		// among clients. A timer must not leave its bubble. With so many connections no request
-		// waits.
+		// A request that waits for a connection takes a timer from a pool that all clients of
+		// go-redis share. A timer must not leave its bubble. With so many connections no request
+		// waits for one.
 		PoolSize:                 10_000,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
@@ -121,7 +120,7 @@ func (s *server) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.stopped { // go-redis still dials for a request that was canceled
+	if s.stopped { // go-redis may still dial for a canceled request
 		return nil, syscall.ECONNREFUSED
 	}
 	near, far := net.Pipe()
@@ -131,7 +130,7 @@ func (s *server) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return near, nil
 }
 
-// stop ends the server and waits for all its goroutines: a bubble must not leave one behind.
+// stop stops the server and waits for all its goroutines, because a bubble ends only after them.
 func (s *server) stop(t testing.TB) {
 	t.Helper()
 	s.mu.Lock()

@@ -27,7 +27,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// newClient returns a Client. It is closed when the test ends.
+// newClient returns a Client, and closes it when the test ends.
 func newClient(t *testing.T, rdb *redis.Client) *client.Client {
 	t.Helper()
 	c, err := client.New(rdb, client.Options{Logger: slog.New(slog.DiscardHandler)})
@@ -69,13 +69,13 @@ func TestNextLeaderLeadsWhenTheFirstStops(t *testing.T) {
 		b := newLeader(t, c, "b")
 		time.Sleep(24 * time.Hour) // a renews
 		if !a.leads.Load() || b.leads.Load() || b.Owner().ID != "a" {
-			t.Fatalf("a leads: %v, b leads: %v, b sees %v", a.leads.Load(), b.leads.Load(), b.Owner())
+			t.Fatalf("a leads: %v, b leads: %v, b sees the owner %v, want only a", a.leads.Load(), b.leads.Load(), b.Owner())
 		}
 		stopped := time.Now()
 		must(t, a.Stop(t.Context()))
 		synctest.Wait()
 		if a.leads.Load() || !b.leads.Load() {
-			t.Errorf("a leads: %v, b leads: %v", a.leads.Load(), b.leads.Load())
+			t.Errorf("after a.Stop, a leads: %v, b leads: %v, want only b", a.leads.Load(), b.leads.Load())
 		}
 		if took := time.Since(stopped); took != 0 {
 			t.Errorf("b leads %v after a has stopped, want at once", took)
@@ -106,10 +106,10 @@ func TestBlockedWaiterIsGrantedTheMutexAtTheRelease(t *testing.T) {
 		l, err := c.Lock(t.Context(), "report")
 		must(t, err)
 		granted := make(chan error, 1)
-		go func() { // a blocked waiter, which this client never is
+		go func() { // a blocked waiter; contenders of package client never block a connection
 			r, err := rdb.Do(context.Background(), "SIMBA.ACQUIRE", "report", "w", 60_000, "WAIT", 0).Result()
 			if err == nil && !strings.Contains(fmt.Sprint(r), "acquired") {
-				err = fmt.Errorf("reply %v", r)
+				err = fmt.Errorf("SIMBA.ACQUIRE with WAIT replies %v, want acquired", r)
 			}
 			granted <- err
 		}()
@@ -130,7 +130,7 @@ func TestBlockedWaiterIsGrantedTheMutexAtTheRelease(t *testing.T) {
 	})
 }
 
-// unreachable is a hook of go-redis: while it is set, no command reaches the server.
+// unreachable is a hook of go-redis. While its value is true, no command reaches the server.
 type unreachable struct{ atomic.Bool }
 
 var errUnreachable = errors.New("no route to host")
@@ -174,7 +174,7 @@ func TestOwnerThatCannotRenewLosesTheMutexToAnother(t *testing.T) {
 		cut.Store(false)
 		time.Sleep(time.Minute)
 		if a.leads.Load() || !b.leads.Load() {
-			t.Errorf("a leads: %v, b leads: %v", a.leads.Load(), b.leads.Load())
+			t.Errorf("when a reaches the server again, a leads: %v, b leads: %v, want only b", a.leads.Load(), b.leads.Load())
 		}
 	})
 }
@@ -191,7 +191,7 @@ func TestServersOfOneBubbleAreIndependent(t *testing.T) {
 	})
 }
 
-// A client reads no reply before it has sent its whole pipeline, so the server must buffer replies.
+// The client reads no reply before it has sent its whole pipeline, so the server must buffer them.
 func TestLongPipelineDoesNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := simbatest.Start(t)
@@ -207,7 +207,7 @@ func TestLongPipelineDoesNotBlock(t *testing.T) {
 		must(t, err)
 		for _, r := range replies {
 			if r.(*redis.StringCmd).Val() != long {
-				t.Fatalf("ECHO of %d bytes returns %v", len(long), r)
+				t.Fatalf("ECHO of %d bytes returns %v, want the same bytes", len(long), r)
 			}
 		}
 		if took := time.Since(began); len(replies) != n || took != 0 {
@@ -231,11 +231,11 @@ func TestRedisLockCommandsWork(t *testing.T) {
 			return ok
 		}
 		if !set() || set() {
-			t.Error("the first SET NX fails, or the second succeeds")
+			t.Error("the first SET NX fails, or the second succeeds while the key exists")
 		}
 		time.Sleep(time.Hour)
 		if !set() {
-			t.Error("the key has not expired")
+			t.Error("SET NX fails after an hour: the key has not expired")
 		}
 	})
 }

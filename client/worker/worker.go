@@ -45,20 +45,20 @@ type Config struct {
 	ID              string
 	TTL, Transition time.Duration
 
-	// StartWork is called when the mutex is acquired. Its context ends when the mutex is lost or
-	// about to be released. StartWork may start the work and return, or work until its context
-	// ends. If it returns an error, the Worker calls StopWork, releases the mutex, and contends
-	// again after a TTL.
+	// StartWork is called when the Worker has acquired the mutex. Its context ends when the mutex
+	// is lost, or before the Worker releases it. StartWork may start the work and return, or work
+	// until its context ends. If StartWork returns an error, the Worker calls StopWork, releases
+	// the mutex, and contends again after a TTL. StartWork must not be nil.
 	StartWork func(ownership context.Context) error
 
-	// StopWork is called when the mutex is lost or about to be released, and StartWork has
-	// returned. Until StopWork returns, the Worker neither releases the mutex nor asks for it
-	// again. The Worker logs an error of StopWork. StopWork may be nil.
+	// StopWork is called when the context of StartWork has ended and StartWork has returned. The
+	// Worker releases the mutex, or asks for it again, only after StopWork has returned. The Worker
+	// logs an error of StopWork. StopWork may be nil.
 	StopWork func() error
 
 	// Changed is called for each change of the state, one at a time, in order. A call may come
-	// late. Changes that wait for a call are kept in memory, so Changed must not block for ever.
-	// It may be nil.
+	// late. The Worker keeps waiting changes in memory, so Changed must not block for ever. It may
+	// be nil.
 	Changed func(from, to State)
 }
 
@@ -74,12 +74,10 @@ type Config struct {
 //	releasing ◄────────────────────────────────────┘ Stop
 //
 // Stop leads from every state to releasing and then to idle. If there is work to stop, it first
-// leads to pausing.
+// leads to pausing. A Worker is safe for concurrent use.
 //
-// The state machine is that of a worker in a Node.js tutorial, with three differences. The Worker
-// starts the work once for each tenure, not after each renewal. A waiter gets a notice from the
-// server, and does not ask every five seconds. A late reply does not lose the mutex as long as the
-// lease lasts.
+// The states are those of a worker in a Node.js tutorial. Unlike that worker, a Worker starts the
+// work once for each tenure, not after each renewal.
 type Worker struct {
 	cfg       Config
 	contender *client.Contender
@@ -94,7 +92,7 @@ type Worker struct {
 	state State
 }
 
-// New returns an idle Worker. The error names the field that is not valid.
+// New returns an idle Worker. The error names the field of cfg that is not valid.
 func New(c *client.Client, cfg Config) (*Worker, error) {
 	switch {
 	case cfg.StartWork == nil:
@@ -156,7 +154,7 @@ func (w *Worker) Start() error { return w.contender.Start() }
 // See [client.Contender.Stop].
 func (w *Worker) Stop(ctx context.Context) error { return w.contender.Stop(ctx) }
 
-// Quit stops the Worker in the background. Unlike Stop, it may be called in every callback.
+// Quit stops the Worker in the background. Callbacks may call it.
 func (w *Worker) Quit() { w.contender.Quit() }
 
 // Resign stops the work, releases the mutex and contends again, see [client.Contender.Resign].

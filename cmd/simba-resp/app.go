@@ -22,11 +22,10 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// app is the assembled server. Its parts are wired here and in engines.go only.
+// app is the assembled server. newApp starts its parts in this order, and stop ends them in
+// reverse:
 //
 //	store ─ engine ─ listener ─ commands ─ server
-//
-// newApp starts the parts in that order. stop ends them in reverse.
 type app struct {
 	cfg    *config
 	log    *logs
@@ -41,7 +40,7 @@ type app struct {
 
 	httpLn   net.Listener    // nil = no HTTP
 	monitor  *monitor.Server // on httpLn
-	backend  simba.Backend   // engine, or requests
+	backend  simba.Backend   // requests if that is not nil, otherwise engine
 	requests *proxy.Timed    // measures engine; nil on the embedded engine
 	recovery time.Duration   // how long openEngine took
 
@@ -49,9 +48,10 @@ type app struct {
 	settings *settings
 }
 
-// newApp starts all parts but accepts no connections yet. The command SHUTDOWN calls shutdown.
+// newApp starts all parts. The server accepts no RESP connections before start. The command
+// SHUTDOWN calls shutdown.
 //
-// The text of its error has one line. newApp fails if ctx ends while it waits for an external
+// The text of the error has one line. newApp fails if ctx ends while it waits for an external
 // store.
 func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *app, err error) {
 	own := *cfg
@@ -74,8 +74,8 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		return nil, err
 	}
 
-	// The engine publishes at once which leases expired while the process was down. So the broker
-	// must exist before the server.
+	// When it opens, the engine publishes which leases expired while the process was down. So the
+	// broker must exist first.
 	broker := resp.NewBroker()
 	began := time.Now()
 	if err := a.openEngine(ctx, commands.Notices(broker)); err != nil {
@@ -120,7 +120,6 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 	return a, a.openMonitor()
 }
 
-// openCertificates reads the TLS files, if the server serves TLS.
 func (a *app) openCertificates() (err error) {
 	if a.cfg.TLSAddr == "" {
 		return nil
@@ -154,11 +153,10 @@ func (a *app) listen() (err error) {
 	return nil
 }
 
-// listen opens a listener whose connections send keep-alive probes. A peer whose machine or network
-// fails sends no FIN, and the server writes nothing to a blocked waiter. Only the probes detect
-// that the peer is dead. Until then its SESSION leases stay, and the server may grant it a mutex.
-// These probes take 11 s, less than usual leases. Go's default takes minutes. An error names the
-// setting.
+// listen opens a TCP listener whose connections send keep-alive probes. If the machine or the
+// network of a client fails, the client sends no FIN. The server writes nothing to a blocked
+// waiter, so only the probes detect the failure. Until then the client keeps its SESSION leases,
+// and the server may grant it a mutex. The probes take 11 s, less than usual leases.
 func listen(name, addr string) (net.Listener, error) {
 	probed := net.ListenConfig{Control: limitBuffers, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,
@@ -194,8 +192,8 @@ func (a *app) start() <-chan error {
 		serve(a.unixLn, a.server.Serve)
 		ready = append(ready, "unixsocket", a.cfg.UnixSocket)
 	}
-	// Connections end first: Shutdown wakes blocked commands, commits and sends their replies. For
-	// that it needs the engine and the store.
+	// Shutdown needs the engine and the store: it wakes blocked commands, commits and sends their
+	// replies.
 	a.undo = append(a.undo, func(ctx context.Context) error {
 		err := a.server.Shutdown(ctx)
 		serving.Wait()
@@ -210,7 +208,7 @@ func (a *app) start() <-chan error {
 		a.undo = append(a.undo, func(context.Context) error { a.monitor.Drain(); return nil })
 	}
 	ready = append(ready, "engine", a.cfg.Engine)
-	if a.cfg.Engine == engineEmbedded { // other engines leave both to their stores
+	if a.cfg.Engine == engineEmbedded { // other engines leave these facts to their stores
 		ready = append(ready, "durability", a.cfg.Durability, "mutexes", a.engine.Stats().Mutexes)
 	}
 	a.log.Info("ready", append(ready, "version", version)...)
@@ -237,8 +235,8 @@ func (a *app) reloadCertificate() {
 	}
 }
 
-// stop ends the started parts in reverse order. A second call does nothing. When ctx ends, it
-// closes the connections of clients that do not read their replies.
+// stop ends the started parts in reverse order. When ctx ends, stop closes the connections of
+// clients that do not read their replies. A second call does nothing.
 func (a *app) stop(ctx context.Context) error {
 	var errs []error
 	for _, undo := range slices.Backward(a.undo) {
@@ -248,8 +246,7 @@ func (a *app) stop(ctx context.Context) error {
 	return joinErrors(errs...)
 }
 
-// joinErrors joins the errors that are not nil. The text of the result has one line. If all errors
-// are nil, joinErrors returns nil.
+// joinErrors is errors.Join with a text of one line.
 func joinErrors(errs ...error) error {
 	if err := errors.Join(errs...); err != nil {
 		return oneLine{err}
@@ -257,24 +254,23 @@ func joinErrors(errs ...error) error {
 	return nil
 }
 
-// oneLine is an error whose text has no line breaks. errors.Join separates texts by line breaks.
+// oneLine is an error whose text has no line breaks.
 type oneLine struct{ err error }
 
 func (e oneLine) Error() string { return strings.ReplaceAll(e.err.Error(), "\n", "; ") }
 func (e oneLine) Unwrap() error { return e.err }
 
-// info returns the facts that INFO shows.
 func (a *app) info() commands.Info {
 	info := commands.Info{Version: version, Engine: a.cfg.Engine, ConfigFile: a.cfg.File}
 	switch a.cfg.Engine {
 	case engineEmbedded:
 		info.Durability = a.cfg.Durability
 		info.Survives = a.cfg.Durability != durabilityMemory
-	case engineZooKeeper: // leases are nodes of this process' session
+	case engineZooKeeper: // leases end with this process' session
 	default:
 		info.Survives = true
 	}
-	// As in Redis, this is the TLS port if there is no other.
+	// As in Redis, this is the TLS port if the server serves only TLS.
 	info.TCPPort = cmp.Or(portOf(a.ln), portOf(a.tlsLn))
 	if path, err := os.Executable(); err == nil { // informative only
 		info.Executable = path

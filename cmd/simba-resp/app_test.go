@@ -74,9 +74,9 @@ func TestStartThatFailsLeavesNothingOpen(t *testing.T) {
 		t.Fatal("the app starts on an address that is in use")
 	}
 	logs.out.flush(time.Minute)
-	// The failed start has made the data directory. Only its log tells of that.
+	// The failed start has made the data directory.
 	if !strings.Contains(log.String(), "new data directory: it has no leases") {
-		t.Errorf("the failed start made a data directory, and does not log that:\n%s", &log)
+		t.Errorf("the failed start did not log that it made a data directory:\n%s", &log)
 	}
 	newTestApp(t, io.Discard, "--data-dir", dir) // would fail if the store were still open
 }
@@ -88,7 +88,7 @@ func TestSeveralErrorsAreOneLine(t *testing.T) {
 	}
 	err := a.stop(t.Context())
 	if err == nil || err.Error() != "two; three; one" || !errors.As(err, new(configErrors)) {
-		t.Errorf("joinErrors returned %v, want the three texts in one line", err)
+		t.Errorf("stop returned %v, want the three texts in one line", err)
 	}
 	if err := a.stop(t.Context()); err != nil {
 		t.Error(err)
@@ -118,7 +118,7 @@ func TestTheLastLineOfTheLogIsWrittenAtTheEnd(t *testing.T) {
 			log := newLogBuffer(&w)
 			log.Write([]byte("a warning\n"))
 			if code := end(log, c.err); code != c.code || w.String() != c.want {
-				t.Errorf("end(%v) returned code %d and wrote %q", c.err, code, w.String())
+				t.Errorf("end(%v) returned code %d and wrote %q, want %d and %q", c.err, code, w.String(), c.code, c.want)
 			}
 			log.close(time.Minute)
 		})
@@ -269,7 +269,7 @@ func TestSecretsAreNotShown(t *testing.T) {
 	}
 	all, err := redis.StringMap(c.Do("CONFIG", "GET", "*"))
 	if err != nil || all["addr"] == "" {
-		t.Fatalf("CONFIG GET * shows %v, %v", all, err)
+		t.Fatalf("CONFIG GET * returned %v, %v; want addr among the settings", all, err)
 	}
 	for name, value := range all {
 		if strings.Contains(value, "sesame") {

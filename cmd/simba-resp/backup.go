@@ -31,7 +31,6 @@ const (
 // checkpoint up to date.
 const backupTimeout = 5 * time.Minute
 
-// backupCommand returns the command backup.
 func backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backup DIR",
@@ -53,7 +52,6 @@ func backupCommand() *cobra.Command {
 	return ownHelp(cmd)
 }
 
-// oneDir requires one argument.
 func oneDir(cmd *cobra.Command, args []string) error {
 	if len(args) != 1 || args[0] == "" {
 		return configErrors{fmt.Errorf("%s: name one directory of a backup; there are %d arguments", cmd.Name(), len(args))}
@@ -61,8 +59,8 @@ func oneDir(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// ownHelp gives a command the usual page of --help. Otherwise it would inherit the page of its
-// parent, which lists settings.
+// ownHelp gives a command the usual page of --help. Otherwise the command would inherit the page of
+// its parent, which lists settings.
 func ownHelp(cmd *cobra.Command) *cobra.Command {
 	cmd.SetHelpFunc(new(cobra.Command).HelpFunc())
 	return cmd
@@ -97,9 +95,9 @@ func takeBackup(ctx context.Context, server *redis.Options, dir string, out io.W
 	return nil
 }
 
-// makeBackupDir makes the directory, and refuses one that has files. The file of an interrupted
-// backup does not count. Only the user of this process may enter the directory. Missing parents
-// have the usual mode. It returns the directories that it has made, the deepest first.
+// makeBackupDir makes the directory, which only the user of this process may enter. It refuses a
+// directory that has files, other than the file of an interrupted backup. Missing parents get the
+// usual mode. It returns the directories that it has made, the deepest first.
 func makeBackupDir(dir string) (made []string, err error) {
 	for d := dir; ; d = filepath.Dir(d) {
 		if _, err := os.Lstat(d); !errors.Is(err, fs.ErrNotExist) {
@@ -125,10 +123,11 @@ func makeBackupDir(dir string) (made []string, err error) {
 	return made, nil
 }
 
-// copyBackup writes a backup to a file, durably, and reads it again to check it. The file is empty
-// until the backup begins. Then a new file replaces it, because the old file may belong to another
-// backup that is about to end. After an error there is no file, unless it belongs to another
-// backup.
+// copyBackup writes a backup to a file, durably, and reads it again to check it.
+//
+// A file that exists may belong to another backup that still runs. So copyBackup does not truncate
+// it. When the server begins this backup, copyBackup replaces it by a new file. After an error
+// copyBackup removes the file, unless it may belong to another backup.
 func copyBackup(ctx context.Context, server *redis.Options, path string) (*persist.BackupInfo, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -153,7 +152,7 @@ func copyBackup(ctx context.Context, server *redis.Options, path string) (*persi
 	}
 	if err != nil {
 		if stat, failure := os.Stat(path); begun || failure == nil && stat.Size() == 0 {
-			_ = os.Remove(path) // restore ignores it anyway
+			_ = os.Remove(path) // an error does no harm: restore ignores the file
 		}
 		return nil, err
 	}
@@ -161,9 +160,9 @@ func copyBackup(ctx context.Context, server *redis.Options, path string) (*persi
 }
 
 // readBackup copies the server's data to the writer that begun returns. It calls begun when the
-// server has begun the backup. The server lets one backup run at a time, and ends a backup with its
-// connection. So all commands use one connection, and go-redis must not repeat a command on another
-// one.
+// server has begun the backup. The server lets one backup run at a time, and ends a backup when its
+// connection ends. So all commands use one connection, and go-redis must not repeat a command on
+// another one.
 func readBackup(ctx context.Context, server *redis.Options, begun func() (io.Writer, error)) error {
 	own := *server
 	own.MaxRetries = -1
@@ -171,7 +170,7 @@ func readBackup(ctx context.Context, server *redis.Options, begun func() (io.Wri
 	own.ContextTimeoutEnabled = true
 	client := redis.NewClient(&own)
 	defer client.Close()
-	// go-redis ends a read at a deadline, and not when ctx is canceled.
+	// go-redis does not end a read when ctx is canceled. Closing the client does.
 	defer context.AfterFunc(ctx, func() { client.Close() })()
 	conn := client.Conn()
 	defer conn.Close()
@@ -210,7 +209,6 @@ func syncDir(dir string) error {
 	return joinErrors(d.Sync(), d.Close())
 }
 
-// describeBackup says in one line what a backup has.
 func describeBackup(i *persist.BackupInfo) string {
 	return fmt.Sprintf("store %s, taken at %s, %d leases, %d events, last token %d, %d bytes",
 		i.Store, i.Taken.UTC().Format(time.RFC3339), i.Leases, i.Events, i.Token, i.Size)

@@ -58,7 +58,7 @@ func TestABackupAndARestoreSayWhatTheyCopied(t *testing.T) {
 		t.Fatal(err)
 	}
 	if names := filesIn(t, dir); len(names) != 1 || names[0] != backupName {
-		t.Errorf("the backup has the files %q", names)
+		t.Errorf("the backup has the files %q, want only %s", names, backupName)
 	}
 	if err := restoreBackup(t.Context(), dir, restoreFlags{dataDir: data, ownersStopped: true}, &out); err != nil {
 		t.Fatal(err)
@@ -107,11 +107,11 @@ func TestAnInterruptedBackupIsNone(t *testing.T) {
 		t.Errorf("the directory has %q", names)
 	}
 	if stat, err := os.Stat(filepath.Join(dir, backupName)); err != nil || stat.Mode() != 0o600 {
-		t.Errorf("the file of the backup has mode %v, %v", stat.Mode(), err)
+		t.Errorf("the file of the backup has mode %v (error %v), want 0600", stat.Mode(), err)
 	}
 }
 
-// The service's user must be able to reach the backups, and so must other programs.
+// Other users and programs must be able to reach the backups.
 func TestABackupMakesParentsWithTheUsualMode(t *testing.T) {
 	top := t.TempDir()
 	usual := filepath.Join(top, "usual")
@@ -135,7 +135,7 @@ func TestABackupMakesParentsWithTheUsualMode(t *testing.T) {
 		}
 	}
 	if got := mode(dir); got != 0o700 {
-		t.Errorf("the directory of the backup has mode %v", got)
+		t.Errorf("the directory of the backup has mode %v, want 0700", got)
 	}
 }
 
@@ -147,7 +147,7 @@ func TestABackupThatFailsLeavesNoDirectoryThatItMade(t *testing.T) {
 	}
 	for _, dir := range []string{filepath.Join(top, "backups", "monday"), filepath.Join(top, "old", "monday")} {
 		if err := takeBackup(t.Context(), optionsOf(memory), dir, io.Discard); err == nil {
-			t.Error("the server without a disk gave a backup")
+			t.Error("takeBackup from a server without a disk succeeded")
 		}
 	}
 	if names := slices.Concat(filesIn(t, top), filesIn(t, filepath.Join(top, "old"))); !slices.Equal(names, []string{"old"}) {
@@ -199,7 +199,7 @@ func TestABackupThatTheServerRefusesLeavesTheFileOfTheRunningOne(t *testing.T) {
 		t.Errorf("takeBackup beside another backup returned %v", err)
 	}
 	if content, err := os.ReadFile(file); err != nil || string(content) != "half" {
-		t.Errorf("the file of the running backup has %q, %v", content, err)
+		t.Errorf("the file of the running backup has %q (error %v), want half", content, err)
 	}
 }
 
@@ -235,7 +235,7 @@ func TestABackupOfASilentServerCanBeInterrupted(t *testing.T) {
 	select {
 	case err := <-failed:
 		if err == nil || !strings.HasSuffix(err.Error(), ": interrupted") {
-			t.Errorf("interrupted takeBackup returned %v", err)
+			t.Errorf("interrupted takeBackup returned %v, want an error that ends in: interrupted", err)
 		}
 	case <-time.After(time.Minute):
 		t.Fatal("takeBackup still waits after the interrupt")
@@ -262,7 +262,7 @@ func TestAnInterruptedRestoreLeavesNoDataDirectory(t *testing.T) {
 		t.Errorf("interrupted restore prints %s", &out)
 	}
 	if names := filesIn(t, data); !slices.Equal(names, []string{"LOCK"}) {
-		t.Errorf("interrupted restore leaves the files %q", names)
+		t.Errorf("interrupted restore left the files %q, want only LOCK", names)
 	}
 	c, err := loadTest(t, []string{"--addr", "127.0.0.1:0", "--data-dir", data}, nil, "")
 	if err != nil {

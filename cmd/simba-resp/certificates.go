@@ -19,7 +19,8 @@ const (
 	// expiryInterval is the time between two checks of the expiry.
 	expiryInterval = 24 * time.Hour
 
-	// maxPEM is the maximum size of a file, far above that of any chain or set of authorities.
+	// maxPEM is the maximum size of a file in bytes, far above that of any chain or set of
+	// authorities.
 	maxPEM = 1 << 20
 )
 
@@ -38,7 +39,7 @@ type tlsFiles struct {
 	config  *tls.Config
 	subject string
 	begins  time.Time
-	expires time.Time // the earliest of the chain
+	expires time.Time // the earliest end in the chain
 }
 
 // openCertificates reads the files that c names.
@@ -53,8 +54,8 @@ func openCertificates(c *config, log *slog.Logger) (*certificates, error) {
 	return certs, nil
 }
 
-// reload reads the files that c names. On an error it changes nothing. If c requires no client
-// certificates, an enabled user without a password can also be an error: see requiresPasswords.
+// reload reads the files that c names. On an error it changes nothing. It also fails if an enabled
+// user has no password and requiresPasswords forbids that.
 func (certs *certificates) reload(c *config) error {
 	l, wrong := loadTLS(c)
 	if len(wrong) > 0 {
@@ -67,7 +68,6 @@ func (certs *certificates) reload(c *config) error {
 	return nil
 }
 
-// close ends the expiry checks.
 func (certs *certificates) close() {
 	certs.mu.Lock()
 	defer certs.mu.Unlock()
@@ -83,7 +83,7 @@ func (certs *certificates) serverConfig() *tls.Config {
 	}
 }
 
-// expires returns when the first certificate of the chain expires.
+// expires returns the earliest end of a certificate in the chain.
 func (certs *certificates) expires() time.Time { return certs.current.Load().expires }
 
 func (certs *certificates) use(l *tlsFiles) {
@@ -119,14 +119,12 @@ func (l *tlsFiles) warning(now time.Time) string {
 	return ""
 }
 
-// clientAuth maps the values of --tls-auth-clients.
 var clientAuth = map[string]tls.ClientAuthType{
 	authNo:       tls.NoClientCert,
 	authOptional: tls.VerifyClientCertIfGiven,
 	authYes:      tls.RequireAndVerifyClientCert,
 }
 
-// minVersions maps the values of --tls-min-version.
 var minVersions = map[string]uint16{version12: tls.VersionTLS12, version13: tls.VersionTLS13}
 
 // loadTLS reads the files that c names. Validate has checked that c names all of them.
@@ -148,8 +146,7 @@ func loadTLS(c *config) (*tlsFiles, configErrors) {
 			ClientAuth:   clientAuth[c.TLSAuthClients],
 			ClientCAs:    authorities,
 			MinVersion:   minVersions[c.TLSMinVersion],
-			// Connections of lock clients are long, so resumption saves little. It would also
-			// accept clients of authorities that a reload has removed.
+			// Resumption would accept clients of authorities that a reload has removed.
 			SessionTicketsDisabled: true,
 			// Small first records help browsers. A client needs a whole reply.
 			DynamicRecordSizingDisabled: true,
@@ -163,7 +160,6 @@ func loadTLS(c *config) (*tlsFiles, configErrors) {
 	return l, nil
 }
 
-// loadPair reads the server's certificate with its intermediates, and its key.
 func loadPair(certFile, keyFile string) (pair tls.Certificate, wrong configErrors) {
 	cert, err := readPEM(certFile)
 	if err != nil {

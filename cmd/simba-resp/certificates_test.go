@@ -22,7 +22,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/certs"
 )
 
-// site is a server's certificates in files, for one test.
+// site has the files of an authority and of a server's certificate, for one test.
 type site struct {
 	t         *testing.T
 	dir       string
@@ -156,7 +156,7 @@ func TestPublicTLSNeedsAPasswordOrClientCertificates(t *testing.T) {
 func TestTLSDisablesPlainTextByDefault(t *testing.T) {
 	s := newSite(t)
 	files := []string{"--tls-cert-file", s.path("server.crt"), "--tls-key-file", s.path("server.key")}
-	const initial = "127.0.0.1:7379" // where there is no TLS
+	const initial = "127.0.0.1:7379" // the default without TLS
 	for _, c := range []struct {
 		flags []string
 		env   map[string]string
@@ -172,7 +172,7 @@ func TestTLSDisablesPlainTextByDefault(t *testing.T) {
 	} {
 		cfg, err := loadTest(t, append(c.flags, files...), c.env, c.file)
 		if err != nil || cfg.Addr != c.want {
-			t.Errorf("%+v: configuration %+v, %v", c, cfg, err)
+			t.Errorf("%+v: loadConfig returned %+v, %v; want addr %q", c, cfg, err, c.want)
 		}
 	}
 }
@@ -203,7 +203,7 @@ func TestCertificateReloadIsAllOrNothing(t *testing.T) {
 	var log bytes.Buffer
 	a, _ := newTestApp(t, &log, s.args()...)
 	a.start()
-	c := s.dial(a) // stays connected through all of it
+	c := s.dial(a) // stays connected during all changes
 	set := func(wantErr string, args ...any) {
 		t.Helper()
 		_, err := c.Do("CONFIG", append([]any{"SET"}, args...)...)
@@ -253,7 +253,7 @@ func TestCertificateReloadIsAllOrNothing(t *testing.T) {
 	set("'maxclients'", "tls-key-file", s.path("sixth.key"), "tls-cert-file", s.path("sixth.crt"), "maxclients", "0")
 	shows("fifth")
 	if got, err := redis.StringMap(c.Do("CONFIG", "GET", "tls-*")); err != nil || got["tls-cert-file"] != s.path("moved.crt") || got["tls-key-file"] != s.path("moved.key") {
-		t.Errorf("CONFIG GET: %v, %v", got, err)
+		t.Errorf("CONFIG GET tls-* after a failed CONFIG SET: %v, %v; want the files of the fifth certificate", got, err)
 	}
 
 	// From now on the server requires client certificates.
@@ -263,7 +263,7 @@ func TestCertificateReloadIsAllOrNothing(t *testing.T) {
 		t.Error("the server accepts a client without a certificate")
 	}
 	if _, err := c.Do("PING"); err != nil {
-		t.Errorf("a client that connected before the change: %v", err)
+		t.Errorf("PING of a client that connected before the change returned %v", err)
 	}
 	set("immutable", "tls-addr", "127.0.0.1:0")
 }
@@ -277,10 +277,10 @@ func TestPublicUsersWithoutPasswordNeedCertificates(t *testing.T) {
 		return a.settings.set(map[string]string{"tls-auth-clients": whom}, a.settings.tls)
 	}
 	if err := ask(authOptional); err == nil || !strings.Contains(err.Error(), "without a password: [a]") {
-		t.Errorf("the change to optional certificates returned %v", err)
+		t.Errorf("the change to optional certificates returned %v, want an error that names user a", err)
 	}
 	if kind := a.certs.current.Load().config.ClientAuth; kind != tls.RequireAndVerifyClientCert {
-		t.Errorf("after the refused change the server asks for %v", kind)
+		t.Errorf("after the refused change ClientAuth is %v, want RequireAndVerifyClientCert", kind)
 	}
 	if err := os.WriteFile(users, []byte("user default off\nuser a on >pw +@all"), 0o600); err != nil {
 		t.Fatal(err)
@@ -295,7 +295,7 @@ func TestPublicUsersWithoutPasswordNeedCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := a.cfg.users.Load(); err == nil {
-		t.Error("the file may enable a user without a password although certificates are optional")
+		t.Error("while certificates are optional, Load accepted a user without a password")
 	}
 }
 
@@ -348,7 +348,7 @@ func TestCertificateExpiryIsLoggedAtStartAndDaily(t *testing.T) {
 			t.Helper()
 			synctest.Wait()
 			if got := warnings(&log); got["soon"] != soon || got["expired"] != expired || got["not yet"] != 0 {
-				t.Errorf("the log has the warnings %v, want %d about a near end, %d about an end that has passed", got, soon, expired)
+				t.Errorf("the log has the warnings %v, want soon %d, expired %d, not yet 0", got, soon, expired)
 			}
 		}
 		expect(0, 0)
@@ -383,7 +383,7 @@ func TestCheckReportsAnExpiredCertificate(t *testing.T) {
 	var out bytes.Buffer
 	err := run(t.Context(), append([]string{"check"}, s.args()...), func(string) string { return "" }, &out, nil)
 	if want := "warning: the TLS certificate has expired: clients refuse it\nthe configuration is valid\n"; err != nil || out.String() != want {
-		t.Errorf("check prints %q, %v", &out, err)
+		t.Errorf("check printed %q and returned %v, want %q and no error", &out, err, want)
 	}
 	if err := os.Remove(s.path("server.key")); err != nil {
 		t.Fatal(err)
@@ -410,6 +410,6 @@ func TestCertificatesMayBeginWithByteOrderMarks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l, wrong := loadTLS(c); len(wrong) > 0 || l.subject != "CN=first" {
-		t.Errorf("loadTLS returned %+v, %v", l, wrong)
+		t.Errorf("loadTLS returned %+v, %v; want the certificate CN=first", l, wrong)
 	}
 }

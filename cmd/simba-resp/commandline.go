@@ -57,7 +57,7 @@ func newRoot(getenv func(string) string, serve func(context.Context, *config) er
 	return root
 }
 
-// describeCompletion gives our help and errors to cobra's command that prints completions.
+// describeCompletion gives our help and errors to completion, a command of cobra.
 func describeCompletion(root *cobra.Command) {
 	const name = "completion"
 	root.InitDefaultCompletionCmd(name) // else cobra adds it when the command line runs
@@ -82,7 +82,6 @@ script. bash needs the package bash-completion.`
 	}
 }
 
-// unknownCommand returns the error of a word that is no subcommand.
 func unknownCommand(cmd *cobra.Command, word string) error {
 	hint := ""
 	if like := cmd.SuggestionsFor(word); len(like) > 0 {
@@ -124,8 +123,8 @@ func settingsCommand(name string, getenv func(string) string, do func(context.Co
 	return cmd
 }
 
-// addSettings adds a flag for each setting and for --config. Parsing puts those that are given
-// into the map, by name.
+// addSettings adds a flag for each setting and for --config. Parsing stores the given values in the
+// map, by name.
 func addSettings(cmd *cobra.Command, given map[string]string) {
 	flags := cmd.Flags()
 	record := func(name string) func(string) error {

@@ -72,10 +72,9 @@ type config struct {
 	users *access.Accounts // of ACLFile and RequirePass; not in the table
 }
 
-// configErrors has all errors of a configuration, so that a user can fix all at once.
+// configErrors has all errors of a configuration.
 type configErrors []error
 
-// ExitCode returns the exit code of the process.
 func (f configErrors) ExitCode() int { return exitUsage }
 
 func (f configErrors) Error() string {
@@ -140,12 +139,12 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 	return c, nil
 }
 
-// trim removes a leading byte order mark and trailing line ends, as editors and echo add them.
+// trim removes a leading byte order mark and trailing line ends, which editors and echo add.
 func trim(text string) string {
 	return strings.TrimRight(strings.TrimPrefix(text, "\ufeff"), "\r\n")
 }
 
-// readFile returns the values in a TOML file, in the form of a flag's value, by key.
+// readFile returns the values in a TOML file by key, as a user would write them for flags.
 func readFile(path string) (map[string]string, configErrors) {
 	if path == "" {
 		return nil, nil
@@ -171,7 +170,6 @@ func readFile(path string) (map[string]string, configErrors) {
 	return texts, wrong
 }
 
-// readPassword reads the password from its file.
 func (c *config) readPassword() error {
 	const name = "requirepass-file"
 	if c.RequirePass != "" {
@@ -190,8 +188,8 @@ func (c *config) readPassword() error {
 	return nil
 }
 
-// maxPassword is the maximum length of a password. It is far below the limit for an argument
-// before AUTH, so a client can send any valid password.
+// maxPassword is the maximum length of a password in bytes, far below the limit for an argument
+// before AUTH.
 const maxPassword = 512
 
 // Validate returns all errors of c. Each begins with the name of its field.
@@ -229,9 +227,9 @@ func (c *config) Validate() configErrors {
 	}
 	for _, f := range fields {
 		if f.engine != "" && f.engine != c.Engine && !f.isInitial(c) && f.name != "data-dir" {
-			// A store or durability that the server ignores would surprise its user: two groups of
-			// servers might each grant the same lock. An unused data directory does no harm, and a
-			// container's environment may name one for all engines.
+			// If the server ignored a store, two groups of servers might each grant the same lock.
+			// An unused data directory does no harm, and a container's environment may name one for
+			// all engines.
 			refuse(f.name, "it needs --engine %s", f.engine)
 		}
 	}
@@ -276,7 +274,7 @@ const maxTimeout = 365 * 24 * time.Hour
 // minMySQLPoll bounds the load of polling one mutex.
 const minMySQLPoll = 10 * time.Millisecond
 
-// level returns LogLevel for package slog, which knows every name that Validate accepts.
+// level returns LogLevel for package slog, which knows every name in logLevels.
 func (c *config) level() slog.Level {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(c.LogLevel)); err != nil {

@@ -43,7 +43,7 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 	}
 	c.users = nil // other tests check the users
 	if *c != want {
-		t.Errorf("got  %+v\nwant %+v", *c, want)
+		t.Errorf("without settings, loadConfig returned\n%+v, want\n%+v", *c, want)
 	}
 }
 
@@ -55,7 +55,7 @@ func TestFlagWinsOverVariableOverFileOverDefault(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.MaxClients != 3 || c.HandoffWindow != 2*time.Hour || c.QueueGrace != time.Hour || !c.Insecure || c.Durability != "always" {
-		t.Errorf("configuration %+v", *c)
+		t.Errorf("loadConfig returned %+v; want each setting from its first source", *c)
 	}
 }
 
@@ -66,7 +66,7 @@ func TestFileCanBeNamedByVariable(t *testing.T) {
 	}
 	c, err := loadTest(t, nil, map[string]string{"SIMBA_CONFIG": path}, "")
 	if err != nil || c.MaxClients != 7 {
-		t.Errorf("configuration %+v, %v", c, err)
+		t.Errorf("with SIMBA_CONFIG, loadConfig returned %+v, %v; want maxclients 7", c, err)
 	}
 }
 
@@ -119,7 +119,7 @@ func TestPublicAddressNeedsAPassword(t *testing.T) {
 	} {
 		_, err := loadTest(t, []string{"--addr", addr}, nil, "")
 		if refused := err != nil; refused != open {
-			t.Errorf("--addr %s without a password: %v", addr, err)
+			t.Errorf("--addr %s without a password: error %v, want refused: %v", addr, err, open)
 		}
 		for _, with := range [][]string{{"--requirepass", "secret"}, {"--insecure"}} {
 			if _, err := loadTest(t, append(with, "--addr", addr), nil, ""); err != nil {
@@ -141,11 +141,11 @@ func TestTimeoutIsSecondsOrDuration(t *testing.T) {
 	for text, want := range map[string]time.Duration{"0": 0, "30": 30 * time.Second, "30s": 30 * time.Second, "2m": 2 * time.Minute} {
 		c, err := loadTest(t, []string{"--timeout", text}, nil, "")
 		if err != nil || c.Timeout != want {
-			t.Errorf("--timeout %s: configuration %+v, %v", text, c, err)
+			t.Errorf("--timeout %s: configuration %+v, %v; want timeout %v", text, c, err, want)
 		}
 	}
 	if c, err := loadTest(t, nil, nil, "timeout = 30"); err != nil || c.Timeout != 30*time.Second {
-		t.Errorf("an integer in the file: configuration %+v, %v", c, err)
+		t.Errorf("timeout = 30 in the file: configuration %+v, %v; want timeout 30s", c, err)
 	}
 }
 
@@ -156,18 +156,18 @@ func TestMemoryIsWrittenAsInRedisConf(t *testing.T) {
 	} {
 		c, err := loadTest(t, []string{"--maxmemory", text}, nil, "")
 		if err != nil || c.MaxMemory != want {
-			t.Errorf("--maxmemory %s: configuration %+v, %v", text, c, err)
+			t.Errorf("--maxmemory %s: configuration %+v, %v; want maxmemory %d", text, c, err, want)
 		}
 	}
 	for text, want := range map[string]uint64{"'1gb'": 1 << 30, "1024": 1024} {
 		if c, err := loadTest(t, nil, nil, "maxmemory = "+text); err != nil || c.MaxMemory != want {
-			t.Errorf("maxmemory = %s in the file: configuration %+v, %v", text, c, err)
+			t.Errorf("maxmemory = %s in the file: configuration %+v, %v; want maxmemory %d", text, c, err, want)
 		}
 	}
 	for _, text := range []string{"", "mb", "-1", "+5", "1x", "1tb", "1.5mb", " 1", "1 mb", "1kbmb", "18446744073709551616", "99999999999gb", "0x10", "1_000"} {
 		_, err := loadTest(t, []string{"--maxmemory", text}, nil, "")
 		if err == nil || err.Error() != "--maxmemory: argument must be a memory value" {
-			t.Errorf("--maxmemory %q: %v", text, err)
+			t.Errorf("--maxmemory %q: error %v, want that it must be a memory value", text, err)
 		}
 	}
 }
@@ -177,7 +177,7 @@ func TestMaxMemoryNeedsTheEmbeddedEngine(t *testing.T) {
 		args := append([]string{"--engine", engine}, store...)
 		want := "maxmemory: it needs --engine embedded: the store of --engine " + engine + " has its own limit"
 		if _, err := loadTest(t, append(args, "--maxmemory", "1gb"), nil, ""); err == nil || err.Error() != "--"+want {
-			t.Errorf("--maxmemory at the start: %v", err)
+			t.Errorf("--maxmemory at the start: error %v, want --%s", err, want)
 		}
 		c, err := loadTest(t, append(args, "--maxmemory", "0"), nil, "")
 		if err != nil {
@@ -186,7 +186,7 @@ func TestMaxMemoryNeedsTheEmbeddedEngine(t *testing.T) {
 		all := newSettings(&app{cfg: c}).list()
 		s := all[slices.IndexFunc(all, func(s commands.Setting) bool { return s.Name == "maxmemory" })]
 		if err := s.Set("1gb"); err == nil || err.Error() != want || s.Get() != "0" {
-			t.Errorf("CONFIG SET maxmemory: %v; then the value is %s", err, s.Get())
+			t.Errorf("CONFIG SET maxmemory: error %v, value %s; want %s, and the value 0", err, s.Get(), want)
 		}
 	}
 }
@@ -202,11 +202,11 @@ func TestPasswordIsReadFromFile(t *testing.T) {
 	}
 	c, err := loadTest(t, []string{"--requirepass-file", write("good", "two words \n")}, nil, "")
 	if err != nil || c.RequirePass != "two words " {
-		t.Errorf("password file: configuration %+v, %v", c, err)
+		t.Errorf("password file: configuration %+v, %v; want requirepass with its trailing space", c, err)
 	}
 	for content, want := range map[string]string{"word": "word", "word\n": "word", "word\r\n": "word", "word\n\n": "word", "\ufeffword\r\n": "word"} {
 		if c, err := loadTest(t, []string{"--requirepass-file", write("line end", content)}, nil, ""); err != nil || c.RequirePass != want {
-			t.Errorf("password file with %q: configuration %+v, %v", content, c, err)
+			t.Errorf("password file with %q: configuration %+v, %v; want requirepass %q", content, c, err, want)
 		}
 	}
 	for name, args := range map[string][]string{
@@ -247,16 +247,16 @@ func TestStoreSettingsBelongToTheirEngine(t *testing.T) {
 		for of, args := range good {
 			_, err := loadTest(t, append([]string{"--engine", engine, "--data-dir", "/elsewhere"}, args...), nil, "")
 			if (err == nil) != (engine == of) {
-				t.Errorf("--engine %s with %v: %v", engine, args, err)
+				t.Errorf("--engine %s with %v: error %v, want an error: %v", engine, args, err, engine != of)
 			}
 			if err != nil && !strings.Contains(err.Error(), args[0]+": it needs --engine "+of) {
-				t.Errorf("--engine %s with %v says %v", engine, args, err)
+				t.Errorf("--engine %s with %v: error %v, want that %s needs --engine %s", engine, args, err, args[0], of)
 			}
 		}
 		if _, err := loadTest(t, []string{"--engine", engine}, nil, ""); (err == nil) != (engine == engineEmbedded) {
-			t.Errorf("--engine %s alone: %v", engine, err)
+			t.Errorf("--engine %s without a store: error %v, want an error: %v", engine, err, engine != engineEmbedded)
 		} else if err != nil && !strings.HasPrefix(err.Error(), good[engine][0]+": --engine "+engine+" needs it, for example ") {
-			t.Errorf("--engine %s alone says %v", engine, err)
+			t.Errorf("--engine %s without a store: error %v, want that it needs %s", engine, err, good[engine][0])
 		}
 	}
 }
@@ -278,14 +278,14 @@ func TestByteOrderMarksAndLineEndsAreTrimmed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c.RequirePass != "word" || c.MaxClients != 7 || c.QueueGrace != time.Second || c.HandoffWindow != 3*time.Second || c.Timeout != 9*time.Second {
-		t.Errorf("configuration %+v", *c)
+		t.Errorf("loadConfig returned %+v; want values without byte order marks and line ends", *c)
 	}
 	if c, err = loadTest(t, nil, map[string]string{"SIMBA_ACLFILE": acl + "\n"}, ""); err != nil {
 		t.Fatal(err)
 	}
 	for password, want := range map[string]bool{"word": true, "word\r": false} {
 		if got := c.users.Authenticate([]byte("a"), []byte(password)) != nil; got != want {
-			t.Errorf("authentication with %q: %v", password, got)
+			t.Errorf("Authenticate with %q succeeded: %v, want %v", password, got, want)
 		}
 	}
 }

@@ -45,7 +45,7 @@ func (c *config) checkTLSFiles() configErrors {
 	return wrong
 }
 
-// tlsWarning returns a warning about a certificate that is valid otherwise, "" if there is none.
+// tlsWarning returns a warning about the dates of the certificate, "" if they need none.
 func (c *config) tlsWarning() string {
 	if c.TLSAddr == "" {
 		return ""

@@ -22,8 +22,8 @@ const (
 	cliEnd   = "\n<!-- end of the section -->\n"
 )
 
-// cliMarkdown is the section of the commands and of their JSON. The settings of serve and check
-// have a page of their own.
+// cliMarkdown is the section of the commands and of their JSON. It leaves out serve and check,
+// whose settings have a page of their own.
 func cliMarkdown() string {
 	var b strings.Builder
 	for _, cmd := range newRoot(os.Getenv, func(context.Context, *config) error { return nil }).Commands() {
@@ -38,7 +38,6 @@ func cliMarkdown() string {
 	return b.String()
 }
 
-// writeObject writes the fields of an object of --json.
 func writeObject(b *strings.Builder, o client.Object) {
 	fmt.Fprintf(b, "\n%s:\n\n| field | type | meaning |\n| --- | --- | --- |\n", o.Command)
 	for _, f := range fieldsOf(o) {
@@ -46,7 +45,7 @@ func writeObject(b *strings.Builder, o client.Object) {
 	}
 }
 
-// fieldsOf returns the fields that JSON has.
+// fieldsOf returns the fields that the JSON has.
 func fieldsOf(o client.Object) []reflect.StructField {
 	return slices.DeleteFunc(reflect.VisibleFields(reflect.TypeOf(o.Value)), func(f reflect.StructField) bool { return !f.IsExported() })
 }
@@ -68,7 +67,7 @@ func jsonType(t reflect.Type) string {
 	return "number"
 }
 
-// By the rule of cli.Objects, the name of a number has its unit.
+// cli.Objects has the rule for names: for example, a duration ends in _ms, not in _usec.
 func TestEveryFieldOfJSONIsDocumented(t *testing.T) {
 	for _, o := range client.Objects() {
 		for _, f := range fieldsOf(o) {
@@ -78,14 +77,15 @@ func TestEveryFieldOfJSONIsDocumented(t *testing.T) {
 			}
 			for _, unit := range []string{"_seconds", "_usec", "memory", "ttl", "transition"} {
 				if strings.HasSuffix(name, unit) {
-					t.Errorf("%s: the name %s does not follow the rule", o.Command, name)
+					t.Errorf("%s: the name %s breaks the rule of cli.Objects", o.Command, name)
 				}
 			}
 		}
 	}
 }
 
-// writeCommand writes a command and those of its flags that are not the connection's.
+// writeCommand writes a command and its flags. The flags of the connection have a table of their
+// own.
 func writeCommand(b *strings.Builder, cmd *cobra.Command) {
 	long := cmd.Long
 	if long == "" {

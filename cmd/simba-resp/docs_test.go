@@ -38,7 +38,7 @@ the flag: ` + "`handoff-window = \"1s\"`" + `. A duration is written as ` + "`1s
 
 `
 
-// configurationTail is the text below them.
+// configurationTail is the text below the settings.
 const configurationTail = `
 ## Parameters of CONFIG only
 
@@ -141,7 +141,7 @@ func TestPageOfSettingsHasTheDefaultsOfConfig(t *testing.T) {
 		rows++
 	}
 	if rows < 6 {
-		t.Errorf("the table on the page has %d rows", rows)
+		t.Errorf("the table of parameters on the page has %d rows, want at least 6", rows)
 	}
 }
 

@@ -9,11 +9,10 @@ import (
 	"github.com/simba-resp/simba-resp/wrapper"
 )
 
-// restartPause is the time between the end of the command and the next request for the mutex. A
-// command that fails at once must not busy the machine.
+// restartPause is the time between the end of the command and the next request for the mutex. It
+// bounds the load of a command that fails at once.
 const restartPause = time.Second
 
-// electCommand returns the command elect.
 func electCommand() *cobra.Command {
 	var flags leaseFlags
 	var restart bool

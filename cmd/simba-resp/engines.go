@@ -22,7 +22,6 @@ type liveBackend interface {
 	SetQueueGrace(time.Duration)
 }
 
-// openEngine opens the configured engine as a.engine.
 func (a *app) openEngine(ctx context.Context, n simba.Notices) error {
 	switch a.cfg.Engine {
 	case engineRedis:
@@ -76,10 +75,8 @@ func (a *app) zookeeperOptions(n simba.Notices) zookeeper.Options {
 	}
 }
 
-// openEmbedded opens the embedded engine and its store.
 func (a *app) openEmbedded(n simba.Notices) error {
-	// A start makes little garbage: the names that it reads take no more memory than the restored
-	// leases. Garbage collection would make the start half as long again.
+	// Garbage collection would free little, and make the start 50 % longer.
 	defer debug.SetGCPercent(debug.SetGCPercent(-1))
 	journal, clock, recovery, err := a.openJournal()
 	if err != nil {
@@ -123,7 +120,7 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	}
 	a.store = store
 	a.undo = append(a.undo, func(context.Context) error { return store.Close() })
-	if store.Created() { // for an operator whose disk is not mounted; this start may still fail
+	if store.Created() { // perhaps the disk is not mounted
 		a.log.Warn("new data directory: it has no leases", "dir", a.cfg.DataDir)
 	}
 	if recovered.Delay > 0 {
@@ -147,7 +144,6 @@ func (a *app) backup() func() (commands.Backup, error) {
 	}
 }
 
-// storeFailed logs why the store failed and ends the process.
 func (a *app) storeFailed(err error) {
 	a.log.Error("the data directory failed, exiting", "dir", a.cfg.DataDir, "err", err)
 	a.log.out.flush(logFlushTimeout)

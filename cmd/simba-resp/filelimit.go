@@ -6,7 +6,7 @@ import (
 )
 
 // reservedFiles is the number of open files that stay free for the store, its log and the listener.
-// A store that cannot open its next file ends the process.
+// If the store cannot open its next file, the process ends.
 const reservedFiles = 128
 
 // clientLimit returns how many clients the limit of open files allows. Go raises the soft limit to
@@ -14,7 +14,7 @@ const reservedFiles = 128
 func clientLimit() int {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		return math.MaxInt32 // accept then reports the limit
+		return math.MaxInt32 // when the limit is reached, accept fails
 	}
 	return max(1, int(min(files.Cur, math.MaxInt32))-reservedFiles)
 }

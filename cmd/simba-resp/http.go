@@ -11,7 +11,6 @@ import (
 	"github.com/simba-resp/simba-resp/monitor"
 )
 
-// checkHTTP reports errors of the HTTP settings.
 func (c *config) checkHTTP(refuse func(name, format string, args ...any)) {
 	if c.HTTPAddr == "" {
 		if c.HTTPPprof {

@@ -53,19 +53,20 @@ func TestInvalidHTTPSettingsAreRefused(t *testing.T) {
 	}
 }
 
-// An open HTTPS address without passwords depends on client certificates, so they stay required.
+// Without passwords, only client certificates protect an HTTPS address that other machines can
+// reach.
 func TestClientCertificatesStayRequiredForOpenHTTPS(t *testing.T) {
 	s := newSite(t)
 	a, _ := newTestApp(t, io.Discard, s.args("--tls-ca-cert-file", s.path("ca.crt"), "--tls-auth-clients", "yes", "--http-addr", "0.0.0.0:0")...)
 	if err := a.settings.set(map[string]string{"tls-auth-clients": "optional"}, a.settings.tls); err == nil ||
 		!strings.Contains(err.Error(), "http-addr: 0.0.0.0:0 is open to other machines") {
-		t.Errorf("the change to optional certificates returned %v", err)
+		t.Errorf("the change to optional certificates returned %v, want an error about http-addr", err)
 	}
 }
 
 func TestListedMutexesAreGlobsBetweenCommas(t *testing.T) {
 	c := &config{MetricsMutexes: "jobs:*, jobs:*,one ,,"}
 	if got := c.metricsMutexes(); !slices.Equal(got, []string{"jobs:*", "one"}) {
-		t.Errorf("metricsMutexes returned %q", got)
+		t.Errorf("metricsMutexes returned %q, want jobs:* and one", got)
 	}
 }

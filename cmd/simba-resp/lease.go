@@ -19,38 +19,35 @@ import (
 	"github.com/simba-resp/simba-resp/wrapper"
 )
 
-// The exit codes of lock and elect. Any other code is that of the command.
+// The exit codes of lock and elect, beside exitUsage. Any other code is that of the command.
 const (
 	exitUnavailable = 69 // the server cannot be reached, or refuses the request; EX_UNAVAILABLE
-	exitConflict    = 75 // not acquired in time; EX_TEMPFAIL
-	exitLost        = 76 // lost, or not renewed in time
+	exitConflict    = 75 // the mutex was not acquired in time; EX_TEMPFAIL
+	exitLost        = 76 // the mutex was lost, or not renewed in time
 )
 
 const (
 	defaultTTL   = 10 * time.Second
 	defaultGrace = 5 * time.Second
-	// minTTL leaves time for a renewal that fails and is repeated.
+	// minTTL is the shortest --ttl. It leaves time to repeat a renewal that fails.
 	minTTL = time.Second
 	// longestWindow is the longest window that the server accepts.
 	longestWindow = 24 * time.Hour
-	// renewals is how often a lease is renewed in a TTL window.
+	// renewals is the number of renewals in a TTL window.
 	renewals = 3
-	// inUsePause is the time between two attempts with an id whose last request is still in
-	// progress.
+	// inUsePause is the pause before another attempt after client.ErrInUse.
 	inUsePause = 100 * time.Millisecond
-	// whoamiPause is the time between two questions who the user is, to a server that is away.
+	// whoamiPause is the pause before another ACL WHOAMI when the server did not reply.
 	whoamiPause = time.Second
 )
 
-// exitError is an error with an exit code.
 type exitError struct {
 	code int
-	err  error // nil = there is nothing to print
+	err  error // nil = nothing to print
 	// interrupted reports that SIGINT has ended the command, or the wait for the mutex.
 	interrupted bool
 }
 
-// Error implements error.
 func (e *exitError) Error() string {
 	if e.err == nil {
 		return ""
@@ -58,13 +55,10 @@ func (e *exitError) Error() string {
 	return e.err.Error()
 }
 
-// Unwrap returns the cause.
 func (e *exitError) Unwrap() error { return e.err }
 
-// ExitCode returns the exit code of the process.
 func (e *exitError) ExitCode() int { return e.code }
 
-// Interrupted reports whether the process ends by SIGINT.
 func (e *exitError) Interrupted() bool { return e.interrupted }
 
 // endedBy returns the error for a signal that has asked this process to end.
@@ -86,7 +80,7 @@ func (f *leaseFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.id, "id", "", "`ID` of the contender; no two processes may have the same (default counter:pid@host~random; for a user with a name USER:counter:pid@host~random)")
 }
 
-// completeWrapped completes the mutex, and then the command as a shell does by itself.
+// completeWrapped completes the mutex. For the command after it, the shell completes files.
 func completeWrapped(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if len(args) == 0 {
 		return cli.CompleteMutex(cmd, args, prefix)
@@ -94,7 +88,6 @@ func completeWrapped(cmd *cobra.Command, args []string, prefix string) ([]cobra.
 	return nil, cobra.ShellCompDirectiveDefault
 }
 
-// check returns an error that names the flag that is not valid.
 func (f *leaseFlags) check() error {
 	for _, w := range []struct {
 		flag            string
@@ -127,11 +120,11 @@ type wrapped struct {
 	signals <-chan os.Signal
 	runner  wrapper.Runner
 	log     *leaseLog
-	silent  bool // the server has not replied to the last request
+	silent  bool // the server did not reply to the last request
 }
 
-// newWrapped prepares what lock and elect do. It sends no request. The caller closes the result.
-// The error output of cmd must not block, since the lease runs on meanwhile.
+// newWrapped prepares lock or elect. It sends no request. The caller must close the result. Writes
+// to the error output of cmd must not block, since the lease runs on meanwhile.
 func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped, error) {
 	if err := argsError(cmd, args); err != nil {
 		return nil, err
@@ -168,8 +161,9 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped,
 	return w, nil
 }
 
-// idOf returns a contender id for a user. Without a rule as:, it must begin with the name of the
-// user. For the user default it is "": the Client makes an id.
+// idOf returns a contender id for a user. The server requires that it begins with the name of the
+// user, unless the user has a rule as:. For the user default, idOf returns "": the client makes an
+// id.
 func idOf(user string) string {
 	if user == "" || user == "default" {
 		return ""
@@ -177,9 +171,9 @@ func idOf(user string) string {
 	return fmt.Sprintf("%s:%s~%016x", user, client.NewHostID(), rand.Uint64())
 }
 
-// useCertificate sets the id if a client certificate logs in. Only the server knows whether the
-// certificate names a user. If the server refuses to say, the id stays empty. Without try,
-// useCertificate waits for a server that does not reply.
+// useCertificate sets the id if this process logs in by a client certificate. Only the server knows
+// which user the certificate names, so useCertificate asks it. If the server refuses to say, the id
+// stays empty. If the server does not reply, useCertificate tries again, unless try is set.
 func (w *wrapped) useCertificate(ctx context.Context, try bool) {
 	if w.flags.id != "" || w.options.TLSConfig == nil || len(w.options.TLSConfig.Certificates) == 0 {
 		return
@@ -240,7 +234,7 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 		w.useCertificate(ctx, try)
 		for {
 			l, err := lock(ctx, w.mutex, client.WithID(w.flags.id), client.WithRenewal(w.flags.ttl/renewals))
-			if errors.Is(err, client.ErrInUse) && ctx.Err() == nil { // the last tenure uses the id
+			if errors.Is(err, client.ErrInUse) && ctx.Err() == nil { // a request still uses the id
 				time.Sleep(inUsePause)
 				continue
 			}
@@ -259,7 +253,7 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 			r := <-results
 			w.silent = errors.Is(r.err, client.ErrUnavailable)
 			if r.lock != nil {
-				_ = w.unlock(r.lock) // if that fails, the mutex is free when the lease ends
+				_ = w.unlock(r.lock) // on an error the lease ends by itself
 			}
 			return nil, endedBy(sig, code)
 		case r := <-results:
@@ -269,7 +263,7 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 	}
 }
 
-// explain gives an error of the Client its exit code.
+// explain gives an error of package client its exit code.
 func (w *wrapped) explain(err error) error {
 	var held *client.NotAcquiredError
 	var reply redis.Error
@@ -277,7 +271,7 @@ func (w *wrapped) explain(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "NOPERM") && strings.Contains(reply.Error(), "contenders"):
-		return &exitError{code: exitUnavailable, err: fmt.Errorf("%w; set --id to one that the user's rule as: allows", cli.Explain(w.options, err))}
+		return &exitError{code: exitUnavailable, err: fmt.Errorf("%w; set --id to an id that the user may use: NAME, NAME:…, or one that its rule as: allows", cli.Explain(w.options, err))}
 	case errors.Is(err, client.ErrUnavailable) || errors.As(err, &reply):
 		return cli.Explain(w.options, err)
 	case errors.As(err, &held):
@@ -294,7 +288,7 @@ func (w *wrapped) explain(err error) error {
 	return &exitError{code: exitUsage, err: errors.New(cli.Printable(err.Error()))}
 }
 
-// run runs the command while the mutex is locked, and unlocks it.
+// run runs the command while the mutex is locked, and then unlocks it.
 func (w *wrapped) run(l *client.Lock) (wrapper.Result, error) {
 	result, err := w.runner.Run(w.command, l)
 	switch unlocked := w.unlock(l); {
@@ -325,8 +319,8 @@ func (w *wrapped) outcome(r wrapper.Result) error {
 	return nil
 }
 
-// close waits a short time until the Client has left all queues and released all leases. It does
-// not wait if the server did not reply to the last request.
+// close closes the client, which leaves all queues and releases all leases. If the server did not
+// reply to the last request, close does nothing.
 func (w *wrapped) close() {
 	if !w.silent {
 		_ = w.client.Close()

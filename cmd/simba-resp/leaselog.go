@@ -10,22 +10,21 @@ import (
 	"github.com/simba-resp/simba-resp/cli"
 )
 
-// leaseLog is the log of the Client in lock and elect. It reports each event once, as a line for
-// people. It implements slog.Handler.
+// leaseLog is the log of the client in lock and elect. It writes lines for people, and reports each
+// event once. It implements slog.Handler.
 type leaseLog struct {
 	say     func(string, ...any)
 	options *redis.Options
-	// returned is the lowest level of the errors that lock and elect return, and so report.
+	// returned is the lowest level of errors that lock and elect return. Their caller reports
+	// those, so leaseLog does not.
 	returned slog.LevelVar
 }
 
 // noLevel is above each level.
 const noLevel slog.Level = math.MaxInt
 
-// Enabled implements slog.Handler.
 func (l *leaseLog) Enabled(_ context.Context, level slog.Level) bool { return level >= slog.LevelInfo }
 
-// Handle implements slog.Handler.
 func (l *leaseLog) Handle(_ context.Context, r slog.Record) error {
 	var cause error
 	r.Attrs(func(a slog.Attr) bool {
@@ -44,8 +43,7 @@ func (l *leaseLog) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// WithAttrs implements slog.Handler. The attributes are not reported.
+// WithAttrs drops the attributes, which leaseLog does not report.
 func (l *leaseLog) WithAttrs([]slog.Attr) slog.Handler { return l }
 
-// WithGroup implements slog.Handler.
 func (l *leaseLog) WithGroup(string) slog.Handler { return l }

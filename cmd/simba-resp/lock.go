@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// lockCommand returns the command lock.
 func lockCommand() *cobra.Command {
 	var flags leaseFlags
 	var wait time.Duration

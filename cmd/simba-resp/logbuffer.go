@@ -11,7 +11,7 @@ import (
 const logRoom = 1 << 20
 
 // logWrite is the maximum number of bytes in one write, unless a single line is longer. Clients can
-// cause lines faster than one write for each line could write them.
+// cause lines faster than the log could take them in one write each.
 const logWrite = 64 << 10
 
 // lineKind is a kind of line. Each has its own share of a logBuffer.
@@ -39,9 +39,9 @@ type logBuffer struct {
 	changed sync.Cond         // signals a change of queue or closed
 	queue   []logEntry        // to be written; the first of them may be in Write
 	held    [lineKinds]int    // bytes in queue
-	lost    [lineKinds]int    // lines that no report in queue counts
+	lost    [lineKinds]int    // lines lost since the last report
 	dropped [lineKinds]uint64 // lines lost since the start
-	// report returns the report of n lost lines; nil = no reports.
+	// report returns the text that reports n lost lines; nil = no reports.
 	report func(kind lineKind, n int) []byte
 	closed bool
 }
@@ -63,7 +63,6 @@ func newLogBuffer(w io.Writer) *logBuffer {
 	return b
 }
 
-// droppedLines returns how many lines of that kind were lost.
 func (b *logBuffer) droppedLines(kind lineKind) uint64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -80,7 +79,7 @@ func (b *logBuffer) setReport(report func(kind lineKind, lost int) []byte) {
 // Write adds a plain line. It does not block and always succeeds.
 func (b *logBuffer) Write(line []byte) (int, error) { return b.add(plainLine, line) }
 
-// auditLog is the same log for audit lines.
+// auditLog writes audit lines to a logBuffer.
 type auditLog struct{ *logBuffer }
 
 // Write adds an audit line. It does not block and always succeeds.
@@ -153,7 +152,7 @@ func (b *logBuffer) run() {
 		}
 		clear(b.queue[:lines]) // for the garbage collector
 		b.queue = b.queue[lines:]
-		if err == nil && len(b.queue) == 0 { // perhaps no later line triggers the report
+		if err == nil && len(b.queue) == 0 { // perhaps no later line comes, whose add would report
 			b.reportLocked(plainLine)
 			b.reportLocked(auditLine)
 		}

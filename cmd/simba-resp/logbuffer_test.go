@@ -19,7 +19,7 @@ import (
 	"github.com/simba-resp/simba-resp/persist"
 )
 
-// pipe is a log. Its reader can hang or go away.
+// pipe is the log of a test. Its reader can hang or go away.
 type pipe struct {
 	mu     sync.Mutex // the test locks it while the reader hangs
 	text   bytes.Buffer
@@ -41,7 +41,7 @@ func (p *pipe) setBroken(broken bool) {
 	p.broken = broken
 }
 
-// lines returns what the reader has read.
+// lines returns the lines that the reader has read.
 func (p *pipe) lines() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()

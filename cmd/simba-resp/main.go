@@ -14,7 +14,7 @@ import (
 
 // The exit codes. A failed store ends the process with persist.ExitCode.
 const (
-	exitFailed = 1 // the server could not start, or its stop was not orderly
+	exitFailed = 1 // any other failure, for example a server that cannot start
 	exitUsage  = 2 // invalid flags or settings
 )
 
@@ -34,8 +34,7 @@ func main() {
 	os.Exit(end(log, err))
 }
 
-// end writes the reason why the process ends, if it is an error with a text, and the rest of the
-// log. It returns the exit code.
+// end writes the text of err, if there is one, and the rest of the log. It returns the exit code.
 func end(log *logBuffer, err error) (code int) {
 	if err != nil {
 		code = exitFailed
@@ -65,7 +64,8 @@ func serveUntilSignal(ctx context.Context, cfg *config, log *logBuffer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	signals := make(chan os.Signal, 2)
-	// A closed terminal sends SIGHUP. With TLS the signal has another meaning, see serve.
+	// A closed terminal sends SIGHUP. With TLS or under systemd, serve gives the signal another
+	// meaning.
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	// By default Go ends a process that writes to a broken pipe on standard error. The server must
 	// outlive the log's reader.
@@ -116,7 +116,7 @@ func serve(ctx context.Context, cfg *config, out *logBuffer) error {
 	}
 	log.Info("stopping")
 	systemd.stop()
-	// ctx has ended, but the stop needs time of its own.
+	// The stop needs time of its own, even if ctx has ended.
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
 	defer cancel()
 	// A slow reader of the log may use the rest of the timeout, except for the last tenth.

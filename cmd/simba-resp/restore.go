@@ -14,8 +14,8 @@ import (
 	"github.com/simba-resp/simba-resp/persist"
 )
 
-// The two ways to treat leases that were granted after the backup: what a flag does, and what it
-// risks.
+// These texts say what the flags do, and what they risk for leases that were granted after the
+// backup.
 const (
 	quietHelp = "Grant nothing new for this long after the server's first start. " +
 		"Name at least the longest ttl + transition that any program asks for."
@@ -33,14 +33,13 @@ func bothWays(separator string) string {
 		"--owners-stopped\n" + wrap(stoppedHelp+" "+stoppedRisk)
 }
 
-// restoreFlags are the flags of the command restore.
 type restoreFlags struct {
 	dataDir       string
 	quiet         time.Duration
 	ownersStopped bool
 }
 
-// restoreCommand returns the command restore. The command needs no server.
+// restoreCommand returns the command restore, which needs no server.
 func restoreCommand() *cobra.Command {
 	var f restoreFlags
 	cmd := &cobra.Command{
@@ -64,7 +63,7 @@ func restoreCommand() *cobra.Command {
 	return ownHelp(cmd)
 }
 
-// restoreBackup writes a data directory from the backup in dir, and writes to out what that risks.
+// restoreBackup writes a data directory from the backup in dir, and writes the risks to out.
 func restoreBackup(ctx context.Context, dir string, f restoreFlags, out io.Writer) error {
 	if err := f.check(); err != nil {
 		return err
@@ -79,7 +78,7 @@ func restoreBackup(ctx context.Context, dir string, f restoreFlags, out io.Write
 		fmt.Fprintf(out, "its longest lease is that of mutex %q: %v\n", info.LongestOf, info.Longest)
 	}
 	if info.Others > 0 {
-		fmt.Fprintf(out, "%d keys in it have no lease of a contender: they last longer, or until DEL\n", info.Others)
+		fmt.Fprintf(out, "%d keys in it have no lease of a contender: they expire later than any such lease, or never\n", info.Others)
 	}
 	done, err := persist.Restore(ctx, persist.RestoreOptions{
 		From: from, Dir: f.dataDir, Quiet: f.quiet, OwnersStopped: f.ownersStopped,
@@ -99,7 +98,6 @@ func restoreBackup(ctx context.Context, dir string, f restoreFlags, out io.Write
 	return nil
 }
 
-// check returns an error in the flags.
 func (f *restoreFlags) check() error {
 	switch {
 	case f.dataDir == "":

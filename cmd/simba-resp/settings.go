@@ -41,8 +41,8 @@ func newSettings(a *app) *settings {
 	}}
 }
 
-// aliases returns parameters of Redis that tools read from every server. Here they have other names
-// or are parts of another setting. None can change at run time.
+// aliases returns parameters that tools for Redis read from every server. Here they have other
+// names or are parts of another setting. None can change at run time.
 func aliases(a *app) []commands.Setting {
 	constant := func(name, value string) commands.Setting {
 		return commands.Setting{Name: name, Get: func() string { return value }}
@@ -65,7 +65,7 @@ func aliases(a *app) []commands.Setting {
 	}
 }
 
-// redisNames maps names of flags to other names that CONFIG uses, as Redis does.
+// redisNames maps names of flags to Redis' names of the same settings, which CONFIG uses.
 var redisNames = map[string]string{"log-level": "loglevel"}
 
 // redisWords maps Redis' words for a setting to our values. CONFIG SET accepts both.

@@ -33,7 +33,7 @@ func TestKernelBuffersOfConnectionsAreBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if wrong != nil || n > 2*socketBuffer {
-			t.Errorf("option %d: %d bytes, %v", buffer, n, wrong)
+			t.Errorf("getsockopt(%d): %d bytes (error %v), want at most %d", buffer, n, wrong, 2*socketBuffer)
 		}
 	}
 }

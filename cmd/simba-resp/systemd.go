@@ -25,8 +25,8 @@ type systemd struct {
 // underSystemd reports whether systemd, or another manager of services, wants reports.
 func underSystemd() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
 
-// reportToSystemd reports that the server serves. If systemd has set a watchdog, the reports go on
-// until stop.
+// reportToSystemd reports that the server serves. If systemd has set a watchdog, it reports until
+// stop.
 func reportToSystemd(a *app) *systemd {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &systemd{log: a.log.Logger, end: cancel}
@@ -52,7 +52,8 @@ func reportToSystemd(a *app) *systemd {
 		s.log.Warn("the watchdog of systemd gets no reports", "err", err)
 	case timeout > 0:
 		if a.store != nil && timeout <= persist.DefaultCommitTimeout {
-			// If the disk hangs for the commit timeout, the process ends, with a reason in the log.
+			// If the disk hangs for the commit timeout, the process logs the reason and ends. A
+			// watchdog must not kill it earlier.
 			s.log.Warn("WatchdogSec is too short: it must be longer than the commit timeout",
 				"watchdog", timeout, "commit-timeout", persist.DefaultCommitTimeout)
 		}
@@ -92,14 +93,13 @@ func feedWatchdog(ctx context.Context, timeout time.Duration, ping func(context.
 	}
 }
 
-// reload reports to systemd that f reloads the settings.
+// reload runs f, which reloads the settings, and reports the begin and the end to systemd.
 func (s *systemd) reload(f func()) {
 	s.notify(daemon.SdNotifyReloading, strings.TrimSpace(daemon.SdNotifyMonotonicUsec()))
 	f()
 	s.notify(daemon.SdNotifyReady)
 }
 
-// stop reports that the server stops, and ends the reports.
 func (s *systemd) stop() {
 	s.end()
 	s.running.Wait()

@@ -24,7 +24,7 @@ func TestWatchdogIsFedAfterEachPing(t *testing.T) {
 		defer cancel()
 		var hung, failing atomic.Bool
 		start := time.Now()
-		var mu sync.Mutex       // protects the next two
+		var mu sync.Mutex       // protects fed and failures
 		var fed []time.Duration // times of the reports, since start
 		failures := 0
 		ping := func(ctx context.Context) error {
@@ -54,26 +54,26 @@ func TestWatchdogIsFedAfterEachPing(t *testing.T) {
 			return slices.Clone(fed), failures
 		}
 		if fed, _ := until(11 * time.Second); !slices.Equal(fed, []time.Duration{0, 5 * time.Second, 10 * time.Second}) {
-			t.Errorf("in the first 11 s the watchdog was fed after %v", fed)
+			t.Errorf("in the first 11 s the watchdog was fed after %v, want 0 s, 5 s and 10 s", fed)
 		}
 		hung.Store(true)
 		if fed, failed := until(time.Hour); len(fed) != 3 || failed < 300 {
-			t.Errorf("while PING hangs the watchdog was fed after %v, with %d failures", fed, failed)
+			t.Errorf("while PING hung for an hour, feedWatchdog reported success after %v, and %d failures; want no more successes, and at least 300 failures", fed, failed)
 		}
 		hung.Store(false)
 		failing.Store(true)
 		if fed, _ := until(time.Hour + time.Minute); len(fed) != 3 {
-			t.Errorf("while PING fails the watchdog was fed after %v", fed)
+			t.Errorf("while PING failed, the watchdog was fed: the times are %v, want only the first 3", fed)
 		}
 		failing.Store(false)
 		if fed, _ := until(time.Hour + time.Minute + 20*time.Second); len(fed) < 6 {
-			t.Errorf("when PING succeeds again the watchdog was fed after %v", fed)
+			t.Errorf("after PING succeeded again, the watchdog was fed after %v; want at least 3 more times", fed)
 		}
 		hung.Store(true)
 		_, before := until(time.Hour + time.Minute + 26*time.Second)
 		cancel() // during a PING
 		if _, failed := until(2 * time.Hour); failed != before {
-			t.Error("the end of the context counts as a failed PING")
+			t.Error("feedWatchdog reported the end of the context as a failed PING")
 		}
 	})
 }
@@ -111,7 +111,7 @@ func newManager(t *testing.T) *manager {
 	return m
 }
 
-// count returns how many reports there are of that text.
+// count returns how many reports contain that text.
 func (m *manager) count(text string) (n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -123,7 +123,7 @@ func (m *manager) count(text string) (n int) {
 	return n
 }
 
-// watchedLog is a log that a test reads while it is written.
+// watchedLog is a log that a test reads while the server writes it.
 type watchedLog struct {
 	mu sync.Mutex // protects b, which the server writes while the test reads
 	b  bytes.Buffer
@@ -202,7 +202,7 @@ func TestWatchdogIsNotFedWhileTheServingLoopHangs(t *testing.T) {
 	fed := m.count("WATCHDOG=1") // includes the last PING before the hang
 	until(t, "more PINGs fail", func() bool { return log.count(failure) > since+3 })
 	if n := m.count("WATCHDOG=1"); n != fed {
-		t.Errorf("%d reports while the loop hangs, want none", n-fed)
+		t.Errorf("while the serving loop hung, the watchdog got %d reports, want none", n-fed)
 	}
 	close(h.release)
 	until(t, "WATCHDOG after the hang", func() bool { return m.count("WATCHDOG=1") > fed })

@@ -13,11 +13,10 @@ import (
 	"unicode"
 )
 
-// maxSocketPath is the length of the longest path of a unix socket. The kernel's structure ends it
-// with a zero byte.
+// maxSocketPath is the maximum length in bytes of a unix socket's path, without the final zero
+// byte.
 const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
-// checkUnixSocket reports errors of the settings of the unix socket.
 func (c *config) checkUnixSocket(refuse func(name, format string, args ...any)) {
 	switch path := c.UnixSocket; {
 	case path == "":
@@ -34,9 +33,9 @@ func (c *config) checkUnixSocket(refuse func(name, format string, args ...any)) 
 // listenUnix opens the unix socket of that path. It replaces a socket on which nobody listens. The
 // listener removes the file when it is closed.
 //
-// Two servers that start at the same moment can both find the same socket stale. The later one then
-// replaces the new socket of the other, and no new client reaches the other. Servers of one data
-// directory cannot do so, since each locks the directory before it listens.
+// Two servers that start at the same moment can both find a socket stale. The later server then
+// replaces the new socket of the other. Servers of one data directory cannot do so, since each
+// locks the directory before it listens.
 //
 // perm is the mode of the file, as of chmod; 0 leaves it to the umask. A client needs the right to
 // write.
@@ -66,8 +65,7 @@ func listenUnix(path string, perm fs.FileMode) (net.Listener, error) {
 	return ln, nil
 }
 
-// removeStale removes the socket of a server that has ended without removing it. Its errors name
-// the path.
+// removeStale removes a socket on which nobody listens. Its errors name the path.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {

@@ -22,11 +22,11 @@ func TestUnixSocketHasItsPermissionFromTheStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info, err := os.Stat(path); err != nil || info.Mode() != want|fs.ModeSocket {
-			t.Errorf("mode %o: the file has %v, %v", perm, info.Mode(), err)
+			t.Errorf("listenUnix with mode %o: the file has mode %v (error %v), want %o", perm, info.Mode(), err, want)
 		}
 		ln.Close()
 		if _, err := os.Lstat(path); !os.IsNotExist(err) {
-			t.Errorf("mode %o: the file exists after Close: %v", perm, err)
+			t.Errorf("listenUnix with mode %o: after Close, Lstat returned %v, want no such file", perm, err)
 		}
 	}
 }
@@ -66,7 +66,7 @@ func TestStaleUnixSocketIsReplacedAndNothingElse(t *testing.T) {
 		}
 	}
 	if text, err := os.ReadFile(file); err != nil || string(text) != "mine" {
-		t.Errorf("the refused file has %q, %v", text, err)
+		t.Errorf("listenUnix changed the file that it refused: %q (error %v), want mine", text, err)
 	}
 	if nc, err := net.Dial("unix", stale); err != nil {
 		t.Errorf("the live socket does not accept: %v", err)
@@ -96,11 +96,11 @@ func TestUnixSocketSettingsAreChecked(t *testing.T) {
 	}
 	c, err := loadTest(t, []string{"--addr", "", "--unixsocket", long[:maxSocketPath], "--unixsocketperm", "0770"}, nil, "")
 	if err != nil || c.UnixSocketPerm != 0o770 {
-		t.Errorf("configuration %+v, %v", c, err)
+		t.Errorf("loadConfig with the longest path returned %+v, %v; want unixsocketperm 0770", c, err)
 	}
 }
 
-// A server of the unix socket alone needs no password and has no port.
+// A server that listens on the unix socket only needs no password, and has no port.
 func TestUnixSocketServesWithoutAPort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	a, _ := newTestApp(t, io.Discard, "--addr", "", "--unixsocket", path, "--unixsocketperm", "770", "--maxclients", "2")
@@ -120,18 +120,18 @@ func TestUnixSocketServesWithoutAPort(t *testing.T) {
 	}
 	info, err := redis.String(c.Do("INFO", "server"))
 	if err != nil || !strings.Contains(info, "\r\nunixsocket:"+path+"\r\n") || !strings.Contains(info, "\r\ntcp_port:0\r\n") {
-		t.Errorf("INFO: %v, %v", info, err)
+		t.Errorf("INFO server returned %v, %v; want the path of the unix socket, and port 0", info, err)
 	}
 	list, err := redis.String(c.Do("CLIENT", "LIST"))
 	if err != nil || !strings.Contains(list, " addr="+path+":0 laddr="+path+":0 ") || !strings.Contains(list, " flags=U ") {
-		t.Errorf("CLIENT LIST: %v, %v", list, err)
+		t.Errorf("CLIENT LIST returned %v, %v; want the path as addr, and flags=U", list, err)
 	}
 	second, third := connect(), connect()
 	if pong, err := second.Do("PING"); pong != "PONG" || err != nil {
 		t.Errorf("PING of the second client: %v, %v", pong, err)
 	}
 	if _, err := third.Receive(); err == nil || !strings.Contains(err.Error(), "max number of clients") {
-		t.Errorf("the third client was not rejected: %v", err)
+		t.Errorf("the third client got %v, want that the limit is reached", err)
 	}
 	if killed, err := redis.Int(c.Do("CLIENT", "KILL", "ADDR", path+":0")); killed != 1 || err != nil {
 		t.Errorf("CLIENT KILL closed %d connections, %v", killed, err)
@@ -140,6 +140,6 @@ func TestUnixSocketServesWithoutAPort(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
-		t.Errorf("the file exists after the stop: %v", err)
+		t.Errorf("after the stop, Lstat of the socket returned %v, want no such file", err)
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp/commands"
 )
 
-// openUsers reads the users of the file, if there is one, and the default user. It returns all
-// errors.
+// openUsers reads the file of users, if there is one, and sets the password of the default user. It
+// returns all errors.
 func (c *config) openUsers() (wrong configErrors) {
 	users, err := access.Open(commands.Catalog(), access.Options{
 		Path:      c.ACLFile,
@@ -30,14 +30,13 @@ func (c *config) openUsers() (wrong configErrors) {
 	return wrong
 }
 
-// hasAuth reports whether clients must authenticate, or --insecure is set. With a file of users,
-// requiresPasswords decides for each user.
+// hasAuth reports whether a password, a file of users or --insecure is given. The file may have
+// users without a password: see requiresPasswords.
 func (c *config) hasAuth() bool {
 	return c.RequirePass != "" || c.RequirePassFile != "" || c.ACLFile != "" || c.Insecure
 }
 
-// requiresPasswords reports whether each enabled user of the file must have a password. Without a
-// file, Validate checks the flags.
+// requiresPasswords reports whether each enabled user of the file must have a password.
 func (c *config) requiresPasswords() bool { return c.ACLFile != "" && c.exposed() }
 
 // exposed reports whether other machines can connect and have only a password to authenticate with.

@@ -68,13 +68,13 @@ func TestDefaultUserHasOnePassword(t *testing.T) {
 	with := usersFile(t, "user default on >pw ~* &* +@all")
 	without := usersFile(t, "user a on >pw +@all")
 	if _, err := loadTest(t, []string{"--aclfile", with, "--requirepass", "x"}, nil, ""); err == nil || !strings.Contains(err.Error(), "requirepass is set too") {
-		t.Errorf("two passwords of the default user: %v", err)
+		t.Errorf("a password in the file and --requirepass: error %v, want that requirepass is set too", err)
 	}
 	c, err := loadTest(t, []string{"--aclfile", without, "--requirepass", "x", "--addr", "0.0.0.0:0"}, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if c.users.Authenticate([]byte("default"), []byte("x")) == nil || c.users.Authenticate([]byte("default"), []byte("pw")) != nil {
-		t.Error("requirepass is not the default user's password")
+		t.Error("the default user must log in with requirepass, and with no other password")
 	}
 }

@@ -13,8 +13,7 @@ var release string
 var version = buildVersion(release, debug.ReadBuildInfo)
 
 // buildVersion returns the version of a release, or of the module if `go install module@version`
-// built the binary. All other builds are development builds: devel, with the commit if the build
-// knows it.
+// built the binary. For all other builds it returns devel, with the commit if the build knows it.
 func buildVersion(release string, read func() (*debug.BuildInfo, bool)) string {
 	if release != "" {
 		return release
@@ -32,7 +31,7 @@ func buildVersion(release string, read func() (*debug.BuildInfo, bool)) string {
 			modified = s.Value == "true"
 		}
 	}
-	// A build in a work tree knows its commit, and its module version is then a pseudo-version.
+	// A build in a work tree knows its commit. Its module version is then a pseudo-version.
 	if v := strings.TrimPrefix(info.Main.Version, "v"); commit == "" && v != "" && v != "(devel)" {
 		return v
 	}

@@ -109,17 +109,17 @@ var wirings = []wiring{
 		clerk := w.connect()
 		w.must(clerk, "AUTH", "clerk", "pen")
 		if _, err := clerk.Do("SIMBA.BREAK", "m"); err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
-			w.t.Errorf("BREAK by a user without the right: %v", err)
+			w.t.Errorf("BREAK by a user without the right returned %v, want NOPERM", err)
 		}
 	}},
 	{"unixsocket", "--addr= --unixsocket $dir/s", func(w *wired) {
 		if got := w.unixLn.Addr().String(); got != w.dir+"/s" || w.ln != nil {
-			w.t.Errorf("the server listens on %s, and on %v", got, w.ln)
+			w.t.Errorf("the server listens on the socket %s, and on %v; want the socket %s/s only", got, w.ln, w.dir)
 		}
 	}},
 	{"unixsocketperm", "--addr= --unixsocket $dir/s --unixsocketperm 0751", func(w *wired) {
 		if info, err := os.Stat(w.dir + "/s"); err != nil || info.Mode() != os.ModeSocket|0o751 {
-			w.t.Errorf("the unix socket has mode %v, %v", info.Mode(), err)
+			w.t.Errorf("the unix socket has mode %v (error %v), want 0751", info.Mode(), err)
 		}
 	}},
 	{"http-addr", "--http-addr 127.0.0.2:0", func(w *wired) {
@@ -138,7 +138,7 @@ var wirings = []wiring{
 	{"metrics-mutexes", "--http-addr 127.0.0.1:0 --metrics-mutexes jo*", func(w *wired) {
 		w.acquire(w.connect(), "a", time.Hour)
 		if _, text := w.get("/metrics"); !strings.Contains(text, `simba_mutex_held{mutex="job"} 1`) {
-			w.t.Error("the mutex has no series")
+			w.t.Error("/metrics has no series of the mutex job")
 		}
 	}},
 	{"insecure", "--addr 0.0.0.0:0 --insecure", func(w *wired) {
@@ -151,7 +151,7 @@ var wirings = []wiring{
 	}},
 	{"tls-cert-file", tlsArgs, func(w *wired) {
 		if got := w.certs.current.Load(); got.subject != "CN=server" || len(got.config.Certificates) != 1 {
-			w.t.Errorf("the server shows the certificate of %s", got.subject)
+			w.t.Errorf("the server has %d certificates, the first of %s; want one of CN=server", len(got.config.Certificates), got.subject)
 		}
 	}},
 	{"tls-key-file", tlsArgs, func(w *wired) {
@@ -166,17 +166,17 @@ var wirings = []wiring{
 	}},
 	{"tls-auth-clients", tlsArgs, func(w *wired) {
 		if got := w.certs.current.Load().config.ClientAuth; got != tls.VerifyClientCertIfGiven {
-			w.t.Errorf("the server asks clients for certificates by %v", got)
+			w.t.Errorf("ClientAuth is %v, want VerifyClientCertIfGiven", got)
 		}
 	}},
 	{"tls-min-version", tlsArgs, func(w *wired) {
 		if got := w.certs.current.Load().config.MinVersion; got != tls.VersionTLS13 {
-			w.t.Errorf("the oldest version of TLS is %s", tls.VersionName(got))
+			w.t.Errorf("the oldest version of TLS is %s, want 1.3", tls.VersionName(got))
 		}
 	}},
 	{"data-dir", "--data-dir $dir/elsewhere", func(w *wired) {
 		if files, err := os.ReadDir(filepath.Join(w.dir, "elsewhere")); err != nil || len(files) == 0 {
-			w.t.Errorf("the data directory has %v, %v", files, err)
+			w.t.Errorf("the data directory has the files %v (error %v), want at least one", files, err)
 		}
 	}},
 	{"durability", "--durability always", func(w *wired) {
@@ -193,18 +193,18 @@ var wirings = []wiring{
 		// begin with the wall clock in microseconds.
 		_, token := w.acquire(c, "a", time.Hour)
 		if began := uint64(time.Now().UnixMicro()); token < began || token > began+1000 {
-			w.t.Errorf("the first token is %d at %d", token, began)
+			w.t.Errorf("the first token is %d, want the time %d in microseconds, or slightly more", token, began)
 		}
 		events, err := redis.Values(c.Do("SIMBA.HISTORY", "job"))
 		if err != nil || len(events) != 1 {
-			w.t.Fatalf("the history is %v, %v", events, err)
+			w.t.Fatalf("SIMBA.HISTORY returned %v, %v; want one event", events, err)
 		}
 		var name string
 		var seq int64
 		if first, err := redis.Values(events[0], nil); err != nil {
 			w.t.Error(err)
 		} else if _, err := redis.Scan(first, &name, &seq); err != nil || seq < time.Now().UnixMicro() {
-			w.t.Errorf("the first event has %s %d, %v", name, seq, err)
+			w.t.Errorf("the first event has %s %d (error %v), want at least the time in microseconds", name, seq, err)
 		}
 		if info, err := redis.String(c.Do("INFO", "persistence")); err != nil || strings.Contains(info, "store_") {
 			w.t.Errorf("INFO says %q, %v", info, err)
@@ -222,11 +222,11 @@ var wirings = []wiring{
 		w.must(c, "SIMBA.RELEASE", "job", "a")
 		time.Sleep(7*time.Second - time.Nanosecond)
 		if status, _ := w.acquire(c, "c", time.Hour); status != "queued" {
-			w.t.Errorf("while the mutex is reserved for b, the status of c is %s", status)
+			w.t.Errorf("while the mutex is reserved for b, the status of c is %s, want queued", status)
 		}
 		time.Sleep(time.Nanosecond)
 		if status, _ := w.acquire(c, "c", time.Hour); status != "acquired" {
-			w.t.Errorf("after b's reservation the status of c is %s", status)
+			w.t.Errorf("after b's reservation the status of c is %s, want acquired", status)
 		}
 	}},
 	{"queue-grace", "--durability memory --queue-grace 7s", func(w *wired) {
@@ -256,13 +256,13 @@ var wirings = []wiring{
 		}
 		_, err := c.Do("SIMBA.ACQUIRE", "job", "a", 1000)
 		if err == nil || err.Error() != "OOM command not allowed when used memory > 'maxmemory'." {
-			w.t.Errorf("a server above its limit replies %v", err)
+			w.t.Errorf("SIMBA.ACQUIRE above maxmemory returned %v, want OOM", err)
 		}
 	}},
 	{"timeout", "--durability memory --timeout 7", func(w *wired) {
 		c, began := w.connect(), time.Now()
 		if _, err := redis.ReceiveWithTimeout(c, time.Minute); err == nil || time.Since(began) != 7*time.Second {
-			w.t.Errorf("an idle client got %v after %v, want 7 s", err, time.Since(began))
+			w.t.Errorf("an idle client got %v after %v, want a closed connection after 7 s", err, time.Since(began))
 		}
 	}},
 	{"log-level", "--durability memory --log-level error", func(w *wired) {
@@ -335,30 +335,30 @@ func TestUnreachableStoreIsReportedInOneLine(t *testing.T) {
 		}
 		_, err = newApp(t.Context(), c, newTestLogs(t, c, io.Discard), func() {})
 		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "127.0.0.1:1") {
-			t.Errorf("--engine %s says %v", engine, err)
+			t.Errorf("newApp with --engine %s and no store returned %v, want one line with 127.0.0.1:1", engine, err)
 		}
 	}
 }
 
-// notOfTheApp are flags that no part of a running app has. The end-to-end tests check
-// shutdown-timeout. storeWirings checks the engines.
+// notOfTheApp are the flags without a row. The end-to-end tests check shutdown-timeout. Each row of
+// storeWirings checks engine.
 var notOfTheApp = []string{"shutdown-timeout", "engine"}
 
-// askedForPassword checks that the server refuses clients without the password, with lower limits,
-// and serves the others.
+// askedForPassword checks that a client must log in, and that fewer arguments are allowed before
+// AUTH than after it.
 func askedForPassword(w *wired) {
 	// One argument too many before AUTH.
 	echo := []any{"1", "2", "3", "4", "5", "6", "7", "8", "9", "10"}
 	if _, err := w.connect().Do("PING"); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
-		w.t.Errorf("PING without the password: %v", err)
+		w.t.Errorf("PING before AUTH returned %v, want NOAUTH", err)
 	}
 	if _, err := w.connect().Do("ECHO", echo...); err == nil || !strings.Contains(err.Error(), "unauthenticated multibulk length") {
-		w.t.Errorf("a long command without the password: %v", err)
+		w.t.Errorf("a long command before AUTH returned %v, want a refused length", err)
 	}
 	friend := w.connect()
 	w.must(friend, "AUTH", "sesame")
 	if _, err := friend.Do("ECHO", echo...); err == nil || !strings.Contains(err.Error(), "wrong number of arguments") {
-		w.t.Errorf("a long command with the password: %v", err)
+		w.t.Errorf("a long command after AUTH returned %v, want a wrong number of arguments", err)
 	}
 }
 
@@ -386,7 +386,7 @@ func TestEveryFlagReachesItsPart(t *testing.T) {
 		row := slices.ContainsFunc(wirings, func(w wiring) bool { return w.flag == f.name }) ||
 			slices.ContainsFunc(storeWirings, func(w storeWiring) bool { return w.flag == f.name })
 		if row == slices.Contains(notOfTheApp, f.name) {
-			t.Errorf("--%s: needs either a row of the wiring or a place in notOfTheApp", f.name)
+			t.Errorf("--%s: list it either in wirings or storeWirings, or in notOfTheApp", f.name)
 		}
 	}
 }

@@ -8,14 +8,14 @@
 //	   │                                                  error
 //	releasing ◄── cleanup ◄── STOP, in any state
 //
-// Each state calls a service, an async function, with an AbortSignal. Only one service runs at a time.
-// STOP aborts the signal and waits until the running service ends. So no service runs after the
-// release of the lock.
+// Each state calls a service: an async function that gets an AbortSignal. Only one service runs at a
+// time. STOP aborts the signal and waits until the running service ends. So no service runs after
+// the release of the lock.
 import { EventEmitter } from "node:events";
 
 export const states = {
   acquiring: { invoke: "acquireLock", done: "starting", error: "waiting" },
-  starting: { invoke: "startWork", done: "working", error: "pausing" }, // once a tenure, not after each renewal
+  starting: { invoke: "startWork", done: "working", error: "pausing" }, // once in each tenure
   working: { invoke: "renewalIsDue", done: "renewing", error: "renewing" },
   renewing: { invoke: "renewLock", done: "working", error: "pausing" },
   pausing: { invoke: "stopWork", done: "waiting", error: "waiting" },
@@ -24,7 +24,7 @@ export const states = {
   releasing: { invoke: "releaseLock", done: "idle", error: "idle" },
 };
 
-// Emits "state" (to, from) and "failed" (state, error).
+// LockMachine emits the events "state" (to, from) and "failed" (state, error).
 export class LockMachine extends EventEmitter {
   state = "idle";
   #services;

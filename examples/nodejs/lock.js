@@ -2,12 +2,12 @@
 import { EventEmitter, once } from "node:events";
 import os from "node:os";
 
-// Milliseconds on a clock that nobody sets and that goes on while the machine sleeps.
+// now returns milliseconds on a clock that nobody can set, and that also runs while the machine is
+// suspended.
 const now = () => os.uptime() * 1000;
 
-// How long a request may take, and the pause after one that failed.
-const TIMEOUT = 3000;
-const PAUSE = 500;
+const TIMEOUT = 3000; // milliseconds that a request may take
+const PAUSE = 500; // milliseconds between a failed request and the next one
 
 export class NotOwner extends Error {}
 
@@ -23,8 +23,9 @@ export class Lock extends EventEmitter {
   #askAt = 0; // when to ask again if no notice comes
   #called = false; // whether a notice has come since the last request
 
-  // The redis client is made with enableOfflineQueue and autoResendUnfulfilledCommands false: a
-  // request that was given up must not be sent later. ttl and transition are milliseconds.
+  // redis must have the options enableOfflineQueue and autoResendUnfulfilledCommands set to false.
+  // Otherwise it could send a request after #ask has given the request up. ttl and transition are
+  // in milliseconds.
   constructor(redis, { mutex, contender, ttl, transition }) {
     super();
     this.#redis = redis;
@@ -33,8 +34,8 @@ export class Lock extends EventEmitter {
     this.#lease = ttl + transition;
 
     // The server sends a notice on a waiter's own channel when the waiter is next. On the channel of
-    // the mutex it announces that the mutex is free and nobody is next, and each new owner. From this
-    // an owner learns that an administrator has broken its tenure.
+    // the mutex it announces a free mutex and each new owner. From this an owner learns that an
+    // administrator has broken its tenure.
     const ours = `simba:{${mutex}}:${contender}`;
     const everybodys = `simba:{${mutex}}`;
     this.#subscriber = redis.duplicate({ enableOfflineQueue: true });
@@ -43,11 +44,11 @@ export class Lock extends EventEmitter {
       if (channel === ours || news) this.#call();
     });
     this.#subscriber.on("ready", () => this.#call()); // notices may have been lost
-    this.#subscriber.on("error", () => {}); // the other connection reports errors
-    this.#subscriber.subscribe(ours, everybodys).catch(() => {}); // ioredis repeats it on each new connection
+    this.#subscriber.on("error", () => {}); // this.#redis reports errors
+    this.#subscriber.subscribe(ours, everybodys).catch(() => {}); // ioredis retries on each new connection
   }
 
-  // held tells whether this process owns the mutex now. It reads the clock, so the result is right
+  // held returns whether this process owns the mutex now. It reads the clock, so the result is right
   // even after a freeze of the process.
   held() {
     return this.token !== 0 && now() < this.#until;
@@ -108,14 +109,14 @@ export class Lock extends EventEmitter {
     this.#subscriber.disconnect();
   }
 
-  // hold begins a new lease. The lease counts from before the request was sent, so it ends here before
-  // it ends at the server. The margin is for clocks that run at different speeds.
+  // hold begins a new lease. The lease counts from the time before the request was sent, so it ends
+  // here before it ends at the server. The margin is for clocks that run at different speeds.
   #hold(sent) {
     this.#until = sent + this.#lease * 0.99 - 20;
     this.#renewAt = sent + Math.min(this.#ttl, (this.#lease * 2) / 3);
   }
 
-  // ask sends a request and gives it up after limit. A record has each name, and after it the value.
+  // ask sends a request and gives it up after limit. If the reply is a record, ask returns an object.
   async #ask(limit, command, ...args) {
     this.#called = false;
     let timer;

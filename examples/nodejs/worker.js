@@ -1,9 +1,11 @@
-// A job worker. Of all its processes, only the owner of the lock works.
+// A job worker. If several processes run it, only the owner of the lock works.
+//
+// Start a server with `make run`, and this program in two other terminals:
 //
 //	npm ci
-//	node worker.js                  in two terminals, beside `make run`
+//	node worker.js
 //
-// End the one that works with Ctrl-C or kill -9, and the other one works.
+// End the working process with Ctrl-C or kill -9, and the other begins to work.
 import { randomUUID } from "node:crypto";
 import { parseArgs } from "node:util";
 import { Redis } from "ioredis";
@@ -29,8 +31,9 @@ redis.on("error", (err) => console.error("Redis:", err.message || err.code));
 
 const lock = new Lock(redis, { mutex: options.mutex, contender: workerId, ttl: Number(options.ttl), transition: 1000 });
 
-// The work: a piece each second. It first checks that it still owns the lock. A real program sends
-// the token with each change, and the resource refuses a token that is smaller than the largest so far.
+// consumeResource does a piece of work each second. Before each piece it checks that it still owns
+// the lock. A real program sends the token with each change, and the resource refuses a token that
+// is smaller than the largest so far.
 let working;
 function consumeResource() {
   const piece = () => {

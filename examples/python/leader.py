@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
 """A leader loop with redis-py, tested with 4.3 (Debian: python3-redis) and 8.0.
 
-    python3 leader.py          in two terminals, beside `make run`
+Start a server with `make run`, and this program in two other terminals:
 
-The first leads. End it with Ctrl-C or with kill -9, and the other takes over.
+    python3 leader.py
+
+The first process leads. End it with Ctrl-C or kill -9, and the second process leads.
 """
 
 import argparse
@@ -19,10 +21,10 @@ import traceback
 
 import redis
 
-# A clock that nobody sets, and that goes on while the machine sleeps where there is one.
+# A clock that nobody can set. On Linux it also runs while the machine is suspended.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-TIMEOUT = 3.0  # of a request, in seconds
-PAUSE = 0.5  # after one that failed
+TIMEOUT = 3.0  # seconds that a request may take
+PAUSE = 0.5  # seconds between a failed request and the next one
 
 
 def now():
@@ -30,7 +32,7 @@ def now():
 
 
 class Lease:
-    """One tenure: renewed by a thread of its own until it is lost or given up."""
+    """One tenure. A thread of its own renews the lease until the lease is lost or ended."""
 
     def __init__(self, contender, token, sent):
         self.token = token
@@ -42,8 +44,8 @@ class Lease:
         self._renewer.start()
 
     def held(self):
-        """Whether we own the mutex at this moment. It reads the clock: a process
-        that was frozen knows at once when it wakes."""
+        """Return whether we own the mutex now. It reads the clock, so the result is right even
+        after a freeze of the process."""
         return not self._ended.is_set() and now() < self._until
 
     def wait(self, seconds):
@@ -51,7 +53,7 @@ class Lease:
         self._ended.wait(max(0.0, min(seconds, self._until - now())))
 
     def end(self):
-        """End the lease here: it is not renewed any more. join waits for the last request."""
+        """Stop the renewals. join waits for the last renewal."""
         self._ended.set()
         self.renew_now.set()
 
@@ -76,7 +78,7 @@ class Lease:
             try:
                 answer = self._contender.ask("SIMBA.GUARD", self.token)
             except redis.RedisError:
-                self._renew_at = now() + 0.1  # and try again, until the lease is over
+                self._renew_at = now() + 0.1  # try again, until the lease ends
                 continue
             if answer["status"] != "renewed":
                 break  # another contender may own the mutex
@@ -98,7 +100,8 @@ class Contender:
         self._lease = None
 
     def ask(self, command, token=None):
-        """A request whose reply is a record: a dict in RESP3, in RESP2 names and values in turn."""
+        """Send a request and return its reply, a record. In RESP3 a record is a dict, in RESP2 a
+        list with each name before its value."""
         ttl, transition = int(self.ttl * 1000), int(self.transition * 1000)
         arguments = [self.mutex, self.name, ttl, "TRANSITION", transition]
         if token is not None:
@@ -107,8 +110,8 @@ class Contender:
         return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2]))
 
     def run(self, work):
-        """Lead whenever we can, until stop is called. work(lease) must return
-        when the lease is not held any more."""
+        """Contend until stop is called, and call work(lease) as the leader. work must return when
+        the lease is not held any more."""
         threading.Thread(target=self._listen, daemon=True).start()
         while not self._stopping.is_set():
             self._ask_now.clear()
@@ -138,7 +141,7 @@ class Contender:
     def _lead(self, lease, work):
         print(f"acquired, token {lease.token}", flush=True)
         self._lease = lease
-        if self._stopping.is_set():  # stop may not have seen it
+        if self._stopping.is_set():  # stop may have run before self._lease was set
             lease.end()
         try:
             work(lease)
@@ -158,9 +161,9 @@ class Contender:
             print("not released, it ends with its lease:", err, flush=True)
 
     def _listen(self):
-        """The server notifies the next waiter on the waiter's own channel. On the channel of the
-        mutex it reports a free mutex, and a new owner: after a BREAK, our former tenure's owner
-        learns of its loss there."""
+        """Listen for notices. The server sends a notice on a waiter's own channel when the waiter
+        is next. On the channel of the mutex it announces a free mutex and each new owner. From this
+        a leader learns that an administrator has broken its tenure."""
         ours, everyones = f"simba:{{{self.mutex}}}:{self.name}", f"simba:{{{self.mutex}}}"
         subscriber = self._redis.pubsub()
         subscribed = False
@@ -169,13 +172,13 @@ class Contender:
                 if not subscribed:
                     subscriber.subscribe(ours, everyones)
                     subscribed = True
-                message = subscriber.get_message(timeout=60)  # it subscribes again after a break
+                message = subscriber.get_message(timeout=60)  # reconnects and subscribes again
             except redis.RedisError:
                 time.sleep(PAUSE)
                 continue
             if message is None:
                 continue
-            fresh = message["type"] == "subscribe"  # we may have missed something
+            fresh = message["type"] == "subscribe"  # notices may have been lost before
             if fresh or message["channel"] == ours or message["data"].startswith("released@@"):
                 self._ask_now.set()
             lease = self._lease
@@ -191,8 +194,8 @@ def work(lease):
 
 
 def end_process(failure):
-    """Without its thread the process would neither lead nor end. The mutex is free when the lease
-    ends."""
+    """End the process after an error in a thread. Otherwise the process would neither lead nor
+    end. The mutex is free when the lease ends."""
     traceback.print_exception(failure.exc_type, failure.exc_value, failure.exc_traceback)
     sys.stdout.flush()
     os._exit(1)
@@ -202,7 +205,7 @@ def main():
     parser = argparse.ArgumentParser(description="Lead, or wait to lead.")
     parser.add_argument("--addr", default="127.0.0.1:7379", help="the server's host:port")
     parser.add_argument("--mutex", default="leader", help="what to contend for")
-    # The random part makes it unique: containers can share process number and host name.
+    # The id needs a random part: containers can share process number and host name.
     unique = f"{os.getpid()}@{socket.gethostname()}~{secrets.token_hex(8)}"
     parser.add_argument("--id", default=unique, help="who contends")
     parser.add_argument("--ttl", type=int, default=3000, metavar="MS",
@@ -211,7 +214,7 @@ def main():
     contender = Contender(options.addr, options.mutex, options.id, options.ttl / 1000, transition=1.0)
 
     threading.excepthook = end_process
-    # This thread waits for a signal. No signal interrupts the others.
+    # Only this thread handles signals: it waits for them, and all threads block them.
     stops = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     leading = threading.Thread(target=contender.run, args=(work,))

@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
 """A lock around work in short pieces, with redis-py 4.3 to 8 (Debian: python3-redis).
 
-    python3 lock.py          in two terminals, beside `make run`
+Start a server with `make run`, and this program in two other terminals:
 
-It needs no thread: it renews the lease before each piece of work. For pieces that may take longer
-than the lease see leader.py, which renews in a thread.
+    python3 lock.py
+
+The program renews the lease before each piece of work, so it needs no thread. For pieces that may
+take longer than the lease see leader.py, which renews in a thread.
 """
 
 import argparse
@@ -18,13 +20,13 @@ import time
 
 import redis
 
-# A clock that nobody sets, and that goes on while the machine sleeps where there is one.
+# A clock that nobody can set. On Linux it also runs while the machine is suspended.
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 # All times are in seconds.
 TRANSITION = 2.0
-WAIT = 30.0  # of one ACQUIRE; it asks again after that
-TIMEOUT = 1.0  # of a request that does not wait
-PIECE = 1.5  # the longest time of a piece of work, much shorter than the lease
+WAIT = 30.0  # how long one ACQUIRE may block
+TIMEOUT = 1.0  # how long any other request may take
+PIECE = 1.5  # how long a piece of work may take: much shorter than the lease
 
 
 def now():
@@ -32,14 +34,14 @@ def now():
 
 
 class Lost(Exception):
-    """We do not own the mutex any more, or not for long enough."""
+    """The lease has ended, or ends too soon for another piece of work."""
 
 
 class Lock:
     def __init__(self, addr, mutex, name, ttl):
         self.mutex, self.name, self.ttl = mutex, name, ttl
         host, port = addr.rsplit(":", 1)
-        # The timeout of a request that waits must exceed the wait.
+        # The socket timeout must exceed WAIT for the requests that block.
         self._waiting, self._redis = (
             redis.Redis(host=host, port=int(port), decode_responses=True,
                         socket_timeout=timeout, socket_connect_timeout=TIMEOUT)
@@ -47,7 +49,7 @@ class Lock:
         )
 
     def acquire(self):
-        """Wait until we own the mutex. A request whose reply is lost is repeated."""
+        """Wait until we own the mutex. Repeat a request that fails or times out."""
         while True:
             try:
                 answer = self._ask(self._waiting, "SIMBA.ACQUIRE", "WAIT", int(WAIT * 1000))
@@ -57,11 +59,11 @@ class Lock:
                 continue
             if answer["status"] in ("acquired", "renewed"):
                 self.token = answer["token"]
-                self._until = 0.0  # unknown, since the server granted it at some time of the wait
+                self._until = 0.0  # not known yet: the lease began at some time during the wait
                 return
 
     def renew(self):
-        """Begin the lease anew. Raise Lost unless it lasts for another piece of work."""
+        """Renew the lease. Raise Lost unless it lasts for another piece of work."""
         sent = now()
         try:
             answer = self._ask(self._redis, "SIMBA.GUARD", "TOKEN", self.token)
@@ -77,14 +79,15 @@ class Lock:
             raise Lost("the lease ends too soon")
 
     def release(self):
-        """Release the mutex, or leave its queue. Send nothing after it."""
+        """Release the mutex, or leave its queue. Send no other request after it."""
         try:
             self._redis.execute_command("SIMBA.RELEASE", self.mutex, self.name)
         except redis.RedisError as err:
             print("not released, it ends with its lease:", err, flush=True)
 
     def _ask(self, client, command, *options):
-        """A request whose reply is a record: a dict in RESP3, in RESP2 names and values in turn."""
+        """Send a request and return its reply, a record. In RESP3 a record is a dict, in RESP2 a
+        list with each name before its value."""
         reply = client.execute_command(command, self.mutex, self.name, int(self.ttl * 1000),
                                        "TRANSITION", int(TRANSITION * 1000), *options)
         return reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2]))
@@ -100,7 +103,7 @@ def main():
     parser = argparse.ArgumentParser(description="Do some work under a lock.")
     parser.add_argument("--addr", default="127.0.0.1:7379", help="the server's host:port")
     parser.add_argument("--mutex", default="job", help="the lock")
-    # The random part makes it unique: containers can share process number and host name.
+    # The id needs a random part: containers can share process number and host name.
     unique = f"{os.getpid()}@{socket.gethostname()}~{secrets.token_hex(8)}"
     parser.add_argument("--id", default=unique, help="who contends")
     parser.add_argument("--ttl", type=int, default=5000, metavar="MS",
@@ -109,7 +112,7 @@ def main():
     options = parser.parse_args()
 
     for ends in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(ends, lambda *_: sys.exit())  # raises, so it ends a wait and a sleep too
+        signal.signal(ends, lambda *_: sys.exit())  # raises SystemExit, also during a wait or sleep
     lock = Lock(options.addr, options.mutex, options.id, options.ttl / 1000)
     done = 0
     try:

@@ -1,10 +1,10 @@
 #!/bin/sh
-# A leader with nothing but redis-cli (Debian: redis-tools), for any POSIX shell.
+# A leader that needs only redis-cli (Debian: redis-tools) and a POSIX shell.
 #
 #	./leader.sh [--addr host:port] [--mutex name] [--id contender] [--ttl ms]
 #
-# Start a server with `make run`, and this script in two other terminals. The first one becomes the
-# leader. End it with Ctrl-C or kill -9, and the other one becomes the leader.
+# Start a server with `make run`, and this script in two other terminals. The first script becomes
+# the leader. End it with Ctrl-C or kill -9, and the second script becomes the leader.
 set -uf
 
 addr=127.0.0.1:7379
@@ -13,7 +13,7 @@ random=$(od -An -N8 -tx1 /dev/urandom | tr -d ' \n')
 [ ${#random} -eq 16 ] || { echo "$0: no random number for an id" >&2; exit 1; }
 id=$$@$(uname -n)~$random # random: containers can share process number and host name
 ttl=3000        # the TTL window of the lease, in milliseconds
-transition=1000 # the transition window after it: only this script may lead, and it may still renew
+transition=1000 # the transition window after it, in which the leader may still work and renew
 
 while [ $# -ge 2 ]; do
 	case $1 in
@@ -75,7 +75,7 @@ pause() {
 	asking=''
 }
 
-# A record has a line for each name, and after it a line for the value.
+# A record has a line for each name. The next line has its value.
 status() { sed -n 2p "$dir/reply"; }
 token() { sed -n 6p "$dir/reply"; }
 
@@ -94,8 +94,8 @@ work() {
 	done
 }
 
-# begin records that the lease began with the request that was sent at $1. It replaces the file in one
-# step, so that work never reads half of it.
+# begin records that the lease began with the request that was sent at $1. It replaces the file in
+# one step, so that work never reads half a file.
 begin() { echo "$1" >"$dir/next" && mv "$dir/next" "$dir/sent"; }
 
 stop_work() {
@@ -106,8 +106,8 @@ stop_work() {
 }
 
 # lead works and renews until the lease is lost. The reply to an ACQUIRE that has waited does not say
-# when the server granted the mutex. So lead renews at once, and counts the lease from this request.
-# If an administrator breaks the tenure, the next renewal finds that.
+# when the server granted the mutex. So lead renews at once, and counts the lease from this renewal.
+# If an administrator breaks the tenure, the next renewal finds out.
 lead() {
 	tenure=$1 sent=''
 	while :; do
@@ -139,8 +139,8 @@ lead() {
 	echo lost
 }
 
-# quit releases the mutex or the queue entry, so that the next waiter need not wait for the end of the
-# lease.
+# quit releases the mutex or the queue entry, so that the next waiter need not wait for the end of
+# the lease.
 quit() {
 	trap '' INT TERM
 	[ "$asking" != begun ] || asking=$!

@@ -37,12 +37,12 @@ func (j *Journal) addSpares(numbers []uint64) error {
 	return nil
 }
 
-// takeSpare returns the path of a file with room for need bytes, and its size. If no spare is
+// takeSpare returns the path of a file with room for length bytes, and its size. If no spare is
 // ready, it fills a small file. For a larger record it fills only one block: the sync of the record
 // makes the file's length and its blocks durable.
-func (j *Journal) takeSpare(need int64) (path string, size int64, err error) {
+func (j *Journal) takeSpare(length int64) (path string, size int64, err error) {
 	j.mu.Lock()
-	if n := len(j.spares) - 1; n >= 0 && need <= j.o.SegmentSize {
+	if n := len(j.spares) - 1; n >= 0 && length <= j.o.SegmentSize {
 		path, j.spares = j.spares[n], j.spares[:n]
 		j.mu.Unlock()
 		return path, j.o.SegmentSize, nil
@@ -50,8 +50,8 @@ func (j *Journal) takeSpare(need int64) (path string, size int64, err error) {
 	path = j.newSpareLocked()
 	j.mu.Unlock()
 	small := min(smallSegment, j.o.SegmentSize)
-	if need > small {
-		return path, roundUp(need, block), j.fill(path, block)
+	if length > small {
+		return path, roundUp(length, block), j.fill(path, block)
 	}
 	return path, small, j.fill(path, small)
 }

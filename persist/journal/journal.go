@@ -134,12 +134,12 @@ func (j *Journal) write(k kind, index uint64, payload []byte) error {
 	return err
 }
 
-// rotate begins the next segment, with room for need bytes of frames.
-func (j *Journal) rotate(need int64) error {
+// rotate begins the next segment. It has room for at least this many bytes of frames.
+func (j *Journal) rotate(room int64) error {
 	if err := j.sync(); err != nil {
 		return err
 	}
-	s, f, err := j.create(j.current.number+1, j.appended+1, need)
+	s, f, err := j.create(j.current.number+1, j.appended+1, room)
 	if err != nil {
 		return err
 	}

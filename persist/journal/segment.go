@@ -19,7 +19,7 @@ type segment struct {
 	header
 	path string
 	size int64       // bytes
-	info os.FileInfo // of the file, when it was opened for writing
+	info os.FileInfo // the file's, if it was opened for writing
 	last uint64      // index of its last record; first-1 if it has none; unset in current
 }
 
@@ -69,12 +69,13 @@ func syncFile(f vfs.File, path string) error {
 	return nil
 }
 
-// create makes a segment from a spare, and opens it. Its first frame will have the index first, and
-// it has room for need bytes of frames. Everything before first must be durable.
+// create makes a segment from a spare, and opens it. Its first frame will have the index
+// "first". Everything before this index must be durable. The segment has room for at least
+// room bytes of frames.
 //
 // The file gets its name when its header is durable. If that name belongs to a segment without a
 // record, the new segment replaces it.
-func (j *Journal) create(number, first uint64, need int64) (segment, vfs.File, error) {
+func (j *Journal) create(number, first uint64, room int64) (segment, vfs.File, error) {
 	s := segment{
 		header: header{store: j.o.StoreID, number: number, first: first},
 		path:   j.o.path(segmentName(number)),
@@ -84,7 +85,7 @@ func (j *Journal) create(number, first uint64, need int64) (segment, vfs.File, e
 		return s, nil, fmt.Errorf("journal: salt: %w", err)
 	}
 	s.salt = binary.LittleEndian.Uint64(salt[:])
-	spare, size, err := j.takeSpare(headerSize + need)
+	spare, size, err := j.takeSpare(headerSize + room)
 	if err != nil {
 		return s, nil, err
 	}

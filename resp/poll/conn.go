@@ -11,7 +11,7 @@ type Socket interface {
 	syscall.Conn
 }
 
-// Start runs the connection's coroutine, which ends when run returns. It is called once.
+// Start runs the connection's coroutine, which ends when run returns. Call Start once.
 func (c *Conn) Start(run func()) { c.task.start(run) }
 
 // Shared reports whether other connections wait while this one runs. Only the connection's own
@@ -26,16 +26,16 @@ func (c *Conn) Detach() {
 	}
 }
 
-// DetachInOrder is Detach for connections that all wait for the same event. They continue one after
-// the other, in the order of their calls.
+// DetachInOrder is Detach for connections that all wait for the same event. These connections
+// continue one after the other, in the order of their calls.
 func (c *Conn) DetachInOrder() {
 	if c.Shared() {
 		c.task.switchTo(ordered)
 	}
 }
 
-// Yield lets the other connections run, and returns in a later round. A round resumes only a few of
-// the coroutines that yielded. A detached coroutine stays detached.
+// Yield lets other connections run, and returns in a later round of the Poller. A round resumes
+// only a few of the coroutines that have yielded. A detached coroutine stays detached.
 func (c *Conn) Yield() {
 	if c.Shared() {
 		c.task.switchTo(shared)

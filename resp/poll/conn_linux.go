@@ -18,29 +18,29 @@ import (
 // with small buffers.
 const maxRead = 64 << 10
 
-// Conn is a net.Conn whose socket a Poller watches instead of Go's own poller. Read makes its
-// coroutine idle until there is something to read. Only the coroutine may call Read. Write is for
-// goroutines that may block, WriteNow for the others. One goroutine at a time may write.
+// Conn is a net.Conn whose socket a Poller watches instead of Go's own poller. Only the Conn's
+// coroutine may call Read, which makes it idle until there is something to read. Write may block;
+// WriteNow never does. One goroutine at a time may write.
 type Conn struct {
 	fd            int
-	id            uint64 // in its poller
+	id            uint64 // key in poller.conns
 	remote, local net.Addr
 	poller        *Poller
 	task          *task
 
 	readable atomic.Bool
-	ended    atomic.Bool // the client or an error has ended the stream; Read returns the reason
+	ended    atomic.Bool // the client or an error has ended the stream; read(2) shows which
 	writable chan struct{}
 
 	deadlines     sync.Mutex   // held while the read deadline changes
-	deadline      atomic.Int64 // of reads, since created; 0 = none
-	timer         *time.Timer
-	writeDeadline time.Time // of writes
+	deadline      atomic.Int64 // of Read, in nanoseconds since created; 0 = none
+	timer         *time.Timer  // signals the coroutine at the deadline of Read
+	writeDeadline time.Time    // of Write
 	created       time.Time
 
 	closing sync.Once
 	closed  atomic.Bool
-	refs    atomic.Int64 // the users of fd, plus one until Close
+	refs    atomic.Int64 // number of users of fd, plus one until Close
 }
 
 func newConn(p *Poller, fd int, nc net.Conn) *Conn {
@@ -70,8 +70,8 @@ func (c *Conn) record(e uint32) bool {
 	return true
 }
 
-// ref keeps the descriptor open until unref, so that the kernel does not reuse it. It returns false
-// if the connection is closed.
+// ref keeps the descriptor open until unref, so that the kernel does not reuse its number. It
+// returns false if the connection is closed.
 func (c *Conn) ref() bool {
 	for {
 		n := c.refs.Load()
@@ -91,7 +91,7 @@ func (c *Conn) unref() {
 	}
 }
 
-// Read returns the next bytes from the client, at most 64 KiB. Only the coroutine may call it.
+// Read returns the next bytes from the client, at most 64 KiB.
 func (c *Conn) Read(b []byte) (int, error) {
 	for {
 		switch {
@@ -107,7 +107,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 			c.readable.Store(false)
 			b = b[:min(len(b), maxRead)]
 			n, err := c.readNow(b)
-			if n == len(b) { // otherwise the socket is empty, except for urgent data
+			if n == len(b) { // the socket may have more; after a shorter read it is empty
 				c.readable.Store(true)
 			}
 			if n > 0 || err != nil {
@@ -120,7 +120,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	}
 }
 
-// readNow returns the available bytes, 0 and no error if there are none.
+// readNow reads the available bytes. It returns 0 and nil if there are none.
 func (c *Conn) readNow(b []byte) (int, error) {
 	n, err := c.transfer(unix.SYS_READ, b)
 	switch {
@@ -190,7 +190,7 @@ func (c *Conn) awaitWritable() error {
 	}
 }
 
-// Close ends Read and Write at once. The last unref closes the descriptor.
+// Close ends Read and Write at once.
 func (c *Conn) Close() error {
 	c.closing.Do(func() {
 		c.closed.Store(true)
@@ -210,7 +210,7 @@ func (c *Conn) Close() error {
 	return nil
 }
 
-// CloseWrite ends the stream that the client reads.
+// CloseWrite ends the stream to the client.
 func (c *Conn) CloseWrite() error {
 	if !c.ref() {
 		return net.ErrClosed
@@ -235,7 +235,7 @@ func (c *Conn) SetReadDeadline(t time.Time) error {
 		}
 		return nil
 	}
-	in := max(1, t.Sub(c.created)) // 0 = none
+	in := max(1, t.Sub(c.created)) // 0 would mean no deadline
 	c.deadline.Store(int64(in))
 	left := in - time.Since(c.created)
 	switch {

@@ -14,26 +14,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minShared is the smallest number of tasks of which the poller gives some to a helper.
+// minShared is the smallest number of ready tasks that the poller divides with a helper.
 const minShared = 4
 
-// events are the epoll events that a socket reports, edge-triggered.
+// events are the epoll events to watch for on a socket, edge-triggered.
 const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
 
 // Poller serves many connections by few goroutines. A task is the coroutine of a connection. The
-// Poller's main goroutine works in rounds. In each round it asks the kernel which sockets have
-// events. It runs the tasks of these sockets and the signaled tasks, and then a few of the tasks
-// that yielded. There is a helper goroutine for each other processor. If a round has many tasks,
-// idle helpers run some of them. One more goroutine runs the ordered tasks, first come, first
-// served. Ordered tasks wait for the same event. So the first one blocks, and the others need not.
+// Poller's main goroutine works in rounds. In each round it runs the tasks of the sockets with
+// events and the signaled tasks, and then a few of the tasks that yielded. There is a helper
+// goroutine for each other processor. If a round has many tasks, idle helpers run some of them. One
+// more goroutine runs the ordered tasks, first come, first served. All ordered tasks wait for the
+// same event, so usually only the first one blocks.
 //
-// Go's own poller watches the epoll instance like a file. So a Poller that waits for events blocks
+// Go's own poller watches the epoll instance like a file, so a Poller that waits for events blocks
 // no thread.
 type Poller struct {
 	epoll *os.File
 	raw   syscall.RawConn
 	found [256]unix.EpollEvent
-	ended sync.WaitGroup // of its goroutines
+	ended sync.WaitGroup // the Poller's goroutines
 
 	// maxReturning limits the returning tasks of a round, so that one processor remains for others.
 	maxReturning int
@@ -43,15 +43,15 @@ type Poller struct {
 	// new socket with the same descriptor.
 	conns     map[uint64]*Conn
 	lastID    uint64
-	queue     []*task // for the next round
-	returning []*task // tasks that yielded or were detached; a round runs few of them, last
-	paused    []*task // detached tasks that yielded: a round resumes one of them
-	ordered   []*task
-	sleeping  bool // the poller waits for the kernel, and must be woken for the queue
+	queue     []*task // tasks for the next round
+	returning []*task // tasks that yielded or were detached; each round runs few, after the others
+	paused    []*task // detached tasks that yielded; each round resumes one
+	ordered   []*task // tasks for runOrdered
+	sleeping  bool    // the main goroutine waits in sleep, or is about to
 	closed    bool
 
-	orderedReady chan struct{} // ordered is not empty
-	helpers      chan []*task  // tasks of a round, for an idle helper
+	orderedReady chan struct{} // receives a value when ordered is not empty
+	helpers      chan []*task  // passes tasks of a round to an idle helper
 }
 
 // New starts a poller. Close ends it.
@@ -72,7 +72,7 @@ func New() (*Poller, error) {
 		p.epoll.Close()
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	if err := p.epoll.SetReadDeadline(time.Time{}); err != nil { // Go's poller does not watch it
+	if err := p.epoll.SetReadDeadline(time.Time{}); err != nil { // Go's poller does not watch epoll
 		p.epoll.Close()
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
@@ -119,7 +119,6 @@ func (p *Poller) Adopt(nc Socket) (*Conn, error) {
 	return s, nil
 }
 
-// watch adds s to the epoll instance.
 func (p *Poller) watch(s *Conn) error {
 	p.mu.Lock()
 	p.lastID++
@@ -138,15 +137,14 @@ func (p *Poller) watch(s *Conn) error {
 	return err
 }
 
-// remove is called when s is closed.
 func (p *Poller) remove(s *Conn) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.conns, s.id)
 }
 
-// enqueue schedules t for the next round. A returning task has yielded or was detached. It may run
-// in a later round, after the other tasks. Any goroutine may call it.
+// enqueue schedules t for the next round, or for a later one if t is returning. A returning task
+// has yielded, or was detached. Any goroutine may call enqueue.
 func (p *Poller) enqueue(t *task, returning bool) {
 	p.mu.Lock()
 	if returning {
@@ -158,7 +156,7 @@ func (p *Poller) enqueue(t *task, returning bool) {
 	p.Wake()
 }
 
-// enqueuePaused schedules t to continue on a goroutine of its own. A round resumes only one such
+// enqueuePaused schedules t to continue on a goroutine of its own. Each round resumes only one such
 // task, so that few compute at a time.
 func (p *Poller) enqueuePaused(t *task) {
 	p.mu.Lock()
@@ -167,8 +165,9 @@ func (p *Poller) enqueuePaused(t *task) {
 	p.Wake()
 }
 
-// Wake makes the poller ask the kernel for events. On its own it may ask late: while goroutines are
-// ready to run, Go checks its own poller only every 10 ms.
+// Wake ends the sleep of the poller, so that it asks the kernel for events at once. Without Wake
+// the sleep may end late: while goroutines are ready to run, Go checks its own poller only every
+// 10 ms.
 func (p *Poller) Wake() {
 	p.mu.Lock()
 	sleeping := p.sleeping
@@ -179,10 +178,9 @@ func (p *Poller) Wake() {
 	}
 }
 
-// interrupt makes the current or next sleep return. SetReadDeadline fails only on a closed file.
+// interrupt ends the current or next sleep. SetReadDeadline fails only on a closed file.
 func (p *Poller) interrupt() { _ = p.epoll.SetReadDeadline(past) }
 
-// enqueueOrdered schedules t after the other ordered tasks.
 func (p *Poller) enqueueOrdered(t *task) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -229,7 +227,7 @@ func (p *Poller) run() {
 			spare = tasks
 		}
 		if p.resumePaused() || len(tasks) > 0 {
-			runtime.Gosched() // otherwise Go may run the resumed goroutines only after 10 ms
+			runtime.Gosched() // otherwise Go may run woken goroutines only after 10 ms
 		}
 	}
 }
@@ -273,7 +271,8 @@ func runAll(tasks []*task) {
 	}
 }
 
-// maySleep reports whether there is nothing to run. If so, the next enqueue wakes the poller.
+// maySleep reports whether there is nothing to run. If so, it sets sleeping, so that the next
+// enqueue wakes the poller.
 func (p *Poller) maySleep() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -281,9 +280,9 @@ func (p *Poller) maySleep() bool {
 	return p.sleeping
 }
 
-// round records the events of the sockets and returns the tasks to run. The last of them are
-// returning tasks; their number is returning. ok is false if the poller is closed. spare is memory
-// for the next round.
+// round records the found events and returns the tasks to run. The last of these are returning
+// tasks; their number is returning. ok is false if the poller is closed. round uses the memory of
+// spare for the next round.
 func (p *Poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, returning int, ok bool) {
 	p.mu.Lock()
 	p.sleeping = false
@@ -301,7 +300,7 @@ func (p *Poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, r
 	return tasks, returning, ok
 }
 
-// resumePaused resumes a paused task, and reports whether there is one.
+// resumePaused resumes a paused task. It returns false if there is none.
 func (p *Poller) resumePaused() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -313,7 +312,7 @@ func (p *Poller) resumePaused() bool {
 	return true
 }
 
-// poll asks the kernel for events without waiting.
+// poll asks the kernel for events. It does not wait.
 func (p *Poller) poll() (n int) {
 	_ = p.raw.Control(func(fd uintptr) { n = p.pollRaw(fd) })
 	return n
@@ -334,7 +333,7 @@ func (p *Poller) sleep() (n int) {
 	return n
 }
 
-// pollRaw calls epoll_pwait without a timeout. The call never blocks, so Go's scheduler need not
+// pollRaw calls epoll_pwait with a timeout of 0. The call never blocks, so Go's scheduler need not
 // know of it.
 func (p *Poller) pollRaw(fd uintptr) int {
 	n, _, errno := syscall.RawSyscall6(unix.SYS_EPOLL_PWAIT,

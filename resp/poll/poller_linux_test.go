@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// adopted starts a poller. dial returns a new client, whose connection runs serve in the poller.
+// adopted starts a poller. dial returns a new client. The poller runs serve for its connection.
 func adopted(t *testing.T, serve func(c *Conn)) (dial func() net.Conn) {
 	t.Helper()
 	p, err := New()
@@ -67,7 +67,7 @@ func echo(c *Conn) {
 	}
 }
 
-// exchange sends a text and expects it back.
+// exchange sends a text and expects to receive the same text.
 func exchange(t *testing.T, client net.Conn, text string) {
 	t.Helper()
 	if _, err := io.WriteString(client, text); err != nil {
@@ -124,7 +124,7 @@ func TestOrderedCoroutinesResumeInOrder(t *testing.T) {
 				return
 			}
 			c.DetachInOrder()
-			<-release // the first one blocks here, but connections that read do not
+			<-release // the first coroutine blocks here, and other connections are still served
 			order <- b[0]
 		}
 	})
@@ -134,7 +134,7 @@ func TestOrderedCoroutinesResumeInOrder(t *testing.T) {
 	close(release)
 	for i := range byte(clients) {
 		if got := <-order; got != i {
-			t.Errorf("coroutine %d resumed as number %d", got, i)
+			t.Errorf("coroutine %d was number %d to resume, want the order of DetachInOrder", got, i)
 		}
 	}
 }

@@ -12,23 +12,22 @@ type mode uint8
 
 const (
 	idle     mode = iota // nowhere, until the next signal
-	shared               // in a round of its poller, on the poller's goroutine or a helper's
+	shared               // in a round of its poller, on the main goroutine or on a helper
 	ordered              // on the goroutine of ordered tasks, first come, first served
 	detached             // on a goroutine of its own, where it may block and compute
-	paused               // detached, when a round resumes it
+	paused               // nowhere, until a round resumes it as detached
 )
 
 // task is a connection's code as a coroutine. It runs on the goroutine that resumes it, until it
-// switches to another mode. So one goroutine serves many connections, one after the other.
+// switches to another mode.
 //
-// start makes the poller run it for the first time. A signal before that is not lost, because the
-// task reads before it becomes idle.
+// A signal before start is not lost, because a task checks its socket before it becomes idle.
 type task struct {
 	poller  *Poller
 	resume  func() (mode, bool)
 	yield   func(mode) bool
 	here    mode // current mode, set by run
-	hasRead bool // the task has read in this round, or runs in no round
+	hasRead bool // the task must not read now; see mayRead
 
 	state atomic.Uint32 // a taskState
 }
@@ -36,15 +35,15 @@ type task struct {
 type taskState = uint32
 
 const (
-	running  taskState = iota // or about to run
-	signaled                  // running, and must run again before it becomes idle
-	parked                    // idle
+	running  taskState = iota // the task runs or is about to run
+	signaled                  // the task runs, and must run again before it becomes idle
+	parked                    // the task is idle
 )
 
 func (t *task) start(run func()) {
 	t.resume, _ = iter.Pull(func(yield func(mode) bool) {
 		defer func() {
-			if p := recover(); p != nil { // resume would show the stack of its caller only
+			if p := recover(); p != nil { // iter.Pull would lose the stack of the coroutine
 				panic(fmt.Sprintf("%v\n\n%s", p, debug.Stack()))
 			}
 		}()
@@ -54,15 +53,16 @@ func (t *task) start(run func()) {
 	t.poller.enqueue(t, false)
 }
 
-// signal makes an idle task run, now or once it becomes idle. Any goroutine may call it.
+// signal makes the task run: now if it is idle, otherwise again when it becomes idle. Any goroutine
+// may call it.
 func (t *task) signal() {
 	if t.claim() {
 		t.poller.enqueue(t, false)
 	}
 }
 
-// claim is signal without the enqueueing. If it returns true, the task was idle, and the caller
-// must enqueue it.
+// claim is signal without the call of enqueue. If claim returns true, the task was idle, and the
+// caller must enqueue it.
 func (t *task) claim() bool {
 	for {
 		switch t.state.Load() {
@@ -81,15 +81,15 @@ func (t *task) claim() bool {
 }
 
 // run resumes the task in the given mode on the caller's goroutine, until the task switches to
-// another mode or becomes idle. Only one goroutine may run a task at a time. If an ordered task
-// becomes shared, it does not queue as a returning task, since it has waited already.
+// another mode or becomes idle. Only one goroutine may run a task at a time. An ordered task that
+// becomes shared is not a returning task, since it has waited already.
 func (t *task) run(here mode) {
 	for {
-		t.here, t.hasRead = here, here != shared // others must join a round to read
-		t.state.Store(running)                   // Read finds the reason of an earlier signal
+		t.here, t.hasRead = here, here != shared
+		t.state.Store(running) // forgets earlier signals, since Read checks for their reasons
 		to, ok := t.resume()
 		if !ok {
-			t.resume, t.yield = nil, nil // they would keep the connection in memory
+			t.resume, t.yield = nil, nil // so that the connection's memory is released
 			return
 		}
 		switch to {
@@ -113,11 +113,11 @@ func (t *task) run(here mode) {
 	}
 }
 
-// switchTo continues the task in another mode. Only the task itself calls it.
+// switchTo continues the task in another mode. Only the task itself may call it.
 func (t *task) switchTo(m mode) { t.yield(m) }
 
-// mayRead reports whether the task may read in this round. A client that sends without a pause gets
-// one read a round, whatever the size of its commands.
+// mayRead reports whether the task may read now: in a round, and once a round. So a client that
+// sends without a pause gets one read a round, whatever the size of its commands.
 func (t *task) mayRead() bool {
 	had := t.hasRead
 	t.hasRead = true

@@ -12,15 +12,14 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// Most tests of this package judge histories made by hand. The test below uses all parts, from the
-// clients to the judges. It builds servers with a bug, and the judges must find the bug.
+// Most tests of this package judge histories made by hand. The test in this file uses all parts,
+// from the clients to the judges. It builds servers with a bug, and the judges must find the bug.
 
-// searchTime limits the search for one bug. The test runs windows one after another until a judge
-// finds the bug; mostly the first window suffices.
+// searchTime limits the search for one bug. Most searches need only one window.
 const searchTime = 8 * time.Second
 
-// seeded are bugs that clients can notice. Each has a fault that provokes it, and words of the
-// judge that must find it. Each of the three judges has at least one bug.
+// seeded has bugs that clients can notice, the fault that provokes each, and words of the judge
+// that must find it. Each of the three judges finds at least one.
 var seeded = []struct{ bug, fault, says string }{
 	{"token-reset", "server killed", "the token does not grow"},
 	{"double-grant-on-retry", "clients delayed", "in the history of server 0"},
@@ -36,7 +35,7 @@ func TestSeededBugsOfARealServerAreCaught(t *testing.T) {
 		n := against(t, simbatest.Binary(t))
 		for _, fault := range []string{"server killed", "clients delayed"} {
 			if v := n.untilItCounts(named(t, fault)); len(v.violations) > 0 || v.unknown > 0 {
-				t.Errorf("%s: porcupine could not decide %d histories; violations: %q", fault, v.unknown, v.violations)
+				t.Errorf("%s: porcupine found no result for %d histories; violations: %q", fault, v.unknown, v.violations)
 			}
 		}
 	})
@@ -44,9 +43,9 @@ func TestSeededBugsOfARealServerAreCaught(t *testing.T) {
 		t.Run(s.bug, func(t *testing.T) {
 			program := filepath.Join(t.TempDir(), "simba-resp")
 			if out, err := bugs.Go(t, s.bug, "build", "-o", program, "./cmd/simba-resp"); err != nil {
-				t.Fatalf("%v\n%s", err, out)
+				t.Fatalf("go build with the bug: %v\n%s", err, out)
 			}
-			t.Setenv("TMPDIR", t.TempDir()) // nobody will read the histories that break the rules
+			t.Setenv("TMPDIR", t.TempDir()) // nobody will read the judges' files
 			n := against(t, program)
 			var found []string
 			for began := time.Now(); time.Since(began) < searchTime; {
@@ -56,13 +55,12 @@ func TestSeededBugsOfARealServerAreCaught(t *testing.T) {
 					return
 				}
 			}
-			t.Errorf("no judge reports %q; reported: %q", s.says, found)
+			t.Errorf("no judge reports %q; the judges report: %q", s.says, found)
 		})
 	}
 }
 
-// against starts a program as the server of the embedded engine. It returns the window that runs
-// faults against it.
+// against returns a window for an embedded server, which runs the given program.
 func against(t *testing.T, program string) *window {
 	t.Helper()
 	s := simbatest.New(t, "--data-dir", memory(t))

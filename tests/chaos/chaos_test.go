@@ -1,10 +1,11 @@
 // Package chaos checks that the real server is linearizable under faults, on each engine with its
 // real store.
 //
-// Clients contend for mutexes while faults happen: links are cut, delayed or drop all data, and
-// servers and stores are killed or frozen. Then three judges check the records. Porcupine looks for
-// an order of all requests and replies that keeps the rules of a fenced mutex (type rules). The
-// tenures that contenders knew of must never overlap. Nor may those in each server's own history.
+// Clients contend for mutexes while faults happen: links break, delay or drop data, and servers and
+// stores are killed or frozen. Then three judges check the records. Porcupine looks for an order of
+// all requests and replies that keeps the rules of a fenced mutex (type rules). The second judge
+// compares the tenures that contenders knew of: they must not overlap. The third judge compares the
+// tenures in each server's own history.
 //
 // The short form is part of make test. The long form runs for a given time:
 //
@@ -27,12 +28,12 @@ import (
 
 var (
 	duration = flag.Duration("duration", 0, "how long to inject faults, all of them in random order; 0 = each of a few once")
-	seed     = flag.Uint64("seed", 0, "of the random order; 0 = a random seed")
+	seed     = flag.Uint64("seed", 0, "seed of the random order; 0 = a random seed")
 )
 
 func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 
-// shortForm are the faults of the short form. Each engine gets those that are possible on it.
+// shortForm has the faults of the short form. Each engine gets those that are possible on it.
 var shortForm = []string{
 	"server killed", "server stopped, longer than leases", "clients cut", "clients blackholed", "clients delayed",
 	"store killed", "store stopped", "store cut", "store blackholed", "store delayed",
@@ -58,7 +59,8 @@ func TestTenuresAreLinearizableUnderFaults(t *testing.T) {
 	}
 }
 
-// injectFaults runs windows on an engine, one for each fault.
+// injectFaults runs one window for each fault. If -duration is set, it repeats all windows until
+// that time is over.
 func injectFaults(t *testing.T, engine string, rng *rand.Rand, all *table) {
 	w := open(t, engine)
 	began := time.Now()
@@ -82,7 +84,7 @@ func injectFaults(t *testing.T, engine string, rng *rand.Rand, all *table) {
 				t.Errorf("%s: %s", f.name, problem)
 			}
 			if v.unknown > 0 {
-				t.Errorf("%s: porcupine could not decide %d histories in %v each", f.name, v.unknown, checkTimeout)
+				t.Errorf("%s: porcupine found no result for %d histories in %v each", f.name, v.unknown, checkTimeout)
 			}
 			if t.Failed() {
 				for i, s := range w.servers {
@@ -97,7 +99,7 @@ func injectFaults(t *testing.T, engine string, rng *rand.Rand, all *table) {
 	}
 }
 
-// table collects the results, which the test prints at its end. It is safe for concurrent use.
+// table collects the results of all engines. It is safe for concurrent use.
 type table struct {
 	mu    sync.Mutex // guards lines
 	lines []*line
@@ -106,8 +108,8 @@ type table struct {
 type line struct {
 	engine, fault string
 	times         int
-	least         float64 // the fewest operations a second until the recovery, of all windows
-	leastWrites   float64 // the fewest writes a second, of all windows
+	least         float64 // the fewest operations a second until the recovery that a window had
+	leastWrites   float64 // the fewest writes a second that a window had
 	verdict
 }
 

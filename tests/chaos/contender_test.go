@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	dialTimeout  = 300 * time.Millisecond  // for connecting
+	dialTimeout  = 300 * time.Millisecond  // to connect
 	pingTimeout  = 700 * time.Millisecond  // for the reply to PING
-	replyTimeout = 2500 * time.Millisecond // for other replies, beyond the time of WAIT
+	replyTimeout = 2500 * time.Millisecond // for other replies, in addition to the time of WAIT
 )
 
-// latest keeps the latest of the instants given to it. It is safe for concurrent use.
+// latest keeps the latest instant that callers note. It is safe for concurrent use.
 type latest struct{ at atomic.Int64 }
 
 func (l *latest) note(at instant) {
@@ -42,22 +42,22 @@ const mayLose = 2
 // earlier tenures.
 type contender struct {
 	id, mutex string
-	successor string // its id after the fault if it lost too many writes; "" = already used
+	successor string // its next id, for the time after the fault; "" = already used
 	history   *history
 	rng       *rand.Rand
 	routes    []*route
-	at        int // index of the present route
+	at        int // the index of the present route
 	counted   *counter
 	healed    *atomic.Int64 // the instant when the fault was healed; 0 = not yet
 	hurry     *atomic.Bool  // set while the window has too few operations
 
 	conn  redis.Conn // nil = not connected
-	doubt bool       // a write got no reply, and no later request got one
+	doubt bool       // a write got no reply, and no request since has got one
 	lost  int        // the number of writes without a reply
 
-	token uint64  // the token of its tenure; 0 = it knows of no tenure
+	token uint64  // the token of its present tenure; 0 = it knows of none
 	until instant // the latest end of its lease
-	seen  uint64  // the last token in a reply, of any owner
+	seen  uint64  // the token in the last reply that had one, of any owner
 	past  uint64  // the token of an earlier tenure of its own
 }
 
@@ -70,7 +70,7 @@ func (c *contender) run(ctx context.Context) error {
 			time.Sleep(30 * time.Millisecond) // no server answers
 			continue
 		}
-		if c.rng.IntN(60) == 0 { // now and then change the server
+		if c.rng.IntN(60) == 0 { // change the server now and then
 			c.hangUp()
 			c.at = c.rng.IntN(len(c.routes))
 			continue
@@ -100,8 +100,8 @@ func (c *contender) hangUp() {
 	}
 }
 
-// connect opens a connection, and sends PING before any request. So a frozen server loses one
-// request of the contender, not one on each new connection.
+// connect opens a connection, and sends PING before any request. On a frozen server only the PING
+// gets no reply.
 func (c *contender) connect() bool {
 	conn, err := redis.Dial("tcp", c.routes[c.at].Addr(), redis.DialConnectTimeout(dialTimeout), redis.DialWriteTimeout(dialTimeout))
 	if err != nil {
@@ -115,18 +115,16 @@ func (c *contender) connect() bool {
 	return true
 }
 
-// served reports whether the route's server has replied to a request that a client sent after the
-// fault was healed.
+// served reports whether a client sent a request on this route after the fault and got a reply.
 func (c *contender) served() bool {
 	healed := c.healed.Load()
 	return !c.doubt && healed != 0 && c.routes[c.at].good.at.Load() > healed
 }
 
-// choose returns the next request.
 func (c *contender) choose() (request, []any) {
 	die := c.rng.IntN(100)
 	switch {
-	case c.doubt: // send no second write before some reply arrives
+	case c.doubt: // send no write before some reply arrives
 		return c.ask(owner, 0)
 	case c.lost >= mayLose && c.seen != 0 && die < 50:
 		return c.ask(check, c.seen)
@@ -182,7 +180,6 @@ func (c *contender) choose() (request, []any) {
 	return c.ask(acquire, 0)
 }
 
-// ask returns a request and the arguments of its command.
 func (c *contender) ask(k kind, token uint64) (request, []any) {
 	r := request{kind: k, contender: c.id, token: token, server: c.routes[c.at].server}
 	args := []any{c.mutex}
@@ -221,7 +218,6 @@ var commands = [...]string{
 	owner: "SIMBA.OWNER", check: "SIMBA.CHECK", breakUp: "SIMBA.BREAK",
 }
 
-// do sends a request and records the outcome.
 func (c *contender) do(r request, args []any) error {
 	timeout := replyTimeout
 	if r.kind == wait {
@@ -258,8 +254,8 @@ func (c *contender) do(r request, args []any) error {
 	return nil
 }
 
-// learn updates what the contender believes after a reply. The belief may be wrong: no promise of
-// the server depends on it.
+// learn updates what the contender believes after a reply. The judges do not use this belief, which
+// may be wrong.
 func (c *contender) learn(o operation) {
 	if o.unknown {
 		return
@@ -278,7 +274,6 @@ func (c *contender) learn(o operation) {
 	}
 }
 
-// read decodes a reply.
 func (o *operation) read(raw any) error {
 	switch o.kind {
 	case release, check, breakUp:
@@ -286,7 +281,7 @@ func (o *operation) read(raw any) error {
 		o.done = n == 1
 		return err
 	}
-	r, err := simbatest.ToRecord(raw, nil) // nil: free
+	r, err := simbatest.ToRecord(raw, nil) // nil if the mutex is free
 	if err != nil {
 		return err
 	}

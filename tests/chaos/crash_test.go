@@ -8,9 +8,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// crash is the end of a server's process that may undo the last changes. The operations before it
-// must be linearizable. Those after it must be, too, starting from a state that the mutex had
-// shortly before the crash.
+// crash is the end of a server's process that may undo the last changes. The operations before the
+// crash must be linearizable. The operations after the crash must be linearizable from a state that
+// the mutex had shortly before the crash.
 type crash struct {
 	from  instant       // an instant when the process still ran
 	ended instant       // an instant when it had ended
@@ -18,11 +18,9 @@ type crash struct {
 	lease time.Duration // the longest lease that a reply granted
 }
 
-// longest is the longest lease that a contender requests.
 const longest = (340 + 200 + 1500) * time.Millisecond
 
-// noteLeases raises c.lease to the longest lease of a mutex. The recovery delay depends on the
-// longest lease of all mutexes.
+// noteLeases raises c.lease to the longest lease. Callers pass the operations of all mutexes.
 func (c *crash) noteLeases(all []operation) {
 	for _, o := range all {
 		if o.call < c.ended && o.owns() {
@@ -31,8 +29,8 @@ func (c *crash) noteLeases(all []operation) {
 	}
 }
 
-// checkCrash looks for an order of the operations before the crash. Then it looks for an order of
-// those after it, from any state that the crash may have left.
+// checkCrash looks for an order of the operations before the crash, and of those after it from any
+// state that the crash may have left.
 func (r *rules) checkCrash(all []operation) (porcupine.CheckResult, porcupine.LinearizationInfo) {
 	var before, behind []operation
 	for _, o := range all {
@@ -47,7 +45,6 @@ func (r *rules) checkCrash(all []operation) (porcupine.CheckResult, porcupine.Li
 	if result != porcupine.Ok {
 		return result, info
 	}
-	// The server makes no new grant until the longest lease of the crashed run must have ended.
 	r.noGrantBefore, r.refusesUntil = after(r.crash.ended, r.crash.lease), after(r.crash.back, longest)
 	worst := porcupine.Illegal
 	for _, s := range r.survivors(before) {
@@ -62,8 +59,8 @@ func (r *rules) checkCrash(all []operation) (porcupine.CheckResult, porcupine.Li
 	return worst, info
 }
 
-// survivors returns the states that a mutex may have after the crash. That is the last one, or an
-// earlier one if the crash may have undone all later ones.
+// survivors returns the states that the mutex may have after the crash. It returns the last state,
+// and each earlier one if the crash may have undone all later ones.
 func (r *rules) survivors(before []operation) (states []state) {
 	written := r.crash.from - int64(r.unwritten)
 	largest, tokens := uint64(0), make(map[string][]operation)
@@ -84,7 +81,7 @@ func (r *rules) survivors(before []operation) (states []state) {
 				states = append(states, survivor(o, o.reply.token, o.ret, largest))
 			}
 			free = free && (o.ret >= written || r.mayBeOver(o, before))
-		case o.unknown && o.lease > 0: // it may have begun or renewed a tenure that others saw
+		case o.unknown && o.lease > 0: // perhaps a grant or renewal
 			if o.kind != guard {
 				states = append(states, survivor(o, 0, r.crash.ended, largest))
 			}
@@ -119,8 +116,8 @@ func newest(seen []operation) (token uint64) {
 	return token
 }
 
-// mayBeOver reports whether the tenure shown by o may have ended before the crash: by a request, or
-// since its lease ended.
+// mayBeOver reports whether the tenure that o shows may have ended before the crash: with its
+// lease, or by a later request.
 func (r *rules) mayBeOver(o operation, before []operation) bool {
 	return after(o.call, o.lease) <= r.crash.ended || slices.ContainsFunc(before, func(p operation) bool {
 		ends := p.kind == release || p.kind == breakUp
@@ -128,26 +125,24 @@ func (r *rules) mayBeOver(o operation, before []operation) bool {
 	})
 }
 
-// owns reports whether the reply says that the contender is the owner.
 func (o operation) owns() bool {
 	return !o.unknown && (o.status == "acquired" || o.status == "renewed")
 }
 
-// changes reports whether the reply says that the operation changed something.
 func (o operation) changes() bool {
 	return o.owns() || !o.unknown && o.done && (o.kind == release || o.kind == breakUp)
 }
 
 func TestACrashUndoesOnlyTheLastReplies(t *testing.T) {
-	// The process still ran at 1,000 ms and had ended at 1,010 ms. The next one served at 1,100 ms.
-	// All leases are 600 ms long.
-	const lease = 600 * time.Millisecond
+	// The process still ran at 1,000 ms and had ended at 1,010 ms. The next process served at 1,100
+	// ms.
+	const lease = 600 * time.Millisecond // of early, late, taken and inFlight
 	long := func(o operation) operation { o.lease = lease; return o }
 	early := long(in(600, 610, acquires("a"), granted("a", 1))) // durable
 	late := long(in(980, 990, acquires("a"), granted("a", 1)))  // perhaps not durable
 	released := in(985, 990, releases("a", 1), yes)
 	taken := long(in(991, 999, acquires("b"), granted("b", 2)))
-	shortened := in(985, 990, guards("a", 1), renewed("a", 1)) // ends at 1,085 to 1,090
+	shortened := in(985, 990, guards("a", 1), renewed("a", 1)) // its lease ends by 1,090 ms
 	inFlight := lost(995, request{kind: acquire, contender: "a", lease: lease})
 	for name, c := range map[string]struct {
 		all []operation
@@ -185,7 +180,7 @@ func TestACrashUndoesOnlyTheLastReplies(t *testing.T) {
 			r := &rules{guarantees: documented["embedded async"], crash: &crash{from: 1000 * ms, ended: 1010 * ms, back: 1100 * ms}}
 			r.crash.noteLeases(slices.Concat(c.all, []operation{early}))
 			if judged(t, r, c.all) != c.ok {
-				t.Errorf("the judge accepted the history: %v, want %v", !c.ok, c.ok)
+				t.Errorf("the judge finds that the history keeps the rules: %v, want %v", !c.ok, c.ok)
 			}
 		})
 	}
@@ -200,10 +195,10 @@ func TestAReleasedTenureMayReturnAfterACrash(t *testing.T) {
 	}
 	r := &rules{crash: &crash{from: 1000 * ms, ended: 1010 * ms, back: 1100 * ms}}
 	if wrong := r.twoOwners(all); len(wrong) > 0 {
-		t.Errorf("the first owner had released, but the judge reports two owners: %q", wrong)
+		t.Errorf("twoOwners reports %q for an owner whose RELEASE the crash may have undone, want nothing", wrong)
 	}
 	all[1] = in(985, 990, checks(1), yes)
 	if wrong := r.twoOwners(all); len(wrong) != 1 {
-		t.Errorf("the first owner had not released, and the judge reports %q, want one violation", wrong)
+		t.Errorf("twoOwners reports %q for an owner that sent no RELEASE, want one violation", wrong)
 	}
 }

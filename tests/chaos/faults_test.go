@@ -7,22 +7,21 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// fault is a failure that lasts for a while. Then inject heals it.
 type fault struct {
 	name     string
 	ofStore  bool // needs an engine with a store
 	ofPair   bool // needs a store of a primary and a replica
 	ofServer bool // the server's process ends
-	// spares reports whether at least one server and a route to it work all the time; nil = none
-	// does.
+	// spares reports whether at least one server and one route to it work during the whole fault.
+	// nil means that none does.
 	spares func(w *world) bool
 	// inject causes the fault, waits for about the given length, and heals the fault. It returns
 	// the servers that the fault may have cut off from the store.
 	inject func(w *world, victim int, length time.Duration, rng *rand.Rand) (parted []int)
 }
 
-// faults are all faults. In the long form they last up to three times as long as in the short form.
-// That is longer than the session timeout of the engine zookeeper.
+// faults has all faults. In the long form they last up to three times as long as in the short form.
+// They can then exceed the session timeout of the engine zookeeper.
 var faults = []fault{
 	{name: "server killed", ofServer: true, spares: others, inject: func(w *world, victim int, length time.Duration, _ *rand.Rand) []int {
 		s := w.servers[victim]
@@ -35,7 +34,7 @@ var faults = []fault{
 	{name: "server stopped, shorter than leases", spares: others, inject: func(w *world, victim int, length time.Duration, rng *rand.Rand) []int {
 		for range 5 {
 			stopped(w.servers[victim], time.Duration(rng.Int64N(int64(100*time.Millisecond))))
-			time.Sleep(length / 5) // the server runs
+			time.Sleep(length / 5) // the server runs in between
 		}
 		return nil
 	}},
@@ -96,15 +95,12 @@ var faults = []fault{
 	}},
 }
 
-// others is the value of spares for a fault that hits one server: the other servers work, if there
-// are any.
+// others is the spares of a fault that hits one server.
 func others(w *world) bool { return len(w.servers) > 1 }
 
-// everyone is the value of spares for a fault that hits clients: they can reconnect, or use the
-// other route.
+// everyone is the spares of a fault that hits clients, which can reconnect.
 func everyone(*world) bool { return true }
 
-// stopped freezes the process of a server or a store for the given time.
 func stopped(p interface {
 	Pause()
 	Resume()

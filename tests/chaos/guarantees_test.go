@@ -2,122 +2,123 @@ package chaos
 
 import "time"
 
-// guarantees are the documented exceptions of an engine from its promises, as far as a history can
-// show them. The zero value has no exceptions: every promise holds to the nanosecond.
+// guarantees are the documented exceptions from an engine's promises that a history can show. The
+// zero value has no exceptions: every promise holds to the nanosecond.
 type guarantees struct {
-	// how much earlier than its windows a lease may end, by the resolution of the store's clock
+	// how much earlier than its windows a lease may end, because of the resolution of the store's
+	// clock
 	early time.Duration
-	late  time.Duration // how long after its windows a lease may be reported, renewed and released
+	late  time.Duration // how long after its windows a server may act on a lease
 
-	imprecision time.Duration // the error of the remaining time in replies
+	imprecision time.Duration // error of the remaining time in replies
 
-	// The event that ends the leases granted by a server: the end of its process, or of its session
-	// with the store.
+	// the event that ends the leases that a server granted
 	endsWith lossOf
-	session  time.Duration // how long after a fault the leases may end
-	// how long at least a running server keeps its leases after its last contact with the store
+	session  time.Duration // how long after a fault leases may still end because of it
+	// the least time for which a running server keeps its leases after its last contact with the
+	// store
 	givesUp time.Duration
 
 	// The end of the server's process may undo the replies of the last moments, at most this long.
-	// But no token repeats. There is no new grant before every lease that may be lost has ended.
+	// But no token repeats. The next process makes no grant before all leases have ended that may
+	// be lost.
 	unwritten time.Duration
 
 	// The server repeats a grant or renewal if the store answers only after the end of the lease.
-	// So a request may take effect several times. A waiter that then times out may see a second
-	// grant of its own, which the server gives back.
+	// So a request may take effect several times. A waiter whose wait times out may see a second
+	// grant to itself, which the server takes back.
 	again bool
 
 	// The first waiter may be on a server that other servers cannot reach. The others then presume
-	// that this server granted the mutex, and report the waiter as the owner. The server may decide
-	// otherwise when it is back. The others do not know when the lease began. So they report its
-	// full windows each time, until the session of that server ends.
+	// that this server granted the mutex, and report the waiter as the owner. They do not know when
+	// the lease began. So they report its full windows each time, until the session of the
+	// unreachable server ends. When that server is back, it may have decided otherwise.
 	presumes bool
 
 	// An owner may renew through a server that is not the granter of its lease. The renewed windows
-	// then begin when the granter learns of the renewal. Until the next grant, the owner may still
-	// renew at the granter, even if other servers replied that the lease is over.
+	// then begin when the granter learns of the renewal. Other servers may reply that the lease is
+	// over. Until the next grant, the owner may still renew at the granter.
 	relearns bool
 
 	// CHECK replies 0 if the lease may be over when the reply arrives.
 	cautious bool
 
 	// SIMBA.HISTORY of a server has what this server did or saw. It may lack events of other
-	// servers, or show them after later events of its own.
+	// servers, or show them out of order.
 	partial bool
 }
 
-// writeDelay is how long after a grant its server may still have to write the grant to the store.
+// writeDelay is how long after a grant the server may still have to write the grant to the store.
 // It matters if other servers presume grants.
 const writeDelay = 250 * time.Millisecond
 
-// retryLimit is how long after its sending a server may still repeat a request. The longest
-// --backend-timeout here is 10 s. The rest is for a server that was frozen before it began.
+// retryLimit is the longest time from a client's request to its last repetition by the server. The
+// longest --backend-timeout here is 10 s. A server may also have been frozen before its first
+// attempt.
 const retryLimit = 15 * time.Second
 
-// lossOf is the event that makes a server forget its grants.
+// lossOf is an event that makes a server lose the leases that it granted.
 type lossOf uint8
 
 const (
 	nothing   lossOf = iota
-	process          // the end of the server
-	connected        // the end of the server, and every fault between the server and its store
+	process          // the end of the server's process
+	connected        // also any fault between the server and the store
 )
 
 // sessionTimeout is the ZooKeeper session timeout that the servers request.
 const sessionTimeout = 4 * time.Second
 
-// documented has the guarantees of each engine and variant. Quoted sentences are promises of the
-// docs.
+// documented has the guarantees of each engine and variant. docs/reference/guarantees.md is their
+// source.
 var documented = map[string]guarantees{
 	"embedded": {},
-	// "memory: nothing is left. Tokens grow as long as the wall clock does."
+	// A crash loses all leases.
 	"embedded memory": {endsWith: process},
-	// "async: the last milliseconds may be lost". The server writes every 10 ms, later on a busy
-	// machine.
+	// A crash loses the last 10 ms or so, more on a busy machine.
 	"embedded async": {unwritten: 250 * time.Millisecond},
 	// Redis and MySQL keep whole milliseconds. In scripts, two readings of Redis' clock may differ
-	// by 20 ms. A lease on MySQL may begin up to 50 ms before its grant.
+	// by 20 ms. A lease on MySQL may begin up to 50 ms after its grant.
 	"redis": {early: 2 * time.Millisecond, late: 20 * time.Millisecond, cautious: true, again: true, partial: true},
 	"mysql": {early: 2 * time.Millisecond, late: 50 * time.Millisecond, again: true, partial: true},
-	// A server's leases end when it stops, or when it has no contact for two thirds of the session
-	// timeout. The granter of a lease learns of a renewal through another server at most 250 ms
-	// late, and the new windows begin then. Other servers report the lease's end by the clock of
-	// ZooKeeper's leader. An exchange with the leader may take a while.
+	// A server loses its leases when it stops, or when it has no contact for two thirds of the
+	// session timeout. If an owner renews through another server, the granter learns of the renewal
+	// at most 250 ms late. The new windows begin then. Other servers measure the lease by the clock
+	// of ZooKeeper's leader. An exchange with the leader may take a while.
 	"zookeeper": {
 		late: 250*time.Millisecond + 100*time.Millisecond, imprecision: 100 * time.Millisecond, relearns: true,
 		endsWith: connected, session: sessionTimeout + time.Second, givesUp: sessionTimeout * 2 / 3, presumes: true, again: true, partial: true,
 	},
 }
 
-// contactGap is the longest time between a server's last exchange with ZooKeeper's leader and a
-// fault. The server pings every second. On a busy machine, the reply that the fault prevents may be
-// half a second late.
+// contactGap is the longest time from a server's last exchange with ZooKeeper's leader to the start
+// of a fault. The server pings every second. On a busy machine a reply may take half a second more,
+// and the fault then prevents it.
 const contactGap = time.Second + 500*time.Millisecond
 
-// loss says that the grants of a server may end at any instant of an interval.
+// loss is an interval. A server's leases may end at any instant of it.
 type loss struct {
 	server   int
 	from, to instant
 }
 
-// absence is an interval in which a server may be unreachable or slow. If its process ended, the
-// next process keeps none of its grants.
+// absence is an interval in which a server may be unreachable or slow.
 type absence struct {
 	server   int
 	from, to instant
-	ended    bool
+	ended    bool // its process ended, and the next process keeps none of its grants
 }
 
-// parts returns the effects of a fault on the servers that it may have cut off from the store.
+// parts returns the effects of a fault on servers that may be cut off from the store.
 func (g guarantees) parts(f fault, servers []int, from, healed instant) (losses []loss, absences []absence) {
 	if g.endsWith == nothing || g.endsWith == process && !f.ofServer {
 		return nil, nil
 	}
 	first, last := from, after(healed, g.session)
 	if !f.ofServer {
-		// Without contact, a server gives up its leases after two thirds of the session timeout.
-		// The ensemble ends the session after the whole timeout. A restarted ensemble finds the
-		// sessions in its log, and counts the timeout from its start.
+		// A server without contact gives up its leases after two thirds of the session timeout. The
+		// ensemble ends the session after the whole timeout. A restarted ensemble finds the
+		// sessions in its log, and begins a new timeout for each.
 		first = after(from, g.givesUp-contactGap)
 	}
 	for _, s := range servers {

@@ -8,13 +8,12 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// rules are the sequential specification of a mutex: a fenced lease on one clock.
+// rules are the sequential specification of a mutex: a fenced lease on the test's clock.
 //
-// The clock is that of the test. An operation takes effect between its call and its return, so the
-// windows that it sets begin in this interval. A lease of length T that begins in [call, ret] ends
-// in [call+T, ret+T]. Before that interval no client may see the lease as ended. After the interval
-// every client must. Within the interval, a reply that the mutex is free means that the end has
-// passed.
+// An operation takes effect between its call and its return, so its windows begin in this interval.
+// A lease of length T that begins in [call, ret] ends in [call+T, ret+T]. Before call+T every
+// client must see the lease. After ret+T no client may see it. In between, a reply that the mutex
+// is free proves that the lease has ended.
 type rules struct {
 	guarantees
 	losses   []loss
@@ -24,28 +23,29 @@ type rules struct {
 	longest  map[string]time.Duration // the longest lease that each contender requested
 
 	first         state   // state of the mutex before all operations
-	noGrantBefore instant // end of the recovery delay: before, no grant, and no renewal by ACQUIRE
-	refusesUntil  instant // until then, the server may refuse grants
+	noGrantBefore instant // end of the recovery delay: until then ACQUIRE grants and renews nothing
+	refusesUntil  instant // until then ACQUIRE may reply busy to the owner
 }
 
-// state is the state of the mutex between two steps. The zero state is a mutex that was never used.
+// state is the state of the mutex between two operations. The zero state is a mutex that nobody has
+// used.
 type state struct {
-	owner       string // "" = free
-	token       uint64 // token of the owner; 0 = no reply has shown it yet
-	largest     uint64 // every new tenure has a larger token
-	ends        instant
-	start       instant // the windows began then or before
+	owner       string  // "" = free
+	token       uint64  // token of the owner; 0 = no reply has shown it yet
+	largest     uint64  // every new tenure has a larger token
+	ends        instant // the earliest end of the lease
+	start       instant // the latest start of the windows
 	lease       time.Duration
 	granter     int  // the server that granted the tenure
-	revocable   int  // the request whose grant may be taken back; 0 = none
-	unannounced bool // the granter may not have written the grant to a waiter to the store yet
-	// the granter, while its session lived, reported the mutex as free: it renews no more
+	revocable   int  // id of the request whose grant the server may take back; 0 = none
+	unannounced bool // the granter may still have to write the grant to the store
+	// the granter has ended the tenure, and no server renews it any more
 	ended bool
-	roams bool // the owner may have a queue entry at another server, which could keep the tenure
-	exact bool // the granter began or last renewed the lease, so all servers agree on its windows
-	afar  bool // last renewed through another server while the granter may have been away
-	now   instant
-	done  int // the number of operations with a reply so far
+	roams bool    // the owner may have an entry at another server, which may be the granter
+	exact bool    // the lease began at the granter, so all servers agree on its windows
+	afar  bool    // another server renewed the lease; the granter may have been away
+	now   instant // the time of the last operation, at the earliest
+	done  int     // the number of operations so far that have a reply
 }
 
 // model returns the rules in porcupine's form, for histories of one mutex.
@@ -69,14 +69,13 @@ func (s state) String() string {
 }
 
 // inTime reports whether all remaining operations can still take effect before they return. After n
-// operations, one of the n+1 that return first is still to come. So the clock must not be later
-// than return n+1.
+// operations, at least one of the n+1 earliest returns is still to come. So the clock must not be
+// later than return n+1.
 func (r *rules) inTime(s state) bool { return s.done >= len(r.returns) || s.now <= r.returns[s.done] }
 
 func (r *rules) step(s state, in request, out reply) (bool, state) {
 	if out.unknown {
-		// An operation without effect may only stand at the end. So porcupine has fewer orders to
-		// try.
+		// An operation without effect may stand only at the end. So porcupine tries fewer orders.
 		next := r.perhaps(s, in)
 		return s.done == len(r.returns) || next != s && r.inTime(next), next
 	}
@@ -126,14 +125,14 @@ func (r *rules) answered(s state, in request, out reply) (bool, state) {
 	panic("no operation of a client: " + in.kind.String())
 }
 
-// perhaps returns the next state after an operation with an unknown outcome, which takes effect
-// here if it can. Porcupine also tries the operation behind all others, where it has no effect.
+// perhaps returns the next state after an operation with an unknown outcome. If the operation can
+// take effect here, it does. Porcupine also tries it at the end, where it has no effect.
 func (r *rules) perhaps(s state, in request) state {
 	if in.until != 0 && max(s.now, in.call) > in.until {
 		return s
 	}
 	if in.kind > guard && in.kind != renewal && s.token == 0 {
-		return s // there is no tenure to end, or no reply has shown it: see free
+		return s // no tenure can end here; see free for one that no reply has shown
 	}
 	over := r.over(s, in.server)
 	own := s.owner != "" && s.owner == in.contender && max(s.now, in.call) <= over
@@ -208,8 +207,8 @@ func (r *rules) renewed(s state, in request, out reply) (bool, state) {
 	return ok, s
 }
 
-// within reports whether the lease in the reply is no longer than requested. The request is this
-// one, or another of the same contender that took effect in between.
+// within reports whether the lease in the reply is at most as long as requested. If r.again,
+// another request of the contender may have set the lease in between.
 func (r *rules) within(in request, out reply) bool {
 	if r.again {
 		return out.left <= r.longest[in.contender]+r.late+r.imprecision
@@ -217,7 +216,7 @@ func (r *rules) within(in request, out reply) bool {
 	return out.left <= max(in.lease, in.most)
 }
 
-// lost is the step of a GUARD with the reply "lost" and the present owner.
+// lost checks a GUARD with the reply "lost" and the present owner.
 func (r *rules) lost(s state, in request, out reply) (bool, state) {
 	if out.status != "lost" || out.owner == in.contender && (in.token == 0 || in.token == out.token) {
 		return false, s
@@ -225,7 +224,7 @@ func (r *rules) lost(s state, in request, out reply) (bool, state) {
 	return r.seen(s, in, out)
 }
 
-// seen is the step of a reply that shows the present owner, or that the mutex is free.
+// seen checks a reply that shows the present owner, or that the mutex is free.
 func (r *rules) seen(s state, in request, out reply) (bool, state) {
 	if out.owner == "" {
 		return r.reportedFree(s, out.ret)
@@ -237,7 +236,8 @@ func (r *rules) seen(s state, in request, out reply) (bool, state) {
 	return ok, s
 }
 
-// holds requires that the tenure runs, as far as the server knows, at an instant after the call.
+// holds requires that, as far as the server knows, the tenure still runs at some instant after the
+// call.
 func (r *rules) holds(s state, in request, owner string, token uint64) (bool, state) {
 	return s.owner != "" && s.owner == owner && s.mayHave(token) && in.call <= r.over(s, in.server), s.known(token)
 }
@@ -250,14 +250,14 @@ func (r *rules) lostTo(s state, owner string, token uint64, ret instant) (bool, 
 	return r.reportedFree(s, ret)
 }
 
-// reportedFree is the step of a reply that the mutex has no owner at some instant up to ret. Then
-// it is free for all clients, with two exceptions. Its granter may not know yet when the lease
-// began, or may not have written the grant to the store yet.
+// reportedFree checks a reply that the mutex has no owner at some instant up to ret. Then the mutex
+// is free for all clients, with two exceptions. The granter may not know yet when the lease began,
+// or may still have to write the grant to the store.
 func (r *rules) reportedFree(s state, ret instant) (bool, state) {
 	if s.owner != "" && (r.relearns && !s.exact || r.presumes && s.revocable != 0) {
 		s.now = max(s.now, s.ends)
-		// Only if the granter has ended or lost the tenure would any server report the mutex as
-		// free.
+		// A server replies so only if the granter has ended the tenure or has lost its leases. So
+		// without a loss, the granter has ended it.
 		s.ended = s.ended || s.unannounced && s.revocable == 0 && !slices.ContainsFunc(r.losses, func(l loss) bool {
 			return l.server == s.granter && l.from <= ret
 		})
@@ -266,9 +266,9 @@ func (r *rules) reportedFree(s state, ret instant) (bool, state) {
 	return r.free(s, ret)
 }
 
-// free requires that the mutex has no owner at some instant up to ret. If it has one, the lease
-// must have ended. free refuses to end a tenure that no reply has shown: no reply needs such an
-// order, and porcupine has fewer to try.
+// free requires that the mutex has no owner at some instant up to ret. If it had one, the lease
+// must have ended. free refuses to end a tenure that no reply has shown. No reply needs an order
+// with such an end, so porcupine tries fewer orders.
 func (r *rules) free(s state, ret instant) (bool, state) {
 	if s.owner == "" {
 		return true, s
@@ -285,7 +285,6 @@ func (r *rules) granted(s state, in request, token uint64, ret instant) state {
 	return r.renew(s, in, ret)
 }
 
-// renew sets both windows.
 func (r *rules) renew(s state, in request, ret instant) state {
 	s.start, s.lease = ret, in.lease
 	s.exact = in.server == s.granter && !s.roams
@@ -299,14 +298,13 @@ func (r *rules) renew(s state, in request, ret instant) state {
 	return s
 }
 
-// away reports whether a server may have been away at some time between two instants.
 func (r *rules) away(server int, from, to instant) bool {
 	return slices.ContainsFunc(r.absences, func(a absence) bool { return a.server == server && a.from <= to && a.to >= from })
 }
 
 // over returns the latest end of the lease, as a server sees it. If the granter was away, the lease
-// may last until the granter's session has ended. If the granter has to learn of a renewal, the
-// lease begins when it is back.
+// may last until the granter's session has ended. If the granter has yet to learn of a renewal, the
+// lease begins only when the granter is back.
 func (r *rules) over(s state, server int) instant {
 	over := after(s.start, s.lease+r.late)
 	if !r.presumed(s, server) && !s.afar {
@@ -324,14 +322,14 @@ func (r *rules) over(s state, server int) instant {
 	return over
 }
 
-// presumed reports whether a server only presumes that another server granted the mutex to its
-// waiter. Once the granter has reported its grant, the granter itself presumes nothing.
+// presumed reports whether a server only presumes the grant to a waiter. The granter itself
+// presumes nothing once it has reported the grant.
 func (r *rules) presumed(s state, server int) bool {
 	return s.unannounced && (server != s.granter || s.revocable != 0 || r.ended(server))
 }
 
 // becomesTenure reports whether a server may still reply "acquired" for a presumed tenure. It may
-// do so before the windows are over, or while the granter may be unreachable.
+// do so until the windows are over, and while the granter may be unreachable.
 func (r *rules) becomesTenure(s state, server int) bool {
 	over := r.over(s, server)
 	return r.presumes && (s.now <= over || slices.ContainsFunc(r.absences, func(a absence) bool {
@@ -339,13 +337,12 @@ func (r *rules) becomesTenure(s state, server int) bool {
 	}))
 }
 
-// ended reports whether a server's process ended.
 func (r *rules) ended(server int) bool {
 	return slices.ContainsFunc(r.absences, func(a absence) bool { return a.server == server && a.ended })
 }
 
 // latestEnd returns the latest end of the lease that a reply may show. A server that only presumes
-// a tenure reports its full windows each time.
+// the grant reports full windows each time.
 func (r *rules) latestEnd(s state, server int) instant {
 	if r.presumed(s, server) {
 		return after(r.over(s, server), s.lease+r.imprecision)
@@ -366,7 +363,7 @@ func (s state) known(token uint64) state {
 	return s
 }
 
-// freed returns the state after the end of the tenure, if there is one.
+// freed returns the state after the end of any tenure.
 func (s state) freed() state {
 	if s.owner != "" && s.token == 0 {
 		s.largest++ // the tenure had a token, though no reply showed it
@@ -375,8 +372,8 @@ func (s state) freed() state {
 }
 
 // roams reports whether the contender of a request may have had a queue entry at another server.
-// That is so if it sent a request there, does not know that it left the queue, and has acquired
-// nothing since. A grant removes all its entries.
+// That is so if the contender sent a request there and no reply showed that it left the queue. A
+// later grant removes all its entries.
 func roams(all []operation, o operation) bool {
 	return slices.ContainsFunc(all, func(p operation) bool {
 		asked := p.contender == o.contender && p.server != o.server && (p.kind == acquire || p.kind == wait) && p.call <= o.ret
@@ -386,8 +383,8 @@ func roams(all []operation, o operation) bool {
 	})
 }
 
-// lostLease returns the longest lease among the contender's requests without a reply that it sent
-// before the reply of o.
+// lostLease returns the longest lease that a request without a reply asked for. It counts the
+// contender's requests that it sent before the reply of o.
 func lostLease(all []operation, o operation) (longest time.Duration) {
 	for _, p := range all {
 		if p.unknown && p.contender == o.contender && p.call <= o.ret {
@@ -406,7 +403,7 @@ func (r *rules) check(all []operation) (porcupine.CheckResult, porcupine.Lineari
 	return r.search(all)
 }
 
-// search looks for such an order that begins in the state r.first.
+// search looks for an order of the operations that keeps the rules and begins in the state r.first.
 func (r *rules) search(all []operation) (porcupine.CheckResult, porcupine.LinearizationInfo) {
 	r.returns, r.longest = nil, make(map[string]time.Duration)
 	all = slices.Clone(all)

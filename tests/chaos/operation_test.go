@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// began is the zero of the test's clock. Nothing sets this clock.
+// began is the zero of the test's clock, which nobody can set.
 var began = time.Now()
 
 // instant is a time on the test's clock, in nanoseconds since began.
@@ -18,7 +18,6 @@ const never instant = math.MaxInt64
 
 func now() instant { return int64(time.Since(began)) }
 
-// after returns the instant d after at.
 func after(at instant, d time.Duration) instant {
 	if at > never-int64(d) {
 		return never
@@ -26,11 +25,10 @@ func after(at instant, d time.Duration) instant {
 	return at + int64(d)
 }
 
-// kind is what an operation does.
 type kind uint8
 
 const (
-	acquire kind = iota // with NOQUEUE or by polling: both get the mutex under the same conditions
+	acquire kind = iota // ACQUIRE without WAIT
 	wait                // ACQUIRE … WAIT
 	guard
 	release
@@ -38,8 +36,7 @@ const (
 	check
 	breakUp
 
-	// The kinds below are further possible effects of one request. outcomes adds them as operations
-	// of their own.
+	// outcomes adds the kinds below: further possible effects of a request.
 	renewal
 	giveBack
 )
@@ -48,39 +45,37 @@ var kindNames = [...]string{"acquire", "wait", "guard", "release", "owner", "che
 
 func (k kind) String() string { return kindNames[k] }
 
-// writes reports whether the operation can change something.
 func (k kind) writes() bool { return k != owner && k != check }
 
 // request is a client's request and the instant of its sending.
 type request struct {
 	kind      kind
-	id        int // its number in its history, from 1
+	id        int // its number among the operations of the mutex, from 1
 	contender string
-	token     uint64        // 0 = none given
+	token     uint64        // 0 = the request names no token
 	lease     time.Duration // both windows together
 	server    int           // the server that received it
 	roams     bool          // the contender may have a queue entry at another server
 	call      instant
 	until     instant // the latest instant at which a possible effect may happen; 0 = no limit
-	// most is the longest lease among the requests of the same contender without a reply. Such a
-	// request may renew the lease that a wait was granted, before the reply to the wait.
+	// most is the longest lease among the contender's requests without a reply. Before a wait gets
+	// its reply, such a request may renew the lease of its grant.
 	most time.Duration
 }
 
-// reply is the reply to a request. Without an owner, the mutex was free.
+// reply is the reply to a request. If owner is empty, the mutex was free.
 type reply struct {
-	// There is no reply, or one that leaves the outcome open. The request may take effect now,
-	// later, or never.
+	// unknown means that there is no reply, or one that leaves the outcome open. The request may
+	// take effect now, later, or never.
 	unknown bool
 	status  string // of ACQUIRE and GUARD
-	done    bool   // RELEASE, CHECK or BREAK said 1
+	done    bool   // RELEASE, CHECK or BREAK replied 1
 	owner   string
 	token   uint64
 	left    time.Duration // until the lease ends; 0 = not in the reply
 	ret     instant
 }
 
-// operation is a request with its reply.
 type operation struct {
 	request
 	reply
@@ -114,13 +109,13 @@ func (r reply) String() string {
 	return fmt.Sprintf("%s done=%v owner=%q token=%d left=%v", r.status, r.done, r.owner, r.token, r.left)
 }
 
-// history has the operations of one mutex. It is safe for concurrent use.
+// history collects the operations on one mutex. It is safe for concurrent use.
 type history struct {
 	mu  sync.Mutex // guards all
 	all []operation
 }
 
-// add adds an operation that has ended. It ignores a read without a reply.
+// add adds an operation. It ignores a read without a reply.
 func (h *history) add(o operation) {
 	if o.unknown {
 		if !o.kind.writes() {

@@ -7,8 +7,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// outcomes converts the operations for porcupine. It turns an operation with an unknown outcome
-// into several operations, one for each possible effect.
+// outcomes converts the operations for porcupine. It adds the possible effects that the replies do
+// not show, each as an operation with an unknown outcome.
 func (r *rules) outcomes(all []operation) []porcupine.Operation {
 	var checked []porcupine.Operation
 	add := func(o operation) {
@@ -18,7 +18,7 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 		o.kind, o.reply = k, reply{unknown: true, ret: never}
 		add(o)
 	}
-	// A repeated request is not sent before the lease of the attempt before is over.
+	// The server repeats a request only after the lease of its last attempt.
 	renews := func(o operation, k kind, times int) {
 		for range times {
 			perhaps(o, k)
@@ -43,17 +43,17 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 				perhaps(o, o.kind)
 			}
 			if o.kind == wait || r.presumes {
-				perhaps(o, giveBack) // the waiter had disconnected: the next waiter gets the mutex
+				perhaps(o, giveBack) // a grant to a disconnected waiter goes to the next waiter
 			}
 		}
 		if (o.kind == wait || o.kind == acquire && r.presumes) && !o.unknown && r.signs(o, all) {
-			// The waiter may have had the mutex, and lost it before the reply. Or other servers
-			// presumed its tenure, and its own server decided otherwise.
+			// The waiter may have been the owner, and lost the mutex before the reply. Or other
+			// servers presumed its tenure, and the granter decided otherwise.
 			hidden := o
 			hidden.until = r.last(o)
 			perhaps(hidden, o.kind)
 			if r.again {
-				perhaps(o, giveBack) // the reply may show a grant that is about to be given back
+				perhaps(o, giveBack) // the reply may show a grant that the server then takes back
 			}
 		}
 		if r.again && !o.unknown && o.lease > 0 && o.ret-o.call >= int64(o.lease) {
@@ -71,9 +71,9 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 	return checked
 }
 
-// last returns the last instant at which a request can have begun a tenure. That is its reply, with
-// one exception. Its server may have been away before it could write the new queue entry to the
-// store. Then other servers may presume a tenure until it is back.
+// last returns the last instant at which a request can have begun a tenure. Usually this is the
+// instant of its reply. But its server may have been away before it wrote the new queue entry to
+// the store. Then other servers may presume a tenure until that server is back.
 func (r *rules) last(w operation) instant {
 	last := w.ret
 	if r.presumes && w.status == "queued" && r.away(w.server, w.call, after(w.ret, writeDelay)) {
@@ -86,9 +86,9 @@ func (r *rules) last(w operation) instant {
 	return last
 }
 
-// signs reports whether a reply to another request may come from a hidden effect of w: one that the
-// reply to w does not show. Such a reply shows an unexplained tenure, or ended one without naming
-// it. Without such a reply, no order needs the hidden effect.
+// signs reports whether the reply to another request may come from a hidden effect of w, which the
+// reply to w does not show. That reply shows a tenure that nothing else explains, or the end of a
+// tenure that it does not name. Without such a reply, no order needs the hidden effect.
 func (r *rules) signs(w operation, all []operation) bool {
 	reported := reportedTokens(w.contender, all)
 	for _, o := range all {
@@ -105,16 +105,17 @@ func (r *rules) signs(w operation, all []operation) bool {
 	return false
 }
 
-// unreported reports whether w may have begun the tenure that the reply seen shows. The reply to
-// another request may have that token. Then w is possible only where servers presume tenures. Also,
-// seen must have come before that request was sent, or, if w had ended by then, before its reply.
+// unreported reports whether w may have begun the tenure that the reply seen shows. If another
+// request, by, acquired the tenure, w is possible only where servers presume tenures. Then seen
+// must have come before by was sent. If w had ended by then, it suffices that seen came before the
+// reply to by.
 func (r *rules) unreported(w, seen operation, reported map[uint64]operation) bool {
 	by, is := reported[seen.reply.token]
 	return !is || r.presumes && (seen.ret < by.call || w.ret <= by.call && seen.ret < by.ret)
 }
 
-// explained reports whether a BREAK may have ended a tenure that its owner knows of. Then no hidden
-// tenure is needed to explain its reply.
+// explained reports whether a BREAK may have ended a tenure of which its owner knows. Then the
+// reply to BREAK needs no hidden tenure.
 func explained(b operation, all []operation) bool {
 	released := func(o operation) bool {
 		return slices.ContainsFunc(all, func(p operation) bool {
@@ -127,7 +128,7 @@ func explained(b operation, all []operation) bool {
 	})
 }
 
-// reportedTokens returns, by token, the requests by which a contender acquired the mutex.
+// reportedTokens returns, by token, the requests with which a contender acquired the mutex.
 func reportedTokens(contender string, all []operation) map[uint64]operation {
 	reported := make(map[uint64]operation)
 	for _, o := range all {
@@ -138,9 +139,9 @@ func reportedTokens(contender string, all []operation) map[uint64]operation {
 	return reported
 }
 
-// renewals returns how often a request may have renewed a lease without a reply. That is once. If
-// the server repeats late requests, it is the number of the contender's leases that a later reply
-// showed shortened.
+// renewals returns how often a request may have renewed a lease unnoticed: once, or more often if
+// the server repeats late requests. Then later replies show that leases of the contender end early,
+// and renewals counts these leases.
 func (r *rules) renewals(w operation, all []operation) int {
 	cut := make(map[int]bool) // shortened leases, by the request that set them
 	for _, o := range all {
@@ -151,8 +152,8 @@ func (r *rules) renewals(w operation, all []operation) int {
 	return max(1, len(cut))
 }
 
-// lastReport returns the last operation before seen that showed a contender its lease, unless other
-// operations come in between.
+// lastReport returns the last operation before seen that showed a contender its lease. If one of
+// the contender's reports overlaps seen, ok is false.
 func lastReport(contender string, seen operation, all []operation) (last operation, ok bool) {
 	for _, o := range all {
 		if o.contender != contender || o.unknown || o.status != "acquired" && o.status != "renewed" || o.call > seen.ret || o.id == seen.id {
@@ -172,7 +173,7 @@ func lastReport(contender string, seen operation, all []operation) (last operati
 // with shorter windows.
 func cutShort(lease, seen, w operation, all []operation) bool {
 	mine := seen.contender == lease.contender && seen.reply.token == lease.reply.token
-	// the request that shows the lease has set it anew
+	// the request behind seen has itself begun a new lease
 	set := mine && (seen.status == "acquired" || seen.status == "renewed")
 	if seen.unknown || set || seen.kind != owner && seen.status == "" || after(seen.ret, seen.left) >= after(lease.call, lease.lease) {
 		return false
@@ -190,9 +191,8 @@ func cutShort(lease, seen, w operation, all []operation) bool {
 	})
 }
 
-// more returns how many tenures beyond the first a request may have begun without a reply. That is
-// none, unless the server repeats late requests. Then it is the number of tenures that other
-// replies show.
+// more returns how many tenures beyond the first a request may have begun unnoticed. If the server
+// repeats late requests, other replies show these tenures. Otherwise there are none.
 func (r *rules) more(w operation, all []operation) int {
 	if !r.again {
 		return 0
@@ -206,7 +206,7 @@ func (r *rules) more(w operation, all []operation) int {
 	return max(0, len(seen)-1)
 }
 
-// client numbers contenders "c0" to "c9" for porcupine's picture.
+// client returns the number of a contender in porcupine's picture.
 func client(contender string) int {
 	if len(contender) < 2 {
 		return 0

@@ -8,11 +8,10 @@ import (
 )
 
 const (
-	enough    = 100 // operations a second that a window needs
+	enough    = 100 // replies a second that a window needs
 	contended = 30  // how many of these must be writes, since reads do not contend
 )
 
-// rate is the number of replies in an interval.
 type rate struct {
 	operations int
 	writes     int // replies to writes
@@ -40,11 +39,10 @@ func (r rate) String() string {
 // counter counts the replies at one mutex. It is safe for concurrent use.
 type counter struct {
 	operations, writes, tenures atomic.Int64
-	anew                        atomic.Bool // a request from after the fault got a grant
+	anew                        atomic.Bool // a request that was sent after the fault got a grant
 }
 
-// note counts an operation with a reply. healed is the instant when the fault was healed; 0 = not
-// yet.
+// note counts an operation with a reply. healed = 0 means that the fault lasts.
 func (c *counter) note(o operation, healed instant) {
 	c.operations.Add(1)
 	if o.kind.writes() {
@@ -52,16 +50,15 @@ func (c *counter) note(o operation, healed instant) {
 	}
 	if o.status == "acquired" {
 		c.tenures.Add(1)
-		if healed != 0 && o.call > healed { // the network may have delayed a grant from before
+		// the server may have granted an earlier request before the fault
+		if healed != 0 && o.call > healed {
 			c.anew.Store(true)
 		}
 	}
 }
 
-// counters has one counter for each mutex of a window.
 type counters []counter
 
-// mark is a reading of the counters.
 type mark struct {
 	at                          instant
 	operations, writes, tenures int64
@@ -77,7 +74,6 @@ func (c counters) mark() mark {
 	return m
 }
 
-// since returns the replies counted since a reading.
 func (c counters) since(m mark) rate {
 	n := c.mark()
 	return rate{
@@ -86,8 +82,7 @@ func (c counters) since(m mark) rate {
 	}
 }
 
-// anew returns the number of mutexes with a grant to a request that was sent after the fault was
-// healed.
+// anew returns how many mutexes a request after the fault acquired.
 func (c counters) anew() (n int) {
 	for i := range c {
 		if c[i].anew.Load() {
@@ -111,10 +106,10 @@ func TestReadsAloneDoNotMakeAWindowCount(t *testing.T) {
 	c[1].note(in(10, 40, acquires("a"), granted("a", 1)), healed)
 	reads := c.since(from)
 	if reads.took = 2 * time.Second; reads.suffices() {
-		t.Errorf("too few writes count as enough: %v", reads)
+		t.Errorf("suffices returns true for too few writes: %v", reads)
 	}
 	if n := c.anew(); n != 0 {
-		t.Errorf("%d mutexes count as granted anew, want 0", n)
+		t.Errorf("anew returns %d mutexes, want 0", n)
 	}
 	for range 40 {
 		c[2].note(in(30, 40, acquires("a"), granted("a", 1)), healed)

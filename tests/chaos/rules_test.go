@@ -9,12 +9,11 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// The histories of these tests are made by hand. Times are in milliseconds. Every lease is 100 ms
-// long, unless a request has another length.
+// The tests in this file judge histories made by hand. Times are in milliseconds. Every lease is
+// 100 ms long, unless a request has another length.
 
 const ms = int64(time.Millisecond)
 
-// in returns an operation that was called and returned at the given instants.
 func in(call, ret int64, q request, p reply) operation {
 	q.call, p.ret = call*ms, ret*ms
 	if q.lease == 0 && (q.kind == acquire || q.kind == wait || q.kind == guard) {
@@ -58,7 +57,7 @@ func busy(who string, token uint64) reply   { return reply{status: "busy", owner
 func goneTo(who string, token uint64) reply { return reply{status: "lost", owner: who, token: token} }
 func owned(who string, token uint64) reply  { return reply{owner: who, token: token} }
 
-// judged numbers the operations, and reports whether they keep the rules.
+// judged reports whether the judge finds an order that keeps the rules.
 func judged(t *testing.T, r *rules, all []operation) bool {
 	t.Helper()
 	for i := range all {
@@ -74,7 +73,6 @@ func judged(t *testing.T, r *rules, all []operation) bool {
 	return false
 }
 
-// A chaos run once had this case: the network recovered just as a lease ended.
 func TestAWaiterMayLearnOfARenewalByItsLostRequest(t *testing.T) {
 	lostBy := func(who string) operation {
 		return lost(5, request{kind: acquire, contender: who, lease: 150 * time.Millisecond})
@@ -88,7 +86,7 @@ func TestAWaiterMayLearnOfARenewalByItsLostRequest(t *testing.T) {
 	}
 	const all = 140 * time.Millisecond
 	if !judged(t, &rules{}, append(history(all), lostBy("a"))) {
-		t.Error("the judge refused a reply with the lease that a lost request had set")
+		t.Error("the judge refused a reply with a lease that only a request without a reply can have set")
 	}
 	for name, refused := range map[string][]operation{
 		"nobody's":                      history(all),
@@ -96,7 +94,7 @@ func TestAWaiterMayLearnOfARenewalByItsLostRequest(t *testing.T) {
 		"for less than the reply shows": append(history(151*time.Millisecond), lostBy("a")),
 	} {
 		if judged(t, &rules{}, refused) {
-			t.Errorf("the judge accepted the reply, though the lost request is %s", name)
+			t.Errorf("the judge accepted the reply, though the request without a reply is %s", name)
 		}
 	}
 }
@@ -255,7 +253,7 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if judged(t, &c.rules, c.all) != c.ok {
-				t.Errorf("the judge accepted the history: %v, want %v", !c.ok, c.ok)
+				t.Errorf("the judge finds that the history keeps the rules: %v, want %v", !c.ok, c.ok)
 			}
 		})
 	}
@@ -276,7 +274,7 @@ func TestALaterOperationShowsThatALeaseWasCutShort(t *testing.T) {
 		"that of another, sooner than it could": {in(90, 100, acquires("b"), granted("b", 2)), false},
 	} {
 		if cutShort(lease, c.seen, w, []operation{w, lease, c.seen}) != c.cut {
-			t.Errorf("%s: the judge considers the lease cut short: %v", name, !c.cut)
+			t.Errorf("%s: cutShort returns %v", name, !c.cut)
 		}
 	}
 }
@@ -284,7 +282,7 @@ func TestALaterOperationShowsThatALeaseWasCutShort(t *testing.T) {
 func TestTenuresKnownToContendersMustNotOverlap(t *testing.T) {
 	first := in(0, 10, acquires("a"), granted("a", 1))
 	next := in(15, 20, acquires("b"), granted("b", 2))
-	twice := []operation{ // operations after both tenures
+	twice := []operation{ // to append to first and next
 		in(25, 30, releases("b", 2), yes), in(35, 40, acquires("a"), granted("a", 3)), in(45, 50, acquires("b"), granted("b", 4)),
 	}
 	again := []operation{in(120, 130, acquires("a"), granted("a", 2)), in(140, 150, acquires("b"), granted("b", 3))}
@@ -302,7 +300,7 @@ func TestTenuresKnownToContendersMustNotOverlap(t *testing.T) {
 		{[]operation{first, in(20, 30, breaks, yes), in(21, 25, acquires("b"), granted("b", 2))}, 0},
 		{[]operation{first, in(120, 130, acquires("b"), granted("b", 1))}, 1},
 
-		// A late request without a token may end the tenure that its contender has when the request
+		// A late request without a token acts on the tenure that its contender has when the request
 		// arrives.
 		{[]operation{late, first, next}, 0},
 		{[]operation{in(-20, -10, releases("a", 0), no), first, next}, 1},
@@ -311,12 +309,12 @@ func TestTenuresKnownToContendersMustNotOverlap(t *testing.T) {
 		{append([]operation{first, lost(20, releases("a", 1))}, again...), 1},
 		{append([]operation{first, lost(20, releases("a", 0))}, again...), 0},
 		{[]operation{first, next, lost(30, releases("a", 0))}, 1},
-		// A late request takes effect once, on the contender's tenure at its sending or on a later
-		// one.
+		// A late request takes effect at most once. It ends the tenure that its contender had when
+		// it sent the request, or a later tenure.
 		{append([]operation{late, first, next}, twice...), 1},
 		{append([]operation{first, lost(12, releases("a", 0)), next}, twice...), 1},
 		{append([]operation{late, late, first, next}, twice...), 0},
-		// If the tenure was renewed, the request did not arrive before the renewal.
+		// If a tenure was renewed, the late request that ended it arrived after the renewal.
 		{[]operation{late, first, in(21, 30, guards("a", 1), renewed("a", 1)), next}, 1},
 		{[]operation{late, first, in(20, 30, guards("a", 1), renewed("a", 1)), next}, 0},
 		{[]operation{first, lost(11, releases("a", 0)), in(12, 14, guards("a", 1), renewed("a", 1)), next}, 0},
@@ -325,8 +323,8 @@ func TestTenuresKnownToContendersMustNotOverlap(t *testing.T) {
 		// The lease of a late request begins when the request arrives.
 		{[]operation{shortLease, first, in(15, 19, acquires("b"), granted("b", 2))}, 1},
 		{[]operation{shortLease, first, next}, 0},
-		// A late request may arrive before its contender gets the reply with the tenure. So may a
-		// late request of the next owner.
+		// A late request may arrive after the grant of a tenure, and before the contender gets the
+		// reply. This holds for the next owner, too.
 		{[]operation{late, in(0, 90, acquires("a"), granted("a", 1)), next}, 0},
 		{[]operation{in(0, 90, acquires("a"), granted("a", 1)), next}, 1},
 		{[]operation{lost(-20, releases("b", 0)), in(0, 90, acquires("a"), granted("a", 1)), next}, 1},
@@ -347,7 +345,7 @@ func TestTenuresKnownToContendersMustNotOverlap(t *testing.T) {
 
 func TestALossEndsOnlyTenuresOfItsServer(t *testing.T) {
 	here := in(0, 10, acquires("a"), granted("a", 1))
-	next := in(60, 70, acquires("b"), granted("b", 2)) // by the server without a loss
+	next := in(60, 70, acquires("b"), granted("b", 2)) // at the server without a loss
 	at := func(server int, o operation) operation { o.server = server; return o }
 	for i, c := range []struct {
 		server int // the server that lost its grants
@@ -358,11 +356,11 @@ func TestALossEndsOnlyTenuresOfItsServer(t *testing.T) {
 		{1, []operation{here}, 1},
 		{1, []operation{at(1, here)}, 0},
 		{0, []operation{at(1, here)}, 1},
-		// Server 0 may keep the queue entry that server 1 grants the mutex to.
+		// Server 0 may have a queue entry of a. So the tenure may be one that server 0 granted.
 		{0, []operation{in(-20, -10, acquires("a"), reply{status: "queued"}), at(1, here)}, 0},
 		{0, []operation{lost(-20, acquires("a")), at(1, in(0, 10, guards("a", 1), renewed("a", 1)))}, 0},
 		{0, []operation{lost(-50, acquires("a")), at(1, in(-40, -30, acquires("a"), granted("a", 0))), at(1, in(-20, -10, releases("a", 0), yes)), at(1, here)}, 0},
-		// Server 0 keeps no entry if the contender has had a tenure since.
+		// Server 0 has no entry of a if a has had a tenure since it asked server 0.
 		{0, []operation{in(-50, -45, acquires("a"), reply{status: "queued"}), at(1, in(-40, -30, acquires("a"), granted("a", 0))), at(1, in(-20, -10, releases("a", 0), yes)), at(1, here)}, 1},
 		{0, []operation{in(-20, -10, acquires("c"), reply{status: "queued"}), at(1, here)}, 1},
 	} {
@@ -408,7 +406,8 @@ func TestALeaseOutlivesTheBeginningOfAFaultThatLeavesItsServer(t *testing.T) {
 	long := acquires("a")
 	long.lease = 20 * time.Second
 	first := in(0, 10, long, granted("a", 1))
-	// in milliseconds after the begin of the fault, which is at 50 ms
+	// gives is how long after the start of the fault a server may give up its leases, in ms. The
+	// fault starts at 50 ms.
 	gives := int64((sessionTimeout*2/3 - contactGap) / time.Millisecond)
 	for _, c := range []struct {
 		name, engine string
@@ -431,7 +430,7 @@ func TestALeaseOutlivesTheBeginningOfAFaultThatLeavesItsServer(t *testing.T) {
 			r := rules{guarantees: documented[c.engine]}
 			r.losses, r.absences = r.parts(c.fault, []int{c.of}, 50*ms, 2000*ms)
 			if judged(t, &r, []operation{first, c.next}) != c.ok {
-				t.Errorf("the judge accepted the history: %v, want %v", !c.ok, c.ok)
+				t.Errorf("the judge finds that the history keeps the rules: %v, want %v", !c.ok, c.ok)
 			}
 		})
 	}
@@ -445,7 +444,7 @@ func TestAnUnreachableServerIsPresumedToHaveGranted(t *testing.T) {
 	at := func(server int, q request) request { q.server = server; return q }
 	full := func(who string) reply { return reply{owner: who, token: 1, left: 100 * time.Millisecond} }
 
-	refused := in(0, 60, acquires("a"), busy("b", 2)) // the server was frozen in between
+	refused := in(0, 60, acquires("a"), busy("b", 2)) // the server was frozen after the grant
 	seen := in(20, 25, asks, owned("a", 1))
 	next := in(40, 50, acquires("b"), granted("b", 2))
 	waiter := in(0, 10, waits("a"), granted("a", 1))
@@ -509,7 +508,7 @@ func TestAnUnreachableServerIsPresumedToHaveGranted(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if judged(t, &c.rules, c.all) != c.ok {
-				t.Errorf("the judge accepted the history: %v, want %v", !c.ok, c.ok)
+				t.Errorf("the judge finds that the history keeps the rules: %v, want %v", !c.ok, c.ok)
 			}
 		})
 	}

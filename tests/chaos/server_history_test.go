@@ -9,14 +9,12 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// event is a record of SIMBA.HISTORY.
 type event struct {
 	kind, owner, reason string
 	at                  int64 // Unix ms
 	token               uint64
 }
 
-// serverHistory returns SIMBA.HISTORY of a mutex from a server.
 func (w *world) serverHistory(t *testing.T, server int, mutex string) (events []event) {
 	t.Helper()
 	conn, err := redis.Dial("tcp", w.servers[server].addr)
@@ -36,8 +34,9 @@ func (w *world) serverHistory(t *testing.T, server int, mutex string) (events []
 	return events
 }
 
-// overlaps returns the tenures in a server's history that overlap, and the tokens that do not grow.
-// A partial history may have gaps and disorder. But also there, each tenure begins and ends once.
+// overlaps returns the violations in a server's history: tenures that overlap, and tokens that do
+// not grow. A partial history may have gaps, and events out of order. But even in it, each tenure
+// begins and ends only once.
 func (r *rules) overlaps(events []event) (wrong []string) {
 	var last uint64 // the token of the last tenure that began
 	var running bool
@@ -57,7 +56,7 @@ func (r *rules) overlaps(events []event) (wrong []string) {
 			last, running, begun[e.token] = max(last, e.token), true, true
 		case "released", "expired", "broken":
 			if ended[e.token] || !r.partial && (!running || e.token != last) {
-				wrong = append(wrong, fmt.Sprintf("tenure %d is %s after %d began, which runs: %v", e.token, e.kind, last, running))
+				wrong = append(wrong, fmt.Sprintf("tenure %d is %s, after the last tenure to begin, %d (still running: %v)", e.token, e.kind, last, running))
 			}
 			ended[e.token] = true
 			running = running && e.token != last

@@ -6,24 +6,24 @@ import (
 	"slices"
 )
 
-// tenure is what a contender knew of one of its tenures. The contender can be sure to be the owner
-// from its first reply until the earliest end of its lease. It counts the lease from before the
-// request.
+// tenure is what a contender knew of one of its tenures. The contender is surely the owner between
+// from and to: from its first reply until the earliest end of its lease. The lease counts from the
+// sending of the request.
 type tenure struct {
 	owner    string
 	token    uint64
-	asked    instant // when it sent the first request whose reply shows the tenure
-	renewed  instant // when it sent the last such request
+	asked    instant // when the contender sent the first request whose reply shows the tenure
+	renewed  instant // when the contender sent the last such request
 	from, to instant
-	given    bool  // its contender sent RELEASE, and cannot be sure of the tenure any more
+	given    bool  // the contender sent RELEASE, and is no longer sure of the tenure
 	servers  []int // the servers that may have granted the tenure
 }
 
-// twoOwners returns the pairs of tenures that overlap, and the tokens that do not grow. A tenure
-// that overlaps several later ones is paired with the first.
+// twoOwners returns the pairs of tenures that overlap, and the pairs whose tokens do not grow. It
+// pairs a tenure that overlaps several later ones with the first of them.
 func (r *rules) twoOwners(all []operation) (wrong []string) {
 	tenures, late := r.tenures(all), unanswered(all)
-	// of the rest, the lease could have ended before the first reply
+	// the lease of any other tenure may have ended before its first reply
 	sure := slices.DeleteFunc(slices.Clone(tenures), func(t tenure) bool { return t.from >= t.to })
 	for i := 1; i < len(sure); i++ {
 		a, b := sure[i-1], slices.MinFunc(sure[i:], func(a, b tenure) int { return cmp.Compare(a.from, b.from) })
@@ -41,9 +41,9 @@ func (r *rules) twoOwners(all []operation) (wrong []string) {
 	return wrong
 }
 
-// late are requests without a reply. Those with a token come first: they can end only the named
-// tenure. The rest are sorted by lease, the longest first. Each may take effect once, at any time
-// after its sending, on the tenure that its contender then has.
+// late has requests without a reply. Each may take effect once, at any time after its sending, on
+// the tenure that its contender then has. Requests with a token come first, since they can end only
+// the named tenure. The others are sorted by lease, the longest first.
 type late []operation
 
 func unanswered(all []operation) late {
@@ -55,12 +55,12 @@ func unanswered(all []operation) late {
 }
 
 // end reports whether one of the requests may have ended a tenure up to an instant. It removes that
-// request from l. The request took effect after the last renewal of the tenure, so its own lease
-// began after it, too.
+// request from l. The request took effect after the last renewal of the tenure. So the lease that
+// it asks for began after that renewal, too.
 //
-// Callers go through the tenures in order of time, and so explain as many ends as possible. A
-// request that can explain an end can explain each later one, unless its lease is too long. So end
-// uses the longest lease that fits.
+// Callers pass the tenures in order of time. A request that can explain an end can explain each
+// later end, unless its lease is too long. So end uses the longest lease that fits, which leaves
+// most requests for later ends.
 func (l *late) end(t tenure, by instant) bool {
 	i := slices.IndexFunc(*l, func(o operation) bool {
 		may := o.contender == t.owner && (o.request.token == 0 || o.request.token == t.token)
@@ -73,7 +73,7 @@ func (l *late) end(t tenure, by instant) bool {
 	return true
 }
 
-// tenures returns the tenures in the order of their tokens. The order of replies differs, since a
+// tenures returns the tenures in the order of their tokens. This is not the order of the replies: a
 // contender may learn of its tenure late.
 func (r *rules) tenures(all []operation) []tenure {
 	byCall := slices.SortedFunc(slices.Values(all), func(a, b operation) int { return cmp.Compare(a.call, b.call) })
@@ -92,7 +92,7 @@ func (r *rules) tenures(all []operation) []tenure {
 		}
 		switch {
 		case t == nil:
-		case o.unknown: // the request may end this tenure or another: see late
+		case o.unknown: // see late
 		case o.kind == release:
 			t.to = min(t.to, o.call)
 		case o.lease > 0:
@@ -111,8 +111,8 @@ func (r *rules) tenures(all []operation) []tenure {
 		k := key{o.owner, o.reply.token}
 		if t = known[k]; t == nil {
 			t = &tenure{owner: o.owner, token: o.reply.token, asked: o.call, from: o.ret}
-			// The server of the first reply need not be the granter: the contender may have queue
-			// entries at other servers.
+			// The server of the first reply need not be the granter, since the contender may have
+			// queue entries at other servers.
 			t.servers = slices.Concat([]int{o.server}, asked[o.contender], doubt[o.contender])
 			known[k], asked[o.contender] = t, nil
 		}

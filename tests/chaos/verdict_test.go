@@ -12,20 +12,20 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// checkTimeout limits porcupine's time for one history. Most histories take milliseconds.
+// checkTimeout limits porcupine for one history.
 const checkTimeout = 30 * time.Second
 
 // verdict is what the judges found in the histories of a window.
 type verdict struct {
 	rate            // from the start of the fault until there were enough replies
-	meanwhile  rate // the part of rate until the recovery
+	meanwhile  rate // the replies until the recovery
 	lost       int  // writes without a reply
 	violations []string
-	unknown    int // histories that porcupine could not decide in time
+	unknown    int // histories for which porcupine found no result in time
 }
 
-// judge checks what clients recorded about one mutex, and each server's own history of it. If
-// something breaks the rules, judge writes it to a new folder, with porcupine's picture.
+// judge checks the operations on one mutex, and each server's own history of it. If something
+// breaks the rules, judge writes everything to a new folder.
 func (r *rules) judge(mutex string, all []operation, histories [][]event) (v verdict) {
 	for _, o := range all {
 		if o.unknown {
@@ -55,7 +55,8 @@ func (r *rules) judge(mutex string, all []operation, histories [][]event) (v ver
 	return v
 }
 
-// keep writes a history to a new folder, and returns the folder's path.
+// keep writes the operations, the servers' histories and porcupine's picture to a new folder. It
+// returns the folder's path.
 func (r *rules) keep(mutex string, all []operation, histories [][]event, info porcupine.LinearizationInfo) string {
 	dir, err := os.MkdirTemp("", "simba-chaos-")
 	if err != nil {

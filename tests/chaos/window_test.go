@@ -11,35 +11,34 @@ import (
 )
 
 const (
-	fewest     = 8                      // mutexes of a window; each repetition doubles them
-	contenders = 3                      // contenders for each mutex
+	fewest     = 8                      // mutexes of a window; each repetition doubles their number
+	contenders = 3                      // clients that contend for each mutex
 	calm       = 300 * time.Millisecond // pause before the fault, and at least after it
-	// How long after the recovery a window waits for enough replies. If the recovery took longer,
-	// it waits for as long as the recovery took.
+	// How long after the recovery a window waits for enough replies. A longer recovery extends this
+	// time to its own length.
 	extra = 5 * time.Second
-	// how often to repeat a window with too few replies, and a pause in which the machine stood
-	// still
+	// how often to run a window that has too few replies; also, how often to sleep again before the
+	// fault if the machine stood still
 	repeats  = 5
 	patience = 90 * time.Second // how long servers may take to recover
 )
 
-// window is an interval in which clients contend for some new mutexes. Meanwhile the window injects
-// a fault, heals it, and the servers recover.
+// window is an interval in which clients contend for new mutexes. During the window a fault begins
+// and is healed, and the servers recover.
 //
-// A window counts only with enough replies, and enough writes, since the start of the fault. It
-// continues after the recovery until it has them, since a single frozen server replies only then.
-// At least fewest mutexes must get a new grant after the fault, since damage shows in the next
-// tenure. If the fault spares a server, enough replies must come before the recovery. A window that
-// does not count is repeated.
+// A window counts only if enough replies, and enough replies to writes, come after the start of the
+// fault. The window continues after the recovery until it has them. At least fewest mutexes must
+// get a new grant after the fault, since damage shows in the next tenure. If the fault spares a
+// server, enough replies must come before the recovery.
 type window struct {
 	t      *testing.T
 	w      *world
-	number int // number of the repetition, part of the names of its mutexes
+	number int // the number of the run, which is part of the names of the mutexes
 	rng    *rand.Rand
 	longer float64 // factor for the length of faults; 1 = short form
 }
 
-// untilItCounts repeats the window until it counts. It judges each repetition.
+// untilItCounts repeats the window until it counts, or until a judge finds a violation.
 func (n *window) untilItCounts(f fault) (v verdict) {
 	n.t.Helper()
 	for i := range repeats {
@@ -50,9 +49,9 @@ func (n *window) untilItCounts(f fault) (v verdict) {
 		if counts {
 			return once
 		}
-		n.t.Logf("%s: the window had too few replies; it is repeated", f.name)
+		n.t.Logf("%s: the window does not count; the test repeats it", f.name)
 	}
-	n.t.Errorf("%s, %s: no window had %d operations a second with %d writes (before the recovery, if the fault spares a server) and %d mutexes granted anew",
+	n.t.Errorf("%s, %s: no window had %d replies a second with %d to writes (before the recovery, if the fault spares a server) and new grants of %d mutexes",
 		n.w.engine, f.name, enough, contended, fewest)
 	return v
 }
@@ -86,18 +85,18 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 			begin(contender{id: "reader", lost: mayLose, routes: []*route{n.w.reading}})
 		}
 	}
-	for range repeats { // the clients run without a fault
+	for range repeats { // let the clients run without a fault
 		asleep := now()
 		time.Sleep(calm)
 		if time.Duration(now()-asleep) < calm+writeDelay/2 {
-			break // a longer pause means that the machine stood still, and the servers with it
+			break // otherwise the machine stood still, and the servers with it
 		}
 	}
 
 	victim := n.rng.IntN(len(n.w.servers))
 	length := time.Duration(float64(800*time.Millisecond) * (1 + n.rng.Float64()) * n.longer)
 	before := counted.mark()
-	clients.Go(func() { // clients hurry while there are too few replies
+	clients.Go(func() { // make clients hurry while there are too few replies
 		for ; ctx.Err() == nil; time.Sleep(10 * time.Millisecond) {
 			hurry.Store(!counted.since(before).suffices())
 		}
@@ -109,7 +108,7 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 	recovered := now()
 	meanwhile := counted.since(before)
 	served := meanwhile.suffices() || f.spares == nil || !f.spares(n.w)
-	// A store that needed long to start gets more time.
+	// A longer recovery gets more time.
 	last := max(after(recovered, extra), recovered+(recovered-before.at))
 	for ; !counts && now() < last; time.Sleep(10 * time.Millisecond) {
 		total = verdict{rate: counted.since(before), meanwhile: meanwhile}
@@ -139,7 +138,7 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 	return total, counts && served
 }
 
-// recover waits until every route leads to a server that works again, and until the recovery delay
+// recover waits until each route leads to a server that works again, and until the recovery delay
 // has ended.
 func (n *window) recover(f fault, healed instant) {
 	n.t.Helper()
@@ -157,7 +156,7 @@ func (n *window) recover(f fault, healed instant) {
 		case good && at >= least:
 			return
 		case at > late:
-			n.t.Errorf("%s, %s: %v after the fault was healed, some route has no reply yet", n.w.engine, f.name, patience)
+			n.t.Errorf("%s, %s: no reply arrived on some route within %v after the fault was healed", n.w.engine, f.name, patience)
 			return
 		}
 	}

@@ -12,15 +12,15 @@ import (
 
 // world is a running engine: its servers, its store, and the links between all of them.
 type world struct {
-	engine  string // the engine with its variant: a key of documented
+	engine  string // an engine and perhaps its variant: a key of documented
 	rules   guarantees
 	servers []host
-	single  *stores.Server // the store; nil = the engine needs none, or has a pair
-	pair    stores.Pair    // a store with failover; nil = the engine has none
+	single  *stores.Server // the store; nil = there is no store, or it is a pair
+	pair    stores.Pair    // the store, if it has failover; else nil
 	links   []*stores.Link // from each server to the store
 	routes  []*route       // from the clients to the servers
-	reading *route         // from clients that only read to the third server; nil = none
-	killed  instant        // when a killed server last ended
+	reading *route         // to the third server, for clients that only read; nil = there is none
+	killed  instant        // when the last killed server ended
 }
 
 // host is a server. It stays the same host through all restarts of the process.
@@ -29,7 +29,7 @@ type host struct {
 	addr string // host:port
 }
 
-// program has the methods that faults need of a server, and its log.
+// program is a server's process: what faults do to it, and its log.
 type program interface {
 	Start()
 	Kill()
@@ -38,17 +38,16 @@ type program interface {
 	Log() string
 }
 
-// route is a link from clients to a server.
 type route struct {
 	*stores.Link
 	server int
-	good   latest // when the last request with a reply was sent
+	good   latest // when clients sent the last request that got a reply
 }
 
 // open starts an engine: two servers that share a store, or one server of an engine without a
 // store. Clients always have two routes, so a network fault leaves one of them. A store with
-// failover gets a third server, to which clients send only reads. No refused write can show this
-// server that the primary has changed.
+// failover gets a third server, to which clients send only reads: no refused write shows it the
+// change of the primary.
 func open(t *testing.T, engine string) *world {
 	t.Helper()
 	w := &world{engine: engine, rules: documented[engine]}
@@ -76,7 +75,7 @@ func open(t *testing.T, engine string) *world {
 		w.single = stores.ZooKeeper(t, "forceSync=yes")
 		args = func(link string) []string {
 			return []string{"--zookeeper-servers", link, "--zookeeper-session-timeout", sessionTimeout.String(),
-				"--backend-timeout", "10s"} // ZooKeeper may still be starting, too
+				"--backend-timeout", "10s"} // at a test's start, ZooKeeper may still be starting
 		}
 	}
 	if w.pair != nil {
@@ -95,7 +94,7 @@ func open(t *testing.T, engine string) *world {
 	return w
 }
 
-// store returns the store that the engine's requests reach, nil if it needs none.
+// store returns the store, or the primary of a pair. It returns nil for an engine without a store.
 func (w *world) store() *stores.Server {
 	if w.pair != nil {
 		return w.pair.Primary()
@@ -103,7 +102,6 @@ func (w *world) store() *stores.Server {
 	return w.single
 }
 
-// storeAddr returns the address of the store for servers, "" if the engine needs none.
 func (w *world) storeAddr() string {
 	switch {
 	case w.pair != nil:
@@ -114,8 +112,6 @@ func (w *world) storeAddr() string {
 	return ""
 }
 
-// openRoutes opens two routes for clients, to two servers or to the only one. If there is a third
-// server, it opens the route for readers.
 func (w *world) openRoutes(t *testing.T) {
 	t.Helper()
 	to := func(server int) *route {
@@ -129,7 +125,6 @@ func (w *world) openRoutes(t *testing.T) {
 	}
 }
 
-// names returns names of unused mutexes.
 func (w *world) names(window, n int) (names []string) {
 	for i := range n {
 		names = append(names, fmt.Sprintf("w%d-m%d", window, i))
@@ -137,7 +132,7 @@ func (w *world) names(window, n int) (names []string) {
 	return names
 }
 
-// memory returns a folder in memory, since other processes may keep the disk busy. Its files
+// memory returns a folder in memory, because other processes may keep the disk busy. Its files
 // survive kill -9.
 func memory(t *testing.T) string {
 	t.Helper()

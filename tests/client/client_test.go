@@ -60,7 +60,7 @@ func TestNewWarnsIfContextTimeoutEnabledIsOff(t *testing.T) {
 	}
 }
 
-// everyStart returns a function for each way to start something with a Client.
+// everyStart returns, by name, each function that starts something with a Client.
 func everyStart(t *testing.T, c *client.Client) map[string]func() error {
 	k, err := c.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, client.State) {}})
 	must(t, err)
@@ -136,7 +136,7 @@ func TestCloseStopsEverything(t *testing.T) {
 			go func() { ended <- everyStart(t, g.Client)[name]() }()
 			time.Sleep(time.Second)
 			if w.owner("job") == "" {
-				t.Fatalf("%s: nobody leads", name)
+				t.Fatalf("%s: one second after its start, nobody owns job", name)
 			}
 			must(t, g.Close())
 			w.nothingLeft("job")
@@ -147,7 +147,8 @@ func TestCloseStopsEverything(t *testing.T) {
 	})
 }
 
-// Stop with a context that has ended releases in the background. Close must wait for the release.
+// Stop with a context that has ended leaves the release to the background. Close must wait for that
+// release.
 func TestCloseWaitsForAnEarlierStop(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
@@ -273,7 +274,7 @@ func TestOutageIsLoggedOnceForAllMutexes(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		w.stop()
-		time.Sleep(50 * time.Second) // all owners try to renew
+		time.Sleep(50 * time.Second) // all owners have tried to renew
 		w.begin()
 		time.Sleep(time.Minute)
 		got := log()
@@ -291,7 +292,7 @@ func TestTheDefaultLeaseIsAtMostHalfOfTheZooKeeperSession(t *testing.T) {
 		tenure, _, err := w.engine.Owner(bg, "job")
 		must(t, err)
 		if lease := tenure.Transition; lease <= 0 || lease > zookeeper.DefaultSessionTimeout/2 {
-			t.Errorf("the lease lasts %v, but the session timeout is %v", lease, zookeeper.DefaultSessionTimeout)
+			t.Errorf("the lease lasts %v, want more than 0 and at most half of the session timeout, %v", lease, zookeeper.DefaultSessionTimeout)
 		}
 		w.unlock(l)
 	})

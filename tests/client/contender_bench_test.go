@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// fleet is a number of contenders of many mutexes on a few Clients.
+// fleet has contenders of many mutexes on a few Clients.
 type fleet struct {
 	b        *testing.B
 	clients  []*client.Client
@@ -25,8 +25,8 @@ type fleet struct {
 	released atomic.Int64
 }
 
-// newFleet creates Clients of the server at addr. It starts contenders of n mutexes with each of
-// them.
+// newFleet creates Clients of the server at addr. With each of them, it starts one contender for
+// each of n mutexes.
 func newFleet(b *testing.B, addr string, clients, n int) *fleet {
 	b.Helper()
 	c := &fleet{b: b}
@@ -59,19 +59,19 @@ func newFleet(b *testing.B, addr string, clients, n int) *fleet {
 	return c
 }
 
-// owned waits until n mutexes have an owner, and returns the duration of the wait.
+// owned waits until n mutexes have an owner, and returns how long that took.
 func (c *fleet) owned(n int64) time.Duration {
 	began := time.Now()
 	for c.acquired.Load()-c.released.Load() != n {
 		if time.Since(began) > time.Minute {
-			c.b.Fatalf("after a minute %d of %d mutexes are owned", c.acquired.Load()-c.released.Load(), n)
+			c.b.Fatalf("after a minute %d of %d mutexes have an owner", c.acquired.Load()-c.released.Load(), n)
 		}
 		time.Sleep(time.Millisecond)
 	}
 	return time.Since(began)
 }
 
-// stop stops all contenders concurrently, and returns the time that they took.
+// stop stops all contenders concurrently, and returns how long that took.
 func (c *fleet) stop() time.Duration {
 	began := time.Now()
 	done := make(chan error, len(c.all))
@@ -107,8 +107,8 @@ func BenchmarkTenThousandContenders(b *testing.B) {
 	}
 }
 
-// BenchmarkAnOutage breaks the connections of 3,000 contenders of 1,000 mutexes. New connections
-// fail for 8 s. The leases of 12 s do not expire.
+// BenchmarkAnOutage breaks the connections of 3,000 contenders of 1,000 mutexes, and lets new
+// connections fail for 8 s. The leases of 12 s do not expire.
 func BenchmarkAnOutage(b *testing.B) {
 	const n, clients = 1000, 3
 	server, _ := realServer(b)
@@ -122,7 +122,7 @@ func BenchmarkAnOutage(b *testing.B) {
 		gate.open()
 		began := time.Now()
 		lost := c.released.Load()
-		time.Sleep(15 * time.Second) // longer than a lease, so all owners have renewed
+		time.Sleep(15 * time.Second) // longer than a lease: all owners have renewed
 		b.ReportMetric(float64(c.released.Load()), "lost")
 		b.ReportMetric(float64(lost), "lost-meanwhile")
 		c.owned(n)
@@ -132,10 +132,10 @@ func BenchmarkAnOutage(b *testing.B) {
 	}
 }
 
-// gate is a TCP relay to a server. It can be shut.
+// gate is a TCP relay to a server. When it is shut, it breaks and refuses connections.
 type gate struct {
 	addr string
-	mu   sync.Mutex    // guards what follows
+	mu   sync.Mutex    // guards the fields below
 	cut  chan struct{} // closed by shut; nil = the gate is shut
 }
 

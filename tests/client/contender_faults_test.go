@@ -29,7 +29,7 @@ func TestSlowRepliesLoseNoLease(t *testing.T) {
 	})
 }
 
-// The owner keeps its lease if one or two requests within the lease get no reply.
+// The owner keeps its lease if one or two of its requests get no reply.
 func TestShortFaultLosesNoLease(t *testing.T) {
 	for name, fault := range map[string]func(*world, *contender) (mend func()){
 		"silence":        func(_ *world, k *contender) func() { k.silence(); return k.heal },
@@ -58,7 +58,7 @@ func TestShortFaultLosesNoLease(t *testing.T) {
 				synctest.Wait()
 				time.Sleep(3 * time.Second)
 				if !b.IsOwner() {
-					t.Error("b is not the owner after a has stopped")
+					t.Error("3 s after the stop of a, b is not the owner")
 				}
 			})
 		})
@@ -72,15 +72,15 @@ func TestReplyAfterTheLeaseIsNoOwnership(t *testing.T) {
 		g.slow(0, 2*time.Second)
 		time.Sleep(10 * time.Minute)
 		if got := k.drain(); got != "[]" {
-			t.Errorf("callbacks: %s", got)
+			t.Errorf("the callbacks are %s, want none while replies are slow", got)
 		}
 		if got := w.tenures("job"); len(got) == 0 {
-			t.Error("the server granted nothing: the test proves nothing")
+			t.Error("the server has granted nothing, so the test proves nothing")
 		}
 		g.slow(0, 100*time.Millisecond)
 		time.Sleep(10 * time.Second)
 		if !k.IsOwner() {
-			t.Error("the contender is not the owner when the wire is fast again")
+			t.Error("10 s after the wire became fast, the contender is not the owner")
 		}
 		w.neverTwo("job", k.recorder)
 	})
@@ -95,9 +95,9 @@ func TestContenderWaitsForAServerThatIsDown(t *testing.T) {
 			t.Errorf("the callbacks are %s, want none", a.drain())
 		}
 		w.begin()
-		time.Sleep(15 * time.Second) // the largest pause with its jitter
+		time.Sleep(15 * time.Second) // the longest pause between attempts, with jitter
 		if !a.IsOwner() {
-			t.Error("a is not the owner when the server is up")
+			t.Error("15 s after the server's start, a is not the owner")
 		}
 	})
 }
@@ -107,18 +107,18 @@ func TestEmptyServerGetsOneOwner(t *testing.T) {
 		a, b := w.contend("a"), w.contend("b")
 		for i := range 10 {
 			time.Sleep(20 * time.Second)
-			// A server that has lost its data delays new grants until old leases have ended.
+			// After a loss of its data, a server delays new grants until old leases have ended.
 			w.replace(engine.Recovery{Token: uint64(10 * (i + 1)), Delay: 12 * time.Second})
 			time.Sleep(time.Minute)
 			if a.IsOwner() == b.IsOwner() {
-				t.Errorf("a is the owner: %v, b: %v", a.IsOwner(), b.IsOwner())
+				t.Errorf("a is the owner: %v, b is the owner: %v, want one owner", a.IsOwner(), b.IsOwner())
 			}
 			w.neverTwo("job", a.recorder, b.recorder)
 		}
 	})
 }
 
-// The server notifies a waiter while the subscriber's connection of the waiter is broken.
+// The server notifies a waiter whose subscriber's connection is broken.
 func TestNoticeDuringADisconnectIsNotLost(t *testing.T) {
 	for _, silence := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 5 * time.Second, time.Minute} {
 		t.Run(fmt.Sprint(silence), func(t *testing.T) {
@@ -141,14 +141,14 @@ func TestNoticeDuringADisconnectIsNotLost(t *testing.T) {
 	}
 }
 
-// A frozen connection looks like a connection that has no notices to deliver.
+// To the client, a frozen connection looks like one without notices.
 func TestSilentSubscriberIsReplaced(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a", lease(10*time.Hour, 0))
 		synctest.Wait()
 		b := w.contend("b")
 		time.Sleep(time.Minute)
-		b.freeze() // the present connections, for ever; new ones work
+		b.freeze() // only the present connections
 		a.stop()
 		time.Sleep(2*pingEvery + 2*3*time.Second) // the connections of the pool are frozen, too
 		if !b.IsOwner() {
@@ -167,7 +167,7 @@ func TestBrokenOwnerIsNotifiedAtOnce(t *testing.T) {
 		w.breakOff("job")
 		synctest.Wait()
 		if got := a.drain(); got != "[acquired 1 released]" || !b.IsOwner() || a.IsOwner() || w.elapsed() != at {
-			t.Errorf("the callbacks of a are %s, b is the owner: %v", got, b.IsOwner())
+			t.Errorf("the callbacks of a are %s, a is the owner: %v, b: %v, after %v; want b at once", got, a.IsOwner(), b.IsOwner(), w.elapsed()-at)
 		}
 		time.Sleep(time.Hour)
 		if got := w.queue("job"); len(got) != 1 || got[0] != "a" {
@@ -189,11 +189,11 @@ func TestSlowCallbacksRunInOrderOneAtATime(t *testing.T) {
 			w.breakOff("job")
 		}
 		for _, k := range []*contender{a, b} {
-			_ = k.Stop(context.Background()) // the error may be ErrLost
+			_ = k.Stop(context.Background()) // may return ErrLost
 			k.recorder.mu.Lock()
 			for i, line := range k.lines {
 				if wantReleased := i%2 == 1; (line == "released") != wantReleased {
-					t.Errorf("call %d of %s is %s", i, k.ID(), line)
+					t.Errorf("callback %d of %s is %s, want acquired and released in turn", i, k.ID(), line)
 				}
 			}
 			if len(k.lines)%2 != 0 || len(k.lines) < 20 {
@@ -206,7 +206,7 @@ func TestSlowCallbacksRunInOrderOneAtATime(t *testing.T) {
 }
 
 // Ten contenders run for minutes under faults of all kinds. Each ownership must end, by the owner's
-// clock, before the server grants the mutex to another contender.
+// clock, before the server grants the mutex to the next contender.
 func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 	for range 2 {
 		seed := rand.Uint64()
@@ -225,7 +225,7 @@ func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 				for range 10 {
 					all = append(all, contend(w.client()))
 				}
-				// With some seeds there are few tenures in five minutes. Then the test continues.
+				// With some seeds there are few tenures in five minutes, and the test continues.
 				for w.elapsed() < 5*time.Minute || w.elapsed() < time.Hour && len(w.tenures("job")) < 8 {
 					time.Sleep(pick(8 * time.Second))
 					k := all[r.IntN(len(all))]
@@ -256,7 +256,8 @@ func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 						w.begin()
 					case 11:
 						err := k.Stop(context.Background())
-						// Not after an error: a late release could end the next tenure of k.
+						// Start no contender again whose Stop failed: its late release could end
+						// its next tenure.
 						if err != nil && !errors.Is(err, client.ErrLost) {
 							all[slices.Index(all, k)] = contend(k.testClient)
 						} else if err := k.Start(); err != nil {
@@ -269,7 +270,7 @@ func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 					k.slow(0, 0)
 				}
 				if n := len(w.tenures("job")); n < 8 {
-					t.Errorf("there were only %d tenures: the faults had no effect", n)
+					t.Errorf("there were %d tenures, want at least 8", n)
 				}
 				time.Sleep(time.Minute)
 				owning := 0

@@ -56,14 +56,14 @@ func TestOwnerKeepsItsTenureOverManyTTLs(t *testing.T) {
 				b := w.contend("b", lease(10*time.Second, transition))
 				time.Sleep(20 * time.Minute)
 				if got := w.tenures("job"); len(got) != 1 || got[0].id != "a" && got[0].id != "b" {
-					t.Fatalf("the tenures are %+v", got)
+					t.Fatalf("the tenures are %+v, want one of a or b", got)
 				}
 				if a.IsOwner() == b.IsOwner() {
-					t.Errorf("a is the owner: %v, b: %v", a.IsOwner(), b.IsOwner())
+					t.Errorf("a is the owner: %v, b is the owner: %v, want one owner", a.IsOwner(), b.IsOwner())
 				}
 				for _, k := range []*contender{a, b} {
 					if o := k.Contender.Owner(); o.ID != w.owner("job") || o.Token != 1 || !time.Now().Before(o.TransitionAt) {
-						t.Errorf("%s sees the owner %+v", k.ID(), o)
+						t.Errorf("Owner of %s returns %+v, want the server's owner with token 1", k.ID(), o)
 					}
 				}
 			})
@@ -84,7 +84,7 @@ func TestStopHandsOverAtOnce(t *testing.T) {
 			t.Errorf("b is the owner: %v, %v after a was stopped; want true at once", b.IsOwner(), w.elapsed()-at)
 		}
 		if got := a.drain(); got != "[acquired 1 released]" {
-			t.Errorf("the callbacks of a are %s", got)
+			t.Errorf("the callbacks of a are %s, want acquired 1 and released", got)
 		}
 		b.stop()
 		w.nothingLeft("job")
@@ -99,7 +99,7 @@ func TestContenderWithoutAQueueEntryAsksWhenTheMutexIsFree(t *testing.T) {
 		b := w.contend("b")
 		time.Sleep(25 * time.Second)
 		if n, err := b.rdb.ZRem(t.Context(), "simba:{job}:contender", "b").Result(); n != 1 || err != nil {
-			t.Fatal(n, err)
+			t.Fatalf("ZREM of the queue entry of b returns %d, %v, want 1", n, err)
 		}
 		at := w.elapsed()
 		a.stop()
@@ -125,7 +125,7 @@ func TestDeadOwnersMutexGoesToTheNextAtTransitionAt(t *testing.T) {
 			t.Error("b owns the mutex before transition_at")
 		}
 		if a.IsOwner() {
-			t.Error("a has no connection, and still owns the mutex when the server may grant it to b")
+			t.Error("a has no connection, but still owns the mutex when the server may grant it to b")
 		}
 		time.Sleep(2 * time.Millisecond)
 		synctest.Wait()
@@ -136,12 +136,12 @@ func TestDeadOwnersMutexGoesToTheNextAtTransitionAt(t *testing.T) {
 		a.heal()
 		time.Sleep(time.Minute)
 		if got := a.drain(); got != "[acquired 1 released]" || a.IsOwner() {
-			t.Errorf("the callbacks of a are %s", got)
+			t.Errorf("the callbacks of a are %s, want acquired 1 and released; a is the owner: %v", got, a.IsOwner())
 		}
 	})
 }
 
-// A waiter that gets no notices asks when the owner's lease ends.
+// A waiter that gets no notices tries again when the owner's lease ends.
 func TestDeadOwnersMutexIsAcquiredWithoutNotices(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a")
@@ -180,7 +180,7 @@ func TestOnReleasedReturnsBeforeAnotherOwns(t *testing.T) {
 	})
 }
 
-// OnAcquired works until its context ends. The contender renews the lease meanwhile.
+// OnAcquired runs until its context ends. Meanwhile the contender renews the lease.
 func TestOwnershipContextEndsBeforeOnReleasedIsCalled(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var drain []string
@@ -199,7 +199,7 @@ func TestOwnershipContextEndsBeforeOnReleasedIsCalled(t *testing.T) {
 			t.Errorf("the calls are %s, want %s", got, want)
 		}
 		if got := w.tenures("job"); len(got) != 1 || got[0].to != time.Minute+time.Second || got[0].end != simba.EventReleased {
-			t.Errorf("the tenures are %+v", got)
+			t.Errorf("the tenures are %+v, want one that ends with a release after 1m1s", got)
 		}
 	})
 }
@@ -210,11 +210,11 @@ func TestContenderStartsAgainAfterEachStop(t *testing.T) {
 		for range 3 {
 			synctest.Wait()
 			if err := a.Start(); !errors.Is(err, client.ErrInUse) {
-				t.Errorf("a second Start: %v", err)
+				t.Errorf("Start of a started contender returns %v, want ErrInUse", err)
 			}
 			a.stop()
 			if a.IsOwner() {
-				t.Error("a is the owner after Stop")
+				t.Error("IsOwner returns true after Stop")
 			}
 			w.nothingLeft("job")
 			if err := a.Start(); err != nil {
@@ -224,12 +224,12 @@ func TestContenderStartsAgainAfterEachStop(t *testing.T) {
 		a.stop()
 		a.stop()
 		if got := a.drain(); !strings.HasPrefix(got, "[acquired 1 released acquired 2 released acquired 3 released") {
-			t.Errorf("the callbacks are %s", got)
+			t.Errorf("the callbacks are %s, want acquired and released for the tokens 1, 2, 3, …", got)
 		}
 	})
 }
 
-// In every state, Stop leaves nothing at the server, and the contender acquires nothing later.
+// Stop in any state leaves nothing at the server, and the contender acquires nothing later.
 func TestStopInEveryStateLeavesNothing(t *testing.T) {
 	states := map[string]func(w *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender{
 		"at once": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
@@ -276,13 +276,13 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 		"acquiring": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start()
-			time.Sleep(time.Second) // less than the reply takes
+			time.Sleep(time.Second) // shorter than the delay of the reply
 			return k
 		},
 		"acquiring, slower than the release": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start(func(cfg *client.ContenderConfig) { cfg.InitialDelay = 10 * time.Second })
-			if err := k.rdb.Ping(context.Background()).Err(); err != nil { // connects
+			if err := k.rdb.Ping(context.Background()).Err(); err != nil { // opens a connection
 				k.w.t.Fatal(err)
 			}
 			time.Sleep(9 * time.Second)
@@ -339,31 +339,31 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 					})
 					if err := k.Stop(bg); err != nil {
 						if !errors.Is(err, client.ErrUnavailable) || slow == 0 {
-							t.Errorf("stop: %v", err)
+							t.Errorf("Stop returns %v", err)
 						}
 						time.Sleep(5 * time.Second) // the release continues in the background
 					}
 					drain := k.drain()
 					for _, id := range append(w.queue("job"), w.owner("job")) {
 						if id == "k" {
-							t.Errorf("k is left at the server: the owner is %q, the queue %q", w.owner("job"), w.queue("job"))
+							t.Errorf("after Stop the server still has k: the owner is %q, the queue %q", w.owner("job"), w.queue("job"))
 						}
 					}
 					if k.IsOwner() {
-						t.Error("k is the owner after Stop")
+						t.Error("IsOwner returns true after Stop")
 					}
 					k.slow(0, 0)
 					time.Sleep(time.Minute)
 					for _, r := range w.tenures("job") {
 						if r.id == "k" && r.end == simba.EventExpired {
-							t.Errorf("the server granted k the mutex at %v, and k did not release it", r.from)
+							t.Errorf("the server granted k the mutex at %v, but k did not release it", r.from)
 						}
 					}
 					other.stop()
 					time.Sleep(time.Minute)
 					w.nothingLeft("job")
 					if got := k.drain(); got != drain || strings.Count(got, "acquired") != strings.Count(got, "released") {
-						t.Errorf("callbacks until Stop: %s, later %s", drain, got)
+						t.Errorf("the callbacks until Stop are %s, all callbacks are %s; want pairs, and none after Stop", drain, got)
 					}
 					w.neverTwo("job", k.recorder, other.recorder)
 				})
@@ -383,10 +383,10 @@ func TestStopWaitsNoLongerThanItsContext(t *testing.T) {
 			t.Errorf("Stop returns %v, want context.DeadlineExceeded", err)
 		}
 		if a.IsOwner() || a.drain() != "[acquired 1 released]" {
-			t.Errorf("a is the owner: %v, its callbacks are %s", a.IsOwner(), a.drain())
+			t.Errorf("a is the owner: %v, its callbacks are %s; want no owner, acquired 1 and released", a.IsOwner(), a.drain())
 		}
 		if err := a.Start(); !errors.Is(err, client.ErrInUse) {
-			t.Errorf("Start while the mutex is not released: %v", err)
+			t.Errorf("Start before the mutex is released returns %v, want ErrInUse", err)
 		}
 		a.heal()
 		a.stop()

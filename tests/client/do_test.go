@@ -21,7 +21,7 @@ func TestDoHoldsTheMutexWhileWorkRuns(t *testing.T) {
 		ctx := context.WithValue(bg, ctxKey{}, "value")
 		err := g.Do(ctx, "job", func(ctx context.Context) error {
 			if client.Token(ctx) != 1 || ctx.Value(ctxKey{}) != "value" || w.owner("job") != "a" {
-				t.Errorf("during the work the token is %d, the value %v, the owner %q", client.Token(ctx), ctx.Value(ctxKey{}), w.owner("job"))
+				t.Errorf("during the work the token is %d, the context's value %v, the owner %q; want 1, value, a", client.Token(ctx), ctx.Value(ctxKey{}), w.owner("job"))
 			}
 			time.Sleep(time.Hour)
 			return ctx.Err()
@@ -82,7 +82,7 @@ func TestTheContextOfDoHasTheDeadlineOfItsCaller(t *testing.T) {
 		}))
 		must(t, g.Do(bg, "job", func(ctx context.Context) error {
 			if got, ok := ctx.Deadline(); ok {
-				t.Errorf("the context of Do has no deadline, but that of the work has %v", got)
+				t.Errorf("the context of the work has the deadline %v, but the context of Do has none", got)
 			}
 			return nil
 		}))
@@ -100,7 +100,8 @@ func TestTheContextOfDoEndsWithTheDeadlineOfItsCaller(t *testing.T) {
 	})
 }
 
-// The work may leave a goroutine running. Its context must end before another owns the mutex.
+// The work may leave a goroutine running. The goroutine's context must end before another contender
+// owns the mutex.
 func TestTheContextOfDoEndsBeforeTheMutexIsFree(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
@@ -125,12 +126,12 @@ func TestTheContextOfDoEndsBeforeTheMutexIsFree(t *testing.T) {
 func TestDoRejectsNilWork(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		if err := w.client().Do(bg, "job", nil); err == nil || len(w.history("job")) > 0 {
-			t.Errorf("Do without work returns %v, and the server has the events %v", err, w.history("job"))
+			t.Errorf("Do without work returns %v, want an error; the server has the events %v, want none", err, w.history("job"))
 		}
 	})
 }
 
-// The owner subscribes to notices when it has owned the mutex for a second.
+// The owner subscribes to notices one second after the grant.
 func TestBrokenLockEndsWithinASecond(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		for _, after := range []time.Duration{0, 500 * time.Millisecond, 3 * time.Second, time.Minute} {
@@ -141,7 +142,7 @@ func TestBrokenLockEndsWithinASecond(t *testing.T) {
 			<-l.Context().Done()
 			most := max(0, time.Second-after)
 			if took := w.elapsed() - at; took > most || !errors.Is(context.Cause(l.Context()), client.ErrLost) {
-				t.Errorf("the lock was broken after %v: its context ended %v later with the cause %v", after, took, context.Cause(l.Context()))
+				t.Errorf("BREAK %v after Lock: the context ends %v later with the cause %v, want ErrLost within a second of Lock", after, took, context.Cause(l.Context()))
 			}
 		}
 	})
@@ -186,7 +187,7 @@ func TestDoUnlocksThoughWorkPanicsOrEndsItsGoroutine(t *testing.T) {
 					_ = g.Do(bg, "job", func(context.Context) error { end(); return nil })
 				}()
 				if got := <-drain; name == "panic" && got != "no paper" {
-					t.Errorf("the panic of the work is recovered as %v", got)
+					t.Errorf("recover returns %v, want no paper, the panic of the work", got)
 				}
 				w.nothingLeft("job")
 			})
@@ -214,7 +215,7 @@ func TestALockHasTheValuesOfItsCallerAndNotItsEnd(t *testing.T) {
 		cancel()
 		time.Sleep(time.Minute)
 		if l.Context().Err() != nil || l.Context().Value(ctxKey{}) != "value" {
-			t.Errorf("Err of the ownership context is %v, its value %v", l.Context().Err(), l.Context().Value(ctxKey{}))
+			t.Errorf("Err of the ownership context is %v, its value %v, want nil and value", l.Context().Err(), l.Context().Value(ctxKey{}))
 		}
 		w.unlock(l)
 	})
@@ -231,10 +232,10 @@ func TestCheckNeedsOnlyTheToken(t *testing.T) {
 		}
 		w.unlock(l)
 		if holds, err := g.Check(bg, "job", l.Token()); holds || err != nil {
-			t.Errorf("after Unlock, Check returns %v, %v", holds, err)
+			t.Errorf("after Unlock, Check returns %v, %v, want false", holds, err)
 		}
 		if _, err := g.Check(bg, "", 1); err == nil {
-			t.Error("Check of the mutex \"\" returns no error")
+			t.Error("Check of the mutex \"\" returns nil, want an error")
 		}
 		g.silence()
 		ctx, cancel := context.WithTimeout(bg, time.Second)

@@ -16,15 +16,14 @@ import (
 	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// hookLog records each call of a hook as "id hook token took". For some hooks it adds the owner,
-// the error and "expired".
+// hookLog records each call of a hook as a line "id hook token took". For some hooks the line also
+// has the owner, the error and "expired".
 type hookLog struct {
 	t     *testing.T
 	mu    sync.Mutex // guards lines
-	lines []string   // the calls since the last call of wants
+	lines []string   // since the last call of wants
 }
 
-// hooked returns a client with a hookLog.
 func (w *world) hooked() (*testClient, *hookLog) {
 	h := &hookLog{t: w.t}
 	return w.clientWith(client.Options{Hooks: h.hooks()}), h
@@ -44,7 +43,7 @@ func (h *hookLog) note(ctx context.Context, name string, e client.HookEvent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if ctx.Err() != nil || ctx.Done() != nil {
-		h.t.Errorf("the context of %s ends: %v", name, ctx.Err())
+		h.t.Errorf("the context of the hook %s can end: %v", name, ctx.Err())
 	}
 	line := fmt.Sprintf("%s %s %d %v", e.ID, name, e.Token, e.Took)
 	if e.Owner.ID != "" {
@@ -61,7 +60,8 @@ func (h *hookLog) note(ctx context.Context, name string, e client.HookEvent) {
 	h.lines = append(h.lines, line)
 }
 
-// wants fails unless exactly these hooks were called, in this order, since the last call of wants.
+// wants fails the test unless exactly these hooks were called, in this order, since the last call
+// of wants.
 func (h *hookLog) wants(lines ...string) {
 	h.t.Helper()
 	synctest.Wait()
@@ -153,7 +153,7 @@ func TestLostReportsWhetherTheLeaseExpired(t *testing.T) {
 		must(t, err)
 		time.Sleep(time.Second)
 		g.silence()
-		<-l.Context().Done() // 1 % before the end of a lease of 12 s, which was renewed after 0.8 s
+		<-l.Context().Done() // 1 % before the end of the lease of 12 s, which began after 0.8 s
 		h.wants("a acquired 1 0s", "a lost 1 12.68s expired: mutex lost")
 		g.heal()
 		time.Sleep(time.Minute)
@@ -175,7 +175,7 @@ func TestATenureThatIsBrokenBeforeUnlockIsLost(t *testing.T) {
 		g, h := w.hooked()
 		l, err := g.Lock(bg, "job", client.WithID("a"))
 		must(t, err)
-		w.breakOff("job") // too early for a notice
+		w.breakOff("job") // before the owner subscribes to notices
 		if err := l.Unlock(bg); !errors.Is(err, client.ErrLost) {
 			t.Errorf("Unlock returns %v, want ErrLost", err)
 		}
@@ -192,7 +192,7 @@ func TestReleasedReportsThatTheServerDidNotConfirm(t *testing.T) {
 		if err := l.Unlock(bg); !errors.Is(err, client.ErrUnavailable) {
 			t.Errorf("Unlock returns %v, want ErrUnavailable", err)
 		}
-		h.wants("a acquired 1 0s") // the mutex is not free yet
+		h.wants("a acquired 1 0s") // the release has not reached the server
 		time.Sleep(time.Minute)
 		h.mu.Lock()
 		lines := h.lines
@@ -265,7 +265,7 @@ func TestContenderReportsEachTenure(t *testing.T) {
 		time.Sleep(time.Minute)
 		h1.wants("a acquired 1 0s")
 		h2.wants("b contended 0 0s owner a")
-		g2.slow(0, 100*time.Millisecond) // a contends again before b knows that it is next
+		g2.slow(0, 100*time.Millisecond) // a tries again before b learns that it is next
 		a.Resign()
 		time.Sleep(time.Second)
 		h1.wants("a released 1 1m0s", "a contended 0 0s")
@@ -284,7 +284,7 @@ func TestHooksHaveTheValuesOfTheirCaller(t *testing.T) {
 		check := func(ctx context.Context, e client.HookEvent) {
 			calls++
 			if ctx.Value(ctxKey{}) != "value" || e.Mutex != "job" {
-				t.Errorf("a hook gets the value %v and the event %+v", ctx.Value(ctxKey{}), e)
+				t.Errorf("a hook gets the context value %v and the event %+v, want value and the mutex job", ctx.Value(ctxKey{}), e)
 			}
 		}
 		g := w.clientWith(client.Options{Hooks: client.Hooks{Acquired: check, WorkDone: check, Released: check}})
@@ -314,7 +314,7 @@ func TestWorkerAndRegistryCallHooks(t *testing.T) {
 		time.Sleep(time.Second)
 		must(t, l.Unlock(bg, holder))
 		must(t, l.Lock(bg, holder))
-		time.Sleep(time.Hour) // beyond its lease of 60 s
+		time.Sleep(time.Hour) // longer than the lease of 60 s
 		h.wants("b:1 acquired 2 0s", "b:1 released 2 1s", "b:2 acquired 3 0s", "b:2 lost 3 59.75s expired: mutex lost")
 		if err := l.Unlock(bg, holder); !errors.Is(err, client.ErrLost) {
 			t.Errorf("Unlock returns %v, want ErrLost", err)

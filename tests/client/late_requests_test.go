@@ -18,10 +18,10 @@ import (
 	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// These tests cover late requests, blocking callbacks and log handlers, and releases in the
-// background.
+// The tests in this file cover late requests, blocking callbacks and log handlers, and releases in
+// the background.
 
-// hookHandler is a log handler that calls a function with each message.
+// hookHandler is a log handler that calls f with each message.
 type hookHandler struct {
 	slog.Handler
 	f func(msg string)
@@ -74,7 +74,7 @@ func TestHangingLoggerDoesNotExtendAnOwnership(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		if l := a.last(); l.to < 0 && b.IsOwner() {
-			t.Errorf("at %v b owns the mutex and a's context has not ended; callbacks of a: %s, IsOwner: %v", w.elapsed(), a.drain(), a.IsOwner())
+			t.Errorf("at %v b owns the mutex, but a's context has not ended; callbacks of a: %s, IsOwner of a: %v", w.elapsed(), a.drain(), a.IsOwner())
 		}
 		close(block)
 		a.heal()
@@ -107,7 +107,7 @@ func TestTenureOfALateAcquireIsReleased(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		t.Logf("%+v", w.history("spring:k"))
 		if o := w.owner("spring:k"); o != "" {
-			t.Errorf("at %v %q owns the lock, though its Lock gave up at 3.5 s; the events are %+v", w.elapsed(), o, w.history("spring:k"))
+			t.Errorf("at %v %q owns the lock, although its Lock gave up at 3.5 s; the events are %+v", w.elapsed(), o, w.history("spring:k"))
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestStopOfAStoppedWorkerIsNoError(t *testing.T) {
 			}
 		}
 		if bad > 0 {
-			t.Errorf("%d of 1000 calls of Stop of a stopped worker return an error", bad)
+			t.Errorf("%d of 1000 calls of Stop of a stopped worker return an error, want none", bad)
 		}
 	})
 }
@@ -154,7 +154,7 @@ func TestUnlockReturnsErrLostAfterARenewalWithoutReply(t *testing.T) {
 		g.slow(0, 0)
 		t.Log(w.elapsed(), l.Context().Err(), b.IsOwner())
 		if err := l.Unlock(bg); err == nil && b.IsOwner() {
-			t.Error("b has owned the mutex for 3 s, but Unlock of a returns nil")
+			t.Error("b has owned the mutex for 3 s, but Unlock of a returns nil, want an error")
 		}
 	})
 }
@@ -176,7 +176,7 @@ func TestRegistryUnlockReturnsErrLostAfterARenewalWithoutReply(t *testing.T) {
 		ga.cut()
 		ga.slow(0, 0)
 		if err := la.Unlock(bg, ha); err == nil {
-			t.Error("Unlock returns nil, although b has had the lock meanwhile")
+			t.Error("Unlock returns nil, although b has had the lock meanwhile; want an error")
 		}
 		must(t, lb.Unlock(bg, hb))
 	})
@@ -214,7 +214,7 @@ func TestCloseWaitsForCanceledLocks(t *testing.T) {
 		must(t, g.rdb.Close())
 		time.Sleep(time.Minute)
 		if o := w.owner("job"); o != "" {
-			t.Errorf("%q still owns the mutex", o)
+			t.Errorf("%q still owns the mutex, want no owner", o)
 		}
 		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
 	})
@@ -231,7 +231,7 @@ func TestALateReleaseEndsNoLaterTenureOfARegistry(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
 		go func() { time.Sleep(900 * time.Millisecond); ga.slow(6*time.Second, 0) }()
-		t.Log(la.Lock(ctx, ha)) // Lock is canceled, and its RELEASE takes 6 s
+		t.Log(la.Lock(ctx, ha)) // the context ends during Lock, and its RELEASE takes 6 s
 		time.Sleep(2500 * time.Millisecond)
 		ga.slow(0, 0)
 		time.Sleep(500 * time.Millisecond) // the client has repeated the RELEASE

@@ -51,7 +51,7 @@ func realServer(b testing.TB) (addr string, _ *engine.Engine) {
 	return ln.Addr().String(), e
 }
 
-// realClient returns a Client and its go-redis client, connected by TCP to a server in this
+// realClient returns a Client and its go-redis client, connected over TCP to a server in this
 // process.
 func realClient(b *testing.B) (*client.Client, *redis.Client) {
 	b.Helper()
@@ -68,8 +68,9 @@ func realClient(b *testing.B) (*client.Client, *redis.Client) {
 	return c, rdb
 }
 
-// BenchmarkThousandLocks locks and unlocks 1,000 mutexes concurrently with one go-redis client. To
-// count goroutines and connections, it first keeps all mutexes locked until each lease is renewed.
+// BenchmarkThousandLocks locks and unlocks 1,000 mutexes concurrently with one go-redis client.
+// Before that, it keeps all mutexes locked until each lease is renewed, and counts goroutines and
+// connections.
 func BenchmarkThousandLocks(b *testing.B) {
 	const n = 1000
 	c, rdb := realClient(b)
@@ -94,7 +95,7 @@ func BenchmarkThousandLocks(b *testing.B) {
 	if err := rdb.Ping(bg).Err(); err != nil {
 		b.Fatal(err)
 	}
-	before := runtime.NumGoroutine() - connections(b, rdb) // the server has one for each connection
+	before := runtime.NumGoroutine() - connections(b, rdb) // minus those of the server
 	each(lock)
 	time.Sleep(3 * time.Second) // each Lock has renewed its lease and subscribed
 	conns := connections(b, rdb)

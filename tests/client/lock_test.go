@@ -19,7 +19,7 @@ import (
 	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// lock locks "job" with a Client. It fails the test if Lock returns an error.
+// lock locks "job" with a Client.
 func (w *world) lock(g *testClient) *client.Lock {
 	w.t.Helper()
 	ctx, cancel := context.WithTimeout(bg, time.Hour)
@@ -53,7 +53,7 @@ func TestLockRejectsInvalidOptions(t *testing.T) {
 			}
 		}
 		if l, err := g.Lock(bg, ""); l != nil || err == nil {
-			t.Errorf("Lock of the mutex \"\" returns %v", err)
+			t.Errorf("Lock of the mutex \"\" returns %v, want an error", err)
 		}
 	})
 }
@@ -79,7 +79,7 @@ func TestLockHasTheWindowsOfItsOptions(t *testing.T) {
 		g := w.clientWith(client.Options{TTL: 4 * time.Second, Transition: client.NoTransition})
 		w.lock(g)
 		if o, err := g.Owner(bg, "job"); err != nil || time.Until(o.TransitionAt) != 4*time.Second {
-			t.Errorf("with the windows of the Client's options the owner is %+v, %v", o, err)
+			t.Errorf("Owner returns %+v, %v, want the windows of the Client's options", o, err)
 		}
 	})
 }
@@ -92,7 +92,7 @@ func TestLockIsHeldUntilUnlock(t *testing.T) {
 			own := l.Context()
 			time.Sleep(time.Hour)
 			if own.Err() != nil || client.Token(own) != i+1 || l.Token() != i+1 || w.owner("job") == "" {
-				t.Errorf("after an hour Err is %v, the token %d, the owner %q", own.Err(), client.Token(own), w.owner("job"))
+				t.Errorf("after an hour Err of the ownership context is %v, its token %d, the owner %q", own.Err(), client.Token(own), w.owner("job"))
 			}
 			w.unlock(l)
 			if own.Err() == nil || !errors.Is(context.Cause(own), client.ErrReleased) {
@@ -116,7 +116,7 @@ func TestLocksAreFirstComeFirstServed(t *testing.T) {
 			g := w.client()
 			go func() {
 				l := w.lock(g)
-				order = append(order, i) // no data race: the lock protects it
+				order = append(order, i) // the lock guards order
 				w.unlock(l)
 				done <- struct{}{}
 			}()
@@ -128,7 +128,7 @@ func TestLocksAreFirstComeFirstServed(t *testing.T) {
 			<-done
 		}
 		if want := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}; !slices.Equal(order, want) || w.elapsed() != at {
-			t.Errorf("the order is %v after %v", order, w.elapsed()-at)
+			t.Errorf("the Locks return in the order %v after %v, want 0 to 9 at once", order, w.elapsed()-at)
 		}
 		w.nothingLeft("job")
 	})
@@ -144,14 +144,14 @@ func TestTryLockDoesNotWait(t *testing.T) {
 		l, err := b.TryLock(bg, "job")
 		var not *client.NotAcquiredError
 		if l != nil || !errors.Is(err, client.ErrNotAcquired) || !errors.As(err, &not) || not.Owner.ID != "a" || w.elapsed() != 0 {
-			t.Errorf("TryLock of a mutex that a owns returns %v after %v", err, w.elapsed())
+			t.Errorf("TryLock of a mutex that a owns returns %v after %v, want ErrNotAcquired at once", err, w.elapsed())
 		}
 		if q := w.queue("job"); len(q) != 0 {
-			t.Errorf("%q wait", q)
+			t.Errorf("the queue is %q, want no waiter", q)
 		}
 		for _, e := range w.history("job") {
 			if e.Kind == simba.EventQueued {
-				t.Errorf("%s took a queue entry", e.Owner)
+				t.Errorf("%s has had a queue entry, want none", e.Owner)
 			}
 		}
 		w.unlock(has)
@@ -161,7 +161,7 @@ func TestTryLockDoesNotWait(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		if l.Context().Err() != nil {
-			t.Errorf("after an hour Err of the ownership context is %v", l.Context().Err())
+			t.Errorf("after an hour Err of the ownership context is %v, want nil", l.Context().Err())
 		}
 		w.unlock(l)
 		b.silence()
@@ -173,7 +173,7 @@ func TestTryLockDoesNotWait(t *testing.T) {
 	})
 }
 
-// When the context ends, Lock must not own the mutex then or later, in whatever state it is.
+// When its context ends, Lock must not own the mutex then or later, whatever it was doing.
 func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
 	for name, enter := range map[string]func(*world, *testClient) (want error){
 		"before":                 nil,
@@ -214,13 +214,13 @@ func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
 						t.Errorf("Lock returned after %v, want %v", took, after)
 					}
 					if want != nil && after > time.Second && (err == nil || !strings.Contains(err.Error(), want.Error())) {
-						t.Errorf("%v does not say %v", err, want)
+						t.Errorf("the error of Lock is %v, want one that contains %v", err, want)
 					}
 					if name == "another has it" && !strings.Contains(err.Error(), "other owns it") {
-						t.Errorf("%v does not name the owner", err)
+						t.Errorf("the error of Lock is %v, want one that names the owner", err)
 					}
 					if unavailable := name == "nobody answers" || want != nil; unavailable && after > 3*time.Second && !errors.Is(err, client.ErrUnavailable) {
-						t.Errorf("%v does not match ErrUnavailable", err)
+						t.Errorf("the error of Lock is %v, want ErrUnavailable", err)
 					}
 					time.Sleep(5 * time.Second)
 					if w.server == nil {
@@ -246,13 +246,13 @@ func TestSecondUnlockIsHarmless(t *testing.T) {
 		next := w.lock(g)
 		w.unlock(l)
 		if err := next.Context().Err(); err != nil || w.owner("job") == "" {
-			t.Errorf("a second Unlock has ended the next Lock: Err is %v, or the mutex is free", err)
+			t.Errorf("after a second Unlock, Err of the next Lock's context is %v, or the mutex is free", err)
 		}
 		w.unlock(next)
 	})
 }
 
-// The server would take two contenders with the same id for one.
+// To the server, two contenders with one id are the same contender.
 func TestClientRefusesASecondContenderWithTheSameID(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
@@ -313,9 +313,9 @@ func TestLostLockEndsItsContextAndUnlockReturnsErrLost(t *testing.T) {
 				g.heal()
 				time.Sleep(time.Minute)
 				if w.owner("job") != "other" || len(w.queue("job")) != 0 {
-					t.Errorf("%q owns the mutex and the queue is %q", w.owner("job"), w.queue("job"))
+					t.Errorf("%q owns the mutex and the queue is %q, want other and no waiter", w.owner("job"), w.queue("job"))
 				}
-				// After a break there may be two owners until the notice or the renewal.
+				// After BREAK there may be two owners until the notice or the renewal.
 				if !strings.HasPrefix(name, "broken") {
 					w.neverTwo("job", d, other.recorder)
 				}
@@ -343,7 +343,7 @@ func TestLostLockIsNotAcquiredAgain(t *testing.T) {
 	})
 }
 
-// Without a notice or a renewal, the reply to the release shows that the lock was broken.
+// The owner gets no notice and does not renew. So only the reply to its release shows the break.
 func TestUnlockOfABrokenLockReturnsErrLost(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		l := w.lock(w.client())
@@ -396,7 +396,7 @@ func TestCloseUnlocksAndEndsWaitingLocks(t *testing.T) {
 		l := w.lock(g)
 		must(t, g.Close())
 		if l.Context().Err() == nil {
-			t.Error("the ownership has not ended after Close")
+			t.Error("the context of the ownership has not ended after Close")
 		}
 		w.nothingLeft("job")
 		must(t, g.Close())
@@ -414,18 +414,17 @@ func TestCloseUnlocksAndEndsWaitingLocks(t *testing.T) {
 			t.Errorf("the Lock that waited during Close returns %v, want ErrClosed", err)
 		}
 		if q := w.queue("job"); len(q) != 0 {
-			t.Errorf("%q wait", q)
+			t.Errorf("the queue is %q, want no waiter", q)
 		}
 	})
 }
 
-// refusal is an error reply of a server.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
 
-// refusing is a go-redis hook that replies with an error until a given time.
+// refusing is a go-redis hook that fails commands with err until over is true.
 type refusing struct {
 	err  error
 	over *atomic.Bool
@@ -469,7 +468,7 @@ func TestLocksOfAClientShareItsConnections(t *testing.T) {
 			must(t, err)
 			all = append(all, l)
 		}
-		time.Sleep(9 * time.Second) // all Locks have renewed their leases and subscribed
+		time.Sleep(9 * time.Second) // all owners have renewed their leases and subscribed
 		if n := w.broker.Subscribers(0, "simba:{job0}"); n != 1 {
 			t.Errorf("simba:{job0} has %d subscribers, want 1", n)
 		}

@@ -17,12 +17,11 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// store is a backend that passes requests to an engine. It can refuse them with the error of a
-// misconfigured store, or with another one.
+// store is a backend that passes requests to an engine or refuses them.
 type store struct {
 	simba.Backend
 	refuses atomic.Bool
-	err     error        // the refusal; nil = the store is misconfigured
+	err     error        // of a refusal; nil = the error of a misconfigured store
 	asked   atomic.Int64 // how many requests it has refused
 }
 
@@ -91,19 +90,19 @@ func TestContenderBacksOffWhileTheStoreIsMisconfigured(t *testing.T) {
 		s.refuses.Store(true)
 		k := w.contendOver(g, "k")
 		time.Sleep(10 * time.Minute)
-		if n := s.asked.Load(); n < 20 || n > 70 { // every 20 s with jitter, after the first
+		if n := s.asked.Load(); n < 20 || n > 70 { // at first, then every 20 s with jitter
 			t.Errorf("the contender sent %d requests in ten minutes, want one each 20 s", n)
 		}
 		if got := log(); strings.Count(got, "the server refuses the contender") != 1 || strings.Count(got, noTable) != 1 {
-			t.Errorf("the log:\n%s", got)
+			t.Errorf("the log has no single refusal with the cause:\n%s", got)
 		}
 		s.refuses.Store(false)
 		time.Sleep(30 * time.Second)
 		if !k.IsOwner() {
-			t.Error("the contender is not the owner after the store was mended")
+			t.Error("30 s after the repair of the store, the contender is not the owner")
 		}
 		if got := log(); !strings.Contains(got, "the server accepts the contender's requests again") {
-			t.Errorf("the log:\n%s", got)
+			t.Errorf("the log does not say that the server accepts requests again:\n%s", got)
 		}
 	})
 }
@@ -119,14 +118,14 @@ func TestRefusalAfterAnOutageIsLogged(t *testing.T) {
 		w.begin()
 		time.Sleep(2 * time.Minute)
 		if got := log(); strings.Count(got, "the server refuses the contender") != 1 {
-			t.Errorf("the log:\n%s", got)
+			t.Errorf("the log does not have one refusal:\n%s", got)
 		}
 		w.stop()
 		time.Sleep(time.Minute)
 		w.begin()
 		time.Sleep(2 * time.Minute)
 		if got := log(); strings.Count(got, "the server refuses the contender") != 1 {
-			t.Errorf("the log, after another outage:\n%s", got)
+			t.Errorf("after another outage, the log does not have one refusal:\n%s", got)
 		}
 	})
 }
@@ -145,7 +144,7 @@ func TestOwnerKeepsItsLeaseIfTheStoreRecoversInTime(t *testing.T) {
 		s.refuses.Store(false)
 		time.Sleep(time.Minute)
 		if got := k.drain(); got != "[acquired 1]" {
-			t.Errorf("callbacks: %s", got)
+			t.Errorf("the callbacks are %s, want acquired 1", got)
 		}
 	})
 }
@@ -158,19 +157,19 @@ func TestLockReturnsTheErrorOfAMisconfiguredStore(t *testing.T) {
 		for name, lock := range map[string]func(context.Context, string, ...client.LockOption) (*client.Lock, error){"Lock": g.Lock, "TryLock": g.TryLock} {
 			var drain redis.Error
 			if _, err := lock(t.Context(), "job"); !errors.As(err, &drain) || drain.Error() != noTable || w.elapsed() != 0 {
-				t.Errorf("%s: %v after %v", name, err, w.elapsed())
+				t.Errorf("%s returns %v after %v, want %q at once", name, err, w.elapsed(), noTable)
 			}
 		}
 		synctest.Wait()
 		s.refuses.Store(false)
 		l, err := g.Lock(t.Context(), "job")
 		if err != nil {
-			t.Fatalf("after the store was mended, Lock returns %v", err)
+			t.Fatalf("after the repair of the store, Lock returns %v", err)
 		}
 		s.refuses.Store(true)
 		var drain redis.Error
 		if err := l.Unlock(t.Context()); !errors.As(err, &drain) || drain.Error() != noTable {
-			t.Errorf("Unlock: %v", err)
+			t.Errorf("Unlock returns %v, want %q", err, noTable)
 		}
 	})
 }
@@ -186,16 +185,16 @@ func TestObserverBacksOffWhileTheStoreIsMisconfigured(t *testing.T) {
 			t.Errorf("the observer sent %d requests in ten minutes, want one each 20 s", n)
 		}
 		if got := log(); strings.Count(got, "the server refuses the observer") != 1 {
-			t.Errorf("the log:\n%s", got)
+			t.Errorf("the log does not have one refusal:\n%s", got)
 		}
 		s.refuses.Store(false)
 		w.client().take(t, "a", time.Minute)
 		time.Sleep(30 * time.Second)
 		if o.Owner().ID != "a" {
-			t.Errorf("the owner is %+v", o.Owner())
+			t.Errorf("Owner of the observer returns %+v, want a", o.Owner())
 		}
 		if got := log(); !strings.Contains(got, "the server accepts the observer's queries again") {
-			t.Errorf("the log:\n%s", got)
+			t.Errorf("the log does not say that the server accepts queries again:\n%s", got)
 		}
 	})
 }

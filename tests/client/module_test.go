@@ -32,8 +32,7 @@ func main() {
 }
 `
 
-// A program that imports the client's packages has the modules of go-redis in its go.sum, and none
-// of the server's.
+// A program that imports the client's packages must not need modules of the server.
 func TestAProgramNeedsOnlyTheModulesOfTheClient(t *testing.T) {
 	source, err := filepath.Abs("../../client")
 	must(t, err)
@@ -48,10 +47,10 @@ func TestAProgramNeedsOnlyTheModulesOfTheClient(t *testing.T) {
 	}
 	build := exec.Command("go", "build", "-o", os.DevNull, ".")
 	build.Dir = dir
-	// Without the checksum database, the build needs only the module cache and no network.
+	// Without the checksum database, the build uses only the module cache.
 	build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "GOSUMDB=off")
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
+		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
 	must(t, err)
@@ -60,7 +59,7 @@ func TestAProgramNeedsOnlyTheModulesOfTheClient(t *testing.T) {
 	}
 	for _, module := range []string{"pebble", "gopher-lua", "mysql", "/zk", "redcon", "goleak", "simba-resp"} {
 		if strings.Contains(string(sums), module) {
-			t.Errorf("go.sum names %s:\n%s", module, sums)
+			t.Errorf("go.sum names %s, a module of the server:\n%s", module, sums)
 		}
 	}
 	list := exec.Command("go", "list", "-deps", ".")
@@ -69,12 +68,11 @@ func TestAProgramNeedsOnlyTheModulesOfTheClient(t *testing.T) {
 	must(t, err)
 	for _, p := range strings.Fields(string(packages)) {
 		if strings.HasPrefix(p, "github.com/simba-resp/simba-resp") && !strings.HasPrefix(p, "github.com/simba-resp/simba-resp/client") {
-			t.Errorf("the program depends on %s", p)
+			t.Errorf("the program depends on %s, a package of the server", p)
 		}
 	}
 }
 
-// The client's module requires only go-redis, even for its tests.
 func TestTheClientRequiresOnlyGoRedis(t *testing.T) {
 	edit := exec.Command("go", "mod", "edit", "-json")
 	edit.Dir = "../../client"
@@ -95,6 +93,6 @@ func TestTheClientRequiresOnlyGoRedis(t *testing.T) {
 		}
 	}
 	if len(direct) != 1 || direct[0] != "github.com/redis/go-redis/v9" || len(mod.Replace) != 0 {
-		t.Errorf("client/go.mod requires %q directly, and replaces %v", direct, mod.Replace)
+		t.Errorf("client/go.mod requires %q and replaces %v, want only go-redis and no replacement", direct, mod.Replace)
 	}
 }

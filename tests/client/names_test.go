@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// names returns valid and invalid names of mutexes and contenders.
+// names returns valid and invalid names.
 func names() []string {
 	all := []string{
 		"", " ", "a", "a b", "a\tb", "a\x00", "a\x7f", "{", "a}", "@", "@@", "a@@b", "a@b@", "é", "a\u00a0b", "a\u2028", "é{", "é ",
@@ -45,7 +45,7 @@ func TestTheClientTakesTheNamesThatTheServerTakes(t *testing.T) {
 			if got, want := refuses(name, "id"), simba.CheckMutex(name) != nil; got != want {
 				t.Errorf("the client refuses the mutex %q: %v, the server: %v", name, got, want)
 			}
-			if name == "" { // the client replaces it by a new id
+			if name == "" { // the client chooses an id instead
 				continue
 			}
 			if got, want := refuses("job", name), simba.CheckContender(name) != nil; got != want {
@@ -70,7 +70,7 @@ func TestTheClientTakesTheWindowsThatTheServerTakes(t *testing.T) {
 		} {
 			l, err := g.TryLock(bg, "job", client.WithTTL(c.ttl), client.WithTransition(c.transition))
 			if (err == nil) != c.taken {
-				t.Errorf("with TTL %v and transition %v the error is %v", c.ttl, c.transition, err)
+				t.Errorf("TryLock with TTL %v and transition %v returns %v, want success: %v", c.ttl, c.transition, err, c.taken)
 			}
 			if l != nil {
 				_ = l.Unlock(bg)
@@ -114,7 +114,7 @@ func TestTheClientKnowsTheServersEvents(t *testing.T) {
 			eventOf(t, other, kind, "x", "a", token)
 			c.want(t, want...)
 			if want == nil {
-				time.Sleep(time.Millisecond) // an event of an unknown kind leads to a query
+				time.Sleep(time.Millisecond) // an unknown event leads to a query
 				if n := asked.Load() - before; n != 0 {
 					t.Errorf("the observer sends %d queries after the event %s, want none", n, kind)
 				}

@@ -19,12 +19,12 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// lateClient is a testClient whose subscriber's connection is slow, or loses the server's data. Its
-// other connections are fast, so a reply arrives before an earlier notice.
+// lateClient is a testClient whose subscriber's connection is slow, or loses the server's data. A
+// reply on another connection arrives before an earlier notice.
 type lateClient struct {
 	*testClient
 	late   time.Duration
-	losing atomic.Bool // whether the subscriber's connection loses the data of the server
+	losing atomic.Bool // the subscriber's connection loses the server's data
 }
 
 func (w *world) lateClient(late time.Duration) *lateClient {
@@ -45,8 +45,8 @@ func (w *world) lateClient(late time.Duration) *lateClient {
 	return g
 }
 
-// dial puts a relay between the client and a wire to the server. The relay takes a connection for a
-// subscriber's connection when it sees a SUBSCRIBE.
+// dial puts a relay between the client and a wire to the server. After a SUBSCRIBE, the relay
+// treats the connection as the subscriber's connection.
 func (g *lateClient) dial(ctx context.Context, network, addr string) (net.Conn, error) {
 	server, err := g.wires.dial(ctx, network, addr)
 	if err != nil {
@@ -78,7 +78,7 @@ func (g *lateClient) dial(ctx context.Context, network, addr string) (net.Conn, 
 	return client, nil
 }
 
-// tapped is a connection that drops the data for which pass returns false.
+// tapped is a connection that drops data if pass returns false.
 type tapped struct {
 	net.Conn
 	pass func([]byte) bool
@@ -124,7 +124,7 @@ func TestObserverReportsEachTenureWhenNoticesAreLate(t *testing.T) {
 				s.want(t, want...)
 				for i := 1; i < len(s.states); i++ {
 					if s.states[i].Before.Token != s.states[i-1].After.Token {
-						t.Errorf("%+v does not follow %+v", s.states[i], s.states[i-1])
+						t.Errorf("the change %+v does not follow %+v", s.states[i], s.states[i-1])
 					}
 				}
 			})
@@ -153,7 +153,7 @@ func TestObserverReportsAChangeWithoutItsNotice(t *testing.T) {
 			time.Sleep(queryEvery + 6*time.Second)
 			s.want(t, step.want)
 		}
-		g.take(t, "c", time.Hour) // over the same connection as before
+		g.take(t, "c", time.Hour) // the connection is still the same
 		time.Sleep(10 * time.Millisecond)
 		s.want(t, "→c")
 	})
@@ -177,7 +177,7 @@ func TestObserverReportsAQueriedOwnerBeforeTheNext(t *testing.T) {
 	})
 }
 
-// In this test the last query returns the owner c. An Observer that reported c would skip b.
+// The last of the queries returns the owner c. An Observer that reported c would skip b.
 func TestObserverReportsTheOwnerOfTheFirstQuery(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		observing, g := w.lateClient(10*time.Millisecond), w.client()
@@ -237,8 +237,8 @@ func TestObserverReportsNoticesThatComeDuringItsFirstQuery(t *testing.T) {
 	})
 }
 
-// A notice comes before the reply to the first query, so the first report is that of the notice.
-// Then a later reply must not count as the first report.
+// A notice arrives before the reply to the first query, so the Observer first reports the owner in
+// the notice. It must not take a later reply for the first.
 func TestObserverTakesNoOwnerFromAQueryAfterItsFirstNotice(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		observing, g := w.lateClient(10*time.Millisecond), w.client()
@@ -254,7 +254,7 @@ func TestObserverTakesNoOwnerFromAQueryAfterItsFirstNotice(t *testing.T) {
 		}
 		observing.slow(0, 0)
 		time.Sleep(queryEvery - 5*time.Millisecond)
-		// 5 ms before the next query; its notice comes 5 ms after the query:
+		// these changes come 5 ms before the next query, their notices 5 ms after it
 		for _, id := range []string{"a", "b", "c"} {
 			g.drop(t, id)
 			g.take(t, string(id[0]+1), time.Hour)
@@ -282,7 +282,7 @@ func TestObserverDropsOnlyTheTenuresOfAGap(t *testing.T) {
 		synctest.Wait()
 		jumps := 0
 		for i, st := range s.states[1:] {
-			before := s.states[i] // i is the index in s.states[1:]
+			before := s.states[i] // the range begins with s.states[1]
 			next := before.Before.Token + 1
 			if free := before.After.IsZero(); free && st.After.Token != next || !free && !st.After.IsZero() {
 				jumps++
@@ -290,7 +290,7 @@ func TestObserverDropsOnlyTheTenuresOfAGap(t *testing.T) {
 		}
 		last := s.states[len(s.states)-1]
 		if jumps > 1 || last.Before.Token != 300 || !last.After.IsZero() {
-			t.Errorf("%d jumps for one gap in %q; the last is %+v", jumps, s.seen, last)
+			t.Errorf("%d changes in %q skip tenures, want at most one; the last change is %+v", jumps, s.seen, last)
 		}
 	})
 }

@@ -20,7 +20,7 @@ func TestObserverFirstReportsAFreeMutex(t *testing.T) {
 		s.want(t)
 		g.take(t, "a", time.Hour)
 		s.want(t, "→a")
-		for range 2 { // each start reports the first owner
+		for range 2 { // each start reports the present owner
 			time.Sleep(time.Minute)
 			if err := o.Stop(t.Context()); err != nil {
 				t.Fatal(err)
@@ -31,7 +31,7 @@ func TestObserverFirstReportsAFreeMutex(t *testing.T) {
 			s.want(t, "a→a")
 		}
 		if got := s.states[len(s.states)-1].After; time.Until(got.TTLAt) != 58*time.Minute {
-			t.Errorf("the owner is %+v", got)
+			t.Errorf("the last change has the owner %+v, want 58 minutes until ttl_at", got)
 		}
 	})
 }
@@ -39,7 +39,7 @@ func TestObserverFirstReportsAFreeMutex(t *testing.T) {
 func TestObserverReportsWithoutASubscriptionAfterTheTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		observing := w.lateClient(0)
-		observing.losing.Store(true) // no SUBSCRIBE is confirmed
+		observing.losing.Store(true) // no SUBSCRIBE gets a reply
 		_, s := observe(t, observing.testClient)
 		time.Sleep(timeout - time.Millisecond)
 		s.want(t)
@@ -71,11 +71,11 @@ func TestObserverRunEndsWithItsContext(t *testing.T) {
 		cancel()
 		began := time.Now()
 		if err := <-ended; err != nil || time.Since(began) != time.Minute {
-			t.Errorf("Run returns %v after %v, not when OnChange has returned", err, time.Since(began))
+			t.Errorf("Run returns %v after %v, want nil after a minute, when OnChange has returned", err, time.Since(began))
 		}
 		s.want(t, "→")
 		if err := o.Run(ctx); err != nil {
-			t.Errorf("Run with a context that has ended: %v", err)
+			t.Errorf("Run with a context that has ended returns %v", err)
 		}
 		s.want(t)
 	})
@@ -101,10 +101,10 @@ func TestObserverRunEndsWithStopAndQuit(t *testing.T) {
 			synctest.Wait()
 			end()
 			if err := <-ended; err != nil {
-				t.Errorf("%s: %v", name, err)
+				t.Errorf("%s: Run returns %v", name, err)
 			}
 			s.want(t, "→")
-			end() // once more: it must have no effect
+			end() // a second call must have no effect
 		}
 	})
 }
@@ -116,7 +116,7 @@ func TestObserverMayBeStoppedInOnChange(t *testing.T) {
 		"Quit": func(_ *testing.T, o *client.Observer) { o.Quit() },
 		"Stop with a context that has ended": func(t *testing.T, o *client.Observer) {
 			if err := o.Stop(over); !errors.Is(err, context.Canceled) {
-				t.Errorf("Stop in OnChange: %v", err)
+				t.Errorf("Stop in OnChange returns %v, want context.Canceled", err)
 			}
 		},
 	} {
@@ -129,7 +129,7 @@ func TestObserverMayBeStoppedInOnChange(t *testing.T) {
 					if st.After.ID == "a" {
 						stop(t, o)
 						if err := o.Start(); !errors.Is(err, client.ErrInUse) {
-							t.Errorf("Start in OnChange: %v", err)
+							t.Errorf("Start in OnChange returns %v, want ErrInUse", err)
 						}
 					}
 				}})
@@ -163,13 +163,13 @@ func TestObserverMayBeStoppedInOnChange(t *testing.T) {
 	}
 }
 
-// Goroutines call all methods concurrently, for the race detector.
+// The race detector watches goroutines that call all methods concurrently.
 func TestObserverMayBeUsedByManyGoroutines(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var running sync.Mutex
 		o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(client.State) {
 			if !running.TryLock() {
-				t.Error("two calls of OnChange at a time")
+				t.Error("two calls of OnChange run at a time")
 				return
 			}
 			time.Sleep(time.Millisecond)

@@ -16,9 +16,9 @@ import (
 	"github.com/simba-resp/simba-resp/engine"
 )
 
-// changes records the changes that an Observer has reported, as before→after.
+// changes records the changes that an Observer reports, as "before→after".
 type changes struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	seen   []string
 	states []client.State
 }
@@ -30,21 +30,20 @@ func (s *changes) add(st client.State) {
 	s.states = append(s.states, st)
 }
 
-// count returns how many changes were reported.
 func (s *changes) count() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return len(s.states)
 }
 
-// want fails unless exactly these changes were reported since its last call.
+// want fails the test unless the Observer has reported exactly these changes since the last call.
 func (s *changes) want(t *testing.T, want ...string) {
 	t.Helper()
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !slices.Equal(s.seen, want) {
-		t.Errorf("reported %q, not %q", s.seen, want)
+		t.Errorf("the Observer has reported %q, want %q", s.seen, want)
 	}
 	s.seen = nil
 }
@@ -69,12 +68,12 @@ func observe(t *testing.T, g *testClient) (*client.Observer, *changes) {
 	return o, s
 }
 
-// take makes a contender acquire or renew the mutex, and drop makes it release.
+// take makes a contender acquire or renew the mutex. drop makes it release.
 func (g *testClient) take(t *testing.T, id string, ttl time.Duration) uint64 {
 	t.Helper()
 	r, err := g.acquire(context.Background(), "job", id, ttl)
 	if err != nil || r["owner"] != id {
-		t.Fatalf("%s does not get the mutex: %+v, %v", id, r, err)
+		t.Fatalf("acquire of %s returns %+v, %v", id, r, err)
 	}
 	return uint64(r["token"].(int64))
 }
@@ -82,7 +81,7 @@ func (g *testClient) take(t *testing.T, id string, ttl time.Duration) uint64 {
 func (g *testClient) drop(t *testing.T, id string) {
 	t.Helper()
 	if n, err := g.release(context.Background(), "job", id); n != 1 || err != nil {
-		t.Fatal(n, err)
+		t.Fatalf("release of %s returns %d, %v, want 1", id, n, err)
 	}
 }
 
@@ -93,25 +92,25 @@ func TestObserverReportsEachChangeOnceInOrder(t *testing.T) {
 		o, s := observe(t, w.client())
 		s.want(t, "→a")
 		if got := o.Owner(); got.ID != "a" || got.Token != token || time.Until(got.TTLAt) != time.Minute {
-			t.Errorf("the owner is %+v", got)
+			t.Errorf("Owner returns %+v, want a for a minute", got)
 		}
 		g.drop(t, "a")
 		s.want(t, "a→")
 		if got := o.Owner(); !got.IsZero() {
-			t.Errorf("the owner is %+v", got)
+			t.Errorf("Owner returns %+v, want no owner", got)
 		}
 		g.take(t, "b", time.Second)
 		s.want(t, "→b")
-		g.take(t, "b", time.Minute) // a renewal is no change
+		g.take(t, "b", time.Minute) // the Observer does not report a renewal
 		s.want(t)
 		w.breakOff("job")
-		g.take(t, "b", time.Second) // the same contender, but another tenure
+		g.take(t, "b", time.Second) // another tenure of the same contender
 		s.want(t, "b→", "→b")
 		time.Sleep(time.Second)
 		s.want(t, "b→")
 		for i := 1; i < len(s.states); i++ {
 			if s.states[i].Before.Token != s.states[i-1].After.Token || s.states[i].Mutex != "job" {
-				t.Errorf("%+v does not follow %+v", s.states[i], s.states[i-1])
+				t.Errorf("the change %+v does not follow %+v", s.states[i], s.states[i-1])
 			}
 		}
 	})
@@ -144,7 +143,7 @@ func TestObserverReportsNoticesOfASlowFirstQuery(t *testing.T) {
 		_, s := observe(t, observing)
 		time.Sleep(queryEvery - time.Second/2)
 		observing.slow(time.Second, 0)
-		time.Sleep(time.Second) // the query is in flight; the server has not read it yet
+		time.Sleep(time.Second) // the query has not reached the server
 		g.take(t, "a", time.Minute)
 		g.drop(t, "a")
 		g.take(t, "b", time.Minute)
@@ -160,7 +159,7 @@ func TestObserverDoesNotContend(t *testing.T) {
 		g.take(t, "a", time.Minute)
 		time.Sleep(2 * time.Minute)
 		if q := w.queue("job"); len(q) != 0 {
-			t.Errorf("the Observer is in the queue: %q", q)
+			t.Errorf("the queue is %q, want no Observer in it", q)
 		}
 		for _, e := range w.history("job") {
 			if e.Owner != "a" {
@@ -179,7 +178,7 @@ func TestObserverKeepsTheWindowsOfAnOwnerThatRenews(t *testing.T) {
 			time.Sleep(6 * time.Second)
 			g.take(t, "a", 10*time.Second)
 			if got := o.Owner(); got.ID != "a" || got.TransitionAt.Before(time.Now()) {
-				t.Fatalf("after %v the owner is %+v", w.elapsed(), got)
+				t.Fatalf("after %v Owner returns %+v, want a", w.elapsed(), got)
 			}
 		}
 		s.want(t, "→a")
@@ -219,7 +218,7 @@ func TestObserverQueriesAfterEachResubscription(t *testing.T) {
 				observing := w.client()
 				o, s := observe(t, observing)
 				s.want(t, "→a")
-				observing.slow(0, time.Millisecond) // so that the cut loses notices in flight
+				observing.slow(0, time.Millisecond) // a cut then loses notices in flight
 				fault(w, observing, func() {
 					g.drop(t, "a")
 					g.take(t, "b", time.Hour)
@@ -227,7 +226,7 @@ func TestObserverQueriesAfterEachResubscription(t *testing.T) {
 				time.Sleep(5 * time.Second)
 				synctest.Wait()
 				if o.Owner().ID != "b" || len(s.seen) > 3 {
-					t.Errorf("reported %q", s.seen)
+					t.Errorf("the Observer has reported %q, want at most 3 changes and the owner b", s.seen)
 				}
 				s.seen = nil
 				w.client().drop(t, "b") // the Observer has subscribed again
@@ -253,7 +252,7 @@ func TestObserverFindsAServerThatComesLater(t *testing.T) {
 	})
 }
 
-// A server that counts tokens anew may send smaller tokens than before.
+// A server that has lost its data may send smaller tokens than before.
 func TestObserverFollowsAServerThatCountsAnew(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
@@ -293,7 +292,7 @@ func TestObserverReportsOwnersWithoutNotices(t *testing.T) {
 		time.Sleep(2 * queryEvery)
 		s.want(t, "a→")
 		if !o.Owner().IsZero() {
-			t.Errorf("the owner is %+v", o.Owner())
+			t.Errorf("Owner returns %+v, want no owner", o.Owner())
 		}
 	})
 }
@@ -322,7 +321,7 @@ func TestObserverIgnoresForeignMessages(t *testing.T) {
 		}
 		s.want(t, "→a")
 		if o.Owner().ID != "a" {
-			t.Errorf("the owner is %+v", o.Owner())
+			t.Errorf("Owner returns %+v, want a", o.Owner())
 		}
 		g.drop(t, "a")
 		s.want(t, "a→")
@@ -330,7 +329,7 @@ func TestObserverIgnoresForeignMessages(t *testing.T) {
 		if err := g.rdb.Publish(t.Context(), simba.EventChannel("job"), late).Err(); err != nil {
 			t.Fatal(err)
 		}
-		s.want(t) // it knows that already
+		s.want(t) // the Observer has reported the end already
 	})
 }
 
@@ -340,7 +339,7 @@ func TestSlowObserverReportsEveryChange(t *testing.T) {
 		running := false
 		o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(st client.State) {
 			if running {
-				t.Error("two calls at a time")
+				t.Error("two calls of OnChange run at a time")
 			}
 			running = true
 			time.Sleep(time.Second)
@@ -394,7 +393,7 @@ func TestObserverQueriesAfterTooManyNotices(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if n := len(s.states); n > maxEvents+3 || o.Owner().ID != "last" {
-			t.Errorf("%d changes, the last %+v", n, o.Owner())
+			t.Errorf("OnChange was called %d times, and the last owner is %+v", n, o.Owner())
 		}
 		if err := o.Stop(t.Context()); err != nil {
 			t.Error(err)
@@ -416,13 +415,13 @@ func TestObserverReportsNothingAfterStop(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.want(t)
 		if o.Owner().ID != "a" {
-			t.Errorf("a stopped observer sees %+v", o.Owner())
+			t.Errorf("Owner of a stopped Observer returns %+v, want a", o.Owner())
 		}
 		g.take(t, "c", time.Minute)
 		if err := o.Start(); err != nil {
 			t.Fatal(err)
 		}
-		s.want(t, "a→c") // all changes since the stop are one change
+		s.want(t, "a→c") // one report of all changes since the stop
 	})
 }
 
@@ -433,7 +432,7 @@ func TestObserverDropsQueuedNoticesAfterStop(t *testing.T) {
 		s.want(t, "→")
 		observing.slow(time.Second, 0)
 		g.take(t, "a", time.Minute)
-		synctest.Wait() // the notice has come, and the query of the windows is in flight
+		synctest.Wait() // the notice has arrived, and the query of the windows is in flight
 		if err := o.Stop(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -451,7 +450,7 @@ func TestObserverLeavesNothingBehind(t *testing.T) {
 		}
 		time.Sleep(2 * idleAfter)
 		if n := observing.subscribers(); n != 0 {
-			t.Errorf("%d subscriber's connections are left", n)
+			t.Errorf("%d subscriber's connections are left, want none", n)
 		}
 	})
 }
@@ -468,7 +467,7 @@ func TestObserverStopWaitsForOnChangeUntilItsContextEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := o.Stop(t.Context()); err != nil {
-			t.Errorf("stop before start: %v", err)
+			t.Errorf("Stop before Start returns %v", err)
 		}
 		g.take(t, "a", time.Hour)
 		if err := o.Start(); err != nil {
@@ -478,15 +477,15 @@ func TestObserverStopWaitsForOnChangeUntilItsContextEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := o.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("stop: %v", err)
+			t.Errorf("Stop during OnChange returns %v, want context.DeadlineExceeded", err)
 		}
 		if err := o.Start(); !errors.Is(err, client.ErrInUse) {
-			t.Errorf("start while a call runs: %v", err)
+			t.Errorf("Start during OnChange returns %v, want ErrInUse", err)
 		}
 		g.drop(t, "a")
 		began := time.Now()
 		if err := o.Stop(t.Context()); err != nil || time.Since(began) != 59*time.Second {
-			t.Errorf("stop: %v after %v", err, time.Since(began))
+			t.Errorf("Stop returns %v after %v, want nil after 59s", err, time.Since(began))
 		}
 		s.want(t, "→a")
 	})
@@ -500,13 +499,13 @@ func TestObserverStopsDuringAQuery(t *testing.T) {
 		time.Sleep(time.Second)
 		began := time.Now()
 		if err := o.Stop(t.Context()); err != nil || time.Since(began) != 0 {
-			t.Errorf("Stop returns %v after %v", err, time.Since(began))
+			t.Errorf("Stop returns %v after %v, want nil at once", err, time.Since(began))
 		}
 		if err := o.Start(); err != nil {
 			t.Error(err)
 		}
 		if err := o.Start(); !errors.Is(err, client.ErrInUse) {
-			t.Errorf("a second start: %v", err)
+			t.Errorf("Start of a started Observer returns %v, want ErrInUse", err)
 		}
 	})
 }
@@ -519,7 +518,7 @@ func TestObserverConfigIsChecked(t *testing.T) {
 			"OnChange is nil": {Mutex: "job"},
 		} {
 			if _, err := c.NewObserver(cfg); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%+v: %v", cfg, err)
+				t.Errorf("NewObserver of %+v returns %v, want %q", cfg, err, want)
 			}
 		}
 	})

@@ -31,13 +31,13 @@ func TestOwnerHasTheStartOfTheTenureAndItsConnection(t *testing.T) {
 			o, err := c.Owner(bg, "job")
 			must(t, err)
 			if !o.Since.Equal(began.Truncate(time.Millisecond)) || o.Connection != (client.Connection{ID: id, Addr: "pipe", Name: "worker-7"}) {
-				t.Errorf("RESP%d: since %v, connection %+v; began %v, id %d", protocol, o.Since, o.Connection, began, id)
+				t.Errorf("RESP%d: the lease is held since %v by %+v, want since %v and id %d", protocol, o.Since, o.Connection, began, id)
 			}
 			must(t, rdb.Do(bg, "simba.acquire", "other", "a", 600_000).Err())
 			o, err = c.Owner(bg, "other")
 			must(t, err)
 			if !o.Since.Equal(time.Now().Truncate(time.Millisecond)) || o.Connection != (client.Connection{}) {
-				t.Errorf("RESP%d: without SESSION since %v, connection %+v", protocol, o.Since, o.Connection)
+				t.Errorf("RESP%d: without SESSION the lease is held since %v by %+v, want now and no connection", protocol, o.Since, o.Connection)
 			}
 		})
 	}

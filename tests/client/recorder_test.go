@@ -10,18 +10,19 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// recorder records the callbacks of a contender, and the ownerships by its own clock.
+// recorder records the callbacks of a contender. It also records the contender's ownerships by the
+// contender's clock.
 type recorder struct {
 	t     testing.TB
 	start time.Time
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	lines  []string   // "acquired 1", "released"
 	inside bool       // a callback runs
 	spans  []*ownedSpan
 }
 
-// ownedSpan is one ownership by the contender's clock. Its times count from the start of the world.
+// ownedSpan is one ownership. Its times count from the start of the world.
 type ownedSpan struct {
 	token    uint64
 	from, to time.Duration // to is -1 while the ownership lasts
@@ -35,7 +36,7 @@ func (d *recorder) enter() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.inside {
-		d.t.Error("two callbacks at a time")
+		d.t.Error("two callbacks run at a time")
 	}
 	d.inside = true
 }
@@ -65,7 +66,7 @@ func (d *recorder) acquired(ctx context.Context, s client.State) {
 	d.enter()
 	d.begins(ctx)
 	if client.Token(ctx) == 0 || client.Token(ctx) != s.After.Token {
-		d.t.Errorf("acquired with token %d and state %+v", client.Token(ctx), s)
+		d.t.Errorf("OnAcquired gets token %d and state %+v, want one token", client.Token(ctx), s)
 	}
 	d.leave(fmt.Sprint("acquired ", client.Token(ctx)))
 }
@@ -75,20 +76,20 @@ func (d *recorder) released(client.State) {
 	d.enter()
 	d.mu.Lock()
 	if n := len(d.spans); n == 0 {
-		d.t.Error("released before it was acquired")
+		d.t.Error("OnReleased is called before OnAcquired")
 	}
 	d.mu.Unlock()
 	d.leave("released")
 }
 
-// drain returns the callbacks since the last drain.
+// drain returns all callbacks so far.
 func (d *recorder) drain() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return fmt.Sprint(d.lines)
 }
 
-// last returns the newest ownership; nil if there was none.
+// last returns the newest ownership; nil = none.
 func (d *recorder) last() *ownedSpan {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -99,8 +100,8 @@ func (d *recorder) last() *ownedSpan {
 	return &s
 }
 
-// neverTwo fails unless each ownership of the recorders ended before the next tenure began. The end
-// counts by the owner's clock, the beginning of the next tenure by the server's.
+// neverTwo fails the test unless each recorded ownership ended before the server's next tenure
+// began.
 func (w *world) neverTwo(mutex string, recorders ...*recorder) {
 	w.t.Helper()
 	all := w.tenures(mutex)
@@ -108,17 +109,17 @@ func (w *world) neverTwo(mutex string, recorders ...*recorder) {
 		d.mu.Lock()
 		for i, s := range d.spans {
 			if i > 0 && d.spans[i-1].to < 0 {
-				w.t.Errorf("an ownership begins before the one with token %d has ended", d.spans[i-1].token)
+				w.t.Errorf("an ownership begins before the ownership with token %d has ended", d.spans[i-1].token)
 			}
 			for j, r := range all {
 				if r.token != s.token {
 					continue
 				}
 				if s.to >= 0 && j+1 < len(all) && s.to.Truncate(time.Millisecond) > all[j+1].from {
-					w.t.Errorf("%s is the owner with token %d until %v, but %s owns %s since %v", r.id, s.token, s.to, all[j+1].id, mutex, all[j+1].from)
+					w.t.Errorf("%s is the owner with token %d until %v by its clock, but %s owns %s since %v", r.id, s.token, s.to, all[j+1].id, mutex, all[j+1].from)
 				}
 				if s.to < 0 && j+1 < len(all) {
-					w.t.Errorf("%s is still the owner with token %d, but %s owns %s since %v", r.id, s.token, all[j+1].id, mutex, all[j+1].from)
+					w.t.Errorf("%s is still the owner with token %d by its clock, but %s owns %s since %v", r.id, s.token, all[j+1].id, mutex, all[j+1].from)
 				}
 			}
 		}
@@ -126,7 +127,7 @@ func (w *world) neverTwo(mutex string, recorders ...*recorder) {
 	}
 }
 
-// contender is a Contender of a mutex with a recorder and a Client of its own.
+// contender is a Contender with its own recorder and Client.
 type contender struct {
 	*client.Contender
 	*recorder
@@ -134,8 +135,8 @@ type contender struct {
 	w *world
 }
 
-// contend starts a contender for "job". Unless changes set another lease, the TTL is 10 s and the
-// transition window 2 s. The contender is stopped when the test ends.
+// contend starts a contender for "job" with a TTL of 10 s and a transition window of 2 s. The end
+// of the test stops the contender.
 func (w *world) contend(id string, changes ...func(*client.ContenderConfig)) *contender {
 	w.t.Helper()
 	return w.contendOver(w.client(), id, changes...)
@@ -163,12 +164,11 @@ func (w *world) contendOver(g *testClient, id string, changes ...func(*client.Co
 	return c
 }
 
-// stop stops the contender. It fails the test if Stop returns an error.
 func (c *contender) stop() {
 	c.w.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	if err := c.Stop(ctx); err != nil {
-		c.w.t.Errorf("stop %s: %v", c.ID(), err)
+		c.w.t.Errorf("Stop of %s returns %v", c.ID(), err)
 	}
 }

@@ -25,14 +25,14 @@ func TestRegistryUnlockContinuesInTheBackground(t *testing.T) {
 			t.Errorf("Unlock returns %v, want context.Canceled", err)
 		}
 		if own.Err() == nil || l.IsHeldInThisProcess() || !ours(w.owner("spring:x"), "a") {
-			t.Error("the lock is not unlocked in the process, or it is already unlocked at the server")
+			t.Error("want the lock unlocked in the process, and still locked at the server")
 		}
 		time.Sleep(time.Second)
 		synctest.Wait()
 		w.nothingLeft("spring:x")
 		must(t, l.Lock(bg, h))
 		_ = l.Unlock(ended, h)
-		must(t, l.Lock(bg, h)) // the earlier release must not end this tenure
+		must(t, l.Lock(bg, h)) // the late release must not end this tenure
 		time.Sleep(5 * time.Second)
 		if !ours(w.owner("spring:x"), "a") || l.Context(h).Err() != nil {
 			t.Error("a late release has ended a later tenure")
@@ -69,7 +69,7 @@ func TestRegistryWithoutAServer(t *testing.T) {
 		must(t, l.Lock(bg, h))
 		must(t, l.Unlock(bg, h))
 		w.stop()
-		go func() { got <- l.Unlock(bg, h) }() // Unlock waits until the server is back
+		go func() { got <- l.Unlock(bg, h) }() // Unlock waits for the server
 		time.Sleep(2 * time.Second)
 		w.begin()
 		must(t, <-got)
@@ -119,10 +119,10 @@ func TestRegistryReturnsRefusalsAtOnce(t *testing.T) {
 			t.Error(err)
 		}
 		if ok, err := l.TryLock(bg, h); ok || !refused(err) {
-			t.Error(ok, err)
+			t.Errorf("TryLock returns %v, %v, want %q", ok, err, noTable)
 		}
 		if ok, err := l.TryLockFor(bg, h, time.Minute); ok || !refused(err) || w.elapsed() != 0 {
-			t.Error(ok, err)
+			t.Errorf("TryLockFor returns %v, %v after %v, want %q at once", ok, err, w.elapsed(), noTable)
 		}
 	})
 }

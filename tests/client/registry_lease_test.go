@@ -22,13 +22,13 @@ func TestRegistryLeaseIsNotRenewed(t *testing.T) {
 		must(t, <-got)
 		own, since := la.Context(ha), time.Now()
 		time.Sleep(5 * time.Second)
-		w.guests[0].cut() // nor by a new subscription
+		w.guests[0].cut() // a new subscription must not show it either
 		<-own.Done()
 		if d := time.Since(since); d >= 10*time.Second || d < 9800*time.Millisecond || !errors.Is(context.Cause(own), client.ErrLost) {
 			t.Errorf("the ownership ended after %v with the cause %v, want ErrLost just before 10s", d, context.Cause(own))
 		}
 		if !la.IsHeldInThisProcess() || la.Token() != client.Token(own) {
-			t.Error("the lock counts as unlocked before its holder has unlocked it")
+			t.Error("the process counts the lock as unlocked before its holder has unlocked it")
 		}
 		if err := la.Lock(bg, ha); !errors.Is(err, client.ErrLost) {
 			t.Errorf("Lock of a lost lock returns %v, want ErrLost", err)
@@ -44,7 +44,7 @@ func TestRegistryLeaseIsNotRenewed(t *testing.T) {
 			t.Errorf("after Unlock %q owns the lock, want b; or a still has it", w.owner("spring:x"))
 		}
 		must(t, lb.Unlock(bg, hb))
-		must(t, la.Lock(bg, ha)) // after that the holder can lock again
+		must(t, la.Lock(bg, ha)) // after Unlock the holder can lock again
 		must(t, la.Unlock(bg, ha))
 	})
 }
@@ -59,7 +59,7 @@ func TestLockingAgainBeginsTheLeaseAnew(t *testing.T) {
 			must(t, l.Lock(bg, h))
 		}
 		if own.Err() != nil || len(w.tenures("spring:x")) != 1 {
-			t.Error(context.Cause(own))
+			t.Errorf("the ownership has ended with the cause %v, or there are several tenures; want one tenure", context.Cause(own))
 		}
 		for range 11 {
 			must(t, l.Unlock(bg, h))

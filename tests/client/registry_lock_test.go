@@ -23,7 +23,7 @@ func TestRegistryLockIsReentrantForItsHolderOnly(t *testing.T) {
 		tried(t, false)(l.TryLock(bg, other))
 		tried(t, false)(l.TryLockFor(bg, other, time.Second))
 		if token == 0 || l.Token() != token || client.Token(l.Context(h)) != token {
-			t.Errorf("tokens %d, %d, %d", token, l.Token(), client.Token(l.Context(h)))
+			t.Errorf("the tokens are %d, %d, %d, want the same token", token, l.Token(), client.Token(l.Context(h)))
 		}
 		if !errors.Is(context.Cause(l.Context(other)), registry.ErrNotHolder) || !errors.Is(context.Cause(l.Context(nil)), registry.ErrNotHolder) {
 			t.Error("a holder without the lock has an ownership context")
@@ -32,7 +32,7 @@ func TestRegistryLockIsReentrantForItsHolderOnly(t *testing.T) {
 		for range 3 {
 			must(t, l.Unlock(bg, h))
 			if !ours(w.owner("spring:x"), "a") || own.Err() != nil || !l.IsHeldInThisProcess() {
-				t.Fatal("the lock is free before the holder has unlocked it as often as locked it")
+				t.Fatal("the lock is free, but the holder has locked it more often than unlocked it")
 			}
 		}
 		must(t, l.Unlock(bg, h))
@@ -61,7 +61,7 @@ func TestUnlockByAnotherHolderIsAnError(t *testing.T) {
 			t.Error("Unlock of another holder has unlocked the lock")
 		}
 		if err := l.Lock(bg, nil); err == nil {
-			t.Error("Lock without a holder returns no error")
+			t.Error("Lock without a holder returns nil, want an error")
 		}
 		must(t, l.Unlock(bg, h))
 	})
@@ -80,19 +80,19 @@ func TestRegistriesExcludeEachOther(t *testing.T) {
 		}
 		synctest.Wait()
 		if q := w.queue("spring:x"); len(q) != 0 {
-			t.Errorf("%q are in the queue after they have given up", q)
+			t.Errorf("the queue is %q after all waiters have given up, want no waiter", q)
 		}
 		got := make(chan error)
 		go func() { got <- lb.Lock(bg, hb) }()
 		time.Sleep(3 * time.Second)
 		if q := w.queue("spring:x"); (len(q) == 1) != (b.mode == registry.Notified) {
-			t.Errorf("in the mode %v the queue is %q", b.mode, q)
+			t.Errorf("in the mode %v the queue is %q, want one waiter only in the mode notified", b.mode, q)
 		}
 		must(t, la.Unlock(bg, ha))
 		freed := time.Now()
 		must(t, <-got)
 		if d := time.Since(freed); b.mode == registry.Notified && d != 0 || d > spinEvery {
-			t.Errorf("the next registry got the lock after %v", d)
+			t.Errorf("the next registry got the lock after %v, want at once (spinning: within a period)", d)
 		}
 		must(t, lb.Unlock(bg, hb))
 		w.nothingLeft("spring:x")
@@ -135,7 +135,7 @@ func TestHoldersInAProcessAreFirstComeFirstServed(t *testing.T) {
 					return
 				}
 				if inside {
-					t.Error("two holders have the lock at the same time")
+					t.Error("two holders have the lock at a time")
 				}
 				inside = true
 				order = append(order, i)
@@ -150,11 +150,11 @@ func TestHoldersInAProcessAreFirstComeFirstServed(t *testing.T) {
 		}
 		for i, who := range order {
 			if i != who {
-				t.Fatalf("the holders got the lock in the order %v", order)
+				t.Fatalf("the holders got the lock in the order %v, want the order of their calls", order)
 			}
 		}
 		if got := w.tenures("spring:x"); len(got) != n {
-			t.Errorf("%d tenures for %d holders", len(got), n)
+			t.Errorf("there are %d tenures, want one for each of %d holders", len(got), n)
 		}
 		w.nothingLeft("spring:x")
 	})
@@ -173,7 +173,7 @@ func TestGoroutinesShareTheLocksOfAHolder(t *testing.T) {
 			must(t, <-got)
 		}
 		if all := w.tenures("spring:x"); len(all) != 1 || all[0].end != 0 {
-			t.Errorf("the tenures are %+v", all)
+			t.Errorf("the tenures are %+v, want one that still runs", all)
 		}
 		// The last Unlock comes during another call of Lock, so the lock stays locked.
 		for range n - 1 {
@@ -188,7 +188,7 @@ func TestGoroutinesShareTheLocksOfAHolder(t *testing.T) {
 		}
 		go func() { got <- l.Lock(bg, h) }()
 		synctest.Wait()
-		w.breakOff("spring:x") // so the renewal fails
+		w.breakOff("spring:x") // the next renewal fails
 		must(t, l.Unlock(bg, h))
 		if err := <-got; !errors.Is(err, client.ErrLost) || l.IsHeldInThisProcess() {
 			t.Errorf("the error is %v, want ErrLost", err)
@@ -204,7 +204,7 @@ func TestCanceledRegistryLockIsNotOwnedLater(t *testing.T) {
 		ended, cancel := context.WithCancel(bg)
 		cancel()
 		if err := la.Lock(ended, ha); !errors.Is(err, context.Canceled) || len(w.history("spring:x")) != 0 {
-			t.Errorf("Lock with a context that has ended returns %v, or has sent a request", err)
+			t.Errorf("Lock with a context that has ended returns %v, want context.Canceled and no request", err)
 		}
 		for _, fault := range []func(g *testClient){
 			func(*testClient) {},                           // Lock waits for another owner
@@ -229,7 +229,7 @@ func TestCanceledRegistryLockIsNotOwnedLater(t *testing.T) {
 			time.Sleep(5 * time.Minute)
 			w.nothingLeft("spring:x")
 			if la.IsHeldInThisProcess() {
-				t.Error("the holder has the lock, although its Lock failed")
+				t.Error("the holder has the lock, although its Lock returned an error")
 			}
 		}
 		must(t, la.Lock(bg, ha))

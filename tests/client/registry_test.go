@@ -15,15 +15,15 @@ import (
 
 var bg = context.Background()
 
-// testRegistry is a Registry, with the locks that tests have obtained from it.
+// testRegistry is a Registry with the locks that the test has obtained.
 type testRegistry struct {
 	*registry.Registry
 	mode  registry.Mode
 	locks map[string]*registry.Lock
 }
 
-// registry returns a Registry that is closed when the test ends. Then it must remember locked locks
-// only.
+// registry returns a Registry, and closes it when the test ends. The Registry must then remember
+// only locks that are locked.
 func (g *testClient) registry(t *testing.T, cfg registry.Config) *testRegistry {
 	t.Helper()
 	if cfg.Prefix == "" {
@@ -43,7 +43,7 @@ func (g *testClient) registry(t *testing.T, cfg registry.Config) *testRegistry {
 		for key, l := range r.locks {
 			now, err := r.Obtain(key)
 			if remembered := now == l; err != nil || remembered && !l.IsHeldInThisProcess() {
-				t.Errorf("the registry remembers the lock %s, which is not locked: %v", key, err)
+				t.Errorf("Obtain(%s) returns a remembered lock that is not locked, or an error: %v", key, err)
 			}
 		}
 	})
@@ -60,7 +60,6 @@ func obtain(t *testing.T, r *testRegistry, key string) *registry.Lock {
 	return l
 }
 
-// must fails the test if there is an error.
 func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
@@ -68,7 +67,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// tried returns a function that fails unless it gets want and no error.
+// tried returns a function that fails the test unless it gets want and no error.
 func tried(t *testing.T, want bool) func(bool, error) {
 	t.Helper()
 	return func(ok bool, err error) {
@@ -79,7 +78,7 @@ func tried(t *testing.T, want bool) func(bool, error) {
 	}
 }
 
-// inBothModes runs a test in a world with two registries that share their locks.
+// inBothModes runs a test in both modes, in a world with two registries that share their locks.
 func inBothModes(t *testing.T, test func(t *testing.T, w *world, a, b *testRegistry)) {
 	for _, mode := range []registry.Mode{registry.Notified, registry.Spin} {
 		t.Run(mode.String(), func(t *testing.T) {
@@ -97,12 +96,12 @@ func TestObtainReturnsTheSameLockForAKey(t *testing.T) {
 		r := w.client().registry(t, registry.Config{})
 		l := obtain(t, r, "x")
 		if obtain(t, r, "x") != l || obtain(t, r, "y") == l || l.Key() != "x" {
-			t.Error("Obtain does not return the same lock for the same key, or it does for another key")
+			t.Error("Obtain returns different locks for one key, or one lock for two keys")
 		}
 		h := r.NewHolder()
 		must(t, l.Lock(bg, h))
 		if !ours(w.owner("spring:x"), r.ID()) {
-			t.Errorf("spring:x is owned by %q", w.owner("spring:x"))
+			t.Errorf("%q owns spring:x, want the registry", w.owner("spring:x"))
 		}
 		must(t, l.Unlock(bg, h))
 	})
@@ -113,7 +112,7 @@ func TestObtainRejectsInvalidKeys(t *testing.T) {
 		r := w.client().registry(t, registry.Config{})
 		for _, key := range []string{"", "a b", "a{b", strings.Repeat("x", 255), "\x00"} {
 			if _, err := r.Obtain(key); err == nil {
-				t.Errorf("Obtain accepts the key %q", key)
+				t.Errorf("Obtain of the key %q returns nil, want an error", key)
 			}
 		}
 	})
@@ -132,7 +131,7 @@ func TestRegistryConfigIsChecked(t *testing.T) {
 			"Capacity is -1, less than 0":    {Prefix: "p", Capacity: -1},
 		} {
 			if _, err := registry.New(w.client().Client, cfg); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("%+v: %v", cfg, err)
+				t.Errorf("New of %+v returns %v, want %q", cfg, err, want)
 			}
 		}
 	})
@@ -147,16 +146,16 @@ func TestRegistryForgetsTheLeastRecentlyUsedThatIsNotLocked(t *testing.T) {
 		obtain(t, r, "2") // now 3 is the least recently used one
 		four := obtain(t, r, "4")
 		if obtain(t, r, "1") != one || obtain(t, r, "2") != two || obtain(t, r, "4") != four {
-			t.Error("the wrong one is forgotten")
+			t.Error("the registry has forgotten another lock than 3")
 		}
 		if obtain(t, r, "3") == three {
-			t.Error("3 is not forgotten")
+			t.Error("the registry remembers 3, the least recently used lock")
 		}
-		// A forgotten Lock locks the same mutex.
+		// A forgotten Lock still locks its mutex.
 		must(t, three.Lock(bg, h))
 		tried(t, false)(obtain(t, r, "3").TryLock(bg, r.NewHolder()))
 		must(t, obtain(t, r, "3").Unlock(bg, h))
-		// More than Capacity may be locked.
+		// More locks than Capacity may be locked.
 		for i := range 10 {
 			must(t, obtain(t, r, fmt.Sprint("m", i)).Lock(bg, h))
 		}
@@ -185,14 +184,14 @@ func TestExpireUnusedOlderThanForgetsWhatIsNotLocked(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		young := obtain(t, r, "young")
 		if n := r.ExpireUnusedOlderThan(10 * time.Minute); n != 0 {
-			t.Errorf("%d were forgotten", n)
+			t.Errorf("ExpireUnusedOlderThan returns %d, want 0", n)
 		}
 		time.Sleep(time.Second)
 		if n := r.ExpireUnusedOlderThan(10 * time.Minute); n != 1 {
-			t.Errorf("%d were forgotten", n)
+			t.Errorf("ExpireUnusedOlderThan returns %d, want 1", n)
 		}
 		if obtain(t, r, "held") != held || obtain(t, r, "young") != young || obtain(t, r, "old") == old {
-			t.Error("the wrong one is forgotten")
+			t.Error("the registry has forgotten another lock than old")
 		}
 		must(t, held.Unlock(bg, h))
 		time.Sleep(time.Hour)
@@ -215,7 +214,7 @@ func TestLockIsNotForgottenDuringItsRelease(t *testing.T) {
 		_ = l.Unlock(ended, h)
 		time.Sleep(time.Millisecond)
 		if n := r.ExpireUnusedOlderThan(0); n != 0 {
-			t.Errorf("%d were forgotten", n)
+			t.Errorf("ExpireUnusedOlderThan returns %d, want 0", n)
 		}
 		must(t, l.Lock(bg, h))
 		time.Sleep(10 * time.Second)
@@ -250,7 +249,7 @@ func TestRegistryCloseUnlocksAndEndsWaits(t *testing.T) {
 			}
 		}
 		if !errors.Is(context.Cause(own), client.ErrReleased) {
-			t.Error(context.Cause(own))
+			t.Errorf("the cause of the ownership's end is %v, want ErrReleased", context.Cause(own))
 		}
 		w.nothingLeft("spring:x")
 		for i := range 10 {
@@ -274,7 +273,7 @@ func TestRegistryCloseWaitsForTheServerUntilTimeout(t *testing.T) {
 		w.guests[0].silence()
 		began := time.Now()
 		if err := r.Close(); err == nil || time.Since(began) != 3*time.Second {
-			t.Errorf("Close returns %v after %v", err, time.Since(began))
+			t.Errorf("Close returns %v after %v, want an error after 3s", err, time.Since(began))
 		}
 		w.guests[0].heal()
 		time.Sleep(10 * time.Second)
@@ -283,5 +282,5 @@ func TestRegistryCloseWaitsForTheServerUntilTimeout(t *testing.T) {
 	})
 }
 
-// ours reports whether an owner belongs to the registry with the given id.
+// ours reports whether an owner belongs to the registry id.
 func ours(owner, id string) bool { return strings.HasPrefix(owner, id+":") }

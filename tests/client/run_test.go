@@ -34,7 +34,7 @@ func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
 				default:
 				}
 				<-ctx.Done()
-				time.Sleep(time.Second) // the callback needs a second to stop
+				time.Sleep(time.Second) // the callback returns one second later
 				return nil
 			}
 			switch name {
@@ -140,7 +140,7 @@ func TestQuitMayBeCalledInEveryCallback(t *testing.T) {
 		must(t, err)
 		must(t, x.Run(bg))
 		w.nothingLeft("job")
-		k.Quit() // has no effect on a stopped one
+		k.Quit() // no effect on a stopped contender
 		x.Quit()
 	})
 }
@@ -160,7 +160,7 @@ func TestStopThroughADeadConnectionTakesNoLongerThanTimeout(t *testing.T) {
 		if err := k.Start(); err == nil {
 			at = w.elapsed()
 			if err := k.Stop(bg); w.elapsed()-at > 3*time.Second {
-				t.Errorf("Stop returns %v after %v", err, w.elapsed()-at)
+				t.Errorf("Stop returns %v after %v, want at most 3s", err, w.elapsed()-at)
 			}
 		}
 	})
@@ -176,21 +176,21 @@ func TestResignHandsOffToTheNextWaiter(t *testing.T) {
 		synctest.Wait()
 		for _, k := range []*contender{a, b, c, a} {
 			if got := w.owner("job"); got != k.ID() {
-				t.Fatalf("%q leads, not %s", got, k.ID())
+				t.Fatalf("the owner is %q, want %s", got, k.ID())
 			}
 			at := w.elapsed()
 			k.Resign()
 			if k.IsOwner() {
-				t.Errorf("%s leads after Resign", k.ID())
+				t.Errorf("%s is the owner after Resign", k.ID())
 			}
 			k.Resign() // has no effect without an ownership
 			synctest.Wait()
 			if w.elapsed() != at {
-				t.Errorf("it took %v", w.elapsed()-at)
+				t.Errorf("the next contender is the owner %v after Resign, want at once", w.elapsed()-at)
 			}
 		}
 		if got := a.drain(); got != "[acquired 1 released acquired 4 released]" {
-			t.Errorf("callbacks of a: %s", got)
+			t.Errorf("the callbacks of a are %s, want acquired 1, released, acquired 4, released", got)
 		}
 		w.neverTwo("job", a.recorder, b.recorder, c.recorder)
 		a.stop()
@@ -210,10 +210,10 @@ func TestResignWithoutWaitersBeginsAnotherTenure(t *testing.T) {
 			synctest.Wait()
 		}
 		if got := log(); got != "" { // Resign is not a loss
-			t.Errorf("the log:\n%s", got)
+			t.Errorf("the log is not empty:\n%s", got)
 		}
 		if got := k.drain(); got != "[acquired 1 released acquired 2 released acquired 3 released acquired 4]" {
-			t.Error(got)
+			t.Errorf("the callbacks are %s, want four tenures, the last without released", got)
 		}
 	})
 }
@@ -240,7 +240,7 @@ func TestContenderMayResignAllTheTime(t *testing.T) {
 		select {
 		case <-acquired:
 		case err := <-ended:
-			t.Fatalf("Run has ended with %v", err)
+			t.Fatalf("Run returns %v, but nothing has ended the contender", err)
 		}
 		for range 3 {
 			k.Resign()
@@ -261,7 +261,7 @@ func TestStopSoonAfterResignIsNoOutage(t *testing.T) {
 		must(t, k.Stop(bg))
 		time.Sleep(time.Minute)
 		if got := log(); got != "" {
-			t.Errorf("the log: %s", got)
+			t.Errorf("the log is not empty: %s", got)
 		}
 		w.nothingLeft("job")
 	})
@@ -296,7 +296,7 @@ func TestWorkerResignsIfStartWorkEndsItsGoroutine(t *testing.T) {
 		synctest.Wait()
 		w.nothingLeft("job")
 		if !strings.Contains(log(), "ended its goroutine") {
-			t.Errorf("the log: %s", log())
+			t.Errorf("the log does not say that a callback ended its goroutine: %s", log())
 		}
 		time.Sleep(11 * time.Second)
 		if k.State() != worker.Working {
@@ -314,12 +314,12 @@ func TestResignDuringAnOutageReleasesLater(t *testing.T) {
 		k.Resign()
 		time.Sleep(time.Minute)
 		if k.IsOwner() {
-			t.Error("the contender leads after Resign")
+			t.Error("the contender is the owner after Resign")
 		}
 		w.begin()
 		time.Sleep(20 * time.Second)
 		if got := w.tenures("job"); len(got) != 2 || got[0].end != simba.EventReleased || !k.IsOwner() {
-			t.Errorf("tenures %+v", got)
+			t.Errorf("the tenures are %+v, want two, the first with a release", got)
 		}
 	})
 }
@@ -333,12 +333,12 @@ func TestAnOverdueCallbackIsLoggedOnce(t *testing.T) {
 		must(t, k.Start())
 		time.Sleep(time.Hour)
 		if got := log(); got != "" {
-			t.Errorf("the log before the ownership ends: %s", got)
+			t.Errorf("the log is not empty before the ownership ends: %s", got)
 		}
 		w.breakOff("job")
 		time.Sleep(time.Hour)
 		if got := log(); strings.Count(got, "a callback has not returned") != 1 {
-			t.Errorf("the log:\n%s", got)
+			t.Errorf("the log does not have one line about the callback:\n%s", got)
 		}
 		close(back)
 		must(t, k.Stop(bg))
@@ -388,12 +388,11 @@ func TestDefaultLoggerIsUsedWithoutALogger(t *testing.T) {
 		time.Sleep(500 * time.Millisecond)
 		must(t, c.Close())
 		if !strings.Contains(log.String(), "no paper") {
-			t.Errorf("the log: %s", log)
+			t.Errorf("the log does not have the panic no paper: %s", log)
 		}
 	})
 }
 
-// The clock of a world begins on a full hour.
 func TestAlignedScheduleRunsOnceThoughLeadersChange(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var mu sync.Mutex // guards the variable all
@@ -415,7 +414,7 @@ func TestAlignedScheduleRunsOnceThoughLeadersChange(t *testing.T) {
 			list = append(list, s)
 		}
 		time.Sleep(time.Hour)
-		for _, s := range list { // three leaders within one second
+		for _, s := range list { // three schedulers lead within one second
 			time.Sleep(300 * time.Millisecond)
 			s.Resign()
 		}
@@ -423,7 +422,7 @@ func TestAlignedScheduleRunsOnceThoughLeadersChange(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if got := fmt.Sprint(all); got != "[a 1h0m0s a 2h0m0s a 3h0m0s]" {
-			t.Error(got)
+			t.Errorf("the work ran as %s, want once in each of three hours", got)
 		}
 		for _, s := range list {
 			must(t, s.Stop(bg))
@@ -437,7 +436,7 @@ func TestAlignedScheduleSkipsMissedStartTimes(t *testing.T) {
 		_, b := w.scheduler(w.client(), client.ScheduleConfig{Period: time.Minute, AlignToClock: true}, func(n int) time.Duration { return takes[n] })
 		time.Sleep(6*time.Minute + time.Second)
 		if got := b.drain(); got != "[1m0s 2m0s 5m0s 6m0s]" {
-			t.Error(got)
+			t.Errorf("the work started at %s, want 1m, 2m, 5m and 6m", got)
 		}
 	})
 }

@@ -14,15 +14,15 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// worked records the start times of scheduled work, counted from the start of the world.
+// worked records when scheduled work started, since the start of the world.
 type worked struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	at      []string
 	working int
 }
 
-// scheduler returns a started Scheduler of "job". Each work takes the time that takes returns, or
-// until its context ends. The Scheduler is stopped when the test ends.
+// scheduler returns a started Scheduler of "job". Each work lasts as long as takes returns, or
+// until its context ends. The end of the test stops the Scheduler.
 func (w *world) scheduler(g *testClient, cfg client.ScheduleConfig, takes func(beat int) time.Duration) (*client.Scheduler, *worked) {
 	w.t.Helper()
 	b := new(worked)
@@ -46,7 +46,7 @@ func (b *worked) work(w *world, ctx context.Context, takes func(int) time.Durati
 	n := len(b.at)
 	b.at = append(b.at, w.elapsed().String())
 	if b.working++; b.working > 1 {
-		w.t.Error("the work overlaps with itself")
+		w.t.Error("two calls of the work run at a time")
 	}
 	b.mu.Unlock()
 	select {
@@ -58,7 +58,7 @@ func (b *worked) work(w *world, ctx context.Context, takes func(int) time.Durati
 	b.working--
 }
 
-// drain returns the start times since its last call.
+// drain returns the starts since the last drain.
 func (b *worked) drain() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -66,7 +66,7 @@ func (b *worked) drain() string {
 	return fmt.Sprint(b.at)
 }
 
-// inside returns how many calls of the work run now.
+// inside returns how many calls of the work are running.
 func (b *worked) inside() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,7 +98,7 @@ func TestNewSchedulerRejectsInvalidConfig(t *testing.T) {
 		}
 	}
 	if client.FixedRate.String() != "FixedRate" || client.FixedDelay.String() != "FixedDelay" {
-		t.Error(client.FixedRate, client.FixedDelay)
+		t.Errorf("the modes are named %v and %v, want FixedRate and FixedDelay", client.FixedRate, client.FixedDelay)
 	}
 }
 
@@ -107,7 +107,7 @@ func TestFixedRateCountsFromStartToStart(t *testing.T) {
 		_, b := w.scheduler(w.client(), client.ScheduleConfig{InitialDelay: time.Second, Period: 10 * time.Second}, always(3*time.Second))
 		time.Sleep(35 * time.Second)
 		if got := b.drain(); got != "[1s 11s 21s 31s]" {
-			t.Errorf("the work started at %s", got)
+			t.Errorf("the work started at %s, want 1s and each 10s after that", got)
 		}
 	})
 }
@@ -118,7 +118,7 @@ func TestFixedRateMakesUpForOneMissedStart(t *testing.T) {
 		_, b := w.scheduler(w.client(), client.ScheduleConfig{Period: 10 * time.Second}, func(n int) time.Duration { return takes[n] })
 		time.Sleep(111 * time.Second)
 		if got := b.drain(); got != "[0s 25s 1m12s 1m20s 1m30s 1m40s 1m50s]" {
-			t.Errorf("the work started at %s", got)
+			t.Errorf("the work started at %s, want 0s 25s 1m12s 1m20s 1m30s 1m40s 1m50s", got)
 		}
 	})
 }
@@ -128,7 +128,7 @@ func TestFixedDelayCountsFromTheEndOfTheWork(t *testing.T) {
 		_, b := w.scheduler(w.client(), client.ScheduleConfig{Strategy: client.FixedDelay, Period: 10 * time.Second}, always(3*time.Second))
 		time.Sleep(30 * time.Second)
 		if got := b.drain(); got != "[0s 13s 26s]" {
-			t.Errorf("the work started at %s", got)
+			t.Errorf("the work started at %s, want 0s 13s 26s", got)
 		}
 	})
 }
@@ -143,12 +143,12 @@ func TestSchedulerStopEndsTheWorkAtOnce(t *testing.T) {
 			}
 			at := w.elapsed()
 			if err := s.Stop(bg); err != nil || b.inside() != 0 || w.elapsed() != at {
-				t.Errorf("Stop returns %v while %d calls of the work run, after %v", err, b.inside(), w.elapsed()-at)
+				t.Errorf("Stop returns %v while %d calls of the work run, after %v; want nil, 0, at once", err, b.inside(), w.elapsed()-at)
 			}
 			w.nothingLeft("job")
 			time.Sleep(time.Hour)
 			if got := b.drain(); got != "[]" {
-				t.Errorf("the stopped scheduler works at %s", got)
+				t.Errorf("the stopped scheduler starts work at %s, want none", got)
 			}
 			at = w.elapsed()
 			if err := s.Start(); err != nil {
@@ -156,13 +156,13 @@ func TestSchedulerStopEndsTheWorkAtOnce(t *testing.T) {
 			}
 			time.Sleep(5 * time.Second)
 			if got := b.drain(); got != fmt.Sprintf("[%v]", at+time.Second) {
-				t.Errorf("the scheduler was started at %v, and works at %s", at, got)
+				t.Errorf("the scheduler was started at %v, and its work at %s, want one second later", at, got)
 			}
 		}
 	})
 }
 
-// The goroutine of the subscriber's connection ends half a minute after the stop.
+// The subscriber's connection has a goroutine until half a minute after the stop.
 func TestStoppedSchedulerHasNoGoroutine(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, _ := w.scheduler(w.client(), client.ScheduleConfig{Period: time.Second}, always(time.Millisecond))
@@ -189,7 +189,7 @@ func TestOneOfManySchedulersWorks(t *testing.T) {
 			g := w.client()
 			s, _ := w.scheduler(g, client.ScheduleConfig{Period: time.Second, Work: func(ctx context.Context) error {
 				if !inside.TryLock() {
-					t.Error("two calls of the work run at the same time")
+					t.Error("two calls of the work run at a time")
 					return nil
 				}
 				defer inside.Unlock()
@@ -229,7 +229,7 @@ func TestOneOfManySchedulersWorks(t *testing.T) {
 			}
 		}
 		if counts[0] < 100 || counts[1] < 100 || counts[2] < 100 || counts[0]+counts[1]+counts[2] < 500 {
-			t.Errorf("the three schedulers have worked %v times", counts)
+			t.Errorf("the schedulers have worked %v times, want at least 100 each and 500 together", counts)
 		}
 	})
 }
@@ -247,13 +247,13 @@ func TestSchedulerContinuesAfterAPanic(t *testing.T) {
 		}}, nil)
 		time.Sleep(4500 * time.Millisecond)
 		if !s.IsOwner() {
-			t.Error("a panic of the work has ended the leadership")
+			t.Error("the scheduler is not the owner after a panic of the work")
 		}
 		if err := s.Stop(bg); err != nil || calls != 5 {
 			t.Errorf("Stop returns %v after %d calls of the work, want nil after 5", err, calls)
 		}
 		if got := log.String(); !strings.Contains(got, "the disk is full") || !strings.Contains(got, "TestSchedulerContinuesAfterAPanic") || !strings.Contains(got, "mutex=job") {
-			t.Errorf("log: %s", got)
+			t.Errorf("the log does not have the panic, its stack and the mutex: %s", got)
 		}
 	})
 }

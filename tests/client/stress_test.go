@@ -24,13 +24,13 @@ import (
 
 var stressFor = flag.Duration("stress", time.Second, "how long TestRandomCallsLeaveNothing goes on")
 
-// stress has a Client. Eight goroutines use the Client at random, and replace it by a new one.
+// stress has a Client that eight goroutines use at random, and replace by a new Client.
 type stress struct {
 	t      *testing.T
 	addr   string
-	inside [3]atomic.Int32 // how many goroutines work under each mutex
+	inside [3]atomic.Int32 // goroutines that work under each mutex
 
-	mu  sync.Mutex // guards what follows
+	mu  sync.Mutex // guards the fields below
 	rdb *redis.Client
 	c   *client.Client
 	all []*client.Contender
@@ -40,7 +40,7 @@ type stress struct {
 	reg *registry.Registry
 }
 
-// begin makes a new Client, and one of each type that uses a Client.
+// begin makes a new Client, and one value of each type that uses a Client.
 func (s *stress) begin() {
 	must := func(err error) {
 		if err != nil {
@@ -70,7 +70,8 @@ func (s *stress) begin() {
 
 func (s *stress) mutex(i int) string { return fmt.Sprint("job", i) }
 
-// work fails if another goroutine works under the same mutex. The leases are long, so none is lost.
+// work fails the test if another goroutine works under the same mutex. Leases are long, so none
+// expires.
 func (s *stress) work(ctx context.Context, i int) {
 	if ctx.Err() != nil { // the context ended before the work began
 		return
@@ -82,7 +83,6 @@ func (s *stress) work(ctx context.Context, i int) {
 	s.inside[i].Add(-1)
 }
 
-// once makes one random call.
 func (s *stress) once() {
 	s.mu.Lock()
 	i := rand.IntN(len(s.inside))
@@ -152,7 +152,7 @@ func (s *stress) once() {
 	}
 }
 
-// renew closes the Client and makes another one.
+// renew closes the Client and makes a new one.
 func (s *stress) renew(registry bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -192,14 +192,14 @@ func TestRandomCallsLeaveNothing(t *testing.T) {
 	s.end(false)
 	page, _, err := e.Scan(t.Context(), simba.ScanRequest{Count: 1000})
 	if err != nil || len(page.Mutexes) > 0 {
-		t.Errorf("the server still has the mutexes %v; the error is %v", page.Mutexes, err)
+		t.Errorf("at the end the server has the mutexes %v, %v, want none", page.Mutexes, err)
 	}
 	if err := leaks.Find(before); err != nil {
 		t.Error(err)
 	}
 }
 
-// The end of the ownership by Unlock must not be logged as a loss. A loss during Unlock must be.
+// The client must log a loss during Unlock, but no loss because of Unlock.
 func TestUnlockDoesNotLogALoss(t *testing.T) {
 	addr, e := realServer(t)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
@@ -222,7 +222,7 @@ func TestUnlockDoesNotLogALoss(t *testing.T) {
 		}
 		for len(lost) > 0 {
 			if m := <-lost; !broken { // the notice of a break may come before Unlock
-				t.Fatalf("lock %d: the log says %q", i, m)
+				t.Fatalf("lock %d: the log has %q, but the lock was not lost", i, m)
 			}
 		}
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// watch starts an Observer of a mutex. The Observer reports its changes to s.
+// watch starts an Observer that reports its changes to s.
 func (g *testClient) watch(t *testing.T, mutex string, s *changes) *client.Observer {
 	t.Helper()
 	o, err := g.NewObserver(client.ObserverConfig{Mutex: mutex, OnChange: s.add})
@@ -24,7 +24,7 @@ func (g *testClient) watch(t *testing.T, mutex string, s *changes) *client.Obser
 	return o
 }
 
-// event publishes on the event channel of a mutex that a contender has acquired it.
+// event publishes that a contender has acquired a mutex, on the mutex's event channel.
 func event(t *testing.T, g *testClient, mutex, owner string, token uint64) {
 	t.Helper()
 	eventOf(t, g, simba.EventAcquired, mutex, owner, token)
@@ -62,13 +62,13 @@ func TestObserversOfAMutexShareASubscription(t *testing.T) {
 		a.want(t)
 		b.want(t, "1→3")
 		if w.subscribed(simba.EventChannel("y")) || !w.subscribed(simba.EventChannel("x")) {
-			t.Error("the server's subscriptions are not those of the Observers that run")
+			t.Error("the client is subscribed to y, or not to x; want x, the mutex of the running Observer")
 		}
 		must(t, second.Stop(t.Context()))
 		must(t, second.Stop(t.Context()))
 		synctest.Wait()
 		if w.subscribed(simba.EventChannel("x")) {
-			t.Error("the subscription is left after its last Observer has stopped")
+			t.Error("the client is subscribed to x after its last Observer has stopped")
 		}
 	})
 }
@@ -91,16 +91,16 @@ func TestBrokenSubscriptionIsRestored(t *testing.T) {
 			token++
 			event(t, w.client(), "x", name, token)
 			// The Observer reports the notice after a query of the windows. After a freeze the
-			// query times out: the connections of the pool are frozen, too.
+			// query times out, because all connections are frozen.
 			for end := time.Now().Add(2 * timeout); o.Owner().ID != name && time.Now().Before(end); {
 				time.Sleep(time.Millisecond)
 			}
 			if got := o.Owner(); got.ID != name || got.Token != token {
-				t.Errorf("after %s the Observer gets no notice: its owner is %+v", name, got)
+				t.Errorf("after %s the Observer gets no notice: Owner returns %+v", name, got)
 			}
 			time.Sleep(time.Minute) // queries find that the mutex is free
 			if got := o.Owner(); !got.IsZero() {
-				t.Errorf("after %s the owner is %+v", name, got)
+				t.Errorf("after %s Owner returns %+v, want no owner", name, got)
 			}
 		}
 	})
@@ -140,7 +140,7 @@ func TestClosedClientReceivesNoNotices(t *testing.T) {
 		event(t, w.client(), "x", "1", 1)
 		s.want(t)
 		if w.subscribed(simba.EventChannel("x")) || g.subscribers() != 0 {
-			t.Error("the subscription is left")
+			t.Error("the client is still subscribed, or has a subscriber's connection")
 		}
 		if err := o.Start(); !errors.Is(err, client.ErrClosed) {
 			t.Errorf("Start returns %v, want ErrClosed", err)
@@ -161,7 +161,7 @@ func TestSubscriptionsUseAnotherConnectionWhenOneIsFull(t *testing.T) {
 		}
 		for i := range connChannels + 1 {
 			if !w.subscribed(simba.EventChannel(fmt.Sprint(i))) {
-				t.Fatalf("channel %d is not subscribed to", i)
+				t.Fatalf("the client is not subscribed to channel %d", i)
 			}
 		}
 	})

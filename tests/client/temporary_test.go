@@ -14,7 +14,8 @@ import (
 	"github.com/simba-resp/simba-resp/script"
 )
 
-// The client recognizes temporary errors by their texts. This test gets the texts from the server.
+// The client recognizes temporary errors by their texts, so this test gets the texts from the
+// server.
 func TestLockWaitsOnAfterTemporaryErrorsOfTheServer(t *testing.T) {
 	for text, begin := range map[string]func(*testing.T, *world, *testClient) (end func()){
 		"TRYAGAIN":                          unavailableStore,
@@ -57,7 +58,7 @@ func fullMemory(t *testing.T, w *world, _ *testClient) (end func()) {
 	return func() { w.commands.SetMaxMemory(0) }
 }
 
-// tooManyClients gets the text from the server, and refuses requests with it by a hook. Over a wire
+// tooManyClients gets the text from the server, and a hook refuses requests with it. On a wire,
 // go-redis would find the connection closed before it reads the reply.
 func tooManyClients(t *testing.T, w *world, g *testClient) (end func()) {
 	before := w.server.MaxClients()
@@ -71,7 +72,7 @@ func tooManyClients(t *testing.T, w *world, g *testClient) (end func()) {
 	return g.refuse(refusal(strings.Trim(line, "-\r\n")))
 }
 
-// tooManyBlocked gets the text from an ACQUIRE with WAIT, which the client does not send itself.
+// tooManyBlocked gets the text from ACQUIRE with WAIT, which the client itself does not send.
 func tooManyBlocked(t *testing.T, w *world, g *testClient) (end func()) {
 	w.occupy(t, "other")
 	before := w.server.MaxClients()
@@ -97,15 +98,14 @@ func busy(_ *testing.T, _ *world, g *testClient) (end func()) {
 	return g.refuse(refusal(script.ErrBusy))
 }
 
-// occupy lets another client acquire the mutex.
 func (w *world) occupy(t *testing.T, mutex string) {
 	t.Helper()
 	_, err := w.client().acquire(bg, mutex, "owner", time.Hour)
 	must(t, err)
 }
 
-// wait sends an ACQUIRE that blocks until the mutex is free. It returns the id of the connection
-// and the error of the reply.
+// wait sends an ACQUIRE that blocks until the mutex is free. It returns the connection's id and the
+// reply's error.
 func (g *testClient) wait(t *testing.T, mutex string) (id int64, reply <-chan error) {
 	t.Helper()
 	conn := g.rdb.Conn()
@@ -120,7 +120,7 @@ func (g *testClient) wait(t *testing.T, mutex string) (id int64, reply <-chan er
 	return id, c
 }
 
-// refuse lets each request of the client fail with an error reply until end is called.
+// refuse makes each request of the client fail with an error reply until the test calls end.
 func (g *testClient) refuse(reply error) (end func()) {
 	over := new(atomic.Bool)
 	g.rdb.AddHook(refusing{reply, over})

@@ -10,20 +10,20 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// wires are the connections of one client to the server of a world. As with TCP, data that is sent
-// during a silence is delivered when the wires are healed. That is so even if the sender has closed
-// the connection meanwhile. A cut loses the data in flight.
+// wires has the connections of one client to the server of a world. Data that is sent during a
+// silence arrives after heal, as with TCP, even if the sender has closed the connection. A cut
+// loses the data in flight.
 type wires struct {
 	all sync.WaitGroup // goroutines of the connections
 
-	mu       sync.Mutex   // guards what follows
-	server   *resp.Server // nil = down
-	silent   chan struct{}
+	mu       sync.Mutex    // guards the fields below
+	server   *resp.Server  // nil = down
+	silent   chan struct{} // closed by heal; nil = no silence
 	up, down time.Duration // the delay in each direction
 	open     map[*wire]struct{}
 }
 
-// connect sets the server that new connections reach; nil means that they are refused.
+// connect sets the server that new connections reach; nil = the network refuses them.
 func (w *wires) connect(s *resp.Server) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -49,7 +49,6 @@ func (w *wires) silence() {
 	}
 }
 
-// heal ends a silence.
 func (w *wires) heal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -75,14 +74,13 @@ func (w *wires) freeze() {
 	}
 }
 
-// count returns the number of connections.
 func (w *wires) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.open)
 }
 
-// quiet returns a channel that is closed when the silence ends; nil if there is none.
+// quiet returns a channel that is closed when the silence ends; nil = no silence.
 func (w *wires) quiet() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,16 +143,16 @@ type wire struct {
 	frozen    chan struct{} // closed by freeze
 }
 
-// packet is data in flight. A packet without bytes is the end of the connection.
+// packet is data in flight. Without bytes, it is the end of the connection.
 type packet struct {
 	due   time.Time
 	bytes []byte
 }
 
-// carry carries data from one end to the other until one of the ends closes. It calls delay with
-// wires.mu locked.
+// carry carries data from one end to the other until an end closes. It calls delay with wires.mu
+// locked.
 func (w *wires) carry(c *wire, to, from net.Conn, delay func() time.Duration) {
-	packets := make(chan packet, 10_000) // so the sender never waits for the receiver
+	packets := make(chan packet, 10_000) // the sender must not wait for the receiver
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		defer close(packets)
@@ -187,7 +185,7 @@ func (w *wires) carry(c *wire, to, from net.Conn, delay func() time.Duration) {
 	to.Close()
 }
 
-// deliver delivers a packet. It reports whether more packets may follow.
+// deliver delivers a packet, and reports whether more packets may follow.
 func (w *wires) deliver(c *wire, to net.Conn, p packet) bool {
 	if left := time.Until(p.due); left > 0 {
 		select {

@@ -14,7 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// testWorker is a Worker of "job" that records its states and calls.
+// testWorker is a Worker of "job" that records its states and callbacks.
 type testWorker struct {
 	*worker.Worker
 	*testClient
@@ -23,14 +23,14 @@ type testWorker struct {
 	start func(context.Context) error // called by StartWork
 	stop  func() error                // called by StopWork
 
-	mu      sync.Mutex // guards what follows
-	lines   []string   // the states and calls since the last drain
+	mu      sync.Mutex // guards the fields below
+	lines   []string   // states, and callbacks with "!", since the last drain
 	state   worker.State
 	working bool
 }
 
-// worker returns an idle Worker with a TTL of 10 s and a transition window of 2 s. It is stopped
-// when the test ends.
+// worker returns an idle Worker with a TTL of 10 s and a transition window of 2 s. The end of the
+// test stops the Worker.
 func (w *world) worker(id string, changes ...func(*worker.Config)) *testWorker {
 	w.t.Helper()
 	s := &testWorker{testClient: w.client(), w: w}
@@ -68,14 +68,14 @@ func (s *testWorker) changed(from, to worker.State) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if from != s.state {
-		s.w.t.Errorf("Changed reports %v to %v, but the state before was %v", from, to, s.state)
+		s.w.t.Errorf("Changed reports %v to %v, but the last state was %v", from, to, s.state)
 	}
 	s.state = to
 	s.lines = append(s.lines, to.String())
 }
 
-// drain returns the states and the calls since its last call. Two goroutines record them, so the
-// order of a state and a call is not known.
+// drain returns the states and the callbacks since the last drain. Two goroutines record them, so
+// the order of a state and a callback is random.
 func (s *testWorker) drain() (states, calls string) {
 	synctest.Wait()
 	s.mu.Lock()
@@ -92,7 +92,8 @@ func (s *testWorker) drain() (states, calls string) {
 	return strings.Join(a, " "), strings.Join(b, " ")
 }
 
-// expect fails unless exactly these states and calls were recorded since the last drain.
+// expect fails the test unless exactly these states and callbacks were recorded since the last
+// drain.
 func (s *testWorker) expect(when, states, calls string) {
 	s.w.t.Helper()
 	gotStates, gotCalls := s.drain()
@@ -100,7 +101,7 @@ func (s *testWorker) expect(when, states, calls string) {
 		s.w.t.Errorf("%s: states %q and calls %q,\nwant %q and %q", when, gotStates, gotCalls, states, calls)
 	}
 	if last := states[strings.LastIndex(states, " ")+1:]; last != "" && s.State().String() != last {
-		s.w.t.Errorf("%s: State is %v", when, s.State())
+		s.w.t.Errorf("%s: State returns %v, want %s, the last reported state", when, s.State(), last)
 	}
 }
 
@@ -145,7 +146,7 @@ func TestNewWorkerRejectsInvalidConfig(t *testing.T) {
 func TestWorkerStatesHaveNames(t *testing.T) {
 	got := fmt.Sprint(worker.Idle, worker.Acquiring, worker.Working, worker.Renewing, worker.Pausing, worker.Waiting, worker.Releasing, worker.State(7), worker.State(-1))
 	if got != "idle acquiring working renewing pausing waiting releasing State(7) State(-1)" {
-		t.Error(got)
+		t.Errorf("the states are named %s", got)
 	}
 }
 
@@ -156,9 +157,9 @@ func TestWorkerWorksRenewsAndHandsOver(t *testing.T) {
 		a.begin()
 		a.expect("started", "acquiring working", "start")
 		b.begin()
-		// b asks again when its two channels are subscribed to: once for both, or once for each.
+		// b tries again when its two channels are subscribed to: once, or once for each channel.
 		if states, calls := b.drain(); strings.Count(states, "acquiring waiting") < 2 || strings.Count(states, " ") > 5 || calls != "" {
-			t.Errorf("started as the second, and subscribed: states %q and calls %q", states, calls)
+			t.Errorf("a second worker reports the states %q and the calls %q, want at least two attempts and no call", states, calls)
 		}
 		time.Sleep(1500 * time.Millisecond)
 		a.expect("subscribed", "renewing working", "")
@@ -188,13 +189,13 @@ func TestWorkerResignHandsOffToTheNext(t *testing.T) {
 		synctest.Wait()
 		for _, x := range []*testWorker{a, b, a} {
 			if w.owner("job") != x.ID() || x.State() != worker.Working {
-				t.Fatalf("%q owns the mutex, %s is %v", w.owner("job"), x.ID(), x.State())
+				t.Fatalf("%q owns the mutex, and %s is %v, want the owner working", w.owner("job"), x.ID(), x.State())
 			}
 			x.Resign()
-			x.Resign() // has no effect without an ownership
+			x.Resign() // no effect without an ownership
 			synctest.Wait()
 			if x.State() != worker.Waiting {
-				t.Errorf("%s is %v after Resign", x.ID(), x.State())
+				t.Errorf("%s is %v after Resign, want waiting", x.ID(), x.State())
 			}
 		}
 	})
@@ -232,17 +233,17 @@ func TestWorkerWithoutRepliesPausesAndAsksAgain(t *testing.T) {
 		w.stop()
 		time.Sleep(11880*time.Millisecond - 1)
 		if states, calls := a.drain(); strings.Trim(states, "renwig ") != "" || calls != "" || a.State() != worker.Renewing {
-			t.Errorf("before the end of the lease: states %q, calls %q", states, calls)
+			t.Errorf("before the end of the lease: states %q, calls %q, want renewing and no call", states, calls)
 		}
 		time.Sleep(10 * time.Second)
 		states, calls := a.drain()
 		if !strings.HasPrefix(states, "pausing waiting acquiring waiting acquiring") || calls != "stop" {
-			t.Errorf("after the end of the lease: states %q, calls %q", states, calls)
+			t.Errorf("after the end of the lease: states %q, calls %q, want pausing, waiting, acquiring, and stop", states, calls)
 		}
 		w.begin()
 		time.Sleep(20 * time.Second)
 		if _, calls := a.drain(); calls != "start" || a.State() != worker.Working && a.State() != worker.Renewing {
-			t.Errorf("when the server is back the state is %v, the calls are %q", a.State(), calls)
+			t.Errorf("when the server is back, the state is %v, the calls are %q, want working and start", a.State(), calls)
 		}
 	})
 }
@@ -294,7 +295,7 @@ func TestStartWorkMayWorkUntilItsContextEnds(t *testing.T) {
 			cfg.StartWork = func(ctx context.Context) error {
 				_ = start(ctx)
 				<-ctx.Done()
-				return ctx.Err() // the context has ended, so this is no failure
+				return ctx.Err() // no failure, since the context has ended
 			}
 		})
 		a.begin()

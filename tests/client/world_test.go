@@ -30,32 +30,32 @@ func TestMain(m *testing.M) {
 
 // world is a whole server and its clients in a synctest bubble. In its fake time hours pass at
 // once, and durations are exact. Each client has its own connections (wires), which a test can cut,
-// silence and slow down (see wire_test.go).
+// silence and slow down.
 //
 //	inWorld(t, func(t *testing.T, w *world) {
 //		a, b := w.client(), w.client()
 //		k, err := a.NewContender(…)
 //
-// Only the goroutine of the test may call its methods.
+// Only the test's goroutine may call its methods.
 type world struct {
 	t        *testing.T
 	start    time.Time
 	engine   *engine.Engine
 	broker   *resp.Broker
 	server   *resp.Server       // nil = down
-	commands *commands.Commands // of the server
+	commands *commands.Commands // the server's commands
 	store    *store             // a layer between the server and the engine; nil = none
 	guests   []*testClient
 }
 
-// inWorld runs a test in a bubble with a world.
+// inWorld runs a test in a bubble with a new world.
 func inWorld(t *testing.T, test func(*testing.T, *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { test(t, newWorld(t)) })
 }
 
-// newWorld returns a world with a running server. The world ends with the test. The test must stop
-// what it has started, in a Cleanup at the latest.
+// newWorld returns a world with a running server. The end of the test ends the world. The test must
+// stop what it has started, in a Cleanup at the latest.
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	if underRace {
@@ -82,12 +82,12 @@ func newWorld(t *testing.T) *world {
 		for _, g := range w.guests {
 			g.all.Wait()
 		}
-		time.Sleep(time.Minute) // go-redis still dials for requests that were canceled
+		time.Sleep(time.Minute) // go-redis still dials for canceled requests
 	})
 	return w
 }
 
-// stop stops the server: all connections break, and new ones fail. Leases continue.
+// stop stops the server. All connections break, and new ones fail. Leases continue.
 func (w *world) stop() {
 	w.t.Helper()
 	if w.server == nil {
@@ -106,7 +106,7 @@ func (w *world) stop() {
 	}
 }
 
-// begin starts a server with the present engine.
+// begin starts a server with the present engine. It stops the running server, if there is one.
 func (w *world) begin() {
 	w.stop()
 	quiet := slog.New(slog.DiscardHandler)
@@ -122,10 +122,10 @@ func (w *world) begin() {
 	}
 }
 
-// restart stops the server and starts another with the same engine.
 func (w *world) restart() { w.begin() }
 
-// replace stops the server, if one runs. It starts another with a new engine that recovers rec.
+// replace starts a server with a new engine that recovers rec. It stops the running server and the
+// engine, if there are any.
 func (w *world) replace(rec engine.Recovery) {
 	w.t.Helper()
 	w.stop()
@@ -144,14 +144,14 @@ func (w *world) replace(rec engine.Recovery) {
 	w.begin()
 }
 
-// testClient is a Client with a go-redis client and wires of its own.
+// testClient is a Client with its own go-redis client and wires.
 type testClient struct {
 	*client.Client
 	wires
 	rdb *redis.Client
 }
 
-// client returns a new Client; it is closed with the world.
+// client returns a new Client. The end of the world closes the Client.
 func (w *world) client() *testClient { return w.clientWith(client.Options{}) }
 
 func (w *world) clientWith(o client.Options) *testClient {
@@ -163,9 +163,8 @@ func (w *world) clientWith(o client.Options) *testClient {
 	g.connect(w.server)
 	g.rdb = redis.NewClient(&redis.Options{
 		Dialer: g.dial, Addr: "127.0.0.1:7379", ContextTimeoutEnabled: true, DisableIdentity: true,
-		// A request that waits for a connection takes a timer from a pool that go-redis shares
-		// among clients. A timer must not leave its bubble. With so many connections no request
-		// waits.
+		// A request that waits for a connection takes a timer from a pool that all go-redis clients
+		// share. A timer must not leave its bubble. With so many connections no request waits.
 		PoolSize:                 10_000,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
@@ -181,15 +180,14 @@ func (w *world) clientWith(o client.Options) *testClient {
 // subscribers returns the number of subscriber's connections.
 func (g *testClient) subscribers() int { return g.count() - int(g.rdb.PoolStats().TotalConns) }
 
-// countCommands counts the commands that the Client sends from now on. It does not count those of
-// the subscriber's connection.
+// countCommands counts the commands that the Client sends from now on, except those of the
+// subscriber's connection.
 func (g *testClient) countCommands() *atomic.Int64 {
 	n := new(atomic.Int64)
 	g.rdb.AddHook(counting{n})
 	return n
 }
 
-// counting is a go-redis hook that counts commands.
 type counting struct{ n *atomic.Int64 }
 
 func (counting) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -203,7 +201,7 @@ func (counting) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proces
 	return next
 }
 
-// acquire sends SIMBA.ACQUIRE and takes no queue entry; release sends SIMBA.RELEASE.
+// acquire sends SIMBA.ACQUIRE with NOQUEUE. release sends SIMBA.RELEASE.
 func (g *testClient) acquire(ctx context.Context, mutex, id string, ttl time.Duration) (map[any]any, error) {
 	r, err := g.rdb.Do(ctx, "simba.acquire", mutex, id, ttl.Milliseconds(), "noqueue").Result()
 	record, _ := r.(map[any]any)
@@ -214,7 +212,6 @@ func (g *testClient) release(ctx context.Context, mutex, id string) (int, error)
 	return g.rdb.Do(ctx, "simba.release", mutex, id).Int()
 }
 
-// history returns the events of a mutex, from old to new.
 func (w *world) history(mutex string) []simba.Event {
 	w.t.Helper()
 	events, _, err := w.engine.History(context.Background(), simba.HistoryRequest{Mutex: mutex, Count: simba.MaxCount})
@@ -224,7 +221,7 @@ func (w *world) history(mutex string) []simba.Event {
 	return events
 }
 
-// owner returns the owner of the mutex at the server.
+// owner returns the owner of the mutex at the server, "" if it is free.
 func (w *world) owner(mutex string) string {
 	w.t.Helper()
 	t, _, err := w.engine.Owner(context.Background(), mutex)
@@ -234,7 +231,7 @@ func (w *world) owner(mutex string) string {
 	return t.Owner
 }
 
-// queue returns the waiters of the mutex at the server.
+// queue returns the ids of the waiters at the server.
 func (w *world) queue(mutex string) (ids []string) {
 	w.t.Helper()
 	entries, _, err := w.engine.Queue(context.Background(), mutex, simba.MaxCount)
@@ -247,12 +244,12 @@ func (w *world) queue(mutex string) (ids []string) {
 	return ids
 }
 
-// subscribed reports whether a client subscribes to the channel.
+// subscribed reports whether any client is subscribed to the channel.
 func (w *world) subscribed(channel string) bool {
 	return w.broker.Subscribers(resp.KindChannel, channel) > 0
 }
 
-// breakOff ends the tenure of the mutex like SIMBA.BREAK.
+// breakOff does what SIMBA.BREAK does.
 func (w *world) breakOff(mutex string) {
 	w.t.Helper()
 	ctx := context.Background()
@@ -265,16 +262,16 @@ func (w *world) breakOff(mutex string) {
 	}
 }
 
-// nothingLeft fails unless nobody owns the mutex or waits for it.
+// nothingLeft fails the test if the mutex has an owner or a waiter.
 func (w *world) nothingLeft(mutex string) {
 	w.t.Helper()
 	if o, q := w.owner(mutex), w.queue(mutex); o != "" || len(q) != 0 {
-		w.t.Errorf("at the server %q owns %s, and %q wait", o, mutex, q)
+		w.t.Errorf("at the server %q owns %s, and the queue is %q; want no owner and no waiter", o, mutex, q)
 	}
 }
 
-// noGoroutineLeft fails if a goroutine runs code of package client or its subpackages. Test
-// functions have another import path, below simba-resp/tests, and do not match.
+// noGoroutineLeft fails the test if a goroutine runs code of package client or its subpackages. The
+// import path of test functions begins with simba-resp/tests, so they do not match.
 func noGoroutineLeft(t *testing.T) {
 	t.Helper()
 	stacks := make([]byte, 1<<22)
@@ -284,11 +281,10 @@ func noGoroutineLeft(t *testing.T) {
 	}
 }
 
-// elapsed returns the time since the start of the world.
 func (w *world) elapsed() time.Duration { return time.Since(w.start) }
 
-// tenures returns the tenures of a mutex at the server, from old to new. It fails the test if a
-// tenure begins before the previous one has ended, or if its token is not larger.
+// tenures returns the tenures of a mutex at the server, from old to new. It fails the test if two
+// tenures overlap, or if tokens do not grow.
 func (w *world) tenures(mutex string) (all []tenure) {
 	w.t.Helper()
 	running := false
@@ -297,10 +293,10 @@ func (w *world) tenures(mutex string) (all []tenure) {
 		switch e.Kind {
 		case simba.EventAcquired:
 			if running {
-				w.t.Errorf("%s acquires %s at %v, but the previous owner still owns it", e.Owner, mutex, at)
+				w.t.Errorf("%s acquires %s at %v, but the tenure before has not ended", e.Owner, mutex, at)
 			}
 			if n := len(all); n > 0 && e.Token <= all[n-1].token {
-				w.t.Errorf("a tenure with token %d follows one with token %d", e.Token, all[n-1].token)
+				w.t.Errorf("a tenure with token %d follows one with token %d, want a larger token", e.Token, all[n-1].token)
 			}
 			running = true
 			all = append(all, tenure{id: e.Owner, token: e.Token, from: at, to: -1})
@@ -321,7 +317,6 @@ type tenure struct {
 	end      simba.EventKind
 }
 
-// owners returns the owners of the tenures.
 func owners(all []tenure) (ids []string) {
 	for _, t := range all {
 		ids = append(ids, t.id)
@@ -338,7 +333,7 @@ func TestWorldServesClientsInFakeTime(t *testing.T) {
 			return status, err
 		}
 		if s, err := ask(a); s != "acquired" || err != nil {
-			t.Fatal(s, err)
+			t.Fatalf("acquire returns %s, %v, want acquired", s, err)
 		}
 		b.slow(0, time.Second)
 		sent := time.Now()
@@ -349,27 +344,27 @@ func TestWorldServesClientsInFakeTime(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if _, err := a.release(ctx, "job", "a"); err == nil || w.owner("job") != "a" {
-			t.Errorf("over a silent wire release returns %v, or the server has received it", err)
+			t.Errorf("release over a silent wire returns %v, or the server has received it", err)
 		}
 		a.heal()
 		time.Sleep(time.Second)
 		if w.owner("job") != "" {
-			t.Error("a release that was sent over a silent wire does not arrive when the wire is healed")
+			t.Error("after heal, the server has not received the release")
 		}
 		w.restart()
 		if s, err := ask(a); s != "acquired" || err != nil {
-			t.Error(s, err)
+			t.Errorf("after a restart, acquire returns %s, %v, want acquired", s, err)
 		}
 		w.stop()
 		if _, err := ask(a); err == nil {
-			t.Error("a stopped server answers")
+			t.Error("acquire from a stopped server returns no error")
 		}
 		w.begin()
 		if s, err := ask(a); s != "renewed" || err != nil {
-			t.Error(s, err)
+			t.Errorf("after begin, acquire returns %s, %v, want renewed", s, err)
 		}
 		if got := owners(w.tenures("job")); !slices.Equal(got, []string{"a", "a"}) {
-			t.Errorf("the tenures are %+v", got)
+			t.Errorf("the tenures are %+v, want two of a", got)
 		}
 	})
 }

@@ -1,8 +1,8 @@
-// Package contenders tests the promises of the Go client with real servers on every engine. The
-// tests kill and freeze contenders.
+// Package contenders tests the promises of the Go client with real servers. The tests kill and
+// freeze contenders and servers, and cut connections.
 //
-// Two records must show that there were never two owners at the same time. Each contender records
-// when it owned the mutex, by a clock that all contenders share. The server records its history.
+// Two records must show that there were never two owners. Each contender records when it owned the
+// mutex, by a clock that all contenders share. The server records its history.
 package contenders
 
 import (
@@ -22,8 +22,8 @@ import (
 const tryDial = "github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silence{}) // go-redis logs each failed connection
-	// A go-redis pool that is closed while it dials may go on to dial for a second.
+	redis.SetLogger(silence{}) // go-redis would log each failed connection
+	// A go-redis pool that is closed while it dials may dial for another second.
 	leaks.Exit(simbatest.Main(m), goleak.IgnoreAnyFunction(tryDial))
 }
 
@@ -31,7 +31,6 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// connect returns a new go-redis client, such as each process has.
 func connect(t testing.TB, addr string) *redis.Client {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true})
@@ -50,7 +49,8 @@ func newClient(t testing.TB, addr string) *client.Client {
 	return c
 }
 
-// within returns what arrives on the channel. It fails the test if nothing arrives in time.
+// within returns the value that arrives on the channel. It fails the test if none arrives within
+// simbatest.Patience.
 func within[T any](t testing.TB, what string, happens <-chan T) T {
 	t.Helper()
 	select {

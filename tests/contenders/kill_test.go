@@ -19,18 +19,18 @@ const (
 	killTransition = 200 * time.Millisecond
 
 	// killSlack bounds the time from the end of a dead owner's lease to the next tenure, by the
-	// server's clock. It also bounds the time to the reply to a blocked client.
+	// server's clock. It also bounds the time from that end to the reply to a blocked client.
 	killSlack = 100 * time.Millisecond
 
-	// killPause is the longest time for which a busy machine may stop a process.
+	// killPause is the longest pause of a process on a busy machine.
 	killPause = 3 * time.Second
 )
 
 // 50 processes contend for one mutex. The test repeatedly kills the owner and starts another
-// process. The next waiter gets a notice and asks for the mutex. So the server, its disk and that
-// waiter must act within the bound.
+// process. When the lease ends, the next waiter gets a notice and asks for the mutex. So the
+// server, its disk and that waiter must act within killSlack.
 //
-// This test and the next one are not parallel, because other tests would make the machine busy.
+// The tests in this file are not parallel, because other tests would make the machine busy.
 func TestNextContenderAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	t := simbatest.NewCampaign(test, "holder killed, 50 processes want it", "embedded")
 	s := preferred(t)
@@ -43,14 +43,14 @@ func TestNextContenderAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	for len(f.late) < kills {
 		victim := f.owner()
 		f.prefer()
-		time.Sleep(rand.N(killTTL + killTransition)) // the kill comes at a random time of a lease
+		time.Sleep(rand.N(killTTL + killTransition)) // to a random time of the lease
 		o := f.kill(victim)
-		if o.token == 0 { // the machine was busy, and the victim had lost the mutex
+		if o.token == 0 { // on a busy machine, the victim had lost the mutex
 			f.launch()
 			continue
 		}
 		f.takesOver(f.acquiredAfter(o), o, "")
-		f.launch() // not earlier: the start of a process makes the machine busy
+		f.launch() // only now, since a start makes the machine busy
 	}
 	for _, c := range f.all {
 		c.Kill()
@@ -61,16 +61,16 @@ func TestNextContenderAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	n := serverSaw(t, f.history, tenures)
 	t.Counted(kills, "granted after transition_at: %v; %d kills repeated", f.late, f.stood)
 	if n < kills || len(tenures) < kills {
-		t.Errorf("the server saw %d tenures, the contenders %d", n, len(tenures))
+		t.Errorf("the server has %d tenures, the contenders have %d, want at least %d", n, len(tenures), kills)
 	}
 }
 
-// A client that is blocked in ACQUIRE … WAIT gets the mutex in the step that ends the lease. It
-// sends no other request. The reply must arrive within the bound, too.
+// A client that is blocked in ACQUIRE … WAIT gets the mutex in the step that ends the lease, and
+// sends no other request. Its reply must arrive within killSlack, too.
 func TestBlockedWaiterAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	t := simbatest.NewCampaign(test, "holder killed, a blocked client wants it", "embedded")
 	s := preferred(t)
-	simbatest.Prefer(t) // the test is the client
+	simbatest.Prefer(t) // this process is the client
 	f := newFleet(t, s, "killed")
 	const waiter = "waiter"
 	blocked := redis.NewClient(&redis.Options{Addr: s.Addr, ReadTimeout: simbatest.Patience})
@@ -87,13 +87,13 @@ func TestBlockedWaiterAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 			got <- reply{time.Duration(time.Now().UnixNano()), simbatest.StolenSoFar(), err}
 		}()
 		f.waits(waiter)
-		f.launch() // this contender queues behind the waiter
+		f.launch() // the next victim queues behind the waiter
 		o := f.kill(victim)
 		r := within(t, "the waiter gets its reply", got)
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
-		if o.token != 0 { // 0: the machine was busy, and the victim had lost the mutex
+		if o.token != 0 { // else, on a busy machine, the victim had lost the mutex
 			f.takesOverAndGetsReply(f.acquiredAfter(o), o, waiter, r)
 		}
 		if n, err := f.rdb.Do(t.Context(), "simba.release", f.mutex, waiter).Int(); err != nil || n != 1 {
@@ -103,7 +103,7 @@ func TestBlockedWaiterAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 	t.Counted(kills, "granted after transition_at: %v; reply after it: %v; %d repeated", f.late, f.replied, f.stood)
 }
 
-// preferred starts a server that other processes delay as little as possible. The server runs with
+// preferred starts a server that other processes delay as little as possible. The server has
 // priority if the system permits that, and its data directory is in memory.
 func preferred(t testing.TB) *simbatest.Server {
 	t.Helper()
@@ -112,7 +112,7 @@ func preferred(t testing.TB) *simbatest.Server {
 	return s
 }
 
-// fleet is a number of processes that contend for one mutex.
+// fleet has processes that contend for one mutex.
 type fleet struct {
 	t         testing.TB
 	s         *simbatest.Server
@@ -121,11 +121,11 @@ type fleet struct {
 	all       map[string]*contender // the contenders by id
 	preferred map[string]bool
 	noted     tenures
-	history   []change // the part that was read so far
+	history   []change // read so far
 
 	late    simbatest.Latencies // from the end of a dead owner's lease to the next tenure
-	replied simbatest.Latencies // from there to the reply to the blocked waiter
-	stood   int                 // takeovers that do not count, because the machine may have stopped
+	replied simbatest.Latencies // from that end to the reply to the blocked waiter
+	stood   int                 // takeovers that do not count, since the machine may have paused
 	kills   int                 // how many takeovers must count
 }
 
@@ -139,8 +139,8 @@ func (f *fleet) launch() {
 	f.all[id] = launch(f.t, f.s.Addr, f.mutex, id, killTTL, killTransition)
 }
 
-// prefer gives priority to the processes that were launched so far. So a process that is launched
-// later does not delay them.
+// prefer gives priority to the processes launched so far, so that processes launched later do not
+// delay them.
 func (f *fleet) prefer() {
 	for id, c := range f.all {
 		if !f.preferred[id] {
@@ -150,8 +150,8 @@ func (f *fleet) prefer() {
 	}
 }
 
-// owner waits for an owner that has reported its tenure, and returns it. If the reply to an owner
-// is late, it never reports the tenure.
+// owner waits for an owner that has reported its tenure, and returns it. An owner whose reply is
+// late never reports the tenure.
 func (f *fleet) owner() *contender {
 	f.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
@@ -161,11 +161,10 @@ func (f *fleet) owner() *contender {
 			return c
 		}
 	}
-	f.t.Fatalf("nobody owns %s", f.mutex)
+	f.t.Fatalf("no contender reports that it owns %s", f.mutex)
 	return nil
 }
 
-// waits waits until the contender is in the queue.
 func (f *fleet) waits(contender string) {
 	f.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -179,10 +178,9 @@ func (f *fleet) waits(contender string) {
 			}
 		}
 	}
-	f.t.Fatalf("%s does not queue for %s", contender, f.mutex)
+	f.t.Fatalf("%s is not in the queue of %s", contender, f.mutex)
 }
 
-// ask asks the server for the present tenure.
 func (f *fleet) ask() (owner string, o tenureEnd) {
 	f.t.Helper()
 	r, err := simbatest.ToRecord(f.rdb.Do(f.t.Context(), "simba.owner", f.mutex).Result())
@@ -194,11 +192,11 @@ func (f *fleet) ask() (owner string, o tenureEnd) {
 	}
 }
 
-// tenureEnd is the end of a tenure if nobody renews it. The zero value means no tenure.
+// tenureEnd is the end of a tenure that nobody renews. The zero value means no tenure.
 type tenureEnd struct {
 	token        uint64
 	transitionAt time.Duration    // since 1970, by the server's clock
-	stolen       simbatest.Stolen // the stolen time at some moment before the end
+	stolen       simbatest.Stolen // up to some time before the end
 }
 
 // kill kills the owner and waits for the end of its lease.
@@ -210,14 +208,14 @@ func (f *fleet) kill(victim *contender) (last tenureEnd) {
 		if owner != victim.id {
 			return last
 		}
-		last = o // the owner's last renewal may still be in flight
+		last = o // a last renewal may still be in flight
 		last.stolen = simbatest.StolenSoFar()
 		time.Sleep(10 * time.Millisecond)
 	}
 }
 
-// read returns the whole history. It reads only the new part from the server, because to read
-// everything each time would make the machine busy.
+// read reads the changes since the last read, appends them to f.history, and returns them. Reading
+// the whole history each time would make the machine busy.
 func (f *fleet) read() []change {
 	f.t.Helper()
 	seq := int64(0)
@@ -229,7 +227,7 @@ func (f *fleet) read() []change {
 	return news
 }
 
-// since returns the changes after the end of a lease, each with the time since that end.
+// since returns the changes after the end of a lease, each with the time from that end.
 func (f *fleet) since(o tenureEnd) (s []string) {
 	for _, c := range f.history {
 		if c.at >= o.transitionAt {
@@ -241,17 +239,17 @@ func (f *fleet) since(o tenureEnd) (s []string) {
 
 // reply is the reply to a blocked client.
 type reply struct {
-	at     time.Duration // since 1970, by the machine's clock, which the server uses, too
+	at     time.Duration // since 1970, by the machine's clock, as at the server
 	stolen simbatest.Stolen
 	err    error
 }
 
-// takesOver checks the tenure after the one of a dead owner. This tenure must begin in time, and
-// belong to owner unless owner is "". takesOver reports whether the takeover counts.
+// takesOver checks the tenure next, which follows the tenure of a dead owner. It must begin in
+// time, and belong to owner unless owner is "". takesOver reports whether the takeover counts.
 func (f *fleet) takesOver(next change, o tenureEnd, owner string) bool {
 	f.t.Helper()
 	if owner != "" && next.owner != owner {
-		f.t.Errorf("the server granted the mutex to %s, not to %s: %v", next.owner, owner, f.since(o))
+		f.t.Errorf("the server granted the mutex to %s, want %s; changes: %v", next.owner, owner, f.since(o))
 	}
 	late := next.at - o.transitionAt
 	counts := f.inTime(next.owner+" acquires", late, simbatest.StolenSoFar(), o)
@@ -261,8 +259,7 @@ func (f *fleet) takesOver(next change, o tenureEnd, owner string) bool {
 	return counts
 }
 
-// takesOverAndGetsReply is takesOver for a blocked waiter. It also checks that the reply is in
-// time.
+// takesOverAndGetsReply is takesOver for a blocked waiter. Its reply must be in time, too.
 func (f *fleet) takesOverAndGetsReply(next change, o tenureEnd, owner string, r reply) {
 	f.t.Helper()
 	late := r.at - o.transitionAt
@@ -271,13 +268,13 @@ func (f *fleet) takesOverAndGetsReply(next change, o tenureEnd, owner string, r 
 	}
 }
 
-// inTime fails if a takeover came too late after the end of a dead owner's lease. It reports
-// whether the takeover counts.
+// inTime fails the test if a takeover came later than killSlack after the end of a dead owner's
+// lease. It reports whether the takeover counts.
 //
-// The host of a virtual machine stops it for a quarter of a second now and then. The kernel reports
-// this as stolen time. If that explains why a takeover was late, the takeover does not count, and
-// the test repeats it. Other processes may also delay a takeover, but the kernel does not report
-// that. So a short test repeats a few takeovers that were late by less than killPause. A long
+// The host of a virtual machine stops the machine for a quarter of a second now and then. The
+// kernel reports this as stolen time. If stolen time explains a late takeover, the takeover does
+// not count, and the test repeats it. Other processes may also delay a takeover, which the kernel
+// does not report. So a short test repeats takeovers that were late by less than killPause. A long
 // campaign runs on a quiet machine, and does not repeat them.
 func (f *fleet) inTime(what string, late time.Duration, seen simbatest.Stolen, o tenureEnd) (counts bool) {
 	f.t.Helper()
@@ -287,17 +284,17 @@ func (f *fleet) inTime(what string, late time.Duration, seen simbatest.Stolen, o
 	stolen := seen.Since(o.stolen)
 	if late-stolen <= killSlack || !simbatest.Long() && late-stolen <= killPause {
 		f.stood++
-		f.t.Logf("%s %v after the end of a lease, of which the host took %v: not counted: %v", what, late, stolen, f.since(o))
+		f.t.Logf("%s %v after the end of a lease; the host took %v of that time, so it does not count; changes: %v", what, late, stolen, f.since(o))
 		if f.stood > f.kills/5 {
-			f.t.Fatal("the machine stops too often to measure anything")
+			f.t.Fatal("more than a fifth of the takeovers do not count: the machine pauses too often")
 		}
 		return false
 	}
-	f.t.Errorf("%s %v after the end of the lease, of which the host took %v: %v", what, late, stolen, f.since(o))
+	f.t.Errorf("%s %v after the end of the lease, of which the host took %v; changes: %v", what, late, stolen, f.since(o))
 	return true
 }
 
-// acquiredAfter waits for the tenure after o, and returns the change that began it.
+// acquiredAfter waits for the tenure after o, and returns its grant.
 func (f *fleet) acquiredAfter(o tenureEnd) change {
 	f.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -307,6 +304,6 @@ func (f *fleet) acquiredAfter(o tenureEnd) change {
 			}
 		}
 	}
-	f.t.Fatalf("nobody acquires %s after token %d", f.mutex, o.token)
+	f.t.Fatalf("no contender acquires %s after token %d", f.mutex, o.token)
 	return change{}
 }

@@ -13,8 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// Simba has a compatibility kit for its backends. This test runs the cases of the kit on each
-// engine.
+// The cases are those of Simba's compatibility kit for its backends.
 func TestEachEnginePassesSimbasCompatibilityKit(t *testing.T) {
 	for _, engine := range simbatest.Engines {
 		t.Run(engine, func(t *testing.T) {
@@ -29,7 +28,7 @@ func TestEachEnginePassesSimbasCompatibilityKit(t *testing.T) {
 	}
 }
 
-// stableLease is a TTL for leases that must not end during a test, even on a busy machine.
+// stableLease is a window so long that no lease ends during a test, even on a busy machine.
 const stableLease = time.Minute
 
 func stable(mutex string) client.ContenderConfig {
@@ -42,18 +41,18 @@ func startStop(t *testing.T, s *simbatest.Server) {
 	k.start(t)
 	state := within(t, "acquired", k.acquired)
 	if state.Before.ID == k.ID() || state.After.ID != k.ID() || !k.IsOwner() {
-		t.Errorf("OnAcquired got %+v", state)
+		t.Errorf("OnAcquired gets %+v, and IsOwner returns %v; want a change to %s, and true", state, k.IsOwner(), k.ID())
 	}
 	if o, err := c.Owner(t.Context(), "start-stop"); err != nil || o.ID != k.ID() || o.Token != k.token() {
-		t.Errorf("the server's owner is %+v, %v", o, err)
+		t.Errorf("Owner returns %+v, %v, want %s with token %d", o, err, k.ID(), k.token())
 	}
 	k.stop(t)
 	state = within(t, "released", k.released)
 	if state.Before.ID != k.ID() || !state.After.IsZero() || k.IsOwner() {
-		t.Errorf("OnReleased got %+v", state)
+		t.Errorf("OnReleased gets %+v, and IsOwner returns %v; want a change to no owner, and false", state, k.IsOwner())
 	}
 	if o, err := c.Owner(t.Context(), "start-stop"); err != nil || !o.IsZero() {
-		t.Errorf("after the stop the server's owner is %+v, %v", o, err)
+		t.Errorf("after Stop, Owner returns %+v, %v, want no owner", o, err)
 	}
 }
 
@@ -64,7 +63,7 @@ func restart(t *testing.T, s *simbatest.Server) {
 		k.start(t)
 		within(t, "acquired", k.acquired)
 		if token := k.token(); token <= last {
-			t.Errorf("token %d follows token %d", token, last)
+			t.Errorf("token %d follows token %d, want a larger token", token, last)
 		}
 		last = k.token()
 		k.stop(t)
@@ -85,13 +84,13 @@ func guard(t *testing.T, s *simbatest.Server) {
 	token, until := k.token(), k.Owner().TransitionAt
 	select {
 	case <-k.released:
-		t.Error("the owner has lost the mutex")
+		t.Error("OnReleased is called while the owner renews")
 	case <-other.acquired:
-		t.Error("the other contender owns the mutex")
+		t.Error("OnAcquired of the other contender is called while the owner renews")
 	case <-time.After(12 * ttl):
 	}
 	if o, err := c.Owner(t.Context(), "guard"); err != nil || o.ID != k.ID() || o.Token != token || !o.TransitionAt.After(until) {
-		t.Errorf("after the renewals the owner is %+v, %v", o, err)
+		t.Errorf("after the renewals, Owner returns %+v, %v, want %s with token %d and a later end", o, err, k.ID(), token)
 	}
 	k.stop(t)
 	within(t, "acquired", other.acquired)
@@ -101,7 +100,7 @@ func guard(t *testing.T, s *simbatest.Server) {
 	}
 }
 
-// tenContenders runs ten contenders of a mutex until each has owned it, at least for 30 s. They
+// tenContenders runs ten contenders of a mutex for at least 30 s, until each has owned it. They
 // resign now and then. Two of them lose their connections at times.
 func tenContenders(t *testing.T, s *simbatest.Server) {
 	const mutex, contenders, cutOff, length = "ten", 10, 2, 30 * time.Second
@@ -138,12 +137,12 @@ func tenContenders(t *testing.T, s *simbatest.Server) {
 		ends[c.event]++
 	}
 	if len(owners) != contenders {
-		t.Errorf("%d of %d contenders have owned the mutex: %v", len(owners), contenders, owners)
+		t.Errorf("%d of %d contenders have owned the mutex; tenures: %v", len(owners), contenders, owners)
 	}
 	t.Logf("the contenders recorded %d tenures, the server %d: %v, %v", len(tenures), n, ends, owners)
 }
 
-// cut repeatedly breaks the link of an owner for longer than its lease.
+// cut repeatedly breaks the link of k while k is the owner, each time for longer than a lease.
 func cut(ctx context.Context, k *passer, link *stores.Link) {
 	for n := 0; ctx.Err() == nil; n++ {
 		if time.Sleep(50 * time.Millisecond); !k.IsOwner() {
@@ -161,10 +160,10 @@ func cut(ctx context.Context, k *passer, link *stores.Link) {
 
 const passerLease = 800 * time.Millisecond
 
-// passer owns the mutex for a time, and resigns.
+// passer owns the mutex for some time, and then resigns.
 type passer struct {
 	*client.Contender
-	tired chan struct{} // has an element when it has owned the mutex for long enough
+	tired chan struct{} // gets a value when it has owned the mutex for long enough
 }
 
 func newPasser(t testing.TB, c *client.Client, mutex, id string, want time.Duration, noted *tenures) *passer {
@@ -194,12 +193,12 @@ func newPasser(t testing.TB, c *client.Client, mutex, id string, want time.Durat
 func (p *passer) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		if err := p.Start(); err != nil {
-			panic(err) // it is stopped
+			panic(err) // a stopped contender can always start
 		}
 		select {
 		case <-p.tired:
 		case <-ctx.Done():
 		}
-		_ = p.Stop(context.Background()) // fails if its link is broken
+		_ = p.Stop(context.Background()) // returns an error if its link is broken
 	}
 }

@@ -14,9 +14,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// The test is not parallel, because it counts the goroutines of the process. On a busy machine a
-// restart of the server may take many seconds. The leases are longer, because Close would report a
-// lost lease as an error.
+// The test is not parallel, because it counts the goroutines of the process. Leases are long, since
+// a restart of the server may take many seconds, and Close returns an error for a lost lease.
 func TestNothingRunsAfterClose(t *testing.T) {
 	s := simbatest.Start(t)
 	before := goleak.IgnoreCurrent()
@@ -40,7 +39,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 		Work: func(context.Context) error {
 			select {
 			case beats <- struct{}{}:
-			default: // a long restart fills the channel
+			default: // nobody receives
 			}
 			return nil
 		},
@@ -53,7 +52,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	}
 	within(t, "a beat", beats)
 
-	s.Restart() // requests in flight fail and are retried
+	s.Restart() // the client repeats requests that fail
 	waiter.stop(t)
 	owner.stop(t)
 	if err := sch.Stop(t.Context()); err != nil {

@@ -40,21 +40,21 @@ func TestAPartitionedOwnerStopsBeforeTheNextBegins(t *testing.T) {
 			other.start(t)
 			within(t, "the other acquires", other.acquired)
 			if ownership.Err() == nil || k.IsOwner() {
-				t.Error("the first contender is still the owner after the other has acquired the mutex")
+				t.Error("the first contender is the owner after the other has acquired the mutex")
 			}
 			if other.token() <= token {
-				t.Errorf("token %d follows token %d", other.token(), token)
+				t.Errorf("token %d follows token %d, want a larger token", other.token(), token)
 			}
 			within(t, "released", k.released)
 			if cause := context.Cause(ownership); !errors.Is(cause, client.ErrLost) {
-				t.Errorf("the ownership ended because of %v", cause)
+				t.Errorf("the cause of the ownership's end is %v, want ErrLost", cause)
 			}
 			k.noCallbacks(t)
 			link.Heal()
 			other.stop(t)
 			within(t, "acquired again", k.acquired)
 			if k.token() <= other.token() {
-				t.Errorf("token %d follows token %d", k.token(), other.token())
+				t.Errorf("token %d follows token %d, want a larger token", k.token(), other.token())
 			}
 		})
 	}
@@ -124,7 +124,7 @@ func TestALostReplyLosesNoTenure(t *testing.T) {
 	}
 }
 
-// The lease lasts for hours, so the contender cannot acquire the mutex by asking at its end.
+// The lease lasts for hours, so only a notice can give the mutex to the waiter.
 func TestAGrantDuringASubscribersOutageIsNotLost(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
@@ -143,7 +143,7 @@ func TestAGrantDuringASubscribersOutageIsNotLost(t *testing.T) {
 	}
 }
 
-// go-redis repeats a request whose connection ends before the reply.
+// go-redis repeats a request whose connection breaks before the reply.
 func TestALostReplyToReleaseIsNotReportedAsALostMutex(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
@@ -166,19 +166,19 @@ func TestALostReplyToReleaseIsNotReportedAsALostMutex(t *testing.T) {
 	within(t, "acquired", k.acquired)
 	k.stop(t)
 	if !lost.Load() {
-		t.Error("the link has lost no reply: the test proves nothing")
+		t.Error("the connection has lost no reply, so the test proves nothing")
 	}
 	if o, err := k.ask(t); err != nil || !o.IsZero() {
-		t.Errorf("after Unlock the owner is %+v, %v", o, err)
+		t.Errorf("after Stop, Owner returns %+v, %v, want no owner", o, err)
 	}
 }
 
 // forgetful is a connection that breaks before the first reply to a release.
 type forgetful struct {
 	net.Conn
-	lost *atomic.Bool // whether a reply to a release was lost
+	lost *atomic.Bool // a connection has lost a reply to a release
 
-	// A connection has one request at a time.
+	// unguarded: a connection has one request at a time
 	released, ended bool
 }
 

@@ -11,13 +11,14 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// lock locks "m". The TTL and the transition window are both ttl.
+// lock locks "m". Both windows last ttl.
 func lock(ctx context.Context, c *client.Client, ttl time.Duration) (*client.Lock, error) {
 	return c.Lock(ctx, "m", client.WithTTL(ttl), client.WithTransition(ttl))
 }
 
-// A request may be in flight when Lock returns, and the server may then grant it. The client must
-// release the mutex at once. The lease lasts for hours, so the test would notice a missing release.
+// A request may still be in flight when Lock returns, and the server may then grant the mutex. The
+// client must release it at once. The lease lasts for hours, so the test would notice a missing
+// release.
 func TestALateGrantToACanceledLockIsReleased(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
@@ -29,13 +30,13 @@ func TestALateGrantToACanceledLockIsReleased(t *testing.T) {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-		link.Delay(60 * time.Millisecond) // in each direction, so no reply comes in time
+		link.Delay(60 * time.Millisecond) // in each direction, so no reply arrives in time
 		_, err = lock(ctx, other, time.Hour)
 		cancel()
 		if !errors.Is(err, client.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the error is %v", err)
+			t.Errorf("Lock returns %v, want ErrNotAcquired and context.DeadlineExceeded", err)
 		}
-		if err := held.Unlock(t.Context()); err != nil { // as the late request arrives
+		if err := held.Unlock(t.Context()); err != nil { // while the late request arrives
 			t.Fatal(err)
 		}
 	}
@@ -62,11 +63,11 @@ func TestAWaitingLockSurvivesARestartOfItsServer(t *testing.T) {
 	s.Restart()
 	select {
 	case err := <-locked:
-		t.Fatalf("the second Lock does not wait: %v", err)
+		t.Fatalf("the second Lock returns %v during the first, want it to wait", err)
 	case <-time.After(500 * time.Millisecond):
 	}
 	if err := first.Context().Err(); err != nil {
-		t.Errorf("the first Lock is lost: %v", err)
+		t.Errorf("Err of the first Lock's context is %v, want nil", err)
 	}
 	if err := first.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
@@ -89,9 +90,9 @@ func TestUnlockReturnsErrLostAfterAPartition(t *testing.T) {
 		t.Fatal(err)
 	}
 	if l.Context().Err() == nil {
-		t.Error("the first Lock has not ended, although another contender owns the mutex")
+		t.Error("the context of the first Lock has not ended, but another contender owns the mutex")
 	}
 	if err := l.Unlock(t.Context()); !errors.Is(err, client.ErrLost) {
-		t.Errorf("Unlock returns %v", err)
+		t.Errorf("Unlock returns %v, want ErrLost", err)
 	}
 }

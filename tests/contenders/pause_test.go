@@ -11,9 +11,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// The test freezes the process of the owner until another contender is the owner, and then lets it
-// continue. From then on no check in the first process may report that it is the owner, even before
-// its callback runs.
+// The test freezes the owner's process until another contender is the owner. After that, no check
+// in the first process may report that it is the owner, even before its callback runs.
 func TestAFrozenProcessIsNoOwnerAfterItsLease(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
@@ -26,7 +25,7 @@ func TestAFrozenProcessIsNoOwnerAfterItsLease(t *testing.T) {
 }
 
 func sleep(t *testing.T, s *simbatest.Server, mutex string) {
-	// The lease is longer than any pause of a busy machine, so only the freeze ends it.
+	// Only the freeze ends this lease: it is longer than any pause of a busy machine.
 	const ttl, transition = 300 * time.Millisecond, 5 * time.Second
 	sleeper := launch(t, s.Addr, mutex, "sleeper", ttl, transition)
 	token := sleeper.Wants(t, ` acquired (\d+)$`)[1]
@@ -46,11 +45,11 @@ func sleep(t *testing.T, s *simbatest.Server, mutex string) {
 	}
 	serverSaw(t, changes(t, connect(t, s.Addr), mutex), noted.neverTwo(t))
 	if !noneOwns(t, sleeper, woken, token) {
-		t.Errorf("%s did not check after it woke", sleeper.id)
+		t.Errorf("%s has made no check after its freeze", sleeper.id)
 	}
 }
 
-// noneOwns fails if a check after the given time reports that the tenure goes on. It reports
+// noneOwns fails the test if a check after the given time reports that the tenure runs. It returns
 // whether there was such a check.
 func noneOwns(t *testing.T, c *contender, after time.Duration, tenure string) (checked bool) {
 	t.Helper()
@@ -62,7 +61,7 @@ func noneOwns(t *testing.T, c *contender, after time.Duration, tenure string) (c
 		switch {
 		case l.word == "acquired" && l.token > token:
 			return checked
-		case l.at < after: // the check was before the freeze, but the line was written after it
+		case l.at < after: // a check before the freeze; the process wrote its line afterwards
 			checked = checked || l.word == "ended"
 		case l.word == "owned" || l.word == "owner":
 			t.Errorf("%v after the end of its freeze, %s writes %q", l.at-after, c.id, l.word)
@@ -73,7 +72,7 @@ func noneOwns(t *testing.T, c *contender, after time.Duration, tenure string) (c
 	return checked
 }
 
-// monotonic returns the time of the clock that the contenders use in their output.
+// monotonic reads the clock that the contenders use in their output.
 func monotonic() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// contender is a contender in a process of its own. See contend/main.go for its output.
+// contender is a contender in its own process. contend/main.go describes its output.
 type contender struct {
 	*simbatest.Process
 	id string
@@ -29,14 +29,13 @@ type line struct {
 	token uint64 // 0 if the line has none
 }
 
-// lines returns the output of the contender. If its process still runs, the last line may be
-// missing.
+// lines returns the output of the contender. While its process runs, the last line may be missing.
 func (c *contender) lines(t testing.TB) (all []line) {
 	t.Helper()
 	for text := range strings.Lines(c.Output()) {
 		l, ok := parse(strings.Fields(text))
 		if !ok {
-			t.Errorf("%s writes a line that is not valid: %q", c.id, text)
+			t.Errorf("%s writes the invalid line %q", c.id, text)
 			continue
 		}
 		all = append(all, l)

@@ -36,13 +36,11 @@ func newRecorded(t testing.TB, c *client.Client, cfg client.ContenderConfig) *re
 	return k
 }
 
-// ownership returns the context of the latest tenure.
 func (k *recorded) ownership() context.Context { return *k.tenure.Load() }
 
-// token returns the token of the latest tenure.
 func (k *recorded) token() uint64 { return client.Token(k.ownership()) }
 
-// renewed waits until the present lease has been renewed.
+// renewed waits until the contender has renewed its lease.
 func (k *recorded) renewed(t testing.TB) {
 	t.Helper()
 	until := k.Owner().TransitionAt
@@ -51,10 +49,10 @@ func (k *recorded) renewed(t testing.TB) {
 			return
 		}
 	}
-	t.Fatalf("%s does not renew its lease; in its last reply the owner is %+v", k.ID(), k.Owner())
+	t.Fatalf("%s does not renew its lease; Owner returns %+v", k.ID(), k.Owner())
 }
 
-// noCallbacks fails if there were callbacks that the test has not received.
+// noCallbacks fails the test if there were callbacks that the test has not received.
 func (k *recorded) noCallbacks(t testing.TB) {
 	t.Helper()
 	if a, r := len(k.acquired), len(k.released); a+r != 0 {
@@ -82,7 +80,7 @@ func (k *recorded) ask(t testing.TB) (client.Owner, error) {
 	return k.client.Owner(t.Context(), k.mutex)
 }
 
-// waits returns a channel that delivers when the contender is in the queue.
+// waits returns a channel that gets a value when the contender is in the queue.
 func (k *recorded) waits(t testing.TB) <-chan struct{} {
 	is := make(chan struct{}, 1)
 	go func() {

@@ -16,8 +16,8 @@ type beat struct {
 	token uint64
 }
 
-// schedule runs three schedulers of one mutex. Only one of them must work at a time. When it stops,
-// another one must work.
+// schedule runs three schedulers of one mutex. Only one of them may work at a time. When that one
+// stops, another one must work.
 func schedule(t *testing.T, s *simbatest.Server) {
 	const schedulers, beats = 3, 5
 	done := make(chan beat)
@@ -29,7 +29,7 @@ func schedule(t *testing.T, s *simbatest.Server) {
 			Period: 20 * time.Millisecond, Strategy: client.Strategy(i % 2), // both strategies
 			Work: func(ownership context.Context) error {
 				if !working.TryLock() {
-					t.Error("two schedulers work at the same time")
+					t.Error("two schedulers work at a time")
 					return nil
 				}
 				defer working.Unlock()
@@ -54,11 +54,11 @@ func schedule(t *testing.T, s *simbatest.Server) {
 		first := within(t, "a beat", done)
 		for range beats {
 			if b := within(t, "a beat", done); b != first {
-				t.Errorf("round %d: the work %+v ran among the works of %+v", round, b, first)
+				t.Errorf("round %d: the work %+v ran, want only work of %+v", round, b, first)
 			}
 		}
 		if first.token <= last.token {
-			t.Errorf("token %d follows token %d", first.token, last.token)
+			t.Errorf("token %d follows token %d, want a larger token", first.token, last.token)
 		}
 		last = first
 		if err := all[first.of].Stop(t.Context()); err != nil {
@@ -67,7 +67,7 @@ func schedule(t *testing.T, s *simbatest.Server) {
 	}
 	select {
 	case b := <-done:
-		t.Errorf("the work %+v ran after all schedulers were stopped", b)
+		t.Errorf("the work %+v ran after the stop of all schedulers", b)
 	case <-time.After(100 * time.Millisecond):
 	}
 	if n := serverSaw(t, changes(t, connect(t, s.Addr), "schedule"), nil); n != schedulers {

@@ -31,7 +31,7 @@ func TestAContenderMayStartBeforeItsServer(t *testing.T) {
 	k.stop(t)
 }
 
-// firstLine is the output of a log handler. It sends the first line to the channel.
+// firstLine is the output of a log handler. The channel gets the first line.
 type firstLine chan string
 
 func (f firstLine) Write(line []byte) (int, error) {
@@ -42,8 +42,8 @@ func (f firstLine) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// steady is the configuration of a contender with a long lease that renews often. It keeps the
-// mutex during a restart of the server.
+// steady is the configuration of a contender that renews often, and keeps its lease during a
+// restart of the server.
 func steady(mutex string) client.ContenderConfig {
 	return client.ContenderConfig{Mutex: mutex, TTL: 300 * time.Millisecond, Transition: 20 * time.Second}
 }
@@ -61,17 +61,17 @@ func TestATenureSurvivesACrashOfTheServer(t *testing.T) {
 		k.renewed(t)
 	}
 	if o, err := other.ask(t); err != nil || o.ID != k.ID() || o.Token != token {
-		t.Errorf("after the restart the server's owner is %+v, %v; before, it was %s with token %d", o, err, k.ID(), token)
+		t.Errorf("after the restart, Owner returns %+v, %v, want %s with token %d", o, err, k.ID(), token)
 	}
 	if ownership.Err() != nil || !k.IsOwner() {
-		t.Error("the contender is the owner at the server, but its ownership has ended")
+		t.Error("the context of the owner has ended, or IsOwner returns false")
 	}
 	k.noCallbacks(t)
 	other.noCallbacks(t)
 	k.stop(t)
 	within(t, "acquired", other.acquired)
 	if other.token() <= token {
-		t.Errorf("token %d of the next owner follows token %d", other.token(), token)
+		t.Errorf("token %d of the next owner follows token %d, want a larger token", other.token(), token)
 	}
 }
 
@@ -91,12 +91,12 @@ func TestATenureEndsWithItsLeaseWhenTheServerIsDown(t *testing.T) {
 	}
 	within(t, "released", k.released)
 	if cause := context.Cause(ownership); !errors.Is(cause, client.ErrLost) {
-		t.Errorf("the ownership ended because of %v", cause)
+		t.Errorf("the cause of the ownership's end is %v, want ErrLost", cause)
 	}
 	s.Start()
 	within(t, "acquired again", k.acquired)
 	if k.token() <= token {
-		t.Errorf("token %d follows token %d", k.token(), token)
+		t.Errorf("token %d follows token %d, want a larger token", k.token(), token)
 	}
 	k.noCallbacks(t)
 }
@@ -111,11 +111,11 @@ func TestAContenderAcquiresAgainFromAServerThatLostItsData(t *testing.T) {
 	s.Replace()
 	within(t, "released", k.released) // the new server does not know the tenure
 	if cause := context.Cause(old); !errors.Is(cause, client.ErrLost) {
-		t.Errorf("the ownership ended because of %v", cause)
+		t.Errorf("the cause of the ownership's end is %v, want ErrLost", cause)
 	}
 	within(t, "acquired again", k.acquired)
 	if o, err := k.ask(t); err != nil || o.ID != k.ID() || !k.IsOwner() {
-		t.Errorf("the new server's owner is %+v, %v", o, err)
+		t.Errorf("Owner of the new server returns %+v, %v, want %s, and IsOwner true", o, err, k.ID())
 	}
 	k.noCallbacks(t)
 }
@@ -126,7 +126,7 @@ func TestATenureSurvivesAFrozenServer(t *testing.T) {
 	k := newRecorded(t, newClient(t, s.Addr), steady("m"))
 	k.start(t)
 	within(t, "acquired", k.acquired)
-	s.Pause() // the connections stay open, so only a timeout shows the fault
+	s.Pause() // connections stay open, so only a timeout shows the fault
 	time.Sleep(2 * time.Second)
 	s.Resume()
 	k.renewed(t)

@@ -15,14 +15,14 @@ import (
 )
 
 // tenure is a tenure that a contender recorded. from and to are the times of the first and the last
-// check that found it the owner.
+// check that showed the contender as the owner.
 type tenure struct {
 	owner    string
 	token    uint64
 	from, to time.Duration // on a clock that all contenders share
 }
 
-// tenures records the tenures of all contenders of a mutex.
+// tenures has the recorded tenures of all contenders of a mutex. It is safe for concurrent use.
 type tenures struct {
 	mu  sync.Mutex // guards all
 	all []tenure
@@ -48,11 +48,11 @@ func (l *tenures) owners() int {
 // began is the zero of the clock that the contenders of this process share.
 var began = time.Now()
 
-// watch checks the ownership until it ends, and records the tenure.
+// watch checks the ownership repeatedly until it has ended, and records the tenure.
 func (l *tenures) watch(ownership context.Context, owner string) {
 	t := tenure{owner: owner, token: client.Token(ownership), from: -1}
 	for {
-		at := time.Since(began) // read before the check, so that it was the owner at this time
+		at := time.Since(began) // before the check: the contender was the owner then
 		if ownership.Err() != nil {
 			break
 		}
@@ -67,8 +67,8 @@ func (l *tenures) watch(ownership context.Context, owner string) {
 	}
 }
 
-// neverTwo fails if two tenures overlap, or if a token is not larger than that of the tenure
-// before. It returns the tenures in order.
+// neverTwo fails the test if two tenures overlap, or if tokens do not grow. It returns the tenures
+// in order.
 func (l *tenures) neverTwo(t testing.TB) []tenure {
 	t.Helper()
 	l.mu.Lock()
@@ -80,7 +80,7 @@ func (l *tenures) neverTwo(t testing.TB) []tenure {
 			t.Errorf("two owners: %s with token %d until %v, %s with %d since %v", a.owner, a.token, a.to, b.owner, b.token, b.from)
 		}
 		if b.token <= a.token {
-			t.Errorf("%s has token %d, and %s had %d before", b.owner, b.token, a.owner, a.token)
+			t.Errorf("%s has token %d, but %s had token %d earlier", b.owner, b.token, a.owner, a.token)
 		}
 	}
 	return all
@@ -94,13 +94,12 @@ type change struct {
 	at           time.Duration // since 1970
 }
 
-// changes returns the history of a mutex.
 func changes(t testing.TB, rdb *redis.Client, mutex string) []change {
 	t.Helper()
 	return changesSince(t, rdb, mutex, 0)
 }
 
-// changesSince returns the history after the change with the number seq.
+// changesSince returns the changes after the change with the number seq.
 func changesSince(t testing.TB, rdb *redis.Client, mutex string, seq int64) []change {
 	t.Helper()
 	records, err := simbatest.ToRecords(rdb.Do(t.Context(), "simba.history", mutex, "count", 10_000, "since", seq).Result())
@@ -117,29 +116,29 @@ func changesSince(t testing.TB, rdb *redis.Client, mutex string, seq int64) []ch
 	return all
 }
 
-// serverSaw compares the history with the recorded tenures. It fails if a tenure began before the
-// previous one had ended, if its token is not larger, or if a recorded tenure is missing. It
-// returns the number of tenures at the server.
+// serverSaw compares the server's history with the recorded tenures. It fails the test if tenures
+// overlap, if tokens do not grow, or if a recorded tenure is missing. It returns the number of
+// tenures at the server.
 func serverSaw(t testing.TB, history []change, noted []tenure) (n int) {
 	t.Helper()
-	var owner change // the change that began the present tenure; zero: the mutex is free
+	var owner change // the grant of the present tenure; zero = the mutex is free
 	last := uint64(0)
 	seen := make(map[string]bool)
 	for _, c := range history {
 		switch c.event {
 		case "acquired":
 			if owner.event != "" {
-				t.Errorf("%s acquires with token %d while %s owns it with %d", c.owner, c.token, owner.owner, owner.token)
+				t.Errorf("in the history, %s acquires with token %d while %s owns the mutex with token %d", c.owner, c.token, owner.owner, owner.token)
 			}
 			if c.token <= last {
-				t.Errorf("%s gets token %d after %d", c.owner, c.token, last)
+				t.Errorf("in the history, %s gets token %d after token %d", c.owner, c.token, last)
 			}
 			owner, last = c, c.token
 			seen[c.owner+" "+strconv.FormatUint(c.token, 10)] = true
 			n++
 		case "released", "expired", "broken":
 			if c.token != owner.token {
-				t.Errorf("token %d of %s is %s while %s owns it with %d", c.token, c.owner, c.event, owner.owner, owner.token)
+				t.Errorf("in the history, token %d of %s is %s while %s owns the mutex with token %d", c.token, c.owner, c.event, owner.owner, owner.token)
 			}
 			owner = change{}
 		}

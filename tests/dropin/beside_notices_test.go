@@ -8,14 +8,13 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// subscription is a subscription to one channel, with the payloads received so far.
 type subscription struct {
 	m   *meeting
 	sub *redis.PubSub
 	all []string
 }
 
-// subscribe subscribes to a channel at the server or at the store, as rdb is connected.
+// subscribe subscribes to a channel where rdb is connected: at the server or at the store.
 func (m *meeting) subscribe(rdb *redis.Client, channel string) *subscription {
 	m.Helper()
 	sub := rdb.Subscribe(m.ctx, channel)
@@ -30,28 +29,27 @@ func (s *subscription) next(what string) string {
 	s.m.Helper()
 	got, err := s.sub.ReceiveTimeout(s.m.ctx, soon)
 	if err != nil {
-		s.m.Fatalf("no payload for %s: %v; received before: %q", what, err, s.all)
+		s.m.Fatalf("no payload arrived for %s: %v; earlier payloads: %q", what, err, s.all)
 	}
 	p := got.(*redis.Message).Payload
 	s.all = append(s.all, p)
 	return p
 }
 
-// await reads payloads up to the given one.
 func (s *subscription) await(payload string) {
 	s.m.Helper()
 	for s.next(payload) != payload {
 	}
 }
 
-// expect fails the test unless the first payloads since the subscription are the given ones.
+// expect fails the test unless the first payloads are the given ones.
 func (s *subscription) expect(payloads ...string) {
 	s.m.Helper()
 	for range payloads {
 		s.next(strings.Join(payloads, ", "))
 	}
 	if got, want := strings.Join(s.all, ", "), strings.Join(payloads, ", "); got != want {
-		s.m.Errorf("on %v: %s; want %s", s.sub, got, want)
+		s.m.Errorf("payloads on %v: %s; want %s", s.sub, got, want)
 	}
 }
 
@@ -66,11 +64,10 @@ func (s *subscription) expectAcquired(payloads ...string) {
 		}
 	}
 	if g := strings.Join(got, ", "); g != want {
-		s.m.Errorf("on %v: %s; want %s", s.sub, g, want)
+		s.m.Errorf("payloads on %v: %s; want %s", s.sub, g, want)
 	}
 }
 
-// noticeRules are rules about the notices on the mutex' channel.
 var noticeRules = []rule{
 	{"a new tenure is announced once", nil, func(m *meeting) {
 		server, store := m.subscribe(m.rdb, seeds.Lease(m.mutex)), m.subscribe(m.store, seeds.Lease(m.mutex))
@@ -81,7 +78,7 @@ var noticeRules = []rule{
 		})
 		m.takes("ours")
 		// The scripts of a generation with a queue publish no release on this channel. The server
-		// publishes that release only if it has observed it.
+		// publishes such a release only if it has seen it.
 		if m.gen.Queues {
 			store.expectAcquired("acquired@@jvm", "acquired@@ours")
 		} else {
@@ -90,8 +87,8 @@ var noticeRules = []rule{
 		server.expectAcquired("acquired@@jvm", "acquired@@ours")
 	}},
 	{"a release or a break without a next waiter is announced", nil, func(m *meeting) {
-		// Both subscriptions stay open to the end, since the store publishes a tenure before the
-		// server does.
+		// Both subscriptions stay open to the end, because the store publishes a tenure earlier
+		// than the server.
 		server, store := m.subscribe(m.rdb, seeds.Lease(m.mutex)), m.subscribe(m.store, seeds.Lease(m.mutex))
 		for name, end := range map[string][]any{
 			"release": {"simba.release", m.mutex, "ours"},
@@ -101,7 +98,7 @@ var noticeRules = []rule{
 			is(m, m.rdb, int64(1), end...)
 			for _, s := range []*subscription{store, server} {
 				if before, got := s.next(name), s.next(name); before != "acquired@@ours" || got != "released@@ours" {
-					m.Errorf("the notices of the tenure and its %s are %s and %s, want acquired@@ours and released@@ours", name, before, got)
+					m.Errorf("for the tenure and its %s, the notices %s and %s arrive, want acquired@@ours and released@@ours", name, before, got)
 				}
 			}
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// rule is a test of one rule for a mutex that contenders of Simba and ours share. It runs with each
-// generation of Simba.
+// rule is a test of one rule for a mutex that contenders of Simba ("theirs") and of this project
+// ("ours") share. It runs with each generation of Simba: a range of versions with the same scripts.
 type rule struct {
 	name string
 	only func(seeds.Generation) bool // selects generations; nil = all
@@ -21,9 +21,9 @@ type rule struct {
 }
 
 func queuing(g seeds.Generation) bool { return g.Queues }
+
 func fencing(g seeds.Generation) bool { return g.Tokens }
 
-// handoverRules are rules about the next owner, and the time of its grant.
 var handoverRules = []rule{
 	{"their release grants our waiter at once", nil, func(m *meeting) {
 		k := m.owns(m.jvm("jvm"))
@@ -83,8 +83,8 @@ var handoverRules = []rule{
 			m.Fatalf("SIMBA.ACQUIRE returns %v, %v", o, err)
 		}
 		if m.gen.Queues {
-			// Their queue sorts waiters by arrival in whole seconds, and their waiter must come
-			// later than ours.
+			// Their queue sorts waiters by arrival in whole seconds, and our waiter must come
+			// first.
 			time.Sleep(time.Second)
 		}
 		k := m.queues(m.jvm("jvm"))
@@ -110,7 +110,7 @@ var handoverRules = []rule{
 		w := m.waits("ours")
 		m.comes("our waiter owns it", w)
 		if next := m.owner("ours"); next <= token {
-			m.Errorf("our token is %d, want more than the one before, %d", next, token)
+			m.Errorf("our token is %d, want more than %d, the token of the earlier tenure", next, token)
 		}
 		if m.check(token) {
 			m.Error("CHECK passes a token whose lease is over")
@@ -118,7 +118,7 @@ var handoverRules = []rule{
 	}},
 	{"a release announced to a dead contender of theirs grants our waiter at once", queuing, func(m *meeting) {
 		k, dead := m.owns(m.jvm("jvm0")), m.jvm("jvm1")
-		// "dead" has no subscription, like a contender whose process has died.
+		// Like a contender whose process has died, "dead" has no subscription.
 		if owner, _, err := dead.try(m.ctx); err != nil || owner != "jvm0" {
 			m.Fatalf("their try returns the owner %q, %v", owner, err)
 		}
@@ -143,7 +143,7 @@ var handoverRules = []rule{
 		k, barger := m.owns(m.jvm("jvm0")), m.jvm("jvm2")
 		w := m.queues(m.jvm("jvm1"))
 		m.awaitFirstRead()
-		// One pipeline, so that no other client acquires between the two commands.
+		// A pipeline, so that no other client acquires the mutex between the two commands.
 		_, err := m.store.Pipelined(m.ctx, func(p redis.Pipeliner) error {
 			p.Eval(m.ctx, k.gen.Release.Source, k.gen.Release.Keys(m.mutex), k.id)
 			p.Eval(m.ctx, barger.gen.Acquire.Source, barger.gen.Acquire.Keys(m.mutex), barger.id, barger.lease)
@@ -151,7 +151,7 @@ var handoverRules = []rule{
 		})
 		m.must(err)
 		m.awaitFirstRead()
-		if m.at.engine != "embedded" { // embedded reserves the mutex for jvm1
+		if m.at.engine != "embedded" { // which reserves the mutex for jvm1
 			m.must(barger.end(m.ctx))
 		}
 		m.comes("their waiter owns it", w)
@@ -166,7 +166,7 @@ var handoverRules = []rule{
 		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
 		m.comes("our waiter owns it", w)
 		if _, err := m.store.ZScore(m.ctx, seeds.Queue(m.mutex), "dead").Result(); err != nil {
-			m.Errorf("the queue entry of the dead contender: %v", err)
+			m.Errorf("ZSCORE of the dead contender: %v", err)
 		}
 	}},
 	{"the mutex is reserved for the next contender of theirs", queuing, func(m *meeting) {
@@ -177,7 +177,7 @@ var handoverRules = []rule{
 			m.Fatalf("their try returns the owner %q, %v", owner, err)
 		}
 		var released, barges *redis.Cmd
-		// One pipeline, since the reservation lasts only a second.
+		// A pipeline, because the reservation lasts only a second.
 		_, err := m.rdb.Pipelined(m.ctx, func(p redis.Pipeliner) error {
 			released = p.Do(m.ctx, "simba.release", m.mutex, "ours")
 			barges = p.Do(m.ctx, "simba.acquire", m.mutex, "barges", 60_000, "noqueue")
@@ -188,15 +188,13 @@ var handoverRules = []rule{
 			m.Errorf("SIMBA.RELEASE returns %v, want 1", n)
 		}
 		if o, err := simbatest.ToRecord(barges.Result()); err != nil || o["status"] != "busy" {
-			m.Errorf("a later contender gets %v, %v, want busy", o, err)
+			m.Errorf("SIMBA.ACQUIRE of a later contender returns %v, %v, want busy", o, err)
 		}
 		m.must(k.awaitNotice(m.ctx, time.Hour))
 		m.owns(k)
 	}},
 }
 
-// TestSimbaContendersAndOursAgreeOnHandoffsTokensAndNotices tests each rule with each generation of
-// Simba.
 func TestSimbaContendersAndOursAgreeOnHandoffsTokensAndNotices(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"redis", "embedded"} {

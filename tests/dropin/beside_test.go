@@ -17,12 +17,12 @@ import (
 )
 
 // ours is a contender that uses this project's Go client. It polls, and a notice wakes it when it
-// is the next waiter.
+// is the next waiter. "theirs" are contenders of Simba.
 type ours struct {
 	id       string
 	k        *client.Contender
 	acquired chan uint64 // tokens of its tenures
-	last     uint64
+	last     uint64      // the token of its last tenure
 }
 
 func newOurs(t testing.TB, addr, mutex, id string) *ours {
@@ -52,8 +52,8 @@ func (k *ours) acquire(ctx context.Context) (string, error) {
 	case k.last = <-k.acquired:
 		return k.id, nil
 	case <-ctx.Done():
-		_ = k.k.Stop(context.WithoutCancel(ctx)) // ignored: the test fails anyway
-		return "", fmt.Errorf("%s waits in vain for the mutex: %w", k.id, ctx.Err())
+		_ = k.k.Stop(context.WithoutCancel(ctx)) // the test fails anyway
+		return "", fmt.Errorf("%s did not acquire the mutex: %w", k.id, ctx.Err())
 	}
 }
 
@@ -61,24 +61,24 @@ func (k *ours) token() uint64 { return k.last }
 
 func (k *ours) release(ctx context.Context) error { return k.k.Stop(ctx) }
 
-// More rules for contests between contenders of Simba and ours.
+// More rules for contests with contenders of Simba. Each is a subtest.
 const (
 	allWays  = "the mutex goes from each kind of contender to each"
 	announce = "acquired is announced once for each tenure"
 )
 
 // beside runs a contest of contenders of Simba with two of ours: one uses SIMBA.ACQUIRE … WAIT, one
-// the Go client. The contest ends when the mutex has changed its owner often enough, in all
-// directions, and each contender has owned it. Leases are long. So a waiter that gets no notice
-// waits too long, and fails the test. Pauses differ in length, so the mutex is free now and then.
-// Only then can contenders without an entry in our queue acquire it.
+// the Go client. The contest ends when the owner has changed often enough, in all directions, and
+// each contender has been the owner. Leases are long, so a waiter that misses its notice fails the
+// test. Pauses differ in length, so the mutex is free now and then. Only then can contenders
+// without an entry in our queue acquire it.
 func beside(t *testing.T, at *site, mutex string, theirs ...contender) {
 	t.Helper()
 	const changes = 100
 	pause := time.Duration(len(theirs)) * 25 * time.Millisecond
 	c := newContestAt(t, at, mutex)
 	c.patience = early
-	// These subscriptions make our server watch the mutex, even while no client of ours waits.
+	// These subscriptions make our server watch the mutex while no client of ours waits.
 	here, there := c.count(c.server.Addr), c.count(at.store)
 	all := len(theirs) + 2
 	end := time.Now().Add(simbatest.Patience)
@@ -87,7 +87,7 @@ func beside(t *testing.T, at *site, mutex string, theirs ...contender) {
 	})
 	c.inAllDirections()
 	for owner, n := range c.noted.count() {
-		if at.engine != "mysql" { // with MySQL, a server announces only tenures that it reads
+		if at.engine != "mysql" { // on MySQL, a server announces only the tenures that it has read
 			here.expect(c, "acquired@@"+owner, n)
 			there.expect(c, "acquired@@"+owner, n)
 		}
@@ -97,7 +97,7 @@ func beside(t *testing.T, at *site, mutex string, theirs ...contender) {
 }
 
 // mix lets contenders of Simba and two of ours acquire and release the mutex. It returns when
-// enough returns true, or when a contender has waited in vain.
+// enough returns true, or when a contender has waited too long.
 func (c *contest) mix(theirs []contender, pause time.Duration, enough func() bool) {
 	c.t.Helper()
 	var running sync.WaitGroup
@@ -112,19 +112,19 @@ func (c *contest) mix(theirs []contender, pause time.Duration, enough func() boo
 	}
 	close(stop)
 	running.Wait()
-	// Ours stop last. A release by Simba 3.1 or earlier notifies only the first waiter. Without
-	// ours, a contender of a later version might then wait until the lease ends.
+	// Ours stop last. A release by Simba 3.1 or earlier notifies only the first waiter in the
+	// queue. Without ours, a contender of a later version might then wait until the lease ends.
 	close(stopOurs)
 	c.running.Wait()
 }
 
-// fromKilled is the way for the next tenure after a killed owner. It takes longest, since the lease
-// must end first.
+// fromKilled is the way from a killed owner to the next one, whose wait includes the rest of the
+// lease.
 const fromKilled = "from a killed owner"
 
-// ways returns the times between successive tenures, by the kinds of the two owners: "theirs to
-// ours" and so on. An owner that was killed before it reported its tenure is missing. Its lease
-// then adds to the time between the tenures before and after.
+// ways returns the times between successive tenures by "way": the kinds of the two owners, such as
+// "theirs to ours". It lacks an owner that was killed before it reported its tenure. The lease of
+// that owner then lengthens the time between the tenures before and after.
 func (l *tenures) ways() map[string]simbatest.Latencies {
 	ways := make(map[string]simbatest.Latencies)
 	kind := func(n tenure) string {
@@ -146,27 +146,25 @@ func (l *tenures) ways() map[string]simbatest.Latencies {
 	return ways
 }
 
-// inAllDirections checks that the mutex changed hands from theirs to ours, from ours to theirs, and
-// among each kind.
 func (c *contest) inAllDirections() {
 	ways := c.noted.ways()
 	for _, way := range []string{"theirs to theirs", "theirs to ours", "ours to theirs", "ours to ours", fromKilled} {
 		c.t.Logf("%s: %d times, %v", way, len(ways[way]), ways[way])
 		if len(ways[way]) == 0 && way != fromKilled {
-			c.noted.breaks(allWays, "never from %s", way)
+			c.noted.breaks(allWays, "the owner never changes from %s", way)
 		}
 	}
 }
 
-// noticeCounts counts the messages on the mutex' channel, by payload.
+// noticeCounts counts the messages on the mutex's channel, by payload.
 type noticeCounts struct {
 	addr    string
 	notices <-chan *redis.Message
 	counts  map[string]int
 }
 
-// count subscribes at a server or at the store. MySQL has no channels, so with MySQL the address is
-// that of a server.
+// count subscribes to the mutex's channel at an address. If the store is MySQL, which has no
+// channels, it subscribes at the first server.
 func (c *contest) count(addr string) *noticeCounts {
 	c.t.Helper()
 	if c.at.engine == "mysql" {
@@ -181,7 +179,7 @@ func (c *contest) count(addr string) *noticeCounts {
 }
 
 // expect waits until a payload has arrived n times, and checks that it does not arrive again. A
-// short wait suffices for that, because a step publishes all its notices at once.
+// step publishes all its notices at once, so a short wait for more suffices.
 func (h *noticeCounts) expect(c *contest, payload string, n int) {
 	late := time.After(simbatest.Patience)
 	for h.counts[payload] < n {
@@ -189,7 +187,7 @@ func (h *noticeCounts) expect(c *contest, payload string, n int) {
 		case m := <-h.notices:
 			h.counts[m.Payload]++
 		case <-late:
-			c.noted.breaks(announce, "%s arrives %d times at %s for %d tenures", payload, h.counts[payload], h.addr, n)
+			c.noted.breaks(announce, "%s arrives %d times from %s, want once for each of %d tenures", payload, h.counts[payload], h.addr, n)
 			return
 		}
 	}
@@ -202,13 +200,12 @@ func (h *noticeCounts) expect(c *contest, payload string, n int) {
 		}
 	}
 	if h.counts[payload] > n {
-		c.noted.breaks(announce, "%s arrives %d times at %s for %d tenures", payload, h.counts[payload], h.addr, n)
+		c.noted.breaks(announce, "%s arrives %d times from %s, want once for each of %d tenures", payload, h.counts[payload], h.addr, n)
 	}
 }
 
-// TestSimbaContendersAndOursShareAMutex lets two contenders of one generation and two of ours
-// contend, until the owner has changed 100 times. It does so for each generation, and for all
-// generations at once.
+// TestSimbaContendersAndOursShareAMutex runs a contest for each generation with two contenders of
+// Simba. A last contest has one contender of each generation.
 func TestSimbaContendersAndOursShareAMutex(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"redis", "embedded"} {
@@ -234,8 +231,8 @@ func TestSimbaContendersAndOursShareAMutex(t *testing.T) {
 	}
 }
 
-// TestSimbaContendersContendForMutexesOfAnyName uses names that SIMBA.* may refuse. Two contenders
-// of each generation contend for each mutex, since on Redis every name works.
+// TestSimbaContendersContendForMutexesOfAnyName uses names that SIMBA.* may refuse. The scripts of
+// Simba must work with them, as they do on Redis.
 func TestSimbaContendersContendForMutexesOfAnyName(t *testing.T) {
 	t.Parallel()
 	for _, engine := range []string{"redis", "embedded"} {
@@ -253,7 +250,7 @@ func TestSimbaContendersContendForMutexesOfAnyName(t *testing.T) {
 			} {
 				for _, gen := range seeds.Generations {
 					if engine == "redis" && gen.Braceless {
-						continue // without notices, a waiter waits until the lease ends
+						continue // its waiters get no notices
 					}
 					t.Run(what+" "+gen.Name, func(t *testing.T) {
 						t.Parallel()

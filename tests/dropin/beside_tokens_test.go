@@ -7,8 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// tokenRules are rules about the token of a tenure. Contenders of Simba and ours must see the same
-// one.
+// tokenRules has rules about the token of a tenure. Contenders of Simba and ours must see the same
+// token.
 var tokenRules = []rule{
 	{"their tenure has one token, which CHECK passes until it ends", nil, func(m *meeting) {
 		before := m.takes("ours")
@@ -16,26 +16,26 @@ var tokenRules = []rule{
 		k := m.owns(m.jvm("jvm"))
 		token := m.owner("jvm")
 		if k.last != 0 && k.last != token {
-			m.Errorf("their script returns token %d, the server %d", k.last, token)
+			m.Errorf("their script returns token %d, SIMBA.OWNER returns %d", k.last, token)
 		}
 		if token <= before {
-			m.Errorf("their token is %d, want more than our earlier one, %d", token, before)
+			m.Errorf("their token is %d, want more than %d, our earlier token", token, before)
 		}
 		for range 3 {
 			m.must(k.guard(m.ctx))
 			if t := m.owner("jvm"); t != token || !m.check(token) {
-				m.Errorf("after a renewal the token is %d, want %d; CHECK of it: %v", t, token, m.check(token))
+				m.Errorf("after a renewal SIMBA.OWNER returns token %d, want %d, and CHECK reports %v, want true", t, token, m.check(token))
 			}
 		}
 		if m.check(before) {
-			m.Error("CHECK passes our token of the tenure before")
+			m.Error("CHECK passes the token of our earlier tenure")
 		}
 		m.must(k.end(m.ctx))
 		if m.check(token) {
 			m.Error("CHECK passes a token whose tenure is over")
 		}
 		if next := m.takes("ours"); next <= token {
-			m.Errorf("our token is %d, want more than the one before, %d", next, token)
+			m.Errorf("our token is %d, want more than %d, their earlier token", next, token)
 		}
 	}},
 	{"alternating tenures have ascending tokens", nil, func(m *meeting) {
@@ -46,7 +46,7 @@ var tokenRules = []rule{
 			if i%2 == 0 {
 				m.owns(k)
 				if token = m.owner("jvm"); k.last != 0 && k.last != token {
-					m.Errorf("their script returns token %d, the server %d", k.last, token)
+					m.Errorf("their script returns token %d, SIMBA.OWNER returns %d", k.last, token)
 				}
 				m.must(k.end(m.ctx))
 			} else {
@@ -77,10 +77,10 @@ var tokenRules = []rule{
 		lock, err := m.store.PTTL(m.ctx, seeds.Lease(m.mutex)).Result()
 		m.must(err)
 		if ms, err := m.store.PTTL(m.ctx, seeds.Token(m.mutex)).Result(); err != nil || ms <= lock-time.Minute || ms > lock {
-			m.Errorf("the key of the token expires in %v, the lease in %v, %v", ms, lock, err)
+			m.Errorf("the token's key expires in %v, the lease's key in %v, PTTL: %v", ms, lock, err)
 		}
 		if n, err := m.store.Get(m.ctx, seeds.Fence(m.mutex)).Uint64(); err != nil || n != token {
-			m.Errorf("the token counter is %d, %v, want our token %d", n, err, token)
+			m.Errorf("the token counter is %d, %v, want %d, our token", n, err, token)
 		}
 		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
 		is(m, m.store, nil, "get", seeds.Token(m.mutex))
@@ -93,10 +93,10 @@ var tokenRules = []rule{
 		m.must(m.owns(between).end(m.ctx))
 		m.owns(k)
 		if m.check(first) {
-			m.Error("CHECK passes the token of the tenure before")
+			m.Error("CHECK passes the token of the first tenure")
 		}
 		if token := m.owner("jvm"); token <= between.last || token <= first {
-			m.Errorf("the token is %d, want more than %d and the unseen %d", token, first, between.last)
+			m.Errorf("the token of the third tenure is %d, want more than %d and %d, the earlier tokens", token, first, between.last)
 		}
 	}},
 }

@@ -50,24 +50,24 @@ func TestAnEndlessScriptBlocksNoClientAndCanBeKilled(t *testing.T) {
 			t.Fatalf("SCRIPT KILL returns %v", err)
 		}
 		if time.Now().After(end) {
-			t.Fatal("SCRIPT KILL never finds the script")
+			t.Fatal("SCRIPT KILL returns NOTBUSY although a script runs")
 		}
 	}
 	select {
 	case err := <-ended:
 		if err == nil || !strings.Contains(err.Error(), "Script killed by user with SCRIPT KILL") {
-			t.Errorf("the killed script returns the error %v", err)
+			t.Errorf("EVAL of the killed script returns %v, want \"Script killed by user\"", err)
 		}
 	case <-time.After(simbatest.Patience):
-		t.Fatal("the killed script still runs")
+		t.Fatal("EVAL of the killed script does not return")
 	}
-	t.Logf("while the script ran, the other client got replies %d times", answered)
+	t.Logf("while the script ran, the other client went through %d rounds", answered)
 	is(t, others, "before", "get", "k")
 	is(t, others, int64(0), "exists", "new")
 	is(t, others, "ours", "get", "m")
 	is(t, others, "yes", "eval", "return 'yes'", 0)
 	if err := others.ScriptKill(t.Context()).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOTBUSY ") {
-		t.Errorf("SCRIPT KILL without a running script returns %v", err)
+		t.Errorf("SCRIPT KILL without a running script returns %v, want NOTBUSY", err)
 	}
 }
 
@@ -98,7 +98,7 @@ func TestABadScriptGetsAnErrorAndAppliesNothing(t *testing.T) {
 			err := rdb.Eval(t.Context(), "redis.call('set', 'k', 'half') redis.call('set', 'new', 'half') "+rest, nil).Err()
 			reply := redis.Error(nil)
 			if !errors.As(err, &reply) || err == redis.Nil {
-				t.Errorf("the client gets %v, want an error reply", err)
+				t.Errorf("EVAL returns %v, want an error reply", err)
 			}
 			is(t, others, "before", "get", "k")
 			is(t, others, int64(0), "exists", "new")

@@ -13,42 +13,40 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// lease is the length of leases in milliseconds. It is so long that no lease ends on a busy
-// machine.
+// lease is the length of leases in milliseconds. No lease ends by itself, even on a busy machine.
 const lease = 30_000
 
-// early limits the wait for a grant. It allows for other waiters to come first, but is shorter than
-// a lease.
+// early limits the wait for a grant, behind all other waiters. It is shorter than a lease.
 const early = lease * 2 / 3 * time.Millisecond
 
-// soon limits the wait for an effect that only a notice can cause in time. It is shorter than a
-// lease, and than the 10 s after which a server checks its waiters anyway.
+// soon limits the wait for an effect of a notice. It is shorter than a lease, and than the 10 s
+// after which a server on Redis reads a mutex again.
 const soon = 8 * time.Second
 
 // contender acquires and releases a mutex again and again.
 type contender interface {
-	// acquire returns when the contender owns the mutex. owner is the name of the owner in the
-	// lock's record.
+	// acquire returns when the contender owns the mutex. owner is the owner's name in the lock's
+	// record.
 	acquire(ctx context.Context) (owner string, err error)
 	release(ctx context.Context) error
 }
 
-// fenced is a contender that knows the token of its last tenure; 0 = its scripts return no token.
+// fenced is a contender that knows the token of its last tenure; 0 = its scripts return none.
 type fenced interface{ token() uint64 }
 
-// killable is a contender that the test may kill while it owns the mutex. A killed contender does
-// not release.
+// killable is a contender that the test may kill while it is the owner. A killed contender does not
+// release the mutex.
 type killable interface{ killedAsOwner() bool }
 
-// site has servers of one engine that share a store. Contenders that use the store directly connect
-// to its address. With the embedded engine, that address is the server's own.
+// site has servers of one engine that share a store. Contenders of other systems connect to the
+// store's address. With the embedded engine, this is the address of the server itself.
 type site struct {
 	engine  string
 	servers []*simbatest.Server
 	store   string
 }
 
-// newSite starts servers of an engine with one store. The embedded engine gets one server.
+// newSite starts servers of an engine with one store. For the embedded engine it starts only one.
 func newSite(t testing.TB, engine string, servers int) *site {
 	t.Helper()
 	at := &site{engine: engine}
@@ -66,25 +64,24 @@ func newSite(t testing.TB, engine string, servers int) *site {
 	return at
 }
 
-// last returns the server that our second client uses.
 func (at *site) last() *simbatest.Server { return at.servers[len(at.servers)-1] }
 
 // contest lets contenders acquire and release one mutex, and checks the rules.
 type contest struct {
 	t       *testing.T
 	at      *site
-	server  *simbatest.Server // the first of the site
+	server  *simbatest.Server // the first server of the site
 	mutex   string
 	rdb     *redis.Client // reads the owner and the history
 	noted   tenures
 	running sync.WaitGroup
 
-	// patience limits a contender's wait for a grant. In contests where only notices may wake a
-	// waiter, it is shorter than the lease.
+	// patience limits a contender's wait for a grant. If it is shorter than the lease, only notices
+	// wake waiters in time.
 	patience time.Duration
 
 	// unchecked means that the contest does not read the owner from the server, because SIMBA.*
-	// refuses the mutex' name.
+	// refuses the mutex's name.
 	unchecked bool
 }
 
@@ -101,7 +98,8 @@ func newContestAt(t *testing.T, at *site, mutex string) *contest {
 	}
 }
 
-// enter lets a contender acquire and release the mutex rounds times, with a pause after each round.
+// enter starts a contender that acquires and releases the mutex rounds times, with a pause after
+// each round.
 func (c *contest) enter(k contender, rounds int, pause time.Duration) {
 	c.running.Go(func() {
 		for n := 0; n < rounds && c.tryRound(k, n); n++ {
@@ -110,10 +108,9 @@ func (c *contest) enter(k contender, rounds int, pause time.Duration) {
 	})
 }
 
-// enterUntil lets a contender acquire and release the mutex until done is closed. It does so in a
-// goroutine of running. The pauses are random, and longer where a round takes longer, as on a busy
-// machine. Otherwise the queue would never be empty, and contenders without a queue entry would
-// starve.
+// enterUntil starts a contender that acquires and releases the mutex until done is closed. Pauses
+// are random, and longer on a busy machine, where a round takes longer. Otherwise the queue would
+// never be empty, and contenders without a queue entry would starve.
 func (c *contest) enterUntil(running *sync.WaitGroup, k contender, done <-chan struct{}, most time.Duration) {
 	running.Go(func() {
 		began := time.Now()
@@ -128,7 +125,6 @@ func (c *contest) enterUntil(running *sync.WaitGroup, k contender, done <-chan s
 	})
 }
 
-// tryRound runs the contender's round n, and reports whether it succeeded.
 func (c *contest) tryRound(k contender, n int) bool {
 	err := c.round(k)
 	if err != nil {
@@ -137,7 +133,6 @@ func (c *contest) tryRound(k contender, n int) bool {
 	return err == nil
 }
 
-// round lets a contender acquire the mutex, note its tenure, and release.
 func (c *contest) round(k contender) error {
 	ctx, cancel := context.WithTimeout(c.t.Context(), simbatest.Patience)
 	defer cancel()
@@ -162,8 +157,7 @@ func (c *contest) round(k contender) error {
 	return err
 }
 
-// ownerToken reads the owner's tenure from the server, checks that it is k's, and returns its
-// token.
+// ownerToken reads the owner's tenure from the server and checks it. It returns the tenure's token.
 func (c *contest) ownerToken(ctx context.Context, k contender, owner string) (token uint64, err error) {
 	f, knows := k.(fenced)
 	if c.unchecked {
@@ -181,17 +175,16 @@ func (c *contest) ownerToken(ctx context.Context, k contender, owner string) (to
 	}
 	token = uint64(o.Number("token"))
 	if knows && f.token() != 0 && f.token() != token {
-		c.noted.breaks(oneToken, "%s has token %d, but the server's is %d", owner, f.token(), token)
+		c.noted.breaks(oneToken, "%s has token %d, but SIMBA.OWNER returns %d", owner, f.token(), token)
 	}
 	ok, err := c.rdb.Do(ctx, "simba.check", c.mutex, token).Int()
 	if err == nil && ok != 1 {
 		later, err := record(ctx, c.rdb, "simba.owner", c.mutex)
-		c.noted.breaks(checked, "the token of %s does not; the owner before is %v, and after %v, %v", owner, o, later, err)
+		c.noted.breaks(checked, "SIMBA.CHECK refuses the token of %s; SIMBA.OWNER before: %v; after: %v, %v", owner, o, later, err)
 	}
 	return token, err
 }
 
-// end waits for all contenders, and reports each rule as a subtest.
 func (c *contest) end() {
 	c.t.Helper()
 	c.running.Wait()
@@ -225,7 +218,6 @@ func (k *simba) release(ctx context.Context) error {
 	return err
 }
 
-// enterSimba adds contenders that use SIMBA.ACQUIRE.
 func (c *contest) enterSimba(contenders, rounds int, pause time.Duration) {
 	c.t.Helper()
 	for i := range contenders {

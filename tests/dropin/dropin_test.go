@@ -1,10 +1,9 @@
-// Package dropin tests that lock code written for Redis runs unchanged on real servers. The code is
-// the scripts of Simba and Spring, redsync, functions for Node.js from a document, and the Node.js
-// package redlock.
+// Package dropin tests that lock code written for Redis runs unchanged on real servers. Such code
+// is the scripts of Simba and Spring, redsync, the Node.js package redlock, and lock functions from
+// a web page. The package also tests contenders of Simba's JDBC backend, which use MySQL.
 //
-// Contenders of each kind contend for a mutex with clients that use SIMBA.ACQUIRE. Two records must
-// show that there were never two owners: the tenures that contenders noted by one clock, and the
-// server's history.
+// Contenders of each kind contend for a mutex with clients that use SIMBA.ACQUIRE. Contenders note
+// their tenures by one clock. Neither these notes nor the server's history may show two owners.
 package dropin
 
 import (
@@ -19,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	redis.SetLogger(silence{}) // otherwise go-redis logs each server that it cannot reach
+	redis.SetLogger(silence{}) // go-redis would log each server that it cannot reach
 	var err error
 	if scratch, err = os.MkdirTemp("", "simba-resp-dropin-"); err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -37,8 +36,7 @@ type silence struct{}
 
 func (silence) Printf(context.Context, string, ...any) {}
 
-// connect returns a new go-redis client. Each contender gets its own, as if it were a process of
-// its own.
+// connect returns a new client, so that each contender has connections of its own.
 func connect(t testing.TB, s *simbatest.Server) *redis.Client {
 	t.Helper()
 	return connectTo(t, s.Addr)
@@ -51,7 +49,7 @@ func connectTo(t testing.TB, addr string) *redis.Client {
 	return rdb
 }
 
-// is fails the test unless the command gets the reply want; nil stands for a null reply.
+// is fails the test unless the reply to the command is want; nil stands for a null reply.
 func is(t testing.TB, rdb *redis.Client, want any, command ...any) {
 	t.Helper()
 	got, err := rdb.Do(t.Context(), command...).Result()
@@ -59,11 +57,10 @@ func is(t testing.TB, rdb *redis.Client, want any, command ...any) {
 		got, err = nil, nil
 	}
 	if err != nil || got != want {
-		t.Errorf("%v: %v, %v; want %v", command, got, err, want)
+		t.Errorf("%v returns %v, %v; want %v", command, got, err, want)
 	}
 }
 
-// number returns the integer in the reply to a command.
 func number(t testing.TB, rdb *redis.Client, command ...any) int64 {
 	t.Helper()
 	n, err := rdb.Do(t.Context(), command...).Int64()

@@ -34,7 +34,7 @@ func TestALockKeySurvivesAKill(t *testing.T) {
 	is(t, rdb, "\x00\xff\r\n", "get", "bytes")
 	for _, key := range []string{"k", "bytes", "hash"} {
 		if ms := number(t, rdb, "pttl", key); ms <= 0 || ms > 60_000 {
-			t.Errorf("after the restart %s has %d ms left, want 1 to 60,000", key, ms)
+			t.Errorf("after the restart PTTL of %s is %d ms, want 1 to 60,000", key, ms)
 		}
 	}
 	is(t, rdb, "v", "get", "endless")
@@ -42,7 +42,7 @@ func TestALockKeySurvivesAKill(t *testing.T) {
 	is(t, rdb, "hash", "type", "hash")
 	fields, err := rdb.HGetAll(t.Context(), "hash").Result()
 	if err != nil || len(fields) != 3 || fields["f"] != "v" || fields["g"] != "x" || fields["h"] != "y" {
-		t.Errorf("after the restart the hash is %v, %v", fields, err)
+		t.Errorf("after the restart HGETALL returns %v, %v, want f v, g x, h y", fields, err)
 	}
 	is(t, rdb, int64(43), "incr", "counter")
 	is(t, rdb, int64(0), "exists", "deleted")
@@ -63,7 +63,7 @@ return redis.call('get', KEYS[1])`
 type writer struct {
 	a, b, c string
 	sent    int64
-	done    atomic.Int64 // the last number with a reply
+	done    atomic.Int64 // the last number that got a reply
 }
 
 func (w *writer) run(ctx context.Context, rdb *redis.Client) {
@@ -94,7 +94,7 @@ func TestAKilledServerKeepsAllOrNothingOfAScript(t *testing.T) {
 		}
 		for end := time.Now().Add(simbatest.Patience); all[0].done.Load() < goOn; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("the server no longer replies to scripts; the last reply was to %d", all[0].done.Load())
+				t.Fatalf("the server replies to no further script; the last reply was to number %d", all[0].done.Load())
 			}
 		}
 		s.Kill()
@@ -104,10 +104,10 @@ func TestAKilledServerKeepsAllOrNothingOfAScript(t *testing.T) {
 		for _, w := range all {
 			a, b, c := number(t, rdb, "get", w.a), number(t, rdb, "hget", w.b, "n"), number(t, rdb, "get", w.c)
 			if a != b || b != c {
-				t.Errorf("a part of a script was applied: the three keys have %d, %d and %d", a, b, c)
+				t.Errorf("the server applied a part of a script: the three keys have %d, %d and %d", a, b, c)
 			}
 			if a < w.done.Load() || a > w.sent {
-				t.Errorf("the keys have %d, want at least %d, the last with a reply, and at most %d, the last sent", a, w.done.Load(), w.sent)
+				t.Errorf("the keys have %d, want %d (the last number with a reply) to %d (the last number sent)", a, w.done.Load(), w.sent)
 			}
 		}
 	}

@@ -15,15 +15,15 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// jdbcPause is the time between two polls of a JDBC contender. Simba itself polls only when the
-// lease that it has read ends. Then 100 changes of the owner would take minutes.
+// jdbcPause is the time between two polls of a JDBC contender. Simba itself polls again only when
+// the lease that it has read ends, and 100 changes of the owner would take minutes.
 const jdbcPause = 50 * time.Millisecond
 
-// jdbc is a contender that acts like Simba's JDBC backend: it polls a row of a table.
+// jdbc is a contender that polls a row of a table, as Simba's JDBC backend does.
 type jdbc struct {
 	db        *sql.DB
 	mutex, id string
-	fencing   bool // acts like Simba 3.3 or later, which counts tokens
+	fencing   bool // it acts like Simba 3.3 or later, which counts tokens
 	last      uint64
 }
 
@@ -44,12 +44,12 @@ func (k *jdbc) acquire(ctx context.Context) (string, error) {
 		select {
 		case <-time.After(jdbcPause):
 		case <-ctx.Done():
-			return "", fmt.Errorf("the JDBC contender %s polls in vain: %w", k.id, ctx.Err())
+			return "", fmt.Errorf("the JDBC contender %s did not acquire the mutex: %w", k.id, ctx.Err())
 		}
 	}
 }
 
-// try polls once, or renews. It updates and reads the row in one transaction.
+// try polls once, or renews. One transaction updates the row and reads it.
 func (k *jdbc) try(ctx context.Context) (owns bool, err error) {
 	tx, err := k.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -81,13 +81,13 @@ func (k *jdbc) try(ctx context.Context) (owns bool, err error) {
 
 func (k *jdbc) token() uint64 { return k.last }
 
-// release renews, checks that the token stays the same, and releases. Without a column for tokens
-// it does not renew, since a renewal would then change the token.
+// release renews, checks that the token stays the same, and releases. Without fencing it does not
+// renew, since each renewal changes the token.
 func (k *jdbc) release(ctx context.Context) error {
 	if k.fencing {
 		before := k.last
 		if owns, err := k.try(ctx); err != nil || !owns || k.last != before {
-			return fmt.Errorf("%s cannot renew its tenure %d: owner: %v, token %d, %w", k.id, before, owns, k.last, err)
+			return fmt.Errorf("%s cannot renew its tenure with token %d: owner: %v, token %d, %w", k.id, before, owns, k.last, err)
 		}
 	}
 	r, err := k.db.ExecContext(ctx, seeds.MySQLRelease, k.mutex, k.id)
@@ -100,14 +100,14 @@ func (k *jdbc) release(ctx context.Context) error {
 	return nil
 }
 
-// TestJDBCContendersAndOursShareAMutex lets JDBC contenders of both generations and two of ours
-// contend, with and without a column for tokens. The contest asks one of the two servers for the
-// token of each tenure. So that server sees each tenure, and gives each a token of its own.
+// TestJDBCContendersAndOursShareAMutex lets JDBC contenders and two of ours contend, on tables with
+// and without a column for tokens. The contest asks one of the two servers for the token of each
+// tenure. So this server sees each tenure, and gives each its own token.
 func TestJDBCContendersAndOursShareAMutex(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, table string
-		fencing     []bool // of each contender of theirs
+		fencing     []bool // of each JDBC contender
 	}{
 		{"3.1", seeds.MySQLTable, []bool{false, false}},
 		{"3.3", seeds.MySQLFencedTable, []bool{true, true}},
@@ -128,7 +128,7 @@ func TestJDBCContendersAndOursShareAMutex(t *testing.T) {
 				}
 			}
 			at := &site{engine: "mysql", store: store}
-			// --mysql-migrate would add the column for tokens.
+			// with --mysql-migrate, the server would add the column for tokens
 			flags = slices.DeleteFunc(flags, func(f string) bool { return f == "--mysql-migrate" })
 			for range 2 {
 				at.servers = append(at.servers, simbatest.Start(t, flags...))

@@ -14,21 +14,21 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// meeting is a test of one mutex that contenders of Simba and of ours share. All leases are long,
-// so a grant that no notice causes comes too late.
+// meeting is a test of one mutex that contenders of Simba and ours share. Leases are so long that
+// only a notice causes a grant in time.
 type meeting struct {
 	*testing.T
 	at    *site
 	gen   seeds.Generation
 	mutex string
 	rdb   *redis.Client // connected to our server
-	store *redis.Client // connected to the store, where contenders of Simba contend
+	store *redis.Client // connected to the store, which contenders of Simba use
 
 	ctx context.Context // ends with the test
 	end context.CancelFunc
 }
 
-// runs runs f in a goroutine. When the test ends, it cancels ctx, closes rdb, and waits for f.
+// runs calls f in a goroutine. When the test ends, it cancels ctx, closes rdb, and waits for f.
 func (m *meeting) runs(rdb *redis.Client, f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -64,7 +64,6 @@ func (m *meeting) must(err error) {
 	}
 }
 
-// jvm returns a contender of the generation that is tested.
 func (m *meeting) jvm(id string) *jvm { return m.jvmOf(m.gen, id) }
 
 func (m *meeting) jvmOf(gen seeds.Generation, id string) *jvm {
@@ -72,7 +71,7 @@ func (m *meeting) jvmOf(gen seeds.Generation, id string) *jvm {
 	return newJVM(m.T, m.at.store, gen, m.mutex, id)
 }
 
-// owns lets a contender of Simba acquire the free mutex, and returns the contender.
+// owns makes a contender of Simba acquire the free mutex, and returns the contender.
 func (m *meeting) owns(k *jvm) *jvm {
 	m.Helper()
 	owner, _, err := k.try(m.ctx)
@@ -83,8 +82,8 @@ func (m *meeting) owns(k *jvm) *jvm {
 	return k
 }
 
-// queues lets a contender of Simba wait for the mutex. The channel gets the result when the wait
-// ends.
+// queues makes a contender of Simba wait for the mutex, and returns when it waits. The channel gets
+// the result of the wait.
 func (m *meeting) queues(k *jvm) (owns <-chan error) {
 	m.Helper()
 	got, waiting := make(chan error, 1), make(chan bool, 100)
@@ -101,7 +100,7 @@ func (m *meeting) queues(k *jvm) (owns <-chan error) {
 	return got
 }
 
-// takes acquires the free mutex for a contender of ours, and returns its token.
+// takes acquires the free mutex for a contender of ours, and returns the token.
 func (m *meeting) takes(id string) uint64 {
 	m.Helper()
 	o, err := record(m.ctx, m.rdb, "simba.acquire", m.mutex, id, time.Hour.Milliseconds())
@@ -112,8 +111,8 @@ func (m *meeting) takes(id string) uint64 {
 	return uint64(o.Number("token"))
 }
 
-// waits lets a client of ours wait, and returns when the client is in the queue or owns the mutex.
-// The channel gets the token when the client owns the mutex.
+// waits makes a client of ours wait, and returns when it is in the queue or owns the mutex. The
+// channel gets the token of its tenure.
 func (m *meeting) waits(id string) (owns <-chan uint64) {
 	m.Helper()
 	got := make(chan uint64, 1)
@@ -124,7 +123,7 @@ func (m *meeting) waits(id string) (owns <-chan uint64) {
 			return
 		}
 		if err != nil || o["status"] != "acquired" {
-			m.Errorf("the wait of %s ends with %v, %v", id, o, err)
+			m.Errorf("SIMBA.ACQUIRE … WAIT of %s returns %v, %v, want acquired", id, o, err)
 			return
 		}
 		got <- uint64(o.Number("token"))
@@ -146,16 +145,16 @@ func (m *meeting) until(what string, is func() bool) {
 	m.Helper()
 	for end := time.Now().Add(simbatest.Patience); !is(); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
-			m.Fatalf("waited in vain until %s", what)
+			m.Fatalf("after %v still not true: %s", simbatest.Patience, what)
 		}
 	}
 }
 
 // awaitFirstRead waits until a server has read the mutex for a new waiter. Otherwise this read, and
-// not a notice, might reveal the change that follows.
+// not a notice, might reveal the next change.
 func (m *meeting) awaitFirstRead() { time.Sleep(500 * time.Millisecond) }
 
-// comes fails the test unless the channel gets a value within soon.
+// comes fails the test unless the channel gets a value within soon. what describes the value.
 func (m *meeting) comes(what string, happens any) {
 	m.Helper()
 	late := time.After(soon)
@@ -193,7 +192,6 @@ func (m *meeting) comes(what string, happens any) {
 	}
 }
 
-// owner returns the token of the mutex' owner, which must be id.
 func (m *meeting) owner(id string) (token uint64) {
 	m.Helper()
 	o, err := record(m.ctx, m.rdb, "simba.owner", m.mutex)
@@ -211,8 +209,8 @@ func (m *meeting) check(token uint64) bool {
 	return n == 1
 }
 
-// inOrder waits until each waiter owns the mutex, in the order of the list, and releases it. It
-// checks that tokens grow.
+// inOrder waits until the waiters own the mutex in the order of the list. Each releases it. Tokens
+// must grow.
 func (m *meeting) inOrder(all []<-chan uint64) {
 	m.Helper()
 	var last uint64

@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// nodeRounds is how often each of a program's three workers acquires the mutex.
+// nodeRounds is how often each of the three workers of a program acquires the mutex.
 const nodeRounds = 10
 
 func TestLockFunctionsForNodeContendWithSimbaAcquire(t *testing.T) {
@@ -66,13 +66,13 @@ func nodeTenure(t *testing.T, line string) tenure {
 	t.Helper()
 	var n tenure
 	if _, err := fmt.Sscan(line, &n.owner, &n.token, (*int64)(&n.from), (*int64)(&n.to)); err != nil {
-		t.Fatalf("the program printed %q: %v", line, err)
+		t.Fatalf("the program prints the line %q, which is no tenure: %v", line, err)
 	}
 	return n
 }
 
-// nodePrograms returns a folder with the Node.js programs and their dependencies. If the
-// installation fails, it skips the test, or fails it with CI=true.
+// nodePrograms returns a folder with the installed programs. If it cannot install them, it skips
+// the test, or fails it with CI=true.
 func nodePrograms(t *testing.T) string {
 	t.Helper()
 	dir, err := installNode()
@@ -82,8 +82,7 @@ func nodePrograms(t *testing.T) string {
 	return dir
 }
 
-// installNode copies nodejs/ into scratch, and installs the dependencies there. It does so once a
-// run.
+// installNode copies nodejs/ into scratch and installs the dependencies there, once for all tests.
 var installNode = sync.OnceValues(func() (string, error) {
 	if _, err := exec.LookPath("node"); err != nil {
 		return "", err

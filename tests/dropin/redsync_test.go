@@ -13,15 +13,14 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// newMutex returns a redsync mutex with a client of its own. It raises the timeout of requests. The
-// default is a twentieth of the expiry, too little on a busy machine.
+// newMutex returns a redsync mutex with its own client. It raises the timeout of requests: the
+// default, a twentieth of the expiry, is too short on a busy machine.
 func newMutex(t testing.TB, s *simbatest.Server, name string, options ...redsync.Option) *redsync.Mutex {
 	t.Helper()
 	options = append([]redsync.Option{redsync.WithTimeoutFactor(1)}, options...)
 	return redsync.New(goredis.NewPool(connect(t, s))).NewMutex(name, options...)
 }
 
-// syncer is a contender that uses a redsync mutex.
 type syncer struct{ *redsync.Mutex }
 
 func (k syncer) acquire(ctx context.Context) (string, error) {
@@ -31,11 +30,11 @@ func (k syncer) acquire(ctx context.Context) (string, error) {
 
 func (k syncer) release(ctx context.Context) error {
 	if ok, err := k.ExtendContext(ctx); err != nil || !ok {
-		return fmt.Errorf("extend: %t, %w", ok, err)
+		return fmt.Errorf("ExtendContext returns %t, %w", ok, err)
 	}
 	ok, err := k.UnlockContext(ctx)
 	if err == nil && !ok {
-		err = errors.New("the lease was lost")
+		err = errors.New("UnlockContext returns false: the lease was lost")
 	}
 	return err
 }
@@ -61,10 +60,10 @@ func TestRedsyncLocksExtendsAndUnlocks(t *testing.T) {
 	}
 	is(t, rdb, m.Value(), "get", "m")
 	if ms := number(t, rdb, "pttl", "m"); ms <= 0 || ms > 30_000 {
-		t.Errorf("the lock has %d ms left, want 1 to 30,000", ms)
+		t.Errorf("PTTL of the lock is %d ms, want 1 to 30,000", ms)
 	}
 	if until := m.Until(); !until.After(time.Now()) {
-		t.Errorf("Until returns %v, which is past", until)
+		t.Errorf("Until returns %v, want a time in the future", until)
 	}
 	first, err := record(t.Context(), rdb, "simba.owner", "m")
 	if err != nil {
@@ -74,10 +73,10 @@ func TestRedsyncLocksExtendsAndUnlocks(t *testing.T) {
 	other := newMutex(t, s, "m", redsync.WithTries(1))
 	taken := new(redsync.ErrTaken)
 	if err := other.TryLock(); !errors.As(err, &taken) {
-		t.Errorf("the second mutex locks a held lock: %v, want ErrTaken", err)
+		t.Errorf("TryLock of a held lock returns %v, want ErrTaken", err)
 	}
 	if err := other.Lock(); !errors.As(err, &taken) {
-		t.Errorf("the second mutex locks a held lock: %v, want ErrTaken", err)
+		t.Errorf("Lock of a held lock returns %v, want ErrTaken", err)
 	}
 
 	is(t, rdb, int64(1), "pexpire", "m", 15_000)
@@ -85,10 +84,10 @@ func TestRedsyncLocksExtendsAndUnlocks(t *testing.T) {
 		t.Fatalf("Extend returns %t, %v, want true", ok, err)
 	}
 	if ms := number(t, rdb, "pttl", "m"); ms <= 15_000 || ms > 30_000 {
-		t.Errorf("after Extend the lock has %d ms left, want 15,001 to 30,000", ms)
+		t.Errorf("after Extend, PTTL of the lock is %d ms, want 15,001 to 30,000", ms)
 	}
 	if o, err := record(t.Context(), rdb, "simba.owner", "m"); err != nil || o["token"] != first["token"] {
-		t.Errorf("Extend changes the tenure to %v, %v; before it was %v", o, err, first)
+		t.Errorf("after Extend, SIMBA.OWNER returns %v, %v; before: %v; want the same token", o, err, first)
 	}
 
 	if ok, err := m.Unlock(); !ok || err != nil {
@@ -99,10 +98,10 @@ func TestRedsyncLocksExtendsAndUnlocks(t *testing.T) {
 	}
 	is(t, rdb, int64(0), "exists", "m")
 	if err := other.TryLock(); err != nil {
-		t.Errorf("after Unlock the second mutex cannot lock: %v", err)
+		t.Errorf("TryLock of the second mutex after Unlock returns %v", err)
 	}
 	if ok, err := m.Extend(); ok || err == nil {
-		t.Errorf("the former owner's Extend of another's lock returns %t, %v", ok, err)
+		t.Errorf("the former owner's Extend of another's lock returns %t, %v, want an error", ok, err)
 	}
 }
 
@@ -114,17 +113,18 @@ func TestALockOfRedsyncExpires(t *testing.T) {
 	if err := m.Lock(); err != nil {
 		t.Fatal(err)
 	}
-	// Only now is the lease made short. Lock fails if its request takes longer than the lease.
+	// Lock fails if its request takes longer than the lease. So the test shortens the lease only
+	// now.
 	is(t, rdb, int64(1), "pexpire", "m", 300)
 	k := &simba{rdb, "m", "ours"}
 	if _, err := k.acquire(t.Context()); err != nil { // returns when the lease has ended
 		t.Fatal(err)
 	}
 	if ok, err := m.Unlock(); ok || err == nil {
-		t.Errorf("the former owner's Unlock of another's lock returns %t, %v", ok, err)
+		t.Errorf("the former owner's Unlock of another's lock returns %t, %v, want an error", ok, err)
 	}
 	if ok, err := m.Extend(); ok || err == nil {
-		t.Errorf("the former owner's Extend of another's lock returns %t, %v", ok, err)
+		t.Errorf("the former owner's Extend of another's lock returns %t, %v, want an error", ok, err)
 	}
 	is(t, rdb, "ours", "get", "m")
 }

@@ -19,11 +19,11 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// The windows of contenders of Simba itself. They are longer than any pause of a busy machine.
+// The windows of contenders of Simba itself: longer than any pause of a busy machine.
 const itselfTTL, itselfTransition = 5 * time.Second, time.Second
 
-// simbaJars returns the class path of a version of Simba's Redis backend. Ivy resolves it from its
-// default repository. Without Ivy, simbaJars skips the test, or fails it with CI=true.
+// simbaJars returns the class path of a version of Simba's Redis backend, which Ivy downloads from
+// its default repository. Without Ivy, simbaJars skips the test, or fails it with CI=true.
 func simbaJars(t testing.TB, version string) string {
 	t.Helper()
 	const ivy = "/usr/share/java/ivy.jar"
@@ -33,7 +33,7 @@ func simbaJars(t testing.TB, version string) string {
 	resolve := exec.Command(java, "-Dsimba="+version, "-jar", ivy, "-ivy", filepath.Join("jvm", "ivy.xml"),
 		"-confs", "default", "-types", "jar", "bundle", "-retrieve", filepath.Join(dir, "[artifact]-[revision].[ext]"))
 	if out, err := resolve.CombinedOutput(); err != nil {
-		t.Fatalf("ivy cannot resolve Simba %s: %v\n%s", version, err, out)
+		t.Fatalf("Ivy cannot resolve Simba %s: %v\n%s", version, err, out)
 	}
 	path := filepath.Join(dir, "*") + string(os.PathListSeparator) + dir
 	compile := exec.Command(javac, "-cp", path, "-d", dir, filepath.Join("jvm", "SimbaItself.java"))
@@ -43,8 +43,7 @@ func simbaJars(t testing.TB, version string) string {
 	return path
 }
 
-// errGone is returned when the JVM process has ended.
-var errGone = errors.New("the process is gone")
+var errGone = errors.New("the JVM has ended")
 
 // simbaProcess is a JVM with contenders of Simba's own Redis backend: see jvm/SimbaItself.java.
 type simbaProcess struct {
@@ -84,7 +83,6 @@ func startSimba(path, addr string) (*simbaProcess, error) {
 	return p, err
 }
 
-// linesOf returns the channel of output lines about a contender.
 func (p *simbaProcess) linesOf(id string) chan string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -94,9 +92,9 @@ func (p *simbaProcess) linesOf(id string) chan string {
 	return p.lines[id]
 }
 
-// kill kills the process, as a crash does, and returns when it has ended.
+// kill kills the process and returns when it has ended.
 func (p *simbaProcess) kill() {
-	_ = p.cmd.Process.Kill() // fails only if the process has ended already
+	_ = p.cmd.Process.Kill() // fails only if the process has ended
 	<-p.gone
 }
 
@@ -118,38 +116,37 @@ func (p *simbaProcess) await(ctx context.Context, id, what string) error {
 		case <-p.gone:
 			return errGone
 		case <-ctx.Done():
-			return fmt.Errorf("Simba prints no line %s for %s: %w", what, id, ctx.Err())
+			return fmt.Errorf("the JVM prints no line %q for %s: %w", what, id, ctx.Err())
 		}
 	}
 }
 
-// simbaItself is a contender of Simba's own backend, in a JVM of its own. After a kill it starts
+// simbaItself is a contender of Simba's own backend in a JVM of its own. After a kill it starts
 // another JVM, with another contender id.
 type simbaItself struct {
 	path, addr, mutex, name string
 
-	mu       sync.Mutex // protects the next fields
+	mu       sync.Mutex // protects p to killNext
 	p        *simbaProcess
-	id       string // the contender's id in that process
+	id       string // the contender's id in p
 	kills    int
-	killNext bool // acquire kills the process when the contender next owns the mutex
+	killNext bool // the next acquire kills the process when the contender owns the mutex
 
-	// Only the contender's goroutine uses the next fields.
+	// Only the contender's goroutine uses the fields below.
 	owner  *simbaProcess // the process of its last tenure
 	rounds int
 }
 
-// token implements fenced. These versions of Simba know no tokens.
+// token implements fenced. Simba's versions 2.x have no tokens.
 func (k *simbaItself) token() uint64 { return 0 }
 
-// killedAsOwner implements killable.
 func (k *simbaItself) killedAsOwner() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.p != k.owner
 }
 
-// alive returns the process and the contender's id in it. If no process runs, alive starts one.
+// alive returns the process and the contender's id in it. It starts a process if none runs.
 func (k *simbaItself) alive(ctx context.Context) (p *simbaProcess, id string, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -165,7 +162,6 @@ func (k *simbaItself) alive(ctx context.Context) (p *simbaProcess, id string, er
 	return k.p, k.id, nil
 }
 
-// kill kills the process if one runs.
 func (k *simbaItself) kill() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -176,14 +172,12 @@ func (k *simbaItself) kill() {
 	}
 }
 
-// killAsOwner makes acquire kill the process when the contender next owns the mutex.
 func (k *simbaItself) killAsOwner() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.killNext = true
 }
 
-// takeKillNext returns killNext and clears it.
 func (k *simbaItself) takeKillNext() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -213,7 +207,7 @@ func (k *simbaItself) acquire(ctx context.Context) (string, error) {
 func (k *simbaItself) release(ctx context.Context) error {
 	p, id, err := k.alive(ctx)
 	if err != nil || p != k.owner {
-		return err // killed as the owner: there is nothing to release, and the lease ends by itself
+		return err // the owner was killed, so its lease ends by itself
 	}
 	p.send("stop %s", id)
 	if err = p.await(ctx, id, "STOPPED"); errors.Is(err, errGone) {
@@ -223,9 +217,9 @@ func (k *simbaItself) release(ctx context.Context) error {
 }
 
 // TestSimbaItselfAndOurContendersShareAMutex lets two JVMs with Simba's own Redis backend and two
-// contenders of ours contend. It kills JVMs, as owners and as waiters. On Redis, both versions of
-// Simba get no notices from each other: they subscribe to other channels than those on which their
-// scripts publish.
+// contenders of ours contend. It kills JVMs while they own the mutex and while they wait. On Redis,
+// these versions subscribe to other channels than their scripts publish on, so they get no notices
+// from each other.
 func TestSimbaItselfAndOurContendersShareAMutex(t *testing.T) {
 	for _, version := range []string{"2.9.5", "2.5.0"} {
 		t.Run(version, func(t *testing.T) {
@@ -273,15 +267,15 @@ func contendWithSimbaItself(c *contest, path string) {
 	t.Logf("takeovers from another contender: %v; %d kills", took, killed)
 	for _, k := range theirs {
 		if took[k.name] < least {
-			c.noted.breaks(noStarvation, "%s took over %d times", k.name, took[k.name])
+			c.noted.breaks(noStarvation, "%s acquired the mutex after another contender only %d times", k.name, took[k.name])
 		}
 	}
 	c.noted.more = []string{allWays}
 	c.end()
 }
 
-// tookOver returns how often each contender became the owner after another one. Names have no
-// number of the process.
+// tookOver returns, by name without the number of kills, how often a contender became the owner
+// after another one.
 func (l *tenures) tookOver() map[string]int {
 	took := make(map[string]int)
 	all := l.inOrder()
@@ -294,8 +288,6 @@ func (l *tenures) tookOver() map[string]int {
 	return took
 }
 
-// simbaItselfRenews checks that a contender of Simba itself renews: it keeps the mutex for three
-// leases.
 func simbaItselfRenews(c *contest, path string) {
 	t := c.t
 	k := &simbaItself{path: path, addr: c.at.store, mutex: c.mutex, name: "jvm"}
@@ -310,7 +302,7 @@ func simbaItselfRenews(c *contest, path string) {
 	}
 	for end := time.Now().Add(3 * (itselfTTL + itselfTransition)); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if token, err := c.ownerToken(t.Context(), k, owner); err != nil || token != first {
-			t.Fatalf("the owner's token changes from %d to %d, %v", first, token, err)
+			t.Fatalf("the owner's token was %d, now the server has %d, %v", first, token, err)
 		}
 	}
 	if err := k.release(t.Context()); err != nil {

@@ -13,9 +13,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// jvm acts like a contender of one generation of Simba on the JVM. It uses the three scripts and
-// the channels of that generation. It is subscribed while it waits for or owns the mutex. Simba
-// itself stays subscribed from start to stop.
+// jvm acts like a contender of one generation of Simba on the JVM, with the scripts and channels of
+// that generation. It is subscribed only while it waits for or owns the mutex. Simba itself stays
+// subscribed from start to stop.
 type jvm struct {
 	rdb       *redis.Client
 	gen       seeds.Generation
@@ -25,7 +25,7 @@ type jvm struct {
 	sub      *redis.PubSub // nil = not subscribed
 	notices  <-chan *redis.Message
 	notified int    // how often a notice woke the contender
-	last     uint64 // the token of its last tenure; 0 = its generation has no tokens
+	last     uint64 // the token of its last tenure; 0 = its scripts return none
 }
 
 func newJVM(t testing.TB, addr string, gen seeds.Generation, mutex, id string) *jvm {
@@ -35,7 +35,7 @@ func newJVM(t testing.TB, addr string, gen seeds.Generation, mutex, id string) *
 	return k
 }
 
-// subscribe subscribes to the contender's channels, unless it is subscribed.
+// subscribe subscribes to the contender's channels, unless it has done so.
 func (k *jvm) subscribe(ctx context.Context) error {
 	if k.sub != nil {
 		return nil
@@ -51,7 +51,6 @@ func (k *jvm) subscribe(ctx context.Context) error {
 	return nil
 }
 
-// unsubscribe ends the subscription, if there is one.
 func (k *jvm) unsubscribe() {
 	if k.sub != nil {
 		k.sub.Close()
@@ -59,8 +58,8 @@ func (k *jvm) unsubscribe() {
 	}
 }
 
-// state runs a script that returns the owner, the remaining time of its lease, and the owner's
-// token.
+// state runs the acquire or guard script, which returns the owner, the remaining time of its lease,
+// and its token.
 func (k *jvm) state(ctx context.Context, s seeds.Script) (owner string, left time.Duration, token uint64, err error) {
 	reply := k.rdb.Eval(ctx, s.Source, s.Keys(k.mutex), k.id, k.lease)
 	if k.gen.Queues {
@@ -80,7 +79,7 @@ func (k *jvm) state(ctx context.Context, s seeds.Script) (owner string, left tim
 		return "", 0, 0, err
 	}
 	if len(all) != 3 {
-		return "", 0, 0, fmt.Errorf("unexpected reply of the script: %v", all)
+		return "", 0, 0, fmt.Errorf("the script returns %v, want 3 values", all)
 	}
 	owner, _ = all[0].(string)
 	ms, _ := all[1].(int64)
@@ -88,7 +87,6 @@ func (k *jvm) state(ctx context.Context, s seeds.Script) (owner string, left tim
 	return owner, time.Duration(ms) * time.Millisecond, uint64(n), nil
 }
 
-// try runs the acquire script once. It returns the owner and the remaining time of its lease.
 func (k *jvm) try(ctx context.Context) (owner string, left time.Duration, err error) {
 	owner, left, token, err := k.state(ctx, k.gen.Acquire)
 	if err == nil && owner == k.id {
@@ -116,7 +114,6 @@ func (k *jvm) contend(ctx context.Context, waits func()) (string, error) {
 	}
 }
 
-// token implements fenced.
 func (k *jvm) token() uint64 { return k.last }
 
 // awaitNotice returns when a notice wakes the contender, or at the end of the owner's lease.
@@ -132,16 +129,15 @@ func (k *jvm) awaitNotice(ctx context.Context, left time.Duration) error {
 		case <-end:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("%s of Simba %s waits in vain for a notice: %w", k.id, k.gen.Name, ctx.Err())
+			return fmt.Errorf("%s of Simba %s got no notice: %w", k.id, k.gen.Name, ctx.Err())
 		}
 	}
 }
 
-// guard renews the lease.
 func (k *jvm) guard(ctx context.Context) error {
 	owner, _, token, err := k.state(ctx, k.gen.Guard)
 	if err == nil && (owner != k.id || token != k.last) {
-		err = fmt.Errorf("%s cannot renew its tenure %d: the owner is %q with token %d", k.id, k.last, owner, token)
+		err = fmt.Errorf("%s cannot renew its tenure with token %d: the script returns the owner %q with token %d", k.id, k.last, owner, token)
 	}
 	return err
 }
@@ -153,7 +149,7 @@ func (k *jvm) release(ctx context.Context) error {
 	return k.end(ctx)
 }
 
-// end releases the mutex.
+// end releases the mutex without a renewal.
 func (k *jvm) end(ctx context.Context) error {
 	k.unsubscribe()
 	n, err := k.rdb.Eval(ctx, k.gen.Release.Source, k.gen.Release.Keys(k.mutex), k.id).Int()
@@ -178,7 +174,7 @@ func TestSimbaScriptsAndSimbaAcquireShareAMutex(t *testing.T) {
 	c.end()
 	for _, k := range theirs {
 		if t.Logf("%s got %d notices", k.id, k.notified); k.notified == 0 {
-			t.Errorf("%s never got a notice", k.id)
+			t.Errorf("%s got no notice, want at least one", k.id)
 		}
 	}
 }
@@ -206,17 +202,17 @@ func TestSimbaReleaseNotifiesAContenderOfSimba(t *testing.T) {
 		t.Fatal(err)
 	}
 	if owner, left, err := k.try(t.Context()); err != nil || owner != "ours" || left <= 0 || left > lease*time.Millisecond {
-		t.Fatalf("the script returns the owner %q with %v left, %v", owner, left, err)
+		t.Fatalf("the acquire script returns the owner %q with %v left, %v, want ours", owner, left, err)
 	}
 	is(t, c.rdb, int64(0), "zrank", "simba:{notified}:contender", "seed")
 	if err := ours.release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.awaitNotice(t.Context(), lease*time.Millisecond); err != nil || k.notified != 1 {
-		t.Fatalf("the contender got %d notices, %v, want 1", k.notified, err)
+		t.Fatalf("awaitNotice ends after %d notices, %v, want 1", k.notified, err)
 	}
 	if owner, err := k.acquire(t.Context()); err != nil || owner != "seed" {
-		t.Errorf("after the notice %q owns the mutex, %v, want seed", owner, err)
+		t.Errorf("after the notice, the acquire script returns the owner %q, %v, want seed", owner, err)
 	}
 	is(t, c.rdb, "seed", "get", "notified")
 	is(t, c.rdb, int64(0), "exists", "simba:{notified}:contender")

@@ -14,7 +14,7 @@ import (
 // springPause is the time between two tries of the spin lock. Spring's default is 100 ms.
 const springPause = 20 * time.Millisecond
 
-// spring is a contender that acts like Spring Integration's RedisLockRegistry with its spin lock.
+// spring is a contender that acts like the spin lock of Spring Integration's RedisLockRegistry.
 type spring struct {
 	rdb                *redis.Client
 	key, id            string
@@ -26,7 +26,7 @@ func newSpring(c *contest, id, removal string) *spring {
 	return &spring{connect(c.t, c.server), c.mutex, id, redis.NewScript(seeds.SpringObtain), redis.NewScript(removal)}
 }
 
-// yes runs a script that returns a boolean, as Spring does: by EVALSHA, or by EVAL if the server
+// yes runs a script that returns a boolean. Like Spring, it sends EVALSHA, and EVAL if the server
 // does not know the script.
 func (k *spring) yes(ctx context.Context, s *redis.Script, args ...any) (bool, error) {
 	ok, err := s.Run(ctx, k.rdb, []string{k.key}, args...).Bool()
@@ -51,7 +51,7 @@ func (k *spring) acquire(ctx context.Context) (string, error) {
 }
 
 func (k *spring) release(ctx context.Context) error {
-	if ok, err := k.yes(ctx, k.obtaining, k.id, lease); err != nil || !ok { // reentrant
+	if ok, err := k.yes(ctx, k.obtaining, k.id, lease); err != nil || !ok { // the lock is reentrant
 		return fmt.Errorf("%s cannot obtain its own lock again: %v", k.id, err)
 	}
 	ok, err := k.yes(ctx, k.removal, k.id)
@@ -83,7 +83,7 @@ func TestSpringScriptsDoNotChangeTheLockOfAnotherOwner(t *testing.T) {
 	k := newSpring(c, "spring", seeds.SpringUnlink)
 	for name, s := range map[string]*redis.Script{"obtain": k.obtaining, "unlink": k.removal, "delete": redis.NewScript(seeds.SpringDelete)} {
 		if ok, err := k.yes(t.Context(), s, k.id, lease); ok || err != nil {
-			t.Errorf("the script %s returns %v, %v for another's lock, want false", name, ok, err)
+			t.Errorf("the script %s of another client returns %v, %v, want false", name, ok, err)
 		}
 	}
 	if err := ours.release(t.Context()); err != nil {

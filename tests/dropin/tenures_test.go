@@ -26,18 +26,18 @@ const (
 
 var rules = []string{oneOwner, ascending, oneToken, checked, known, noStarvation}
 
-// tenure is a contender's note of one tenure. It got the mutex before from, and began to release at
-// to.
+// tenure is a contender's note of one tenure. The contender got the mutex before from, and began
+// the release at to.
 type tenure struct {
 	owner     string
-	kind      string // of contender
-	tokenless bool   // the owner's scripts do not return a token
-	killed    bool   // the owner was killed: the tenure ends with its lease
+	kind      string // the contender's Go type
+	tokenless bool   // the owner's scripts return no token
+	killed    bool   // the test killed the owner: the tenure ends with its lease
 	token     uint64
 	from, to  time.Duration // readings of clock
 }
 
-// clock returns the time of a clock that all processes of the machine share.
+// clock reads a clock that all processes of the machine share.
 func clock() time.Duration {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
@@ -46,12 +46,12 @@ func clock() time.Duration {
 	return time.Duration(now.Nano())
 }
 
-// tenures collects the tenures of all contenders for a mutex, and the broken rules.
+// tenures collects the tenures of all contenders for a mutex, and the violations of rules.
 type tenures struct {
 	mu     sync.Mutex // protects all fields
 	all    []tenure
-	broken map[string][]string // descriptions of breaches, by rule
-	more   []string            // rules that only this contest has
+	broken map[string][]string // descriptions of violations, by rule
+	more   []string            // rules beyond the common ones
 }
 
 func (l *tenures) add(t tenure) {
@@ -60,7 +60,7 @@ func (l *tenures) add(t tenure) {
 	l.all = append(l.all, t)
 }
 
-// breaks notes a breach of a rule.
+// breaks notes a violation of a rule.
 func (l *tenures) breaks(rule, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -70,7 +70,6 @@ func (l *tenures) breaks(rule, format string, args ...any) {
 	l.broken[rule] = append(l.broken[rule], fmt.Sprintf(format, args...))
 }
 
-// report runs a subtest for each rule, which fails if the rule was broken.
 func (l *tenures) report(t *testing.T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +86,6 @@ func (l *tenures) report(t *testing.T) {
 	}
 }
 
-// count returns how many tenures each owner had.
 func (l *tenures) count() map[string]int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -99,7 +97,7 @@ func (l *tenures) count() map[string]int {
 }
 
 // reached reports whether the owner has changed at least changes times, and at least owners
-// contenders have owned the mutex.
+// contenders have been the owner.
 func (l *tenures) reached(changes, owners int) bool {
 	if len(l.count()) < owners {
 		return false
@@ -113,43 +111,43 @@ func (l *tenures) reached(changes, owners int) bool {
 	return changes <= 0
 }
 
-// starved reports whether a contender has waited too long for a grant.
+// starved reports whether a contender has waited too long, or another round has failed.
 func (l *tenures) starved() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.broken[noStarvation] != nil
 }
 
-// inOrder returns the tenures, sorted by their begin.
 func (l *tenures) inOrder() []tenure {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.SortedFunc(slices.Values(l.all), func(a, b tenure) int { return int(a.from - b.from) })
 }
 
-// neverTwo checks that no two tenures overlap, and that tokens grow. There is one exception. If an
-// owner's scripts return no token, two successive tenures of this owner may have the same token. A
-// server before a store cannot tell them apart.
+// neverTwo checks that no two tenures overlap, and that tokens grow, with one exception. If an
+// owner's scripts return no token, a server before a store cannot tell two successive tenures of
+// this owner apart. They may have the same token.
 func (l *tenures) neverTwo(engine string) {
 	all := l.inOrder()
 	for i := 1; i < len(all); i++ {
 		a, b := all[i-1], all[i]
 		if b.from <= a.to {
-			l.breaks(oneOwner, "%s with token %d until %v, %s with %d since %v", a.owner, a.token, a.to, b.owner, b.token, b.from)
+			l.breaks(oneOwner, "%s has the mutex with token %d until %v, and %s with token %d since %v", a.owner, a.token, a.to, b.owner, b.token, b.from)
 		}
 		if a.token == 0 && a.tokenless || b.token == 0 && b.tokenless {
 			continue // the contest did not read the token
 		}
 		unseen := engine != "embedded" && b.tokenless && b.owner == a.owner && b.token == a.token
 		if b.token <= a.token && !unseen {
-			l.breaks(ascending, "%s has token %d, and %s had %d before", b.owner, b.token, a.owner, a.token)
+			l.breaks(ascending, "%s has token %d, but %s had token %d earlier", b.owner, b.token, a.owner, a.token)
 		}
 	}
 }
 
-// history checks the server's history of a mutex: each tenure ends before the next begins, tokens
-// grow, and each noted tenure is there. A server before a store sees tenures of others with a
-// delay. So its history may lack the end of a tenure. With MySQL it may lack whole tenures.
+// history checks the server's history of a mutex. Each tenure must end before the next begins,
+// tokens must grow, and each noted tenure must be there. A server before a store sees the tenures
+// of other clients late, so its history may lack the end of a tenure. With MySQL it may lack whole
+// tenures.
 func (l *tenures) history(t testing.TB, rdb *redis.Client, engine, mutex string) {
 	t.Helper()
 	var records []simbatest.Record
@@ -188,16 +186,16 @@ func (l *tenures) history(t testing.TB, rdb *redis.Client, engine, mutex string)
 		switch r["event"] {
 		case "acquired":
 			if present != 0 && engine == "embedded" {
-				l.breaks(oneOwner, "the server has %v acquire with token %d while %s has it with %d", r["owner"], token, owner, present)
+				l.breaks(oneOwner, "in the history, %v acquires with token %d while %s owns the mutex with token %d", r["owner"], token, owner, present)
 			}
 			if token <= last {
-				l.breaks(ascending, "the server gives %v token %d after %d", r["owner"], token, last)
+				l.breaks(ascending, "in the history, %v gets token %d after token %d", r["owner"], token, last)
 			}
 			owner = r.Text("owner")
 			present, last = token, token
 		case "released", "expired", "broken":
 			if token != present && engine == "embedded" {
-				l.breaks(oneOwner, "the server has token %d of %v %v while %s has it with %d", token, r["owner"], r["event"], owner, present)
+				l.breaks(oneOwner, "in the history, token %d of %v is %v while %s owns the mutex with token %d", token, r["owner"], r["event"], owner, present)
 			}
 			present = 0
 		}

@@ -11,16 +11,16 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// bound is the 99.9 % quantile of the times of handoffs that the test allows.
+// bound is the 99.9 % quantile of the times of handoffs that a long test allows.
 const bound = 100 * time.Millisecond
 
-// TestNoHandoffIsLostToDeadWaiters queues 1 to 50 waiters for a mutex. Random waiters die: some
-// while they wait, some just as they are next. Then the owner releases. Every living waiter must
-// soon get the mutex, in the order of the queue.
+// TestNoHandoffIsLostToDeadWaiters queues 1 to 50 waiters for a mutex. Some waiters die while they
+// wait, some when they are next. Then the owner releases the mutex. Every living waiter must get it
+// soon, in the order of the queue.
 //
-// If the connection of a waiter is closed, the server skips the waiter. If its machine is frozen or
-// has lost its network, the server notices that by keepalive, after 11 s. Until then the server may
-// grant the mutex to the dead waiter. The following waiter then gets it when that lease ends.
+// The server skips a waiter whose connection is closed. It notices a frozen machine or a broken
+// network only by keepalive, after 11 s. Until then it may grant the mutex to the dead waiter. The
+// following waiter then gets the mutex when the lease of the dead waiter ends.
 func TestNoHandoffIsLostToDeadWaiters(t *testing.T) {
 	for _, engine := range simbatest.Engines {
 		t.Run(engine, func(t *testing.T) {
@@ -33,35 +33,35 @@ func TestNoHandoffIsLostToDeadWaiters(t *testing.T) {
 			if engine == "embedded" {
 				want = simbatest.Count(150, 10_000)
 			}
-			// The server does not control how soon a polling waiter reacts to its notice.
+			// The server cannot know how soon a polling waiter reacts to its notice.
 			flags := []string{"--handoff-window", simbatest.Patience.String()}
 			if engine == "embedded" {
 				flags = append(flags, "--data-dir", stores.Scratch(t)+"/data")
 			}
-			// On a busy machine a short session would end, and with it tenures and queue entries.
+			// On a busy machine a shorter session could end, and with it tenures and queue entries.
 			if engine == "zookeeper" {
 				flags = append(flags, "--zookeeper-session-timeout", simbatest.Patience.String())
 			}
 			s := simbatest.StartOn(c, engine, flags...)
-			// Priority keeps other processes from delaying the server and its clients.
+			// With priority, other processes do not delay the server and its clients.
 			if engine == "embedded" && simbatest.Long() {
 				s.Prefer(t)
 				simbatest.Prefer(t)
 			}
 			took, died := handOff(c, s.Addr, want)
 			c.Counted(len(took), "%v; dead: %s", took, died)
-			// The bound does not hold for engines that poll their store for the end of a lease.
+			// Engines with a store exceed the bound: they poll the store for the end of a lease.
 			if p := took.Quantile(0.999); engine == "embedded" && simbatest.Long() && p > bound {
-				c.Errorf("p99.9 is %v: %v", p, took)
+				c.Errorf("the 99.9 %% quantile of handoffs is %v, want at most %v: %v", p, bound, took)
 			}
 		})
 	}
 }
 
-const workers = 8 // rounds at the same time: a round mostly waits for leases of dead waiters
+const workers = 8 // concurrent rounds; a round mostly waits for leases of dead waiters
 
 // handOff runs rounds until there were want handoffs. It returns the time of each handoff, and the
-// number of dead waiters for each fate.
+// number of dead waiters by their fate.
 func handOff(t testing.TB, addr string, want int) (took simbatest.Latencies, died deaths) {
 	var (
 		mu    sync.Mutex // guards took, died and next

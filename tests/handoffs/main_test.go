@@ -1,4 +1,4 @@
-// Package handoffs tests handoffs of mutexes among many waiters, of which some are dead.
+// Package handoffs tests handoffs of mutexes among many waiters, some of which are dead.
 package handoffs
 
 import (

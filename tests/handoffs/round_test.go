@@ -16,7 +16,7 @@ import (
 
 const mostWaiters = 50
 
-// round hands one mutex off to all its waiters.
+// round is one mutex with its waiters. In a round, the mutex goes to each waiter that does not die.
 type round struct {
 	t         testing.TB
 	addr      string
@@ -27,11 +27,11 @@ type round struct {
 	admin   redis.Conn
 	owner   *waiter // the first owner
 	waiters map[string]*waiter
-	order   []string // the ids in the order of the queue
-	known   bool     // whether the server knows, before the release, which connections are broken
+	order   []string // the waiters' ids in the order of the queue
+	known   bool     // the server knows, before the release, which connections are broken
 }
 
-// run runs the round. It returns the time of each handoff, or nil if the test has failed.
+// run returns the time of each handoff, or nil if the test has failed.
 func (r *round) run() (took []time.Duration) {
 	var err error
 	if r.admin, err = dial(r.addr); err != nil {
@@ -41,7 +41,7 @@ func (r *round) run() (took []time.Duration) {
 	defer r.admin.Close()
 	r.owner = &waiter{id: "owner", conn: r.admin}
 	if !r.acquire(r.owner, []any{r.mutex, r.owner.id, livingTTL.Milliseconds()}) {
-		r.t.Errorf("%s is not free at the start", r.mutex)
+		r.t.Errorf("%s: the first owner cannot acquire the new mutex", r.mutex)
 		return nil
 	}
 	if !r.queueUp() {
@@ -57,13 +57,14 @@ func (r *round) run() (took []time.Duration) {
 		select {
 		case <-w.ended:
 		case <-time.After(simbatest.Patience):
-			r.t.Errorf("%s: the waiter %s (%v) among %v never got the mutex", r.mutex, w.id, w.fate, r.fates())
+			r.t.Errorf("%s: the living waiter %s (%v) does not get the mutex; the waiters are %v", r.mutex, w.id, w.fate, r.fates())
 			return nil
 		}
 	}
-	// The server still grants the mutex to dead waiters that it does not know as dead. Between two
-	// of them the mutex may be free for a moment, while the server reads the lease in its store.
-	if !r.await("every waiter is served", func() (bool, error) {
+	// The server still grants the mutex to dead waiters whose connections it has not found broken.
+	// Between two of them the mutex may be free for a moment, while the server reads the lease in
+	// its store.
+	if !r.await("each waiter has had the mutex", func() (bool, error) {
 		done, err := r.queue(func(q simbatest.Record) bool { return q["kind"] == "polling" })
 		if !done || err != nil {
 			return false, err
@@ -104,12 +105,12 @@ func (r *round) queueUp() bool {
 			continue
 		}
 		all.Wait()
-		if !r.await("the first waits", func() (bool, error) { return r.queued(1) }) {
+		if !r.await("the first waiter is in the queue", func() (bool, error) { return r.queued(1) }) {
 			return false
 		}
 	}
 	all.Wait()
-	return r.await("all wait", func() (bool, error) { return r.queued(n) })
+	return r.await("all waiters are in the queue", func() (bool, error) { return r.queued(n) })
 }
 
 // queued reports whether the queue has n entries, and records their order.
@@ -122,7 +123,7 @@ func (r *round) queued(n int) (bool, error) {
 	return len(r.order) == n, err
 }
 
-// queue reports whether is returns true for each entry of the queue.
+// queue calls is for each entry of the queue, and reports whether it always returned true.
 func (r *round) queue(is func(simbatest.Record) bool) (all bool, err error) {
 	records, err := simbatest.ToRecords(r.admin.Do("SIMBA.QUEUE", r.mutex, "COUNT", 1000))
 	all = true
@@ -132,7 +133,8 @@ func (r *round) queue(is func(simbatest.Record) bool) (all bool, err error) {
 	return all, err
 }
 
-// die ends the waiters that must die. It does so before the owner releases, or at the same time.
+// die ends the waiters that must die. Half of the time it waits until the server has noticed the
+// closed connections. Otherwise the waiters die while the owner releases the mutex.
 func (r *round) die() {
 	for _, w := range r.waiters {
 		switch w.fate {
@@ -147,7 +149,7 @@ func (r *round) die() {
 	r.cut.Reset()
 	r.hole.Blackhole()
 	if r.known = r.rng.IntN(2) == 0; r.known {
-		r.await("the server knows who is dead", func() (bool, error) {
+		r.await("the server has noticed each closed connection", func() (bool, error) {
 			return r.queue(func(q simbatest.Record) bool {
 				f := r.waiters[q.Text("contender")].fate
 				return f == lives || f.silent() || q["kind"] == "polling"
@@ -170,18 +172,17 @@ func (r *round) cleanUp() {
 	}
 }
 
-// tenure is a tenure in the server's history.
 type tenure struct {
 	owner string
 	token int64
 	at    time.Time
 }
 
-// judge compares the history with the expected order.
+// judge compares the tenures in the server's history with the expected order.
 func (r *round) judge() (took []time.Duration) {
 	all, err := r.tenures()
 	if err != nil {
-		r.t.Errorf("%s: read the history: %v", r.mutex, err)
+		r.t.Errorf("%s: SIMBA.HISTORY: %v", r.mutex, err)
 		return nil
 	}
 	// want is the order of the queue without the waiters that the server skipped.
@@ -192,8 +193,8 @@ func (r *round) judge() (took []time.Duration) {
 		case f.alive(), f.silent():
 			want = append(want, id)
 		case was && (f == gone || r.known):
-			r.t.Errorf("%s: the server granted the mutex to %s (%v), which it knew as dead", r.mutex, id, f)
-		case was: // the waiter died at the moment of its grant
+			r.t.Errorf("%s: the server granted the mutex to %s (%v), but had noticed its death", r.mutex, id, f)
+		case was: // the waiter died when it got its grant
 			want = append(want, id)
 		}
 	}
@@ -201,11 +202,11 @@ func (r *round) judge() (took []time.Duration) {
 	for i, t := range all {
 		got = append(got, t.owner)
 		if i > 0 && t.token <= all[i-1].token {
-			r.t.Errorf("%s: token %d of %s follows token %d", r.mutex, t.token, t.owner, all[i-1].token)
+			r.t.Errorf("%s: token %d of %s follows token %d, want a larger token", r.mutex, t.token, t.owner, all[i-1].token)
 		}
 	}
 	if !slices.Equal(got, want) {
-		r.t.Errorf("%s had the owners\n%v, want\n%v: %v", r.mutex, got, want, r.fates())
+		r.t.Errorf("%s had the owners\n%v, want\n%v; the waiters are %v", r.mutex, got, want, r.fates())
 		return nil
 	}
 	for i := range all[1:] {
@@ -214,7 +215,7 @@ func (r *round) judge() (took []time.Duration) {
 	return took
 }
 
-// tenures reads the tenures from the server's history.
+// tenures returns the tenures in the server's history.
 func (r *round) tenures() (all []tenure, err error) {
 	records, err := simbatest.ToRecords(r.admin.Do("SIMBA.HISTORY", r.mutex, "COUNT", 10_000))
 	if err != nil {
@@ -228,8 +229,8 @@ func (r *round) tenures() (all []tenure, err error) {
 	return all, nil
 }
 
-// began returns when a living owner learned of its tenure. For a dead owner it returns the time in
-// the history: the server uses the same clock as this process.
+// began returns when a living owner received its grant. For a dead owner it returns the time in the
+// history, by the same clock.
 func (r *round) began(t tenure) time.Time {
 	if w := r.waiters[t.owner]; w.fate.alive() {
 		return w.granted
@@ -237,7 +238,7 @@ func (r *round) began(t tenure) time.Time {
 	return t.at
 }
 
-// ended returns when the mutex became free: its owner sent the release, or its lease ended.
+// ended returns when the owner sent its release, or when the lease of a dead owner ended.
 func (r *round) ended(t tenure) time.Time {
 	w := r.waiters[t.owner]
 	switch {
@@ -249,7 +250,6 @@ func (r *round) ended(t tenure) time.Time {
 	return t.at.Add(deadTTL())
 }
 
-// fates returns the fates of all waiters in the order of the queue.
 func (r *round) fates() (s []string) {
 	for _, id := range r.order {
 		s = append(s, fmt.Sprint(id, " ", r.waiters[id].fate))

@@ -18,12 +18,12 @@ import (
 type fate int
 
 const (
-	lives   fate = iota // blocked in ACQUIRE … WAIT until it is granted the mutex
-	listens             // lives too: polls without WAIT, and again after each notice on its channel
+	lives   fate = iota // blocks in ACQUIRE … WAIT until it gets the mutex
+	listens             // lives, too: polls without WAIT, and again after each notice
 	closes              // closes its connection
-	isCut               // its connection is reset
-	killed              // its process is killed, and its kernel closes the connection
-	gone                // it has polled once without WAIT, and does not poll again
+	isCut               // the network resets its connection
+	killed              // its process is killed, so the kernel closes the connection
+	gone                // polls once without WAIT, and never again
 	stopped             // its process is frozen: the connection stays open, and nothing reads
 	hole                // its network is gone: the connection stays open, and loses all packets
 	fates
@@ -33,7 +33,7 @@ func (f fate) String() string {
 	return [...]string{"living", "listening", "closed", "cut", "killed", "gone", "stopped", "half-open"}[f]
 }
 
-// alive reports whether the waiter must get the mutex.
+// alive reports whether the waiter lives, and must get the mutex.
 func (f fate) alive() bool { return f == lives || f == listens }
 
 // silent reports whether only keepalive can show that the waiter is dead.
@@ -60,10 +60,10 @@ func (c deaths) String() string {
 
 const livingTTL = time.Hour
 
-// deadTTL is the TTL of a waiter that the server does not know as dead. If the server cannot reply
-// before the lease ends, it queues the waiter again, and grants it the mutex twice. A busy machine
-// may stop a server for a second or two, so the TTL must be longer. A long campaign runs on a quiet
-// machine, and has a shorter one.
+// deadTTL is the TTL of dead waiters. If the server cannot reply before the lease of its grant
+// ends, it queues the waiter again, and grants it the mutex twice. A busy machine may stop the
+// server for a second or two, so the TTL is longer. A long campaign runs on a quiet machine, and
+// has a shorter TTL.
 func deadTTL() time.Duration {
 	if simbatest.Long() {
 		return 100 * time.Millisecond
@@ -71,8 +71,8 @@ func deadTTL() time.Duration {
 	return 5 * time.Second
 }
 
-// mostSilent bounds the number of silent waiters in a round, because a round waits for the lease of
-// each. In a long campaign leases are short, and need no bound.
+// mostSilent limits the silent waiters in a round, because a round waits for the lease of each. In
+// a long campaign leases are short, so all waiters may be silent.
 func mostSilent() int {
 	if simbatest.Long() {
 		return mostWaiters
@@ -85,15 +85,15 @@ type waiter struct {
 	id   string
 	fate fate
 	conn redis.Conn
-	proc *simbatest.Process // the process of a waiter that is killed or stopped
+	proc *simbatest.Process // of a waiter that is killed or stopped; else nil
 
-	// The two times are set for a living waiter only, before ended is closed.
+	// Only a living waiter has the fields below. It sets both times before it closes ended.
 	ended    chan struct{}
-	granted  time.Time // when it learned of its grant
-	released time.Time // just before it sends RELEASE
+	granted  time.Time // when it received its grant
+	released time.Time // just before it sent RELEASE
 }
 
-// join queues a waiter for the mutex. It returns when its request is on the way.
+// join queues a waiter for the mutex. It may return before the server has received the request.
 func (r *round) join(w *waiter) error {
 	ttl := deadTTL()
 	if w.fate.alive() {
@@ -152,18 +152,17 @@ func (r *round) join(w *waiter) error {
 	return nil
 }
 
-// wait runs a waiter that blocks in ACQUIRE … WAIT.
 func (r *round) wait(w *waiter, request []any) {
 	defer close(w.ended)
 	defer w.conn.Close()
 	if !r.acquire(w, request) {
-		r.t.Errorf("%s: the server replies to %s with another status than acquired", r.mutex, w.id)
+		r.t.Errorf("%s: ACQUIRE … WAIT of %s returns another status than acquired", r.mutex, w.id)
 		return
 	}
 	r.release(w)
 }
 
-// poll runs a waiter that polls when it gets a notice.
+// poll runs a waiter that polls again after each notice.
 func (r *round) poll(w *waiter, notices redis.PubSubConn, request []any) {
 	defer close(w.ended)
 	defer w.conn.Close()
@@ -182,7 +181,6 @@ func (r *round) poll(w *waiter, notices redis.PubSubConn, request []any) {
 	}
 }
 
-// subscribe subscribes a waiter to its own channel.
 func (r *round) subscribe(w *waiter) (redis.PubSubConn, error) {
 	c, err := dial(r.addr)
 	if err != nil {
@@ -203,7 +201,7 @@ func (r *round) acquire(w *waiter, request []any) bool {
 	w.granted = time.Now()
 	status, err := simbatest.ToRecord(reply, err)
 	if err != nil {
-		r.t.Errorf("%s: ACQUIRE of %s fails: %v", r.mutex, w.id, err)
+		r.t.Errorf("%s: ACQUIRE of %s returns %v", r.mutex, w.id, err)
 	}
 	return err == nil && status["status"] == "acquired"
 }
@@ -215,7 +213,7 @@ func (r *round) release(w *waiter) {
 	}
 }
 
-// dial connects. A read on the connection fails if no reply comes within simbatest.Patience.
+// dial connects. A read fails if no reply arrives within simbatest.Patience.
 func dial(addr string) (redis.Conn, error) {
 	return redis.Dial("tcp", addr, redis.DialReadTimeout(simbatest.Patience))
 }

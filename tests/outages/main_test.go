@@ -1,4 +1,5 @@
-// Package outages tests servers that share a store. The tests cut off, pause and kill the store.
+// Package outages tests servers that share a store. The tests cut the servers off from the store,
+// and pause and stop it.
 package outages
 
 import (

@@ -24,21 +24,21 @@ const (
 	outageWaiters = 4
 )
 
-// limits bounds the times of a server in an outage. The test first subtracts the pauses of its own
-// process, which a pulse measures.
+// limits has the limits for a server in an outage. Before it compares, the test subtracts the
+// pauses of its own process, which a pulse measures.
 type limits struct {
 	timeout time.Duration // --backend-timeout
-	// slack is how much later than timeout a reply may come. It covers the inexact timer of the
-	// server, which needs some milliseconds, and a busy machine. It is too short for another
-	// attempt of the server, so the test would notice one.
+	// slack is how much later than timeout a reply may arrive. It allows for inexact timers, and
+	// for a busy machine. It is too short for another attempt of the server, so the test would
+	// notice one.
 	slack time.Duration
-	// session is the session timeout of the engine zookeeper. The server finds a dead connection
-	// after two thirds of it.
+	// session is the session timeout of the engine zookeeper. The server notices a dead connection
+	// after two thirds of this time.
 	session time.Duration
 }
 
 // outageLimits returns the limits of a test. A long campaign runs on a quiet machine, and has
-// shorter ones. Otherwise the machine may stop a server or a store for a second or two.
+// shorter limits. On other machines a server or a store may pause for a second or two.
 func outageLimits() limits {
 	if simbatest.Long() {
 		return limits{timeout: 2 * time.Second, slack: 1500 * time.Millisecond, session: 4 * time.Second}
@@ -46,9 +46,10 @@ func outageLimits() limits {
 	return limits{timeout: 4 * time.Second, slack: 3500 * time.Millisecond, session: 6 * time.Second}
 }
 
-// TestAServerRecoversFromEachOfManyPartitions cuts the store off in every way, while clients send
-// requests, wait and subscribe. Each client must get an error reply in time, and be served soon
-// after the outage. In the end the server must have no more goroutines, files and connections.
+// TestAServerRecoversFromEachOfManyPartitions cuts the store off in several ways, while clients
+// send requests, wait and subscribe. Each client must get an error reply in time, and a good reply
+// soon after the outage. At the end the server must not have more goroutines and open files than
+// before.
 func TestAServerRecoversFromEachOfManyPartitions(t *testing.T) {
 	for i, engine := range simbatest.StoreEngines {
 		t.Run(engine, func(test *testing.T) {
@@ -63,7 +64,7 @@ func TestAServerRecoversFromEachOfManyPartitions(t *testing.T) {
 	}
 }
 
-// outages cuts a server off from its store.
+// outages is a server with a link to its store, which the test cuts.
 type outages struct {
 	t      *simbatest.Campaign
 	engine string
@@ -75,25 +76,23 @@ type outages struct {
 	mu       sync.Mutex // guards the fields below
 	failures simbatest.Latencies
 	granted  uint64 // the largest token that a waiter received
-	received uint64 // the last token that the subscriber received
+	received uint64 // the largest token that the subscriber received
 }
 
-// asker is a client that sends requests without a pause, or a subscriber.
+// asker counts the replies to one client.
 type asker struct {
-	served, refused atomic.Int64 // replies; for a subscriber, served counts its messages
+	served, refused atomic.Int64 // good replies, or messages of a subscriber; error replies
 }
 
-// crowd is all clients of a server.
 type crowd struct {
 	askers, waiters []*asker
 	listener        *asker
 }
 
-// all returns the clients that are served while the store is reachable.
 func (c *crowd) all() []*asker { return append(slices.Concat(c.askers, c.waiters), c.listener) }
 
 func (o *outages) play(times int, rng *rand.Rand) {
-	o.among(func(*crowd) {}) // so that caches and pools are filled
+	o.among(func(*crowd) {}) // fill caches and pools
 	goroutines, files := o.goroutines(), o.files()
 	var recoveries simbatest.Latencies
 	o.among(func(c *crowd) {
@@ -107,16 +106,16 @@ func (o *outages) play(times int, rng *rand.Rand) {
 			case "blackholed":
 				o.link.Blackhole()
 			}
-			if way != "reset" { // a reset ends at once, and often loses no request
-				o.until(c.askers, "is told of the outage", func(a *asker) *atomic.Int64 { return &a.refused })
+			if way != "reset" { // a reset is short, and often loses no request
+				o.until(c.askers, "gets an error reply", func(a *asker) *atomic.Int64 { return &a.refused })
 			}
 			o.link.Heal()
 			healed, last, lost := time.Now(), o.lastGranted(), o.pulse.soFar()
-			o.until(c.all(), "is served again", func(a *asker) *atomic.Int64 { return &a.served })
+			o.until(c.all(), "gets a good reply after the outage", func(a *asker) *atomic.Int64 { return &a.served })
 			o.untilReceived(last)
 			took := time.Since(healed)
 			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-lost) > backendtest.Recovery {
-				o.t.Errorf("outage %d (%s): only %v after its end all clients are served", i, way, took)
+				o.t.Errorf("outage %d (%s): the last client gets a good reply %v after the end, want at most %v", i, way, took, backendtest.Recovery)
 			}
 			if o.t.Failed() {
 				return
@@ -129,7 +128,7 @@ func (o *outages) play(times int, rng *rand.Rand) {
 		o.failures.Longest(), recoveries.Longest(), goroutines, goroutinesAfter, files, filesAfter)
 }
 
-// among runs clients of each kind, and calls do. It returns when each client has been served.
+// among runs clients of each kind, and calls do when each client has had a good reply.
 func (o *outages) among(do func(*crowd)) {
 	stop := make(chan struct{})
 	var clients, listener sync.WaitGroup
@@ -146,15 +145,16 @@ func (o *outages) among(do func(*crowd)) {
 		c.waiters = append(c.waiters, a)
 		clients.Go(func() { o.wait(a, i, stop) })
 	}
-	o.until(c.all(), "is served", func(a *asker) *atomic.Int64 { return &a.served })
+	o.until(c.all(), "gets a good reply", func(a *asker) *atomic.Int64 { return &a.served })
 	do(c)
 	close(stop)
 	clients.Wait()
-	_ = subscription.Close() // ends receive
+	_ = subscription.Close() // receive then returns
 	listener.Wait()
 }
 
-// ask runs an asker. Half of the askers use a mutex of their own, the others share one mutex.
+// ask sends the requests of one client until stop is closed. Half of these clients have their own
+// mutex, the others share one.
 func (o *outages) ask(a *asker, id int, stop <-chan struct{}) {
 	c, err := redis.Dial("tcp", o.server.Addr, redis.DialReadTimeout(simbatest.Patience))
 	if err != nil {
@@ -193,9 +193,9 @@ func (o *outages) ask(a *asker, id int, stop <-chan struct{}) {
 	}
 }
 
-// refused checks an error reply, and reports whether it is the one of an outage. lost is the
-// reading of the pulse when the request began. The reply must not come later than limit plus the
-// slack.
+// refused checks the error reply of an outage, and reports whether the client may go on. lost is
+// the reading of the pulse when the request began. The reply may arrive at most limit plus the
+// slack later.
 func (o *outages) refused(a *asker, err error, began time.Time, lost, limit time.Duration, command string, args []any) bool {
 	took := time.Since(began)
 	if !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
@@ -206,16 +206,16 @@ func (o *outages) refused(a *asker, err error, began time.Time, lost, limit time
 	o.failures = append(o.failures, took)
 	o.mu.Unlock()
 	if lost = o.pulse.soFar() - lost; took-lost > limit+o.limits.slack {
-		o.t.Errorf("%s %v returns an error after %v, in which this process was stopped for %v: %v", command, args, took, lost, err)
+		o.t.Errorf("%s %v returns an error after %v, want %v at most; this process paused for %v: %v", command, args, took, limit+o.limits.slack, lost, err)
 	}
 	a.refused.Add(1)
 	return true
 }
 
-// until waits until every client has had a reply of the given kind to a request that it sent after
-// the call of until.
+// until waits until every client has had a reply of the given kind to a request that it sent during
+// the call.
 func (o *outages) until(all []*asker, what string, replies func(*asker) *atomic.Int64) {
-	const more = 2 // the first reply may be to an earlier request
+	const more = 2 // the first may be the reply to an earlier request
 	var before []int64
 	for _, a := range all {
 		before = append(before, replies(a).Load())
@@ -232,8 +232,8 @@ func (o *outages) until(all []*asker, what string, replies func(*asker) *atomic.
 	o.t.Errorf("this did not happen within %v: every client %s", simbatest.Patience, what)
 }
 
-// backTo waits until a figure is not larger than before the outages, and returns it. Connections
-// and goroutines of an outage may take a moment to end.
+// backTo waits until a number is not larger than before the outages, and returns it. Connections
+// and goroutines of an outage may need a moment to end.
 func (o *outages) backTo(what string, before int, now func() int) (n int) {
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
 		if n = now(); n <= before {
@@ -244,13 +244,12 @@ func (o *outages) backTo(what string, before int, now func() int) (n int) {
 	return n
 }
 
-// pooled returns the number of the server's connections to its store. The engine mysql keeps as
-// many connections as its requests needed at the same time, so the number varies. Each connection
-// is an open file.
+// pooled returns the number of the server's connections to its store. For the engine mysql this
+// number varies: it is the largest number of concurrent requests so far.
 func (o *outages) pooled() int {
 	n := o.link.Connections()
 	if n > outageClients+pooledBesides {
-		o.t.Errorf("the server has %d connections to the store for %d clients", n, outageClients)
+		o.t.Errorf("the server has %d connections to the store, want at most %d", n, outageClients+pooledBesides)
 	}
 	return n
 }
@@ -258,12 +257,12 @@ func (o *outages) pooled() int {
 // outageClients is the number of clients that send requests.
 const outageClients = outageAskers + outageWaiters
 
-// pooledBesides is the number of connections that the server uses itself: to subscribe, to poll and
-// to reconcile.
+// pooledBesides is the number of connections that the server uses itself: to subscribe, poll and
+// reconcile.
 const pooledBesides = 4
 
-// goroutines asks the server for its number of goroutines, without those of its connections to the
-// store. The driver of the engine mysql has one for each connection.
+// goroutines returns the server's number of goroutines. For the engine mysql it subtracts one for
+// each connection to the store, which the driver runs.
 func (o *outages) goroutines() int {
 	c, err := redis.Dial("tcp", o.server.Addr)
 	if err != nil {
@@ -286,11 +285,11 @@ func (o *outages) goroutines() int {
 			return n
 		}
 	}
-	o.t.Fatalf("no go_goroutines in %s", info)
+	o.t.Fatalf("INFO server has no go_goroutines: %s", info)
 	return 0
 }
 
-// files returns the number of open files of the server, without its connections to the store.
+// files returns the number of the server's open files, without its connections to the store.
 func (o *outages) files() int {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", o.server.Pid()))
 	if err != nil {

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// pulse measures for how long this process could not run: other processes may use the processors,
-// and the host may pause a virtual machine. Limits for the server must not include this time.
+// pulse measures how long this process could not run. Other processes may use the processors, and
+// the host may pause a virtual machine. Tests subtract this time from what they measure at the
+// server.
 type pulse struct {
 	mu   sync.Mutex // guards the fields below
 	lost time.Duration
-	due  time.Time // of the next beat
+	due  time.Time // when the next beat is due
 }
 
-// beat is the time between two readings of the clock. A delay of less than beat does not count.
+// beat is the time between two readings of the clock. A delay shorter than beat does not count.
 const beat = 10 * time.Millisecond
 
 // startPulse starts a pulse that ends with the test.
@@ -52,7 +53,7 @@ func lateBy(d time.Duration) time.Duration {
 	return d
 }
 
-// soFar returns for how long the process could not run since the start of the pulse.
+// soFar returns how long the process could not run since the start of the pulse.
 func (p *pulse) soFar() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()

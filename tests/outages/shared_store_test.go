@@ -22,21 +22,20 @@ func TestTwoServersShareAStore(t *testing.T) {
 			first := simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "wait", "a", 600_000)
 			w := simbatest.Wait(t, other, "wait", "b")
 			if got := simbatest.DoRecord(t, a, "SIMBA.OWNER", "wait"); got["owner"] != "a" || got["token"] != first["token"] {
-				t.Errorf("the owner is %v", got)
+				t.Errorf("SIMBA.OWNER returns %v, want a with token %v", got, first["token"])
 			}
 			simbatest.DoOne(t, a, "SIMBA.RELEASE", "wait", "a", "TOKEN", first["token"])
 			second := w.Granted(t)
 			if second <= first["token"].(int64) {
-				t.Errorf("token %d follows token %v", second, first["token"])
+				t.Errorf("token %d follows token %v, want a larger token", second, first["token"])
 			}
-			// Both servers show the same owner, and refuse the old token.
 			for name, c := range map[string]redis.Conn{"one": a, "other": b} {
 				if got := simbatest.DoRecord(t, c, "SIMBA.OWNER", "wait"); got["owner"] != "b" || got["token"] != second {
-					t.Errorf("on the %s server the owner is %v", name, got)
+					t.Errorf("SIMBA.OWNER of the server %s returns %v, want b with token %d", name, got, second)
 				}
 				simbatest.DoOne(t, c, "SIMBA.CHECK", "wait", second)
 				if n, err := redis.Int(c.Do("SIMBA.CHECK", "wait", first["token"])); err != nil || n != 0 {
-					t.Errorf("on the %s server SIMBA.CHECK of the old token returns %d, %v, want 0", name, n, err)
+					t.Errorf("SIMBA.CHECK of the old token at the server %s returns %d, %v, want 0", name, n, err)
 				}
 			}
 		})
@@ -44,7 +43,7 @@ func TestTwoServersShareAStore(t *testing.T) {
 			simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "zero", "a", 600_000)
 			for _, mutex := range []string{"zero", "nobodys"} {
 				if n, err := redis.Int(a.Do("SIMBA.CHECK", mutex, 0)); err != nil || n != 0 {
-					t.Errorf("SIMBA.CHECK %s 0: %d, %v, want 0", mutex, n, err)
+					t.Errorf("SIMBA.CHECK %s 0 returns %d, %v, want 0", mutex, n, err)
 				}
 			}
 		})
@@ -52,24 +51,24 @@ func TestTwoServersShareAStore(t *testing.T) {
 			first := simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "either", "a", 600_000)
 			for _, command := range []string{"SIMBA.GUARD", "SIMBA.ACQUIRE"} {
 				if got := simbatest.DoRecord(t, b, command, "either", "a", 600_000); got["status"] != "renewed" || got["token"] != first["token"] {
-					t.Errorf("%s on the other server replies %v, want renewed", command, got)
+					t.Errorf("%s at the other server returns %v, want renewed", command, got)
 				}
 			}
 			simbatest.DoOne(t, b, "SIMBA.RELEASE", "either", "a")
 			if got, err := a.Do("SIMBA.OWNER", "either"); err != nil || got != nil {
-				t.Errorf("after the release its owner is %v, %v", got, err)
+				t.Errorf("after the release, SIMBA.OWNER returns %v, %v, want null", got, err)
 			}
 		})
 		t.Run("the server of the subscription notifies a polling waiter", func(t *testing.T) {
 			simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "poll", "a", 600_000)
 			own := simbatest.Subscribe(t, other, "SUBSCRIBE", "simba:{poll}:b")
 			if got := simbatest.DoRecord(t, b, "SIMBA.ACQUIRE", "poll", "b", 600_000); got["status"] != "queued" || got["owner"] != "a" {
-				t.Fatalf("ACQUIRE of b replies %v, want queued behind a", got)
+				t.Fatalf("SIMBA.ACQUIRE of b returns %v, want queued behind a", got)
 			}
 			simbatest.DoOne(t, a, "SIMBA.RELEASE", "poll", "a")
 			own.Receive("simba:{poll}:b", "released@@a")
 			if got := simbatest.DoRecord(t, b, "SIMBA.ACQUIRE", "poll", "b", 600_000); got["status"] != "acquired" {
-				t.Errorf("when b is next, ACQUIRE replies %v", got)
+				t.Errorf("SIMBA.ACQUIRE of the next waiter returns %v, want acquired", got)
 			}
 		})
 		t.Run("tenures of one are announced by the other", func(t *testing.T) {
@@ -85,7 +84,7 @@ func TestTwoServersShareAStore(t *testing.T) {
 				t.Fatalf("the event %s is not valid JSON: %v", text, err)
 			}
 			if event.Event != "acquired" || event.Mutex != "told" || event.Owner != "a" || event.Token != first["token"] || event.Seq == 0 || event.At == 0 {
-				t.Errorf("the event is %s", text)
+				t.Errorf("the event is %s, want acquired by a with token %v", text, first["token"])
 			}
 			simbatest.DoOne(t, a, "SIMBA.RELEASE", "told", "a")
 			simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "told", "b", 600_000)
@@ -110,7 +109,7 @@ func TestTwoServersShareAStore(t *testing.T) {
 						heard[m.Channel] = true
 					}
 				case <-deadline:
-					t.Fatalf("notices came only on %v", heard)
+					t.Fatalf("notices arrived only on the channels %v, want four channels", heard)
 				}
 			}
 		})
@@ -139,10 +138,10 @@ func TestTwoServersShareAStore(t *testing.T) {
 				}
 			}
 			if !strings.Contains(fmt.Sprint(names), "scanned") {
-				t.Errorf("SCAN shows %q", names)
+				t.Errorf("SIMBA.SCAN returns %q, want scanned among them", names)
 			}
 			if n, err := redis.Int(b.Do("DBSIZE")); err != nil || n != len(names) {
-				t.Errorf("DBSIZE is %d, %v; SCAN shows %q", n, err, names)
+				t.Errorf("DBSIZE returns %d, %v; SIMBA.SCAN returns %q", n, err, names)
 			}
 		})
 		t.Run("INFO claims nothing that is the store's affair", func(t *testing.T) {
@@ -151,25 +150,25 @@ func TestTwoServersShareAStore(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !strings.Contains(info, "engine:"+s.Engine+"\r\n") || strings.Contains(info, "durability") || strings.Contains(info, ":-") {
-				t.Errorf("INFO says\n%s", info)
+				t.Errorf("INFO lacks the engine, or shows facts about the store:\n%s", info)
 			}
 			if strings.Contains(one.Output(), "durability") {
-				t.Errorf("the log says\n%s", one.Output())
+				t.Errorf("the log names a durability:\n%s", one.Output())
 			}
 		})
 	})
 }
 
-// tryAgain fails unless the error is the reply for an unreachable store.
+// tryAgain fails the test unless err is the error reply for an unreachable store.
 func tryAgain(t testing.TB, engine string, err error) {
 	t.Helper()
 	if err == nil || !strings.HasPrefix(err.Error(), "TRYAGAIN engine "+engine+" unavailable: ") || strings.Contains(err.Error(), "\n") {
-		t.Errorf("the client gets the reply %v", err)
+		t.Errorf("the error reply is %v, want TRYAGAIN engine %s unavailable", err, engine)
 	}
 }
 
-// away sends requests until the store does not answer. A process may still run for a moment after
-// SIGSTOP was sent to it.
+// away sends requests until the store does not answer. After SIGSTOP a process may run for another
+// moment.
 func away(t testing.TB, c redis.Conn, engine string) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
@@ -178,10 +177,10 @@ func away(t testing.TB, c redis.Conn, engine string) {
 			return
 		}
 	}
-	t.Fatal("the store still answers")
+	t.Fatal("SIMBA.OWNER returns no error: the store still answers")
 }
 
-// eventually repeats a command until the store answers again.
+// eventually repeats a command until the store answers it.
 func eventually(t testing.TB, c redis.Conn, command string, args ...any) simbatest.Record {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
@@ -190,7 +189,7 @@ func eventually(t testing.TB, c redis.Conn, command string, args ...any) simbate
 			return r
 		}
 		if !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
-			t.Fatalf("%s %v returns the error %v, want TRYAGAIN", command, args, err)
+			t.Fatalf("%s %v returns the error %v, want none or TRYAGAIN", command, args, err)
 		}
 	}
 	t.Fatalf("the store is back, but %s %v still returns TRYAGAIN", command, args)
@@ -201,8 +200,8 @@ func TestALostStoreIsReportedAndReconnectedWithoutARestart(t *testing.T) {
 	simbatest.OnEveryStore(t, func(t *testing.T, s *simbatest.Shared) {
 		server := startBriefly(t, s, s.Store.Addr, time.Second, longSession)
 		c := simbatest.Conn(t, server)
-		// A frozen store keeps its connections open and answers nothing. A stopped one refuses
-		// them.
+		// A frozen store keeps its connections open and answers nothing. A stopped store refuses
+		// connections.
 		for _, fault := range []struct {
 			name       string
 			away, back func()
@@ -218,27 +217,27 @@ func TestALostStoreIsReportedAndReconnectedWithoutARestart(t *testing.T) {
 					{"SIMBA.ACQUIRE", "new", "a", 600_000}, {"SIMBA.GUARD", "before", "a", 600_000}, {"SIMBA.OWNER", "before"},
 					{"SIMBA.CHECK", "before", 1}, {"SIMBA.RELEASE", "other", "a"}, {"SIMBA.SCAN", 0}, {"DBSIZE"},
 				}
-				if s.Engine != "mysql" { // with mysql the server itself has the queue
+				if s.Engine != "mysql" { // on mysql the server itself has the queue
 					commands = append(commands, []any{"SIMBA.QUEUE", "before"})
 				}
 				for _, command := range commands {
 					began := time.Now()
 					reply, err := c.Do(command[0].(string), command[1:]...)
 					if tryAgain(t, s.Engine, err); t.Failed() {
-						t.Fatalf("the server replies %v to %v", reply, command)
+						t.Fatalf("%v returns %v, want an error reply", command, reply)
 					}
 					if took := time.Since(began); took > 10*time.Second { // the timeout is 1 s
-						t.Errorf("the reply to %s came only after %v", command[0], took)
+						t.Errorf("the reply to %s arrives after %v, want at most 10s", command[0], took)
 					}
 				}
 				if pong, err := redis.String(c.Do("PING")); err != nil || pong != "PONG" {
-					t.Errorf("PING returns %s, %v", pong, err)
+					t.Errorf("PING returns %s, %v, want PONG", pong, err)
 				}
 
 				fault.back()
 				healed := time.Now()
 				eventually(t, c, "SIMBA.ACQUIRE", "new", "a", 600_000)
-				t.Logf("served again after %v", time.Since(healed))
+				t.Logf("SIMBA.ACQUIRE succeeds %v after the end of the fault", time.Since(healed))
 			})
 		}
 	})
@@ -253,8 +252,7 @@ func TestAWaiterKeepsWaitingDuringAnOutageOfTheStore(t *testing.T) {
 		s.Store.Pause()
 		away(t, c, s.Engine)
 		s.Store.Resume()
-		// On a busy machine the store may be slow, and may have executed the RELEASE that was
-		// refused.
+		// A slow store may have executed a RELEASE that got an error reply.
 		for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
 			if _, err := c.Do("SIMBA.RELEASE", "job", "a"); err == nil {
 				break
@@ -274,12 +272,12 @@ func TestAServerStopsInOrderWhileItsStoreIsAway(t *testing.T) {
 		s.Store.Pause()
 		server.Signal(syscall.SIGTERM)
 		if code := server.Wait(t); code != 0 {
-			t.Errorf("exit code %d:\n%s", code, server.Output())
+			t.Errorf("the server exits with code %d, want 0:\n%s", code, server.Output())
 		}
 		select {
 		case <-w.Replied:
 		case <-time.After(simbatest.Patience):
-			t.Fatal("the waiter gets no reply")
+			t.Fatal("the waiter gets no reply when the server stops")
 		}
 		if w.Err == nil {
 			t.Errorf("the waiter got the reply %v, want an error", w.Reply)
@@ -287,13 +285,13 @@ func TestAServerStopsInOrderWhileItsStoreIsAway(t *testing.T) {
 	})
 }
 
-// longSession is a session timeout of the engine zookeeper. It is longer than each outage of a
-// test, so that no owner loses its lease.
+// longSession is a session timeout of the engine zookeeper. It exceeds each outage of a test, so no
+// owner loses its lease.
 const longSession = simbatest.Patience
 
-// startBriefly starts a server with the store at addr. The server waits at most timeout for replies
-// of the store. session is the session timeout of the engine zookeeper. If the store is too slow
-// while the server starts, startBriefly starts the server again.
+// startBriefly starts a server with the store at addr. timeout limits the server's wait for replies
+// of the store. session is the session timeout of the engine zookeeper. If the server fails to
+// start, because the store is slow, startBriefly starts it again.
 func startBriefly(t testing.TB, s *simbatest.Shared, addr string, timeout, session time.Duration) *simbatest.Server {
 	t.Helper()
 	flags := append(s.Flags(addr), "--backend-timeout", timeout.String())

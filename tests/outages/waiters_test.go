@@ -10,14 +10,13 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// outageMutex is the mutex of all waiters. Each owner releases it at once. So at any time, and in
-// each outage, all waiters but one are blocked.
+// outageMutex is the mutex of all waiters. Each owner releases it at once. So at any time all
+// waiters but one are blocked.
 const outageMutex = "waited"
 
-// wait runs a waiter.
+// wait sends the requests of one waiter until stop is closed.
 func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
-	// If the server forgets this waiter, the read times out and the test fails. Otherwise a reply
-	// comes much sooner.
+	// The read times out, and the test fails, only if the server forgets this waiter.
 	c, err := redis.Dial("tcp", o.server.Addr, redis.DialReadTimeout(simbatest.Patience))
 	if err != nil {
 		o.t.Error(err)
@@ -25,8 +24,8 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 	}
 	defer c.Close()
 	me := fmt.Sprint("w", id)
-	// do sends a request. done reports whether the store answered. ok is false if the reply is
-	// wrong.
+	// do sends a request. done reports whether the store answered. ok is false if the waiter must
+	// end.
 	do := func(limit time.Duration, command string, args ...any) (reply any, done, ok bool) {
 		began, lost := time.Now(), o.pulse.soFar()
 		reply, err := c.Do(command, args...)
@@ -41,8 +40,8 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 			return
 		default:
 		}
-		// An error may take two backend timeouts: one in the handoff to this waiter, and one in the
-		// waiter's own request.
+		// An error reply may take two backend timeouts: one in the handoff to this waiter, and one
+		// in its own request.
 		reply, done, ok := do(2*o.limits.timeout, "SIMBA.ACQUIRE", outageMutex, me, 1000, "WAIT", 0)
 		if !ok {
 			return
@@ -52,7 +51,7 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 		}
 		r, err := simbatest.ToRecord(reply, nil)
 		if err != nil || r["status"] != "acquired" && r["status"] != "renewed" || r["owner"] != me {
-			o.t.Errorf("%s waits without a limit, but gets the reply %v, %v", me, reply, err)
+			o.t.Errorf("SIMBA.ACQUIRE … WAIT 0 of %s returns %v, %v, want acquired or renewed", me, reply, err)
 			return
 		}
 		o.mu.Lock()
@@ -78,7 +77,7 @@ func (o *outages) subscribe() redis.PubSubConn {
 	return subscription
 }
 
-// receive records the messages of the subscription until it is closed.
+// receive counts and records the messages of the subscription until it is closed.
 func (o *outages) receive(a *asker, subscription redis.PubSubConn) {
 	for {
 		m, ok := subscription.Receive().(redis.Message)
@@ -110,7 +109,8 @@ func (o *outages) lastGranted() uint64 {
 	return o.granted
 }
 
-// untilReceived waits until the subscriber has received the event of a tenure with a larger token.
+// untilReceived waits until the subscriber has received the event of a tenure with a larger token
+// than the given one.
 func (o *outages) untilReceived(than uint64) {
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end) && !o.t.Failed(); time.Sleep(2 * time.Millisecond) {
 		o.mu.Lock()

@@ -47,12 +47,11 @@ var seeded = map[string]string{
 	"lost-update":                     ruleReplies,
 }
 
-// caughtElsewhere are bugs that the simulation seldom triggers. The tests of package bugs catch
+// caughtElsewhere has bugs that the simulation seldom triggers. The tests of package bugs catch
 // them.
 var caughtElsewhere = []string{"torn-record-accepted"}
 
-// judged has all rules. Each needs a seeded bug, which proves that the judge notices a breach of
-// it.
+// judged has all rules. Each needs a seeded bug, which proves that the judge detects violations.
 var judged = []string{
 	ruleOneOwner, ruleWindows, ruleGuard, ruleTokens, ruleDurable, ruleDeadWaiter, ruleOrder, ruleWakeup,
 	ruleNothingLeft, ruleClock, ruleNotices, ruleFatal, ruleLiveness, ruleReplies,
@@ -62,7 +61,7 @@ func TestEachBugHasARuleAndEachRuleABug(t *testing.T) {
 	names := bugs.Names(t)
 	for _, bug := range names {
 		if seeded[bug] == "" && !slices.Contains(caughtElsewhere, bug) {
-			t.Errorf("the bug %s: the table seeded has no rule for it", bug)
+			t.Errorf("the table seeded has no rule for the bug %s", bug)
 		}
 	}
 	broken := map[string]bool{}
@@ -78,10 +77,10 @@ func TestEachBugHasARuleAndEachRuleABug(t *testing.T) {
 	}
 }
 
-// mostSeeds is the number of runs that may search for one bug.
 const mostSeeds = 1000
 
-// firstViolation matches the failure text of TestSimulation: the seed, and the rule broken first.
+// firstViolation matches the failure text of TestSimulation. Its groups are the seed, and the rule
+// of the first violation.
 var firstViolation = regexp.MustCompile(`seed (\d+) \(.*\):\n\s+([^:\n]+): `)
 
 func TestSeededBugsAreCaught(t *testing.T) {
@@ -100,12 +99,12 @@ func TestSeededBugsAreCaught(t *testing.T) {
 		t.Run(bug, func(t *testing.T) {
 			t.Parallel()
 			began := time.Now()
-			// On one processor, the seeds run in their order.
+			// -cpu 1 runs the seeds in their order.
 			out, err := bugs.Go(t, bug, "test", "-count", "1", "-cpu", "1", "-vet", "off", "-timeout", "30m",
 				"-run", "^TestSimulation$", "./tests/simulation", "-from", "1", "-seeds", strconv.Itoa(mostSeeds))
 			found := firstViolation.FindStringSubmatch(out)
 			if err == nil || found == nil {
-				t.Errorf("%d seeds, and no violation: %v\n%s", mostSeeds, err, out)
+				t.Errorf("%d seeds found no violation: %v\n%s", mostSeeds, err, out)
 				return
 			}
 			mu.Lock()
@@ -119,7 +118,7 @@ func TestSeededBugsAreCaught(t *testing.T) {
 				t.Fatal(err)
 			}
 			if run := simulate(t, seed); len(run.violations) > 0 {
-				t.Errorf("the seed breaks a rule without the bug, too: %v", run)
+				t.Errorf("the same seed breaks a rule without the bug: %v", run)
 			}
 		})
 	}

@@ -11,26 +11,25 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// crashImage is the file system that a crash leaves: all data that was synced, and a random part of
-// the rest.
+// crashImage makes the file system that a crash leaves. It has all synced data, and a random part
+// of the rest.
 //
 // vfs.MemFS.CrashClone visits files in the order of a map, so its result differs between two runs
-// of a seed. Here each file has a random generator of its own. That generator depends on the file's
-// name without digits, and on the number of younger files whose names differ only in digits. Digits
-// are left out since the order of Pebble's goroutines decides the numbers of its files.
+// of a seed. Here each file has its own random generator. Its seed depends on the file's name
+// without digits, and on the number of younger files whose names differ only in digits. The digits
+// do not count, because the order of Pebble's goroutines decides the numbers of the files.
 type crashImage struct {
 	synced *vfs.MemFS // synced names with their synced data
 	named  *vfs.MemFS // all names with their synced data
-	all    *vfs.MemFS // all names, also removed ones that were synced, with all data
-	left   *vfs.MemFS
+	all    *vfs.MemFS // all names, and synced names of removed files, with all data
+	left   *vfs.MemFS // the result
 
 	percent    int // how much of the unsynced data survives
 	seed, life uint64
 }
 
-// crash returns the files that survive a crash now, with a percentage of the unsynced data. The
-// caller must ensure that nobody writes meanwhile. It must not use the disk afterwards, since crash
-// syncs its directories.
+// crash returns the files that survive a crash now, with a percentage of the unsynced data. Nobody
+// may write meanwhile. Nobody may use the disk afterwards, since crash syncs its directories.
 func (d *disk) crash(percent int, seed, life uint64) *vfs.MemFS {
 	r := &crashImage{left: vfs.NewCrashableMem(), percent: percent, seed: seed, life: life}
 	r.synced = d.mem.CrashClone(vfs.CrashCloneCfg{})
@@ -65,15 +64,15 @@ func (r *crashImage) keep(dir string) {
 		}
 		all, _ := read(r.all, path)
 		switch {
-		case !isNamed: // the file was removed
+		case !isNamed: // somebody removed the file
 			data = old
-		case wasSynced && !chosen && !bytes.Equal(data, old): // another file has this name now
+		case wasSynced && !chosen && !bytes.Equal(data, old): // another file has the name now
 			data, all = old, nil
 		}
 		const block = 4096
 		for from := 0; from < len(all); from += block {
 			if to := min(from+block, len(all)); rng.IntN(100) < r.percent {
-				// blocks lost before this one are zero
+				// lost blocks in between read as zeros
 				data = append(data, make([]byte, max(0, to-len(data)))...)
 				copy(data[from:], all[from:to])
 			}
@@ -85,7 +84,6 @@ func (r *crashImage) keep(dir string) {
 	}
 }
 
-// syncDirs syncs a directory and all below it.
 func syncDirs(fs vfs.FS, dir string) {
 	for _, name := range list(fs, dir) {
 		if path := fs.PathJoin(dir, name); isDir(fs, path) {

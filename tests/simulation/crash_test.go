@@ -11,8 +11,8 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// unsynced returns a disk with one unsynced change of each kind that a crash can undo. A file has
-// grown, and others were created, removed, renamed and replaced.
+// unsynced returns a disk with one unsynced change of each kind: a file has grown, and others were
+// created, removed, renamed and replaced.
 func unsynced() *disk {
 	mem := vfs.NewCrashableMem()
 	put := func(name, data string) vfs.File {
@@ -45,7 +45,7 @@ func contents(mem *vfs.MemFS) map[string]string {
 	return all
 }
 
-// At 0% and 100% nothing is random, so the result must equal that of vfs.MemFS.CrashClone.
+// At 0% and 100% nothing is random, so vfs.MemFS.CrashClone gives the same result.
 func TestACrashThatKeepsNothingOrAll(t *testing.T) {
 	for _, percent := range []int{0, 100} {
 		d := unsynced()
@@ -64,7 +64,6 @@ func TestACrashKeepsWhatWasSyncedAndByChanceTheRest(t *testing.T) {
 		if again := contents(unsynced().crash(50, seed, 1)); !maps.Equal(left, again) {
 			t.Fatalf("seed %d: two crashes of equal disks leave different files", seed)
 		}
-		// Synced data must survive.
 		if !strings.HasPrefix(left["grown"], "old") || left["removed"] != "old data/removed" || left["renamed"] != "old data/renamed" {
 			t.Fatalf("seed %d: synced data is lost; left is %.200q", seed, fmt.Sprint(left))
 		}
@@ -75,13 +74,13 @@ func TestACrashKeepsWhatWasSyncedAndByChanceTheRest(t *testing.T) {
 	}
 	for _, kind := range []string{"made ", "to old data/renamed", "replaced ", "replaced old data/replaced", "grown to 1 blocks", "grown to 4 blocks"} {
 		if n := seen[kind]; n < seeds/50 || n > seeds*9/10 {
-			t.Errorf("the outcome %q came %d times in %d crashes, want 2%% to 90%%; all outcomes: %v", kind, n, seeds, seen)
+			t.Errorf("%d of %d crashes have the outcome %q, want 2%% to 90%%; all outcomes: %v", n, seeds, kind, seen)
 		}
 	}
 }
 
-// The order of Pebble's goroutines decides the numbers of its files, and when it removes old ones.
-// Neither may change which data survives a crash.
+// The order of Pebble's goroutines decides the numbers of its files, and when Pebble removes old
+// files. The surviving data must not depend on that order.
 func TestACrashLeavesTheSameOfAFileWhateverItsNumber(t *testing.T) {
 	logs := func(numbers ...int) *disk {
 		mem := vfs.NewCrashableMem()
@@ -98,10 +97,10 @@ func TestACrashLeavesTheSameOfAFileWhateverItsNumber(t *testing.T) {
 	for seed := range uint64(20) {
 		want := contents(logs(46).crash(50, seed, 1))["000046.log"]
 		if got := contents(logs(47).crash(50, seed, 1))["000047.log"]; got != want {
-			t.Errorf("seed %d: a log keeps %.200q; under another number it keeps %.200q", seed, want, got)
+			t.Errorf("seed %d: after a crash a log has %.200q; with another number it has %.200q", seed, want, got)
 		}
 		if got := contents(logs(41, 46).crash(50, seed, 1))["000046.log"]; got != want {
-			t.Errorf("seed %d: a log keeps %.200q; beside an older log it keeps %.200q", seed, want, got)
+			t.Errorf("seed %d: after a crash a log has %.200q; beside an older log it has %.200q", seed, want, got)
 		}
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 var errBroken = errors.New("broken disk")
 
-// fault is how a disk fails.
 type fault uint8
 
 const (
@@ -26,28 +25,27 @@ const (
 // disk is a file system in memory. It can be slow, hang or fail, and a crash loses unsynced data.
 //
 // Every fsync returns at the next multiple of a period. So the instant depends on the time alone,
-// not on which changes share a group commit.
+// and not on the changes that share the fsync.
 //
-// The package persist expects two habits of a file system with the method Killed. A failed
-// operation returns a usable file along with its error, and no operation fails after the process
-// has ended.
+// Package persist expects two habits of a file system with the method Killed. A failed operation
+// returns a usable file along with its error. After the end of the process, no operation fails.
 type disk struct {
 	vfs.FS // the same as mem
 	mem    *vfs.MemFS
-	start  time.Time     // of the simulation
-	dead   chan struct{} // closed by kill; afterwards no operation takes time
+	start  time.Time     // the zero of the simulation's time
+	dead   chan struct{} // closed by kill; afterwards operations take no time
 
 	mu     sync.Mutex // protects the fields below
 	period time.Duration
-	calm   bool // true while the process starts: then no operation takes time
+	calm   bool // true while the process starts: operations take no time and have no fault
 	hangs  []span
 	fault  fault
-	since  time.Duration // when the fault began
-	failed time.Duration // when an operation first failed; 0 = none has failed
+	since  time.Duration // when fault was set
+	failed time.Duration // when an operation first failed; 0 = never
 	killed bool
 }
 
-// span is a part of the simulation's time.
+// span is an interval of the simulation's time.
 type span struct{ from, until time.Duration }
 
 func newDisk(mem *vfs.MemFS, start time.Time, period time.Duration) *disk {
@@ -56,7 +54,7 @@ func newDisk(mem *vfs.MemFS, start time.Time, period time.Duration) *disk {
 
 func (d *disk) now() time.Duration { return time.Since(d.start) }
 
-// syncedBy returns when an fsync that begins at t returns, as far as is known now.
+// syncedBy returns when an fsync that begins at t returns, if the disk does not hang again.
 func (d *disk) syncedBy(t time.Duration) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -118,14 +116,14 @@ func (d *disk) setCalm(calm bool) {
 	d.calm = calm
 }
 
-// faultSince reports whether the disk has a fault, and since when.
+// faultSince returns the disk's fault, when it was set, and when an operation first failed.
 func (d *disk) faultSince() (f fault, since, met time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.fault, d.since, d.failed
 }
 
-// kill ends the process. Every running operation returns, and its result has no effect.
+// kill ends the process. Every running operation returns.
 func (d *disk) kill() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -133,10 +131,9 @@ func (d *disk) kill() {
 	close(d.dead)
 }
 
-// Killed returns a channel that is closed when the process has ended.
 func (d *disk) Killed() <-chan struct{} { return d.dead }
 
-// await returns when an fsync that begins now is done.
+// await blocks as long as an fsync that begins now.
 func (d *disk) await() {
 	began := d.now()
 	for {
@@ -158,7 +155,7 @@ func (d *disk) await() {
 	}
 }
 
-// verdict returns the error that an operation gets under the present fault; nil = it succeeds.
+// verdict returns the error of an operation under the present fault; nil = the operation succeeds.
 func (d *disk) verdict(sync bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -203,10 +200,8 @@ func (d *disk) file(f vfs.File, err, verdict error) (vfs.File, error) {
 	return diskFile{f, d}, verdict
 }
 
-// Unwrap implements vfs.FS.
 func (d *disk) Unwrap() vfs.FS { return d.FS }
 
-// diskFile is a file of a disk.
 type diskFile struct {
 	vfs.File
 	disk *disk

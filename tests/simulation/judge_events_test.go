@@ -9,7 +9,6 @@ import (
 	"time"
 )
 
-// handlePush judges a push.
 func (w *world) handlePush(k *wire, p []any, at time.Duration) {
 	if len(p) == 0 {
 		w.violate(ruleReplies, "an empty push")
@@ -30,7 +29,7 @@ func (w *world) handlePush(k *wire, p []any, at time.Duration) {
 			w.judgeEvent(channel, fmt.Sprint(p[3]), at)
 		}
 	default:
-		w.violate(ruleReplies, "%s/%d is pushed %v", k.owner, k.id, p)
+		w.violate(ruleReplies, "%s/%d receives the push %v", k.owner, k.id, p)
 	}
 }
 
@@ -57,7 +56,7 @@ func (w *world) judgeHandoffNotice(k *wire, channel, payload string, at time.Dur
 			}
 		}
 		if w.stopping {
-			return // the stop removes blocked waiters from the queue, and the model does not
+			return // the stop removed waiters before this one, which the model does not do
 		}
 		w.violate(ruleOrder, "%s receives %q of %s, and is not the next waiter", k.owner, payload, mx.name)
 		return
@@ -69,7 +68,7 @@ func (w *world) judgeHandoffNotice(k *wire, channel, payload string, at time.Dur
 func (w *world) judgeBroadcast(channel, payload string, at time.Duration) {
 	mx := w.model.mutex(strings.TrimSuffix(strings.TrimPrefix(channel, "simba:{"), "}"))
 	if mx == nil {
-		w.violate(ruleNotices, "%q on %s, of an unknown mutex", payload, channel)
+		w.violate(ruleNotices, "message %q on %s, but no such mutex exists", payload, channel)
 		return
 	}
 	for len(mx.broadcasts) > 0 && mx.broadcasts[0].payload != payload && mx.broadcasts[0].maybe {
@@ -82,8 +81,8 @@ func (w *world) judgeBroadcast(channel, payload string, at time.Duration) {
 			w.count("handoff notice missed")
 			return
 		}
-		if !w.stopping { // a stop takes waiters out of the queue in its own order
-			mx.odd = fmt.Sprintf("at %v: %q on %s, where it should be %+v", at, payload, channel, mx.broadcasts)
+		if !w.stopping { // a stop removes waiters in its own order
+			mx.odd = fmt.Sprintf("at %v: message %q on %s, want one of %+v", at, payload, channel, mx.broadcasts)
 		}
 		return
 	}
@@ -94,8 +93,8 @@ func (w *world) judgeBroadcast(channel, payload string, at time.Duration) {
 	w.early(mx, "the notice "+payload, s.at, s.state, at)
 }
 
-// missed reports whether the server broadcasts because a handoff notice reached nobody. That is
-// right if its subscribers disconnected before the server could send it.
+// missed reports whether the server may broadcast because a handoff notice reached nobody. It may
+// if the subscribers disconnected before the server could send the notice.
 func (mx *mutex) missed(payload string) bool {
 	return mx.reserved != nil && payload == "released@@"+cmp.Or(mx.last, mx.reserved.who) &&
 		!slices.ContainsFunc(mx.handoffs, func(t handoffNotice) bool {
@@ -103,7 +102,7 @@ func (mx *mutex) missed(payload string) bool {
 		})
 }
 
-// notice is an event as it is published.
+// notice is an event as the server publishes it.
 type notice struct {
 	Seq    uint64
 	At     int64
@@ -118,34 +117,33 @@ func (n notice) String() string {
 	return fmt.Sprintf("%d %s %s %s %d %q at %d", n.Seq, n.Mutex, n.Event, n.Owner, n.Token, n.Reason, n.At)
 }
 
-// judgeEvent judges a message on a channel of events.
 func (w *world) judgeEvent(channel, payload string, at time.Duration) {
 	var n notice
 	if err := json.Unmarshal([]byte(payload), &n); err != nil || channel != "simba-events:{"+n.Mutex+"}" {
-		w.violate(ruleNotices, "%q on %s: %v", payload, channel, err)
+		w.violate(ruleNotices, "message %q on %s is not an event: %v", payload, channel, err)
 		return
 	}
 	if n.Seq <= w.lastAnnounced || w.events[n.Seq] != "" && w.events[n.Seq] != n.String() {
-		w.violate(ruleNotices, "event %v comes after %d; the event of its number was %q", n, w.lastAnnounced, w.events[n.Seq])
+		w.violate(ruleNotices, "event %v comes after event %d; the earlier event with its number: %q", n, w.lastAnnounced, w.events[n.Seq])
 		return
 	}
 	w.lastAnnounced = n.Seq
 	w.remember(n)
 	mx := w.model.mutex(n.Mutex)
 	if mx == nil {
-		w.violate(ruleNotices, "event %v of an unknown mutex", n)
+		w.violate(ruleNotices, "event %v, but no such mutex exists", n)
 		return
 	}
 	if w.stopping && n.Event == "left" {
 		return
 	}
 	if len(mx.events) == 0 {
-		w.violate(w.unexpectedRule(mx, n), "%v: no such event happened", n)
+		w.violate(w.unexpectedRule(mx, n), "event %v, but the model expects no event", n)
 		return
 	}
 	e := mx.events[0]
 	if e.kind != n.Event || e.who != n.Owner {
-		w.violate(w.insteadRule(mx, e, n), "%v, where it should be %q of %s", n, e.kind, e.who)
+		w.violate(w.insteadRule(mx, e, n), "event %v, want %q of %s", n, e.kind, e.who)
 		return
 	}
 	mx.events = mx.events[1:]
@@ -166,7 +164,7 @@ func (w *world) judgeEvent(channel, payload string, at time.Duration) {
 		if n.Reason == e.reason && n.Event == "expired" {
 			rule = w.missedRule(mx, e)
 		}
-		w.violate(rule, "%v, where it should be %q at %d", n, e.reason, e.wall)
+		w.violate(rule, "event %v, want reason %q at %d", n, e.reason, e.wall)
 		return
 	}
 	w.early(mx, fmt.Sprint("the event ", n), e.at, e.state, at)

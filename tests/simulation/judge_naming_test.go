@@ -5,7 +5,6 @@ import (
 	"time"
 )
 
-// lateRule returns the rule that a late reply breaks.
 func (w *world) lateRule(r *request) string {
 	if r.wait && r.due.status == "acquired" {
 		return ruleWakeup
@@ -13,7 +12,7 @@ func (w *world) lateRule(r *request) string {
 	return ruleLiveness
 }
 
-// closedRule returns the rule that the server breaks when it closes a connection of a client at t.
+// closedRule returns the rule that the server breaks if it closes a client's connection at t.
 func (w *world) closedRule(t time.Duration) string {
 	if _, _, met := w.disk.faultSince(); met != 0 || w.disk.hangsAt(t) {
 		return ruleFatal // the disk fails or hangs, so the process should have ended
@@ -21,7 +20,6 @@ func (w *world) closedRule(t time.Duration) string {
 	return ruleLiveness
 }
 
-// missedRule returns the rule that a missing event breaks.
 func (w *world) missedRule(mx *mutex, e event) string {
 	switch {
 	case e.kind == "expired":
@@ -40,8 +38,8 @@ func (w *world) missedRule(mx *mutex, e event) string {
 	return ruleNotices
 }
 
-// lengthRule returns the rule that a lease of the wrong length breaks. The rule is ruleClock if the
-// wall clock was set, or the server restarted, during the tenure.
+// lengthRule returns the rule that a lease of the wrong length breaks. This is ruleClock if, during
+// the tenure, the server restarted or the schedule set the wall clock.
 func (w *world) lengthRule(t *tenure) string {
 	if t != nil && (t.former || w.stepped > t.start) {
 		return ruleClock
@@ -84,7 +82,7 @@ func (w *world) insteadRule(mx *mutex, e event, n notice) string {
 	case n.Event == "acquired" && (w.model.now < w.model.recovered || e.kind == "queued" && e.who == n.Owner):
 		return w.unexpectedRule(mx, n)
 	case n.Event == "queued" && e.kind == "acquired" && e.who == n.Owner:
-		return ruleWakeup // it is reserved for nobody
+		return ruleWakeup // the mutex is reserved for nobody
 	case n.Event == "acquired" && e.tenure != nil && e.who == n.Owner:
 		return ruleTokens
 	case n.Event == "acquired" && e.tenure != nil:
@@ -95,8 +93,8 @@ func (w *world) insteadRule(mx *mutex, e event, n notice) string {
 	return w.missedRule(mx, e)
 }
 
-// isHandedToDisconnected reports whether an event hands the mutex to a contender that has no
-// connection on which it waits.
+// isHandedToDisconnected reports whether an event hands the mutex to a contender without a blocked
+// request.
 func (mx *mutex) isHandedToDisconnected(n notice) bool {
 	if n.Event != "acquired" || n.Reason != "handoff" {
 		return false
@@ -108,14 +106,13 @@ func (mx *mutex) isHandedToDisconnected(n notice) bool {
 	return p == nil || p.blocked == nil
 }
 
-// asks reports whether a contender still lacks the reply to a request of the given kind.
+// asks reports whether a contender awaits the reply to a request of the given kind.
 func (w *world) asks(mx *mutex, who string, kind reqKind) bool {
 	return slices.ContainsFunc(w.wires, func(k *wire) bool {
 		return slices.ContainsFunc(k.pending, func(r *request) bool { return r.mx == mx && r.who == who && r.kind == kind })
 	})
 }
 
-// statusRule returns the rule that a wrong status breaks.
 func (w *world) statusRule(r *request, got string) string {
 	mx := r.mx
 	var held *tenure
@@ -129,9 +126,9 @@ func (w *world) statusRule(r *request, got string) string {
 	if w.model.now < w.model.recovered && (got == "acquired" || got == "OK") {
 		return ruleDurable
 	}
-	for _, e := range mx.events { // these events are not published yet
+	for _, e := range mx.events { // expected events that nobody has received
 		if e.reason == "waiter gone" || e.reason == "session closed" {
-			return w.missedRule(mx, e) // the missing event explains the wrong status
+			return w.missedRule(mx, e) // its absence explains the wrong status
 		}
 	}
 	switch r.kind {
@@ -163,7 +160,7 @@ func (w *world) statusRule(r *request, got string) string {
 		return w.lengthRule(held)
 	case should == "acquired" || should == "OK":
 		if r.wait || r.kind == reqAcquire && record(r.got[0])["owner"] == "" {
-			return ruleWakeup // it is reserved for nobody
+			return ruleWakeup // the mutex is reserved for nobody
 		}
 		for _, e := range mx.events {
 			if e.kind == "expired" {

@@ -9,7 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// bind sets the token of a tenure when a client learns it for the first time.
+// bind sets the token of a tenure when a client learns the token for the first time. Later it
+// checks that the token is the same.
 func (w *world) bind(mx *mutex, t *tenure, token uint64) bool {
 	switch {
 	case t.token == 0 && token > t.floor:
@@ -22,16 +23,15 @@ func (w *world) bind(mx *mutex, t *tenure, token uint64) bool {
 		}
 		return true
 	case t.token == 0:
-		w.violate(ruleTokens, "%s: tenure %d of %s has the token %d, and %d was reported before", mx.name, t.rank, t.owner, token, t.floor)
+		w.violate(ruleTokens, "%s: tenure %d of %s has the token %d, but an earlier tenure has %d", mx.name, t.rank, t.owner, token, t.floor)
 		return false
 	case t.token != token:
-		w.violate(ruleTokens, "%s: tenure %d of %s has the token %d, and was reported with %d", mx.name, t.rank, t.owner, token, t.token)
+		w.violate(ruleTokens, "%s: tenure %d of %s has the token %d, but an earlier reply showed %d", mx.name, t.rank, t.owner, token, t.token)
 		return false
 	}
 	return true
 }
 
-// judgeReply compares a reply with the expected outcome.
 func (w *world) judgeReply(r *request, at time.Duration) {
 	last := r.got[len(r.got)-1]
 	if e, ok := last.(respError); ok {
@@ -39,7 +39,7 @@ func (w *world) judgeReply(r *request, at time.Duration) {
 		if w.stopping && strings.HasPrefix(string(e), "UNBLOCKED") {
 			return
 		}
-		w.violate(ruleReplies, "%s: %v is answered %q", r.who, r, e)
+		w.violate(ruleReplies, "%s: the reply to %v is the error %q", r.who, r, e)
 		return
 	}
 	if r.kind == reqHello {
@@ -48,7 +48,7 @@ func (w *world) judgeReply(r *request, at time.Duration) {
 	status := w.status(r, last)
 	if r.due == nil {
 		w.logf(r.wire, at, "← %v", last)
-		w.violate(w.statusRule(r, status), "%s: %v is answered %q, and must wait", r.who, r, status)
+		w.violate(w.statusRule(r, status), "%s: the reply to %v is %q, but the request must wait", r.who, r, status)
 		return
 	}
 	d := r.due
@@ -58,7 +58,7 @@ func (w *world) judgeReply(r *request, at time.Duration) {
 		return
 	}
 	if status != d.status {
-		w.violate(w.statusRule(r, status), "%s: %v is answered %q, it should be %q", r.who, r, status, d.status)
+		w.violate(w.statusRule(r, status), "%s: the reply to %v is %q, want %q", r.who, r, status, d.status)
 		return
 	}
 	if !w.timely(r, d.at, d.state, at) {
@@ -81,7 +81,8 @@ func (w *world) judgeReply(r *request, at time.Duration) {
 	}
 }
 
-// show formats an outcome for the log. The text is the same in every run of a seed.
+// show formats an outcome for the log. The text is the same in every run of a seed, so it has no
+// token.
 func (d *outcome) show() string {
 	s := d.status
 	if h := d.record.held; h != nil {
@@ -93,7 +94,7 @@ func (d *outcome) show() string {
 	return s
 }
 
-// status returns a reply as one word, to compare it with the status of the expected outcome.
+// status returns a reply as one word, as in outcome.status.
 func (w *world) status(r *request, v any) string {
 	switch r.kind {
 	case reqAcquire, reqGuard:
@@ -127,7 +128,6 @@ func left(end, now time.Duration) int64 {
 	return int64((d + time.Millisecond - 1) / time.Millisecond)
 }
 
-// judgeOutcome judges the record of ACQUIRE and GUARD.
 func (w *world) judgeOutcome(r *request, rec simbatest.Record, at time.Duration) {
 	d := r.due
 	s := d.record
@@ -137,8 +137,7 @@ func (w *world) judgeOutcome(r *request, rec simbatest.Record, at time.Duration)
 	transition, _ := rec["transition"].(int64)
 	position, _ := rec["position"].(int64)
 	if r.wait && (d.status == "timeout" || d.status == "queued") {
-		// Another request ended the wait. The record shows the mutex when the waiter woke up, not
-		// when the wait ended.
+		// The record shows the mutex when the waiter woke up, not when its wait ended.
 		return
 	}
 	switch {
@@ -147,7 +146,7 @@ func (w *world) judgeOutcome(r *request, rec simbatest.Record, at time.Duration)
 		if w.model.now < w.model.recovered {
 			rule = ruleDurable
 		}
-		w.violate(rule, "%s: %v shows the owner %s of a mutex that is free", r.who, r, owner)
+		w.violate(rule, "%s: the reply to %v shows the owner %s, but the mutex is free", r.who, r, owner)
 		return
 	case s.held == nil:
 		if kept := left(s.kept, d.at); ttl != 0 || transition != kept {
@@ -155,11 +154,11 @@ func (w *world) judgeOutcome(r *request, rec simbatest.Record, at time.Duration)
 			if ttl == 0 && transition > kept {
 				rule = ruleWakeup
 			}
-			w.violate(rule, "%s: %v shows the transition %d of a mutex that is kept for %d ms", r.who, r, transition, kept)
+			w.violate(rule, "%s: the reply to %v shows transition %d, want %d ms until the end of the reservation", r.who, r, transition, kept)
 			return
 		}
 	case owner != s.held.owner:
-		w.violate(ruleOneOwner, "%s: %v shows the owner %s, it is %s", r.who, r, owner, s.held.owner)
+		w.violate(ruleOneOwner, "%s: the reply to %v shows the owner %s, want %s", r.who, r, owner, s.held.owner)
 		return
 	default:
 		if !w.bind(r.mx, s.held, uint64(token)) {
@@ -167,7 +166,7 @@ func (w *world) judgeOutcome(r *request, rec simbatest.Record, at time.Duration)
 		}
 		from := d.at
 		if r.wait && d.status != "renewed" {
-			from = at // the record shows the mutex at the instant when the waiter woke up
+			from = at // the record shows the mutex when the waiter woke up
 			if r.mx.held != s.held || r.mx.held.windows != s.lease {
 				return
 			}
@@ -182,13 +181,13 @@ func (w *world) judgeOutcome(r *request, rec simbatest.Record, at time.Duration)
 			case r.kind == reqGuard:
 				rule = ruleGuard
 			}
-			w.violate(rule, "%s: %v shows ttl %d and transition %d, they are %d and %d", r.who, r, ttl, transition,
+			w.violate(rule, "%s: the reply to %v shows ttl %d and transition %d, want %d and %d", r.who, r, ttl, transition,
 				left(s.lease.ttlEnd(), d.at), left(s.lease.end(), d.at))
 			return
 		}
 	}
 	if int(position) != s.position && !r.wait {
-		w.violate(ruleOrder, "%s: %v shows position %d, it is %d", r.who, r, position, s.position)
+		w.violate(ruleOrder, "%s: the reply to %v shows position %d, want %d", r.who, r, position, s.position)
 	}
 }
 
@@ -196,14 +195,14 @@ func (w *world) judgeOwner(r *request, v any) {
 	d, s := r.due, r.due.record
 	if v == nil || s.held == nil {
 		if v != nil || s.held != nil {
-			w.violate(w.lengthRule(s.held), "%s: %v is %v, it should be %s", r.who, r, v, d.show())
+			w.violate(w.lengthRule(s.held), "%s: the reply to %v is %v, want %s", r.who, r, v, d.show())
 		}
 		return
 	}
 	rec := record(v)
 	token := rec.Number("token")
 	if rec["owner"] != s.held.owner {
-		w.violate(ruleOneOwner, "%s: %v shows %v, it is %s", r.who, r, rec["owner"], s.held.owner)
+		w.violate(ruleOneOwner, "%s: the reply to %v shows the owner %v, want %s", r.who, r, rec["owner"], s.held.owner)
 		return
 	}
 	if !w.bind(r.mx, s.held, uint64(token)) {
@@ -229,7 +228,7 @@ func (w *world) judgeOwner(r *request, v any) {
 			if rule == ruleWindows && w.lengthRule(s.held) == ruleClock {
 				rule = ruleClock
 			}
-			w.violate(rule, "%s: %v shows %s %v, it is %d", r.who, r, f.name, got, f.want)
+			w.violate(rule, "%s: the reply to %v shows %s %v, want %d", r.who, r, f.name, got, f.want)
 			return
 		}
 	}
@@ -243,7 +242,7 @@ func (w *world) judgeQueue(r *request, v any) {
 		rec := record(e)
 		got = append(got, fmt.Sprintf("%v %v %v", rec["contender"], rec["kind"], rec["waiting"]))
 		if rec["position"] != int64(len(got)) {
-			w.violate(ruleOrder, "%s: %v shows position %v for %d", r.who, r, rec["position"], len(got))
+			w.violate(ruleOrder, "%s: the reply to %v shows position %v, want %d", r.who, r, rec["position"], len(got))
 			return
 		}
 	}
@@ -257,16 +256,16 @@ func (w *world) judgeQueue(r *request, v any) {
 	switch {
 	case slices.Equal(got, want):
 	case len(got) == len(want) && strings.Count(strings.Join(got, " "), " blocked ") > strings.Count(strings.Join(want, " "), " blocked "):
-		w.violate(ruleDeadWaiter, "%s: %v is %q, it should be %q", r.who, r, got, want)
+		w.violate(ruleDeadWaiter, "%s: the reply to %v is %q, want %q", r.who, r, got, want)
 	case len(got) > len(want):
-		w.violate(ruleNothingLeft, "%s: %v is %q, it should be %q", r.who, r, got, want)
+		w.violate(ruleNothingLeft, "%s: the reply to %v is %q, want %q", r.who, r, got, want)
 	default:
-		w.violate(ruleOrder, "%s: %v is %q, it should be %q", r.who, r, got, want)
+		w.violate(ruleOrder, "%s: the reply to %v is %q, want %q", r.who, r, got, want)
 	}
 }
 
-// judgeHistory judges a reply to SIMBA.HISTORY. Its events must be those published, in a possible
-// order.
+// judgeHistory judges a reply to SIMBA.HISTORY. Its events must equal the published events of the
+// same number. Numbers and tokens must grow.
 func (w *world) judgeHistory(r *request, v any) {
 	list, _ := v.([]any)
 	last := uint64(0)
@@ -278,7 +277,7 @@ func (w *world) judgeHistory(r *request, v any) {
 			rec.Text("reason"),
 		}
 		if n.Seq <= last || w.events[n.Seq] != "" && w.events[n.Seq] != n.String() {
-			w.violate(ruleNotices, "%s: the history has %v after %d, and the message was %q", r.who, n, last, w.events[n.Seq])
+			w.violate(ruleNotices, "%s: the history has %v after event %d; the published event with its number: %q", r.who, n, last, w.events[n.Seq])
 			return
 		}
 		last = n.Seq
@@ -299,6 +298,6 @@ func (w *world) judgeGet(r *request, v any) {
 		want = h.owner
 	}
 	if v != want {
-		w.violate(w.lengthRule(r.due.record.held), "%s: GET %s is %v, it should be %v", r.who, r.mx.name, v, want)
+		w.violate(w.lengthRule(r.due.record.held), "%s: the reply to GET %s is %v, want %v", r.who, r.mx.name, v, want)
 	}
 }

@@ -7,32 +7,33 @@ import (
 	"time"
 )
 
-// judge compares what clients receive with what the model expects, and names the rule that a
-// difference breaks.
+// judge compares the replies and messages that clients receive with those that the model expects.
+// It names the rule that a difference breaks.
 type judge struct {
 	wireIDs       int
-	maxToken      uint64            // the largest token that any client received
-	events        map[uint64]string // the events that any client received, by Seq
+	maxToken      uint64            // the largest token that a client received
+	events        map[uint64]string // the events that clients received, by Seq
 	lastSeq       uint64            // the largest Seq in events
-	lastAnnounced uint64            // the last Seq on the onlooker's wire, which gets all events
+	lastAnnounced uint64            // the last Seq on the onlooker's wire
 	stopping      bool              // the server stops, and may refuse requests
 	orderly       bool              // the server's last process ended with an orderly stop
-	unclear       bool              // the model cannot predict what follows
-	frozen        bool              // the store has failed: no later change is ever reported
-	stepped       time.Duration     // when the wall clock was set last
+	unclear       bool              // the model cannot predict the next steps
+	frozen        bool              // the store has failed, and reports no later change
+	stepped       time.Duration     // when the schedule last set the wall clock
 }
 
 func (w *world) violate(rule, format string, args ...any) {
 	v := violation{rule, fmt.Sprintf("at %v: ", w.now()) + fmt.Sprintf(format, args...)}
 	w.report.violations = append(w.report.violations, v)
 	w.logf(nil, w.now(), "VIOLATION %v", v)
-	w.lines[len(w.lines)-1].wire = math.MaxInt // sorts behind all other lines of this instant
+	w.lines[len(w.lines)-1].wire = math.MaxInt // after all other lines of this instant
 }
 
 // broken reports whether the run must end now.
 func (w *world) broken() bool { return len(w.report.violations) > 0 || w.unclear }
 
-// takeIn judges all that has happened up to now. All other goroutines of the bubble wait meanwhile.
+// takeIn judges all happenings up to now. Meanwhile all other goroutines of the bubble must be
+// blocked.
 func (w *world) takeIn() {
 	for _, h := range w.inbox.take() {
 		if h.what == died {
@@ -52,7 +53,8 @@ func (w *world) takeIn() {
 	}
 }
 
-// advanceTo moves the time of the model to t, or to the instant when the store failed.
+// advanceTo moves the model's time to t. If the store failed before t, the model stops at that
+// instant.
 func (w *world) advanceTo(t time.Duration) {
 	if f := time.Duration(w.fatal.Load()); f != 0 {
 		t = min(t, f)
@@ -83,7 +85,7 @@ func (w *world) handle(h happening, frozen bool) {
 		switch {
 		case k.hungUp || k.lax:
 		case w.fatal.Load() == int64(h.at):
-			return // because the store failed at this very instant
+			return // the store failed at this instant
 		default:
 			w.violate(w.closedRule(h.at), "the server closes the connection %s/%d", k.owner, k.id)
 		}
@@ -123,8 +125,8 @@ func (w *world) heard(k *wire, v any, at time.Duration) {
 	w.judgeReply(r, at)
 }
 
-// span returns the interval in which a client may learn of an effect at the instant at. The effect
-// depends on the mutex's state with the index on.
+// span returns the interval in which a client may first see an effect of the instant at. on is the
+// index of the mutex's state that the effect reports.
 func (w *world) span(mx *mutex, at time.Duration, on int) span {
 	s := span{at, w.durableBy(at)}
 	if w.durability == memory {
@@ -140,8 +142,7 @@ func (w *world) span(mx *mutex, at time.Duration, on int) span {
 	return s
 }
 
-// early reports whether the server reports a change before it is durable, and records the
-// violation.
+// early reports whether a client sees a change before it is durable, and records the violation.
 func (w *world) early(mx *mutex, what string, due time.Duration, on int, at time.Duration) bool {
 	s := w.span(mx, due, on)
 	mx.reported = max(mx.reported, on)
@@ -159,24 +160,24 @@ func (w *world) timely(r *request, due time.Duration, on int, at time.Duration) 
 		return false
 	}
 	if s := w.span(r.mx, due, on); at > s.until && !r.wire.lax && w.sound() {
-		w.violate(w.lateRule(r), "%s: the reply to %v comes at %v, but was possible at %v", r.who, r, at, s.until)
+		w.violate(w.lateRule(r), "%s: the reply to %v arrives at %v, but was due at %v", r.who, r, at, s.until)
 		return false
 	}
 	return true
 }
 
-// sound reports whether the disk has no fault.
+// sound reports whether the disk and the store have no fault.
 func (w *world) sound() bool {
 	f, _, _ := w.disk.faultSince()
 	return f == sound && w.fatal.Load() == 0
 }
 
-// overdue finds a reply or a message that should have arrived by now.
+// overdue records a violation if a reply or a message has not arrived in time.
 func (w *world) overdue() {
 	now := w.now()
 	_, _, met := w.disk.faultSince()
 	if met != 0 && w.fatal.Load() == 0 && now > met+time.Second {
-		w.violate(ruleFatal, "the disk failed at %v, and the process runs on", met)
+		w.violate(ruleFatal, "the disk failed at %v, but the process has not ended", met)
 	}
 	if !w.sound() || !w.up || w.stopping {
 		return

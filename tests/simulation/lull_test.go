@@ -8,9 +8,9 @@ import (
 	"time"
 )
 
-// lulls orders the goroutines that run at one instant of fake time, so no result depends on which
-// goroutine is faster. At a lull, every goroutine of the bubble is blocked. Then those blocked in
-// yield continue. If there are none, the one blocked in rest continues.
+// lulls orders the goroutines that run at one instant of fake time, so no result depends on the
+// fastest goroutine. At a lull, every goroutine of the bubble is blocked. Then the goroutines
+// blocked in yield continue. If there are none, the one blocked in rest continues.
 type lulls struct {
 	asked chan struct{} // a goroutine waits for a lull
 	over  chan struct{} // closed by stop
@@ -25,7 +25,8 @@ func newLulls() *lulls {
 	return &lulls{asked: make(chan struct{}, 1), over: make(chan struct{}), ended: make(chan struct{})}
 }
 
-// watch waits for lulls until stop. A bubble allows only one goroutine in synctest.Wait.
+// watch ends each lull until stop. Only watch calls synctest.Wait, which a bubble allows only one
+// goroutine at a time.
 func (l *lulls) watch() {
 	defer close(l.ended)
 	for {
@@ -40,14 +41,14 @@ func (l *lulls) watch() {
 }
 
 // stop ends all lulls. A goroutine that yields later, such as a timer of the last instant,
-// continues at once. stop waits for watch to return. Otherwise synctest.Wait would never return if
-// the bubble's first goroutine exits while a timer is due.
+// continues at once. stop waits until watch has returned. Otherwise the bubble's first goroutine
+// could exit while a timer is due, and synctest.Wait would never return.
 func (l *lulls) stop() {
 	close(l.over)
 	<-l.ended
 }
 
-// goOn wakes the goroutines that waited for this lull. It reports whether there were any.
+// goOn wakes the goroutines that waited for this lull, and reports whether there were any.
 func (l *lulls) goOn() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -113,7 +114,6 @@ func TestRestReturnsAfterTheLastYield(t *testing.T) {
 	})
 }
 
-// A run ends as soon as a rule is broken. A timer may still fire at that instant, and then yields.
 func TestYieldReturnsAfterStop(t *testing.T) {
 	synctest.Test(t, func(*testing.T) {
 		l := newLulls()

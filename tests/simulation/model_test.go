@@ -7,26 +7,24 @@ import (
 )
 
 // The model implements the rules of mutexes a second time, as plainly as possible: with lists
-// instead of indexes, and with exact instants. Its input is each request, at the instant when the
-// client sends it, and the end of each connection. Its output is each expected reply and message.
-// It has no access to the server.
+// instead of indexes, and with exact instants. Its input is each request, when the client sends it,
+// and the end of each connection. Its output is each expected reply and message. It has no access
+// to the server.
 
-// tenure is the time for which one contender owns a mutex without a break.
 type tenure struct {
-	rank    int // number of the tenure among those of the mutex, from 1
+	rank    int // number of the tenure among all of the mutex, from 1
 	owner   string
 	token   uint64 // 0 = no reply has named it yet
-	floor   uint64 // the token must be larger than this
+	floor   uint64 // the token must be larger than floor
 	began   time.Duration
-	session *wire
+	session *wire    // the connection to which the lease is bound; nil = none
 	former  bool     // the tenure began before the server's last restart
-	waiter  *request // the blocked request that was granted the tenure; nil after a renewal
+	waiter  *request // the blocked request that got the tenure by a handoff; nil after a renewal
 	from    *entry   // the queue entry of waiter before the grant
 	spent   bool     // the tenure is over, and its waiter was not re-queued
 	windows
 }
 
-// windows are the two windows of a lease.
 type windows struct {
 	start           time.Duration
 	wall            int64 // the start, in Unix milliseconds
@@ -36,29 +34,27 @@ type windows struct {
 func (w windows) ttlEnd() time.Duration { return w.start + w.ttl }
 func (w windows) end() time.Duration    { return w.start + w.ttl + w.transition }
 
-// entry is the queue entry of a contender.
 type entry struct {
 	who             string
-	order           int      // number of its arrival at the mutex
-	blocked         *request // nil = it polls
+	order           int      // number of its arrival among all at the mutex
+	blocked         *request // nil = a polling waiter
 	ttl, transition time.Duration
 	session         *wire
-	since, lapse    time.Duration
-	notified        bool // of a polling waiter: it got a handoff notice since the mutex became free
-	// Of a blocked waiter: a grant that expired before its reply. nil = none, or the server has
-	// noticed the expiry.
+	since, lapse    time.Duration // when it arrived; when the entry of a polling waiter ends
+	// a polling waiter: it got a handoff notice since the mutex became free
+	notified bool
+	// a blocked waiter: the grant that expired before its reply; nil = none, or the server has
+	// noticed the expiry
 	missed *outcome
 }
 
-// state is a past or present state of a mutex.
 type state struct {
 	at     time.Duration
 	held   *tenure // nil = free
 	lease  windows
-	forced bool // no crash may undo it, whatever the durability
+	forced bool // no crash may undo this state in any durability
 }
 
-// mutex is the model of a mutex.
 type mutex struct {
 	m          *model
 	name       string
@@ -66,37 +62,36 @@ type mutex struct {
 	ranks      int
 	arrivals   int
 	queue      []*entry
-	reserved   *entry // the next waiter, for which the free mutex is reserved
-	until      time.Duration
+	reserved   *entry          // the next waiter, for which the free mutex is reserved
+	until      time.Duration   // the end of the reservation
 	recovering bool            // the recovery delay has not ended yet
-	last       string          // the last owner
-	states     []state         // since the server's start
-	noted      int             // index of the state that the newest event in the history belongs to
-	reported   int             // index of the newest state that any client learned
-	version    int             // for WATCH
+	last       string          // the last owner; "" = none
+	states     []state         // since the server's start, oldest first
+	noted      int             // index of the state that the newest event led to
+	reported   int             // index of the newest state that a client knows
+	version    int             // for WATCH: it grows with each change
 	events     []event         // expected on the onlooker's wire, in order
-	handoffs   []handoffNotice // expected on the subscribers' wires
-	// expected on the onlooker's wire from the channel of the mutex, in order
+	handoffs   []handoffNotice // notices expected on the subscribers' wires
+	// messages expected on the channel of the mutex, in order
 	broadcasts []broadcast
-	// An unexpected message on that channel. The event that follows it may show which rule is
-	// broken.
+	// An unexpected message on the channel of the mutex. The judge reports it after the next event,
+	// which may break another rule first.
 	odd string
-	// The last owner, if this step ended its tenure early, or ended a reservation after it; "" =
+	// The last owner, if the present step ended its tenure early or ended a reservation; "" =
 	// neither.
 	freed  string
-	lapsed bool // freed is set because a reservation expired
+	lapsed bool // a reservation expired in the present step
 }
 
-// broadcast is a message on the channel of the mutex.
+// broadcast is a message that must appear on the channel of the mutex.
 type broadcast struct {
 	at      time.Duration
 	payload string
 	state   int
-	lapse   bool // a reservation expired
-	maybe   bool // optional: a request of the same instant may have taken the mutex first
+	lapse   bool // sent because a reservation expired
+	maybe   bool // not required: a request of the same instant may have taken the mutex first
 }
 
-// event is an event that must be published.
 type event struct {
 	at        time.Duration
 	wall      int64
@@ -112,17 +107,16 @@ type handoffNotice struct {
 	who   string
 	last  string
 	to    []*wire
-	state int // index of the mutex's state that the notice depends on
+	state int // index of the mutex's state that the notice reports
 }
 
-// model is all mutexes of a server.
 type model struct {
 	w         *world
 	now       time.Duration
 	mutexes   []*mutex
 	window    time.Duration
 	grace     time.Duration
-	recovered time.Duration // the end of the recovery delay: no new grant earlier
+	recovered time.Duration // the end of the recovery delay
 }
 
 func (mx *mutex) state() int { return len(mx.states) - 1 }
@@ -158,8 +152,8 @@ func (mx *mutex) remove(p *entry) {
 	mx.queue = slices.DeleteFunc(mx.queue, func(x *entry) bool { return x == p })
 }
 
-// advance moves the time of the model to t. It applies everything that time alone causes until
-// then, in order of time.
+// advance moves the model's time to t. It applies all changes until then that need no request, in
+// order of time.
 func (m *model) advance(t time.Duration) {
 	for {
 		var next *mutex
@@ -211,7 +205,8 @@ func (mx *mutex) deadline() (d time.Duration, ok bool) {
 	return d, ok
 }
 
-// elapse applies what time alone causes at the present instant: first beginnings, then ends.
+// elapse applies the changes of the present instant that need no request. Grants come before the
+// ends of waits.
 func (mx *mutex) elapse() {
 	mx.tick()
 	for _, p := range slices.Clone(mx.queue) {
@@ -246,14 +241,13 @@ func (mx *mutex) tick() {
 	}
 }
 
-// endReservation ends the reservation of a free mutex for its next waiter.
 func (mx *mutex) endReservation() {
 	mx.freed, mx.reserved = cmp.Or(mx.last, mx.reserved.who), nil
 	mx.version++
 }
 
-// announce ends a step. If the step left the mutex free and not reserved, all subscribers must get
-// a broadcast.
+// announce ends a step. If the mutex is now free and not reserved, all subscribers must get a
+// broadcast.
 func (mx *mutex) announce() {
 	open := mx.held == nil && mx.reserved == nil
 	for i := range mx.broadcasts {
@@ -267,7 +261,7 @@ func (mx *mutex) announce() {
 	mx.freed, mx.lapsed = "", false
 }
 
-// endRecovery grants a recovered owner the renewal that it had to queue for.
+// endRecovery renews the lease of a recovered owner that had to queue for its renewal.
 func (mx *mutex) endRecovery() {
 	if mx.held == nil || !mx.held.former || mx.m.now < mx.m.recovered {
 		return
@@ -278,7 +272,7 @@ func (mx *mutex) endRecovery() {
 	}
 	r := p.blocked
 	mx.remove(p)
-	if r != nil { // a polling owner got its reply at once, so it has nothing to renew
+	if r != nil { // a polling owner got its reply already
 		mx.renew(p.ttl, p.transition)
 		mx.held.session = p.session
 		mx.held.waiter, mx.held.from = r, p
@@ -305,11 +299,11 @@ func (mx *mutex) vacate(kind, reason string, forced bool) {
 }
 
 // answered reports whether the server has read the outcome of a granted wait. The server reads it
-// when it may reply, when the wait times out, and when the server stops.
+// when the grant is durable, when the wait times out, and when the server stops.
 func (mx *mutex) answered(r *request) bool {
 	w, now := mx.m.w, mx.m.now
 	switch {
-	// Another command of the same batch ended the tenure. Waiters wake up after a batch.
+	// Another command of the same batch ended the tenure, and waiters wake up only after a batch.
 	case r.due.at == now:
 		return false
 	case len(r.got) > 0, r.limit > 0 && r.sent+r.limit <= now, w.stopping:
@@ -330,8 +324,8 @@ func (mx *mutex) replyTime(d *outcome) time.Duration {
 	return s.from
 }
 
-// unblockResumed makes re-queued waiters reachable again whose expired grant the server has
-// noticed.
+// unblockResumed lets the queue reach re-queued waiters again, once the server has noticed that
+// their grant expired.
 func (mx *mutex) unblockResumed(batchOver bool) {
 	for _, p := range mx.queue {
 		if p.missed != nil && mx.replyTime(p.missed) <= mx.m.now && (batchOver || !mx.inBatch(p)) {
@@ -340,11 +334,11 @@ func (mx *mutex) unblockResumed(batchOver bool) {
 	}
 }
 
-// inBatch reports whether the present batch of requests made the grant that a waiter missed. All
-// grants of the present instant count as such.
+// inBatch reports whether the present batch of requests made the grant that a waiter missed. It
+// counts all grants of the present instant.
 func (mx *mutex) inBatch(p *entry) bool { return p.missed.at == mx.m.now }
 
-// resume puts a waiter back into the queue. The waiter is not reachable before the server notices
+// resume puts a waiter back into the queue. No handoff reaches the waiter before the server notices
 // its expired grant.
 func (mx *mutex) resume(p *entry, r *request) {
 	p.blocked, p.notified, p.missed, r.due = r, false, r.due, nil
@@ -439,7 +433,7 @@ func (mx *mutex) owns(who string, token uint64) bool {
 }
 
 // apply executes a request at the present instant. It sets the expected outcome, unless the request
-// waits.
+// has to wait.
 func (mx *mutex) apply(r *request) {
 	defer mx.announce()
 	mx.elapse()
@@ -548,7 +542,7 @@ func (mx *mutex) acquire(r *request) {
 	p := mx.find(r.who)
 	if p == nil {
 		if mx.held == nil && mx.reserved == nil && len(mx.queue) == 0 {
-			mx.last = "" // the server forgets a free mutex without waiters
+			mx.last = "" // the server has forgotten a free mutex without waiters
 		}
 		mx.arrivals++
 		p = &entry{who: r.who, order: mx.arrivals, since: mx.m.now}
@@ -574,9 +568,9 @@ func (mx *mutex) acquire(r *request) {
 	}
 }
 
-// disconnected is called when the server has noticed the end of a wire on which a request waits.
-// The waiter becomes a polling waiter. If it has an unreported grant, the next waiter gets the
-// mutex.
+// disconnected is the step after the server has noticed the end of a wire with a waiting request.
+// The waiter becomes a polling waiter. If the waiter has a grant without a reply, the mutex goes to
+// the next waiter.
 func (mx *mutex) disconnected(r *request) {
 	defer mx.announce()
 	mx.elapse()
@@ -594,7 +588,7 @@ func (mx *mutex) disconnected(r *request) {
 	}
 }
 
-// closed is called when the server has closed a wire. It ends the session of that wire.
+// closed is the step after the server has closed a wire. It ends the wire's session.
 func (mx *mutex) closed(k *wire) {
 	defer mx.announce()
 	mx.elapse()
@@ -604,11 +598,10 @@ func (mx *mutex) closed(k *wire) {
 	}
 }
 
-// outcome is the expected reply to a request.
 type outcome struct {
 	at     time.Duration
 	status string
-	state  int // index of the mutex's state that the reply depends on
+	state  int // index of the mutex's state that the reply reports
 	record shown
 }
 
@@ -621,7 +614,7 @@ type shown struct {
 	queue    []entry
 }
 
-// expect sets the expected outcome of a request, if none is set.
+// expect sets the expected outcome of a request, unless the request has one.
 func (mx *mutex) expect(r *request, status string) {
 	s := shown{position: mx.position(r.who)}
 	switch {

@@ -2,8 +2,9 @@ package simulation
 
 import "time"
 
-// audit asks a restarted server for every mutex, and compares the replies with the model before the
-// restart. Each mutex must be in the newest state that any client learned, or in a later one.
+// audit reads every mutex from a restarted server, and compares the replies with the model's states
+// before the restart. Each mutex must be in the newest state that a client knows, or in a later
+// one.
 func (w *world) audit(quiet time.Duration, reboot bool) {
 	m := w.model
 	now := w.now()
@@ -31,7 +32,7 @@ func (w *world) audit(quiet time.Duration, reboot bool) {
 	w.takeIn()
 }
 
-// raw sends a command, and returns the last reply or push. No other client may act meanwhile.
+// raw sends a command, and returns the first reply or push. No other client may act meanwhile.
 func (w *world) raw(k *wire, words ...string) any {
 	w.lulls.rest()
 	w.takeIn()
@@ -49,13 +50,13 @@ func (w *world) raw(k *wire, words ...string) any {
 	return nil
 }
 
-// recover sets the model of a mutex to the state that the server has recovered.
+// recover judges the state of a mutex that the server has recovered, and sets the model to it.
 func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) {
 	now := w.now()
 	before, reported := mx.states, mx.reported
 	if w.durability == memory || len(before) == 0 {
 		if found != nil {
-			w.violate(ruleDurable, "%s: %v owns it, but this mode keeps nothing", mx.name, record(found)["owner"])
+			w.violate(ruleDurable, "%s: %v is the owner after a restart, but no lease may survive", mx.name, record(found)["owner"])
 		}
 		mx.restart(nil)
 		return
@@ -63,7 +64,7 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 	switch {
 	case w.orderly:
 		reported = len(before) - 1
-	case w.durability == async: // a crash may undo states that are not forced
+	case w.durability == async: // the crash may have undone states that are not forced
 		for reported > 0 && !before[reported].forced {
 			reported--
 		}
@@ -76,8 +77,8 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 			s.lease.start, s.lease.wall = now, w.wallMillis()
 		}
 		ok, near := w.isLeft(s, found)
-		// A lease and its renewal may be equal in milliseconds. Then the stored start tells them
-		// apart.
+		// A lease and its renewal may be equal in milliseconds. Then the exact start in the store
+		// decides.
 		exact := s.held == nil || s.lease.start == w.stored[mx.name]
 		if ok && (at < 0 || exact) {
 			before[i] = s
@@ -91,13 +92,13 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 		}
 	}
 	if at < reported {
-		w.violate(why, "%s: of %d states, number %d was reported, but number %d is recovered: %v", mx.name, len(before), reported, at, found)
+		w.violate(why, "%s: of %d states, a client knows number %d, but the server recovered number %d (-1 = none): %v", mx.name, len(before), reported, at, found)
 		return
 	}
-	// A crash may lose a lease that a client knows of. It must end before the first new grant.
+	// If the crash lost a lease that a client knows, the lease must end before the first new grant.
 	for i := at + 1; i <= mx.reported; i++ {
 		if s := before[i]; s.held != nil && s.lease.end() > now+quiet {
-			w.violate(ruleDurable, "%s: a lease of %s until %v is lost, and the recovery delay is over at %v", mx.name, s.held.owner, s.lease.end(), now+quiet)
+			w.violate(ruleDurable, "%s: the crash lost a lease of %s until %v, but the recovery delay ends at %v", mx.name, s.held.owner, s.lease.end(), now+quiet)
 			return
 		}
 	}
@@ -114,15 +115,15 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 	w.logf(nil, now, "%s is left to %s #%d until %v", mx.name, t.owner, t.rank, t.end())
 }
 
-// restart begins a new process of the server with the recovered tenure; nil = the mutex is free.
+// restart begins a new life of the server with the recovered tenure; nil = the mutex is free.
 func (mx *mutex) restart(t *tenure) {
 	mx.held, mx.reported, mx.noted, mx.recovering = t, 0, 0, true
 	mx.states, mx.last = nil, ""
 	mx.changed(true)
 }
 
-// isLeft reports whether the server's record of a mutex shows the state s. near: only the times
-// differ.
+// isLeft reports whether the server's record of a mutex shows the state s. near means that at most
+// the times differ.
 func (w *world) isLeft(s state, found any) (ok, near bool) {
 	now := w.now()
 	if s.held == nil || s.lease.end() <= now {
@@ -140,8 +141,8 @@ func (w *world) isLeft(s state, found any) (ok, near bool) {
 		rec["acquired_at"] == s.lease.wall, true
 }
 
-// finish disconnects all clients, and checks that the server frees everything that it kept for
-// them.
+// finish disconnects all clients. It then checks that the server has freed all mutexes, leases and
+// queue entries.
 func (w *world) finish() {
 	if !w.up {
 		return
@@ -168,7 +169,7 @@ func (w *world) finish() {
 		return
 	}
 	if s := w.engine.Stats(); s.Held != 0 || s.Mutexes != 0 || s.Blocked != 0 || s.Polling != 0 {
-		w.violate(ruleNothingLeft, "after all clients left, of %d mutexes %d are held, and %d block and %d poll", s.Mutexes, s.Held, s.Blocked, s.Polling)
+		w.violate(ruleNothingLeft, "after all clients left, the server has %d mutexes, %d owners, %d blocked waiters and %d polling waiters", s.Mutexes, s.Held, s.Blocked, s.Polling)
 		return
 	}
 	last := w.dial("last", 2)
@@ -192,7 +193,6 @@ func (w *world) finish() {
 	w.sleep(time.Second)
 }
 
-// deadline returns the next instant at which any mutex changes without a request.
 func (m *model) deadline() (d time.Duration, ok bool) {
 	for _, mx := range m.mutexes {
 		if at, is := mx.deadline(); is && (!ok || at < d) {
@@ -202,7 +202,6 @@ func (m *model) deadline() (d time.Duration, ok bool) {
 	return d, ok
 }
 
-// sleep lets time pass, and judges what has happened.
 func (w *world) sleep(d time.Duration) {
 	if d > 0 {
 		time.Sleep(d)

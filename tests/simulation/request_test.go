@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// reqKind is the kind of a request.
 type reqKind uint8
 
 const (
@@ -33,7 +32,7 @@ var reqNames = [...]string{
 	"set", "get", "delete", "watch", "exec", "subscribe",
 }
 
-// request is a command that a client has sent, or several that belong together.
+// request is a command that a client has sent, or several that it sends together.
 type request struct {
 	kind            reqKind
 	mx              *mutex
@@ -48,11 +47,10 @@ type request struct {
 
 	wire *wire
 	sent time.Duration
-	got  []any
+	got  []any    // the replies so far
 	due  *outcome // the expected outcome; nil = the request still waits
 }
 
-// name returns the kind of the request, for the counts and the log.
 func (r *request) name() string {
 	name := reqNames[r.kind]
 	switch {
@@ -89,7 +87,6 @@ func (r *request) String() string {
 	return s
 }
 
-// again returns a copy of the request, to send it once more.
 func (r *request) again() *request {
 	return &request{kind: r.kind, mx: r.mx, who: r.who, ttl: r.ttl, transition: r.transition,
 		wait: r.wait, limit: r.limit, noQueue: r.noQueue, session: r.session, token: r.token, reason: r.reason}
@@ -97,7 +94,7 @@ func (r *request) again() *request {
 
 func millis(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
-// deleteScript releases a Redis lock if its value matches, as Redis' documentation recommends.
+// deleteScript is the script that Redis' documentation recommends to release a lock.
 const deleteScript = `if redis.call("get", KEYS[1]) == ARGV[1] then return redis.call("del", KEYS[1]) else return 0 end`
 
 // encode returns the bytes of the request and the number of its replies.
@@ -168,13 +165,12 @@ func (r *request) withToken(words []string) []string {
 	return words
 }
 
-// missing returns the number of replies that are still to come.
 func (r *request) missing() int {
 	_, n := r.encode()
 	return n - len(r.got)
 }
 
-// send has a client send requests in one write, now.
+// send sends the client's requests in one write.
 func (w *world) send(k *wire, requests ...*request) {
 	var b []byte
 	for _, r := range requests {
@@ -186,7 +182,7 @@ func (w *world) send(k *wire, requests ...*request) {
 	}
 }
 
-// sendHalf has a client send a part of a request.
+// sendHalf sends a random part of a request. sendRest sends the other part.
 func (w *world) sendHalf(k *wire, r *request) {
 	b, _ := r.encode()
 	n := 1 + w.rng.IntN(len(b)-1)
@@ -196,7 +192,6 @@ func (w *world) sendHalf(k *wire, r *request) {
 	}
 }
 
-// sendRest sends the rest of a half-sent request.
 func (w *world) sendRest(k *wire) {
 	r, b := k.halfOf, k.half
 	k.halfOf, k.half = nil, nil
@@ -218,7 +213,7 @@ func (w *world) write(k *wire, b []byte) bool {
 	return false
 }
 
-// sent applies to the model the requests that the server has received.
+// sent applies requests that the server has received to the model.
 func (w *world) sent(k *wire, requests ...*request) {
 	now := w.now()
 	w.model.advance(now)

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The rules that a run can break. A number is that of a promise in package backendtest. The rules
+// The rules that a run can break. Numbers are those of the promises in package backendtest. Rules
 // without a number are about whole servers.
 const (
 	// 1: tenures never overlap; only the owner, the end of its session, or BREAK ends a lease early
@@ -17,7 +17,7 @@ const (
 	// 4: one token a tenure, larger than all before; a request with TOKEN n acts on that tenure
 	// only
 	ruleTokens = "tokens"
-	// 5: no crash undoes a reported change; async: no new grant while a lost lease may run
+	// 5: no crash undoes a reported change; in async, no new grant while a lost lease may run
 	ruleDurable = "durable before reported"
 	// 6: a lease begins at its grant; a handoff skips waiters that have disconnected
 	ruleDeadWaiter = "no grant to disconnected waiters"
@@ -31,15 +31,14 @@ const (
 	ruleClock = "clock steps and restarts"
 	// messages on channels, and the history, report exactly the changes
 	ruleNotices = "notices"
-	// the process ends within 1 s, or when the store's timeout for a hanging disk is over
+	// after a disk fault the process ends within 1 s; on a hanging disk, after the store's timeout
 	ruleFatal = "a failing disk ends the run"
-	// every request gets a reply, every mutex can be acquired at the end
+	// every request gets a reply, and at the end every mutex can be acquired
 	ruleLiveness = "liveness"
-	// every other reply is right
+	// all other contents of replies are right
 	ruleReplies = "replies"
 )
 
-// violation is a rule that a run has broken.
 type violation struct {
 	Rule string // one of the constants above
 	What string // what happened, with its virtual instant
@@ -47,16 +46,14 @@ type violation struct {
 
 func (v violation) String() string { return v.Rule + ": " + v.What }
 
-// report is the result of a run.
 type report struct {
 	seed       uint64
 	config     string
 	violations []violation
-	log        []string       // the lines of the log; a seed always gives the same
+	log        []string       // always the same for a seed
 	counts     map[string]int // operations and faults by kind: "acquire wait", "crash", …
 }
 
-// tail returns the last lines of the log.
 func (r *report) tail(lines int) string {
 	return strings.Join(r.log[max(0, len(r.log)-lines):], "\n")
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// The schedule decides what clients do and which faults happen, one action at a time. It depends on
-// the seed and on the replies that clients received.
+// The schedule decides the actions of clients and the faults. It depends on the seed and on the
+// replies that clients received.
 
-// run runs the whole schedule.
+// run runs the whole schedule, one action at a time.
 func (w *world) run() {
 	for i := range w.config.clients {
 		w.clients = append(w.clients, &client{name: fmt.Sprintf("c%d", i+1), proto: 2 + w.rng.IntN(2), known: map[*mutex]uint64{}})
@@ -23,7 +23,7 @@ func (w *world) run() {
 		}
 		if w.fatal.Load() != 0 {
 			w.count("fatal")
-			// a real process may also live on for a moment, to log the error
+			// like a real process, the server may live on for a moment to log the error
 			w.sleep(time.Duration(w.rng.IntN(500)) * time.Millisecond)
 			w.restart(w.crash(w.percent()), pick(w.rng, false, false, true))
 			continue
@@ -75,8 +75,8 @@ func (w *world) end() {
 	w.stop()
 }
 
-// wait lets time pass until the next action. If it returns a mutex, a window or an entry of that
-// mutex ends about now.
+// wait lets time pass until the next action. If it returns a mutex, a deadline of that mutex is
+// about now.
 func (w *world) wait() *mutex {
 	var d time.Duration
 	var probe *mutex
@@ -122,7 +122,7 @@ func (w *world) probe(mx *mutex) {
 	w.send(k, r)
 }
 
-// connection returns the connection for a client's requests. It opens one if there is none.
+// connection returns the connection for a client's requests, and opens one if needed.
 func (w *world) connection(c *client) *wire {
 	if c.wire == nil || c.wire.gone || c.wire.hungUp {
 		c.wire = w.dial(c.name, c.proto)
@@ -132,12 +132,11 @@ func (w *world) connection(c *client) *wire {
 	return c.wire
 }
 
-// idle reports whether the client may send a request on the wire.
+// idle reports whether the client may send a new request on the wire.
 func (k *wire) idle() bool {
 	return len(k.pending) == 0 && k.halfOf == nil && !k.gone && !k.hungUp && k.pause() == nil
 }
 
-// act lets a client do something.
 func (w *world) act(c *client) {
 	k := w.connection(c)
 	switch {
@@ -161,7 +160,6 @@ func (w *world) act(c *client) {
 	}
 }
 
-// actWaiting lets a client act while it waits for a reply.
 func (w *world) actWaiting(c *client, k *wire) {
 	switch n := w.rng.IntN(100); {
 	case n < 12:
@@ -219,8 +217,8 @@ func (w *world) toggleSubscription(c *client) {
 	w.send(c.subscriber, &request{kind: reqSubscribe, mx: w.model.mutexes[w.rng.IntN(w.mutexes)], who: c.name})
 }
 
-// noticesUnderWay reports whether a handoff notice is on its way to a wire. If the client left now,
-// the model could not say whether the notice reaches it.
+// noticesUnderWay reports whether a handoff notice is on its way to a wire. If the client
+// unsubscribed now, the model could not tell whether the notice reaches the client.
 func (w *world) noticesUnderWay(k *wire) bool {
 	for _, mx := range w.model.mutexes {
 		for _, t := range mx.handoffs {
@@ -232,7 +230,6 @@ func (w *world) noticesUnderWay(k *wire) bool {
 	return false
 }
 
-// actIdle lets a client act that waits for no reply.
 func (w *world) actIdle(c *client, k *wire) {
 	mx := w.model.mutexes[w.rng.IntN(w.mutexes)]
 	switch n := w.rng.IntN(100); {
@@ -275,7 +272,6 @@ func (w *world) actIdle(c *client, k *wire) {
 	}
 }
 
-// kind chooses the kind of a client's next request.
 func (w *world) kind() reqKind {
 	n := w.rng.IntN(100)
 	for _, x := range []struct {
@@ -292,7 +288,6 @@ func (w *world) kind() reqKind {
 	return reqDelete
 }
 
-// request makes a client's next request.
 func (w *world) request(c *client, kind reqKind, mx *mutex) *request {
 	r := &request{kind: kind, mx: mx, who: c.name, ttl: w.ttl()}
 	switch kind {
@@ -320,7 +315,7 @@ func (w *world) request(c *client, kind reqKind, mx *mutex) *request {
 	case reqCheck:
 		other := w.clients[w.rng.IntN(len(w.clients))]
 		if r.token = max(c.known[mx], other.known[mx]); r.token == 0 {
-			r.kind = reqOwner // no token is known yet
+			r.kind = reqOwner // neither client knows a token yet
 		}
 	case reqBreak:
 		r.reason = fmt.Sprint("because of ", w.rng.IntN(100))
@@ -349,7 +344,6 @@ func (w *world) transition() time.Duration {
 	return time.Duration(1+w.rng.IntN(10_000)) * time.Millisecond
 }
 
-// setWallClock moves the wall clock by a random time, forward or back.
 func (w *world) setWallClock() {
 	by := time.Duration(1 + w.rng.IntN(int(pick(w.rng, 10*time.Millisecond, time.Second, time.Minute, 5*time.Hour))))
 	if w.rng.IntN(2) == 0 {
@@ -363,7 +357,7 @@ func (w *world) setWallClock() {
 
 func (w *world) percent() int { return pick(w.rng, 0, 0, 100, w.rng.IntN(101)) }
 
-// injectFault lets the disk hang or fail, or stops or crashes the server.
+// injectFault makes the disk hang or fail, or stops or crashes the server.
 func (w *world) injectFault() {
 	if w.durability == memory {
 		w.count("stop")
@@ -396,13 +390,13 @@ func (w *world) injectFault() {
 		w.count("crash")
 		percent := w.percent()
 		if !reboot && w.rng.IntN(3) == 0 {
-			percent = 100 // as after kill -9: the machine runs on, and writes all data that it has
+			percent = 100 // as after kill -9: the machine writes all its data to the disk
 		}
 		w.restart(w.crash(percent), reboot)
 	}
 }
 
-// restart starts the server again on the files that are left.
+// restart starts the server again on the files that are left, after a random pause.
 func (w *world) restart(left *vfs.MemFS, reboot bool) {
 	if w.broken() {
 		return

@@ -1,13 +1,13 @@
 // Package simulation runs whole servers, one for each seed: connections, commands, engine and
-// store. The disk is slow, hangs, fails and crashes. Clients come and go. Time is fake, and clocks
-// are set. The seed decides everything, so a failing run can be repeated.
+// store. The disk is slow, hangs, fails and crashes. Clients come and go. Time is fake, and the
+// schedule sets the wall clock. The seed decides everything, so a failing run can be repeated.
 //
 //	schedule → clients → net.Pipe → resp → commands → engine → persist → disk
 //	    │         │
 //	    └──→ model ──→ judge: was each reply right, in time, and durable?
 //
-// The model implements the rules a second time, in the plainest way. It sees what clients send and
-// when connections end, and nothing of the server.
+// The model implements the rules a second time, in the plainest way. It sees the requests of
+// clients and the ends of connections, and nothing of the server.
 package simulation
 
 import (
@@ -21,14 +21,14 @@ import (
 	"time"
 )
 
-// patience limits the real time of a run. Runs take less than a hundredth of it.
+// patience limits the real time of a run. A run needs less than a hundredth of it.
 const patience = 2 * time.Minute
 
-// stream selects the random generator for the seeds.
+// stream is the second seed of each run's random generator.
 const stream = 20240229
 
-// simulate runs one seed in a bubble of its own and returns the report. The run ends at the first
-// violation. Several runs may go on at a time.
+// simulate runs one seed in a synctest bubble of its own and returns the report. The run ends at
+// the first violation. simulate is safe for concurrent use.
 func simulate(t *testing.T, seed uint64) *report {
 	t.Helper()
 	return simulateWith(t, seed, func(*config) {})
@@ -81,8 +81,8 @@ func bubble(t *testing.T, seed uint64, change func(*config)) (r *report) {
 	return r
 }
 
-// log returns the lines in order of time. Lines of one instant are sorted by wire, since wires are
-// independent.
+// log returns the text of the lines in order of time. It sorts lines of one instant by wire, then
+// by mutex.
 func (w *world) log() []string {
 	slices.SortStableFunc(w.lines, func(a, b line) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.wire, b.wire), cmp.Compare(a.of, b.of))

@@ -19,7 +19,7 @@ var (
 	oneSeed = flag.Uint64("seed", 0, "the only seed that TestSimulation runs, with its log; 0 = many")
 )
 
-// TestSimulation runs a fixed set of seeds. With -seeds it runs that many new ones.
+// TestSimulation runs the seeds 1 to 200. With -seeds it runs that many new seeds.
 func TestSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		r := simulate(t, *oneSeed)
@@ -72,19 +72,19 @@ func runs(t *testing.T, base uint64, n int) iter.Seq[*report] {
 	}
 }
 
-// regress are seeds that once found a bug. Each comment names the bug of the model or the server.
+// regress has seeds that once found a bug of the server or of the test. Each comment names the bug.
 var regress = []uint64{
-	1795295060895000362, // a handoff skipped a waiter that missed its notice and blocked then
+	1795295060895000362, // a handoff skipped a waiter that missed its notice and then blocked
 	// the test took a handoff notice for the reply to a request of the same instant
 	1795375034490002125,
-	// the test took an earlier tenure of the same owner for an unreported one
+	// the test took an earlier tenure of the same owner for one that no reply had shown
 	1795375578148002679,
 	// a stop removed the first waiters from the queue, and the server notified the next one
 	1795376030258018501,
 	// a waiter's lease expired before its fsync, and a handoff at the instant of the fsync skipped
-	// it
+	// the waiter
 	1795657294662000027,
-	// the test took the end of a reservation for that of the same contender's next reservation
+	// the test took the end of one reservation for the end of the same contender's next reservation
 	1795659872976003949,
 	759, // the judge reported a disk that hung too long while the server stopped
 }
@@ -95,8 +95,8 @@ func TestSeedsThatFoundSomethingFindNothingNow(t *testing.T) {
 	}
 }
 
-// TestALateJournalKeepsTheRules runs 100 clients with a journal that acknowledges 5 ms later than
-// the disk. The model accepts this delay and no longer one.
+// TestALateJournalKeepsTheRules runs 100 clients with a journal that acknowledges a change 5 ms
+// after its fsync. The model accepts no longer delay.
 func TestALateJournalKeepsTheRules(t *testing.T) {
 	for seed := range uint64(10) {
 		judgeRun(t, simulateWith(t, seed+1, func(c *config) {
@@ -106,7 +106,7 @@ func TestALateJournalKeepsTheRules(t *testing.T) {
 	}
 }
 
-// TestEveryKindOfFaultHappens fails if the schedule no longer causes some kind of request or fault.
+// TestEveryKindOfFaultHappens fails if the schedule hardly causes some kind of request or fault.
 func TestEveryKindOfFaultHappens(t *testing.T) {
 	const n = 200
 	total := map[string]int{}
@@ -133,9 +133,9 @@ func TestEveryKindOfFaultHappens(t *testing.T) {
 			t.Errorf("%q happened %d times in %d runs, want %d", kind, total[kind], n, least)
 		}
 	}
-	// A run ends as "unclear" where the model cannot predict what follows: see replyTime.
+	// A run ends as "unclear" when the model cannot predict the next steps: see replyTime.
 	if most := n / 20; total["unclear"] > most {
-		t.Errorf("%d of %d runs ended early, want at most %d", total["unclear"], n, most)
+		t.Errorf("%d of %d runs ended as \"unclear\", want at most %d", total["unclear"], n, most)
 	}
 	kinds := slices.Sorted(maps.Keys(total))
 	for _, kind := range kinds {
@@ -143,15 +143,14 @@ func TestEveryKindOfFaultHappens(t *testing.T) {
 	}
 }
 
-// judgeRun fails the test if a rule was broken.
 func judgeRun(t *testing.T, r *report) {
 	t.Helper()
 	if len(r.violations) > 0 {
-		t.Errorf("%vthe last events:\n%s\nto see all of it: make simulate SEED=%d", r, r.tail(25), r.seed)
+		t.Errorf("%vthe last lines of the log:\n%s\nto see the whole log: make simulate SEED=%d", r, r.tail(25), r.seed)
 	}
 }
 
-// inParts are seeds of which two runs once differed. The cause was the order of a map, the number
+// inParts has seeds of which two runs once differed. The cause was the order of a map, the number
 // of a file, or the scheduler.
 var inParts = []uint64{21, 43, 91, 114, 119, 127, 136, 1065}
 

@@ -20,20 +20,19 @@ type happening struct {
 	at    time.Duration
 	wire  *wire
 	what  happened
-	value any // the reply or push, if what is heard
+	value any // of heard: the reply or push
 }
 
 type happened uint8
 
 const (
 	heard   happened = iota // the client received a whole reply or push
-	noticed                 // the server noticed the end of the connection by a read or a write
+	noticed                 // a read or a write showed the server that the client has left
 	closed                  // the server closed its end
 	ended                   // the client has read everything that the server sent
-	died                    // the store has failed; the happening belongs to no wire
+	died                    // the store has failed; wire is nil
 )
 
-// inbox collects what happens while the schedule sleeps.
 type inbox struct {
 	mu   sync.Mutex
 	list []happening
@@ -45,8 +44,8 @@ func (b *inbox) add(h happening) {
 	b.list = append(b.list, h)
 }
 
-// take returns what has happened, in order of time. It sorts what clients received at one instant
-// by wire. Otherwise the first broken rule could depend on which goroutine was faster.
+// take returns the happenings in order of time. It sorts replies and pushes of one instant by wire.
+// Otherwise the first violation could depend on the fastest goroutine.
 func (b *inbox) take() []happening {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -63,16 +62,17 @@ func (b *inbox) take() []happening {
 	return list
 }
 
-// unread is how long the server keeps trying to send to a client that reads nothing.
+// unread is how long the server tries to send to a client that reads nothing.
 const unread = 10 * time.Second
 
-// serverEnd is the server's end of a wire. It reports what the server learns of its client.
+// serverEnd is the server's end of a wire. It notes when the server learns that the client has
+// left.
 type serverEnd struct {
 	net.Conn
 	wire *wire
 	once sync.Once
-	// When the client last read a part of the present write, or else when the write began. Zero =
-	// no write.
+	// When the client last read a part of the present write, or when the write began. Zero = there
+	// is no write.
 	took time.Time
 }
 
@@ -82,8 +82,8 @@ func (e *serverEnd) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write notes when the server must disconnect a client that does not read. One write deadline that
-// passes is not enough. The server tries again until the client has read nothing for the time
+// Write notes when the server must disconnect a client that does not read. One missed write
+// deadline does not suffice. The server tries again until the client has read nothing for the time
 // unread.
 func (e *serverEnd) Write(p []byte) (int, error) {
 	if e.took.IsZero() {
@@ -103,8 +103,8 @@ func (e *serverEnd) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// SetWriteDeadline fails if the client has left, other than on a real socket. The server writes
-// nothing after this error, so SetWriteDeadline must note it.
+// SetWriteDeadline notes its own error too. Unlike on a socket, it fails if the client has left,
+// and the server then writes nothing.
 func (e *serverEnd) SetWriteDeadline(t time.Time) error {
 	err := e.Conn.SetWriteDeadline(t)
 	e.note(err)
@@ -122,12 +122,11 @@ func (e *serverEnd) Close() error {
 	return e.Conn.Close()
 }
 
-// post puts a happening into the inbox.
 func (k *wire) post(what happened, value any) {
 	k.w.inbox.add(happening{k.w.now(), k, what, value})
 }
 
-// read receives what the server sends until the connection ends.
+// read receives replies and pushes until the connection ends.
 func (k *wire) read() {
 	defer k.post(ended, nil)
 	var p parser
@@ -157,14 +156,14 @@ func (k *wire) read() {
 	}
 }
 
-// pause returns a channel that is closed when the client reads again; nil = it reads now.
+// pause returns a channel that is closed when a stalled client reads again; nil = the client reads
+// now.
 func (k *wire) pause() <-chan struct{} {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.stalled
 }
 
-// stall makes the client stop reading.
 func (k *wire) stall() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -172,7 +171,6 @@ func (k *wire) stall() {
 	k.nc.SetReadDeadline(time.Unix(1, 0)) // unblocks Read
 }
 
-// resume makes the client read again.
 func (k *wire) resume() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -183,13 +181,12 @@ func (k *wire) resume() {
 	}
 }
 
-// The values of RESP: string, int64, nil, []any (a map is one too), respError, push.
+// The values of RESP are string, int64, nil, []any (also for a map), respError and push.
 type (
 	respError string
 	push      []any
 )
 
-// parser splits received bytes into values.
 type parser struct{ in []byte }
 
 var errShort = errors.New("incomplete value")
@@ -284,7 +281,6 @@ func record(v any) simbatest.Record {
 	return r
 }
 
-// command encodes a request.
 func command(words ...string) []byte {
 	b := []byte("*" + strconv.Itoa(len(words)) + "\r\n")
 	for _, s := range words {

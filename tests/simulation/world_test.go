@@ -22,7 +22,6 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// durability is the setting --durability of the server.
 type durability uint8
 
 const (
@@ -33,17 +32,17 @@ const (
 
 func (d durability) String() string { return [...]string{"always", "async", "memory"}[d] }
 
-// config has the settings of a run. The seed decides them before the run begins.
+// config has the settings of a run. draw chooses them by the seed.
 type config struct {
 	durability durability
 	window     time.Duration // the handoff window
 	grace      time.Duration // the queue grace
-	period     time.Duration // an fsync returns at a multiple of it: see disk
-	late       time.Duration // how much later than the disk the journal acknowledges
+	period     time.Duration // fsyncs return only at multiples of the period: see disk
+	late       time.Duration // how long after the fsync the journal acknowledges a change
 	clients    int
 	mutexes    int
 	actions    int
-	faults     int // how many of 1,000 actions inject a fault
+	faults     int // of 1,000 actions, the number that inject a fault
 }
 
 func (c config) String() string {
@@ -66,51 +65,50 @@ func draw(rng *rand.Rand) config {
 
 func pick[T any](rng *rand.Rand, of ...T) T { return of[rng.IntN(len(of))] }
 
-// world is a whole server in the memory of a bubble: its disk, its machine's clocks, its clients.
-// Only the bubble's main goroutine may call its methods, unless a method says otherwise.
+// world is a whole server in a synctest bubble, with its disk, its machine's clocks and its
+// clients. Only the bubble's main goroutine may call its methods, unless a method says otherwise.
 type world struct {
 	config
 	rng    *rand.Rand
 	report *report
 	lines  []line
 	start  time.Time
-	wall   atomic.Int64 // the error of the wall clock, in nanoseconds
+	wall   atomic.Int64 // how far the wall clock is ahead, in nanoseconds
 	inbox  inbox
 	lulls  *lulls
-	wiring sync.WaitGroup // waits for the goroutines of wires
+	wiring sync.WaitGroup // for the goroutines of wires
 
 	clients []*client
 	model   *model
 	judge
 
-	// The fields below describe the server's present life: one process, from start to end.
+	// The fields below describe the present life of the server: one process, from start to end.
 	life     int
 	up       bool
 	boot     persist.Boot
 	boots    int
-	booted   time.Duration            // when the machine's clock since boot was zero
-	stored   map[string]time.Duration // by mutex: when the lease in the recovered data began
+	booted   time.Duration            // the zero of the machine's boot clock
+	stored   map[string]time.Duration // by mutex: the start of the lease in the recovered data
 	disk     *disk
 	store    *persist.Store
 	engine   *engine.Engine
 	broker   *resp.Broker
 	server   *resp.Server
 	wires    []*wire
-	onlooker *wire
-	fatal    atomic.Int64 // when the store called persist.Options.Fatal; 0 = it has not
+	onlooker *wire        // subscribed to all events, and to the channel of each mutex
+	fatal    atomic.Int64 // when the store called persist.Options.Fatal; 0 = never
 }
 
-// client is a contender and its connections.
 type client struct {
 	name       string
 	proto      int
-	wire       *wire   // for requests
-	subscriber *wire   // for its own channels
-	old        []*wire // wires that a retry on a new wire left open
-	known      map[*mutex]uint64
+	wire       *wire             // for requests
+	subscriber *wire             // for messages on its own channels
+	old        []*wire           // connections left open by a retry on a new one
+	known      map[*mutex]uint64 // the token of its last tenure
 }
 
-// wire is one connection. The fields below stalled belong to the main goroutine.
+// wire is one connection of a client. The fields below stalled belong to the main goroutine.
 type wire struct {
 	w     *world
 	id    int
@@ -119,26 +117,27 @@ type wire struct {
 	nc    net.Conn
 
 	mu      sync.Mutex
-	stalled chan struct{} // closed when the client reads again; nil = it reads now
+	stalled chan struct{} // see pause
 
 	pending  []*request
-	half     []byte // the rest of a half-sent request
+	half     []byte // the rest of the request halfOf, of which the server has a part
 	halfOf   *request
-	watched  map[*mutex]int
-	channels []*mutex // the mutexes whose channel of the wire's owner the wire is subscribed to
-	hungUp   bool     // the client has closed the wire
-	gone     bool     // the server has closed the wire
-	noticed  bool     // the server has noticed that the client is gone
-	over     bool     // the client has read everything
-	lax      bool     // the client once stopped reading, so replies may be late
+	watched  map[*mutex]int // the versions at WATCH
+	channels []*mutex       // subscriptions to the owner's own channels of these mutexes
+	hungUp   bool           // the client has closed the wire
+	gone     bool           // the server has closed the wire
+	noticed  bool           // the server has noticed that the client closed the wire
+	over     bool           // the client has read all that the server sent
+	lax      bool           // the client stopped reading for a while, so replies may be late
 }
 
 func (w *world) now() time.Duration { return time.Since(w.start) } // any goroutine may call it
 
-// durableBy returns when a change made at t is durable, if no other fault happens until then.
+// durableBy returns when the journal acknowledges a change made at t, if the disk gets no further
+// fault.
 func (w *world) durableBy(t time.Duration) time.Duration { return w.disk.syncedBy(t) + w.late }
 
-// lateness returns how much later than the disk the journal acknowledges now.
+// lateness returns how long after the fsync the journal acknowledges a change now.
 func (w *world) lateness() time.Duration {
 	if w.disk.isCalm() {
 		return 0
@@ -146,18 +145,17 @@ func (w *world) lateness() time.Duration {
 	return w.late
 }
 
-// wallNow returns the time of the machine's wall clock. Any goroutine may call it.
+// wallNow returns the wall clock's time. Any goroutine may call it.
 func (w *world) wallNow() time.Time { return time.Now().Add(time.Duration(w.wall.Load())) }
 
 func (w *world) wallMillis() int64 {
 	return w.start.Add(w.model.now).Add(time.Duration(w.wall.Load())).UnixMilli()
 }
 
-// line is a line of the log.
 type line struct {
 	at   time.Duration
-	wire int // 0 = the line is about no wire
-	of   string
+	wire int    // 0 = the line is about no wire
+	of   string // the name of a mutex; "" = none
 	text string
 }
 
@@ -169,7 +167,7 @@ func (w *world) logf(k *wire, at time.Duration, format string, args ...any) {
 	w.lines = append(w.lines, line{at, id, "", fmt.Sprintf("%14v %-8s %s", at, who, fmt.Sprintf(format, args...))})
 }
 
-// logOf logs a message about a mutex. Messages about different mutexes have no order.
+// logOf logs a message about a mutex. The log sorts messages of one instant by mutex.
 func (w *world) logOf(mx *mutex, k *wire, at time.Duration, format string, args ...any) {
 	w.logf(k, at, format, args...)
 	w.lines[len(w.lines)-1].of = mx.name
@@ -177,7 +175,7 @@ func (w *world) logOf(mx *mutex, k *wire, at time.Duration, format string, args 
 
 func (w *world) count(kind string) { w.report.counts[kind]++ }
 
-// subscribers returns the wires that are subscribed to a contender's own channel.
+// subscribers returns the wires on which a contender is subscribed to its own channel.
 func (w *world) subscribers(mx *mutex, who string) (list []*wire) {
 	for _, k := range w.wires {
 		if k.owner == who && !k.gone && slices.Contains(k.channels, mx) {
@@ -188,7 +186,7 @@ func (w *world) subscribers(mx *mutex, who string) (list []*wire) {
 }
 
 // begin starts the server on a file system, and compares its state with the model. reboot means
-// that the machine was rebooted before.
+// that the machine has rebooted.
 func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 	w.life++
 	if reboot || w.boots == 0 {
@@ -219,7 +217,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 				w.inbox.add(happening{at: w.now(), what: died})
 			},
 			Yield:       w.yields(),
-			SegmentSize: 8 << 10, // so small that a run fills several segments
+			SegmentSize: 8 << 10, // small, so a run fills several segments
 		})
 		if err != nil {
 			w.violate(ruleDurable, "the data that the crash left cannot be opened: %v", err)
@@ -256,8 +254,9 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 	w.disk.setCalm(false)
 }
 
-// timerOrder returns a function that delays the timers of one instant. They run in the order of the
-// mutexes' hashes, each after all effects of the one before.
+// timerOrder returns a function for engine.Config.OnTimer. The function delays the timers of one
+// instant, so that they run in the order of the mutexes' hashes. Each timer runs after all effects
+// of the previous one.
 func (w *world) timerOrder() func(hash uint64) {
 	yield := w.yields()
 	return func(hash uint64) {
@@ -269,8 +268,8 @@ func (w *world) timerOrder() func(hash uint64) {
 	}
 }
 
-// yields returns a function that lets all other goroutines run first. It returns at once when this
-// life of the server has ended.
+// yields returns a function that lets all other goroutines run first. The function returns at once
+// when this life of the server has ended.
 func (w *world) yields() func() {
 	dead := w.disk.dead
 	return func() { w.lulls.yield(dead) }
@@ -298,12 +297,13 @@ func (w *world) hangUp(k *wire) {
 	k.nc.Close()
 }
 
-// stop stops the server in good order: waiters get their replies, and all changes are written.
+// stop stops the server as SIGTERM does: waiters get their replies, and all changes are written. It
+// returns the files.
 func (w *world) stop() *vfs.MemFS {
 	w.logf(nil, w.now(), "an orderly stop")
 	w.stopping, w.orderly = true, true
 	for _, mx := range w.model.mutexes {
-		mx.queue, mx.reserved = nil, nil // each waiter gets the reply to ask again
+		mx.queue, mx.reserved = nil, nil // each waiter gets the error UNBLOCKED
 	}
 	for _, k := range w.wires {
 		if k.halfOf != nil {
@@ -316,12 +316,11 @@ func (w *world) stop() *vfs.MemFS {
 	if err := w.server.Shutdown(ctx); err != nil {
 		w.violate(ruleLiveness, "an orderly stop: %v", err)
 	}
-	// engine.Stop waits for the disk under a lock, and fake time stands still meanwhile. So time
-	// passes here first.
+	// engine.Stop waits for the disk under a lock, and fake time stands still meanwhile. So stop
+	// lets the time pass before.
 	w.sleep(w.durableBy(w.now()) - w.now())
 	if w.fatal.Load() != 0 {
-		// The disk hung longer than the store's timeout.
-		return w.crash(w.percent())
+		return w.crash(w.percent()) // the disk hung longer than the store's timeout
 	}
 	w.engine.Stop()
 	if w.store != nil {
@@ -333,7 +332,8 @@ func (w *world) stop() *vfs.MemFS {
 	return w.disk.mem
 }
 
-// crash ends the process as kill -9 or a power cut does. percent of the unsynced data survives.
+// crash ends the process as kill -9 or a power cut does. It returns the files that are left, with
+// percent of the unsynced data.
 func (w *world) crash(percent int) *vfs.MemFS {
 	w.logf(nil, w.now(), "a crash that keeps %d%%", percent)
 	left := w.disk.crash(percent, w.report.seed, uint64(w.life))
@@ -347,7 +347,7 @@ func (w *world) crash(percent int) *vfs.MemFS {
 func (w *world) tearDown() {
 	w.up = false
 	life := w.life
-	w.life = -1 // the judge ignores what happens from now on
+	w.life = -1 // the judge ignores all later happenings
 	if !w.disk.killed {
 		w.disk.kill()
 	}
@@ -378,7 +378,7 @@ func (w *world) tearDown() {
 	}
 }
 
-// fixedHash hashes a name. The hash is the same in every run.
+// fixedHash returns a hash that is the same in every run.
 func fixedHash(name string) uint64 {
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(name))          // never fails

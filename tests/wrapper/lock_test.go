@@ -79,7 +79,7 @@ func TestLockOfAUserContendsByItsName(t *testing.T) {
 	p.Wants(t, `^SIMBA_OWNER=1:\d+@.+~[0-9a-f]{16}$`)
 	p = w.lock([]string{"env"}, "--url", "redis://pool:word@"+w.server.Addr)
 	w.wantsCode(p, exitUnavailable)
-	p.Wants(t, "NOPERM .*; set --id to one that the user's rule as: allows$")
+	p.Wants(t, "NOPERM .*; set --id to an id that the user may use: .* rule as: allows$")
 	w.wantsCode(w.lock([]string{"env"}, "--url", "redis://pool:word@"+w.server.Addr, "--id", "pool-1"), 0)
 }
 

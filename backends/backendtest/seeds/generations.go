@@ -2,13 +2,13 @@ package seeds
 
 import _ "embed" // for the scripts
 
-// The scripts of Simba 3.2 and later were written for this package. They were compared with the
-// published scripts of 3.2 and with the published releases of 3.3 and 4.0. The comparison covered
-// steps, messages, and the order of KEYS. There is one difference:
+// The scripts of Simba 3.2 and later were written for this package. Their steps, messages and order
+// of KEYS are those of the published scripts of 3.2 and of the published release scripts of 3.3 and
+// 4.0. There is one difference:
 //
-//   - 3.2 replies {owner, ms left}; this one adds the token 0, so that all replies have one form.
+//   - 3.2 replies {owner, ms left}. The scripts here add the token 0, as in other generations.
 //
-// These points were not compared, and so are assumed:
+// These points are assumptions:
 //
 //   - the order of KEYS where 3.3 and later acquire and renew;
 //   - 4.0 to 4.3 acquire and renew as 3.3 does.
@@ -29,7 +29,7 @@ var (
 	simba40Release string
 )
 
-// Script is a contender's script and its keys.
+// Script is a script of Simba and its keys.
 type Script struct {
 	Source string
 	keys   []string // suffixes of simba:{mutex}
@@ -63,21 +63,20 @@ const (
 	queue = ":contender"
 )
 
-// Generation has the scripts by which some versions of Simba contend on Redis. Each script takes
+// Generation has the scripts of some versions of Simba for Redis. ARGV of each script begins with
 // the contender. Acquire and Guard also take the milliseconds until the end of the contender's
 // transition window.
 type Generation struct {
 	Name                    string
 	Acquire, Guard, Release Script
 	// Queues means that a waiter has a queue entry. A release notifies one waiter on its own
-	// channel, and replies are text, "owner@@ms". Without Queues, a release notifies all on the
-	// mutex' channel, and replies are {owner, ms left, token}.
+	// channel, and replies are text, "owner@@ms". Without Queues, a release notifies all
+	// subscribers of the mutex' channel, and replies are {owner, ms left, token}.
 	Queues bool
-	// Braceless means that a contender subscribes to simba:m and simba:m:<id>. Its own scripts
-	// publish on simba:{m} and simba:{m}:<id>. So it receives neither their notices nor those of
-	// other generations.
+	// Braceless means that a contender subscribes to simba:m and simba:m:<id>. All generations
+	// publish on simba:{m} and simba:{m}:<id>, so the contender receives no notice of theirs.
 	Braceless bool
-	// Tokens means that Acquire increments a token, and replies contain it.
+	// Tokens means that each tenure has a token, which replies contain.
 	Tokens bool
 }
 

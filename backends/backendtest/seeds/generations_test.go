@@ -11,7 +11,6 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// The test checks replies, tokens, and the keys that stay.
 func TestScriptsOfEveryGenerationRunOnRedis(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: stores.Redis(t).Addr})
 	t.Cleanup(func() { rdb.Close() })
@@ -22,7 +21,7 @@ func TestScriptsOfEveryGenerationRunOnRedis(t *testing.T) {
 				t.Helper()
 				got, err := rdb.Eval(t.Context(), s.Source, s.Keys(mutex), args...).Result()
 				if err != nil || !reflect.DeepEqual(got, want) {
-					t.Errorf("%v: %v, %v; want %v", args, got, err, want)
+					t.Errorf("script with arguments %v: %v, %v; want %v", args, got, err, want)
 				}
 			}
 			free, state := any([]any{"", int64(0), int64(0)}), func(owner string, ms, token int64) any {
@@ -42,13 +41,13 @@ func TestScriptsOfEveryGenerationRunOnRedis(t *testing.T) {
 			run(state("a", -1, 1), g.Acquire, "b", 60_000)
 			run(int64(0), g.Release, "c")
 			if ms := rdb.PTTL(t.Context(), seeds.Token(mutex)).Val(); g.Tokens && ms.Milliseconds() <= 60_000 {
-				t.Errorf("the token expires in %v", ms)
+				t.Errorf("the token expires in %v, want more than 60 s after a renewal for 90 s", ms)
 			}
 			run(int64(1), g.Release, "a")
 			run(state("b", 60_000, 2), g.Acquire, "b", 60_000)
 			run(int64(1), g.Release, "b")
 			if n := rdb.Exists(t.Context(), seeds.Lease(mutex), seeds.Token(mutex), seeds.Queue(mutex)).Val(); n != 0 {
-				t.Errorf("%d keys are left", n)
+				t.Errorf("%d keys are left after the releases, want 0", n)
 			}
 		})
 	}

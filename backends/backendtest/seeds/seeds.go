@@ -1,13 +1,13 @@
-// Package seeds has the requests that other systems send to a store, as the documents of these
-// systems print them. They are the scripts of Simba's Redis backend and of Spring's
-// RedisLockRegistry, and the statements of Simba's JDBC backend. Tests contend with them, and
-// benchmarks compare with them.
+// Package seeds has the requests that other lock libraries for the JVM send to a store. They are
+// the scripts of Simba's Redis backend and of Spring's RedisLockRegistry, and the statements of
+// Simba's JDBC backend. Tests let such clients contend with simba-resp, and benchmarks compare the
+// two.
 package seeds
 
 import _ "embed" // for the scripts
 
-// Scripts of Simba on the JVM. KEYS[1] is the lock key. ARGV are the contender's id, and the
-// milliseconds until the end of its transition window.
+// Scripts of Simba before 3.2, from its documentation. KEYS[1] is the lock key. ARGV are the
+// contender's id, and the milliseconds until the end of its transition window.
 var (
 	//go:embed simba_acquire.lua
 	SimbaAcquire string
@@ -28,8 +28,9 @@ var (
 	SpringDelete string
 )
 
-// Statements of Simba's JDBC backend, with the database's clock in milliseconds for the NOW_MS of
-// its documentation. An acquire is the update and then the read, in one transaction.
+// Statements of Simba's JDBC backend, from its documentation. Its placeholder NOW_MS is replaced by
+// the database's clock in milliseconds. An acquire is the update and then the read, in one
+// transaction.
 const (
 	// MySQLTable is the statement of init-simba-mysql.sql.
 	MySQLTable = `CREATE TABLE IF NOT EXISTS simba_mutex (
@@ -40,8 +41,8 @@ const (
     owner_id      CHAR(32)       NOT NULL,
     version       INT UNSIGNED   NOT NULL
 )`
-	// MySQLFencedTable is the table of 3.3 and later, the default of 4.0. Since 3.1.3 owner_id has
-	// 128 characters.
+	// MySQLFencedTable is the table of Simba 3.3 and later, and the default of 4.0. Since 3.1.3
+	// owner_id has 128 characters.
 	MySQLFencedTable = `CREATE TABLE IF NOT EXISTS simba_mutex (
     mutex         VARCHAR(66)    NOT NULL PRIMARY KEY COMMENT 'mutex name',
     acquired_at   BIGINT UNSIGNED NOT NULL,
@@ -51,30 +52,31 @@ const (
     version       INT UNSIGNED   NOT NULL,
     fencing_token BIGINT UNSIGNED NOT NULL DEFAULT 0
 )`
-	// MySQLInit takes the mutex.
+	// MySQLInit adds the row of a mutex. It takes the mutex.
 	MySQLInit = `INSERT IGNORE INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version)
 		VALUES (?, 0, 0, 0, '', 0)`
 
 	mysqlNow = "cast(unix_timestamp(current_timestamp(3)) * 1000 as unsigned)"
 
-	// MySQLAcquire takes ttl, ttl + transition, owner, mutex, and owner again.
+	// MySQLAcquire takes ttl and ttl + transition in ms, owner, mutex, and owner again.
 	MySQLAcquire = `UPDATE simba_mutex
 		SET acquired_at = ` + mysqlNow + `, ttl_at = ` + mysqlNow + ` + ?, transition_at = ` + mysqlNow + ` + ?,
 		    owner_id = ?, version = version + 1
 		WHERE mutex = ? AND ((transition_at < ` + mysqlNow + `) OR (owner_id = ? AND transition_at > ` + mysqlNow + `))`
-	// MySQLFencedAcquire does what the update of Simba 3.3 and later does: a new tenure adds 1 to
-	// fencing_token, a renewal keeps it. MySQL assigns from left to right, so the assignment that
-	// depends on the old owner comes first. It takes owner, ttl, ttl + transition, owner, mutex,
-	// and owner again.
+	// MySQLFencedAcquire has the effect of the update of Simba 3.3 and later: a new tenure adds 1
+	// to fencing_token, a renewal keeps it. MySQL assigns from left to right, so the assignment
+	// that depends on the old owner comes first. The statement takes owner, ttl and ttl +
+	// transition in ms, owner, mutex, and owner again.
 	MySQLFencedAcquire = `UPDATE simba_mutex
 		SET fencing_token = fencing_token + IF(owner_id = ? AND transition_at > ` + mysqlNow + `, 0, 1),
 		    acquired_at = ` + mysqlNow + `, ttl_at = ` + mysqlNow + ` + ?, transition_at = ` + mysqlNow + ` + ?,
 		    owner_id = ?, version = version + 1
 		WHERE mutex = ? AND ((transition_at < ` + mysqlNow + `) OR (owner_id = ? AND transition_at > ` + mysqlNow + `))`
-	// MySQLFencedGet takes the mutex. It returns owner, version, transition_at, the time, and the
-	// token.
+	// MySQLFencedGet takes the mutex. It returns owner, version, transition_at, the database's time
+	// in ms, and the token.
 	MySQLFencedGet = `SELECT owner_id, version, transition_at, ` + mysqlNow + `, fencing_token FROM simba_mutex WHERE mutex = ?`
-	// MySQLGet takes the mutex. It returns owner, version, transition_at and the time.
+	// MySQLGet takes the mutex. It returns owner, version, transition_at, and the database's time
+	// in ms.
 	MySQLGet = `SELECT owner_id, version, transition_at, ` + mysqlNow + ` FROM simba_mutex WHERE mutex = ?`
 	// MySQLRelease takes mutex and owner.
 	MySQLRelease = `UPDATE simba_mutex

@@ -1,7 +1,7 @@
 -- How a contender of Simba 3.2 renews its lease.
 -- KEYS  1 lease
 -- ARGV  1 contender   2 ms until the end of its transition window
--- It returns {owner, ms left, token}, and {'', 0, 0} when the mutex is free.
+-- The script returns {owner, ms left, token}, or {'', 0, 0} if the mutex is free.
 local owner = redis.call('get', KEYS[1])
 if not owner then
     return { '', 0, 0 }

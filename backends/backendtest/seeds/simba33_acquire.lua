@@ -1,7 +1,7 @@
--- How a contender of Simba 3.3 and later takes a mutex: with a token that is larger than all before.
--- KEYS  1 lease   2 counter of tokens   3 token of the present tenure
+-- How a contender of Simba 3.3 and later takes a mutex. Each new owner gets a larger token.
+-- KEYS  1 lease   2 counter of tokens   3 token of the current tenure
 -- ARGV  1 contender   2 ms until the end of its transition window
--- It returns {owner, ms left, token}. An owner that takes no token has none: 0.
+-- The script returns {owner, ms left, token}. The token is 0 if an older Simba acquired the mutex.
 if redis.call('set', KEYS[1], ARGV[1], 'nx', 'px', ARGV[2]) then
     local token = redis.call('incr', KEYS[2])
     redis.call('set', KEYS[3], token, 'px', ARGV[2])

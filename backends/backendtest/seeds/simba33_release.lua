@@ -1,5 +1,6 @@
--- How a contender of Simba 3.3 releases a mutex: as 3.2 does, and its token goes too.
--- KEYS  1 lease   2 queue   3 token of the present tenure
+-- How a contender of Simba 3.3 releases a mutex. It is the script of 3.2, but also deletes
+-- the token.
+-- KEYS  1 lease   2 queue   3 token of the current tenure
 -- ARGV  1 contender
 if redis.call('get', KEYS[1]) ~= ARGV[1] then
     redis.call('zrem', KEYS[2], ARGV[1])

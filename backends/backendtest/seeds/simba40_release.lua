@@ -1,5 +1,6 @@
--- How a contender of Simba 4.0 and later releases a mutex: as 3.3 does, but the queue stays.
--- KEYS  1 lease   2 token of the present tenure
+-- How a contender of Simba 4.0 and later releases a mutex. It is the script of 3.3, but
+-- keeps the queue.
+-- KEYS  1 lease   2 token of the current tenure
 -- ARGV  1 contender
 if redis.call('get', KEYS[1]) ~= ARGV[1] then
     return 0

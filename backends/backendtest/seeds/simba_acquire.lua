@@ -1,5 +1,5 @@
--- mutex_acquire.lua of Simba on the JVM, as its documentation prints it. The print leaves out where
--- the variables come from; it says that the score is the second of the TIME command.
+-- mutex_acquire.lua of Simba on the JVM, as its documentation prints it, without the
+-- definitions of the variables. The documentation says that the score is the second of the TIME command.
 local mutexKey = KEYS[1]
 local contenderQueueKey = mutexKey .. ':contender'
 local contenderId = ARGV[1]

@@ -1,5 +1,5 @@
--- mutex_guard.lua of Simba on the JVM, as its documentation prints it. The print leaves out where the
--- variables come from, and getCurrentOwner, which returns the current state as the acquisition does.
+-- mutex_guard.lua of Simba on the JVM, as its documentation prints it, without the definitions
+-- of the variables and of getCurrentOwner. That function returns the state like mutex_acquire.lua.
 local mutexKey = KEYS[1]
 local contenderId = ARGV[1]
 local transition = ARGV[2]

@@ -1,5 +1,5 @@
--- mutex_release.lua of Simba on the JVM, as its documentation prints it. The print leaves out where the
--- variables come from, and what the owner gets.
+-- mutex_release.lua of Simba on the JVM, as its documentation prints it, without the
+-- definitions of the variables, and without the reply to the owner.
 local mutexKey = KEYS[1]
 local contenderQueueKey = mutexKey .. ':contender'
 local contenderId = ARGV[1]

@@ -43,7 +43,6 @@ func ask(addr, command string) (string, error) {
 	return "", fmt.Errorf("%s answers %q with %q", addr, command, strings.TrimSpace(line))
 }
 
-// mustAsk is ask for a command that must succeed.
 func mustAsk(t TB, addr, command string) string {
 	t.Helper()
 	reply, err := ask(addr, command)
@@ -53,7 +52,6 @@ func mustAsk(t TB, addr, command string) string {
 	return reply
 }
 
-// replyContains reports whether the reply to a command contains all of the texts.
 func replyContains(addr, command string, want ...string) bool {
 	reply, err := ask(addr, command)
 	if err != nil {
@@ -67,7 +65,6 @@ func replyContains(addr, command string, want ...string) bool {
 	return true
 }
 
-// await waits for a condition.
 func await(t TB, what string, is func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(readyTimeout)
@@ -77,7 +74,7 @@ func await(t TB, what string, is func() bool) {
 	for !is() {
 		select {
 		case <-deadline.C:
-			t.Fatalf("in vain for %v: %s", readyTimeout, what)
+			t.Fatalf("not within %v: %s", readyTimeout, what)
 		case <-again.C:
 		}
 	}

@@ -7,15 +7,15 @@ import (
 
 const slots = 16384
 
-// Cluster is a Redis Cluster of three masters, each with one replica. If one node is gone, the
-// others notice within about a second.
+// Cluster is a Redis Cluster of three masters, each with one replica. The nodes notice a dead node
+// after about a second.
 type Cluster struct {
 	Nodes []*Server // the initial masters, then their replicas in the same order
 	Addrs []string  // of Nodes
 }
 
-// RedisCluster starts a cluster. It returns when each node reports it as complete and each replica
-// follows its master. The arguments are those of redis-server.
+// RedisCluster starts a cluster. It returns when each node reports the cluster as complete and each
+// replica follows its master. The arguments are for redis-server.
 func RedisCluster(t TB, args ...string) *Cluster {
 	t.Helper()
 	const masters = 3
@@ -48,7 +48,7 @@ func RedisCluster(t TB, args ...string) *Cluster {
 			if !replyContains(s.Addr, "CLUSTER INFO", "cluster_state:ok", "cluster_known_nodes:6", "cluster_slots_ok:16384") {
 				return false
 			}
-			// Every node must know every replica, since clients ask any node.
+			// Clients may ask any node for the replicas.
 			if reply, err := ask(s.Addr, "CLUSTER NODES"); err != nil || strings.Count(reply, "slave") != masters {
 				return false
 			}
@@ -64,7 +64,7 @@ func RedisCluster(t TB, args ...string) *Cluster {
 // Master returns the node that serves a key's slot now, or nil.
 func (c *Cluster) Master(key string) *Server {
 	for _, s := range c.Nodes {
-		// Only the master of the slot answers; others redirect.
+		// Only the slot's master answers. The other nodes return MOVED.
 		if _, err := ask(s.Addr, "EXISTS "+key); err == nil {
 			return s
 		}

@@ -4,5 +4,5 @@ package stores
 
 import "syscall"
 
-// DieWithParent does nothing on other systems: a killed test leaves its processes behind.
+// DieWithParent does nothing on systems other than Linux. A killed test leaves its stores running.
 func DieWithParent() *syscall.SysProcAttr { return nil }

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
-// Etcd starts an etcd with one member.
+// Etcd starts an etcd with one member. The arguments are for etcd.
 func Etcd(t TB, args ...string) *Server {
 	t.Helper()
 	client, peer := FreePort(t), FreePort(t)

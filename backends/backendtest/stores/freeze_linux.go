@@ -8,7 +8,7 @@ import (
 )
 
 // Freeze stops a child process with SIGSTOP. It returns when the process has stopped or is gone.
-// After the signal alone, its threads on other processors might still send an answer.
+// Until then, threads on other processors might still send an answer.
 func Freeze(p *os.Process) {
 	if p.Signal(syscall.SIGSTOP) != nil {
 		return // it is gone

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// Link is a TCP proxy in front of a store that simulates network faults. It starts without a fault.
-// A fault lasts until Heal or the next fault.
+// Link is a TCP proxy in front of a store. It simulates network faults. A new Link has no fault. A
+// fault lasts until Heal or the next fault.
 type Link struct {
 	t    TB
 	addr string
-	all  sync.WaitGroup // every goroutine
+	all  sync.WaitGroup // all goroutines of the link
 
 	mu       sync.Mutex // guards the fields below; never held during I/O, except the listener's
-	target   string     // for new connections
+	target   string     // the store's address for new connections
 	changed  chan struct{}
 	fault    fault
 	delay    time.Duration
@@ -39,19 +39,20 @@ const (
 // pair is a client's connection and its connection to the store.
 type pair struct {
 	client, store *net.TCPConn
-	// replyDropped means that later replies belong to other requests. Guarded by Link.mu.
+	// replyDropped means that the link has dropped a reply, so the connection cannot be used again.
+	// Guarded by Link.mu.
 	replyDropped bool
-	armed        bool // the link drops its next reply; guarded by Link.mu
+	armed        bool // the link must drop the next reply; guarded by Link.mu
 }
 
-// trap waits for a request whose reply is dropped, or that starts a fault.
+// trap waits for a request that contains text. Then the link drops the reply, or starts a fault.
 type trap struct {
 	text []byte
-	next fault // whole = the link drops only the reply
+	next fault // the fault to start; whole = drop only the reply
 	done chan struct{}
 }
 
-// NewLink returns a link to the store at target (host:port). It is closed when the test ends.
+// NewLink returns a link to the store at target (host:port). The link closes when the test ends.
 func NewLink(t TB, target string) *Link {
 	t.Helper()
 	l := &Link{t: t, addr: local(FreePort(t)), target: target, changed: make(chan struct{}), pairs: make(map[*pair]struct{})}
@@ -62,11 +63,11 @@ func NewLink(t TB, target string) *Link {
 	return l
 }
 
-// Addr returns the address for clients. It never changes.
+// Addr returns the address for clients, which never changes.
 func (l *Link) Addr() string { return l.addr }
 
 // Blackhole stops all traffic, like a pulled cable. The link accepts connections and keeps them
-// open, but passes nothing on. Requests and replies sent meanwhile arrive after Heal.
+// open, but passes nothing on. Requests and replies that are sent meanwhile arrive after Heal.
 func (l *Link) Blackhole() { l.set(blackhole, 0) }
 
 // Refuse resets all connections and refuses new ones, like a machine without the store.
@@ -91,8 +92,8 @@ func (l *Link) Reset() {
 	}
 }
 
-// Retarget directs new connections to another store. Open ones stay where they are, as after a
-// failover that moves an address.
+// Retarget directs new connections to another store, as a failover that moves an address. Open
+// connections still lead to the earlier store.
 func (l *Link) Retarget(target string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -102,25 +103,25 @@ func (l *Link) Retarget(target string) {
 // Delay delays all traffic by d in each direction.
 func (l *Link) Delay(d time.Duration) { l.set(whole, d) }
 
-// DropReplies passes requests on and drops what the store sends. Heal resets the connections on
-// which something was dropped.
+// DropReplies passes requests on and drops all replies. Heal resets the connections whose replies
+// were dropped.
 func (l *Link) DropReplies() { l.set(dropReplies, 0) }
 
 // DropNextReply is DropReplyTo for any request.
 func (l *Link) DropNextReply() (lost <-chan struct{}) { return l.DropReplyTo("") }
 
-// DropReplyTo waits for a request that contains the text. The store gets it and replies, but the
-// client sees its connection reset instead. That happens once. Then lost is closed.
+// DropReplyTo drops one reply: that to the first request that contains the text. The store gets the
+// request, but the link resets the connection when the store replies. Then the link closes lost.
 func (l *Link) DropReplyTo(text string) (lost <-chan struct{}) { return l.setTrap(text, whole) }
 
-// DropRepliesFrom is DropReplies from the first request that contains the text. begun is closed
-// when the fault begins.
+// DropRepliesFrom is DropReplies from the first request that contains the text. The link closes
+// begun when the fault begins.
 func (l *Link) DropRepliesFrom(text string) (begun <-chan struct{}) {
 	return l.setTrap(text, dropReplies)
 }
 
 // BlackholeFrom is Blackhole from the first request that contains the text. That request arrives
-// after Heal. begun is closed when the fault begins.
+// after Heal. The link closes begun when the fault begins.
 func (l *Link) BlackholeFrom(text string) (begun <-chan struct{}) { return l.setTrap(text, blackhole) }
 
 func (l *Link) setTrap(text string, next fault) <-chan struct{} {
@@ -150,7 +151,7 @@ func (l *Link) Heal() {
 	l.setLocked(whole, 0)
 }
 
-// Whole reports whether there is no fault, and no fault waits for a request.
+// Whole reports whether the link has no fault, and waits for no request to begin one.
 func (l *Link) Whole() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +213,7 @@ func (l *Link) accept(listener net.Listener) {
 	}
 }
 
-// serve connects a client to the store and passes bytes on until either side ends.
+// serve connects a client to the store and passes bytes until either side ends.
 func (l *Link) serve(client *net.TCPConn) {
 	p := &pair{client: client}
 	defer client.Close()
@@ -221,7 +222,7 @@ func (l *Link) serve(client *net.TCPConn) {
 	l.mu.Unlock()
 	store, err := net.Dial("tcp", target)
 	if err != nil {
-		p.reset() // the store does not listen: the client sees a broken connection
+		p.reset() // the store does not listen
 		return
 	}
 	p.store = store.(*net.TCPConn)
@@ -245,7 +246,7 @@ func (l *Link) serve(client *net.TCPConn) {
 	both.Wait()
 }
 
-// pump passes bytes from src on to dst if pass allows it.
+// pump passes bytes from src to dst, if pass returns true for them.
 func (l *Link) pump(p *pair, dst, src *net.TCPConn, pass func(*pair, []byte) bool) {
 	buf := make([]byte, 64<<10)
 	for {
@@ -263,8 +264,8 @@ func (l *Link) pump(p *pair, dst, src *net.TCPConn, pass func(*pair, []byte) boo
 			}
 		}
 		if err != nil {
-			// In the stores' protocols the end of one direction is the end of both. But with a
-			// pulled cable, nobody sees that a side has closed.
+			// After an orderly close, close the other side too. During Blackhole, hold delays that
+			// until Heal.
 			if l.hold() && errors.Is(err, io.EOF) {
 				_ = dst.CloseWrite()
 				return
@@ -275,7 +276,7 @@ func (l *Link) pump(p *pair, dst, src *net.TCPConn, pass func(*pair, []byte) boo
 	}
 }
 
-// hold waits while the current fault blocks traffic. It returns false when the link is closed.
+// hold waits while the link blocks traffic. It returns false if the link refuses connections.
 func (l *Link) hold() bool {
 	l.mu.Lock()
 	delay := l.delay
@@ -298,7 +299,7 @@ func (l *Link) hold() bool {
 	}
 }
 
-// request handles bytes on their way to the store.
+// request handles bytes from the client, and reports whether to pass them to the store.
 func (l *Link) request(p *pair, b []byte) bool {
 	l.mu.Lock()
 	begins := false
@@ -316,7 +317,7 @@ func (l *Link) request(p *pair, b []byte) bool {
 	return !begins || l.hold()
 }
 
-// reply handles bytes on their way back.
+// reply handles bytes from the store, and reports whether to pass them to the client.
 func (l *Link) reply(p *pair, _ []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -333,7 +334,7 @@ func (l *Link) reply(p *pair, _ []byte) bool {
 	return true
 }
 
-// reset ends both connections with a RST, so that both sides notice at once.
+// reset ends both connections with a RST, so that client and store notice at once.
 func (p *pair) reset() {
 	for _, c := range []*net.TCPConn{p.client, p.store} {
 		if c != nil {

@@ -14,8 +14,8 @@ import (
 )
 
 // MariaDB starts a MariaDB with an empty database "simba" and the user root without a password
-// (root@tcp(Addr)/simba). Committed data survives Stop and Kill. The arguments are those of
-// mariadbd, and override the defaults.
+// (root@tcp(Addr)/simba). Committed data survives Stop and Kill. The arguments are for mariadbd,
+// and override the defaults.
 func MariaDB(t TB, args ...string) *Server {
 	t.Helper()
 	return mariaDB(t, []string{createDatabase}, args...)
@@ -23,8 +23,8 @@ func MariaDB(t TB, args ...string) *Server {
 
 const createDatabase = "CREATE DATABASE IF NOT EXISTS simba"
 
-// initFile is the file below Server.Dir that a MariaDB executes at each start, before it accepts
-// connections. It has one statement a line.
+// initFile is a file in Server.Dir. MariaDB executes it at each start, before it accepts
+// connections. Each line has one statement.
 const initFile = "begin.sql"
 
 func mariaDB(t TB, begin []string, args ...string) *Server {
@@ -43,7 +43,7 @@ func mariaDB(t TB, begin []string, args ...string) *Server {
 		"--innodb-flush-log-at-trx-commit=2", // survives a crash of the process, without fsync
 	}
 	if os.Geteuid() == 0 {
-		testOptions = append(testOptions, "--user=root") // else it refuses to run as root
+		testOptions = append(testOptions, "--user=root") // else mariadbd does not run as root
 	}
 	install := exec.Command(need.Program(t, "mariadb-install-db", "mariadb-server"),
 		append([]string{"--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db"}, testOptions...)...)
@@ -69,8 +69,7 @@ func writeInitFile(t TB, s *Server, statements []string) {
 	}
 }
 
-// sendsGreeting returns nil if a MariaDB sends its greeting. MariaDB sends it only when it is
-// ready.
+// sendsGreeting returns nil if a MariaDB sends its greeting, which means that it is ready.
 func sendsGreeting(addr string) error {
 	c, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {

@@ -15,7 +15,7 @@ import (
 type MariaDBPair struct {
 	t                TB
 	link             *Link
-	primary, replica *Server // the replica replicates from nobody between Failover and Rejoin
+	primary, replica *Server // between Failover and Rejoin, replica does not replicate
 }
 
 var _ Pair = (*MariaDBPair)(nil)
@@ -26,15 +26,15 @@ const pairUser = "simba"
 // pairTimeout bounds each step of a Failover or Rejoin.
 const pairTimeout = 60 * time.Second
 
-// NewMariaDBPair starts both servers and returns when the replica follows. The arguments are those
-// of mariadbd, for both.
+// NewMariaDBPair starts both servers and returns when the replica follows. The arguments are for
+// the mariadbd of both.
 func NewMariaDBPair(t TB, args ...string) *MariaDBPair {
 	t.Helper()
 	p := &MariaDBPair{t: t}
 	node := func(id string, readOnly bool) *Server {
 		own := []string{
 			"--server-id=" + id, "--log-bin=bin", "--binlog-format=ROW", "--log-slave-updates", "--slave-net-timeout=4",
-			"--gtid-strict-mode=1", // a server with transactions of its own is an error
+			"--gtid-strict-mode=1", // replication fails if the replica has transactions of its own
 		}
 		return mariaDB(t, pairStart(readOnly), append(own, args...)...)
 	}
@@ -44,8 +44,8 @@ func NewMariaDBPair(t TB, args ...string) *MariaDBPair {
 	return p
 }
 
-// pairStart returns the statements that a server of a pair executes at its start. It writes none of
-// them to the binary log, since both servers execute them.
+// pairStart returns the statements that a server of a pair executes at its start. They are not
+// written to the binary log, since both servers execute them.
 func pairStart(readOnly bool) []string {
 	list := []string{
 		"SET SESSION sql_log_bin = 0", createDatabase,
@@ -61,8 +61,8 @@ func pairStart(readOnly bool) []string {
 // Link implements Pair.
 func (p *MariaDBPair) Link() *Link { return p.link }
 
-// DSN returns the DSN of clients for addr. addr is the Link's address, or leads to it. The user has
-// no password and may not write to a read_only server.
+// DSN returns the DSN of clients for addr, which is the Link's address or leads to the Link. The
+// user has no password and may not write to a read_only server.
 func (p *MariaDBPair) DSN(addr string) string { return pairUser + "@tcp(" + addr + ")/simba" }
 
 // Primary implements Pair.
@@ -77,7 +77,8 @@ func (p *MariaDBPair) Failover() {
 	old, next := p.connect(p.primary), p.connect(p.replica)
 	defer old.close()
 	defer next.close()
-	// This statement returns when no write is in progress. Open transactions can no longer commit.
+	// This statement returns when no write is in progress. After it, open transactions cannot
+	// commit.
 	old.exec("SET GLOBAL read_only = ON")
 	writeInitFile(p.t, p.primary, pairStart(true))
 	next.catchUp(old.position())
@@ -95,7 +96,6 @@ func (p *MariaDBPair) Rejoin() {
 	p.follow()
 }
 
-// follow makes the replica replicate from the primary.
 func (p *MariaDBPair) follow() {
 	p.t.Helper()
 	primary, replica := p.connect(p.primary), p.connect(p.replica)
@@ -105,7 +105,7 @@ func (p *MariaDBPair) follow() {
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	// The replica's own transactions as a former primary count as replicated.
+	// If the replica was the primary before, its own transactions count as replicated.
 	replica.exec("SET GLOBAL gtid_slave_pos = '" + replica.position() + "'")
 	replica.exec(fmt.Sprintf("CHANGE MASTER TO MASTER_HOST = '%s', MASTER_PORT = %s, MASTER_USER = 'root', MASTER_PASSWORD = '',"+
 		" MASTER_USE_GTID = slave_pos, MASTER_CONNECT_RETRY = 1, MASTER_HEARTBEAT_PERIOD = 1", host, port))
@@ -141,7 +141,7 @@ func (a administrator) exec(statement string) {
 	}
 }
 
-// position returns the last transaction of the server's binary log.
+// position returns the GTID of the last transaction in the server's binary log.
 func (a administrator) position() (gtid string) {
 	a.t.Helper()
 	a.get(&gtid, "SELECT @@GLOBAL.gtid_binlog_pos")

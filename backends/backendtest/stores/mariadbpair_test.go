@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Several failovers run under load. The old primary refuses writes on its open connections.
+// The test also checks that the old primary refuses writes on its open connections.
 func TestMariaDBFailoverLosesNoAcknowledgedWrite(t *testing.T) {
 	p := NewMariaDBPair(t)
 	open := func() *sql.DB {
@@ -37,8 +37,7 @@ func TestMariaDBFailoverLosesNoAcknowledgedWrite(t *testing.T) {
 					return
 				default:
 				}
-				// If a write fails, its number is not used again, because the write may have been
-				// done.
+				// A failed write may have been done, so its number is not used again.
 				if _, err := db.Exec("INSERT INTO x VALUES (?, ?)", client, n); err == nil {
 					acknowledged[client].Add(1)
 					continue
@@ -57,7 +56,7 @@ func TestMariaDBFailoverLosesNoAcknowledgedWrite(t *testing.T) {
 		old := p.Primary()
 		p.Failover()
 		if p.Primary() == old {
-			t.Fatal("the primary is the old one")
+			t.Fatal("Failover did not change the primary")
 		}
 		if _, err := kept.ExecContext(t.Context(), "INSERT INTO x VALUES (-1, ?)", round); err == nil {
 			t.Error("the old primary took a write")
@@ -91,7 +90,7 @@ func TestMariaDBFailoverLosesNoAcknowledgedWrite(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want := acknowledged[client].Load(); n < want || want == 0 {
-			t.Errorf("client %d: %d writes acknowledged, %d there", client, want, n)
+			t.Errorf("client %d: the table has %d rows, want all %d acknowledged writes", client, n, want)
 		}
 	}
 }

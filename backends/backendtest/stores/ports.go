@@ -13,7 +13,7 @@ import (
 
 // Ports of stores are below the kernel's range for outgoing connections (from 32768 on Linux).
 // Otherwise an outgoing connection could take the port of a store that is down. A node of a Redis
-// Cluster also needs the port 10,000 above its own.
+// Cluster needs a second port, which is busOffset above the first.
 const (
 	firstPort = 11000
 	lastPort  = 21999
@@ -25,8 +25,8 @@ var (
 	given   = make(map[int]net.Listener)
 )
 
-// FreePort returns a free port that no other store of this process has. On Linux, no other test
-// process has it either.
+// FreePort returns a free port that it has not returned before in this process. On Linux, it
+// returns no port of another test process either.
 func FreePort(t TB) int {
 	t.Helper()
 	portsMu.Lock()
@@ -37,12 +37,12 @@ func FreePort(t TB) int {
 			return port
 		}
 	}
-	t.Fatal("find a free port: there is none")
+	t.Fatal("FreePort found no free port in 1000 tries")
 	return 0
 }
 
-// reserve reserves a port for this process until it ends, by a name that the kernel gives only
-// once.
+// reserve reserves a port until this process ends. On Linux it binds a socket name, which only one
+// process can have.
 func reserve(port int) bool {
 	if _, ok := given[port]; ok {
 		return false
@@ -70,9 +70,8 @@ func free(port int) bool {
 	return l.Close() == nil
 }
 
-// listen listens on a port of FreePort. A child process that another goroutine is starting holds
-// this process' files for a moment. Among these files may be a listener on that port that was just
-// closed.
+// listen listens on a port of FreePort. It retries if the port is in use: a child process that is
+// just starting may hold a listener that this process has closed.
 func listen(addr string) (net.Listener, error) {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
 		l, err := net.Listen("tcp", addr)

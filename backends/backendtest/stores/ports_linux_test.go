@@ -7,7 +7,7 @@ import (
 )
 
 func TestFreePortIsUniqueAcrossProcesses(t *testing.T) {
-	// The tests of another process would do this.
+	// This is how reserve of another process reserves the port.
 	if l, err := net.Listen("unix", "@simba-resp-tests-port-"+strconv.Itoa(FreePort(t))); err == nil {
 		l.Close()
 		t.Error("another process could take the port")

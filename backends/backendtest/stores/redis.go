@@ -6,9 +6,9 @@ import (
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
-// Redis starts a redis-server that keeps its data through Stop and Kill, in an append only file
-// without fsync. The arguments are those of redis-server, such as "--requirepass", "secret". They
-// override the defaults.
+// Redis starts a redis-server. Its data survives Stop and Kill, in an append only file without
+// fsync. The arguments are for redis-server, such as "--requirepass", "secret". They override the
+// defaults.
 func Redis(t TB, args ...string) *Server {
 	t.Helper()
 	return start(t, redisServer(t, args...))
@@ -26,7 +26,7 @@ func redisServer(t TB, args ...string) *Server {
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", s.Dir,
 		"--save", "", "--appendonly", "yes", "--appendfsync", "no",
 	}, args...)
-	// A server that needs a password answers too.
+	// A server that requires a password answers -NOAUTH.
 	s.ready = func() error { return answers(s.Addr, "PING\r\n", "+PONG", "-NOAUTH") }
 	return s
 }

@@ -17,7 +17,7 @@ type RedisPair struct {
 }
 
 // NewRedisPair starts both servers and returns when the replica follows. A restarted primary is the
-// primary again, and its replica follows it. The arguments are those of redis-server, for both.
+// primary again, and the replica follows it. The arguments are for the redis-server of both.
 func NewRedisPair(t TB, args ...string) *RedisPair {
 	t.Helper()
 	args = append([]string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}, args...)
@@ -47,8 +47,8 @@ func (p *RedisPair) Other() *Server {
 	return p.replica
 }
 
-// Failover implements Pair. It demotes the old primary before it promotes the new one, so that
-// never both take writes.
+// Failover implements Pair. It demotes the old primary before it promotes the replica, so that at
+// most one server takes writes.
 func (p *RedisPair) Failover() {
 	p.t.Helper()
 	old, next := p.Primary(), p.Other()
@@ -72,7 +72,7 @@ func (p *RedisPair) Rejoin() {
 	p.awaitSync()
 }
 
-// awaitSync waits until the replica has what the primary has at the time of the call.
+// awaitSync waits until the replica has all writes that the primary had at the time of the call.
 func (p *RedisPair) awaitSync() {
 	p.t.Helper()
 	wanted := offset(p.t, p.Primary().Addr)
@@ -83,7 +83,6 @@ func (p *RedisPair) awaitSync() {
 	})
 }
 
-// offset returns a server's replication offset.
 func offset(t TB, addr string) int64 {
 	t.Helper()
 	_, rest, _ := strings.Cut(mustAsk(t, addr, "INFO replication"), "master_repl_offset:")

@@ -9,8 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
-// Sentinel is a Redis primary with one replica and three sentinels. Two of them must agree that the
-// primary is down, after one second of silence.
+// Sentinel is a Redis primary with one replica and three sentinels. The sentinels fail over if two
+// of them agree that the primary has been silent for a second.
 type Sentinel struct {
 	MasterName    string
 	SentinelAddrs []string
@@ -19,7 +19,7 @@ type Sentinel struct {
 }
 
 // RedisSentinel starts a Sentinel, and returns when every sentinel could fail over. The arguments
-// are those of redis-server, for the two nodes.
+// are for the redis-server of both nodes.
 func RedisSentinel(t TB, args ...string) *Sentinel {
 	t.Helper()
 	s := &Sentinel{MasterName: "mymaster"}
@@ -33,8 +33,8 @@ func RedisSentinel(t TB, args ...string) *Sentinel {
 		w := s.watcher(t, host, port)
 		s.Sentinels = append(s.Sentinels, start(t, w))
 		s.SentinelAddrs = append(s.SentinelAddrs, w.Addr)
-		// If a busy machine delays a sentinel by 2 s, the sentinel does nothing for the next 30 s.
-		// This shortens that time. Redis before 7 lacks the command.
+		// If a busy machine delays a sentinel by 2 s, the sentinel does nothing for 30 s. This
+		// command shortens that time to 3 s. Redis before 7 lacks the command.
 		_, _ = ask(w.Addr, "SENTINEL DEBUG tilt-period 3000")
 	}
 	await(t, "the sentinels know each other and the replica", func() bool {
@@ -58,8 +58,8 @@ func (s *Sentinel) Primary() *Server {
 	return nil
 }
 
-// Hold keeps the sentinels from replacing the current primary. Otherwise they would replace it when
-// a busy machine delays it for one second.
+// Hold keeps the sentinels from replacing the current primary, also if a busy machine delays the
+// primary for more than a second.
 func (s *Sentinel) Hold(t TB) {
 	t.Helper()
 	for _, addr := range s.SentinelAddrs {
@@ -78,7 +78,7 @@ sentinel monitor %[3]s %[4]s %[5]s 2
 sentinel down-after-milliseconds %[3]s 1000
 sentinel failover-timeout %[3]s 5000
 `, own, w.Dir, s.MasterName, host, port)
-	// The sentinel changes its configuration file.
+	// Sentinels rewrite their configuration file, so each needs its own.
 	if err := os.WriteFile(filepath.Join(w.Dir, "sentinel.conf"), []byte(conf), 0o644); err != nil {
 		t.Fatal(err)
 	}

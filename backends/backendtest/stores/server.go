@@ -14,14 +14,13 @@ import (
 	"time"
 )
 
-// readyTimeout is how long a store may take to answer after its start. Test machines are slow at
-// times.
+// readyTimeout is how long a store may take to answer after its start, on a slow machine.
 const readyTimeout = 60 * time.Second
 
 // Server is one process of a store.
 type Server struct {
-	Addr string // host:port, the same through all restarts
-	Dir  string // has its data, and its output in the file "log"
+	Addr string // host:port; a restart keeps it
+	Dir  string // holds the server's data, and its output in the file "log"
 
 	t       TB
 	program string
@@ -32,7 +31,6 @@ type Server struct {
 	proc *process
 }
 
-// start starts a new server and waits until it is ready.
 func start(t TB, s *Server) *Server {
 	t.Helper()
 	s.t = t
@@ -41,11 +39,11 @@ func start(t TB, s *Server) *Server {
 	return s
 }
 
-// Start starts the server, again after Stop or Kill, on the same port and with its data. It returns
-// when the server answers; otherwise the test fails. It does nothing if the server is running.
+// Start starts the server, or restarts it with the same port and data. It returns when the server
+// answers, or fails the test. If the server is running, Start does not start another process.
 func (s *Server) Start() { s.StartWith() }
 
-// StartWith is Start with additional arguments for this run only.
+// StartWith is Start with additional arguments, which apply until the server ends.
 func (s *Server) StartWith(args ...string) {
 	s.t.Helper()
 	p, err := s.launch(args)
@@ -93,10 +91,10 @@ func (s *Server) awaitReady(p *process) error {
 // Stop stops the server with SIGTERM and waits for its end.
 func (s *Server) Stop() { s.end(syscall.SIGTERM) }
 
-// Kill kills the server with SIGKILL, like a crash of the process, and waits for its end.
+// Kill kills the server with SIGKILL, as in a crash, and waits for its end.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 
-// Pause freezes the server until Resume: its connections stay open, and it answers nothing.
+// Pause freezes the server until Resume. Its connections stay open, but it answers nothing.
 func (s *Server) Pause() {
 	if p := s.current(); p != nil {
 		Freeze(p.cmd.Process)
@@ -148,18 +146,17 @@ func (s *Server) end(sig syscall.Signal) {
 	<-p.ended
 }
 
-// process is one run of a program.
 type process struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
-	err   error // of Wait; valid after ended is closed
+	err   error // the result of cmd.Wait; valid after ended is closed
 }
 
-// memory is Linux' file system in memory.
 const memory = "/dev/shm"
 
-// Scratch returns a folder for a store's data until the test ends. It is in memory if possible,
-// since a store on a busy disk answers late. A TB with a method StoreDir chooses the folder itself.
+// Scratch returns a folder for a store's data until the test ends. The folder is in memory if
+// possible, since a store on a busy disk answers late. If t has a method StoreDir, Scratch returns
+// its result.
 func Scratch(t TB) string {
 	t.Helper()
 	if own, ok := t.(interface{ StoreDir() string }); ok {
@@ -174,8 +171,8 @@ func Scratch(t TB) string {
 }
 
 // run starts a program in a folder, with its output in the file "log" there. The kernel kills the
-// program when the thread that started it ends. So one goroutine, locked to its thread, starts it
-// and waits for its end.
+// program when the thread that started it ends. So one goroutine starts the program and stays
+// locked to its thread until the program ends.
 func run(program string, args []string, dir string) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {

@@ -14,7 +14,6 @@ import (
 	_ "github.com/go-sql-driver/mysql"
 )
 
-// talk is a connection to a Redis server with inline commands.
 type talk struct {
 	t TB
 	c net.Conn
@@ -66,7 +65,7 @@ func TestRedisKeepsPortAndDataThroughKillAndStop(t *testing.T) {
 		k := dial(t, s.Addr)
 		k.send("INCR k")
 		if got, err := k.line(10 * time.Second); err != nil || !strings.HasPrefix(got, ":") || got == ":1" {
-			t.Errorf("after %s: %q, %v", name, got, err)
+			t.Errorf("INCR after %s: %q, %v; want a number above 1", name, got, err)
 		}
 	}
 }
@@ -105,7 +104,7 @@ func TestMariaDBKeepsItsDatabase(t *testing.T) {
 		}
 	}
 	if err != nil || a != 7 {
-		t.Errorf("after a crash: %d, %v", a, err)
+		t.Errorf("SELECT after a crash: %d, %v; want 7", a, err)
 	}
 }
 
@@ -132,11 +131,11 @@ func TestLinkPassesAndRefusesAndHeals(t *testing.T) {
 	k.expect("+PONG")
 	l.Refuse()
 	if got, err := k.line(10 * time.Second); err == nil {
-		t.Errorf("an open connection got %q", got)
+		t.Errorf("an open connection received %q after Refuse", got)
 	}
 	if c, err := net.Dial("tcp", l.Addr()); err == nil {
 		c.Close()
-		t.Error("a new connection was accepted")
+		t.Error("the link accepted a new connection after Refuse")
 	}
 	l.Heal()
 	k = dial(t, l.Addr())
@@ -152,7 +151,7 @@ func TestLinkBlackholeDelaysUntilHeal(t *testing.T) {
 	for _, c := range []*talk{k, late} {
 		c.send("PING")
 		if got, err := c.line(50 * time.Millisecond); err == nil {
-			t.Errorf("%q came through", got)
+			t.Errorf("the link passed the reply %q during Blackhole", got)
 		}
 	}
 	l.Heal()
@@ -247,7 +246,7 @@ func TestLinkDelaysBothWaysAndResets(t *testing.T) {
 	k.send("PING")
 	k.expect("+PONG")
 	if took := time.Since(sent); took < 2*d {
-		t.Errorf("answered after %v", took)
+		t.Errorf("the reply came after %v, want at least %v", took, 2*d)
 	}
 	l.Reset()
 	if got, err := k.line(10 * time.Second); err == nil {
@@ -260,7 +259,7 @@ func TestClusterReplacesAMasterThatDied(t *testing.T) {
 	c := RedisCluster(t)
 	old := c.Master("k")
 	if old == nil {
-		t.Fatal("nobody serves the key")
+		t.Fatal("Master found no node that serves the key k")
 	}
 	old.Kill()
 	await(t, "the replica takes over", func() bool { return c.Master("k") != nil })
@@ -281,13 +280,13 @@ func TestSentinelsReplaceAPrimaryThatDied(t *testing.T) {
 	old.Kill()
 	await(t, "the replica takes over", func() bool { return s.Primary() != nil })
 	primary := s.Primary().Addr
-	// Otherwise a sentinel may treat the old primary as the current one when that is back.
+	// Otherwise a sentinel may still treat the old primary as the current one after its restart.
 	await(t, "every sentinel knows", func() bool {
 		return !slices.ContainsFunc(s.SentinelAddrs, func(addr string) bool {
 			return !replyContains(addr, "INFO sentinel", "address="+primary)
 		})
 	})
-	s.Hold(t) // otherwise the old primary may be promoted when it is back
+	s.Hold(t) // otherwise the sentinels may promote the old primary after its restart
 	old.Start()
 	await(t, "the old primary follows", func() bool { return replyContains(old.Addr, "INFO replication", "role:slave") })
 }
@@ -333,7 +332,7 @@ func TestRedisPairFailsOverUnderLoadWithoutLosingAWrite(t *testing.T) {
 		p.Failover()
 		k.send("SET k 1")
 		if got, _ := k.line(10 * time.Second); !strings.HasPrefix(got, "-READONLY") {
-			t.Errorf("an old connection may write: %q", got)
+			t.Errorf("SET on a connection to the old primary: %q; want READONLY", got)
 		}
 		k = dial(t, p.Link().Addr())
 		k.send("SET k 1")
@@ -344,6 +343,6 @@ func TestRedisPairFailsOverUnderLoadWithoutLosingAWrite(t *testing.T) {
 	n := <-acknowledged
 	got, err := ask(p.Link().Addr(), "GET n")
 	if found, _ := strconv.Atoi(got); err != nil || found < n || n == 0 {
-		t.Errorf("%d writes were acknowledged, %q is there, %v", n, got, err)
+		t.Errorf("GET n: %q, %v; want at least %d, the last acknowledged write", got, err, n)
 	}
 }

@@ -1,7 +1,7 @@
 package stores
 
-// TB has the methods that a store calls. A testing.TB has them. A program that is no test may
-// implement them.
+// TB has the methods that a store calls. A testing.TB is a TB. A program that is not a test may
+// implement TB.
 type TB interface {
 	Helper()
 	Error(args ...any)
@@ -10,5 +10,5 @@ type TB interface {
 	Fatalf(format string, args ...any) // does not return
 	Skipf(format string, args ...any)  // does not return
 	Cleanup(func())                    // called when the test ends, the last first
-	TempDir() string                   // a new one each time, removed when the test ends
+	TempDir() string                   // a new folder each time, removed when the test ends
 }

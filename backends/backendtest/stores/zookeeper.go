@@ -10,12 +10,13 @@ import (
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
-// zookeeperJar's manifest names the other jars that it needs.
+// zookeeperJar is the path of ZooKeeper. The manifest of this jar names the other jars that it
+// needs.
 const zookeeperJar = "/usr/share/java/zookeeper.jar"
 
-// ZooKeeper starts a single ZooKeeper. Sessions may be as short as 1 s, and the tick is 200 ms. It
-// deletes empty container nodes after a second or two. It does not fsync. The arguments are lines
-// of zoo.cfg, and override the defaults.
+// ZooKeeper starts a single ZooKeeper without fsync. Sessions may be as short as 1 s, and the tick
+// is 200 ms. The server deletes empty container nodes after a second or two. The arguments are
+// lines of zoo.cfg, and override the defaults.
 func ZooKeeper(t TB, config ...string) *Server {
 	t.Helper()
 	s := zookeeper(t, testOptions...)
@@ -36,7 +37,7 @@ type Ensemble struct {
 	Servers []*Server
 }
 
-// ZooKeeperEnsemble starts n ZooKeepers that elect a leader. It returns when each of them serves.
+// ZooKeeperEnsemble starts n ZooKeepers that elect a leader. It returns when each server answers.
 func ZooKeeperEnsemble(t TB, n int, config ...string) *Ensemble {
 	t.Helper()
 	e := &Ensemble{}
@@ -80,7 +81,7 @@ func (e *Ensemble) Leader() *Server {
 	return nil
 }
 
-// testOptions are JVM options for tests: little memory, and no fsync.
+// testOptions are JVM options for little memory and no fsync.
 var testOptions = []string{"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"}
 
 func zookeeper(t TB, options ...string) *Server {

@@ -1,11 +1,13 @@
--- The fast path of acquire: the mutex is free and nobody waits. It does what grant in steps.lua
--- would do. If the fence holds no token, or the user may not publish, the steps refuse the request.
+-- The fast path of acquire: the mutex is free and nobody waits. It has the same effect as grant in
+-- steps.lua. If the fence holds no token, or the user may not publish, steps.lua refuses the
+-- request.
 local before, may = tonumber(state[3] or 0), redis.acl_check_cmd
 if idle and owner == '' and reserved == '' and not unnotified and before and before < 9007199254740991 and not string.find(state[3] or '', '%D') and
     (not may or may('PUBLISH', lock, '') and may('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '')) then
   local me, t, tr = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
   local till = now + t + tr .. ''
-  -- If the memory is full, or Redis is older than 6.2 and has no PXAT, the steps do it.
+  -- This SET fails if the memory is full, or if Redis is older than 6.2 and has no PXAT. Then
+  -- acquire.lua handles the request.
   if not redis.pcall('SET', lock, me, 'PXAT', till).err then
     local microsText = time[1] .. string.sub('00000' .. time[2], -6)
     before = math.max(before, tonumber(token))

@@ -5,20 +5,19 @@
 -- The extra of the reply is 1 if a 'received' grant is new to the server, else 0.
 local status, isNew = 'ok', 0
 -- A lease may expire before the ticket's server receives the grant. Reconciling may then grant the
--- same ticket a later tenure. So an acknowledgment also accepts a later tenure of the same ticket,
--- whose message may still be on its way or lost.
+-- same ticket a later tenure, and the message of that grant may be late or lost. So an
+-- acknowledgment also accepts a later tenure of the same ticket.
 local later = ARGV[10] == 'acknowledged' and lastGrant == server .. '/' .. ARGV[9] .. ' ' .. token
 if owner == ARGV[7] and (ARGV[8] == token or later) then
   status = 'confirmed'
   if ARGV[10] == 'acknowledged' then
-    -- The tenure may have been granted to another ticket of the contender.
+    -- acknowledge also handles a tenure that was granted to another ticket of the contender.
     acknowledge(ARGV[9])
   elseif granted == server .. '/' .. ARGV[9] then
     granted, changed, isNew = granted .. '!', true, 1
   end
 elseif ARGV[10] == 'acknowledged' then
-  -- The wait has ended without the mutex. So the queue entry of this ticket must get no more
-  -- grants.
+  -- The wait has ended without the mutex. So this ticket's queue entry must get no more grants.
   local kind, wttl, wtransition, wserver, wticket, _, since, _, _, score = readWaiter(ARGV[7])
   if kind == 'b' and wserver == server and wticket == ARGV[9] then poll(ARGV[7], wttl, wtransition, since, score) end
   call('HDEL', endedTickets, server .. '/' .. ARGV[9])

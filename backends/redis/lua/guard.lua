@@ -1,4 +1,4 @@
--- guard: renews the contender's lease. If the mutex is free, it hands it off.
+-- guard: renews the contender's lease. It first hands off a free mutex.
 -- ARGV  7 contender  8 ttl  9 transition
 --       10 token; '0' = any; '-' = none, which only returns the position
 if owner == '' then handOff() end

@@ -1,5 +1,5 @@
--- The fast path of guard: the owner renews within its lease. It does what renew in steps.lua would
--- do.
+-- The fast path of guard: the owner renews within its lease. It has the same effect as renew in
+-- steps.lua.
 if owner == ARGV[7] and lockOwner == owner and lockToken == token and now < ends and (ARGV[10] == '0' or ARGV[10] == token) then
   local t, tr = tonumber(ARGV[8]), tonumber(ARGV[9])
   local till = now + t + tr .. ''

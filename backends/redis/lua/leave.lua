@@ -1,4 +1,4 @@
--- leave: ends the wait of a ticket of this server. If the client has disconnected ('gone'), its
+-- leave: ends the wait of a ticket of this server. If the client has disconnected ('gone'), the
 -- contender keeps its queue entry and becomes a polling waiter.
 -- ARGV  7 contender  8 ticket  9 'timeout', 'left' or 'gone'
 local me, ticket, why = ARGV[7], ARGV[8], ARGV[9]

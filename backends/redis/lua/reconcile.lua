@@ -1,4 +1,5 @@
--- reconcile: applies what happened to the mutex without a request, and returns its state.
+-- reconcile: applies the changes that happened to the mutex without a request, and returns its
+-- state.
 -- ARGV  7 '1' = also remove the polling waiters that have lapsed
 --       8 a polling contender whose channel has a new subscription, or ''
 --       9 how many release notices to single contenders follow: those since the last
@@ -11,8 +12,8 @@ local sweep, renotify, notices = ARGV[7] == '1', ARGV[8], tonumber(ARGV[9])
 if owner ~= '' then compareEnds() end
 local unconfirmed, status = revokeUnconfirmed(), 'ok'
 
--- restoreWaiter restores the queue entry of a waiter of this server. If the waiter had a tenure
--- meanwhile, the reply reports that its wait has ended.
+-- restoreWaiter restores the queue entry of a waiter of this server. If the waiter has had a
+-- tenure, the reply reports that the wait has ended.
 local function restoreWaiter(c, score, t, tr, s, wticket)
   local ticket, n = server .. '/' .. wticket, #grants
   local latest = string.match(lastGrant, '^[^ ]*') == ticket
@@ -27,8 +28,8 @@ local function restoreWaiter(c, score, t, tr, s, wticket)
   end
   local kind, _, _, wserver = readWaiter(c)
   local entry = kind and call('ZSCORE', queue, c)
-  -- If the same contender waits at another server, and that server lives, that waiter keeps the
-  -- entry.
+  -- The contender's entry may belong to its waiter at another server. If that server lives, its
+  -- waiter keeps the entry.
   if entry and kind == 'b' and
       (wserver == server or call('PUBLISH', 'simba-server:' .. wserver, '') > 0) then
     return
@@ -43,13 +44,13 @@ for i = 10 + 2 * notices, #ARGV, 6 do
   restoreWaiter(ARGV[i], ARGV[i + 1], tonumber(ARGV[i + 2]), tonumber(ARGV[i + 3]), ARGV[i + 4], ARGV[i + 5])
 end
 
--- Renewals do not write the queue. So its expiry is extended here, at most once a day. A queue
--- without expiry is another program's.
+-- Renewals do not write the queue, so reconciling extends its expiry, at most once a day. A queue
+-- without expiry was made by another program.
 local queueRemaining = call('PTTL', queue)
 if queueRemaining >= 0 and queueRemaining < KEEP - DAY then extendQueue() end
 
--- An earlier notice to the polling contender may have gone to a subscription that has ended. So the
--- contender is notified again.
+-- An earlier notice to the polling contender may have gone to a subscription that has ended. The
+-- record and the reservation are reset, so that handOff notifies the contender again.
 if renotify ~= '' and owner == '' then
   local kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, _, score = readWaiter(renotify)
   if kind == 'p' then
@@ -72,23 +73,24 @@ if sweep and nextLapse ~= 0 and nextLapse <= now then
 end
 
 -- A release by Simba up to 3.1 removes the first contender from the queue and publishes a notice to
--- it. removed collects such contenders. These contenders have had no tenure since, and have not
--- queued again.
+-- it. removed collects such contenders, unless they have had a tenure since or have queued again.
 --
--- The notices of our own scripts have the same form. Our scripts record the end of a tenure before
--- they publish such a notice. And only contenders of Simba subscribe to channels without braces.
+-- The notices of our own scripts have the same form. They differ in two ways: our scripts record
+-- the end of a tenure before they publish such a notice, and only contenders of Simba subscribe to
+-- channels without braces.
 local removed = {}
 local function handleNotice(i)
   local c, releaser, hadTenure, releasedLater = ARGV[i], ARGV[i + 1], false, false
   for k = i + 2, 8 + 2 * notices, 2 do
     releasedLater, hadTenure = releasedLater or ARGV[k] == releaser, hadTenure or ARGV[k + 1] == c
   end
-  -- recorded: an earlier script saw this release, but not whom it took from the queue: c.
+  -- recorded: an earlier script of ours recorded this release. It did not know that the release
+  -- removed c from the queue.
   local recorded = unnotified and releaser == last
   if recorded then unseen, foreignRelease, unnotified, changed = true, true, false, true end
-  -- The releaser held the reservation, so it must have had a tenure that we did not see. There are
-  -- two exceptions: a waiter of ours, which would have a record; and a later notice to the
-  -- releaser, which shows that the reservation is newer.
+  -- If the releaser has the reservation, it has had a tenure that our scripts did not see. There
+  -- are two exceptions: the releaser is a waiter of ours, which has a record; or it got a later
+  -- notice, so its reservation is newer than the release.
   if reserved == releaser and not releasedLater and c ~= releaser and not readWaiter(releaser) then
     unseen, foreignRelease = true, true
     endReservation()
@@ -108,13 +110,13 @@ for _, c in ipairs(removed) do
     reserved, reservedUntil, changed = c, now + window, true
   end
 end
--- Simba up to 3.1 notifies only that contender. Contenders of 3.2 and later subscribe to the mutex'
--- channel only, so the free mutex is announced there.
+-- A release by Simba up to 3.1 notifies only the removed contender. Contenders of 3.2 and later
+-- subscribe only to the mutex' channel, so the script announces the free mutex there.
 if foreignRelease and notices > 0 then announceFree = true end
 handOff()
 -- If others got the mutex, the removed contenders go back to the front of the queue. A contender
--- that missed Simba's notice would not queue again. A contender that received it has queued at the
--- end.
+-- that missed Simba's notice would not queue again. A contender that received the notice has queued
+-- at the end.
 for i = #removed, 1, -1 do
   local c = removed[i]
   if (owner ~= '' or reserved ~= '') and owner ~= c and reserved ~= c and mayReceive(c) then

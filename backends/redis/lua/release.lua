@@ -6,7 +6,7 @@ if owner == me and (wanted == '0' or wanted == token) and (bound == '' or bound 
   status = 'released'
   endTenure('released', ARGV[10])
 end
--- A request for one tenure or one session may be late, so it does not change the queue.
+-- A release with a token or a session may be late, so it does not change the queue.
 if wanted == '0' and bound == '' and call('ZREM', queue, me) == 1 then
   local kind, _, _, wserver, wticket = readWaiter(me)
   if kind == 'b' then notifyEntryGone(me, wserver, wticket) end

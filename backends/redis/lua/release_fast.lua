@@ -1,5 +1,5 @@
 -- The fast path of release: the owner releases within its lease, its server has received the grant,
--- and nobody waits. It does what endTenure in steps.lua would do.
+-- and nobody waits. It has the same effect as endTenure in steps.lua.
 local may = redis.acl_check_cmd
 if owner == ARGV[7] and lockOwner == owner and lockToken == token and now < ends and (ARGV[8] == '0' or ARGV[8] == token) and
     (ARGV[9] == '' or ARGV[9] == session) and (granted == '' or string.sub(granted, -1) == '!') and

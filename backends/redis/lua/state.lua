@@ -1,5 +1,5 @@
--- The beginning of every script. It ends a script that is late, reads the state of the mutex, and
--- refuses keys that another program wrote.
+-- The beginning of every script. It ends a script after the script's deadline, reads the state of
+-- the mutex, and refuses keys that another program wrote.
 --
 -- KEYS  all in one slot
 --   1 lock: the owner's id, expires with the lease (shared with Simba on the JVM)
@@ -16,26 +16,26 @@
 local lock, queue, tenure, waiting, endedTickets, fence, tokenKey = unpack(KEYS)
 local server, call = ARGV[1], redis.call
 
--- KEEP: how many ms records and queues live after their last write. Each lease and each renewal
--- writes the record, and a lease is two days at most. The queue and the waiters' records are
--- written when a waiter enters, and reconcile.lua extends their expiry. So they outlive every lease
--- and wait.
+-- KEEP: how many ms (four days) records and queues live after their last write. They outlive every
+-- lease and wait. A lease is two days at most, and each grant and renewal writes the record.
+-- reconcile.lua extends the expiry of the queue and the waiters' records.
 local KEEP = '345600000'
 
 local time = call('TIME')
 local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
--- After its deadline the script does nothing: the server has returned an error to the client, which
--- may have made other requests since. A late release could end the tenure of a later request.
+-- After its deadline the script does nothing. The server has returned an error, and the client may
+-- have sent other requests since. A late release could end the tenure of a later acquire.
 if now >= tonumber(ARGV[5]) then return { 'late', '0', now } end -- both are whole ms, rounded down
 
 local state = call('MGET', lock, tenure, fence, tokenKey)
--- lockOwner, lockToken: what these two keys hold; the record may differ.
+-- lockOwner, lockToken: the values of the keys lock and tokenKey. The record may differ.
 local lockOwner, lockToken = state[1], state[4]
 -- idle: the keys lock, token, queue and waiting are all missing. The record may still name an
 -- owner.
 local idle = not lockOwner and call('EXISTS', lock, tokenKey, queue, waiting) == 0
--- foreignKey: a key that another program wrote. MGET returns nothing for a key of another type.
+-- foreignKey: a key that another program wrote. MGET returns nothing for a key that is not a
+-- string.
 local foreignKey, problem = nil, 'is not a string'
 if not idle then
   if not lockToken and call('EXISTS', tokenKey) == 1 then foreignKey = tokenKey end
@@ -80,8 +80,8 @@ lastGrant = lastGrant or ''
 acquired, ttl, transition, reservedUntil, nextLapse = acquired or 0, ttl or 0, transition or 0, reservedUntil or 0, nextLapse or 0
 local ends = acquired + ttl + transition
 
--- asker: the contender of the request. reconcile_fast.lua and queue_prelude.lua set it to '' =
--- none.
+-- asker: the contender of the request. reconcile_fast.lua and queue_prelude.lua set it to '', since
+-- their requests have none.
 local asker = ARGV[7]
 
 -- breaks: set by break_prelude.lua. A break may adopt any foreign owner on a full Redis. Other

@@ -1,17 +1,18 @@
--- The steps on the tenure, for every case that no fast path handles. The end of this file brings
--- the record up to date: a lease may have expired, and other programs may have changed the mutex.
+-- The functions that change the tenure, for every request that no fast path handles. The end of
+-- this file brings the record up to date: a lease may have expired, and other programs may have
+-- changed the mutex.
 --
 -- Most requests find nothing to repair and nobody waiting. A fast path handles these in a few lines
--- before this file. It writes and publishes what these steps would, but leaves out some repairs. A
--- fast renewal clears `unnotified`, and does not raise the fence. The fast paths of acquire and
--- reconcile do not look for tenures in between, which a fence above the token shows. Apart from
--- that of reconcile, a fast path's reply is short: status, token, now.
+-- before this file. It writes and publishes the same, but leaves out some repairs. A fast renewal
+-- clears `unnotified`, and does not raise the fence. The fast paths of acquire and reconcile do not
+-- compare the fence with the token to find unseen tenures. A fast path's reply is short: status,
+-- token, now. Only the fast path of reconcile returns a complete reply.
 --
--- Fast paths exist because Lua creates the functions of this file anew in each run. That alone
--- costs as much as all the rest.
+-- Fast paths exist because Lua creates the functions of this file anew in each run. That costs as
+-- much time as the rest of a script.
 
 -- refuse ends the script with an error for an operator. On a node that takes no writes, it fails
--- with that error instead, because the node's data may be old.
+-- with Redis' error instead, because the node's data may be old.
 local function refuse(why)
   requireWritable(queue)
   error(why)
@@ -21,8 +22,8 @@ end
 local function refuseKey(key, problem) refuse('key ' .. key .. ' ' .. problem .. ': move it away') end
 
 -- requirePublish fails if the Redis user may not publish to the mutex' channels. Redis before 7.0
--- cannot check that in advance. There a PUBLISH may fail after a change, and the record of the
--- change may be missing.
+-- cannot check that in advance. There PUBLISH may fail between a change and the write of its
+-- record.
 local function requirePublish()
   local may = redis.acl_check_cmd
   if may and not (may('PUBLISH', lock, '') and may('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '')) then
@@ -30,13 +31,12 @@ local function requirePublish()
   end
 end
 
--- Redis also runs read-only scripts on replicas, and on a primary that takes no writes. So the
--- first step is a write that changes nothing. A node that takes no writes refuses it, and so the
--- whole script fails there. Neither replicas nor the append only file get this write. Each fast
--- path has a write too.
+-- Redis also runs scripts that only read on replicas, and on a primary that takes no writes. So the
+-- first step is a write that changes nothing: it fails on a node that takes no writes. Neither
+-- replicas nor the append only file get this write. Each fast path has a write too.
 --
--- A full Redis refuses SETRANGE. The script must learn that before its first write that needs no
--- memory, because after such a write Redis no longer checks the memory.
+-- A full Redis refuses SETRANGE. The script must try SETRANGE before its first write that needs no
+-- memory: after such a write Redis no longer checks the memory.
 local full, refusal = false, redis.pcall('SETRANGE', tenure, 0, '')
 if type(refusal) == 'table' then
   full = string.find(refusal.err, 'OOM ', 1, true) ~= nil
@@ -45,7 +45,7 @@ if type(refusal) == 'table' then
 end
 
 local window, grace, cluster = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
--- changed: the record must be saved. grants and events are for the reply.
+-- changed: finish must save the record. grants and events are lists in the reply.
 local changed, grants, events = false, {}, {}
 -- announceFree: finish announces the mutex if it is free then. A lease that only expired needs no
 -- notice.
@@ -75,17 +75,17 @@ end
 -- fenceToken: the fence as a number.
 local fenceToken = state[3] and parseToken(fence, state[3]) or 0
 
--- nextToken returns the token of the next tenure. It is at least the clock's time in microseconds.
--- So tokens grow even if Redis lost all keys.
+-- nextToken returns the token of the next tenure. The token is at least the clock's time in
+-- microseconds, so tokens grow even if Redis has lost all keys.
 local function nextToken()
   local last = math.max(fenceToken, tonumber(token))
   if last < micros then return microsText end
   return string.format('%.0f', last + 1)
 end
 
--- raiseFence sets the fence to the tenure's token, unless the fence is larger already. If fences
--- expire, this one does so ARGV[6] ms after till, the end of the lease. renewed: that end has
--- moved.
+-- raiseFence sets the fence to the tenure's token, unless the fence is as large already. If fences
+-- expire, the fence lives until ARGV[6] ms after till, the end of the lease. renewed: a renewal has
+-- moved till.
 local function raiseFence(till, renewed)
   local n = tonumber(token)
   if n > fenceToken then
@@ -116,7 +116,7 @@ local function setLock(who, till)
   raiseFence(till)
 end
 
--- extendLock moves the end of a lock. A full Redis accepts PEXPIREAT, and after it every write of
+-- extendLock moves the end of a lock. A full Redis accepts PEXPIREAT, and then every later write of
 -- the same script. So PEXPIREAT must be the first write of a renewal.
 local function extendLock(who, till)
   if call('PEXPIREAT', lock, till .. '') == 0 then setUntil(lock, who, till .. '') end
@@ -165,9 +165,9 @@ local function grant(c, t, tr, s, ticket, reason)
 end
 
 -- recordEnd notes the end of the tenure in the record. The owner may be a waiter whose server has
--- not received the grant. If a command ended the tenure, that wait has ended too. Then lastGrant
--- and the hash endedTickets tell its server so when it reconciles. If the lease expired, or the
--- server seemed dead, the waiter waits on.
+-- not received the grant. If a command ended the tenure, that wait has ended too. The server finds
+-- this in lastGrant or endedTickets when it reconciles. If the lease expired, or the server seemed
+-- dead, the waiter waits on.
 local function recordEnd(kind, reason)
   event(kind, owner, token, reason)
   if kind == 'broken' or kind == 'released' and reason ~= 'server gone' then
@@ -217,7 +217,7 @@ local function dequeue(c)
 end
 
 -- lockRemaining returns how many ms the lock still lives. A lock without expiry counts as a lock of
--- one day. So servers reconcile it daily.
+-- one day, so servers reconcile it daily.
 local function lockRemaining()
   local ms = call('PTTL', lock)
   if ms < 0 then return DAY end
@@ -231,8 +231,8 @@ local function elapsed()
 end
 
 -- adoptEnd sets the tenure's end to the lock's end. ms is the result of lockRemaining. If the
--- script was delayed, the end is too late, never too early. That is safe as long as later scripts
--- check the lock itself.
+-- script was delayed, the end is too late, never too early. That is safe, since later scripts check
+-- the lock itself.
 local function adoptEnd(ms)
   ms = elapsed() + ms
   transition = math.min(transition, ms)
@@ -241,25 +241,25 @@ local function adoptEnd(ms)
   raiseFence(ends, true)
 end
 
--- compareEnds compares the lock's end with the record's. Simba's guard script moves the lock's end:
--- the tenure is the same, with a new end. An owner of ours relies on the record's end, so
--- compareEnds shortens the lease only if that end is certainly too late.
+-- compareEnds adopts the lock's end if it differs from the record's end. Simba's guard script moves
+-- the lock's end within a tenure. An owner of ours relies on the record's end, so compareEnds
+-- shortens the lease only if that end is certainly too late.
 local function compareEnds()
   local ms = lockRemaining()
   local off = now + ms - ends
   if off > SLACK or off < -SLACK and off + elapsed() < -SLACK then adoptEnd(ms) end
 end
 
--- sameTenure: if lock and record name the same owner, whether they mean one tenure. No if Simba
--- from 3.3 set another token, or the fence shows a tenure in between.
+-- sameTenure matters if lock and record name the same owner: it says whether they mean the same
+-- tenure. It is false if Simba from 3.3 set another token, or if the fence shows a later tenure.
 local sameTenure = lockToken == token or not lockToken and fenceToken <= tonumber(token)
--- unseen: a tenure began or ended, and none of our scripts did it.
+-- unseen: a tenure began or ended without our scripts.
 -- foreignRelease: another program released the mutex.
 -- onlyExpired: a lease of ours expired, and no other program has taken a token since.
 local unseen, foreignRelease, onlyExpired = false, false, false
 
--- adoptTenure records a tenure that began without our scripts. Simba from 3.3 has given the tenure
--- a token. Any other tenure gets the next token here.
+-- adoptTenure records a tenure that began without our scripts. It keeps a token that Simba from 3.3
+-- has set. Any other tenure gets the next token.
 local function adoptTenure(ms)
   if lockToken and parseToken(tokenKey, lockToken) > tonumber(token) then
     token = lockToken

@@ -1,5 +1,5 @@
--- The steps on waiters and the queue. In between, this file restores queue entries that other
--- programs have removed. The last step makes the reply.
+-- The functions that change waiters and the queue. Between them, this file restores queue entries
+-- that other programs have removed. The last function makes the reply.
 
 -- readWaiter returns the fields of a waiter's record, nothing if there is none:
 --   kind: 'b' = blocked, 'p' = polling, 'x' = a contender of Simba that was passed over
@@ -29,9 +29,9 @@ end
 
 local function writeWaiter(c, ...) call('HSET', waiting, c, cmsgpack.pack(...)) end
 
--- restoreEntries gives waiters their queue entries back. Other programs remove them: a release of
--- Simba 3.2 or 3.3 deletes the queue, and one of earlier versions removes the first entry. Such a
--- release also ended another tenure, so a reservation from before ends too.
+-- restoreEntries gives waiters their queue entries back. Other programs remove entries: a release
+-- of Simba 3.2 or 3.3 deletes the queue, and a release of earlier versions removes the first entry.
+-- Such a release ended a tenure after the current reservation began, so the reservation ends too.
 local function restoreEntries()
   local lost = false
   for _, c in ipairs(call('HKEYS', waiting)) do
@@ -50,11 +50,11 @@ local function restoreEntries()
   if lost and reserved ~= '' then endReservation() end
 end
 
--- hasSubscriber returns whether anybody subscribes to a channel by its name. PUBLISH also counts
--- servers, which receive the channels of all mutexes by a pattern.
+-- hasSubscriber returns whether anybody subscribes to a channel by its name. The result of PUBLISH
+-- would also count servers that subscribe to a pattern.
 local function hasSubscriber(channel) return call('PUBSUB', 'NUMSUB', channel)[2] > 0 end
 
--- Simba before 3.0.2 subscribes to the channels' names without braces, but publishes to those with
+-- Simba before 3.0.2 subscribes to channel names without braces, but publishes to names with
 -- braces.
 local plainChannel = 'simba:' .. string.sub(lock, 8, -2)
 -- restoreEntries cannot restore contenders of Simba, which have no record or one of kind 'x'. They
@@ -85,8 +85,8 @@ local function isGrantedTo(ticket)
   return granted == ticket or granted == ticket .. '!'
 end
 
--- acknowledge notes that a ticket of this server returns the tenure to its client. If another
--- server's ticket may do so too, nobody may end the tenure as undelivered any more.
+-- acknowledge notes that a ticket of this server returns the tenure to its client. If a ticket of
+-- another server may do so too, no script may end the tenure as undelivered any more.
 local function acknowledge(ticket)
   local mine = server .. '/' .. ticket .. '!'
   if granted == '' or granted == mine then return end
@@ -96,11 +96,11 @@ local function acknowledge(ticket)
 end
 
 -- revokeUnconfirmed ends a tenure that was granted to a waiter of another server, if that server
--- seems dead: it has not confirmed the grant in time. Redis may count a server as a subscriber for
--- some time after it died. A server confirms a grant before its client receives it, so no client
--- has the tenure. The server's other waiters are removed too, since each would cost the same delay.
--- If the server lives after all, it restores their queue entries. revokeUnconfirmed returns true if
--- the grant is unconfirmed, but not late yet.
+-- seems dead. A dead server has no subscription, or does not confirm the grant within LATE: Redis
+-- may count a server as a subscriber for some time after it died. No client has the tenure, since a
+-- server confirms a grant before its client receives it. revokeUnconfirmed also removes the
+-- server's other waiters, since each would cost the same delay. If the server lives after all, it
+-- restores their queue entries. revokeUnconfirmed returns true if the confirmation may still come.
 local function revokeUnconfirmed()
   local other = string.match(granted, '^(.*)/%d+$')
   if not other or other == server then return end
@@ -125,9 +125,9 @@ local function plainContenderChannel(c) return plainChannel .. ':' .. c end
 -- cluster it always returns true, because the contender may subscribe at another node.
 local function mayReceive(c) return cluster or hasSubscriber(lock .. ':' .. c) or hasSubscriber(plainContenderChannel(c)) end
 
--- notifyFree notifies a contender of Simba that the mutex is free. notified: the contender has been
--- notified on the channel with braces already. notifyFree returns false if the contender cannot
--- receive the notice.
+-- notifyFree notifies a contender of Simba that the mutex is free. notified: another program has
+-- already sent the notice on the channel with braces. notifyFree returns false if the contender
+-- cannot receive the notice.
 local function notifyFree(c, notified)
   if not mayReceive(c) then return false end
   if not notified then call('PUBLISH', lock .. ':' .. c, 'released@@' .. last) end
@@ -155,9 +155,9 @@ local function grantBlocked(c, wttl, wtransition, wserver, wticket, wsession)
 end
 
 -- handOff gives a free mutex to the first waiter that can be reached. It grants the mutex to a
--- blocked waiter. It notifies a polling waiter, and reserves the mutex for it. The contender me,
--- which makes this request, needs no notice. handOff returns false if the mutex is free and nobody
--- waits. It returns true if anybody waits, or if the mutex is owned or reserved.
+-- blocked waiter. It notifies a polling waiter and reserves the mutex for that waiter. me is the
+-- contender of the request, which needs no notice. handOff returns false if the mutex is free and
+-- nobody waits. Otherwise it returns true.
 local function handOff(me)
   if owner ~= '' or reserved ~= '' then return true end
   local from = 0
@@ -172,7 +172,7 @@ local function handOff(me)
       if not kind or kind == 'x' then
         local there = notified == token or notifyFree(c)
         if there and window > 0 then
-          -- As Simba's own release does. The contender queues again if it does not get the mutex.
+          -- Simba's own release also removes the entry. The contender queues again if it needs to.
           dequeue(c)
           reserved, reservedUntil, changed = c, now + window, true
           return true
@@ -203,8 +203,8 @@ local function handOff(me)
   end
 end
 
--- enqueue gives c a queue entry, or keeps the one that it has, and returns its score. original is
--- the score of an entry that was lost.
+-- enqueue gives c a queue entry, or keeps its entry, and returns the entry's score. original is the
+-- score of an entry that was lost.
 local function enqueue(c, kind, t, tr, s, ticket, original)
   local had, httl, htransition, hserver, hticket, hsession, since, _, _, order = readWaiter(c)
   if had == 'x' then had, since = nil, nil end
@@ -219,8 +219,7 @@ local function enqueue(c, kind, t, tr, s, ticket, original)
     end
     call('ZADD', queue, score, c)
   end
-  -- If the contender also waits by a connection whose server lives, a polling request does not
-  -- change that.
+  -- If the contender is a blocked waiter of a server that lives, a polling request changes nothing.
   if kind == 'p' and had == 'b' and since and
       (hserver == server or call('PUBLISH', 'simba-server:' .. hserver, '') > 0) then
     return score

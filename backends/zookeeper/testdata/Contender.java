@@ -10,12 +10,14 @@ import org.apache.curator.retry.RetryOneTime;
 
 /**
  * Contenders as in Simba's JVM backend: each is a LeaderLatch on /simba/MUTEX.
- * Usage: Contender SERVERS. Each line of stdin is a command. It prints events to stdout:
+ * Usage: Contender SERVERS. The program prints READY when it is connected to ZooKeeper.
+ * Then each line of stdin is a command, and each line of stdout is a report:
  *
- *   start MUTEX ID     starts a latch; LEADER ID when it leads, NOT_LEADER ID when it stops leading
- *   close ID           closes it; NOT_LEADER ID if it led, then CLOSED ID
- *   leader ID          OWNER ID LEADER: the leader as the latch knows it ("" = nobody)
- *   participants ID    PARTICIPANTS ID A,B,...: the participants in order
+ *   start MUTEX ID     starts the latch of contender ID. Reports LEADER ID when the latch becomes the
+ *                      leader, and NOT_LEADER ID when it stops being the leader
+ *   close ID           closes the latch. Reports NOT_LEADER ID if it was the leader, then CLOSED ID
+ *   leader ID          reports OWNER ID LEADER: the id of the leader that the latch knows ("" = none)
+ *   participants ID    reports PARTICIPANTS ID A,B,...: the ids of all contenders, in order
  */
 public class Contender {
     public static void main(String[] args) throws Exception {

@@ -1,14 +1,14 @@
-// Package callbacks calls functions one at a time, in order.
+// Package callbacks has a queue that calls functions one at a time.
 package callbacks
 
 import "sync"
 
-// Queue calls functions one at a time, in order, in a goroutine that runs as long as there is
-// something to call. The zero value is ready to use. Safe for concurrent use.
+// Queue calls functions one at a time, in order, on a goroutine. The goroutine ends when the Queue
+// is empty. The zero value is ready to use. Safe for concurrent use.
 type Queue struct {
 	mu      sync.Mutex // guards what follows
 	queue   []func()
-	idle    chan struct{} // closed when all functions have returned; nil = none was ever added
+	idle    chan struct{} // closed when all functions have returned; nil = none was added yet
 	running bool
 }
 
@@ -47,7 +47,7 @@ func (q *Queue) run() {
 
 var closed = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 
-// Idle returns a channel that is closed when all functions added so far have returned.
+// Idle returns a channel that is closed when the queue is empty and all functions have returned.
 func (q *Queue) Idle() <-chan struct{} {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -1,10 +1,8 @@
-// Package contend gives packages worker and registry a contender that reports each of its steps.
-// Package client does not export one. Package client sets the variables of this package when it is
-// initialized. Package client imports this package, so this package cannot import client. So the
-// first argument of each variable, a *client.Client or *client.Contender, has the type any.
+// Package contend gives packages worker and registry a contender that reports each of its steps. An
+// exported method of client.Client for this purpose would show internals to every user.
 //
-// Packages worker and registry get a *client.Client from their users, and only package client can
-// access its fields. An exported method of the Client would show internals to every user.
+// Package client sets the variables of this package in its init function. Since client imports
+// contend, contend cannot import client. So a *client.Client or *client.Contender is passed as any.
 package contend
 
 import (
@@ -13,17 +11,17 @@ import (
 	"time"
 )
 
-// Hooks are called by the goroutine of a contender, one at a time, and must not block. Those that
-// are nil are not called.
+// Hooks are functions that the goroutine of a contender calls, one at a time. They must not block,
+// and may be nil.
 type Hooks struct {
 	Asking    func(renewal bool)                 // a request is about to be sent
 	Acquired  func(ownership context.Context)    // a tenure has begun
 	Renewed   func()                             // a new lease has begun
 	Lost      func()                             // the tenure and its context have ended
 	Waiting   func()                             // another contender owns the mutex or is next
-	Failed    func(err error, final, owner bool) // a request failed; final: a retry does not help
+	Failed    func(err error, final, owner bool) // a request failed; final: it is useless to retry
 	Releasing func()                             // a release is about to be sent
-	Ended     func()                             // the contender has stopped; then Stop returns
+	Ended     func()                             // the contender has stopped; Stop returns after it
 }
 
 // Config configures one run of a contender.
@@ -32,7 +30,7 @@ type Config struct {
 	TTL       time.Duration // the whole lease; only Run.Renew renews it
 	Once      bool          // end the run when the mutex is not acquired at once, or is lost
 	NoQueue   bool          // take no queue entry
-	Every     time.Duration // not 0: the pause between requests of a waiter; no notice shortens it
+	Every     time.Duration // not 0: a waiter gets no notices, and asks again after this pause
 	Hooks     Hooks
 }
 
@@ -40,24 +38,24 @@ type Config struct {
 type Run interface {
 	// Stop begins to stop and does not wait. It may be called repeatedly.
 	Stop()
-	// Renew sends a request at once.
+	// Renew makes the owner send a renewal at once.
 	Renew()
 	// Stopping is closed when Stop is called, when the Client is closed, and when the run ends.
 	Stopping() <-chan struct{}
-	// Done is closed when the mutex is released, or when that takes longer than Timeout.
+	// Done is closed when the mutex is released, or when the release takes longer than Timeout.
 	Done() <-chan struct{}
-	// Gone is closed when nothing of the run is left.
+	// Gone is closed when no request of the run is in progress any more, not even the release.
 	Gone() <-chan struct{}
-	// Err returns why the release has failed. It may be called when Done is closed.
+	// Err returns the error of the release. Call it when Done is closed.
 	Err() error
 }
 
 var (
-	// Start starts one run of a contender of a *client.Client.
+	// Start starts a run of a contender of a *client.Client.
 	Start func(client any, cfg Config) (Run, error)
 	// Timeout returns the Timeout of a *client.Client.
 	Timeout func(client any) time.Duration
-	// ErrNoAnswer matches client.ErrUnavailable: a request took longer than Timeout.
+	// ErrNoAnswer means that a request took longer than Timeout. It matches client.ErrUnavailable.
 	ErrNoAnswer error
 	// ErrClientClosed matches client.ErrClosed.
 	ErrClientClosed error
@@ -68,10 +66,9 @@ var (
 	Stopping func(contender any) bool
 	// ResignForTTL makes a *client.Contender resign and contend again after its TTL.
 	ResignForTTL func(contender any)
-	// BeginWork notes the time at which work of a *client.Contender starts. done calls the hook
-	// WorkDone with the error of the work.
+	// BeginWork notes the start time of work of a *client.Contender. done calls the hook WorkDone
+	// of the Client with the error of the work.
 	BeginWork func(contender any, ownership context.Context) (done func(error))
-	// Logger returns the logger of a *client.Contender. It adds the mutex and the contender's id to
-	// each line.
+	// Logger returns a logger that adds the mutex and the id of a *client.Contender to each line.
 	Logger func(contender any) *slog.Logger
 )

@@ -32,7 +32,7 @@ func CheckMillis(name string, d, lowest, highest time.Duration) error {
 	return nil
 }
 
-// CheckMutex returns why the server refuses s as the name of a mutex.
+// CheckMutex returns an error if the server refuses s as the name of a mutex.
 func CheckMutex(s string) error {
 	if err := checkName(s, MaxMutexLen); err != nil {
 		return fmt.Errorf("invalid mutex: %w", err)
@@ -40,8 +40,8 @@ func CheckMutex(s string) error {
 	return nil
 }
 
-// CheckContender returns why the server refuses s as a contender's id. An id must not contain "@@",
-// which separates the fields of a notice.
+// CheckContender returns an error if the server refuses s as a contender's id. An id must not
+// contain "@@", which separates the fields of a notice.
 func CheckContender(s string) error {
 	err := checkName(s, MaxContenderLen)
 	for i := 1; i < len(s) && err == nil; i++ {
@@ -78,8 +78,8 @@ func checkName(s string, limit int) error {
 	return nil
 }
 
-// MutexChannel returns the channel on which the server announces each new tenure of the mutex. It
-// also announces there that a tenure has ended and no waiter is next.
+// MutexChannel returns the channel on which the server announces each new tenure of the mutex. If a
+// tenure ends and no waiter is next, the server announces that there, too.
 func MutexChannel(mutex string) string { return "simba:{" + mutex + "}" }
 
 // ContenderChannel returns the channel on which the server notifies a contender that it is next.
@@ -91,16 +91,16 @@ func EventChannel(mutex string) string { return "simba-events:{" + mutex + "}" }
 // AcquiredNotice returns the payload on MutexChannel when the tenure of a contender begins.
 func AcquiredNotice(contender string) string { return "acquired@@" + contender }
 
-// ReleasedPrefix begins the notice that a tenure has ended. The id of its owner follows. The server
-// sends the notice on ContenderChannel of the next waiter, or on MutexChannel if there is none.
+// ReleasedPrefix begins the notice that a tenure has ended. The id of the former owner follows. The
+// server sends the notice on ContenderChannel of the next waiter, or else on MutexChannel.
 const ReleasedPrefix = "released@@"
 
 // The kinds of events on EventChannel.
 const (
 	EventAcquired = "acquired" // a new tenure began
-	EventReleased = "released" // its owner released the mutex
-	EventExpired  = "expired"  // its lease ended without a renewal
-	EventBroken   = "broken"   // an administrator ended it
+	EventReleased = "released" // the owner released the mutex
+	EventExpired  = "expired"  // the lease ended without a renewal
+	EventBroken   = "broken"   // an administrator ended the tenure
 	EventQueued   = "queued"   // a contender joined the queue
 	EventLeft     = "left"     // a contender left the queue without the mutex
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// pretended is the sum of what Pretend has added, in nanoseconds.
+// pretended is the time that Pretend has added, in nanoseconds.
 var pretended atomic.Int64
 
 // Time returns how long the machine was suspended since it booted. Go's monotonic clock stands

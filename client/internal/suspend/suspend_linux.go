@@ -16,12 +16,11 @@ const (
 // longest is the largest result of measured so far, in nanoseconds.
 var longest atomic.Int64
 
-// measured returns how long the machine was suspended. That is the difference between the boot
-// clock, which runs during a suspension, and the monotonic clock, which does not.
+// measured returns how long the machine was suspended. It is the difference between the boot clock,
+// which runs during a suspension, and the monotonic clock, which does not.
 //
-// If the process is delayed between the two readings, the difference is too small, and a lease
-// would seem longer. The true value never falls, so measured returns the largest difference so
-// far.
+// If the process is delayed between the two readings, the difference is too small. The true value
+// never falls, so measured returns the largest difference so far.
 func measured() time.Duration {
 	boot, ok1 := clock(clockBoottime)
 	mono, ok2 := clock(clockMonotonic)

@@ -4,5 +4,5 @@ package testserver
 
 import "syscall"
 
-// dieWithParent does nothing on other systems: a killed test leaves its server behind.
+// dieWithParent returns no attributes on this system. So a killed test leaves its server running.
 func dieWithParent() *syscall.SysProcAttr { return nil }

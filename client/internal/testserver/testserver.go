@@ -1,5 +1,5 @@
-// Package testserver runs the server for the examples of the client. The server is another module,
-// in the folder above the client's. The examples import nothing of it and run it as a process.
+// Package testserver runs the server as a process, for the examples of the client. The server is
+// another module, in the folder above the client's, which the examples must not import.
 package testserver
 
 import (
@@ -53,11 +53,11 @@ var build = sync.OnceValue(func() string {
 
 var ready = regexp.MustCompile(`msg=ready addr=(\S+)`)
 
-// patience limits the waits for the server. It is generous, for busy machines.
+// patience limits each wait for the server. It is long, for busy machines.
 const patience = time.Minute
 
-// Connect starts a server with an empty data directory, and returns a client of it. done stops
-// both.
+// Connect starts a server with an empty data directory, and returns a client of it. done stops the
+// client and the server.
 func Connect() (c *client.Client, done func()) { return ConnectWith(client.Options{}) }
 
 // ConnectWith is Connect with options of the client.
@@ -84,7 +84,7 @@ type server struct {
 	cmd    *exec.Cmd
 	addr   string
 	exited chan struct{}
-	err    error // of Wait; set when exited is closed
+	err    error // the error of cmd.Wait; read it when exited is closed
 }
 
 // start starts a server and waits until it serves. It panics if the server ends first.
@@ -94,9 +94,9 @@ func start(cmd *exec.Cmd) *server {
 	Check(err)
 	cmd.SysProcAttr = dieWithParent()
 	started, addr := make(chan error), make(chan string, 1)
-	var log strings.Builder // used by the goroutine until exited is closed
-	// The kernel kills the server when the thread that started it ends. So this goroutine keeps
-	// its thread until the server has ended.
+	var log strings.Builder // only the goroutine uses it before exited is closed
+	// The kernel kills the server when the thread that has started it ends (dieWithParent). So this
+	// goroutine keeps its thread until the server has ended.
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()

@@ -1,7 +1,7 @@
 // Command contend contends for leadership as long as it runs, and prints when it is the leader.
 //
-// Start a server with `make run`, and this program in two other terminals. The first one becomes
-// the leader. End it with Ctrl-C or kill -9, and the other one becomes the leader.
+// Start a server with `make run`, and this program in two other terminals. The first program
+// becomes the leader. End it with Ctrl-C or kill -9, and the second program becomes the leader.
 package main
 
 import (

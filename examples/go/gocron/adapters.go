@@ -15,14 +15,14 @@ import (
 type locker struct {
 	c *client.Client
 	// splay is the shortest time for which a job stays locked. It must be longer than the
-	// difference of the clocks of two schedulers. Otherwise the later one runs a short job once
-	// more.
+	// difference of the clocks of two schedulers. Otherwise both may run a short job, one after the
+	// other.
 	splay time.Duration
 }
 
 var _ gocron.Locker = locker{}
 
-// Lock implements gocron.Locker. gocron does not run the job if it returns an error.
+// Lock implements gocron.Locker. If Lock returns an error, gocron does not run the job.
 func (l locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	lock, err := l.c.TryLock(ctx, "gocron:"+job)
 	if err != nil {
@@ -31,14 +31,14 @@ func (l locker) Lock(ctx context.Context, job string) (gocron.Lock, error) {
 	return &jobLock{lock, time.Now().Add(l.splay)}, nil
 }
 
-// jobLock is a gocron.Lock. The client renews it until it is unlocked.
+// jobLock is a gocron.Lock. The client renews its lease until Unlock.
 type jobLock struct {
 	*client.Lock
 	until time.Time
 }
 
-// Unlock implements gocron.Lock. Before the splay has passed, it returns at once. The lock is then
-// released when the splay has passed, or by Close of the Client.
+// Unlock implements gocron.Lock. If the splay has not passed yet, Unlock returns at once. The lock
+// is then released when the splay has passed, or by Close of the Client.
 func (l *jobLock) Unlock(ctx context.Context) error {
 	if early := time.Until(l.until); early > 0 {
 		time.AfterFunc(early, func() { _ = l.Lock.Unlock(context.WithoutCancel(ctx)) })
@@ -66,8 +66,8 @@ func newElector(c *client.Client, mutex string) (elector, error) {
 	return elector{k}, k.Start()
 }
 
-// IsLeader implements gocron.Elector. It reads the clock, so its result is right even after a
-// freeze of the process.
+// IsLeader implements gocron.Elector. It returns nil if this process is the leader. IsOwner reads
+// the clock, so the result is right even after a freeze of the process.
 func (e elector) IsLeader(context.Context) error {
 	if e.IsOwner() {
 		return nil

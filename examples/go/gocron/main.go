@@ -5,7 +5,7 @@
 // ends.
 //
 // If the mutex is lost while a job runs, the job continues, because gocron does not pass the
-// context of the lock to the job. If a job must stop then, use client.Scheduler.
+// context of the lock to the job. For a job that must stop in this case, use client.Scheduler.
 package main
 
 import (

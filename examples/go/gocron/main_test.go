@@ -14,12 +14,12 @@ import (
 	"github.com/simba-resp/simba-resp/client/simbatest"
 )
 
-// counter counts what a process prints.
+// counter counts the lines that a process prints.
 type counter struct{ atomic.Int64 }
 
 func (c *counter) Write(p []byte) (int, error) { c.Add(1); return len(p), nil }
 
-// start runs the program in a goroutine. stop ends the program and waits for its end.
+// start runs the program in a goroutine. stop stops the program and waits for its end.
 func start(t *testing.T, rdb *redis.Client, by string, out io.Writer) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -1,7 +1,7 @@
 // Command lock locks a mutex for one piece of work, and ends.
 //
-// Start a server with `make run`, and this program in two other terminals. The second one waits
-// until the first one has done its work, or until you end the first one with Ctrl-C or kill -9.
+// Start a server with `make run`, and this program in two other terminals. The second program waits
+// until the first has done its work, or until you end the first with Ctrl-C or kill -9.
 package main
 
 import (

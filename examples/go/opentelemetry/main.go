@@ -1,7 +1,7 @@
 // Command opentelemetry works under a lock, and prints the spans of its wait, tenure and work.
 //
 // Start a server with `make run`, and this program with `--work 10s` in two other terminals. The
-// second one waits, and its span "simba acquire" shows how long.
+// span "simba acquire" of the second program shows how long the program has waited.
 package main
 
 import (

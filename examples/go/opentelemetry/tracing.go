@@ -12,8 +12,8 @@ import (
 )
 
 // hooks returns hooks that create a span for each wait, each tenure and each work. The parent of
-// these spans is the span in the context of Do, Lock or Run. A hook creates a span when it ends,
-// and computes the start from Took.
+// these spans is the span in the context of Do, Lock or Run. A hook is called when its span ends.
+// It computes the start from Took.
 func hooks(tracer trace.Tracer) client.Hooks {
 	span := func(name string) func(context.Context, client.HookEvent) {
 		return func(ctx context.Context, e client.HookEvent) {
@@ -30,7 +30,7 @@ func hooks(tracer trace.Tracer) client.Hooks {
 		}
 	}
 	return client.Hooks{
-		// Add an event to the caller's span. The span of the wait is created when the wait ends.
+		// Add an event to the caller's span, since the span of the wait does not exist yet.
 		Contended: func(ctx context.Context, e client.HookEvent) {
 			trace.SpanFromContext(ctx).AddEvent("simba contended", trace.WithAttributes(
 				attribute.String("simba.mutex", e.Mutex), attribute.String("simba.owner", e.Owner.ID)))

@@ -1,6 +1,6 @@
 // Command prometheus repeatedly works under a lock, and serves metrics of its locks.
 //
-// Start a server with `make run`, and this program in two other terminals. The second one needs
+// Start a server with `make run`, and this program in two other terminals. The second program needs
 // `--http-addr 127.0.0.1:9102`. Then read http://127.0.0.1:9101/metrics.
 package main
 

@@ -8,8 +8,8 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// hooks returns hooks that update metrics in reg. The metrics have no label for the mutex, since a
-// program with a mutex for each order would create a time series for each order.
+// hooks returns hooks that update metrics in reg. The metrics have no label for the mutex, since
+// many mutexes would create many time series.
 func hooks(reg prometheus.Registerer) client.Hooks {
 	acquires := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "simba_client_acquires_total", Help: "Attempts to acquire a mutex, by how they ended.",

@@ -1,8 +1,8 @@
-// Command registry repeatedly locks the reentrant lock of a key. Each time it does some pieces of
-// work.
+// Command registry repeatedly locks the reentrant lock of a key. Under each lock it does some
+// pieces of work.
 //
-// Start a server with `make run`, and this program in two other terminals. The two lock
-// alternately. End the one that works with kill -9, and the other one gets the lock when the lease
+// Start a server with `make run`, and this program in two other terminals. The two programs lock
+// alternately. End the working program with kill -9, and the other gets the lock when the lease
 // ends.
 package main
 
@@ -58,7 +58,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	holder := locks.NewHolder() // each goroutine that locks needs one, like a thread in Spring
+	holder := locks.NewHolder() // each goroutine that locks needs its own holder
 
 	for ctx.Err() == nil {
 		err := batch(ctx, lock, holder)
@@ -90,7 +90,7 @@ func batch(ctx context.Context, lock *registry.Lock, holder *registry.Holder) er
 	return errors.Join(err, unlocked)
 }
 
-// piece locks the lock again, which its holder may do. Each Lock of the holder renews the lease.
+// piece does one piece of work. It locks the lock once more, which renews the lease.
 func piece(ctx context.Context, lock *registry.Lock, holder *registry.Holder) (err error) {
 	if err := lock.Lock(ctx, holder); err != nil {
 		return err

@@ -1,8 +1,8 @@
 // Command schedule does a piece of work every second. If several processes run it, only one of them
 // works.
 //
-// Start a server with `make run`, and this program in two other terminals. End the one that works
-// with Ctrl-C or kill -9, and the other one continues the schedule.
+// Start a server with `make run`, and this program in two other terminals. End the working program
+// with Ctrl-C or kill -9, and the other continues the schedule.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Command worker is a job processor that works while it is the leader, and prints its states.
 //
-// Start a server with `make run`, and this program in two other terminals. End the one that works
-// with Ctrl-C or kill -9, and the other one works.
+// Start a server with `make run`, and this program in two other terminals. End the working program
+// with Ctrl-C or kill -9, and the other begins to work.
 package main
 
 import (

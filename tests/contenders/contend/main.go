@@ -1,6 +1,6 @@
-// Contend is a contender in a process of its own, for tests that kill or freeze it. It writes one
-// line for each event and check. A line begins with the time just before that, by the machine's
-// monotonic clock in nanoseconds:
+// Contend is a contender in its own process, for tests that kill or freeze it. It writes one line
+// for each event and check. A line begins with the time just before, in nanoseconds of the
+// machine's monotonic clock:
 //
 //	… acquired 7   OnAcquired was called
 //	… owned 7      the ownership context had not ended
@@ -74,7 +74,7 @@ func run() error {
 	return err
 }
 
-// watch checks the ownership until it ends. It does not use Done.
+// watch checks the ownership repeatedly until it has ended.
 func watch(ctx context.Context, contender *client.Contender, every time.Duration) {
 	token := client.Token(ctx)
 	for {
@@ -92,7 +92,7 @@ func watch(ctx context.Context, contender *client.Contender, every time.Duration
 	}
 }
 
-// clock returns the time of a clock that all processes of the machine share.
+// clock reads a clock that all processes of the machine share.
 func clock() int64 {
 	var now unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
