@@ -61,9 +61,9 @@ type HookEvent struct {
 	// Took is the length of the attempt, tenure or work that has ended; 0 in Contended.
 	Took time.Duration
 
-	// Owner is the owner in the server's last reply, in Contended, NotAcquired and Lost. The zero
-	// Owner means that the mutex is free, that another waiter is next, or that the owner is not
-	// known.
+	// Owner is set in Contended, NotAcquired and Lost. It is the owner in the server's last reply.
+	// The zero Owner means that the mutex is free, that another waiter is next, or that the owner
+	// is not known.
 	Owner Owner
 
 	// Expired is for the hook Lost. It is true if the lease ended by the clock of this process. It
