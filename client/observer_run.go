@@ -64,7 +64,7 @@ type observerRun struct {
 	subscribed bool          // the server has confirmed a subscription in this run
 	gap        bool          // the next reply changes the owner
 	newest     uint64        // the largest known token; a smaller one is of an earlier tenure
-	ahead      *Owner        // an owner in a reply whose notice has not come; nil = none
+	ahead      *Owner        // an owner that a reply has shown before a notice did; nil = none
 	aheadAt    time.Time     // the time when ahead was set or queries was increased
 	queries    int           // how many queries followed since ahead was set
 	pause      time.Duration // the pause after the next query that fails

@@ -214,7 +214,7 @@ def main():
     contender = Contender(options.addr, options.mutex, options.id, options.ttl / 1000, transition=1.0)
 
     threading.excepthook = end_process
-    # Only this thread handles signals: it waits for them, and all threads block them.
+    # All threads block these signals. This thread waits for one of them with sigwait.
     stops = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     leading = threading.Thread(target=contender.run, args=(work,))
