@@ -63,7 +63,8 @@ func TestClockOfRedisSetForwardRefusesNothing(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	p := b.up.pipeline(b.up.client)
-	p.clock.replace(time.Now().Add(-time.Hour).UnixMilli(), time.Now()) // the estimate from before the step
+	// The server's estimate is from the time before somebody set Redis' clock forward.
+	p.clock.replace(time.Now().Add(-time.Hour).UnixMilli(), time.Now())
 	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Errorf("ACQUIRE with an early clock estimate: %+v; want acquired", o)
 	}
