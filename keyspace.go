@@ -57,7 +57,7 @@ const MaxTxKeys = 10_000
 // ErrTooLarge is returned by Update when a transaction has more than MaxTxKeys keys or messages.
 var ErrTooLarge = fmt.Errorf("transaction too large: at most %d keys and %[1]d messages", MaxTxKeys)
 
-// Lock is a mutex as a key. The zero Lock is a key that does not exist.
+// Lock is the state of a Redis key, which is a mutex. The zero Lock is a key that does not exist.
 type Lock struct {
 	Token uint64 // of the tenure; 0 = the key does not exist
 	Owner string // the value of a string, or the field of a hash that took the mutex
