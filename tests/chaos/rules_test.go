@@ -360,7 +360,7 @@ func TestALossEndsOnlyTenuresOfItsServer(t *testing.T) {
 		{0, []operation{in(-20, -10, acquires("a"), reply{status: "queued"}), at(1, here)}, 0},
 		{0, []operation{lost(-20, acquires("a")), at(1, in(0, 10, guards("a", 1), renewed("a", 1)))}, 0},
 		{0, []operation{lost(-50, acquires("a")), at(1, in(-40, -30, acquires("a"), granted("a", 0))), at(1, in(-20, -10, releases("a", 0), yes)), at(1, here)}, 0},
-		// Contender a has had a tenure since it asked server 0. So server 0 has no queue entry of a.
+		// Contender a has had a tenure since it asked server 0. So server 0 has no entry of a.
 		{0, []operation{in(-50, -45, acquires("a"), reply{status: "queued"}), at(1, in(-40, -30, acquires("a"), granted("a", 0))), at(1, in(-20, -10, releases("a", 0), yes)), at(1, here)}, 1},
 		{0, []operation{in(-20, -10, acquires("c"), reply{status: "queued"}), at(1, here)}, 1},
 	} {

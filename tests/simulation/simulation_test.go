@@ -150,8 +150,8 @@ func judgeRun(t *testing.T, r *report) {
 	}
 }
 
-// onceDiffered has seeds of which two runs once differed. The cause was the order of a map, the number
-// of a file, or the scheduler.
+// onceDiffered has seeds of which two runs once differed. The cause was the order of a map, the
+// number of a file, or the scheduler.
 var onceDiffered = []uint64{21, 43, 91, 114, 119, 127, 136, 1065}
 
 func TestTheSeedReproducesTheRun(t *testing.T) {
