@@ -181,12 +181,12 @@ func TestDoUnlocksThoughWorkPanicsOrEndsItsGoroutine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				g := w.client()
-				drain := make(chan any)
+				recovered := make(chan any)
 				go func() {
-					defer func() { drain <- recover() }()
+					defer func() { recovered <- recover() }()
 					_ = g.Do(bg, "job", func(context.Context) error { end(); return nil })
 				}()
-				if got := <-drain; name == "panic" && got != "no paper" {
+				if got := <-recovered; name == "panic" && got != "no paper" {
 					t.Errorf("recover returns %v, want no paper, the panic of the work", got)
 				}
 				w.nothingLeft("job")
