@@ -232,7 +232,7 @@ func TestContenderStartsAgainAfterEachStop(t *testing.T) {
 // Stop in any state leaves nothing at the server, and the contender acquires nothing later.
 func TestStopInEveryStateLeavesNothing(t *testing.T) {
 	states := map[string]func(w *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender{
-		"at once": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
+		"at once after Start": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			return start()
 		},
 		"before the first request": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
@@ -245,7 +245,7 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 			time.Sleep(time.Minute)
 			return k
 		},
-		"called": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
+		"asking after its notice": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			k := start()
 			time.Sleep(time.Minute)
 			k.slow(time.Second, 0)
@@ -279,7 +279,7 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 			time.Sleep(time.Second) // shorter than the delay of the reply
 			return k
 		},
-		"acquiring, slower than the release": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
+		"acquiring, with a request slower than the release": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start(func(cfg *client.ContenderConfig) { cfg.InitialDelay = 10 * time.Second })
 			if err := k.rdb.Ping(context.Background()).Err(); err != nil { // opens a connection
@@ -299,7 +299,7 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			return k
 		},
-		"unanswered": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
+		"its request gets no reply": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start()
 			k.silence()
