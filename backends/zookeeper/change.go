@@ -240,7 +240,7 @@ func (b *Backend) retryWrite(ctx context.Context, n *node, err error) error {
 	case ctx.Err() != nil:
 		return err
 	}
-	return nil // the version shows the next attempt whether the write was done
+	return nil // if this write was done, the next attempt fails with ErrBadVersion
 }
 
 // reload reads the lease node. It adopts a write of another server, and a renewal of this server
@@ -283,8 +283,8 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 		} else {
 			b.adoptLocked(n, rec, &lease.stat)
 			if n.kind == kindPolling && b.waitsLocked(n.key()) {
-				// The contender is blocked at this server. Its former server wrote this state only
-				// later.
+				// The contender is blocked at this server. The write of its former server arrived
+				// late.
 				n.kind, n.reservedUntil, n.idle = kindBlocked, time.Time{}, false
 				b.scheduleWriteLocked(n, 0)
 			}

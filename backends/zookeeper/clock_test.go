@@ -19,10 +19,10 @@ func TestLateAnswerDoesNotMoveTheLeadersClock(t *testing.T) {
 			c.observe(start.Add(shown).UnixMilli(), start, start.Add(10*time.Second))
 			granted := start.Add(-time.Second)
 			if off := c.latest(granted.UnixMilli()).Sub(granted); off < 0 || off > 2*rough {
-				t.Errorf("latest returns %v after the grant of a lease; want 0 to %v", off, 2*rough)
+				t.Errorf("latest returns a time %v after the grant of a lease; want 0 to %v", off, 2*rough)
 			}
 			if off := c.at(granted) - granted.UnixMilli(); off < -rough.Milliseconds() || off > rough.Milliseconds() {
-				t.Errorf("at is off the leader's clock by %d ms; want at most %v", off, rough)
+				t.Errorf("the result of at differs from the leader's clock by %d ms; want at most %v", off, rough)
 			}
 		})
 	}
