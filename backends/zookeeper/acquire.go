@@ -206,7 +206,7 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		names, at = names[at-left:], left
 	}
 	switch {
-	case at == 0 && b.ended(n): // the lease ended before the nodes ahead were deleted
+	case at == 0 && b.ended(n): // n's windows ended before the nodes ahead were deleted
 		b.mu.Lock()
 		n.expiresAt = time.Now()
 		b.addLocked(n)
@@ -221,7 +221,7 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		return b.refuse(ctx, s, r, slices.Delete(names, at, at+1), "")
 	}
 	b.mu.Lock()
-	n.expiresAt = time.Now().Add(b.QueueGrace()) // until stayQueued sets it
+	n.expiresAt = time.Now().Add(b.QueueGrace()) // a first value; stayQueued sets the final one
 	if t != nil {
 		n.kind = kindBlocked
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Requests that create or change latch nodes and leases. The caller holds the key's lock. Each
-// function retries until the outcome is known or ctx ends. After that, an unknown outcome is
-// reconciled in the background.
+// This file has the requests that create or change latch nodes and lease nodes. The caller holds
+// the key's lock. Each function retries until the outcome is known or ctx ends. After that, an
+// unknown outcome is reconciled in the background.
 
 // condition says when remove may delete a node.
 type condition uint8
@@ -214,7 +214,7 @@ func (b *Backend) write(ctx context.Context, n *node, rec *record, version int32
 	return n.s.change(ctx, n, rec, version)
 }
 
-// change is write for a node that this server need not know.
+// change makes the request of write. The node need not be one that this server knows.
 func (s *session) change(ctx context.Context, n *node, rec *record, version int32) (*zk.Stat, error) {
 	res, err := s.multi(ctx,
 		&zk.CheckVersionRequest{Path: s.latch(n.mutex, n.child), Version: -1},

@@ -91,7 +91,7 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 			o, _, err := there.Owner(ctx, n.mutex)
 			must(t, err)
 			if owner = o.Owner; time.Now().After(deadline) {
-				t.Fatal("the lease of the closed server does not end")
+				t.Fatal("x's lease did not end within 20 s")
 			}
 		}
 		must(t, here.Close())

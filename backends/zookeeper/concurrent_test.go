@@ -216,7 +216,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			t.Errorf("OWNER after the end of x's wait: %+v, %v; want x", o, err)
 		}
 	})
-	t.Run("withdrawn, before it is queued again", func(t *testing.T) {
+	t.Run("withdrawn, while a rejoin waits for the key's lock", func(t *testing.T) {
 		k := nodeKey{"withdrawn", "x"}
 		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute, Waiter: sleepingWaiter{}})
 		unlock, err := b.lockKey(ctx, k) // as x's request does

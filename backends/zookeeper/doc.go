@@ -15,10 +15,10 @@
 //
 // ZooKeeper has sessions but no leases. The server in whose session a latch node was created is the
 // node's creator. It ends the lease by its own monotonic clock and deletes the node. One step
-// creates or deletes a latch node and its lease node. Every change names the version of the lease
-// node that its server has read. So a renewal through another server and the end of the lease
-// exclude each other. To notice such a renewal, the creator watches a lease node from 250 ms after
-// its creation on (watchDelay).
+// creates or deletes a latch node and its lease node. Every change of a lease node names the
+// version that the changing server has read. So a renewal through another server and the end of the
+// lease exclude each other. To notice such a renewal, the creator watches a lease node from 250 ms
+// after its creation on (watchDelay).
 //
 // A request to create or delete a node may have no answer. The node is then an orphan: it may exist
 // although no client knows of it. The server that made the request looks for the node until the
@@ -45,8 +45,8 @@
 //
 // A new lease node has the kind "asking" until its creator writes the outcome. Another server
 // treats an "asking" node as an owner's if it is the first, and the list of latch nodes has not
-// changed since. Otherwise that server waits briefly for the outcome. It counts the windows from
-// the creation of the node, and the creator counts them from there too.
+// changed since its creation. Otherwise that server waits briefly for the outcome. It counts the
+// windows from the creation of the node, and the creator counts them from there too.
 //
 // A node lives as long as its session. This server gives up the session and all its leases two
 // thirds of the session timeout after the last confirmed exchange with the ensemble's leader. That
@@ -66,6 +66,6 @@
 //
 // Lock order: a key's lock before Backend.mu. Backend.mu is never held during I/O. A goroutine that
 // changes a contender's nodes holds the lock of that contender's key. No goroutine holds two of
-// these locks. BREAK and flagListeners act for no contender of their own. They lock the key of the
-// contender whose node they change.
+// these locks. BREAK and flagListeners also lock only the key of the contender whose node they
+// change.
 package zookeeper

@@ -13,9 +13,9 @@ import (
 // In these tests the creator of a node is delayed, and other servers have to presume its tenure.
 
 // delayedRequest is an ACQUIRE of x at the server far. It has created x's node behind o's node, and
-// is delayed until the link heals. If far created o's node, the request is delayed in the queue.
-// Otherwise it is delayed when it reads o's node. Meanwhile o's node is deleted, so the server near
-// treats x as the owner.
+// is delayed until the link heals. If far created o's node, the request has queued x before it is
+// delayed. Otherwise it is delayed before it queues x. Meanwhile o's node is deleted, so the server
+// near treats x as the owner.
 type delayedRequest struct {
 	far, near *Backend
 	link      *stores.Link

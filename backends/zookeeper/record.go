@@ -28,8 +28,8 @@ type record struct {
 	Mutex     string `json:"mutex"`
 	Contender string `json:"contender"`
 	Kind      kind   `json:"kind"`
-	// Creator is the Backend.id of the server that created the node. Server is that of the server
-	// that the contender last asked.
+	// Creator is the Backend.id of the server that created the node. Server is the Backend.id of
+	// the server that the contender last asked.
 	Creator    string `json:"keeper"`
 	Server     string `json:"server"`
 	TTL        int64  `json:"ttl"`
