@@ -80,8 +80,8 @@ func (r *rewriter) isLate(operand ast.Expr, assignedBefore []ast.Expr) bool {
 	return true
 }
 
-// variableOf returns the variable of a target that is a variable or the content of a box, otherwise
-// nil.
+// If a target is a variable or the content of a box, variableOf returns the variable. Otherwise it
+// returns nil.
 func variableOf(e ast.Expr) *ast.IdentExpr {
 	if get, ok := e.(*ast.AttrGetExpr); ok {
 		if _, ok := get.Key.(*ast.NumberExpr); !ok {

@@ -44,9 +44,9 @@
 // ensemble's clock.
 //
 // A new lease node has the kind "asking" until its creator writes the outcome. Another server
-// treats an "asking" node as an owner's if it is the first, and the list of latch nodes has not
-// changed since its creation. Otherwise that server waits briefly for the outcome. It counts the
-// windows from the creation of the node, and the creator counts them from there too.
+// treats the node as an owner's if it is the first, and the list of latch nodes has not changed
+// since. Otherwise that server waits briefly for the outcome. It counts the windows from the
+// creation of the node, and the creator counts them from there too.
 //
 // A node lives as long as its session. This server gives up the session and all its leases two
 // thirds of the session timeout after the last confirmed exchange with the ensemble's leader. That
