@@ -58,7 +58,7 @@ func errorKind(reply string) string {
 		return reply
 	}
 	reply = where.ReplaceAllString(reply, "$1")
-	if found := errorKinds.FindString(reply); found != "" && !strings.Contains(reply, "cdommand") {
+	if found := errorKinds.FindString(reply); found != "" && !strings.Contains(reply, "command") {
 		if other := sameMeaning[found]; other != "" {
 			found = other
 		}
