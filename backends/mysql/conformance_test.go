@@ -65,9 +65,9 @@ func dsn(addr string) string { return "root@tcp(" + addr + ")/simba" }
 
 func TestConformance(t *testing.T) { conform(t, stores.MariaDB(t)) }
 
-// With a Poll of 0, the engine first reads the row again when the lease ends (see refreshDelay). So
-// no earlier refresh hides a lost wake-up. A server notices changes by other servers too late for a
-// test, so the suite runs with one server.
+// With a Poll of 0, the engine reads the row again only around the end of the lease (see
+// refreshDelay). So no earlier refresh hides a lost wake-up. A server notices changes by other
+// servers too late for a test, so the suite runs with one server.
 func TestConformanceAtTheContentionTiming(t *testing.T) {
 	e := polling(t, stores.MariaDB(t), 0)
 	e.Shared, e.Direct = false, nil

@@ -306,8 +306,8 @@ func (h holder) free() bool { return h.owner == "" }
 
 // handOff hands a mutex off from a holder to a new owner, whose lease is granted. If granted is
 // nil, handOff frees the mutex. It sets the start of the granted lease before it sends the
-// statement, and the token afterwards. ok is false if the mutex is not in the state from. The
-// returned row has only the version and the token.
+// statement, and the token afterwards. ok is false if the mutex is not in the state that from
+// describes. The returned row has only the version and the token.
 func (s *store) handOff(ctx context.Context, mutex string, from holder, granted *lease) (now row, ok bool, err error) {
 	now.version, ok, err = s.write(ctx, mutex, func(q *statements) (string, []any) {
 		now.fenced = q.fenced

@@ -202,7 +202,7 @@ const commitWait = 500 * time.Millisecond
 
 // awaitCommit reads the row of an ended lease again. A statement that renewed the lease in time may
 // not have committed yet. If that statement's transaction keeps the row locked for long,
-// awaitCommit returns the row was unchanged.
+// awaitCommit returns the row as the caller had read it.
 func (b *Backend) awaitCommit(ctx context.Context, mutex string, was row, read func(context.Context, string, bool) (row, error)) (row, error) {
 	for began := time.Now(); time.Since(began) < commitWait && !b.store.waits.isLocked(mutex); {
 		r, err := read(withoutLockWait(ctx), mutex, true)

@@ -102,7 +102,8 @@ func (l *EventLog) record(announce bool, events []simba.Event) (recorded int) {
 			recorded++
 		}
 	}
-	for _, e := range events { // in a second loop, since any of the events may be the end for which a held event waits
+	// This is a second loop, because any of the events may be the end for which a held event waits.
+	for _, e := range events {
 		l.publishHeldInOrder(e.Mutex)
 	}
 	return recorded

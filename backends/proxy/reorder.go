@@ -26,7 +26,8 @@ type heldEvents struct {
 type heldEvent struct {
 	simba.Event
 	announce bool
-	until    time.Time // at the latest then, the log publishes the event and the held events before it
+	// until is when the log publishes the event and the held events before it, at the latest.
+	until time.Time
 }
 
 // isEarly reports whether an event must be held back. Either it overtakes another event, or the log
