@@ -43,7 +43,7 @@ type reader struct {
 	buf    []byte
 	start  int  // start of the command being read; returned arguments lie before it
 	pos    int  // start of the unparsed bytes
-	seen   int  // no line ends in buf[pos:seen]
+	seen   int  // there is no line end in buf[pos:seen]
 	end    int  // start of the free bytes
 	filled bool // the last feed filled the buffer, so the socket probably has more bytes
 	peak   int  // largest number of buffered bytes since the last shrink

@@ -35,8 +35,8 @@ func TestWriteCheckChangesNothing(t *testing.T) {
 			t.Helper()
 			for _, key := range keys {
 				if now := c.Dump(t.Context(), key).Val(); now != before[key] || now == "" {
-					t.Errorf("%s changed the key %s, written by %s: it holds %q after %q",
-						what, key, theirs[0], now, before[key])
+					t.Errorf("%s changed the key %s, written by %s, from %q to %q",
+						what, key, theirs[0], before[key], now)
 				}
 			}
 		}
