@@ -152,7 +152,8 @@ func TestWaitersOfAllLanguagesAreFirstComeFirstServed(t *testing.T) {
 		processes = append(processes, e.start(t, s, m.option, e.name, long))
 		m.waitFor("the process owns the mutex or waits", func() bool { return m.owner() != "" && m.waiters() == i })
 	}
-	var before uint64
+	var before uint64 // the token of the tenure before
+	var ended int64   // when that tenure ended
 	for i, e := range ring {
 		token := e.token(t, processes[i])
 		if token <= before {
@@ -163,10 +164,10 @@ func TestWaitersOfAllLanguagesAreFirstComeFirstServed(t *testing.T) {
 		}
 		processes[i].Signal(syscall.SIGTERM)
 		processes[i].Wait(t)
-		if at := m.ended(token, "released"); i > 0 && m.began(token) > at {
-			t.Errorf("the tenure of %s began after it had ended", e.name)
+		if began := m.began(token); began < ended {
+			t.Errorf("the tenure of %s began at %d, before the earlier one ended at %d", e.name, began, ended)
 		}
-		before = token
+		before, ended = token, m.ended(token, "released")
 	}
 }
 

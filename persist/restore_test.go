@@ -155,7 +155,7 @@ func TestRestoreKnowsTheLongestLeaseOfAnAsyncServer(t *testing.T) {
 	s.Append(del(2, "long"))
 	writeBackup(t, fsys, readAll(t, mustBackup(t, s)))
 	_, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute})
-	if !errors.Is(err, ErrQuietShort) || !strings.Contains(err.Error(), "granted one of 5m2s") {
+	if !errors.Is(err, ErrQuietShort) || !strings.Contains(err.Error(), "granted a lease of 5m2s") {
 		t.Errorf("Restore returns %v, want ErrQuietShort and the longest lease", err)
 	}
 }
