@@ -15,8 +15,8 @@ const (
 	coroutineSteps     = 200 // price of creating one
 )
 
-// coroutineLibrary returns the coroutine library: gopher-lua's functions, metered and checked. In
-// the comments below, "theirs" is gopher-lua's function.
+// coroutineLibrary returns the coroutine library: gopher-lua's functions, metered and checked. The
+// comments below say why some of them are not gopher-lua's.
 func (s *state) coroutineLibrary() *lua.LTable {
 	donor := lua.NewState(lua.Options{SkipOpenLibs: true}) // opening a library defines globals
 	defer donor.Close()
@@ -24,15 +24,15 @@ func (s *state) coroutineLibrary() *lua.LTable {
 	theirs := donor.Get(-1).(*lua.LTable)
 	original := func(name string) lua.LGFunction { return theirs.RawGetString(name).(*lua.LFunction).GFunction }
 	create, resume := original("create"), s.resume(original("resume"))
-	s.yield = s.newYield(original("yield")) // differs: theirs loses values, see yield.go
+	s.yield = s.newYield(original("yield")) // gopher-lua's loses values, see yield.go
 	t := s.table(map[string]lua.LGFunction{
 		"running": original("running"),
-		"status":  coroutineStatus, // differs: theirs reports only the resumer as "normal"
-		"resume":  resume,          // unbounded: theirs nests without a limit
-		"create": func(L *lua.LState) int { // unbounded: theirs makes an unmetered thread
+		"status":  coroutineStatus, // gopher-lua's reports only the resumer as "normal"
+		"resume":  resume,          // gopher-lua's nests without a limit
+		"create": func(L *lua.LState) int { // gopher-lua's makes an unmetered thread
 			return push(L, s.thread(L, create))
 		},
-		"wrap": func(L *lua.LState) int { // unbounded: theirs makes an unmetered thread
+		"wrap": func(L *lua.LState) int { // gopher-lua's makes an unmetered thread
 			thread := s.thread(L, create)
 			return push(L, L.NewFunction(func(L *lua.LState) int {
 				L.Insert(thread, 1)
