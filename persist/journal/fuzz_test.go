@@ -18,7 +18,8 @@ func FuzzOpenDamaged(f *testing.F) {
 		for _, at := range []uint16{0, 40, headerSize, headerSize + 8, headerSize + 100, 2*block - 8} {
 			f.Add(s, at, []byte{0}, byte(0), uint16(0), uint16(0))
 			f.Add(s, at, []byte("garbage that is longer"), byte(0), uint16(0), uint16(0))
-			f.Add(s, at, []byte(nil), s+1, uint16(headerSize), uint16(100)) // bytes of another segment
+			// bytes of another segment
+			f.Add(s, at, []byte(nil), s+1, uint16(headerSize), uint16(100))
 			f.Add(s|128, at, []byte{1}, byte(3), uint16(headerSize+64), uint16(64))
 			f.Add(s|64, at, []byte(nil), byte(0), uint16(0), uint16(0)) // a cut segment
 		}

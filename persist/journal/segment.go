@@ -70,8 +70,8 @@ func syncFile(f vfs.File, path string) error {
 }
 
 // create makes a segment from a spare, and opens it. The segment has space for frames of at least
-// room bytes in all, and its first frame will have the index that is the parameter first. All
-// records before this index must be durable.
+// room bytes in all. Its first frame will have the index that the parameter first says. All records
+// before this index must be durable.
 //
 // The file gets its name when its header is durable. If that name belongs to a segment without a
 // record, the new segment replaces it.
