@@ -143,12 +143,13 @@ func TestPublicTLSNeedsAPasswordOrClientCertificates(t *testing.T) {
 	} {
 		args := append(s.args("--tls-addr", "0.0.0.0:0"), strings.Fields(more)...)
 		if _, err := loadTest(t, args, nil, ""); (err == nil) != allowed {
-			t.Errorf("with %q: loadConfig returned %v", more, err)
+			t.Errorf("public --tls-addr with %q: loadConfig returned %v, want it allowed: %v", more, err, allowed)
 		}
 		// Required client certificates do not protect plain RESP.
 		args = append(s.args("--addr", "0.0.0.0:0"), strings.Fields(more)...)
-		if _, err := loadTest(t, args, nil, ""); (err == nil) != (more == "--requirepass x" || more == "--insecure") {
-			t.Errorf("with %q: loadConfig returned %v", more, err)
+		allowed = more == "--requirepass x" || more == "--insecure"
+		if _, err := loadTest(t, args, nil, ""); (err == nil) != allowed {
+			t.Errorf("public --addr with %q: loadConfig returned %v, want it allowed: %v", more, err, allowed)
 		}
 	}
 }
@@ -187,7 +188,7 @@ func TestWithoutAnAddressThereIsNoPlainText(t *testing.T) {
 	c := s.dial(a)
 	port := strconv.Itoa(portOf(a.tlsLn))
 	if got, err := redis.StringMap(c.Do("CONFIG", "GET", "*port")); err != nil || got["port"] != "0" || got["tls-port"] != port {
-		t.Errorf("CONFIG GET *port: %v, %v", got, err)
+		t.Errorf("CONFIG GET *port: %v, %v, want port 0 and tls-port %s", got, err, port)
 	}
 	info, err := redis.String(c.Do("INFO", "server"))
 	expires := a.certs.expires().Unix()
@@ -305,10 +306,10 @@ func TestSettingsOfTLSAreRefusedWithoutIt(t *testing.T) {
 	a.start()
 	_, err := dial(t, a).Do("CONFIG", "SET", "tls-cert-file", s.path("server.crt"), "tls-key-file", s.path("server.key"))
 	if err == nil || !strings.Contains(err.Error(), "tls-cert-file: it needs --tls-addr") {
-		t.Errorf("CONFIG SET without TLS returned %v", err)
+		t.Errorf("CONFIG SET of a TLS setting without TLS returned %v, want that it needs --tls-addr", err)
 	}
 	if got, err := redis.StringMap(dial(t, a).Do("CONFIG", "GET", "tls-port")); err != nil || got["tls-port"] != "0" {
-		t.Errorf("CONFIG GET tls-port: %v, %v", got, err)
+		t.Errorf("CONFIG GET tls-port: %v, %v, want 0", got, err)
 	}
 }
 
