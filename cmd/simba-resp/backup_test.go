@@ -111,7 +111,7 @@ func TestAnInterruptedBackupIsNone(t *testing.T) {
 	}
 }
 
-// Other users and programs must be able to reach the backups.
+// Only the directory of the backup itself is private. Its parents may have other content.
 func TestABackupMakesParentsWithTheUsualMode(t *testing.T) {
 	top := t.TempDir()
 	usual := filepath.Join(top, "usual")

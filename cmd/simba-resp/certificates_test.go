@@ -229,7 +229,8 @@ func TestCertificateReloadIsAllOrNothing(t *testing.T) {
 	a.reloadCertificate()
 	shows("third")
 
-	// The file of the certificate is replaced before that of the key. A reload uses neither.
+	// A new certificate is in its file, but its key is not yet in the file of the key. So a reload
+	// uses neither file.
 	next := s.authority.Sign(t, certs.Leaf{Name: "fourth"})
 	if err := os.WriteFile(s.path("server.crt"), next.CertPEM, 0o600); err != nil {
 		t.Fatal(err)
@@ -264,7 +265,7 @@ func TestCertificateReloadIsAllOrNothing(t *testing.T) {
 		t.Error("the server accepts a client without a certificate")
 	}
 	if _, err := c.Do("PING"); err != nil {
-		t.Errorf("PING of a client that connected before the change returned %v", err)
+		t.Errorf("PING of a client that connected before the change returned %v, want no error", err)
 	}
 	set("immutable", "tls-addr", "127.0.0.1:0")
 }
@@ -290,7 +291,7 @@ func TestPublicUsersWithoutPasswordNeedCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := ask(authOptional); err != nil {
-		t.Errorf("the change with a password for each user returned %v", err)
+		t.Errorf("the change to optional certificates, with a password for each user, returned %v, want no error", err)
 	}
 	if err := os.WriteFile(users, []byte("user default off\nuser a on nopass +@all"), 0o600); err != nil {
 		t.Fatal(err)
