@@ -6,28 +6,28 @@ import (
 	"slices"
 )
 
-// aim is a bound on figures of one run.
+// aim is a bound on a figure of the run.
 type aim struct {
 	what   string
 	limit  float64
 	unit   string
-	most   bool      // the limit is an upper one
-	values []float64 // the values of the rounds
-	rounds int       // how many rounds should have a value
-	from   string    // the two figures of a ratio
+	most   bool      // whether limit is the largest good value; false: the smallest
+	values []float64 // one per measured round
+	rounds int       // number of values that a complete run has
+	from   string    // for a ratio, its two figures as text
 }
 
 const (
-	// diskBefore is the size of a held mutex on disk, in bytes, before the server had a journal. At
-	// commit 27d06e8 it was 18.8, for the same million mutexes, after a restart and a stop.
+	// diskBefore is the size on disk of a held mutex, in bytes, before the server had a journal. At
+	// commit 27d06e8 it was 18.8 bytes, with a million mutexes.
 	diskBefore = 19
-	// linesBefore is the number of lines that codeLines counted at commit 27d06e8.
+	// linesBefore is the figure codeLines at commit 27d06e8.
 	linesBefore = 10_014
 )
 
-// aims returns all aims with the figures of a run, even aims that were not measured.
+// aims returns all aims with their figures, also aims that were not measured.
 func (r *results) aims() (all []aim) {
-	// ratio adds an aim about a/b.
+	// ratio adds an aim about the ratio a/b.
 	ratio := func(what string, limit float64, most bool, a, b key) {
 		from := figure(median(r.of(a))) + " / " + figure(median(r.of(b)))
 		all = append(all, aim{what, limit, "×", most, r.ratios(a, b), r.expected(a.quantity), from})
@@ -72,7 +72,6 @@ func (r *results) aims() (all []aim) {
 	return all
 }
 
-// bound returns the limit as a text.
 func (a aim) bound() string {
 	side := "at least"
 	if a.most {
@@ -85,11 +84,10 @@ func (a aim) bound() string {
 	return fmt.Sprintf("%s %s", side, withUnit(limit, a.unit))
 }
 
-// measured returns the median of the rounds as a text.
 func (a aim) measured() string { return withUnit(figureBeside(median(a.values), a.limit), a.unit) }
 
-// spread returns the smallest and the largest value. If some rounds have no value, it also returns
-// the number of those that have one.
+// spread returns the smallest and the largest value. If values are missing, it also returns how
+// many there are.
 func (a aim) spread() (text string) {
 	if len(a.values) > 1 {
 		text = figure(slices.Min(a.values)) + " to " + figure(slices.Max(a.values))

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// agreedAims lists the aims and their bounds. If you change an aim, change this list, too.
+// agreedAims lists the aims and their bounds. A change of an aim also needs a change here.
 var agreedAims = []string{
 	"1 client, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1 ×",
 	"16 clients, a mutex each: tenures, simba-resp always / Redis appendfsync always: at least 1.1 ×",
@@ -39,7 +39,7 @@ func TestAimsAreTheListedOnes(t *testing.T) {
 		got = append(got, a.what+": "+a.bound())
 	}
 	if !slices.Equal(got, agreedAims) {
-		t.Errorf("the aims are\n%s\nnot\n%s", strings.Join(got, "\n"), strings.Join(agreedAims, "\n"))
+		t.Errorf("the aims are\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(agreedAims, "\n"))
 	}
 }
 
@@ -77,7 +77,7 @@ func TestAMissedAimIsNotRoundedToItsLimit(t *testing.T) {
 		{19.04, 19, "19.04"}, {256.3, 256, "256.3"}, {10_014, 10_013, "10,014"}, {10_013, 10_013, "10,013"},
 	} {
 		if got := (aim{limit: c.limit, values: []float64{c.value}}).measured(); got != c.want {
-			t.Errorf("%v beside the limit %v is shown as %s, not %s", c.value, c.limit, got, c.want)
+			t.Errorf("%v beside the limit %v is shown as %s, want %s", c.value, c.limit, got, c.want)
 		}
 	}
 }
@@ -93,7 +93,7 @@ func TestAnAimShowsHowManyRoundsItLacks(t *testing.T) {
 		_, what, _ := strings.Cut(a.what, ": ")
 		if text, ok := want[what]; ok {
 			if a.spread() != text {
-				t.Errorf("the rounds of %q are %q, not %q", a.what, a.spread(), text)
+				t.Errorf("the spread of %q is %q, want %q", a.what, a.spread(), text)
 			}
 			delete(want, what)
 		}

@@ -6,19 +6,19 @@ import (
 	"strings"
 )
 
-// picture is a bar chart with a bar for each subject. A bar has one or more parts in a row.
+// picture is a bar chart with one bar for each subject. A bar has one or more parts in a row.
 type picture struct {
-	file  string // follows the page's name in the name of the file
+	file  string // end of the file's name: the page benchmarks has benchmarks-<file>.svg
 	alt   string
-	about string // says what the picture shows, and whether a long bar is good
+	about string // what the picture shows, and whether a long bar is good
 	parts []part
 }
 
-// part is a part of each bar: a quantity and its colour.
+// part is the same part of each bar: a quantity and its colour.
 type part struct {
 	quantity quantity
 	colour   string
-	label    string // the text in the legend; "" = no legend
+	label    string // in the legend; "" = none
 }
 
 const (
@@ -27,7 +27,6 @@ const (
 	grey   = "#a0aec0"
 )
 
-// manyClients is the number of clients in the pictures.
 const manyClients = 64
 
 var pictures = []picture{
@@ -67,7 +66,7 @@ const (
 	wholeWay = left + longest + right
 )
 
-// values returns the lengths of the parts of a subject's bar. ok is false if one was not measured.
+// values returns the lengths of the parts of a bar. If one of them was not measured, ok is false.
 func (p picture) values(r *results, subject string) (all []float64, ok bool) {
 	for _, part := range p.parts {
 		v := median(r.of(key{part.quantity, subject, manyClients}))
@@ -79,7 +78,7 @@ func (p picture) values(r *results, subject string) (all []float64, ok bool) {
 	return all, true
 }
 
-// svg draws the picture. Subjects that were not measured have no bar.
+// svg draws the picture. A subject that was not measured has no bar.
 func (p picture) svg(r *results) string {
 	var most float64
 	for _, s := range subjects {
@@ -116,7 +115,7 @@ func (p picture) svg(r *results) string {
 	return head + w.String() + "</svg>\n"
 }
 
-// legend draws the legend of the colours, and returns the y coordinate below the legend.
+// legend draws the legend, and returns the y coordinate below it.
 func (p picture) legend(w *strings.Builder, y int) int {
 	x, any := 10, false
 	for _, part := range p.parts {
@@ -140,7 +139,7 @@ func (p picture) caption(values []float64) string {
 		return figure(values[0])
 	}
 	var parts []string
-	whole := 0.0 // the sum of the rounded parts, so that a reader can add them up
+	whole := 0.0 // sum of the rounded parts, so that the shown figures add up
 	for _, v := range values {
 		if v > 0 {
 			parts = append(parts, thousands(fmt.Sprintf("%.0f", v)))

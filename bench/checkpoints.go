@@ -18,17 +18,16 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// renewing is how many clients renew the held mutexes during the measurement of checkpoints.
+// renewing is how many clients renew mutexes while checkpoints are measured.
 const renewing = 64
 
-// mostCheckpoints bounds the number of measured checkpoints. About 10 s of renewals lead to one.
+// mostCheckpoints bounds the number of measured checkpoints. About 10 s of renewals cause one.
 const mostCheckpoints = 3
 
-// checkpointsLast bounds the wait for checkpoints.
-const checkpointsLast = 90 * time.Second
+const checkpointsLast = 90 * time.Second // longest wait for all checkpoints
 
-// checkpoints compares the commits during each of n checkpoints with those before it. Each client
-// renews one held mutex after the other, so that each checkpoint has many rows.
+// checkpoints measures commits during each of n checkpoints and before it. Each client renews one
+// mutex after the other, so that each checkpoint has many rows.
 func (b *bench) checkpoints(addr, dataDir string, mutexes, n int) error {
 	var over atomic.Bool
 	var all sync.WaitGroup
@@ -55,13 +54,13 @@ func (b *bench) checkpoints(addr, dataDir string, mutexes, n int) error {
 	return nil
 }
 
-// commit is a renewal. The server replies when the renewal is on the disk.
+// commit is a renewal, from the request to the reply, which the server sends after the fsync.
 type commit struct {
 	began time.Time
 	took  time.Duration
 }
 
-// renew renews every 64th of the held mutexes in a loop, until over is true.
+// renew renews every 64th mutex in a loop, until over is true.
 func renew(addr string, first, mutexes int, over *atomic.Bool) (all []commit, err error) {
 	w, err := dial(addr, checkpointsLast+patience)
 	if err != nil {
@@ -79,11 +78,10 @@ func renew(addr string, first, mutexes int, over *atomic.Bool) (all []commit, er
 	return all, nil
 }
 
-// span is the time of a checkpoint.
 type span struct{ from, to time.Time }
 
-// split returns the times of the commits that overlap the span. It also returns the times of the
-// commits between after and the begin of the span.
+// split returns the durations of the commits that overlap the span. It also returns those of
+// commits that began later than after, and ended before the span.
 func (s span) split(after time.Time, commits []commit) (during, between simbatest.Latencies) {
 	for _, c := range commits {
 		switch ended := c.began.Add(c.took); {
@@ -96,17 +94,16 @@ func (s span) split(after time.Time, commits []commit) (during, between simbates
 	return during, between
 }
 
-// watchCheckpoints returns the spans of the next n checkpoints, or of those that end before until.
-// A checkpoint begins when a segment of the journal is full, and a new segment appears. It ends
-// with the next flush, when Pebble's manifest names the table with the rows of the checkpoint. The
-// manifest also names compactions, which may end at any time.
+// watchCheckpoints returns the spans of the next n checkpoints, or of fewer if the time is up. A
+// checkpoint begins when the journal has a new segment, since the one before is full. It ends when
+// Pebble's manifest has one more flush.
 func watchCheckpoints(dataDir string, n int, until time.Time) (spans []span, err error) {
 	segments, manifests := filepath.Join(dataDir, "journal", "*.seg"), filepath.Join(dataDir, "MANIFEST-*")
 	segment, err := newest(segments)
 	if err != nil {
 		return nil, err
 	}
-	var manifest file // the manifest at the last reading
+	var manifest file // at the last reading
 	var flushed, before flushes
 	var began time.Time
 	for running := false; len(spans) < n && time.Now().Before(until); time.Sleep(time.Millisecond) {
@@ -137,13 +134,12 @@ func watchCheckpoints(dataDir string, n int, until time.Time) (spans []span, err
 	return spans, nil
 }
 
-// flushes is the number of flushes in a manifest.
 type flushes struct {
 	manifest string
 	count    int
 }
 
-// readFlushes counts the flushes in a manifest. It leaves out a flush whose edit is incomplete.
+// readFlushes counts the flushes in a manifest. An incomplete edit at the end does not count.
 func readFlushes(path string) (flushes, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -153,7 +149,7 @@ func readFlushes(path string) (flushes, error) {
 	found := flushes{manifest: path}
 	for edits := record.NewReader(f, 0); ; {
 		edit, err := edits.Next()
-		if err != nil { // the end
+		if err != nil { // the end of the manifest
 			return found, nil
 		}
 		if isFlush(bufio.NewReader(edit)) {
@@ -163,19 +159,19 @@ func readFlushes(path string) (flushes, error) {
 }
 
 // isFlush reports whether an edit of a manifest adds a table and removes none. (A compaction
-// removes tables.) An edit begins with numbers, each after its tag. Then it lists the removed
-// tables and the added tables: see VersionEdit.Encode in Pebble.
+// removes tables.) An edit is a list of tagged values: numbers first, then removed tables, then
+// added tables. See VersionEdit.Encode in Pebble.
 func isFlush(edit io.ByteReader) bool {
 	const (
-		lastNumberTag    = 4 // tags of numbers are not larger, but for 9
+		lastNumberTag    = 4 // the largest tag of a number, except 9
 		prevLogNumberTag = 9
 		newTableTag      = 7
-		newTableTags     = 100 // to 104
+		newTableTags     = 100 // the first of five: 100 to 104
 	)
 	for {
 		tag, err := binary.ReadUvarint(edit)
 		switch {
-		case err != nil || tag == 1: // it has no table, or it is the first one, which has all
+		case err != nil || tag == 1: // no table, or the first edit, which lists all tables
 			return false
 		case tag == newTableTag || newTableTags <= tag && tag <= newTableTags+4:
 			return true
@@ -188,20 +184,19 @@ func isFlush(edit io.ByteReader) bool {
 	}
 }
 
-// file is what the directory shows of a file.
 type file struct {
 	name string
 	size int64
 }
 
-// newest returns the last file, by name, of those that match a pattern.
+// newest returns the matching file whose name sorts last.
 func newest(pattern string) (file, error) {
 	names, err := filepath.Glob(pattern)
 	if err != nil {
 		return file{}, err
 	}
 	if len(names) == 0 {
-		return file{}, fmt.Errorf("there is no %s", pattern)
+		return file{}, fmt.Errorf("no file matches %s", pattern)
 	}
 	info, err := os.Stat(slices.Max(names))
 	if err != nil {

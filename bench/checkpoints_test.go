@@ -20,13 +20,13 @@ func TestACommitThatOverlapsACheckpointCountsForIt(t *testing.T) {
 	at := func(ms int) time.Time { return start.Add(time.Duration(ms) * time.Millisecond) }
 	var commits []commit
 	add := func(from, to int) { commits = append(commits, commit{at(from), at(to).Sub(at(from))}) }
-	add(5, 15)   // overlaps the end of the previous checkpoint: belongs to neither list
+	add(5, 15)   // overlaps the previous checkpoint: in neither list
 	add(20, 99)  // between
-	add(30, 100) // between: it ended when the checkpoint began
-	add(95, 101) // during: it began before the checkpoint
+	add(30, 100) // between: ends when the checkpoint begins
+	add(95, 101) // during: begins before the checkpoint
 	add(110, 130)
-	add(190, 300) // during: it ended after the checkpoint
-	add(200, 207) // after the checkpoint: belongs to neither list
+	add(190, 300) // during: ends after the checkpoint
+	add(200, 207) // after the checkpoint: in neither list
 	during, between := span{at(100), at(200)}.split(at(10), commits)
 	if want := (simbatest.Latencies{6e6, 20e6, 110e6}); !slices.Equal(during, want) {
 		t.Errorf("the commits during the checkpoint are %v, want %v", []time.Duration(during), []time.Duration(want))
@@ -67,7 +67,7 @@ func TestACheckpointLastsFromANewSegmentToTheNextFlush(t *testing.T) {
 	writeManifest(flush)
 	write("journal/0000000001.seg", 0)
 	if spans, err := watchCheckpoints(dir, 1, time.Now().Add(20*time.Millisecond)); err == nil {
-		t.Errorf("nothing happens, but watchCheckpoints returns %v", spans)
+		t.Errorf("without a change, watchCheckpoints returns %v, want none", spans)
 	}
 	go func() {
 		time.Sleep(5 * time.Millisecond)
@@ -76,7 +76,7 @@ func TestACheckpointLastsFromANewSegmentToTheNextFlush(t *testing.T) {
 		writeManifest(flush, compaction)
 	}()
 	if spans, err := watchCheckpoints(dir, 1, time.Now().Add(50*time.Millisecond)); err == nil {
-		t.Errorf("only a compaction ends, but watchCheckpoints returns %v", spans)
+		t.Errorf("after only a compaction, watchCheckpoints returns %v, want none", spans)
 	}
 	var spans []span
 	var err error
@@ -85,7 +85,8 @@ func TestACheckpointLastsFromANewSegmentToTheNextFlush(t *testing.T) {
 		defer close(seen)
 		spans, err = watchCheckpoints(dir, 2, time.Now().Add(time.Minute))
 	}()
-	for i := 3; ; i++ { // until watchCheckpoints has seen the changes in time
+	// watchCheckpoints polls, so repeat the changes until it has seen two checkpoints.
+	for i := 3; ; i++ {
 		write(fmt.Sprintf("journal/%010d.seg", i), 0)
 		writeManifest(slices.Repeat([][]byte{compaction, flush}, i)...)
 		select {
@@ -100,8 +101,8 @@ func TestACheckpointLastsFromANewSegmentToTheNextFlush(t *testing.T) {
 	}
 }
 
-// isFlush reads Pebble's manifests, whose format is internal. So this test checks it with manifests
-// that Pebble has written.
+// isFlush depends on an internal format of Pebble. So this test reads manifests that Pebble has
+// written.
 func TestACompactionOfPebbleIsNoFlush(t *testing.T) {
 	dir := t.TempDir()
 	db, err := pebble.Open(dir, &pebble.Options{DisableWAL: true, DisableAutomaticCompactions: true})
@@ -132,7 +133,7 @@ func TestACompactionOfPebbleIsNoFlush(t *testing.T) {
 		}
 		_, after := manifest()
 		if after.count != before.count+1 {
-			t.Errorf("after flush %d readFlushes finds %d, before it %d", i+1, after.count, before.count)
+			t.Errorf("flush %d: readFlushes counts %d after it, %d before it, want one more", i+1, after.count, before.count)
 		}
 		before = after
 	}
@@ -142,9 +143,9 @@ func TestACompactionOfPebbleIsNoFlush(t *testing.T) {
 	}
 	is, after := manifest()
 	if is == was {
-		t.Error("the compaction has not changed the manifest: the test proves nothing")
+		t.Error("the compaction has not changed the manifest, so the test proves nothing")
 	}
 	if after != before {
-		t.Errorf("the compaction counts as a flush: %+v, before %+v", after, before)
+		t.Errorf("after the compaction readFlushes returns %+v, want %+v as before it", after, before)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// prepare makes the folder for data. It returns the absolute path, because servers may run in
-// another folder, and a description of the disk.
+// prepare creates the folder for data. It returns a description of the disk, and the absolute path,
+// since servers may run in another folder.
 func prepare(dir string) (path, disk string, err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", "", err
@@ -34,7 +34,7 @@ func prepare(dir string) (path, disk string, err error) {
 	return path, fmt.Sprintf("%s, where a write of 300 bytes with its `fdatasync` takes %.3f ms (p50)", kind, inMS(sync)), nil
 }
 
-// fileSystem returns the type of the file system that has a path, such as "ext4" or "tmpfs".
+// fileSystem returns the type of the file system with the path, such as "ext4" or "tmpfs".
 func fileSystem(path string) (string, error) {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -48,8 +48,8 @@ func fileSystem(path string) (string, error) {
 	return mountedAt(mounts, path)
 }
 
-// mountedAt returns the type of the file system of a path by a mountinfo, see
-// proc_pid_mountinfo(5).
+// mountedAt returns the type of the file system with the path. mountinfo is the text of
+// /proc/<pid>/mountinfo, see proc_pid_mountinfo(5).
 func mountedAt(mountinfo io.Reader, path string) (kind string, err error) {
 	longest := -1
 	lines := bufio.NewScanner(mountinfo)
@@ -61,7 +61,7 @@ func mountedAt(mountinfo io.Reader, path string) (kind string, err error) {
 		}
 		point := fields[4]
 		below := point == "/" || path == point || strings.HasPrefix(path, point+"/")
-		if below && len(point) >= longest { // a later mount at the same point hides the earlier one
+		if below && len(point) >= longest { // of two mounts at one point, the later hides the other
 			longest, kind = len(point), rest[0]
 		}
 	}
@@ -71,8 +71,8 @@ func mountedAt(mountinfo io.Reader, path string) (kind string, err error) {
 	return kind, lines.Err()
 }
 
-// syncTime returns the median time of a write of 300 bytes and an fdatasync, in a file that was
-// filled before. A journal with one client cannot be faster.
+// syncTime returns the median time to overwrite 300 bytes of a file, and to call fdatasync. A
+// commit of a single client cannot be faster.
 func syncTime(dir string) (time.Duration, error) {
 	f, err := os.CreateTemp(dir, "bench-sync-")
 	if err != nil {

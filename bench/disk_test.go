@@ -21,16 +21,16 @@ func TestThePageNamesTheFileSystemThatHasTheData(t *testing.T) {
 		}
 	}
 	if kind, err := mountedAt(strings.NewReader("27 22 254:1 / /srv rw - ext4 /dev/vdc rw\n"), "/tmp"); err == nil {
-		t.Errorf("no mount has /tmp, but mountedAt returns %s", kind)
+		t.Errorf("mountedAt returns %s for /tmp, which no mount has, want an error", kind)
 	}
 }
 
 func TestTheTimeOfASyncIsMeasuredWhereTheDataIs(t *testing.T) {
 	dir := t.TempDir()
 	if took, err := syncTime(dir); err != nil || took <= 0 {
-		t.Errorf("syncTime returns %v, %v", took, err)
+		t.Errorf("syncTime returns %v, %v, want a time", took, err)
 	}
 	if took, err := syncTime(dir + "/none"); err == nil {
-		t.Errorf("syncTime of a folder that does not exist returns %v", took)
+		t.Errorf("syncTime of a missing folder returns %v, want an error", took)
 	}
 }

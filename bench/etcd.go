@@ -10,16 +10,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// etcdContender uses etcd's own lock. Each contender has its own session.
+// etcdContender uses the lock of etcd's Go client, with its own session.
 type etcdContender struct {
 	client  *etcd.Client
 	session *concurrency.Session
 	mutex   *concurrency.Mutex
-	ctx     context.Context // when it ends, a request that waits fails
+	ctx     context.Context // when it ends, a waiting request fails
 	end     context.CancelFunc
 }
 
-// toEtcd connects contenders to an etcd.
 func toEtcd(addr string) connector {
 	return func(mutex, _ string, _ bool) (contender, error) {
 		client, err := etcd.New(etcd.Config{Endpoints: []string{addr}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
@@ -32,7 +31,7 @@ func toEtcd(addr string) connector {
 		if err != nil {
 			c.end()
 			client.Close()
-			return nil, fmt.Errorf("session: %w", err)
+			return nil, fmt.Errorf("open a session with etcd: %w", err)
 		}
 		c.mutex = concurrency.NewMutex(c.session, "/direct/"+mutex)
 		return c, nil

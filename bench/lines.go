@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// codeParts are the folders whose lines are counted, with all folders below.
+// codeParts are the counted folders, with all folders below.
 var codeParts = []string{"../persist", "../engine", "../resp"}
 
-// countLines returns the number of lines of the Go files in the folders, without tests.
 func countLines(folders []string) (n int, err error) {
 	for _, folder := range folders {
 		err := filepath.WalkDir(folder, func(path string, e fs.DirEntry, err error) error {

@@ -20,6 +20,6 @@ func TestLinesOfTestsAreNotCounted(t *testing.T) {
 		t.Errorf("countLines returns %d, %v, want 8", n, err)
 	}
 	if n, err := countLines([]string{dir + "/none"}); err == nil {
-		t.Errorf("countLines of a folder that does not exist returns %d", n)
+		t.Errorf("countLines of a missing folder returns %d, want an error", n)
 	}
 }

@@ -10,22 +10,21 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// A contender acquires and releases one mutex. Only close is safe for concurrent use. close ends an
-// acquire that waits.
+// contender acquires and releases one mutex. Only close is safe for concurrent use: it ends a
+// waiting acquire with an error.
 type contender interface {
-	acquire() error // returns when it owns the mutex
+	acquire() error // returns when the contender owns the mutex
 	release() error
 	close()
 }
 
-// connector returns a contender with an id for a mutex. hot says that other contenders want the
-// same mutex.
+// connector connects a contender that wants the mutex. hot says that other contenders want it too.
 type connector func(mutex, id string, hot bool) (contender, error)
 
 // load is a number of clients that repeatedly acquire and release a mutex.
 type load struct {
 	clients int
-	hot     bool // all clients share one mutex; false: each client has its own
+	hot     bool // whether all clients want the same mutex; false: each its own
 }
 
 func (l load) String() string {
@@ -36,31 +35,31 @@ func (l load) String() string {
 	return clients(l.clients) + ", " + what
 }
 
-// figures are the results of a load.
+// figures are the results of a load. A tenure is one acquire with its release.
 type figures struct {
-	tenures  int64               // how many tenures were measured
+	tenures  int64               // number of measured tenures
 	rate     float64             // tenures a second
-	took     simbatest.Latencies // of each tenure, from the acquire to the reply of the release
+	took     simbatest.Latencies // of each tenure, until the reply to its release
 	fairness float64             // Jain's index of the clients' tenures; 1 = equal shares
 	spent    spent               // the processor time of all tenures
 }
 
-// perTenure returns the share of one tenure in processor time, in µs.
+// perTenure divides a processor time by the number of tenures. The result is in µs.
 func (f *figures) perTenure(t time.Duration) float64 {
 	return float64(t.Nanoseconds()) / 1000 / float64(f.tenures)
 }
 
 const warmUp = 300 * time.Millisecond
 
-// patience is how long a server may take to reply. Tests set a shorter time.
+// patience is how long a server may take to reply. Tests shorten it.
 var patience = time.Minute
 
-// lifetime is how long a contender may run. After that its requests fail.
+// lifetime is how long a contender may run. Then its requests fail.
 func lifetime() time.Duration { return patience + warmUp + *during }
 
 var runs atomic.Int64 // counts the loads, so that each gets new mutexes
 
-// run runs a load on a subject: first a warm-up, then the measurement, which lasts for during.
+// run runs a load on a subject. After a warm-up, it measures for the time during.
 func (s *site) run(l load, during time.Duration) (*figures, error) {
 	run := runs.Add(1)
 	var phase atomic.Int32
@@ -104,14 +103,12 @@ func (s *site) run(l load, during time.Duration) (*figures, error) {
 	return f, nil
 }
 
-// The phases of a load.
 const (
 	warming int32 = iota
 	measuring
 	over
 )
 
-// worker is one client of a load.
 type worker struct {
 	c     contender
 	id    int
@@ -131,11 +128,10 @@ func (w *worker) work() {
 		}
 	}
 	if w.phase.Load() == over {
-		w.err = nil // its connection was closed
+		w.err = nil // run has closed the connection
 	}
 }
 
-// sum returns the figures of all workers.
 func sum(workers []*worker, took time.Duration) (*figures, error) {
 	f := new(figures)
 	var squares float64

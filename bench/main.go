@@ -3,8 +3,8 @@
 //
 //	make bench
 //
-// It starts the servers and stores on private ports, with their data below the folder -dir. The
-// page lists the programs that are not installed.
+// It starts servers and stores on private ports, with their data in the folder -dir. The page lists
+// programs that are not installed.
 package main
 
 import (
@@ -20,18 +20,17 @@ import (
 var (
 	out    = flag.String("out", "../docs/development/benchmarks.md", "the page to write, with its pictures beside it")
 	dir    = flag.String("dir", "../bin", "folder for the data of all servers, on the disk that is measured")
-	rounds = flag.Int("rounds", 6, "how often each load runs on each server; an even number has both orders as often")
+	rounds = flag.Int("rounds", 6, "how often each load runs on each server; odd rounds reverse the order, so use an even number")
 	during = flag.Duration("time", time.Second, "how long a load runs each time")
 	only   = flag.String("only", "", "measure only servers whose name has this text")
-	pairs  = flag.Int("monitoring", 0, "measure only what metrics cost, in that many pairs of loads, and write no page")
-	many   = flag.Int("mutexes", 1_000_000, "how many mutexes are held to see what one costs")
+	pairs  = flag.Int("monitoring", 0, "measure only the cost of metrics, with this many pairs of loads, and write no page")
+	many   = flag.Int("mutexes", 1_000_000, "number of held mutexes, for the cost of each")
 )
 
 func main() { os.Exit(simbatest.Main(program{})) }
 
 type program struct{}
 
-// Run measures everything, and returns the exit code of the process.
 func (program) Run() int {
 	began := time.Now()
 	b := &bench{
@@ -88,7 +87,7 @@ func (program) Run() int {
 	return 0
 }
 
-// try runs f. If f fails, try notes the failure, and the run continues.
+// try runs f. If f fails, try records the failure, and the run continues.
 func (b *bench) try(what string, f func(*testbed)) {
 	if err := withTestbed(b.dir, f); err != nil {
 		b.failed(what, err)

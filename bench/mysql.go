@@ -7,21 +7,21 @@ import (
 	"math/rand/v2"
 	"time"
 
-	_ "github.com/go-sql-driver/mysql" // the driver
+	_ "github.com/go-sql-driver/mysql" // registers the driver "mysql"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
-// mysqlContender sends the statements of Simba's JDBC contender. It has its own connection.
+// mysqlContender sends the statements of Simba's JDBC contender, on its own connection.
 type mysqlContender struct {
 	db        *sql.DB // shared by all contenders
 	conn      *sql.Conn
 	mutex, id string
-	ctx       context.Context // when it ends, a request that waits fails
+	ctx       context.Context // when it ends, a waiting request fails
 	end       context.CancelFunc
 }
 
-// toMySQL connects contenders of Simba to a MySQL server, in the database "direct".
+// toMySQL creates the database "direct", and returns a connector that uses it.
 func toMySQL(tb *testbed, addr string) (connector, error) {
 	timeouts := fmt.Sprintf("timeout=%v&readTimeout=%[1]v&writeTimeout=%[1]v", patience)
 	root, err := sql.Open("mysql", "root@tcp("+addr+")/?"+timeouts)
@@ -71,14 +71,14 @@ func (c *mysqlContender) acquire() error {
 	}
 }
 
-// attempt is Simba's acquireAndGetOwner. If another contender owns the mutex, wait is the delay
-// until the next attempt.
+// attempt works like acquireAndGetOwner of Simba. If another contender owns the mutex, wait is the
+// time until the next attempt.
 func (c *mysqlContender) attempt() (owner string, wait time.Duration, err error) {
 	tx, err := c.conn.BeginTx(c.ctx, nil)
 	if err != nil {
 		return "", 0, err
 	}
-	defer func() { _ = tx.Rollback() }() // harmless after Commit
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 	ms := lease.Milliseconds()
 	if _, err := tx.ExecContext(c.ctx, seeds.MySQLAcquire, ms, ms, c.id, c.mutex, c.id); err != nil {
 		return "", 0, err
@@ -87,7 +87,7 @@ func (c *mysqlContender) attempt() (owner string, wait time.Duration, err error)
 	if err := tx.QueryRowContext(c.ctx, seeds.MySQLGet, c.mutex).Scan(&owner, &version, &transitionAt, &now); err != nil {
 		return "", 0, err
 	}
-	// The random part is the jitter that Simba adds to leases without a transition window.
+	// Simba adds this jitter to leases without a transition window.
 	left := transitionAt - now + rand.Int64N(1000)
 	return owner, time.Duration(max(left, 0)) * time.Millisecond, tx.Commit()
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// unmeasured is shown in place of a figure that is missing.
+// unmeasured stands for a missing figure.
 const unmeasured = "–"
 
-// figure formats a number with three significant digits. It shows all digits before the point.
+// figure formats a number with three digits, or with all digits before the point if there are more.
 func figure(v float64) string {
 	switch {
 	case math.IsNaN(v):
@@ -25,8 +25,7 @@ func figure(v float64) string {
 	return fmt.Sprintf("%.2f", v)
 }
 
-// figureBeside is like figure. It adds digits until they show on which side of a limit the value
-// is.
+// figureBeside works like figure, but adds digits until the text differs from the limit.
 func figureBeside(v, limit float64) string {
 	text := figure(v)
 	for digits := 1; v != limit && isNumber(text, limit) && digits < 10; digits++ {
@@ -35,7 +34,6 @@ func figureBeside(v, limit float64) string {
 	return text
 }
 
-// isNumber reports whether the text has the value of the number.
 func isNumber(text string, number float64) bool {
 	v, err := strconv.ParseFloat(strings.ReplaceAll(text, ",", ""), 64)
 	return err == nil && v == number
@@ -56,7 +54,6 @@ func withUnit(number, unit string) string {
 	return number + " " + unit
 }
 
-// clients returns a number of clients in words.
 func clients(n int) string {
 	if n == 1 {
 		return "1 client"

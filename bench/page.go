@@ -1,7 +1,7 @@
 package main
 
 import (
-	_ "embed" // the template
+	_ "embed" // for pageTemplate
 	"fmt"
 	"os"
 	"os/exec"
@@ -11,12 +11,9 @@ import (
 	"text/template"
 )
 
-// pageTemplate is the template of the page. The figures are inserted into it.
-//
 //go:embed page.tmpl
 var pageTemplate string
 
-// writePage writes the page, and the pictures beside it.
 func (b *bench) writePage(path, disk, run string) error {
 	var names []string
 	base := strings.TrimSuffix(path, filepath.Ext(path))
@@ -34,7 +31,7 @@ func (b *bench) writePage(path, disk, run string) error {
 	return os.WriteFile(path, []byte(page), 0o644)
 }
 
-// page returns the page as Markdown. names are the file names of the pictures.
+// page returns the page as Markdown. names are the file names of its pictures.
 func (b *bench) page(disk, run string, names []string) (string, error) {
 	t, err := template.New("page").Option("missingkey=error").Parse(pageTemplate)
 	if err != nil {
@@ -50,7 +47,7 @@ func (b *bench) page(disk, run string, names []string) (string, error) {
 	return strings.TrimRight(w.String(), "\n") + "\n", err
 }
 
-// rateRows returns the rows of the table with the absolute figures of each subject.
+// rateRows returns the rows of the table of times and rates, one for each subject.
 func (r *results) rateRows() string {
 	var w strings.Builder
 	for _, s := range subjects {
@@ -95,7 +92,7 @@ func subjectList() string {
 	return w.String()
 }
 
-// gaps lists the servers that are not installed, and the measurements that failed.
+// gaps lists programs that are not installed, and failed measurements.
 func (r *results) gaps() string {
 	if len(r.missing)+len(r.faults) == 0 {
 		return ""
@@ -111,7 +108,6 @@ func (r *results) gaps() string {
 	return w.String()
 }
 
-// machine describes the machine of the run.
 func machine() string {
 	model := runtime.GOARCH
 	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
@@ -125,8 +121,7 @@ func machine() string {
 	return fmt.Sprintf("%d processors (%s), %s, %s", runtime.NumCPU(), model, runtime.GOOS, runtime.Version())
 }
 
-// versions returns the versions of the measured programs. It leaves out those that are not
-// installed.
+// versions returns the versions of the installed programs.
 func versions() (all []string) {
 	for _, command := range [][]string{
 		{"redis-server", "--version"},

@@ -53,7 +53,7 @@ func TestTheShortRunOfThePageMeasuresBothSidesOfARatio(t *testing.T) {
 	}
 	for _, name := range []string{always, redisAlways} {
 		if !strings.Contains(name, match[1]) {
-			t.Errorf("the page shows a run with -only %s, which leaves out %s", match[1], name)
+			t.Errorf("the page shows a run with -only %s, which does not measure %s", match[1], name)
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestAFaultOfEveryRoundIsOneLineOfThePage(t *testing.T) {
 	page := pageOf(t, r)
 	for _, line := range []string{"- etcd: it hangs (3 times)\n", "- MariaDB: it is full\n"} {
 		if strings.Count(page, line) != 1 {
-			t.Errorf("the page has %q %d times", line, strings.Count(page, line))
+			t.Errorf("the page has %q %d times, want once", line, strings.Count(page, line))
 		}
 	}
 	if n := strings.Count(page, "it hangs"); n != 1 {
@@ -77,6 +77,6 @@ func TestAFaultOfEveryRoundIsOneLineOfThePage(t *testing.T) {
 
 func TestThePartsOfABarAddUpToTheWhole(t *testing.T) {
 	if got := pictures[2].caption([]float64{17.6, 0, 17.7}); got != "36 = 18 + 18" {
-		t.Errorf("the caption of 17.6 and 17.7 is %q", got)
+		t.Errorf("the caption of 17.6 and 17.7 is %q, want the sum of the rounded parts", got)
 	}
 }

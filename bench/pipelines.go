@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// depth is how many commands a client sends in one pipeline.
+	// depth is the number of commands in one pipeline.
 	depth = 16
-	// acquires is the number of commands. One of three acquires a free mutex. The others find that
-	// their client owns the mutex already.
+	// acquires is the number of commands. With random names, about a third acquire a free mutex.
+	// The others find that their client already owns the mutex.
 	acquires   = 300_000
 	mutexNames = 100_000
 )
 
-// pipelines measures acquires with redis-benchmark. It releases the mutexes of one run before the
-// next.
+// pipelines measures acquires with redis-benchmark on one subject after the other. It then releases
+// the mutexes.
 func (b *bench) pipelines(round int) {
 	simba := pipeline{
 		acquire: []string{"SIMBA.ACQUIRE", "__rand_int__", "c", leaseMS},
@@ -57,17 +57,17 @@ func (b *bench) pipelines(round int) {
 	}
 }
 
-// pipeline has the command that redis-benchmark sends, and the command that releases a mutex.
+// pipeline has the arguments of redis-benchmark, and the command that releases a mutex.
 type pipeline struct {
 	acquire []string
 	release func(i int) []byte
 }
 
-// randInt is what redis-benchmark puts in the place of __rand_int__.
+// randInt is the text that redis-benchmark puts in the place of __rand_int__.
 func randInt(i int) string { return fmt.Sprintf("%012d", i) }
 
-// redisBenchmark returns the number of commands a second. It stops redis-benchmark after some time,
-// because redis-benchmark would wait for ever for a server that hangs.
+// redisBenchmark returns the number of commands a second. Since redis-benchmark waits for ever for
+// a server that hangs, redisBenchmark limits its time.
 func redisBenchmark(addr string, command []string) (float64, error) {
 	ctx, end := context.WithTimeout(context.Background(), lifetime())
 	defer end()
@@ -77,14 +77,14 @@ func redisBenchmark(addr string, command []string) (float64, error) {
 		"-n", strconv.Itoa(acquires), "-r", strconv.Itoa(mutexNames), "--csv",
 	}, command...)...).Output()
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return 0, fmt.Errorf("redis-benchmark does not end within %v", lifetime())
+		return 0, fmt.Errorf("redis-benchmark has not ended after %v", lifetime())
 	}
 	if err != nil {
 		return 0, fmt.Errorf("redis-benchmark: %w", err)
 	}
 	lines, err := csv.NewReader(strings.NewReader(string(out))).ReadAll()
 	if err != nil || len(lines) == 0 || len(lines[len(lines)-1]) < 2 {
-		return 0, fmt.Errorf("redis-benchmark says %q, %w", out, err)
+		return 0, fmt.Errorf("redis-benchmark prints no rate: %q, %v", out, err)
 	}
 	return strconv.ParseFloat(lines[len(lines)-1][1], 64)
 }

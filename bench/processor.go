@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// tick is the unit of processor time in /proc. Linux reports processor time in hundredths of a
-// second, whatever the frequency of its timer is.
+// tick is the unit of processor time in /proc. On every processor and kernel it is a hundredth of a
+// second.
 const tick = 10 * time.Millisecond
 
 // processes are the process ids of a subject; 0 = the subject has no such process.
@@ -18,11 +18,11 @@ type processes struct {
 	store  int // Redis, MariaDB, ZooKeeper or etcd, which keeps the mutexes
 }
 
-// spent is the processor time of the parts of a load, in user and system mode.
+// spent is processor time in user and system mode.
 type spent struct{ server, store, clients time.Duration }
 
-// spent returns the processor time that the processes have used since they started. The clients are
-// goroutines of this process.
+// spent returns the processor time of the processes since their start. clients is the time of this
+// process, whose goroutines are the clients.
 func (p processes) spent() (s spent, err error) {
 	if s.server, err = processorTime(p.server); err != nil {
 		return s, err
@@ -34,13 +34,12 @@ func (p processes) spent() (s spent, err error) {
 	return s, err
 }
 
-// since returns the time used since an earlier reading.
 func (s spent) since(earlier spent) spent {
 	return spent{s.server - earlier.server, s.store - earlier.store, s.clients - earlier.clients}
 }
 
-// processorTime reads the processor time of a process from /proc/<pid>/stat. It includes threads
-// that have ended. For process 0 it returns 0.
+// processorTime returns the processor time of a process, including its ended threads. For process
+// id 0 it returns 0.
 func processorTime(pid int) (time.Duration, error) {
 	if pid == 0 {
 		return 0, nil
@@ -52,11 +51,11 @@ func processorTime(pid int) (time.Duration, error) {
 	return timeOf(string(text))
 }
 
-// timeOf returns the processor time in a line of /proc/<pid>/stat, see proc_pid_stat(5).
+// timeOf returns the processor time in the text of /proc/<pid>/stat, see proc_pid_stat(5).
 func timeOf(stat string) (time.Duration, error) {
-	// The second field is the program's name in brackets, which may contain spaces and brackets.
+	// Field 2 is the program's name in brackets, which may itself contain spaces and brackets.
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	const user, system = 14 - 3, 15 - 3 // in proc_pid_stat(5) fields[0] has the number 3
+	const user, system = 14 - 3, 15 - 3 // fields[0] is field 3 of proc_pid_stat(5)
 	if len(fields) <= system {
 		return 0, fmt.Errorf("no processor time in %q", stat)
 	}

@@ -7,7 +7,7 @@ import (
 )
 
 func TestProcessorTimeIsTheSumOfTheFieldsUtimeAndStime(t *testing.T) {
-	// Fields 14 and 15 are 1234 and 567. All fields around them have other values.
+	// Field 14, utime, is 1234. Field 15, stime, is 567. No other field has these values.
 	const stat = "4711 (a) b (c d) S 1 4711 4711 0 -1 4194560 88210 99 7 8 1234 567 31 32 20 0 9 0 5163 1271300096 30010 18446744073709551615\n"
 	got, err := timeOf(stat)
 	if want := 18010 * time.Millisecond; err != nil || got != want {
@@ -15,7 +15,7 @@ func TestProcessorTimeIsTheSumOfTheFieldsUtimeAndStime(t *testing.T) {
 	}
 	for _, bad := range []string{"", "4711 (cut) S 1 4711", "1 (x) S 1 1 1 0 -1 1 1 1 1 1 many 567 31"} {
 		if got, err := timeOf(bad); err == nil {
-			t.Errorf("timeOf(%q) returns %v and no error", bad, got)
+			t.Errorf("timeOf(%q) returns %v, want an error", bad, got)
 		}
 	}
 }
@@ -35,5 +35,5 @@ func TestProcessorTimeGrowsWhileAProcessComputes(t *testing.T) {
 			return
 		}
 	}
-	t.Errorf("a minute of computing took less than %v of processor time", enough)
+	t.Errorf("processorTime grows by less than %v within a minute of computing", enough)
 }

@@ -14,15 +14,14 @@ import (
 )
 
 // redisContender runs the scripts of Simba's Redis backend. A waiter waits for a notice on its own
-// channel, at most until the end of the lease that the script has returned.
+// channel, but not longer than the remaining lease that the script returned.
 type redisContender struct {
 	w          *wire
-	sub        *wire // the subscriber's connection; nil if no other contender wants the mutex
+	sub        *wire // receives notices; nil if no other contender wants the mutex
 	id         string
 	take, give []byte
 }
 
-// toRedis connects contenders of Simba to a Redis.
 func toRedis(addr string) connector {
 	return func(mutex, id string, hot bool) (contender, error) {
 		w, err := dial(addr, lifetime())
@@ -43,7 +42,7 @@ func toRedis(addr string) connector {
 	}
 }
 
-// prepare loads the scripts. It subscribes to the contender's channel if others want the mutex.
+// prepare loads the scripts. If hot is true, it subscribes to the contender's channel.
 func (c *redisContender) prepare(addr, key string, hot bool) error {
 	for _, script := range []string{seeds.SimbaAcquire, seeds.SimbaRelease} {
 		if _, err := c.w.ask(frame("SCRIPT", "LOAD", script)); err != nil {
@@ -73,7 +72,7 @@ func (c *redisContender) acquire() error {
 			return err
 		}
 		if c.sub == nil {
-			return fmt.Errorf("%s owns the mutex", owner)
+			return fmt.Errorf("%s owns a mutex that no other contender should want", owner)
 		}
 		if err := c.sub.c.SetReadDeadline(time.Now().Add(left)); err != nil {
 			return err

@@ -15,7 +15,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// held is a server with many mutexes that have an owner (held mutexes).
+// held is a server with many held mutexes: mutexes that have an owner.
 type held struct {
 	*bench
 	tb      *testbed
@@ -23,8 +23,8 @@ type held struct {
 	mutexes int
 }
 
-// hold measures the memory and the disk space of many held mutexes. It also measures how long a
-// killed server takes to serve them again, and how their checkpoint delays commits.
+// hold measures the memory and disk space of held mutexes, restarts after a kill, and commits
+// during checkpoints.
 func (b *bench) hold(tb *testbed, mutexes int) {
 	h := held{b, tb, simbatest.Start(tb), mutexes}
 	killed, full := tb.TempDir()+"/killed", tb.TempDir()+"/full"
@@ -41,7 +41,7 @@ func (b *bench) hold(tb *testbed, mutexes int) {
 	}
 }
 
-// take acquires the mutexes, and measures the memory that the server uses for them.
+// take acquires the mutexes, and measures the memory for them.
 func (h held) take() {
 	empty, err := resident(h.s.Pid())
 	h.tb.must(err)
@@ -52,8 +52,8 @@ func (h held) take() {
 	h.add(0, key{residentBytes, always, h.mutexes}, (full-empty)/float64(h.mutexes))
 }
 
-// measureDisk measures the size of the checkpoint in a copy of a data directory. It first starts a
-// server on the copy, which adds all changes of the journal to the checkpoint.
+// measureDisk measures the checkpoint in a copy of a data directory. First it starts and stops a
+// server there, so that the checkpoint has all changes of the journal.
 func (h held) measureDisk(dir string) {
 	h.tb.must(copyDir(dir, h.s.Dir))
 	h.s.Start()
@@ -63,7 +63,7 @@ func (h held) measureDisk(dir string) {
 	h.add(0, key{diskBytes, always, h.mutexes}, float64(bytes)/float64(h.mutexes))
 }
 
-// measureCheckpoints measures commits during checkpoints, on a copy of a data directory.
+// measureCheckpoints measures commits during checkpoints, with a copy of a data directory.
 func (h held) measureCheckpoints(dir string) {
 	h.tb.must(copyDir(dir, h.s.Dir))
 	h.s.Start()
@@ -73,8 +73,7 @@ func (h held) measureCheckpoints(dir string) {
 	}
 }
 
-// restart starts the server on a copy of a directory, measures the time until it serves, and kills
-// it.
+// restart measures how long a server with a copy of a data directory takes until it serves.
 func (h held) restart(round int, q quantity, dir string) {
 	h.tb.must(copyDir(dir, h.s.Dir))
 	began := time.Now()
@@ -87,14 +86,14 @@ func (h held) restart(round int, q quantity, dir string) {
 	got, err := w.ask(frame("DBSIZE"))
 	h.tb.must(err)
 	if string(got[0]) != strconv.Itoa(h.mutexes) {
-		h.tb.Fatalf("%s of %d mutexes have an owner after the restart", got, h.mutexes)
+		h.tb.Fatalf("after the restart DBSIZE is %s, want %d", got, h.mutexes)
 	}
 	h.say("%s with %d mutexes: %.2f s", q, h.mutexes, took.Seconds())
 	h.add(round, key{q, always, h.mutexes}, took.Seconds())
 }
 
 // fillJournal starts a server whose checkpoints never end. It renews mutexes until the journal is
-// full, and kills the server.
+// full, and then kills the server.
 func (h held) fillJournal(dir string) {
 	p := startSlow(h.tb, dir, "--stall-checkpoint")
 	defer p.Kill()
@@ -112,20 +111,20 @@ func (h held) fillJournal(dir string) {
 	h.add(0, key{journalMiB, always, h.mutexes}, float64(size)/(1<<20))
 }
 
-// leastFull is the smallest size of a full journal in bytes. A full journal has two segments that
-// are not in the checkpoint, and the segment that the server writes.
+// leastFull is the smallest size of a full journal in bytes. Such a journal has two segments that
+// are not in the checkpoint, and the one that the server writes.
 const leastFull = 48 << 20
 
-// proveFull returns an error unless the journal is full. That is so if a renewal gets no reply, the
-// server still answers PING, and the journal has the size of a full one.
+// proveFull returns an error unless the journal is full. Then its size is at least leastFull, a
+// renewal gets no reply, but the server answers PING.
 func proveFull(renewed, ping error, size int64) error {
 	switch {
 	case !errors.Is(renewed, os.ErrDeadlineExceeded):
-		return fmt.Errorf("the journal does not fill up: SIMBA.GUARD ends with %v", renewed)
+		return fmt.Errorf("the journal is not full: SIMBA.GUARD ends with %v, not with a timeout", renewed)
 	case ping != nil:
 		return fmt.Errorf("the journal may not be full: the server does not answer PING: %w", ping)
 	case size < leastFull:
-		return fmt.Errorf("the journal is not full with %d bytes", size)
+		return fmt.Errorf("the journal is not full: it has %d bytes", size)
 	}
 	return nil
 }
@@ -141,13 +140,13 @@ func ping(addr string) error {
 	return err
 }
 
-// heldName is the name of one of the held mutexes.
 func heldName(i int) string { return fmt.Sprintf("m:%012d", i) }
 
-// guard is the renewal of a held mutex.
+// guard is the command that renews a held mutex.
 func guard(i int) []byte { return frame("SIMBA.GUARD", heldName(i), "c", leaseMS) }
 
-// copyDir replaces the directory to by a copy of from, and syncs the copy to the disk.
+// copyDir replaces the directory at its second path by a copy of that at its first path, and syncs
+// the copy.
 func copyDir(from, to string) error {
 	if err := os.RemoveAll(to); err != nil {
 		return err
@@ -159,7 +158,8 @@ func copyDir(from, to string) error {
 	return nil
 }
 
-// onDisk returns the sizes of a data directory in bytes: of the journal, and of all other files.
+// onDisk returns two sizes of a data directory in bytes: of all files but the journal, and of the
+// journal.
 func onDisk(dir string) (others, journal int64, err error) {
 	err = filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {

@@ -10,7 +10,7 @@ import (
 func TestAJournalThatIsNotFullIsNotMeasuredAsFull(t *testing.T) {
 	waits := fmt.Errorf("read: %w", os.ErrDeadlineExceeded)
 	if err := proveFull(waits, nil, leastFull); err != nil {
-		t.Errorf("proveFull of a full journal returns %v", err)
+		t.Errorf("proveFull of a full journal returns %v, want nil", err)
 	}
 	for what, err := range map[string]error{
 		"changes do not wait":  proveFull(nil, nil, leastFull),
@@ -20,7 +20,7 @@ func TestAJournalThatIsNotFullIsNotMeasuredAsFull(t *testing.T) {
 		"a change was refused": proveFull(errors.New("ERR"), nil, leastFull),
 	} {
 		if err == nil {
-			t.Errorf("the journal counts as full, although %s", what)
+			t.Errorf("proveFull returns nil, although %s", what)
 		}
 	}
 }

@@ -8,10 +8,8 @@ import (
 	"strings"
 )
 
-// quantity is the name of a quantity that is measured.
 type quantity string
 
-// The quantities of the page.
 const (
 	tenures       quantity = "tenures/s, a mutex each"
 	tenureP50     quantity = "a tenure, p50 in ms, a mutex each"
@@ -34,22 +32,21 @@ const (
 	codeLines     quantity = "lines of Go"
 )
 
-// key is one cell of the results.
+// key names one figure: a quantity of a subject, with the size of the load.
 type key struct {
 	quantity quantity
 	subject  string
 	size     int // clients, commands in a pipeline, or mutexes
 }
 
-// results are the values of a run. Each value has the number of the round that measured it.
+// results are the values of a run, by figure and round.
 type results struct {
-	rounds  int // how many rounds the run has
+	rounds  int
 	values  map[key]map[int]float64
 	missing []string // subjects that are not installed
 	faults  []fault
 }
 
-// fault is a failure, and how often it occurred.
 type fault struct {
 	text  string
 	times int
@@ -59,7 +56,6 @@ func newResults(rounds int) *results {
 	return &results{rounds: rounds, values: make(map[key]map[int]float64)}
 }
 
-// add notes the value of a round.
 func (r *results) add(round int, k key, value float64) {
 	if r.values[k] == nil {
 		r.values[k] = make(map[int]float64)
@@ -67,7 +63,7 @@ func (r *results) add(round int, k key, value float64) {
 	r.values[k][round] = value
 }
 
-// expected returns how many values of a quantity a run should have.
+// expected returns how many values of a quantity a complete run has.
 func (r *results) expected(q quantity) int {
 	switch q {
 	case residentBytes, diskBytes, journalMiB, codeLines:
@@ -78,9 +74,9 @@ func (r *results) expected(q quantity) int {
 	return r.rounds
 }
 
-// fault notes a failure. If it recurs in other rounds, it counts as the same fault.
+// fault records a failure. The same failure in another round increments its count.
 func (r *results) fault(what string, err error) {
-	// Join the lines: an error may contain several lines of a store's log.
+	// An error may have several lines, such as the log of a store. Join them.
 	text := strings.Join(strings.Fields(fmt.Sprintf("%s: %v", what, err)), " ")
 	for i := range r.faults {
 		if r.faults[i].text == text {
@@ -98,16 +94,15 @@ func (f fault) String() string {
 	return fmt.Sprintf("%s (%d times)", f.text, f.times)
 }
 
-// of returns the values of all rounds.
 func (r *results) of(k key) []float64 { return slices.Collect(maps.Values(r.values[k])) }
 
-// median returns the median of all rounds. It returns NaN if no round has measured the quantity.
+// median returns the median of all rounds, or NaN without a value.
 func (r *results) median(quantity quantity, subject string, size int) float64 {
 	return median(r.of(key{quantity, subject, size}))
 }
 
-// ratios returns a/b for each round that measured both. The two values of a round are measured
-// within seconds, so a machine that is slow for longer affects both.
+// ratios returns a/b for each round that has both values. They were measured within seconds, so a
+// slow phase of the machine affects both.
 func (r *results) ratios(a, b key) (all []float64) {
 	for round, value := range r.values[a] {
 		if other, ok := r.values[b][round]; ok && other > 0 {
@@ -117,7 +112,6 @@ func (r *results) ratios(a, b key) (all []float64) {
 	return all
 }
 
-// median returns NaN if there are no values.
 func median(values []float64) float64 {
 	all := slices.Sorted(slices.Values(values))
 	switch n := len(all); {

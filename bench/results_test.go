@@ -17,12 +17,12 @@ func TestARatioComparesTwoValuesOfTheSameRound(t *testing.T) {
 	r.add(3, a, 1000) // b failed in this round
 	got := slices.Sorted(slices.Values(r.ratios(a, b)))
 	if want := []float64{0.5, 2, 3}; !slices.Equal(got, want) {
-		t.Errorf("the ratios are %v, not %v", got, want)
+		t.Errorf("the ratios are %v, want %v", got, want)
 	}
 	if m := median(r.ratios(a, b)); m != 2 {
 		t.Errorf("the median of the ratios is %v, want 2", m)
 	}
 	if m := median(r.ratios(a, key{tenures, memory, 64})); !math.IsNaN(m) {
-		t.Errorf("the ratio to a value that was not measured is %v, want NaN", m)
+		t.Errorf("the median ratio to a quantity without values is %v, want NaN", m)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 )
 
-// bench is a run of the program.
 type bench struct {
 	*results
 	dir    string // for the data of all servers
@@ -18,8 +17,7 @@ type bench struct {
 	say    func(format string, args ...any)
 }
 
-// start starts all subjects of the run. They run at the same time, but only one at a time has a
-// load.
+// start starts all subjects. Only one of them has a load at a time.
 func (b *bench) start() {
 	for _, s := range subjects {
 		if !b.wanted(s.name) {
@@ -36,7 +34,6 @@ func (b *bench) start() {
 	}
 }
 
-// failed notes a measurement that failed.
 func (b *bench) failed(what string, err error) {
 	b.say("FAILED %s: %v", what, err)
 	if errors.Is(err, errMissing) {
@@ -46,14 +43,14 @@ func (b *bench) failed(what string, err error) {
 	b.fault(what, err)
 }
 
-// comparison is a load that runs on several subjects, one after the other.
+// comparison is a load and the subjects on which it runs, one after the other.
 type comparison struct {
 	load
 	subjects []string
 }
 
-// comparisons returns the loads of a round, in their order. It compares the two subjects that sync
-// each change separately from the others. Each of the two follows the other equally often.
+// comparisons returns the comparisons of a round in their order. The two subjects that sync each
+// change are compared only with each other.
 func comparisons(round int) (all []comparison) {
 	pair := orderOf(round, []string{always, redisAlways})
 	var rest []string
@@ -72,8 +69,7 @@ func comparisons(round int) (all []comparison) {
 	return append(all, comparison{load{clients: 1}, rest}, comparison{load{clients: manyClients}, rest}, comparison{load{clients: manyClients, hot: true}, rest})
 }
 
-// orderOf returns the order of all in a round. Every other round has the reverse order, so that no
-// subject always runs before another.
+// orderOf reverses the order in every other round, so that no subject always runs before another.
 func orderOf[T any](round int, all []T) []T {
 	all = slices.Clone(all)
 	if round%2 == 1 {
@@ -82,7 +78,6 @@ func orderOf[T any](round int, all []T) []T {
 	return all
 }
 
-// round runs each load once on each of its subjects.
 func (b *bench) round(round int) {
 	for _, d := range comparisons(round) {
 		for _, name := range d.subjects {
@@ -93,8 +88,8 @@ func (b *bench) round(round int) {
 	}
 }
 
-// flushDisk syncs the data of the previous subject to the disk, so that it does not delay the next
-// subject.
+// flushDisk writes the data of the previous subject to the disk, so that this does not delay the
+// next subject.
 func flushDisk() {
 	syscall.Sync()
 	time.Sleep(200 * time.Millisecond)
@@ -124,5 +119,4 @@ func (b *bench) measure(round int, name string, site *site, l load) {
 	b.add(round, key{clientTime, name, l.clients}, clients)
 }
 
-// inMS returns a time in milliseconds.
 func inMS(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -9,10 +9,10 @@ func TestEachLoadHasTheOppositeOrderInTheNextRound(t *testing.T) {
 	for round := range 4 {
 		next := comparisons(round + 1)
 		for i, d := range comparisons(round) {
-			d.subjects = slices.Clone(d.subjects) // comparisons share them
+			d.subjects = slices.Clone(d.subjects) // since comparisons share the slice
 			slices.Reverse(d.subjects)
 			if !slices.Equal(d.subjects, next[i].subjects) {
-				t.Errorf("load %d: round %d has the reverse order of %v, want that of the next round, %v", i, round, d.subjects, next[i].subjects)
+				t.Errorf("load %d: the reverse order of round %d is %v, want %v, that of the next round", i, round, d.subjects, next[i].subjects)
 			}
 		}
 	}
@@ -23,7 +23,7 @@ func TestAlwaysAndRedisWithFsyncRunApartFromAllOthers(t *testing.T) {
 		for _, d := range comparisons(round) {
 			if slices.Contains(d.subjects, always) != slices.Contains(d.subjects, redisAlways) ||
 				slices.Contains(d.subjects, always) && len(d.subjects) != 2 {
-				t.Errorf("round %d, %v: %v must not be compared with each other", round, d.load, d.subjects)
+				t.Errorf("round %d, %v: %v are compared with each other", round, d.load, d.subjects)
 			}
 		}
 	}

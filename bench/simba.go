@@ -5,19 +5,16 @@ import (
 	"time"
 )
 
-// lease is the TTL of every lease. It is longer than a run, so that no lease ends during a
-// measurement.
+// lease is the TTL of every lease. It is longer than a run, so no lease ends in a measurement.
 const lease = time.Hour
 
 var leaseMS = fmt.Sprint(lease.Milliseconds())
 
-// simbaContender is a client of simba-resp.
 type simbaContender struct {
 	w          *wire
 	take, give []byte
 }
 
-// toSimba connects contenders to a simba-resp.
 func toSimba(addr string) connector {
 	return func(mutex, id string, hot bool) (contender, error) {
 		w, err := dial(addr, lifetime())
@@ -37,7 +34,7 @@ func toSimba(addr string) connector {
 
 func (c *simbaContender) acquire() error { return c.wants(c.take, "acquired") }
 
-// wants sends a command, and returns an error unless the reply is a record with the given status.
+// wants sends a command, and returns an error unless the reply is a record with the status.
 func (c *simbaContender) wants(command []byte, status string) error {
 	got, err := c.w.ask(command)
 	if err == nil && (len(got) < 2 || string(got[1]) != status) {

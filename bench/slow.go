@@ -10,22 +10,20 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// slowDisk is the program bench/slowdisk: a simba-resp whose syncs take a given time.
+// slowDisk is the program bench/slowdisk: a simba-resp whose syncs take at least a given time.
 type slowDisk struct {
 	*simbatest.Process
 	sync time.Duration
 	addr string
 }
 
-// The syncs that are measured.
+// slowSyncs are the times of a sync on the slow disks.
 var slowSyncs = []time.Duration{time.Millisecond, 20 * time.Millisecond}
 
-// slowName is the name of the subject in the results.
 func slowName(sync time.Duration) string { return always + ", a sync of " + milliseconds(sync) }
 
 func milliseconds(d time.Duration) string { return fmt.Sprintf("%d ms", d.Milliseconds()) }
 
-// startSlow starts the program bench/slowdisk.
 func startSlow(tb *testbed, dir string, args ...string) *slowDisk {
 	p := simbatest.Run(tb, simbatest.Build(tb, "bench/slowdisk"), append([]string{"--data-dir", dir}, args...)...)
 	return &slowDisk{Process: p, addr: p.Wants(tb, `ready addr=(.*)`)[1]}
@@ -48,8 +46,8 @@ func (b *bench) startSlowDisks() {
 	}
 }
 
-// probes measures the times of PING and CHECK while 16 clients each acquire and release a mutex. So
-// a sync is always in progress.
+// probes measures PING and SIMBA.CHECK while 16 clients acquire and release mutexes, so that a sync
+// is always in progress.
 func (b *bench) probes(round int) {
 	for _, d := range b.slow {
 		flushDisk()
@@ -66,10 +64,11 @@ func (b *bench) probes(round int) {
 	}
 }
 
-// probed is how many clients acquire and release during a probe.
+// probed is the number of clients that acquire and release during a probe.
 const probed = 16
 
-// probe returns the times of each PING and each CHECK, and the rate of the tenures meanwhile.
+// probe returns the time of each PING and of each SIMBA.CHECK, and the rate of the tenures
+// meanwhile.
 func (d *slowDisk) probe(during time.Duration) (ping, check simbatest.Latencies, rate float64, err error) {
 	w, err := dial(d.addr, lifetime())
 	if err != nil {
@@ -106,8 +105,7 @@ func (d *slowDisk) probe(during time.Duration) (ping, check simbatest.Latencies,
 	return ping, check, rate, errors.Join(errs...)
 }
 
-// timed repeatedly sends a command, with a pause of a millisecond. It returns the time of each
-// reply.
+// timed repeats a command, with pauses of a millisecond, and returns the time of each reply.
 func timed(addr string, command []byte, want string, during time.Duration) (took simbatest.Latencies, err error) {
 	w, err := dial(addr, lifetime())
 	if err != nil {

@@ -5,29 +5,26 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// subject is a server that is measured: simba-resp in one configuration, or an alternative to it.
+// subject is a measured server: simba-resp in one configuration, or an alternative.
 type subject struct {
 	name  string
-	about string // its configuration, for the page
-	group string // subjects of one group give the same guarantees after a crash
+	about string // configuration, for the page
+	group string // what a crash can lose
 	start func(*testbed) (*site, error)
 }
 
-// The groups of subjects, in the order of the pictures.
 const (
 	inMemory     = "In memory: a crash of the process or of the machine loses the locks"
 	onDiskSoon   = "On disk soon: after a crash, grants pause until lost leases have ended"
 	onDiskBefore = "On disk before the reply: a crash loses nothing that was acknowledged"
 )
 
-// site is a running subject.
 type site struct {
 	connect   connector
-	addr      string // the address, if the subject speaks RESP; else ""
+	addr      string // "" if the subject does not speak RESP
 	processes processes
 }
 
-// The names of subjects that have aims.
 const (
 	memory      = "simba-resp memory"
 	async       = "simba-resp async"
@@ -75,14 +72,14 @@ var subjects = []subject{
 	}},
 }
 
-// durable are flags of a MariaDB that syncs each commit. The sizes are the defaults of MariaDB.
+// durable are flags of a MariaDB that syncs each commit. The two sizes are defaults of MariaDB.
 var durable = []string{"--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=96M", "--innodb-buffer-pool-size=128M"}
 
 func embedded(durability string) func(*testbed) (*site, error) {
 	return func(tb *testbed) (*site, error) { return simba(tb, 0, "--durability", durability), nil }
 }
 
-// simba starts a simba-resp that uses a store.
+// simba starts a simba-resp. store is the process id of the store that it uses; 0 = none.
 func simba(tb *testbed, store int, args ...string) *site {
 	s := simbatest.Start(tb, append([]string{"--maxclients", "20000"}, args...)...)
 	return &site{connect: toSimba(s.Addr), addr: s.Addr, processes: processes{server: s.Pid(), store: store}}

@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// testbed starts servers and stores for a measurement. It implements stores.TB in place of a test.
+// testbed starts servers and stores for a measurement. It implements stores.TB.
 type testbed struct {
-	dir    string // a folder on the disk that is measured
+	dir    string // on the measured disk
 	undo   []func()
 	faults []string
 }
@@ -20,7 +20,7 @@ type failure struct{ err error }
 // errMissing is returned when a program is not installed.
 var errMissing = errors.New("not installed")
 
-// withTestbed runs f with a new testbed. Then it stops everything that f has started.
+// withTestbed runs f with a new testbed, and then stops everything that f has started.
 func withTestbed(dir string, f func(*testbed)) error {
 	tb := &testbed{dir: dir}
 	defer tb.cleanUp()
@@ -28,7 +28,7 @@ func withTestbed(dir string, f func(*testbed)) error {
 	return err
 }
 
-// try calls start, and returns its failure as an error.
+// try calls start, and returns a failure as an error.
 func (tb *testbed) try(start func(*testbed) (*site, error)) (_ *site, err error) {
 	defer func() {
 		switch f := recover().(type) {
@@ -45,14 +45,13 @@ func (tb *testbed) try(start func(*testbed) (*site, error)) (_ *site, err error)
 	return start(tb)
 }
 
-// must ends the measurement if there is an error.
 func (tb *testbed) must(err error) {
 	if err != nil {
 		panic(failure{err})
 	}
 }
 
-// cleanUp stops everything that was started, in reverse order.
+// cleanUp calls the functions of Cleanup, the last first.
 func (tb *testbed) cleanUp() {
 	for _, undo := range slices.Backward(tb.undo) {
 		undo()
@@ -85,6 +84,5 @@ func (tb *testbed) TempDir() string {
 	return dir
 }
 
-// StoreDir returns a new folder for a store's data. It is on the disk that is measured, like the
-// data of the server.
+// StoreDir returns a new folder for a store's data, on the measured disk.
 func (tb *testbed) StoreDir() string { return tb.TempDir() }

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// wire is a connection that speaks RESP2. It uses as little processor time as possible, because the
-// benchmarks measure servers, not client libraries. Only close is safe for concurrent use.
+// wire is a connection that speaks RESP2. It needs little processor time, since the benchmarks
+// measure servers, not client libraries. Only close is safe for concurrent use.
 type wire struct {
 	c      net.Conn
 	r      *bufio.Reader
-	fields [][]byte // the fields of the last reply
-	text   []byte   // the memory that the fields point into
+	fields [][]byte // of the last reply
+	text   []byte   // the bytes of the fields
 }
 
-// dial connects to a server. When the connection is older than life, each request that has no reply
-// yet fails with os.ErrDeadlineExceeded.
+// dial connects to a server. After the time life, requests without a reply fail with
+// os.ErrDeadlineExceeded.
 func dial(addr string, life time.Duration) (*wire, error) {
 	c, err := net.DialTimeout("tcp", addr, 10*time.Second)
 	if err != nil {
@@ -34,7 +34,6 @@ func dial(addr string, life time.Duration) (*wire, error) {
 
 func (w *wire) close() { w.c.Close() }
 
-// frame is a command as it is sent.
 func frame(args ...string) []byte {
 	b := fmt.Appendf(nil, "*%d\r\n", len(args))
 	for _, a := range args {
@@ -43,8 +42,8 @@ func frame(args ...string) []byte {
 	return b
 }
 
-// ask sends a command and returns the reply: the elements of an array, or one element for any other
-// type. The result is valid until the next call.
+// ask sends a command and returns the reply. It returns an array as its elements, and any other
+// reply as one element. The result is valid until the next call.
 func (w *wire) ask(command []byte) ([][]byte, error) {
 	if _, err := w.c.Write(command); err != nil {
 		return nil, err
@@ -52,8 +51,8 @@ func (w *wire) ask(command []byte) ([][]byte, error) {
 	return w.receive()
 }
 
-// pipe sends the commands 0 to n-1 on a new connection, in pipelines of a thousand. It fails if a
-// pipeline takes longer than patience, or if a reply is an error.
+// pipe sends command(0) to command(n-1) on a new connection, in pipelines of a thousand. It fails
+// if a pipeline takes longer than patience, or a reply is an error.
 func pipe(addr string, n int, command func(i int) []byte, patience time.Duration) error {
 	w, err := dial(addr, patience)
 	if err != nil {
@@ -83,7 +82,6 @@ func pipe(addr string, n int, command func(i int) []byte, patience time.Duration
 	return nil
 }
 
-// receive returns the next reply, or message.
 func (w *wire) receive() ([][]byte, error) {
 	w.fields, w.text = w.fields[:0], w.text[:0]
 	if err := w.read(); err != nil {
@@ -98,7 +96,7 @@ func (w *wire) read() error {
 		return err
 	}
 	if len(line) < 3 {
-		return fmt.Errorf("no reply: %q", line)
+		return fmt.Errorf("not a RESP reply: %q", line)
 	}
 	kind, rest := line[0], line[1:len(line)-2]
 	switch kind {
@@ -110,7 +108,7 @@ func (w *wire) read() error {
 	}
 	n, err := strconv.Atoi(string(rest))
 	if err != nil {
-		return fmt.Errorf("no reply: %q", line)
+		return fmt.Errorf("not a RESP reply: %q", line)
 	}
 	switch kind {
 	case '$':
@@ -123,7 +121,7 @@ func (w *wire) read() error {
 		}
 		return nil
 	}
-	return fmt.Errorf("no reply: %q", line)
+	return fmt.Errorf("not a RESP reply: %q", line)
 }
 
 func (w *wire) bulk(n int) error {
@@ -140,9 +138,9 @@ func (w *wire) bulk(n int) error {
 	return err
 }
 
-// add adds a copy of a field, because the reader reuses its buffer.
+// add appends a copy of a field, since the reader reuses its buffer.
 func (w *wire) add(b []byte) {
 	from := len(w.text)
-	w.text = append(w.text, b...) // if text moves, earlier fields keep the old memory
+	w.text = append(w.text, b...) // if append moves text, earlier fields keep the old array
 	w.fields = append(w.fields, w.text[from:])
 }

@@ -4,14 +4,13 @@ import (
 	"errors"
 	"net"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
-// mute starts a server that never replies. The kernel accepts its connections.
+// mute returns an address at which the kernel accepts connections, but no server reads them.
 func mute(t *testing.T) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -56,7 +55,7 @@ func TestALoadOnAServerThatHangsFailsAtItsConnect(t *testing.T) {
 	t.Run("redis-benchmark", func(t *testing.T) {
 		need.Program(t, "redis-benchmark", "redis-tools")
 		if rate, err := redisBenchmark(addr, []string{"PING"}); err == nil {
-			t.Errorf("redisBenchmark returns %v a second, although the server does not reply", rate)
+			t.Errorf("redisBenchmark returns a rate of %v, although the server does not reply", rate)
 		}
 	})
 }

@@ -12,18 +12,17 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// zookeeperContender uses ZooKeeper's lock recipe like Curator's latch: it creates a sequential
-// node, and watches the node before it. Each contender has its own session.
+// zookeeperContender uses ZooKeeper's lock recipe, like Curator's latch: it creates a sequential
+// node, and watches the node before that. It has its own session.
 type zookeeperContender struct {
 	conn  *zk.Conn
 	path  string
 	id    string
-	own   string      // its node
-	death *time.Timer // closes conn, because requests on it have no deadline
+	own   string      // path of its node
+	death *time.Timer // closes conn after a time, since zk requests have no deadline
 	end   chan struct{}
 }
 
-// toZooKeeper connects contenders to a ZooKeeper.
 func toZooKeeper(addr string) connector {
 	return func(mutex, id string, _ bool) (contender, error) {
 		conn, _, err := zk.Connect([]string{addr}, 30*time.Second, zk.WithLogger(log.New(io.Discard, "", 0)))
@@ -34,7 +33,7 @@ func toZooKeeper(addr string) connector {
 		z.death = time.AfterFunc(lifetime(), conn.Close)
 		if _, err := conn.Create(z.path, nil, 0, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
 			z.close()
-			return nil, fmt.Errorf("create the parent: %w", err)
+			return nil, fmt.Errorf("create the parent node: %w", err)
 		}
 		return z, nil
 	}
@@ -42,12 +41,12 @@ func toZooKeeper(addr string) connector {
 
 func (z *zookeeperContender) acquire() (err error) {
 	if z.own, err = z.conn.CreateProtectedEphemeralSequential(z.path+"/latch-", []byte(z.id), zk.WorldACL(zk.PermAll)); err != nil {
-		return fmt.Errorf("create: %w", err)
+		return fmt.Errorf("create a node: %w", err)
 	}
 	for {
 		children, _, err := z.conn.Children(z.path)
 		if err != nil {
-			return fmt.Errorf("children: %w", err)
+			return fmt.Errorf("list the nodes: %w", err)
 		}
 		ahead := before(children, number(z.own))
 		if ahead == "" {
@@ -55,7 +54,7 @@ func (z *zookeeperContender) acquire() (err error) {
 		}
 		there, _, gone, err := z.conn.ExistsW(z.path + "/" + ahead)
 		if err != nil {
-			return fmt.Errorf("watch: %w", err)
+			return fmt.Errorf("watch a node: %w", err)
 		}
 		if !there {
 			continue
@@ -68,10 +67,10 @@ func (z *zookeeperContender) acquire() (err error) {
 	}
 }
 
-// number returns the ten digits at the end of a node's name, which order the nodes.
+// number returns the last ten digits of a node's name, the sequence number.
 func number(node string) string { return node[len(node)-10:] }
 
-// before returns the child with the largest number below that of own; "" if own is the first.
+// before returns the child with the largest number below that of own, or "" if own is the first.
 func before(children []string, own string) (ahead string) {
 	children = slices.DeleteFunc(children, func(c string) bool { return number(c) >= own })
 	if len(children) == 0 {

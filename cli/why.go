@@ -205,7 +205,7 @@ func (p *printer) queue(w *Why, addr string) {
 	}
 	switch {
 	case w.SharedQueue == nil:
-		p.line("Other servers may have more waiters: the user may not send INFO.")
+		p.line("The user may not send INFO. If the engine is mysql, other servers may have more waiters.")
 	case !*w.SharedQueue:
 		p.line("On the engine mysql this is the queue of %s only. Contenders of other servers may come first.", Printable(addr))
 	}
@@ -241,6 +241,8 @@ func (p *printer) outlook(w *Why) {
 	case len(w.Ahead) == 0 && w.Position > 0 && w.kind != blocked:
 		p.line("It may go to another waiter: %s polls.", who)
 		p.skips(w)
+	case len(w.Ahead) == 0 && w.Owner == nil && w.Quiet == nil:
+		p.line("%s can have it now, unless the server delays new grants: the user may not send INFO.", who)
 	case len(w.Ahead) == 0 && w.Owner == nil:
 		p.line("%s can have it now, unless a contender of another server comes first.", who)
 	case len(w.Ahead) == 0:

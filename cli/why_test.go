@@ -41,12 +41,16 @@ func TestWhyGivesALatestTimeOnlyIfNobodyCanComeFirst(t *testing.T) {
 		{"held, behind a polling waiter", "carol", held(5000), []Waiter{poller, carol}, 0, &yes, 5000, -1, "Who is next is not known: bob polls."},
 		{"held, not in the queue", "dave", held(5000), []Waiter{bob, carol}, 0, &yes, 5000, -1, "bob is next."},
 		{"held, first on mysql", "bob", held(5000), []Waiter{bob}, 0, &no, 5000, -1, "It is free in 5.0s at the latest, unless the owner"},
+		{"free, engine unknown", "bob", Tenure{}, nil, 0, nil, 0, -1, "bob can have it now, unless the server delays new grants"},
 		{"held, engine unknown", "bob", held(5000), []Waiter{bob}, 0, nil, 5000, -1, "It is free in 5.0s"},
 		{"held for ever", "bob", noExpiry, []Waiter{bob}, 0, &yes, -1, -1, "its lease has no expiry"},
 		{"mine", "alice", held(5000), []Waiter{bob}, 0, &yes, 5000, 0, "alice owns it."},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			w := Why{Mutex: "m", Contender: row.contender, Quiet: &row.quiet, SharedQueue: row.shared}
+			if row.shared == nil { // the user may not send INFO
+				w.Quiet = nil
+			}
 			w.judge(row.tenure, row.waiters)
 			if got := orNever(w.FreeIn); got != row.free {
 				t.Errorf("free_in_ms is %d, want %d", got, row.free)

@@ -45,8 +45,8 @@ type Options struct {
 	Hooks Hooks
 }
 
-// Client creates contenders and observers. They share its go-redis client and its subscriber's
-// connections. It is safe for concurrent use.
+// Client creates contenders and observers. They share its go-redis client, and its connections for
+// notices. It is safe for concurrent use.
 type Client struct {
 	rdb             redis.UniversalClient
 	timeout         time.Duration
@@ -117,7 +117,7 @@ func contextTimeouts(rdb redis.UniversalClient) bool {
 }
 
 // Close stops all contenders and observers of the Client, unlocks all its Locks, and closes the
-// subscriber's connections. It waits at most Options.Timeout for that. Later calls of the Client
+// connections for notices. It waits at most Options.Timeout for that. Later calls of the Client
 // return ErrClosed. Close does not close the go-redis client.
 //
 // If Close returns an error, the server may keep a mutex for this Client until the lease ends. The
@@ -172,7 +172,7 @@ func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds b
 	return holds, err
 }
 
-// query calls ask, which sends a read-only request, with a context that ends after Timeout.
+// query calls ask with a context that ends after Timeout. ask sends a read-only request.
 func (c *Client) query(ctx context.Context, mutex string, ask func(context.Context) error) error {
 	if err := names.CheckMutex(mutex); err != nil {
 		return err

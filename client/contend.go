@@ -51,7 +51,7 @@ func startRun(c *Client, cfg contend.Config) (contend.Run, error) {
 	return tracedRun{r}, nil
 }
 
-// stepsFor returns the steps of a contenderRun that call h.
+// stepsFor returns steps for a contenderRun. The steps call the functions of h.
 func stepsFor(h contend.Hooks) steps {
 	own := steps{
 		asking: h.Asking, renewed: h.Renewed, failed: h.Failed, releasing: h.Releasing, ended: h.Ended,

@@ -13,7 +13,7 @@ var errOwnershipEnded = errors.New("the ownership has ended")
 // answer is the outcome of one request.
 type answer struct {
 	n     uint64 // the number of the request
-	token uint64 // the tenure that a GUARD renews; 0 = the request was an ACQUIRE
+	token uint64 // the token that a GUARD sends; 0 = the request was an ACQUIRE
 	sent  instant
 	reply reply
 	err   error
@@ -21,13 +21,14 @@ type answer struct {
 
 // ask sends a GUARD if the contender is the owner, else an ACQUIRE. It waits for the reply until
 // Timeout, or until the ownership ends or stop is called. An owner waits at most for half of the
-// time that is left. The request may take longer. If an earlier GUARD has renewed the present
-// tenure, ask returns the reply to that GUARD.
+// time that is left until the ownership ends. The request continues after this wait, for at most
+// the time that is left. If the reply to an earlier GUARD of the present tenure arrives first, ask
+// returns that reply.
 func (r *contenderRun) ask() (got reply, sent instant, err error) {
-	limit, life, token := r.c.timeout, r.c.timeout, uint64(0)
+	limit, timeout, token := r.c.timeout, r.c.timeout, uint64(0)
 	if r.own != nil {
-		life, token = r.own.left(), r.own.token
-		limit = max(min(limit, life/2), time.Millisecond)
+		timeout, token = r.own.left(), r.own.token
+		limit = max(min(limit, timeout/2), time.Millisecond)
 	}
 	enough := time.NewTimer(limit)
 	defer enough.Stop()
@@ -38,7 +39,7 @@ func (r *contenderRun) ask() (got reply, sent instant, err error) {
 		select {
 		case slots <- struct{}{}:
 			slots = nil
-			n = r.send(token, life)
+			n = r.send(token, timeout)
 		case a := <-r.answers:
 			if a.n != n && (token == 0 || a.token != token || a.err != nil) {
 				continue
@@ -57,8 +58,9 @@ func (r *contenderRun) ask() (got reply, sent instant, err error) {
 	}
 }
 
-// send sends a request that may take life, and returns its number. The caller has taken a slot.
-func (r *contenderRun) send(token uint64, life time.Duration) uint64 {
+// send sends a request and returns the number of the request. The request is canceled after
+// timeout. The caller has taken a slot.
+func (r *contenderRun) send(token uint64, timeout time.Duration) uint64 {
 	if r.asking != nil {
 		r.asking(token != 0)
 	}
@@ -75,7 +77,7 @@ func (r *contenderRun) send(token uint64, life time.Duration) uint64 {
 		if token != 0 {
 			parent = r.guards
 		}
-		ctx, cancel := context.WithTimeout(parent, life)
+		ctx, cancel := context.WithTimeout(parent, timeout)
 		defer cancel()
 		if token != 0 {
 			a.reply, a.err = r.c.guard(ctx, r.terms, token)

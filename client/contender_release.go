@@ -47,8 +47,8 @@ func (r *contenderRun) releaseEnded() bool {
 }
 
 // release releases the tenure with the given token. Token 0 releases any tenure, and the queue
-// entry. It waits for the reply until Timeout or until enough is closed. The request may then
-// continue in the background.
+// entry. release waits for the reply until Timeout or until enough is closed. After that the
+// request may continue in the background.
 func (r *contenderRun) release(token uint64, enough <-chan struct{}) (released bool, err error) {
 	type outcome struct {
 		released bool
@@ -75,7 +75,7 @@ func (r *contenderRun) release(token uint64, enough <-chan struct{}) (released b
 // giveUp ends the ownership, waits for the callbacks, and releases the mutex or the queue entry. It
 // returns when the server has confirmed or refused the release, or when the lease has expired.
 func (r *contenderRun) giveUp() error {
-	r.stop() // the run may end by itself
+	r.stop() // if the run has ended by itself, nobody has called stop yet
 	token := uint64(0)
 	if r.own != nil {
 		token = r.own.token

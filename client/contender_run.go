@@ -37,13 +37,15 @@ const (
 // block. All but acquired and lost may be nil.
 type steps struct {
 	acquired  func(*ownership, State)
-	lost      func(*ownership, State)            // the ownership context has ended
-	renewed   func()                             // a new lease has begun
-	asking    func(renewal bool)                 // a request is about to be sent
-	waiting   func(Owner)                        // another contender owns the mutex or is next
-	failed    func(err error, final, owner bool) // a request failed; final: it is useless to retry
-	releasing func()                             // a release is about to be sent
-	ended     func()                             // the run is done
+	lost      func(*ownership, State) // the ownership context has ended
+	renewed   func()                  // a new lease has begun
+	asking    func(renewal bool)      // a request is about to be sent
+	waiting   func(Owner)             // another contender owns the mutex or is next
+	releasing func()                  // a release is about to be sent
+	ended     func()                  // the run is done
+	// failed is called when a request has failed. If final is true, it is useless to retry. owner
+	// says whether the contender owns the mutex.
+	failed func(err error, final, owner bool)
 	// acquired and lost start callbacks. callbacksDone returns a channel that is closed when these
 	// callbacks have returned. The run waits for this channel before it releases the mutex or asks
 	// for the mutex again.
@@ -98,9 +100,9 @@ type contenderRun struct {
 	refused   bool           // the server refused a request and has accepted none since
 	pause     time.Duration  // the pause after the next failure
 
-	// guards is the parent context of each GUARD. giveUp ends it, because a GUARD that arrives
-	// after the release has no effect. A late ACQUIRE could begin a tenure, so giveUp waits for its
-	// reply.
+	// guards is the parent context of each GUARD. giveUp ends this context, and does not wait for
+	// replies to GUARDs: a GUARD that arrives after the release has no effect. A late ACQUIRE could
+	// begin a tenure, so giveUp waits for its reply.
 	guards    context.Context
 	endGuards context.CancelFunc
 
@@ -344,7 +346,7 @@ func (r *contenderRun) awaitCallbacks(enough <-chan struct{}) bool {
 		case <-enough:
 			return false
 		case <-overdue.C:
-			r.c.log.Warn("a callback has not returned after the ownership ended; the contender waits for it before it releases or acquires",
+			r.c.log.Warn("a callback has not returned after the ownership ended; until it returns, the contender neither releases the mutex nor acquires it again",
 				"mutex", r.mutex, "contender", r.id, "after", r.c.timeout)
 		}
 	}

@@ -59,15 +59,15 @@ func TestOwnershipEndsByTheClock(t *testing.T) {
 		defer cancel()
 		time.Sleep(9899 * time.Millisecond)
 		if err := o.Err(); err != nil || Token(child) != 7 {
-			t.Fatalf("before the end of the lease: Err is %v, the token %d", err, Token(child))
+			t.Fatalf("before the end of the lease Err is %v and the token is %d, want nil and 7", err, Token(child))
 		}
 		time.Sleep(time.Millisecond) // 1 % before the end
 		if err := o.Err(); !errors.Is(err, context.Canceled) || !errors.Is(context.Cause(o), ErrLost) {
-			t.Errorf("at the end of the lease: Err is %v, the cause %v", err, context.Cause(o))
+			t.Errorf("at the end of the lease Err is %v with the cause %v, want the cause ErrLost", err, context.Cause(o))
 		}
 		synctest.Wait()
 		if err := child.Err(); err == nil || !errors.Is(context.Cause(child), ErrLost) {
-			t.Errorf("a derived context: Err is %v, the cause %v", err, context.Cause(child))
+			t.Errorf("at the end of the lease Err of a derived context is %v with the cause %v, want the cause ErrLost", err, context.Cause(child))
 		}
 		o.renew(now(), time.Minute)
 		if o.Err() == nil || o.left() > 0 {
@@ -93,7 +93,7 @@ func TestWindowsOfAnOwnershipRunWhileTheMachineIsSuspended(t *testing.T) {
 		}
 		o.renew(now(), 30*time.Second) // the server granted less
 		if got := o.owner(terms); !got.TTLAt.Equal(time.Now().Add(30*time.Second)) || !got.TransitionAt.Equal(got.TTLAt) {
-			t.Errorf("after the grant of a lease of 30 s, without a transition window, the owner is %+v", got)
+			t.Errorf("after the grant of a lease of 30 s the owner is %+v, want both windows to end in 30 s", got)
 		}
 	})
 }
@@ -135,7 +135,7 @@ func TestNoticeWakesOnlyTheContendersItConcerns(t *testing.T) {
 			return len(r.wake) == 1
 		}
 		if w, o, s := asks(false, false), asks(true, false), asks(true, true); w != c.waiter || o != c.owner || s != c.manual {
-			t.Errorf("after %+v a waiter, an owner and a manual owner ask: %v, %v, %v, want %v, %v, %v", c.n, w, o, s, c.waiter, c.owner, c.manual)
+			t.Errorf("after %+v, a waiter asks: %v, want %v; an owner asks: %v, want %v; a manual owner asks: %v, want %v", c.n, w, c.waiter, o, c.owner, s, c.manual)
 		}
 	}
 }

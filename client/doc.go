@@ -47,17 +47,17 @@
 // The client gives each owner an ownership context, which ends when the client releases or loses
 // the mutex. The client counts a lease from the moment before it sends the request that acquires or
 // renews the mutex. It gives the lease up a little before the end: 1 % of the lease, at most
-// 250 ms. So the ownership context ends before the server grants the mutex to another contender,
-// even if the owner's clock is 1 % slow.
+// 250 ms. So the ownership context ends before the server grants the mutex to another contender.
+// This is true unless the owner's clock loses more than this margin during the lease.
 //
-// Only SIMBA.BREAK, an administrator's command, can end a lease before the ownership context. If
-// the owner has owned the mutex for a second, it gets a notice of the break.
+// Only SIMBA.BREAK, an administrator's command, can end a lease while the ownership context lasts.
+// If the owner has owned the mutex for a second, it gets a notice of the break.
 //
-// After a freeze of the process or the machine, the lease may have ended. Err of the ownership
-// context and of the context of Do reads the clock, so it reports the loss at once. Err of a
-// context that is derived from one of them (context.WithTimeout, errgroup) may still be nil at the
-// first call. Work that began before the freeze continues, so the resource should check the fencing
-// token ([Client.Check]).
+// After a freeze of the process or the machine, the lease may have ended. The method Err of an
+// ownership context reads the clock, so it reports the loss at once. So does Err of the context
+// that Do passes to its work. Err of a context that is derived from one of them
+// (context.WithTimeout, errgroup) may still be nil at the first call. Work that began before the
+// freeze continues, so the resource should check the fencing token ([Client.Check]).
 //
 // # Connections
 //

@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// Hooks are functions that a Client calls for events of its contenders: for metrics, traces and
-// tests. A hook may be nil. The contenders are those of Do, Lock, Contender, Scheduler, and of the
-// packages worker and registry.
+// Hooks are functions that a Client calls when something happens to one of its contenders. They
+// serve metrics, traces and tests. A hook may be nil. The contenders are those of Do, Lock,
+// Contender, Scheduler, and of the packages worker and registry.
 //
 // An attempt to acquire a mutex begins with its first request. If another contender owns the mutex
 // or is next, the Client calls Contended once. The attempt ends with one call of Acquired or
@@ -38,8 +38,8 @@ type Hooks struct {
 	NotAcquired func(context.Context, HookEvent)
 
 	// Released is called when the server has confirmed the release of the mutex. Took is the length
-	// of the tenure. If the release fails, Released is called with its error in Err, at the latest
-	// when the lease ends.
+	// of the tenure. If the release fails, Released is called at the latest when the lease ends.
+	// Err is then the error of the release.
 	Released func(context.Context, HookEvent)
 
 	// Lost is called when a tenure has ended because its lease expired or was ended by SIMBA.BREAK.
@@ -61,9 +61,9 @@ type HookEvent struct {
 	// Took is the length of the attempt, tenure or work that has ended; 0 in Contended.
 	Took time.Duration
 
-	// Owner is the owner in the server's last reply, in Contended, NotAcquired and Lost. The zero
-	// Owner means that the mutex is free, that another waiter is next, or that the owner is not
-	// known.
+	// Owner is set in Contended, NotAcquired and Lost. It is the owner in the server's last reply.
+	// The zero Owner means that the mutex is free, that another waiter is next, or that the owner
+	// is not known.
 	Owner Owner
 
 	// Expired is for the hook Lost. It is true if the lease ended by the clock of this process. It

@@ -27,9 +27,9 @@ func WithTTL(ttl time.Duration) LockOption { return func(o *lockOptions) { o.ttl
 func WithTransition(d time.Duration) LockOption { return func(o *lockOptions) { o.transition = d } }
 
 // WithRenewal sets the longest time between two renewals. With 0, the owner renews at the end of
-// the TTL window, or when a third of the lease is left, whichever is earlier. A longer time than
-// that has no effect. If d is a third of the TTL, the owner can repeat a failed renewal before the
-// TTL window ends.
+// the TTL window, or when a third of the lease is left, whichever is earlier. A longer d has no
+// effect. If d is a third of the TTL, the owner can repeat a failed renewal before the TTL window
+// ends.
 func WithRenewal(d time.Duration) LockOption { return func(o *lockOptions) { o.renewal = d } }
 
 // WithID sets the contender's id, 1 to 128 bytes; "" means counter:pid@host~random. Two contenders
@@ -71,7 +71,7 @@ func (c *Client) do(ctx context.Context, mutex string, work func(context.Context
 	if work == nil {
 		return fmt.Errorf("lock %s: work is nil", mutex)
 	}
-	worked := make(chan struct{}) // before it is closed, not even Close releases the mutex
+	worked := make(chan struct{}) // until it is closed, not even Close releases the mutex
 	end := sync.OnceFunc(func() { close(worked) })
 	defer end() // if the mutex is not acquired, l.do does not call end
 	l, err := c.lock(ctx, mutex, once, worked, end, opts)
@@ -81,7 +81,7 @@ func (c *Client) do(ctx context.Context, mutex string, work func(context.Context
 	return l.do(ctx, work, end)
 }
 
-func (l *Lock) do(ctx context.Context, work func(context.Context) error, worked func()) (err error) {
+func (l *Lock) do(ctx context.Context, work func(context.Context) error, end func()) (err error) {
 	both := &workContext{own: l.own}
 	both.Context, both.cancel = context.WithCancelCause(ctx)
 	stop := context.AfterFunc(l.own, func() { both.cancel(context.Cause(l.own)) })
@@ -89,7 +89,7 @@ func (l *Lock) do(ctx context.Context, work func(context.Context) error, worked 
 		_ = both.Err()
 		both.cancel(ErrReleased) // before the unlock, for goroutines that work has left running
 		stop()
-		worked()
+		end()
 		failure := l.Unlock(context.WithoutCancel(ctx))
 		switch {
 		case failure == nil:
@@ -170,8 +170,9 @@ type result struct {
 	failure error      // the error of the last request
 }
 
-// lock locks a mutex. If worked is not nil, the run releases the mutex only after worked is closed,
-// and end is a function that closes it.
+// lock locks a mutex. If once is true, lock sends one request and takes no queue entry. If worked
+// is not nil, the run releases the mutex only after worked is closed. end is then a function that
+// closes worked.
 func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-chan struct{}, end func(), opts []LockOption) (*Lock, error) {
 	var o lockOptions
 	for _, set := range opts {
@@ -255,7 +256,7 @@ func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-cha
 // isFinal reports whether it is useless to retry after err.
 func isFinal(err error) bool { return errors.Is(err, ErrClosed) || refused(err) }
 
-// joined returns an error that matches err, and failure unless it is nil.
+// joined returns an error that matches err. If failure is not nil, the error matches failure, too.
 func joined(err, failure error) error {
 	if failure == nil {
 		return err
@@ -271,9 +272,9 @@ func (l *Lock) Context() context.Context { return l.own }
 // Token returns the fencing token of the tenure.
 func (l *Lock) Token() uint64 { return l.own.token }
 
-// Owner returns the id, the token and the windows of the present lease; after the tenure, of the
-// last lease. Do not keep the result for long: if the machine is suspended after the call, the
-// windows end earlier than the result says.
+// Owner returns the contender's id, the token, and the windows of the present lease. After the
+// tenure, it returns the windows of the last lease. Do not keep the result for long: if the machine
+// is suspended after the call, the windows end earlier than the result says.
 func (l *Lock) Owner() Owner { return l.own.owner(l.run.terms) }
 
 // Unlock ends the ownership and releases the mutex. If ctx ends first, it returns the error of ctx,

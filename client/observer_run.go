@@ -64,7 +64,7 @@ type observerRun struct {
 	subscribed bool          // the server has confirmed a subscription in this run
 	gap        bool          // the next reply changes the owner
 	newest     uint64        // the largest known token; a smaller one is of an earlier tenure
-	ahead      *Owner        // an owner in a reply whose notice has not come; nil = none
+	ahead      *Owner        // an owner that a reply has shown before a notice did; nil = none
 	aheadAt    time.Time     // the time when ahead was set or queries was increased
 	queries    int           // how many queries followed since ahead was set
 	pause      time.Duration // the pause after the next query that fails
@@ -87,7 +87,8 @@ func newObserverRun(o *Observer) *observerRun {
 }
 
 // loop is the goroutine of the run. It subscribes before it queries, so that it misses no change
-// after the first report. If the subscription takes longer than Timeout, it queries without it.
+// after the first report. If the subscription takes longer than Timeout, the loop queries before it
+// has subscribed.
 func (r *observerRun) loop() {
 	l := r.o.c.subscriptions.add(r.notified, names.EventChannel(r.o.cfg.Mutex))
 	defer r.o.c.subscriptions.remove(l)
@@ -164,13 +165,15 @@ func (r *observerRun) follow(e ownerEvent) (d time.Duration, query bool) {
 			r.reportNotice(Owner{})
 			return 0, false
 		}
-		return 0, e.Token > r.newest // if it is larger, the notice of the new tenure is lost
+		return 0, e.Token > r.newest // if it is larger, the notice that this tenure began is lost
 	}
-	return 0, true // an unknown kind, or a smaller token: a server without its data counts from 1
+	// The kind is unknown, or the token is smaller: a server that has lost its data counts from 1.
+	return 0, true
 }
 
 // acquired reports a new owner, and returns the time until the next query. It first queries the
-// windows of the owner, unless another event shows that the tenure is over.
+// windows of the owner. If more events are waiting, the tenure may be over already, so acquired
+// does not query.
 func (r *observerRun) acquired(owner Owner) time.Duration {
 	if r.ahead != nil && r.newest < r.ahead.Token && r.ahead.Token < owner.Token {
 		r.report(*r.ahead) // the notice of r.ahead is lost
@@ -217,7 +220,7 @@ func (r *observerRun) query() time.Duration {
 	r.pause = retryPause
 	if r.gap {
 		r.gap = !r.subscribed  // without a subscription each reply changes the owner
-		r.newest = reply.Token // even if it is smaller: a server without its data counts from 1
+		r.newest = reply.Token // even if smaller: a server that has lost its data counts from 1
 		r.report(reply)
 	}
 	return r.compare(reply)

@@ -91,8 +91,9 @@ func (o *ownership) left() time.Duration {
 	return o.span.Load().left()
 }
 
-// owner returns the ownership as an Owner. The monotonic clock stands still while the machine is
-// suspended. So the windows end earlier by the time of suspension since the lease began.
+// owner returns the ownership as an Owner. While the machine is suspended, the monotonic clock
+// stands still, but the lease does not. So owner subtracts from the ends of both windows how long
+// the machine was suspended since the lease began.
 func (o *ownership) owner(t terms) Owner {
 	s := o.span.Load()
 	from := s.from.at.Add(s.from.suspended - now().suspended)

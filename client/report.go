@@ -67,7 +67,8 @@ func (p *report) gaveUp(owner Owner) {
 	call(p.hooks.NotAcquired, p.ctx, e)
 }
 
-// lost ends the tenure, if there is one, with Lost. owner is the next owner; zero = not known.
+// lost ends the tenure, if there is one, and calls the hook Lost. owner is the next owner; the zero
+// Owner means that it is not known.
 func (p *report) lost(owner Owner, expired bool) {
 	if p.phase != owning {
 		return
@@ -79,7 +80,7 @@ func (p *report) lost(owner Owner, expired bool) {
 }
 
 // released ends the tenure, if there is one. err is the error of the release. If it matches
-// ErrLost, released calls Lost, else Released.
+// ErrLost, released calls the hook Lost, else the hook Released.
 func (p *report) released(err error) {
 	switch {
 	case errors.Is(err, ErrLost):
@@ -92,7 +93,7 @@ func (p *report) released(err error) {
 	}
 }
 
-// event returns an event of the phase that ends now.
+// event returns an event of the present phase. Its Took is the time since the phase began.
 func (p *report) event() HookEvent {
 	return HookEvent{Mutex: p.terms.mutex, ID: p.terms.id, Token: p.token, Took: now().since(p.since)}
 }

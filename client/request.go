@@ -107,7 +107,7 @@ func parseReply(cmd *redis.Cmd) (reply, error) {
 // name before its value.
 type fields struct {
 	byName map[any]any
-	fault  error // names the first field that is missing or has the wrong type
+	fault  error // the first reason why the record is not valid; nil = none
 }
 
 func record(cmd *redis.Cmd) (*fields, error) {
@@ -168,7 +168,7 @@ func (f *fields) connection(name string) (c Connection) {
 func field[T any](f *fields, name string) (value T) {
 	value, ok := f.byName[name].(T)
 	if !ok && f.fault == nil {
-		f.fault = fmt.Errorf("the server's record has no %s, or it is a %T", name, f.byName[name])
+		f.fault = fmt.Errorf("the field %s of the server's reply is missing or has the wrong type %T", name, f.byName[name])
 	}
 	return value
 }

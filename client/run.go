@@ -78,7 +78,7 @@ func (r *run) end(ctx context.Context, action string) error {
 	return nil
 }
 
-// waitDone waits until the run is done, and stops it when ctx ends. The error has the run's name.
+// waitDone waits until the run is done, and stops it when ctx ends. The error contains name.
 func (r *run) waitDone(ctx context.Context, c *Client, name string) error {
 	select {
 	case <-ctx.Done():

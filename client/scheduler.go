@@ -219,7 +219,7 @@ func (s *Scheduler) work(ownership context.Context) {
 		case p != nil:
 			log.Error("scheduled work panicked", "panic", p, "stack", string(debug.Stack()))
 		case !returned:
-			log.Error("scheduled work ended its goroutine; the scheduler resigns for a TTL")
+			log.Error("scheduled work ended its goroutine; the scheduler resigns and contends again after a TTL")
 			s.contender.resign(resignForTTL)
 		}
 		done(failure)

@@ -31,7 +31,7 @@ func TestAlignedScheduleFollowsTheWallClock(t *testing.T) {
 		t.Errorf("the clock was set back by hours: the next work is at %v, want 2:00", n.next)
 	}
 	n.next = at(10, 0)
-	if n.isDue(at(9, 59)) || !n.isDue(at(10, 0)) || n.wait(at(9, 30)) != clockCheckEvery {
-		t.Error("the work is due at a wrong time, or the wait is longer than clockCheckEvery")
+	if early, due, wait := n.isDue(at(9, 59)), n.isDue(at(10, 0)), n.wait(at(9, 30)); early || !due || wait != clockCheckEvery {
+		t.Errorf("work of 10:00 is due at 9:59: %v, at 10:00: %v, want only at 10:00; the wait at 9:30 is %v, want %v", early, due, wait, clockCheckEvery)
 	}
 }

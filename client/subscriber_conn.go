@@ -26,7 +26,8 @@ const (
 	subscriberTimeout = 3 * time.Second
 )
 
-// subscriberConn is one subscriber's connection. It connects again when the connection breaks.
+// subscriberConn is one subscriber's connection, on which the server sends notices. It connects
+// again when the connection breaks.
 type subscriberConn struct {
 	s *subscriptions
 

@@ -20,7 +20,7 @@ func TestContextOfDoEndsWhenTheMachineWasSuspended(t *testing.T) {
 	err := c.Do(t.Context(), "job", func(ctx context.Context) error {
 		defer suspend.Pretend(time.Hour)()
 		if ctx.Err() == nil || !errors.Is(context.Cause(ctx), client.ErrLost) {
-			t.Errorf("Err is %v, the cause %v, not ErrLost", ctx.Err(), context.Cause(ctx))
+			t.Errorf("after a suspension of an hour Err is %v with the cause %v, want the cause ErrLost", ctx.Err(), context.Cause(ctx))
 		}
 		return nil
 	})
@@ -46,7 +46,7 @@ func TestResignAfterTheLeaseIsALoss(t *testing.T) {
 	cause := <-ended
 	undo()
 	if !errors.Is(cause, client.ErrLost) {
-		t.Errorf("the cause is %v, not ErrLost", cause)
+		t.Errorf("the cause of the ownership context is %v, want ErrLost", cause)
 	}
 	check(k.Stop(t.Context()))
 	done()

@@ -10,7 +10,8 @@ import (
 	"github.com/simba-resp/simba-resp/client/internal/suspend"
 )
 
-// The test watches a derived context, which ends only when the ownership ends by itself.
+// Err of the ownership would end the ownership, and the test does not call it. So the derived
+// context ends only if suspendWatch ends the ownership.
 func TestOwnershipEndsSoonAfterTheMachineWasSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newOwnership(t.Context(), new(suspendWatch), 7, now(), time.Minute)
@@ -24,7 +25,7 @@ func TestOwnershipEndsSoonAfterTheMachineWasSuspended(t *testing.T) {
 			t.Errorf("the context ended %v after the suspension, want at most %v", took, suspendCheckEvery)
 		}
 		if !errors.Is(context.Cause(child), ErrLost) {
-			t.Errorf("the cause is %v, not ErrLost", context.Cause(child))
+			t.Errorf("the cause of the derived context is %v, want ErrLost", context.Cause(child))
 		}
 	})
 }

@@ -27,7 +27,7 @@ import (
 // engine. Both must reply with the same frames. Then both must wait for more, or both must close
 // the connection. The known differences, "here" in this server and "there" in Redis:
 //
-//	the limits of a command        are lower here (docs/reference/limits.md); tests set Redis' own
+//	the limits of a command        are lower here by default (docs/reference/limits.md)
 //	the end of an argument         must be a line end here; there any two bytes
 //	the end of a length            must be a line end here; there a \r and any byte
 //	a NUL in a line                is a byte like others here; it hides the line end there
@@ -45,7 +45,7 @@ import (
 //	HELLO with a bad option        does nothing here; Redis may have authenticated by then
 //	HELLO before AUTH              gets the error of 7.2 here, of 7.0 there
 //	commands not in compared       are refused in both, with different errors
-const comparedLimit = 24 << 10 // bytes of an input
+const comparedLimit = 24 << 10 // the longest input that is compared, in bytes
 
 // compared are the commands that both servers execute. Their replies depend only on the input.
 var compared = []string{"ping", "echo", "auth", "hello", "select", "quit", "reset", "multi", "exec", "discard", "watch", "unwatch",
@@ -106,7 +106,7 @@ type comparison struct {
 	pairs [2]struct {
 		ours   *site
 		theirs func(testing.TB) *peer
-		reset  [2]*peer // sends FLUSHALL, and PING to learn that Redis has served the others
+		reset  [2]*peer // one to each server, for FLUSHALL and for the PINGs of askRedis
 	}
 }
 
@@ -235,7 +235,7 @@ func differs(data []byte, ours, theirs exchange) string {
 		case frame == failed("ERR Protocol error: this port does not speak TLS"):
 			return "" // Redis may take the rest for an inline command
 		case i == len(theirs.frames):
-			return "there are more replies"
+			return "our server sent more replies"
 		case frame == failed("ERR Command not allowed inside a transaction") && theirs.frames[i] == "+QUEUED\r\n":
 			return "" // from here on the transactions differ
 		case strings.HasPrefix(frame, "-ERR Syntax error in HELLO option") && theirs.frames[i][0] == '-':
@@ -248,9 +248,9 @@ func differs(data []byte, ours, theirs exchange) string {
 	}
 	switch {
 	case len(ours.frames) < len(theirs.frames):
-		return "there are fewer replies"
+		return "our server sent fewer replies"
 	case ours.closed != theirs.closed && !(ours.closed && mutes(data)):
-		return "one closes, the other waits"
+		return "one server closed the connection, the other waits for more"
 	}
 	return ""
 }

@@ -52,7 +52,7 @@ func withLog(t *testing.T, test func(t *testing.T, s *site, log *logbook)) {
 
 func TestAuditLogsLoginsDenialsAndAdministration(t *testing.T) {
 	withLog(t, func(t *testing.T, s *site, log *logbook) {
-		s.dial() // so that the test's client has another id and another address
+		s.dial() // so that p is not the first connection, and its id is not 1
 		p := s.dialFrom("192.0.2.1:1000")
 		p.expect("AUTH boss pw", ok)
 		const who = "user=boss addr=192.0.2.1:1000 "
@@ -277,7 +277,7 @@ func TestClientsCannotFloodTheAuditLog(t *testing.T) {
 		// The first of the ten lines reports how many lines were omitted before.
 		got := log.lines()
 		if len(got) != 10 || got[0] != `level=WARN msg="audit: left out" of="audit: permission denied" unlogged=980` || !strings.HasSuffix(got[1], " unlogged=0") {
-			t.Errorf("10 s later the log has %d lines, want 10; the first are %q", len(got), got[:min(2, len(got))])
+			t.Errorf("10 s later the log has %d lines, want 10, of which the first reports 980 omitted lines; the first two are %q", len(got), got[:min(2, len(got))])
 		}
 		if got := s.dial().do("INFO stats"); !strings.Contains(got, "acl_access_denied_cmd:2000\r\n") || !strings.Contains(got, "acl_access_denied_auth:1\r\n") {
 			t.Errorf("INFO stats replied %q, want a count of 2000 denials and 1 failed login", got)

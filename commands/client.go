@@ -32,7 +32,8 @@ type client struct {
 	session   sessionLeases
 	backup    *runningBackup // nil = none
 
-	watching   sync.Mutex  // held while monitoring changes, and while a line of MONITOR is pushed
+	// watching is held while the field monitoring changes, and while a line of MONITOR is pushed.
+	watching   sync.Mutex
 	monitoring atomic.Bool // the client has sent MONITOR; set under watching
 
 	judged  *access.User                   // the user and rules by which admit decided last
@@ -169,7 +170,7 @@ func (c *client) lost() *outage {
 // backend returns the backend for this client's calls. If the current batch has lost too much time
 // to the store, the returned backend fails without calling the store.
 func (c *client) backend() simba.Backend {
-	c.conn.RestOn(0) // makes the server call Commit, because notices may be due
+	c.conn.RestOn(0) // makes the server call the Committer, which may have notices to send
 	if c.lost().over() {
 		return refusing{c.x.backend, c.outage.err}
 	}

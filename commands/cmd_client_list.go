@@ -188,7 +188,7 @@ func (c *client) flags(conn *resp.Conn) string {
 	return string(letters)
 }
 
-// victims has the filters of a CLIENT KILL. It kills the connections that match all filters.
+// victims has the filters of a CLIENT KILL, which kills the connections that match all filters.
 type victims struct {
 	id          uint64
 	kind        string

@@ -63,7 +63,7 @@ type Setting struct {
 func (s *Setting) immutable() bool { return s.Set == nil && s.SetAll == nil }
 
 // mergeSettings returns others, the settings of this package, and constants that Redis tools
-// expect. If two settings have the same name, it omits the one that is not in others.
+// expect. If others has a setting, mergeSettings omits its own setting of the same name.
 func (x *Commands) mergeSettings(others []Setting) []Setting {
 	appendonly := "yes"
 	if x.info.Durability == "memory" {
@@ -227,7 +227,8 @@ func (x *Commands) assign(assignments []assignment) error {
 	return nil
 }
 
-// step has the assignments that one call applies: those of a group, or a single one.
+// step has the assignments that one call of Set or SetAll applies: those of a group, or a single
+// one.
 type step []*assignment
 
 // stepsOf makes a step for each group, and for each assignment without a group.

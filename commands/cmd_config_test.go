@@ -37,7 +37,7 @@ func TestConfigSetIsAllOrNothing(t *testing.T) {
 	}
 	p.expect("CONFIG SET requirepass new loglevel debug", ok)
 	if level.Load() != "debug" || secret.Load() != "new" {
-		t.Errorf("after CONFIG SET loglevel is %v and requirepass %v", level.Load(), secret.Load())
+		t.Errorf("after CONFIG SET loglevel is %v and requirepass is %v, want debug and new", level.Load(), secret.Load())
 	}
 	p.expect("CONFIG GET log*", bulks("loglevel", "debug"))
 	p.expect("CONFIG GET maxmemory", bulks("maxmemory", "17"))

@@ -37,10 +37,10 @@ var counterCommands = []command{
 	},
 }
 
-// increase adds by to a counter. A key that does not exist counts as 0.
-func (t *keyTx) increase(args [][]byte, by int64) error {
+// increase adds delta to a counter. A key that does not exist counts as 0.
+func (t *keyTx) increase(args [][]byte, delta int64) error {
 	k := parseKey(args[1])
-	if k.Part == simba.KeyFence && by == 1 {
+	if k.Part == simba.KeyFence && delta == 1 {
 		t.w.Int(int64(t.NextToken(k.Mutex)))
 		return nil
 	}
@@ -58,17 +58,17 @@ func (t *keyTx) increase(args [][]byte, by int64) error {
 			return errNotInteger
 		}
 	}
-	if by > 0 && n > math.MaxInt64-by || by < 0 && n < math.MinInt64-by {
+	if delta > 0 && n > math.MaxInt64-delta || delta < 0 && n < math.MinInt64-delta {
 		return errIncrOverflow
 	}
 	exists := l.Exists()
-	l.Owner = decimal(n + by)
+	l.Owner = decimal(n + delta)
 	if exists {
 		t.Change(k.Mutex, l, false)
 	} else {
 		t.Take(k.Mutex, forever().of(l))
 	}
-	t.w.Int(n + by)
+	t.w.Int(n + delta)
 	return nil
 }
 

@@ -109,8 +109,8 @@ func (c expireIf) allows(current, next int64) bool {
 }
 
 // expire returns EXPIRE, PEXPIRE, EXPIREAT or PEXPIREAT. An expiry in the past deletes the key. A
-// future expiry does not change a token or a queue. A token expires with the lease, and a queue
-// never expires.
+// future expiry has no effect on the key of a token, which expires with the lease, or of a queue,
+// which never expires.
 func expire(f expiryForm) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		condition, err := parseExpireIf(args[3:])

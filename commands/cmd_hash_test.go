@@ -103,13 +103,13 @@ func TestTheFirstFieldOfAHashTakesTheMutex(t *testing.T) {
 	p.expect("HSET job third 1", ":1\r\n")
 	p.expect("HDEL job other", ":1\r\n")
 	if now := p.token("job"); now != first {
-		t.Errorf("token %s, want that of the same tenure, %s", now, first)
+		t.Errorf("after other fields have changed, the token is %s, want that of the same tenure, %s", now, first)
 	}
 	p.expectOwner("job", "worker:1")
 	p.expect("HDEL job worker:1", ":1\r\n")
 	p.expectOwner("job", "third")
 	if now := p.token("job"); now != first {
-		t.Errorf("token %s, want that of the same tenure, %s", now, first)
+		t.Errorf("after HDEL of the owner's field, the token is %s, want that of the same tenure, %s", now, first)
 	}
 }
 

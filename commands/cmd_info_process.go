@@ -11,8 +11,8 @@ import (
 
 // memory is the memory of the process, in bytes.
 type memory struct {
-	used     uint64 // by Go: heap with garbage, stacks, runtime; without free memory
-	resident uint64 // in RAM, by the kernel; if unknown, the value of used
+	used     uint64 // memory that Go uses: heap with garbage, stacks, runtime; without free memory
+	resident uint64 // memory in RAM, as the kernel reports it; if unknown, the value of used
 	system   uint64 // RAM of the machine; 0 = unknown
 	goal     uint64 // heap size at which the garbage collector runs next
 	cycles   uint64 // completed runs of the garbage collector

@@ -7,8 +7,8 @@ import (
 )
 
 // This file has commands for keys of any type. Tools need some of these commands on every engine,
-// even on one that is no simba.Keyspace. There, each mutex m that has an owner counts as a string
-// with the key simba:{m}.
+// even on one that is no simba.Keyspace. On such an engine, each mutex m that has an owner counts
+// as a string with the key simba:{m}.
 
 var keyspaceCommands = []command{
 	{

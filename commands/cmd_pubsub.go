@@ -206,8 +206,9 @@ func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte)
 	}
 }
 
-// confirm appends the frame that confirms a subscription or its end. The frame has the number of
-// the connection's subscriptions: those to shard channels, or all others.
+// confirm appends the frame that confirms a subscription or its end. For a shard channel, the frame
+// has the number of the connection's subscriptions to shard channels. For a channel or a pattern,
+// it has the number of its other subscriptions.
 func (c *client) confirm(kind resp.Kind, word string, channel *string) {
 	c.conn.Confirm()
 	c.w.Push(3)

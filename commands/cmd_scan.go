@@ -116,8 +116,8 @@ func scan(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// ofType returns the mutexes whose keys have a type. It reads each key in a separate transaction. A
-// transaction that reads all keys would conflict with every renewal.
+// ofType returns those of the mutexes whose keys have the type kind. It reads each key in a
+// separate transaction. A transaction that reads all keys would conflict with every renewal.
 func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error) {
 	var rests simba.Seq
 	for _, m := range mutexes {

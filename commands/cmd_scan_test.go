@@ -44,11 +44,11 @@ func TestKeysListsPlainNames(t *testing.T) {
 		"simba:{*}:contender": nil,
 	} {
 		if got := listed(p.do("KEYS " + glob)); !slices.Equal(got, want) {
-			t.Errorf("KEYS %s: %q, want %q", glob, got, want)
+			t.Errorf("KEYS %s lists %q, want %q", glob, got, want)
 		}
 		_, page, _ := strings.Cut(p.do("SCAN 0 COUNT 1000 MATCH "+glob), "\r\n0\r\n")
 		if got := listed(page); !slices.Equal(got, want) {
-			t.Errorf("SCAN MATCH %s: %q, want %q", glob, got, want)
+			t.Errorf("SCAN MATCH %s lists %q, want %q", glob, got, want)
 		}
 		for _, key := range want {
 			p.expect("EXISTS "+key, ":1\r\n")

@@ -261,15 +261,15 @@ func TestAKilledScriptInEXECDoesNotRunAgainAfterAConflict(t *testing.T) {
 	p.send("EXEC")
 	deadline := time.Now().Add(30 * time.Second)
 	for killed := false; !killed; killed = q.do("SCRIPT KILL") == ok {
-		for i := range 100 { // the script has probably read a before the last SET
+		for i := range 100 { // the script has probably read the key a before the last SET
 			q.expect("SET a "+strconv.Itoa(i), ok)
 		}
 		if time.Now().After(deadline) {
 			t.Fatal("the script cannot be killed")
 		}
 	}
-	// If the last SET came after the script had read a, the transaction conflicts. Otherwise EXEC
-	// replies with the error of the script.
+	// If the last SET came after the script had read the key a, the transaction conflicts.
+	// Otherwise EXEC replies with the error of the script.
 	if reply := p.reply(); reply != "-"+string(errContended)+"\r\n" && !strings.HasPrefix(reply, "*1\r\n-ERR Script killed") {
 		t.Errorf("EXEC replied %q, want TRYAGAIN or the error of a killed script", reply)
 	}

@@ -304,7 +304,7 @@ func (l *waitLimit) leave() { l.blocked.Add(-1) }
 type blockedCall struct {
 	mutex, contender string
 	wait             *resp.Wait
-	revoked          atomic.Pointer[denial] // why the user may no longer wait; nil = still may
+	revoked          atomic.Pointer[denial] // why the user may not wait any more; nil = may wait
 }
 
 // judge ends the wait if the user's rules no longer allow the ACQUIRE.

@@ -37,12 +37,12 @@ func (b *fakeBackup) Close() error {
 	return nil
 }
 
-// backupSite serves backups that consist of the parts and end with the error end.
-func backupSite(t *testing.T, cfg Config, end error, parts ...string) (s *site, open *atomic.Int32) {
+// backupSite serves backups that consist of the parts. After the last part, Next returns err.
+func backupSite(t *testing.T, cfg Config, err error, parts ...string) (s *site, open *atomic.Int32) {
 	open = new(atomic.Int32)
 	cfg.Backup = func() (Backup, error) {
 		open.Add(1)
-		return &fakeBackup{parts: parts, err: end, open: open}, nil
+		return &fakeBackup{parts: parts, err: err, open: open}, nil
 	}
 	return newSite(t, cfg), open
 }

@@ -113,7 +113,7 @@ func (c *client) simbaCheck(args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	if token == 0 { // 0 stands for no token in replies, so it is never current
+	if token == 0 { // in replies 0 means "no token", so 0 is never current
 		c.replyYes(false, 0)
 		return nil
 	}

@@ -172,7 +172,7 @@ func zadd(t *keyTx, args [][]byte) error {
 		old := was.Score
 		score, done = a.score(member, old, p.Score)
 		switch {
-		case math.IsNaN(score): // only with INCR, before any change
+		case math.IsNaN(score): // only with INCR, which has one member, so nothing has changed
 			return errNaN
 		case !done || member && score == old:
 			continue

@@ -47,9 +47,9 @@ const (
 type queueRange struct {
 	byScore, reverse bool
 	scores           bool       // the reply includes the scores
-	first, last      int64      // by index, in the order of the reply; negative = from the end
-	low, high        scoreBound // by score
-	offset, count    int64      // by score; a negative count = all
+	first, last      int64      // range by index in the order of the reply; negative = from the end
+	low, high        scoreBound // range by score
+	offset, count    int64      // LIMIT of a range by score; a negative count = all
 }
 
 // ranging returns a command for a form of ZRANGE. If free is true, the options BYSCORE and REV may

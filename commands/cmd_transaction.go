@@ -177,7 +177,7 @@ func (c *client) nullArray() {
 type execution struct {
 	took   time.Duration
 	err    error // nil = the command succeeded; else its reply
-	denied int   // how many calls of a script the rules denied
+	denied int   // if the command is a script: how many of its calls the rules denied
 }
 
 // maxTorn is how many scripts of one EXEC may fail after a change. After each such failure, all
@@ -220,9 +220,9 @@ func (t *keyTx) mayRun(e *entry, args [][]byte) error {
 }
 
 // runSome runs the commands until one leaves the transaction torn (t.torn) or too large. It returns
-// the index of this command, or the number of commands. An earlier call has run the commands before
-// the index known. If such a command failed then, runSome only repeats its error.
-func (t *keyTx) runSome(tx *transaction, known int) int {
+// the index of this command, or the number of commands. ran is how many commands an earlier call
+// has run. If one of these failed, runSome does not run it again, and only repeats its error.
+func (t *keyTx) runSome(tx *transaction, ran int) int {
 	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
 	t.denials.run = 0
 	t.w.Array(len(tx.queue))
@@ -230,7 +230,7 @@ func (t *keyTx) runSome(tx *transaction, known int) int {
 		t.yield()
 		from, call := t.w.Len(), &tx.calls[i]
 		switch {
-		case i < known && call.err != nil:
+		case i < ran && call.err != nil:
 			t.denials.run += call.denied
 		case from-start > maxExecReply:
 			call.err = errExecReply

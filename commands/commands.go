@@ -41,8 +41,8 @@ type Config struct {
 	StoreTimeout time.Duration
 	// Settings are parameters of CONFIG GET and SET, in addition to those of this package.
 	Settings []Setting
-	// Users are the accounts and their rules, opened with Catalog. Nil means that there is only the
-	// default user, which may do everything without a password.
+	// Users are the accounts and their rules. access.Open must have got the result of Catalog. Nil
+	// means that there is only the default user, which may do everything without a password.
 	Users *access.Accounts
 	// Info describes the server, for INFO.
 	Info Info
@@ -123,7 +123,7 @@ type Commands struct {
 	sessions atomic.Int64
 
 	certificateName func(*resp.Conn) string // tests replace it
-	memPeak         atomic.Uint64           // the largest used_memory in an INFO
+	memPeak         atomic.Uint64           // the largest used_memory that INFO has shown
 }
 
 var _ resp.Handler = (*Commands)(nil)
@@ -181,8 +181,8 @@ func (x *Commands) Close() {
 	x.audit.close()
 }
 
-// LongArguments reports whether an argument of a command may be as long as a whole command. It is a
-// resp.Limits.MayBeLong.
+// LongArguments reports whether the arguments of a command may be longer than resp.Limits.Arg. It
+// is a resp.Limits.MayBeLong.
 func (x *Commands) LongArguments(name []byte) bool {
 	e := lookup(x.table.byName, name)
 	if e == nil {

@@ -27,7 +27,7 @@ func TestTheSlowlogKeepsTheNewestSlowCommands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newSite(t, Config{Backend: slowBackend()}).dial()
 		p.do("CLIENT SETNAME me")
-		// This is below the threshold, because the time of Commit does not count.
+		// The next command is below the threshold, because the time of Commit does not count.
 		p.do("SIMBA.RELEASE m c TOKEN 9")
 		p.do("SIMBA.RELEASE m c TOKEN 10")
 		p.do("SIMBA.RELEASE " + strings.Repeat("m", 130) + " c TOKEN 20")
@@ -84,7 +84,7 @@ func TestWaitsInsideExecCountForNoCommand(t *testing.T) {
 				info := infoFields(t, p.do("INFO commandstats"))
 				for command, want := range map[string]string{c.name: "calls=2,usec=6000,", "exec": "calls=1,usec=6000,"} {
 					if got := info["cmdstat_"+command]; !strings.HasPrefix(got, want) {
-						t.Errorf("INFO shows for %s %s, want %s", command, got, want)
+						t.Errorf("INFO shows cmdstat_%s:%s, want %s", command, got, want)
 					}
 				}
 			})
@@ -220,7 +220,7 @@ func TestMonitorLinesAreBounded(t *testing.T) {
 	line = string(monitorLine(time.Unix(1, 0), "pipe", args))
 	shown := strings.Count(line, "\" \"")
 	if len(line) > monitorLineBytes || len(line) < monitorLineBytes-400 || !strings.HasSuffix(line, fmt.Sprintf(`"... (%d more arguments)"`+"\r\n", len(args)-shown)) {
-		t.Errorf("monitorLine returned %d bytes with %d arguments, which end with %s", len(line), shown, line[len(line)-60:])
+		t.Errorf("monitorLine returned %d bytes that show %d arguments and end with %s; want about %d bytes and the number of omitted arguments", len(line), shown, line[len(line)-60:], monitorLineBytes)
 	}
 }
 

@@ -86,7 +86,7 @@ func TestSharedCommandsReplyAsRedis(t *testing.T) {
 		}
 		for _, command := range sameBytes {
 			if command == "RESET" && proto == "HELLO 3" {
-				continue // back to RESP2
+				continue // RESET would change the protocol to RESP2
 			}
 			want, got := theirs.do(command), ours.do(command)
 			if got != want {

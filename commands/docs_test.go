@@ -149,7 +149,7 @@ func TestGoRedisUnderstandsCommand(t *testing.T) {
 		}
 		docs, err := rdb.Do(t.Context(), "COMMAND", "DOCS").Result()
 		if err != nil || docs == nil {
-			t.Errorf("RESP%d: COMMAND DOCS returned %v, %v", proto, docs, err)
+			t.Errorf("RESP%d: COMMAND DOCS returned %v and the error %v, want a reply and no error", proto, docs, err)
 		}
 	}
 }

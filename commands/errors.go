@@ -80,7 +80,7 @@ const (
 type errorTally struct {
 	mu    sync.Mutex
 	total uint64
-	codes map[string]uint64 // scripts add codes up to maxErrorCodes in all
+	codes map[string]uint64 // counts by code; scripts add codes until it has maxErrorCodes
 }
 
 func (t *errorTally) add(err error) {

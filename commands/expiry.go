@@ -25,7 +25,7 @@ func (d lease) of(l simba.Lock) simba.Lock {
 	return l
 }
 
-// end returns when a lease that begins at now ends, in Unix milliseconds.
+// end returns the end of a lease that begins at the time now, in Unix milliseconds.
 func (d lease) end(now time.Time) int64 {
 	if d.endsAt != 0 {
 		return d.endsAt

@@ -25,12 +25,12 @@ var newerThanRedis7 = []struct{ command, words string }{
 // fallback has the ways in which a command reaches a server. Each function returns the replies to
 // the command.
 var fallback = map[string]func(p *peer, command string) string{
-	"alone":             func(p *peer, command string) string { return p.do(command) },
-	"while it is held":  func(p *peer, command string) string { p.do("SET billing:1 v"); return p.do(command) },
-	"as alice":          func(p *peer, command string) string { p.do("AUTH alice pw"); return p.do(command) },
-	"in a pipeline":     func(p *peer, command string) string { return inPipeline(p, command) },
-	"in MULTI":          func(p *peer, command string) string { return queuedAndRun(p, command) },
-	"as alice in MULTI": func(p *peer, command string) string { p.do("AUTH alice pw"); return queuedAndRun(p, command) },
+	"alone":                 func(p *peer, command string) string { return p.do(command) },
+	"while the key is held": func(p *peer, command string) string { p.do("SET billing:1 v"); return p.do(command) },
+	"as alice":              func(p *peer, command string) string { p.do("AUTH alice pw"); return p.do(command) },
+	"in a pipeline":         func(p *peer, command string) string { return inPipeline(p, command) },
+	"in MULTI":              func(p *peer, command string) string { return queuedAndRun(p, command) },
+	"as alice in MULTI":     func(p *peer, command string) string { p.do("AUTH alice pw"); return queuedAndRun(p, command) },
 }
 
 func inPipeline(p *peer, command string) string {

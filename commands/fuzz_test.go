@@ -118,7 +118,7 @@ func required(a argument) argument {
 // fuzzCommand is one run of FuzzCommand in fake time.
 func fuzzCommand(t *testing.T, e *entry, state int, args [][]byte) {
 	if len(args) > 1 && strings.HasPrefix(e.full, "eval") && !slices.Contains(fuzzScripts, string(args[1])) {
-		// Only these scripts surely end. FuzzScript runs others.
+		// Only the scripts of fuzzScripts surely end. FuzzScript runs others.
 		args[1] = []byte(fuzzScripts[len(args[1])%len(fuzzScripts)])
 	}
 	eng, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})

@@ -255,7 +255,7 @@ func (s *site) dialFrom(addr string) *peer {
 	return newPeer(s.t, near)
 }
 
-// signalConn closes served when its server first reads.
+// signalConn closes the channel served when the server first reads.
 type signalConn struct {
 	net.Conn
 	from   net.Addr

@@ -49,8 +49,8 @@ func (x *Commands) MayRun(ctx context.Context, c Credentials, command string) bo
 	return err == nil
 }
 
-// httpUser returns the sender's name. If the sender may not run the command, it also returns an
-// error.
+// httpUser returns the sender's name. If the sender may not run the command, it also returns
+// ErrForbidden. If the sender is not authenticated, it returns ErrNotAuthenticated and no name.
 func (x *Commands) httpUser(ctx context.Context, c Credentials, command string) (name string, err error) {
 	account := x.httpAccount(ctx, c)
 	if account == nil {

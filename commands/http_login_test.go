@@ -45,7 +45,7 @@ func TestAuthorizeWithoutUsersServesEverybody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, Config{})
 		if err := s.x.Authorize(t.Context(), Credentials{RemoteAddr: "192.0.2.1:1000"}, "config|get"); err != nil {
-			t.Errorf("without users Authorize returned %v", err)
+			t.Errorf("without users Authorize returned %v, want nil", err)
 		}
 	})
 }

@@ -18,7 +18,8 @@ var (
 	hiddenByA    = letterSet("n")          // Redis does not show n beside A
 )
 
-// keyEventKinds maps the letters of events that lock keys can have.
+// keyEventKinds maps letters to what an engine publishes. The events of the other letters cannot
+// happen to lock keys.
 var keyEventKinds = map[rune]simba.KeyEvents{
 	'K': simba.KeyEventsByKey, 'E': simba.KeyEventsByEvent,
 	'g': simba.KeyEventGeneric, '$': simba.KeyEventString, 'x': simba.KeyEventExpired,

@@ -17,7 +17,7 @@ type keyTx struct {
 	x    *Commands
 	w    *resp.Writer // for the reply
 	c    *client
-	user *access.User // with the rules when this run began
+	user *access.User // with the rules that were in force when this run began
 	conn *resp.Conn   // of c
 
 	// torn reports that a script has failed after it changed something. The caller must discard the
@@ -56,8 +56,8 @@ func (t *keyTx) yield() {
 	}
 }
 
-// step counts a key, and yields after every 64. A command that may have thousands of keys calls
-// step for each.
+// step counts a key, and yields after every 64 keys. A command that may have thousands of keys
+// calls step for each.
 func (t *keyTx) step() {
 	if t.steps++; t.steps%64 == 0 {
 		t.yield()
@@ -114,7 +114,7 @@ type keyUpdate struct {
 	err   error // of the last run
 
 	denials denialCount
-	bound   func(simba.Tx) error // the method value run, made once to save allocations
+	bound   func(simba.Tx) error // the method value u.run, made once to save allocations
 }
 
 // idleUpdates holds ended calls. Later calls reuse their memory.

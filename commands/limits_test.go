@@ -66,7 +66,7 @@ func TestClientNamesAreBounded(t *testing.T) {
 	f := fields(lines(p.do("CLIENT INFO"))[0])
 	for _, field := range []string{"name", "lib-name", "lib-ver"} {
 		if f[field] != longest {
-			t.Errorf("CLIENT LIST shows %s=%s, want the longest name", field, f[field])
+			t.Errorf("CLIENT INFO shows %s=%s, want the longest name", field, f[field])
 		}
 	}
 }

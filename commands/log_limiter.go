@@ -19,7 +19,7 @@ type logLimiter struct {
 	missed int
 	closed bool
 	timer  *time.Timer    // runs while missed is not 0
-	timers sync.WaitGroup // timers whose overdue has not returned
+	timers sync.WaitGroup // timers whose call of overdue has not returned
 }
 
 const (

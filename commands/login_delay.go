@@ -31,7 +31,7 @@ const (
 	firstDelay     = 100 * time.Millisecond // doubles with each failure
 	maxDelay       = 5 * time.Second
 	maxOwedDelay   = 32 * maxDelay
-	debtDelay      = time.Second      // before a check; less than clients' timeouts, 2 s to 5 s
+	debtDelay      = time.Second      // before a check; clients time out only after 2 s to 5 s
 	forgetFailures = 10 * time.Minute // after the last failure
 	maxHosts       = 4096             // addresses in memory
 )

@@ -16,7 +16,7 @@ import (
 type outage struct {
 	err   error         // the last error of the store
 	lost  time.Duration // time that failed commands took
-	fresh bool          // note has not yet been called for the command that met err
+	fresh bool          // the method note has not yet been called for the command that met err
 }
 
 // outageLimit is the lost time after which the next commands of the batch do not call the store.
@@ -75,8 +75,8 @@ func (r refusing) Break(context.Context, string, string) (bool, simba.Seq, error
 	return false, 0, r.err
 }
 
-// Subscribed reports the subscription to the engine, but does not wait for the store, because ctx
-// has ended.
+// Subscribed reports the subscription to the engine with a canceled context, so that the engine
+// does not wait for the store.
 func (r refusing) Subscribed(ctx context.Context, channel string, pattern bool) (simba.Seq, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()

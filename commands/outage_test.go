@@ -84,7 +84,7 @@ func TestStoreCommandsAreComplete(t *testing.T) {
 		call := strings.ToUpper(strings.ReplaceAll(name, "|", " "))
 		listed := slices.ContainsFunc(storeCommands, func(c string) bool { return c == call || strings.HasPrefix(c, call+" ") })
 		if _, exempt := storeless[name]; listed == exempt {
-			t.Errorf("%s reads or changes mutexes: add a call of it to storeCommands, or to storeless why it asks no store", name)
+			t.Errorf("%s reads or changes mutexes: add a call of it to storeCommands, or add it to storeless with the reason", name)
 		}
 	}
 }
@@ -232,13 +232,13 @@ func TestASweepStopsAtTheFirstStoreError(t *testing.T) {
 	}
 }
 
-// pagesOf returns a backend that does not count its mutexes. Its Scan has that many pages, 0 =
-// pages without end. Each page takes the time each.
-func pagesOf(pages uint64, each time.Duration) *fakeBackend {
+// pagesOf returns a backend that does not count its mutexes. Its Scan has the given number of
+// pages; 0 = pages without end. Each call of Scan takes scanTime.
+func pagesOf(pages uint64, scanTime time.Duration) *fakeBackend {
 	return &fakeBackend{
 		stats: simba.Stats{Held: -1, Mutexes: -1, Polling: -1},
 		scan: func(r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
-			time.Sleep(each)
+			time.Sleep(scanTime)
 			page := simba.ScanPage{Cursor: r.Cursor + 1, Mutexes: []string{"a", "b"}}
 			if page.Cursor == pages {
 				page.Cursor = 0

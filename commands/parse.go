@@ -80,20 +80,20 @@ func parseGlob(name string, b []byte) (string, error) {
 	return string(b), nil
 }
 
-// parseAnyToken reads a fencing token. It accepts 0, which means no token in replies.
+// parseAnyToken reads a fencing token. It accepts 0, because in replies 0 means "no token".
 func parseAnyToken(name string, b []byte) (uint64, error) {
 	n, err := parseRange(name, b, 0, math.MaxInt64)
 	return uint64(n), err
 }
 
-// parseToken reads a fencing token that names a tenure. It refuses 0. The backend takes 0 for any
-// token, so a client that sends 0 for a missing token would bypass the check.
+// parseToken reads a fencing token that names a tenure. It refuses 0. To the backend, 0 means "any
+// token", so a client that sends 0 for a missing token would bypass the check.
 func parseToken(name string, b []byte) (uint64, error) {
 	n, err := parseRange(name, b, 1, math.MaxInt64)
 	return uint64(n), err
 }
 
-// equalFold reports whether b is word, without regard to case. word is ASCII in upper case.
+// equalFold reports whether b equals word, without regard to case. word is ASCII in upper case.
 func equalFold(b []byte, word string) bool {
 	if len(b) != len(word) {
 		return false
@@ -142,8 +142,8 @@ func (o *options) next() bool {
 	return true
 }
 
-// is reports whether the present option is name, which is in upper case. A second option of this
-// name is an error.
+// is reports whether the present option has the given name, which is in upper case. A second option
+// of this name is an error.
 func (o *options) is(name string) bool {
 	if !equalFold(o.word, name) {
 		return false

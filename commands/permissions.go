@@ -246,9 +246,9 @@ func firstNot(args [][]byte, allowed func([]byte) bool) []byte {
 
 // mayListen reports whether a user may subscribe to a channel. A rule for channels may allow any
 // channel. A rule for keys allows the channels of the mutexes that the user may read. The server
-// takes a subscriber of the channel simba:{m}:id for the contender id. So the user must also be
-// allowed to act as this contender. The channel's name is ambiguous if m contains }:, or if it has
-// the old form simba:m:id. Only a rule for channels allows ambiguous names.
+// treats a subscriber of the channel simba:{m}:c as the contender c. So the user must also be
+// allowed to act as c. The channel's name is ambiguous if m contains }:, or if it has the old form
+// simba:m:c. Only a rule for channels allows ambiguous names.
 func mayListen(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true

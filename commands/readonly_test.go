@@ -38,8 +38,8 @@ func (t writesTx) Enqueue(m, c string, score float64) {
 func (t writesTx) Dequeue(m, c string)        { t.space.writes.Add(1); t.Tx.Dequeue(m, c) }
 func (t writesTx) Publish(ch, payload string) { t.space.writes.Add(1); t.Tx.Publish(ch, payload) }
 
-// Commands with the flag readonly run in the same transactions as writes. The flag alone does not
-// prevent a change.
+// Commands with the flag readonly run in the same kind of transaction as commands that write. The
+// flag alone does not prevent a change.
 func TestACommandThatReadsChangesNothing(t *testing.T) {
 	space := &countsWrites{Engine: newEngine(t)}
 	p := newSite(t, Config{Backend: space}).dial()

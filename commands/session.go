@@ -53,7 +53,7 @@ func (c *client) unbind(mutex string, current uint64) {
 func (c *client) sweepSession() {
 	for mutex, b := range c.session.byMutex {
 		if b.token == unknownToken {
-			delete(c.session.byMutex, mutex) // the contender has asked again or given up since
+			delete(c.session.byMutex, mutex) // by now the contender has asked again or given up
 			continue
 		}
 		held, _, err := c.x.backend.Check(c.conn.Context(), mutex, b.token)

@@ -40,7 +40,7 @@ func TestScriptsOfEverySimbaReplyAsOnRedisForEveryMutexName(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %.20q", g.Name, m), func(t *testing.T) {
 				persist := "PERSIST " + strconv.Quote(seeds.Lease(m)) // scripts then get PTTL -1
 				there := "EXISTS " + strconv.Quote(seeds.Lease(m))
-				if g.Tokens { // the other generations have a token only here
+				if g.Tokens { // for the other generations, only this server has a token
 					there += " " + strconv.Quote(seeds.Token(m))
 				}
 				expectSameAsRedis(t, []string{
@@ -134,8 +134,8 @@ func TestScriptsAndSimbaCommandsSeeTheSameToken(t *testing.T) {
 	}
 }
 
-// expectNotices subscribes to channels. It returns a function that fails unless exactly the
-// payloads want have arrived since its last call.
+// expectNotices subscribes to channels. It returns a function whose arguments are payloads. The
+// function fails unless exactly these payloads have arrived since its last call.
 func (s *site) expectNotices(channels ...string) func(want ...string) {
 	s.t.Helper()
 	sub := s.dial()
@@ -243,9 +243,9 @@ func TestAContenderThatSubscribesWithoutBracesIsNotified(t *testing.T) {
 	for _, m := range []string{"m", "a:b", "a b"} {
 		plain := "simba:" + m + ":0:1@host"
 		for name, release := range map[string]func(p *peer){
-			"SIMBA.RELEASE": func(p *peer) { p.do("SIMBA.RELEASE " + m + " a") },
-			"DEL":           func(p *peer) { p.do("DEL " + strconv.Quote(m)) },
-			"its release":   func(p *peer) { p.do(evalOf(deaf.Release, m, "a")) },
+			"SIMBA.RELEASE":    func(p *peer) { p.do("SIMBA.RELEASE " + m + " a") },
+			"DEL":              func(p *peer) { p.do("DEL " + strconv.Quote(m)) },
+			"a release of 2.9": func(p *peer) { p.do(evalOf(deaf.Release, m, "a")) },
 			"a release of 3.3": func(p *peer) {
 				p.do(evalOf(generation(t, "3.3").Release, m, "a"))
 			},
@@ -394,8 +394,8 @@ func TestAUserMaySubscribeToItsMutexesOfAnyName(t *testing.T) {
 	for channel, may := range map[string]bool{
 		"simba:{job one}": true, "simba-events:{job one}": true, "simba:{job one}:jvm:1": true, "simba:{job{2}}:jvm": true,
 		"simba:{my job}": false, "simba:{job one}:boss": false,
-		"simba:{job}:x}:jvm": false, // the contender x}:jvm of job, or jvm of job}:x
-		"simba:job:jvm:1":    false, // the contender 1 of job:jvm, or jvm:1 of job
+		"simba:{job}:x}:jvm": false, // ambiguous: the contender x}:jvm of job, or jvm of job}:x
+		"simba:job:jvm:1":    false, // ambiguous: the contender 1 of job:jvm, or jvm:1 of job
 	} {
 		reply := s.as("jvm").do("SUBSCRIBE " + strconv.Quote(channel))
 		if got := strings.HasPrefix(reply, "*3"); got != may {

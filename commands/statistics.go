@@ -86,7 +86,7 @@ type tally struct {
 	durations               // of all calls
 	rejected  atomic.Uint64 // refused before they ran: arity, NOAUTH, ...
 	failed    atomic.Uint64 // ran and replied with an error
-	succeeded atomic.Uint64 // the other calls; calls minus failed could fall between two reads
+	succeeded atomic.Uint64 // the other calls; calls() - failed could decrease from read to read
 }
 
 func (t *tally) add(took time.Duration, failed bool) {

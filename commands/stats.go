@@ -20,7 +20,7 @@ type Stats struct {
 
 	// Present values, which RESETSTAT does not reset.
 	Sessions  int64  // connections that have bound a lease by SESSION
-	Dataset   uint64 // memory of mutexes, queues and keys, in bytes; 0 = a store has them
+	Dataset   uint64 // memory of mutexes, queues and keys, in bytes; 0 = they are in a store
 	MaxMemory uint64 // limit of Dataset, 0 = none
 }
 

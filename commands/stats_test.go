@@ -39,8 +39,9 @@ func TestTheSumOfLongWaitsDoesNotOverflow(t *testing.T) {
 	for range 200_000 {
 		x.waited.add(24 * time.Hour) // 548 years in all
 	}
-	if got := x.Stats().Waits; got.Count() != 200_000 || got.Micros != 200_000*24*3600*1_000_000 {
-		t.Errorf("Stats returned %d waits of %d µs in all, want 200000 waits of 24 hours", got.Count(), got.Micros)
+	const sum = 200_000 * 24 * 3600 * 1_000_000 // µs
+	if got := x.Stats().Waits; got.Count() != 200_000 || got.Micros != sum {
+		t.Errorf("Stats returned %d waits of %d µs in all, want 200000 waits of %d µs in all", got.Count(), got.Micros, uint64(sum))
 	}
 }
 

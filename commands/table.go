@@ -15,8 +15,8 @@ type command struct {
 	flags      flag
 	categories category // in addition to those that follow from flags
 	keys       keys
-	keyCount   int    // index of the argument that counts the keys after it; 0 = see keys
-	keyNotes   string // of the key specification in COMMAND INFO
+	keyCount   int    // index of the argument that counts the keys after it; 0 = use the field keys
+	keyNotes   string // notes of the key specification in COMMAND INFO
 	channels   channelUse
 	actor      actor
 	group      string
@@ -25,13 +25,13 @@ type command struct {
 	complexity string // "" = O(1)
 	tips       []string
 	args       []argument
-	subs       []command // of a container, without HELP, which newEntry adds
+	subs       []command // the subcommands of a container, without HELP, which newEntry adds
 
 	// run executes the command and writes one reply. An error that it returns is the reply.
 	run func(c *client, args [][]byte) error
 	// keyed runs the command in a transaction of the keyspace; nil = the command cannot run in one.
-	// EXEC and scripts run several commands in one transaction. If run is nil, each call outside
-	// them has a transaction of its own.
+	// EXEC and scripts run several commands in one transaction. If run is nil, a call that is in
+	// neither EXEC nor a script has a transaction of its own.
 	keyed keyedCommand
 }
 
@@ -42,7 +42,7 @@ type argument struct {
 	token    string // the word before the argument; a pureToken is only this word
 	optional bool
 	multiple bool
-	args     []argument // of a oneof or block
+	args     []argument // the alternatives of a oneof, or the parts of a block
 }
 
 type kind string
@@ -92,14 +92,14 @@ const (
 // The flags that only this server uses.
 const (
 	immediate    flag = 1 << (shownFlags + iota) // runs inside MULTI instead of being queued
-	unqueued                                     // refused inside MULTI: no reply, or several
+	unqueued                                     // refused inside MULTI: has no reply or several
 	subMode                                      // allowed in RESP2 with subscriptions
 	secret                                       // arguments may include a password; not logged
 	unmonitored                                  // run does not show it to MONITOR; its handler may
-	longArgs                                     // an argument may be as long as a whole command
+	longArgs                                     // arguments may be longer than resp.Limits.Arg
 	mayReplicate                                 // no write, but forbidden in read-only scripts
 	audited                                      // logged by audit; catAdmin implies it
-	cheap                                        // fast here, but shown without fast, as in Redis
+	cheap                                        // fast here, but Redis does not flag it as fast
 	renewing                                     // denyoom does not apply to a renewal
 )
 
@@ -320,7 +320,8 @@ func arityError(e *entry) error {
 	return replyErrorf("ERR wrong number of arguments for '%s' command", e.full)
 }
 
-// tryHelp is the error of too many arguments for a subcommand whose arity has no upper limit.
+// tryHelp returns the error for too many arguments. It is for subcommands whose arity has no upper
+// limit.
 func tryHelp(e *entry, args [][]byte) error {
 	return replyErrorf("ERR unknown subcommand or wrong number of arguments for '%s'. Try %s HELP.",
 		shorten(args[1]), strings.ToUpper(e.container.name))

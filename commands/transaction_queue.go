@@ -98,7 +98,7 @@ func (tx *transaction) recycle() {
 
 func (tx *transaction) reset() {
 	clear(tx.queue)
-	clear(tx.args[:cap(tx.args)]) // also the arguments beyond the length, from longer commands
+	clear(tx.args[:cap(tx.args)]) // also those beyond the length, which a longer command had
 	clear(tx.calls)
 	*tx = transaction{queue: tx.queue[:0], chunk: tx.chunk[:0], args: tx.args[:0], calls: tx.calls[:0]}
 }

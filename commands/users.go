@@ -52,7 +52,7 @@ func userName(conn *resp.Conn) string {
 }
 
 // authenticate logs the connection in. If the password is wrong, it returns an error after a delay.
-// command is the object of the entry in the ACL log.
+// The ACL log shows the parameter command as the object of the failed login.
 func (c *client) authenticate(command, name, password []byte) error {
 	if c.executing { // a delay would block EXEC
 		return errNoMulti
@@ -91,10 +91,11 @@ func (c *client) noteDenial(err error, context string) {
 	c.x.audit.denied(whoAsked(c), d, context)
 }
 
-// rejudge applies changed rules at once to clients that may send no further command. It ends
-// blocked requests, and closes connections with subscriptions or a MONITOR, that the rules no
-// longer allow. by is the connection that caused the change.
-func (x *Commands) rejudge(by *client, changed []*access.Account) {
+// rejudge applies changed rules at once to clients that wait or listen, because such a client may
+// never send another command. It ends blocked requests that the rules no longer allow. It closes
+// connections with subscriptions or a MONITOR that the rules no longer allow. caller is the
+// connection that caused the change.
+func (x *Commands) rejudge(caller *client, changed []*access.Account) {
 	affected := make(map[*access.Account]bool, len(changed))
 	for _, a := range changed {
 		affected[a] = true
@@ -107,7 +108,7 @@ func (x *Commands) rejudge(by *client, changed []*access.Account) {
 		u := c.user()
 		switch call := c.waiting.Load(); {
 		case u == nil || !c.mayGoOnListening(u):
-			if c == by {
+			if c == caller {
 				conn.CloseAfterReply()
 			} else {
 				conn.Close()

@@ -13,7 +13,7 @@ import (
 // This is long enough that the command yields.
 type slowKeyspace struct {
 	*conflicting
-	afterRead func() // called after each of these three; nil = none
+	afterRead func() // called after each read, Scan and Break; nil = none
 }
 
 type slowTx struct {
@@ -121,7 +121,7 @@ func TestATransactionThatRunsAgainDoesNotYield(t *testing.T) {
 			}
 			run(long.commands)
 			if c.parked != parked {
-				t.Errorf("the command yielded for %v, want %v, as before its second run", c.parked, parked)
+				t.Errorf("the command yielded for %v in all, but for %v before its second run, want the same time", c.parked, parked)
 			}
 		})
 	}

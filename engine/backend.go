@@ -176,7 +176,8 @@ func (e *Engine) Scan(_ context.Context, r simba.ScanRequest) (page simba.ScanPa
 	return page, seq, nil
 }
 
-// scan appends the names of some mutexes to names.
+// scan appends the names of some of the shard's mutexes to names, from the hash from on. It ignores
+// r.Match. next and seen are those of table.scan.
 func (sh *shard) scan(names []string, from uint64, r simba.ScanRequest) (all []string, next uint64, seen int, seq simba.Seq) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()

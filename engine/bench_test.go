@@ -72,7 +72,8 @@ func BenchmarkHeldMutexBytes(b *testing.B) {
 	}
 }
 
-// BenchmarkKeyTaken is SET … NX PX of a new key. BenchmarkKeyRenewed is a SET by the owner.
+// BenchmarkKeyTaken does what SET … NX PX does for a new key. BenchmarkKeyRenewed does what a SET
+// by the owner does.
 func BenchmarkKeyTaken(b *testing.B) { benchKeys(b, b.N) }
 
 func BenchmarkKeyRenewed(b *testing.B) { benchKeys(b, 1000) }

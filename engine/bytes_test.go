@@ -89,7 +89,7 @@ func TestBytesMatchTheHeap(t *testing.T) {
 				c.fill(e, i)
 			}
 			counted, held := e.Bytes(), heap()-before
-			t.Logf("%d bytes are counted, the heap has %d more: %d and %d each", counted, held, counted/n, held/n)
+			t.Logf("Bytes returned %d, the heap grew by %d: %d and %d for each call of fill", counted, held, counted/n, held/n)
 			if counted < held*3/4 || counted > held*4/3 {
 				t.Errorf("Bytes returned %d, the heap grew by %d; want a difference of at most a third", counted, held)
 			}
@@ -111,12 +111,12 @@ func TestAHugeQueueReleasesItsMemory(t *testing.T) {
 		name  string
 		leave func(w *world)
 	}{
-		{"they leave, the first first", func(w *world) {
+		{"they leave, from the first to the last", func(w *world) {
 			for i := range n {
 				w.release("m", name(i))
 			}
 		}},
-		{"they leave, the last first", func(w *world) {
+		{"they leave, from the last to the first", func(w *world) {
 			for i := range n {
 				w.release("m", name(n-1-i))
 			}

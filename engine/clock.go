@@ -18,18 +18,18 @@ type Clock struct {
 // NewClock returns a clock that shows base now.
 func NewClock(base simba.Instant) Clock { return Clock{start: time.Now(), base: base} }
 
-// ClockOf returns a clock that shows the same as read, or a little less. If leases must survive a
-// restart, read must return the time since the machine's boot.
+// ClockOf returns a clock that shows the same as source, or a little less. If leases must survive a
+// restart, source must return the time since the machine's boot.
 //
-// ClockOf compares read with Go's clock many times, and uses the fastest comparison. If the process
-// loses its processor during that comparison, all leases end too late by the time lost.
-func ClockOf(read func() simba.Instant) Clock {
+// ClockOf compares source with Go's clock many times, and uses the fastest comparison. If the
+// process loses its processor during that comparison, all leases end too late by the time lost.
+func ClockOf(source func() simba.Instant) Clock {
 	var best Clock
 	shortest := time.Duration(math.MaxInt64)
 	for range 100 {
 		began := time.Now()
-		c := Clock{base: read()}
-		c.start = time.Now() // after read, so that no lease ends too early
+		c := Clock{base: source()}
+		c.start = time.Now() // after source, so that no lease ends too early
 		if took := c.start.Sub(began); took < shortest {
 			best, shortest = c, took
 		}

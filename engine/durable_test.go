@@ -137,7 +137,7 @@ func TestAStoredLeaseSaysWhenItsTenureBeganAndWhetherAConnectionIsBoundToIt(t *t
 			time.Sleep(sec)
 			step.do()
 			if l := last(); l.StartedAt != start+step.started || l.Session != step.session {
-				t.Errorf("%s: the tenure began at %d, session %v, want %d, %v", step.name, l.StartedAt-start, l.Session, step.started, step.session)
+				t.Errorf("%s: the tenure began at %d ms, bound to a session: %v; want %d ms and %v", step.name, l.StartedAt-start, l.Session, step.started, step.session)
 			}
 		}
 	})
@@ -186,7 +186,7 @@ func TestWithFsyncHeldBackNobodyCanSeeAGrant(t *testing.T) {
 			t.Fatalf("Scan returned %v, Acquire of b returned %+v; want one mutex and the owner a", page, busy)
 		}
 		views := map[string]func() bool{
-			"its reply": reply, "OWNER": owner, "CHECK": check, "HISTORY": history, "SCAN": scan, "another's reply": queued,
+			"the reply to a": reply, "OWNER": owner, "CHECK": check, "HISTORY": history, "SCAN": scan, "the reply to b": queued,
 		}
 		for name, committed := range views {
 			if committed() {
@@ -228,7 +228,7 @@ func TestRepliesWaitForTheirMutexAlone(t *testing.T) {
 			_, seq, _ = w.e.Check(ctx, "m", o.Token)
 			views["CHECK"] = commits(w.e, seq)
 			busy, _, _ := w.e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, NoQueue: true})
-			views["another's reply"] = commits(w.e, busy.Seq)
+			views["the reply to b"] = commits(w.e, busy.Seq)
 			tx := w.e.beginTx()
 			tx.Lock("m")
 			seq, _ = tx.commit()
@@ -359,7 +359,7 @@ func TestAWaiterOfAnEndedLeaseWaitsUntilTheNextIsDurable(t *testing.T) {
 		w.mustCommit(o.Seq, nil)
 		o, err = ticket.End(simba.EndWoken)
 		if w.mustCommit(o.Seq, err); o.Status != simba.StatusAcquired || o.TTL != sec-2*ms {
-			w.t.Errorf("b got %+v, want the durable lease", o)
+			w.t.Errorf("End after the next lease is durable: %+v; want acquired with %v left", o, sec-2*ms)
 		}
 	})
 }
@@ -373,7 +373,7 @@ func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 		}
 		w.acquire("m", "a", sec, 0)
 		if ch := last(); ch.Forced || ch.Kind != simba.ChangePut || ch.Lease.Owner != "a" {
-			w.t.Errorf("change of the grant: %+v; want a put of a, not forced", ch)
+			w.t.Errorf("change of the grant: %+v; want a put with the owner a, not forced", ch)
 		}
 		time.Sleep(sec)
 		synctest.Wait()
@@ -384,7 +384,7 @@ func TestTenureEndedAgainstItsOwnersWillIsForcedToDisk(t *testing.T) {
 		b := w.block("m", "b", time.Hour, 0)
 		w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 3})
 		if ch := last(); !ch.Forced || ch.Kind != simba.ChangePut || ch.Lease.Owner != "b" {
-			w.t.Errorf("change of the session's end with handoff: %+v; want a forced put of b", ch)
+			w.t.Errorf("change of the session's end with handoff: %+v; want a forced put with the owner b", ch)
 		}
 		b.granted()
 		_, seq, err := w.e.Break(w.t.Context(), "m", "")

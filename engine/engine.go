@@ -15,7 +15,7 @@ import (
 type Config struct {
 	Clock         Clock
 	HandoffWindow time.Duration // length of a reservation for a polling waiter; 0 = none
-	QueueGrace    time.Duration // how long a polling waiter that does not ask again stays
+	QueueGrace    time.Duration // how long an absent polling waiter keeps its queue entry
 	Notices       simba.Notices // nil = Silent
 	HistoryLen    int           // number of events kept for History; 0 = 10,000
 

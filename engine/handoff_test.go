@@ -82,7 +82,7 @@ func TestQueueIsFirstComeFirstServed(t *testing.T) {
 			w.release("m", last)
 			last = b.granted().Owner
 			if want := fmt.Sprintf("c%02d", 99-i); last != want {
-				w.t.Fatalf("offer %d: %s, want %s", i, last, want)
+				w.t.Fatalf("handoff %d: the mutex went to %s, want %s", i, last, want)
 			}
 			w.audit()
 		}

@@ -54,7 +54,7 @@ func (memoryJournal) Commit(context.Context, simba.Seq) error { return nil }
 func (memoryJournal) BeginCommit(simba.Seq) bool              { return false }
 func (memoryJournal) Committed() simba.Seq                    { return everything }
 
-// everything is the Committed of a journal that never holds replies back.
+// everything is the result of Committed for a journal that never holds replies back.
 const everything simba.Seq = 1<<64 - 1
 
 // Memory returns a journal that keeps nothing.

@@ -5,8 +5,8 @@ import "github.com/simba-resp/simba-resp"
 // SetKeyEvents implements simba.Keyspace.
 func (e *Engine) SetKeyEvents(kinds simba.KeyEvents) { e.sequencer.keyEvents.Store(uint32(kinds)) }
 
-// postKeyEvents adds Redis' keyspace notifications of a step, under each name of the key. The
-// caller holds mu.
+// postKeyEvents adds Redis' keyspace notifications of a step to the unsent notices. It adds each
+// notification for simba.KeyOf and for simba.TaggedKeyOf, if these differ. The caller holds mu.
 func (q *sequencer) postKeyEvents(m *mutex, s *step, kinds simba.KeyEvents) {
 	names := []string{simba.KeyOf(m.name())}
 	if tagged := simba.TaggedKeyOf(m.name()); tagged != names[0] {

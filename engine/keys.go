@@ -8,7 +8,7 @@ import (
 )
 
 // This file has the transitions of lock keys. The commit of a transaction calls them in the step of
-// each mutex, conclude last.
+// each mutex. It calls conclude last.
 
 // Reasons in the history.
 const (
@@ -44,7 +44,7 @@ func (m *mutex) take(s *step, l simba.Lock) {
 
 // change changes a key within its tenure.
 func (m *mutex) change(s *step, l simba.Lock, renew bool) {
-	if !m.owned() { // the transaction saw the owner that MayTake shows
+	if !m.owned() { // MayTake has shown an owner to the transaction, but the mutex is free
 		m.take(s, l)
 		return
 	}
@@ -91,8 +91,8 @@ func (m *mutex) enqueueAt(s *step, contender string, score float64) {
 }
 
 // conclude chooses the next owner after the other transitions of a transaction. To release a mutex,
-// Simba's scripts dequeue the first waiter and notify it. So if the mutex is free, a contender that
-// the transaction has dequeued gets the mutex or the reservation.
+// the Redis scripts of Simba on the JVM dequeue the first waiter and notify it. So if the mutex is
+// free, a contender that the transaction has dequeued gets the mutex or the reservation.
 func (m *mutex) conclude(s *step, dequeued []string) {
 	for _, contender := range dequeued {
 		x := m.extra
@@ -133,7 +133,7 @@ func (m *mutex) dequeueOwner(s *step) {
 	}
 }
 
-// isAs reports whether the mutex as a key equals l.
+// isAs reports whether l still describes the mutex.
 func (m *mutex) isAs(l simba.Lock, now simba.Instant) bool {
 	is := m.lock(now)
 	return is.Token == l.Token && is.Owner == l.Owner && is.EndsAt == l.EndsAt && slices.Equal(is.Fields, l.Fields)
@@ -171,7 +171,7 @@ func (m *mutex) queueIs(members []simba.QueueMember) bool {
 	return true
 }
 
-// lock returns the mutex as a key.
+// lock returns the lock key of the mutex.
 func (m *mutex) lock(now simba.Instant) simba.Lock {
 	if !m.owned() {
 		return simba.Lock{}

@@ -205,7 +205,7 @@ func TestHoldsAreTheLengthsOfTenuresThatEnded(t *testing.T) {
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if h := w.e.Stats().TenureLengths; h.Count() != 2 || h.Micros != 7_000_000 {
-			w.t.Errorf("%d tenures of %d µs are counted, want two of 7 s in all", h.Count(), h.Micros)
+			w.t.Errorf("TenureLengths has %d tenures with a sum of %d µs, want 2 tenures with a sum of 7 s", h.Count(), h.Micros)
 		}
 	})
 }
@@ -224,7 +224,7 @@ func TestATenureThatExpiredWhileTheServerWasDownEndsWithItsLease(t *testing.T) {
 		defer e.Stop()
 		synctest.Wait()
 		if h := e.Stats().TenureLengths; h.Count() != 1 || h.Micros != uint64((12*minute).Microseconds()) {
-			t.Errorf("%d tenures of %d µs are counted, want one of 12 min", h.Count(), h.Micros)
+			t.Errorf("TenureLengths has %d tenures with a sum of %d µs, want 1 tenure of 12 min", h.Count(), h.Micros)
 		}
 	})
 }

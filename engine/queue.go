@@ -74,7 +74,7 @@ type queue struct {
 	all     entryList
 	ready   entryList         // reachable waiters: blocked ones, and polling ones with a subscriber
 	index   map[string]*entry // entries by name; nil = the queue is short
-	room    int               // the largest len(all) since shrink
+	room    int               // the largest len(all) since shrink last released memory
 	names   int               // bytes of the waiters' names
 	blocked int64             // number of blocked waiters
 	version uint64            // number of changes of the field all

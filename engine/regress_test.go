@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Each test of this file holds a rule that no other test checks.
+// Each test of this file checks a rule that no other test checks.
 
 func TestNoNoticeOrWakeUpIsSentBeforeItIsDurable(t *testing.T) {
 	inBubbleOnDisk(t, func(w *world, g *gate) {
@@ -25,7 +25,7 @@ func TestNoNoticeOrWakeUpIsSentBeforeItIsDurable(t *testing.T) {
 				w.t.Fatal(err)
 			}
 		}
-		w.mustCommit(0, nil) // the batch of another client, which rests on no change
+		w.mustCommit(0, nil) // as for another client, whose replies rest on no change
 		if b.isWoken() {
 			w.t.Error("a waiter was woken before its grant was durable")
 		}
@@ -242,7 +242,7 @@ func TestManyPollingWaitersLapseTogether(t *testing.T) {
 		time.Sleep(2 * time.Hour)
 		synctest.Wait()
 		if q := w.queue("m"); !slices.Equal(q, stay) {
-			w.t.Errorf("%d waiters are left, want %d", len(q), len(stay))
+			w.t.Errorf("queue %q, want only the blocked waiters %q", q, stay)
 		}
 	})
 }

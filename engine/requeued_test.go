@@ -101,8 +101,8 @@ func (w *world) waitingOn(contender string) *blocked {
 
 func TestAWaitingContenderMayBeGrantedOnAnotherConnection(t *testing.T) {
 	for name, ask := range map[string]func(*world){
-		"by asking again": func(w *world) { w.acquire("m", "b", time.Hour, 0) },
-		"as a key":        func(w *world) { w.commit(func(tx simba.Tx) { tx.Take("m", str("b", time.Hour)) }) },
+		"by ACQUIRE":       func(w *world) { w.acquire("m", "b", time.Hour, 0) },
+		"by a transaction": func(w *world) { w.commit(func(tx simba.Tx) { tx.Take("m", str("b", time.Hour)) }) },
 	} {
 		for _, why := range []simba.EndReason{simba.EndGone, simba.EndWoken} {
 			t.Run(name, func(t *testing.T) {
@@ -235,7 +235,7 @@ func TestAnAbsentWaiterGetsOneOfferHoweverOftenTheDiskHangs(t *testing.T) {
 			g.set(false)
 			time.Sleep(11 * sec) // the lease of x ends
 			if got, _, err := w.e.Owner(w.t.Context(), "m"); err != nil || got.Owner != want {
-				w.t.Errorf("hang %d: %q owns the mutex, want %q (%v)", hang, got.Owner, want, err)
+				w.t.Errorf("hang %d: Owner returned %q, %v; want %q", hang, got.Owner, err, want)
 			}
 			time.Sleep(11 * sec)
 		}

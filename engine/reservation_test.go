@@ -41,7 +41,7 @@ func TestAMissedReservationGoesToTheNextWaiter(t *testing.T) {
 		start := time.Now()
 		<-c.woken
 		if took := time.Since(start); took != testWindow {
-			w.t.Errorf("c got its reservation after %v, want the whole handoff window", took)
+			w.t.Errorf("c was granted the mutex after %v, want %v, the handoff window", took, testWindow)
 		}
 		c.granted()
 	})

@@ -35,7 +35,7 @@ type sequencer struct {
 // sends the notice when the change with the Seq after is durable.
 type notice struct {
 	after   simba.Seq
-	event   simba.Event // counts only without an offer and a message
+	event   simba.Event // ignored if the notice has an offer or a message
 	offer   offerNotice // no contender = none
 	message *message    // nil = none
 }
@@ -272,8 +272,8 @@ func (q *sequencer) sendOffer(t offerNotice) int {
 	return reached
 }
 
-// copyOffer repeats a script's notice of an offer on the contender's channel without braces, if
-// that channel has a subscriber.
+// copyOffer handles a script's notice of an offer. If the contender's channel without braces has a
+// subscriber, copyOffer publishes the notice there too.
 func (q *sequencer) copyOffer(m *message) {
 	if !strings.HasPrefix(m.payload, simba.ReleasedNotice("")) {
 		return

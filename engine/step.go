@@ -34,7 +34,7 @@ type step struct {
 	renewed       bool   // a new lease has begun
 	forced        bool   // see simba.Change
 	began         string // the owner whose tenure began last; "" = none
-	freed         bool   // a reservation ended, or a tenure other than by expiry
+	freed         bool   // a reservation ended, or a tenure ended, but not by expiry
 	last          string // if freed: the last owner, for the notice that the mutex is free
 	spent         uint64 // the largest token that the step gave out
 	events        []simba.Event
@@ -58,7 +58,8 @@ func (s *step) forget() {
 	s.tenureLengths = emptied(s.tenureLengths)
 }
 
-// emptied returns an empty list for reuse, or nil if it has room for many.
+// emptied returns the list without its elements, for reuse. It returns nil if the list has a large
+// capacity.
 func emptied[E any](list []E) []E {
 	if cap(list) > 16 {
 		return nil

@@ -45,7 +45,7 @@ func TestDeadlinesComeInOrder(t *testing.T) {
 		for len(h) > 0 {
 			d := h[0]
 			if d.at < last || d.at != want[d.m] {
-				t.Fatalf("deadline %v comes after %v, want %v", d.at, last, want[d.m])
+				t.Fatalf("the first deadline is %v, want %v, not before the previous one %v", d.at, want[d.m], last)
 			}
 			last = d.at
 			h.remove(d.m)
@@ -67,7 +67,7 @@ func TestDeadlinesThatAreOrderedAtOnceComeInOrder(t *testing.T) {
 		for left := n; left > 0; left-- {
 			d := h[0]
 			if d.at < last || d.m.slot != 0 || len(h) != left {
-				t.Fatalf("first of %d deadlines, %d of them left: slot %d, %v after %v; want slot 0, in order", n, len(h), d.m.slot, d.at, last)
+				t.Fatalf("of %d deadlines %d are left, want %d; the first is %v in slot %d, want slot 0 and at least %v", n, len(h), left, d.at, d.m.slot, last)
 			}
 			last = d.at
 			h.remove(d.m)
@@ -105,7 +105,7 @@ func TestTheTableFindsItsMutexesWhileItGrowsAndShrinks(t *testing.T) {
 	}
 	check()
 	if len(tab.buckets) > 64 {
-		t.Errorf("the table keeps %d buckets for %d mutexes", len(tab.buckets), len(want))
+		t.Errorf("the table keeps %d buckets for %d mutexes, want at most 64 buckets", len(tab.buckets), len(want))
 	}
 }
 

@@ -59,7 +59,7 @@ func TestATransactionLearnsTheTokenOfTheTenureThatItBegins(t *testing.T) {
 					seen = tx.Token("m")
 				})
 				if o := w.owner("m"); o.Owner != "a" || o.Token != begun || seen != begun || begun <= last {
-					t.Errorf("Token returned %d, then %d; tenure %+v; want one token, larger than %d", begun, seen, o, last)
+					t.Errorf("the transaction learned token %d, then Token returned %d; tenure %+v; want one token, larger than %d", begun, seen, o, last)
 				}
 				events, _, _ := w.e.History(context.Background(), simba.HistoryRequest{Mutex: "m", Count: 100})
 				for _, e := range events {
@@ -149,9 +149,9 @@ func TestATokenStaysUntilItIsDroppedBesideItsLock(t *testing.T) {
 
 func TestATokenIsNotShownBeforeACrashCannotRepeatIt(t *testing.T) {
 	for name, ask := range map[string]func(tx simba.Tx) uint64{
-		"counted": func(tx simba.Tx) uint64 { return tx.NextToken("m") },
-		"read":    func(tx simba.Tx) uint64 { return tx.Fence("m") },
-		"of a tenure that is over": func(tx simba.Tx) uint64 {
+		"drawn by NextToken": func(tx simba.Tx) uint64 { return tx.NextToken("m") },
+		"read by Fence":      func(tx simba.Tx) uint64 { return tx.Fence("m") },
+		"drawn for a tenure that is over": func(tx simba.Tx) uint64 {
 			tx.Take("m", str("a", sec))
 			n := tx.NextToken("m")
 			tx.Drop("m")
@@ -171,14 +171,14 @@ func TestATokenIsNotShownBeforeACrashCannotRepeatIt(t *testing.T) {
 				}
 				committed := commits(w.e, seq)
 				if committed() {
-					t.Errorf("the commit of a read of token %d returned before the fsync", shown)
+					t.Errorf("the commit of the transaction that learned token %d returned before the fsync", shown)
 				}
 				if last := g.changes[len(g.changes)-1]; last.Token != shown {
 					t.Errorf("the last change in the journal is %+v, want token %d", last, shown)
 				}
 				g.set(true)
 				if !committed() {
-					t.Error("the commit of the read does not return after the fsync")
+					t.Error("the commit of the transaction does not return after the fsync")
 				}
 			})
 		})

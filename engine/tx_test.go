@@ -94,8 +94,8 @@ func TestReadValuesMustBeCurrentAtTheCommit(t *testing.T) {
 			w.release("m", "a")
 			w.acquire("m", "a", 5*sec, 0)
 		},
-		"expired":          func(w *world) { time.Sleep(5 * sec) },
-		"another is taken": func(w *world) { w.acquire("free", "x", sec, 0) },
+		"expired":              func(w *world) { time.Sleep(5 * sec) },
+		"another key is taken": func(w *world) { w.acquire("free", "x", sec, 0) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *world) {
@@ -116,19 +116,19 @@ func TestReadValuesMustBeCurrentAtTheCommit(t *testing.T) {
 
 func TestAWatchedKeyMustNotChangeAtAll(t *testing.T) {
 	for name, test := range map[string]struct {
-		queue  bool
+		queue  bool // watch the queue of the mutex, not the lock
 		change func(w *world)
-		fails  bool
+		fails  bool // the commit conflicts
 	}{
 		"nothing": {false, func(w *world) { w.lock("m") }, false},
 		"taken and released": {false, func(w *world) {
 			w.acquire("m", "a", sec, 0)
 			w.release("m", "a")
 		}, true},
-		"taken and expired":  {false, func(w *world) { w.acquire("m", "a", sec, 0); time.Sleep(sec) }, true},
-		"someone waits":      {false, func(w *world) { w.commit(func(tx simba.Tx) { tx.Enqueue("m", "b", 1) }) }, false},
-		"someone has waited": {true, func(w *world) { w.commit(func(tx simba.Tx) { tx.Enqueue("m", "b", 1) }); time.Sleep(testGrace) }, true},
-		"another is taken":   {false, func(w *world) { w.acquire("other", "a", sec, 0) }, false},
+		"taken and expired":    {false, func(w *world) { w.acquire("m", "a", sec, 0); time.Sleep(sec) }, true},
+		"someone waits":        {false, func(w *world) { w.commit(func(tx simba.Tx) { tx.Enqueue("m", "b", 1) }) }, false},
+		"someone has waited":   {true, func(w *world) { w.commit(func(tx simba.Tx) { tx.Enqueue("m", "b", 1) }); time.Sleep(testGrace) }, true},
+		"another key is taken": {false, func(w *world) { w.acquire("other", "a", sec, 0) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(w *world) {

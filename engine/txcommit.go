@@ -102,8 +102,8 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 	return seq, err
 }
 
-// otherMessages returns the messages that the steps do not publish themselves. Both Simba's scripts
-// and the steps publish notices of grants and releases.
+// otherMessages returns the messages that the steps do not publish themselves. Both the Redis
+// scripts of Simba on the JVM and the steps publish notices of grants and releases.
 func (t *tx) otherMessages() []message {
 	return slices.DeleteFunc(t.messages, func(msg message) bool {
 		name, ok := simba.CutMutexChannel(msg.channel)

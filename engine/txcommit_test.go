@@ -181,9 +181,9 @@ func TestUpdateRunsAgainUntilItDoesNotConflict(t *testing.T) {
 	}{
 		{"no conflict", 0, nil, nil, 1},
 		{"three conflicts", 3, nil, nil, 4},
-		{"an error depends on what was read", 3, failed, failed, 4},
+		{"an error after three conflicts", 3, failed, failed, 4},
 		{"too many conflicts", maxAttempts, nil, simba.ErrConflict, maxAttempts},
-		{"too many conflicts of an error", maxAttempts, failed, simba.ErrConflict, maxAttempts},
+		{"an error, but too many conflicts", maxAttempts, failed, simba.ErrConflict, maxAttempts},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			inBubble(t, func(w *world) {

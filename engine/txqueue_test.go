@@ -149,17 +149,18 @@ func TestATenureMayTakeOverTheLease(t *testing.T) {
 	})
 }
 
-// In async too, a crash must not undo a value that a client saw, or the end of an endless lock.
+// A crash must not undo a value that a client saw, or the new end of an endless lock. This holds in
+// the durability async too.
 func TestIrreversibleChangesAreForced(t *testing.T) {
 	for name, test := range map[string]struct {
 		before, after simba.Lock
 		renew, forced bool
 	}{
-		"another value":        {str("1", sec), str("2", 0), false, true},
-		"another field":        {str("1", sec), simba.Lock{Owner: "1", Fields: []simba.Field{{Name: "1", Value: "2"}}}, false, true},
-		"an end":               {str("1", simba.Endless), str("1", sec), true, true},
-		"the same for longer":  {str("1", sec), str("1", 2*sec), true, false},
-		"no end, in any event": {str("1", sec), str("1", simba.Endless), true, false},
+		"another value":               {str("1", sec), str("2", 0), false, true},
+		"another field":               {str("1", sec), simba.Lock{Owner: "1", Fields: []simba.Field{{Name: "1", Value: "2"}}}, false, true},
+		"an endless lock gets an end": {str("1", simba.Endless), str("1", sec), true, true},
+		"a longer lease":              {str("1", sec), str("1", 2*sec), true, false},
+		"the lock becomes endless":    {str("1", sec), str("1", simba.Endless), true, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := newGate()
@@ -252,8 +253,8 @@ func contenders(places []simba.QueueMember) string {
 	return strings.Join(names, " ")
 }
 
-// The transaction does what Simba's script for release does. It deletes the lock, dequeues the
-// first waiter and publishes a notice to this waiter.
+// The transaction does what the release script of Simba on the JVM does. It deletes the lock,
+// dequeues the first waiter and publishes a notice to this waiter.
 func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 	release := func(w *world, next string) {
 		w.commit(func(tx simba.Tx) {

@@ -52,7 +52,7 @@ func TestTheOtherTakesOverFromAKilledOwner(t *testing.T) {
 			// The handoff is immediate. The bound is long, for busy machines, but much shorter than
 			// a lease.
 			if gap := m.began(last) - m.ended(stopped, "released"); gap > (long / 4).Milliseconds() {
-				t.Errorf("the next tenure began %d ms after the release", gap)
+				t.Errorf("the next tenure began %d ms after the release, want at most %v", gap, long/4)
 			}
 
 			third.Signal(syscall.SIGTERM)
@@ -61,7 +61,7 @@ func TestTheOtherTakesOverFromAKilledOwner(t *testing.T) {
 			}
 			m.ended(last, "released")
 			if owner, waiters := m.owner(), m.waiters(); owner != "" || waiters != 0 {
-				t.Errorf("after all processes have stopped, %q owns the mutex and %d wait", owner, waiters)
+				t.Errorf("after all processes have stopped, %q owns the mutex and %d wait, want no owner and no waiters", owner, waiters)
 			}
 		})
 	}
@@ -152,7 +152,8 @@ func TestWaitersOfAllLanguagesAreFirstComeFirstServed(t *testing.T) {
 		processes = append(processes, e.start(t, s, m.option, e.name, long))
 		m.waitFor("the process owns the mutex or waits", func() bool { return m.owner() != "" && m.waiters() == i })
 	}
-	var before uint64
+	var before uint64 // the token of the tenure before
+	var ended int64   // when that tenure ended
 	for i, e := range ring {
 		token := e.token(t, processes[i])
 		if token <= before {
@@ -163,10 +164,10 @@ func TestWaitersOfAllLanguagesAreFirstComeFirstServed(t *testing.T) {
 		}
 		processes[i].Signal(syscall.SIGTERM)
 		processes[i].Wait(t)
-		if at := m.ended(token, "released"); i > 0 && m.began(token) > at {
-			t.Errorf("the tenure of %s began after it had ended", e.name)
+		if began := m.began(token); began < ended {
+			t.Errorf("the tenure of %s began at %d, before the earlier one ended at %d", e.name, began, ended)
 		}
-		before = token
+		before, ended = token, m.ended(token, "released")
 	}
 }
 
@@ -225,8 +226,9 @@ func (m *mutex) waiters() int {
 // began returns the time in ms at which the tenure of a token began, by the server's history.
 func (m *mutex) began(token uint64) int64 { m.t.Helper(); return m.event("acquired", token) }
 
-// ended returns the time in ms at which the tenure of a token ended. how is the event of the end.
-func (m *mutex) ended(token uint64, how string) int64 { m.t.Helper(); return m.event(how, token) }
+// ended returns the time in ms at which the tenure of a token ended. event is the event that ended
+// the tenure: released or expired.
+func (m *mutex) ended(token uint64, event string) int64 { m.t.Helper(); return m.event(event, token) }
 
 func (m *mutex) event(name string, token uint64) int64 {
 	m.t.Helper()
@@ -239,14 +241,14 @@ func (m *mutex) event(name string, token uint64) int64 {
 			return event.Number("at")
 		}
 	}
-	m.t.Fatalf("the history of token %d has no event %s: %v", token, name, history)
+	m.t.Fatalf("the history of the mutex has no event %s with token %d: %v", name, token, history)
 	return 0
 }
 
-// waitFor calls so until it returns true.
-func (m *mutex) waitFor(what string, so func() bool) {
+// waitFor calls condition until it returns true. what describes the condition.
+func (m *mutex) waitFor(what string, condition func() bool) {
 	m.t.Helper()
-	for deadline := time.Now().Add(simbatest.Patience); !so(); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(simbatest.Patience); !condition(); time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			m.t.Fatalf("this did not happen in time: %s", what)
 		}

@@ -23,7 +23,7 @@ type example struct {
 	program func(t *testing.T) []string // returns the command without options, or skips the test
 	noID    bool                        // the program has no --id
 	millis  bool                        // its --ttl is in milliseconds, not a duration of Go
-	prefix  string                      // the name of the mutex is prefix and then --mutex
+	prefix  string                      // comes before the value of --mutex in the mutex's name
 	options []string                    // options besides --addr, --mutex, --id and --ttl
 }
 
@@ -51,11 +51,11 @@ func (e example) start(t *testing.T, s *simbatest.Server, mutex, id string, ttl 
 	return e.startAs(t, nil, s, mutex, id, ttl)
 }
 
-// startAs starts the example like start, but by the command by, such as unshare. If id is empty,
-// the example chooses its id.
-func (e example) startAs(t *testing.T, by []string, s *simbatest.Server, mutex, id string, ttl time.Duration) *simbatest.Process {
+// startAs starts the example like start, but launcher starts the program. launcher is a command
+// such as unshare. If id is empty, the example chooses its id.
+func (e example) startAs(t *testing.T, launcher []string, s *simbatest.Server, mutex, id string, ttl time.Duration) *simbatest.Process {
 	t.Helper()
-	args := append(slices.Clone(by), e.program(t)...)
+	args := append(slices.Clone(launcher), e.program(t)...)
 	args = append(args, "--addr", s.Addr, "--mutex", mutex)
 	if !e.noID && id != "" {
 		args = append(args, "--id", id)

@@ -55,7 +55,7 @@ func (r *Ring) Find(mu sync.Locker, q simba.HistoryRequest) []simba.Event {
 	before := simba.Seq(1<<64 - 1) // all events with this Seq or a larger one have been examined
 	for i := 0; ; {
 		mu.Lock()
-		// Events that were pushed since the last part have shifted the older ones.
+		// Events that were pushed while the lock was free have shifted the older ones.
 		for i < len(r.events) && r.at(i).Seq >= before {
 			i++
 		}

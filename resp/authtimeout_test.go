@@ -51,12 +51,12 @@ func TestUnauthenticatedClientsBufferLittle(t *testing.T) {
 func passwords() Config { return Config{RequireAuth: func() bool { return true }} }
 
 func TestAuthTimeoutHoldsForActiveClients(t *testing.T) {
-	for name, now := range map[string]func(cl *client){
-		"nothing":           func(*client) {},
-		"a byte of a word":  func(cl *client) { cl.send("P") },
-		"a byte of an AUTH": func(cl *client) { cl.send("0") },
-		"commands":          func(cl *client) { cl.call("PING\r\n", "+PONG\r\n") },
-		"RESET":             func(cl *client) { cl.call("RESET\r\n", "+RESET\r\n") },
+	for name, act := range map[string]func(cl *client){
+		"nothing":                     func(*client) {},
+		"a letter without a line end": func(cl *client) { cl.send("P") },
+		"a digit without a line end":  func(cl *client) { cl.send("0") },
+		"commands":                    func(cl *client) { cl.call("PING\r\n", "+PONG\r\n") },
+		"RESET":                       func(cl *client) { cl.call("RESET\r\n", "+RESET\r\n") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -64,7 +64,7 @@ func TestAuthTimeoutHoldsForActiveClients(t *testing.T) {
 				start := time.Now()
 				for range 9 {
 					time.Sleep(time.Second)
-					now(cl)
+					act(cl)
 				}
 				cl.expectEnd("")
 				if d := time.Since(start); d != DefaultAuthTimeout {

@@ -110,8 +110,8 @@ func (b *Broker) PublishShard(channel, payload string) (receivers int) {
 	return receivers
 }
 
-// send queues p for every subscriber. It appends the connections whose queue overflowed to slow.
-// The caller must release its locks and then call cutAll with them.
+// send queues p for every subscriber. If the queue of a connection overflowed, send appends the
+// connection to slow. The caller must release its locks and then call cutAll(slow).
 func (t *topic) send(p *publication, slow *[]*Conn) (receivers int) {
 	for c := range t.conns {
 		switch c.enqueue(p, t) {

@@ -42,7 +42,7 @@ func TestMessagesReachTheirSubscribers(t *testing.T) {
 			t.Errorf("channels that match o* are %v, want other", got)
 		}
 		if b.PatternCount() != 1 || b.Subscribers(KindChannel, "news") != 1 || b.Subscribers(KindChannel, "n*") != 0 || s.Stats().Subscribers != 3 {
-			t.Errorf("PatternCount is %d, Subscribers of news and n* are %d and %d, Stats has %d subscribers", b.PatternCount(), b.Subscribers(KindChannel, "news"), b.Subscribers(KindChannel, "n*"), s.Stats().Subscribers)
+			t.Errorf("PatternCount is %d, Subscribers of news and n* are %d and %d, Stats has %d subscribers; want 1, 1, 0 and 3", b.PatternCount(), b.Subscribers(KindChannel, "news"), b.Subscribers(KindChannel, "n*"), s.Stats().Subscribers)
 		}
 		for _, cl := range []*client{channel, pattern, shard} {
 			cl.Close()
@@ -240,7 +240,7 @@ func TestClosedConnectionDropsPushes(t *testing.T) {
 		broken = true
 		cl.send("PING\r\n")
 		if d := (<-ended).Sub(start); d != 0 {
-			t.Errorf("the connection ended %v after Close, want at once", d)
+			t.Errorf("the connection ended %v after the failed commit, want at once", d)
 		}
 	})
 }
@@ -315,7 +315,7 @@ func TestRepliesAndMessagesAreWholeFrames(t *testing.T) {
 			case message("a", fmt.Sprint(messages)):
 				messages++
 			default:
-				t.Fatalf("frame after %d messages and %d replies is %q", messages, pongs, frame)
+				t.Fatalf("frame after %d messages and %d replies is %q, want the next message or +PONG", messages, pongs, frame)
 			}
 		}
 	})

@@ -88,7 +88,7 @@ func (c *Conn) exempt() bool { return c.awaitsPushes || c.SubscriptionCount() > 
 
 // rearm sets the read deadline between commands. The deadline is the earliest of the idle timeout,
 // AuthTimeout and the check of a grown buffer. Activity of the client does not move the deadline,
-// because a timer would be reset for each batch. When the deadline passes, checkDeadlines finds
+// because that would reset a timer for each batch. When the deadline passes, checkDeadlines finds
 // that the client was active. The caller holds c.readMu.
 func (c *Conn) rearm() {
 	if c.draining {

@@ -34,7 +34,7 @@
 //   - If a command of a batch called RestOn, the server calls the Committer, even if the client has
 //     disconnected.
 //   - A push never splits a reply. The confirmation of a SUBSCRIBE precedes the first message of
-//     the subscription. The confirmation of an UNSUBSCRIBE follows the last one.
+//     the subscription. The confirmation of an UNSUBSCRIBE follows the last message.
 //   - The reader allocates memory for received bytes, never for an announced length. A buffer grows
 //     at most to twice the received bytes, and never beyond the Limits.
 //   - A connection's goroutines end with the connection. The poller and the shared pushers end

@@ -6,7 +6,7 @@ package resp
 // one could.
 func Match(pattern, s string) bool {
 	p, i := 0, 0
-	star, resume := -1, 0 // where to retry: behind the last '*' in pattern, and in s
+	star, resume := -1, 0 // a retry begins at pattern[star], behind the last '*', and at s[resume]
 	for i < len(s) {
 		if p < len(pattern) && pattern[p] == '*' {
 			p++

@@ -22,7 +22,7 @@ func TestInlineCommandsAreSplitAsInRedis(t *testing.T) {
 	for _, tt := range tests {
 		got, err := parse(t, defaults(), false, tt.line+"\r\n", 0)
 		if err != nil || !slices.Equal(got, []string{tt.want}) {
-			t.Errorf("%s: %s, %v, want %s", tt.line, got, err, tt.want)
+			t.Errorf("%s: commands %s, error %v; want %s", tt.line, got, err, tt.want)
 		}
 	}
 }

@@ -94,8 +94,10 @@ func TestRepliesOfAFailedCommitAreDropped(t *testing.T) {
 // doneCommitter is a Committer whose changes are durable at once.
 type doneCommitter struct{ err error }
 
-func (c doneCommitter) TryCommit(simba.Seq) (done bool, err error)    { return true, c.err }
-func (c doneCommitter) Commit(context.Context, simba.Seq) (err error) { panic("it was done") }
+func (c doneCommitter) TryCommit(simba.Seq) (done bool, err error) { return true, c.err }
+func (c doneCommitter) Commit(context.Context, simba.Seq) (err error) {
+	panic("Commit was called although TryCommit returned done")
+}
 
 func TestDurableRepliesAreSentAtOnce(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
@@ -385,7 +387,7 @@ func TestIdleTimeoutSparesSubscribers(t *testing.T) {
 		reset := time.Now()
 		monitor.expectEnd("")
 		if d := time.Since(reset).Round(time.Second); d != time.Minute {
-			t.Errorf("the server closed the connection %v after the client unsubscribed, want 1 min", d)
+			t.Errorf("the server closed the connection %v after RESET of the monitor, want 1 min", d)
 		}
 	})
 }
@@ -409,7 +411,7 @@ func TestIdleConnectionShrinksItsBuffers(t *testing.T) {
 			t.Errorf("idle connection keeps buffers of %d bytes for input and %d for output", len(c.in.buf), cap(c.reply.buf))
 		}
 		if used, free := c.QueryBuffered(); used+free > minBuffer {
-			t.Errorf("input buffer of an idle connection has %d bytes used, %d free", used, free)
+			t.Errorf("input buffer of an idle connection has %d bytes used, %d free; want at most %d in all", used, free, minBuffer)
 		}
 		cl.call("PING\r\n", "+PONG\r\n")
 	})
@@ -432,12 +434,12 @@ func TestClientListFields(t *testing.T) {
 		synctest.Wait()
 		c := s.Conns()[0]
 		if s.Conn(c.ID()) != c || c.State() != nil || c.Proto() != 2 || c.RemoteAddr() != "pipe" || c.LocalAddr() != "pipe" {
-			t.Errorf("new connection has state %v, RESP%d, remote address %s, local address %s", c.State(), c.Proto(), c.RemoteAddr(), c.LocalAddr())
+			t.Errorf("new connection has state %v, RESP%d, remote address %s, local address %s; want nil, RESP2, pipe, pipe, and Conn must find it", c.State(), c.Proto(), c.RemoteAddr(), c.LocalAddr())
 		}
 		time.Sleep(time.Minute)
 		cl.call("SET\r\n", "_\r\n")
 		if c.Name() != "n" || c.State() != 42 || !c.Authenticated() || c.Proto() != 3 {
-			t.Errorf("connection has name %q, state %v, authenticated %t, RESP%d", c.Name(), c.State(), c.Authenticated(), c.Proto())
+			t.Errorf("connection has name %q, state %v, authenticated %t, RESP%d; want n, 42, true, RESP3", c.Name(), c.State(), c.Authenticated(), c.Proto())
 		}
 		if !c.Created().Equal(start) || !c.LastActive().Equal(start.Add(time.Minute)) {
 			t.Errorf("created %v and last active %v after the start, want 0 and 1 min", c.Created().Sub(start), c.LastActive().Sub(start))

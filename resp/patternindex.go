@@ -9,7 +9,7 @@ import (
 // patternIndex finds the patterns that match a channel, by their literal prefixes. It is immutable.
 type patternIndex struct {
 	byPrefix map[string][]*topic
-	lengths  []int // of the keys of byPrefix, sorted, each once
+	lengths  []int // the lengths of the keys of byPrefix, sorted, each once
 }
 
 func newPatternIndex(patterns iter.Seq[*topic]) *patternIndex {

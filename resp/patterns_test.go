@@ -92,7 +92,7 @@ func TestPatternIndexFindsAllMatches(t *testing.T) {
 		slices.Sort(want)
 		slices.Sort(got)
 		if !slices.Equal(got, want) {
-			t.Fatalf("for channel %q the index finds %d patterns, want %d", channel, len(got), len(want))
+			t.Fatalf("for channel %q the index finds the patterns %q, want %q", channel, got, want)
 		}
 	}
 }

@@ -39,7 +39,7 @@ const publishWait = 100 * time.Millisecond
 // receivers the connection waits briefly for the pushers, before its next command.
 func (c *Conn) AddReceivers(receivers int) { c.deliveries += receivers }
 
-// waitForPushers makes a connection that has published much wait for the pushers.
+// waitForPushers waits for the pushers if the messages of the connection had many receivers.
 func (c *Conn) waitForPushers() {
 	if c.deliveries < manyPushes {
 		return

@@ -24,7 +24,7 @@ type pushQueue struct {
 	queue   []push
 	slid    bool // queue does not begin at the start of its array
 	bytes   int
-	resp3   bool // encoding of later pushes
+	resp3   bool // later pushes are encoded in RESP3
 
 	held    bool     // only the connection's goroutine changes held
 	splices []splice // where to insert pushes into the replies

@@ -124,7 +124,7 @@ func TestHostilePacketsGetRedisErrors(t *testing.T) {
 		for _, piece := range []int{0, 1, 7} {
 			commands, err := parse(t, defaults(), false, tt.data, piece)
 			if len(commands) > 0 || err == nil || err.Error() != "Protocol error: "+tt.want {
-				t.Errorf("%s, in pieces of %d: %v, %v, want %s", tt.name, piece, commands, err, tt.want)
+				t.Errorf("%s, in pieces of %d: commands %v, error %v; want error %s", tt.name, piece, commands, err, tt.want)
 			}
 		}
 	}
@@ -140,7 +140,7 @@ func TestLimitsBeforeAuthenticationAreLower(t *testing.T) {
 	}
 	for _, tt := range tests {
 		if _, err := parse(t, defaults(), true, tt.data, 0); err == nil || err.Error() != "Protocol error: "+tt.want {
-			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
+			t.Errorf("%s: error %v, want %s", tt.name, err, tt.want)
 		}
 		if _, err := parse(t, defaults(), false, tt.data, 0); err != nil {
 			t.Errorf("%s, once authenticated: %v; want no error", tt.name, err)
@@ -344,13 +344,13 @@ func TestSomeCommandsMayHaveLongArguments(t *testing.T) {
 		data string
 		ok   bool
 	}{
-		"a command that may":                      {fmt.Sprintf("*2\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n", long), true},
-		"a command that may not":                  {fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
-		"the name of the command":                 {fmt.Sprintf("*2\r\n$50\r\n%s\r\n$1\r\na\r\n", long), false},
-		"arguments beyond the command limit":      {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n$50\r\n%s\r\n", long, long), false},
-		"the next command":                        {fmt.Sprintf("*1\r\n$4\r\nEVAL\r\n*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
-		"a shorter name":                          {fmt.Sprintf("*2\r\n$3\r\nEVA\r\n$50\r\n%s\r\n", long), false},
-		"the last argument of a command that may": {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$1\r\na\r\n$50\r\n%s\r\n", long), true},
+		"an argument of EVAL":                        {fmt.Sprintf("*2\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n", long), true},
+		"an argument of ECHO":                        {fmt.Sprintf("*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
+		"a command's name":                           {fmt.Sprintf("*2\r\n$50\r\n%s\r\n$1\r\na\r\n", long), false},
+		"arguments of EVAL beyond the command limit": {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n$50\r\n%s\r\n", long, long), false},
+		"an argument of ECHO after EVAL":             {fmt.Sprintf("*1\r\n$4\r\nEVAL\r\n*2\r\n$4\r\nECHO\r\n$50\r\n%s\r\n", long), false},
+		"an argument of EVA":                         {fmt.Sprintf("*2\r\n$3\r\nEVA\r\n$50\r\n%s\r\n", long), false},
+		"the last argument of EVAL":                  {fmt.Sprintf("*3\r\n$4\r\nEVAL\r\n$1\r\na\r\n$50\r\n%s\r\n", long), true},
 	} {
 		for piece := range 8 {
 			if _, err := parse(t, l, false, test.data, piece); (err == nil) != test.ok {

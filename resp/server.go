@@ -19,7 +19,8 @@ import (
 // Handler executes the commands of connections.
 type Handler interface {
 	// The server calls Opened once, on the connection's goroutine, before it reads the first
-	// command, and over TLS after the handshake.
+	// command. Over TLS it calls Opened after the handshake. If the handshake fails, it does not
+	// call Opened, but it calls Closed.
 	Opened(c *Conn)
 	// Execute executes one command and writes exactly one reply to c.Reply(). SUBSCRIBE and similar
 	// commands have one reply for each channel. The server calls Execute on the connection's
@@ -121,8 +122,8 @@ func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 	return nil
 }
 
-// add adds c to the connections, unless there are limit connections already, or the server is
-// shutting down. full reports whether there are.
+// add adds c to the connections, unless the server is full or shutting down. The server is full if
+// it has at least as many connections as limit.
 func (s *Server) add(c *Conn, limit int) (added, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

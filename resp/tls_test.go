@@ -17,7 +17,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/certs"
 )
 
-// strange connects a plain client to the TLS port of s.
+// strange connects to the TLS port of s, and returns the client's end without TLS.
 func strange(t *testing.T, s *Server, config *tls.Config) net.Conn {
 	t.Helper()
 	near, far := net.Pipe()

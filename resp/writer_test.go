@@ -49,13 +49,13 @@ func TestRepliesInBothProtocols(t *testing.T) {
 func TestZeroWriterUsesRESP2(t *testing.T) {
 	var w Writer
 	if w.Proto() != 2 || w.Len() != 0 {
-		t.Errorf("zero Writer: RESP%d, %d bytes", w.Proto(), w.Len())
+		t.Errorf("zero Writer: RESP%d, %d bytes; want RESP2, 0 bytes", w.Proto(), w.Len())
 	}
 	w.SetProto(3)
 	w.Null()
 	w.Simple("dropped")
 	w.Truncate(len("_\r\n"))
 	if w.Proto() != 3 || string(w.Bytes()) != "_\r\n" {
-		t.Errorf("Writer after Truncate: RESP%d, %q", w.Proto(), w.Bytes())
+		t.Errorf("Writer after Truncate: RESP%d, %q; want RESP3, a null", w.Proto(), w.Bytes())
 	}
 }

@@ -8,14 +8,15 @@ const (
 	// maxCoroutineDepth is the maximum number of coroutines that resume each other. Each has a Lua
 	// stack of its own, and all share one Go stack.
 	maxCoroutineDepth = 16
-	// maxCoroutineCalls and coroutineRegisters are what maxCalls and minRegisters are for the main
-	// thread.
+	// maxCoroutineCalls and coroutineRegisters bound a coroutine, as maxCalls and minRegisters
+	// bound the main thread.
 	maxCoroutineCalls  = 200
 	coroutineRegisters = 256
 	coroutineSteps     = 200 // price of creating one
 )
 
-// coroutineLibrary returns the coroutine library: gopher-lua's functions, metered and checked.
+// coroutineLibrary returns the coroutine library: gopher-lua's functions, metered and checked. In
+// the comments below, "theirs" is gopher-lua's function.
 func (s *state) coroutineLibrary() *lua.LTable {
 	donor := lua.NewState(lua.Options{SkipOpenLibs: true}) // opening a library defines globals
 	defer donor.Close()
@@ -26,12 +27,12 @@ func (s *state) coroutineLibrary() *lua.LTable {
 	s.yield = s.newYield(original("yield")) // differs: theirs loses values, see yield.go
 	t := s.table(map[string]lua.LGFunction{
 		"running": original("running"),
-		"status":  coroutineStatus, // differs: theirs calls only the resumer of a coroutine normal
+		"status":  coroutineStatus, // differs: theirs reports only the resumer as "normal"
 		"resume":  resume,          // unbounded: theirs nests without a limit
-		"create": func(L *lua.LState) int { // unbounded: the thread of theirs is not metered
+		"create": func(L *lua.LState) int { // unbounded: theirs makes an unmetered thread
 			return push(L, s.thread(L, create))
 		},
-		"wrap": func(L *lua.LState) int { // unbounded: the thread of theirs is not metered
+		"wrap": func(L *lua.LState) int { // unbounded: theirs makes an unmetered thread
 			thread := s.thread(L, create)
 			return push(L, L.NewFunction(func(L *lua.LState) int {
 				L.Insert(thread, 1)

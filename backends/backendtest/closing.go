@@ -19,7 +19,7 @@ var calls = []call{
 		_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: "x", TTL: sec})
 		return err
 	}},
-	{"acquire by one that waits", func(ctx context.Context, b simba.Backend, m string) error {
+	{"acquire by a waiter", func(ctx context.Context, b simba.Backend, m string) error {
 		_, ticket, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: "y", TTL: sec, Waiter: noWaiter{}})
 		if ticket != nil {
 			_, err = ticket.End(simba.EndGone)
@@ -75,8 +75,8 @@ func lifeRules() []rule {
 					_, _, err := b.History(ctx, simba.HistoryRequest{Mutex: m})
 					return err
 				}},
-				{"settle", func(ctx context.Context, b simba.Backend, m string) error { return b.Commit(ctx, 1) }},
-				{"a ticket", func(context.Context, simba.Backend, string) error {
+				{"commit", func(ctx context.Context, b simba.Backend, m string) error { return b.Commit(ctx, 1) }},
+				{"the end of a wait", func(context.Context, simba.Backend, string) error {
 					_, err := x.ticket.End(simba.EndWoken)
 					return err
 				}},

@@ -110,7 +110,7 @@ func cutOffRules() []rule {
 			b := near.mustAcquire(m, "b", long, 0)
 			tc.engine.Link.Heal()
 			far.ownerAgain(m)
-			tc.during(500*ms, "b owns it", func() bool { return near.owner(m).Token == b.Token })
+			tc.during(500*ms, "b owns the mutex", func() bool { return near.owner(m).Token == b.Token })
 			c := near.block(m, "c", long, 0)
 			near.mustRelease(m, "b")
 			c.granted() // if x's late request was granted a lease, c waits for its end
@@ -118,9 +118,9 @@ func cutOffRules() []rule {
 	}
 }
 
-// excessLease lets a own a mutex through the far server, over a slow network, until its lease ends.
-// excess is by how much a's last reply overstated the lease. inTime is false if no reply about a
-// lease arrived in time.
+// excessLease makes contender "a" the owner of a mutex through the far server, over a slow network.
+// It waits until the lease has ended. The result excess is the time by which the last reply to "a"
+// overstated the lease. inTime is false if no reply about a lease arrived in time.
 func (tc *testCase) excessLease(far, near *server, how, m string, ttl time.Duration) (o simba.Outcome, excess time.Duration, inTime bool) {
 	tc.t.Helper()
 	far.mustAcquire(m, "a", long, 0)

@@ -84,9 +84,9 @@ func Run(t *testing.T, e Engine) {
 			case r.needs&shared != 0 && !e.Shared:
 				t.Skip("the engine does not share its store")
 			case r.needs&link != 0 && e.Link == nil:
-				t.Skip("no network between the engine and its store")
+				t.Skip("the test has no Engine.Link to the store")
 			case r.needs&direct != 0 && e.Direct == nil:
-				t.Skip("no second connection to the store")
+				t.Skip("the test has no Engine.Direct, a way to the store without the Link")
 			case r.needs&harm != 0 && e.Harm == nil:
 				t.Skip("the test cannot harm the store")
 			}

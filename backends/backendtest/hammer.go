@@ -124,8 +124,8 @@ func rush(tc *testCase, contenders int, servers ...*server) {
 }
 
 // ownership is the time in which a contender was sure to own the mutex. It begins with the reply.
-// It ends with the release, or with the lease of the last reply. That lease counts from its
-// request.
+// It ends with the release, or with the end of the lease in the last reply. That lease counts from
+// the time when the contender sent the request.
 type ownership struct {
 	mutex, contender string
 	token            uint64

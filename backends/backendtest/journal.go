@@ -24,10 +24,10 @@ type delayedJournal struct {
 // allCommitted is the result of Committed of a journal without durability.
 const allCommitted simba.Seq = 1<<64 - 1
 
-// Late returns a journal that acknowledges the changes of j later than j does. by returns the
-// delay.
-func Late(j engine.Journal, by func() time.Duration) engine.Journal {
-	d := &delayedJournal{Journal: j, delay: by}
+// Late returns a journal that acknowledges the changes of j later than j does. The function delay
+// returns how much later.
+func Late(j engine.Journal, delay func() time.Duration) engine.Journal {
+	d := &delayedJournal{Journal: j, delay: delay}
 	d.acknowledged = sync.NewCond(&d.mu)
 	if seq := j.Committed(); seq != allCommitted {
 		d.last = seq

@@ -53,11 +53,11 @@ func listingRules() []rule {
 			s.mustQueue(contended[1], "b", sec)
 			mine := func(m string) bool { return strings.HasPrefix(m, "m-"+tc.prefix+"-") }
 			for _, count := range []int{0, 1, 5, 1000} {
-				tc.equal(fmt.Sprintf("count %d", count), scan(s, simba.ScanRequest{Count: count, Match: mine}), held)
+				tc.equal(fmt.Sprintf("SCAN with count %d", count), scan(s, simba.ScanRequest{Count: count, Match: mine}), held)
 			}
-			tc.equal("held", scan(s, simba.ScanRequest{Match: mine, Held: true}), held)
-			tc.equal("contended", scan(s, simba.ScanRequest{Match: mine, Contended: true}), contended)
-			tc.equal("one", scan(s, simba.ScanRequest{Match: func(m string) bool { return m == held[3] }}), held[3:4])
+			tc.equal("SCAN of held mutexes", scan(s, simba.ScanRequest{Match: mine, Held: true}), held)
+			tc.equal("SCAN of contended mutexes", scan(s, simba.ScanRequest{Match: mine, Contended: true}), contended)
+			tc.equal("SCAN for one mutex", scan(s, simba.ScanRequest{Match: func(m string) bool { return m == held[3] }}), held[3:4])
 		}},
 		{"scan", "SCAN does not return a free mutex without waiters", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
@@ -193,7 +193,7 @@ func listingRules() []rule {
 			}
 			s.mustAcquire(m, "c", long, 0)
 			s.expire(m, "c", 30*ms)
-			tc.await("its end is counted", func() bool { return s.b.Stats().Expired == 1 })
+			tc.await("the expiry of c's lease is counted", func() bool { return s.b.Stats().Expired == 1 })
 		}},
 	}
 }

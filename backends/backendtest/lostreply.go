@@ -47,7 +47,7 @@ func lostReplyRules() []rule {
 				}
 				seen := other.ownerAgain(m)
 				if seen.Owner != "" && seen.Owner != "a" || err == nil && seen.Token != o.Token {
-					tc.t.Fatalf("OWNER: %+v; ACQUIRE had returned %s, %v", seen, show(o), err)
+					tc.t.Fatalf("OWNER: %+v; want what ACQUIRE had returned: %s, %v", seen, show(o), err)
 				}
 				again := s.acquireAgain(m, "a", long)
 				switch {
@@ -180,7 +180,7 @@ func lostReplyRules() []rule {
 				b.ended = true
 				o, err := b.ticket.End(why)
 				if err != nil {
-					tc.mustBeUnavailable("the end", err)
+					tc.mustBeUnavailable("the end of b's wait", err)
 				} else if o.Status == simba.StatusAcquired {
 					tc.t.Errorf("b, end of the wait: %s; want no grant", show(o))
 				}

@@ -136,7 +136,7 @@ func outageRules() (rules []rule) {
 			asked := time.Now()
 			_, err := one.b.Subscribed(context.Background(), simba.MutexChannel(m), false)
 			if took := time.Since(asked); took > tc.engine.Timeout+answerSlack {
-				tc.t.Errorf("Subscribed returned after %v (%v), later than the engine's timeout", took, err)
+				tc.t.Errorf("Subscribed returned the error %v after %v, later than the engine's timeout", err, took)
 			}
 			tc.engine.Link.Heal()
 			awaitTenures(tc, one, two, m)
@@ -232,7 +232,7 @@ func checkAbandoned(tc *testCase, cut func(*stores.Link)) {
 		}
 		switch {
 		case err != nil:
-			tc.mustBeUnavailable(x.name, err)
+			tc.mustBeUnavailable("the end of "+x.name+"'s wait", err)
 		case o.Status == simba.StatusAcquired:
 			tc.t.Errorf("the end of %s's wait: %s; want no grant", x.name, show(o))
 		}
@@ -260,7 +260,7 @@ func awaitTenures(tc *testCase, one, two *server, m string) {
 		}
 		return false
 	}
-	tc.await("the other's tenures are published", func() bool {
+	tc.await("server one publishes a tenure of a client of server two", func() bool {
 		two.acquireAgain(m, "a", long)
 		if heard() {
 			return true

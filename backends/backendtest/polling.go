@@ -53,7 +53,7 @@ func pollingRules() []rule {
 			s.mustRelease(m, "a")
 			c.granted()
 			if took := time.Since(sent); took < 200*ms-rounding {
-				tc.t.Errorf("c was granted %v after the release, before b's reservation had ended", took)
+				tc.t.Errorf("c got the mutex %v after the release, before b's reservation had ended", took)
 			}
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 		}},
@@ -158,7 +158,7 @@ func pollingRules() []rule {
 				}
 				tc.await("b's entry expires", func() bool { return len(s.queue(m)) == 0 })
 				if took := time.Since(sent); took < lease+300*ms-rounding {
-					tc.t.Errorf("b's queue entry expired %v after its request, too early", took)
+					tc.t.Errorf("b's queue entry expired %v after a's request; want at least %v, a's lease and the grace", took, lease+300*ms)
 				}
 				return true
 			})

@@ -88,7 +88,7 @@ type crashRound struct {
 	all []belief
 }
 
-// belief is the state of a mutex by the replies to its only contender.
+// belief is the state of a mutex according to the replies to its only contender.
 type belief struct {
 	mutex, contender string
 	token            uint64    // of the contender's tenure; 0 = no reply named a token

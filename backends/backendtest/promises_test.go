@@ -72,7 +72,7 @@ func TestDocsShowTheTableOfPromises(t *testing.T) {
 	before, rest, ok1 := strings.Cut(string(text), begin)
 	shown, after, ok2 := strings.Cut(rest, end)
 	if !ok1 || !ok2 {
-		t.Fatalf("docs/reference/guarantees.md has no place for the table: a line %q and, after it, one %q", strings.TrimSpace(begin), end)
+		t.Fatalf("docs/reference/guarantees.md has no place for the table: it needs a line %q, and after it a line %q", strings.TrimSpace(begin), end)
 	}
 	if shown == markdown() {
 		return
@@ -139,14 +139,14 @@ func TestRulesProvePromisesAndHaveUniqueNames(t *testing.T) {
 		known[p.ID] = true
 		for _, k := range []Keeping{p.Embedded, p.Redis, p.MySQL, p.ZooKeeper} {
 			if (k.text == "") != (k.state == kept) || strings.ContainsAny(k.text, "|\n") {
-				t.Errorf("promise %q: %v; want a text unless it is kept, in one line without |", p.ID, k)
+				t.Errorf("promise %q: %v; want no text if it is kept, else a text of one line without |", p.ID, k)
 			}
 		}
 	}
 	names := map[string]bool{}
 	for _, r := range rules() {
 		if !known[r.promise] {
-			t.Errorf("%q proves %q, which is no promise", r.name, r.promise)
+			t.Errorf("rule %q names the promise %q, which does not exist", r.name, r.promise)
 		}
 		if names[r.name] || r.name == "" || r.run == nil {
 			t.Errorf("rule %q: want a unique name and a function", r.name)

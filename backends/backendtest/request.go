@@ -28,7 +28,7 @@ func requestRules() []rule {
 					tc.t.Errorf("GUARD repeated: %s; want renewed with the same token", show(o))
 				}
 			}
-			tc.equal("the owner queues for itself", s.queue(m), nil)
+			tc.equal("queue while only the owner asks", s.queue(m), nil)
 			if !s.release(m, "a") || s.release(m, "a") {
 				tc.t.Error("RELEASE and its repetition did not return 1 and 0")
 			}
@@ -133,7 +133,7 @@ func acquireAtOnce(tc *testCase, m string, servers ...*server) {
 		tc.t.Errorf("%d of the concurrent ACQUIREs of a returned acquired, want 1", acquired)
 	}
 	for _, s := range servers {
-		tc.equal("the owner queues for itself", s.queue(m), nil)
+		tc.equal("queue while only the owner asks", s.queue(m), nil)
 	}
 	servers[0].mustRelease(m, "a")
 	if o := servers[0].owner(m); o.Owner != "" {

@@ -167,7 +167,7 @@ func (s *server) untilServed(what string, ask func(ctx context.Context) (simba.S
 	s.tc.t.Helper()
 	var seq simba.Seq
 	var err error
-	s.tc.await(what, func() bool {
+	s.tc.await(what+" is served", func() bool {
 		seq, err = ask(context.Background())
 		unavailable := (*simba.UnavailableError)(nil)
 		return !errors.As(err, &unavailable)

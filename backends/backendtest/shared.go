@@ -79,7 +79,7 @@ func sharedRules() []rule {
 				sent := time.Now()
 				if o := two.guard(m, "a", lease+sec, 0, 0); o.Status != simba.StatusRenewed {
 					if sooner := time.Since(taken); sooner < lease-rounding {
-						tc.t.Errorf("a's lease of %v ended after %v: %s", lease, sooner, show(o))
+						tc.t.Errorf("a's lease of %v ended after %v: GUARD returned %s", lease, sooner, show(o))
 					}
 					return false
 				}

@@ -234,7 +234,7 @@ func sharedNoticeRules() []rule {
 			two.subscribe(channel)
 			// The tenure begins even if the reply is late.
 			one.acquireIfInTime(m, "a", 300*ms, 0)
-			tc.await("the end is published", func() bool {
+			tc.await("the end of the tenure is published", func() bool {
 				got := strings.Join(two.broker.publishedOn(channel), " ")
 				return strings.Contains(got, `"acquired"`) && (strings.Contains(got, `"expired"`) || strings.Contains(got, `"released"`))
 			})

@@ -119,7 +119,7 @@ func (tc *testCase) await(what string, is func() bool) {
 	for !is() {
 		select {
 		case <-deadline.C:
-			tc.t.Fatalf("not within %v: %s", limit, what)
+			tc.t.Fatalf("still not true after %v: %s", limit, what)
 		case <-again.C:
 		}
 	}

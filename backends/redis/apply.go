@@ -68,8 +68,8 @@ func (b *Backend) recordOwner(mutex string, s *reply) {
 		return
 	}
 	e := simba.Event{At: s.acquired, Kind: simba.EventAcquired, Mutex: mutex, Owner: s.owner, Token: s.token}
-	// The tenure is a handoff if it ends a wait. If this reply has overtaken the reply of
-	// confirm.lua, the owner still waits here.
+	// The tenure began by a handoff if the owner was a waiter. If this reply has overtaken the
+	// reply of confirm.lua, the owner's wait is still registered here.
 	if s.status == "confirmed" || len(s.tickets) > 0 || b.waiters.Find(mutex, s.owner) != nil {
 		e.Reason = "handoff"
 	}

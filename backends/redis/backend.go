@@ -172,8 +172,8 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	}
 	out := s.result()
 	if out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed {
-		// The contender may also wait by an earlier request. This reply ends that wait. Reconciling
-		// ends a wait that began while this request ran.
+		// An earlier request of the contender may still wait. This reply ends that wait. If a wait
+		// began while this request ran, a reconciliation ends it.
 		if earlier == nil || !earlier.Grant(proxy.Grant{Token: s.token, Since: s.sent, Confirm: true}) {
 			if b.waiters.Find(r.Mutex, r.Contender) != nil {
 				b.schedule.bringForward(r.Mutex, time.Now())

@@ -41,10 +41,10 @@ func BenchmarkUncontended(b *testing.B) {
 			spread(b, clients, func(i int) {
 				m, c := fmt.Sprintf("m%d", i), fmt.Sprintf("c%d", i)
 				if o, _, err := e.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: c, TTL: time.Minute}); err != nil || o.Status != simba.StatusAcquired {
-					b.Error(o, err)
+					b.Errorf("ACQUIRE of %s: %+v %v; want acquired", m, o, err)
 				}
 				if ok, _, err := e.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: c}); err != nil || !ok {
-					b.Error(ok, err)
+					b.Errorf("RELEASE of %s: %v %v; want true", m, ok, err)
 				}
 			})
 		})
@@ -88,7 +88,7 @@ func BenchmarkHandoff(b *testing.B) {
 		}
 		<-w.woken
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-			b.Fatal(o, err)
+			b.Fatalf("End of the waiter: %+v %v; want acquired", o, err)
 		}
 		total += time.Since(start)
 	}

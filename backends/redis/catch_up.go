@@ -7,9 +7,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// onConfirmed handles a node's confirmation of a subscription. It reconciles the mutexes of the
-// channel that have waiters here. They have missed the messages before the confirmation, and other
-// servers may have removed their queue entries.
+// onConfirmed handles a node's confirmation of a subscription. If the channel concerns mutexes that
+// have waiters here, it reconciles these mutexes. Messages before the confirmation have not reached
+// this server, and other servers may have removed the waiters' queue entries.
 func (s *subscriptions) onConfirmed(channel string) {
 	if channel == s.serverChannel() || channel == contenderGlob {
 		for _, m := range s.b.waiters.Mutexes() {

@@ -41,8 +41,8 @@ func (c *clock) replace(millis int64, sent time.Time) {
 const noDeadline = "9007199254740992"
 
 // atNode returns what the node's clock will show at an instant of this server's clock. The result
-// may be somewhat too early. After the node's clock was set back, the result is too late for
-// maxReadingAge at most, while requests run.
+// may be somewhat too early. If somebody sets the node's clock back, the results are too late until
+// update stores a new reading. While requests run, that takes little more than maxReadingAge.
 func (c *clock) atNode(at time.Time) string {
 	last := c.last.Load()
 	if last == nil {

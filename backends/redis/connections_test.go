@@ -51,11 +51,19 @@ func TestCloseBeforeClosesOnlyOlderConnectionsToTheAddress(t *testing.T) {
 	time.Sleep(time.Millisecond)
 	young := pipe("a")
 	all.closeBefore("a", now)
-	for c, closed := range map[net.Conn]bool{old: true, other: false, young: false} {
-		if got := c.SetDeadline(time.Now()) != nil; got != closed {
-			t.Errorf("closed: %v, want %v", got, closed)
+	for _, c := range []struct {
+		name   string
+		conn   net.Conn
+		closed bool
+	}{
+		{"older connection to the address", old, true},
+		{"older connection to another address", other, false},
+		{"younger connection to the address", young, false},
+	} {
+		if got := c.conn.SetDeadline(time.Now()) != nil; got != c.closed {
+			t.Errorf("%s: closed is %v, want %v", c.name, got, c.closed)
 		}
-		_ = c.Close()
+		_ = c.conn.Close()
 	}
 	if len(all.open) != 0 {
 		t.Errorf("closeBefore leaves %d connections, want 0", len(all.open))

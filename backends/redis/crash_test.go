@@ -32,7 +32,7 @@ func TestWrongClockEstimateMovesNoLease(t *testing.T) {
 			misestimate()
 			o := owner(t, b, m)
 			if least := ttl - time.Since(since) - 10*time.Millisecond; o.Owner != contender || o.TTL < least || o.TTL > ttl {
-				t.Errorf("clock estimate off by %v: OWNER %+v; want at least %v left", wrong, o, least)
+				t.Errorf("clock estimate off by %v: OWNER %+v; want %s with at least %v left", wrong, o, contender, least)
 			}
 		}
 		misestimate()

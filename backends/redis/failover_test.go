@@ -90,11 +90,12 @@ func unavailable(t testing.TB, err error) bool {
 	return err != nil
 }
 
-// checkReader checks a server that only reads, before and after a failover that leaves its
-// connections at the old primary. The server uses url. failover returns the url of the new primary
-// itself, and leads, which reports whether url leads there too. From then on the server must answer
-// correctly within recovery, and may refuse at most `most` reads.
-func checkReader(t *testing.T, url string, failover func() (url string, leads func() bool), most int, read readRequest) {
+// checkReader checks a server that only reads, before and after a failover. The server connects to
+// url, and the failover leaves its connections at the old primary. The function failover makes the
+// failover. It returns the new primary's own URL, and a function that reports whether url leads to
+// the new primary too. When url leads there, the server must answer a read correctly within
+// recovery. At most maxRefusals reads may fail before.
+func checkReader(t *testing.T, url string, failover func() (newURL string, urlLeadsThere func() bool), maxRefusals int, read readRequest) {
 	reader := serve(t, url, noNotices{})
 	for _, r := range reader.subs.all() {
 		r.stop() // so that only its reads can notice the failover
@@ -113,8 +114,8 @@ func checkReader(t *testing.T, url string, failover func() (url string, leads fu
 		})
 	}
 	all.Wait()
-	url, leads := failover()
-	writer := serve(t, url, noNotices{})
+	newURL, urlLeadsThere := failover()
+	writer := serve(t, newURL, noNotices{})
 	release(t, writer, "s", "alice")
 	release(t, writer, "old", "alice")
 	release(t, writer, "old", "bob")
@@ -123,17 +124,17 @@ func checkReader(t *testing.T, url string, failover func() (url string, leads fu
 	acquire(t, writer, "new", "bob", 10*time.Minute, nil)
 	refusals, from, prepared := 0, time.Now(), time.Now()
 	for {
-		if time.Since(prepared) < time.Minute && !leads() {
+		if time.Since(prepared) < time.Minute && !urlLeadsThere() {
 			from = time.Now()
 		}
 		right, err := read(t.Context(), reader, alice.Token, bob.Token)
 		if !unavailable(t, err) {
 			if !right {
-				t.Fatal("the new node replied with the data of the old primary")
+				t.Fatal("a read returned the data of the old primary")
 			}
 			break
 		}
-		if refusals++; refusals > most || time.Since(from) > recovery {
+		if refusals++; refusals > maxRefusals || time.Since(from) > recovery {
 			t.Fatalf("no read succeeds %v after the failover, %d attempts failed: %v",
 				time.Since(from), refusals, err)
 		}
@@ -141,7 +142,7 @@ func checkReader(t *testing.T, url string, failover func() (url string, leads fu
 	for range 20 {
 		all.Go(func() {
 			if right, err := read(t.Context(), reader, alice.Token, bob.Token); err != nil || !right {
-				t.Errorf("a read over an old connection: %v %v; want the data of the new primary", right, err)
+				t.Errorf("a read over an old connection returns the data of the new primary: %v, error %v; want true", right, err)
 			}
 		})
 	}
@@ -176,9 +177,9 @@ func TestReadBehindSentinelIsAnsweredByWritableNode(t *testing.T) {
 	}
 }
 
-// sentinelFailover makes the sentinels promote the replica. It also demotes the old primary, to a
-// replica of nothing: the sentinels would close its connections when they demote it. It returns the
-// new primary, which the sentinels may not name yet.
+// sentinelFailover makes the sentinels promote the replica. It also demotes the old primary itself:
+// if the sentinels demoted it, they would close its connections. It returns the new primary, which
+// the sentinels may not name yet.
 func sentinelFailover(t *testing.T, s *stores.Sentinel) *stores.Server {
 	t.Helper()
 	old, next := s.Nodes[0], s.Nodes[1]
@@ -204,7 +205,7 @@ func sentinelFailover(t *testing.T, s *stores.Sentinel) *stores.Server {
 	until(t, "the replica is promoted", func() bool {
 		return strings.Contains(ask(next, "INFO", "replication").(string), "role:master")
 	})
-	ask(old, "REPLICAOF", "127.0.0.1", "1")
+	ask(old, "REPLICAOF", "127.0.0.1", "1") // nothing listens on that port
 	return next
 }
 
@@ -266,7 +267,7 @@ func TestClusterMasterThatRefusesWritesAnswersNoReads(t *testing.T) {
 		}
 	}
 	if right, err := scans(t.Context(), b, simba.ScanRequest{Held: true, Contended: true}, "s"); err != nil || !right {
-		t.Errorf("SCAN HELD CONTENDED after the repair: %v %v; want only s", right, err)
+		t.Errorf("SCAN HELD CONTENDED after the repair lists only s: %v, error %v; want true", right, err)
 	}
 }
 
@@ -302,8 +303,9 @@ func TestReadChangesNothingAtRedis(t *testing.T) {
 			}
 		}
 	}
-	if after := size(); before == "" || after != before || c.DBSize(t.Context()).Val() != keys {
-		t.Errorf("the reads changed Redis: the append only file grew from %s to %s", before, after)
+	if after, keysAfter := size(), c.DBSize(t.Context()).Val(); before == "" || after != before || keysAfter != keys {
+		t.Errorf("the reads changed Redis: before, the append only file had %q bytes and there were %d keys, then %q and %d",
+			before, keys, after, keysAfter)
 	}
 }
 
@@ -339,7 +341,7 @@ func checkSubscriber(t *testing.T, url string, failover func()) {
 	other := serve(t, url, noNotices{})
 	release(t, other, "m", "alice")
 	if took := awaitGrant(t, w, ticket); took > recovery {
-		t.Errorf("the waiter was granted %v after the failover and the release, too late", took)
+		t.Errorf("the waiter got the mutex after %v, want at most %v after the failover and the release", took, recovery)
 	}
 	time.Sleep(time.Until(failed.Add(recovery)))
 	acquire(t, other, "n", "alice", 10*time.Minute, nil)
@@ -347,7 +349,7 @@ func checkSubscriber(t *testing.T, url string, failover func()) {
 	_, ticket = acquire(t, waits, "n", "bob", 10*time.Minute, w)
 	release(t, other, "n", "alice")
 	if took := awaitGrant(t, w, ticket); took > atOnce {
-		t.Errorf("the waiter was granted %v after the release, not at once", took)
+		t.Errorf("the waiter got the mutex after %v, want at most %v after the release", took, atOnce)
 	}
 }
 

@@ -214,7 +214,7 @@ func TestWaiterWhoseLeaseExpiredDuringOutageWaitsOn(t *testing.T) {
 	s := stores.Redis(t)
 	for ttl := 100 * time.Millisecond; !leaseExpiresDuringOutage(t, s, fmt.Sprint("m", ttl), ttl); ttl *= 2 {
 		if ttl > 10*time.Second {
-			t.Fatalf("no End gets a reply within its lease, even with a lease of %v", ttl)
+			t.Fatalf("the reply to End never arrives within the lease, even if the lease lasts %v", ttl)
 		}
 	}
 }
@@ -324,7 +324,7 @@ func TestWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
 		t.Fatalf("OWNER during the outage: %+v; want b", o)
 	}
 	link.Refuse()
-	until(t, "its tenure is revoked", func() bool {
+	until(t, "b's tenure is revoked", func() bool {
 		o, _ := acquire(t, two, "m", "c", time.Minute, nil)
 		return o.Status == simba.StatusAcquired
 	})

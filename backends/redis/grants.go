@@ -19,13 +19,13 @@ type delivery struct {
 
 // confirmGrant checks a grant that a message carried, notes in Redis that this server has it, and
 // delivers it. A message alone proves nothing, so confirmGrant asks Redis who owns the mutex. In a
-// cluster, a script counts only the subscribers at its own node. A script that counted none has
-// granted the mutex to another waiter, but its message arrives all the same.
+// cluster, a script's message reaches all subscribers, but the script counts only those at its own
+// node. If it counts none, it grants the mutex to another waiter, although its message arrives.
 func (b *Backend) confirmGrant(ctx context.Context, mutex string, g grant) {
 	s, err := b.ask(ctx, mutex, confirmScript, g.contender, tokenText(g.token), g.ticket, "received")
 	switch {
 	case err != nil:
-		b.schedule.bringForward(mutex, time.Now().Add(retryAfter)) // finds the grant again
+		b.schedule.bringForward(mutex, time.Now().Add(retryAfter)) // to find the grant again
 	case s.owner == g.contender && s.token == g.token:
 		isNew := s.extra == int64(1) // false = this server has handled the grant before
 		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.began()}, isNew)
@@ -58,9 +58,9 @@ func (b *Backend) deliver(mutex string, g grant, with proxy.Grant, isNew bool) {
 	}
 }
 
-// noteEarlierGrant handles a grant to an earlier ticket of a contender that now waits by a later
-// ticket. If the granted tenure has not ended, the acquire of the later ticket renews it. If that
-// acquire ran before the grant, reconciling finds the tenure.
+// noteEarlierGrant handles a grant to an earlier ticket of a contender that now waits by the ticket
+// later. If Redis runs the later ticket's acquire script during the granted tenure, the script
+// renews that tenure. If Redis ran it before the grant, a reconciliation finds the tenure.
 func (b *Backend) noteEarlierGrant(mutex string, later *proxy.Ticket, g grant) {
 	b.mu.Lock()
 	waitOf(later).earlier = g

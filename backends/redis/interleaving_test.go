@@ -87,16 +87,16 @@ type wakeFunc func()
 
 func (f wakeFunc) Wake() { f() }
 
-// hook is a listener that calls the function first at the first notice. That function must not
-// cause another notice.
+// hook is a listener. It calls the function onFirst when the server publishes the first notice.
+// That function must not cause another notice.
 type hook struct {
 	*listener
-	once  sync.Once
-	first func()
+	once    sync.Once
+	onFirst func()
 }
 
 func (h *hook) Publish(channel, payload string) int {
-	h.once.Do(h.first)
+	h.once.Do(h.onFirst)
 	return h.listener.Publish(channel, payload)
 }
 
@@ -154,7 +154,7 @@ func TestUnreceivedTenureEndsTheWaitUnlessItExpired(t *testing.T) {
 	}{
 		"broken":   {time.Minute, func(m string) { runUnseen(m, breakScript, "") }, simba.StatusTimeout},
 		"released": {time.Minute, func(m string) { runUnseen(m, releaseScript, "c", "0", "", "") }, simba.StatusTimeout},
-		"renewed-released": {time.Minute, func(m string) {
+		"renewed-then-released": {time.Minute, func(m string) {
 			runUnseen(m, guardScript, "c", int64(60_000), int64(0), "0")
 			runUnseen(m, releaseScript, "c", "0", "", "")
 		}, simba.StatusTimeout},
@@ -164,12 +164,12 @@ func TestUnreceivedTenureEndsTheWaitUnlessItExpired(t *testing.T) {
 			}
 		}, simba.StatusTimeout},
 		"expired": {50 * time.Millisecond, expire, simba.StatusAcquired},
-		"expired-another-broken": {50 * time.Millisecond, func(m string) {
+		"expired-then-tenure-of-d-broken": {50 * time.Millisecond, func(m string) {
 			expire(m)
 			acquire(t, b, m, "d", time.Minute, nil)
 			runUnseen(m, breakScript, "")
 		}, simba.StatusAcquired},
-		"expired-another-released": {50 * time.Millisecond, func(m string) {
+		"expired-then-tenure-of-d-released": {50 * time.Millisecond, func(m string) {
 			expire(m)
 			acquire(t, b, m, "d", time.Minute, nil)
 			runUnseen(m, releaseScript, "d", "0", "", "")
@@ -241,7 +241,8 @@ func TestWaitersAreQueuedAgainWhenTheirServerIsReachable(t *testing.T) {
 	if list, _, err := one.Queue(t.Context(), "m", 10); err != nil || len(list) != 0 {
 		t.Fatalf("QUEUE: %v %v; want nothing while the server is unreachable", list, err)
 	}
-	until(t, "the mutex is not being reconciled, and its time may be put off", func() bool {
+	// With asOf 0, the call of set below can put the next reconciliation off.
+	until(t, "the mutex is in the schedule", func() bool {
 		two.schedule.mu.Lock()
 		defer two.schedule.mu.Unlock()
 		x := two.schedule.byMutex["m"]
@@ -266,7 +267,7 @@ func awaitIdle(t *testing.T, b *Backend, mutex, contender string) {
 		until(t, channel+" is confirmed", func() bool { return b.subs.subscriberForChannel(channel).confirmed(channel) })
 	}
 	b.schedule.bringForward(mutex, time.Now())
-	until(t, "its mutex was reconciled", func() bool {
+	until(t, "the mutex has been reconciled", func() bool {
 		b.schedule.mu.Lock()
 		x := b.schedule.byMutex[mutex]
 		b.schedule.mu.Unlock()

@@ -212,7 +212,7 @@ func TestReplyGrantsNoWaitThatBeganLater(t *testing.T) {
 	b := serve(t, "redis://"+s.Addr, e)
 	var second *proxy.Ticket
 	w := newWaiter()
-	e.first = func() { // while the reply is being applied
+	e.onFirst = func() { // while the reply is being applied
 		runScript(t, b, "m", releaseScript, "c", "0", "", "")
 		runScript(t, b, "m", acquireScript, "a", int64(60_000), int64(0), "noqueue", "", "")
 		second, _ = b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: w})

@@ -63,7 +63,8 @@ func TestClockOfRedisSetForwardRefusesNothing(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	p := b.up.pipeline(b.up.client)
-	p.clock.replace(time.Now().Add(-time.Hour).UnixMilli(), time.Now()) // as before it was set
+	// The server's estimate is from the time before somebody set Redis' clock forward.
+	p.clock.replace(time.Now().Add(-time.Hour).UnixMilli(), time.Now())
 	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Errorf("ACQUIRE with an early clock estimate: %+v; want acquired", o)
 	}
@@ -75,7 +76,7 @@ func TestDeadlineAtNodeIsNotLaterThanDeadline(t *testing.T) {
 	if got := c.atNode(at); got != noDeadline {
 		t.Errorf("atNode before any reply: %s; want no deadline", got)
 	}
-	c.update(1000, at.Add(-time.Second)) // 1000 some time within this second
+	c.update(1000, at.Add(-time.Second)) // it showed 1000 within this second
 	last := c.last.Load()
 	if got := c.atNode(last.at.Add(300 * time.Millisecond)); got != "1300" {
 		t.Errorf("atNode after 300 ms: %s; want 1300", got)

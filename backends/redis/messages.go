@@ -48,9 +48,9 @@ func (s *subscriptions) onMessage(m *redis.Message) {
 }
 
 // onContenderNotice handles a release notice to one contender. If this server has waiters or
-// subscribers of the mutex, it reconciles the mutex with the notice. Simba up to 3.1 publishes such
-// notices, even to dead contenders. Our own scripts publish notices of the same form, which
-// reconcile.lua recognizes.
+// subscribers of the mutex, it schedules a reconciliation, whose script gets the notice. Simba up
+// to 3.1 publishes such notices, even to dead contenders. Our own scripts publish notices of the
+// same form, which reconcile.lua recognizes.
 func (s *subscriptions) onContenderNotice(channel, payload string) {
 	mutex, contender, ok := simba.ParseContenderChannel(channel)
 	releaser, isRelease := strings.CutPrefix(payload, "released@@")
@@ -100,7 +100,9 @@ func (b *Backend) recordEvent(mutex, payload string) {
 		return
 	}
 	if e.Via == b.id && e.Token == 0 {
-		return // the reply has recorded it; the event log finds duplicates only by their token
+		// This server has recorded the event from the reply of its own script. The event log would
+		// not notice the duplicate, because the event has no token.
+		return
 	}
 	b.eventLog.Record(simba.Event{
 		At: e.At, Kind: eventKinds[e.Event], Mutex: mutex, Owner: e.Owner, Token: e.Token, Reason: e.Reason,

@@ -51,12 +51,12 @@ var requests = []testRequest{
 }
 
 // mustBeMisconfigured fails the test unless err is a MisconfiguredError of one line that contains
-// names.
-func mustBeMisconfigured(t testing.TB, what string, err error, names string) {
+// the text part.
+func mustBeMisconfigured(t testing.TB, what string, err error, part string) {
 	t.Helper()
 	var refusal *simba.MisconfiguredError
-	if !errors.As(err, &refusal) || refusal.Engine != "redis" || !strings.Contains(err.Error(), names) || strings.ContainsAny(err.Error(), "\r\n") {
-		t.Errorf("%s: %v, want a misconfigured error that names %q", what, err, names)
+	if !errors.As(err, &refusal) || refusal.Engine != "redis" || !strings.Contains(err.Error(), part) || strings.ContainsAny(err.Error(), "\r\n") {
+		t.Errorf("%s: %v, want a MisconfiguredError of one line with %q", what, err, part)
 	}
 }
 
@@ -80,9 +80,9 @@ func TestForeignKeyIsNamedAndNotChanged(t *testing.T) {
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for _, theirs := range []struct {
-		key    string
-		values []any // the command that writes the key
-		owned  bool  // c owns the mutex before
+		key     string
+		command []any // writes the key
+		owned   bool  // before the command, c acquires the mutex
 	}{
 		{"simba:{m}", []any{"RPUSH", "simba:{m}", "x"}, false},
 		{"simba:{m}", []any{"HSET", "simba:{m}", "x", "y"}, false},
@@ -100,14 +100,14 @@ func TestForeignKeyIsNamedAndNotChanged(t *testing.T) {
 		{"simba:{m}:token", []any{"SET", "simba:{m}:token", "x"}, false},
 	} {
 		for _, q := range requests {
-			name := fmt.Sprintf("%q: %s", theirs.values, q.name)
+			name := fmt.Sprintf("%q: %s", theirs.command, q.name)
 			if err := c.FlushDB(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
 			if theirs.owned {
 				acquire(t, b, "m", "c", time.Minute, nil)
 			}
-			if err := c.Do(t.Context(), theirs.values...).Err(); err != nil {
+			if err := c.Do(t.Context(), theirs.command...).Err(); err != nil {
 				t.Fatal(err)
 			}
 			before := c.Dump(t.Context(), theirs.key).Val()
@@ -117,15 +117,15 @@ func TestForeignKeyIsNamedAndNotChanged(t *testing.T) {
 			if !theirs.owned || err != nil {
 				mustBeMisconfigured(t, name, err, "key "+theirs.key+" ")
 				if now := c.Get(t.Context(), "simba:{m}").Val(); now != lock {
-					t.Errorf("%s was refused, and the owner changed to %q from %q", name, now, lock)
+					t.Errorf("%s was refused, but the owner changed from %q to %q", name, lock, now)
 				}
 			}
 			if now := c.Dump(t.Context(), theirs.key).Val(); now != before || before == "" {
-				t.Errorf("%s changed the other program's key: it holds %q after %q", name, now, before)
+				t.Errorf("%s changed the other program's key from %q to %q", name, before, now)
 			}
 			scan(t, b)
 			if now := c.Dump(t.Context(), theirs.key).Val(); now != before {
-				t.Errorf("%s, SCAN changed the other program's key: it holds %q after %q", name, now, before)
+				t.Errorf("SCAN after %s changed the other program's key from %q to %q", name, before, now)
 			}
 		}
 	}
@@ -196,7 +196,7 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 	do(rights...)
 	b := serve(t, "redis://simba:secret@"+s.Addr, noNotices{})
 	for i, fault := range []struct {
-		name, names  string
+		name, part   string // part of the error
 		harm, repair func()
 	}{
 		{
@@ -240,7 +240,7 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 		},
 	} {
 		m := fmt.Sprint("m", i)
-		if fault.names == "simba:{m4}:tenure" {
+		if fault.part == "simba:{m4}:tenure" {
 			m = "m4"
 			c.Del(t.Context(), "simba:{m4}", "simba:{m4}:tenure", "simba:{m4}:contender", "simba:{m4}:waiting")
 		}
@@ -257,7 +257,7 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 			_, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "c", TTL: time.Second})
 			refusal := (*simba.MisconfiguredError)(nil)
 			if errors.As(err, &refusal) {
-				mustBeMisconfigured(t, fault.name, err, fault.names)
+				mustBeMisconfigured(t, fault.name, err, fault.part)
 			}
 			return errors.As(err, &refusal)
 		})
@@ -266,7 +266,7 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 		if o, err := ticket.End(simba.EndWoken); err == nil {
 			t.Errorf("%s: the wait ended with %+v, want an error", fault.name, o)
 		} else {
-			mustBeMisconfigured(t, fault.name+", the wait", err, fault.names)
+			mustBeMisconfigured(t, fault.name+", the wait", err, fault.part)
 		}
 		t.Logf("%s: the wait ended after %v", fault.name, time.Since(asked))
 		fault.repair()
@@ -309,7 +309,7 @@ func TestLastingErrors(t *testing.T) {
 	const needs = ": the user needs " + neededRights
 	const at7 = " script: ab81a0e4e11674d35e5af392da84baadf7c6da22, on @user_script:1."
 	const at6 = "ERR Error running script (call to f_ab81a0e4e11674d35e5af392da84baadf7c6da22): @user_script:12: "
-	for _, e := range []struct{ text, names string }{ // names "" = the error is transient
+	for _, e := range []struct{ text, cause string }{ // cause "" = the error is transient
 		{"WRONGTYPE Operation against a key holding the wrong kind of value" + at7, "WRONGTYPE Operation against a key holding the wrong kind of value"},
 		{at6 + "@user_script: 12: WRONGTYPE Operation against a key", "WRONGTYPE Operation against a key"},
 		{at6 + "user_script:12: key simba:{m} is not a string", "key simba:{m} is not a string"},
@@ -345,8 +345,8 @@ func TestLastingErrors(t *testing.T) {
 	} {
 		err := fmt.Errorf("ask: %w", redisError(e.text))
 		got := lastingCause(err)
-		if (got == nil) != (e.names == "") || got != nil && got.Error() != e.names {
-			t.Errorf("%s: %v, want %q", e.text, got, e.names)
+		if (got == nil) != (e.cause == "") || got != nil && got.Error() != e.cause {
+			t.Errorf("lastingCause of %q: %v, want %q (empty = nil)", e.text, got, e.cause)
 		}
 	}
 	for _, err := range []error{context.DeadlineExceeded, errors.New("WRONGTYPE, says the network"), errOverdue, errLate} {

@@ -111,7 +111,7 @@ func TestOldReleaseReachesContenderWithoutQueue(t *testing.T) {
 		sent := time.Now()
 		j.release()
 		k.receive("released@@J0")
-		within(t, "notified", sent)
+		within(t, "the notice", sent)
 	}
 }
 
@@ -126,7 +126,7 @@ func TestOldReleaseRecordedByRequestReachesContenderWithoutQueue(t *testing.T) {
 				sent := time.Now()
 				releaseThenRun(t, j, b, by.script, by.args...)
 				k.receive("released@@J0")
-				within(t, "notified", sent)
+				within(t, "the notice", sent)
 				acquire(t, b, mutex, "a", time.Minute, nil)
 				if before := k.receive("acquired@@a"); contains(before, "released@@J0") {
 					t.Errorf("the contender received the release again: %q", before)
@@ -136,9 +136,9 @@ func TestOldReleaseRecordedByRequestReachesContenderWithoutQueue(t *testing.T) {
 	}
 }
 
-// beforeAnOldRelease returns two contenders of Simba. owns is an owner of version 3.1, whose
-// release will notify a dead contender. waits is a contender of a version without a queue.
-func beforeAnOldRelease(t testing.TB, addr string, b *Backend, of seeds.Generation, mutex string) (owns, waits *simbaContender) {
+// beforeAnOldRelease returns two contenders of Simba. The first is an owner of version 3.1, whose
+// release will notify a dead contender. The second waits, and is of a version without a queue.
+func beforeAnOldRelease(t testing.TB, addr string, b *Backend, of seeds.Generation, mutex string) (owning, waiting *simbaContender) {
 	t.Helper()
 	j := newSimbaContender(t, addr, seeds.Simba31, mutex, "J0")
 	j.mustAcquire()
@@ -220,7 +220,7 @@ func TestNotifiedSimbaContenderIsFirstIfRequestRecordsReleaseFirst(t *testing.T)
 	s := stores.Redis(t)
 	for _, by := range grantNothing {
 		if by.script == confirmScript {
-			continue // confirm hands nothing off: reconciling reserves for J1
+			continue // confirm hands nothing off, so a reconciliation reserves the mutex for J1
 		}
 		t.Run(by.name, func(t *testing.T) {
 			mutex := "m" + by.name
@@ -335,8 +335,8 @@ func TestContenderThatMissesItsReservationIsNotNext(t *testing.T) {
 	}
 }
 
-// A script reads all waiters only if another program may have changed the queue, since that takes
-// long.
+// A script needs long to read all waiters. So it does that only if another program may have changed
+// the queue.
 func TestExpiryOfOwnLeaseReadsNoWaiters(t *testing.T) {
 	s := stores.Redis(t)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})

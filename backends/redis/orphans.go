@@ -14,8 +14,8 @@ import (
 type orphan struct {
 	contender string
 	ticket    string
-	// until is when the server stops trying. By then a tenure of the ticket has ended. A queue
-	// entry may live longer, but the server hands a grant to it off.
+	// until is when the server stops trying. By then any tenure of the ticket has ended. The queue
+	// entry may live longer. If it gets a grant then, the server hands the grant off.
 	until time.Time
 }
 

@@ -125,8 +125,9 @@ func blockReconciling(t testing.TB, b *Backend, mutex string) {
 	})
 }
 
-// A request has recorded J's release as unnotified. This mark stays, since Simba 3.2 notifies no
-// single contender. So the server may wrongly match the notice of L's release to J's.
+// A request has recorded J's release, with the mark unnotified of lua/state.lua. The mark stays,
+// since Simba 3.2 notifies no single contender. The server must not take the late notice of L's
+// release for a notice of J's release.
 func TestLateOwnNoticeIsNotTakenForRecordedRelease(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()

@@ -35,8 +35,8 @@ type contenderNotice struct{ contender, releaser string }
 // if the reconciliation is late.
 const maxContenderNotices = 16
 
-// reconcileSoon reconciles a mutex in the background, after its running reconciliation if there is
-// one. So goroutines do not pile up during an outage.
+// reconcileSoon reconciles a mutex in the background. If a reconciliation of the mutex is running,
+// the next one begins after it. So goroutines do not pile up during an outage.
 func (b *Backend) reconcileSoon(mutex string) {
 	b.mu.Lock()
 	_, busy := b.reconciling[mutex]

@@ -89,7 +89,7 @@ func (u *upstream) pick(ctx context.Context, node *redis.Client, keys []string, 
 		case !ok || seen[mutex]:
 			continue
 		case r.Held && queued && !r.Contended, r.Contended && !queued && !r.Held:
-			continue // SCAN lists the other key too, if the mutex matches
+			continue // the request asks for the other key, which SCAN lists too if it exists
 		case r.Match != nil && !r.Match(mutex):
 			continue
 		}

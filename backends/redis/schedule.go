@@ -26,7 +26,7 @@ type dueTime struct {
 	mutex  string
 	at     time.Time
 	asOf   int64     // Unix milliseconds; neverPutOff = it must not be put off
-	heapAt time.Time // its key in the heap, not later than at
+	heapAt time.Time // its key in the heap; never later than the field at
 	index  int
 }
 

@@ -50,26 +50,27 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 		byToken := run{releaseScript, []any{me, "9007199254740001", "", `be"cause`}}
 		poll := run{acquireScript, []any{"poller", int64(1000), int64(0), "queue", "", ""}}
 		read := run{reconcileScript, []any{"0", "", 0}}
-		served := run{releaseScript, []any{"before", "0", "", ""}} // of the record below
+		// This release ends the tenure of the record below, which began by a handoff.
+		served := run{releaseScript, []any{"before", "0", "", ""}}
 		for name, story := range map[string][]run{
-			"acquire":                    {take},
-			"acquire for a session":      {bound},
-			"acquire, guard":             {take, guard},
-			"acquire, guard a session":   {bound, guard},
-			"acquire, release":           {take, free},
-			"acquire, release, acquire":  {take, free, take},
-			"acquire, release by token":  {take, byToken},
-			"acquire, poll, guard":       {take, poll, guard},
-			"after a handoff":            {served, take, guard, free},
-			"after a handoff, a session": {served, bound, guard},
-			"acquire that would wait":    {wait, free},
-			"read":                       {read},
-			"acquire, read":              {take, read},
-			"acquire, poll, read":        {take, poll, read},
-			"acquire, release, read":     {take, free, read},
-			"after a handoff, read":      {served, bound, read},
-			"after one by Simba":         {take},
-			"after one by Simba, read":   {read, take, free, read},
+			"acquire":                        {take},
+			"acquire for a session":          {bound},
+			"acquire, guard":                 {take, guard},
+			"acquire, guard a session":       {bound, guard},
+			"acquire, release":               {take, free},
+			"acquire, release, acquire":      {take, free, take},
+			"acquire, release by token":      {take, byToken},
+			"acquire, poll, guard":           {take, poll, guard},
+			"after a handoff":                {served, take, guard, free},
+			"after a handoff, a session":     {served, bound, guard},
+			"acquire that would wait":        {wait, free},
+			"read":                           {read},
+			"acquire, read":                  {take, read},
+			"acquire, poll, read":            {take, poll, read},
+			"acquire, release, read":         {take, free, read},
+			"after a handoff, read":          {served, bound, read},
+			"after a release by Simba":       {take},
+			"after a release by Simba, read": {read, take, free, read},
 		} {
 			results, seen := make([]string, 2), make([]string, 2)
 			for i, fast := range []bool{true, false} {
@@ -81,7 +82,7 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 					t.Fatal(err)
 				}
 				seed := "return redis.call('SET', KEYS[1]..':tenure', cmsgpack.pack(ARGV[1], '', 'z'))"
-				if strings.HasPrefix(name, "after one by Simba") { // and unnotified
+				if strings.HasPrefix(name, "after a release by Simba") { // with the mark unnotified
 					seed = `return redis.call('SET', KEYS[1] .. ':tenure',
 						cmsgpack.pack(ARGV[1], '', 'z', 0, 0, 0, '', '', '', 0, '', 0, true))`
 				}
@@ -195,7 +196,7 @@ func TestDelayedReadShortensNoLease(t *testing.T) {
 	} {
 		evaluate(t, b, c, text, "m", "0", "", 0)
 		if now := owner(t, b, "m"); now.TransitionAt != before.TransitionAt || now.Token != before.Token {
-			t.Errorf("OWNER after the delayed read: %+v; before it: %+v", now, before)
+			t.Errorf("OWNER after the delayed read: %+v; want the lease and the token of %+v", now, before)
 		}
 	}
 }
@@ -226,7 +227,7 @@ func TestDelayedGrantDoesNotProlongTheLock(t *testing.T) {
 			evaluate(t, b, c, text, mutex, run.args...)
 			for _, key := range []string{"simba:{" + mutex + "}", "simba:{" + mutex + "}:token"} {
 				if ttl := c.PTTL(t.Context(), key).Val(); ttl != -2 {
-					t.Errorf("%s, SET %s: the lease of 50 ms ended before %s was set, which lives for %v", name, version, key, ttl)
+					t.Errorf("%s, SET %s: the lease of 50 ms ended during the script, but the key %s lives for %v more", name, version, key, ttl)
 				}
 			}
 		}

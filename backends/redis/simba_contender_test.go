@@ -163,6 +163,6 @@ const nextReconcile = reconcileInterval * 4 / 5
 func within(t testing.TB, what string, since time.Time) {
 	t.Helper()
 	if took := time.Since(since); took > atOnce {
-		t.Errorf("%s happened after %v, not at once", what, took)
+		t.Errorf("%s came after %v, want at most %v", what, took, atOnce)
 	}
 }

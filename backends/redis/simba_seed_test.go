@@ -415,6 +415,6 @@ func TestSimbaOwnerIsNotInItsOwnQueue(t *testing.T) {
 	owner(t, b, "m")
 	list, _, err := b.Queue(t.Context(), "m", 10)
 	if err != nil || len(list) != 0 {
-		t.Errorf("QUEUE: %v %v; want nothing, not the owner", list, err)
+		t.Errorf("QUEUE: %v %v; want no entry, not even of the owner", list, err)
 	}
 }

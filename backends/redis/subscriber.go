@@ -21,7 +21,8 @@ type subscriber struct {
 	onConfirmed func(channel string) // called when the node has confirmed a subscription
 	// onResubscribed is called when the node has answered all subscriptions that were wanted when a
 	// connection was made. After that, it is called for each confirmed channel on which messages
-	// may have been lost. Such a channel moved from another node, or the node had refused it.
+	// may have been lost. Such a channel has moved here from another node, or the node had refused
+	// it before.
 	onResubscribed func()
 	// serverChannel is the server's channel. Each connection also subscribes to a probe channel,
 	// whose name begins with it.

@@ -24,17 +24,17 @@ func TestSubscriberIsRestoredThoughChannelIsRemoved(t *testing.T) {
 		r.onConfirmed, r.onResubscribed = func(string) {}, func() { resubscribed++ }
 		r.subscribe("a", false)
 		r.subscribe("b", false)
-		for _, s := range r.channels { // as by connect
+		for _, s := range r.channels { // as connect does
 			s.initial = true
 		}
 		r.awaited, r.unanswered = 2, []subscribeCommand{{[]string{"a"}, 1}, {[]string{"b"}, 1}}
 		r.onSubscribed("a")
 		if resubscribed != 0 {
-			t.Errorf("b was %s: resubscribed before that", name)
+			t.Errorf("onResubscribed was called before b was %s", name)
 		}
 		remove(r)
 		if resubscribed != 1 {
-			t.Errorf("b was %s: resubscribed %d times, want 1", name, resubscribed)
+			t.Errorf("after b was %s, onResubscribed has been called %d times, want 1", name, resubscribed)
 		}
 	}
 }
@@ -129,7 +129,7 @@ func TestNewChannelDoesNotCountAsInterrupted(t *testing.T) {
 	r.markInterrupted("moved") // again, while the server catches up with the first
 	r.markCaughtUp("moved", got["moved"])
 	if got := r.interrupted(); got["moved"] != 2 {
-		t.Errorf("a channel that moved again: interrupted %v, want moved twice", got)
+		t.Errorf("a channel that moved again: interrupted %v, want moved with the count 2", got)
 	}
 	r.markCaughtUp("moved", 2)
 	if got := r.interrupted(); len(got) != 0 {

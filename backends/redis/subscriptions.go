@@ -81,8 +81,9 @@ func (s *subscriptions) close() {
 }
 
 // waitReachable waits until the node of a mutex delivers grants that other servers publish for
-// waiters here. since reports whether the subscription has had no interruption since then.
-func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (since func() bool, err error) {
+// waiters here. The function uninterrupted reports whether that subscription has had no
+// interruption since waitReachable returned.
+func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (uninterrupted func() bool, err error) {
 	err = fmt.Errorf("no node is known for mutex %s", mutex)
 	for {
 		sub := s.subscriberForKey(ctx, simba.MutexChannel(mutex))

@@ -80,10 +80,10 @@ func TestTwoTenuresAroundAnotherHaveDifferentTokens(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for name, story := range map[string]struct{ first, between seeds.Generation }{
-		"by the token key":         {seeds.Simba33, seeds.Simba33},
-		"by the token key, unseen": {seeds.Simba40, seeds.Simba31},
-		"by the counter":           {seeds.Simba31, seeds.Simba33},
-		"by the counter, 2.9":      {seeds.Simba29, seeds.Simba40},
+		"the token key shows it, 3.3 around 3.3": {seeds.Simba33, seeds.Simba33},
+		"the token key shows it, 4.0 around 3.1": {seeds.Simba40, seeds.Simba31},
+		"the fence shows it, 3.1 around 3.3":     {seeds.Simba31, seeds.Simba33},
+		"the fence shows it, 2.9 around 4.0":     {seeds.Simba29, seeds.Simba40},
 	} {
 		t.Run(name, func(t *testing.T) {
 			mutex := strings.ReplaceAll(name, " ", "-")

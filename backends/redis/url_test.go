@@ -84,7 +84,7 @@ func TestInvalidURLIsRefusedWithoutItsPassword(t *testing.T) {
 	} {
 		_, err := parseURL(url)
 		if err == nil || !strings.Contains(err.Error(), word) || strings.Contains(err.Error(), "hunt") {
-			t.Errorf("%q: %v, want %s", url, err, word)
+			t.Errorf("parseURL of %q: %v; want an error with %s and without the password", url, err, word)
 		}
 	}
 }

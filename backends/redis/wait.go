@@ -33,7 +33,7 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	reachable, err := b.subs.waitReachable(ctx, r.Mutex)
+	uninterrupted, err := b.subs.waitReachable(ctx, r.Mutex)
 	if err != nil {
 		return simba.Outcome{}, nil, b.requestError(err)
 	}
@@ -57,14 +57,17 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 		t.Withdraw() // if something else ended the wait meanwhile, the reply is newer
 		return out, nil, nil
 	}
-	// This comes before the score is set: with a score, reconciling may find another grant.
+	// This call comes before the score is set: as soon as the score is known, a reconciliation may
+	// find another grant.
 	b.expectLateGrants(w.ticket)
 	b.mu.Lock()
 	w.score, _ = s.extra.(string)
 	b.mu.Unlock()
 	b.subs.subscribeReleases(r.Mutex)
-	next := time.Now() // a server that could not reach this server may have removed the entry
-	if reachable() {
+	// During an interruption another server may have found this server unreachable, and removed the
+	// queue entry. Then the mutex is reconciled at once.
+	next := time.Now()
+	if uninterrupted() {
 		next = next.Add(reconcileInterval)
 	}
 	b.schedule.bringForward(r.Mutex, next)

@@ -42,8 +42,9 @@ func refusesWrites(err error) bool {
 }
 
 // closeIfWritesRefused closes a node's connections if the error of a request says that the node
-// takes no writes. It keeps newer connections than the request, since the address may lead to
-// another node by now. It also closes connections to Sentinels, to which go-redis connects again.
+// takes no writes. It keeps connections that were opened after the request was sent, since the
+// address may lead to another node by now. It also closes connections to Sentinels, to which
+// go-redis connects again.
 func (u *upstream) closeIfWritesRefused(node *redis.Client, sent time.Time, err error) {
 	if !refusesWrites(err) {
 		return

@@ -35,14 +35,14 @@ func TestWriteCheckChangesNothing(t *testing.T) {
 			t.Helper()
 			for _, key := range keys {
 				if now := c.Dump(t.Context(), key).Val(); now != before[key] || now == "" {
-					t.Errorf("%s changed the key %s, written by %s: it holds %q after %q",
-						what, key, theirs[0], now, before[key])
+					t.Errorf("%s changed the key %s, written by %s, from %q to %q",
+						what, key, theirs[0], before[key], now)
 				}
 			}
 		}
 		for _, q := range requests {
 			if err := q.run(t.Context(), b); err != nil {
-				t.Errorf("%s beside another program's %s: %v; want no error", q.name, theirs[0], err)
+				t.Errorf("%s, after another program has changed the proof key by %s: %v; want no error", q.name, theirs[0], err)
 			}
 			unchanged(q.name)
 		}

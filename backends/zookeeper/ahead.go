@@ -85,8 +85,9 @@ func (b *Backend) undoCreate(ctx context.Context, n *node) (kept bool, err error
 	return kept, nil
 }
 
-// yieldTo deletes the new node n, and adds the contender's older node to the known ones; nil =
-// none. It keeps n if the contender already uses n through another server.
+// yieldTo deletes the new node n. If older, the contender's older node, is not nil, yieldTo adds it
+// to the nodes that this server knows. yieldTo keeps n if the contender already uses n through
+// another server.
 func (b *Backend) yieldTo(ctx context.Context, n, older *node) error {
 	kept, err := b.undoCreate(ctx, n)
 	if err == nil && !kept && older != nil {

@@ -11,12 +11,12 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// disk is the operating system's file system, but each sync takes at least a given time.
+// disk is the operating system's file system, with slow syncs.
 type disk struct {
 	vfs.FS
-	sync time.Duration
-	// stalled makes each goroutine that creates a table of Pebble block for ever, so no checkpoint
-	// ends.
+	sync time.Duration // each sync takes at least this time
+	// While stalled is true, each goroutine that creates a table of Pebble blocks for ever. So no
+	// checkpoint ends.
 	stalled *atomic.Bool
 }
 
@@ -42,7 +42,6 @@ func (d disk) file(f vfs.File, err error) (vfs.File, error) {
 	return slowFile{f, d.sync}, nil
 }
 
-// slowFile is a file of disk.
 type slowFile struct {
 	vfs.File
 	sync time.Duration
@@ -63,11 +62,11 @@ func (f slowFile) SyncTo(length int64) (fullSync bool, err error) {
 	return f.File.SyncTo(length)
 }
 
-// wait waits until the time of a sync since began has passed. It blocks the thread in the kernel,
-// like fdatasync. time.Sleep blocks no thread, so the server could use the processor at once.
+// wait waits until the time of a sync since began has passed. Like fdatasync, it blocks the thread
+// in the kernel. time.Sleep would block only the goroutine.
 func (f slowFile) wait(began time.Time) {
 	for left := f.sync - time.Since(began); left > 0; left = f.sync - time.Since(began) {
 		ts := syscall.NsecToTimespec(left.Nanoseconds())
-		_ = syscall.Nanosleep(&ts, nil) // a signal may end it early, so it is in a loop
+		_ = syscall.Nanosleep(&ts, nil) // a signal may end it early, so the loop checks the time
 	}
 }

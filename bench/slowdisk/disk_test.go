@@ -29,7 +29,7 @@ func TestASyncTakesAtLeastAsLongAsAsked(t *testing.T) {
 	} {
 		began := time.Now()
 		if err := sync(); err != nil {
-			t.Errorf("%s returns %v", name, err)
+			t.Errorf("%s returns %v, want nil", name, err)
 		}
 		if took := time.Since(began); took < long {
 			t.Errorf("%s takes %v, want at least %v", name, took, long)

@@ -1,11 +1,10 @@
 //go:build linux
 
-// Slowdisk is simba-resp with the embedded engine and the durability `always`, on a slow disk, or
-// on a disk on which no checkpoint ends. Only the benchmarks use it: simba-resp itself cannot slow
-// its disk.
+// Slowdisk is a simba-resp on a slow disk, or on a disk on which no checkpoint ends. It has the
+// embedded engine and the durability `always`. Only the benchmarks use it.
 //
-// Slowdisk connects the parts of the server like cmd/simba-resp, but has no settings, no users and
-// no limits for clients. It runs until it is killed.
+// It connects the parts of the server like cmd/simba-resp, but without settings, users and limits
+// for clients. It runs until a signal ends it.
 package main
 
 import (
@@ -27,8 +26,8 @@ import (
 
 var (
 	dir   = flag.String("data-dir", "", "data directory")
-	sync  = flag.Duration("sync", 0, "how long each sync takes at least")
-	stall = flag.Bool("stall-checkpoint", false, "end no checkpoint, so that the journal fills up")
+	sync  = flag.Duration("sync", 0, "shortest time of a sync")
+	stall = flag.Bool("stall-checkpoint", false, "let no checkpoint end, so that the journal fills up")
 )
 
 func main() {
@@ -66,7 +65,7 @@ func run() error {
 	if err != nil {
 		return err
 	}
-	stalled.Store(*stall) // after Open, which writes a table in a new directory
+	stalled.Store(*stall) // after Open, which writes a table to a new directory
 	fmt.Printf("ready addr=%s\n", ln.Addr())
 	return server.Serve(ln)
 }

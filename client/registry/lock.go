@@ -19,8 +19,8 @@ var ErrNotHolder = errors.New("you do not own the lock")
 //
 // If a holder does not unlock before its lease ends, it loses the lock, and another process may
 // lock it. The lease ends in this process a little earlier than at the server. Then [Lock.Context]
-// ends, and Lock and Unlock of the holder return client.ErrLost. In Spring, Lock would acquire a
-// free lock once more and hide the loss.
+// ends, and Lock and Unlock of the holder return client.ErrLost. A lock of Spring's
+// RedisLockRegistry hides the loss: if the lock is free, the holder acquires it once more.
 type Lock struct {
 	r          *Registry
 	key, mutex string

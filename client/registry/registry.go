@@ -68,9 +68,9 @@ const (
 	defaultCapacity    = 100_000
 )
 
-// Registry makes reentrant locks by key. Of all holders in all registries with the same Prefix, one
-// [Holder] at a time has the lock of a key. A program that does not come from Spring should use
-// [client.Client.Do] instead. A Registry is safe for concurrent use.
+// Registry makes reentrant locks by key. Only one [Holder] at a time has the lock of a key, also if
+// several processes have registries with the same Prefix. A program that does not come from Spring
+// should use [client.Client.Do] instead. A Registry is safe for concurrent use.
 type Registry struct {
 	c   *client.Client
 	cfg Config
@@ -85,7 +85,7 @@ type Registry struct {
 }
 
 // Holder identifies who has a lock. It has the role of a thread in Java, because goroutines have no
-// identity. A Holder may lock a lock again that it has. Goroutines that share a Holder share its
+// identity. A Holder that has a lock may lock it again. Goroutines that share a Holder share its
 // locks.
 type Holder struct {
 	_ byte // Holders are compared by pointer, and pointers to two values of size 0 may be equal

@@ -67,7 +67,7 @@ func Start(t testing.TB) *redis.Client {
 		Addr: "simbatest", Dialer: s.dial, ContextTimeoutEnabled: true, DisableIdentity: true,
 		// A request that waits for a connection takes a timer from a pool that all clients of
 		// go-redis share. A timer must not leave its bubble. With so many connections no request
-		// waits for one.
+		// waits for a connection.
 		PoolSize:                 10_000,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})

@@ -191,7 +191,8 @@ func TestServersOfOneBubbleAreIndependent(t *testing.T) {
 	})
 }
 
-// The client reads no reply before it has sent its whole pipeline, so the server must buffer them.
+// The client reads no reply before it has sent its whole pipeline, so the server must buffer the
+// replies.
 func TestLongPipelineDoesNotBlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		rdb := simbatest.Start(t)

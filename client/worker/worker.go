@@ -57,8 +57,8 @@ type Config struct {
 	StopWork func() error
 
 	// Changed is called for each change of the state, one at a time, in order. A call may come
-	// late. The Worker keeps waiting changes in memory, so Changed must not block for ever. It may
-	// be nil.
+	// late. Until then the Worker keeps the change in memory, so Changed must not block for ever.
+	// It may be nil.
 	Changed func(from, to State)
 }
 

@@ -271,7 +271,7 @@ func (w *wrapped) explain(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "NOPERM") && strings.Contains(reply.Error(), "contenders"):
-		return &exitError{code: exitUnavailable, err: fmt.Errorf("%w; set --id to one that the user's rule as: allows", cli.Explain(w.options, err))}
+		return &exitError{code: exitUnavailable, err: fmt.Errorf("%w; set --id to an id that the user may use: NAME, NAME:…, or one that its rule as: allows", cli.Explain(w.options, err))}
 	case errors.Is(err, client.ErrUnavailable) || errors.As(err, &reply):
 		return cli.Explain(w.options, err)
 	case errors.As(err, &held):

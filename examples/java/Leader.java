@@ -1,9 +1,12 @@
 // A leader loop with Jedis (redis.clients:jedis, 4 or 5). Java 17.
 //
-//     javac -cp jedis.jar Leader.java
-//     java -cp jedis.jar:commons-pool2.jar:slf4j-api.jar:. Leader          in two terminals, beside `make run`
+// Start a server with `make run`. Compile this program, and start it in two other terminals:
 //
-// The first one becomes the leader. End it with Ctrl-C or kill -9, and the other one becomes it.
+//     javac -cp jedis.jar Leader.java
+//     java -cp jedis.jar:commons-pool2.jar:slf4j-api.jar:. Leader
+//
+// The first program becomes the leader. End it with Ctrl-C or kill -9, and the second program
+// becomes the leader.
 // Options: --addr host:port --mutex name --id contender --ttl ms
 
 import java.util.HashMap;
@@ -21,8 +24,8 @@ import redis.clients.jedis.exceptions.JedisException;
 import redis.clients.jedis.util.SafeEncoder;
 
 public final class Leader {
-    private static final long TRANSITION = 1000; // ms after the TTL: only this process may lead, and it may still renew
-    private static final long WAIT = 2000;       // ms for which an ACQUIRE blocks until the grant
+    private static final long TRANSITION = 1000; // ms after the TTL, in which the leader may still work and renew
+    private static final long WAIT = 2000;       // ms that an ACQUIRE may wait for the mutex
     private static final int TIMEOUT = 3000;     // ms that any request may take
 
     private final JedisPooled redis;
@@ -43,7 +46,7 @@ public final class Leader {
         }
 
         /**
-         * Whether this process leads now. It reads the clock, so the result is right even after a
+         * Whether this process leads now. held reads the clock, so the result is right even after a
          * freeze. On some systems nanoTime does not count the time while the machine was suspended.
          */
         boolean held() {
@@ -57,7 +60,7 @@ public final class Leader {
 
         /** Renews until the lease is lost or ended. */
         void keep() {
-            long usual = Math.min(ttl, (ttl + TRANSITION) * 2 / 3); // a third is left for slow replies
+            long usual = Math.min(ttl, (ttl + TRANSITION) * 2 / 3); // the rest is for slow replies
             long due = usual;
             while (held() && !await(Math.max(0, due - TimeUnit.NANOSECONDS.toMillis(System.nanoTime() - sent)))) {
                 try {

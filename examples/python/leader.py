@@ -44,7 +44,7 @@ class Lease:
         self._renewer.start()
 
     def held(self):
-        """Return whether we own the mutex now. It reads the clock, so the result is right even
+        """Return whether we own the mutex now. held reads the clock, so the result is right even
         after a freeze of the process."""
         return not self._ended.is_set() and now() < self._until
 
@@ -204,17 +204,17 @@ def end_process(failure):
 def main():
     parser = argparse.ArgumentParser(description="Lead, or wait to lead.")
     parser.add_argument("--addr", default="127.0.0.1:7379", help="the server's host:port")
-    parser.add_argument("--mutex", default="leader", help="what to contend for")
+    parser.add_argument("--mutex", default="leader", help="the mutex to contend for")
     # The id needs a random part: containers can share process number and host name.
     unique = f"{os.getpid()}@{socket.gethostname()}~{secrets.token_hex(8)}"
-    parser.add_argument("--id", default=unique, help="who contends")
+    parser.add_argument("--id", default=unique, help="the contender's id")
     parser.add_argument("--ttl", type=int, default=3000, metavar="MS",
-                        help="how long a leader that died may be missed; 1000 of transition follow")
+                        help="TTL of the lease; a transition window of 1000 ms follows")
     options = parser.parse_args()
     contender = Contender(options.addr, options.mutex, options.id, options.ttl / 1000, transition=1.0)
 
     threading.excepthook = end_process
-    # Only this thread handles signals: it waits for them, and all threads block them.
+    # All threads block these signals. This thread waits for one of them with sigwait.
     stops = {signal.SIGINT, signal.SIGTERM}
     signal.pthread_sigmask(signal.SIG_BLOCK, stops)
     leading = threading.Thread(target=contender.run, args=(work,))

@@ -63,7 +63,7 @@ class Lock:
                 return
 
     def renew(self):
-        """Renew the lease. Raise Lost unless it lasts for another piece of work."""
+        """Renew the lease. Raise Lost unless the lease lasts for another piece of work."""
         sent = now()
         try:
             answer = self._ask(self._redis, "SIMBA.GUARD", "TOKEN", self.token)
@@ -102,13 +102,13 @@ def work(token):
 def main():
     parser = argparse.ArgumentParser(description="Do some work under a lock.")
     parser.add_argument("--addr", default="127.0.0.1:7379", help="the server's host:port")
-    parser.add_argument("--mutex", default="job", help="the lock")
+    parser.add_argument("--mutex", default="job", help="the mutex to lock")
     # The id needs a random part: containers can share process number and host name.
     unique = f"{os.getpid()}@{socket.gethostname()}~{secrets.token_hex(8)}"
-    parser.add_argument("--id", default=unique, help="who contends")
+    parser.add_argument("--id", default=unique, help="the contender's id")
     parser.add_argument("--ttl", type=int, default=5000, metavar="MS",
-                        help="how long the others wait for a process that died; 2000 of transition follow")
-    parser.add_argument("--pieces", type=int, default=10, help="of work, a second each")
+                        help="TTL of the lease; a transition window of 2000 ms follows")
+    parser.add_argument("--pieces", type=int, default=10, help="how many pieces of work to do; each takes a second")
     options = parser.parse_args()
 
     for ends in (signal.SIGINT, signal.SIGTERM):

@@ -72,7 +72,8 @@ func New() (*Poller, error) {
 		p.epoll.Close()
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
-	if err := p.epoll.SetReadDeadline(time.Time{}); err != nil { // Go's poller does not watch epoll
+	// SetReadDeadline fails if Go's poller does not watch epoll.
+	if err := p.epoll.SetReadDeadline(time.Time{}); err != nil {
 		p.epoll.Close()
 		return nil, fmt.Errorf("epoll: %w", err)
 	}
@@ -280,9 +281,9 @@ func (p *Poller) maySleep() bool {
 	return p.sleeping
 }
 
-// round records the found events and returns the tasks to run. The last of these are returning
-// tasks; their number is returning. ok is false if the poller is closed. round uses the memory of
-// spare for the next round.
+// round records the found events and returns the tasks to run. The returning tasks are the last of
+// them, and returning is their number. ok is false if the poller is closed. round uses the memory
+// of spare for the next round.
 func (p *Poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, returning int, ok bool) {
 	p.mu.Lock()
 	p.sleeping = false

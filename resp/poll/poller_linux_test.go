@@ -178,7 +178,7 @@ func TestReturningTasksRunAfterNewOnes(t *testing.T) {
 			t.Error("the poller sleeps while tasks return")
 		}
 		if got, again, ok := p.round(nil, nil); !ok || again != want.again || !slices.Equal(got, want.tasks) {
-			t.Errorf("round %d has tasks %v, %d of them returning, want %v", i, got, again, want)
+			t.Errorf("round %d has tasks %v, %d of them returning; want tasks %v, %d of them returning", i, got, again, want.tasks, want.again)
 		}
 	}
 	if !p.maySleep() {

@@ -116,8 +116,9 @@ func (t *task) run(here mode) {
 // switchTo continues the task in another mode. Only the task itself may call it.
 func (t *task) switchTo(m mode) { t.yield(m) }
 
-// mayRead reports whether the task may read now: in a round, and once a round. So a client that
-// sends without a pause gets one read a round, whatever the size of its commands.
+// mayRead reports whether the task may read now. A task may read only in a round, and only once a
+// round. So a client that sends without a pause gets one read a round, whatever the size of its
+// commands.
 func (t *task) mayRead() bool {
 	had := t.hasRead
 	t.hasRead = true

@@ -1,18 +1,17 @@
 // Package abuse tests with real servers that hostile or careless clients harm only themselves.
-// During the abuse the server serves other clients, no mutex has two owners, and the server's
-// memory is bounded. After the abuse the server holds no more than before.
+// Meanwhile the server serves other clients, and no mutex has two owners. Afterwards the server
+// holds no more than before.
 //
-// Each test has a victim (a server), bystanders (well-behaved clients), an abuse, and three checks:
+// Each test has a victim (a server), bystanders (well-behaved clients), and an abuse:
 //
-//	v := attacked(t)   a server, its figures, and bystanders that run until the end
+//	v := attacked(t)   a server, and bystanders that run until the end
 //	…                  the abuse
 //	v.servesOthers()   each bystander is served during the abuse
-//	v.costsAtMost(…)   the highest memory of the server
+//	v.costsAtMost(…)   bounds the highest memory of the server
 //	v.recovers()       goroutines, files and heap are as before
 //
-// The memory is that of the process, as the kernel counts it. The race detector multiplies it, so
-// bounds are generous, and the tests log the figures. Latencies depend on the machine. So no test
-// asserts them; BenchmarkLatency measures them.
+// The race detector multiplies the memory of the server, so the bounds are generous, and the tests
+// log the figures. Latencies depend on the machine, so only BenchmarkLatency measures them.
 package abuse
 
 import (

@@ -33,11 +33,11 @@ func TestHTTPIsClosedAndNothingOfItIsExecuted(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := c.ended(); err != nil {
-			t.Errorf("%q leaves the connection open: %v", first, err)
+			t.Errorf("the server does not close the connection after %q: %v", first, err)
 		}
 	}
 	if owner, err := v.eye.Do("SIMBA.OWNER", "stolen"); owner != nil || err != nil {
-		t.Errorf("the body of a request was executed: %s, %v", owner, err)
+		t.Errorf("the server executed the body of a request: SIMBA.OWNER returns %s, %v, want no owner", owner, err)
 	}
 	v.servesOthers()
 	v.costsAtMost(16 << 20)
@@ -65,7 +65,7 @@ func TestRequestsBeyondTheLimitsAreRefused(t *testing.T) {
 	v := attacked(t)
 	huge := strings.Repeat("x", 64<<10)
 	const cut = "-ERR Protocol error: "
-	attempts := map[string]string{ // by what the client sends: how the reply begins
+	attempts := map[string]string{ // by request: the begin of the reply
 		words("SIMBA.ACQUIRE", huge, "c", 1000):           "-ERR invalid mutex: it has 65536 bytes",
 		words("SIMBA.ACQUIRE", "m", huge, 1000):           "-ERR invalid contender: it has 65536 bytes",
 		words("SIMBA.BREAK", "m", "REASON", huge):         "-ERR REASON has 65536 bytes",
@@ -97,10 +97,10 @@ func TestRequestsBeyondTheLimitsAreRefused(t *testing.T) {
 		}
 		hangUp(conns)
 	}
-	// Then the test sends bytes that belong to no protocol.
+	// Bytes that belong to no protocol.
 	for _, garbage := range [][]byte{bytes.Repeat([]byte{0}, 1<<20), bytes.Repeat([]byte("\r\n"), 1<<19), bytes.Repeat([]byte{0xff}, 1<<20)} {
 		c := v.raw()
-		_ = c.send(string(garbage)) // fails if the server disconnects in between
+		_ = c.send(string(garbage)) // fails if the server disconnects earlier
 		c.Close()
 	}
 	v.servesOthers()

@@ -15,17 +15,17 @@ import (
 )
 
 var (
-	attackName = flag.String("attack", "", "make this attack until killed, instead of tests")
-	victimAddr = flag.String("victim", "", "who is attacked")
+	attackName = flag.String("attack", "", "run this attack until killed, and no tests")
+	victimAddr = flag.String("victim", "", "address of the server to attack")
 )
 
-// attack is an abuse that runs in a process of its own.
+// attack is an abuse that runs in its own process.
 type attack struct {
 	name  string
 	begin func(addr string) error // returns when the attack has begun
 
-	password string // the victim's password, which the attacker does not know; "" = none
-	tls      bool   // addr is the TLS address of the victim
+	password string // of the victim, unknown to the attacker; "" = none
+	tls      bool   // addr is the TLS address
 }
 
 var attacks = []attack{
@@ -103,8 +103,7 @@ func many(n int, begin func(addr string) error) func(addr string) error {
 	}
 }
 
-// floods returns an attack that sends the same commands again and again on one connection, and
-// reads the replies.
+// floods returns an attack that sends the same commands again and again, and reads the replies.
 func floods(command string) func(addr string) error {
 	return func(addr string) error {
 		c, err := dialRaw(addr)
@@ -116,7 +115,6 @@ func floods(command string) func(addr string) error {
 	}
 }
 
-// tlsFlood returns the same attack as floods, over TLS.
 func tlsFlood(command string) func(addr string) error {
 	return func(addr string) error {
 		c, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
@@ -139,7 +137,7 @@ func flood(c net.Conn, command string) {
 	}()
 }
 
-// again returns an attack that repeats once for ever, also after an error.
+// again returns an attack that repeats the given one for ever, also after an error.
 func again(once func(addr string) error) func(addr string) error {
 	return func(addr string) error {
 		go func() {
@@ -151,8 +149,8 @@ func again(once func(addr string) error) func(addr string) error {
 	}
 }
 
-// unread sends commands with long replies, and reads none. When the server disconnects it, it
-// reconnects.
+// unread sends commands with long replies, and reads none. It reconnects whenever the server
+// disconnects it.
 func unread(addr string) error {
 	batch := strings.Repeat(words("ECHO", strings.Repeat("x", 32<<10)), 8)
 	return again(func(addr string) error {
@@ -169,8 +167,8 @@ func unread(addr string) error {
 	})(addr)
 }
 
-// stuckSubscriber publishes without pause to a thousand subscribers. One of them reads nothing.
-// When the server disconnects this one, it reconnects.
+// stuckSubscriber publishes without pause to a thousand subscribers. One of them reads nothing, and
+// reconnects whenever the server disconnects it.
 func stuckSubscriber(addr string) error {
 	for range 999 {
 		c, err := dialRaw(addr)
@@ -192,7 +190,7 @@ func stuckSubscriber(addr string) error {
 		if _, err := c.ask(words("SUBSCRIBE", "news")); err != nil {
 			return err
 		}
-		for err == nil { // send fails when the server has disconnected this subscriber
+		for err == nil { // until the server disconnects this subscriber
 			time.Sleep(10 * time.Millisecond)
 			err = c.send("PING\r\n")
 		}
@@ -206,7 +204,7 @@ var hugeNames = func() string {
 	return words("SIMBA.ACQUIRE", huge, "c", 1000) + words("SIMBA.ACQUIRE", "m", huge, 1000) + words("SUBSCRIBE", huge) + words("KEYS", huge)
 }()
 
-// guess tries passwords. When the server disconnects it, it reconnects.
+// guess tries passwords. It reconnects whenever the server disconnects it.
 func guess(addr string) error {
 	return again(func(addr string) error {
 		c, err := dialRaw(addr)
@@ -221,7 +219,6 @@ func guess(addr string) error {
 	})(addr)
 }
 
-// ask sends commands, and reads the given number of lines of replies.
 func ask(addr, commands string, lines int) error {
 	c, err := dialRaw(addr)
 	if err != nil {
@@ -246,7 +243,7 @@ func mutexes(n int) string {
 	return b.String()
 }
 
-// idle has the unused connections, so that the garbage collector does not close them.
+// idle refers to the unused connections. Otherwise the garbage collector would close them.
 var idle []*raw
 
 func crowd(n int, addr string) error {
@@ -302,7 +299,7 @@ func patterns(addr string) error {
 			return err
 		}
 	}
-	for range 10_000 * 6 { // each confirmation of a subscription has six lines
+	for range 10_000 * 6 { // each subscription is confirmed with six lines
 		if _, err := c.line(); err != nil {
 			return err
 		}

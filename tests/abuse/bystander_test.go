@@ -10,7 +10,7 @@ import (
 )
 
 // bystander is a well-behaved client. Again and again it acquires and releases two mutexes: one
-// that all bystanders share, and one of its own.
+// shared by all bystanders, and its own.
 type bystander struct {
 	v      *victim
 	name   string
@@ -20,16 +20,15 @@ type bystander struct {
 	ended  chan struct{}
 }
 
-// A bystander's lease is so long that it ends only by RELEASE, also on a busy machine.
+// bystanderTTL is so long that a lease ends only by RELEASE, also on a busy machine.
 const bystanderTTL = 3_600_000 // ms
 
-// shared is the mutex that all bystanders of a victim share.
 type shared struct {
-	inside atomic.Int32 // the number of present owners
-	token  atomic.Int64 // the token of the last tenure
+	inside atomic.Int32 // number of current owners
+	token  atomic.Int64 // token of the last tenure
 }
 
-// bystanders starts three bystanders. They end with the test.
+// bystanders starts three bystanders, which stop with the test.
 func (v *victim) bystanders() {
 	v.t.Helper()
 	var mutex shared
@@ -41,7 +40,6 @@ func (v *victim) bystanders() {
 	v.t.Cleanup(v.dismiss)
 }
 
-// dismiss stops the bystanders.
 func (v *victim) dismiss() {
 	for _, b := range v.others {
 		b.stop.Store(true)
@@ -64,18 +62,18 @@ func (b *bystander) work(mutex *shared) {
 	}
 }
 
-// round acquires and releases both mutexes. It checks that no other bystander owns the shared one
-// between the reply to ACQUIRE and the request RELEASE.
+// round acquires and releases both mutexes. It checks that no other bystander owns the shared mutex
+// from the reply to ACQUIRE until RELEASE.
 func (b *bystander) round(mutex *shared) error {
 	token, err := b.acquire("wanted", "WAIT", 0)
 	if err != nil {
 		return err
 	}
 	if n := mutex.inside.Add(1); n != 1 {
-		return fmt.Errorf("the shared mutex has %d owners at a time", n)
+		return fmt.Errorf("the shared mutex has %d owners at the same time", n)
 	}
 	if last := mutex.token.Swap(token); last >= token {
-		return fmt.Errorf("the token is %d, want more than the last one, %d", token, last)
+		return fmt.Errorf("SIMBA.ACQUIRE returns the token %d, want more than %d, the last one", token, last)
 	}
 	if _, err := b.acquire(b.name, "NOQUEUE"); err != nil {
 		return err
@@ -83,7 +81,7 @@ func (b *bystander) round(mutex *shared) error {
 	mutex.inside.Add(-1)
 	for _, name := range []string{"wanted", b.name} {
 		if n, err := redis.Int(b.conn.Do("SIMBA.RELEASE", name, b.name)); err != nil || n != 1 {
-			return fmt.Errorf("RELEASE returns %d, %v", n, err)
+			return fmt.Errorf("SIMBA.RELEASE returns %d, %v, want 1", n, err)
 		}
 	}
 	return nil
@@ -95,19 +93,19 @@ func (b *bystander) acquire(name string, options ...any) (token int64, err error
 		return 0, err
 	}
 	if r["status"] != "acquired" {
-		return 0, fmt.Errorf("ACQUIRE of %s returns %v", name, r)
+		return 0, fmt.Errorf("SIMBA.ACQUIRE of %s returns %v, want acquired", name, r)
 	}
 	return r.Number("token"), nil
 }
 
-// servesOthers waits until every bystander has done some more rounds. If one does not, the test
+// servesOthers waits until each bystander has completed five more rounds. If one does not, the test
 // fails.
 func (v *victim) servesOthers() {
 	v.t.Helper()
 	const times = 5
 	for _, b := range v.others {
 		from := b.rounds.Load()
-		v.until("served others", func() bool {
+		v.until(b.name+" is served", func() bool {
 			select {
 			case <-b.ended:
 				v.t.Fatalf("the bystander %s has stopped after an error", b.name)

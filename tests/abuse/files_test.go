@@ -31,7 +31,7 @@ func TestConnectionsLeaveTheStoreTheFilesThatItNeeds(t *testing.T) {
 	if want := len(conns) - (100 - v.before.clients); refused != want {
 		t.Errorf("the server refuses %d connections, want %d", refused, want)
 	}
-	fill(t, v, 60_000) // so many mutexes that the store must create files
+	fill(t, v, 60_000) // enough for the store to create files
 	v.servesOthers()
 	v.costsAtMost(64 << 20)
 	v.before.heap += 60_000 * 1 << 10
@@ -40,9 +40,9 @@ func TestConnectionsLeaveTheStoreTheFilesThatItNeeds(t *testing.T) {
 	v.recovers()
 }
 
-// The server runs with --durability memory, since a store that cannot create its next file would
-// end the server. The test limits the files at run time, since a server that starts with a limit
-// keeps a part of it for the store.
+// With a store, the server would end when it cannot create a file, hence --durability memory. The
+// test sets the limit of files at run time. A server that starts with a limit reserves a part of it
+// for the store.
 func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 	t.Parallel()
 	s := simbatest.New(t)
@@ -64,7 +64,7 @@ func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 			c.Close()
 		}
 	})
-	for range 50 { // the kernel accepts all connections, but the server has files for few of them
+	for range 50 { // the kernel accepts them all, but the server has files for few
 		c, err := dialRaw(v.addr)
 		if err != nil {
 			t.Fatal(err)
@@ -76,15 +76,15 @@ func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 	v.servesOthers()
 	v.costsAtMost(16 << 20)
 
-	// Measure when the server's pauses have reached their full length, and without bystanders.
+	// Measure without bystanders, and when the pauses have reached their full length.
 	p.Wants(t, `cannot accept connections.*pause=1s`)
 	v.dismiss()
 	from, began, line := v.cpu(), time.Now(), p.Lines()
-	for range 9 { // some pauses are short, since the leaving bystanders free their files
+	for range 9 { // some pauses are short, since leaving bystanders free files
 		_, line = p.WantsAfter(t, line, refused)
 	}
 	if used, took := v.cpu()-from, time.Since(began); used > took/2 {
-		t.Errorf("the server used %v of processor time in %v", used, took)
+		t.Errorf("the server used %v of processor time in %v, want at most half", used, took)
 	} else {
 		t.Logf("the server used %v of processor time in %v", used, took)
 	}
@@ -94,13 +94,13 @@ func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 		}
 	}
 
-	// When the limit is raised, the server accepts the waiting connections by itself.
+	// After the limit is raised, the server accepts the waiting connections by itself.
 	if err := unix.Prlimit(v.pid, unix.RLIMIT_NOFILE, &was, nil); err != nil {
 		t.Fatal(err)
 	}
 	for i, c := range conns {
 		if line, err := c.(*raw).ask(words("ECHO", strconv.Itoa(i))); err != nil || line != fmt.Sprintf("$%d", len(strconv.Itoa(i))) {
-			t.Fatalf("connection %d: %q, %v", i, line, err)
+			t.Fatalf("ECHO on connection %d returns %q, %v", i, line, err)
 		}
 		c.Close()
 	}

@@ -30,7 +30,7 @@ func TestAMillionPipelinedCommandsAreAnsweredInBatches(t *testing.T) {
 		got := make([]byte, len(reply))
 		for i := range n {
 			if _, err := io.ReadFull(in, got); err != nil || string(got) != reply {
-				t.Fatalf("reply %d: %q, %v", i, got, err)
+				t.Fatalf("reply %d is %q, %v", i, got, err)
 			}
 			if i == n/2 {
 				v.servesOthers()
@@ -45,9 +45,8 @@ func TestAMillionPipelinedCommandsAreAnsweredInBatches(t *testing.T) {
 	v.recovers()
 }
 
-// This pipeline is shorter than that of the test above. Each write waits for the disk, its reply is
-// ten times as long, and the test checks each reply. That takes one to two seconds alone, and five
-// beside other tests.
+// The pipeline is shorter than in the test above: each write waits for the disk, and the test
+// checks each reply.
 func TestPipelinedWritesAreAnsweredOneByOneAndInOrder(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
@@ -63,15 +62,15 @@ func TestPipelinedWritesAreAnsweredOneByOneAndInOrder(t *testing.T) {
 	for i := range pairs {
 		r, err := c.record()
 		if err != nil {
-			t.Fatalf("acquire %d: %v", i, err)
+			t.Fatalf("the reply to ACQUIRE %d: %v", i, err)
 		}
 		token, err := strconv.Atoi(r["token"])
 		if err != nil || r["status"] != "acquired" || r["owner"] != "c" || token <= last {
-			t.Fatalf("acquire %d after token %d returns %v", i, last, r)
+			t.Fatalf("ACQUIRE %d returns %[3]v, want acquired with a token above %[2]d", i, last, r)
 		}
 		last = token
 		if line, err := c.line(); err != nil || line != ":1" {
-			t.Fatalf("release %d returns %q, %v", i, line, err)
+			t.Fatalf("RELEASE %d returns %q, %v, want 1", i, line, err)
 		}
 		if i == pairs/2 {
 			v.servesOthers()
@@ -81,7 +80,7 @@ func TestPipelinedWritesAreAnsweredOneByOneAndInOrder(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}
-	// No further reply is left, and the last RELEASE has taken effect.
+	// No reply is left, and the last RELEASE has taken effect.
 	if line, err := c.ask(words("SIMBA.OWNER", "flooded")); err != nil || line != "$-1" {
 		t.Errorf("after the pipeline SIMBA.OWNER returns %q, %v, want no owner", line, err)
 	}
@@ -95,7 +94,7 @@ func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	const n = 20_000
-	leave := []string{ // what the client has sent when it leaves
+	leave := []string{ // what a client sends before it leaves
 		"", "PING\r\n", "*2\r\n$4\r\nECHO\r\n$100\r\nx", "SUBSCRIBE a b c\r\n", "MONITOR\r\n", "MULTI\r\nPING\r\n", "WATCH a b c\r\n",
 		"SIMBA.ACQUIRE left c 600000 SESSION\r\n", "SIMBA.ACQUIRE wanted c 1 WAIT 0\r\n", "CLIENT SETNAME x\r\nHELLO 3\r\n",
 	}
@@ -107,7 +106,7 @@ func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
 		if err := c.send(leave[i%len(leave)]); err != nil {
 			return err
 		}
-		if i%3 == 0 { // the client may leave before the server has seen it at all
+		if i%3 == 0 { // the client may leave before the server accepts it
 			c.reset()
 			return nil
 		}
@@ -115,7 +114,7 @@ func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
 			return err
 		}
 		err = c.ended()
-		c.reset() // the client has read to the end, so a reset loses no data
+		c.reset() // the client has read everything, so a reset loses nothing
 		return err
 	})
 	if err != nil {
@@ -130,7 +129,7 @@ func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
 		}
 	}
 	if owner, err := v.eye.Do("SIMBA.OWNER", "left"); owner != nil || err != nil {
-		t.Errorf("the mutex of an ended session still has the owner %s (%v)", owner, err)
+		t.Errorf("SIMBA.OWNER of an ended session's mutex returns %s, %v, want no owner", owner, err)
 	}
 }
 
@@ -159,7 +158,7 @@ func TestScanStormsDelayNoOtherClient(t *testing.T) {
 				default:
 				}
 				if c.send(command) != nil {
-					return // the client read no replies, and the server disconnected it
+					return // after c.reset, or if the server disconnects a slow reader
 				}
 			}
 		})
@@ -226,7 +225,7 @@ func TestMemoryOfPastClientsIsBounded(t *testing.T) {
 		for {
 			line, err := c.line()
 			if err != nil {
-				t.Fatalf("%.60q: %v", flood, err)
+				t.Fatalf("the reply to %.60q: %v", flood, err)
 			}
 			if first && !strings.HasPrefix(line, reply) {
 				t.Errorf("the reply to %.60q is %q", flood, line)

@@ -6,11 +6,11 @@ import (
 	"testing"
 )
 
-// idleCost limits the process's memory for an idle connection: a goroutine's stack, a buffer, and
-// the runtime's data about the socket.
+// idleCost bounds the memory of an idle connection in bytes: a goroutine's stack, a buffer, and the
+// runtime's data about the socket.
 const idleCost = 16 << 10
 
-// Not parallel: together with other tests, the test's process could exceed its limit of open files.
+// Not parallel: beside other tests, the process of the test could exceed its limit of open files.
 func TestTenThousandIdleConnectionsCostLittleAndDelayNoClient(t *testing.T) {
 	n := 10_000
 	var files syscall.Rlimit
@@ -26,7 +26,7 @@ func TestTenThousandIdleConnectionsCostLittleAndDelayNoClient(t *testing.T) {
 	}
 	v := attacked(t, "--maxclients", "12000")
 	conns := v.raws(n)
-	err := v.each(n/2, func(i int) error { // the other half of the connections sends nothing at all
+	err := v.each(n/2, func(i int) error { // the other half sends nothing
 		_, err := conns[i].ask("PING\r\n")
 		return err
 	})
@@ -35,7 +35,7 @@ func TestTenThousandIdleConnectionsCostLittleAndDelayNoClient(t *testing.T) {
 	}
 	v.until("all are connected", func() bool { return v.info("connected_clients") == n+v.before.clients })
 	v.servesOthers()
-	t.Logf("%d B of memory a connection", (v.memory("VmRSS")-v.quiet)<<10/n)
+	t.Logf("each connection costs %d bytes of memory", (v.memory("VmRSS")-v.quiet)<<10/n)
 	v.costsAtMost(n * idleCost)
 
 	hangUp(conns)

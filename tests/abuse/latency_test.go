@@ -12,12 +12,11 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// BenchmarkLatency measures how an abuse delays other clients. It times an ACQUIRE with its RELEASE
-// on a free mutex. It does so in turn without and with the abuse, and reports the ratio.
+// BenchmarkLatency measures how an abuse delays other clients. It times pairs of ACQUIRE and
+// RELEASE of a free mutex, without and with the abuse, and reports the ratio.
 //
-// The attacking process gets only the processor time that the server and the benchmark do not use.
-// So the figure shows the work that the attack causes in the server, not a lack of processor time.
-// An attacker with a machine of its own could send more.
+// The attacker gets only the processor time that the server and the benchmark leave. So the figure
+// shows the work that the attack causes in the server.
 //
 //	go test -run '^$' -bench Latency -benchtime 3x ./tests/abuse
 func BenchmarkLatency(b *testing.B) {
@@ -72,7 +71,7 @@ func latencies(b *testing.B, v *victim) []time.Duration {
 			b.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)
 		}
 		if n, err := redis.Int(c.Do("SIMBA.RELEASE", "measured", "c")); err != nil || n != 1 {
-			b.Fatalf("SIMBA.RELEASE returns %v, %v", n, err)
+			b.Fatalf("SIMBA.RELEASE returns %v, %v, want 1", n, err)
 		}
 		took = append(took, time.Since(began))
 	}

@@ -17,16 +17,18 @@ import (
 
 const outOfMemory = "OOM command not allowed when used memory > 'maxmemory'."
 
-// isOutOfMemory reports whether err is Redis' error for a command refused by maxmemory.
+// isOutOfMemory reports whether err is the error reply of a command that maxmemory refuses.
 func isOutOfMemory(err error) bool {
 	var said redis.Error
 	return errors.As(err, &said) && string(said) == outOfMemory
 }
 
-// fill lets several clients send commands that need memory, in pipelines, until the server refuses.
-// It returns how many commands the server executed. After each pipeline it reads the server's own
-// count of memory. The server compares this count with the limit when a command begins. So each
-// client may exceed the limit by one command, which takes each bytes.
+// fill sends commands that need memory, in pipelines of several clients, until the server refuses.
+// It returns the number of commands that the server executed.
+//
+// At the begin of a command, the server compares its own count of memory with the limit. So each
+// client may exceed the limit by one command. The parameter each is the size of a command in bytes.
+// fill reads that count after each pipeline.
 func (v *victim) fill(name string, limit, each int, do func(c redis.Conn, i int) error) int {
 	v.t.Helper()
 	const clients, pipeline = 8, 200
@@ -60,7 +62,7 @@ func (v *victim) fill(name string, limit, each int, do func(c redis.Conn, i int)
 					case isOutOfMemory(err):
 						refused++
 					default:
-						v.t.Errorf("%s: %v", name, err)
+						v.t.Errorf("%s: a command returns %v", name, err)
 						return
 					}
 				}
@@ -75,24 +77,24 @@ func (v *victim) fill(name string, limit, each int, do func(c redis.Conn, i int)
 					return
 				}
 				if time.Now().After(end) {
-					v.t.Errorf("%s: the server refuses nothing after %d commands", name, taken.Load())
+					v.t.Errorf("%s: the server still executes commands after %d", name, taken.Load())
 					return
 				}
 			}
 		})
 	}
 	all.Wait()
-	v.t.Logf("%s: refused after %d commands; the highest count is %d bytes, the limit %d", name, taken.Load(), highest.Load(), limit)
+	v.t.Logf("%s: the server refuses after %d commands; used_memory_dataset reaches %d bytes, the limit is %d", name, taken.Load(), highest.Load(), limit)
 	if taken.Load() == 0 {
-		v.t.Errorf("%s: the server executes no command though memory is below the limit", name)
+		v.t.Errorf("%s: the server executes no command, although memory is below the limit", name)
 	}
 	if highest.Load() > most {
-		v.t.Errorf("%s: the highest count is %d bytes, want at most %d", name, highest.Load(), most)
+		v.t.Errorf("%s: used_memory_dataset reaches %d bytes, want at most %d", name, highest.Load(), most)
 	}
 	return int(taken.Load())
 }
 
-// datasetOf returns the memory of the dataset in a reply to INFO.
+// datasetOf returns used_memory_dataset from a reply to INFO, in bytes.
 func datasetOf(info any, err error) (int64, error) {
 	text, err := redis.String(info, err)
 	if err != nil {
@@ -103,7 +105,6 @@ func datasetOf(info any, err error) (int64, error) {
 	return strconv.ParseInt(line, 10, 64)
 }
 
-// limit sets maxmemory at run time.
 func (v *victim) limit(bytes int) {
 	v.t.Helper()
 	if _, err := v.eye.Do("CONFIG", "SET", "maxmemory", bytes); err != nil {
@@ -111,9 +112,8 @@ func (v *victim) limit(bytes int) {
 	}
 }
 
-// isBounded fails the test if the process has more than four times the memory limit. The check is
-// coarse, since garbage and buffers depend on the speed of Go's garbage collector. fill checks the
-// exact rule.
+// isBounded fails the test if the process exceeds four times the limit. This check is coarse, since
+// garbage depends on the speed of the garbage collector. fill checks the exact bound.
 func (v *victim) isBounded(limit int) {
 	v.t.Helper()
 	v.costsAtMost(4 * limit)
@@ -145,7 +145,7 @@ func TestScriptsThatAreKeptDoNotFillTheMemory(t *testing.T) {
 				}
 			}
 		}
-		v.servesOthers() // fails if the server refuses a bystander's grant
+		v.servesOthers() // the server still makes grants
 	}
 	v.isBounded(limit)
 }
@@ -154,7 +154,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 	t.Parallel()
 	const limit = 40 << 20
 	v := attacked(t, "--durability", "memory", "--maxmemory", "40mb")
-	v.dismiss() // the server would refuse their grants; the holders below replace them
+	v.dismiss() // since the server would refuse their grants
 	holder, polling := v.client(), v.client()
 	const holderTTL = 10_000 // ms
 	for _, m := range []string{"held", "given-up"} {
@@ -166,19 +166,19 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 	if err := waiting.send(words("SIMBA.ACQUIRE", "given-up", "waiter", bystanderTTL, "WAIT", 0)); err != nil {
 		t.Fatal(err)
 	}
-	v.until("it waits", func() bool { return v.info("waiters_blocked") > 0 })
+	v.until("the waiter is blocked", func() bool { return v.info("waiters_blocked") > 0 })
 	stop, guarded := make(chan struct{}), make(chan error, 1)
 	var rounds atomic.Int64
 	go func() {
 		for {
 			for _, m := range []string{"held", "given-up"} {
 				if r, err := simbatest.ToRecord(holder.Do("SIMBA.GUARD", m, "holder", holderTTL)); err != nil || r["status"] != "renewed" {
-					guarded <- fmt.Errorf("guard of %s: %v, %w", m, r, err)
+					guarded <- fmt.Errorf("SIMBA.GUARD of %s returns %v, %w", m, r, err)
 					return
 				}
 			}
 			if r, err := simbatest.ToRecord(holder.Do("SIMBA.ACQUIRE", "held", "holder", holderTTL)); err != nil || r["status"] != "renewed" {
-				guarded <- fmt.Errorf("acquire by the owner: %v, %w", r, err)
+				guarded <- fmt.Errorf("SIMBA.ACQUIRE by the owner returns %v, %w", r, err)
 				return
 			}
 			rounds.Add(1)
@@ -192,8 +192,8 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 	}()
 
 	long := strings.Repeat("m", 200)
-	const room = 4 << 20      // memory that each of the following steps may fill
-	each := len(long) + 1<<10 // a command adds at most a mutex or a queue entry, with its names
+	const room = 4 << 20      // bytes for each of the steps below
+	each := len(long) + 1<<10 // a mutex or a queue entry, with its names
 	mutexes := v.fill("mutexes", limit, each, func(c redis.Conn, i int) error {
 		return c.Send("SIMBA.ACQUIRE", fmt.Sprint(long, i), "filler", bystanderTTL)
 	})
@@ -220,7 +220,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n, err := holder.Do("SIMBA.RELEASE", "given-up", "holder"); n != int64(1) || err != nil {
-		t.Fatalf("SIMBA.RELEASE returns %v, %v", n, err)
+		t.Fatalf("SIMBA.RELEASE returns %v, %v, want 1", n, err)
 	}
 	if r, err := waiting.record(); err != nil || r["status"] != "acquired" {
 		t.Errorf("the earlier waiter gets %v, %v, want the mutex", r, err)
@@ -229,7 +229,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 		t.Errorf("the log has no warning about maxmemory:\n%s", v.log())
 	}
 
-	// When mutexes are released, other clients can use their memory.
+	// The memory of released mutexes is available to other clients.
 	for i := range mutexes * 2 {
 		if err := polling.Send("SIMBA.RELEASE", fmt.Sprint(long, i), "filler"); err != nil {
 			t.Fatal(err)
@@ -243,14 +243,14 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 	if _, err := polling.Do(""); err != nil {
 		t.Fatal(err)
 	}
-	v.until("who is new is served again", func() bool {
+	v.until("a new contender acquires a mutex", func() bool {
 		r, err := simbatest.ToRecord(polling.Do("SIMBA.ACQUIRE", "new", "late", bystanderTTL))
 		if err != nil && !isOutOfMemory(err) {
 			t.Fatal(err)
 		}
 		return err == nil && r["status"] == "acquired"
 	})
-	v.until("the log tells of it", func() bool {
+	v.until("the server logs that it accepts commands again", func() bool {
 		return strings.Contains(v.log(), "used memory is no longer above maxmemory: accepting all commands")
 	})
 }
@@ -267,7 +267,7 @@ func TestMaxmemoryCanBeSetAtRunTimeAndExpiredLeasesMakeRoom(t *testing.T) {
 	for _, bad := range []string{"-1", "1x", "1.5mb", "much"} {
 		if _, err := c.Do("CONFIG", "SET", "maxmemory", bad); err == nil ||
 			err.Error() != "ERR CONFIG SET failed (possibly related to argument 'maxmemory') - argument must be a memory value" {
-			t.Errorf("CONFIG SET maxmemory %s returns %v", bad, err)
+			t.Errorf("CONFIG SET maxmemory %s returns %v, want an error about the memory value", bad, err)
 		}
 	}
 	if _, err := c.Do("CONFIG", "SET", "maxmemory", "48mb"); err != nil {
@@ -281,7 +281,8 @@ func TestMaxmemoryCanBeSetAtRunTimeAndExpiredLeasesMakeRoom(t *testing.T) {
 		return c.Send("SET", fmt.Sprint("key", i), long, "PX", bystanderTTL)
 	})
 	v.isBounded(limit)
-	for i := range 2 * keys { // not before, since filling may take long
+	// The leases end only now, since fill may take long.
+	for i := range 2 * keys {
 		if err := c.Send("PEXPIRE", fmt.Sprint("key", i), 100); err != nil {
 			t.Fatal(err)
 		}
@@ -289,7 +290,7 @@ func TestMaxmemoryCanBeSetAtRunTimeAndExpiredLeasesMakeRoom(t *testing.T) {
 	if _, err := c.Do(""); err != nil {
 		t.Fatal(err)
 	}
-	v.until("leases that have ended make room", func() bool {
+	v.until("SET succeeds after the leases have ended", func() bool {
 		_, err := c.Do("SET", "late", "v")
 		if err != nil && !isOutOfMemory(err) {
 			t.Fatal(err)
@@ -306,6 +307,6 @@ func TestMaxmemoryCanBeSetAtRunTimeAndExpiredLeasesMakeRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.Do("SET", "later", "v"); err != nil {
-		t.Errorf("without a limit, SET returns %v", err)
+		t.Errorf("without a limit, SET returns %v, want no error", err)
 	}
 }

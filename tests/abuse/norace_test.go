@@ -2,5 +2,5 @@
 
 package abuse
 
-// raceCost is the largest factor by which the race detector increases the server's memory.
+// raceCost bounds the factor by which the race detector increases the server's memory.
 const raceCost = 1

@@ -21,7 +21,7 @@ func TestOneStuckSubscriberOfAThousandIsCutAndTheOthersMissNothing(t *testing.T)
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// The stuck subscriber has many patterns that match, so it gets each message hundreds of times.
+	// Many patterns of the stuck subscriber match, so it gets each message hundreds of times.
 	stuck := v.raw()
 	patterns := []any{"PSUBSCRIBE"}
 	for i := range 500 {
@@ -30,7 +30,7 @@ func TestOneStuckSubscriberOfAThousandIsCutAndTheOthersMissNothing(t *testing.T)
 	if _, err := stuck.ask(words(patterns...)); err != nil {
 		t.Fatal(err)
 	}
-	v.until("all listen", func() bool { return v.info("pubsub_clients") == subscribers+1 })
+	v.until("all clients are subscribed", func() bool { return v.info("pubsub_clients") == subscribers+1 })
 
 	payload := func(i int) string { return fmt.Sprintf("%04d %s", i, strings.Repeat("x", 50)) }
 	heard := make(chan error, subscribers)
@@ -38,9 +38,9 @@ func TestOneStuckSubscriberOfAThousandIsCutAndTheOthersMissNothing(t *testing.T)
 		go func() { heard <- hears(c, messages, payload) }()
 	}
 	v.servesOthers()
-	for i := range messages { // the stuck subscriber must not block PUBLISH
+	for i := range messages { // PUBLISH must not wait for the stuck subscriber
 		if n, err := redis.Int(v.eye.Do("PUBLISH", "news", payload(i))); err != nil || n < subscribers {
-			t.Fatalf("PUBLISH %d reaches %d subscribers, %v", i, n, err)
+			t.Fatalf("PUBLISH of message %d returns %d, %v", i, n, err)
 		}
 	}
 	for range conns {
@@ -48,7 +48,7 @@ func TestOneStuckSubscriberOfAThousandIsCutAndTheOthersMissNothing(t *testing.T)
 			t.Error(err)
 		}
 	}
-	v.until("the stuck one is cut", func() bool { return v.info("pubsub_clients_cut") == 1 && v.info("pubsub_clients") == subscribers })
+	v.until("the server has disconnected the stuck subscriber", func() bool { return v.info("pubsub_clients_cut") == 1 && v.info("pubsub_clients") == subscribers })
 	if err := stuck.ended(); err != nil {
 		t.Errorf("the server does not disconnect the stuck subscriber: %v", err)
 	}
@@ -58,7 +58,7 @@ func TestOneStuckSubscriberOfAThousandIsCutAndTheOthersMissNothing(t *testing.T)
 	v.recovers()
 }
 
-// hears skips confirmations, and reads the messages. It returns an error if one is missing.
+// hears reads all messages after the confirmation. It returns an error if one is missing.
 func hears(c *raw, messages int, payload func(int) string) error {
 	if _, err := io.CopyN(io.Discard, c.in, int64(len("$9\r\nsubscribe\r\n$4\r\nnews\r\n:1\r\n"))); err != nil {
 		return err
@@ -67,7 +67,7 @@ func hears(c *raw, messages int, payload func(int) string) error {
 		want := []byte(words("message", "news", payload(i)))
 		got := make([]byte, len(want))
 		if _, err := io.ReadFull(c.in, got); err != nil || !bytes.Equal(got, want) {
-			return fmt.Errorf("got %[2]q instead of message %[1]d, %[3]w", i, got, err)
+			return fmt.Errorf("instead of message %d the subscriber gets %q, %w", i, got, err)
 		}
 	}
 	return nil
@@ -83,8 +83,8 @@ func TestMemoryOfSubscribersThatReadNothingIsBounded(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	v.until("all listen", func() bool { return v.info("pubsub_clients") == len(conns) })
-	message := strings.Repeat("x", 64<<10) // the largest message allowed
+	v.until("all clients are subscribed", func() bool { return v.info("pubsub_clients") == len(conns) })
+	message := strings.Repeat("x", 64<<10) // the limit
 	for n := len(conns); n > 0; {
 		var err error
 		if n, err = redis.Int(v.eye.Do("PUBLISH", "large", message)); err != nil {
@@ -92,7 +92,7 @@ func TestMemoryOfSubscribersThatReadNothingIsBounded(t *testing.T) {
 		}
 	}
 	if cut := v.info("pubsub_clients_cut"); cut != len(conns) {
-		t.Errorf("the server disconnected %d subscribers, want all", cut)
+		t.Errorf("the server disconnected %d subscribers, want %d", cut, len(conns))
 	}
 	v.servesOthers()
 	v.costsAtMost(len(conns)*2<<20 + 16<<20)
@@ -113,7 +113,7 @@ func TestAStuckMonitorIsCut(t *testing.T) {
 	shown := words("ECHO", strings.Repeat("\x00", 4<<10))
 	c := v.raw()
 	go func() { _, _ = io.Copy(io.Discard, c.in) }()
-	v.until("all are cut", func() bool {
+	v.until("the server has disconnected all", func() bool {
 		if err := c.send(strings.Repeat(shown, 50)); err != nil {
 			t.Fatal(err)
 		}
@@ -140,7 +140,7 @@ func TestSubscriptionsOfManyConnectionsDelayNoOtherClient(t *testing.T) {
 				for k := range 1000 {
 					args = append(args, fmt.Sprintf("simba:{other%d:%d}*", i, j+k))
 				}
-				_ = c.send(words(args...)) // INFO below shows whether it failed
+				_ = c.send(words(args...)) // after an error, the count in INFO is too small
 			}
 			_ = c.send(words(kind, "one", "more"))
 		}()
@@ -157,7 +157,7 @@ func TestSubscriptionsOfManyConnectionsDelayNoOtherClient(t *testing.T) {
 		t.Fatal(err)
 	}
 	if n := v.info("pubsub_patterns"); n != each*len(conns)/2 {
-		t.Errorf("INFO counts %d patterns", n)
+		t.Errorf("INFO has pubsub_patterns %d, want %d", n, each*len(conns)/2)
 	}
 	v.servesOthers()
 	v.costsAtMost(len(conns) * each * 1 << 10)

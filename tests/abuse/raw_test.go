@@ -18,7 +18,7 @@ type raw struct {
 	in *bufio.Reader
 }
 
-// dialRaw connects. All reads and writes of the connection share one late deadline.
+// dialRaw connects. One late deadline limits all reads and writes.
 func dialRaw(addr string) (*raw, error) {
 	nc, err := net.DialTimeout("tcp", addr, simbatest.Patience)
 	if err != nil {
@@ -35,7 +35,7 @@ func (v *victim) raw() *raw {
 	return v.raws(1)[0]
 }
 
-// raws opens n connections. They are closed when the test ends, if not before.
+// raws opens n connections, and closes them when the test ends.
 func (v *victim) raws(n int) []*raw {
 	v.t.Helper()
 	v.dialed += n
@@ -59,7 +59,7 @@ func hangUp(conns []*raw) {
 	}
 }
 
-// each calls do(0) to do(n-1), 32 calls at a time, and returns the first error.
+// each calls do(0) to do(n-1), 32 of them at a time, and returns the first error.
 func (v *victim) each(n int, do func(i int) error) error {
 	var wg sync.WaitGroup
 	var once sync.Once
@@ -87,13 +87,11 @@ func (c *raw) send(s string) error {
 	return err
 }
 
-// line reads one line, and returns it without its end.
 func (c *raw) line() (string, error) {
 	s, err := c.in.ReadString('\n')
 	return strings.TrimSuffix(s, "\r\n"), err
 }
 
-// ask sends bytes and returns the first line of the reply.
 func (c *raw) ask(s string) (string, error) {
 	if err := c.send(s); err != nil {
 		return "", err
@@ -101,7 +99,6 @@ func (c *raw) ask(s string) (string, error) {
 	return c.line()
 }
 
-// record reads a record in RESP2.
 func (c *raw) record() (map[string]string, error) {
 	head, err := c.line()
 	if err != nil {
@@ -132,7 +129,6 @@ func (c *raw) scalar() (string, error) {
 	return c.line()
 }
 
-// words encodes a command as a RESP array.
 func words(args ...any) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\r\n", len(args))
@@ -143,7 +139,7 @@ func words(args ...any) string {
 	return b.String()
 }
 
-// reset closes the connection with a TCP reset, so the kernel keeps no state of it on this side.
+// reset closes the connection with a TCP reset, so that the kernel keeps no state of it.
 func (c *raw) reset() {
 	_ = c.SetLinger(0) // fails only on a closed connection
 	c.Close()

@@ -22,11 +22,11 @@ func TestUnauthenticatedConnectionsAreCutAndMakeRoom(t *testing.T) {
 	began := time.Now()
 	conns := v.raws(places - v.before.clients)
 	if line, err := v.raw().line(); err != nil || line != "-ERR max number of clients reached" {
-		t.Errorf("a connection above maxclients gets %q, %v", line, err)
+		t.Errorf("a connection above maxclients gets %q, %v, want an error", line, err)
 	}
 	v.servesOthers()
 
-	// Each connection sends a byte of a password now and then, until the server closes it.
+	// Each connection sends a password byte by byte, until the server closes it.
 	const slowly = "*2\r\n$4\r\nAUTH\r\n$16000\r\n"
 	left := len(conns)
 	for sent := 0; left > 0; sent++ {
@@ -49,7 +49,7 @@ func TestUnauthenticatedConnectionsAreCutAndMakeRoom(t *testing.T) {
 	if c := v.client(); c.Err() != nil {
 		t.Errorf("after the abuse a new client fails: %v", c.Err())
 	}
-	v.before.clients++ // for the client above
+	v.before.clients++ // the client with the right password
 	v.costsAtMost(len(conns) * 32 << 10)
 	v.recovers()
 }
@@ -67,23 +67,23 @@ func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 		guessers.Go(func() {
 			for {
 				if _, err := c.ask(words("AUTH", "guess")); err != nil {
-					return // closed by the server, or by the end of the test
+					return // the server or the test has closed c
 				}
 				answered.Add(1)
 			}
 		})
 	}
-	v.until("all guess", func() bool { return v.info("acl_access_denied_auth") >= len(conns) })
+	v.until("each connection has made a guess", func() bool { return v.info("acl_access_denied_auth") >= len(conns) })
 
-	// A right password from the attackers' address waits at most 1 s. A busy machine adds to that.
-	// So only the median must keep the limit. All but one must wait for less time than a wrong
+	// The server delays a right password from the address of attackers by at most 1 s. On a busy
+	// machine only the median must keep this limit. All but one must be faster than a wrong
 	// password.
 	const promised, slack = time.Second, 2 * time.Second
 	const firstOnes, wait = 9, 5 * time.Second
 	var waits []time.Duration
 	for range 7 {
 		asked := time.Now()
-		c, err := v.dialClient() // from the address of the attackers
+		c, err := v.dialClient() // from the same address as the attackers
 		if err != nil {
 			t.Fatalf("a client with the right password gets %v", err)
 		}
@@ -93,11 +93,10 @@ func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 	slices.Sort(waits)
 	t.Logf("the replies to right passwords came after %v", waits)
 	if waits[len(waits)/2] > promised+slack || waits[len(waits)-2] > wait {
-		t.Errorf("right passwords waited too long: %v", waits)
+		t.Errorf("the replies to right passwords came too late: %v", waits)
 	}
 
-	// After the first wrong passwords of an address, the reply to each waits for the full delay. A
-	// connection sends its next guess only after the reply to the one before.
+	// After its first wrong passwords, an address gets each reply only after the full delay.
 	n := int(answered.Load())
 	took := time.Since(began)
 	most := firstOnes + len(conns)*int(took/wait)
@@ -106,7 +105,7 @@ func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 		t.Errorf("the server replied to %d guesses of %d connections in %v, want at most %d", n, len(conns), took, most)
 	}
 	v.servesOthers()
-	// 10 MiB is for garbage that the collector has not freed yet
+	// 10 MiB for garbage.
 	v.costsAtMost(len(conns)*64<<10 + 10<<20)
 	hangUp(conns)
 	guessers.Wait()
@@ -145,14 +144,14 @@ func TestUnfinishedCommandsHoldAtMostTwiceTheirBytes(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
 	conns := v.raws(50)
-	const came = 900 << 10 // bytes sent of an incomplete command; the limit is 1 MiB
+	const came = 900 << 10 // bytes of an incomplete command; the limit is 1 MiB
 	body := strings.Repeat("x", came)
 	if err := v.each(len(conns), func(i int) error { return conns[i].send("*3\r\n$4\r\nEVAL\r\n$1000000\r\n" + body) }); err != nil {
 		t.Fatal(err)
 	}
-	v.until("all has come", func() bool { return v.info("total_net_input_bytes") > len(conns)*came })
+	v.until("the server has received all bytes", func() bool { return v.info("total_net_input_bytes") > len(conns)*came })
 	v.servesOthers()
-	// While the buffer grows there are two copies, and one more as garbage.
+	// While a buffer grows, it exists twice, and once more as garbage.
 	v.costsAtMost(len(conns)*3*came + 16<<20)
 	hangUp(conns)
 	v.recovers()
@@ -166,13 +165,13 @@ func TestClientsThatReadNoRepliesAreCut(t *testing.T) {
 	began := time.Now()
 	err := v.each(len(conns), func(i int) error {
 		_ = conns[i].SetReadBuffer(4 << 10)
-		// All connections at a time: v.each, with 32 at a time, would take three times as long.
 		return conns[i].send(batch)
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ended := make(chan error, len(conns))
+	// v.each, with 32 connections at a time, would take three times as long.
 	for _, c := range conns {
 		go func() {
 			for {
@@ -192,7 +191,7 @@ func TestClientsThatReadNoRepliesAreCut(t *testing.T) {
 	}
 	t.Logf("the server closed all connections within %v", time.Since(began))
 	if !strings.Contains(v.log(), "client disconnected: it does not read its replies") {
-		t.Errorf("the log does not say why clients were disconnected:\n%s", v.log())
+		t.Errorf("the log does not say why the server disconnected clients:\n%s", v.log())
 	}
 	v.costsAtMost(len(conns) * 2 << 20)
 	hangUp(conns)
@@ -204,7 +203,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// ended waits until the server closes the connection, and ignores all data until then.
+// ended waits until the server closes the connection. It ignores data that arrives before.
 func (c *raw) ended() error {
 	_, err := io.Copy(io.Discard, c.in)
 	if isTimeout(err) {

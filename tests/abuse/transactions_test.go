@@ -32,7 +32,7 @@ func TestATransactionsQueueIsBounded(t *testing.T) {
 				last = line
 			}
 			if !strings.HasPrefix(last, "-ERR transaction too large") {
-				queued <- fmt.Errorf("the reply to the last of %d commands is %q", n, last)
+				queued <- fmt.Errorf("the reply to the last of %d commands is %q, want the error that the transaction is too large", n, last)
 				return
 			}
 			queued <- <-sent
@@ -44,7 +44,7 @@ func TestATransactionsQueueIsBounded(t *testing.T) {
 		}
 	}
 	v.servesOthers()
-	v.costsAtMost(len(conns)*9<<20 + 64<<20) // 64 MiB are for garbage
+	v.costsAtMost(len(conns)*9<<20 + 64<<20) // with 64 MiB for garbage
 	for _, c := range conns[:len(conns)/2] {
 		if line, err := c.ask("EXEC\r\n"); err != nil || !strings.HasPrefix(line, "-EXECABORT") {
 			t.Errorf("EXEC returns %q, %v, want EXECABORT", line, err)
@@ -63,7 +63,7 @@ func TestRepliesOfATransactionAreBounded(t *testing.T) {
 		if err := c.send("CLIENT REPLY OFF\r\nMULTI\r\n" + strings.Repeat("COMMAND DOCS\r\n", 1000) + "EXEC\r\nCLIENT REPLY ON\r\nPING\r\n"); err != nil {
 			return err
 		}
-		for { // with replies off, the first reply is that to PING
+		for { // replies are off, so the first one is that to PING
 			line, err := c.line()
 			if err != nil || line == "+PONG" {
 				return err
@@ -74,7 +74,7 @@ func TestRepliesOfATransactionAreBounded(t *testing.T) {
 		t.Error(err)
 	}
 	v.servesOthers()
-	// 16 MiB for the reply, twice that while the buffer grows, and as much garbage
+	// The replies have 16 MiB. While the buffer grows, they exist twice, and twice more as garbage.
 	v.costsAtMost(len(conns)*64<<20 + 32<<20)
 	hangUp(conns)
 	v.recovers()
@@ -95,15 +95,15 @@ func TestTheKeysThatConnectionsWatchAreBounded(t *testing.T) {
 		}
 		line, err := c.ask(words("WATCH", "one more"))
 		if err == nil && !strings.HasPrefix(line, "-ERR too many watched keys") {
-			err = fmt.Errorf("the reply to WATCH of key 1,001 is %q", line)
+			err = fmt.Errorf("the reply to WATCH of key 1,001 is %q, want an error", line)
 		}
 		return err
 	}); err != nil {
 		t.Error(err)
 	}
-	v.servesOthers() // after this the watched key "wanted" has changed
+	v.servesOthers() // which changes the watched key "wanted"
 	if line, err := conns[0].ask("MULTI\r\n"); err != nil || line != "+OK" {
-		t.Errorf("MULTI returns %q, %v", line, err)
+		t.Errorf("MULTI returns %q, %v, want OK", line, err)
 	}
 	if line, err := conns[0].ask("EXEC\r\n"); err != nil || line != "*-1" {
 		t.Errorf("EXEC after a change of a watched key returns %q, %v, want null", line, err)

@@ -20,12 +20,12 @@ type victim struct {
 	password string // "" = none
 	pid      int
 	log      func() string
-	eye      redis.Conn // the test's own connection, for INFO
+	eye      redis.Conn // for INFO
 	others   []*bystander
 
-	before figures // what the server held before the abuse
-	quiet  int     // the server's memory before the abuse, in kB
-	dialed int     // how many connections the abuse has opened
+	before figures // before the abuse
+	quiet  int     // memory of the process before the abuse, in kB
+	dialed int     // number of connections that the abuse has opened
 }
 
 // figures count what the server holds.
@@ -33,21 +33,21 @@ type figures struct {
 	clients    int
 	goroutines int
 	files      int
-	heap       int // bytes, garbage included
+	heap       int // bytes, with garbage
 }
 
 func (f figures) String() string {
 	return fmt.Sprintf("%d clients, %d goroutines, %d files, %d KiB of heap", f.clients, f.goroutines, f.files, f.heap>>10)
 }
 
-// The spare figures are how much more the server may hold after an abuse than before. The store
-// opens files and starts goroutines of its own, and the heap varies. A leak would be far larger.
+// The server may hold this much more after an abuse than before. The store opens files and starts
+// goroutines, and the heap varies. A leak would be far larger.
 const (
 	spareGoroutines = 32
 	spareFiles      = 32
 	spareHeap       = 12 << 20
 
-	// Go's runtime keeps this many bytes of an ended goroutine and its socket, to reuse them.
+	// Go's runtime keeps this many bytes of an ended goroutine and its socket for reuse.
 	keptOfConnection = 2 << 10
 )
 
@@ -58,12 +58,12 @@ func attacked(t testing.TB, args ...string) *victim {
 	return watched(t, s.Addr, "", s.Log)
 }
 
-// watched returns the victim for a server that already runs, and starts bystanders.
+// watched returns a victim for a running server, and starts bystanders.
 func watched(t testing.TB, addr, password string, log func() string) *victim {
 	t.Helper()
 	v := &victim{t: t, addr: addr, password: password, log: log}
 	t.Cleanup(func() {
-		if all := log(); t.Failed() { // if the server has ended, only its log has the reason
+		if all := log(); t.Failed() { // the log may have the reason
 			t.Logf("the end of the server's log:\n%s", all[max(0, len(all)-4<<10):])
 		}
 	})
@@ -76,7 +76,6 @@ func watched(t testing.TB, addr, password string, log func() string) *victim {
 	return v
 }
 
-// client connects a well-behaved client.
 func (v *victim) client() redis.Conn {
 	v.t.Helper()
 	c, err := v.dialClient()
@@ -92,7 +91,6 @@ func (v *victim) dialClient() (redis.Conn, error) {
 		redis.DialConnectTimeout(simbatest.Patience), redis.DialReadTimeout(simbatest.Patience), redis.DialWriteTimeout(simbatest.Patience))
 }
 
-// info returns a number in the reply to INFO.
 func (v *victim) info(field string) int {
 	v.t.Helper()
 	text, err := redis.String(v.eye.Do("INFO", "everything"))
@@ -102,7 +100,6 @@ func (v *victim) info(field string) int {
 	return number(v.t, text, `(?m)^`+field+`:(\d+)\r$`)
 }
 
-// figures returns what the server holds now.
 func (v *victim) figures() figures {
 	v.t.Helper()
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", v.pid))
@@ -112,8 +109,8 @@ func (v *victim) figures() figures {
 	return figures{v.info("connected_clients"), v.info("go_goroutines"), len(files), v.info("used_memory")}
 }
 
-// memory returns a line of /proc/<pid>/status in kB. VmRSS is the present memory of the process,
-// VmHWM the highest so far.
+// memory returns a line of /proc/<pid>/status in kB. VmRSS is the current memory of the process,
+// and VmHWM the highest so far.
 func (v *victim) memory(line string) int {
 	v.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.pid))
@@ -123,7 +120,6 @@ func (v *victim) memory(line string) int {
 	return number(v.t, string(status), line+`:\s+(\d+) kB`)
 }
 
-// cpu returns the processor time that the server has used.
 func (v *victim) cpu() time.Duration {
 	v.t.Helper()
 	text, err := redis.String(v.eye.Do("INFO", "cpu"))
@@ -155,8 +151,8 @@ func number(t testing.TB, text, pattern string) int {
 	return n
 }
 
-// costsAtMost fails the test if the server's memory was ever larger than before the abuse by more
-// than the given bytes.
+// costsAtMost fails the test if the highest memory of the process exceeds its memory before the
+// abuse by more than the given bytes.
 func (v *victim) costsAtMost(bytes int) {
 	v.t.Helper()
 	cost := (v.memory("VmHWM") - v.quiet) << 10
@@ -168,19 +164,20 @@ func (v *victim) costsAtMost(bytes int) {
 
 func mib(bytes int) float64 { return float64(bytes) / (1 << 20) }
 
-// until waits until happened returns true. what describes the event in the failure text.
+// until waits until happened returns true, and fails the test if this takes too long. what
+// describes the event in the failure text.
 func (v *victim) until(what string, happened func() bool) {
 	v.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); !happened(); {
 		if time.Now().After(end) {
-			v.t.Fatalf("after %v still not true: %s", simbatest.Patience, what)
+			v.t.Fatalf("not within %v: %s", simbatest.Patience, what)
 		}
 		time.Sleep(5 * time.Millisecond)
 	}
 }
 
-// recovers waits until the server holds no more than before the abuse. Call it when all clients of
-// the abuse have left; the bystanders still run. If the server holds more, the test fails.
+// recovers waits until the server holds no more than before the abuse, or fails the test after a
+// while. All clients of the abuse must have left. The bystanders still run.
 func (v *victim) recovers() {
 	v.t.Helper()
 	var now figures
@@ -193,7 +190,7 @@ func (v *victim) recovers() {
 			break
 		}
 		if time.Now().After(end) {
-			v.t.Fatalf("the server still holds %v; before the abuse %v", now, b)
+			v.t.Fatalf("the server still holds %v; before the abuse it held %v", now, b)
 		}
 		v.makeGarbage()
 	}
@@ -201,8 +198,8 @@ func (v *victim) recovers() {
 	v.t.Logf("before: %v; after: %v", v.before, now)
 }
 
-// makeGarbage uses the server so that its garbage collector runs. Without a collection, garbage
-// counts as memory in use.
+// makeGarbage makes the garbage collector of the server run. Until it runs, garbage counts as used
+// memory.
 func (v *victim) makeGarbage() {
 	v.t.Helper()
 	if _, err := v.eye.Do("EVAL", "local s for i = 1, 64 do s = string.rep('x', 1000000) end", 0); err != nil {

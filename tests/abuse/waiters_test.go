@@ -22,8 +22,8 @@ func TestEachOfThousandsOfWaitersIsGrantedOnce(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	// The count may include blocked bystanders.
-	v.until("all wait", func() bool { return v.info("blocked_clients") >= waiters })
+	// Blocked bystanders count, too.
+	v.until("all waiters are blocked", func() bool { return v.info("blocked_clients") >= waiters })
 	v.servesOthers()
 	var stay []*raw
 	for i, c := range conns {
@@ -39,7 +39,7 @@ func TestEachOfThousandsOfWaitersIsGrantedOnce(t *testing.T) {
 		go func() {
 			r, err := c.record()
 			if err == nil && r["status"] != "acquired" {
-				err = fmt.Errorf("the waiter gets %v", r)
+				err = fmt.Errorf("a waiter gets the reply %v, want acquired", r)
 			}
 			var token int64
 			if err == nil {
@@ -51,19 +51,19 @@ func TestEachOfThousandsOfWaitersIsGrantedOnce(t *testing.T) {
 			}
 			tokens <- token
 			if line, err := c.ask(words("SIMBA.RELEASE", "crowded", r["owner"], "TOKEN", token)); err != nil || line != ":1" {
-				failed <- fmt.Errorf("the release of %v returns %s, %w", r, line, err)
+				failed <- fmt.Errorf("SIMBA.RELEASE after %v returns %s, %w", r, line, err)
 			}
 		}()
 	}
 	if n, err := owner.Do("SIMBA.RELEASE", "crowded", "owner"); n != int64(1) || err != nil {
-		t.Fatalf("SIMBA.RELEASE returns %v, %v", n, err)
+		t.Fatalf("SIMBA.RELEASE returns %v, %v, want 1", n, err)
 	}
 	last := int64(0)
 	for range stay {
 		select {
 		case token := <-tokens:
-			if token <= last { // an owner reports its token before it releases
-				t.Fatalf("the token is %d, want more than the last one, %d", token, last)
+			if token <= last { // an owner sends its token to the channel before it releases
+				t.Fatalf("a waiter gets the token %d, want more than %d, the last one", token, last)
 			}
 			last = token
 		case err := <-failed:
@@ -100,10 +100,10 @@ func TestOneContenderOnThousandsOfConnectionsIsOneContender(t *testing.T) {
 			replies <- r
 		}()
 	}
-	v.until("all have asked", func() bool { return v.info("waiters_blocked") >= 1 && len(replies) == n-1 })
+	v.until("one request of the contender waits, and the others have replies", func() bool { return v.info("waiters_blocked") >= 1 && len(replies) == n-1 })
 	v.servesOthers()
 	if n, err := owner.Do("SIMBA.RELEASE", "doubled", "owner"); n != int64(1) || err != nil {
-		t.Fatalf("SIMBA.RELEASE returns %v, %v", n, err)
+		t.Fatalf("SIMBA.RELEASE returns %v, %v, want 1", n, err)
 	}
 	tenures := make(map[string]int)
 	for range n {
@@ -114,7 +114,7 @@ func TestOneContenderOnThousandsOfConnectionsIsOneContender(t *testing.T) {
 	}
 	next := fmt.Sprint(first["token"])
 	if len(tenures) != 1 || tenures[next] > 0 {
-		t.Errorf("replies by token: %v", tenures)
+		t.Errorf("the number of replies by token is %v, want one new token", tenures)
 	}
 	v.servesOthers()
 	v.costsAtMost(n * 32 << 10)

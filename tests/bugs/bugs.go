@@ -1,20 +1,19 @@
 // Package bugs builds servers with a known bug, to show that the tests catch it.
 //
-// Each patch of this folder is a mistake that a maintainer could make. The first line of the patch
-// says what the server then does wrong. Package bugs copies the files that a patch changes, and
-// applies the patch to the copies. The option -overlay of go build and go test compiles the copies
-// instead of the files. So the product needs no switches for bugs, and the source tree does not
-// change.
+// Each patch in this folder is a mistake that a maintainer could make. Its first line says what the
+// server then does wrong. The package applies a patch to copies of the files that the patch
+// changes. The option -overlay of the go command compiles the copies instead of the files, so the
+// source tree does not change.
 //
-// Each package whose tests must catch bugs has a test for that, which needs the flag -bugs. The
-// test fails if the bug is not found, or is found as a breach of a wrong rule:
+// Each package whose tests must catch bugs has a test for that, which needs the flag -bugs. It
+// fails if the tests find no breach, or only breaches of other rules:
 //
 //	make bugs                  every bug
 //	make bugs RUN=late-expiry  one of them
 //
 // If the code around a bug changes, renew the patch:
 //
-//	git apply -3 tests/bugs/late-expiry.patch             merges it; resolve what is left
+//	git apply -3 tests/bugs/late-expiry.patch             merges it; resolve the conflicts
 //	git diff -U1 HEAD -- engine >>tests/bugs/late-expiry.patch
 //	git checkout HEAD -- engine                           takes the bug out of the code
 //
@@ -41,8 +40,7 @@ const extension = ".patch"
 
 var wanted = flag.Bool("bugs", false, "build servers with bugs, and require that tests find these")
 
-// SkipUnlessWanted skips the test unless the flag -bugs is given, since such a test builds many
-// servers.
+// SkipUnlessWanted skips the test without the flag -bugs, since tests of bugs build many servers.
 func SkipUnlessWanted(t testing.TB) {
 	t.Helper()
 	if !*wanted {
@@ -63,8 +61,8 @@ func Names(t testing.TB) (names []string) {
 	return names
 }
 
-// Go runs a go command, "build", "vet" or "test", in the root of the module, on code that has the
-// bug. It returns the output, and an error if the command failed.
+// Go runs a go command, "build", "vet" or "test", in the root of the module, on code with the bug.
+// It returns the output, and an error if the command failed.
 func Go(t testing.TB, bug, command string, args ...string) (output string, err error) {
 	t.Helper()
 	root := moduleRoot(t)
@@ -81,8 +79,8 @@ func Go(t testing.TB, bug, command string, args ...string) (output string, err e
 // changedFile matches the line of a patch that names a changed file.
 var changedFile = regexp.MustCompile(`(?m)^\+\+\+ b/(\S+)$`)
 
-// applyPatch copies the files that a patch changes to a new folder, and applies the patch there. It
-// returns the path of each copy, by the path of the original file.
+// applyPatch copies the files that a patch changes, and applies the patch to the copies. It returns
+// the path of each copy by the path of the original.
 func applyPatch(t testing.TB, root, bug string) (copies map[string]string) {
 	t.Helper()
 	patch, err := patches.ReadFile(bug + extension)
@@ -96,7 +94,7 @@ func applyPatch(t testing.TB, root, bug string) (copies map[string]string) {
 		copies[name] = filepath.Join(dir, name)
 		content, err := os.ReadFile(filepath.Join(root, name))
 		if err != nil {
-			t.Fatalf("%s: %v", bug, err)
+			t.Fatalf("read a file that %s changes: %v", bug+extension, err)
 		}
 		if err := os.MkdirAll(filepath.Dir(copies[name]), 0o755); err != nil {
 			t.Fatal(err)
@@ -107,7 +105,7 @@ func applyPatch(t testing.TB, root, bug string) (copies map[string]string) {
 	}
 	cmd := exec.Command("git", "apply", "-")
 	cmd.Dir = dir
-	// Without this, git would look for a repository above dir.
+	// Otherwise git would look for a repository above dir.
 	cmd.Env = append(os.Environ(), "GIT_CEILING_DIRECTORIES="+filepath.Dir(dir))
 	cmd.Stdin = strings.NewReader(string(patch))
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -116,7 +114,7 @@ func applyPatch(t testing.TB, root, bug string) (copies map[string]string) {
 	return copies
 }
 
-// writeOverlay writes the file for the option -overlay, and returns its path.
+// writeOverlay writes a file for the option -overlay, and returns its path.
 func writeOverlay(t testing.TB, root string, copies map[string]string) (path string) {
 	t.Helper()
 	overlay := struct{ Replace map[string]string }{make(map[string]string)}

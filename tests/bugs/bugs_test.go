@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// This test fails if the code has changed so that a patch no longer fits.
+// A patch no longer applies if the code around the bug has changed.
 func TestEachPatchAppliesAndCompiles(t *testing.T) {
 	for _, bug := range Names(t) {
 		t.Run(bug, func(t *testing.T) {
@@ -21,20 +21,20 @@ func TestEachPatchAppliesAndCompiles(t *testing.T) {
 			}
 			slices.Sort(packages)
 			if out, err := Go(t, bug, "build", slices.Compact(packages)...); err != nil {
-				t.Errorf("%v\n%s", err, out)
+				t.Errorf("the code with the bug does not compile: %v\n%s", err, out)
 			}
 		})
 	}
 }
 
-// The simulation seldom tears a record, so the journal's own tests must find this bug.
+// The simulation seldom tears a record, so the journal's own tests must catch this bug.
 func TestSeededBugsOfTheJournalAreCaught(t *testing.T) {
 	SkipUnlessWanted(t)
 	t.Run("torn-record-accepted", func(t *testing.T) {
 		const says = "10 records, want 9 records"
 		out, err := Go(t, "torn-record-accepted", "test", "-count", "1", "./persist/journal")
 		if err == nil || !strings.Contains(out, says) {
-			t.Errorf("%v, want a failure that says %q:\n%s", err, says, out)
+			t.Errorf("go test ends with %v, want a failure that says %q:\n%s", err, says, out)
 		}
 	})
 }

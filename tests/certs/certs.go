@@ -1,6 +1,5 @@
-// Package certs creates certificates for tests. An authority signs them in memory. Write writes a
-// certificate to files, for programs that read files. Each run creates new certificates, so none
-// expires, and the repository has no keys.
+// Package certs creates certificates for tests. Each run creates new ones, so none expires, and the
+// repository has no keys.
 package certs
 
 import (
@@ -19,8 +18,8 @@ import (
 	"time"
 )
 
-// The default validity of certificates. It includes the year 2000, where the fake time of
-// testing/synctest begins.
+// The default validity. It includes the year 2000, in which the fake time of testing/synctest
+// begins.
 var (
 	begin = time.Date(1999, 1, 1, 0, 0, 0, 0, time.UTC)
 	end   = time.Date(2099, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -28,17 +27,17 @@ var (
 
 // Authority signs certificates. It is safe for concurrent use.
 type Authority struct {
-	Pool *x509.CertPool // has only the authority's certificate
-	PEM  []byte         // the authority's certificate
+	Pool *x509.CertPool // with only the authority's certificate
+	PEM  []byte         // the same certificate
 
 	certificate *x509.Certificate
 	key         *ecdsa.PrivateKey
 }
 
-// Leaf describes a certificate. The zero value is a valid certificate without a name.
+// Leaf describes a certificate that is not an authority. The zero value has no name and is valid.
 type Leaf struct {
 	Name                string    // common name; "" = none
-	NotBefore, NotAfter time.Time // zero = the default, which is valid for decades
+	NotBefore, NotAfter time.Time // zero = the default: 1999 and 2099
 }
 
 // Signed is a certificate with its key.
@@ -47,7 +46,6 @@ type Signed struct {
 	CertPEM, KeyPEM []byte
 }
 
-// NewAuthority returns an authority with the given common name.
 func NewAuthority(t testing.TB, name string) *Authority {
 	t.Helper()
 	template := x509.Certificate{

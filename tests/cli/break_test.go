@@ -37,28 +37,28 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 	s := contended(t, "embedded")
 	c := simbatest.GoRedis(t, s)
 	if code, out := onTerminal(t, url(s), func() string { return "\n" }, "break", "job"); code != 1 || !strings.Contains(out, "not broken") {
-		t.Errorf("after an empty answer: exit code %d: %s", code, out)
+		t.Errorf("break after an empty answer: exit code %d, want 1: %s", code, out)
 	}
-	// While the person reads the question, alice releases and bob acquires.
+	// The owner changes while the person reads the question.
 	code, out := onTerminal(t, url(s), func() string {
 		if err := c.Do(t.Context(), "SIMBA.RELEASE", "job", "alice").Err(); err != nil {
 			t.Error(err)
 		}
 		if status, _ := simbatest.Acquire(t, c, "job", "bob", 600_000); status != "acquired" {
-			t.Errorf("ACQUIRE by bob returns %s", status)
+			t.Errorf("ACQUIRE by bob returns %s, want acquired", status)
 		}
 		return "y\n"
 	}, "break", "job")
 	if code != 1 || !strings.Contains(out, "not broken: job has a new tenure, of bob") {
-		t.Errorf("after yes to an outdated question: exit code %d: %s", code, out)
+		t.Errorf("break after yes to an outdated question: exit code %d, want 1: %s", code, out)
 	}
 	if code, out := onTerminal(t, url(s), func() string { return "yes\n" }, "break", "job"); code != 0 || !strings.Contains(out, "broke the tenure of bob") {
-		t.Errorf("after yes: exit code %d: %s", code, out)
+		t.Errorf("break after yes: exit code %d, want 0: %s", code, out)
 	}
 }
 
 // onTerminal runs a command whose standard input is a terminal. When the command asks a question,
-// answer returns what the person types.
+// the person types the result of answer.
 func onTerminal(t *testing.T, server string, answer func() string, args ...string) (code int, out string) {
 	t.Helper()
 	master, slave := openTerminal(t)
@@ -67,7 +67,7 @@ func onTerminal(t *testing.T, server string, answer func() string, args ...strin
 	cmd := exec.Command(simbatest.Binary(t), args...)
 	cmd.Env = append(simbatest.Environ(), "SIMBA_URL="+server)
 	cmd.Stdin = slave
-	// The question has no end of line, so the loop below reads single bytes.
+	// The question has no end of line, so read pieces instead of lines.
 	errs, err := cmd.StderrPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -101,7 +101,6 @@ func onTerminal(t *testing.T, server string, answer func() string, args ...strin
 	return cmd.ProcessState.ExitCode(), text.String() + printed.String()
 }
 
-// openTerminal returns both ends of a pseudo terminal.
 func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
@@ -142,12 +141,11 @@ func TestLostReplyOfBreakIsNotRepeated(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o := object(t, must(t, url(s), "owner", "job", "--json")); o["owner"] != "bob" {
-		t.Errorf("the owner is %v", o)
+		t.Errorf("owner prints %v, want bob", o)
 	}
 }
 
-// After the command has read the owner, the tenure can end and another begin. Then BREAK ends the
-// new one.
+// The tenure can end after the command has read the owner. Then BREAK ends the next tenure.
 func TestBreakNamesTheTenureThatItBroke(t *testing.T) {
 	simbatest.Binary(t)
 	onEveryEngine(t, func(t *testing.T, engine string) {
@@ -171,7 +169,7 @@ func TestBreakNamesTheTenureThatItBroke(t *testing.T) {
 		history := objects(t, must(t, url(s), "history", "job", "--json"))
 		last := history[len(history)-1]
 		if broken["owner"] != "bob" || last["event"] != "broken" || last["owner"] != "bob" || broken["token"] != last["token"] {
-			t.Errorf("exit code %d with %v, %s; the history ends with %v", r.code, broken, r.err, last)
+			t.Errorf("break exits with code %d and prints %v, %s, want the tenure at the end of the history: %v", r.code, broken, r.err, last)
 		}
 	})
 }
@@ -191,13 +189,13 @@ func TestBreakSaysThatItBrokeAnotherTenureThanItAskedFor(t *testing.T) {
 	code, out := onTerminal(t, "redis://"+late, func() string { return "y\n" }, "break", "job")
 	for _, want := range []string{"job is held by alice, token ", "the tenure of alice, token ", "had ended just before", "broke the tenure of bob on job, token "} {
 		if code != 0 || !strings.Contains(out, want) {
-			t.Errorf("exit code %d without %q: %s", code, want, out)
+			t.Errorf("break exits with code %d, want 0 and %q in the output: %s", code, want, out)
 		}
 	}
 }
 
-// untilBreak relays a connection. It calls before when BREAK arrives, and then relays BREAK. If
-// before returned true, it drops the connection instead of relaying the reply.
+// untilBreak relays a connection to the server. Before it relays BREAK, it calls before. If before
+// returns true, untilBreak closes the connection instead of relaying the reply.
 func untilBreak(t *testing.T, c net.Conn, addr string, before func() bool) {
 	server, err := net.Dial("tcp", addr)
 	if err != nil {

@@ -37,7 +37,7 @@ func onEveryEngine(t *testing.T, test func(*testing.T, string)) {
 }
 
 func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
-	simbatest.Binary(t) // built by the test's own goroutine
+	simbatest.Binary(t) // must run in the goroutine of the test
 	onEveryEngine(t, func(t *testing.T, engine string) {
 		s := contended(t, engine)
 		record := simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.OWNER", "job")
@@ -45,39 +45,39 @@ func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
 
 		for _, want := range []string{"owner ", " alice\n", "token ", token + "\n", "waiters     2\n"} {
 			if out := must(t, url(s), "owner", "job"); !strings.Contains(out, want) {
-				t.Errorf("owner prints\n%s\nwithout %q", out, want)
+				t.Errorf("owner prints\n%s\nwant %q in it", out, want)
 			}
 		}
 		o := object(t, must(t, url(s), "owner", "--json", "job"))
 		if o["held"] != true || o["owner"] != "alice" || fmt.Sprintf("%.0f", o["token"]) != token || o["transition_ms"].(float64) <= o["ttl_ms"].(float64) {
-			t.Errorf("owner --json prints %v", o)
+			t.Errorf("owner --json prints %v, want alice with token %s, in both windows", o, token)
 		}
 		if engine == "embedded" && o["acquired_at"] != float64(record["acquired_at"].(int64)) {
-			t.Errorf("owner: %v, SIMBA.OWNER: %v", o, record)
+			t.Errorf("owner --json prints %v, but SIMBA.OWNER returns %v", o, record)
 		}
 
 		queue := rows(must(t, url(s), "queue", "job"))
 		if len(queue) != 2 || queue[0][0] != "1" || queue[0][2] != "polling" || queue[0][3] != "bob" || queue[1][3] != "carol" {
-			t.Errorf("queue prints the rows %v", queue)
+			t.Errorf("queue prints the rows %v, want bob, who polls, and then carol", queue)
 		}
 		if q := objects(t, must(t, url(s), "queue", "job", "--json", "--count", "1")); len(q) != 1 || q[0]["contender"] != "bob" || q[0]["position"] != 1.0 {
-			t.Errorf("queue --json prints %v", q)
+			t.Errorf("queue --json --count 1 prints %v, want bob at position 1", q)
 		}
 
 		history := rows(must(t, url(s), "history", "job"))
 		first := slices.IndexFunc(history, func(row []string) bool { return row[2] == "acquired" })
 		if first < 0 || history[first][3] != token || history[first][4] != "alice" {
-			t.Errorf("history prints the rows %v", history)
+			t.Errorf("history prints the rows %v, want the grant of token %s to alice", history, token)
 		}
 		if e := objects(t, must(t, url(s), "history", "job", "--json")); len(e) == 0 || e[0]["mutex"] != "job" || e[0]["at"].(float64) < 1e12 {
 			t.Errorf("history --json prints %v", e)
 		}
 
 		if got := rows(must(t, url(s), "list", "j*")); len(got) != 1 || !reflect.DeepEqual(got[0][:3], []string{"job", "alice", token}) || got[0][4] != "2" {
-			t.Errorf("list prints the rows %v", got)
+			t.Errorf("list prints the rows %v, want job of alice with two waiters", got)
 		}
 		if got := rows(must(t, url(s), "list", "x*")); len(got) != 0 {
-			t.Errorf("list without a match prints the rows %v", got)
+			t.Errorf("list without a match prints the rows %v, want none", got)
 		}
 
 		if got := object(t, must(t, url(s), "status", "--json")); got["engine"] != engine || got["tenures_acquired"] != 1.0 || got["store_up"] != true {
@@ -107,13 +107,13 @@ func TestStatusSaysWhetherTheStoreAnswers(t *testing.T) {
 	r = run(t, url(s), "status", "--json")
 	r.fails(t, 69, "TRYAGAIN engine redis unavailable")
 	if o := object(t, r.out); o["store_up"] != false {
-		t.Errorf("during an outage: %v", o)
+		t.Errorf("during an outage status --json prints %v", o)
 	}
 	if out := must(t, blind, "status"); !regexp.MustCompile(`(?m)^store +unknown: `).MatchString(out) {
 		t.Errorf("for a user without SIMBA.OWNER status prints\n%s", out)
 	}
 	if o := object(t, must(t, blind, "status", "--json")); o["store_up"] != nil {
-		t.Errorf("for a user without SIMBA.OWNER: %v", o)
+		t.Errorf("for a user without SIMBA.OWNER status --json prints %v", o)
 	}
 }
 
@@ -122,12 +122,12 @@ func TestExitCodeSaysThatNobodyOwnsTheMutex(t *testing.T) {
 	r := run(t, url(s), "owner", "job")
 	r.fails(t, 1, "job has no owner")
 	if r.out != "" {
-		t.Errorf("owner of a free mutex prints %q", r.out)
+		t.Errorf("owner of a free mutex prints %q, want nothing", r.out)
 	}
 	r = run(t, url(s), "owner", "job", "--json")
 	r.fails(t, 1, "job has no owner")
 	if o := object(t, r.out); o["held"] != false || o["owner"] != "" || o["since"] != nil {
-		t.Errorf("owner --json of a free mutex prints %v", o)
+		t.Errorf("owner --json of a free mutex prints %v, want no owner", o)
 	}
 	run(t, url(s), "break", "job", "--yes").fails(t, 1, "job has no owner")
 }
@@ -174,7 +174,7 @@ func TestHelpShowsNoEmptyDefault(t *testing.T) {
 	} {
 		out := must(t, "", command, "--help")
 		if !strings.Contains(out, "simba-resp "+command) || strings.Contains(out, "(default )") || strings.Contains(out, "(default 0s)") {
-			t.Errorf("%s --help prints\n%s", command, out)
+			t.Errorf("%s --help shows an empty default, or no usage:\n%s", command, out)
 		}
 	}
 }
@@ -205,7 +205,7 @@ func TestKeyWithoutExpiryHasNoExpiry(t *testing.T) {
 	for command, want := range map[string]string{"owner": "lease       no expiry\n", "list": "  no expiry  ", "why": "its lease has no expiry; it began "} {
 		args := []string{command, "key"}
 		if out := must(t, url(s), args...); !strings.Contains(out, want) {
-			t.Errorf("%s prints\n%s", command, out)
+			t.Errorf("%s prints\n%s\nwant %q in it", command, out, want)
 		}
 	}
 	if o := object(t, must(t, url(s), "owner", "key", "--json")); o["ttl_ms"] != nil || o["transition_at"] != nil {
@@ -213,7 +213,7 @@ func TestKeyWithoutExpiryHasNoExpiry(t *testing.T) {
 	}
 }
 
-// There are more mutexes than one reply of SIMBA.SCAN has, and SIMBA.SCAN may return a mutex twice.
+// SIMBA.SCAN needs several replies for so many mutexes, and may return a mutex twice.
 func TestListShowsEachOfManyMutexesOnceInOrder(t *testing.T) {
 	s := simbatest.Start(t, "--durability", "memory")
 	c := simbatest.GoRedis(t, s)
@@ -231,15 +231,15 @@ func TestListShowsEachOfManyMutexesOnceInOrder(t *testing.T) {
 		names = append(names, row[0])
 	}
 	if distinct := slices.Compact(slices.Clone(names)); len(names) != many || len(distinct) != many || !slices.IsSorted(names) {
-		t.Errorf("%d mutexes are listed, %d of them different, want %d in order", len(names), len(distinct), many)
+		t.Errorf("list shows %d mutexes, %d of them different, want %d in order", len(names), len(distinct), many)
 	}
 	if got := objects(t, must(t, url(s), "list", "--contended", "--json")); len(got) != 1 || got[0]["mutex"] != "m:7" || got[0]["waiters"] != 1.0 {
-		t.Errorf("list --contended --json prints %v", got)
+		t.Errorf("list --contended --json prints %v, want only m:7", got)
 	}
 }
 
-// If the server cannot tell an owner, list fails, since its output is incomplete. If the server
-// refuses to tell an owner, list succeeds. Both rows show "?".
+// If SIMBA.OWNER fails with TRYAGAIN, list fails, since its output is incomplete. If the server
+// refuses SIMBA.OWNER, list succeeds. Both rows show "?".
 func TestListWithoutAllOwnersIsIncomplete(t *testing.T) {
 	server := func(owner string) string {
 		return listen(t, func(c net.Conn) {
@@ -279,12 +279,11 @@ func TestListWithoutAllOwnersIsIncomplete(t *testing.T) {
 	}
 	for _, refusal := range []string{"-NOPERM no permission\r\n", "-ERR invalid mutex: it must not contain white space\r\n"} {
 		if got := rows(must(t, "redis://"+server(refusal), "list")); len(got) != 2 || got[1][1] != "?" {
-			t.Errorf("after %s list prints %v", refusal, got)
+			t.Errorf("after the reply %s list prints %v", refusal, got)
 		}
 	}
 }
 
-// readCommand reads a command in RESP.
 func readCommand(r *bufio.Reader) ([]string, error) {
 	number := func(prefix string) (n int, err error) {
 		line, err := r.ReadString('\n')
@@ -321,7 +320,7 @@ func TestCompletionOffersMutexes(t *testing.T) {
 	complete := func(prefix string) []string {
 		r := run(t, url(s), "__complete", "owner", prefix)
 		if wrapped := run(t, url(s), "__complete", "lock", "--try", prefix); wrapped.out != r.out {
-			t.Errorf("the completion for lock is %q, for owner %q", wrapped.out, r.out)
+			t.Errorf("the completion for lock is %q, want %q as for owner", wrapped.out, r.out)
 		}
 		lines := strings.Split(strings.TrimSpace(r.out), "\n")
 		slices.Sort(lines[:len(lines)-1])

@@ -62,8 +62,8 @@ func TestConnectionErrorSaysWhatToCheckAndNeverThePassword(t *testing.T) {
 	}
 }
 
-// The server delays its replies to a host that sends wrong passwords. So no command may send a
-// wrong password twice.
+// The server delays replies to a host that sends wrong passwords. So a command must not send one
+// twice.
 func TestAWrongPasswordIsSentOnce(t *testing.T) {
 	s := simbatest.Start(t, "--aclfile", writeUsers(t, "user default off", "user ops on >secret ~* &* +@all"))
 	ops := goredis.NewClient(&goredis.Options{Addr: s.Addr, Username: "ops", Password: "secret"})
@@ -73,17 +73,17 @@ func TestAWrongPasswordIsSentOnce(t *testing.T) {
 		{"status"}, {"watch", "job"}, {"lock", "job", "--", "true"}, {"elect", "job", "--", "true"}, {"backup", t.TempDir()},
 	} {
 		if r := run(t, wrong, args...); r.code != 69 || !strings.Contains(r.err, "the server refuses the password of user ops") {
-			t.Errorf("%v: exit code %d with %q", args, r.code, r.err)
+			t.Errorf("%v with a wrong password: exit code %d and %q", args, r.code, r.err)
 		}
 		info, err := ops.Info(t.Context(), "stats").Result()
 		if want := fmt.Sprintf("acl_access_denied_auth:%d\r\n", i+1); err != nil || !strings.Contains(info, want) {
-			t.Fatalf("after %v: %v, no %q in\n%s", args, err, want, info)
+			t.Fatalf("after %v INFO returns %v, want %q in\n%s", args, err, want, info)
 		}
 	}
 }
 
-// listen accepts connections, and returns its address. For each connection it calls serve, and then
-// closes the connection.
+// listen accepts connections at the address that it returns. It calls serve for each connection,
+// and then closes the connection.
 func listen(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -94,7 +94,7 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 	return ln.Addr().String()
 }
 
-// relay accepts connections until the test ends.
+// relay calls serve for each connection, until the test ends.
 func relay(t *testing.T, ln net.Listener, serve func(net.Conn)) {
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -131,7 +131,7 @@ func TestLoginBySettings(t *testing.T) {
 			t.Errorf("with the settings by %s: exit code %d: %s", name, r.code, r.err)
 		}
 	}
-	// To run a command, a user needs only the rights for what the command sends.
+	// A user needs only the rights for what a command sends.
 	as := "redis://reader:pen@" + s.Addr
 	run(t, as, "owner", "job").fails(t, 1, "job has no owner")
 	run(t, as, "owner", "other").fails(t, 69, "NOPERM")
@@ -145,7 +145,7 @@ func TestTheSampleDashboardMayDoAllButBreak(t *testing.T) {
 		must(t, dashboard, args...)
 	}
 	run(t, dashboard, "owner", "job").fails(t, 1, "job has no owner")
-	run(t, dashboard, "break", "job", "--yes").fails(t, 1, "job has no owner") // no BREAK
+	run(t, dashboard, "break", "job", "--yes").fails(t, 1, "job has no owner") // without BREAK
 	acquire := []any{"SIMBA.ACQUIRE", "job", "ops:1", 600_000}
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr, Username: "ops", Password: "change-me-4"})
 	defer c.Close()

@@ -10,13 +10,13 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// hostile are Redis keys that would harm a terminal. Each key is also the name of a mutex.
+// hostile are keys and names of mutexes that would harm a terminal.
 var hostile = []string{
 	"clear\x1b[2J\x1b]0;title\x07", "two\nlines\r", "tab\there", "invalid\xff\xc3", "wide日本語", "right\u202eleft", "zero\u200bwidth",
 	"c1\u009b31m", "del\x7f", "nul\x00", "back\\slash", "replaced\ufffd", "line\u2028end",
 }
 
-// TestNamesCannotControlATerminal checks that no command prints a control character of a name.
+// No command may print a control character of a name.
 func TestNamesCannotControlATerminal(t *testing.T) {
 	s := simbatest.Start(t)
 	c := simbatest.GoRedis(t, s)
@@ -32,18 +32,18 @@ func TestNamesCannotControlATerminal(t *testing.T) {
 
 	list := run(t, url(s), "list")
 	if n := strings.Count(list.out, "\n"); n != 1+len(hostile)+1 {
-		t.Errorf("list has %d lines:\n%q", n, list.out)
+		t.Errorf("list prints %d lines:\n%q", n, list.out)
 	}
 	for _, want := range []string{`clear\x1b[2J\x1b]0;title\a `, `two\nlines\r `, `invalid\xff\xc3 `, "wide日本語 ", `right\u202eleft `, `back\\slash `} {
 		if !strings.Contains(list.out, want) {
-			t.Errorf("list has no %q", want)
+			t.Errorf("list does not print %q", want)
 		}
 	}
 	outputs := []result{list}
 	for _, args := range [][]string{{"owner", owned}, {"why", owned}, {"history", owned}, {"status"}, {"break", owned, "--yes"}} {
 		r := run(t, url(s), args...)
 		if r.code != 0 {
-			t.Errorf("%v: exit code %d: %s", args, r.code, r.err)
+			t.Errorf("%v exits with code %d, want 0: %s", args, r.code, r.err)
 		}
 		outputs = append(outputs, r)
 	}

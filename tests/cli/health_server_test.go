@@ -11,8 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// These tests run health against a real server. Those in health_test.go use a stand-in for the
-// server.
+// These tests use a real server, and those of health_test.go a fake one.
 
 func httpAddr(t *testing.T) string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(stores.FreePort(t)))
@@ -27,7 +26,7 @@ func TestHealthOfAServerFollowsItsStore(t *testing.T) {
 	}
 	store.Stop()
 	r := health()
-	for r.code == 0 { // for a second, the server uses the result of its last probe of the store
+	for r.code == 0 { // the server uses the result of a probe for a second
 		r = health()
 	}
 	r.fails(t, 1, addr+": not ready: 503 Service Unavailable")
@@ -60,6 +59,6 @@ func TestWrongUseOfHealthHasItsOwnExitCode(t *testing.T) {
 			t.Errorf("health %v: %+v, want exit code 2", args, r)
 		}
 	}
-	// A user without a password would get a reply without the store's error.
+	// Without a password, the server would hide the error of the store.
 	runWith(t, []string{"SIMBA_USER=ops"}, "health").fails(t, 2, "user ops has no password")
 }

@@ -9,7 +9,6 @@ import (
 	"testing"
 )
 
-// answer returns a handler that always replies with the given status and body.
 func answer(status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if user, password, ok := r.BasicAuth(); ok && (user != "ops" || password != "s@cret") {
@@ -31,14 +30,14 @@ func TestHealthExitsWithTheReadinessOfTheServer(t *testing.T) {
 	defer moved.Close()
 
 	if r := runWith(t, nil, "health", "--url", ready.URL); r.code != 0 || r.out != "/readyz\nok\n" || r.err != "" {
-		t.Errorf("health of a ready server: %+v", r)
+		t.Errorf("health of a ready server: %+v, want exit code 0", r)
 	}
 	if r := runWith(t, []string{"SIMBA_HTTP_URL=" + ready.URL + "/livez"}, "health"); r.code != 0 || r.out != "/livez\nok\n" {
-		t.Errorf("health with /livez: %+v", r)
+		t.Errorf("health with /livez: %+v, want exit code 0", r)
 	}
 	config := writeFile(t, "client.toml", "http-url = \""+ready.URL+"\"\n")
 	if r := runWith(t, nil, "health", "--config", config); r.code != 0 {
-		t.Errorf("with a URL from the settings file: %+v", r)
+		t.Errorf("health with a URL from the settings file: %+v, want exit code 0", r)
 	}
 	r := runWith(t, nil, "health", "--url", down.URL)
 	r.fails(t, 1, "not ready: 503 Service Unavailable")
@@ -73,7 +72,7 @@ func TestHealthLogsInAndUsesTLS(t *testing.T) {
 	runWith(t, nil, "health", "--url", s.URL).fails(t, 1, "check --cacert")
 	host := strings.TrimPrefix(s.URL, "https://")
 	if r := runWith(t, nil, "health", "--url", "http://"+host); r.out != "" {
-		t.Errorf("by HTTP it prints %q", r.out)
+		t.Errorf("with a URL of HTTP, health prints %q", r.out)
 	} else {
 		r.fails(t, 1, "the server speaks TLS on this port; set --url or SIMBA_HTTP_URL to https://"+host)
 	}

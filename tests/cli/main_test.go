@@ -1,4 +1,4 @@
-// Package cli tests the client commands of simba-resp against running servers.
+// Package cli tests the client commands of simba-resp with real servers.
 package cli
 
 import (
@@ -16,7 +16,6 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 
-// result is a command's output and exit code.
 type result struct {
 	out, err string
 	code     int
@@ -28,7 +27,6 @@ func run(t *testing.T, url string, args ...string) result {
 	return runWith(t, []string{"SIMBA_URL=" + url}, args...)
 }
 
-// runWith runs simba-resp with the given environment variables.
 func runWith(t *testing.T, env []string, args ...string) result {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), simbatest.Patience)
@@ -49,35 +47,34 @@ func must(t *testing.T, url string, args ...string) string {
 	t.Helper()
 	r := run(t, url, args...)
 	if r.code != 0 || r.err != "" {
-		t.Fatalf("%v: exit code %d\n%s", args, r.code, r.err)
+		t.Fatalf("%v exits with code %d, want 0:\n%s", args, r.code, r.err)
 	}
 	return r.out
 }
 
-// fails checks the exit code, and that standard error is one line that contains text.
+// fails checks the exit code, and that standard error is one line with text in it.
 func (r result) fails(t *testing.T, code int, text string) {
 	t.Helper()
 	line, ended := strings.CutSuffix(r.err, "\n")
 	if r.code != code || !ended || strings.Contains(line, "\n") || !strings.Contains(line, text) {
-		t.Errorf("exit code %d with %q, want %d and one line with %q", r.code, r.err, code, text)
+		t.Errorf("the command exits with code %d and prints %q, want %d and one line with %q", r.code, r.err, code, text)
 	}
 }
 
-// objects decodes JSON objects, one a line.
+// objects decodes JSON objects, one on each line.
 func objects(t *testing.T, out string) []map[string]any {
 	t.Helper()
 	var list []map[string]any
 	for line := range strings.Lines(out) {
 		var o map[string]any
 		if err := json.Unmarshal([]byte(line), &o); err != nil {
-			t.Fatalf("%q: %v", line, err)
+			t.Fatalf("the output has the line %q, which is no JSON: %v", line, err)
 		}
 		list = append(list, o)
 	}
 	return list
 }
 
-// object decodes the only JSON object in the output.
 func object(t *testing.T, out string) map[string]any {
 	t.Helper()
 	list := objects(t, out)
@@ -87,7 +84,7 @@ func object(t *testing.T, out string) map[string]any {
 	return list[0]
 }
 
-// rows returns the cells of a table, without the row of headings.
+// rows returns the cells of a table, without its headings.
 func rows(out string) [][]string {
 	var cells [][]string
 	for line := range strings.Lines(out) {
@@ -96,5 +93,4 @@ func rows(out string) [][]string {
 	return cells[1:]
 }
 
-// url returns the URL of a server.
 func url(s *simbatest.Server) string { return "redis://" + s.Addr }

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// watch starts the command watch, and returns when the command has subscribed.
+// watch starts the command watch, and returns when it has subscribed.
 func watch(t *testing.T, s *simbatest.Server, args ...string) *simbatest.Process {
 	t.Helper()
 	cmd := exec.Command(simbatest.Binary(t), append([]string{"watch"}, args...)...)
@@ -65,7 +65,7 @@ func TestWatchReconnectsAfterARestart(t *testing.T) {
 	w.WantsAfter(t, line, `acquired  job:2  bob`)
 }
 
-// A frozen server keeps its connections open, so watch must notice the missing replies.
+// A frozen server keeps its connections open. So watch must notice that replies are missing.
 func TestWatchReconnectsToAServerThatHung(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)

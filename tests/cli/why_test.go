@@ -23,7 +23,7 @@ func TestWhySaysWhoIsAheadAndUntilWhen(t *testing.T) {
 			"It is free in 10m",
 		} {
 			if !strings.Contains(out, want) {
-				t.Errorf("why for carol prints\n%s\nwithout %q", out, want)
+				t.Errorf("why for carol prints\n%s\nwant %q in it", out, want)
 			}
 		}
 		if strings.Contains(out, "Who is next is not known: bob polls.\nThe server skips a polling waiter that it cannot notify.\n") != shared {
@@ -40,8 +40,8 @@ func TestWhySaysWhoIsAheadAndUntilWhen(t *testing.T) {
 		if owner := bob["owner"].(map[string]any); owner["owner"] != "alice" {
 			t.Errorf("why --json for bob prints %v", bob)
 		}
-		// Bob is first, but polls. Nobody is known to be next, since the server may have to skip
-		// bob.
+		// Bob is first, but polls. The server may have to skip bob, so it does not know who is
+		// next.
 		if bob["yours_in_ms"] != nil || bob["next"] != nil {
 			t.Errorf("why --json for bob prints %v", bob)
 		}
@@ -62,8 +62,8 @@ func TestWhySaysWhoIsAheadAndUntilWhen(t *testing.T) {
 	})
 }
 
-// A waiter whose connection is gone stays in the queue as a polling waiter. So the server cannot
-// say that this waiter is next.
+// A waiter whose connection is gone stays in the queue as a polling waiter. So the server does not
+// know whether it is next.
 func TestWhyCallsNoAbsentWaiterNext(t *testing.T) {
 	simbatest.Binary(t)
 	onEveryEngine(t, func(t *testing.T, engine string) {
@@ -99,7 +99,7 @@ func TestWhyCallsNoAbsentWaiterNext(t *testing.T) {
 	})
 }
 
-// Two servers share a store. Only on mysql does each server have a queue of its own.
+// Two servers share a store. Only with mysql, each server has its own queue.
 func TestWhyKnowsTheQueueOfOtherServersExceptOnMySQL(t *testing.T) {
 	simbatest.Binary(t)
 	simbatest.OnEveryStore(t, func(t *testing.T, store *simbatest.Shared) {
@@ -111,7 +111,7 @@ func TestWhyKnowsTheQueueOfOtherServersExceptOnMySQL(t *testing.T) {
 			t.Errorf("why --json prints %v", w)
 		}
 		if w["yours_in_ms"] != nil {
-			t.Errorf("why --json gives a latest time, although bob is ahead: %v", w)
+			t.Errorf("why --json prints a latest time, although bob is ahead: %v", w)
 		}
 	})
 }
@@ -120,7 +120,7 @@ func TestWhyWithoutTheRightToInfoSaysSo(t *testing.T) {
 	users := writeUsers(t, "user default off", "user ops on >pen ~* +@all", "user dashboard on >pen %R~job +@read +@connection -@dangerous")
 	s := simbatest.Start(t, "--aclfile", users)
 	out := must(t, "redis://dashboard:pen@"+s.Addr, "why", "job")
-	if !strings.Contains(out, "\nOther servers may have more waiters: the user may not send INFO.\n") {
+	if !strings.Contains(out, "\nThe user may not send INFO. If the engine is mysql, other servers may have more waiters.\n") {
 		t.Errorf("why prints\n%s", out)
 	}
 }
@@ -137,6 +137,6 @@ func TestWhyShowsTheRecoveryDelay(t *testing.T) {
 		t.Errorf("why --json prints %v", w)
 	}
 	if out := must(t, url(s), "status"); !strings.Contains(out, "recovering") {
-		t.Errorf("status shows no recovery delay:\n%s", out)
+		t.Errorf("status prints no recovery delay:\n%s", out)
 	}
 }

@@ -19,14 +19,14 @@ func TestGoRedisWorksWithNoSpecialOptions(t *testing.T) {
 
 	status, token := simbatest.Acquire(t, c, "job", "a", 60_000)
 	if status != "acquired" || token == 0 {
-		t.Errorf("ACQUIRE returns %s with token %d", status, token)
+		t.Errorf("ACQUIRE returns %s with token %d, want acquired with a token", status, token)
 	}
 	if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != "acquired@@a" {
-		t.Errorf("the subscriber got %v, %v", m, err)
+		t.Errorf("the subscriber receives %v, %v, want acquired@@a", m, err)
 	}
 	guarded, err := simbatest.ToRecord(c.Do(t.Context(), "SIMBA.GUARD", "job", "a", 60_000, "TOKEN", token).Result())
 	if err != nil || guarded["status"] != "renewed" || guarded["token"] != token {
-		t.Errorf("GUARD returns %v, %v", guarded, err)
+		t.Errorf("GUARD returns %v, %v, want renewed with the same token", guarded, err)
 	}
 	pipe := c.Pipeline()
 	check := pipe.Do(t.Context(), "SIMBA.CHECK", "job", token)
@@ -34,7 +34,7 @@ func TestGoRedisWorksWithNoSpecialOptions(t *testing.T) {
 	owner := pipe.Do(t.Context(), "SIMBA.OWNER", "job")
 	_, err = pipe.Exec(t.Context())
 	if check.Val() != int64(1) || release.Val() != int64(1) || owner.Err() != goredis.Nil || err != goredis.Nil {
-		t.Errorf("the pipeline of CHECK, RELEASE and OWNER returns %v, %v, %v, %v", check, release, owner, err)
+		t.Errorf("the pipeline of CHECK, RELEASE and OWNER returns %v, %v, %v, %v, want 1, 1, and null twice", check, release, owner, err)
 	}
 }
 
@@ -47,10 +47,10 @@ func TestRedigoWorksWithNoSpecialOptions(t *testing.T) {
 	defer c.Close()
 	got, err := simbatest.ToRecord(c.Do("SIMBA.ACQUIRE", "job", "a", 60_000, "TRANSITION", 2000))
 	if err != nil || got["status"] != "acquired" || got["owner"] != "a" || got["token"].(int64) == 0 {
-		t.Errorf("SIMBA.ACQUIRE returns %v, %v", got, err)
+		t.Errorf("SIMBA.ACQUIRE returns %v, %v, want acquired", got, err)
 	}
 	released, err := redis.Int(c.Do("SIMBA.RELEASE", "job", "a"))
 	if err != nil || released != 1 {
-		t.Errorf("RELEASE returns %d, %v", released, err)
+		t.Errorf("SIMBA.RELEASE returns %d, %v, want 1", released, err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// pairs acquires and releases a mutex n times. That makes two events each time.
+// pairs acquires and releases a mutex n times, with two events each time.
 func pairs(t *testing.T, s *simbatest.Server, mutex string, n int) {
 	t.Helper()
 	c := simbatest.Conn(t, s)
@@ -36,7 +36,7 @@ func pairs(t *testing.T, s *simbatest.Server, mutex string, n int) {
 	}
 }
 
-// The limit of 10,000 events is the server's default. It also holds after a restart.
+// The default limit of 10,000 events also holds after a restart.
 func TestTheHistoryHasTheLastTenThousandEvents(t *testing.T) {
 	s := simbatest.Start(t)
 	events := func(mutex string) int {

@@ -10,7 +10,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// onEveryEngine runs a test on each engine. The function serve starts a server of that engine.
+// onEveryEngine runs a test with each engine. serve starts a server with that engine.
 func onEveryEngine(t *testing.T, test func(t *testing.T, serve func(flags ...string) *simbatest.Server)) {
 	t.Run("embedded", func(t *testing.T) {
 		test(t, func(flags ...string) *simbatest.Server { return simbatest.Start(t, flags...) })
@@ -20,7 +20,7 @@ func onEveryEngine(t *testing.T, test func(t *testing.T, serve func(flags ...str
 	})
 }
 
-// awaitClients waits until exactly want clients are connected, admin included.
+// awaitClients waits until exactly want clients are connected, including admin.
 func awaitClients(t *testing.T, admin redis.Conn, want int) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -32,12 +32,12 @@ func awaitClients(t *testing.T, admin redis.Conn, want int) {
 			return
 		}
 	}
-	t.Fatalf("the server never has exactly %d clients", want)
+	t.Fatalf("the server does not reach exactly %d clients", want)
 }
 
 // mayWait sends ACQUIRE … WAIT for a held mutex on a new connection. It reports whether the server
-// has blocked that client. A refused client has disconnected when mayWait returns. mayWait asks
-// INFO on the connection admin, since more connections would count against the limit.
+// has blocked this client. If the server refuses it, mayWait returns after the client has
+// disconnected. mayWait sends INFO on admin, since a new connection would count against the limit.
 func mayWait(t *testing.T, s *simbatest.Server, admin redis.Conn, contender string) bool {
 	t.Helper()
 	before, err := simbatest.ClientsInfo(admin, "blocked_clients")
@@ -58,7 +58,7 @@ func mayWait(t *testing.T, s *simbatest.Server, admin redis.Conn, contender stri
 		select {
 		case err := <-answered:
 			if err == nil || !strings.HasPrefix(err.Error(), "ERR max number of blocked clients reached") {
-				t.Fatalf("%s gets the error %v", contender, err)
+				t.Fatalf("%s gets the error %v, want that too many clients are blocked", contender, err)
 			}
 			c.Close()
 			awaitClients(t, admin, connected)
@@ -78,7 +78,7 @@ func TestWaitersThatFillMaxclientsDoNotBlockTheOwner(t *testing.T) {
 		s := serve("--maxclients", "12")
 		admin, owner := simbatest.Conn(t, s), simbatest.Conn(t, s)
 		first := simbatest.DoRecord(t, owner, "SIMBA.ACQUIRE", "job", "owner", 600_000)
-		owner.Close() // the owner must reconnect
+		owner.Close() // so the owner must reconnect
 		awaitClients(t, admin, 1)
 		limit := func(from byte, want int) {
 			t.Helper()
@@ -87,7 +87,7 @@ func TestWaitersThatFillMaxclientsDoNotBlockTheOwner(t *testing.T) {
 				n++
 			}
 			if n != want {
-				t.Errorf("%d waiters are blocked, want %d", n, want)
+				t.Errorf("the server has blocked %d waiters, want %d", n, want)
 			}
 		}
 		limit('a', 9)
@@ -96,7 +96,7 @@ func TestWaitersThatFillMaxclientsDoNotBlockTheOwner(t *testing.T) {
 			t.Helper()
 			got := simbatest.DoRecord(t, owner, command, append([]any{"job", "owner", 600_000}, options...)...)
 			if got["status"] != "renewed" || got["token"] != first["token"] {
-				t.Errorf("%s of the owner: %v", command, got)
+				t.Errorf("%s of the owner returns %v, want renewed with the same token", command, got)
 			}
 		}
 		renewed("SIMBA.GUARD")
@@ -115,11 +115,11 @@ func TestWaitersThatFillMaxclientsDoNotBlockTheOwner(t *testing.T) {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("after the release %d clients are blocked, want 11", n)
+				t.Fatalf("after the release INFO has blocked_clients %d, want 11", n)
 			}
 		}
 		if got := simbatest.DoRecord(t, owner, "SIMBA.OWNER", "job"); got["owner"] != "a" {
-			t.Errorf("the next owner is %v", got)
+			t.Errorf("SIMBA.OWNER returns %v, want a, the next waiter", got)
 		}
 	})
 }
@@ -139,12 +139,12 @@ func TestTheIdleTimeoutSparesSessionOwnersWaitersAndSubscribers(t *testing.T) {
 		first := simbatest.DoRecord(t, holder, "SIMBA.ACQUIRE", "job", "holder", 600_000, "SESSION")
 		waiter := simbatest.Wait(t, s, "job", "waiter")
 		listener := simbatest.Subscribe(t, s, "SUBSCRIBE", "simba:{job}")
-		// The test sets the timeout only now. On a busy machine, a client could be idle for a
-		// second before its first command.
+		// Set the timeout only now. On a busy machine, a client could be idle for a second before
+		// its first command.
 		if _, err := holder.Do("CONFIG", "SET", "timeout", "1"); err != nil {
 			t.Fatal(err)
 		}
-		for range 3 { // the server disconnects clients that own nothing
+		for range 3 { // clients that own nothing
 			cut(t, simbatest.Conn(t, s))
 		}
 		if got := simbatest.DoRecord(t, holder, "SIMBA.OWNER", "job"); got["token"] != first["token"] {

@@ -1,5 +1,5 @@
-// Package clients tests the server with the clients that people use: redis-cli, redis-benchmark,
-// go-redis and redigo, over TCP and TLS, as different users.
+// Package clients tests the server with redis-cli, redis-benchmark, go-redis and redigo, over TCP
+// and TLS, as different users.
 package clients
 
 import (

@@ -9,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// cli runs redis-cli against the server to its end, and returns what a terminal would show.
+// cli runs redis-cli to its end, and returns what a terminal would show.
 func cli(t testing.TB, s *simbatest.Server, args ...string) string {
 	t.Helper()
 	return simbatest.Output(t, "redis-cli", append([]string{"-p", s.Port()}, args...)...)
@@ -52,8 +52,7 @@ func TestLeaderIsElectedAndHandsOffInBothProtocols(t *testing.T) {
 	simbatest.NeedRedisTools(t)
 	for _, protocol := range []string{"-2", "-3"} {
 		t.Run("RESP"+protocol[1:], func(t *testing.T) {
-			// On a busy machine, redis-cli may take seconds to start. So reservations and leases
-			// are long.
+			// The window is long, since redis-cli may take seconds to start on a busy machine.
 			s := simbatest.Start(t, "--handoff-window", simbatest.Patience.String())
 			onlooker := cliRun(t, s, protocol, "SUBSCRIBE", "simba:{job}")
 			onlooker.Wants(t, `\(integer\) 1`)
@@ -62,29 +61,29 @@ func TestLeaderIsElectedAndHandsOffInBothProtocols(t *testing.T) {
 
 			a := cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "a", "600000", "TRANSITION", "2000"))
 			if a["status"] != "acquired" || a["owner"] != "a" || a["token"] != "1" || a["ttl"] != "600000" || a["transition"] != "602000" || a["position"] != "0" {
-				t.Errorf("ACQUIRE by a returns %v", a)
+				t.Errorf("ACQUIRE by a returns %v, want acquired with token 1", a)
 			}
 			b := cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "b", "600000"))
 			if b["status"] != "queued" || b["owner"] != "a" || b["token"] != "1" || b["position"] != "1" {
-				t.Errorf("ACQUIRE by b returns %v", b)
+				t.Errorf("ACQUIRE by b returns %v, want queued at position 1", b)
 			}
 			c := cliRun(t, s, protocol, "SIMBA.ACQUIRE", "job", "c", "600000", "WAIT", "0")
 			simbatest.AwaitBlocked(t, s.Addr, 1)
 
 			if got := cli(t, s, protocol, "SIMBA.RELEASE", "job", "a"); got != "(integer) 1" {
-				t.Errorf("release by a: %s", got)
+				t.Errorf("RELEASE by a shows %s, want 1", got)
 			}
 			own.Wants(t, `"released@@a"`)
 			b = cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "b", "600000"))
 			if b["status"] != "acquired" || b["token"] != "2" {
-				t.Errorf("ACQUIRE by b after its notice returns %v", b)
+				t.Errorf("ACQUIRE by b after its notice returns %v, want acquired with token 2", b)
 			}
 			if got := cli(t, s, protocol, "SIMBA.RELEASE", "job", "b"); got != "(integer) 1" {
-				t.Errorf("release by b: %s", got)
+				t.Errorf("RELEASE by b shows %s, want 1", got)
 			}
 			c.Wait(t)
 			if got := cliFields(t, c.Output()); got["status"] != "acquired" || got["token"] != "3" {
-				t.Errorf("the blocked ACQUIRE by c returns %v", got)
+				t.Errorf("the blocked ACQUIRE by c returns %v, want acquired with token 3", got)
 			}
 			for _, contender := range []string{"a", "b", "c"} {
 				onlooker.Wants(t, `"acquired@@`+contender+`"`)
@@ -93,7 +92,7 @@ func TestLeaderIsElectedAndHandsOffInBothProtocols(t *testing.T) {
 	}
 }
 
-// colour matches the escape sequences that change a terminal's colour.
+// colour matches the escape sequences for the colours of a terminal.
 var colour = regexp.MustCompile("\x1b\\[\\d*m")
 
 func TestRedisCliHelpKnowsTheCommands(t *testing.T) {
@@ -120,7 +119,7 @@ func TestRedisCliModesWork(t *testing.T) {
 	}
 	t.Run("scan", func(t *testing.T) {
 		if got := cli(t, s, "--scan"); strings.TrimSpace(got) != `"job"` {
-			t.Errorf("redis-cli --scan prints %q", got)
+			t.Errorf("redis-cli --scan prints %q, want only job", got)
 		}
 	})
 	t.Run("stat", func(t *testing.T) {
@@ -148,7 +147,7 @@ func TestRedisBenchmarkLineWorks(t *testing.T) {
 	out := simbatest.Output(t, "redis-benchmark", "-p", s.Port(), "-n", "20000", "-r", "100000", "-P", "16", "-q",
 		"SIMBA.ACQUIRE", "m:__rand_int__", "c", "60000")
 	if !regexp.MustCompile(`[1-9][\d.]* requests per second`).MatchString(out) || strings.Contains(out, "rror") {
-		t.Fatalf("redis-benchmark prints\n%s", out)
+		t.Fatalf("redis-benchmark prints no rate, or an error:\n%s", out)
 	}
 	t.Log(out[strings.LastIndex(out, "\r")+1:])
 

@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// There are more transactions than scripts that may run at a time. So scripts wait for each other.
+// There are more transactions than scripts that may run at a time, so some must wait.
 func TestTransactionsOfLongScriptsAreAllExecuted(t *testing.T) {
 	s := simbatest.Start(t, "--durability", "memory")
 	const clients, long = 16, "for i = 1, 200000 do end return 1"

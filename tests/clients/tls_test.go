@@ -20,19 +20,18 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// tlsServer is a running server with TLS.
 type tlsServer struct {
 	*simbatest.Process
 	t         *testing.T
-	addr      string // the address for TLS
-	dir       string // the folder of the certificates
+	addr      string // address for TLS
+	dir       string // folder of the certificates
 	authority *certs.Authority
 }
 
 // tlsReady matches the log line of a ready server, with its address for TLS.
 const tlsReady = `msg=ready .*tls=(\S+)`
 
-// startTLS starts a server with TLS, and without a plain-text port unless args has one.
+// startTLS starts a server with TLS. It has no plain-text port unless args set one.
 func startTLS(t *testing.T, args ...string) *tlsServer {
 	t.Helper()
 	s := &tlsServer{t: t, dir: t.TempDir(), authority: certs.NewAuthority(t, "test CA")}
@@ -48,13 +47,13 @@ func startTLS(t *testing.T, args ...string) *tlsServer {
 	return s
 }
 
-// write creates a certificate with the common name name. It writes certificate and key to files
-// named after file.
+// write creates a certificate with the common name name. It writes the certificate and its key to
+// files named after file.
 func (s *tlsServer) write(file, name string) (cert, key string) {
 	return s.authority.Sign(s.t, certs.Leaf{Name: name}).Write(s.t, s.dir, file)
 }
 
-// cli runs redis-cli with TLS against the server, and returns its output.
+// cli runs redis-cli over TLS, and returns its output.
 func (s *tlsServer) cli(args ...string) string {
 	s.t.Helper()
 	return simbatest.Output(s.t, "redis-cli", s.cliArgs(args...)...)
@@ -65,7 +64,7 @@ func (s *tlsServer) cliArgs(args ...string) []string {
 	return append([]string{"--tls", "--cacert", s.dir + "/ca.crt", "-p", port}, args...)
 }
 
-// client returns a go-redis client, with a certificate if one is given.
+// client returns a go-redis client, which shows at most one certificate.
 func (s *tlsServer) client(show ...certs.Signed) *goredis.Client {
 	config := &tls.Config{RootCAs: s.authority.Pool, MinVersion: tls.VersionTLS12}
 	for _, own := range show {
@@ -87,7 +86,6 @@ func (s *tlsServer) shown() string {
 	return nc.ConnectionState().PeerCertificates[0].Subject.CommonName
 }
 
-// blocked waits until exactly want clients are blocked.
 func (s *tlsServer) blocked(want int) {
 	s.t.Helper()
 	c := s.client()
@@ -100,11 +98,10 @@ func (s *tlsServer) blocked(want int) {
 			return
 		}
 	}
-	s.t.Fatalf("the server never has exactly %d blocked clients", want)
+	s.t.Fatalf("the server does not reach exactly %d blocked clients", want)
 }
 
-// needTLSTools works like simbatest.NeedRedisTools, and also needs a redis-cli that is built with
-// TLS.
+// needTLSTools works like simbatest.NeedRedisTools, for a redis-cli with TLS.
 func needTLSTools(t *testing.T) {
 	t.Helper()
 	simbatest.NeedRedisTools(t)
@@ -119,17 +116,17 @@ func TestRedisCliWorksOverTLS(t *testing.T) {
 	onlooker := simbatest.Run(t, "redis-cli", s.cliArgs("SUBSCRIBE", "simba:{job}")...)
 	onlooker.Wants(t, `\(integer\) 1`)
 	if a := cliFields(t, s.cli("SIMBA.ACQUIRE", "job", "a", "600000")); a["status"] != "acquired" {
-		t.Errorf("ACQUIRE by a returns %v", a)
+		t.Errorf("ACQUIRE by a returns %v, want acquired", a)
 	}
 	onlooker.Wants(t, `"acquired@@a"`)
 	waiter := simbatest.Run(t, "redis-cli", s.cliArgs("-3", "SIMBA.ACQUIRE", "job", "b", "600000", "WAIT", "0")...)
 	s.blocked(1)
 	if got := s.cli("SIMBA.RELEASE", "job", "a"); got != "(integer) 1" {
-		t.Errorf("RELEASE by a returns %s", got)
+		t.Errorf("RELEASE by a shows %s, want 1", got)
 	}
 	waiter.Wait(t)
 	if b := cliFields(t, waiter.Output()); b["status"] != "acquired" || b["token"] != "2" {
-		t.Errorf("ACQUIRE by b after the release returns %v", b)
+		t.Errorf("ACQUIRE by b after the release returns %v, want acquired", b)
 	}
 	onlooker.Wants(t, `"acquired@@b"`)
 }
@@ -155,7 +152,7 @@ func TestGoRedisWorksOverTLS(t *testing.T) {
 		t.Errorf("ACQUIRE returns %s, want acquired", status)
 	}
 	if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != "acquired@@a" {
-		t.Errorf("the subscriber got %v, %v", m, err)
+		t.Errorf("the subscriber receives %v, %v", m, err)
 	}
 	_, port, _ := net.SplitHostPort(s.addr)
 	if info := c.Info(t.Context(), "server").Val(); !strings.Contains(info, "tls_port:"+port+"\r\n") || !strings.Contains(info, "tls_cert_expires_at:") {
@@ -163,7 +160,7 @@ func TestGoRedisWorksOverTLS(t *testing.T) {
 	}
 }
 
-// Without --addr there is no plain-text port, and the TLS port executes no plain-text command.
+// Without --addr there is no plain-text port. The TLS port executes no plain-text command.
 func TestTLSServesNoPlainTextByDefault(t *testing.T) {
 	s := startTLS(t)
 	if log := s.Output(); strings.Contains(log, " addr=") {
@@ -175,7 +172,7 @@ func TestTLSServesNoPlainTextByDefault(t *testing.T) {
 	}
 	defer c.Close()
 	if _, err := c.Do("PING"); err == nil || !strings.Contains(err.Error(), "This port speaks TLS only") {
-		t.Errorf("a client without TLS gets %v", err)
+		t.Errorf("a client without TLS gets %v, want an error that names TLS", err)
 	}
 	s.Wants(t, `level=WARN msg="client disconnected: TLS handshake failed"`)
 }
@@ -194,7 +191,7 @@ func TestPlainTextAndTLSAreServedSideBySide(t *testing.T) {
 	defer wrong.Close()
 	var header tls.RecordHeaderError
 	if err := wrong.Ping(t.Context()).Err(); !errors.As(err, &header) {
-		t.Errorf("a client that uses TLS on the plain port gets %v", err)
+		t.Errorf("a TLS client on the plain-text port gets %v, want an error", err)
 	}
 	s.Wants(t, `level=WARN msg="client disconnected: it uses TLS on the plain port"`)
 }
@@ -242,7 +239,7 @@ func TestACertificateIsALogin(t *testing.T) {
 	}
 }
 
-// A reload of the certificate must keep connections, so a waiter stays in its queue.
+// A reload must keep connections, so that a waiter stays in its queue.
 func TestSIGHUPReloadsTheCertificateAndKeepsConnections(t *testing.T) {
 	s := startTLS(t)
 	c := s.client()
@@ -258,7 +255,7 @@ func TestSIGHUPReloadsTheCertificateAndKeepsConnections(t *testing.T) {
 	go func() {
 		r, err := simbatest.ToRecord(waiter.Do(t.Context(), "SIMBA.ACQUIRE", "job", "b", 600_000, "WAIT", 0).Result())
 		if err != nil {
-			t.Errorf("the waiter got %v", err)
+			t.Errorf("the waiter gets the error %v", err)
 			handed <- granted{}
 			return
 		}
@@ -316,6 +313,6 @@ func TestAKilledTLSClientLosesItsSessionLeaseAtOnce(t *testing.T) {
 	s.blocked(1)
 	nc.NetConn().Close() // without a TLS alert
 	if got := <-status; got != "acquired<nil>" {
-		t.Errorf("the wait of b ends with %s", got)
+		t.Errorf("ACQUIRE … WAIT by b returns %s, want acquired", got)
 	}
 }

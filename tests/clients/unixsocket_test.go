@@ -43,7 +43,7 @@ func TestRedisCLIOverAUnixSocket(t *testing.T) {
 	monitor.Wants(t, `\[0 unix:`+path+`\] "SIMBA.ACQUIRE" "job" "b"`)
 
 	simbatest.Refused(t, 1, "another process listens on "+path, "--addr", "127.0.0.1:0", "--data-dir", t.TempDir()+"/data", "--log-level", "error", "--unixsocket", path)
-	s.Restart() // a killed server leaves the socket's file, and the next one must replace it
+	s.Restart() // the server must replace the file of the socket
 	if got := simbatest.Output(t, "redis-cli", over("PING")...); strings.Trim(got, "\"\n") != "PONG" {
 		t.Errorf("PING after a crash prints %q", got)
 	}

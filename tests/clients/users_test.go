@@ -17,7 +17,6 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// writeUsers writes a file of users and returns its path.
 func writeUsers(t *testing.T, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "users.acl")
@@ -32,7 +31,6 @@ func rewriteUsers(t *testing.T, path string, lines ...string) {
 	}
 }
 
-// login connects as a user.
 func login(t *testing.T, s *simbatest.Server, user, password string) *goredis.Client {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr, Username: user, Password: password})
@@ -40,22 +38,21 @@ func login(t *testing.T, s *simbatest.Server, user, password string) *goredis.Cl
 	return c
 }
 
-// denied fails the test unless err begins with NOPERM. what names the command in the failure text.
+// denied fails the test unless err begins with NOPERM. what names the case in the failure text.
 func denied(t *testing.T, what string, err error) {
 	t.Helper()
 	if err == nil || !strings.HasPrefix(err.Error(), "NOPERM") {
-		t.Errorf("%s: %v, want NOPERM", what, err)
+		t.Errorf("%s: the error is %v, want NOPERM", what, err)
 	}
 }
 
 func allowed(t *testing.T, what string, err error) {
 	t.Helper()
 	if err != nil && err != goredis.Nil {
-		t.Errorf("%s: %v", what, err)
+		t.Errorf("%s: the error is %v, want none", what, err)
 	}
 }
 
-// do sends a command, given as its words, and returns the error.
 func do(ctx context.Context, c *goredis.Client, command string) error {
 	var words []any
 	for _, word := range strings.Fields(command) {
@@ -235,13 +232,13 @@ func TestAStoppingServerLogsEachFailedLogin(t *testing.T) {
 	if _, err := admin.Do("AUTH", "admin", "1"); err != nil {
 		t.Fatal(err)
 	}
-	const tries = 35 // above some number, the server logs failed logins together
+	const tries = 35 // so many that the server logs some of them together
 	for range tries {
 		c := simbatest.Conn(t, s)
 		if err := c.Send("AUTH", "admin", "guess"); err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Flush(); err != nil { // the reply is delayed
+		if err := c.Flush(); err != nil { // without the reply, which is delayed
 			t.Fatal(err)
 		}
 	}
@@ -254,7 +251,7 @@ func TestAStoppingServerLogsEachFailedLogin(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatalf("not all logins have failed yet:\n%s", info)
+			t.Fatalf("INFO does not count all failed logins:\n%s", info)
 		}
 	}
 	if _, err := admin.Do("SHUTDOWN"); err == nil {

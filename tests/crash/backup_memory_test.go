@@ -20,8 +20,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// The backup of a hundred thousand mutexes has about 40 MB. Neither the server nor the commands may
-// have all of it in memory at once.
+// The backup has about 40 MB. Neither the server nor a command may have all of it in memory.
 func TestBackupAndRestoreOfManyMutexesNeedLittleMemory(t *testing.T) {
 	const n = 100_000
 	dir, dataDir := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "restored")
@@ -29,16 +28,16 @@ func TestBackupAndRestoreOfManyMutexesNeedLittleMemory(t *testing.T) {
 	backsUp := peak(t, "backup", dir+"0", "--url", "redis://"+s.Addr)
 	restores := peak(t, "restore", dir+"0", "--data-dir", dataDir+"0", "--owners-stopped")
 
-	// The server reads 1 MiB a second from each connection.
+	// Use many connections, since the server reads only 1 MiB a second from each.
 	var acquiring sync.WaitGroup
 	for first := range 50 {
 		c := simbatest.GoRedis(t, s)
 		acquiring.Go(func() { acquireLong(t, c, first, 50, n) })
 	}
 	acquiring.Wait()
-	debug.FreeOSMemory() // a lower bound for peak: see there
+	debug.FreeOSMemory() // since peak includes the memory of the test
 
-	// The first backup brings the checkpoint up to date, which needs memory of its own.
+	// The first backup after changes writes a checkpoint, which needs memory of its own.
 	succeeds(t, "backup", dir+"1", "--url", "redis://"+s.Addr)
 	before := resetPeak(t, s.Pid())
 	backsUp = peak(t, "backup", dir, "--url", "redis://"+s.Addr) - backsUp
@@ -50,24 +49,23 @@ func TestBackupAndRestoreOfManyMutexesNeedLittleMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if info.Size() < 30<<20 {
-		t.Fatalf("the backup has only %d bytes", info.Size())
+		t.Fatalf("the backup has %d bytes, want at least 30 MiB", info.Size())
 	}
 	for what, more := range map[string]int64{
 		"the server": serves, "the backup": backsUp, "the restore": restores,
 	} {
 		t.Logf("%s needed %d KiB more memory for a backup of %d KiB", what, more>>10, info.Size()>>10)
 		if more > info.Size() {
-			t.Errorf("%s needed %d bytes more memory for a backup of %d bytes", what, more, info.Size())
+			t.Errorf("%s needed %d bytes more memory, want at most %d, the size of the backup", what, more, info.Size())
 		}
 	}
 	again := simbatest.StartIn(t, dataDir)
 	if held, err := simbatest.GoRedis(t, again).DBSize(t.Context()).Result(); err != nil || held != n {
-		t.Errorf("%d mutexes are held, %v; want %d", held, err, n)
+		t.Errorf("DBSIZE of the restored server returns %d, %v, want %d", held, err, n)
 	}
 }
 
-// acquireLong acquires every step-th mutex from first up to n. The names of the mutexes and of the
-// owner are long.
+// acquireLong acquires every step-th mutex from first up to n. All names are long.
 func acquireLong(t *testing.T, c *goredis.Client, first, step, n int) {
 	for first < n {
 		p := c.Pipeline()
@@ -83,8 +81,8 @@ func acquireLong(t *testing.T, c *goredis.Client, first, step, n int) {
 	}
 }
 
-// peak runs the program to its end, and returns the most memory that it had, in bytes. The figure
-// is at least the present memory of the test, since the kernel counts this for the new process.
+// peak runs the program to its end, and returns its highest memory in bytes. The kernel counts the
+// memory of the test for the new process, so the result is at least that.
 func peak(t *testing.T, args ...string) int64 {
 	t.Helper()
 	cmd := exec.Command(simbatest.Binary(t), args...)
@@ -95,8 +93,8 @@ func peak(t *testing.T, args ...string) int64 {
 	return cmd.ProcessState.SysUsage().(*syscall.Rusage).Maxrss << 10
 }
 
-// resetPeak resets the kernel's record of a process's highest memory. It returns the present
-// memory.
+// resetPeak resets the kernel's record of a process's highest memory, and returns the current
+// memory in bytes.
 func resetPeak(t *testing.T, pid int) int64 {
 	t.Helper()
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
@@ -105,7 +103,6 @@ func resetPeak(t *testing.T, pid int) int64 {
 	return peakOf(t, pid)
 }
 
-// peakOf returns the most memory that a process has had, in bytes.
 func peakOf(t *testing.T, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -19,7 +19,6 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// backUp makes a backup of the server in a new directory.
 func backUp(t *testing.T, s *simbatest.Server) (dir string) {
 	t.Helper()
 	dir = filepath.Join(t.TempDir(), "backup")
@@ -27,7 +26,7 @@ func backUp(t *testing.T, s *simbatest.Server) (dir string) {
 	return dir
 }
 
-// restore restores a backup into a new data directory.
+// restore restores a backup to a new data directory.
 func restore(t *testing.T, backup string, args ...string) (dataDir string) {
 	t.Helper()
 	dataDir = filepath.Join(t.TempDir(), "restored")
@@ -39,15 +38,15 @@ func succeeds(t *testing.T, args ...string) {
 	t.Helper()
 	p := simbatest.Launch(t, args...)
 	if code := p.Wait(t); code != 0 {
-		t.Fatalf("%v ends with code %d:\n%s", args, code, p.Output())
+		t.Fatalf("%v exits with code %d, want 0:\n%s", args, code, p.Output())
 	}
 }
 
-// granter acquires one mutex after another, each with a new name, and counts the grants.
+// granter acquires one new mutex after another, and counts the grants.
 type granter struct {
 	name    string
 	granted atomic.Int64
-	token   atomic.Int64 // the token of the last grant
+	token   atomic.Int64 // of the last grant
 }
 
 func (g *granter) mutex(i int64) string { return fmt.Sprintf("%s-%d", g.name, i) }
@@ -67,7 +66,7 @@ func (g *granter) run(ctx context.Context, c *goredis.Client) error {
 }
 
 // Clients acquire mutexes before, during and after the backup. Then the test kills the server, and
-// continues with the backup alone.
+// starts another from the backup.
 func TestARestoredServerHasEachGrantBeforeTheBackupAndRepeatsNoToken(t *testing.T) {
 	for _, durability := range []string{"always", "async"} {
 		t.Run(durability, func(t *testing.T) {
@@ -107,12 +106,12 @@ func TestARestoredServerHasEachGrantBeforeTheBackupAndRepeatsNoToken(t *testing.
 				for n := int64(1); n <= before[i]; n++ {
 					r, err := simbatest.ToRecord(c.Do(t.Context(), "SIMBA.OWNER", g.mutex(n)).Result())
 					if err != nil || r["owner"] != g.name || r["token"].(int64) <= last {
-						t.Fatalf("%s: %v, %v; want the owner %s and a token above %d", g.mutex(n), r, err, g.name, last)
+						t.Fatalf("SIMBA.OWNER %s returns %v, %v, want %s with a token above %d", g.mutex(n), r, err, g.name, last)
 					}
 				}
 			}
 			if status, token := simbatest.Acquire(t, c, "new", "n", 1000); status != "acquired" || token <= last {
-				t.Errorf("a new contender gets %s with token %d, want a token above %d, the last of the old server", status, token, last)
+				t.Errorf("ACQUIRE by a new contender returns %s with token %d, want acquired with a token above %d", status, token, last)
 			}
 			if valid, err := c.Do(t.Context(), "SIMBA.CHECK", granters[0].mutex(1), 1).Int(); err != nil || valid != 0 {
 				t.Errorf("CHECK of an old token returns %d, %v, want 0", valid, err)
@@ -121,7 +120,6 @@ func TestARestoredServerHasEachGrantBeforeTheBackupAndRepeatsNoToken(t *testing.
 	}
 }
 
-// await waits until each granter has at least n grants.
 func await(t *testing.T, granters []granter, n int64) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); slices.Min(counts(granters)) < n; time.Sleep(time.Millisecond) {
@@ -175,13 +173,13 @@ func TestARestoredServerGrantsNothingInItsQuietTimeAndLetsOwnersRenew(t *testing
 	if r := guard("later", "b", later); r["status"] != "lost" {
 		t.Errorf("GUARD by an owner that the backup lacks returns %v, want lost", r)
 	}
-	// The server must not trust the backup for ACQUIRE: this owner released its mutex after the
-	// backup.
+	// The owner a released this mutex after the backup. So the server must not trust the backup
+	// when a sends ACQUIRE.
 	if status, _ := simbatest.Acquire(t, c, "freed", "a", 600_000, "NOQUEUE"); status != "busy" {
 		t.Errorf("ACQUIRE by an owner that the backup has returns %s, want busy", status)
 	}
 	if value, err := c.Get(t.Context(), "key").Result(); err != nil || value != "value" {
-		t.Errorf("after restore the key has %q, %v", value, err)
+		t.Errorf("after restore GET returns %q, %v", value, err)
 	}
 	if events, err := c.Do(t.Context(), "SIMBA.HISTORY", "kept").Slice(); err != nil || len(events) != 1 {
 		t.Errorf("after restore the history of the mutex kept is %v, %v, want one event", events, err)
@@ -202,16 +200,15 @@ func TestARestoredServerGrantsWhenItsQuietTimeIsOver(t *testing.T) {
 	defer c.Close()
 	for _, mutex := range []string{"job", "other"} {
 		if status, token := simbatest.Acquire(t, c, mutex, "a", 1000, "WAIT", 0); status != "acquired" || token <= later {
-			t.Errorf("%s: %s with token %d, want a new tenure with one above %d", mutex, status, token, later)
+			t.Errorf("ACQUIRE of %s returns %s with token %d, want acquired with a token above %d", mutex, status, token, later)
 		}
 	}
 }
 
-// partial is the name of the file in which a backup is written. A complete backup is renamed.
+// partial is the name of an incomplete backup. The command renames a complete one.
 const partial = "simba-resp.backup.partial"
 
-// beginBackup starts a backup of a server that the caller has frozen. It returns when the backup's
-// file exists.
+// beginBackup starts a backup of a frozen server, and returns when the backup's file exists.
 func beginBackup(t *testing.T, s *simbatest.Server, dir string) *simbatest.Process {
 	t.Helper()
 	p := simbatest.Launch(t, "backup", dir, "--url", "redis://"+s.Addr)
@@ -220,7 +217,7 @@ func beginBackup(t *testing.T, s *simbatest.Server, dir string) *simbatest.Proce
 			return p
 		}
 		if time.Now().After(end) {
-			t.Fatalf("the backup does not begin:\n%s", p.Output())
+			t.Fatalf("the backup has created no file:\n%s", p.Output())
 		}
 	}
 }
@@ -237,7 +234,7 @@ func TestAKilledBackupIsNotRestoredAndTheNextSucceeds(t *testing.T) {
 	dataDir := filepath.Join(t.TempDir(), "restored")
 	simbatest.Refused(t, 1, "simba-resp.backup: no such file", "restore", dir, "--data-dir", dataDir, "--owners-stopped")
 	if _, err := os.Stat(dataDir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the refused restore has made the data directory: %v", err)
+		t.Errorf("the refused restore has created the data directory, or Stat returned %v", err)
 	}
 	succeeds(t, "backup", dir, "--url", "redis://"+s.Addr)
 	simbatest.StartIn(t, restore(t, dir, "--owners-stopped"))
@@ -251,7 +248,7 @@ func TestABackupOfAServerThatIsKilledFailsAndLeavesNoFile(t *testing.T) {
 	p := beginBackup(t, s, dir)
 	s.Kill()
 	if code := p.Wait(t); code == 0 || !strings.Contains(p.Output(), "simba-resp: backup: ") {
-		t.Errorf("the backup of a killed server ends with code %d:\n%s", code, p.Output())
+		t.Errorf("the backup of a killed server exits with code %d, want an error of the backup:\n%s", code, p.Output())
 	}
 	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("the backup's directory exists, or Lstat returned %v", err)
@@ -278,7 +275,7 @@ func TestADamagedBackupIsRefusedByName(t *testing.T) {
 		}
 		p := simbatest.Launch(t, "restore", dir, "--data-dir", filepath.Join(t.TempDir(), "restored"), "--owners-stopped")
 		if code := p.Wait(t); code != 1 || !strings.Contains(p.Output(), "backup "+file+" is ") {
-			t.Errorf("%s: the command ends with code %d\n%s", name, code, p.Output())
+			t.Errorf("%s: restore exits with code %d:\n%s", name, code, p.Output())
 		}
 	}
 }

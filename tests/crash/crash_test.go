@@ -18,9 +18,9 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// TestCrashLosesNothingAcknowledged runs clients on an engine and its store. Again and again it
-// copies the file system as a crash could leave it: without a random part of the unsynced data. It
-// opens each copy. For each mutex, the copy must have the last state that any client learned, or a
+// TestCrashLosesNothingAcknowledged runs clients on an engine with a store in memory. Again and
+// again it copies the file system as a crash could leave it, without a random part of the unsynced
+// data. Each copy must open. For each mutex it must have the last state that a client learned, or a
 // later one.
 func TestCrashLosesNothingAcknowledged(t *testing.T) {
 	for _, mode := range []persist.Mode{persist.Always, persist.Async} {
@@ -29,7 +29,7 @@ func TestCrashLosesNothingAcknowledged(t *testing.T) {
 			c := simbatest.NewCampaign(t, "crash clones, "+mode.String(), "embedded")
 			want := simbatest.Count(3*crashClones, 10_000)
 			var clones, tenures, lost int
-			// each seed has a store of its own, so that no store grows too large
+			// Each seed has its own store, so that no store grows too large.
 			for seed := uint64(1); clones < want && !c.Failed(); seed++ {
 				n, l := crash(c, mode, seed)
 				clones, tenures, lost = clones+crashClones, tenures+n, lost+l
@@ -39,26 +39,26 @@ func TestCrashLosesNothingAcknowledged(t *testing.T) {
 	}
 }
 
-// holder is a state of a mutex: the owner and its token. The zero holder is a free mutex.
+// holder is the owner of a mutex with its token. The zero value is a free mutex.
 type holder struct {
 	owner string
 	token uint64
 }
 
-// witness records, independently of the engine, what clients did and learned.
+// witness records what clients did and learned. The keys of its maps are mutexes.
 type witness struct {
 	mu     sync.Mutex
-	states map[string][]holder // by mutex: all its states, in order
-	known  map[string]int      // by mutex: index of the last state that a client learned
-	forced map[string]int      // by mutex: index of the last known state that async must not lose
-	token  uint64              // the largest token that a client received
+	states map[string][]holder // all states in order
+	known  map[string]int      // index of the last state that a client learned
+	forced map[string]int      // index of the last state that even async must not lose
+	token  uint64              // largest token that a client received
 	seq    simba.Seq
 }
 
 const crashLease = time.Hour
 
-// step changes a mutex and records the resulting state. When the change is committed, step records
-// that a client learned the state.
+// step changes a mutex, and appends the resulting state. After the commit it records that a client
+// has learned the state. If do returns forced, even async must not lose the change.
 func (w *witness) step(e *engine.Engine, mutex string, do func() (forced bool, _ simba.Seq, _ error)) error {
 	ctx := context.Background()
 	w.mu.Lock()
@@ -68,7 +68,7 @@ func (w *witness) step(e *engine.Engine, mutex string, do func() (forced bool, _
 		return err
 	}
 	now, rests, err := e.Owner(ctx, mutex)
-	seq = max(seq, rests) // reading the state can itself cause a handoff
+	seq = max(seq, rests) // Owner itself can cause a handoff
 	states := w.states[mutex]
 	if h := (holder{now.Owner, now.Token}); len(states) == 0 || states[len(states)-1] != h {
 		states = append(states, h)
@@ -96,8 +96,8 @@ type nobody struct{}
 
 func (nobody) Wake() {}
 
-// client acts as a client that uses a few mutexes, some of them its own. It does one action for
-// each value from steps.
+// client is a client with a few mutexes, some of them its own. It does one random action for each
+// value from steps.
 func (w *witness) client(e *engine.Engine, seed uint64, id int, steps <-chan struct{}) error {
 	rng := rand.New(rand.NewPCG(uint64(id), 6+seed))
 	me := fmt.Sprint("c", id)
@@ -132,7 +132,7 @@ func (w *witness) client(e *engine.Engine, seed uint64, id int, steps <-chan str
 	return nil
 }
 
-// picture is a copy of the file system, with what the witness knew at that moment.
+// picture is a copy of the file system, with the data of the witness at that moment.
 type picture struct {
 	fs            *vfs.MemFS
 	states        map[string][]holder
@@ -155,11 +155,11 @@ func (w *witness) crash(fs *vfs.MemFS, percent int, rng *rand.Rand) picture {
 	return p
 }
 
-// crashClones is the number of crashes of one store.
+// crashClones is the number of copies of one store.
 const crashClones = 100
 
-// crash tests crashClones crashes of one store. It returns how many tenures there were, and how
-// many known states were lost.
+// crash tests crashClones copies of one store. It returns the number of tenures, and of the known
+// states that were lost.
 func crash(t testing.TB, mode persist.Mode, seed uint64) (tenures, lost int) {
 	t.Helper()
 	fs := vfs.NewCrashableMem()
@@ -189,7 +189,7 @@ func crash(t testing.TB, mode persist.Mode, seed uint64) (tenures, lost int) {
 		}
 		lost += survive(t, w.crash(fs, rng.IntN(101), rng), mode, i%4 == 3)
 		if t.Failed() {
-			t.Logf("this was clone %d of seed %d", i, seed)
+			t.Logf("the errors above are of clone %d of seed %d", i, seed)
 			break
 		}
 	}
@@ -200,14 +200,14 @@ func crash(t testing.TB, mode persist.Mode, seed uint64) (tenures, lost int) {
 		t.Error(err)
 	}
 	if len(w.states) < 10 || w.token < crashClones {
-		t.Errorf("too little happened: %d mutexes, token %d", len(w.states), w.token)
+		t.Errorf("the clients used %d mutexes up to token %d, want more", len(w.states), w.token)
 	}
 	return int(w.token), lost
 }
 
-// survive opens the store that a crash left, and compares it with the picture. It returns how many
-// known states are lost. In async some may be lost, but then the store must report a recovery
-// delay.
+// survive opens the store that a crash left, and compares it with the picture. It returns the
+// number of known states that are lost. In async a crash may lose some, but then the store must
+// report a recovery delay.
 func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int) {
 	t.Helper()
 	boot := persist.Boot{ID: "boot 1", Now: engine.NewClock(simba.Instant(time.Hour + time.Minute)).Now}
@@ -228,40 +228,39 @@ func survive(t testing.TB, p picture, mode persist.Mode, reboot bool) (lost int)
 		}
 		found[l.Mutex] = holder{l.Owner, l.Token}
 		if l.TTL != crashLease || l.Token > rec.Token {
-			t.Errorf("recovered %+v, with a wrong TTL or a token above the floor %d", l, rec.Token)
+			t.Errorf("the store recovers %+v, with a wrong TTL or a token above the floor %d", l, rec.Token)
 		}
 		if left := l.End().Sub(boot.Now()); reboot && left < crashLease-time.Minute {
-			t.Errorf("the lease of %s was shortened by the reboot: %v left", l.Mutex, left)
+			t.Errorf("the reboot has shortened the lease of %s to %v", l.Mutex, left)
 		}
 	}
 	for m, states := range p.states {
-		at := lastIndex(states, found[m]) // -1: as before the first change
+		at := lastIndex(states, found[m]) // -1: not in states, as before the first change
 		known, wasKnown := p.known[m]
 		forced, wasForced := p.forced[m]
 		switch {
 		case at < 0 && found[m] != holder{}:
-			t.Errorf("%s: the recovered state %v was never there", m, found[m])
+			t.Errorf("%s: the store recovers %v, which was never its state", m, found[m])
 		case wasForced && at < forced, mode == persist.Always && wasKnown && at < known:
-			t.Errorf("%s: state %d of %d was acknowledged, but state %d is recovered: %v", m, known, len(states), at, found[m])
+			t.Errorf("%s: the engine acknowledged state %d of %d, but the store recovers state %d: %v", m, known, len(states), at, found[m])
 		case wasKnown && at < known:
 			lost++
 		}
 	}
 	if rec.Token < p.token || rec.Seq < p.seq {
-		t.Errorf("token %d and Seq %d were acknowledged, but the recovered floors are %d and %d", p.token, p.seq, rec.Token, rec.Seq)
+		t.Errorf("the engine acknowledged token %d and Seq %d, but the store recovers the floors %d and %d", p.token, p.seq, rec.Token, rec.Seq)
 	}
-	// In async, a crash before the reply to the first grant may or may not find the recovery delay
-	// on disk. No known state can be lost then.
+	// In async, the recovery delay may be missing if the crash comes before the reply to the first
+	// grant. Then no known state can be lost.
 	delayed := rec.Delay >= crashLease
 	if delayed != (mode == persist.Async) && (delayed || p.token > 0) {
-		t.Errorf("the recovery delay is %v, after token %d was acknowledged", rec.Delay, p.token)
+		t.Errorf("after token %[2]d was acknowledged, the recovery delay is %[1]v", rec.Delay, p.token)
 	}
 	acquireAfterCrash(t, p, delayed, store, rec, found)
 	return lost
 }
 
-// acquireAfterCrash starts an engine on the recovered store, and lets a new contender acquire
-// mutexes.
+// acquireAfterCrash starts an engine on the recovered store. A new contender then acquires mutexes.
 func acquireAfterCrash(t testing.TB, p picture, delayed bool, store *persist.Store, rec *persist.Recovered, found map[string]holder) {
 	t.Helper()
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, store, engine.Recovery(*rec))
@@ -282,14 +281,14 @@ func acquireAfterCrash(t testing.TB, p picture, delayed bool, store *persist.Sto
 	}
 	for m, h := range found {
 		if o := ask(m); o.Status != simba.StatusBusy || o.Owner != h.owner || o.Token != h.token {
-			t.Errorf("%s: a new contender gets %+v, but the recovered owner is %v", m, o, h)
+			t.Errorf("Acquire of %s by a new contender returns %+v, want busy with the recovered owner %v", m, o, h)
 		}
 	}
 	switch o := ask("new"); {
 	case delayed && o.Status != simba.StatusBusy:
-		t.Errorf("the engine made a grant during the recovery delay: %+v", o)
+		t.Errorf("during the recovery delay, Acquire of a free mutex returns %+v, want busy", o)
 	case !delayed && (o.Status != simba.StatusAcquired || o.Token <= p.token):
-		t.Errorf("after token %d was acknowledged, a new contender gets %+v", p.token, o)
+		t.Errorf("after token %d was acknowledged, Acquire of a free mutex returns %+v, want acquired with a larger token", p.token, o)
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// unshared returns the command that runs a program in namespaces of its own. If the machine does
-// not allow that, unshared skips the test, or fails it with CI=true.
+// unshared returns a command that runs a program in its own namespaces. If the machine does not
+// allow this, unshared skips the test, or fails it with CI=true.
 func unshared(t *testing.T, flags ...string) []string {
 	t.Helper()
 	words := append([]string{"unshare"}, flags...)
@@ -26,8 +26,7 @@ func unshared(t *testing.T, flags ...string) []string {
 	return words
 }
 
-// startBy works like simbatest.StartIn, with words in front of the server's command; nil = no
-// words.
+// startBy works like simbatest.StartIn, with words before the server's command.
 func startBy(t *testing.T, words []string, dir string) *simbatest.Server {
 	t.Helper()
 	s := simbatest.New(t, "--data-dir", dir)
@@ -36,7 +35,6 @@ func startBy(t *testing.T, words []string, dir string) *simbatest.Server {
 	return s
 }
 
-// replyOf sends one command on a connection of its own.
 func replyOf(t *testing.T, s *simbatest.Server, command string, args ...any) any {
 	t.Helper()
 	c, err := redis.Dial("tcp", s.Addr)
@@ -51,7 +49,7 @@ func replyOf(t *testing.T, s *simbatest.Server, command string, args ...any) any
 	return reply
 }
 
-// owned returns SIMBA.OWNER of a mutex that must have an owner.
+// owned returns the reply to SIMBA.OWNER. The mutex must have an owner.
 func owned(t *testing.T, s *simbatest.Server, mutex string) simbatest.Record {
 	t.Helper()
 	r, err := simbatest.ToRecord(replyOf(t, s, "SIMBA.OWNER", mutex), nil)
@@ -61,8 +59,8 @@ func owned(t *testing.T, s *simbatest.Server, mutex string) simbatest.Record {
 	return r
 }
 
-// A container can have a shifted boot clock, but the boot id of its machine. The server must treat
-// each offset as another boot, so that a lease counts by one clock only.
+// A container can shift the boot clock, but has the boot id of its machine. If the server took this
+// for the same boot, a lease could count by two clocks.
 func TestAnotherOffsetOfTheBootClockIsAnotherBoot(t *testing.T) {
 	t.Parallel()
 	const ttl, transition = 600_000, 60_000
@@ -75,7 +73,7 @@ func TestAnotherOffsetOfTheBootClockIsAnotherBoot(t *testing.T) {
 	for _, step := range []struct {
 		name  string
 		words []string
-		again bool // the server must recognize the boot of the step before
+		again bool // whether the server must find the boot of the previous step
 	}{
 		{"the same", nil, true},
 		{"shifted", shifted, false},
@@ -91,10 +89,10 @@ func TestAnotherOffsetOfTheBootClockIsAnotherBoot(t *testing.T) {
 			t.Errorf("%s: SIMBA.OWNER returns %v, want alice with token %v", step.name, got, last["token"])
 		}
 		if left := got["transition"].(int64); left > ttl+transition || left < ttl {
-			t.Errorf("%s: %d ms are left, %d were granted", step.name, left, ttl+transition)
+			t.Errorf("%s: %d ms of the lease are left, of %d granted", step.name, left, ttl+transition)
 		}
 		if same := got["acquired_at"] == last["acquired_at"]; same != step.again {
-			t.Errorf("%s: the lease began at %v, in the step before at %v", step.name, got["acquired_at"], last["acquired_at"])
+			t.Errorf("%s: acquired_at is %v, in the previous step %v", step.name, got["acquired_at"], last["acquired_at"])
 		}
 		last = got
 	}
@@ -119,7 +117,7 @@ func TestWithoutProcEveryStartIsAReboot(t *testing.T) {
 			t.Errorf("after a restart SIMBA.OWNER returns %v, want alice with token %v and a lease that begins anew", got, last["token"])
 		}
 		if left := got["ttl"].(int64); left > ttl || left < ttl/2 {
-			t.Errorf("%d ms are left, %d were granted", left, ttl)
+			t.Errorf("%d ms of the lease are left, of %d granted", left, ttl)
 		}
 		last = got
 	}
@@ -128,8 +126,8 @@ func TestWithoutProcEveryStartIsAReboot(t *testing.T) {
 	}
 }
 
-// Writes to removed files succeed. A server that did not notice the loss would acknowledge grants
-// that a restart forgets.
+// Writes to removed files succeed. So a server that did not notice the loss would acknowledge
+// grants that a restart forgets.
 func TestAServerWhoseDataDirectoryIsLostEndsAsForAFailedDisk(t *testing.T) {
 	for name, lose := range map[string]func(dir string) error{
 		"removed": os.RemoveAll,
@@ -164,11 +162,10 @@ func TestAServerWhoseDataDirectoryIsLostEndsAsForAFailedDisk(t *testing.T) {
 				if code := s.Wait(t); code != 74 {
 					t.Errorf("the server exits with code %d, want 74", code)
 				}
-				// Only logged: the server promises to end within a second, and the tests of persist
-				// check that in fake time.
+				// The time is only logged: the tests of persist check it in fake time.
 				t.Logf("the server ended after %v and %d grants", took.Round(time.Millisecond), granted)
-				// The error differs if the journal notices the loss first, as it begins a new
-				// segment.
+				// The second error occurs if the journal begins a new segment before the server
+				// notices.
 				s.Wants(t, `level=ERROR msg="the data directory failed, exiting" dir=\S+ err="(LOCK: it was removed or replaced|.* no such file)`)
 			})
 		}

@@ -15,12 +15,12 @@ import (
 
 const (
 	asyncShared = 4   // mutexes that all clients share
-	asyncTTL    = 150 // ms: the longest lease, and the recovery delay after a kill
+	asyncTTL    = 150 // ms; the longest lease, so also the recovery delay
 )
 
 // TestKillLosesNothingThatAsyncPromises kills a server with --durability async again and again. A
-// kill may undo the replies of the last milliseconds. Even so, no token repeats, and nobody else
-// gets a mutex before its owner's lease has ended.
+// kill may undo the last replies. Even so, no token repeats, and no contender gets a mutex before
+// the lease of another has ended.
 func TestKillLosesNothingThatAsyncPromises(test *testing.T) {
 	t := simbatest.NewCampaign(test, "kill -9 of the server, async", "embedded")
 	rounds := simbatest.Count(10, 500)
@@ -43,10 +43,10 @@ func TestKillLosesNothingThatAsyncPromises(test *testing.T) {
 		case <-m.enough:
 		case <-time.After(time.Until(m.end)):
 			if m.short() {
-				t.Errorf("round %d has too few grants", round)
+				t.Errorf("the clients got too few grants in round %d", round)
 			}
 		case <-s.Exited():
-			t.Errorf("the server ended before it was killed:\n%s", s.Output())
+			t.Errorf("the server ended before the test killed it:\n%s", s.Output())
 		}
 		s.Kill()
 		clients.Wait()
@@ -57,28 +57,27 @@ func TestKillLosesNothingThatAsyncPromises(test *testing.T) {
 	t.Counted(rounds, "%d tenures acknowledged, %d of them lost while their leases ran, %d kills in the recovery delay", len(m.seen), m.lost, delayed)
 }
 
-// asyncModel is what the clients know of the server.
 type asyncModel struct {
 	t testing.TB
 
 	mu      sync.Mutex            // guards the fields below
-	leases  map[string]asyncLease // by mutex: the last lease that a client received
-	seen    map[int64]string      // tokens ever seen → mutex and owner
-	highest int64                 // the highest token in seen
-	floor   int64                 // highest when the server started: new tokens must be above it
-	lost    int
-	left    int           // grants until the kill
-	enough  chan struct{} // closed when left is 0
-	end     time.Time     // when the round ends at the latest
+	leases  map[string]asyncLease // by mutex: the last lease in a reply
+	seen    map[int64]string      // token → mutex and owner
+	highest int64                 // highest token in seen
+	floor   int64                 // highest before the last start; new tokens must be above it
+	lost    int                   // leases that a kill has undone
+	left    int                   // grants until the kill
+	enough  chan struct{}         // closed when left is 0
+	end     time.Time             // latest end of the round
 }
 
-// asyncLease is a lease in a reply. Its owner relies on it until its end, by the test's clock,
-// unless the owner has sent RELEASE.
+// asyncLease is a lease in a reply. Unless its owner has sent RELEASE, the owner relies on the
+// lease until its end, by the clock of the test.
 type asyncLease struct {
 	owner     string
 	token     int64
 	until     time.Time
-	run       chan struct{} // identifies the server's process that granted or last renewed it
+	run       chan struct{} // identifies the round of its grant or last renewal
 	releasing bool
 	lost      bool
 }
@@ -87,18 +86,17 @@ func (m *asyncModel) begin(grants int, end time.Time) {
 	m.floor, m.left, m.enough, m.end = m.highest, grants, make(chan struct{}), end
 }
 
-// short reports whether this round needs more grants.
 func (m *asyncModel) short() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.left > 0
 }
 
-// work acquires and releases mutexes until the server is killed.
+// work acquires and releases mutexes until the kill.
 func (m *asyncModel) work(addr, contender string, round int) {
 	c, err := redis.Dial("tcp", addr)
 	if err != nil {
-		return // the server was killed before this client connected
+		return // the kill came before the connection
 	}
 	defer c.Close()
 	for n := 0; ; n++ {
@@ -112,14 +110,14 @@ func (m *asyncModel) work(addr, contender string, round int) {
 	}
 }
 
-// acquire sends ACQUIRE and checks the reply. It reports whether the server replied.
+// acquire sends ACQUIRE and checks the reply. It returns false if the connection is broken.
 func (m *asyncModel) acquire(c redis.Conn, mutex, contender string) bool {
 	ttl := 20 + rand.IntN(asyncTTL-20)
 	asked := time.Now()
 	end := asked.Add(time.Duration(ttl) * time.Millisecond)
 	m.mu.Lock()
 	if mine := m.leases[mutex]; mine.owner == contender && end.Before(mine.until) {
-		mine.until = end // whatever the reply, the request may shorten the lease
+		mine.until = end // the request may shorten the lease, even without a reply
 		m.leases[mutex] = mine
 	}
 	m.mu.Unlock()
@@ -134,7 +132,7 @@ func (m *asyncModel) acquire(c redis.Conn, mutex, contender string) bool {
 	switch status := r["status"]; status {
 	case "acquired":
 		if token <= m.floor {
-			m.t.Errorf("%s: token %d of %s is not above %d, seen before the crash", mutex, token, contender, m.floor)
+			m.t.Errorf("%s: token %d of %s is not above %d, the highest before the crash", mutex, token, contender, m.floor)
 		}
 		if was := m.seen[token]; was != "" {
 			m.t.Errorf("%s: token %d of %s was already the token of %s", mutex, token, contender, was)
@@ -144,31 +142,31 @@ func (m *asyncModel) acquire(c redis.Conn, mutex, contender string) bool {
 				mutex, contender, token, old.owner, old.token, old.until.Sub(replied))
 		}
 		m.seen[token], m.highest = mutex+" "+contender, max(m.highest, token)
-		if old.token < token { // otherwise this reply is older than the one recorded
+		if old.token < token { // otherwise the recorded reply is newer
 			m.leases[mutex] = asyncLease{owner: contender, token: token, until: end, run: m.enough}
 		}
 		m.granted()
 	case "renewed":
 		if m.seen[token] != mutex+" "+contender {
-			m.t.Errorf("%s: renewed for %s with token %d, which was that of %q", mutex, contender, token, m.seen[token])
+			m.t.Errorf("%s: renewed for %s with token %d, the token of %q", mutex, contender, token, m.seen[token])
 		}
 		if old.token == token {
 			m.leases[mutex] = asyncLease{owner: contender, token: token, until: end, run: m.enough, releasing: old.releasing}
 		}
 	case "busy":
 		if r["owner"] == "" && !old.lost && !old.releasing && old.run != m.enough && replied.Before(old.until) {
-			old.lost = true // the crash has undone the grant
+			old.lost = true // the kill has undone the grant
 			m.leases[mutex] = old
 			m.lost++
 		}
 	default:
-		m.t.Errorf("%s: unexpected status %v", mutex, status)
+		m.t.Errorf("%s: ACQUIRE returns the unexpected status %v", mutex, status)
 	}
 	return true
 }
 
-// release sends RELEASE if the contender owns the mutex. It returns false if the server did not
-// reply.
+// release sends RELEASE if the contender owns the mutex. It returns false if the connection is
+// broken.
 func (m *asyncModel) release(c redis.Conn, mutex, contender string) bool {
 	m.mu.Lock()
 	mine := m.leases[mutex]
@@ -179,12 +177,12 @@ func (m *asyncModel) release(c redis.Conn, mutex, contender string) bool {
 	mine.releasing = true
 	m.leases[mutex] = mine
 	m.mu.Unlock()
-	// The reply is 0 if the lease is over, or lost in a crash.
+	// The reply is 0 if the lease has ended, or a kill has undone it.
 	_, err := redis.Int(c.Do("SIMBA.RELEASE", mutex, contender, "TOKEN", mine.token))
 	return err == nil || m.gone(err)
 }
 
-// gone returns false. It fails the test if err is an error reply, not a broken connection.
+// gone returns false. It fails the test if err is an error reply, and not a broken connection.
 func (m *asyncModel) gone(err error) bool {
 	var reply redis.Error
 	if errors.As(err, &reply) {

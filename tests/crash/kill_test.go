@@ -17,11 +17,11 @@ import (
 const (
 	killClients = 8
 	killShared  = 4         // mutexes that all clients share
-	killTTL     = 3_600_000 // ms: no lease ends while the test runs
+	killTTL     = 3_600_000 // ms; no lease ends during the test
 )
 
-// TestKillLosesNothingAcknowledged kills the server while clients acquire and release, and starts
-// it again on the same data. The test does this for many rounds.
+// TestKillLosesNothingAcknowledged kills the server again and again while clients acquire and
+// release. It always restarts the server with the same data.
 func TestKillLosesNothingAcknowledged(test *testing.T) {
 	t := simbatest.NewCampaign(test, "kill -9 of the server", "embedded")
 	rounds := simbatest.Count(30, 500)
@@ -34,8 +34,8 @@ func TestKillLosesNothingAcknowledged(test *testing.T) {
 			t.Fatalf("the errors above are of round %d", round)
 		}
 
-		// The test kills the server after a random number of replies. So clients and the store may
-		// be at any point of their work.
+		// The kill comes after a random number of replies, so clients and store can be at any point
+		// of their work.
 		m.beginRound(1 + rand.IntN(300))
 		var clients sync.WaitGroup
 		for id := range killClients {
@@ -44,7 +44,7 @@ func TestKillLosesNothingAcknowledged(test *testing.T) {
 		select {
 		case <-m.enough:
 		case <-s.Exited():
-			t.Errorf("the server ended before it was killed:\n%s", s.Output())
+			t.Errorf("the server ended before the test killed it:\n%s", s.Output())
 		}
 		s.Kill()
 		clients.Wait()
@@ -52,16 +52,15 @@ func TestKillLosesNothingAcknowledged(test *testing.T) {
 	t.Counted(rounds, "%d tenures acknowledged or found, %d still held", len(m.seen), len(m.held))
 }
 
-// model is what the clients know of the server.
 type model struct {
 	t testing.TB
 
 	mu      sync.Mutex                 // guards the fields below
-	held    map[string]tenure          // by mutex: the tenure that must survive a kill
-	asked   map[string]map[string]bool // mutex → contenders whose ACQUIRE has no reply
-	seen    map[int64]string           // tokens ever seen → mutex and owner
-	highest int64                      // the highest token in seen
-	floor   int64                      // highest at the server's start: new tokens are above it
+	held    map[string]tenure          // by mutex: the tenure that a kill must not undo
+	asked   map[string]map[string]bool // by mutex: contenders whose ACQUIRE has no reply
+	seen    map[int64]string           // token → mutex and owner
+	highest int64                      // highest token in seen
+	floor   int64                      // highest before the last start; new tokens must be above it
 	left    int                        // replies until the kill
 	enough  chan struct{}              // closed when left is 0
 }
@@ -69,19 +68,19 @@ type model struct {
 type tenure struct {
 	owner     string
 	token     int64
-	releasing bool // the owner sent RELEASE, which the server may have executed
+	releasing bool // the server may have executed RELEASE
 }
 
 func (m *model) beginRound(replies int) {
 	m.floor, m.left, m.enough = m.highest, replies, make(chan struct{})
 }
 
-// work acquires and releases mutexes until the server is killed. It keeps a third of the client's
-// own mutexes. So the number of leases that must survive grows from round to round.
+// work acquires and releases mutexes until the kill. It keeps a third of the client's own mutexes,
+// so that more and more leases must survive.
 func (m *model) work(addr, contender string, round int) {
 	c, err := redis.Dial("tcp", addr)
 	if err != nil {
-		return // the server was killed before this client connected
+		return // the kill came before the connection
 	}
 	defer c.Close()
 	for n := 0; ; n++ {
@@ -98,7 +97,7 @@ func (m *model) work(addr, contender string, round int) {
 	}
 }
 
-// acquire sends ACQUIRE and checks the reply. It reports whether the server replied.
+// acquire sends ACQUIRE and checks the reply. It returns false if the connection is broken.
 func (m *model) acquire(c redis.Conn, mutex, contender string) bool {
 	m.mu.Lock()
 	if m.asked[mutex] == nil {
@@ -118,7 +117,7 @@ func (m *model) acquire(c redis.Conn, mutex, contender string) bool {
 	switch status := r["status"]; status {
 	case "acquired":
 		if token <= m.floor {
-			m.t.Errorf("%s: token %d of %s is not above %d, seen before the crash", mutex, token, contender, m.floor)
+			m.t.Errorf("%s: token %d of %s is not above %d, the highest before the crash", mutex, token, contender, m.floor)
 		}
 		if old := m.held[mutex]; old.token != 0 && (!old.releasing || old.token > token) {
 			m.t.Errorf("%s: granted to %s with token %d while %s holds it with %d", mutex, contender, token, old.owner, old.token)
@@ -131,14 +130,14 @@ func (m *model) acquire(c redis.Conn, mutex, contender string) bool {
 		}
 	case "busy":
 	default:
-		m.t.Errorf("%s: unexpected status %v", mutex, status)
+		m.t.Errorf("%s: ACQUIRE returns the unexpected status %v", mutex, status)
 	}
 	m.replied()
 	return true
 }
 
-// release sends RELEASE if the contender owns the mutex. It returns false if the server did not
-// reply.
+// release sends RELEASE if the contender owns the mutex. It returns false if the connection is
+// broken.
 func (m *model) release(c redis.Conn, mutex, contender string) bool {
 	m.mu.Lock()
 	mine := m.held[mutex]
@@ -157,7 +156,7 @@ func (m *model) release(c redis.Conn, mutex, contender string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if released != 1 {
-		m.t.Errorf("%s: %s could not release its token %d", mutex, contender, mine.token)
+		m.t.Errorf("%s: RELEASE by %s with token %d does not return 1", mutex, contender, mine.token)
 	}
 	if m.held[mutex].token == mine.token {
 		delete(m.held, mutex)
@@ -166,7 +165,7 @@ func (m *model) release(c redis.Conn, mutex, contender string) bool {
 	return true
 }
 
-// gone returns false. It fails the test if err is an error reply, not a broken connection.
+// gone returns false. It fails the test if err is an error reply, and not a broken connection.
 func (m *model) gone(err error) bool {
 	var reply redis.Error
 	if errors.As(err, &reply) {
@@ -190,8 +189,8 @@ func (m *model) see(token int64, mutex, owner string) {
 	m.highest = max(m.highest, token)
 }
 
-// compare asks the restarted server for every mutex that may have an owner, and checks the replies.
-// Then it updates the model to the replies, for the next round.
+// compare checks the reply of SIMBA.OWNER for each mutex that may have an owner. Then it updates
+// the model to the replies.
 func (m *model) compare(s *simbatest.Server) {
 	c, err := redis.Dial("tcp", s.Addr)
 	if err != nil {
@@ -237,7 +236,7 @@ func (m *model) compareOne(mutex string, r simbatest.Record) {
 	case !asked[owner]:
 		m.t.Errorf("%s has the owner %s with token %d, but that contender had no ACQUIRE in flight at the kill", mutex, owner, token)
 	case token <= m.floor:
-		m.t.Errorf("%s: token %d of %s is not above %d, seen before", mutex, token, owner, m.floor)
+		m.t.Errorf("%s: token %d of %s is not above %d, the highest before the crash", mutex, token, owner, m.floor)
 	}
 	if length != killTTL || r["transition_at"] != r["ttl_at"] || left <= 0 || left > killTTL {
 		m.t.Errorf("%s: the recovered lease has other windows than requested: %v", mutex, r)

@@ -9,8 +9,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// A contender that dies without RELEASE keeps the mutex until the end of its transition window, and
-// no longer. Within this window it could still return and renew.
+// A contender that dies without RELEASE keeps the mutex until the end of its transition window.
+// Until then it could still return and renew.
 func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
 	s := simbatest.Start(t)
 	c, err := redis.Dial("tcp", s.Addr)
@@ -26,7 +26,7 @@ func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
 
 	first, err := simbatest.ToRecord(c.Do("SIMBA.ACQUIRE", "job", "a", 100, "TRANSITION", 600_000))
 	if err != nil || first["status"] != "acquired" {
-		t.Fatalf("ACQUIRE by a returns %v, %v", first, err)
+		t.Fatalf("ACQUIRE by a returns %v, %v, want acquired", first, err)
 	}
 	type result struct {
 		record simbatest.Record
@@ -40,7 +40,7 @@ func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
 	simbatest.AwaitBlocked(t, s.Addr, 1)
 	ownerOnce(t, c, func(r simbatest.Record) bool { return r["ttl"] == int64(0) })
 
-	// The owner renews in the transition window. That sets both windows anew.
+	// A renewal in the transition window begins both windows anew.
 	for _, command := range [][]any{{"SIMBA.GUARD", "job", "a", 100, "TRANSITION", 5000}, {"SIMBA.OWNER", "job"}} {
 		if err := c.Send(command[0].(string), command[1:]...); err != nil {
 			t.Fatal(err)
@@ -51,20 +51,20 @@ func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
 	}
 	guarded, err := simbatest.ToRecord(c.Receive())
 	if err != nil || guarded["status"] != "renewed" || guarded["token"] != first["token"] {
-		t.Fatalf("GUARD in the transition window returns %v, %v", guarded, err)
+		t.Fatalf("GUARD in the transition window returns %v, %v, want renewed with the same token", guarded, err)
 	}
 	last, err := simbatest.ToRecord(c.Receive())
 	if err != nil || last["owner"] != "a" {
-		t.Fatalf("SIMBA.OWNER after GUARD returns %v, %v", last, err)
+		t.Fatalf("SIMBA.OWNER after GUARD returns %v, %v, want a", last, err)
 	}
 
 	got := <-waited
 	if got.err != nil || got.record["status"] != "acquired" || got.record["token"].(int64) <= first["token"].(int64) {
-		t.Fatalf("the wait of b ends with %v, %v", got.record, got.err)
+		t.Fatalf("ACQUIRE … WAIT by b returns %v, %v, want acquired with a larger token", got.record, got.err)
 	}
 	next, err := simbatest.ToRecord(c.Do("SIMBA.OWNER", "job"))
 	if err != nil || next["owner"] != "b" || next["acquired_at"].(int64) < last["transition_at"].(int64) {
-		t.Errorf("want b as the owner, not before %v; SIMBA.OWNER returns %v, %v", last["transition_at"], next, err)
+		t.Errorf("SIMBA.OWNER returns %v, %v, want b since %v or later", next, err, last["transition_at"])
 	}
 	lost, err := simbatest.ToRecord(c.Do("SIMBA.GUARD", "job", "a", 100))
 	if err != nil || lost["status"] != "lost" || lost["owner"] != "b" {
@@ -72,7 +72,7 @@ func TestWaiterOwnsWhenTheTransitionWindowOfADeadOwnerEnds(t *testing.T) {
 	}
 }
 
-// ownerOnce waits until the reply of SIMBA.OWNER satisfies the predicate.
+// ownerOnce waits until wanted returns true for the reply of SIMBA.OWNER.
 func ownerOnce(t *testing.T, c redis.Conn, wanted func(simbatest.Record) bool) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
@@ -87,15 +87,15 @@ func ownerOnce(t *testing.T, c redis.Conn, wanted func(simbatest.Record) bool) {
 	t.Fatal("SIMBA.OWNER never returns the expected record")
 }
 
-// In durability async a crash can undo acknowledged grants. After a crash the server makes no new
-// grant until the longest such lease must have ended. Owners that it still knows can renew.
+// With async a crash can undo acknowledged grants. After a crash, the server makes no new grant
+// until such leases must have ended. Owners that it still knows can renew.
 func TestAfterACrashInAsyncOnlyKnownOwnersRenew(t *testing.T) {
 	s := simbatest.Start(t, "--durability", "async")
 	c := simbatest.GoRedis(t, s)
 	_, token := simbatest.Acquire(t, c, "job", "a", 600_000)
 	simbatest.Acquire(t, c, "other", "x", 600_000)
-	// Also in async, the server replies to BREAK only after an fsync. So all earlier changes are on
-	// disk, too.
+	// Even with async, the server replies to BREAK only after an fsync, so all earlier changes are
+	// on disk.
 	if err := c.Do(t.Context(), "SIMBA.BREAK", "other").Err(); err != nil {
 		t.Fatal(err)
 	}

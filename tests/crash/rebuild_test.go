@@ -17,7 +17,7 @@ import (
 )
 
 // TestAnEngineIsBuiltAnewFromCheckpointAndRecords stops an engine again and again, and builds
-// another one from the open store. Each new engine must have the same mutexes and the same history.
+// another on the same open store. Each must have the same mutexes and the same history.
 func TestAnEngineIsBuiltAnewFromCheckpointAndRecords(t *testing.T) {
 	for _, mode := range []persist.Mode{persist.Always, persist.Async} {
 		for seed := range uint64(5) {
@@ -35,7 +35,7 @@ func rebuild(t *testing.T, mode persist.Mode, seed uint64) {
 	boot := persist.Boot{ID: "boot 1", Now: engine.NewClock(simba.Instant(time.Hour)).Now}
 	store, recovered, err := persist.Open(persist.Options{
 		Dir: "data", FS: vfs.NewMem(), Mode: mode, Boot: boot,
-		SegmentSize: 8 << 10, // so small that a run fills several segments
+		SegmentSize: 8 << 10, // a run fills several segments
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func rebuild(t *testing.T, mode persist.Mode, seed uint64) {
 		after := stateOf(t, e)
 		for i := range before {
 			if !reflect.DeepEqual(after[i], before[i]) {
-				t.Fatalf("mutex %d is %+v, and was %+v", i, after[i], before[i])
+				t.Fatalf("mutex %d is %+v in the new engine, and was %+v", i, after[i], before[i])
 			}
 		}
 	}
@@ -73,8 +73,8 @@ func rebuild(t *testing.T, mode persist.Mode, seed uint64) {
 	}
 }
 
-// useAnyMutex does a random action on a random mutex. It returns the token of the tenure that the
-// action began, 0 if none. The token must be larger than last.
+// useAnyMutex does a random action on a random mutex. It returns the token of a tenure that Acquire
+// began, or 0. The token must be larger than last.
 func useAnyMutex(t *testing.T, e *engine.Engine, rng *rand.Rand, last uint64) (token uint64) {
 	t.Helper()
 	name, contender := fmt.Sprint("m", rng.IntN(rebuiltMutexes)), fmt.Sprint("c", rng.IntN(3))
@@ -98,7 +98,7 @@ func useAnyMutex(t *testing.T, e *engine.Engine, rng *rand.Rand, last uint64) (t
 		})
 		if seq = o.Seq; o.Status == simba.StatusAcquired {
 			if token = o.Token; token <= last {
-				t.Fatalf("the token is %d, want more than the last one, %d", token, last)
+				t.Fatalf("Acquire returns the token %d, want more than %d, the last one", token, last)
 			}
 		}
 	}
@@ -134,7 +134,7 @@ func stateOf(t *testing.T, e *engine.Engine) (all []mutexState) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		tenure.Session = 0 // not compared: a session is a connection, and ends with the engine
+		tenure.Session = 0 // a session is a connection, which ends with the engine
 		all = append(all, mutexState{tenure, lock, slices.Clone(events)})
 	}
 	return all

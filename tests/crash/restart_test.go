@@ -19,8 +19,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// BenchmarkRestart measures how long a server with a million held mutexes takes to start. It starts
-// after an orderly stop, and after a crash with a full journal.
+// BenchmarkRestart measures the start of a server with a million held mutexes, after an orderly
+// stop and after a crash with a full journal.
 //
 //	go test -run '^$' -bench Restart -benchtime 5x ./tests/crash
 func BenchmarkRestart(b *testing.B) {
@@ -52,12 +52,12 @@ func TestTheStartOfATenureSurvivesARestart(t *testing.T) {
 	first := simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.ACQUIRE", "job", "a", 600_000, "SESSION")
 	held := simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.OWNER", "job")
 	if held["since"] != held["acquired_at"] || held["connection"] == nil {
-		t.Fatalf("SIMBA.OWNER returns %v, want since = acquired_at, and a connection", held)
+		t.Fatalf("SIMBA.OWNER returns %v, want equal values of since and acquired_at, and a connection", held)
 	}
 	s.Restart()
 	c := simbatest.Conn(t, s)
 	if r := simbatest.DoRecord(t, c, "SIMBA.GUARD", "job", "a", 600_000); r["token"] != first["token"] {
-		t.Fatalf("after the restart GUARD returns %v, want the token of %v", r, first)
+		t.Fatalf("after the restart GUARD returns %v, want renewed with the token of %v", r, first)
 	}
 	r := simbatest.DoRecord(t, c, "SIMBA.OWNER", "job")
 	if r["since"] != held["since"] || r["acquired_at"] == held["acquired_at"] || r["connection"] != nil {
@@ -65,7 +65,6 @@ func TestTheStartOfATenureSurvivesARestart(t *testing.T) {
 	}
 }
 
-// holdMany makes a data directory with n leases.
 func holdMany(b *testing.B, dir string, n int) {
 	b.Helper()
 	store, _, err := persist.Open(persist.Options{Dir: dir})
@@ -86,8 +85,8 @@ func holdMany(b *testing.B, dir string, n int) {
 	}
 }
 
-// fillTheJournal makes a data directory with a full journal, as a crash leaves it. It renews leases
-// in a copy of from, while the checkpoint cannot advance. The result is a copy at the path to.
+// fillTheJournal copies a data directory, with a journal that is full as after a crash. To fill it,
+// it renews leases while the checkpoint cannot advance.
 func fillTheJournal(b *testing.B, from, to string, n int) {
 	b.Helper()
 	released := make(chan struct{})
@@ -123,7 +122,7 @@ func fillTheJournal(b *testing.B, from, to string, n int) {
 		break
 	}
 	if out, err := exec.Command("cp", "-a", dir, to).CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+		b.Fatalf("cp -a: %v\n%s", err, out)
 	}
 	close(released)
 	if err := errors.Join(<-done, store.Close()); err != nil {
@@ -131,7 +130,6 @@ func fillTheJournal(b *testing.B, from, to string, n int) {
 	}
 }
 
-// grantOf returns the change that grants the i-th mutex.
 func grantOf(began simba.Instant, seq simba.Seq, i int) simba.Change {
 	lease := simba.Lease{
 		Mutex: fmt.Sprintf("m:%012d", i), Owner: fmt.Sprintf("pod-%08x", uint32(i)*2654435761), Token: uint64(seq),
@@ -142,12 +140,11 @@ func grantOf(began simba.Instant, seq simba.Seq, i int) simba.Change {
 	}}}
 }
 
-// copyOf copies a data directory, and syncs the copy to the disk.
 func copyOf(b *testing.B, dir string) string {
 	b.Helper()
 	to := b.TempDir() + "/data"
 	if out, err := exec.Command("cp", "-a", dir, to).CombinedOutput(); err != nil {
-		b.Fatalf("%v\n%s", err, out)
+		b.Fatalf("cp -a: %v\n%s", err, out)
 	}
 	syscall.Sync()
 	return to

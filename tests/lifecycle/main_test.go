@@ -1,5 +1,5 @@
-// Package lifecycle tests the start and the stop of the server: what it refuses, how it ends, and
-// what it logs.
+// Package lifecycle tests the start and the stop of the server: what the server refuses, how it
+// ends, and what it logs.
 package lifecycle
 
 import (

@@ -17,14 +17,14 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// secret is the password in these tests. No log line may show it.
+// secret is the password in these tests. No log line may contain it.
 const secret = "open-sesame"
 
-// unserved starts a server on a store that it must refuse. The server must log one line that
-// contains all texts of why and not the secret, and exit with code 1.
+// unserved starts a server with a store that it must refuse. The server must log one line with all
+// texts of why, and exit with code 1.
 func unserved(t *testing.T, why []string, args ...string) {
 	t.Helper()
-	// On a busy machine, a store may need seconds to answer.
+	// On a busy machine, a store may reply only after seconds.
 	s := simbatest.Launch(t, append([]string{"--addr", "127.0.0.1:0", "--backend-timeout", "20s"}, args...)...)
 	if code := s.Wait(t); code != 1 {
 		t.Errorf("the server exits with code %d, want 1", code)
@@ -40,8 +40,7 @@ func unserved(t *testing.T, why []string, args ...string) {
 	}
 }
 
-// inVain returns the flags for the test case of that name. Where no store answers, the server gets
-// a short timeout.
+// inVain returns the flags of a test case. If no store answers in it, the timeout is short.
 func inVain(name string) []string {
 	if strings.HasPrefix(name, "nobody ") {
 		return []string{"--backend-timeout", "2s"}
@@ -49,8 +48,8 @@ func inVain(name string) []string {
 	return nil
 }
 
-// unheard returns an address where nothing listens. Until the test ends, a socket that does not
-// listen keeps the address from others.
+// unheard returns an address where nothing listens. Its socket reserves the address until the test
+// ends.
 func unheard(t *testing.T) string {
 	t.Helper()
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -68,7 +67,7 @@ func unheard(t *testing.T) string {
 	return fmt.Sprint("127.0.0.1:", name.(*syscall.SockaddrInet4).Port)
 }
 
-// silent returns an address where a server accepts connections and never replies.
+// silent returns an address where a server accepts connections, but never replies.
 func silent(t *testing.T) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -87,7 +86,6 @@ func TestARedisThatCannotKeepLocksIsRefused(t *testing.T) {
 	replica := stores.Redis(t, "--replicaof", host, port)
 	admin := goredis.NewClient(&goredis.Options{Addr: primary.Addr})
 	defer admin.Close()
-	// The user clerk may not run scripts.
 	if err := admin.ACLSetUser(t.Context(), "clerk", "on", ">"+secret, "~*", "&*", "+@read", "+ping", "+info", "+role", "+config|get").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +184,7 @@ func TestAZooKeeperThatCannotKeepLocksIsRefused(t *testing.T) {
 	}
 	for path, acl := range map[string][]zk.ACL{"/open": zk.WorldACL(zk.PermAll), "/closed": zk.DigestACL(zk.PermAll, "other", secret)} {
 		if _, err := c.Create(path, nil, 0, acl); err != nil {
-			t.Fatalf("create %s: %v", path, err)
+			t.Fatalf("create the node %s: %v", path, err)
 		}
 	}
 	for name, c := range map[string]struct {
@@ -217,12 +215,12 @@ func TestAZooKeeperThatCannotKeepLocksIsRefused(t *testing.T) {
 	})
 }
 
-// discard is a logger that drops everything.
+// discard is an io.Writer that drops everything.
 type discard struct{}
 
 func (discard) Write(b []byte) (int, error) { return len(b), nil }
 
-// While a server waits for a store that sends nothing, a signal must end the server at once.
+// While a server waits for a store that sends nothing, a signal must end it at once.
 func TestASignalEndsAServerThatWaitsForItsStore(t *testing.T) {
 	for engine, flags := range map[string]string{
 		"redis": "--redis-url redis://%s", "mysql": "--mysql-dsn u@tcp(%s)/simba", "zookeeper": "--zookeeper-servers %s",

@@ -34,12 +34,12 @@ func TestOpenAddressWithPasswordServesAuthenticatedClients(t *testing.T) {
 	stranger := goredis.NewClient(&goredis.Options{Addr: addr})
 	defer stranger.Close()
 	if err := stranger.Ping(t.Context()).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
-		t.Errorf("without the password: %v", err)
+		t.Errorf("PING without the password returns %v, want NOAUTH", err)
 	}
 	friend := goredis.NewClient(&goredis.Options{Addr: addr, Password: "open sesame"})
 	defer friend.Close()
 	if err := friend.Ping(t.Context()).Err(); err != nil {
-		t.Errorf("with the password: %v", err)
+		t.Errorf("PING with the password returns %v", err)
 	}
 	values, err := friend.ConfigGet(t.Context(), "*").Result()
 	if err != nil {
@@ -74,7 +74,7 @@ func TestDataDirectoryOfAnotherProgramIsRefused(t *testing.T) {
 	}
 	simbatest.Refused(t, 1, `it has "thesis.doc"`, "--addr", "127.0.0.1:0", "--data-dir", dir)
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 1 {
-		t.Errorf("the refused server changed the directory: it has %v, %v", entries, err)
+		t.Errorf("the refused server has changed the directory: ReadDir returns %v, %v", entries, err)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestDataDirectoryInUseIsRefused(t *testing.T) {
 	}
 }
 
-// newDirLine is logged when the server has created its data directory.
+// newDirLine matches the log line of a server that has created its data directory.
 const newDirLine = `level=WARN msg="new data directory: it has no leases" dir=(\S+)`
 
 func TestANewDataDirectoryIsLoggedOnce(t *testing.T) {
@@ -95,11 +95,11 @@ func TestANewDataDirectoryIsLoggedOnce(t *testing.T) {
 	if match := regexp.MustCompile(newDirLine).FindStringSubmatch(s.Output()); match == nil || match[1] != dir {
 		t.Errorf("the server does not log that the directory is new:\n%s", s.Output())
 	}
-	s.Signal(syscall.SIGKILL) // the directory has no lease, but it exists
+	s.Signal(syscall.SIGKILL) // the directory exists, but has no lease
 	s.Wait(t)
 	again := simbatest.StartIn(t, dir)
 	if log := again.Output(); regexp.MustCompile(newDirLine).MatchString(log) {
-		t.Errorf("the server logs that an earlier run's directory is new:\n%s", log)
+		t.Errorf("the server logs that the directory of an earlier run is new:\n%s", log)
 	}
 }
 
@@ -152,17 +152,17 @@ func TestCheckConfigReportsEveryFaultAndDoesNotServe(t *testing.T) {
 	}
 }
 
-// If few files may be open, the server allows fewer clients, and keeps files for its store.
+// With few files, the server allows fewer clients, so that enough files are left for its store.
 func TestFewOpenFilesLowerMaxclients(t *testing.T) {
 	s := simbatest.New(t)
 	s.Command = []string{"sh", "-c", `ulimit -n 256; exec "$0" "$@"`, simbatest.Binary(t)}
 	s.Start()
 	c := simbatest.GoRedis(t, s)
 	if got := c.ConfigGet(t.Context(), "maxclients").Val()["maxclients"]; got != "128" {
-		t.Errorf("maxclients is %s, want 128", got)
+		t.Errorf("CONFIG GET maxclients returns %s, want 128", got)
 	}
 	if err := c.ConfigSet(t.Context(), "maxclients", "129").Err(); err == nil {
-		t.Error("CONFIG SET accepts more maxclients than there are files")
+		t.Error("CONFIG SET accepts a maxclients above the limit of open files")
 	}
 	refused := make(chan bool)
 	var connected []net.Conn
@@ -173,7 +173,7 @@ func TestFewOpenFilesLowerMaxclients(t *testing.T) {
 		}
 		connected = append(connected, nc)
 		go func() {
-			// clients that are not refused receive nothing until the test closes them
+			// A client that the server does not refuse receives nothing.
 			line, _ := bufio.NewReader(nc).ReadString('\n')
 			refused <- line == "-ERR max number of clients reached\r\n"
 		}()
@@ -190,7 +190,7 @@ func TestFewOpenFilesLowerMaxclients(t *testing.T) {
 		}
 	}
 	if status, _ := simbatest.Acquire(t, c, "job", "a", 600_000); status != "acquired" {
-		t.Errorf("status %s", status)
+		t.Errorf("ACQUIRE returns %s, want acquired", status)
 	}
 	for _, nc := range connected {
 		nc.Close()

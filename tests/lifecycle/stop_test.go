@@ -35,7 +35,7 @@ func TestStopUnblocksWaitersAndKeepsLeases(t *testing.T) {
 			simbatest.AwaitBlocked(t, s.Addr, 1)
 			s.Signal(sig)
 			if err := <-reply; err == nil || !strings.HasPrefix(err.Error(), "UNBLOCKED ") {
-				t.Errorf("the blocked client got %v", err)
+				t.Errorf("the blocked client gets %v, want UNBLOCKED", err)
 			}
 			if code := s.Wait(t); code != 0 {
 				t.Errorf("the server exits with code %d, want 0:\n%s", code, s.Output())
@@ -65,8 +65,8 @@ func TestShutdownCommandStopsAsASignalDoes(t *testing.T) {
 	}
 }
 
-// deaf connects a client that requests a reply larger than the network's buffers, and reads only
-// its begin. A stop of the server has to wait for this client.
+// deaf connects a client that requests a reply larger than the buffers of the network, and reads
+// only its begin. A stop of the server must wait for this client.
 func deaf(t *testing.T, s *simbatest.Server) {
 	t.Helper()
 	c, err := net.Dial("tcp", s.Addr)
@@ -77,7 +77,7 @@ func deaf(t *testing.T, s *simbatest.Server) {
 	if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
 		t.Fatal(err)
 	}
-	// The reply has more than ten megabytes. The server must finish a reply that it has begun.
+	// The reply has more than 10 MB. The server must finish a reply that it has begun.
 	request := "MULTI\r\n" + strings.Repeat("COMMAND DOCS\r\n", 400) + "EXEC\r\n"
 	if _, err := c.Write([]byte(request)); err != nil {
 		t.Fatal(err)
@@ -89,8 +89,8 @@ func deaf(t *testing.T, s *simbatest.Server) {
 	}
 }
 
-// A process supervisor may send a signal twice in a row, and the server must ignore the second one.
-// A signal more than a second after the first ends the stop early.
+// A process supervisor may send a signal twice in a row, so the server must ignore the second one.
+// Only a signal more than a second after the first ends the stop early.
 func TestOnlyALaterSignalEndsTheStopEarly(t *testing.T) {
 	s := simbatest.Start(t, "--shutdown-timeout", "1h")
 	deaf(t, s)
@@ -114,7 +114,7 @@ func TestOnlyALaterSignalEndsTheStopEarly(t *testing.T) {
 		t.Errorf("the server exits with code %d, want 1:\n%s", code, s.Output())
 	}
 	if took := time.Since(asked); took < time.Second {
-		t.Errorf("a signal less than a second after the first ends the server: after %v", took)
+		t.Errorf("the server ends %v after the first signal, want a second at least", took)
 	}
 }
 
@@ -128,7 +128,7 @@ func TestShutdownTimeoutClosesClientsThatReadNoReplies(t *testing.T) {
 	s.Wants(t, `closed clients that did not read their replies in time.* shutdown-timeout=30ms`)
 }
 
-// If the reader of the log ends, the server writes to a broken pipe. By default such a write ends a
+// If the reader of the log has ended, the server writes to a broken pipe. By default, that ends a
 // process.
 func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
 	out, in, err := os.Pipe()
@@ -152,7 +152,7 @@ func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
 	}
 	out.Close()
 
-	// The server logs the end of a connection before it decrements the count.
+	// The server logs the end of a connection before it decrements the count of clients.
 	simbatest.AwaitBlocked(t, addr, 0)
 	c, err := redis.Dial("tcp", addr)
 	if err != nil {
@@ -172,7 +172,7 @@ func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
 		}
 	}
 	if pong, err := redis.String(c.Do("PING")); err != nil || pong != "PONG" {
-		t.Errorf("PING: %s, %v", pong, err)
+		t.Errorf("PING returns %s, %v", pong, err)
 	}
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -180,7 +180,7 @@ func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
 	select {
 	case err := <-exited:
 		if err != nil {
-			t.Errorf("the server stops with %v", err)
+			t.Errorf("the server exits with %v, want code 0", err)
 		}
 	case <-time.After(simbatest.Patience):
 		t.Error("the server does not exit")

@@ -18,10 +18,10 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// readyLine is what a server logs when it serves, with its address.
+// readyLine matches the log line of a server that serves, with its address.
 const readyLine = `msg=ready .*addr=(\S+)`
 
-// unread is a server whose log goes to a pipe. Only the test reads the pipe, when it wants.
+// unread is a server whose log goes to a pipe. The pipe is read only when the test reads log.
 type unread struct {
 	cmd    *exec.Cmd
 	addr   string
@@ -31,7 +31,7 @@ type unread struct {
 
 func startUnread(t *testing.T, args ...string) *unread {
 	t.Helper()
-	var ends [2]int // a blocking pipe, as a shell makes it
+	var ends [2]int // a blocking pipe, like that of a shell
 	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func startUnread(t *testing.T, args ...string) *unread {
 	s.cmd.Env, s.cmd.Stderr = simbatest.Environ(), in
 	err := simbatest.StartCmd(s.cmd, func() {
 		defer close(s.exited)
-		_ = s.cmd.Wait() // the tests read ProcessState
+		_ = s.cmd.Wait() // ProcessState has the result
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func startUnread(t *testing.T, args ...string) *unread {
 	return s
 }
 
-// client connects a client that returns an error if a reply is late.
+// client returns a client for which a late reply is an error.
 func (s *unread) client(t *testing.T) *goredis.Client {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: s.addr, ReadTimeout: 10 * time.Second, MaxRetries: -1})
@@ -81,7 +81,7 @@ func (s *unread) flood(t *testing.T, commands int) {
 	}
 	defer c.Close()
 	const reply = "*2\r\n$10\r\nmaxclients\r\n$5\r\n10000\r\n"
-	// if the write fails, replies are missing below
+	// If the write fails, replies are missing below.
 	go func() { _, _ = c.Write(bytes.Repeat([]byte("CONFIG GET maxclients\r\n"), commands)) }()
 	if err := c.SetReadDeadline(time.Now().Add(simbatest.Patience)); err != nil {
 		t.Fatal(err)
@@ -89,12 +89,11 @@ func (s *unread) flood(t *testing.T, commands int) {
 	r := bufio.NewReader(c)
 	for i := range commands * strings.Count(reply, "\n") {
 		if _, err := r.ReadSlice('\n'); err != nil {
-			t.Fatalf("after %d lines of replies: %v", i, err)
+			t.Fatalf("the replies end after %d lines: %v", i, err)
 		}
 	}
 }
 
-// ended waits for the process and returns its exit code.
 func (s *unread) ended(t *testing.T, limit time.Duration) int {
 	t.Helper()
 	select {
@@ -105,7 +104,7 @@ func (s *unread) ended(t *testing.T, limit time.Duration) int {
 	return s.cmd.ProcessState.ExitCode()
 }
 
-// mustAnswer sends three commands that write lines to the audit log, and checks the replies.
+// mustAnswer sends three commands that add lines to the audit log, and checks the replies.
 func (s *unread) mustAnswer(t *testing.T, c *goredis.Client) {
 	t.Helper()
 	simbatest.Acquire(t, c, "job", "a", 600_000)
@@ -127,7 +126,7 @@ func TestAStuckLogReaderBlocksNoClientAndLostAuditLinesAreCounted(t *testing.T) 
 	c := s.client(t)
 	s.flood(t, 700) // fills the pipe
 	s.mustAnswer(t, c)
-	const flooded = 20_000 // fills the server's buffer of audit lines
+	const flooded = 20_000 // fills the buffer of audit lines, too
 	s.flood(t, flooded)
 	s.mustAnswer(t, c)
 
@@ -169,8 +168,7 @@ func TestAStuckLogReaderDoesNotOutlastTheShutdownTimeout(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	// A stop that waited for the clients and the log, one after the other, could take twice the
-	// timeout.
+	// Two waits in a row, for the clients and for the log, could take twice the timeout.
 	if code := s.ended(t, 2*timeout); code != 0 {
 		t.Errorf("the server exits with code %d, want 0", code)
 	}
@@ -186,7 +184,7 @@ func TestALogReaderThatResumesInTheShutdownTimeoutGetsAllLines(t *testing.T) {
 	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	for { // when the server accepts no connections, it waits for the log alone
+	for { // until the server accepts no connections: then it waits only for the log
 		c, err := net.Dial("tcp", s.addr)
 		if err != nil {
 			break

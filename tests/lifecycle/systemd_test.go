@@ -18,7 +18,7 @@ type notifySocket struct {
 	t    *testing.T
 	conn *net.UnixConn
 	path string
-	got  []string // the assignments received so far
+	got  []string // assignments received so far
 }
 
 func newNotifySocket(t *testing.T) *notifySocket {
@@ -40,7 +40,7 @@ func (n *notifySocket) run(args, env []string) *simbatest.Process {
 	return simbatest.RunCmd(n.t, cmd)
 }
 
-// await receives reports until one has an assignment with the prefix. It returns the assignment.
+// await receives reports until one has an assignment with the prefix, and returns the assignment.
 func (n *notifySocket) await(prefix string) string {
 	n.t.Helper()
 	if err := n.conn.SetReadDeadline(time.Now().Add(simbatest.Patience)); err != nil {
@@ -50,7 +50,7 @@ func (n *notifySocket) await(prefix string) string {
 	for {
 		size, err := n.conn.Read(b)
 		if err != nil {
-			n.t.Fatalf("no report with %s: %v; received: %q", prefix, err, n.got)
+			n.t.Fatalf("the server reports no %s: %v; it reported %q", prefix, err, n.got)
 		}
 		lines := strings.Split(string(b[:size]), "\n")
 		n.got = append(n.got, lines...)
@@ -68,11 +68,11 @@ func TestReportsToSystemd(t *testing.T) {
 	if want := []string{"READY=1", "STATUS=Serving"}; !slices.Equal(n.got, want) {
 		t.Errorf("the first reports are %q, want %q", n.got, want)
 	}
-	p.Wants(t, `level=WARN msg="WatchdogSec is too short`) // shorter than 10 s
+	p.Wants(t, `level=WARN msg="WatchdogSec is too short`) // it is below 10 s
 	n.await("WATCHDOG=1")
 	n.await("WATCHDOG=1")
 
-	p.Signal(syscall.SIGHUP) // without TLS the server reloads nothing, but still reports
+	p.Signal(syscall.SIGHUP) // without TLS there is nothing to reload, but the server reports
 	n.await("RELOADING=1")
 	if clock := n.got[len(n.got)-1]; !strings.HasPrefix(clock, "MONOTONIC_USEC=") {
 		t.Errorf("after RELOADING=1 the server reports %q, want MONOTONIC_USEC", clock)
@@ -96,7 +96,7 @@ func TestStatusReportsTheRecoveryDelay(t *testing.T) {
 	s.Kill()
 	p := n.run([]string{"--addr", "127.0.0.1:0", "--data-dir", s.Dir, "--durability", "async"}, nil)
 	if got := n.await("STATUS="); !strings.HasPrefix(got, "STATUS=Recovering from an unclean shutdown: new grants are delayed for ") {
-		t.Errorf("the status does not show the recovery delay: %s", got)
+		t.Errorf("the server reports the status %s, want the recovery delay", got)
 	}
 	p.Signal(syscall.SIGTERM)
 	n.await("STOPPING=1")

@@ -18,12 +18,10 @@ import (
 const (
 	unit         = "../../deploy/systemd/simba-resp.service"
 	unitSettings = "../../deploy/systemd/simba-resp.toml"
-	// maxExposure limits the unit's exposure level, which systemd-analyze security gives from 0 to
-	// 10.
+	// maxExposure limits the unit's exposure level by systemd-analyze security, from 0 to 10.
 	maxExposure = 3.0
 )
 
-// analyze runs systemd-analyze and returns what it writes.
 func analyze(t *testing.T, args ...string) string {
 	t.Helper()
 	need.Program(t, "systemd-analyze", "systemd")
@@ -38,15 +36,15 @@ func TestUnitIsHardened(t *testing.T) {
 	out := analyze(t, "security", "--offline=yes", unit)
 	level := regexp.MustCompile(`Overall exposure level for \S+: ([0-9.]+)`).FindStringSubmatch(out)
 	if level == nil {
-		t.Fatalf("no exposure level:\n%s", out)
+		t.Fatalf("systemd-analyze prints no exposure level:\n%s", out)
 	}
 	if got, err := strconv.ParseFloat(level[1], 64); err != nil || got >= maxExposure {
-		t.Errorf("exposure level %s, want below %v:\n%s", level[1], maxExposure, out)
+		t.Errorf("the unit has the exposure level %s, want below %v:\n%s", level[1], maxExposure, out)
 	}
 }
 
-// If the disk hangs, the server ends itself after the commit timeout, and logs why. A quicker
-// watchdog would kill the server before that.
+// If the disk hangs, the server logs why and ends itself after the commit timeout. A shorter
+// watchdog would kill the server before.
 func TestWatchdogOfTheUnitIsLongerThanTheCommitTimeout(t *testing.T) {
 	text, err := os.ReadFile(unit)
 	if err != nil {
@@ -61,7 +59,7 @@ func TestWatchdogOfTheUnitIsLongerThanTheCommitTimeout(t *testing.T) {
 	}
 }
 
-// The test replaces the path in ExecStart by that of the program that it has built.
+// ExecStart gets the path of the program that the test has built.
 func TestUnitIsValid(t *testing.T) {
 	text, err := os.ReadFile(unit)
 	if err != nil {

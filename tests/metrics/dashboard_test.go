@@ -26,7 +26,6 @@ type panel struct {
 	FieldConfig              struct{ Defaults struct{ Unit string } }
 }
 
-// target is one query of a panel.
 type target struct {
 	Instant            bool
 	LegendFormat, Expr string
@@ -60,7 +59,7 @@ func TestEachPanelIsDescribedAndFollowsTheVariables(t *testing.T) {
 		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
 			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
 				if other := cells[[2]int{x, y}]; other != "" || x >= 24 {
-					t.Fatalf("the panel %q lies outside the grid, or on the panel %q", p.Title, other)
+					t.Fatalf("the panel %q is outside of the grid, or overlaps the panel %q", p.Title, other)
 				}
 				cells[[2]int{x, y}] = p.Title
 			}
@@ -73,7 +72,7 @@ func TestEachPanelIsDescribedAndFollowsTheVariables(t *testing.T) {
 		}
 		for _, q := range p.Targets {
 			if n := strings.Count(q.Expr, "{"); q.LegendFormat == "" || n == 0 || strings.Count(q.Expr, selector) != n {
-				t.Errorf("the panel %q has a query without a legend, or with a selector without the variables: %s", p.Title, q.Expr)
+				t.Errorf("the panel %q has a query without a legend, or whose selector does not use the variables: %s", p.Title, q.Expr)
 			}
 		}
 	}

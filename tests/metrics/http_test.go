@@ -68,7 +68,7 @@ func TestHTTPNeedsAUserWithTheRight(t *testing.T) {
 			t.Errorf("GET %s as %q: status %d, want %d", c.path, c.user, status, c.want)
 		}
 		if asks := strings.HasPrefix(header.Get("WWW-Authenticate"), "Basic "); asks != (c.want == http.StatusUnauthorized) {
-			t.Errorf("%s as %q: WWW-Authenticate is %q", c.path, c.user, header.Get("WWW-Authenticate"))
+			t.Errorf("GET %s as %q: the header WWW-Authenticate is %q; only status 401 must have it", c.path, c.user, header.Get("WWW-Authenticate"))
 		}
 		if c.want != http.StatusOK && strings.Contains(body, "simba_") {
 			t.Errorf("GET %s as %q shows metrics: %s", c.path, c.user, body)
@@ -76,10 +76,10 @@ func TestHTTPNeedsAUserWithTheRight(t *testing.T) {
 	}
 	_, _, body := s.get(t, "/metrics", "scraper", "scraper-password")
 	if n := value(t, body, "simba_denials_total", `reason="auth"`); n != 3 {
-		t.Errorf("%v wrong passwords are counted, want 3", n)
+		t.Errorf("the metrics count %v wrong passwords, want 3", n)
 	}
 	if n := value(t, body, "simba_denials_total", `reason="command"`); n != 2 {
-		t.Errorf("%v denied requests are counted, want 2", n)
+		t.Errorf("the metrics count %v denied requests, want 2", n)
 	}
 	s.Wants(t, `msg="audit: authentication failed" user=scraper addr=127.0.0.1:`)
 	s.Wants(t, `msg="audit: permission denied" user=visitor addr=127.0.0.1:\d+ denied=command object=info context=http`)
@@ -88,7 +88,7 @@ func TestHTTPNeedsAUserWithTheRight(t *testing.T) {
 func TestProfilesAreOffByDefault(t *testing.T) {
 	s := start(t, "--durability", "memory")
 	if status, _, _ := s.get(t, "/debug/pprof/", "", ""); status != http.StatusNotFound {
-		t.Errorf("/debug/pprof/ replies with status %d", status)
+		t.Errorf("/debug/pprof/ replies with status %d, want 404", status)
 	}
 }
 
@@ -98,21 +98,21 @@ func TestHTTPSHasTheCertificatesOfTheRESPPort(t *testing.T) {
 	s := start(t, "--durability", "memory", "--tls-addr", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key,
 		"--tls-ca-cert-file", a.Write(t, dir, "ca"), "--tls-auth-clients", "yes", "--addr", "127.0.0.1:0", "--aclfile", usersFile(t))
 	if status, _, body := s.get(t, "/metrics", "", ""); status != http.StatusBadRequest {
-		t.Errorf("a plain HTTP request gets status %d: %s", status, body)
+		t.Errorf("a plain HTTP request gets status %d, want 400: %s", status, body)
 	}
 	s.url = strings.Replace(s.url, "http:", "https:", 1)
 	s.client = httpClient(t, clientConfig(a))
 	if reply, err := s.client.Get(s.url + "/livez"); err == nil {
 		reply.Body.Close()
-		t.Errorf("without a certificate: %d", reply.StatusCode)
+		t.Errorf("GET without a certificate returns status %d, want an error", reply.StatusCode)
 	}
 	for name, want := range map[string]int{"scraper": http.StatusOK, "visitor": http.StatusForbidden, "stranger": http.StatusUnauthorized} {
 		s.client = httpClient(t, clientConfig(a, a.Sign(t, certs.Leaf{Name: name})))
 		if status, _, body := s.get(t, "/metrics", "", ""); status != want {
-			t.Errorf("with the certificate of %s: %d, want %d: %s", name, status, want, body)
+			t.Errorf("GET with the certificate of %s: status %d, want %d: %s", name, status, want, body)
 		}
 	}
-	// A name with a password takes precedence over the certificate.
+	// A user name with a password takes precedence over the certificate.
 	if status, _, _ := s.get(t, "/metrics", "visitor", "visitor-password"); status != http.StatusForbidden {
 		t.Errorf("GET /metrics as visitor: status %d, want 403", status)
 	}
@@ -124,28 +124,28 @@ func TestReadinessFollowsTheStore(t *testing.T) {
 	health := func() (status int, h monitor.Health) {
 		status, _, body := s.get(t, "/readyz", "", "")
 		if err := json.Unmarshal([]byte(body), &h); err != nil {
-			t.Fatalf("%q: %v", body, err)
+			t.Fatalf("/readyz replies %q, which is no JSON: %v", body, err)
 		}
 		if alive, _, _ := s.get(t, "/livez", "", ""); alive != http.StatusOK {
-			t.Errorf("/livez replies with status %d", alive)
+			t.Errorf("/livez replies with status %d, want 200", alive)
 		}
 		return status, h
 	}
 	if status, h := health(); status != http.StatusOK || !h.Ready || !h.Store {
-		t.Errorf("with a running store: status %d, %+v", status, h)
+		t.Errorf("with a running store, /readyz replies with status %d and %+v, want ready", status, h)
 	}
 	store.Stop()
-	await(t, "it is unready", func() bool { status, _ := health(); return status == http.StatusServiceUnavailable })
+	await(t, "the server is not ready", func() bool { status, _ := health(); return status == http.StatusServiceUnavailable })
 	if _, h := health(); h.Ready || h.Store || h.State != "running" || !strings.Contains(h.Error, "engine redis unavailable") {
-		t.Errorf("without a store: %+v", h)
+		t.Errorf("without a store, /readyz replies %+v, want its error", h)
 	}
 	logs := func(text string) func() bool {
 		return func() bool { health(); return strings.Count(s.Output(), text) == 1 }
 	}
 	await(t, "the outage is in the log", logs(`level=WARN msg="the store does not answer" engine=redis err=`))
 	store.Start()
-	await(t, "its end is in the log", logs(`level=INFO msg="the store answers again" engine=redis away=`))
-	await(t, "it is ready again", func() bool { status, h := health(); return status == http.StatusOK && h.Ready && h.Error == "" })
+	await(t, "the end of the outage is in the log", logs(`level=INFO msg="the store answers again" engine=redis away=`))
+	await(t, "the server is ready again", func() bool { status, h := health(); return status == http.StatusOK && h.Ready && h.Error == "" })
 }
 
 func TestRecoveryDelayIsReportedAndNotFailed(t *testing.T) {
@@ -181,7 +181,7 @@ func TestScrapePassesPromtool(t *testing.T) {
 	text := s.scrape(t)
 	for _, label := range []string{`mutex="m\\\"\\\\"`, `mutex="m\\xff"`, `mutex="m-größe"`, `mutex="m\\n2"`, `code="\\xff"`} {
 		if !strings.Contains(text, label) {
-			t.Errorf("no series has %s", label)
+			t.Errorf("no series in /metrics has %s", label)
 		}
 	}
 	cmd := exec.Command(promtool, "check", "metrics")
@@ -191,7 +191,6 @@ func TestScrapePassesPromtool(t *testing.T) {
 	}
 }
 
-// INFO and the metrics must show the same values.
 func TestMetricsAgreeWithInfo(t *testing.T) {
 	s := start(t)
 	for i := range 20 {
@@ -229,12 +228,12 @@ func TestMetricsAgreeWithInfo(t *testing.T) {
 		}
 	}
 	if got := value(t, text, "simba_command_duration_seconds", `command="simba.guard"`); !strings.HasPrefix(fields["cmdstat_simba.guard"], "calls="+jsonNumber(got)+",") {
-		t.Errorf("INFO has %s, but the metrics have %v", fields["cmdstat_simba.guard"], got)
+		t.Errorf("INFO has cmdstat_simba.guard %s, but the metrics have %v", fields["cmdstat_simba.guard"], got)
 	}
 }
 
 func jsonNumber(f float64) string {
-	text, _ := json.Marshal(f) // cannot fail: f is a number
+	text, _ := json.Marshal(f) // never fails for a number
 	return string(text)
 }
 
@@ -253,9 +252,9 @@ func TestSilentClientsDoNotStarveHTTPS(t *testing.T) {
 	s.url = strings.Replace(s.url, "http:", "https:", 1)
 	s.client = httpClient(t, clientConfig(a))
 	if status, _, body := s.get(t, "/readyz", "", ""); status != http.StatusOK {
-		t.Errorf("/readyz replies with status %d: %s", status, body)
+		t.Errorf("/readyz replies with status %d, want 200: %s", status, body)
 	}
 	if status, _, body := s.get(t, "/metrics", "scraper", "scraper-password"); status != http.StatusOK {
-		t.Errorf("/metrics replies with status %d: %s", status, body)
+		t.Errorf("/metrics replies with status %d, want 200: %s", status, body)
 	}
 }

@@ -15,7 +15,7 @@ import (
 
 // startUnread starts a server whose log goes to a pipe that nobody reads.
 func startUnread(t *testing.T) *server {
-	var ends [2]int // a blocking pipe, as a shell makes it
+	var ends [2]int // a blocking pipe, like that of a shell
 	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func startUnread(t *testing.T) *server {
 	exited := make(chan struct{})
 	err := simbatest.StartCmd(cmd, func() {
 		defer close(exited)
-		_ = cmd.Wait() // an error is normal: the test kills the process
+		_ = cmd.Wait() // an error, since the test kills the process
 	})
 	if err != nil {
 		t.Fatal(err)

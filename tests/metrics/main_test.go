@@ -1,5 +1,5 @@
 // Package metrics tests what the server serves over HTTP: metrics, health and profiles. It also
-// tests the rules and the dashboard of deploy, which read the metrics.
+// tests the rules and the dashboard in deploy that use the metrics.
 package metrics
 
 import (

@@ -16,25 +16,24 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// A move is an action that must change the value of a metric.
+// move is an action that must change the value of a metric.
 type move struct {
 	metric string
-	labels []string // texts in the labels of the series that must change
+	labels []string // selects series whose labels contain all of these texts
 	do     func(t *testing.T, s *server)
 }
 
-// on returns a move that must change the series with the given label.
+// on returns a move for the series with the label.
 func on(metric, label string, do func(*testing.T, *server)) move {
 	return move{metric, []string{label}, do}
 }
 
-// check runs the moves in order. Each metric must differ after its move.
+// check runs the moves in order, and checks that each changes its metric.
 func check(t *testing.T, s *server, moves []move) {
 	for _, m := range moves {
 		t.Run(m.metric+strings.Join(m.labels, ","), func(t *testing.T) {
-			// Wait until the clients of the move before have left, so they cannot change the
-			// metric.
-			await(t, "no client is left", func() bool { return value(t, s.scrape(t), "simba_connections") == 0 })
+			// The clients of the previous move must have left, or they could change the metric.
+			await(t, "all clients have left", func() bool { return value(t, s.scrape(t), "simba_connections") == 0 })
 			before := value(t, s.scrape(t), m.metric, m.labels...)
 			m.do(t, s)
 			await(t, "the metric has changed", func() bool { return value(t, s.scrape(t), m.metric, m.labels...) != before })
@@ -58,7 +57,7 @@ func send(t *testing.T, s *server, words ...any) {
 	}
 }
 
-// all returns an action that does several actions in order.
+// all returns an action that runs several actions in order.
 func all(actions ...func(*testing.T, *server)) func(*testing.T, *server) {
 	return func(t *testing.T, s *server) {
 		for _, a := range actions {
@@ -67,7 +66,7 @@ func all(actions ...func(*testing.T, *server)) func(*testing.T, *server) {
 	}
 }
 
-// blocked returns an action: a client waits for a mutex until the test ends.
+// blocked returns an action that lets a client wait for a mutex until the test ends.
 func blocked(mutex, contender string) func(*testing.T, *server) {
 	return func(t *testing.T, s *server) {
 		c := simbatest.Conn(t, s.Server)
@@ -81,7 +80,7 @@ func blocked(mutex, contender string) func(*testing.T, *server) {
 	}
 }
 
-// connected returns an action that sends a command. Its connection stays open until the test ends.
+// connected returns an action that sends a command, and keeps the connection until the test ends.
 func connected(words ...any) func(*testing.T, *server) {
 	return func(t *testing.T, s *server) {
 		if _, err := simbatest.Conn(t, s.Server).Do(words[0].(string), words[1:]...); err != nil {
@@ -90,9 +89,9 @@ func connected(words ...any) func(*testing.T, *server) {
 	}
 }
 
-const hour = 3_600_000
+const hour = 3_600_000 // in ms
 
-// embeddedMoves are moves on a server with the embedded engine and a disk. They run in this order.
+// embeddedMoves are moves on one server with the embedded engine and a disk, in this order.
 var embeddedMoves = []move{
 	{"simba_mutexes", nil, do("SIMBA.ACQUIRE", "m1", "a", hour)},
 	{"simba_mutexes_held", nil, do("SIMBA.ACQUIRE", "m2", "a", hour)},
@@ -141,7 +140,7 @@ var embeddedMoves = []move{
 	{"simba_subscribers_disconnected_total", nil, deafSubscriber},
 }
 
-// reject connects one client more than maxclients, which the server must refuse.
+// reject connects one client above maxclients, which the server must refuse.
 func reject(t *testing.T, s *server) {
 	c := simbatest.Conn(t, s.Server)
 	defer c.Close()
@@ -159,7 +158,7 @@ func reject(t *testing.T, s *server) {
 	}
 }
 
-// manyListed acquires more mutexes than may have series of their own.
+// manyListed acquires more mutexes than may have their own series.
 func manyListed(t *testing.T, s *server) {
 	c := simbatest.Conn(t, s.Server)
 	defer c.Close()
@@ -167,17 +166,17 @@ func manyListed(t *testing.T, s *server) {
 		simbatest.DoRecord(t, c, "SIMBA.ACQUIRE", fmt.Sprintf("listed:many:%d", i), "a", hour)
 	}
 	if series := strings.Count(s.scrape(t), "\nsimba_mutex_held{"); series != 200 {
-		t.Errorf("%d mutexes have series, want 200", series)
+		t.Errorf("%d mutexes have their own series, want 200", series)
 	}
 }
 
-// deafSubscriber publishes to a subscriber that does not read, until the server disconnects it.
+// deafSubscriber publishes to a subscriber that reads nothing, until the server disconnects it.
 func deafSubscriber(t *testing.T, s *server) {
 	connected("SUBSCRIBE", "deaf")(t, s)
 	c := simbatest.Conn(t, s.Server)
 	defer c.Close()
 	payload := strings.Repeat("x", 64<<10)
-	await(t, "nobody listens", func() bool {
+	await(t, "the server has disconnected the subscriber", func() bool {
 		n, err := redis.Int(c.Do("PUBLISH", "deaf", payload))
 		return err == nil && n == 0
 	})
@@ -197,7 +196,7 @@ func TestEachMetricMoves(t *testing.T) {
 	}
 	run("embedded", embeddedMoves, func(t *testing.T) *server { return start(t, "--metrics-mutexes", "listed:*, other") })
 
-	// The other metrics need servers of their own.
+	// The other metrics need other servers.
 	var redisServer *stores.Server
 	run("store", []move{
 		on("simba_store_request_duration_seconds", `engine="redis"`, do("SIMBA.ACQUIRE", "m", "a", hour)),
@@ -232,8 +231,7 @@ func TestEachMetricMoves(t *testing.T) {
 	}
 }
 
-// checkNames fails the test for a series that the page of metrics does not have, or has with other
-// labels.
+// checkNames fails the test for each series whose name or labels differ from the page of metrics.
 func checkNames(t *testing.T, s *server) {
 	known := make(map[string][]string)
 	for _, m := range monitor.Metrics() {
@@ -255,7 +253,7 @@ func checkNames(t *testing.T, s *server) {
 		}
 		for _, l := range labels {
 			if !strings.Contains(series, l+`="`) {
-				t.Errorf("the page of metrics has the label %[2]s, but the series %[1]s has not", series, l)
+				t.Errorf("the series %s lacks the label %s of the page of metrics", series, l)
 			}
 		}
 	}

@@ -22,11 +22,11 @@ import (
 // prometheus is a running Prometheus with the configuration and rules of deploy/prometheus.
 type prometheus struct {
 	*simbatest.Process
-	web     *server // for HTTP requests to Prometheus: only url and client are set
+	web     *server // Prometheus itself; only url and client are set
 	started time.Time
 }
 
-// startPrometheus starts a Prometheus that scrapes two servers. To be quick, it evaluates rules
+// startPrometheus starts a Prometheus that scrapes two servers. It scrapes and evaluates rules
 // every second, and alerts fire after one second.
 func startPrometheus(t *testing.T, a *certs.Authority, servers [2]*server) *prometheus {
 	t.Helper()
@@ -57,7 +57,7 @@ func startPrometheus(t *testing.T, a *certs.Authority, servers [2]*server) *prom
 	return p
 }
 
-// target returns the HTTP address of a server.
+// target returns the server's address for HTTP, as in the label instance.
 func (s *server) target() string {
 	_, addr, _ := strings.Cut(s.url, "://")
 	return addr
@@ -69,12 +69,12 @@ func (p *prometheus) ask(t *testing.T, path string, query url.Values, data any) 
 	_, _, body := p.web.get(t, "/api/v1/"+path+"?"+query.Encode(), "", "")
 	reply := struct{ Data any }{data}
 	if err := json.Unmarshal([]byte(body), &reply); err != nil || strings.Contains(body, `"status":"error"`) {
-		t.Fatalf("%s %v: %v\n%s", path, query, err, body)
+		t.Fatalf("the request %s %v to Prometheus: %v\n%s", path, query, err, body)
 	}
 }
 
-// hasData reports whether a query returns a number. If instant is set, it must do so now, else at
-// any time since the test began.
+// hasData reports whether a query has returned a number: now if instant is set, else at any time
+// since Prometheus started.
 func (p *prometheus) hasData(t *testing.T, query string, instant bool) bool {
 	t.Helper()
 	at := func(when time.Time) string { return strconv.FormatInt(when.Unix(), 10) }
@@ -100,8 +100,8 @@ func (p *prometheus) hasData(t *testing.T, query string, instant bool) bool {
 	return false
 }
 
-// substitute replaces the variables of the dashboard as Grafana does: all jobs and all instances,
-// and four scrape intervals.
+// substitute returns a function that replaces the variables of the dashboard, as Grafana does: by
+// all jobs, all instances, and four scrape intervals.
 func (p *prometheus) substitute(t *testing.T, d dashboard) func(string) string {
 	t.Helper()
 	known := []string{"$__rate_interval", "4s"}
@@ -113,7 +113,7 @@ func (p *prometheus) substitute(t *testing.T, d dashboard) func(string) string {
 		}
 		parts := labelValues.FindStringSubmatch(v.Query)
 		if parts == nil {
-			t.Fatalf("the variable %s has the query %q", v.Name, v.Query)
+			t.Fatalf("the query of the variable %s is %q, want label_values", v.Name, v.Query)
 		}
 		var values []string
 		p.ask(t, "label/"+parts[2]+"/values", url.Values{"match[]": {replace(parts[1])}}, &values)
@@ -141,7 +141,7 @@ func (p *prometheus) firing(t *testing.T, name string) (instances []string) {
 	for _, a := range data.Alerts {
 		for key, text := range a.Annotations {
 			if strings.Contains(text, "error expanding template") {
-				t.Fatalf("%s of %s is %q", key, a.Labels["alertname"], text)
+				t.Fatalf("the annotation %s of the alert %s is %q", key, a.Labels["alertname"], text)
 			}
 		}
 		if a.State == "firing" && a.Labels["alertname"] == name {
@@ -155,7 +155,7 @@ const scrapedUsers = `user default on nopass ~* &* +@all
 user dashboard on >change-me-3 -@all +info
 `
 
-// startScraped starts a server with TLS, and with the user that prometheus.yml logs in as.
+// startScraped starts a server with TLS, and with the user in prometheus.yml.
 func startScraped(t *testing.T, a *certs.Authority, args ...string) *server {
 	t.Helper()
 	dir := t.TempDir()
@@ -167,8 +167,8 @@ func startScraped(t *testing.T, a *certs.Authority, args ...string) *server {
 	return start(t, append([]string{"--tls-addr", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key, "--aclfile", acl}, args...)...)
 }
 
-// load sends commands that change many metrics, and ignores the replies. It makes tenures end in
-// each way, a renewal, a lost guard, errors and a denial.
+// load sends commands that change many metrics, and ignores the replies. Tenures end in each way,
+// and there are a renewal, a lost guard, errors and a denial.
 func load(t *testing.T, s *server) {
 	t.Helper()
 	c := simbatest.Conn(t, s.Server)
@@ -184,8 +184,8 @@ func load(t *testing.T, s *server) {
 	}
 }
 
-// An alert whose expression has a wrong label would never fire. So the test checks that all series
-// in the rules exist, too.
+// With a wrong label in its expression, an alert would never fire. So the test also checks that
+// each series in the rules exists.
 func TestQueriesOfDashboardAndRulesReturnData(t *testing.T) {
 	need.Program(t, "prometheus", "prometheus")
 	store, authority := stores.Redis(t), certs.NewAuthority(t, "test")
@@ -193,7 +193,7 @@ func TestQueriesOfDashboardAndRulesReturnData(t *testing.T) {
 	proxy := startScraped(t, authority, "--engine", "redis", "--redis-url", "redis://"+store.Addr, "--backend-timeout", "500ms")
 	p := startPrometheus(t, authority, [2]*server{embedded, proxy})
 
-	// These commands make a mutex with a waiter, a handoff, and a refusal by maxmemory.
+	// A mutex with a waiter, a handoff, and a refusal by maxmemory.
 	do("SIMBA.ACQUIRE", "m:held", "a", hour)(t, embedded)
 	do("SIMBA.ACQUIRE", "m:held", "b", hour)(t, embedded)
 	do("SIMBA.ACQUIRE", "m:handed", "a", hour)(t, embedded)
@@ -215,7 +215,7 @@ func TestQueriesOfDashboardAndRulesReturnData(t *testing.T) {
 
 	d := readDashboard(t)
 	substitute := p.substitute(t, d)
-	var without []string // queries that have returned no data yet
+	var without []string // queries without data so far
 	defer func() {
 		for _, query := range without {
 			t.Errorf("the query returns no data: %s", query)
@@ -245,7 +245,7 @@ func TestQueriesOfDashboardAndRulesReturnData(t *testing.T) {
 	})
 	selectors := p.selectors(t)
 	if len(selectors) == 0 {
-		t.Error("no selectors were found in the rules")
+		t.Error("selectors finds no series in the rules")
 	}
 	for _, selector := range selectors {
 		await(t, "there are series of "+selector, func() bool {
@@ -256,7 +256,7 @@ func TestQueriesOfDashboardAndRulesReturnData(t *testing.T) {
 	await(t, "SimbaStoreDown no longer fires", func() bool { return len(p.firing(t, "SimbaStoreDown")) == 0 })
 }
 
-// selectors returns the series that the rules read, such as up{job="x"} and simba_store_up.
+// selectors returns the series that the rules read, such as up{job="x"}.
 func (p *prometheus) selectors(t *testing.T) []string {
 	t.Helper()
 	var data struct {

@@ -40,7 +40,7 @@ func TestRulesPassPromtool(t *testing.T) {
 	}
 }
 
-// names returns the text of the first group of all matches, sorted and without repetitions.
+// names returns the first group of each match, sorted and without repetitions.
 func names(text, pattern string) []string {
 	found := make(map[string]bool)
 	for _, match := range regexp.MustCompile(pattern).FindAllStringSubmatch(text, -1) {
@@ -52,7 +52,7 @@ func names(text, pattern string) []string {
 func TestEachAlertIsTestedAndDocumented(t *testing.T) {
 	alerts := names(read(t, rulesDir, "rules.yml"), `(?m)^ +- alert: (\w+)$`)
 	if len(alerts) == 0 {
-		t.Fatal("there are no alerts")
+		t.Fatal("rules.yml has no alerts")
 	}
 	// In rules_test.yml, a sample of the series ALERTS says that an alert must fire.
 	if tested := names(read(t, rulesDir, "rules_test.yml"), `value: 1, labels: 'ALERTS\{alertname="(\w+)"`); !slices.Equal(tested, alerts) {
@@ -63,10 +63,10 @@ func TestEachAlertIsTestedAndDocumented(t *testing.T) {
 	}
 }
 
-// humanize adds SI prefixes: it writes 0.01 requests a second as 10m, which looks like minutes.
+// humanize adds SI prefixes: 0.01 requests a second become 10m, which looks like minutes.
 func TestNumbersInAlertsHaveNoPrefixes(t *testing.T) {
 	if found := names(read(t, rulesDir, "rules.yml"), `(\{\{[^}]*\| humanize )`); len(found) > 0 {
-		t.Errorf("rules.yml has %q: use printf", found)
+		t.Errorf("rules.yml has %q, which adds SI prefixes: use printf", found)
 	}
 }
 
@@ -81,7 +81,7 @@ func TestRulesAndDashboardNameExistingMetrics(t *testing.T) {
 			known[m.Name+suffix] = true
 		}
 	}
-	// The rules record under names like instance:simba_hold_seconds:p99_rate5m.
+	// Rules record under names like instance:simba_hold_seconds:p99_rate5m.
 	recorded := regexp.MustCompile(`\binstance:\w+:\w+`)
 	for _, file := range []string{filepath.Join(rulesDir, "rules.yml"), filepath.Join(rulesDir, "rules_test.yml"), dashboardFile} {
 		found := names(recorded.ReplaceAllString(read(t, file), ""), `\b(simba_\w+)`)

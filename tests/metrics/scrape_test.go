@@ -36,7 +36,7 @@ func httpClient(t *testing.T, config *tls.Config) *http.Client {
 	return &http.Client{Transport: transport, Timeout: simbatest.Patience}
 }
 
-// get sends a GET request. If user is empty, the request has no credentials.
+// get sends a GET request. If user is empty, it sends no credentials.
 func (s *server) get(t *testing.T, path, user, password string) (status int, header http.Header, body string) {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, s.url+path, nil)
@@ -58,17 +58,16 @@ func (s *server) get(t *testing.T, path, user, password string) (status int, hea
 	return reply.StatusCode, reply.Header, string(text)
 }
 
-// scrape returns the text of /metrics.
 func (s *server) scrape(t *testing.T) string {
 	t.Helper()
 	status, _, body := s.get(t, "/metrics", "", "")
 	if status != http.StatusOK {
-		t.Fatalf("/metrics replies %d: %s", status, body)
+		t.Fatalf("/metrics replies with status %d: %s", status, body)
 	}
 	return body
 }
 
-// value returns the sum of those series of a metric whose labels contain all texts. For a histogram
+// value returns the sum of the series of a metric whose labels contain all texts. For a histogram,
 // it sums the numbers of observations.
 func value(t *testing.T, scrape, metric string, labels ...string) (sum float64) {
 	t.Helper()
@@ -82,7 +81,7 @@ func value(t *testing.T, scrape, metric string, labels ...string) (sum float64) 
 		}
 		n, err := strconv.ParseFloat(number, 64)
 		if err != nil {
-			t.Fatalf("%q: %v", line, err)
+			t.Fatalf("the line %q of /metrics has no number: %v", line, err)
 		}
 		sum += n
 	}
@@ -123,7 +122,8 @@ func containsAll(text string, parts []string) bool {
 	return true
 }
 
-// await waits until holds returns true. what describes the condition in the failure text.
+// await waits until holds returns true, and fails the test if this takes too long. what describes
+// the condition in the failure text.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
@@ -131,5 +131,5 @@ func await(t *testing.T, what string, holds func() bool) {
 			return
 		}
 	}
-	t.Fatalf("after %v still not true: %s", simbatest.Patience, what)
+	t.Fatalf("not within %v: %s", simbatest.Patience, what)
 }

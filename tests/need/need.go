@@ -1,4 +1,4 @@
-// Package need skips a test if this machine lacks what the test runs. With CI=true the test fails
+// Package need skips a test if the machine lacks what the test runs. With CI=true it fails the test
 // instead, so that CI leaves out nothing.
 package need
 
@@ -8,19 +8,19 @@ import (
 	"path/filepath"
 )
 
-// TB has the methods that this package calls. A testing.TB has them.
+// TB has the methods of testing.TB that this package calls.
 type TB interface {
 	Helper()
 	Fatalf(format string, args ...any) // does not return
 	Skipf(format string, args ...any)  // does not return
 }
 
-// Program returns the path of a program. If it is missing, the test is skipped with the name of the
-// Debian package that has it.
+// Program returns the path of a program. If it is missing, Program skips the test. The text names
+// the Debian package to install.
 func Program(t TB, name, debianPackage string) string {
 	t.Helper()
 	path, err := exec.LookPath(name)
-	// Debian installs servers in folders that are not in every PATH.
+	// Debian installs servers in folders that PATH may lack.
 	for _, dir := range []string{"/usr/sbin", "/usr/local/sbin"} {
 		if err != nil {
 			path, err = exec.LookPath(filepath.Join(dir, name))
@@ -32,7 +32,7 @@ func Program(t TB, name, debianPackage string) string {
 	return path
 }
 
-// File skips the test if a file is missing.
+// File skips the test if the file is missing.
 func File(t TB, path, debianPackage string) {
 	t.Helper()
 	if _, err := os.Stat(path); err != nil {

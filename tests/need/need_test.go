@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// recorder is a test that notes how it ended.
+// recorder is a TB that records how the test ended.
 type recorder struct{ end string }
 
 func (r *recorder) Helper() {}
@@ -21,7 +21,7 @@ func (r *recorder) stop(format string, args ...any) {
 	runtime.Goexit()
 }
 
-// ended returns how a test ended, or the empty string if it went on.
+// ended returns how a test was skipped or failed, or "".
 func ended(test func(TB)) string {
 	r, done := new(recorder), make(chan struct{})
 	go func() {
@@ -40,11 +40,11 @@ func TestMissingProgramSkipsTheTestOrFailsItInCI(t *testing.T) {
 			"File":    func(t TB) { File(t, "/no/such/file", "its-package") },
 		} {
 			if got := ended(test); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "its-package") {
-				t.Errorf("%s with CI=%q: the test %q; want %q with the package to install", name, ci, got, want)
+				t.Errorf("%s with CI=%q ends the test with %q, want %q and the name of the package", name, ci, got, want)
 			}
 		}
 		if got := ended(func(t TB) { Program(t, "sh", "dash"); File(t, "/", "base-files") }); got != "" {
-			t.Errorf("CI=%q: the test %q, although nothing is missing", ci, got)
+			t.Errorf("with CI=%q and nothing missing, the test ends with %q", ci, got)
 		}
 	}
 }

@@ -29,8 +29,8 @@ func TestChecksumsCoverEveryArtifact(t *testing.T) {
 	checksums := artifact(t, "checksums.txt")
 	cmd := "cd " + *dist + " && sha256sum --check --strict " + checksums + " && wc -l <" + checksums
 	out := run(t, "sh", "-c", cmd)
-	// Four archives, and a Debian and an RPM package for each of two processors, make eight lines.
+	// Four archives, and for each of two processors a Debian and an RPM package.
 	if want := "\n8"; out[max(0, len(out)-len(want)):] != want {
-		t.Errorf("checksums.txt has not 8 artifacts:\n%s", out)
+		t.Errorf("checksums.txt does not have 8 artifacts:\n%s", out)
 	}
 }

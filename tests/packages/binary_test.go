@@ -12,11 +12,11 @@ import (
 	"testing"
 )
 
-// maxBinary limits the size of a binary in bytes. A call of text/template, as by a custom cobra
-// template, would make the linker keep all exported methods. That adds 10 MB.
+// maxBinary limits the size of a binary in bytes. For example, a custom cobra template adds 10 MB:
+// it calls text/template, so the linker keeps all exported methods.
 const maxBinary = 25 << 20
 
-// This test is part of make test. With -dist, the tests of archives check the binaries instead.
+// Part of make test. With -dist, the tests of archives check the binaries instead.
 func TestBuildIsASmallStaticBinaryOfItsVersion(t *testing.T) {
 	if *dist != "" {
 		t.Skip("with -dist, the tests of archives check the binaries")
@@ -36,7 +36,7 @@ func wantSmallStaticBinary(t *testing.T, path, system, arch string) {
 		t.Fatal(err)
 	}
 	if file.Size() > maxBinary {
-		t.Errorf("the binary for %s/%s has %d bytes, more than %d", system, arch, file.Size(), maxBinary)
+		t.Errorf("the binary for %s/%s has %d bytes, want at most %d", system, arch, file.Size(), maxBinary)
 	}
 	info, err := buildinfo.ReadFile(path)
 	if err != nil {

@@ -19,7 +19,7 @@ const (
 	wanted   = "/etc/systemd/system/multi-user.target.wants/simba-resp.service"
 )
 
-// One lease must survive each step of the package's life until the purge.
+// One lease must survive restarts, upgrades and the removal, until the purge.
 func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T) {
 	deb := artifact(t, "*_linux_"+runtime.GOARCH+".deb")
 	version := run(t, "dpkg-deb", "--field", deb, "Version")
@@ -40,7 +40,7 @@ func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T
 		}
 	}
 
-	// The upgrade must keep the administrator's changes.
+	// The upgrade must keep changes of the administrator.
 	if err := os.WriteFile(settings, append(read(t, settings), "maxclients = 1000\n"...), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T
 	}
 	run(t, "dpkg", "--install", withVersion(t, deb, version+"+upgrade"))
 	if got := run(t, "dpkg-query", "--show", "--showformat=${Version}", "simba-resp"); got != version+"+upgrade" {
-		t.Errorf("version %s is installed", got)
+		t.Errorf("after the upgrade version %s is installed, want %s", got, version+"+upgrade")
 	}
 	if !strings.Contains(string(read(t, settings)), "maxclients = 1000") {
 		t.Error("the upgrade changed the settings")
@@ -71,7 +71,7 @@ func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T
 	sameLease(s)
 	s.stop()
 
-	// The purge leaves files that the administrator has added.
+	// The purge keeps files that the administrator added.
 	users := filepath.Join(filepath.Dir(settings), "users.acl")
 	if err := os.WriteFile(users, []byte("user default off\n"), 0o400); err != nil {
 		t.Fatal(err)
@@ -86,8 +86,7 @@ func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T
 	}
 }
 
-// There is no systemd in the test. A fake systemctl records its arguments, and remembers whether
-// the service runs.
+// A fake systemctl records its arguments, and remembers whether the service runs.
 func TestDebianPackageStartsRestartsAndStopsTheService(t *testing.T) {
 	deb := artifact(t, "*_linux_"+runtime.GOARCH+".deb")
 	record := filepath.Join(t.TempDir(), "record")
@@ -131,7 +130,6 @@ esac
 	run(t, "dpkg", "--purge", "simba-resp")
 }
 
-// withVersion returns a copy of a Debian package with another version.
 func withVersion(t *testing.T, deb, version string) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "deb")
@@ -160,24 +158,24 @@ func read(t *testing.T, path string) []byte {
 	return text
 }
 
-// wantVersion compares the version of the installed server with that of its package.
+// wantVersion checks that the installed server has the version of its package.
 func wantVersion(t *testing.T, pkg string) {
 	t.Helper()
-	// In a package's version, a tilde replaces the hyphen before a pre-release.
+	// A package version has a tilde in place of the hyphen before a pre-release.
 	if got, want := strings.Fields(run(t, binary, "--version"))[2], strings.ReplaceAll(pkg, "~", "-"); got != want {
-		t.Errorf("--version shows %s, the package has %s", got, want)
+		t.Errorf("--version shows %s, want %s as in the package", got, want)
 	}
 }
 
 func wantAbsent(t *testing.T, path string) {
 	t.Helper()
 	if _, err := os.Lstat(path); !os.IsNotExist(err) {
-		t.Errorf("%s still exists: %v", path, err)
+		t.Errorf("%s still exists, or Lstat returned %v", path, err)
 	}
 }
 
-// wantOnlyServerReadsSettings checks the settings, which can have passwords. The members of the
-// group simba-resp may use the unix socket, but must not read them.
+// wantOnlyServerReadsSettings checks that only the server can read the settings, which may have
+// passwords. Members of the group simba-resp may use the unix socket, but not read them.
 func wantOnlyServerReadsSettings(t *testing.T) {
 	t.Helper()
 	wantOwner(t, filepath.Dir(settings), "root", "simba-resp", 0o750)

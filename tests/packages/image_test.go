@@ -16,10 +16,9 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// imageUser is the user of the container image.
-const imageUser = 65532
+const imageUser = 65532 // the user that the image runs as
 
-// The test runs the script by which the Dockerfile assembles the root of the image.
+// The test runs the script with which the Dockerfile builds the file system of the image.
 func TestImageRunsAsItsUserAndKeepsItsData(t *testing.T) {
 	root := t.TempDir()
 	extracted := t.TempDir()
@@ -39,15 +38,15 @@ func TestImageRunsAsItsUserAndKeepsItsData(t *testing.T) {
 	}
 	server, health := imageCommand(t, "ENTRYPOINT "), imageCommand(t, " CMD ")
 	if out, err := in(server).CombinedOutput(); err == nil || !strings.Contains(string(out), "is open to other machines") {
-		t.Errorf("without a password the image starts: %v, %s", err, out)
+		t.Errorf("the image without a password exits with %v, want an error: %s", err, out)
 	}
 	if out, err := in(health).CombinedOutput(); err == nil || !strings.Contains(string(out), "connection refused") {
-		t.Errorf("without a server the health check passes: %v, %s", err, out)
+		t.Errorf("the health check without a server exits with %v, want an error: %s", err, out)
 	}
 	password := redis.DialPassword("secret")
 	s := start(t, in(server, "SIMBA_REQUIREPASS=secret"))
 	if out, err := in(health, "SIMBA_REQUIREPASS=secret").CombinedOutput(); err != nil {
-		t.Errorf("the health check fails: %v, %s", err, out)
+		t.Errorf("the health check exits with %v: %s", err, out)
 	}
 	token := s.acquire(password)
 	s.stop()
@@ -61,11 +60,11 @@ func TestImageRunsAsItsUserAndKeepsItsData(t *testing.T) {
 		t.Fatal(err)
 	}
 	if uid := info.Sys().(*syscall.Stat_t).Uid; uid != imageUser {
-		t.Errorf("the data belongs to user %d", uid)
+		t.Errorf("the data belongs to user %d, want the user of the image", uid)
 	}
 }
 
-// imageCommand returns the command that follows the given words in the Dockerfile.
+// imageCommand returns the command after the given words in the Dockerfile.
 func imageCommand(t *testing.T, words string) []string {
 	t.Helper()
 	var command []string
@@ -82,7 +81,6 @@ func imageCommand(t *testing.T, words string) []string {
 	return command
 }
 
-// imageVariables returns the variables that the Dockerfile sets.
 func imageVariables(t *testing.T) []string {
 	t.Helper()
 	var all []string

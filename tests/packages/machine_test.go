@@ -13,11 +13,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inside marks the process that runs in the private machine.
+// inside is the environment variable of the process in the private machine.
 const inside = "SIMBA_PACKAGES_INSIDE"
 
-// runInPrivateMachine runs this test program again in its own namespaces for mounts, process ids
-// and the network. It returns the exit code.
+// runInPrivateMachine runs this test program again with its own mounts, process ids and network. It
+// returns the exit code.
 func runInPrivateMachine() (int, error) {
 	cmd := exec.Command("/proc/self/exe", os.Args[1:]...)
 	cmd.Env = append(os.Environ(), inside+"=1")
@@ -33,9 +33,8 @@ func runInPrivateMachine() (int, error) {
 	return 0, err
 }
 
-// enterPrivateMachine makes a copy of this machine's file system the root of the process. The copy
-// shows the machine's files, but keeps every change in memory. So tests can install packages, and
-// leave nothing behind.
+// enterPrivateMachine changes the root of the process to a copy of the machine's file system. The
+// copy keeps every change in memory, so tests can install packages.
 func enterPrivateMachine() error {
 	wd, err := os.Getwd()
 	if err != nil {
@@ -44,7 +43,7 @@ func enterPrivateMachine() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	// The mount below hides the present content of this folder.
+	// The mount below hides the content of this folder.
 	base := os.TempDir()
 	module, err := filepath.Abs("../..")
 	if err != nil {
@@ -55,7 +54,7 @@ func enterPrivateMachine() error {
 		return err
 	}
 	*dist = artifacts
-	held := make(map[string]int) // opened folders, by path, to mount into the copy
+	held := make(map[string]int) // by path: open folders to mount into the copy
 	for _, dir := range []string{module, artifacts, "/dev"} {
 		fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_RECURSIVE)
 		if err != nil {
@@ -103,7 +102,6 @@ func enterPrivateMachine() error {
 	return loopbackUp()
 }
 
-// loopbackUp enables the loopback interface of the new network.
 func loopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

@@ -1,8 +1,8 @@
 //go:build linux
 
-// Package packages tests what a release consists of: archives, Debian and RPM packages, and the
-// root of the container image. make package builds them and runs the tests. make test builds and
-// tests one binary only.
+// Package packages tests a release: archives, Debian and RPM packages, and the file system of the
+// container image. make package builds these and runs all tests. make test builds and tests only
+// one binary.
 package packages
 
 import (
@@ -41,8 +41,8 @@ func fail(err error) {
 	os.Exit(1)
 }
 
-// artifact returns the path of the only file in the folder of -dist that matches the pattern.
-// Without -dist it skips the test.
+// artifact returns the path of the only file in the folder -dist that matches the pattern. Without
+// -dist it skips the test.
 func artifact(t *testing.T, pattern string) string {
 	t.Helper()
 	if *dist == "" {
@@ -50,7 +50,7 @@ func artifact(t *testing.T, pattern string) string {
 	}
 	found, err := filepath.Glob(filepath.Join(*dist, pattern))
 	if err != nil || len(found) != 1 {
-		t.Fatalf("%s: found %q, %v", pattern, found, err)
+		t.Fatalf("%s matches the files %q, %v, want one", pattern, found, err)
 	}
 	return found[0]
 }

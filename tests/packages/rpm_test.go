@@ -10,7 +10,7 @@ import (
 
 func TestRPMInstallsRunsUpgradesAndKeepsData(t *testing.T) {
 	rpm := artifact(t, "*_linux_"+runtime.GOARCH+".rpm")
-	// On Debian, rpm does not know which packages are installed, so it must not check dependencies.
+	// On Debian, rpm does not know the installed packages, so do not check dependencies.
 	options := []string{"--force-debian", "--nodeps"}
 	run(t, "rpm", append(options, "--install", rpm)...)
 	wantOnlyServerReadsSettings(t)
@@ -31,6 +31,6 @@ func TestRPMInstallsRunsUpgradesAndKeepsData(t *testing.T) {
 	run(t, "rpm", append(options, "--erase", "simba-resp")...)
 	wantAbsent(t, binary)
 	if _, err := os.Stat(data); err != nil {
-		t.Errorf("the removal of the package removed the data: %v", err)
+		t.Errorf("the data is gone after the removal of the package: %v", err)
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// unit has the values of the installed systemd unit, by key.
 type unit map[string]string
 
 func readUnit(t *testing.T) unit {
@@ -34,15 +33,14 @@ func readUnit(t *testing.T) unit {
 	return u
 }
 
-// server is a running server.
 type server struct {
 	t      *testing.T
 	cmd    *exec.Cmd
-	addr   string        // the address for plain RESP, from the log
+	addr   string        // for plain RESP, from the log
 	logged chan struct{} // closed when the log has ended
 }
 
-// startUnit starts the service with the folders, the user and the command in the unit.
+// startUnit starts the service with the folders, the user and the command of the unit.
 func startUnit(t *testing.T) *server {
 	t.Helper()
 	u := readUnit(t)
@@ -79,7 +77,7 @@ func number(t *testing.T, s string) int {
 	return n
 }
 
-// start starts a server, and returns when its log says that it is ready.
+// start starts a server, and returns when it is ready.
 func start(t *testing.T, cmd *exec.Cmd) *server {
 	t.Helper()
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
@@ -119,7 +117,7 @@ func (s *server) stop() {
 	}
 	<-s.logged
 	if err := s.cmd.Wait(); err != nil {
-		s.t.Fatalf("the server stopped with %v", err)
+		s.t.Fatalf("the server exits with %v, want code 0", err)
 	}
 }
 
@@ -131,7 +129,7 @@ func (s *server) kill() {
 	}
 }
 
-// acquire makes alice the owner of job, or renews its lease. It returns the token.
+// acquire makes alice the owner of job, or renews the lease, and returns the token.
 func (s *server) acquire(options ...redis.DialOption) int64 {
 	s.t.Helper()
 	c, err := redis.Dial("tcp", s.addr, options...)
@@ -156,12 +154,11 @@ func (s *server) acquire(options ...redis.DialOption) int64 {
 		}
 	}
 	if status != "acquired" && status != "renewed" || owner != "alice" {
-		s.t.Fatalf("status %s, owner %s", status, owner)
+		s.t.Fatalf("SIMBA.ACQUIRE returns the status %s and the owner %s, want alice as the owner", status, owner)
 	}
 	return int64(number(s.t, token))
 }
 
-// text returns a value of a record as a string.
 func text(v any) string {
 	switch v := v.(type) {
 	case []byte:
@@ -175,7 +172,6 @@ func text(v any) string {
 	}
 }
 
-// run runs a command that must succeed, and returns its output.
 func run(t *testing.T, name string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command(name, args...)

@@ -6,10 +6,10 @@ import (
 	"testing"
 )
 
-// exception lists tests of the suite that do not apply to this server.
+// exception is a reason why tests of the suite do not run, with these tests.
 type exception struct {
 	why   string
-	tests []string // names, or regular expressions after "/"
+	tests []string // names; after "/" a regular expression
 }
 
 var exceptions = []exception{
@@ -67,7 +67,7 @@ func exceptionPatterns() []string {
 	return all
 }
 
-// excepted returns the reason why a test of the suite does not run; "" = it runs.
+// excepted returns the reason why a test of the suite does not run, or "" if it runs.
 func excepted(name string) string {
 	for _, e := range exceptions {
 		for _, pattern := range e.tests {
@@ -87,7 +87,8 @@ func matches(pattern, name string) bool {
 	return pattern == name
 }
 
-// checkExceptions fails the test for each exception that matches no test of the suite.
+// checkExceptions fails the test for each exception without a test of the suite, for example after
+// a rename.
 func checkExceptions(t *testing.T, all *verdicts) {
 	t.Helper()
 	for _, pattern := range exceptionPatterns() {

@@ -9,15 +9,14 @@ import (
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
-// source is the path, in the user's cache folder, at which tools/install puts Redis' source.
+// source is the path of Redis' source in the user's cache folder.
 const source = "simba-resp/redis-7.0.15"
 
-// functionFlush is a line of the suite. It sends a command to an external server before each unit.
-// This server does not have the command, so the copy of the suite omits the line.
+// functionFlush is a line of the suite that sends a command before each unit. This server does not
+// have the command, so suite removes the line.
 const functionFlush = "\n    r function flush\n"
 
-// suite returns a folder with a copy of the suite. A copy is needed, since the suite writes into
-// its own folder.
+// suite returns a folder with a copy of the suite, since the suite writes into its own folder.
 func suite(t *testing.T) string {
 	t.Helper()
 	need.Program(t, "tclsh", "tcl")

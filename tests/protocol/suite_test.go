@@ -17,21 +17,18 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 
-// units are the units of the suite that run here. Other units test features that this server lacks.
-// Some, as unit/auth and unit/acl, start servers of their own: the suite skips these for an
-// external server.
+// units are the units of the suite that run here. Other units test features that this server lacks,
+// or start their own servers, which the suite does not do for an external server.
 var units = []string{"protocol", "quit", "pubsub", "multi", "type/string", "type/incr", "expire", "info-command"}
 
-// tags excludes tests for both servers: tests with DEBUG or replicas, tests that fill the memory,
-// and slow ones. This server has no DEBUG, since a client could crash it by that command.
+// tags excludes tests that need DEBUG, replicas or a memory limit, and slow tests, with both
+// servers. This server has no DEBUG, since that command could crash it.
 const tags = "-needs:debug -needs:repl -needs:config-maxmemory -slow"
 
-// long is the name of a slow test without the tag slow. It sets ten thousand keys, one after the
-// other.
+// long is the name of a slow test that lacks the tag slow. It sets ten thousand keys one by one.
 const long = "SETNX against expired volatile key"
 
-// TestRedisOwnSuitePasses runs the suite against this server. As a check of the suite, it also runs
-// it against Redis itself.
+// The test first runs the suite against Redis, to show that the suite itself passes here.
 func TestRedisOwnSuitePasses(t *testing.T) {
 	dir := suite(t)
 	redis := runTwice(t, dir, stores.Redis(t, "--appendonly", "no").Addr, long)
@@ -39,8 +36,9 @@ func TestRedisOwnSuitePasses(t *testing.T) {
 	checkExceptions(t, redis)
 
 	server := simbatest.Start(t, "--durability", "memory")
+	// Each test of the suite begins with FLUSHALL.
 	if got, err := ask(server.Addr, "CONFIG SET flush-held-locks yes"); err != nil || got != "+OK\r\n" {
-		t.Fatalf("%q, %v", got, err) // each test of the suite begins with FLUSHALL
+		t.Fatalf("CONFIG SET returns %q, %v, want OK", got, err)
 	}
 	ours := runTwice(t, dir, server.Addr, append(exceptionPatterns(), long)...)
 	ours.mustPass(t, "simba-resp")
@@ -54,13 +52,12 @@ func TestRedisOwnSuitePasses(t *testing.T) {
 	}
 }
 
-// verdicts are the names of the tests of a run, by result.
 type verdicts struct {
 	passed, failed, skipped []string
 	output                  string
 }
 
-// mustPass fails the test unless at least 20 tests of the suite have passed, and none has failed.
+// mustPass fails the test if a test of the suite failed, or fewer than 20 passed.
 func (v *verdicts) mustPass(t *testing.T, server string) {
 	t.Helper()
 	t.Logf("%s: %d passed, %d failed, %d skipped", server, len(v.passed), len(v.failed), len(v.skipped))
@@ -78,11 +75,11 @@ func (v *verdicts) mustPass(t *testing.T, server string) {
 // verdict matches the line of a result: "[ok]: PING (3 ms)", "[err]: PING in tests/unit/quit.tcl".
 var verdict = regexp.MustCompile(`(?m)^\[(ok|err|skip)\]: (.*?)(?: \(\d+ ms\)| in tests/unit/\S+)?$`)
 
-// limit is the longest time of a run. The suite itself ends a stuck test.
+// limit is the longest time of a run. Before, the suite itself ends a stuck test.
 const limit = 4 * time.Minute
 
-// runTwice runs the suite like run, and then runs failed tests a second time. Some tests of the
-// suite expect an expiry or a reply within milliseconds, and fail on a busy machine.
+// runTwice calls run, and runs failed tests once more. Some tests of the suite expect an expiry or
+// a reply within milliseconds, and fail on a busy machine.
 func runTwice(t *testing.T, dir, addr string, without ...string) *verdicts {
 	t.Helper()
 	first := run(t, dir, addr, nil, without...)
@@ -99,8 +96,8 @@ func runTwice(t *testing.T, dir, addr string, without ...string) *verdicts {
 	return first
 }
 
-// run runs the units against the server at addr. only selects tests by name (nil = all), and
-// without excludes tests. A name that begins with "/" is a regular expression.
+// run runs the units against the server at addr. If only is not nil, it runs no other tests. It
+// excludes the tests in without. A name that begins with "/" is a regular expression.
 func run(t *testing.T, dir, addr string, only []string, without ...string) *verdicts {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
@@ -132,7 +129,8 @@ func run(t *testing.T, dir, addr string, only []string, without ...string) *verd
 		t.Fatalf("the suite does not end:\n%s", p.Output())
 	}
 	v := &verdicts{output: p.Output()}
-	tests, _, _ := strings.Cut(v.output, "The following tests failed:") // failed tests again
+	// At the end, the suite lists the failed tests again.
+	tests, _, _ := strings.Cut(v.output, "The following tests failed:")
 	for _, m := range verdict.FindAllStringSubmatch(tests, -1) {
 		switch m[1] {
 		case "ok":
@@ -149,7 +147,6 @@ func run(t *testing.T, dir, addr string, only []string, without ...string) *verd
 	return v
 }
 
-// ask sends an inline command and returns the first line of the reply.
 func ask(addr, command string) (string, error) {
 	c, err := net.Dial("tcp", addr)
 	if err != nil {

@@ -14,15 +14,15 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// dir is the temporary folder with this run's programs; "" until Main has created it.
+// dir is the folder for the programs of this run; "" before Main.
 var dir string
 
-// parallel is the number of tests that run at a time. It exceeds the number of processors, since
-// tests mostly wait for other processes.
+// parallel is the number of tests that run at a time. Tests mostly wait for other processes, so it
+// exceeds the number of processors.
 const parallel = "16"
 
-// Main runs m, mostly a *testing.M, and returns its exit code. Then it removes the programs that
-// were built for the run. Without the flag -parallel, 16 parallel tests run at a time.
+// Main runs m, mostly a *testing.M, and returns its exit code. It also removes the programs that
+// Build built. Without the flag -parallel, 16 parallel tests run at a time.
 func Main(m interface{ Run() int }) int {
 	flag.Parse()
 	if !given("test.parallel") {
@@ -57,7 +57,7 @@ func Binary(t stores.TB) string {
 }
 
 // Build builds a program of this module, such as "examples/go/lock", and returns the path of the
-// result. It builds each program once a run. Call it in the test's own goroutine.
+// result. Within a run, it builds each program once. Call it in the goroutine of the test.
 func Build(t stores.TB, program string) string {
 	t.Helper()
 	if dir == "" {
@@ -77,10 +77,9 @@ func Build(t stores.TB, program string) string {
 	return path
 }
 
-// build builds a program, and returns its path for this run. Linking takes many seconds with the
-// race detector. So the tests of all packages share the program below bin/, which a file lock
-// guards. A later go build may replace the shared file, so each run keeps a hard link to its
-// version.
+// build builds a program, and returns its path in this run. Linking with the race detector takes
+// many seconds, so all test packages share one file in bin/, guarded by a file lock. A later build
+// may replace this file, so each run has its own hard link.
 func build(program string) (string, error) {
 	root, err := clone()
 	if err != nil {
@@ -95,7 +94,7 @@ func build(program string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	defer lock.Close() // unlocks it
+	defer lock.Close() // releases the file lock
 	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX); err != nil {
 		return "", fmt.Errorf("lock %s: %w", lock.Name(), err)
 	}
@@ -106,7 +105,7 @@ func build(program string) (string, error) {
 	if os.Link(latest, path) == nil {
 		return path, nil
 	}
-	return path, copyProgram(path, latest) // no hard link: dir is on another file system
+	return path, copyProgram(path, latest) // dir is on another file system than bin/
 }
 
 func copyProgram(to, from string) error {
@@ -117,7 +116,7 @@ func copyProgram(to, from string) error {
 	return os.WriteFile(to, text, 0o755)
 }
 
-// clone returns the nearest folder with a go.mod, from the present folder upwards.
+// clone returns the nearest folder with a go.mod, from the test's folder upwards.
 func clone() (string, error) {
 	folder, err := os.Getwd()
 	if err != nil {
@@ -128,7 +127,7 @@ func clone() (string, error) {
 			return folder, nil
 		}
 		if folder == filepath.Dir(folder) {
-			return "", errors.New("no go.mod in the present folder or above")
+			return "", errors.New("no go.mod in the current folder or above")
 		}
 	}
 }

@@ -9,14 +9,14 @@ import (
 )
 
 var (
-	long  = flag.Bool("long", false, "do as often as make campaigns does what a test does many times")
+	long  = flag.Bool("long", false, "repeat as often as make campaigns does")
 	table = flag.String("table", "", "`file` to which each campaign adds its line")
 )
 
 // Long reports whether tests repeat as often as make campaigns requires.
 func Long() bool { return *long }
 
-// Count returns how often a test repeats something: many in make campaigns, else few.
+// Count returns how often a test repeats something: many times in make campaigns, else few times.
 func Count(few, many int) int {
 	if Long() {
 		return many
@@ -24,9 +24,8 @@ func Count(few, many int) int {
 	return few
 }
 
-// Campaign is a test that repeats one thing, and reports how often it was done and how often it
-// failed. Use a Campaign as the TB of the test: it counts every error as a violation. It is safe
-// for concurrent use.
+// Campaign is a test that repeats one thing, and reports the number of repetitions and of errors
+// (violations). Use it in place of its TB. It is safe for concurrent use.
 type Campaign struct {
 	testing.TB
 	name, engine string
@@ -37,43 +36,40 @@ type Campaign struct {
 	figures    string
 }
 
-// NewCampaign begins a campaign that ends with the test. Then it logs a line with the result. With
-// the flag -table, it adds the line to that file.
+// NewCampaign begins a campaign. When the test ends, the campaign logs its result as one line of a
+// table. The flag -table names a file to which it appends this line.
 func NewCampaign(t testing.TB, name, engine string) *Campaign {
 	c := &Campaign{TB: t, name: name, engine: engine}
 	t.Cleanup(c.end)
 	return c
 }
 
-// Counted sets the number of repetitions, and the measurements.
+// Counted sets the number of repetitions. format and args are the measurements.
 func (c *Campaign) Counted(n int, format string, args ...any) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.count, c.figures = n, fmt.Sprintf(format, args...)
 }
 
-// Error counts a violation, and calls TB.Error.
+// Error and the methods below count a violation, and call the method of TB with the same name.
 func (c *Campaign) Error(args ...any) {
 	c.Helper()
 	c.violated()
 	c.TB.Error(args...)
 }
 
-// Errorf counts a violation, and calls TB.Errorf.
 func (c *Campaign) Errorf(format string, args ...any) {
 	c.Helper()
 	c.violated()
 	c.TB.Errorf(format, args...)
 }
 
-// Fatal counts a violation, and calls TB.Fatal.
 func (c *Campaign) Fatal(args ...any) {
 	c.Helper()
 	c.violated()
 	c.TB.Fatal(args...)
 }
 
-// Fatalf counts a violation, and calls TB.Fatalf.
 func (c *Campaign) Fatalf(format string, args ...any) {
 	c.Helper()
 	c.violated()

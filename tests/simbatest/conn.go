@@ -11,7 +11,7 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// Conn connects to the server without timeouts.
+// Conn returns a connection to the server, without timeouts.
 func Conn(t testing.TB, s *Server) redis.Conn {
 	t.Helper()
 	c, err := redis.Dial("tcp", s.Addr)
@@ -36,11 +36,11 @@ func DoRecord(t testing.TB, c redis.Conn, command string, args ...any) Record {
 func DoOne(t testing.TB, c redis.Conn, command string, args ...any) {
 	t.Helper()
 	if n, err := redis.Int(c.Do(command, args...)); err != nil || n != 1 {
-		t.Fatalf("%s %v: %d, %v", command, args, n, err)
+		t.Fatalf("%s %v returns %d, %v, want 1", command, args, n, err)
 	}
 }
 
-// AwaitBlocked waits until exactly want clients are blocked on the server at the address.
+// AwaitBlocked waits until the server at addr has exactly want blocked clients.
 func AwaitBlocked(t testing.TB, addr string, want int) {
 	t.Helper()
 	for end := time.Now().Add(Patience); time.Now().Before(end); {
@@ -52,10 +52,10 @@ func AwaitBlocked(t testing.TB, addr string, want int) {
 			return
 		}
 	}
-	t.Fatalf("not %d clients are blocked", want)
+	t.Fatalf("the server does not report %d blocked clients within %v", want, Patience)
 }
 
-// BlockedClients returns the number of blocked clients of the server at the address.
+// BlockedClients returns how many blocked clients the server at addr has.
 func BlockedClients(addr string) (int, error) {
 	c, err := redis.Dial("tcp", addr)
 	if err != nil {
@@ -78,7 +78,7 @@ func ClientsInfo(c redis.Conn, field string) (int, error) {
 	return strconv.Atoi(match[1])
 }
 
-// GoRedis returns a go-redis client of the server with default options.
+// GoRedis returns a go-redis client with default options.
 func GoRedis(t testing.TB, s *Server) *goredis.Client {
 	t.Helper()
 	c := goredis.NewClient(&goredis.Options{Addr: s.Addr})

@@ -1,6 +1,6 @@
 // Package simbatest starts real simba-resp servers, clients and stores for end-to-end tests. It
-// builds the server when a test first needs one, from the module of the tests. If the test runs
-// with the race detector, so does the server.
+// builds each program from this module when a test first needs it. If the tests run with the race
+// detector, so do the programs.
 //
 //	func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 //
@@ -9,9 +9,8 @@
 //		… s.Addr …
 //	}
 //
-// The package kills each process that it started when the test ends. On Linux, the kernel kills the
-// process if the test's own process dies first.
+// When a test ends, the package kills each process that it started for the test. On Linux, the
+// kernel kills them if the process of the test dies first.
 //
-// No function sleeps for a fixed time. A function that waits does so for a line of the log, a
-// reply, or an exit code.
+// No function sleeps for a fixed time. Functions wait for a line of the log, a reply, or an exit.
 package simbatest

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// DocsBlock returns the lines of a code block in a page of docs/. The block stands between the
-// markers <!-- name --> and <!-- /name -->.
+// DocsBlock returns the lines of the code block between the markers <!-- name --> and <!-- /name
+// --> of a page in docs/.
 func DocsBlock(t testing.TB, page, name string) []string {
 	t.Helper()
 	root, err := clone()

@@ -6,22 +6,21 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Engines are the engines of the server.
 var Engines = []string{"embedded", "redis", "mysql", "zookeeper"}
 
-// StoreEngines are the engines that use a store.
+// StoreEngines are the engines that need a store.
 var StoreEngines = Engines[1:]
 
-// StartOn starts a server of an engine. If the engine uses a store, StartOn starts one for this
-// server. If the store is not installed, StartOn skips the test, or fails it with CI=true.
+// StartOn starts a server with an engine, and the store that the engine needs. If the store is not
+// installed, StartOn skips the test, or fails it with CI=true.
 func StartOn(t stores.TB, engine string, args ...string) *Server {
 	t.Helper()
 	_, flags := Store(t, engine)
 	return Start(t, append(flags, args...)...)
 }
 
-// Store starts the store of an engine. It returns the store's address, and the flags for servers
-// that use the store. Without a store, the address is "".
+// Store starts the store of an engine. It returns the address of the store, and the flags for
+// servers that use it. For the engine embedded, the address is "".
 func Store(t stores.TB, engine string) (addr string, flags []string) {
 	t.Helper()
 	if engine == "embedded" {
@@ -54,9 +53,8 @@ func OpenShared(t stores.TB, engine string) *Shared {
 	return s
 }
 
-// Flags returns the flags of a server that reaches the store at addr: the store's address, or that
-// of a link to the store. A store may be slow on a busy machine. So the timeouts for requests and
-// sessions are longer than by default.
+// Flags returns the flags of a server that reaches the store at addr, perhaps by a link. A busy
+// machine makes stores slow, so the timeouts are longer than the defaults.
 func (s *Shared) Flags(addr string) []string {
 	flags := []string{"--engine", s.Engine, "--backend-timeout", "10s"}
 	switch s.Engine {
@@ -70,14 +68,14 @@ func (s *Shared) Flags(addr string) []string {
 	return flags
 }
 
-// Start starts one more server on the store.
+// Start starts another server that uses the store.
 func (s *Shared) Start(t testing.TB, flags ...string) *Server {
 	t.Helper()
 	return Start(t, append(s.Flags(s.Store.Addr), flags...)...)
 }
 
-// OnEveryStore runs a test on each engine that uses a store. The subtests run in parallel, each
-// with a store of its own.
+// OnEveryStore runs a test with each engine that needs a store. The subtests run in parallel, each
+// with its own store.
 func OnEveryStore(t *testing.T, test func(*testing.T, *Shared)) {
 	for _, engine := range StoreEngines {
 		t.Run(engine, func(t *testing.T) {

@@ -20,7 +20,6 @@ func (l Latencies) Quantile(q float64) time.Duration {
 	return sorted[min(max(i, 0), len(l)-1)]
 }
 
-// String returns p50, p99, p99.9 and the longest duration as text.
 func (l Latencies) String() string {
 	return fmt.Sprintf("p50 %v, p99 %v, p99.9 %v, max %v", l.rounded(0.5), l.rounded(0.99), l.rounded(0.999), l.Longest())
 }

@@ -11,7 +11,7 @@ import (
 type lines struct {
 	mu    sync.Mutex // guards the fields below
 	all   []string
-	grown chan struct{} // closed when the next line arrives; nil = nobody waits
+	grown chan struct{} // closed when the next line arrives; nil = no goroutine waits
 }
 
 func (l *lines) readFrom(r io.Reader) {
@@ -22,7 +22,7 @@ func (l *lines) readFrom(r io.Reader) {
 			l.add(strings.TrimSuffix(line, "\n"))
 		}
 		if err != nil {
-			return // the process closed the pipe, mostly by its exit
+			return // the pipe is closed, mostly because the process has exited
 		}
 	}
 }

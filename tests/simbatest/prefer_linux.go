@@ -9,36 +9,35 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Prefer gives the process a real-time priority, if the test has the permission (as root has). Use
-// it in a test that measures how soon a process acts, since other tests may keep the machine busy.
-// Do not use it for a process that computes for long.
+// Prefer gives the process a real-time priority, if the test has the permission (root has it). Use
+// it if the test measures how soon a process acts, but not for a process that computes for long.
 //
-// A nice value would not suffice: Linux compares nice values only within a session (autogroups),
-// and other tests may run in other sessions. Servers get the second lowest real-time priority,
-// other processes the lowest. With equal priorities, one would wait up to 100 ms for another.
+// A nice value would not suffice: Linux compares nice values only within a session (autogroups).
 func (p *Process) Prefer() { schedule(p.cmd.Process.Pid, unix.SCHED_RR, clients) }
 
-// Background gives the process only the processor time that other processes do not use.
+// Background gives the process only the processor time that no other process wants.
 func (p *Process) Background() { schedule(p.cmd.Process.Pid, unix.SCHED_IDLE, 0) }
 
-const clients, servers = 1, 2 // priorities
+// Real-time priorities; 1 is the lowest. Servers have a higher one than other processes. With equal
+// priorities, one process would wait up to 100 ms for another.
+const clients, servers = 1, 2
 
-// PreferServer gives a server's process the priority of [Server.Prefer]. It is for a server that
-// this package did not start. It reports whether the test has the permission.
+// PreferServer gives a server's process the priority of [Server.Prefer], although this package did
+// not start the server. It returns false if the test lacks the permission.
 func PreferServer(pid int) bool { return schedule(pid, unix.SCHED_RR, servers) }
 
-// Prefer gives the process of the test the priority of [Process.Prefer], until the test ends.
+// Prefer gives the process of the test the priority of [Process.Prefer] until the test ends.
 // Processes that the test starts meanwhile inherit the priority.
 func Prefer(t testing.TB) {
 	schedule(os.Getpid(), unix.SCHED_RR, clients)
 	t.Cleanup(func() { schedule(os.Getpid(), unix.SCHED_NORMAL, 0) })
 }
 
-// schedule sets the policy and the priority of all threads of a process. It reports whether the
-// test has the permission.
+// schedule sets the policy and the priority of all threads of a process. It returns false if the
+// test lacks the permission.
 func schedule(pid int, policy, priority uint32) bool {
-	// On Linux, policy and priority belong to a thread, and a new thread inherits them. So schedule
-	// is done when a pass over all threads finds none without them.
+	// Each thread has a policy and a priority, and a new thread inherits those of its creator. So
+	// schedule lists the threads until a list has no new one.
 	tasks := fmt.Sprintf("/proc/%d/task", pid)
 	done := make(map[int]bool)
 	for more := true; more; {

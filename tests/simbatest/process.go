@@ -13,8 +13,8 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Patience limits every wait for something that must happen. It is far longer than any such wait
-// takes, so a busy machine fails no test.
+// Patience limits each wait for something that must happen. It is so long that no test fails
+// because the machine is busy.
 const Patience = 60 * time.Second
 
 // Process is a program that runs beside the test.
@@ -24,7 +24,7 @@ type Process struct {
 	exited chan struct{} // closed when the process has ended and out has its whole output
 }
 
-// Run starts a program in the present folder. It is killed when the test ends, if it still runs.
+// Run starts a program. If the program still runs when the test ends, Run kills it.
 func Run(t stores.TB, program string, args ...string) *Process {
 	t.Helper()
 	return RunCmd(t, exec.Command(program, args...))
@@ -38,8 +38,8 @@ func Output(t stores.TB, program string, args ...string) string {
 	return p.Output()
 }
 
-// RunCmd starts cmd like Run, for a program that needs another folder or environment. If cmd.Env is
-// nil, the program gets Environ. The Process collects the output.
+// RunCmd works like Run, for a program that needs its own folder or environment. If cmd.Env is nil,
+// the program gets Environ. RunCmd sets cmd.Stdout and cmd.Stderr.
 func RunCmd(t stores.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p, err := run(cmd)
@@ -68,13 +68,13 @@ func run(cmd *exec.Cmd) (*Process, error) {
 	return p, err
 }
 
-// StartCmd starts cmd. On Linux, the kernel kills the program if the test's process dies. StartCmd
-// calls wait, which must call cmd.Wait, in another goroutine.
+// StartCmd starts cmd, and then calls wait in another goroutine. wait must call cmd.Wait. On Linux,
+// the kernel kills the program if the process of the test dies.
 func StartCmd(cmd *exec.Cmd, wait func()) error {
 	cmd.SysProcAttr = stores.DieWithParent()
 	started := make(chan error)
-	// The kernel kills the process when the thread that started it ends. So this goroutine keeps
-	// its thread until the process has ended.
+	// The kernel kills the program when the thread that started it ends. So this goroutine keeps
+	// its thread until the program has ended.
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
@@ -87,19 +87,18 @@ func StartCmd(cmd *exec.Cmd, wait func()) error {
 	return <-started
 }
 
-// Environ returns the test's environment without the variables that configure a server. It also
-// sets GORACE so that a program with a data race exits at once, and the test fails.
+// Environ returns the test's environment without variables that configure a server. GORACE in it
+// makes a program exit at its first data race, so that the test sees it.
 func Environ() []string {
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "SIMBA_") })
 	return append(env, "GORACE=halt_on_error=1 atexit_sleep_ms=0")
 }
 
-// Pid returns the id of the process.
 func (p *Process) Pid() int { return p.cmd.Process.Pid }
 
 // Kill ends the process as a crash does (SIGKILL), and returns when it has ended.
 func (p *Process) Kill() {
-	_ = p.cmd.Process.Kill() // fails only if it has ended already
+	_ = p.cmd.Process.Kill() // fails only if the process has ended
 	<-p.exited
 }
 
@@ -112,32 +111,31 @@ func (p *Process) Pause() { stores.Freeze(p.cmd.Process) }
 // Resume ends a Pause.
 func (p *Process) Resume() { p.Signal(syscall.SIGCONT) }
 
-// Exited returns a channel. It is closed when the process has ended and Output has its whole
-// output.
+// Exited returns a channel that is closed when the process has ended and Output is complete.
 func (p *Process) Exited() <-chan struct{} { return p.exited }
 
-// Wait waits for the end of the process, and returns the exit code, or -1 after a signal. If the
-// process does not end within Patience, the test fails.
+// Wait waits until the process has ended, and returns the exit code, or -1 if a signal ended the
+// process. If this takes longer than Patience, the test fails.
 func (p *Process) Wait(t stores.TB) int {
 	t.Helper()
 	select {
 	case <-p.exited:
 	case <-time.After(Patience):
-		t.Fatalf("%v does not exit:\n%s", p.cmd, p.Output())
+		t.Fatalf("%v has not exited after %v:\n%s", p.cmd, Patience, p.Output())
 	}
 	return p.cmd.ProcessState.ExitCode()
 }
 
 // Wants waits for the first line of output that matches the pattern, and returns its submatches.
-// Earlier output counts too. If no line matches within Patience, the test fails.
+// The line may be older than the call. If no line matches within Patience, the test fails.
 func (p *Process) Wants(t stores.TB, pattern string) []string {
 	t.Helper()
 	match, _ := p.WantsAfter(t, 0, pattern)
 	return match
 }
 
-// WantsAfter works like Wants, but skips the lines before the given number. Lines count from 0. It
-// also returns the number of the line after the match.
+// WantsAfter works like Wants, but begins at the given line, counted from 0. It also returns the
+// number of the line after the match.
 func (p *Process) WantsAfter(t stores.TB, line int, pattern string) (submatches []string, next int) {
 	t.Helper()
 	submatches, next, ended := p.find(line, regexp.MustCompile(pattern))
@@ -150,8 +148,8 @@ func (p *Process) WantsAfter(t stores.TB, line int, pattern string) (submatches 
 	return submatches, next
 }
 
-// find waits for a line that matches, from the given number on. It returns nil if the process ends
-// before such a line, or writes none within Patience.
+// find waits for a line that matches, from the given number on. If the process ends before, ended
+// is true. After Patience, submatches is nil.
 func (p *Process) find(line int, re *regexp.Regexp) (submatches []string, next int, ended bool) {
 	late := time.NewTimer(Patience)
 	defer late.Stop()
@@ -180,7 +178,7 @@ func (p *Process) find(line int, re *regexp.Regexp) (submatches []string, next i
 	}
 }
 
-// Lines returns the number of lines that the process has written.
+// Lines returns the number of lines of output so far.
 func (p *Process) Lines() int { return p.out.count() }
 
 // Output returns what the process has written so far to stdout and stderr.

@@ -2,5 +2,5 @@
 
 package simbatest
 
-// raceFlag is the flag of go build for programs: like the tests, with the race detector.
+// raceFlag makes go build use the race detector if the tests use it.
 const raceFlag = "-race=true"

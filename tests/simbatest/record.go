@@ -7,18 +7,18 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// Record is a reply of SIMBA.ACQUIRE or a similar command: values by name. A value is a string or
-// an int64.
+// Record is the reply of SIMBA.ACQUIRE or a similar command, as values by field name. A value is a
+// string or an int64.
 type Record map[string]any
 
-// Text returns a field that is a string; "" if there is none.
+// Text returns a string field, or "" if the record has no such field.
 func (r Record) Text(name string) string { s, _ := r[name].(string); return s }
 
-// Number returns a field that is a number; 0 if there is none.
+// Number returns a number field, or 0 if the record has no such field.
 func (r Record) Number(name string) int64 { n, _ := r[name].(int64); return n }
 
-// ToRecord converts a reply that redigo or go-redis returned: a flat array in RESP2 or a map in
-// RESP3. A null becomes a nil Record.
+// ToRecord converts a reply of redigo or go-redis: a flat array in RESP2, a map in RESP3. It
+// converts null to a nil Record.
 func ToRecord(reply any, err error) (Record, error) {
 	if errors.Is(err, goredis.Nil) || err == nil && reply == nil {
 		return nil, nil
@@ -63,7 +63,7 @@ func ToRecords(reply any, err error) ([]Record, error) {
 	return records, nil
 }
 
-// text returns a bulk string as a string, and any other value unchanged.
+// text converts a bulk string to a string, and returns other values unchanged.
 func text(v any) any {
 	if b, ok := v.([]byte); ok {
 		return string(b)

@@ -13,26 +13,25 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// Server is a simba-resp server. It stays the same Server when its process is restarted. Its
-// methods are not safe for concurrent use.
+// Server is a simba-resp server. A restart keeps its address and data directory, and changes only
+// its process. The methods are not safe for concurrent use.
 type Server struct {
-	*Process          // the last process that was started; nil = none
+	*Process          // the process started last; nil = none yet
 	Addr     string   // host:port
 	Dir      string   // data directory of the embedded engine
-	Command  []string // the command before the flags; nil = the path of Binary
+	Command  []string // program and first arguments; nil = the path of Binary
 
 	t    stores.TB
 	args []string
 }
 
-// New returns a server that does not run yet. It has a free port and a data directory of its own.
-// args are flags of the server, and may override both.
+// New returns a server that does not run yet. It has a free port and its own data directory. args
+// are further flags; --addr or --data-dir among them replace those of New.
 func New(t stores.TB, args ...string) *Server {
 	t.Helper()
 	s := &Server{Addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(stores.FreePort(t))), Dir: t.TempDir() + "/data", t: t}
 	s.args = append([]string{"--addr", s.Addr, "--data-dir", s.Dir}, args...)
-	// This cleanup is registered before those that the test adds later. So theirs run first, while
-	// the server still runs.
+	// Cleanups run last first. So those that the test adds later run while the server still runs.
 	t.Cleanup(func() {
 		if s.Process != nil {
 			s.Kill()
@@ -41,7 +40,7 @@ func New(t stores.TB, args ...string) *Server {
 	return s
 }
 
-// Start returns a server made by New, after it has begun to serve.
+// Start returns a new server that serves. args are the same as for New.
 func Start(t stores.TB, args ...string) *Server {
 	t.Helper()
 	s := New(t, args...)
@@ -58,19 +57,20 @@ func StartIn(t stores.TB, dir string, args ...string) *Server {
 	return s
 }
 
-// Launch starts the server's program with the given flags, and does not wait until it serves.
+// Launch starts the server's program with the given flags. It does not wait until the server
+// serves.
 func Launch(t stores.TB, args ...string) *Process {
 	t.Helper()
 	return Run(t, Binary(t), args...)
 }
 
-// Refused runs the server's program with flags that it must refuse. The program must exit with the
-// given code, and log one line that contains why.
+// Refused runs the server with flags that it must refuse. The server must exit with the given code,
+// and log a single line, which contains why.
 func Refused(t stores.TB, code int, why string, args ...string) {
 	t.Helper()
 	p := Launch(t, args...)
 	if got := p.Wait(t); got != code {
-		t.Errorf("exit code %d, want %d", got, code)
+		t.Errorf("the refused server exits with code %d, want %d", got, code)
 	}
 	log := strings.TrimSpace(p.Output())
 	if !strings.Contains(log, why) || strings.Count(log, "\n") > 0 {
@@ -78,9 +78,8 @@ func Refused(t stores.TB, code int, why string, args ...string) {
 	}
 }
 
-// Start starts the server. After Stop or Kill it starts the server again, with the same address and
-// data. It returns when the server serves; if the server does not, the test fails. Start does
-// nothing if the server runs.
+// Start starts the server, also again after Stop or Kill. It returns when the server serves; if the
+// server does not, the test fails. Start does nothing if the server runs.
 func (s *Server) Start() {
 	s.t.Helper()
 	if s.Process != nil {
@@ -97,8 +96,8 @@ func (s *Server) Start() {
 // ready matches the line that a server logs when it begins to serve.
 const ready = `msg=ready .*addr=`
 
-// StartOrEnd works like Start, but the server may end before it serves. Then StartOrEnd returns
-// false.
+// StartOrEnd starts the server. It returns true when the server serves, or false if the process
+// ends before.
 func (s *Server) StartOrEnd() bool {
 	s.t.Helper()
 	s.launch()
@@ -119,7 +118,7 @@ func (s *Server) launch() {
 	s.Process = p
 }
 
-// Stop ends the server in good order (SIGTERM), and returns when it has ended.
+// Stop sends SIGTERM, and returns when the server has ended.
 func (s *Server) Stop() {
 	s.t.Helper()
 	s.Signal(syscall.SIGTERM)
@@ -133,8 +132,8 @@ func (s *Server) Restart() {
 	s.Start()
 }
 
-// Prefer gives the server's present process a real-time priority, see [Process.Prefer]. A test
-// without the permission logs this, since its figures then depend on how busy the machine is.
+// Prefer gives the server's process a real-time priority, see [Process.Prefer]. Without the
+// permission, it logs that figures depend on how busy the machine is.
 func (s *Server) Prefer(t testing.TB) {
 	if !PreferServer(s.Pid()) {
 		t.Log("the server has no real-time priority: the test lacks the permission")
@@ -150,7 +149,6 @@ func (s *Server) Replace() {
 	s.Start()
 }
 
-// Port returns the port of the address.
 func (s *Server) Port() string { return s.Addr[strings.LastIndexByte(s.Addr, ':')+1:] }
 
 // Log returns what the server has logged since its last start.

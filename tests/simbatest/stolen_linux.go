@@ -7,17 +7,16 @@ import (
 	"time"
 )
 
-// tick is the unit of the times in /proc/stat. USER_HZ is 100 on every architecture that Go
-// supports.
+// tick is the unit of times in /proc/stat. It is 1/USER_HZ, and USER_HZ is 100 wherever Go runs.
 const tick = 10 * time.Millisecond
 
-// Stolen has one time for each virtual processor: how long the host did not run it though it was
-// ready. It is the value "steal" of proc_stat(5), in steps of 10 ms. On a physical machine it is 0.
+// Stolen has one time per virtual processor: how long the processor was ready, but the host did not
+// run it. This is "steal" of proc_stat(5), in steps of 10 ms. On a physical machine it is 0.
 type Stolen []time.Duration
 
-// StolenSoFar returns the time stolen since the machine's start.
+// StolenSoFar returns the time stolen since the machine started, or nil without /proc/stat.
 func StolenSoFar() (s Stolen) {
-	stat, _ := os.ReadFile("/proc/stat") // without the file, StolenSoFar returns nil
+	stat, _ := os.ReadFile("/proc/stat")
 	for line := range strings.Lines(string(stat)) {
 		// cpu0 user nice system idle iowait irq softirq steal …
 		f := strings.Fields(line)

@@ -11,13 +11,13 @@ import (
 
 // Subscriber is a client that has subscribed to channels.
 type Subscriber struct {
-	Messages chan redis.Message // messages that Receive has not read yet
+	Messages chan redis.Message // received, but not yet read by Receive
 
 	t    testing.TB
-	seen []string // messages that Receive has read but not returned
+	seen []string // read by Receive, but not yet returned
 }
 
-// Subscribe sends SUBSCRIBE or PSUBSCRIBE and returns when the server has confirmed it.
+// Subscribe sends SUBSCRIBE or PSUBSCRIBE, and returns when the server has confirmed every channel.
 func Subscribe(t testing.TB, s *Server, command string, channels ...any) *Subscriber {
 	t.Helper()
 	c := Conn(t, s)
@@ -47,8 +47,8 @@ func Subscribe(t testing.TB, s *Server, command string, channels ...any) *Subscr
 	return sub
 }
 
-// Receive returns the first message of the channel with the given prefix that it has not returned
-// before. Messages of other channels may arrive in between.
+// Receive returns the first message of the channel that begins with prefix. It keeps other messages
+// for later calls. If none arrives within Patience, the test fails.
 func (s *Subscriber) Receive(channel, prefix string) string {
 	s.t.Helper()
 	want := channel + " " + prefix
@@ -64,7 +64,7 @@ func (s *Subscriber) Receive(channel, prefix string) string {
 		case m := <-s.Messages:
 			s.seen = append(s.seen, m.Channel+" "+string(m.Data))
 		case <-deadline:
-			s.t.Fatalf("no message begins with %q; received: %q", want, s.seen)
+			s.t.Fatalf("no message begins with %q; other messages: %q", want, s.seen)
 		}
 	}
 }

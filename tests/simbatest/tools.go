@@ -7,7 +7,7 @@ import (
 )
 
 // NeedRedisTools skips the test if redis-cli or redis-benchmark is not installed. With CI=true it
-// fails the test instead.
+// fails the test.
 func NeedRedisTools(t testing.TB) {
 	t.Helper()
 	for _, name := range []string{"redis-cli", "redis-benchmark"} {

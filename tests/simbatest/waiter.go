@@ -8,10 +8,10 @@ import (
 	"github.com/gomodule/redigo/redis"
 )
 
-// Waiter is a blocked SIMBA.ACQUIRE … WAIT on a connection of its own.
+// Waiter is a client that has sent SIMBA.ACQUIRE … WAIT on its own connection.
 type Waiter struct {
 	Conn    redis.Conn
-	Replied chan struct{} // closed when the reply has arrived and the fields below are set
+	Replied chan struct{} // closed when Reply and Err are set
 	Reply   Record
 	Err     error
 }
@@ -27,7 +27,7 @@ func newWaiter(t testing.TB, s *Server, mutex, contender string, options []any) 
 	return w
 }
 
-// Wait sends ACQUIRE … WAIT 0 and returns when the server has blocked the client.
+// Wait sends ACQUIRE … WAIT 0, and returns when the server has blocked the client.
 func Wait(t testing.TB, s *Server, mutex, contender string, options ...any) *Waiter {
 	t.Helper()
 	before, err := BlockedClients(s.Addr)
@@ -39,8 +39,8 @@ func Wait(t testing.TB, s *Server, mutex, contender string, options ...any) *Wai
 	return w
 }
 
-// WaitRetrying works like Wait, but repeats a request that the server refuses with TRYAGAIN. A
-// server does so if its store is slow.
+// WaitRetrying works like Wait, but sends the request again if the server refuses it with TRYAGAIN.
+// A server does so while its store is slow.
 func WaitRetrying(t testing.TB, s *Server, mutex, contender string) *Waiter {
 	t.Helper()
 	before, err := BlockedClients(s.Addr)
@@ -56,7 +56,7 @@ func WaitRetrying(t testing.TB, s *Server, mutex, contender string) *Waiter {
 			select {
 			case <-w.Replied:
 				if refused = w.Err != nil && strings.HasPrefix(w.Err.Error(), "TRYAGAIN "); !refused {
-					t.Fatalf("instead of waiting, %s gets the reply %v, %v", contender, w.Reply, w.Err)
+					t.Fatalf("the server does not block %s, but replies %v, %v", contender, w.Reply, w.Err)
 				}
 			default:
 			}
@@ -66,16 +66,16 @@ func WaitRetrying(t testing.TB, s *Server, mutex, contender string) *Waiter {
 	return nil
 }
 
-// Granted waits for the grant and returns its token.
+// Granted waits for the grant and returns its fencing token.
 func (w *Waiter) Granted(t testing.TB) (token int64) {
 	t.Helper()
 	select {
 	case <-w.Replied:
 	case <-time.After(Patience):
-		t.Fatal("the waiter is not granted the mutex")
+		t.Fatal("the waiter has no reply")
 	}
 	if w.Err != nil || w.Reply["status"] != "acquired" {
-		t.Fatalf("the waiter gets the reply %v, %v", w.Reply, w.Err)
+		t.Fatalf("the waiter gets the reply %v, %v, want acquired", w.Reply, w.Err)
 	}
 	return w.Reply["token"].(int64)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// everyCommand sends commands that make an engine use every right that it needs in its store.
+// everyCommand sends commands for which an engine needs every right in its store.
 func everyCommand(t *testing.T, s *simbatest.Server) {
 	t.Helper()
 	c := simbatest.Conn(t, s)
@@ -23,7 +23,7 @@ func everyCommand(t *testing.T, s *simbatest.Server) {
 	simbatest.DoRecord(t, c, "SIMBA.ACQUIRE", "job", "c", 600_000)
 	for _, command := range [][]any{{"SIMBA.QUEUE", "job"}, {"SIMBA.SCAN", 0}, {"SIMBA.OWNER", "job"}, {"SIMBA.HISTORY", "job"}, {"DBSIZE"}, {"SIMBA.CHECK", "job", 1}} {
 		if _, err := c.Do(command[0].(string), command[1:]...); err != nil {
-			t.Errorf("%v: %v", command, err)
+			t.Errorf("%v returns %v", command, err)
 		}
 	}
 	simbatest.DoOne(t, c, "SIMBA.RELEASE", "job", "a")
@@ -72,7 +72,7 @@ func TestTheDocumentedMySQLGrantsAreEnough(t *testing.T) {
 		}
 	}
 	for _, before := range []string{
-		"SET @nothing = 0", // nothing to do: the table is missing
+		"SET @nothing = 0", // no change: the server must create the table
 		"ALTER TABLE simba.simba_mutex DROP COLUMN fencing_token",
 	} {
 		if _, err := db.ExecContext(t.Context(), before); err != nil {

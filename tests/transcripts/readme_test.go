@@ -16,7 +16,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// The README and some guides show what to type in several terminals, and the output. Each step is a
+// The README and some guides show commands in several terminals, with their output. Each step is a
 // block like
 //
 //	```console
@@ -25,14 +25,14 @@ import (
 //	(integer) 1
 //	```
 //
-// The first line names the terminal. "# server" is the terminal of the server. Every terminal is a
-// shell of its own. All shells work in one copy of the source tree. Blocks run in the order of the
-// page.
+// The first line names the terminal; "# server" is that of the server. Each terminal is a shell,
+// and all shells work in one copy of the source tree. Blocks run in the order of the page. "…"
+// stands for any text. In the terminal of the server, the test skips lines that the page does not
+// show.
 //
-// The last command of a block may have no output there. Before the next block runs, that command
-// must have ended, or the server must have blocked it. A later block of the terminal may begin with
-// its output. "…" stands for any text. In the server's terminal, the test skips lines that the page
-// does not show.
+// The last command of a block may have no output. Then the next block runs when that command has
+// ended, or the server has blocked it. The output may follow at the begin of a later block of the
+// same terminal.
 var (
 	blockPattern = regexp.MustCompile("(?s)```console\n# ([^\n]+)\n(.*?)```")
 	serverPort   = regexp.MustCompile(`addr=127\.0\.0\.1:(\d+)`)
@@ -47,7 +47,7 @@ const (
 	commandMark = "$ "
 )
 
-// All transcripts use one copy of the source tree, since each copy needs a build of its own.
+// All pages use one copy of the source tree, since each copy needs a build.
 func TestTranscriptsOfTheDocs(t *testing.T) {
 	simbatest.NeedRedisTools(t)
 	home := copyTree(t)
@@ -55,7 +55,7 @@ func TestTranscriptsOfTheDocs(t *testing.T) {
 		t.Run(page, func(t *testing.T) {
 			newPlayer(t, home).playAll(readPage(t, page))
 		})
-		// The server of each page has a new data directory, so tokens begin at 1.
+		// The next page needs a new data directory, so that its tokens begin at 1.
 		if err := os.RemoveAll(filepath.Join(home, "simba-data")); err != nil {
 			t.Fatal(err)
 		}
@@ -63,7 +63,7 @@ func TestTranscriptsOfTheDocs(t *testing.T) {
 	t.Run("README.md on every engine", func(t *testing.T) { playedOnEveryStore(t, home) })
 }
 
-// transcripts returns the pages that have a transcript, from the root of the source tree.
+// transcripts returns the paths of the pages with a transcript, relative to the source tree.
 func transcripts(t *testing.T) []string {
 	t.Helper()
 	pages := []string{"README.md"}
@@ -80,8 +80,8 @@ func transcripts(t *testing.T) []string {
 	return pages
 }
 
-// playedOnEveryStore runs the first part of the README on every engine that uses a store. The
-// output must be the same, except for tokens and the remaining times of leases.
+// playedOnEveryStore runs the first part of the README with every engine that needs a store. Only
+// tokens and the remaining times of leases may differ.
 func playedOnEveryStore(t *testing.T, home string) {
 	page, _, ok := strings.Cut(readPage(t, "README.md"), "\n## ")
 	if !ok {
@@ -93,12 +93,12 @@ func playedOnEveryStore(t *testing.T, home string) {
 		p.tokens = make(map[string]int)
 		p.playAll(page)
 		if alice, bob := p.tokens["1"], p.tokens["2"]; alice == 0 || bob <= alice {
-			t.Errorf("the tokens of the tenures are %v, want growing ones", p.tokens)
+			t.Errorf("the tokens by token of the page are %v, want growing ones", p.tokens)
 		}
 	})
 }
 
-// readPage returns the text of a page. The path begins at the root of the source tree.
+// readPage returns the text of a page. page is relative to the source tree.
 func readPage(t *testing.T, page string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(treeRoot, page))
@@ -108,8 +108,7 @@ func readPage(t *testing.T, page string) string {
 	return string(text)
 }
 
-// copyTree returns a copy of the source tree, so the README's commands leave nothing in the
-// original.
+// copyTree returns a copy of the source tree, in which the README's commands can write.
 func copyTree(t *testing.T) string {
 	t.Helper()
 	home := t.TempDir()
@@ -143,15 +142,14 @@ func copyFile(to, from string) error {
 	return os.WriteFile(to, content, 0o600)
 }
 
-// player runs the transcript of a page.
 type player struct {
 	t         *testing.T
 	home      string // working directory of every terminal
-	port      string // the port of the server, instead of the one on the page
+	port      string // of the server, in place of readmePort
 	terminals map[string]*terminal
 
-	// The next two are set on an engine with a store. run is the command that starts the server.
-	// tokens has the token that the server granted, by the token on the page.
+	// The fields below are set only with an engine that needs a store. run is the command that
+	// starts the server. tokens maps a token on the page to the token that the server granted.
 	run    string
 	tokens map[string]int
 }
@@ -160,7 +158,6 @@ func newPlayer(t *testing.T, home string) *player {
 	return &player{t: t, home: home, port: readmePort, terminals: make(map[string]*terminal)}
 }
 
-// playAll runs all blocks of a page.
 func (p *player) playAll(page string) {
 	p.t.Helper()
 	blocks := blockPattern.FindAllStringSubmatch(page, -1)
@@ -177,11 +174,11 @@ func (p *player) playAll(page string) {
 	}
 }
 
-// figure matches a line of a record with a number that depends on the engine.
+// figure matches a line of a record whose number depends on the engine.
 var figure = regexp.MustCompile(`^(\d# "(?:token|ttl|transition)" => \(integer\) )(\d+)$`)
 
-// own returns the pattern of output that a line of the page expects on this engine. token is the
-// token in the line.
+// own returns the pattern of output that a line of the page stands for with this engine. token is
+// the token in the line, or "".
 func (p *player) own(line string) (pattern, token string) {
 	match := figure.FindStringSubmatch(line)
 	if p.run == "" || match == nil {
@@ -193,15 +190,14 @@ func (p *player) own(line string) (pattern, token string) {
 	return match[1] + anyText, token
 }
 
-// terminal is a shell.
 type terminal struct {
 	name    string
 	in      io.Writer
-	out     chan string // the lines of its output
+	out     chan string // lines of output
 	running bool        // the last command has not ended
 }
 
-// endOfCommand is the line that the shell prints after each command.
+// endOfCommand is a line that the shell prints after each command.
 const endOfCommand = "-- end of command --"
 
 func (p *player) play(name string, lines []string) {
@@ -222,8 +218,7 @@ func (p *player) play(name string, lines []string) {
 			command = p.run
 		}
 		command = strings.ReplaceAll(command, readmePort, p.port)
-		// The page shows client commands of simba-resp without a port. So they get it from
-		// SIMBA_URL.
+		// The page shows client commands without a port, which SIMBA_URL has.
 		command = "export SIMBA_URL=redis://127.0.0.1:" + p.port + "\n" + command
 		if _, err := io.WriteString(term.in, "{ "+command+"\n} </dev/null\necho '"+endOfCommand+"'\n"); err != nil {
 			p.t.Fatal(err)
@@ -235,8 +230,7 @@ func (p *player) play(name string, lines []string) {
 	}
 }
 
-// endOrBlock waits until a command without output has ended, or until the server has blocked a
-// client.
+// endOrBlock waits until a command without output has ended, or the server has blocked a client.
 func (p *player) endOrBlock(term *terminal) {
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
 		select {
@@ -252,10 +246,10 @@ func (p *player) endOrBlock(term *terminal) {
 			}
 		}
 	}
-	p.t.Fatalf("the command in %s prints nothing, does not end, and is not blocked", term.name)
+	p.t.Fatalf("the command in %s prints nothing, does not end, and the server does not block it", term.name)
 }
 
-// expect reads output of the terminal, and compares it with the line want of the page.
+// expect compares output of the terminal with want, a line of the page.
 func (p *player) expect(term *terminal, want string) {
 	line, token := p.own(want)
 	parts := strings.Split(line, anyText)
@@ -288,7 +282,7 @@ func (p *player) expect(term *terminal, want string) {
 	}
 }
 
-// finish reads up to the end of the terminal's command.
+// finish reads the output of the terminal's command to its end.
 func (p *player) finish(term *terminal) {
 	for term.running {
 		switch got := p.read(term, "nothing more"); {
@@ -303,12 +297,12 @@ func (p *player) finish(term *terminal) {
 func (p *player) read(term *terminal, want string) string {
 	limit := simbatest.Patience
 	if term.name == serverName {
-		limit = 10 * simbatest.Patience // the command builds the server first
+		limit = 10 * simbatest.Patience // it builds the server first
 	}
 	select {
 	case line, ok := <-term.out:
 		if !ok {
-			p.t.Fatalf("the shell of %s ended; the page has\n%s", term.name, want)
+			p.t.Fatalf("the shell of %s has ended; the page has\n%s", term.name, want)
 		}
 		return line
 	case <-time.After(limit):
@@ -317,8 +311,8 @@ func (p *player) read(term *terminal, want string) string {
 	}
 }
 
-// open starts the shell of a terminal in a process group of its own. When the test ends, it kills
-// the group.
+// open starts the shell of a terminal in its own process group, and kills the group when the test
+// ends.
 func (p *player) open(name string) *terminal {
 	shell := exec.Command("bash", "--noprofile", "--norc")
 	shell.Dir = p.home

@@ -1,5 +1,5 @@
-// Package wire tests whole servers in fake time. Clients speak RESP to the servers over pipes.
-// Waits take no real time, and every instant is exact to the nanosecond.
+// Package wire tests the whole server in fake time, with the embedded engine. Clients speak RESP
+// over pipes in memory. Waits take no real time, and every instant is exact.
 package wire
 
 import (
@@ -53,7 +53,7 @@ func pipes(t *testing.T, j engine.Journal) *pipeServer {
 	return &pipeServer{t, s, e}
 }
 
-// peer is a client's end of a connection to the server.
+// peer is the client's end of a connection.
 type peer struct {
 	redis.Conn
 	t    *testing.T
@@ -88,7 +88,7 @@ func (c *peer) integer(command string, args ...any) int {
 	return n
 }
 
-// answer is the reply to a command. It may not have arrived yet.
+// answer is the reply to a command, perhaps before it arrives.
 type answer struct {
 	done  chan struct{}
 	reply any
@@ -105,7 +105,7 @@ func (c *peer) ask(command string, args ...any) *answer {
 	return a
 }
 
-// came waits until all goroutines are blocked, and reports whether the reply has arrived.
+// came waits until all goroutines are blocked. Then it reports whether the reply has arrived.
 func (a *answer) came() bool {
 	synctest.Wait()
 	select {
@@ -126,7 +126,7 @@ func (a *answer) record(t *testing.T) simbatest.Record {
 	return m
 }
 
-// listen subscribes to channels. The returned channel gets each message as "channel payload".
+// listen subscribes to channels, and returns a Go channel with each message as "channel payload".
 func (p *pipeServer) listen(channels ...any) <-chan string {
 	p.t.Helper()
 	ps := redis.PubSubConn{Conn: p.dial()}
@@ -175,7 +175,7 @@ func TestLeaderIsElectedHandedOffAndAnnounced(t *testing.T) {
 
 		want := simbatest.Record{"status": "acquired", "owner": "a", "token": int64(1), "ttl": int64(10000), "transition": int64(12000), "position": int64(0)}
 		if got := a.record("SIMBA.ACQUIRE", "job", "a", 10000, "TRANSITION", 2000); !maps.Equal(got, want) {
-			t.Fatalf("ACQUIRE by a returns %v", got)
+			t.Fatalf("ACQUIRE by a returns %v, want %v", got, want)
 		}
 		if got := b.record("SIMBA.ACQUIRE", "job", "b", 10000); got["status"] != "queued" || got["position"] != int64(1) || got["owner"] != "a" {
 			t.Fatalf("ACQUIRE by b returns %v, want queued", got)
@@ -188,20 +188,20 @@ func TestLeaderIsElectedHandedOffAndAnnounced(t *testing.T) {
 			t.Fatal("RELEASE by a failed")
 		}
 		if got := receivedSoFar(notices); len(got) != 1 || got[0] != "simba:{job}:b released@@a" {
-			t.Fatalf("b's own channel got %q", got)
+			t.Fatalf("the channel of b received %q, want its notice of the release", got)
 		}
 		if waiting.came() {
 			t.Fatal("c got the mutex before b")
 		}
 		if got := b.record("SIMBA.ACQUIRE", "job", "b", 10000); got["status"] != "acquired" || got["token"] != int64(2) {
-			t.Fatalf("ACQUIRE by b after its notice returns %v", got)
+			t.Fatalf("ACQUIRE by b after its notice returns %v, want acquired with token 2", got)
 		}
 		b.integer("SIMBA.RELEASE", "job", "b")
 		if got := waiting.record(t); got["status"] != "acquired" || got["owner"] != "c" || got["token"] != int64(3) {
 			t.Fatalf("the wait of c ends with %v, want acquired with token 3", got)
 		}
 		if got := fmt.Sprint(receivedSoFar(mutex)); got != "[simba:{job} acquired@@a simba:{job} acquired@@b simba:{job} acquired@@c]" {
-			t.Errorf("the mutex' channel got %v", got)
+			t.Errorf("the channel of the mutex received %v, want the three grants in order", got)
 		}
 	})
 }
@@ -213,11 +213,11 @@ func TestDeadOwnersMutexGoesToTheNextAtTransitionAtNoEarlier(t *testing.T) {
 		a.record("SIMBA.ACQUIRE", "job", "a", 10000, "TRANSITION", 2000)
 		start := time.Now()
 		waiting := b.ask("SIMBA.ACQUIRE", "job", "b", 10000, "WAIT", 0)
-		a.Close() // the lease of a continues, and a reconnects below
+		a.Close() // the lease continues, and a reconnects below
 		time.Sleep(11999 * time.Millisecond)
 		back := p.dial()
 		if got := back.record("SIMBA.GUARD", "job", "a", 10000, "TRANSITION", 2000); got["status"] != "renewed" || got["token"] != int64(1) {
-			t.Errorf("GUARD by a in its transition window returns %v", got)
+			t.Errorf("GUARD by a in its transition window returns %v, want renewed with token 1", got)
 		}
 		back.Close()
 		got := waiting.record(t)
@@ -239,7 +239,7 @@ func TestDisconnectOfABlockedClientIsNoticedAtOnce(t *testing.T) {
 		third := c.ask("SIMBA.ACQUIRE", "job", "c", 600000, "WAIT", 0)
 		third.came()
 		b.pipe.Close()
-		synctest.Wait() // wait for all goroutines, without time passing
+		synctest.Wait() // waits for all goroutines; no time passes
 		if kinds := p.engine.Stats(); kinds.Blocked != 1 || kinds.Polling != 1 {
 			t.Errorf("%d waiters are blocked and %d poll, want 1 and 1", kinds.Blocked, kinds.Polling)
 		}
@@ -289,7 +289,7 @@ func TestShutdownAnswersBlockedClientsAndKeepsLeases(t *testing.T) {
 	})
 }
 
-// heldBack is a Journal whose fsync returns only when the test calls fsync.
+// heldBack is a Journal that makes changes durable only when the test calls fsync.
 type heldBack struct {
 	mu   sync.Mutex
 	cond *sync.Cond
@@ -341,7 +341,7 @@ func (h *heldBack) fsync() {
 	h.cond.Broadcast()
 }
 
-// readCalls are the calls of the commands that read and that reads cannot make up.
+// readCalls has the arguments of commands for which reads cannot choose valid ones.
 var readCalls = map[string][]any{
 	"simba.check": {"SIMBA.CHECK", "job", 1},
 	"simba.scan":  {"SIMBA.SCAN", 0, "COUNT", 10000},
@@ -349,13 +349,13 @@ var readCalls = map[string][]any{
 	"keys":        {"KEYS", "*"},
 }
 
-// reads returns a call of each command that reads. Of a command without an entry in readCalls, the
-// first argument is the mutex job, and the others are 0.
+// reads returns a call of each command that reads. For a command that readCalls lacks, the first
+// argument is the mutex job, and the others are 0.
 func (c *peer) reads() (calls [][]any) {
 	c.t.Helper()
 	names, err := redis.Strings(c.Do("COMMAND", "LIST", "FILTERBY", "ACLCAT", "read"))
 	if err != nil || len(names) < 30 {
-		c.t.Fatalf("%d commands read, %v", len(names), err)
+		c.t.Fatalf("COMMAND LIST returns %d commands that read, %v, want at least 30", len(names), err)
 	}
 	for _, name := range names {
 		if call, ok := readCalls[name]; ok {
@@ -403,11 +403,11 @@ func TestNoClientSeesAGrantBeforeItsFsync(t *testing.T) {
 		time.Sleep(time.Hour / 10)
 		for name, view := range views {
 			if view.came() {
-				t.Errorf("%s shows a grant that a crash could undo, or needs an entry in readCalls: %v, %v", name, view.reply, view.err)
+				t.Errorf("%s replies %v, %v before the fsync; if the reply does not show the grant, readCalls needs an entry", name, view.reply, view.err)
 			}
 		}
 		if got := receivedSoFar(notices); len(got) != 0 {
-			t.Errorf("the subscriber received %q", got)
+			t.Errorf("before the fsync the subscriber received %q, want nothing", got)
 		}
 		disk.fsync()
 		for name, view := range views {
@@ -416,7 +416,7 @@ func TestNoClientSeesAGrantBeforeItsFsync(t *testing.T) {
 			}
 		}
 		if got := receivedSoFar(notices); len(got) != 2 {
-			t.Errorf("the subscriber received %q", got)
+			t.Errorf("after the fsync the subscriber received %q, want two notices", got)
 		}
 	})
 }

@@ -25,12 +25,12 @@ func TestElectRunsTheCommandInEachTenure(t *testing.T) {
 	p.Wants(t, "^signal terminated")
 	match, _ := p.WantsAfter(t, line, `^started \d+ token (\d+)`)
 	if again := atoi(match[1]); again <= token {
-		t.Errorf("the token is %d, want more than the one before, %d", again, token)
+		t.Errorf("the second command has the token %d, want more than %d, the first one", again, token)
 	}
 	p.Signal(unix.SIGTERM)
 	w.wantsCode(p, 0)
 	if n := w.neverTwo(); n != 2 {
-		t.Errorf("%d commands have run, want 2", n)
+		t.Errorf("%d commands ran, want 2", n)
 	}
 	w.wantsCode(w.lock(sh("true"), "--try"), 0)
 }
@@ -43,7 +43,7 @@ func TestElectEndsWithTheCommand(t *testing.T) {
 	w.wantsCode(w.lock(sh("true"), "--try"), 0)
 }
 
-// Many programs read their settings again on SIGHUP. So SIGHUP is no reason for elect to end.
+// On SIGHUP, many programs read their settings again. So elect must not end on SIGHUP.
 func TestElectThatGotSIGHUPReportsThatTheMutexWasLostLater(t *testing.T) {
 	w := newWorld(t)
 	p := w.elect(sh(`trap "echo hup" HUP; trap "exit 0" TERM; echo started; while :; do sleep 0.02; done`))
@@ -65,7 +65,7 @@ func TestElectRestartsTheCommand(t *testing.T) {
 	w.wantsCode(p, 128+15)
 }
 
-// An elect with --restart must give a waiter its turn before it starts its command again.
+// elect --restart must let a waiter run its command before it restarts its own.
 func TestElectReleasesTheMutexBeforeItRestartsTheCommand(t *testing.T) {
 	w := newWorld(t)
 	first := w.elect(sh("read line"), "--restart") // read fails at once: stdin is empty
@@ -89,14 +89,14 @@ func TestElectStopsAndRunsAgainAfterAnOutage(t *testing.T) {
 	if err := unix.Kill(p.Pid(), unix.SIGKILL); err != nil {
 		t.Fatal(err)
 	}
-	<-p.Exited() // closed only when the command has ended too, since it shares the standard output
+	<-p.Exited() // so the command has ended, too, since it writes to the same pipe
 	if n := w.neverTwo(); n != 2 {
-		t.Errorf("%d commands have run, want 2", n)
+		t.Errorf("%d commands ran, want 2", n)
 	}
 }
 
-// The test kills the wrapper, the command or its process group. No two commands may run at once, by
-// their own timestamps.
+// In each round the test kills the wrapper, the command or its process group. By their timestamps,
+// no two commands may ever run at once.
 func TestCrashesOfTwoWrappersNeverRunTwoCommandsAtOnce(t *testing.T) {
 	w := newWorld(t)
 	flags := []string{"--ttl", "1s", "--grace", "4s"}
@@ -107,9 +107,9 @@ func TestCrashesOfTwoWrappersNeverRunTwoCommandsAtOnce(t *testing.T) {
 	for range rounds {
 		next := start()
 		w.awaitQueued(1)
-		time.Sleep(rand.N(400 * time.Millisecond)) // a random moment between two renewals
-		// Only a living wrapper ends the processes of the group. So where the wrapper is killed,
-		// the test kills the group too, as a supervisor does that kills a whole unit.
+		time.Sleep(rand.N(400 * time.Millisecond)) // any moment between two renewals
+		// A killed wrapper cannot end the processes of the group. So the test kills them, as a
+		// supervisor does that kills a whole unit.
 		switch rand.N(3) {
 		case 0:
 			_ = unix.Kill(owner.Pid(), unix.SIGKILL)
@@ -127,6 +127,6 @@ func TestCrashesOfTwoWrappersNeverRunTwoCommandsAtOnce(t *testing.T) {
 	_ = unix.Kill(-pid, unix.SIGKILL)
 	w.wantsCode(owner, 128+9)
 	if n := w.neverTwo(); n != rounds+1 {
-		t.Errorf("%d commands have run, want %d", n, rounds+1)
+		t.Errorf("%d commands ran, want %d", n, rounds+1)
 	}
 }

@@ -1,5 +1,6 @@
 // Package wrapper tests lock and elect with real servers and commands. A command writes timestamps
-// while it runs. The tests judge by these timestamps, so a slow test cannot hide an overlap.
+// to a file while it runs. The tests compare only these timestamps, so a slow test cannot hide an
+// overlap.
 package wrapper
 
 import (
@@ -18,12 +19,12 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// If the tests run under nohup(1), SIGHUP is ignored, and the commands would inherit this.
+	// nohup(1) would start the tests with SIGHUP ignored, and the commands would inherit this.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP)
 	os.Exit(simbatest.Main(m))
 }
 
-// The exit codes that docs/reference/cli.md promises.
+// Exit codes, as promised by docs/reference/cli.md.
 const (
 	exitUsage       = 2
 	exitUnavailable = 69
@@ -31,7 +32,7 @@ const (
 	exitLost        = 76
 )
 
-// world is the server of a test, and the file to which its commands write timestamps.
+// world is the server of a test, and the file for the timestamps of its commands.
 type world struct {
 	testing.TB
 	server *simbatest.Server
@@ -44,10 +45,9 @@ func newWorld(t *testing.T) *world {
 	return &world{t, simbatest.Start(t), t.TempDir() + "/moments"}
 }
 
-// url returns the URL of the server.
 func (w *world) url() string { return "redis://" + w.server.Addr }
 
-// worker returns the command line of a worker: see worker/main.go.
+// worker returns the command line of the program worker/main.go.
 func (w *world) worker(flags ...string) []string {
 	w.Helper()
 	return append([]string{simbatest.Build(w, "tests/wrapper/worker"), "--file", w.file}, flags...)
@@ -65,7 +65,7 @@ func (w *world) run(verb string, command []string, flags ...string) *simbatest.P
 	return simbatest.Run(w, simbatest.Binary(w), args...)
 }
 
-// started waits for the first line of a worker, and returns its pid and its token.
+// started waits for the first line of a worker, and returns its pid and token.
 func (w *world) started(p *simbatest.Process) (pid, token int) {
 	w.Helper()
 	match := p.Wants(w, `^started (\d+) token (\d+) of job`)
@@ -83,7 +83,7 @@ type span struct {
 	first, last time.Duration // by the monotonic clock
 }
 
-// spans returns the spans in the file, sorted by token.
+// spans returns the spans in the file, by ascending token.
 func (w *world) spans() (all []span) {
 	w.Helper()
 	text, err := os.ReadFile(w.file)
@@ -93,7 +93,7 @@ func (w *world) spans() (all []span) {
 	for line := range strings.Lines(string(text)) {
 		var at, token, pid int
 		if n, _ := fmt.Sscan(line, &at, &token, &pid); n != 3 {
-			w.Fatalf("the file has the line %q", line)
+			w.Fatalf("the file of timestamps has the line %q", line)
 		}
 		i, ok := slices.BinarySearchFunc(all, token, func(s span, token int) int { return s.token - token })
 		if !ok {
@@ -105,20 +105,20 @@ func (w *world) spans() (all []span) {
 	return all
 }
 
-// neverTwo fails the test if commands of two tenures have run at the same time. It returns the
-// number of tenures.
+// neverTwo fails the test if commands of two tenures ran at the same time. It returns the number of
+// tenures.
 func (w *world) neverTwo() int {
 	w.Helper()
 	all := w.spans()
 	for i := 1; i < len(all); i++ {
 		if overlap := all[i-1].last - all[i].first; overlap >= 0 {
-			w.Errorf("the command with token %d still ran for %v after the command with token %d had started", all[i-1].token, overlap, all[i].token)
+			w.Errorf("the command with token %d still ran %v after the start of the command with token %d", all[i-1].token, overlap, all[i].token)
 		}
 	}
 	return len(all)
 }
 
-// lastMoment returns the last timestamp of any command.
+// lastMoment returns the last timestamp of all commands.
 func (w *world) lastMoment() time.Duration {
 	w.Helper()
 	all := w.spans()
@@ -133,7 +133,6 @@ func monotonic() time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// awaitQueued waits until exactly want contenders are in the queue.
 func (w *world) awaitQueued(want int) {
 	w.Helper()
 	c := simbatest.Conn(w, w.server)
@@ -146,10 +145,10 @@ func (w *world) awaitQueued(want int) {
 			return
 		}
 	}
-	w.Fatalf("the queue never has exactly %d contenders", want)
+	w.Fatalf("the queue does not reach exactly %d contenders", want)
 }
 
-// gone waits until no process has the given id.
+// gone waits until no process has the id.
 func (w *world) gone(pid int) {
 	w.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -164,6 +163,6 @@ func (w *world) gone(pid int) {
 func (w *world) wantsCode(p *simbatest.Process, want int) {
 	w.Helper()
 	if got := p.Wait(w); got != want {
-		w.Errorf("exit code %d, want %d:\n%s", got, want, p.Output())
+		w.Errorf("the wrapper exits with code %d, want %d:\n%s", got, want, p.Output())
 	}
 }

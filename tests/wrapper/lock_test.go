@@ -47,7 +47,7 @@ func TestLockPassesTheExitCodeOfTheCommand(t *testing.T) {
 			t.Errorf("%v: the output is %q, want %q", row.command, out, row.why)
 		}
 	}
-	// Each wrapper has released the mutex, so the next one gets it at once.
+	// Each wrapper above has released the mutex, so this one gets it at once.
 	w.wantsCode(w.lock(sh("true"), "--try"), 0)
 }
 
@@ -63,7 +63,7 @@ func TestLockNamesTheTenureInTheEnvironment(t *testing.T) {
 	}
 }
 
-// A user without a rule "as:" may contend only under ids that begin with the user's name.
+// A user without a rule "as:" may contend only with ids that begin with the name of the user.
 func TestLockOfAUserContendsByItsName(t *testing.T) {
 	t.Parallel()
 	users := filepath.Join(t.TempDir(), "users.acl")
@@ -79,11 +79,11 @@ func TestLockOfAUserContendsByItsName(t *testing.T) {
 	p.Wants(t, `^SIMBA_OWNER=1:\d+@.+~[0-9a-f]{16}$`)
 	p = w.lock([]string{"env"}, "--url", "redis://pool:word@"+w.server.Addr)
 	w.wantsCode(p, exitUnavailable)
-	p.Wants(t, "NOPERM .*; set --id to one that the user's rule as: allows$")
+	p.Wants(t, "NOPERM .*; set --id to an id that the user may use: .* rule as: allows$")
 	w.wantsCode(w.lock([]string{"env"}, "--url", "redis://pool:word@"+w.server.Addr, "--id", "pool-1"), 0)
 }
 
-// The server takes the user from the certificate, so the wrapper must ask for the name.
+// The server takes the user from the certificate. So the wrapper must ask the server for the name.
 func TestLockByACertificateContendsByItsName(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -103,8 +103,8 @@ func TestLockByACertificateContendsByItsName(t *testing.T) {
 	for _, c := range []struct{ name, verb, owner string }{
 		{"ops", "lock", `ops:1:\d+@.+~[0-9a-f]{16}`},
 		{"ops", "elect", `ops:1:\d+@.+~[0-9a-f]{16}`},
-		{"nobody", "lock", `1:\d+@.+~[0-9a-f]{16}`}, // there is no such user, so it is default
-		{"mute", "lock", `1:\d+@.+~[0-9a-f]{16}`},   // it may not ask
+		{"nobody", "lock", `1:\d+@.+~[0-9a-f]{16}`}, // no such user, so default
+		{"mute", "lock", `1:\d+@.+~[0-9a-f]{16}`},   // may not ask for its name
 	} {
 		cert, key := authority.Sign(t, certs.Leaf{Name: c.name}).Write(t, dir, c.name)
 		p := simbatest.Run(t, simbatest.Binary(t), c.verb, "--url", url, "--cacert", ca, "--cert", cert, "--key", key, "job", "--", "env")
@@ -130,7 +130,7 @@ func TestLockForwardsSignals(t *testing.T) {
 	}
 }
 
-// nohup(1), and a shell without job control, start programs with ignored signals.
+// nohup(1) and shells without job control start programs with ignored signals.
 func TestIgnoredSignalStaysIgnored(t *testing.T) {
 	w := newWorld(t)
 	lock := simbatest.Binary(t) + " lock --url " + w.url() + " job -- "
@@ -153,14 +153,13 @@ func TestLockOfAMutexThatAnotherOwns(t *testing.T) {
 	} {
 		p := w.lock(sh("echo ran"), row.flags...)
 		w.wantsCode(p, row.code)
-		// After a short wait the message may differ, since the server may not have named the owner
-		// yet.
+		// After a short wait, the wrapper may not know the owner yet.
 		short := "simba-resp: job: not acquired; another waiter is next, or the server delays new grants, or has not replied yet"
 		if got := p.Output(); got != "simba-resp: job: not acquired; its owner is first" && (row.flags[0] != "--wait" || got != short) {
-			t.Errorf("%v: %q", row.flags, got)
+			t.Errorf("lock with %v prints %q", row.flags, got)
 		}
 	}
-	// The failed attempts have left the queue. A waiter that gets SIGTERM leaves the queue, too.
+	// The failed attempts have left the queue. A waiter leaves it on SIGTERM, too.
 	waiting := w.lock(sh("echo ran"))
 	w.awaitQueued(1)
 	waiting.Signal(unix.SIGTERM)
@@ -192,7 +191,7 @@ func TestLockWithoutAServer(t *testing.T) {
 	p.Wants(t, again)
 	p.Signal(unix.SIGTERM)
 	wants(p, 128+15, again)
-	// Without a limit for the wait, lock also waits for a server that is down.
+	// Without a limit for the wait, lock waits for a server that is down.
 	p = w.lock(sh("echo ran"))
 	p.Wants(t, again)
 	w.server.Start()
@@ -201,7 +200,7 @@ func TestLockWithoutAServer(t *testing.T) {
 	p.Wants(t, "(?m)^ran$")
 }
 
-// If the release fails, lock still exits with the code of the command.
+// Even if the release fails, lock exits with the code of the command.
 func TestLockWhoseReleaseFailsSaysSo(t *testing.T) {
 	w := newWorld(t)
 	p := w.lock(sh("read line; exit 7"), "--ttl", "1h") // read fails at once: stdin is empty
@@ -218,7 +217,7 @@ func TestLockNamesAServerThatIsNotSimba(t *testing.T) {
 	p := w.lock(sh("echo ran"), "--url", "redis://"+redis.Addr)
 	w.wantsCode(p, exitUnavailable)
 	if got := p.Output(); !strings.HasPrefix(got, "simba-resp: "+redis.Addr+": the server does not know the command; check that") || strings.Contains(got, "\n") {
-		t.Errorf("the output is %q", got)
+		t.Errorf("lock prints %q, want an error that the server is not Simba", got)
 	}
 }
 
@@ -249,11 +248,11 @@ func TestLockRefusesBadInputBeforeItConnects(t *testing.T) {
 	}
 }
 
-// The wrapper releases the mutex only when no process of the command's group is left.
+// The wrapper releases the mutex only after all processes of the command's group have ended.
 func TestProcessesThatTheCommandLeavesEndBeforeTheNextCommandStarts(t *testing.T) {
 	w := newWorld(t)
 	p := w.lock(w.worker("--leave", "--stubborn"), "--grace", "1s")
-	p.Wants(t, "^another started") // otherwise the next wrapper could get the mutex first
+	p.Wants(t, "^another started") // so this wrapper owns the mutex
 	next := w.lock(w.worker())
 	w.wantsCode(p, 0)
 	p.Wants(t, "the command has ended and left processes")
@@ -262,18 +261,18 @@ func TestProcessesThatTheCommandLeavesEndBeforeTheNextCommandStarts(t *testing.T
 	next.Signal(unix.SIGTERM)
 	w.wantsCode(next, 0)
 	if n := w.neverTwo(); n != 2 {
-		t.Errorf("%d commands have run, want 2", n)
+		t.Errorf("%d commands ran, want 2", n)
 	}
 }
 
-// For kill(2), a zombie still belongs to its process group. In this test the zombie's parent has
-// left the group, and never waits for the zombie.
+// For kill(2), a zombie belongs to its process group. Here the parent of the zombie has left the
+// group, and never waits for the zombie.
 func TestZombieInTheGroupDoesNotKeepTheMutex(t *testing.T) {
 	w := newWorld(t)
 	p := w.lock(w.worker("--leave", "--zombie"), "--grace", "1s")
 	parent := atoi(p.Wants(t, `^another started (\d+)`)[1])
 	w.wantsCode(w.lock(sh("true")), 0)
-	if err := unix.Kill(parent, unix.SIGKILL); err != nil { // it holds the stdout of p open
+	if err := unix.Kill(parent, unix.SIGKILL); err != nil { // since it keeps the stdout of p open
 		t.Error(err)
 	}
 	w.wantsCode(p, 0)

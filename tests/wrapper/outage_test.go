@@ -16,11 +16,11 @@ import (
 
 const (
 	outageTTL   = 3 * time.Second
-	outageGrace = 8 * time.Second // SIGKILL is due 2 s before the end
+	outageGrace = 8 * time.Second // the wrapper sends SIGKILL 2 s before its end
 )
 
-// justRenewed waits until a moment after a renewal, and returns the earliest end of the lease. The
-// next renewal is due only after a good part of a second.
+// justRenewed waits until shortly after a renewal, and returns the earliest end of the lease. The
+// next renewal is not due for a good part of a second.
 func (w *world) justRenewed() (end time.Duration) {
 	w.Helper()
 	c := simbatest.Conn(w, w.server)
@@ -36,7 +36,7 @@ func (w *world) justRenewed() (end time.Duration) {
 	return 0
 }
 
-// All processes of the command must end before the lease, also if they ignore SIGTERM.
+// All processes of the command must end before the lease, even if they ignore SIGTERM.
 func TestKilledServerEndsTheCommandBeforeTheLeaseEnds(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{
@@ -54,12 +54,12 @@ func TestKilledServerEndsTheCommandBeforeTheLeaseEnds(t *testing.T) {
 			select {
 			case <-p.Exited():
 			case <-time.After(end - monotonic() + 50*time.Millisecond):
-				// A command that still runs has written a timestamp, which lastMoment returns.
+				// A command that still runs writes timestamps after the end.
 			}
 			if last := w.lastMoment(); last >= end {
 				t.Fatalf("the command still ran %v after the end of the lease", last-end)
 			} else {
-				t.Logf("the command ended %v before the lease", end-last)
+				t.Logf("the command ended %v before the end of the lease", end-last)
 			}
 			w.wantsCode(p, exitLost)
 			w.gone(pid)
@@ -84,7 +84,7 @@ func TestFrozenServerEndsTheCommandBeforeTheNextOneStarts(t *testing.T) {
 	next.Signal(unix.SIGTERM)
 	w.wantsCode(next, 0)
 	if n := w.neverTwo(); n != 2 {
-		t.Errorf("%d commands have run, want 2", n)
+		t.Errorf("%d commands ran, want 2", n)
 	}
 }
 
@@ -126,14 +126,14 @@ func TestFullStandardErrorDoesNotKeepTheCommandAlive(t *testing.T) {
 	w.server.Pause()
 	<-ended
 	if got := first.ProcessState.ExitCode(); got != exitLost {
-		t.Errorf("exit code %d, want %d", got, exitLost)
+		t.Errorf("the wrapper exits with code %d, want %d", got, exitLost)
 	}
 	w.server.Resume()
 	w.started(next)
 	next.Signal(unix.SIGTERM)
 	w.wantsCode(next, 0)
 	if n := w.neverTwo(); n != 2 {
-		t.Errorf("%d commands have run, want 2", n)
+		t.Errorf("%d commands ran, want 2", n)
 	}
 }
 
@@ -143,12 +143,12 @@ func TestServerThatIsBackWithinTheLeaseIsNotNoticed(t *testing.T) {
 	pid, token := w.started(p)
 	w.server.Kill()
 	w.server.Start()
-	// The remaining time of the lease falls from reply to reply. It rises when the wrapper renews.
+	// The remaining time of the lease falls from reply to reply until the wrapper renews.
 	c := simbatest.Conn(t, w.server)
 	for before, renewed := int64(math.MaxInt64), false; !renewed; time.Sleep(10 * time.Millisecond) {
 		owner := simbatest.DoRecord(t, c, "SIMBA.OWNER", "job")
 		if owner["owner"] != "me" || owner["token"] != int64(token) {
-			t.Fatalf("the owner is %v, want the wrapper with token %d", owner, token)
+			t.Fatalf("SIMBA.OWNER returns %v, want the wrapper with token %d", owner, token)
 		}
 		left := owner["transition"].(int64)
 		before, renewed = left, left > before
@@ -177,19 +177,19 @@ func TestKilledWrapperTakesTheCommandWithIt(t *testing.T) {
 	next.Signal(unix.SIGTERM)
 	w.wantsCode(next, 0)
 	if n := w.neverTwo(); n != 2 {
-		t.Errorf("%d commands have run, want 2", n)
+		t.Errorf("%d commands ran, want 2", n)
 	}
 }
 
-// The lease ends while the wrapper is stopped. When the wrapper continues, it must kill the command
-// at once, without waiting for a timer or the server.
+// The lease ends while the wrapper is stopped. When it continues, it must kill the command at once,
+// without a wait for a timer or the server.
 func TestStoppedWrapperKillsTheCommandWhenItContinues(t *testing.T) {
 	w := newWorld(t)
 	p := w.lock(w.worker("--stubborn"), "--ttl", "1s", "--grace", "1s")
 	pid, token := w.started(p)
 	p.Pause()
 	next := w.lock([]string{"true"})
-	w.wantsCode(next, 0) // so the lease of the first wrapper has ended
+	w.wantsCode(next, 0) // the lease of the first wrapper has ended
 	if err := unix.Kill(pid, 0); err != nil {
 		t.Fatalf("the command with token %d has ended already", token)
 	}

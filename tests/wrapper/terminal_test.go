@@ -16,17 +16,17 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// console is a terminal with a program in it: a shell with job control, or a wrapper.
+// console is a terminal in which a program runs: a shell with job control, or a wrapper.
 type console struct {
 	testing.TB
 	file *os.File
 
 	mu   sync.Mutex // guards text
 	text strings.Builder
-	seen int // how far in text wants has matched; only the test's goroutine uses it
+	seen int // end of the last match in text; only the goroutine of the test uses it
 }
 
-// The keys that a terminal turns into signals.
+// Keys that a terminal converts to signals.
 const (
 	ctrlC = "\x03"
 	ctrlZ = "\x1a"
@@ -43,9 +43,9 @@ func (w *world) open(program string, args ...string) *console {
 	}
 	c := &console{TB: w, file: file}
 	var reading sync.WaitGroup
-	reading.Go(func() { _, _ = io.Copy(c, file) }) // returns an error when the terminal is closed
+	reading.Go(func() { _, _ = io.Copy(c, file) }) // until the terminal is closed
 	w.Cleanup(func() {
-		file.Close() // the kernel sends SIGHUP
+		file.Close() // so the kernel sends SIGHUP
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		reading.Wait()
@@ -61,7 +61,6 @@ func (w *world) shell() *console {
 	return c
 }
 
-// Write appends what the terminal shows to the text.
 func (c *console) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -74,7 +73,6 @@ func (c *console) shown() string {
 	return c.text.String()
 }
 
-// types sends keys to the terminal, as if a person typed them.
 func (c *console) types(keys string) {
 	c.Helper()
 	if _, err := io.WriteString(c.file, keys); err != nil {
@@ -82,7 +80,7 @@ func (c *console) types(keys string) {
 	}
 }
 
-// wants waits until the terminal shows a match of the pattern, after the match of the last call.
+// wants waits until the terminal shows a match of the pattern after that of the last call.
 func (c *console) wants(pattern string) []string {
 	c.Helper()
 	re := regexp.MustCompile(pattern)
@@ -108,7 +106,7 @@ func TestCommandIsInTheForegroundOfATerminal(t *testing.T) {
 	if n := strings.Count(c.shown(), "signal interrupt"); n != 1 {
 		t.Errorf("the command got %d interrupts, want 1", n)
 	}
-	// Now the shell has the terminal again, and can read from it.
+	// The shell has the terminal again, and can read from it.
 	c.types("read line; echo got $line\nwords\n")
 	c.wants(`got words`)
 }
@@ -147,11 +145,12 @@ func TestCommandDoesNotContinueWhenItsLeaseEndedWhileItWasStopped(t *testing.T) 
 	next.Signal(unix.SIGTERM)
 	w.wantsCode(next, 0)
 	if n := w.neverTwo(); n != 2 {
-		t.Errorf("%d commands have run, want 2", n)
+		t.Errorf("%d commands ran, want 2", n)
 	}
 }
 
-// Otherwise the group's other processes would run on while the stopped wrapper cannot renew.
+// If the first process of the group stops, the wrapper stops, and cannot renew. So the other
+// processes must stop, too.
 func TestStoppedFirstProcessStopsItsWholeGroup(t *testing.T) {
 	w := newWorld(t)
 	c := w.shell()
@@ -168,11 +167,11 @@ func TestStoppedFirstProcessStopsItsWholeGroup(t *testing.T) {
 	c.types("fg; echo code $?\n")
 	c.wants(`code 76`)
 	if n := w.neverTwo(); n != 2 {
-		t.Errorf("%d commands have run, want 2", n)
+		t.Errorf("%d commands ran, want 2", n)
 	}
 }
 
-// Without a shell, nobody could continue a stopped wrapper. So the wrapper must not stop.
+// Without a shell, nobody could continue a stopped wrapper. So it must not stop.
 func TestCtrlZWithoutAShellDoesNotStopTheCommandForEver(t *testing.T) {
 	w := newWorld(t)
 	c := w.open(simbatest.Binary(t), append([]string{"lock", "job", "--"}, w.worker()...)...)
@@ -183,12 +182,12 @@ func TestCtrlZWithoutAShellDoesNotStopTheCommandForEver(t *testing.T) {
 	c.wants(`signal interrupt foreground true`)
 }
 
-// Without a wrapper, Ctrl-C sends SIGINT to the script and to the command. With one, the script
-// must end, too.
+// Without a wrapper, Ctrl-C ends the script, since the terminal sends it SIGINT, too. With a
+// wrapper, the script must also end.
 func TestCtrlCEndsTheScriptThatRunsTheWrapper(t *testing.T) {
 	w := newWorld(t)
 	c := w.shell()
-	for _, shell := range []string{"sh", "bash"} { // bash continues unless SIGINT ends lock
+	for _, shell := range []string{"sh", "bash"} { // bash continues unless lock dies of SIGINT
 		c.types(shell + " -c \"$lock job -- sh -c 'echo star''ted; exec sleep 600'; echo the script goes o''n\"\n")
 		c.wants(`started`)
 		c.types(ctrlC)
@@ -209,8 +208,8 @@ func TestCtrlCEndsTheScriptThatRunsTheWrapper(t *testing.T) {
 	}
 }
 
-// While its command runs, the wrapper is in the background. The terminal's setting tostop stops
-// background processes that write.
+// While the command runs, the wrapper is in the background. With the setting tostop, the terminal
+// stops background processes that write to it.
 func TestWrapperWritesToATerminalWithTostop(t *testing.T) {
 	w := newWorld(t)
 	c := w.shell()

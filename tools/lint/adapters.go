@@ -13,11 +13,9 @@ import (
 	"honnef.co/go/tools/unused"
 )
 
-// The analyzers below wrap linters that have no analyzer, or whose analyzer has no setting for
-// exclusions.
+// These analyzers wrap linters that have no analyzer, or whose analyzer cannot exclude functions.
 
-// ends matches functions whose errors may be ignored, such as those that close a file or print to a
-// terminal.
+// ends matches functions whose errors may be ignored, such as those that close a file or print.
 var ends = regexp.MustCompile(`^((os\.)?[Ss]td(out|err)\..*|.*[Cc]lose|.*Flush|os\.Remove(All)?|.*[Pp]rint(f|ln)?|os\.(Un)?Setenv)$`)
 
 var errcheckAnalyzer = &analysis.Analyzer{
@@ -87,7 +85,7 @@ var unusedAnalyzer = &analysis.Analyzer{
 	},
 }
 
-// pos converts the position that a linter reports to one of the pass.
+// pos converts a position that a linter reports to a position of the pass.
 func pos(pass *analysis.Pass, p token.Position) token.Pos {
 	for _, f := range pass.Files {
 		if file := pass.Fset.File(f.FileStart); file.Name() == p.Filename {

@@ -13,14 +13,13 @@ const (
 	client = module + "/client"
 )
 
-// mayImport lists what each package may import beyond the standard library. A package imports only
-// package simba, which has the vocabulary, and packages to its right, but no sibling:
+// mayImport lists what each package may import beyond the standard library. The lists keep the
+// layers apart: engine, persist and the backends import neither resp nor commands. Nor do the
+// backends import each other.
 //
-//	cmd → resp → commands → simba.Backend → engine → Journal → persist
-//
-// In the lists, the name of a package of this project means this package only. The name of another
-// module means all its packages. Test files, and packages that are not listed (tests, examples),
-// may import everything but the program.
+// In a list, a package of this project stands only for itself. A name of another module stands for
+// all packages of that module. Test files, and packages that mayImport does not list (tests,
+// examples), may import everything but the program.
 var mayImport = map[string][]string{
 	"":                   {},
 	"access":             {},
@@ -38,28 +37,28 @@ var mayImport = map[string][]string{
 	"backends/mysql":     {module, module + "/backends/proxy", "github.com/go-sql-driver/mysql"},
 	"backends/zookeeper": {module, module + "/backends/proxy", "github.com/go-zookeeper/zk"},
 
-	// The client commands use only the server's protocol.
+	// The CLI knows only the server's protocol.
 	"cli": {"github.com/BurntSushi/toml", "github.com/redis/go-redis/v9", "github.com/spf13/cobra", "golang.org/x/sys", "golang.org/x/term"},
 
 	"wrapper": {client, "golang.org/x/sys"},
 
-	// The client is a module of its own, which imports nothing of the server.
+	// A module of its own, which imports nothing of the server.
 	"client":                     {client + "/internal/callbacks", client + "/internal/contend", client + "/internal/names", client + "/internal/suspend", "github.com/redis/go-redis/v9"},
 	"client/worker":              {client, client + "/internal/callbacks", client + "/internal/contend"},
 	"client/registry":            {client, client + "/internal/contend", client + "/internal/names"},
 	"client/internal":            {},
 	"client/internal/testserver": {client, "github.com/redis/go-redis/v9"},
 
-	// simbatest is a module of its own, so that the client's users do not get the server's modules.
+	// A module of its own, so that users of the client do not download the modules of the server.
 	"client/simbatest": {module, module + "/commands", module + "/engine", module + "/resp", "github.com/redis/go-redis/v9"},
 }
 
-// program is the folder of the main packages. No package may import them.
+// program is the folder of the main packages, which no package may import.
 const program = module + "/cmd"
 
 var imports = &analysis.Analyzer{
 	Name: "imports",
-	Doc:  "check who imports whom",
+	Doc:  "check that imports follow the order of the layers",
 	Run: func(pass *analysis.Pass) (any, error) {
 		allowed, limited := rule(pass.Pkg.Path())
 		for _, f := range pass.Files {
@@ -81,8 +80,8 @@ var imports = &analysis.Analyzer{
 	},
 }
 
-// rule returns the imports that a package may have. They are those of the package itself in
-// mayImport, or of the closest folder above it. limited is false if mayImport lists none of them.
+// rule returns the entry of mayImport for a package, or for the closest folder above it. If there
+// is none, limited is false.
 func rule(pkg string) (allowed []string, limited bool) {
 	if pkg == module {
 		return mayImport[""], true
@@ -103,11 +102,11 @@ func allows(allowed []string, name string) bool {
 	})
 }
 
-// within reports whether the package name is root, or is below root.
+// within reports whether the package name is root or is below it.
 func within(name, root string) bool { return name == root || strings.HasPrefix(name, root+"/") }
 
-// isStandard reports whether a package is in the standard library. The names of all other packages
-// begin with a domain.
+// isStandard reports whether a package is in the standard library. Other package names begin with a
+// domain.
 func isStandard(name string) bool {
 	first, _, _ := strings.Cut(name, "/")
 	return !strings.Contains(first, ".")

@@ -38,12 +38,12 @@ func TestImportsRunOnlyDownwards(t *testing.T) {
 		{"/tests/abuse", "abuse_test.go", program + "/simba-resp", false},
 	} {
 		if found := imported(t, module+test.pkg, test.file, test.imports); (found == 0) != test.allowed {
-			t.Errorf("%s (%s) imports %s: %d findings", test.pkg, test.file, test.imports, found)
+			t.Errorf("package %s (%s) imports %s: the analyzer reports %d findings", test.pkg, test.file, test.imports, found)
 		}
 	}
 }
 
-// imported returns the number of findings in a file of package pkg that imports name.
+// imported returns how many findings the analyzer has in a file of package pkg that imports name.
 func imported(t *testing.T, pkg, file, name string) (findings int) {
 	t.Helper()
 	fset := token.NewFileSet()

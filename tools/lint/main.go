@@ -36,11 +36,11 @@ func main() {
 	unitchecker.Main(all...)
 }
 
-// notInTests names the analyzers that skip test files. A test may ignore errors that it does not
-// check, and may compare errors by identity.
+// notInTests has the analyzers that do not check test files. A test may ignore errors, and may
+// compare errors with ==.
 var notInTests = map[string]bool{"errcheck": true, "errorlint": true}
 
-// signed returns the analyzer with its name appended to each finding.
+// signed returns the analyzer, and appends its name to each finding.
 func signed(a *analysis.Analyzer) *analysis.Analyzer {
 	s := *a
 	s.Run = func(pass *analysis.Pass) (any, error) {
@@ -59,7 +59,8 @@ func signed(a *analysis.Analyzer) *analysis.Analyzer {
 
 func isTest(file string) bool { return strings.HasSuffix(file, "_test.go") }
 
-// fileName returns the name of the file as it is on disk.
+// fileName returns the name of the file on disk. It ignores //line directives, which may name
+// another file.
 func fileName(pass *analysis.Pass, f *ast.File) string {
 	return pass.Fset.PositionFor(f.FileStart, false).Filename
 }

@@ -32,12 +32,12 @@ var (
 		what whom which where who both one another`)
 )
 
-// hasClauseAsSubject reports whether a clause or an infinitive is the subject of a sentence:
-// "What is left is deleted", "To lose a race is normal". Questions are exempt.
+// hasClauseAsSubject reports whether the subject of a sentence is a clause or an infinitive: "What
+// is left is deleted", "To lose a race is normal". It exempts questions.
 //
-// The function pairs each subordinating word (what, that, if) with one finite verb. A further verb
-// has the clause before it as its subject. The function takes some plurals for verbs, and misses
-// rare verbs.
+// It pairs each subordinating word (what, that, if) with one finite verb. If a further finite verb
+// follows, the clause is the subject of that verb. This is a heuristic: it takes some plural nouns
+// for verbs, and misses rare verbs.
 func hasClauseAsSubject(s sentence) bool {
 	words := s.plain()
 	if len(words) < 3 || s.isQuestion() {
@@ -46,7 +46,8 @@ func hasClauseAsSubject(s sentence) bool {
 	infinitive, expected := false, 0
 	switch words[0] {
 	case "who", "whoever":
-		// A full sentence has a second verb. A phrase, such as a field's comment, may have one.
+		// From its capital letter to its period, this is a sentence with the clause as its subject.
+		// A phrase, such as a field's comment, may have only the verb of the clause.
 		if strings.HasPrefix(s[0].text, "W") && s[len(s)-1].ends() {
 			return true
 		}
@@ -55,7 +56,7 @@ func hasClauseAsSubject(s sentence) bool {
 		expected = 1
 	case "that":
 		switch {
-		case words[1] == "which": // "that which …": the next verb belongs to which
+		case words[1] == "which": // the next verb belongs to "which"
 		case slices.Contains([]string{"a", "an", "the", "it", "they", "nobody", "no"}, words[1]):
 			expected = 1
 		default:

@@ -11,7 +11,7 @@ import (
 	"unicode"
 )
 
-// checkGo checks the comments of a Go file, the identifiers that the file declares, and its name.
+// checkGo checks the comments of a Go file, the identifiers that it declares, and its name.
 func checkGo(path string, source []byte) ([]finding, error) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, path, source, parser.ParseComments|parser.SkipObjectResolution)
@@ -38,9 +38,10 @@ func checkGo(path string, source []byte) ([]finding, error) {
 	return found, nil
 }
 
-// A comment is the prose of a comment group, without directives, code and the output of examples.
+// comment is the prose of a comment group. It has no directives, no code, and no output of
+// examples.
 type comment struct {
-	lines []int // the lines whose length counts
+	lines []int // numbers of the lines to check for length
 	texts []text
 }
 
@@ -52,7 +53,7 @@ var (
 
 func readComment(fset *token.FileSet, group *ast.CommentGroup) (c comment) {
 	c.texts = []text{{}}
-	inCode := false // whether the text is between two backticks
+	inCode := false // whether the next text is inside a code span
 	for _, part := range group.List {
 		if output.MatchString(part.Text) {
 			break
@@ -69,7 +70,6 @@ func readComment(fset *token.FileSet, group *ast.CommentGroup) (c comment) {
 	return c
 }
 
-// strip removes the comment marks, such as "//".
 func strip(s string) string {
 	if s, ok := strings.CutPrefix(s, "//"); ok {
 		return s
@@ -77,7 +77,7 @@ func strip(s string) string {
 	return strings.TrimSuffix(strings.TrimPrefix(s, "/*"), "*/")
 }
 
-// read adds a line to the last text, or begins a new text with it.
+// read adds a line to the last text, or to a new text if the line begins a list item.
 func (c *comment) read(line string, at int, inCode *bool) {
 	item := listItem.FindString(line)
 	switch {
@@ -161,7 +161,8 @@ func checkIdentifier(name string, line int) (found []finding) {
 	return found
 }
 
-// split returns the words of an identifier in lower case: read, http, body for "readHTTPBody_2".
+// split returns the words of an identifier in lower case. For readHTTPBody_2 they are read, http
+// and body.
 func split(name string) (words []string) {
 	runes := []rune(name)
 	from := 0

@@ -1,11 +1,15 @@
-// Command prose checks the language of Markdown files and of comments in Go files. Its rules limit
-// the length of sentences and of lines. They forbid clauses as subjects, the passives of "tell",
-// and words that this project replaced by the field's terms. There is no list of exceptions.
+// Command prose checks the language of Markdown files, of comments in Go files, and of the names
+// that Go files declare. Its rules limit the length of sentences and of lines. They forbid clauses
+// as subjects, passives of "tell", "say" and "ask", and words that this project replaced by the
+// field's terms.
 //
 //	prose [file or folder ...]
 //
-// Without arguments it checks the current folder. It prints each finding as a line
-// "file:line: rule: text". If there are findings, the exit code is 1.
+// Without arguments it checks the current folder. It prints each finding as one line:
+//
+//	file:line: rule: text
+//
+// With findings the exit code is 1. If a file cannot be read or parsed, the exit code is 2.
 package main
 
 import (
@@ -35,7 +39,7 @@ func main() {
 	}
 }
 
-// run checks all files below the roots and returns the number of findings.
+// run checks all files below the roots, prints the findings to w, and returns their number.
 func run(w io.Writer, roots []string) (findings int, err error) {
 	for _, root := range roots {
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
@@ -61,18 +65,18 @@ func run(w io.Writer, roots []string) (findings int, err error) {
 	return findings, nil
 }
 
-// skipped reports whether a folder has no prose of this project.
+// skipped reports whether the program ignores a folder, because others wrote its files.
 func skipped(folder string) bool {
 	return strings.HasPrefix(folder, ".") || folder == "testdata" || folder == "node_modules"
 }
 
-// A finding is one breach of a rule.
 type finding struct {
 	line       int
 	rule, text string
 }
 
-// checkFile returns the findings of a file in the order of its lines. It skips other files.
+// checkFile returns the findings of a Go or Markdown file in the order of its lines. Other files
+// have none.
 func checkFile(path string) ([]finding, error) {
 	var check func(path string, source []byte) ([]finding, error)
 	switch filepath.Ext(path) {

@@ -11,7 +11,7 @@ import (
 	markdown "github.com/yuin/goldmark/text"
 )
 
-// checkMarkdown checks the blocks of a Markdown file, and its lines.
+// checkMarkdown checks the prose of a Markdown file and the length of its lines.
 func checkMarkdown(_ string, source []byte) (found []finding, err error) {
 	root := goldmark.New(goldmark.WithExtensions(extension.Table)).Parser().Parse(markdown.NewReader(source))
 	p := page{source: source, free: map[int]bool{}}
@@ -50,22 +50,21 @@ func checkMarkdown(_ string, source []byte) (found []finding, err error) {
 
 type page struct {
 	source []byte
-	free   map[int]bool // the lines that may be long: those of code blocks and tables
+	free   map[int]bool // lines of code blocks and tables, which may be long
 }
 
-// line returns the number of the line with the byte at the offset.
 func (p *page) line(offset int) int {
 	return 1 + bytes.Count(p.source[:offset], []byte("\n"))
 }
 
-// text returns the prose of a block. It includes the texts of links, but not their URLs.
+// text returns the prose of a block, with the texts of links but without their URLs.
 func (p *page) text(block ast.Node) *text {
 	t := &text{}
 	at := 0
 	if block.Type() == ast.TypeBlock && block.Lines().Len() > 0 {
 		at = p.line(block.Lines().At(0).Start)
 	}
-	// Walk returns only errors of its function, which returns none.
+	// The function returns no error, so Walk returns none.
 	_ = ast.Walk(block, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		if !entering {
 			return ast.WalkContinue, nil

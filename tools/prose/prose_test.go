@@ -15,7 +15,8 @@ const (
 	columns100 = "// 3456789 123456789 123456789 123456789 123456789 123456789 123456789 123456789 123456789 123456789"
 )
 
-// findings returns the output of the program for a folder with one file, without the file's path.
+// findings runs the program on a folder with one file. It returns the lines of output, without the
+// folder's path.
 func findings(t *testing.T, name, content string) []string {
 	t.Helper()
 	dir := t.TempDir()
@@ -34,8 +35,7 @@ func findings(t *testing.T, name, content string) []string {
 	return lines
 }
 
-// In each case the text broken breaks a rule. The text kept is as similar as possible and breaks no
-// rule.
+// In each case, the text broken breaks one rule. The text kept is similar but breaks none.
 func TestEachRuleIsFoundBroken(t *testing.T) {
 	for _, test := range []struct{ name, file, broken, finding, kept string }{
 		{"sentence in a comment", "a.go", "// " + words25 + " 26.", "a.go:3: sentence: 26 words: one two", "// " + words25 + ". Next."},
@@ -77,10 +77,10 @@ func TestEachRuleIsFoundBroken(t *testing.T) {
 				}
 			}
 			if got := findings(t, test.file, broken); !slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, test.finding) }) {
-				t.Errorf("broken: got %q, want %q", got, test.finding)
+				t.Errorf("the text that breaks the rule: run finds %q, want %q", got, test.finding)
 			}
 			if got := findings(t, test.file, kept+"\n"); len(got) > 0 {
-				t.Errorf("kept: got %q, want none", got)
+				t.Errorf("the text that keeps the rule: run finds %q, want none", got)
 			}
 		})
 	}
@@ -97,7 +97,7 @@ func TestFoldersOfOthersAreSkipped(t *testing.T) {
 		}
 		var out bytes.Buffer
 		if n, err := run(&out, []string{filepath.Dir(dir)}); n != 0 || err != nil {
-			t.Errorf("%s: %d findings, %v: %s", folder, n, err, &out)
+			t.Errorf("run finds %[2]d breaches in a folder named %[1]s, %[3]v, want none: %[4]s", folder, n, err, &out)
 		}
 	}
 }

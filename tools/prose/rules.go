@@ -12,7 +12,6 @@ const (
 	mostColumns = 100
 )
 
-// checkText checks each sentence of a text.
 func checkText(t *text) (found []finding) {
 	for _, s := range t.sentences() {
 		at := s[0].line
@@ -27,7 +26,8 @@ func checkText(t *text) (found []finding) {
 	return found
 }
 
-// checkPhrase checks a heading or the cell of a table. It must be short, and it may be a clause.
+// checkPhrase checks a heading or a table cell. It may be a clause, and its sentences together must
+// be short.
 func checkPhrase(what string, t *text) (found []finding) {
 	if n := sentence(t.words).count(); n > mostWords {
 		found = append(found, finding{t.words[0].line, what, fmt.Sprintf("%d words: %s", n, sentence(t.words))})
@@ -40,7 +40,7 @@ func checkPhrase(what string, t *text) (found []finding) {
 
 var url = regexp.MustCompile(`https?://[^\s)>]+`)
 
-// checkLine checks the length of a line. A tab counts as four columns, a URL as none.
+// checkLine checks the length of a line. A tab counts as four columns, and a URL as none.
 func checkLine(line string, at int) []finding {
 	shown := strings.ReplaceAll(url.ReplaceAllString(line, ""), "\t", "    ")
 	n := utf8.RuneCountInString(shown)
@@ -52,7 +52,6 @@ func checkLine(line string, at int) []finding {
 
 var passive = regexp.MustCompile(`\b(is|are|was|were|be|been|being)( not| never| also| only| then| already)? (told|said|asked)\b`)
 
-// checkWords checks the words of a sentence.
 func checkWords(s sentence) (found []finding) {
 	for _, w := range s {
 		if w.code {
@@ -80,5 +79,4 @@ func checkWords(s sentence) (found []finding) {
 
 var camelCase = regexp.MustCompile(`^\W*[\w.]*(_|[a-z][A-Z]|\w\.[A-Za-z])[\w.]*(\(\))?\W*$`)
 
-// isIdentifier reports whether a word of a comment is an identifier of the code.
 func isIdentifier(s string) bool { return camelCase.MatchString(s) }

@@ -5,21 +5,21 @@ import (
 	"unicode"
 )
 
-// A word is the text between two spaces, with its punctuation. A code span counts as one word,
-// together with the text that adjoins it.
+// word is the text between two spaces, with its punctuation. A code span, with the text that
+// adjoins it, is one word.
 type word struct {
 	text string
 	line int
-	code bool // the word has a code span, so no rule about words applies
+	code bool // whether it has a code span; rules about words do not apply then
 }
 
-// A text is a block of prose: a paragraph, a list item, a heading or a table cell.
+// text is a block of prose: a paragraph, a list item, a heading or a table cell.
 type text struct {
 	words []word
-	open  bool // whether the last word may continue: no space has followed it
+	open  bool // true if no space has followed the last word, so the word may continue
 }
 
-// add appends prose, which may begin in the middle of a word.
+// add appends prose. If the text is open and s has no space in front, s continues the last word.
 func (t *text) add(s string, line int) {
 	for i, part := range strings.FieldsFunc(s, unicode.IsSpace) {
 		t.join(part, line, false, i > 0 || startsWithSpace(s))
@@ -29,13 +29,11 @@ func (t *text) add(s string, line int) {
 	}
 }
 
-// addCode appends a code span.
 func (t *text) addCode(s string, line int) {
 	t.join("`"+s+"`", line, true, false)
 	t.open = true
 }
 
-// space ends the last word.
 func (t *text) space() { t.open = false }
 
 func (t *text) join(s string, line int, code, begins bool) {
@@ -64,8 +62,8 @@ func (t *text) sentences() (all []sentence) {
 
 var abbreviations = map[string]bool{"e.g.": true, "i.e.": true, "vs.": true, "cf.": true}
 
-// ends reports whether a sentence ends with the word. An ellipsis does not end a sentence: in this
-// project it mostly stands for omitted arguments.
+// ends reports whether a sentence ends with the word. An ellipsis does not end one: in this project
+// it mostly stands for omitted arguments.
 func (w word) ends() bool {
 	s := strings.TrimRight(w.text, `)]"'”’*_`)
 	return strings.HasSuffix(s, "?") || strings.HasSuffix(s, "!") && len(s) > 1 ||
@@ -83,10 +81,11 @@ func (w word) plain() string {
 
 func isWordRune(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// A sentence is never empty.
+// sentence has at least one word.
 type sentence []word
 
-// count returns the number of words. A dash, an arrow or an ellipsis does not count.
+// count returns the number of words. A word without letters and digits, such as a dash, does not
+// count.
 func (s sentence) count() (n int) {
 	for _, w := range s {
 		if w.code || strings.ContainsFunc(w.text, isWordRune) {
@@ -96,7 +95,7 @@ func (s sentence) count() (n int) {
 	return n
 }
 
-// plain returns the plain form of each word. It leaves out words that are only punctuation.
+// plain returns the plain form of each word, without words that are only punctuation.
 func (s sentence) plain() (words []string) {
 	for _, w := range s {
 		if p := w.plain(); p != "" {
@@ -106,7 +105,7 @@ func (s sentence) plain() (words []string) {
 	return words
 }
 
-// String returns the first words of the sentence, so that a reader can find it.
+// String returns the first words of the sentence, enough to find it.
 func (s sentence) String() string {
 	const enough = 14
 	var b strings.Builder

@@ -2,8 +2,8 @@ package main
 
 import "regexp"
 
-// The words that this project has replaced by the field's terms. Some of them, such as line, pass,
-// place and turn, have an ordinary use, too. They are banned only in identifiers, or in phrases.
+// Words that this project replaced by terms of the field. A word with an ordinary use, such as
+// place or turn, is banned only in identifiers or in phrases.
 var (
 	banned = set(`lobby lobbies chronicle chronicles agenda appointment appointments banish banished banishes bell bells census desk exorcise
 		ghost ghosts haunt haunts haunted heir heirs keeper ledger outbox poke pokes poked prod prods prodded
@@ -14,8 +14,8 @@ var (
 		passage permit permits poke pokes place prod prods prompt pursuit pursuits radio radios reign rival rivals
 		seat seats settle settled settles settling sights station stations strays supervise supervised tell tellable
 		telling tells tidings told tuner turn turns untold vigil visit visited visits`)
-	// ordinary has pairs of words that an identifier may contain, although one of the two is banned
-	// when it stands alone.
+	// ordinary has pairs of adjacent words that are allowed in an identifier, although
+	// bannedInIdentifiers has one of the two words.
 	ordinary      = set(`lookup turnon turnoff inturn inplace zookeeper zookeepers`)
 	bannedPhrases = regexp.MustCompile(`\b(whose turn|ha(s|d|ve) (had )?(a|no|its|their) turn|` +
 		`(wait|waits|waiting|stand|stands|standing) in (a |the )?line|queue place|places? in (the|a) (queue|line))\b`)

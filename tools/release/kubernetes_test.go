@@ -15,14 +15,12 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// manifests are the objects of one file of deploy/kubernetes.
 type manifests struct {
 	services  []*core.Service
 	budgets   []*policy.PodDisruptionBudget
 	workloads []workload
 }
 
-// workload is a StatefulSet or a Deployment.
 type workload struct {
 	name     string
 	selector *meta.LabelSelector
@@ -30,7 +28,7 @@ type workload struct {
 	claims   []core.PersistentVolumeClaim
 }
 
-// readManifests decodes a file as the API server does, and fails at an unknown or repeated field.
+// readManifests decodes a file as the API server does. An unknown or repeated field fails the test.
 func readManifests(t *testing.T, file string) *manifests {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -81,7 +79,7 @@ func TestManifestsAreValidAndTheirObjectsFitTogether(t *testing.T) {
 	for _, file := range files {
 		m := readManifests(t, file)
 		if len(m.workloads) != 1 || len(m.services) != 1 {
-			t.Fatalf("%s: %d workloads, %d services", file, len(m.workloads), len(m.services))
+			t.Fatalf("%s has %d workloads and %d services, want one each", file, len(m.workloads), len(m.services))
 		}
 		w := m.workloads[0]
 		pods := labels.Set(w.pods.Labels)
@@ -124,8 +122,8 @@ func TestManifestsNameTheNewestVersion(t *testing.T) {
 	}
 }
 
-// checkContainer checks that the container, its pod and the service use the same names of ports and
-// volumes. It also checks that the pod runs as the image's user.
+// checkContainer checks that the container, its pod and the service agree on ports and volumes. It
+// also checks that the pod runs as the image's user.
 func checkContainer(t *testing.T, file string, w workload, service *core.Service) {
 	t.Helper()
 	c := w.pods.Spec.Containers[0]
@@ -155,13 +153,13 @@ func checkContainer(t *testing.T, file string, w workload, service *core.Service
 			t.Errorf("%s: nothing provides the volume %s", file, m.Name)
 		}
 	}
-	const user = 65532 // the image's user, and the group of that user
+	const user = 65532 // of the image; the number is both user and group
 	security := w.pods.Spec.SecurityContext
 	if id := security.RunAsUser; id == nil || *id != user {
 		t.Errorf("%s: the pods do not run as the image's user", file)
 	}
-	// Without fsGroup only root can read the files of secrets, and write to a new disk.
+	// Without fsGroup, the image's user can neither read secrets nor write to a new volume.
 	if id := security.FSGroup; id == nil || *id != user {
-		t.Errorf("%s: the image's user cannot read the secret", file)
+		t.Errorf("%s: the image's user cannot read secrets", file)
 	}
 }

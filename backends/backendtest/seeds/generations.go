@@ -10,7 +10,7 @@ import _ "embed" // for the scripts
 //
 // These points are assumptions:
 //
-//   - the order of KEYS where 3.3 and later acquire and renew;
+//   - the order of KEYS of the scripts by which 3.3 and later acquire and renew;
 //   - 4.0 to 4.3 acquire and renew as 3.3 does.
 var (
 	//go:embed simba32_acquire.lua

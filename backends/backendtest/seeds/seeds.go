@@ -52,33 +52,34 @@ const (
     version       INT UNSIGNED   NOT NULL,
     fencing_token BIGINT UNSIGNED NOT NULL DEFAULT 0
 )`
-	// MySQLInit adds the row of a mutex. It takes the mutex.
+	// MySQLInit adds the row of a mutex. Its argument is the mutex.
 	MySQLInit = `INSERT IGNORE INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version)
 		VALUES (?, 0, 0, 0, '', 0)`
 
 	mysqlNow = "cast(unix_timestamp(current_timestamp(3)) * 1000 as unsigned)"
 
-	// MySQLAcquire takes ttl and ttl + transition in ms, owner, mutex, and owner again.
+	// MySQLAcquire has these arguments: ttl and ttl + transition in ms, owner, mutex, and owner
+	// again.
 	MySQLAcquire = `UPDATE simba_mutex
 		SET acquired_at = ` + mysqlNow + `, ttl_at = ` + mysqlNow + ` + ?, transition_at = ` + mysqlNow + ` + ?,
 		    owner_id = ?, version = version + 1
 		WHERE mutex = ? AND ((transition_at < ` + mysqlNow + `) OR (owner_id = ? AND transition_at > ` + mysqlNow + `))`
 	// MySQLFencedAcquire has the effect of the update of Simba 3.3 and later: a new tenure adds 1
 	// to fencing_token, a renewal keeps it. MySQL assigns from left to right, so the assignment
-	// that depends on the old owner comes first. The statement takes owner, ttl and ttl +
-	// transition in ms, owner, mutex, and owner again.
+	// that depends on the old owner comes first. The statement has these arguments: owner, ttl and
+	// ttl + transition in ms, owner, mutex, and owner again.
 	MySQLFencedAcquire = `UPDATE simba_mutex
 		SET fencing_token = fencing_token + IF(owner_id = ? AND transition_at > ` + mysqlNow + `, 0, 1),
 		    acquired_at = ` + mysqlNow + `, ttl_at = ` + mysqlNow + ` + ?, transition_at = ` + mysqlNow + ` + ?,
 		    owner_id = ?, version = version + 1
 		WHERE mutex = ? AND ((transition_at < ` + mysqlNow + `) OR (owner_id = ? AND transition_at > ` + mysqlNow + `))`
-	// MySQLFencedGet takes the mutex. It returns owner, version, transition_at, the database's time
-	// in ms, and the token.
+	// MySQLFencedGet has the mutex as its argument. It returns owner, version, transition_at, the
+	// database's time in ms, and the token.
 	MySQLFencedGet = `SELECT owner_id, version, transition_at, ` + mysqlNow + `, fencing_token FROM simba_mutex WHERE mutex = ?`
-	// MySQLGet takes the mutex. It returns owner, version, transition_at, and the database's time
-	// in ms.
+	// MySQLGet has the mutex as its argument. It returns owner, version, transition_at, and the
+	// database's time in ms.
 	MySQLGet = `SELECT owner_id, version, transition_at, ` + mysqlNow + ` FROM simba_mutex WHERE mutex = ?`
-	// MySQLRelease takes mutex and owner.
+	// MySQLRelease has these arguments: mutex and owner.
 	MySQLRelease = `UPDATE simba_mutex
 		SET acquired_at = 0, ttl_at = 0, transition_at = 0, owner_id = '', version = version + 1
 		WHERE mutex = ? AND owner_id = ?`

@@ -1,5 +1,6 @@
 -- mutex_acquire.lua of Simba on the JVM, as its documentation prints it, without the
--- definitions of the variables. The documentation says that the score is the second of the TIME command.
+-- definitions of the variables. The documentation says that the score is Redis' time in seconds, from
+-- the TIME command.
 local mutexKey = KEYS[1]
 local contenderQueueKey = mutexKey .. ':contender'
 local contenderId = ARGV[1]

@@ -74,7 +74,7 @@ func await(t TB, what string, is func() bool) {
 	for !is() {
 		select {
 		case <-deadline.C:
-			t.Fatalf("not within %v: %s", readyTimeout, what)
+			t.Fatalf("still not true after %v: %s", readyTimeout, what)
 		case <-again.C:
 		}
 	}

@@ -36,7 +36,7 @@ const (
 	dropReplies       // requests are passed on, replies are dropped
 )
 
-// pair is a client's connection and its connection to the store.
+// pair is a client's connection to the link, and the link's own connection to the store for it.
 type pair struct {
 	client, store *net.TCPConn
 	// replyDropped means that the link has dropped a reply, so the connection cannot be used again.
@@ -110,18 +110,18 @@ func (l *Link) DropReplies() { l.set(dropReplies, 0) }
 // DropNextReply is DropReplyTo for any request.
 func (l *Link) DropNextReply() (lost <-chan struct{}) { return l.DropReplyTo("") }
 
-// DropReplyTo drops one reply: that to the first request that contains the text. The store gets the
+// DropReplyTo drops the reply to the first request that contains the text. The store gets the
 // request, but the link resets the connection when the store replies. Then the link closes lost.
 func (l *Link) DropReplyTo(text string) (lost <-chan struct{}) { return l.setTrap(text, whole) }
 
-// DropRepliesFrom is DropReplies from the first request that contains the text. The link closes
-// begun when the fault begins.
+// DropRepliesFrom makes DropReplies begin at the first request that contains the text. The link
+// closes begun when the fault begins.
 func (l *Link) DropRepliesFrom(text string) (begun <-chan struct{}) {
 	return l.setTrap(text, dropReplies)
 }
 
-// BlackholeFrom is Blackhole from the first request that contains the text. That request arrives
-// after Heal. The link closes begun when the fault begins.
+// BlackholeFrom makes Blackhole begin at the first request that contains the text. That request
+// arrives after Heal. The link closes begun when the fault begins.
 func (l *Link) BlackholeFrom(text string) (begun <-chan struct{}) { return l.setTrap(text, blackhole) }
 
 func (l *Link) setTrap(text string, next fault) <-chan struct{} {

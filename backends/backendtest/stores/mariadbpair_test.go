@@ -63,7 +63,7 @@ func TestMariaDBFailoverLosesNoAcknowledgedWrite(t *testing.T) {
 		}
 		var readOnly bool
 		if err := kept.QueryRowContext(t.Context(), "SELECT @@GLOBAL.read_only").Scan(&readOnly); err != nil || !readOnly {
-			t.Errorf("the old primary on its old connection: read_only %v, %v", readOnly, err)
+			t.Errorf("the old primary on its old connection: read_only is %v, %v; want true", readOnly, err)
 		}
 		kept.Close()
 		first.Close()

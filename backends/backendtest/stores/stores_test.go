@@ -46,7 +46,7 @@ func (k *talk) line(wait time.Duration) (string, error) {
 func (k *talk) expect(want string) {
 	k.t.Helper()
 	if got, err := k.line(10 * time.Second); err != nil || got != want {
-		k.t.Fatalf("got %q, %v; want %q", got, err, want)
+		k.t.Fatalf("the line received is %q, %v; want %q", got, err, want)
 	}
 }
 
@@ -112,15 +112,15 @@ func TestZooKeeperServesAgainAfterAKill(t *testing.T) {
 	s := ZooKeeper(t)
 	s.Kill()
 	s.Start()
-	await(t, "it serves", func() bool { return answers(s.Addr, "srvr", "standalone") == nil })
+	await(t, "ZooKeeper serves again", func() bool { return answers(s.Addr, "srvr", "standalone") == nil })
 }
 
 func TestEnsembleElectsAnotherLeader(t *testing.T) {
 	e := ZooKeeperEnsemble(t, 3)
 	var old *Server
-	await(t, "a leader", func() bool { old = e.Leader(); return old != nil })
+	await(t, "one of the servers is the leader", func() bool { old = e.Leader(); return old != nil })
 	old.Kill()
-	await(t, "another leader", func() bool { l := e.Leader(); return l != nil && l != old })
+	await(t, "another server is the leader", func() bool { l := e.Leader(); return l != nil && l != old })
 	old.Start()
 }
 
@@ -168,7 +168,7 @@ func TestLinkDropReplyToDropsOneReply(t *testing.T) {
 	other.expect("+OK")
 	k.send("SET mine 1")
 	if got, err := k.line(10 * time.Second); err == nil {
-		t.Errorf("got %q", got)
+		t.Errorf("the link passed the reply %q, want none", got)
 	}
 	<-lost
 	other.send("GET mine")
@@ -184,11 +184,11 @@ func TestLinkDropRepliesDropsAllAndHealResetsAffectedConnections(t *testing.T) {
 	l.DropReplies()
 	k.send("SET k 1")
 	if got, err := k.line(50 * time.Millisecond); err == nil {
-		t.Errorf("got %q", got)
+		t.Errorf("the link passed the reply %q, want none", got)
 	}
 	l.Heal()
 	if got, err := k.line(10 * time.Second); err == nil {
-		t.Errorf("got %q after the link healed", got)
+		t.Errorf("a connection whose reply was dropped received %q after Heal, want a reset", got)
 	}
 	idle.send("GET k")
 	idle.expect("$1")
@@ -205,7 +205,7 @@ func TestLinkDropRepliesFromARequestOn(t *testing.T) {
 	other.send("GET mine")
 	for _, c := range []*talk{k, other} {
 		if got, err := c.line(50 * time.Millisecond); err == nil {
-			t.Errorf("got %q", got)
+			t.Errorf("the link passed the reply %q, want none", got)
 		}
 	}
 	l.Heal()
@@ -225,7 +225,7 @@ func TestLinkBlackholesFromARequestOn(t *testing.T) {
 	other.send("GET before")
 	for _, c := range []*talk{k, other} {
 		if got, err := c.line(50 * time.Millisecond); err == nil {
-			t.Errorf("got %q", got)
+			t.Errorf("the link passed the reply %q, want none", got)
 		}
 	}
 	past := dial(t, l.target)
@@ -250,7 +250,7 @@ func TestLinkDelaysBothWaysAndResets(t *testing.T) {
 	}
 	l.Reset()
 	if got, err := k.line(10 * time.Second); err == nil {
-		t.Errorf("got %q from a connection that was reset", got)
+		t.Errorf("a connection received %q after Reset, want a reset", got)
 	}
 	dial(t, l.Addr())
 }
@@ -281,7 +281,7 @@ func TestSentinelsReplaceAPrimaryThatDied(t *testing.T) {
 	await(t, "the replica takes over", func() bool { return s.Primary() != nil })
 	primary := s.Primary().Addr
 	// Otherwise a sentinel may still treat the old primary as the current one after its restart.
-	await(t, "every sentinel knows", func() bool {
+	await(t, "every sentinel names the new primary", func() bool {
 		return !slices.ContainsFunc(s.SentinelAddrs, func(addr string) bool {
 			return !replyContains(addr, "INFO sentinel", "address="+primary)
 		})

@@ -24,7 +24,7 @@ func ZooKeeper(t TB, config ...string) *Server {
 	return start(t, s)
 }
 
-// SyncingZooKeeper is a ZooKeeper with fsync and the JVM's defaults, for benchmarks.
+// SyncingZooKeeper is a ZooKeeper with fsync, and a JVM with at most 1 GB of heap, for benchmarks.
 func SyncingZooKeeper(t TB, config ...string) *Server {
 	t.Helper()
 	s := zookeeper(t, "-Xmx1g")

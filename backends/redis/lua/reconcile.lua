@@ -75,7 +75,7 @@ end
 -- A release by Simba up to 3.1 removes the first contender from the queue and publishes a notice to
 -- it. removed collects such contenders, unless they have had a tenure since or have queued again.
 --
--- The notices of our own scripts have the same form. They differ in two ways: our scripts record
+-- The notices of our own scripts have the same form. Two facts tell them apart: our scripts record
 -- the end of a tenure before they publish such a notice, and only contenders of Simba subscribe to
 -- channels without braces.
 local removed = {}
@@ -115,8 +115,8 @@ end
 if foreignRelease and notices > 0 then announceFree = true end
 handOff()
 -- If others got the mutex, the removed contenders go back to the front of the queue. A contender
--- that missed Simba's notice would not queue again. A contender that received the notice has queued
--- at the end.
+-- that missed Simba's notice would not queue again by itself. A contender that received the notice
+-- has queued again, but at the end.
 for i = #removed, 1, -1 do
   local c = removed[i]
   if (owner ~= '' or reserved ~= '') and owner ~= c and reserved ~= c and mayReceive(c) then

@@ -26,7 +26,7 @@ local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
 -- After its deadline the script does nothing. The server has returned an error, and the client may
 -- have sent other requests since. A late release could end the tenure of a later acquire.
-if now >= tonumber(ARGV[5]) then return { 'late', '0', now } end -- both are whole ms, rounded down
+if now >= tonumber(ARGV[5]) then return { 'late', '0', now } end -- now and the deadline are rounded down to ms
 
 local state = call('MGET', lock, tenure, fence, tokenKey)
 -- lockOwner, lockToken: the values of the keys lock and tokenKey. The record may differ.
@@ -84,6 +84,7 @@ local ends = acquired + ttl + transition
 -- their requests have none.
 local asker = ARGV[7]
 
--- breaks: set by break_prelude.lua. A break may adopt any foreign owner on a full Redis. Other
--- scripts may do so only if the owner is asker.
+-- breaks: whether this is the script break, see break_prelude.lua. Another program may have set an
+-- owner that has no record yet. On a full Redis, break makes such a record for any owner. Other
+-- scripts make it only if the owner is asker.
 local breaks = false

@@ -14,14 +14,17 @@ import (
 // Hooks are functions that the goroutine of a contender calls, one at a time. They must not block,
 // and may be nil.
 type Hooks struct {
-	Asking    func(renewal bool)                 // a request is about to be sent
-	Acquired  func(ownership context.Context)    // a tenure has begun
-	Renewed   func()                             // a new lease has begun
-	Lost      func()                             // the tenure and its context have ended
-	Waiting   func()                             // another contender owns the mutex or is next
-	Failed    func(err error, final, owner bool) // a request failed; final: it is useless to retry
-	Releasing func()                             // a release is about to be sent
-	Ended     func()                             // the contender has stopped; Stop returns after it
+	Asking    func(renewal bool)              // a request is about to be sent
+	Acquired  func(ownership context.Context) // a tenure has begun
+	Renewed   func()                          // a new lease has begun
+	Lost      func()                          // the tenure and its context have ended
+	Waiting   func()                          // another contender owns the mutex or is next
+	Releasing func()                          // a release is about to be sent
+	Ended     func()                          // the contender has stopped; Stop returns after Ended
+
+	// Failed is called when a request has failed. If final is true, it is useless to retry. owner
+	// says whether the contender owns the mutex.
+	Failed func(err error, final, owner bool)
 }
 
 // Config configures one run of a contender.

@@ -10,7 +10,7 @@ import (
 var pretended atomic.Int64
 
 // Time returns how long the machine was suspended since it booted. Go's monotonic clock stands
-// still during a suspension, but the server's clock may not.
+// still during a suspension, but the server's clock may run on.
 func Time() time.Duration { return measured() + time.Duration(pretended.Load()) }
 
 // Pretend adds d to the results of Time until undo is called. Tests use it, because they cannot

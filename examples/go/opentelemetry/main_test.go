@@ -50,7 +50,7 @@ func TestSpansShowTheWaitTheTenureAndTheWork(t *testing.T) {
 				t.Errorf("the span %s lasts %v, want %v", name, lasted, took)
 			}
 			if s.Parent.SpanID() != report.SpanContext.SpanID() || s.Status.Code != codes.Unset {
-				t.Errorf("the span %s has the parent %v and the status %v", name, s.Parent.SpanID(), s.Status)
+				t.Errorf("the span %s has the parent %v and the status %v, want the parent %v and no status", name, s.Parent.SpanID(), s.Status, report.SpanContext.SpanID())
 			}
 		}
 	})

@@ -47,12 +47,12 @@ func TestMetricsCountAnHourOfWork(t *testing.T) {
 			"simba_client_mutexes_held 0\n",
 		} {
 			if !strings.Contains(w.Body.String(), want) {
-				t.Errorf("the metrics have no line %q:\n%s", want, w.Body)
+				t.Errorf("the metrics do not contain %q:\n%s", want, w.Body)
 			}
 		}
 		problems, err := testutil.GatherAndLint(reg)
 		if err != nil || len(problems) != 0 {
-			t.Errorf("promlint finds %v, %v", problems, err)
+			t.Errorf("promlint finds the problems %v and returns the error %v, want none", problems, err)
 		}
 	})
 }

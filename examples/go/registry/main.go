@@ -27,8 +27,8 @@ var (
 	addr   = flag.String("addr", "127.0.0.1:7379", "the server's `host:port`")
 	key    = flag.String("mutex", "job", "the key: the mutex is examples:key")
 	id     = flag.String("id", "", "id of the registry; empty means a new id")
-	ttl    = flag.Duration("ttl", 3*time.Second, "how long a lock lasts that nobody unlocks")
-	pieces = flag.Int("pieces", 3, "how many pieces of work to do before others may")
+	ttl    = flag.Duration("ttl", 3*time.Second, "the lease: how long a lock lasts if nobody unlocks it")
+	pieces = flag.Int("pieces", 3, "how many pieces of work to do under one lock")
 )
 
 func main() {

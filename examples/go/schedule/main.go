@@ -22,7 +22,7 @@ import (
 
 var (
 	addr  = flag.String("addr", "127.0.0.1:7379", "the server's `host:port`")
-	mutex = flag.String("mutex", "schedule", "whose owner works")
+	mutex = flag.String("mutex", "schedule", "the mutex; its owner works")
 	id    = flag.String("id", "", "the contender's id; empty means a new one")
 	ttl   = flag.Duration("ttl", 3*time.Second, "TTL of the lease; a transition window of 1s follows")
 )

@@ -1,10 +1,10 @@
-// Worker is a command for tests of lock and elect. Every few milliseconds, until it ends, it
-// appends a line to a file:
+// Worker is a command for tests of lock and elect. Every two milliseconds it appends a line to a
+// file:
 //
 //	<nanoseconds of the monotonic clock> <token> <pid>
 //
-// It also reports its start and each signal on standard output, CONT after a stop included. HUP,
-// INT, QUIT and TERM end it with exit code 0, unless the flag --stubborn is set.
+// On standard output it reports its start and each signal, also CONT after a stop. HUP, INT, QUIT
+// and TERM end it with exit code 0, unless the flag --stubborn is set.
 package main
 
 import (
@@ -28,16 +28,15 @@ func main() {
 }
 
 func run() error {
-	file := flag.String("file", "", "the `file` for the moments")
+	file := flag.String("file", "", "the `file` for the timestamps")
 	stubborn := flag.Bool("stubborn", false, "ignore signals that ask for an end")
-	family := flag.Bool("family", false, "run another worker, which does the same")
-	leave := flag.Bool("leave", false, "end when the other worker has started")
-	zombie := flag.Bool("zombie", false, "the other worker leaves the process group, and an ended process in it")
-	another := flag.Bool("another", false, "close file 3 when started")
+	family := flag.Bool("family", false, "run another worker beside this one")
+	leave := flag.Bool("leave", false, "start another worker, and then end")
+	zombie := flag.Bool("zombie", false, "the other worker leaves the process group, in which it has a zombie")
+	another := flag.Bool("another", false, "be the other worker: close file 3 after the start")
 	flag.Parse()
 
-	// Catch signals before the first line of output, since the test may send one when it reads that
-	// line.
+	// Catch signals before the first output, since the test may then send one.
 	signals := make(chan os.Signal, 16)
 	signal.Notify(signals, unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGCONT)
 	moments, err := os.OpenFile(*file, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
@@ -69,7 +68,7 @@ func run() error {
 	} else {
 		fmt.Printf("started %d token %s of %s foreground %v\n", os.Getpid(), os.Getenv("SIMBA_TOKEN"), os.Getenv("SIMBA_MUTEX"), foreground())
 	}
-	limit := time.After(3 * time.Minute) // a failed test may leave the worker running
+	limit := time.After(3 * time.Minute) // in case a failed test does not end the worker
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -89,13 +88,12 @@ func run() error {
 	}
 }
 
-// note appends the present moment to the file.
 func note(moments *os.File) error {
 	_, err := fmt.Fprintf(moments, "%d %s %d\n", monotonic(), os.Getenv("SIMBA_TOKEN"), os.Getpid())
 	return err
 }
 
-// startAnother starts another worker, and returns when that worker reports that it runs.
+// startAnother starts another worker, and returns when it runs.
 func startAnother(file string, flags ...string) error {
 	ready, theirs, err := os.Pipe()
 	if err != nil {
@@ -107,7 +105,7 @@ func startAnother(file string, flags ...string) error {
 		return err
 	}
 	theirs.Close()
-	_, err = io.Copy(io.Discard, ready) // returns when the other worker has closed its end
+	_, err = io.Copy(io.Discard, ready) // until the other worker closes file 3
 	return err
 }
 
