@@ -66,7 +66,7 @@ func appendLease(b []byte, base simba.Instant, l *simba.Lease) []byte {
 	return b
 }
 
-// lease reads a lease as appendLease wrote it when the row version was the one given. Versions
+// lease reads what appendLease wrote when leaseVersion was version. Versions
 // before leaseVersion have no StartedAt: AcquiredAt stands for it.
 func (r *reader) lease(version byte, base simba.Instant) (l simba.Lease) {
 	longest := simba.Endless
