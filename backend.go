@@ -170,9 +170,10 @@ type ReleaseRequest struct {
 	Reason    string // for the history; may be empty
 }
 
-// Tenure describes an owner and its lease. AcquiredAt, TTLAt, TransitionAt and Now are Unix
-// milliseconds of the server's clock, as it was set when the windows began. So their differences
-// are exact even if that clock was set since. The zero Tenure means that the mutex is free.
+// Tenure describes an owner and its lease. AcquiredAt, TTLAt, TransitionAt and Now are in Unix
+// milliseconds. They follow the server's clock as it was when the windows began, and ignore later
+// settings of that clock. So their differences are exact. The zero Tenure means that the mutex is
+// free.
 type Tenure struct {
 	Owner        string
 	Token        uint64
@@ -185,7 +186,7 @@ type Tenure struct {
 	Waiters      int
 
 	// StartedAt is the wall time of the grant, in Unix milliseconds; 0 = the engine does not know
-	// it. If the clock was set since, StartedAt may not fit the other times.
+	// it. If the clock has been set since the grant, StartedAt may not fit the other times.
 	StartedAt int64
 	// Session is the session of this server that the lease is bound to; 0 = none.
 	Session uint64

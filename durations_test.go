@@ -29,7 +29,7 @@ func TestDurationsAddUp(t *testing.T) {
 	b.Add(3 * time.Millisecond)
 	a.Merge(&b)
 	if a.Count() != 3 || a.Micros != 4000 || a.Buckets[0] != 1 {
-		t.Errorf("after Add and Merge: %+v; want 3 durations of 4000 µs, one of them 0", a)
+		t.Errorf("after Add and Merge: %+v; want 3 durations, in all 4000 µs, one of them in bucket 0", a)
 	}
 }
 

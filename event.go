@@ -84,9 +84,9 @@ func appendJSONString(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// The channels of notices and their payloads. Contenders of Simba on the JVM parse them, so they
-// are fixed (Simba, "Pub/Sub Channels", "OwnerEvent Protocol"). In a shared Redis the mutex'
-// channel is also the name of its key.
+// The channels of notices and their payloads. Contenders of Simba, a lock library for the JVM,
+// parse the notices. So they are fixed (Simba, "Pub/Sub Channels", "OwnerEvent Protocol"). In a
+// shared Redis the mutex' channel is also the name of its key.
 
 // MutexChannel returns the channel of a mutex. Its notices announce each new tenure, and that the
 // mutex is free and nobody waits.

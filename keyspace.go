@@ -20,19 +20,20 @@ const MaxLockTTL = 100 * 365 * 24 * time.Hour
 // value is the owner, and the key expires with the lease. Names and owners may be any bytes.
 type Keyspace interface {
 	Backend
-	// Update runs do in a transaction and commits its changes as one step. If data that do has read
-	// has changed by then, Update runs do again with a new Tx. After 100 runs it returns
-	// ErrConflict. So do must change nothing except through its Tx. do may call Update itself.
+	// Update runs f in a transaction and commits its changes as one step. If data that f has read
+	// has changed by then, Update runs f again with a new Tx. After 100 runs it returns
+	// ErrConflict. So f must change nothing except through its Tx. The function f may call Update
+	// itself.
 	//
-	// If do returns an error, Update changes no mutex and returns that error. The error may depend
-	// on stale data, so Update may run do again first. Tokens that do has drawn stay used. Update
+	// If f returns an error, Update changes no mutex and returns that error. The error may depend
+	// on stale data, so Update may run f again first. Tokens that f has drawn stay used. Update
 	// returns ErrRecovering, ErrTooLarge or ErrStopped if it cannot commit.
 	//
 	// Commands that only read use Update too, since a read of a fence may draw a token.
 	//
 	// The caller must commit the Seq before it acknowledges a result of the transaction, also
 	// after an error.
-	Update(do func(Tx) error) (Seq, error)
+	Update(f func(Tx) error) (Seq, error)
 	// Watch counts the changes of a mutex until Unwatch. It returns the present count, for
 	// Tx.Unchanged. It counts changes of the lock, or of the queue if queue is true.
 	Watch(mutex string, queue bool) (version uint64)

@@ -31,7 +31,7 @@ type Options struct {
 	// Password is the default user's password, "" = none. If it is set, the file must have no line
 	// for the default user.
 	Password string
-	// Protected refuses enabled users without a password.
+	// If Protected is true, Open and Load fail if a user is enabled and needs no password.
 	Protected bool
 }
 
@@ -199,15 +199,16 @@ func (a *Accounts) Authenticate(name, password []byte) *Account {
 	return account
 }
 
-// Authenticate verifies the password of unknownUser if the given user does not exist.
+// unknownUser stands for every user that does not exist. Authenticate verifies its password, so
+// that an unknown name takes as long as a known one.
 var unknownUser = &User{passwords: make([]digest, 1)}
 
-// Protect sets Options.Protected. If yes is true and a current user is enabled without a password,
-// Protect changes nothing and returns an error of type Errors.
-func (a *Accounts) Protect(yes bool) error {
+// Protect sets Options.Protected. If protected is true, and a current user is enabled without a
+// password, Protect changes nothing and returns an error of type Errors.
+func (a *Accounts) Protect(protected bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if yes {
+	if protected {
 		users := make(map[string]*User)
 		for name, account := range *a.byName.Load() {
 			users[name] = account.User() // not nil: Load needs mu to remove a user
@@ -216,6 +217,6 @@ func (a *Accounts) Protect(yes bool) error {
 			return err
 		}
 	}
-	a.options.Protected = yes
+	a.options.Protected = protected
 	return nil
 }

@@ -25,7 +25,7 @@ func TestDefaultUserWithoutAFile(t *testing.T) {
 		t.Errorf("the default user with the option Password: %s; want all rights with a password", u)
 	}
 	if b.Authenticate([]byte("default"), []byte("pw")) != b.Default() || b.Authenticate([]byte("default"), []byte("p")) != nil || b.Authenticate([]byte("a"), []byte("pw")) != nil {
-		t.Error("Authenticate does not accept exactly default with the password pw")
+		t.Error("Authenticate refuses default with the password pw, or accepts another name or password")
 	}
 }
 
@@ -35,7 +35,7 @@ func TestFileMayHaveCommentsAndEmptyLines(t *testing.T) {
 		t.Errorf("Open with comments and empty lines: the accounts %q; want a with +get, and default off", a.Names())
 	}
 	if !strings.HasPrefix(a.Default().User().String(), "user default off resetchannels -@all") {
-		t.Error("a line for the default user keeps its former rights")
+		t.Error("the default user has rights that its line in the file does not give")
 	}
 }
 
@@ -183,7 +183,7 @@ func TestOwnerMustNotBelongToAnotherUser(t *testing.T) {
 		{"ab", "a:b free any"},
 		{"free:x", "free any"},
 		{"w-1", "a:b free bound any"}, // belongs to no user, although a rule of bound matches
-		{"default", "any"},            // even if that user is off
+		{"default", "any"},            // a user's name, even if that user is off
 		{"", "a:b free any"},
 		{":a", "a:b free any"},
 		{long, "a:b free any"},

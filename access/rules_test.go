@@ -111,7 +111,7 @@ func TestUserActsAsItsOwnNamesByDefault(t *testing.T) {
 		}
 	}
 	if own.NamesContenders() || !named.NamesContenders() || !any.NamesContenders() || reset.NamesContenders() {
-		t.Error("NamesContenders is not true for exactly the users whose rules name contenders")
+		t.Error("NamesContenders is true for a user without rules as:, or false for a user with such rules")
 	}
 }
 
@@ -119,7 +119,7 @@ func TestPasswordsAreStoredAsHashes(t *testing.T) {
 	const hash = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08" // of test
 	u := user(t, "a", "on", ">one", "#"+hash, ">one")
 	if !u.Verify([]byte("one")) || !u.Verify([]byte("test")) || u.Verify([]byte("two")) || u.Verify([]byte(hash)) || u.Verify(nil) {
-		t.Errorf("Verify accepts the wrong passwords of %s", u)
+		t.Errorf("Verify accepts a wrong password or refuses a right one of %s", u)
 	}
 	if p := u.Passwords(); len(p) != 2 || p[1] != hash || strings.Contains(u.String(), "one") {
 		t.Errorf("Passwords does not list the two hashes, or the user shows a password: %s", u)
@@ -131,7 +131,7 @@ func TestPasswordsAreStoredAsHashes(t *testing.T) {
 		t.Error("a user with nopass cannot authenticate with any password")
 	}
 	if again := user(t, "a", "on", "nopass", ">one"); again.Verify([]byte("x")) || again.NeedsNoPassword() {
-		t.Error("a password rule after nopass does not end it")
+		t.Error("after nopass and then a password, the user still needs no password")
 	}
 	if gone := user(t, "a", "on", ">one", ">two", "<one", "!"+user(t, "b", ">two").Passwords()[0]); gone.Verify([]byte("one")) || gone.Verify([]byte("two")) {
 		t.Error("a removed password is accepted")
@@ -144,7 +144,7 @@ func TestPasswordsAreStoredAsHashes(t *testing.T) {
 func TestUnlimitedMeansAllRights(t *testing.T) {
 	all := []string{"allkeys", "allchannels", "allcommands", "allcontenders"}
 	if !user(t, "a", all...).Unlimited() || !user(t, DefaultName, all[:3]...).Unlimited() || user(t, "a", all[:3]...).Unlimited() {
-		t.Error("Unlimited is not true for exactly the users with all rights")
+		t.Error("Unlimited is true for a user without all rights, or false for a user with all rights")
 	}
 	for _, less := range []string{"-ping", "resetkeys", "resetchannels", "-@read"} {
 		if user(t, "a", append(slices.Clone(all), less)...).Unlimited() {

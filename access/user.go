@@ -39,8 +39,8 @@ type User struct {
 	passwords []digest
 
 	commands    []uint64 // one bit for each command of the catalog
-	allCommands bool     // the last of +@all and -@all is +@all
-	commandText []string // the rules after that last one
+	allCommands bool     // +@all is a rule, and no rule -@all follows it
+	commandText []string // the rules for commands after the last +@all or -@all
 
 	allKeys     bool
 	keys        []pattern

@@ -84,7 +84,9 @@ func breakTenure(cmd *cobra.Command, c *redis.Client, t Tenure, reason string) (
 	b.Broken, b.Owner, b.Token = true, t.Owner, t.Token
 	if v, err := reply(c.Do(cmd.Context(), "SIMBA.HISTORY", t.Mutex, "COUNT", 100)); err == nil {
 		events, _ := toEvents(t.Mutex, v)
-		var broken *Event // the smallest token: another client may have broken a later tenure
+		// Another client may have broken a later tenure with the same reason. So the event of this
+		// BREAK is that with the smallest token.
+		var broken *Event
 		for _, e := range events {
 			first := broken == nil || e.Token < broken.Token
 			if e.Event == "broken" && e.Reason == reason && e.Token >= t.Token && first {

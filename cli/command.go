@@ -47,7 +47,8 @@ func mutexCommand(use, short string, do func(cmd *cobra.Command, c *redis.Client
 	return cmd
 }
 
-// arguments checks the number of a command's arguments. names are the arguments that it needs.
+// arguments checks the number of a command's arguments. An error for too few of them says that the
+// command needs names.
 func arguments(atLeast, atMost int, names string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// dialTimeout limits how long a command waits for a connection, with TLS.
+// dialTimeout limits how long a command waits for a connection, including the TLS handshake.
 const dialTimeout = 5 * time.Second
 
 // silence discards the log that all clients of go-redis share. A command reports its errors itself.

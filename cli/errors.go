@@ -42,8 +42,9 @@ func fileError(err error) error {
 	return err
 }
 
-// Explain returns an error of a client with these options as one line that says what to check. The
-// result has a method ExitCode, which returns 69. Explain returns nil for nil.
+// Explain converts an error of a client that uses the options o. The text of the new error is one
+// line that says what to check. The new error has a method ExitCode, which returns 69. Explain
+// returns nil for nil.
 func Explain(o *redis.Options, err error) error {
 	if err == nil {
 		return nil

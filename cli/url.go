@@ -17,7 +17,7 @@ const (
 type target struct {
 	network string // tcp or unix
 	addr    string // host:port, or the path of the socket
-	host    string // the server's certificate must be for it; "" = a socket
+	host    string // the name or address that the server's certificate must have; "" = a socket
 	tls     bool
 	secure  string // the form of a URL with TLS, for errors
 

@@ -63,8 +63,8 @@ type watcher struct {
 	asJSON  bool
 }
 
-// run prints events until ctx ends, or the server refuses the subscription. It reconnects if the
-// connection fails.
+// run prints events until ctx ends, the server refuses the subscription, or the output fails. If
+// the connection fails, run reconnects.
 func (w *watcher) run(ctx context.Context) error {
 	delay := firstRetry
 	for down := false; ; {

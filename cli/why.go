@@ -258,6 +258,6 @@ func (p *printer) outlook(w *Why) {
 func (p *printer) skips(w *Why) {
 	p.line("The server skips a polling waiter that it cannot notify.")
 	if w.Owner == nil {
-		p.line("If it has notified one, it keeps the mutex for it for the handoff window.")
+		p.line("If it has notified one, it keeps the mutex reserved for that waiter during the handoff window.")
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// held is a tenure of alice whose lease ends in that many milliseconds.
+// held returns a tenure of alice whose lease ends in transition milliseconds.
 func held(transition int64) Tenure {
 	return Tenure{Mutex: "m", Held: true, Owner: "alice", Token: 1, TTL: &transition, Transition: &transition}
 }
@@ -60,7 +60,7 @@ func TestWhyGivesALatestTimeOnlyIfNobodyCanComeFirst(t *testing.T) {
 			}
 			var out bytes.Buffer
 			if err := w.print(&out, "here:1"); err != nil || !strings.Contains(out.String(), row.text) {
-				t.Errorf("why prints\n%s\nwithout %q (%v)", &out, row.text, err)
+				t.Errorf("why prints\n%s\n(error %v), want %q in it", &out, err, row.text)
 			}
 		})
 	}

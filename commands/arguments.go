@@ -37,8 +37,8 @@ var (
 
 const unixTime kind = "unix-time"
 
-// expiryOptions returns an argument that is one of the options for an expiry, or one more option.
-// The parameter other is the name of that option.
+// expiryOptions returns an argument that is one of EX, PX, EXAT and PXAT, or the option that the
+// parameter other names.
 func expiryOptions(other string) argument {
 	return argument{name: "expiration", kind: oneof, optional: true, args: []argument{
 		{name: "seconds", token: "EX", kind: integer}, {name: "milliseconds", token: "PX", kind: integer},

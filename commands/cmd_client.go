@@ -32,7 +32,7 @@ var clientSubcommands = []command{
 	},
 	{
 		name: "no-touch", arity: 3, flags: control, categories: catConnection, since: "7.2.0", run: (*client).clientToggle,
-		summary: "Control whether commands affect the LRU/LFU of keys; there is none",
+		summary: "Control whether commands affect the LRU/LFU of keys; without effect, since no key is ever evicted",
 		args:    []argument{{name: "enabled", kind: oneof, args: toggle}},
 	},
 	{

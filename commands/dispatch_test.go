@@ -59,7 +59,8 @@ func TestRepliesAreDroppedIfTheCommitFails(t *testing.T) {
 	p.expectEnd()
 }
 
-// reads has calls of the commands that ask the backend and change nothing, by their full names.
+// reads maps full names of commands to calls of them. The commands ask the backend and change
+// nothing.
 // tests/wire covers those that run in a transaction of the keyspace.
 var reads = map[string][]string{
 	"simba.owner":   {"SIMBA.OWNER m"},

@@ -41,9 +41,9 @@ func (x *Commands) Authorize(ctx context.Context, c Credentials, command string)
 	return err
 }
 
-// MayRun reports whether Authorize would allow the command. It neither counts nor logs a denial,
-// because the caller also serves requests without the permission. It treats wrong passwords as
-// Authorize does.
+// MayRun reports whether Authorize would allow the command. If the command is not allowed, MayRun
+// neither counts nor logs a denial, because the caller serves the request all the same. It treats
+// wrong passwords as Authorize does.
 func (x *Commands) MayRun(ctx context.Context, c Credentials, command string) bool {
 	_, err := x.httpUser(ctx, c, command)
 	return err == nil

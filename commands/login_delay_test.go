@@ -193,7 +193,8 @@ func TestLoginFailuresAreBoundedInMemory(t *testing.T) {
 			time.Sleep(time.Millisecond)
 		}
 		if len(g.hosts) != maxHosts || g.hosts[host(0)] != nil || g.hosts[host(maxHosts+99)] == nil {
-			t.Errorf("%d hosts are in memory, want %d; the first host has %v, want nil; the last host has %v, want failures", len(g.hosts), maxHosts, g.hosts[host(0)], g.hosts[host(maxHosts+99)])
+			t.Errorf("%d hosts are in memory, want %d, without the first host (%v) and with the last host (%v)",
+				len(g.hosts), maxHosts, g.hosts[host(0)], g.hosts[host(maxHosts+99)])
 		}
 		time.Sleep(forgetFailures)
 		g.failed(host(0))

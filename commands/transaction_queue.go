@@ -76,7 +76,7 @@ func (tx *transaction) unpack(q queuedCommand) [][]byte {
 	return tx.args
 }
 
-// keyed reports whether every command can run in a transaction of the keyspace.
+// keyed reports whether Keyspace.Update can run all queued commands in one step.
 func (tx *transaction) keyed() bool {
 	return !slices.ContainsFunc(tx.queue, func(q queuedCommand) bool { return q.entry.keyed == nil })
 }
@@ -98,7 +98,7 @@ func (tx *transaction) recycle() {
 
 func (tx *transaction) reset() {
 	clear(tx.queue)
-	clear(tx.args[:cap(tx.args)]) // also those beyond the length, which a longer command had
+	clear(tx.args[:cap(tx.args)]) // also what a longer command has left beyond the length
 	clear(tx.calls)
 	*tx = transaction{queue: tx.queue[:0], chunk: tx.chunk[:0], args: tx.args[:0], calls: tx.calls[:0]}
 }

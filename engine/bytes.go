@@ -2,8 +2,8 @@ package engine
 
 import "github.com/simba-resp/simba-resp"
 
-// The sizes of the parts of a mutex in bytes, without their strings. A size includes the share of
-// the part in tables and lists.
+// The sizes of the parts of a mutex in bytes, without their strings. Each size includes the part's
+// elements in maps and slices.
 const (
 	mutexBytes  = 128
 	extraBytes  = 240
@@ -30,7 +30,7 @@ func (m *mutex) bytes() int64 {
 		return int64(n)
 	}
 	n += extraBytes + len(x.all)*entryBytes + x.names + x.weight
-	if x.last != "" { // a substring of the mutex's label at that time
+	if x.last != "" { // a substring of the label that the mutex had then, which stays in memory
 		n += int(m.nameLen) + len(x.last)
 	}
 	if t := x.unconfirmed; t != nil {

@@ -5,8 +5,9 @@ import "github.com/simba-resp/simba-resp"
 // deadlines is a heap with four children a node. It has the next deadlines of a shard's mutexes.
 // The instants are beside the pointers, so that sifting stays in the processor's cache.
 //
-// The instant of a mutex in the heap may be earlier than its deadline, but never later, because a
-// renewal does not move it. When the early instant comes, the mutex moves to its present deadline.
+// A renewal gives a mutex a later deadline, but does not change the instant in the heap. So this
+// instant may be earlier than the deadline, and is never later. When the early instant comes, the
+// mutex moves to its present deadline.
 type deadlines []due
 
 type due struct {

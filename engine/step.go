@@ -15,14 +15,15 @@ type step struct {
 	now          simba.Instant
 	wall         int64         // now in Unix milliseconds
 	recoverUntil simba.Instant // end of the recovery delay
-	former       uint64        // the last token of earlier runs
+	former       uint64        // the last token that earlier runs of the server gave out
 	window       time.Duration // length of a reservation; 0 = no reservations
 	grace        time.Duration // queue grace of a polling waiter
 	// drawToken returns the next fencing token.
 	drawToken func() uint64
-	// newOrder returns the order of a contender that is queued now.
+	// newOrder returns the order of a contender that joins the queue at its end.
 	newOrder func(wall int64) order
-	// nextArrival returns the arrival of a contender that is queued by score.
+	// nextArrival returns the number that orders contenders with the same score. A contender that
+	// joins the queue by ZADD gets one.
 	nextArrival func() uint64
 	// subscribed reports whether the contender's own channel has a subscriber.
 	subscribed func(mutex, contender string) bool
@@ -34,7 +35,7 @@ type step struct {
 	renewed       bool   // a new lease has begun
 	forced        bool   // see simba.Change
 	began         string // the owner whose tenure began last; "" = none
-	freed         bool   // a reservation ended, or a tenure ended, but not by expiry
+	freed         bool   // a reservation has ended, or a tenure has ended before its lease expired
 	last          string // if freed: the last owner, for the notice that the mutex is free
 	spent         uint64 // the largest token that the step gave out
 	events        []simba.Event
@@ -128,8 +129,8 @@ type ticket struct {
 	superseded bool   // another connection of the same contender has replaced this one
 	ended      bool   // the wait is over
 
-	// absent means that readyRequeued has made the entry ready, and that the connection has not
-	// called End since.
+	// absent means that the connection has not called End since readyRequeued made the entry ready
+	// for offers. So the connection may be stuck.
 	absent bool
 
 	// The tenure that the waiter was granted.
@@ -147,7 +148,8 @@ func (t *ticket) owns(m *mutex) bool { return t.token != 0 && t.token == m.token
 // committed reports whether the grant is committed.
 func (t *ticket) committed() bool { return t.after <= t.engine.sequencer.journal.Committed() }
 
-// wake makes the step wake the waiter of t, which may be nil, and returns t. The caller sets the
+// wake adds t to the tickets whose waiters the engine wakes after the step, and returns t. If t is
+// nil, wake does nothing. The caller sets the
 // ticket's fields to the result of the wait.
 func (s *step) wake(t *ticket) *ticket {
 	if t != nil {

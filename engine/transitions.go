@@ -7,7 +7,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// reasonHandoff is the reason in the event of a grant to a blocked waiter.
+// reasonHandoff is the reason that the history gives for a grant to a blocked waiter.
 const reasonHandoff = "handoff"
 
 // The transitions are the only code that changes a mutex. The transition of a request begins with
@@ -35,8 +35,8 @@ func (m *mutex) advance(s *step) {
 	}
 }
 
-// endRecovery renews the lease of a recovered owner that has sent ACQUIRE during the recovery
-// delay, when the delay is over. Such an owner is in the queue.
+// endRecovery has an effect when the recovery delay is over. It renews the lease of a recovered
+// owner that sent ACQUIRE during the delay. Such an owner is in the queue.
 func (m *mutex) endRecovery(s *step) {
 	if !m.owned() || m.token > s.former || s.now < s.recoverUntil {
 		return
@@ -192,7 +192,7 @@ func (m *mutex) missOffer(s *step, contender string) {
 // or not committed yet, waits on.
 func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	if e := t.entry; why == simba.EndWoken && e != nil && !e.ready {
-		m.extra.readyAll() // before advance, which may hand off to another requeued waiter
+		m.extra.readyAll() // before advance, so that a handoff by advance does not skip this waiter
 	}
 	m.advance(s) // may grant the mutex to the waiter
 	e := t.entry
@@ -300,9 +300,10 @@ func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 	}
 	s.tenureLengths = append(s.tenureLengths, held)
 	s.changed = true
-	s.freed, s.last = kind != simba.EventExpired, owner // contenders know the time of an expiry
-	// The recovery delay after a crash is long enough for the leases of the run that crashed, but
-	// not for older ones. So a crash must not undo the end of an older lease.
+	// There is no notice of an expiry, because contenders already know when the lease ends.
+	s.freed, s.last = kind != simba.EventExpired, owner
+	// If this run crashes, the recovery delay that follows is as long as the longest lease of this
+	// run. A lease of an earlier run may be longer. So its end must be durable before the crash.
 	s.forced = s.forced || m.token <= s.former
 	m.setOwner("")
 	m.token = 0
@@ -324,9 +325,9 @@ func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 // of another requeued waiter, calls End. Otherwise a stuck connection would own the mutex again and
 // again.
 //
-// There is one exception. While the lost grant is not committed, the engine has not woken the
-// connection. So when that grant is committed, the waiter gets one offer, unless its ticket is
-// absent.
+// There is one exception. If the grant of the ended tenure is not committed yet, the engine has not
+// woken the connection, which may therefore be fine. So when this grant is committed, the waiter
+// gets one offer, unless ticket.absent is set.
 func (m *mutex) requeue(s *step, t *ticket) {
 	x, e := m.extra, t.from
 	t.token, t.from = 0, nil
@@ -402,7 +403,7 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 	x.setReady(e, s.subscribed(m.name(), e.contender))
 }
 
-// leave removes a contender that does not become the owner from the queue.
+// leave removes a contender from the queue. The contender does not become the owner.
 func (m *mutex) leave(s *step, e *entry, reason string) {
 	x := m.extra
 	s.wake(x.setTicket(e, nil))
@@ -422,11 +423,12 @@ func (m *mutex) endReservation(s *step) {
 	x.reserved = nil
 }
 
-// longestLapse bounds the time that a polling waiter stays in the queue, because a lock key may
-// have an endless lease.
+// longestLapse bounds the time that a polling waiter stays in the queue. The lease of the owner can
+// be endless, if a Redis key without expiry is the lock.
 const longestLapse = simba.MaxTTL + simba.MaxTransition
 
-// lapseTime returns when a polling waiter that asks now lapses. The queue grace begins at the end
+// lapseTime is called when a polling waiter asks. It returns the instant at which the waiter
+// lapses, if it does not ask again. The queue grace begins at the end
 // of the present lease, because the waiter asks again then.
 func (m *mutex) lapseTime(s *step) simba.Instant {
 	from := s.now

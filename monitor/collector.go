@@ -19,11 +19,11 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// Sources are the parts of the server that count. INFO shows the same counters. A nil function
-// means that the server has no such part.
+// Sources are the parts of the server whose counters a scrape reads. INFO shows the same counters.
+// A nil function means that the server has no such part.
 type Sources struct {
 	Build              Build
-	Backend            simba.Backend // with a store, that of proxy.Timed.Probes
+	Backend            simba.Backend // if the engine uses a store, the result of proxy.Timed.Probes
 	Server             *resp.Server
 	Commands           *commands.Commands
 	Journal            func() persist.Stats
@@ -156,8 +156,8 @@ func (s *sink) durations(d *simba.Durations, b buckets, labels ...string) {
 	s.ch <- orInvalid(s.desc)(prometheus.NewConstHistogram(s.desc, sum, float64(d.Micros)/1e6, upTo, labels...))
 }
 
-// sizes emits a histogram of numbers with the sum total. counts[i] is how many numbers are at most
-// 2^i and larger than 2^(i-1). The last entry counts all larger numbers.
+// sizes emits a histogram of numbers. total is the sum of these numbers. counts[i] is how many
+// numbers are at most 2^i and larger than 2^(i-1). The last entry counts all larger numbers.
 func (s *sink) sizes(counts []int64, total float64) {
 	upTo := make(map[float64]uint64)
 	var sum uint64

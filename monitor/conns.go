@@ -13,9 +13,9 @@ import (
 // descriptors.
 const maxConns = 64
 
-// conns are the open connections. When there are more than maxConns, changed closes the oldest
-// connection without an authorized request. So clients without a login keep nobody else out, even
-// if they are silent or slow. There is one exception: maxConns new connections can displace a
+// conns are the open connections. When there are more than maxConns, the method changed closes the
+// oldest connection without an authorized request. So clients without a login keep nobody else out,
+// even if they are silent or slow. There is one exception: maxConns new connections can displace a
 // client during its login. conns is safe for concurrent use.
 type conns struct {
 	mu   sync.Mutex // protects open

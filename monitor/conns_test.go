@@ -153,7 +153,7 @@ func TestAnAuthorizedRequestIsNotCutOff(t *testing.T) {
 	}
 	close(b.reply)
 	if err := <-done; err != nil {
-		t.Errorf("the authorized request to /metrics: %v", err)
+		t.Errorf("the authorized request to /metrics: %v; want no error", err)
 	}
 }
 

@@ -61,8 +61,8 @@ func readMutexes(ctx context.Context, b simba.Backend, globs []string) (found mu
 	return found
 }
 
-// maxQueue bounds the waiters that are counted of a free mutex. A mutex is free and has waiters
-// only for moments.
+// maxQueue is how many waiters of a free mutex readMutex counts at most. A mutex is free and has
+// waiters only for moments.
 const maxQueue = 10_000
 
 func readMutex(ctx context.Context, b simba.Backend, name string) (mutexReading, simba.Seq, error) {

@@ -27,7 +27,7 @@ var errNoProbe = errors.New("no answer in time")
 // concurrent use.
 type prober struct {
 	backend simba.Backend
-	life    context.Context // ends with close
+	life    context.Context // ends when close is called
 	end     context.CancelFunc
 	probes  sync.WaitGroup
 
@@ -87,8 +87,8 @@ func (p *prober) current() *probe {
 }
 
 // run reads the owner of a mutex, and waits until all changes so far are durable. So with the
-// engine embedded, the disk must answer too. It commits Stats().Seq, because the Seq from Owner
-// covers the changes of few mutexes only.
+// engine embedded, the disk must answer too. It passes Stats().Seq to Commit, because the Seq from
+// Owner covers only the changes of few mutexes.
 func (p *prober) run(current *probe) {
 	defer close(current.done)
 	ctx, cancel := context.WithTimeout(p.life, probeTimeout)

@@ -28,7 +28,7 @@ const (
 	idleTimeout = 2 * time.Minute
 )
 
-// To get a page, a user must have the right to run a command.
+// To get one of these pages, a user must have the right to run the page's command.
 const (
 	metricsCommand = "info"       // for /metrics, and for the field error of /readyz
 	pprofCommand   = "config|get" // for /debug/pprof
@@ -48,7 +48,7 @@ type Server struct {
 	tls     *tls.Config
 	log     *slog.Logger
 	serving sync.WaitGroup
-	stop    context.CancelFunc // of all requests
+	stop    context.CancelFunc // ends the contexts of all requests
 	conns   conns
 
 	opened   atomic.Pointer[opened] // nil before Open
@@ -131,7 +131,7 @@ func (s *Server) Drain() { s.draining.Store(true) }
 
 // Close stops the server. It waits for requests until ctx ends, then cuts their connections.
 func (s *Server) Close(ctx context.Context) error {
-	s.stop() // ends profiles, probes and delays
+	s.stop() // ends profiles, waits for probes, and the delays of failed logins
 	err := s.http.Shutdown(ctx)
 	if err != nil {
 		err = s.http.Close()

@@ -152,7 +152,7 @@ func TestRequestsShareAProbe(t *testing.T) {
 			}
 		}
 		if err := p.check(t.Context()); !errors.Is(err, b.err) || b.asked.Load() != 1 {
-			t.Errorf("check returned %v after %d probes, want one probe", err, b.asked.Load())
+			t.Errorf("the next check returned %v after %d probes, want the error of the store after 1", err, b.asked.Load())
 		}
 		time.Sleep(probeAge)
 		b.err = nil
@@ -269,7 +269,7 @@ func TestSeriesOfMutexesAreThoseOfTheGlobs(t *testing.T) {
 	}
 }
 
-// picky is a Backend that cannot read the mutex refused.
+// picky is a Backend that cannot read one mutex, whose name is in the field refused.
 type picky struct {
 	simba.Backend
 	refused string
@@ -299,12 +299,12 @@ func TestSeriesOfMutexesAreBounded(t *testing.T) {
 	}
 	hold(t, e, names[1:]...)
 	if got := readMutexes(t.Context(), e, []string{"m*"}); len(got.list) != maxMutexes || !got.complete {
-		t.Errorf("readMutexes of %d mutexes: %d, complete %v; want all", maxMutexes, len(got.list), got.complete)
+		t.Errorf("of %d mutexes, readMutexes returned %d, complete %v; want all, true", maxMutexes, len(got.list), got.complete)
 	}
 	hold(t, e, names[0])
 	for _, globs := range [][]string{{"m*"}, names} {
 		if got := readMutexes(t.Context(), e, globs); len(got.list) != maxMutexes || got.complete {
-			t.Errorf("readMutexes of one more than %d mutexes: %d, complete %v; want the limit, not complete", maxMutexes, len(got.list), got.complete)
+			t.Errorf("of %d mutexes, readMutexes returned %d, complete %v; want %d, false", maxMutexes+1, len(got.list), got.complete, maxMutexes)
 		}
 	}
 }

@@ -18,7 +18,7 @@ import (
 //	magic    backupMagic
 //	format   uvarint
 //	time     varint, Unix milliseconds of the server's wall clock
-//	rows     key and value of each, in the order of the keys; each as by appendString
+//	rows     in the order of their keys: for each row its key and its value, both by appendString
 //	end      an empty key
 //	sum      SHA-256 of all bytes before
 //
@@ -42,7 +42,7 @@ type Backup struct {
 
 	mu   sync.Mutex       // protects the fields below
 	rows *pebble.Iterator // nil after Close
-	more bool             // rows is at a row
+	more bool             // rows points to a row that is not in the stream yet
 	next []byte           // bytes of the stream that Next has not returned
 	sum  hash.Hash        // of the bytes that were added to next
 	done bool             // the sum was added to next

@@ -17,21 +17,22 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// errNoBackup is returned for an undamaged file that is no backup.
+// errNoBackup is returned for a directory, and for a file that does not begin with backupMagic.
 var errNoBackup = errors.New("not a backup of simba-resp")
 
 // BackupInfo describes a backup.
 type BackupInfo struct {
 	Store  string    // id of the store, in hexadecimal
-	Taken  time.Time // by the server's wall clock, in milliseconds
+	Taken  time.Time // by the server's wall clock, without fractions of a millisecond
 	Seq    simba.Seq // no client of the server had seen a larger one
 	Token  uint64    // no client of the server had seen a larger one
 	Leases int
 	Events int
 	Size   int64 // bytes
 
-	// Longest is TTL + transition of the longest lease that a contender can ask for. LongestOf is
-	// its mutex. Only lock keys can have longer leases: Others counts these.
+	// Longest is TTL + transition of the longest lease in the backup, and LongestOf is its mutex.
+	// Neither considers leases that are longer than a contender can ask for. Only lock keys can
+	// have those, and Others counts them.
 	Longest   time.Duration
 	LongestOf string
 	Others    int

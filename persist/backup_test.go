@@ -115,7 +115,7 @@ func TestABackupHasAllChangesBeforeItAndNoLaterOne(t *testing.T) {
 			_, last := leases["last"]
 			_, later := leases["later0001"]
 			if len(leases) != 3000 || ended || !last || later {
-				t.Errorf("%d leases, an ended one %v, the last one %v, a later one %v; want 3000, false, true, false",
+				t.Errorf("the backup has %d leases, want 3000; has the ended lease: %v, want false; has the last lease: %v, want true; has a later lease: %v, want false",
 					len(leases), ended, last, later)
 			}
 			if n := len(r.History); n != 3002 || r.History[n-1].Seq != 3002 {
@@ -211,7 +211,7 @@ func TestABackupWithAnyByteChangedOrAnyEndMissingIsRefused(t *testing.T) {
 		refuse(fmt.Sprintf("cut at %d", i), content[:i])
 	}
 	refuse("a byte more", append(bytes.Clone(content), 0))
-	refuse("two in a row", append(bytes.Clone(content), content...))
+	refuse("two backups in a row", append(bytes.Clone(content), content...))
 	refuse("another file", []byte("port 6379\n"+string(make([]byte, 100))))
 }
 
@@ -236,7 +236,7 @@ func TestABackupOfANewerFormatIsRefused(t *testing.T) {
 		sum := sha256.Sum256(body)
 		writeBackup(t, fsys, append(body, sum[:]...))
 		if _, err := ReadBackup(fsys, "backup"); !errors.Is(err, ErrNewer) {
-			t.Errorf("%s: %v, want ErrNewer", what, err)
+			t.Errorf("for a newer format of the %s, ReadBackup returns %v, want ErrNewer", what, err)
 		}
 	}
 }

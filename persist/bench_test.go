@@ -111,7 +111,7 @@ func BenchmarkRecovery(b *testing.B) {
 			n++
 		}
 		if n != leases {
-			b.Fatalf("Open recovered %d leases", n)
+			b.Fatalf("Open recovered %d leases, want %d", n, leases)
 		}
 		mustClose(b, s)
 	}

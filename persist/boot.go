@@ -9,7 +9,7 @@ import (
 // Boot is one run of the machine, from its start to its stop, as seen from one time namespace.
 type Boot struct {
 	// ID names the boot and its clock: two processes with the same ID read the same clock. An empty
-	// ID matches no other, so each start counts as a start after a reboot.
+	// ID equals no ID, so each start of the server counts as a start after a reboot.
 	ID string
 	// Now is the time since the boot, including the time that the machine slept.
 	Now func() simba.Instant

@@ -10,8 +10,8 @@ import (
 )
 
 // maxBehind bounds the full segments that are not in the checkpoint, in units of a segment's size.
-// Above it, the writer waits. So the journal has at most two full segments, one that is written,
-// and a spare.
+// Above it, the writer waits. So the journal has at most two full segments, one that is being
+// written, and a spare.
 const maxBehind = 1
 
 // computePatience bounds the time between two operations of a checkpoint, in units of
@@ -43,8 +43,8 @@ func newCheckpoint(db *pebble.DB, m meta, historyLen int) *checkpoint {
 }
 
 // advance adds about step bytes of the next records, up to the index last, and makes them durable.
-// It first releases the segments that earlier calls have added. Until then, a copy that begins with
-// Pebble's files still finds these segments.
+// It first releases the segments that earlier calls have added. Until then, a program that has
+// copied Pebble's files still finds these segments in the journal.
 func (c *checkpoint) advance(j *journal.Journal, last uint64, step int64) error {
 	if err := j.Release(c.meta.Index); err != nil {
 		return err

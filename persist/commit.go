@@ -20,7 +20,7 @@ type group struct {
 	last     simba.Seq // of its last change
 	mustSync simba.Seq // its first change that must be synced; 0 = none
 
-	wanted bool          // a caller waits for it
+	wanted bool          // the writer must write this group
 	final  bool          // the last group: Close waits for it
 	done   chan struct{} // closed when the group is durable
 
@@ -42,8 +42,9 @@ func (g *group) reset() {
 	*g = group{record: record, limit: maxPending, done: make(chan struct{})}
 }
 
-// shrink drops changes that a later one in the record supersedes. So many changes to few large
-// leases need little memory. A small record keeps such changes, so Append stays cheap.
+// shrink drops each change that a later change in the record supersedes. Thus a record of many
+// changes to few large leases needs little memory. A small record keeps superseded changes, so
+// Append stays cheap.
 func (g *group) shrink() {
 	g.record = lastChanges(g.record)
 	g.limit = max(maxPending, 2*len(g.record))
@@ -84,7 +85,7 @@ func (s *Store) flushNext() {
 	}
 }
 
-// write writes groups until no caller waits. One goroutine at a time runs it. If the disk hangs,
+// write writes groups until none is wanted. One goroutine at a time runs it. If the disk hangs,
 // the watchdog ends the process.
 func (s *Store) write() {
 	for !s.fault.failed() {
@@ -142,7 +143,7 @@ func (s *Store) gathered() (changes int, next bool) {
 	return s.next.changes, s.next.wanted && len(s.ready) == 0
 }
 
-// take makes the oldest waiting group the current one. It returns nil if no group waits.
+// take makes the oldest wanted group the current one. It returns nil if no group is wanted.
 func (s *Store) take() *group {
 	s.mu.Lock()
 	defer s.mu.Unlock()

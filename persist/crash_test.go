@@ -186,8 +186,9 @@ func (m *machine) upTo(seq simba.Seq) int {
 	return i
 }
 
-// check determines how many changes the disk has. It must have the first ones, in order, and at
-// least all committed ones. No change and no transaction may be torn.
+// check determines how many changes the disk has. The disk must have the first changes, in order.
+// Among these must be all committed changes to leases, or in Async all committed forced changes. No
+// change and no transaction may be torn.
 func (m *machine) check(r *Recovered) {
 	upTo := m.upTo(m.committed)
 	must := 0 // number of changes that the disk must have

@@ -24,8 +24,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// wantRefusal checks that Open returns the error want, in one line with the directory and text, and
-// that it unlocks the directory.
+// wantRefusal checks that Open returns an error that matches want. Its message must be one line,
+// with the directory and text. Open must also unlock the directory.
 func wantRefusal(t *testing.T, o Options, want error, text string) {
 	t.Helper()
 	s, _, err := Open(o)
@@ -310,7 +310,7 @@ func TestADamagedJournalIsRefusedByFileAndOffset(t *testing.T) {
 		spoil func(segment string) error
 		text  string
 	}{
-		"a bit of a record": {func(segment string) error {
+		"a flipped bit in a record": {func(segment string) error {
 			b, err := os.ReadFile(segment)
 			if err != nil {
 				return err
@@ -318,10 +318,10 @@ func TestADamagedJournalIsRefusedByFileAndOffset(t *testing.T) {
 			b[4096+60] ^= 1
 			return os.WriteFile(segment, b, 0o600)
 		}, ".seg, offset 4096: record 1 "},
-		"zeros": {func(segment string) error {
+		"a segment of zeros": {func(segment string) error {
 			return os.WriteFile(segment, make([]byte, 64<<10), 0o600)
 		}, ".seg, offset 0: the header "},
-		"another store's": {func(segment string) error {
+		"a segment of another store": {func(segment string) error {
 			b, err := os.ReadFile(segments(t, filled(t))[0])
 			return errors.Join(err, os.WriteFile(segment, b, 0o600))
 		}, ".seg, offset 0: the segment belongs to another store"},

@@ -8,7 +8,7 @@
 //
 // Append encodes a change into the next group, which is a record in memory. Commit starts the
 // writer, which writes the whole group to the journal with a single fsync. Changes that are
-// appended meanwhile make up the next group. So many clients share an fsync.
+// appended meanwhile make up the next group. Thus many clients share one fsync.
 //
 // Some changes must be synced: a client must not see such a change, or a later one, before it is
 // durable. (*Store).mustSync decides which these are. In Async they are few, because the recovery
@@ -16,11 +16,11 @@
 //
 // # Files
 //
-//	SIMBA-RESP           marks the directory as a data directory, and says that it has a store
+//	SIMBA-RESP           marks the directory as a data directory, and says whether it has a store
 //	LOCK                 locked while a store is open
 //	journal/*.seg        the records: see package journal
 //	journal/spare-*      files that will be segments
-//	*.sst, MANIFEST-* …  the checkpoint: Pebble's files. Its *.log are empty
+//	*.sst, MANIFEST-* …  the checkpoint, in Pebble's files. Pebble's *.log files are empty
 //
 // Records have consecutive indexes. The checkpoint is the state after all records up to an index,
 // in rows:
@@ -34,9 +34,11 @@
 //
 // When a segment is full, the checkpointer reads it with the code of recovery. It writes the last
 // change of each mutex to Pebble, in one batch with the meta row, and flushes the batch. The batch
-// needs no log, because the journal still has the records. The checkpointer releases a segment one
-// step late. Until then, a copy of the directory that begins with Pebble's files still finds the
-// segment.
+// needs no log, because the journal still has the records.
+//
+// The checkpointer releases a segment, which then leaves the journal, only when it makes the next
+// checkpoint. Until then, a program that has copied Pebble's files still finds the segment in the
+// journal.
 //
 // # Records
 //
@@ -45,12 +47,14 @@
 //
 // # Bounds
 //
-//   - The writer waits while full segments of more bytes than one segment (maxBehind) are not in
-//     the checkpoint. So a start reads at most two full segments and the last one. Each may be as
-//     large as the largest record.
+//   - The writer waits while the checkpoint lacks full segments that have together more bytes than
+//     Options.SegmentSize (maxBehind). So a start reads at most two full segments and the last one.
+//     Each may be as large as the largest record.
 //   - A record beyond 4 MiB (maxPending) is reduced to the last change of each mutex whenever its
-//     size has doubled. Without its last transaction, it has at most 256 MiB (maxRecord).
-//   - The checkpointer has in memory the last changes of one segment, or of one larger record.
+//     size has doubled. Its last transaction may make a record larger than 256 MiB (maxRecord);
+//     without that transaction it is never larger.
+//   - The checkpointer keeps in memory the last change of each mutex in one segment, or in one
+//     larger record.
 //   - A commit waits for a checkpoint as long as the checkpoint makes progress. It fails if one
 //     write or sync of the checkpoint takes longer than Options.CommitTimeout.
 //
@@ -58,19 +62,20 @@
 //
 // Open brings the checkpoint up to the journal's end, with the code of the checkpointer. It reads
 // the leases and the history from the checkpoint. Then it writes the run's first record, with the
-// run's epoch and floors. Replay reads the same from a store that stays open.
+// run's epoch and floors. Replay reads the leases and the history of a store that stays open.
 //
 // Invariants, after a crash at any moment:
 //
 //   - the floors are at least every Seq and token that a client has seen;
 //   - the recovery delay is at least TTL + transition of every granted lease that is not stored;
-//   - the journal has every durable record behind the checkpoint's index;
+//   - the journal has every durable record after the checkpoint's index;
 //   - no lease is shorter than its owner was granted.
 //
 // Instants count from a boot of the machine, so each lease names its boot by a generation number.
-// The first start on a boot stores its instant in the epoch. At that instant, all leases of earlier
-// generations begin anew. A start is on another boot if the boot's id or the time namespace's
-// offset differs. Open also assumes another boot if the clock is behind the last record.
+// The first start on a boot stores the instant of that start in the epoch. At that instant, all
+// leases of earlier generations begin anew. A start is on another boot if the boot's id or the time
+// namespace's offset differs. Open also assumes another boot if the clock is behind the last
+// record.
 //
 // # Backups
 //

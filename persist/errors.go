@@ -32,8 +32,8 @@ var (
 // errCommitTimeout is the error that Options.Fatal gets when a commit hangs.
 var errCommitTimeout = errors.New("the disk did not answer in time")
 
-// errCheckpointTimeout is the error that Options.Fatal gets when a checkpoint hangs, and a commit
-// or Close waits for it.
+// errCheckpointTimeout is the error that Options.Fatal gets when a commit or Close waits for a
+// checkpoint that hangs.
 var errCheckpointTimeout = errors.New("the disk did not answer the checkpoint in time")
 
 // openError says in one line why the store in dir cannot be opened.

@@ -25,9 +25,10 @@ func newFault(fatal func(error)) *fault {
 	return &fault{fatal: fatal, stopped: make(chan struct{})}
 }
 
-// killable is the file system of a simulated process. When that process has ended, Killed is
-// closed, and no operation fails any more. An operation that failed before must have returned a
-// usable file too: its goroutine goes on when Killed is closed.
+// killable is the file system of a simulated process. When that process has ended, the channel of
+// Killed is closed, and no operation fails any more. The goroutine of an operation that failed
+// earlier then goes on, as if the operation had succeeded. So a failed operation must return a
+// usable file beside its error.
 type killable interface{ Killed() <-chan struct{} }
 
 // arm makes failures fatal from now on. It returns an earlier failure.

@@ -20,7 +20,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// A faultyFS is a file system on which the function given to fail decides which operations fail.
+// A faultyFS is a file system on which operations can fail. After a call of fail, each operation
+// for which pick returns an error fails with that error.
 type faultyFS struct {
 	vfs.FS
 	pick atomic.Pointer[func(errorfs.Op) error]
@@ -39,7 +40,7 @@ func newFaultyFS(inner vfs.FS) *faultyFS {
 
 func (f *faultyFS) fail(pick func(errorfs.Op) error) { f.pick.Store(&pick) }
 
-// failing makes the returned channel get the errors of o.Fatal.
+// failing sets o.Fatal to a function that sends its error to the returned channel.
 func failing(o *Options) (fatal <-chan error) {
 	ch := make(chan error, 10)
 	o.Fatal = func(err error) { ch <- err }
@@ -309,14 +310,14 @@ func TestOnlyTheFirstFailureIsFatalAndOnlyOnceOpen(t *testing.T) {
 	f.trip(errBroken)
 	f.trip(errCommitTimeout)
 	if len(got) != 1 || got[0] != errBroken || f.cause() != errBroken {
-		t.Errorf("Fatal got %v, but the cause is %v", got, f.cause())
+		t.Errorf("Fatal got %v and the cause is %v, want only %v for both", got, f.cause(), errBroken)
 	}
 
 	got = nil
 	f = newFault(func(err error) { got = append(got, err) })
 	f.trip(errBroken)
 	if err := f.arm(); err != errBroken || got != nil {
-		t.Errorf("arm = %v after a failure, and Fatal got %v", err, got)
+		t.Errorf("after a failure, arm = %v and Fatal got %v, want %v and nothing", err, got, errBroken)
 	}
 }
 
@@ -333,7 +334,7 @@ func TestPebblesComplaintsAreFatal(t *testing.T) {
 		}
 		go func() {
 			complain(pebbleLogger{fault: f}, f.listener())
-			t.Errorf("%s of Pebble's logger returned", name)
+			t.Errorf("%s returned to Pebble, want it to block", name)
 		}()
 		if err := <-fatal; !strings.Contains(err.Error(), "broken") {
 			t.Errorf("%s: Fatal got %v, want the text of the complaint", name, err)
@@ -370,7 +371,7 @@ func TestAStartThatFailsSpoilsNothing(t *testing.T) {
 		s, _, err := Open(o)
 		if len(failed) == 0 {
 			if failAt < 20 {
-				t.Errorf("a start has only %d writes", failAt-1)
+				t.Errorf("a start has only %d writes, want at least 19", failAt-1)
 			}
 			fsys.pick.Store(nil)
 			mustClose(t, s)

@@ -71,7 +71,7 @@ func decodeRow(key, value []byte) (first simba.Seq, events []simba.Event, err er
 // the rows of the newest limit events. The oldest of these rows may have older events too.
 type history struct {
 	limit   int
-	events  int         // in rows
+	events  int         // number of events in rows
 	rows    []row       // from old to new
 	added   int         // how many of the last rows are not in Pebble
 	dropped []simba.Seq // first Seq of each row to delete from Pebble

@@ -10,7 +10,7 @@ import (
 // The versions of a lease's row. A Store writes leaseVersion.
 const (
 	oldestLeaseVersion = 1 // leases of SIMBA.ACQUIRE
-	lockVersion        = 2 // also leases with any TTL and owner, and the fields of a hash
+	lockVersion        = 2 // also leases of lock keys, with any TTL and owner; fields of a hash
 	leaseVersion       = 3 // also StartedAt and Session
 )
 
@@ -19,8 +19,8 @@ func appendLeaseKey(b []byte, mutex string) []byte {
 	return append(b, mutex...)
 }
 
-// appendLeaseRow appends the value of l's row. The row's key has the mutex, and l.Acquired counts
-// from the boot of the generation.
+// appendLeaseRow appends the value of l's row. The row's key has the mutex. generation names the
+// boot from which l.Acquired counts.
 func appendLeaseRow(b []byte, generation uint64, l *simba.Lease) []byte {
 	b = append(b, leaseVersion)
 	b = binary.AppendUvarint(b, generation)
@@ -66,8 +66,8 @@ func appendLease(b []byte, base simba.Instant, l *simba.Lease) []byte {
 	return b
 }
 
-// lease reads what appendLease of a version has written. Versions before leaseVersion have no
-// StartedAt: AcquiredAt stands for it.
+// lease reads what appendLease wrote when leaseVersion was version. Versions
+// before leaseVersion have no StartedAt: AcquiredAt stands for it.
 func (r *reader) lease(version byte, base simba.Instant) (l simba.Lease) {
 	longest := simba.Endless
 	if version == oldestLeaseVersion {

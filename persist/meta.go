@@ -13,8 +13,8 @@ import (
 // versions.
 //
 //   - Format 1 has no Latest.
-//   - Before format 3, the key simba:{m} meant mutex m only if SIMBA.* could name m. Otherwise the
-//     mutex had the whole key as its name.
+//   - Before format 3, a lease of the key simba:{m} had the row of mutex m only if m is a name that
+//     commands SIMBA.* accept. Otherwise the row had the whole key as the name of the mutex.
 //   - Before format 4 there was no journal: Pebble had every change, and synced its log.
 const metaFormat = 4
 
@@ -29,13 +29,14 @@ type epoch struct {
 	RebasedAt int64
 }
 
-// meta is the row that describes the others. Each write of the checkpoint has it.
+// meta is the row that describes the other rows. Each write of the checkpoint has it.
 type meta struct {
 	epoch
 
 	Seq   simba.Seq // no client has seen a larger one
 	Token uint64    // no client has seen a larger one
-	// Delay is the recovery delay of the next run. A clean stop leaves the rest of its run's delay.
+	// Delay is the recovery delay of the next run. After a clean stop, it is the part of the
+	// stopped run's delay that had not passed.
 	Delay time.Duration
 
 	// Latest is the boot's clock when the record was made. A stored instant of this generation can
@@ -107,8 +108,9 @@ func decodeMeta(value []byte) (m meta, err error) {
 	return m, nil
 }
 
-// isOf reports whether the epoch is of boot, whose clock shows now. The clock must not have gone
-// back: otherwise leases would have more time left than was granted.
+// isOf reports whether the epoch is that of boot, whose clock shows now. If the clock has gone back
+// since the last record, isOf returns false: otherwise leases would have more time left than was
+// granted.
 func (m *meta) isOf(boot Boot, now simba.Instant) bool {
 	return m.Generation != 0 && m.Boot != "" && m.Boot == boot.ID && m.Latest <= now
 }

@@ -15,8 +15,8 @@ import (
 
 const journalName = "journal"
 
-// Open opens the store in o.Dir, and returns the state from earlier runs. Its errors are one line
-// each, and match those of this package.
+// Open opens the store in o.Dir, and returns the state from earlier runs. Each of its errors is one
+// line. If the reason is one of the errors of this package, errors.Is finds it.
 //
 // After an error nothing is left open, with one exception: if a write to the store failed, the
 // directory stays locked until the process ends.

@@ -29,7 +29,7 @@ type Mode uint8
 const (
 	// Always commits a change of a lease when it is synced.
 	Always Mode = iota
-	// Async commits most changes at once and syncs them in the background. After a stop without
+	// Async commits most changes immediately and syncs them in the background. After a stop without
 	// Close the next run has a recovery delay: Recovered.Delay.
 	Async
 )

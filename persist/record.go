@@ -9,8 +9,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// recordFormat is the version of records that is written. Format 1 has a shorter head. Its body of
-// a changePut has the version and the generation of a lease's row, and no base.
+// recordFormat is the version of the records that a Store writes. In format 1, the head ends before
+// the generation. The body of a changePut is the name of the mutex and the value of a lease's row,
+// as decodeLeaseRow reads it.
 const recordFormat = 2
 
 // The size of a record's head, in bytes.
@@ -104,20 +105,21 @@ func appendPut(b []byte, base simba.Instant, l *simba.Lease) []byte {
 	return appendLease(appendString(b, l.Mutex), base, l)
 }
 
-// decodePut reads the body of a changePut. now is what the reader's clock showed at the record's
-// instant. On the writer's boot, now is h.instant. On another machine, now is its clock when the
-// record arrives. That is later, so a lease never ends there before it ends for its owner.
+// decodePut reads the body of a changePut. made is the instant of the reader's clock at which the
+// record was made. A reader on the writer's boot passes h.instant. A reader on another machine
+// passes the instant at which it received the record. That is later, so on that machine a lease
+// never ends before it ends for its owner.
 //
-// generation names the writer's boot.
-func decodePut(h *head, body []byte, now simba.Instant) (l simba.Lease, generation uint64, err error) {
+// The result generation names the writer's boot.
+func decodePut(h *head, body []byte, made simba.Instant) (l simba.Lease, generation uint64, err error) {
 	r := reader{rest: body}
 	mutex := r.string()
 	if h.format == 1 {
 		l, generation, err = decodeLeaseRow(appendLeaseKey(nil, mutex), r.rest)
-		l.Acquired += now - h.instant
+		l.Acquired += made - h.instant
 		return l, generation, err
 	}
-	l = r.lease(leaseVersion, now-(h.instant-h.base))
+	l = r.lease(leaseVersion, made-(h.instant-h.base))
 	l.Mutex = mutex
 	if h.generation == 0 {
 		r.fail()
@@ -149,8 +151,8 @@ func eachChange(changes []byte, do func(kind changeKind, body []byte) error) err
 	return nil
 }
 
-// lastChanges drops the changes of a lease that a later one in the record supersedes. That is safe
-// because a record is replayed whole or not at all. It reuses the record's memory.
+// lastChanges drops each change of a lease that a later change in the record supersedes. That is
+// safe because a record is replayed whole or not at all. It reuses the record's memory.
 func lastChanges(record []byte) []byte {
 	last := make(map[string]int) // by mutex: len(r.rest) at its last change
 	short := record[:headSize]

@@ -15,8 +15,8 @@ import (
 type Recovered struct {
 	Seq   simba.Seq // at least every Seq that a client has seen; the next change gets a larger one
 	Token uint64    // at least every token that a client has seen
-	// Delay is the recovery delay. A crash may have lost leases that still run for so long. Until
-	// it has passed, the engine must grant nothing new.
+	// Delay is the recovery delay. If a crash lost leases, they still run for at most this long.
+	// Until Delay has passed, the engine must grant nothing new.
 	Delay time.Duration
 	// Leases reads the leases, sorted by mutex, including those that have ended. It stops after the
 	// first error. Read it before the first Append: later it yields newer leases.
@@ -59,9 +59,9 @@ func (s *Store) recover(o *Options) (*Recovered, error) {
 // Replay returns the state after all appended changes, as Open would. So a new engine can replace
 // one that was stopped, while the store stays open.
 //
-// The new engine's clock must begin at Options.Boot.Now. Options.Now must not have missed a sleep
-// of the machine. Otherwise the store adds the sleep to each lease, although the new clock includes
-// it.
+// When the new engine starts, its clock must show the instant that Options.Boot.Now returns.
+// Options.Now must not have stood still while the machine slept. Otherwise the store adds the time
+// of the sleep to each lease, although the new clock includes that time.
 func (s *Store) Replay() (*Recovered, error) {
 	if err := s.writeAll(false); err != nil {
 		return nil, err

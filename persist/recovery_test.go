@@ -127,7 +127,7 @@ func TestAMutexThatIsNamedLikeAnothersKeyKeepsItsName(t *testing.T) {
 	}
 }
 
-// The token has no tenure, or its tenure began and ended in the same change.
+// Two of the tokens have no tenure. The tenure of the third began and ended in the same change.
 func TestACommittedTokenIsNotGivenOutAfterACrash(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		fsys := vfs.NewCrashableMem()
@@ -264,7 +264,7 @@ func TestOldHistoryIsDeletedWhileTheStoreIsOpen(t *testing.T) {
 	}
 	awaitCheckpoint(t, s)
 	if n := countRows(t, s); n != 10 {
-		t.Errorf("%d rows of one event, want 10", n)
+		t.Errorf("the history has %d rows of one event each, want 10", n)
 	}
 }
 
@@ -283,7 +283,7 @@ func TestAStartSyncsAManifestOfItsOwnBeforeItChangesTheJournal(t *testing.T) {
 			synced = op.Path
 		case strings.Contains(op.Path, journalName) && op.Kind.ReadOrWrite() == errorfs.OpIsWrite:
 			if created == "" || synced != created {
-				t.Errorf("%v of %s after the sync of manifest %q, want first a sync of the new one, %q", op.Kind, op.Path, synced, created)
+				t.Errorf("the store did %v of %s when the last synced manifest was %q, want first a sync of the new manifest %q", op.Kind, op.Path, synced, created)
 			}
 		}
 		return nil

@@ -129,7 +129,7 @@ func newChanges(seed uint64) *changesOf {
 }
 
 // Another machine, with another boot clock, replays each record up to 300 ms after it was made.
-// There a lease may end later than for its owner by that delay, but never earlier.
+// On that machine a lease may end up to 300 ms later than for its owner, but never earlier.
 func TestRecordsAreReplayedOnAnotherMachine(t *testing.T) {
 	for seed := range uint64(20) {
 		changes := newChanges(seed)

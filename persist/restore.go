@@ -70,7 +70,8 @@ type Restored struct {
 // After the backup, the old server may have granted leases, tokens and event numbers that the
 // backup lacks. So the next token and event number are above the wall clock in microseconds. No
 // server reaches such numbers by counting. Every lease begins anew, in full, at the first start of
-// a server. Against lost leases, the caller chooses Quiet or OwnersStopped.
+// a server. The caller chooses Quiet or OwnersStopped as the protection against leases that the
+// backup lacks.
 //
 // With Quiet the leases keep their tokens, so that their owners can renew them. Quiet is at least
 // as long as each lease, so a lease that its owner does not renew ends before the first new grant.
@@ -131,8 +132,8 @@ func newRestore(o *RestoreOptions, f *backupFile) (*restore, error) {
 		return nil, fmt.Errorf("%w: it shows %s, the backup was taken at %s", ErrClock,
 			now.UTC().Format(time.RFC3339), f.info.Taken.UTC().Format(time.RFC3339))
 	}
-	// This generation is the newest of the backup's leases. The epoch names no boot, so the first
-	// start begins the next generation, and these leases begin anew.
+	// No lease of the backup has a later generation than this one. The epoch names no boot, so the
+	// first start begins the next generation, and these leases begin anew.
 	m := meta{
 		epoch:  epoch{Generation: f.meta.Generation},
 		Seq:    max(f.meta.Seq, simba.Seq(now.UnixMicro())),
@@ -145,7 +146,8 @@ func newRestore(o *RestoreOptions, f *backupFile) (*restore, error) {
 }
 
 // checkQuiet returns an error if the recovery delay is shorter than a known lease. In Async, the
-// backup of an open store has a delay too: the longest lease of its run.
+// meta row of the backup states a recovery delay too. It covers the longest lease that the
+// backed-up run had granted.
 func (f *backupFile) checkQuiet(quiet time.Duration) error {
 	switch i := f.info; {
 	case quiet == 0:

@@ -59,7 +59,7 @@ func TestARestoredStoreWithStoppedOwnersGivesEachLeaseANewToken(t *testing.T) {
 		}
 	}
 	if len(tokens) != 3 || done.Floor != r.Token {
-		t.Errorf("the tokens are %v, the floor %d was reported as %d", tokens, r.Token, done.Floor)
+		t.Errorf("the leases have the tokens %v, want 3 different ones; the floor is %d, but Restore reported %d", tokens, r.Token, done.Floor)
 	}
 }
 
@@ -138,7 +138,7 @@ func TestRestoreRefuses(t *testing.T) {
 			test.change(&o)
 			_, err := Restore(t.Context(), o)
 			if err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("Restore: %v, want %v with %q", err, test.want, test.text)
+				t.Errorf("Restore returns %v, want one line with %q; if not nil, the error must match %v", err, test.text, test.want)
 			}
 		})
 	}
@@ -155,7 +155,7 @@ func TestRestoreKnowsTheLongestLeaseOfAnAsyncServer(t *testing.T) {
 	s.Append(del(2, "long"))
 	writeBackup(t, fsys, readAll(t, mustBackup(t, s)))
 	_, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute})
-	if !errors.Is(err, ErrQuietShort) || !strings.Contains(err.Error(), "granted one of 5m2s") {
+	if !errors.Is(err, ErrQuietShort) || !strings.Contains(err.Error(), "granted a lease of 5m2s") {
 		t.Errorf("Restore returns %v, want ErrQuietShort and the longest lease", err)
 	}
 }
@@ -210,7 +210,7 @@ func TestACrashDuringRestoreLeavesNoStoreOrAWholeOne(t *testing.T) {
 				continue
 			}
 			if r.Delay != time.Minute || len(leasesOf(t, r)) != 1 || len(r.History) != 3 {
-				t.Errorf("crash before operation %d: Open found %+v", at, r)
+				t.Errorf("crash before operation %d: Open found %+v, want a delay of a minute, 1 lease and 3 events", at, r)
 			}
 			mustClose(t, s)
 		}
@@ -250,6 +250,6 @@ func TestRestoreThatCannotWriteFailsAndLeavesNoStore(t *testing.T) {
 		}
 	}
 	if failed < 10 {
-		t.Errorf("only %d operations failed", failed)
+		t.Errorf("only %d operations failed, want at least 10", failed)
 	}
 }

@@ -23,8 +23,8 @@ const (
 	seqReserve = 1 << 20
 	// tokenReserve is the reserve of tokens. Only Async has one.
 	tokenReserve = 1 << 20
-	// longestDelay is the longest recovery delay. Only a lock key can have a lease with longer
-	// windows. Such a lease must be synced, in Async too.
+	// longestDelay is the longest recovery delay. Only Redis commands on a lock key, such as SET,
+	// can make a lease with longer windows. Such a lease must be synced, in Async too.
 	longestDelay = simba.MaxTTL + simba.MaxTransition
 	// maxPending is how many bytes may wait for an fsync that no caller waits for. Beyond it every
 	// change must be synced, so the next Commit writes them all.
@@ -34,7 +34,7 @@ const (
 	maxRecord = 256 << 20
 )
 
-// Store is a journal on disk. Open returns one, and Close must be called at last.
+// Store is a journal on disk. Open returns one, and the caller must close it with Close.
 //
 // One goroutine at a time may call Append and AppendAll. All other methods are safe for concurrent
 // use.
@@ -98,8 +98,9 @@ type Store struct {
 	closing func() error // calls close once
 }
 
-// floors are the largest Seq, token and lease of the changes so far, or those that a record states.
-// A lost change within the stated floors does no harm.
+// floors are the largest Seq, the largest token and the longest lease of the changes so far. Each
+// record states floors too, which may be larger. If a crash loses a change within the floors that a
+// durable record states, that does no harm.
 type floors struct {
 	seq     simba.Seq
 	token   uint64
@@ -180,9 +181,9 @@ func (s *Store) encode(g *group, ch *simba.Change) {
 // Only here do the modes of durability differ.
 //
 // In Async a crash may lose a change that a client has seen. Two rules make that safe. The next run
-// gives out no number that a lost change had. It waits until every lease of a lost change has
-// ended. So a change must be synced if the last durable record's floors do not cover it. A change
-// that ends a tenure against its owner's will must be synced too.
+// gives out no number that a lost change had. And the next run grants nothing new until every lease
+// of a lost change has ended. So a change must be synced if the last durable record's floors do not
+// cover it. A change that ends a tenure against its owner's will must be synced too.
 func (s *Store) mustSync(g *group, ch *simba.Change) bool {
 	if ch.Seq > s.durable.seq || len(g.record) > maxPending || s.closed {
 		return true
@@ -218,9 +219,9 @@ func (s *Store) updateCommittedLocked() {
 func (s *Store) Committed() simba.Seq { return simba.Seq(s.committed.Load()) }
 
 // Commit returns nil when every change up to seq is committed. Callers whose changes are in the
-// same group share its fsync. It returns simba.ErrStopped if the store has failed, or if Close came
-// before the changes. If ctx ends first, it returns ctx's error, and the store still writes the
-// changes.
+// same group share its fsync. It returns simba.ErrStopped if the store has failed, or if Close was
+// called before the changes were appended. If ctx ends first, it returns ctx's error, and the store
+// still writes the changes.
 func (s *Store) Commit(ctx context.Context, seq simba.Seq) error {
 	if s.fault.failed() {
 		return simba.ErrStopped
@@ -281,8 +282,9 @@ func (s *Store) wait(ctx context.Context, done <-chan struct{}) error {
 // Close writes and syncs all appended changes, seals the journal, and closes the files. Append must
 // not be called any more. Close is idempotent.
 //
-// After a failure Close returns the cause at once, and closes the files in the background. A
-// goroutine that met the failure inside Pebble uses them until the process ends.
+// After a failure Close returns the cause at once, and closes the files in the background. If a
+// goroutine met the failure inside Pebble, it blocks there and keeps the files open until the
+// process ends.
 func (s *Store) Close() error {
 	if err := s.closing(); err != nil {
 		return fmt.Errorf("close the data directory: %w", oneLine{err})
@@ -310,8 +312,8 @@ func (s *Store) close() error {
 	return errors.Join(s.journal.Close(), err)
 }
 
-// writeAll waits until all appended changes are durable. After a final call, nothing more is
-// written.
+// writeAll waits until all appended changes are durable. If final is true, the store writes nothing
+// after them.
 func (s *Store) writeAll(final bool) error {
 	s.mu.Lock()
 	if s.closed {
@@ -337,7 +339,8 @@ func (s *Store) closeFailed() {
 }
 
 // closeFiles closes the files when no backup and no goroutine in the background uses them any more.
-// It drops the journal's error, which the journal's Close returns to the next caller again.
+// It ignores the error of the journal's Close, because a second call of that Close returns the
+// error again.
 func (s *Store) closeFiles() error {
 	err := s.backups.end()
 	s.background.Wait()

@@ -138,7 +138,7 @@ func newSyncGate(inner vfs.FS) *syncGate {
 // the operation fails with that error. For an open file, inject gets the file's present path, also
 // after a rename.
 func wrapFS(inner vfs.FS, inject func(errorfs.Op) error) vfs.FS {
-	var segments sync.Map // the segments' present paths, by their paths as spares
+	var segments sync.Map // its keys are the former paths of spares that are segments now
 	return errorfs.Wrap(inner, errorfs.InjectorFunc(func(op errorfs.Op) error {
 		dir, spare, isSpare := strings.Cut(op.Path, "spare-")
 		if !isSpare {
@@ -300,7 +300,7 @@ func TestClientsBehindAnFsyncShareTheNext(t *testing.T) {
 		t.Errorf("%d fsyncs for 1 change and 64 behind it, want 2", n)
 	}
 	if got := s.Stats(); got.LargestCommit != 64 || got.Changes != 65 || got.Commits != 3 {
-		t.Errorf("Stats = %+v, want 65 changes in 3 commits, the start's included, and at most 64", got)
+		t.Errorf("Stats = %+v, want 65 changes, 3 commits with that of Open, and 64 changes in the largest commit", got)
 	}
 }
 

@@ -29,8 +29,8 @@ func upgrade(db *pebble.DB, m *meta) error {
 }
 
 // renameKeys gives leases of a store before format 3 their present names: see metaFormat. It
-// deletes leases of keys that are only views of a mutex now. If a mutex has leases under both
-// names, the lease under the shorter name stays.
+// deletes leases of keys such as simba:{m}:fence, which now only show a part of mutex m. If a mutex
+// has leases under both names, the lease under the shorter name stays.
 func renameKeys(db *pebble.DB, batch *pebble.Batch) error {
 	old := prefix(leasePrefix)
 	old.LowerBound = appendLeaseKey(nil, "simba:{")

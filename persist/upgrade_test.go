@@ -86,7 +86,7 @@ func TestADirectoryWithoutAJournalIsUpgraded(t *testing.T) {
 	wantEarlier(t, r)
 	m, err := readMeta(s.db)
 	if m.format != 4 || m.Index == 0 || err != nil {
-		t.Errorf("the meta row is %+v, %v, want one of format 4 that has a record", m, err)
+		t.Errorf("the meta row is %+v, %v, want one of format 4 with the index of a record", m, err)
 	}
 	mustClose(t, s)
 }

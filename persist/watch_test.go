@@ -21,9 +21,9 @@ import (
 // ways are functions that each take the data directory away from an open store.
 var ways = map[string]func(o Options) error{
 	"the directory is removed": func(o Options) error { return os.RemoveAll(o.Dir) },
-	"its parent is removed":    func(o Options) error { return os.RemoveAll(filepath.Dir(o.Dir)) },
-	"it is renamed":            func(o Options) error { return os.Rename(o.Dir, o.Dir+".old") },
-	"it is a file now": func(o Options) error {
+	"the parent is removed":    func(o Options) error { return os.RemoveAll(filepath.Dir(o.Dir)) },
+	"the directory is renamed": func(o Options) error { return os.Rename(o.Dir, o.Dir+".old") },
+	"a file is in the directory's place": func(o Options) error {
 		return errors.Join(os.RemoveAll(o.Dir), os.WriteFile(o.Dir, nil, 0o600))
 	},
 	"another data directory is in its place": func(o Options) error {
@@ -35,7 +35,7 @@ var ways = map[string]func(o Options) error{
 		}
 		return errors.Join(s.Close(), os.Rename(o.Dir, o.Dir+".old"), os.Rename(other.Dir, o.Dir))
 	},
-	"its files are removed": func(o Options) error {
+	"all files are removed": func(o Options) error {
 		names, err := filepath.Glob(filepath.Join(o.Dir, "*"))
 		for _, name := range names {
 			err = errors.Join(err, os.RemoveAll(name))
@@ -44,7 +44,7 @@ var ways = map[string]func(o Options) error{
 	},
 	"the lock is removed":    func(o Options) error { return os.Remove(filepath.Join(o.Dir, lockName)) },
 	"the journal is removed": func(o Options) error { return os.RemoveAll(filepath.Join(o.Dir, journalName)) },
-	"its segments are removed": func(o Options) error {
+	"the segments are removed": func(o Options) error {
 		names, err := filepath.Glob(filepath.Join(o.Dir, journalName, "*.seg"))
 		for _, name := range names {
 			err = errors.Join(err, os.Remove(name))

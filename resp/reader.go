@@ -74,8 +74,8 @@ func (r *reader) shrink() {
 	r.peak = 0
 }
 
-// space returns free room in the buffer for the next bytes. It invalidates the arguments that next
-// returned.
+// space returns free room in the buffer for bytes that arrive. It invalidates the arguments that
+// r.next returned.
 func (r *reader) space() ([]byte, error) {
 	n := r.buffered()
 	switch {
@@ -87,7 +87,7 @@ func (r *reader) space() ([]byte, error) {
 	return r.extend()
 }
 
-// extend is like space, but the arguments that next returned stay valid.
+// extend is like space, but the arguments that r.next returned stay valid.
 func (r *reader) extend() ([]byte, error) {
 	return r.extendTo(r.limits.Command + r.limits.Args*headerSize + r.limits.Inline)
 }
@@ -118,7 +118,7 @@ func (r *reader) move(buf []byte) {
 	r.buf = buf
 }
 
-// feed adds n bytes, which the caller has read into the room of space or extend.
+// feed adds n bytes. The caller has read them into the room that r.space or r.extend returned.
 func (r *reader) feed(n int) {
 	r.end += n
 	r.filled = r.end == len(r.buf)

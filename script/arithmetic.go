@@ -8,9 +8,10 @@ import (
 )
 
 // arithmetic rewrites an operation. It computes operations on constants. The virtual machine
-// computes % and ^ wrongly and drops the sign of a zero. So % and ^ become calls, and * and / if
-// the result may be -0. If an operand must be read late (isReadLate), the operation also becomes a
-// call.
+// computes % and ^ wrongly and drops the sign of a zero. So % and ^ become calls. * and / become
+// calls if the result may be -0. If the first operand must be read late (isReadLate), the call
+// takes the operands in the reverse order. + and - become calls only if the first operand is in a
+// box and must be read late.
 func (r *rewriter) arithmetic(at *ast.Expr, e *ast.ArithmeticOpExpr) {
 	r.expr(&e.Lhs)
 	r.expr(&e.Rhs)

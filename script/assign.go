@@ -8,7 +8,8 @@ import (
 
 // The compiler of gopher-lua assigns to one variable before it has read the value of the next. It
 // also treats the values of a for statement differently from Lua. This file rewrites such
-// statements into simpler ones, which the compiler compiles correctly.
+// statements into simpler ones, which the compiler compiles correctly. A box is a table that holds
+// a variable which closures share (capture.go).
 
 // assign splits an assignment into two steps, unless isSimple is true. The first step stores the
 // values, and the operands of the targets, in temporaries. The second step assigns these to the
@@ -79,8 +80,8 @@ func (r *rewriter) isLate(operand ast.Expr, assignedBefore []ast.Expr) bool {
 	return true
 }
 
-// variableOf returns the variable of a target that is a variable or the content of a box, otherwise
-// nil.
+// If a target is a variable or the content of a box, variableOf returns the variable. Otherwise it
+// returns nil.
 func variableOf(e ast.Expr) *ast.IdentExpr {
 	if get, ok := e.(*ast.AttrGetExpr); ok {
 		if _, ok := get.Key.(*ast.NumberExpr); !ok {
@@ -156,7 +157,7 @@ func isNumber(e ast.Expr) bool {
 }
 
 // completeIterator gives a loop three values, and as many names. The compiler does not initialize
-// missing values. It drops the last call if there are fewer names than values.
+// missing values. If there are fewer names than values, it drops a call that gives the last values.
 func (r *rewriter) completeIterator(s *ast.GenericForStmt) {
 	if r.scanning {
 		return

@@ -11,33 +11,33 @@ import (
 // environments.
 //
 // None of them is gopher-lua's, whose error texts pcall would show to scripts. The comments below
-// say what else differs. In them, "theirs" is gopher-lua's function.
+// say how else gopher-lua's function differs.
 func (s *state) openBase(env *lua.LTable) {
 	for name, f := range map[string]lua.LGFunction{
-		"assert":         baseAssert,       // differs: theirs refuses a number as the message
-		"error":          baseError,        // differs: theirs adds no position to a number
-		"pcall":          s.pcall,          // unsafe: theirs hides panics of gopher-lua
-		"xpcall":         s.xpcall,         // unsafe: theirs hides panics of gopher-lua
-		"getmetatable":   s.getMetatable,   // differs: theirs shows the proxies
-		"setmetatable":   s.setMetatable,   // differs: theirs changes read-only tables
+		"assert":         baseAssert,       // gopher-lua's refuses a number as the message
+		"error":          baseError,        // gopher-lua's adds no position to a number
+		"pcall":          s.pcall,          // gopher-lua's hides panics of gopher-lua
+		"xpcall":         s.xpcall,         // gopher-lua's hides panics of gopher-lua
+		"getmetatable":   s.getMetatable,   // gopher-lua's shows the proxies
+		"setmetatable":   s.setMetatable,   // gopher-lua's changes read-only tables
 		"rawequal":       rawEqual,         // differs: words of the error
-		"rawget":         s.rawGet,         // differs: theirs finds nothing in a read-only table
-		"rawset":         s.rawSet,         // differs: theirs changes read-only tables
-		"pairs":          s.pairs,          // differs: theirs finds nothing in a read-only table
-		"ipairs":         s.baseIpairs,     // differs: theirs misses elements beyond the array part
-		"load":           s.load,           // unbounded: theirs compiles text of any nesting
-		"loadstring":     s.loadString,     // unbounded: theirs compiles text of any nesting
-		"select":         baseSelect,       // differs: theirs takes no numeric string
-		"unpack":         s.unpack,         // differs: theirs misses elements beyond the array part
-		"tonumber":       toNumber,         // differs: theirs reads numbers as Go does
-		"tostring":       toString,         // differs: theirs writes numbers as Go does
+		"rawget":         s.rawGet,         // gopher-lua's finds nothing in a read-only table
+		"rawset":         s.rawSet,         // gopher-lua's changes read-only tables
+		"pairs":          s.pairs,          // gopher-lua's finds nothing in a read-only table
+		"ipairs":         s.baseIpairs,     // gopher-lua's misses elements beyond the array part
+		"load":           s.load,           // gopher-lua's compiles text of any nesting
+		"loadstring":     s.loadString,     // gopher-lua's compiles text of any nesting
+		"select":         baseSelect,       // gopher-lua's takes no numeric string
+		"unpack":         s.unpack,         // gopher-lua's misses elements beyond the array part
+		"tonumber":       toNumber,         // gopher-lua's reads numbers as Go does
+		"tostring":       toString,         // gopher-lua's writes numbers as Go does
 		"type":           baseType,         // differs: words of the error
-		"collectgarbage": s.collectGarbage, // uninterruptible: theirs runs Go's collector
+		"collectgarbage": s.collectGarbage, // gopher-lua's runs Go's collector
 		"gcinfo":         s.collectGarbage, // differs: gopher-lua has no such function
 	} {
 		s.globals.RawSetString(name, s.lua.NewFunction(f))
 	}
-	s.globals.RawSetString("next", s.next) // differs: theirs finds nothing in a read-only table
+	s.globals.RawSetString("next", s.next) // gopher-lua's finds nothing in a read-only table
 	s.globals.RawSetString("_G", env)
 	s.globals.RawSetString("_VERSION", lua.LString("Lua 5.1"))
 }

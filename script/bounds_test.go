@@ -120,7 +120,7 @@ func TestOversizedSourceIsRefused(t *testing.T) {
 		"chains":       strings.Repeat("a=b..c a=-b\n", 10_000) + strings.Repeat("f(a..b)\n", 10_000),
 	} {
 		if _, err := r.Load(source); err != nil {
-			t.Errorf("Load of the script with %s: %v; want no error", name, err)
+			t.Errorf("Load of the script %q: %v; want no error", name, err)
 		}
 	}
 }

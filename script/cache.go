@@ -54,8 +54,8 @@ func shaOf(source string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// get returns the script with a SHA, in upper or lower case, or nil. If load is true, the script
-// counts as loaded from now on.
+// get returns the script with that SHA, or nil. The SHA may be in upper or lower case. If load is
+// true, the script counts as loaded from now on.
 func (c *cache) get(sha string, load bool) *compiled {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -8,14 +8,15 @@ const (
 	// maxCoroutineDepth is the maximum number of coroutines that resume each other. Each has a Lua
 	// stack of its own, and all share one Go stack.
 	maxCoroutineDepth = 16
-	// maxCoroutineCalls and coroutineRegisters are what maxCalls and minRegisters are for the main
-	// thread.
+	// maxCoroutineCalls and coroutineRegisters bound a coroutine, as maxCalls and minRegisters
+	// bound the main thread.
 	maxCoroutineCalls  = 200
 	coroutineRegisters = 256
 	coroutineSteps     = 200 // price of creating one
 )
 
-// coroutineLibrary returns the coroutine library: gopher-lua's functions, metered and checked.
+// coroutineLibrary returns the coroutine library: gopher-lua's functions, metered and checked. The
+// comments below say why some of them are not gopher-lua's.
 func (s *state) coroutineLibrary() *lua.LTable {
 	donor := lua.NewState(lua.Options{SkipOpenLibs: true}) // opening a library defines globals
 	defer donor.Close()
@@ -23,15 +24,15 @@ func (s *state) coroutineLibrary() *lua.LTable {
 	theirs := donor.Get(-1).(*lua.LTable)
 	original := func(name string) lua.LGFunction { return theirs.RawGetString(name).(*lua.LFunction).GFunction }
 	create, resume := original("create"), s.resume(original("resume"))
-	s.yield = s.newYield(original("yield")) // differs: theirs loses values, see yield.go
+	s.yield = s.newYield(original("yield")) // gopher-lua's loses values, see yield.go
 	t := s.table(map[string]lua.LGFunction{
 		"running": original("running"),
-		"status":  coroutineStatus, // differs: theirs calls only the resumer of a coroutine normal
-		"resume":  resume,          // unbounded: theirs nests without a limit
-		"create": func(L *lua.LState) int { // unbounded: the thread of theirs is not metered
+		"status":  coroutineStatus, // gopher-lua's reports only the resumer as "normal"
+		"resume":  resume,          // gopher-lua's nests without a limit
+		"create": func(L *lua.LState) int { // gopher-lua's makes an unmetered thread
 			return push(L, s.thread(L, create))
 		},
-		"wrap": func(L *lua.LState) int { // unbounded: the thread of theirs is not metered
+		"wrap": func(L *lua.LState) int { // gopher-lua's makes an unmetered thread
 			thread := s.thread(L, create)
 			return push(L, L.NewFunction(func(L *lua.LState) int {
 				L.Insert(thread, 1)

@@ -1,5 +1,6 @@
 // Package script runs Lua scripts as Redis 7.0 does: KEYS, ARGV, redis.call and the rest of its
-// library, with the same conversions and errors. It knows Lua and RESP. A Host runs the commands.
+// library, with the same conversions and errors. The scripts run in gopher-lua, a Lua compiler and
+// virtual machine in Go. The package knows Lua and RESP. A Host runs the commands.
 //
 //	Run ── cache ── slot ── state ── redis.call ── Host.Call
 //	        │        │        │
@@ -35,8 +36,8 @@
 //   - arithmetic.go: operators
 //   - jumps.go: the first instruction of a loop
 //
-// yield.go keeps values that gopher-lua loses at a yield. numbers.go has C's numbers and their
-// text. TestRandomProgramsAnswerAsOnRedis searches for more differences.
+// yield.go keeps values that gopher-lua loses at a yield. numbers.go converts numbers to text and
+// to integers as C does. TestRandomProgramsAnswerAsOnRedis searches for more differences.
 // docs/reference/redis-keys.md lists the known ones.
 //
 // # Limits of the approach

@@ -230,8 +230,7 @@ func (g *generator) array() string {
 		fmt.Sprintf("{[1] = %s, [2] = %s}", N(), N()))
 }
 
-// risky returns an expression that may fail, or that returns values of another kind than the
-// others.
+// risky returns an expression that may fail, or whose values may be of any kind.
 func (g *generator) risky() string {
 	A := func() string { return g.expr(anything) }
 	switch g.IntN(11) {

@@ -292,7 +292,8 @@ func (g *generator) doBlock() *node { return &node{open: "do", body: g.block(), 
 
 func (g *generator) newFunction() *node { return g.declareFunction(g.fresh()) }
 
-// closures writes functions that share a variable, functions that have one each, and calls of them.
+// closures writes a loop that makes a closure in each turn. Each closure has variables of its own.
+// The loop also calls some closures.
 func (g *generator) closures() *node {
 	g.note("closures of a loop")
 	i, x, y := g.fresh(), g.fresh(), g.fresh()

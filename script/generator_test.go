@@ -16,7 +16,7 @@ type generator struct {
 	vars   []variable     // in scope
 	names  int
 	depth  int // of the current block
-	loops  int // loops of the function around the current statement
+	loops  int // number of loops around the current statement, in its function
 	nested int // depth of the current expression
 	vararg bool
 }

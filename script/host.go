@@ -6,6 +6,6 @@ type Host interface {
 	// or 3. Errors are error replies. args is valid during the call. The reply is valid until the
 	// next call.
 	Call(args [][]byte, proto int) []byte
-	// ForbidWrites is called before a script with the flag no-writes.
+	// A Run calls ForbidWrites before it starts a script that has the flag no-writes.
 	ForbidWrites()
 }

@@ -14,8 +14,9 @@ import (
 const (
 	// maxJSONDepth is the maximum nesting of JSON, as in Redis' cjson.
 	maxJSONDepth = 1000
-	// A table with numeric keys is an array if its highest key is at most safeSparse. It is also
-	// one if at least one of sparseRatio keys has an element.
+	// A table with numeric keys is an array if its highest key is at most safeSparse. If its
+	// highest key is larger, it must have elements for at least 1/sparseRatio of the keys.
+	// Otherwise it cannot be encoded.
 	safeSparse  = 10
 	sparseRatio = 2
 )

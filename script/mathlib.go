@@ -25,16 +25,17 @@ func (r *random) next() float64 {
 // mathLibrary returns the math library.
 //
 // None of its functions is gopher-lua's, whose errors, NaN and numeric strings are not those of
-// Redis. The comments below say what else differs. In them, "theirs" is gopher-lua's function.
+// Redis. The comments below say how else
+// gopher-lua's function differs.
 func (s *state) mathLibrary() *lua.LTable {
 	functions := map[string]lua.LGFunction{
 		"max":        mathExtreme(func(f, most float64) bool { return f > most }),
 		"min":        mathExtreme(func(f, most float64) bool { return f < most }),
 		"frexp":      mathFrexp,
-		"ldexp":      mathLdexp,        // differs: theirs keeps exponents beyond 32 bits
+		"ldexp":      mathLdexp,        // gopher-lua's keeps exponents beyond 32 bits
 		"modf":       mathModf,         // differs: the fraction of an infinity
 		"random":     s.mathRandom,     // differs: other numbers for the same seed
-		"randomseed": s.mathRandomSeed, // differs: theirs seeds the whole process
+		"randomseed": s.mathRandomSeed, // gopher-lua's seeds the whole process
 	}
 	for name, f := range map[string]func(a, b float64) float64{
 		"atan2": func(y, x float64) float64 { return signed(math.Atan2(y, x), invalid, x, y) },

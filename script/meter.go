@@ -31,7 +31,7 @@ type meter struct {
 	context.Context // of the caller; the meter overrides Done and Err
 	yieldCPU        func()
 	started         int64
-	killed          *atomic.Int64 // started of the run that must end
+	killed          *atomic.Int64 // the value of started of the run that must end
 	clock           func() int64
 	checked         int64 // time of the last check of the heap
 

@@ -16,11 +16,12 @@ import (
 // blanks are the spaces of C's isspace.
 const blanks = " \t\n\v\f\r"
 
-// invalid is the NaN of operations such as 0/0 in C. Its text is -nan. Go's NaN has another bit,
-// which bit.tobit would show.
+// invalid is the NaN of operations such as 0/0 in C. Its text is -nan. Go's NaN differs
+// in one bit, which bit.tobit would show to a script.
 var invalid = math.Float64frombits(0xFFF8_0000_0000_0000)
 
-// signed returns f. If f is NaN, it returns the first operand that is NaN, otherwise nan.
+// signed returns f, unless f is NaN. Then it returns the first operand that is NaN. If no operand
+// is NaN, it returns the argument nan.
 func signed(f, nan float64, operands ...float64) float64 {
 	if !math.IsNaN(f) {
 		return f
@@ -36,8 +37,8 @@ func signed(f, nan float64, operands ...float64) float64 {
 // appendNumber appends a number as Lua prints it, by C's %.14g.
 func appendNumber(b []byte, f float64) []byte { return appendG(b, f, 14, 1e14) }
 
-// appendG appends f with that many significant digits. All integers below limit fit into the
-// digits.
+// appendG appends f with so many significant digits as the argument digits says. All integers below
+// limit fit into the digits.
 func appendG(b []byte, f float64, digits int, limit float64) []byte {
 	if f == math.Trunc(f) && math.Abs(f) < limit && (f != 0 || !math.Signbit(f)) {
 		return strconv.AppendInt(b, int64(f), 10)

@@ -274,7 +274,8 @@ func (m *matcher) single(i, p, end int) bool {
 	return m.pat[p] == c
 }
 
-// inSet reports whether c is in the set from p, its '[', to end, its ']'.
+// inSet reports whether c is in a set of the pattern. p is the position of the set's '[', and end
+// that of its ']'.
 func (m *matcher) inSet(c byte, p, end int) bool {
 	m.work((end - p) / 16)
 	in := true

@@ -8,8 +8,9 @@ import (
 	"testing"
 )
 
-// samples are commands whose kinds of replies lock commands do not have. These are arrays, nil
-// elements, nested arrays, maps, sets, doubles, verbatim strings, errors, and statuses in an array.
+// samples are commands whose replies are of kinds that no command of a lock returns. These kinds
+// are arrays, nil elements, nested arrays, maps, sets, doubles, verbatim strings, errors, and
+// statuses in an array.
 var samples = []string{
 	"mget f:1 f:none f:2", "mget f:none", "lrange f:list 0 -1", "lrange f:none 0 -1", "lpop f:none 2", "hgetall f:hash", "hgetall f:none", "hmget f:hash a b",
 	"smembers f:set", "smembers f:none", "smismember f:set a b", "zrange f:zset 0 -1 withscores", "zrange f:zset 0 -1", "zscore f:zset a", "zscore f:zset d", "zscore f:zset none",

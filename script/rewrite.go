@@ -13,8 +13,8 @@ const (
 	concatName = ".."
 	lengthName = "#"
 	boundsName = "for"
-	// lateName is the prefix for an arithmetic operator with swapped operands: it reads the first
-	// one last.
+	// lateName is the prefix of the names of arithmetic operators that take their operands in the
+	// reverse order. So Lua reads the first operand last.
 	lateName = "late "
 )
 

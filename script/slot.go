@@ -11,7 +11,7 @@ type slot struct {
 	// started is the start of the current run, by the runner's clock; 0 = no run. It identifies the
 	// run in this slot.
 	started atomic.Int64
-	killed  atomic.Int64 // started of the run that must end
+	killed  atomic.Int64 // the value of started of the run that must end
 	state   *state       // reused by later runs; nil = not created yet
 }
 

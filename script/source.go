@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// readSource scans Lua text before the parser, which differs from Lua. It returns the text with
-// short comments for comments such as --[==, which the parser takes for long ones. For each word
+// readSource scans Lua text before the parser, which differs from Lua. The parser takes a comment
+// such as --[== for a long one, so the returned text has a short comment instead. For each word
 // "local", it returns whether "function" follows. It refuses separators and escapes that only the
 // parser accepts. The parser finds all other errors.
 func readSource(text, name string) (string, []bool, error) {

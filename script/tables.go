@@ -6,15 +6,15 @@ import (
 
 // tableLibrary returns the table library. None of its functions is gopher-lua's, whose functions
 // use only the array part of a table, and whose errors are not those of Redis. The comments below
-// say what else differs. In them, "theirs" is gopher-lua's function.
+// say how else gopher-lua's function differs.
 func (s *state) tableLibrary() map[string]lua.LGFunction {
 	return map[string]lua.LGFunction{
-		"concat":   s.tableConcat,   // unbounded: theirs makes strings of any length
-		"insert":   s.tableInsert,   // differs: theirs changes read-only tables
-		"remove":   s.tableRemove,   // differs: theirs returns nil where Lua returns nothing
+		"concat":   s.tableConcat,   // gopher-lua's makes strings of any length
+		"insert":   s.tableInsert,   // gopher-lua's changes read-only tables
+		"remove":   s.tableRemove,   // gopher-lua's returns nil where Lua returns nothing
 		"sort":     s.tableSort,     // differs: the order of equal elements
-		"getn":     s.tableGetN,     // differs: theirs misses elements beyond the array part
-		"maxn":     s.tableMaxN,     // differs: theirs misses keys beyond the array part
+		"getn":     s.tableGetN,     // gopher-lua's misses elements beyond the array part
+		"maxn":     s.tableMaxN,     // gopher-lua's misses keys beyond the array part
 		"foreach":  s.tableForEach,  // differs: gopher-lua has no such function
 		"foreachi": s.tableForEachI, // differs: gopher-lua has no such function
 	}

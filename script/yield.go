@@ -8,8 +8,8 @@ import (
 )
 
 // yieldSource wraps gopher-lua's coroutine.yield in a Lua function, whose return sets missing
-// values. gopher-lua's function leaves registers unset if a resume passes fewer values than the
-// coroutine uses. It also fails as the last call of a coroutine.
+// values to nil. gopher-lua's function leaves registers unset if a resume passes fewer values than
+// the coroutine uses. It also fails as the last call of a coroutine.
 const yieldSource = `local yield = ...
 local function values(...) return ... end
 return function(...) return values(yield(...)) end`
@@ -37,9 +37,9 @@ func (s *state) newYield(original lua.LGFunction) *lua.LFunction {
 	return yield
 }
 
-// isYieldable reports whether the main loop of a coroutine called its caller, a function in Go. For
-// calls from a metamethod, a for statement or a function in Go, gopher-lua starts another loop. It
-// cannot leave such a loop and come back to it.
+// isYieldable is for a function in Go. It reports whether the main loop of a coroutine has called
+// that function. For calls from a metamethod, a for statement or a function in Go, gopher-lua
+// starts another loop. It cannot leave such a loop and come back to it.
 func isYieldable() bool {
 	const machine = "github.com/yuin/gopher-lua."
 	var callers [16]uintptr // the first loop is among these

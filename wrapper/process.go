@@ -16,7 +16,7 @@ import (
 // include orphans of the command: see adoptOrphans.
 type process struct {
 	pid     int                 // of the leader, and of the group
-	stopped chan syscall.Signal // the leader was stopped
+	stopped chan syscall.Signal // gets the signal that has stopped the leader
 	ended   chan struct{}       // closed when the leader has ended; status is set before
 	status  unix.WaitStatus
 }
@@ -36,8 +36,8 @@ func start(c Command, env []string, tty *terminal) (*process, error) {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		// The command inherits the signals that this process ignores. An earlier start has perhaps
-		// ignored SIGTTOU, as below: Notify and Stop undo that.
+		// The command inherits the signals that this process ignores. An earlier call of start
+		// has perhaps ignored SIGTTOU, as below. Notify and Stop undo that.
 		if !backgroundOutputIgnored {
 			caught := make(chan os.Signal, 1)
 			signal.Notify(caught, unix.SIGTTOU)

@@ -188,7 +188,7 @@ func (r *run) kill() {
 		r.killed = true
 		r.Say("the command did not end in time; it gets SIGKILL")
 	}
-	_ = r.send(unix.SIGKILL) // on an error check calls kill again
+	_ = r.send(unix.SIGKILL) // check calls kill again, also after an error
 }
 
 func (r *run) signal(sig unix.Signal) {

@@ -123,7 +123,7 @@ var Promises = []Promise{
 	{
 		ID: "1", Rule: "At most one owner. Before `transition_at`, only RELEASE, BREAK or the end of a SESSION ends a lease",
 		Embedded: KeptIf(diskKept + ". In `memory` a restart breaks the promise"),
-		Redis:    KeptIf("Redis has `appendonly yes`, `appendfsync always` and `maxmemory-policy noeviction`, and does not fail over"), MySQL: KeptIf(mysqlDurable + ". With Galera, all servers must write to one node"), ZooKeeper: KeptIf(sessionLives + ". [The lease ends with the session](../guides/zookeeper.md#leases-end-with-the-server)"),
+		Redis:    KeptIf("Redis has `appendonly yes`, `appendfsync always` and `maxmemory-policy noeviction`, does not fail over, and nobody deletes its data"), MySQL: KeptIf(mysqlDurable + ", and nobody deletes its data. With Galera, all servers must write to one node"), ZooKeeper: KeptIf(sessionLives + ", and nobody deletes the ensemble's data. [The lease ends with the session](../guides/zookeeper.md#leases-end-with-the-server)"),
 	},
 	{ID: "2", Rule: "`ttl_at = acquired_at + ttl`, `transition_at = ttl_at + transition`"},
 	{
@@ -132,12 +132,12 @@ var Promises = []Promise{
 	},
 	{
 		ID: "3", Rule: "GUARD never begins or revives a tenure. A renewal begins both windows anew, with the lengths of the request",
-		ZooKeeper: KeptIf("the ensemble's clocks agree, nobody sets them, and the last renewal was through the server that granted the lease. Otherwise a lease can be renewed after another server has reported its end. In any case, a server that loses its session can publish the end of a lease that another server then renews"),
+		ZooKeeper: KeptIf("the ensemble's clocks agree, nobody sets them, and the last renewal was through the server that granted the lease. Otherwise a lease can be renewed after another server has reported its end. Even if all conditions hold, a server that loses its session can publish the end of a lease that another server then renews"),
 	},
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, and stay the same for a whole tenure",
 		Embedded:  KeptIf(diskKept + ". In `memory`, another condition is that nobody sets the wall clock back"),
-		Redis:     KeptIf("nobody sets Redis' clock back. After a failover, the new primary's clock may be behind the old one's by at most the time that the failover took. If an owner uses Simba up to 3.2, on the JVM, a server chooses the token. Two tenures of such an owner have the same token if no server saw the mutex between the two"),
+		Redis:     KeptIf("nobody sets Redis' clock back. After a failover, the new primary's clock must not be behind the old one's by more than the failover took. If an owner uses Simba up to 3.2, on the JVM, the first simba-resp server that sees the tenure sets its token. Two tenures of such an owner have the same token if no server saw the mutex between the two"),
 		MySQL:     KeptIf("no row of the table is deleted, the column `fencing_token` is not dropped, and no failover loses a row's last change. For owners on the JVM, see [tokens on MySQL](../explanation/stores.md#tokens-on-mysql)"),
 		ZooKeeper: KeptIf("the ensemble's data is not deleted"),
 	},
@@ -264,7 +264,7 @@ var Promises = []Promise{
 		Embedded: noStore,
 	},
 	{
-		ID: "lost", Rule: "After a lost reply, the retry gets the same tenure",
+		ID: "lost", Rule: "If the store's reply to the server is lost, a client that repeats the request gets the same tenure",
 		Embedded: noStore,
 	},
 	{

@@ -42,9 +42,9 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	return o, nil, b.failAt(m, err)
 }
 
-// afterLate returns the outcome o of an attempt that follows a late one, whose lease ended before
-// the answer arrived. If o renews the tenure of the late attempt, its status becomes acquired,
-// because the client has not seen that tenure before.
+// afterLate returns the outcome o of an attempt that follows a late attempt. The lease of the late
+// attempt ended before the answer arrived. If o renews that lease's tenure, afterLate changes the
+// status to acquired, because the client has not seen that tenure before.
 func afterLate(late, o simba.Outcome) simba.Outcome {
 	if o.Status == simba.StatusRenewed && late.Status == simba.StatusAcquired && o.Token == late.Token {
 		o.Status = simba.StatusAcquired
@@ -278,8 +278,8 @@ func (b *Backend) tryAcquireBlocked(ctx context.Context, m *mutexState, t *proxy
 			held, now, err := b.handOff(ctx, m, handoff{from: holder{version: s.version}, requester: t})
 			if err != nil {
 				if ctx.Err() != context.Canceled {
-					// The client gets an error and asks again. Its next request finds a grant that
-					// took effect.
+					// The client gets an error and asks again. If the grant took effect, the next
+					// request finds it.
 					b.dropOrphansOf(m, r.Contender)
 				}
 				return o, err

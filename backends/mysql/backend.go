@@ -94,8 +94,8 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// begin starts a request. Its context ends with ctx, after the time limit, or on Close. The caller
-// calls done at the end.
+// begin starts a request. The returned context ends with ctx, after the time limit, or on Close.
+// The caller calls done at the end.
 func (b *Backend) begin(ctx context.Context) (_ context.Context, done func(), err error) {
 	if !b.start() {
 		return nil, nil, simba.ErrStopped
@@ -109,7 +109,8 @@ func (b *Backend) begin(ctx context.Context) (_ context.Context, done func(), er
 	}, nil
 }
 
-// start registers a request with running, so that Close waits for it. It returns false after Close.
+// start adds a request to the wait group running, so that Close waits for it. It returns false
+// after Close.
 func (b *Backend) start() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -180,10 +181,12 @@ var errLate = errors.New("the database answered after the end of the lease")
 // errKeepsChanging is returned when every attempt of a request found another state.
 var errKeepsChanging = errors.New("the mutex or the database's clock changed at each attempt")
 
-// attempts is how often a request is tried at most. It is tried again if the state has changed.
+// attempts limits how often the engine tries a request. The engine tries again if the mutex has
+// changed since it was read.
 const attempts = 5
 
-// Commit implements simba.Committer. Every answer of the database is durable already.
+// Commit implements simba.Committer. A change is durable when the database has answered, so there
+// is nothing to wait for.
 func (b *Backend) Commit(_ context.Context, seq simba.Seq) error {
 	if seq != 0 && b.ctx.Err() != nil {
 		return simba.ErrStopped

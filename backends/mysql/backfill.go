@@ -9,9 +9,9 @@ import (
 
 // Simba's own migration adds the column fencing_token with 0 in every row. The next contender of
 // Simba 3.3 would then get token 1, which an earlier tenure already had. So a server that finds the
-// column replaces each 0 with legacyToken. With either value, the tenure's token is the row's
-// version. So this backfill changes no token of a running tenure, and several servers may run it at
-// once.
+// column replaces each 0 with legacyToken. In a row with either of these two values, the tenure's
+// token is the row's version (see token.go). So this backfill changes no token of a running tenure,
+// and several servers may run it at once.
 
 // legacyToken is the fencing_token of a row that is older than the column.
 const legacyToken = "version * 1000000 + 2"

@@ -53,8 +53,8 @@ func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 				return zeros == 0
 			})
 			for i := 1; i <= 350; i++ {
-				if token := fencingOf(t, db, fmt.Sprint("m", i)); token != uint64(i)*tokenUnit+legacyMark && i != 7 {
-					t.Errorf("m%d has token %d, want that of its version", i, token)
+				if token, want := fencingOf(t, db, fmt.Sprint("m", i)), uint64(i)*tokenUnit+legacyMark; token != want && i != 7 {
+					t.Errorf("the row m%d has fencing_token %d, want %d, as for its version", i, token, want)
 				}
 			}
 			now := jvm{db: db, mutex: "m", id: "now", ttl: long, fenced: true}
@@ -89,7 +89,7 @@ func TestBackfillWaitsForALockedRowAndFailsNoRequest(t *testing.T) {
 		t.Errorf("the locked row has token %d, want 0", token)
 	}
 	tx.Rollback()
-	await(t, "the row is done", func() bool { return fencingOf(t, db, "m007") == 7_000_002 })
+	await(t, "the backfill has changed the unlocked row", func() bool { return fencingOf(t, db, "m007") == 7_000_002 })
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if err := two.store.backfill(ctx, patience); err != nil {

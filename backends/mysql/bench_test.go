@@ -109,10 +109,10 @@ func pair(b *testing.B, backend *Backend, mutex, contender string, wait bool) er
 		o, err = ticket.End(simba.EndWoken)
 	}
 	if err != nil || o.Status != simba.StatusAcquired {
-		return fmt.Errorf("%+v, %w", o, err)
+		return fmt.Errorf("the ACQUIRE returned %+v and the error %w; want acquired", o, err)
 	}
 	if ok, _, err := backend.Release(b.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: contender}); !ok || err != nil {
-		return fmt.Errorf("released %v, %w", ok, err)
+		return fmt.Errorf("the RELEASE returned %v and the error %w; want true", ok, err)
 	}
 	return nil
 }

@@ -9,9 +9,10 @@ import (
 // reads the database's clock bounds the estimate: the database took the reading between sending and
 // answer.
 //
-// The engine computes two times from the estimate: the deadline of each UPDATE, and the start of a
-// grant to a waiter. The UPDATE compares both with the database's clock. If that clock was set in
-// between, the UPDATE matches no row, and the server tries again with a new reading.
+// The engine computes two times from the estimate: the deadline of each UPDATE, and the start of
+// the lease that it grants to a waiter. The UPDATE compares both with the database's clock. If that
+// clock was set in between, the UPDATE matches no row, and the server tries again with a new
+// reading.
 type clock struct {
 	epoch time.Time
 
@@ -27,8 +28,8 @@ const clockAge = 10 * time.Second
 
 func newClock() *clock { return &clock{epoch: time.Now()} }
 
-// learn adds a reading of the database's clock, in whole ms. sent is a time before its statement
-// was sent, answered a time after its answer arrived.
+// learn adds a reading of the database's clock, in whole ms. The caller took the time sent before
+// it sent the statement, and the time answered after the answer arrived.
 func (c *clock) learn(reading int64, sent, answered time.Time) {
 	low := reading*1000 - answered.Sub(c.epoch).Microseconds() - 1
 	high := (reading+1)*1000 - sent.Sub(c.epoch).Microseconds()
@@ -49,6 +50,6 @@ func (c *clock) latest(t time.Time) int64 {
 	return us/1000 + 1
 }
 
-// drift returns how far two clocks may diverge in a time, in µs. It assumes at most 100 ppm, which
-// quartz clocks under NTP keep.
+// drift returns by how many µs two clocks may diverge within the duration age. It assumes at most
+// 100 ppm, which quartz clocks under NTP keep.
 func drift(age time.Duration) int64 { return age.Microseconds() / 10_000 }

@@ -11,11 +11,12 @@ import (
 )
 
 const (
-	// testPoll makes the suite fast: most of its leases do not expire by themselves.
+	// testPoll is Options.Poll in the suite. It is short, so that a server soon notices a release
+	// by another server.
 	testPoll = 50 * time.Millisecond
 	// testTimeout is Options.Timeout in the suite.
 	testTimeout = time.Second
-	// testLatency is how late the engine may notice an expiry: the jitter of the contention timing.
+	// testLatency is how late the engine may notice an expiry, since refreshDelay is random.
 	testLatency = 1300 * time.Millisecond
 )
 
@@ -64,9 +65,9 @@ func dsn(addr string) string { return "root@tcp(" + addr + ")/simba" }
 
 func TestConformance(t *testing.T) { conform(t, stores.MariaDB(t)) }
 
-// At the contention timing nothing reads the row before the lease ends, so no refresh hides a lost
-// wake-up. A server notices changes by other servers too late for a test, so the suite runs with
-// one server.
+// With a Poll of 0, the engine reads the row again only around the end of the lease (see
+// refreshDelay). So no earlier refresh hides a lost wake-up. A server notices changes by other
+// servers too late for a test, so the suite runs with one server.
 func TestConformanceAtTheContentionTiming(t *testing.T) {
 	e := polling(t, stores.MariaDB(t), 0)
 	e.Shared, e.Direct = false, nil

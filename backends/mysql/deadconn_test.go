@@ -18,7 +18,7 @@ import (
 
 // deadConns dials connections to a database. One of them stops working without an error.
 type deadConns struct {
-	armed atomic.Bool // the next GUARD kills its connection
+	armed atomic.Bool // if true, the next GUARD kills its connection
 	died  chan struct{}
 }
 
@@ -64,10 +64,10 @@ func TestGuardOnADeadConnectionDelaysNoOther(t *testing.T) {
 		always bool   // the server has no lock wait of 0, like MySQL
 		within time.Duration
 	}{
-		"the owner's":                      {"a", false, longestLockWait / 2},
-		"another's":                        {"b", false, longestLockWait / 2},
-		"the owner's, where all must wait": {"a", true, timeout / 2},
-		"another's, where all must wait":   {"b", true, timeout / 2},
+		"the owner's earlier GUARD":             {"a", false, longestLockWait / 2},
+		"a GUARD of another":                    {"b", false, longestLockWait / 2},
+		"the owner's earlier GUARD, like MySQL": {"a", true, timeout / 2},
+		"a GUARD of another, like MySQL":        {"b", true, timeout / 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var o simba.Outcome
@@ -86,7 +86,8 @@ func TestGuardOnADeadConnectionDelaysNoOther(t *testing.T) {
 	}
 }
 
-// guardBesideADeadConnection lets the owner a renew while a GUARD of stuck is on a dead connection.
+// guardBesideADeadConnection sends a GUARD of the owner, contender a, while a GUARD of the
+// contender stuck is on a dead connection. always is lockWaits.alwaysWaits.
 func guardBesideADeadConnection(t *testing.T, store *stores.Server, mutex, stuck string, always bool, timeout time.Duration) (o simba.Outcome, took time.Duration, err error) {
 	t.Helper()
 	d, network := newDeadConns(t)

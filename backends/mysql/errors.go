@@ -67,8 +67,7 @@ func errorNumber(err error) uint16 {
 	return 0
 }
 
-// isReadOnly reports whether the server refuses writes, because it is not the primary, or no
-// longer.
+// isReadOnly reports whether the server refuses writes, for example because it is not the primary.
 func isReadOnly(err error) bool {
 	switch errorNumber(err) {
 	case errReadOnlyOption, errReadOnlyTx, errReadOnlyMode, errReadOnlyTable, errReadOnlyInnoDB, errNotReady:

@@ -62,7 +62,7 @@ func TestOwnerRenewsInAFullDatabase(t *testing.T) {
 					return false
 				}
 				if !isUnavailable(err) || !strings.Contains(err.Error(), "no space for a new mutex") {
-					t.Errorf("round %d, ACQUIRE of a new mutex: %v; want that there is no space", round, err)
+					t.Errorf("round %d, ACQUIRE of a new mutex: %v; want the error \"no space for a new mutex\"", round, err)
 				}
 				return true
 			})

@@ -8,13 +8,13 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// reasonHandoff is the reason of a tenure that was granted to a blocked waiter.
+// reasonHandoff is the reason in the event of a tenure that was granted to a blocked waiter.
 const reasonHandoff = "handoff"
 
 // waitState is the Waiter of a ticket. It adds what the engine knows of the wait.
 type waitState struct {
 	simba.Waiter
-	since time.Time // when the waiter was enqueued; it gets no lease from a statement before that
+	since time.Time // when the waiter was enqueued; wake gives it no lease of an earlier statement
 	lease lease     // the granted lease, if any
 
 	blocked bool // Acquire has returned StatusWaiting; guarded by Backend.mu
@@ -116,8 +116,9 @@ func (b *Backend) deliver(m *mutexState, t *proxy.Ticket, granted lease, request
 }
 
 // wake gives the lease to its owner's waiter and removes the queue entry. It returns false if there
-// is no waiter, or if the waiter was enqueued after the statement was sent. Such a waiter stays in
-// the queue: its contender may have released this lease since, through another server.
+// is no waiter, or if the waiter was enqueued after the statement of the lease was sent. Such a
+// waiter stays in the queue: its contender may have released this lease meanwhile, through another
+// server.
 func (b *Backend) wake(m *mutexState, granted lease) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

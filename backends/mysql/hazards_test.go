@@ -73,7 +73,7 @@ func TestNamesThatTheCollationEquatesAreKeptApart(t *testing.T) {
 			t.Errorf("round %d, GUARD of a, while A is the owner: %+v, %v; want lost", i, o, err)
 		}
 		if ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: first, Contender: "a"}); ok || err != nil {
-			t.Errorf("round %d, RELEASE of a, while A is the owner: %v; want false", i, err)
+			t.Errorf("round %d, RELEASE of a, while A is the owner: %v, %v; want false", i, ok, err)
 		}
 		if o, _, err := b.Acquire(t.Context(), request(first, "a", long)); err != nil || o.Status != simba.StatusQueued {
 			t.Errorf("round %d, ACQUIRE of a, while A is the owner: %+v, %v; want queued", i, o, err)
@@ -126,8 +126,7 @@ func TestLockWaitNeverGrantsAnExpiredLease(t *testing.T) {
 			t.Fatalf("ACQUIRE: %v, OWNER: %v; want no errors", err, err2)
 		}
 		if o.Transition <= 0 || o.Transition > ttl {
-			t.Errorf("the lease that was granted after a wait of %v has %v left; want at most its TTL",
-				wait, o.Transition)
+			t.Errorf("the lease that was granted after a wait of %v has %v left; want more than 0 and at most %v", wait, o.Transition, ttl)
 		}
 		// If the returned lease has not ended yet, the database must still show it.
 		if s.Owner != "a" && time.Since(answered) < o.Transition-time.Duration(clockError)*time.Millisecond {
@@ -165,7 +164,7 @@ func TestLockedRowWaitEndsAtTheDeadline(t *testing.T) {
 		t.Errorf("GUARD of the locked row: %v; want an UnavailableError", err)
 	}
 	if took := time.Since(began); took > testTimeout+patience {
-		t.Errorf("GUARD of the locked row returned after %v, too late", took)
+		t.Errorf("GUARD of the locked row returned after %v, want at most %v", took, testTimeout+patience)
 	}
 	tx.Rollback()
 	if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "locked", Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusRenewed {
@@ -173,7 +172,8 @@ func TestLockedRowWaitEndsAtTheDeadline(t *testing.T) {
 	}
 }
 
-// With the transaction of Simba's own contenders, a loser blocks the renewal.
+// With the transaction of Simba's own contenders, a contender that does not get the mutex blocks
+// the owner's renewal.
 func TestLosingContenderDoesNotBlockTheOwnersRenewal(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, nil)
@@ -264,7 +264,7 @@ func TestGrantToADisconnectedWaiterIsHandedOff(t *testing.T) {
 	if _, err := gone.ticket.End(simba.EndGone); err != nil {
 		t.Fatalf("End: %v; want no error", err)
 	}
-	await(t, "nobody owns it", func() bool { return ownerOf(t, b, "orphan").Owner == "" })
+	await(t, "nobody owns the mutex", func() bool { return ownerOf(t, b, "orphan").Owner == "" })
 	take(t, b, "orphan", "c", long)
 }
 
@@ -327,7 +327,7 @@ func TestTimesAreUTC(t *testing.T) {
 		}
 		var now int64
 		if err := conn.QueryRowContext(t.Context(), "SELECT "+dbNow).Scan(&now); err != nil || now != at*1000 {
-			t.Errorf("dbNow at %d is %d, %v; want the same time", at, now, err)
+			t.Errorf("when the database's timestamp is %d s, dbNow is %d ms, %v; want the same time", at, now, err)
 		}
 	}
 	must(t, db, "SET GLOBAL time_zone = '+05:30'")

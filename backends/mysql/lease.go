@@ -27,7 +27,7 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outc
 }
 
 func (b *Backend) guard(ctx context.Context, m *mutexState, r simba.GuardRequest) (o simba.Outcome, err error) {
-	ask := r // ask.Token is that of the last read
+	ask := r // after a read, ask.Token is the token that the row had
 	for range attempts {
 		t, ok, err := b.guardOnce(ctx, m, ask)
 		if err != nil {
@@ -56,9 +56,9 @@ func (b *Backend) guard(ctx context.Context, m *mutexState, r simba.GuardRequest
 	return o, errKeepsChanging
 }
 
-// guardOnce sends the statement. GUARDs that wait for a locked row run one at a time, the owner's
-// first. If one takes longer than any lock wait, its connection may be broken, so the next one runs
-// too.
+// guardOnce sends the statement. GUARDs that wait for a locked row run one at a time, and those of
+// the owner run first. If one GUARD takes longer than any lock wait, its connection may be broken.
+// Then the next GUARD starts without waiting for it.
 func (b *Backend) guardOnce(ctx context.Context, m *mutexState, r simba.GuardRequest) (t lease, ok bool, err error) {
 	if waits := b.store.waits; !waits.alwaysWaits && !waits.isLocked(m.mutex) {
 		if t, ok, err = b.store.guard(withoutLockWait(ctx), r); !isConflict(err) {
@@ -112,7 +112,7 @@ func (b *Backend) release(ctx context.Context, m *mutexState, r simba.ReleaseReq
 	if r.Token == 0 && r.Session == 0 {
 		b.leaveQueue(m, r.Contender)
 	}
-	now := from // now.token is that of the last refresh
+	now := from // after a refresh, now.token is the token that the row had
 	for range attempts {
 		released, _, err := b.handOff(ctx, m, handoff{from: now, kind: simba.EventReleased, reason: r.Reason})
 		if err != nil || released {

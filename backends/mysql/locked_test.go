@@ -108,19 +108,21 @@ func runCrowd(t *testing.T, rows int) {
 		}
 		w.granted(t)
 	})
-	// On a machine that stalls at times, the database measures longer waits than the server.
+	// On a machine that stalls at times, the database may list a wait longer than the server does.
+	// So the test ignores the highest tenth of the samples.
 	slices.Sort(measured)
 	if most := min(maxLockWaits, 2*rows); measured[len(measured)*9/10] > most {
-		t.Errorf("%v connections waited for %d locked rows, want %d at most", measured, rows, most)
+		t.Errorf("the samples of connections that wait for %d locked rows are %v, want nine tenths of them at most %d", rows, measured, most)
 	}
-	t.Logf("%d connections waited for %d locked rows", measured[len(measured)-1], rows)
+	t.Logf("at most %d connections waited for %d locked rows", measured[len(measured)-1], rows)
 	for i := range rows { // requests for these rows succeed again
 		release(t, b, hot(i), "owner")
 	}
 }
 
-// lockWaitsWhile runs while, and samples how many transactions of the database wait for rows.
-func lockWaitsWhile(t *testing.T, db *sql.DB, while func()) (list []int) {
+// lockWaitsWhile runs an action. Meanwhile it samples how many transactions of the database wait
+// for rows.
+func lockWaitsWhile(t *testing.T, db *sql.DB, action func()) (list []int) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var looking sync.WaitGroup
 	looking.Go(func() {
@@ -128,7 +130,7 @@ func lockWaitsWhile(t *testing.T, db *sql.DB, while func()) (list []int) {
 			list = append(list, waitingFor(t, db))
 		}
 	})
-	while()
+	action()
 	cancel()
 	looking.Wait()
 	return list
@@ -209,7 +211,7 @@ func waitingAt(b *Backend, mutex string) int {
 	return len(m.lock.owners) + len(m.lock.others)
 }
 
-// A call that gives up while it waits does not lose the lock for the next call.
+// If a call gives up while it waits, the next call still gets the lock.
 func TestPriorityLockIsExclusive(t *testing.T) {
 	var g priorityLock
 	var inside, entered atomic.Int64
@@ -232,8 +234,8 @@ func TestPriorityLockIsExclusive(t *testing.T) {
 	}
 	all.Wait()
 	if g.busy || len(g.owners)+len(g.others) > 0 || entered.Load() == 0 {
-		t.Errorf("after the last unlock: busy is %v, and %d callers have entered; want false, some, and no waiting call",
-			g.busy, entered.Load())
+		t.Errorf("after the last unlock: busy is %v, %d calls wait, and %d calls have had the lock; want false, 0, and more than 0",
+			g.busy, len(g.owners)+len(g.others), entered.Load())
 	}
 }
 

@@ -16,9 +16,9 @@ import (
 // time to time.
 //
 // MySQL's shortest lock wait is one second, so a statement learns only after a second that its row
-// is locked. When a row becomes locked, two statements can spend that second without a slot. Later
-// statements for the row take a slot first. The row counts as locked until a statement gets it, or
-// until no statement has asked for it for lockedFor.
+// is locked. When a row becomes locked, up to two statements (see mutexState) can spend that second
+// without a slot. Later statements for the row take a slot first. The row counts as locked until a
+// statement gets it, or until no statement has waited for it during the time lockedFor.
 
 const (
 	// lockWait is how long a statement waits for a locked row. The database counts whole seconds.
@@ -111,8 +111,9 @@ func (w *lockWaits) noteGained(mutex string) {
 	}
 }
 
-// enqueue records that a statement waits for a slot or has one. A row that is locked counts as
-// locked until the caller calls leave. gained is closed when another statement gets the row.
+// enqueue records that a statement waits for a slot or has one. If the row counts as locked, this
+// lasts at least until the caller calls leave, or a statement gets the row. gained is closed when
+// another statement gets the row.
 func (w *lockWaits) enqueue(mutex string) (gained <-chan struct{}, leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

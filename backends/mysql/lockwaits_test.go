@@ -12,8 +12,8 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 )
 
-// errLost is the database's error when a lock wait times out.
-var errLost = &mysqldriver.MySQLError{Number: errLockWait}
+// errLockWaitTimeout is the database's error when a lock wait times out.
+var errLockWaitTimeout = &mysqldriver.MySQLError{Number: errLockWait}
 
 // wholeSeconds returns the lockWaits of a server whose shortest lock wait is one second, like
 // MySQL.
@@ -46,14 +46,14 @@ func TestLockWaitsAreBoundedWithWholeSecondTimeouts(t *testing.T) {
 					}()
 					select {
 					case <-time.After(lockWait):
-						return errLost
+						return errLockWaitTimeout
 					case <-ctx.Done():
 						return ctx.Err()
 					}
 				}
 				ctx, stop := context.WithCancel(t.Context())
-				// For each row there is one holder of the mutex' lock, and one of its renewals
-				// lock.
+				// For each row, one request holds the mutexState's lock, and another one holds its
+				// lock renewals.
 				for i := range 2 * rows {
 					go func() {
 						for ctx.Err() == nil {
@@ -93,7 +93,7 @@ func TestWaitForASlotEndsWhenTheRowIsGained(t *testing.T) {
 				t.Errorf("run: %v; want no error", err)
 			}
 		}()
-		synctest.Wait()                       // it has the last slot
+		synctest.Wait()                       // that request has the last slot
 		go func() { w.slots <- struct{}{} }() // another mutex gets that slot next
 		synctest.Wait()
 		start := time.Now()
@@ -127,13 +127,13 @@ func TestOnlyALockWaitTimeoutMarksTheRowLocked(t *testing.T) {
 		ends   error
 		want   bool
 	}{
-		"lost connection in a plain lock wait":  {true, errLost, true},
-		"lost connection in a wait with a slot": {false, errLost, true},
-		"deadlock":                              {true, &mysqldriver.MySQLError{Number: errDeadlock}, false},
-		"timeout":                               {true, context.DeadlineExceeded, false},
-		"timeout at any server":                 {false, context.DeadlineExceeded, false},
-		"broken connection":                     {true, mysqldriver.ErrInvalidConn, false},
-		"broken connection at any server":       {false, mysqldriver.ErrInvalidConn, false},
+		"lock wait timeout without a slot": {true, errLockWaitTimeout, true},
+		"lock wait timeout in a slot":      {false, errLockWaitTimeout, true},
+		"deadlock":                         {true, &mysqldriver.MySQLError{Number: errDeadlock}, false},
+		"request timeout, like MySQL":      {true, context.DeadlineExceeded, false},
+		"request timeout, like MariaDB":    {false, context.DeadlineExceeded, false},
+		"broken connection, like MySQL":    {true, mysqldriver.ErrInvalidConn, false},
+		"broken connection, like MariaDB":  {false, mysqldriver.ErrInvalidConn, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -142,8 +142,8 @@ func TestOnlyALockWaitTimeoutMarksTheRowLocked(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), defaultTimeout)
 				defer cancel()
 				_ = w.run(ctx, "m", func(prefix string) error {
-					if prefix == "" && !w.alwaysWaits && errors.Is(c.ends, errLost) {
-						return errLost // on MariaDB the first attempt does not wait
+					if prefix == "" && !w.alwaysWaits && errors.Is(c.ends, errLockWaitTimeout) {
+						return errLockWaitTimeout // on MariaDB the first attempt does not wait
 					}
 					if errors.Is(c.ends, context.DeadlineExceeded) {
 						<-ctx.Done()
@@ -153,7 +153,7 @@ func TestOnlyALockWaitTimeoutMarksTheRowLocked(t *testing.T) {
 					return c.ends
 				})
 				if w.isLocked("m") != c.want {
-					t.Errorf("isLocked is %v after the request", !c.want)
+					t.Errorf("isLocked is %v after the request, want %v", !c.want, c.want)
 				}
 				time.Sleep(2 * lockedFor)
 				if w.isLocked("m") {

@@ -106,7 +106,7 @@ func TestFailedMigrationNamesTheCause(t *testing.T) {
 		b, err := Open(t.Context(), Options{DSN: dsn, Migrate: true, Timeout: patience, Notices: &notices{}})
 		if err == nil {
 			b.Close()
-			err = errors.New("opened")
+			err = errors.New("no error")
 		}
 		if text := err.Error(); !strings.Contains(text, want) || strings.Contains(text, "\n") {
 			t.Errorf("Open: %q; want one line with %q", text, want)
@@ -144,7 +144,7 @@ func TestMigrationMayExceedTheRequestTimeout(t *testing.T) {
 	}
 	defer b.Close()
 	if took := time.Since(began); took < timeout {
-		t.Logf("the migration took %v, less than a request may: only its tokens are checked", took)
+		t.Logf("the migration took only %v, less than the request timeout, so this run checks nothing but the tokens", took)
 	}
 	if o := take(t, serve(t, store.Addr, nil), "m4711", "a", long); o.Token != 4712*tokenUnit {
 		t.Errorf("ACQUIRE after the migration: %+v; want a token above the version", o)
@@ -175,7 +175,7 @@ func TestTokensContinueAfterSimbasOwnMigration(t *testing.T) {
 	now.giveUp(t)
 	k.begin(t, "b", take(t, two, "m", "b", long).Token, two, one)
 
-	// A contender of Simba 3.3 gets token 1 if its tenure begins before a server has met the
+	// A contender of Simba 3.3 gets token 1 if its tenure begins before a server has noticed the
 	// column.
 	must(t, db, "INSERT INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version) VALUES ('late', 0, 0, 0, '', 70)")
 	late := tokens{mutex: "late"}
@@ -213,7 +213,7 @@ func TestTokensAreUniqueWhileTheColumnIsAddedAndDropped(t *testing.T) {
 				mu.Lock()
 				defer mu.Unlock()
 				if token <= last || all[token] != "" {
-					t.Errorf("%s got token %d after token %d of %s; the same token had %q", id, token, last, by, all[token])
+					t.Errorf("%s got token %d after %s had token %d, and %q had the same token; want a larger and unused token", id, token, by, last, all[token])
 				}
 				last, by, all[token] = token, id, id
 				tenures[kind]++
@@ -236,8 +236,9 @@ func TestTokensAreUniqueWhileTheColumnIsAddedAndDropped(t *testing.T) {
 	}
 }
 
-// contend lets four contenders of this engine, and one on the JVM that takes tokens, compete for a
-// mutex for a while. Meanwhile it calls addColumn. The mutex is free when it returns.
+// contend lets four contenders of this engine compete for a mutex for a while. If now takes tokens,
+// this contender on the JVM competes too. Meanwhile contend calls addColumn. The mutex is free when
+// contend returns.
 func contend(t *testing.T, servers []*Backend, began func(kind, id string, token uint64), addColumn func() error, now jvm) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond+rand.N(200*time.Millisecond))

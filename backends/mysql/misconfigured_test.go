@@ -116,7 +116,8 @@ func TestMisconfigurationIsNamed(t *testing.T) {
 			for _, sql := range c.break_ {
 				must(t, db, sql)
 			}
-			// Open connections stay logged in, and a background refresh may have one.
+			// Open connections would stay logged in. KILL also ends the connection of a background
+			// refresh.
 			must(t, db, "KILL USER u")
 			b.reconnect()
 			for _, name := range c.fails {
@@ -188,9 +189,9 @@ func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
 			t.Errorf("the end of the wait: %v; want a MisconfiguredError that names simba_mutex", err)
 		}
 	}
-	onlyAtTheEnd := func(o *Options) { o.DSN, o.Migrate, o.Poll = "u@tcp("+store.Addr+")/simba", false, 0 }
-	t.Run("asked", func(t *testing.T) {
-		b := serve(t, "", onlyAtTheEnd)
+	pollAtLeaseEnd := func(o *Options) { o.DSN, o.Migrate, o.Poll = "u@tcp("+store.Addr+")/simba", false, 0 }
+	t.Run("missing table, refused request", func(t *testing.T) {
+		b := serve(t, "", pollAtLeaseEnd)
 		take(t, b, "m", "a", long)
 		w := block(t, b, "m", "w", long)
 		must(t, db, "RENAME TABLE simba.simba_mutex TO simba.elsewhere")
@@ -205,7 +206,7 @@ func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
 		"no right to grant": {"REVOKE UPDATE ON simba.simba_mutex FROM u", "GRANT UPDATE ON simba.simba_mutex TO u"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := serve(t, "", onlyAtTheEnd)
+			b := serve(t, "", pollAtLeaseEnd)
 			take(t, b, name, "a", long)
 			w := block(t, b, name, "w", long)
 			must(t, db, c.harm)

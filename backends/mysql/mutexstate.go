@@ -10,8 +10,9 @@ import (
 // mutexState is what this server knows of a mutex while a client here waits for it, subscribes to
 // it or has a request for it. It has the queue of this server's waiters.
 //
-// Only the holder of lock hands off the mutex, or reads the row for a handoff. GUARDs that wait for
-// a locked row take renewals instead. So at most two statements wait for the row at a time.
+// Only the goroutine that holds the field lock hands off the mutex, or reads the row for a handoff.
+// A GUARD that waits for a locked row takes the lock renewals instead. So at most two statements
+// wait for the row at a time.
 type mutexState struct {
 	mutex    string
 	lock     priorityLock

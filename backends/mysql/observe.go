@@ -66,10 +66,10 @@ func (b *Backend) announceChange(mutex string, before, now row) (freed string) {
 
 // sameTenure reports whether two rows show the same tenure, or both show none.
 //
-// A contender on the JVM increments the version at each renewal too. So without fencing_token, it
-// counts as the same tenure if the lease was running at the first read and the owner is the same.
-// With fencing_token, an owner on the JVM may have got a token of its own only after the first
-// read.
+// A contender on the JVM increments the version at each renewal too. So without fencing_token, two
+// rows show the same tenure if they have the same owner, and the lease was running at the first
+// read. With fencing_token, an owner on the JVM may have got a token of its own only after the
+// first read.
 func sameTenure(before, now row) bool {
 	switch {
 	case before.owner != now.owner:
@@ -127,8 +127,8 @@ func (b *Backend) noteRow(m *mutexState, r row) {
 }
 
 // recordBegin records and announces a tenure that this server granted. First it announces the end
-// of the last announced tenure: an expiry if no version lies between, or else a release. The caller
-// holds m.lock.
+// of the last announced tenure. This end is an expiry if the new tenure has the next version, and
+// otherwise a release. The caller holds m.lock.
 func (b *Backend) recordBegin(m *mutexState, t lease, reason string) {
 	if e, ok := b.eventLog.Last(m.mutex); ok && e.Kind == simba.EventAcquired && e.Token < t.token {
 		kind := simba.EventReleased
@@ -173,7 +173,7 @@ func (b *Backend) noteLeaseLocked(m *mutexState, t lease) {
 }
 
 // recordEnd records and announces the end of a tenure that this server ended. now is the row after
-// it. The caller holds m.lock.
+// the end. The caller holds m.lock.
 func (b *Backend) recordEnd(m *mutexState, was holder, now row, kind simba.EventKind, reason string) {
 	if was.token == 0 {
 		was.token = tokenOf(now.version-1, now.fenced) // statements.ofAny matched this token

@@ -84,7 +84,7 @@ func within(ctx context.Context, limit time.Duration, step func(context.Context)
 }
 
 // checkServer checks the database server and its settings. It refuses a read-only server even if
-// the user may write there, since every read would fail (query).
+// the user may write there, since every read would fail (see query).
 func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (warnings []string, err error) {
 	var version string
 	if err := queryRow(ctx, db, []any{&version}, "SELECT VERSION()"); err != nil {

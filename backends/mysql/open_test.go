@@ -150,6 +150,6 @@ func TestUnreadableSettingFailsOpen(t *testing.T) {
 	db := sql.OpenDB(unreadable{c})
 	defer db.Close()
 	if _, err := checkServer(t.Context(), db, endpoint{}); err == nil || !strings.Contains(err.Error(), "cannot read variables") {
-		t.Errorf("checkServer: %v; want that it cannot read variables", err)
+		t.Errorf("checkServer: %v; want the error \"cannot read variables\"", err)
 	}
 }

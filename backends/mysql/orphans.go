@@ -9,8 +9,8 @@ import (
 )
 
 // orphan is a change whose outcome is unknown, or a grant whose waiter is gone. A grant has taken
-// effect if the row has its owner and at. An orphan that frees the mutex has no owner. The server
-// keeps an orphan until it can no longer take effect.
+// effect if the row has the owner and the acquired_at of the orphan. An orphan that frees the mutex
+// has no owner. The server keeps an orphan until it can no longer take effect.
 type orphan struct {
 	owner    string
 	at       int64 // acquired_at of the grant

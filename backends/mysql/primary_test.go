@@ -81,19 +81,19 @@ func TestReadOnlyServerAnswersNoRead(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	reads := map[string]func() error{
-		"check":      func() error { _, _, err := b.Check(ctx, "held", token); return err },
-		"owner":      func() error { _, _, err := b.Owner(ctx, "held"); return err },
-		"no row":     func() error { _, _, err := b.Owner(ctx, "never used"); return err },
-		"scan":       func() error { _, _, err := b.Scan(ctx, simba.ScanRequest{}); return err },
-		"subscribe":  func() error { _, err := b.Subscribed(ctx, simba.MutexChannel("held"), false); return err },
-		"psubscribe": func() error { _, err := b.Subscribed(ctx, "*", true); return err },
-		"clock":      func() error { return b.fail(b.store.readClock(ctx)) },
-		"locked": func() error {
+		"check":                    func() error { _, _, err := b.Check(ctx, "held", token); return err },
+		"owner":                    func() error { _, _, err := b.Owner(ctx, "held"); return err },
+		"owner of an unused mutex": func() error { _, _, err := b.Owner(ctx, "never used"); return err },
+		"scan":                     func() error { _, _, err := b.Scan(ctx, simba.ScanRequest{}); return err },
+		"subscribe":                func() error { _, err := b.Subscribed(ctx, simba.MutexChannel("held"), false); return err },
+		"psubscribe":               func() error { _, err := b.Subscribed(ctx, "*", true); return err },
+		"clock":                    func() error { return b.fail(b.store.readClock(ctx)) },
+		"read with a lock": func() error {
 			_, err := b.store.read(ctx, "held", true)
 			return b.fail(err)
 		},
-		"queue up": func() error { _, _, err := b.Acquire(ctx, request("held", "b", long)); return err },
-		"not lost": func() error {
+		"acquire by another": func() error { _, _, err := b.Acquire(ctx, request("held", "b", long)); return err },
+		"guard by another": func() error {
 			_, err := b.Guard(ctx, simba.GuardRequest{Mutex: "held", Contender: "b", TTL: long})
 			return err
 		},
@@ -106,13 +106,13 @@ func TestReadOnlyServerAnswersNoRead(t *testing.T) {
 	must(t, db, "SET GLOBAL read_only = OFF")
 	for name, read := range reads {
 		if err := read(); err != nil {
-			t.Errorf("%s on a server that takes writes again: %v", name, err)
+			t.Errorf("%s on a server that accepts writes again: %v; want no error", name, err)
 		}
 	}
 }
 
-// As on a reader of Amazon Aurora, the table refuses writes. When the address leads to the primary,
-// requests succeed.
+// The database refuses writes to the table, as a reader of Amazon Aurora does. When it has
+// restarted as a primary, requests succeed again.
 func TestInnoDBReadOnlyServerIsNoPrimary(t *testing.T) {
 	store := stores.MariaDB(t)
 	b := serve(t, store.Addr, func(o *Options) { o.Poll = time.Hour })

@@ -43,8 +43,8 @@ func (b *Backend) enqueueLocked(m *mutexState, contender string) (fresh bool) {
 	return fresh
 }
 
-// extendEntryLocked extends a polling waiter's entry to one grace after the end of the lease, or
-// after now if there is none.
+// extendEntryLocked extends a polling waiter's entry until one queue grace after the end of the
+// lease. If no lease is running, the queue grace begins now.
 func (b *Backend) extendEntryLocked(m *mutexState, e *entry) {
 	from := time.Now()
 	if m.leaseEnd.After(from) {
@@ -118,8 +118,8 @@ func (b *Backend) expireEntries(m *mutexState) {
 	b.eventLog.Announce(gone...)
 }
 
-// reachableLocked reports whether this server can notify a waiter: it is blocked here, or
-// subscribes to its own channel.
+// reachableLocked reports whether this server can notify a waiter. It can if the waiter is blocked
+// here, or subscribes to its own channel here.
 func (b *Backend) reachableLocked(m *mutexState, e *entry) bool {
 	return b.waiters.Find(m.mutex, e.contender) != nil ||
 		b.notices.Subscribed(simba.ContenderChannel(m.mutex, e.contender))
@@ -219,7 +219,7 @@ func (b *Backend) Queue(_ context.Context, mutex string, count int) ([]simba.Que
 	b.expireEntries(m)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	// Waiting times count up to one instant, so that they keep the order of the queue.
+	// All waiting times end at the same instant, so that they keep the order of the queue.
 	list, now := make([]simba.QueueEntry, 0, min(count, len(m.entries))), time.Now()
 	for i, e := range m.entries[:min(count, len(m.entries))] {
 		list = append(list, simba.QueueEntry{

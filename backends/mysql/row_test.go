@@ -31,7 +31,7 @@ func FuzzRow(f *testing.F) {
 		left, ttl := r.left(), r.ttlLeft()
 		// If the lease starts after the clock was read, derive has changed now.
 		if left < 0 || ttl < 0 || !r.live && left > 0 || r.live && left == 0 && r.now == now || left > proxy.MaxBetween || ttl > proxy.MaxBetween {
-			t.Errorf("row %+v has %v and %v left", r, left, ttl)
+			t.Errorf("row %+v: left is %v and ttlLeft is %v, impossible for a row with live = %v", r, left, ttl, r.live)
 		}
 		b := &Backend{}
 		if p := b.refreshDelay(r); r.live && left > time.Minute && p < left-time.Second {

@@ -34,7 +34,7 @@ func must(t testing.TB, db *sql.DB, query string, args ...any) {
 }
 
 // jvm is a contender of Simba on the JVM, written from its documentation alone. It runs the
-// statements of JdbcMutexOwnerRepository in its transaction.
+// statements of Simba's JdbcMutexOwnerRepository in the same transactions.
 type jvm struct {
 	db              *sql.DB
 	mutex, id       string

@@ -87,7 +87,7 @@ func TestStaleTokenAffectsNoLaterTenureOfItsContender(t *testing.T) {
 }
 
 // Several servers read the row while its owner on the JVM renews. They have not seen the tenure
-// before it, which was of this engine.
+// before, which this engine granted.
 func TestServersAgreeOnAnAssignedToken(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")

@@ -15,8 +15,8 @@ import (
 )
 
 // store accesses the table. Each method runs one statement, which commits by itself, and repeats it
-// after a conflict with another transaction (lockWaits). Statements that read also check that the
-// database accepts writes (query).
+// after a conflict with another transaction (see lockWaits). Statements that read also check that
+// the database accepts writes (see query).
 type store struct {
 	db     *sql.DB
 	table  table
@@ -69,7 +69,7 @@ type lease struct {
 }
 
 // left returns the time until each window ends, at least 0. It counts from since, so the result is
-// never more than by the database's clock.
+// never longer than the time left by the database's clock.
 func (l lease) left() (ttl, transition time.Duration) {
 	passed := time.Since(l.since)
 	return roundUp(l.ttl - passed), roundUp(l.ttl + l.transition - passed)
@@ -251,8 +251,8 @@ func (s *store) readClock(ctx context.Context) error {
 	return err
 }
 
-// tryUpdate runs an UPDATE that matches no row. It fails if the table lacks a column, or the user a
-// privilege, that a grant needs.
+// tryUpdate runs an UPDATE that matches no row. It fails if the table lacks a column that a grant
+// needs, or if the user lacks a privilege that a grant needs.
 func (s *store) tryUpdate(ctx context.Context) error {
 	_, err := s.db.ExecContext(ctx, "UPDATE simba_mutex SET version = version, acquired_at = acquired_at,"+
 		" ttl_at = ttl_at, transition_at = transition_at, owner_id = owner_id WHERE mutex = '' AND 1 = 0")
@@ -304,32 +304,33 @@ type holder struct {
 
 func (h holder) free() bool { return h.owner == "" }
 
-// handOff hands a mutex off from the holder to the owner of the lease to. If to is nil, it frees
-// the mutex. It sets the start of to before it sends the statement, and its token afterwards. ok is
-// false if the mutex is not in the state from. The returned row has only version and token.
-func (s *store) handOff(ctx context.Context, mutex string, from holder, to *lease) (now row, ok bool, err error) {
+// handOff hands a mutex off from a holder to a new owner, whose lease is granted. If granted is
+// nil, handOff frees the mutex. It sets the start of the granted lease before it sends the
+// statement, and the token afterwards. ok is false if the mutex is not in the state that from
+// describes. The returned row has only the version and the token.
+func (s *store) handOff(ctx context.Context, mutex string, from holder, granted *lease) (now row, ok bool, err error) {
 	now.version, ok, err = s.write(ctx, mutex, func(q *statements) (string, []any) {
 		now.fenced = q.fenced
-		return s.handOffStatement(ctx, q, mutex, from, to)
+		return s.handOffStatement(ctx, q, mutex, from, granted)
 	})
 	if now.token = tokenOf(now.version, now.fenced); now.fenced {
 		now.fencingToken = now.token
 	}
-	if to != nil {
-		to.version, to.token = now.version, now.token
+	if granted != nil {
+		granted.version, granted.token = now.version, now.token
 	}
 	return now, ok, err
 }
 
-func (s *store) handOffStatement(ctx context.Context, q *statements, mutex string, from holder, to *lease) (query string, args []any) {
+func (s *store) handOffStatement(ctx context.Context, q *statements, mutex string, from holder, granted *lease) (query string, args []any) {
 	query = q.handOff
-	if to == nil {
+	if granted == nil {
 		args = append(args, 0, 0, 0, "", mutex, mutex, s.dbDeadline(ctx))
 	} else {
-		to.since = time.Now()
-		to.at = s.clock.latest(to.since)
-		args = append(args, to.at, to.at+to.ttl.Milliseconds(), to.at+(to.ttl+to.transition).Milliseconds(), to.owner,
-			mutex, mutex, s.dbDeadline(ctx), to.at-clockError)
+		granted.since = time.Now()
+		granted.at = s.clock.latest(granted.since)
+		args = append(args, granted.at, granted.at+granted.ttl.Milliseconds(), granted.at+(granted.ttl+granted.transition).Milliseconds(), granted.owner,
+			mutex, mutex, s.dbDeadline(ctx), granted.at-clockError)
 		query += " AND " + dbNow + " >= ?"
 	}
 	if from.free() {

@@ -3,12 +3,13 @@ package mysql
 import "sync"
 
 // tenures has the last known tenure of an owner on the JVM for each mutex. An owner on the JVM may
-// take no token, and its row then has the token of the tenure before (token.go). After a tenure of
-// this engine, the row shows that (lacksToken). After another tenure on the JVM, only a server that
-// remembers it can notice. The zero value is empty.
+// take no token, and its row then keeps the token of the tenure before (see token.go). If this
+// engine granted the tenure before, the row shows that its token is old (see lacksToken). If the
+// tenure before was on the JVM too, only a server that remembers that tenure notices the old token.
+// The zero value is empty.
 type tenures struct {
 	mu            sync.Mutex        // guards the fields below
-	recent, older map[string]tenure // a full recent becomes older
+	recent, older map[string]tenure // when recent is full, it becomes older
 }
 
 // maxTenures is how many mutexes each of the two maps has at most.
@@ -28,8 +29,9 @@ func (s *tenures) version(mutex string) uint64 {
 	return last.version
 }
 
-// note records a row. since is the result of version before the row was read. note returns false if
-// the owner has the token of an earlier tenure, or if the row has got another token since the read.
+// note records a row. since is what the method version returned before the row was read. note
+// returns false if the owner has the token of an earlier tenure, or if the row has got another
+// token since the read.
 func (s *tenures) note(mutex string, r row, since uint64) (own bool) {
 	if !r.fenced || r.fencingToken%tokenUnit == 0 || r.isLegacy() {
 		return true
@@ -38,7 +40,7 @@ func (s *tenures) note(mutex string, r row, since uint64) (own bool) {
 	defer s.mu.Unlock()
 	last, known := s.lastLocked(mutex)
 	if r.version < since {
-		known = false // the row was deleted, so nothing known counts
+		known = false // the row was deleted, so the known tenure does not count
 	}
 	switch {
 	case known && r.version <= last.version && r.fencingToken < last.token:

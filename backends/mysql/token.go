@@ -12,7 +12,7 @@ import (
 // Every contender increments version when it begins or ends a tenure. A contender on the JVM
 // (Simba's own code) also does so when it renews. With the setting simba.jdbc.fencing, Simba 3.3
 // and later increment fencing_token when a tenure begins. Other contenders on the JVM leave it
-// unchanged; the table calls them "up to 3.2". So fencing_token shows which program set it:
+// unchanged; the table below calls them "up to 3.2". So fencing_token shows which program set it:
 //
 //	fencing_token               the token
 //	version * tokenUnit         fencing_token: a grant or release by this engine
@@ -28,8 +28,8 @@ import (
 // such a tenure can be n * tokenUnit too. Then a server assigns another token, which the owner
 // learns when it renews.
 //
-// Statements notice if the column was added or dropped (write, readRows). They contain tokenUnit as
-// a literal.
+// Statements notice if the column was added or dropped (see write and readRows). They contain
+// tokenUnit as a literal.
 const (
 	tokenUnit    = 1_000_000
 	assignedMark = 1 // remainder of a token that was assigned to an owner up to 3.2
@@ -84,8 +84,8 @@ func (r row) versionOf(token uint64) uint64 {
 // statements are the statements that change a row, for a table with or without fencing_token.
 type statements struct {
 	fenced bool
-	// acquire grants or renews. LAST_INSERT_ID returns which: twice the version, plus 1 for a
-	// renewal. The statement assigns this value first, since it depends on the old owner and the
+	// acquire grants or renews. LAST_INSERT_ID is twice the version after a grant, and 1 more after
+	// a renewal. The statement assigns this value first, since it depends on the old owner and the
 	// old end of the lease.
 	acquire string
 	guard   string // LAST_INSERT_ID is the version
@@ -202,7 +202,7 @@ const commitWait = 500 * time.Millisecond
 
 // awaitCommit reads the row of an ended lease again. A statement that renewed the lease in time may
 // not have committed yet. If that statement's transaction keeps the row locked for long,
-// awaitCommit returns was.
+// awaitCommit returns the row as the caller had read it.
 func (b *Backend) awaitCommit(ctx context.Context, mutex string, was row, read func(context.Context, string, bool) (row, error)) (row, error) {
 	for began := time.Now(); time.Since(began) < commitWait && !b.store.waits.isLocked(mutex); {
 		r, err := read(withoutLockWait(ctx), mutex, true)

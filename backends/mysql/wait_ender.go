@@ -7,7 +7,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// waitEnder is the Backend as the proxy.WaitEnder of its waiters.
+// waitEnder implements proxy.WaitEnder for the waiters of a Backend.
 type waitEnder Backend
 
 // removedToken is the token of a Grant that removes a waiter from the queue without a lease.

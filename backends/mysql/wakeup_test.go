@@ -72,8 +72,8 @@ func TestLateGuardAnswerDelaysNoRefresh(t *testing.T) {
 	}
 }
 
-// An answer arrives for a lease that the contender had before it began to wait. It may have
-// released that lease since, through another server. So the waiter stays in the queue.
+// An answer arrives for a lease that the contender had before it began to wait. The contender may
+// have released that lease meanwhile, through another server. So the waiter stays in the queue.
 func TestAnswerOlderThanAWaiterGrantsItNothing(t *testing.T) {
 	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
 	other := take(t, b, "old", "b", long)
@@ -147,7 +147,7 @@ func TestFailedHandoffIsRetried(t *testing.T) {
 	}
 	m.lock.unlock()
 	b.unref(m)
-	await(t, "nobody owns it", func() bool { return ownerOf(t, b, "dead").Owner == "" })
+	await(t, "nobody owns the mutex", func() bool { return ownerOf(t, b, "dead").Owner == "" })
 }
 
 // While the request waits for its row, other clients see the end of the lease.
@@ -215,7 +215,7 @@ func TestWaiterThatReturnsWhileItLeavesIsGranted(t *testing.T) {
 		<-left
 		list, _, err := b.Queue(t.Context(), mutex, 10)
 		if err != nil || len(list) != 0 {
-			t.Errorf("QUEUE: %+v, %v; want nothing, not the owner", list, err)
+			t.Errorf("QUEUE: %+v, %v; want an empty queue", list, err)
 		}
 	}
 }
@@ -363,15 +363,15 @@ func TestChangesBetweenTwoReads(t *testing.T) {
 		"with a token: expired, taken by the same":  {liveAs("a", 4, 2), liveAs("a", 5, 3), []string{"expired a 2", "acquired a 3"}},
 		"with a token: expired and taken":           {liveAs("a", 4, 4), liveAs("b", 5, 5), []string{"expired a 4", "acquired b 5"}},
 
-		"ours: expired and taken":                      {liveAs("a", 4, 4_000_000), liveAs("b", 5, 5_000_000), []string{"expired a 4000000", "acquired b 5000000"}},
-		"ours: released and taken":                     {liveAs("a", 4, 4_000_000), liveAs("b", 6, 6_000_000), []string{"released a 4000000", "acquired b 6000000"}},
-		"the owner is given a token":                   {liveAs("a", 5, 4_000_000), liveAs("a", 5, 5_000_001), nil},
-		"the owner renews, and is given a token":       {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_001), nil},
-		"a tenure without a token is followed by ours": {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_000), []string{"released a 5000000", "acquired a 7000000"}},
-		"older than the column: backfilled":            {liveAs("a", 5, 0), liveAs("a", 5, 5_000_002), nil},
-		"from before the column: a JVM's renewal":      {liveAs("a", 5, 5_000_002), liveAs("a", 6, 5_000_002), nil},
-		"from before the column: ours, twice":          {liveAs("a", 5, 5_000_002), liveAs("a", 7, 7_000_000), []string{"released a 5", "acquired a 7000000"}},
-		"from before the column: expired":              {liveAs("a", 5, 5_000_002), overAs("a", 5, 5_000_002), []string{"expired a 5"}},
+		"ours: expired and taken":                             {liveAs("a", 4, 4_000_000), liveAs("b", 5, 5_000_000), []string{"expired a 4000000", "acquired b 5000000"}},
+		"ours: released and taken":                            {liveAs("a", 4, 4_000_000), liveAs("b", 6, 6_000_000), []string{"released a 4000000", "acquired b 6000000"}},
+		"the owner is given a token":                          {liveAs("a", 5, 4_000_000), liveAs("a", 5, 5_000_001), nil},
+		"the owner renews, and is given a token":              {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_001), nil},
+		"a tenure without a token is followed by ours":        {liveAs("a", 5, 4_000_000), liveAs("a", 7, 7_000_000), []string{"released a 5000000", "acquired a 7000000"}},
+		"older than the column: backfilled":                   {liveAs("a", 5, 0), liveAs("a", 5, 5_000_002), nil},
+		"from before the column: a JVM's renewal":             {liveAs("a", 5, 5_000_002), liveAs("a", 6, 5_000_002), nil},
+		"from before the column: released, taken by the same": {liveAs("a", 5, 5_000_002), liveAs("a", 7, 7_000_000), []string{"released a 5", "acquired a 7000000"}},
+		"from before the column: expired":                     {liveAs("a", 5, 5_000_002), overAs("a", 5, 5_000_002), []string{"expired a 5"}},
 	} {
 		b := newBackend(Options{Notices: &notices{}}, newStore(nil, table{}, testTimeout), endpoint{})
 		b.announceChange("m", c.before, c.now)

@@ -75,7 +75,7 @@ func NewEventLog(n simba.Notices, limit int) *EventLog {
 // Record records events in order, and publishes each new one as JSON on the event channel of its
 // mutex. A recorded event gets a Seq, and the current time if its At is 0. Record returns how many
 // events were new, without those that it holds back. It calls the Notices with sending locked, so
-// the caller must not hold a lock that they need.
+// the caller must not hold a lock that the Notices need.
 func (l *EventLog) Record(events ...simba.Event) (recorded int) {
 	return l.record(false, events)
 }
@@ -102,7 +102,8 @@ func (l *EventLog) record(announce bool, events []simba.Event) (recorded int) {
 			recorded++
 		}
 	}
-	for _, e := range events { // in a second loop: an event may be the end that a held one needs
+	// This is a second loop, because any of the events may be the end for which a held event waits.
+	for _, e := range events {
 		l.publishHeldInOrder(e.Mutex)
 	}
 	return recorded

@@ -70,7 +70,7 @@ func TestTenureBoundariesAreRecordedOnce(t *testing.T) {
 	if n := c.Record(endOf(simba.EventReleased, "m", "a", 1), endOf(simba.EventExpired, "m", "a", 1)); n != 1 {
 		t.Errorf("Record of one end twice: %d are new, want 1", n)
 	}
-	c.Record(acquired("m", "a", 1)) // late
+	c.Record(acquired("m", "a", 1)) // arrives once more, after the end
 	c.Record(acquired("other", "a", 1))
 	c.Record(acquired("m", "b", 2))
 	if got, want := story(c, "m"), []string{"acquired a 1", "released a 1", "acquired b 2"}; !slices.Equal(got, want) {
@@ -187,7 +187,7 @@ func TestConcurrentEventsAreNumberedAndPublishedInOrder(t *testing.T) {
 	all.Wait()
 	events := c.Find(simba.HistoryRequest{Mutex: "m", Count: 1000})
 	if len(events) != 400 || c.Seq() != before+400 {
-		t.Fatalf("the history has %d events, and Seq is %d after %d; want 400 more", len(events), c.Seq(), before)
+		t.Fatalf("the history has %d events, and Seq has grown by %d; want 400 and 400", len(events), c.Seq()-before)
 	}
 	published := p.on(simba.EventChannel("m"))
 	for i, e := range events {
@@ -232,7 +232,7 @@ func TestEarlyTenureIsHeldBack(t *testing.T) {
 		c.Record(endOf(simba.EventExpired, "m", "a", 1))
 		in := []string{"acquired a 1", "expired a 1", "acquired b 2", "released b 2", "acquired c 3", "released c 3"}
 		want(in...)
-		time.Sleep(time.Second) // the timer of the held events has stopped
+		time.Sleep(time.Second) // the timer would fire by now if it had not been stopped
 		c.Record(acquired("m", "d", 4))
 		want(append(in, "acquired d 4")...)
 
@@ -241,7 +241,7 @@ func TestEarlyTenureIsHeldBack(t *testing.T) {
 		want(append(in, "acquired d 4")...)
 		time.Sleep(time.Millisecond)
 		want(append(in, "acquired d 4", "acquired e 5")...)
-		c.Record(endOf(simba.EventReleased, "m", "d", 4)) // too late to wait for
+		c.Record(endOf(simba.EventReleased, "m", "d", 4)) // the log has not waited so long
 		want(append(in, "acquired d 4", "acquired e 5", "released d 4")...)
 		if len(c.held) != 0 {
 			t.Errorf("events are still held back: %v", c.held)
@@ -319,7 +319,7 @@ func TestEndBeforeBeginningIsHeldBack(t *testing.T) {
 		if got := story(c, "m"); !slices.Equal(got, in[:1]) {
 			t.Errorf("the history is %q, want %q", got, in[:1])
 		}
-		// This reply was sent earlier.
+		// This reply was sent before the reply above.
 		c.Record(endOf(simba.EventReleased, "m", "a", 1), acquired("m", "b", 2))
 		if got := story(c, "m"); !slices.Equal(got, in[:5]) {
 			t.Errorf("the history is %q, want %q", got, in[:5])
@@ -349,7 +349,7 @@ func TestQueueSettings(t *testing.T) {
 	w.SetHandoffWindow(1)
 	w.SetQueueGrace(2)
 	if w.HandoffWindow() != 1 || w.QueueGrace() != 2 {
-		t.Errorf("after SetHandoffWindow(1) and SetQueueGrace(2) the settings are %d and %d", w.HandoffWindow(), w.QueueGrace())
+		t.Errorf("after SetHandoffWindow(1) and SetQueueGrace(2) the settings are %d and %d, want 1 and 2", w.HandoffWindow(), w.QueueGrace())
 	}
 }
 

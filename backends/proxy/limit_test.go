@@ -16,10 +16,10 @@ func TestEventLogKeepsDocumentedHistory(t *testing.T) {
 		c.Record(acquired("m", "a", uint64(i+1)))
 	}
 	if first, m := count("first"), count("m"); first != 1 || m != documented-1 {
-		t.Errorf("of %d events the log keeps %d of first and %d of m, want all", documented, first, m)
+		t.Errorf("after %d events the log keeps %d of the mutex first and %d of the mutex m, want 1 and %d", documented, first, m, documented-1)
 	}
 	c.Record(acquired("m", "a", documented))
 	if first, m := count("first"), count("m"); first != 0 || m != documented {
-		t.Errorf("after one event more the log keeps %d of first and %d of m, want 0 and the documented number", first, m)
+		t.Errorf("after one event more the log keeps %d of the mutex first and %d of the mutex m, want 0 and %d", first, m, documented)
 	}
 }

@@ -14,8 +14,8 @@ import (
 // short failover is not logged.
 const outageAfter = time.Second
 
-// outage logs when the store stops answering, and when it answers again. Requests and health checks
-// show that. Only log must be set.
+// outage logs when the store stops answering, and when it answers again. It learns this from the
+// results of requests and health checks. Only the field log must be set.
 type outage struct {
 	log *slog.Logger
 

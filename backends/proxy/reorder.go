@@ -19,14 +19,15 @@ import (
 // mutexes with such events.
 type heldEvents struct {
 	events []heldEvent   // ordered by tenure
-	timer  *time.Timer   // fires at the earliest until of events
+	timer  *time.Timer   // fires at the earliest time until of the events
 	gone   chan struct{} // closed when events becomes empty
 }
 
 type heldEvent struct {
 	simba.Event
 	announce bool
-	until    time.Time // the log publishes the event by then, after all before it
+	// until is when the log publishes the event and the held events before it, at the latest.
+	until time.Time
 }
 
 // isEarly reports whether an event must be held back. Either it overtakes another event, or the log
@@ -84,8 +85,8 @@ func byTenure(a, b heldEvent) int {
 	return cmp.Or(cmp.Compare(a.Token, b.Token), cmp.Compare(rank(a), rank(b)))
 }
 
-// publishHeldDue publishes the events whose until has passed, and those before them. The timer and
-// Await call it.
+// publishHeldDue publishes the held events whose time until has passed, and those before them. The
+// timer and Await call it.
 func (l *EventLog) publishHeldDue(mutex string, held *heldEvents) {
 	l.sending.Lock()
 	defer l.sending.Unlock()

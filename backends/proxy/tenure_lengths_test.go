@@ -18,7 +18,7 @@ func TestTenureLengthsRunFromBeginningToEnd(t *testing.T) {
 	)
 	got := l.TenureLengths()
 	if got.Count() != 1 || got.Micros != 2_000_000 {
-		t.Errorf("TenureLengths: %d tenures of %d µs in all; want one of 2 s", got.Count(), got.Micros)
+		t.Errorf("TenureLengths has %d tenures with a sum of %d µs, want 1 tenure of 2 s", got.Count(), got.Micros)
 	}
 }
 

@@ -23,8 +23,8 @@ type fakeEnder struct {
 	later    uint64        // token of a later tenure, which Granted returns; 0 = none
 	outcome  simba.Outcome // result of Replaced and Leave, and of Reacquire if next is nil
 	next     *Ticket       // result of Reacquire
-	again    error         // of Reacquire
-	err      error         // of all other methods
+	again    error         // the error of Reacquire
+	err      error         // the error of all other methods
 }
 
 // ownTicket is like the ticket type of an engine that embeds a Ticket.
@@ -354,7 +354,7 @@ func TestWithdrawReportsWhetherTheTicketStillWaited(t *testing.T) {
 	l := NewWaiters(&fakeEnder{})
 	ticket, _ := enter(l, "m", "a")
 	if !ticket.Withdraw() || ticket.Withdraw() {
-		t.Error("Withdraw twice did not return true, then false")
+		t.Error("two calls of Withdraw did not return true and then false")
 	}
 	if l.Grant("m", "a", Grant{Token: 7}) {
 		t.Error("a withdrawn ticket was granted")
@@ -415,7 +415,7 @@ func TestTicketEndsExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
 		case o.Status == simba.StatusAcquired && woken != 1:
 			t.Fatalf("End returned %+v, but the waiter was woken %d times, want once", o, woken)
 		case i%2 == 1 && (granted.Load() == 1) != (o.Status == simba.StatusAcquired):
-			t.Fatalf("Grant returned true %d times, and End returned %+v; want acquired after one grant only", granted.Load(), o)
+			t.Fatalf("Grant returned true %d times, and End returned %+v; want acquired if Grant returned true once, and only then", granted.Load(), o)
 		}
 		if len(s.calls) != 1 {
 			t.Fatalf("the calls of the WaitEnder are %q, want one", s.calls)

@@ -18,7 +18,8 @@
 //	simba:{m}:token      the tenure's token, expires with the lease
 //	simba:{m}:tenure     the record of the mutex, such as its windows and its reservation
 //	simba:{m}:waiting    a record of each waiter, such as its server and its ticket
-//	simba:{m}:ended      tickets whose tenure a command ended before their server got the grant
+//	simba:{m}:ended      tickets of waiters that were granted the mutex, but lost it by a command
+//	                     before their server received the grant
 //
 // Simba's own scripts use the lock. Up to version 3.1 they also use the queue, and from 3.3 the
 // fence and the token. Our scripts compare these keys with the record, to find changes by other
@@ -38,7 +39,8 @@
 // wait for the mutex, it also does so after every failed request.
 //
 // A script whose reply is lost may have run. The server repeats a request only if the script has
-// certainly done nothing: after NOSCRIPT, MOVED, ASK, a failed dial or a missed deadline.
+// certainly done nothing. This is so after NOSCRIPT, MOVED, ASK and a failed dial. It is also so if
+// the script replied that it began after the deadline of its request.
 //
 // # Files
 //

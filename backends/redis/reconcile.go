@@ -18,10 +18,10 @@ const (
 	// reconcileInterval is the longest time between two reconciliations of a mutex that somebody
 	// waits for here.
 	reconcileInterval = 10 * time.Second
-	// retryAfter is how long after a failed request its mutex is reconciled, if somebody waits
-	// here.
+	// retryAfter is the time from a failed request to the reconciliation of its mutex. It applies
+	// if somebody waits for the mutex at this server.
 	retryAfter = 300 * time.Millisecond
-	// refusedAfter is how long after a lasting error a mutex is reconciled again.
+	// refusedAfter is the time from a lasting error to the next reconciliation of the mutex.
 	refusedAfter = 2 * time.Second
 	// maxRestored is how many waiters of a mutex one reconciliation restores.
 	maxRestored = 64

@@ -42,7 +42,7 @@ func TestWriteCheckChangesNothing(t *testing.T) {
 		}
 		for _, q := range requests {
 			if err := q.run(t.Context(), b); err != nil {
-				t.Errorf("%s beside another program's %s: %v; want no error", q.name, theirs[0], err)
+				t.Errorf("%s, after another program has changed the proof key by %s: %v; want no error", q.name, theirs[0], err)
 			}
 			unchanged(q.name)
 		}

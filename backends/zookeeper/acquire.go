@@ -33,7 +33,9 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	var out simba.Outcome
 	unlock, err := b.lockKey(ctx, nodeKey{r.Mutex, r.Contender})
 	if err == nil {
-		defer unlock() // only after the ticket was withdrawn or kept: see tryRejoin
+		// tryRejoin waits for this lock and then looks for the ticket. So unlock only after
+		// Withdraw.
+		defer unlock()
 		out, err = b.acquireWithLock(ctx, r, t)
 	}
 	if err == nil && out.Status == simba.StatusWaiting {
@@ -76,7 +78,8 @@ func (b *Backend) acquireWithLock(ctx context.Context, r simba.AcquireRequest, t
 		case err == nil && done:
 			return out, nil
 		case t == nil && errors.Is(err, errSessionOver):
-			// The request may have been done, see withLock. A blocked request tries again instead.
+			// The ensemble may have executed the request, and another attempt could change a later
+			// tenure. Only a blocked request tries again.
 			return simba.Outcome{}, errUnknown
 		case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver), errors.Is(err, errChanged):
 			if ctx.Err() != nil {
@@ -188,7 +191,7 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		return out, false, nil
 	}
 	other, err := b.olderNode(ctx, s, k, names[:at])
-	// The contender may own the mutex by the first node, or have owned it.
+	// If the older node is the first, the contender may be the owner. decided finds that out.
 	if err == nil && other != nil && other.child == names[0] {
 		other, err = b.decided(ctx, s, r.Mutex, other.child)
 	}
@@ -203,7 +206,7 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		names, at = names[at-left:], left
 	}
 	switch {
-	case at == 0 && b.ended(n): // the lease ended before the nodes ahead were deleted
+	case at == 0 && b.ended(n): // n's windows ended before the nodes ahead were deleted
 		b.mu.Lock()
 		n.expiresAt = time.Now()
 		b.addLocked(n)
@@ -218,7 +221,7 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		return b.refuse(ctx, s, r, slices.Delete(names, at, at+1), "")
 	}
 	b.mu.Lock()
-	n.expiresAt = time.Now().Add(b.QueueGrace()) // until stayQueued sets it
+	n.expiresAt = time.Now().Add(b.QueueGrace()) // a first value; stayQueued sets the final one
 	if t != nil {
 		n.kind = kindBlocked
 	}

@@ -12,7 +12,8 @@ import (
 )
 
 // Two kinds of nodes ahead of a new one need care. Those of polling waiters that missed their
-// reservation are deleted. An older node of the same contender replaces the new one.
+// reservation are deleted. If the contender has an older node, the server deletes the new
+// one and goes on with the older one.
 
 // removeMissedAhead calls removeIfMissed for the nodes from the front of the queue, until it keeps
 // one. It returns how many of the nodes ahead are left.
@@ -85,8 +86,9 @@ func (b *Backend) undoCreate(ctx context.Context, n *node) (kept bool, err error
 	return kept, nil
 }
 
-// yieldTo deletes the new node n, and adds the contender's older node to the known ones; nil =
-// none. It keeps n if the contender already uses n through another server.
+// yieldTo deletes the new node n. The argument older is the contender's older node. If it is not
+// nil, yieldTo adds it to the nodes that this server knows. yieldTo keeps n if the contender
+// already uses n through another server.
 func (b *Backend) yieldTo(ctx context.Context, n, older *node) error {
 	kept, err := b.undoCreate(ctx, n)
 	if err == nil && !kept && older != nil {
@@ -97,7 +99,8 @@ func (b *Backend) yieldTo(ctx context.Context, n, older *node) error {
 	return err
 }
 
-// olderNode returns the contender's node among names that another session created, or nil.
+// olderNode looks among the nodes with these names for one that another session created for the
+// contender. It returns nil if there is none.
 func (b *Backend) olderNode(ctx context.Context, s *session, k nodeKey, names []string) (*node, error) {
 	mark := protected + contenderMark(k.contender)
 	for i, child := range names {

@@ -73,7 +73,7 @@ func BenchmarkUncontended(b *testing.B) {
 			m := fmt.Sprintf("ours-%d", i)
 			out, _, err := engine.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: "contender", TTL: time.Minute})
 			if err == nil && out.Status != simba.StatusAcquired {
-				err = fmt.Errorf("%+v", out)
+				err = fmt.Errorf("the outcome of ACQUIRE is %+v, want acquired", out)
 			}
 			if err == nil {
 				_, _, err = engine.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "contender"})
@@ -103,7 +103,7 @@ func BenchmarkHot(b *testing.B) {
 				out, err = ticket.End(simba.EndWoken)
 			}
 			if err == nil && out.Status != simba.StatusAcquired {
-				err = fmt.Errorf("%+v", out)
+				err = fmt.Errorf("the outcome of ACQUIRE is %+v, want acquired", out)
 			}
 			if err == nil {
 				_, _, err = engine.Release(ctx, simba.ReleaseRequest{Mutex: "hot", Contender: id})

@@ -11,9 +11,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Requests that create or change latch nodes and leases. The caller holds the key's lock. Each
-// function retries until the outcome is known or ctx ends. After that, an unknown outcome is
-// reconciled in the background.
+// This file has the requests that create or change latch nodes and lease nodes. The caller holds
+// the key's lock. Each function retries until the outcome is known or ctx ends. After that, an
+// unknown outcome is reconciled in the background.
 
 // condition says when remove may delete a node.
 type condition uint8
@@ -214,7 +214,7 @@ func (b *Backend) write(ctx context.Context, n *node, rec *record, version int32
 	return n.s.change(ctx, n, rec, version)
 }
 
-// change is write for a node that this server need not know.
+// change makes the request of write. The node need not be one that this server knows.
 func (s *session) change(ctx context.Context, n *node, rec *record, version int32) (*zk.Stat, error) {
 	res, err := s.multi(ctx,
 		&zk.CheckVersionRequest{Path: s.latch(n.mutex, n.child), Version: -1},
@@ -240,7 +240,7 @@ func (b *Backend) retryWrite(ctx context.Context, n *node, err error) error {
 	case ctx.Err() != nil:
 		return err
 	}
-	return nil // the version shows the next attempt whether the write was done
+	return nil // if this write was done, the next attempt fails with ErrBadVersion
 }
 
 // reload reads the lease node. It adopts a write of another server, and a renewal of this server
@@ -283,8 +283,8 @@ func (b *Backend) reload(ctx context.Context, n *node) error {
 		} else {
 			b.adoptLocked(n, rec, &lease.stat)
 			if n.kind == kindPolling && b.waitsLocked(n.key()) {
-				// The contender is blocked at this server. Its former server wrote this state only
-				// later.
+				// The contender is blocked at this server. The write of its former server arrived
+				// late.
 				n.kind, n.reservedUntil, n.idle = kindBlocked, time.Time{}, false
 				b.scheduleWriteLocked(n, 0)
 			}

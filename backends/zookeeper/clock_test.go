@@ -19,10 +19,10 @@ func TestLateAnswerDoesNotMoveTheLeadersClock(t *testing.T) {
 			c.observe(start.Add(shown).UnixMilli(), start, start.Add(10*time.Second))
 			granted := start.Add(-time.Second)
 			if off := c.latest(granted.UnixMilli()).Sub(granted); off < 0 || off > 2*rough {
-				t.Errorf("latest returns %v after the grant of a lease; want 0 to %v", off, 2*rough)
+				t.Errorf("latest returns a time %v after the grant of a lease; want 0 to %v", off, 2*rough)
 			}
 			if off := c.at(granted) - granted.UnixMilli(); off < -rough.Milliseconds() || off > rough.Milliseconds() {
-				t.Errorf("at is off the leader's clock by %d ms; want at most %v", off, rough)
+				t.Errorf("at returned a clock that differs from the leader's by %d ms; want at most %v", off, rough)
 			}
 		})
 	}
@@ -44,6 +44,6 @@ func TestNewLeadersClockIsAdoptedAtOnce(t *testing.T) {
 	c.observe(now.UnixMilli(), now, now)
 	c.observe(now.UnixMilli()-5000, now, now.Add(10*time.Millisecond))
 	if off := c.at(now) - now.UnixMilli(); off < -5010 || off > -4980 {
-		t.Errorf("at returns a clock that is %d ms ahead; want about -5000, the new leader's", off)
+		t.Errorf("at returned a clock that is %d ms ahead of the local clock; want about -5000, as the new leader's", off)
 	}
 }

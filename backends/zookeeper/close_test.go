@@ -11,9 +11,10 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// closeAfterRenewal opens the servers here and there; the test closes the first. At here, x queued
-// for a mutex that a client of there owned. So here created x's node. Then x became the owner
-// through there, and here does not know that yet.
+// closeAfterRenewal opens two servers, here and there. o owns a mutex through the server there, and
+// x queues for it at the server here. So the server here creates x's node. When o has released the
+// mutex, x becomes the owner through the server there. The server here does not know that yet. The
+// caller closes it.
 func closeAfterRenewal(t *testing.T, addr, mutex string, ttl time.Duration, before func(here *Backend)) (here, there *Backend, n *node) {
 	t.Helper()
 	ctx := context.Background()
@@ -75,7 +76,7 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 			}
 		})
 	}
-	t.Run("it may not delete its nodes", func(t *testing.T) {
+	t.Run("the closed server has no right to delete its nodes", func(t *testing.T) {
 		here, there, n := closeAfterRenewal(t, srv.Addr, t.Name(), time.Minute, func(*Backend) {})
 		s, err := there.current(ctx, n.mutex)
 		must(t, err)
@@ -90,7 +91,7 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 			o, _, err := there.Owner(ctx, n.mutex)
 			must(t, err)
 			if owner = o.Owner; time.Now().After(deadline) {
-				t.Fatal("the lease of the closed server does not end")
+				t.Fatal("x's lease did not end within 20 s")
 			}
 		}
 		must(t, here.Close())

@@ -54,7 +54,7 @@ func until(t *testing.T, b *Backend, what string, isLocked func() bool) {
 
 func TestTenureContinuedElsewhereIsNotEndedHere(t *testing.T) {
 	there, here := twoServers(t)
-	t.Run("when the connection closes to which it was bound", func(t *testing.T) { endSessionBoundElsewhere(t, there, here) })
+	t.Run("when the connection that it was bound to closes", func(t *testing.T) { endSessionBoundElsewhere(t, there, here) })
 	t.Run("when its contender leaves the queue", func(t *testing.T) {
 		leaveQueueAsOwner(t, "kept", here, there, here)
 		leaveQueueAsOwner(t, "foreign", here, there, there)
@@ -73,13 +73,13 @@ func endSessionBoundElsewhere(t *testing.T, there, here *Backend) {
 		if !n.writeAt.IsZero() {
 			return false
 		}
-		n.watchAt = time.Time{} // so that there reads no later change
+		n.watchAt = time.Time{} // so that the server there reads no later change
 		return true
 	})
 	r.Session = 2
 	acquireAs(t, here, r, simba.StatusRenewed)
 	if ok, _, err := there.Release(ctx, simba.ReleaseRequest{Mutex: r.Mutex, Contender: r.Contender, Session: 1}); ok || err != nil {
-		t.Errorf("the end of x's first session: %v, %v; want no release", ok, err)
+		t.Errorf("RELEASE at the end of x's first session: %v, %v; want false", ok, err)
 	}
 	if o, _, err := here.Owner(ctx, r.Mutex); err != nil || o.Owner != "x" {
 		t.Errorf("OWNER after the end of x's first session: %+v, %v; want x", o, err)
@@ -95,7 +95,7 @@ func leaveQueueAsOwner(t *testing.T, mutex string, here, there, creator *Backend
 	n := creator.nodeAt(k)
 	// Otherwise other servers would presume that x owns the mutex.
 	until(t, creator, "x's lease node is written", func() bool { return n.writeAt.IsZero() })
-	// The test does what Release does at here, so it holds the lock.
+	// The test does what RELEASE does at the server here, so it holds the lock of x's key.
 	unlock, err := here.lockKey(ctx, k)
 	must(t, err)
 	s, err := here.current(ctx, mutex)
@@ -216,7 +216,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			t.Errorf("OWNER after the end of x's wait: %+v, %v; want x", o, err)
 		}
 	})
-	t.Run("withdrawn, before it is queued again", func(t *testing.T) {
+	t.Run("withdrawn, while a rejoin waits for the key's lock", func(t *testing.T) {
 		k := nodeKey{"withdrawn", "x"}
 		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute, Waiter: sleepingWaiter{}})
 		unlock, err := b.lockKey(ctx, k) // as x's request does
@@ -257,7 +257,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			}
 		})
 		if o, _, err := b.Owner(ctx, "earlier"); err != nil || o.Owner != "x" || o.Token != n.token {
-			t.Errorf("OWNER after the gone connection's end: %+v, %v; want x with the token of its node", o, err)
+			t.Errorf("OWNER after x's connection has closed: %+v, %v; want x with the token of its node", o, err)
 		}
 	})
 	t.Run("kept, if another connection has renewed the lease", func(t *testing.T) {
@@ -274,7 +274,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		_, err = ticket.End(simba.EndGone)
 		must(t, err)
 		if o, _, err := b.Owner(ctx, "other's"); err != nil || o.Token != out.Token {
-			t.Errorf("OWNER after the gone connection's end: %+v, %v; want x with the same token", o, err)
+			t.Errorf("OWNER after x's first connection has closed: %+v, %v; want x with the same token", o, err)
 		}
 	})
 	t.Run("left, if End returned an error", func(t *testing.T) {

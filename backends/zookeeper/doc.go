@@ -1,6 +1,6 @@
 // Package zookeeper keeps mutexes in an ensemble of ZooKeeper servers (3.5 or later). It uses the
-// recipe of Curator's LeaderLatch. So contenders of Simba on the JVM and clients of any number of
-// these servers compete for the same mutexes.
+// recipe of Curator's LeaderLatch. So clients of any number of simba-resp servers compete for the
+// same mutexes. Programs that use Simba, a lock library for the JVM, compete for them too.
 //
 //	/simba/<mutex>/_c_<guid>-latch-<number>  ephemeral: a contender's latch node; its data is
 //	                                         the contender id
@@ -15,20 +15,21 @@
 //
 // ZooKeeper has sessions but no leases. The server in whose session a latch node was created is the
 // node's creator. It ends the lease by its own monotonic clock and deletes the node. One step
-// creates or deletes a latch node and its lease node. Every change names the version of the lease
-// node that its server has read. So a renewal through another server and the end of the lease
-// exclude each other. The creator watches the lease nodes that last longer.
+// creates or deletes a latch node and its lease node. Every change of a lease node names the
+// version that the changing server has read. So a renewal through another server and the end of the
+// lease exclude each other. To notice such a renewal, the creator watches a lease node from 250 ms
+// after its creation on (watchDelay).
 //
 // A request to create or delete a node may have no answer. The node is then an orphan: it may exist
-// although no client knows of it. Its server looks for the node until it is certainly gone
-// (orphans.go). The server keeps the node if the contender has continued with it through another
-// server.
+// although no client knows of it. The server that made the request looks for the node until the
+// node is certainly gone (orphans.go). The server keeps the node if the contender has continued
+// with it through another server.
 //
 // These are the requests of each command. A multi is a transaction of ZooKeeper.
 //
 //	ACQUIRE   one multi: create both nodes, write the mutex' node. The answer has the token, the
-//	          clock of the ensemble's leader and the number of latch nodes. If it is 1, the
-//	          contender owns the mutex, and no other request is needed
+//	          clock of the ensemble's leader and the number of latch nodes. If there
+//	          is one, the contender owns the mutex, and no other request is needed
 //	GUARD     one multi: check the latch node, write the lease node at its version
 //	RELEASE   one multi: delete both nodes; if the next node is that of a blocked waiter of this
 //	          server, also make it the owner's
@@ -37,21 +38,22 @@
 //
 // Before a server reports the end of a lease, it records the end in the ensemble. It deletes the
 // node, or writes the flag Over to the lease node (markOver). Both requests name the version that
-// the server has read. So a renewal at the same time fails, and its server reads the lease node
-// again. A server that measures the lease by its own clock may still renew it for the same owner.
-// So no lease depends on the ensemble's clock.
+// the server has read. So a renewal at the same time fails, and the renewing server reads the lease
+// node again. By that server's clock the lease may not have ended yet. Then that server may still
+// renew the lease for the same owner, in spite of the flag Over. So no lease depends on the
+// ensemble's clock.
 //
 // A new lease node has the kind "asking" until its creator writes the outcome. Another server
-// treats an "asking" node as an owner's if it is the first and the list has not changed since its
-// creation. Otherwise that server waits briefly. It counts the windows from the creation of the
-// node, so the creator does the same.
+// treats the node as an owner's if it is the first, and the list of latch nodes has not changed
+// since. Otherwise that server waits briefly for the outcome. It counts the windows from the
+// creation of the node, and the creator counts them from there too.
 //
 // A node lives as long as its session. This server gives up the session and all its leases two
 // thirds of the session timeout after the last confirmed exchange with the ensemble's leader. That
 // is before the ensemble can let another contender in. Other servers may renew these leases while
-// the ensemble still has the session. So this server closes the old session when its timeout has
-// passed. It uses a new session only when the old session's marker is gone. It then queues the
-// remaining waiters again, at the end of the queue.
+// the ensemble still has the session. So this server closes the old session when the session
+// timeout has passed. It uses a new session only when the old session's marker is gone. It then
+// queues the remaining waiters again, at the end of the queue.
 //
 // Differences from the other engines:
 //
@@ -64,6 +66,6 @@
 //
 // Lock order: a key's lock before Backend.mu. Backend.mu is never held during I/O. A goroutine that
 // changes a contender's nodes holds the lock of that contender's key. No goroutine holds two of
-// these locks. BREAK and flagListeners take the lock of another contender's key while they hold
-// none.
+// these locks. BREAK and flagListeners also lock only the key of the contender whose node they
+// change.
 package zookeeper

@@ -14,7 +14,7 @@ type firstNode struct {
 	own      bool // its contender asks this server; other code announces its tenures
 	owned    bool
 	event    simba.Event // if not own: Owner and Token
-	end      time.Time   // if not own: of its lease, as far as this server knows
+	end      time.Time   // if not own: when its lease ends, as far as this server knows
 	reserved bool        // if not own: the mutex is reserved for its polling waiter
 }
 
@@ -72,7 +72,7 @@ func (b *Backend) serveFirst(n *node, only bool) {
 			b.armLocked(n)
 		}
 		b.mu.Unlock()
-	case n.kind == kindBlocked && (!waits || n.granting): // the waiter leaves, or is being granted
+	case n.kind == kindBlocked && (!waits || n.granting): // it leaves, or a grant is in progress
 		b.mu.Unlock()
 	case n.kind == kindBlocked:
 		n.granting = true
@@ -154,8 +154,8 @@ func (b *Backend) setFirst(w *watcher, v *view, now firstNode) {
 	b.announceEnd(e)
 }
 
-// evaluateForeign reads a first node that is not own. It announces its tenure, or notifies its
-// polling waiter.
+// evaluateForeign reads a first node whose contender does not ask this server. It announces the
+// contender's tenure, or notifies the contender if it is a polling waiter.
 func (b *Backend) evaluateForeign(w *watcher, v *view, child string) (incomplete bool) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()

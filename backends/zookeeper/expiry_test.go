@@ -171,7 +171,9 @@ func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 	}
 }
 
-// Either clock may be right, since the ensemble's clock may have stepped.
+// Another server has reported the end of a lease by the ensemble's clock. The server that counts
+// the windows by its own clock may still renew the lease. Either clock may be right, since the
+// ensemble's clock may have stepped.
 func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := openHere(t, srv.Addr)

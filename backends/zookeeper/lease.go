@@ -73,7 +73,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released
 		}
 		err = asUnknownIfUncertain(b.removeOnce(ctx, n, simba.Event{Kind: simba.EventReleased, Reason: r.Reason}, thisVersion))
 		released = err == nil
-		return err // if the node was gone, its contender may own the mutex through another server
+		return err // if the node is gone, withLock repeats the request: there may be a later tenure
 	})
 	return released, 0, b.failed(err)
 }

@@ -72,9 +72,9 @@ func TestOwnerRenewsWithoutCreatePermission(t *testing.T) {
 	}
 	mustRenewByAllCommands(t, one, two, a)
 	_, err := ask(one, "m", "b")
-	mustBeMisconfigured(t, "another acquires", err, "/simba-leases")
+	mustBeMisconfigured(t, "ACQUIRE of b", err, "/simba-leases")
 	_, err = ask(two, "new", "b")
-	mustBeMisconfigured(t, "another acquires another mutex", err, "/simba-leases")
+	mustBeMisconfigured(t, "ACQUIRE of b for another mutex", err, "/simba-leases")
 	for _, path := range []string{"/", "/simba", "/simba/m", "/simba-leases"} {
 		setACL(t, o, path, zk.WorldACL(zk.PermAll))
 	}

@@ -20,8 +20,8 @@ type mutex struct {
 	// node gone announces that event.
 	endings map[guid]simba.Event
 	watcher *watcher // nil = not needed
-	// announced is the token of the last tenure that needs no notice of a free mutex, see
-	// announceFree.
+	// announced is a token. After tenures up to this token, no notice is needed that the mutex is
+	// free, see announceFree.
 	announced uint64
 }
 

@@ -19,7 +19,7 @@ type head struct {
 	child     string
 	contender string
 	token     uint64
-	owned     bool   // the contender owns the mutex; else it is to get it next
+	owned     bool   // the contender owns the mutex; false = it gets the mutex next
 	bare      bool   // a JVM's node, without a lease node
 	binding   string // the connection that the lease is bound to; "" = none
 
@@ -145,10 +145,10 @@ func (b *Backend) markOver(ctx context.Context, n *node) error {
 
 const (
 	// decideWithin is how long a server waits for the creator of a new first node to write the
-	// outcome. After that the server treats the node as an owner's. The creator was probably cut
-	// off after it had replied so.
+	// outcome. After that the server treats the node as an owner's. The creator may have replied
+	// "acquired" before it was cut off from the ensemble.
 	decideWithin = 10 * ownerWriteDelay
-	decidePause  = 5 * time.Millisecond // between two reads meanwhile
+	decidePause  = 5 * time.Millisecond // between two reads while the server waits
 )
 
 // decided returns the first node once this server knows whether it is an owner's. A node that this

@@ -16,7 +16,8 @@ import (
 const (
 	DefaultTimeout = 3 * time.Second
 	// DefaultSessionTimeout is twice the default lease of the commands lock and elect, 10 s + 5 s.
-	// The Go client's is shorter. An owner must stop after half of the session timeout.
+	// The default lease of the Go client is shorter. An owner must stop its work after half of the
+	// session timeout, even if its lease is longer. So the timeout cuts no default lease short.
 	DefaultSessionTimeout = 30 * time.Second
 	DefaultSessions       = 4
 )

@@ -9,8 +9,8 @@ import (
 	"github.com/go-zookeeper/zk"
 )
 
-// maxOrphans bounds the contenders that have orphans. Above that, the server gives a session up,
-// and the ensemble deletes its nodes.
+// maxOrphans bounds the contenders that have orphans. Above that, the server gives up the session
+// of the newest orphan's mutex. The ensemble then deletes all nodes of that session.
 const maxOrphans = 10000
 
 // addOrphan records a node that no client knows of, and starts its deletion in the background. If

@@ -55,10 +55,10 @@ func TestOrphanIsNotRecordedTwice(t *testing.T) {
 			names, err = n.s.children(ctx, k.mutex)
 			must(t, err)
 			if left := len(names); left != 1 && !c.after || left != 2 && c.after {
-				t.Errorf("the nodes after reconcile: %v; want o's, and x's only if after is set", names)
+				t.Errorf("the nodes after reconcile: %v; want o's node, and x's too: %v", names, c.after)
 			}
 			if kept := creator.nodeAt(k); (kept != nil) != c.after {
-				t.Errorf("nodeAt for x at the creator: %+v; want a node only if after is set", kept)
+				t.Errorf("nodeAt for x at the creator: %+v; want a node: %v", kept, c.after)
 			}
 		})
 	}

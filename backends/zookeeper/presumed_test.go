@@ -13,22 +13,23 @@ import (
 // In these tests the creator of a node is delayed, and other servers have to presume its tenure.
 
 // delayedRequest is an ACQUIRE of x at the server far. It has created x's node behind o's node, and
-// is delayed until the link heals. If far created o's node, the request is delayed in the queue.
-// Otherwise it is delayed when it reads o's node. Meanwhile o's node is deleted, so the server near
-// treats x as the owner.
+// is delayed until the link heals. If far created o's node, the request has queued x before it is
+// delayed. Otherwise it is delayed before it queues x. Meanwhile o's node is deleted, so the server
+// near treats x as the owner.
 type delayedRequest struct {
 	far, near *Backend
 	link      *stores.Link
 	request   simba.AcquireRequest
 	asked     time.Time
-	begun     time.Time // x's node existed before
+	begun     time.Time // x's node existed before this time
 	reported  simba.Tenure
 	answered  chan error
 	out       simba.Outcome // valid after answered
 }
 
-// delayRequest makes a delayedRequest. On a busy machine the presumed tenure may end too early.
-// Then it tries again with twice the ttl.
+// delayRequest makes a delayedRequest. queued says that far creates o's node. from is the method of
+// stores.Link that delays the requests or drops their replies. On a busy machine the presumed
+// tenure may end too early. Then it tries again with twice the ttl.
 func delayRequest(t *testing.T, addr string, queued bool, ttl time.Duration, from func(*stores.Link, string) <-chan struct{}) *delayedRequest {
 	t.Helper()
 	for ; ; ttl *= 2 {
@@ -175,7 +176,7 @@ func TestDelayedRequestGetsTheReportedWindows(t *testing.T) {
 
 func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
 	far, near := twoServers(t)
-	for name, over := range map[string]bool{"while it may be reported": false, "another tenure afterwards": true} {
+	for name, over := range map[string]bool{"while the presumed tenure lasts": false, "a new tenure after the presumed one": true} {
 		t.Run(name, func(t *testing.T) {
 			ctx := context.Background()
 			ttl := time.Minute
@@ -205,7 +206,7 @@ func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
 			out, err := far.acquireWithLock(ctx, h.request, nil)
 			unlock()
 			if err != nil || out.Status != simba.StatusAcquired || (out.Token == h.reported.Token) == over {
-				t.Errorf("ACQUIRE of x: %+v, %v; OWNER had reported %+v", out, err, h.reported)
+				t.Errorf("ACQUIRE of x: %+v, %v; OWNER had reported %+v; want acquired, and a new token: %v", out, err, h.reported, over)
 			}
 			if !over {
 				h.mustRenew(t)
@@ -227,8 +228,9 @@ func TestWindowsOfARecoveredNodeBeginWithTheFirstAttempt(t *testing.T) {
 	t.Errorf("the windows begin %v after the start of the second attempt; want not after it", late)
 }
 
-// windowsAfterSecondAttempt returns how long after the start of the second attempt to create a node
-// the node's windows begin. The network loses the first attempt and the reply to the second.
+// windowsAfterSecondAttempt returns when the windows of a node begin. It counts from the start of
+// the second attempt to create the node. The network loses the first attempt and the reply to the
+// second.
 func windowsAfterSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 	t.Helper()
 	link := stores.NewLink(t, addr)

@@ -28,8 +28,8 @@ type record struct {
 	Mutex     string `json:"mutex"`
 	Contender string `json:"contender"`
 	Kind      kind   `json:"kind"`
-	// Creator is the Backend.id of the server that created the node. Server is that of the server
-	// that the contender last asked.
+	// Creator is the Backend.id of the server that created the node. Server is the Backend.id of
+	// the server that the contender last asked.
 	Creator    string `json:"keeper"`
 	Server     string `json:"server"`
 	TTL        int64  `json:"ttl"`
@@ -96,7 +96,7 @@ func (r *record) check() error {
 	switch r.Kind {
 	case kindAsking, kindOwner, kindBlocked, kindPolling:
 	default:
-		return fmt.Errorf("kind %q", r.Kind)
+		return fmt.Errorf("unknown kind %q", r.Kind)
 	}
 	for _, f := range []struct {
 		name      string
@@ -109,7 +109,7 @@ func (r *record) check() error {
 		{"acquired", r.Acquired, lastInstant},
 	} {
 		if f.ms < 0 || f.ms > f.limit {
-			return fmt.Errorf("%s %d", f.name, f.ms)
+			return fmt.Errorf("%s is %d ms, not between 0 and %d", f.name, f.ms, f.limit)
 		}
 	}
 	return nil

@@ -61,7 +61,7 @@ func FuzzRecord(f *testing.F) {
 			return
 		}
 		if again, err := decodeRecord(rec.encode()); err != nil || again != rec {
-			t.Errorf("record %+v, encoded and decoded: %+v, %v", rec, again, err)
+			t.Errorf("record %+v, encoded and decoded: %+v, %v; want the same record", rec, again, err)
 		}
 		b := &Backend{}
 		n := &node{foreign: true, mutex: rec.Mutex, contender: rec.Contender}
@@ -72,7 +72,7 @@ func FuzzRecord(f *testing.F) {
 		}
 		ttl, both := n.left(time.Now())
 		if ttl > both || both > simba.MaxTTL+simba.MaxTransition || n.acquiredAt <= 0 {
-			t.Errorf("record %s gives %v of the TTL window and %v of both from %d on; want them within the limits", data, ttl, both, n.acquiredAt)
+			t.Errorf("record %s leaves %v of the TTL window and %v of both windows, which began at %d; want them within the limits", data, ttl, both, n.acquiredAt)
 		}
 		if rec.Over && n.ownsLocked(time.Now()) {
 			t.Errorf("record %s is of an ended lease, but ownsLocked returns true", data)

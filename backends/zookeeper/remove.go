@@ -13,11 +13,11 @@ import (
 
 // remove deletes a node and announces the event. It returns zk.ErrNoNode if another server had
 // deleted the node, and zk.ErrBadVersion if its lease was changed. If remove cannot find out who
-// deleted the node, it announces the event and returns errUnknownRemover. If on is asWaiter, it
-// returns errChanged if the contender does not wait any more.
-func (b *Backend) remove(ctx context.Context, n *node, event simba.Event, on condition) error {
+// deleted the node, it announces the event and returns errUnknownRemover. If required is asWaiter,
+// it returns errChanged if the contender does not wait any more.
+func (b *Backend) remove(ctx context.Context, n *node, event simba.Event, required condition) error {
 	b.mu.Lock()
-	if n.grantedLocked(on) {
+	if n.grantedLocked(required) {
 		b.mu.Unlock()
 		return errChanged
 	}
@@ -41,7 +41,7 @@ func (b *Backend) remove(ctx context.Context, n *node, event simba.Event, on con
 		b.mu.Lock()
 		delete(m.endings, n.guid)
 		// If the node stays, read its lease again: changes were ignored meanwhile.
-		if n.grantedLocked(on) && !n.forgotten && !n.foreign {
+		if n.grantedLocked(required) && !n.forgotten && !n.foreign {
 			n.watchAt = time.Now()
 			b.armLocked(n)
 		}
@@ -58,7 +58,7 @@ func (b *Backend) remove(ctx context.Context, n *node, event simba.Event, on con
 	for {
 		b.mu.Lock()
 		// The end of another tenure may have granted the mutex to this waiter meanwhile.
-		granted, version := n.grantedLocked(on), n.version
+		granted, version := n.grantedLocked(required), n.version
 		b.mu.Unlock()
 		if granted {
 			return errChanged
@@ -98,8 +98,9 @@ func (b *Backend) remove(ctx context.Context, n *node, event simba.Event, on con
 			return err
 		case ctx.Err() != nil:
 			b.mu.Lock()
-			granted, version := n.grantedLocked(on), n.version
-			// The node's timer repeats only an expiry. Any other node becomes an orphan.
+			granted, version := n.grantedLocked(required), n.version
+			// After an expiry the node's timer repeats the deletion. Otherwise the node becomes
+			// an orphan.
 			orphaned := !granted && event.Kind != simba.EventExpired
 			if orphaned {
 				b.dropLocked(n)
@@ -129,18 +130,18 @@ func asUnknownIfUncertain(err error) error {
 	return err
 }
 
-// grantedLocked reports whether on is asWaiter, but the contender owns the mutex by now or a grant
-// is in progress.
-func (n *node) grantedLocked(on condition) bool {
-	return on == asWaiter && !n.bare && (n.becomingOwner || n.kind == kindOwner)
+// grantedLocked reports whether required is asWaiter, but the contender owns the mutex by now or a
+// grant is in progress.
+func (n *node) grantedLocked(required condition) bool {
+	return required == asWaiter && !n.bare && (n.becomingOwner || n.kind == kindOwner)
 }
 
 // removeOnce is remove for a request. If another server has changed the node, removeOnce reads the
 // new state and returns errChanged. Then the caller starts again. If the session has ended,
 // removeOnce returns errUnknown. Then the caller must not start again, since it could end a later
 // tenure.
-func (b *Backend) removeOnce(ctx context.Context, n *node, why simba.Event, on condition) error {
-	err := b.remove(ctx, n, why, on)
+func (b *Backend) removeOnce(ctx context.Context, n *node, why simba.Event, required condition) error {
+	err := b.remove(ctx, n, why, required)
 	if errors.Is(err, zk.ErrBadVersion) {
 		if err = b.reload(ctx, n); err == nil {
 			err = errChanged

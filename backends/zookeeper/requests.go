@@ -215,8 +215,8 @@ func (s *session) ensureLeases(ctx context.Context) error {
 	return nil
 }
 
-// inChroot returns errNoChroot if the chroot is missing, else err. err is that of creating a node
-// directly below the chroot.
+// inChroot takes the error of creating a node directly below the chroot. It returns errNoChroot if
+// the chroot is missing, else err.
 func (s *session) inChroot(err error) error {
 	if errors.Is(err, zk.ErrNoNode) && s.root != "" {
 		return errNoChroot

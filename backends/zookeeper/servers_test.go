@@ -97,7 +97,7 @@ func TestLeaseEndsThoughItsServerIsCutOff(t *testing.T) {
 	}
 	_, after, err := c.Get("/simba/m")
 	if err != nil || after.Version-before.Version > 3 {
-		t.Errorf("the handoff took %d writes to the node, %v; want 3 or less", after.Version-before.Version, err)
+		t.Errorf("ACQUIRE took %d writes to the mutex' node, %v; want 3 or less", after.Version-before.Version, err)
 	}
 	link.Heal()
 	noOtherOwner(t, near, "m", 2*time.Second)
@@ -214,7 +214,7 @@ func TestLateWriteForAClosedConnectionDoesNotEndTheNextWait(t *testing.T) {
 	}
 	says := func(what string) {
 		t.Helper()
-		await(t, what, func() bool {
+		await(t, "b's lease node has "+what, func() bool {
 			data, _, err := c.Get(lease)
 			return err == nil && strings.Contains(string(data), what)
 		})
@@ -253,13 +253,14 @@ func TestTenureGrantedElsewhereIsKnownHere(t *testing.T) {
 			ok, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "x", Token: token})
 			return err == nil && ok
 		},
-		"released by no token": func(mutex string, _ uint64) bool {
+		"released without a token": func(mutex string, _ uint64) bool {
 			ok, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "x"})
 			return err == nil && ok
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			take(t, here, name, "x", time.Minute) // here does not notice the end
+			// The server here does not notice the end of this tenure.
+			take(t, here, name, "x", time.Minute)
 			giveUp(t, there, name, "x")
 			now := take(t, there, name, "x", time.Minute)
 			if !use(name, now.Token) {

@@ -105,7 +105,7 @@ func (b *Backend) heartbeat(s *session) {
 }
 
 // closeOrAbandon deletes the waiters' nodes at Close and ends the session. If a client may own a
-// mutex in the session, it leaves the session to its timeout.
+// mutex in the session, closeOrAbandon does not end the session, which then ends by its timeout.
 func (b *Backend) closeOrAbandon(s *session) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.options.Timeout)
 	defer cancel()
@@ -221,7 +221,8 @@ func (b *Backend) slotOf(mutex string) *sessionSlot {
 	return b.slots[scanHash(mutex)%uint64(len(b.slots))]
 }
 
-// current returns the session for a mutex. If there is none, it waits until ctx ends.
+// current returns the session for a mutex. If there is none, it waits for a new one, at most until
+// ctx ends.
 func (b *Backend) current(ctx context.Context, mutex string) (*session, error) {
 	l := b.slotOf(mutex)
 	for {

@@ -164,9 +164,9 @@ func (b *Backend) abandonGrantInBackground(k nodeKey, token uint64) {
 
 // removeOwn is remove, but keeps the node if the contender continues with it through another
 // server.
-func (b *Backend) removeOwn(ctx context.Context, n *node, why simba.Event, on condition) error {
+func (b *Backend) removeOwn(ctx context.Context, n *node, why simba.Event, required condition) error {
 	for {
-		err := b.remove(ctx, n, why, on)
+		err := b.remove(ctx, n, why, required)
 		if !errors.Is(err, zk.ErrBadVersion) {
 			return err
 		}

@@ -60,7 +60,8 @@ type view struct {
 	flagged  map[guid]bool // nodes in whose lease this server set Listening
 }
 
-// runWatcher lists the nodes, evaluates the list and waits for the next cause to do so.
+// runWatcher lists the nodes and evaluates the list. It lists again after each change and from time
+// to time. It evaluates again when it is woken.
 func (b *Backend) runWatcher(w *watcher) {
 	v := view{suspects: make(map[guid]bool), flagged: make(map[guid]bool)}
 	var seen sync.Once

@@ -74,7 +74,7 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		return nil, err
 	}
 
-	// When it opens, the engine publishes which leases expired while the process was down. So the
+	// When the engine opens, it publishes which leases expired while the process was down. So the
 	// broker must exist first.
 	broker := resp.NewBroker()
 	began := time.Now()

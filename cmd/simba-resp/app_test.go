@@ -163,11 +163,11 @@ func TestLiveSettingsTakeEffectAndOthersAreRefused(t *testing.T) {
 			t.Errorf("CONFIG SET %s: %v", name, err)
 		}
 		if got, err := redis.StringMap(c.Do("CONFIG", "GET", name)); err != nil || got[name] != value {
-			t.Errorf("CONFIG GET %s: %v, %v", name, got, err)
+			t.Errorf("CONFIG GET %s: %v, %v, want %s", name, got, err, value)
 		}
 	}
 	if a.server.MaxClients() != 17 || a.server.IdleTimeout().Seconds() != 90 || level.Level() != slog.LevelWarn {
-		t.Errorf("the settings have no effect: maxclients %d, timeout %v, level %v", a.server.MaxClients(), a.server.IdleTimeout(), level.Level())
+		t.Errorf("the server has maxclients %d, timeout %v, level %v, want 17, 1m30s, WARN", a.server.MaxClients(), a.server.IdleTimeout(), level.Level())
 	}
 	for name, value := range map[string]string{
 		"handoff-window": "-1s", "queue-grace": "soon", "maxclients": "0", "maxmemory": "much", "timeout": "1500ms", "loglevel": "loud",
@@ -178,7 +178,7 @@ func TestLiveSettingsTakeEffectAndOthersAreRefused(t *testing.T) {
 			t.Errorf("CONFIG SET %s %s succeeded", name, value)
 		}
 		if after, _ := redis.StringMap(c.Do("CONFIG", "GET", name)); after[name] != before[name] {
-			t.Errorf("%s changed to %s", name, after[name])
+			t.Errorf("the refused CONFIG SET changed %s from %s to %s", name, before[name], after[name])
 		}
 	}
 }
@@ -195,7 +195,7 @@ func TestLogLevelCanBeSetInRedisWords(t *testing.T) {
 		}
 		got, err := redis.StringMap(c.Do("CONFIG", "GET", "loglevel"))
 		if err != nil || got["loglevel"] != want || !strings.EqualFold(level.Level().String(), want) {
-			t.Errorf("after CONFIG SET loglevel %s: CONFIG GET %v, %v, level %v", word, got, err, level.Level())
+			t.Errorf("after CONFIG SET loglevel %s: CONFIG GET %v, %v, level of the log %v, want %s for both", word, got, err, level.Level(), want)
 		}
 	}
 }
@@ -236,7 +236,7 @@ func TestConfigSetErrorNamesTheSetting(t *testing.T) {
 	a.start()
 	_, err := dial(t, a).Do("CONFIG", "SET", "maxclients", "0")
 	if err == nil || !strings.HasSuffix(err.Error(), " - maxclients: 0 is too small, at least 1") {
-		t.Errorf("CONFIG SET of an invalid value returned %v", err)
+		t.Errorf("CONFIG SET of an invalid value returned %v, want an error that names maxclients", err)
 	}
 }
 
@@ -293,7 +293,7 @@ func TestSettingsOfOtherEnginesAreNotShown(t *testing.T) {
 	a.start()
 	for name, want := range map[string]bool{"durability": true, "data-dir": true, "mysql-poll": false, "zookeeper-servers": false, "redis-url": false, "backend-timeout": true} {
 		if got, err := redis.StringMap(dial(t, a).Do("CONFIG", "GET", name)); err != nil || (len(got) == 1) != want {
-			t.Errorf("CONFIG GET %s: %v, %v", name, got, err)
+			t.Errorf("CONFIG GET %s: %v, %v, want the setting: %v", name, got, err, want)
 		}
 	}
 }
@@ -307,7 +307,7 @@ func TestRunPrintsVersionHelpAndVerdict(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		if err := run(t.Context(), []string{c.arg}, none, &out, nil); err != nil || !strings.Contains(out.String(), c.want) {
-			t.Errorf("%s: error %v, output %s", c.arg, err, &out)
+			t.Errorf("%s: error %v, output %s, want no error and %q", c.arg, err, &out, c.want)
 		}
 	}
 }

@@ -126,8 +126,8 @@ func makeBackupDir(dir string) (made []string, err error) {
 // copyBackup writes a backup to a file, durably, and reads it again to check it.
 //
 // A file that exists may belong to another backup that still runs. So copyBackup does not truncate
-// it. When the server begins this backup, copyBackup replaces it by a new file. After an error
-// copyBackup removes the file, unless it may belong to another backup.
+// it. When the server begins this backup, no other one runs, and copyBackup replaces the file by a
+// new one. After an error copyBackup removes the file, unless it may belong to another backup.
 func copyBackup(ctx context.Context, server *redis.Options, path string) (*persist.BackupInfo, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {

@@ -82,10 +82,10 @@ func TestABackupRefusesADirectoryWithFiles(t *testing.T) {
 	}
 	err := takeBackup(t.Context(), optionsOf(a), dir, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), `is not empty: it has "notes"`) {
-		t.Errorf("takeBackup into a directory with files returned %v", err)
+		t.Errorf("takeBackup into a directory with files returned %v, want an error that names the file", err)
 	}
 	if names := filesIn(t, dir); len(names) != 1 {
-		t.Errorf("the directory has %q", names)
+		t.Errorf("the directory has the files %q, want only notes", names)
 	}
 }
 
@@ -98,20 +98,20 @@ func TestAnInterruptedBackupIsNone(t *testing.T) {
 	}
 	err := restoreBackup(t.Context(), dir, restoreFlags{dataDir: data, ownersStopped: true}, io.Discard)
 	if !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("restoreBackup of an interrupted backup returned %v", err)
+		t.Errorf("restoreBackup of an interrupted backup returned %v, want ErrNotExist", err)
 	}
 	if err := takeBackup(t.Context(), optionsOf(a), dir, io.Discard); err != nil {
 		t.Fatal(err)
 	}
 	if names := filesIn(t, dir); len(names) != 1 || names[0] != backupName {
-		t.Errorf("the directory has %q", names)
+		t.Errorf("the directory has the files %q, want only %s", names, backupName)
 	}
 	if stat, err := os.Stat(filepath.Join(dir, backupName)); err != nil || stat.Mode() != 0o600 {
 		t.Errorf("the file of the backup has mode %v (error %v), want 0600", stat.Mode(), err)
 	}
 }
 
-// Other users and programs must be able to reach the backups.
+// Only the directory of the backup itself is private. Its parents may have other content.
 func TestABackupMakesParentsWithTheUsualMode(t *testing.T) {
 	top := t.TempDir()
 	usual := filepath.Join(top, "usual")
@@ -175,10 +175,10 @@ func TestABackupThatFailsLeavesNoFile(t *testing.T) {
 		dir := t.TempDir()
 		err := takeBackup(test.ctx, test.server, dir, io.Discard)
 		if err == nil || !strings.Contains(err.Error(), test.want) {
-			t.Errorf("%s: %v, want %q", name, err, test.want)
+			t.Errorf("%s: takeBackup returned %v, want an error with %q", name, err, test.want)
 		}
 		if names := filesIn(t, dir); len(names) != 0 {
-			t.Errorf("%s: the directory has %q", name, names)
+			t.Errorf("%s: the directory has the files %q, want none", name, names)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func TestABackupThatTheServerRefusesLeavesTheFileOfTheRunningOne(t *testing.T) {
 	}
 	err := takeBackup(t.Context(), optionsOf(a), dir, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "a backup is running on client id=") {
-		t.Errorf("takeBackup beside another backup returned %v", err)
+		t.Errorf("takeBackup beside another backup returned %v, want an error that names its client", err)
 	}
 	if content, err := os.ReadFile(file); err != nil || string(content) != "half" {
 		t.Errorf("the file of the running backup has %q (error %v), want half", content, err)
@@ -241,7 +241,7 @@ func TestABackupOfASilentServerCanBeInterrupted(t *testing.T) {
 		t.Fatal("takeBackup still waits after the interrupt")
 	}
 	if names := filesIn(t, dir); len(names) != 0 {
-		t.Errorf("the directory has %q", names)
+		t.Errorf("the directory has the files %q, want none", names)
 	}
 }
 
@@ -259,7 +259,7 @@ func TestAnInterruptedRestoreLeavesNoDataDirectory(t *testing.T) {
 		t.Errorf("interrupted restore returned %v, want %s", err, want)
 	}
 	if strings.Contains(out.String(), "restored to") {
-		t.Errorf("interrupted restore prints %s", &out)
+		t.Errorf("interrupted restore prints that it has restored: %s", &out)
 	}
 	if names := filesIn(t, data); !slices.Equal(names, []string{"LOCK"}) {
 		t.Errorf("interrupted restore left the files %q, want only LOCK", names)

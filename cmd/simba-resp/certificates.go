@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// expiryNotice is how long before the certificate expires the log begins to warn.
+	// expiryNotice is the remaining life of the certificate below which the log warns.
 	expiryNotice = 14 * 24 * time.Hour
 	// expiryInterval is the time between two checks of the expiry.
 	expiryInterval = 24 * time.Hour
@@ -106,7 +106,7 @@ func (certs *certificates) checkExpiry() {
 	}
 }
 
-// warning returns a warning about the certificate at that time, "" if it needs none.
+// warning returns a warning about the certificate as it is at the time now, "" if none is needed.
 func (l *tlsFiles) warning(now time.Time) string {
 	switch {
 	case now.Before(l.begins):
@@ -148,7 +148,8 @@ func loadTLS(c *config) (*tlsFiles, configErrors) {
 			MinVersion:   minVersions[c.TLSMinVersion],
 			// Resumption would accept clients of authorities that a reload has removed.
 			SessionTicketsDisabled: true,
-			// Small first records help browsers. A client needs a whole reply.
+			// By default the first TLS records are small, for browsers that show parts of a page. A
+			// client of this server needs a whole reply.
 			DynamicRecordSizingDisabled: true,
 		},
 	}

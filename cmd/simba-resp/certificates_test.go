@@ -143,12 +143,13 @@ func TestPublicTLSNeedsAPasswordOrClientCertificates(t *testing.T) {
 	} {
 		args := append(s.args("--tls-addr", "0.0.0.0:0"), strings.Fields(more)...)
 		if _, err := loadTest(t, args, nil, ""); (err == nil) != allowed {
-			t.Errorf("with %q: loadConfig returned %v", more, err)
+			t.Errorf("public --tls-addr with %q: loadConfig returned %v, want it allowed: %v", more, err, allowed)
 		}
 		// Required client certificates do not protect plain RESP.
 		args = append(s.args("--addr", "0.0.0.0:0"), strings.Fields(more)...)
-		if _, err := loadTest(t, args, nil, ""); (err == nil) != (more == "--requirepass x" || more == "--insecure") {
-			t.Errorf("with %q: loadConfig returned %v", more, err)
+		allowed = more == "--requirepass x" || more == "--insecure"
+		if _, err := loadTest(t, args, nil, ""); (err == nil) != allowed {
+			t.Errorf("public --addr with %q: loadConfig returned %v, want it allowed: %v", more, err, allowed)
 		}
 	}
 }
@@ -187,7 +188,7 @@ func TestWithoutAnAddressThereIsNoPlainText(t *testing.T) {
 	c := s.dial(a)
 	port := strconv.Itoa(portOf(a.tlsLn))
 	if got, err := redis.StringMap(c.Do("CONFIG", "GET", "*port")); err != nil || got["port"] != "0" || got["tls-port"] != port {
-		t.Errorf("CONFIG GET *port: %v, %v", got, err)
+		t.Errorf("CONFIG GET *port: %v, %v, want port 0 and tls-port %s", got, err, port)
 	}
 	info, err := redis.String(c.Do("INFO", "server"))
 	expires := a.certs.expires().Unix()
@@ -228,7 +229,8 @@ func TestCertificateReloadIsAllOrNothing(t *testing.T) {
 	a.reloadCertificate()
 	shows("third")
 
-	// The file of the certificate is replaced before that of the key. A reload uses neither.
+	// A new certificate is in its file, but its key is not yet in the file of the key. So a reload
+	// uses neither file.
 	next := s.authority.Sign(t, certs.Leaf{Name: "fourth"})
 	if err := os.WriteFile(s.path("server.crt"), next.CertPEM, 0o600); err != nil {
 		t.Fatal(err)
@@ -263,7 +265,7 @@ func TestCertificateReloadIsAllOrNothing(t *testing.T) {
 		t.Error("the server accepts a client without a certificate")
 	}
 	if _, err := c.Do("PING"); err != nil {
-		t.Errorf("PING of a client that connected before the change returned %v", err)
+		t.Errorf("PING of a client that connected before the change returned %v, want no error", err)
 	}
 	set("immutable", "tls-addr", "127.0.0.1:0")
 }
@@ -289,7 +291,7 @@ func TestPublicUsersWithoutPasswordNeedCertificates(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := ask(authOptional); err != nil {
-		t.Errorf("the change with a password for each user returned %v", err)
+		t.Errorf("the change to optional certificates, with a password for each user, returned %v, want no error", err)
 	}
 	if err := os.WriteFile(users, []byte("user default off\nuser a on nopass +@all"), 0o600); err != nil {
 		t.Fatal(err)
@@ -305,10 +307,10 @@ func TestSettingsOfTLSAreRefusedWithoutIt(t *testing.T) {
 	a.start()
 	_, err := dial(t, a).Do("CONFIG", "SET", "tls-cert-file", s.path("server.crt"), "tls-key-file", s.path("server.key"))
 	if err == nil || !strings.Contains(err.Error(), "tls-cert-file: it needs --tls-addr") {
-		t.Errorf("CONFIG SET without TLS returned %v", err)
+		t.Errorf("CONFIG SET of a TLS setting without TLS returned %v, want that it needs --tls-addr", err)
 	}
 	if got, err := redis.StringMap(dial(t, a).Do("CONFIG", "GET", "tls-port")); err != nil || got["tls-port"] != "0" {
-		t.Errorf("CONFIG GET tls-port: %v, %v", got, err)
+		t.Errorf("CONFIG GET tls-port: %v, %v, want 0", got, err)
 	}
 }
 

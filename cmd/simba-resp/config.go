@@ -312,8 +312,9 @@ func (c *config) checkPorts(refuse func(name, format string, args ...any)) {
 	}
 }
 
-// overlap reports whether two addresses have a port and an IP address in common. For package net,
-// each unspecified address is all addresses of IPv4 and IPv6. Host names are not resolved.
+// overlap reports whether two addresses have a port and an IP address in common. On an unspecified
+// address, such as 0.0.0.0, package net listens on all addresses of IPv4 and IPv6. Host names are
+// not resolved.
 func overlap(a, b string) bool {
 	hostA, portA, errA := net.SplitHostPort(a)
 	hostB, portB, errB := net.SplitHostPort(b)

@@ -123,7 +123,7 @@ func TestPublicAddressNeedsAPassword(t *testing.T) {
 		}
 		for _, with := range [][]string{{"--requirepass", "secret"}, {"--insecure"}} {
 			if _, err := loadTest(t, append(with, "--addr", addr), nil, ""); err != nil {
-				t.Errorf("--addr %s with %v: %v", addr, with, err)
+				t.Errorf("--addr %s with %v: error %v, want none", addr, with, err)
 			}
 		}
 	}
@@ -264,7 +264,7 @@ func TestStoreSettingsBelongToTheirEngine(t *testing.T) {
 func TestConfigErrorsHideSecrets(t *testing.T) {
 	_, err := loadTest(t, []string{"--redis-url", "redis://:sesame@h", "--mysql-dsn", "u:sesame@tcp(h)/d", "--zookeeper-auth", "digest:u:sesame"}, nil, "")
 	if err == nil || strings.Contains(err.Error(), "sesame") {
-		t.Errorf("the error shows the secret, or there is none: %v", err)
+		t.Errorf("error %v, want an error without the secret", err)
 	}
 }
 

@@ -161,9 +161,9 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped,
 	return w, nil
 }
 
-// idOf returns a contender id for a user. The server requires that it begins with the name of the
-// user, unless the user has a rule as:. For the user default, idOf returns "": the client makes an
-// id.
+// idOf returns a contender id for a user. The server requires that the id begins with the name of
+// the user, unless a rule of the user begins with "as:". For the user default, idOf returns "", and
+// the client makes an id.
 func idOf(user string) string {
 	if user == "" || user == "default" {
 		return ""

@@ -9,6 +9,6 @@ import (
 // The guide of the engine zookeeper asks for leases of at most half of the session timeout.
 func TestDefaultLeaseOfWrapperIsAtMostHalfOfTheZooKeeperSession(t *testing.T) {
 	if lease := defaultTTL + defaultGrace; lease > zookeeper.DefaultSessionTimeout/2 {
-		t.Errorf("the default lease of lock and elect is %v, but the session timeout is %v", lease, zookeeper.DefaultSessionTimeout)
+		t.Errorf("the default lease of lock and elect is %v, want at most half of the session timeout, %v", lease, zookeeper.DefaultSessionTimeout)
 	}
 }

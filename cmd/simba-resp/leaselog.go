@@ -15,8 +15,8 @@ import (
 type leaseLog struct {
 	say     func(string, ...any)
 	options *redis.Options
-	// returned is the lowest level of errors that lock and elect return. Their caller reports
-	// those, so leaseLog does not.
+	// returned is the lowest level of the logged errors that the client also returns. main reports
+	// the returned errors, so leaseLog does not.
 	returned slog.LevelVar
 }
 

@@ -152,7 +152,7 @@ func (b *logBuffer) run() {
 		}
 		clear(b.queue[:lines]) // for the garbage collector
 		b.queue = b.queue[lines:]
-		if err == nil && len(b.queue) == 0 { // perhaps no later line comes, whose add would report
+		if err == nil && len(b.queue) == 0 { // add reports too, but perhaps no later line comes
 			b.reportLocked(plainLine)
 			b.reportLocked(auditLine)
 		}

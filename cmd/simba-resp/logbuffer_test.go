@@ -74,11 +74,11 @@ func TestLogIsCompleteAndInOrder(t *testing.T) {
 	logs.out.flush(time.Minute)
 	got := p.lines()
 	if len(got) != lines {
-		t.Fatalf("%d lines, want %d", len(got), lines)
+		t.Fatalf("the log has %d lines, want %d", len(got), lines)
 	}
 	for i, line := range got {
 		if !strings.HasSuffix(line, fmt.Sprintf("msg=said n=%d", i)) {
-			t.Fatalf("line %d is %s", i, line)
+			t.Fatalf("line %d is %s, want that n is %d", i, line, i)
 		}
 	}
 }
@@ -105,10 +105,10 @@ func TestBufferedLogLinesShareAWrite(t *testing.T) {
 	log.mu.Unlock()
 	b.close(time.Minute)
 	if got := log.lines(); len(got) != lines || got[lines-1] != fmt.Sprint("line ", lines-1) {
-		t.Errorf("%d lines were written, the last one is %q", len(got), got[len(got)-1])
+		t.Errorf("the log has %d lines, the last one %q, want %d, the last one with the largest number", len(got), got[len(got)-1], lines)
 	}
 	if log.writes > 10 { // the first write may have taken one line only
-		t.Errorf("%d lines took %d writes", lines, log.writes)
+		t.Errorf("%d lines took %d writes, want at most 10", lines, log.writes)
 	}
 }
 
@@ -173,7 +173,7 @@ func TestReportReplacesLostLogLines(t *testing.T) {
 	got := p.lines()
 	read, dropped := account(t, got)
 	if read["log"]+dropped["log"] != lines || dropped["log"] == 0 || read["log"] == 0 {
-		t.Errorf("of %d lines %d were read and %d are reported as dropped", lines, read["log"], dropped["log"])
+		t.Errorf("of %d lines %d were read and %d are reported as dropped, want each line in one of the numbers, and neither 0", lines, read["log"], dropped["log"])
 	}
 	if n := len(got); !droppedLine.MatchString(got[n-2]) || !strings.HasSuffix(got[n-1], "msg=later") {
 		t.Errorf("the report is not where the lines are missing: %q", got[n-2:])
@@ -192,7 +192,7 @@ func TestPlainLinesDoNotFillTheAuditBuffer(t *testing.T) {
 	p.mu.Unlock()
 	logs.out.flush(time.Minute)
 	if read, dropped := account(t, p.lines()); read["audit"] != 1000 || dropped["audit"] != 0 {
-		t.Errorf("of 1000 audit lines %d were read, %d are reported as dropped", read["audit"], dropped["audit"])
+		t.Errorf("of 1000 audit lines %d were read and %d are reported as dropped, want 1000 and 0", read["audit"], dropped["audit"])
 	}
 }
 
@@ -225,7 +225,7 @@ func TestSlowLogReaderGetsFewReports(t *testing.T) {
 	got := p.lines()
 	read, dropped := account(t, got)
 	if read["log"]+dropped["log"] != lines || dropped["log"] == 0 {
-		t.Errorf("of %d lines %d were read and %d are reported as dropped", lines, read["log"], dropped["log"])
+		t.Errorf("of %d lines %d were read and %d are reported as dropped, want each line in one of the numbers, and some dropped", lines, read["log"], dropped["log"])
 	}
 	if reports := len(got) - read["log"]; reports > 3 {
 		t.Errorf("the log has %d reports, want at most 3", reports)
@@ -245,7 +245,7 @@ func TestFailedLogWritesAreCounted(t *testing.T) {
 	got := p.lines()
 	if len(got) != 2 || !strings.Contains(got[0], `"msg":"audit lines were dropped while the log's reader did not keep up","lines":3}`) ||
 		!strings.Contains(got[1], `"msg":"written"`) {
-		t.Errorf("the log has %q", got)
+		t.Errorf("the log has the lines %q, want a report of 3 dropped lines, and the written line", got)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestLogFlushTimesOut(t *testing.T) {
 		began := time.Now()
 		out.close(time.Second)
 		if took := time.Since(began); took != time.Second {
-			t.Errorf("flush took %v, want 1 s", took)
+			t.Errorf("close took %v, want 1 s", took)
 		}
 		close(unread)
 		<-out.ended

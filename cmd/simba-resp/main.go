@@ -18,8 +18,8 @@ const (
 	exitUsage  = 2 // invalid flags or settings
 )
 
-// repeatedSignal is how long a second signal counts as a copy of the first. A later one ends the
-// process at once.
+// repeatedSignal is the time after the first signal in which a second one counts as its copy. A
+// later signal ends the process at once.
 const repeatedSignal = time.Second
 
 // logFlushTimeout is how long the process waits for the log's reader before it ends.

@@ -25,8 +25,8 @@ type systemd struct {
 // underSystemd reports whether systemd, or another manager of services, wants reports.
 func underSystemd() bool { return os.Getenv("NOTIFY_SOCKET") != "" }
 
-// reportToSystemd reports that the server serves. If systemd has set a watchdog, it reports until
-// stop.
+// reportToSystemd reports that the server serves. If systemd has set a watchdog, the server also
+// reports to the watchdog, until stop.
 func reportToSystemd(a *app) *systemd {
 	ctx, cancel := context.WithCancel(context.Background())
 	s := &systemd{log: a.log.Logger, end: cancel}

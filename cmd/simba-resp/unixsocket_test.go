@@ -100,7 +100,7 @@ func TestUnixSocketSettingsAreChecked(t *testing.T) {
 	}
 }
 
-// A server that listens on the unix socket only needs no password, and has no port.
+// If a server listens only on the unix socket, it needs no password, and has no port.
 func TestUnixSocketServesWithoutAPort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	a, _ := newTestApp(t, io.Discard, "--addr", "", "--unixsocket", path, "--unixsocketperm", "770", "--maxclients", "2")
@@ -116,7 +116,8 @@ func TestUnixSocketServesWithoutAPort(t *testing.T) {
 	c := connect()
 	values, err := redis.StringMap(c.Do("CONFIG", "GET", "*"))
 	if err != nil || values["unixsocket"] != path || values["unixsocketperm"] != "770" || values["port"] != "0" || values["bind"] != "" {
-		t.Errorf("CONFIG GET: unixsocket %q, unixsocketperm %q, port %q, bind %q, %v", values["unixsocket"], values["unixsocketperm"], values["port"], values["bind"], err)
+		t.Errorf("CONFIG GET: unixsocket %q, unixsocketperm %q, port %q, bind %q, error %v; want %q, 770, 0, no bind, and no error",
+			values["unixsocket"], values["unixsocketperm"], values["port"], values["bind"], err, path)
 	}
 	info, err := redis.String(c.Do("INFO", "server"))
 	if err != nil || !strings.Contains(info, "\r\nunixsocket:"+path+"\r\n") || !strings.Contains(info, "\r\ntcp_port:0\r\n") {
@@ -134,7 +135,7 @@ func TestUnixSocketServesWithoutAPort(t *testing.T) {
 		t.Errorf("the third client got %v, want that the limit is reached", err)
 	}
 	if killed, err := redis.Int(c.Do("CLIENT", "KILL", "ADDR", path+":0")); killed != 1 || err != nil {
-		t.Errorf("CLIENT KILL closed %d connections, %v", killed, err)
+		t.Errorf("CLIENT KILL closed %d connections (error %v), want 1", killed, err)
 	}
 	if err := a.stop(t.Context()); err != nil {
 		t.Error(err)

@@ -39,7 +39,8 @@ func (c *config) hasAuth() bool {
 // requiresPasswords reports whether each enabled user of the file must have a password.
 func (c *config) requiresPasswords() bool { return c.ACLFile != "" && c.exposed() }
 
-// exposed reports whether other machines can connect and have only a password to authenticate with.
+// exposed reports whether other machines can connect without a client certificate. With --insecure
+// it returns false.
 func (c *config) exposed() bool {
 	open := func(addr string) bool {
 		is, err := isPublic(addr)

@@ -56,10 +56,10 @@ func TestPublicAddressNeedsAPasswordForEachUser(t *testing.T) {
 	} {
 		args := []string{"--addr", "0.0.0.0:0", "--aclfile", usersFile(t, text)}
 		if _, err := loadTest(t, args, nil, ""); (err != nil) != refused {
-			t.Errorf("users %q: %v", text, err)
+			t.Errorf("users %q: error %v, want them refused: %v", text, err, refused)
 		}
 		if _, err := loadTest(t, append(args, "--insecure"), nil, ""); err != nil {
-			t.Errorf("users %q with --insecure: %v", text, err)
+			t.Errorf("users %q with --insecure: error %v, want none", text, err)
 		}
 	}
 }

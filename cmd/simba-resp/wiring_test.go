@@ -127,12 +127,12 @@ var wirings = []wiring{
 			w.t.Errorf("the server listens on %s, want 127.0.0.2", got)
 		}
 		if status, _ := w.get("/debug/pprof/"); status != http.StatusNotFound {
-			w.t.Errorf("/debug/pprof/ replies %d", status)
+			w.t.Errorf("without --http-pprof, the status of /debug/pprof/ is %d, want 404", status)
 		}
 	}},
 	{"http-pprof", "--http-addr 127.0.0.1:0 --http-pprof", func(w *wired) {
 		if status, _ := w.get("/debug/pprof/"); status != http.StatusOK {
-			w.t.Errorf("/debug/pprof/ replies %d", status)
+			w.t.Errorf("with --http-pprof, the status of /debug/pprof/ is %d, want 200", status)
 		}
 	}},
 	{"metrics-mutexes", "--http-addr 127.0.0.1:0 --metrics-mutexes jo*", func(w *wired) {
@@ -184,7 +184,7 @@ var wirings = []wiring{
 		w.acquire(c, "a", time.Hour)
 		info, err := redis.String(c.Do("INFO", "persistence"))
 		if err != nil || !strings.Contains(info, "store_commits:") || strings.Contains(info, "store_commits:0\r") {
-			w.t.Errorf("INFO says %q, %v", info, err)
+			w.t.Errorf("INFO persistence returned %q (error %v), want store_commits above 0", info, err)
 		}
 	}},
 	{"durability", "--durability memory", func(w *wired) {
@@ -207,7 +207,7 @@ var wirings = []wiring{
 			w.t.Errorf("the first event has %s %d (error %v), want at least the time in microseconds", name, seq, err)
 		}
 		if info, err := redis.String(c.Do("INFO", "persistence")); err != nil || strings.Contains(info, "store_") {
-			w.t.Errorf("INFO says %q, %v", info, err)
+			w.t.Errorf("INFO persistence returned %q (error %v), want no field of a store", info, err)
 		}
 	}},
 	{"handoff-window", "--durability memory --handoff-window 7s", func(w *wired) {
@@ -424,7 +424,7 @@ func TestIdleConnectionsSendKeepAliveProbes(t *testing.T) {
 		var got int
 		control := raw.Control(func(fd uintptr) { got, err = syscall.GetsockoptInt(int(fd), option.level, option.which) })
 		if control != nil || err != nil || got != option.want {
-			t.Errorf("%s is %d, want %d (%v, %v)", option.name, got, option.want, control, err)
+			t.Errorf("%s is %d, want %d (errors: %v, %v)", option.name, got, option.want, control, err)
 		}
 	}
 }

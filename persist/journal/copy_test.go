@@ -11,8 +11,8 @@ import (
 )
 
 // copyWhileWriting copies the files of a journal one by one, as cp -a does. It lists the names
-// first, sorts them by order, and calls between before each further file. It returns the copy, and
-// the number of listed segments that were gone.
+// first, and calls order to sort them. Before it copies each file, it calls between. It returns the
+// copy, and the number of listed segments that were gone.
 func copyWhileWriting(t *testing.T, j *Journal, order func(names []string), between func()) (disk *vfs.MemFS, gone int) {
 	names, err := j.o.FS.List(j.o.Dir)
 	if err != nil {
@@ -74,7 +74,7 @@ func TestACopyOfARunningJournalHasAllThatWasDurable(t *testing.T) {
 // If segments are released during the copy, Open may refuse the copy. A copy that Open accepts must
 // have no gap between records.
 func TestACopyOfDifferentMomentsIsRefusedOrEndsEarlier(t *testing.T) {
-	t.Run("names are listed again", func(t *testing.T) {
+	t.Run("the names are listed after a file was copied", func(t *testing.T) {
 		o := testOptions(vfs.NewMem())
 		j := mustOpen(t, o)
 		mustWrite(t, j, "record 1")
@@ -89,7 +89,7 @@ func TestACopyOfDifferentMomentsIsRefusedOrEndsEarlier(t *testing.T) {
 		o.FS = diskOf(t, files)
 		wantDamage(t, o, segmentName(1), offset)
 	})
-	t.Run("the file is written while it is copied", func(t *testing.T) {
+	t.Run("a file is written while it is copied", func(t *testing.T) {
 		o := testOptions(vfs.NewMem())
 		j := mustOpen(t, o)
 		mustWrite(t, j, "record 1")
@@ -150,7 +150,8 @@ func TestACopyOfDifferentMomentsIsRefusedOrEndsEarlier(t *testing.T) {
 			mustClose(t, again)
 		}
 		if refused == 0 || whole == 0 || opened == whole {
-			t.Errorf("Open refused %d copies and accepted %d, of which %d missed no released segment; want some of each", refused, opened, whole)
+			t.Errorf("Open refused %d copies; it accepted %d with all listed segments and %d without some; want more than 0 of each",
+				refused, whole, opened-whole)
 		}
 	})
 }

@@ -130,7 +130,7 @@ func (m *machine) run() {
 	m.promised = m.atCrash
 }
 
-// note calls promise, unless the machine has crashed.
+// note calls promise while it holds mu.
 func (m *machine) note(promise func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -325,7 +325,7 @@ func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 		}
 	}
 	if len(moments) < 300 || recovered < 300 {
-		t.Errorf("the test lost power at %d moments, and at %d of recoveries, want 300 each", len(moments), recovered)
+		t.Errorf("the test lost power at %d moments of writing and at %d of recovery, want at least 300 of each", len(moments), recovered)
 	}
 }
 

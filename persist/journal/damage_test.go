@@ -20,8 +20,8 @@ type position struct {
 
 // damageable makes a journal of four segments with ten records. Rotation alone syncs record 5, the
 // last of the second segment. A crash ended the third segment: behind record 6 it has two torn
-// records. The fourth ends with a seal if sealed is set. damageable returns the positions of the
-// frames that count.
+// records. The fourth ends with a seal if sealed is set. damageable returns the positions of all
+// frames but the torn ones.
 func damageable(t testing.TB, sealed bool) (Options, []position) {
 	o := testOptions(vfs.NewMem())
 	var places []position
@@ -186,7 +186,7 @@ func TestARefusedJournalIsLeftAsItIs(t *testing.T) {
 		"the first segment is missing": {func(o *Options, files map[string][]byte) {
 			delete(files, segmentName(1))
 		}, segmentName(1), 0},
-		"the segment behind the checkpoint is missing": {func(o *Options, files map[string][]byte) {
+		"the segment after the checkpoint is missing": {func(o *Options, files map[string][]byte) {
 			delete(files, segmentName(2))
 			o.From = 4
 		}, segmentName(2), 0},
@@ -198,7 +198,7 @@ func TestARefusedJournalIsLeftAsItIs(t *testing.T) {
 			delete(files, segmentName(4))
 			o.From = 7
 		}, segmentName(3), headerSize + frameSize(8)},
-		"the store is another one": {func(o *Options, files map[string][]byte) {
+		"the segments belong to another store": {func(o *Options, files map[string][]byte) {
 			o.StoreID[0]++
 		}, segmentName(4), 0},
 		"a segment has the wrong name": {func(o *Options, files map[string][]byte) {
@@ -222,7 +222,7 @@ func TestARefusedJournalIsLeftAsItIs(t *testing.T) {
 		"a segment has the frames of another": {func(o *Options, files map[string][]byte) {
 			copy(files[segmentName(2)][headerSize:], files[segmentName(1)][headerSize:])
 		}, segmentName(2), headerSize},
-		"a frame is where an earlier one was": {func(o *Options, files map[string][]byte) {
+		"a later frame replaces an earlier one": {func(o *Options, files map[string][]byte) {
 			b := files[segmentName(4)]
 			copy(b[headerSize:], b[headerSize+frameSize(8):headerSize+2*frameSize(8)])
 		}, segmentName(4), headerSize},
@@ -262,7 +262,7 @@ func TestAnUnknownKindOfFrameIsRefusedByName(t *testing.T) {
 	abandon(j)
 	wantDamage(t, o, segmentName(1), offset)
 	if _, err := Open(o); !strings.Contains(err.Error(), "unknown kind 9") {
-		t.Error(err)
+		t.Errorf("Open returned %v, want an error that names the unknown kind 9", err)
 	}
 }
 
@@ -299,6 +299,6 @@ func TestSegmentsThatAreDamagedSinceOpenAreNoticed(t *testing.T) {
 		}
 	}
 	if n != 4 {
-		t.Errorf("the loop over the records ended after %d, want 4", n)
+		t.Errorf("the loop over the records had %d steps, want 4: three records and an error", n)
 	}
 }

@@ -31,28 +31,30 @@
 //     only when its header is durable.
 //   - Every record before a segment's first index is durable. Append syncs a full segment before it
 //     begins the next one, and Open syncs the records that it recovers.
-//   - A file that Release had renamed may have its old name again, with new contents. The
-//     checkpoint has the records of that segment, so Open never reads the file. Release syncs no
-//     directory: it relies on a file system whose rename is atomic.
+//   - Release renames a segment to a spare and syncs no directory, so a crash may undo the rename.
+//     Then a file with the segment's name may have later contents. The checkpoint has all records
+//     of that segment, so Open never reads the file. The file system's rename must be atomic.
 //   - A frame's durable index was durable before that frame was written.
 //
 // # Recovery
 //
-// Open reads the segments in order, from the one that has the first record behind the checkpoint.
+// Open reads the segments in order, from the one that has the first record after the checkpoint.
 // In each it stops at the first invalid frame.
 //
-// A segment that is not the last must end where the next one begins. If it ends earlier, it is
-// damaged. Frames behind its end are the torn end of an earlier run, and Open ignores them.
+// In each segment but the last, the records must reach up to the first index of the next segment.
+// If they end earlier, the segment is damaged. Frames after its last record are the torn end of an
+// earlier run, and Open ignores them.
 //
-// In the last segment, Open searches the bytes behind the first invalid frame. If a frame there
-// states that the missing record was durable, the segment is damaged. Otherwise the rest is the
-// torn end of the last run. Open discards all of it, valid frames too: no Sync has returned for any
-// of these records.
+// In the last segment, Open searches the bytes after the first invalid frame. If a frame there
+// states that the record in the invalid frame was durable, the segment is damaged. Otherwise the
+// rest is the torn end of the last run. Open discards all of it, valid frames too: no Sync has
+// returned for any of these records.
 //
 // Close writes a seal, which states that all records were durable. Without a seal, no frame states
 // that the last record was durable. If that record cannot be read, Open takes it for a torn end,
-// although it may be damaged. If the last segment's file vanishes, its statements are lost with it.
-// The journal then ends with the segment before, unless the checkpoint has a later record.
+// although it may be damaged. If the file of the last segment vanishes, so do its statements. Open
+// then takes the segment before it for the last one. Only if the checkpoint has a later record,
+// Open notices the loss.
 //
 // Open reads all of this before it changes a file. After an error it has changed nothing. Otherwise
 // it begins a new segment, since nothing may be written behind a torn end. If the last segment has
@@ -69,6 +71,6 @@
 //     earlier one.
 //
 // The checkpoint must be copied before the journal. Otherwise it may have records that the copy of
-// the journal lacks. If a condition does not hold, Open may refuse the copy as damaged, or find
-// that it ends earlier. It never skips a record.
+// the journal lacks. If a condition does not hold, Open may refuse the copy as damaged, or the
+// last records may be missing. Open never skips a record.
 package journal

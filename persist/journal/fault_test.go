@@ -98,7 +98,7 @@ func TestAFailedSealIsAnErrorOfClose(t *testing.T) {
 		fault.on.Store(true)
 		for range 2 {
 			if err := j.Close(); !errors.Is(err, unix.EIO) {
-				t.Errorf("Close returned %v after a failed %s", err, kind)
+				t.Errorf("after a failed %s, Close returned %v, want EIO", kind, err)
 			}
 		}
 	}
@@ -119,7 +119,7 @@ func TestAFailureToFillAheadDoesNotFailTheJournal(t *testing.T) {
 		t.Errorf("the journal tried to fill %d files, want 1", fault.hits.Load())
 	}
 	if _, spares := filesOf(t, o); spares+len(j.spares) > 0 {
-		t.Errorf("%d spare files are left, and the spares are %v, want none", spares, j.spares)
+		t.Errorf("the directory has %d spare files, and the journal lists the spares %v, want none", spares, j.spares)
 	}
 	fault.on.Store(false)
 	mustWrite(t, j, large, large)
@@ -171,7 +171,7 @@ func TestAnErrorOfReadingIsNotTheEnd(t *testing.T) {
 	for _, p := range append(places, position{file: segmentName(3)}, position{file: segmentName(4), offset: 6000}) {
 		o.FS = unreadable{o.FS, p}
 		if _, err := Open(o); !errors.Is(err, unix.EIO) || !strings.Contains(err.Error(), p.file) {
-			t.Errorf("if %+v cannot be read, Open returns %v, want EIO and the file", p, err)
+			t.Errorf("if %+v cannot be read, Open returns %v, want EIO with the name of the file", p, err)
 		}
 		o.FS = o.FS.(unreadable).FS
 		wantUnchanged(t, o, before)
@@ -215,7 +215,7 @@ func TestRecordsLostByASyncAreWrittenAgainBeforeRecovery(t *testing.T) {
 	mustAppend(t, j, "record 3")
 	forgetful.fail.Store(true)
 	if err := j.Sync(); !errors.Is(err, unix.EIO) {
-		t.Fatal(err)
+		t.Fatalf("Sync returned %v, want EIO", err)
 	}
 	forgetful.fail.Store(false)
 	abandon(j)

@@ -9,8 +9,8 @@ const (
 	// keepFiles is the number of files that the journal keeps: the current segment, full segments
 	// and spares. If there are that many other files, Release removes the file that it releases.
 	keepFiles = 4
-	// fillStep is how many bytes are filled before a sync. A sync of the journal may have to wait
-	// for so many bytes.
+	// fillStep is how many bytes are filled before a sync. While a spare is filled, a sync of the
+	// journal may have to wait until the disk has written that many bytes.
 	fillStep = 256 << 10
 )
 

@@ -31,7 +31,7 @@ func TestFramesComeBackAsWritten(t *testing.T) {
 			t.Fatalf("the payload of %d bytes has changed", n)
 		}
 		if _, ok := decodeFrame(b, 98); ok {
-			t.Fatal("a frame passes with another salt")
+			t.Fatal("decodeFrame accepts a frame with the wrong salt")
 		}
 	}
 }

@@ -18,14 +18,15 @@ func FuzzOpenDamaged(f *testing.F) {
 		for _, at := range []uint16{0, 40, headerSize, headerSize + 8, headerSize + 100, 2*block - 8} {
 			f.Add(s, at, []byte{0}, byte(0), uint16(0), uint16(0))
 			f.Add(s, at, []byte("garbage that is longer"), byte(0), uint16(0), uint16(0))
-			f.Add(s, at, []byte(nil), s+1, uint16(headerSize), uint16(100)) // another's bytes
+			// bytes of another segment
+			f.Add(s, at, []byte(nil), s+1, uint16(headerSize), uint16(100))
 			f.Add(s|128, at, []byte{1}, byte(3), uint16(headerSize+64), uint16(64))
 			f.Add(s|64, at, []byte(nil), byte(0), uint16(0), uint16(0)) // a cut segment
 		}
 	}
-	// The test overwrites the segment at an offset, first with junk, then with bytes of another
-	// segment. The low bits of which select the segment. Bit 7 selects a journal with or without a
-	// seal. Bit 6 cuts the segment at the offset.
+	// The test overwrites one segment from the offset at, first with junk, then with bytes of the
+	// segment other. The parameter which has three parts. Its low bits select the segment. Bit 7
+	// selects the journal with the seal. Bit 6 cuts the segment at the offset.
 	f.Fuzz(func(t *testing.T, which byte, at uint16, junk []byte, other byte, from, size uint16) {
 		j := journals[which>>7]
 		files := map[string][]byte{}

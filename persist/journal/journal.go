@@ -10,7 +10,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-// Journal is an open journal. Close must be called at last.
+// Journal is an open journal. The caller must close it with Close.
 //
 // After the first error of a write or a sync, Append, Sync and Release return that error for ever.
 // Nobody knows what is on disk then.
@@ -32,7 +32,7 @@ type Journal struct {
 
 	// mu protects the fields below. It is never held during I/O.
 	mu        sync.Mutex
-	current   segment   // the segment that is written; replaced by Append only
+	current   segment   // the segment that Append writes to; only Append replaces it
 	full      []segment // segments before current, in order
 	spares    []string  // paths of ready files
 	lastSpare uint64    // largest number of a spare so far
@@ -93,8 +93,8 @@ func (j *Journal) begin(s *scan) error {
 	return nil
 }
 
-// Append writes a record behind all others and returns its index: one more than the index of the
-// record before. The record is durable after the next Sync.
+// Append writes a record after all others and returns its index: one more than the index of the
+// record before it. The record is durable after the next Sync.
 //
 // If the segment is full, Append syncs it and begins the next one. Append does not keep payload.
 // One goroutine at a time may call Append, Sync and Close.
@@ -106,7 +106,7 @@ func (j *Journal) Append(payload []byte) (index uint64, err error) {
 		return 0, ErrTooLarge
 	}
 	index = j.appended + 1
-	// The seal needs headSize.
+	// The segment keeps headSize bytes for its seal.
 	if need := frameSize(len(payload)); j.offset+need+headSize > j.current.size {
 		if err := j.rotate(need + headSize); err != nil {
 			return 0, j.fail(err)
@@ -134,7 +134,7 @@ func (j *Journal) write(k kind, index uint64, payload []byte) error {
 	return err
 }
 
-// rotate begins the next segment. It has room for at least this many bytes of frames.
+// rotate begins the next segment. The segment has space for frames of at least room bytes in all.
 func (j *Journal) rotate(room int64) error {
 	if err := j.sync(); err != nil {
 		return err
@@ -179,7 +179,7 @@ func (j *Journal) sync() error {
 // Durable returns the index up to which all records are durable. It is safe for concurrent use.
 func (j *Journal) Durable() uint64 { return j.durable.Load() }
 
-// Current returns the path and the open file of the segment that is written. It is safe for
+// Current returns the path and the state of the file that Append writes to. It is safe for
 // concurrent use.
 func (j *Journal) Current() (path string, file os.FileInfo) {
 	j.mu.Lock()

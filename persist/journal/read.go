@@ -48,8 +48,8 @@ func (r *reader) from(offset int64) *bufio.Reader {
 	return bufio.NewReaderSize(io.NewSectionReader(r.file, offset, r.size-offset), int(size))
 }
 
-// next reads the next record into r.payload. At the end, r.offset, it returns false. After that, it
-// must not be called again.
+// next reads the next record into r.payload. If no record follows, next returns false, and r.offset
+// is the end of the last record. Nobody may call next after that.
 func (r *reader) next() (bool, error) {
 	head, err := r.in.Peek(headSize)
 	if err != nil {
@@ -102,8 +102,8 @@ func (r *reader) unlessEOF(err error) error {
 	return fmt.Errorf("journal: read %s: %w", r.path, err)
 }
 
-// hasLaterFrame searches the bytes after the end for a frame that was written when the next record
-// was durable. The head of a frame proves that.
+// hasLaterFrame searches the bytes after r.offset, the end, for a later frame. It returns true if
+// the head of such a frame states that the record r.index was durable.
 func (r *reader) hasLaterFrame() (bool, error) {
 	for in := r.from(r.offset); ; {
 		head, err := in.Peek(headSize)

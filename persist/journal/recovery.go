@@ -11,11 +11,11 @@ import (
 type scan struct {
 	covered  []string  // paths of segments whose records the checkpoint has
 	segments []segment // the others, in order
-	spares   []uint64  // their numbers
+	spares   []uint64  // numbers of the spares
 
 	// Of the last segment:
 	durable uint64 // largest durable index that its frames state
-	end     int64  // offset behind its last record
+	end     int64  // offset after its last record
 }
 
 // scanDir reads the journal and finds its end. It returns a DamageError if a durable record is

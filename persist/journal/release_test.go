@@ -67,11 +67,11 @@ func TestAReleasedRecordIsAnErrorToRead(t *testing.T) {
 	for _, err := range j.Records(2, j.FullIndex()) {
 		var damage *DamageError
 		if n++; !errors.As(err, &damage) || !strings.Contains(err.Error(), "record 3 was released") {
-			t.Error(err)
+			t.Errorf("Records yields the error %v, want a DamageError that says that record 3 was released", err)
 		}
 	}
-	if n != 1 || len(payloads(t, j, 3)) != 0 {
-		t.Errorf("the loop over released records returned %d errors, want 1", n)
+	if left := len(payloads(t, j, 3)); n != 1 || left != 0 {
+		t.Errorf("the loop over released records had %d steps, and %d records are left, want 1 and 0", n, left)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestReleasedFilesAreUsedAgain(t *testing.T) {
 		mustWrite(t, j, payload)
 		j.filler.Wait()
 		if segments, spares := filesOf(t, o); segments+spares > 4 || spares > keepFiles-1 {
-			t.Fatalf("the journal has %d segments and %d spares, which are too many", segments, spares)
+			t.Fatalf("the journal has %d segments and %d spares, want at most 4 files and %d spares", segments, spares, keepFiles-1)
 		}
 		if i%4 == 3 {
 			if err := j.Release(j.FullIndex()); err != nil {
@@ -119,7 +119,7 @@ func TestOnlySomeReleasedFilesAreKept(t *testing.T) {
 		t.Fatal(err)
 	}
 	if segments, spares := filesOf(t, o); segments != 1 || spares != keepFiles-1 {
-		t.Errorf("the journal has %d segments and %d spares, want 1 and the spares that are kept", segments, spares)
+		t.Errorf("the journal has %d segments and %d spares, want 1 and %d", segments, spares, keepFiles-1)
 	}
 }
 
@@ -194,7 +194,7 @@ func TestATornRecordIsNoneEvenIfItsRestFits(t *testing.T) {
 		mustRotate(t, j) // reuses the first file
 		cut.on.Store(true)
 		if _, err := j.Append(checked(2000)); !errors.Is(err, unix.EIO) {
-			t.Fatal(err)
+			t.Fatalf("Append returned %v, want EIO", err)
 		}
 		cut.on.Store(false)
 		abandon(j)
@@ -229,12 +229,12 @@ func TestALargeRecordCostsNoMoreSyncsThanASmallOne(t *testing.T) {
 	}
 	small, large := count(2*fillStep-headerSize-2*headSize), count(20<<20)
 	if large > small {
-		t.Errorf("a record of 20 MiB takes %d syncs, a record that fills a segment takes %d", large, small)
+		t.Errorf("a record of 20 MiB takes %d syncs, want at most the %d of a record that fills a segment", large, small)
 	}
 	j := mustOpen(t, o)
 	defer mustClose(t, j)
 	if got := payloads(t, j, 0); len(got) != 4 || len(got[3]) != 20<<20 {
-		t.Errorf("the journal has %d records, want 4", len(got))
+		t.Errorf("the journal has %d records, want 4, of which the last has 20 MiB", len(got))
 	}
 }
 
@@ -254,8 +254,8 @@ func TestALargeSegmentIsNoSpare(t *testing.T) {
 	mustClose(t, j)
 }
 
-// A start replaces the segment of an earlier start that has no record. So failing starts need no
-// more space.
+// If an earlier start left a segment without a record, the next start replaces this segment. So
+// failing starts need no more space.
 func TestStartsThatFailAgainAndAgainNeedNoMoreSpace(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
@@ -271,7 +271,7 @@ func TestStartsThatFailAgainAndAgainNeedNoMoreSpace(t *testing.T) {
 		}
 	}
 	if segments, spares := filesOf(t, o); segments != 2 || spares > keepFiles-1 {
-		t.Errorf("the journal has %d segments and %d spares, want 2 and the spares that are kept", segments, spares)
+		t.Errorf("the journal has %d segments and %d spares, want 2 and at most %d", segments, spares, keepFiles-1)
 	}
 }
 

@@ -19,7 +19,7 @@ type segment struct {
 	header
 	path string
 	size int64       // bytes
-	info os.FileInfo // the file's, if it was opened for writing
+	info os.FileInfo // of the file; nil if an earlier run made the segment
 	last uint64      // index of its last record; first-1 if it has none; unset in current
 }
 
@@ -69,9 +69,9 @@ func syncFile(f vfs.File, path string) error {
 	return nil
 }
 
-// create makes a segment from a spare, and opens it. Its first frame will have the index
-// "first". Everything before this index must be durable. The segment has room for at least
-// room bytes of frames.
+// create makes a segment from a spare, and opens it. The segment has space for frames of at least
+// room bytes in all. Its first frame will have the index that the parameter first says. All records
+// before this index must be durable.
 //
 // The file gets its name when its header is durable. If that name belongs to a segment without a
 // record, the new segment replaces it.

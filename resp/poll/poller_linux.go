@@ -25,7 +25,7 @@ const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
 // events and the signaled tasks, and then a few of the tasks that yielded. There is a helper
 // goroutine for each other processor. If a round has many tasks, idle helpers run some of them. One
 // more goroutine runs the ordered tasks, first come, first served. All ordered tasks wait for the
-// same event, so usually only the first one blocks.
+// same commits. When the first one need not wait any more, the others mostly need not either.
 //
 // Go's own poller watches the epoll instance like a file, so a Poller that waits for events blocks
 // no thread.
@@ -35,7 +35,8 @@ type Poller struct {
 	found [256]unix.EpollEvent
 	ended sync.WaitGroup // the Poller's goroutines
 
-	// maxReturning limits the returning tasks of a round, so that one processor remains for others.
+	// maxReturning limits how many tasks of the list returning a round runs. So one processor is
+	// free for other tasks.
 	maxReturning int
 
 	mu sync.Mutex // protects this group
@@ -281,9 +282,9 @@ func (p *Poller) maySleep() bool {
 	return p.sleeping
 }
 
-// round records the found events and returns the tasks to run. The returning tasks are the last of
-// them, and returning is their number. ok is false if the poller is closed. round uses the memory
-// of spare for the next round.
+// round records the found events and returns the tasks to run. The last ones are those of the list
+// p.returning, and the result returning is their number. ok is false if the poller is closed. The
+// queue of the next round gets the memory of spare.
 func (p *Poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, returning int, ok bool) {
 	p.mu.Lock()
 	p.sleeping = false
