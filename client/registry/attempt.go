@@ -51,7 +51,8 @@ func (r *Registry) change(a *attempt, f func()) {
 
 // start starts an attempt to lock e at the server. If once is true, the attempt sends one request,
 // else it lasts until it is stopped. The previous attempt may still own the mutex. So start first
-// waits until that attempt is over. If once is true, it waits at most for Timeout.
+// waits until that attempt is over. If once is true, it waits at most for the Timeout of the
+// Client.
 func (r *Registry) start(ctx context.Context, e *localLock, once bool) (*attempt, error) {
 	if err := r.awaitLast(ctx, e, once); err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func (r *Registry) start(ctx context.Context, e *localLock, once bool) (*attempt
 }
 
 // awaitLast waits until the last attempt of e is over. If it returns nil, it has locked
-// Registry.mu. If once is true, it waits at most for Timeout.
+// Registry.mu. If once is true, it waits at most for the Timeout of the Client.
 func (r *Registry) awaitLast(ctx context.Context, e *localLock, once bool) error {
 	var enough <-chan time.Time
 	if once {
