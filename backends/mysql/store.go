@@ -83,7 +83,7 @@ func roundUp(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// asRow returns the row as the statement left it.
+// asRow returns the row as it was after the statement that began or renewed the lease.
 func (l lease) asRow() row {
 	passed := time.Since(l.since).Milliseconds()
 	r := row{owner: l.owner, token: l.token, version: l.version, acquiredAt: l.at}
