@@ -36,17 +36,19 @@ type Poller struct {
 	found [256]unix.EpollEvent
 	ended sync.WaitGroup // the Poller's goroutines
 
-	// maxReturning is the largest number of returning tasks (see the field returning) that one
+	// maxReturning is the largest number of tasks in the list p.returning that one
 	// round runs. It leaves one processor free for other tasks.
 	maxReturning int
 
 	mu sync.Mutex // protects this group
 	// conns are keyed by id, not by descriptor. So a late event of a closed socket does not reach a
 	// new socket with the same descriptor.
-	conns     map[uint64]*Conn
-	lastID    uint64
-	queue     []*task // tasks for the next round
-	returning []*task // tasks that yielded or were detached; each round runs few, after the others
+	conns  map[uint64]*Conn
+	lastID uint64
+	queue  []*task // tasks for the next round
+	// returning has the tasks that yielded in a round, and those that were detached until now. Each
+	// round runs a few of them, after the other tasks.
+	returning []*task
 	paused    []*task // detached tasks that yielded; each round resumes one
 	ordered   []*task // tasks for runOrdered
 	sleeping  bool    // the main goroutine waits in sleep, or is about to
@@ -147,7 +149,7 @@ func (p *Poller) remove(s *Conn) {
 }
 
 // enqueue schedules t for the next round, or for a later one if t is returning. A returning task
-// has yielded, or was detached. Any goroutine may call enqueue.
+// has yielded in a round, or was detached until now. Any goroutine may call enqueue.
 func (p *Poller) enqueue(t *task, returning bool) {
 	p.mu.Lock()
 	if returning {
@@ -249,7 +251,8 @@ func (p *Poller) shareReady(tasks []*task) []*task {
 	return tasks
 }
 
-// shareReturning gives each idle helper one returning task. It returns the rest, at least one.
+// shareReturning gives each idle helper one returning task, but keeps at least one if there is any.
+// It returns the rest.
 func (p *Poller) shareReturning(tasks []*task) []*task {
 	for n := len(tasks) - 1; n > 0; n-- {
 		select {
