@@ -27,18 +27,19 @@ func WithTTL(ttl time.Duration) LockOption { return func(o *lockOptions) { o.ttl
 func WithTransition(d time.Duration) LockOption { return func(o *lockOptions) { o.transition = d } }
 
 // WithRenewal sets the longest time between two renewals. With 0, the owner renews at the end of
-// the TTL window, or when a third of the lease is left, whichever is earlier. A longer d has no
-// effect. If d is a third of the TTL, the owner can repeat a failed renewal before the TTL window
-// ends.
+// the TTL window, or when a third of the lease is left, whichever is earlier. A d that is longer
+// than this time has no effect. If d is a third of the TTL, the owner can repeat a failed renewal
+// before the TTL window ends.
 func WithRenewal(d time.Duration) LockOption { return func(o *lockOptions) { o.renewal = d } }
 
 // WithID sets the contender's id, 1 to 128 bytes; "" means counter:pid@host~random. Two contenders
 // of a mutex must not have the same id at the same time. A Client refuses the second one with
-// ErrInUse. If the context of Lock ends, the Client releases the attempt in the background. Until
-// then the id stays in use.
+// ErrInUse. If the context of Lock ends, the Client releases the attempt in the background. The id
+// stays in use until the release has ended.
 func WithID(id string) LockOption { return func(o *lockOptions) { o.id = id } }
 
-// Lock is a locked mutex, like the locker of Simba. It is safe for concurrent use.
+// Lock is a locked mutex, like the locker of Simba, a lock library for the JVM. It is safe for
+// concurrent use.
 type Lock struct {
 	run *contenderRun
 	own *ownership
@@ -62,7 +63,8 @@ func (c *Client) Do(ctx context.Context, mutex string, work func(context.Context
 }
 
 // TryDo is like Do, but locks with [Client.TryLock], which does not wait. If TryDo returns a
-// [NotAcquiredError], compare its Mutex: work may have returned the error for another mutex.
+// [NotAcquiredError], compare its Mutex with mutex: work may have tried to lock another mutex, and
+// returned that error.
 func (c *Client) TryDo(ctx context.Context, mutex string, work func(context.Context) error, opts ...LockOption) error {
 	return c.do(ctx, mutex, work, true, opts)
 }

@@ -19,7 +19,7 @@ type mutex struct {
 	acquired   simba.Instant // start of the present lease
 	acquiredAt int64         // start of the present lease, in Unix milliseconds
 	startedAt  int64         // start of the present tenure, in Unix milliseconds
-	rests      simba.Seq     // the last change that replies about the mutex rest on
+	rests      simba.Seq     // a reply about the mutex rests on the changes up to this one
 	extra      *extra        // nil = empty
 	next       *mutex        // in the same bucket of the table
 	hash       uint64
@@ -39,7 +39,7 @@ type extra struct {
 	until       simba.Instant // when the reservation ends
 	last        string        // the owner whose tenure ended last
 
-	// The present tenure.
+	// The fields below belong to the present tenure.
 	long   time.Duration // a TTL that is too long for mutex.ttl; 0 = mutex.ttl has it
 	fields []simba.Field // fields of a lock key that is a hash
 	weight int           // bytesOf(fields)
@@ -178,7 +178,8 @@ func (x *extra) isEmpty() bool {
 }
 
 // deadline returns the next instant at which the mutex changes without a request. The result may be
-// too early, but never too late.
+// too early, but never too late. recoverUntil is the end of the recovery delay. former is the last
+// token of earlier runs.
 func (m *mutex) deadline(recoverUntil simba.Instant, former uint64) simba.Instant {
 	d := never
 	x := m.extra

@@ -10,8 +10,8 @@ import (
 )
 
 // recordFormat is the version of the records that a Store writes. In format 1, the head ends before
-// the generation. The body of a changePut is the name of the mutex and the value of a lease's row,
-// as decodeLeaseRow reads it.
+// the generation. There the body of a changePut is the name of the mutex and the value of a lease's
+// row, as decodeLeaseRow reads it.
 const recordFormat = 2
 
 // The size of a record's head, in bytes.
@@ -23,10 +23,10 @@ const (
 // head is the beginning of a record. Numbers are little endian, offsets and lengths are in bytes:
 //
 //	 0  4  format
-//	 4  8  term: 0, for a journal that more than one server writes
+//	 4  8  term: always 0; reserved for a journal that more than one server writes
 //	12  8  first Seq of the changes
 //	20  8  last Seq of the changes
-//	28  8  instant of the record: the writer's boot clock when it was made
+//	28  8  instant of the record: the writer's boot clock when the record was made
 //	36  8  the writer's wall clock at that instant, in Unix milliseconds
 //	44  8  floor of Seq, see meta
 //	52  8  floor of tokens

@@ -12,8 +12,8 @@ import (
 // a variable which closures share (capture.go).
 
 // assign splits an assignment into two steps, unless isSimple is true. The first step stores the
-// values, and the operands of the targets, in temporaries. The second step assigns these to the
-// targets, the last one first.
+// values, and the operands of the targets, in temporaries. The second step assigns the values
+// to the targets, the last target first.
 func (r *rewriter) assign(at *ast.Stmt, s *ast.AssignStmt) {
 	if r.scanning || len(s.Lhs) == 1 && len(s.Rhs) == 1 && r.isSimple(s.Lhs[0], s.Rhs[0]) {
 		return
@@ -156,8 +156,10 @@ func isNumber(e ast.Expr) bool {
 	return ok
 }
 
-// completeIterator gives a loop three values, and as many names. The compiler does not initialize
-// missing values. If there are fewer names than values, it drops a call that gives the last values.
+// completeIterator gives the loop for … in three values, unless its last expression gives the
+// missing ones. The compiler does not initialize missing values. completeIterator also adds
+// names until there are as many as expressions, or three. If there are fewer names, the compiler
+// drops a call that gives the last values.
 func (r *rewriter) completeIterator(s *ast.GenericForStmt) {
 	if r.scanning {
 		return

@@ -34,7 +34,7 @@
 //   - capture.go: variables that closures share
 //   - constants.go: constant expressions
 //   - arithmetic.go: operators
-//   - jumps.go: the first instruction of a loop
+//   - jumps.go: loops whose first instruction is a jump
 //
 // yield.go keeps values that gopher-lua loses at a yield. numbers.go converts numbers to text and
 // to integers as C does. TestRandomProgramsAnswerAsOnRedis searches for more differences.
@@ -42,9 +42,9 @@
 //
 // # Limits of the approach
 //
-// The heap is that of the whole server. If it grows by Config.Memory for another reason while a
-// script of more than a millisecond runs, the script ends. A script can take somewhat more than
-// Config.Memory before the meter notices.
+// The meter measures the heap of the whole server. If the heap grows by Config.Memory for another
+// reason while a script of more than a millisecond runs, the script ends. A script can take
+// somewhat more than Config.Memory before the meter notices.
 //
 // Compiling is not metered. Source that would take long to compile is refused by size.
 package script

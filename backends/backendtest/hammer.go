@@ -27,13 +27,13 @@ const enoughTenures = 4
 
 func hammerRules() []rule {
 	return []rule{
-		{"8", "of many concurrent waiters each acquires once", 0, func(tc *testCase) {
+		{"8", "each of many concurrent waiters acquires once", 0, func(tc *testCase) {
 			s := tc.server()
 			for range 3 {
 				rush(tc, 32, s)
 			}
 		}},
-		{"8s", "of many concurrent waiters at two servers each acquires once", shared, func(tc *testCase) {
+		{"8s", "each of many concurrent waiters at two servers acquires once", shared, func(tc *testCase) {
 			one, two := tc.pair()
 			rush(tc, 16, one, two)
 		}},
@@ -156,8 +156,8 @@ func Hammer(t *testing.T, e Engine, d, interval time.Duration, inflict func()) {
 	}
 }
 
-// hammer is Hammer with the given servers. disturb disturbs them until stop is closed; nil = no
-// disturbance. hammer returns a text for each violation.
+// hammer is Hammer with the given servers. disturb disturbs the store or the network until stop is
+// closed; nil = no disturbance. hammer returns a text for each violation.
 func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) (tenures int, violations []string) {
 	tc.t.Helper()
 	const contenders = 6 // of each server
@@ -223,15 +223,15 @@ func (tc *testCase) mustBeSafe(d time.Duration, disturb func(stop <-chan struct{
 	tenures, violations := tc.hammer(d, disturb, servers...)
 	tc.t.Logf("%d tenures", tenures)
 	if tenures < enoughTenures {
-		tc.t.Errorf("the contenders had only %d tenures in %v, want at least %d", tenures, d, enoughTenures)
+		tc.t.Errorf("the contenders had only %d tenures, want at least %d", tenures, enoughTenures)
 	}
 	for _, f := range violations {
 		tc.t.Error(f)
 	}
 }
 
-// findViolations compares the times in which contenders were sure to own a mutex. It returns a text
-// for each two that overlap, and for each later one with a smaller token.
+// findViolations compares each ownership of a mutex with the previous one. It returns a text if the
+// two overlap, if the later one has a smaller token, or if two contenders have the same token.
 func findViolations(owned []ownership) (violations []string) {
 	slices.SortFunc(owned, func(a, b ownership) int { return a.from.Compare(b.from) })
 	last := map[string]ownership{}
@@ -240,8 +240,8 @@ func findViolations(owned []ownership) (violations []string) {
 		// After a late reply the contender cannot be sure to own the mutex.
 		if !s.from.Before(s.to) {
 			if s.token == p.token && p.to.After(s.from) {
-				// The contender may have released the mutex before this late reply, so the earlier
-				// reply no longer counts.
+				// The contender may release the mutex after this late reply. So the earlier
+				// ownership ends here.
 				p.to = s.from
 				last[s.mutex] = p
 			}
@@ -315,7 +315,7 @@ func (h *contender) attempt(m string) error {
 	if err != nil {
 		return h.excuse(err, asked, r.TTL+r.Transition)
 	}
-	for o.Status == simba.StatusWaiting { // also if the lease ended before End
+	for o.Status == simba.StatusWaiting { // End returns this status, too, if the lease has ended
 		why := simba.EndWoken
 		if !h.failing && rand.IntN(8) == 0 {
 			why = simba.EndGone

@@ -1,5 +1,6 @@
 // Package mysql keeps mutexes in the table simba_mutex of MySQL or MariaDB. Other servers share the
-// table, and so do contenders on the JVM: programs that use Simba's own JDBC code.
+// table. So do contenders on the JVM: programs that use the JDBC code of Simba, a lock library for
+// the JVM.
 //
 //	Acquire ─▶ mutexState ─▶ store ─▶ UPDATE simba_mutex … (one statement, autocommit)
 //	               ▲   │

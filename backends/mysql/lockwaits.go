@@ -111,9 +111,9 @@ func (w *lockWaits) noteGained(mutex string) {
 	}
 }
 
-// enqueue records that a statement waits for a slot or has one. If the row counts as locked, this
-// lasts at least until the caller calls leave, or a statement gets the row. gained is closed when
-// another statement gets the row.
+// enqueue records that a statement waits for a slot or has one. It does nothing if the row does not
+// count as locked. Otherwise the row counts as locked at least until the caller calls leave, or
+// until a statement gets the row. gained is closed when a statement gets the row.
 func (w *lockWaits) enqueue(mutex string) (gained <-chan struct{}, leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -221,8 +221,8 @@ func isWithoutLockWait(ctx context.Context) bool { return ctx.Value(withoutLockW
 
 type overdueKey struct{}
 
-// withOverdue returns a context that calls f when a statement takes longer than any lock wait,
-// because its connection is slow or broken.
+// withOverdue returns a context that calls f when a statement takes longer than any lock wait. The
+// statement's connection is then slow or broken.
 func withOverdue(ctx context.Context, f func()) context.Context {
 	return context.WithValue(ctx, overdueKey{}, f)
 }

@@ -83,7 +83,7 @@ func roundUp(d time.Duration) time.Duration {
 	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
 }
 
-// asRow returns the row as the statement left it.
+// asRow returns the row as it was after the statement that began or renewed the lease.
 func (l lease) asRow() row {
 	passed := time.Since(l.since).Milliseconds()
 	r := row{owner: l.owner, token: l.token, version: l.version, acquiredAt: l.at}
@@ -110,10 +110,10 @@ const (
 	insertRow = "INSERT INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version)" +
 		" VALUES (?, 0, 0, 0, '', 0)"
 
-	// renewed is the new acquired_at of a grant or renewal. It exceeds the old value even within
-	// one millisecond, so that a renewed grant does not look like an orphan. It is at most 5 ms
-	// ahead of the clock. A statement must assign acquired_at last, since renewed uses the old
-	// value.
+	// renewed is the new acquired_at of a grant or renewal. It exceeds the old value even if both
+	// fall into one millisecond. Otherwise a renewed lease could look like an orphan's grant. It is
+	// at most 5 ms ahead of the clock. A statement must assign acquired_at last, since each use of
+	// renewed reads the old value.
 	renewed = "GREATEST(" + dbNow + ", LEAST(acquired_at + 1, " + dbNow + " + 5))"
 )
 
@@ -274,8 +274,8 @@ func (s *store) acquire(ctx context.Context, r simba.AcquireRequest) (l lease, r
 	return l, renewed, ok, err
 }
 
-// guard renews the lease of its owner. If the request has a token, the tenure must have the same
-// one.
+// guard renews the lease if the contender is the owner. If the request has a token, the tenure must
+// have the same one.
 func (s *store) guard(ctx context.Context, r simba.GuardRequest) (l lease, ok bool, err error) {
 	ttl, both := r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds()
 	var fenced bool
@@ -304,55 +304,56 @@ type holder struct {
 
 func (h holder) free() bool { return h.owner == "" }
 
-// handOff hands a mutex off from a holder to a new owner, whose lease is granted. If granted is
-// nil, handOff frees the mutex. It sets the start of the granted lease before it sends the
-// statement, and the token afterwards. ok is false if the mutex is not in the state that from
-// describes. The returned row has only the version and the token.
-func (s *store) handOff(ctx context.Context, mutex string, from holder, granted *lease) (now row, ok bool, err error) {
+// handOff ends the tenure of the expected holder, if there is one, and gives the mutex to a new
+// owner with the lease next. If next is nil, handOff frees the mutex. If the mutex is not in the
+// expected state, handOff changes nothing and ok is false. It sets the start of next before it
+// sends the statement, and the token of next afterwards. The returned row has only the version and
+// the token.
+func (s *store) handOff(ctx context.Context, mutex string, expected holder, next *lease) (now row, ok bool, err error) {
 	now.version, ok, err = s.write(ctx, mutex, func(q *statements) (string, []any) {
 		now.fenced = q.fenced
-		return s.handOffStatement(ctx, q, mutex, from, granted)
+		return s.handOffStatement(ctx, q, mutex, expected, next)
 	})
 	if now.token = tokenOf(now.version, now.fenced); now.fenced {
 		now.fencingToken = now.token
 	}
-	if granted != nil {
-		granted.version, granted.token = now.version, now.token
+	if next != nil {
+		next.version, next.token = now.version, now.token
 	}
 	return now, ok, err
 }
 
-func (s *store) handOffStatement(ctx context.Context, q *statements, mutex string, from holder, granted *lease) (query string, args []any) {
+func (s *store) handOffStatement(ctx context.Context, q *statements, mutex string, expected holder, next *lease) (query string, args []any) {
 	query = q.handOff
-	if granted == nil {
+	if next == nil {
 		args = append(args, 0, 0, 0, "", mutex, mutex, s.dbDeadline(ctx))
 	} else {
-		granted.since = time.Now()
-		granted.at = s.clock.latest(granted.since)
-		args = append(args, granted.at, granted.at+granted.ttl.Milliseconds(), granted.at+(granted.ttl+granted.transition).Milliseconds(), granted.owner,
-			mutex, mutex, s.dbDeadline(ctx), granted.at-clockError)
+		next.since = time.Now()
+		next.at = s.clock.latest(next.since)
+		args = append(args, next.at, next.at+next.ttl.Milliseconds(), next.at+(next.ttl+next.transition).Milliseconds(), next.owner,
+			mutex, mutex, s.dbDeadline(ctx), next.at-clockError)
 		query += " AND " + dbNow + " >= ?"
 	}
-	if from.free() {
-		return query + " AND transition_at <= " + dbNow + " AND version = ?", append(args, from.version)
+	if expected.free() {
+		return query + " AND transition_at <= " + dbNow + " AND version = ?", append(args, expected.version)
 	}
 	query += " AND transition_at > " + dbClock + " AND " + sameOwner
-	args = append(args, from.owner)
-	if from.token != 0 {
+	args = append(args, expected.owner)
+	if expected.token != 0 {
 		query += q.ofToken
-		args = append(args, from.token)
+		args = append(args, expected.token)
 	} else {
 		query += q.ofAny
 	}
-	if from.at != 0 {
+	if expected.at != 0 {
 		query += " AND acquired_at = ?"
-		args = append(args, from.at)
+		args = append(args, expected.at)
 	}
 	return query, args
 }
 
 // clockError is how far, in ms, the computed start of a grant may be ahead of the database's clock.
-// If it is further ahead, that clock was set.
+// If it is further ahead, the database's clock was set back meanwhile.
 const clockError = 50
 
 func (s *store) dbDeadline(ctx context.Context) int64 {

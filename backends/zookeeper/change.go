@@ -12,8 +12,8 @@ import (
 )
 
 // This file has the requests that create or change latch nodes and lease nodes. The caller holds
-// the key's lock. Each function retries until the outcome is known or ctx ends. After that, an
-// unknown outcome is reconciled in the background.
+// the key's lock. Each function retries until the outcome is known or ctx ends. If ctx ends
+// first, the server reconciles the unknown outcome in the background.
 
 // condition says when remove may delete a node.
 type condition uint8
@@ -26,7 +26,7 @@ const (
 
 type creation struct {
 	node *node
-	only bool // it was the only node
+	only bool // it was the mutex' only latch node
 }
 
 // create creates a latch node and its lease node in one step. The step also writes the mutex' node.
@@ -129,9 +129,9 @@ func (b *Backend) renew(ctx context.Context, n *node, ttl, transition time.Durat
 	return b.writeOwner(ctx, n, ttl, transition, binding, false)
 }
 
-// writeOwner is renew. made says that the same request created the node. Other servers may then
-// have reported the contender as the owner, with windows from the creation on. In that case
-// writeOwner keeps these windows.
+// writeOwner is like renew. made is true if the request that is in progress has created the node.
+// Other servers may then have reported the contender as the owner already, with windows from the
+// creation on. In that case writeOwner keeps these windows.
 func (b *Backend) writeOwner(ctx context.Context, n *node, ttl, transition time.Duration, binding string, made bool) error {
 	first := time.Now()
 	for {
@@ -320,7 +320,8 @@ func (b *Backend) leaseChanged(g guid) {
 
 // adoptLocked sets a node to the state in its record. If another server renewed the lease, this
 // server counts the windows from now. So it never ends the lease too early, and does not depend on
-// the ensemble's clock. The flag Over changes no windows that this server already counts.
+// the ensemble's clock. If the record has the flag Over, the lease of a foreign node counts as
+// ended. The creator keeps windows that it counts already.
 func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
 	now := time.Now()
 	since := now

@@ -14,9 +14,9 @@ import (
 // this error.
 var errElsewhere = errors.New("another has the lock")
 
-// attempt is an attempt to lock a mutex at the server, with the tenure if the attempt succeeds. It
-// is over when no request of it is in progress any more, not even the release. Registry.mu guards
-// all fields but run.
+// attempt is an attempt to lock a mutex at the server. If it succeeds, it lasts through the tenure.
+// It is over when no request of it is in progress any more, not even the release. Registry.mu
+// guards all fields but run.
 type attempt struct {
 	run contend.Run
 
@@ -40,7 +40,7 @@ func (a *attempt) over() bool {
 	}
 }
 
-// change calls f, which changes a, with Registry.mu locked. Then it wakes await.
+// change locks Registry.mu and calls f, which changes the attempt a. Then it wakes await.
 func (r *Registry) change(a *attempt, f func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -51,7 +51,8 @@ func (r *Registry) change(a *attempt, f func()) {
 
 // start starts an attempt to lock e at the server. If once is true, the attempt sends one request,
 // else it lasts until it is stopped. The previous attempt may still own the mutex. So start first
-// waits until that attempt is over. If once is true, it waits at most for Timeout.
+// waits until that attempt is over. If once is true, it waits at most for the Timeout of the
+// Client.
 func (r *Registry) start(ctx context.Context, e *localLock, once bool) (*attempt, error) {
 	if err := r.awaitLast(ctx, e, once); err != nil {
 		return nil, err
@@ -102,7 +103,7 @@ func (r *Registry) start(ctx context.Context, e *localLock, once bool) (*attempt
 }
 
 // awaitLast waits until the last attempt of e is over. If it returns nil, it has locked
-// Registry.mu. If once is true, it waits at most for Timeout.
+// Registry.mu. If once is true, it waits at most for the Timeout of the Client.
 func (r *Registry) awaitLast(ctx context.Context, e *localLock, once bool) error {
 	var enough <-chan time.Time
 	if once {
@@ -129,7 +130,7 @@ func (r *Registry) awaitLast(ctx context.Context, e *localLock, once bool) error
 }
 
 // await waits until decided returns true, and returns the error of decided. It calls decided at
-// once and after each change of a, with Registry.mu locked.
+// once and after each change of the attempt a, with Registry.mu locked.
 func (r *Registry) await(ctx context.Context, a *attempt, decided func() (bool, error)) error {
 	for {
 		r.mu.Lock()

@@ -173,7 +173,7 @@ func idOf(user string) string {
 
 // useCertificate sets the id if this process logs in by a client certificate. Only the server knows
 // which user the certificate names, so useCertificate asks it. If the server refuses to say, the id
-// stays empty. If the server does not reply, useCertificate tries again, unless try is set.
+// stays empty. If the server does not reply, useCertificate tries again, unless try is true.
 func (w *wrapped) useCertificate(ctx context.Context, try bool) {
 	if w.flags.id != "" || w.options.TLSConfig == nil || len(w.options.TLSConfig.Certificates) == 0 {
 		return
@@ -213,8 +213,8 @@ func argsError(cmd *cobra.Command, args []string) error {
 	return nil
 }
 
-// acquire locks the mutex. It waits for the mutex until ctx ends; with try it does not wait. If a
-// signal asks this process to end, acquire returns the error of endedBy.
+// acquire locks the mutex. It waits for the mutex until ctx ends. If try is true, it does not wait.
+// If a signal asks this process to end, acquire returns the error of endedBy.
 func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -271,7 +271,7 @@ func (w *wrapped) explain(err error) error {
 	case err == nil:
 		return nil
 	case errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "NOPERM") && strings.Contains(reply.Error(), "contenders"):
-		return &exitError{code: exitUnavailable, err: fmt.Errorf("%w; set --id to an id that the user may use: NAME, NAME:…, or one that its rule as: allows", cli.Explain(w.options, err))}
+		return &exitError{code: exitUnavailable, err: fmt.Errorf("%w; set --id to an id that the user may use: its name, its name followed by :…, or an id that its rule as: allows", cli.Explain(w.options, err))}
 	case errors.Is(err, client.ErrUnavailable) || errors.As(err, &reply):
 		return cli.Explain(w.options, err)
 	case errors.As(err, &held):

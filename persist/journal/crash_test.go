@@ -36,9 +36,9 @@ type machine struct {
 	after    int            // operations until the crash
 	crashed  bool           // all further operations fail
 	lost     *vfs.MemFS     // the disk after a loss of power; nil = the crash was kill -9
-	atCrash  promised       // promised at the crash
+	atCrash  promised       // value of promised at the crash
 	seen     map[string]int // number of crashes, by kind of operation
-	reused   int            // number of spares that became segments
+	reused   int            // number of spare files that became segments
 }
 
 func newMachine(t *testing.T, seed uint64) *machine {
@@ -90,8 +90,8 @@ func (m *machine) boot(after int) Options {
 	return o
 }
 
-// run makes some starts that may crash. Then it opens the journal, checks it, and writes to it
-// until the crash.
+// run first opens the journal up to three times, and each of these runs may crash. Then it opens
+// the journal without a crash, checks it, and writes to it until the crash.
 func (m *machine) run() {
 	for range m.draw(4) {
 		if j, err := Open(m.boot(1 + m.draw(25))); err == nil {
@@ -275,7 +275,8 @@ type moment struct {
 }
 
 // The test loses power before each operation of writing, filling ahead, rotation, release and
-// reuse. For each of these moments, it loses power again before each operation of the recovery.
+// reuse. For each of these moments, it loses power again before every eighth operation of the
+// recovery.
 func TestALossOfPowerBeforeEachOperation(t *testing.T) {
 	m := newMachine(t, 1)
 	var moments []moment
@@ -334,7 +335,7 @@ func (m *machine) reopen(o Options, at op) {
 	m.t.Helper()
 	j, err := Open(o)
 	if err != nil {
-		m.t.Fatalf("a loss of power before %+v: %v", at, err)
+		m.t.Fatalf("Open after a loss of power before %+v: %v", at, err)
 	}
 	records := m.records
 	m.check(j)

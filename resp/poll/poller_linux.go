@@ -24,8 +24,9 @@ const events = unix.EPOLLIN | unix.EPOLLOUT | unix.EPOLLRDHUP | unix.EPOLLET
 // Poller's main goroutine works in rounds. In each round it runs the tasks of the sockets with
 // events and the signaled tasks, and then a few of the tasks that yielded. There is a helper
 // goroutine for each other processor. If a round has many tasks, idle helpers run some of them. One
-// more goroutine runs the ordered tasks, first come, first served. All ordered tasks wait for the
-// same commits. When the first one need not wait any more, the others mostly need not either.
+// more goroutine runs the ordered tasks (see Conn.DetachInOrder), first come, first served. All
+// ordered tasks wait for the same commits. When the first one need not wait any more, the others
+// mostly need not either.
 //
 // Go's own poller watches the epoll instance like a file, so a Poller that waits for events blocks
 // no thread.
@@ -35,17 +36,19 @@ type Poller struct {
 	found [256]unix.EpollEvent
 	ended sync.WaitGroup // the Poller's goroutines
 
-	// maxReturning limits how many tasks of the list returning a round runs. So one processor is
-	// free for other tasks.
+	// maxReturning is the largest number of tasks in the list p.returning that one
+	// round runs. It leaves one processor free for other tasks.
 	maxReturning int
 
 	mu sync.Mutex // protects this group
 	// conns are keyed by id, not by descriptor. So a late event of a closed socket does not reach a
 	// new socket with the same descriptor.
-	conns     map[uint64]*Conn
-	lastID    uint64
-	queue     []*task // tasks for the next round
-	returning []*task // tasks that yielded or were detached; each round runs few, after the others
+	conns  map[uint64]*Conn
+	lastID uint64
+	queue  []*task // tasks for the next round
+	// returning has the tasks that yielded in a round, and those that were detached until now. Each
+	// round runs a few of them, after the other tasks.
+	returning []*task
 	paused    []*task // detached tasks that yielded; each round resumes one
 	ordered   []*task // tasks for runOrdered
 	sleeping  bool    // the main goroutine waits in sleep, or is about to
@@ -146,7 +149,7 @@ func (p *Poller) remove(s *Conn) {
 }
 
 // enqueue schedules t for the next round, or for a later one if t is returning. A returning task
-// has yielded, or was detached. Any goroutine may call enqueue.
+// has yielded in a round, or was detached until now. Any goroutine may call enqueue.
 func (p *Poller) enqueue(t *task, returning bool) {
 	p.mu.Lock()
 	if returning {
@@ -248,7 +251,8 @@ func (p *Poller) shareReady(tasks []*task) []*task {
 	return tasks
 }
 
-// shareReturning gives each idle helper one returning task. It returns the rest, at least one.
+// shareReturning gives each idle helper one returning task, but keeps at least one if there is any.
+// It returns the rest.
 func (p *Poller) shareReturning(tasks []*task) []*task {
 	for n := len(tasks) - 1; n > 0; n-- {
 		select {
@@ -282,10 +286,10 @@ func (p *Poller) maySleep() bool {
 	return p.sleeping
 }
 
-// round records the found events and returns the tasks to run. The last ones are those of the list
-// p.returning, and the result returning is their number. ok is false if the poller is closed. The
-// queue of the next round gets the memory of spare.
-func (p *Poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, returning int, ok bool) {
+// round records the found events and returns the tasks to run. First come the tasks of p.queue,
+// then some tasks of p.returning. fromReturning is the number of the latter. ok is false if the
+// poller is closed. The queue of the next round gets the memory of spare.
+func (p *Poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, fromReturning int, ok bool) {
 	p.mu.Lock()
 	p.sleeping = false
 	for i := range found {
@@ -294,12 +298,12 @@ func (p *Poller) round(found []unix.EpollEvent, spare []*task) (tasks []*task, r
 			p.queue = append(p.queue, s.task)
 		}
 	}
-	returning = min(len(p.returning), p.maxReturning)
-	tasks, ok = append(p.queue, p.returning[:returning]...), !p.closed
-	p.returning = slices.Delete(p.returning, 0, returning)
+	fromReturning = min(len(p.returning), p.maxReturning)
+	tasks, ok = append(p.queue, p.returning[:fromReturning]...), !p.closed
+	p.returning = slices.Delete(p.returning, 0, fromReturning)
 	p.queue = spare[:0]
 	p.mu.Unlock()
-	return tasks, returning, ok
+	return tasks, fromReturning, ok
 }
 
 // resumePaused resumes a paused task. It returns false if there is none.
