@@ -73,7 +73,7 @@ func (s *subscriptions) start(ctx context.Context) error {
 	return nil
 }
 
-// close ends the subscribers' connections. Their goroutines end with the tasks.
+// close ends the subscribers' connections. Their goroutines end with Backend.tasks.
 func (s *subscriptions) close() {
 	for _, sub := range s.all() {
 		sub.stop()

@@ -121,8 +121,8 @@ func (b *Backend) remove(ctx context.Context, n *node, event simba.Event, requir
 // without an answer. Either that attempt or a request of another server has deleted the node.
 var errUnknownRemover = fmt.Errorf("cannot tell whether this request or another one ended the tenure: %w", zk.ErrNoNode)
 
-// asUnknownIfUncertain turns errUnknownRemover into errUnknown. Requests use it if their reply says
-// that they ended a tenure. At most one request may reply so.
+// asUnknownIfUncertain turns errUnknownRemover into errUnknown. A request uses it if the reply says
+// that this request ended the tenure. For each tenure, at most one request may give this reply.
 func asUnknownIfUncertain(err error) error {
 	if errors.Is(err, errUnknownRemover) {
 		return errUnknown

@@ -2,9 +2,9 @@ package seeds
 
 import _ "embed" // for the scripts
 
-// The scripts for Simba 3.2 and later were written for this package. They imitate the published
-// scripts: all scripts of 3.2, and the release scripts of 3.3 and 4.0. Each has the same steps,
-// messages and order of KEYS as the published script. There is one difference:
+// The scripts for Simba 3.2 and later were written for this package. Those of 3.2, and the
+// release scripts of 3.3 and 4.0, have the steps, messages and order of KEYS of the published
+// scripts. There is one difference:
 //
 //   - 3.2 replies {owner, ms left}. The scripts here also reply the token 0, so that the reply has
 //     the form of 3.3.

@@ -278,7 +278,8 @@ func (l *Link) pump(p *pair, dst, src *net.TCPConn, pass func(*pair, []byte) boo
 	}
 }
 
-// hold waits while the link blocks traffic. It returns false if the link refuses connections.
+// hold waits for the link's delay, and while the link blocks traffic. It returns false if the link
+// refuses connections.
 func (l *Link) hold() bool {
 	l.mu.Lock()
 	delay := l.delay
