@@ -10,7 +10,7 @@ import (
 // Endless is the TTL of a lease that does not expire.
 const Endless = time.Duration(math.MaxInt64)
 
-// KeepTTL as the TTL of a new lock keeps the lease of the lock that the new one replaces.
+// KeepTTL is a TTL for Tx.Take: the new tenure keeps the lease of the tenure that it replaces.
 const KeepTTL = time.Duration(-1)
 
 // MaxLockTTL is the longest TTL of a lock key, except Endless.
@@ -26,16 +26,18 @@ type Keyspace interface {
 	// itself.
 	//
 	// If f returns an error, Update changes no mutex and returns that error. The error may depend
-	// on stale data, so Update may run f again first. Tokens that f has drawn stay used. Update
-	// returns ErrRecovering, ErrTooLarge or ErrStopped if it cannot commit.
+	// on stale data, so Update may run f again before it returns the error. Tokens that f has drawn
+	// stay used. Update returns ErrRecovering, ErrTooLarge or ErrStopped if it cannot commit.
 	//
-	// Commands that only read use Update too, since a read of a fence may draw a token.
+	// Commands that only read use Update too. If they read a token with Tx.Fence, the commit must
+	// make this token durable.
 	//
-	// The caller must commit the Seq before it acknowledges a result of the transaction, also
-	// after an error.
+	// Before the caller sends a reply that depends on the transaction, it must call Commit with the
+	// Seq. This rule also holds if Update returns an error.
 	Update(f func(Tx) error) (Seq, error)
 	// Watch counts the changes of a mutex until Unwatch. It returns the present count, for
-	// Tx.Unchanged. It counts changes of the lock, or of the queue if queue is true.
+	// Tx.Unchanged. If queue is true, it counts the changes of the queue. Otherwise it counts the
+	// changes of the lock and of the reservation.
 	Watch(mutex string, queue bool) (version uint64)
 	// Unwatch ends one Watch of the mutex.
 	Unwatch(mutex string)
@@ -61,7 +63,7 @@ var ErrTooLarge = fmt.Errorf("transaction too large: at most %d keys and %[1]d m
 // Lock is the state of a Redis key, which is a mutex. The zero Lock is a key that does not exist.
 type Lock struct {
 	Token uint64 // of the tenure; 0 = the key does not exist
-	Owner string // the value of a string, or the field of a hash that took the mutex
+	Owner string // the value of a string; of a hash, the name of the field that took the mutex
 	// Fields are the fields of a hash, in the order of their setting; nil for a string. Locks
 	// share the slice, so its elements must not be changed.
 	Fields []Field
@@ -83,7 +85,7 @@ func (l Lock) Exists() bool { return l.Token != 0 }
 // QueueMember is a waiter as a member of a Redis sorted set.
 type QueueMember struct {
 	Contender string
-	Score     float64 // without a ZADD, the time of arrival in Unix seconds
+	Score     float64 // as set by ZADD; if none has set it, the time of arrival in Unix seconds
 }
 
 // Tx reads and changes some keys in one step. It sees its own changes; other clients see them after
@@ -99,9 +101,10 @@ type Tx interface {
 	// Lock returns the lock of a mutex.
 	Lock(mutex string) Lock
 	// MayTake reports whether owner may take a mutex that has no lock. It is false while the mutex
-	// is reserved for another waiter, and during the recovery delay. Scripts read the owner of a
-	// lock that they did not get. So after MayTake for a reserved mutex, Lock shows the waiter with
-	// the reservation as the owner. Take works even while the mutex is reserved.
+	// is reserved for another waiter, and during the recovery delay. A script that did not get a
+	// lock reads the lock's owner. So after MayTake has returned false for a free mutex, Lock shows
+	// an owner: the waiter with the reservation, or "" if there is no reservation. Take works even
+	// while the mutex is reserved.
 	MayTake(mutex, owner string) bool
 	// Take begins a tenure with the Owner, Fields and lease of l. If the mutex already has a
 	// tenure, Take breaks that tenure.
@@ -139,7 +142,8 @@ type Tx interface {
 	// the order of their arrival.
 	Enqueue(mutex, contender string, score float64)
 	// Dequeue removes a contender from the queue. If the mutex is free at the end of the
-	// transaction, that contender is its next waiter.
+	// transaction, the commit offers the mutex to that contender first. The scripts of Simba on
+	// the JVM rely on this: to release a mutex, they dequeue the first waiter and notify it.
 	Dequeue(mutex, contender string)
 
 	// Publish sends a message when the transaction is durable.
@@ -148,8 +152,8 @@ type Tx interface {
 	// Discard forgets the changes so far but keeps the reads. So a key that is read again has the
 	// same value.
 	Discard()
-	// TooLarge reports whether the transaction has more than MaxTxKeys keys or messages. From then
-	// on, keys that it has not read before appear not to exist.
+	// TooLarge reports whether the transaction has more than MaxTxKeys keys or messages. Then keys
+	// that the transaction has not read before appear not to exist.
 	TooLarge() bool
 }
 

@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 )
 
-// Account is a user's name with the user's current rules. Connections hold accounts. It is safe for
-// concurrent use.
+// Account is a user's name with the user's current rules. Each connection keeps the Account of its
+// user. An Account is safe for concurrent use.
 type Account struct {
 	name string
 	user atomic.Pointer[User]
@@ -62,7 +62,7 @@ func Open(c *Catalog, o Options) (*Accounts, error) {
 }
 
 // Load reads the file again and replaces all users. On an error it changes nothing. It returns the
-// accounts whose user has changed or was removed. Its error is ErrNoFile or has type Errors.
+// accounts whose user was added, changed or removed. Its error is ErrNoFile or has type Errors.
 func (a *Accounts) Load() (changed []*Account, err error) {
 	if a.options.Path == "" {
 		return nil, ErrNoFile
@@ -147,7 +147,7 @@ func protect(users map[string]*User) error {
 	return Errors{fmt.Errorf("other machines may connect, and these users are on without a password: %v", open)}
 }
 
-// install replaces the users and returns the changed accounts.
+// install replaces the users. It returns the accounts whose user was added, changed or removed.
 func (a *Accounts) install(users map[string]*User) (changed []*Account) {
 	old := *a.byName.Load()
 	accounts := make(map[string]*Account, len(users))
@@ -199,8 +199,8 @@ func (a *Accounts) Authenticate(name, password []byte) *Account {
 	return account
 }
 
-// unknownUser stands for every user that does not exist. Authenticate verifies its password, so
-// that an unknown name takes as long as a known one.
+// unknownUser stands for every user that does not exist. Authenticate compares the password with
+// that of unknownUser, so that an unknown name takes as long as a known one.
 var unknownUser = &User{passwords: make([]digest, 1)}
 
 // Protect sets Options.Protected. If protected is true, and a current user is enabled without a

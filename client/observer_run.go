@@ -22,8 +22,8 @@ const (
 	queryRefusedMax = 20 * time.Second
 	// A reply may show an owner before the notice of that owner has come. The Observer waits for
 	// the notice during aheadQueries queries, with aheadPause before each: 2 x pingEvery in all. In
-	// this time the subscriber's connection delivers something or is replaced. One long pause is
-	// not enough: the process could be frozen all the while, and read no notices.
+	// this time the subscriber's connection receives something from the server or is replaced. One
+	// long pause is not enough: the process could be frozen all the while, and read no notices.
 	aheadPause   = 2 * pingEvery / aheadQueries
 	aheadQueries = 3
 	// maxEvents is how many events may wait for OnChange. The run drops further events.
@@ -165,9 +165,10 @@ func (r *observerRun) follow(e ownerEvent) (d time.Duration, query bool) {
 			r.reportNotice(Owner{})
 			return 0, false
 		}
-		return 0, e.Token > r.newest // if it is larger, the notice that this tenure began is lost
+		return 0, e.Token > r.newest // if larger, the notice that began this tenure is lost
 	}
-	// The kind is unknown, or the token is smaller: a server that has lost its data counts from 1.
+	// The kind is unknown, or a new owner has no larger token. A server that has lost its data may
+	// count tokens from 1.
 	return 0, true
 }
 
@@ -195,7 +196,8 @@ func (r *observerRun) acquired(owner Owner) time.Duration {
 	return r.compare(reply)
 }
 
-// reportNotice reports the owner in a notice. It clears r.ahead if notices have reached its token.
+// reportNotice reports the owner in a notice. It first clears r.ahead if the token of
+// r.ahead is at most r.newest.
 func (r *observerRun) reportNotice(owner Owner) {
 	if r.ahead != nil && r.newest >= r.ahead.Token {
 		r.ahead = nil
@@ -214,7 +216,7 @@ func (r *observerRun) query() time.Duration {
 		}
 		r.pause = min(2*d, longest)
 		return d/2 + rand.N(d)
-	case r.hasEvents(): // loop handles these first
+	case r.hasEvents(): // loop handles the events first
 		return 0
 	}
 	r.pause = retryPause

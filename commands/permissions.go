@@ -36,9 +36,9 @@ const (
 // actor says which arguments of a command are the ids of the contenders that it acts for.
 type actor struct {
 	ids func(args [][]byte) [][]byte // nil = none
-	// values says that the ids are values, such as those of lock keys. Lock code for Redis often
-	// writes random values. So a user without a rule for contenders may write any value, except ids
-	// that belong to another user (access.User.MayName).
+	// values says that the ids are values that the command writes, for example to a lock key. Lock
+	// code for Redis often writes random values. So a user without a rule for contenders may write
+	// any value, except ids that belong to another user (access.User.MayName).
 	values bool
 }
 
@@ -122,8 +122,8 @@ func (d *denial) direct() *denial {
 	return d
 }
 
-// inExec sets the text of the reply to a command in EXEC, which was allowed when the client queued
-// it.
+// inExec sets the text of the reply to a command in EXEC. The user was allowed to run the command
+// when the client queued it.
 func (d *denial) inExec() *denial {
 	d.words = execDenial + denialWords[d.reason].exec
 	return d
@@ -247,8 +247,8 @@ func firstNot(args [][]byte, allowed func([]byte) bool) []byte {
 // mayListen reports whether a user may subscribe to a channel. A rule for channels may allow any
 // channel. A rule for keys allows the channels of the mutexes that the user may read. The server
 // treats a subscriber of the channel simba:{m}:c as the contender c. So the user must also be
-// allowed to act as c. The channel's name is ambiguous if m contains }:, or if it has the old form
-// simba:m:c. Only a rule for channels allows ambiguous names.
+// allowed to act as c. A channel's name is ambiguous if m contains }:. Names of the old form
+// simba:m:c are always ambiguous. Only a rule for channels allows ambiguous names.
 func mayListen(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true
@@ -264,8 +264,8 @@ func mayListen(u *access.User, channel string) bool {
 }
 
 // mayPublish reports whether a user may publish to a channel. A rule for channels may allow any
-// channel. A rule for keys allows the channels for notices of the mutexes that the user may write.
-// It does not allow event channels.
+// channel. If a rule for keys lets the user write a mutex, the user may publish on the mutex'
+// channels for notices. Such a rule does not allow event channels.
 func mayPublish(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {
 		return true

@@ -36,9 +36,9 @@
 // change of each mutex to Pebble, in one batch with the meta row, and flushes the batch. The batch
 // needs no log, because the journal still has the records.
 //
-// The checkpointer releases a segment, which then leaves the journal, only when it makes the next
-// checkpoint. Until then, a program that has copied Pebble's files still finds the segment in the
-// journal.
+// The checkpointer does not remove this segment from the journal before it makes the next
+// checkpoint. So a program that has copied Pebble's files before this checkpoint still finds the
+// segment if it copies the journal before the next one.
 //
 // # Records
 //
@@ -47,29 +47,29 @@
 //
 // # Bounds
 //
-//   - The writer waits while the checkpoint lacks full segments that have together more bytes than
-//     Options.SegmentSize (maxBehind). So a start reads at most two full segments and the last one.
-//     Each may be as large as the largest record.
+//   - The writer waits while the full segments that the checkpoint lacks have more than
+//     Options.SegmentSize bytes in all (maxBehind). So a start reads at most two full segments
+//     and the last one. Each may be as large as the largest record.
 //   - A record beyond 4 MiB (maxPending) is reduced to the last change of each mutex whenever its
-//     size has doubled. Its last transaction may make a record larger than 256 MiB (maxRecord);
-//     without that transaction it is never larger.
+//     size has doubled. Without its last transaction, a record has at most 256 MiB (maxRecord).
 //   - The checkpointer keeps in memory the last change of each mutex in one segment, or in one
 //     larger record.
-//   - A commit waits for a checkpoint as long as the checkpoint makes progress. It fails if one
-//     write or sync of the checkpoint takes longer than Options.CommitTimeout.
+//   - A commit waits for a checkpoint as long as the checkpoint makes progress. The commit fails if
+//     one write or sync of the checkpoint takes longer than Options.CommitTimeout.
 //
 // # Recovery
 //
 // Open brings the checkpoint up to the journal's end, with the code of the checkpointer. It reads
 // the leases and the history from the checkpoint. Then it writes the run's first record, with the
-// run's epoch and floors. Replay reads the leases and the history of a store that stays open.
+// run's epoch and floors. While a store stays open, Replay reads its leases and its history again,
+// for a new engine.
 //
 // Invariants, after a crash at any moment:
 //
 //   - the floors are at least every Seq and token that a client has seen;
 //   - the recovery delay is at least TTL + transition of every granted lease that is not stored;
 //   - the journal has every durable record after the checkpoint's index;
-//   - no lease is shorter than its owner was granted.
+//   - no stored lease is shorter than the lease that the engine granted.
 //
 // Instants count from a boot of the machine, so each lease names its boot by a generation number.
 // The first start on a boot stores the instant of that start in the epoch. At that instant, all

@@ -20,9 +20,9 @@ type subscriptions struct {
 	b       *Backend
 	timeout time.Duration // see subscriber.timeout
 
-	mu          sync.Mutex // guards the fields below, and each subscriber's renotification
+	mu          sync.Mutex // guards the fields below, and subscriber.renotification
 	subscribers map[*redis.Client]*subscriber
-	patterns    map[string]time.Time // by clients' globs: when a client last subscribed
+	patterns    map[string]time.Time // by glob of a client: when a client last subscribed to it
 }
 
 // The globs that match the channels of all mutexes. For a client's glob, the server subscribes to
@@ -73,16 +73,17 @@ func (s *subscriptions) start(ctx context.Context) error {
 	return nil
 }
 
-// close ends the subscribers' connections. Their goroutines end with the tasks.
+// close ends the subscribers' connections. Their goroutines end with Backend.tasks.
 func (s *subscriptions) close() {
 	for _, sub := range s.all() {
 		sub.stop()
 	}
 }
 
-// waitReachable waits until the node of a mutex delivers grants that other servers publish for
-// waiters here. The function uninterrupted reports whether that subscription has had no
-// interruption since waitReachable returned.
+// waitReachable waits until the node of a mutex has confirmed the subscription to serverChannel.
+// From then on, this server receives the grants of this mutex to its waiters. The function
+// uninterrupted reports whether this subscription has had no interruption since waitReachable
+// returned.
 func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (uninterrupted func() bool, err error) {
 	err = fmt.Errorf("no node is known for mutex %s", mutex)
 	for {
@@ -105,7 +106,7 @@ func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (uninte
 	}
 }
 
-// reachable is waitReachable without the wait.
+// reachable reports whether the node of a mutex has confirmed the subscription to serverChannel.
 func (s *subscriptions) reachable(mutex string) bool {
 	sub := s.subscriberForKey(endedContext, simba.MutexChannel(mutex))
 	return sub != nil && sub.confirmed(s.serverChannel())
@@ -124,7 +125,7 @@ func (s *subscriptions) subscriberForKey(ctx context.Context, key string) *subsc
 
 // subscriberForChannel returns the subscriber for a channel, nil if there is none. In a cluster
 // this is the subscriber of the channel's slot. For a glob, or a slot without a subscriber, it is
-// the subscriber with the first address.
+// the subscriber whose address sorts first.
 func (s *subscriptions) subscriberForChannel(channel string) *subscriber {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -247,7 +248,8 @@ func (s *subscriptions) subscribe(channel string) (*subscriber, <-chan struct{})
 }
 
 // subscribeReleases subscribes to the channels on which any program publishes a release of a mutex.
-// It does not wait for the confirmation, since onConfirmed then reconciles the mutex.
+// It does not wait for the confirmation: onConfirmed reconciles the mutex when the confirmation
+// comes.
 func (s *subscriptions) subscribeReleases(mutex string) {
 	s.subscribe(simba.MutexChannel(mutex))
 	s.subscribe(contenderGlob)

@@ -102,10 +102,10 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	return b, nil
 }
 
-// Close ends the engine and all its goroutines. Later calls do nothing. Waits end with
-// simba.ErrStopped, and the waiters' nodes are deleted. If a lease of a session is still running,
-// Close leaves that session to its timeout. So nobody else gets the mutex before the lease or the
-// session ends.
+// Close ends the engine and all its goroutines. Later calls of Close do nothing. Waits end with
+// simba.ErrStopped, and the waiters' nodes are deleted. If a client may still own a mutex in a
+// session with the ensemble, Close leaves this session open until its timeout. So nobody else gets
+// the mutex before its lease or the session ends.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	if b.closed {
@@ -162,7 +162,7 @@ func (b *Backend) failed(err error) error {
 	return &simba.UnavailableError{Engine: "zookeeper", Err: err}
 }
 
-// keyLock lets one request of a contender for a mutex run at a time.
+// keyLock makes the requests of one contender for one mutex run one after another.
 type keyLock struct {
 	free  chan struct{} // has one element while unlocked
 	users int           // guarded by Backend.mu
@@ -206,7 +206,8 @@ func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.
 	return b.eventLog.Find(r), 0, nil
 }
 
-// Stats implements simba.Backend. Held and Mutexes are unknown: only Scan reads the ensemble.
+// Stats implements simba.Backend. Held and Mutexes are unknown: only Scan reads them from the
+// ensemble.
 func (b *Backend) Stats() simba.Stats {
 	return simba.Stats{
 		Held:          -1,

@@ -11,10 +11,10 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// remove deletes a node and announces the event. It returns zk.ErrNoNode if another server had
-// deleted the node, and zk.ErrBadVersion if its lease was changed. If remove cannot find out who
-// deleted the node, it announces the event and returns errUnknownRemover. If required is asWaiter,
-// it returns errChanged if the contender does not wait any more.
+// remove deletes a node and announces the event, unless event.Kind is 0. It returns zk.ErrNoNode if
+// another server had deleted the node, and zk.ErrBadVersion if its lease was changed. If remove
+// cannot find out who deleted the node, it announces the event and returns errUnknownRemover. If
+// required is asWaiter, it returns errChanged if the contender does not wait any more.
 func (b *Backend) remove(ctx context.Context, n *node, event simba.Event, required condition) error {
 	b.mu.Lock()
 	if n.grantedLocked(required) {
@@ -121,8 +121,8 @@ func (b *Backend) remove(ctx context.Context, n *node, event simba.Event, requir
 // without an answer. Either that attempt or a request of another server has deleted the node.
 var errUnknownRemover = fmt.Errorf("cannot tell whether this request or another one ended the tenure: %w", zk.ErrNoNode)
 
-// asUnknownIfUncertain turns errUnknownRemover into errUnknown. Requests use it if their reply says
-// that they ended a tenure. At most one request may reply so.
+// asUnknownIfUncertain turns errUnknownRemover into errUnknown. A request uses it if the reply says
+// that this request ended the tenure. For each tenure, at most one request may give this reply.
 func asUnknownIfUncertain(err error) error {
 	if errors.Is(err, errUnknownRemover) {
 		return errUnknown
@@ -153,10 +153,10 @@ func (b *Backend) removeOnce(ctx context.Context, n *node, why simba.Event, requ
 	return err
 }
 
-// The step that ends n's tenure can also grant the mutex to the next waiter. nextLocked returns
-// that waiter's node, or nil if this is not possible. The waiter must be blocked at this server.
-// This server must have created all nodes ahead of the waiter's, so that no other node is in
-// between.
+// nextLocked returns the node of the next waiter, if the step that ends n's tenure can also grant
+// the mutex to that waiter. Otherwise it returns nil. The waiter must be blocked at this server.
+// This server must have created all nodes ahead of the waiter's node. Otherwise there may be an
+// unknown node between n and that node.
 func (b *Backend) nextLocked(m *mutex, n *node) (next *node) {
 	if n.kind != kindOwner || n.foreign {
 		return nil
@@ -187,8 +187,8 @@ func (b *Backend) beginNext(n *node, start time.Time, stat *zk.Stat) {
 	b.handOff(n)
 }
 
-// nextOwner is a waiter's node that delete can make the owner's. record is then the new data of its
-// lease node, which must have the version.
+// nextOwner is the node of a waiter that delete makes the owner. record is the new data of the
+// waiter's lease node. delete fails if that lease node has another version.
 type nextOwner struct {
 	*node
 	record  *record
@@ -196,8 +196,9 @@ type nextOwner struct {
 }
 
 // delete deletes a latch node and its lease node in one step. The lease node must have the version;
-// -1 means any. If h is not nil, the same step makes h the owner's node, and stat is that of h's
-// lease node. If count is true and h is nil, left is how many latch nodes are left, else -1.
+// -1 means any. If h is not nil, the same step makes h's contender the owner, and stat is the new
+// Stat of h's lease node. If count is true and h is nil, left is the number of latch nodes that the
+// mutex still has. Otherwise left is -1.
 func (s *session) delete(ctx context.Context, n *node, version int32, h *nextOwner, count bool) (stat *zk.Stat, left int, err error) {
 	ops := []any{&zk.DeleteRequest{Path: s.latch(n.mutex, n.child), Version: -1}}
 	if !n.bare {

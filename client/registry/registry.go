@@ -137,9 +137,10 @@ func (r *Registry) ID() string { return r.cfg.ID }
 // NewHolder returns a new Holder.
 func (r *Registry) NewHolder() *Holder { return &Holder{} }
 
-// Obtain returns the lock of a key. As long as the registry remembers the Lock, it returns the same
-// one. A forgotten Lock and the new Lock of its key lock the same mutex. Obtain sends no request.
-// The error says why Prefix:key is not a valid name of a mutex.
+// Obtain returns the lock of a key. As long as the registry remembers a Lock, Obtain returns the
+// same Lock for its key. After that it returns a new Lock, which locks the same mutex as the
+// forgotten one. Obtain sends no request. The error says why Prefix:key is not a valid name of a
+// mutex.
 func (r *Registry) Obtain(key string) (*Lock, error) {
 	mutex := r.cfg.Prefix + ":" + key
 	if key == "" {
@@ -209,16 +210,16 @@ func (r *Registry) isClosedLocked() bool {
 	}
 }
 
-// pinLocked returns the local lock of a key. If there is none, pinLocked makes one with the handle
-// lock, or with a new handle if lock is nil. The registry does not forget the local lock until
-// unpinLocked is called as often as pinLocked.
-func (r *Registry) pinLocked(key string, lock *Lock) *localLock {
+// pinLocked returns the local lock of a key. If there is none, pinLocked makes a local lock with
+// the given handle, or with a new handle if the given one is nil. The registry does not forget the
+// local lock until unpinLocked is called as often as pinLocked.
+func (r *Registry) pinLocked(key string, handle *Lock) *localLock {
 	e := r.locks[key]
 	if e == nil {
-		if lock == nil {
-			lock = &Lock{r: r, key: key, mutex: r.cfg.Prefix + ":" + key}
+		if handle == nil {
+			handle = &Lock{r: r, key: key, mutex: r.cfg.Prefix + ":" + key}
 		}
-		e = &localLock{key: key, lock: lock}
+		e = &localLock{key: key, lock: handle}
 		r.locks[key] = e
 	}
 	if e.at != nil {

@@ -9,7 +9,7 @@
 //			t.Cleanup(func() { c.Close() })
 //
 // The server is the real one, with the embedded engine and durability memory. Connections in memory
-// replace the network. So you can also test a program that uses another lock library for go-redis.
+// replace the network. You can also test a program that uses another lock library for go-redis.
 //
 // # Simulate failures
 //
@@ -48,7 +48,8 @@ const (
 const stopTimeout = time.Minute
 
 // Start starts a server without leases, and returns a client of it. It stops both when the test
-// ends. The first fencing token of each mutex is 1.
+// ends. The first tenure has the fencing token 1. Each later tenure, of any mutex, has a larger
+// token.
 //
 // Call Start inside the bubble of [testing/synctest.Test], with the T of the bubble. Outside a
 // bubble the server runs in real time. A bubble does not end while a contender runs in it. So close

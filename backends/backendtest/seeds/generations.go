@@ -2,11 +2,12 @@ package seeds
 
 import _ "embed" // for the scripts
 
-// The scripts of Simba 3.2 and later were written for this package. Their steps, messages and order
-// of KEYS are those of the published scripts of 3.2 and of the published release scripts of 3.3 and
-// 4.0. There is one difference:
+// The scripts for Simba 3.2 and later were written for this package. Those of 3.2, and the
+// release scripts of 3.3 and 4.0, have the steps, messages and order of KEYS of the published
+// scripts. There is one difference:
 //
-//   - 3.2 replies {owner, ms left}. The scripts here add the token 0, as in other generations.
+//   - 3.2 replies {owner, ms left}. The scripts here also reply the token 0, so that the reply has
+//     the form of 3.3.
 //
 // These points are assumptions:
 //
@@ -32,7 +33,7 @@ var (
 // Script is a script of Simba and its keys.
 type Script struct {
 	Source string
-	keys   []string // suffixes of simba:{mutex}
+	keys   []string // what follows simba:{mutex} in the name of each key
 }
 
 // Keys returns the script's KEYS for a mutex.
@@ -74,7 +75,7 @@ type Generation struct {
 	// subscribers of the mutex' channel, and replies are {owner, ms left, token}.
 	Queues bool
 	// Braceless means that a contender subscribes to simba:m and simba:m:<id>. All generations
-	// publish on simba:{m} and simba:{m}:<id>, so the contender receives no notice of theirs.
+	// publish on simba:{m} and simba:{m}:<id>, so such a contender receives no notices.
 	Braceless bool
 	// Tokens means that each tenure has a token, which replies contain.
 	Tokens bool

@@ -16,7 +16,7 @@ type Link struct {
 	addr string
 	all  sync.WaitGroup // all goroutines of the link
 
-	mu       sync.Mutex // guards the fields below; never held during I/O, except the listener's
+	mu       sync.Mutex // guards the fields below; never held during I/O, except to open listener
 	target   string     // the store's address for new connections
 	changed  chan struct{}
 	fault    fault
@@ -36,7 +36,8 @@ const (
 	dropReplies       // requests are passed on, replies are dropped
 )
 
-// pair is a client's connection to the link, and the link's own connection to the store for it.
+// pair is a client's connection to the link, and the connection to the store that the link opened
+// for this client.
 type pair struct {
 	client, store *net.TCPConn
 	// replyDropped means that the link has dropped a reply, so the connection cannot be used again.
@@ -70,7 +71,7 @@ func (l *Link) Addr() string { return l.addr }
 // open, but passes nothing on. Requests and replies that are sent meanwhile arrive after Heal.
 func (l *Link) Blackhole() { l.set(blackhole, 0) }
 
-// Refuse resets all connections and refuses new ones, like a machine without the store.
+// Refuse resets all connections and refuses new ones, like a machine on which no store runs.
 func (l *Link) Refuse() {
 	l.set(refused, 0)
 	l.mu.Lock()
@@ -151,7 +152,8 @@ func (l *Link) Heal() {
 	l.setLocked(whole, 0)
 }
 
-// Whole reports whether the link has no fault, and waits for no request to begin one.
+// Whole reports whether the link has no fault and no trap. DropReplyTo, DropRepliesFrom and
+// BlackholeFrom set a trap, which waits for a request.
 func (l *Link) Whole() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -276,7 +278,8 @@ func (l *Link) pump(p *pair, dst, src *net.TCPConn, pass func(*pair, []byte) boo
 	}
 }
 
-// hold waits while the link blocks traffic. It returns false if the link refuses connections.
+// hold waits for the link's delay, and while the link blocks traffic. It returns false if the link
+// refuses connections.
 func (l *Link) hold() bool {
 	l.mu.Lock()
 	delay := l.delay
