@@ -107,7 +107,7 @@ func PlainContenderChannel(mutex, contender string) string {
 // EventChannel returns the channel with every event of the mutex as JSON.
 func EventChannel(mutex string) string { return "simba-events:{" + mutex + "}" }
 
-// AcquiredNotice returns the payload on MutexChannel for the begin of a tenure.
+// AcquiredNotice returns the payload on MutexChannel for the beginning of a tenure.
 func AcquiredNotice(contender string) string { return "acquired@@" + contender }
 
 // ReleasedNotice returns the payload for the end of a tenure of oldOwner. It is published on
