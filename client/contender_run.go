@@ -13,20 +13,21 @@ import (
 )
 
 const (
-	// retryPause is the pause after a failed request of a contender. It doubles with each failure,
-	// up to the TTL or retryPauseMax, whichever is less. While the server's store is misconfigured,
-	// the limit is misconfiguredPauseMax.
+	// retryPause is the pause after the first failed request of a contender. The pause doubles with
+	// each further failure, up to the TTL or retryPauseMax, whichever is less. While the server's
+	// store is misconfigured, the limit is misconfiguredPauseMax.
 	retryPause            = 100 * time.Millisecond
 	retryPauseMax         = 15 * time.Second
 	misconfiguredPauseMax = 20 * time.Second
-	// After a failed renewal, the pause of an owner is at most the time that is left, divided by
+	// After a failed renewal, an owner pauses at most for the rest of its lease divided by
 	// renewalPauses.
 	renewalPauses = 8
 	// renewalPauseMin is the shortest pause of an owner. Without this limit, an owner whose
 	// requests fail at once would retry without a pause near the end of its lease.
 	renewalPauseMin = time.Millisecond
-	// An owner subscribes to notices when its tenure has lasted for subscribeAfter. A notice shows
-	// the owner at once that its tenure was broken. So a short tenure needs no subscription.
+	// An owner subscribes to notices when its tenure has lasted for subscribeAfter. It needs them
+	// only to learn at once that an administrator has broken its tenure. A short tenure ends soon
+	// anyway, so it is not worth a subscription.
 	subscribeAfter = 800 * time.Millisecond
 	// maxRequests is how many requests of a contender may be in progress at the same time. A
 	// request may still be in progress when the contender has stopped waiting for its reply.
@@ -63,8 +64,9 @@ type steps struct {
 //	 waiting
 //
 // In every state, stop ends the loop. The run then ends the ownership, waits for the callbacks, and
-// sends RELEASE until the server replies or the lease has ended. The run is done when the server
-// has replied, or after Timeout.
+// sends RELEASE until the server replies or the lease has ended. Then the run is done. If the
+// release takes longer than Timeout, the run counts as done after Timeout, and continues to send
+// RELEASE.
 type contenderRun struct {
 	*run
 	c *Client
@@ -78,7 +80,7 @@ type contenderRun struct {
 	once    bool          // end the run when the mutex is not acquired at once, or is lost
 	manual  bool          // renew only after askNow
 	every   time.Duration // not 0: a waiter gets no notices, and asks again after this pause
-	renewal time.Duration // not 0: the longest time from a request of the owner to its next renewal
+	renewal time.Duration // not 0: the owner renews after this time at the latest
 
 	wake   chan struct{} // has an element when askNow was called and no request was sent since
 	owning atomic.Bool   // whether own is set; notified reads it on another goroutine
@@ -106,7 +108,7 @@ type contenderRun struct {
 	guards    context.Context
 	endGuards context.CancelFunc
 
-	callEnded func() // calls the step ended, only once
+	callEnded func() // calls steps.ended, at most once
 }
 
 // resignation says whether the owner must release the mutex, and when it then contends again.
@@ -276,8 +278,8 @@ func renewIn(ttl, transition time.Duration) time.Duration {
 	return min(ttl, (ttl+transition)*2/3)
 }
 
-// wait handles a reply that did not grant the mutex. It waits until a notice comes, or until the
-// owner's lease or the reservation of the next waiter ends.
+// wait handles a reply that did not grant the mutex. Without once and every, it waits until a
+// notice comes, or until the owner's lease or the reservation of the next waiter ends.
 func (r *contenderRun) wait(reply reply) bool {
 	r.pause = retryPause
 	r.seen = ownerOf(reply, time.Now())
@@ -330,8 +332,8 @@ func (r *contenderRun) afterLoss() bool {
 	return r.awaitCallbacks(r.quit) && !r.stopping()
 }
 
-// awaitCallbacks waits until the callbacks have returned or enough is closed. It reports whether
-// the callbacks have returned.
+// awaitCallbacks waits until the callbacks have returned or the channel enough is closed. It
+// reports whether the callbacks have returned.
 func (r *contenderRun) awaitCallbacks(enough <-chan struct{}) bool {
 	if r.callbacksDone == nil {
 		return true
@@ -364,8 +366,8 @@ func (r *contenderRun) subscribe() {
 // of the mutex announces a new owner, or that the mutex is free and nobody is next.
 //
 // A waiter sends a request if it is next or the mutex is free. An owner sends a request if the
-// notice announces another owner or the end of the owner's own tenure. After a new subscription
-// each contender sends a request, since it may have missed notices.
+// notice announces another owner or the end of the owner's own tenure. After a new subscription a
+// contender sends a request, since it may have missed notices.
 func (r *contenderRun) notified(n notice) {
 	next := n.channel == names.ContenderChannel(r.mutex, r.id)
 	free := !next && strings.HasPrefix(n.payload, names.ReleasedPrefix)
@@ -373,7 +375,7 @@ func (r *contenderRun) notified(n notice) {
 	if r.owning.Load() {
 		another := !next && !n.subscribed && !free && n.payload != names.AcquiredNotice(r.id)
 		ended := free && n.payload == names.ReleasedPrefix+r.id
-		// With manual set, a new subscription must not renew the lease.
+		// If manual is set, a new subscription must not make the owner renew its lease.
 		ask = another || ended || (n.subscribed || next) && !r.manual
 	}
 	if ask {
@@ -389,8 +391,8 @@ func (r *contenderRun) askNow() {
 	}
 }
 
-// sleep waits until d has passed, early has an element, or the ownership has ended. It returns
-// false if the run is to stop.
+// sleep waits until d has passed, the channel early has an element, or the ownership has ended. It
+// returns false if the run is to stop.
 func (r *contenderRun) sleep(d time.Duration, early <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -405,8 +407,8 @@ func (r *contenderRun) sleep(d time.Duration, early <-chan struct{}) bool {
 	return !r.stopping()
 }
 
-// ownershipEnded returns a channel that is closed when the present ownership ends; nil if there is
-// none.
+// ownershipEnded returns a channel that is closed when the present ownership ends. It returns nil
+// if the contender is not the owner.
 func (r *contenderRun) ownershipEnded() <-chan struct{} {
 	if r.own == nil {
 		return nil

@@ -32,19 +32,20 @@ import (
 //	the end of a length            must be a line end here; there a \r and any byte
 //	a NUL in a line                is a byte like others here; it hides the line end there
 //	the limits before AUTH         hold for inline commands too here
-//	a protocol error, replies off  ends the connection here; it stays open there
+//	a protocol error               ends the connection here; not there, if replies are off
 //	CLIENT REPLY in a MULTI        leaves gaps in the array of EXEC there
 //	CLIENT REPLY SKIP              is used up by an empty command there
-//	UNSUBSCRIBE of all             ends subscriptions in their order here, in any order there
-//	AUTH, and HELLO with it        are refused in a MULTI here, as nothing in EXEC may wait
+//	UNSUBSCRIBE without a channel  ends subscriptions in the order of names here, in any there
+//	AUTH, and HELLO with AUTH      are refused in a MULTI here, as nothing in EXEC may wait
 //	DBSIZE in a MULTI              does not see what the MULTI itself changes here
 //	SUBSCRIBE and similar          are refused in a MULTI here, as they have several replies
-//	TLS                            ends the connection with an error here, not there
-//	HTTP                           ends the connection in both; Redis may drop earlier replies
+//	a TLS handshake                ends the connection with an error here, not there
+//	an HTTP request                ends the connection in both; Redis may drop earlier replies
 //	a NUL in an error's text       ends the text there
-//	HELLO with a bad option        does nothing here; Redis may have authenticated by then
-//	HELLO before AUTH              gets the error of 7.2 here, of 7.0 there
+//	HELLO with a bad option        does nothing here; Redis may have executed its option AUTH
+//	HELLO before AUTH              gets the error of Redis 7.2 here; Redis 7.0 has another text
 //	commands not in compared       are refused in both, with different errors
+
 const comparedLimit = 24 << 10 // the longest input that is compared, in bytes
 
 // compared are the commands that both servers execute. Their replies depend only on the input.
@@ -54,8 +55,8 @@ var compared = []string{"ping", "echo", "auth", "hello", "select", "quit", "rese
 
 var redisLimits = resp.Limits{Args: math.MaxInt32, Arg: 512 << 20, Command: math.MaxInt32, UnauthArgs: 10, UnauthArg: 16 << 10}
 
-// FuzzAgainstRedis sends the bytes of the fuzzer in pieces of the given size (0 = at once) to
-// servers with or without a password.
+// FuzzAgainstRedis sends the bytes of the fuzzer in pieces of the given size (0 = in one piece)
+// to servers with or without a password.
 func FuzzAgainstRedis(f *testing.F) {
 	c := newComparison(f)
 	for _, packet := range hostilePackets {
@@ -214,8 +215,8 @@ func (c *comparison) compare(t *testing.T, data []byte, piece int, password bool
 	theirs := askRedis(t, p.theirs(t), p.reset[1], data, piece)
 	if password && theirs.closed && !ours.closed {
 		// Redis closes an unauthenticated connection with more than 1 KiB of unread replies
-		// (CVE-2025-21605). It does so only after about 5 s. Since only an overloaded machine takes
-		// so long, try again.
+		// (CVE-2025-21605), but only after about 5 s. An exchange takes so long only on an
+		// overloaded machine, so try again.
 		flush()
 		theirs = askRedis(t, p.theirs(t), p.reset[1], data, piece)
 	}
@@ -233,7 +234,7 @@ func differs(data []byte, ours, theirs exchange) string {
 	for i, frame := range ours.frames {
 		switch {
 		case frame == failed("ERR Protocol error: this port does not speak TLS"):
-			return "" // Redis may take the rest for an inline command
+			return "" // Redis may read the handshake as inline commands
 		case i == len(theirs.frames):
 			return "our server sent more replies"
 		case frame == failed("ERR Command not allowed inside a transaction") && theirs.frames[i] == "+QUEUED\r\n":
@@ -241,7 +242,7 @@ func differs(data []byte, ours, theirs exchange) string {
 		case strings.HasPrefix(frame, "-ERR Syntax error in HELLO option") && theirs.frames[i][0] == '-':
 			return "" // in Redis the option AUTH may have succeeded
 		case frame[0] == '-' && strings.HasSuffix(frame, " are allowed\r\n"):
-			return "" // here the name of a client or channel is too long
+			return "" // the name of a client or channel is too long for our server
 		case !sameFrame(frame, theirs.frames[i]):
 			return fmt.Sprintf("reply %d differs", i+1)
 		}
@@ -264,7 +265,8 @@ func queuesOddly(data []byte) bool {
 
 func mutes(data []byte) bool { return bytes.Contains(bytes.ToUpper(data), []byte("REPLY")) }
 
-// mutesOddly reports whether an input may turn replies off in a way that Redis miscounts.
+// mutesOddly reports whether an input may use CLIENT REPLY in a MULTI or beside an empty command,
+// where Redis skips other replies than our server.
 func mutesOddly(data []byte) bool {
 	if !mutes(data) {
 		return false
@@ -487,7 +489,7 @@ func cutFrames(t *testing.T, out []byte) (frames []string) {
 	for rest := string(out); rest != ""; {
 		n, err := frameLen(rest)
 		if err != nil {
-			t.Fatalf("no complete frame: %v in %q", err, out)
+			t.Fatalf("the replies are not a sequence of complete frames: %v in %q", err, out)
 		}
 		frames, rest = append(frames, rest[:n]), rest[n:]
 	}

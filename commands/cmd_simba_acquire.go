@@ -158,7 +158,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	}
 	call := &blockedCall{mutex: a.Mutex, contender: a.Contender, wait: w}
 	c.waiting.Store(call)
-	call.judge(c) // the rules may have changed before rejudge could find the call
+	call.judge(c) // the user's rules may have changed before rejudge could find the call
 	var why resp.Wakeup
 	var revoked *denial
 	for out.Status == simba.StatusWaiting && err == nil {

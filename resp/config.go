@@ -40,8 +40,8 @@ type Limits struct {
 	UnauthArgs, UnauthArg int
 
 	// AuthTimeout is how long a client may take to authenticate; default 10 s. After that time the
-	// server closes even an active connection. The time counts from the accept, or from the last
-	// RESET.
+	// server closes even an active connection. The time begins when the server accepts the
+	// connection, and again when an authenticated client sends RESET.
 	AuthTimeout time.Duration
 
 	// PushQueue is the size of a connection's push queue in bytes; default 1 MiB. The server closes
@@ -51,7 +51,7 @@ type Limits struct {
 	// the server commits and sends them before it executes the rest of the batch.
 	ReplyBatch int
 	// WriteTimeout is how long a client may read nothing while the server writes; default 10 s.
-	// The server closes the connection after 1 to 1.5 times that long.
+	// The server closes the connection after 1 to 1.5 times WriteTimeout.
 	WriteTimeout time.Duration
 	// HandshakeTimeout is how long a TLS handshake may take; default 10 s.
 	HandshakeTimeout time.Duration
@@ -81,18 +81,19 @@ type Config struct {
 	Logger      *slog.Logger  // must not block; nil = no log
 	Broker      *Broker       // holds the subscriptions; nil = a new one
 
-	// Committer makes the changes durable that Conn.RestOn names. The server calls it for each
-	// batch in which a command called RestOn, even after a disconnect. When the Committer returns
-	// nil, the server sends the replies. On an error the server drops the replies and closes the
-	// connection. If Committer is nil, RestOn of a change ends the connection.
+	// A command names its changes with Conn.RestOn, and the Committer makes them durable. The
+	// server calls the Committer for each batch in which a command called RestOn, even after a
+	// disconnect. When the Committer returns nil, the server sends the replies. On an error the
+	// server drops the replies and closes the connection. If Committer is nil, the server closes a
+	// connection whose command names a change.
 	Committer simba.Committer
 	// CommitWaited is called on the connection's goroutine after each wait for the Committer. took
 	// is the length of the wait. CommitWaited may be nil.
 	CommitWaited func(took time.Duration)
 
-	// Poll makes a few goroutines serve all plain connections of Serve; it works on Linux only. The
-	// handler must then call Conn.Detach before anything that may block. Without Poll, and over
-	// TLS, each connection has its own goroutine.
+	// With Poll, a few goroutines serve all connections without TLS that Server.Serve accepts. It
+	// works on Linux only. The handler must then call Conn.Detach before anything that may block.
+	// Without Poll, and over TLS, each connection has its own goroutine.
 	Poll bool
 
 	// InUse reports whether a connection stays open although it was silent for IdleTimeout; nil =

@@ -25,9 +25,9 @@ const (
 	replySkip // the server executes the command after the one that set ReplySkipNext
 )
 
-// Conn is a client's connection. Only the Handler's calls for this connection may use the methods,
-// unless a method's comment says that any goroutine may. After the connection has ended, the
-// methods have no effect.
+// Conn is a client's connection. The Handler may use the methods while the server calls it for this
+// connection. Other code may use only the methods that any goroutine may call, as their comments
+// say. After the connection has ended, the methods have no effect.
 type Conn struct {
 	server  *Server
 	wire    wire
@@ -50,16 +50,16 @@ type Conn struct {
 	batches      uint64    // number of completed batches
 	replyStart   int       // where the reply to the current command begins in reply.buf
 	mode         ReplyMode
-	holdsPushes  bool          // the current command has called hold
+	holdsPushes  bool          // the current command holds pushes back, see hold
 	confirms     bool          // the reply to the current command confirms subscriptions
 	closing      bool          // the connection ends after the replies are sent
 	err          error         // why the connection ends; the first reason counts
-	checksBuffer bool          // the read deadline is early enough to check a grown buffer
+	checksBuffer bool          // rearm has set the read deadline in time to check a grown buffer
 	awaitsPushes bool          // set by SetAwaitsPushes
 	inUseAt      time.Duration // when Config.InUse last returned true
 	unauthSince  time.Duration // when the client ceased to be authenticated
-	runningSince time.Duration // when the connection last let others run; 0 = not known
-	deliveries   int           // receivers of messages since the last wait for the pushers
+	runningSince time.Duration // when it last let other connections run; 0 = not known
+	deliveries   int           // sum of AddReceivers since the last wait for the pushers
 
 	lastActive    atomic.Int64 // nanoseconds since created
 	authenticated atomic.Bool
@@ -139,7 +139,7 @@ func (c *Conn) age() time.Duration { return time.Since(c.created) }
 func (c *Conn) Context() context.Context { return c.ctx }
 
 // Reply returns the writer of replies. The server sends the replies at the end of the batch, or at
-// Flush. Before a call of Flush or Await, the last reply must be whole.
+// Flush. The handler must complete a reply before it calls Flush or Await.
 func (c *Conn) Reply() *Writer { return &c.reply }
 
 // Proto returns the version of RESP that the client chose, 2 or 3. Any goroutine may call it.
@@ -155,9 +155,9 @@ func (c *Conn) SetProto(version int) {
 // Authenticated reports whether the client has authenticated. Any goroutine may call it.
 func (c *Conn) Authenticated() bool { return c.authenticated.Load() }
 
-// SetAuthenticated records whether the client has authenticated. While it has not, and
-// Config.RequireAuth returns true, the limits before authentication apply. A change from true to
-// false restarts AuthTimeout.
+// SetAuthenticated records whether the client has authenticated. While the client has not
+// authenticated and Config.RequireAuth returns true, the limits before authentication apply. A
+// change from true to false restarts AuthTimeout.
 func (c *Conn) SetAuthenticated(ok bool) {
 	if was := c.authenticated.Swap(ok); was && !ok {
 		c.unauthSince = time.Since(c.created)

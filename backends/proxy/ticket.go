@@ -31,7 +31,7 @@ const (
 	waiting ticketState = iota
 	granted
 	replaced // by a later ticket of its contender
-	ended    // or withdrawn
+	ended    // by End, Withdraw or Abandon
 )
 
 // Grant ends the wait of this ticket with a grant. It returns false if the ticket does not wait.
@@ -145,8 +145,9 @@ func (t *Ticket) endFailed() (simba.Outcome, error) {
 	return simba.Outcome{}, t.failure
 }
 
-// expired reports whether the tenure of a grant ended by expiry, and not by a release or a break. A
-// store that counts whole milliseconds may end a lease almost one millisecond early.
+// expired reports whether the tenure of g, which has ended, expired. Otherwise it ended by a
+// release or a break. A store that counts whole milliseconds may end a lease almost one millisecond
+// early.
 func (t *Ticket) expired(g Grant) bool {
 	return g.Ended || g.Token != 0 && time.Since(g.Since)+time.Millisecond >= t.Request.TTL+t.Request.Transition
 }

@@ -14,7 +14,7 @@ import (
 type Waiters struct {
 	ender WaitEnder
 
-	mu        sync.Mutex                    // guards the fields below, and some of each Ticket
+	mu        sync.Mutex                    // guards the fields below and parts of each Ticket
 	mutexes   map[string]map[string]*Ticket // by mutex, then by contender
 	lastOrder uint64                        // order of the newest Ticket
 }
@@ -22,19 +22,21 @@ type Waiters struct {
 // WaitEnder has the methods of an engine that a Ticket calls when its wait ends. A method may wait
 // for the store, up to the engine's timeout.
 type WaitEnder interface {
-	// Granted returns the outcome of a wait that ended with g. Its status is StatusAcquired, with
-	// the remaining time of the windows, which may be 0. If the tenure of g has ended, the status
-	// is StatusTimeout. If the contender now waits by another request, it is StatusQueued. If the
-	// store has granted the ticket a later tenure, the outcome shows that later tenure.
+	// Granted returns the outcome of a wait that ended with g. Normally the status is
+	// StatusAcquired, with the remaining time of the windows; 0 = the lease has just expired. If
+	// the tenure of g has ended, the status is StatusTimeout. If the contender now waits by another
+	// request, the status is StatusQueued. If the store has granted the ticket a later tenure, the
+	// outcome shows that later tenure.
 	Granted(t *Ticket, g Grant) (simba.Outcome, error)
 	// Reacquire makes the request of t again.
 	Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error)
 	// Replaced returns the outcome of a wait whose queue entry now belongs to another request of
 	// its contender. Its status is StatusQueued, or the present status of that other request.
 	Replaced(t *Ticket) (simba.Outcome, error)
-	// Leave removes the queue entry of a waiter if this server knows of no grant to it. For EndGone
-	// it keeps the entry, as that of a polling waiter. If the store has granted the mutex
-	// meanwhile, Leave returns StatusAcquired. For EndGone it hands the mutex off instead.
+	// Leave ends a wait for which this server knows of no grant. It removes the queue entry. If why
+	// is EndGone, it keeps the entry instead, as that of a polling waiter. The store may have
+	// granted the mutex to the waiter meanwhile. Then Leave returns StatusAcquired or, if why is
+	// EndGone, hands the mutex off.
 	Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error)
 	// HandOff hands the mutex off from a waiter that did not receive its grant. It does nothing if
 	// the contender has renewed the tenure of g.
@@ -45,7 +47,7 @@ type WaitEnder interface {
 // names no tenure, and WaitEnder.Granted finds the outcome.
 type Grant struct {
 	Token uint64
-	// Since is not after the beginning of the windows. Engines use it if they compute the remaining
+	// Since is when the windows began, or earlier. Engines use it if they compute the remaining
 	// windows on this server's clock.
 	Since time.Time
 	Ended bool // the waiter's tenure has expired; Token may be 0

@@ -21,11 +21,11 @@
 //	simba:{m}:ended      tickets of waiters that were granted the mutex, but lost it by a command
 //	                     before their server received the grant
 //
-// Simba's own scripts use the lock. Up to version 3.1 they also use the queue, and from 3.3 the
-// fence and the token. Our scripts compare these keys with the record, to find changes by other
-// programs. A tenure that began without our scripts keeps its token of Simba, or gets a token from
-// our first script that finds it. If another program removes the queue entries of our waiters, our
-// scripts restore them in their order.
+// Simba's own scripts use the lock. Those of Simba up to 3.1 also use the queue, and those from 3.3
+// on the fence and the token. Our scripts compare these keys with the record, to find changes by
+// other programs. A tenure that began without our scripts keeps its token of Simba, or gets a token
+// from our first script that finds it. If another program removes the queue entries of our waiters,
+// our scripts restore them in their order.
 //
 // A demoted primary still answers on old connections, and its data may be stale. Therefore every
 // script also writes, and the server drops connections to a node that refuses the write
@@ -36,7 +36,7 @@
 // the server reconciles mutexes: reconcile.lua repairs the state of a mutex and returns it
 // (reconcile.go). The server reconciles a mutex at the end of each lease that concerns its clients
 // (schedule.go), and after an interruption of its pub/sub connection. If clients of this server
-// wait for the mutex, it also does so after every failed request.
+// wait for the mutex, the server also reconciles it after every failed request.
 //
 // A script whose reply is lost may have run. The server repeats a request only if the script has
 // certainly done nothing. This is so after NOSCRIPT, MOVED, ASK and a failed dial. It is also so if
@@ -51,7 +51,7 @@
 //	wait.go, ticket.go, wait_ender.go        a wait, from its request to its end
 //	grants.go, orphans.go, recent.go         grants that arrive, and waits that could not be ended
 //	reconcile.go, schedule.go                repairs without a request, and when they are due
-//	upstream.go, pipeline.go, clock.go       from a script to a node, in batches, with deadlines
+//	upstream.go, pipeline.go, clock.go       send scripts to nodes, in batches and with deadlines
 //	dial.go, connections.go, writable.go     connections, and how stale ones are found
 //	subscriptions.go, subscriber*.go         pub/sub connections, one for each master
 //	channels.go, messages.go, catch_up.go    channels, messages, and how missed ones are found

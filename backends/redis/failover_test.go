@@ -135,8 +135,8 @@ func checkReader(t *testing.T, url string, failover func() (newURL string, urlLe
 			break
 		}
 		if refusals++; refusals > maxRefusals || time.Since(from) > recovery {
-			t.Fatalf("no read succeeds %v after the failover, %d attempts failed: %v",
-				time.Since(from), refusals, err)
+			t.Fatalf("%d reads failed in the %v after the failover, want at most %d in %v; the last error: %v",
+				refusals, time.Since(from), maxRefusals, recovery, err)
 		}
 	}
 	for range 20 {
@@ -367,7 +367,7 @@ func TestWaitersAndSubscribersBehindSentinelFollowTheWritableNode(t *testing.T) 
 	})
 }
 
-// The old node is not demoted. The server's commands only go to another node.
+// The old node is not demoted, so it stays writable. Only the server's commands go to another node.
 func TestSubscriberLeavesNodeThatCommandsDoNotGoTo(t *testing.T) {
 	one, two := stores.Redis(t), stores.Redis(t)
 	link := stores.NewLink(t, one.Addr)
@@ -386,6 +386,6 @@ func TestSubscriberLeavesNodeThatCommandsDoNotGoTo(t *testing.T) {
 			d.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
 	})
 	if took := time.Since(moved); took > recovery {
-		t.Errorf("the subscriber moved to the other node after %v, too late", took)
+		t.Errorf("the subscriber moved to the other node after %v, want at most %v", took, recovery)
 	}
 }

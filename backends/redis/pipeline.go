@@ -122,7 +122,7 @@ func (p *pipeline) run(ctx context.Context, r *request) (any, error) {
 	}
 }
 
-// finishLone starts sending the requests that arrived while a lone one was in flight.
+// finishLone starts sending the requests that arrived while a lone request was in flight.
 func (p *pipeline) finishLone() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -177,9 +177,9 @@ func (p *pipeline) send(ctx context.Context, batch []*request) {
 	}
 }
 
-// exchange sends a batch and completes its requests, but returns those whose script the node lacks.
-// If load is set, it first loads the scripts on the same connection, since another connection may
-// lead to another node.
+// exchange sends a batch and completes its requests. If the node lacks the script of a request,
+// exchange returns the request and does not complete it. If load is set, exchange first loads the
+// scripts on the same connection, since another connection may lead to another node.
 func (p *pipeline) exchange(ctx context.Context, batch []*request, load bool) (missing []*request) {
 	cmds := make([]*redis.Cmd, len(batch))
 	pipe := p.client.Pipeline()

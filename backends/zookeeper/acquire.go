@@ -15,7 +15,7 @@ import (
 
 const reasonHandoff = "handoff"
 
-// Acquire implements simba.Backend. A free mutex costs one round trip.
+// Acquire implements simba.Backend. It acquires a free mutex in one round trip.
 func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -65,8 +65,8 @@ func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	return b.acquireWithLock(ctx, r, nil)
 }
 
-// acquireWithLock grants, renews or enqueues. t is the ticket of r.Waiter. The caller holds the
-// key's lock.
+// acquireWithLock grants, renews or enqueues. t is the ticket of r.Waiter, nil without a Waiter.
+// The caller holds the key's lock.
 func (b *Backend) acquireWithLock(ctx context.Context, r simba.AcquireRequest, t *proxy.Ticket) (simba.Outcome, error) {
 	for made := (*node)(nil); ; {
 		s, err := b.current(ctx, r.Mutex)
@@ -133,7 +133,7 @@ func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireReq
 	case i < 0:
 		b.forgetDeleted(n)
 		return out, false, nil
-	case i == 0 && ended: // another server may have reported the contender as the owner
+	case i == 0 && ended: // other servers may have reported its lease, which has now ended
 		return out, false, b.expire(ctx, n)
 	case i == 0:
 		return b.becomeOwner(ctx, n, r, t, n == *made)
@@ -311,7 +311,7 @@ func (b *Backend) heldHere(mutex string) bool {
 }
 
 // checkBusy refuses a NOQUEUE request for a mutex that is not free, without creating a node. done
-// is false if the mutex may be free.
+// is false if the mutex may be free, or if the contender may own it.
 func (b *Backend) checkBusy(ctx context.Context, s *session, r simba.AcquireRequest) (out simba.Outcome, done bool, err error) {
 	if err := s.sync(ctx, s.mutexes()); err != nil {
 		return out, false, err
@@ -337,7 +337,8 @@ func (b *Backend) expire(ctx context.Context, n *node) error {
 	return ignoreNoNode(err)
 }
 
-// unblock makes a blocked waiter a polling waiter, after its connection has closed.
+// unblock makes a blocked waiter a polling waiter, after its connection has closed or its wait has
+// failed.
 func (b *Backend) unblock(k nodeKey) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

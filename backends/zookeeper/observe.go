@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// head describes the first node of a mutex. The zero head means that there is none.
+// head describes the first node of a mutex. The zero head means that the mutex has no node.
 type head struct {
 	names     []string // all nodes, in order
 	child     string
@@ -55,7 +55,8 @@ func (h *head) waiters() int {
 	return len(h.names)
 }
 
-// inspect returns the head. It is at least as new as every answer given before the call.
+// inspect returns the head. The head is at least as new as every answer that any server gave before
+// the call of inspect.
 func (b *Backend) inspect(ctx context.Context, s *session, mutex string) (head, error) {
 	if err := s.sync(ctx, s.mutexes()); err != nil {
 		return head{}, err
@@ -87,8 +88,8 @@ func (b *Backend) head(ctx context.Context, s *session, mutex string, names []st
 	}
 }
 
-// headOf returns the head for the node child, which is the first. Before it reports an ended lease,
-// it records the end in the ensemble (markOver).
+// headOf returns the head for the node child, which must be the first. Before it reports an ended
+// lease, it records the end in the ensemble (markOver).
 func (b *Backend) headOf(ctx context.Context, s *session, mutex, child string) (head, error) {
 	for {
 		n, err := b.decided(ctx, s, mutex, child)
@@ -109,9 +110,9 @@ func (b *Backend) headOf(ctx context.Context, s *session, mutex, child string) (
 }
 
 // markOver writes the flag Over to the lease node of an ended lease, see the package comment. It
-// first gives the creator time to delete the node. It does not delete the node itself, because its
-// caller may count by the ensemble's clock, which may step. It returns zk.ErrNoNode if the node was
-// deleted, and zk.ErrBadVersion if its lease was changed.
+// first gives the creator time to delete the node. It does not delete the node itself, because this
+// server may have measured the lease by the ensemble's clock, which may step. It returns
+// zk.ErrNoNode if the node was deleted, and zk.ErrBadVersion if its lease was changed.
 func (b *Backend) markOver(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	s, over, version := n.s, n.over, n.version
@@ -145,15 +146,15 @@ func (b *Backend) markOver(ctx context.Context, n *node) error {
 
 const (
 	// decideWithin is how long a server waits for the creator of a new first node to write the
-	// outcome. After that the server treats the node as an owner's. The creator may have replied
-	// "acquired" before it was cut off from the ensemble.
+	// outcome. After that the server treats the node as an owner's, because the creator may have
+	// replied "acquired" before it was cut off from the ensemble.
 	decideWithin = 10 * ownerWriteDelay
 	decidePause  = 5 * time.Millisecond // between two reads while the server waits
 )
 
-// decided returns the first node once this server knows whether it is an owner's. A node that this
-// server created or renewed has exact times in its own state. So decided returns that state, unless
-// another server has changed the lease node since.
+// decided returns the node child, which must be the first, once this server knows whether it is an
+// owner's. If this server created or renewed the node, the node in Backend.mutexes has the exact
+// times. Then decided returns that one, unless another server has changed the lease node since.
 func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) (*node, error) {
 	for deadline := time.Now().Add(decideWithin); ; {
 		n, err := b.readNode(ctx, s, mutex, child)
@@ -181,8 +182,8 @@ func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) 
 		}
 		b.mu.Lock()
 		if undecided && n.foreign && time.Now().After(deadline) {
-			// The contender owns the mutex since its node became the first. That time is unknown,
-			// so the windows begin now.
+			// The contender has owned the mutex since its node became the first. That time is
+			// unknown, so count the windows from now.
 			if n.kind == kindBlocked && !n.over {
 				n.since = time.Now()
 			}
@@ -200,14 +201,14 @@ func (b *Backend) decided(ctx context.Context, s *session, mutex, child string) 
 	}
 }
 
-// undecidedLocked reports whether the node's creator has yet to write whether the node is an
-// owner's.
+// undecidedLocked reports whether the node's creator has not written the outcome yet: whether the
+// node is an owner's.
 func (n *node) undecidedLocked() bool {
 	return n.kind == kindAsking || n.kind == kindBlocked && n.server == n.creator
 }
 
-// countedLocked returns the node of that name if this server measures its lease by its own clock,
-// else nil.
+// countedLocked returns the node child if this server created or renewed it, else nil. Of such a
+// node this server measures the lease by its own clock.
 func (b *Backend) countedLocked(mutex, child string) *node {
 	if m := b.mutexes[mutex]; m != nil {
 		if n := m.guids[guidOf(child)]; n != nil && (!n.foreign || n.kind == kindOwner && n.server == b.id) {
@@ -353,9 +354,9 @@ func (b *Backend) inspectRequest(ctx context.Context, mutex string) (h head, err
 	return h, b.failed(err)
 }
 
-// retryRead runs f with the session of a mutex. If the connection breaks, it runs f again. If f may
-// have changed something, it returns errUnknown, and retryRead does not repeat it. The mutex ""
-// stands for all mutexes.
+// retryRead runs f with the session of a mutex. If the connection breaks, it runs f again. An f
+// that may have changed something returns errUnknown, and retryRead does not run it again. The
+// mutex "" stands for all mutexes.
 func (b *Backend) retryRead(ctx context.Context, mutex string, f func(*session) error) error {
 	for {
 		s, err := b.current(ctx, mutex)
@@ -392,8 +393,8 @@ func (b *Backend) Queue(ctx context.Context, mutex string, count int) (list []si
 
 const readers = 32
 
-// entries reads the nodes of waiters. All waiting times end at one instant, so that they keep the
-// order of the queue.
+// entries reads the nodes of waiters. It computes all waiting times for the same instant, so that
+// an earlier waiter has a longer time.
 func (b *Backend) entries(ctx context.Context, s *session, mutex string, names []string) ([]simba.QueueEntry, error) {
 	found, now := make([]*simba.QueueEntry, len(names)), time.Now()
 	err := each(len(names), func(i int) error {
@@ -431,8 +432,8 @@ func (b *Backend) entries(ctx context.Context, s *session, mutex string, names [
 	return list, nil
 }
 
-// each calls f for 0 to n-1, up to readers calls at the same time. It returns the first error by
-// index.
+// each calls f with 0 to n-1. At most 32 calls (the constant readers) run at the same time. If
+// several calls fail, the result is the error of the smallest i.
 func each(n int, f func(i int) error) error {
 	var all sync.WaitGroup
 	errs := make([]error, n)

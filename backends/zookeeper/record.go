@@ -15,15 +15,20 @@ import (
 type kind string
 
 const (
-	kindAsking  kind = "asking"  // new: its creator has not written the outcome yet
-	kindOwner   kind = "owner"   // owns the mutex when it is the first
-	kindBlocked kind = "blocked" // blocked: owns the mutex as soon as it is the first
-	kindPolling kind = "polling" // polls: owns the mutex only after another ACQUIRE
+	// The node is new. Its creator has not written the outcome yet.
+	kindAsking kind = "asking"
+	// The contender owns the mutex if the node is the first.
+	kindOwner kind = "owner"
+	// The contender is blocked. It owns the mutex as soon as the node is the first.
+	kindBlocked kind = "blocked"
+	// The contender polls. When the node is the first, the contender still needs another ACQUIRE to
+	// own the mutex.
+	kindPolling kind = "polling"
 )
 
 // record is the data of a lease node, which other servers read. It is JSON, so that people can read
 // it too. Times are in milliseconds. Every write or deletion names the node's version, so that no
-// server undoes a change that it does not know.
+// server undoes a change of which it does not know.
 type record struct {
 	Mutex     string `json:"mutex"`
 	Contender string `json:"contender"`
@@ -38,10 +43,10 @@ type record struct {
 	// this record was written.
 	Acquired int64 `json:"acquired,omitempty"`
 	// Over says that a server has reported the end of the lease. Only a renewal for the same owner
-	// clears it. The renewing server measures the lease by its own clock.
+	// clears it. A server may still renew if the lease has not ended by that server's own clock.
 	Over bool `json:"over,omitempty"`
-	// Session is the proxy.Binding of the lease: the connection that it is bound to, with its
-	// server. "" = none.
+	// Session is the proxy.Binding of the lease. It names the connection that the lease is bound
+	// to, and the server of that connection. "" = none.
 	Session string `json:"session,omitempty"`
 	// Listening says that a polling waiter subscribes to its own channel at a server other than the
 	// creator.
@@ -82,7 +87,9 @@ func decodeRecord(b []byte) (record, error) {
 }
 
 const (
-	// maxLapse is the largest Lapse: that of a waiter that asks at the start of the longest lease.
+	// maxLapse is the largest Lapse. A waiter may ask at the start of the longest lease (MaxTTL +
+	// MaxTransition). It keeps its queue entry for the longest queue grace (MaxTTL) after the
+	// lease.
 	maxLapse = 3 * simba.MaxTTL
 	// lastInstant bounds a clock in Unix milliseconds (year 2248), so that its nanoseconds fit an
 	// int64.
@@ -115,7 +122,7 @@ func (r *record) check() error {
 	return nil
 }
 
-// began returns when the windows of an owner began on the ensemble's clock.
+// began returns when the windows of an owner began, in Unix milliseconds on the ensemble's clock.
 func (r *record) began(stat *zk.Stat) int64 {
 	if r.Acquired != 0 {
 		return r.Acquired

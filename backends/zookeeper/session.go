@@ -28,8 +28,8 @@ var (
 // Otherwise the library would continue with a new session, which could execute old requests.
 //
 // The library's requests take no context. So a session runs them in goroutines of their own and
-// stops waiting at the deadline. If nothing has arrived on the connection meanwhile, it also cuts
-// the connection. Then the library ends the request and reconnects.
+// stops waiting at the deadline. If nothing has arrived on the connection meanwhile, the session
+// also cuts the connection. Then the library ends the request and reconnects.
 type session struct {
 	paths
 	tag          tag
@@ -43,15 +43,15 @@ type session struct {
 	over chan struct{} // closed when the session is over
 
 	lastRead atomic.Int64 // when bytes last arrived, in nanoseconds since epoch
-	zxid     atomic.Int64 // the largest in any reply; see trackedConn
+	zxid     atomic.Int64 // the largest transaction id in any reply; see trackedConn
 
 	mu               sync.Mutex    // guards the fields below
 	netConn          *trackedConn  // the current connection; nil = none yet
 	abandoned        bool          // opens no new connections
-	reconnectAllowed bool          // may connect after it was given up, for close
-	up               chan struct{} // closed while it is connected
+	reconnectAllowed bool          // may connect although it was given up; see allowReconnect
+	up               chan struct{} // closed while the session is connected
 	ready            bool          // up is closed
-	cause            error         // why it is over
+	cause            error         // why the session is over; nil = it is not
 	timeout          time.Duration // as the ensemble chose it
 	confirmed        time.Time     // start of the last exchange that reached the ensemble's leader
 }
@@ -202,14 +202,14 @@ func (s *session) confirm(start time.Time) {
 
 // giveUpAt returns when this server must give the session up: like ZooKeeper's own clients, two
 // thirds of the timeout after the last confirmed exchange. A follower reports its sessions to the
-// leader with a delay. So the ensemble may count the timeout from an earlier instant.
+// leader with a delay. So the ensemble may count the timeout from a time before that exchange.
 func (s *session) giveUpAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.confirmed.Add(s.timeout * 2 / 3)
 }
 
-// expiresAt returns when the ensemble ends the session if nothing confirms it any more.
+// expiresAt returns when the session timeout has passed since the last confirmed exchange.
 func (s *session) expiresAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -243,8 +243,9 @@ func (s *session) close() {
 }
 
 // closeAfterTimeout closes a session that this server has given up, when the session's timeout has
-// passed. Until then its owners can notice the loss. The ensemble alone may take longer, since a
-// delayed packet extends the session. If ctx ends first, closeAfterTimeout abandons the session.
+// passed. Until then the owners of its leases have time to notice the loss. Without the close, the
+// session could last longer, since a delayed packet extends it. If ctx ends first,
+// closeAfterTimeout abandons the session.
 func (s *session) closeAfterTimeout(ctx context.Context) {
 	defer s.abandon() // does nothing after close
 	if !sleep(ctx, time.Until(s.expiresAt())) {
@@ -292,7 +293,8 @@ func (s *session) abandon() {
 }
 
 // silence makes all sends fail. So the library's Close cannot ask the ensemble to end the session,
-// and returns at once. On a closed connection it would wait a second.
+// and returns at once. If the connection were closed instead, the library's Close would wait a
+// second.
 func (s *session) silence() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

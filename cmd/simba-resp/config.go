@@ -227,9 +227,9 @@ func (c *config) Validate() configErrors {
 	}
 	for _, f := range fields {
 		if f.engine != "" && f.engine != c.Engine && !f.isInitial(c) && f.name != "data-dir" {
-			// If the server ignored a store, two groups of servers might each grant the same lock.
-			// An unused data directory does no harm, and a container's environment may name one for
-			// all engines.
+			// If the server ignored the address of a store, it would grant locks elsewhere. Then
+			// two groups of servers might each grant the same lock. An unused data directory does
+			// no harm, and a container's environment may name one for all engines.
 			refuse(f.name, "it needs --engine %s", f.engine)
 		}
 	}
@@ -268,7 +268,7 @@ func (c *config) Validate() configErrors {
 	return wrong
 }
 
-// maxTimeout is a year. A longer timeout is a mistake, or means "never", which is 0.
+// maxTimeout is a year. A longer timeout is a mistake, or means "never", which is written 0.
 const maxTimeout = 365 * 24 * time.Hour
 
 // minMySQLPoll bounds the load of polling one mutex.
