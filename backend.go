@@ -44,7 +44,7 @@ var (
 )
 
 // An UnavailableError is returned when an engine's store cannot be reached or does not answer in
-// time. The request may have been done, which a retry shows.
+// time. The request may have been done. A retry then shows the state that the request left.
 type UnavailableError struct {
 	Engine string // "redis", "mysql", "zookeeper"
 	Err    error  // of the store's client
@@ -60,8 +60,8 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 
 // A MisconfiguredError is returned when an engine's store refuses a request until an operator
 // changes the store. Examples are a missing table, a missing privilege and a key of another type.
-// The request may have been done in part: for example, the grant was written and its notice
-// refused. A retry after the repair shows that.
+// The request may have been done in part: for example, the store wrote the grant, but refused the
+// notice of it. A retry after the repair shows the state that the request left.
 type MisconfiguredError struct {
 	Engine string // "redis", "mysql", "zookeeper"
 	Err    error  // names the fault
@@ -110,9 +110,9 @@ type Ticket interface {
 	// the outcome is StatusAcquired. For EndGone, End hands the mutex off to the next waiter
 	// instead.
 	//
-	// A waiter never receives an expired lease. If its lease expired before End, the waiter is
-	// queued again. Then End(EndWoken) returns StatusWaiting, and the engine calls Wake later. End
-	// with any other reason never returns StatusWaiting.
+	// A waiter never receives an expired lease. If the granted lease expired before the call of
+	// End, the engine queues the waiter again. Then End(EndWoken) returns StatusWaiting, and the
+	// engine calls Wake later. End with any other reason never returns StatusWaiting.
 	//
 	// If an engine's store refuses the wait, the engine calls Wake, and End(EndWoken) returns a
 	// *MisconfiguredError. The waiter leaves the queue as soon as the store allows it. If the store
@@ -171,9 +171,9 @@ type ReleaseRequest struct {
 }
 
 // Tenure describes an owner and its lease. AcquiredAt, TTLAt, TransitionAt and Now are in Unix
-// milliseconds. They follow the server's clock as it was when the windows began, and ignore later
-// settings of that clock. So their differences are exact. The zero Tenure means that the mutex is
-// free.
+// milliseconds on one clock, which may differ from the caller's clock. So compare them only with
+// each other. In the engine embedded their differences are exact, even if someone sets the clock
+// during the lease. The zero Tenure means that the mutex is free.
 type Tenure struct {
 	Owner        string
 	Token        uint64
@@ -188,7 +188,7 @@ type Tenure struct {
 	// StartedAt is the wall time of the grant, in Unix milliseconds; 0 = the engine does not know
 	// it. If the clock has been set since the grant, StartedAt may not fit the other times.
 	StartedAt int64
-	// Session is the session of this server that the lease is bound to; 0 = none.
+	// Session is the connection of this server that the lease is bound to; 0 = none.
 	Session uint64
 }
 
@@ -212,8 +212,8 @@ type ScanRequest struct {
 	Contended bool                    // only those that have waiters
 }
 
-// ScanPage is the result of a Scan. A mutex that has an owner or waiters from the first call to the
-// last is returned at least once, as by Redis' SCAN.
+// ScanPage is the result of a Scan. If a mutex has an owner or waiters from the first call of a
+// scan to the last, the scan returns it at least once. Redis' SCAN promises the same.
 type ScanPage struct {
 	Cursor  uint64 // for the next call; 0 = done
 	Mutexes []string
@@ -249,11 +249,11 @@ type Stats struct {
 	RecoveryDelay time.Duration // what remains of the recovery delay
 }
 
-// Backend keeps mutexes. It is safe for concurrent use. The caller must check the limits of this
-// package.
+// Backend keeps mutexes. It is safe for concurrent use. Before a call, the caller must check names,
+// durations and counts against the limits of this package, such as MaxMutexLen and MaxTTL.
 //
 // A result may depend on a change that is not durable yet. Then the result has the Seq of that
-// change. The caller must not send it to anyone before Commit has returned for that Seq.
+// change. The caller must not send the result to anyone before Commit has returned for that Seq.
 type Backend interface {
 	Committer
 	// Acquire acquires a mutex or renews its lease. It returns a Ticket only with StatusWaiting,
@@ -275,11 +275,12 @@ type Backend interface {
 	Break(ctx context.Context, mutex, reason string) (bool, Seq, error)
 	// History returns events of a mutex, oldest first.
 	History(ctx context.Context, r HistoryRequest) ([]Event, Seq, error)
-	// The caller calls Subscribed when a channel has one more subscriber at this server, before
-	// that client gets its reply. If pattern is true, channel is a glob of channels. From then on
+	// The caller calls Subscribed when a client of this server has subscribed to a channel, before
+	// the client gets the reply. If pattern is true, channel is a glob of channels. From then on
 	// the backend publishes what its store announces on the channel. If the channel is a polling
 	// waiter's own, the backend can notify that waiter. After an error the backend tries again by
-	// itself. It learns from its Notices when a subscriber leaves.
+	// itself. There is no call for a client that unsubscribes: the backend asks its Notices who
+	// still subscribes.
 	Subscribed(ctx context.Context, channel string, pattern bool) (Seq, error)
 	// Stats returns the figures now.
 	Stats() Stats
@@ -293,7 +294,7 @@ type Committer interface {
 	// wakes the waiters that depend on these changes. After an error, no result that depends on seq
 	// may be sent. A backend may ignore ctx, because other clients depend on the commit too.
 	Commit(ctx context.Context, seq Seq) error
-	// TryCommit does the same as Commit and returns true, if it need not wait. Otherwise it starts
+	// If TryCommit need not wait, it does the same as Commit and returns true. Otherwise it starts
 	// the work without waiting for it, and returns false.
 	TryCommit(seq Seq) (done bool, err error)
 }

@@ -20,7 +20,7 @@ import (
 // in time, the Client calls Released before Do and Unlock return.
 //
 // A hook must not block, because its contender cannot renew the lease until the hook returns. A
-// hook must not wait for a call of the Client. A hook that panics ends the process.
+// hook must not wait until a method of the Client returns. A hook that panics ends the process.
 //
 // The context of a hook does not end. It has the values of the caller's context in Do, Lock or Run,
 // such as the span of a trace.

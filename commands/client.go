@@ -23,8 +23,10 @@ type client struct {
 	started time.Duration // since the server's start
 	parked  time.Duration // how long the command has waited or paused
 
-	outage outage // of the batch: the commands whose replies are sent together
-	batch  uint64 // number of the batch; see lost
+	// The server sends the replies of a batch of commands together. batch is the number of the
+	// batch that outage belongs to. When a new batch has begun, the method lost replaces both.
+	outage outage
+	batch  uint64
 
 	tx        *transaction // between MULTI and EXEC
 	executing bool         // inside EXEC

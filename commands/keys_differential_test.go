@@ -19,7 +19,7 @@ import (
 //	simba:{m} and m                are one key here, two keys there
 //	simba:{m}:contender            belongs to the mutex m here, is a key of its own there
 //	DEL of a queue                 keeps the waiters here
-//	a sorted set of another name   is refused here
+//	a sorted set that is no queue  is refused here
 //	a lock with a queue's name     is refused here
 //	FLUSHALL                       keeps the waiters here
 //	members with the same score    are in order of arrival here, in order of their bytes there
@@ -87,8 +87,8 @@ func newLockSiteOf(t testing.TB, users *access.Accounts) *site {
 	return newSite(t, Config{Backend: newEngine(t), Users: users})
 }
 
-// newEngine returns an engine without a disk. It stops at the end of the test, after everything
-// that the test creates later.
+// newEngine returns an engine without a disk. The engine stops at the end of the test, after
+// the servers that the test creates later have stopped.
 func newEngine(t testing.TB) *engine.Engine {
 	t.Helper()
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
@@ -337,7 +337,8 @@ var queueTemplates = []string{
 	"MULTI", "EXEC", "EXEC", "WATCH {k}", "GET q", "TYPE q",
 }
 
-// This server and Redis convert the replies and errors of these scripts in the same way.
+// sameScripts are scripts to which this server and Redis must send the same replies, except for the
+// scripts in differentScripts.
 var sameScripts = []string{
 	`EVAL "return 1" 0`, `EVAL "return 3.99" 0`, `EVAL "return -3.99" 0`, `EVAL "return 1e30" 0`, `EVAL "return 2^53" 0`, `EVAL "return 0/0" 0`,
 	`EVAL "return 'a'" 0`, `EVAL "return ''" 0`, `EVAL "return '\\0\xff\\r\\n'" 0`, `EVAL "return nil" 0`, `EVAL "return" 0`, `EVAL "" 0`, `EVAL "return true" 0`, `EVAL "return false" 0`,
@@ -406,7 +407,7 @@ func TestScriptsReplyAsRedis(t *testing.T) {
 			if reason := differentScripts[command]; got != want && reason == "" {
 				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
 			} else if got == want && reason != "" && proto == "HELLO 2" {
-				t.Errorf("after %s, %s: the replies are the same, but differentScripts has: %s", proto, command, reason)
+				t.Errorf("after %s, %s: both replies are %q, but differentScripts says that they differ: %s", proto, command, got, reason)
 			}
 		}
 	}

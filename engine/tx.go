@@ -44,7 +44,7 @@ type txKey struct {
 	kept       time.Duration // how long the reservation or the recovery delay still lasts
 	shownOwned bool          // lock shows an owner that the mutex does not have: see MayTake
 	rests      simba.Seq
-	watch      *watch // nil = the commit compares values, so it accepts a change that was undone
+	watch      *watch // nil = the commit compares values, so an undone change is no conflict
 	seen       seenVersions
 
 	// The state with the changes of the transaction.
@@ -55,7 +55,7 @@ type txKey struct {
 
 	// Tokens that the caller has learned.
 	next  uint64 // the token drawn for the next tenure; 0 = none
-	given uint64 // the largest token; 0 = none
+	given uint64 // the largest token that the caller has learned; 0 = none
 
 	// The changes that commit makes.
 	work     []op
@@ -207,8 +207,8 @@ func (k *txKey) load(m *mutex, s *step) {
 	}
 }
 
-// read advances a mutex to the present time, and calls view with its shard locked. The first read
-// of a key loads its lock. If the transaction is too large, read does nothing: the commit will
+// read advances a mutex to the present time, and calls view with the shard locked. The first read
+// of a mutex also calls load. If the transaction is too large, read does nothing: the commit will
 // fail.
 func (t *tx) read(k *txKey, view func(m *mutex, s *step)) {
 	if t.tooLarge {
@@ -336,7 +336,7 @@ func (k *txKey) change(l simba.Lock, renew bool) {
 	last.lock, last.renew = l, last.renew || renew
 }
 
-// timed returns l with both TTL and EndsAt, of which it computes one.
+// timed returns l with both TTL and EndsAt. It computes one of them from the other.
 func (t *tx) timed(l simba.Lock) simba.Lock {
 	now := t.Now().UnixMilli()
 	switch {
@@ -397,7 +397,7 @@ func (t *tx) Queued(name, contender string) (simba.QueueMember, bool) {
 func (t *tx) Enqueue(name, contender string, score float64) {
 	k := t.queued(name)
 	k.work = append(k.work, op{kind: opEnqueue, contender: contender, score: score})
-	// The contender is queued again.
+	// An earlier Dequeue of the contender has no effect any more.
 	k.dequeued = slices.DeleteFunc(k.dequeued, func(c string) bool { return c == contender })
 	k.queue.add(simba.QueueMember{Contender: contender, Score: score})
 }

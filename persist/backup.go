@@ -22,7 +22,7 @@ import (
 //	end      an empty key
 //	sum      SHA-256 of all bytes before
 //
-// The rows have versions of their own. One of them is the meta row.
+// Each row states its own format. One of the rows is the meta row.
 const (
 	backupMagic  = "simba-resp backup\n"
 	backupFormat = 1
@@ -49,8 +49,8 @@ type Backup struct {
 	err  error            // of an earlier Next
 }
 
-// backups is the open backup of a store. There is one at most, so the files that Pebble keeps for
-// it take no more space than one copy of the rows.
+// backups has the open backup of a store. At most one backup is open, so the files that Pebble
+// keeps for it take no more space than one copy of the rows.
 type backups struct {
 	mu     sync.Mutex // protects the fields below; also held while a backup begins
 	open   *Backup

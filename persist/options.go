@@ -49,22 +49,22 @@ type Options struct {
 	FS vfs.FS
 	// Mode is the durability of changes; the zero value is Always.
 	Mode Mode
-	// Boot identifies the boot of the machine; the zero value means the boot of this machine.
+	// Boot is the present boot of the machine; the zero value means the result of MachineBoot.
 	Boot Boot
 	// Now is the clock of the engine whose leases are stored; nil means Boot.Now. It must count
 	// from the same boot as Boot.Now.
 	Now func() simba.Instant
 	// Wall is the wall clock, whose time is stored for people to read; nil means the machine's.
 	Wall func() time.Time
-	// SyncEvery bounds how long a change waits in Async for its fsync if no caller waits; 0 means
-	// 10 ms.
+	// SyncEvery is for Async. It bounds the time from a change to its fsync if no caller waits for
+	// that fsync; 0 means 10 ms.
 	SyncEvery time.Duration
 	// MinFree is how many bytes must be free at the start; 0 means 128 MiB. That is enough for the
 	// journal's four files (64 MiB) and a checkpoint of three segments (48 MiB).
 	MinFree uint64
 	// CommitTimeout bounds one write with its fsync; 0 means DefaultCommitTimeout. While a commit
 	// waits for a checkpoint, CommitTimeout bounds each write and each sync of the checkpoint.
-	// Between them the checkpoint may read and compute for six times as long.
+	// Between them the checkpoint may read and compute for six times CommitTimeout.
 	CommitTimeout time.Duration
 	// Fatal is called once, when the store can make no change durable any more. It must end the
 	// process. If it returns, the goroutine that failed stays blocked and keeps its files and
@@ -84,15 +84,17 @@ type Options struct {
 	slept func() time.Duration
 }
 
-// sleep returns a function that returns by how much now is behind boot. A clock that stands still
-// while the machine sleeps falls behind.
-func sleep(now, boot func() simba.Instant) func() time.Duration {
-	if boot == nil {
+// sleep returns a function that returns by how much engineClock is behind bootClock. If engineClock
+// stands still while the machine sleeps, it falls behind.
+func sleep(engineClock, bootClock func() simba.Instant) func() time.Duration {
+	if bootClock == nil {
 		return nil
 	}
 	return func() time.Duration {
-		n := now() // read first: time between the readings may make leases longer, never shorter
-		return max(0, boot().Sub(n))
+		// engineClock is read first: time between the readings may make leases longer, never
+		// shorter.
+		now := engineClock()
+		return max(0, bootClock().Sub(now))
 	}
 }
 

@@ -76,8 +76,9 @@ type Restored struct {
 // With Quiet the leases keep their tokens, so that their owners can renew them. Quiet is at least
 // as long as each lease, so a lease that its owner does not renew ends before the first new grant.
 //
-// With OwnersStopped a lease of the backup may have a smaller token than later tenures had. So
-// Restore gives each lease a new token, and the server refuses the old one.
+// With OwnersStopped, Restore gives each lease a new token, and the server refuses the old one.
+// Otherwise a lease of the backup could have a smaller token than a tenure that the old server
+// began after the backup.
 func Restore(ctx context.Context, o RestoreOptions) (*Restored, error) {
 	o.FS = cmp.Or(o.FS, vfs.Default)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
@@ -108,7 +109,7 @@ func (o *RestoreOptions) check() error {
 	case o.Dir == "":
 		return errors.New("no data directory given")
 	case o.OwnersStopped == (o.Quiet != 0):
-		return errors.New("give either a recovery delay or say that the owners are stopped")
+		return errors.New("either give a recovery delay or say that the owners are stopped")
 	case o.Quiet < 0 || o.Quiet > MaxQuiet:
 		return fmt.Errorf("the recovery delay must be above 0 and at most %v", MaxQuiet)
 	}
@@ -132,8 +133,9 @@ func newRestore(o *RestoreOptions, f *backupFile) (*restore, error) {
 		return nil, fmt.Errorf("%w: it shows %s, the backup was taken at %s", ErrClock,
 			now.UTC().Format(time.RFC3339), f.info.Taken.UTC().Format(time.RFC3339))
 	}
-	// No lease of the backup has a later generation than this one. The epoch names no boot, so the
-	// first start begins the next generation, and these leases begin anew.
+	// No lease of the backup has a later generation than f.meta. The new epoch has no Boot, so it
+	// matches no boot. So the first start of a server begins the next generation, and all leases of
+	// earlier generations begin anew.
 	m := meta{
 		epoch:  epoch{Generation: f.meta.Generation},
 		Seq:    max(f.meta.Seq, simba.Seq(now.UnixMicro())),
@@ -145,9 +147,9 @@ func newRestore(o *RestoreOptions, f *backupFile) (*restore, error) {
 	return &restore{RestoreOptions: o, from: f, meta: m}, nil
 }
 
-// checkQuiet returns an error if the recovery delay is shorter than a known lease. In Async, the
-// meta row of the backup states a recovery delay too. It covers the longest lease that the
-// backed-up run had granted.
+// checkQuiet returns an error if the recovery delay is shorter than a known lease. If the server
+// ran in Async, the meta row of the backup states a recovery delay too. That delay covers the
+// longest lease that the server had granted until the backup.
 func (f *backupFile) checkQuiet(quiet time.Duration) error {
 	switch i := f.info; {
 	case quiet == 0:

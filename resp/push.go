@@ -28,15 +28,16 @@ func (c *Conn) HoldPushes() { c.hold() }
 // does not apply to such a client.
 func (c *Conn) SetAwaitsPushes(on bool) { c.awaitsPushes = on }
 
-// manyPushes is how many messages a connection may publish before it waits for the pushers. Each
-// message counts once for each receiver.
+// manyPushes is how many messages a connection may publish before it waits for the pushers, the
+// goroutines that send the push queues. Each message counts once for each receiver.
 const manyPushes = 20_000
 
 // publishWait bounds a wait for the pushers, because subscribers may read nothing.
 const publishWait = 100 * time.Millisecond
 
-// AddReceivers counts the receivers of a message that this connection has published. After many
-// receivers the connection waits briefly for the pushers, before its next command.
+// AddReceivers counts the receivers of a message that this connection has published. When the count
+// reaches manyPushes, the connection waits at most publishWait for the pushers, before its next
+// command.
 func (c *Conn) AddReceivers(receivers int) { c.deliveries += receivers }
 
 // waitForPushers waits for the pushers if the messages of the connection had many receivers.
@@ -107,12 +108,12 @@ func (c *Conn) pushAll() {
 	c.pushRest(nil)
 }
 
-// pushRest sends left, the rest of an unfinished write, and then the whole queue. The caller has
-// locked c.wmu, and pushRest unlocks it.
-func (c *Conn) pushRest(left []byte) {
+// pushRest sends first the bytes in unsent, the rest of an unfinished write, and then the whole
+// queue. The caller has locked c.wmu, and pushRest unlocks it.
+func (c *Conn) pushRest(unsent []byte) {
 	scratch := scratches.Get().(*[]byte)
 	defer scratches.Put(scratch)
-	for frames, ok := left, len(left) > 0; ; ok = false {
+	for frames, ok := unsent, len(unsent) > 0; ; ok = false {
 		if !ok {
 			frames, ok = c.push.take(scratch)
 		}

@@ -28,7 +28,7 @@ type pushQueue struct {
 
 	held    bool     // only the connection's goroutine changes held
 	splices []splice // where to insert pushes into the replies
-	mark    int      // number of pushes to insert there
+	mark    int      // number of pushes that the splices insert
 
 	running bool // a pusher runs
 	closed  bool // no more pushes are accepted

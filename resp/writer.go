@@ -166,9 +166,10 @@ func (w *Writer) Verbatim(format, text string) {
 	w.buf = append(w.buf, '\r', '\n')
 }
 
-// reset empties w. It releases the buffer if that has more than keep bytes.
-func (w *Writer) reset(keep int) {
-	if cap(w.buf) > keep {
+// reset empties w. If the capacity of the buffer is larger than limit bytes, reset releases the
+// buffer.
+func (w *Writer) reset(limit int) {
+	if cap(w.buf) > limit {
 		w.buf = nil
 	}
 	w.buf = w.buf[:0]

@@ -17,16 +17,17 @@ const DefaultHistory = 10000
 //
 // A server can learn of a change twice: from the reply to its own request, and from the store. So
 // the log ignores a second event for the beginning or the end of a tenure, as long as it keeps the
-// first. It also ignores a beginning that arrives after the end. The token identifies the tenure.
+// first. It also ignores the beginning of a tenure that arrives after the end of the same tenure.
+// The token identifies the tenure.
 type EventLog struct {
-	// ReorderWindow is the longest time by which an event may arrive after an event of a later
-	// tenure. The log holds early events back for at most this time: see isEarly. 0 = events arrive
-	// in order. Set it before the first event.
+	// ReorderWindow is how long, at most, the log holds back an event that has arrived before an
+	// event that precedes it: see isEarly. 0 = events arrive in order. Set ReorderWindow before the
+	// first event.
 	ReorderWindow time.Duration
 
 	notices simba.Notices
 
-	sending sync.Mutex // held from numbering to publishing, to keep the order; locked before mu
+	sending sync.Mutex // keeps the order from numbering to publishing; locked before mu
 	// held has the events that are held back, by mutex; guarded by sending.
 	held map[string]*heldEvents
 
@@ -74,8 +75,8 @@ func NewEventLog(n simba.Notices, limit int) *EventLog {
 
 // Record records events in order, and publishes each new one as JSON on the event channel of its
 // mutex. A recorded event gets a Seq, and the current time if its At is 0. Record returns how many
-// events were new, without those that it holds back. It calls the Notices with sending locked, so
-// the caller must not hold a lock that the Notices need.
+// events were new, without those that it holds back. It calls the Notices while it holds a lock of
+// the log. So the caller must not hold a lock that the Notices need.
 func (l *EventLog) Record(events ...simba.Event) (recorded int) {
 	return l.record(false, events)
 }

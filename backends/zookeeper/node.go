@@ -20,14 +20,14 @@ type mutex struct {
 	// node gone announces that event.
 	endings map[guid]simba.Event
 	watcher *watcher // nil = not needed
-	// announced is a token. After tenures up to this token, no notice is needed that the mutex is
-	// free, see announceFree.
+	// announced is a token. When a tenure with this or a smaller token has ended, announceFree
+	// publishes nothing: the notice was published already, or skipFreeNotice was called.
 	announced uint64
 }
 
-// node is a contender's latch node and its lease node, as this server knows them. The server in
-// whose session the node was created is its creator, which ends the lease. A foreign node has
-// another creator. This server knows a foreign node because its contender asks here.
+// node is a contender's latch node and its lease node, as this server knows them. The creator is
+// the server in whose session they were created. The creator ends the lease. A foreign node was
+// created by another server. This server knows it because the contender sends requests here.
 type node struct {
 	s            *session
 	mutex        string
@@ -39,7 +39,7 @@ type node struct {
 	bare         bool      // a JVM's node, without a lease node
 	made         time.Time // when this server first knew that the node exists
 	creator      string    // the creator's Backend.id
-	onlyOwnAhead bool      // this server created all nodes ahead; guarded by Backend.mu
+	onlyOwnAhead bool      // this server created all nodes ahead of this one; guarded by Backend.mu
 
 	// Guarded by Backend.mu. Only the holder of the key's lock writes the nodes in the ensemble.
 	kind           kind
@@ -49,7 +49,7 @@ type node struct {
 	binding        string    // the connection that the lease is bound to; "" = none
 	version        int32     // of the lease node
 	since          time.Time // of an owner: when its windows began
-	acquiredAt     int64     // the same in Unix milliseconds on the ensemble's clock
+	acquiredAt     int64     // since on the ensemble's clock, in Unix milliseconds
 	answered       bool      // of an owner that waited: Ticket.End has returned the tenure
 	unacknowledged bool      // of an owner that waited: it has not renewed the lease yet
 	over           bool      // of an owner: the lease node has the flag Over
@@ -62,10 +62,12 @@ type node struct {
 	expiresAt     time.Time // of a polling waiter: when its queue entry expires
 	reservedUntil time.Time // of a waiter: when its reservation ends; zero = none
 	// idle means that a polling waiter is the first, and the mutex is not reserved for it.
-	idle          bool
-	listening     bool // of a polling waiter: it subscribes to its own channel at another server
-	granting      bool // of a blocked waiter: a grant is in progress
-	becomingOwner bool // of a blocked waiter: remove grants it the mutex, see nextLocked
+	idle      bool
+	listening bool // of a polling waiter: it subscribes to its own channel at another server
+	granting  bool // of a blocked waiter: a grant is in progress
+	// becomingOwner means that Backend.remove is granting the mutex to a blocked waiter: see
+	// nextLocked.
+	becomingOwner bool
 	// watchAt is when to set the watch on the lease node; zero = it is set, or not needed.
 	watchAt      time.Time
 	writing      bool      // a write of the lease node is in progress
@@ -97,8 +99,8 @@ func (n *node) ownsLocked(now time.Time) bool {
 	return !n.forgotten && n.kind == kindOwner && now.Before(n.end())
 }
 
-// endedLocked reports whether the node's contender was the owner and its lease has ended. A
-// contender that other servers may have reported as the owner counts as one, see presumedUntil.
+// endedLocked reports whether the node's contender was the owner and its lease has ended. If other
+// servers may have reported the contender as the owner, it counts as an owner: see presumedUntil.
 func (n *node) endedLocked(now time.Time) bool {
 	if n.kind == kindOwner {
 		return !n.ownsLocked(now)
@@ -173,15 +175,16 @@ func (b *Backend) addLocked(n *node) {
 	b.armLocked(n)
 }
 
-// resetOwnAheadLocked clears onlyOwnAhead of all nodes. Callers have forgotten a node that may
-// still exist ahead of others.
+// resetOwnAheadLocked clears onlyOwnAhead of all nodes. It is called after this server has
+// forgotten a node that may still exist in the ensemble, ahead of others.
 func (m *mutex) resetOwnAheadLocked() {
 	for _, n := range m.nodes {
 		n.onlyOwnAhead = false
 	}
 }
 
-// dropLocked forgets a node. If it may still exist, the caller also calls resetOwnAheadLocked.
+// dropLocked forgets a node. If the node may still exist in the ensemble, the caller must also call
+// resetOwnAheadLocked.
 func (b *Backend) dropLocked(n *node) {
 	if n.forgotten {
 		return
@@ -319,8 +322,8 @@ func (b *Backend) runDueWithLock(ctx context.Context, n *node) error {
 	return nil
 }
 
-// reloadWatched is reload for a node whose watchAt has passed. If the contender left the queue
-// through another server, it also ends the wait here.
+// reloadWatched calls reload for a node whose watchAt has passed. If the contender left the queue
+// through another server, reloadWatched also ends the contender's wait at this server.
 func (b *Backend) reloadWatched(ctx context.Context, n *node) error {
 	b.mu.Lock()
 	blocked := n.kind == kindBlocked && !b.elsewhereLocked(n)
@@ -351,7 +354,7 @@ func (b *Backend) scheduleWriteLocked(n *node, after time.Duration) {
 }
 
 // nodesOf returns the nodes that this server created in a session, except those of owners. held
-// reports whether there are owners.
+// reports whether it left out a node of an owner.
 func (b *Backend) nodesOf(s *session) (waiting []*node, held bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

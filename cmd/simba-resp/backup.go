@@ -72,7 +72,7 @@ func untilInterrupt(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 // takeBackup copies the data of a running server into a directory, which must be empty or not
-// exist. It writes to out what it has copied.
+// exist. It writes a line to out that describes the backup.
 func takeBackup(ctx context.Context, server *redis.Options, dir string, out io.Writer) error {
 	dir = filepath.Clean(dir)
 	made, err := makeBackupDir(dir)
@@ -125,9 +125,10 @@ func makeBackupDir(dir string) (made []string, err error) {
 
 // copyBackup writes a backup to a file, durably, and reads it again to check it.
 //
-// A file that exists may belong to another backup that still runs. So copyBackup does not truncate
-// it. When the server begins this backup, no other one runs, and copyBackup replaces the file by a
-// new one. After an error copyBackup removes the file, unless it may belong to another backup.
+// If the file exists already, it may belong to another backup that still runs. So copyBackup does
+// not truncate it. When the server begins this backup, no other one runs, and copyBackup replaces
+// the file by a new one. After an error copyBackup removes the file, unless it may belong to
+// another backup.
 func copyBackup(ctx context.Context, server *redis.Options, path string) (*persist.BackupInfo, error) {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -159,11 +160,11 @@ func copyBackup(ctx context.Context, server *redis.Options, path string) (*persi
 	return info, nil
 }
 
-// readBackup copies the server's data to the writer that begun returns. It calls begun when the
-// server has begun the backup. The server lets one backup run at a time, and ends a backup when its
-// connection ends. So all commands use one connection, and go-redis must not repeat a command on
-// another one.
-func readBackup(ctx context.Context, server *redis.Options, begun func() (io.Writer, error)) error {
+// readBackup copies the server's data. When the server has begun the backup, readBackup calls
+// openWriter, and writes the data to the writer that openWriter returns. The server lets one backup
+// run at a time, and ends a backup when its connection ends. So all commands use one connection,
+// and go-redis must not repeat a command on another one.
+func readBackup(ctx context.Context, server *redis.Options, openWriter func() (io.Writer, error)) error {
 	own := *server
 	own.MaxRetries = -1
 	own.ReadTimeout = backupTimeout
@@ -183,7 +184,7 @@ func readBackup(ctx context.Context, server *redis.Options, begun func() (io.Wri
 	if _, err := do("SIMBA.BACKUP", "BEGIN"); err != nil {
 		return err
 	}
-	w, err := begun()
+	w, err := openWriter()
 	if err != nil {
 		return err
 	}

@@ -7,12 +7,13 @@
 //	                                         ▲ Append writes here
 //	  spare-0000000012  zeros, or an earlier use's frames
 //
-// A segment is a file that is filled before it is written, so that a sync finds the file's length
-// and its blocks in place. A spare is a file that will become a segment. A goroutine has filled it
-// ahead, or Release has made it from a segment. Spares are not part of the journal.
+// A segment is a file that has its full length before Append writes records to it. So a sync writes
+// only records, and no metadata such as a new file length. A spare is a file that will become a
+// segment. A goroutine fills it with zeros in advance, or Release makes it from a segment. Spares
+// are not part of the journal.
 //
 // A large record that fits into no spare gets a segment of its size. That file grows with the
-// write: filling it first would take longer than a commit may.
+// write, because filling it first would take longer than a commit may take.
 //
 // A record is one frame in one segment. Frames follow each other without gaps, each begins at a
 // multiple of 8 bytes, and their indexes grow by one.
@@ -20,8 +21,9 @@
 //	header   magic │ format │ store id │ number │ salt │ first index │ … │ checksum
 //	frame    checksums │ index │ durable index │ length │ kind │ payload
 //
-// Every use of a file as a segment has a random salt, the seed of the checksums of its frames. So a
-// frame of an earlier use is invalid. No client sees a salt, so no client can forge a frame.
+// When a file becomes a segment, it gets a new random salt. The checksums of its frames depend on
+// the salt. So a frame of an earlier use is invalid. No client sees a salt, so no client can forge
+// a frame.
 //
 // # Invariants
 //
@@ -32,9 +34,10 @@
 //   - Every record before a segment's first index is durable. Append syncs a full segment before it
 //     begins the next one, and Open syncs the records that it recovers.
 //   - Release renames a segment to a spare and syncs no directory, so a crash may undo the rename.
-//     Then a file with the segment's name may have later contents. The checkpoint has all records
-//     of that segment, so Open never reads the file. The file system's rename must be atomic.
-//   - A frame's durable index was durable before that frame was written.
+//     Then the file has the segment's name again, but may have the contents of a later use. The
+//     checkpoint has all records of the released segment, so Open never reads the file. The file
+//     system's rename must be atomic.
+//   - All records up to a frame's durable index were durable before that frame was written.
 //
 // # Recovery
 //
@@ -52,9 +55,9 @@
 //
 // Close writes a seal, which states that all records were durable. Without a seal, no frame states
 // that the last record was durable. If that record cannot be read, Open takes it for a torn end,
-// although it may be damaged. If the file of the last segment vanishes, so do its statements. Open
-// then takes the segment before it for the last one. Only if the checkpoint has a later record,
-// Open notices the loss.
+// although it may be damaged. If the file of the last segment vanishes, Open takes the segment
+// before it for the last one. Open notices the loss only if the checkpoint has a record of the
+// vanished segment.
 //
 // Open reads all of this before it changes a file. After an error it has changed nothing. Otherwise
 // it begins a new segment, since nothing may be written behind a torn end. If the last segment has
@@ -67,8 +70,8 @@
 //
 //   - The names are listed before the first file is copied, as cp does.
 //   - Release renames no listed segment before that segment is copied.
-//   - No file is written while it is copied. Otherwise the copy may have a later frame and lack an
-//     earlier one.
+//   - Append writes nothing to a file while that file is copied. Otherwise the copy may have a
+//     later frame and lack an earlier one.
 //
 // The checkpoint must be copied before the journal. Otherwise it may have records that the copy of
 // the journal lacks. If a condition does not hold, Open may refuse the copy as damaged, or the
