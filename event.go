@@ -85,8 +85,9 @@ func appendJSONString(b []byte, s string) []byte {
 }
 
 // The channels of notices and their payloads. Contenders of Simba, a lock library for the JVM,
-// parse the notices. So they are fixed (Simba, "Pub/Sub Channels", "OwnerEvent Protocol"). In a
-// shared Redis the mutex' channel is also the name of its key.
+// parse the notices. So the names of the channels and the format of the payloads must not change
+// (Simba, "Pub/Sub Channels", "OwnerEvent Protocol"). In a shared Redis the mutex' channel is also
+// the name of its key.
 
 // MutexChannel returns the channel of a mutex. Its notices announce each new tenure, and that the
 // mutex is free and nobody waits.
@@ -107,7 +108,7 @@ func PlainContenderChannel(mutex, contender string) string {
 // EventChannel returns the channel with every event of the mutex as JSON.
 func EventChannel(mutex string) string { return "simba-events:{" + mutex + "}" }
 
-// AcquiredNotice returns the payload on MutexChannel for the begin of a tenure.
+// AcquiredNotice returns the payload on MutexChannel for the beginning of a tenure.
 func AcquiredNotice(contender string) string { return "acquired@@" + contender }
 
 // ReleasedNotice returns the payload for the end of a tenure of oldOwner. It is published on
@@ -128,8 +129,9 @@ func ParseContenderChannel(channel string) (mutex, contender string, ok bool) {
 	return mutex, contender, true
 }
 
-// CutContenderChannel is ParseContenderChannel without checks of the names, since the mutex of a
-// key may have any name. A contender id has no braces, so the last brace ends the mutex' name.
+// CutContenderChannel is ParseContenderChannel without checks of the names, because Redis commands
+// can make a mutex with any name. A contender id has no braces, so the last brace ends the mutex'
+// name.
 func CutContenderChannel(channel string) (mutex, contender string, ok bool) {
 	rest, ok := strings.CutPrefix(channel, "simba:{")
 	i := strings.LastIndex(rest, "}:")

@@ -5,11 +5,11 @@
 //
 // Packages import only packages to their right, and this one.
 //
-// A mutex is a name. Contenders compete for it, and the one that has it is the owner. The owner has
-// a lease of two windows. In the TTL window the owner may work and should renew. In the transition
-// window, which follows, it may still renew, and no other contender can acquire the mutex yet. A
-// tenure is one ownership, from the grant through all renewals. Each tenure has a fencing token: an
-// integer larger than that of every earlier tenure.
+// A mutex is a named lock. Contenders compete for it, and the one that has it is the owner. The
+// owner has a lease of two windows. In the TTL window the owner may work and should renew. In the
+// transition window, which follows, it may still renew, and no other contender can acquire the
+// mutex yet. A tenure is one ownership, from the grant through all renewals. Each tenure has a
+// fencing token: an integer larger than that of every earlier tenure.
 //
 // Every engine keeps these rules. A mutex has at most one owner. Tokens grow. Waiters get the mutex
 // in the order of the queue. A reply is sent only when the change that it shows is durable.
@@ -64,7 +64,7 @@ type Lease struct {
 	StartedAt  int64 // the grant, in Unix milliseconds
 
 	Session bool    // the lease is bound to a connection and ends with the connection
-	Fields  []Field // of a lock key that is a hash; nil = the key is a string
+	Fields  []Field // the fields, if the lock key is a hash; nil = it is a string
 }
 
 // End returns the instant at which the lease expires, or the largest Instant if it never does.

@@ -48,7 +48,7 @@ type User struct {
 	channels    []string
 
 	allContenders bool
-	contenders    []string // globs of rules as:
+	contenders    []string // the globs of the as: rules
 
 	unlimited bool
 
@@ -105,8 +105,8 @@ func (u *User) MayUsePattern(glob string) bool {
 	return u.allChannels || slices.Contains(u.channels, glob)
 }
 
-// MayActAs reports whether the user may act as a contender. If the user has rules as:, one of them
-// must match. Without such rules, the default user may act as any contender. Any other user may act
+// MayActAs reports whether the user may act as a contender. If the user has as: rules, one of them
+// must match. Without as: rules, the default user may act as any contender. Any other user may act
 // as its own name, and as ids that begin with its name and a colon.
 func (u *User) MayActAs(contender string) bool {
 	if u.allContenders {
@@ -123,8 +123,8 @@ func (u *User) MayActAs(contender string) bool {
 }
 
 // MayName reports whether the user may write owner as the owner of a lock. Lock code for Redis
-// writes random values, which belong to no user. If the user has rules as:, MayActAs must allow
-// owner. Otherwise owner may also be an id that belongs to no other user.
+// writes random values, which belong to no user. If the user has as: rules, MayActAs must allow
+// owner. Without as: rules, owner may also be any id that belongs to no other user.
 func (u *User) MayName(owner string) bool {
 	return u.MayActAs(owner) || !u.NamesContenders() && !u.belongsToUser(owner)
 }
@@ -139,7 +139,7 @@ func (u *User) belongsToUser(id string) bool {
 	return false
 }
 
-// NamesContenders reports whether the user has rules as:.
+// NamesContenders reports whether the user has as: rules.
 func (u *User) NamesContenders() bool { return u.allContenders || len(u.contenders) > 0 }
 
 // Flags returns the flags of ACL GETUSER.

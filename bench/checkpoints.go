@@ -46,7 +46,7 @@ func (b *bench) checkpoints(addr, dataDir string, mutexes, n int) error {
 	for round, s := range spans {
 		during, between := s.split(began, slices.Concat(commits...))
 		began = s.to
-		b.say("checkpoint of %.0f ms: a commit's p99.9 is %.2f ms, of %d; between %.2f ms, of %d",
+		b.say("checkpoint of %.0f ms: p99.9 of a commit meanwhile is %.2f ms (%d commits), before the checkpoint %.2f ms (%d commits)",
 			inMS(s.to.Sub(s.from)), inMS(during.Quantile(0.999)), len(during), inMS(between.Quantile(0.999)), len(between))
 		b.add(round, key{commitDuring, always, renewing}, inMS(during.Quantile(0.999)))
 		b.add(round, key{commitBetween, always, renewing}, inMS(between.Quantile(0.999)))

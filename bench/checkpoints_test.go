@@ -21,8 +21,8 @@ func TestACommitThatOverlapsACheckpointCountsForIt(t *testing.T) {
 	var commits []commit
 	add := func(from, to int) { commits = append(commits, commit{at(from), at(to).Sub(at(from))}) }
 	add(5, 15)   // overlaps the previous checkpoint: in neither list
-	add(20, 99)  // between
-	add(30, 100) // between: ends when the checkpoint begins
+	add(20, 99)  // between the checkpoints
+	add(30, 100) // between the checkpoints: ends when the checkpoint begins
 	add(95, 101) // during: begins before the checkpoint
 	add(110, 130)
 	add(190, 300) // during: ends after the checkpoint

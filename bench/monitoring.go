@@ -41,7 +41,7 @@ func (b *bench) monitoring(tb *testbed, pairs int) {
 				used[s] = f.perTenure(f.spent.server)
 			}
 			ratios = append(ratios, used[with]/used[without])
-			b.say("%-8s pair %2d of %d: µs of the server a tenure %6.2f with metrics, %6.2f without: %.3f",
+			b.say("%-8s pair %2d of %d: a tenure takes %6.2f µs of the server's processor time with metrics, %6.2f µs without; ratio %.3f",
 				durability, pair+1, pairs, used[with], used[without], used[with]/used[without])
 		}
 		b.say("%-8s median ratio %.3f, at most %.2f is the aim", durability, median(ratios), monitoringLimit)

@@ -57,8 +57,8 @@ func (b *bench) probes(round int) {
 			continue
 		}
 		pingMS, checkMS := inMS(ping.Quantile(0.99)), inMS(check.Quantile(0.99))
-		b.say("%s: PING p99 %.2f ms, SIMBA.CHECK p99 %.2f ms, of %d and %d, beside %.0f tenures/s",
-			slowName(d.sync), pingMS, checkMS, len(ping), len(check), rate)
+		b.say("%s: PING p99 %.2f ms (%d requests), SIMBA.CHECK p99 %.2f ms (%d requests), beside %.0f tenures/s",
+			slowName(d.sync), pingMS, len(ping), checkMS, len(check), rate)
 		b.add(round, key{pingP99, slowName(d.sync), probed}, pingMS)
 		b.add(round, key{checkP99, slowName(d.sync), probed}, checkMS)
 	}

@@ -91,8 +91,8 @@ func (k *Contender) ID() string { return k.terms.id }
 
 // Run starts the Contender, waits until ctx ends or another goroutine calls Stop or Quit, and stops
 // the Contender. It returns when the callbacks have returned and the mutex is released. It waits at
-// most Options.Timeout for the reply to the release. While it runs, it logs and repeats failed
-// requests.
+// most Options.Timeout for the reply to the release. While the Contender runs, it logs and
+// repeats failed requests.
 //
 // Run returns nil if the server has confirmed the release. It returns ErrInUse if the Contender
 // runs already, ErrClosed if the Client or the go-redis client is closed, or the error of Stop. A
@@ -214,7 +214,7 @@ func (k *Contender) IsOwner() bool {
 }
 
 // Owner returns the owner of the mutex in the last reply. While the contender itself is the owner,
-// Owner returns the windows of its present lease.
+// the result has the windows of its present lease.
 func (k *Contender) Owner() Owner {
 	k.mu.Lock()
 	defer k.mu.Unlock()

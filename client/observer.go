@@ -19,7 +19,8 @@ type ObserverConfig struct {
 	//
 	// Calls come in order and one at a time. State.Before is the After of the previous call; in the
 	// first call it is the zero Owner. TTLAt and TransitionAt of After are zero if the Observer
-	// could not query them: the tenure had ended already, or the server did not reply.
+	// does not know them. Then the tenure had ended already, the server did not reply, or the next
+	// notice was already waiting.
 	//
 	// At most 1,024 notices wait for OnChange. The Observer drops further notices. It then queries
 	// the owner, and reports the missed changes as one.
@@ -30,13 +31,13 @@ type ObserverConfig struct {
 // Simba. A new Observer is stopped, and a stopped one may be started again. It is safe for
 // concurrent use.
 //
-// The server sends the Observer a notice of each change. As long as the connection lasts, the
+// The server sends the Observer a notice of each change. As long as no notice is lost, the
 // Observer reports every change, even if notices come late. After a lost connection it subscribes
 // again, queries the owner, and reports the missed changes as one. While the server cannot be
 // reached, it reports nothing.
 //
-// A notice may be lost. So the Observer also queries the owner at the end of each lease, and every
-// 15 s. If a reply shows a change and no notice follows, it reports the change 6 s later.
+// To find out that a notice was lost, the Observer also queries the owner at the end of each lease,
+// and every 15 s. If a reply shows a change and no notice follows, it reports the change 6 s later.
 type Observer struct {
 	c   *Client
 	cfg ObserverConfig

@@ -16,7 +16,7 @@ type Owner struct {
 	TTLAt        time.Time
 	TransitionAt time.Time
 
-	// Since is the begin of the tenure, by the server's wall clock. It is zero if the server's
+	// Since is the start of the tenure, by the server's wall clock. It is zero if the server's
 	// engine does not know it. Only Client.Owner sets Since.
 	Since time.Time
 	// Connection is the connection to which SIMBA.ACQUIRE with SESSION has bound the lease. It is

@@ -153,8 +153,8 @@ func (f *fields) moment(name string) (at time.Time) {
 	return at
 }
 
-// connection returns a field that has a connection. If the field is null or missing, it returns the
-// zero Connection.
+// connection returns a field that describes a connection. If the field is null or missing, it
+// returns the zero Connection.
 func (f *fields) connection(name string) (c Connection) {
 	if f.byName[name] == nil {
 		return c
@@ -193,11 +193,11 @@ func refused(err error) bool {
 	if !errors.As(err, &reply) {
 		return false
 	}
-	for _, passing := range [...]string{
+	for _, transient := range [...]string{
 		"TRYAGAIN", "OOM", "BUSY", "UNBLOCKED",
 		"ERR max number of clients reached", "ERR max number of blocked clients reached",
 	} {
-		if strings.HasPrefix(reply.Error(), passing) {
+		if strings.HasPrefix(reply.Error(), transient) {
 			return false
 		}
 	}

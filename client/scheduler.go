@@ -52,7 +52,7 @@ type ScheduleConfig struct {
 	// the leader dies during the work, nobody finishes it. If the clocks of two processes differ
 	// and the leader changes near a start time, the work may run twice.
 	//
-	// Without AlignToClock, a new leader counts the period from the begin of its tenure.
+	// Without AlignToClock, a new leader counts the period from the start of its tenure.
 	AlignToClock bool
 
 	// Work is called at each start time. Its context ends when the leadership ends. Work should

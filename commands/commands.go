@@ -41,8 +41,9 @@ type Config struct {
 	StoreTimeout time.Duration
 	// Settings are parameters of CONFIG GET and SET, in addition to those of this package.
 	Settings []Setting
-	// Users are the accounts and their rules. access.Open must have got the result of Catalog. Nil
-	// means that there is only the default user, which may do everything without a password.
+	// Users are the accounts and their rules, which access.Open has opened with the result of
+	// Catalog. Nil means that there is only the default user, which may do everything without a
+	// password.
 	Users *access.Accounts
 	// Info describes the server, for INFO.
 	Info Info
@@ -99,7 +100,7 @@ type Commands struct {
 	table  *table
 
 	settings  []Setting
-	settingMu sync.Mutex // held during CONFIG SET, which changes all or nothing
+	settingMu sync.Mutex // held during CONFIG SET, which sets all its parameters or none
 
 	scripting scripting
 	keyEvents keyEvents
@@ -182,7 +183,7 @@ func (x *Commands) Close() {
 }
 
 // LongArguments reports whether the arguments of a command may be longer than resp.Limits.Arg. It
-// is a resp.Limits.MayBeLong.
+// is the function for resp.Limits.MayBeLong.
 func (x *Commands) LongArguments(name []byte) bool {
 	e := lookup(x.table.byName, name)
 	if e == nil {
@@ -228,11 +229,12 @@ func (x *Commands) Execute(conn *resp.Conn, args [][]byte) {
 	}
 }
 
-// CommitWaited is a resp.Config.CommitWaited. It adds the wait for the disk to LATENCY.
+// CommitWaited is the function for resp.Config.CommitWaited. It adds the wait for the disk to
+// LATENCY.
 func (x *Commands) CommitWaited(took time.Duration) { x.latency.consider(commitEvent, took) }
 
 // Closed implements resp.Handler. It releases the leases that SESSION bound to the connection. If
-// the server is stopping, it keeps them, because the client will reconnect.
+// the server is stopping, Closed keeps these leases, because the client will reconnect.
 func (x *Commands) Closed(conn *resp.Conn) {
 	c, ok := conn.State().(*client)
 	if !ok {

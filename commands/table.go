@@ -10,28 +10,28 @@ import (
 
 // command is a row of the table.
 type command struct {
-	name       string // lower case; of a subcommand, without the container's name
+	name       string // lower case; "kill" is the name of CLIENT KILL
 	arity      int    // number of arguments, the name included; -n = n or more
 	flags      flag
 	categories category // in addition to those that follow from flags
 	keys       keys
-	keyCount   int    // index of the argument that counts the keys after it; 0 = use the field keys
+	keyCount   int    // index of the number of keys; the keys follow it; 0 = see the field keys
 	keyNotes   string // notes of the key specification in COMMAND INFO
 	channels   channelUse
 	actor      actor
 	group      string
-	since      string // version of this server, for SIMBA.*; else of Redis
+	since      string // first version with the command: of this server for SIMBA.*, else of Redis
 	summary    string
 	complexity string // "" = O(1)
 	tips       []string
 	args       []argument
 	subs       []command // the subcommands of a container, without HELP, which newEntry adds
 
-	// run executes the command and writes one reply. An error that it returns is the reply.
+	// run executes the command. It writes one reply, or returns the error that is the reply.
 	run func(c *client, args [][]byte) error
 	// keyed runs the command in a transaction of the keyspace; nil = the command cannot run in one.
-	// EXEC and scripts run several commands in one transaction. If run is nil, a call that is in
-	// neither EXEC nor a script has a transaction of its own.
+	// EXEC and scripts run several commands in one transaction. Outside EXEC and scripts, each
+	// call has a transaction of its own if run is nil.
 	keyed keyedCommand
 }
 
@@ -93,9 +93,9 @@ const (
 const (
 	immediate    flag = 1 << (shownFlags + iota) // runs inside MULTI instead of being queued
 	unqueued                                     // refused inside MULTI: has no reply or several
-	subMode                                      // allowed in RESP2 with subscriptions
+	subMode                                      // allowed on a RESP2 connection with subscriptions
 	secret                                       // arguments may include a password; not logged
-	unmonitored                                  // run does not show it to MONITOR; its handler may
+	unmonitored                                  // client.run does not show it to MONITOR
 	longArgs                                     // arguments may be longer than resp.Limits.Arg
 	mayReplicate                                 // no write, but forbidden in read-only scripts
 	audited                                      // logged by audit; catAdmin implies it
@@ -192,9 +192,9 @@ type entry struct {
 
 func (e *entry) has(f flag) bool { return e.flags&f != 0 }
 
-// runsInline reports whether the command may run without Conn.Detach, because it takes microseconds
-// or waits in Wait.Await. PUBLISH is fast in Redis, but its work grows with the number of
-// subscribers. Commands that search a queue call Detach themselves.
+// runsInline reports whether client.run need not call Conn.Detach before the command: the command
+// takes microseconds, or waits in Wait.Await. PUBLISH is fast in Redis, but its work grows with the
+// number of subscribers. Commands that search a queue call Detach themselves.
 func (e *entry) runsInline() bool { return e.has(fast|blocking|cheap) && !e.has(pubsub) }
 
 // accepts reports whether n arguments fit the arity. n counts the names of the command and of its
@@ -320,14 +320,15 @@ func arityError(e *entry) error {
 	return replyErrorf("ERR wrong number of arguments for '%s' command", e.full)
 }
 
-// tryHelp returns the error for too many arguments. It is for subcommands whose arity has no upper
-// limit.
+// tryHelp returns the error for a subcommand with too many arguments. Handlers use it if the arity
+// of the subcommand has no upper limit.
 func tryHelp(e *entry, args [][]byte) error {
 	return replyErrorf("ERR unknown subcommand or wrong number of arguments for '%s'. Try %s HELP.",
 		shorten(args[1]), strings.ToUpper(e.container.name))
 }
 
-// named returns the command with a full name, such as "get" or "client|kill", else nil.
+// named returns the command with a full name, such as "get" or "client|kill". It returns nil
+// if there is no such command.
 func (t *table) named(name []byte) *entry {
 	head, sub, nested := strings.Cut(string(name), "|")
 	e := lookup(t.byName, []byte(head))

@@ -18,23 +18,22 @@ type sequencer struct {
 	notices     simba.Notices
 	missedOffer func(mutex, contender string) simba.Seq // handles an offer without a subscriber
 
-	// sending keeps notices in order: deliver holds it from taking notices until they are sent.
+	// sending keeps notices in order: deliver holds it while it takes notices and sends them.
 	sending sync.Mutex
 
 	mu      sync.Mutex // guards this group
 	seq     simba.Seq
 	history history.Ring
-	unsent  []notice // in the order of after
-	wakes   []wakeUp // in the order of after; sent before notices
+	unsent  []notice // ordered by the field after
+	wakes   []wakeUp // ordered by the field after; sent before notices
 
-	waiting   atomic.Int64  // number of unsent and wakes, to read without mu
+	waiting   atomic.Int64  // len(unsent) + len(wakes); may be read without mu
 	keyEvents atomic.Uint32 // simba.KeyEvents
 }
 
-// notice is a message for subscribers: an event, an offer, or any other message. The sequencer
-// sends the notice when the change with the Seq after is durable.
+// notice is a message for subscribers: an event, an offer, or any other message.
 type notice struct {
-	after   simba.Seq
+	after   simba.Seq   // the sequencer sends the notice when this change is durable
 	event   simba.Event // ignored if the notice has an offer or a message
 	offer   offerNotice // no contender = none
 	message *message    // nil = none
@@ -43,21 +42,20 @@ type notice struct {
 // message is a payload for the subscribers of a channel.
 type message struct{ channel, payload string }
 
-// wakeUp wakes a blocked waiter when the change with the Seq after is durable.
+// wakeUp is the wake-up of a blocked waiter.
 type wakeUp struct {
-	after  simba.Seq
+	after  simba.Seq // the sequencer wakes the waiter when this change is durable
 	waiter simba.Waiter
 }
 
 func (n notice) rests() simba.Seq { return n.after }
 func (w wakeUp) rests() simba.Seq { return w.after }
 
-// record numbers the step, and appends it to the journal. It returns the Seq that later replies
-// about the mutex rest on. It returns 0 for a change of the queue that need not be synced: see
-// Journal.Append.
+// record numbers the change that a step makes, and appends it to the journal. It returns the Seq of
+// the change if later replies about the mutex rest on it, otherwise 0. They do not rest on a change
+// of the queue that need not be synced: see Journal.Append.
 //
-// Every unsent effect follows a change that must be synced. The caller that made that change
-// commits it, and thereby sends the effect.
+// The caller of a step commits afterwards. The commit also sends the effects of the step.
 func (q *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
 	if !s.hasEffects() {
 		return 0
@@ -171,8 +169,9 @@ func (q *sequencer) post(m *mutex, s *step, announce bool) {
 // for.
 func (q *sequencer) beginCommit(seq simba.Seq) bool { return q.journal.BeginCommit(seq) || q.maySend() }
 
-// maySend reports whether commit may send a notice. If an offer's notice reaches no subscriber,
-// commit waits for the change that follows.
+// maySend reports whether commit may send a notice. Then commit may have to wait. If an offer's
+// notice reaches no subscriber, commit offers the mutex to the next waiter, and waits until this
+// change is durable.
 func (q *sequencer) maySend() bool {
 	if q.waiting.Load() == 0 {
 		return false
@@ -186,8 +185,7 @@ func (q *sequencer) maySend() bool {
 	return len(q.unsent) > 0 && q.unsent[0].after <= committed
 }
 
-// commit returns when everything up to seq is durable, and the notices and wake-ups of these
-// changes are sent.
+// commit returns when all changes up to seq are durable, and their notices and wake-ups are sent.
 func (q *sequencer) commit(seq simba.Seq) error {
 	for {
 		if err := q.journal.Commit(context.Background(), seq); err != nil {
@@ -201,8 +199,8 @@ func (q *sequencer) commit(seq simba.Seq) error {
 }
 
 // deliver wakes the waiters and sends the notices whose changes are durable. If an offer's notice
-// reaches no subscriber, the next waiter gets the mutex, and deliver returns the Seq of that
-// change.
+// reaches no subscriber, deliver offers the mutex to the next waiter. Then missed is true, and the
+// caller must commit the Seq that deliver returns.
 //
 // A call sends only the notices that are due when it begins. So if clients cause notices faster
 // than the engine can send them, the clients wait for each other, and no single client sends all
@@ -227,7 +225,8 @@ func (q *sequencer) deliver() (rests simba.Seq, missed bool) {
 	return rests, missed
 }
 
-// take removes and returns the first effects of a list, those whose changes are durable.
+// take removes from a list the effects whose changes are durable, and returns them. They are the
+// first of the list.
 func take[E interface{ rests() simba.Seq }](q *sequencer, list *[]E) []E {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -272,8 +271,8 @@ func (q *sequencer) sendOffer(t offerNotice) int {
 	return reached
 }
 
-// copyOffer handles a script's notice of an offer. If the contender's channel without braces has a
-// subscriber, copyOffer publishes the notice there too.
+// copyOffer handles a message that a script has published. If it is the notice of an offer, and the
+// contender's channel without braces has a subscriber, copyOffer publishes it there too.
 func (q *sequencer) copyOffer(m *message) {
 	if !strings.HasPrefix(m.payload, simba.ReleasedNotice("")) {
 		return

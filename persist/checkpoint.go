@@ -9,9 +9,9 @@ import (
 	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
-// maxBehind bounds the full segments that are not in the checkpoint, in units of a segment's size.
-// Above it, the writer waits. So the journal has at most two full segments, one that is being
-// written, and a spare.
+// maxBehind limits the bytes of the full segments that are not in the checkpoint, in units of a
+// segment's size. While there are more bytes, the writer waits. So the journal has at most two full
+// segments, one that is being written, and a spare.
 const maxBehind = 1
 
 // computePatience bounds the time between two operations of a checkpoint, in units of
@@ -43,8 +43,8 @@ func newCheckpoint(db *pebble.DB, m meta, historyLen int) *checkpoint {
 }
 
 // advance adds about step bytes of the next records, up to the index last, and makes them durable.
-// It first releases the segments that earlier calls have added. Until then, a program that has
-// copied Pebble's files still finds these segments in the journal.
+// It first releases the segments that earlier calls have added. Until the release, a program
+// that has copied Pebble's files still finds these segments in the journal.
 func (c *checkpoint) advance(j *journal.Journal, last uint64, step int64) error {
 	if err := j.Release(c.meta.Index); err != nil {
 		return err
@@ -209,9 +209,10 @@ func (s *Store) awaitCheckpoint() error {
 	return nil
 }
 
-// awaitCheckpointer waits for done, which the checkpointer closes or sends to. It fails if one
-// operation of Pebble's takes s.timeout, because then the disk hangs. It also fails if Pebble does
-// nothing for computePatience times as long. A slow checkpoint may take as long as it needs.
+// awaitCheckpointer waits until done receives a value or is closed. It fails if one operation of
+// Pebble's takes s.timeout, because then the disk hangs. It also fails if Pebble begins no
+// operation for computePatience times s.timeout. A checkpoint that is slow but goes on may take any
+// time.
 func (s *Store) awaitCheckpointer(done <-chan struct{}) error {
 	since := time.Now()
 	ticker := time.NewTicker(s.timeout / 10)

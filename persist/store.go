@@ -21,16 +21,18 @@ const (
 	// open. So a change within this reserve can be committed without an fsync. A crash skips at
 	// most this many numbers.
 	seqReserve = 1 << 20
-	// tokenReserve is the reserve of tokens. Only Async has one.
+	// tokenReserve is how far, in Async, the stored floor of tokens is beyond the last token while
+	// a Store is open. In Always the floor is the last token.
 	tokenReserve = 1 << 20
 	// longestDelay is the longest recovery delay. Only Redis commands on a lock key, such as SET,
 	// can make a lease with longer windows. Such a lease must be synced, in Async too.
 	longestDelay = simba.MaxTTL + simba.MaxTransition
-	// maxPending is how many bytes may wait for an fsync that no caller waits for. Beyond it every
-	// change must be synced, so the next Commit writes them all.
+	// maxPending limits the memory of changes that need not be synced, in bytes. If the next record
+	// is larger, each further change must be synced, so the next Commit writes the record.
 	maxPending = 4 << 20
-	// maxRecord is the largest size of a record, in bytes, without its last transaction. A disk
-	// that writes 26 MB a second makes such a record durable within the commit timeout.
+	// maxRecord is the largest size of a record, in bytes. Only the last transaction of a record
+	// may exceed it. A disk that writes 26 MB a second makes a record of this size durable within
+	// the commit timeout.
 	maxRecord = 256 << 20
 )
 
@@ -43,11 +45,11 @@ type Store struct {
 	now          func() simba.Instant
 	bootNow      func() simba.Instant
 	wall         func() time.Time
-	slept        func() time.Duration // nil = now is the boot's clock
+	slept        func() time.Duration // by how much now is behind bootNow; nil = never behind
 	timeout      time.Duration
 	syncEvery    time.Duration
 	yield        func()
-	step         int64         // bytes of a checkpoint step: a segment
+	step         int64         // bytes of records in one checkpoint step: a segment's size
 	maxRecord    int           // bytes; the constant, except in tests
 	inherited    time.Duration // recovery delay that earlier runs left
 	recoverUntil simba.Instant // end of the recovery delay
@@ -67,7 +69,7 @@ type Store struct {
 	full       chan struct{}  // has a value when a segment has become full
 	advanced   chan struct{}  // has a value when the checkpoint has advanced
 	taken      atomic.Uint64  // index of the last record that the checkpoint has durably
-	progress   *progress      // of Pebble's changes to its files
+	progress   *progress      // shows whether Pebble's changes to its files go on
 
 	// checkpointing protects checkpoint. It is held while the checkpoint advances, for a Replay,
 	// and while a backup begins. Neither the engine nor a commit waits for it.
@@ -99,8 +101,7 @@ type Store struct {
 }
 
 // floors are the largest Seq, the largest token and the longest lease of the changes so far. Each
-// record states floors too, which may be larger. If a crash loses a change within the floors that a
-// durable record states, that does no harm.
+// record states floors too, which may be larger. Then they cover later changes too: see mustSync.
 type floors struct {
 	seq     simba.Seq
 	token   uint64
@@ -159,7 +160,7 @@ func (s *Store) appendLocked(ch *simba.Change) (mustSync bool) {
 func (s *Store) encode(g *group, ch *simba.Change) {
 	switch ch.Kind {
 	case simba.ChangePut:
-		// A stored instant is the boot's clock. The engine's clock may be behind it.
+		// Stored instants are of the boot's clock. The engine's clock may be behind that clock.
 		l := ch.Lease
 		l.Acquired = l.Acquired.Add(g.slept)
 		if !g.hasBase {
@@ -178,7 +179,7 @@ func (s *Store) encode(g *group, ch *simba.Change) {
 }
 
 // mustSync reports whether a client must not see the change, or a later one, before it is durable.
-// Only here do the modes of durability differ.
+// The answer depends on the mode of durability.
 //
 // In Async a crash may lose a change that a client has seen. Two rules make that safe. The next run
 // gives out no number that a lost change had. And the next run grants nothing new until every lease
@@ -215,7 +216,8 @@ func (s *Store) updateCommittedLocked() {
 	s.committed.Store(uint64(first - 1))
 }
 
-// Committed returns the largest Seq up to which every change is committed. It is one atomic load.
+// Committed returns the largest Seq up to which every change is committed: the change is durable,
+// or need not be synced. Committed costs one atomic load.
 func (s *Store) Committed() simba.Seq { return simba.Seq(s.committed.Load()) }
 
 // Commit returns nil when every change up to seq is committed. Callers whose changes are in the
@@ -239,8 +241,8 @@ func (s *Store) BeginCommit(seq simba.Seq) (waits bool) {
 	return done != nil || err != nil
 }
 
-// beginCommit starts the write of the changes up to seq, unless they are committed. done is closed
-// when they are durable.
+// beginCommit starts the write of the changes up to seq, and returns a channel that is closed when
+// they are durable. If they are committed already, it returns nil, nil.
 func (s *Store) beginCommit(seq simba.Seq) (done <-chan struct{}, err error) {
 	if seq <= s.Committed() {
 		return nil, nil
@@ -339,8 +341,8 @@ func (s *Store) closeFailed() {
 }
 
 // closeFiles closes the files when no backup and no goroutine in the background uses them any more.
-// It ignores the error of the journal's Close, because a second call of that Close returns the
-// error again.
+// It ignores the error of the journal's Close, because Store.close calls the journal's Close again
+// and gets the same error.
 func (s *Store) closeFiles() error {
 	err := s.backups.end()
 	s.background.Wait()

@@ -105,7 +105,7 @@ func promiseOf(t testing.TB, id string) Promise {
 const (
 	mysqlDurable = "the database has `innodb_flush_log_at_trx_commit=1` and `sync_binlog=1`, and does not fail over to an asynchronous replica"
 	sessionLives = "the server that granted the lease keeps its ZooKeeper session"
-	diskKept     = "the disk loses nothing, nobody uses an older copy or a backup, and nobody clones or restores the machine"
+	diskKept     = "the disk and its files are not lost, nobody uses an older copy or a backup, and nobody clones or restores the machine"
 )
 
 // tenThousand is the test of the promise history for all engines with a store.

@@ -31,11 +31,11 @@ type handoff struct {
 }
 
 // handOff hands a mutex off to the first reachable waiter, or frees it. The caller holds m.lock.
-// held reports whether h.from held the mutex; if not, nothing has changed. state is the row as this
-// server has left it.
+// If h.from is a tenure, held reports whether it has ended. If h.from is free, held reports whether
+// a waiter was granted the mutex. If held is true, state is the row as this server has left it.
 //
 // For a blocked waiter, one statement ends the holder's tenure and begins that of the waiter. If
-// the waiter has disconnected, handOff goes on from it to the next waiter.
+// the waiter has disconnected, handOff hands the mutex off from it to the next waiter.
 func (b *Backend) handOff(ctx context.Context, m *mutexState, h handoff) (held bool, state row, err error) {
 	from, kind, reason := h.from, h.kind, h.reason
 	for {

@@ -13,10 +13,10 @@ import (
 // writes fail there. So before each SELECT, in the same packet, the engine sends writableCheck. The
 // server runs these two statements in this order.
 //
-// So the server accepted writes at some instant after the request was sent, and read the rows after
-// that instant. If it was demoted in between, the rows are those at its demotion, or newer ones
-// from the next primary. In each case the mutex had this state at some time between request and
-// answer, which is what an answer promises.
+// If writableCheck succeeds, the server accepted writes at some instant after the request was sent,
+// and read the rows after that instant. If the server was demoted in between, the rows are those at
+// its demotion, or newer ones from the next primary. In each case the mutex had this state at some
+// time between request and answer, which is what an answer promises.
 //
 // The reverse order would be wrong: a lagging replica could be promoted after it has read its rows.
 // A single statement would be wrong too, since the database may read its variables after the rows.

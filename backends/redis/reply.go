@@ -39,7 +39,7 @@ type grant struct {
 // ticketReport says that a ticket was granted a tenure, and whether that tenure has ended.
 type ticketReport struct {
 	grant        // its token is 0 if the tenure has ended
-	expired bool // the tenure ended by expiry, or was revoked as unconfirmed: no command ended it
+	expired bool // no command ended the tenure: it expired, or this server had not confirmed it
 }
 
 var errReply = errors.New("redis: unexpected reply of a script; does an incompatible version use the same keys?")
@@ -50,8 +50,8 @@ var eventKinds = map[string]simba.EventKind{
 }
 
 // parseReply parses the reply of a script that ran with args. The fast paths of acquire, guard and
-// release return three values, and so does a script after its deadline. All other replies have
-// twelve.
+// release return three values, and so does a script whose deadline has passed. All other replies
+// have twelve.
 func parseReply(mutex string, by *script, args []any, raw any) (s *reply, err error) {
 	list, ok := raw.([]any)
 	if !ok || len(list) != 12 && len(list) != 3 {
@@ -104,8 +104,8 @@ func parseReply(mutex string, by *script, args []any, raw any) (s *reply, err er
 	return s, nil
 }
 
-// clockOf returns what the node's clock showed, 0 if the reply does not say. late reports that the
-// script did nothing, because its deadline had passed.
+// clockOf returns what the node's clock showed, 0 if the reply does not say. late reports whether
+// the script did nothing, because its deadline had passed.
 func clockOf(raw any) (now int64, late bool) {
 	list, _ := raw.([]any)
 	switch len(list) {
@@ -152,9 +152,10 @@ var acquireStatuses = map[string]simba.Status{
 // result returns the outcome in a reply of acquire.lua or leave.lua.
 func (s *reply) result() simba.Outcome { return s.outcome(acquireStatuses[s.status]) }
 
-// outcome returns the outcome of a request with a given status. An owner's windows count from when
-// the request was sent, so that they end no later than at Redis. For other contenders the windows
-// count from the reply, so that a client which sleeps until their end does not ask too early.
+// outcome returns the outcome of a request with a given status. If the requester is the owner, its
+// windows count from when the request was sent, so that they end no later than at Redis. Otherwise
+// the owner's windows count from the reply. So a client that sleeps until their end does not ask
+// too early.
 func (s *reply) outcome(status simba.Status) simba.Outcome {
 	o := simba.Outcome{
 		Status: status, Owner: s.owner, Token: s.token, Position: s.position,
@@ -174,7 +175,8 @@ func wholeMillis(d time.Duration) time.Duration { return max(d, 0).Truncate(time
 // never too late.
 func (s *reply) began() time.Time { return s.sent.Add(-proxy.Between(s.acquired, s.now)) }
 
-// reconcileAt returns when to reconcile the mutex, on this server's clock; not before it is due.
+// reconcileAt returns when to reconcile the mutex, on this server's clock. The result is never
+// before the instant due.
 func (s *reply) reconcileAt() time.Time {
 	return time.Now().Add(proxy.Between(s.now, s.due) + time.Millisecond)
 }

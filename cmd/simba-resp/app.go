@@ -29,7 +29,7 @@ import (
 type app struct {
 	cfg    *config
 	log    *logs
-	undo   []func(context.Context) error // stops the started parts, in the order of their start
+	undo   []func(context.Context) error // stop calls them from last to first; each stops one part
 	store  *persist.Store                // of the embedded engine; nil without a disk
 	engine liveBackend
 	server *resp.Server
@@ -40,16 +40,16 @@ type app struct {
 
 	httpLn   net.Listener    // nil = no HTTP
 	monitor  *monitor.Server // on httpLn
-	backend  simba.Backend   // requests if that is not nil, otherwise engine
-	requests *proxy.Timed    // measures engine; nil on the embedded engine
+	backend  simba.Backend   // the field requests, or the field engine if requests is nil
+	requests *proxy.Timed    // measures the calls of engine; nil if the engine is embedded
 	recovery time.Duration   // how long openEngine took
 
 	handler  *commands.Commands
 	settings *settings
 }
 
-// newApp starts all parts. The server accepts no RESP connections before start. The command
-// SHUTDOWN calls shutdown.
+// newApp starts all parts. The server accepts no RESP connections before a call of start. The
+// command SHUTDOWN calls shutdown.
 //
 // The text of the error has one line. newApp fails if ctx ends while it waits for an external
 // store.
@@ -147,7 +147,7 @@ func (a *app) listen() (err error) {
 			return err
 		}
 		*l.ln = ln
-		// Shutdown closes the listener too, but only after a call of Serve.
+		// Server.Shutdown closes the listener too, but only if Serve was called with it.
 		a.undo = append(a.undo, func(context.Context) error { ln.Close(); return nil })
 	}
 	return nil
@@ -168,7 +168,8 @@ func listen(name, addr string) (net.Listener, error) {
 	return ln, nil
 }
 
-// start accepts connections. If a listener fails before stop, the channel receives the error.
+// start accepts connections. If a listener fails before the server stops, the channel receives the
+// error.
 func (a *app) start() <-chan error {
 	failed := make(chan error, 3)
 	var serving sync.WaitGroup
@@ -192,8 +193,8 @@ func (a *app) start() <-chan error {
 		serve(a.unixLn, a.server.Serve)
 		ready = append(ready, "unixsocket", a.cfg.UnixSocket)
 	}
-	// Shutdown needs the engine and the store: it wakes blocked commands, commits and sends their
-	// replies.
+	// Shutdown wakes blocked commands, commits their changes and sends their replies. So stop
+	// calls Shutdown before it closes the engine and the store.
 	a.undo = append(a.undo, func(ctx context.Context) error {
 		err := a.server.Shutdown(ctx)
 		serving.Wait()

@@ -46,9 +46,9 @@ func restoreCommand() *cobra.Command {
 		Use:   "restore DIR --data-dir NEW (--quiet DURATION | --owners-stopped)",
 		Short: "Write a new data directory from a backup",
 		Long: "Write a new data directory from the backup in DIR. The old server must have stopped for good.\n\n" +
-			"New tokens and event numbers are larger than the time in microseconds, so none is used twice. The\n" +
-			"leases in the backup begin anew, in full, at the first start. Leases that were granted after the\n" +
-			"backup are lost, so choose one of:\n\n" + strings.TrimSuffix(bothWays("\n"), "\n"),
+			"New tokens and event numbers are larger than the time in microseconds. If the clock is right, none\n" +
+			"is used twice. The leases in the backup begin anew, in full, at the first start. Leases that were\n" +
+			"granted after the backup are lost, so choose one of:\n\n" + strings.TrimSuffix(bothWays("\n"), "\n"),
 		Args: oneDir,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx, stop := untilInterrupt(cmd.Context())

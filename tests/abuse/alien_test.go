@@ -65,7 +65,7 @@ func TestRequestsBeyondTheLimitsAreRefused(t *testing.T) {
 	v := attacked(t)
 	huge := strings.Repeat("x", 64<<10)
 	const cut = "-ERR Protocol error: "
-	attempts := map[string]string{ // by request: the begin of the reply
+	attempts := map[string]string{ // by request: the beginning of the reply
 		words("SIMBA.ACQUIRE", huge, "c", 1000):           "-ERR invalid mutex: it has 65536 bytes",
 		words("SIMBA.ACQUIRE", "m", huge, 1000):           "-ERR invalid contender: it has 65536 bytes",
 		words("SIMBA.BREAK", "m", "REASON", huge):         "-ERR REASON has 65536 bytes",

@@ -26,9 +26,9 @@ func isOutOfMemory(err error) bool {
 // fill sends commands that need memory, in pipelines of several clients, until the server refuses.
 // It returns the number of commands that the server executed.
 //
-// At the begin of a command, the server compares its own count of memory with the limit. So each
-// client may exceed the limit by one command. The parameter each is the size of a command in bytes.
-// fill reads that count after each pipeline.
+// Before each command, the server compares its count of used memory with the limit. So each client
+// may exceed the limit by one command. fill reads the count after each pipeline, and fails the test
+// if it was higher. The parameter each is the size of a command in bytes.
 func (v *victim) fill(name string, limit, each int, do func(c redis.Conn, i int) error) int {
 	v.t.Helper()
 	const clients, pipeline = 8, 200
@@ -198,7 +198,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 		return c.Send("SIMBA.ACQUIRE", fmt.Sprint(long, i), "filler", bystanderTTL)
 	})
 	v.limit(limit + room)
-	v.fill("places in a queue", limit+room, each, func(c redis.Conn, i int) error {
+	v.fill("queue entries", limit+room, each, func(c redis.Conn, i int) error {
 		return c.Send("SIMBA.ACQUIRE", "held", fmt.Sprint("p", i), bystanderTTL)
 	})
 	v.limit(limit + 2*room)

@@ -76,8 +76,8 @@ func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
 	v.until("each connection has made a guess", func() bool { return v.info("acl_access_denied_auth") >= len(conns) })
 
 	// The server delays a right password from the address of attackers by at most 1 s. On a busy
-	// machine only the median must keep this limit. All but one must be faster than a wrong
-	// password.
+	// machine only the median must keep this limit. All replies but one must be faster than the
+	// reply to a wrong password.
 	const promised, slack = time.Second, 2 * time.Second
 	const firstOnes, wait = 9, 5 * time.Second
 	var waits []time.Duration

@@ -101,7 +101,7 @@ func TestTheKeysThatConnectionsWatchAreBounded(t *testing.T) {
 	}); err != nil {
 		t.Error(err)
 	}
-	v.servesOthers() // which changes the watched key "wanted"
+	v.servesOthers() // the bystanders change the watched key "wanted"
 	if line, err := conns[0].ask("MULTI\r\n"); err != nil || line != "+OK" {
 		t.Errorf("MULTI returns %q, %v, want OK", line, err)
 	}

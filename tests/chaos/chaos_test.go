@@ -27,7 +27,7 @@ import (
 )
 
 var (
-	duration = flag.Duration("duration", 0, "how long to inject faults, all of them in random order; 0 = each of a few once")
+	duration = flag.Duration("duration", 0, "how long to inject all faults, in random order; 0 = inject each fault of the short form once")
 	seed     = flag.Uint64("seed", 0, "seed of the random order; 0 = a random seed")
 )
 
@@ -59,8 +59,8 @@ func TestTenuresAreLinearizableUnderFaults(t *testing.T) {
 	}
 }
 
-// injectFaults runs one window for each fault. If -duration is set, it repeats all windows until
-// that time is over.
+// injectFaults runs one window (see type window) for each fault. If -duration is set, it repeats
+// all windows until that time is over.
 func injectFaults(t *testing.T, engine string, rng *rand.Rand, all *table) {
 	w := open(t, engine)
 	began := time.Now()
@@ -108,8 +108,8 @@ type table struct {
 type line struct {
 	engine, fault string
 	times         int
-	least         float64 // the fewest operations a second until the recovery that a window had
-	leastWrites   float64 // the fewest writes a second that a window had
+	least         float64 // operations a second until the recovery, in the window that had fewest
+	leastWrites   float64 // writes a second, in the window that had fewest
 	verdict
 }
 
@@ -135,7 +135,7 @@ func (b *table) String() string {
 	defer b.mu.Unlock()
 	slices.SortFunc(b.lines, func(x, y *line) int { return strings.Compare(x.engine+x.fault, y.engine+y.fault) })
 	var text strings.Builder
-	fmt.Fprintln(&text, "| engine | fault | times | operations | a second | till the recovery | a second, at least | writes | writes a second, at least | new tenures | without a reply | violations | undecided |")
+	fmt.Fprintln(&text, "| engine | fault | times | operations | operations a second | operations until the recovery | operations a second until the recovery, at least | writes | writes a second, at least | new tenures | writes without a reply | violations | undecided histories |")
 	fmt.Fprintln(&text, "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |")
 	for _, l := range b.lines {
 		fmt.Fprintf(&text, "| %s | %s | %d | %d | %.0f | %d | %.0f | %d | %.0f | %d | %d | %d | %d |\n", l.engine, l.fault, l.times, l.operations,

@@ -34,7 +34,7 @@ func (l *latest) note(at instant) {
 
 // mayLose is the number of writes without a reply after which a contender only reads. Each such
 // write doubles the orders that porcupine must try. After the fault, the contender continues under
-// another id. Otherwise a fault that loses many replies would leave no contender.
+// another id. Otherwise a fault that loses many replies would leave no contender that writes.
 const mayLose = 2
 
 // contender is a client that contends for one mutex. In random order it acquires, renews and
@@ -100,8 +100,8 @@ func (c *contender) hangUp() {
 	}
 }
 
-// connect opens a connection, and sends PING before any request. On a frozen server only the PING
-// gets no reply.
+// connect opens a connection, and sends PING before any other request. A frozen server still
+// accepts connections. Then the PING gets no reply, and no write is lost.
 func (c *contender) connect() bool {
 	conn, err := redis.Dial("tcp", c.routes[c.at].Addr(), redis.DialConnectTimeout(dialTimeout), redis.DialWriteTimeout(dialTimeout))
 	if err != nil {

@@ -18,6 +18,7 @@ type crash struct {
 	lease time.Duration // the longest lease that a reply granted
 }
 
+// longest is longer than any lease for which a contender asks (see contender.ask).
 const longest = (340 + 200 + 1500) * time.Millisecond
 
 // noteLeases raises c.lease to the longest lease. Callers pass the operations of all mutexes.
@@ -59,8 +60,8 @@ func (r *rules) checkCrash(all []operation) (porcupine.CheckResult, porcupine.Li
 	return worst, info
 }
 
-// survivors returns the states that the mutex may have after the crash. It returns the last state,
-// and each earlier one if the crash may have undone all later ones.
+// survivors returns the states that the mutex may have after the crash. These are the last state
+// before the crash, and each earlier state if the crash may have undone all changes since.
 func (r *rules) survivors(before []operation) (states []state) {
 	written := r.crash.from - int64(r.unwritten)
 	largest, tokens := uint64(0), make(map[string][]operation)
@@ -148,33 +149,33 @@ func TestACrashUndoesOnlyTheLastReplies(t *testing.T) {
 		all []operation
 		ok  bool
 	}{
-		"it is all there":                                  {[]operation{early, in(1110, 1120, asks, owned("a", 1)), long(in(1130, 1140, guards("a", 1), renewed("a", 1)))}, true},
-		"what was written is lost":                         {[]operation{early, in(1110, 1120, asks, free)}, false},
-		"what was written ends with its lease":             {[]operation{early, in(1215, 1220, asks, free)}, true},
-		"what was written does not end":                    {[]operation{early, in(1215, 1220, asks, owned("a", 1))}, false},
-		"a grant is lost":                                  {[]operation{late, in(1110, 1120, asks, free), in(1130, 1140, checks(1), no)}, true},
-		"a grant is lost, and is found again":              {[]operation{late, in(1110, 1120, asks, free), in(1130, 1140, checks(1), yes)}, false},
-		"a renewal is lost":                                {[]operation{early, shortened, in(1110, 1120, asks, owned("a", 1))}, true},
-		"a renewal is not lost":                            {[]operation{early, shortened, in(1110, 1120, asks, free)}, true},
-		"a release is lost":                                {[]operation{early, released, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, guards("a", 1), renewed("a", 1))}, true},
-		"a written release is lost":                        {[]operation{early, in(620, 630, releases("a", 1), yes), in(1110, 1120, asks, owned("a", 1))}, false},
-		"a release is lost, and the grant behind it not":   {[]operation{early, released, taken, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, checks(2), yes)}, false},
-		"the grant behind a lost release is lost too":      {[]operation{early, released, taken, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, checks(2), no)}, true},
-		"granted in the recovery delay":                    {[]operation{late, in(1110, 1120, acquires("b"), granted("b", 2))}, false},
-		"granted to the same in the recovery delay":        {[]operation{late, in(1110, 1120, acquires("a"), granted("a", 2))}, false},
-		"granted before a lease ends that was lost":        {[]operation{late, in(1580, 1590, acquires("b"), granted("b", 2))}, false},
-		"granted after the recovery delay":                 {[]operation{late, in(1600, 1620, acquires("b"), granted("b", 2))}, true},
-		"an unknown grant in the recovery delay":           {[]operation{late, lost(1120, acquires("b")), in(1130, 1140, asks, owned("b", 2))}, false},
-		"a token is repeated":                              {[]operation{late, in(1600, 1620, acquires("b"), granted("b", 1))}, false},
-		"an owner acquires in the recovery delay":          {[]operation{early, in(1110, 1120, acquires("a"), renewed("a", 1))}, false},
-		"an owner is refused in the recovery delay":        {[]operation{early, in(1110, 1120, acquires("a"), busy("a", 1))}, true},
-		"an owner is refused before the crash":             {[]operation{early, in(700, 710, acquires("a"), busy("a", 1))}, false},
-		"before the crash nothing is undone":               {[]operation{late, in(991, 999, asks, free)}, false},
-		"a request that had no reply was done":             {[]operation{inFlight, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, guards("a", 1), renewed("a", 1))}, true},
-		"a request that had no reply was not done":         {[]operation{inFlight, in(1110, 1120, asks, free)}, true},
-		"a request that had no reply was done twice":       {[]operation{inFlight, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, asks, owned("a", 2))}, false},
-		"somebody is found who did not ask for it":         {[]operation{late, in(1110, 1120, asks, owned("c", 1))}, false},
-		"a grant without a reply that another read showed": {[]operation{inFlight, in(996, 999, asks, owned("a", 1)), in(1110, 1120, asks, owned("a", 1))}, true},
+		"a durable grant is kept":                                   {[]operation{early, in(1110, 1120, asks, owned("a", 1)), long(in(1130, 1140, guards("a", 1), renewed("a", 1)))}, true},
+		"a durable grant is lost":                                   {[]operation{early, in(1110, 1120, asks, free)}, false},
+		"a durable grant ends with its lease":                       {[]operation{early, in(1215, 1220, asks, free)}, true},
+		"a durable grant outlives its lease":                        {[]operation{early, in(1215, 1220, asks, owned("a", 1))}, false},
+		"a grant is lost":                                           {[]operation{late, in(1110, 1120, asks, free), in(1130, 1140, checks(1), no)}, true},
+		"a grant is lost, and returns":                              {[]operation{late, in(1110, 1120, asks, free), in(1130, 1140, checks(1), yes)}, false},
+		"a renewal is lost, and the owner has its earlier lease":    {[]operation{early, shortened, in(1110, 1120, asks, owned("a", 1))}, true},
+		"a renewal to a shorter lease is not lost":                  {[]operation{early, shortened, in(1110, 1120, asks, free)}, true},
+		"a release is lost":                                         {[]operation{early, released, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, guards("a", 1), renewed("a", 1))}, true},
+		"a durable release is lost":                                 {[]operation{early, in(620, 630, releases("a", 1), yes), in(1110, 1120, asks, owned("a", 1))}, false},
+		"a release is lost, but a later grant is not":               {[]operation{early, released, taken, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, checks(2), yes)}, false},
+		"a release is lost, and a later grant too":                  {[]operation{early, released, taken, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, checks(2), no)}, true},
+		"granted in the recovery delay":                             {[]operation{late, in(1110, 1120, acquires("b"), granted("b", 2))}, false},
+		"granted to the last owner in the recovery delay":           {[]operation{late, in(1110, 1120, acquires("a"), granted("a", 2))}, false},
+		"granted before a lost lease ends":                          {[]operation{late, in(1580, 1590, acquires("b"), granted("b", 2))}, false},
+		"granted after the recovery delay":                          {[]operation{late, in(1600, 1620, acquires("b"), granted("b", 2))}, true},
+		"a grant without a reply in the recovery delay":             {[]operation{late, lost(1120, acquires("b")), in(1130, 1140, asks, owned("b", 2))}, false},
+		"a token is repeated":                                       {[]operation{late, in(1600, 1620, acquires("b"), granted("b", 1))}, false},
+		"an owner's ACQUIRE renews in the recovery delay":           {[]operation{early, in(1110, 1120, acquires("a"), renewed("a", 1))}, false},
+		"an owner's ACQUIRE gets busy in the recovery delay":        {[]operation{early, in(1110, 1120, acquires("a"), busy("a", 1))}, true},
+		"an owner's ACQUIRE gets busy before the crash":             {[]operation{early, in(700, 710, acquires("a"), busy("a", 1))}, false},
+		"a grant is undone before the crash":                        {[]operation{late, in(991, 999, asks, free)}, false},
+		"a request without a reply is granted":                      {[]operation{inFlight, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, guards("a", 1), renewed("a", 1))}, true},
+		"a request without a reply has no effect":                   {[]operation{inFlight, in(1110, 1120, asks, free)}, true},
+		"a request without a reply is granted twice":                {[]operation{inFlight, in(1110, 1120, asks, owned("a", 1)), in(1130, 1140, asks, owned("a", 2))}, false},
+		"a contender that did not ask is the owner after the crash": {[]operation{late, in(1110, 1120, asks, owned("c", 1))}, false},
+		"a grant without a reply that another read showed":          {[]operation{inFlight, in(996, 999, asks, owned("a", 1)), in(1110, 1120, asks, owned("a", 1))}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &rules{guarantees: documented["embedded async"], crash: &crash{from: 1000 * ms, ended: 1010 * ms, back: 1100 * ms}}

@@ -95,10 +95,10 @@ var faults = []fault{
 	}},
 }
 
-// others is the spares of a fault that hits one server.
+// others is the function spares of a fault that hits one server.
 func others(w *world) bool { return len(w.servers) > 1 }
 
-// everyone is the spares of a fault that hits clients, which can reconnect.
+// everyone is the function spares of a fault that hits clients, which can reconnect.
 func everyone(*world) bool { return true }
 
 func stopped(p interface {

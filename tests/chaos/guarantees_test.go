@@ -19,9 +19,9 @@ type guarantees struct {
 	// store
 	givesUp time.Duration
 
-	// The end of the server's process may undo the replies of the last moments, at most this long.
-	// But no token repeats. The next process makes no grant before all leases have ended that may
-	// be lost.
+	// When the server's process ends, it may lose changes that it has already acknowledged. The
+	// field is the greatest age of a lost change. No token repeats even so. The next process makes
+	// no grant before all leases have ended that may be lost.
 	unwritten time.Duration
 
 	// The server repeats a grant or renewal if the store answers only after the end of the lease.
@@ -32,7 +32,8 @@ type guarantees struct {
 	// The first waiter may be on a server that other servers cannot reach. The others then presume
 	// that this server granted the mutex, and report the waiter as the owner. They do not know when
 	// the lease began. So they report its full windows each time, until the session of the
-	// unreachable server ends. When that server is back, it may have decided otherwise.
+	// unreachable server ends. When that server is back, it may turn out that it did not grant the
+	// mutex to that waiter.
 	presumes bool
 
 	// An owner may renew through a server that is not the granter of its lease. The renewed windows
@@ -43,7 +44,7 @@ type guarantees struct {
 	// CHECK replies 0 if the lease may be over when the reply arrives.
 	cautious bool
 
-	// SIMBA.HISTORY of a server has what this server did or saw. It may lack events of other
+	// SIMBA.HISTORY has only events that this server caused or saw. It may lack events of other
 	// servers, or show them out of order.
 	partial bool
 }

@@ -41,10 +41,10 @@ type state struct {
 	unannounced bool // the granter may still have to write the grant to the store
 	// the granter has ended the tenure, and no server renews it any more
 	ended bool
-	roams bool    // the owner may have an entry at another server, which may be the granter
+	roams bool    // the owner may have a queue entry at another server, which may be the granter
 	exact bool    // the lease began at the granter, so all servers agree on its windows
 	afar  bool    // another server renewed the lease; the granter may have been away
-	now   instant // the time of the last operation, at the earliest
+	now   instant // the earliest time of the last operation
 	done  int     // the number of operations so far that have a reply
 }
 
@@ -62,10 +62,10 @@ func (r *rules) model() porcupine.Model {
 
 func (s state) String() string {
 	if s.owner == "" {
-		return fmt.Sprintf("free, tokens after %d", s.largest)
+		return fmt.Sprintf("free; the next token is larger than %d", s.largest)
 	}
-	return fmt.Sprintf("%s by token %d, ends %v or later, began %v or before for %v",
-		s.owner, s.token, time.Duration(s.ends), time.Duration(s.start), s.lease)
+	return fmt.Sprintf("owned by %s with token %d; the lease began at %v or earlier, lasts %v, and ends at %v or later",
+		s.owner, s.token, time.Duration(s.start), s.lease, time.Duration(s.ends))
 }
 
 // inTime reports whether all remaining operations can still take effect before they return. After n
@@ -132,7 +132,7 @@ func (r *rules) perhaps(s state, in request) state {
 		return s
 	}
 	if in.kind > guard && in.kind != renewal && s.token == 0 {
-		return s // no tenure can end here; see free for one that no reply has shown
+		return s // there is no tenure that the request can end, or no reply has shown it (see free)
 	}
 	over := r.over(s, in.server)
 	own := s.owner != "" && s.owner == in.contender && max(s.now, in.call) <= over
@@ -188,7 +188,7 @@ func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 	case "renewed":
 		return r.renewed(s, in, out)
 	case "busy", "queued", "timeout":
-		// another request of the contender took over its queue entry
+		// another request of the contender took over the queue entry of this one
 		moved := in.kind == wait && out.status == "queued"
 		recovering := in.call < r.refusesUntil // ACQUIRE renews nothing then
 		if out.owner == in.contender && !moved && !recovering && (out.status != "timeout" || !r.again) {
@@ -242,7 +242,7 @@ func (r *rules) holds(s state, in request, owner string, token uint64) (bool, st
 	return s.owner != "" && s.owner == owner && s.mayHave(token) && in.call <= r.over(s, in.server), s.known(token)
 }
 
-// lostTo requires that the tenure does not run at some instant up to ret.
+// lostTo requires that at some instant up to ret the tenure does not run.
 func (r *rules) lostTo(s state, owner string, token uint64, ret instant) (bool, state) {
 	if s.owner == "" || s.owner != owner || token != 0 && s.token != token {
 		return true, s
@@ -266,7 +266,7 @@ func (r *rules) reportedFree(s state, ret instant) (bool, state) {
 	return r.free(s, ret)
 }
 
-// free requires that the mutex has no owner at some instant up to ret. If it had one, the lease
+// free requires that at some instant up to ret the mutex has no owner. If it had one, the lease
 // must have ended. free refuses to end a tenure that no reply has shown. No reply needs an order
 // with such an end, so porcupine tries fewer orders.
 func (r *rules) free(s state, ret instant) (bool, state) {
@@ -329,7 +329,8 @@ func (r *rules) presumed(s state, server int) bool {
 }
 
 // becomesTenure reports whether a server may still reply "acquired" for a presumed tenure. It may
-// do so until the windows are over, and while the granter may be unreachable.
+// do so until the windows are over. If the granter may be unreachable then, it may do so until the
+// granter is back.
 func (r *rules) becomesTenure(s state, server int) bool {
 	over := r.over(s, server)
 	return r.presumes && (s.now <= over || slices.ContainsFunc(r.absences, func(a absence) bool {
@@ -363,7 +364,7 @@ func (s state) known(token uint64) state {
 	return s
 }
 
-// freed returns the state after the end of any tenure.
+// freed returns the state after s in which the mutex is free. If a tenure runs in s, it ends.
 func (s state) freed() state {
 	if s.owner != "" && s.token == 0 {
 		s.largest++ // the tenure had a token, though no reply showed it
@@ -383,8 +384,8 @@ func roams(all []operation, o operation) bool {
 	})
 }
 
-// lostLease returns the longest lease that a request without a reply asked for. It counts the
-// contender's requests that it sent before the reply of o.
+// lostLease returns the longest lease for which the contender of o asked in a request without a
+// reply. It considers only requests that were sent before the reply to o arrived.
 func lostLease(all []operation, o operation) (longest time.Duration) {
 	for _, p := range all {
 		if p.unknown && p.contender == o.contender && p.call <= o.ret {

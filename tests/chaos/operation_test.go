@@ -36,7 +36,8 @@ const (
 	check
 	breakUp
 
-	// outcomes adds the kinds below: further possible effects of a request.
+	// Clients send no requests of the kinds below. The function outcomes adds operations of these
+	// kinds for further possible effects of a request.
 	renewal
 	giveBack
 )
@@ -59,7 +60,7 @@ type request struct {
 	call      instant
 	until     instant // the latest instant at which a possible effect may happen; 0 = no limit
 	// most is the longest lease among the contender's requests without a reply. Before a wait gets
-	// its reply, such a request may renew the lease of its grant.
+	// its reply, such a request may renew the lease of the tenure that the wait began.
 	most time.Duration
 }
 

@@ -18,7 +18,7 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 		o.kind, o.reply = k, reply{unknown: true, ret: never}
 		add(o)
 	}
-	// The server repeats a request only after the lease of its last attempt.
+	// The server repeats a request only after the lease of its previous attempt has ended.
 	renews := func(o operation, k kind, times int) {
 		for range times {
 			perhaps(o, k)
@@ -72,8 +72,8 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 }
 
 // last returns the last instant at which a request can have begun a tenure. Usually this is the
-// instant of its reply. But its server may have been away before it wrote the new queue entry to
-// the store. Then other servers may presume a tenure until that server is back.
+// instant of its reply. But the server of the request may have been away before it wrote the new
+// queue entry to the store. Then other servers may presume a tenure until that server is back.
 func (r *rules) last(w operation) instant {
 	last := w.ret
 	if r.presumes && w.status == "queued" && r.away(w.server, w.call, after(w.ret, writeDelay)) {
@@ -86,9 +86,9 @@ func (r *rules) last(w operation) instant {
 	return last
 }
 
-// signs reports whether the reply to another request may come from a hidden effect of w, which the
-// reply to w does not show. That reply shows a tenure that nothing else explains, or the end of a
-// tenure that it does not name. Without such a reply, no order needs the hidden effect.
+// signs reports whether the reply to another request may come from a hidden effect of w. The reply
+// to w does not show this effect. The other reply shows a tenure that nothing else explains, or the
+// end of a tenure that it does not name. Without such a reply, no order needs the hidden effect.
 func (r *rules) signs(w operation, all []operation) bool {
 	reported := reportedTokens(w.contender, all)
 	for _, o := range all {
@@ -105,13 +105,14 @@ func (r *rules) signs(w operation, all []operation) bool {
 	return false
 }
 
-// unreported reports whether w may have begun the tenure that the reply seen shows. If another
-// request, by, acquired the tenure, w is possible only where servers presume tenures. Then seen
-// must have come before by was sent. If w had ended by then, it suffices that seen came before the
-// reply to by.
+// unreported reports whether w may have begun the tenure that the reply seen shows. The request
+// acquirer is the one to which a server replied that it had acquired this tenure. If there is an
+// acquirer, w can have begun the tenure only where servers presume tenures. Then seen must have
+// come before acquirer was sent. If w had its reply before acquirer was sent, it suffices that seen
+// came before the reply to acquirer.
 func (r *rules) unreported(w, seen operation, reported map[uint64]operation) bool {
-	by, is := reported[seen.reply.token]
-	return !is || r.presumes && (seen.ret < by.call || w.ret <= by.call && seen.ret < by.ret)
+	acquirer, is := reported[seen.reply.token]
+	return !is || r.presumes && (seen.ret < acquirer.call || w.ret <= acquirer.call && seen.ret < acquirer.ret)
 }
 
 // explained reports whether a BREAK may have ended a tenure of which its owner knows. Then the
@@ -139,9 +140,9 @@ func reportedTokens(contender string, all []operation) map[uint64]operation {
 	return reported
 }
 
-// renewals returns how often a request may have renewed a lease unnoticed: once, or more often if
-// the server repeats late requests. Then later replies show that leases of the contender end early,
-// and renewals counts these leases.
+// renewals returns how often the request w may have renewed a lease unnoticed. It may have done so
+// more than once only if the server repeats late requests. In that case, later replies show that
+// leases of the contender ended early, and renewals counts these leases.
 func (r *rules) renewals(w operation, all []operation) int {
 	cut := make(map[int]bool) // shortened leases, by the request that set them
 	for _, o := range all {

@@ -9,7 +9,7 @@ import (
 
 const (
 	enough    = 100 // replies a second that a window needs
-	contended = 30  // how many of these must be writes, since reads do not contend
+	contended = 30  // replies to writes among these that a window needs, since reads do not contend
 )
 
 type rate struct {

@@ -89,12 +89,12 @@ func TestAWaiterMayLearnOfARenewalByItsLostRequest(t *testing.T) {
 		t.Error("the judge refused a reply with a lease that only a request without a reply can have set")
 	}
 	for name, refused := range map[string][]operation{
-		"nobody's":                      history(all),
-		"another's":                     append(history(all), lostBy("c")),
-		"for less than the reply shows": append(history(151*time.Millisecond), lostBy("a")),
+		"no request lacks a reply":                                                  history(all),
+		"another contender sent the request without a reply":                        append(history(all), lostBy("c")),
+		"the request without a reply asks for a shorter lease than the reply shows": append(history(151*time.Millisecond), lostBy("a")),
 	} {
 		if judged(t, &rules{}, refused) {
-			t.Errorf("the judge accepted the reply, though the request without a reply is %s", name)
+			t.Errorf("the judge accepted a lease that no request can have set: %s", name)
 		}
 	}
 }
@@ -102,47 +102,47 @@ func TestAWaiterMayLearnOfARenewalByItsLostRequest(t *testing.T) {
 func TestAHistoryThatBreaksARuleIsRefused(t *testing.T) {
 	first := in(0, 10, acquires("a"), granted("a", 1))
 	for name, all := range map[string][]operation{
-		"granted twice":                 {first, in(20, 30, acquires("b"), granted("b", 2))},
-		"granted twice at a time":       {first, in(0, 10, acquires("b"), granted("b", 2))},
-		"granted before the lease ends": {first, in(50, 99, acquires("b"), granted("b", 2))},
-		"granted in a renewed lease":    {first, in(50, 60, guards("a", 1), renewed("a", 1)), in(120, 140, waits("b"), granted("b", 2))},
-		"a token is repeated":           {first, in(20, 30, releases("a", 1), yes), in(40, 50, acquires("b"), granted("b", 1))},
+		"granted twice": {first, in(20, 30, acquires("b"), granted("b", 2))},
+		"granted to two contenders at the same time": {first, in(0, 10, acquires("b"), granted("b", 2))},
+		"granted before the lease ends":              {first, in(50, 99, acquires("b"), granted("b", 2))},
+		"granted in a renewed lease":                 {first, in(50, 60, guards("a", 1), renewed("a", 1)), in(120, 140, waits("b"), granted("b", 2))},
+		"a token is repeated":                        {first, in(20, 30, releases("a", 1), yes), in(40, 50, acquires("b"), granted("b", 1))},
 		"a token gets smaller": {
 			in(0, 10, acquires("a"), granted("a", 5)), in(20, 30, releases("a", 5), yes), in(40, 50, acquires("b"), granted("b", 4))},
-		"a renewal changes the token":                     {first, in(20, 30, acquires("a"), renewed("a", 2))},
-		"a renewal is taken for a new tenure":             {first, in(20, 30, acquires("a"), granted("a", 2))},
-		"another tenure is released":                      {first, in(20, 30, releases("a", 1), yes), in(40, 50, acquires("a"), granted("a", 2)), in(60, 70, releases("a", 1), yes)},
-		"somebody else releases":                          {first, in(20, 30, releases("b", 1), yes)},
-		"a release is repeated":                           {first, in(20, 30, releases("a", 1), yes), in(40, 50, releases("a", 1), yes)},
-		"a release is lost":                               {first, in(20, 30, releases("a", 1), yes), in(40, 50, acquires("b"), busy("a", 1))},
-		"an owner may not release":                        {first, in(20, 30, releases("a", 1), no)},
-		"a guard revives a lease":                         {first, in(111, 120, guards("a", 1), renewed("a", 1))},
-		"a guard revives a lease reported as over":        {first, in(105, 106, asks, free), in(107, 108, guards("a", 1), renewed("a", 1))},
-		"a guard begins a tenure":                         {in(0, 10, guards("a", 0), renewed("a", 1))},
-		"a guard acts on another tenure":                  {first, in(20, 30, releases("a", 1), yes), in(40, 50, acquires("a"), granted("a", 2)), in(60, 70, guards("a", 1), renewed("a", 2))},
-		"an owner loses its lease":                        {first, in(20, 30, guards("a", 1), goneTo("", 0))},
-		"a lease ends early":                              {first, in(80, 99, asks, free)},
-		"a lease does not end":                            {first, in(111, 120, asks, owned("a", 1))},
-		"a check of a tenure that is over":                {first, in(111, 120, checks(1), yes)},
-		"a check fails in the lease":                      {first, in(20, 30, checks(1), no)},
-		"a check of another token":                        {first, in(20, 30, checks(2), yes)},
-		"a break of a free mutex":                         {in(0, 10, breaks, yes)},
-		"a break that finds nothing":                      {first, in(20, 30, breaks, no)},
-		"a break of nobody beside a wait in vain before":  {first, in(20, 30, releases("a", 1), yes), in(20, 40, waits("c"), reply{status: "timeout"}), in(50, 60, breaks, yes)},
-		"a break that breaks nothing":                     {first, in(20, 30, breaks, yes), in(40, 50, checks(1), yes)},
-		"the wrong owner is reported":                     {first, in(20, 30, acquires("b"), busy("c", 1))},
-		"too much time is left":                           {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 95 * time.Millisecond})},
-		"too little time is left":                         {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 60 * time.Millisecond})},
-		"an owner gets more than it asked for":            {in(0, 10, acquires("a"), reply{status: "acquired", owner: "a", token: 1, left: 101 * time.Millisecond})},
-		"an owner is refused":                             {first, in(20, 30, acquires("a"), busy("a", 1))},
-		"a tenure without anybody who asked":              {in(0, 10, asks, owned("a", 1))},
-		"an unknown grant before it was asked":            {lost(20, acquires("a")), in(0, 10, asks, owned("a", 1))},
-		"an unknown grant within another lease":           {first, lost(20, acquires("b")), in(40, 50, asks, owned("b", 2))},
-		"an unknown grant with a used token":              {first, in(20, 30, releases("a", 1), yes), lost(40, acquires("b")), in(50, 60, asks, owned("b", 1))},
-		"an unknown grant that was reported is gone":      {lost(0, waits("a")), in(20, 30, acquires("a"), renewed("a", 1)), in(40, 50, asks, free)},
-		"an unknown release of another tenure":            {first, lost(20, releases("a", 2)), in(40, 50, asks, free)},
-		"an unknown renewal comes when the lease is over": {first, lost(50, guards("a", 1)), in(215, 220, asks, owned("a", 1))},
-		"an unknown guard does not shorten the lease before it was asked": {
+		"a renewal changes the token":                                          {first, in(20, 30, acquires("a"), renewed("a", 2))},
+		"a new tenure of the owner begins before its lease ends":               {first, in(20, 30, acquires("a"), granted("a", 2))},
+		"a release with an old token ends a later tenure":                      {first, in(20, 30, releases("a", 1), yes), in(40, 50, acquires("a"), granted("a", 2)), in(60, 70, releases("a", 1), yes)},
+		"somebody else releases":                                               {first, in(20, 30, releases("b", 1), yes)},
+		"a repeated release replies 1":                                         {first, in(20, 30, releases("a", 1), yes), in(40, 50, releases("a", 1), yes)},
+		"a release is lost":                                                    {first, in(20, 30, releases("a", 1), yes), in(40, 50, acquires("b"), busy("a", 1))},
+		"an owner's release replies 0":                                         {first, in(20, 30, releases("a", 1), no)},
+		"a guard revives a lease":                                              {first, in(111, 120, guards("a", 1), renewed("a", 1))},
+		"a guard revives a lease reported as over":                             {first, in(105, 106, asks, free), in(107, 108, guards("a", 1), renewed("a", 1))},
+		"a guard begins a tenure":                                              {in(0, 10, guards("a", 0), renewed("a", 1))},
+		"a guard acts on another tenure":                                       {first, in(20, 30, releases("a", 1), yes), in(40, 50, acquires("a"), granted("a", 2)), in(60, 70, guards("a", 1), renewed("a", 2))},
+		"an owner loses its lease":                                             {first, in(20, 30, guards("a", 1), goneTo("", 0))},
+		"a lease ends early":                                                   {first, in(80, 99, asks, free)},
+		"a lease does not end":                                                 {first, in(111, 120, asks, owned("a", 1))},
+		"a check of a tenure that is over replies 1":                           {first, in(111, 120, checks(1), yes)},
+		"a check in the lease replies 0":                                       {first, in(20, 30, checks(1), no)},
+		"a check of another token replies 1":                                   {first, in(20, 30, checks(2), yes)},
+		"a break of a free mutex replies 1":                                    {in(0, 10, breaks, yes)},
+		"a break in the lease replies 0":                                       {first, in(20, 30, breaks, no)},
+		"a break of a free mutex replies 1, after a wait that timed out":       {first, in(20, 30, releases("a", 1), yes), in(20, 40, waits("c"), reply{status: "timeout"}), in(50, 60, breaks, yes)},
+		"the tenure goes on after a break":                                     {first, in(20, 30, breaks, yes), in(40, 50, checks(1), yes)},
+		"the wrong owner is reported":                                          {first, in(20, 30, acquires("b"), busy("c", 1))},
+		"too much time is left":                                                {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 95 * time.Millisecond})},
+		"too little time is left":                                              {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 60 * time.Millisecond})},
+		"an owner gets a longer lease than it asked for":                       {in(0, 10, acquires("a"), reply{status: "acquired", owner: "a", token: 1, left: 101 * time.Millisecond})},
+		"an owner gets the reply busy in its lease":                            {first, in(20, 30, acquires("a"), busy("a", 1))},
+		"a contender that never asked becomes the owner":                       {in(0, 10, asks, owned("a", 1))},
+		"a request without a reply takes effect before it is sent":             {lost(20, acquires("a")), in(0, 10, asks, owned("a", 1))},
+		"a request without a reply is granted in another contender's lease":    {first, lost(20, acquires("b")), in(40, 50, asks, owned("b", 2))},
+		"a request without a reply is granted with a used token":               {first, in(20, 30, releases("a", 1), yes), lost(40, acquires("b")), in(50, 60, asks, owned("b", 1))},
+		"a grant without a reply is taken back after its owner has renewed it": {lost(0, waits("a")), in(20, 30, acquires("a"), renewed("a", 1)), in(40, 50, asks, free)},
+		"a release without a reply ends a tenure with another token":           {first, lost(20, releases("a", 2)), in(40, 50, asks, free)},
+		"a guard without a reply renews a lease that is over":                  {first, lost(50, guards("a", 1)), in(215, 220, asks, owned("a", 1))},
+		"a guard without a reply shortens the lease before it is sent": {
 			first, lost(50, request{kind: guard, contender: "a", token: 1, lease: 10 * time.Millisecond}), in(20, 45, asks, free)},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -156,29 +156,29 @@ func TestAHistoryThatBreaksARuleIsRefused(t *testing.T) {
 func TestAHistoryThatKeepsTheRulesIsAccepted(t *testing.T) {
 	first := in(0, 10, acquires("a"), granted("a", 1))
 	for name, all := range map[string][]operation{
-		"nothing":                                 {},
-		"released and granted":                    {first, in(20, 30, releases("a", 1), yes), in(25, 40, waits("b"), granted("b", 2))},
-		"granted in the instant of the end":       {first, in(50, 100, waits("b"), granted("b", 2))},
-		"reported free in the instant of the end": {first, in(90, 100, asks, free), in(101, 102, guards("a", 1), goneTo("", 0))},
-		"renewed to the end":                      {first, in(110, 120, guards("a", 1), renewed("a", 1)), in(205, 209, checks(1), yes)},
-		"renewed to be shorter":                   {first, in(20, 30, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, renewed("a", 1)), in(45, 50, acquires("b"), granted("b", 2))},
-		"broken":                                  {first, in(20, 30, breaks, yes), in(30, 40, acquires("b"), granted("b", 7)), in(40, 50, guards("a", 1), goneTo("b", 7))},
-		"broken before the waiter's reply":        {first, in(20, 60, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)},
-		"broken before the waiter's reply, and granted again": {first, in(20, 60, waits("c"), granted("c", 3)), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)},
-		"ended before the waiter's reply":                     {first, in(20, 160, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, asks, owned("c", 2)), in(155, 160, asks, free)},
-		"the remaining time is reported":                      {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 80 * time.Millisecond})},
-		"an unknown grant was none":                           {lost(0, acquires("a")), in(20, 30, acquires("b"), granted("b", 1))},
-		"an unknown grant was one":                            {lost(0, acquires("a")), in(20, 30, acquires("b"), busy("a", 1)), in(40, 50, checks(1), yes)},
-		"an unknown grant was one much later":                 {lost(0, acquires("a")), in(500, 510, asks, free), in(520, 530, asks, owned("a", 1)), in(615, 630, guards("a", 1), renewed("a", 1))},
-		"a wait whose place an older one took over":           {lost(0, waits("a")), in(20, 60, waits("a"), reply{status: "queued", owner: "a", token: 1})},
-		"an unknown grant ends unseen":                        {lost(0, acquires("a")), in(120, 130, acquires("b"), granted("b", 2))},
-		"an unknown renewal was one":                          {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 1))},
-		"an unknown renewal was a grant":                      {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 2))},
-		"an unknown renewal was none":                         {first, lost(50, guards("a", 1)), in(101, 110, acquires("b"), granted("b", 2))},
-		"an unknown release was one, later":                   {first, lost(20, releases("a", 1)), in(40, 50, checks(1), yes), in(60, 70, acquires("b"), granted("b", 2))},
-		"an unknown break was one of the next":                {first, lost(20, breaks), in(30, 40, releases("a", 1), yes), in(50, 60, acquires("b"), granted("b", 2)), in(70, 80, asks, free)},
-		"a waiter that is gone gives it back":                 {lost(0, waits("a")), in(20, 30, asks, owned("a", 1)), in(40, 50, asks, free), in(60, 70, acquires("b"), granted("b", 2))},
-		"tokens of a tenure that nobody saw skip":             {lost(0, acquires("a")), in(110, 120, acquires("a"), granted("a", 9))},
+		"no operations":        {},
+		"released and granted": {first, in(20, 30, releases("a", 1), yes), in(25, 40, waits("b"), granted("b", 2))},
+		"granted in the instant in which the lease ends":                                {first, in(50, 100, waits("b"), granted("b", 2))},
+		"reported free in the instant in which the lease ends":                          {first, in(90, 100, asks, free), in(101, 102, guards("a", 1), goneTo("", 0))},
+		"renewed, and checked before the renewed lease ends":                            {first, in(110, 120, guards("a", 1), renewed("a", 1)), in(205, 209, checks(1), yes)},
+		"a renewal shortens the lease":                                                  {first, in(20, 30, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, renewed("a", 1)), in(45, 50, acquires("b"), granted("b", 2))},
+		"broken":                                                                        {first, in(20, 30, breaks, yes), in(30, 40, acquires("b"), granted("b", 7)), in(40, 50, guards("a", 1), goneTo("b", 7))},
+		"a waiter's hidden tenure is broken before the waiter's reply":                  {first, in(20, 60, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)},
+		"a waiter's hidden tenure is broken, and the waiter is granted the mutex again": {first, in(20, 60, waits("c"), granted("c", 3)), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)},
+		"a waiter's hidden tenure expires before the waiter's reply":                    {first, in(20, 160, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, asks, owned("c", 2)), in(155, 160, asks, free)},
+		"the remaining time is reported":                                                {first, in(20, 30, asks, reply{owner: "a", token: 1, left: 80 * time.Millisecond})},
+		"an ACQUIRE without a reply has no effect":                                      {lost(0, acquires("a")), in(20, 30, acquires("b"), granted("b", 1))},
+		"an ACQUIRE without a reply is granted":                                         {lost(0, acquires("a")), in(20, 30, acquires("b"), busy("a", 1)), in(40, 50, checks(1), yes)},
+		"an ACQUIRE without a reply is granted much later":                              {lost(0, acquires("a")), in(500, 510, asks, free), in(520, 530, asks, owned("a", 1)), in(615, 630, guards("a", 1), renewed("a", 1))},
+		"another wait of the contender takes over the queue entry":                      {lost(0, waits("a")), in(20, 60, waits("a"), reply{status: "queued", owner: "a", token: 1})},
+		"an ACQUIRE without a reply begins a tenure that no reply shows":                {lost(0, acquires("a")), in(120, 130, acquires("b"), granted("b", 2))},
+		"an ACQUIRE without a reply renews the lease":                                   {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 1))},
+		"an owner's ACQUIRE without a reply begins its next tenure":                     {first, lost(50, acquires("a")), in(140, 150, asks, owned("a", 2))},
+		"a guard without a reply has no effect":                                         {first, lost(50, guards("a", 1)), in(101, 110, acquires("b"), granted("b", 2))},
+		"a release without a reply takes effect later":                                  {first, lost(20, releases("a", 1)), in(40, 50, checks(1), yes), in(60, 70, acquires("b"), granted("b", 2))},
+		"a break without a reply breaks the next tenure":                                {first, lost(20, breaks), in(30, 40, releases("a", 1), yes), in(50, 60, acquires("b"), granted("b", 2)), in(70, 80, asks, free)},
+		"the server takes back the grant to a disconnected waiter":                      {lost(0, waits("a")), in(20, 30, asks, owned("a", 1)), in(40, 50, asks, free), in(60, 70, acquires("b"), granted("b", 2))},
+		"tokens grow by more than one after a tenure that no reply shows":               {lost(0, acquires("a")), in(110, 120, acquires("a"), granted("a", 9))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if !judged(t, &rules{}, all) {
@@ -208,48 +208,48 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 		all   []operation
 		ok    bool
 	}{
-		{"it ends with its server", rules{losses: stopped}, []operation{first, next}, true},
-		{"not before that stops", rules{losses: stopped}, []operation{first, in(30, 49, acquires("b"), granted("b", 2))}, false},
-		{"not with another server", rules{losses: []loss{{server: 1, from: 50 * ms, to: 70 * ms}}}, []operation{first, next}, false},
-		{"not one that was granted since", rules{losses: stopped}, []operation{in(71, 72, acquires("a"), granted("a", 1)), in(73, 80, acquires("b"), granted("b", 2))}, false},
-		{"but its token grows", rules{losses: stopped}, []operation{first, in(55, 60, acquires("b"), granted("b", 1))}, false},
-		{"a clock of milliseconds", rules{guarantees: guarantees{early: 2 * time.Millisecond}}, []operation{first, in(90, 98, acquires("b"), granted("b", 2))}, true},
-		{"a clock of milliseconds is none of more", rules{guarantees: guarantees{early: 2 * time.Millisecond}}, []operation{first, in(90, 97, acquires("b"), granted("b", 2))}, false},
-		{"late", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{first, in(130, 131, asks, owned("a", 1))}, true},
-		{"a late answer to a renewal that ended before it", rules{guarantees: guarantees{again: true}}, []operation{first, in(20, 80, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, goneTo("", 0))}, true},
-		{"not where the server repeats nothing", rules{}, []operation{first, in(20, 80, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, goneTo("", 0))}, false},
-		{"not when it was in time", rules{guarantees: guarantees{again: true}}, []operation{first, in(20, 80, guards("a", 0), goneTo("", 0))}, false},
-		{"a late check of a lease that may be over", rules{guarantees: guarantees{cautious: true}}, []operation{first, in(20, 60, checks(1), no), in(70, 80, checks(1), yes)}, true},
-		{"a check in time", rules{guarantees: guarantees{cautious: true}}, []operation{first, in(20, 50, checks(1), no), in(70, 80, checks(1), yes)}, false},
-		{"a grant that is given back as the wait ends", rules{guarantees: guarantees{again: true}}, []operation{in(0, 60, waits("a"), reply{status: "timeout", owner: "a", token: 3}), in(70, 80, acquires("b"), granted("b", 4))}, true},
-		{"a wait in vain by the owner", rules{}, []operation{in(0, 60, waits("a"), reply{status: "timeout", owner: "a", token: 3}), in(70, 80, acquires("b"), granted("b", 4))}, false},
+		{"a lease ends when its server stops", rules{losses: stopped}, []operation{first, next}, true},
+		{"a lease ends before its server stops", rules{losses: stopped}, []operation{first, in(30, 49, acquires("b"), granted("b", 2))}, false},
+		{"a lease ends when another server stops", rules{losses: []loss{{server: 1, from: 50 * ms, to: 70 * ms}}}, []operation{first, next}, false},
+		{"a lease that was granted after the stop ends with it", rules{losses: stopped}, []operation{in(71, 72, acquires("a"), granted("a", 1)), in(73, 80, acquires("b"), granted("b", 2))}, false},
+		{"the token does not grow after the stop", rules{losses: stopped}, []operation{first, in(55, 60, acquires("b"), granted("b", 1))}, false},
+		{"a lease ends 2 ms early, which is the permitted error", rules{guarantees: guarantees{early: 2 * time.Millisecond}}, []operation{first, in(90, 98, acquires("b"), granted("b", 2))}, true},
+		{"a lease ends 3 ms early, more than the permitted error", rules{guarantees: guarantees{early: 2 * time.Millisecond}}, []operation{first, in(90, 97, acquires("b"), granted("b", 2))}, false},
+		{"a lease ends 20 ms late, which is the permitted error", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{first, in(130, 131, asks, owned("a", 1))}, true},
+		{"a renewed lease has ended before the late reply to its guard", rules{guarantees: guarantees{again: true}}, []operation{first, in(20, 80, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, goneTo("", 0))}, true},
+		{"a renewed lease has ended before the late reply, but the server repeats nothing", rules{}, []operation{first, in(20, 80, request{kind: guard, contender: "a", lease: 20 * time.Millisecond}, goneTo("", 0))}, false},
+		{"a renewed lease has ended before a reply that is in time", rules{guarantees: guarantees{again: true}}, []operation{first, in(20, 80, guards("a", 0), goneTo("", 0))}, false},
+		{"a check replies 0 so late that the lease may be over", rules{guarantees: guarantees{cautious: true}}, []operation{first, in(20, 60, checks(1), no), in(70, 80, checks(1), yes)}, true},
+		{"a check replies 0 before the lease can be over", rules{guarantees: guarantees{cautious: true}}, []operation{first, in(20, 50, checks(1), no), in(70, 80, checks(1), yes)}, false},
+		{"the server takes back a grant when the wait times out", rules{guarantees: guarantees{again: true}}, []operation{in(0, 60, waits("a"), reply{status: "timeout", owner: "a", token: 3}), in(70, 80, acquires("b"), granted("b", 4))}, true},
+		{"the wait of the owner times out", rules{}, []operation{in(0, 60, waits("a"), reply{status: "timeout", owner: "a", token: 3}), in(70, 80, acquires("b"), granted("b", 4))}, false},
 		{"the reply shows the lease of another request of the contender", rules{guarantees: guarantees{again: true}}, []operation{lost(0, request{kind: guard, contender: "a", lease: 300 * time.Millisecond}), in(1, 10, acquires("a"), reply{status: "acquired", owner: "a", token: 1, left: 290 * time.Millisecond})}, true},
 		{"the reply shows more than the contender ever asked for", rules{guarantees: guarantees{again: true}}, []operation{in(0, 10, acquires("a"), reply{status: "acquired", owner: "a", token: 1, left: 290 * time.Millisecond})}, false},
-		{"reported free, and renewed", rules{guarantees: guarantees{relearns: true}}, []operation{first, in(101, 103, asks, free), in(104, 106, guards("a", 1), renewed("a", 1))}, false},
-		{"reported free, and renewed by a server that does not know a renewal yet", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{first, at(1, in(20, 30, guards("a", 1), renewed("a", 1))), in(121, 125, asks, free), in(126, 140, guards("a", 1), renewed("a", 1))}, true},
-		{"by its granter, which another server's reply need not show", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{at(1, in(0, 5, acquires("a"), reply{status: "queued"})), first, in(101, 103, asks, free), in(104, 106, guards("a", 1), renewed("a", 1))}, true},
+		{"reported free, and renewed at the server that knows the whole lease", rules{guarantees: guarantees{relearns: true}}, []operation{first, in(101, 103, asks, free), in(104, 106, guards("a", 1), renewed("a", 1))}, false},
+		{"reported free, and renewed at the granter, after a renewal at another server", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{first, at(1, in(20, 30, guards("a", 1), renewed("a", 1))), in(121, 125, asks, free), in(126, 140, guards("a", 1), renewed("a", 1))}, true},
+		{"reported free, and renewed, after a grant for which another server may be the granter", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{at(1, in(0, 5, acquires("a"), reply{status: "queued"})), first, in(101, 103, asks, free), in(104, 106, guards("a", 1), renewed("a", 1))}, true},
 		{"reported free, then reported as owned", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{first, in(101, 103, asks, free), in(104, 106, asks, owned("a", 1))}, false},
-		{"nor if its contender had a queue entry elsewhere before its last grant", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{at(1, in(0, 5, acquires("a"), reply{status: "queued"})), in(6, 8, acquires("a"), granted("a", 1)), in(9, 10, releases("a", 1), yes), in(11, 12, acquires("a"), granted("a", 2)), in(112, 114, asks, free), in(115, 118, guards("a", 2), renewed("a", 2))}, false},
-		{"nor if it was granted without a reply", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{lost(0, waits("a")), in(5, 8, asks, owned("a", 1)), in(105, 108, asks, free), in(109, 112, guards("a", 1), renewed("a", 1))}, false},
-		{"granted, and renewed", rules{guarantees: guarantees{relearns: true}}, []operation{first, in(101, 103, acquires("b"), granted("b", 2)), in(104, 106, guards("a", 1), renewed("a", 1))}, false},
+		{"reported free, and renewed, but the queue entry at another server ended with an earlier grant", rules{guarantees: guarantees{relearns: true, late: 20 * time.Millisecond}}, []operation{at(1, in(0, 5, acquires("a"), reply{status: "queued"})), in(6, 8, acquires("a"), granted("a", 1)), in(9, 10, releases("a", 1), yes), in(11, 12, acquires("a"), granted("a", 2)), in(112, 114, asks, free), in(115, 118, guards("a", 2), renewed("a", 2))}, false},
+		{"reported free, and renewed, after a grant without a reply", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{lost(0, waits("a")), in(5, 8, asks, owned("a", 1)), in(105, 108, asks, free), in(109, 112, guards("a", 1), renewed("a", 1))}, false},
+		{"granted to the next owner, and renewed by the previous one", rules{guarantees: guarantees{relearns: true}}, []operation{first, in(101, 103, acquires("b"), granted("b", 2)), in(104, 106, guards("a", 1), renewed("a", 1))}, false},
 		{"reported free in the lease", rules{guarantees: guarantees{relearns: true}}, []operation{first, in(50, 99, asks, free)}, false},
-		{"a renewal that was made anew", rules{guarantees: guarantees{again: true}}, []operation{first, lost(50, guards("a", 1)), in(300, 310, asks, owned("a", 1))}, true},
-		{"one that was made anew for ever", rules{guarantees: guarantees{again: true}}, []operation{first, lost(50, guards("a", 1)), in(15_200, 15_210, asks, owned("a", 1))}, false},
-		{"one request that renewed twice", again, renewedTwice(110), true},
-		{"one that renewed twice, as another tenure shows", again, append(renewedTwice(110)[:5], in(400, 410, acquires("a"), granted("a", 2))), true},
-		{"one that renewed a second time before its first lease was over", again, renewedTwice(90), false},
-		{"one that renewed once, where the server repeats nothing", rules{}, renewedTwice(110), false},
-		{"a lease cut short without a request", again, slices.Delete(renewedTwice(110), 1, 2), false},
-		{"one cut short before it was asked for", again, slices.Insert(slices.Delete(renewedTwice(110), 1, 2), 3, lost(45, acquires("a"))), false},
-		{"one cut to a lease that was not requested", again, []operation{
+		{"the server repeats a guard after the lease has ended", rules{guarantees: guarantees{again: true}}, []operation{first, lost(50, guards("a", 1)), in(300, 310, asks, owned("a", 1))}, true},
+		{"the server repeats a guard for longer than retryLimit", rules{guarantees: guarantees{again: true}}, []operation{first, lost(50, guards("a", 1)), in(15_200, 15_210, asks, owned("a", 1))}, false},
+		{"one request renews twice", again, renewedTwice(110), true},
+		{"one request renews twice, and a second tenure follows", again, append(renewedTwice(110)[:5], in(400, 410, acquires("a"), granted("a", 2))), true},
+		{"one request renews a second time before its first lease is over", again, renewedTwice(90), false},
+		{"one request renews twice, but the server repeats nothing", rules{}, renewedTwice(110), false},
+		{"a lease is cut short, but no request is without a reply", again, slices.Delete(renewedTwice(110), 1, 2), false},
+		{"a lease is cut short before the request without a reply is sent", again, slices.Insert(slices.Delete(renewedTwice(110), 1, 2), 3, lost(45, acquires("a"))), false},
+		{"a lease is cut to a length that no request has", again, []operation{
 			first, lost(12, acquires("a")), in(15, 20, long, renewed("a", 1)), in(30, 40, asks, reply{owner: "a", token: 1, left: 300 * time.Millisecond}),
 		}, false},
-		{"one request that began two tenures", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
-		{"one request that began two elsewhere", rules{}, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, false},
-		{"one that was late twice before its reply", rules{guarantees: guarantees{again: true}}, []operation{in(0, 320, acquires("a"), granted("a", 3)), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
-		{"and another client's then", rules{guarantees: guarantees{again: true}}, []operation{in(0, 320, acquires("a"), busy("b", 3)), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2)), in(250, 260, acquires("b"), granted("b", 3))}, true},
-		{"not in the time of one", rules{guarantees: guarantees{again: true}}, []operation{in(0, 190, acquires("a"), busy("b", 3)), in(20, 30, asks, owned("a", 1)), in(120, 130, breaks, yes), in(140, 150, asks, owned("a", 2)), in(160, 165, breaks, yes), in(170, 180, acquires("b"), granted("b", 3))}, false},
-		{"too late", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{first, in(131, 132, asks, owned("a", 1))}, false},
+		{"one request begins two tenures", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
+		{"one request begins two tenures, but the server repeats nothing", rules{}, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, false},
+		{"one request begins two hidden tenures before its reply shows a third", rules{guarantees: guarantees{again: true}}, []operation{in(0, 320, acquires("a"), granted("a", 3)), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
+		{"one request begins two hidden tenures before its reply shows another owner", rules{guarantees: guarantees{again: true}}, []operation{in(0, 320, acquires("a"), busy("b", 3)), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2)), in(250, 260, acquires("b"), granted("b", 3))}, true},
+		{"one request begins two hidden tenures in the time of one lease", rules{guarantees: guarantees{again: true}}, []operation{in(0, 190, acquires("a"), busy("b", 3)), in(20, 30, asks, owned("a", 1)), in(120, 130, breaks, yes), in(140, 150, asks, owned("a", 2)), in(160, 165, breaks, yes), in(170, 180, acquires("b"), granted("b", 3))}, false},
+		{"a lease ends 21 ms late, more than the permitted error", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{first, in(131, 132, asks, owned("a", 1))}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if judged(t, &c.rules, c.all) != c.ok {
@@ -267,14 +267,14 @@ func TestALaterOperationShowsThatALeaseWasCutShort(t *testing.T) {
 		seen operation
 		cut  bool
 	}{
-		"a lease that is over sooner":           {in(30, 40, asks, left(owned("a", 1))), true},
-		"one that its contender set anew":       {in(30, 40, guards("a", 1), left(renewed("a", 1))), false},
-		"the next tenure of another":            {in(120, 130, acquires("b"), granted("b", 2)), true},
-		"that of its contender":                 {in(120, 130, acquires("a"), granted("a", 2)), true},
-		"that of another, sooner than it could": {in(90, 100, acquires("b"), granted("b", 2)), false},
+		"a reply shows that the lease ends sooner":                               {in(30, 40, asks, left(owned("a", 1))), true},
+		"its contender renewed the lease":                                        {in(30, 40, guards("a", 1), left(renewed("a", 1))), false},
+		"another contender gets the mutex before the lease ends":                 {in(120, 130, acquires("b"), granted("b", 2)), true},
+		"its contender gets the mutex again before the lease ends":               {in(120, 130, acquires("a"), granted("a", 2)), true},
+		"another contender gets the mutex before even the shorter lease can end": {in(90, 100, acquires("b"), granted("b", 2)), false},
 	} {
 		if cutShort(lease, c.seen, w, []operation{w, lease, c.seen}) != c.cut {
-			t.Errorf("%s: cutShort returns %v", name, !c.cut)
+			t.Errorf("%s: cutShort returns %v, want %v", name, !c.cut, c.cut)
 		}
 	}
 }
@@ -356,11 +356,11 @@ func TestALossEndsOnlyTenuresOfItsServer(t *testing.T) {
 		{1, []operation{here}, 1},
 		{1, []operation{at(1, here)}, 0},
 		{0, []operation{at(1, here)}, 1},
-		// Server 0 may have a queue entry of a. So the tenure may be one that server 0 granted.
+		// Server 0 may have a queue entry of contender a. So server 0 may have granted the tenure.
 		{0, []operation{in(-20, -10, acquires("a"), reply{status: "queued"}), at(1, here)}, 0},
 		{0, []operation{lost(-20, acquires("a")), at(1, in(0, 10, guards("a", 1), renewed("a", 1)))}, 0},
 		{0, []operation{lost(-50, acquires("a")), at(1, in(-40, -30, acquires("a"), granted("a", 0))), at(1, in(-20, -10, releases("a", 0), yes)), at(1, here)}, 0},
-		// Server 0 has no entry of a if a has had a tenure since it asked server 0.
+		// Contender a has had a tenure since it asked server 0. So server 0 has no entry of a.
 		{0, []operation{in(-50, -45, acquires("a"), reply{status: "queued"}), at(1, in(-40, -30, acquires("a"), granted("a", 0))), at(1, in(-20, -10, releases("a", 0), yes)), at(1, here)}, 1},
 		{0, []operation{in(-20, -10, acquires("c"), reply{status: "queued"}), at(1, here)}, 1},
 	} {
@@ -406,29 +406,29 @@ func TestALeaseOutlivesTheBeginningOfAFaultThatLeavesItsServer(t *testing.T) {
 	long := acquires("a")
 	long.lease = 20 * time.Second
 	first := in(0, 10, long, granted("a", 1))
-	// gives is how long after the start of the fault a server may give up its leases, in ms. The
+	// keeps is how long after the start of the fault a server keeps its leases at least, in ms. The
 	// fault starts at 50 ms.
-	gives := int64((sessionTimeout*2/3 - contactGap) / time.Millisecond)
+	keeps := int64((sessionTimeout*2/3 - contactGap) / time.Millisecond)
 	for _, c := range []struct {
 		name, engine string
 		fault        fault
-		of           int
+		victim       int
 		next         operation
 		ok           bool
 	}{
-		{"as it begins", "zookeeper", cut, 0, in(55, 60, acquires("b"), granted("b", 2)), false},
-		{"before it can be given up", "zookeeper", cut, 0, in(55, 49+gives, acquires("b"), granted("b", 2)), false},
-		{"when it may be given up", "zookeeper", cut, 0, in(55, 51+gives, acquires("b"), granted("b", 2)), true},
-		{"by a server that is not cut off", "zookeeper", cut, 1, in(55, 51+gives, acquires("b"), granted("b", 2)), false},
-		{"after all is well again", "zookeeper", cut, 0, in(9000, 9010, acquires("b"), granted("b", 2)), true},
-		{"as its server is killed", "zookeeper", killed, 0, in(55, 60, acquires("b"), granted("b", 2)), true},
-		{"as its server is killed, which keeps nothing", "embedded memory", killed, 0, in(55, 60, acquires("b"), granted("b", 2)), true},
-		{"as that is cut off, and keeps it", "embedded memory", cut, 0, in(55, 5000, acquires("b"), granted("b", 2)), false},
-		{"as its server is killed, whose store has it", "redis", killed, 0, in(55, 60, acquires("b"), granted("b", 2)), false},
+		{"another grant as the fault begins", "zookeeper", cut, 0, in(55, 60, acquires("b"), granted("b", 2)), false},
+		{"another grant before the server can have given up the lease", "zookeeper", cut, 0, in(55, 49+keeps, acquires("b"), granted("b", 2)), false},
+		{"another grant when the server may have given up the lease", "zookeeper", cut, 0, in(55, 51+keeps, acquires("b"), granted("b", 2)), true},
+		{"another grant, but a different server is cut off", "zookeeper", cut, 1, in(55, 51+keeps, acquires("b"), granted("b", 2)), false},
+		{"another grant after the fault", "zookeeper", cut, 0, in(9000, 9010, acquires("b"), granted("b", 2)), true},
+		{"another grant as the server is killed", "zookeeper", killed, 0, in(55, 60, acquires("b"), granted("b", 2)), true},
+		{"another grant as a server that keeps leases only in memory is killed", "embedded memory", killed, 0, in(55, 60, acquires("b"), granted("b", 2)), true},
+		{"another grant although the server runs on and keeps the lease", "embedded memory", cut, 0, in(55, 5000, acquires("b"), granted("b", 2)), false},
+		{"another grant as the server is killed, but the store keeps the lease", "redis", killed, 0, in(55, 60, acquires("b"), granted("b", 2)), false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := rules{guarantees: documented[c.engine]}
-			r.losses, r.absences = r.parts(c.fault, []int{c.of}, 50*ms, 2000*ms)
+			r.losses, r.absences = r.parts(c.fault, []int{c.victim}, 50*ms, 2000*ms)
 			if judged(t, &r, []operation{first, c.next}) != c.ok {
 				t.Errorf("the judge finds that the history keeps the rules: %v, want %v", !c.ok, c.ok)
 			}
@@ -460,51 +460,51 @@ func TestAnUnreachableServerIsPresumedToHaveGranted(t *testing.T) {
 		all   []operation
 		ok    bool
 	}{
-		{"a request that was taken back was reported", rules{guarantees: presumes}, []operation{refused, seen, next}, true},
-		{"nobody else presumes", rules{guarantees: guarantees{again: true}}, []operation{refused, seen, next}, false},
-		{"it is not reported after the next owner", rules{guarantees: presumes}, []operation{refused, next, in(55, 58, asks, owned("a", 1))}, false},
-		{"it does not take a lease of another", rules{guarantees: presumes}, []operation{in(0, 10, acquires("b"), granted("b", 1)), in(20, 60, acquires("a"), busy("b", 1)), in(30, 35, asks, owned("a", 2))}, false},
-		{"it is not reported longer than its lease", rules{guarantees: presumes}, []operation{in(0, 60, acquires("a"), busy("", 0)), seen, in(161, 170, asks, owned("a", 1))}, false},
-		{"without a reply it is taken back too", rules{guarantees: presumes}, []operation{lost(0, acquires("a")), seen, next}, true},
-		{"elsewhere it is not", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), seen, next}, false},
-		{"one in the queue is taken for the owner while its server is away", rules{guarantees: presumes, absences: away}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, true},
-		{"though it asks again meanwhile", rules{guarantees: presumes, absences: away}, []operation{queued, asksAgain, seenLater, in(300, 310, asks, free)}, true},
-		{"not if its server is there", rules{guarantees: presumes, absences: elsewhere}, []operation{queued, asksAgain, seenLater, in(300, 310, asks, free)}, false},
-		{"not if its first request was for the reported grant", rules{guarantees: presumes, absences: away}, []operation{asksAgain, seenLater, in(300, 310, asks, free)}, false},
-		{"not one in the queue of a server that is there", rules{guarantees: presumes, absences: elsewhere}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, false},
-		{"not after another has owned it", rules{guarantees: presumes, absences: away}, []operation{queued, seenLater, in(300, 305, acquires("b"), granted("b", 3)), in(306, 310, releases("b", 3), yes), grantedLater}, false},
+		{"a grant is reported, and then its server takes it back", rules{guarantees: presumes}, []operation{refused, seen, next}, true},
+		{"a grant is reported, and then its server takes it back, but servers presume nothing", rules{guarantees: guarantees{again: true}}, []operation{refused, seen, next}, false},
+		{"a grant that was taken back is reported after the next grant", rules{guarantees: presumes}, []operation{refused, next, in(55, 58, asks, owned("a", 1))}, false},
+		{"a grant is reported in the lease of another contender", rules{guarantees: presumes}, []operation{in(0, 10, acquires("b"), granted("b", 1)), in(20, 60, acquires("a"), busy("b", 1)), in(30, 35, asks, owned("a", 2))}, false},
+		{"a grant that was taken back is reported for longer than its lease", rules{guarantees: presumes}, []operation{in(0, 60, acquires("a"), busy("", 0)), seen, in(161, 170, asks, owned("a", 1))}, false},
+		{"a grant without a reply is reported, and then its server takes it back", rules{guarantees: presumes}, []operation{lost(0, acquires("a")), seen, next}, true},
+		{"a grant without a reply is reported and taken back, but servers presume nothing", rules{guarantees: guarantees{again: true}}, []operation{lost(0, acquires("a")), seen, next}, false},
+		{"a queued contender is reported as the owner while its server is away", rules{guarantees: presumes, absences: away}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, true},
+		{"a queued contender is reported as the owner while its server is away, though it asks again", rules{guarantees: presumes, absences: away}, []operation{queued, asksAgain, seenLater, in(300, 310, asks, free)}, true},
+		{"a queued contender that asks again is reported as the owner, but its server is reachable", rules{guarantees: presumes, absences: elsewhere}, []operation{queued, asksAgain, seenLater, in(300, 310, asks, free)}, false},
+		{"a contender without a queue entry is reported as the owner before its grant", rules{guarantees: presumes, absences: away}, []operation{asksAgain, seenLater, in(300, 310, asks, free)}, false},
+		{"a queued contender is reported as the owner, but its server is reachable", rules{guarantees: presumes, absences: elsewhere}, []operation{queued, seenLater, in(300, 310, asks, free), grantedLater}, false},
+		{"a queued contender is granted the reported token after another tenure", rules{guarantees: presumes, absences: away}, []operation{queued, seenLater, in(300, 305, acquires("b"), granted("b", 3)), in(306, 310, releases("b", 3), yes), grantedLater}, false},
 		{"a break ends a tenure that no reply shows", rules{guarantees: presumes}, []operation{owner, in(20, 60, waits("c"), reply{status: "timeout"}), in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)}, true},
-		{"a break needs something to end", rules{guarantees: presumes}, []operation{owner, in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)}, false},
+		{"a break replies 1, but there is no tenure that it can end", rules{guarantees: presumes}, []operation{owner, in(30, 40, releases("a", 1), yes), in(50, 60, breaks, yes)}, false},
 
-		{"what was presumed comes true", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(40, 50, acquires("a"), granted("a", 1)), in(60, 70, checks(1), yes)}, true},
-		{"not after its windows", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(15_200, 15_210, acquires("a"), granted("a", 1))}, false},
-		{"not long after it was reported free", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(150, 160, asks, free), in(60_000, 60_010, acquires("a"), granted("a", 1))}, false},
-		{"but when its server is back, though it was reported free", rules{guarantees: presumes, absences: away}, []operation{lost(0, acquires("a")), seen, in(150, 160, asks, free), in(400, 410, acquires("a"), granted("a", 1))}, true},
-		{"not when another server is", rules{guarantees: presumes, absences: elsewhere}, []operation{lost(0, acquires("a")), seen, in(150, 160, asks, free), in(400, 410, acquires("a"), granted("a", 1))}, false},
-		{"not long after that", rules{guarantees: presumes, absences: away}, []operation{lost(0, acquires("a")), seen, in(150, 160, asks, free), in(60_000, 60_010, acquires("a"), granted("a", 1))}, false},
-		{"a reported grant is not granted again", rules{guarantees: presumes}, []operation{owner, in(40, 50, acquires("a"), granted("a", 1))}, false},
-		{"nor what was released", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(30, 35, releases("a", 1), yes), in(40, 50, acquires("a"), granted("a", 1))}, false},
+		{"a presumed grant becomes a tenure", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(40, 50, acquires("a"), granted("a", 1)), in(60, 70, checks(1), yes)}, true},
+		{"a presumed grant becomes a tenure after its windows", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(15_200, 15_210, acquires("a"), granted("a", 1))}, false},
+		{"a presumed grant becomes a tenure long after the mutex was reported free", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(150, 160, asks, free), in(60_000, 60_010, acquires("a"), granted("a", 1))}, false},
+		{"a presumed grant becomes a tenure when its server is back, though the mutex was reported free", rules{guarantees: presumes, absences: away}, []operation{lost(0, acquires("a")), seen, in(150, 160, asks, free), in(400, 410, acquires("a"), granted("a", 1))}, true},
+		{"a presumed grant becomes a tenure when a different server is back", rules{guarantees: presumes, absences: elsewhere}, []operation{lost(0, acquires("a")), seen, in(150, 160, asks, free), in(400, 410, acquires("a"), granted("a", 1))}, false},
+		{"a presumed grant becomes a tenure long after its server is back", rules{guarantees: presumes, absences: away}, []operation{lost(0, acquires("a")), seen, in(150, 160, asks, free), in(60_000, 60_010, acquires("a"), granted("a", 1))}, false},
+		{"a grant that had a reply is granted again", rules{guarantees: presumes}, []operation{owner, in(40, 50, acquires("a"), granted("a", 1))}, false},
+		{"a released tenure is granted again", rules{guarantees: presumes}, []operation{lost(0, waits("a")), seen, in(30, 35, releases("a", 1), yes), in(40, 50, acquires("a"), granted("a", 1))}, false},
 
-		{"a waiter's full windows are reported until its session ends", rules{guarantees: presumes, absences: away}, []operation{waiter, in(450, 460, at(1, asks), full("a"))}, true},
-		{"not after that", rules{guarantees: presumes, absences: away}, []operation{waiter, in(501, 510, at(1, asks), owned("a", 1))}, false},
-		{"not by its own server", rules{guarantees: presumes, absences: away}, []operation{waiter, in(450, 460, asks, owned("a", 1))}, false},
-		{"by the one that came after that", rules{guarantees: presumes, absences: killed}, []operation{waiter, in(450, 460, asks, full("a"))}, true},
-		{"its own server does not renew it after its end", rules{guarantees: presumes, absences: away}, []operation{waiter, in(300, 310, guards("a", 1), renewed("a", 1))}, false},
-		{"nor release it", rules{guarantees: presumes, absences: away}, []operation{waiter, in(300, 310, releases("a", 1), yes)}, false},
-		{"another server may", rules{guarantees: presumes, absences: away}, []operation{waiter, in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, true},
-		{"not after it was reported free", rules{guarantees: presumes, absences: away}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, false},
-		{"nor when that has given its session up", rules{guarantees: presumes, absences: away, losses: []loss{{server: 0, from: 250 * ms, to: 500 * ms}}}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, false},
-		{"nor report it", rules{guarantees: presumes, absences: away}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, asks), full("a"))}, false},
-		{"its server reports less than others", rules{guarantees: presumes, absences: away}, []operation{waiter, in(90, 95, asks, full("a"))}, false},
-		{"which report all", rules{guarantees: presumes, absences: away}, []operation{waiter, in(90, 95, at(1, asks), full("a"))}, true},
-		{"not when its server is there", rules{guarantees: presumes, absences: elsewhere}, []operation{waiter, in(450, 460, at(1, asks), full("a"))}, false},
-		{"not those of an owner that did not wait", rules{guarantees: presumes, absences: away}, []operation{owner, in(450, 460, at(1, asks), full("a"))}, false},
-		{"not once it has renewed", rules{guarantees: presumes, absences: away}, []operation{waiter, in(12, 15, guards("a", 1), renewed("a", 1)), in(450, 460, at(1, asks), full("a"))}, false},
+		{"another server reports a waiter's full windows until the session of the waiter's server ends", rules{guarantees: presumes, absences: away}, []operation{waiter, in(450, 460, at(1, asks), full("a"))}, true},
+		{"another server reports a waiter's tenure after the session of the waiter's server has ended", rules{guarantees: presumes, absences: away}, []operation{waiter, in(501, 510, at(1, asks), owned("a", 1))}, false},
+		{"the waiter's own server reports the tenure after its windows", rules{guarantees: presumes, absences: away}, []operation{waiter, in(450, 460, asks, owned("a", 1))}, false},
+		{"the next process of the waiter's own server reports full windows", rules{guarantees: presumes, absences: killed}, []operation{waiter, in(450, 460, asks, full("a"))}, true},
+		{"the waiter's own server renews the lease after its windows", rules{guarantees: presumes, absences: away}, []operation{waiter, in(300, 310, guards("a", 1), renewed("a", 1))}, false},
+		{"the waiter's own server releases the mutex after the windows", rules{guarantees: presumes, absences: away}, []operation{waiter, in(300, 310, releases("a", 1), yes)}, false},
+		{"another server renews the lease after its windows", rules{guarantees: presumes, absences: away}, []operation{waiter, in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, true},
+		{"another server renews the lease after the mutex was reported free", rules{guarantees: presumes, absences: away}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, false},
+		{"another server renews the lease after a server without a session reported the mutex free", rules{guarantees: presumes, absences: away, losses: []loss{{server: 0, from: 250 * ms, to: 500 * ms}}}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, guards("a", 1)), renewed("a", 1))}, false},
+		{"another server reports the tenure after the mutex was reported free", rules{guarantees: presumes, absences: away}, []operation{waiter, in(280, 290, asks, free), in(300, 310, at(1, asks), full("a"))}, false},
+		{"the waiter's own server reports full windows late in the lease", rules{guarantees: presumes, absences: away}, []operation{waiter, in(90, 95, asks, full("a"))}, false},
+		{"another server reports full windows late in the lease", rules{guarantees: presumes, absences: away}, []operation{waiter, in(90, 95, at(1, asks), full("a"))}, true},
+		{"another server reports full windows after the lease, but the waiter's server is reachable", rules{guarantees: presumes, absences: elsewhere}, []operation{waiter, in(450, 460, at(1, asks), full("a"))}, false},
+		{"another server reports full windows of an owner that did not wait", rules{guarantees: presumes, absences: away}, []operation{owner, in(450, 460, at(1, asks), full("a"))}, false},
+		{"another server reports full windows of a waiter that has renewed", rules{guarantees: presumes, absences: away}, []operation{waiter, in(12, 15, guards("a", 1), renewed("a", 1)), in(450, 460, at(1, asks), full("a"))}, false},
 
-		{"a server that is back has yet to learn of a renewal", rules{guarantees: presumes, absences: away}, []operation{owner, elsewhereRenewed, in(550, 560, guards("a", 1), renewed("a", 1))}, true},
-		{"but then counts it", rules{guarantees: presumes, absences: away}, []operation{owner, elsewhereRenewed, in(601, 610, guards("a", 1), renewed("a", 1))}, false},
-		{"and not of its own", rules{guarantees: presumes, absences: away}, []operation{owner, in(50, 60, guards("a", 1), renewed("a", 1)), in(550, 560, guards("a", 1), renewed("a", 1))}, false},
-		{"nor when it was there", rules{guarantees: presumes, absences: elsewhere}, []operation{owner, elsewhereRenewed, in(550, 560, guards("a", 1), renewed("a", 1))}, false},
+		{"a granter that is back begins the windows of a renewal at another server", rules{guarantees: presumes, absences: away}, []operation{owner, elsewhereRenewed, in(550, 560, guards("a", 1), renewed("a", 1))}, true},
+		{"the windows of a renewal at another server are over, after the granter is back", rules{guarantees: presumes, absences: away}, []operation{owner, elsewhereRenewed, in(601, 610, guards("a", 1), renewed("a", 1))}, false},
+		{"a granter that is back begins the windows of its own renewal again", rules{guarantees: presumes, absences: away}, []operation{owner, in(50, 60, guards("a", 1), renewed("a", 1)), in(550, 560, guards("a", 1), renewed("a", 1))}, false},
+		{"a granter that was reachable begins the windows of a renewal at another server late", rules{guarantees: presumes, absences: elsewhere}, []operation{owner, elsewhereRenewed, in(550, 560, guards("a", 1), renewed("a", 1))}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if judged(t, &c.rules, c.all) != c.ok {

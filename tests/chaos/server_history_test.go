@@ -45,10 +45,10 @@ func (r *rules) overlaps(events []event) (wrong []string) {
 		switch e.kind {
 		case "acquired":
 			if running && !r.partial {
-				wrong = append(wrong, fmt.Sprintf("tenure %d begins while %d runs", e.token, last))
+				wrong = append(wrong, fmt.Sprintf("tenure %d begins while tenure %d runs", e.token, last))
 			}
 			if e.token <= last && !r.partial {
-				wrong = append(wrong, fmt.Sprintf("tenure %d begins after %d", e.token, last))
+				wrong = append(wrong, fmt.Sprintf("tenure %d begins after tenure %d", e.token, last))
 			}
 			if begun[e.token] || ended[e.token] && !r.partial {
 				wrong = append(wrong, fmt.Sprintf("tenure %d begins again", e.token))
@@ -56,7 +56,7 @@ func (r *rules) overlaps(events []event) (wrong []string) {
 			last, running, begun[e.token] = max(last, e.token), true, true
 		case "released", "expired", "broken":
 			if ended[e.token] || !r.partial && (!running || e.token != last) {
-				wrong = append(wrong, fmt.Sprintf("tenure %d is %s, after the last tenure to begin, %d (still running: %v)", e.token, e.kind, last, running))
+				wrong = append(wrong, fmt.Sprintf("tenure %d is %s, but the last tenure that began is %d (still running: %v)", e.token, e.kind, last, running))
 			}
 			ended[e.token] = true
 			running = running && e.token != last

@@ -13,7 +13,7 @@ type tenure struct {
 	owner    string
 	token    uint64
 	asked    instant // when the contender sent the first request whose reply shows the tenure
-	renewed  instant // when the contender sent the last such request
+	renewed  instant // when the contender sent the last request whose reply shows the tenure
 	from, to instant
 	given    bool  // the contender sent RELEASE, and is no longer sure of the tenure
 	servers  []int // the servers that may have granted the tenure
@@ -55,8 +55,8 @@ func unanswered(all []operation) late {
 }
 
 // end reports whether one of the requests may have ended a tenure up to an instant. It removes that
-// request from l. The request took effect after the last renewal of the tenure. So the lease that
-// it asks for began after that renewal, too.
+// request from l. The request must have taken effect after the last renewal of the tenure. So the
+// lease that it asks for began after that renewal, too.
 //
 // Callers pass the tenures in order of time. A request that can explain an end can explain each
 // later end, unless its lease is too long. So end uses the longest lease that fits, which leaves

@@ -17,8 +17,8 @@ const checkTimeout = 30 * time.Second
 
 // verdict is what the judges found in the histories of a window.
 type verdict struct {
-	rate            // from the start of the fault until there were enough replies
-	meanwhile  rate // the replies until the recovery
+	rate            // the replies from the start of the fault until there were enough
+	meanwhile  rate // the replies from the start of the fault until the recovery
 	lost       int  // writes without a reply
 	violations []string
 	unknown    int // histories for which porcupine found no result in time
@@ -73,7 +73,7 @@ func (r *rules) keep(mutex string, all []operation, histories [][]event, info po
 			continue
 		}
 		longest := slices.MaxFunc(partial, func(a, b []porcupine.Operation) int { return cmp.Compare(len(a), len(b)) })
-		fmt.Fprintf(&text, "\nthe longest order that keeps the rules, %d:\n", len(longest))
+		fmt.Fprintf(&text, "\nthe longest order that keeps the rules has %d operations; the last of them:\n", len(longest))
 		s := r.first
 		for _, o := range longest[max(0, len(longest)-12):] {
 			fmt.Fprintln(&text, operation{o.Input.(request), o.Output.(reply)})
@@ -81,7 +81,7 @@ func (r *rules) keep(mutex string, all []operation, histories [][]event, info po
 		for _, o := range longest {
 			_, s = r.step(s, o.Input.(request), o.Output.(reply))
 		}
-		fmt.Fprintf(&text, "then it is: %v\n", s)
+		fmt.Fprintf(&text, "the state of the mutex after that order: %v\n", s)
 	}
 	for s, events := range histories {
 		fmt.Fprintf(&text, "\nthe history of server %d:\n", s)

@@ -14,11 +14,11 @@ const (
 	fewest     = 8                      // mutexes of a window; each repetition doubles their number
 	contenders = 3                      // clients that contend for each mutex
 	calm       = 300 * time.Millisecond // pause before the fault, and at least after it
-	// How long after the recovery a window waits for enough replies. A longer recovery extends this
-	// time to its own length.
+	// How long after the recovery a window waits for enough replies. If fault and recovery took
+	// longer together, the window waits as long as they took.
 	extra = 5 * time.Second
-	// how often to run a window that has too few replies; also, how often to sleep again before the
-	// fault if the machine stood still
+	// How often to run a window, at most, until it has enough replies. A window also sleeps up to
+	// that often before the fault, until a sleep shows that the machine did not stand still.
 	repeats  = 5
 	patience = 90 * time.Second // how long servers may take to recover
 )
@@ -27,9 +27,10 @@ const (
 // and is healed, and the servers recover.
 //
 // A window counts only if enough replies, and enough replies to writes, come after the start of the
-// fault. The window continues after the recovery until it has them. At least fewest mutexes must
-// get a new grant after the fault, since damage shows in the next tenure. If the fault spares a
-// server, enough replies must come before the recovery.
+// fault. The window continues after the recovery until it has them, up to a limit. Also, some
+// mutexes must get a new grant after the fault, since damage shows in the next tenure. The constant
+// fewest is the least number of these mutexes. If the fault spares a server, enough replies must
+// come before the recovery.
 type window struct {
 	t      *testing.T
 	w      *world

@@ -20,7 +20,7 @@ type world struct {
 	links   []*stores.Link // from each server to the store
 	routes  []*route       // from the clients to the servers
 	reading *route         // to the third server, for clients that only read; nil = there is none
-	killed  instant        // when the last killed server ended
+	killed  instant        // when the process of a server was last killed
 }
 
 // host is a server. It stays the same host through all restarts of the process.
@@ -46,8 +46,8 @@ type route struct {
 
 // open starts an engine: two servers that share a store, or one server of an engine without a
 // store. Clients always have two routes, so a network fault leaves one of them. A store with
-// failover gets a third server, to which clients send only reads: no refused write shows it the
-// change of the primary.
+// failover gets a third server, to which clients send only reads. The other servers learn of a new
+// primary when the old one refuses a write, but the third server does not.
 func open(t *testing.T, engine string) *world {
 	t.Helper()
 	w := &world{engine: engine, rules: documented[engine]}

@@ -22,14 +22,14 @@ func TestBreakEndsTheTenureAndHandsOff(t *testing.T) {
 		t.Errorf("after a refused break the owner is %v, want alice", o)
 	}
 	if out := must(t, url(s), "break", "job", "--yes", "--reason", "stuck"); !strings.HasPrefix(out, "broke the tenure of alice on job, token ") {
-		t.Errorf("break prints %s", out)
+		t.Errorf("break prints %s, want that the tenure of alice is broken", out)
 	}
 	if out := must(t, url(s), "history", "job"); !strings.Contains(out, "broken") || !strings.Contains(out, "stuck") {
-		t.Errorf("history prints\n%s", out)
+		t.Errorf("history prints\n%s\nwant the break with its reason", out)
 	}
 	simbatest.Acquire(t, simbatest.GoRedis(t, s), "other", "eve", 60_000)
 	if o := object(t, must(t, url(s), "break", "other", "--yes", "--json")); o["broken"] != true || o["owner"] != "eve" || o["mutex"] != "other" {
-		t.Errorf("break --json prints %v", o)
+		t.Errorf("break --json prints %v, want a broken tenure of eve on other", o)
 	}
 }
 

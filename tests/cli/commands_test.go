@@ -70,7 +70,7 @@ func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
 			t.Errorf("history prints the rows %v, want the grant of token %s to alice", history, token)
 		}
 		if e := objects(t, must(t, url(s), "history", "job", "--json")); len(e) == 0 || e[0]["mutex"] != "job" || e[0]["at"].(float64) < 1e12 {
-			t.Errorf("history --json prints %v", e)
+			t.Errorf("history --json prints %v, want events of job with a time in ms", e)
 		}
 
 		if got := rows(must(t, url(s), "list", "j*")); len(got) != 1 || !reflect.DeepEqual(got[0][:3], []string{"job", "alice", token}) || got[0][4] != "2" {
@@ -81,10 +81,10 @@ func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
 		}
 
 		if got := object(t, must(t, url(s), "status", "--json")); got["engine"] != engine || got["tenures_acquired"] != 1.0 || got["store_up"] != true {
-			t.Errorf("status --json prints %v", got)
+			t.Errorf("status --json prints %v, want the engine %s, one tenure, and a store that is up", got, engine)
 		}
 		if out := must(t, url(s), "status"); !strings.Contains(out, engine) || !strings.Contains(out, "1 begun") {
-			t.Errorf("status prints\n%s", out)
+			t.Errorf("status prints\n%s\nwant the engine %s and one tenure", out, engine)
 		}
 	})
 }
@@ -96,24 +96,24 @@ func TestStatusSaysWhetherTheStoreAnswers(t *testing.T) {
 	s := simbatest.Start(t, append(store.Flags(link.Addr()), "--aclfile", users)...)
 	blind := "redis://blind:pen@" + s.Addr
 	if out := must(t, url(s), "status"); !regexp.MustCompile(`(?m)^store +serves requests$`).MatchString(out) {
-		t.Errorf("status prints\n%s", out)
+		t.Errorf("status prints\n%s\nwant that the store serves requests", out)
 	}
 	link.Refuse()
 	r := run(t, url(s), "status")
 	r.fails(t, 69, "TRYAGAIN engine redis unavailable")
 	if !regexp.MustCompile(`(?m)^store +does not serve requests$`).MatchString(r.out) {
-		t.Errorf("during an outage status prints\n%s", r.out)
+		t.Errorf("during an outage status prints\n%s\nwant that the store does not serve requests", r.out)
 	}
 	r = run(t, url(s), "status", "--json")
 	r.fails(t, 69, "TRYAGAIN engine redis unavailable")
 	if o := object(t, r.out); o["store_up"] != false {
-		t.Errorf("during an outage status --json prints %v", o)
+		t.Errorf("during an outage status --json prints %v, want store_up false", o)
 	}
 	if out := must(t, blind, "status"); !regexp.MustCompile(`(?m)^store +unknown: `).MatchString(out) {
-		t.Errorf("for a user without SIMBA.OWNER status prints\n%s", out)
+		t.Errorf("for a user without SIMBA.OWNER status prints\n%s\nwant that the state of the store is unknown", out)
 	}
 	if o := object(t, must(t, blind, "status", "--json")); o["store_up"] != nil {
-		t.Errorf("for a user without SIMBA.OWNER status --json prints %v", o)
+		t.Errorf("for a user without SIMBA.OWNER status --json prints %v, want store_up null", o)
 	}
 }
 
@@ -182,11 +182,11 @@ func TestHelpShowsNoEmptyDefault(t *testing.T) {
 func TestStatusComparesTheDatasetWithMaxmemory(t *testing.T) {
 	s := simbatest.Start(t, "--maxmemory", "64mb")
 	if out := must(t, url(s), "status"); !regexp.MustCompile(`(?m)^dataset +\d\.\d MiB of maxmemory 64\.0 MiB$`).MatchString(out) {
-		t.Errorf("status prints\n%s", out)
+		t.Errorf("status prints\n%s\nwant the dataset and maxmemory 64.0 MiB", out)
 	}
 	o := object(t, must(t, url(s), "status", "--json"))
 	if o["maxmemory_bytes"] != 64.0*(1<<20) || o["used_memory_dataset_bytes"].(float64) >= o["used_memory_bytes"].(float64) {
-		t.Errorf("status --json prints %v", o)
+		t.Errorf("status --json prints %v, want maxmemory 64 MiB and a dataset below the used memory", o)
 	}
 }
 
@@ -209,7 +209,7 @@ func TestKeyWithoutExpiryHasNoExpiry(t *testing.T) {
 		}
 	}
 	if o := object(t, must(t, url(s), "owner", "key", "--json")); o["ttl_ms"] != nil || o["transition_at"] != nil {
-		t.Errorf("owner --json prints %v", o)
+		t.Errorf("owner --json prints %v, want no end of the lease", o)
 	}
 }
 
@@ -270,16 +270,16 @@ func TestListWithoutAllOwnersIsIncomplete(t *testing.T) {
 	r := run(t, away, "list")
 	r.fails(t, 69, "incomplete: the owners of 1 of 2 mutexes are not known: TRYAGAIN engine redis unavailable")
 	if got := rows(r.out); len(got) != 2 || got[0][1] != "alice" || got[1][1] != "?" {
-		t.Errorf("list prints\n%s", r.out)
+		t.Errorf("list prints\n%s\nwant a row with alice and a row with ?", r.out)
 	}
 	r = run(t, away, "list", "--json")
 	r.fails(t, 69, "incomplete")
 	if got := objects(t, r.out); len(got) != 2 || got[0]["owner"] != "alice" || got[1]["error"] != "TRYAGAIN engine redis unavailable" {
-		t.Errorf("list --json prints\n%s", r.out)
+		t.Errorf("list --json prints\n%s\nwant an object with alice and an object with the error", r.out)
 	}
 	for _, refusal := range []string{"-NOPERM no permission\r\n", "-ERR invalid mutex: it must not contain white space\r\n"} {
 		if got := rows(must(t, "redis://"+server(refusal), "list")); len(got) != 2 || got[1][1] != "?" {
-			t.Errorf("after the reply %s list prints %v", refusal, got)
+			t.Errorf("after the reply %s list prints the rows %v, want two, the second with ?", refusal, got)
 		}
 	}
 }

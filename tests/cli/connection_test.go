@@ -169,7 +169,7 @@ func TestCommandsWorkOverTLS(t *testing.T) {
 	secure := "rediss://" + addr
 	out := must(t, secure, "status", "--cacert", ca, "--cert", clientCert, "--key", clientKey)
 	if !strings.Contains(out, "certificate") || !strings.Contains(out, "expires 20") {
-		t.Errorf("status prints\n%s", out)
+		t.Errorf("status prints\n%s\nwant the end of the certificate", out)
 	}
 	run(t, secure, "status", "--cacert", other, "--cert", clientCert, "--key", clientKey).fails(t, 69, "check --cacert")
 	run(t, secure, "status", "--cacert", ca).fails(t, 69, "check --cert and --key")
@@ -195,7 +195,7 @@ func TestCommandsWorkOverAUnixSocket(t *testing.T) {
 		both.Wait()
 	})
 	if out := must(t, "unix://"+path, "status"); !strings.Contains(out, path) {
-		t.Errorf("status prints\n%s", out)
+		t.Errorf("status prints\n%s\nwant %s in it", out, path)
 	}
 }
 

@@ -22,7 +22,7 @@ func TestHealthOfAServerFollowsItsStore(t *testing.T) {
 	s := simbatest.Start(t, "--engine", "redis", "--redis-url", "redis://"+store.Addr, "--backend-timeout", "500ms", "--http-addr", addr)
 	health := func() result { return runWith(t, nil, "health", "--url", "http://"+addr) }
 	if r := health(); r.code != 0 || r.err != "" || !strings.HasPrefix(r.out, `{"ready":true,"state":"running","store":true,`) {
-		t.Errorf("health of a ready server: %+v", r)
+		t.Errorf("health of a ready server: %+v, want exit code 0", r)
 	}
 	store.Stop()
 	r := health()
@@ -31,7 +31,7 @@ func TestHealthOfAServerFollowsItsStore(t *testing.T) {
 	}
 	r.fails(t, 1, addr+": not ready: 503 Service Unavailable")
 	if !strings.HasPrefix(r.out, `{"ready":false,"state":"running","store":false,`) || !strings.Contains(r.out, "engine redis unavailable") {
-		t.Errorf("without a store, health prints %q", r.out)
+		t.Errorf("without a store, health prints %q, want that the server is not ready, and the error of the store", r.out)
 	}
 	s.Kill()
 	health().fails(t, 1, addr+": connection refused; check that the server runs with --http-addr")

@@ -72,7 +72,7 @@ func TestHealthLogsInAndUsesTLS(t *testing.T) {
 	runWith(t, nil, "health", "--url", s.URL).fails(t, 1, "check --cacert")
 	host := strings.TrimPrefix(s.URL, "https://")
 	if r := runWith(t, nil, "health", "--url", "http://"+host); r.out != "" {
-		t.Errorf("with a URL of HTTP, health prints %q", r.out)
+		t.Errorf("with a URL of HTTP, health prints %q, want nothing", r.out)
 	} else {
 		r.fails(t, 1, "the server speaks TLS on this port; set --url or SIMBA_HTTP_URL to https://"+host)
 	}

@@ -35,29 +35,29 @@ func TestWhySaysWhoIsAheadAndUntilWhen(t *testing.T) {
 
 		bob := object(t, must(t, url(s), "why", "job", "--contender", "bob", "--json"))
 		if bob["position"] != 1.0 || bob["shared_queue"] != shared || bob["engine"] != engine || bob["free_in_ms"].(float64) <= 600_000 {
-			t.Errorf("why --json for bob prints %v", bob)
+			t.Errorf("why --json for bob prints %v, want position 1, the engine, and a mutex that is free after 10 minutes", bob)
 		}
 		if owner := bob["owner"].(map[string]any); owner["owner"] != "alice" {
-			t.Errorf("why --json for bob prints %v", bob)
+			t.Errorf("why --json for bob prints %v, want the owner alice", bob)
 		}
 		// Bob is first, but polls. The server may have to skip bob, so it does not know who is
 		// next.
 		if bob["yours_in_ms"] != nil || bob["next"] != nil {
-			t.Errorf("why --json for bob prints %v", bob)
+			t.Errorf("why --json for bob prints %v, want that the next owner and the time of a grant to bob are not known", bob)
 		}
 		if ahead := bob["ahead"].([]any); len(ahead) != 0 {
-			t.Errorf("why --json for bob prints %v", bob)
+			t.Errorf("why --json for bob prints %v, want no waiter ahead", bob)
 		}
 
 		if out := must(t, url(s), "why", "job", "--contender", "alice"); !strings.HasSuffix(out, "\nalice owns it.\n") {
-			t.Errorf("why for alice prints\n%s", out)
+			t.Errorf("why for alice prints\n%s\nwant at the end that alice owns the mutex", out)
 		}
 		if out := must(t, url(s), "why", "job", "--contender", "dave"); !strings.Contains(out, "dave is not in the queue. Ahead of it, if it asks now: 2.") {
-			t.Errorf("why for dave prints\n%s", out)
+			t.Errorf("why for dave prints\n%s\nwant that dave is not in the queue, and 2 waiters are ahead", out)
 		}
 		out = must(t, url(s), "why", "free")
 		if !strings.HasPrefix(out, "free has no owner.\n") || !strings.Contains(out, "A new contender can have it now") {
-			t.Errorf("why of a free mutex prints\n%s", out)
+			t.Errorf("why of a free mutex prints\n%s\nwant no owner, and that a new contender can have it now", out)
 		}
 	})
 }
@@ -85,7 +85,7 @@ func TestWhyCallsNoAbsentWaiterNext(t *testing.T) {
 
 		w := object(t, must(t, url(s), "why", "job", "--contender", "bob", "--json"))
 		if w["next"] != nil && w["next"] != "bob" || (w["next"] == "bob") != shared || (w["yours_in_ms"] == w["free_in_ms"]) != shared {
-			t.Errorf("while bob is blocked, why --json prints %v", w)
+			t.Errorf("while bob is blocked, why --json prints %v, want bob as the next owner: %v", w, shared)
 		}
 		bob.Close()
 		simbatest.AwaitBlocked(t, s.Addr, 1)
@@ -94,7 +94,7 @@ func TestWhyCallsNoAbsentWaiterNext(t *testing.T) {
 			t.Errorf("why for carol prints the wrong text for this engine:\n%s", out)
 		}
 		if w := object(t, must(t, url(s), "why", "job", "--json")); w["next"] != nil {
-			t.Errorf("why --json for a new contender prints %v", w)
+			t.Errorf("why --json for a new contender prints %v, want no next owner", w)
 		}
 	})
 }
@@ -108,7 +108,7 @@ func TestWhyKnowsTheQueueOfOtherServersExceptOnMySQL(t *testing.T) {
 		simbatest.Acquire(t, simbatest.GoRedis(t, there), "job", "bob", 600_000)
 		w := object(t, must(t, url(here), "why", "job", "--json"))
 		if shared := store.Engine != "mysql"; w["shared_queue"] != shared || (len(w["ahead"].([]any)) == 1) != shared {
-			t.Errorf("why --json prints %v", w)
+			t.Errorf("why --json prints %v, want bob ahead and a shared queue: %v", w, shared)
 		}
 		if w["yours_in_ms"] != nil {
 			t.Errorf("why --json prints a latest time, although bob is ahead: %v", w)
@@ -121,7 +121,7 @@ func TestWhyWithoutTheRightToInfoSaysSo(t *testing.T) {
 	s := simbatest.Start(t, "--aclfile", users)
 	out := must(t, "redis://dashboard:pen@"+s.Addr, "why", "job")
 	if !strings.Contains(out, "\nThe user may not send INFO. If the engine is mysql, other servers may have more waiters.\n") {
-		t.Errorf("why prints\n%s", out)
+		t.Errorf("why prints\n%s\nwant that the user may not send INFO", out)
 	}
 }
 
@@ -131,10 +131,10 @@ func TestWhyShowsTheRecoveryDelay(t *testing.T) {
 	s.Restart()
 	out := must(t, url(s), "why", "other")
 	if !strings.Contains(out, "New grants are delayed for ") || !strings.Contains(out, "A new contender can have it in ") {
-		t.Errorf("why prints\n%s", out)
+		t.Errorf("why prints\n%s\nwant the recovery delay, and when a new contender can have it", out)
 	}
 	if w := object(t, must(t, url(s), "why", "other", "--json")); w["yours_in_ms"].(float64) <= 0 || w["yours_in_ms"] != w["quiet_ms"] {
-		t.Errorf("why --json prints %v", w)
+		t.Errorf("why --json prints %v, want equal yours_in_ms and quiet_ms above 0", w)
 	}
 	if out := must(t, url(s), "status"); !strings.Contains(out, "recovering") {
 		t.Errorf("status prints no recovery delay:\n%s", out)

@@ -48,7 +48,7 @@ func TestShortFaultLosesNoLease(t *testing.T) {
 					time.Sleep(3 * time.Second)
 					mend()
 				}
-				if got := a.drain(); got != "[acquired 1]" {
+				if got := a.callbacks(); got != "[acquired 1]" {
 					t.Errorf("the callbacks of a are %s, want no loss", got)
 				}
 				if got := w.tenures("job"); len(got) != 1 {
@@ -71,7 +71,7 @@ func TestReplyAfterTheLeaseIsNoOwnership(t *testing.T) {
 		k := w.contendOver(g, "k", lease(time.Second, time.Second), func(cfg *client.ContenderConfig) { cfg.InitialDelay = time.Second })
 		g.slow(0, 2*time.Second)
 		time.Sleep(10 * time.Minute)
-		if got := k.drain(); got != "[]" {
+		if got := k.callbacks(); got != "[]" {
 			t.Errorf("the callbacks are %s, want none while replies are slow", got)
 		}
 		if got := w.tenures("job"); len(got) == 0 {
@@ -91,8 +91,8 @@ func TestContenderWaitsForAServerThatIsDown(t *testing.T) {
 		w.stop()
 		a := w.contend("a")
 		time.Sleep(time.Hour)
-		if a.drain() != "[]" {
-			t.Errorf("the callbacks are %s, want none", a.drain())
+		if a.callbacks() != "[]" {
+			t.Errorf("the callbacks are %s, want none", a.callbacks())
 		}
 		w.begin()
 		time.Sleep(15 * time.Second) // the longest pause between attempts, with jitter
@@ -166,7 +166,7 @@ func TestBrokenOwnerIsNotifiedAtOnce(t *testing.T) {
 		at := w.elapsed()
 		w.breakOff("job")
 		synctest.Wait()
-		if got := a.drain(); got != "[acquired 1 released]" || !b.IsOwner() || a.IsOwner() || w.elapsed() != at {
+		if got := a.callbacks(); got != "[acquired 1 released]" || !b.IsOwner() || a.IsOwner() || w.elapsed() != at {
 			t.Errorf("the callbacks of a are %s, a is the owner: %v, b: %v, after %v; want b at once", got, a.IsOwner(), b.IsOwner(), w.elapsed()-at)
 		}
 		time.Sleep(time.Hour)

@@ -83,7 +83,7 @@ func TestStopHandsOverAtOnce(t *testing.T) {
 		if !b.IsOwner() || w.elapsed() != at {
 			t.Errorf("b is the owner: %v, %v after a was stopped; want true at once", b.IsOwner(), w.elapsed()-at)
 		}
-		if got := a.drain(); got != "[acquired 1 released]" {
+		if got := a.callbacks(); got != "[acquired 1 released]" {
 			t.Errorf("the callbacks of a are %s, want acquired 1 and released", got)
 		}
 		b.stop()
@@ -135,7 +135,7 @@ func TestDeadOwnersMutexGoesToTheNextAtTransitionAt(t *testing.T) {
 		w.neverTwo("job", a.recorder, b.recorder)
 		a.heal()
 		time.Sleep(time.Minute)
-		if got := a.drain(); got != "[acquired 1 released]" || a.IsOwner() {
+		if got := a.callbacks(); got != "[acquired 1 released]" || a.IsOwner() {
 			t.Errorf("the callbacks of a are %s, want acquired 1 and released; a is the owner: %v", got, a.IsOwner())
 		}
 	})
@@ -183,19 +183,19 @@ func TestOnReleasedReturnsBeforeAnotherOwns(t *testing.T) {
 // OnAcquired runs until its context ends. Meanwhile the contender renews the lease.
 func TestOwnershipContextEndsBeforeOnReleasedIsCalled(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		var drain []string
+		var calls []string
 		a := w.contend("a", func(cfg *client.ContenderConfig) {
 			cfg.OnAcquired = func(ctx context.Context, _ client.State) {
 				<-ctx.Done()
-				drain = append(drain, fmt.Sprint(context.Cause(ctx)))
+				calls = append(calls, fmt.Sprint(context.Cause(ctx)))
 				time.Sleep(time.Second)
-				drain = append(drain, "returned")
+				calls = append(calls, "returned")
 			}
-			cfg.OnReleased = func(client.State) { drain = append(drain, "released") }
+			cfg.OnReleased = func(client.State) { calls = append(calls, "released") }
 		})
 		time.Sleep(time.Minute)
 		a.stop()
-		if got, want := fmt.Sprint(drain), fmt.Sprintf("[%v returned released]", client.ErrReleased); got != want {
+		if got, want := fmt.Sprint(calls), fmt.Sprintf("[%v returned released]", client.ErrReleased); got != want {
 			t.Errorf("the calls are %s, want %s", got, want)
 		}
 		if got := w.tenures("job"); len(got) != 1 || got[0].to != time.Minute+time.Second || got[0].end != simba.EventReleased {
@@ -223,7 +223,7 @@ func TestContenderStartsAgainAfterEachStop(t *testing.T) {
 		}
 		a.stop()
 		a.stop()
-		if got := a.drain(); !strings.HasPrefix(got, "[acquired 1 released acquired 2 released acquired 3 released") {
+		if got := a.callbacks(); !strings.HasPrefix(got, "[acquired 1 released acquired 2 released acquired 3 released") {
 			t.Errorf("the callbacks are %s, want acquired and released for the tokens 1, 2, 3, …", got)
 		}
 	})
@@ -232,7 +232,7 @@ func TestContenderStartsAgainAfterEachStop(t *testing.T) {
 // Stop in any state leaves nothing at the server, and the contender acquires nothing later.
 func TestStopInEveryStateLeavesNothing(t *testing.T) {
 	states := map[string]func(w *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender{
-		"at once": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
+		"at once after Start": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			return start()
 		},
 		"before the first request": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
@@ -245,7 +245,7 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 			time.Sleep(time.Minute)
 			return k
 		},
-		"called": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
+		"asking after its notice": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			k := start()
 			time.Sleep(time.Minute)
 			k.slow(time.Second, 0)
@@ -279,7 +279,7 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 			time.Sleep(time.Second) // shorter than the delay of the reply
 			return k
 		},
-		"acquiring, slower than the release": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
+		"acquiring, with a request slower than the release": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start(func(cfg *client.ContenderConfig) { cfg.InitialDelay = 10 * time.Second })
 			if err := k.rdb.Ping(context.Background()).Err(); err != nil { // opens a connection
@@ -299,7 +299,7 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			return k
 		},
-		"unanswered": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
+		"its request gets no reply": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
 			other.stop()
 			k := start()
 			k.silence()
@@ -343,7 +343,7 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 						}
 						time.Sleep(5 * time.Second) // the release continues in the background
 					}
-					drain := k.drain()
+					atStop := k.callbacks()
 					for _, id := range append(w.queue("job"), w.owner("job")) {
 						if id == "k" {
 							t.Errorf("after Stop the server still has k: the owner is %q, the queue %q", w.owner("job"), w.queue("job"))
@@ -362,8 +362,8 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 					other.stop()
 					time.Sleep(time.Minute)
 					w.nothingLeft("job")
-					if got := k.drain(); got != drain || strings.Count(got, "acquired") != strings.Count(got, "released") {
-						t.Errorf("the callbacks until Stop are %s, all callbacks are %s; want pairs, and none after Stop", drain, got)
+					if got := k.callbacks(); got != atStop || strings.Count(got, "acquired") != strings.Count(got, "released") {
+						t.Errorf("the callbacks until Stop are %s, all callbacks are %s; want pairs, and none after Stop", atStop, got)
 					}
 					w.neverTwo("job", k.recorder, other.recorder)
 				})
@@ -382,8 +382,8 @@ func TestStopWaitsNoLongerThanItsContext(t *testing.T) {
 		if err := a.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Stop returns %v, want context.DeadlineExceeded", err)
 		}
-		if a.IsOwner() || a.drain() != "[acquired 1 released]" {
-			t.Errorf("a is the owner: %v, its callbacks are %s; want no owner, acquired 1 and released", a.IsOwner(), a.drain())
+		if a.IsOwner() || a.callbacks() != "[acquired 1 released]" {
+			t.Errorf("a is the owner: %v, its callbacks are %s; want no owner, acquired 1 and released", a.IsOwner(), a.callbacks())
 		}
 		if err := a.Start(); !errors.Is(err, client.ErrInUse) {
 			t.Errorf("Start before the mutex is released returns %v, want ErrInUse", err)

@@ -151,15 +151,15 @@ func TestBrokenLockEndsWithinASecond(t *testing.T) {
 func TestDoReturnsErrLost(t *testing.T) {
 	failure := errors.New("no paper")
 	for name, returns := range map[string]func(context.Context) error{
-		"work notices":         func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
-		"work fails":           func(context.Context) error { return failure },
-		"work notices nothing": func(context.Context) error { return nil },
+		"the work ends with its context": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+		"the work fails":                 func(context.Context) error { return failure },
+		"the work ignores the loss":      func(context.Context) error { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				err := w.client().Do(bg, "job", func(ctx context.Context) error {
 					w.breakOff("job")
-					if name == "work notices" {
+					if name == "the work ends with its context" {
 						return returns(ctx)
 					}
 					time.Sleep(time.Minute)
@@ -168,8 +168,8 @@ func TestDoReturnsErrLost(t *testing.T) {
 					}
 					return returns(ctx)
 				})
-				if !errors.Is(err, client.ErrLost) || name == "work fails" && !errors.Is(err, failure) {
-					t.Errorf("the error is %v, want ErrLost and failure", err)
+				if !errors.Is(err, client.ErrLost) || name == "the work fails" && !errors.Is(err, failure) {
+					t.Errorf("the error is %v, want ErrLost, and also the error of the work if it fails", err)
 				}
 			})
 		})
@@ -181,12 +181,12 @@ func TestDoUnlocksThoughWorkPanicsOrEndsItsGoroutine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
 				g := w.client()
-				drain := make(chan any)
+				recovered := make(chan any)
 				go func() {
-					defer func() { drain <- recover() }()
+					defer func() { recovered <- recover() }()
 					_ = g.Do(bg, "job", func(context.Context) error { end(); return nil })
 				}()
-				if got := <-drain; name == "panic" && got != "no paper" {
+				if got := <-recovered; name == "panic" && got != "no paper" {
 					t.Errorf("recover returns %v, want no paper, the panic of the work", got)
 				}
 				w.nothingLeft("job")

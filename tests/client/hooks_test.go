@@ -92,7 +92,7 @@ func TestHooksAreCalledBeforeTheCallsTheyReportReturn(t *testing.T) {
 		g, h := w.hooked()
 		count := func(want int) {
 			t.Helper()
-			h.mu.Lock() // without synctest.Wait
+			h.mu.Lock() // not after synctest.Wait, since the hooks must have been called already
 			defer h.mu.Unlock()
 			if len(h.lines) != want {
 				t.Errorf("the calls of hooks are %q, want %d", h.lines, want)

@@ -39,11 +39,11 @@ func TestOnAcquiredIsNotCalledAfterStop(t *testing.T) {
 		var k *contender
 		var stopped atomic.Bool
 		g := w.clientWith(client.Options{Logger: slog.New(hookHandler{slog.DiscardHandler, func(m string) {
-			t.Log(w.elapsed(), m)
+			t.Logf("at %v the client logs %q", w.elapsed(), m)
 			if strings.Contains(m, "answers again") {
 				ctx, cancel := context.WithCancel(bg)
 				cancel()
-				t.Log(k.Stop(ctx))
+				t.Logf("Stop in the log handler returns %v", k.Stop(ctx))
 				stopped.Store(true)
 			}
 		}})})
@@ -74,7 +74,7 @@ func TestHangingLoggerDoesNotExtendAnOwnership(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		synctest.Wait()
 		if l := a.last(); l.to < 0 && b.IsOwner() {
-			t.Errorf("at %v b owns the mutex, but a's context has not ended; callbacks of a: %s, IsOwner of a: %v", w.elapsed(), a.drain(), a.IsOwner())
+			t.Errorf("at %v b owns the mutex, but a's context has not ended; callbacks of a: %s, IsOwner of a: %v", w.elapsed(), a.callbacks(), a.IsOwner())
 		}
 		close(block)
 		a.heal()
@@ -102,10 +102,10 @@ func TestTenureOfALateAcquireIsReleased(t *testing.T) {
 		g.slow(5*time.Second, 0)
 		ctx, cancel := context.WithTimeout(bg, 3550*time.Millisecond)
 		defer cancel()
-		t.Log(la.Lock(ctx, ha))
+		t.Logf("Lock of a returns %v", la.Lock(ctx, ha))
 		must(t, lb.Unlock(bg, hb))
 		time.Sleep(20 * time.Second)
-		t.Logf("%+v", w.history("spring:k"))
+		t.Logf("the events of the mutex are %+v", w.history("spring:k"))
 		if o := w.owner("spring:k"); o != "" {
 			t.Errorf("at %v %q owns the lock, although its Lock gave up at 3.5 s; the events are %+v", w.elapsed(), o, w.history("spring:k"))
 		}
@@ -152,7 +152,7 @@ func TestUnlockReturnsErrLostAfterARenewalWithoutReply(t *testing.T) {
 		time.Sleep(3 * time.Second) // the renewal gets no reply
 		g.cut()
 		g.slow(0, 0)
-		t.Log(w.elapsed(), l.Context().Err(), b.IsOwner())
+		t.Logf("at %v Err of the ownership context of a is %v; b is the owner: %v", w.elapsed(), l.Context().Err(), b.IsOwner())
 		if err := l.Unlock(bg); err == nil && b.IsOwner() {
 			t.Error("b has owned the mutex for 3 s, but Unlock of a returns nil, want an error")
 		}
@@ -172,7 +172,7 @@ func TestRegistryUnlockReturnsErrLostAfterARenewalWithoutReply(t *testing.T) {
 		ga.slow(0, time.Hour)
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
-		t.Log(la.Lock(ctx, ha))
+		t.Logf("a second Lock of a returns %v", la.Lock(ctx, ha))
 		ga.cut()
 		ga.slow(0, 0)
 		if err := la.Unlock(bg, ha); err == nil {
@@ -209,7 +209,7 @@ func TestCloseWaitsForCanceledLocks(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)
 		defer cancel()
 		_, err := g.Lock(ctx, "job", client.WithTTL(time.Hour))
-		t.Log(err)
+		t.Logf("Lock returns %v", err)
 		must(t, g.Close())
 		must(t, g.rdb.Close())
 		time.Sleep(time.Minute)
@@ -231,7 +231,8 @@ func TestALateReleaseEndsNoLaterTenureOfARegistry(t *testing.T) {
 		ctx, cancel := context.WithTimeout(bg, time.Second)
 		defer cancel()
 		go func() { time.Sleep(900 * time.Millisecond); ga.slow(6*time.Second, 0) }()
-		t.Log(la.Lock(ctx, ha)) // the context ends during Lock, and its RELEASE takes 6 s
+		// The context ends during Lock, and the RELEASE that Lock then sends takes 6 s.
+		t.Logf("Lock of a returns %v", la.Lock(ctx, ha))
 		time.Sleep(2500 * time.Millisecond)
 		ga.slow(0, 0)
 		time.Sleep(500 * time.Millisecond) // the client has repeated the RELEASE

@@ -176,13 +176,13 @@ func TestTryLockDoesNotWait(t *testing.T) {
 // When its context ends, Lock must not own the mutex then or later, whatever it was doing.
 func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
 	for name, enter := range map[string]func(*world, *testClient) (want error){
-		"before":                 nil,
-		"another has it":         func(w *world, _ *testClient) error { w.contend("other"); synctest.Wait(); return nil },
-		"the answer is slow":     func(_ *world, g *testClient) error { g.slow(0, 2*time.Second); return nil },
-		"the request is slow":    func(_ *world, g *testClient) error { g.slow(2*time.Second, 0); return nil },
-		"nobody answers":         func(_ *world, g *testClient) error { g.silence(); return nil },
-		"there is no server":     func(w *world, _ *testClient) error { w.stop(); return errors.New("connection refused") },
-		"the server is silenced": func(w *world, g *testClient) error { g.freeze(); return nil },
+		"the context ends before Lock": nil,
+		"another contender owns it":    func(w *world, _ *testClient) error { w.contend("other"); synctest.Wait(); return nil },
+		"the answer is slow":           func(_ *world, g *testClient) error { g.slow(0, 2*time.Second); return nil },
+		"the request is slow":          func(_ *world, g *testClient) error { g.slow(2*time.Second, 0); return nil },
+		"nobody answers":               func(_ *world, g *testClient) error { g.silence(); return nil },
+		"there is no server":           func(w *world, _ *testClient) error { w.stop(); return errors.New("connection refused") },
+		"the connection is frozen":     func(w *world, g *testClient) error { g.freeze(); return nil },
 	} {
 		for _, after := range []time.Duration{100 * time.Millisecond, 2900 * time.Millisecond, 30 * time.Second} {
 			if strings.Contains(name, "slow") && after > time.Second {
@@ -202,7 +202,7 @@ func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
 					} else {
 						cancel()
 					}
-					if name == "the server is silenced" && after > 3*time.Second {
+					if name == "the connection is frozen" && after > 3*time.Second {
 						return // Lock succeeds, over a new connection
 					}
 					at := w.elapsed()
@@ -216,7 +216,7 @@ func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
 					if want != nil && after > time.Second && (err == nil || !strings.Contains(err.Error(), want.Error())) {
 						t.Errorf("the error of Lock is %v, want one that contains %v", err, want)
 					}
-					if name == "another has it" && !strings.Contains(err.Error(), "other owns it") {
+					if name == "another contender owns it" && !strings.Contains(err.Error(), "other owns it") {
 						t.Errorf("the error of Lock is %v, want one that names the owner", err)
 					}
 					if unavailable := name == "nobody answers" || want != nil; unavailable && after > 3*time.Second && !errors.Is(err, client.ErrUnavailable) {

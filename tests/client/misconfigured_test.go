@@ -143,7 +143,7 @@ func TestOwnerKeepsItsLeaseIfTheStoreRecoversInTime(t *testing.T) {
 		}
 		s.refuses.Store(false)
 		time.Sleep(time.Minute)
-		if got := k.drain(); got != "[acquired 1]" {
+		if got := k.callbacks(); got != "[acquired 1]" {
 			t.Errorf("the callbacks are %s, want acquired 1", got)
 		}
 	})
@@ -155,8 +155,8 @@ func TestLockReturnsTheErrorOfAMisconfiguredStore(t *testing.T) {
 		g := w.client()
 		s.refuses.Store(true)
 		for name, lock := range map[string]func(context.Context, string, ...client.LockOption) (*client.Lock, error){"Lock": g.Lock, "TryLock": g.TryLock} {
-			var drain redis.Error
-			if _, err := lock(t.Context(), "job"); !errors.As(err, &drain) || drain.Error() != noTable || w.elapsed() != 0 {
+			var refused redis.Error
+			if _, err := lock(t.Context(), "job"); !errors.As(err, &refused) || refused.Error() != noTable || w.elapsed() != 0 {
 				t.Errorf("%s returns %v after %v, want %q at once", name, err, w.elapsed(), noTable)
 			}
 		}
@@ -167,8 +167,8 @@ func TestLockReturnsTheErrorOfAMisconfiguredStore(t *testing.T) {
 			t.Fatalf("after the repair of the store, Lock returns %v", err)
 		}
 		s.refuses.Store(true)
-		var drain redis.Error
-		if err := l.Unlock(t.Context()); !errors.As(err, &drain) || drain.Error() != noTable {
+		var refused redis.Error
+		if err := l.Unlock(t.Context()); !errors.As(err, &refused) || refused.Error() != noTable {
 			t.Errorf("Unlock returns %v, want %q", err, noTable)
 		}
 	})

@@ -43,13 +43,13 @@ func TestTheClientTakesTheNamesThatTheServerTakes(t *testing.T) {
 		}
 		for _, name := range names() {
 			if got, want := refuses(name, "id"), simba.CheckMutex(name) != nil; got != want {
-				t.Errorf("the client refuses the mutex %q: %v, the server: %v", name, got, want)
+				t.Errorf("does the client refuse the mutex %q: %v; does the server refuse it: %v", name, got, want)
 			}
 			if name == "" { // the client chooses an id instead
 				continue
 			}
 			if got, want := refuses("job", name), simba.CheckContender(name) != nil; got != want {
-				t.Errorf("the client refuses the contender %q: %v, the server: %v", name, got, want)
+				t.Errorf("does the client refuse the contender %q: %v; does the server refuse it: %v", name, got, want)
 			}
 		}
 	})

@@ -302,7 +302,7 @@ func TestObserverReportsChangesFasterThanReplies(t *testing.T) {
 		s.want(t, "→")
 		observing.slow(50*time.Millisecond, 50*time.Millisecond)
 		var want []string
-		for range maxEvents * 2 / 3 { // more events than may wait
+		for range maxEvents * 2 / 3 { // more events than the Observer keeps until OnChange returns
 			g.take(t, "a", time.Minute)
 			time.Sleep(time.Millisecond)
 			g.drop(t, "a")

@@ -314,8 +314,8 @@ func TestObserverIgnoresForeignMessages(t *testing.T) {
 		g := w.client()
 		g.take(t, "a", time.Minute)
 		o, s := observe(t, w.client())
-		for _, drain := range []string{"", "nonsense", "{}", `{"event":"fallen","owner":"x","token":9}`, `{"event":"released","owner":"a","token":77}`, `{"token":-1}`} {
-			if err := g.rdb.Publish(t.Context(), simba.EventChannel("job"), drain).Err(); err != nil {
+		for _, payload := range []string{"", "nonsense", "{}", `{"event":"fallen","owner":"x","token":9}`, `{"event":"released","owner":"a","token":77}`, `{"token":-1}`} {
+			if err := g.rdb.Publish(t.Context(), simba.EventChannel("job"), payload).Err(); err != nil {
 				t.Fatal(err)
 			}
 		}

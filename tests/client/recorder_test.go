@@ -82,8 +82,8 @@ func (d *recorder) released(client.State) {
 	d.leave("released")
 }
 
-// drain returns all callbacks so far.
-func (d *recorder) drain() string {
+// callbacks returns all callbacks so far.
+func (d *recorder) callbacks() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return fmt.Sprint(d.lines)

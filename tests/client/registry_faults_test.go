@@ -112,8 +112,8 @@ func TestRegistryReturnsRefusalsAtOnce(t *testing.T) {
 		s := w.withStore()
 		s.refuses.Store(true)
 		refused := func(err error) bool {
-			var drain redis.Error
-			return errors.As(err, &drain) && drain.Error() == noTable
+			var refused redis.Error
+			return errors.As(err, &refused) && refused.Error() == noTable
 		}
 		if err := l.Lock(bg, h); err == nil || errors.Is(err, client.ErrNotAcquired) || !refused(err) {
 			t.Error(err)

@@ -22,7 +22,7 @@ func TestRegistryLeaseIsNotRenewed(t *testing.T) {
 		must(t, <-got)
 		own, since := la.Context(ha), time.Now()
 		time.Sleep(5 * time.Second)
-		w.guests[0].cut() // a new subscription must not show it either
+		w.guests[0].cut() // the client subscribes again, which must not renew the lease either
 		<-own.Done()
 		if d := time.Since(since); d >= 10*time.Second || d < 9800*time.Millisecond || !errors.Is(context.Cause(own), client.ErrLost) {
 			t.Errorf("the ownership ended after %v with the cause %v, want ErrLost just before 10s", d, context.Cause(own))

@@ -189,7 +189,7 @@ func TestResignHandsOffToTheNextWaiter(t *testing.T) {
 				t.Errorf("the next contender is the owner %v after Resign, want at once", w.elapsed()-at)
 			}
 		}
-		if got := a.drain(); got != "[acquired 1 released acquired 4 released]" {
+		if got := a.callbacks(); got != "[acquired 1 released acquired 4 released]" {
 			t.Errorf("the callbacks of a are %s, want acquired 1, released, acquired 4, released", got)
 		}
 		w.neverTwo("job", a.recorder, b.recorder, c.recorder)
@@ -212,7 +212,7 @@ func TestResignWithoutWaitersBeginsAnotherTenure(t *testing.T) {
 		if got := log(); got != "" { // Resign is not a loss
 			t.Errorf("the log is not empty:\n%s", got)
 		}
-		if got := k.drain(); got != "[acquired 1 released acquired 2 released acquired 3 released acquired 4]" {
+		if got := k.callbacks(); got != "[acquired 1 released acquired 2 released acquired 3 released acquired 4]" {
 			t.Errorf("the callbacks are %s, want four tenures, the last without released", got)
 		}
 	})

@@ -21,14 +21,15 @@ type worked struct {
 	working int
 }
 
-// scheduler returns a started Scheduler of "job". Each work lasts as long as takes returns, or
-// until its context ends. The end of the test stops the Scheduler.
-func (w *world) scheduler(g *testClient, cfg client.ScheduleConfig, takes func(beat int) time.Duration) (*client.Scheduler, *worked) {
+// scheduler returns a started Scheduler of "job". The function length gets the number of a call of
+// the work, from 0, and returns how long the call lasts. A call also ends with its context. The end
+// of the test stops the Scheduler.
+func (w *world) scheduler(g *testClient, cfg client.ScheduleConfig, length func(n int) time.Duration) (*client.Scheduler, *worked) {
 	w.t.Helper()
 	b := new(worked)
 	cfg.Mutex, cfg.TTL, cfg.Transition = "job", 10*time.Second, 2*time.Second
 	if cfg.Work == nil {
-		cfg.Work = func(ctx context.Context) error { b.work(w, ctx, takes); return nil }
+		cfg.Work = func(ctx context.Context) error { b.work(w, ctx, length); return nil }
 	}
 	s, err := g.NewScheduler(cfg)
 	if err != nil {
@@ -41,7 +42,7 @@ func (w *world) scheduler(g *testClient, cfg client.ScheduleConfig, takes func(b
 	return s, b
 }
 
-func (b *worked) work(w *world, ctx context.Context, takes func(int) time.Duration) {
+func (b *worked) work(w *world, ctx context.Context, length func(int) time.Duration) {
 	b.mu.Lock()
 	n := len(b.at)
 	b.at = append(b.at, w.elapsed().String())
@@ -50,7 +51,7 @@ func (b *worked) work(w *world, ctx context.Context, takes func(int) time.Durati
 	}
 	b.mu.Unlock()
 	select {
-	case <-time.After(takes(n)):
+	case <-time.After(length(n)):
 	case <-ctx.Done():
 	}
 	b.mu.Lock()

@@ -171,7 +171,7 @@ func TestWorkerWorksRenewsAndHandsOver(t *testing.T) {
 		b.drain()
 		a.end()
 		a.expect("stopped", "pausing releasing idle", "stop")
-		b.expect("called", "acquiring working", "start")
+		b.expect("after its notice", "acquiring working", "start")
 		b.end()
 		w.nothingLeft("job")
 		b.drain()
@@ -213,12 +213,12 @@ func TestWorkerThatLosesTheMutexPausesAndWaits(t *testing.T) {
 		time.Sleep(9 * time.Second)
 		a.expect("at work", "acquiring working renewing working renewing working", "start")
 		w.breakOff("job") // b is next and acquires the mutex
-		a.expect("broken", "renewing pausing waiting acquiring waiting", "stop")
+		a.expect("after the break", "renewing pausing waiting acquiring waiting", "stop")
 		if !errors.Is(context.Cause(ctx), client.ErrLost) {
 			t.Errorf("the cause is %v, want ErrLost", context.Cause(ctx))
 		}
 		b.end()
-		a.expect("called", "acquiring working", "start")
+		a.expect("after its notice", "acquiring working", "start")
 		if client.Token(ctx) != 3 {
 			t.Errorf("the token is %d, want 3", client.Token(ctx))
 		}
@@ -256,18 +256,18 @@ func TestWorkerResignsForATTLIfStartWorkFails(t *testing.T) {
 			cfg.StartWork = func(ctx context.Context) error { return errors.Join(start(ctx), fail) }
 		})
 		a.begin()
-		a.expect("it fails", "acquiring working pausing releasing waiting", "start stop")
+		a.expect("after StartWork has failed", "acquiring working pausing releasing waiting", "start stop")
 		w.nothingLeft("job")
 		b := w.worker("b")
 		b.begin()
-		b.expect("another", "acquiring working", "start")
+		b.expect("the other worker", "acquiring working", "start")
 		time.Sleep(10*time.Second - 1)
 		a.expect("before a TTL is over", "", "")
 		time.Sleep(time.Nanosecond)
-		a.expect("after", "acquiring waiting acquiring waiting", "")
+		a.expect("after the TTL", "acquiring waiting acquiring waiting", "")
 		fail = nil
 		b.end()
-		a.expect("it does not fail any more", "acquiring working", "start")
+		a.expect("after the repair of StartWork", "acquiring working", "start")
 	})
 }
 
@@ -281,7 +281,7 @@ func TestWorkerReleasesIfStopWorkFails(t *testing.T) {
 		a.expect("at work", "acquiring working", "start")
 		w.breakOff("job")
 		time.Sleep(8 * time.Second)
-		a.expect("broken", "renewing pausing waiting acquiring working", "stop start")
+		a.expect("after the break", "renewing pausing waiting acquiring working", "stop start")
 		a.end()
 		a.expect("stopped", "pausing releasing idle", "stop")
 		w.nothingLeft("job")

@@ -202,11 +202,11 @@ func TestAUserCannotTakeAKeyAsAnotherUser(t *testing.T) {
 	allowed(t, "a random value", a.SetNX(ctx, "k1", "4f1c-random", 0).Err())
 	allowed(t, "one's own name", a.SetNX(ctx, "k2", "a:1", 0).Err())
 	for _, name := range []string{"b", "b:1", "bound", "default"} {
-		denied(t, "a SET "+name, a.Set(ctx, "k3", name, 0).Err())
-		denied(t, "a SETNX "+name, a.SetNX(ctx, "k3", name, 0).Err())
-		denied(t, "a HSET "+name, a.HSet(ctx, "k3", name, 1).Err())
-		denied(t, "a PUBLISH "+name, a.Publish(ctx, "simba:{k3}", "acquired@@"+name).Err())
-		denied(t, "a PUBLISH to "+name, a.Publish(ctx, "simba:{k3}:"+name, "released@@"+name).Err())
+		denied(t, "SET by a with the value "+name, a.Set(ctx, "k3", name, 0).Err())
+		denied(t, "SETNX by a with the value "+name, a.SetNX(ctx, "k3", name, 0).Err())
+		denied(t, "HSET by a with the field "+name, a.HSet(ctx, "k3", name, 1).Err())
+		denied(t, "PUBLISH by a of a grant to "+name, a.Publish(ctx, "simba:{k3}", "acquired@@"+name).Err())
+		denied(t, "PUBLISH by a on the channel of "+name, a.Publish(ctx, "simba:{k3}:"+name, "released@@"+name).Err())
 	}
 	err := a.Eval(ctx, "return redis.call('set', KEYS[1], 'b:1')", []string{"k3"}).Err()
 	if err == nil || !strings.Contains(err.Error(), "can't act as one of the contenders") {
@@ -216,7 +216,7 @@ func TestAUserCannotTakeAKeyAsAnotherUser(t *testing.T) {
 	if err == nil {
 		t.Error("the server executed a transaction that takes a key as another user")
 	}
-	allowed(t, "a tells b of its own release", a.Publish(ctx, "simba:{k3}:b", "released@@a").Err())
+	allowed(t, "PUBLISH by a to b of its own release", a.Publish(ctx, "simba:{k3}:b", "released@@a").Err())
 	if owner, err := b.Do(ctx, "SIMBA.OWNER", "k3").Result(); err != goredis.Nil {
 		t.Errorf("k3 has an owner: %v, %v", owner, err)
 	}

@@ -284,13 +284,13 @@ func (f *fleet) inTime(what string, late time.Duration, seen simbatest.Stolen, o
 	stolen := seen.Since(o.stolen)
 	if late-stolen <= killSlack || !simbatest.Long() && late-stolen <= killPause {
 		f.stood++
-		f.t.Logf("%s %v after the end of a lease; the host took %v of that time, so it does not count; changes: %v", what, late, stolen, f.since(o))
+		f.t.Logf("%s %v after the end of a lease; the host took %v of that time, so the takeover does not count; changes: %v", what, late, stolen, f.since(o))
 		if f.stood > f.kills/5 {
 			f.t.Fatal("more than a fifth of the takeovers do not count: the machine pauses too often")
 		}
 		return false
 	}
-	f.t.Errorf("%s %v after the end of the lease, of which the host took %v; changes: %v", what, late, stolen, f.since(o))
+	f.t.Errorf("%s %v after the end of the lease, and the host took only %v of that time; changes: %v", what, late, stolen, f.since(o))
 	return true
 }
 

@@ -39,7 +39,7 @@ func startStop(t *testing.T, s *simbatest.Server) {
 	c := newClient(t, s.Addr)
 	k := newRecorded(t, c, stable("start-stop"))
 	k.start(t)
-	state := within(t, "acquired", k.acquired)
+	state := within(t, "OnAcquired is called", k.acquired)
 	if state.Before.ID == k.ID() || state.After.ID != k.ID() || !k.IsOwner() {
 		t.Errorf("OnAcquired gets %+v, and IsOwner returns %v; want a change to %s, and true", state, k.IsOwner(), k.ID())
 	}
@@ -47,7 +47,7 @@ func startStop(t *testing.T, s *simbatest.Server) {
 		t.Errorf("Owner returns %+v, %v, want %s with token %d", o, err, k.ID(), k.token())
 	}
 	k.stop(t)
-	state = within(t, "released", k.released)
+	state = within(t, "OnReleased is called", k.released)
 	if state.Before.ID != k.ID() || !state.After.IsZero() || k.IsOwner() {
 		t.Errorf("OnReleased gets %+v, and IsOwner returns %v; want a change to no owner, and false", state, k.IsOwner())
 	}
@@ -61,13 +61,13 @@ func restart(t *testing.T, s *simbatest.Server) {
 	var last uint64
 	for range 3 {
 		k.start(t)
-		within(t, "acquired", k.acquired)
+		within(t, "OnAcquired is called", k.acquired)
 		if token := k.token(); token <= last {
 			t.Errorf("token %d follows token %d, want a larger token", token, last)
 		}
 		last = k.token()
 		k.stop(t)
-		within(t, "released", k.released)
+		within(t, "OnReleased is called", k.released)
 	}
 	k.noCallbacks(t)
 }
@@ -78,7 +78,7 @@ func guard(t *testing.T, s *simbatest.Server) {
 	c := newClient(t, s.Addr)
 	k := newRecorded(t, c, client.ContenderConfig{Mutex: "guard", TTL: ttl, Transition: transition})
 	k.start(t)
-	within(t, "acquired", k.acquired)
+	within(t, "OnAcquired is called", k.acquired)
 	other := newRecorded(t, newClient(t, s.Addr), client.ContenderConfig{Mutex: "guard", TTL: ttl, Transition: transition})
 	other.start(t)
 	token, until := k.token(), k.Owner().TransitionAt
@@ -93,7 +93,7 @@ func guard(t *testing.T, s *simbatest.Server) {
 		t.Errorf("after the renewals, Owner returns %+v, %v, want %s with token %d and a later end", o, err, k.ID(), token)
 	}
 	k.stop(t)
-	within(t, "acquired", other.acquired)
+	within(t, "OnAcquired is called", other.acquired)
 	other.stop(t)
 	if n := serverSaw(t, changes(t, connect(t, s.Addr), "guard"), nil); n != 2 {
 		t.Errorf("the server had %d tenures, want 2", n)

@@ -26,9 +26,9 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	}
 	owner, waiter := newRecorded(t, c, stable("contender")), newRecorded(t, c, stable("contender"))
 	owner.start(t)
-	within(t, "acquired", owner.acquired)
+	within(t, "OnAcquired is called", owner.acquired)
 	waiter.start(t)
-	within(t, "in the queue", waiter.waits(t))
+	within(t, "the waiter is in the queue", waiter.waits(t))
 	l, err := c.Lock(t.Context(), "lock", client.WithTTL(stableLease))
 	if err != nil {
 		t.Fatal(err)
@@ -50,7 +50,7 @@ func TestNothingRunsAfterClose(t *testing.T) {
 	if err := sch.Start(); err != nil {
 		t.Fatal(err)
 	}
-	within(t, "a beat", beats)
+	within(t, "scheduled work runs", beats)
 
 	s.Restart() // the client repeats requests that fail
 	waiter.stop(t)

@@ -33,26 +33,26 @@ func TestAPartitionedOwnerStopsBeforeTheNextBegins(t *testing.T) {
 			cfg := client.ContenderConfig{Mutex: fmt.Sprintf("cut-%p", link), TTL: 500 * time.Millisecond, Transition: 10 * time.Second}
 			k, other := newRecorded(t, newClient(t, link.Addr()), cfg), newRecorded(t, newClient(t, s.Addr), cfg)
 			k.start(t)
-			within(t, "acquired", k.acquired)
+			within(t, "OnAcquired is called", k.acquired)
 			ownership, token := k.ownership(), k.token()
 			k.renewed(t)
 			cut(link)
 			other.start(t)
-			within(t, "the other acquires", other.acquired)
+			within(t, "the other contender acquires", other.acquired)
 			if ownership.Err() == nil || k.IsOwner() {
 				t.Error("the first contender is the owner after the other has acquired the mutex")
 			}
 			if other.token() <= token {
 				t.Errorf("token %d follows token %d, want a larger token", other.token(), token)
 			}
-			within(t, "released", k.released)
+			within(t, "OnReleased is called", k.released)
 			if cause := context.Cause(ownership); !errors.Is(cause, client.ErrLost) {
 				t.Errorf("the cause of the ownership's end is %v, want ErrLost", cause)
 			}
 			k.noCallbacks(t)
 			link.Heal()
 			other.stop(t)
-			within(t, "acquired again", k.acquired)
+			within(t, "OnAcquired is called again", k.acquired)
 			if k.token() <= other.token() {
 				t.Errorf("token %d follows token %d, want a larger token", k.token(), other.token())
 			}
@@ -66,7 +66,7 @@ func TestBrokenConnectionsDoNotEndATenure(t *testing.T) {
 	link := stores.NewLink(t, s.Addr)
 	k := newRecorded(t, newClient(t, link.Addr()), steady("m"))
 	k.start(t)
-	within(t, "acquired", k.acquired)
+	within(t, "OnAcquired is called", k.acquired)
 	for range 5 {
 		link.Reset()
 		k.renewed(t)
@@ -84,7 +84,7 @@ func TestASlowNetworkDoesNotEndATenure(t *testing.T) {
 	link := stores.NewLink(t, s.Addr)
 	k := newRecorded(t, newClient(t, link.Addr()), client.ContenderConfig{Mutex: "m", TTL: time.Second, Transition: 20 * time.Second})
 	k.start(t)
-	within(t, "acquired", k.acquired)
+	within(t, "OnAcquired is called", k.acquired)
 	link.Delay(700 * time.Millisecond) // a request takes longer than the TTL
 	for range 3 {
 		k.renewed(t)
@@ -106,14 +106,14 @@ func TestALostReplyLosesNoTenure(t *testing.T) {
 			k, other := newRecorded(t, newClient(t, link.Addr()), steady(request)), newRecorded(t, newClient(t, s.Addr), steady(request))
 			lost := link.DropReplyTo(request)
 			k.start(t)
-			within(t, "acquired", k.acquired)
+			within(t, "OnAcquired is called", k.acquired)
 			k.renewed(t)
 			other.start(t)
-			within(t, "in the queue", other.waits(t))
+			within(t, "the waiter is in the queue", other.waits(t))
 			k.stop(t)
 			within(t, "a reply is lost", lost)
-			within(t, "released", k.released)
-			within(t, "the other acquires", other.acquired)
+			within(t, "OnReleased is called", k.released)
+			within(t, "the other contender acquires", other.acquired)
 			k.noCallbacks(t)
 			other.renewed(t)
 			other.noCallbacks(t)
@@ -133,9 +133,9 @@ func TestAGrantDuringASubscribersOutageIsNotLost(t *testing.T) {
 	holder, waiter := newRecorded(t, newClient(t, s.Addr), long), newRecorded(t, newClient(t, link.Addr()), long)
 	for range 5 {
 		holder.start(t)
-		within(t, "acquired", holder.acquired)
+		within(t, "OnAcquired is called", holder.acquired)
 		waiter.start(t)
-		within(t, "in the queue", waiter.waits(t))
+		within(t, "the waiter is in the queue", waiter.waits(t))
 		link.Reset()
 		holder.stop(t)
 		within(t, "the waiter acquires", waiter.acquired)
@@ -163,7 +163,7 @@ func TestALostReplyToReleaseIsNotReportedAsALostMutex(t *testing.T) {
 	defer c.Close()
 	k := newRecorded(t, c, stable("m"))
 	k.start(t)
-	within(t, "acquired", k.acquired)
+	within(t, "OnAcquired is called", k.acquired)
 	k.stop(t)
 	if !lost.Load() {
 		t.Error("the connection has lost no reply, so the test proves nothing")

@@ -72,7 +72,7 @@ func TestAWaitingLockSurvivesARestartOfItsServer(t *testing.T) {
 	if err := first.Unlock(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := within(t, "the second locks", locked); err != nil {
+	if err := within(t, "the second Lock returns", locked); err != nil {
 		t.Fatal(err)
 	}
 }

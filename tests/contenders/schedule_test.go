@@ -51,9 +51,9 @@ func schedule(t *testing.T, s *simbatest.Server) {
 	}
 	var last beat
 	for round := range schedulers {
-		first := within(t, "a beat", done)
+		first := within(t, "scheduled work runs", done)
 		for range beats {
-			if b := within(t, "a beat", done); b != first {
+			if b := within(t, "scheduled work runs", done); b != first {
 				t.Errorf("round %d: the work %+v ran, want only work of %+v", round, b, first)
 			}
 		}

@@ -23,11 +23,11 @@ func TestAContenderMayStartBeforeItsServer(t *testing.T) {
 	defer c.Close()
 	k := newRecorded(t, c, stable("m"))
 	k.start(t)
-	if line := within(t, "it logs that the server does not answer", failed); !strings.Contains(line, "level=WARN") {
+	if line := within(t, "the client logs that the server does not answer", failed); !strings.Contains(line, "level=WARN") {
 		t.Errorf("the client logs %s, want a warning", line)
 	}
 	s.Start()
-	within(t, "acquired", k.acquired)
+	within(t, "OnAcquired is called", k.acquired)
 	k.stop(t)
 }
 
@@ -53,7 +53,7 @@ func TestATenureSurvivesACrashOfTheServer(t *testing.T) {
 	s := simbatest.Start(t)
 	k, other := newRecorded(t, newClient(t, s.Addr), steady("m")), newRecorded(t, newClient(t, s.Addr), steady("m"))
 	k.start(t)
-	within(t, "acquired", k.acquired)
+	within(t, "OnAcquired is called", k.acquired)
 	ownership, token := k.ownership(), k.token()
 	other.start(t)
 	for range 3 {
@@ -69,7 +69,7 @@ func TestATenureSurvivesACrashOfTheServer(t *testing.T) {
 	k.noCallbacks(t)
 	other.noCallbacks(t)
 	k.stop(t)
-	within(t, "acquired", other.acquired)
+	within(t, "OnAcquired is called", other.acquired)
 	if other.token() <= token {
 		t.Errorf("token %d of the next owner follows token %d, want a larger token", other.token(), token)
 	}
@@ -80,7 +80,7 @@ func TestATenureEndsWithItsLeaseWhenTheServerIsDown(t *testing.T) {
 	s := simbatest.Start(t)
 	k := newRecorded(t, newClient(t, s.Addr), client.ContenderConfig{Mutex: "m", TTL: time.Second, Transition: 8 * time.Second})
 	k.start(t)
-	within(t, "acquired", k.acquired)
+	within(t, "OnAcquired is called", k.acquired)
 	ownership, token := k.ownership(), k.token()
 	s.Kill()
 	if o := k.Owner(); !o.IsZero() {
@@ -89,12 +89,12 @@ func TestATenureEndsWithItsLeaseWhenTheServerIsDown(t *testing.T) {
 	if ownership.Err() == nil || k.IsOwner() {
 		t.Error("the ownership has not ended with the lease")
 	}
-	within(t, "released", k.released)
+	within(t, "OnReleased is called", k.released)
 	if cause := context.Cause(ownership); !errors.Is(cause, client.ErrLost) {
 		t.Errorf("the cause of the ownership's end is %v, want ErrLost", cause)
 	}
 	s.Start()
-	within(t, "acquired again", k.acquired)
+	within(t, "OnAcquired is called again", k.acquired)
 	if k.token() <= token {
 		t.Errorf("token %d follows token %d, want a larger token", k.token(), token)
 	}
@@ -106,14 +106,14 @@ func TestAContenderAcquiresAgainFromAServerThatLostItsData(t *testing.T) {
 	s := simbatest.Start(t)
 	k := newRecorded(t, newClient(t, s.Addr), steady("m"))
 	k.start(t)
-	within(t, "acquired", k.acquired)
+	within(t, "OnAcquired is called", k.acquired)
 	old := k.ownership()
 	s.Replace()
-	within(t, "released", k.released) // the new server does not know the tenure
+	within(t, "OnReleased is called", k.released) // the new server does not know the tenure
 	if cause := context.Cause(old); !errors.Is(cause, client.ErrLost) {
 		t.Errorf("the cause of the ownership's end is %v, want ErrLost", cause)
 	}
-	within(t, "acquired again", k.acquired)
+	within(t, "OnAcquired is called again", k.acquired)
 	if o, err := k.ask(t); err != nil || o.ID != k.ID() || !k.IsOwner() {
 		t.Errorf("Owner of the new server returns %+v, %v, want %s, and IsOwner true", o, err, k.ID())
 	}
@@ -125,7 +125,7 @@ func TestATenureSurvivesAFrozenServer(t *testing.T) {
 	s := simbatest.Start(t)
 	k := newRecorded(t, newClient(t, s.Addr), steady("m"))
 	k.start(t)
-	within(t, "acquired", k.acquired)
+	within(t, "OnAcquired is called", k.acquired)
 	s.Pause() // connections stay open, so only a timeout shows the fault
 	time.Sleep(2 * time.Second)
 	s.Resume()

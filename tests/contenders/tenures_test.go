@@ -77,7 +77,7 @@ func (l *tenures) neverTwo(t testing.TB) []tenure {
 	for i := 1; i < len(all); i++ {
 		a, b := all[i-1], all[i]
 		if b.from <= a.to {
-			t.Errorf("two owners: %s with token %d until %v, %s with %d since %v", a.owner, a.token, a.to, b.owner, b.token, b.from)
+			t.Errorf("two owners: %s with token %d until %v, and %s with token %d since %v", a.owner, a.token, a.to, b.owner, b.token, b.from)
 		}
 		if b.token <= a.token {
 			t.Errorf("%s has token %d, but %s had token %d earlier", b.owner, b.token, a.owner, a.token)

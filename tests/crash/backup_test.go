@@ -266,16 +266,16 @@ func TestADamagedBackupIsRefusedByName(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, damaged := range map[string][]byte{
-		"a byte":       append(slices.Clone(content[:40]), append([]byte{content[40] ^ 1}, content[41:]...)...),
-		"the end":      content[:len(content)-10],
-		"another file": []byte("# Redis configuration\nport 6379\n"),
+		"a byte differs":        append(slices.Clone(content[:40]), append([]byte{content[40] ^ 1}, content[41:]...)...),
+		"the end is missing":    content[:len(content)-10],
+		"the file is no backup": []byte("# Redis configuration\nport 6379\n"),
 	} {
 		if err := os.WriteFile(file, damaged, 0o600); err != nil {
 			t.Fatal(err)
 		}
 		p := simbatest.Launch(t, "restore", dir, "--data-dir", filepath.Join(t.TempDir(), "restored"), "--owners-stopped")
 		if code := p.Wait(t); code != 1 || !strings.Contains(p.Output(), "backup "+file+" is ") {
-			t.Errorf("%s: restore exits with code %d:\n%s", name, code, p.Output())
+			t.Errorf("%s: restore exits with code %d, want 1 and an error that names the backup:\n%s", name, code, p.Output())
 		}
 	}
 }

@@ -75,12 +75,12 @@ func TestAnotherOffsetOfTheBootClockIsAnotherBoot(t *testing.T) {
 		words []string
 		again bool // whether the server must find the boot of the previous step
 	}{
-		{"the same", nil, true},
-		{"shifted", shifted, false},
-		{"shifted, again", shifted, true},
-		{"shifted further", further, false},
-		{"not shifted", nil, false},
-		{"not shifted, again", nil, true},
+		{"the boot clock is not shifted", nil, true},
+		{"the boot clock is shifted", shifted, false},
+		{"the boot clock is shifted by the same offset", shifted, true},
+		{"the boot clock is shifted further", further, false},
+		{"the boot clock is no longer shifted", nil, false},
+		{"the boot clock is still not shifted", nil, true},
 	} {
 		s.Kill()
 		s = startBy(t, step.words, dir)
@@ -92,7 +92,7 @@ func TestAnotherOffsetOfTheBootClockIsAnotherBoot(t *testing.T) {
 			t.Errorf("%s: %d ms of the lease are left, of %d granted", step.name, left, ttl+transition)
 		}
 		if same := got["acquired_at"] == last["acquired_at"]; same != step.again {
-			t.Errorf("%s: acquired_at is %v, in the previous step %v", step.name, got["acquired_at"], last["acquired_at"])
+			t.Errorf("%s: acquired_at is %v, in the previous step %v; want the same: %v", step.name, got["acquired_at"], last["acquired_at"], step.again)
 		}
 		last = got
 	}

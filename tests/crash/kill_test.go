@@ -120,13 +120,13 @@ func (m *model) acquire(c redis.Conn, mutex, contender string) bool {
 			m.t.Errorf("%s: token %d of %s is not above %d, the highest before the crash", mutex, token, contender, m.floor)
 		}
 		if old := m.held[mutex]; old.token != 0 && (!old.releasing || old.token > token) {
-			m.t.Errorf("%s: granted to %s with token %d while %s holds it with %d", mutex, contender, token, old.owner, old.token)
+			m.t.Errorf("%s: granted to %s with token %d while %s holds it with token %d", mutex, contender, token, old.owner, old.token)
 		}
 		m.held[mutex] = tenure{owner: contender, token: token}
 		m.see(token, mutex, contender)
 	case "renewed":
 		if was := m.held[mutex]; was.owner != contender || was.token != token {
-			m.t.Errorf("%s: renewed for %s with token %d, held by %s with %d", mutex, contender, token, was.owner, was.token)
+			m.t.Errorf("%s: renewed for %s with token %d, although %s holds it with token %d", mutex, contender, token, was.owner, was.token)
 		}
 	case "busy":
 	default:

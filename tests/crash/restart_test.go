@@ -61,7 +61,7 @@ func TestTheStartOfATenureSurvivesARestart(t *testing.T) {
 	}
 	r := simbatest.DoRecord(t, c, "SIMBA.OWNER", "job")
 	if r["since"] != held["since"] || r["acquired_at"] == held["acquired_at"] || r["connection"] != nil {
-		t.Errorf("after the restart and a renewal SIMBA.OWNER returns %v; before the restart %v", r, held)
+		t.Errorf("after the restart and a renewal SIMBA.OWNER returns %v, want since as before the restart, a new acquired_at and no connection; before: %v", r, held)
 	}
 }
 

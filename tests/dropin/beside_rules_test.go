@@ -70,7 +70,7 @@ var handoverRules = []rule{
 		rdb := connect(m.T, m.at.servers[0])
 		o, err := record(m.ctx, rdb, "simba.acquire", m.mutex, "ours", time.Hour.Milliseconds(), "session")
 		if err != nil || o["status"] != "acquired" {
-			m.Fatalf("SIMBA.ACQUIRE returns %v, %v", o, err)
+			m.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", o, err)
 		}
 		k := m.queues(m.jvm("jvm"))
 		rdb.Close()
@@ -80,7 +80,7 @@ var handoverRules = []rule{
 		m.takes("ours")
 		notices := m.subscribe(m.rdb, seeds.Lease(m.mutex)+":polls")
 		if o, err := record(m.ctx, m.rdb, "simba.acquire", m.mutex, "polls", time.Hour.Milliseconds()); err != nil || o["status"] != "queued" {
-			m.Fatalf("SIMBA.ACQUIRE returns %v, %v", o, err)
+			m.Fatalf("SIMBA.ACQUIRE returns %v, %v, want queued", o, err)
 		}
 		if m.gen.Queues {
 			// Their queue sorts waiters by arrival in whole seconds, and our waiter must come
@@ -120,7 +120,7 @@ var handoverRules = []rule{
 		k, dead := m.owns(m.jvm("jvm0")), m.jvm("jvm1")
 		// Like a contender whose process has died, "dead" has no subscription.
 		if owner, _, err := dead.try(m.ctx); err != nil || owner != "jvm0" {
-			m.Fatalf("their try returns the owner %q, %v", owner, err)
+			m.Fatalf("their try returns the owner %q, %v, want jvm0", owner, err)
 		}
 		w := m.waits("ours")
 		m.awaitFirstRead()
@@ -131,7 +131,7 @@ var handoverRules = []rule{
 		m.subscribe(m.rdb, seeds.Lease(m.mutex))
 		k, dead := m.owns(m.jvm("jvm0")), m.jvm("jvm1")
 		if owner, _, err := dead.try(m.ctx); err != nil || owner != "jvm0" {
-			m.Fatalf("their try returns the owner %q, %v", owner, err)
+			m.Fatalf("their try returns the owner %q, %v, want jvm0", owner, err)
 		}
 		w := m.queues(m.jvmOf(seeds.Simba33, "jvm2"))
 		m.awaitFirstRead()
@@ -151,7 +151,8 @@ var handoverRules = []rule{
 		})
 		m.must(err)
 		m.awaitFirstRead()
-		if m.at.engine != "embedded" { // which reserves the mutex for jvm1
+		// The engine embedded has reserved the mutex for jvm1, so the barger does not own it.
+		if m.at.engine != "embedded" {
 			m.must(barger.end(m.ctx))
 		}
 		m.comes("their waiter owns it", w)
@@ -160,13 +161,13 @@ var handoverRules = []rule{
 		m.takes("ours")
 		dead := m.jvm("dead")
 		if owner, _, err := dead.try(m.ctx); err != nil || owner != "ours" {
-			m.Fatalf("their try returns the owner %q, %v", owner, err)
+			m.Fatalf("their try returns the owner %q, %v, want ours", owner, err)
 		}
 		w := m.waits("waits")
 		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
 		m.comes("our waiter owns it", w)
 		if _, err := m.store.ZScore(m.ctx, seeds.Queue(m.mutex), "dead").Result(); err != nil {
-			m.Errorf("ZSCORE of the dead contender: %v", err)
+			m.Errorf("ZSCORE of the dead contender returns the error %v, want its queue entry", err)
 		}
 	}},
 	{"the mutex is reserved for the next contender of theirs", queuing, func(m *meeting) {
@@ -174,7 +175,7 @@ var handoverRules = []rule{
 		k := m.jvm("jvm")
 		m.must(k.subscribe(m.ctx))
 		if owner, _, err := k.try(m.ctx); err != nil || owner != "ours" {
-			m.Fatalf("their try returns the owner %q, %v", owner, err)
+			m.Fatalf("their try returns the owner %q, %v, want ours", owner, err)
 		}
 		var released, barges *redis.Cmd
 		// A pipeline, because the reservation lasts only a second.

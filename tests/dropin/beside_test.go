@@ -118,8 +118,8 @@ func (c *contest) mix(theirs []contender, pause time.Duration, enough func() boo
 	c.running.Wait()
 }
 
-// fromKilled is the way from a killed owner to the next one, whose wait includes the rest of the
-// lease.
+// fromKilled is the way (see the method ways) from a killed owner to the next owner. The next owner
+// also waits for the end of the killed owner's lease.
 const fromKilled = "from a killed owner"
 
 // ways returns the times between successive tenures by "way": the kinds of the two owners, such as

@@ -77,7 +77,7 @@ func TestABadScriptGetsAnErrorAndAppliesNothing(t *testing.T) {
 	rdb, others := connect(t, s), connect(t, s)
 	for name, rest := range map[string]string{
 		"fails":                       `error('no')`,
-		"calls what there is not":     `redis.call('nonsense')`,
+		"calls an unknown command":    `redis.call('nonsense')`,
 		"calls with a wrong type":     `redis.call('hget', 'k', 'f')`,
 		"does not end its recursion":  `local function f() return f() + 1 end return f()`,
 		"allocates without end":       `local t = {} while true do t[#t + 1] = string.rep('x', 100000) .. #t end`,

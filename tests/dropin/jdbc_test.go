@@ -28,7 +28,7 @@ type jdbc struct {
 }
 
 // errDeadlock is MySQL's error number for a deadlock. If two contenders insert the row at once, one
-// may get it.
+// of them may get this error.
 const errDeadlock = 1213
 
 func (k *jdbc) acquire(ctx context.Context) (string, error) {
@@ -87,7 +87,7 @@ func (k *jdbc) release(ctx context.Context) error {
 	if k.fencing {
 		before := k.last
 		if owns, err := k.try(ctx); err != nil || !owns || k.last != before {
-			return fmt.Errorf("%s cannot renew its tenure with token %d: owner: %v, token %d, %w", k.id, before, owns, k.last, err)
+			return fmt.Errorf("%s cannot renew its tenure with token %d: after the renewal it is the owner: %v, with token %d, %w", k.id, before, owns, k.last, err)
 		}
 	}
 	r, err := k.db.ExecContext(ctx, seeds.MySQLRelease, k.mutex, k.id)
@@ -112,7 +112,7 @@ func TestJDBCContendersAndOursShareAMutex(t *testing.T) {
 		{"3.1", seeds.MySQLTable, []bool{false, false}},
 		{"3.3", seeds.MySQLFencedTable, []bool{true, true}},
 		{"3.1 on the table of 3.3", seeds.MySQLFencedTable, []bool{false, false}},
-		{"both on the table of 3.3", seeds.MySQLFencedTable, []bool{true, true, false, false}},
+		{"3.1 and 3.3 on the table of 3.3", seeds.MySQLFencedTable, []bool{true, true, false, false}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

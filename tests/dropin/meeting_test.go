@@ -154,7 +154,8 @@ func (m *meeting) until(what string, is func() bool) {
 // not a notice, might reveal the next change.
 func (m *meeting) awaitFirstRead() { time.Sleep(500 * time.Millisecond) }
 
-// comes fails the test unless the channel gets a value within soon. what describes the value.
+// comes fails the test unless the channel gets a value within the time soon. The text what
+// describes the value.
 func (m *meeting) comes(what string, happens any) {
 	m.Helper()
 	late := time.After(soon)

@@ -60,8 +60,8 @@ func TestNoHandoffIsLostToDeadWaiters(t *testing.T) {
 
 const workers = 8 // concurrent rounds; a round mostly waits for leases of dead waiters
 
-// handOff runs rounds until there were want handoffs. It returns the time of each handoff, and the
-// number of dead waiters by their fate.
+// handOff runs rounds until there were as many handoffs as want says. It returns the time of each
+// handoff, and the number of dead waiters by their fate.
 func handOff(t testing.TB, addr string, want int) (took simbatest.Latencies, died deaths) {
 	var (
 		mu    sync.Mutex // guards took, died and next

@@ -40,7 +40,8 @@ func unserved(t *testing.T, why []string, args ...string) {
 	}
 }
 
-// inVain returns the flags of a test case. If no store answers in it, the timeout is short.
+// inVain returns the flags of a test case. In a case without an answer of the store, the timeout is
+// short.
 func inVain(name string) []string {
 	if strings.HasPrefix(name, "nobody ") {
 		return []string{"--backend-timeout", "2s"}
@@ -204,7 +205,7 @@ func TestAZooKeeperThatCannotKeepLocksIsRefused(t *testing.T) {
 	t.Run("no auth", func(t *testing.T) {
 		unserved(t, []string{"digest:user:password"}, "--engine", "zookeeper", "--zookeeper-servers", store.Addr, "--zookeeper-auth", secret)
 	})
-	t.Run("what is open is served", func(t *testing.T) {
+	t.Run("an open chroot is served", func(t *testing.T) {
 		s := simbatest.Start(t, "--engine", "zookeeper", "--zookeeper-servers", store.Addr+"/open", "--zookeeper-auth", "digest:simba:"+secret)
 		if status, _ := simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "a", 60_000); status != "acquired" {
 			t.Errorf("ACQUIRE returns %s, want acquired", status)

@@ -66,7 +66,7 @@ func TestShutdownCommandStopsAsASignalDoes(t *testing.T) {
 }
 
 // deaf connects a client that requests a reply larger than the buffers of the network, and reads
-// only its begin. A stop of the server must wait for this client.
+// only its beginning. A stop of the server must wait for this client.
 func deaf(t *testing.T, s *simbatest.Server) {
 	t.Helper()
 	c, err := net.Dial("tcp", s.Addr)

@@ -40,7 +40,7 @@ func startUnread(t *testing.T) *server {
 		<-exited
 	})
 	web := &server{s, "http://" + addr, httpClient(t, nil)}
-	await(t, "it is ready", func() bool {
+	await(t, "the server is ready", func() bool {
 		reply, err := web.client.Get(web.url + "/readyz")
 		if err != nil {
 			return false

@@ -81,7 +81,7 @@ func TestRulesAndDashboardNameExistingMetrics(t *testing.T) {
 			known[m.Name+suffix] = true
 		}
 	}
-	// Rules record under names like instance:simba_hold_seconds:p99_rate5m.
+	// A recording rule has a name such as instance:simba_hold_seconds:p99_rate5m.
 	recorded := regexp.MustCompile(`\binstance:\w+:\w+`)
 	for _, file := range []string{filepath.Join(rulesDir, "rules.yml"), filepath.Join(rulesDir, "rules_test.yml"), dashboardFile} {
 		found := names(recorded.ReplaceAllString(read(t, file), ""), `\b(simba_\w+)`)

@@ -24,8 +24,8 @@ const (
 	outageWaiters = 4
 )
 
-// limits has the limits for a server in an outage. Before it compares, the test subtracts the
-// pauses of its own process, which a pulse measures.
+// limits has the longest times that a server in an outage may take. The test subtracts the pauses
+// of its own process, which a pulse measures, before it compares a time with a limit.
 type limits struct {
 	timeout time.Duration // --backend-timeout
 	// slack is how much later than timeout a reply may arrive. It allows for inexact timers, and
@@ -110,11 +110,11 @@ func (o *outages) play(times int, rng *rand.Rand) {
 				o.until(c.askers, "gets an error reply", func(a *asker) *atomic.Int64 { return &a.refused })
 			}
 			o.link.Heal()
-			healed, last, lost := time.Now(), o.lastGranted(), o.pulse.soFar()
+			healed, last, pauses := time.Now(), o.lastGranted(), o.pulse.soFar()
 			o.until(c.all(), "gets a good reply after the outage", func(a *asker) *atomic.Int64 { return &a.served })
 			o.untilReceived(last)
 			took := time.Since(healed)
-			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-lost) > backendtest.Recovery {
+			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-pauses) > backendtest.Recovery {
 				o.t.Errorf("outage %d (%s): the last client gets a good reply %v after the end, want at most %v", i, way, took, backendtest.Recovery)
 			}
 			if o.t.Failed() {
@@ -181,22 +181,22 @@ func (o *outages) ask(a *asker, id int, stop <-chan struct{}) {
 		case 3:
 			command, args = "SIMBA.RELEASE", []any{mutex, me}
 		}
-		began, lost := time.Now(), o.pulse.soFar()
+		began, pauses := time.Now(), o.pulse.soFar()
 		_, err := c.Do(command, args...)
 		if err == nil {
 			a.served.Add(1)
 			continue
 		}
-		if !o.refused(a, err, began, lost, o.limits.timeout, command, args) {
+		if !o.refused(a, err, began, pauses, o.limits.timeout, command, args) {
 			return
 		}
 	}
 }
 
-// refused checks the error reply of an outage, and reports whether the client may go on. lost is
-// the reading of the pulse when the request began. The reply may arrive at most limit plus the
-// slack later.
-func (o *outages) refused(a *asker, err error, began time.Time, lost, limit time.Duration, command string, args []any) bool {
+// refused checks the error reply of an outage, and reports whether the client may go on. began is
+// when the client sent the request, and pauses is the reading of the pulse at that time. The reply
+// may take at most the time limit plus the slack.
+func (o *outages) refused(a *asker, err error, began time.Time, pauses, limit time.Duration, command string, args []any) bool {
 	took := time.Since(began)
 	if !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
 		o.t.Errorf("%s %v returns the error %v, want TRYAGAIN", command, args, err)
@@ -205,8 +205,8 @@ func (o *outages) refused(a *asker, err error, began time.Time, lost, limit time
 	o.mu.Lock()
 	o.failures = append(o.failures, took)
 	o.mu.Unlock()
-	if lost = o.pulse.soFar() - lost; took-lost > limit+o.limits.slack {
-		o.t.Errorf("%s %v returns an error after %v, want %v at most; this process paused for %v: %v", command, args, took, limit+o.limits.slack, lost, err)
+	if pauses = o.pulse.soFar() - pauses; took-pauses > limit+o.limits.slack {
+		o.t.Errorf("%s %v returns an error after %v, want %v at most; the process of the test paused for %v; the error is %v", command, args, took, limit+o.limits.slack, pauses, err)
 	}
 	a.refused.Add(1)
 	return true

@@ -18,7 +18,7 @@ func TestTwoServersShareAStore(t *testing.T) {
 		one, other := s.Start(t), s.Start(t)
 		a, b := simbatest.Conn(t, one), simbatest.Conn(t, other)
 
-		t.Run("a waiter on one is granted what the other releases", func(t *testing.T) {
+		t.Run("a release at one server grants the mutex to a waiter at the other", func(t *testing.T) {
 			first := simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "wait", "a", 600_000)
 			w := simbatest.Wait(t, other, "wait", "b")
 			if got := simbatest.DoRecord(t, a, "SIMBA.OWNER", "wait"); got["owner"] != "a" || got["token"] != first["token"] {
@@ -39,7 +39,7 @@ func TestTwoServersShareAStore(t *testing.T) {
 				}
 			}
 		})
-		t.Run("what replies call no token is the token of no tenure", func(t *testing.T) {
+		t.Run("CHECK of the token 0 replies 0", func(t *testing.T) {
 			simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "zero", "a", 600_000)
 			for _, mutex := range []string{"zero", "nobodys"} {
 				if n, err := redis.Int(a.Do("SIMBA.CHECK", mutex, 0)); err != nil || n != 0 {
@@ -47,7 +47,7 @@ func TestTwoServersShareAStore(t *testing.T) {
 				}
 			}
 		})
-		t.Run("an owner renews and releases on either", func(t *testing.T) {
+		t.Run("an owner renews and releases at either server", func(t *testing.T) {
 			first := simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "either", "a", 600_000)
 			for _, command := range []string{"SIMBA.GUARD", "SIMBA.ACQUIRE"} {
 				if got := simbatest.DoRecord(t, b, command, "either", "a", 600_000); got["status"] != "renewed" || got["token"] != first["token"] {
@@ -71,7 +71,7 @@ func TestTwoServersShareAStore(t *testing.T) {
 				t.Errorf("SIMBA.ACQUIRE of the next waiter returns %v, want acquired", got)
 			}
 		})
-		t.Run("tenures of one are announced by the other", func(t *testing.T) {
+		t.Run("each server announces the tenures of the other", func(t *testing.T) {
 			leaders := simbatest.Subscribe(t, other, "SUBSCRIBE", "simba:{told}", "simba-events:{told}")
 			first := simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "told", "a", 600_000)
 			leaders.Receive("simba:{told}", "acquired@@a")
@@ -90,7 +90,7 @@ func TestTwoServersShareAStore(t *testing.T) {
 			simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "told", "b", 600_000)
 			leaders.Receive("simba:{told}", "acquired@@b")
 		})
-		t.Run("patterns hear all mutexes of both", func(t *testing.T) {
+		t.Run("a pattern receives the notices of both servers", func(t *testing.T) {
 			all := simbatest.Subscribe(t, one, "PSUBSCRIBE", "simba*")
 			simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "here", "x", 600_000)
 			simbatest.DoRecord(t, b, "SIMBA.ACQUIRE", "there", "y", 600_000)
@@ -113,14 +113,14 @@ func TestTwoServersShareAStore(t *testing.T) {
 				}
 			}
 		})
-		t.Run("a session that ends on one makes way for a waiter on the other", func(t *testing.T) {
+		t.Run("the end of a session at one server grants the mutex to a waiter at the other", func(t *testing.T) {
 			holder := simbatest.Conn(t, one)
 			simbatest.DoRecord(t, holder, "SIMBA.ACQUIRE", "session", "a", 600_000, "SESSION")
 			w := simbatest.Wait(t, other, "session", "b")
 			holder.Close()
 			w.Granted(t)
 		})
-		t.Run("what one holds the other scans and counts", func(t *testing.T) {
+		t.Run("SCAN and DBSIZE of one server show mutexes that were acquired at the other", func(t *testing.T) {
 			simbatest.DoRecord(t, a, "SIMBA.ACQUIRE", "scanned", "a", 600_000)
 			var names []string
 			for cursor := "0"; ; {
@@ -144,7 +144,7 @@ func TestTwoServersShareAStore(t *testing.T) {
 				t.Errorf("DBSIZE returns %d, %v; SIMBA.SCAN returns %q", n, err, names)
 			}
 		})
-		t.Run("INFO claims nothing that is the store's affair", func(t *testing.T) {
+		t.Run("INFO shows no facts about the store", func(t *testing.T) {
 			info, err := redis.String(a.Do("INFO"))
 			if err != nil {
 				t.Fatal(err)

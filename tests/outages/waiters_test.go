@@ -27,10 +27,10 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 	// do sends a request. done reports whether the store answered. ok is false if the waiter must
 	// end.
 	do := func(limit time.Duration, command string, args ...any) (reply any, done, ok bool) {
-		began, lost := time.Now(), o.pulse.soFar()
+		began, pauses := time.Now(), o.pulse.soFar()
 		reply, err := c.Do(command, args...)
 		if err != nil {
-			return nil, false, o.refused(a, err, began, lost, limit, command, args)
+			return nil, false, o.refused(a, err, began, pauses, limit, command, args)
 		}
 		return reply, true, true
 	}

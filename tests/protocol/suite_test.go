@@ -75,7 +75,7 @@ func (v *verdicts) mustPass(t *testing.T, server string) {
 // verdict matches the line of a result: "[ok]: PING (3 ms)", "[err]: PING in tests/unit/quit.tcl".
 var verdict = regexp.MustCompile(`(?m)^\[(ok|err|skip)\]: (.*?)(?: \(\d+ ms\)| in tests/unit/\S+)?$`)
 
-// limit is the longest time of a run. Before, the suite itself ends a stuck test.
+// limit is the longest time of a run. The suite itself ends a stuck test earlier.
 const limit = 4 * time.Minute
 
 // runTwice calls run, and runs failed tests once more. Some tests of the suite expect an expiry or

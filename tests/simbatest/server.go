@@ -65,7 +65,7 @@ func Launch(t stores.TB, args ...string) *Process {
 }
 
 // Refused runs the server with flags that it must refuse. The server must exit with the given code,
-// and log a single line, which contains why.
+// and log a single line, which contains the text why.
 func Refused(t stores.TB, code int, why string, args ...string) {
 	t.Helper()
 	p := Launch(t, args...)

@@ -125,15 +125,15 @@ func (w *world) heard(k *wire, v any, at time.Duration) {
 	w.judgeReply(r, at)
 }
 
-// span returns the interval in which a client may first see an effect of the instant at. on is the
-// index of the mutex's state that the effect reports.
-func (w *world) span(mx *mutex, at time.Duration, on int) span {
+// span returns the interval in which a client may first see an effect that occurs at the given
+// instant. The effect reports the mutex's state with the given index.
+func (w *world) span(mx *mutex, at time.Duration, index int) span {
 	s := span{at, w.durableBy(at)}
 	if w.durability == memory {
 		s.until = at
 		return s
 	}
-	for i := on; i > 0; i-- {
+	for i := index; i > 0; i-- {
 		if st := mx.states[i]; w.durability == always || st.forced {
 			s.from = max(s.from, w.durableBy(st.at))
 			break
@@ -143,23 +143,23 @@ func (w *world) span(mx *mutex, at time.Duration, on int) span {
 }
 
 // early reports whether a client sees a change before it is durable, and records the violation.
-func (w *world) early(mx *mutex, what string, due time.Duration, on int, at time.Duration) bool {
-	s := w.span(mx, due, on)
-	mx.reported = max(mx.reported, on)
+func (w *world) early(mx *mutex, what string, due time.Duration, index int, at time.Duration) bool {
+	s := w.span(mx, due, index)
+	mx.reported = max(mx.reported, index)
 	if at < s.from {
 		w.violate(ruleDurable, "%s is reported at %v, but durable only at %v", what, at, s.from)
 	}
 	return at < s.from
 }
 
-func (w *world) timely(r *request, due time.Duration, on int, at time.Duration) bool {
+func (w *world) timely(r *request, due time.Duration, index int, at time.Duration) bool {
 	if r.mx == nil {
 		return true
 	}
-	if w.early(r.mx, fmt.Sprintf("%s: %v", r.who, r), due, on, at) {
+	if w.early(r.mx, fmt.Sprintf("%s: the reply to %v", r.who, r), due, index, at) {
 		return false
 	}
-	if s := w.span(r.mx, due, on); at > s.until && !r.wire.lax && w.sound() {
+	if s := w.span(r.mx, due, index); at > s.until && !r.wire.lax && w.sound() {
 		w.violate(w.lateRule(r), "%s: the reply to %v arrives at %v, but was due at %v", r.who, r, at, s.until)
 		return false
 	}

@@ -52,7 +52,7 @@ type state struct {
 	at     time.Duration
 	held   *tenure // nil = free
 	lease  windows
-	forced bool // no crash may undo this state in any durability
+	forced bool // no crash may undo this state, not even in async
 }
 
 type mutex struct {
@@ -335,7 +335,7 @@ func (mx *mutex) unblockResumed(batchOver bool) {
 }
 
 // inBatch reports whether the present batch of requests made the grant that a waiter missed. It
-// counts all grants of the present instant.
+// takes each grant of the present instant for a grant of the batch.
 func (mx *mutex) inBatch(p *entry) bool { return p.missed.at == mx.m.now }
 
 // resume puts a waiter back into the queue. No handoff reaches the waiter before the server notices

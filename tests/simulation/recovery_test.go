@@ -92,7 +92,7 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 		}
 	}
 	if at < reported {
-		w.violate(why, "%s: of %d states, a client knows number %d, but the server recovered number %d (-1 = none): %v", mx.name, len(before), reported, at, found)
+		w.violate(why, "%s had %d states; a client knows state %d, but the server recovered state %d (-1 = none) and reports the owner %v", mx.name, len(before), reported, at, found)
 		return
 	}
 	// If the crash lost a lease that a client knows, the lease must end before the first new grant.

@@ -41,7 +41,7 @@ const (
 
 type violation struct {
 	Rule string // one of the constants above
-	What string // what happened, with its virtual instant
+	What string // what happened, and when it happened in fake time
 }
 
 func (v violation) String() string { return v.Rule + ": " + v.What }

@@ -14,8 +14,8 @@ import (
 )
 
 var (
-	seeds   = flag.Int("seeds", 0, "how many seeds TestSimulation runs; 0 = 1 to 200")
-	from    = flag.Uint64("from", 0, "the first of -seeds; 0 = one that no run has had before")
+	seeds   = flag.Int("seeds", 0, "how many new seeds TestSimulation runs; 0 = run the seeds 1 to 200")
+	from    = flag.Uint64("from", 0, "the first seed, if -seeds is set; 0 = a seed that no run has had before")
 	oneSeed = flag.Uint64("seed", 0, "the only seed that TestSimulation runs, with its log; 0 = many")
 )
 
@@ -130,7 +130,7 @@ func TestEveryKindOfFaultHappens(t *testing.T) {
 		"disk hangs": n / 4, "fsync fails": n / 40, "write fails": n / 40, "disk full": n / 40,
 	} {
 		if total[kind] < least {
-			t.Errorf("%q happened %d times in %d runs, want %d", kind, total[kind], n, least)
+			t.Errorf("%q happened %d times in %d runs, want at least %d", kind, total[kind], n, least)
 		}
 	}
 	// A run ends as "unclear" when the model cannot predict the next steps: see replyTime.
@@ -150,12 +150,12 @@ func judgeRun(t *testing.T, r *report) {
 	}
 }
 
-// inParts has seeds of which two runs once differed. The cause was the order of a map, the number
-// of a file, or the scheduler.
-var inParts = []uint64{21, 43, 91, 114, 119, 127, 136, 1065}
+// onceDiffered has seeds of which two runs once differed. The cause was the order of a map, the
+// number of a file, or the scheduler.
+var onceDiffered = []uint64{21, 43, 91, 114, 119, 127, 136, 1065}
 
 func TestTheSeedReproducesTheRun(t *testing.T) {
-	list := slices.Clone(inParts)
+	list := slices.Clone(onceDiffered)
 	for seed := range uint64(20) {
 		list = append(list, seed+1)
 	}
@@ -169,7 +169,7 @@ func TestTheSeedReproducesTheRun(t *testing.T) {
 			continue
 		}
 		from := max(0, i-5)
-		t.Errorf("two runs of seed %d (%s) differ:\n%s\n\n%s", seed, a.config,
+		t.Errorf("two runs of seed %d (%s) differ; the log of one ends with:\n%s\n\nthe log of the other ends with:\n%s", seed, a.config,
 			strings.Join(a.log[from:min(i+1, len(a.log))], "\n"), strings.Join(b.log[from:min(i+1, len(b.log))], "\n"))
 	}
 }

@@ -73,7 +73,7 @@ type world struct {
 	report *report
 	lines  []line
 	start  time.Time
-	wall   atomic.Int64 // how far the wall clock is ahead, in nanoseconds
+	wall   atomic.Int64 // how far the wall clock is ahead of the fake time, in nanoseconds
 	inbox  inbox
 	lulls  *lulls
 	wiring sync.WaitGroup // for the goroutines of wires
@@ -104,7 +104,7 @@ type client struct {
 	proto      int
 	wire       *wire             // for requests
 	subscriber *wire             // for messages on its own channels
-	old        []*wire           // connections left open by a retry on a new one
+	old        []*wire           // connections that a retry on a new connection left open
 	known      map[*mutex]uint64 // the token of its last tenure
 }
 
@@ -120,7 +120,7 @@ type wire struct {
 	stalled chan struct{} // see pause
 
 	pending  []*request
-	half     []byte // the rest of the request halfOf, of which the server has a part
+	half     []byte // the rest of the request halfOf, whose beginning the client has sent
 	halfOf   *request
 	watched  map[*mutex]int // the versions at WATCH
 	channels []*mutex       // subscriptions to the owner's own channels of these mutexes
@@ -137,7 +137,8 @@ func (w *world) now() time.Duration { return time.Since(w.start) } // any gorout
 // fault.
 func (w *world) durableBy(t time.Duration) time.Duration { return w.disk.syncedBy(t) + w.late }
 
-// lateness returns how long after the fsync the journal acknowledges a change now.
+// lateness returns how long after the fsync the journal acknowledges a change. While the server
+// starts, this is 0.
 func (w *world) lateness() time.Duration {
 	if w.disk.isCalm() {
 		return 0
@@ -314,7 +315,7 @@ func (w *world) stop() *vfs.MemFS {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if err := w.server.Shutdown(ctx); err != nil {
-		w.violate(ruleLiveness, "an orderly stop: %v", err)
+		w.violate(ruleLiveness, "the server does not stop in an orderly way: %v", err)
 	}
 	// engine.Stop waits for the disk under a lock, and fake time stands still meanwhile. So stop
 	// lets the time pass before.
@@ -325,15 +326,15 @@ func (w *world) stop() *vfs.MemFS {
 	w.engine.Stop()
 	if w.store != nil {
 		if err := w.store.Close(); err != nil {
-			w.violate(ruleFatal, "an orderly stop: %v", err)
+			w.violate(ruleFatal, "in an orderly stop the store does not close: %v", err)
 		}
 	}
 	w.tearDown()
 	return w.disk.mem
 }
 
-// crash ends the process as kill -9 or a power cut does. It returns the files that are left, with
-// percent of the unsynced data.
+// crash ends the process as kill -9 or a power cut does. It returns the files that survive, with
+// the given percentage of the unsynced data.
 func (w *world) crash(percent int) *vfs.MemFS {
 	w.logf(nil, w.now(), "a crash that keeps %d%%", percent)
 	left := w.disk.crash(percent, w.report.seed, uint64(w.life))
@@ -358,7 +359,7 @@ func (w *world) tearDown() {
 	if w.server != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 		if err := w.server.Shutdown(ctx); err != nil {
-			w.violate(ruleNothingLeft, "connections of a process that ended: %v", err)
+			w.violate(ruleNothingLeft, "the connections of a process that has ended do not end: %v", err)
 		}
 		cancel()
 	}

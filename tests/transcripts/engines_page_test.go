@@ -23,7 +23,7 @@ func everyCommand(t *testing.T, s *simbatest.Server) {
 	simbatest.DoRecord(t, c, "SIMBA.ACQUIRE", "job", "c", 600_000)
 	for _, command := range [][]any{{"SIMBA.QUEUE", "job"}, {"SIMBA.SCAN", 0}, {"SIMBA.OWNER", "job"}, {"SIMBA.HISTORY", "job"}, {"DBSIZE"}, {"SIMBA.CHECK", "job", 1}} {
 		if _, err := c.Do(command[0].(string), command[1:]...); err != nil {
-			t.Errorf("%v returns %v", command, err)
+			t.Errorf("%v returns the error %v, want none", command, err)
 		}
 	}
 	simbatest.DoOne(t, c, "SIMBA.RELEASE", "job", "a")

@@ -31,7 +31,7 @@ import (
 // show.
 //
 // The last command of a block may have no output. Then the next block runs when that command has
-// ended, or the server has blocked it. The output may follow at the begin of a later block of the
+// ended, or the server has blocked it. The output may follow at the start of a later block of the
 // same terminal.
 var (
 	blockPattern = regexp.MustCompile("(?s)```console\n# ([^\n]+)\n(.*?)```")

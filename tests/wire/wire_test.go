@@ -386,7 +386,7 @@ func TestNoClientSeesAGrantBeforeItsFsync(t *testing.T) {
 		p := pipes(t, disk)
 		notices := p.listen("simba:{job}", "simba-events:{job}")
 		views := map[string]*answer{
-			"its reply": p.dial().ask("SIMBA.ACQUIRE", "job", "a", 600000),
+			"ACQUIRE by a": p.dial().ask("SIMBA.ACQUIRE", "job", "a", 600000),
 		}
 		synctest.Wait()
 		for _, command := range append(p.dial().reads(), [][]any{
@@ -403,7 +403,7 @@ func TestNoClientSeesAGrantBeforeItsFsync(t *testing.T) {
 		time.Sleep(time.Hour / 10)
 		for name, view := range views {
 			if view.came() {
-				t.Errorf("%s replies %v, %v before the fsync; if the reply does not show the grant, readCalls needs an entry", name, view.reply, view.err)
+				t.Errorf("%s has the reply %v, %v before the fsync; if the reply does not show the grant, readCalls needs an entry", name, view.reply, view.err)
 			}
 		}
 		if got := receivedSoFar(notices); len(got) != 0 {

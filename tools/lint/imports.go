@@ -70,7 +70,7 @@ var imports = &analysis.Analyzer{
 				}
 				switch {
 				case within(name, program):
-					pass.Reportf(spec.Pos(), "nobody imports %s: only cmd wires", name)
+					pass.Reportf(spec.Pos(), "no package may import %s: it belongs to the program", name)
 				case limited && !test && !isStandard(name) && !allows(allowed, name):
 					pass.Reportf(spec.Pos(), "%s may not import %s", pass.Pkg.Path(), name)
 				}

@@ -35,7 +35,8 @@ func findings(t *testing.T, name, content string) []string {
 	return lines
 }
 
-// In each case, the text broken breaks one rule. The text kept is similar but breaks none.
+// In each case, the text in the field broken breaks one rule. The similar text in the field kept
+// breaks none.
 func TestEachRuleIsFoundBroken(t *testing.T) {
 	for _, test := range []struct{ name, file, broken, finding, kept string }{
 		{"sentence in a comment", "a.go", "// " + words25 + " 26.", "a.go:3: sentence: 26 words: one two", "// " + words25 + ". Next."},
