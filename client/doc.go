@@ -40,7 +40,7 @@
 //
 // A contender is identified by its id. If a contender repeats a request, the server recognizes the
 // id, so a lost reply does no harm. Two contenders of a mutex must never have the same id at the
-// same time. A Client refuses the second one with [ErrInUse].
+// same time. If both are of one Client, the Client refuses the second contender with [ErrInUse].
 //
 // # When an ownership ends
 //
@@ -51,7 +51,8 @@
 // This is true unless the owner's clock loses more than this margin during the lease.
 //
 // Only SIMBA.BREAK, an administrator's command, can end a lease while the ownership context lasts.
-// If the owner has owned the mutex for a second, it gets a notice of the break.
+// The ownership context then ends when the owner gets a notice of the break, or at its next
+// renewal. The owner subscribes to such notices when its tenure has lasted for about a second.
 //
 // After a freeze of the process or the machine, the lease may have ended. The method Err of an
 // ownership context reads the clock, so it reports the loss at once. So does Err of the context

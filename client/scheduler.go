@@ -107,8 +107,8 @@ func (s *Scheduler) Run(ctx context.Context) error { return s.contender.Run(ctx)
 // Start starts the Scheduler, see [Contender.Start].
 func (s *Scheduler) Start() error { return s.contender.Start() }
 
-// Stop stops the Scheduler, see [Contender.Stop]. If Work calls Stop with its own context, Stop
-// does not wait.
+// Stop stops the Scheduler, see [Contender.Stop]. If Work calls Stop with its ownership
+// context, Stop does not wait.
 func (s *Scheduler) Stop(ctx context.Context) error { return s.contender.Stop(ctx) }
 
 // Quit stops the Scheduler in the background. Work may call it.
@@ -183,13 +183,13 @@ func (n *schedule) adjust(now time.Time) {
 	}
 }
 
-// advance sets the next start time after the work has ended.
+// advance sets the next start time. It is called when the work has ended.
 func (n *schedule) advance(now time.Time) {
 	last := n.next
 	switch {
 	case n.cfg.AlignToClock:
 		n.next = n.multipleAfter(now)
-		if n.next.Equal(last) { // the clock was set back a little, and the work of last is done
+		if n.next.Equal(last) { // the clock was set back, and the work for this time is done
 			n.next = n.next.Add(n.cfg.Period)
 		}
 	case n.cfg.Strategy == FixedDelay:
@@ -207,7 +207,7 @@ func (n *schedule) multipleAfter(t time.Time) time.Time {
 	return t.Round(0).Truncate(n.cfg.Period).Add(n.cfg.Period) // Round(0): no monotonic reading
 }
 
-// work calls Work and logs how it ends.
+// work calls Work. If Work fails, panics or ends its goroutine, work logs that.
 func (s *Scheduler) work(ownership context.Context) {
 	log := s.contender.c.log.With("mutex", s.cfg.Mutex, "contender", s.ID())
 	done := s.contender.c.beginWork(s.contender.terms, ownership)

@@ -33,8 +33,9 @@ type keyTx struct {
 	denials *denialCount
 }
 
-// denialCount counts the calls of scripts that the rules deny. A transaction may run again after a
-// conflict, but each denial is noted only once.
+// denialCount counts the commands in scripts that the user's rules deny. A transaction may run
+// again after a conflict. The later run does not note the denials of the earlier run once more in
+// the ACL log and the audit log.
 type denialCount struct {
 	run   int // denials in this run so far
 	noted int // denials noted in all runs
@@ -70,7 +71,8 @@ func (t *keyTx) Lock(mutex string) simba.Lock {
 	return t.Tx.Lock(mutex)
 }
 
-// Queue detaches the connection first, because Tx.Queue copies the whole queue.
+// Queue detaches the connection first, because Tx.Queue copies the whole queue. Other connections
+// need not wait for a detached one.
 func (t *keyTx) Queue(mutex string) []simba.QueueMember {
 	t.conn.Detach()
 	return t.Tx.Queue(mutex)
@@ -82,9 +84,9 @@ func (t *keyTx) Queued(mutex, contender string) (simba.QueueMember, bool) {
 	return t.Tx.Queued(mutex, contender)
 }
 
-// keyedCommand runs a command of the keyspace. It writes one reply to t.w. An error that it returns
-// is the reply. A command with an error has changed nothing, unless t.torn is set. The command may
-// run again in another transaction. So all its effects go through t.
+// keyedCommand runs a command of the keyspace. It writes one reply to t.w, or returns an error,
+// which is then the reply. A command with an error has changed nothing, unless t.torn is set. The
+// command may run again in another transaction. So all its effects go through t.
 type keyedCommand func(t *keyTx, args [][]byte) error
 
 const errContended replyError = "TRYAGAIN the keys change too often"

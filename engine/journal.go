@@ -16,9 +16,9 @@ type Journal interface {
 	// an error from then on.
 	//
 	// The journal decides which changes must be synced. Committed does not reach such a change
-	// before the change is durable. If Append returns true, the engine commits the change. If an
-	// earlier change of the same fsync must be synced too, Append may return false, because the
-	// engine commits that one.
+	// before the change is durable. If Append returns true, the engine calls Commit for the change.
+	// Append may return false for a change that must be synced, if it has returned true for an
+	// earlier change of the same fsync.
 	Append(ch simba.Change) (mustSync bool)
 	// AppendAll is Append for several changes. A crash leaves all of them or none.
 	AppendAll(changes []simba.Change) (mustSync bool)

@@ -29,7 +29,7 @@ type entry struct {
 	transition time.Duration
 	session    uint64
 	ticket     *ticket // nil = a polling waiter
-	offered    uint64  // the offer round of the last offer, plus 1; 0 = none
+	offered    uint64  // queue.offerRound at the last offer, plus 1; 0 = no offer
 	ready      bool    // queue.ready has the entry
 }
 
@@ -66,13 +66,13 @@ func (l *entryList) remove(e *entry) {
 	*l = slices.Delete(*l, i, i+1)
 }
 
-// indexFrom is the length of a queue from which a map finds entries by name.
+// indexFrom is the length at which a queue gets a map that finds entries by name.
 const indexFrom = 16
 
 // queue has the contenders that wait for a mutex.
 type queue struct {
 	all     entryList
-	ready   entryList         // reachable waiters: blocked ones, and polling ones with a subscriber
+	ready   entryList         // the reachable waiters, see the package comment
 	index   map[string]*entry // entries by name; nil = the queue is short
 	room    int               // the largest len(all) since shrink last released memory
 	names   int               // bytes of the waiters' names
@@ -81,8 +81,9 @@ type queue struct {
 	// offerRound counts the tenures that ended. A waiter gets one offer a round.
 	offerRound uint64
 	offered    mark // every ready waiter before the mark has had its offer
-	// requeued are tickets whose grants are lost, in the order of these grants: see mutex.requeue.
-	// The entry of a ticket becomes ready when the lost grant is committed.
+	// requeued are the tickets of waiters whose tenure ended before its grant was committed, in the
+	// order of these lost grants. When a lost grant is committed, the entry of its ticket becomes
+	// ready: see mutex.requeue.
 	requeued []*ticket
 	// nextLapse is not later than the first lapse of a polling waiter; 0 = no waiter can lapse.
 	nextLapse simba.Instant
@@ -214,8 +215,8 @@ func (q *queue) readyRequeued() {
 	}
 }
 
-// readyAll makes all requeued waiters ready, because the connection of one of them has called End.
-// The other connections are probably about to call End too.
+// readyAll makes all requeued waiters ready whose lost grant is committed. It is called when the
+// connection of one of them calls End. The other connections probably call End soon too.
 func (q *queue) readyAll() {
 	q.readyRequeued()
 	for _, e := range q.all {

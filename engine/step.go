@@ -22,8 +22,8 @@ type step struct {
 	drawToken func() uint64
 	// newOrder returns the order of a contender that joins the queue at its end.
 	newOrder func(wall int64) order
-	// nextArrival returns the number that orders contenders with the same score. A contender that
-	// joins the queue by ZADD gets one.
+	// nextArrival returns the arrival for a contender that joins the queue by ZADD. Arrivals order
+	// contenders with the same score.
 	nextArrival func() uint64
 	// subscribed reports whether the contender's own channel has a subscriber.
 	subscribed func(mutex, contender string) bool
@@ -149,8 +149,7 @@ func (t *ticket) owns(m *mutex) bool { return t.token != 0 && t.token == m.token
 func (t *ticket) committed() bool { return t.after <= t.engine.sequencer.journal.Committed() }
 
 // wake adds t to the tickets whose waiters the engine wakes after the step, and returns t. If t is
-// nil, wake does nothing. The caller sets the
-// ticket's fields to the result of the wait.
+// nil, wake does nothing. The caller sets the ticket's fields to the result of the wait.
 func (s *step) wake(t *ticket) *ticket {
 	if t != nil {
 		s.wakes = append(s.wakes, t)

@@ -14,8 +14,9 @@ const reasonHandoff = "handoff"
 // advance. The transitions in keys.go do not, because the commit of a transaction calls advance
 // before them.
 
-// advance brings the mutex to the present time: leases and reservations end, and polling waiters
-// lapse.
+// advance brings the mutex to the present time. It ends an expired tenure and a reservation that is
+// over, and calls endRecovery and handOff. A polling waiter that has not asked again in time
+// lapses: advance removes it from the queue.
 func (m *mutex) advance(s *step) {
 	if m.owned() && m.end() <= s.now {
 		s.forced = true
@@ -53,7 +54,8 @@ func (m *mutex) endRecovery(s *step) {
 	}
 }
 
-// dequeueGranted removes the owner's entry from the queue, and wakes the waiter of its ticket.
+// dequeueGranted removes the owner's entry e from the queue. If e has a ticket, dequeueGranted
+// wakes the ticket's waiter and returns the ticket.
 func (m *mutex) dequeueGranted(s *step, e *entry) *ticket {
 	x := m.extra
 	t := s.wake(x.setTicket(e, nil))
@@ -124,14 +126,16 @@ func (m *mutex) release(s *step, r simba.ReleaseRequest) bool {
 		(r.Token == 0 || r.Token == m.token) &&
 		(r.Session == 0 || m.boundTo(r.Session))
 	if owned {
-		// The owner did not request the end of its session, and may still rely on the lease.
+		// If the request names a session, the session has ended. The owner did not request that,
+		// and may still rely on the lease. So the change is forced.
 		s.forced = s.forced || r.Session != 0
 		m.endTenure(s, simba.EventReleased, r.Reason)
 	}
 	if x := m.extra; x != nil && r.Token == 0 && r.Session == 0 {
 		if e := x.find(r.Contender); e != nil {
 			m.leave(s, e, "left")
-		} else if x.reserved != nil && x.reserved.contender == r.Contender { // a script dequeued it
+		} else if x.reserved != nil && x.reserved.contender == r.Contender {
+			// A script has removed the queue entry during the reservation.
 			m.endReservation(s)
 		}
 	}
@@ -151,7 +155,8 @@ func (m *mutex) breakTenure(s *step, reason string) bool {
 	return true
 }
 
-// resubscribe updates whether a polling waiter is reachable, and offers it the mutex anew.
+// resubscribe notes whether a polling waiter is reachable now. If the waiter is reachable, it can
+// get an offer again.
 func (m *mutex) resubscribe(s *step, contender string) {
 	m.advance(s)
 	x := m.extra
@@ -175,7 +180,8 @@ func (m *mutex) offerAgain(s *step, e *entry) {
 	m.handOff(s)
 }
 
-// missOffer ends the reservation of a polling waiter that did not receive the notice.
+// missOffer handles an offer whose notice did not reach the polling waiter. It ends the waiter's
+// reservation and hands the mutex off again.
 func (m *mutex) missOffer(s *step, contender string) {
 	m.advance(s)
 	x := m.extra
@@ -204,7 +210,8 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 		t.absent = false
 		return simba.StatusWaiting
 	}
-	t.ended, t.from, t.waiter = true, nil, nil // extra.unconfirmed may keep t in memory
+	// If extra.unconfirmed keeps t in memory, it must not keep the entry and the waiter too.
+	t.ended, t.from, t.waiter = true, nil, nil
 	switch {
 	case t.token != 0:
 		if why == simba.EndGone {
@@ -225,7 +232,7 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 		x.setTicket(e, nil)
 		x.setLapse(e, m.lapseTime(s))
 		x.setReady(e, s.subscribed(m.name(), t.contender))
-		m.handOff(s) // another waiter may have had no offer
+		m.handOff(s) // the contender may be reachable as a polling waiter
 		return simba.StatusQueued
 	case why == simba.EndTimeout:
 		m.extra.setTicket(e, nil)
@@ -238,7 +245,8 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 }
 
 // abandon ends the tenure of a waiter that disconnected before its reply, and hands the mutex off
-// to the next waiter. A contender that has learned of its tenure on another connection keeps it.
+// to the next waiter. If the contender has learned of its tenure on another connection, it keeps
+// the mutex.
 func (m *mutex) abandon(s *step, t *ticket) {
 	m.advance(s)
 	if t.token <= s.former || m.extra == nil || m.extra.unconfirmed != t {
@@ -249,7 +257,8 @@ func (m *mutex) abandon(s *step, t *ticket) {
 	m.handOff(s)
 }
 
-// confirm records that the owner has made a request as the owner, so it knows of its tenure.
+// confirm records that the owner knows of its tenure. The owner has made another request, and its
+// reply names the tenure.
 func (m *mutex) confirm() {
 	if m.extra != nil {
 		m.extra.unconfirmed = nil
@@ -271,8 +280,10 @@ func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, 
 	if x := m.extra; x != nil {
 		x.reserved = nil
 		if e := x.find(contender); e != nil {
+			// After a handoff, the new owner does not know of its tenure yet. Without a handoff,
+			// the contender itself made this request, and its reply names the tenure.
 			if t := m.dequeueGranted(s, e); reason == reasonHandoff {
-				x.unconfirmed = t // without a handoff, the contender itself made this request
+				x.unconfirmed = t
 			}
 		}
 	}
@@ -302,8 +313,9 @@ func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 	s.changed = true
 	// There is no notice of an expiry, because contenders already know when the lease ends.
 	s.freed, s.last = kind != simba.EventExpired, owner
-	// If this run crashes, the recovery delay that follows is as long as the longest lease of this
-	// run. A lease of an earlier run may be longer. So its end must be durable before the crash.
+	// After a crash, the recovery delay is as long as the longest lease that this run has granted.
+	// A lease of an earlier run may be longer. If the crash lost the end of that lease, the lease
+	// could outlast the recovery delay. So the end of a tenure of an earlier run is forced.
 	s.forced = s.forced || m.token <= s.former
 	m.setOwner("")
 	m.token = 0
@@ -383,6 +395,7 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 		x.add(e)
 		s.event(simba.EventQueued, m, r.Contender, 0, "")
 	}
+	// A contender may have a blocked connection, and poll on another one.
 	// A poll does not change the request of a blocked connection.
 	if t != nil || e.ticket == nil {
 		e.ttl, e.transition, e.session = r.TTL, r.Transition, r.Session
@@ -427,9 +440,8 @@ func (m *mutex) endReservation(s *step) {
 // be endless, if a Redis key without expiry is the lock.
 const longestLapse = simba.MaxTTL + simba.MaxTransition
 
-// lapseTime is called when a polling waiter asks. It returns the instant at which the waiter
-// lapses, if it does not ask again. The queue grace begins at the end
-// of the present lease, because the waiter asks again then.
+// lapseTime returns the instant at which a polling waiter lapses, unless it asks again before. The
+// queue grace begins at the end of the present lease, because the waiter asks again then.
 func (m *mutex) lapseTime(s *step) simba.Instant {
 	from := s.now
 	if m.owned() {

@@ -10,8 +10,8 @@ import (
 // group is the changes of one record, which one fsync makes durable.
 type group struct {
 	record   []byte        // the head, still empty, and the changes
-	limit    int           // length of record from which shrink drops changes
-	slept    time.Duration // by how much the engine's clock is behind the boot's
+	limit    int           // if record gets longer than this, appendLocked calls shrink
+	slept    time.Duration // how far the engine's clock is behind the boot's clock
 	base     simba.Instant // see head
 	hasBase  bool          // base is set
 	event    lastEvent
@@ -24,7 +24,7 @@ type group struct {
 	final  bool          // the last group: Close waits for it
 	done   chan struct{} // closed when the group is durable
 
-	promised floors // the record states them; set by take
+	promised floors // the floors that the record states; set by take
 }
 
 func newGroup() *group {
@@ -99,7 +99,7 @@ func (s *Store) write() {
 			s.fault.trip(fmt.Errorf("commit: %w", oneLine{err}))
 			return
 		}
-		// The watchdog may have failed the store before the disk answered.
+		// If the disk answered late, the watchdog has already marked the store as failed.
 		if s.fault.failed() {
 			return
 		}
@@ -171,8 +171,9 @@ func (s *Store) take() *group {
 	return g
 }
 
-// promiseLocked returns the next record's floors, and its head without the numbers of the changes.
-// A final record reserves nothing, because no change follows.
+// promiseLocked returns the next record's floors, and its head without the fields first, last,
+// generation and base. The floors include a reserve for later changes. A final record has no
+// reserve, because no change follows.
 func (s *Store) promiseLocked(final bool) (floors, head) {
 	f := s.appended
 	if s.mode == Always || final {

@@ -125,9 +125,10 @@ func (r *reader) feed(n int) {
 	r.peak = max(r.peak, r.buffered())
 }
 
-// next returns the arguments of the next complete command, or nil if there is none. They are valid
-// until the next call of space. The error is a protocolError or errCrossProtocol. After an error
-// the reader must not be used.
+// next returns the arguments of the next complete command, or nil if there is none. The arguments
+// are valid until the next call of space. If unauth is true, the limits before authentication
+// apply. The error is a protocolError or errCrossProtocol. After an error the reader must not be
+// used.
 func (r *reader) next(unauth bool) ([][]byte, error) {
 	for r.pos < r.end {
 		if r.missing > 0 {

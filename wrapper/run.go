@@ -11,15 +11,16 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// MinGrace is the shortest grace. It leaves time for SIGTERM, SIGKILL and the margin.
+// MinGrace is the smallest Runner.Grace. It leaves the command half a second after SIGTERM, and
+// half a second after SIGKILL.
 const MinGrace = time.Second
 
 const (
-	// checkEvery is the longest time between two checks of the lease. It is short, because Go's
-	// timers stand still while the machine is suspended.
+	// checkEvery is the longest time between two checks of the lease. Go's timers stand still while
+	// the machine is suspended. Since checkEvery is short, a check comes soon after the wake-up.
 	checkEvery = 200 * time.Millisecond
-	// groupEvery is the time between two checks whether a process of the group is left, and between
-	// two SIGKILLs.
+	// groupEvery is the time between two checks whether a process of the command's group is left.
+	// It is also the time between two SIGKILLs.
 	groupEvery = 20 * time.Millisecond
 )
 
@@ -52,8 +53,8 @@ type Runner struct {
 
 // Result is how a command ended.
 type Result struct {
-	// Code is the exit code of the first process; 128+n if signal n has ended it, NotStarted if the
-	// mutex was lost before it started.
+	// Code is the exit code of the command's first process. It is 128+n if signal n has ended that
+	// process, and NotStarted if the mutex was lost before the command started.
 	Code   int
 	Signal unix.Signal // the signal that ended the first process; 0 = none
 	// Lost reports that the mutex was lost, or that its lease could not be renewed.
@@ -71,13 +72,13 @@ type run struct {
 	send  func(unix.Signal) error // to the process group
 
 	killAt time.Time // when SIGKILL is due; zero until stop is called
-	broken bool      // the mutex was lost before its lease was over; then killAt is fixed
+	broken bool      // the mutex was lost before its lease was over; killAt then stays as it is
 	killed bool
 	Result
 }
 
-// Run runs a command until it has ended, and stops it before the lease ends. The error is a
-// *StartError.
+// Run runs a command and returns when the command has ended. If the lease is not renewed, Run stops
+// the command before the lease ends. The error is a *StartError.
 func (r *Runner) Run(c Command, lease Lease) (Result, error) {
 	tty := openTerminal()
 	defer tty.close()
@@ -95,7 +96,8 @@ func (r *Runner) Run(c Command, lease Lease) (Result, error) {
 	run := &run{Runner: r, lease: lease, p: p, tty: tty, send: p.signal}
 	waiting := true
 	defer func() {
-		if waiting { // a panic: its report may block beyond the end of the lease
+		// If wait panics, Go's report of the panic may block beyond the end of the lease.
+		if waiting {
 			_ = p.signal(unix.SIGKILL)
 		}
 	}()
@@ -139,9 +141,9 @@ func (r *run) wait() {
 func (r *run) check() time.Duration {
 	over := r.lease.Context().Err() != nil
 	owner, now := r.lease.Owner(), time.Now()
-	last := owner.TransitionAt.Add(-margin(r.Grace)) // for SIGKILL
-	due := owner.TTLAt                               // for SIGTERM
-	if last.Before(due) {                            // the server has granted shorter windows
+	last := owner.TransitionAt.Add(-margin(r.Grace)) // when SIGKILL is due
+	due := owner.TTLAt                               // when SIGTERM is due
+	if last.Before(due) {                            // the server has granted a shorter lease
 		due = last
 	}
 	r.Lost = r.Lost || over
@@ -188,7 +190,7 @@ func (r *run) kill() {
 		r.killed = true
 		r.Say("the command did not end in time; it gets SIGKILL")
 	}
-	_ = r.send(unix.SIGKILL) // check calls kill again, also after an error
+	_ = r.send(unix.SIGKILL) // an error needs no handling: check calls kill again
 }
 
 func (r *run) signal(sig unix.Signal) {
@@ -227,7 +229,7 @@ func (r *run) suspend() {
 		return
 	}
 	if !r.tty.foreground() {
-		r.signal(unix.SIGSTOP) // a process that runs on would outlive the lease
+		r.signal(unix.SIGSTOP) // otherwise a process that did not stop could run beyond the lease
 		stopJob()
 	}
 	if r.lease.Context().Err() != nil {

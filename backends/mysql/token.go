@@ -14,31 +14,33 @@ import (
 // and later increment fencing_token when a tenure begins. Other contenders on the JVM leave it
 // unchanged; the table below calls them "up to 3.2". So fencing_token shows which program set it:
 //
-//	fencing_token               the token
-//	version * tokenUnit         fencing_token: a grant or release by this engine
-//	version * tokenUnit + 1     fencing_token: assigned by this engine to an owner up to 3.2
-//	version * tokenUnit + 2, 0  version: the row is older than the column
-//	n * tokenUnit, n < version  none: an owner up to 3.2 follows a grant or release of this engine
-//	any other                   fencing_token: of an owner on the JVM
+//	fencing_token               the token is     because
+//	version * tokenUnit         fencing_token    this engine granted or released the mutex
+//	version * tokenUnit + 1     fencing_token    this engine assigned it to an owner up to 3.2
+//	version * tokenUnit + 2     version          the row is older than the column
+//	0                           version          the row is older than the column
+//	n * tokenUnit, n < version  not assigned yet an owner up to 3.2 came after this engine's step
+//	any other                   fencing_token    a contender on the JVM has set it
 //
 // The first server that reads the row of an owner without a token assigns one (readWithToken). The
-// assigned token is larger than all before: fencing_token is below (version + 1) * tokenUnit, since
-// 3.3 increments version whenever it increments fencing_token. The engine's tokens are below 2^53
-// until the version needs more than 33 bits. After a million tenures of 3.3 in a row, the token of
-// such a tenure can be n * tokenUnit too. Then a server assigns another token, which the owner
-// learns when it renews.
+// assigned token is larger than all earlier tokens. Simba 3.3 increments version whenever it
+// increments fencing_token, so fencing_token is always below (version + 1) * tokenUnit. The owner
+// without a token has incremented version once more.
+//
+// The engine's tokens are below 2^53 until the version needs more than 33 bits. After a million
+// tenures of 3.3 in a row, a token that 3.3 has set can be n * tokenUnit too. Then a server assigns
+// another token, which the owner learns when it renews.
 //
 // Statements notice if the column was added or dropped (see write and readRows). They contain
 // tokenUnit as a literal.
 const (
 	tokenUnit    = 1_000_000
-	assignedMark = 1 // remainder of a token that was assigned to an owner up to 3.2
-	legacyMark   = 2 // remainder of fencing_token in a row that is older than the column
+	assignedMark = 1 // fencing_token % tokenUnit, if this engine assigned it to an owner up to 3.2
+	legacyMark   = 2 // fencing_token % tokenUnit, if the row is older than the column
 )
 
-// derive sets token and live. acquiredAt may be slightly later than now, which was read before.
-// derive then sets now to acquiredAt, so that the lease never has more time left than its request
-// wanted.
+// derive sets token and live. acquiredAt may be later than now, by up to clockError. Then derive
+// sets now to acquiredAt, so that the lease never has more time left than its request wanted.
 func (r *row) derive() {
 	switch {
 	case r.isLegacy():
@@ -54,17 +56,20 @@ func (r *row) derive() {
 	}
 }
 
-// isLegacy reports whether the row's version is the token, although the table has fencing_token.
+// isLegacy reports whether the row's version is the token: the table has no column fencing_token,
+// or the row is older than that column.
 func (r row) isLegacy() bool {
 	return r.fencingToken == 0 || r.fencingToken%tokenUnit == legacyMark && r.fencingToken/tokenUnit == r.version
 }
 
-// lacksToken reports whether the row shows that its owner took no token.
+// lacksToken reports whether the row shows that its owner has no token of its own. The
+// fencing_token is then that of an earlier grant or release by this engine.
 func (r row) lacksToken() bool {
 	return r.fenced && r.owner != "" && r.fencingToken%tokenUnit == 0 && r.fencingToken/tokenUnit < r.version
 }
 
-// tokenOf returns the token of a grant or release by this engine at a version.
+// tokenOf returns the token of a grant or release by this engine. version is the row's version
+// after that step. fenced says whether the table has fencing_token.
 func tokenOf(version uint64, fenced bool) uint64 {
 	if fenced {
 		return version * tokenUnit
@@ -84,14 +89,14 @@ func (r row) versionOf(token uint64) uint64 {
 // statements are the statements that change a row, for a table with or without fencing_token.
 type statements struct {
 	fenced bool
-	// acquire grants or renews. LAST_INSERT_ID is twice the version after a grant, and 1 more after
-	// a renewal. The statement assigns this value first, since it depends on the old owner and the
-	// old end of the lease.
+	// acquire grants or renews. LAST_INSERT_ID is 2 * version after a grant, and 2 * version + 1
+	// after a renewal. The statement computes it before it changes other columns, because the value
+	// depends on the old owner and the old end of the lease.
 	acquire string
 	guard   string // LAST_INSERT_ID is the version
 	handOff string // LAST_INSERT_ID is the version
-	ofToken string // a condition: the tenure has this token
-	ofAny   string // a condition if no token is given: the tenure's token is tokenOf(version)
+	ofToken string // condition for a statement with a token: it is the tenure's token
+	ofAny   string // condition for a statement without one: the tenure's token is tokenOf(version)
 }
 
 const (
@@ -104,11 +109,12 @@ const (
 )
 
 var (
-	// byVersion is for a table without fencing_token. There its last condition is true. If the
-	// table has the column, the name fencing_token is ambiguous, and the statement fails. A server
-	// that does not know of the column must not grant: a contender on the JVM could get the same
-	// token later. The outer SELECT is needed because a statement may not read the table that it
-	// changes. A query of information_schema would take more than twice as long.
+	// byVersion is for a table without fencing_token. In such a table, the last condition of each
+	// statement is true. If the table has the column, the name fencing_token is ambiguous in that
+	// condition, and the statement fails. So a server that does not know of the column cannot
+	// grant. Otherwise a contender on the JVM could get the same token later. The outer SELECT is
+	// needed because a statement may not read the table that it changes. A query of
+	// information_schema would take more than twice as long.
 	byVersion = newStatements(statements{ofToken: " AND version = ?"}, "(version + 1)", "",
 		" AND (SELECT one FROM (SELECT fencing_token AS one FROM (SELECT 1 AS fencing_token) AS ours"+
 			" LEFT JOIN simba_mutex ON FALSE LIMIT 1) AS found) = 1")
@@ -164,13 +170,13 @@ func isOtherTable(err error) bool {
 	return (n == errAmbiguous || n == errNoColumn) && strings.Contains(err.Error(), "fencing_token")
 }
 
-// read is like store.read, for callers that need the token.
+// read reads the row of a mutex. Unlike store.read, it assigns a token to an owner that has none.
 func (b *Backend) read(ctx context.Context, mutex string) (row, error) {
 	return b.readWithToken(ctx, mutex, false, b.store.read)
 }
 
-// readWithToken reads a row. If the row's owner has no token of its own, as far as this server
-// knows, readWithToken assigns one. If several servers try, one succeeds.
+// readWithToken reads a row by calling read with mutex and lock. If hasToken reports that the row's
+// owner has no token of its own, readWithToken assigns one. If several servers try, one succeeds.
 func (b *Backend) readWithToken(ctx context.Context, mutex string, lock bool, read func(context.Context, string, bool) (row, error)) (row, error) {
 	for range attempts {
 		since := b.tenures.version(mutex)
@@ -184,7 +190,8 @@ func (b *Backend) readWithToken(ctx context.Context, mutex string, lock bool, re
 		_, ok, err := b.store.write(ctx, mutex, func(*statements) (string, []any) {
 			return assignToken, []any{mutex, mutex, r.version, r.fencingToken}
 		})
-		if err != nil && !isOtherTable(err) { // else the column was dropped
+		// If the column was dropped meanwhile, the next attempt reads a row without it.
+		if err != nil && !isOtherTable(err) {
 			return r, err
 		}
 		if ok {
@@ -213,9 +220,9 @@ func (b *Backend) awaitCommit(ctx context.Context, mutex string, was row, read f
 	return was, nil
 }
 
-// hasToken reports whether a row's owner has a token of its own. Until the backfill is done, the
-// tenure in a row with a fencing_token of 0 may be older than the column. Then its token is the
-// version.
+// hasToken reports whether a row's owner has a token of its own, as far as this server knows. since
+// is what tenures.version returned before the row was read. Until the backfill is done, a row whose
+// fencing_token is 0 may be older than the column. The token of such a row is its version.
 func (b *Backend) hasToken(mutex string, r row, since uint64) bool {
 	if r.lacksToken() {
 		return r.fencingToken == 0 && b.store.backfillPending.Load()

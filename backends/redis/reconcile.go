@@ -18,8 +18,8 @@ const (
 	// reconcileInterval is the longest time between two reconciliations of a mutex that somebody
 	// waits for here.
 	reconcileInterval = 10 * time.Second
-	// retryAfter is the time from a failed request to the reconciliation of its mutex. It applies
-	// if somebody waits for the mutex at this server.
+	// retryAfter is the time from a failed request about a mutex to the reconciliation of the
+	// mutex.
 	retryAfter = 300 * time.Millisecond
 	// refusedAfter is the time from a lasting error to the next reconciliation of the mutex.
 	refusedAfter = 2 * time.Second
@@ -57,9 +57,9 @@ func (b *Backend) reconcileSoon(mutex string) {
 	})
 }
 
-// reconcile ends the orphans of a mutex, and runs the reconcile script for the waiters here. The
-// script hands the mutex off if it is free. Then reconcile schedules the mutex' next
-// reconciliation.
+// reconcile ends the orphans of a mutex: tickets whose wait is over, but perhaps not in Redis. Then
+// it runs the reconcile script for the waiters here. The script hands the mutex off if it is free.
+// Last, reconcile schedules the next reconciliation of the mutex.
 func (b *Backend) reconcile(ctx context.Context, mutex string) {
 	if err := b.endOrphans(ctx, mutex); err != nil {
 		b.retryReconcile(mutex, err)
@@ -107,7 +107,7 @@ func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, wait
 	for _, t := range waiting {
 		r, w := t.Request, waitOf(t)
 		if w.score == "" || w.restoreStopped {
-			continue // the request that begins or ends the wait is running
+			continue // a request that begins or ends this wait is running
 		}
 		w.restoring++
 		restoring = append(restoring, w)

@@ -20,12 +20,13 @@ type subscriber struct {
 	onMessage   func(m *redis.Message)
 	onConfirmed func(channel string) // called when the node has confirmed a subscription
 	// onResubscribed is called when the node has answered all subscriptions that were wanted when a
-	// connection was made. After that, it is called for each confirmed channel on which messages
-	// may have been lost. Such a channel has moved here from another node, or the node had refused
-	// it before.
+	// connection was made. After that, it is called when the node confirms a channel on which
+	// messages may have been lost. Such a channel has moved here from another node, or the node had
+	// refused it before.
 	onResubscribed func()
-	// serverChannel is the server's channel. Each connection also subscribes to a probe channel,
-	// whose name begins with it.
+	// serverChannel is the name of this simba-resp server's own channel. Each connection also
+	// subscribes to a probe channel (see subscriber_probe.go), whose name begins with
+	// serverChannel.
 	serverChannel string
 	// renotification numbers the latest call of subscriptions.renotify; guarded by
 	// subscriptions.mu.
@@ -75,8 +76,8 @@ func newSubscriber(client *redis.Client, timeout time.Duration) *subscriber {
 }
 
 // subscribe subscribes to a channel, unless it is subscribed already. The returned Go channel
-// closes when the node has confirmed the subscription. After an interruption, subscribe returns a
-// new Go channel.
+// closes when the node has confirmed the subscription. If the connection ends after that, later
+// calls return a new Go channel.
 func (s *subscriber) subscribe(name string, pattern bool) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -119,8 +120,8 @@ func (s *subscriber) sweep(before time.Time, keep func(name string, pattern bool
 	}
 }
 
-// removeLocked unsubscribes from a channel. resubscribed reports whether this was the last initial
-// subscription that was awaited.
+// removeLocked unsubscribes from a channel. If resubscribed is true, the caller must unlock mu and
+// call onResubscribed: see answeredLocked.
 func (s *subscriber) removeLocked(name string, sub *subscription) (resubscribed bool) {
 	delete(s.channels, name)
 	s.toUnsubscribe = append(s.toUnsubscribe, name)
@@ -128,8 +129,8 @@ func (s *subscriber) removeLocked(name string, sub *subscription) (resubscribed 
 	return s.answeredLocked(sub)
 }
 
-// answeredLocked notes that an initial subscription is no longer awaited. resubscribed reports
-// whether it was the last one.
+// answeredLocked notes that the subscriber no longer awaits an answer to sub. resubscribed reports
+// whether sub was the last initial subscription without an answer.
 func (s *subscriber) answeredLocked(sub *subscription) (resubscribed bool) {
 	if !sub.initial {
 		return false
@@ -165,7 +166,8 @@ func (s *subscriber) names() []string {
 	return slices.Collect(maps.Keys(s.channels))
 }
 
-// err returns why the last connection ended or a subscription was refused, or nil.
+// err returns the error that ended the last connection, or with which the node has refused a
+// subscription since. It returns nil if there is no such error.
 func (s *subscriber) err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

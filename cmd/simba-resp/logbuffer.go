@@ -10,8 +10,8 @@ import (
 // logRoom is the maximum number of buffered bytes for each kind of line.
 const logRoom = 1 << 20
 
-// logWrite is the maximum number of bytes in one write, unless a single line is longer. Clients can
-// cause lines faster than the log could take them in one write each.
+// logWrite is the maximum number of bytes in one write, unless a single line is longer. One write
+// for each line would be too slow for the number of lines that clients can cause.
 const logWrite = 64 << 10
 
 // lineKind is a kind of line. Each has its own share of a logBuffer.
@@ -37,7 +37,7 @@ type logBuffer struct {
 
 	mu      sync.Mutex        // protects this group
 	changed sync.Cond         // signals a change of queue or closed
-	queue   []logEntry        // to be written; the first of them may be in Write
+	queue   []logEntry        // not written yet; w may be writing the first of them
 	held    [lineKinds]int    // bytes in queue
 	lost    [lineKinds]int    // lines lost since the last report
 	dropped [lineKinds]uint64 // lines lost since the start
@@ -50,8 +50,8 @@ type logBuffer struct {
 type logEntry struct {
 	kind  lineKind
 	text  []byte
-	lines int // lines that are lost if the write fails: 1, or the number in a report
-	// report is true for a report of lost lines, which dropped counts already.
+	lines int // 1; for a report, the number of lost lines that it reports
+	// report is true for a report of lost lines. dropped already counts these lines.
 	report bool
 }
 
@@ -90,7 +90,7 @@ func (b *logBuffer) add(kind lineKind, line []byte) (int, error) {
 	defer b.mu.Unlock()
 	room := logRoom
 	if b.lost[kind] > 0 {
-		room /= 2 // a slow reader gets few reports, each of many lines
+		room /= 2 // so a slow reader gets few reports, each of many lost lines
 	}
 	if b.closed || b.held[kind]+len(line) > room {
 		b.lost[kind]++
@@ -152,7 +152,7 @@ func (b *logBuffer) run() {
 		}
 		clear(b.queue[:lines]) // for the garbage collector
 		b.queue = b.queue[lines:]
-		if err == nil && len(b.queue) == 0 { // add reports too, but perhaps no later line comes
+		if err == nil && len(b.queue) == 0 { // otherwise only a later line would cause a report
 			b.reportLocked(plainLine)
 			b.reportLocked(auditLine)
 		}

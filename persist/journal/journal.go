@@ -20,21 +20,21 @@ type Journal struct {
 
 	// The fields below belong to the goroutine that calls Append and Sync.
 	appended uint64   // index of the last record
-	file     vfs.File // of current
-	offset   int64    // of the next frame
+	file     vfs.File // the file of current
+	offset   int64    // where the next frame begins in file
 	frame    []byte   // memory for the next frame
-	asked    bool     // fillAhead was called for current
+	asked    bool     // fillAhead was called since current began
 
 	durable atomic.Uint64 // index of the last synced record; changed by Append and Sync
 
-	filler  sync.WaitGroup
-	closing atomic.Bool // the filler stops when it is set
+	filler  sync.WaitGroup // waits for the goroutine that fills spares
+	closing atomic.Bool    // when it is set, that goroutine stops
 
 	// mu protects the fields below. It is never held during I/O.
 	mu        sync.Mutex
 	current   segment   // the segment that Append writes to; only Append replaces it
 	full      []segment // segments before current, in order
-	spares    []string  // paths of ready files
+	spares    []string  // paths of files that are ready to become segments
 	lastSpare uint64    // largest number of a spare so far
 	making    int       // number of files that are becoming spares
 }
@@ -77,7 +77,7 @@ func (j *Journal) begin(s *scan) error {
 	if n := len(s.segments); n > 0 {
 		end := s.segments[n-1]
 		number, last = end.number+1, end.last
-		if end.last < end.first { // it has no record
+		if end.last < end.first { // the last segment has no record, so the new one replaces it
 			number--
 			s.segments = s.segments[:n-1]
 		}
@@ -93,8 +93,8 @@ func (j *Journal) begin(s *scan) error {
 	return nil
 }
 
-// Append writes a record after all others and returns its index: one more than the index of the
-// record before it. The record is durable after the next Sync.
+// Append writes a record after all others and returns the record's index, which is one more than
+// that of the record before it. The record is durable after the next Sync.
 //
 // If the segment is full, Append syncs it and begins the next one. Append does not keep payload.
 // One goroutine at a time may call Append, Sync and Close.
@@ -211,7 +211,8 @@ func (j *Journal) Close() error {
 	return nil
 }
 
-// seal states durably that the last record is the end.
+// seal writes a seal behind the last record and syncs it. The seal states that all records were
+// durable.
 func (j *Journal) seal() error {
 	if err := j.Sync(); err != nil {
 		return err
