@@ -75,8 +75,9 @@ func (x *Commands) dataset() uint64 {
 }
 
 // A server above maxmemory is full. It refuses the commands that have the flag denyoom in the
-// table, as Redis does. Commands that may renew a lease are checked while they run. The engine
-// checks SIMBA.ACQUIRE (simba.AcquireRequest.Full). keyTx.mayGrow checks SET and similar commands.
+// table, as Redis does. There is an exception: a command that can be a renewal runs, and fails only
+// if it is none and needs memory. The engine decides this for SIMBA.ACQUIRE
+// (simba.AcquireRequest.Full), and keyTx.mayGrow decides it for SET and similar commands.
 
 // mayGrow reports whether a full server refuses e on this connection, whatever its arguments are.
 //

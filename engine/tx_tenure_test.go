@@ -114,7 +114,7 @@ func TestAKeyThatIsChangedAgainAndAgainIsChangedOnce(t *testing.T) {
 			tx.Change("m", str("p", 7*sec), true)
 		})
 		if l := w.lock("m"); l.Owner != "p" || l.TTL != 7*sec || l.Token == before.Token {
-			w.t.Errorf("lock %+v after changes before and after Take, want p for 7 s with a new token", l)
+			w.t.Errorf("a transaction called Change, Take and Change: the lock is %+v, want owner p for 7 s with a new token", l)
 		}
 	})
 }
@@ -138,7 +138,7 @@ func TestALeaseMayBeLongOrWithoutEnd(t *testing.T) {
 			w.t.Errorf("owner of the endless lock: %+v; want MaxTTL left", o)
 		}
 		if o := w.acquire("endless", "b", sec, 0); o.Transition != simba.MaxTTL {
-			w.t.Errorf("b got %+v, want MaxTTL as its time until the next request", o)
+			w.t.Errorf("Acquire by b returns %+v, want MaxTTL as its Transition", o)
 		}
 		time.Sleep(longestLapse + testGrace - 1)
 		if got := w.queue("endless"); !slices.Equal(got, []string{"b"}) {

@@ -2,5 +2,6 @@
 
 package simbatest
 
-// raceFlag makes go build use the race detector if the tests use it.
+// raceFlag is a flag for go build. The race detector is off for the server's program, as it is for
+// the tests.
 const raceFlag = "-race=false"

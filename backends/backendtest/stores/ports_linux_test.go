@@ -7,7 +7,7 @@ import (
 )
 
 func TestFreePortIsUniqueAcrossProcesses(t *testing.T) {
-	// This is how reserve of another process reserves the port.
+	// Another process that calls the function reserve for this port listens on the same socket.
 	if l, err := net.Listen("unix", "@simba-resp-tests-port-"+strconv.Itoa(FreePort(t))); err == nil {
 		l.Close()
 		t.Error("another process could take the port")
