@@ -63,7 +63,7 @@ func TestClockOfRedisSetForwardRefusesNothing(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	p := b.up.pipeline(b.up.client)
-	// The server's estimate is from the time before somebody set Redis' clock forward.
+	// The server last read Redis' clock before somebody set that clock forward by an hour.
 	p.clock.replace(time.Now().Add(-time.Hour).UnixMilli(), time.Now())
 	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Errorf("ACQUIRE with an early clock estimate: %+v; want acquired", o)
@@ -76,7 +76,7 @@ func TestDeadlineAtNodeIsNotLaterThanDeadline(t *testing.T) {
 	if got := c.atNode(at); got != noDeadline {
 		t.Errorf("atNode before any reply: %s; want no deadline", got)
 	}
-	c.update(1000, at.Add(-time.Second)) // it showed 1000 within this second
+	c.update(1000, at.Add(-time.Second)) // Redis' clock showed 1000 at some time in the last second
 	last := c.last.Load()
 	if got := c.atNode(last.at.Add(300 * time.Millisecond)); got != "1300" {
 		t.Errorf("atNode after 300 ms: %s; want 1300", got)

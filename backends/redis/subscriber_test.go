@@ -105,8 +105,8 @@ func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 	}
 }
 
-// After an interruption the server repeats the notices on a channel. On a new channel only
-// Backend.Subscribed may do so.
+// After an interruption the server repeats notices that its channels may have missed. A new channel
+// has missed none.
 func TestNewChannelDoesNotCountAsInterrupted(t *testing.T) {
 	r := newSubscriber(nil, time.Second)
 	resubscribed := 0
@@ -126,10 +126,10 @@ func TestNewChannelDoesNotCountAsInterrupted(t *testing.T) {
 	if len(got) != 1 || got["moved"] != 1 || resubscribed != 1 {
 		t.Errorf("a channel that moved: interrupted %v, resubscribed %d times; want both once", got, resubscribed)
 	}
-	r.markInterrupted("moved") // again, while the server catches up with the first
+	r.markInterrupted("moved") // a second interruption, before the server has caught up with the first
 	r.markCaughtUp("moved", got["moved"])
 	if got := r.interrupted(); got["moved"] != 2 {
-		t.Errorf("a channel that moved again: interrupted %v, want moved with the count 2", got)
+		t.Errorf("after a second interruption of the channel \"moved\", interrupted returns %v, want the count 2 for it", got)
 	}
 	r.markCaughtUp("moved", 2)
 	if got := r.interrupted(); len(got) != 0 {
