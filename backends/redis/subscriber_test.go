@@ -126,7 +126,7 @@ func TestNewChannelDoesNotCountAsInterrupted(t *testing.T) {
 	if len(got) != 1 || got["moved"] != 1 || resubscribed != 1 {
 		t.Errorf("a channel that moved: interrupted %v, resubscribed %d times; want both once", got, resubscribed)
 	}
-	r.markInterrupted("moved") // a second interruption, before the server has caught up with the first
+	r.markInterrupted("moved") // before the server has caught up
 	r.markCaughtUp("moved", got["moved"])
 	if got := r.interrupted(); got["moved"] != 2 {
 		t.Errorf("after a second interruption of the channel \"moved\", interrupted returns %v, want the count 2 for it", got)
