@@ -27,7 +27,7 @@ type Why struct {
 	Position  int64  `json:"position" doc:"position of the contender; 0 = not in the queue"`
 	Owns      bool   `json:"owns" doc:"whether the contender is the owner"`
 
-	FreeIn  *int64 `json:"free_in_ms" doc:"when the lease ends at the latest if the owner does not renew it; null = never"`
+	FreeIn  *int64 `json:"free_in_ms" doc:"when the lease ends at the latest if the owner does not renew it, and the recovery delay, if known; null = never"`
 	YoursIn *int64 `json:"yours_in_ms" doc:"when the contender can have the mutex at the latest if the owner does not renew its lease; null = no limit is known"`
 
 	kind string // of the contender in the queue

@@ -10,7 +10,7 @@
 //
 // Only transitions change a mutex. A transition is a method of mutex that takes a step. The step
 // has the time and the settings, and collects the effects of the transition. Transitions start no
-// goroutine, take no lock and do no I/O.
+// goroutine, take no lock of the engine and do no I/O.
 //
 // # Invariants
 //

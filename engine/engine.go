@@ -34,7 +34,7 @@ type Engine struct {
 	clock        Clock
 	hash         func(name string) uint64
 	recoverUntil simba.Instant // end of the recovery delay
-	former       uint64        // the last token of earlier runs
+	former       uint64        // see step.former
 	sequencer    sequencer
 	token        atomic.Uint64 // the last fencing token given
 	window       atomic.Int64  // Config.HandoffWindow

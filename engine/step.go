@@ -15,7 +15,7 @@ type step struct {
 	now          simba.Instant
 	wall         int64         // now in Unix milliseconds
 	recoverUntil simba.Instant // end of the recovery delay
-	former       uint64        // the last token that earlier runs of the server gave out
+	former       uint64        // a token at least as large as all of earlier runs of the server
 	window       time.Duration // length of a reservation; 0 = no reservations
 	grace        time.Duration // queue grace of a polling waiter
 	// drawToken returns the next fencing token.

@@ -107,8 +107,8 @@ func TestRestoreRefuses(t *testing.T) {
 		want   error
 		text   string
 	}{
-		"neither Quiet nor OwnersStopped": {func(o *RestoreOptions) { o.Quiet = 0 }, nil, "give either"},
-		"both Quiet and OwnersStopped":    {func(o *RestoreOptions) { o.OwnersStopped = true }, nil, "give either"},
+		"neither Quiet nor OwnersStopped": {func(o *RestoreOptions) { o.Quiet = 0 }, nil, "either give a recovery delay"},
+		"both Quiet and OwnersStopped":    {func(o *RestoreOptions) { o.OwnersStopped = true }, nil, "either give a recovery delay"},
 		"a negative quiet time":           {func(o *RestoreOptions) { o.Quiet = -1 }, nil, "above 0"},
 		"a quiet time that is too long":   {func(o *RestoreOptions) { o.Quiet = MaxQuiet + 1 }, nil, "at most 48h"},
 		"a quiet time shorter than a lease": {

@@ -267,15 +267,21 @@ func TestReconcilingExtendsTheExpiryOfTheQueue(t *testing.T) {
 	acquire(t, b, "m", "a", time.Hour, nil)
 	acquire(t, b, "m", "c", time.Hour, newWaiter())
 	queue, records := simba.MutexChannel("m")+":contender", simba.MutexChannel("m")+":waiting"
-	soon := 2 * 24 * time.Hour
+	expireSoon := func(key string) {
+		if !c.PExpire(t.Context(), key, 2*24*time.Hour).Val() {
+			t.Fatalf("the key %s does not exist", key)
+		}
+	}
 	for what, before := range map[string]func(){
 		"both expire in 2 days": func() {
-			c.PExpire(t.Context(), queue, soon)
-			c.PExpire(t.Context(), records, soon)
+			expireSoon(queue)
+			expireSoon(records)
 		},
 		"the records expire in 2 days, and another program deleted the queue": func() {
-			c.Del(t.Context(), queue)
-			c.PExpire(t.Context(), records, soon)
+			if c.Del(t.Context(), queue).Val() != 1 {
+				t.Fatalf("the key %s does not exist", queue)
+			}
+			expireSoon(records)
 		},
 	} {
 		before()

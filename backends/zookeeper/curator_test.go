@@ -29,7 +29,7 @@ type jvm struct {
 }
 
 // startJVM compiles the Java program and starts it. Without a JDK or Curator it skips the test,
-// unless CI is set.
+// or fails it with CI=true.
 func startJVM(t testing.TB, servers string) *jvm {
 	t.Helper()
 	var jars []string

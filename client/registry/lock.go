@@ -128,7 +128,7 @@ func (l *Lock) Unlock(ctx context.Context, h *Holder) error {
 			select {
 			case <-a.run.Done():
 			case <-ctx.Done():
-				return fmt.Errorf("unlock %s: %w; it continues in the background", l.mutex, ctx.Err())
+				return fmt.Errorf("unlock %s: %w; the release continues in the background", l.mutex, ctx.Err())
 			}
 		}
 		err = a.run.Err()

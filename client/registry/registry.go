@@ -197,7 +197,7 @@ func (r *Registry) Close() error {
 	case <-r.over:
 		return nil
 	case <-late.C:
-		return fmt.Errorf("close the registry %s: %w; it continues in the background", r.cfg.Prefix, contend.ErrNoAnswer)
+		return fmt.Errorf("close the registry %s: %w; the releases continue in the background", r.cfg.Prefix, contend.ErrNoAnswer)
 	}
 }
 

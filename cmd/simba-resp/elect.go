@@ -28,8 +28,8 @@ When the command ends by itself, release the mutex and exit with its code. With
 process goes to the command. If it is SIGHUP, SIGINT, SIGQUIT or SIGTERM, exit
 when the command has ended.
 
-The exit codes are those of lock. There is no 75, and 76 appears only if the
-mutex was lost after such a signal.`,
+The exit codes are those of lock. There is no 75, and 76 appears only if such
+a signal came and the mutex was lost.`,
 		Example:               `  simba-resp elect --restart scheduler -- /usr/local/bin/scheduler`,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {

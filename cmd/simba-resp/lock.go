@@ -24,10 +24,11 @@ SIGKILL before the end of the transition window (--grace).
 The command has SIMBA_MUTEX, SIMBA_OWNER and SIMBA_TOKEN in its environment. It
 gets the signals that this process gets. On Linux it dies with this process.
 
-The exit code is that of the command, or 128+n if signal n has ended it or
-the wait for the mutex. It is 69 if the server cannot be reached or refuses the request, and 75 if the mutex was
-not acquired. It is 76 if the mutex was lost or could not be renewed. It is 126
-if the command cannot run, and 127 if it was not found.`,
+The exit code is that of the command, or 128+n if signal n has ended it or the
+wait for the mutex. It is 69 if the server cannot be reached or refuses the
+request, and 75 if the mutex was not acquired. It is 76 if the mutex was lost or
+could not be renewed. It is 126 if the command cannot run, and 127 if it was not
+found.`,
 		Example: `  simba-resp lock --try backup -- /usr/local/bin/backup
   simba-resp lock --wait 30s deploy -- sh -c 'deploy --fence "$SIMBA_TOKEN"'`,
 		DisableFlagsInUseLine: true,

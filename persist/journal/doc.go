@@ -59,7 +59,8 @@
 // before it for the last one. Open notices the loss only if the checkpoint has a record of the
 // vanished segment.
 //
-// Open reads all of this before it changes a file. After an error it has changed nothing. Otherwise
+// Open reads all of this before it changes a file. If it finds an error in the
+// files, it has changed nothing. Otherwise
 // it begins a new segment, since nothing may be written behind a torn end. If the last segment has
 // no record, the new one replaces it. So repeated failed starts need no more space.
 //

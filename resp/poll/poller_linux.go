@@ -36,8 +36,8 @@ type Poller struct {
 	found [256]unix.EpollEvent
 	ended sync.WaitGroup // the Poller's goroutines
 
-	// maxReturning is the largest number of tasks in the list p.returning that one
-	// round runs. It leaves one processor free for other tasks.
+	// maxReturning is the largest number of tasks in the list p.returning that one round runs. If
+	// there are several processors, it leaves one free for other tasks.
 	maxReturning int
 
 	mu sync.Mutex // protects this group

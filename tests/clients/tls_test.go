@@ -209,15 +209,16 @@ func TestMutualTLSAcceptsOnlyCertificatesOfItsAuthority(t *testing.T) {
 			t.Errorf("PING with the certificate %s returns %v, want a TLS error", name, err)
 		}
 	}
-	if tools, err := exec.LookPath("redis-cli"); err == nil {
+	t.Run("redis-cli", func(t *testing.T) {
+		needTLSTools(t)
 		cert, key := known.Write(t, s.dir, "client")
-		if got := simbatest.Output(t, tools, s.cliArgs("--cert", cert, "--key", key, "PING")...); got != "PONG" {
+		if got := simbatest.Output(t, "redis-cli", s.cliArgs("--cert", cert, "--key", key, "PING")...); got != "PONG" {
 			t.Errorf("redis-cli with a certificate prints %s", got)
 		}
 		if got := s.cli("PING"); !strings.Contains(got, "ertificate") && !strings.Contains(got, "Error") {
 			t.Errorf("redis-cli without a certificate prints %s", got)
 		}
-	}
+	})
 }
 
 func TestACertificateIsALogin(t *testing.T) {

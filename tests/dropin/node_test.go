@@ -75,6 +75,8 @@ func nodeTenure(t *testing.T, line string) tenure {
 // the test, or fails it with CI=true.
 func nodePrograms(t *testing.T) string {
 	t.Helper()
+	need.Program(t, "node", "nodejs")
+	need.Program(t, "npm", "npm")
 	dir, err := installNode()
 	if err != nil {
 		need.Missing(t, "%v", err)
@@ -84,9 +86,6 @@ func nodePrograms(t *testing.T) string {
 
 // installNode copies nodejs/ into scratch and installs the dependencies there, once for all tests.
 var installNode = sync.OnceValues(func() (string, error) {
-	if _, err := exec.LookPath("node"); err != nil {
-		return "", err
-	}
 	dir := filepath.Join(scratch, "nodejs")
 	if err := os.CopyFS(dir, os.DirFS("nodejs")); err != nil {
 		return "", err
