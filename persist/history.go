@@ -9,11 +9,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// rowVersion is the version of the history's rows that is written.
+// rowVersion is the version of the format in which rows of the history are written.
 const rowVersion = 1
 
-// lastEvent is the previous event of a record. Each event is stored as the difference from it. For
-// the first event, seq is the first Seq of the record's changes, and at is 0.
+// lastEvent is the previous event of a record. Each event is stored as the difference from it. The
+// first event has none: then seq is the first Seq of the record's changes, and at is 0.
 type lastEvent struct {
 	seq simba.Seq
 	at  int64
@@ -68,7 +68,8 @@ func decodeRow(key, value []byte) (first simba.Seq, events []simba.Event, err er
 }
 
 // history lists the rows of the history, so that old rows can be deleted without a read. It keeps
-// the rows of the newest limit events. The oldest of these rows may have older events too.
+// the rows that have the newest events, as many as the field limit says. The oldest of these rows
+// may have older events too.
 type history struct {
 	limit   int
 	events  int         // number of events in rows
@@ -84,7 +85,7 @@ type row struct {
 	value []byte // nil if the row is in Pebble
 }
 
-// add adds the newest row, and drops rows whose events are all older than the newest limit events.
+// add adds the newest row, and drops rows that have none of the newest h.limit events.
 // It ignores a row that it has added before.
 func (h *history) add(r row) {
 	if n := len(h.rows); n > 0 && r.first <= h.rows[n-1].first {
@@ -104,7 +105,8 @@ func (h *history) add(r row) {
 	}
 }
 
-// write adds to the batch the rows that were added and dropped since the last call.
+// write adds to the batch a Set for each new row, and a Delete for each dropped row. New and
+// dropped are the rows since the last call.
 func (h *history) write(b *pebble.Batch) error {
 	var key [9]byte
 	for _, first := range h.dropped {

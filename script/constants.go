@@ -96,7 +96,8 @@ func (r *rewriter) logical(at *ast.Expr, e *ast.LogicalOpExpr) {
 }
 
 // condition rewrites a condition. The code of a condition must not begin with a jump (see
-// jumps.go). The code of nil and of false does. So condition replaces nil and false by not "".
+// jumps.go). The code of nil and of false does. So the method
+// condition replaces nil and false by the Lua expression (not "").
 func (r *rewriter) condition(at *ast.Expr) {
 	r.expr(at)
 	if is, ok := truth(*at); ok && !is && !r.scanning {

@@ -20,10 +20,12 @@ const (
 	long = 10 * time.Minute
 	// patience is how long the suite waits for an event that must happen.
 	patience = 20 * sec
-	// rounding is how far two clocks of the same machine may differ if one counts milliseconds.
+	// rounding is how far the readings of two clocks of one machine may differ, if one of the
+	// clocks shows whole milliseconds only.
 	rounding = 3 * ms
 
-	// longTimeout is the timeout of servers whose store answers.
+	// longTimeout is the timeout of requests to the store, on servers whose way to the store no
+	// test cuts.
 	longTimeout = 10 * sec
 
 	testWindow = sec
@@ -69,7 +71,7 @@ func newTestCase(t *testing.T, e Engine) *testCase {
 		}
 		if !t.Failed() {
 			tc.await("the store has closed the connections", func() bool { return connected() <= before })
-			// Heal starts a new goroutine of the link after Refuse.
+			// If the test called Refuse, Heal has started a new goroutine of the link.
 			tc.awaitGoroutines(already, goleak.IgnoreAnyFunction(linkAccepts), goleak.IgnoreAnyFunction(storeRuns))
 		}
 	})

@@ -9,8 +9,8 @@ import (
 // Their files become spares, or are removed. The checkpoint must have these records durably. The
 // next Open must get at least that index as Options.From.
 //
-// One goroutine at a time may call Release, beside Append and Sync. It must not run while Records
-// reads these segments.
+// Calls of Release must not overlap each other, but may overlap calls of Append and Sync. Release
+// must not run while Records reads these segments.
 func (j *Journal) Release(index uint64) error {
 	if err := j.failure(); err != nil {
 		return err

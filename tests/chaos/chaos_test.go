@@ -4,8 +4,8 @@
 // Clients contend for mutexes while faults happen: links break, delay or drop data, and servers and
 // stores are killed or frozen. Then three judges check the records. Porcupine looks for an order of
 // all requests and replies that keeps the rules of a fenced mutex (type rules). The second judge
-// compares the tenures that contenders knew of: they must not overlap. The third judge compares the
-// tenures in each server's own history.
+// compares the tenures that contenders knew of: they must not overlap. In the history of each
+// server, the third judge checks that no two tenures of a mutex overlap.
 //
 // The short form is part of make test. The long form runs for a given time:
 //
@@ -108,8 +108,8 @@ type table struct {
 type line struct {
 	engine, fault string
 	times         int
-	least         float64 // operations a second until the recovery, in the window that had fewest
-	leastWrites   float64 // writes a second, in the window that had fewest
+	least         float64 // the smallest rate of operations a second until the recovery
+	leastWrites   float64 // the smallest rate of writes a second of all windows
 	verdict
 }
 

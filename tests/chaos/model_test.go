@@ -41,7 +41,7 @@ type state struct {
 	unannounced bool // the granter may still have to write the grant to the store
 	// the granter has ended the tenure, and no server renews it any more
 	ended bool
-	roams bool    // the owner may have a queue entry at another server, which may be the granter
+	roams bool    // the owner may also wait at another server, which may be the real granter
 	exact bool    // the lease began at the granter, so all servers agree on its windows
 	afar  bool    // another server renewed the lease; the granter may have been away
 	now   instant // the earliest time of the last operation
@@ -69,8 +69,9 @@ func (s state) String() string {
 }
 
 // inTime reports whether all remaining operations can still take effect before they return. After n
-// operations, at least one of the n+1 earliest returns is still to come. So the clock must not be
-// later than return n+1.
+// operations with a reply are placed in the order, one of the n+1 operations that return first is
+// not placed yet. It must take effect before it returns. So the clock must not be later than return
+// n+1.
 func (r *rules) inTime(s state) bool { return s.done >= len(r.returns) || s.now <= r.returns[s.done] }
 
 func (r *rules) step(s state, in request, out reply) (bool, state) {
@@ -267,8 +268,8 @@ func (r *rules) reportedFree(s state, ret instant) (bool, state) {
 }
 
 // free requires that at some instant up to ret the mutex has no owner. If it had one, the lease
-// must have ended. free refuses to end a tenure that no reply has shown. No reply needs an order
-// with such an end, so porcupine tries fewer orders.
+// must have ended. free refuses to end a tenure that no reply has shown. Every set of replies that
+// an order with such an end explains is explained without it, too. The refusal only saves time.
 func (r *rules) free(s state, ret instant) (bool, state) {
 	if s.owner == "" {
 		return true, s
@@ -322,8 +323,9 @@ func (r *rules) over(s state, server int) instant {
 	return over
 }
 
-// presumed reports whether a server only presumes the grant to a waiter. The granter itself
-// presumes nothing once it has reported the grant.
+// presumed reports whether a server acts as if a waiter had been granted the mutex, although the
+// granter has not confirmed the grant. Once the granter has reported the grant, this is not so at
+// the granter itself.
 func (r *rules) presumed(s state, server int) bool {
 	return s.unannounced && (server != s.granter || s.revocable != 0 || r.ended(server))
 }

@@ -47,7 +47,7 @@ func startTLS(t *testing.T, args ...string) *tlsServer {
 	return s
 }
 
-// write creates a certificate with the common name name. It writes the certificate and its key to
+// write creates a certificate with this common name. It writes the certificate and its key to
 // files named after file.
 func (s *tlsServer) write(file, name string) (cert, key string) {
 	return s.authority.Sign(s.t, certs.Leaf{Name: name}).Write(s.t, s.dir, file)
@@ -232,7 +232,7 @@ func TestACertificateIsALogin(t *testing.T) {
 		t.Errorf("ACQUIRE returns %s, want acquired", status)
 	}
 	denied(t, "a mutex of others", known.Do(t.Context(), "SIMBA.ACQUIRE", "stock:job", "billing:1", 60_000).Err())
-	denied(t, "another's name", known.Do(t.Context(), "SIMBA.ACQUIRE", "billing:job", "stock:1", 60_000).Err())
+	denied(t, "an id of another user", known.Do(t.Context(), "SIMBA.ACQUIRE", "billing:job", "stock:1", 60_000).Err())
 	for _, name := range []string{"closed", "nobody"} {
 		if err := s.client(s.authority.Sign(t, certs.Leaf{Name: name})).Ping(t.Context()).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
 			t.Errorf("PING with the certificate of %s returns %v, want NOAUTH", name, err)

@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// bound is the 99.9 % quantile of the times of handoffs that a long test allows.
+// bound limits the 99.9 % quantile of the times of handoffs in a long test.
 const bound = 100 * time.Millisecond
 
 // TestNoHandoffIsLostToDeadWaiters queues 1 to 50 waiters for a mutex. Some waiters die while they

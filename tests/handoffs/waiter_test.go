@@ -19,7 +19,7 @@ type fate int
 
 const (
 	lives   fate = iota // blocks in ACQUIRE … WAIT until it gets the mutex
-	listens             // lives, too: polls without WAIT, and again after each notice
+	listens             // stays alive too: polls without WAIT, and again after each notice
 	closes              // closes its connection
 	isCut               // the network resets its connection
 	killed              // its process is killed, so the kernel closes the connection
@@ -60,10 +60,10 @@ func (c deaths) String() string {
 
 const livingTTL = time.Hour
 
-// deadTTL is the TTL of dead waiters. If the server cannot reply before the lease of its grant
-// ends, it queues the waiter again, and grants it the mutex twice. A busy machine may stop the
-// server for a second or two, so the TTL is longer. A long campaign runs on a quiet machine, and
-// has a shorter TTL.
+// deadTTL is the TTL of dead waiters. If the lease ends before the server has replied to the
+// waiter, the server queues the waiter again. Then it grants the waiter the mutex a second time. A
+// busy machine may stop the server for a second or two, so the TTL is longer. A long campaign runs
+// on a quiet machine, and has a shorter TTL.
 func deadTTL() time.Duration {
 	if simbatest.Long() {
 		return 100 * time.Millisecond
@@ -71,7 +71,8 @@ func deadTTL() time.Duration {
 	return 5 * time.Second
 }
 
-// mostSilent limits the silent waiters in a round, because a round waits for the lease of each. In
+// mostSilent limits the silent waiters in a round, because a round takes as long as all their
+// leases. In
 // a long campaign leases are short, so all waiters may be silent.
 func mostSilent() int {
 	if simbatest.Long() {
@@ -87,7 +88,8 @@ type waiter struct {
 	conn redis.Conn
 	proc *simbatest.Process // of a waiter that is killed or stopped; else nil
 
-	// Only a living waiter has the fields below. It sets both times before it closes ended.
+	// Only a living waiter has the fields below. The waiter sets both times, and
+	// then closes the channel ended.
 	ended    chan struct{}
 	granted  time.Time // when it received its grant
 	released time.Time // just before it sent RELEASE
