@@ -12,7 +12,7 @@ func TestEachLoadHasTheOppositeOrderInTheNextRound(t *testing.T) {
 			d.subjects = slices.Clone(d.subjects) // since comparisons share the slice
 			slices.Reverse(d.subjects)
 			if !slices.Equal(d.subjects, next[i].subjects) {
-				t.Errorf("load %d: the reverse order of round %d is %v, want %v, that of the next round", i, round, d.subjects, next[i].subjects)
+				t.Errorf("load %d: round %d has the order %v when reversed, and round %d has %v; want the same", i, round, d.subjects, round+1, next[i].subjects)
 			}
 		}
 	}

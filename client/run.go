@@ -12,7 +12,7 @@ type run struct {
 	stop func()        // begins to stop and does not wait; it may be called repeatedly
 	quit chan struct{} // closed when stop is called
 	gone chan struct{} // closed when the run is gone
-	done chan struct{} // closed right after gone, or earlier if the release exceeds Timeout
+	done chan struct{} // closed right after gone, or when the release takes longer than Timeout
 	err  error         // the error of Stop; read it when done is closed
 
 	finish func(error) // closes done; later calls do nothing

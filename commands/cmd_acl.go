@@ -193,7 +193,7 @@ func (c *client) aclLoad([][]byte) error {
 }
 
 func (c *client) aclReadOnly([][]byte) error {
-	return replyErrorf("ERR %s is not served: users are kept in the file of the option aclfile; change it there and send ACL LOAD",
+	return replyErrorf("ERR %s is not served: users are kept in the file of the option aclfile; change this file and send ACL LOAD",
 		strings.ToUpper(strings.ReplaceAll(c.running.full, "|", " ")))
 }
 

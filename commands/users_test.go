@@ -325,7 +325,7 @@ func TestUsersAreOnlyInTheirFile(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	for _, command := range []string{"SETUSER a on", "DELUSER a", "SAVE"} {
 		name, _, _ := strings.Cut(command, " ")
-		p.expect("ACL "+command, failed("ERR ACL "+name+" is not served: users are kept in the file of the option aclfile; change it there and send ACL LOAD"))
+		p.expect("ACL "+command, failed("ERR ACL "+name+" is not served: users are kept in the file of the option aclfile; change this file and send ACL LOAD"))
 	}
 	if got := p.do("ACL LOAD"); !strings.HasPrefix(got, "-ERR This instance is not configured to use an ACL file.") {
 		t.Errorf("ACL LOAD replied %q, want an error, because there is no ACL file", got)

@@ -132,7 +132,7 @@ var Promises = []Promise{
 	},
 	{
 		ID: "3", Rule: "GUARD never begins or revives a tenure. A renewal begins both windows anew, with the lengths of the request",
-		ZooKeeper: KeptIf("the ensemble's clocks agree, nobody sets them, and the last renewal was through the server that granted the lease. Otherwise a lease can be renewed after another server has reported its end. Even if all conditions hold, a server that loses its session can publish the end of a lease that another server then renews"),
+		ZooKeeper: KeptIf("the ensemble's clocks agree, nobody sets them, and the last renewal was through the server that granted the lease. Otherwise a lease can be renewed after another server has reported its end. There is one exception: a server that loses its session can publish the end of a lease that another server then renews"),
 	},
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, and stay the same for a whole tenure",
@@ -167,7 +167,7 @@ var Promises = []Promise{
 	{ID: "8", Rule: "No lost wake-up: after a release, an expiry or a BREAK, a blocked waiter gets the mutex without asking again"},
 	{
 		ID: "8s", Rule: "No lost wake-up after a release through another server", Embedded: singleServer,
-		MySQL: KeptIf("[`mysql-poll`](../guides/mysql.md#poll-for-releases-of-others) is set. Otherwise the waiter can wait until 1 s after the end of the lease that its server last saw"),
+		MySQL: KeptIf("[`mysql-poll`](../guides/mysql.md#poll-for-releases-of-others) is set. Otherwise the waiter's server reads the row again at the latest 1 s after the end of the lease that it has read last"),
 	},
 	{ID: "9", Rule: "The server removes the queue entries of waiters that are gone"},
 	{
@@ -226,7 +226,7 @@ var Promises = []Promise{
 	{ID: "next-waiter", Rule: "If a waiter misses or gives up its reservation, or cannot be reached, the reservation goes to the next waiter"},
 	{
 		ID: "unreachable", Rule: "The server skips a polling waiter that it cannot reach; the waiter keeps its queue entry until the entry expires",
-		ZooKeeper: NotKept("a waiter that is next loses its entry when another contender asks for the mutex"),
+		ZooKeeper: NotKept("if the first waiter cannot be reached, it loses its entry when another contender asks for the mutex"),
 	},
 	{
 		ID: "window-0", Rule: "With `--handoff-window 0` the server reserves nothing",

@@ -77,7 +77,8 @@ func parseScan(reply any) (keys []string, cursor uint64, err error) {
 	return keys, cursor, nil
 }
 
-// pick returns the mutexes among keys that a request asks for, each once.
+// pick returns the mutexes of these keys, each once, without those that the request does not ask
+// for.
 func (u *upstream) pick(ctx context.Context, node *redis.Client, keys []string, r simba.ScanRequest) (names []string, err error) {
 	seen := make(map[string]bool)
 	pipe := node.Pipeline()
@@ -89,7 +90,7 @@ func (u *upstream) pick(ctx context.Context, node *redis.Client, keys []string, 
 		case !ok || seen[mutex]:
 			continue
 		case r.Held && queued && !r.Contended, r.Contended && !queued && !r.Held:
-			continue // the request asks for the other key, which SCAN lists too if it exists
+			continue // the other key of the mutex decides; SCAN lists it too if it exists
 		case r.Match != nil && !r.Match(mutex):
 			continue
 		}

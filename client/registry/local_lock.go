@@ -10,8 +10,8 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// localLock is a reentrant lock for the holders of this process, with the last attempt to lock the
-// mutex at the server. Registry.mu guards it.
+// localLock is a reentrant lock that the Holders of this process share. It also has the last
+// attempt to lock the mutex at the server. Registry.mu guards it.
 type localLock struct {
 	key  string
 	lock *Lock // the handle that Obtain returns

@@ -50,7 +50,7 @@ func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
 		}
 		o := object(t, must(t, url(s), "owner", "--json", "job"))
 		if o["held"] != true || o["owner"] != "alice" || fmt.Sprintf("%.0f", o["token"]) != token || o["transition_ms"].(float64) <= o["ttl_ms"].(float64) {
-			t.Errorf("owner --json prints %v, want alice with token %s, in both windows", o, token)
+			t.Errorf("owner --json prints %v, want alice with token %s, and transition_ms larger than ttl_ms", o, token)
 		}
 		if engine == "embedded" && o["acquired_at"] != float64(record["acquired_at"].(int64)) {
 			t.Errorf("owner --json prints %v, but SIMBA.OWNER returns %v", o, record)
@@ -239,7 +239,7 @@ func TestListShowsEachOfManyMutexesOnceInOrder(t *testing.T) {
 }
 
 // If SIMBA.OWNER fails with TRYAGAIN, list fails, since its output is incomplete. If the server
-// refuses SIMBA.OWNER, list succeeds. Both rows show "?".
+// refuses SIMBA.OWNER, list succeeds. In both cases the row of the mutex shows "?".
 func TestListWithoutAllOwnersIsIncomplete(t *testing.T) {
 	server := func(owner string) string {
 		return listen(t, func(c net.Conn) {

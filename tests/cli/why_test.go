@@ -85,7 +85,7 @@ func TestWhyCallsNoAbsentWaiterNext(t *testing.T) {
 
 		w := object(t, must(t, url(s), "why", "job", "--contender", "bob", "--json"))
 		if w["next"] != nil && w["next"] != "bob" || (w["next"] == "bob") != shared || (w["yours_in_ms"] == w["free_in_ms"]) != shared {
-			t.Errorf("while bob is blocked, why --json prints %v, want bob as the next owner: %v", w, shared)
+			t.Errorf("while bob is blocked, why --json prints %v; it must name bob as the next owner if the queue is shared: %v", w, shared)
 		}
 		bob.Close()
 		simbatest.AwaitBlocked(t, s.Addr, 1)
@@ -108,10 +108,10 @@ func TestWhyKnowsTheQueueOfOtherServersExceptOnMySQL(t *testing.T) {
 		simbatest.Acquire(t, simbatest.GoRedis(t, there), "job", "bob", 600_000)
 		w := object(t, must(t, url(here), "why", "job", "--json"))
 		if shared := store.Engine != "mysql"; w["shared_queue"] != shared || (len(w["ahead"].([]any)) == 1) != shared {
-			t.Errorf("why --json prints %v, want bob ahead and a shared queue: %v", w, shared)
+			t.Errorf("why --json prints %v; shared_queue must be %v, and only a shared queue shows bob", w, shared)
 		}
 		if w["yours_in_ms"] != nil {
-			t.Errorf("why --json prints a latest time, although bob is ahead: %v", w)
+			t.Errorf("why --json says when a new contender gets the mutex at the latest, although bob is ahead: %v", w)
 		}
 	})
 }

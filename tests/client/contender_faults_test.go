@@ -58,7 +58,7 @@ func TestShortFaultLosesNoLease(t *testing.T) {
 				synctest.Wait()
 				time.Sleep(3 * time.Second)
 				if !b.IsOwner() {
-					t.Error("3 s after the stop of a, b is not the owner")
+					t.Error("contender a stopped 3 s ago, but contender b is not the owner")
 				}
 			})
 		})
@@ -118,7 +118,8 @@ func TestEmptyServerGetsOneOwner(t *testing.T) {
 	})
 }
 
-// The server notifies a waiter whose subscriber's connection is broken.
+// When the server publishes a notice, the connection of the waiter's subscriber is broken. The
+// waiter must get the mutex nevertheless.
 func TestNoticeDuringADisconnectIsNotLost(t *testing.T) {
 	for _, silence := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 5 * time.Second, time.Minute} {
 		t.Run(fmt.Sprint(silence), func(t *testing.T) {
@@ -167,11 +168,11 @@ func TestBrokenOwnerIsNotifiedAtOnce(t *testing.T) {
 		w.breakOff("job")
 		synctest.Wait()
 		if got := a.callbacks(); got != "[acquired 1 released]" || !b.IsOwner() || a.IsOwner() || w.elapsed() != at {
-			t.Errorf("the callbacks of a are %s, a is the owner: %v, b: %v, after %v; want b at once", got, a.IsOwner(), b.IsOwner(), w.elapsed()-at)
+			t.Errorf("contender a has the callbacks %s; a owns the mutex: %v; b owns it: %v; time passed: %v; want b as the owner at once", got, a.IsOwner(), b.IsOwner(), w.elapsed()-at)
 		}
 		time.Sleep(time.Hour)
 		if got := w.queue("job"); len(got) != 1 || got[0] != "a" {
-			t.Errorf("the queue is %q, want a", got)
+			t.Errorf("the queue is %q, want only contender a", got)
 		}
 	})
 }
@@ -256,8 +257,8 @@ func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 						w.begin()
 					case 11:
 						err := k.Stop(context.Background())
-						// Start no contender again whose Stop failed: its late release could end
-						// its next tenure.
+						// If Stop failed, its release may arrive late. It could end the next
+						// tenure of this contender, so a new contender goes on.
 						if err != nil && !errors.Is(err, client.ErrLost) {
 							all[slices.Index(all, k)] = contend(k.testClient)
 						} else if err := k.Start(); err != nil {

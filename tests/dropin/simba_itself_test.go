@@ -19,7 +19,8 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// The windows of contenders of Simba itself: longer than any pause of a busy machine.
+// Contenders with the JVM library Simba use these windows. They are longer than any pause of a busy
+// machine.
 const itselfTTL, itselfTransition = 5 * time.Second, time.Second
 
 // simbaJars returns the class path of a version of Simba's Redis backend, which Ivy downloads from
@@ -218,8 +219,8 @@ func (k *simbaItself) release(ctx context.Context) error {
 
 // TestSimbaItselfAndOurContendersShareAMutex lets two JVMs with Simba's own Redis backend and two
 // contenders of ours contend. It kills JVMs while they own the mutex and while they wait. On Redis,
-// these versions subscribe to other channels than their scripts publish on, so they get no notices
-// from each other.
+// Simba 2.9.5 and 2.5.0 subscribe to other channels than their scripts publish on. So their
+// contenders get no notices from each other.
 func TestSimbaItselfAndOurContendersShareAMutex(t *testing.T) {
 	for _, version := range []string{"2.9.5", "2.5.0"} {
 		t.Run(version, func(t *testing.T) {
@@ -274,8 +275,8 @@ func contendWithSimbaItself(c *contest, path string) {
 	c.end()
 }
 
-// tookOver returns, by name without the number of kills, how often a contender became the owner
-// after another one.
+// tookOver returns how often each contender became the owner after another one. The key is the id
+// of the contender without its suffix, the number of kills.
 func (l *tenures) tookOver() map[string]int {
 	took := make(map[string]int)
 	all := l.inOrder()

@@ -29,8 +29,8 @@ const (
 type limits struct {
 	timeout time.Duration // --backend-timeout
 	// slack is how much later than timeout a reply may arrive. It allows for inexact timers, and
-	// for a busy machine. It is too short for another attempt of the server, so the test would
-	// notice one.
+	// for a busy machine. If the server tried the request a second time, the reply would
+	// arrive later than this.
 	slack time.Duration
 	// session is the session timeout of the engine zookeeper. The server notices a dead connection
 	// after two thirds of this time.
@@ -81,7 +81,8 @@ type outages struct {
 
 // asker counts the replies to one client.
 type asker struct {
-	served, refused atomic.Int64 // good replies, or messages of a subscriber; error replies
+	served  atomic.Int64 // good replies; of a subscriber, the messages that it received
+	refused atomic.Int64 // error replies
 }
 
 type crowd struct {
@@ -261,8 +262,8 @@ const outageClients = outageAskers + outageWaiters
 // reconcile.
 const pooledBesides = 4
 
-// goroutines returns the server's number of goroutines. For the engine mysql it subtracts one for
-// each connection to the store, which the driver runs.
+// goroutines returns the server's number of goroutines. For the engine mysql it leaves out
+// those of the driver, one for each connection to the store.
 func (o *outages) goroutines() int {
 	c, err := redis.Dial("tcp", o.server.Addr)
 	if err != nil {
