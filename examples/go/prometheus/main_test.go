@@ -27,7 +27,8 @@ func TestMetricsCountAnHourOfWork(t *testing.T) {
 		reg := prometheus.NewRegistry()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
-		breakAfter := time.AfterFunc(30*time.Minute, func() { // during the work
+		// The work begins every 5 s, so this is in the middle of it.
+		breakAfter := time.AfterFunc(30*time.Minute+2*time.Second, func() {
 			if err := rdb.Do(context.Background(), "SIMBA.BREAK", *mutex).Err(); err != nil {
 				t.Error(err)
 			}
