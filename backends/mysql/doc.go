@@ -7,9 +7,9 @@
 //	       refresh │   └──▶ handOff: one UPDATE from the old owner to the next waiter
 //	               └── timer (refreshDelay)
 //
-// The row decides who owns a mutex. Each change of a row is one UPDATE, which uses the database's
-// clock in UTC and matches the row only in the expected state. The UPDATE commits by itself. So a
-// contender that does not get the mutex never blocks the owner's renewal.
+// The owner of a mutex is the one in its row. Each change of a row is one UPDATE, which uses the
+// database's clock in UTC and matches the row only in the expected state. The UPDATE commits by
+// itself. So a contender that does not get the mutex never blocks the owner's renewal.
 //
 // The token of a tenure is the row's fencing_token, or its version if the table has no such column:
 // see token.go.

@@ -6,8 +6,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// observe records a row that was read, and announces what has changed since the row that was seen
-// before. The caller holds m.lock.
+// observe records a row that was read. It compares the row with the one that was read before, and
+// announces the changes. The caller holds m.lock.
 func (b *Backend) observe(m *mutexState, r row) {
 	b.noteRow(m, r)
 	before, known := m.seen, m.known

@@ -180,7 +180,7 @@ func (b *Backend) refreshAndHandOffWithLock(ctx context.Context, m *mutexState) 
 
 func (b *Backend) hasBlocked(m *mutexState) bool { return b.waiters.Count(m.mutex) > 0 }
 
-// refresh reads the row, announces what has changed, and reconciles orphans. If create is true, it
+// refresh reads the row, announces the changes, and reconciles orphans. If create is true, it
 // inserts a missing row. The caller holds m.lock.
 func (b *Backend) refresh(ctx context.Context, m *mutexState, create bool) (row, error) {
 	read := b.store.read

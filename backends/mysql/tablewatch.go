@@ -23,7 +23,7 @@ func (b *Backend) watchTable() {
 	}
 }
 
-// announceTableChanges announces what has changed in the table since the last call. The first call
+// announceTableChanges announces the changes of the table since the last call. The first call
 // announces nothing. A tenure of another server that begins and ends between two calls stays
 // unnoticed.
 func (b *Backend) announceTableChanges(ctx context.Context) error {

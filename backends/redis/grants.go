@@ -18,7 +18,7 @@ type delivery struct {
 }
 
 // confirmGrant checks a grant that a message carried, notes in Redis that this server has it, and
-// delivers it. A message alone proves nothing, so confirmGrant asks Redis who owns the mutex. In a
+// delivers it. A message alone proves nothing, so confirmGrant asks Redis for the owner. In a
 // cluster, a script's message reaches all subscribers, but the script counts only those at its own
 // node. If it counts none, it grants the mutex to another waiter, although its message arrives.
 func (b *Backend) confirmGrant(ctx context.Context, mutex string, g grant) {

@@ -344,8 +344,9 @@ func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
 	}
 }
 
-// forgetDeleted forgets a node that the ensemble no longer has. If this server created the node, it
-// also deletes what is left of it, as an orphan.
+// forgetDeleted forgets a node that the ensemble no longer has. Its latch node or its lease may
+// still exist. If this server created them, forgetDeleted makes them an orphan, which is deleted
+// later.
 func (b *Backend) forgetDeleted(n *node) {
 	b.mu.Lock()
 	if n.forgotten {

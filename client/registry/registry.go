@@ -84,9 +84,9 @@ type Registry struct {
 	over     chan struct{} // closed when the registry is closed and all attempts are over
 }
 
-// Holder identifies who has a lock. It has the role of a thread in Java, because goroutines have no
-// identity. A Holder that has a lock may lock it again. Goroutines that share a Holder share its
-// locks.
+// Holder is the identity of a lock's owner. It has the role of a thread in Java, because goroutines
+// have no identity. A Holder that has a lock may lock it again. Goroutines that share a Holder
+// share its locks.
 type Holder struct {
 	_ byte // Holders are compared by pointer, and pointers to two values of size 0 may be equal
 }
