@@ -31,7 +31,7 @@ type Options struct {
 	// Password is the default user's password, "" = none. If it is set, the file must have no line
 	// for the default user.
 	Password string
-	// If Protected is true, Open and Load fail if a user is enabled and needs no password.
+	// If Protected is true, Open and Load fail if a user can log in with an empty password.
 	Protected bool
 }
 
@@ -133,11 +133,11 @@ func (a *Accounts) defaultUser() *User {
 	return u.finish()
 }
 
-// protect returns an error if an enabled user needs no password.
+// protect returns an error if an enabled user needs no password, or has the empty one.
 func protect(users map[string]*User) error {
 	var open []string
 	for _, name := range slices.Sorted(maps.Keys(users)) {
-		if users[name].enabled && users[name].noPass {
+		if users[name].Verify(nil) {
 			open = append(open, name)
 		}
 	}
@@ -203,7 +203,7 @@ func (a *Accounts) Authenticate(name, password []byte) *Account {
 // that of unknownUser, so that an unknown name takes as long as a known one.
 var unknownUser = &User{passwords: make([]digest, 1)}
 
-// Protect sets Options.Protected. If protected is true, and a current user is enabled without a
+// Protect sets Options.Protected. If protected is true, and a current user can log in with an empty
 // password, Protect changes nothing and returns an error of type Errors.
 func (a *Accounts) Protect(protected bool) error {
 	a.mu.Lock()

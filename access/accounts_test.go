@@ -112,9 +112,12 @@ func TestLoadReturnsChangedAndRemovedAccounts(t *testing.T) {
 func TestProtectedAccountsNeedPasswords(t *testing.T) {
 	f := newFile(t, "user default off", "user a on >1")
 	a := f.open(Options{Protected: true})
-	f.write("user default off", "user a on nopass")
-	if _, err := a.Load(); err == nil || !strings.Contains(err.Error(), "[a]") {
-		t.Errorf("Load with Protected: %v; want an error that names [a]", err)
+	emptyHash := "#e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+	for _, open := range []string{"nopass", ">", ">1 >", emptyHash} {
+		f.write("user default off", "user a on "+open)
+		if _, err := a.Load(); err == nil || !strings.Contains(err.Error(), "[a]") {
+			t.Errorf("Load with Protected and %q: %v; want an error that names [a]", open, err)
+		}
 	}
 }
 

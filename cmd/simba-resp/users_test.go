@@ -46,6 +46,9 @@ func TestUnreadableUserFileIsAnError(t *testing.T) {
 	}
 }
 
+// emptyHash is the rule for the empty password, by its SHA-256.
+const emptyHash = "#e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+
 func TestPublicAddressNeedsAPasswordForEachUser(t *testing.T) {
 	for text, refused := range map[string]bool{
 		"user default off\nuser a on >pw +@all":       false,
@@ -53,6 +56,16 @@ func TestPublicAddressNeedsAPasswordForEachUser(t *testing.T) {
 		"user a on >pw +@all":                         true, // the default user needs no password
 		"user default off\nuser a on nopass":          true,
 		"user default off\nuser a off nopass":         false,
+		// The empty password, as a template writes it whose variable is empty, and by its hash.
+		"user default off\nuser a on > ~* &* +@all":         true,
+		"user default off\nuser a on >pw > +@all":           true,
+		"user default off\nuser a on nopass > +@all":        true,
+		"user default on > ~* &* +@all":                     true,
+		"user default off\nuser a on " + emptyHash:          true,
+		"user default off\nuser a off >":                    false,
+		"user default off\nuser a on > >pw <":               false,
+		"user default off\nuser a on > !" + emptyHash[1:]:   false,
+		"user default off\nuser a on > resetpass >pw -@all": false,
 	} {
 		args := []string{"--addr", "0.0.0.0:0", "--aclfile", usersFile(t, text)}
 		if _, err := loadTest(t, args, nil, ""); (err != nil) != refused {
