@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -28,7 +29,7 @@ func watchCommand() *cobra.Command {
 	var asJSON *bool
 	cmd := mutexCommand("watch NAME|PATTERN", "Print the events of mutexes as they happen",
 		func(cmd *cobra.Command, c *redis.Client, mutex string) error {
-			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+			ctx, stop := signal.NotifyContext(cmd.Context(), slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM}, signal.Ignored)...)
 			defer stop()
 			w := watcher{cmd: cmd, client: c, channel: eventChannel(mutex), asJSON: *asJSON}
 			w.pattern = strings.ContainsAny(mutex, `*?[\`)

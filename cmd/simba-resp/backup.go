@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
@@ -66,9 +67,10 @@ func ownHelp(cmd *cobra.Command) *cobra.Command {
 	return cmd
 }
 
-// untilInterrupt returns a context that ends when a user or a service manager stops the command.
+// untilInterrupt returns a context that ends when a user or a service manager stops the command. A
+// signal that this process was started to ignore does not end it.
 func untilInterrupt(ctx context.Context) (context.Context, context.CancelFunc) {
-	return signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	return signal.NotifyContext(ctx, slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)...)
 }
 
 // takeBackup copies the data of a running server into a directory, which must be empty or not

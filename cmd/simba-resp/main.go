@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -65,8 +66,14 @@ func serveUntilSignal(ctx context.Context, cfg *config, log *logBuffer) error {
 	defer cancel()
 	signals := make(chan os.Signal, 2)
 	// A closed terminal sends SIGHUP. With TLS or under systemd, serve gives the signal another
-	// meaning.
-	signal.Notify(signals, os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	// meaning. A signal that this process was started to ignore, for example by nohup(1), stays
+	// ignored.
+	if signal.Ignored(os.Interrupt) {
+		// A shell has started the server in the background, and ignores SIGQUIT for it too. Go
+		// does not keep that.
+		signal.Ignore(syscall.SIGQUIT)
+	}
+	signal.Notify(signals, slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}, signal.Ignored)...)
 	// By default Go ends a process that writes to a broken pipe on standard error. The server must
 	// outlive the log's reader.
 	signal.Ignore(syscall.SIGPIPE)

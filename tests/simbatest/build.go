@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -35,7 +36,18 @@ func Main(m interface{ Run() int }) int {
 	}
 	defer os.RemoveAll(made)
 	dir = made
+	heedSignals()
 	return m.Run()
+}
+
+// heedSignals catches the signals that nohup(1), or a shell for a background command, has made this
+// process ignore. The programs that the tests start would ignore them too.
+func heedSignals() {
+	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
+		if signal.Ignored(sig) {
+			signal.Notify(make(chan os.Signal, 1), sig)
+		}
+	}
 }
 
 func given(name string) (is bool) {

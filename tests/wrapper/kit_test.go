@@ -6,7 +6,6 @@ package wrapper
 import (
 	"fmt"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
 	"testing"
@@ -18,11 +17,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-func TestMain(m *testing.M) {
-	// nohup(1) would start the tests with SIGHUP ignored, and the commands would inherit this.
-	signal.Notify(make(chan os.Signal, 1), unix.SIGHUP)
-	os.Exit(simbatest.Main(m))
-}
+func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 
 // Exit codes, as promised by docs/reference/cli.md.
 const (
