@@ -20,17 +20,19 @@ type answer struct {
 }
 
 // ask sends a GUARD if the contender is the owner, else an ACQUIRE. It waits for the reply until
-// Timeout, or until the ownership ends or stop is called. An owner waits at most for half of the
-// time that is left until the ownership ends. The request continues after this wait, for at most
-// the time that is left. If the reply to an earlier GUARD of the present tenure arrives first, ask
-// returns that reply.
+// Timeout, or until the ownership ends or stop is called. An owner waits at most for a third of the
+// time that is left until the ownership ends. So it can repeat the request often enough to pass some
+// dead connections of the pool. The request continues after this wait, for at most the time that is
+// left.
+//
+// A late reply to an earlier GUARD of the present tenure does not end the wait, unless it says that
+// the tenure is over. If it prolongs the lease, the wait begins anew.
 func (r *contenderRun) ask() (got reply, sent instant, err error) {
-	limit, timeout, token := r.c.timeout, r.c.timeout, uint64(0)
+	timeout, token := r.c.timeout, uint64(0)
 	if r.own != nil {
 		timeout, token = r.own.left(), r.own.token
-		limit = max(min(limit, timeout/2), time.Millisecond)
 	}
-	enough := time.NewTimer(limit)
+	enough := time.NewTimer(r.patience())
 	defer enough.Stop()
 	slots := r.slots
 	n := uint64(0) // not sent yet
@@ -41,7 +43,14 @@ func (r *contenderRun) ask() (got reply, sent instant, err error) {
 			slots = nil
 			n = r.send(token, timeout)
 		case a := <-r.answers:
-			if a.n != n && (token == 0 || a.token != token || a.err != nil) {
+			if a.n != n {
+				switch {
+				case token == 0, a.token != token, a.err != nil:
+				case a.reply.status == statusLost:
+					return a.reply, a.sent, nil
+				case r.own.renew(a.sent, r.granted(a.reply)):
+					enough.Reset(r.patience())
+				}
 				continue
 			}
 			r.uncertain = r.uncertain || token == 0 && a.err != nil && (!refused(a.err) || misconfigured(a.err))
@@ -57,6 +66,17 @@ func (r *contenderRun) ask() (got reply, sent instant, err error) {
 		}
 	}
 }
+
+// patience returns how long ask waits for a reply.
+func (r *contenderRun) patience() time.Duration {
+	if r.own == nil {
+		return r.c.timeout
+	}
+	return max(min(r.c.timeout, r.own.left()/3), time.Millisecond)
+}
+
+// granted returns the lease that a reply grants, from the time of the request.
+func (r *contenderRun) granted(reply reply) time.Duration { return min(r.lease(), reply.transition) }
 
 // send sends a request and returns the number of the request. The request is canceled after
 // timeout. The caller has taken a slot.

@@ -31,7 +31,7 @@ const (
 	subscribeAfter = 800 * time.Millisecond
 	// maxRequests is how many requests of a contender may be in progress at the same time. A
 	// request may still be in progress when the contender has stopped waiting for its reply.
-	maxRequests = 4
+	maxRequests = 8
 )
 
 // steps are functions that the goroutine of a contenderRun calls, one at a time. They must not
@@ -211,7 +211,7 @@ func (r *contenderRun) hold(reply reply, from instant) bool {
 		// that the run calls acquired only once for each token.
 		return r.releaseEnded()
 	}
-	lease := min(r.lease(), reply.transition)
+	lease := r.granted(reply)
 	o := r.own
 	if o == nil {
 		o = newOwnership(r.base, &r.c.suspend, reply.token, from, lease)

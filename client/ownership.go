@@ -79,8 +79,14 @@ func (o *ownership) end(cause error) {
 	o.watch.remove(o)
 }
 
-func (o *ownership) renew(from instant, lease time.Duration) {
+// renew sets the lease that the request sent at from was granted. It returns false if a later
+// request has set the lease before, because a late reply must not shorten it.
+func (o *ownership) renew(from instant, lease time.Duration) bool {
+	if s := o.span.Load(); s != nil && from.since(s.from) < 0 {
+		return false
+	}
 	o.span.Store(&span{from, lease})
+	return true
 }
 
 // left returns the time until the ownership ends. It is 0 or less if the ownership has ended.

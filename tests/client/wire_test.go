@@ -74,6 +74,15 @@ func (w *wires) freeze() {
 	}
 }
 
+// delayReplies delays all replies and notices on the present connections by d, from now on.
+func (w *wires) delayReplies(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.open {
+		c.late = d
+	}
+}
+
 func (w *wires) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -124,7 +133,7 @@ func (w *wires) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	w.all.Go(func() {
 		var both sync.WaitGroup
 		both.Go(func() { w.carry(c, far, near, func() time.Duration { return w.up }) })
-		both.Go(func() { w.carry(c, near, far, func() time.Duration { return w.down }) })
+		both.Go(func() { w.carry(c, near, far, func() time.Duration { return max(w.down, c.late) }) })
 		both.Wait()
 		c.cut()
 		w.mu.Lock()
@@ -141,6 +150,7 @@ type wire struct {
 	lost      chan struct{} // closed by cut
 	freeze    func()
 	frozen    chan struct{} // closed by freeze
+	late      time.Duration // how late replies and notices arrive; guarded by wires.mu
 }
 
 // packet is data in flight. Without bytes, it is the end of the connection.
