@@ -21,7 +21,7 @@ type answer struct {
 
 // ask sends a GUARD if the contender is the owner, else an ACQUIRE. It waits for the reply until
 // Timeout, or until the ownership ends or stop is called. An owner waits at most for a third of the
-// time that is left until the ownership ends. So it can repeat the request often enough to pass some
+// time that is left until the ownership ends. So it can repeat the request often enough to pass
 // dead connections of the pool. The request continues after this wait, for at most the time that is
 // left.
 //
