@@ -1,6 +1,7 @@
 // Package proxy has the common parts of the engines that keep their mutexes in a store. Waiters are
 // the blocked waiters of this server. EventLog has the events that the server knows of.
-// QueueSettings can change while the server runs. Timed measures the requests to a store.
+// QueueSettings can change while the server runs. Timed measures the requests to a store. Checks
+// finds settings of the store that break a promise.
 //
 //	commands ─▶ redis / mysql / zookeeper ─▶ the store
 //	                │         ▲

@@ -108,6 +108,13 @@ func (w *Waiters) Fail(mutex string, err error) {
 	}
 }
 
+// FailAll ends all waits with an error that only an operator can resolve.
+func (w *Waiters) FailAll(err error) {
+	for _, mutex := range w.Mutexes() {
+		w.Fail(mutex, err)
+	}
+}
+
 // Waiting returns the tickets that wait for a mutex, in the order in which they entered.
 func (w *Waiters) Waiting(mutex string) []*Ticket {
 	w.mu.Lock()

@@ -35,7 +35,7 @@ func (b *Backend) applyReply(mutex string, s *reply) {
 func (b *Backend) scheduleNext(mutex string, s *reply) {
 	changed := len(s.tickets) > 0
 	switch s.status {
-	case "busy", "lost", "full", "ok", "confirmed":
+	case "busy", "lost", "full", "closed", "ok", "confirmed":
 	default: // the reply began, renewed or ended a lease, or queued a contender
 		changed = changed || s.due != 0
 	}

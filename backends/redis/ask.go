@@ -19,7 +19,8 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	all := s.command(mutex, b.header(), args...)
+	refusal := b.checks.Refusal()
+	all := s.command(mutex, b.header(refusal != nil), args...)
 
 	sent := time.Now()
 	raw, err := b.up.run(ctx, simba.MutexChannel(mutex), s, all)
@@ -35,8 +36,11 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 	}
 	st.sent = sent
 	b.applyReply(mutex, st)
-	if st.status == "full" {
+	switch st.status {
+	case "full":
 		return nil, b.requestError(errFull)
+	case "closed":
+		return nil, refusal
 	}
 	if owned := st.status == "acquired" || st.status == "renewed"; owned && time.Since(sent) >= proxy.Between(st.now, st.ends) {
 		return nil, b.requestError(errLate)
@@ -63,18 +67,18 @@ func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, mode, tic
 }
 
 // header returns the first arguments of every script: see lua/state.lua. pipeline.do sets the
-// deadline, which is nil here.
-func (b *Backend) header() [6]any {
-	return [6]any{
-		b.id, b.HandoffWindow().Milliseconds(), b.QueueGrace().Milliseconds(), b.inCluster(), nil, b.fenceTTL.Milliseconds(),
-	}
-}
-
-func (b *Backend) inCluster() string {
+// deadline, which is nil here. closed: no tenure may begin.
+func (b *Backend) header(closed bool) [6]any {
+	flags := ""
 	if b.up.cluster != nil {
-		return "1"
+		flags += "cluster "
 	}
-	return "0"
+	if closed {
+		flags += "closed "
+	}
+	return [6]any{
+		b.id, b.HandoffWindow().Milliseconds(), b.QueueGrace().Milliseconds(), flags, nil, b.fenceTTL.Milliseconds(),
+	}
 }
 
 func tokenText(token uint64) string { return strconv.FormatUint(token, 10) }

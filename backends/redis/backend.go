@@ -26,6 +26,7 @@ type Backend struct {
 	fenceTTL time.Duration // see Options.URL
 
 	up       *upstream
+	checks   *proxy.Checks
 	tasks    *tasks
 	eventLog *proxy.EventLog
 	waiters  *proxy.Waiters
@@ -99,25 +100,24 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 }
 
 func (b *Backend) start(ctx context.Context, t target) error {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	var warnings []func() // logged only if the engine starts
-	warn := func(message string, args ...any) {
-		warnings = append(warnings, func() { b.log.Warn(message, args...) })
-	}
-	if err := b.checkRedis(ctx, t, warn); err != nil {
+	b.checks = proxy.NewChecks("redis", b.log,
+		func(ctx context.Context) ([]proxy.Fault, error) { return b.check(ctx, t) }, b.waiters.FailAll)
+	if err := b.checks.Start(ctx); err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
 	if err := b.subs.start(ctx); err != nil {
 		return explain(err, strings.Join(t.addrs, ","))
 	}
-	for _, w := range warnings {
-		w()
-	}
+	b.tasks.start(func() { b.checks.Run(b.tasks.ctx) })
 	b.tasks.start(func() { b.schedule.run(b.tasks.ctx, b.reconcileSoon) })
 	b.tasks.start(b.runSweeps)
 	return nil
 }
+
+// Faults returns what is wrong with the settings of Redis.
+func (b *Backend) Faults() []proxy.Fault { return b.checks.Faults() }
 
 // Close ends all goroutines and connections. Blocked waiters keep their queue entries until other
 // servers detect that this server is dead. Close may be called more than once.

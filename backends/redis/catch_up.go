@@ -26,6 +26,7 @@ func (s *subscriptions) onConfirmed(channel string) {
 // all mutexes that concern this server, and repeats the notices of reservations on the channels of
 // polling contenders. For a new channel, Backend.Subscribed repeats these notices.
 func (s *subscriptions) onResubscribed() {
+	s.b.checks.Again() // the connection may be new, and lead to another node
 	now := time.Now()
 	for _, m := range s.b.waiters.Mutexes() {
 		s.b.schedule.bringForward(m, now)

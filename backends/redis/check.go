@@ -8,26 +8,30 @@ import (
 	"strings"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// checkRedis returns an error if Redis cannot keep locks, and warns if it may lose them.
-func (b *Backend) checkRedis(ctx context.Context, t target, warn warnFunc) error {
+// check checks all masters. It returns an error if it cannot complete the check. A node that takes
+// no writes is an error too and no fault, because a failover may follow. Its scripts fail anyway.
+func (b *Backend) check(ctx context.Context, t target) (faults []proxy.Fault, err error) {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
 	masters, err := b.up.masters(ctx)
 	if err != nil {
-		return explain(err, strings.Join(t.addrs, ","))
+		return nil, explain(err, strings.Join(t.addrs, ","))
 	}
 	for _, node := range masters {
-		if err := b.checkMaster(ctx, t, node, warn); err != nil {
-			return err
+		found, err := b.checkMaster(ctx, t, node)
+		if err != nil {
+			return nil, err
 		}
+		faults = append(faults, found...)
 	}
-	return nil
+	return faults, nil
 }
 
-// warnFunc takes a warning about a setting. Backend.start logs the warnings if the engine starts.
-type warnFunc func(message string, args ...any)
-
-func (b *Backend) checkMaster(ctx context.Context, t target, client *redis.Client, warn warnFunc) error {
+func (b *Backend) checkMaster(ctx context.Context, t target, client *redis.Client) ([]proxy.Fault, error) {
 	name := client.Options().Addr
 	if t.topology == sentinel {
 		name = "the primary " + t.master
@@ -37,33 +41,34 @@ func (b *Backend) checkMaster(ctx context.Context, t target, client *redis.Clien
 	node := client.Conn()
 	defer func() { _ = node.Close() }()
 	if err := node.Ping(ctx).Err(); err != nil {
-		return explain(err, name)
+		return nil, explain(err, name)
 	}
 	info, err := node.Info(ctx, "server", "replication", "cluster").Result()
 	if err != nil && strings.Contains(err.Error(), "syntax") { // before 7.0 INFO takes one section
 		info, err = node.Info(ctx).Result()
 	}
 	if err != nil {
-		return explain(err, name)
+		return nil, explain(err, name)
 	}
 	fields := parseInfo(info)
 	version := fields["redis_version"]
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < 6 {
-		return fmt.Errorf("redis at %s is version %s, but at least 6.0 is needed", name, version)
+		return refuse("redis_version", "redis at %s is version %s, but at least 6.0 is needed", name, version), nil
 	}
 	if role := fields["role"]; role != "master" && role != "" {
-		return fmt.Errorf("redis at %s is a replica (READONLY) of %s:%s: use the primary's address, or its Sentinels by redis+sentinel://",
+		return nil, fmt.Errorf("redis at %s is a replica (READONLY) of %s:%s: use the primary's address, or its Sentinels by redis+sentinel://",
 			name, fields["master_host"], fields["master_port"])
 	}
 	if fields["cluster_enabled"] == "1" && t.topology != cluster {
-		return fmt.Errorf("redis at %s is a node of a cluster: use redis+cluster://", name)
+		return refuse("cluster-enabled", "redis at %s is a node of a cluster (cluster-enabled yes): use redis+cluster://", name), nil
 	}
-	if err := checkSettings(ctx, t, node, name, warn); err != nil {
-		return err
+	faults, err := checkSettings(ctx, t, node, name)
+	if err == nil {
+		faults, err = checkChannels(ctx, client, name, faults)
 	}
-	if err := checkChannels(ctx, client, name, warn); err != nil {
-		return err
+	if err != nil {
+		return nil, err
 	}
 	key, err := b.up.writeCheckKey(ctx, client)
 	if err == nil {
@@ -73,66 +78,73 @@ func (b *Backend) checkMaster(ctx context.Context, t target, client *redis.Clien
 		err = (&pipeline{client: client}).load(ctx)
 	}
 	if err != nil {
-		return explain(err, name)
+		return nil, explain(err, name)
 	}
-	return nil
+	return faults, nil
+}
+
+func refuse(setting, format string, args ...any) []proxy.Fault {
+	return []proxy.Fault{{Setting: setting, Text: fmt.Sprintf(format, args...), Refused: true}}
 }
 
 // checkSettings checks the node's settings that decide whether Redis can lose locks.
-func checkSettings(ctx context.Context, t target, node *redis.Conn, name string, warn warnFunc) error {
+func checkSettings(ctx context.Context, t target, node *redis.Conn, name string) (faults []proxy.Fault, err error) {
+	warn := func(setting, format string, args ...any) {
+		faults = append(faults, proxy.Fault{Setting: setting, Text: "redis at " + name + " " + fmt.Sprintf(format, args...)})
+	}
 	set := make(map[string]string)
 	for _, field := range []string{"maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "replica-read-only"} {
 		m, err := node.ConfigGet(ctx, field).Result()
 		if err != nil {
-			if ctx.Err() != nil {
-				return explain(err, name)
+			var answer redis.Error
+			if ctx.Err() != nil || !errors.As(err, &answer) {
+				return nil, explain(err, name)
 			}
-			warn("cannot read redis' settings: make sure that maxmemory-policy is noeviction; appendonly and appendfsync decide what a crash may lose",
-				"node", name, "err", err)
-			return nil
+			warn("", "does not show its settings: make sure that maxmemory-policy is noeviction; appendonly and appendfsync decide what a crash may lose (%v)", err)
+			return faults, nil
 		}
 		set[field] = m[field]
 	}
 	if policy := set["maxmemory-policy"]; policy != "" && policy != "noeviction" {
 		switch {
 		case set["maxmemory"] == "0":
-			warn("redis will evict locks if maxmemory is set: set maxmemory-policy to noeviction", "node", name, "policy", policy)
+			warn("maxmemory-policy", "will evict locks if maxmemory is set (maxmemory-policy %s): set it to noeviction", policy)
 		case t.allowEviction:
-			warn("redis may evict locks when its memory is full; then two owners are possible", "node", name, "policy", policy)
+			warn("maxmemory-policy", "may evict locks when its memory is full (maxmemory-policy %s); then two owners are possible", policy)
 		default:
-			return fmt.Errorf("redis at %s evicts keys, including locks, when its memory is full (maxmemory-policy %s): set it to noeviction, or accept it with allow-eviction=true in the url", name, policy)
+			faults = refuse("maxmemory-policy", "redis at %s evicts keys, including locks, when its memory is full (maxmemory-policy %s): set it to noeviction, or accept it with allow-eviction=true in the url", name, policy)
 		}
 	}
 	if set["replica-read-only"] == "no" {
-		warn("a demoted primary would go on taking writes, and two owners would be possible: set replica-read-only to yes", "node", name)
+		warn("replica-read-only", "would go on taking writes after its demotion, and two owners would be possible: set replica-read-only to yes")
 	}
 	switch {
 	case set["appendonly"] == "no":
-		warn("redis writes no append only file: a restart loses held locks; then two owners are possible", "node", name)
+		warn("appendonly", "writes no append only file (appendonly no): a restart loses held locks; then two owners are possible")
 	case set["appendonly"] == "yes" && set["appendfsync"] != "always":
-		warn("redis does not sync each write: a crash of its machine may lose the locks of the last second; then two owners are possible",
-			"node", name, "appendfsync", set["appendfsync"])
+		warn("appendfsync", "does not sync each write (appendfsync %s): a crash of its machine may lose the locks of the last second; then two owners are possible",
+			set["appendfsync"])
 	}
-	return nil
+	return faults, nil
 }
 
 // neededRights are the rights that the user in the url needs.
 const neededRights = "~simba:* &simba* &simba:{* &simba:{*}[:]* &simba-events:{* +@all -@dangerous +info, and better +config|get"
 
-// checkChannels warns if the user may not subscribe to the channels of all contenders.
-func checkChannels(ctx context.Context, client *redis.Client, name string, warn warnFunc) error {
+// checkChannels adds a fault if the user may not subscribe to the channels of all contenders.
+func checkChannels(ctx context.Context, client *redis.Client, name string, faults []proxy.Fault) ([]proxy.Fault, error) {
 	ps := client.PSubscribe(ctx, contenderGlob)
 	defer func() { _ = ps.Close() }()
 	_, err := ps.Receive(ctx)
-	if err != nil && redis.HasErrorPrefix(err, "NOPERM") {
-		warn("the redis user may not subscribe to the channels of all contenders: a release by Simba up to 3.1 may be noticed late; give the user &"+contenderGlob,
-			"node", name, "err", err)
-		return nil
+	switch {
+	case err == nil:
+		return faults, nil
+	case redis.HasErrorPrefix(err, "NOPERM"):
+		return append(faults, proxy.Fault{Setting: "user", Text: fmt.Sprintf(
+			"redis at %s: the user may not subscribe to the channels of all contenders: a release by Simba up to 3.1 may be noticed late; give the user &%s (%v)",
+			name, contenderGlob, err)}), nil
 	}
-	if err != nil {
-		return explain(err, name)
-	}
-	return nil
+	return nil, explain(err, name)
 }
 
 // explain turns an error at the start into an error of one line that names the node. If the cause

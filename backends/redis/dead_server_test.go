@@ -25,7 +25,7 @@ func TestWaitersOfDeadServerAreRemovedTogether(t *testing.T) {
 	}
 	acquire(t, one, "m", "a", time.Minute, nil)
 	for i := range 3 {
-		header := one.header()
+		header := one.header(false)
 		header[0], header[4] = "dead", noDeadline
 		err := c.Do(context.Background(), acquireScript.command("m", header, fmt.Sprint("w", i), 60000, 0, "wait", "", i+1)...).Err()
 		if err != nil {

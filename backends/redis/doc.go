@@ -55,5 +55,5 @@
 //	dial.go, connections.go, writable.go     connections, and how stale ones are found
 //	subscriptions.go, subscriber*.go         pub/sub connections, one for each master
 //	channels.go, messages.go, catch_up.go    channels, messages, and how missed ones are found
-//	url.go, check.go, lasting.go             the URL, checks at the start, kinds of errors
+//	url.go, check.go, lasting.go             the URL, checks of the settings, kinds of errors
 package redis

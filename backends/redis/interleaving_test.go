@@ -319,7 +319,7 @@ func TestCancelRemovesMutexFromSchedule(t *testing.T) {
 func runScript(t *testing.T, b *Backend, mutex string, s *script, args ...any) *reply {
 	t.Helper()
 	sent := time.Now()
-	reply, err := b.up.run(context.Background(), simba.MutexChannel(mutex), s, s.command(mutex, b.header(), args...))
+	reply, err := b.up.run(context.Background(), simba.MutexChannel(mutex), s, s.command(mutex, b.header(b.checks.Refusal() != nil), args...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func nothing(redis.Pipeliner) {}
 // releaseThenRunAmid is releaseThenRun with other commands between the release and s, and after s.
 func releaseThenRunAmid(t testing.TB, before, after func(redis.Pipeliner), j *simbaContender, b *Backend, s *script, args ...any) {
 	t.Helper()
-	header := b.header()
+	header := b.header(false)
 	header[4] = noDeadline
 	sent := time.Now()
 	var reply *redis.Cmd

@@ -76,7 +76,7 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 			for i, fast := range []bool{true, false} {
 				mutex := `m"` + me
 				key := simba.MutexChannel(mutex)
-				header := b.header()
+				header := b.header(false)
 				header[4] = noDeadline
 				if err := c.FlushDB(t.Context()).Err(); err != nil {
 					t.Fatal(err)
@@ -236,7 +236,7 @@ func TestDelayedGrantDoesNotProlongTheLock(t *testing.T) {
 
 func evaluate(t *testing.T, b *Backend, c *redis.Client, text, mutex string, args ...any) {
 	t.Helper()
-	header := b.header()
+	header := b.header(false)
 	header[4] = noDeadline
 	command := (&script{sha: text}).command(mutex, header, args...)
 	command[0] = "eval"

@@ -11,6 +11,7 @@ if owner == me then
   renew(t, tr, newSession)
   return finish('renewed', 0, '')
 end
+if closed then return finish('closed', 0, '') end
 -- A full Redis accepts no new contender. A contender with a queue entry or a reservation is not
 -- new.
 local refused = full and reserved ~= me and not call('ZSCORE', queue, me)

@@ -2,7 +2,7 @@
 -- steps.lua. If the fence holds no token, or the user may not publish, steps.lua refuses the
 -- request.
 local before, may = tonumber(state[3] or 0), redis.acl_check_cmd
-if idle and owner == '' and reserved == '' and not unnotified and before and before < 9007199254740991 and not string.find(state[3] or '', '%D') and
+if idle and not closed and owner == '' and reserved == '' and not unnotified and before and before < 9007199254740991 and not string.find(state[3] or '', '%D') and
     (not may or may('PUBLISH', lock, '') and may('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '')) then
   local me, t, tr = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
   local till = now + t + tr .. ''

@@ -44,7 +44,7 @@ if type(refusal) == 'table' then
   requireWritable(queue)
 end
 
-local window, grace, cluster = tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4] == '1'
+local window, grace, cluster = tonumber(ARGV[2]), tonumber(ARGV[3]), string.find(ARGV[4], 'cluster', 1, true) ~= nil
 -- changed: finish must save the record. grants and events are lists in the reply.
 local changed, grants, events = false, {}, {}
 -- announceFree: finish announces the mutex if it is free then. A lease that only expired needs no

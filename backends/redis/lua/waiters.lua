@@ -157,9 +157,9 @@ end
 -- handOff gives a free mutex to the first waiter that can be reached. It grants the mutex to a
 -- blocked waiter. It notifies a polling waiter and reserves the mutex for that waiter. me is the
 -- contender of the request, which needs no notice. handOff returns false if the mutex is free and
--- nobody waits. Otherwise it returns true.
+-- nobody waits. Otherwise it returns true. If no tenure may begin, it does nothing.
 local function handOff(me)
-  if owner ~= '' or reserved ~= '' then return true end
+  if owner ~= '' or reserved ~= '' or closed then return true end
   local from = 0
   while true do
     local list = call('ZRANGE', queue, from, from + 15)

@@ -1,0 +1,167 @@
+package proxy
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+const (
+	// checkInterval is the longest time between two checks of a store.
+	checkInterval = time.Minute
+	// checkPause is the shortest time between two checks. It is also the time from a check that
+	// failed, or that found a refused setting, to the next one.
+	checkPause = time.Second
+)
+
+// Fault is a setting of the store that breaks or weakens a promise of the engine.
+type Fault struct {
+	Setting string // its name in the store; "" = the engine cannot read the settings
+	Text    string // one line: what is wrong, where, and what to do
+	Refused bool   // no tenure may begin; otherwise the engine only warns
+}
+
+func (f Fault) String() string {
+	if f.Refused {
+		return f.Text + "; until then no new tenure begins"
+	}
+	return f.Text
+}
+
+func (f Fault) Error() string { return f.Text }
+
+// Checks checks the store of an engine: at the start, after each call of Again, and every minute.
+// While the result has a refused Fault, the engine must begin no tenure. A check that cannot be
+// completed changes nothing. Safe for concurrent use.
+type Checks struct {
+	engine    string
+	log       *slog.Logger
+	check     func(context.Context) ([]Fault, error)
+	onRefused func(error)
+	again     chan struct{} // capacity 1
+
+	mu      sync.Mutex // guards the fields below
+	faults  []Fault
+	refusal error
+}
+
+// NewChecks returns the Checks of an engine. The function check must bound its own time. onRefused
+// is called after each check that has refused the store. It gets the error of Refusal.
+func NewChecks(engine string, log *slog.Logger, check func(context.Context) ([]Fault, error), onRefused func(error)) *Checks {
+	return &Checks{engine: engine, log: log, check: check, onRefused: onRefused, again: make(chan struct{}, 1)}
+}
+
+// Start makes the first check. It returns an error if the store is refused or cannot be checked.
+// It logs the other faults as warnings.
+func (c *Checks) Start(ctx context.Context) error {
+	faults, err := c.check(ctx)
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(faults, func(f Fault) bool { return f.Refused }); i >= 0 {
+		return faults[i]
+	}
+	c.faults = faults
+	for _, f := range faults {
+		c.logFault(slog.LevelWarn, f)
+	}
+	return nil
+}
+
+// Run makes the later checks until ctx ends.
+func (c *Checks) Run(ctx context.Context) {
+	for wait := checkInterval; ; {
+		if !sleep(ctx, checkPause, nil) || !sleep(ctx, wait-checkPause, c.again) {
+			return
+		}
+		faults, err := c.check(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if err != nil {
+			c.log.Debug("cannot check the store", "engine", c.engine, "err", err)
+		} else {
+			c.set(faults)
+		}
+		wait = checkInterval
+		if err != nil || c.Refusal() != nil {
+			wait = checkPause
+		}
+	}
+}
+
+// sleep waits for d, or for an element of wake. It returns false if ctx ends first.
+func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-wake:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// Again makes Run check soon. The engine calls it for each new connection to a node of the store.
+func (c *Checks) Again() {
+	select {
+	case c.again <- struct{}{}:
+	default:
+	}
+}
+
+// set stores a result, and logs what has changed.
+func (c *Checks) set(faults []Fault) {
+	var refusal error
+	if i := slices.IndexFunc(faults, func(f Fault) bool { return f.Refused }); i >= 0 {
+		refusal = &simba.MisconfiguredError{Engine: c.engine, Err: faults[i]}
+	}
+	c.mu.Lock()
+	before := c.faults
+	c.faults, c.refusal = faults, refusal
+	c.mu.Unlock()
+	for _, f := range faults {
+		if !slices.Contains(before, f) {
+			c.logFault(slog.LevelError, f)
+		}
+	}
+	for _, f := range before {
+		if !slices.Contains(faults, f) {
+			c.log.Info("a setting of the store is no longer at fault", "engine", c.engine, "setting", f.Setting, "was", f.Text)
+		}
+	}
+	if refusal != nil {
+		c.onRefused(refusal)
+	}
+}
+
+func (c *Checks) logFault(level slog.Level, f Fault) {
+	message := "a setting of the store weakens the engine's promises"
+	switch {
+	case f.Refused:
+		message = "a setting of the store is refused: no new tenure begins until an operator corrects it"
+	case f.Setting == "":
+		level, message = slog.LevelWarn, "cannot read the settings of the store"
+	}
+	c.log.Log(context.Background(), level, message, "engine", c.engine, "setting", f.Setting, "why", f.Text)
+}
+
+// Refusal returns the *simba.MisconfiguredError for requests that would begin a tenure; nil = they
+// may.
+func (c *Checks) Refusal() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.refusal
+}
+
+// Faults returns the faults that the last complete check has found, without unreadable settings.
+func (c *Checks) Faults() []Fault {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(c.faults), func(f Fault) bool { return f.Setting == "" })
+}

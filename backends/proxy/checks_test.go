@@ -1,0 +1,102 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// checkedStore is a store whose result a test sets.
+type checkedStore struct {
+	faults []Fault
+	err    error
+	checks int
+}
+
+func (s *checkedStore) check(context.Context) ([]Fault, error) {
+	s.checks++
+	return s.faults, s.err
+}
+
+// runChecks runs f in fake time beside the Checks of a store that is well at the start.
+func runChecks(t *testing.T, f func(s *checkedStore, c *Checks, log *strings.Builder, refusals *int)) {
+	synctest.Test(t, func(t *testing.T) {
+		s, log, refusals := new(checkedStore), new(strings.Builder), 0
+		c := NewChecks("redis", slog.New(slog.NewTextHandler(log, nil)), s.check, func(error) { refusals++ })
+		if err := c.Start(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		go c.Run(t.Context())
+		synctest.Wait()
+		f(s, c, log, &refusals)
+	})
+}
+
+func elapse(d time.Duration) {
+	time.Sleep(d) // fake time
+	synctest.Wait()
+}
+
+func TestStoreIsCheckedEachMinuteAndAfterAgain(t *testing.T) {
+	runChecks(t, func(s *checkedStore, c *Checks, _ *strings.Builder, _ *int) {
+		elapse(time.Minute - 1)
+		if s.checks != 1 {
+			t.Errorf("%d checks before the minute is over, want 1", s.checks)
+		}
+		elapse(1)
+		if s.checks != 2 {
+			t.Errorf("%d checks after a minute, want 2", s.checks)
+		}
+		for range 100 { // many connections at once
+			c.Again()
+		}
+		elapse(checkPause)
+		if s.checks != 3 {
+			t.Errorf("%d checks after 100 new connections, want 3", s.checks)
+		}
+		elapse(30 * time.Second)
+		c.Again()
+		synctest.Wait()
+		if s.checks != 4 {
+			t.Errorf("%d checks after another connection, want 4 at once", s.checks)
+		}
+	})
+}
+
+func TestRefusedStoreLetsNoTenureBeginUntilItIsRepaired(t *testing.T) {
+	runChecks(t, func(s *checkedStore, c *Checks, log *strings.Builder, refusals *int) {
+		weak := Fault{Setting: "appendfsync", Text: "everysec"}
+		s.faults = []Fault{weak, {Setting: "maxmemory-policy", Text: "evicts", Refused: true}}
+		elapse(time.Minute)
+		refusal := (*simba.MisconfiguredError)(nil)
+		if err := c.Refusal(); !errors.As(err, &refusal) || err.Error() != "engine redis misconfigured: evicts" || *refusals != 1 {
+			t.Errorf("refusal %v after %d calls of onRefused", err, *refusals)
+		}
+		elapse(10 * checkPause)
+		if n := strings.Count(log.String(), "level=ERROR"); n != 2 || *refusals != 11 {
+			t.Errorf("%d errors in the log after %d refusals, want 2 after 11:\n%s", n, *refusals, log)
+		}
+		s.err = errors.New("no answer") // an incomplete check changes nothing
+		s.faults = nil
+		elapse(time.Minute)
+		if c.Refusal() == nil || len(c.Faults()) != 2 {
+			t.Errorf("a check without an answer changed the result to %v, %v", c.Refusal(), c.Faults())
+		}
+		s.err, s.faults = nil, []Fault{weak}
+		elapse(checkPause)
+		if c.Refusal() != nil || len(c.Faults()) != 1 || strings.Count(log.String(), "no longer at fault") != 1 {
+			t.Errorf("after the repair: %v, %v:\n%s", c.Refusal(), c.Faults(), log)
+		}
+		before := s.checks
+		elapse(time.Minute - 1)
+		if s.checks != before {
+			t.Errorf("%d checks in the minute after the repair, want none", s.checks-before)
+		}
+	})
+}

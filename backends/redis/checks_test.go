@@ -1,0 +1,263 @@
+package redis
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// lockedLog is a log that a test reads while a server writes it.
+type lockedLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedLog) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), part)
+}
+
+// serveLogging is serve with a log.
+func serveLogging(t *testing.T, url string) (*Backend, *lockedLog) {
+	t.Helper()
+	log := new(lockedLog)
+	b := openSoon(t, Options{URL: url, Notices: noNotices{}, QueueGrace: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	t.Cleanup(func() { _ = b.Close() })
+	return b, log
+}
+
+func configure(t *testing.T, addr string, words ...any) {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	defer c.Close()
+	if err := c.Do(t.Context(), append([]any{"CONFIG", "SET"}, words...)...).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func hasFault(b *Backend, setting string, refused bool) bool {
+	return slices.ContainsFunc(b.Faults(), func(f proxy.Fault) bool { return f.Setting == setting && f.Refused == refused })
+}
+
+// awaitCheck makes the server check Redis until the check has, or no longer has, a fault.
+func awaitCheck(t *testing.T, b *Backend, setting string, refused, want bool) {
+	t.Helper()
+	b.checks.Again()
+	until(t, fmt.Sprintf("fault of %s: %v", setting, want), func() bool { return hasFault(b, setting, refused) == want })
+}
+
+// begin tries to begin a tenure.
+func begin(b *Backend, mutex, contender string) error {
+	o, _, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: time.Minute})
+	if err == nil && o.Status != simba.StatusAcquired {
+		return errors.New(o.Status.String())
+	}
+	return err
+}
+
+func TestEvictionSetAtRunTimeLetsNoSecondOwnerIn(t *testing.T) {
+	s := stores.Redis(t, "--maxmemory", "6mb", "--maxmemory-policy", "noeviction")
+	b, log := serveLogging(t, "redis://"+s.Addr)
+	const mutexes = 20
+	for i := range mutexes {
+		acquire(t, b, fmt.Sprint("m", i), "a", 10*time.Minute, nil)
+	}
+	w := newWaiter()
+	_, ticket := acquire(t, b, "m0", "w", time.Minute, w)
+	acquire(t, b, "m0", "polls", time.Minute, nil)
+
+	configure(t, s.Addr, "maxmemory-policy", "allkeys-random")
+	awaitCheck(t, b, "maxmemory-policy", true, true)
+	w.await(t)
+	_, err := ticket.End(simba.EndWoken)
+	mustBeMisconfigured(t, "the wait", err, "maxmemory-policy allkeys-random")
+
+	// Owners go on, as long as Redis has their leases. A release hands off to nobody.
+	if g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m1", Contender: "a", TTL: 10 * time.Minute}); err != nil || g.Status != simba.StatusRenewed {
+		t.Errorf("GUARD by the owner: %+v, %v; want renewed", g, err)
+	}
+	if o, _ := acquire(t, b, "m1", "a", 10*time.Minute, nil); o.Status != simba.StatusRenewed {
+		t.Errorf("ACQUIRE by the owner: %+v; want renewed", o)
+	}
+	if !release(t, b, "m0", "a") {
+		t.Error("RELEASE by the owner did not end the tenure")
+	}
+
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	evicted := func() (n int64) {
+		for i := range mutexes {
+			n += 1 - c.Exists(t.Context(), fmt.Sprintf("simba:{m%d}", i)).Val()
+		}
+		return n
+	}
+	for n := 0; evicted() < mutexes/2; n++ {
+		pipe := c.Pipeline()
+		for i := range 500 {
+			pipe.Set(t.Context(), fmt.Sprint("other", n, "-", i), strings.Repeat("x", 400), 0)
+		}
+		if _, err := pipe.Exec(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range mutexes {
+		m := fmt.Sprint("m", i)
+		for _, q := range []simba.AcquireRequest{{NoQueue: true}, {}, {Waiter: newWaiter()}} {
+			q.Mutex, q.Contender, q.TTL = m, "b", time.Minute
+			_, _, err := b.Acquire(t.Context(), q)
+			mustBeMisconfigured(t, "ACQUIRE "+m, err, "maxmemory-policy allkeys-random")
+		}
+	}
+	if n := log.count("level=ERROR"); n != 1 || log.count("setting=maxmemory-policy") != 1 {
+		t.Errorf("the log has %d errors, want one that names maxmemory-policy", n)
+	}
+
+	configure(t, s.Addr, "maxmemory-policy", "noeviction", "maxmemory", "100mb")
+	until(t, "the mutex is granted after the repair", func() bool { return begin(b, "m0", "polls") == nil })
+	if len(b.Faults()) != 1 || log.count("no longer at fault") == 0 {
+		t.Errorf("after the repair the server reports %v, want only appendfsync", b.Faults())
+	}
+}
+
+// A new connection leads to a node with other settings. The test does not start the check itself.
+func TestNodeOfANewConnectionIsChecked(t *testing.T) {
+	evicting := []any{"maxmemory", "100mb", "maxmemory-policy", "volatile-lru"}
+	refuses := func(t *testing.T, b *Backend) {
+		t.Helper()
+		until(t, "a request is refused", func() bool {
+			err := begin(b, "new", "b")
+			refusal := (*simba.MisconfiguredError)(nil)
+			if errors.As(err, &refusal) {
+				mustBeMisconfigured(t, "ACQUIRE", err, "maxmemory-policy volatile-lru")
+			} else if err == nil {
+				release(t, b, "new", "b")
+			}
+			return refusal != nil
+		})
+		if !hasFault(b, "maxmemory-policy", true) {
+			t.Errorf("the server reports %v, want maxmemory-policy", b.Faults())
+		}
+	}
+	t.Run("restart", func(t *testing.T) {
+		s := stores.Redis(t)
+		b, _ := serveLogging(t, "redis://"+s.Addr)
+		s.Stop()
+		s.StartWith("--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru")
+		refuses(t, b)
+		configure(t, s.Addr, "maxmemory-policy", "noeviction")
+		until(t, "the mutex is granted after the repair", func() bool { return begin(b, "new", "b") == nil })
+	})
+	t.Run("sentinel", func(t *testing.T) {
+		s := stores.RedisSentinel(t)
+		b, _ := serveLogging(t, "redis+sentinel://"+strings.Join(s.SentinelAddrs, ",")+"/"+s.MasterName)
+		configure(t, s.Nodes[1].Addr, evicting...)
+		sentinelFailover(t, s)
+		refuses(t, b)
+	})
+	t.Run("cluster", func(t *testing.T) {
+		s := stores.RedisCluster(t)
+		b, _ := serveLogging(t, "redis+cluster://"+strings.Join(s.Addrs[:3], ","))
+		configure(t, s.Nodes[3].Addr, evicting...)
+		s.Nodes[0].Kill()
+		refuses(t, b)
+	})
+}
+
+func TestSettingThatOnlyWarnsIsLoggedOncePerChange(t *testing.T) {
+	s := stores.Redis(t, "--appendfsync", "always")
+	b, log := serveLogging(t, "redis://"+s.Addr)
+	if len(b.Faults()) != 0 || log.count("level") != 0 {
+		t.Fatalf("the server reports %v at the start, want nothing", b.Faults())
+	}
+	for i, c := range []struct{ setting, bad, good string }{
+		{"appendfsync", "everysec", "always"},
+		{"appendonly", "no", "yes"},
+		{"replica-read-only", "no", "yes"},
+		{"maxmemory-policy", "allkeys-lru", "noeviction"}, // maxmemory is 0
+	} {
+		configure(t, s.Addr, c.setting, c.bad)
+		awaitCheck(t, b, c.setting, false, true)
+		// The check that finds the second change has met the first one again.
+		if err := begin(b, "m", fmt.Sprint("c", i)); err != nil {
+			t.Errorf("ACQUIRE with %s %s: %v", c.setting, c.bad, err)
+		}
+		release(t, b, "m", fmt.Sprint("c", i))
+		if n := log.count("level=ERROR"); n != i+1 || log.count("setting="+c.setting+" ") == 0 {
+			t.Errorf("after %s became %s, the log has %d errors, want %d", c.setting, c.bad, n, i+1)
+		}
+	}
+	configure(t, s.Addr, "appendfsync", "always", "appendonly", "yes", "replica-read-only", "yes", "maxmemory-policy", "noeviction")
+	awaitCheck(t, b, "replica-read-only", false, false)
+	if len(b.Faults()) != 0 {
+		t.Errorf("after the repair the server reports %v", b.Faults())
+	}
+}
+
+// One of two servers refuses the store. It leaves the waiters of the other server to that server.
+func TestAllowEvictionHoldsAtRunTime(t *testing.T) {
+	s := stores.Redis(t, "--maxmemory", "100mb")
+	b, _ := serveLogging(t, "redis://"+s.Addr)
+	allows, _ := serveLogging(t, "redis://"+s.Addr+"?allow-eviction=true")
+	acquire(t, b, "m", "a", time.Minute, nil)
+	w := newWaiter()
+	_, ticket := acquire(t, allows, "m", "w", time.Minute, w)
+	configure(t, s.Addr, "maxmemory-policy", "allkeys-lru")
+	awaitCheck(t, b, "maxmemory-policy", true, true)
+	awaitCheck(t, allows, "maxmemory-policy", false, true)
+
+	st := runScript(t, b, "m", releaseScript, "a", "0", "", "")
+	if st.status != "released" || st.owner != "" {
+		t.Errorf("release at the server that refuses Redis: status %s, owner %q; want released and no owner", st.status, st.owner)
+	}
+	w.await(t)
+	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+		t.Errorf("the wait at the server with allow-eviction=true: %+v, %v; want acquired", o, err)
+	}
+}
+
+func TestUnreadableSettingsAreNoFault(t *testing.T) {
+	s := stores.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	set := func(words ...any) {
+		t.Helper()
+		if err := c.Do(t.Context(), append([]any{"ACL", "SETUSER", "simba"}, words...)...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("on", ">secret", "~*", "&*", "+@all", "-config")
+	b, log := serveLogging(t, "redis://simba:secret@"+s.Addr)
+	unknown := `msg="cannot read the settings of the store"`
+	if n := log.count(unknown); n != 1 || len(b.Faults()) != 0 {
+		t.Errorf("without the right to CONFIG, the log has %d warnings and the server reports %v; want 1 and nothing", n, b.Faults())
+	}
+	if err := begin(b, "m", "a"); err != nil {
+		t.Errorf("ACQUIRE without the right to CONFIG: %v", err)
+	}
+	set("+config")
+	awaitCheck(t, b, "maxmemory-policy", true, true)
+	set("-config")
+	until(t, "the settings are unknown again", func() bool { return log.count(unknown) == 2 })
+	if err := begin(b, "m2", "a"); err != nil || len(b.Faults()) != 0 {
+		t.Errorf("ACQUIRE when the right is gone: %v, faults %v", err, b.Faults())
+	}
+}
