@@ -57,12 +57,25 @@ func (l *conns) add(c net.Conn) (over net.Conn) {
 	return over
 }
 
-// cut closes a connection. Close of a TLS connection would wait for the client.
-func cut(c net.Conn) {
-	if secure, ok := c.(*tls.Conn); ok {
-		c = secure.NetConn()
+// checkEach calls check for each connection. It is the argument of resp.CutVanished.
+func (l *conns) checkEach(check func(nc net.Conn, cut func())) {
+	l.mu.Lock()
+	open := slices.Clone(l.open)
+	l.mu.Unlock()
+	for _, c := range open {
+		nc := socket(c.Conn)
+		check(nc, func() { nc.Close() })
 	}
-	c.Close()
+}
+
+// cut closes a connection. Close of a TLS connection would wait for the client.
+func cut(c net.Conn) { socket(c).Close() }
+
+func socket(c net.Conn) net.Conn {
+	if secure, ok := c.(*tls.Conn); ok {
+		return secure.NetConn()
+	}
+	return c
 }
 
 // connKey is the context key for the connection of a request.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/commands"
+	"github.com/simba-resp/simba-resp/resp"
 )
 
 const (
@@ -49,6 +50,7 @@ type Server struct {
 	log     *slog.Logger
 	serving sync.WaitGroup
 	stop    context.CancelFunc // ends the contexts of all requests
+	stopped <-chan struct{}    // closed by stop
 	conns   conns
 
 	opened   atomic.Pointer[opened] // nil before Open
@@ -65,7 +67,7 @@ type opened struct {
 // New returns a Server that does not listen yet.
 func New(cfg Config) *Server {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{tls: cfg.TLS, log: cfg.Logger, stop: stop}
+	s := &Server{tls: cfg.TLS, log: cfg.Logger, stop: stop, stopped: ctx.Done()}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", s.live)
 	mux.HandleFunc("GET /readyz", s.ready)
@@ -108,6 +110,7 @@ func (s *Server) Serve(ln net.Listener) {
 	if s.tls != nil {
 		ln = tls.NewListener(ln, s.tls) // HTTP/1.1 only, so that maxConns bounds the requests
 	}
+	s.serving.Go(func() { resp.CutVanished(s.stopped, s.conns.checkEach) })
 	s.serving.Go(func() {
 		if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			s.log.Error("HTTP server failed; metrics and health are not served any more", "err", err)

@@ -125,6 +125,7 @@ func (s *Server) registerListener(ln net.Listener) bool {
 		return false
 	}
 	s.listeners[ln] = struct{}{}
+	s.watch.Do(func() { s.watching.Go(s.cutVanished) })
 	return true
 }
 

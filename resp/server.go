@@ -64,6 +64,9 @@ type Server struct {
 
 	pushers pushers
 
+	watch    sync.Once // starts cutVanished
+	watching sync.WaitGroup
+
 	stop    chan struct{} // closed when Shutdown begins
 	drained chan struct{} // closed when Shutdown has begun and no connection is left
 }
@@ -173,6 +176,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for ln := range listeners {
 		ln.Close() // makes its Serve return
 	}
+	s.watching.Wait()
 	for _, c := range s.Conns() {
 		c.drain()
 	}

@@ -228,7 +228,9 @@ func TestShutdownEndsTheAcceptBackoff(t *testing.T) {
 
 func TestABrokenListenerEndsServe(t *testing.T) {
 	ln := &fakeListener{err: syscall.EINVAL, failures: 1, closed: make(chan struct{})}
-	if err := NewServer(Config{}, &script{}).Serve(ln); !errors.Is(err, syscall.EINVAL) {
+	s := NewServer(Config{}, &script{})
+	defer stopServer(t, s)
+	if err := s.Serve(ln); !errors.Is(err, syscall.EINVAL) {
 		t.Errorf("Serve returned %v, want EINVAL", err)
 	}
 }

@@ -156,11 +156,13 @@ func (a *app) listen() (err error) {
 // listen opens a TCP listener whose connections send keep-alive probes. If the machine or the
 // network of a client fails, the client sends no FIN. The server writes nothing to a blocked
 // waiter, so only the probes detect the failure. Until then the client keeps its SESSION leases,
-// and the server may grant it a mutex. The probes take 11 s, less than usual leases.
+// and the server may grant it a mutex. The probes take 11 s, less than usual leases. Of a Multipath
+// TCP connection, the kernel does not say what its client has acknowledged.
 func listen(name, addr string) (net.Listener, error) {
 	probed := net.ListenConfig{Control: limitBuffers, KeepAliveConfig: net.KeepAliveConfig{
 		Enable: true, Idle: 5 * time.Second, Interval: 2 * time.Second, Count: 3,
 	}}
+	probed.SetMultipathTCP(false)
 	ln, err := probed.Listen(context.Background(), "tcp", addr)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)

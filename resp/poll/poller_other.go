@@ -36,3 +36,6 @@ type Conn struct {
 
 // WriteNow is never called.
 func (c *Conn) WriteNow([]byte) (int, error) { return 0, errors.ErrUnsupported }
+
+// Vanished returns false.
+func Vanished(net.Conn) bool { return false }
