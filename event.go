@@ -1,6 +1,7 @@
 package simba
 
 import (
+	"cmp"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -100,7 +101,8 @@ func ContenderChannel(mutex, contender string) string {
 }
 
 // PlainContenderChannel returns the contender channel without braces. Contenders of Simba before
-// 3.0.2 subscribe to it, although the scripts of these versions publish with braces.
+// 3.0.2 subscribe to it, although the scripts of these versions publish with braces. So these
+// contenders are deaf.
 func PlainContenderChannel(mutex, contender string) string {
 	return "simba:" + mutex + ":" + contender
 }
@@ -114,6 +116,12 @@ func AcquiredNotice(contender string) string { return "acquired@@" + contender }
 // ReleasedNotice returns the payload for the end of a tenure of oldOwner. It is published on
 // ContenderChannel if the mutex is reserved for a contender, and on MutexChannel if nobody waits.
 func ReleasedNotice(oldOwner string) string { return "released@@" + oldOwner }
+
+// OfferNotice is ReleasedNotice for the channel of a contender. If the old owner is not known, it
+// names the contender, since Simba cannot parse a notice without an id.
+func OfferNotice(oldOwner, contender string) string {
+	return ReleasedNotice(cmp.Or(oldOwner, contender))
+}
 
 // ParseContenderChannel is the inverse of ContenderChannel. ok is false for any other channel, and
 // if the mutex' name or the contender id is invalid.

@@ -13,11 +13,14 @@ import (
 
 // newEngineSite serves an embedded engine without a disk. Polling waiters keep their queue entries
 // and reservations for the time of the test.
-func newEngineSite(t testing.TB) *site {
+func newEngineSite(t testing.TB) *site { return engineSite(t, false) }
+
+// engineSite is newEngineSite. If plain is set, it notifies contenders on channels without braces.
+func engineSite(t testing.TB, plain bool) *site {
 	t.Helper()
 	broker := resp.NewBroker()
 	e, err := engine.New(engine.Config{
-		Clock: engine.NewClock(0), HandoffWindow: time.Hour, QueueGrace: time.Hour, Notices: Notices(broker),
+		Clock: engine.NewClock(0), HandoffWindow: time.Hour, QueueGrace: time.Hour, Notices: Notices(broker), PlainChannels: plain,
 	}, engine.Memory(), engine.Recovery{})
 	if err != nil {
 		t.Fatal(err)

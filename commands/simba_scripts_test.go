@@ -254,7 +254,7 @@ func TestAContenderThatSubscribesWithoutBracesIsNotified(t *testing.T) {
 				continue
 			}
 			t.Run(name+" "+m, func(t *testing.T) {
-				s := newEngineSite(t)
+				s := engineSite(t, true)
 				p := s.dial()
 				direct := s.expectNotices(strconv.Quote(plain))
 				p.expect("SET "+strconv.Quote(m)+" a PX 60000", ok)
@@ -270,7 +270,7 @@ func TestAContenderThatSubscribesWithoutBracesIsNotified(t *testing.T) {
 }
 
 func TestAContenderThatSubscribesLateWithoutBracesIsNotified(t *testing.T) {
-	s := newEngineSite(t)
+	s := engineSite(t, true)
 	p := s.dial()
 	p.do("SET a:b x PX 60000")
 	p.do(evalOf(generation(t, "2.9").Acquire, "a:b", "0:1@host", "60000"))

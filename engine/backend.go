@@ -79,7 +79,7 @@ func (e *Engine) Subscribed(_ context.Context, channel string, pattern bool) (se
 	if pattern {
 		return 0, nil
 	}
-	for name, contender := range listeners(channel) {
+	for name, contender := range listeners(channel, e.sequencer.plain) {
 		rests, err := e.do(name, func(m *mutex, s *step) { m.resubscribe(s, contender) })
 		if err != nil {
 			return 0, err
@@ -91,14 +91,14 @@ func (e *Engine) Subscribed(_ context.Context, channel string, pattern bool) (se
 
 // listeners yields each mutex and contender to which the contender channel may belong. A channel
 // without braces may belong to several contenders, since names may have colons.
-func listeners(channel string) iter.Seq2[string, string] {
+func listeners(channel string, plain bool) iter.Seq2[string, string] {
 	return func(yield func(name, contender string) bool) {
 		if name, contender, ok := simba.CutContenderChannel(channel); ok {
 			yield(name, contender)
 			return
 		}
 		rest, ok := strings.CutPrefix(channel, "simba:")
-		for i := max(0, len(rest)-1-simba.MaxContenderLen); ok && i < len(rest); i++ {
+		for i := max(0, len(rest)-1-simba.MaxContenderLen); plain && ok && i < len(rest); i++ {
 			if rest[i] == ':' && !yield(rest[:i], rest[i+1:]) {
 				return
 			}

@@ -17,6 +17,7 @@ type Config struct {
 	HandoffWindow time.Duration // length of a reservation for a polling waiter; 0 = none
 	QueueGrace    time.Duration // how long an absent polling waiter keeps its queue entry
 	Notices       simba.Notices // nil = Silent
+	PlainChannels bool          // also send offers to simba.PlainContenderChannel
 	HistoryLen    int           // number of events kept for History; 0 = 10,000
 
 	// Hash returns the hash that selects a mutex's shard. Nil means a hash that is random for every
@@ -67,6 +68,7 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	e.SetQueueGrace(cfg.QueueGrace)
 	e.token.Store(rec.Token)
 	e.sequencer.journal, e.sequencer.notices, e.sequencer.missedOffer = j, cfg.Notices, e.missedOffer
+	e.sequencer.plain = cfg.PlainChannels
 	e.sequencer.seq = rec.Seq
 	e.sequencer.history.Limit = cfg.HistoryLen
 	for _, ev := range rec.History {
@@ -120,7 +122,8 @@ func (e *Engine) shard(name string) (*shard, uint64) {
 // subscribed reports whether a contender can receive the notice of an offer.
 func (e *Engine) subscribed(mutex, contender string) bool {
 	n := e.sequencer.notices
-	return n.Any() && (n.Subscribed(simba.ContenderChannel(mutex, contender)) || n.Subscribed(simba.PlainContenderChannel(mutex, contender)))
+	return n.Any() && (n.Subscribed(simba.ContenderChannel(mutex, contender)) ||
+		e.sequencer.plain && n.Subscribed(simba.PlainContenderChannel(mutex, contender)))
 }
 
 // do runs one transition on a mutex and returns the Seq that the result rests on.

@@ -17,6 +17,7 @@ type sequencer struct {
 	journal     Journal
 	notices     simba.Notices
 	missedOffer func(mutex, contender string) simba.Seq // handles an offer without a subscriber
+	plain       bool                                    // Config.PlainChannels
 
 	// sending keeps notices in order: deliver holds it while it takes notices and sends them.
 	sending sync.Mutex
@@ -263,18 +264,18 @@ func (q *sequencer) send(n notice) bool {
 // sendOffer notifies a polling waiter that the mutex is free. It returns how many subscribers
 // received the notice.
 func (q *sequencer) sendOffer(t offerNotice) int {
-	payload := simba.ReleasedNotice(t.last)
+	payload := simba.OfferNotice(t.last, t.contender)
 	reached := q.notices.Publish(simba.ContenderChannel(t.mutex, t.contender), payload)
-	if plain := simba.PlainContenderChannel(t.mutex, t.contender); q.notices.Subscribed(plain) {
+	if plain := simba.PlainContenderChannel(t.mutex, t.contender); q.plain && q.notices.Subscribed(plain) {
 		reached += q.notices.Publish(plain, payload)
 	}
 	return reached
 }
 
-// copyOffer handles a message that a script has published. If it is the notice of an offer, and the
-// contender's channel without braces has a subscriber, copyOffer publishes it there too.
+// copyOffer handles a message that a script has published. If it is the notice of an offer, and
+// channels without braces are wanted, copyOffer publishes it there too.
 func (q *sequencer) copyOffer(m *message) {
-	if !strings.HasPrefix(m.payload, simba.ReleasedNotice("")) {
+	if !q.plain || !strings.HasPrefix(m.payload, simba.ReleasedNotice("")) {
 		return
 	}
 	mutex, contender, ok := simba.CutContenderChannel(m.channel)

@@ -166,7 +166,7 @@ func (b *Backend) notify(m *mutexState, e *entry, version uint64) (reserved bool
 	}
 	last := m.lastOwner
 	b.mu.Unlock()
-	if b.notices.Publish(simba.ContenderChannel(m.mutex, e.contender), simba.ReleasedNotice(last)) > 0 {
+	if b.notices.Publish(simba.ContenderChannel(m.mutex, e.contender), simba.OfferNotice(last, e.contender)) > 0 {
 		return window > 0
 	}
 	b.mu.Lock()

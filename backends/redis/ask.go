@@ -76,6 +76,9 @@ func (b *Backend) header(closed bool) [6]any {
 	if closed {
 		flags += "closed "
 	}
+	if b.plainChannels {
+		flags += "plain "
+	}
 	return [6]any{
 		b.id, b.HandoffWindow().Milliseconds(), b.QueueGrace().Milliseconds(), flags, nil, b.fenceTTL.Milliseconds(),
 	}

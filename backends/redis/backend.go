@@ -23,7 +23,8 @@ type Backend struct {
 	log     *slog.Logger
 	notices simba.Notices
 
-	fenceTTL time.Duration // see Options.URL
+	fenceTTL      time.Duration // see Options.URL
+	plainChannels bool          // Options.PlainChannels
 
 	up       *upstream
 	checks   *proxy.Checks
@@ -71,6 +72,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		log:              o.Logger,
 		notices:          o.Notices,
 		fenceTTL:         t.fenceTTL,
+		plainChannels:    o.PlainChannels,
 		tasks:            newTasks(),
 		eventLog:         proxy.NewEventLog(o.Notices, 0),
 		schedule:         newSchedule(),

@@ -38,4 +38,5 @@ type Options struct {
 
 	HandoffWindow time.Duration // see proxy.QueueSettings.SetHandoffWindow; 0 = no reservations
 	QueueGrace    time.Duration // see proxy.QueueSettings.SetQueueGrace; 0 = no grace
+	PlainChannels bool          // also notify contenders on simba.PlainContenderChannel
 }

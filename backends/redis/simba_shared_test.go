@@ -55,8 +55,7 @@ func TestSimbaReleaseToDeadContenderNotifiesPollingWaiterAtOnce(t *testing.T) {
 func TestContenderNotifiedBySimbaReleaseHasReservation(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba29, seeds.Simba31} {
-		b := serve(t, "redis://"+s.Addr, newListener())
-		b.SetHandoffWindow(time.Minute)
+		b := servePlain(t, "redis://"+s.Addr, newListener())
 		mutex := "m" + of.Name
 		// The releaser is always of 3.1, since contenders of 2.9 do not receive their own notices.
 		j := newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "J0")
@@ -195,10 +194,17 @@ func TestWaiterRemovedBySimbaReleaseIsNotPassedOver(t *testing.T) {
 	granted(t, second, later)
 }
 
+// servePlain serves with notices on channels without braces.
+func servePlain(t *testing.T, url string, n simba.Notices) *Backend {
+	t.Helper()
+	b := openSoon(t, Options{URL: url, Notices: n, HandoffWindow: time.Minute, QueueGrace: 5 * time.Second, PlainChannels: true})
+	t.Cleanup(func() { _ = b.Close() })
+	return b
+}
+
 func TestContenderOnPlainChannelGetsTheMutex(t *testing.T) {
 	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newListener())
-	b.SetHandoffWindow(time.Minute)
+	b := servePlain(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "ours", time.Minute, nil)
 	j := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "J").subscribe()
 	j.mustQueue()
@@ -407,8 +413,7 @@ func TestSimbaAndOurContendersShareAClustersMutexes(t *testing.T) {
 func TestOvertakenContenderOnPlainChannelIsQueuedAgain(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
-	b := serve(t, "redis://"+s.Addr, e)
-	b.SetHandoffWindow(time.Minute) // longer than atOnce
+	b := servePlain(t, "redis://"+s.Addr, e) // its handoff window is longer than atOnce
 	e.subscribe(t, b, "simba:{m}")
 	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberForChannel(contenderGlob).confirmed(contenderGlob) })
 	one := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "one")
@@ -431,31 +436,4 @@ func TestOvertakenContenderOnPlainChannelIsQueuedAgain(t *testing.T) {
 	next.receive("released@@barger")
 	within(t, "the notice", sent)
 	next.mustAcquire()
-}
-
-// A release by Simba 3.2 or 3.3 deletes the queue. Contenders of older versions queue again when
-// they receive our notice.
-func TestContenderOnPlainChannelQueuesAgainAfterDeletedQueue(t *testing.T) {
-	s := stores.Redis(t)
-	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33} {
-		e := newListener()
-		b := serve(t, "redis://"+s.Addr, e)
-		mutex := "m" + of.Name
-		e.subscribe(t, b, seeds.Lease(mutex))
-		one := newSimbaContender(t, s.Addr, of, mutex, "one")
-		one.mustAcquire()
-		next := newSimbaContender(t, s.Addr, seeds.Simba29, mutex, "next").subscribe()
-		next.mustQueue()
-		owner(t, b, mutex)
-		w := newWaiter()
-		_, ticket := acquire(t, b, mutex, "W", time.Minute, w)
-		awaitIdle(t, b, mutex, "W")
-		one.release()
-		granted(t, w, ticket)
-		next.receive("released@@one")
-		next.mustQueue()
-		release(t, b, mutex, "W")
-		next.receive("released@@W")
-		next.mustAcquire()
-	}
 }

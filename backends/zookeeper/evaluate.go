@@ -98,7 +98,7 @@ func (b *Backend) serveFirst(n *node, only bool) {
 		free := n.idle
 		b.mu.Unlock()
 		if subscribed {
-			b.notices.Publish(simba.ContenderChannel(k.mutex, k.contender), simba.ReleasedNotice(before))
+			b.notices.Publish(simba.ContenderChannel(k.mutex, k.contender), simba.OfferNotice(before, k.contender))
 		}
 		if free {
 			b.announceFree(k.mutex, false)
@@ -193,7 +193,7 @@ func (b *Backend) evaluateForeign(w *watcher, v *view, child string) (incomplete
 		if old == "" { // for example after a tenure of this server's client
 			old = b.lastOwner(n.key())
 		}
-		b.notices.Publish(simba.ContenderChannel(w.mutex, n.contender), simba.ReleasedNotice(old))
+		b.notices.Publish(simba.ContenderChannel(w.mutex, n.contender), simba.OfferNotice(old, n.contender))
 	}
 	return !now.owned // the node may become the owner's without a change of the listing
 }

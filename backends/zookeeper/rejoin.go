@@ -51,7 +51,7 @@ func (b *Backend) forgetNodes(l *sessionSlot, s *session) (polling []nodeKey) {
 func (b *Backend) notifyPolling(keys []nodeKey) {
 	for _, k := range keys {
 		if b.nodeAt(k) == nil { // the waiter has not asked again since
-			b.notices.Publish(simba.ContenderChannel(k.mutex, k.contender), simba.ReleasedNotice(b.lastOwner(k)))
+			b.notices.Publish(simba.ContenderChannel(k.mutex, k.contender), simba.OfferNotice(b.lastOwner(k), k.contender))
 		}
 	}
 }

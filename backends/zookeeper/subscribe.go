@@ -74,7 +74,7 @@ func (b *Backend) watchChannel(channel string, pattern bool) <-chan struct{} {
 	}
 	b.mu.Unlock()
 	if renotify {
-		b.notices.Publish(channel, simba.ReleasedNotice(b.lastOwner(nodeKey{mutex, contender})))
+		b.notices.Publish(channel, simba.OfferNotice(b.lastOwner(nodeKey{mutex, contender}), contender))
 	}
 	return w.ready
 }

@@ -61,6 +61,8 @@ type config struct {
 	HandoffWindow time.Duration
 	QueueGrace    time.Duration
 
+	LegacySimbaChannels bool
+
 	MaxClients      int
 	MaxMemory       uint64 // bytes
 	Timeout         time.Duration

@@ -56,7 +56,7 @@ func (a *app) useBackend(b liveBackend, closeBackend func() error) {
 func (a *app) redisOptions(n simba.Notices) redis.Options {
 	return redis.Options{
 		URL: a.cfg.RedisURL, Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
-		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace,
+		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace, PlainChannels: a.cfg.LegacySimbaChannels,
 	}
 }
 
@@ -87,6 +87,7 @@ func (a *app) openEmbedded(n simba.Notices) error {
 		HandoffWindow: a.cfg.HandoffWindow,
 		QueueGrace:    a.cfg.QueueGrace,
 		Notices:       n,
+		PlainChannels: a.cfg.LegacySimbaChannels,
 	}, journal, recovery)
 	if err != nil {
 		return err

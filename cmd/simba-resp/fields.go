@@ -197,6 +197,11 @@ var fields = []field{
 		value: func(c *config) flag.Value { return (*duration)(&c.QueueGrace) },
 	},
 	{
+		name: "legacy-simba-channels", kind: "true|false", initial: "false",
+		help:  "Also notify contenders of Simba before 3.0.2, on channels without braces. This wakes faults of these versions. Engines embedded and redis only.",
+		value: func(c *config) flag.Value { return (*boolean)(&c.LegacySimbaChannels) },
+	},
+	{
 		name: "maxclients", kind: "number", initial: "10000",
 		help:  "Maximum number of connections. Blocking commands may use three quarters of them.",
 		value: func(c *config) flag.Value { return (*number)(&c.MaxClients) },

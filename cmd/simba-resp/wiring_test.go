@@ -243,6 +243,19 @@ var wirings = []wiring{
 			w.t.Errorf("%d waiters after the end of the grace, want 0", n)
 		}
 	}},
+	{"legacy-simba-channels", "--durability memory --legacy-simba-channels=true", func(w *wired) {
+		c, sub := w.connect(), redis.PubSubConn{Conn: w.connect()}
+		if err := sub.Subscribe("simba:job:b"); err != nil {
+			w.t.Fatal(err)
+		}
+		sub.Receive()
+		w.acquire(c, "a", time.Hour)
+		w.acquire(c, "b", time.Hour)
+		w.must(c, "SIMBA.RELEASE", "job", "a")
+		if got, ok := sub.Receive().(redis.Message); !ok || string(got.Data) != "released@@a" {
+			w.t.Errorf("b received %v on its channel without braces, want released@@a", got)
+		}
+	}},
 	{"maxclients", "--maxclients 1", func(w *wired) {
 		w.must(w.connect(), "PING")
 		if _, err := redis.ReceiveWithTimeout(w.connect(), time.Minute); err == nil || err.Error() != "ERR max number of clients reached" {
@@ -304,6 +317,7 @@ var storeWirings = []storeWiring{
 	{"queue-grace", "7s", engineRedis, func(a *app) any { return a.redisOptions(nil).QueueGrace }},
 	{"queue-grace", "7s", engineMySQL, func(a *app) any { return a.mysqlOptions(nil).QueueGrace }},
 	{"queue-grace", "7s", engineZooKeeper, func(a *app) any { return a.zookeeperOptions(nil).QueueGrace }},
+	{"legacy-simba-channels", "true", engineRedis, func(a *app) any { return a.redisOptions(nil).PlainChannels }},
 }
 
 // storeOf has the flags that name a store, for each engine.

@@ -2,6 +2,7 @@ package dropin
 
 import (
 	"strings"
+	"testing"
 
 	"github.com/redis/go-redis/v9"
 
@@ -111,4 +112,90 @@ var noticeRules = []rule{
 		m.comes("our waiter owns it", w)
 		store.expect("acquired@@waits")
 	}},
+}
+
+// channels subscribes to channels of the store.
+func (m *meeting) channels(names ...string) *subscription {
+	m.Helper()
+	sub := m.store.Subscribe(m.ctx, names...)
+	m.Cleanup(func() { sub.Close() })
+	for range names {
+		_, err := sub.Receive(m.ctx)
+		m.must(err)
+	}
+	return &subscription{m: m, sub: sub}
+}
+
+// onlyOwn checks that nothing has arrived on a channel except a message of the test itself.
+func (s *subscription) onlyOwn(channel string) {
+	s.m.Helper()
+	s.m.must(s.m.store.Publish(s.m.ctx, channel, "by the test").Err())
+	s.expect("by the test")
+}
+
+// read reads the mutex in all ways. Each request makes the server compare the mutex with its
+// record.
+func (m *meeting) read() {
+	m.Helper()
+	m.subscribe(m.rdb, "simba-events:{"+m.mutex+"}")
+	for _, request := range [][]any{
+		{"simba.owner", m.mutex}, {"simba.check", m.mutex, 1}, {"simba.queue", m.mutex}, {"simba.acquire", m.mutex, "reads", 60_000, "noqueue"},
+	} {
+		m.must(m.rdb.Do(m.ctx, request...).Err())
+	}
+}
+
+var quietRules = []rule{
+	{"reads of an owner publish nothing on channels without braces", nil, func(m *meeting) {
+		plain := m.channels("simba:"+m.mutex, "simba:"+m.mutex+":jvm")
+		for range 2 { // the second time, the server has a record of an earlier tenure of ours
+			k := m.owns(m.jvm("jvm"))
+			m.read()
+			m.owner("jvm")
+			m.must(k.end(m.ctx))
+			m.takes("ours")
+			is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
+		}
+		plain.onlyOwn("simba:" + m.mutex)
+	}},
+	{"a release publishes nothing on channels without braces", nil, func(m *meeting) {
+		plain := m.channels("simba:"+m.mutex, "simba:"+m.mutex+":jvm")
+		m.takes("ours")
+		if owner, _, err := m.jvm("jvm").try(m.ctx); err != nil || owner != "ours" {
+			m.Fatalf("their try returns the owner %q, %v, want ours", owner, err)
+		}
+		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
+		m.takes("ours")
+		is(m, m.rdb, int64(1), "simba.break", m.mutex)
+		plain.onlyOwn("simba:" + m.mutex)
+	}},
+	{"reads of an owner publish no release", nil, func(m *meeting) {
+		m.takes("ours")
+		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
+		braces := m.channels(seeds.Lease(m.mutex), seeds.Lease(m.mutex)+":jvm")
+		m.owns(m.jvm("jvm"))
+		m.read()
+		braces.expect("acquired@@jvm")
+		braces.all = nil
+		braces.onlyOwn(seeds.Lease(m.mutex))
+	}},
+	{"a notice names an owner even if the server knows none", nil, func(m *meeting) {
+		own := m.channels(seeds.Lease(m.mutex) + ":jvm")
+		m.must(m.store.ZAdd(m.ctx, seeds.Queue(m.mutex), redis.Z{Score: 1, Member: "jvm"}).Err())
+		m.must(m.rdb.Do(m.ctx, "simba.queue", m.mutex).Err())
+		own.expect("released@@jvm")
+	}},
+}
+
+func TestOnlyContendersThatAskForItAreWokenWithoutBraces(t *testing.T) {
+	t.Parallel()
+	for _, engine := range []string{"redis", "embedded"} {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			at := newSite(t, engine, 2)
+			for _, r := range quietRules {
+				t.Run(r.name, func(t *testing.T) { r.run(newMeeting(t, at, seeds.Simba29)) })
+			}
+		})
+	}
 }

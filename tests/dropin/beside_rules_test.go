@@ -201,8 +201,12 @@ func TestSimbaContendersAndOursAgreeOnHandoffsTokensAndNotices(t *testing.T) {
 	for _, engine := range []string{"redis", "embedded"} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
-			at := newSite(t, engine, 2)
+			usual, legacy := newSite(t, engine, 2), newSite(t, engine, 2, legacyChannels)
 			for _, gen := range seeds.Generations {
+				at := usual
+				if gen.Braceless {
+					at = legacy
+				}
 				t.Run(gen.Name, func(t *testing.T) {
 					for _, r := range slices.Concat(handoverRules, tokenRules, noticeRules) {
 						if r.only == nil || r.only(gen) {

@@ -204,6 +204,9 @@ func (h *noticeCounts) expect(c *contest, payload string, n int) {
 	}
 }
 
+// legacyChannels wakes contenders of Simba before 3.0.2. Without it they only poll.
+const legacyChannels = "--legacy-simba-channels"
+
 // TestSimbaContendersAndOursShareAMutex runs a contest for each generation with two contenders of
 // Simba. A last contest has one contender of each generation.
 func TestSimbaContendersAndOursShareAMutex(t *testing.T) {
@@ -211,7 +214,7 @@ func TestSimbaContendersAndOursShareAMutex(t *testing.T) {
 	for _, engine := range []string{"redis", "embedded"} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
-			at := newSite(t, engine, 2)
+			at := newSite(t, engine, 2, legacyChannels)
 			for _, gen := range seeds.Generations {
 				t.Run(gen.Name, func(t *testing.T) {
 					t.Parallel()
@@ -238,7 +241,7 @@ func TestSimbaContendersContendForMutexesOfAnyName(t *testing.T) {
 	for _, engine := range []string{"redis", "embedded"} {
 		t.Run(engine, func(t *testing.T) {
 			t.Parallel()
-			at := newSite(t, engine, 1)
+			at := newSite(t, engine, 1, legacyChannels)
 			for what, mutex := range map[string]string{
 				"a blank":              "two words",
 				"braces":               "a{b}c",

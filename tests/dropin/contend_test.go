@@ -47,11 +47,12 @@ type site struct {
 }
 
 // newSite starts servers of an engine with one store. For the embedded engine it starts only one.
-func newSite(t testing.TB, engine string, servers int) *site {
+func newSite(t testing.TB, engine string, servers int, more ...string) *site {
 	t.Helper()
 	at := &site{engine: engine}
 	var flags []string
 	at.store, flags = simbatest.Store(t, engine)
+	flags = append(flags, more...)
 	if engine == "embedded" {
 		servers = 1
 	}

@@ -227,8 +227,9 @@ func TestSimbaItselfAndOurContendersShareAMutex(t *testing.T) {
 			path := simbaJars(t, version)
 			for _, engine := range []string{"redis", "embedded"} {
 				t.Run(engine, func(t *testing.T) {
-					at := newSite(t, engine, 2)
-					t.Run("shared", func(t *testing.T) { contendWithSimbaItself(newContestAt(t, at, "shared"), path) })
+					at, legacy := newSite(t, engine, 2), newSite(t, engine, 2, legacyChannels)
+					t.Run("shared", func(t *testing.T) { contendWithSimbaItself(newContestAt(t, legacy, "shared"), path) })
+					t.Run("an owner that is read stays the owner", func(t *testing.T) { simbaItselfIsRead(newContestAt(t, at, "read"), path) })
 					t.Run("a renewal keeps the token", func(t *testing.T) { simbaItselfRenews(newContestAt(t, at, "renewed"), path) })
 				})
 			}
@@ -310,4 +311,45 @@ func simbaItselfRenews(c *contest, path string) {
 		t.Error(err)
 	}
 	c.noted.report(t)
+}
+
+// simbaItselfIsRead reads a tenure of Simba's by every command. A notice of a release would call
+// onReleased of the owner. The server reads the first mutex without an earlier tenure of ours.
+func simbaItselfIsRead(c *contest, path string) {
+	t := c.t
+	k := &simbaItself{path: path, addr: c.at.store, name: "jvm"}
+	t.Cleanup(k.kill)
+	for i := range 3 {
+		k.mutex = fmt.Sprint(c.mutex, i)
+		if i > 0 {
+			if _, err := record(t.Context(), c.rdb, "simba.acquire", k.mutex, "ours", 60_000); err != nil {
+				t.Fatal(err)
+			}
+			is(t, c.rdb, int64(1), "simba.release", k.mutex, "ours")
+		}
+		id, err := k.acquire(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			for _, request := range [][]any{
+				{"simba.owner", k.mutex}, {"simba.check", k.mutex, 1}, {"simba.acquire", k.mutex, "ours", 60_000, "noqueue"}, {"simba.queue", k.mutex},
+			} {
+				if err := c.rdb.Do(t.Context(), request...).Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			sub := c.rdb.Subscribe(t.Context(), "simba-events:{"+k.mutex+"}")
+			if _, err := sub.Receive(t.Context()); err != nil {
+				t.Error(err)
+			}
+			sub.Close()
+		}
+		k.owner.send("stop %s", id)
+		for got := ""; got != "STOPPED"; {
+			if got = <-k.owner.linesOf(id); strings.HasPrefix(got, "ACQUIRED") {
+				t.Errorf("onReleased and onAcquired were called for the owner of %s", k.mutex)
+			}
+		}
+	}
 }

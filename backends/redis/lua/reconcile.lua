@@ -98,7 +98,7 @@ local function handleNotice(i)
   end
   if readWaiter(c) and not call('ZSCORE', queue, c) then restoreEntries() end
   local hasNoEntry = recorded or not call('ZSCORE', queue, c)
-  if (unseen or hasSubscriber(plainContenderChannel(c))) and not hadTenure and not readWaiter(c) and hasNoEntry then
+  if (unseen or plain and hasSubscriber(plainContenderChannel(c))) and not hadTenure and not readWaiter(c) and hasNoEntry then
     removed[#removed + 1] = c
   end
 end

@@ -11,7 +11,8 @@
 --   6 fence: the largest token so far (shared with Simba from 3.3)
 --   7 tokenKey: the token of the tenure, expires with the lock (shared with Simba from 3.3)
 -- ARGV  1 this server's id   2 handoff window, ms   3 queue grace, ms
---       4 flags: 'cluster ', and 'closed ' if the server's checks refuse Redis: no tenure may begin
+--       4 flags: 'cluster '; 'closed ' if the server's checks refuse Redis: no tenure may begin;
+--         'plain ' if notices also go to channels without braces
 --       5 the deadline: when the server stops waiting for the reply, in ms of Redis' clock
 --       6 how many ms the fence outlives the last lease; '0' = it lives for ever
 local lock, queue, tenure, waiting, endedTickets, fence, tokenKey = unpack(KEYS)

@@ -44,7 +44,9 @@ if type(refusal) == 'table' then
   requireWritable(queue)
 end
 
-local window, grace, cluster = tonumber(ARGV[2]), tonumber(ARGV[3]), string.find(ARGV[4], 'cluster', 1, true) ~= nil
+local window, grace = tonumber(ARGV[2]), tonumber(ARGV[3])
+local function hasFlag(name) return string.find(ARGV[4], name, 1, true) ~= nil end
+local cluster, plain = hasFlag('cluster'), hasFlag('plain')
 -- changed: finish must save the record. grants and events are lists in the reply.
 local changed, grants, events = false, {}, {}
 -- announceFree: finish announces the mutex if it is free then. A lease that only expired needs no
@@ -188,8 +190,10 @@ local function endTenure(kind, reason)
   announceFree = kind ~= 'expired'
 end
 
--- endReservation leaves a free mutex to the next waiter.
+-- endReservation leaves a free mutex to the next waiter. A notice needs an old owner, even if our
+-- scripts know none.
 local function endReservation()
+  if last == '' then last = reserved end
   reserved, reservedUntil, changed, announceFree = '', 0, true, true
 end
 

@@ -54,14 +54,6 @@ end
 -- would also count servers that subscribe to a pattern.
 local function hasSubscriber(channel) return call('PUBSUB', 'NUMSUB', channel)[2] > 0 end
 
--- Simba before 3.0.2 subscribes to channel names without braces, but publishes to names with
--- braces.
-local plainChannel = 'simba:' .. string.sub(lock, 8, -2)
--- restoreEntries cannot restore contenders of Simba, which have no record or one of kind 'x'. They
--- queue again after this notice.
-if unseen and call('EXISTS', queue) == 0 and (cluster or hasSubscriber(plainChannel)) then
-  redis.pcall('PUBLISH', plainChannel, 'released@@' .. last) -- users may lack the right
-end
 -- A queue that does not expire was made by another program, so entries of ours may be missing.
 if hasRecords and (unseen and not onlyExpired or call('PTTL', queue) < 0) then restoreEntries() end
 
@@ -119,19 +111,24 @@ local function notifyEntryGone(c, wserver, wticket)
   end
 end
 
-local function plainContenderChannel(c) return plainChannel .. ':' .. c end
+-- plainContenderChannel returns the channel that Simba before 3.0.2 subscribes to. The scripts of
+-- these versions publish to the name with braces.
+local function plainContenderChannel(c) return 'simba:' .. string.sub(lock, 8, -2) .. ':' .. c end
 
 -- mayReceive returns whether a contender of Simba can receive a notice that the mutex is free. In a
 -- cluster it always returns true, because the contender may subscribe at another node.
-local function mayReceive(c) return cluster or hasSubscriber(lock .. ':' .. c) or hasSubscriber(plainContenderChannel(c)) end
+local function mayReceive(c) return cluster or hasSubscriber(lock .. ':' .. c) or plain and hasSubscriber(plainContenderChannel(c)) end
+
+-- offerNotice returns the notice to c that the mutex is free. Simba cannot parse one without an id.
+local function offerNotice(c) return 'released@@' .. (last ~= '' and last or c) end
 
 -- notifyFree notifies a contender of Simba that the mutex is free. notified: another program has
 -- already sent the notice on the channel with braces. notifyFree returns false if the contender
 -- cannot receive the notice.
 local function notifyFree(c, notified)
   if not mayReceive(c) then return false end
-  if not notified then call('PUBLISH', lock .. ':' .. c, 'released@@' .. last) end
-  redis.pcall('PUBLISH', plainContenderChannel(c), 'released@@' .. last) -- users may lack the right
+  if not notified then call('PUBLISH', lock .. ':' .. c, offerNotice(c)) end
+  if plain then redis.pcall('PUBLISH', plainContenderChannel(c), offerNotice(c)) end -- users may lack the right
   return true
 end
 
@@ -191,7 +188,7 @@ local function handOff(me)
       elseif lapses <= now then
         leave(c, 'lapsed')
       elseif notified ~= token and (c == me or hasSubscriber(lock .. ':' .. c)) then
-        if c ~= me then call('PUBLISH', lock .. ':' .. c, 'released@@' .. last) end
+        if c ~= me then call('PUBLISH', lock .. ':' .. c, offerNotice(c)) end
         if window > 0 then reserved, reservedUntil, changed = c, now + window, true end
         writeWaiter(c, kind, wttl, wtransition, wserver, wticket, wsession, since, math.max(lapses, now + window), token, score)
         if window > 0 then return true end
