@@ -61,7 +61,8 @@ func (b *Backend) acquire(ctx context.Context, m *mutexState, r simba.AcquireReq
 	defer m.lock.unlock()
 	b.expireEntries(m)
 	for range attempts {
-		if r.Session == 0 && b.isOnlyContender(m, r.Contender) {
+		refusal := b.checks.Refusal()
+		if r.Session == 0 && refusal == nil && b.isOnlyContender(m, r.Contender) {
 			t, renewed, ok, err := b.store.acquire(ctx, r)
 			if err != nil {
 				return o, err
@@ -83,6 +84,8 @@ func (b *Backend) acquire(ctx context.Context, m *mutexState, r simba.AcquireReq
 			if ok {
 				return b.finishAcquire(m, r, t, true)
 			}
+		case refusal != nil:
+			return o, refusal
 		case s.live:
 			return b.refuseOrEnqueue(m, r, s), nil
 		case b.mayTake(m, r.Contender, s.version):
@@ -238,7 +241,8 @@ func (b *Backend) removeUnlessBlocked(m *mutexState, contender string) bool {
 
 func (b *Backend) tryAcquireBlocked(ctx context.Context, m *mutexState, t *proxy.Ticket) (o simba.Outcome, err error) {
 	r := t.Request
-	if b.hasWaiterAhead(m, r.Contender) {
+	refusal := b.checks.Refusal()
+	if refusal == nil && b.hasWaiterAhead(m, r.Contender) {
 		s, err := b.read(ctx, m.mutex)
 		if err != nil {
 			return o, err
@@ -272,6 +276,9 @@ func (b *Backend) tryAcquireBlocked(ctx context.Context, m *mutexState, t *proxy
 			}
 			t.Withdraw()
 			return b.finishAcquire(m, r, g, true)
+		}
+		if refusal != nil {
+			return o, refusal
 		}
 		b.claimReservation(m, r.Contender)
 		if !s.live && b.reservationLeft(m) == 0 {

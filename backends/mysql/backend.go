@@ -20,6 +20,7 @@ type Backend struct {
 
 	store    store
 	endpoint endpoint
+	checks   *proxy.Checks
 	log      *slog.Logger
 	notices  simba.Notices
 	timeout  time.Duration
@@ -59,9 +60,9 @@ const maxRefreshes = maxConns / 2
 
 var _ simba.Backend = (*Backend)(nil)
 
-func newBackend(o Options, s store, ep endpoint) *Backend {
+func newBackend(o Options, s store, ep endpoint, checks *proxy.Checks) *Backend {
 	b := &Backend{
-		store: s, endpoint: ep, log: o.Logger, notices: o.Notices, timeout: o.Timeout, poll: o.Poll,
+		store: s, endpoint: ep, checks: checks, log: o.Logger, notices: o.Notices, timeout: o.Timeout, poll: o.Poll,
 		eventLog:     proxy.NewEventLog(o.Notices, 0),
 		refreshSlots: make(chan struct{}, maxRefreshes),
 		mutexes:      make(map[string]*mutexState),
@@ -94,6 +95,9 @@ func (b *Backend) Close() error {
 	return nil
 }
 
+// Faults returns what is wrong with the settings of the database.
+func (b *Backend) Faults() []proxy.Fault { return b.checks.Faults() }
+
 // begin starts a request. The returned context ends with ctx, after the time limit, or on Close.
 // The caller calls done at the end.
 func (b *Backend) begin(ctx context.Context) (_ context.Context, done func(), err error) {
@@ -123,13 +127,14 @@ func (b *Backend) start() bool {
 
 func (b *Backend) fail(err error) error {
 	var name *simba.NameError
+	var refusal *simba.MisconfiguredError
 	busy := false
 	switch {
 	case err == nil:
 		return nil
 	case b.ctx.Err() != nil:
 		return simba.ErrStopped
-	case errors.As(err, &name):
+	case errors.As(err, &name), errors.As(err, &refusal):
 		return err
 	case errors.Is(err, errBusy), errors.Is(err, errLocked), errors.Is(err, errLate), errors.Is(err, errKeepsChanging):
 		busy = true

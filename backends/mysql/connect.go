@@ -85,19 +85,23 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 	return cfg, nil
 }
 
-func openPool(cfg *mysqldriver.Config) (*sql.DB, error) {
+// openPool opens the pool. It calls connected for each new connection.
+func openPool(cfg *mysqldriver.Config, connected func()) (*sql.DB, error) {
 	c, err := mysqldriver.NewConnector(cfg)
 	if err != nil {
 		return nil, errors.New("invalid DSN: conflicting parameters")
 	}
-	db := sql.OpenDB(connector{c})
+	db := sql.OpenDB(connector{c, connected})
 	db.SetMaxOpenConns(maxConns)
 	db.SetMaxIdleConns(maxConns)
 	db.SetConnMaxIdleTime(maxIdle)
 	return db, nil
 }
 
-type connector struct{ driver.Connector }
+type connector struct {
+	driver.Connector
+	connected func()
+}
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	conn, err := c.Connector.Connect(ctx)
@@ -110,6 +114,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 			return nil, err
 		}
 	}
+	c.connected()
 	return conn, nil
 }
 

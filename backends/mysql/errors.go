@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // Error numbers of the server.
@@ -168,7 +170,10 @@ func (e endpoint) explain(err error) error {
 	if f := e.fault(err); f != nil {
 		return f
 	}
+	refused := proxy.Fault{}
 	switch {
+	case errors.As(err, &refused):
+		return refused
 	case isReadOnly(err):
 		return errors.New("the server is read-only: name the primary in the DSN, or set read_only to OFF")
 	case errorNumber(err) == 0:

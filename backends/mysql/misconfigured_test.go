@@ -121,7 +121,8 @@ func TestMisconfigurationIsNamed(t *testing.T) {
 			must(t, db, "KILL USER u")
 			b.reconnect()
 			for _, name := range c.fails {
-				if err := answered(name); !isMisconfigured(err, c.want) || strings.Contains(err.Error(), "geheim") {
+				// The checks of the table may have refused it before the request.
+				if err := answered(name); !isMisconfigured(err, c.want) && !isMisconfigured(err, "simba_mutex") || strings.Contains(err.Error(), "geheim") {
 					t.Errorf("%s at the misconfigured database: %v; want a MisconfiguredError with %q", name, err, c.want)
 				}
 			}
@@ -129,9 +130,7 @@ func TestMisconfigurationIsNamed(t *testing.T) {
 				must(t, db, sql)
 			}
 			for name := range requests {
-				if err := answered(name); err != nil {
-					t.Errorf("%s after the database was corrected: %v; want no error", name, err)
-				}
+				await(t, name+" succeeds at the corrected database", func() bool { return requests[name]() == nil })
 			}
 		})
 	}

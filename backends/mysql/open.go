@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // defaultTimeout replaces an Options.Timeout of 0.
@@ -29,12 +31,20 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	db, err := openPool(cfg)
+	ep := endpoint{cfg.User, cfg.Addr, cfg.DBName}
+	var db *sql.DB
+	checks := proxy.NewChecks("mysql", o.Logger, func(ctx context.Context) (faults []proxy.Fault, err error) {
+		err = within(ctx, o.Timeout, func(ctx context.Context) error {
+			faults, err = check(ctx, db, ep)
+			return err
+		})
+		return faults, err
+	})
+	db, err = openPool(cfg, checks.Again)
 	if err != nil {
 		return nil, err
 	}
-	ep := endpoint{cfg.User, cfg.Addr, cfg.DBName}
-	b, err := open(ctx, o, db, ep)
+	b, err := open(ctx, o, db, ep, checks)
 	if err != nil {
 		_ = db.Close()
 		return nil, ep.explain(err)
@@ -42,14 +52,12 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	return b, nil
 }
 
-func open(ctx context.Context, o Options, db *sql.DB, ep endpoint) (b *Backend, err error) {
-	var warnings []string
-	err = within(ctx, o.Timeout, func(ctx context.Context) (err error) {
-		warnings, err = checkServer(ctx, db, ep)
-		return err
-	})
-	if err == nil && o.Migrate {
+func open(ctx context.Context, o Options, db *sql.DB, ep endpoint, checks *proxy.Checks) (b *Backend, err error) {
+	if o.Migrate {
 		err = migrate(ctx, db, o)
+	}
+	if err == nil {
+		err = checks.Start(ctx)
 	}
 	if err != nil {
 		return nil, err
@@ -59,10 +67,7 @@ func open(ctx context.Context, o Options, db *sql.DB, ep endpoint) (b *Backend, 
 		if err != nil {
 			return err
 		}
-		for _, w := range warnings {
-			o.Logger.Warn("a setting of the database weakens the engine's guarantees", "why", w)
-		}
-		b = newBackend(o, newStore(db, t, o.Timeout), ep)
+		b = newBackend(o, newStore(db, t, o.Timeout), ep, checks)
 		if err := b.store.readClock(ctx); err != nil {
 			return err
 		}
@@ -71,6 +76,7 @@ func open(ctx context.Context, o Options, db *sql.DB, ep endpoint) (b *Backend, 
 	if err != nil {
 		return nil, err
 	}
+	b.running.Go(func() { checks.Run(b.ctx, b.waiters) })
 	b.running.Add(2)
 	go b.maintain()
 	go b.backfillTokens()
@@ -83,15 +89,33 @@ func within(ctx context.Context, limit time.Duration, step func(context.Context)
 	return step(ctx)
 }
 
-// checkServer checks the database server and its settings. It refuses a read-only server even if
-// the user may write there, since every read would fail (see query).
-func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (warnings []string, err error) {
+// check checks the server, and then the table. A read-only server is an error and no fault, since a
+// failover may follow. Requests fail there anyway, even if the user may write (see query).
+func check(ctx context.Context, db *sql.DB, ep endpoint) ([]proxy.Fault, error) {
+	faults, err := checkServer(ctx, db, ep)
+	if err == nil {
+		_, err = checkTable(ctx, db)
+	}
+	// Other errors do not concern the table. For example, the server refuses the login.
+	if f := ep.fault(err); f != nil && strings.Contains(f.Error(), "simba_mutex") {
+		return append(faults, proxy.Fault{Setting: "simba_mutex", Text: f.Error(), Refused: true}), nil
+	}
+	return faults, err
+}
+
+// checkServer checks the database server and its settings.
+func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (faults []proxy.Fault, err error) {
+	warn := func(setting, text string) { faults = append(faults, proxy.Fault{Setting: setting, Text: text}) }
+	refuse := func(setting, text string) {
+		faults = append(faults, proxy.Fault{Setting: setting, Text: text, Refused: true})
+	}
 	var version string
 	if err := queryRow(ctx, db, []any{&version}, "SELECT VERSION()"); err != nil {
 		return nil, err
 	}
 	if !supported(version) {
-		return nil, faultf("the server's version is %s: the engine needs MySQL 5.7, MariaDB 10.3 or later", version)
+		refuse("version", "the server's version is "+version+": the engine needs MySQL 5.7, MariaDB 10.3 or later")
+		return faults, nil
 	}
 	settings, err := variables(ctx, db, "wsrep_on", "wsrep_dirty_reads", "log_bin", "binlog_format",
 		"innodb_flush_log_at_trx_commit", "sync_binlog")
@@ -104,34 +128,34 @@ func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (warnings []strin
 	}
 	switch {
 	case on("wsrep_on") && on("wsrep_dirty_reads"):
-		return nil, faultf("the server answers reads while it is cut off from its cluster: set wsrep_dirty_reads to OFF")
+		refuse("wsrep_dirty_reads", "the server answers reads while it is cut off from its cluster: set wsrep_dirty_reads to OFF")
 	case on("log_bin") && strings.EqualFold(settings["binlog_format"], "STATEMENT"):
-		return nil, faultf("the server's binlog_format is STATEMENT: set it to ROW or MIXED")
+		refuse("binlog_format", "the server's binlog_format is STATEMENT: set it to ROW or MIXED")
 	}
 	if v := settings["innodb_flush_log_at_trx_commit"]; v != "" && v != "1" {
-		warnings = append(warnings, "innodb_flush_log_at_trx_commit is "+v+", not 1: a crash of the database's machine can undo acknowledged grants")
+		warn("innodb_flush_log_at_trx_commit", "innodb_flush_log_at_trx_commit is "+v+", not 1: a crash of the database's machine can undo acknowledged grants")
 	}
 	if v := settings["sync_binlog"]; on("log_bin") && v != "1" {
-		warnings = append(warnings, "sync_binlog is "+v+", not 1: with the binary log on, a crash of the database's machine can undo acknowledged grants")
+		warn("sync_binlog", "sync_binlog is "+v+", not 1: with the binary log on, a crash of the database's machine can undo acknowledged grants")
 	}
 	var fixed bool
 	if err := queryRow(ctx, db, []any{new(int), &fixed}, "SELECT SLEEP(0.002), SYSDATE(6) = NOW(6)"); err != nil {
 		return nil, err
 	}
 	if fixed {
-		warnings = append(warnings, "the server runs with sysdate-is-now: a renewal that waits for another transaction can revive a lease whose end was reported")
+		warn("sysdate-is-now", "the server runs with sysdate-is-now: a renewal that waits for another transaction can revive a lease whose end was reported")
 	}
 	if on("wsrep_on") {
-		warnings = append(warnings, "the server is a node of a Galera cluster: let every simba-resp use the same node, or set wsrep_sync_wait; otherwise a read may be stale")
+		warn("wsrep_on", "the server is a node of a Galera cluster: let every simba-resp use the same node, or set wsrep_sync_wait; otherwise a read may be stale")
 	}
 	privilege, err := readOnlyBypass(ctx, db)
 	if err != nil {
 		return nil, err
 	}
 	if privilege != "" {
-		warnings = append(warnings, readOnlyBypassWarning(ep.user, privilege))
+		warn("user", readOnlyBypassWarning(ep.user, privilege))
 	}
-	return warnings, nil
+	return faults, nil
 }
 
 // variables returns global variables of the server, without those that the server does not have.

@@ -140,8 +140,11 @@ func (b *Backend) nextReachableLocked(m *mutexState, from holder) *entry {
 }
 
 // nextWaiter returns the entry of the next waiter after a holder, and the ticket if the waiter is
-// blocked. The entry is nil if there is no such waiter.
+// blocked. The entry is nil if there is no such waiter, or if no tenure may begin.
 func (b *Backend) nextWaiter(m *mutexState, from holder) (*entry, *proxy.Ticket) {
+	if b.checks.Refusal() != nil {
+		return nil, nil
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.nextReachableLocked(m, from)

@@ -373,7 +373,7 @@ func TestChangesBetweenTwoReads(t *testing.T) {
 		"from before the column: released, taken by the same": {liveAs("a", 5, 5_000_002), liveAs("a", 7, 7_000_000), []string{"released a 5", "acquired a 7000000"}},
 		"from before the column: expired":                     {liveAs("a", 5, 5_000_002), overAs("a", 5, 5_000_002), []string{"expired a 5"}},
 	} {
-		b := newBackend(Options{Notices: &notices{}}, newStore(nil, table{}, testTimeout), endpoint{})
+		b := newBackend(Options{Notices: &notices{}}, newStore(nil, table{}, testTimeout), endpoint{}, proxy.NewChecks("mysql", nil, nil))
 		b.announceChange("m", c.before, c.now)
 		var got []string
 		for _, e := range b.eventLog.Find(simba.HistoryRequest{Mutex: "m", Count: 10}) {

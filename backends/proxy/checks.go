@@ -38,21 +38,19 @@ func (f Fault) Error() string { return f.Text }
 // While the result has a refused Fault, the engine must begin no tenure. A check that cannot be
 // completed changes nothing. Safe for concurrent use.
 type Checks struct {
-	engine    string
-	log       *slog.Logger
-	check     func(context.Context) ([]Fault, error)
-	onRefused func(error)
-	again     chan struct{} // capacity 1
+	engine string
+	log    *slog.Logger
+	check  func(context.Context) ([]Fault, error)
+	again  chan struct{} // capacity 1
 
 	mu      sync.Mutex // guards the fields below
 	faults  []Fault
 	refusal error
 }
 
-// NewChecks returns the Checks of an engine. The function check must bound its own time. onRefused
-// is called after each check that has refused the store. It gets the error of Refusal.
-func NewChecks(engine string, log *slog.Logger, check func(context.Context) ([]Fault, error), onRefused func(error)) *Checks {
-	return &Checks{engine: engine, log: log, check: check, onRefused: onRefused, again: make(chan struct{}, 1)}
+// NewChecks returns the Checks of an engine. The function check must bound its own time.
+func NewChecks(engine string, log *slog.Logger, check func(context.Context) ([]Fault, error)) *Checks {
+	return &Checks{engine: engine, log: log, check: check, again: make(chan struct{}, 1)}
 }
 
 // Start makes the first check. It returns an error if the store is refused or cannot be checked.
@@ -72,8 +70,8 @@ func (c *Checks) Start(ctx context.Context) error {
 	return nil
 }
 
-// Run makes the later checks until ctx ends.
-func (c *Checks) Run(ctx context.Context) {
+// Run makes the later checks until ctx ends. If a check refuses the store, Run ends all waits.
+func (c *Checks) Run(ctx context.Context, waiters *Waiters) {
 	for wait := checkInterval; ; {
 		if !sleep(ctx, checkPause, nil) || !sleep(ctx, wait-checkPause, c.again) {
 			return
@@ -88,7 +86,11 @@ func (c *Checks) Run(ctx context.Context) {
 			c.set(faults)
 		}
 		wait = checkInterval
-		if err != nil || c.Refusal() != nil {
+		refusal := c.Refusal()
+		if refusal != nil {
+			waiters.FailAll(refusal)
+		}
+		if err != nil || refusal != nil {
 			wait = checkPause
 		}
 	}
@@ -134,9 +136,6 @@ func (c *Checks) set(faults []Fault) {
 		if !slices.Contains(faults, f) {
 			c.log.Info("a setting of the store is no longer at fault", "engine", c.engine, "setting", f.Setting, "was", f.Text)
 		}
-	}
-	if refusal != nil {
-		c.onRefused(refusal)
 	}
 }
 

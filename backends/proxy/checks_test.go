@@ -25,16 +25,16 @@ func (s *checkedStore) check(context.Context) ([]Fault, error) {
 }
 
 // runChecks runs f in fake time beside the Checks of a store that is well at the start.
-func runChecks(t *testing.T, f func(s *checkedStore, c *Checks, log *strings.Builder, refusals *int)) {
+func runChecks(t *testing.T, f func(s *checkedStore, c *Checks, log *strings.Builder)) {
 	synctest.Test(t, func(t *testing.T) {
-		s, log, refusals := new(checkedStore), new(strings.Builder), 0
-		c := NewChecks("redis", slog.New(slog.NewTextHandler(log, nil)), s.check, func(error) { refusals++ })
+		s, log := new(checkedStore), new(strings.Builder)
+		c := NewChecks("redis", slog.New(slog.NewTextHandler(log, nil)), s.check)
 		if err := c.Start(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		go c.Run(t.Context())
+		go c.Run(t.Context(), NewWaiters(nil))
 		synctest.Wait()
-		f(s, c, log, &refusals)
+		f(s, c, log)
 	})
 }
 
@@ -44,7 +44,7 @@ func elapse(d time.Duration) {
 }
 
 func TestStoreIsCheckedEachMinuteAndAfterAgain(t *testing.T) {
-	runChecks(t, func(s *checkedStore, c *Checks, _ *strings.Builder, _ *int) {
+	runChecks(t, func(s *checkedStore, c *Checks, _ *strings.Builder) {
 		elapse(time.Minute - 1)
 		if s.checks != 1 {
 			t.Errorf("%d checks before the minute is over, want 1", s.checks)
@@ -70,17 +70,17 @@ func TestStoreIsCheckedEachMinuteAndAfterAgain(t *testing.T) {
 }
 
 func TestRefusedStoreLetsNoTenureBeginUntilItIsRepaired(t *testing.T) {
-	runChecks(t, func(s *checkedStore, c *Checks, log *strings.Builder, refusals *int) {
+	runChecks(t, func(s *checkedStore, c *Checks, log *strings.Builder) {
 		weak := Fault{Setting: "appendfsync", Text: "everysec"}
 		s.faults = []Fault{weak, {Setting: "maxmemory-policy", Text: "evicts", Refused: true}}
 		elapse(time.Minute)
 		refusal := (*simba.MisconfiguredError)(nil)
-		if err := c.Refusal(); !errors.As(err, &refusal) || err.Error() != "engine redis misconfigured: evicts" || *refusals != 1 {
-			t.Errorf("refusal %v after %d calls of onRefused", err, *refusals)
+		if err := c.Refusal(); !errors.As(err, &refusal) || err.Error() != "engine redis misconfigured: evicts" {
+			t.Errorf("refusal %v, want the fault", err)
 		}
 		elapse(10 * checkPause)
-		if n := strings.Count(log.String(), "level=ERROR"); n != 2 || *refusals != 11 {
-			t.Errorf("%d errors in the log after %d refusals, want 2 after 11:\n%s", n, *refusals, log)
+		if n := strings.Count(log.String(), "level=ERROR"); n != 2 || s.checks != 12 {
+			t.Errorf("%d errors in the log after %d checks, want 2 after 12:\n%s", n, s.checks, log)
 		}
 		s.err = errors.New("no answer") // an incomplete check changes nothing
 		s.faults = nil

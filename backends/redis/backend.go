@@ -102,8 +102,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 }
 
 func (b *Backend) start(ctx context.Context, t target) error {
-	b.checks = proxy.NewChecks("redis", b.log,
-		func(ctx context.Context) ([]proxy.Fault, error) { return b.check(ctx, t) }, b.waiters.FailAll)
+	b.checks = proxy.NewChecks("redis", b.log, func(ctx context.Context) ([]proxy.Fault, error) { return b.check(ctx, t) })
 	if err := b.checks.Start(ctx); err != nil {
 		return err
 	}
@@ -112,7 +111,7 @@ func (b *Backend) start(ctx context.Context, t target) error {
 	if err := b.subs.start(ctx); err != nil {
 		return explain(err, strings.Join(t.addrs, ","))
 	}
-	b.tasks.start(func() { b.checks.Run(b.tasks.ctx) })
+	b.tasks.start(func() { b.checks.Run(b.tasks.ctx, b.waiters) })
 	b.tasks.start(func() { b.schedule.run(b.tasks.ctx, b.reconcileSoon) })
 	b.tasks.start(b.runSweeps)
 	return nil

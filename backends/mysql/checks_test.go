@@ -1,0 +1,129 @@
+package mysql
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+// lockedLog is a log that a test reads while a server writes it.
+type lockedLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedLog) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), part)
+}
+
+func awaitFault(t *testing.T, b *Backend, setting string, refused, want bool) {
+	t.Helper()
+	await(t, fmt.Sprintf("the check has the fault %s: %v", setting, want), func() bool {
+		return want == slices.ContainsFunc(b.Faults(), func(f proxy.Fault) bool { return f.Setting == setting && f.Refused == refused })
+	})
+}
+
+func TestRefusedSettingAtRunTimeBeginsNoTenure(t *testing.T) {
+	store := stores.MariaDB(t, "--log-bin=binlog", "--binlog-format=ROW")
+	db := direct(t, store, "")
+	for name, c := range map[string]struct{ harm, mend, setting, want string }{
+		"engine": {
+			"ALTER TABLE simba.simba_mutex ENGINE = Aria", "ALTER TABLE simba.simba_mutex ENGINE = InnoDB",
+			"simba_mutex", "uses engine Aria",
+		},
+		"primary key": {
+			"ALTER TABLE simba.simba_mutex DROP PRIMARY KEY, ADD KEY (mutex)", "ALTER TABLE simba.simba_mutex ADD PRIMARY KEY (mutex)",
+			"simba_mutex", "not its primary key",
+		},
+		"binary log": {
+			"SET GLOBAL binlog_format = STATEMENT", "SET GLOBAL binlog_format = ROW",
+			"binlog_format", "binlog_format is STATEMENT",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := &notices{subs: map[string]bool{simba.ContenderChannel(name, "polls"): true}}
+			b := serve(t, store.Addr, func(o *Options) { o.Notices = n })
+			take(t, b, name, "a", long)
+			take(t, b, name+"2", "a", long)
+			w := block(t, b, name, "w", long)
+			if o, _, err := b.Acquire(t.Context(), request(name, "polls", long)); err != nil || o.Status != simba.StatusQueued {
+				t.Fatalf("ACQUIRE: %+v, %v; want queued", o, err)
+			}
+
+			must(t, db, c.harm)
+			b.checks.Again()
+			awaitFault(t, b, c.setting, true, true)
+			<-w.woken
+			if _, err := w.ticket.End(simba.EndWoken); !isMisconfigured(err, c.want) {
+				t.Errorf("the wait: %v; want a MisconfiguredError with %q", err, c.want)
+			}
+			if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: name, Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusRenewed {
+				t.Errorf("GUARD by the owner: %+v, %v; want renewed", o, err)
+			}
+			for _, r := range []simba.AcquireRequest{{}, {NoQueue: true}, {Session: 7}, {Waiter: &waiter{woken: make(chan struct{})}}} {
+				r.Mutex, r.Contender, r.TTL = name, "a", long
+				if o, _, err := b.Acquire(t.Context(), r); err != nil || o.Status != simba.StatusRenewed {
+					t.Errorf("ACQUIRE %+v by the owner: %+v, %v; want renewed", r, o, err)
+				}
+			}
+			release(t, b, name, "a")
+			if n.count(simba.ContenderChannel(name, "polls")+" "+simba.ReleasedNotice("a")) != 0 {
+				t.Error("RELEASE reserved the mutex for the polling waiter")
+			}
+			for _, m := range []string{name, name + "2", name + "3"} { // free, owned, new
+				for _, r := range []simba.AcquireRequest{{}, {NoQueue: true}, {Session: 7}, {Waiter: &waiter{woken: make(chan struct{})}}} {
+					r.Mutex, r.Contender, r.TTL = m, "polls", long
+					if _, _, err := b.Acquire(t.Context(), r); !isMisconfigured(err, c.want) {
+						t.Errorf("ACQUIRE %+v: %v; want a MisconfiguredError with %q", r, err, c.want)
+					}
+				}
+			}
+			if o := ownerOf(t, b, name); !o.IsFree() {
+				t.Errorf("the released mutex has an owner: %+v", o)
+			}
+
+			must(t, db, c.mend)
+			awaitFault(t, b, c.setting, true, false)
+			take(t, b, name, "polls", long)
+		})
+	}
+}
+
+// After a failover the connections lead to a server with another setting.
+func TestServerOfANewConnectionIsChecked(t *testing.T) {
+	p := stores.NewMariaDBPair(t, "--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1")
+	log := new(lockedLog)
+	b := serve(t, "", func(o *Options) {
+		o.DSN, o.Logger = p.DSN(p.Link().Addr()), slog.New(slog.NewTextHandler(log, nil))
+	})
+	must(t, direct(t, p.Other(), ""), "SET GLOBAL sync_binlog = 0")
+	take(t, b, "m", "a", long)
+	if len(b.Faults()) != 0 {
+		t.Errorf("the server reports %v before the failover", b.Faults())
+	}
+	p.Failover()
+	await(t, "the server reaches the new primary", func() bool {
+		_, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long})
+		return err == nil
+	})
+	awaitFault(t, b, "sync_binlog", false, true)
+	take(t, b, "m2", "b", long) // a weak setting stops nothing
+	if n := log.count("level=ERROR"); n != 1 || log.count("setting=sync_binlog") != 1 {
+		t.Errorf("the log has %d errors, want one that names sync_binlog", n)
+	}
+}
