@@ -12,6 +12,10 @@
 // The command is a process group. The run ends when all processes of the group have ended. A
 // process that leaves the group is not part of the command.
 //
-// On Linux the kernel kills the first process when the wrapper dies. If the wrapper is in the
-// foreground of a terminal, the command takes its place there.
+// On Linux the kernel kills the first process when the wrapper dies.
+//
+// If the wrapper is in the foreground of a terminal, the command takes its place there. A shell may
+// run other processes in the wrapper's process group, such as a pager. The terminal then goes to
+// the group that needs it. A signal that would stop the wrapper first stops the command. When the
+// wrapper continues, it checks the lease before the command continues.
 package wrapper

@@ -2,8 +2,6 @@ package wrapper
 
 import (
 	"errors"
-	"os"
-	"os/signal"
 	"runtime"
 	"syscall"
 
@@ -36,18 +34,8 @@ func start(c Command, env []string, tty *terminal) (*process, error) {
 	go func() {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		// The command inherits the signals that this process ignores. An earlier call of start
-		// has perhaps ignored SIGTTOU, as below. Notify and Stop undo that.
-		if !backgroundOutputIgnored {
-			caught := make(chan os.Signal, 1)
-			signal.Notify(caught, unix.SIGTTOU)
-			signal.Stop(caught)
-		}
 		var err error
 		p.pid, err = syscall.ForkExec(c.path, c.args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: sys})
-		// SIGTTOU stops a background process that writes to the terminal or sets its foreground
-		// group. It must not stop this process, since the lease runs on.
-		signal.Ignore(unix.SIGTTOU)
 		started <- err
 		if err == nil {
 			p.wait()
@@ -58,9 +46,6 @@ func start(c Command, env []string, tty *terminal) (*process, error) {
 	}
 	return p, nil
 }
-
-// backgroundOutputIgnored reports whether this program was started with SIGTTOU ignored.
-var backgroundOutputIgnored = signal.Ignored(unix.SIGTTOU)
 
 // wait waits until the leader has ended.
 func (p *process) wait() {

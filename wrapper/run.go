@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/signal"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -71,6 +72,10 @@ type run struct {
 	tty   *terminal
 	send  func(unix.Signal) error // to the process group
 
+	front   bool        // the command is to have the terminal whenever this job has it
+	halt    unix.Signal // the signal that has stopped the first process; 0 = it runs
+	pauseBy time.Time   // when processes that ignore SIGTSTP get SIGSTOP; zero = no pause is due
+
 	killAt time.Time // when SIGKILL is due; zero until stop is called
 	broken bool      // the mutex was lost before its lease was over; killAt then stays as it is
 	killed bool
@@ -82,8 +87,9 @@ type run struct {
 func (r *Runner) Run(c Command, lease Lease) (Result, error) {
 	tty := openTerminal()
 	defer tty.close()
+	defer catchStops()()
 	var front *terminal
-	if tty.foreground() {
+	if tty.foreground() && !backgroundJob {
 		front = tty
 	}
 	if lease.Context().Err() != nil { // lost while this process was suspended
@@ -93,7 +99,7 @@ func (r *Runner) Run(c Command, lease Lease) (Result, error) {
 	if err != nil {
 		return Result{}, err
 	}
-	run := &run{Runner: r, lease: lease, p: p, tty: tty, send: p.signal}
+	run := &run{Runner: r, lease: lease, p: p, tty: tty, send: p.signal, front: !backgroundJob}
 	waiting := true
 	defer func() {
 		// If wait panics, Go's report of the panic may block beyond the end of the lease.
@@ -119,8 +125,10 @@ func (r *run) wait() {
 			_, ends := Ends(sig)
 			r.Asked = r.Asked || ends
 			r.signal(sig.(unix.Signal))
-		case <-r.p.stopped:
-			r.suspend()
+		case sig := <-stops:
+			r.stopRequest(sig.(unix.Signal))
+		case sig := <-r.p.stopped:
+			r.halted(sig)
 		case <-ended:
 			ended = nil
 			r.end()
@@ -131,6 +139,9 @@ func (r *run) wait() {
 			if r.p.empty() || r.killed && onlyZombies(r.p.pid) {
 				return
 			}
+			next = groupEvery
+		} else if !r.pauseBy.IsZero() && r.killAt.IsZero() {
+			r.pause()
 			next = groupEvery
 		}
 		timer.Reset(next)
@@ -165,9 +176,9 @@ func (r *run) check() time.Duration {
 			next = groupEvery
 		}
 	}
-	if r.killAt.IsZero() && r.tty.foreground() {
-		// The shell has put this process into the foreground, perhaps without SIGCONT.
-		r.tty.give(r.p.pid)
+	if r.killAt.IsZero() && r.pauseBy.IsZero() && (r.front && r.tty.foreground() || r.needsTerminal()) {
+		// The shell may have put this process into the foreground, perhaps without SIGCONT.
+		r.resume()
 	}
 	return max(next, time.Millisecond)
 }
@@ -206,8 +217,8 @@ func (r *run) end() {
 	if r.p.status.Signaled() {
 		r.Signal = r.p.status.Signal()
 	}
-	if r.tty.has(r.p.pid) {
-		r.tty.give(unix.Getpgrp())
+	if r.tty.front() == r.p.pid {
+		r.take()
 		if r.Signal == unix.SIGINT || r.Signal == unix.SIGQUIT {
 			// The user typed Ctrl-C or Ctrl-\. Without the wrapper, the whole job would have got
 			// the signal. So end sends it to the job: a script that runs the wrapper then ends too.
@@ -220,23 +231,85 @@ func (r *run) end() {
 	}
 }
 
-// suspend handles a stop of the first process. With a terminal, it stops the whole job, as a shell
-// expects when the user types Ctrl-Z. While the job is stopped, this process does not renew the
-// lease. If the lease has ended when the job continues, check kills the command before it runs
-// again.
-func (r *run) suspend() {
+// stopRequest handles a signal that stops this process by default. Since the lease would then end
+// without a renewal, the command must be stopped before.
+//
+// SIGTTIN and SIGTTOU mean that a process of this group, such as a pager, needs the terminal.
+func (r *run) stopRequest(sig unix.Signal) {
+	needs := sig != unix.SIGTSTP
+	r.front = r.front && !needs
+	switch {
+	case needs && (r.tty.foreground() || r.tty.front() == r.p.pid):
+		r.take()
+	case r.killAt.IsZero():
+		r.requestPause()
+	case sig == unix.SIGTTOU:
+		signal.Ignore(sig) // otherwise the kernel repeats the write of this process for ever
+	}
+}
+
+// take puts the process group of this process into the foreground, and continues its processes that
+// have waited for that.
+func (r *run) take() {
+	r.tty.give(unix.Getpgrp())
+	_ = unix.Kill(0, unix.SIGCONT)
+}
+
+// halted handles a stop of the first process. If the process needs the terminal, it gets it.
+// Otherwise this process stops its whole job, as a shell expects when the user types Ctrl-Z.
+func (r *run) halted(sig unix.Signal) {
+	r.halt = sig
 	if r.tty == nil || !r.killAt.IsZero() {
 		return
 	}
-	if !r.tty.foreground() {
-		r.signal(unix.SIGSTOP) // otherwise a process that did not stop could run beyond the lease
-		stopJob()
+	if r.needsTerminal() {
+		r.front = true
+		if r.resume(); r.halt == 0 {
+			return
+		}
 	}
-	if r.lease.Context().Err() != nil {
-		return // check kills the command
+	if r.pauseBy.IsZero() {
+		_ = unix.Kill(0, unix.SIGTSTP) // for this process, too: see stopRequest
 	}
-	if r.tty.foreground() {
+}
+
+func (r *run) needsTerminal() bool { return r.halt == unix.SIGTTIN || r.halt == unix.SIGTTOU }
+
+// requestPause asks all processes of the command to stop. Later, pause stops this process.
+func (r *run) requestPause() {
+	if r.pauseBy.IsZero() {
+		r.pauseBy = time.Now().Add(stopPatience)
+		r.signal(unix.SIGTSTP)
+	}
+}
+
+// pause stops this process if no process of the command runs. When this process continues, it
+// checks the lease before the command continues.
+func (r *run) pause() {
+	if !time.Now().Before(r.pauseBy) {
+		r.signal(unix.SIGSTOP)
+	}
+	if r.halt == 0 || !stopped(r.p.pid) {
+		return
+	}
+	r.pauseBy = time.Time{}
+	stopSelf()
+	if r.check(); r.killAt.IsZero() {
+		r.resume()
+	}
+}
+
+// resume continues the command after a stop. If the command needs the terminal and another job has
+// it, the command stays stopped. Otherwise it would stop again at once.
+func (r *run) resume() {
+	switch front := r.tty.front(); {
+	case r.front && r.tty.foreground():
 		r.tty.give(r.p.pid)
+	case r.needsTerminal() && front != r.p.pid && front != 0:
+		return
 	}
-	r.signal(unix.SIGCONT)
+	if r.halt != 0 {
+		r.halt = 0
+		r.signal(unix.SIGCONT)
+	}
 }

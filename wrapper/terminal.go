@@ -14,11 +14,8 @@ var backgroundJob = signal.Ignored(unix.SIGINT)
 type terminal struct{ fd int }
 
 // openTerminal returns the controlling terminal. It returns nil if there is none, as under cron and
-// systemd, or if this program is a background job.
+// systemd.
 func openTerminal() *terminal {
-	if backgroundJob {
-		return nil
-	}
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil
@@ -32,19 +29,24 @@ func (t *terminal) close() {
 	}
 }
 
-// foreground reports whether the process group of this process is in the foreground.
-func (t *terminal) foreground() bool {
-	return t.has(unix.Getpgrp())
-}
-
-// has reports whether a process group is in the foreground.
-func (t *terminal) has(group int) bool {
+// front returns the process group in the foreground, or 0 without a terminal.
+func (t *terminal) front() int {
 	if t == nil {
-		return false
+		return 0
 	}
 	front, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
-	return err == nil && front == group
+	if err != nil { // the terminal was closed
+		return 0
+	}
+	return front
 }
 
-// give puts a process group into the foreground. This process must ignore SIGTTOU.
-func (t *terminal) give(group int) { _ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) }
+// foreground reports whether the process group of this process is in the foreground.
+func (t *terminal) foreground() bool { return t.front() == unix.Getpgrp() }
+
+// give puts a process group into the foreground. For a process in the background, the terminal
+// answers with SIGTTOU. If this process caught the signal, the kernel would repeat the call for
+// ever.
+func (t *terminal) give(group int) {
+	withoutSIGTTOU(func() { _ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group) })
+}

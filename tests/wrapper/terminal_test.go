@@ -1,6 +1,7 @@
 package wrapper
 
 import (
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -37,10 +38,20 @@ func (w *world) open(program string, args ...string) *console {
 	cmd := exec.Command(program, args...)
 	cmd.Env = append(simbatest.Environ(), "PS1=prompt> ", "TERM=dumb", "SIMBA_URL="+w.url(),
 		"lock="+simbatest.Binary(w)+" lock", "worker="+strings.Join(w.worker(), " "))
-	file, err := pty.Start(cmd)
+	blocking, err := pty.Start(cmd)
 	if err != nil {
 		w.Fatal(err)
 	}
+	// Close would wait for a pending read of a blocking file.
+	fd, err := unix.Dup(int(blocking.Fd()))
+	if err == nil {
+		err = unix.SetNonblock(fd, true)
+	}
+	if err != nil {
+		w.Fatal(err)
+	}
+	blocking.Close()
+	file := os.NewFile(uintptr(fd), blocking.Name())
 	c := &console{TB: w, file: file}
 	var reading sync.WaitGroup
 	reading.Go(func() { _, _ = io.Copy(c, file) }) // until the terminal is closed
@@ -231,4 +242,187 @@ func TestBackgroundJobThatReadsTheTerminalContinuesInTheForeground(t *testing.T)
 	c.wants(`lock job`)
 	c.types("words\n")
 	c.wants(`got <words>`)
+}
+
+// reader is a shell command that reads a line from the terminal, as a pager does, and then shows
+// its standard input. Ctrl-C does not end it.
+const reader = `sh -c 'trap "" INT; read line </dev/tty; echo "read <$line>"; exec cat'`
+
+// A pager is in the process group of the wrapper. If it reads while the command is in the
+// foreground, the terminal sends SIGTTIN to both.
+func TestPagerGetsTheTerminalWhileTheCommandRuns(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("$lock --ttl 1s --grace 1s job -- $worker | " + reader + "\n")
+	w.awaitMoments()
+	next := w.lock(w.worker())
+	w.awaitQueued(1)
+	c.types("words\n")
+	c.wants(`read <words>`)
+	c.wants(`started`)
+	c.types(ctrlC)
+	c.wants(`signal interrupt`)
+	w.started(next)
+	next.Signal(unix.SIGTERM)
+	w.wantsCode(next, 0)
+	if n := w.neverTwo(); n != 2 {
+		t.Errorf("%d commands ran, want 2", n)
+	}
+}
+
+// awaitMoments waits until the file has a timestamp.
+func (w *world) awaitMoments() {
+	w.Helper()
+	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if info, err := os.Stat(w.file); err == nil && info.Size() > 0 {
+			return
+		}
+	}
+	w.Fatal("no command writes timestamps")
+}
+
+func TestTerminalGoesToWhoeverReadsIt(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("first=" + t.TempDir() + "/first\n")
+	c.types("export first; $lock --ttl 1h job -- sh -c '" +
+		`until [ -e $first ]; do sleep 0.02; done; read a </dev/tty; echo "command <$a>"; exec sleep 600` + "' | sh -c '" +
+		`read a </dev/tty; echo "pager <$a>"; >$first; read a; echo "$a"; read a </dev/tty; echo "pager <$a>"` + "'\n")
+	for _, words := range []string{"pager <a>", "command <b>", "pager <c>"} {
+		c.types(words[len(words)-2:len(words)-1] + "\n")
+		c.wants(words)
+	}
+	c.types(ctrlC)
+	c.wants(`prompt> `)
+}
+
+// With the setting tostop, a process needs the terminal to write to it.
+func TestTerminalGoesToWhoeverWritesToIt(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	const writer = `i=0; while [ $i -lt 50 ]; do i=$((i+1)); echo %s $i. >/dev/tty; done`
+	c.types("stty tostop; $lock --ttl 1h job -- sh -c '" + fmt.Sprintf(writer, "command") + "' | sh -c '" + fmt.Sprintf(writer, "pipe") + "'\n")
+	c.wants(`(?s)(command 50\..*pipe 50\.|pipe 50\..*command 50\.).*prompt> `)
+}
+
+// A job in the background must not take the terminal from the shell. It stops, as without a
+// wrapper.
+func TestBackgroundJobWhoseMembersNeedTheTerminalStopsWithItsCommand(t *testing.T) {
+	for name, pipe := range map[string]string{"pager": " | sh -c 'read line; read line </dev/tty'", "wrapper": ""} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.shell()
+			c.types("$lock --ttl 1s --grace 1s job -- $worker --family" + pipe + " & lock=%1\n")
+			w.awaitMoments()
+			if pipe == "" {
+				c.types("kill -TTIN %1\n")
+			}
+			next := w.lock(w.worker())
+			w.started(next)
+			c.types("echo still he''re\n")
+			c.wants(`still here`)
+			c.types("fg\n")
+			c.wants(`job -- `)
+			c.types("words\n")
+			c.wants(`too late for SIGTERM`)
+			next.Signal(unix.SIGTERM)
+			w.wantsCode(next, 0)
+			if n := w.neverTwo(); n != 2 {
+				t.Errorf("%d commands ran, want 2", n)
+			}
+		})
+	}
+}
+
+func TestStopSignalToTheWrapperAloneStopsTheCommandFirst(t *testing.T) {
+	for _, sig := range []string{"TSTP", "TTIN", "TTOU"} {
+		t.Run(sig, func(t *testing.T) {
+			w := newWorld(t)
+			c := w.shell()
+			// One of the processes ignores SIGTSTP.
+			c.types("stty -tostop; $lock --ttl 1s --grace 1s job -- sh -c \"trap '' TSTP; $worker\" & echo wrapper $!.\n")
+			pid := atoi(c.wants(`wrapper (\d+)\.`)[1])
+			w.awaitMoments()
+			if err := unix.Kill(pid, unix.SignalNum("SIG"+sig)); err != nil {
+				t.Fatal(err)
+			}
+			next := w.lock(w.worker())
+			w.started(next)
+			if err := unix.Kill(pid, unix.SIGCONT); err != nil {
+				t.Fatal(err)
+			}
+			c.wants(`too late for SIGTERM`)
+			next.Signal(unix.SIGTERM)
+			w.wantsCode(next, 0)
+			if n := w.neverTwo(); n != 2 {
+				t.Errorf("%d commands ran, want 2", n)
+			}
+		})
+	}
+}
+
+// The outer wrapper stops the inner one, which must stop its own command first.
+func TestStopSignalStopsTheCommandOfAnInnerWrapper(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("$lock --ttl 1h outer -- $lock --ttl 1s --grace 1s job -- $worker & echo wrapper $!.\n")
+	pid := atoi(c.wants(`wrapper (\d+)\.`)[1])
+	w.awaitMoments()
+	if err := unix.Kill(pid, unix.SIGTSTP); err != nil {
+		t.Fatal(err)
+	}
+	next := w.lock(w.worker())
+	w.started(next)
+	c.types("fg\n")
+	c.wants(`too late for SIGTERM`)
+	next.Signal(unix.SIGTERM)
+	w.wantsCode(next, 0)
+	if n := w.neverTwo(); n != 2 {
+		t.Errorf("%d commands ran, want 2", n)
+	}
+}
+
+// In a script, a shell without job control starts the wrapper in its own process group, and Ctrl-Z
+// stops all of them.
+func TestCtrlZStopsTheCommandOfAWrapperInTheBackgroundOfAScript(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("sh -c \"$lock --ttl 1s --grace 1s job -- $worker & wait\"\n")
+	w.awaitMoments()
+	c.types(ctrlZ)
+	c.wants(`Stopped`)
+	next := w.lock(w.worker())
+	w.started(next)
+	c.types("fg\n")
+	c.wants(`too late for SIGTERM`)
+	next.Signal(unix.SIGTERM)
+	w.wantsCode(next, 0)
+	if n := w.neverTwo(); n != 2 {
+		t.Errorf("%d commands ran, want 2", n)
+	}
+}
+
+// A script without job control starts its background jobs with SIGINT ignored.
+func TestCommandInTheBackgroundOfAScriptCanReadTheTerminal(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types("sh -c '" + `$lock job -- sh -c "read a </dev/tty; echo got $(echo job)" & wait; read b; echo "read <$b>"` + "'\n")
+	c.types("words\n")
+	c.wants(`got job`)
+	c.types("more\n")
+	c.wants(`read <more>`)
+}
+
+func TestIgnoredStopSignalStaysIgnored(t *testing.T) {
+	w := newWorld(t)
+	c := w.shell()
+	c.types(`sh -c "trap '' TSTP; $lock --ttl 1h job -- $worker"` + "\n")
+	c.wants(`started`)
+	c.types(ctrlZ)
+	c.types(ctrlC)
+	c.wants(`signal interrupt foreground true`)
+	c.wants(`prompt> `)
+	if strings.Contains(c.shown(), "Stopped") {
+		t.Errorf("Ctrl-Z has stopped the job:\n%s", c.shown())
+	}
 }
