@@ -50,7 +50,7 @@ const comparedLimit = 24 << 10 // the longest input that is compared, in bytes
 
 // compared are the commands that both servers execute. Their replies depend only on the input.
 var compared = []string{"ping", "echo", "auth", "hello", "select", "quit", "reset", "multi", "exec", "discard", "watch", "unwatch",
-	"get", "set", "setnx", "del", "exists", "incr", "incrby", "decr", "strlen", "type", "getdel", "mget", "hset", "hget", "hdel", "hlen",
+	"get", "set", "setnx", "del", "exists", "incr", "incrby", "decr", "strlen", "type", "getdel", "mget", "mset", "msetnx", "getrange", "hset", "hget", "hdel", "hlen",
 	"subscribe", "unsubscribe", "psubscribe", "punsubscribe", "client|setname", "client|getname", "client|reply", "dbsize", "persist", "flushdb"}
 
 var redisLimits = resp.Limits{Args: math.MaxInt32, Arg: 512 << 20, Command: math.MaxInt32, UnauthArgs: 10, UnauthArg: 16 << 10}

@@ -14,6 +14,8 @@ var (
 	valueArg   = argument{name: "value", kind: str}
 	fieldValue = argument{name: "field_value", kind: block, multiple: true, args: []argument{fieldArg, valueArg}}
 
+	keyValues = argument{name: "key_value", kind: block, multiple: true, args: []argument{keyArg, valueArg}}
+
 	memberArg   = argument{name: "member", kind: str}
 	startArg    = argument{name: "start", kind: integer}
 	stopArg     = argument{name: "stop", kind: integer}

@@ -6,6 +6,18 @@ import "github.com/simba-resp/simba-resp"
 
 var stringCommands = []command{
 	{
+		name: "delex", arity: -2, flags: write | fast, categories: catString, keys: oneKey("RW", "delete", "variable_flags"),
+		group: "string", since: "8.4.0", keyed: delex,
+		summary: "Release the mutex of a lock key; with IFEQ, only if the key has this value",
+		args:    []argument{keyArg, {name: "ifeq-value", token: "IFEQ", kind: str, optional: true}},
+	},
+	{
+		name: "delifeq", arity: 3, flags: write | fast, categories: catString, keys: oneKey("RM", "access", "delete"),
+		group: "string", since: "9.0.0", keyed: delifeq,
+		summary: "Release the mutex of a lock key only if the key has this value, as DELEX with IFEQ",
+		args:    []argument{keyArg, valueArg},
+	},
+	{
 		name: "get", arity: 2, flags: readonly | fast, categories: catString, keys: oneKey("RO", "access"),
 		group: "string", since: "1.0.0", keyed: get,
 		summary: "Get the value of a lock key, the owner of its mutex",
@@ -25,6 +37,13 @@ var stringCommands = []command{
 		args:    []argument{keyArg, expiryOptions("PERSIST")},
 	},
 	{
+		name: "getrange", arity: 4, flags: readonly | cheap, categories: catString, keys: oneKey("RO", "access"),
+		group: "string", since: "2.4.0", keyed: getrange,
+		summary:    "Get a part of the value of a lock key",
+		complexity: "O(N) where N is the length of the returned string.",
+		args:       []argument{keyArg, startArg, {name: "end", kind: integer}},
+	},
+	{
 		name: "getset", arity: 3, flags: write | denyoom | fast, categories: catString, keys: oneKey("RW", "access", "update"), actor: oneValue,
 		group: "string", since: "1.0.0", keyed: getset,
 		summary: "Take the mutex of a lock key from its owner and return the old owner",
@@ -37,6 +56,22 @@ var stringCommands = []command{
 		complexity: "O(N) where N is the number of keys to retrieve.",
 		tips:       []string{"request_policy:multi_shard"},
 		args:       []argument{keysArg},
+	},
+	{
+		name: "mset", arity: -3, flags: write | denyoom, categories: catString, keys: keys{1, -1, 2, []string{"OW", "update"}}, actor: pairValues,
+		group: "string", since: "1.0.1", keyed: mset,
+		summary:    "Set the values of all the given lock keys, as SET",
+		complexity: "O(N) where N is the number of keys to set.",
+		tips:       []string{"request_policy:multi_shard", "response_policy:all_succeeded"},
+		args:       []argument{keyValues},
+	},
+	{
+		name: "msetnx", arity: -3, flags: write | denyoom, categories: catString, keys: keys{1, -1, 2, []string{"OW", "insert"}}, actor: pairValues,
+		group: "string", since: "1.0.1", keyed: msetnx,
+		summary:    "Set the values of all the given lock keys, only if all their mutexes are free",
+		complexity: "O(N) where N is the number of keys to set.",
+		tips:       []string{"request_policy:multi_shard", "response_policy:agg_min"},
+		args:       []argument{keyValues},
 	},
 	{
 		name: "psetex", arity: 4, flags: write | denyoom | renewing | cheap, categories: catString, keys: oneKey("OW", "update"), actor: secondValue,
@@ -52,7 +87,8 @@ var stringCommands = []command{
 		args: []argument{
 			keyArg, valueArg,
 			{name: "condition", kind: oneof, optional: true, args: []argument{
-				{name: "nx", token: "NX", kind: pureToken}, {name: "xx", token: "XX", kind: pureToken}}},
+				{name: "nx", token: "NX", kind: pureToken}, {name: "xx", token: "XX", kind: pureToken},
+				{name: "ifeq-value", token: "IFEQ", kind: str}}},
 			{name: "get", token: "GET", kind: pureToken, optional: true}, expiryOptions("KEEPTTL"),
 		},
 	},
@@ -117,6 +153,33 @@ func mget(t *keyTx, args [][]byte) error {
 	return nil
 }
 
+// getrange corrects the ends of the range as Redis does: an end before the first byte is the first
+// byte.
+func getrange(t *keyTx, args [][]byte) error {
+	from, ok := parseInt(args[2])
+	to, valid := parseInt(args[3])
+	if !ok || !valid {
+		return errNotInteger
+	}
+	l, err := t.str(parseKey(args[1]))
+	if err != nil {
+		return err
+	}
+	value, n := l.Owner, int64(len(l.Owner))
+	if from < 0 && to < from {
+		n = 0
+	}
+	if from < 0 {
+		from = max(0, from+n)
+	}
+	if to < 0 {
+		to = max(0, to+n)
+	}
+	to = min(to, n-1) + 1
+	t.w.BulkString(value[min(from, to):to])
+	return nil
+}
+
 func strlen(t *keyTx, args [][]byte) error {
 	l, err := t.str(parseKey(args[1]))
 	if err != nil {
@@ -128,6 +191,7 @@ func strlen(t *keyTx, args [][]byte) error {
 
 type setOptions struct {
 	nx, xx, get   bool
+	ifeq          []byte // the value that the key must have; nil = any
 	keep, persist bool
 	expiry        expiryForm
 	at            []byte // the argument of the expiry; nil = no expiry
@@ -140,10 +204,13 @@ func parseSetOptions(rest [][]byte, getex bool) (o setOptions, err error) {
 		word, set := rest[i], !getex
 		form, expires := expiryOption(word)
 		switch {
-		case set && equalFold(word, "NX") && !o.xx:
+		case set && equalFold(word, "NX") && !o.xx && o.ifeq == nil:
 			o.nx = true
-		case set && equalFold(word, "XX") && !o.nx:
+		case set && equalFold(word, "XX") && !o.nx && o.ifeq == nil:
 			o.xx = true
+		case set && equalFold(word, "IFEQ") && !o.nx && !o.xx && o.ifeq == nil && i+1 < len(rest):
+			i++
+			o.ifeq = rest[i]
 		case set && equalFold(word, "GET"):
 			o.get = true
 		case set && equalFold(word, "KEEPTTL") && o.at == nil:
@@ -187,7 +254,7 @@ func set(t *keyTx, args [][]byte) error {
 	}
 	k, value := parseKey(args[1]), string(args[2])
 	old, exists := t.lookup(k)
-	if o.get {
+	if o.get || o.ifeq != nil {
 		if _, err := t.str(k); err != nil {
 			return err
 		}
@@ -209,21 +276,64 @@ func set(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// setIf sets a string unless NX or XX forbids it, and reports whether it did. NX also refuses a
-// free mutex that is reserved for another waiter, as ACQUIRE does.
+// setIf sets a string unless an option forbids it, and reports whether it did.
 func (t *keyTx) setIf(k simba.Key, args [][]byte, value string, d lease, o setOptions) (bool, error) {
+	done, err := t.maySet(k, args, value, o)
+	if done && k.Part == simba.KeyLock { // a token already has the value
+		t.put(k.Mutex, t.Lock(k.Mutex), value, d)
+	}
+	return done, err
+}
+
+// maySet reports whether the options let a command set a string. NX also refuses a free mutex that
+// is reserved for another waiter, as ACQUIRE does. A contender may write the token that it
+// received.
+func (t *keyTx) maySet(k simba.Key, args [][]byte, value string, o setOptions) (bool, error) {
 	old, exists := t.lookup(k)
 	switch {
-	case o.nx && exists, o.xx && !exists:
+	case o.nx && exists, o.xx && !exists, o.ifeq != nil && (!exists || old.Owner != string(o.ifeq)):
 		return false, nil
 	case k.Part == simba.KeyToken && exists && old.Owner == value:
-		return true, nil // a contender may write the token that it received
+		return true, nil
 	case k.Part != simba.KeyLock:
 		return false, viewError(args, k)
-	case o.nx && !t.MayTake(k.Mutex, value):
-		return false, nil
 	}
-	t.put(k.Mutex, old, value, d)
+	return !o.nx || t.MayTake(k.Mutex, value), nil
+}
+
+func mset(t *keyTx, args [][]byte) error {
+	if _, err := t.setAll(args, setOptions{}); err != nil {
+		return err
+	}
+	t.w.Simple("OK")
+	return nil
+}
+
+func msetnx(t *keyTx, args [][]byte) error {
+	done, err := t.setAll(args, setOptions{nx: true})
+	if err != nil {
+		return err
+	}
+	t.writeFlag(done)
+	return nil
+}
+
+// setAll sets all keys, or none. It reports whether it did.
+func (t *keyTx) setAll(args [][]byte, o setOptions) (bool, error) {
+	if len(args)%2 == 0 {
+		return false, replyErrorf("ERR wrong number of arguments for '%s' command", nameOf(args))
+	}
+	for i := 1; i < len(args); i += 2 {
+		if ok, err := t.maySet(parseKey(args[i]), args, string(args[i+1]), o); !ok {
+			return false, err
+		}
+	}
+	for i := 1; i < len(args); i += 2 {
+		// A key that occurs twice exists by now, so NX does not apply any more.
+		if _, err := t.setIf(parseKey(args[i]), args, string(args[i+1]), forever(), setOptions{}); err != nil {
+			return false, err
+		}
+	}
 	return true, nil
 }
 
@@ -275,6 +385,38 @@ func getdel(t *keyTx, args [][]byte) error {
 	t.drop(k)
 	t.writeValue(l)
 	return nil
+}
+
+func delex(t *keyTx, args [][]byte) error {
+	switch len(args) {
+	case 2:
+		return del(t, args)
+	case 4:
+	default:
+		return replyErrorf("ERR wrong number of arguments for '%s' command", nameOf(args))
+	}
+	l, err := t.str(parseKey(args[1]))
+	switch {
+	case err != nil:
+		return replyError("ERR Key should be of string type if conditions are specified")
+	case !l.Exists() || equalFold(args[2], "IFEQ"):
+		return delifeq(t, [][]byte{args[0], args[1], args[3]})
+	case equalFold(args[2], "IFNE"), equalFold(args[2], "IFDEQ"), equalFold(args[2], "IFDNE"):
+		return errSyntax // not served
+	}
+	return replyError("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE")
+}
+
+func delifeq(t *keyTx, args [][]byte) error {
+	l, err := t.str(parseKey(args[1]))
+	switch {
+	case err != nil:
+		return err
+	case !l.Exists() || l.Owner != string(args[2]):
+		t.writeFlag(false)
+		return nil
+	}
+	return del(t, args[:2])
 }
 
 func getex(t *keyTx, args [][]byte) error {

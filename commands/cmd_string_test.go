@@ -20,6 +20,11 @@ func TestStringsReplyAsRedis(t *testing.T) {
 		"GETEX none EX x", "GETEX k EX x", "GETEX k EX 0", "GETEX k EX", "GETEX k NX", "GETEX k KEEPTTL", "GETEX k PERSIST EX 10", "GETEX k EX 1000 PERSIST", "GETEX k", "GETEX k EX 1000", "TTL k", "GETEX k PERSIST", "TTL k", "GETEX k PERSIST", "GETEX k PXAT 4000000000000", "PEXPIRETIME k", "GETEX k EXAT 1", "GET k",
 		"SET a 1", "MGET a none a", "STRLEN a", "STRLEN none", `SET "" ""`, `GET ""`, `STRLEN ""`, `SET "\x00\xff\r\n" "\r\n\x00\xfe"`, `GET "\x00\xff\r\n"`, `STRLEN "\x00\xff\r\n"`,
 		"HSET h f v", "GET h", "SET h v GET", "SET h v NX GET", "SET h v NX", "SETNX h v", "GETSET h v", "GETDEL h", "GETEX h", "GETEX h EX x", "MGET h a", "STRLEN h", "INCR h", "TYPE h", "SET h v", "TYPE h", "GET h",
+		"MSET a 1 b 2 c 3", "MGET a b c", "TTL a", "MSET a", "MSET", "MSET a 1 b", "msetnx a 1 b", "MSETNX d 1 a 2", "EXISTS d", "MSETNX d 1 e 2", "MGET d e", "MSETNX d 1", "MSETNX x 1 x 2", "GET x", "MSET x 3 x 4", "GET x",
+		"SET a 1 EX 1000", "MSET a 1 h2 2", "TTL a", "HSET h2 f v", "MSETNX h2 1 f 1", "MSET h2 1", "TYPE h2", "EXISTS f", `MSET "" "" "\x00" "\r\n"`, `MGET "" "\x00"`,
+		"SET r Hello-World", "GETRANGE r 0 3", "GETRANGE r 0 -1", "GETRANGE r -4 -1", "GETRANGE r 5 3", "GETRANGE r 5 5000", "GETRANGE r -5000 10000", "GETRANGE r 0 -100", "GETRANGE r 1 -100", "GETRANGE r -1 -100",
+		"GETRANGE r -100 -99", "GETRANGE r -100 -101", "GETRANGE r 0 4294967297", "GETRANGE r -9223372036854775808 9223372036854775807", "GETRANGE r 9223372036854775807 9223372036854775807", "GETRANGE r x 1", "GETRANGE r 1 x", "GETRANGE none 0 -1", "GETRANGE none x 1",
+		"GETRANGE h 0 -1", `GETRANGE "" 0 -1`, `GETRANGE "" 0 -100`, "HSET hash f v", "GETRANGE hash 0 -1", "GETRANGE hash 0 x", "GETRANGE r 0",
 		"SET", "SET k", "GET", "GET a b", "SETEX k 1", "MGET", "GETEX", "GETDEL a b",
 	})
 }
@@ -188,4 +193,115 @@ func TestAQueueCannotBecomeALock(t *testing.T) {
 	p.expect("SETNX "+q+" v", ":0\r\n")
 	p.expect("MGET "+q, "*1\r\n$-1\r\n")
 	p.expect("ZCARD "+q, ":1\r\n")
+}
+
+// The replies of Redis 8.4 and Valkey 9.0, whose sources and tests say so. The Redis of these tests
+// is older.
+var compareAndSet = []struct{ command, reply string }{
+	{"SET k w IFEQ v", "$-1\r\n"}, {`SET k w IFEQ ""`, "$-1\r\n"}, {"SET k w IFEQ v GET", "$-1\r\n"}, {"EXISTS k", ":0\r\n"},
+	{"SET k v", ok}, {"SET k w IFEQ other", "$-1\r\n"}, {"SET k w IFEQ V", "$-1\r\n"}, {"SET k w GET IFEQ other", bulk("v")}, {"GET k", bulk("v")},
+	{"SET k v IFEQ v PX 3600000", ok}, {"TTL k", ":3600\r\n"}, {"set k w keepttl ifeq v", ok}, {"TTL k", ":3600\r\n"}, {"SET k v GET IFEQ w", bulk("w")}, {"GET k", bulk("v")}, {"TTL k", ":-1\r\n"},
+	{"SET k w IFEQ", failed("ERR syntax error")}, {"SET k w IFEQ v NX", failed("ERR syntax error")}, {"SET k w XX IFEQ v", failed("ERR syntax error")}, {"SET k w NX IFEQ v", failed("ERR syntax error")},
+	{"SET k w IFEQ v XX", failed("ERR syntax error")}, {"GETEX k IFEQ v", failed("ERR syntax error")}, {"SET k w IFEQ v EX 0", failed("ERR invalid expire time in 'set' command")}, {"GET k", bulk("v")},
+	{"DELEX k IFEQ other", ":0\r\n"}, {"DELIFEQ k other", ":0\r\n"}, {"GET k", bulk("v")}, {"delex k ifeq v", ":1\r\n"}, {"DELEX k IFEQ v", ":0\r\n"}, {"DELEX k nonsense v", ":0\r\n"}, {"DELIFEQ k v", ":0\r\n"},
+	{"SET k v", ok}, {"DELIFEQ k v", ":1\r\n"}, {"EXISTS k", ":0\r\n"}, {`SET k ""`, ok}, {`DELEX k IFEQ ""`, ":1\r\n"}, {`DELEX k IFEQ ""`, ":0\r\n"}, {`DELIFEQ k ""`, ":0\r\n"},
+	{"SET k 0123", ok}, {"DELEX k IFEQ 123", ":0\r\n"}, {"DELEX k", ":1\r\n"}, {"DELEX k", ":0\r\n"},
+	{"SET k v", ok}, {"DELEX k nonsense v", failed("ERR Invalid condition. Use IFEQ, IFNE, IFDEQ, or IFDNE")}, {"DELEX k IFNE x", failed("ERR syntax error")}, {"DELEX k ifdeq x", failed("ERR syntax error")},
+	{"DELEX k IFEQ", failed("ERR wrong number of arguments for 'delex' command")}, {"DELEX none IFEQ", failed("ERR wrong number of arguments for 'delex' command")}, {"DELEX k IFEQ v x", failed("ERR wrong number of arguments for 'delex' command")},
+	{"DELEX", failed("ERR wrong number of arguments for 'delex' command")}, {"DELIFEQ k", failed("ERR wrong number of arguments for 'delifeq' command")},
+	{"HSET h f v", ":1\r\n"}, {"SET h w IFEQ v", failed(string(errWrongType))}, {"DELIFEQ h v", failed(string(errWrongType))}, {"DELEX h IFEQ v", failed("ERR Key should be of string type if conditions are specified")},
+	{"DELEX h nonsense v", failed("ERR Key should be of string type if conditions are specified")}, {"HGET h f", bulk("v")}, {"DELEX h", ":1\r\n"},
+}
+
+func TestCompareAndSetRepliesAsNewerServers(t *testing.T) {
+	for way, do := range map[string]func(p *peer, command string) string{
+		"alone":    (*peer).do,
+		"in MULTI": func(p *peer, command string) string { return strings.TrimPrefix(p.transaction(command), "*1\r\n") },
+		"in a script": func(p *peer, command string) string {
+			return p.do(`EVAL "return redis.pcall(unpack(ARGV))" 0 ` + command)
+		},
+	} {
+		p := newEngineSite(t).dial()
+		for _, tt := range compareAndSet {
+			want := tt.reply
+			if strings.Contains(want, "wrong number of arguments") && way != "alone" {
+				continue // another check has other words
+			}
+			if got := do(p, tt.command); got != want {
+				t.Errorf("%s, %s: the reply is %q, want %q", way, tt.command, got, want)
+			}
+		}
+	}
+}
+
+func TestEachKeyOfMSETIsATenure(t *testing.T) {
+	p := newEngineSite(t).dial()
+	p.expect("MSETNX a w1 b w1 c w1", ":1\r\n")
+	first := map[string]string{}
+	for _, m := range []string{"a", "b", "c"} {
+		first[token(p, m)] = m
+	}
+	if len(first) != 3 || first[""] != "" {
+		t.Errorf("the tokens of three keys are %v, want three different ones", first)
+	}
+	before := token(p, "a")
+	p.expect("MSET a w1 b w2", ok)
+	if got := token(p, "a"); got != before {
+		t.Errorf("MSET of the same value changed the token from %s to %s", before, got)
+	}
+	if got := token(p, "b"); first[got] != "" {
+		t.Errorf("MSET of another value kept the token %s", got)
+	}
+	p.expect("DELIFEQ a w1", ":1\r\n")
+	p.expect("DELIFEQ b w1", ":0\r\n")
+	p.expect("MSETNX a w3 b w3", ":0\r\n")
+	p.expect("EXISTS a", ":0\r\n")
+}
+
+func TestMSETNXTakesNothingIfOneMutexIsReserved(t *testing.T) {
+	for _, command := range []string{"MSETNX a w3 m w3 b w3", `EVAL "return redis.call('msetnx', 'a', 'w3', 'm', 'w3', 'b', 'w3')" 0`} {
+		s := newEngineSite(t)
+		p, waiter := s.dial(), s.dial()
+		p.expect("SET m w1", ok)
+		waiter.do("SUBSCRIBE simba:{m}:w2")
+		p.do("SIMBA.ACQUIRE m w2 3600000")
+		p.expect("DELEX m IFEQ w1", ":1\r\n")
+		p.expect(command, ":0\r\n")
+		p.expect("EXISTS a m b", ":0\r\n")
+		p.expect("MSETNX a w2 m w2", ":1\r\n")
+	}
+}
+
+// A key of MSET that must not be written leaves the keys before it as they are.
+func TestMSETChangesNothingIfOneKeyIsRefused(t *testing.T) {
+	p := newEngineSite(t).dial()
+	p.expect("SET a w1", ok)
+	for _, command := range []string{"MSET", "MSETNX"} {
+		p.expect(command+" b w2 simba:{a}:contender w2", failed("ERR '"+strings.ToLower(command)+"' cannot make a lock of 'simba:{a}:contender': it is the queue of a mutex"))
+		p.expect("MGET a b", "*2\r\n"+bulk("w1")+"$-1\r\n")
+	}
+	p.expect("DELEX simba:{a}:fence", failed("ERR 'delex' cannot change 'simba:{a}:fence': it counts the fencing tokens of a mutex, and only INCR does so"))
+	p.expect("MSET a w1 simba:{a}:token "+strings.TrimPrefix(token(p, "a"), ":"), ok)
+}
+
+func TestUsersAreLimitedInCompareAndSetAndMSET(t *testing.T) {
+	s := newLockSiteOf(t, newUsersFile(t, append(team, "user drop on >pw %W~* +@all")...).open())
+	worker := s.as("worker") // has the rule as:w-*
+	p := s.dial()
+	p.expect("SET m w-1", ok)
+	for _, command := range []string{"MSET a w-1 b other", "MSETNX a other b w-1", "SET m other IFEQ w-1", "MSET simba:{m}:token w-1 b other"} {
+		worker.expect(command, noContender)
+	}
+	worker.expect("MSET a w-1 b w-2", ok)
+	worker.expect("SET m w-2 IFEQ w-1", ok)
+	billing := s.as("billing")
+	for _, command := range []string{"MSET billing:1 x other x", "MSETNX billing:1 x shared:1 x", "GETRANGE other 0 1", "DELEX other IFEQ x", "DELIFEQ shared:1 x", "DELEX shared:1"} {
+		billing.expect(command, noKey)
+	}
+	drop := s.as("drop") // may not read
+	for _, command := range []string{"SET m x IFEQ x", "DELEX m IFEQ x", "DELIFEQ m x"} {
+		drop.expect(command, noKey)
+	}
+	drop.expect("SET m x", ok)
+	drop.expect("DELEX m", ":1\r\n")
 }

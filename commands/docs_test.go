@@ -36,7 +36,7 @@ Every command with subcommands also has the subcommand ` + "`HELP`" + `.
 `
 
 // commandTables returns the tables of all commands, one for each group. "Since" is the version of
-// this server for SIMBA.*, and the version of Redis for other commands.
+// this server for SIMBA.*, and the version of Redis or Valkey for other commands.
 func commandTables() string {
 	var b strings.Builder
 	var groups []string
@@ -62,7 +62,10 @@ func row(e *entry) string {
 		shown = strings.ToUpper(e.container.name) + " " + shown
 	}
 	since := e.since
-	if e.group != simbaGroup {
+	switch {
+	case e.name == "delifeq":
+		since = "Valkey " + since
+	case e.group != simbaGroup:
 		since = "Redis " + since
 	}
 	categories := ""

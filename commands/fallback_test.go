@@ -5,21 +5,19 @@ import (
 	"testing"
 )
 
-// Spring Integration 7.1 sends the compare-and-set commands of Redis 8.4 first. It falls back to
-// its scripts only if the error has exactly these words for an unknown command.
+// Lock libraries send commands of newer servers first. They fall back to scripts only if the error
+// has exactly these words.
 const (
 	unknownWords = "-ERR unknown command"
 	syntaxWords  = "-ERR syntax error"
 )
 
 var newerThanRedis7 = []struct{ command, words string }{
-	{"DELEX billing:1 IFEQ v", unknownWords},
-	{"delex billing:1", unknownWords},
-	{"SET billing:1 v IFEQ v", syntaxWords},
-	{"SET billing:1 v IFEQ v PX 1000", syntaxWords},
-	{"SET billing:1 v PX 1000 IFEQ v", syntaxWords},
-	{"SET billing:1 v ifeq v EX 10 GET", syntaxWords},
+	{"DIGEST billing:1", unknownWords},
+	{"MSETEX 1 billing:1 v", unknownWords},
 	{"SET billing:1 v IFNE v", syntaxWords},
+	{"SET billing:1 v ifdeq v PX 1000", syntaxWords},
+	{"SET billing:1 v PX 1000 IFDNE v", syntaxWords},
 }
 
 // fallback has the ways in which a command reaches a server. Each function returns the replies to
@@ -46,7 +44,7 @@ func queuedAndRun(p *peer, command string) string {
 	return p.do(command) + p.do("EXEC")
 }
 
-func TestUnknownCommandsGetTheErrorsOfRedis7(t *testing.T) {
+func TestCommandsOfNewerServersThatAreNotServedGetTheErrorsOfRedis7(t *testing.T) {
 	redis := realRedis(t, "--aclfile", newUsersFile(t, sharedUsers...).path)
 	for name, send := range fallback {
 		for _, tt := range newerThanRedis7 {

@@ -315,6 +315,7 @@ func (g *generator) command(template string) string {
 var lockTemplates = []string{
 	"SET {k} {v} {set}", "SET {k} {v} {set}", "SET {k} {v} {set}", "SET {k} {v} {set}", "SET {k} {v} NX PX {px}", "SET {k} {v} NX PX {px}", "SET {k} {v} XX {set}", "SET {k} {v} GET {set}",
 	"SETNX {k} {v}", "SETEX {k} {ex} {v}", "PSETEX {k} {px} {v}", "GETSET {k} {v}", "GET {k}", "GET {k}", "GET {k}", "GETDEL {k}", "GETEX {k} {getex}", "GETEX {k} {getex}", "MGET {k} {k} {k}", "STRLEN {k}",
+	"MSET {k} {v} {k} {v}", "MSETNX {k} {v}", "MSETNX {k} {v} {k} {v}", "GETRANGE {k} {r} {r}", "GETRANGE {k} 0 {i}",
 	"DEL {k}", "DEL {k} {k}", "UNLINK {k} {k} {k}", "EXISTS {k} {k}", "TOUCH {k} {k}", "TYPE {k}", "TYPE {k}",
 	"EXPIRE {k} {ex} {nxgt}", "PEXPIRE {k} {px} {nxgt}", "EXPIREAT {k} {exat} {nxgt}", "PEXPIREAT {k} {pxat} {nxgt}", "PERSIST {k}", "PERSIST {k}",
 	"TTL {k}", "PTTL {k}", "PTTL {k}", "EXPIRETIME {k}", "PEXPIRETIME {k}", "PEXPIRETIME {k}",
@@ -333,7 +334,7 @@ var queueTemplates = []string{
 	"ZREM {k} {m}", "ZREM {k} {m} {m}", "ZRANGE {k} {r} {r}", "ZRANGE {k} {r} {r} WITHSCORES", "ZRANGE {k} 0 -1", "ZRANGE {k} {r} {r} REV", "ZRANGE {k} {r} {r} REV WITHSCORES",
 	"ZREVRANGE {k} {r} {r}", "ZREVRANGE {k} -1 -1", "ZREVRANGE {k} {r} {r} WITHSCORES", "ZRANK {k} {m}", "ZREVRANK {k} {m}", "ZSCORE {k} {m}", "ZSCORE {k} {m}", "ZCARD {k}", "ZCARD {k}",
 	"ZPOPMIN {k}", "ZPOPMIN {k} {r}", "EXISTS {k}", "TYPE {k}", "TTL {k}", "PTTL {k}", "ZPOPMIN {k} 100",
-	"GET {k}", "HGET {k} f", "HLEN {k}", "STRLEN {k}", "GETDEL {k}", "GETEX {k}", "MGET {k}",
+	"GET {k}", "HGET {k} f", "HLEN {k}", "STRLEN {k}", "GETDEL {k}", "GETEX {k}", "MGET {k}", "GETRANGE {k} 0 -1",
 	"MULTI", "EXEC", "EXEC", "WATCH {k}", "GET q", "TYPE q",
 }
 

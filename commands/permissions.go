@@ -54,6 +54,7 @@ var (
 	oneValue    = actor{values: true, ids: func(args [][]byte) [][]byte { return args[2:3] }}
 	secondValue = actor{values: true, ids: func(args [][]byte) [][]byte { return args[3:4] }}
 	fieldValues = actor{values: true, ids: func(args [][]byte) [][]byte { return everySecond(args[2:]) }}
+	pairValues  = fieldValues // of MSET, where each value follows its key
 	// A message on the channel of a mutex may be a notice, which names the contender that took or
 	// released the mutex. A contender of Simba on the JVM becomes the owner when a notice names it.
 	// So a user must not forge notices of other contenders.
@@ -203,8 +204,11 @@ func (e *entry) deniedKey(u *access.User, args [][]byte) []byte {
 		return nil
 	}
 	use := e.keyUse
-	if e.full == "set" && !slices.ContainsFunc(args[3:], func(a []byte) bool { return equalFold(a, "GET") }) {
-		use = access.Write // SET reads the key only if it has the option GET
+	switch { // with options, SET and DELEX read the key too
+	case e.full == "set" && !slices.ContainsFunc(args[3:], func(a []byte) bool { return equalFold(a, "GET") || equalFold(a, "IFEQ") }):
+		use = access.Write
+	case e.full == "delex" && len(args) > 2:
+		use |= access.Read
 	}
 	return firstNot(e.keysOf(args), func(key []byte) bool { return u.MayUse(parseKey(key).Mutex, use) })
 }
@@ -222,7 +226,7 @@ func (e *entry) deniedChannel(u *access.User, args [][]byte) []byte {
 }
 
 func (e *entry) deniedContender(u *access.User, args [][]byte) []byte {
-	if e.actor.ids == nil || e.actor.values && e.keys.first > 0 && parseKey(args[e.keys.first]).Part != simba.KeyLock {
+	if e.actor.ids == nil || e.actor.values && e.keys.first > 0 && e.keys.last == e.keys.first && parseKey(args[e.keys.first]).Part != simba.KeyLock {
 		return nil
 	}
 	return firstNot(e.actor.ids(args), func(id []byte) bool {

@@ -1,6 +1,7 @@
 // Package dropin tests that lock code written for Redis runs unchanged on real servers. Such code
-// is the scripts of Simba and Spring, redsync, the Node.js package redlock, and lock functions from
-// a web page. The package also tests contenders of Simba's JDBC backend, which use MySQL.
+// is the scripts of Simba and Spring, redsync, redislock, the Node.js package redlock, and lock
+// functions from a web page. The package also tests contenders of Simba's JDBC backend, which use
+// MySQL.
 //
 // Contenders of each kind contend for a mutex with clients that use SIMBA.ACQUIRE. Contenders note
 // their tenures by one clock. Neither these notes nor the server's history may show two owners.
