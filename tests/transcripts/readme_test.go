@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -31,7 +33,7 @@ import (
 // show.
 //
 // The last command of a block may have no output. Then the next block runs when that command has
-// ended, or the server has blocked it. The output may follow at the start of a later block of the
+// ended, or waits for a mutex. The output may follow at the start of a later block of the
 // same terminal.
 var (
 	blockPattern = regexp.MustCompile("(?s)```console\n# ([^\n]+)\n(.*?)```")
@@ -230,7 +232,7 @@ func (p *player) play(name string, lines []string) {
 	}
 }
 
-// endOrBlock waits until a command without output has ended, or the server has blocked a client.
+// endOrBlock waits until a command without output has ended, or a client waits for a mutex.
 func (p *player) endOrBlock(term *terminal) {
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
 		select {
@@ -241,12 +243,25 @@ func (p *player) endOrBlock(term *terminal) {
 			term.running = false
 			return
 		default:
-			if n, err := simbatest.BlockedClients("127.0.0.1:" + p.port); err == nil && n > 0 {
+			if p.hasWaiter() {
 				return
 			}
 		}
 	}
-	p.t.Fatalf("the command in %s prints nothing, does not end, and the server does not block it", term.name)
+	p.t.Fatalf("the command in %s prints nothing, does not end, and does not wait for a mutex", term.name)
+}
+
+var waiters = regexp.MustCompile(`waiters_(?:blocked|polling):[1-9]`)
+
+// hasWaiter reports whether a client waits for a mutex.
+func (p *player) hasWaiter() bool {
+	c, err := redis.Dial("tcp", "127.0.0.1:"+p.port)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	info, err := redis.String(c.Do("INFO"))
+	return err == nil && waiters.MatchString(info)
 }
 
 // expect compares output of the terminal with want, a line of the page.
@@ -295,17 +310,13 @@ func (p *player) finish(term *terminal) {
 }
 
 func (p *player) read(term *terminal, want string) string {
-	limit := simbatest.Patience
-	if term.name == serverName {
-		limit = 10 * simbatest.Patience // it builds the server first
-	}
 	select {
 	case line, ok := <-term.out:
 		if !ok {
 			p.t.Fatalf("the shell of %s has ended; the page has\n%s", term.name, want)
 		}
 		return line
-	case <-time.After(limit):
+	case <-time.After(simbatest.Patience):
 		p.t.Fatalf("%s shows nothing; the page has\n%s", term.name, want)
 		return ""
 	}
