@@ -21,6 +21,7 @@ import (
 	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/resp"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // These tests send the same bytes, valid or not, to a real Redis and to a server with the embedded
@@ -380,7 +381,7 @@ func askOurs(t *testing.T, s *site, data []byte, piece int) exchange {
 	case <-c.idle:
 	case <-c.closed:
 		x.closed = true
-	case <-time.After(time.Minute):
+	case <-time.After(need.Hang):
 		t.Fatalf("a minute after the input %q, the server neither waits for more nor has closed the connection", data)
 	}
 	c.Close()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/engine"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // call returns an EVAL whose script calls a command and returns its reply.
@@ -240,7 +241,7 @@ func TestAnEndlessScriptCanBeKilledAndBlocksNobody(t *testing.T) {
 	q.expect("CONFIG SET busy-reply-threshold 10", ok)
 	p.send(`EVAL "redis.call('set','a','w1') while true do end" 0`)
 	q.expect("SET b w2", ok)
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(need.Hang)
 	for q.do("SCRIPT KILL") != ok {
 		if time.Now().After(deadline) {
 			t.Fatal("the script cannot be killed")
@@ -259,7 +260,7 @@ func TestAKilledScriptInEXECDoesNotRunAgainAfterAConflict(t *testing.T) {
 	p.expect("MULTI", ok)
 	p.expect(`EVAL "redis.call('get','a') redis.call('get','b') while true do end" 0`, "+QUEUED\r\n")
 	p.send("EXEC")
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(need.Hang)
 	for killed := false; !killed; killed = q.do("SCRIPT KILL") == ok {
 		for i := range 100 { // the script has probably read the key a before the last SET
 			q.expect("SET a "+strconv.Itoa(i), ok)

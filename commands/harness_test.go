@@ -23,6 +23,7 @@ import (
 	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/resp"
 	"github.com/simba-resp/simba-resp/tests/leaks"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 func TestMain(m *testing.M) { leaks.Exit(m.Run()) }
@@ -230,7 +231,7 @@ func (f *usersFile) open() *access.Accounts {
 }
 
 func (s *site) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), need.Hang)
 	defer cancel()
 	if err := s.server.Shutdown(ctx); err != nil {
 		s.t.Errorf("Shutdown returned %v", err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // Contenders of Simba on the JVM run scripts on keys. These tests send the same commands.
@@ -146,7 +147,7 @@ func (s *site) expectNotices(channels ...string) func(want ...string) {
 	return func(want ...string) {
 		s.t.Helper()
 		for _, payload := range want {
-			sub.nc.SetReadDeadline(time.Now().Add(10 * time.Second))
+			sub.nc.SetReadDeadline(time.Now().Add(need.Hang))
 			if got, err := readFrame(sub.r); err != nil || !strings.HasSuffix(got, bulk(payload)) {
 				s.t.Fatalf("the subscriber received %q and the error %v, want %q", got, err, payload)
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 const misconfigured = "ERR engine mysql misconfigured: table simba_mutex does not exist"
@@ -131,7 +132,7 @@ func TestASessionReleasesALeaseThatARefusalMayHaveBegun(t *testing.T) {
 		if r.Mutex != "m" || r.Contender != "c" || r.Session == 0 {
 			t.Errorf("the server released %+v, want m of c with its session", r)
 		}
-	case <-time.After(10 * time.Second):
+	case <-time.After(need.Hang):
 		t.Error("the server released nothing within 10 s")
 	}
 }

@@ -144,7 +144,10 @@ func TestWaitersOfAllLanguagesAreFirstComeFirstServed(t *testing.T) {
 	for _, e := range examples {
 		switch e.name {
 		case "go/contend", "nodejs", "python", "shell/sh":
-			ring = append(ring, e)
+			t.Run(e.name, func(t *testing.T) {
+				e.program(t) // skips a language that is not installed
+				ring = append(ring, e)
+			})
 		}
 	}
 	var processes []*simbatest.Process

@@ -12,6 +12,7 @@ import (
 
 	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/commands"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // connect opens a connection and sends text.
@@ -44,7 +45,7 @@ func ask(c net.Conn) error {
 // isClosed reports whether the server has closed the connection.
 func isClosed(t *testing.T, c net.Conn) bool {
 	t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := c.SetReadDeadline(time.Now().Add(need.Hang)); err != nil {
 		t.Fatal(err)
 	}
 	_, err := io.Copy(io.Discard, c)

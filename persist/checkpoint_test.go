@@ -20,6 +20,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 func rowsOf(t *testing.T, db *pebble.DB) map[string]string {
@@ -202,7 +203,7 @@ func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
 		}
 	}()
 	for began := time.Now(); s.behind() <= maxBehind*s.step; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
+		if time.Since(began) > need.Hang {
 			t.Fatalf("full segments of only %d bytes wait for the checkpoint, want more than %d", s.behind(), maxBehind*s.step)
 		}
 	}
@@ -238,7 +239,7 @@ func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
 		}
 	}()
 	for began := time.Now(); s.behind() <= maxBehind*s.step || len(errs) < 2; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
+		if time.Since(began) > need.Hang {
 			t.Fatalf("full segments of only %d bytes wait for the checkpoint, want more than %d", s.behind(), maxBehind*s.step)
 		}
 	}
@@ -284,7 +285,7 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 	awaitSmall := func() {
 		t.Helper()
 		for began := time.Now(); size() > 4*o.SegmentSize; time.Sleep(time.Millisecond) {
-			if time.Since(began) > 30*time.Second {
+			if time.Since(began) > need.Hang {
 				t.Fatalf("the files have %d bytes, want at most %d", size(), 4*o.SegmentSize)
 			}
 		}
@@ -297,7 +298,7 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 			write(300)
 		}()
 		for began := time.Now(); s.behind() <= maxBehind*s.step; time.Sleep(time.Millisecond) {
-			if time.Since(began) > 30*time.Second {
+			if time.Since(began) > need.Hang {
 				t.Fatalf("full segments of only %d bytes wait for the checkpoint, want more than %d", s.behind(), maxBehind*s.step)
 			}
 		}

@@ -22,6 +22,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // wantRefusal checks that Open returns an error that matches want. Its message must be one line,
@@ -290,7 +291,7 @@ func TestARefusedStoreLeavesNothingInMemory(t *testing.T) {
 		return weak.Make(o.Logger)
 	}()
 	for began := time.Now(); logger.Value() != nil; runtime.GC() {
-		if time.Since(began) > 10*time.Second {
+		if time.Since(began) > need.Hang {
 			t.Fatal("after a refused Open, the logger is still in use")
 		}
 	}

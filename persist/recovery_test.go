@@ -15,6 +15,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 func TestALeaseOfTheSameBootIsAsItWas(t *testing.T) {
@@ -308,7 +309,7 @@ func TestAStartSyncsAManifestOfItsOwnBeforeItChangesTheJournal(t *testing.T) {
 func awaitCheckpoint(t *testing.T, s *Store) {
 	t.Helper()
 	for began := time.Now(); s.behind() > 0; time.Sleep(time.Millisecond) {
-		if time.Since(began) > 30*time.Second {
+		if time.Since(began) > need.Hang {
 			t.Fatalf("full segments of %d bytes still wait for the checkpoint", s.behind())
 		}
 	}

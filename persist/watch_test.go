@@ -16,6 +16,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // ways are functions that each take the data directory away from an open store.
@@ -90,7 +91,7 @@ func losesItsDirectory(t *testing.T, lose func(o Options) error) {
 		if took := time.Since(lost); took > time.Second {
 			t.Errorf("the store noticed the loss after %v, want at most a second", took)
 		}
-	case <-time.After(30 * time.Second):
+	case <-time.After(need.Hang):
 		t.Fatal("the store does not notice the loss")
 	}
 	s.Append(put(2, "m"))
@@ -131,7 +132,7 @@ func TestReleasedSegmentsDoNotTriggerTheWatch(t *testing.T) {
 	})
 	defer writer.Wait()
 	defer close(enough)
-	for end := time.Now().Add(30 * time.Second); len(segments) < 5; {
+	for end := time.Now().Add(need.Hang); len(segments) < 5; {
 		if err := s.watch.check(); err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // polled starts a server with a poller and returns a function that dials it. Sockets have no fake
@@ -438,7 +439,7 @@ func TestDescriptorIsClosedOnceAfterItsLastUse(t *testing.T) {
 	clients.Wait()
 	close(stop)
 	killer.Wait()
-	for deadline := time.Now().Add(time.Minute); s.Stats().Connected > 1 || descriptors(t) > before; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(need.Hang); s.Stats().Connected > 1 || descriptors(t) > before; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d open descriptors, %d before, with %d connections", descriptors(t), before, s.Stats().Connected)
 		}

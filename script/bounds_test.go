@@ -10,18 +10,13 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// within runs a script that must end because it exceeds a bound. It returns the reply or the error.
-func within(t *testing.T, r *Runner, source string) string {
+// bounded runs a script that must exceed a bound, and returns the reply or the error.
+func bounded(t *testing.T, r *Runner, source string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
-	defer cancel()
 	var w resp.Writer
-	err := r.Run(ctx, Call{Source: source, Proto: 2}, echo, &w)
+	err := r.Run(t.Context(), Call{Source: source, Proto: 2}, echo, &w)
 	if err == nil {
 		return string(w.Bytes())
-	}
-	if errors.Is(err, context.DeadlineExceeded) {
-		t.Fatalf("the script did not end within a minute: %.200s", source)
 	}
 	return err.Error()
 }
@@ -59,7 +54,7 @@ func TestScriptsThatExceedABoundFail(t *testing.T) {
 		"loaded functions":   {`return loadstring('f('..string.rep('function()end,',74000)..'1)')()`, "attempt to call"},
 		"wide reply":         {`local t={1,2,3,4,5,6,7,8} for i=1,30 do t={t,t,t,t} end return t`, "too long"},
 		"pattern depth":      {`return string.find(string.rep('a',1000), string.rep('a?',1000))`, "pattern too complex"},
-		"registers":          {`local function f(...) return f(1,...) end return f()`, ""},
+		"registers":          {`local function f(...) return f(` + strings.Repeat("1,", 200) + `...) end return f()`, ""},
 		"deep json":          {`local t={} for i=1,2000 do t={t} end return cjson.encode(t)`, "excessive depth"},
 		"deep json read":     {`return cjson.decode(string.rep('[',5000))`, "too many nested"},
 		"cyclic json":        {`local t={} t[1]=t return cjson.encode(t)`, "excessive depth"},
@@ -70,7 +65,7 @@ func TestScriptsThatExceedABoundFail(t *testing.T) {
 			if name == "wide reply" { // the reply may take more memory than small allows
 				r = large
 			}
-			if got := within(t, r, c.source); !strings.Contains(got, c.want) {
+			if got := bounded(t, r, c.source); !strings.Contains(got, c.want) {
 				t.Errorf("script %s\n got %.300q\nwant %q", c.source, got, c.want)
 			}
 			expect(t, r, `return {1,'a'..#'b'}`, "*2\r\n:1\r\n$2\r\na1\r\n")

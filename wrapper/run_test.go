@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // fakeLease is a lease whose windows the test sets.
@@ -200,7 +201,7 @@ func TestPanicKillsTheWholeGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(time.Minute); unix.Kill(child, 0) == nil; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(need.Hang); unix.Kill(child, 0) == nil; time.Sleep(time.Millisecond) {
 		_, _ = unix.Wait4(child, nil, unix.WNOHANG, nil) // the child is now a child of the test
 		if time.Now().After(end) {
 			t.Fatal("one minute after the panic, the child of the first process still runs")

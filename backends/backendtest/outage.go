@@ -10,15 +10,15 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
-const (
-	// answerSlack is how long after its deadline an answer may come on a busy machine. The slack
-	// may be long: without a deadline no answer would come, since the network heals only after the
-	// answers.
-	answerSlack = 8 * sec
+var (
+	// answerSlack is how long after its deadline an answer may come. The slack may be long: without
+	// a deadline no answer would come, since the network heals only after the answers.
+	answerSlack = need.AtMost(8 * sec)
 	// recoveryLimit is how soon requests must succeed after the network has healed.
-	recoveryLimit = 5 * sec
+	recoveryLimit = need.AtMost(5 * sec)
 )
 
 // outages are the ways in which a store cannot be reached.
@@ -94,7 +94,7 @@ func outageRules() (rules []rule) {
 			defer cancel()
 			asked := time.Now()
 			_, _, err := s.b.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: "b", TTL: sec})
-			if took := time.Since(asked); took > tc.engine.Timeout {
+			if took := time.Since(asked); took > need.AtMost(tc.engine.Timeout) {
 				tc.t.Errorf("ACQUIRE with a deadline was answered after %v, later than the engine's timeout", took)
 			}
 			tc.mustBeUnavailable("acquire", err)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 const (
@@ -17,16 +19,16 @@ const (
 	sec = time.Second
 
 	// long is a lease that never ends during a test, even on a slow machine.
-	long = 10 * time.Minute
+	long = 2 * need.Hang
 	// patience is how long the suite waits for an event that must happen.
-	patience = 20 * sec
+	patience = need.Hang
 	// rounding is how far the readings of two clocks of one machine may differ, if one of the
 	// clocks shows whole milliseconds only.
 	rounding = 3 * ms
 
 	// longTimeout is the timeout of requests to the store, on servers whose way to the store no
 	// test cuts.
-	longTimeout = 10 * sec
+	longTimeout = time.Minute
 
 	testWindow = sec
 	testGrace  = 5 * sec

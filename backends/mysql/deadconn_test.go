@@ -14,6 +14,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // deadConns dials connections to a database. One of them stops working without an error.
@@ -75,11 +76,11 @@ func TestGuardOnADeadConnectionDelaysNoOther(t *testing.T) {
 			var err error
 			for try := range 8 { // a busy machine may delay some attempts, but hardly eight
 				o, took, err = guardBesideADeadConnection(t, store, fmt.Sprint(name, try), c.stuck, c.always, timeout)
-				if err == nil && took <= c.within {
+				if err == nil && took <= need.AtMost(c.within) {
 					break
 				}
 			}
-			if err != nil || o.Status != simba.StatusRenewed || took > c.within {
+			if err != nil || o.Status != simba.StatusRenewed || took > need.AtMost(c.within) {
 				t.Errorf("the owner's next GUARD: %v, %v, after %v; want renewed within %v", o.Status, err, took, c.within)
 			}
 		})
@@ -107,7 +108,7 @@ func guardBesideADeadConnection(t *testing.T, store *stores.Server, mutex, stuck
 	all.Go(func() { _, _ = guard(ctx, stuck) })
 	select {
 	case <-d.died:
-	case <-time.After(time.Minute):
+	case <-time.After(need.Hang):
 		t.Fatal("no GUARD was sent on the connection that is to die")
 	}
 	start := time.Now()

@@ -13,6 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // TestMain checks for leaked goroutines. It waits longer for their end than goleak does by default,
@@ -76,7 +77,7 @@ func (n *notices) count(notice string) (times int) {
 
 // serveTimeout is the Options.Timeout of most tests. It is long, so that no request fails on a busy
 // machine. Tests of missed deadlines use testTimeout.
-const serveTimeout = 10 * time.Second
+const serveTimeout = time.Minute
 
 // serve opens one more server on the store. set changes its options.
 func serve(t testing.TB, addr string, set func(*Options)) *Backend {
@@ -182,7 +183,7 @@ func (w *waiter) granted(t testing.TB) simba.Outcome {
 }
 
 // patience is how long a test waits for an event.
-const patience = 20 * time.Second
+const patience = need.Hang
 
 func await(t testing.TB, what string, is func() bool) {
 	t.Helper()

@@ -15,6 +15,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // recovery bounds the time from a failover until a server serves again. It allows for a busy
@@ -134,7 +135,7 @@ func checkReader(t *testing.T, url string, failover func() (newURL string, urlLe
 			}
 			break
 		}
-		if refusals++; refusals > maxRefusals || time.Since(from) > recovery {
+		if refusals++; refusals > maxRefusals || time.Since(from) > need.AtMost(recovery) {
 			t.Fatalf("%d reads failed in the %v after the failover, want at most %d in %v; the last error: %v",
 				refusals, time.Since(from), maxRefusals, recovery, err)
 		}
@@ -315,7 +316,7 @@ func awaitGrant(t *testing.T, w wakeChan, ticket simba.Ticket) time.Duration {
 	for {
 		select {
 		case <-w.woken:
-		case <-time.After(20 * time.Second):
+		case <-time.After(need.Hang):
 			t.Fatal("the waiter was not woken")
 		}
 		if o, err := ticket.End(simba.EndWoken); err != nil {
@@ -340,7 +341,7 @@ func checkSubscriber(t *testing.T, url string, failover func()) {
 
 	other := serve(t, url, noNotices{})
 	release(t, other, "m", "alice")
-	if took := awaitGrant(t, w, ticket); took > recovery {
+	if took := awaitGrant(t, w, ticket); took > need.AtMost(recovery) {
 		t.Errorf("the waiter got the mutex after %v, want at most %v after the failover and the release", took, recovery)
 	}
 	time.Sleep(time.Until(failed.Add(recovery)))
@@ -348,7 +349,7 @@ func checkSubscriber(t *testing.T, url string, failover func()) {
 	e.receive(t, "simba:{n}", is("acquired@@alice"))
 	_, ticket = acquire(t, waits, "n", "bob", 10*time.Minute, w)
 	release(t, other, "n", "alice")
-	if took := awaitGrant(t, w, ticket); took > atOnce {
+	if took := awaitGrant(t, w, ticket); took > need.AtMost(atOnce) {
 		t.Errorf("the waiter got the mutex after %v, want at most %v after the release", took, atOnce)
 	}
 }
@@ -385,7 +386,7 @@ func TestSubscriberLeavesNodeThatCommandsDoNotGoTo(t *testing.T) {
 		return c.PubSubNumSub(t.Context(), channel).Val()[channel] == 0 &&
 			d.PubSubNumSub(t.Context(), channel).Val()[channel] == 1
 	})
-	if took := time.Since(moved); took > recovery {
+	if took := time.Since(moved); took > need.AtMost(recovery) {
 		t.Errorf("the subscriber moved to the other node after %v, want at most %v", took, recovery)
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // TestMain checks that no goroutines are left. It waits, because after failed dials a goroutine of
@@ -22,7 +23,7 @@ import (
 func TestMain(m *testing.M) {
 	code := m.Run()
 	var err error
-	for start := time.Now(); time.Since(start) < 10*time.Second; {
+	for start := time.Now(); time.Since(start) < need.Hang; {
 		if err = goleak.Find(); err == nil {
 			break
 		}
@@ -156,7 +157,7 @@ func TestHistoryHasGrantByAnotherServer(t *testing.T) {
 	}
 	want := []string{"acquired a", "queued b", "acquired b handoff"}
 	var got []string
-	for end := time.Now().Add(20 * time.Second); !slices.Equal(got, want); {
+	for end := time.Now().Add(need.Hang); !slices.Equal(got, want); {
 		if time.Now().After(end) {
 			t.Fatalf("HISTORY at the other server: %q, want %q", got, want)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // These tests produce orders of replies, messages and requests that otherwise occur only on a busy
@@ -23,7 +24,7 @@ func TestOrphanIsEndedWhateverElseHappensToItsMutex(t *testing.T) {
 	acquire(t, b, "m", "a", time.Hour, nil)
 	b.addOrphan("m", orphan{"c", "77", time.Now().Add(time.Hour)})
 	acquire(t, b, "m", "d", time.Minute, nil) // a poll
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(need.Hang)
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	for {

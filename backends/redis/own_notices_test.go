@@ -13,6 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // Our servers publish notices of reservations on the channels of contenders. Simba, a lock library
@@ -192,7 +193,7 @@ func TestPollingContendersGetTheMutexInOrder(t *testing.T) {
 				select {
 				case <-notices:
 					notified = true
-				case <-time.After(10 * time.Second):
+				case <-time.After(need.Hang):
 					t.Errorf("%s received no notice", id)
 					return
 				}

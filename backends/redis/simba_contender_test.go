@@ -11,6 +11,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // simbaContender is a contender of one generation of Simba, a lock library for the JVM. It receives
@@ -104,7 +105,7 @@ func (r *simbaContender) subscribe() *simbaContender {
 // receive waits for a message, and returns the payloads of earlier messages.
 func (r *simbaContender) receive(payload string) (before []string) {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), need.Hang)
 	defer cancel()
 	for {
 		m, err := r.pubsub.ReceiveMessage(ctx)
@@ -162,7 +163,7 @@ const nextReconcile = reconcileInterval * 4 / 5
 // within fails the test if more than atOnce has passed.
 func within(t testing.TB, what string, since time.Time) {
 	t.Helper()
-	if took := time.Since(since); took > atOnce {
+	if took := time.Since(since); took > need.AtMost(atOnce) {
 		t.Errorf("%s came after %v, want at most %v", what, took, atOnce)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // seedContender is a contender of Simba, a lock library for the JVM, with the scripts of its first
@@ -64,7 +65,7 @@ func (j *seedContender) release() bool { return j.run(seeds.SimbaRelease) == int
 
 func (j *seedContender) receive(channel, payload string) {
 	j.t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(need.Hang)
 	for {
 		select {
 		case m := <-j.messages:
@@ -130,7 +131,7 @@ func (e *listener) subscribe(t testing.TB, b *Backend, channel string) {
 // receive waits for a payload on a channel that match accepts.
 func (e *listener) receive(t testing.TB, channel string, match func(payload string) bool) string {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(need.Hang)
 	var others []string
 	for {
 		select {
@@ -159,7 +160,7 @@ func (b *waiter) await(t testing.TB) {
 	t.Helper()
 	select {
 	case <-b.woken:
-	case <-time.After(20 * time.Second):
+	case <-time.After(need.Hang):
 		t.Fatal("the waiter was not woken")
 	}
 }
@@ -175,7 +176,7 @@ func serve(t testing.TB, url string, n simba.Notices) *Backend {
 // reply may be late.
 func openSoon(t testing.TB, o Options) *Backend {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(need.Hang); ; {
 		b, err := Open(t.Context(), o)
 		if err == nil {
 			return b
@@ -217,7 +218,7 @@ func until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(need.Hang)
 	for !ok() {
 		select {
 		case <-tick.C:

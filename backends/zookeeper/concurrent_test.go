@@ -11,6 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // In these tests a tenure or a wait ends. At the same time another server, or another request, uses
@@ -34,7 +35,7 @@ func acquireAs(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Stat
 // until waits for a condition, which it checks under b.mu.
 func until(t *testing.T, b *Backend, what string, isLocked func() bool) {
 	t.Helper()
-	deadline := time.After(20 * time.Second)
+	deadline := time.After(need.Hang)
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -47,7 +48,7 @@ func until(t *testing.T, b *Backend, what string, isLocked func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatal(what + ": not within 20 s")
+			t.Fatal(what + ": not in time")
 		}
 	}
 }
@@ -292,15 +293,15 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		}
 		unlock()
 		// Repeat RELEASE: a late answer may have made the session cut its connection.
-		for end := time.Now().Add(20 * time.Second); ; {
+		for end := time.Now().Add(need.Hang); ; {
 			if _, _, err = b.Release(ctx, simba.ReleaseRequest{Mutex: "nobody's", Contender: "o"}); err == nil {
 				break
 			}
 			if time.Now().After(end) {
-				t.Fatalf("RELEASE of o still fails after 20 s: %v", err)
+				t.Fatalf("RELEASE of o still fails: %v", err)
 			}
 		}
-		for end := time.Now().Add(10 * time.Second); ; {
+		for end := time.Now().Add(need.Hang); ; {
 			out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "nobody's", Contender: "y", TTL: time.Minute, NoQueue: true})
 			must(t, err)
 			if out.Status == simba.StatusAcquired {

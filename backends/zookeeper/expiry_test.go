@@ -11,6 +11,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 func openHere(t *testing.T, servers string) *Backend {
@@ -136,7 +137,7 @@ func TestNodeDeletedDuringAReadIsNoLeaderLatch(t *testing.T) {
 
 func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 	creator, other := twoServers(t)
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), need.Hang)
 	defer cancel()
 	for teller, b := range map[string]*Backend{"its-creator": creator, "another-server": other} {
 		k := nodeKey{teller, "a"}

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // In these tests lease nodes hold bytes that no server writes.
@@ -29,7 +30,7 @@ func TestInvalidLeaseNodeIsRewrittenByItsCreator(t *testing.T) {
 	n := creator.nodeAt(k)
 	until(t, creator, "the lease node is written and watched", func() bool { return n.writeAt.IsZero() && n.watchAt.IsZero() })
 	overwriteLease(t, n)
-	for end := time.Now().Add(20 * time.Second); ; {
+	for end := time.Now().Add(need.Hang); ; {
 		lease, err := n.s.get(ctx, n.s.lease(n.guid))
 		must(t, err)
 		rec, err := decodeRecord(lease.data)

@@ -13,10 +13,11 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // patience is how long a test waits for an event that must happen.
-const patience = 20 * time.Second
+const patience = need.Hang
 
 // recordedNotices is a simba.Notices. It records what is published on the subscribed channels.
 type recordedNotices struct {

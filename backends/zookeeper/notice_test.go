@@ -7,6 +7,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // subscriberOf is a simba.Notices with one subscribed channel.
@@ -53,7 +54,7 @@ func TestReleasedNoticeNamesAnUnseenOwner(t *testing.T) {
 			if got != simba.ReleasedNotice("o") {
 				t.Errorf("%s the subscriber receives %q, want the release of o", what, got)
 			}
-		case <-time.After(20 * time.Second):
+		case <-time.After(need.Hang):
 			t.Errorf("%s the subscriber receives nothing", what)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // In these tests the creator of a node is delayed, and other servers have to presume its tenure.
@@ -102,9 +103,9 @@ func (h *delayedRequest) presume(t *testing.T) (inTime bool) {
 // awaitEnd waits until near reports the end of the presumed tenure.
 func (h *delayedRequest) awaitEnd(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); h.owner(t, h.near).Owner != ""; {
+	for deadline := time.Now().Add(need.Hang); h.owner(t, h.near).Owner != ""; {
 		if time.Now().After(deadline) {
-			t.Fatal("OWNER still reports the presumed tenure after 20 s")
+			t.Fatal("OWNER still reports the presumed tenure")
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // stubNotices is a simba.Notices with subscribers of mutex m and of every pattern.
@@ -45,7 +46,7 @@ func TestDeletedMutexIsNotWatched(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	deadline := time.After(2*unwantedCheckInterval + 10*time.Second)
+	deadline := time.After(2*unwantedCheckInterval + need.Hang)
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {

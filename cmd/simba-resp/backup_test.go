@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // startTestApp starts an app that serves clients.
@@ -237,7 +239,7 @@ func TestABackupOfASilentServerCanBeInterrupted(t *testing.T) {
 		if err == nil || !strings.HasSuffix(err.Error(), ": interrupted") {
 			t.Errorf("interrupted takeBackup returned %v, want an error that ends in: interrupted", err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(need.Hang):
 		t.Fatal("takeBackup still waits after the interrupt")
 	}
 	if names := filesIn(t, dir); len(names) != 0 {

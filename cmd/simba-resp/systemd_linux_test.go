@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/resp"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 func TestWatchdogIsFedAfterEachPing(t *testing.T) {
@@ -143,9 +144,9 @@ func (l *watchedLog) count(pattern string) int {
 
 func until(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	for late := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
+	for late := time.Now().Add(need.Hang); !done(); time.Sleep(time.Millisecond) {
 		if time.Now().After(late) {
-			t.Fatalf("this did not happen within a minute: %s", what)
+			t.Fatalf("this did not happen within %v: %s", need.Hang, what)
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/simba-resp/simba-resp/tests/certs"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // wired is an app in fake time, with its log.
@@ -258,7 +259,7 @@ var wirings = []wiring{
 	}},
 	{"maxclients", "--maxclients 1", func(w *wired) {
 		w.must(w.connect(), "PING")
-		if _, err := redis.ReceiveWithTimeout(w.connect(), time.Minute); err == nil || err.Error() != "ERR max number of clients reached" {
+		if _, err := redis.ReceiveWithTimeout(w.connect(), need.Hang); err == nil || err.Error() != "ERR max number of clients reached" {
 			w.t.Errorf("the second client got %v, want that the limit is reached", err)
 		}
 	}},

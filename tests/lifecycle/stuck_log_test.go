@@ -67,7 +67,7 @@ func startUnread(t *testing.T, args ...string) *unread {
 // client returns a client for which a late reply is an error.
 func (s *unread) client(t *testing.T) *goredis.Client {
 	t.Helper()
-	c := goredis.NewClient(&goredis.Options{Addr: s.addr, ReadTimeout: 10 * time.Second, MaxRetries: -1})
+	c := goredis.NewClient(&goredis.Options{Addr: s.addr, ReadTimeout: simbatest.Patience, MaxRetries: -1})
 	t.Cleanup(func() { c.Close() })
 	return c
 }

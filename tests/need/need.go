@@ -6,7 +6,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"time"
 )
+
+// Hang is how long a test waits for an event that must happen. A busy machine delays everything, so
+// only an event that never happens takes longer.
+const Hang = 10 * time.Minute
+
+// AtMost returns how long something may take that a user gets within d: d itself with QUIET=true,
+// which make test-long sets, else at least Hang.
+func AtMost(d time.Duration) time.Duration {
+	if os.Getenv("QUIET") == "true" {
+		return d
+	}
+	return max(d, Hang)
+}
 
 // TB has the methods of testing.TB that this package calls.
 type TB interface {

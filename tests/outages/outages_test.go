@@ -16,6 +16,7 @@ import (
 
 	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -115,7 +116,7 @@ func (o *outages) play(times int, rng *rand.Rand) {
 			o.until(c.all(), "gets a good reply after the outage", func(a *asker) *atomic.Int64 { return &a.served })
 			o.untilReceived(last)
 			took := time.Since(healed)
-			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-pauses) > backendtest.Recovery {
+			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-pauses) > need.AtMost(backendtest.Recovery) {
 				o.t.Errorf("outage %d (%s): the last client gets a good reply %v after the end, want at most %v", i, way, took, backendtest.Recovery)
 			}
 			if o.t.Failed() {
@@ -206,7 +207,7 @@ func (o *outages) refused(a *asker, err error, began time.Time, pauses, limit ti
 	o.mu.Lock()
 	o.failures = append(o.failures, took)
 	o.mu.Unlock()
-	if pauses = o.pulse.soFar() - pauses; took-pauses > limit+o.limits.slack {
+	if pauses = o.pulse.soFar() - pauses; took-pauses > need.AtMost(limit+o.limits.slack) {
 		o.t.Errorf("%s %v returns an error after %v, want %v at most; the process of the test paused for %v; the error is %v", command, args, took, limit+o.limits.slack, pauses, err)
 	}
 	a.refused.Add(1)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -76,7 +77,7 @@ func (v *verdicts) mustPass(t *testing.T, server string) {
 var verdict = regexp.MustCompile(`(?m)^\[(ok|err|skip)\]: (.*?)(?: \(\d+ ms\)| in tests/unit/\S+)?$`)
 
 // limit is the longest time of a run. The suite itself ends a stuck test earlier.
-const limit = 4 * time.Minute
+const limit = need.Hang
 
 // runTwice calls run, and runs failed tests once more. Some tests of the suite expect an expiry or
 // a reply within milliseconds, and fail on a busy machine.

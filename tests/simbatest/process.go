@@ -11,11 +11,11 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
-// Patience limits each wait for something that must happen. It is so long that no test fails
-// because the machine is busy.
-const Patience = 60 * time.Second
+// Patience limits each wait for something that must happen.
+const Patience = need.Hang
 
 // Process is a program that runs beside the test.
 type Process struct {

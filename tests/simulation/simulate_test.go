@@ -19,10 +19,12 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // patience limits the real time of a run. A run needs less than a hundredth of it.
-const patience = 2 * time.Minute
+const patience = need.Hang
 
 // stream is the second seed of each run's random generator.
 const stream = 20240229

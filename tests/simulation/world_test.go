@@ -20,6 +20,7 @@ import (
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/persist"
 	"github.com/simba-resp/simba-resp/resp"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 type durability uint8
@@ -312,7 +313,7 @@ func (w *world) stop() *vfs.MemFS {
 		}
 		k.resume()
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), need.Hang)
 	defer cancel()
 	if err := w.server.Shutdown(ctx); err != nil {
 		w.violate(ruleLiveness, "the server does not stop in an orderly way: %v", err)
@@ -357,7 +358,7 @@ func (w *world) tearDown() {
 		k.nc.Close()
 	}
 	if w.server != nil {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+		ctx, cancel := context.WithTimeout(context.Background(), need.Hang)
 		if err := w.server.Shutdown(ctx); err != nil {
 			w.violate(ruleNothingLeft, "the connections of a process that has ended do not end: %v", err)
 		}

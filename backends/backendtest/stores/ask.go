@@ -8,17 +8,19 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // ask sends one inline command to a Redis server on its own connection. It returns the reply if it
 // is a status, an integer or a bulk string.
 func ask(addr, command string) (string, error) {
-	c, err := net.DialTimeout("tcp", addr, time.Second)
+	c, err := net.DialTimeout("tcp", addr, need.Hang)
 	if err != nil {
 		return "", err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(need.Hang))
 	if _, err := io.WriteString(c, command+"\r\n"); err != nil {
 		return "", err
 	}

@@ -5,9 +5,10 @@ import (
 	"database/sql"
 	"fmt"
 	"net"
-	"time"
 
 	_ "github.com/go-sql-driver/mysql" // the driver "mysql"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // MariaDBPair is a Pair of two MariaDB servers. The replica follows asynchronously, by GTID. A
@@ -24,7 +25,7 @@ var _ Pair = (*MariaDBPair)(nil)
 const pairUser = "simba"
 
 // pairTimeout bounds each step of a Failover or Rejoin.
-const pairTimeout = 60 * time.Second
+const pairTimeout = need.Hang
 
 // NewMariaDBPair starts both servers and returns when the replica follows. The arguments are for
 // the mariadbd of both.

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // Ports of stores are below the kernel's range for outgoing connections (from 32768 on Linux).
@@ -73,7 +75,7 @@ func free(port int) bool {
 // listen listens on a port of FreePort. It retries if the port is in use: a child process that is
 // just starting may hold a listener that this process has closed.
 func listen(addr string) (net.Listener, error) {
-	for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(need.Hang); ; time.Sleep(time.Millisecond) {
 		l, err := net.Listen("tcp", addr)
 		if !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
 			return l, err

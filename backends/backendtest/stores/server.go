@@ -12,10 +12,12 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // readyTimeout is how long a store may take to answer after its start, on a slow machine.
-const readyTimeout = 60 * time.Second
+const readyTimeout = need.Hang
 
 // Server is one process of a store.
 type Server struct {

@@ -54,7 +54,7 @@ var build = sync.OnceValue(func() string {
 var ready = regexp.MustCompile(`msg=ready addr=(\S+)`)
 
 // patience limits each wait for the server. It is long, for busy machines.
-const patience = time.Minute
+const patience = 10 * time.Minute
 
 // Connect starts a server with an empty data directory, and returns a client of it. done stops the
 // client and the server.

@@ -68,7 +68,7 @@ func run() error {
 	} else {
 		fmt.Printf("started %d token %s of %s foreground %v\n", os.Getpid(), os.Getenv("SIMBA_TOKEN"), os.Getenv("SIMBA_MUTEX"), foreground())
 	}
-	limit := time.After(3 * time.Minute) // in case a failed test does not end the worker
+	limit := time.After(time.Hour) // in case a failed test does not end the worker
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	for {
