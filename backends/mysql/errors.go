@@ -127,10 +127,10 @@ func (e endpoint) fault(err error) error {
 	case errTableDenied, errColumnDenied, errRightDenied:
 		return faultf("user %q lacks a privilege on table simba_mutex (%s): GRANT SELECT, INSERT, UPDATE ON it, and CREATE and ALTER for --mysql-migrate", e.user, oneLine(err))
 	case errNoTable, errNotInEngine:
-		return faultf("database %q has no table simba_mutex: start with --mysql-migrate, or run init-simba-mysql.sql", e.database)
+		return faultf("database %q has no table simba_mutex: start with --mysql-migrate, which creates it", e.database)
 	case errOutOfRange, errValueOutOfRange:
 		if strings.Contains(err.Error(), "version") {
-			return faultf("column version of table simba_mutex has reached its maximum: change it to BIGINT UNSIGNED, as in init-simba-mysql.sql")
+			return faultf("column version of table simba_mutex has reached its maximum: change it to BIGINT UNSIGNED")
 		}
 		return wrongTable(err)
 	case errAmbiguous, errNoColumn, errNull, errTruncated, errWrongValue, errWrongField, errDataTooLong, errNoDefault,
@@ -145,7 +145,7 @@ func (e endpoint) fault(err error) error {
 }
 
 func wrongTable(err error) error {
-	return faultf("table simba_mutex is not Simba's (%s): see init-simba-mysql.sql", oneLine(err))
+	return faultf("table simba_mutex is not Simba's (%s): rename it, and start with --mysql-migrate", oneLine(err))
 }
 
 // driverFault is like fault, for an error without a number.

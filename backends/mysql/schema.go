@@ -64,7 +64,7 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 	for _, name := range []string{"mutex", "acquired_at", "ttl_at", "transition_at", "owner_id", "version"} {
 		c, ok := columns[name]
 		if !ok {
-			return t, faultf("table simba_mutex has no column %s: see init-simba-mysql.sql", name)
+			return t, faultf("table simba_mutex has no column %s, so it is not Simba's: rename it, and start with --mysql-migrate", name)
 		}
 		if want := wrongType(name, c); want != "" {
 			return t, faultf("table simba_mutex: column %s is %s, expected %s", name, c.whole, want)

@@ -66,6 +66,10 @@ func TestTheDocumentedMySQLGrantsAreEnough(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer db.Close()
+	// The guide creates the database.
+	if _, err := db.ExecContext(t.Context(), "DROP DATABASE simba"); err != nil {
+		t.Fatal(err)
+	}
 	for _, statement := range simbatest.DocsBlock(t, "guides/mysql.md", "mysql-grants") {
 		if _, err := db.ExecContext(t.Context(), strings.TrimSuffix(statement, ";")); err != nil {
 			t.Fatalf("%s: %v", statement, err)
