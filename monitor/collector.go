@@ -28,7 +28,7 @@ type Sources struct {
 	Commands           *commands.Commands
 	Journal            func() persist.Stats
 	Requests           func() proxy.RequestStats
-	CertificateExpires func() time.Time
+	CertificatesExpire func() map[string]time.Time // by setting
 	DroppedLines       func() (server, audit uint64)
 	Recovery           time.Duration // how long the server took to load the leases at its start
 	Mutexes            []string      // globs of the mutexes that have series of their own

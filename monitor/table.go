@@ -43,7 +43,7 @@ const (
 	onEmbedded   = "`embedded`"
 	onDisk       = "`embedded` with a disk"
 	onStore      = "other engines"
-	withTLS      = "with `tls-addr`"
+	withTLS      = "with TLS files"
 	withPatterns = "with `metrics-mutexes`"
 )
 
@@ -89,10 +89,10 @@ var table = []row{
 				s.value(r.Recovery.Seconds())
 			}
 		}},
-	{Metric{"simba_tls_certificate_expiry_timestamp_seconds", gauge, nil, withTLS, "The earliest expiry of a certificate in the server's chain, in Unix seconds."},
+	{Metric{"simba_tls_certificate_expiry_timestamp_seconds", gauge, []string{"setting"}, withTLS, "When a certificate expires, in Unix seconds, by setting: the first end in a chain, the last end of authorities."},
 		func(r *reading, s *sink) {
-			if r.CertificateExpires != nil {
-				s.value(float64(r.CertificateExpires().Unix()))
+			for setting, at := range r.CertificatesExpire() {
+				s.value(float64(at.Unix()), setting)
 			}
 		}},
 	{Metric{"simba_log_lines_dropped_total", counter, []string{"log"}, "", "Lines that were lost because the log's reader did not keep up, by log: server or audit."},

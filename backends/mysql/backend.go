@@ -11,6 +11,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/credentials"
 )
 
 // Backend keeps mutexes in a table of MySQL or MariaDB. It implements simba.Backend
@@ -19,6 +20,7 @@ type Backend struct {
 	proxy.QueueSettings
 
 	store    store
+	source   *credentials.Source[target]
 	endpoint endpoint
 	checks   *proxy.Checks
 	log      *slog.Logger
@@ -74,6 +76,11 @@ func newBackend(o Options, s store, ep endpoint, checks *proxy.Checks) *Backend 
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
 	return b
+}
+
+// CertificatesExpire returns when the certificates of the connections expire, by setting.
+func (b *Backend) CertificatesExpire() map[string]time.Time {
+	return b.source.Get().expires
 }
 
 // Close ends all requests with simba.ErrStopped. It closes all connections and waits for all

@@ -7,11 +7,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
+
+	"github.com/simba-resp/simba-resp/credentials"
 )
 
 const (
@@ -33,23 +37,40 @@ var settings = []string{
 	`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`,
 }
 
+// fileParameter matches a parameter that the driver does not know. Its path may have slashes, which
+// the driver would take for the one before the database.
+var fileParameter = regexp.MustCompile(`([?&])(tls-ca|tls-cert|tls-key)=([^&]*)`)
+
+// target is a parsed DSN.
+type target struct {
+	*mysqldriver.Config
+	expires map[string]time.Time // when the certificates of the TLS files expire, by setting
+}
+
 // parseDSN parses a DSN and adds what the engine needs. A DSN contains a password, so errors show
-// nothing of the DSN but names of parameters.
-func parseDSN(o Options) (*mysqldriver.Config, error) {
+// nothing of the DSN but names of parameters and paths of TLS files.
+func parseDSN(o Options) (t target, err error) {
 	if o.DSN == "" {
-		return nil, errors.New("no DSN: expected user:password@tcp(host:3306)/database")
+		return t, errors.New("no DSN: expected user:password@tcp(host:3306)/database")
 	}
-	base, params := o.DSN, ""
-	if slash := strings.LastIndexByte(o.DSN, '/'); slash >= 0 {
-		if mark := strings.IndexByte(o.DSN[slash:], '?'); mark >= 0 {
-			base, params = o.DSN[:slash+mark], o.DSN[slash+mark+1:]
+	files := map[string]credentials.File{
+		"tls-ca": {Setting: "mysql-dsn tls-ca"}, "tls-cert": {Setting: "mysql-dsn tls-cert"}, "tls-key": {Setting: "mysql-dsn tls-key"},
+	}
+	for _, m := range fileParameter.FindAllStringSubmatch(o.DSN, -1) {
+		files[m[2]] = credentials.File{Setting: files[m[2]].Setting, Path: m[3]}
+	}
+	dsn := fileParameter.ReplaceAllString(o.DSN, "$1")
+	base, params := dsn, ""
+	if slash := strings.LastIndexByte(dsn, '/'); slash >= 0 {
+		if mark := strings.IndexByte(dsn[slash:], '?'); mark >= 0 {
+			base, params = dsn[:slash+mark], dsn[slash+mark+1:]
 		}
 	}
 	// If the DSN has no '@', the driver takes the user and password for the name of a network, and
 	// shows this name in errors.
 	networks := []string{"tcp", "tcp4", "tcp6", "unix"}
 	if cfg, err := mysqldriver.ParseDSN(base); err != nil || !slices.Contains(networks, cfg.Net) {
-		return nil, errors.New("invalid DSN: expected user:password@tcp(host:3306)/database")
+		return t, errors.New("invalid DSN: expected user:password@tcp(host:3306)/database")
 	}
 	for param := range strings.SplitSeq(params, "&") {
 		key, _, ok := strings.Cut(param, "=")
@@ -60,16 +81,23 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 			_, err := mysqldriver.ParseDSN("/?" + param)
 			ok = err == nil
 		}
-		if params != "" && !ok {
-			return nil, fmt.Errorf("invalid DSN: parameter %q", key)
+		if param != "" && !ok {
+			return t, fmt.Errorf("invalid DSN: parameter %q", key)
 		}
 	}
-	cfg, err := mysqldriver.ParseDSN(o.DSN)
+	cfg, err := mysqldriver.ParseDSN(dsn)
 	if err != nil {
-		return nil, errors.New("invalid DSN: conflicting parameters")
+		return t, errors.New("invalid DSN: conflicting parameters")
 	}
 	if cfg.DBName == "" {
-		return nil, errors.New("the DSN names no database: expected user:password@tcp(host:3306)/database")
+		return t, errors.New("the DSN names no database: expected user:password@tcp(host:3306)/database")
+	}
+	if dsn != o.DSN {
+		host, _, _ := net.SplitHostPort(cfg.Addr)
+		cfg.TLS, t.expires, err = credentials.TLS(files["tls-ca"], files["tls-cert"], files["tls-key"], host)
+		if err != nil {
+			return t, err
+		}
 	}
 	if cfg.Timeout == 0 {
 		cfg.Timeout = o.Timeout
@@ -80,13 +108,23 @@ func parseDSN(o Options) (*mysqldriver.Config, error) {
 	cfg.MultiStatements = true   // query sends two statements at once
 	cfg.Logger = driverLog{o.Logger}
 	if err := cfg.Apply(mysqldriver.Charset("utf8mb4", "")); err != nil {
-		return nil, err
+		return t, err
 	}
-	return cfg, nil
+	t.Config = cfg
+	return t, nil
 }
 
 // openPool opens the pool. It calls connected for each new connection.
-func openPool(cfg *mysqldriver.Config, connected func()) (*sql.DB, error) {
+func openPool(source *credentials.Source[target], connected func()) (*sql.DB, error) {
+	cfg := source.Last().Clone()
+	err := cfg.Apply(mysqldriver.BeforeConnect(func(_ context.Context, c *mysqldriver.Config) error {
+		fresh := source.Get()
+		c.User, c.Passwd, c.TLS = fresh.User, fresh.Passwd, fresh.TLS
+		return nil
+	}))
+	if err != nil {
+		return nil, err
+	}
 	c, err := mysqldriver.NewConnector(cfg)
 	if err != nil {
 		return nil, errors.New("invalid DSN: conflicting parameters")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/credentials"
 )
 
 // defaultTimeout replaces an Options.Timeout of 0.
@@ -27,10 +28,17 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	cfg, err := parseDSN(o)
+	source, err := credentials.Open(credentials.Config[target]{
+		Text: o.DSN, Reread: o.Reread,
+		Parse: func(dsn string) (target, error) { o := o; o.DSN = dsn; return parseDSN(o) },
+		Failed: func(err error) {
+			o.Logger.Error("cannot read the login or the TLS files of the database again; keeping the last ones", "err", err)
+		},
+	})
 	if err != nil {
 		return nil, err
 	}
+	cfg := source.Last()
 	ep := endpoint{cfg.User, cfg.Addr, cfg.DBName}
 	var db *sql.DB
 	checks := proxy.NewChecks("mysql", o.Logger, func(ctx context.Context) (faults []proxy.Fault, err error) {
@@ -40,7 +48,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		})
 		return faults, err
 	})
-	db, err = openPool(cfg, checks.Again)
+	db, err = openPool(source, checks.Again)
 	if err != nil {
 		return nil, err
 	}
@@ -49,6 +57,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		_ = db.Close()
 		return nil, ep.explain(err)
 	}
+	b.source = source
 	return b, nil
 }
 

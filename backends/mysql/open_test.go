@@ -143,7 +143,7 @@ func TestUnreadableSettingFailsOpen(t *testing.T) {
 	if err != nil {
 		t.Fatalf("parseDSN: %v; want no error", err)
 	}
-	c, err := mysqldriver.NewConnector(cfg)
+	c, err := mysqldriver.NewConnector(cfg.Config)
 	if err != nil {
 		t.Fatalf("NewConnector: %v; want no error", err)
 	}

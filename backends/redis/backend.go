@@ -12,6 +12,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/credentials"
 )
 
 // Backend keeps mutexes in Redis. It is a simba.Backend, safe for concurrent use.
@@ -26,6 +27,7 @@ type Backend struct {
 	fenceTTL      time.Duration // see Options.URL
 	plainChannels bool          // Options.PlainChannels
 
+	source   *credentials.Source[target]
 	up       *upstream
 	checks   *proxy.Checks
 	tasks    *tasks
@@ -52,10 +54,7 @@ const replyReorderWindow = 100 * time.Millisecond
 // Open connects to Redis and checks that Redis can keep locks. If Redis cannot, the error says why
 // in one line. Open logs a warning for each setting that only weakens a promise.
 func Open(ctx context.Context, o Options) (*Backend, error) {
-	t, err := parseURL(o.URL)
 	switch {
-	case err != nil:
-		return nil, err
 	case o.Notices == nil:
 		return nil, errors.New("cannot open the redis engine without Notices")
 	case o.Timeout < 0:
@@ -66,6 +65,15 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	source, err := credentials.Open(credentials.Config[target]{
+		Text: o.URL, Reread: o.Reread, Parse: parseURL, Failed: func(err error) {
+			o.Logger.Error("cannot read the login or the TLS files of redis again; keeping the last ones", "err", err)
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	t := source.Last()
 	b := &Backend{
 		id:               newID(),
 		timeout:          o.Timeout,
@@ -73,6 +81,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		notices:          o.Notices,
 		fenceTTL:         t.fenceTTL,
 		plainChannels:    o.PlainChannels,
+		source:           source,
 		tasks:            newTasks(),
 		eventLog:         proxy.NewEventLog(o.Notices, 0),
 		schedule:         newSchedule(),
@@ -85,7 +94,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
 	b.waiters = proxy.NewWaiters(waitEnder{b})
-	b.up = newUpstream(t, o.Timeout, b.tasks)
+	b.up = newUpstream(b.source, o.Timeout, b.tasks)
 	b.subs = newSubscriptions(b)
 	// go-redis respects a context's deadline, but not its cancellation. Closing the connections
 	// ends its requests.
@@ -137,6 +146,11 @@ func newID() string {
 	var id [8]byte
 	_, _ = rand.Read(id[:]) // never fails
 	return hex.EncodeToString(id[:])
+}
+
+// CertificatesExpire returns when the certificates of the connections expire, by setting.
+func (b *Backend) CertificatesExpire() map[string]time.Time {
+	return b.source.Get().expires
 }
 
 // maxBackground is how many background tasks run at one node at a time.

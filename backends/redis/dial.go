@@ -12,12 +12,13 @@ import (
 // dialer returns a dialer for go-redis that never returns an error. If a dial fails, it returns a
 // connection whose first use fails with the same error. After several dial errors, go-redis would
 // start a goroutine that dials once a second and outlives its client.
-func dialer(timeout time.Duration, secure *tls.Config, all *connections) func(context.Context, string, string) (net.Conn, error) {
-	dial := redis.NewDialer(&redis.Options{DialTimeout: timeout, TLSConfig: secure})
+//
+// secure returns the TLS configuration of a new connection, nil without TLS.
+func dialer(timeout time.Duration, secure func() *tls.Config, all *connections) func(context.Context, string, string) (net.Conn, error) {
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
-		conn, err := dial(ctx, network, addr)
+		conn, err := redis.NewDialer(&redis.Options{DialTimeout: timeout, TLSConfig: secure()})(ctx, network, addr)
 		if err != nil {
 			return failedConn{err}, nil
 		}

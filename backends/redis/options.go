@@ -29,6 +29,9 @@ type Options struct {
 	//	fence-ttl                        how long simba:{m}:fence outlives the last lease of a
 	//	                                 mutex, such as 720h; by default for ever
 	URL string
+	// Reread returns the present URL. The engine calls it before each new connection, and uses the
+	// login and the TLS files of its result. nil = URL does not change; the files may.
+	Reread func() (string, error)
 	// Timeout bounds each request to Redis; 0 = DefaultTimeout.
 	Timeout time.Duration
 	// Notices publishes to subscribers of this server. Required.

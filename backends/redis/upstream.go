@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"slices"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/credentials"
 )
 
 // upstream runs scripts at the masters of Redis. Safe for concurrent use.
@@ -26,38 +29,44 @@ type upstream struct {
 	unknownLimit chan struct{} // limits background tasks for keys whose node is not known
 }
 
-// newUpstream makes the clients for a target. They connect at their first request.
-func newUpstream(t target, timeout time.Duration, tasks *tasks) *upstream {
+// newUpstream makes the clients for a target. They connect at their first request. For each new
+// connection they read the login and the TLS files again. The login of Sentinels stays.
+func newUpstream(source *credentials.Source[target], timeout time.Duration, tasks *tasks) *upstream {
 	u := &upstream{
 		timeout: timeout, tasks: tasks,
 		connections: newConnections(), pipelines: make(map[*redis.Client]*pipeline),
 		unknownLimit: make(chan struct{}, maxBackground),
 	}
 	dialTimeout := min(timeout, 2*time.Second)
-	dial := dialer(dialTimeout, t.tls, u.connections)
+	t := source.Last()
+	dial := dialer(dialTimeout, func() *tls.Config { return source.Get().tls }, u.connections)
+	login := func(context.Context) (user, password string, err error) {
+		t := source.Get()
+		return t.user, t.password, nil
+	}
 	// MaxRetries -1: go-redis must not retry a request, as it cannot know whether a script has run.
 	switch t.topology {
 	case sentinel:
 		u.client = redis.NewFailoverClient(&redis.FailoverOptions{
 			MasterName: t.master, SentinelAddrs: t.addrs,
 			SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
-			Username: t.user, Password: t.password, DB: t.db, TLSConfig: t.tls,
+			CredentialsProviderContext: login, DB: t.db, TLSConfig: t.tls,
 			Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
 			Dialer: dial, DialTimeout: dialTimeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 			PoolSize: t.poolSize, PipelinePoolSize: -1,
 		})
 	case cluster:
 		u.cluster = redis.NewClusterClient(&redis.ClusterOptions{
-			Addrs:    t.addrs,
-			Username: t.user, Password: t.password, TLSConfig: t.tls,
+			Addrs:                      t.addrs,
+			CredentialsProviderContext: login, TLSConfig: t.tls,
 			Protocol: 2, MaxRetries: -1, MaxRedirects: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
 			Dialer: dial, DialTimeout: dialTimeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 			PoolSize: t.poolSize, ClusterStateReloadInterval: time.Second, DisableRoutingPolicies: true,
 		})
 	default:
 		u.client = redis.NewClient(&redis.Options{
-			Addr:     t.addrs[0],
-			Username: t.user, Password: t.password, DB: t.db, TLSConfig: t.tls,
+			Addr:                       t.addrs[0],
+			CredentialsProviderContext: login, DB: t.db, TLSConfig: t.tls,
 			Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
 			Dialer: dial, DialTimeout: dialTimeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 			PoolSize: t.poolSize,

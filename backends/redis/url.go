@@ -1,17 +1,16 @@
 package redis
 
 import (
-	"bytes"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/simba-resp/simba-resp/credentials"
 )
 
 // topology is the kind of Redis that a URL names.
@@ -33,7 +32,8 @@ type target struct {
 	user, password                 string
 	sentinelUser, sentinelPassword string
 
-	tls           *tls.Config // nil = no TLS
+	tls           *tls.Config          // nil = no TLS
+	expires       map[string]time.Time // when the certificates of tls expire, by setting
 	poolSize      int
 	allowEviction bool
 	fenceTTL      time.Duration // 0 = for ever
@@ -174,16 +174,17 @@ func (t *target) setQuery(raw string, secure bool) error {
 	if err != nil {
 		return errors.New("its query cannot be parsed")
 	}
-	var ca, cert, key, name string
+	ca, cert, key := credentials.File{Setting: "redis-url tls-ca"}, credentials.File{Setting: "redis-url tls-cert"}, credentials.File{Setting: "redis-url tls-key"}
+	name := ""
 	for k, values := range query {
 		v := values[0]
 		switch k {
 		case "tls-ca":
-			ca = v
+			ca.Path = v
 		case "tls-cert":
-			cert = v
+			cert.Path = v
 		case "tls-key":
-			key = v
+			key.Path = v
 		case "tls-server-name":
 			name = v
 		case "sentinel-user":
@@ -218,50 +219,6 @@ func (t *target) setQuery(raw string, secure bool) error {
 	if !secure {
 		return nil
 	}
-	t.tls, err = tlsConfig(ca, cert, key, name)
+	t.tls, t.expires, err = credentials.TLS(ca, cert, key, name)
 	return err
-}
-
-// tlsConfig returns the TLS configuration for these parameters; "" = not given.
-func tlsConfig(ca, cert, key, name string) (*tls.Config, error) {
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: name}
-	if ca != "" {
-		pem, err := readPEM(ca)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read tls-ca: %w", err)
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls-ca %s has no PEM certificate", ca)
-		}
-	}
-	if (cert == "") != (key == "") {
-		return nil, errors.New("tls-cert and tls-key are needed together")
-	}
-	if cert != "" {
-		pair, err := loadPair(cert, key)
-		if err != nil {
-			return nil, fmt.Errorf("cannot read tls-cert and tls-key: %w", err)
-		}
-		c.Certificates = []tls.Certificate{pair}
-	}
-	return c, nil
-}
-
-func loadPair(cert, key string) (pair tls.Certificate, err error) {
-	certPEM, err := readPEM(cert)
-	if err != nil {
-		return pair, err
-	}
-	keyPEM, err := readPEM(key)
-	if err != nil {
-		return pair, err
-	}
-	return tls.X509KeyPair(certPEM, keyPEM)
-}
-
-// readPEM reads a file. It removes a byte order mark, which would hide the first PEM block.
-func readPEM(path string) ([]byte, error) {
-	text, err := os.ReadFile(path)
-	return bytes.TrimPrefix(text, []byte("\ufeff")), err
 }

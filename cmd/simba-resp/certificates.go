@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/simba-resp/simba-resp/credentials"
 )
 
 const (
@@ -40,6 +41,7 @@ type tlsFiles struct {
 	subject string
 	begins  time.Time
 	expires time.Time // the earliest end in the chain
+	ca      time.Time // the last end of an authority; zero = no authorities
 }
 
 // openCertificates reads the files that c names.
@@ -83,8 +85,15 @@ func (certs *certificates) serverConfig() *tls.Config {
 	}
 }
 
-// expires returns the earliest end of a certificate in the chain.
-func (certs *certificates) expires() time.Time { return certs.current.Load().expires }
+// expire returns when the certificates expire, by setting.
+func (certs *certificates) expire() map[string]time.Time {
+	l := certs.current.Load()
+	all := map[string]time.Time{"tls-cert-file": l.expires}
+	if !l.ca.IsZero() {
+		all["tls-ca-cert-file"] = l.ca
+	}
+	return all
+}
 
 func (certs *certificates) use(l *tlsFiles) {
 	certs.current.Store(l)
@@ -130,7 +139,7 @@ var minVersions = map[string]uint16{version12: tls.VersionTLS12, version13: tls.
 // loadTLS reads the files that c names. Validate has checked that c names all of them.
 func loadTLS(c *config) (*tlsFiles, configErrors) {
 	pair, wrong := loadPair(c.TLSCertFile, c.TLSKeyFile)
-	authorities, err := loadAuthorities(c.TLSCACertFile)
+	authorities, ca, err := loadAuthorities(c.TLSCACertFile)
 	if err != nil {
 		wrong = append(wrong, fmt.Errorf("tls-ca-cert-file: %w", err))
 	}
@@ -140,7 +149,8 @@ func loadTLS(c *config) (*tlsFiles, configErrors) {
 	l := &tlsFiles{
 		subject: pair.Leaf.Subject.String(),
 		begins:  pair.Leaf.NotBefore,
-		expires: pair.Leaf.NotAfter,
+		expires: credentials.Expires(pair),
+		ca:      ca,
 		config: &tls.Config{
 			Certificates: []tls.Certificate{pair},
 			ClientAuth:   clientAuth[c.TLSAuthClients],
@@ -152,11 +162,6 @@ func loadTLS(c *config) (*tlsFiles, configErrors) {
 			// client of this server needs a whole reply.
 			DynamicRecordSizingDisabled: true,
 		},
-	}
-	for _, der := range pair.Certificate[1:] {
-		if above, err := x509.ParseCertificate(der); err == nil && above.NotAfter.Before(l.expires) {
-			l.expires = above.NotAfter
-		}
 	}
 	return l, nil
 }
@@ -173,26 +178,22 @@ func loadPair(certFile, keyFile string) (pair tls.Certificate, wrong configError
 	if len(wrong) > 0 {
 		return pair, wrong
 	}
-	if pair, err = tls.X509KeyPair(cert, key); err != nil {
+	if pair, err = credentials.Pair(cert, key); err != nil {
 		wrong = append(wrong, fmt.Errorf("tls-cert-file: %s with the key %s: %w", certFile, keyFile, err))
 	}
 	return pair, wrong
 }
 
 // loadAuthorities reads the authorities that sign client certificates, nil without a file.
-func loadAuthorities(file string) (*x509.CertPool, error) {
+func loadAuthorities(file string) (pool *x509.CertPool, expire time.Time, err error) {
 	if file == "" {
-		return nil, nil
+		return nil, expire, nil
 	}
 	text, err := readPEM(file)
 	if err != nil {
-		return nil, err
+		return nil, expire, err
 	}
-	pool := x509.NewCertPool()
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no certificate", file)
-	}
-	return pool, nil
+	return credentials.Authorities(text, file)
 }
 
 // readPEM reads a small regular file. CONFIG SET can name any path, also that of a device or a
@@ -214,6 +215,5 @@ func readPEM(path string) ([]byte, error) {
 	if err == nil && len(text) > maxPEM {
 		err = fmt.Errorf("%s has more than %d bytes", path, maxPEM)
 	}
-	// A byte order mark would hide the first block.
-	return bytes.TrimPrefix(text, []byte("\ufeff")), err
+	return text, err
 }

@@ -108,7 +108,7 @@ func TestAllTLSErrorsAreReportedAtOnce(t *testing.T) {
 			"--tls-ca-cert-file: it needs --tls-auth-clients optional or yes",
 		}},
 		{"--tls-addr 127.0.0.1:0 --tls-cert-file $nowhere --tls-key-file $dir --tls-auth-clients yes --tls-ca-cert-file $dir/text", []string{
-			"--tls-cert-file: stat $nowhere", "--tls-key-file: $dir is not a regular file", "--tls-ca-cert-file: $dir/text holds no certificate",
+			"--tls-cert-file: stat $nowhere", "--tls-key-file: $dir is not a regular file", "--tls-ca-cert-file: $dir/text has no PEM certificate",
 		}},
 		{"--tls-addr 127.0.0.1:0 --tls-cert-file " + cert + " --tls-key-file $dir/other.key", []string{
 			"--tls-cert-file: " + cert + " with the key $dir/other.key: tls: private key does not match public key",
@@ -191,7 +191,7 @@ func TestWithoutAnAddressThereIsNoPlainText(t *testing.T) {
 		t.Errorf("CONFIG GET *port: %v, %v, want port 0 and tls-port %s", got, err, port)
 	}
 	info, err := redis.String(c.Do("INFO", "server"))
-	expires := a.certs.expires().Unix()
+	expires := a.certs.expire()["tls-cert-file"].Unix()
 	for _, want := range []string{"tcp_port:" + port, "tls_port:" + port, fmt.Sprintf("tls_cert_expires_at:%d", expires)} {
 		if err != nil || !strings.Contains(info, want+"\r\n") {
 			t.Errorf("INFO lacks %s: %s, %v", want, info, err)

@@ -71,6 +71,8 @@ type config struct {
 	LogLevel  string
 	LogFormat string
 
+	storeInFile bool // File has set the login of the store; not in the table
+
 	users *access.Accounts // of ACLFile and RequirePass; not in the table
 }
 
@@ -113,6 +115,9 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 		}
 		if s, ok := flags[f.name]; ok {
 			text, source, given[f.name] = trim(s), "--"+f.name, true
+		}
+		if f.secret && f.engine != "" && source == f.name+" in "+file {
+			c.storeInFile = true
 		}
 		if err := f.value(c).Set(text); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", source, err))
@@ -170,6 +175,21 @@ func readFile(path string) (map[string]string, configErrors) {
 		}
 	}
 	return texts, wrong
+}
+
+// reread returns a function that reads the setting with the login of the store again from File. It
+// returns nil if File has not set it.
+func (c *config) reread(name string) func() (string, error) {
+	if !c.storeInFile {
+		return nil
+	}
+	return func() (string, error) {
+		now, wrong := readFile(c.File)
+		if len(wrong) > 0 {
+			return "", wrong
+		}
+		return now[name], nil
+	}
 }
 
 func (c *config) readPassword() error {

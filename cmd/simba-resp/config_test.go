@@ -59,6 +59,30 @@ func TestFlagWinsOverVariableOverFileOverDefault(t *testing.T) {
 	}
 }
 
+func TestLoginOfTheStoreIsReadAgainOnlyFromTheFile(t *testing.T) {
+	const first, second = "redis://:first@h", "redis://:second@h"
+	c, err := loadTest(t, nil, nil, "engine = 'redis'\nredis-url = '"+first+"'")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(c.File, []byte("redis-url = '"+second+"'"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.reread("redis-url")(); err != nil || got != second {
+		t.Errorf("the file has the URL %s, %v; want %s", got, err, second)
+	}
+	if err := os.WriteFile(c.File, []byte("redis-url = 'half a"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := c.reread("redis-url")(); err == nil {
+		t.Errorf("the broken file has the URL %s; want an error", got)
+	}
+	c, err = loadTest(t, nil, map[string]string{"SIMBA_REDIS_URL": second}, "engine = 'redis'\nredis-url = '"+first+"'")
+	if err != nil || c.reread("redis-url") != nil {
+		t.Errorf("the variable has the URL, loadConfig returned %+v, %v; want no function to read the file", c, err)
+	}
+}
+
 func TestFileCanBeNamedByVariable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "simba.toml")
 	if err := os.WriteFile(path, []byte("maxclients = 7"), 0o600); err != nil {

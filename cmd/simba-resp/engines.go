@@ -55,14 +55,14 @@ func (a *app) useBackend(b liveBackend, closeBackend func() error) {
 
 func (a *app) redisOptions(n simba.Notices) redis.Options {
 	return redis.Options{
-		URL: a.cfg.RedisURL, Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
+		URL: a.cfg.RedisURL, Reread: a.cfg.reread("redis-url"), Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
 		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace, PlainChannels: a.cfg.LegacySimbaChannels,
 	}
 }
 
 func (a *app) mysqlOptions(n simba.Notices) mysql.Options {
 	return mysql.Options{
-		DSN: a.cfg.MySQLDSN, Migrate: a.cfg.MySQLMigrate, Poll: a.cfg.MySQLPoll, Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
+		DSN: a.cfg.MySQLDSN, Reread: a.cfg.reread("mysql-dsn"), Migrate: a.cfg.MySQLMigrate, Poll: a.cfg.MySQLPoll, Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
 		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace,
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -81,6 +82,8 @@ func (a *app) openMonitor() error {
 		DroppedLines: func() (server, audit uint64) {
 			return a.log.out.droppedLines(plainLine), a.log.out.droppedLines(auditLine)
 		},
+		CertificatesExpire: a.certificatesExpire,
+
 		Recovery: a.recovery,
 		Mutexes:  a.cfg.metricsMutexes(),
 	}
@@ -93,10 +96,20 @@ func (a *app) openMonitor() error {
 	if a.requests != nil {
 		src.Backend, src.Requests = a.requests.Probes(), a.requests.RequestStats
 	}
-	if a.certs != nil {
-		src.CertificateExpires = a.certs.expires
-	}
 	return a.monitor.Open(src)
+}
+
+// certificatesExpire returns when the certificates of the server, and of its connections to the
+// store, expire, by setting.
+func (a *app) certificatesExpire() map[string]time.Time {
+	all := make(map[string]time.Time)
+	if a.certs != nil {
+		all = a.certs.expire()
+	}
+	if b, ok := a.engine.(interface{ CertificatesExpire() map[string]time.Time }); ok {
+		maps.Copy(all, b.CertificatesExpire())
+	}
+	return all
 }
 
 // timeStore makes the server measure the requests to a store, and log its outages. On the embedded

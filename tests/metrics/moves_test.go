@@ -214,7 +214,7 @@ func TestEachMetricMoves(t *testing.T) {
 			func(_ *testing.T, s *server) { s.Restart() },
 		)},
 	}, func(t *testing.T) *server { return start(t, "--durability", "async") })
-	run("certificate", []move{{"simba_tls_certificate_expiry_timestamp_seconds", nil, renewCertificate}}, startTLS)
+	run("certificate", []move{on("simba_tls_certificate_expiry_timestamp_seconds", `setting="tls-cert-file"`, renewCertificate)}, startTLS)
 	run("log", []move{on("simba_log_lines_dropped_total", `log="audit"`, floodLog)}, startUnread)
 	var inMemory *server
 	run("build", []move{

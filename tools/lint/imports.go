@@ -23,6 +23,7 @@ const (
 var mayImport = map[string][]string{
 	"":                   {},
 	"access":             {},
+	"credentials":        {},
 	"history":            {module},
 	"resp":               {module, module + "/resp/poll", "github.com/tidwall/redcon"},
 	"resp/poll":          {"golang.org/x/sys"},
@@ -33,12 +34,12 @@ var mayImport = map[string][]string{
 	"monitor":            {module, module + "/commands", module + "/resp", module + "/persist", module + "/backends/proxy", "github.com/prometheus/client_golang"},
 	"persist/journal":    {"github.com/cespare/xxhash/v2", "github.com/cockroachdb/pebble/v2"},
 	"backends/proxy":     {module, module + "/history"},
-	"backends/redis":     {module, module + "/backends/proxy", "github.com/redis/go-redis/v9"},
-	"backends/mysql":     {module, module + "/backends/proxy", "github.com/go-sql-driver/mysql"},
+	"backends/redis":     {module, module + "/backends/proxy", module + "/credentials", "github.com/redis/go-redis/v9"},
+	"backends/mysql":     {module, module + "/backends/proxy", module + "/credentials", "github.com/go-sql-driver/mysql"},
 	"backends/zookeeper": {module, module + "/backends/proxy", "github.com/go-zookeeper/zk"},
 
-	// The CLI knows only the server's protocol.
-	"cli": {"github.com/BurntSushi/toml", "github.com/redis/go-redis/v9", "github.com/spf13/cobra", "golang.org/x/sys", "golang.org/x/term"},
+	// The CLI knows only the server's protocol, and the files of a login.
+	"cli": {module + "/credentials", "github.com/BurntSushi/toml", "github.com/redis/go-redis/v9", "github.com/spf13/cobra", "golang.org/x/sys", "golang.org/x/term"},
 
 	"wrapper": {client, "golang.org/x/sys"},
 

@@ -1,0 +1,135 @@
+package redis
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/certs"
+)
+
+// cutOff ends all connections to Redis but that of c.
+func cutOff(t *testing.T, c *redis.Client) {
+	t.Helper()
+	for _, kind := range []string{"normal", "pubsub"} {
+		if err := c.Do(t.Context(), "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// lockedLog is a log that tests read while it is written.
+type lockedLog struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+func TestRenewedCertificatesAreReadAtTheNextDial(t *testing.T) {
+	dir := t.TempDir()
+	port := strconv.Itoa(stores.FreePort(t))
+	write := func(name string, expires time.Time) (ca, cert, key, clientCert, clientKey string) {
+		authority := certs.NewAuthority(t, name)
+		cert, key = authority.Sign(t, certs.Leaf{Name: "redis"}).Write(t, dir, "redis")
+		clientCert, clientKey = authority.Sign(t, certs.Leaf{Name: "simba", NotAfter: expires}).Write(t, dir, "client")
+		return authority.Write(t, dir, "ca"), cert, key, clientCert, clientKey
+	}
+	first, second := time.Now().Add(time.Hour).Truncate(time.Second), time.Now().Add(2*time.Hour).Truncate(time.Second)
+	ca, cert, key, clientCert, clientKey := write("first", first)
+	s := stores.Redis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca)
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	log := new(lockedLog)
+	b := openSoon(t, Options{
+		URL:     fmt.Sprintf("rediss://%s?tls-ca=%s&tls-cert=%s&tls-key=%s", net.JoinHostPort("127.0.0.1", port), ca, clientCert, clientKey),
+		Notices: noNotices{}, Logger: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	defer b.Close()
+	expires := func() string { return fmt.Sprint(b.CertificatesExpire()["redis-url tls-cert"].UTC()) }
+	if got, want := expires(), fmt.Sprint(first.UTC()); got != want {
+		t.Errorf("the certificate expires at %s; want %s", got, want)
+	}
+	if b.CertificatesExpire()["redis-url tls-ca"].Year() != 2099 {
+		t.Errorf("the certificates expire at %v; want the authority in 2099", b.CertificatesExpire())
+	}
+
+	good, err := os.ReadFile(clientKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(clientKey, []byte("half a fi"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cutOff(t, c)
+	eventually(t, b, "m", "a")
+	if n := strings.Count(log.String(), "level=ERROR"); n != 1 || !strings.Contains(log.String(), clientKey) {
+		t.Errorf("%d errors are logged; want one, with the file %s:\n%s", n, clientKey, log)
+	}
+	if err := os.WriteFile(clientKey, good, 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	write("second", second)
+	// Redis reads all its files again.
+	if err := c.ConfigSet(t.Context(), "tls-ca-cert-file", ca).Err(); err != nil {
+		t.Fatal(err)
+	}
+	cutOff(t, c)
+	if o := eventually(t, b, "m", "a"); o.Status != simba.StatusRenewed {
+		t.Errorf("the owner's request after the rotation: %+v; want renewed", o)
+	}
+	if got, want := expires(), fmt.Sprint(second.UTC()); got != want {
+		t.Errorf("after the rotation the certificate expires at %s; want %s", got, want)
+	}
+}
+
+func TestRenewedPasswordIsReadAtTheNextDial(t *testing.T) {
+	s := stores.Redis(t, "--requirepass", "first")
+	password := "first"
+	c := redis.NewClient(&redis.Options{Addr: s.Addr, CredentialsProvider: func() (string, string) { return "", password }})
+	defer c.Close()
+	file := filepath.Join(t.TempDir(), "url")
+	set := func(password string) {
+		if err := os.WriteFile(file, []byte("redis://:"+password+"@"+s.Addr), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	set("first")
+	b := openSoon(t, Options{URL: "redis://:first@" + s.Addr, Notices: noNotices{}, Reread: func() (string, error) {
+		text, err := os.ReadFile(file)
+		return string(text), err
+	}})
+	defer b.Close()
+	acquire(t, b, "m", "a", time.Minute, nil)
+	if err := c.ConfigSet(t.Context(), "requirepass", "second").Err(); err != nil {
+		t.Fatal(err)
+	}
+	set("second")
+	cutOff(t, c)
+	if o := eventually(t, b, "m", "a"); o.Status != simba.StatusRenewed {
+		t.Errorf("the owner's request after the rotation: %+v; want renewed", o)
+	}
+}
