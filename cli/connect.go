@@ -4,7 +4,8 @@ import (
 	"cmp"
 	"context"
 	"crypto/tls"
-	"crypto/x509"
+	"fmt"
+	"net"
 	"os"
 	"strings"
 	"time"
@@ -12,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/spf13/cobra"
+
+	"github.com/simba-resp/simba-resp/credentials"
 )
 
 // dialTimeout limits how long a command waits for a connection, including the TLS handshake.
@@ -40,46 +43,65 @@ func Connect(cmd *cobra.Command) (*redis.Client, error) {
 }
 
 // Options returns the options for go-redis that the flags of [AddConnection] name. It does not
-// connect. Commands are not retried, because a second BREAK would end the next tenure. A caller
-// whose commands block must set ReadTimeout.
+// connect. Each new connection reads the files of the settings again. Commands are not retried,
+// because a second BREAK would end the next tenure. A caller whose commands block must set
+// ReadTimeout.
 //
 // The options do not have the password: OnConnect logs in. go-redis would send a wrong password
 // twice, by HELLO and by AUTH, and the server would count and delay both.
 func Options(cmd *cobra.Command) (*redis.Options, error) {
-	o, err := parseOptions(cmd)
+	source, err := credentials.Open(credentials.Config[parsed]{
+		Parse: func(string) (parsed, error) { return parseOptions(cmd) },
+		Failed: func(err error) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "simba-resp: %v; the last login stays in use\n", err)
+		},
+		Once: func(p parsed) []string { return p.files },
+	})
 	if err != nil {
 		return nil, err
 	}
 	const resp3 = 3
-	name, user, password := "simba-resp:"+cmd.Name(), o.Username, o.Password
+	o, name := *source.Last().Options, "simba-resp:"+cmd.Name()
 	o.Password = ""
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		return redis.NewDialer(source.Get().Options)(ctx, network, addr)
+	}
 	o.OnConnect = func(ctx context.Context, c *redis.Conn) error {
-		if password != "" {
-			return c.Hello(ctx, resp3, user, password, name).Err()
+		if now := source.Last(); now.Password != "" {
+			return c.Hello(ctx, resp3, now.Username, now.Password, name).Err()
 		}
 		// A user without the right to set a name can have other rights.
 		_ = c.ClientSetName(ctx, name).Err()
 		return nil
 	}
-	return o, nil
+	return &o, nil
 }
 
-// parseOptions returns the options with the password.
-func parseOptions(cmd *cobra.Command) (*redis.Options, error) {
+// parsed has the options with the password, and the files that they are made of.
+type parsed struct {
+	*redis.Options
+	files []string
+}
+
+func parseOptions(cmd *cobra.Command) (p parsed, err error) {
 	settings, err := readSettings(cmd, connectionFlags)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
+	for _, flag := range []string{passwordFileFlag, caFlag, certFlag, keyFlag} {
+		p.files = append(p.files, settings[flag].value)
+	}
+	p.files = append(p.files, cmd.Flags().Lookup(configFlag).Value.String())
 	u := settings[urlFlag]
 	t, err := parseURL(cmp.Or(u.value, defaultURL))
 	if err != nil {
-		return nil, usagef("%s: %w", cmp.Or(u.where, "--"+urlFlag), err)
+		return p, usagef("%s: %w", cmp.Or(u.where, "--"+urlFlag), err)
 	}
 	user, password, err := login(settings, t)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
-	o := &redis.Options{
+	p.Options = &redis.Options{
 		Network:                  t.network,
 		Addr:                     t.addr,
 		Username:                 user,
@@ -91,10 +113,8 @@ func parseOptions(cmd *cobra.Command) (*redis.Options, error) {
 		DisableIdentity:          true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	if o.TLSConfig, err = tlsConfig(settings, t); err != nil {
-		return nil, err
-	}
-	return o, nil
+	p.TLSConfig, err = tlsConfig(settings, t)
+	return p, err
 }
 
 // login returns the user and the password. A login in the URL overrides the settings of weaker
@@ -149,35 +169,20 @@ func readPassword(s setting) (string, error) {
 
 // tlsConfig returns the configuration of TLS, nil without TLS.
 func tlsConfig(settings map[string]setting, t target) (*tls.Config, error) {
-	ca, cert, key := settings[caFlag], settings[certFlag], settings[keyFlag]
 	if !t.tls {
-		for _, s := range []setting{ca, cert, key} {
-			if s.from == fromFlag {
+		for _, flag := range []string{caFlag, certFlag, keyFlag} {
+			if s := settings[flag]; s.from == fromFlag {
 				return nil, usagef("%s needs TLS; use --%s %s", s.where, urlFlag, t.secure)
 			}
 		}
 		return nil, nil
 	}
-	c := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: t.host}
-	if ca.value != "" {
-		pem, err := os.ReadFile(ca.value)
-		if err != nil {
-			return nil, usagef("%s: %w", ca.where, fileError(err))
-		}
-		c.RootCAs = x509.NewCertPool()
-		if !c.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, usagef("%s: %s has no PEM certificate", ca.where, Printable(ca.value))
-		}
+	file := func(flag string) credentials.File {
+		return credentials.File{Setting: cmp.Or(settings[flag].where, "--"+flag), Path: settings[flag].value}
 	}
-	if (cert.value == "") != (key.value == "") {
-		return nil, usagef("--%s and --%s are needed together", certFlag, keyFlag)
-	}
-	if cert.value != "" {
-		pair, err := tls.LoadX509KeyPair(cert.value, key.value)
-		if err != nil {
-			return nil, usagef("%s: %w", cert.where, fileError(err))
-		}
-		c.Certificates = []tls.Certificate{pair}
+	c, _, err := credentials.TLS(file(caFlag), file(certFlag), file(keyFlag), t.host)
+	if err != nil {
+		return nil, usagef("%s", Printable(err.Error()))
 	}
 	return c, nil
 }

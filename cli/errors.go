@@ -52,6 +52,23 @@ func Explain(o *redis.Options, err error) error {
 	return &coded{exitUnavailable, fmt.Errorf("%s: %w", Printable(o.Addr), explained{explain(o, err), err})}
 }
 
+// RefusesLogin reports whether err says that the server refuses the user, the password or the client
+// certificate, or that the server's certificate is not valid. A retry is useless until somebody
+// changes a file or the server.
+func RefusesLogin(err error) bool {
+	var reply redis.Error
+	var op *net.OpError
+	var untrusted *tls.CertificateVerificationError
+	if errors.As(err, &reply) {
+		code, _, _ := strings.Cut(reply.Error(), " ")
+		return code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM"
+	}
+	return errors.As(err, &op) && op.Op == alert || errors.As(err, &untrusted)
+}
+
+// alert is the Op of the error for an alert of TLS.
+const alert = "remote error"
+
 // explained is an error with a text of its own.
 type explained struct {
 	text string
@@ -84,7 +101,7 @@ func explain(o *redis.Options, err error) string {
 		return "an unknown authority signed the server's certificate; check --cacert"
 	case errors.As(err, &host):
 		return "the server's certificate is for another host; use a host name that is in the certificate"
-	case errors.As(err, &op) && op.Op == "remote error": // an alert of TLS
+	case errors.As(err, &op) && op.Op == alert:
 		return "the server refuses the TLS connection (" + Printable(op.Err.Error()) + "); check --cert and --key"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused; check that the server runs, and the URL"

@@ -30,8 +30,9 @@ type Config[T any] struct {
 	Reread func() (string, error)  // returns the present text; nil = Text does not change
 	Parse  func(string) (T, error) // reads the files
 	Failed func(error)             // gets the error of a later read, once if it repeats
-	// Once are files that may be pipes, which cannot be read again. If one is, the value stays.
-	Once []string
+	// Once returns files of a value that may be pipes, which cannot be read again. If one is, the
+	// value stays. nil = no such files.
+	Once func(T) []string
 }
 
 // Open reads the first value.
@@ -42,8 +43,8 @@ func Open[T any](c Config[T]) (*Source[T], error) {
 
 // Get reads the value. If that fails, it returns the last value that could be read.
 func (s *Source[T]) Get() T {
-	if slices.ContainsFunc(s.Once, isPipe) {
-		return s.Last()
+	if last := s.Last(); s.Once != nil && slices.ContainsFunc(s.Once(last), isPipe) {
+		return last
 	}
 	text, err := s.Text, error(nil)
 	if s.Reread != nil {

@@ -37,8 +37,11 @@ const (
 	renewals = 3
 	// inUsePause is the pause before another attempt after client.ErrInUse.
 	inUsePause = 100 * time.Millisecond
-	// whoamiPause is the pause before another ACL WHOAMI when the server did not reply.
-	whoamiPause = time.Second
+	// loginPause is the pause before another request when the server has refused the login, or has
+	// not replied to ACL WHOAMI.
+	loginPause = time.Second
+	// defaultGiveUp outlasts a rotation that replaces certificates and passwords one after another.
+	defaultGiveUp = time.Minute
 )
 
 type exitError struct {
@@ -70,6 +73,7 @@ func endedBy(sig os.Signal, code int) error {
 type leaseFlags struct {
 	id         string
 	ttl, grace time.Duration
+	giveUp     time.Duration
 }
 
 func (f *leaseFlags) add(cmd *cobra.Command) {
@@ -77,6 +81,7 @@ func (f *leaseFlags) add(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = completeWrapped
 	cmd.Flags().DurationVar(&f.ttl, "ttl", defaultTTL, "`DURATION` of the TTL window: without a renewal the command gets SIGTERM at its end")
 	cmd.Flags().DurationVar(&f.grace, "grace", defaultGrace, "`DURATION` of the transition window: the command gets SIGKILL when a quarter of it is left, or 500ms")
+	cmd.Flags().DurationVar(&f.giveUp, "give-up", defaultGiveUp, "exit with 69 if the server refuses the login for this `DURATION`, such as an expired certificate or an old password")
 	cmd.Flags().StringVar(&f.id, "id", "", "`ID` of the contender; no two processes may have the same (default counter:pid@host~random; for a user with a name USER:counter:pid@host~random)")
 }
 
@@ -102,6 +107,9 @@ func (f *leaseFlags) check() error {
 			return usageError("%s is %v, not a whole number of milliseconds", w.flag, w.value)
 		}
 	}
+	if f.giveUp < 0 {
+		return usageError("--give-up is %v; use 0 or more", f.giveUp)
+	}
 	return nil
 }
 
@@ -117,6 +125,7 @@ type wrapped struct {
 	command wrapper.Command
 	redis   *redis.Client
 	client  *client.Client // over redis
+	login   *loginWatch    // of redis
 	signals <-chan os.Signal
 	runner  wrapper.Runner
 	log     *leaseLog
@@ -149,6 +158,8 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped,
 	}
 	w.log = &leaseLog{say: say, options: w.options}
 	w.redis = redis.NewClient(w.options)
+	w.login = &loginWatch{after: flags.giveUp, refused: make(chan error, 1)}
+	w.redis.AddHook(w.login)
 	w.client, err = client.New(w.redis, client.Options{
 		// A renewal that gets no reply is repeated in the same TTL window.
 		Timeout: min(max(flags.ttl/renewals, time.Second), 3*time.Second),
@@ -190,11 +201,17 @@ func (w *wrapped) useCertificate(ctx context.Context, try bool) {
 		if !said && ctx.Err() == nil {
 			w.runner.Say("trying again: %v", cli.Explain(w.options, err))
 		}
-		select {
-		case <-time.After(whoamiPause):
-		case <-ctx.Done():
+		if sleep(ctx, loginPause); ctx.Err() != nil {
 			return
 		}
+	}
+}
+
+// sleep waits for d, or until ctx ends.
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-ctx.Done():
 	}
 }
 
@@ -232,10 +249,18 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 	defer w.log.returned.Set(noLevel)
 	go func() {
 		w.useCertificate(ctx, try)
-		for {
+		for said := false; ; {
 			l, err := lock(ctx, w.mutex, client.WithID(w.flags.id), client.WithRenewal(w.flags.ttl/renewals))
 			if errors.Is(err, client.ErrInUse) && ctx.Err() == nil { // a request still uses the id
 				time.Sleep(inUsePause)
+				continue
+			}
+			if !try && w.login.mayRecover(err) && ctx.Err() == nil {
+				if !said {
+					w.runner.Say("trying again: %v", cli.Explain(w.options, err))
+				}
+				said = true
+				sleep(ctx, loginPause)
 				continue
 			}
 			results <- result{l, err}
@@ -256,6 +281,13 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 				_ = w.unlock(r.lock) // on an error the lease ends by itself
 			}
 			return nil, endedBy(sig, code)
+		case err := <-w.login.refused:
+			cancel()
+			if r := <-results; r.lock != nil {
+				return r.lock, nil
+			}
+			w.silent = true
+			return nil, cli.Explain(w.options, err)
 		case r := <-results:
 			w.silent = errors.Is(r.err, client.ErrUnavailable)
 			return r.lock, w.explain(r.err)
