@@ -52,9 +52,9 @@ func Explain(o *redis.Options, err error) error {
 	return &coded{exitUnavailable, fmt.Errorf("%s: %w", Printable(o.Addr), explained{explain(o, err), err})}
 }
 
-// RefusesLogin reports whether err says that the server refuses the user, the password or the client
-// certificate, or that the server's certificate is not valid. A retry is useless until somebody
-// changes a file or the server.
+// RefusesLogin reports whether err says that the server refuses the user, its password or the
+// client certificate, or that the server's certificate is not valid. A retry is useless until
+// somebody changes a file or the server.
 func RefusesLogin(err error) bool {
 	var reply redis.Error
 	var op *net.OpError
