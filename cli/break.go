@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -44,13 +46,17 @@ func breakCommand() *cobra.Command {
 					fmt.Fprintf(cmd.ErrOrStderr(), "the tenure of %s, token %d, had ended just before\n", Printable(t.Owner), t.Token)
 				}
 			}
+			did := fmt.Sprintf("broke the tenure of %s on %s, token %d", Printable(b.Owner), Printable(mutex), b.Token)
 			if *asJSON {
 				err = printJSON(cmd.OutOrStdout(), b)
 			} else if b.Broken {
-				_, err = fmt.Fprintf(cmd.OutOrStdout(), "broke the tenure of %s on %s, token %d\n", Printable(b.Owner), Printable(mutex), b.Token)
+				_, err = fmt.Fprintln(cmd.OutOrStdout(), did)
 			}
-			if err == nil && !b.Broken {
-				err = no("%s has no owner", Printable(mutex))
+			switch {
+			case err == nil && !b.Broken:
+				return no("%s has no owner", Printable(mutex))
+			case err != nil && b.Broken:
+				return fmt.Errorf("%s, but the output is lost: %w", did, err)
 			}
 			return err
 		})
@@ -73,6 +79,7 @@ func breakTenure(cmd *cobra.Command, c *redis.Client, t Tenure, reason string) (
 	if reason != "" {
 		send = append(send, "REASON", reason)
 	}
+	signal.Ignore(syscall.SIGPIPE) // else a closed pipe ends break before it says what it did
 	n, err := c.Do(cmd.Context(), send...).Int()
 	var refused redis.Error
 	if err != nil && !errors.As(err, &refused) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -16,16 +17,46 @@ import (
 // run executes the command line. If it serves, it returns when the server has stopped. An error
 // may have a method ExitCode.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout io.Writer, log *logBuffer) error {
-	root := newRoot(getenv, func(ctx context.Context, cfg *config) error { return serveUntilSignal(ctx, cfg, log) })
+	out := &output{to: stdout}
+	root := newRoot(out, getenv, func(ctx context.Context, cfg *config) error { return serveUntilSignal(ctx, cfg, log) })
 	root.SetArgs(args)
-	root.SetOut(stdout)
 	root.SetErr(log)
-	return root.ExecuteContext(ctx)
+	return out.result(root.ExecuteContext(ctx))
 }
 
+// output is standard output. It keeps its first error, since not every command returns that error.
+type output struct {
+	to  io.Writer
+	err error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.to.Write(b)
+	o.err = cmp.Or(o.err, err)
+	return n, err
+}
+
+// result returns the error of a command that has returned err.
+func (o *output) result(err error) error {
+	switch {
+	case o.err == nil:
+		return err
+	case err == nil:
+		err = fmt.Errorf("done, but the output is lost: %w", o.err)
+	case !errors.Is(err, o.err):
+		err = joinErrors(err, o.err)
+	}
+	return outputError{err}
+}
+
+type outputError struct{ error }
+
+func (outputError) ExitCode() int { return exitOutput }
+
 // newRoot returns the command line. Without a subcommand it serves.
-func newRoot(getenv func(string) string, serve func(context.Context, *config) error) *cobra.Command {
+func newRoot(out io.Writer, getenv func(string) string, serve func(context.Context, *config) error) *cobra.Command {
 	root := settingsCommand("simba-resp", getenv, serve)
+	root.SetOut(out)
 	root.Short = "Distributed locks and leader election for Redis clients"
 	root.Version = fmt.Sprintf("%s %s %s/%s", version, runtime.Version(), runtime.GOOS, runtime.GOARCH)
 	root.SilenceErrors = true // main reports the error
@@ -118,7 +149,7 @@ func settingsCommand(name string, getenv func(string) string, do func(context.Co
 			new(cobra.Command).HelpFunc()(asked, args)
 			return
 		}
-		_, _ = io.WriteString(cmd.OutOrStdout(), settingsHelp(cmd)) // cobra ignores the error too
+		_, _ = io.WriteString(cmd.OutOrStdout(), settingsHelp(cmd)) // output keeps the error
 	})
 	return cmd
 }

@@ -25,7 +25,7 @@ func loadTest(t *testing.T, args []string, env map[string]string, file string) (
 		args = append([]string{"--config", path}, args...)
 	}
 	var loaded *config
-	root := newRoot(func(name string) string { return env[name] }, func(_ context.Context, c *config) error { loaded = c; return nil })
+	root := newRoot(nil, func(name string) string { return env[name] }, func(_ context.Context, c *config) error { loaded = c; return nil })
 	root.SetArgs(append([]string{}, args...))
 	return loaded, root.ExecuteContext(t.Context())
 }
@@ -247,7 +247,7 @@ func TestPasswordIsReadFromFile(t *testing.T) {
 }
 
 func TestHelpNamesEveryFieldWithUnitAndDefault(t *testing.T) {
-	page := settingsHelp(newRoot(nil, nil))
+	page := settingsHelp(newRoot(nil, nil, nil))
 	for _, f := range fields {
 		if !strings.Contains(page, "--"+f.name+" "+f.kind+"\n") || !strings.Contains(page, variable(f.name)) {
 			t.Errorf("the help lacks --%s", f.name)

@@ -26,7 +26,7 @@ const (
 // whose settings have a page of their own.
 func cliMarkdown() string {
 	var b strings.Builder
-	for _, cmd := range newRoot(os.Getenv, func(context.Context, *config) error { return nil }).Commands() {
+	for _, cmd := range newRoot(nil, os.Getenv, func(context.Context, *config) error { return nil }).Commands() {
 		if !slices.Contains([]string{"serve", "check"}, cmd.Name()) {
 			writeCommand(&b, cmd)
 		}

@@ -15,8 +15,9 @@ import (
 
 // The exit codes. A failed store ends the process with persist.ExitCode.
 const (
-	exitFailed = 1 // any other failure, for example a server that cannot start
-	exitUsage  = 2 // invalid flags or settings
+	exitFailed = 1  // any other failure, for example a server that cannot start
+	exitUsage  = 2  // invalid flags or settings
+	exitOutput = 73 // standard output cannot be written; EX_CANTCREAT
 )
 
 // repeatedSignal is the time after the first signal in which a second one counts as its copy. A
