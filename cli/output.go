@@ -81,7 +81,9 @@ func millis(ms int64) string {
 	return (time.Duration(ms) * time.Millisecond).Truncate(time.Second).String()
 }
 
-// clock returns a time of Unix milliseconds in the zone of the reader.
-func clock(ms int64) string { return time.UnixMilli(ms).Local().Format("2006-01-02 15:04:05.000") }
+// clock returns a time of Unix milliseconds in the zone of the reader, in the format of RFC 3339.
+func clock(ms int64) string {
+	return time.UnixMilli(ms).Local().Format("2006-01-02T15:04:05.000Z07:00")
+}
 
 func number(n int64) string { return strconv.FormatInt(n, 10) }

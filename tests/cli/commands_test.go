@@ -65,8 +65,8 @@ func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
 		}
 
 		history := rows(must(t, url(s), "history", "job"))
-		first := slices.IndexFunc(history, func(row []string) bool { return row[2] == "acquired" })
-		if first < 0 || history[first][3] != token || history[first][4] != "alice" {
+		first := slices.IndexFunc(history, func(row []string) bool { return row[1] == "acquired" })
+		if first < 0 || history[first][2] != token || history[first][3] != "alice" {
 			t.Errorf("history prints the rows %v, want the grant of token %s to alice", history, token)
 		}
 		if e := objects(t, must(t, url(s), "history", "job", "--json")); len(e) == 0 || e[0]["mutex"] != "job" || e[0]["at"].(float64) < 1e12 {
@@ -114,6 +114,31 @@ func TestStatusSaysWhetherTheStoreAnswers(t *testing.T) {
 	}
 	if o := object(t, must(t, blind, "status", "--json")); o["store_up"] != nil {
 		t.Errorf("for a user without SIMBA.OWNER status --json prints %v, want store_up null", o)
+	}
+}
+
+func TestTimesHaveAnOffset(t *testing.T) {
+	s := contended(t, "embedded")
+	var shown [2][]time.Time
+	for i, zone := range []string{"Asia/Kolkata", "America/New_York"} {
+		for _, command := range []string{"owner", "history", "why"} {
+			r := runWith(t, []string{"SIMBA_URL=" + url(s), "TZ=" + zone}, command, "job")
+			for word := range strings.FieldsSeq(r.out) {
+				if at, err := time.Parse(time.RFC3339, word); err == nil {
+					shown[i] = append(shown[i], at)
+				}
+			}
+		}
+	}
+	if len(shown[0]) != 5 || len(shown[1]) != 5 {
+		t.Fatalf("owner, history and why show the times %v, want 5 in each zone, in the format of RFC 3339", shown)
+	}
+	for i, at := range shown[0] {
+		_, first := at.Zone()
+		_, second := shown[1][i].Zone()
+		if !at.Equal(shown[1][i]) || first == second {
+			t.Errorf("two operators see %v and %v, want one moment in two zones", at, shown[1][i])
+		}
 	}
 }
 

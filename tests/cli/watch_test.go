@@ -30,7 +30,7 @@ func TestWatchPrintsEventsOfOneMutex(t *testing.T) {
 	if err := c.Do(t.Context(), "SIMBA.BREAK", "job", "REASON", "stuck\x1b").Err(); err != nil {
 		t.Fatal(err)
 	}
-	w.Wants(t, `^20\d\d-\d\d-\d\d \d\d:\d\d:\d\d\.\d{3}  acquired  job  alice  token \d+$`)
+	w.Wants(t, `^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\S+  acquired  job  alice  token \d+$`)
 	w.Wants(t, `  queued    job  bob$`)
 	w.Wants(t, `  broken    job  alice  token \d+  \(stuck\\x1b\)$`)
 	asJSON.Wants(t, `^\{"seq":\d+,"at":\d+,"event":"broken","mutex":"job","owner":"alice","token":\d+,"reason":"stuck\\u001b"\}$`)
