@@ -38,8 +38,8 @@ var (
 	ErrStopped = errors.New("the server is stopping")
 	// ErrNotServed is returned when a backend cannot serve a command.
 	ErrNotServed = errors.New("not served by this engine")
-	// ErrOutOfMemory is returned by Acquire when a request with Full set needs memory. Nothing has
-	// been done.
+	// ErrOutOfMemory is returned by Acquire when a request with Full set needs memory, or when the
+	// queue is at its limit (Keyspace.LimitQueues). Nothing has been done.
 	ErrOutOfMemory = errors.New("out of memory")
 )
 
@@ -257,7 +257,7 @@ type Stats struct {
 type Backend interface {
 	Committer
 	// Acquire acquires a mutex or renews its lease. It returns a Ticket only with StatusWaiting,
-	// and ErrOutOfMemory only if the request has Full set.
+	// and ErrOutOfMemory only if the engine is a Keyspace.
 	Acquire(ctx context.Context, r AcquireRequest) (Outcome, Ticket, error)
 	// Guard renews a lease. It returns StatusRenewed or StatusLost.
 	Guard(ctx context.Context, r GuardRequest) (Outcome, error)

@@ -43,6 +43,9 @@ type Keyspace interface {
 	Unwatch(mutex string)
 	// Bytes returns about how much memory the mutexes, their queues and their fields take.
 	Bytes() int64
+	// LimitQueues limits the memory of each queue, in bytes; 0 = no limit. At the limit, Acquire
+	// returns ErrOutOfMemory to a contender that would need a new queue entry.
+	LimitQueues(bytes int64)
 	// SetKeyEvents sets which keyspace notifications of Redis are published. At first none are.
 	SetKeyEvents(KeyEvents)
 }
@@ -138,6 +141,8 @@ type Tx interface {
 	Queue(mutex string) []QueueMember
 	// Queued returns a contender's entry in the queue; ok is false if it has none.
 	Queued(mutex, contender string) (m QueueMember, ok bool)
+	// QueueFull reports whether the queue was at its limit when the transaction first read it.
+	QueueFull(mutex string) bool
 	// Enqueue adds a contender to the queue by score, or moves it. Entries with the same score keep
 	// the order of their arrival.
 	Enqueue(mutex, contender string, score float64)

@@ -164,6 +164,9 @@ func zadd(t *keyTx, args [][]byte) error {
 		}
 		return replyErrorf("ERR '%s' works only on the queue of a mutex, simba:{mutex}:contender: this is a lock server", nameOf(args))
 	}
+	if t.QueueFull(k.Mutex) {
+		return simba.ErrOutOfMemory
+	}
 	var added, updated int64
 	var score float64
 	var done bool

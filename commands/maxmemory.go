@@ -55,14 +55,18 @@ func (l *memoryLimit) set(limit uint64) {
 }
 
 // SetMaxMemory limits the memory of the engine's mutexes, in bytes; 0 = no limit. Above the limit,
-// requests that take more memory get simba.ErrOutOfMemory. Cached scripts may take an eighth of the
-// limit. Only an engine that is a simba.Keyspace counts its memory.
+// requests that take more memory get simba.ErrOutOfMemory. The waiters of one mutex may take half
+// of the limit, and cached scripts an eighth. Only an engine that is a simba.Keyspace counts its
+// memory.
 func (x *Commands) SetMaxMemory(bytes uint64) {
 	scripts := bytes / 8
 	if bytes == 0 {
 		scripts = math.MaxInt
 	}
 	x.scripting.runner.LimitCache(int(min(scripts, math.MaxInt)))
+	if x.keyspace != nil {
+		x.keyspace.LimitQueues(int64(min(bytes/2, math.MaxInt64)))
+	}
 	x.memory.set(bytes)
 }
 

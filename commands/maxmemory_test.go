@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"fmt"
 	"log/slog"
 	"strings"
 	"testing"
@@ -196,6 +197,54 @@ func TestAFullServerRenewsAndReleasesButGrantsNothingNew(t *testing.T) {
 	s.x.SetMaxMemory(0)
 	if got := p.do("SIMBA.ACQUIRE new a 60000"); !strings.Contains(got, "acquired") {
 		t.Errorf("after the limit was removed, SIMBA.ACQUIRE replied %q, want acquired", got)
+	}
+}
+
+func TestTheWaitersOfOneMutexTakeAtMostHalfOfMaxMemory(t *testing.T) {
+	const most = 20_000
+	for way, join := range map[string]string{
+		"ACQUIRE":             "SIMBA.ACQUIRE m waiter%d 60000",
+		"ZADD":                "ZADD simba:{m}:contender 1 waiter%d",
+		"ZADD in a script":    `EVAL "return redis.call('zadd', KEYS[1], 1, ARGV[1])" 1 simba:{m}:contender waiter%d`,
+		"ACQUIRE after MULTI": "SIMBA.ACQUIRE m waiter%d 60000",
+	} {
+		s := newEngineSite(t)
+		p := s.dial()
+		do := p.do
+		if way == "ACQUIRE after MULTI" {
+			do = func(command string) string {
+				p.expect("MULTI", ok)
+				p.expect(command, "+QUEUED\r\n")
+				return strings.TrimPrefix(p.do("EXEC"), "*1\r\n")
+			}
+		}
+		s.x.SetMaxMemory(most)
+		p.do("SIMBA.ACQUIRE m owner 60000")
+		n := 0
+		for ; n < most; n++ {
+			if got := do(fmt.Sprintf(join, n)); strings.HasPrefix(got, "-OOM ") {
+				break
+			}
+		}
+		if used := s.x.dataset(); used < most/2 || used > most/2+1000 {
+			t.Errorf("%s: %d waiters take %d bytes, want about %d", way, n, used, most/2)
+		}
+		for _, command := range []string{
+			"SIMBA.ACQUIRE other a 60000", "SIMBA.ACQUIRE m owner 60000", "SIMBA.ACQUIRE m waiter3 60000", "SIMBA.ACQUIRE m a 60000 NOQUEUE",
+		} {
+			if got := p.do(command); strings.HasPrefix(got, "-") {
+				t.Errorf("%s: with a full queue, %s replied %q", way, command, got)
+			}
+		}
+		p.do("SIMBA.RELEASE m waiter3")
+		if got := do(fmt.Sprintf(join, n)); strings.HasPrefix(got, "-") {
+			t.Errorf("%s: after a waiter has left, another one gets %q", way, got)
+		}
+		p.expect("SIMBA.ACQUIRE m last 60000", oom)
+		s.x.SetMaxMemory(0)
+		if got := p.do("SIMBA.ACQUIRE m last 60000"); !strings.Contains(got, "queued") {
+			t.Errorf("%s: without a limit, ACQUIRE replied %q, want queued", way, got)
+		}
 	}
 }
 

@@ -15,6 +15,17 @@ const (
 // Bytes implements simba.Keyspace.
 func (e *Engine) Bytes() int64 { return e.bytes.Load() }
 
+// LimitQueues implements simba.Keyspace.
+func (e *Engine) LimitQueues(bytes int64) { e.queueLimit.Store(bytes) }
+
+// queueFull reports whether the queue of the mutex takes no new entry.
+func (e *Engine) queueFull(m *mutex) bool {
+	limit := e.queueLimit.Load()
+	return limit > 0 && m.extra != nil && int64(m.extra.queue.bytes()) >= limit
+}
+
+func (q *queue) bytes() int { return len(q.all)*entryBytes + q.names }
+
 func bytesOf(fields []simba.Field) (n int) {
 	for _, f := range fields {
 		n += fieldBytes + len(f.Name) + len(f.Value)
@@ -29,7 +40,7 @@ func (m *mutex) bytes() int64 {
 	if x == nil {
 		return int64(n)
 	}
-	n += extraBytes + len(x.all)*entryBytes + x.names + x.weight
+	n += extraBytes + x.queue.bytes() + x.weight
 	if x.last != "" { // a substring of the label that the mutex had then, which stays in memory
 		n += int(m.nameLen) + len(x.last)
 	}

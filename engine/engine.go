@@ -41,6 +41,7 @@ type Engine struct {
 	window       atomic.Int64  // Config.HandoffWindow
 	grace        atomic.Int64  // Config.QueueGrace
 	bytes        atomic.Int64  // sum of mutex.bytes
+	queueLimit   atomic.Int64  // of queue.bytes; 0 = none
 
 	life    sync.RWMutex // calls and timers hold it for reading, and Stop for writing
 	stopped bool         // guarded by life

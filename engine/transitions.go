@@ -230,7 +230,7 @@ func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
 	case why == simba.EndGone:
 		x := m.extra
 		x.setTicket(e, nil)
-		x.setLapse(e, m.lapseTime(s))
+		x.setLapse(e, s.now.Add(s.grace)) // a living client reconnects soon
 		x.setReady(e, s.subscribed(m.name(), t.contender))
 		m.handOff(s) // the contender may be reachable as a polling waiter
 		return simba.StatusQueued

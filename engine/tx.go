@@ -39,6 +39,7 @@ type txKey struct {
 	readLock   simba.Lock
 	readQueue  []simba.QueueMember
 	queueRead  bool
+	queueFull  bool
 	reserved   string        // the waiter with the reservation; "" = none
 	recovering bool          // the recovery delay was not over
 	kept       time.Duration // how long the reservation or the recovery delay still lasts
@@ -371,7 +372,7 @@ func (t *tx) queued(name string) *txKey {
 		return k
 	}
 	t.read(k, func(m *mutex, _ *step) {
-		k.queueRead = true
+		k.queueRead, k.queueFull = true, t.engine.queueFull(m)
 		k.readQueue = m.members()
 		k.queue = txQueue{list: k.readQueue}
 	})
@@ -392,6 +393,9 @@ func (t *tx) Queued(name, contender string) (simba.QueueMember, bool) {
 	}
 	return p.list[i], true
 }
+
+// QueueFull implements simba.Tx.
+func (t *tx) QueueFull(name string) bool { return t.queued(name).queueFull }
 
 // Enqueue implements simba.Tx.
 func (t *tx) Enqueue(name, contender string, score float64) {

@@ -231,7 +231,7 @@ var Promises = []Promise{
 	{
 		ID: "window-0", Rule: "With `--handoff-window 0` the server reserves nothing",
 	},
-	{ID: "broken", Rule: "A blocked waiter whose connection breaks stays in the queue as a polling waiter"},
+	{ID: "broken", Rule: "A blocked waiter whose connection breaks stays in the queue for the queue grace, as a polling waiter"},
 	{ID: "notices", Rule: "The server publishes each change on the [channels](notices.md) of the mutex"},
 	{
 		ID: "notices-s", Rule: "Clients get notices of changes by other servers", Embedded: singleServer,

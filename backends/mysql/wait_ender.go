@@ -2,6 +2,7 @@ package mysql
 
 import (
 	"context"
+	"time"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
@@ -94,8 +95,7 @@ func (b *Backend) dequeue(t *proxy.Ticket, why simba.EndReason) {
 	if why == simba.EndGone {
 		b.mu.Lock()
 		if e := m.index[contender]; e != nil {
-			e.notifiedAt = 0
-			b.extendEntryLocked(m, e)
+			e.notifiedAt, e.expiresAt = 0, time.Now().Add(b.QueueGrace())
 		}
 		b.mu.Unlock()
 		return

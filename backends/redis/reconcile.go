@@ -86,6 +86,8 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 			at = due
 		}
 		b.schedule.bringForward(mutex, at)
+	case s.due != 0 && s.due < s.ends: // renewals do not put off the end of a queue entry
+		b.schedule.bringForward(mutex, s.reconcileAt())
 	case s.due != 0 && (waiters > 0 || b.subs.hasSubscriber(mutex)):
 		b.schedule.set(mutex, s.reconcileAt(), s.now)
 	}

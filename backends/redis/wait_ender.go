@@ -71,6 +71,9 @@ func (b waitEnder) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, e
 	if err != nil {
 		return simba.Outcome{}, err
 	}
+	if why == simba.EndGone {
+		b.schedule.bringForward(t.Request.Mutex, time.Now().Add(b.QueueGrace()+time.Millisecond))
+	}
 	return s.result(), nil
 }
 

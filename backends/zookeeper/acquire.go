@@ -348,29 +348,10 @@ func (b *Backend) unblock(k nodeKey) {
 		return
 	}
 	n.kind, n.reservedUntil, n.idle = kindPolling, time.Time{}, false
-	n.expiresAt = time.Now().Add(b.leftLocked(k.mutex) + b.QueueGrace())
+	n.expiresAt = time.Now().Add(b.QueueGrace())
 	b.scheduleWriteLocked(n, 0)
 	b.watcherLocked(k.mutex).wake()
 }
 
 // waitsLocked reports whether the contender is blocked on a connection of this server.
 func (b *Backend) waitsLocked(k nodeKey) bool { return b.waiters.Find(k.mutex, k.contender) != nil }
-
-// leftLocked returns the rest of the current lease, as far as this server knows.
-func (b *Backend) leftLocked(mutex string) time.Duration {
-	m := b.mutexes[mutex]
-	if m == nil {
-		return 0
-	}
-	now := time.Now()
-	for _, n := range m.nodes {
-		if n.ownsLocked(now) {
-			_, left := n.left(now)
-			return left
-		}
-	}
-	if m.watcher != nil {
-		return max(0, m.watcher.leaseEnd.Sub(now))
-	}
-	return 0
-}

@@ -193,7 +193,7 @@ var fields = []field{
 	},
 	{
 		name: "queue-grace", kind: "duration", initial: "5s",
-		help:  "How long a polling waiter keeps its queue entry after its last request, or after the lease that it last saw, whichever is later.",
+		help:  "How long a polling waiter keeps its queue entry after its last request, or after the lease that it last saw, whichever is later. A blocked waiter whose connection breaks keeps its entry for this time too, counted from then.",
 		value: func(c *config) flag.Value { return (*duration)(&c.QueueGrace) },
 	},
 	{
@@ -208,7 +208,7 @@ var fields = []field{
 	},
 	{
 		name: "maxmemory", kind: "bytes, or a number with kb, mb, gb", initial: "0",
-		help:  "Limit for the memory of all mutexes, queues and keys. Above it the server refuses new locks and queue entries, as Redis does with noeviction. 0 = no limit. Embedded engine only.",
+		help:  "Limit for the memory of all mutexes, queues and keys. Above it the server refuses new locks and queue entries, as Redis does with noeviction. The waiters of one mutex may take half of it. 0 = no limit. Embedded engine only.",
 		value: func(c *config) flag.Value { return (*memory)(&c.MaxMemory) },
 	},
 	{

@@ -577,7 +577,7 @@ func (mx *mutex) disconnected(r *request) {
 	for _, p := range mx.queue {
 		if p.blocked == r {
 			p.blocked, p.missed = nil, nil
-			p.lapse = mx.lapse()
+			p.lapse = mx.m.now + mx.m.grace
 			mx.handOff()
 			return
 		}

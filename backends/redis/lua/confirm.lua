@@ -19,7 +19,9 @@ if owner == ARGV[7] and (ARGV[8] == token or later) then
 elseif ARGV[10] == 'acknowledged' then
   -- The wait has ended without the mutex. So this ticket's queue entry must get no more grants.
   local kind, wttl, wtransition, wserver, wticket, _, since, _, _, score = readWaiter(ARGV[7])
-  if kind == 'b' and wserver == server and wticket == ARGV[9] then poll(ARGV[7], wttl, wtransition, since, score) end
+  if kind == 'b' and wserver == server and wticket == ARGV[9] then
+    poll(ARGV[7], wttl, wtransition, since, score, math.max(now, ends))
+  end
   call('HDEL', endedTickets, server .. '/' .. ARGV[9])
 end
 local rank = call('ZRANK', queue, ARGV[7])

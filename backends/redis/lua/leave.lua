@@ -17,7 +17,7 @@ else
       leave(me, why)
     elseif call('ZSCORE', queue, me) then
       status = 'queued'
-      poll(me, wttl, wtransition, since, score)
+      poll(me, wttl, wtransition, since, score, now)
     end
   end
 end

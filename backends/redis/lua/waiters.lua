@@ -57,9 +57,9 @@ local function hasSubscriber(channel) return call('PUBSUB', 'NUMSUB', channel)[2
 -- A queue that does not expire was made by another program, so entries of ours may be missing.
 if hasRecords and (unseen and not onlyExpired or call('PTTL', queue) < 0) then restoreEntries() end
 
--- poll makes c a polling waiter, or restarts its grace.
-local function poll(c, t, tr, since, score)
-  local lapses = math.max(now, ends) + grace
+-- poll makes c a polling waiter, or restarts its grace, which begins at from.
+local function poll(c, t, tr, since, score, from)
+  local lapses = from + grace
   writeWaiter(c, 'p', t, tr, server, '', '', since, lapses, -1, score)
   if nextLapse == 0 or lapses < nextLapse then nextLapse, changed = lapses, true end
 end
@@ -223,7 +223,7 @@ local function enqueue(c, kind, t, tr, s, ticket, original)
   end
   if had == 'b' and kind == 'b' then notifyEntryGone(c, hserver, hticket) end
   if kind == 'p' then
-    poll(c, t, tr, since or now, score)
+    poll(c, t, tr, since or now, score, math.max(now, ends))
   else
     writeWaiter(c, kind, t, tr, server, ticket, s, since or now, 0, -1, score)
   end
