@@ -3,6 +3,7 @@ package wrapper
 import (
 	"errors"
 	"runtime"
+	"slices"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -18,6 +19,9 @@ type process struct {
 	ended   chan struct{}       // closed when the leader has ended; status is set before
 	status  unix.WaitStatus
 }
+
+// shell runs scripts without "#!".
+const shell = "/bin/sh"
 
 // start starts the command in a process group, which is in the foreground if tty is not nil.
 func start(c Command, env []string, tty *terminal) (*process, error) {
@@ -35,7 +39,11 @@ func start(c Command, env []string, tty *terminal) (*process, error) {
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		var err error
-		p.pid, err = syscall.ForkExec(c.path, c.args, &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: sys})
+		attr := &syscall.ProcAttr{Env: env, Files: []uintptr{0, 1, 2}, Sys: sys}
+		if p.pid, err = syscall.ForkExec(c.path, c.args, attr); errors.Is(err, unix.ENOEXEC) {
+			// A script without "#!": execvp(3) runs it by the shell.
+			p.pid, err = syscall.ForkExec(shell, slices.Concat([]string{shell, c.path}, c.args[1:]), attr)
+		}
 		started <- err
 		if err == nil {
 			p.wait()

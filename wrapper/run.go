@@ -3,8 +3,10 @@ package wrapper
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -161,10 +163,10 @@ func (r *run) check() time.Duration {
 	switch stopped := !r.killAt.IsZero(); {
 	case !stopped && over && now.Before(last):
 		r.broken = true
-		r.stop(now.Add(r.Grace-margin(r.Grace)), "the mutex is lost: another contender may own it now")
+		r.stop(now.Add(r.Grace-margin(r.Grace)), "the mutex is lost: another contender may own it now", "the command gets")
 	case !stopped && !now.Before(due):
 		r.Lost = true
-		r.stop(last, "the lease was not renewed in its TTL window")
+		r.stop(last, "the lease was not renewed in its TTL window", "the command gets")
 	case stopped && !r.broken && last.Before(r.killAt):
 		r.killAt = last
 	}
@@ -184,14 +186,14 @@ func (r *run) check() time.Duration {
 }
 
 // stop sends SIGTERM, unless killAt has come. At killAt, check sends SIGKILL.
-func (r *run) stop(killAt time.Time, why string) {
+func (r *run) stop(killAt time.Time, why, whoGets string) {
 	r.killAt = killAt
 	left := time.Until(killAt)
 	if left <= 0 {
 		r.Say("%s; too late for SIGTERM", why)
 		return
 	}
-	r.Say("%s; the command gets SIGTERM, and SIGKILL in %v", why, left.Round(time.Millisecond))
+	r.Say("%s; %s SIGTERM, and SIGKILL in %v", why, whoGets, left.Round(time.Millisecond))
 	r.signal(unix.SIGTERM)
 	r.signal(unix.SIGCONT) // a stopped process handles SIGTERM only after SIGCONT
 }
@@ -227,8 +229,21 @@ func (r *run) end() {
 		}
 	}
 	if r.killAt.IsZero() && !r.p.empty() {
-		r.stop(time.Now().Add(r.Grace-margin(r.Grace)), "the command has ended and left processes")
+		r.stop(time.Now().Add(r.Grace-margin(r.Grace)), "the command has ended and left processes "+list(members(r.p.pid)), "they get")
 	}
+}
+
+// list returns the ids and names of the first processes.
+func list(processes []member) string {
+	const most = 10
+	var text []string
+	for _, m := range processes[:min(most, len(processes))] {
+		text = append(text, fmt.Sprintf("%d %q", m.pid, m.name))
+	}
+	if more := len(processes) - most; more > 0 {
+		text = append(text, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(text, ", ")
 }
 
 // stopRequest handles a signal that stops this process by default. Since the lease would then end

@@ -19,8 +19,9 @@ var (
 )
 
 // Catch returns a channel with the signals for the command. A signal that this process was started
-// to ignore, for example by nohup(1), stays ignored.
-func Catch() <-chan os.Signal {
+// to ignore, for example by nohup(1), stays ignored. Go does not tell this for SIGPIPE, so
+// ignorePipe says it.
+func Catch(ignorePipe bool) <-chan os.Signal {
 	signals := make(chan os.Signal, 64)
 	for _, sig := range slices.Concat(ending, others) {
 		if !signal.Ignored(sig) {
@@ -28,9 +29,12 @@ func Catch() <-chan os.Signal {
 		}
 	}
 	// By default Go ends a process that writes to a broken pipe on standard error, and the command
-	// would die with it. So Catch catches SIGPIPE. It does not ignore the signal, since the command
-	// would inherit that.
+	// would die with it. So Catch catches SIGPIPE. If it ignores the signal, the command inherits
+	// that.
 	signal.Notify(make(chan os.Signal, 1), unix.SIGPIPE)
+	if ignorePipe {
+		signal.Ignore(unix.SIGPIPE)
+	}
 	return signals
 }
 

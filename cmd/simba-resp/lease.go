@@ -74,6 +74,8 @@ type leaseFlags struct {
 	id         string
 	ttl, grace time.Duration
 	giveUp     time.Duration
+	ignorePipe bool
+	sayWaiting bool // say for whom this process waits
 }
 
 func (f *leaseFlags) add(cmd *cobra.Command) {
@@ -83,6 +85,7 @@ func (f *leaseFlags) add(cmd *cobra.Command) {
 	cmd.Flags().DurationVar(&f.grace, "grace", defaultGrace, "`DURATION` of the transition window: the command gets SIGKILL when a quarter of it is left, or 500ms")
 	cmd.Flags().DurationVar(&f.giveUp, "give-up", defaultGiveUp, "exit with 69 if the server refuses the login for this `DURATION`, such as an expired certificate or an old password")
 	cmd.Flags().StringVar(&f.id, "id", "", "`ID` of the contender; no two processes may have the same (default counter:pid@host~random; for a user with a name USER:counter:pid@host~random)")
+	cmd.Flags().BoolVar(&f.ignorePipe, "ignore-sigpipe", false, "start the command with SIGPIPE ignored, as systemd does without this program")
 }
 
 // completeWrapped completes the mutex. For the command after it, the shell completes files.
@@ -152,7 +155,7 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped,
 	if flags.id == "" {
 		flags.id = idOf(w.options.Username)
 	}
-	w.signals = wrapper.Catch()
+	w.signals = wrapper.Catch(flags.ignorePipe)
 	say := func(format string, args ...any) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "simba-resp: %s: %s\n", cli.Printable(w.mutex), fmt.Sprintf(format, args...))
 	}
@@ -160,10 +163,14 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped,
 	w.redis = redis.NewClient(w.options)
 	w.login = &loginWatch{after: flags.giveUp, refused: make(chan error, 1)}
 	w.redis.AddHook(w.login)
+	var hooks client.Hooks
+	if flags.sayWaiting {
+		hooks.Contended = func(_ context.Context, e client.HookEvent) { say("waiting; %s", describe(e.Owner)) }
+	}
 	w.client, err = client.New(w.redis, client.Options{
 		// A renewal that gets no reply is repeated in the same TTL window.
 		Timeout: min(max(flags.ttl/renewals, time.Second), 3*time.Second),
-		TTL:     flags.ttl, Transition: flags.grace, Logger: slog.New(w.log),
+		TTL:     flags.ttl, Transition: flags.grace, Logger: slog.New(w.log), Hooks: hooks,
 	})
 	if err != nil {
 		return nil, err
@@ -307,17 +314,22 @@ func (w *wrapped) explain(err error) error {
 	case errors.Is(err, client.ErrUnavailable) || errors.As(err, &reply):
 		return cli.Explain(w.options, err)
 	case errors.As(err, &held):
-		owner := "another waiter is next, or the server delays new grants"
-		switch {
-		case !held.Owner.IsZero():
-			owner = "its owner is " + cli.Printable(held.Owner.ID)
-		case held.Err != nil:
+		owner := describe(held.Owner)
+		if held.Owner.IsZero() && held.Err != nil {
 			owner += ", or has not replied yet"
 		}
 		return &exitError{code: exitConflict, err: fmt.Errorf("%s: not acquired; %s", cli.Printable(w.mutex), owner)}
 	}
 	// The name or the id is not valid.
 	return &exitError{code: exitUsage, err: errors.New(cli.Printable(err.Error()))}
+}
+
+// describe says why the server does not grant the mutex.
+func describe(owner client.Owner) string {
+	if owner.IsZero() {
+		return "another waiter is next, or the server delays new grants"
+	}
+	return "its owner is " + cli.Printable(owner.ID)
 }
 
 // run runs the command while the mutex is locked, and then unlocks it.

@@ -3,15 +3,17 @@ package main
 import (
 	"context"
 	"errors"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 )
 
 func lockCommand() *cobra.Command {
 	var flags leaseFlags
 	var wait time.Duration
-	var try bool
+	var try, quiet, verbose bool
 	conflict := exitConflict
 	cmd := &cobra.Command{
 		Use:   "lock [flags] NAME -- command [arguments]",
@@ -38,9 +40,12 @@ found.`,
 				return usageError("--conflict-exit-code is %d, not 0 to 255", conflict)
 			case try && cmd.Flags().Changed("wait"):
 				return usageError("--try and --wait exclude each other")
+			case quiet && verbose:
+				return usageError("--quiet and --verbose exclude each other")
 			case cmd.Flags().Changed("wait") && wait <= 0:
 				return usageError("--wait is %v; use a positive duration, or --try", wait)
 			}
+			flags.sayWaiting = !try && (verbose || !quiet && term.IsTerminal(int(os.Stderr.Fd())))
 			w, err := newWrapped(cmd, args, &flags)
 			if err != nil {
 				return err
@@ -55,6 +60,9 @@ found.`,
 			l, err := w.acquire(ctx, try)
 			if failed := (*exitError)(nil); errors.As(err, &failed) && failed.code == exitConflict {
 				failed.code = conflict
+				if quiet || conflict == 0 && !verbose {
+					failed.err = nil
+				}
 			}
 			if err != nil {
 				return err
@@ -70,5 +78,7 @@ found.`,
 	cmd.Flags().DurationVar(&wait, "wait", 0, "wait for the mutex for at most this `DURATION`; without the flag there is no limit")
 	cmd.Flags().BoolVar(&try, "try", false, "do not wait for the mutex")
 	cmd.Flags().IntVar(&conflict, "conflict-exit-code", exitConflict, "exit `CODE` if the mutex is not acquired")
+	cmd.Flags().BoolVar(&quiet, "quiet", false, "print nothing if the mutex is not acquired; the default with --conflict-exit-code 0")
+	cmd.Flags().BoolVar(&verbose, "verbose", false, "say who owns the mutex while this process waits; the default in a terminal")
 	return cmd
 }

@@ -65,12 +65,26 @@ func TestUnitIsValid(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	here := strings.Replace(string(text), "=/usr/bin/simba-resp ", "="+simbatest.Binary(t)+" ", 1)
-	path := filepath.Join(t.TempDir(), filepath.Base(unit))
-	if err := os.WriteFile(path, []byte(here), 0o644); err != nil {
+	verify(t, filepath.Base(unit), strings.Replace(string(text), "=/usr/bin/simba-resp ", "="+simbatest.Binary(t)+" ", 1))
+}
+
+func TestUnitOfTheGuideIsValid(t *testing.T) {
+	text, err := os.ReadFile("../../docs/guides/wrap-a-command.md")
+	if err != nil {
 		t.Fatal(err)
 	}
-	if out := analyze(t, "verify", path); strings.Contains(out, filepath.Base(unit)) {
+	_, unit, _ := strings.Cut(string(text), "```ini\n")
+	unit, _, _ = strings.Cut(unit, "```")
+	verify(t, "scheduler.service", strings.Replace(unit, "=/usr/local/bin/simba-resp ", "="+simbatest.Binary(t)+" ", 1))
+}
+
+func verify(t *testing.T, name, unit string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(unit), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if out := analyze(t, "verify", path); strings.Contains(out, name) {
 		t.Errorf("systemd-analyze verify prints:\n%s", out)
 	}
 }

@@ -3,6 +3,7 @@ package wrapper
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -22,10 +23,6 @@ func TestLockPassesTheExitCodeOfTheCommand(t *testing.T) {
 	if err := os.WriteFile(data, []byte("#!/missing\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	broken := t.TempDir() + "/broken"
-	if err := os.WriteFile(broken, []byte("no program"), 0o700); err != nil { //nolint:gosec // it is to be executable
-		t.Fatal(err)
-	}
 	for _, row := range []struct {
 		command []string
 		code    int
@@ -39,7 +36,6 @@ func TestLockPassesTheExitCodeOfTheCommand(t *testing.T) {
 		{[]string{"/no/such/command"}, 127, `the command "/no/such/command" cannot run`},
 		{[]string{data}, 126, "permission denied"},
 		{[]string{"/tmp"}, 126, "is a directory"},
-		{[]string{broken}, 126, "exec format error"},
 	} {
 		p := w.lock(row.command)
 		w.wantsCode(p, row.code)
@@ -113,6 +109,35 @@ func TestLockByACertificateContendsByItsName(t *testing.T) {
 	}
 }
 
+// systemd sends SIGTERM to all processes of a unit, unless KillMode is mixed. Then only the wrapper
+// gets the signal.
+func TestUnitOfTheGuideSendsTheCommandOneSIGTERM(t *testing.T) {
+	text, err := os.ReadFile("../../docs/guides/wrap-a-command.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, unit, _ := strings.Cut(string(text), "```ini\n")
+	unit, _, _ = strings.Cut(unit, "```")
+	match := regexp.MustCompile(`(?m)^ExecStart=\S+/simba-resp (elect .*) scheduler -- `).FindStringSubmatch(unit)
+	if match == nil {
+		t.Fatalf("the guide has no unit with elect:\n%s", unit)
+	}
+	w := newWorld(t)
+	args := append(strings.Fields(match[1]), "--url", w.url(), "job", "--")
+	p := simbatest.Run(t, simbatest.Binary(t), append(args, w.worker("--stubborn")...)...)
+	pid, _ := w.started(p)
+	p.Signal(unix.SIGTERM)
+	if !strings.Contains(unit, "\nKillMode=mixed\n") {
+		_ = unix.Kill(pid, unix.SIGTERM)
+	}
+	p.Wants(t, "^signal terminated")
+	p.Signal(unix.SIGUSR1) // comes after each SIGTERM
+	p.Wants(t, "^signal user defined signal 1")
+	if n := strings.Count(p.Output(), "signal terminated"); n != 1 {
+		t.Errorf("the command got %d SIGTERM, want 1", n)
+	}
+}
+
 func TestLockForwardsSignals(t *testing.T) {
 	for sig, text := range map[unix.Signal]string{
 		unix.SIGHUP: "hangup", unix.SIGINT: "interrupt", unix.SIGQUIT: "quit", unix.SIGTERM: "terminated",
@@ -149,7 +174,7 @@ func TestLockOfAMutexThatAnotherOwns(t *testing.T) {
 	}{
 		{[]string{"--try"}, exitConflict},
 		{[]string{"--wait", "50ms"}, exitConflict},
-		{[]string{"--try", "--conflict-exit-code", "0"}, 0},
+		{[]string{"--try", "--conflict-exit-code", "0", "--verbose"}, 0},
 	} {
 		p := w.lock(sh("echo ran"), row.flags...)
 		w.wantsCode(p, row.code)
@@ -157,6 +182,21 @@ func TestLockOfAMutexThatAnotherOwns(t *testing.T) {
 		short := "simba-resp: job: not acquired; another waiter is next, or the server delays new grants, or has not replied yet"
 		if got := p.Output(); got != "simba-resp: job: not acquired; its owner is first" && (row.flags[0] != "--wait" || got != short) {
 			t.Errorf("lock with %v prints %q", row.flags, got)
+		}
+	}
+	// cron sends each line as a mail.
+	for _, row := range []struct {
+		flags []string
+		code  int
+	}{
+		{[]string{"--try", "--quiet"}, exitConflict},
+		{[]string{"--wait", "50ms", "--quiet"}, exitConflict},
+		{[]string{"--try", "--conflict-exit-code", "0"}, 0},
+	} {
+		p := w.lock(sh("echo ran"), row.flags...)
+		w.wantsCode(p, row.code)
+		if got := p.Output(); got != "" {
+			t.Errorf("lock with %v prints %q, want nothing", row.flags, got)
 		}
 	}
 	// The failed attempts have left the queue. A waiter leaves it on SIGTERM, too.
@@ -171,6 +211,59 @@ func TestLockOfAMutexThatAnotherOwns(t *testing.T) {
 	w.wantsCode(next, 0)
 	next.Wants(t, "^ran$")
 	w.wantsCode(first, 0)
+}
+
+func TestWaitingLockSaysForWhomItWaits(t *testing.T) {
+	w := newWorld(t)
+	first := w.lock(w.worker(), "--id", "first")
+	w.started(first)
+	verbose := w.lock(sh("true"), "--verbose")
+	verbose.Wants(t, "^simba-resp: job: waiting; its owner is first$")
+	quiet := w.lock(sh("true"))
+	c := w.shell()
+	c.types("$lock job -- echo ran by itself\n")
+	c.wants("waiting; its owner is first")
+	c.types(ctrlC)
+	c.wants("prompt> ")
+	c.types("$lock --quiet job -- echo r''an\n")
+	w.awaitQueued(3)
+	first.Signal(unix.SIGTERM)
+	w.wantsCode(first, 0)
+	w.wantsCode(verbose, 0)
+	w.wantsCode(quiet, 0)
+	if got := quiet.Output(); got != "" {
+		t.Errorf("without a terminal, a waiting lock prints %q", got)
+	}
+	c.wants("ran")
+	if n := strings.Count(c.shown(), "waiting"); n != 1 {
+		t.Errorf("the terminal shows that lock waits %d times, want 1:\n%s", n, c.shown())
+	}
+}
+
+// execvp(3) runs such a script by /bin/sh, and so do flock, env and nice.
+func TestScriptWithoutAFirstLineForTheKernelIsRunByTheShell(t *testing.T) {
+	w := newWorld(t)
+	dir := t.TempDir()
+	if err := os.WriteFile(dir+"/script", []byte("echo $0, $1, $2\nexit 7\n"), 0o700); err != nil { //nolint:gosec // it is to be executable
+		t.Fatal(err)
+	}
+	p := w.lock([]string{dir + "/script", "a b", "c"})
+	w.wantsCode(p, 7)
+	p.Wants(t, "^"+dir+"/script, a b, c$")
+	p = w.elect([]string{"env", "PATH=" + dir + ":" + os.Getenv("PATH"), simbatest.Binary(t), "lock", "--url", w.url(), "inner", "--", "script", "-a"})
+	w.wantsCode(p, 7)
+	p.Wants(t, "^"+dir+"/script, -a,$")
+}
+
+// systemd starts services with SIGPIPE ignored, which Go does not pass on.
+func TestIgnoredSIGPIPEReachesTheCommandByAFlag(t *testing.T) {
+	w := newWorld(t)
+	for _, run := range []func([]string, ...string) *simbatest.Process{w.lock, w.elect} {
+		p := run(sh("kill -PIPE $$; echo alive"), "--ignore-sigpipe")
+		w.wantsCode(p, 0)
+		p.Wants(t, "^alive$")
+		w.wantsCode(run(sh("kill -PIPE $$; echo alive")), 128+13)
+	}
 }
 
 func TestLockWithoutAServer(t *testing.T) {
@@ -234,6 +327,7 @@ func TestLockRefusesBadInputBeforeItConnects(t *testing.T) {
 		{[]string{"job", "b", "--", "true"}, `unexpected argument "b" before --`},
 		{[]string{"job", "--"}, "the command is missing"},
 		{[]string{"--try", "--wait", "1s", "job", "--", "true"}, "--try and --wait exclude each other"},
+		{[]string{"--quiet", "--verbose", "job", "--", "true"}, "--quiet and --verbose exclude each other"},
 		{[]string{"--wait", "0s", "job", "--", "true"}, "--wait is 0s; use a positive duration, or --try"},
 		{[]string{"--wait", "x", "job", "--", "true"}, "--wait"},
 		{[]string{"--ttl", "999ms", "job", "--", "true"}, "--ttl is 999ms, which leaves no time to stop the command; use 1s or more"},
@@ -252,10 +346,10 @@ func TestLockRefusesBadInputBeforeItConnects(t *testing.T) {
 func TestProcessesThatTheCommandLeavesEndBeforeTheNextCommandStarts(t *testing.T) {
 	w := newWorld(t)
 	p := w.lock(w.worker("--leave", "--stubborn"), "--grace", "1s")
-	p.Wants(t, "^another started") // so this wrapper owns the mutex
+	another := p.Wants(t, `^another started (\d+)`)[1] // so this wrapper owns the mutex
 	next := w.lock(w.worker())
 	w.wantsCode(p, 0)
-	p.Wants(t, "the command has ended and left processes")
+	p.Wants(t, `the command has ended and left processes `+another+` "tests-wrapper-w"; they get SIGTERM`)
 	p.Wants(t, "it gets SIGKILL")
 	w.started(next)
 	next.Signal(unix.SIGTERM)
