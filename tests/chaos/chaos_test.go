@@ -7,6 +7,9 @@
 // compares the tenures that contenders knew of: they must not overlap. In the history of each
 // server, the third judge checks that no two tenures of a mutex overlap.
 //
+// Meanwhile wrappers contend for a mutex, and are killed, frozen and cut off with their commands.
+// By the timestamps of these commands, no two may ever run at once.
+//
 // The short form is part of make test. The long form runs for a given time:
 //
 //	make chaos DURATION=10m
@@ -63,6 +66,8 @@ func TestTenuresAreLinearizableUnderFaults(t *testing.T) {
 // all windows until that time is over.
 func injectFaults(t *testing.T, engine string, rng *rand.Rand, all *table) {
 	w := open(t, engine)
+	judge := runWrappers(t, w, rand.New(rand.NewPCG(rng.Uint64(), 0)))
+	defer judge()
 	began := time.Now()
 	n := &window{t: t, w: w, rng: rng}
 	for {

@@ -69,9 +69,12 @@ func run(cmd *exec.Cmd) (*Process, error) {
 }
 
 // StartCmd starts cmd, and then calls wait in another goroutine. wait must call cmd.Wait. On Linux,
-// the kernel kills the program if the process of the test dies.
+// the kernel kills the program if the process of the test dies. Of cmd.SysProcAttr, StartCmd keeps
+// Setpgid only.
 func StartCmd(cmd *exec.Cmd, wait func()) error {
-	cmd.SysProcAttr = stores.DieWithParent()
+	attr := stores.DieWithParent()
+	attr.Setpgid = cmd.SysProcAttr != nil && cmd.SysProcAttr.Setpgid
+	cmd.SysProcAttr = attr
 	started := make(chan error)
 	// The kernel kills the program when the thread that started it ends. So this goroutine keeps
 	// its thread until the program has ended.

@@ -319,6 +319,7 @@ func TestBackgroundJobWhoseMembersNeedTheTerminalStopsWithItsCommand(t *testing.
 			}
 			next := w.lock(w.worker())
 			w.started(next)
+			w.awaitRun()
 			c.types("echo still he''re\n")
 			c.wants(`still here`)
 			c.types("fg\n")
@@ -332,6 +333,18 @@ func TestBackgroundJobWhoseMembersNeedTheTerminalStopsWithItsCommand(t *testing.
 			}
 		})
 	}
+}
+
+// awaitRun waits until the command of the last tenure has run for 100 ms. A command that still runs
+// beside it writes timestamps meanwhile.
+func (w *world) awaitRun() {
+	w.Helper()
+	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if all := w.spans(); all[len(all)-1].last-all[len(all)-1].first >= 100*time.Millisecond {
+			return
+		}
+	}
+	w.Fatal("the last command does not run on")
 }
 
 func TestStopSignalToTheWrapperAloneStopsTheCommandFirst(t *testing.T) {
@@ -348,6 +361,7 @@ func TestStopSignalToTheWrapperAloneStopsTheCommandFirst(t *testing.T) {
 			}
 			next := w.lock(w.worker())
 			w.started(next)
+			w.awaitRun()
 			if err := unix.Kill(pid, unix.SIGCONT); err != nil {
 				t.Fatal(err)
 			}
@@ -373,6 +387,7 @@ func TestStopSignalStopsTheCommandOfAnInnerWrapper(t *testing.T) {
 	}
 	next := w.lock(w.worker())
 	w.started(next)
+	w.awaitRun()
 	c.types("fg\n")
 	c.wants(`too late for SIGTERM`)
 	next.Signal(unix.SIGTERM)
@@ -393,6 +408,7 @@ func TestCtrlZStopsTheCommandOfAWrapperInTheBackgroundOfAScript(t *testing.T) {
 	c.wants(`Stopped`)
 	next := w.lock(w.worker())
 	w.started(next)
+	w.awaitRun()
 	c.types("fg\n")
 	c.wants(`too late for SIGTERM`)
 	next.Signal(unix.SIGTERM)

@@ -1,0 +1,243 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+const (
+	wrapperCount = 2
+	// wrapperTTL and wrapperGrace are together half of sessionTimeout, as the guide of the engine
+	// zookeeper asks.
+	wrapperTTL   = time.Second
+	wrapperGrace = time.Second
+	wrapperLease = wrapperTTL + wrapperGrace
+)
+
+// wrappers are processes of `simba-resp lock` that contend for one mutex in all windows of an
+// engine. Beside the faults of the windows, they have faults of their own. Their commands write
+// timestamps while they run, which judge compares.
+type wrappers struct {
+	t             *testing.T
+	program, file string
+	command       string
+
+	mu     sync.Mutex // guards the fields below
+	log    []string
+	stalls []span // when this process stood still, and perhaps the machine did
+}
+
+// span is a time by the monotonic clock.
+type span struct{ first, last time.Duration }
+
+// runWrappers lets the wrappers contend until the caller calls judge.
+func runWrappers(t *testing.T, w *world, rng *rand.Rand) (judge func()) {
+	t.Helper()
+	switch {
+	case w.rules.endsWith == process:
+		return func() {} // after a crash, the next command starts beside the old one
+	case w.rules.endsWith == connected && *duration == 0:
+		// A server that has been without contact gives up leases that it has just renewed.
+		return func() {}
+	}
+	s := &wrappers{t: t, program: simbatest.Binary(t), command: simbatest.Build(t, "tests/wrapper/worker"), file: t.TempDir() + "/moments"}
+	ctx, cancel := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	for i := range wrapperCount {
+		link := stores.NewLink(t, w.routes[i%len(w.routes)].Addr())
+		own := rand.New(rand.NewPCG(rng.Uint64(), rng.Uint64()))
+		all.Go(func() {
+			for ctx.Err() == nil {
+				s.runOne(ctx, link, own)
+			}
+		})
+	}
+	all.Go(func() { s.noteStalls(ctx) })
+	return func() {
+		cancel()
+		all.Wait()
+		s.judge()
+	}
+}
+
+// runOne runs one wrapper until it has ended. It waits for the command, and then causes a fault.
+func (s *wrappers) runOne(ctx context.Context, link *stores.Link, rng *rand.Rand) {
+	args := []string{"lock", "--url", "redis://" + link.Addr(), "--ttl", wrapperTTL.String(), "--grace", wrapperGrace.String(), "wrapped", "--",
+		s.command, "--file", s.file}
+	stubborn := rng.IntN(2) == 0
+	if stubborn {
+		args = append(args, "--stubborn")
+	}
+	cmd := exec.Command(s.program, args...)
+	// The kernel ignores SIGTSTP for a process of an orphaned process group. This group is not.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p := simbatest.RunCmd(s.t, cmd)
+	defer func() {
+		p.Kill()
+		link.Heal()
+	}()
+	started := regexp.MustCompile(`(?m)^started (\d+) token (\d+)`)
+	var match []string
+	for match == nil {
+		if !sleep(ctx, p, 10*time.Millisecond) {
+			return
+		}
+		match = started.FindStringSubmatch(p.Output())
+	}
+	pid, _ := strconv.Atoi(match[1])
+	say := func(what string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.log = append(s.log, fmt.Sprintf("%v wrapper %d of token %s: %s", monotonic(), p.Pid(), match[2], what))
+	}
+	some := func(limit time.Duration) bool { return sleep(ctx, p, time.Duration(rng.Int64N(int64(limit)))) }
+	say("its command has started")
+	if !some(wrapperLease) {
+		return
+	}
+	if rng.IntN(3) == 0 {
+		say("cut off")
+		link.Blackhole()
+	}
+	switch rng.IntN(6) {
+	case 0:
+		say("asked to end")
+		p.Signal(unix.SIGTERM)
+		if stubborn {
+			_ = unix.Kill(pid, unix.SIGKILL)
+		}
+	case 1:
+		say("killed; the kernel kills the command")
+		return
+	case 2:
+		say("the command is killed")
+		_ = unix.Kill(-pid, unix.SIGKILL)
+	case 3, 4:
+		say("gets SIGTSTP")
+		p.Signal(unix.SIGTSTP)
+		awaitStop(p.Pid())
+		say("has stopped")
+		if !some(2 * wrapperLease) {
+			return
+		}
+		say("continues")
+		p.Signal(unix.SIGCONT)
+	case 5: // both at once, and then the wrapper first
+		p.Pause()
+		_ = unix.Kill(-pid, unix.SIGSTOP)
+		say("frozen with its command")
+		if !sleep(ctx, p, wrapperLease+wrapperLease/4) {
+			return
+		}
+		say("continues")
+		p.Resume()
+		select {
+		case <-p.Exited():
+		case <-time.After(simbatest.Patience):
+			s.t.Errorf("the wrapper has not ended %v after it continued:\n%s", simbatest.Patience, p.Output())
+		}
+		return
+	}
+	link.Heal()
+	some(wrapperLease)
+}
+
+// sleep sleeps until ctx or the process has ended. It then returns false.
+func sleep(ctx context.Context, p *simbatest.Process, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-p.Exited():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// awaitStop waits until a child has stopped or ended.
+func awaitStop(pid int) {
+	for unix.Waitid(unix.P_PID, pid, nil, unix.WSTOPPED|unix.WEXITED|unix.WNOWAIT, nil) == unix.EINTR {
+	}
+}
+
+// noteStalls notes when this process stands still. A wrapper that stands still for longer than a
+// quarter of its grace may end its command too late: see docs/guides/wrap-a-command.md.
+func (s *wrappers) noteStalls(ctx context.Context) {
+	for last := monotonic(); ctx.Err() == nil; {
+		time.Sleep(10 * time.Millisecond)
+		now := monotonic()
+		if now-last > wrapperGrace/8 {
+			s.mu.Lock()
+			s.stalls = append(s.stalls, span{last, now})
+			s.mu.Unlock()
+		}
+		last = now
+	}
+}
+
+func (s *wrappers) stalled(from, to time.Duration) bool {
+	return slices.ContainsFunc(s.stalls, func(stall span) bool { return stall.first < to && stall.last > from })
+}
+
+// judge compares the timestamps of the commands. Two commands must never run at once.
+func (s *wrappers) judge() {
+	text, err := os.ReadFile(s.file)
+	if err != nil {
+		s.t.Errorf("no wrapper has run its command: %v", err)
+		return
+	}
+	ran := make(map[int]span) // by token
+	for line := range strings.Lines(string(text)) {
+		var at time.Duration
+		var token, pid int
+		if n, _ := fmt.Sscan(line, &at, &token, &pid); n != 3 {
+			continue // the last write of a killed command
+		}
+		r, ok := ran[token]
+		if !ok {
+			r.first = at
+		}
+		ran[token] = span{min(r.first, at), max(r.last, at)}
+	}
+	var tokens []int
+	for token := range ran {
+		tokens = append(tokens, token)
+	}
+	slices.Sort(tokens)
+	for i := 1; i < len(tokens); i++ {
+		old, next := ran[tokens[i-1]], ran[tokens[i]]
+		switch overlap := old.last - next.first; {
+		case overlap < 0:
+		case s.stalled(next.first-wrapperLease, old.last):
+			s.t.Logf("the machine stood still while the commands with the tokens %d and %d overlapped by %v", tokens[i-1], tokens[i], overlap)
+		default:
+			s.t.Errorf("the command with token %d still ran %v after the start of the command with token %d, at %v\n%s",
+				tokens[i-1], overlap, tokens[i], next.first, strings.Join(s.log, "\n"))
+		}
+	}
+	s.t.Logf("%d commands ran in wrappers", len(tokens))
+}
+
+func monotonic() time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
+		panic(err)
+	}
+	return time.Duration(t.Nano())
+}
