@@ -17,28 +17,29 @@ import (
 // Status has the fields of INFO about the state of a server. A figure is nil if only the store
 // could count it, or if the server does not send it.
 type Status struct {
-	Version            string `json:"simba_version" doc:"version of the server"`
-	Engine             string `json:"engine" doc:"embedded, redis, mysql or zookeeper"`
-	Store              *bool  `json:"store_up" doc:"whether the store serves requests; null = the user may not ask for the owner of simba-resp:status"`
-	Durability         string `json:"durability" doc:"always, async or memory; empty on other engines than embedded"`
-	SurvivesRestart    bool   `json:"survives_restart" doc:"whether leases survive a restart of the server"`
-	Uptime             *int64 `json:"uptime_ms" doc:"age of the process"`
-	CertificateExpires *int64 `json:"certificate_expires_at" doc:"end of the certificate chain; null = no TLS"`
-	Clients            *int64 `json:"connected_clients" doc:"connections"`
-	MaxClients         *int64 `json:"maxclients" doc:"their limit"`
-	Mutexes            *int64 `json:"mutexes" doc:"mutexes in memory"`
-	Held               *int64 `json:"mutexes_held" doc:"mutexes that have an owner"`
-	Blocked            *int64 `json:"waiters_blocked" doc:"waiters in WAIT"`
-	Polling            *int64 `json:"waiters_polling" doc:"waiters that poll"`
-	Acquired           *int64 `json:"tenures_acquired" doc:"tenures since the start of the server"`
-	HandedOn           *int64 `json:"tenures_handed_on" doc:"those that began as a handoff to a waiter"`
-	Released           *int64 `json:"tenures_released" doc:"tenures that ended by a release"`
-	Expired            *int64 `json:"tenures_expired" doc:"tenures whose lease expired"`
-	Broken             *int64 `json:"tenures_broken" doc:"tenures that were broken"`
-	Memory             *int64 `json:"used_memory_bytes" doc:"memory of the process"`
-	Dataset            *int64 `json:"used_memory_dataset_bytes" doc:"memory of mutexes, queues and keys"`
-	MaxMemory          *int64 `json:"maxmemory_bytes" doc:"limit of used_memory_dataset_bytes; 0 = none"`
-	Quiet              *int64 `json:"quiet_ms" doc:"rest of the recovery delay"`
+	Version            string   `json:"simba_version" doc:"version of the server"`
+	Engine             string   `json:"engine" doc:"embedded, redis, mysql or zookeeper"`
+	Store              *bool    `json:"store_up" doc:"whether the store serves requests; null = the user may not ask for the owner of simba-resp:status"`
+	StoreFaults        []string `json:"store_faults" doc:"what is wrong with the settings of the store; null = nothing"`
+	Durability         string   `json:"durability" doc:"always, async or memory; empty on other engines than embedded"`
+	SurvivesRestart    bool     `json:"survives_restart" doc:"whether leases survive a restart of the server"`
+	Uptime             *int64   `json:"uptime_ms" doc:"age of the process"`
+	CertificateExpires *int64   `json:"certificate_expires_at" doc:"end of the certificate chain; null = no TLS"`
+	Clients            *int64   `json:"connected_clients" doc:"connections"`
+	MaxClients         *int64   `json:"maxclients" doc:"their limit"`
+	Mutexes            *int64   `json:"mutexes" doc:"mutexes in memory"`
+	Held               *int64   `json:"mutexes_held" doc:"mutexes that have an owner"`
+	Blocked            *int64   `json:"waiters_blocked" doc:"waiters in WAIT"`
+	Polling            *int64   `json:"waiters_polling" doc:"waiters that poll"`
+	Acquired           *int64   `json:"tenures_acquired" doc:"tenures since the start of the server"`
+	HandedOn           *int64   `json:"tenures_handed_on" doc:"those that began as a handoff to a waiter"`
+	Released           *int64   `json:"tenures_released" doc:"tenures that ended by a release"`
+	Expired            *int64   `json:"tenures_expired" doc:"tenures whose lease expired"`
+	Broken             *int64   `json:"tenures_broken" doc:"tenures that were broken"`
+	Memory             *int64   `json:"used_memory_bytes" doc:"memory of the process"`
+	Dataset            *int64   `json:"used_memory_dataset_bytes" doc:"memory of mutexes, queues and keys"`
+	MaxMemory          *int64   `json:"maxmemory_bytes" doc:"limit of used_memory_dataset_bytes; 0 = none"`
+	Quiet              *int64   `json:"quiet_ms" doc:"rest of the recovery delay"`
 }
 
 func statusCommand() *cobra.Command {
@@ -115,7 +116,12 @@ func toStatus(fields map[string]string) Status {
 		}
 		return n
 	}
+	var faults []string
+	if text := fields["store_faults"]; text != "" {
+		faults = strings.Split(text, " | ")
+	}
 	return Status{
+		StoreFaults:        faults,
 		Version:            fields["simba_version"],
 		Engine:             fields["engine"],
 		Durability:         fields["durability"],
@@ -162,6 +168,9 @@ func printStatus(out io.Writer, addr string, s Status) error {
 			store = "does not serve requests"
 		}
 		t.row("store", store)
+		for _, fault := range s.StoreFaults {
+			t.row("store fault", fault)
+		}
 	}
 	t.row("up for", show(s.Uptime, seconds))
 	if !s.SurvivesRestart {

@@ -29,6 +29,7 @@ type Sources struct {
 	Journal            func() persist.Stats
 	Requests           func() proxy.RequestStats
 	CertificatesExpire func() map[string]time.Time // by setting
+	Faults             func() []proxy.Fault        // of the store's settings
 	DroppedLines       func() (server, audit uint64)
 	Recovery           time.Duration // how long the server took to load the leases at its start
 	Mutexes            []string      // globs of the mutexes that have series of their own

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // Health is the body of /readyz, in JSON.
@@ -16,8 +18,11 @@ type Health struct {
 	// RecoveryDelay is the rest of the recovery delay, in seconds. During the delay the server is
 	// ready, since owners can renew.
 	RecoveryDelay float64 `json:"recovery_delay_seconds"`
-	// Error says why the store did not answer. Only a user who may run INFO gets it.
+	// Error says why the store did not answer. Only a user who may run INFO gets it and Faults.
 	Error string `json:"error,omitempty"`
+	// Faults says what is wrong with the store's settings. Even if no tenure may begin, the server
+	// is ready, since owners can renew.
+	Faults []string `json:"store_faults,omitempty"`
 }
 
 // live replies that the process serves requests. It does not probe the store, because a restart of
@@ -55,8 +60,15 @@ func (s *Server) health(r *http.Request) Health {
 		h.State = "stopping"
 	}
 	h.Ready = h.Store && h.State == "running"
-	if err != nil && o.Commands.MayRun(r.Context(), credentials(r), metricsCommand) {
-		h.Error = err.Error()
+	var faults []proxy.Fault
+	if o.Faults != nil {
+		faults = o.Faults()
+	}
+	if (err != nil || faults != nil) && o.Commands.MayRun(r.Context(), credentials(r), metricsCommand) {
+		if err != nil {
+			h.Error = err.Error()
+		}
+		h.Faults = proxy.Texts(faults)
 	}
 	return h
 }

@@ -81,6 +81,19 @@ var table = []row{
 				s.value(float64(r.requests.Failed), r.Build.Engine)
 			}
 		}},
+	{Metric{"simba_store_fault", gauge, []string{"engine", "setting"}, onStore, "Always 1: this setting of the store breaks or weakens a promise. Other settings have no series."},
+		func(r *reading, s *sink) {
+			if r.Faults == nil {
+				return
+			}
+			settings := make(map[string]bool) // several nodes may have the same fault
+			for _, f := range r.Faults() {
+				settings[f.Setting] = true
+			}
+			for setting := range settings {
+				s.value(1, r.Build.Engine, setting)
+			}
+		}},
 	{Metric{"simba_recovery_delay_seconds", gauge, nil, "", "Time left of the recovery delay. While it is above 0, no new tenure begins."},
 		func(r *reading, s *sink) { s.value(r.engine.RecoveryDelay.Seconds()) }},
 	{Metric{"simba_recovery_duration_seconds", gauge, nil, onEmbedded, "How long the server took to load the leases when it started."},

@@ -34,6 +34,14 @@ func (f Fault) String() string {
 
 func (f Fault) Error() string { return f.Text }
 
+// Texts returns the faults as texts for an operator.
+func Texts(faults []Fault) (texts []string) {
+	for _, f := range faults {
+		texts = append(texts, f.String())
+	}
+	return texts
+}
+
 // Checks checks the store of an engine: at the start, after each call of Again, and every minute.
 // While the result has a refused Fault, the engine must begin no tenure. A check that cannot be
 // completed changes nothing. Safe for concurrent use.

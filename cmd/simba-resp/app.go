@@ -42,6 +42,7 @@ type app struct {
 	monitor  *monitor.Server // on httpLn
 	backend  simba.Backend   // the field requests, or the field engine if requests is nil
 	requests *proxy.Timed    // measures the calls of engine; nil if the engine is embedded
+	faults   faults          // of the store's settings; nil if the engine is embedded
 	recovery time.Duration   // how long openEngine took
 
 	handler  *commands.Commands
@@ -308,8 +309,16 @@ func (a *app) about() func() []commands.Field {
 	}
 }
 
+// faults returns the present faults of a store's settings.
+type faults func() []proxy.Fault
+
 // persistence returns the store's fields of INFO, nil without a store.
 func (a *app) persistence() func() []commands.Field {
+	if a.faults != nil {
+		return func() []commands.Field {
+			return []commands.Field{{Name: "store_faults", Value: strings.Join(proxy.Texts(a.faults()), " | ")}}
+		}
+	}
 	if a.store == nil {
 		return nil
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/mysql"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/backends/redis"
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 	"github.com/simba-resp/simba-resp/commands"
@@ -50,6 +51,9 @@ func (a *app) openEngine(ctx context.Context, n simba.Notices) error {
 
 func (a *app) useBackend(b liveBackend, closeBackend func() error) {
 	a.engine = b
+	if s, ok := b.(interface{ Faults() []proxy.Fault }); ok {
+		a.faults = s.Faults
+	}
 	a.undo = append(a.undo, func(context.Context) error { return closeBackend() })
 }
 

@@ -86,6 +86,7 @@ func (a *app) openMonitor() error {
 
 		Recovery: a.recovery,
 		Mutexes:  a.cfg.metricsMutexes(),
+		Faults:   a.faults,
 	}
 	if a.cfg.Engine == engineEmbedded {
 		src.Build.Durability = a.cfg.Durability

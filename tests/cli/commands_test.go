@@ -98,6 +98,13 @@ func TestStatusSaysWhetherTheStoreAnswers(t *testing.T) {
 	if out := must(t, url(s), "status"); !regexp.MustCompile(`(?m)^store +serves requests$`).MatchString(out) {
 		t.Errorf("status prints\n%s\nwant that the store serves requests", out)
 	}
+	// The store does not sync each write.
+	if out := must(t, url(s), "status"); !regexp.MustCompile(`(?m)^store fault +redis at .* \(appendfsync no\)`).MatchString(out) {
+		t.Errorf("status prints\n%s\nwant a store fault that names appendfsync", out)
+	}
+	if o := object(t, must(t, url(s), "status", "--json")); len(o["store_faults"].([]any)) != 1 {
+		t.Errorf("status --json prints %v, want one of store_faults", o)
+	}
 	link.Refuse()
 	r := run(t, url(s), "status")
 	r.fails(t, 69, "TRYAGAIN engine redis unavailable")

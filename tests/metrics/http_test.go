@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -146,6 +147,35 @@ func TestReadinessFollowsTheStore(t *testing.T) {
 	store.Start()
 	await(t, "the end of the outage is in the log", logs(`level=INFO msg="the store answers again" engine=redis away=`))
 	await(t, "the server is ready again", func() bool { status, h := health(); return status == http.StatusOK && h.Ready && h.Error == "" })
+}
+
+func TestFaultOfTheStoreIsReportedAndNotFailed(t *testing.T) {
+	store := stores.Redis(t, "--appendfsync", "always", "--maxmemory", "100mb")
+	s := start(t, "--engine", "redis", "--redis-url", "redis://"+store.Addr, "--aclfile", usersFile(t))
+	health := func(user string) (h monitor.Health) {
+		status, _, body := s.get(t, "/readyz", user, user+"-password")
+		if err := json.Unmarshal([]byte(body), &h); err != nil || status != http.StatusOK {
+			t.Fatalf("/readyz replies with status %d and %q, %v; want ready", status, body, err)
+		}
+		return h
+	}
+	if h := health("scraper"); len(h.Faults) != 0 {
+		t.Errorf("/readyz reports %q of a store without a fault", h.Faults)
+	}
+	for setting, words := range map[string]string{
+		"appendfsync everysec":          "may lose the locks of the last second",
+		"maxmemory-policy volatile-lru": "until then no new tenure begins",
+	} {
+		harmRedis(t, store.Addr, "CONFIG SET "+setting)
+		await(t, "the fault is reported", func() bool {
+			return slices.ContainsFunc(health("scraper").Faults, func(f string) bool {
+				return strings.Contains(f, setting) && strings.Contains(f, words)
+			})
+		})
+	}
+	if h := health("visitor"); len(h.Faults) != 0 {
+		t.Errorf("/readyz reports %q to a user without the right to INFO", h.Faults)
+	}
 }
 
 func TestRecoveryDelayIsReportedAndNotFailed(t *testing.T) {

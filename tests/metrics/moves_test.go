@@ -201,6 +201,9 @@ func TestEachMetricMoves(t *testing.T) {
 	run("store", []move{
 		on("simba_store_request_duration_seconds", `engine="redis"`, do("SIMBA.ACQUIRE", "m", "a", hour)),
 		{"simba_hold_seconds", nil, do("SIMBA.RELEASE", "m", "a")},
+		on("simba_store_fault", `setting="appendonly"`, func(t *testing.T, _ *server) {
+			harmRedis(t, redisServer.Addr, "CONFIG SET appendonly no")
+		}),
 		on("simba_store_up", `engine="redis"`, func(*testing.T, *server) { redisServer.Stop() }),
 		on("simba_store_request_failures_total", `engine="redis"`, do("SIMBA.OWNER", "m")),
 	}, func(t *testing.T) *server {
@@ -227,6 +230,27 @@ func TestEachMetricMoves(t *testing.T) {
 	for _, m := range monitor.Metrics() {
 		if !slices.Contains(covered, m.Name) {
 			t.Errorf("no move tests the metric %s", m.Name)
+		}
+	}
+}
+
+// harmRedis sends a command to Redis. Then it cuts the pub/sub connections, so that the server
+// checks Redis at once.
+func harmRedis(t *testing.T, addr, command string) {
+	t.Helper()
+	c, err := redis.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	for _, line := range []string{command, "CLIENT KILL TYPE pubsub"} {
+		words := strings.Fields(line)
+		args := make([]any, 0, len(words))
+		for _, w := range words[1:] {
+			args = append(args, w)
+		}
+		if _, err := c.Do(words[0], args...); err != nil {
+			t.Fatalf("%s: %v", line, err)
 		}
 	}
 }
