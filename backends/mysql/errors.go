@@ -15,6 +15,7 @@ import (
 const (
 	errDiskFull        = 1021
 	errReadOnlyTable   = 1036 // with innodb_read_only, as on an Aurora reader
+	errManyConns       = 1040
 	errDatabaseDenied  = 1044
 	errAccessDenied    = 1045
 	errNotReady        = 1047 // a Galera node that has lost its cluster
@@ -32,8 +33,10 @@ const (
 	errColumnDenied    = 1143
 	errNoTable         = 1146
 	errNoVariable      = 1193
+	errManyUserConns   = 1203
 	errLockWait        = 1205
 	errDeadlock        = 1213
+	errUserLimit       = 1226
 	errRightDenied     = 1227
 	errOldProtocol     = 1251
 	errOutOfRange      = 1264
@@ -118,6 +121,8 @@ func (e endpoint) fault(err error) error {
 		return e.driverFault(err)
 	case errAccessDenied, errNoPassword:
 		return faultf("the database at %s refuses user %q: check user and password in the DSN", e.addr, e.user)
+	case errManyConns, errManyUserConns, errUserLimit:
+		return faultf("the database at %s refuses new connections (%s): raise max_connections or max_user_connections", e.addr, oneLine(err))
 	case errHostBlocked, errHostDenied, errOldProtocol, errNoPlugin, errMustChange, errExpired, errAccountLocked, errAccountLockedM:
 		return faultf("the database at %s refuses user %q: %s", e.addr, e.user, oneLine(err))
 	case errDatabaseDenied:

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	mysqldriver "github.com/go-sql-driver/mysql"
+
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
@@ -213,5 +215,14 @@ func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
 			b.cleanUp() // runs every 10 s otherwise
 			mustBeWoken(t, w)
 		})
+	}
+}
+
+func TestRefusedConnectionNamesTheLimit(t *testing.T) {
+	for _, number := range []uint16{1040, 1203, 1226} {
+		f := endpoint{"u", "h:3306", "simba"}.fault(&mysqldriver.MySQLError{Number: number, Message: "Too many connections"})
+		if f == nil || !strings.Contains(f.Error(), "raise max_connections") {
+			t.Errorf("the fault of error %d is %v; want one that names max_connections", number, f)
+		}
 	}
 }

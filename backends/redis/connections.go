@@ -1,7 +1,9 @@
 package redis
 
 import (
+	"bytes"
 	"crypto/tls"
+	"errors"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -27,6 +29,32 @@ type connection struct {
 	addr   string // the dialed address
 	opened time.Time
 	closed atomic.Bool
+	heard  atomic.Bool // the node has sent something
+}
+
+// errMaxClients is the error of a connection that the node has refused because it has too many.
+var errMaxClients = errors.New("max number of clients reached: raise maxclients of Redis")
+
+// Read implements net.Conn.
+func (c *connection) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if n > 0 && !c.heard.Swap(true) && bytes.HasPrefix(p[:n], []byte("-ERR max number of clients")) {
+		return 0, errMaxClients
+	}
+	return n, err
+}
+
+// Write implements net.Conn. A node that refuses a connection says why, and closes it. Then the
+// first write can fail, and the reason is still unread.
+func (c *connection) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) && !c.heard.Load() {
+		var unread [64]byte
+		if _, refusal := c.Read(unread[:]); errors.Is(refusal, errMaxClients) {
+			err = refusal
+		}
+	}
+	return n, err
 }
 
 func (s *connections) add(conn net.Conn, addr string) net.Conn {

@@ -53,6 +53,9 @@ func lastingCause(err error) error {
 	if errors.Is(err, errReply) {
 		return err
 	}
+	if errors.Is(err, errMaxClients) {
+		return errMaxClients
+	}
 	var redisErr redis.Error
 	if !errors.As(err, &redisErr) {
 		return nil

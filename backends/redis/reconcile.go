@@ -148,7 +148,7 @@ func (b *Backend) keepNoticesLocked(mutex string, earlier []contenderNotice) {
 // the waits for the mutex end with that error.
 func (b *Backend) retryReconcile(mutex string, err error) {
 	refusal := (*simba.MisconfiguredError)(nil)
-	if !errors.As(err, &refusal) {
+	if !errors.As(err, &refusal) || errors.Is(err, errMaxClients) { // a connection may end soon
 		b.schedule.bringForward(mutex, time.Now().Add(retryAfter))
 		return
 	}

@@ -162,7 +162,7 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		rec.Kind = kindBlocked
 	}
 	c, err := b.create(ctx, s, k, rec)
-	if lasting(err) || outOfQuota(err) {
+	if lasting(err) || errors.Is(err, errQuotaExceeded) {
 		// A renewal needs no new node. So if the contender owns the mutex by a node of another
 		// server, continue with that node.
 		if n, found := b.owned(ctx, s, k, 0); n != nil && found == nil {

@@ -156,7 +156,7 @@ func (b *Backend) failed(err error) error {
 		return simba.ErrStopped
 	case errors.As(err, &name), errors.Is(err, simba.ErrNotServed):
 		return err
-	case lasting(err):
+	case lasting(err), errors.Is(err, errQuotaExceeded): // a quota need not end waits
 		return b.misconfigured(err)
 	}
 	return &simba.UnavailableError{Engine: "zookeeper", Err: err}

@@ -73,7 +73,7 @@ func (b *Backend) create(ctx context.Context, s *session, k nodeKey, rec *record
 			}
 			return c, err
 		case errors.Is(err, zk.ErrNodeExists): // an earlier attempt arrived late
-		case certain(err), outOfQuota(err):
+		case certain(err):
 			return c, err
 		}
 		if !s.alive() {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -112,8 +111,7 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 		return fmt.Errorf("no permission to write below %s and %s; check user and password of --zookeeper-auth", s.mutexes(), s.leases())
 	case errors.Is(err, zk.ErrInvalidACL):
 		return errors.New("the ensemble rejects the authentication; check --zookeeper-auth")
-	case err != nil && strings.HasSuffix(err.Error(), "unknown error: -6"):
-		// The code is Unimplemented, for which the library has no name.
+	case errors.Is(err, errUnimplemented):
 		return errors.New("it does not support container nodes: ZooKeeper 3.5 or later is needed")
 	case err != nil:
 		return fmt.Errorf("create %s and %s: %w", s.mutexes(), s.leases(), err)

@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/go-zookeeper/zk"
 
@@ -23,13 +22,6 @@ func lasting(err error) bool {
 	return false
 }
 
-// outOfQuota reports whether a node was not created because of an enforced quota. The code is
-// QuotaExceeded, for which the library has no name. Creation succeeds again when other nodes are
-// deleted.
-func outOfQuota(err error) bool {
-	return err != nil && strings.HasSuffix(err.Error(), "unknown error: -125")
-}
-
 // misconfigured turns a lasting error into one that says what to change.
 func (b *Backend) misconfigured(err error) error {
 	p := paths{b.target.chroot}
@@ -41,6 +33,8 @@ func (b *Backend) misconfigured(err error) error {
 		err = fmt.Errorf("the ensemble rejects the authentication: %w", err)
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
 		err = fmt.Errorf("an ephemeral node of another program is below %s, or is %s: delete it", top, leases)
+	case errors.Is(err, errQuotaExceeded):
+		err = fmt.Errorf("the quota of %s or %s is used up (%w): raise it by setquota, or delete nodes", top, leases, err)
 	case errors.Is(err, errNoChroot):
 		err = fmt.Errorf("the chroot %s no longer exists: create it", b.target.chroot)
 	}

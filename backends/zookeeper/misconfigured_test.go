@@ -109,28 +109,37 @@ func TestOwnerReacquiresElsewhereWithoutCreatePermission(t *testing.T) {
 	}
 }
 
-func TestOwnerRenewsWithAnExhaustedQuota(t *testing.T) {
-	srv := stores.ZooKeeper(t, "enforceQuota=true")
-	one, two := open(t, zookeeper.Options{Servers: srv.Addr, Timeout: patience}), open(t, zookeeper.Options{Servers: srv.Addr})
-	a := take(t, one, "m", "a", time.Minute)
-	o := operator(t, srv.Addr)
-	const quota = "/zookeeper/quota/simba"
-	for _, node := range []struct{ path, data string }{
-		{quota, ""},
-		{quota + "/zookeeper_limits", "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=1"},
-		{quota + "/zookeeper_stats", "count=3,bytes=1"},
+func TestUsedUpQuotaIsMisconfiguredAndOwnersRenew(t *testing.T) {
+	for name, limits := range map[string]string{
+		"nodes": "count=-1,bytes=-1=;byteHardLimit=-1;countHardLimit=1",
+		"bytes": "count=-1,bytes=-1=;byteHardLimit=1;countHardLimit=-1",
 	} {
-		if _, err := o.Create(node.path, []byte(node.data), 0, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			srv := stores.ZooKeeper(t, "enforceQuota=true")
+			one, two := open(t, zookeeper.Options{Servers: srv.Addr, Timeout: patience}), open(t, zookeeper.Options{Servers: srv.Addr})
+			a := take(t, one, "m", "a", time.Minute)
+			o := operator(t, srv.Addr)
+			const quota = "/zookeeper/quota/simba"
+			for _, node := range []struct{ path, data string }{
+				{quota, ""},
+				{quota + "/zookeeper_limits", limits},
+				{quota + "/zookeeper_stats", "count=3,bytes=1"},
+			} {
+				if _, err := o.Create(node.path, []byte(node.data), 0, zk.WorldACL(zk.PermAll)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			began := time.Now()
+			_, err := ask(one, "m", "b")
+			mustBeMisconfigured(t, "ACQUIRE", err, "setquota")
+			if took := time.Since(began); took > patience/2 {
+				t.Errorf("ACQUIRE was refused after %v; want less than %v", took, patience/2)
+			}
+			_, _, err = one.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
+			mustBeMisconfigured(t, "ACQUIRE WAIT", err, "QuotaExceeded (-125)")
+			mustRenewByAllCommands(t, one, two, a)
+		})
 	}
-	began := time.Now()
-	_, err := ask(one, "m", "b")
-	unavailable(t, err) // creation succeeds again when other nodes are deleted
-	if took := time.Since(began); took > patience/2 {
-		t.Errorf("ACQUIRE was refused after %v; want less than %v", took, patience/2)
-	}
-	mustRenewByAllCommands(t, one, two, a)
 }
 
 func TestEveryCommandNamesAMissingPermission(t *testing.T) {

@@ -36,7 +36,7 @@ func do[T any](ctx context.Context, s *session, e effect, request func(*zk.Conn)
 	go func() {
 		defer s.calls.Done()
 		v, err := request(s.conn)
-		ch <- answer{v, err}
+		ch <- answer{v, named(err)}
 	}()
 	select {
 	case a := <-ch:
@@ -62,7 +62,7 @@ func certain(err error) bool {
 	for _, known := range [...]error{
 		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL,
 		zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments, zk.ErrAPIError, zk.ErrInvalidPath, zk.ErrInvalidFlags,
-		errCutOff, errNoChroot,
+		errCutOff, errNoChroot, errQuotaExceeded,
 	} {
 		if errors.Is(err, known) {
 			return true
