@@ -28,6 +28,14 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 	if err == nil {
 		st, err = parseReply(mutex, s, args, raw)
 	}
+	if slotMoves(err) {
+		if s == acquireScript || s == guardScript {
+			st = b.renewWhileSlotMoves(ctx, mutex, s, args)
+		}
+		if err = b.warnOfMovingSlot(mutex, err); st != nil {
+			err = nil
+		}
+	}
 	if err != nil {
 		if b.waiters.Count(mutex) > 0 {
 			b.schedule.bringForward(mutex, time.Now().Add(retryAfter))

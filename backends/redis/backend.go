@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -36,6 +37,8 @@ type Backend struct {
 	schedule *schedule
 	subs     *subscriptions
 	counts   counts
+
+	slotWarned atomic.Int64 // when the log last warned of a moving slot, in Unix nanoseconds
 
 	mu               sync.Mutex // guards the fields below
 	lastTicket       uint64

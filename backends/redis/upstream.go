@@ -23,6 +23,7 @@ type upstream struct {
 	cluster *redis.ClusterClient // nil without a cluster
 
 	connections *connections
+	open        func(addr string) *redis.Client // makes a client of one node
 
 	mu           sync.RWMutex // guards pipelines
 	pipelines    map[*redis.Client]*pipeline
@@ -45,6 +46,15 @@ func newUpstream(source *credentials.Source[target], timeout time.Duration, task
 		return t.user, t.password, nil
 	}
 	// MaxRetries -1: go-redis must not retry a request, as it cannot know whether a script has run.
+	u.open = func(addr string) *redis.Client {
+		return redis.NewClient(&redis.Options{
+			Addr:                       addr,
+			CredentialsProviderContext: login, DB: t.db, TLSConfig: t.tls,
+			Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
+			Dialer: dial, DialTimeout: dialTimeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
+			PoolSize: t.poolSize,
+		})
+	}
 	switch t.topology {
 	case sentinel:
 		u.client = redis.NewFailoverClient(&redis.FailoverOptions{
@@ -64,13 +74,7 @@ func newUpstream(source *credentials.Source[target], timeout time.Duration, task
 			PoolSize: t.poolSize, ClusterStateReloadInterval: time.Second, DisableRoutingPolicies: true,
 		})
 	default:
-		u.client = redis.NewClient(&redis.Options{
-			Addr:                       t.addrs[0],
-			CredentialsProviderContext: login, DB: t.db, TLSConfig: t.tls,
-			Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
-			Dialer: dial, DialTimeout: dialTimeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
-			PoolSize: t.poolSize,
-		})
+		u.client = u.open(t.addrs[0])
 	}
 	return u
 }
@@ -197,11 +201,13 @@ func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (
 	return nil, err
 }
 
+var errUnknownNode = errors.New("redis: the slot is moving to a node that is not known yet")
+
 // runAsking runs a script at a node that is importing the slot (ASK).
 func (u *upstream) runAsking(ctx context.Context, addr string, s *script, args []any) (any, error) {
 	client := u.clientAt(ctx, addr)
 	if client == nil {
-		return nil, errors.New("redis: the slot is moving to a node that is not known yet")
+		return nil, errUnknownNode
 	}
 	ctx, cancel := context.WithTimeout(ctx, u.timeout)
 	defer cancel()
@@ -239,6 +245,9 @@ func (u *upstream) clientAt(ctx context.Context, addr string) *redis.Client {
 
 // redirect parses "MOVED slot host:port" and "ASK slot host:port".
 func redirect(err error, prefix string) (addr string, ok bool) {
+	if err == nil {
+		return "", false
+	}
 	rest, ok := strings.CutPrefix(err.Error(), prefix)
 	if !ok {
 		return "", false

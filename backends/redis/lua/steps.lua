@@ -285,8 +285,8 @@ elseif lockOwner then
   local ms = lockRemaining()
   if lockOwner == owner and sameTenure and ms <= SLACK then
     endTenure('expired', '') -- Redis expires a key after its last millisecond, not at its end
-  elseif lockOwner == owner and sameTenure and session == FOREIGN then
-    adoptEnd(ms)
+  elseif lockOwner == owner and sameTenure and (session == FOREIGN or lockToken) then
+    adoptEnd(ms) -- Simba's guard script moves both ends, and so does a renewal while a slot moves
   elseif full and not state[2] and lockOwner ~= asker and not breaks then
     return { err = "OOM command not allowed when used memory > 'maxmemory'." } -- no memory for a new record
   else
