@@ -31,7 +31,8 @@ func historyCommand() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-A server keeps the last 10,000 events that it made or saw, of all mutexes together.`
+A server keeps the last events that it made or saw, of all mutexes together; see the setting history.
+If it no longer has the grant of the present owner, the list begins with a record of that grant.`
 	most = addCount(cmd, 10)
 	asJSON = addJSON(cmd)
 	return cmd

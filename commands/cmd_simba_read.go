@@ -1,7 +1,9 @@
 package commands
 
 import (
+	"cmp"
 	"math"
+	"slices"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/resp"
@@ -231,16 +233,45 @@ func parseHistory(args [][]byte) (r simba.HistoryRequest, err error) {
 	return r, o.err
 }
 
+// withGrant adds the grant of the present tenure to the events, unless they have it. The server has
+// dropped the event, or has not seen it. The new event has the number of the one before it.
+func withGrant(events []simba.Event, present simba.Tenure) []simba.Event {
+	grant := simba.Event{
+		Kind: simba.EventAcquired, At: cmp.Or(present.StartedAt, present.AcquiredAt), Owner: present.Owner, Token: present.Token,
+	}
+	at := 0
+	for i, e := range events {
+		switch {
+		case e.Token == present.Token:
+			return events
+		case e.Token != 0 && e.Token < present.Token:
+			at, grant.Seq = i+1, e.Seq
+		}
+	}
+	return slices.Insert(events, at, grant)
+}
+
 func (c *client) simbaHistory(args [][]byte) error {
 	r, err := parseHistory(args)
 	if err != nil {
 		return err
 	}
+	var present simba.Tenure
+	var rests simba.Seq
+	if r.Since == 0 {
+		// If the store does not reply, the events in memory are still of use.
+		if t, seq, err := c.backend().Owner(c.conn.Context(), r.Mutex); err == nil {
+			present, rests = t, seq
+		}
+	}
 	events, seq, err := c.backend().History(c.conn.Context(), r)
 	if err != nil {
 		return err
 	}
-	c.conn.RestOn(seq)
+	c.conn.RestOn(max(seq, rests))
+	if !present.IsFree() && len(events) < r.Count {
+		events = withGrant(events, present)
+	}
 	c.w.Array(len(events))
 	for _, e := range events {
 		c.w.Map(6)

@@ -243,7 +243,7 @@ var Promises = []Promise{
 		MySQL: NotKept("the reply lists only the waiters of the server that sends it"),
 	},
 	{
-		ID: "history", Rule: "SIMBA.HISTORY has the last 10,000 events that the server made or saw, in the order in which it learned of them",
+		ID: "history", Rule: "SIMBA.HISTORY has the last 10,000 events that the server made or saw, in the order in which it learned of them, and the grant of the present owner",
 		Tests: Tests{
 			Embedded: []string{"tests/clients.TestTheHistoryHasTheLastTenThousandEvents"}, Redis: []string{tenThousand},
 			MySQL: []string{tenThousand}, ZooKeeper: []string{tenThousand},

@@ -65,7 +65,7 @@ var _ simba.Backend = (*Backend)(nil)
 func newBackend(o Options, s store, ep endpoint, checks *proxy.Checks) *Backend {
 	b := &Backend{
 		store: s, endpoint: ep, checks: checks, log: o.Logger, notices: o.Notices, timeout: o.Timeout, poll: o.Poll,
-		eventLog:     proxy.NewEventLog(o.Notices, 0),
+		eventLog:     proxy.NewEventLog(o.Notices, o.History),
 		refreshSlots: make(chan struct{}, maxRefreshes),
 		mutexes:      make(map[string]*mutexState),
 		sessions:     make(map[string]binding),

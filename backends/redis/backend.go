@@ -86,7 +86,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		plainChannels:    o.PlainChannels,
 		source:           source,
 		tasks:            newTasks(),
-		eventLog:         proxy.NewEventLog(o.Notices, 0),
+		eventLog:         proxy.NewEventLog(o.Notices, o.History),
 		schedule:         newSchedule(),
 		reconciling:      make(map[string]bool),
 		contenderNotices: make(map[string][]contenderNotice),

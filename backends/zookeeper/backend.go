@@ -76,7 +76,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		log:          o.Logger,
 		notices:      o.Notices,
 		id:           hex.EncodeToString(raw[:]),
-		eventLog:     proxy.NewEventLog(o.Notices, 0),
+		eventLog:     proxy.NewEventLog(o.Notices, o.History),
 		mutexes:      make(map[string]*mutex),
 		creating:     make(map[guid]struct{}),
 		orphans:      make(map[nodeKey]map[guid]int32),

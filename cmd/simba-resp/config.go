@@ -61,6 +61,8 @@ type config struct {
 	HandoffWindow time.Duration
 	QueueGrace    time.Duration
 
+	History int // number of events
+
 	LegacySimbaChannels bool
 
 	MaxClients      int
@@ -263,6 +265,9 @@ func (c *config) Validate() configErrors {
 	}
 	if c.MySQLPoll != 0 && c.MySQLPoll < minMySQLPoll {
 		refuse("mysql-poll", "%v is too short, at least %v, or 0", c.MySQLPoll, minMySQLPoll)
+	}
+	if c.History < 1000 || c.History > 1_000_000 {
+		refuse("history", "%d is out of range, 1000 to 1000000", c.History)
 	}
 	if c.MaxClients < 1 {
 		refuse("maxclients", "%d is too small, at least 1", c.MaxClients)

@@ -38,7 +38,7 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 	want := config{
 		Addr: "127.0.0.1:7379", Engine: "embedded", DataDir: "./simba-data", Durability: "always",
 		HandoffWindow: time.Second, QueueGrace: 5 * time.Second, BackendTimeout: 3 * time.Second, ZooKeeperSessionTimeout: 30 * time.Second,
-		MaxClients: 10000, ShutdownTimeout: 10 * time.Second, LogLevel: "info", LogFormat: "text",
+		History: 10000, MaxClients: 10000, ShutdownTimeout: 10 * time.Second, LogLevel: "info", LogFormat: "text",
 		TLSAuthClients: "no", TLSMinVersion: "1.2", UnixSocketPerm: 0o700,
 	}
 	c.users = nil // other tests check the users

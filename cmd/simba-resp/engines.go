@@ -60,14 +60,14 @@ func (a *app) useBackend(b liveBackend, closeBackend func() error) {
 func (a *app) redisOptions(n simba.Notices) redis.Options {
 	return redis.Options{
 		URL: a.cfg.RedisURL, Reread: a.cfg.reread("redis-url"), Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
-		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace, PlainChannels: a.cfg.LegacySimbaChannels,
+		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace, History: a.cfg.History, PlainChannels: a.cfg.LegacySimbaChannels,
 	}
 }
 
 func (a *app) mysqlOptions(n simba.Notices) mysql.Options {
 	return mysql.Options{
 		DSN: a.cfg.MySQLDSN, Reread: a.cfg.reread("mysql-dsn"), Migrate: a.cfg.MySQLMigrate, Poll: a.cfg.MySQLPoll, Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
-		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace,
+		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace, History: a.cfg.History,
 	}
 }
 
@@ -75,7 +75,7 @@ func (a *app) zookeeperOptions(n simba.Notices) zookeeper.Options {
 	return zookeeper.Options{
 		Servers: a.cfg.ZooKeeperServers, Auth: a.cfg.ZooKeeperAuth, SessionTimeout: a.cfg.ZooKeeperSessionTimeout,
 		Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
-		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace,
+		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace, History: a.cfg.History,
 	}
 }
 
@@ -90,6 +90,7 @@ func (a *app) openEmbedded(n simba.Notices) error {
 		Clock:         clock,
 		HandoffWindow: a.cfg.HandoffWindow,
 		QueueGrace:    a.cfg.QueueGrace,
+		HistoryLen:    a.cfg.History,
 		Notices:       n,
 		PlainChannels: a.cfg.LegacySimbaChannels,
 	}, journal, recovery)
@@ -119,6 +120,7 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	}
 	store, recovered, err := persist.Open(persist.Options{
 		Dir: a.cfg.DataDir, Mode: mode, Boot: boot, Now: clock.Now, Logger: a.log.Logger, Fatal: a.storeFailed,
+		HistoryLen: a.cfg.History,
 	})
 	if err != nil {
 		return nil, engine.Clock{}, engine.Recovery{}, err

@@ -202,6 +202,11 @@ var fields = []field{
 		value: func(c *config) flag.Value { return (*boolean)(&c.LegacySimbaChannels) },
 	},
 	{
+		name: "history", kind: "number", initial: "10000",
+		help:  "How many events the server keeps for SIMBA.HISTORY, of all mutexes together, from 1000 to 1000000. An event takes about 200 bytes.",
+		value: func(c *config) flag.Value { return (*number)(&c.History) },
+	},
+	{
 		name: "maxclients", kind: "number", initial: "10000",
 		help:  "Maximum number of connections. Blocking commands may use three quarters of them.",
 		value: func(c *config) flag.Value { return (*number)(&c.MaxClients) },

@@ -318,6 +318,9 @@ var storeWirings = []storeWiring{
 	{"queue-grace", "7s", engineRedis, func(a *app) any { return a.redisOptions(nil).QueueGrace }},
 	{"queue-grace", "7s", engineMySQL, func(a *app) any { return a.mysqlOptions(nil).QueueGrace }},
 	{"queue-grace", "7s", engineZooKeeper, func(a *app) any { return a.zookeeperOptions(nil).QueueGrace }},
+	{"history", "7777", engineRedis, func(a *app) any { return a.redisOptions(nil).History }},
+	{"history", "7777", engineMySQL, func(a *app) any { return a.mysqlOptions(nil).History }},
+	{"history", "7777", engineZooKeeper, func(a *app) any { return a.zookeeperOptions(nil).History }},
 	{"legacy-simba-channels", "true", engineRedis, func(a *app) any { return a.redisOptions(nil).PlainChannels }},
 }
 
