@@ -33,3 +33,4 @@ STOPSIGNAL SIGTERM
 # The command has a timeout of 5 s. The start restores all leases, which may take ten minutes.
 HEALTHCHECK --interval=10s --timeout=6s --start-period=10m CMD ["/usr/bin/simba-resp", "health"]
 ENTRYPOINT ["/usr/bin/simba-resp"]
+CMD ["serve"]

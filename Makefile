@@ -52,7 +52,7 @@ help: ## this list
 	@sed -n 's/^#   /  /p' $(MAKEFILE_LIST)
 
 run: build ## serve 127.0.0.1:7379, data in ./simba-data or in the store of ENGINE
-	@exec bin/simba-resp $(if $(ENGINE),--engine $(ENGINE)) $(ARGS)
+	@exec bin/simba-resp serve $(if $(ENGINE),--engine $(ENGINE)) $(ARGS)
 
 SERVER = bin/simba-resp
 

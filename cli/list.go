@@ -40,6 +40,7 @@ func (l listed) failed() bool {
 
 func listCommand() *cobra.Command {
 	var asJSON, contended *bool
+	var owner *string
 	cmd := clientCommand("list [PATTERN]", "List the mutexes that have an owner or waiters", arguments(0, 1, ""),
 		func(cmd *cobra.Command, c *redis.Client, args []string) error {
 			scan := []any{"MATCH", "*", "COUNT", scanCount}
@@ -53,11 +54,19 @@ func listCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			only := func(print func(listed) error) func(listed) error {
+				return func(l listed) error {
+					if *owner != "" && l.err == "" && l.Owner != *owner {
+						return nil
+					}
+					return print(l)
+				}
+			}
 			if *asJSON {
-				return list(cmd.Context(), c, names, func(l listed) error { return printJSON(cmd.OutOrStdout(), l.json()) })
+				return list(cmd.Context(), c, names, only(func(l listed) error { return printJSON(cmd.OutOrStdout(), l.json()) }))
 			}
 			t := newTable(cmd.OutOrStdout(), "MUTEX", "OWNER", "TOKEN", "LEASE LEFT", "WAITERS")
-			err = list(cmd.Context(), c, names, t.list)
+			err = list(cmd.Context(), c, names, only(t.list))
 			return cmp.Or(t.flush(), err)
 		})
 	cmd.Long = cmd.Short + `, sorted by name.
@@ -65,8 +74,10 @@ func listCommand() *cobra.Command {
 PATTERN is a glob as of Redis' SCAN: * ? [a-z], and \ before a literal character. Quote it in a shell.
 A mutex that gets or loses its owner meanwhile may be missing. Where the owner is not known, its
 column has "?" and the reason. Exit code 69: the server could not answer for all mutexes.`
-	cmd.Example = "  simba-resp list 'billing:*'"
+	cmd.Example = "  simba-resp list 'billing:*'\n  simba-resp list --owner worker-7"
 	contended = cmd.Flags().Bool("contended", false, "only mutexes that have waiters")
+	owner = cmd.Flags().String("owner", "", "only mutexes of this `ID`, and those whose owner is not known")
+	_ = cmd.RegisterFlagCompletionFunc("owner", cobra.NoFileCompletions)
 	asJSON = addJSON(cmd)
 	return cmd
 }

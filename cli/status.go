@@ -51,6 +51,9 @@ func statusCommand() *cobra.Command {
 				return Explain(c.Options(), err)
 			}
 			s := toStatus(fields)
+			if s.Version == "" {
+				return Explain(c.Options(), errors.New("the server is not simba-resp; check the URL"))
+			}
 			var failure error
 			s.Store, failure = askStore(cmd.Context(), c)
 			if *asJSON {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -53,7 +54,7 @@ type outputError struct{ error }
 
 func (outputError) ExitCode() int { return exitOutput }
 
-// newRoot returns the command line. Without a subcommand it serves.
+// newRoot returns the command line. Without a subcommand it serves, if there is any setting.
 func newRoot(out io.Writer, getenv func(string) string, serve func(context.Context, *config) error) *cobra.Command {
 	root := settingsCommand("simba-resp", getenv, serve)
 	root.SetOut(out)
@@ -66,12 +67,16 @@ func newRoot(out io.Writer, getenv func(string) string, serve func(context.Conte
 		if strings.Contains(err.Error(), "missing unit in duration") {
 			hint = "; write 10s, 500ms or 1h30m"
 		}
-		return configErrors{fmt.Errorf("%w%s (%s --help lists the flags)", err, hint, cmd.CommandPath())}
+		path := cmd.CommandPath()
+		if cmd == root {
+			path += " serve"
+		}
+		return configErrors{fmt.Errorf("%w%s (%s --help lists the flags)", err, hint, path)}
 	})
 	root.AddCommand(cli.Commands()...)
 
 	serving := settingsCommand("serve", getenv, serve)
-	serving.Short = "Serve Redis clients (the default command)"
+	serving.Short = "Serve Redis clients"
 
 	check := settingsCommand("check", getenv, func(_ context.Context, cfg *config) error {
 		if warning := cfg.tlsWarning(); warning != "" {
@@ -82,7 +87,15 @@ func newRoot(out io.Writer, getenv func(string) string, serve func(context.Conte
 	})
 	check.Short = "Check the settings of the server, report each error and exit"
 
-	root.AddCommand(serving, check, lockCommand(), electCommand(), backupCommand(), restoreCommand())
+	showVersion := &cobra.Command{
+		Use: "version", Short: "Print the version and exit", Args: cobra.NoArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(root.OutOrStdout(), "%s version %s\n", root.Name(), root.Version)
+			return err
+		},
+	}
+
+	root.AddCommand(serving, check, showVersion, lockCommand(), electCommand(), backupCommand(), restoreCommand())
 	root.SuggestionsMinimumDistance = 2
 	describeCompletion(root)
 	return root
@@ -136,6 +149,10 @@ func settingsCommand(name string, getenv func(string) string, do func(context.Co
 			return unknownCommand(cmd, args[0])
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.HasParent() && len(given) == 0 && !hasSetting(getenv) {
+				_ = cmd.Help() // output keeps the error
+				return &exitError{code: exitUsage}
+			}
 			cfg, err := loadConfig(given, getenv)
 			if err != nil {
 				return err
@@ -152,6 +169,12 @@ func settingsCommand(name string, getenv func(string) string, do func(context.Co
 		_, _ = io.WriteString(cmd.OutOrStdout(), settingsHelp(cmd)) // output keeps the error
 	})
 	return cmd
+}
+
+// hasSetting reports whether a variable sets a setting of the server.
+func hasSetting(getenv func(string) string) bool {
+	return getenv(variable(configFlag)) != "" ||
+		slices.ContainsFunc(fields, func(f field) bool { return getenv(variable(f.name)) != "" })
 }
 
 // addSettings adds a flag for each setting and for --config. Parsing stores the given values in the
@@ -175,10 +198,11 @@ func addSettings(cmd *cobra.Command, given map[string]string) {
 	}
 }
 
-// settingsHelp returns the page of --help of a command that has the settings as flags.
+// settingsHelp returns the page of --help of a command that has the settings as flags. The page of
+// the root lists the commands instead.
 func settingsHelp(cmd *cobra.Command) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n\nusage: %s [flags]\n", cmd.CommandPath(), cmd.Short, cmd.CommandPath())
+	fmt.Fprintf(&b, "%s: %s\n\nusage: %[1]s [flags]\n", cmd.CommandPath(), cmd.Short)
 	if cmd.HasAvailableSubCommands() {
 		fmt.Fprintf(&b, "       %s command [flags]\n\n", cmd.CommandPath())
 		for _, sub := range cmd.Commands() {
@@ -186,7 +210,8 @@ func settingsHelp(cmd *cobra.Command) string {
 				fmt.Fprintf(&b, "  %-12s %s\n", sub.Name(), sub.Short)
 			}
 		}
-		fmt.Fprintf(&b, "\n%s command --help describes a command. The flags below are those of serve.\n", cmd.CommandPath())
+		fmt.Fprintf(&b, "\n%s command --help describes a command. Flags without a command are those of serve.\n", cmd.CommandPath())
+		return b.String()
 	}
 	b.WriteString(`
 A flag overrides its environment variable. The variable overrides the key of the same name in the
@@ -203,10 +228,8 @@ TOML file, and the key overrides the default. Durations are written as 1s, 500ms
 	fmt.Fprintf(&b, `  --%s path
         TOML file of settings. Its keys are the names of the flags above.
         default none, environment %s
+  --help
+        Print this page and exit.
 `, configFlag, variable(configFlag))
-	if !cmd.HasParent() {
-		b.WriteString("  --version\n        Print the version and exit.\n")
-	}
-	b.WriteString("  --help\n        Print this page and exit.\n")
 	return b.String()
 }

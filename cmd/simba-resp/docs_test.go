@@ -27,7 +27,7 @@ A flag overrides its environment variable. The variable overrides the key of the
 TOML file of ` + "`--config`" + `, and the key overrides the default. In the file, a key has the name of
 the flag: ` + "`handoff-window = \"1s\"`" + `. A duration is written as ` + "`1s`, `500ms` or `1h30m`" + `.
 
-- ` + "`simba-resp --help`" + ` prints the same list.
+- ` + "`simba-resp serve --help`" + ` prints the same list.
 - ` + "`simba-resp check`" + ` reports every error at once and does not serve.
 - ` + "`CONFIG GET *`" + ` shows the current values, except secret ones.
 - ` + "`CONFIG SET`" + ` changes the settings marked "at run time", until the next start.

@@ -37,7 +37,7 @@ func TestOutputThatCannotBeWrittenHasAnExitCodeOfItsOwn(t *testing.T) {
 	const lost = "write /dev/stdout: no space left on device"
 	for _, command := range []string{
 		"owner job", "owner job --json", "queue job", "queue job --json", "history job", "history job --json", "list", "list --json", "status", "status --json", "why job", "why job --json",
-		"owner free --json", "check", "completion bash", "--version",
+		"owner free --json", "check", "completion bash", "--version", "version",
 	} {
 		into(t, openFull(t), url(s), strings.Fields(command)...).fails(t, 73, lost)
 	}
@@ -78,7 +78,6 @@ func TestWatchEndsIfItsOutputCannotBeWritten(t *testing.T) {
 	}
 }
 
-// Who sees an error of break must know that the tenure is broken.
 func TestBreakSaysWhatItDidIfItsOutputIsLost(t *testing.T) {
 	s := contended(t, "embedded")
 	closed := func() *os.File { // a pipe without a reader

@@ -36,7 +36,7 @@ func TestImageRunsAsItsUserAndKeepsItsData(t *testing.T) {
 		cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: credential(imageUser, imageUser)}
 		return cmd
 	}
-	server, health := imageCommand(t, "ENTRYPOINT "), imageCommand(t, " CMD ")
+	server, health := append(imageCommand(t, "ENTRYPOINT "), imageCommand(t, "CMD ")...), imageCommand(t, " CMD ")
 	if out, err := in(server).CombinedOutput(); err == nil || !strings.Contains(string(out), "is open to other machines") {
 		t.Errorf("the image without a password exits with %v, want an error: %s", err, out)
 	}
