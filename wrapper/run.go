@@ -256,9 +256,10 @@ func (r *run) stopRequest(sig unix.Signal) {
 	switch {
 	case needs && (r.tty.foreground() || r.tty.front() == r.p.pid):
 		r.take()
-	case r.killAt.IsZero():
-		r.requestPause()
-	case sig == unix.SIGTTOU:
+	case r.killAt.IsZero() && r.pauseBy.IsZero():
+		r.pauseBy = time.Now().Add(stopPatience) // see pause
+		r.signal(unix.SIGTSTP)
+	case sig == unix.SIGTTOU && !r.killAt.IsZero():
 		signal.Ignore(sig) // otherwise the kernel repeats the write of this process for ever
 	}
 }
@@ -289,14 +290,6 @@ func (r *run) halted(sig unix.Signal) {
 }
 
 func (r *run) needsTerminal() bool { return r.halt == unix.SIGTTIN || r.halt == unix.SIGTTOU }
-
-// requestPause asks all processes of the command to stop. Later, pause stops this process.
-func (r *run) requestPause() {
-	if r.pauseBy.IsZero() {
-		r.pauseBy = time.Now().Add(stopPatience)
-		r.signal(unix.SIGTSTP)
-	}
-}
 
 // pause stops this process if no process of the command runs. When this process continues, it
 // checks the lease before the command continues.
