@@ -45,7 +45,7 @@ endef
 
 .DEFAULT_GOAL := help
 .SECONDEXPANSION:
-.PHONY: help run build test test-long extras lint prose fuzz bench monitoring gobench simulate bugs chaos attacks variants timed jvm campaigns programs docs release-check release-snapshot package
+.PHONY: help run build test test-long extras prompt lint prose fuzz bench monitoring gobench simulate bugs chaos attacks variants timed jvm campaigns programs docs release-check release-snapshot package
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 23
@@ -78,8 +78,9 @@ REST = $(filter-out $(patsubst ./%,github.com/simba-resp/simba-resp/%,$(FIRST) $
 # The other modules with code that users import.
 RACED := client client/simbatest
 
-# The modules below tools have no tests here: make lint and make release-check run them.
-UNRACED := $(filter-out tools tools/% $(RACED),$(OTHERS))
+# The tests of the modules below tools run in make lint and make release-check, those of bench in make extras: with
+# them a first run would have to compile half as many packages again.
+UNRACED := $(filter-out bench tools tools/% $(RACED),$(OTHERS))
 
 # Tests that run a server of their own build it themselves, which go test does not see: it would take a result of
 # another server for theirs. So none is taken from its cache. A test that waits in vain for 10 minutes fails; the
@@ -106,9 +107,9 @@ endif
 	@$(TRY)
 
 # With QUIET=true, tests also demand that what users wait for comes in time (tests/need).
-attacks variants timed campaigns: export QUIET = true
+prompt campaigns: export QUIET = true
 
-test-long: extras attacks variants timed jvm package bugs campaigns programs simulate chaos ## what make test leaves out: it wants a quiet machine, and some 70 minutes
+test-long: extras attacks variants timed prompt jvm package bugs campaigns programs simulate chaos ## what make test leaves out: it wants a quiet machine, and some 90 minutes
 
 attacks: ## hostile and careless clients by the thousand
 	@tools/install
@@ -118,15 +119,19 @@ variants: ## the conformance suite on an ensemble of ZooKeeper, a cluster of Red
 	@tools/install
 	$(TEST) -p 3 -run '$(VARIANTS)' ./backends/zookeeper ./backends/mysql ./backends/redis
 
-timed: ## what has to happen in time, on a quiet machine
+timed: ## what has to happen within milliseconds, a few times
 	@tools/install
 	$(TEST) -run '$(TIMED)' ./tests/contenders
+
+prompt: ## that stores and libraries for locks are served in time, on a quiet machine
+	@tools/install
 	$(TEST) -p 1 -skip '$(SIMBA)|$(VARIANTS)' ./backends/mysql ./backends/redis ./tests/dropin ./tests/outages
 
 EXTRAS := ./backends/zookeeper ./examples ./tests/dropin ./tests/lifecycle ./tests/metrics ./tests/protocol
-extras: ## the tests for which more must be installed: Node.js, Python, Curator, Prometheus, Tcl, systemd
+extras: ## the tests for which more must be installed: Node.js, Python, Curator, Prometheus, Tcl, systemd; tests of bench
 	@tools/install all
 	$(TEST) -skip '$(SIMBA)|$(VARIANTS)' $(EXTRAS)
+	cd bench && $(PLAIN) ./...
 
 # Ivy brings Simba's Redis backend from its default repository: minutes the first time, seconds later.
 jvm: ## Simba 2.9.5 and 2.5.0 themselves beside this server, hundreds of changes of leader, and kills

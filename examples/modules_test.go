@@ -3,6 +3,7 @@ package examples_test
 import (
 	"io"
 	"net/http"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,12 +15,15 @@ import (
 )
 
 // inModule builds a program in go/ that is a module of its own. It returns the path of the program.
+// It builds as make build does, to reuse what that has compiled.
 func inModule(t *testing.T, name string) string {
 	t.Helper()
 	building.Lock()
 	defer building.Unlock()
 	path := filepath.Join(t.TempDir(), name)
-	if out, err := exec.Command("go", "build", "-C", filepath.Join("go", name), "-o", path, ".").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-C", filepath.Join("go", name), "-trimpath", "-o", path, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build %s: %v\n%s", name, err, out)
 	}
 	return path

@@ -13,8 +13,8 @@ import (
 // only an event that never happens takes longer.
 const Hang = 10 * time.Minute
 
-// AtMost returns how long something may take that a user gets within d: d itself with QUIET=true,
-// which make test-long sets, else at least Hang.
+// AtMost returns how long something may take that a user gets within d. With QUIET=true, which make
+// prompt and make campaigns set, that is d. Otherwise it is at least Hang.
 func AtMost(d time.Duration) time.Duration {
 	if os.Getenv("QUIET") == "true" {
 		return d
