@@ -40,6 +40,7 @@ type Status struct {
 	Dataset            *int64   `json:"used_memory_dataset_bytes" doc:"memory of mutexes, queues and keys"`
 	MaxMemory          *int64   `json:"maxmemory_bytes" doc:"limit of used_memory_dataset_bytes; 0 = none"`
 	Quiet              *int64   `json:"quiet_ms" doc:"rest of the recovery delay"`
+	LongestLease       *int64   `json:"longest_lease_ms" doc:"longest ttl + transition that the server accepts; null = the usual limits"`
 }
 
 func statusCommand() *cobra.Command {
@@ -146,6 +147,7 @@ func toStatus(fields map[string]string) Status {
 		Dataset:            figure("used_memory_dataset"),
 		MaxMemory:          figure("maxmemory"),
 		Quiet:              figure("quiet_ms"),
+		LongestLease:       figure("longest_lease_ms"),
 	}
 }
 
@@ -181,6 +183,9 @@ func printStatus(out io.Writer, addr string, s Status) error {
 	}
 	if s.Quiet != nil && *s.Quiet > 0 {
 		t.row("recovering", fmt.Sprintf("new grants are delayed for %s: the recovery delay", millis(*s.Quiet)))
+	}
+	if s.LongestLease != nil {
+		t.row("longest lease", millis(*s.LongestLease)+", half of the session timeout that ZooKeeper granted")
 	}
 	if s.CertificateExpires != nil {
 		t.row("certificate", "expires "+clock(*s.CertificateExpires))

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"math"
 	"reflect"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,7 +35,8 @@ type Options struct {
 
 	// TTL and Transition are the windows of all leases that do not set their own. A TTL of 0 means
 	// 10 s, a Transition of 0 means 2 s, and NoTransition means no transition window. See
-	// ContenderConfig.
+	// ContenderConfig. If the server refuses a lease as too long, the Client shortens the defaults.
+	// It does not shorten windows that the program sets: requests then fail with a TooLongError.
 	TTL, Transition time.Duration
 
 	// Logger logs outages, refusals, lost mutexes, overdue callbacks, and panics of scheduled work.
@@ -51,6 +53,9 @@ type Client struct {
 	rdb             redis.UniversalClient
 	timeout         time.Duration
 	ttl, transition time.Duration // as in Options, with the defaults
+	defaultTTL      bool          // Options does not set the TTL
+	defaultWindow   bool          // Options does not set the Transition
+	longest         atomic.Int64  // the longest lease of the server, in nanoseconds; 0 = not known
 	log             *slog.Logger
 	hooks           Hooks
 	subscriptions   *subscriptions
@@ -74,7 +79,7 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 	}
 	c := &Client{
 		rdb: rdb, timeout: o.Timeout, log: o.Logger, hooks: o.Hooks, subscriptions: newSubscriptions(rdb), active: newActiveSet(),
-		ttl: defaultTTL, transition: defaultTransition,
+		ttl: defaultTTL, transition: defaultTransition, defaultTTL: o.TTL == 0, defaultWindow: o.Transition == 0,
 	}
 	if c.timeout == 0 {
 		c.timeout = defaultTimeout
@@ -212,8 +217,9 @@ func (c *Client) windows(ttl, transition time.Duration) (time.Duration, time.Dur
 
 // terms are the arguments that a contender sends with each request.
 type terms struct {
-	mutex, id       string
-	ttl, transition time.Duration
+	mutex, id                 string
+	ttl, transition           time.Duration
+	defaultTTL, defaultWindow bool // whether fit may shorten the TTL, and the transition window
 }
 
 // terms returns the terms of a contender. The error names the field that is not valid.
@@ -221,8 +227,8 @@ func (c *Client) terms(mutex, id string, ttl, transition time.Duration) (terms, 
 	if id == "" {
 		id = defaultID()
 	}
-	ttl, transition = c.windows(ttl, transition)
-	t := terms{mutex, id, ttl, transition}
+	t := terms{mutex: mutex, id: id, defaultTTL: ttl == 0 && c.defaultTTL, defaultWindow: transition == 0 && c.defaultWindow}
+	t.ttl, t.transition = c.windows(ttl, transition)
 	if err := names.CheckMutex(t.mutex); err != nil {
 		return terms{}, err
 	}
@@ -240,3 +246,25 @@ func checkWindows(ttl, transition time.Duration) error {
 }
 
 func (t terms) lease() time.Duration { return t.ttl + t.transition }
+
+// fit shortens default windows so that the lease is at most longest. It returns false if windows
+// that the program has set are too long.
+func (t *terms) fit(longest time.Duration) bool {
+	ttl, transition := t.ttl, t.transition
+	switch {
+	case t.lease() <= longest:
+		return true
+	case t.defaultTTL && t.defaultWindow:
+		ttl = time.Duration(float64(longest) * ttl.Seconds() / t.lease().Seconds()).Truncate(time.Millisecond)
+		transition = longest - ttl
+	case t.defaultTTL:
+		ttl = longest - transition
+	case t.defaultWindow:
+		transition = longest - ttl
+	}
+	if ttl+transition > longest || checkWindows(ttl, transition) != nil {
+		return false
+	}
+	t.ttl, t.transition = ttl, transition
+	return true
+}

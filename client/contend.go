@@ -43,7 +43,7 @@ func (t tracedRun) Err() error                { return t.err }
 
 // startRun starts a contender that renews its lease only when Renew is called.
 func startRun(c *Client, cfg contend.Config) (contend.Run, error) {
-	r := c.newContenderRun(context.Background(), terms{cfg.Mutex, cfg.ID, cfg.TTL, 0}, stepsFor(cfg.Hooks))
+	r := c.newContenderRun(context.Background(), terms{mutex: cfg.Mutex, id: cfg.ID, ttl: cfg.TTL, defaultTTL: cfg.DefaultTTL}, stepsFor(cfg.Hooks))
 	r.manual, r.once, r.noQueue, r.every = true, cfg.Once, cfg.NoQueue, cfg.Every
 	if err := r.begin(); err != nil {
 		return nil, err

@@ -224,7 +224,7 @@ func (k *Contender) Owner() Owner {
 	case k.own.left() <= 0:
 		return Owner{}
 	}
-	return k.own.owner(k.terms)
+	return k.own.owner(k.run.terms) // not k.terms: the run may have shortened its windows
 }
 
 // note stores the owner of the mutex. own is nil if the contender is not the owner.

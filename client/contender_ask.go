@@ -116,6 +116,12 @@ func (r *contenderRun) send(token uint64, timeout time.Duration) uint64 {
 // fail handles a request that failed, and waits until the next one is due. It returns false when
 // the run is over.
 func (r *contenderRun) fail(err error) bool {
+	var long *TooLongError
+	if errors.As(err, &long) && r.own == nil && r.lease() > long.Longest && r.fit(long.Longest) {
+		r.c.longest.Store(int64(long.Longest))
+		r.c.log.Warn("the server refuses the default lease as too long; a shorter one is used", "ttl", r.ttl, "transition", r.transition)
+		return !r.stopping()
+	}
 	closed := errors.Is(err, ErrClosed)
 	r.report.failed(err)
 	if r.fresh && refused(err) && !r.uncertain && len(r.slots) == 0 {

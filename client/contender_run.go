@@ -122,6 +122,9 @@ const (
 
 // newContenderRun returns a run that has not begun. Its ownership contexts have the values of base.
 func (c *Client) newContenderRun(base context.Context, t terms, h steps) *contenderRun {
+	if longest := c.longest.Load(); longest != 0 {
+		t.fit(time.Duration(longest))
+	}
 	r := &contenderRun{
 		run: newRun(), c: c, terms: t, steps: h, pause: retryPause, wake: make(chan struct{}, 1),
 		slots: make(chan struct{}, maxRequests), answers: make(chan answer, 2*maxRequests),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -64,6 +65,19 @@ func (e *NotAcquiredError) Unwrap() []error {
 	return []error{ErrNotAcquired, e.Err}
 }
 
+// TooLongError is returned when the server refuses a lease, TTL + Transition, that its store does
+// not vouch for. The engine zookeeper vouches for half of its session timeout.
+type TooLongError struct {
+	Longest time.Duration // the longest lease that the server grants at present
+	err     error
+}
+
+// Error implements error.
+func (e *TooLongError) Error() string { return e.err.Error() }
+
+// Unwrap returns the server's error reply.
+func (e *TooLongError) Unwrap() error { return e.err }
+
 // unavailableError matches ErrUnavailable and has a cause.
 type unavailableError struct{ cause error }
 
@@ -96,6 +110,12 @@ func (noReply) Temporary() bool { return true }
 // with a cause. It does not change an error reply by which the server refuses the request.
 func requestError(err error) error {
 	var unavailable *unavailableError
+	var longest int64
+	if err != nil && redis.HasErrorPrefix(err, "TOOLONG ") {
+		if _, failure := fmt.Sscanf(err.Error(), "TOOLONG %d ms", &longest); failure == nil {
+			return &TooLongError{time.Duration(longest) * time.Millisecond, err}
+		}
+	}
 	switch {
 	case err != nil && redis.HasErrorPrefix(err, "ERR unknown command"):
 		return fmt.Errorf("not a simba-resp server? %w", err)

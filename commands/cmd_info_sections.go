@@ -161,6 +161,9 @@ func (r *report) simba() {
 	r.line("last_token", s.Token)
 	r.line("last_seq", uint64(s.Seq))
 	r.line("quiet_ms", s.RecoveryDelay.Milliseconds())
+	if r.x.longest != nil {
+		r.line("longest_lease_ms", r.x.longest().Milliseconds())
+	}
 }
 
 func (r *report) keyspace() {

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"sync/atomic"
 	"time"
 
@@ -83,6 +84,9 @@ func (o *options) wait() time.Duration {
 
 func (c *client) simbaAcquire(args [][]byte) error {
 	a, err := parseAcquire(args)
+	if err == nil {
+		err = c.vouch(a.TTL + a.Transition)
+	}
 	if err != nil {
 		c.x.acquires.add(0)
 		return err
@@ -104,6 +108,9 @@ func (c *client) simbaAcquire(args [][]byte) error {
 	default:
 		out, _, err = c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
 	}
+	if err == nil && (out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed) {
+		err = c.vouchAfter(&a, &out)
+	}
 	if err != nil {
 		c.x.acquires.add(0)
 		c.bindUnknown(&a, err)
@@ -119,6 +126,28 @@ func (c *client) simbaAcquire(args [][]byte) error {
 		c.deliver(&a, &out, ticket)
 	}
 	return nil
+}
+
+// vouch returns an error if the engine does not vouch for such a lease, ttl + transition, at
+// present. Clients read the number behind the code.
+func (c *client) vouch(lease time.Duration) error {
+	if c.x.longest == nil || lease <= c.x.longest() {
+		return nil
+	}
+	return replyErrorf("TOOLONG %d ms is the longest lease (ttl + transition), half of the session timeout that ZooKeeper granted: "+
+		"ask for less, or raise zookeeper-session-timeout and ZooKeeper's maxSessionTimeout", c.x.longest().Milliseconds())
+}
+
+// vouchAfter is vouch after an acquisition. The session may have become shorter while the request
+// waited. It releases a tenure of which the client does not learn.
+func (c *client) vouchAfter(a *acquisition, out *simba.Outcome) error {
+	refusal := c.vouch(a.TTL + a.Transition)
+	if refusal == nil || out.Status != simba.StatusAcquired {
+		return refusal
+	}
+	_, seq, err := c.backend().Release(c.conn.Context(), simba.ReleaseRequest{Mutex: a.Mutex, Contender: a.Contender, Token: out.Token})
+	c.conn.RestOn(seq)
+	return cmp.Or(err, refusal)
 }
 
 // acquireUnwaiting is ACQUIRE ... WAIT inside EXEC. There WAIT times out at once.

@@ -57,11 +57,17 @@ func parseGuard(args [][]byte) (g simba.GuardRequest, err error) {
 
 func (c *client) simbaGuard(args [][]byte) error {
 	g, err := parseGuard(args)
+	if err == nil {
+		err = c.vouch(g.TTL + g.Transition)
+	}
 	if err != nil {
 		c.x.guards.add(0)
 		return err
 	}
 	out, err := c.backend().Guard(c.conn.Context(), g)
+	if err == nil && out.Status == simba.StatusRenewed {
+		err = c.vouch(g.TTL + g.Transition) // the session may have become shorter meanwhile
+	}
 	if err != nil {
 		c.x.guards.add(0)
 		return err

@@ -51,6 +51,9 @@ type Config struct {
 	About func() []Field
 	// Persistence returns more fields for the persistence section of INFO; nil = none.
 	Persistence func() []Field
+	// LongestLease returns the longest lease, ttl + transition, that the engine vouches for at
+	// present; nil = no limit.
+	LongestLease func() time.Duration
 	// MaxMemory limits the memory of mutexes, in bytes; 0 = no limit. See SetMaxMemory.
 	MaxMemory uint64
 	// Backup begins a copy of the engine's data. At most one copy is open at a time. Nil means that
@@ -90,6 +93,7 @@ type Commands struct {
 	info        Info
 	about       func() []Field
 	persistence func() []Field
+	longest     func() time.Duration // nil = no limit
 	shutdown    func()
 
 	storeTimeout time.Duration
@@ -138,6 +142,7 @@ func New(cfg Config) *Commands {
 		info:         cfg.Info,
 		about:        cfg.About,
 		persistence:  cfg.Persistence,
+		longest:      cfg.LongestLease,
 		shutdown:     cfg.Shutdown,
 		storeTimeout: cfg.StoreTimeout,
 		log:          cfg.Logger,

@@ -45,7 +45,7 @@ func (b *Backend) firstSession(ctx context.Context) (*session, error) {
 	}
 	if got := s.negotiated(); got != b.options.SessionTimeout {
 		b.log.Warn("the ensemble chose another session timeout; see its minSessionTimeout and maxSessionTimeout",
-			"asked", b.options.SessionTimeout, "got", got)
+			"asked", b.options.SessionTimeout, "got", got, "longest_lease", got/2)
 	}
 	return s, nil
 }

@@ -16,8 +16,7 @@ import (
 const (
 	DefaultTimeout = 3 * time.Second
 	// DefaultSessionTimeout is twice the default lease of the commands lock and elect, 10 s + 5 s.
-	// The default lease of the Go client is shorter. An owner must stop its work after half of the
-	// session timeout, even if its lease is longer. So the timeout cuts no default lease short.
+	// The default lease of the Go client is shorter. See Backend.LongestLease.
 	DefaultSessionTimeout = 30 * time.Second
 	DefaultSessions       = 4
 )

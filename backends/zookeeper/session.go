@@ -222,6 +222,18 @@ func (s *session) negotiated() time.Duration {
 	return s.timeout
 }
 
+// LongestLease returns the longest lease, ttl + transition, that the sessions vouch for: half of
+// their shortest timeout. The ensemble chooses the timeout anew whenever a session reconnects.
+func (b *Backend) LongestLease() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	shortest := b.slots[0].session.negotiated()
+	for _, l := range b.slots[1:] {
+		shortest = min(shortest, l.session.negotiated())
+	}
+	return shortest / 2
+}
+
 func (s *session) cutIfSilent(start time.Time) {
 	if s.lastRead.Load() > int64(start.Sub(epoch)) {
 		return

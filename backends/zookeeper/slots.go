@@ -43,7 +43,7 @@ func (b *Backend) runSlot(l *sessionSlot, s *session) {
 		close(l.renewed)
 		l.renewed = make(chan struct{})
 		b.mu.Unlock()
-		b.log.Info("opened a new session with the ensemble")
+		b.log.Info("opened a new session with the ensemble", "session_timeout", s.negotiated())
 		b.rejoinAll(l)
 		b.notifyPolling(polling)
 	}

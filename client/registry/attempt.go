@@ -64,7 +64,7 @@ func (r *Registry) start(ctx context.Context, e *localLock, once bool) (*attempt
 	a := &attempt{news: make(chan struct{}), err: contend.ErrNoAnswer}
 	r.attempts++ // for a new id, so that late requests of earlier attempts do not affect this one
 	cfg := contend.Config{
-		Mutex: e.lock.mutex, ID: r.cfg.ID + ":" + strconv.FormatUint(r.attempts, 10), TTL: r.cfg.ExpireAfter,
+		Mutex: e.lock.mutex, ID: r.cfg.ID + ":" + strconv.FormatUint(r.attempts, 10), TTL: r.cfg.ExpireAfter, DefaultTTL: r.defaultLease,
 		Once: once, NoQueue: once || r.cfg.Mode == Spin,
 		Hooks: contend.Hooks{
 			Acquired: func(own context.Context) { r.change(a, func() { a.own, a.err = own, nil }) },

@@ -48,8 +48,9 @@ type Config struct {
 	// treat their contenders as one. So a process must not use its ID again after a restart.
 	ID string
 
-	// ExpireAfter is the lease of a lock, 1 ms to 24 h; 0 means 60 s. The registry does not renew
-	// the lease by itself. To keep a lock longer, lock it once more.
+	// ExpireAfter is the lease of a lock, 1 ms to 24 h; 0 means 60 s. If the server refuses 60 s as
+	// too long, 0 means the server's longest lease. The registry does not renew the lease by
+	// itself. To keep a lock longer, lock it once more.
 	ExpireAfter time.Duration
 
 	Mode Mode // the zero value is Notified
@@ -72,8 +73,9 @@ const (
 // several processes have registries with the same Prefix. A program that does not come from Spring
 // should use [client.Client.Do] instead. A Registry is safe for concurrent use.
 type Registry struct {
-	c   *client.Client
-	cfg Config
+	c            *client.Client
+	cfg          Config
+	defaultLease bool // Config does not set ExpireAfter
 
 	mu       sync.Mutex // guards what follows, and the local locks with their attempts
 	locks    map[string]*localLock
@@ -96,7 +98,8 @@ func New(c *client.Client, cfg Config) (*Registry, error) {
 	if cfg.ID == "" {
 		cfg.ID = client.NewID()
 	}
-	if cfg.ExpireAfter == 0 {
+	defaultLease := cfg.ExpireAfter == 0
+	if defaultLease {
 		cfg.ExpireAfter = defaultExpireAfter
 	}
 	if cfg.SpinEvery == 0 {
@@ -126,7 +129,7 @@ func New(c *client.Client, cfg Config) (*Registry, error) {
 		return nil, fmt.Errorf("Capacity is %d, less than 0", cfg.Capacity)
 	}
 	return &Registry{
-		c: c, cfg: cfg, locks: make(map[string]*localLock), idle: list.New(),
+		c: c, cfg: cfg, defaultLease: defaultLease, locks: make(map[string]*localLock), idle: list.New(),
 		closed: make(chan struct{}), over: make(chan struct{}),
 	}, nil
 }

@@ -27,16 +27,17 @@ import (
 //
 //	store ─ engine ─ listener ─ commands ─ server
 type app struct {
-	cfg    *config
-	log    *logs
-	undo   []func(context.Context) error // stop calls them from last to first; each stops one part
-	store  *persist.Store                // of the embedded engine; nil without a disk
-	engine liveBackend
-	server *resp.Server
-	ln     net.Listener  // of plain RESP, nil = none
-	tlsLn  net.Listener  // of TLS, nil = none
-	unixLn net.Listener  // of the unix socket, nil = none
-	certs  *certificates // nil without tlsLn
+	cfg     *config
+	log     *logs
+	undo    []func(context.Context) error // stop calls them from last to first; each stops one part
+	store   *persist.Store                // of the embedded engine; nil without a disk
+	engine  liveBackend
+	longest func() time.Duration // see commands.Config.LongestLease
+	server  *resp.Server
+	ln      net.Listener  // of plain RESP, nil = none
+	tlsLn   net.Listener  // of TLS, nil = none
+	unixLn  net.Listener  // of the unix socket, nil = none
+	certs   *certificates // nil without tlsLn
 
 	httpLn   net.Listener    // nil = no HTTP
 	monitor  *monitor.Server // on httpLn
@@ -98,6 +99,7 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		Info:         a.info(),
 		About:        a.about(),
 		Persistence:  a.persistence(),
+		LongestLease: a.longest,
 		MaxMemory:    cfg.MaxMemory,
 		Backup:       a.backup(),
 		Shutdown:     shutdown,

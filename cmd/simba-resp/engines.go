@@ -42,6 +42,7 @@ func (a *app) openEngine(ctx context.Context, n simba.Notices) error {
 		if err != nil {
 			return err
 		}
+		a.longest = b.LongestLease
 		a.useBackend(b, b.Close)
 	default:
 		return a.openEmbedded(n)

@@ -178,7 +178,7 @@ var fields = []field{
 	},
 	{
 		name: "zookeeper-session-timeout", kind: "duration", initial: "30s", engine: engineZooKeeper,
-		help:  "How long the ensemble keeps the leases of a server that it cannot reach, so owners must stop earlier. The ensemble may choose another value.",
+		help:  "How long the ensemble keeps the leases of a server that it cannot reach. The longest lease is half of it. The ensemble may choose another value.",
 		value: func(c *config) flag.Value { return (*duration)(&c.ZooKeeperSessionTimeout) },
 	},
 	{

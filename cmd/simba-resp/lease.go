@@ -71,11 +71,12 @@ func endedBy(sig os.Signal, code int) error {
 
 // leaseFlags are the flags that lock and elect share.
 type leaseFlags struct {
-	id         string
-	ttl, grace time.Duration
-	giveUp     time.Duration
-	ignorePipe bool
-	sayWaiting bool // say for whom this process waits
+	id               string
+	ttl, grace       time.Duration
+	setTTL, setGrace bool // whether the user has set them
+	giveUp           time.Duration
+	ignorePipe       bool
+	sayWaiting       bool // say for whom this process waits
 }
 
 func (f *leaseFlags) add(cmd *cobra.Command) {
@@ -116,6 +117,26 @@ func (f *leaseFlags) check() error {
 	return nil
 }
 
+// fit shortens the windows that the user has not set, so that the lease is at most longest.
+func (f *leaseFlags) fit(longest time.Duration) error {
+	ttl, grace := f.ttl, f.grace
+	if !f.setGrace {
+		grace = longest / 3
+		if f.setTTL {
+			grace = longest - ttl
+		}
+		grace = min(f.grace, max(grace.Truncate(time.Millisecond), wrapper.MinGrace))
+	}
+	if !f.setTTL {
+		ttl = min(ttl, longest-grace)
+	}
+	if ttl < minTTL || ttl+grace > longest {
+		return usageError("--ttl %v and --grace %v are too long together: the server vouches for leases of at most %v, half of its session with ZooKeeper; see zookeeper-session-timeout", f.ttl, f.grace, longest)
+	}
+	f.ttl, f.grace = ttl, grace
+	return nil
+}
+
 func usageError(format string, args ...any) error {
 	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
 }
@@ -144,6 +165,7 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped,
 	if err := flags.check(); err != nil {
 		return nil, err
 	}
+	flags.setTTL, flags.setGrace = cmd.Flags().Changed("ttl"), cmd.Flags().Changed("grace")
 	w := &wrapped{mutex: args[0], flags: flags}
 	var err error
 	if w.command, err = wrapper.Find(args[1:]); err != nil {
@@ -163,20 +185,23 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped,
 	w.redis = redis.NewClient(w.options)
 	w.login = &loginWatch{after: flags.giveUp, refused: make(chan error, 1)}
 	w.redis.AddHook(w.login)
+	w.runner = wrapper.Runner{Mutex: w.mutex, Signals: w.signals, Say: say}
+	return w, w.plan()
+}
+
+// plan makes the client for the windows of the flags.
+func (w *wrapped) plan() (err error) {
+	w.runner.Grace = w.flags.grace
 	var hooks client.Hooks
-	if flags.sayWaiting {
-		hooks.Contended = func(_ context.Context, e client.HookEvent) { say("waiting; %s", describe(e.Owner)) }
+	if w.flags.sayWaiting {
+		hooks.Contended = func(_ context.Context, e client.HookEvent) { w.runner.Say("waiting; %s", describe(e.Owner)) }
 	}
 	w.client, err = client.New(w.redis, client.Options{
 		// A renewal that gets no reply is repeated in the same TTL window.
-		Timeout: min(max(flags.ttl/renewals, time.Second), 3*time.Second),
-		TTL:     flags.ttl, Transition: flags.grace, Logger: slog.New(w.log), Hooks: hooks,
+		Timeout: min(max(w.flags.ttl/renewals, time.Second), 3*time.Second),
+		TTL:     w.flags.ttl, Transition: w.flags.grace, Logger: slog.New(w.log), Hooks: hooks,
 	})
-	if err != nil {
-		return nil, err
-	}
-	w.runner = wrapper.Runner{Mutex: w.mutex, Grace: flags.grace, Signals: w.signals, Say: say}
-	return w, nil
+	return err
 }
 
 // idOf returns a contender id for a user. The server requires that the id begins with the name of
@@ -247,17 +272,17 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 		err  error
 	}
 	results := make(chan result, 1)
-	lock := w.client.Lock
+	lock := (*client.Client).Lock
 	w.log.returned.Set(slog.LevelError)
 	if try {
-		lock = w.client.TryLock
+		lock = (*client.Client).TryLock
 		w.log.returned.Set(slog.LevelWarn)
 	}
 	defer w.log.returned.Set(noLevel)
 	go func() {
 		w.useCertificate(ctx, try)
 		for said := false; ; {
-			l, err := lock(ctx, w.mutex, client.WithID(w.flags.id), client.WithRenewal(w.flags.ttl/renewals))
+			l, err := lock(w.client, ctx, w.mutex, client.WithID(w.flags.id), client.WithRenewal(w.flags.ttl/renewals))
 			if errors.Is(err, client.ErrInUse) && ctx.Err() == nil { // a request still uses the id
 				time.Sleep(inUsePause)
 				continue
@@ -269,6 +294,16 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 				said = true
 				sleep(ctx, loginPause)
 				continue
+			}
+			if long := (*client.TooLongError)(nil); errors.As(err, &long) {
+				_ = w.client.Close() // it owns nothing
+				if err = w.flags.fit(long.Longest); err == nil {
+					err = w.plan()
+				}
+				if err == nil {
+					w.runner.Say("the server vouches for leases of at most %v: using --ttl %v --grace %v", long.Longest, w.flags.ttl, w.flags.grace)
+					continue
+				}
 			}
 			results <- result{l, err}
 			return
@@ -307,8 +342,8 @@ func (w *wrapped) explain(err error) error {
 	var held *client.NotAcquiredError
 	var reply redis.Error
 	switch {
-	case err == nil:
-		return nil
+	case err == nil, errors.As(err, new(*exitError)):
+		return err
 	case errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "NOPERM") && strings.Contains(reply.Error(), "contenders"):
 		return &exitError{code: exitUnavailable, err: fmt.Errorf("%w; set --id to an id that the user may use: its name, its name followed by :…, or an id that its rule as: allows", cli.Explain(w.options, err))}
 	case errors.Is(err, client.ErrUnavailable) || errors.As(err, &reply):

@@ -187,7 +187,7 @@ func (c *contender) ask(k kind, token uint64) (request, []any) {
 	case acquire, wait, guard:
 		ttl, transition := 40+c.rng.IntN(300), c.rng.IntN(200)
 		if c.rng.IntN(12) == 0 {
-			ttl += 1500 // so long that the lease outlasts a fault
+			ttl += 1400 // so long that the lease outlasts a fault
 		}
 		r.lease = time.Duration(ttl+transition) * time.Millisecond
 		args = append(args, c.id, ttl, "TRANSITION", transition)

@@ -45,6 +45,7 @@ type world struct {
 	server   *resp.Server       // nil = down
 	commands *commands.Commands // the server's commands
 	store    *store             // a layer between the server and the engine; nil = none
+	longest  time.Duration      // the longest lease of the server; 0 = no limit
 	guests   []*testClient
 }
 
@@ -114,7 +115,11 @@ func (w *world) begin() {
 	if w.store != nil {
 		backend = w.store
 	}
-	w.commands = commands.New(commands.Config{Backend: backend, Logger: quiet})
+	cfg := commands.Config{Backend: backend, Logger: quiet}
+	if w.longest != 0 {
+		cfg.LongestLease = func() time.Duration { return w.longest }
+	}
+	w.commands = commands.New(cfg)
 	w.server = resp.NewServer(resp.Config{Committer: backend, Broker: w.broker, Logger: quiet}, w.commands)
 	w.commands.Attach(w.server)
 	for _, g := range w.guests {

@@ -38,10 +38,6 @@ func TestNoHandoffIsLostToDeadWaiters(t *testing.T) {
 			if engine == "embedded" {
 				flags = append(flags, "--data-dir", stores.Scratch(t)+"/data")
 			}
-			// On a busy machine a shorter session could end, and with it tenures and queue entries.
-			if engine == "zookeeper" {
-				flags = append(flags, "--zookeeper-session-timeout", simbatest.Patience.String())
-			}
 			s := simbatest.StartOn(c, engine, flags...)
 			// With priority, other processes do not delay the server and its clients.
 			if engine == "embedded" && simbatest.Long() {

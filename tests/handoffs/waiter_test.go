@@ -58,7 +58,7 @@ func (c deaths) String() string {
 	return strings.Join(s, ", ")
 }
 
-const livingTTL = time.Hour
+const livingTTL = 20 * time.Minute
 
 // deadTTL is the TTL of dead waiters. If the lease ends before the server has replied to the
 // waiter, the server queues the waiter again. Then it grants the waiter the mutex a second time. A

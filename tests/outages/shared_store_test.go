@@ -288,7 +288,7 @@ func TestAServerStopsInOrderWhileItsStoreIsAway(t *testing.T) {
 
 // longSession is a session timeout of the engine zookeeper. It exceeds each outage of a test, so no
 // owner loses its lease.
-const longSession = simbatest.Patience
+const longSession = time.Hour
 
 // startBriefly starts a server with the store at addr. timeout limits the server's wait for replies
 // of the store. session is the session timeout of the engine zookeeper. If the server fails to

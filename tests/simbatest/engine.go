@@ -63,7 +63,7 @@ func (s *Shared) Flags(addr string) []string {
 	case "mysql":
 		flags = append(flags, "--mysql-dsn", "root@tcp("+addr+")/simba", "--mysql-migrate", "--mysql-poll", "50ms")
 	case "zookeeper":
-		flags = append(flags, "--zookeeper-servers", addr, "--zookeeper-session-timeout", "30s")
+		flags = append(flags, "--zookeeper-servers", addr, "--zookeeper-session-timeout", "1h")
 	}
 	return flags
 }

@@ -108,7 +108,7 @@ func configure(t TB, s *Server, id int, config ...string) {
 	text := strings.Join(append([]string{
 		"dataDir=" + s.Dir, "clientPortAddress=" + host, "clientPort=" + port,
 		"tickTime=200", "initLimit=100", "syncLimit=25",
-		"minSessionTimeout=1000", "maxSessionTimeout=60000", "maxClientCnxns=0",
+		"minSessionTimeout=1000", "maxSessionTimeout=3600000", "maxClientCnxns=0",
 		"admin.enableServer=false", "4lw.commands.whitelist=*",
 	}, config...), "\n") + "\n"
 	for name, text := range map[string]string{"zoo.cfg": text, "myid": strconv.Itoa(id) + "\n"} {

@@ -29,12 +29,13 @@ type Hooks struct {
 
 // Config configures one run of a contender.
 type Config struct {
-	Mutex, ID string
-	TTL       time.Duration // the whole lease; only Run.Renew renews it
-	Once      bool          // end the run when the mutex is not acquired at once, or is lost
-	NoQueue   bool          // take no queue entry
-	Every     time.Duration // not 0: a waiter gets no notices, and asks again after this pause
-	Hooks     Hooks
+	Mutex, ID  string
+	TTL        time.Duration // the whole lease; only Run.Renew renews it
+	DefaultTTL bool          // the lease may be shorter if the server demands it
+	Once       bool          // end the run when the mutex is not acquired at once, or is lost
+	NoQueue    bool          // take no queue entry
+	Every      time.Duration // not 0: a waiter gets no notices, and asks again after this pause
+	Hooks      Hooks
 }
 
 // Run is one run of a contender.
