@@ -5,9 +5,11 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -63,7 +65,11 @@ func Options(cmd *cobra.Command) (*redis.Options, error) {
 	const resp3 = 3
 	o, name := *source.Last().Options, "simba-resp:"+cmd.Name()
 	o.Password = ""
+	answered := new(atomic.Int32)
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if addrs := strings.Split(addr, ","); network == "tcp" && len(addrs) > 1 {
+			return dialAny(ctx, *source.Get().Options, addrs, answered)
+		}
 		return redis.NewDialer(source.Get().Options)(ctx, network, addr)
 	}
 	o.OnConnect = func(ctx context.Context, c *redis.Conn) error {
@@ -75,6 +81,44 @@ func Options(cmd *cobra.Command) (*redis.Options, error) {
 		return nil
 	}
 	return &o, nil
+}
+
+// dialAny connects to the first address that answers. It begins with the one whose index answered
+// has, and notes there which one it tries next.
+func dialAny(ctx context.Context, o redis.Options, addrs []string, answered *atomic.Int32) (conn net.Conn, err error) {
+	o.DialTimeout /= time.Duration(len(addrs))
+	for range addrs {
+		i := answered.Load()
+		addr := addrs[int(i)%len(addrs)]
+		if o.TLSConfig != nil {
+			o.TLSConfig = o.TLSConfig.Clone()
+			o.TLSConfig.ServerName, _, _ = net.SplitHostPort(addr)
+		}
+		if conn, err = redis.NewDialer(&o)(ctx, "tcp", addr); err == nil {
+			if err = ping(conn, o.DialTimeout); err == nil {
+				return conn, nil
+			}
+			conn.Close()
+		}
+		answered.CompareAndSwap(i, i+1)
+	}
+	return nil, err
+}
+
+// ping returns nil if the server answers. Before the login the answer may be an error reply.
+func ping(conn net.Conn, timeout time.Duration) error {
+	if err := conn.SetDeadline(time.Now().Add(timeout)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "PING\r\n"); err != nil {
+		return err
+	}
+	for b := []byte{0}; b[0] != '\n'; {
+		if _, err := io.ReadFull(conn, b); err != nil {
+			return err
+		}
+	}
+	return conn.SetDeadline(time.Time{})
 }
 
 // parsed has the options with the password, and the files that they are made of.

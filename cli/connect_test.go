@@ -50,6 +50,11 @@ func TestFlagOverridesVariableOverridesFile(t *testing.T) {
 		{nil, []string{"--url", "redis://bob@flag", "--password-file", given}, "flag:7379", "bob", "given"},
 		{nil, []string{"--url", "unix://bob:pen@/run/simba.sock"}, "/run/simba.sock", "bob", "pen"},
 		{nil, []string{"--url", "redis://[::1]:5/0"}, "[::1]:5", "", ""},
+		{nil, []string{"--url", "flag:5"}, "flag:5", "", ""},
+		{nil, []string{"--url", "flag"}, "flag:7379", "", ""},
+		{nil, []string{"--url", "a:1,b,[::1]:5"}, "a:1,b:7379,[::1]:5", "", ""},
+		{nil, []string{"--url", "redis://bob:p,q@a:1,b:2/0"}, "a:1,b:2", "bob", "p,q"},
+		{nil, []string{"--url", "unix:///run/a,b.sock"}, "/run/a,b.sock", "", ""},
 	} {
 		t.Run(strings.Join(row.args, " "), func(t *testing.T) {
 			for name, value := range row.env {
@@ -83,7 +88,9 @@ func TestErrorInSettingsIsOneLineWithoutPassword(t *testing.T) {
 		{nil, []string{"--url", "redis://u:secret@"}, "its host is missing"},
 		{nil, []string{"--url", "redis://h/1"}, "only database 0"},
 		{nil, []string{"--url", "unix://run/simba.sock"}, "unix:///path"},
-		{map[string]string{"SIMBA_URL": "h:1"}, nil, "SIMBA_URL: "},
+		{map[string]string{"SIMBA_URL": "http://h:1"}, nil, "SIMBA_URL: "},
+		{nil, []string{"--url", "h,redis://u:secret@g"}, "--url: it cannot be parsed"},
+		{nil, []string{"--url", "redis://u:secret@h,g:0"}, "its port must be"},
 		{nil, []string{"--url", "redis://u@h"}, "user u has no password"},
 		{map[string]string{"SIMBA_PASSWORD": "secret", "SIMBA_PASSWORD_FILE": "f"}, nil, "SIMBA_PASSWORD and SIMBA_PASSWORD_FILE are both set"},
 		{nil, []string{"--password-file", "/missing\x1b"}, `--password-file: open /missing\x1b: no such file`},

@@ -16,8 +16,8 @@ const (
 // target is a parsed URL of a server.
 type target struct {
 	network string // tcp or unix
-	addr    string // host:port, or the path of the socket
-	host    string // the name or address that the server's certificate must have; "" = a socket
+	addr    string // host:port, with commas between several, or the path of the socket
+	host    string // of the first addr; the server's certificate must have it; "" = a socket
 	tls     bool
 	secure  string // the form of a URL with TLS, for errors
 
@@ -25,13 +25,41 @@ type target struct {
 	user, password string
 }
 
-// parseURL parses the URL of a server. Its errors repeat no part of the URL: after a misplaced "@"
-// or "/", any part can belong to the password.
+const forms = "use redis://host:port, rediss://host:port or unix:///path"
+
+// parseURL parses the URL of a server, which may have several hosts with commas between them. Its
+// errors repeat no part of the URL: after a misplaced "@" or "/", any part can belong to the
+// password.
 func parseURL(raw string) (t target, err error) {
-	const forms = "use redis://host:port, rediss://host:port or unix:///path"
-	if !strings.Contains(raw, "://") {
+	switch {
+	case strings.Contains(raw, "://"):
+	case strings.ContainsAny(raw, "@/"):
 		return t, errors.New(forms)
+	default:
+		raw = "redis://" + raw
 	}
+	begin := strings.Index(raw, "://") + len("://")
+	end := len(raw)
+	if n := strings.IndexAny(raw[begin:], "/?#"); n >= 0 {
+		end = begin + n
+	}
+	begin += strings.LastIndex(raw[begin:end], "@") + 1
+	for i, host := range strings.Split(raw[begin:end], ",") {
+		one, err := parseOne(raw[:begin] + host + raw[end:])
+		if err != nil {
+			return t, err
+		}
+		if i == 0 {
+			t = one
+		} else {
+			t.addr += "," + one.addr
+		}
+	}
+	return t, nil
+}
+
+// parseOne is parseURL for one host.
+func parseOne(raw string) (t target, err error) {
 	u, err := url.Parse(raw)
 	if err != nil {
 		return t, errors.New("it cannot be parsed; special characters in user and password must be percent-encoded")

@@ -207,3 +207,44 @@ func TestConnectionHasTheNameOfItsCommand(t *testing.T) {
 		t.Errorf("CLIENT LIST does not show watch: %s, %v", list, err)
 	}
 }
+
+// A server that accepts a connection can still be frozen, or a load balancer without servers.
+func TestTheNextAddressIsTriedIfOneDoesNotAnswer(t *testing.T) {
+	s := simbatest.Start(t)
+	refusing, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	refusing.Close()
+	dead := map[string]string{"refuses": refusing.Addr().String(), "host without a server": "localhost:1"}
+	for name, serve := range map[string]func(net.Conn){"closes": func(c net.Conn) { c.Close() }, "is silent": func(net.Conn) {}} {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		dead[name] = l.Addr().String()
+		go func() {
+			for {
+				c, err := l.Accept()
+				if err != nil {
+					return
+				}
+				defer c.Close()
+				serve(c)
+			}
+		}()
+	}
+	for name, addr := range dead {
+		if r := run(t, addr+","+s.Addr, "owner", "free"); r.code != 1 || r.err == "" {
+			t.Errorf("if the first address %s, owner exits with code %d: %s", name, r.code, r.err)
+		}
+		if r := run(t, "redis://"+s.Addr+","+addr, "lock", "job", "--", "true"); r.code != 0 {
+			t.Errorf("if the second address %s, lock exits with code %d: %s", name, r.code, r.err)
+		}
+	}
+	if r := run(t, dead["refuses"]+","+s.Addr, "lock", "job", "--", "true"); r.code != 0 {
+		t.Errorf("if the first address refuses, lock exits with code %d: %s", r.code, r.err)
+	}
+	run(t, dead["refuses"]+","+dead["closes"], "status").fails(t, 69, dead["refuses"]+","+dead["closes"]+": ")
+}
