@@ -26,6 +26,7 @@ type Backend struct {
 	slots    []*sessionSlot
 	waiters  *proxy.Waiters
 	eventLog *proxy.EventLog
+	checks   *proxy.Checks
 	clock    storeClock
 	counters counters
 
@@ -85,6 +86,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		patterns:     make(map[string]struct{}),
 	}
 	b.waiters = proxy.NewWaiters(b)
+	b.checks = proxy.NewChecks("zookeeper", b.log, b.recheck)
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
 	sessions, err := b.firstSessions(ctx)
@@ -99,8 +101,12 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		b.all.Go(func() { b.runSlot(b.slots[i], s) })
 	}
 	b.all.Go(b.stopUnwantedWatchers)
+	b.all.Go(func() { b.checks.Run(b.life, b.waiters) })
 	return b, nil
 }
+
+// Faults returns what is wrong with the settings of the ensemble.
+func (b *Backend) Faults() []proxy.Fault { return b.checks.Faults() }
 
 // Close ends the engine and all its goroutines. Later calls of Close do nothing. Waits end with
 // simba.ErrStopped, and the waiters' nodes are deleted. If a client may still own a mutex in a

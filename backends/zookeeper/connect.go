@@ -8,10 +8,12 @@ import (
 	"time"
 
 	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 func (b *Backend) connect(ctx context.Context) (*session, error) {
-	return openSession(ctx, b.target, b.options.SessionTimeout, min(b.options.Timeout, 2*time.Second), b.leaseChanged, b.log)
+	return openSession(ctx, b.target, b.options.SessionTimeout, min(b.options.Timeout, 2*time.Second), b.leaseChanged, b.checks.Again, b.log)
 }
 
 func (b *Backend) join(ctx context.Context) (*session, error) {
@@ -88,12 +90,37 @@ func (b *Backend) diagnose(context.Context) error {
 	return fmt.Errorf("cannot connect: %w", last)
 }
 
+// recheck checks the ensemble while the server runs. A fault refuses no request by itself: a
+// request that begins a tenure creates nodes, as check does, and gets the same errors.
+func (b *Backend) recheck(ctx context.Context) (faults []proxy.Fault, err error) {
+	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	defer cancel()
+	b.mu.Lock()
+	s := b.slots[0].session
+	b.mu.Unlock()
+	if got := s.negotiated(); got < b.options.SessionTimeout {
+		faults = append(faults, proxy.Fault{Setting: "maxSessionTimeout", Text: fmt.Sprintf(
+			"the ensemble chose the session timeout %v instead of %v: see its maxSessionTimeout", got, b.options.SessionTimeout)})
+	}
+	var found proxy.Fault
+	if err = b.check(ctx, s); errors.As(err, &found) {
+		return append(faults, found), nil
+	}
+	return faults, err
+}
+
+func fault(setting, format string, args ...any) error {
+	return proxy.Fault{Setting: setting, Text: fmt.Sprintf(format, args...)}
+}
+
+// check checks the chroot and the user's rights. It returns a proxy.Fault for what an operator must
+// correct.
 func (b *Backend) check(ctx context.Context, s *session) error {
 	if s.root != "" {
 		_, err := s.get(ctx, s.root)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
-			return fmt.Errorf("the chroot %s does not exist; create it first", s.root)
+			return fault("chroot", "the chroot %s does not exist; create it first", s.root)
 		case errors.Is(err, zk.ErrNoAuth):
 		case err != nil:
 			return fmt.Errorf("read the chroot %s: %w", s.root, err)
@@ -106,11 +133,11 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 	}
 	switch {
 	case errors.Is(err, zk.ErrNoAuth) && b.target.scheme == "":
-		return fmt.Errorf("no permission to write below %s and %s; they belong to a user: give --zookeeper-auth", s.mutexes(), s.leases())
+		return fault("acl", "no permission to write below %s and %s; they belong to a user: give --zookeeper-auth", s.mutexes(), s.leases())
 	case errors.Is(err, zk.ErrNoAuth):
-		return fmt.Errorf("no permission to write below %s and %s; check user and password of --zookeeper-auth", s.mutexes(), s.leases())
+		return fault("acl", "no permission to write below %s and %s; check user and password of --zookeeper-auth", s.mutexes(), s.leases())
 	case errors.Is(err, zk.ErrInvalidACL):
-		return errors.New("the ensemble rejects the authentication; check --zookeeper-auth")
+		return fault("auth", "the ensemble rejects the authentication; check --zookeeper-auth")
 	case errors.Is(err, errUnimplemented):
 		return errors.New("it does not support container nodes: ZooKeeper 3.5 or later is needed")
 	case err != nil:

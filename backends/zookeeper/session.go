@@ -35,6 +35,7 @@ type session struct {
 	tag          tag
 	acl          []zk.ACL
 	leaseChanged func(guid) // called when a watched lease node has changed
+	connected    func()     // called for each new connection
 	log          *slog.Logger
 	conn         *zk.Conn
 	quit         <-chan zk.Event // closed when the library's goroutines have ended
@@ -59,12 +60,13 @@ type session struct {
 var epoch = time.Now()
 
 // openSession returns when the ensemble has created a session.
-func openSession(ctx context.Context, t target, timeout, handshake time.Duration, leaseChanged func(guid), log *slog.Logger) (*session, error) {
+func openSession(ctx context.Context, t target, timeout, handshake time.Duration, leaseChanged func(guid), connected func(), log *slog.Logger) (*session, error) {
 	s := &session{
 		paths:        paths{t.chroot},
 		tag:          newTag(),
 		acl:          zk.WorldACL(zk.PermAll),
 		leaseChanged: leaseChanged,
+		connected:    connected,
 		log:          log,
 		over:         make(chan struct{}),
 		up:           make(chan struct{}),
@@ -116,6 +118,7 @@ func (s *session) event(e zk.Event) {
 	}
 	switch e.State {
 	case zk.StateHasSession:
+		s.connected()
 		s.mu.Lock()
 		if s.netConn != nil {
 			s.netConn.established.Store(true)

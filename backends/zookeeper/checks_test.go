@@ -1,0 +1,79 @@
+package zookeeper_test
+
+import (
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/backends/zookeeper"
+)
+
+// lockedLog is a log that a test reads while a server writes it.
+type lockedLog struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (l *lockedLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lockedLog) count(part string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), part)
+}
+
+// awaitFault cuts the connections, so that the server checks the ensemble, until the check has, or
+// no longer has, a fault.
+func awaitFault(t *testing.T, b *zookeeper.Backend, l *stores.Link, setting string, want bool) {
+	t.Helper()
+	l.Reset()
+	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
+		is := slices.ContainsFunc(b.Faults(), func(f proxy.Fault) bool { return f.Setting == setting })
+		if is == want {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("the server reports %v; want the fault %s: %v", b.Faults(), setting, want)
+		}
+	}
+}
+
+func TestMissingRightIsFoundAtANewConnection(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link, log := stores.NewLink(t, srv.Addr), new(lockedLog)
+	b := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: patience, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	a := take(t, b, "m", "a", time.Minute)
+	o := operator(t, srv.Addr)
+	setACL(t, o, "/simba-leases", without(zk.PermCreate))
+	awaitFault(t, b, link, "acl", true)
+	_, err := ask(b, "m", "b")
+	mustBeMisconfigured(t, "ACQUIRE of b", err, "/simba-leases")
+	mustRenewByAllCommands(t, b, b, a)
+	awaitFault(t, b, link, "acl", true)
+	if n := log.count("level=ERROR"); n != 1 || log.count("setting=acl") != 1 {
+		t.Errorf("the log has %d errors, want one that names the setting acl", n)
+	}
+	setACL(t, o, "/simba-leases", zk.WorldACL(zk.PermAll))
+	awaitFault(t, b, link, "acl", false)
+	if _, err := ask(b, "m2", "b"); err != nil {
+		t.Errorf("ACQUIRE after the repair: %v; want acquired", err)
+	}
+}
+
+func TestShorterSessionTimeoutIsAFault(t *testing.T) {
+	srv := stores.ZooKeeper(t, "maxSessionTimeout=5000")
+	link := stores.NewLink(t, srv.Addr)
+	b := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: patience})
+	awaitFault(t, b, link, "maxSessionTimeout", true)
+}
