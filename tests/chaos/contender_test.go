@@ -240,7 +240,7 @@ func (c *contender) do(r request, args []any) error {
 		o.unknown = true
 		c.hangUp()
 		c.at = c.rng.IntN(len(c.routes))
-	case strings.HasPrefix(string(said), "TRYAGAIN ") || strings.HasPrefix(string(said), "UNBLOCKED "):
+	case strings.HasPrefix(string(said), "TRYAGAIN ") || strings.HasPrefix(string(said), "UNBLOCKED ") || strings.HasPrefix(string(said), "ERR engine redis misconfigured: "):
 		o.unknown = true
 	default:
 		return fmt.Errorf("%s %v: %w", commands[r.kind], args, err)

@@ -1,8 +1,13 @@
 package chaos
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
+
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
@@ -12,6 +17,7 @@ type fault struct {
 	ofStore  bool // needs an engine with a store
 	ofPair   bool // needs a store of a primary and a replica
 	ofServer bool // the server's process ends
+	ofRedis  bool // needs the engine redis
 	// spares reports whether at least one server and one route to it work during the whole fault.
 	// nil means that none does.
 	spares func(w *world) bool
@@ -93,6 +99,10 @@ var faults = []fault{
 		w.pair.Rejoin()
 		return w.all()
 	}},
+	{name: "store misconfigured", ofRedis: true, inject: func(w *world, _ int, length time.Duration, _ *rand.Rand) []int {
+		w.misconfigured(length)
+		return nil
+	}},
 }
 
 // others is the function spares of a fault that hits one server.
@@ -122,6 +132,49 @@ func delayed(l *stores.Link, length time.Duration, rng *rand.Rand) {
 		l.Delay(time.Duration(rng.Int64N(int64(60 * time.Millisecond))))
 		time.Sleep(length / 5)
 	}
+}
+
+// misconfigured lets Redis evict keys, although its memory is not full. When each server has
+// noticed that, it must begin no tenure until Redis is repaired.
+func (w *world) misconfigured(length time.Duration) {
+	w.t.Helper()
+	ask := func(addr string, words ...any) error {
+		c, err := redis.Dial("tcp", addr)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = redis.DoWithTimeout(c, patience, words[0].(string), words[1:]...)
+		return err
+	}
+	must := func(words ...any) {
+		w.t.Helper()
+		if err := ask(w.store().Addr, words...); err != nil {
+			w.t.Fatalf("%v: %v", words, err)
+		}
+	}
+	must("CONFIG", "SET", "maxmemory", "1gb", "maxmemory-policy", "allkeys-random")
+	must("CLIENT", "KILL", "TYPE", "pubsub") // so that the servers check Redis soon
+	noticed := make([]bool, len(w.servers))
+	for late, end := after(now(), patience), instant(0); end == 0 || now() < end; time.Sleep(10 * time.Millisecond) {
+		for i, s := range w.servers {
+			err := ask(s.addr, "SIMBA.ACQUIRE", fmt.Sprintf("probe-%d", now()), "probe", 1000)
+			switch {
+			case err != nil && strings.Contains(err.Error(), "misconfigured: "):
+				noticed[i] = true
+			case noticed[i] && err == nil:
+				w.t.Errorf("server %d began a tenure after it had noticed that Redis evicts keys", i)
+			}
+		}
+		if end == 0 && !slices.Contains(noticed, false) {
+			end = after(now(), length)
+		}
+		if now() > late {
+			w.t.Errorf("not all servers noticed within %v that Redis evicts keys: %v", patience, noticed)
+			break
+		}
+	}
+	must("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "0")
 }
 
 func (w *world) all() (servers []int) {

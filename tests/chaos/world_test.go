@@ -12,6 +12,7 @@ import (
 
 // world is a running engine: its servers, its store, and the links between all of them.
 type world struct {
+	t       *testing.T
 	engine  string // an engine and perhaps its variant: a key of documented
 	rules   guarantees
 	servers []host
@@ -50,7 +51,7 @@ type route struct {
 // primary when the old one refuses a write, but the third server does not.
 func open(t *testing.T, engine string) *world {
 	t.Helper()
-	w := &world{engine: engine, rules: documented[engine]}
+	w := &world{t: t, engine: engine, rules: documented[engine]}
 	name, variant, _ := strings.Cut(engine, " ")
 	servers := 2
 	var args func(link string) []string
