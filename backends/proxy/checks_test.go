@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,14 +15,29 @@ import (
 
 // checkedStore is a store whose result a test sets.
 type checkedStore struct {
+	mu     sync.Mutex // guards the fields below
 	faults []Fault
 	err    error
 	checks int
 }
 
 func (s *checkedStore) check(context.Context) ([]Fault, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.checks++
 	return s.faults, s.err
+}
+
+func (s *checkedStore) set(err error, faults ...Fault) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults, s.err = faults, err
+}
+
+func (s *checkedStore) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.checks
 }
 
 // runChecks runs f in fake time beside the Checks of a store that is well at the start.
@@ -46,25 +62,25 @@ func elapse(d time.Duration) {
 func TestStoreIsCheckedEachMinuteAndAfterAgain(t *testing.T) {
 	runChecks(t, func(s *checkedStore, c *Checks, _ *strings.Builder) {
 		elapse(time.Minute - 1)
-		if s.checks != 1 {
-			t.Errorf("%d checks before the minute is over, want 1", s.checks)
+		if s.count() != 1 {
+			t.Errorf("%d checks before the minute is over, want 1", s.count())
 		}
 		elapse(1)
-		if s.checks != 2 {
-			t.Errorf("%d checks after a minute, want 2", s.checks)
+		if s.count() != 2 {
+			t.Errorf("%d checks after a minute, want 2", s.count())
 		}
 		for range 100 { // many connections at once
 			c.Again()
 		}
 		elapse(checkPause)
-		if s.checks != 3 {
-			t.Errorf("%d checks after 100 new connections, want 3", s.checks)
+		if s.count() != 3 {
+			t.Errorf("%d checks after 100 new connections, want 3", s.count())
 		}
 		elapse(30 * time.Second)
 		c.Again()
 		synctest.Wait()
-		if s.checks != 4 {
-			t.Errorf("%d checks after another connection, want 4 at once", s.checks)
+		if s.count() != 4 {
+			t.Errorf("%d checks after another connection, want 4 at once", s.count())
 		}
 	})
 }
@@ -72,31 +88,30 @@ func TestStoreIsCheckedEachMinuteAndAfterAgain(t *testing.T) {
 func TestRefusedStoreLetsNoTenureBeginUntilItIsRepaired(t *testing.T) {
 	runChecks(t, func(s *checkedStore, c *Checks, log *strings.Builder) {
 		weak := Fault{Setting: "appendfsync", Text: "everysec"}
-		s.faults = []Fault{weak, {Setting: "maxmemory-policy", Text: "evicts", Refused: true}}
+		s.set(nil, weak, Fault{Setting: "maxmemory-policy", Text: "evicts", Refused: true})
 		elapse(time.Minute)
 		refusal := (*simba.MisconfiguredError)(nil)
 		if err := c.Refusal(); !errors.As(err, &refusal) || err.Error() != "engine redis misconfigured: evicts" {
 			t.Errorf("refusal %v, want the fault", err)
 		}
 		elapse(10 * checkPause)
-		if n := strings.Count(log.String(), "level=ERROR"); n != 2 || s.checks != 12 {
-			t.Errorf("%d errors in the log after %d checks, want 2 after 12:\n%s", n, s.checks, log)
+		if n := strings.Count(log.String(), "level=ERROR"); n != 2 || s.count() != 12 {
+			t.Errorf("%d errors in the log after %d checks, want 2 after 12:\n%s", n, s.count(), log)
 		}
-		s.err = errors.New("no answer") // an incomplete check changes nothing
-		s.faults = nil
+		s.set(errors.New("no answer")) // an incomplete check changes nothing
 		elapse(time.Minute)
 		if c.Refusal() == nil || len(c.Faults()) != 2 {
 			t.Errorf("a check without an answer changed the result to %v, %v", c.Refusal(), c.Faults())
 		}
-		s.err, s.faults = nil, []Fault{weak}
+		s.set(nil, weak)
 		elapse(checkPause)
 		if c.Refusal() != nil || len(c.Faults()) != 1 || strings.Count(log.String(), "no longer at fault") != 1 {
 			t.Errorf("after the repair: %v, %v:\n%s", c.Refusal(), c.Faults(), log)
 		}
-		before := s.checks
+		before := s.count()
 		elapse(time.Minute - 1)
-		if s.checks != before {
-			t.Errorf("%d checks in the minute after the repair, want none", s.checks-before)
+		if s.count() != before {
+			t.Errorf("%d checks in the minute after the repair, want none", s.count()-before)
 		}
 	})
 }
