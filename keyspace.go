@@ -109,6 +109,9 @@ type Tx interface {
 	// an owner: the waiter with the reservation, or "" if there is no reservation. Take works even
 	// while the mutex is reserved.
 	MayTake(mutex, owner string) bool
+	// Refuse notes that a script asked in vain to take the mutex for owner. It saw the lock that
+	// Lock returns now.
+	Refuse(mutex, owner string)
 	// Take begins a tenure with the Owner, Fields and lease of l. If the mutex already has a
 	// tenure, Take breaks that tenure.
 	Take(mutex string, l Lock)

@@ -159,7 +159,7 @@ func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error 
 	call.Keys, call.Args = args[3:3+n], args[3+n:]
 	call.Proto, call.Yield = t.w.Proto(), t.yield
 	h := &scriptHost{readOnly: readOnly, full: t.c.full, tx: *t}
-	h.tx.w = &h.reply
+	h.tx.w, h.tx.scripted = &h.reply, true
 	if err := t.x.scripting.runner.Run(t.conn.Context(), call, h, t.w); err != nil {
 		t.torn = h.changed
 		t.final = t.final || errors.As(err, new(*script.StoppedError))

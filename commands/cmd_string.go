@@ -291,6 +291,11 @@ func (t *keyTx) setIf(k simba.Key, args [][]byte, value string, d lease, o setOp
 func (t *keyTx) maySet(k simba.Key, args [][]byte, value string, o setOptions) (bool, error) {
 	old, exists := t.lookup(k)
 	switch {
+	case o.nx && k.Part == simba.KeyLock && (exists || !t.MayTake(k.Mutex, value)):
+		if t.scripted {
+			t.Refuse(k.Mutex, value)
+		}
+		return false, nil
 	case o.nx && exists, o.xx && !exists, o.ifeq != nil && (!exists || old.Owner != string(o.ifeq)):
 		return false, nil
 	case k.Part == simba.KeyToken && exists && old.Owner == value:
@@ -298,7 +303,7 @@ func (t *keyTx) maySet(k simba.Key, args [][]byte, value string, o setOptions) (
 	case k.Part != simba.KeyLock:
 		return false, viewError(args, k)
 	}
-	return !o.nx || t.MayTake(k.Mutex, value), nil
+	return true, nil
 }
 
 func mset(t *keyTx, args [][]byte) error {

@@ -27,6 +27,8 @@ type keyTx struct {
 	// transaction conflicts.
 	final bool
 
+	scripted bool // a script runs the commands
+
 	steps int  // how often step was called
 	again bool // an earlier run of this transaction has conflicted
 

@@ -6,8 +6,8 @@ import "github.com/simba-resp/simba-resp"
 // elements in maps and slices.
 const (
 	mutexBytes  = 128
-	extraBytes  = 240
-	entryBytes  = 176
+	extraBytes  = 264
+	entryBytes  = 192
 	fieldBytes  = 48
 	ticketBytes = 96
 )

@@ -39,6 +39,11 @@ type extra struct {
 	until       simba.Instant // when the reservation ends
 	last        string        // the owner whose tenure ended last
 
+	// See openToOutsiders.
+	sinceOpen int           // tenures that ended since the mutex was last open
+	outsider  simba.Instant // when a script last asked in vain for an outsider; 0 = never
+	open      simba.Instant // until when the free mutex is open to outsiders
+
 	// The fields below belong to the present tenure.
 	long   time.Duration // a TTL that is too long for mutex.ttl; 0 = mutex.ttl has it
 	fields []simba.Field // fields of a lock key that is a hash
@@ -167,7 +172,7 @@ func (m *mutex) makeExtra() *extra {
 
 // idle reports whether the mutex has no state left. It drops an empty extra state.
 func (m *mutex) idle() bool {
-	if x := m.extra; x != nil && x.isEmpty() {
+	if x := m.extra; x != nil && x.isEmpty() && !(m.owned() && x.outsider != 0) {
 		m.extra = nil
 	}
 	return !m.owned() && m.extra == nil
@@ -192,7 +197,7 @@ func (m *mutex) deadline(recoverUntil simba.Instant, former uint64) simba.Instan
 	case x.reserved != nil:
 		d = x.until
 	case x.next() != nil:
-		d = recoverUntil
+		d = max(recoverUntil, x.open)
 	}
 	if x != nil && x.nextLapse != 0 {
 		d = min(d, x.nextLapse)
@@ -225,6 +230,8 @@ func (m *mutex) outcome(status simba.Status, s *step, contender string) simba.Ou
 		o.Transition = remaining(s.recoverUntil, s.now)
 	case x != nil && x.reserved != nil:
 		o.Transition = remaining(x.until, s.now)
+	case x != nil && x.open > s.now:
+		o.Transition = remaining(x.open, s.now)
 	}
 	return o
 }

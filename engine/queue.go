@@ -31,6 +31,10 @@ type entry struct {
 	ticket     *ticket // nil = a polling waiter
 	offered    uint64  // queue.offerRound at the last offer, plus 1; 0 = no offer
 	ready      bool    // queue.ready has the entry
+	// seen is the end of the lease that a script for this contender saw last; 0 = no script has
+	// asked in vain. kept means that the mutex was reserved until the script would ask again.
+	seen simba.Instant
+	kept bool
 }
 
 // entryList is a list of entries by order. Adding at the end and removing at the front are cheap.

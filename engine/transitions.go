@@ -10,6 +10,9 @@ import (
 // reasonHandoff is the reason that the history gives for a grant to a blocked waiter.
 const reasonHandoff = "handoff"
 
+// reasonMissed is the reason that the history gives for a waiter that did not ask in its turn.
+const reasonMissed = "missed its turn"
+
 // The transitions are the only code that changes a mutex. The transition of a request begins with
 // advance. The transitions in keys.go do not, because the commit of a transaction calls advance
 // before them.
@@ -26,8 +29,11 @@ func (m *mutex) advance(s *step) {
 	if x == nil {
 		return
 	}
-	if x.reserved != nil && x.until <= s.now {
+	if e := x.reserved; e != nil && x.until <= s.now {
 		m.endReservation(s)
+		if e.kept && x.find(e.contender) == e {
+			m.leave(s, e, reasonMissed)
+		}
 	}
 	m.endRecovery(s)
 	m.handOff(s)
@@ -270,7 +276,7 @@ func (m *mutex) mayTake(s *step, contender string) bool {
 		return false
 	}
 	x := m.extra
-	return x == nil || x.reserved == nil || x.reserved.contender == contender
+	return x == nil || x.open <= s.now && (x.reserved == nil || x.reserved.contender == contender)
 }
 
 // grant begins a tenure, and removes the contender from the queue.
@@ -278,7 +284,7 @@ func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, 
 	m.token = s.nextToken()
 	m.setOwner(contender)
 	if x := m.extra; x != nil {
-		x.reserved = nil
+		x.reserved, x.open = nil, 0
 		if e := x.find(contender); e != nil {
 			// After a handoff, the new owner does not know of its tenure yet. Without a handoff,
 			// the contender itself made this request, and its reply names the tenure.
@@ -325,6 +331,7 @@ func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 		x.long = 0
 		m.setFields(nil)
 		x.last = owner
+		x.sinceOpen++
 		x.newOfferRound()
 		if t != nil && !t.ended && kind != simba.EventReleased {
 			m.requeue(s, t)
@@ -363,17 +370,26 @@ func (m *mutex) requeue(s *step, t *ticket) {
 // reachable polling waiters that precede it in the queue.
 func (m *mutex) handOff(s *step) {
 	x := m.extra
-	if x == nil || m.owned() || x.reserved != nil || s.now < s.recoverUntil {
+	if x == nil || m.owned() || x.reserved != nil || s.now < max(s.recoverUntil, x.open) {
 		return
 	}
 	x.readyRequeued()
+	if x.next() != nil && m.openToOutsiders(s) {
+		return
+	}
 	for e := x.next(); e != nil; e = x.next() {
 		if e.ticket != nil {
 			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)
 			return
 		}
 		if !s.subscribed(m.name(), e.contender) {
-			x.setReady(e, false)
+			if e.seen == 0 {
+				x.setReady(e, false)
+			} else if x.markOffered(e); s.window > 0 && s.now < e.seen.Add(jitter) && e.seen <= s.now.Add(near) {
+				x.reserved, x.until, e.kept = e, e.seen.Add(jitter), true
+				e.lapse = max(e.lapse, x.until)
+				return
+			}
 			continue
 		}
 		x.markOffered(e)
@@ -384,6 +400,46 @@ func (m *mutex) handOff(s *step) {
 			return
 		}
 	}
+}
+
+// A contender of Simba that receives no notices polls. It asks again at most jitter after the end
+// of the lease that it saw last; Simba's own bound is a second. If that end is near, handOff keeps
+// its turn.
+const jitter, near = 1100 * time.Millisecond, 2 * time.Second
+
+// noteRefusal notes that a script asked for the mutex in vain, and saw that the lease ends at
+// endsAt, in Unix milliseconds; 0 = never.
+func (m *mutex) noteRefusal(s *step, contender string, endsAt int64) {
+	x := m.makeExtra()
+	switch e := x.find(contender); {
+	case m.owner() == contender:
+	case e == nil:
+		x.outsider = s.now
+	case e.ticket == nil:
+		if e.seen = s.now; endsAt > s.wall {
+			e.seen = s.now.Add(min(time.Duration(endsAt-s.wall)*time.Millisecond, longestLapse))
+		}
+		e.kept = false
+		x.setLapse(e, e.seen.Add(jitter+s.grace))
+		x.setReady(e, true)
+	}
+}
+
+// openToOutsiders leaves the free mutex to outsiders for a moment, every third time that it becomes
+// free. Outsiders are contenders whose scripts take the mutex without a queue entry, such as those
+// of Simba from 3.2. They count for a minute after they asked in vain.
+func (m *mutex) openToOutsiders(s *step) bool {
+	x := m.extra
+	if x.sinceOpen < 3 {
+		return false
+	}
+	x.sinceOpen = 0
+	if x.outsider == 0 || s.now.Sub(x.outsider) > time.Minute {
+		return false
+	}
+	x.open = s.now.Add(150 * time.Millisecond)
+	s.freed, s.last = true, x.last
+	return true
 }
 
 // enqueue adds the contender to the queue, or updates its entry.

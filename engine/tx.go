@@ -61,8 +61,10 @@ type txKey struct {
 	// The changes that commit makes.
 	work     []op
 	dequeued []string
-	room     [1]op // memory for work
-	did      *step // the step of this key in commitAll
+	refused  string // the contender of the last Refuse; "" = none
+	seenEnd  int64  // the EndsAt that it saw
+	room     [1]op  // memory for work
+	did      *step  // the step of this key in commitAll
 }
 
 type op struct {
@@ -292,6 +294,12 @@ func (t *tx) MayTake(name, owner string) bool {
 // pending is the token of a tenure that the commit will begin.
 const pending = ^uint64(0)
 
+// Refuse implements simba.Tx.
+func (t *tx) Refuse(name, owner string) {
+	k := t.key(name)
+	k.refused, k.seenEnd = owner, k.lock.EndsAt
+}
+
 // Take implements simba.Tx.
 func (t *tx) Take(name string, l simba.Lock) {
 	k := t.key(name)
@@ -427,7 +435,7 @@ func (t *tx) TooLarge() bool { return t.tooLarge }
 func (t *tx) Discard() {
 	t.messages = nil
 	for _, k := range t.keys {
-		k.work, k.dequeued = k.room[:0], nil
+		k.work, k.dequeued, k.refused = k.room[:0], nil, ""
 		k.ended, k.hidden, k.next = 0, false, 0
 		k.lock, k.queue, k.shownOwned = k.readLock, txQueue{list: k.readQueue}, false
 	}

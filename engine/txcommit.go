@@ -13,7 +13,9 @@ import (
 // every mutex to the present time, and compares the mutex with the state that the transaction has
 // read. Then it makes all changes and records them as one.
 
-func (k *txKey) isReadOnly() bool { return len(k.work) == 0 && len(k.dequeued) == 0 && k.given == 0 }
+func (k *txKey) isReadOnly() bool {
+	return len(k.work) == 0 && len(k.dequeued) == 0 && k.given == 0 && k.refused == ""
+}
 
 // commitOne commits a transaction of one key: an ordinary step.
 func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
@@ -68,6 +70,9 @@ func (k *txKey) apply(m *mutex, s *step) {
 		}
 	}
 	s.chosen = 0 // if no tenure has begun
+	if k.refused != "" {
+		m.noteRefusal(s, k.refused, k.seenEnd)
+	}
 	m.conclude(s, k.dequeued)
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 // The connection of a subscriber: one goroutine reads, one writes.
@@ -118,6 +120,16 @@ func (s *subscriber) write(ctx context.Context, ps *redis.PubSub) {
 	}
 }
 
+// serversChannel returns the channel to which a server subscribes with the channel of a mutex, ""
+// for other channels. Nobody publishes on it. By the numbers of subscribers of both, a script finds
+// those that are not servers of ours: see openToOutsiders in lua/waiters.lua.
+func serversChannel(channel string) string {
+	if _, ok := simba.ParseMutexChannel(channel); ok {
+		return "simba-servers:" + strings.TrimPrefix(channel, "simba:")
+	}
+	return ""
+}
+
 // maxChannelsPerCommand bounds a SUBSCRIBE or UNSUBSCRIBE.
 const maxChannelsPerCommand = 1000
 
@@ -132,6 +144,9 @@ func (s *subscriber) sendChanges(ps *redis.PubSub) error {
 			goneGlobs = append(goneGlobs, name)
 		} else {
 			gone = append(gone, name)
+			if servers := serversChannel(name); servers != "" {
+				gone = append(gone, servers)
+			}
 		}
 	}
 	for _, name := range s.toSubscribe {
@@ -140,6 +155,10 @@ func (s *subscriber) sendChanges(ps *redis.PubSub) error {
 		case sub.pattern:
 			globs = append(globs, name)
 		default:
+			// First, so that no script counts this server as another program.
+			if servers := serversChannel(name); servers != "" {
+				exact = append(exact, servers)
+			}
 			exact = append(exact, name)
 		}
 	}

@@ -17,7 +17,7 @@ func TestAnEndlessScriptBlocksNoClientAndCanBeKilled(t *testing.T) {
 	rdb, others := connect(t, s), connect(t, s)
 	is(t, rdb, "OK", "config", "set", "busy-reply-threshold", 100)
 	is(t, rdb, "OK", "set", "k", "before")
-	if _, err := (&simba{others, "m", "ours"}).acquire(t.Context()); err != nil {
+	if _, err := (&simba{others, "m", "ours", 0}).acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 

@@ -1,6 +1,7 @@
 package dropin
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -81,6 +82,9 @@ type contest struct {
 	// patience limits a contender's wait for a grant. If it is shorter than the lease, only notices
 	// wake waiters in time.
 	patience time.Duration
+
+	// lease is the length of leases of ours in milliseconds; 0 = the constant lease.
+	lease int64
 
 	// unchecked means that the contest does not read the owner from the server, because SIMBA.*
 	// refuses the mutex's name.
@@ -202,10 +206,11 @@ func (c *contest) end() {
 type simba struct {
 	rdb       *redis.Client
 	mutex, id string
+	lease     int64 // in milliseconds; 0 = the constant lease
 }
 
 func (k *simba) acquire(ctx context.Context) (string, error) {
-	o, err := record(ctx, k.rdb, "simba.acquire", k.mutex, k.id, lease, "wait", 0)
+	o, err := record(ctx, k.rdb, "simba.acquire", k.mutex, k.id, cmp.Or(k.lease, lease), "wait", 0)
 	if err == nil && o["status"] != "acquired" {
 		err = fmt.Errorf("SIMBA.ACQUIRE returns %v", o)
 	}
@@ -223,6 +228,6 @@ func (k *simba) release(ctx context.Context) error {
 func (c *contest) enterSimba(contenders, rounds int, pause time.Duration) {
 	c.t.Helper()
 	for i := range contenders {
-		c.enter(&simba{connect(c.t, c.server), c.mutex, fmt.Sprint("simba", i)}, rounds, pause)
+		c.enter(&simba{connect(c.t, c.server), c.mutex, fmt.Sprint("simba", i), c.lease}, rounds, pause)
 	}
 }

@@ -116,7 +116,7 @@ func TestALockOfRedsyncExpires(t *testing.T) {
 	// Lock fails if its request takes longer than the lease. So the test shortens the lease only
 	// now.
 	is(t, rdb, int64(1), "pexpire", "m", 300)
-	k := &simba{rdb, "m", "ours"}
+	k := &simba{rdb, "m", "ours", 0}
 	if _, err := k.acquire(t.Context()); err != nil { // returns when the lease has ended
 		t.Fatal(err)
 	}

@@ -193,7 +193,7 @@ func TestSimbaScriptsShareAMutexAmongThemselves(t *testing.T) {
 func TestSimbaReleaseNotifiesAContenderOfSimba(t *testing.T) {
 	t.Parallel()
 	c := newContest(t, "notified")
-	ours := &simba{c.rdb, c.mutex, "ours"}
+	ours := &simba{c.rdb, c.mutex, "ours", 0}
 	if _, err := ours.acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}

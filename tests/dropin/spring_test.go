@@ -129,7 +129,7 @@ func TestSpringLocksContendWithSimbaAcquire(t *testing.T) {
 func TestSpringScriptsDoNotChangeTheLockOfAnotherOwner(t *testing.T) {
 	t.Parallel()
 	c := newContest(t, "spring-locks:other")
-	ours := &simba{c.rdb, c.mutex, "ours"}
+	ours := &simba{c.rdb, c.mutex, "ours", 0}
 	if _, err := ours.acquire(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
--- The fast path of guard: the owner renews within its lease. It has the same effect as renew in
--- steps.lua.
-if owner == ARGV[7] and lockOwner == owner and lockToken == token and now < ends and (ARGV[10] == '0' or ARGV[10] == token) then
+-- The fast path of guard: the owner renews within its lease, and nobody waits. It has the same
+-- effect as renew in steps.lua.
+if owner == ARGV[7] and lockOwner == owner and lockToken == token and now < ends and (ARGV[10] == '0' or ARGV[10] == token) and
+    call('EXISTS', queue) == 0 then
   local t, tr = tonumber(ARGV[8]), tonumber(ARGV[9])
   local till = now + t + tr .. ''
   call('PEXPIREAT', lock, till) -- first, see extendLock

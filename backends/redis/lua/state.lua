@@ -56,17 +56,19 @@ if not state[2] and call('EXISTS', tenure) == 1 then foreignKey = tenure end
 --     contender renews. '!' at its end = the ticket's server has received the grant, so its client
 --     may have it too. Without '!' the tenure can be revoked.
 --   reserved, reservedUntil: the polling contender for which the free mutex is reserved, and until
---     when
+--     when; '{}' = reserved for outsiders
 --   lastGrant: the last ticket that was granted the mutex while it waited, a space and the token.
 --     It stays after that tenure. '!' at its end = a command ended the tenure.
 --   nextLapse: no polling waiter lapses before that; 0 = no polling waiter
 --   unnotified: another program released the last tenure before the end of its lease, and no
 --     reconciliation has handled its message to the next contender. A fast renewal or release
 --     clears it.
-local token, owner, last, acquired, ttl, transition, session, granted, reserved, reservedUntil, lastGrant, nextLapse, unnotified
+--   sinceOpen: how many tenures ended since our scripts last left the free mutex to outsiders, see
+--     openToOutsiders in waiters.lua
+local token, owner, last, acquired, ttl, transition, session, granted, reserved, reservedUntil, lastGrant, nextLapse, unnotified, sinceOpen
 if state[2] then
   local read
-  read, token, owner, last, acquired, ttl, transition, session, granted, reserved, reservedUntil, lastGrant, nextLapse, unnotified =
+  read, token, owner, last, acquired, ttl, transition, session, granted, reserved, reservedUntil, lastGrant, nextLapse, unnotified, sinceOpen =
     pcall(cmsgpack.unpack, state[2])
   if not read or type(token) ~= 'string' or not tonumber(token) or type(owner) ~= 'string' or type(last) ~= 'string' or
       type(transition or 0) ~= 'number' or type(nextLapse or 0) ~= 'number' then
@@ -79,7 +81,7 @@ if foreignKey then
 end
 -- A record omits trailing fields that have their default: see save in steps.lua.
 token, owner, last, session, granted, reserved = token or '0', owner or '', last or '', session or '', granted or '', reserved or ''
-lastGrant = lastGrant or ''
+lastGrant, sinceOpen = lastGrant or '', sinceOpen or 0
 acquired, ttl, transition, reservedUntil, nextLapse = acquired or 0, ttl or 0, transition or 0, reservedUntil or 0, nextLapse or 0
 local ends = acquired + ttl + transition
 

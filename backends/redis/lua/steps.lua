@@ -149,7 +149,38 @@ local function startWindows(t, tr, s)
   session, granted, changed = s, '', true
 end
 
+-- hasSubscriber returns whether anybody subscribes to a channel by its name. The result of PUBLISH
+-- would also count servers that subscribe to a pattern.
+local function hasSubscriber(channel) return call('PUBSUB', 'NUMSUB', channel)[2] > 0 end
+
+-- plainContenderChannel returns the channel that Simba before 3.0.2 subscribes to. The scripts of
+-- these versions publish to the name with braces.
+local function plainContenderChannel(c) return 'simba:' .. string.sub(lock, 8, -2) .. ':' .. c end
+
+-- JITTER: a contender of Simba asks again at most this many ms after the end of the lease that it
+-- saw last. Simba's own bound is 1000.
+local JITTER = 1100
+
+local function isSimbas(record) return string.sub(record, 1, 2) == '\161x' end
+
+-- noteSeen notes, before the lease changes, which of Simba's contenders have seen it. A contender
+-- with an earlier note asks again only when the lease that it saw is over, and if it lives. If the
+-- queue is empty, noteSeen resets sinceOpen.
+local function noteSeen()
+  local list = call('ZRANGE', queue, 0, 15)
+  if #list == 0 then sinceOpen = 0 end
+  if #list == 0 or full then return end
+  for i, record in ipairs(call('HMGET', waiting, unpack(list))) do
+    local seen = record and isSimbas(record) and select(2, cmsgpack.unpack(record))
+    if not record or seen and seen + JITTER <= now and (cluster or hasSubscriber(plainContenderChannel(list[i]))) then
+      call('HSET', waiting, list[i], cmsgpack.pack('x', ends, 0, '', '', '', now, ends + JITTER + grace, -1, 0))
+      call('PEXPIRE', waiting, KEEP)
+    end
+  end
+end
+
 local function renew(t, tr, s)
+  noteSeen()
   startWindows(t, tr, s)
   extendLock(owner, ends)
 end
@@ -171,6 +202,8 @@ end
 -- this in lastGrant or endedTickets when it reconciles. If the lease expired, or the server seemed
 -- dead, the waiter waits on.
 local function recordEnd(kind, reason)
+  sinceOpen = sinceOpen + 1
+  noteSeen()
   event(kind, owner, token, reason)
   if kind == 'broken' or kind == 'released' and reason ~= 'server gone' then
     if string.sub(lastGrant, -1 - #token) == ' ' .. token then lastGrant = lastGrant .. '!' end
@@ -200,8 +233,9 @@ end
 -- save writes the record, without trailing fields that have their default.
 local function save()
   local record
-  if unnotified then
-    record = cmsgpack.pack(token, owner, last, acquired, ttl, transition, session, granted, reserved, reservedUntil, lastGrant, nextLapse, true)
+  if unnotified or sinceOpen ~= 0 then
+    record = cmsgpack.pack(token, owner, last, acquired, ttl, transition, session, granted, reserved, reservedUntil, lastGrant, nextLapse,
+      unnotified or false, sinceOpen)
   elseif nextLapse ~= 0 or lastGrant ~= '' or reservedUntil ~= 0 or reserved ~= '' or granted ~= '' then
     record = cmsgpack.pack(token, owner, last, acquired, ttl, transition, session, granted, reserved, reservedUntil, lastGrant, nextLapse)
   elseif session ~= '' then
@@ -312,5 +346,9 @@ else
     call('DEL', tokenKey)
   end
 end
-if reserved ~= '' and reservedUntil <= now then endReservation() end
+if reserved ~= '' and reservedUntil <= now then
+  local record = call('HGET', waiting, reserved)
+  if record and isSimbas(record) then dequeue(reserved) end -- it has missed its turn
+  endReservation()
+end
 

@@ -2,13 +2,14 @@
 -- that other programs have removed. The last function makes the reply.
 
 -- readWaiter returns the fields of a waiter's record, nothing if there is none:
---   kind: 'b' = blocked, 'p' = polling, 'x' = a contender of Simba that was passed over
+--   kind: 'b' = blocked, 'p' = polling, 'x' = a contender of Simba
 --   t, tr: the windows that it asked for; wserver, wticket: the server and ticket of its wait
+--     Of kind 'x', t is the end of the lease that it saw last.
 --   wsession: the session that it asked for; since: since when it waits
 --   lapses: when a polling waiter loses its queue entry
 --   notified: the token of the tenure after which it was last notified
 --   score: its order in the queue
--- Of kind 'x' only lapses, notified and score count.
+-- Of kind 'x' only t, lapses, notified and score count.
 local function readWaiter(c)
   local w = call('HGET', waiting, c)
   if not w then return end
@@ -49,10 +50,6 @@ local function restoreEntries()
   extendQueue()
   if lost and reserved ~= '' then endReservation() end
 end
-
--- hasSubscriber returns whether anybody subscribes to a channel by its name. The result of PUBLISH
--- would also count servers that subscribe to a pattern.
-local function hasSubscriber(channel) return call('PUBSUB', 'NUMSUB', channel)[2] > 0 end
 
 -- A queue that does not expire was made by another program, so entries of ours may be missing.
 if hasRecords and (unseen and not onlyExpired or call('PTTL', queue) < 0) then restoreEntries() end
@@ -111,10 +108,6 @@ local function notifyEntryGone(c, wserver, wticket)
   end
 end
 
--- plainContenderChannel returns the channel that Simba before 3.0.2 subscribes to. The scripts of
--- these versions publish to the name with braces.
-local function plainContenderChannel(c) return 'simba:' .. string.sub(lock, 8, -2) .. ':' .. c end
-
 -- mayReceive returns whether a contender of Simba can receive a notice that the mutex is free. In a
 -- cluster it always returns true, because the contender may subscribe at another node.
 local function mayReceive(c) return cluster or hasSubscriber(lock .. ':' .. c) or plain and hasSubscriber(plainContenderChannel(c)) end
@@ -151,8 +144,28 @@ local function grantBlocked(c, wttl, wtransition, wserver, wticket, wsession)
   return true
 end
 
+-- openToOutsiders leaves the free mutex to outsiders for a moment, every third time that it becomes
+-- free. Outsiders are contenders of Simba from 3.2: they have no queue entry, and subscribe to the
+-- mutex' channel. Simba from 3.0.2 to 3.1, which queues, and our servers subscribe too. Our servers
+-- also subscribe to a channel of their own, see serversChannel. list is the beginning of the queue.
+local function openToOutsiders(list)
+  if sinceOpen < 3 then return false end
+  sinceOpen, changed = 0, true
+  local counts = call('PUBSUB', 'NUMSUB', lock, 'simba-servers:' .. string.sub(lock, 7))
+  local outsiders = counts[2] - counts[4]
+  for _, c in ipairs(list) do
+    local kind = readWaiter(c)
+    if (not kind or kind == 'x') and hasSubscriber(lock .. ':' .. c) then outsiders = outsiders - 1 end
+  end
+  if outsiders > 0 then
+    reserved, reservedUntil, announceFree = '{}', now + 150, true
+  end
+  return outsiders > 0
+end
+
 -- handOff gives a free mutex to the first waiter that can be reached. It grants the mutex to a
--- blocked waiter. It notifies a polling waiter and reserves the mutex for that waiter. me is the
+-- blocked waiter. It notifies a polling waiter and reserves the mutex for that waiter. A contender
+-- of Simba that receives no notices keeps its turn if it will soon ask by itself. me is the
 -- contender of the request, which needs no notice. handOff returns false if the mutex is free and
 -- nobody waits. Otherwise it returns true. If no tenure may begin, it does nothing.
 local function handOff(me)
@@ -164,20 +177,26 @@ local function handOff(me)
       if from == 0 then nextLapse = 0 end
       return from > 0
     end
+    if from == 0 and openToOutsiders(list) then return true end
     for _, c in ipairs(list) do
       local kind, wttl, wtransition, wserver, wticket, wsession, since, lapses, notified, score = readWaiter(c)
       if not kind or kind == 'x' then
-        local there = notified == token or notifyFree(c)
-        if there and window > 0 then
+        local there, due = notified == token or notifyFree(c), 0
+        if kind and now < wttl + JITTER and wttl <= now + 2000 then due = wttl + JITTER end
+        if not there and window > 0 and due ~= 0 then
+          reserved, reservedUntil, changed = c, due, true
+          return true
+        elseif there and window > 0 then
           -- Simba's own release also removes the entry. The contender queues again if it needs to.
           dequeue(c)
-          reserved, reservedUntil, changed = c, now + window, true
+          -- In a cluster, it may not receive the notice.
+          reserved, reservedUntil, changed = c, math.max(now + window, cluster and due or 0), true
           return true
         elseif not there and kind and lapses <= now then
           dequeue(c)
         else
           if notified ~= token and (there or not kind) then
-            writeWaiter(c, 'x', 0, 0, '', '', '', now, now + grace, there and token or -1, score or call('ZSCORE', queue, c))
+            writeWaiter(c, 'x', wttl or 0, 0, '', '', '', now, now + grace, there and token or -1, score or call('ZSCORE', queue, c))
             extendQueue()
           end
           from = from + 1
@@ -236,7 +255,7 @@ end
 -- in reply.go. due: when to reconcile the mutex; nil = at the end of the lease or reservation.
 local function finish(status, position, extra, due)
   if changed then save() end
-  if announceFree and owner == '' and reserved == '' then call('PUBLISH', lock, 'released@@' .. last) end
+  if announceFree and owner == '' and (reserved == '' or reserved == '{}') then call('PUBLISH', lock, 'released@@' .. last) end
   if owner ~= '' then
     return { status, owner, token, acquired, acquired + ttl, ends, now, position, extra, due or ends, grants, events }
   end
