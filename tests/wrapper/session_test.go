@@ -65,8 +65,3 @@ func TestLeaseFlagsThatAShortSessionDoesNotVouchForAreRefused(t *testing.T) {
 		t.Errorf("ACQUIRE with 60000 returns %v, want an error that names 5000 ms and zookeeper-session-timeout", err)
 	}
 }
-
-func TestRestartedServerOfAShortSessionNeverRunsTwoCommandsAtOnce(t *testing.T) {
-	one, two := newSharedWorlds(t)
-	takesOver(one, two, func() { one.server.Kill(); one.server.Start() })
-}
