@@ -250,7 +250,7 @@ var Promises = []Promise{
 		MySQL: NotKept("the reply lists only the waiters of the server that sends it"),
 	},
 	{
-		ID: "history", Rule: "SIMBA.HISTORY has the last 10,000 events that the server made or saw, in the order in which it learned of them, and the grant of the present owner",
+		ID: "history", Rule: "SIMBA.HISTORY has the last 10,000 events that the server learned of, in that order, and the present owner's grant",
 		Tests: Tests{
 			Embedded: []string{"tests/clients.TestTheHistoryHasTheLastTenThousandEvents"}, Redis: []string{tenThousand},
 			MySQL: []string{tenThousand}, ZooKeeper: []string{tenThousand},

@@ -241,6 +241,13 @@ func (a *app) reloadCertificate() {
 	}
 }
 
+// drain makes /readyz fail. The app still serves.
+func (a *app) drain() {
+	if a.monitor != nil {
+		a.monitor.Drain()
+	}
+}
+
 // stop ends the started parts in reverse order. When ctx ends, stop closes the connections of
 // clients that do not read their replies. A second call does nothing.
 func (a *app) stop(ctx context.Context) error {

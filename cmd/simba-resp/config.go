@@ -68,6 +68,7 @@ type config struct {
 	MaxClients      int
 	MaxMemory       uint64 // bytes
 	Timeout         time.Duration
+	Drain           time.Duration
 	ShutdownTimeout time.Duration
 
 	LogLevel  string
@@ -286,6 +287,7 @@ func (c *config) Validate() configErrors {
 		{"mysql-poll", c.MySQLPoll, 0, simba.MaxTTL},
 		{"zookeeper-session-timeout", c.ZooKeeperSessionTimeout, 100 * time.Millisecond, time.Hour},
 		{"timeout", c.Timeout, 0, maxTimeout},
+		{"drain", c.Drain, 0, maxTimeout},
 		{"shutdown-timeout", c.ShutdownTimeout, 0, maxTimeout},
 	} {
 		if d.value < d.least || d.value > d.most {

@@ -222,6 +222,11 @@ var fields = []field{
 		value: func(c *config) flag.Value { return (*seconds)(&c.Timeout) },
 	},
 	{
+		name: "drain", kind: "duration", initial: "0s",
+		help:  "How long the server still serves after a signal to stop, while /readyz fails. In this time load balancers send new clients elsewhere. A second signal ends it.",
+		value: func(c *config) flag.Value { return (*duration)(&c.Drain) },
+	},
+	{
 		name: "shutdown-timeout", kind: "duration", initial: "10s",
 		help:  "How long a stop waits until clients have read their replies, before it closes their connections.",
 		value: func(c *config) flag.Value { return (*duration)(&c.ShutdownTimeout) },

@@ -65,6 +65,8 @@ func interrupt(log *logBuffer) {
 func serveUntilSignal(ctx context.Context, cfg *config, log *logBuffer) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	draining, drain := context.WithCancel(ctx)
+	defer drain()
 	signals := make(chan os.Signal, 2)
 	// A closed terminal sends SIGHUP. With TLS or under systemd, serve gives the signal another
 	// meaning. A signal that this process was started to ignore, for example by nohup(1), stays
@@ -80,26 +82,38 @@ func serveUntilSignal(ctx context.Context, cfg *config, log *logBuffer) error {
 	signal.Ignore(syscall.SIGPIPE)
 	go func() {
 		<-signals
-		first := time.Now()
-		cancel()
-		for range signals {
-			// Supervisors such as timeout(1) and make may send one signal twice.
-			if time.Since(first) > repeatedSignal {
-				break
+		drain()
+		last := time.Now()
+		awaitNext := func(end <-chan time.Time) {
+			for {
+				select {
+				case <-end:
+					return
+				case <-signals:
+					// Supervisors such as timeout(1) and make may send one signal twice.
+					if time.Since(last) > repeatedSignal {
+						last = time.Now()
+						return
+					}
+				}
 			}
 		}
+		awaitNext(time.After(cfg.Drain))
+		cancel()
+		awaitNext(nil)
 		os.Exit(end(log, errors.New("second signal: exiting without an orderly stop")))
 	}()
-	return serve(ctx, cfg, log)
+	return serve(ctx, draining, cfg, log)
 }
 
-// serve runs the server until ctx ends or a client sends SHUTDOWN.
-func serve(ctx context.Context, cfg *config, out *logBuffer) error {
+// serve runs the server until ctx ends or a client sends SHUTDOWN. From the end of draining, the
+// server is not ready, but it serves. If it has not started by then, it does not start.
+func serve(ctx, draining context.Context, cfg *config, out *logBuffer) error {
 	ctx, shutdown := context.WithCancel(ctx)
 	defer shutdown()
 	log := newLogs(cfg, out)
 	slog.SetDefault(log.Logger) // libraries that log must not block either
-	a, err := newApp(ctx, cfg, log, shutdown)
+	a, err := newApp(draining, cfg, log, shutdown)
 	if err != nil {
 		return err
 	}
@@ -112,10 +126,18 @@ func serve(ctx context.Context, cfg *config, out *logBuffer) error {
 	}
 	failed := a.start()
 	systemd := reportToSystemd(a)
+	drain := draining.Done()
 	for serving := true; serving; {
 		select {
 		case <-ctx.Done():
 			serving = false
+		case <-drain:
+			drain, reloads = nil, nil // systemd must get no READY=1 any more
+			if cfg.Drain > 0 && ctx.Err() == nil {
+				log.Info("draining: not ready, but still serving", "drain", cfg.Drain)
+				a.drain()
+				systemd.stop("Draining")
+			}
 		case err = <-failed:
 			serving = false
 		case <-reloads:
@@ -123,7 +145,7 @@ func serve(ctx context.Context, cfg *config, out *logBuffer) error {
 		}
 	}
 	log.Info("stopping")
-	systemd.stop()
+	systemd.stop("Stopping")
 	// The stop needs time of its own, even if ctx has ended.
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
 	defer cancel()

@@ -100,10 +100,12 @@ func (s *systemd) reload(f func()) {
 	s.notify(daemon.SdNotifyReady)
 }
 
-func (s *systemd) stop() {
+// stop reports that the service stops, and ends the reports to the watchdog, which systemd then no
+// longer expects.
+func (s *systemd) stop(status string) {
 	s.end()
 	s.running.Wait()
-	s.notify(daemon.SdNotifyStopping, "STATUS=Stopping")
+	s.notify(daemon.SdNotifyStopping, "STATUS="+status)
 }
 
 // notify sends assignments, one a line.

@@ -207,7 +207,7 @@ func TestWatchdogIsNotFedWhileTheServingLoopHangs(t *testing.T) {
 	}
 	close(h.release)
 	until(t, "WATCHDOG after the hang", func() bool { return m.count("WATCHDOG=1") > fed })
-	s.stop()
+	s.stop("Stopping")
 	if err := a.stop(t.Context()); err != nil {
 		t.Error(err)
 	}
@@ -221,7 +221,7 @@ func TestWithoutNotifySocketNothingIsReported(t *testing.T) {
 	a.start()
 	s := reportToSystemd(a)
 	s.reload(func() {})
-	s.stop()
+	s.stop("Stopping")
 	a.log.out.flush(time.Minute)
 	if strings.Contains(log.String(), "systemd") {
 		t.Errorf("the log mentions systemd: %s", &log)

@@ -358,9 +358,9 @@ func TestUnreachableStoreIsReportedInOneLine(t *testing.T) {
 	}
 }
 
-// notOfTheApp are the flags without a row. The end-to-end tests check shutdown-timeout. Each row of
-// storeWirings checks engine.
-var notOfTheApp = []string{"shutdown-timeout", "engine"}
+// notOfTheApp are the flags without a row. The end-to-end tests check shutdown-timeout and drain.
+// Each row of storeWirings checks engine.
+var notOfTheApp = []string{"shutdown-timeout", "drain", "engine"}
 
 // askedForPassword checks that a client must log in, and that fewer arguments are allowed before
 // AUTH than after it.

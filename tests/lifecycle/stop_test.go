@@ -3,6 +3,7 @@ package lifecycle
 import (
 	"bufio"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -62,6 +63,65 @@ func TestShutdownCommandStopsAsASignalDoes(t *testing.T) {
 	}
 	if code := s.Wait(t); code != 0 {
 		t.Errorf("the server exits with code %d, want 0:\n%s", code, s.Output())
+	}
+}
+
+// readiness returns the status of /readyz.
+func readiness(t *testing.T, addr string) int {
+	t.Helper()
+	reply, err := http.Get("http://" + addr + "/readyz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reply.Body.Close()
+	return reply.StatusCode
+}
+
+func TestADrainingServerIsNotReadyButServes(t *testing.T) {
+	for end, stop := range map[string]func(*simbatest.Server){
+		"the time": func(*simbatest.Server) {},
+		"a second SIGTERM": func(s *simbatest.Server) {
+			for {
+				s.Signal(syscall.SIGTERM) // counts as a copy of the first one for a second
+				select {
+				case <-s.Exited():
+					return
+				case <-time.After(1500 * time.Millisecond):
+				}
+			}
+		},
+		"SHUTDOWN": func(s *simbatest.Server) {
+			_, _ = simbatest.Conn(t, s).Do("SHUTDOWN") // has no reply
+		},
+	} {
+		t.Run("until "+end, func(t *testing.T) {
+			t.Parallel()
+			drain := "1h"
+			if end == "the time" {
+				drain = "5s"
+			}
+			web := simbatest.New(t).Addr
+			s := simbatest.Start(t, "--http-addr", web, "--drain", drain)
+			if code := readiness(t, web); code != http.StatusOK {
+				t.Errorf("/readyz returns %d, want 200", code)
+			}
+			waiter := simbatest.Conn(t, s)
+			simbatest.DoRecord(t, waiter, "SIMBA.ACQUIRE", "job", "a", 600_000)
+			s.Signal(syscall.SIGTERM)
+			s.Wants(t, "msg=\"draining: ")
+			if drain == "1h" {
+				if code := readiness(t, web); code != http.StatusServiceUnavailable {
+					t.Errorf("while the server drains, /readyz returns %d, want 503", code)
+				}
+				if r := simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.ACQUIRE", "other", "b", 600_000); r["status"] != "acquired" {
+					t.Errorf("while the server drains, a new client gets %v, want acquired", r)
+				}
+			}
+			stop(s)
+			if code := s.Wait(t); code != 0 {
+				t.Errorf("the server exits with code %d, want 0:\n%s", code, s.Output())
+			}
+		})
 	}
 }
 
