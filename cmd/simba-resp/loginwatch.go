@@ -67,7 +67,7 @@ func (w *loginWatch) note(err error, replied bool) {
 		}
 		w.timer = nil
 		select {
-		case <-w.refused:
+		case err = <-w.refused: // it has recovered
 		default:
 		}
 	}
