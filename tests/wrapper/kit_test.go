@@ -113,6 +113,16 @@ func (w *world) neverTwo() int {
 	return len(all)
 }
 
+// endsAsSecond ends the command of next, and checks that it was the second one and ran alone.
+func (w *world) endsAsSecond(next *simbatest.Process) {
+	w.Helper()
+	next.Signal(unix.SIGTERM)
+	w.wantsCode(next, 0)
+	if n := w.neverTwo(); n != 2 {
+		w.Errorf("%d commands ran, want 2", n)
+	}
+}
+
 // lastMoment returns the last timestamp of all commands.
 func (w *world) lastMoment() time.Duration {
 	w.Helper()
@@ -128,30 +138,32 @@ func monotonic() time.Duration {
 	return time.Duration(t.Nano())
 }
 
+// await waits until done returns true.
+func (w *world) await(what string, done func() bool) {
+	w.Helper()
+	for end := time.Now().Add(simbatest.Patience); !done(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			w.Fatalf("this did not happen within %v: %s", simbatest.Patience, what)
+		}
+	}
+}
+
 func (w *world) awaitQueued(want int) {
 	w.Helper()
 	c := simbatest.Conn(w, w.server)
-	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	w.await(fmt.Sprintf("the queue has exactly %d contenders", want), func() bool {
 		queue, err := redis.Values(c.Do("SIMBA.QUEUE", "job"))
 		if err != nil {
 			w.Fatal(err)
 		}
-		if len(queue) == want {
-			return
-		}
-	}
-	w.Fatalf("the queue does not reach exactly %d contenders", want)
+		return len(queue) == want
+	})
 }
 
 // gone waits until no process has the id.
 func (w *world) gone(pid int) {
 	w.Helper()
-	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if unix.Kill(pid, 0) == unix.ESRCH {
-			return
-		}
-	}
-	w.Fatalf("process %d still runs", pid)
+	w.await(fmt.Sprintf("process %d has ended", pid), func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
 }
 
 // wantsCode waits for the end of a wrapper, and checks its exit code.

@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	"golang.org/x/sys/unix"
@@ -69,12 +68,7 @@ func (s *site) files() (files []string) {
 // awaitConnected waits until the wrapper has a connection.
 func (s *site) awaitConnected() {
 	s.Helper()
-	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if strings.Contains(s.do("CLIENT", "LIST"), "name=simba-resp:elect") {
-			return
-		}
-	}
-	s.Fatal("the wrapper does not connect again")
+	s.await("the wrapper connects again", func() bool { return strings.Contains(s.do("CLIENT", "LIST"), "name=simba-resp:elect") })
 }
 
 func withPassword(t *testing.T) *site {
