@@ -229,7 +229,8 @@ func (r *run) end() {
 		}
 	}
 	if r.killAt.IsZero() && !r.p.empty() {
-		r.stop(time.Now().Add(r.Grace-margin(r.Grace)), "the command has ended and left processes "+list(members(r.p.pid)), "they get")
+		left := strings.TrimSpace("processes " + list(members(r.p.pid)))
+		r.stop(time.Now().Add(r.Grace-margin(r.Grace)), "the command has ended and left "+left, "they get")
 	}
 }
 

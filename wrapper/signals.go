@@ -19,8 +19,8 @@ var (
 )
 
 // Catch returns a channel with the signals for the command. A signal that this process was started
-// to ignore, for example by nohup(1), stays ignored. Go does not tell this for SIGPIPE, so
-// ignorePipe says it.
+// to ignore stays ignored, but only SIGHUP, as by nohup(1), and SIGINT: Go does not tell this for the
+// others. ignorePipe says it for SIGPIPE.
 func Catch(ignorePipe bool) <-chan os.Signal {
 	signals := make(chan os.Signal, 64)
 	for _, sig := range slices.Concat(ending, others) {
