@@ -198,7 +198,7 @@ var fields = []field{
 	},
 	{
 		name: "legacy-simba-channels", kind: "true|false", initial: "false",
-		help:  "Also notify contenders of Simba before 3.0.2, on channels without braces. This wakes faults of these versions. Engines embedded and redis only.",
+		help:  "Also notify contenders of Simba before 3.0.2, on channels without braces. This triggers faults of these versions. Engines embedded and redis only.",
 		value: func(c *config) flag.Value { return (*boolean)(&c.LegacySimbaChannels) },
 	},
 	{
