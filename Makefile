@@ -93,7 +93,7 @@ PLAIN := CGO_ENABLED=0 $(TEST) -trimpath
 # Notes in bin/failed what fails, and make goes on.
 TRY := $(CURDIR)/tools/try
 
-test: ## what must pass on any machine; as root on Debian it first installs what is missing of 8 packages, stores and gcc
+test: ## what must pass on any machine; as root on Debian it first installs gcc, the stores and redis-tools if they are missing
 	@tools/install
 	@rm -f bin/failed
 ifeq ($(PKG),./...)
