@@ -17,12 +17,15 @@ import (
 // of the tenure as it is. Later steps.lua adopts the end of the lock.
 
 // extendKeyLua moves the end of a key that has a value. It returns the value and the clock, or
-// nothing if the value differs.
+// nothing if the value differs. If any value will do, the key may belong to another contender's
+// lease, so its end is never brought forward.
 // ARGV  1 value; empty = any  2 ms from now
 const extendKeyLua = `local value, time = redis.call('GET', KEYS[1]), redis.call('TIME')
 	if not value or ARGV[1] ~= '' and value ~= ARGV[1] then return false end
 	local now = time[1] * 1000 + math.floor(time[2] / 1000)
-	redis.call('PEXPIREAT', KEYS[1], now + ARGV[2] .. '')
+	if ARGV[1] ~= '' or redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
+		redis.call('PEXPIREAT', KEYS[1], now + ARGV[2] .. '')
+	end
 	return { value, now }`
 
 // slotMoves reports whether a script did not run because the slot of its keys moves.

@@ -112,8 +112,8 @@ func TestOwnersRenewWhileASlotOfTheClusterMoves(t *testing.T) {
 			m.move(step.keys...)
 			renewed(step.name)
 			for who, ask := range map[string]func() error{
-				"another contender": func() error {
-					_, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: mutex, Contender: "b", TTL: lease})
+				"another contender, which asks for a short lease": func() error {
+					_, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: mutex, Contender: "b", TTL: time.Millisecond})
 					return err
 				},
 				"an old token": func() error {
