@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -12,26 +13,32 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// check checks all masters. It returns an error if it cannot complete the check. A node that takes
-// no writes is an error too and no fault, because a failover may follow. Its scripts fail anyway.
+// check checks all masters. It returns an error if it cannot complete the check, unless a node that
+// replies has a refused setting. A node that takes no writes is an error too and no fault, because
+// a failover may follow. Its scripts fail anyway.
 func (b *Backend) check(ctx context.Context, t target) (faults []proxy.Fault, err error) {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	limited, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	masters, err := b.up.masters(ctx)
+	masters, err := b.up.masters(limited)
 	if err != nil {
 		return nil, explain(err, strings.Join(t.addrs, ","))
 	}
 	for _, node := range masters {
-		found, err := b.checkMaster(ctx, t, node)
-		if err != nil {
-			return nil, err
+		found, failure := b.checkMaster(ctx, t, node)
+		if failure != nil {
+			err = failure
 		}
 		faults = append(faults, found...)
 	}
-	return faults, nil
+	if slices.ContainsFunc(faults, func(f proxy.Fault) bool { return f.Refused }) {
+		return faults, nil
+	}
+	return faults, err
 }
 
 func (b *Backend) checkMaster(ctx context.Context, t target, client *redis.Client) ([]proxy.Fault, error) {
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
+	defer cancel()
 	name := client.Options().Addr
 	if t.topology == sentinel {
 		name = "the primary " + t.master

@@ -182,6 +182,17 @@ func TestNodeOfANewConnectionIsChecked(t *testing.T) {
 	})
 }
 
+func TestDeadNodeHidesNoRefusedSettingOfAnotherNode(t *testing.T) {
+	s := stores.RedisCluster(t, "--cluster-require-full-coverage", "no")
+	b, _ := serveLogging(t, "redis+cluster://"+strings.Join(s.Addrs, ","))
+	s.Nodes[3].Kill() // the replica of the first master
+	s.Nodes[0].Kill()
+	for _, node := range s.Nodes[1:3] {
+		configure(t, node.Addr, "maxmemory", "100mb", "maxmemory-policy", "volatile-lru")
+	}
+	awaitCheck(t, b, "maxmemory-policy", true, true)
+}
+
 func TestSettingThatOnlyWarnsIsLoggedOncePerChange(t *testing.T) {
 	s := stores.Redis(t, "--appendfsync", "always")
 	b, log := serveLogging(t, "redis://"+s.Addr)

@@ -98,7 +98,7 @@ func (b *Backend) recheck(ctx context.Context) (faults []proxy.Fault, err error)
 	b.mu.Lock()
 	s := b.slots[0].session
 	b.mu.Unlock()
-	if got := s.negotiated(); got < b.options.SessionTimeout {
+	if got := 2 * b.LongestLease(); got < b.options.SessionTimeout {
 		faults = append(faults, proxy.Fault{Setting: "maxSessionTimeout", Text: fmt.Sprintf(
 			"the ensemble chose the session timeout %v instead of %v: see its maxSessionTimeout", got, b.options.SessionTimeout)})
 	}
