@@ -46,6 +46,9 @@ func Texts(faults []Fault) (texts []string) {
 // While the result has a refused Fault, the engine must begin no tenure. A check that cannot be
 // completed changes nothing. Safe for concurrent use.
 type Checks struct {
+	// Repaired is called when tenures may begin again. Set it before Run; nil = nothing is called.
+	Repaired func()
+
 	engine string
 	log    *slog.Logger
 	check  func(context.Context) ([]Fault, error)
@@ -84,6 +87,7 @@ func (c *Checks) Run(ctx context.Context, waiters *Waiters) {
 		if !sleep(ctx, checkPause, nil) || !sleep(ctx, wait-checkPause, c.again) {
 			return
 		}
+		before := c.Refusal()
 		faults, err := c.check(ctx)
 		if ctx.Err() != nil {
 			return
@@ -97,6 +101,8 @@ func (c *Checks) Run(ctx context.Context, waiters *Waiters) {
 		refusal := c.Refusal()
 		if refusal != nil {
 			waiters.FailAll(refusal)
+		} else if before != nil && c.Repaired != nil {
+			c.Repaired()
 		}
 		if err != nil || refusal != nil {
 			wait = checkPause

@@ -123,6 +123,7 @@ func (b *Backend) start(ctx context.Context, t target) error {
 	if err := b.subs.start(ctx); err != nil {
 		return explain(err, strings.Join(t.addrs, ","))
 	}
+	b.checks.Repaired = b.subs.catchUp
 	b.tasks.start(func() { b.checks.Run(b.tasks.ctx, b.waiters) })
 	b.tasks.start(func() { b.schedule.run(b.tasks.ctx, b.reconcileSoon) })
 	b.tasks.start(b.runSweeps)

@@ -22,11 +22,17 @@ func (s *subscriptions) onConfirmed(channel string) {
 	}
 }
 
-// onResubscribed handles a restored connection or channel. Since messages were lost, it reconciles
-// all mutexes that concern this server, and repeats the notices of reservations on the channels of
-// polling contenders. For a new channel, Backend.Subscribed repeats these notices.
+// onResubscribed handles a restored connection or channel. Since messages were lost, it catches up.
 func (s *subscriptions) onResubscribed() {
 	s.b.checks.Again() // the connection may be new, and lead to another node
+	s.catchUp()
+}
+
+// catchUp reconciles all mutexes that concern this server. If messages were lost, it also repeats
+// the notices of reservations on the channels of polling contenders. For a new channel,
+// Backend.Subscribed repeats these notices. While the checks refuse Redis, no script hands a mutex
+// off, so catchUp also runs after the repair.
+func (s *subscriptions) catchUp() {
 	now := time.Now()
 	for _, m := range s.b.waiters.Mutexes() {
 		s.b.schedule.bringForward(m, now)

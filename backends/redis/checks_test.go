@@ -138,6 +138,23 @@ func TestEvictionSetAtRunTimeLetsNoSecondOwnerIn(t *testing.T) {
 	}
 }
 
+func TestPollingContenderGetsItsNoticeAfterTheRepair(t *testing.T) {
+	s, e := stores.Redis(t), newListener()
+	b := serve(t, "redis://"+s.Addr, e)
+	b.SetHandoffWindow(time.Minute)
+	acquire(t, b, "m", "a", 10*time.Minute, nil)
+	e.subscribe(t, b, "simba:{m}:polls")
+	acquire(t, b, "m", "polls", time.Minute, nil)
+	configure(t, s.Addr, "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
+	awaitCheck(t, b, "maxmemory-policy", true, true)
+	release(t, b, "m", "a")
+	configure(t, s.Addr, "maxmemory-policy", "noeviction")
+	e.receive(t, "simba:{m}:polls", func(payload string) bool { return payload == "released@@a" })
+	if err := begin(b, "m", "polls"); err != nil {
+		t.Errorf("ACQUIRE after the notice: %v; want acquired", err)
+	}
+}
+
 // A new connection leads to a node with other settings. The test does not start the check itself.
 func TestNodeOfANewConnectionIsChecked(t *testing.T) {
 	evicting := []any{"maxmemory", "100mb", "maxmemory-policy", "volatile-lru"}
