@@ -92,6 +92,7 @@ func (r *contenderRun) send(token uint64, timeout time.Duration) uint64 {
 		r.report.asked(a.sent)
 	}
 	r.sent = a.sent
+	terms := r.terms // fail may shorten the lease while the request is in progress
 	r.requests.Go(func() {
 		parent := context.Background()
 		if token != 0 {
@@ -100,9 +101,9 @@ func (r *contenderRun) send(token uint64, timeout time.Duration) uint64 {
 		ctx, cancel := context.WithTimeout(parent, timeout)
 		defer cancel()
 		if token != 0 {
-			a.reply, a.err = r.c.guard(ctx, r.terms, token)
+			a.reply, a.err = r.c.guard(ctx, terms, token)
 		} else {
-			a.reply, a.err = r.c.acquire(ctx, r.terms, r.noQueue)
+			a.reply, a.err = r.c.acquire(ctx, terms, r.noQueue)
 		}
 		<-r.slots // before the answer, so that len(r.slots) then counts only other requests
 		select {
