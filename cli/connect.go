@@ -65,10 +65,10 @@ func Options(cmd *cobra.Command) (*redis.Options, error) {
 	const resp3 = 3
 	o, name := *source.Last().Options, "simba-resp:"+cmd.Name()
 	o.Password = ""
-	answered := new(atomic.Int32)
+	first := new(atomic.Int32)
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if addrs := strings.Split(addr, ","); network == "tcp" && len(addrs) > 1 {
-			return dialAny(ctx, *source.Get().Options, addrs, answered)
+			return dialAny(ctx, *source.Get().Options, addrs, first)
 		}
 		return redis.NewDialer(source.Get().Options)(ctx, network, addr)
 	}
@@ -83,12 +83,12 @@ func Options(cmd *cobra.Command) (*redis.Options, error) {
 	return &o, nil
 }
 
-// dialAny connects to the first address that answers. It begins with the one whose index answered
-// has, and notes there which one it tries next.
-func dialAny(ctx context.Context, o redis.Options, addrs []string, answered *atomic.Int32) (conn net.Conn, err error) {
+// dialAny connects to an address that answers. It begins with the index first, which it moves past
+// each address that does not answer.
+func dialAny(ctx context.Context, o redis.Options, addrs []string, first *atomic.Int32) (conn net.Conn, err error) {
 	o.DialTimeout /= time.Duration(len(addrs))
 	for range addrs {
-		i := answered.Load()
+		i := first.Load()
 		addr := addrs[int(i)%len(addrs)]
 		if o.TLSConfig != nil {
 			o.TLSConfig = o.TLSConfig.Clone()
@@ -100,7 +100,7 @@ func dialAny(ctx context.Context, o redis.Options, addrs []string, answered *ato
 			}
 			conn.Close()
 		}
-		answered.CompareAndSwap(i, i+1)
+		first.CompareAndSwap(i, i+1)
 	}
 	return nil, err
 }
