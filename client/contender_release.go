@@ -54,11 +54,12 @@ func (r *contenderRun) release(token uint64, enough <-chan struct{}) (released b
 		released bool
 		err      error
 	}
+	terms := r.terms // as in send
 	answer := make(chan outcome, 1)
 	r.requests.Go(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), r.c.timeout)
 		defer cancel()
-		released, err := r.c.release(ctx, r.terms, token)
+		released, err := r.c.release(ctx, terms, token)
 		answer <- outcome{released, err}
 	})
 	late := time.NewTimer(r.c.timeout)
