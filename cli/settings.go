@@ -51,7 +51,7 @@ const passwordVariable = "SIMBA_PASSWORD"
 type connectionFlag struct{ name, key, help string }
 
 var connectionFlags = []connectionFlag{
-	{urlFlag, urlFlag, "`URL` of the server: redis://host:port, rediss:// for TLS, or unix:///path (default " + defaultURL + ")"},
+	{urlFlag, urlFlag, "`URL` of the server: redis://host:port, rediss:// for TLS, or unix:///path; several hosts as host:port,host:port (default " + defaultURL + ")"},
 	{userFlag, userFlag, "`NAME` of the user, if the URL has none"},
 	{passwordFileFlag, passwordFileFlag, "`FILE` that has the password; or set " + passwordVariable},
 	{caFlag, caFlag, "PEM `FILE` of the authorities that sign the server's certificate (default those of the system)"},

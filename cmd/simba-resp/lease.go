@@ -84,7 +84,7 @@ func (f *leaseFlags) add(cmd *cobra.Command) {
 	cmd.ValidArgsFunction = completeWrapped
 	cmd.Flags().DurationVar(&f.ttl, "ttl", defaultTTL, "`DURATION` of the TTL window: without a renewal the command gets SIGTERM at its end")
 	cmd.Flags().DurationVar(&f.grace, "grace", defaultGrace, "`DURATION` of the transition window: the command gets SIGKILL when a quarter of it is left, or 500ms")
-	cmd.Flags().DurationVar(&f.giveUp, "give-up", defaultGiveUp, "exit with 69 if the server refuses the login for this `DURATION`, such as an expired certificate or an old password")
+	cmd.Flags().DurationVar(&f.giveUp, "give-up", defaultGiveUp, "exit with 69 if the server refuses the certificate, the password or the rights for this `DURATION`")
 	cmd.Flags().StringVar(&f.id, "id", "", "`ID` of the contender; no two processes may have the same (default counter:pid@host~random; for a user with a name USER:counter:pid@host~random)")
 	cmd.Flags().BoolVar(&f.ignorePipe, "ignore-sigpipe", false, "start the command with SIGPIPE ignored, as systemd does without this program")
 }
