@@ -4,32 +4,13 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
-
-// lockedLog is a log that a test reads while a server writes it.
-type lockedLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedLog) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), part)
-}
 
 func awaitFault(t *testing.T, b *Backend, setting string, refused, want bool) {
 	t.Helper()
@@ -107,7 +88,7 @@ func TestRefusedSettingAtRunTimeBeginsNoTenure(t *testing.T) {
 // After a failover the connections lead to a server with another setting.
 func TestServerOfANewConnectionIsChecked(t *testing.T) {
 	p := stores.NewMariaDBPair(t, "--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1")
-	log := new(lockedLog)
+	log := new(backendtest.Log)
 	b := serve(t, "", func(o *Options) {
 		o.DSN, o.Logger = p.DSN(p.Link().Addr()), slog.New(slog.NewTextHandler(log, nil))
 	})
@@ -123,7 +104,7 @@ func TestServerOfANewConnectionIsChecked(t *testing.T) {
 	})
 	awaitFault(t, b, "sync_binlog", false, true)
 	take(t, b, "m2", "b", long) // a weak setting stops nothing
-	if n := log.count("level=ERROR"); n != 1 || log.count("setting=sync_binlog") != 1 {
+	if n := log.Count("level=ERROR"); n != 1 || log.Count("setting=sync_binlog") != 1 {
 		t.Errorf("the log has %d errors, want one that names sync_binlog", n)
 	}
 }

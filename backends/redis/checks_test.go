@@ -7,39 +7,21 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// lockedLog is a log that a test reads while a server writes it.
-type lockedLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedLog) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), part)
-}
-
 // serveLogging is serve with a log.
-func serveLogging(t *testing.T, url string) (*Backend, *lockedLog) {
+func serveLogging(t *testing.T, url string) (*Backend, *backendtest.Log) {
 	t.Helper()
-	log := new(lockedLog)
+	log := new(backendtest.Log)
 	b := openSoon(t, Options{URL: url, Notices: noNotices{}, QueueGrace: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	t.Cleanup(func() { _ = b.Close() })
 	return b, log
@@ -127,13 +109,13 @@ func TestEvictionSetAtRunTimeLetsNoSecondOwnerIn(t *testing.T) {
 			mustBeMisconfigured(t, "ACQUIRE "+m, err, "maxmemory-policy allkeys-random")
 		}
 	}
-	if n := log.count("level=ERROR"); n != 1 || log.count("setting=maxmemory-policy") != 1 {
+	if n := log.Count("level=ERROR"); n != 1 || log.Count("setting=maxmemory-policy") != 1 {
 		t.Errorf("the log has %d errors, want one that names maxmemory-policy", n)
 	}
 
 	configure(t, s.Addr, "maxmemory-policy", "noeviction", "maxmemory", "100mb")
 	until(t, "the mutex is granted after the repair", func() bool { return begin(b, "m0", "polls") == nil })
-	if len(b.Faults()) != 1 || log.count("no longer at fault") == 0 {
+	if len(b.Faults()) != 1 || log.Count("no longer at fault") == 0 {
 		t.Errorf("after the repair the server reports %v, want only appendfsync", b.Faults())
 	}
 }
@@ -213,7 +195,7 @@ func TestDeadNodeHidesNoRefusedSettingOfAnotherNode(t *testing.T) {
 func TestSettingThatOnlyWarnsIsLoggedOncePerChange(t *testing.T) {
 	s := stores.Redis(t, "--appendfsync", "always")
 	b, log := serveLogging(t, "redis://"+s.Addr)
-	if len(b.Faults()) != 0 || log.count("level") != 0 {
+	if len(b.Faults()) != 0 || log.Count("level") != 0 {
 		t.Fatalf("the server reports %v at the start, want nothing", b.Faults())
 	}
 	for i, c := range []struct{ setting, bad, good string }{
@@ -229,7 +211,7 @@ func TestSettingThatOnlyWarnsIsLoggedOncePerChange(t *testing.T) {
 			t.Errorf("ACQUIRE with %s %s: %v", c.setting, c.bad, err)
 		}
 		release(t, b, "m", fmt.Sprint("c", i))
-		if n := log.count("level=ERROR"); n != i+1 || log.count("setting="+c.setting+" ") == 0 {
+		if n := log.Count("level=ERROR"); n != i+1 || log.Count("setting="+c.setting+" ") == 0 {
 			t.Errorf("after %s became %s, the log has %d errors, want %d", c.setting, c.bad, n, i+1)
 		}
 	}
@@ -275,7 +257,7 @@ func TestUnreadableSettingsAreNoFault(t *testing.T) {
 	set("on", ">secret", "~*", "&*", "+@all", "-config")
 	b, log := serveLogging(t, "redis://simba:secret@"+s.Addr)
 	unknown := `msg="cannot read the settings of the store"`
-	if n := log.count(unknown); n != 1 || len(b.Faults()) != 0 {
+	if n := log.Count(unknown); n != 1 || len(b.Faults()) != 0 {
 		t.Errorf("without the right to CONFIG, the log has %d warnings and the server reports %v; want 1 and nothing", n, b.Faults())
 	}
 	if err := begin(b, "m", "a"); err != nil {
@@ -284,7 +266,7 @@ func TestUnreadableSettingsAreNoFault(t *testing.T) {
 	set("+config")
 	awaitCheck(t, b, "maxmemory-policy", true, true)
 	set("-config")
-	until(t, "the settings are unknown again", func() bool { return log.count(unknown) == 2 })
+	until(t, "the settings are unknown again", func() bool { return log.Count(unknown) == 2 })
 	if err := begin(b, "m2", "a"); err != nil || len(b.Faults()) != 0 {
 		t.Errorf("ACQUIRE when the right is gone: %v, faults %v", err, b.Faults())
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/certs"
 )
@@ -41,7 +42,7 @@ func TestRenewedCertificatesAreReadAtTheNextDial(t *testing.T) {
 	s := stores.Redis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca)
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
-	log := new(lockedLog)
+	log := new(backendtest.Log)
 	b := openSoon(t, Options{
 		URL:     fmt.Sprintf("rediss://%s?tls-ca=%s&tls-cert=%s&tls-key=%s", net.JoinHostPort("127.0.0.1", port), ca, clientCert, clientKey),
 		Notices: noNotices{}, Logger: slog.New(slog.NewTextHandler(log, nil)),
@@ -64,8 +65,8 @@ func TestRenewedCertificatesAreReadAtTheNextDial(t *testing.T) {
 	}
 	cutOff(t, c)
 	eventually(t, b, "m", "a")
-	if log.count("level=ERROR") != 1 || log.count(clientKey) != 1 {
-		t.Errorf("%d errors are logged; want one, with the file %s", log.count("level=ERROR"), clientKey)
+	if log.Count("level=ERROR") != 1 || log.Count(clientKey) != 1 {
+		t.Errorf("%d errors are logged; want one, with the file %s", log.Count("level=ERROR"), clientKey)
 	}
 	if err := os.WriteFile(clientKey, good, 0o600); err != nil {
 		t.Fatal(err)

@@ -3,35 +3,16 @@ package zookeeper_test
 import (
 	"log/slog"
 	"slices"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
-
-// lockedLog is a log that a test reads while a server writes it.
-type lockedLog struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (l *lockedLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lockedLog) count(part string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), part)
-}
 
 // awaitFault cuts the connections, so that the server checks the ensemble, until the check has, or
 // no longer has, a fault.
@@ -51,7 +32,7 @@ func awaitFault(t *testing.T, b *zookeeper.Backend, l *stores.Link, setting stri
 
 func TestMissingRightIsFoundAtANewConnection(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	link, log := stores.NewLink(t, srv.Addr), new(lockedLog)
+	link, log := stores.NewLink(t, srv.Addr), new(backendtest.Log)
 	b := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: patience, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	a := take(t, b, "m", "a", time.Minute)
 	o := operator(t, srv.Addr)
@@ -61,7 +42,7 @@ func TestMissingRightIsFoundAtANewConnection(t *testing.T) {
 	mustBeMisconfigured(t, "ACQUIRE of b", err, "/simba-leases")
 	mustRenewByAllCommands(t, b, b, a)
 	awaitFault(t, b, link, "acl", true)
-	if n := log.count("level=ERROR"); n != 1 || log.count("setting=acl") != 1 {
+	if n := log.Count("level=ERROR"); n != 1 || log.Count("setting=acl") != 1 {
 		t.Errorf("the log has %d errors, want one that names the setting acl", n)
 	}
 	setACL(t, o, "/simba-leases", zk.WorldACL(zk.PermAll))
