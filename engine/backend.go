@@ -20,7 +20,9 @@ func (e *Engine) Acquire(_ context.Context, r simba.AcquireRequest) (o simba.Out
 	}
 	refused := false
 	seq, err := e.do(r.Mutex, func(m *mutex, s *step) {
-		refused = (r.Full || e.queueFull(m)) && m.grows(s, r) && (r.Full || e.queueFull(m) && !m.mayTake(s, r.Contender))
+		if r.Full || e.queueFull(m) {
+			refused = m.grows(s, r) && (r.Full || !m.mayTake(s, r.Contender))
+		}
 		if !refused {
 			o = m.outcome(m.acquire(s, r, t), s, r.Contender)
 		}

@@ -170,7 +170,8 @@ func (m *mutex) makeExtra() *extra {
 	return m.extra
 }
 
-// idle reports whether the mutex has no state left. It drops an empty extra state.
+// idle reports whether the mutex has no state left. It drops an empty extra state, unless the extra
+// state has to keep an outsider until the tenure ends.
 func (m *mutex) idle() bool {
 	if x := m.extra; x != nil && x.isEmpty() && !(m.owned() && x.outsider != 0) {
 		m.extra = nil

@@ -32,7 +32,7 @@ type entry struct {
 	offered    uint64  // queue.offerRound at the last offer, plus 1; 0 = no offer
 	ready      bool    // queue.ready has the entry
 	// seen is the end of the lease that a script for this contender saw last; 0 = no script has
-	// asked in vain. kept means that the mutex was reserved until the script would ask again.
+	// asked in vain. kept means that the last reservation lasted until the script would ask again.
 	seen simba.Instant
 	kept bool
 }

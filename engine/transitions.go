@@ -395,7 +395,7 @@ func (m *mutex) handOff(s *step) {
 		x.markOffered(e)
 		s.offers = append(s.offers, offerNotice{m.name(), e.contender, x.last})
 		if s.window > 0 {
-			x.reserved, x.until = e, s.now.Add(s.window)
+			x.reserved, x.until, e.kept = e, s.now.Add(s.window), false
 			e.lapse = max(e.lapse, x.until)
 			return
 		}
@@ -408,7 +408,8 @@ func (m *mutex) handOff(s *step) {
 const jitter, near = 1100 * time.Millisecond, 2 * time.Second
 
 // noteRefusal notes that a script asked for the mutex in vain, and saw that the lease ends at
-// endsAt, in Unix milliseconds; 0 = never.
+// endsAt, in Unix milliseconds. If the lease is endless, endsAt is 0, and the script may ask again
+// at any time.
 func (m *mutex) noteRefusal(s *step, contender string, endsAt int64) {
 	x := m.makeExtra()
 	switch e := x.find(contender); {
