@@ -164,7 +164,8 @@ func zadd(t *keyTx, args [][]byte) error {
 		}
 		return replyErrorf("ERR '%s' works only on the queue of a mutex, simba:{mutex}:contender: this is a lock server", nameOf(args))
 	}
-	if t.QueueFull(k.Mutex) {
+	isNew := func(p simba.QueueMember) bool { _, member := t.Queued(k.Mutex, p.Contender); return !member }
+	if !a.xx && t.QueueFull(k.Mutex) && slices.ContainsFunc(a.members, isNew) {
 		return simba.ErrOutOfMemory
 	}
 	var added, updated int64

@@ -231,6 +231,7 @@ func TestTheWaitersOfOneMutexTakeAtMostHalfOfMaxMemory(t *testing.T) {
 		}
 		for _, command := range []string{
 			"SIMBA.ACQUIRE other a 60000", "SIMBA.ACQUIRE m owner 60000", "SIMBA.ACQUIRE m waiter3 60000", "SIMBA.ACQUIRE m a 60000 NOQUEUE",
+			"ZADD simba:{m}:contender NX 2 waiter4", "ZADD simba:{m}:contender 2 waiter4", "ZADD simba:{m}:contender XX 2 a",
 		} {
 			if got := p.do(command); strings.HasPrefix(got, "-") {
 				t.Errorf("%s: with a full queue, %s replied %q", way, command, got)
