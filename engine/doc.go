@@ -19,10 +19,13 @@
 //     mutex remembers the Seq of its last change. A mutex that is not in memory has the last Seq of
 //     its shard, because a crash could undo the change that freed the mutex.
 //   - After the recovery delay, every reachable waiter of a mutex that is free and not reserved has
-//     had an offer. Each transition that could break this rule calls handOff. Reachable means a
-//     polling waiter with a subscription, or a blocked waiter that requeue has not excluded.
+//     had an offer, or the mutex is open to outsiders and the shard's timer ends that. Each
+//     transition that could break this rule calls handOff. Reachable means a polling waiter with a
+//     subscription, one that a script has refused, or a blocked waiter that requeue has not
+//     excluded.
 //   - If the mutex is free and not reserved after the end of a tenure or reservation, the engine
-//     publishes a notice on its channel. It publishes none if the lease expired.
+//     publishes a notice on its channel. It publishes none if the lease expired, unless the mutex
+//     is open to outsiders.
 //   - The owner is not in the queue, except during the recovery delay.
 //   - A mutex without owner, queue and reservation is not in memory.
 //
