@@ -234,7 +234,8 @@ func parseHistory(args [][]byte) (r simba.HistoryRequest, err error) {
 }
 
 // withGrant adds the grant of the present tenure to the events, unless they have it. The server has
-// dropped the event, or has not seen it. The new event has the number of the one before it.
+// dropped the event, or has not seen it, or newer events fill the COUNT of the request. The new
+// event has the number of the one before it.
 func withGrant(events []simba.Event, present simba.Tenure) []simba.Event {
 	grant := simba.Event{
 		Kind: simba.EventAcquired, At: cmp.Or(present.StartedAt, present.AcquiredAt), Owner: present.Owner, Token: present.Token,
@@ -269,7 +270,7 @@ func (c *client) simbaHistory(args [][]byte) error {
 		return err
 	}
 	c.conn.RestOn(max(seq, rests))
-	if !present.IsFree() && len(events) < r.Count {
+	if !present.IsFree() {
 		events = withGrant(events, present)
 	}
 	c.w.Array(len(events))

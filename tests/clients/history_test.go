@@ -103,6 +103,15 @@ func TestTheHistoryHasThePresentOwnersGrantHoweverOldItIs(t *testing.T) {
 			s = simbatest.StartIn(t, s.Dir, "--history", "1000")
 		}
 	}
+	for range 3 {
+		simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.ACQUIRE", "job", "c", 600_000)
+		if _, err := simbatest.Conn(t, s).Do("SIMBA.RELEASE", "job", "c"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if kinds, _ := history(t, s, "job", "COUNT", 2); !slices.Equal(kinds, []string{"acquired a", "queued c", "left c"}) {
+		t.Errorf("with more newer events than COUNT, the history is %q, want the grant before the two newest", kinds)
+	}
 	simbatest.DoOne(t, simbatest.Conn(t, s), "SIMBA.RELEASE", "job", "a")
 	if kinds, _ := history(t, s, "job"); slices.Contains(kinds, "acquired a") {
 		t.Errorf("after the release the history is %q, want no grant that is not kept", kinds)
