@@ -14,7 +14,7 @@ import (
 // inShortWorld runs a test with a server that vouches for leases of 6 s.
 func inShortWorld(t *testing.T, test func(*testing.T, *world)) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.longest = 6 * time.Second
+		w.longest.Store(int64(6 * time.Second))
 		w.restart()
 		test(t, w)
 	})
@@ -53,7 +53,7 @@ func TestDefaultLeaseShrinksToTheLongestOfTheServer(t *testing.T) {
 			t.Errorf("the second Lock sends %d requests, want 1", n.Load())
 		}
 		must(t, l.Unlock(bg))
-		w.longest = 3 * time.Second // the session was renegotiated
+		w.longest.Store(int64(3 * time.Second)) // the session was renegotiated
 		l = w.lock(g)
 		w.holds("job", 2500*time.Millisecond, 500*time.Millisecond, 0)
 		must(t, l.Unlock(bg))
@@ -120,7 +120,7 @@ func TestOwnerWhoseLeaseHasBecomeTooLongContendsAgainWithAShorterOne(t *testing.
 		must(t, err)
 		must(t, k.Start())
 		time.Sleep(time.Second)
-		w.longest = 3 * time.Second
+		w.longest.Store(int64(3 * time.Second))
 		time.Sleep(time.Minute)
 		w.holds("job", 2500*time.Millisecond, 500*time.Millisecond, 2100*time.Millisecond)
 		if got := d.callbacks(); got != "[acquired 1 released acquired 2]" {

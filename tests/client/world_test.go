@@ -45,7 +45,7 @@ type world struct {
 	server   *resp.Server       // nil = down
 	commands *commands.Commands // the server's commands
 	store    *store             // a layer between the server and the engine; nil = none
-	longest  time.Duration      // the longest lease of the server; 0 = no limit
+	longest  atomic.Int64       // the longest lease of the server, a time.Duration; 0 = no limit
 	guests   []*testClient
 }
 
@@ -116,8 +116,8 @@ func (w *world) begin() {
 		backend = w.store
 	}
 	cfg := commands.Config{Backend: backend, Logger: quiet}
-	if w.longest != 0 {
-		cfg.LongestLease = func() time.Duration { return w.longest }
+	if w.longest.Load() != 0 {
+		cfg.LongestLease = func() time.Duration { return time.Duration(w.longest.Load()) }
 	}
 	w.commands = commands.New(cfg)
 	w.server = resp.NewServer(resp.Config{Committer: backend, Broker: w.broker, Logger: quiet}, w.commands)
