@@ -252,7 +252,7 @@ func randomWalk(t *testing.T, seed uint64) {
 		c := fmt.Sprintf("c%d", rng.IntN(8))
 		ttl := time.Duration(1+rng.IntN(3000)) * ms
 		transition := time.Duration(rng.IntN(1000)) * ms
-		switch rng.IntN(12) {
+		switch rng.IntN(14) {
 		case 0, 1, 2:
 			learn(m, c, w.acquire(m, c, ttl, transition))
 		case 3, 4, 5:
@@ -290,6 +290,21 @@ func randomWalk(t *testing.T, seed uint64) {
 				waiting[m] = slices.Delete(waiting[m], i, i+1)
 				why := simba.EndReason(1 + rng.IntN(3)) // timeout, left, gone
 				learn(m, b.ticket.(*ticket).contender, b.end(why))
+			}
+		case 12, 13: // a script of Simba's: contenders 0 to 3 do not queue
+			taken := false
+			w.commit(func(tx simba.Tx) {
+				if taken = tx.MayTake(m, c); taken {
+					tx.Take(m, str(c, ttl))
+					return
+				}
+				tx.Refuse(m, c)
+				if c > "c3" {
+					tx.Enqueue(m, c, float64(rng.IntN(3)))
+				}
+			})
+			if taken {
+				learn(m, c, simba.Outcome{Status: simba.StatusAcquired, Token: w.owner(m).Token, Transition: ttl})
 			}
 		}
 		w.audit()

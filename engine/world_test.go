@@ -363,11 +363,12 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 	if x == nil {
 		return
 	}
+	held := max(w.e.recoverUntil, x.open) // until then, no waiter gets the mutex
 	if now >= w.e.recoverUntil {
 		if m.owned() && x.find(m.owner()) != nil {
 			w.t.Errorf("%s: its owner %s is in the queue", m.name(), m.owner())
 		}
-		if !m.owned() && x.reserved == nil && x.next() != nil {
+		if !m.owned() && x.reserved == nil && now >= held && x.next() != nil {
 			w.t.Errorf("%s is free and %s was not notified: lost wake-up", m.name(), x.next().contender)
 		}
 	}
@@ -388,7 +389,7 @@ func (w *world) auditMutex(sh *shard, m *mutex, now simba.Instant) {
 		} else if x.nextLapse == 0 || x.nextLapse > e.lapse {
 			w.t.Errorf("%s: polling waiter %s never lapses", m.name(), e.contender)
 		}
-		if free := !m.owned() && x.reserved == nil && now >= w.e.recoverUntil; free && e.ticket == nil && !x.wasOffered(e) &&
+		if free := !m.owned() && x.reserved == nil && now >= held; free && e.ticket == nil && !x.wasOffered(e) &&
 			w.recorder.Subscribed(simba.ContenderChannel(m.name(), e.contender)) {
 			w.t.Errorf("%s is free, %s subscribes and was not notified: lost wake-up", m.name(), e.contender)
 		}
