@@ -32,7 +32,7 @@ func historyCommand() *cobra.Command {
 	cmd.Long = cmd.Short + `.
 
 A server keeps the last events that it made or saw, of all mutexes together; see the setting history.
-If it no longer has the grant of the present owner, the list begins with a record of that grant.`
+The list also has the grant of the present owner, however old it is.`
 	most = addCount(cmd, 10)
 	asJSON = addJSON(cmd)
 	return cmd
