@@ -190,9 +190,6 @@ func (f *backupFile) describe(key, value []byte) error {
 		if err != nil {
 			return err
 		}
-		if m.format != metaFormat {
-			return errGarbage
-		}
 		f.meta = m
 		i.Store, i.Seq, i.Token = hex.EncodeToString(m.Store[:]), m.Seq, m.Token
 	default:

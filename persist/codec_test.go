@@ -26,13 +26,12 @@ var testMeta = meta{
 	Seq:   math.MaxUint64, Token: 7, Delay: math.MaxInt64,
 	Latest: -4,
 	Index:  math.MaxUint64, Store: [16]byte{1, 15: 2},
-	format: metaFormat,
 }
 
 var testHead = head{
 	first: 1, last: math.MaxUint64, instant: -4, wall: -5,
 	seq: math.MaxUint64, token: math.MaxUint64, delay: math.MaxInt64,
-	generation: 3, base: math.MinInt64, format: recordFormat,
+	generation: 3, base: math.MinInt64,
 }
 
 var testEvents = []simba.Event{
@@ -104,14 +103,14 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 		Mutex: "m", Owner: "o", Token: 5, Acquired: 100, AcquiredAt: 200, TTL: 300, Transition: 1,
 		StartedAt: 198, Session: true, Fields: []simba.Field{{Name: "o", Value: "1"}},
 	}
-	if got, want := appendLeaseRow(nil, 2, &lease), []byte("\x03\x02\x05\xc8\x01\x90\x03\x04\xac\x02\x01\x01o\x01\x01\x01o\x011"); !bytes.Equal(got, want) {
+	if got, want := appendLeaseRow(nil, 2, &lease), []byte("\x01\x02\x05\xc8\x01\x90\x03\x04\xac\x02\x01\x01o\x01\x01\x01o\x011"); !bytes.Equal(got, want) {
 		t.Errorf("the lease is encoded as %q, want %q", got, want)
 	}
 	if got, want := appendPut(nil, 101, &lease), []byte("\x01m\x05\x01\x90\x03\x04\xac\x02\x01\x01o\x01\x01\x01o\x011"); !bytes.Equal(got, want) {
 		t.Errorf("the put is encoded as %q, want %q", got, want)
 	}
-	if got, want := appendMeta(nil, &meta{epoch{"b", 1, 2, 3}, 4, 5, 6, 7, 8, [16]byte{9}, 0}),
-		[]byte("\x04\x01b\x01\x04\x06\x04\x05\x06\x0e\x08\x09"+strings.Repeat("\x00", 15)); !bytes.Equal(got, want) {
+	if got, want := appendMeta(nil, &meta{epoch{"b", 1, 2, 3}, 4, 5, 6, 7, 8, [16]byte{9}}),
+		[]byte("\x01\x01b\x01\x04\x06\x04\x05\x06\x0e\x08\x09"+strings.Repeat("\x00", 15)); !bytes.Equal(got, want) {
 		t.Errorf("the meta row is encoded as %q, want %q", got, want)
 	}
 	key, value := encodeRow([]simba.Event{
@@ -134,7 +133,7 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 	for _, v := range []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9} {
 		want = append(want, v, 0, 0, 0, 0, 0, 0, 0)
 	}
-	want = slices.Concat([]byte{2, 0, 0, 0}, want, []byte("\x01\x05\x01b\x01\x04\x06\x02\x05lease\x03\x01m\x04\x05event"))
+	want = slices.Concat([]byte{1, 0, 0, 0}, want, []byte("\x01\x05\x01b\x01\x04\x06\x02\x05lease\x03\x01m\x04\x05event"))
 	if !bytes.Equal(record, want) {
 		t.Errorf("the record is encoded as %q, want %q", record, want)
 	}
@@ -212,9 +211,6 @@ func TestSpoiltRecordsAreRefused(t *testing.T) {
 			t.Errorf("lease with %s: the decoder returns %v, want errGarbage", how, err)
 		}
 	}
-	if err := decoders["lease"]([]byte{oldestLeaseVersion, 1, 1, 0, 0, 1, 0, 0}); !errors.Is(err, errGarbage) {
-		t.Errorf("lease without owner: the decoder returns %v, want errGarbage", err)
-	}
 	if err := decoders["history"](binary.AppendUvarint([]byte{rowVersion, 0, 0, 99}, 0)); !errors.Is(err, errGarbage) {
 		t.Errorf("unknown kind of event: the decoder returns %v, want errGarbage", err)
 	}
@@ -240,7 +236,6 @@ func FuzzDecode(f *testing.F) {
 			}
 		}
 		if m, err := decodeMeta(record); err == nil {
-			m.format = metaFormat // encoding writes the newest format
 			if again, err := decodeMeta(appendMeta(nil, &m)); again != m || err != nil {
 				t.Errorf("meta %+v is decoded again as %+v, %v", m, again, err)
 			}
@@ -253,12 +248,8 @@ func FuzzDecode(f *testing.F) {
 		if h, err := decodeRecord(record); err == nil {
 			again := make([]byte, headSize)
 			h.put(again)
-			size := headSize
-			if h.format == 1 {
-				size, again[0] = oldHeadSize, 1
-			}
-			if !bytes.Equal(again[:4], record[:4]) || !bytes.Equal(again[12:size], record[12:size]) {
-				t.Errorf("the head %q is encoded again as %q", record[:size], again)
+			if !bytes.Equal(again, record[:headSize]) {
+				t.Errorf("the head %q is encoded again as %q", record[:headSize], again)
 			}
 		}
 	})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -23,7 +22,7 @@ import (
 // So the next start can complete a directory that a crash left incomplete.
 const (
 	signName = "SIMBA-RESP"
-	signText = "This directory belongs to simba-resp. Do not change what is in it.\n"
+	signText = "simba-resp data directory, format 1. Do not change what is in it.\n"
 	// heldText is added when the store has been created. From then on, Open refuses an empty store.
 	heldText = "It holds a store.\n"
 )
@@ -51,7 +50,7 @@ func signDir(fsys vfs.FS, dir string) error {
 		return err
 	}
 	if slices.Contains(names, signName) {
-		return nil
+		return checkSign(fsys, dir)
 	}
 	others := slices.DeleteFunc(names, isLeftover)
 	slices.Sort(others)
@@ -65,25 +64,18 @@ func signDir(fsys vfs.FS, dir string) error {
 	}
 }
 
-// leftovers are names that a new directory may have. File systems, desktops, editors and version
-// control create such files.
-var leftovers = []string{
-	"lost+found",              // the root of ext2, 3 and 4
-	".snapshot", ".snapshots", // old states, on network storage and Btrfs
-	".nfs*", ".fuse_hidden*", // removed files that are still open, on NFS and FUSE
-	".DS_Store", "._*", // macOS
-	".Trash-*", "System Volume Information", "$RECYCLE.BIN", // desktops
-	"desktop.ini", "Thumbs.db", "@eaDir", // Windows, Synology
-	"*~", ".*.sw?", ".#*", // editors: backups and locks
-	".gitkeep", ".keep", // version control, for an empty directory
-	".gitignore",
-}
+// isLeftover reports whether a new directory may have the file. File systems, desktops and editors
+// create such files.
+func isLeftover(name string) bool { return name == "lost+found" || strings.HasPrefix(name, ".") }
 
-func isLeftover(name string) bool {
-	return slices.ContainsFunc(leftovers, func(pattern string) bool {
-		ok, _ := path.Match(pattern, name) // the patterns are valid
-		return ok
-	})
+// checkSign returns ErrUnreleased if the sign is that of a build before the first release. A crash
+// may have cut the sign short.
+func checkSign(fsys vfs.FS, dir string) error {
+	text, err := readSign(fsys, dir)
+	if err == nil && !strings.HasPrefix(signText+heldText, string(text)) {
+		err = ErrUnreleased
+	}
+	return err
 }
 
 // signStore notes in the directory's sign that the store has been created.
@@ -91,12 +83,17 @@ func signStore(fsys vfs.FS, dir string) error { return writeSign(fsys, dir, sign
 
 // heldStore reports whether signStore has marked the directory.
 func heldStore(fsys vfs.FS, dir string) (bool, error) {
+	text, err := readSign(fsys, dir)
+	return bytes.Contains(text, []byte(heldText)), err
+}
+
+func readSign(fsys vfs.FS, dir string) ([]byte, error) {
 	f, err := fsys.Open(fsys.PathJoin(dir, signName))
 	if err != nil {
-		return false, err
+		return nil, err
 	}
 	text, err := io.ReadAll(f)
-	return bytes.Contains(text, []byte(heldText)), errors.Join(err, f.Close())
+	return text, errors.Join(err, f.Close())
 }
 
 func writeSign(fsys vfs.FS, dir, text string) error {

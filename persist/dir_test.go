@@ -145,11 +145,11 @@ func TestAForeignDirectoryIsRefusedAndLeftAlone(t *testing.T) {
 	}
 	o.Dir = t.TempDir()
 	write("precious")
-	write("notes.txt~")
+	write(".hidden")
 	wantForeign(`it has "precious"`)
 	write("more")
-	write(".hidden\n")
-	wantForeign(`it has ".hidden\n" and 2 more`)
+	write("a\n")
+	wantForeign(`it has "a\n" and 2 more`)
 
 	o.Dir = t.TempDir()
 	db, err := pebble.Open(o.Dir, &pebble.Options{Logger: pebbleLogger{Logger: o.Logger}})
@@ -170,10 +170,7 @@ func TestFilesOfFileSystemsAndEditorsAreNotForeign(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{
-		".nfs000000000000a1b200000001", ".fuse_hidden0000abcd00000001", ".DS_Store", "._SIMBA-RESP",
-		"README~", ".README.swp", ".#README", ".gitkeep", ".keep", ".gitignore",
-	} {
+	for _, name := range []string{".nfs000000000000a1b200000001", ".DS_Store", ".keep"} {
 		if err := os.WriteFile(filepath.Join(o.Dir, name), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -185,6 +182,22 @@ func TestFilesOfFileSystemsAndEditorsAreNotForeign(t *testing.T) {
 	_, r := openClosed(t, o) // Pebble ignores these files too
 	if got := leasesOf(t, r); len(got) != 1 {
 		t.Errorf("the recovered leases are %v, want one", got)
+	}
+}
+
+func TestADirectoryOfAnUnreleasedBuildIsRefusedByName(t *testing.T) {
+	o := filled(t)
+	sign := filepath.Join(o.Dir, signName)
+	if err := os.WriteFile(sign, []byte("This directory belongs to simba-resp. Do not change what is in it.\nIt holds a store.\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wantRefusal(t, o, ErrUnreleased, "was written by a development build from before the first release")
+	if err := os.WriteFile(sign, []byte(signText[:10]), 0o600); err != nil { // a crash cut it short
+		t.Fatal(err)
+	}
+	_, r := openClosed(t, o)
+	if len(leasesOf(t, r)) == 0 {
+		t.Error("a sign that was cut short lost the leases")
 	}
 }
 
@@ -211,8 +224,8 @@ func rewrite(t *testing.T, o Options, change func(*pebble.DB) error) {
 
 func TestANewerFormatIsRefused(t *testing.T) {
 	o := filled(t)
-	rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte(metaKey), []byte("\x05whatever"), nil) })
-	wantRefusal(t, o, ErrNewer, "was written by a newer version of simba-resp (format 5; this one reads up to 4)")
+	rewrite(t, o, func(db *pebble.DB) error { return db.Set([]byte(metaKey), []byte("\x02whatever"), nil) })
+	wantRefusal(t, o, ErrNewer, "was written by a newer version of simba-resp (format 2; this one reads up to 1)")
 
 	o = filled(t)
 	marks, err := filepath.Glob(filepath.Join(o.Dir, "marker.format-version.*"))

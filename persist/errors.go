@@ -24,6 +24,8 @@ var (
 	ErrCorrupt = errors.New("corrupt")
 	// ErrNoSpace is returned if less than Options.MinFree is free.
 	ErrNoSpace = errors.New("too little free space")
+	// ErrUnreleased is returned for a directory of a build before the first release.
+	ErrUnreleased = errors.New("written by a development build from before the first release, whose data no version reads")
 	// ErrForeign is returned if the directory has files of others, but no file SIMBA-RESP. Open
 	// changes nothing in it.
 	ErrForeign = errors.New("not empty and not a data directory of simba-resp")
@@ -41,7 +43,7 @@ func openError(dir string, err error) error {
 	switch {
 	case errors.Is(err, ErrInUse), errors.Is(err, ErrForeign), errors.Is(err, ErrCorrupt):
 		return fmt.Errorf("data directory %s is %w", dir, err)
-	case errors.Is(err, ErrNewer):
+	case errors.Is(err, ErrNewer), errors.Is(err, ErrUnreleased):
 		return fmt.Errorf("data directory %s was %w", dir, err)
 	case errors.Is(err, ErrNoSpace):
 		return fmt.Errorf("data directory %s has %w", dir, err)

@@ -7,12 +7,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// The versions of a lease's row. A Store writes leaseVersion.
-const (
-	oldestLeaseVersion = 1 // leases of SIMBA.ACQUIRE
-	lockVersion        = 2 // also leases of lock keys, with any TTL and owner; fields of a hash
-	leaseVersion       = 3 // also StartedAt and Session
-)
+// leaseVersion is the version of the format in which rows of leases are written.
+const leaseVersion = 1
 
 func appendLeaseKey(b []byte, mutex string) []byte {
 	b = append(b, leasePrefix)
@@ -37,7 +33,7 @@ func decodeLeaseRow(key, value []byte) (l simba.Lease, generation uint64, err er
 	if generation = r.uvarint(); version == 0 || generation == 0 {
 		r.fail()
 	}
-	l = r.lease(version, 0)
+	l = r.lease(0)
 	l.Mutex = string(key[1:])
 	if err := r.finish(); err != nil {
 		return l, 0, fmt.Errorf("lease of mutex %q: %w", l.Mutex, err)
@@ -66,40 +62,28 @@ func appendLease(b []byte, base simba.Instant, l *simba.Lease) []byte {
 	return b
 }
 
-// lease reads what appendLease wrote when leaseVersion was version. Versions
-// before leaseVersion have no StartedAt: AcquiredAt stands for it.
-func (r *reader) lease(version byte, base simba.Instant) (l simba.Lease) {
-	longest := simba.Endless
-	if version == oldestLeaseVersion {
-		longest = simba.MaxTTL
-	}
+// lease reads what appendLease wrote.
+func (r *reader) lease(base simba.Instant) (l simba.Lease) {
 	l.Token = r.uvarint()
 	l.Acquired = base + simba.Instant(r.varint())
 	l.AcquiredAt = r.varint()
-	l.StartedAt = l.AcquiredAt
-	if version >= leaseVersion {
-		l.StartedAt -= r.varint()
-	}
-	if l.TTL = r.duration(longest); l.TTL > simba.MaxLockTTL && l.TTL != simba.Endless {
+	l.StartedAt = l.AcquiredAt - r.varint()
+	if l.TTL = r.duration(simba.Endless); l.TTL > simba.MaxLockTTL && l.TTL != simba.Endless {
 		r.fail()
 	}
 	l.Transition = r.duration(simba.MaxTransition)
 	l.Owner = r.string()
-	if version >= leaseVersion {
-		session := r.byte()
-		if l.Session = session == 1; session > 1 {
-			r.fail()
-		}
+	session := r.byte()
+	if l.Session = session == 1; session > 1 {
+		r.fail()
 	}
-	if version >= lockVersion {
-		for range r.uvarint() {
-			if r.broken {
-				break
-			}
-			l.Fields = append(l.Fields, simba.Field{Name: r.string(), Value: r.string()})
+	for range r.uvarint() {
+		if r.broken {
+			break
 		}
+		l.Fields = append(l.Fields, simba.Field{Name: r.string(), Value: r.string()})
 	}
-	if l.Owner == "" && version == oldestLeaseVersion || l.Token == 0 || l.TTL == 0 {
+	if l.Token == 0 || l.TTL == 0 {
 		r.fail()
 	}
 	return l

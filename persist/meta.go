@@ -11,12 +11,7 @@ import (
 
 // metaFormat is the version of the store. Values of leases and of the history have their own
 // versions.
-//
-//   - Format 1 has no Latest.
-//   - Before format 3, a lease of the key simba:{m} had the row of mutex m only if m is a name that
-//     commands SIMBA.* accept. Otherwise the row had the whole key as the name of the mutex.
-//   - Before format 4 there was no journal: Pebble had every change, and synced its log.
-const metaFormat = 4
+const metaFormat = 1
 
 // epoch identifies a boot of the machine for a store. Stored instants count from a boot.
 type epoch struct {
@@ -45,8 +40,6 @@ type meta struct {
 
 	Index uint64   // of the last record in the checkpoint
 	Store [16]byte // the store's random id, which its journal has too
-
-	format uint64 // of the row that was read; 0 = there was none
 }
 
 func appendEpoch(b []byte, e *epoch) []byte {
@@ -85,21 +78,16 @@ func decodeMeta(value []byte) (m meta, err error) {
 	case format == 0:
 		r.fail()
 	}
-	m.format = format
 	m.epoch = r.epoch()
 	m.Seq = simba.Seq(r.uvarint())
 	m.Token = r.uvarint()
 	m.Delay = r.duration(math.MaxInt64)
-	if format >= 2 {
-		m.Latest = simba.Instant(r.varint())
+	m.Latest = simba.Instant(r.varint())
+	m.Index = r.uvarint()
+	for i := range m.Store {
+		m.Store[i] = r.byte()
 	}
-	if format >= 4 {
-		m.Index = r.uvarint()
-		for i := range m.Store {
-			m.Store[i] = r.byte()
-		}
-	}
-	if m.Generation == 0 && (format < 4 || m.Index > 0) { // only a new store has had no boot
+	if m.Generation == 0 && m.Index > 0 { // only a new store has had no boot
 		r.fail()
 	}
 	if err := r.finish(); err != nil {

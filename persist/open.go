@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
@@ -88,12 +89,12 @@ func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, pro
 	if err != nil {
 		return nil, nil, err
 	}
-	isNew := m.format == 0
-	if isNew && held {
-		return nil, nil, fmt.Errorf("%w: the store that was here is gone", ErrCorrupt)
-	}
-	if m.format < metaFormat {
-		if err := upgrade(db, &m); err != nil {
+	isNew := m.Store == [16]byte{}
+	if isNew {
+		if held {
+			return nil, nil, fmt.Errorf("%w: the store that was here is gone", ErrCorrupt)
+		}
+		if err := create(db, &m); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -194,9 +195,7 @@ func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, progress *progre
 		// format. So only a new version of simba-resp may choose a newer one.
 		FormatMajorVersion: pebble.FormatValueSeparation,
 
-		// The journal is the log. Pebble still reads a log that an earlier version of simba-resp
-		// left.
-		DisableWAL: true,
+		DisableWAL: true, // the journal is the log
 		// Each checkpoint spans all keys, so each compaction of level 0 rewrites every lease. For a
 		// million leases that takes 0.5 s of a processor. So Pebble compacts after 8 checkpoints,
 		// not after 2 as by default. The threshold at which writes stop is larger in proportion.
@@ -205,6 +204,13 @@ func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, progress *progre
 		// While a Store runs, compactions and backups read each block once.
 		CacheSize: 1 << 20,
 	}
+}
+
+// create writes the meta row of a new store. The row is durable before the journal exists.
+func create(db *pebble.DB, m *meta) error {
+	_, _ = rand.Read(m.Store[:]) // it never fails
+	err := db.Set([]byte(metaKey), appendMeta(nil, m), pebble.NoSync)
+	return pebbleError(errors.Join(err, db.Flush()))
 }
 
 // readMeta returns the meta row, or the zero value if the store is new.

@@ -9,16 +9,11 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// recordFormat is the version of the records that a Store writes. In format 1, the head ends before
-// the generation. There the body of a changePut is the name of the mutex and the value of a lease's
-// row, as decodeLeaseRow reads it.
-const recordFormat = 2
+// recordFormat is the version of the records that a Store writes.
+const recordFormat = 1
 
-// The size of a record's head, in bytes.
-const (
-	headSize    = 84
-	oldHeadSize = 68 // in format 1
-)
+// headSize is the size of a record's head, in bytes.
+const headSize = 84
 
 // head is the beginning of a record. Numbers are little endian, offsets and lengths are in bytes:
 //
@@ -46,8 +41,6 @@ type head struct {
 	delay       time.Duration
 	generation  uint64
 	base        simba.Instant
-
-	format uint32 // of the record that was read
 }
 
 type changeKind byte
@@ -71,34 +64,29 @@ func (h *head) put(record []byte) {
 }
 
 func decodeHead(record []byte) (h head, changes []byte, err error) {
-	if len(record) < oldHeadSize {
+	if len(record) < headSize {
 		return head{}, nil, errGarbage
 	}
-	size, format := headSize, binary.LittleEndian.Uint32(record)
-	if format > recordFormat {
+	if format := binary.LittleEndian.Uint32(record); format > recordFormat {
 		return head{}, nil, &versionError{"format", uint64(format), recordFormat}
-	}
-	if format == 1 {
-		size = oldHeadSize
+	} else if format == 0 {
+		return head{}, nil, errGarbage
 	}
 	field := func(i int) uint64 { return binary.LittleEndian.Uint64(record[4+8*i:]) }
-	if format == 0 || len(record) < size || field(7) > math.MaxInt64 || field(0) != 0 {
+	if field(7) > math.MaxInt64 || field(0) != 0 {
 		return head{}, nil, errGarbage
 	}
-	h = head{
-		first:   simba.Seq(field(1)),
-		last:    simba.Seq(field(2)),
-		instant: simba.Instant(field(3)),
-		wall:    int64(field(4)),
-		seq:     simba.Seq(field(5)),
-		token:   field(6),
-		delay:   time.Duration(field(7)),
-		format:  format,
-	}
-	if format > 1 {
-		h.generation, h.base = field(8), simba.Instant(field(9))
-	}
-	return h, record[size:], nil
+	return head{
+		first:      simba.Seq(field(1)),
+		last:       simba.Seq(field(2)),
+		instant:    simba.Instant(field(3)),
+		wall:       int64(field(4)),
+		seq:        simba.Seq(field(5)),
+		token:      field(6),
+		delay:      time.Duration(field(7)),
+		generation: field(8),
+		base:       simba.Instant(field(9)),
+	}, record[headSize:], nil
 }
 
 func appendPut(b []byte, base simba.Instant, l *simba.Lease) []byte {
@@ -114,12 +102,7 @@ func appendPut(b []byte, base simba.Instant, l *simba.Lease) []byte {
 func decodePut(h *head, body []byte, made simba.Instant) (l simba.Lease, generation uint64, err error) {
 	r := reader{rest: body}
 	mutex := r.string()
-	if h.format == 1 {
-		l, generation, err = decodeLeaseRow(appendLeaseKey(nil, mutex), r.rest)
-		l.Acquired += made - h.instant
-		return l, generation, err
-	}
-	l = r.lease(leaseVersion, made-(h.instant-h.base))
+	l = r.lease(made - (h.instant - h.base))
 	l.Mutex = mutex
 	if h.generation == 0 {
 		r.fail()

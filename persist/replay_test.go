@@ -1,10 +1,8 @@
 package persist
 
 import (
-	"archive/zip"
 	"bytes"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"reflect"
@@ -16,60 +14,6 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 )
-
-// A version that wrote records of format 1 made this directory, in segments of 8 KiB. It was copied
-// while the store was open. The first changes are rows of the checkpoint, the later ones are
-// records.
-func TestADirectoryWithRecordsOfFormat1Opens(t *testing.T) {
-	fsys := vfs.NewMem()
-	o := testOptions(t, fsys, Always)
-	o.SegmentSize = 8 << 10
-	if err := fsys.MkdirAll(fsys.PathJoin(o.Dir, journalName), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	files, err := zip.OpenReader("testdata/record-format-1.zip")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer files.Close()
-	for _, f := range files.File {
-		r, err := f.Open()
-		if err != nil {
-			t.Fatal(err)
-		}
-		content, err := io.ReadAll(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		writeFile(t, fsys, fsys.PathJoin(o.Dir, f.Name), content)
-	}
-
-	want := map[string]simba.Lease{}
-	for seq, mutex := range map[simba.Seq]string{1: "in the checkpoint", 3: "renewed", 6: "lock", 7: "long"} {
-		l := put(seq, mutex).Lease
-		switch mutex {
-		case "renewed":
-			l.Acquired += simba.Instant(5 * time.Second)
-			l.AcquiredAt += 5000
-		case "lock":
-			l.TTL, l.Transition, l.Fields = simba.Endless, 0, []simba.Field{{Name: "owner", Value: "2"}}
-		case "long":
-			l.TTL, l.Owner = 100*24*time.Hour, ""
-		}
-		l.StartedAt = l.AcquiredAt // records of format 1 have no StartedAt
-		want[mutex] = l
-	}
-	for start := range 2 { // the second start reads rows of the present version
-		s, r := mustOpen(t, o)
-		if got := leasesOf(t, r); !reflect.DeepEqual(got, want) {
-			t.Errorf("start %d: recovered leases %+v, want %+v", start, got, want)
-		}
-		if len(r.History) != 6 || r.Seq < 7 || r.Token != 7 {
-			t.Errorf("start %d: recovered %d events, Seq %d, token %d, want 6, 7 and 7", start, len(r.History), r.Seq, r.Token)
-		}
-		mustClose(t, s)
-	}
-}
 
 // journalRecords returns all records of an open store that has released none.
 func journalRecords(t *testing.T, s *Store) (list [][]byte) {

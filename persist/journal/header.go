@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	magic  = "simbajnl"
+	magic  = "simbaseg"
 	format = 1
 	// headerSize is the size of a header, in bytes: one block.
 	headerSize = block
