@@ -23,7 +23,7 @@ func (w *world) refuse(mutex, contender string, queues bool) {
 	})
 }
 
-func TestAWaiterBehindADeafContenderIsWokenWhenTheTurnIsMissed(t *testing.T) {
+func TestAWaiterBehindADeafContenderIsWokenWhenThatMissesItsReservation(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 1500*time.Millisecond, 0)
 		w.refuse("m", "deaf", true)
@@ -41,7 +41,7 @@ func TestAWaiterBehindADeafContenderIsWokenWhenTheTurnIsMissed(t *testing.T) {
 	})
 }
 
-func TestADeafContenderTakesTheMutexInItsTurn(t *testing.T) {
+func TestADeafContenderTakesTheMutexReservedForIt(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 1500*time.Millisecond, 0)
 		w.refuse("m", "deaf", true)
@@ -73,7 +73,7 @@ func TestADeafContenderThatIsDueLaterIsPassedOverAndKeepsItsEntry(t *testing.T) 
 	})
 }
 
-func TestAContenderThatSubscribesInItsKeptTurnMayMissTheReservation(t *testing.T) {
+func TestAContenderThatSubscribesMeanwhileMayMissTheReservation(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 1500*time.Millisecond, 0)
 		w.refuse("m", "b", true)

@@ -18,9 +18,9 @@ var (
 	others = []os.Signal{unix.SIGUSR1, unix.SIGUSR2, unix.SIGALRM}
 )
 
-// Catch returns a channel with the signals for the command. A signal that this process was started
-// to ignore stays ignored, but only SIGHUP, as by nohup(1), and SIGINT: Go does not tell this for the
-// others. ignorePipe says it for SIGPIPE.
+// Catch returns a channel with the signals for the command. SIGHUP and SIGINT stay ignored if this
+// process was started so, as by nohup(1). Go does not tell this for other signals; ignorePipe says
+// it for SIGPIPE.
 func Catch(ignorePipe bool) <-chan os.Signal {
 	signals := make(chan os.Signal, 64)
 	for _, sig := range slices.Concat(ending, others) {
