@@ -225,7 +225,7 @@ func TestTheReplyOfATransactionIsBounded(t *testing.T) {
 	p.expect("MULTI", ok)
 	const queued = maxExecReply>>20 + 5
 	for range queued {
-		p.expect("SIMBA.HISTORY m", "+QUEUED\r\n")
+		p.expect("SIMBA.HISTORY m SINCE 1", "+QUEUED\r\n")
 	}
 	reply := p.do("EXEC")
 	if ran, refused := len(backend.takeCalls()), strings.Count(reply, "-"+string(errExecReply)); ran >= queued || refused != queued-ran {
