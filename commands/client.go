@@ -151,7 +151,6 @@ func (c *client) where() string {
 func (c *client) record(e *entry, args [][]byte, took time.Duration, failed bool) {
 	e.tally.add(took, failed)
 	c.x.slowlog.consider(c, e, args, took)
-	c.x.latency.consider(commandEvent(e), took)
 	if e.has(audited) {
 		c.x.audit.command(c, e, args, failed)
 	}

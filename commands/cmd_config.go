@@ -72,7 +72,6 @@ func (x *Commands) mergeSettings(others []Setting) []Setting {
 	own := []Setting{
 		integerSetting("slowlog-log-slower-than", &x.slowlog.threshold, -1, math.MaxInt64),
 		integerSetting("slowlog-max-len", &x.slowlog.limit, 0, maxSlowlogLimit),
-		integerSetting("latency-monitor-threshold", &x.latency.threshold, 0, math.MaxInt64),
 		integerSetting("busy-reply-threshold", &x.scripting.busyAfter, 0, math.MaxInt64),
 		integerSetting("lua-time-limit", &x.scripting.busyAfter, 0, math.MaxInt64), // the old name
 		x.keyEventsSetting(),

@@ -112,7 +112,6 @@ type Commands struct {
 	errors      errorTally
 	storeFaults storeFaults
 	slowlog     slowlog
-	latency     latencyMonitor
 	monitors    monitors
 	rates       rates
 	aclLog      aclLog
@@ -233,10 +232,6 @@ func (x *Commands) Execute(conn *resp.Conn, args [][]byte) {
 		c.run(e, args)
 	}
 }
-
-// CommitWaited is the function for resp.Config.CommitWaited. It adds the wait for the disk to
-// LATENCY.
-func (x *Commands) CommitWaited(took time.Duration) { x.latency.consider(commitEvent, took) }
 
 // Closed implements resp.Handler. It releases the leases that SESSION bound to the connection. If
 // the server is stopping, Closed keeps these leases, because the client will reconnect.

@@ -92,53 +92,6 @@ func TestWaitsInsideExecCountForNoCommand(t *testing.T) {
 	}
 }
 
-func TestTheLatencyMonitorKeepsOneSampleASecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newSite(t, Config{Backend: slowBackend()}).dial()
-		p.do("SIMBA.RELEASE m c TOKEN 99")
-		p.expect("LATENCY LATEST", "*0\r\n") // the latency monitor is off
-		p.expect("CONFIG SET latency-monitor-threshold 30", ok)
-		time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
-		first := time.Now().Unix()
-		p.do("SIMBA.RELEASE m c TOKEN 50")
-		p.do("SIMBA.RELEASE m c TOKEN 31")
-		p.do("SIMBA.RELEASE m c TOKEN 29")
-		time.Sleep(5 * time.Second)
-		p.do("SIMBA.RELEASE m c TOKEN 45")
-		p.expect("LATENCY HISTORY fast-command", fmt.Sprintf("*2\r\n*2\r\n:%d\r\n:50\r\n*2\r\n:%d\r\n:45\r\n", first, first+5))
-		p.expect("LATENCY LATEST", "*2\r\n*4\r\n"+bulk("fast-command")+integers(first+5)+":45\r\n:50\r\n"+
-			"*4\r\n"+bulk("settle")+integers(first+5)+":40\r\n:40\r\n")
-		p.expect("LATENCY RESET settle nonsense", ":1\r\n")
-		p.expect("LATENCY RESET", ":1\r\n")
-		p.expect("LATENCY LATEST", "*0\r\n")
-		for i := range latencySamples + 5 {
-			time.Sleep(time.Second)
-			p.do(fmt.Sprintf("SIMBA.RELEASE m c TOKEN %d", 100+i))
-		}
-		if got := p.do("LATENCY HISTORY fast-command"); !strings.HasPrefix(got, "*160\r\n") {
-			t.Errorf("LATENCY HISTORY begins with %.20q, want 160 samples", got)
-		}
-	})
-}
-
-func TestTheHistogramIsCumulative(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newSite(t, Config{Backend: slowBackend()}).dial()
-		for _, ms := range []int{1, 1, 3, 100000} {
-			p.do(fmt.Sprintf("SIMBA.RELEASE m c TOKEN %d", ms))
-		}
-		want := "*2\r\n" + bulk("simba.release") + "*4\r\n" + bulk("calls") + ":4\r\n" + bulk("histogram_usec") +
-			"*6\r\n:1024\r\n:2\r\n:4096\r\n:3\r\n:134217728\r\n:4\r\n"
-		p.expect("LATENCY HISTOGRAM simba.release", want)
-		p.do("CLIENT ID")
-		if got := p.do("LATENCY HISTOGRAM CLIENT"); !strings.Contains(got, bulk("client|id")) {
-			t.Errorf("LATENCY HISTOGRAM CLIENT replied %q, want client|id", got)
-		}
-		p.expect("CONFIG RESETSTAT", ok)
-		p.expect("LATENCY HISTOGRAM simba.release", "*0\r\n")
-	})
-}
-
 func TestAMonitorSeesCommandsButNoSecrets(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSite(t, Config{})

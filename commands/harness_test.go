@@ -197,7 +197,7 @@ func newSite(t testing.TB, cfg Config) *site {
 	s.x = New(cfg)
 	// Tests that guess passwords take longer than the default AuthTimeout.
 	patient := resp.Limits{AuthTimeout: 24 * time.Hour}
-	s.server = resp.NewServer(resp.Config{Limits: patient, Committer: cfg.Backend, CommitWaited: s.x.CommitWaited, RequireAuth: s.x.RequireAuth, InUse: s.x.InUse}, s.x)
+	s.server = resp.NewServer(resp.Config{Limits: patient, Committer: cfg.Backend, RequireAuth: s.x.RequireAuth, InUse: s.x.InUse}, s.x)
 	s.x.Attach(s.server)
 	t.Cleanup(s.stop)
 	return s

@@ -221,7 +221,7 @@ func families() [][]command {
 		simbaCommands, connectionCommands, clientCommands, pubsubCommands, transactionCommands, watchCommands, scriptingCommands,
 		scanCommands, keyspaceCommands, stringCommands, counterCommands, genericCommands, expireCommands, hashCommands,
 		queueCommands, queueRangeCommands,
-		aclCommands, commandCommands, configCommands, infoCommands, latencyCommands, memoryCommands, monitorCommands,
+		aclCommands, commandCommands, configCommands, infoCommands, memoryCommands, monitorCommands,
 		serverCommands, slowlogCommands,
 	}
 }

@@ -87,9 +87,6 @@ type Config struct {
 	// server drops the replies and closes the connection. If Committer is nil, the server closes a
 	// connection whose command names a change.
 	Committer simba.Committer
-	// CommitWaited is called on the connection's goroutine after each wait for the Committer. took
-	// is the length of the wait. CommitWaited may be nil.
-	CommitWaited func(took time.Duration)
 
 	// With Poll, a few goroutines serve all connections without TLS that Server.Serve accepts. It
 	// works on Linux only. The handler must then call Conn.Detach before anything that may block.
@@ -116,9 +113,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Committer == nil {
 		c.Committer = noCommitter{}
-	}
-	if c.CommitWaited == nil {
-		c.CommitWaited = func(time.Duration) {}
 	}
 	if c.InUse == nil {
 		c.InUse = func(*Conn) bool { return false }

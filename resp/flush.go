@@ -46,19 +46,12 @@ func (c *Conn) Commit() error {
 	c.rests, c.mustCommit = 0, false
 	done, err := c.server.committer.TryCommit(seq)
 	if !done {
-		err = c.awaitCommit(seq)
+		c.detachInOrder()
+		err = c.server.committer.Commit(context.Background(), seq)
 	}
 	if err != nil {
 		c.fail(fmt.Errorf("%w: %w", errCommit, err))
 	}
-	return err
-}
-
-func (c *Conn) awaitCommit(seq simba.Seq) error {
-	began := c.age()
-	c.detachInOrder()
-	err := c.server.committer.Commit(context.Background(), seq)
-	c.server.commitWaited(c.age() - began)
 	return err
 }
 

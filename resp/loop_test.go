@@ -104,10 +104,9 @@ func TestDurableRepliesAreSentAtOnce(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
 			"LOCK": func(c *Conn, _ [][]byte) { c.RestOn(1); c.Reply().Simple("LOCKED") },
 		}}
-		waited := func(time.Duration) { t.Error("CommitWaited was called although the change was durable") }
-		dial(t, NewServer(Config{Committer: doneCommitter{}, CommitWaited: waited}, h)).call("LOCK\r\n", "+LOCKED\r\n")
+		dial(t, NewServer(Config{Committer: doneCommitter{}}, h)).call("LOCK\r\n", "+LOCKED\r\n")
 		for _, committer := range []simba.Committer{doneCommitter{errors.New("disk full")}, nil} {
-			cl := dial(t, NewServer(Config{Committer: committer, CommitWaited: waited}, h))
+			cl := dial(t, NewServer(Config{Committer: committer}, h))
 			cl.call("PING\r\n", "+PONG\r\n")
 			cl.send("PING\r\nLOCK\r\n")
 			cl.expectEnd("")

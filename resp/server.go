@@ -38,15 +38,14 @@ const rejectTimeout = 100 * time.Millisecond
 
 // Server serves connections. Its methods are safe for concurrent use.
 type Server struct {
-	handler      Handler
-	committer    simba.Committer
-	commitWaited func(took time.Duration)
-	limits       Limits
-	requireAuth  func() bool
-	inUse        func(*Conn) bool
-	log          *slog.Logger
-	broker       *Broker
-	polls        bool // Config.Poll
+	handler     Handler
+	committer   simba.Committer
+	limits      Limits
+	requireAuth func() bool
+	inUse       func(*Conn) bool
+	log         *slog.Logger
+	broker      *Broker
+	polls       bool // Config.Poll
 
 	maxClients  atomic.Int64
 	idleTimeout atomic.Int64 // time.Duration
@@ -75,19 +74,18 @@ type Server struct {
 func NewServer(cfg Config, h Handler) *Server {
 	cfg = cfg.withDefaults()
 	s := &Server{
-		handler:      h,
-		committer:    cfg.Committer,
-		commitWaited: cfg.CommitWaited,
-		limits:       cfg.Limits,
-		requireAuth:  cfg.RequireAuth,
-		inUse:        cfg.InUse,
-		log:          cfg.Logger,
-		broker:       cfg.Broker,
-		polls:        cfg.Poll,
-		conns:        make(map[uint64]*Conn),
-		listeners:    make(map[net.Listener]struct{}),
-		stop:         make(chan struct{}),
-		drained:      make(chan struct{}),
+		handler:     h,
+		committer:   cfg.Committer,
+		limits:      cfg.Limits,
+		requireAuth: cfg.RequireAuth,
+		inUse:       cfg.InUse,
+		log:         cfg.Logger,
+		broker:      cfg.Broker,
+		polls:       cfg.Poll,
+		conns:       make(map[uint64]*Conn),
+		listeners:   make(map[net.Listener]struct{}),
+		stop:        make(chan struct{}),
+		drained:     make(chan struct{}),
 	}
 	s.SetMaxClients(cfg.MaxClients)
 	s.SetIdleTimeout(cfg.IdleTimeout)

@@ -107,7 +107,7 @@ func newServer(t testing.TB) *server {
 		Backend: e, Logger: quiet, Info: commands.Info{Version: "simbatest", Engine: "embedded", Durability: "memory"},
 	})
 	s.resp = resp.NewServer(resp.Config{
-		Limits: resp.Limits{MayBeLong: s.commands.LongArguments}, Committer: e, CommitWaited: s.commands.CommitWaited,
+		Limits: resp.Limits{MayBeLong: s.commands.LongArguments}, Committer: e,
 		InUse: s.commands.InUse, RequireAuth: s.commands.RequireAuth, Broker: broker, Logger: quiet,
 	}, s.commands)
 	s.commands.Attach(s.resp)

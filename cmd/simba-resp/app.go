@@ -108,16 +108,15 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 	})
 	a.undo = append(a.undo, func(context.Context) error { a.handler.Close(); return nil })
 	a.server = resp.NewServer(resp.Config{
-		Limits:       resp.Limits{MayBeLong: a.handler.LongArguments},
-		MaxClients:   cfg.MaxClients,
-		IdleTimeout:  cfg.Timeout,
-		Logger:       log.Logger,
-		Broker:       broker,
-		Committer:    a.engine,
-		CommitWaited: a.handler.CommitWaited,
-		InUse:        a.handler.InUse,
-		RequireAuth:  a.handler.RequireAuth,
-		Poll:         a.cfg.Engine == engineEmbedded, // other engines block on their stores
+		Limits:      resp.Limits{MayBeLong: a.handler.LongArguments},
+		MaxClients:  cfg.MaxClients,
+		IdleTimeout: cfg.Timeout,
+		Logger:      log.Logger,
+		Broker:      broker,
+		Committer:   a.engine,
+		InUse:       a.handler.InUse,
+		RequireAuth: a.handler.RequireAuth,
+		Poll:        a.cfg.Engine == engineEmbedded, // other engines block on their stores
 	}, a.handler)
 	a.handler.Attach(a.server)
 	return a, a.openMonitor()

@@ -48,7 +48,6 @@ const configurationTail = `
 | --- | --- | --- |
 | ` + "`slowlog-log-slower-than`" + ` | 10000 | µs from which a command is in ` + "`SLOWLOG`" + `; -1 = none |
 | ` + "`slowlog-max-len`" + ` | 128 | entries of ` + "`SLOWLOG`" + ` |
-| ` + "`latency-monitor-threshold`" + ` | 0 | ms from which ` + "`LATENCY`" + ` records an event; 0 = none |
 | ` + "`busy-reply-threshold`" + ` | 5000 | ms after which ` + "`SCRIPT KILL`" + ` can end a script |
 | ` + "`notify-keyspace-events`" + ` | none | [keyspace notifications](notices.md#keyspace-notifications) |
 | ` + "`flush-held-locks`" + ` | no | whether ` + "`FLUSHALL`" + ` may break tenures |
@@ -140,8 +139,8 @@ func TestPageOfSettingsHasTheDefaultsOfConfig(t *testing.T) {
 		}
 		rows++
 	}
-	if rows < 6 {
-		t.Errorf("the table of parameters on the page has %d rows, want at least 6", rows)
+	if rows < 5 {
+		t.Errorf("the table of parameters on the page has %d rows, want at least 5", rows)
 	}
 }
 

@@ -109,7 +109,6 @@ func TestUsersOfTheDocsWorkAsDocumented(t *testing.T) {
 	allowed(t, "the dashboard's SCAN", dashboard.Do(ctx, "SIMBA.SCAN", 0).Err())
 	allowed(t, "the dashboard's INFO", dashboard.Info(ctx).Err())
 	allowed(t, "the dashboard's SLOWLOG GET", dashboard.SlowLogGet(ctx, 10).Err())
-	allowed(t, "the dashboard's LATENCY HISTOGRAM", dashboard.Do(ctx, "LATENCY", "HISTOGRAM").Err())
 	allowed(t, "the dashboard's HELP", dashboard.Do(ctx, "SIMBA.HELP").Err())
 	for _, other := range []string{"CLIENT LIST", "CONFIG GET *", "PSUBSCRIBE simba*", "PUBLISH simba:{m} x", "PUBLISH simba-events:{m} x"} {
 		denied(t, "the dashboard's "+other, do(ctx, dashboard, other))
