@@ -104,6 +104,9 @@ var table = []row{
 		}},
 	{Metric{"simba_tls_certificate_expiry_timestamp_seconds", gauge, []string{"setting"}, withTLS, "When a certificate expires, in Unix seconds, by setting: the first end in a chain, the last end of authorities."},
 		func(r *reading, s *sink) {
+			if r.CertificatesExpire == nil {
+				return
+			}
 			for setting, at := range r.CertificatesExpire() {
 				s.value(float64(at.Unix()), setting)
 			}

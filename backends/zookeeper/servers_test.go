@@ -197,8 +197,8 @@ func TestWaiterThatLeavesDuringARejoinDelaysNobody(t *testing.T) {
 
 func TestLateWriteForAClosedConnectionDoesNotEndTheNextWait(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	one := open(t, zookeeper.Options{Servers: srv.Addr})
-	two := open(t, zookeeper.Options{Servers: srv.Addr})
+	one := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: time.Minute})
+	two := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: time.Minute})
 	c := raw(t, srv.Addr)
 	take(t, one, "m", "a", time.Minute)
 	first, _ := block(t, one, "m", "b", time.Minute)

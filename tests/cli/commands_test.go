@@ -189,7 +189,7 @@ func TestInvalidArgumentIsNamed(t *testing.T) {
 		{[]string{"serve", "now"}, "unexpected argument 'now'"},
 		{[]string{"completion"}, "completion needs a SHELL: bash, zsh, fish or powershell"},
 		{[]string{"completion", "ksh"}, "unknown command 'ksh'"},
-		{[]string{"status", "--url", "127.0.0.1:7379"}, "--url: use redis://host:port"},
+		{[]string{"status", "--url", "http://127.0.0.1:7379"}, "--url: use redis://host:port"},
 	} {
 		run(t, "redis://127.0.0.1:1", row.args...).fails(t, 2, row.want)
 	}
