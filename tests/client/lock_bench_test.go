@@ -48,7 +48,7 @@ func realServer(b testing.TB) (addr string, _ *engine.Engine) {
 		served.Wait()
 		e.Stop()
 	})
-	// From the first reply on, the server has all its goroutines. Tests look for those that are left.
+	// From the first reply on, the server has all its goroutines. Tests look for those that stay.
 	rdb := redis.NewClient(&redis.Options{Addr: ln.Addr().String()})
 	defer rdb.Close()
 	if err := rdb.Ping(bg).Err(); err != nil {
