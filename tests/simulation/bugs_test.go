@@ -34,7 +34,7 @@ var seeded = map[string]string{
 	"lost-wake-up":                    ruleWakeup,
 	"reservation-never-ends":          ruleWakeup,
 	"last-come-first-served":          ruleOrder,
-	"grant-to-disconnected-waiter":    ruleDeadWaiter,
+	"grant-to-disconnected-waiter":    ruleNothingLeft,
 	"disconnected-waiter-keeps-grant": ruleDeadWaiter,
 	"queue-leak":                      ruleNothingLeft,
 	"session-keeps-lease":             ruleNothingLeft,
