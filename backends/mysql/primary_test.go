@@ -136,7 +136,7 @@ func TestInnoDBReadOnlyServerIsNoPrimary(t *testing.T) {
 			unavailable := (*simba.UnavailableError)(nil)
 			return errors.As(err, &unavailable) && isReadOnly(unavailable.Err)
 		})
-		if n := b.store.db.Stats().Idle; n > 2 { // the connections of the last request and of the check
+		if n := b.store.db.Stats().Idle; n > 2 { // those of the last request and of the check
 			t.Errorf("%s: %d idle connections to the server are kept, want at most 2", name, n)
 		}
 	}
