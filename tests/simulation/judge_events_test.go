@@ -46,7 +46,7 @@ func (w *world) judgeHandoffNotice(k *wire, channel, payload string, at time.Dur
 		for i := range mx.handoffs {
 			t := &mx.handoffs[i]
 			if n := slices.Index(t.to, k); n >= 0 {
-				if payload != "released@@"+t.last {
+				if payload != "released@@"+cmp.Or(t.last, k.owner) {
 					w.violate(ruleNotices, "%s receives %q of %s, whose last owner was %s", k.owner, payload, mx.name, t.last)
 				}
 				w.early(mx, "the handoff notice of "+k.owner, t.at, t.state, at)
