@@ -207,7 +207,7 @@ func TestAZooKeeperThatCannotKeepLocksIsRefused(t *testing.T) {
 	})
 	t.Run("an open chroot is served", func(t *testing.T) {
 		s := simbatest.Start(t, "--engine", "zookeeper", "--zookeeper-servers", store.Addr+"/open", "--zookeeper-auth", "digest:simba:"+secret)
-		if status, _ := simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "a", 60_000); status != "acquired" {
+		if status, _ := simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "a", 10_000); status != "acquired" {
 			t.Errorf("ACQUIRE returns %s, want acquired", status)
 		}
 		if strings.Contains(s.Output(), secret) {
