@@ -443,3 +443,46 @@ func TestOvertakenContenderOnPlainChannelIsQueuedAgain(t *testing.T) {
 	within(t, "the notice", sent)
 	next.mustAcquire()
 }
+
+// A release by Simba 3.2 or 3.3 deletes the queue. A contender before 3.0.2 whose queue entry is
+// gone gets a notice when the mutex becomes free and nobody waits. If somebody always waits, it
+// gets one every third time.
+func TestContenderOnPlainChannelIsNotifiedAfterDeletedQueue(t *testing.T) {
+	s := stores.Redis(t)
+	b := servePlain(t, "redis://"+s.Addr, newListener())
+	wait := func(mutex, id string) (w *waiter, ticket simba.Ticket) {
+		w = newWaiter()
+		_, ticket = acquire(t, b, mutex, id, time.Minute, w)
+		return w, ticket
+	}
+	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33} {
+		for waiters := range 5 {
+			mutex := fmt.Sprint("m", of.Name, waiters)
+			one := newSimbaContender(t, s.Addr, of, mutex, "one")
+			one.mustAcquire()
+			next := newSimbaContender(t, s.Addr, seeds.Simba29, mutex, "next").subscribe()
+			next.mustQueue()
+			owner(t, b, mutex)
+			want := "released@@one"
+			if waiters > 0 {
+				w, ticket := wait(mutex, "W0")
+				awaitIdle(t, b, mutex, "W0")
+				one.release()
+				granted(t, w, ticket)
+				for i := 1; i < waiters; i++ {
+					w, ticket = wait(mutex, fmt.Sprint("W", i))
+					release(t, b, mutex, fmt.Sprint("W", i-1))
+					granted(t, w, ticket)
+				}
+				want = fmt.Sprint("released@@W", min(waiters-1, 2))
+				release(t, b, mutex, fmt.Sprint("W", waiters-1))
+			} else {
+				one.release()
+				owner(t, b, mutex)
+			}
+			if before := next.receive(want); len(before) > 0 {
+				t.Errorf("%s, %d waiters: before %s the contender received %q, want nothing", of.Name, waiters, want, before)
+			}
+		}
+	}
+}

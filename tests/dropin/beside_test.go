@@ -227,7 +227,6 @@ func TestSimbaContendersAndOursShareAMutex(t *testing.T) {
 				})
 			}
 			t.Run("all generations", func(t *testing.T) {
-				t.Skip("hangs since contenders without notices wait for their reservations; see the open issue")
 				var theirs []contender
 				for _, gen := range seeds.Generations {
 					theirs = append(theirs, newJVM(t, at.store, gen, "shared", "jvm-"+gen.Name))

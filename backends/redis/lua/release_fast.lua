@@ -1,9 +1,10 @@
 -- The fast path of release: the owner releases within its lease, its server has received the grant,
--- and nobody waits. It has the same effect as endTenure in steps.lua.
+-- nobody waits, and notices go to channels with braces only. It has the same effect as endTenure in
+-- steps.lua.
 local may = redis.acl_check_cmd
 if owner == ARGV[7] and lockOwner == owner and lockToken == token and now < ends and (ARGV[8] == '0' or ARGV[8] == token) and
     (ARGV[9] == '' or ARGV[9] == session) and (granted == '' or string.sub(granted, -1) == '!') and
-    call('EXISTS', queue, waiting) == 0 and
+    call('EXISTS', queue, waiting) == 0 and not string.find(ARGV[4], 'plain', 1, true) and
     (not may or may('PUBLISH', lock, '') and may('PUBLISH', 'simba-events:' .. string.sub(lock, 7), '')) then
   call('DEL', lock, tokenKey)
   local record

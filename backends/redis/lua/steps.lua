@@ -153,9 +153,10 @@ end
 -- would also count servers that subscribe to a pattern.
 local function hasSubscriber(channel) return call('PUBSUB', 'NUMSUB', channel)[2] > 0 end
 
--- plainContenderChannel returns the channel that Simba before 3.0.2 subscribes to. The scripts of
--- these versions publish to the name with braces.
-local function plainContenderChannel(c) return 'simba:' .. string.sub(lock, 8, -2) .. ':' .. c end
+-- Simba before 3.0.2 subscribes to plainChannel and to plainContenderChannel(c). The scripts of these
+-- versions publish to the names with braces.
+local plainChannel = 'simba:' .. string.sub(lock, 8, -2)
+local function plainContenderChannel(c) return plainChannel .. ':' .. c end
 
 -- JITTER: a contender of Simba asks again at most this many ms after the end of the lease that it
 -- saw last. Simba's own bound is 1000.

@@ -147,15 +147,19 @@ end
 -- openToOutsiders leaves the free mutex to outsiders for a moment, every third time that it becomes
 -- free. Outsiders are contenders of Simba from 3.2: they have no queue entry, and subscribe to the
 -- mutex' channel. Simba from 3.0.2 to 3.1, which queues, and our servers subscribe too. Our servers
--- also subscribe to a channel of their own, see serversChannel. list is the beginning of the queue.
+-- also subscribe to a channel of their own, see serversChannel. Contenders of earlier versions are
+-- outsiders if Simba 3.2 or 3.3 has deleted the queue. list is the beginning of the queue.
 local function openToOutsiders(list)
   if sinceOpen < 3 then return false end
   sinceOpen, changed = 0, true
-  local counts = call('PUBSUB', 'NUMSUB', lock, 'simba-servers:' .. string.sub(lock, 7))
-  local outsiders = counts[2] - counts[4]
+  local counts = call('PUBSUB', 'NUMSUB', lock, 'simba-servers:' .. string.sub(lock, 7), plainChannel)
+  local outsiders = counts[2] - counts[4] + (plain and counts[6] or 0)
   for _, c in ipairs(list) do
     local kind = readWaiter(c)
-    if (not kind or kind == 'x') and hasSubscriber(lock .. ':' .. c) then outsiders = outsiders - 1 end
+    if (not kind or kind == 'x') and
+        (hasSubscriber(lock .. ':' .. c) or plain and hasSubscriber(plainContenderChannel(c))) then
+      outsiders = outsiders - 1
+    end
   end
   if outsiders > 0 then
     reserved, reservedUntil, announceFree = '{}', now + 150, true
@@ -251,11 +255,22 @@ local function enqueue(c, kind, t, tr, s, ticket, original)
   return score
 end
 
+-- announce announces a free mutex that is not reserved for a waiter. A release of Simba 3.2 or 3.3
+-- deletes the queue, and is announced on the channel with braces only. Contenders of Simba before
+-- 3.0.2 then have no queue entry, so the notice goes to their channel too.
+local function announce()
+  if owner ~= '' or reserved ~= '' and reserved ~= '{}' then return end
+  if announceFree then call('PUBLISH', lock, 'released@@' .. last) end
+  if plain and (announceFree or foreignRelease) then
+    redis.pcall('PUBLISH', plainChannel, 'released@@' .. last) -- users may lack the right
+  end
+end
+
 -- finish saves the record, announces a free mutex, and returns the script's reply: see parseReply
 -- in reply.go. due: when to reconcile the mutex; nil = at the end of the lease or reservation.
 local function finish(status, position, extra, due)
   if changed then save() end
-  if announceFree and owner == '' and (reserved == '' or reserved == '{}') then call('PUBLISH', lock, 'released@@' .. last) end
+  announce()
   if owner ~= '' then
     return { status, owner, token, acquired, acquired + ttl, ends, now, position, extra, due or ends, grants, events }
   end
