@@ -308,7 +308,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 				return
 			}
 			if time.Now().After(end) {
-				t.Fatalf("ACQUIRE of y after 10 s: %+v; want acquired", out)
+				t.Fatalf("ACQUIRE of y after %v: %+v; want acquired", need.Hang, out)
 			}
 		}
 	})

@@ -124,7 +124,7 @@ func await(t *testing.T, granters []granter, n int64) {
 	t.Helper()
 	for end := time.Now().Add(simbatest.Patience); slices.Min(counts(granters)) < n; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("after a minute the granters have %v grants, want %d each", counts(granters), n)
+			t.Fatalf("after %v the granters have %v grants, want %d each", simbatest.Patience, counts(granters), n)
 		}
 	}
 }

@@ -210,7 +210,7 @@ func share(c *contest, percent int, sides map[string][]contender) {
 			})
 		}
 	}
-	for end := time.Now().Add(simbatest.Patience); len(c.noted.inOrder()) < tenures && !c.noted.starved() && time.Now().Before(end); {
+	for end := time.Now().Add(longestLoad); len(c.noted.inOrder()) < tenures && !c.noted.starved() && time.Now().Before(end); {
 		time.Sleep(10 * time.Millisecond)
 	}
 	count := c.noted.count()

@@ -83,7 +83,7 @@ func beside(t *testing.T, at *site, mutex string, theirs ...contender) {
 	// These subscriptions make our server watch the mutex while no client of ours waits.
 	here, there := c.count(c.server.Addr), c.count(at.store)
 	all := len(theirs) + 2
-	end := time.Now().Add(time.Minute)
+	end := time.Now().Add(longestLoad)
 	c.mix(theirs, pause, func() bool {
 		return time.Now().After(end) || c.noted.reached(changes, all) && len(c.noted.ways()) == 4
 	})

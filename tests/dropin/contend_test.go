@@ -25,6 +25,9 @@ const early = lease * 2 / 3 * time.Millisecond
 // also shorter than the 10 s after which a server on Redis reads a mutex again.
 var soon = need.AtMost(8 * time.Second)
 
+// longestLoad limits the length of a contest that counts tenures. A slow machine counts fewer.
+const longestLoad = time.Minute
+
 // contender acquires and releases a mutex again and again.
 type contender interface {
 	// acquire returns when the contender owns the mutex. owner is the owner's name in the lock's
