@@ -45,7 +45,7 @@ endef
 
 .DEFAULT_GOAL := help
 .SECONDEXPANSION:
-.PHONY: help run build test test-long extras prompt lint prose fuzz bench monitoring gobench simulate bugs chaos attacks variants timed jvm campaigns programs docs release-check release-snapshot package
+.PHONY: help run build test test-long extras prompt lint fuzz bench monitoring gobench simulate bugs chaos attacks variants timed jvm campaigns programs docs release-check release-snapshot package
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 23
@@ -166,14 +166,10 @@ programs: ## PROGRAMS random scripts, here and on a real Redis, from a new seed 
 	@tools/install
 	$(TEST) -v -run RandomPrograms ./script -programs $(PROGRAMS) -seed $(or $(SEED),0)
 
-lint: prose ## look for bugs and dead code, and hold the rules of who may import whom and of language
-	@go -C tools test ./lint ./prose
+lint: ## look for bugs and dead code, and hold the rules of who may import whom
+	@go -C tools test ./lint
 	@mkdir -p bin && go -C tools build -o ../bin/lint ./lint
 	$(foreach m,$(MODULES),cd $m && go vet -vettool=$(CURDIR)/bin/lint ./...$(newline))
-
-prose: ## check the language of comments and Markdown: length, clauses as subjects, words
-	@mkdir -p bin && go -C tools build -o ../bin/prose ./prose
-	bin/prose
 
 fuzz: ## each fuzz target for FUZZTIME
 	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \

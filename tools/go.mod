@@ -8,7 +8,6 @@ require (
 	github.com/golangci/unconvert v0.0.0-20250410112200-a129a6e6413e
 	github.com/gordonklaus/ineffassign v0.2.0
 	github.com/kisielk/errcheck v1.30.0
-	github.com/yuin/goldmark v1.8.7
 	golang.org/x/tools v0.52.0
 	honnef.co/go/tools v0.8.2
 )
