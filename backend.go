@@ -292,11 +292,9 @@ type Backend interface {
 type Committer interface {
 	// Commit returns when every change up to seq is durable. It also publishes the notices and
 	// wakes the waiters that depend on these changes. After an error, no result that depends on seq
-	// may be sent. A backend may ignore ctx, because other clients depend on the commit too.
-	Commit(ctx context.Context, seq Seq) error
-	// If TryCommit need not wait, it does the same as Commit and returns true. Otherwise it starts
-	// the work without waiting for it, and returns false.
-	TryCommit(seq Seq) (done bool, err error)
+	// may be sent. Nothing that a client does interrupts Commit, because other clients depend on the
+	// commit too. The backend bounds the wait.
+	Commit(seq Seq) error
 }
 
 // Notices publishes an engine's notices to the subscribers of this server. Its methods must not

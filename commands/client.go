@@ -120,9 +120,6 @@ func (c *client) run(e *entry, args [][]byte) {
 		c.x.monitors.feed(c, args)
 	}
 
-	if c.x.keyspace == nil || !e.runsInline() { // an engine without a keyspace waits for its store
-		c.conn.Detach()
-	}
 	c.started = c.x.age()
 	c.running, c.parked = e, 0
 	c.last.Store(e)

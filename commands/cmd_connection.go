@@ -210,7 +210,6 @@ func (c *client) quit([][]byte) error {
 
 // reset gives the connection the state of a new connection, except that it keeps its leases.
 func (c *client) reset([][]byte) error {
-	c.conn.Detach() // the connection may have thousands of subscriptions
 	c.endTransaction()
 	c.endBackup()
 	c.x.monitors.remove(c)

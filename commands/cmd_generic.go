@@ -6,7 +6,7 @@ import (
 
 var genericCommands = []command{
 	{
-		name: "del", arity: -2, flags: write | cheap, categories: catKeyspace, keys: manyKeys("RM", "delete"),
+		name: "del", arity: -2, flags: write, categories: catKeyspace, keys: manyKeys("RM", "delete"),
 		group: "generic", since: "1.0.0", keyed: del,
 		summary:    "Release the mutexes of lock keys, or empty queues",
 		complexity: "O(N) where N is the number of keys that will be removed.",

@@ -114,9 +114,7 @@ func (e *claimingEngine) Stats() simba.Stats {
 	return s
 }
 
-func (*claimingEngine) TryCommit(simba.Seq) (done bool, err error) { return false, nil }
-
-func (e *claimingEngine) Commit(_ context.Context, seq simba.Seq) error {
+func (e *claimingEngine) Commit(seq simba.Seq) error {
 	e.committed[seq] = true
 	return nil
 }

@@ -160,6 +160,7 @@ func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error 
 	call.Proto, call.Yield = t.w.Proto(), t.yield
 	h := &scriptHost{readOnly: readOnly, full: t.c.full, tx: *t}
 	h.tx.w, h.tx.scripted = &h.reply, true
+	t.conn.FreeSlot() // Run may wait for other scripts
 	if err := t.x.scripting.runner.Run(t.conn.Context(), call, h, t.w); err != nil {
 		t.torn = h.changed
 		t.final = t.final || errors.As(err, new(*script.StoppedError))

@@ -37,7 +37,7 @@ var stringCommands = []command{
 		args:    []argument{keyArg, expiryOptions("PERSIST")},
 	},
 	{
-		name: "getrange", arity: 4, flags: readonly | cheap, categories: catString, keys: oneKey("RO", "access"),
+		name: "getrange", arity: 4, flags: readonly, categories: catString, keys: oneKey("RO", "access"),
 		group: "string", since: "2.4.0", keyed: getrange,
 		summary:    "Get a part of the value of a lock key",
 		complexity: "O(N) where N is the length of the returned string.",
@@ -74,13 +74,13 @@ var stringCommands = []command{
 		args:       []argument{keyValues},
 	},
 	{
-		name: "psetex", arity: 4, flags: write | denyoom | renewing | cheap, categories: catString, keys: oneKey("OW", "update"), actor: secondValue,
+		name: "psetex", arity: 4, flags: write | denyoom | renewing, categories: catString, keys: oneKey("OW", "update"), actor: secondValue,
 		group: "string", since: "2.6.0", keyed: setExpiring(inMillis),
 		summary: "Set the value and expiration in milliseconds of a lock key",
 		args:    []argument{keyArg, {name: "milliseconds", kind: integer}, valueArg},
 	},
 	{
-		name: "set", arity: -3, flags: write | denyoom | renewing | cheap, categories: catString, keys: oneKey("RW", "access", "update", "variable_flags"), actor: oneValue,
+		name: "set", arity: -3, flags: write | denyoom | renewing, categories: catString, keys: oneKey("RW", "access", "update", "variable_flags"), actor: oneValue,
 		keyNotes: "RW and ACCESS due to the optional `GET` argument",
 		group:    "string", since: "1.0.0", keyed: set,
 		summary: "Set the value of a lock key: a new owner takes the mutex, or the present one renews its lease",
@@ -93,7 +93,7 @@ var stringCommands = []command{
 		},
 	},
 	{
-		name: "setex", arity: 4, flags: write | denyoom | renewing | cheap, categories: catString, keys: oneKey("OW", "update"), actor: secondValue,
+		name: "setex", arity: 4, flags: write | denyoom | renewing, categories: catString, keys: oneKey("OW", "update"), actor: secondValue,
 		group: "string", since: "2.0.0", keyed: setExpiring(inSeconds),
 		summary: "Set the value and expiration of a lock key",
 		args:    []argument{keyArg, {name: "seconds", kind: integer}, valueArg},

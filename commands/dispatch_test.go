@@ -320,7 +320,7 @@ func (b *plainBackend) Acquire(_ context.Context, r simba.AcquireRequest) (simba
 	return simba.Outcome{Status: simba.StatusAcquired, Owner: r.Contender, Token: 1, Seq: 1}, nil, nil
 }
 
-func (b *plainBackend) Commit(context.Context, simba.Seq) error { return nil }
+func (b *plainBackend) Commit(simba.Seq) error { return nil }
 
 func BenchmarkAcquire(b *testing.B) {
 	b.ReportAllocs()

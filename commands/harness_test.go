@@ -161,9 +161,7 @@ func (f *fakeBackend) Subscribed(ctx context.Context, channel string, pattern bo
 
 func (f *fakeBackend) Stats() simba.Stats { return f.stats }
 
-func (*fakeBackend) TryCommit(simba.Seq) (done bool, err error) { return false, nil }
-
-func (f *fakeBackend) Commit(_ context.Context, seq simba.Seq) error {
+func (f *fakeBackend) Commit(seq simba.Seq) error {
 	f.mu.Lock()
 	f.committed = append(f.committed, seq)
 	f.mu.Unlock()

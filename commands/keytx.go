@@ -73,19 +73,6 @@ func (t *keyTx) Lock(mutex string) simba.Lock {
 	return t.Tx.Lock(mutex)
 }
 
-// Queue detaches the connection first, because Tx.Queue copies the whole queue. Other connections
-// need not wait for a detached one.
-func (t *keyTx) Queue(mutex string) []simba.QueueMember {
-	t.conn.Detach()
-	return t.Tx.Queue(mutex)
-}
-
-// Queued detaches the connection first, because Tx.Queued searches the queue.
-func (t *keyTx) Queued(mutex, contender string) (simba.QueueMember, bool) {
-	t.conn.Detach()
-	return t.Tx.Queued(mutex, contender)
-}
-
 // keyedCommand runs a command of the keyspace. It writes one reply to t.w, or returns an error,
 // which is then the reply. A command with an error has changed nothing, unless t.torn is set. The
 // command may run again in another transaction. So all its effects go through t.

@@ -99,7 +99,6 @@ const (
 	longArgs                                     // arguments may be longer than resp.Limits.Arg
 	mayReplicate                                 // no write, but forbidden in read-only scripts
 	audited                                      // logged by audit; catAdmin implies it
-	cheap                                        // fast here, but Redis does not flag it as fast
 	renewing                                     // denyoom does not apply to a renewal
 )
 
@@ -191,11 +190,6 @@ type entry struct {
 }
 
 func (e *entry) has(f flag) bool { return e.flags&f != 0 }
-
-// runsInline reports whether client.run need not call Conn.Detach before the command: the command
-// takes microseconds, or waits in Wait.Await. PUBLISH is fast in Redis, but its work grows with the
-// number of subscribers. Commands that search a queue call Detach themselves.
-func (e *entry) runsInline() bool { return e.has(fast|blocking|cheap) && !e.has(pubsub) }
 
 // accepts reports whether n arguments fit the arity. n counts the names of the command and of its
 // container too.

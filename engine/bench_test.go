@@ -29,9 +29,9 @@ func BenchmarkAcquireRelease(b *testing.B) {
 		name := fmt.Sprint("m", worker.Add(1))
 		for pb.Next() {
 			o, _, _ := e.Acquire(ctx, simba.AcquireRequest{Mutex: name, Contender: "c", TTL: time.Minute})
-			_ = e.Commit(ctx, o.Seq)
+			_ = e.Commit(o.Seq)
 			_, seq, _ := e.Release(ctx, simba.ReleaseRequest{Mutex: name, Contender: "c"})
-			_ = e.Commit(ctx, seq)
+			_ = e.Commit(seq)
 		}
 	})
 }

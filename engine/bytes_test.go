@@ -70,7 +70,7 @@ func TestBytesMatchTheHeap(t *testing.T) {
 			if err != nil || ticket == nil {
 				t.Fatalf("Acquire of a waiter returned ticket %v, %v", ticket, err)
 			}
-			if _, seq, err := e.Release(context.Background(), simba.ReleaseRequest{Mutex: mutex, Contender: "a"}); err != nil || e.Commit(context.Background(), seq) != nil {
+			if _, seq, err := e.Release(context.Background(), simba.ReleaseRequest{Mutex: mutex, Contender: "a"}); err != nil || e.Commit(seq) != nil {
 				t.Fatal(err)
 			}
 			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -20,7 +19,6 @@ type gate struct {
 	appended simba.Seq
 	held     simba.Seq // the first change that waits for the fsync; 0 = none
 	strict   bool      // Append requires an fsync for changes of a queue too
-	begun    simba.Seq // the largest Seq given to BeginCommit
 	changes  []simba.Change
 }
 
@@ -50,29 +48,13 @@ func (g *gate) Append(ch simba.Change) bool {
 	return false
 }
 
-func (g *gate) Commit(ctx context.Context, seq simba.Seq) error {
-	defer context.AfterFunc(ctx, func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.opened.Broadcast()
-	})()
+func (g *gate) Commit(seq simba.Seq) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for g.held != 0 && g.held <= seq {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
 		g.opened.Wait()
 	}
 	return nil
-}
-
-func (g *gate) BeginCommit(seq simba.Seq) (waits bool) {
-	waits = seq > g.Committed()
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.begun = max(g.begun, seq)
-	return waits
 }
 
 func (g *gate) Committed() simba.Seq {
@@ -92,25 +74,6 @@ func (g *gate) set(open bool) {
 		g.held = 0
 		g.opened.Broadcast()
 	}
-}
-
-func TestACommitWhoseContextEndsStillWakesWaiters(t *testing.T) {
-	inBubbleOnDisk(t, func(w *world, g *gate) {
-		w.acquire("m", "a", time.Hour, 0)
-		b := w.block("m", "b", time.Hour, 0)
-		g.set(false)
-		_, seq, err := w.e.Release(w.t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		ctx, cancel := context.WithTimeout(w.t.Context(), time.Millisecond)
-		defer cancel()
-		time.AfterFunc(time.Second, func() { g.set(true) })
-		if err := w.e.Commit(ctx, seq); err != nil {
-			w.t.Errorf("Commit with an ended context returned %v, want nil", err)
-		}
-		b.granted()
-	})
 }
 
 func TestAStoredLeaseSaysWhenItsTenureBeganAndWhetherAConnectionIsBoundToIt(t *testing.T) {
@@ -148,7 +111,7 @@ func TestAStoredLeaseSaysWhenItsTenureBeganAndWhetherAConnectionIsBoundToIt(t *t
 func commits(e *Engine, seq simba.Seq) func() bool {
 	done := make(chan struct{})
 	go func() {
-		_ = e.Commit(context.Background(), seq)
+		_ = e.Commit(seq)
 		close(done)
 	}()
 	return func() bool {
@@ -251,32 +214,6 @@ func TestRepliesWaitForTheirMutexAlone(t *testing.T) {
 		}
 		g.set(true)
 	})
-}
-
-func TestTryCommitBeginsTheCommitWithoutWaiting(t *testing.T) {
-	g := newGate()
-	w := newWorldOn(t, g, Recovery{})
-	o, _, err := w.e.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if done, err := w.e.TryCommit(o.Seq); done || err != nil || g.begun != o.Seq {
-		t.Errorf("before the fsync: TryCommit returned %v, %v; BeginCommit got %d, want %d", done, err, g.begun, o.Seq)
-	}
-	g.set(true)
-	if done, err := w.e.TryCommit(0); done || err != nil { // Commit may wait for an offer
-		t.Errorf("with a notice to send: TryCommit returned %v, %v; want false, nil", done, err)
-	}
-	if err := w.e.Commit(t.Context(), o.Seq); err != nil {
-		t.Error(err)
-	}
-	if done, err := w.e.TryCommit(o.Seq); !done || err != nil {
-		t.Errorf("after the fsync: TryCommit returned %v, %v; want true, nil", done, err)
-	}
-	w.e.Stop()
-	if done, err := w.e.TryCommit(o.Seq); !done || err != simba.ErrStopped {
-		t.Errorf("after Stop: TryCommit returned %v, %v; want true, ErrStopped", done, err)
-	}
 }
 
 func TestAMutexIsNotShownFreeBeforeTheReleaseIsDurable(t *testing.T) {

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"fmt"
 	"hash/maphash"
 	"sync"
@@ -152,17 +151,8 @@ func (e *Engine) missedOffer(name, contender string) simba.Seq {
 	return e.run(name, func(m *mutex, s *step) { m.missOffer(s, contender) })
 }
 
-// TryCommit implements simba.Committer.
-func (e *Engine) TryCommit(seq simba.Seq) (done bool, err error) {
-	if e.sequencer.beginCommit(seq) {
-		return false, nil
-	}
-	return true, e.Commit(context.Background(), seq)
-}
-
-// Commit implements simba.Committer. It ignores the context, because other clients wait for the
-// notices and wake-ups that it sends. The journal bounds the wait.
-func (e *Engine) Commit(_ context.Context, seq simba.Seq) error {
+// Commit implements simba.Committer.
+func (e *Engine) Commit(seq simba.Seq) error {
 	if !e.enter() {
 		return simba.ErrStopped
 	}

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"iter"
 	"time"
 
@@ -23,12 +22,8 @@ type Journal interface {
 	// AppendAll is Append for several changes. A crash leaves all of them or none.
 	AppendAll(changes []simba.Change) (mustSync bool)
 	// Commit returns when all changes up to seq are durable, as far as the mode of durability
-	// promises. Concurrent callers share one fsync. If ctx ends first, Commit returns the error of
-	// ctx, and the changes still become durable.
-	Commit(ctx context.Context, seq simba.Seq) error
-	// BeginCommit reports whether Commit would have to wait, and starts the work that Commit would
-	// wait for. BeginCommit itself does not wait. It leaves errors to Commit.
-	BeginCommit(seq simba.Seq) (waits bool)
+	// promises. Concurrent callers share one fsync. The journal bounds the wait.
+	Commit(seq simba.Seq) error
 	// Committed returns the largest seq such that every change up to seq is durable, as far as the
 	// mode of durability promises. It never falls, and may grow at any time. It is as cheap as an
 	// atomic load, and safe for concurrent use.
@@ -49,11 +44,10 @@ type Recovery struct {
 // memoryJournal is the Journal of durability "memory": every change is committed.
 type memoryJournal struct{}
 
-func (memoryJournal) Append(simba.Change) bool                { return false }
-func (memoryJournal) AppendAll([]simba.Change) bool           { return false }
-func (memoryJournal) Commit(context.Context, simba.Seq) error { return nil }
-func (memoryJournal) BeginCommit(simba.Seq) bool              { return false }
-func (memoryJournal) Committed() simba.Seq                    { return everything }
+func (memoryJournal) Append(simba.Change) bool      { return false }
+func (memoryJournal) AppendAll([]simba.Change) bool { return false }
+func (memoryJournal) Commit(simba.Seq) error        { return nil }
+func (memoryJournal) Committed() simba.Seq          { return everything }
 
 // everything is the result of Committed for a journal that never holds replies back.
 const everything simba.Seq = 1<<64 - 1

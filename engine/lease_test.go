@@ -276,7 +276,7 @@ func TestStoppedEngineAnswersNothing(t *testing.T) {
 		if _, _, err := w.e.Owner(w.t.Context(), "m"); err != simba.ErrStopped {
 			w.t.Errorf("Owner returned %v, want ErrStopped", err)
 		}
-		if err := w.e.Commit(w.t.Context(), 1); err != simba.ErrStopped {
+		if err := w.e.Commit(1); err != simba.ErrStopped {
 			w.t.Errorf("Commit returned %v, want ErrStopped", err)
 		}
 		time.Sleep(time.Hour) // no timer fires

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -166,30 +165,10 @@ func (q *sequencer) post(m *mutex, s *step, announce bool) {
 	}
 }
 
-// beginCommit reports whether commit may have to wait, and begins the work that commit would wait
-// for.
-func (q *sequencer) beginCommit(seq simba.Seq) bool { return q.journal.BeginCommit(seq) || q.maySend() }
-
-// maySend reports whether commit may send a notice. Then commit may have to wait. If an offer's
-// notice reaches no subscriber, commit offers the mutex to the next waiter, and waits until this
-// change is durable.
-func (q *sequencer) maySend() bool {
-	if q.waiting.Load() == 0 {
-		return false
-	}
-	committed := q.journal.Committed()
-	if committed == everything {
-		return false
-	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.unsent) > 0 && q.unsent[0].after <= committed
-}
-
 // commit returns when all changes up to seq are durable, and their notices and wake-ups are sent.
 func (q *sequencer) commit(seq simba.Seq) error {
 	for {
-		if err := q.journal.Commit(context.Background(), seq); err != nil {
+		if err := q.journal.Commit(seq); err != nil {
 			return err
 		}
 		var missed bool

@@ -146,7 +146,7 @@ func inBubbleOnDisk(t *testing.T, test func(w *world, g *gate)) {
 func (w *world) mustCommit(seq simba.Seq, err error) {
 	w.t.Helper()
 	if err == nil {
-		err = w.e.Commit(context.Background(), seq)
+		err = w.e.Commit(seq)
 	}
 	if err != nil {
 		w.t.Fatal(err)

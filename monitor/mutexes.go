@@ -54,7 +54,7 @@ func readMutexes(ctx context.Context, b simba.Backend, globs []string) (found mu
 			found.list = append(found.list, m)
 		}
 	}
-	if err := b.Commit(ctx, rests); err != nil { // nobody may see what is not durable
+	if err := b.Commit(rests); err != nil { // nobody may see what is not durable
 		return mutexes{}
 	}
 	found.complete = complete

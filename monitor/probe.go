@@ -95,7 +95,7 @@ func (p *prober) run(current *probe) {
 	defer cancel()
 	_, seq, err := p.backend.Owner(ctx, probeMutex)
 	if err == nil {
-		err = p.backend.Commit(ctx, max(seq, p.backend.Stats().Seq))
+		err = p.backend.Commit(max(seq, p.backend.Stats().Seq))
 	}
 	current.err, current.ended = err, time.Now()
 }

@@ -207,11 +207,11 @@ type hungDisk struct {
 	answer chan struct{}
 }
 
-func (d *hungDisk) Commit(ctx context.Context, seq simba.Seq) error {
+func (d *hungDisk) Commit(seq simba.Seq) error {
 	if seq != 0 {
-		<-d.answer // like the engine, it ignores ctx
+		<-d.answer
 	}
-	return d.Backend.Commit(ctx, seq)
+	return d.Backend.Commit(seq)
 }
 
 func TestAProbeWaitsForTheDisk(t *testing.T) {

@@ -1,7 +1,6 @@
 package persist
 
 import (
-	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,7 +46,7 @@ func commitByMany(b *testing.B, s *Store, clients int) {
 				ch.Seq, ch.Events[0].Seq, ch.Lease.Token = seq, seq, uint64(seq)
 				s.Append(ch)
 				mu.Unlock()
-				if err := s.Commit(context.Background(), ch.Seq); err != nil {
+				if err := s.Commit(ch.Seq); err != nil {
 					b.Error(err)
 				}
 			}

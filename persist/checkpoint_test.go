@@ -2,7 +2,6 @@ package persist
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -195,7 +194,7 @@ func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
 		defer close(written)
 		for seq := simba.Seq(1); seq <= 300; seq++ {
 			s.Append(put(seq, fmt.Sprint("m", seq)))
-			if err := s.Commit(context.Background(), seq); err != nil {
+			if err := s.Commit(seq); err != nil {
 				t.Error(err)
 				return
 			}
@@ -235,7 +234,7 @@ func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
 			ch := put(seq, "m")
 			ch.Lease.Fields = []simba.Field{{Name: "f", Value: large}}
 			s.Append(ch)
-			errs <- s.Commit(context.Background(), seq)
+			errs <- s.Commit(seq)
 		}
 	}()
 	for began := time.Now(); s.behind() <= maxBehind*s.step || len(errs) < 2; time.Sleep(time.Millisecond) {
@@ -351,7 +350,7 @@ func TestACheckpointThatHangsIsFatalWhenTheWriterWaitsForIt(t *testing.T) {
 				for seq := simba.Seq(1); err == nil; seq++ {
 					s.Append(put(seq, "m"))
 					began = time.Now()
-					err = s.Commit(context.Background(), seq)
+					err = s.Commit(seq)
 				}
 				if took := time.Since(began); took != test.after {
 					t.Errorf("the waiting commit returns after %v, want %v", took, test.after)

@@ -2,6 +2,7 @@ package persist
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -89,7 +90,9 @@ func (s *Store) flushNext() {
 // the watchdog ends the process.
 func (s *Store) write() {
 	for !s.fault.failed() {
-		s.gather()
+		// Runnable goroutines add their changes first: an fsync of a hundred changes costs about as
+		// much as one of a single change.
+		runtime.Gosched()
 		g := s.take()
 		if g == nil {
 			return
@@ -103,44 +106,8 @@ func (s *Store) write() {
 		if s.fault.failed() {
 			return
 		}
-		s.took = time.Since(start)
-		s.markDurable(g, s.took)
+		s.markDurable(g, time.Since(start))
 	}
-}
-
-const (
-	// A group is written after idleYields yields in a row without a change. The server may need one
-	// or two yields to read what a socket has received.
-	idleYields = 4
-	// longestGather bounds the yields if the disk is slow.
-	longestGather = time.Millisecond
-)
-
-// gather yields so that runnable goroutines add changes: an fsync of a hundred changes costs about
-// as much as one of a single change. It stops after half the last write's time, at most
-// longestGather.
-func (s *Store) gather() {
-	began, enough := time.Now(), min(s.took/2, longestGather)
-	for changes, idle := 0, 0; idle < idleYields; idle++ {
-		n, next := s.gathered()
-		if !next {
-			return
-		}
-		if n != changes {
-			changes, idle = n, 0
-		}
-		s.yield()
-		if time.Since(began) > enough {
-			return
-		}
-	}
-}
-
-// gathered returns the number of changes in s.next, and whether s.next is the next group to write.
-func (s *Store) gathered() (changes int, next bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.next.changes, s.next.wanted && len(s.ready) == 0
 }
 
 // take makes the oldest wanted group the current one. It returns nil if no group is wanted.

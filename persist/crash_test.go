@@ -1,7 +1,6 @@
 package persist
 
 import (
-	"context"
 	"fmt"
 	"math/rand/v2"
 	"reflect"
@@ -146,7 +145,7 @@ func (m *machine) work(s *Store, seq simba.Seq, token uint64) {
 			mustCommit(m.t, s, seq)
 		case 1:
 			committers.Go(func() {
-				if err := s.Commit(context.Background(), last); err != nil {
+				if err := s.Commit(last); err != nil {
 					m.t.Error(err)
 				}
 			})

@@ -1,7 +1,6 @@
 package persist
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -157,7 +156,7 @@ func TestTheFirstFailureIsFatalOnceAndAllThatIsCommittedIsOnDisk(t *testing.T) {
 					t.Errorf("Fatal got %v, want one line with the error of the disk", err)
 				}
 				for _, seq := range []simba.Seq{1, seq, seq + 1} {
-					if err := s.Commit(context.Background(), seq); !errors.Is(err, simba.ErrStopped) {
+					if err := s.Commit(seq); !errors.Is(err, simba.ErrStopped) {
 						t.Errorf("Commit(%d) after the failure = %v, want ErrStopped", seq, err)
 					}
 				}
@@ -195,7 +194,7 @@ func TestByDefaultAFailureEndsTheProcessWithOneLine(t *testing.T) {
 		s, _ := mustOpen(t, o)
 		fsys.fail(func(errorfs.Op) error { return errBroken })
 		s.Append(put(1, "m"))
-		_ = s.Commit(context.Background(), 1)
+		_ = s.Commit(1)
 		select {}
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
@@ -259,8 +258,7 @@ func TestAStoreThatHasFailedBeginsNoWrite(t *testing.T) {
 		}
 		for range 2 {
 			s.Append(put(1, "m"))
-			s.BeginCommit(1)
-			if err := s.Commit(context.Background(), 1); !errors.Is(err, simba.ErrStopped) {
+			if err := s.Commit(1); !errors.Is(err, simba.ErrStopped) {
 				t.Errorf("Commit = %v, want ErrStopped", err)
 			}
 			s.mu.Lock()

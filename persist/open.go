@@ -134,7 +134,6 @@ func newStore(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, j *jou
 		slept:      o.slept,
 		timeout:    o.CommitTimeout,
 		syncEvery:  o.SyncEvery,
-		yield:      o.Yield,
 		step:       o.SegmentSize,
 		maxRecord:  maxRecord,
 		lock:       lock,

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"os"
-	"runtime"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -72,9 +71,6 @@ type Options struct {
 	Fatal func(error)
 	// Logger gets Pebble's messages; nil means slog.Default.
 	Logger *slog.Logger
-	// Yield lets other goroutines add changes to the group that is about to be written; nil means
-	// runtime.Gosched. In a simulation it returns when all other goroutines are blocked.
-	Yield func()
 	// HistoryLen is how many events are kept; 0 means 10,000.
 	HistoryLen int
 	// SegmentSize is the size of a segment of the journal, in bytes; 0 means 16 MiB.
@@ -136,9 +132,6 @@ func (o *Options) ensureDefaults() error {
 			logger.Error("the data directory failed, exiting", "dir", dir, "err", err)
 			os.Exit(ExitCode)
 		}
-	}
-	if o.Yield == nil {
-		o.Yield = runtime.Gosched
 	}
 	return nil
 }

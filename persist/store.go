@@ -2,7 +2,6 @@ package persist
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -48,7 +47,6 @@ type Store struct {
 	slept        func() time.Duration // by how much now is behind bootNow; nil = never behind
 	timeout      time.Duration
 	syncEvery    time.Duration
-	yield        func()
 	step         int64         // bytes of records in one checkpoint step: a segment's size
 	maxRecord    int           // bytes; the constant, except in tests
 	inherited    time.Duration // recovery delay that earlier runs left
@@ -78,9 +76,8 @@ type Store struct {
 
 	backups backups
 
-	// watchdog and took belong to the goroutine that writes.
+	// watchdog belongs to the goroutine that writes.
 	watchdog *time.Timer
-	took     time.Duration // how long the last write took
 	writer   sync.WaitGroup
 
 	// mu protects the fields below. It is never held during I/O.
@@ -222,9 +219,8 @@ func (s *Store) Committed() simba.Seq { return simba.Seq(s.committed.Load()) }
 
 // Commit returns nil when every change up to seq is committed. Callers whose changes are in the
 // same group share its fsync. It returns simba.ErrStopped if the store has failed, or if Close was
-// called before the changes were appended. If ctx ends first, it returns ctx's error, and the store
-// still writes the changes.
-func (s *Store) Commit(ctx context.Context, seq simba.Seq) error {
+// called before the changes were appended.
+func (s *Store) Commit(seq simba.Seq) error {
 	if s.fault.failed() {
 		return simba.ErrStopped
 	}
@@ -232,13 +228,7 @@ func (s *Store) Commit(ctx context.Context, seq simba.Seq) error {
 	if done == nil {
 		return err
 	}
-	return s.wait(ctx, done)
-}
-
-// BeginCommit implements engine.Journal.
-func (s *Store) BeginCommit(seq simba.Seq) (waits bool) {
-	done, err := s.beginCommit(seq)
-	return done != nil || err != nil
+	return s.wait(done)
 }
 
 // beginCommit starts the write of the changes up to seq, and returns a channel that is closed when
@@ -268,12 +258,10 @@ func (s *Store) beginCommit(seq simba.Seq) (done <-chan struct{}, err error) {
 	return s.next.done, nil
 }
 
-func (s *Store) wait(ctx context.Context, done <-chan struct{}) error {
+func (s *Store) wait(done <-chan struct{}) error {
 	select {
 	case <-done:
 	case <-s.fault.stopped:
-	case <-ctx.Done():
-		return ctx.Err()
 	}
 	if s.fault.failed() {
 		return simba.ErrStopped
@@ -329,7 +317,7 @@ func (s *Store) writeAll(final bool) error {
 	s.beginWriteLocked()
 	done := s.next.done
 	s.mu.Unlock()
-	return s.wait(context.Background(), done)
+	return s.wait(done)
 }
 
 func (s *Store) closeFailed() {

@@ -1,7 +1,6 @@
 package persist
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -52,7 +51,7 @@ func mustOpen(t testing.TB, o Options) (*Store, *Recovered) {
 
 func mustCommit(t testing.TB, s *Store, seq simba.Seq) {
 	t.Helper()
-	if err := s.Commit(context.Background(), seq); err != nil {
+	if err := s.Commit(seq); err != nil {
 		t.Fatalf("Commit(%d): %v", seq, err)
 	}
 }
@@ -196,7 +195,7 @@ func (g *syncGate) hold() (release func()) {
 func commitAll(s *Store, seqs ...simba.Seq) (errs <-chan error) {
 	ch := make(chan error, len(seqs))
 	for _, seq := range seqs {
-		go func() { ch <- s.Commit(context.Background(), seq) }()
+		go func() { ch <- s.Commit(seq) }()
 	}
 	return ch
 }
@@ -415,27 +414,6 @@ func TestARecordIsBoundedWhateverIsChangedDuringOneFsync(t *testing.T) {
 	}
 }
 
-func TestACommitEndsWithItsContext(t *testing.T) {
-	gate := newSyncGate(vfs.NewMem())
-	s, _ := openClosed(t, testOptions(t, gate, Always))
-	release := gate.hold()
-	defer release()
-	s.Append(put(1, "m"))
-	ctx, cancel := context.WithCancel(t.Context())
-	errs := make(chan error)
-	go func() { errs <- s.Commit(ctx, 1) }()
-	<-gate.arrived
-	cancel()
-	if err := <-errs; !errors.Is(err, context.Canceled) {
-		t.Errorf("Commit = %v, want the context's error", err)
-	}
-	if got := s.Committed(); got != 0 {
-		t.Errorf("Committed = %d while the fsync runs, want 0", got)
-	}
-	release()
-	mustCommit(t, s, 1)
-}
-
 func TestAppendAllocatesNothing(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		s, _ := openClosed(t, testOptions(t, vfs.NewMem(), mode))
@@ -493,11 +471,11 @@ func TestChangesAfterCloseAreNeverCommitted(t *testing.T) {
 		if got := s.Committed(); got != 1 {
 			t.Errorf("%v: Committed = %d, want 1", mode, got)
 		}
-		if err := s.Commit(context.Background(), 1); err != nil {
+		if err := s.Commit(1); err != nil {
 			t.Errorf("%v: Commit of a written change returns %v, want nil", mode, err)
 		}
 		for _, seq := range []simba.Seq{2, 3} {
-			if err := s.Commit(context.Background(), seq); !errors.Is(err, simba.ErrStopped) {
+			if err := s.Commit(seq); !errors.Is(err, simba.ErrStopped) {
 				t.Errorf("%v: Commit(%d) = %v, want ErrStopped", mode, seq, err)
 			}
 		}

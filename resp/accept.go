@@ -8,8 +8,6 @@ import (
 	"runtime"
 	"syscall"
 	"time"
-
-	"github.com/simba-resp/simba-resp/resp/poll"
 )
 
 // The pause after a failed accept doubles, from the first value up to the last.
@@ -30,7 +28,6 @@ func (s *Server) acceptLoop(ln net.Listener, config *tls.Config) error {
 		return ln.Close()
 	}
 	defer s.removeListener(ln)
-	s.beginPoller()
 	pause := firstAcceptPause
 	for {
 		nc, err := ln.Accept()
@@ -52,68 +49,8 @@ func (s *Server) acceptLoop(ln net.Listener, config *tls.Config) error {
 }
 
 func (s *Server) startConn(nc net.Conn, config *tls.Config) {
-	if config == nil {
-		nc = s.adopt(nc)
-	}
 	if c := s.admit(nc, config); c != nil {
-		c.start()
-	}
-}
-
-func (c *Conn) start() {
-	if c.sock != nil {
-		c.sock.Start(c.run)
-	} else {
 		go c.run()
-	}
-}
-
-// adopt moves nc to the poller and returns the polled connection. If it cannot, it returns nc.
-func (s *Server) adopt(nc net.Conn) net.Conn {
-	p := s.currentPoller()
-	socket, ok := nc.(poll.Socket)
-	if !ok || p == nil {
-		return nc
-	}
-	if polled, err := p.Adopt(socket); err == nil {
-		return polled
-	}
-	return nc
-}
-
-func (s *Server) currentPoller() *poll.Poller {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.poller
-}
-
-// beginPoller starts the poller at the first call, if Config.Poll asks for one.
-func (s *Server) beginPoller() {
-	if err := s.makePoller(); err != nil {
-		s.log.Info("no poller: each connection uses a goroutine", "err", err)
-	}
-}
-
-func (s *Server) makePoller() (err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.polls && s.poller == nil && !s.closing {
-		if s.poller, err = poll.New(); err == nil {
-			s.pushers.start(max(1, runtime.GOMAXPROCS(0)-1))
-		}
-	}
-	return err
-}
-
-// endPoller stops the poller and the shared pushers. All connections must have ended.
-func (s *Server) endPoller() {
-	s.mu.Lock()
-	p := s.poller
-	s.poller = nil
-	s.mu.Unlock()
-	if p != nil {
-		s.pushers.stop()
-		p.Close()
 	}
 }
 

@@ -107,18 +107,15 @@ func benchmarkPipeline(b *testing.B, config *tls.Config, dial func(network, addr
 	wg.Wait()
 }
 
-// BenchmarkRequestsOverTCP has clients that each send a command and read its reply, with a
-// goroutine for each connection and with a poller.
+// BenchmarkRequestsOverTCP has clients that each send a command and read its reply.
 func BenchmarkRequestsOverTCP(b *testing.B) {
 	for _, clients := range []int{1, 64} {
-		for _, poll := range []bool{false, true} {
-			b.Run(fmt.Sprintf("clients=%d/poll=%v", clients, poll), func(b *testing.B) { benchmarkRequests(b, clients, poll) })
-		}
+		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) { benchmarkRequests(b, clients) })
 	}
 }
 
-func benchmarkRequests(b *testing.B, clients int, poll bool) {
-	s := NewServer(Config{Poll: poll}, &script{})
+func benchmarkRequests(b *testing.B, clients int) {
+	s := NewServer(Config{}, &script{})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)

@@ -88,11 +88,6 @@ type Config struct {
 	// connection whose command names a change.
 	Committer simba.Committer
 
-	// With Poll, a few goroutines serve all connections without TLS that Server.Serve accepts. It
-	// works on Linux only. The handler must then call Conn.Detach before anything that may block.
-	// Without Poll, and over TLS, each connection has its own goroutine.
-	Poll bool
-
 	// InUse reports whether a connection stays open although it was silent for IdleTimeout; nil =
 	// never. The server calls InUse on the connection's goroutine. InUse may block.
 	InUse func(c *Conn) bool

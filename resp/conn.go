@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/resp/poll"
 )
 
 // ReplyMode says whether a client receives replies (CLIENT REPLY).
@@ -33,7 +32,6 @@ type Conn struct {
 	wire    wire
 	stream  io.ReadWriter // carries commands and replies: &wire, or tls
 	tls     *tls.Conn     // nil = no TLS
-	sock    *poll.Conn    // the socket that the poller watches; nil = no poller
 	id      uint64
 	created time.Time
 	unix    string // the path of the unix socket; "" = not a unix socket
@@ -58,7 +56,8 @@ type Conn struct {
 	awaitsPushes bool          // set by SetAwaitsPushes
 	inUseAt      time.Duration // when Config.InUse last returned true
 	unauthSince  time.Duration // when the client ceased to be authenticated
-	runningSince time.Duration // when it last let other connections run; 0 = not known
+	runningSince time.Duration // when it last waited or let other connections run
+	computes     bool          // the connection holds a slot of Server.computing
 	deliveries   int           // sum of AddReceivers since the last wait for the pushers
 
 	lastActive    atomic.Int64 // nanoseconds since created
@@ -86,7 +85,7 @@ type Conn struct {
 func newConn(s *Server, nc net.Conn) *Conn {
 	c := &Conn{
 		server:  s,
-		wire:    wire{Conn: nc, timeout: s.limits.WriteTimeout},
+		wire:    newWire(nc, s.limits.WriteTimeout),
 		created: time.Now(),
 		remote:  nc.RemoteAddr().String(),
 		local:   nc.LocalAddr().String(),
@@ -97,7 +96,6 @@ func newConn(s *Server, nc net.Conn) *Conn {
 		c.local = c.remote
 	}
 	c.stream = &c.wire
-	c.sock, _ = nc.(*poll.Conn)
 	c.push.init()
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c

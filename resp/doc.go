@@ -9,12 +9,8 @@
 //	Broker.Publish ─► the connection's queue ─► the pusher ──────────────┘
 //
 // A connection has one goroutine. All complete commands in the buffer are a batch. The connection
-// executes them in order, commits once and sends all replies in one write.
-//
-// With Config.Poll a connection runs as a coroutine. A poller runs the coroutines of many
-// connections on a few goroutines (package poll), so a coroutine must not occupy its goroutine for
-// long. A command that may block calls Conn.Detach first. A command that computes for long calls
-// Conn.Yield now and then.
+// executes them in order, commits once and sends all replies in one write. A command that computes
+// for long calls Conn.Yield now and then.
 //
 // While a command is blocked, the connection's goroutine waits in Read, so the server detects a
 // disconnect at once. Received bytes stay in the buffer. To interrupt Read, another goroutine
@@ -24,8 +20,8 @@
 //
 // Pushes are messages and lines of MONITOR. Each connection has a bounded queue of pushes, so that
 // a publisher never waits for one slow connection. The server closes a connection whose queue
-// overflows. A pusher is a goroutine that sends queued pushes. Without a poller each connection has
-// its own pusher. Polled connections share a few pushers, which never block.
+// overflows. While pushes are queued, the connection has one goroutine more: the pusher, which sends
+// them.
 //
 // # Invariants
 //
@@ -37,11 +33,9 @@
 //     the subscription. The confirmation of an UNSUBSCRIBE follows the last message.
 //   - The reader allocates memory for received bytes, never for an announced length. A buffer grows
 //     at most to twice the received bytes, and never beyond the Limits.
-//   - A connection's goroutines end with the connection. The poller and the shared pushers end
-//     before Shutdown returns nil.
+//   - A connection's goroutines end with the connection.
 //
-// Lock order: Broker.mu or Conn.wmu, then pushQueue.mu, then pushers.mu. Conn.readMu precedes the
-// locks of package poll. Under Server.mu the server takes no other lock, except when it starts the
-// poller. A coroutine that holds a lock which another connection may need must not call Detach or
-// Yield.
+// Lock order: Broker.mu or Conn.wmu, then pushQueue.mu. Under Server.mu, Conn.readMu and pushers.mu
+// the server takes no other lock. A goroutine that holds a lock which another connection may need
+// must not call Yield.
 package resp

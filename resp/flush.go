@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -44,11 +43,8 @@ func (c *Conn) Commit() error {
 	}
 	seq := c.rests
 	c.rests, c.mustCommit = 0, false
-	done, err := c.server.committer.TryCommit(seq)
-	if !done {
-		c.detachInOrder()
-		err = c.server.committer.Commit(context.Background(), seq)
-	}
+	c.FreeSlot()
+	err := c.server.committer.Commit(seq)
 	if err != nil {
 		c.fail(fmt.Errorf("%w: %w", errCommit, err))
 	}
@@ -58,57 +54,30 @@ func (c *Conn) Commit() error {
 // noCommitter is the Committer if Config.Committer is nil. It refuses changes.
 type noCommitter struct{}
 
-func (n noCommitter) Commit(_ context.Context, seq simba.Seq) error {
-	_, err := n.TryCommit(seq)
-	return err
-}
-
-func (noCommitter) TryCommit(seq simba.Seq) (done bool, err error) {
+func (noCommitter) Commit(seq simba.Seq) error {
 	if seq != 0 {
-		return true, errNoCommitter
+		return errNoCommitter
 	}
-	return true, nil
+	return nil
 }
 
 // send writes the replies. If pushes are held, it also writes those that precede the replies, and
 // releases the others.
 func (c *Conn) send() error {
+	c.FreeSlot()
 	if !c.push.holding() {
 		if c.reply.Len() == 0 {
 			return nil
 		}
-		c.lockWrites()
+		c.wmu.Lock()
 		defer c.wmu.Unlock()
-		return c.writeReplies(c.reply.Bytes())
+		return c.write(c.reply.Bytes())
 	}
-	c.lockWrites()
-	err := c.writeReplies(c.push.splice(c.reply.Bytes()))
+	c.wmu.Lock()
+	err := c.write(c.push.splice(c.reply.Bytes()))
 	c.wmu.Unlock()
 	c.release()
 	return err
-}
-
-// lockWrites locks c.wmu. It detaches the connection before it waits for a pusher.
-func (c *Conn) lockWrites() {
-	if !c.wmu.TryLock() {
-		c.Detach()
-		c.wmu.Lock()
-	}
-}
-
-// writeReplies is write for the connection's own goroutine: it detaches a polled connection before
-// it blocks.
-func (c *Conn) writeReplies(b []byte) error {
-	if c.sock == nil || len(b) == 0 {
-		return c.write(b)
-	}
-	n, err := c.sock.WriteNow(b)
-	c.server.bytesOut.Add(int64(n))
-	if err != nil || n == len(b) {
-		return err
-	}
-	c.Detach()
-	return c.write(b[n:])
 }
 
 // write sends whole frames, in one call unless the client reads slowly. The caller holds c.wmu.

@@ -43,15 +43,13 @@ func (h *script) Execute(c *Conn, args [][]byte) {
 	c.Reply().Simple("PONG")
 }
 
-func (h *script) Commit(context.Context, simba.Seq) error {
+func (h *script) Commit(simba.Seq) error {
 	h.commits.Add(1)
 	if h.commit != nil {
 		return h.commit()
 	}
 	return nil
 }
-
-func (*script) TryCommit(simba.Seq) (done bool, err error) { return false, nil }
 
 // committing returns the configuration of a server whose Committer is h.
 func committing(h *script) Config { return Config{Committer: h} }

@@ -67,12 +67,11 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 	if err != nil {
 		return err
 	}
-	// A polled connection lets others run when it reads. Without a poller, a read may return at
-	// once without a switch of goroutines, so runningSince stays.
-	if c.sock != nil {
-		c.runningSince = 0
-	}
+	began := c.age()
 	n, err := c.stream.Read(room)
+	if now := c.age(); now-began > parkedAfter {
+		c.runningSince = now
+	}
 	if n == 0 {
 		return err
 	}
@@ -86,7 +85,6 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 // batch executes the complete commands in the buffer and sends their replies.
 func (c *Conn) batch() {
 	served := 0
-	checkedAt := c.in.start
 	for c.err == nil && !c.closing && !c.closed.Load() {
 		unauth := c.unauthenticated()
 		args, err := c.in.next(unauth)
@@ -102,11 +100,9 @@ func (c *Conn) batch() {
 			c.fail(errUnauthenticated)
 			return
 		}
-		if !c.shared() || served > 0 && c.in.start-checkedAt > clockCheckBytes {
-			checkedAt = c.in.start
-			c.Yield()
-		}
+		c.letOthersRun()
 		c.execute(args)
+		c.FreeSlot()
 		served++
 		c.waitForPushers()
 		if c.reply.Len() >= c.server.limits.ReplyBatch {
@@ -170,7 +166,6 @@ func (c *Conn) linger() {
 }
 
 func (c *Conn) end() {
-	c.Detach()
 	c.server.broker.removeConn(c)
 	if !errors.Is(c.err, errDraining) {
 		c.closeTLS()

@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -94,10 +93,7 @@ func TestRepliesOfAFailedCommitAreDropped(t *testing.T) {
 // doneCommitter is a Committer whose changes are durable at once.
 type doneCommitter struct{ err error }
 
-func (c doneCommitter) TryCommit(simba.Seq) (done bool, err error) { return true, c.err }
-func (c doneCommitter) Commit(context.Context, simba.Seq) (err error) {
-	panic("Commit was called although TryCommit returned done")
-}
+func (c doneCommitter) Commit(simba.Seq) (err error) { return c.err }
 
 func TestDurableRepliesAreSentAtOnce(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {

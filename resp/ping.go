@@ -21,8 +21,8 @@ const selfAddr = "self-check"
 // not apply to this connection, so many clients cannot make Ping fail. Ping returns at the latest
 // when ctx ends, unless a lock of the server hangs.
 //
-// The server serves this connection like those of Serve: in the poller, if there is one. SelfCheck
-// returns true for this connection, so that the handler does not count PING as a client's command.
+// SelfCheck returns true for this connection, so that the handler does not count PING as a client's
+// command.
 func (s *Server) Ping(ctx context.Context) error {
 	near, far, err := socketPair()
 	if err != nil {
@@ -31,13 +31,13 @@ func (s *Server) Ping(ctx context.Context) error {
 	defer near.Close()
 	defer context.AfterFunc(ctx, func() { _ = near.SetDeadline(time.Unix(1, 0)) })()
 
-	c := newConn(s, s.adopt(far))
+	c := newConn(s, far)
 	c.unix, c.remote, c.local = "", selfAddr, selfAddr
 	if added, _ := s.add(c, math.MaxInt); !added {
 		c.Close()
 		return errors.New("ping: the server is shutting down")
 	}
-	c.start()
+	go c.run()
 	if _, err := io.WriteString(near, "*1\r\n$4\r\nPING\r\n"); err != nil {
 		return fmt.Errorf("ping: %w", err)
 	}

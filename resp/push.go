@@ -1,7 +1,6 @@
 package resp
 
 import (
-	"bytes"
 	"errors"
 	"os"
 	"sync"
@@ -28,8 +27,8 @@ func (c *Conn) HoldPushes() { c.hold() }
 // does not apply to such a client.
 func (c *Conn) SetAwaitsPushes(on bool) { c.awaitsPushes = on }
 
-// manyPushes is how many messages a connection may publish before it waits for the pushers, the
-// goroutines that send the push queues. Each message counts once for each receiver.
+// manyPushes is how many messages a connection may publish before it waits for the pushers. Each
+// message counts once for each receiver.
 const manyPushes = 20_000
 
 // publishWait bounds a wait for the pushers, because subscribers may read nothing.
@@ -49,7 +48,6 @@ func (c *Conn) waitForPushers() {
 	if c.Flush() != nil { // other clients may wait for the effects of earlier commands
 		return
 	}
-	c.Detach()
 	c.server.pushers.await()
 }
 
@@ -87,69 +85,48 @@ func (c *Conn) enqueue(p *publication, t *topic) enqueueResult {
 	q.bytes += cost
 	q.queue = append(q.queue, push{frame, t})
 	if q.claimPusher() {
-		c.startPusher()
-	}
-	return pushQueued
-}
-
-// startPusher starts a pusher. Any goroutine may call it, even while it holds locks.
-func (c *Conn) startPusher() {
-	if c.sock == nil || !c.server.pushers.schedule(c) {
 		go c.pushAll()
 	}
+	return pushQueued
 }
 
 // scratches are buffers in which pushers join frames.
 var scratches = sync.Pool{New: func() any { return new([]byte) }}
 
-// pushAll is a pusher for this connection only. It may wait for the client.
+// pushAll is the pusher: it sends the whole queue.
 func (c *Conn) pushAll() {
-	c.wmu.Lock()
-	c.pushRest(nil)
+	for c.pushSome() {
+	}
 }
 
-// pushRest sends first the bytes in unsent, the rest of an unfinished write, and then the whole
-// queue. The caller has locked c.wmu, and pushRest unlocks it.
-func (c *Conn) pushRest(unsent []byte) {
-	scratch := scratches.Get().(*[]byte)
-	defer scratches.Put(scratch)
-	for frames, ok := unsent, len(unsent) > 0; ; ok = false {
-		if !ok {
-			frames, ok = c.push.take(scratch)
+// pushSome sends a part of the queue, in a slot of the pushers. It reports whether the pusher may go
+// on.
+func (c *Conn) pushSome() bool {
+	p := &c.server.pushers
+	p.enter()
+	left := false
+	leave := func() {
+		if !left {
+			left = true
+			p.leave()
 		}
-		if !ok {
-			c.wmu.Unlock()
-			return
-		}
-		err := c.write(frames)
-		c.wmu.Unlock()
-		if !c.afterWrite(err) {
-			return
-		}
+	}
+	defer leave()
+	if !c.wmu.TryLock() {
+		leave() // the connection's own goroutine may wait for the client
 		c.wmu.Lock()
 	}
-}
-
-// pushSome sends a part of the queue and reports whether there is more. It never blocks. If it
-// would have to wait for the client or for another writer, it starts a goroutine that may wait.
-func (c *Conn) pushSome(scratch *[]byte) (more bool) {
-	if !c.wmu.TryLock() {
-		go c.pushAll()
-		return false
-	}
+	scratch := scratches.Get().(*[]byte)
+	defer scratches.Put(scratch)
 	frames, ok := c.push.take(scratch)
-	if !ok {
-		c.wmu.Unlock()
-		return false
-	}
-	n, err := c.sock.WriteNow(frames)
-	c.server.bytesOut.Add(int64(n))
-	if err == nil && n < len(frames) {
-		go c.pushRest(bytes.Clone(frames[n:]))
-		return false
+	var err error
+	if ok {
+		c.wire.beforeWait = leave
+		err = c.write(frames)
+		c.wire.beforeWait = nil
 	}
 	c.wmu.Unlock()
-	return c.afterWrite(err) && c.push.hasMore()
+	return ok && c.afterWrite(err)
 }
 
 // afterWrite handles the result of a pusher's write. It reports whether the pusher may go on.
@@ -178,7 +155,7 @@ func (c *Conn) release() {
 	defer c.push.mu.Unlock()
 	c.push.held = false
 	if c.push.claimPusher() {
-		c.startPusher()
+		go c.pushAll()
 	}
 }
 

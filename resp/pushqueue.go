@@ -171,17 +171,6 @@ func (q *pushQueue) take(scratch *[]byte) (frames []byte, ok bool) {
 	return out, true
 }
 
-// hasMore reports whether the pusher can take more. If not, it records that the pusher has ended.
-func (q *pushQueue) hasMore() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.held || len(q.queue) == 0 {
-		q.stopLocked()
-		return false
-	}
-	return true
-}
-
 func (q *pushQueue) stop() {
 	q.mu.Lock()
 	defer q.mu.Unlock()

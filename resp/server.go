@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/resp/poll"
 )
 
 // Handler executes the commands of connections.
@@ -45,7 +45,6 @@ type Server struct {
 	inUse       func(*Conn) bool
 	log         *slog.Logger
 	broker      *Broker
-	polls       bool // Config.Poll
 
 	maxClients  atomic.Int64
 	idleTimeout atomic.Int64 // time.Duration
@@ -59,9 +58,9 @@ type Server struct {
 	lastID    uint64
 	listeners map[net.Listener]struct{}
 	closing   bool
-	poller    *poll.Poller // nil = none
 
-	pushers pushers
+	computing chan struct{} // its values are the slots of Conn.Yield
+	pushers   pushers
 
 	watch    sync.Once // starts cutVanished
 	watching sync.WaitGroup
@@ -81,8 +80,9 @@ func NewServer(cfg Config, h Handler) *Server {
 		inUse:       cfg.InUse,
 		log:         cfg.Logger,
 		broker:      cfg.Broker,
-		polls:       cfg.Poll,
 		conns:       make(map[uint64]*Conn),
+		computing:   make(chan struct{}, runtime.GOMAXPROCS(0)),
+		pushers:     newPushers(),
 		listeners:   make(map[net.Listener]struct{}),
 		stop:        make(chan struct{}),
 		drained:     make(chan struct{}),
@@ -180,7 +180,6 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	select {
 	case <-s.drained:
-		s.endPoller()
 		return nil
 	case <-ctx.Done():
 	}

@@ -3,8 +3,6 @@ package resp
 import (
 	"net"
 	"time"
-
-	"github.com/simba-resp/simba-resp/resp/poll"
 )
 
 // CutVanished ends the connections of clients whose host has vanished, until stop is closed. Every
@@ -16,7 +14,7 @@ func CutVanished(stop <-chan struct{}, each func(check func(nc net.Conn, cut fun
 		select {
 		case <-ticker.C:
 			each(func(nc net.Conn, cut func()) {
-				if poll.Vanished(nc) {
+				if vanished(nc) {
 					cut()
 				}
 			})

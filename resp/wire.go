@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -14,11 +15,22 @@ import (
 // crypto/tls while the client makes progress.
 type wire struct {
 	net.Conn
+	raw     syscall.RawConn // nil = the connection has no descriptor
 	timeout time.Duration
 
 	// Conn.wmu and crypto/tls serialize writes, and thereby protect these fields.
 	deadline time.Time // deadline of the socket's writes
 	failed   bool      // a write has failed
+	// beforeWait is called once or more before a write waits for the client; nil = nothing is called
+	beforeWait func()
+}
+
+func newWire(nc net.Conn, timeout time.Duration) wire {
+	w := wire{Conn: nc, timeout: timeout}
+	if sc, ok := nc.(syscall.Conn); ok {
+		w.raw, _ = sc.SyscallConn() // an error leaves nil
+	}
+	return w
 }
 
 // Write sends all bytes. The socket's deadlines are half the timeout apart, because a write that
@@ -39,7 +51,7 @@ func (w *wire) Write(b []byte) (sent int, err error) {
 				return sent, err
 			}
 		}
-		n, err := w.Conn.Write(b[sent:])
+		n, err := w.write(b[sent:])
 		sent += n
 		switch {
 		case err == nil:
@@ -51,6 +63,28 @@ func (w *wire) Write(b []byte) (sent int, err error) {
 		}
 	}
 	return sent, nil
+}
+
+func (w *wire) write(b []byte) (n int, err error) {
+	if w.beforeWait == nil {
+		return w.Conn.Write(b)
+	}
+	if w.raw != nil {
+		rawErr := w.raw.Write(func(fd uintptr) bool {
+			n, err = syscall.Write(int(fd), b)
+			return true
+		})
+		switch {
+		case rawErr != nil:
+			return 0, rawErr
+		case err == nil && n == len(b):
+			return n, nil
+		}
+		n = max(n, 0) // the next write reports an error again
+	}
+	w.beforeWait()
+	rest, err := w.Conn.Write(b[n:])
+	return n + rest, err
 }
 
 // SetWriteDeadline does nothing. crypto/tls calls it for close_notify, but closeTLS sets a timeout.

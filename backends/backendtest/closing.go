@@ -75,7 +75,7 @@ func lifeRules() []rule {
 					_, _, err := b.History(ctx, simba.HistoryRequest{Mutex: m})
 					return err
 				}},
-				{"commit", func(ctx context.Context, b simba.Backend, m string) error { return b.Commit(ctx, 1) }},
+				{"commit", func(ctx context.Context, b simba.Backend, m string) error { return b.Commit(1) }},
 				{"the end of a wait", func(context.Context, simba.Backend, string) error {
 					_, err := x.ticket.End(simba.EndWoken)
 					return err

@@ -1,8 +1,6 @@
 package backendtest
 
 import (
-	"context"
-
 	"github.com/simba-resp/simba-resp"
 )
 
@@ -48,7 +46,7 @@ func deadWaiterRules() []rule {
 					go func() {
 						o, err := x.ticket.End(simba.EndGone)
 						if err == nil {
-							err = s.b.Commit(context.Background(), o.Seq)
+							err = s.b.Commit(o.Seq)
 						}
 						done <- err
 					}()

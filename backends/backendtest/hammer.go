@@ -97,7 +97,7 @@ func rush(tc *testCase, contenders int, servers ...*server) {
 				o, err = ticket.End(simba.EndWoken)
 			}
 			if err == nil {
-				err = s.b.Commit(ctx, o.Seq)
+				err = s.b.Commit(o.Seq)
 			}
 			if err != nil || o.Status != simba.StatusAcquired || o.Owner != name {
 				tc.t.Errorf("ACQUIRE … WAIT of %s: %s, %v; want acquired", name, show(o), err)
@@ -106,7 +106,7 @@ func rush(tc *testCase, contenders int, servers ...*server) {
 			tokens[i] = o.Token
 			owned, seq, err := s.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: name})
 			if err == nil {
-				err = s.b.Commit(ctx, seq)
+				err = s.b.Commit(seq)
 			}
 			if err != nil || !owned {
 				tc.t.Errorf("RELEASE of %s: %v, %v; want true", name, owned, err)
@@ -334,7 +334,7 @@ func (h *contender) attempt(m string) error {
 			return h.excuse(err, begun, r.TTL+r.Transition)
 		}
 	}
-	if err := h.s.b.Commit(ctx, o.Seq); err != nil {
+	if err := h.s.b.Commit(o.Seq); err != nil {
 		return err
 	}
 	if o.Status != simba.StatusAcquired && o.Status != simba.StatusRenewed {
@@ -390,7 +390,7 @@ func (h *contender) hold(s ownership) error {
 	if err != nil {
 		return h.excuse(err, time.Now(), long)
 	}
-	return h.s.b.Commit(ctx, seq)
+	return h.s.b.Commit(seq)
 }
 
 func earlier(a, b time.Time) time.Time {

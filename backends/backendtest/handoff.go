@@ -137,7 +137,7 @@ func handoffRules() []rule {
 				released := make(chan bool)
 				go func() {
 					owned, seq, err := s.b.Release(context.Background(), simba.ReleaseRequest{Mutex: m, Contender: "a"})
-					released <- owned && err == nil && s.b.Commit(context.Background(), seq) == nil
+					released <- owned && err == nil && s.b.Commit(seq) == nil
 				}()
 				if i%2 == 0 {
 					pause(time.Duration(i) * 100 * time.Microsecond)

@@ -1,7 +1,6 @@
 package backendtest
 
 import (
-	"context"
 	"sync"
 	"time"
 
@@ -72,22 +71,12 @@ func (d *delayedJournal) committedLocked() simba.Seq {
 	return min(d.last, d.Journal.Committed())
 }
 
-// BeginCommit implements engine.Journal.
-func (d *delayedJournal) BeginCommit(seq simba.Seq) (waits bool) {
-	if seq <= d.Committed() {
-		return false
-	}
-	// The error is not lost: callers of Commit get it too.
-	go func() { _ = d.Commit(context.Background(), seq) }()
-	return true
-}
-
 // Commit implements engine.Journal.
-func (d *delayedJournal) Commit(ctx context.Context, seq simba.Seq) error {
+func (d *delayedJournal) Commit(seq simba.Seq) error {
 	if seq <= d.Committed() {
 		return nil
 	}
-	if err := d.Journal.Commit(ctx, seq); err != nil {
+	if err := d.Journal.Commit(seq); err != nil {
 		return err
 	}
 	time.AfterFunc(d.delay(), func() { d.acknowledge(seq) })

@@ -161,7 +161,7 @@ func (r *crashRound) use(h *belief) error {
 // replied commits and counts a reply.
 func (r *crashRound) replied(seq simba.Seq, err error) error {
 	if err == nil {
-		err = r.s.b.Commit(context.Background(), seq)
+		err = r.s.b.Commit(seq)
 	}
 	if err == nil && r.left.Add(-1) == 0 {
 		close(r.enough)

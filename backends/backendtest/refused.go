@@ -96,7 +96,7 @@ func (s *server) awaitAcquire(mutex, contender string) {
 	s.tc.await(contender+" acquires", func() bool {
 		o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: long})
 		if err == nil {
-			err = s.b.Commit(context.Background(), o.Seq)
+			err = s.b.Commit(o.Seq)
 		}
 		return err == nil && o.Owner == contender
 	})

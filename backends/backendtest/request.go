@@ -109,7 +109,7 @@ func acquireAtOnce(tc *testCase, m string, servers ...*server) {
 		all.Go(func() {
 			outcomes[i], _, errs[i] = s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long})
 			if errs[i] == nil {
-				errs[i] = s.b.Commit(context.Background(), outcomes[i].Seq)
+				errs[i] = s.b.Commit(outcomes[i].Seq)
 			}
 		})
 	}

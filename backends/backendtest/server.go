@@ -52,7 +52,7 @@ func (s *server) close() {
 func (s *server) commit(seq simba.Seq, err error) {
 	s.tc.t.Helper()
 	if err == nil {
-		err = s.b.Commit(context.Background(), seq)
+		err = s.b.Commit(seq)
 	}
 	if err != nil {
 		s.tc.t.Fatal(err)

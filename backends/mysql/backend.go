@@ -199,16 +199,11 @@ const attempts = 5
 
 // Commit implements simba.Committer. A change is durable when the database has answered, so there
 // is nothing to wait for.
-func (b *Backend) Commit(_ context.Context, seq simba.Seq) error {
+func (b *Backend) Commit(seq simba.Seq) error {
 	if seq != 0 && b.ctx.Err() != nil {
 		return simba.ErrStopped
 	}
 	return nil
-}
-
-// TryCommit implements simba.Committer.
-func (b *Backend) TryCommit(seq simba.Seq) (done bool, err error) {
-	return true, b.Commit(context.Background(), seq)
 }
 
 // Stats implements simba.Backend.

@@ -301,14 +301,9 @@ func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.
 }
 
 // Commit implements simba.Committer. It has nothing to do: a change is complete when Redis replies.
-func (b *Backend) Commit(_ context.Context, seq simba.Seq) error {
+func (b *Backend) Commit(seq simba.Seq) error {
 	if seq != 0 && b.tasks.ctx.Err() != nil {
 		return simba.ErrStopped
 	}
 	return nil
-}
-
-// TryCommit implements simba.Committer.
-func (b *Backend) TryCommit(seq simba.Seq) (done bool, err error) {
-	return true, b.Commit(context.Background(), seq)
 }

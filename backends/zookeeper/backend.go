@@ -233,7 +233,7 @@ func (b *Backend) Stats() simba.Stats {
 }
 
 // Commit implements simba.Committer. Every answer of the ensemble is durable already.
-func (b *Backend) Commit(_ context.Context, seq simba.Seq) error {
+func (b *Backend) Commit(seq simba.Seq) error {
 	if seq == 0 {
 		return nil
 	}
@@ -243,9 +243,4 @@ func (b *Backend) Commit(_ context.Context, seq simba.Seq) error {
 		return simba.ErrStopped
 	}
 	return nil
-}
-
-// TryCommit implements simba.Committer.
-func (b *Backend) TryCommit(seq simba.Seq) (done bool, err error) {
-	return true, b.Commit(context.Background(), seq)
 }

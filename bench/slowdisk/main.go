@@ -58,7 +58,7 @@ func run() error {
 	handler := commands.New(commands.Config{Backend: e, Logger: slog.Default()})
 	server := resp.NewServer(resp.Config{
 		Limits: resp.Limits{MayBeLong: handler.LongArguments}, Broker: broker, InUse: handler.InUse, RequireAuth: handler.RequireAuth,
-		Committer: e, Poll: true,
+		Committer: e,
 	}, handler)
 	handler.Attach(server)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -116,7 +116,6 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		Committer:   a.engine,
 		InUse:       a.handler.InUse,
 		RequireAuth: a.handler.RequireAuth,
-		Poll:        a.cfg.Engine == engineEmbedded, // other engines block on their stores
 	}, a.handler)
 	a.handler.Attach(a.server)
 	return a, a.openMonitor()

@@ -179,7 +179,7 @@ func TestWatchdogIsNotFedWhileTheServingLoopHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &hanging{a.handler, make(chan struct{}), make(chan struct{})}
-	a.server = resp.NewServer(resp.Config{Committer: a.engine, Poll: true}, h)
+	a.server = resp.NewServer(resp.Config{Committer: a.engine}, h)
 	a.handler.Attach(a.server)
 	a.start()
 	s := reportToSystemd(a)

@@ -215,7 +215,7 @@ func TestUnlockDoesNotLogALoss(t *testing.T) {
 		if broken {
 			_, seq, err := e.Break(bg, "job", "the test")
 			must(t, err)
-			must(t, e.Commit(bg, seq))
+			must(t, e.Commit(seq))
 		}
 		if err := l.Unlock(bg); errors.Is(err, client.ErrLost) != broken || !broken && err != nil {
 			t.Fatalf("lock %d (broken: %v): Unlock returns %v", i, broken, err)

@@ -260,7 +260,7 @@ func (w *world) breakOff(mutex string) {
 	ctx := context.Background()
 	_, seq, err := w.engine.Break(ctx, mutex, "the test")
 	if err == nil {
-		err = w.engine.Commit(ctx, seq)
+		err = w.engine.Commit(seq)
 	}
 	if err != nil {
 		w.t.Fatal(err)

@@ -79,7 +79,7 @@ func (w *witness) step(e *engine.Engine, mutex string, do func() (forced bool, _
 	if err != nil {
 		return err
 	}
-	if err := e.Commit(ctx, seq); err != nil {
+	if err := e.Commit(seq); err != nil {
 		return err
 	}
 	w.mu.Lock()
@@ -272,7 +272,7 @@ func acquireAfterCrash(t testing.TB, p picture, delayed bool, store *persist.Sto
 	ask := func(mutex string) simba.Outcome {
 		o, _, err := e.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "stranger", TTL: time.Second, NoQueue: true})
 		if err == nil {
-			err = e.Commit(context.Background(), o.Seq)
+			err = e.Commit(o.Seq)
 		}
 		if err != nil {
 			t.Error(err)

@@ -103,7 +103,7 @@ func useAnyMutex(t *testing.T, e *engine.Engine, rng *rand.Rand, last uint64) (t
 		}
 	}
 	if err == nil && rng.IntN(4) > 0 {
-		err = e.Commit(t.Context(), seq)
+		err = e.Commit(seq)
 	}
 	if err != nil {
 		t.Fatal(err)

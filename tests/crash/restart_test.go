@@ -1,7 +1,6 @@
 package crash
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -75,7 +74,7 @@ func holdMany(b *testing.B, dir string, n int) {
 	for i := range n {
 		store.Append(grantOf(began, simba.Seq(i+1), i))
 		if (i+1)%1000 == 0 {
-			if err := store.Commit(context.Background(), simba.Seq(i+1)); err != nil {
+			if err := store.Commit(simba.Seq(i + 1)); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -110,7 +109,7 @@ func fillTheJournal(b *testing.B, from, to string, n int) {
 		if i%100 != 0 {
 			continue
 		}
-		go func() { done <- store.Commit(context.Background(), seq) }()
+		go func() { done <- store.Commit(seq) }()
 		select {
 		case err := <-done:
 			if err != nil {

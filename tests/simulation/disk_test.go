@@ -34,6 +34,8 @@ type disk struct {
 	mem    *vfs.MemFS
 	start  time.Time     // the zero of the simulation's time
 	dead   chan struct{} // closed by kill; afterwards operations take no time
+	// beforeFailure returns after the replies of its instant, so that no reply races with a failure.
+	beforeFailure func()
 
 	mu     sync.Mutex // protects the fields below
 	period time.Duration
@@ -157,6 +159,17 @@ func (d *disk) await() {
 
 // verdict returns the error of an operation under the present fault; nil = the operation succeeds.
 func (d *disk) verdict(sync bool) error {
+	err := d.failure(sync)
+	if err != nil && d.beforeFailure != nil {
+		d.beforeFailure()
+		if err = d.failure(sync); err == nil { // the process has ended
+			return nil
+		}
+	}
+	return err
+}
+
+func (d *disk) failure(sync bool) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	var err error

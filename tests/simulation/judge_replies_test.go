@@ -18,7 +18,7 @@ func (w *world) bind(mx *mutex, t *tenure, token uint64) bool {
 		w.maxToken = max(w.maxToken, token)
 		for _, c := range w.clients {
 			if c.name == t.owner {
-				c.known[mx] = token
+				c.known[mx] = max(c.known[mx], token)
 			}
 		}
 		return true

@@ -200,6 +200,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 	w.frozen = false
 	w.wires = nil
 	w.disk = newDisk(mem, w.start, w.period)
+	w.disk.beforeFailure = w.goesLast()
 	w.broker = resp.NewBroker()
 	quiet := slog.New(slog.DiscardHandler)
 	clock := engine.NewClock(w.boot.Now()).WithWall(w.wallNow)
@@ -218,7 +219,6 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 				w.fatal.Store(int64(w.now()))
 				w.inbox.add(happening{at: w.now(), what: died})
 			},
-			Yield:       w.yields(),
 			SegmentSize: 8 << 10, // small, so a run fills several segments
 		})
 		if err != nil {
@@ -229,6 +229,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 		if w.late > 0 {
 			journal = backendtest.Late(store, w.lateness)
 		}
+		journal = orderedJournal{journal, w.goesLast()}
 		w.stored = make(map[string]time.Duration)
 		for l, err := range rec.Leases {
 			if err != nil {
@@ -275,6 +276,31 @@ func (w *world) timerOrder() func(hash uint64) {
 func (w *world) yields() func() {
 	dead := w.disk.dead
 	return func() { w.lulls.yield(dead) }
+}
+
+// goesLast returns a function that returns after the changes and replies of its instant, at the
+// latest when this life of the server has ended.
+func (w *world) goesLast() func() {
+	yield := w.yields()
+	return func() {
+		for range 4 {
+			yield()
+		}
+	}
+}
+
+// orderedJournal begins each commit after the changes of its instant. So which changes share an
+// fsync does not depend on the fastest goroutine.
+type orderedJournal struct {
+	engine.Journal
+	goLast func()
+}
+
+func (j orderedJournal) Commit(seq simba.Seq) error {
+	if seq > j.Committed() {
+		j.goLast()
+	}
+	return j.Journal.Commit(seq)
 }
 
 // dial opens a connection. The server must be up.

@@ -3,7 +3,6 @@
 package wire
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -317,7 +316,7 @@ func (h *heldBack) Append(ch simba.Change) bool {
 	return true
 }
 
-func (h *heldBack) Commit(_ context.Context, seq simba.Seq) error {
+func (h *heldBack) Commit(seq simba.Seq) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for h.upTo < seq {
@@ -325,8 +324,6 @@ func (h *heldBack) Commit(_ context.Context, seq simba.Seq) error {
 	}
 	return nil
 }
-
-func (h *heldBack) BeginCommit(seq simba.Seq) bool { return seq > h.Committed() }
 
 func (h *heldBack) Committed() simba.Seq {
 	h.mu.Lock()

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package resp
+
+import "net"
+
+func vanished(net.Conn) bool { return false }
