@@ -32,6 +32,10 @@ func (s *subscriptions) onMessage(m *redis.Message) {
 		s.onGrantMessage(m.Payload)
 		return
 	}
+	if name, ok := strings.CutPrefix(m.Channel, serversPrefix); ok {
+		s.b.onSilentReservation(name, m.Payload)
+		return
+	}
 	if mutex, ok := simba.ParseEventChannel(m.Channel); ok {
 		s.b.recordEvent(mutex, m.Payload)
 		return
@@ -137,6 +141,16 @@ func (b *Backend) onReleasedNotice(mutex, payload string) {
 		return
 	}
 	b.schedule.bringForward(mutex, time.Now().Add(foreignDelay))
+}
+
+// onSilentReservation reconciles a mutex that a script of another server has reserved for a
+// contender that gets no notice. The reconciliation learns when the reservation ends. Without it,
+// the mutex would stay free for longer if that server crashes.
+func (b *Backend) onSilentReservation(name, server string) {
+	mutex, ok := simba.ParseMutexChannel("simba:" + name)
+	if ok && server != b.id && (b.waiters.Count(mutex) > 0 || b.subs.hasSubscriber(mutex)) {
+		b.schedule.bringForward(mutex, time.Now())
+	}
 }
 
 // onReservation handles a notice that a free mutex is reserved for a contender. If no client

@@ -120,12 +120,15 @@ func (s *subscriber) write(ctx context.Context, ps *redis.PubSub) {
 	}
 }
 
+const serversPrefix = "simba-servers:"
+
 // serversChannel returns the channel to which a server subscribes with the channel of a mutex, ""
-// for other channels. Nobody publishes on it. By the numbers of subscribers of both, a script finds
-// those that are not servers of ours: see openToOutsiders in lua/waiters.lua.
+// for other channels. By the numbers of subscribers of both, a script finds those that are not
+// servers of ours: see openToOutsiders in lua/waiters.lua. On it scripts publish what only servers
+// must learn.
 func serversChannel(channel string) string {
 	if _, ok := simba.ParseMutexChannel(channel); ok {
-		return "simba-servers:" + strings.TrimPrefix(channel, "simba:")
+		return serversPrefix + strings.TrimPrefix(channel, "simba:")
 	}
 	return ""
 }

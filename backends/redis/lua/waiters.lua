@@ -144,15 +144,21 @@ local function grantBlocked(c, wttl, wtransition, wserver, wticket, wsession)
   return true
 end
 
+-- serversChannel: our servers with waiters or subscribers of the mutex subscribe to it, see
+-- serversChannel in subscriber_conn.go. A message, with the id of its server, says that the mutex is
+-- reserved for a contender that gets no notice. The other servers then learn when the reservation
+-- ends.
+local serversChannel = 'simba-servers:' .. string.sub(lock, 7)
+
 -- openToOutsiders leaves the free mutex to outsiders for a moment, every third time that it becomes
 -- free. Outsiders are contenders of Simba from 3.2: they have no queue entry, and subscribe to the
 -- mutex' channel. Simba from 3.0.2 to 3.1, which queues, and our servers subscribe too. Our servers
--- also subscribe to a channel of their own, see serversChannel. Contenders of earlier versions are
--- outsiders if Simba 3.2 or 3.3 has deleted the queue. list is the beginning of the queue.
+-- also subscribe to serversChannel. Contenders of earlier versions are outsiders if Simba 3.2 or 3.3
+-- has deleted the queue. list is the beginning of the queue.
 local function openToOutsiders(list)
   if sinceOpen < 3 then return false end
   sinceOpen, changed = 0, true
-  local counts = call('PUBSUB', 'NUMSUB', lock, 'simba-servers:' .. string.sub(lock, 7), plainChannel)
+  local counts = call('PUBSUB', 'NUMSUB', lock, serversChannel, plainChannel)
   local outsiders = counts[2] - counts[4] + (plain and counts[6] or 0)
   for _, c in ipairs(list) do
     local kind = readWaiter(c)
@@ -189,6 +195,8 @@ local function handOff(me)
         if kind and now < wttl + JITTER and wttl <= now + 2000 then due = wttl + JITTER end
         if not there and window > 0 and due ~= 0 then
           reserved, reservedUntil, changed = c, due, true
+          -- No notice says that the mutex is free, and this server may crash.
+          call('PUBLISH', serversChannel, server)
           return true
         elseif there and window > 0 then
           -- Simba's own release also removes the entry. The contender queues again if it needs to.
