@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"slices"
 	"sync"
@@ -34,6 +35,17 @@ func (f Fault) String() string {
 
 func (f Fault) Error() string { return f.Text }
 
+// Incomplete is the error of a check that could not check a part of the store. The faults that such
+// a check returns include those that an earlier check has found in that part.
+type Incomplete struct{ Err error }
+
+func (e Incomplete) Error() string { return e.Err.Error() }
+
+func (e Incomplete) Unwrap() error { return e.Err }
+
+// count reports whether the faults count that a check has returned with err.
+func count(err error) bool { return err == nil || errors.As(err, new(Incomplete)) }
+
 // Texts returns the faults as texts for an operator.
 func Texts(faults []Fault) (texts []string) {
 	for _, f := range faults {
@@ -43,8 +55,7 @@ func Texts(faults []Fault) (texts []string) {
 }
 
 // Checks checks the store of an engine: at the start, after each call of Again, and every minute.
-// While the result has a refused Fault, the engine must begin no tenure. A check that cannot be
-// completed changes nothing. Safe for concurrent use.
+// While the result has a refused Fault, the engine must begin no tenure. Safe for concurrent use.
 type Checks struct {
 	// Repaired is called when tenures may begin again. Set it before Run; nil = nothing is called.
 	Repaired func()
@@ -54,12 +65,17 @@ type Checks struct {
 	check  func(context.Context) ([]Fault, error)
 	again  chan struct{} // capacity 1
 
+	// Used by Run only.
+	failing time.Time // when the first check failed after the last complete one; zero = none
+	warned  bool      // the log says that the checks fail
+
 	mu      sync.Mutex // guards the fields below
 	faults  []Fault
 	refusal error
 }
 
-// NewChecks returns the Checks of an engine. The function check must bound its own time.
+// NewChecks returns the Checks of an engine. The function check must bound its own time. Its faults
+// count unless it returns an error that is not Incomplete.
 func NewChecks(engine string, log *slog.Logger, check func(context.Context) ([]Fault, error)) *Checks {
 	return &Checks{engine: engine, log: log, check: check, again: make(chan struct{}, 1)}
 }
@@ -68,11 +84,12 @@ func NewChecks(engine string, log *slog.Logger, check func(context.Context) ([]F
 // It logs the other faults as warnings.
 func (c *Checks) Start(ctx context.Context) error {
 	faults, err := c.check(ctx)
-	if err != nil {
-		return err
-	}
-	if i := slices.IndexFunc(faults, func(f Fault) bool { return f.Refused }); i >= 0 {
+	i := slices.IndexFunc(faults, func(f Fault) bool { return f.Refused })
+	switch {
+	case i >= 0 && count(err):
 		return faults[i]
+	case err != nil:
+		return err
 	}
 	c.faults = faults
 	for _, f := range faults {
@@ -92,9 +109,8 @@ func (c *Checks) Run(ctx context.Context, waiters *Waiters) {
 		if ctx.Err() != nil {
 			return
 		}
-		if err != nil {
-			c.log.Debug("cannot check the store", "engine", c.engine, "err", err)
-		} else {
+		c.logFailure(err)
+		if count(err) {
 			c.set(faults)
 		}
 		wait = checkInterval
@@ -107,6 +123,27 @@ func (c *Checks) Run(ctx context.Context, waiters *Waiters) {
 		if err != nil || refusal != nil {
 			wait = checkPause
 		}
+	}
+}
+
+// logFailure logs that no check has been complete for checkInterval, and that a check is complete
+// again.
+func (c *Checks) logFailure(err error) {
+	switch {
+	case err == nil && c.warned:
+		c.log.Info("the settings of the store can be checked again", "engine", c.engine,
+			"after", time.Since(c.failing).Round(time.Millisecond))
+		fallthrough
+	case err == nil:
+		c.failing, c.warned = time.Time{}, false
+		return
+	case c.failing.IsZero():
+		c.failing = time.Now()
+	}
+	c.log.Debug("cannot check the store", "engine", c.engine, "err", err)
+	if !c.warned && time.Since(c.failing) >= checkInterval {
+		c.warned = true
+		c.log.Warn("cannot check the settings of the store: a setting that becomes unsafe goes unnoticed", "engine", c.engine, "err", err)
 	}
 }
 

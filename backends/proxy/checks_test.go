@@ -85,6 +85,50 @@ func TestStoreIsCheckedEachMinuteAndAfterAgain(t *testing.T) {
 	})
 }
 
+func TestFailingChecksAreLoggedOnceAndSoIsTheirEnd(t *testing.T) {
+	runChecks(t, func(s *checkedStore, _ *Checks, log *strings.Builder) {
+		s.set(errors.New("no answer"))
+		elapse(2*time.Minute - 1)
+		if log.Len() != 0 {
+			t.Errorf("the log of checks that have failed for less than a minute is not empty:\n%s", log)
+		}
+		elapse(time.Hour)
+		const warning, end = `level=WARN msg="cannot check the settings`, `level=INFO msg="the settings of the store can be checked again"`
+		if strings.Count(log.String(), warning) != 1 || strings.Count(log.String(), "level") != 1 {
+			t.Errorf("the log of checks that fail has no single WARN:\n%s", log)
+		}
+		s.set(nil)
+		elapse(time.Hour)
+		if strings.Count(log.String(), end) != 1 || strings.Count(log.String(), "level") != 2 {
+			t.Errorf("the log of checks that succeed again has no single INFO:\n%s", log)
+		}
+		s.set(errors.New("no answer"))
+		elapse(3 * time.Minute)
+		if strings.Count(log.String(), warning) != 2 || strings.Count(log.String(), "level") != 3 {
+			t.Errorf("the log of checks that fail again has no second WARN:\n%s", log)
+		}
+	})
+}
+
+func TestIncompleteCheckThatFindsNoRefusedSettingEndsTheRefusal(t *testing.T) {
+	runChecks(t, func(s *checkedStore, c *Checks, _ *strings.Builder) {
+		s.set(nil, Fault{Setting: "maxmemory-policy", Text: "evicts", Refused: true})
+		elapse(time.Minute)
+		repaired := 0
+		c.Repaired = func() { repaired++ }
+		s.set(Incomplete{errors.New("another node is away")})
+		elapse(checkPause)
+		if c.Refusal() != nil || repaired != 1 {
+			t.Errorf("after the repair: %v, and %d calls of Repaired; want no refusal and 1", c.Refusal(), repaired)
+		}
+		before := s.count()
+		elapse(2 * checkPause)
+		if n := s.count() - before; n != 2 {
+			t.Errorf("%d checks in the 2 s after an incomplete one, want 2", n)
+		}
+	})
+}
+
 func TestRefusedStoreLetsNoTenureBeginUntilItIsRepaired(t *testing.T) {
 	runChecks(t, func(s *checkedStore, c *Checks, log *strings.Builder) {
 		weak := Fault{Setting: "appendfsync", Text: "everysec"}
@@ -98,7 +142,7 @@ func TestRefusedStoreLetsNoTenureBeginUntilItIsRepaired(t *testing.T) {
 		if n := strings.Count(log.String(), "level=ERROR"); n != 2 || s.count() != 12 {
 			t.Errorf("%d errors in the log after %d checks, want 2 after 12:\n%s", n, s.count(), log)
 		}
-		s.set(errors.New("no answer")) // an incomplete check changes nothing
+		s.set(errors.New("no answer")) // a check that fails changes nothing
 		elapse(time.Minute)
 		if c.Refusal() == nil || len(c.Faults()) != 2 {
 			t.Errorf("a check without an answer changed the result to %v, %v", c.Refusal(), c.Faults())

@@ -38,6 +38,8 @@ type Backend struct {
 	subs     *subscriptions
 	counts   counts
 
+	faultsByNode map[string][]proxy.Fault // what check has found at each master; used by check only
+
 	slotWarned atomic.Int64 // when the log last warned of a moving slot, in Unix nanoseconds
 
 	mu               sync.Mutex // guards the fields below

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -13,9 +12,9 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// check checks all masters. It returns an error if it cannot complete the check, unless a node that
-// replies has a refused setting. A node that takes no writes is an error too and no fault, because
-// a failover may follow. Its scripts fail anyway.
+// check checks all masters. If it cannot check one of them, the error is proxy.Incomplete, and the
+// faults include those that an earlier check has found at that node. A node that takes no writes is
+// an error too and no fault, because a failover may follow. Its scripts fail anyway.
 func (b *Backend) check(ctx context.Context, t target) (faults []proxy.Fault, err error) {
 	limited, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
@@ -23,16 +22,17 @@ func (b *Backend) check(ctx context.Context, t target) (faults []proxy.Fault, er
 	if err != nil {
 		return nil, explain(err, strings.Join(t.addrs, ","))
 	}
+	byNode := make(map[string][]proxy.Fault)
 	for _, node := range masters {
+		name := node.Options().Addr
 		found, failure := b.checkMaster(ctx, t, node)
 		if failure != nil {
-			err = failure
+			found, err = b.faultsByNode[name], proxy.Incomplete{Err: failure}
 		}
+		byNode[name] = found
 		faults = append(faults, found...)
 	}
-	if slices.ContainsFunc(faults, func(f proxy.Fault) bool { return f.Refused }) {
-		return faults, nil
-	}
+	b.faultsByNode = byNode
 	return faults, err
 }
 

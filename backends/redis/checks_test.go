@@ -192,6 +192,31 @@ func TestDeadNodeHidesNoRefusedSettingOfAnotherNode(t *testing.T) {
 	awaitCheck(t, b, "maxmemory-policy", true, true)
 }
 
+func TestRepairEndsTheRefusalWhileAnotherNodeIsAway(t *testing.T) {
+	s := stores.RedisCluster(t, "--cluster-require-full-coverage", "no")
+	b, _ := serveLogging(t, "redis+cluster://"+strings.Join(s.Addrs, ","))
+	configure(t, s.Nodes[1].Addr, "maxmemory", "100mb", "maxmemory-policy", "volatile-lru")
+	awaitCheck(t, b, "maxmemory-policy", true, true)
+	s.Nodes[3].Kill() // the replica of the first master
+	s.Nodes[0].Kill()
+	configure(t, s.Nodes[1].Addr, "maxmemory-policy", "noeviction")
+	awaitCheck(t, b, "maxmemory-policy", true, false)
+}
+
+func TestRefusalLastsWhileTheRefusedNodeIsAway(t *testing.T) {
+	s := stores.RedisCluster(t, "--cluster-require-full-coverage", "no")
+	b, _ := serveLogging(t, "redis+cluster://"+strings.Join(s.Addrs, ","))
+	configure(t, s.Nodes[0].Addr, "maxmemory", "100mb", "maxmemory-policy", "volatile-lru")
+	awaitCheck(t, b, "maxmemory-policy", true, true)
+	s.Nodes[3].Kill()
+	s.Nodes[0].Kill()
+	configure(t, s.Nodes[1].Addr, "replica-read-only", "no")
+	awaitCheck(t, b, "replica-read-only", false, true)
+	if !hasFault(b, "maxmemory-policy", true) {
+		t.Errorf("while the node is away, the server reports only %v", b.Faults())
+	}
+}
+
 func TestSettingThatOnlyWarnsIsLoggedOncePerChange(t *testing.T) {
 	s := stores.Redis(t, "--appendfsync", "always")
 	b, log := serveLogging(t, "redis://"+s.Addr)
