@@ -15,10 +15,10 @@ import (
 const (
 	// retryPause is the pause after the first failed request of a contender. The pause doubles with
 	// each further failure, up to the TTL or retryPauseMax, whichever is less. While the server's
-	// store is misconfigured, the limit is misconfiguredPauseMax.
+	// store is misconfigured, the limit is misconfiguredPauseMax: no notice announces the repair.
 	retryPause            = 100 * time.Millisecond
 	retryPauseMax         = 15 * time.Second
-	misconfiguredPauseMax = 20 * time.Second
+	misconfiguredPauseMax = 2 * time.Second
 	// After a failed renewal, an owner pauses at most for the rest of its lease divided by
 	// renewalPauses.
 	renewalPauses = 8

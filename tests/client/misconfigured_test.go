@@ -90,16 +90,16 @@ func TestContenderBacksOffWhileTheStoreIsMisconfigured(t *testing.T) {
 		s.refuses.Store(true)
 		k := w.contendOver(g, "k")
 		time.Sleep(10 * time.Minute)
-		if n := s.asked.Load(); n < 20 || n > 70 { // at first, then every 20 s with jitter
-			t.Errorf("the contender sent %d requests in ten minutes, want one each 20 s", n)
+		if n := s.asked.Load(); n < 200 || n > 450 { // at first, then every 2 s with jitter
+			t.Errorf("the contender sent %d requests in ten minutes, want one each 2 s", n)
 		}
 		if got := log(); strings.Count(got, "the server refuses the contender") != 1 || strings.Count(got, noTable) != 1 {
 			t.Errorf("the log has no single refusal with the cause:\n%s", got)
 		}
 		s.refuses.Store(false)
-		time.Sleep(30 * time.Second)
+		time.Sleep(3 * time.Second)
 		if !k.IsOwner() {
-			t.Error("30 s after the repair of the store, the contender is not the owner")
+			t.Error("3 s after the repair of the store, the contender is not the owner")
 		}
 		if got := log(); !strings.Contains(got, "the server accepts the contender's requests again") {
 			t.Errorf("the log does not say that the server accepts requests again:\n%s", got)
