@@ -40,7 +40,7 @@ func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 var shortForm = []string{
 	"server killed", "server stopped, longer than leases", "clients cut", "clients blackholed", "clients delayed",
 	"store killed", "store stopped", "store cut", "store blackholed", "store delayed",
-	"primary demoted, old connections kept",
+	"primary demoted, old connections kept", "store misconfigured",
 }
 
 func TestTenuresAreLinearizableUnderFaults(t *testing.T) {

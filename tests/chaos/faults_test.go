@@ -10,6 +10,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 type fault struct {
@@ -134,8 +135,14 @@ func delayed(l *stores.Link, length time.Duration, rng *rand.Rand) {
 	}
 }
 
+// noticesRepair is how long a server may take to notice that an operator has repaired Redis. It
+// checks a refused Redis once a second.
+const noticesRepair = 3 * time.Second
+
 // misconfigured lets Redis evict keys, although its memory is not full. When each server has
-// noticed that, it must begin no tenure until Redis is repaired.
+// noticed that, it must begin no tenure until Redis is repaired. The fault lasts until each server
+// has noticed the repair. Until then the servers refuse writes, and a contender that has lost some
+// writes only reads, see mayLose.
 func (w *world) misconfigured(length time.Duration) {
 	w.t.Helper()
 	ask := func(addr string, words ...any) error {
@@ -153,12 +160,15 @@ func (w *world) misconfigured(length time.Duration) {
 			w.t.Fatalf("%v: %v", words, err)
 		}
 	}
+	begin := func(s host) error {
+		return ask(s.addr, "SIMBA.ACQUIRE", fmt.Sprintf("probe-%d", now()), "probe", 1000)
+	}
 	must("CONFIG", "SET", "maxmemory", "1gb", "maxmemory-policy", "allkeys-random")
 	must("CLIENT", "KILL", "TYPE", "pubsub") // so that the servers check Redis soon
 	noticed := make([]bool, len(w.servers))
 	for late, end := after(now(), patience), instant(0); end == 0 || now() < end; time.Sleep(10 * time.Millisecond) {
 		for i, s := range w.servers {
-			err := ask(s.addr, "SIMBA.ACQUIRE", fmt.Sprintf("probe-%d", now()), "probe", 1000)
+			err := begin(s)
 			switch {
 			case err != nil && strings.Contains(err.Error(), "misconfigured: "):
 				noticed[i] = true
@@ -175,6 +185,17 @@ func (w *world) misconfigured(length time.Duration) {
 		}
 	}
 	must("CONFIG", "SET", "maxmemory-policy", "noeviction", "maxmemory", "0")
+	repaired := now()
+	for i, s := range w.servers {
+		for err := begin(s); err != nil; err = begin(s) {
+			if now() > after(repaired, need.AtMost(noticesRepair)) {
+				w.t.Errorf("server %d has begun no tenure within %v after the repair of Redis: %v", i, need.AtMost(noticesRepair), err)
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	w.t.Logf("all servers began tenures again %v after the repair of Redis", time.Duration(now()-repaired))
 }
 
 func (w *world) all() (servers []int) {
