@@ -371,6 +371,24 @@ func TestUnlockContinuesAfterItsContext(t *testing.T) {
 	})
 }
 
+// go-redis repeats a request whose connection breaks before the reply.
+func TestUnlockWhoseReplyIsLostReturnsNoError(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		l := w.lock(g)
+		g.slow(0, time.Second)
+		time.AfterFunc(time.Second/2, func() {
+			if o := w.owner("job"); o != "" {
+				t.Errorf("%q owns the mutex when the reply is lost, want no owner", o)
+			}
+			g.cut()
+			g.slow(0, 0)
+		})
+		w.unlock(l)
+		w.nothingLeft("job")
+	})
+}
+
 func TestUnlockThroughADeadConnectionTakesNoLongerThanTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()

@@ -17,6 +17,7 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/tests/leaks"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 const tryDial = "github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"
@@ -60,4 +61,14 @@ func within[T any](t testing.TB, what string, happens <-chan T) T {
 		t.Fatalf("this did not happen within %v: %s", simbatest.Patience, what)
 		panic("unreachable")
 	}
+}
+
+// changes returns the events of a mutex after the event seq.
+func changes(t testing.TB, rdb *redis.Client, mutex string, seq int64) []tenures.Event {
+	t.Helper()
+	events, err := tenures.Events(rdb.Do(t.Context(), "simba.history", mutex, "count", 10_000, "since", seq).Result())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return events
 }

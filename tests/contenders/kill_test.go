@@ -11,6 +11,7 @@ import (
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 const (
@@ -56,12 +57,12 @@ func TestNextContenderAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 		c.Kill()
 		c.tenures(t, &f.noted)
 	}
-	tenures := f.noted.neverTwo(t)
+	noted := f.noted.NeverTwo(t)
 	f.read()
-	n := serverSaw(t, f.history, tenures)
+	n := tenures.ServerSaw(t, f.history, noted)
 	t.Counted(kills, "granted after transition_at: %v; %d kills repeated", f.late, f.stood)
-	if n < kills || len(tenures) < kills {
-		t.Errorf("the server has %d tenures, the contenders have %d, want at least %d", n, len(tenures), kills)
+	if n < kills || len(noted) < kills {
+		t.Errorf("the server has %d tenures, the contenders have %d, want at least %d", n, len(noted), kills)
 	}
 }
 
@@ -120,8 +121,8 @@ type fleet struct {
 	rdb       *redis.Client
 	all       map[string]*contender // the contenders by id
 	preferred map[string]bool
-	noted     tenures
-	history   []change // read so far
+	noted     tenures.Log
+	history   []tenures.Event // read so far
 
 	late    simbatest.Latencies // from the end of a dead owner's lease to the next tenure
 	replied simbatest.Latencies // from that end to the reply to the blocked waiter
@@ -216,13 +217,13 @@ func (f *fleet) kill(victim *contender) (last tenureEnd) {
 
 // read reads the changes since the last read, appends them to f.history, and returns them. Reading
 // the whole history each time would make the machine busy.
-func (f *fleet) read() []change {
+func (f *fleet) read() []tenures.Event {
 	f.t.Helper()
 	seq := int64(0)
 	if n := len(f.history); n > 0 {
-		seq = f.history[n-1].seq
+		seq = f.history[n-1].Seq
 	}
-	news := changesSince(f.t, f.rdb, f.mutex, seq)
+	news := changes(f.t, f.rdb, f.mutex, seq)
 	f.history = append(f.history, news...)
 	return news
 }
@@ -230,8 +231,8 @@ func (f *fleet) read() []change {
 // since returns the changes after the end of a lease, each with the time from that end.
 func (f *fleet) since(o tenureEnd) (s []string) {
 	for _, c := range f.history {
-		if c.at >= o.transitionAt {
-			s = append(s, fmt.Sprintf("%v: %s %s", c.at-o.transitionAt, c.owner, c.event))
+		if c.At >= o.transitionAt {
+			s = append(s, fmt.Sprintf("%v: %s %s", c.At-o.transitionAt, c.Owner, c.Kind))
 		}
 	}
 	return s
@@ -246,13 +247,13 @@ type reply struct {
 
 // takesOver checks the tenure next, which follows the tenure of a dead owner. It must begin in
 // time, and belong to owner unless owner is "". takesOver reports whether the takeover counts.
-func (f *fleet) takesOver(next change, o tenureEnd, owner string) bool {
+func (f *fleet) takesOver(next tenures.Event, o tenureEnd, owner string) bool {
 	f.t.Helper()
-	if owner != "" && next.owner != owner {
-		f.t.Errorf("the server granted the mutex to %s, want %s; changes: %v", next.owner, owner, f.since(o))
+	if owner != "" && next.Owner != owner {
+		f.t.Errorf("the server granted the mutex to %s, want %s; changes: %v", next.Owner, owner, f.since(o))
 	}
-	late := next.at - o.transitionAt
-	counts := f.inTime(next.owner+" acquires", late, simbatest.StolenSoFar(), o)
+	late := next.At - o.transitionAt
+	counts := f.inTime(next.Owner+" acquires", late, simbatest.StolenSoFar(), o)
 	if counts {
 		f.late = append(f.late, late)
 	}
@@ -260,7 +261,7 @@ func (f *fleet) takesOver(next change, o tenureEnd, owner string) bool {
 }
 
 // takesOverAndGetsReply is takesOver for a blocked waiter. Its reply must be in time, too.
-func (f *fleet) takesOverAndGetsReply(next change, o tenureEnd, owner string, r reply) {
+func (f *fleet) takesOverAndGetsReply(next tenures.Event, o tenureEnd, owner string, r reply) {
 	f.t.Helper()
 	late := r.at - o.transitionAt
 	if f.takesOver(next, o, owner) && f.inTime(owner+" gets its reply", late, r.stolen, o) {
@@ -295,15 +296,15 @@ func (f *fleet) inTime(what string, late time.Duration, seen simbatest.Stolen, o
 }
 
 // acquiredAfter waits for the tenure after o, and returns its grant.
-func (f *fleet) acquiredAfter(o tenureEnd) change {
+func (f *fleet) acquiredAfter(o tenureEnd) tenures.Event {
 	f.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		for _, c := range f.read() {
-			if c.event == "acquired" && c.token > o.token {
+			if c.Kind == "acquired" && c.Token > o.token {
 				return c
 			}
 		}
 	}
 	f.t.Fatalf("no contender acquires %s after token %d", f.mutex, o.token)
-	return change{}
+	return tenures.Event{}
 }

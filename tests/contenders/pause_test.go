@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/simba-resp/simba-resp/tests/simbatest"
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 // The test freezes the owner's process until another contender is the owner. After that, no check
@@ -33,17 +32,17 @@ func sleep(t *testing.T, s *simbatest.Server, mutex string) {
 	other := launch(t, s.Addr, mutex, "other", ttl, transition)
 	sleeper.Pause()
 	other.Wants(t, ` owned \d+$`)
-	woken := monotonic()
+	woken := tenures.Clock()
 	sleeper.Resume()
 	sleeper.Wants(t, ` ended `+token+`$`)
 	sleeper.Wants(t, ` released$`)
 
-	var noted tenures
+	var noted tenures.Log
 	for _, c := range []*contender{sleeper, other} {
 		c.Kill()
 		c.tenures(t, &noted)
 	}
-	serverSaw(t, changes(t, connect(t, s.Addr), mutex), noted.neverTwo(t))
+	tenures.ServerSaw(t, changes(t, connect(t, s.Addr), mutex, 0), noted.NeverTwo(t))
 	if !noneOwns(t, sleeper, woken, token) {
 		t.Errorf("%s has made no check after its freeze", sleeper.id)
 	}
@@ -70,13 +69,4 @@ func noneOwns(t *testing.T, c *contender, after time.Duration, tenure string) (c
 		}
 	}
 	return checked
-}
-
-// monotonic reads the clock that the contenders use in their output.
-func monotonic() time.Duration {
-	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
-		panic(err)
-	}
-	return time.Duration(now.Nano())
 }

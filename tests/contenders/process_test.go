@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/tests/simbatest"
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 // contender is a contender in its own process. contend/main.go describes its output.
@@ -59,22 +60,22 @@ func parse(f []string) (l line, ok bool) {
 }
 
 // tenures adds the tenures in the contender's output.
-func (c *contender) tenures(t testing.TB, noted *tenures) {
+func (c *contender) tenures(t testing.TB, noted *tenures.Log) {
 	t.Helper()
-	var own tenure // the present tenure
+	var own tenures.Tenure // the present tenure
 	for _, l := range c.lines(t) {
 		if l.word != "owned" {
 			continue
 		}
-		if l.token != own.token {
-			if own.token != 0 {
-				noted.add(own)
+		if l.token != own.Token {
+			if own.Token != 0 {
+				noted.Add(own)
 			}
-			own = tenure{owner: c.id, token: l.token, from: l.at}
+			own = tenures.Tenure{Owner: c.id, Token: l.token, From: l.at}
 		}
-		own.to = l.at
+		own.To = l.at
 	}
-	if own.token != 0 {
-		noted.add(own)
+	if own.Token != 0 {
+		noted.Add(own)
 	}
 }
