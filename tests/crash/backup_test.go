@@ -2,13 +2,9 @@ package crash
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -184,127 +180,4 @@ func TestARestoredServerGrantsNothingInItsQuietTimeAndLetsOwnersRenew(t *testing
 	if events, err := c.Do(t.Context(), "SIMBA.HISTORY", "kept").Slice(); err != nil || len(events) != 1 {
 		t.Errorf("after restore the history of the mutex kept is %v, %v, want one event", events, err)
 	}
-}
-
-func TestARestoredServerGrantsWhenItsQuietTimeIsOver(t *testing.T) {
-	t.Parallel()
-	s := simbatest.Start(t)
-	c := simbatest.GoRedis(t, s)
-	simbatest.Acquire(t, c, "job", "a", 1000)
-	dir := backUp(t, s)
-	_, later := simbatest.Acquire(t, c, "other", "b", 1000)
-	s.Kill()
-
-	again := simbatest.StartIn(t, restore(t, dir, "--quiet", "1s"))
-	c = goredis.NewClient(&goredis.Options{Addr: again.Addr, ReadTimeout: simbatest.Patience})
-	defer c.Close()
-	for _, mutex := range []string{"job", "other"} {
-		if status, token := simbatest.Acquire(t, c, mutex, "a", 1000, "WAIT", 0); status != "acquired" || token <= later {
-			t.Errorf("ACQUIRE of %s returns %s with token %d, want acquired with a token above %d", mutex, status, token, later)
-		}
-	}
-}
-
-// partial is the name of an incomplete backup. The command renames a complete one.
-const partial = "simba-resp.backup.partial"
-
-// beginBackup starts a backup of a frozen server, and returns when the backup's file exists.
-func beginBackup(t *testing.T, s *simbatest.Server, dir string) *simbatest.Process {
-	t.Helper()
-	p := simbatest.Launch(t, "backup", dir, "--url", "redis://"+s.Addr)
-	for end := time.Now().Add(simbatest.Patience); ; time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(filepath.Join(dir, partial)); err == nil {
-			return p
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the backup has created no file:\n%s", p.Output())
-		}
-	}
-}
-
-func TestAKilledBackupIsNotRestoredAndTheNextSucceeds(t *testing.T) {
-	t.Parallel()
-	s := simbatest.Start(t)
-	simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "a", 600_000)
-	dir := filepath.Join(t.TempDir(), "backup")
-	s.Pause()
-	beginBackup(t, s, dir).Kill()
-	s.Resume()
-
-	dataDir := filepath.Join(t.TempDir(), "restored")
-	simbatest.Refused(t, 1, "simba-resp.backup: no such file", "restore", dir, "--data-dir", dataDir, "--owners-stopped")
-	if _, err := os.Stat(dataDir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the refused restore has created the data directory, or Stat returned %v", err)
-	}
-	succeeds(t, "backup", dir, "--url", "redis://"+s.Addr)
-	simbatest.StartIn(t, restore(t, dir, "--owners-stopped"))
-}
-
-func TestABackupOfAServerThatIsKilledFailsAndLeavesNoFile(t *testing.T) {
-	t.Parallel()
-	s := simbatest.Start(t)
-	dir := filepath.Join(t.TempDir(), "backup")
-	s.Pause()
-	p := beginBackup(t, s, dir)
-	s.Kill()
-	if code := p.Wait(t); code == 0 || !strings.Contains(p.Output(), "simba-resp: backup: ") {
-		t.Errorf("the backup of a killed server exits with code %d, want an error of the backup:\n%s", code, p.Output())
-	}
-	if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("the backup's directory exists, or Lstat returned %v", err)
-	}
-}
-
-func TestADamagedBackupIsRefusedByName(t *testing.T) {
-	t.Parallel()
-	s := simbatest.Start(t)
-	simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "a", 600_000)
-	dir := backUp(t, s)
-	file := filepath.Join(dir, "simba-resp.backup")
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, damaged := range map[string][]byte{
-		"a byte differs":        append(slices.Clone(content[:40]), append([]byte{content[40] ^ 1}, content[41:]...)...),
-		"the end is missing":    content[:len(content)-10],
-		"the file is no backup": []byte("# Redis configuration\nport 6379\n"),
-	} {
-		if err := os.WriteFile(file, damaged, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		p := simbatest.Launch(t, "restore", dir, "--data-dir", filepath.Join(t.TempDir(), "restored"), "--owners-stopped")
-		if code := p.Wait(t); code != 1 || !strings.Contains(p.Output(), "backup "+file+" is ") {
-			t.Errorf("%s: restore exits with code %d, want 1 and an error that names the backup:\n%s", name, code, p.Output())
-		}
-	}
-}
-
-func TestABackupOfAnotherEngineSaysWhatToBackUp(t *testing.T) {
-	for _, engine := range simbatest.StoreEngines {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
-			s := simbatest.StartOn(t, engine)
-			dir := filepath.Join(t.TempDir(), "backup")
-			simbatest.Refused(t, 69, "this server keeps its mutexes in "+engine+": back up that store",
-				"backup", dir, "--url", "redis://"+s.Addr)
-			if _, err := os.Lstat(dir); !errors.Is(err, fs.ErrNotExist) {
-				t.Errorf("the backup's directory exists, or Lstat returned %v", err)
-			}
-		})
-	}
-}
-
-func TestABackupNeedsAUserWithTheRightsOfAnAdministrator(t *testing.T) {
-	t.Parallel()
-	users := filepath.Join(t.TempDir(), "users")
-	const rules = "user admin on >secret ~* &* as:* +@all\nuser worker on >secret ~* &* +@all -@admin\n"
-	if err := os.WriteFile(users, []byte(rules), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	s := simbatest.Start(t, "--aclfile", users)
-	dir := filepath.Join(t.TempDir(), "backup")
-	simbatest.Refused(t, 69, "no permissions to run the 'simba.backup|begin' command",
-		"backup", dir, "--url", "redis://worker:secret@"+s.Addr)
-	succeeds(t, "backup", dir, "--url", "redis://admin:secret@"+s.Addr)
 }

@@ -46,24 +46,6 @@ func BenchmarkRestart(b *testing.B) {
 	}
 }
 
-func TestTheStartOfATenureSurvivesARestart(t *testing.T) {
-	s := simbatest.Start(t)
-	first := simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.ACQUIRE", "job", "a", 600_000, "SESSION")
-	held := simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.OWNER", "job")
-	if held["since"] != held["acquired_at"] || held["connection"] == nil {
-		t.Fatalf("SIMBA.OWNER returns %v, want equal values of since and acquired_at, and a connection", held)
-	}
-	s.Restart()
-	c := simbatest.Conn(t, s)
-	if r := simbatest.DoRecord(t, c, "SIMBA.GUARD", "job", "a", 600_000); r["token"] != first["token"] {
-		t.Fatalf("after the restart GUARD returns %v, want renewed with the token of %v", r, first)
-	}
-	r := simbatest.DoRecord(t, c, "SIMBA.OWNER", "job")
-	if r["since"] != held["since"] || r["acquired_at"] == held["acquired_at"] || r["connection"] != nil {
-		t.Errorf("after the restart and a renewal SIMBA.OWNER returns %v, want since as before the restart, a new acquired_at and no connection; before: %v", r, held)
-	}
-}
-
 func holdMany(b *testing.B, dir string, n int) {
 	b.Helper()
 	store, _, err := persist.Open(persist.Options{Dir: dir})
