@@ -71,14 +71,3 @@ func TestWithoutAFailureTheSummarySaysSo(t *testing.T) {
 		t.Errorf("the summary has code %d and the text %q, want 0 and that all tests passed", code, out)
 	}
 }
-
-func TestABoundOfTimeIsThatOfAHangUnlessTheMachineIsQuiet(t *testing.T) {
-	t.Setenv("QUIET", "")
-	if got := AtMost(1); got != Hang {
-		t.Errorf("AtMost(1ns) is %v, want %v", got, Hang)
-	}
-	t.Setenv("QUIET", "true")
-	if got := AtMost(1); got != 1 {
-		t.Errorf("with QUIET=true AtMost(1ns) is %v, want 1ns", got)
-	}
-}

@@ -5,7 +5,6 @@ package wire
 import (
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -19,14 +18,12 @@ import (
 	"github.com/simba-resp/simba-resp/commands"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/resp"
-	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // pipeServer is a server whose connections are pipes in memory.
 type pipeServer struct {
 	t      *testing.T
 	server *resp.Server
-	engine *engine.Engine
 }
 
 func pipes(t *testing.T, j engine.Journal) *pipeServer {
@@ -49,42 +46,22 @@ func pipes(t *testing.T, j engine.Journal) *pipeServer {
 		}
 		e.Stop()
 	})
-	return &pipeServer{t, s, e}
+	return &pipeServer{t, s}
 }
 
 // peer is the client's end of a connection.
 type peer struct {
 	redis.Conn
-	t    *testing.T
-	pipe net.Conn
+	t *testing.T
 }
 
 func (p *pipeServer) dial() *peer {
 	p.t.Helper()
 	ours, theirs := net.Pipe()
 	go p.server.ServeConn(theirs)
-	c := &peer{redis.NewConn(ours, 0, 0), p.t, ours}
+	c := &peer{redis.NewConn(ours, 0, 0), p.t}
 	p.t.Cleanup(func() { c.Close() })
 	return c
-}
-
-// record sends a command whose reply must be a record.
-func (c *peer) record(command string, args ...any) simbatest.Record {
-	c.t.Helper()
-	m, err := simbatest.ToRecord(c.Do(command, args...))
-	if err != nil {
-		c.t.Fatalf("%s %v: %v", command, args, err)
-	}
-	return m
-}
-
-func (c *peer) integer(command string, args ...any) int {
-	c.t.Helper()
-	n, err := redis.Int(c.Do(command, args...))
-	if err != nil {
-		c.t.Fatalf("%s %v: %v", command, args, err)
-	}
-	return n
 }
 
 // answer is the reply to a command, perhaps before it arrives.
@@ -113,16 +90,6 @@ func (a *answer) came() bool {
 	default:
 		return false
 	}
-}
-
-func (a *answer) record(t *testing.T) simbatest.Record {
-	t.Helper()
-	<-a.done
-	m, err := simbatest.ToRecord(a.reply, a.err)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return m
 }
 
 // listen subscribes to channels, and returns a Go channel with each message as "channel payload".
@@ -163,129 +130,6 @@ func receivedSoFar(heard <-chan string) (all []string) {
 			return all
 		}
 	}
-}
-
-func TestLeaderIsElectedHandedOffAndAnnounced(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := pipes(t, engine.Memory())
-		mutex := p.listen("simba:{job}")
-		notices := p.listen("simba:{job}:b")
-		a, b, c := p.dial(), p.dial(), p.dial()
-
-		want := simbatest.Record{"status": "acquired", "owner": "a", "token": int64(1), "ttl": int64(10000), "transition": int64(12000), "position": int64(0)}
-		if got := a.record("SIMBA.ACQUIRE", "job", "a", 10000, "TRANSITION", 2000); !maps.Equal(got, want) {
-			t.Fatalf("ACQUIRE by a returns %v, want %v", got, want)
-		}
-		if got := b.record("SIMBA.ACQUIRE", "job", "b", 10000); got["status"] != "queued" || got["position"] != int64(1) || got["owner"] != "a" {
-			t.Fatalf("ACQUIRE by b returns %v, want queued", got)
-		}
-		waiting := c.ask("SIMBA.ACQUIRE", "job", "c", 10000, "WAIT", 0)
-		if waiting.came() {
-			t.Fatalf("the request of c did not block: %v", waiting.reply)
-		}
-		if a.integer("SIMBA.RELEASE", "job", "a") != 1 {
-			t.Fatal("RELEASE by a failed")
-		}
-		if got := receivedSoFar(notices); len(got) != 1 || got[0] != "simba:{job}:b released@@a" {
-			t.Fatalf("the channel of b received %q, want its notice of the release", got)
-		}
-		if waiting.came() {
-			t.Fatal("c got the mutex before b")
-		}
-		if got := b.record("SIMBA.ACQUIRE", "job", "b", 10000); got["status"] != "acquired" || got["token"] != int64(2) {
-			t.Fatalf("ACQUIRE by b after its notice returns %v, want acquired with token 2", got)
-		}
-		b.integer("SIMBA.RELEASE", "job", "b")
-		if got := waiting.record(t); got["status"] != "acquired" || got["owner"] != "c" || got["token"] != int64(3) {
-			t.Fatalf("the wait of c ends with %v, want acquired with token 3", got)
-		}
-		if got := fmt.Sprint(receivedSoFar(mutex)); got != "[simba:{job} acquired@@a simba:{job} acquired@@b simba:{job} acquired@@c]" {
-			t.Errorf("the channel of the mutex received %v, want the three grants in order", got)
-		}
-	})
-}
-
-func TestDeadOwnersMutexGoesToTheNextAtTransitionAtNoEarlier(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := pipes(t, engine.Memory())
-		a, b := p.dial(), p.dial()
-		a.record("SIMBA.ACQUIRE", "job", "a", 10000, "TRANSITION", 2000)
-		start := time.Now()
-		waiting := b.ask("SIMBA.ACQUIRE", "job", "b", 10000, "WAIT", 0)
-		a.Close() // the lease continues, and a reconnects below
-		time.Sleep(11999 * time.Millisecond)
-		back := p.dial()
-		if got := back.record("SIMBA.GUARD", "job", "a", 10000, "TRANSITION", 2000); got["status"] != "renewed" || got["token"] != int64(1) {
-			t.Errorf("GUARD by a in its transition window returns %v, want renewed with token 1", got)
-		}
-		back.Close()
-		got := waiting.record(t)
-		if took := time.Since(start); took != (11999+12000)*time.Millisecond {
-			t.Errorf("b owns the mutex after %v, want 23.999s", took)
-		}
-		if got["status"] != "acquired" || got["token"] != int64(2) {
-			t.Errorf("the wait of b ends with %v, want acquired", got)
-		}
-	})
-}
-
-func TestDisconnectOfABlockedClientIsNoticedAtOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := pipes(t, engine.Memory())
-		a, b, c := p.dial(), p.dial(), p.dial()
-		a.record("SIMBA.ACQUIRE", "job", "a", 600000)
-		b.ask("SIMBA.ACQUIRE", "job", "b", 600000, "WAIT", 0).came()
-		third := c.ask("SIMBA.ACQUIRE", "job", "c", 600000, "WAIT", 0)
-		third.came()
-		b.pipe.Close()
-		synctest.Wait() // waits for all goroutines; no time passes
-		if kinds := p.engine.Stats(); kinds.Blocked != 1 || kinds.Polling != 1 {
-			t.Errorf("%d waiters are blocked and %d poll, want 1 and 1", kinds.Blocked, kinds.Polling)
-		}
-		a.integer("SIMBA.RELEASE", "job", "a")
-		if got := third.record(t); got["owner"] != "c" {
-			t.Errorf("the wait of c ends with %v, want acquired", got)
-		}
-	})
-}
-
-func TestSessionEndsWithItsConnection(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := pipes(t, engine.Memory())
-		a, b := p.dial(), p.dial()
-		a.record("SIMBA.ACQUIRE", "job", "a", 600000, "SESSION")
-		waiting := b.ask("SIMBA.ACQUIRE", "job", "b", 600000, "WAIT", 0, "SESSION")
-		waiting.came()
-		a.pipe.Close()
-		if got := waiting.record(t); got["status"] != "acquired" {
-			t.Errorf("the wait of b ends with %v, want acquired", got)
-		}
-		b.pipe.Close()
-		synctest.Wait()
-		if held := p.engine.Stats().Held; held != 0 {
-			t.Errorf("%d mutexes still have an owner whose session has ended", held)
-		}
-	})
-}
-
-func TestShutdownAnswersBlockedClientsAndKeepsLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := pipes(t, engine.Memory())
-		a, b := p.dial(), p.dial()
-		a.record("SIMBA.ACQUIRE", "job", "a", 600000, "SESSION")
-		waiting := b.ask("SIMBA.ACQUIRE", "job", "b", 600000, "WAIT", 0)
-		waiting.came()
-		if err := p.server.Shutdown(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		<-waiting.done
-		if err := waiting.err; err == nil || len(err.Error()) < 9 || err.Error()[:9] != "UNBLOCKED" {
-			t.Errorf("the blocked client gets %v, %v, want UNBLOCKED", waiting.reply, waiting.err)
-		}
-		if held := p.engine.Stats().Held; held != 1 {
-			t.Errorf("after the shutdown %d leases are left, want 1", held)
-		}
-	})
 }
 
 // heldBack is a Journal that makes changes durable only when the test calls fsync.
@@ -415,31 +259,5 @@ func TestNoClientSeesAGrantBeforeItsFsync(t *testing.T) {
 		if got := receivedSoFar(notices); len(got) != 2 {
 			t.Errorf("after the fsync the subscriber received %q, want two notices", got)
 		}
-	})
-}
-
-func TestCommandsOfOnePipelineShareAnFsync(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		disk := newHeldBack()
-		p := pipes(t, disk)
-		a := p.dial()
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			for i := range 16 {
-				_ = a.Send("SIMBA.ACQUIRE", fmt.Sprint("m", i), "a", 1000)
-			}
-			if err := a.Flush(); err != nil {
-				t.Error(err)
-			}
-			for range 16 {
-				if _, err := a.Receive(); err != nil {
-					t.Error(err)
-				}
-			}
-		}()
-		synctest.Wait()
-		disk.fsync() // one fsync is enough for all
-		<-done
 	})
 }
