@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -42,24 +41,6 @@ func TestAFlagOrASettingWithoutACommandServes(t *testing.T) {
 		simbatest.RunCmd(t, cmd).Wants(t, "msg=ready")
 	}
 	run(t, "", "--nonsense").fails(t, 2, "(simba-resp serve --help lists the flags)")
-}
-
-func TestVersionIsACommandToo(t *testing.T) {
-	if out, flag := must(t, "", "version"), must(t, "", "--version"); out != flag || !strings.HasPrefix(out, "simba-resp version ") {
-		t.Errorf("version prints %q, and --version %q; want the same", out, flag)
-	}
-}
-
-func TestStatusOfAnotherServerIsOnlyAnError(t *testing.T) {
-	redis := "redis://" + stores.Redis(t).Addr
-	for _, args := range [][]string{{"status"}, {"status", "--json"}, {"list"}, {"why", "job"}} {
-		r := run(t, redis, args...)
-		r.fails(t, 69, "check")
-		if r.out != "" {
-			t.Errorf("%v of a plain Redis prints\n%s\nwant nothing", args, r.out)
-		}
-	}
-	run(t, redis, "status").fails(t, 69, "the server is not simba-resp; check the URL")
 }
 
 func TestListShowsTheMutexesOfOneOwner(t *testing.T) {

@@ -138,24 +138,6 @@ func TestLoginBySettings(t *testing.T) {
 	run(t, as, "status").fails(t, 69, "NOPERM")
 }
 
-func TestTheSampleDashboardMayDoAllButBreak(t *testing.T) {
-	s := simbatest.Start(t, "--aclfile", writeUsers(t, simbatest.DocsBlock(t, "reference/users.md", "users")...))
-	dashboard, ops := "redis://dashboard:change-me-3@"+s.Addr, "redis://ops:change-me-4@"+s.Addr
-	for _, args := range [][]string{{"status"}, {"list"}, {"queue", "job"}, {"history", "job"}, {"why", "job"}} {
-		must(t, dashboard, args...)
-	}
-	run(t, dashboard, "owner", "job").fails(t, 1, "job has no owner")
-	run(t, dashboard, "break", "job", "--yes").fails(t, 1, "job has no owner") // without BREAK
-	acquire := []any{"SIMBA.ACQUIRE", "job", "ops:1", 600_000}
-	c := goredis.NewClient(&goredis.Options{Addr: s.Addr, Username: "ops", Password: "change-me-4"})
-	defer c.Close()
-	if err := c.Do(t.Context(), acquire...).Err(); err != nil {
-		t.Fatal(err)
-	}
-	run(t, dashboard, "break", "job", "--yes").fails(t, 69, "NOPERM")
-	must(t, ops, "break", "job", "--yes")
-}
-
 func TestCommandsWorkOverTLS(t *testing.T) {
 	dir := t.TempDir()
 	authority := certs.NewAuthority(t, "test CA")

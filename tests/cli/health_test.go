@@ -77,3 +77,13 @@ func TestHealthLogsInAndUsesTLS(t *testing.T) {
 		r.fails(t, 1, "the server speaks TLS on this port; set --url or SIMBA_HTTP_URL to https://"+host)
 	}
 }
+
+func TestWrongUseOfHealthHasItsOwnExitCode(t *testing.T) {
+	for _, args := range [][]string{{"--no-such-flag"}, {"argument"}, {"--url", "localhost:7380"}, {"--password-file", "/nowhere", "--user", "ops"}, {"--cacert", "ca.crt"}} {
+		if r := runWith(t, nil, append([]string{"health"}, args...)...); r.code != 2 || r.out != "" {
+			t.Errorf("health %v: %+v, want exit code 2", args, r)
+		}
+	}
+	// Without a password, the server would hide the error of the store.
+	runWith(t, []string{"SIMBA_USER=ops"}, "health").fails(t, 2, "user ops has no password")
+}

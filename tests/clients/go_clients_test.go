@@ -3,7 +3,6 @@ package clients
 import (
 	"testing"
 
-	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/tests/simbatest"
@@ -35,22 +34,5 @@ func TestGoRedisWorksWithNoSpecialOptions(t *testing.T) {
 	_, err = pipe.Exec(t.Context())
 	if check.Val() != int64(1) || release.Val() != int64(1) || owner.Err() != goredis.Nil || err != goredis.Nil {
 		t.Errorf("the pipeline of CHECK, RELEASE and OWNER returns %v, %v, %v, %v, want 1, 1, and null twice", check, release, owner, err)
-	}
-}
-
-func TestRedigoWorksWithNoSpecialOptions(t *testing.T) {
-	s := simbatest.Start(t)
-	c, err := redis.Dial("tcp", s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	got, err := simbatest.ToRecord(c.Do("SIMBA.ACQUIRE", "job", "a", 60_000, "TRANSITION", 2000))
-	if err != nil || got["status"] != "acquired" || got["owner"] != "a" || got["token"].(int64) == 0 {
-		t.Errorf("SIMBA.ACQUIRE returns %v, %v, want acquired", got, err)
-	}
-	released, err := redis.Int(c.Do("SIMBA.RELEASE", "job", "a"))
-	if err != nil || released != 1 {
-		t.Errorf("SIMBA.RELEASE returns %d, %v, want 1", released, err)
 	}
 }

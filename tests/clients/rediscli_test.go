@@ -92,25 +92,6 @@ func TestLeaderIsElectedAndHandsOffInBothProtocols(t *testing.T) {
 	}
 }
 
-// colour matches the escape sequences for the colours of a terminal.
-var colour = regexp.MustCompile("\x1b\\[\\d*m")
-
-func TestRedisCliHelpKnowsTheCommands(t *testing.T) {
-	simbatest.NeedRedisTools(t)
-	s := simbatest.Start(t)
-	for _, c := range []struct{ args, want string }{
-		{"help @simba", "SIMBA.ACQUIRE mutex contender ttl"},
-		{"help SIMBA.GUARD", "SIMBA.GUARD mutex contender ttl"},
-		{"SIMBA.HELP", "SIMBA.RELEASE"},
-		{"COMMAND COUNT", "(integer) "},
-	} {
-		got := colour.ReplaceAllString(cli(t, s, strings.Fields(c.args)...), "")
-		if !strings.Contains(got, c.want) {
-			t.Errorf("%s shows\n%s\nwant %q in it", c.args, got, c.want)
-		}
-	}
-}
-
 func TestRedisCliModesWork(t *testing.T) {
 	simbatest.NeedRedisTools(t)
 	s := simbatest.Start(t)

@@ -2,17 +2,14 @@ package clients
 
 import (
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"os/exec"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/tests/certs"
@@ -131,71 +128,6 @@ func TestRedisCliWorksOverTLS(t *testing.T) {
 	onlooker.Wants(t, `"acquired@@b"`)
 }
 
-func TestRedisBenchmarkWorksOverTLS(t *testing.T) {
-	needTLSTools(t)
-	s := startTLS(t)
-	out := simbatest.Output(t, "redis-benchmark", s.cliArgs("-n", "10000", "-r", "10000", "-P", "16", "-q", "SIMBA.ACQUIRE", "m:__rand_int__", "c", "60000")...)
-	if !regexp.MustCompile(`[1-9][\d.]* requests per second`).MatchString(out) || strings.Contains(out, "rror") {
-		t.Errorf("redis-benchmark prints\n%s", out)
-	}
-}
-
-func TestGoRedisWorksOverTLS(t *testing.T) {
-	s := startTLS(t)
-	c := s.client()
-	sub := c.Subscribe(t.Context(), "simba:{job}")
-	defer sub.Close()
-	if _, err := sub.Receive(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if status, _ := simbatest.Acquire(t, c, "job", "a", 60_000); status != "acquired" {
-		t.Errorf("ACQUIRE returns %s, want acquired", status)
-	}
-	if m, err := sub.ReceiveMessage(t.Context()); err != nil || m.Payload != "acquired@@a" {
-		t.Errorf("the subscriber receives %v, %v", m, err)
-	}
-	_, port, _ := net.SplitHostPort(s.addr)
-	if info := c.Info(t.Context(), "server").Val(); !strings.Contains(info, "tls_port:"+port+"\r\n") || !strings.Contains(info, "tls_cert_expires_at:") {
-		t.Errorf("INFO lacks the TLS port or the certificate's expiry: %s", info)
-	}
-}
-
-// Without --addr there is no plain-text port. The TLS port executes no plain-text command.
-func TestTLSServesNoPlainTextByDefault(t *testing.T) {
-	s := startTLS(t)
-	if log := s.Output(); strings.Contains(log, " addr=") {
-		t.Errorf("the server opens a plain-text port:\n%s", log)
-	}
-	c, err := redis.Dial("tcp", s.addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.Do("PING"); err == nil || !strings.Contains(err.Error(), "This port speaks TLS only") {
-		t.Errorf("a client without TLS gets %v, want an error that names TLS", err)
-	}
-	s.Wants(t, `level=WARN msg="client disconnected: TLS handshake failed"`)
-}
-
-func TestPlainTextAndTLSAreServedSideBySide(t *testing.T) {
-	s := startTLS(t, "--addr", "127.0.0.1:0")
-	plain := goredis.NewClient(&goredis.Options{Addr: s.Wants(t, `msg=ready addr=(\S+)`)[1]})
-	defer plain.Close()
-	if status, _ := simbatest.Acquire(t, plain, "job", "a", 60_000); status != "acquired" {
-		t.Errorf("ACQUIRE returns %s, want acquired", status)
-	}
-	if status, _ := simbatest.Acquire(t, s.client(), "job", "b", 60_000, "NOQUEUE"); status != "busy" {
-		t.Errorf("ACQUIRE returns %s, want busy", status)
-	}
-	wrong := goredis.NewClient(&goredis.Options{Addr: plain.Options().Addr, MaxRetries: -1, TLSConfig: &tls.Config{RootCAs: s.authority.Pool, ServerName: "localhost"}})
-	defer wrong.Close()
-	var header tls.RecordHeaderError
-	if err := wrong.Ping(t.Context()).Err(); !errors.As(err, &header) {
-		t.Errorf("a TLS client on the plain-text port gets %v, want an error", err)
-	}
-	s.Wants(t, `level=WARN msg="client disconnected: it uses TLS on the plain port"`)
-}
-
 func TestMutualTLSAcceptsOnlyCertificatesOfItsAuthority(t *testing.T) {
 	s := startTLS(t, "--tls-auth-clients", "yes", "--tls-ca-cert-file", "$ca")
 	known := s.authority.Sign(t, certs.Leaf{Name: "billing"})
@@ -219,25 +151,6 @@ func TestMutualTLSAcceptsOnlyCertificatesOfItsAuthority(t *testing.T) {
 			t.Errorf("redis-cli without a certificate prints %s", got)
 		}
 	})
-}
-
-func TestACertificateIsALogin(t *testing.T) {
-	users := writeUsers(t, "user default off", "user billing on ~billing:* +@simba +ping +hello +acl|whoami +client", "user closed off")
-	s := startTLS(t, "--tls-auth-clients", "yes", "--tls-ca-cert-file", "$ca", "--aclfile", users)
-	known := s.client(s.authority.Sign(t, certs.Leaf{Name: "billing"}))
-	if name, err := known.Do(t.Context(), "ACL", "WHOAMI").Text(); err != nil || name != "billing" {
-		t.Errorf("ACL WHOAMI with the certificate of billing returns %s, %v", name, err)
-	}
-	if status, _ := simbatest.Acquire(t, known, "billing:job", "billing:1", 60_000); status != "acquired" {
-		t.Errorf("ACQUIRE returns %s, want acquired", status)
-	}
-	denied(t, "a mutex of others", known.Do(t.Context(), "SIMBA.ACQUIRE", "stock:job", "billing:1", 60_000).Err())
-	denied(t, "an id of another user", known.Do(t.Context(), "SIMBA.ACQUIRE", "billing:job", "stock:1", 60_000).Err())
-	for _, name := range []string{"closed", "nobody"} {
-		if err := s.client(s.authority.Sign(t, certs.Leaf{Name: name})).Ping(t.Context()).Err(); err == nil || !strings.HasPrefix(err.Error(), "NOAUTH") {
-			t.Errorf("PING with the certificate of %s returns %v, want NOAUTH", name, err)
-		}
-	}
 }
 
 // A reload must keep connections, so that a waiter stays in its queue.

@@ -6,9 +6,7 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
-	goredis "github.com/redis/go-redis/v9"
 
-	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -46,32 +44,5 @@ func TestRedisCLIOverAUnixSocket(t *testing.T) {
 	s.Restart() // the server must replace the file of the socket
 	if got := simbatest.Output(t, "redis-cli", over("PING")...); strings.Trim(got, "\"\n") != "PONG" {
 		t.Errorf("PING after a crash prints %q", got)
-	}
-}
-
-func TestGoClientsOverAUnixSocket(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "simba.sock")
-	simbatest.Start(t, "--unixsocket", path)
-	o, err := goredis.ParseURL("unix://" + path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	o.ContextTimeoutEnabled = true
-	rdb := goredis.NewClient(o)
-	defer rdb.Close()
-	c, err := client.New(rdb, client.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	l, err := c.Lock(t.Context(), "job")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if o, err := c.Owner(t.Context(), "job"); err != nil || o.Token != l.Token() || o.Since.IsZero() {
-		t.Errorf("Owner returns %+v, %v", o, err)
-	}
-	if err := l.Unlock(t.Context()); err != nil {
-		t.Error(err)
 	}
 }
