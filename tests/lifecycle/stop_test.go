@@ -1,12 +1,8 @@
 package lifecycle
 
 import (
-	"bufio"
 	"net"
 	"net/http"
-	"os"
-	"os/exec"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -48,21 +44,6 @@ func TestStopUnblocksWaitersAndKeepsLeases(t *testing.T) {
 				t.Errorf("after the restart ACQUIRE returns %s with token %d, want renewed with token %d", status, kept, token)
 			}
 		})
-	}
-}
-
-func TestShutdownCommandStopsAsASignalDoes(t *testing.T) {
-	s := simbatest.Start(t)
-	c, err := redis.Dial("tcp", s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if _, err := c.Do("SHUTDOWN"); err == nil {
-		t.Error("the server replies to SHUTDOWN")
-	}
-	if code := s.Wait(t); code != 0 {
-		t.Errorf("the server exits with code %d, want 0:\n%s", code, s.Output())
 	}
 }
 
@@ -191,58 +172,26 @@ func TestShutdownTimeoutClosesClientsThatReadNoReplies(t *testing.T) {
 // If the reader of the log has ended, the server writes to a broken pipe. By default, that ends a
 // process.
 func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
-	out, in, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer out.Close()
-	cmd := exec.Command(simbatest.Binary(t), "--addr", "127.0.0.1:0", "--data-dir", t.TempDir()+"/data", "--log-level", "debug")
-	cmd.Env, cmd.Stderr = simbatest.Environ(), in
-	exited := make(chan error, 1)
-	if err := simbatest.StartCmd(cmd, func() { exited <- cmd.Wait() }); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	in.Close()
-	ready, addr := regexp.MustCompile(readyLine), ""
-	for log := bufio.NewScanner(out); addr == "" && log.Scan(); {
-		if match := ready.FindStringSubmatch(log.Text()); match != nil {
-			addr = match[1]
-		}
-	}
-	out.Close()
-
+	s := simbatest.StartUnread(t, "--log-level", "debug")
+	s.CloseLog()
 	// The server logs the end of a connection before it decrements the count of clients.
-	simbatest.AwaitBlocked(t, addr, 0)
-	c, err := redis.Dial("tcp", addr)
+	simbatest.AwaitBlocked(t, s.Addr, 0)
+	c, err := redis.Dial("tcp", s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	for end := time.Now().Add(simbatest.Patience); ; {
-		info, err := redis.String(c.Do("INFO", "clients"))
-		if err != nil {
-			t.Fatal(err)
+		n, err := simbatest.ClientsInfo(c, "connected_clients")
+		if err != nil || time.Now().After(end) {
+			t.Fatalf("the server has %d clients, %v, want 1", n, err)
 		}
-		if strings.Contains(info, "connected_clients:1\r\n") {
+		if n == 1 {
 			break
 		}
-		if time.Now().After(end) {
-			t.Fatalf("the server still has the first connection: %s", info)
-		}
 	}
-	if pong, err := redis.String(c.Do("PING")); err != nil || pong != "PONG" {
-		t.Errorf("PING returns %s, %v", pong, err)
-	}
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	select {
-	case err := <-exited:
-		if err != nil {
-			t.Errorf("the server exits with %v, want code 0", err)
-		}
-	case <-time.After(simbatest.Patience):
-		t.Error("the server does not exit")
+	s.Terminate()
+	if code := s.Ended(t); code != 0 {
+		t.Errorf("the server exits with code %d, want 0", code)
 	}
 }

@@ -4,12 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"net"
-	"os"
-	"os/exec"
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,56 +15,18 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// readyLine matches the log line of a server that serves, with its address.
-const readyLine = `msg=ready .*addr=(\S+)`
-
-// unread is a server whose log goes to a pipe. The pipe is read only when the test reads log.
-type unread struct {
-	cmd    *exec.Cmd
-	addr   string
-	log    *bufio.Scanner
-	exited chan struct{}
-}
+// unread is a server whose log nobody reads.
+type unread struct{ *simbatest.Unread }
 
 func startUnread(t *testing.T, args ...string) *unread {
 	t.Helper()
-	var ends [2]int // a blocking pipe, like that of a shell
-	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
-	out, in := os.NewFile(uintptr(ends[0]), "log"), os.NewFile(uintptr(ends[1]), "log")
-	t.Cleanup(func() { out.Close() })
-	defer in.Close()
-	args = append([]string{"--addr", "127.0.0.1:0", "--data-dir", t.TempDir() + "/data"}, args...)
-	s := &unread{cmd: exec.Command(simbatest.Binary(t), args...), log: bufio.NewScanner(out), exited: make(chan struct{})}
-	s.cmd.Env, s.cmd.Stderr = simbatest.Environ(), in
-	err := simbatest.StartCmd(s.cmd, func() {
-		defer close(s.exited)
-		_ = s.cmd.Wait() // ProcessState has the result
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = s.cmd.Process.Kill()
-		<-s.exited
-	})
-	ready := regexp.MustCompile(readyLine)
-	for s.addr == "" && s.log.Scan() {
-		if match := ready.FindStringSubmatch(s.log.Text()); match != nil {
-			s.addr = match[1]
-		}
-	}
-	if s.addr == "" {
-		t.Fatal("the server ended before it was ready")
-	}
-	return s
+	return &unread{simbatest.StartUnread(t, args...)}
 }
 
 // client returns a client for which a late reply is an error.
 func (s *unread) client(t *testing.T) *goredis.Client {
 	t.Helper()
-	c := goredis.NewClient(&goredis.Options{Addr: s.addr, ReadTimeout: simbatest.Patience, MaxRetries: -1})
+	c := goredis.NewClient(&goredis.Options{Addr: s.Addr, ReadTimeout: simbatest.Patience, MaxRetries: -1})
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -75,7 +34,7 @@ func (s *unread) client(t *testing.T) *goredis.Client {
 // flood sends commands that the server writes to the audit log, and reads the replies.
 func (s *unread) flood(t *testing.T, commands int) {
 	t.Helper()
-	c, err := net.Dial("tcp", s.addr)
+	c, err := net.Dial("tcp", s.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,16 +51,6 @@ func (s *unread) flood(t *testing.T, commands int) {
 			t.Fatalf("the replies end after %d lines: %v", i, err)
 		}
 	}
-}
-
-func (s *unread) ended(t *testing.T, limit time.Duration) int {
-	t.Helper()
-	select {
-	case <-s.exited:
-	case <-time.After(limit):
-		t.Fatalf("the server still runs after %v", limit)
-	}
-	return s.cmd.ProcessState.ExitCode()
 }
 
 // mustAnswer sends three commands that add lines to the audit log, and checks the replies.
@@ -131,10 +80,10 @@ func TestAStuckLogReaderBlocksNoClientAndLostAuditLinesAreCounted(t *testing.T) 
 	s.mustAnswer(t, c)
 
 	audited, lost := 0, 0
-	for lost == 0 && s.log.Scan() {
-		if match := auditLost.FindStringSubmatch(s.log.Text()); match != nil {
+	for lost == 0 && s.Log.Scan() {
+		if match := auditLost.FindStringSubmatch(s.Log.Text()); match != nil {
 			lost, _ = strconv.Atoi(match[1])
-		} else if strings.Contains(s.log.Text(), `msg="audit: `) {
+		} else if strings.Contains(s.Log.Text(), `msg="audit: `) {
 			audited++
 		}
 	}
@@ -144,16 +93,14 @@ func TestAStuckLogReaderBlocksNoClientAndLostAuditLinesAreCounted(t *testing.T) 
 	if err := c.Do(t.Context(), "SIMBA.BREAK", "later").Err(); err != nil {
 		t.Error(err)
 	}
-	for s.log.Scan() && !strings.Contains(s.log.Text(), "command=simba.break mutex=later") {
+	for s.Log.Scan() && !strings.Contains(s.Log.Text(), "command=simba.break mutex=later") {
 	}
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	s.Terminate()
 	last := ""
-	for s.log.Scan() {
-		last = s.log.Text()
+	for s.Log.Scan() {
+		last = s.Log.Text()
 	}
-	if code := s.ended(t, simbatest.Patience); code != 0 || !strings.Contains(last, "msg=stopping") {
+	if code := s.Ended(t); code != 0 || !strings.Contains(last, "msg=stopping") {
 		t.Errorf("the server exits with code %d, and the last line of its log is %s", code, last)
 	}
 }
@@ -165,15 +112,14 @@ func TestAStuckLogReaderDoesNotOutlastTheShutdownTimeout(t *testing.T) {
 	c := s.client(t)
 	_, token := simbatest.Acquire(t, c, "kept", "a", 600_000)
 	s.flood(t, 700)
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	s.Terminate()
+	began := time.Now()
+	code := s.Ended(t)
 	// Two waits in a row, for the clients and for the log, could take twice the timeout.
-	if code := s.ended(t, 2*timeout); code != 0 {
-		t.Errorf("the server exits with code %d, want 0", code)
+	if took := time.Since(began); code != 0 || took > 2*timeout {
+		t.Errorf("the server exits with code %d after %v, want 0 within %v", code, took, 2*timeout)
 	}
-	dir := s.cmd.Args[4]
-	if status, kept := simbatest.Acquire(t, simbatest.GoRedis(t, simbatest.StartIn(t, dir)), "kept", "a", 600_000); status != "renewed" || kept != token {
+	if status, kept := simbatest.Acquire(t, simbatest.GoRedis(t, simbatest.StartIn(t, s.Dir)), "kept", "a", 600_000); status != "renewed" || kept != token {
 		t.Errorf("after the restart ACQUIRE returns %s with token %d, want renewed with token %d", status, kept, token)
 	}
 }
@@ -181,24 +127,22 @@ func TestAStuckLogReaderDoesNotOutlastTheShutdownTimeout(t *testing.T) {
 func TestALogReaderThatResumesInTheShutdownTimeoutGetsAllLines(t *testing.T) {
 	s := startUnread(t, "--shutdown-timeout", "1m")
 	s.flood(t, 1000)
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	s.Terminate()
 	for { // until the server accepts no connections: then it waits only for the log
-		c, err := net.Dial("tcp", s.addr)
+		c, err := net.Dial("tcp", s.Addr)
 		if err != nil {
 			break
 		}
 		c.Close()
 	}
 	var log strings.Builder
-	for s.log.Scan() {
-		log.WriteString(s.log.Text() + "\n")
+	for s.Log.Scan() {
+		log.WriteString(s.Log.Text() + "\n")
 	}
 	if n := strings.Count(log.String(), "command=config|get"); n != 1000 || !strings.Contains(log.String(), "msg=stopping") {
 		t.Errorf("the log has %d audit lines of 1000, or no line about the stop:\n%s", n, log.String()[max(0, log.Len()-1000):])
 	}
-	if code := s.ended(t, simbatest.Patience); code != 0 {
+	if code := s.Ended(t); code != 0 {
 		t.Errorf("the server exits with code %d, want 0", code)
 	}
 }
@@ -210,15 +154,15 @@ func TestAStuckLogReaderDoesNotDelayASecondSignal(t *testing.T) {
 	defer asked.Stop()
 	for running := true; running; {
 		select {
-		case <-s.exited:
+		case <-s.Exited:
 			running = false
 		case <-asked.C:
-			_ = s.cmd.Process.Signal(syscall.SIGTERM) // fails if the process has ended
+			s.Terminate()
 		case <-time.After(simbatest.Patience):
 			t.Fatal("further signals do not end the server")
 		}
 	}
-	if code := s.cmd.ProcessState.ExitCode(); code != 1 {
+	if code := s.Ended(t); code != 1 {
 		t.Errorf("the server exits with code %d, want 1", code)
 	}
 }
