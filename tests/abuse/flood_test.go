@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
@@ -193,56 +191,4 @@ func fill(t testing.TB, v *victim, n int) {
 			}
 		}
 	}
-}
-
-func TestMemoryOfPastClientsIsBounded(t *testing.T) {
-	t.Parallel()
-	v := attacked(t)
-	for _, set := range [][]any{{"slowlog-log-slower-than", 0}} {
-		if _, err := v.eye.Do("CONFIG", append([]any{"SET"}, set...)...); err != nil {
-			t.Fatal(err)
-		}
-	}
-	long := strings.Repeat("n", 128)
-	many := make([]any, 100)
-	for i := range many {
-		many[i] = long
-	}
-	floods := map[string]string{
-		words("CLIENT", "SETNAME", long):                              "+OK",
-		words("CLIENT", "SETINFO", "LIB-NAME", long):                  "+OK",
-		words("CLIENT", "SETNAME", strings.Repeat("n", 60<<10)):       "-ERR client name has 61440 bytes, at most 128 are allowed",
-		words(append([]any{"PUBSUB", "NUMSUB"}, many...)...):          "",
-		words("EVAL", "error({err='X' .. ARGV[1] .. ' x'})", 0, long): "-X" + long,
-		words("nonsense", long, long):                                 "-ERR unknown command",
-	}
-	for flood, reply := range floods {
-		c := v.raw()
-		n := min(5_000, 8<<20/len(flood))
-		sent := make(chan error, 1)
-		go func() { sent <- c.send(strings.Repeat(flood, n) + words("ECHO", "the end")) }()
-		first := true
-		for {
-			line, err := c.line()
-			if err != nil {
-				t.Fatalf("the reply to %.60q: %v", flood, err)
-			}
-			if first && !strings.HasPrefix(line, reply) {
-				t.Errorf("the reply to %.60q is %q", flood, line)
-			}
-			if first = false; line == "the end" {
-				break
-			}
-		}
-		if err := <-sent; err != nil {
-			t.Fatal(err)
-		}
-		v.servesOthers()
-		c.Close()
-	}
-	if n, err := redis.Int(v.eye.Do("SLOWLOG", "LEN")); n > 128 || err != nil {
-		t.Errorf("the slow log has %d entries (%v)", n, err)
-	}
-	v.costsAtMost(48 << 20)
-	v.recovers()
 }
