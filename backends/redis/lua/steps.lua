@@ -165,11 +165,12 @@ local JITTER = 1100
 local function isSimbas(record) return string.sub(record, 1, 2) == '\161x' end
 
 -- noteSeen notes, before the lease changes, which of Simba's contenders have seen it. A contender
--- with an earlier note asks again only when the lease that it saw is over, and if it lives. If the
--- queue is empty, noteSeen resets sinceOpen.
+-- with an earlier note asks again only when the lease that it saw is over, and if it lives. If nobody
+-- waits, noteSeen resets sinceOpen. A release by Simba may have emptied the queue, but our waiters
+-- have their records.
 local function noteSeen()
   local list = call('ZRANGE', queue, 0, 15)
-  if #list == 0 then sinceOpen = 0 end
+  if #list == 0 and not hasRecords then sinceOpen = 0 end
   if #list == 0 or full then return end
   for i, record in ipairs(call('HMGET', waiting, unpack(list))) do
     local seen = record and isSimbas(record) and select(2, cmsgpack.unpack(record))
