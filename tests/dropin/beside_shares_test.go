@@ -196,13 +196,17 @@ const fairShare = "each side has its share of the tenures"
 func share(c *contest, percent int, sides map[string][]contender) {
 	const tenures = 150
 	var running sync.WaitGroup
-	stop := make(chan struct{})
-	for _, all := range sides {
+	stop, stopOurs := make(chan struct{}), make(chan struct{})
+	for side, all := range sides {
+		group, done := &running, stop
+		if side == "ours" {
+			group, done = &c.running, stopOurs
+		}
 		for _, k := range all {
-			running.Go(func() {
+			group.Go(func() {
 				for n := 0; c.tryRound(k, n); n++ {
 					select {
-					case <-stop:
+					case <-done:
 						return
 					default:
 					}
@@ -216,6 +220,7 @@ func share(c *contest, percent int, sides map[string][]contender) {
 	count := c.noted.count()
 	close(stop)
 	running.Wait()
+	close(stopOurs) // last, as in mix
 	total, of := 0, make(map[string]int)
 	for owner, n := range count {
 		side, _, _ := strings.Cut(owner, "-")
