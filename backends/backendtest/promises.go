@@ -104,7 +104,7 @@ func promiseOf(t testing.TB, id string) Promise {
 // These conditions apply to several promises.
 const (
 	mysqlDurable  = "the database has `innodb_flush_log_at_trx_commit=1` and `sync_binlog=1`, and does not fail over to an asynchronous replica"
-	sessionLives  = "the server that granted the lease keeps its ZooKeeper session"
+	sameTimeout   = "no ZooKeeper session gets a shorter timeout when it reconnects"
 	noScripts     = "no script contends with `SET … NX`, and " // on embedded
 	noOutsiders   = "no contender of [Simba on the JVM](../guides/simba-jvm.md#who-is-next) contends. If one does, the mutex can be left to it before a waiter's turn"
 	outsidersWait = "no contender of Simba on the JVM contends. Otherwise the grant can be [150 ms late](../guides/simba-jvm.md#the-pause-for-contenders-without-a-queue). Each waiting contender of [Simba up to 3.1](../guides/simba-jvm.md#simba-before-302) can delay it by 3.1 s"
@@ -126,7 +126,7 @@ var Promises = []Promise{
 	{
 		ID: "1", Rule: "At most one owner. Before `transition_at`, only RELEASE, BREAK or the end of a SESSION ends a lease",
 		Embedded: KeptIf(diskKept + ". In `memory` a restart breaks the promise"),
-		Redis:    KeptIf("Redis has `appendonly yes`, `appendfsync always` and `maxmemory-policy noeviction`, does not fail over, and nobody deletes its data"), MySQL: KeptIf(mysqlDurable + ", and nobody deletes its data. With Galera, all servers must write to one node"), ZooKeeper: KeptIf(sessionLives + ", and nobody deletes the ensemble's data. [The lease ends with the session](../guides/zookeeper.md#leases-end-with-the-server)"),
+		Redis:    KeptIf("Redis has `appendonly yes`, `appendfsync always` and `maxmemory-policy noeviction`, does not fail over, and nobody deletes its data"), MySQL: KeptIf(mysqlDurable + ", and nobody deletes its data. With Galera, all servers must write to one node"), ZooKeeper: KeptIf(sameTimeout + ", and nobody deletes the ensemble's data"),
 	},
 	{ID: "2", Rule: "`ttl_at = acquired_at + ttl`, `transition_at = ttl_at + transition`"},
 	{
@@ -187,7 +187,7 @@ var Promises = []Promise{
 		Embedded:  KeptIf(diskKept + ". In `memory` a restart breaks the promise"),
 		Redis:     KeptIf("nobody sets Redis' wall clock"),
 		MySQL:     KeptIf("nobody sets the database's wall clock"),
-		ZooKeeper: KeptIf(sessionLives),
+		ZooKeeper: KeptIf(sameTimeout),
 		Tests: Tests{
 			Embedded: []string{
 				"engine.TestAStepOfTheWallClockNeitherCutsNorExtendsALease", "engine.TestRecoveredLeaseKeepsItsRemainingTime",
@@ -209,7 +209,7 @@ var Promises = []Promise{
 	},
 	{
 		ID: "10s", Rule: "A lease outlives the server that granted it", Embedded: KeptIf("the server restarts on the same data directory. In `memory` a restart loses all leases"),
-		ZooKeeper: KeptIf("the lease ends before the server's ZooKeeper session"),
+		ZooKeeper: KeptIf(sameTimeout),
 		Tests:     Tests{Embedded: []string{"tests/contenders.TestATenureSurvivesACrashOfTheServer", "tests/crash.TestKillLosesNothingAcknowledged"}},
 	},
 	{

@@ -107,7 +107,7 @@ func acquireAtOnce(tc *testCase, m string, servers ...*server) {
 	for i := range requests {
 		s := servers[i%len(servers)]
 		all.Go(func() {
-			outcomes[i], _, errs[i] = s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long})
+			outcomes[i], _, errs[i] = s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: "a", TTL: renewable})
 			if errs[i] == nil {
 				errs[i] = s.b.Commit(outcomes[i].Seq)
 			}

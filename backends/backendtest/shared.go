@@ -46,16 +46,16 @@ func sharedRules() []rule {
 			if o := one.owner(m); o.TransitionAt-o.AcquiredAt != 11_000 {
 				tc.t.Errorf("OWNER at the first server: %+v; want the windows of the renewal", o)
 			}
-			if o := two.guard(m, "a", long, 0, a.Token); o.Status != simba.StatusRenewed || o.Token != a.Token {
+			if o := two.guard(m, "a", renewable, 0, a.Token); o.Status != simba.StatusRenewed || o.Token != a.Token {
 				tc.t.Errorf("GUARD with the tenure's token: %s; want renewed", show(o))
 			}
-			if o := two.guard(m, "a", long, 0, a.Token+1); o.Status != simba.StatusLost {
+			if o := two.guard(m, "a", renewable, 0, a.Token+1); o.Status != simba.StatusLost {
 				tc.t.Errorf("GUARD with another token: %s; want lost", show(o))
 			}
-			if o := two.acquire(m, "a", long, 0); o.Status != simba.StatusRenewed || o.Token != a.Token {
+			if o := two.acquire(m, "a", renewable, 0); o.Status != simba.StatusRenewed || o.Token != a.Token {
 				tc.t.Errorf("ACQUIRE of the owner at the other server: %s; want renewed", show(o))
 			}
-			if x, o := two.acquireWait(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long}); x != nil || o.Status != simba.StatusRenewed || o.Token != a.Token {
+			if x, o := two.acquireWait(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: renewable}); x != nil || o.Status != simba.StatusRenewed || o.Token != a.Token {
 				tc.t.Errorf("ACQUIRE … WAIT of the owner at the other server: %s; want renewed", show(o))
 			}
 			if two.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Token: a.Token + 1}) {
@@ -111,7 +111,7 @@ func sharedRules() []rule {
 			if t := one.owner(m); t.Owner != "b" || t.Token != o.Token || t.TransitionAt-t.AcquiredAt != 15_000 {
 				tc.t.Errorf("OWNER at the other server: %+v; want b with its token and windows", t)
 			}
-			if t := one.guard(m, "b", long, 0, o.Token); t.Status != simba.StatusRenewed {
+			if t := one.guard(m, "b", renewable, 0, o.Token); t.Status != simba.StatusRenewed {
 				tc.t.Errorf("GUARD of b at the other server: %s; want renewed", show(t))
 			}
 		}},

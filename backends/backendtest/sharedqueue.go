@@ -55,7 +55,7 @@ func sharedQueueRules() []rule {
 			if o := two.mustQueue(m, "b", long); o.Position != 1 {
 				tc.t.Errorf("ACQUIRE of b at the other server: %s; want queued at its old position 1", show(o))
 			}
-			b = two.block(m, "b", long, 0)
+			b = two.block(m, "b", renewable, 0)
 			tc.equal("queue", two.queue(m), []string{"b", "c"})
 			one.mustRelease(m, "a")
 			b.granted()
@@ -66,8 +66,8 @@ func sharedQueueRules() []rule {
 			one, two := tc.pair()
 			m := tc.mutex()
 			a := one.mustAcquire(m, "a", long, 0)
-			first := one.block(m, "b", long, 0)
-			second := two.block(m, "b", long, 0)
+			first := one.block(m, "b", renewable, 0)
+			second := two.block(m, "b", renewable, 0)
 			one.mustRelease(m, "a")
 			var got *waiter
 			select {
@@ -89,7 +89,7 @@ func sharedQueueRules() []rule {
 			if t := two.owner(m); t.Owner != "b" || t.Token != o.Token {
 				tc.t.Errorf("OWNER: %+v; want b with its token", t)
 			}
-			if o := two.acquire(m, "b", long, 0); o.Status != simba.StatusRenewed {
+			if o := two.acquire(m, "b", renewable, 0); o.Status != simba.StatusRenewed {
 				tc.t.Errorf("ACQUIRE of b after its grant: %s; want renewed", show(o))
 			}
 			two.mustRelease(m, "b")

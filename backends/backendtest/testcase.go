@@ -20,6 +20,8 @@ const (
 
 	// long is a lease that never ends during a test, even on a slow machine.
 	long = 2 * need.Hang
+	// renewable is a lease that each server can renew although another server granted it.
+	renewable = 15 * sec
 	// patience is how long the suite waits for an event that must happen.
 	patience = need.Hang
 	// rounding is how far the readings of two clocks of one machine may differ, if one of the

@@ -133,8 +133,15 @@ func (b *Backend) renew(ctx context.Context, n *node, ttl, transition time.Durat
 // Other servers may then have reported the contender as the owner already, with windows from the
 // creation on. In that case writeOwner keeps these windows.
 func (b *Backend) writeOwner(ctx context.Context, n *node, ttl, transition time.Duration, binding string, made bool) error {
-	first := time.Now()
+	first := time.Time{}
 	for {
+		start, err := b.vouch(ctx, n, ttl+transition)
+		if err != nil {
+			return err
+		}
+		if first.IsZero() {
+			first = start
+		}
 		b.mu.Lock()
 		now := time.Now()
 		over := n.endedLocked(now)
@@ -153,7 +160,6 @@ func (b *Backend) writeOwner(ctx context.Context, n *node, ttl, transition time.
 		}
 		rec.Kind, rec.Creator, rec.Server, rec.TTL, rec.Transition, rec.Session = kindOwner, n.creator, b.id, ttl.Milliseconds(), transition.Milliseconds(), binding
 		rec.Over, rec.Idle, rec.Lapse, rec.Reserved = false, false, 0, 0
-		start := time.Now()
 		stat, err := b.write(ctx, n, rec, version)
 		if err == nil {
 			b.clock.observe(stat.Mtime, start, time.Now())

@@ -57,7 +57,7 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 	for name, holds := range map[string]bool{"the closed server has a lease": true, "the closed server has no lease": false} {
 		t.Run(name, func(t *testing.T) {
 			mutex := t.Name()
-			here, there, n := closeAfterRenewal(t, srv.Addr, mutex, time.Minute, func(here *Backend) {
+			here, there, n := closeAfterRenewal(t, srv.Addr, mutex, longLease, func(here *Backend) {
 				if holds {
 					acquireAs(t, here, simba.AcquireRequest{Mutex: "held", Contender: "h"}, simba.StatusAcquired)
 				}
@@ -78,7 +78,7 @@ func TestCloseEndsNoTenureAcknowledgedElsewhere(t *testing.T) {
 		})
 	}
 	t.Run("the closed server has no right to delete its nodes", func(t *testing.T) {
-		here, there, n := closeAfterRenewal(t, srv.Addr, t.Name(), time.Minute, func(*Backend) {})
+		here, there, n := closeAfterRenewal(t, srv.Addr, t.Name(), longLease, func(*Backend) {})
 		s, err := there.current(ctx, n.mutex)
 		must(t, err)
 		_, err = s.conn.SetACL(s.mutex(n.mutex), zk.WorldACL(zk.PermAll&^zk.PermDelete), -1)

@@ -24,9 +24,12 @@ func must(t *testing.T, err error) {
 	}
 }
 
+// longLease is the longest lease of the default session timeout. Another server can renew it.
+const longLease = DefaultSessionTimeout / 2
+
 func acquireAs(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Status) {
 	t.Helper()
-	r.TTL = time.Minute
+	r.TTL = longLease
 	if out, _, err := b.Acquire(context.Background(), r); err != nil || out.Status != want {
 		t.Fatalf("ACQUIRE of %s: %+v, %v; want status %v", r.Contender, out, err, want)
 	}
@@ -142,7 +145,7 @@ func reconcileEndedLease(t *testing.T, creator, other *Backend) {
 	ctx := context.Background()
 	k := nodeKey{"over", "x"}
 	acquireAs(t, creator, simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender}, simba.StatusAcquired)
-	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed {
+	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: longLease}); err != nil || out.Status != simba.StatusRenewed {
 		t.Fatalf("GUARD at the other server: %+v, %v; want renewed", out, err)
 	}
 	unlock, err := creator.lockKey(ctx, k)
@@ -183,7 +186,7 @@ func waitBehindO(t *testing.T, b *Backend, mutex string) simba.Ticket {
 // waitFor blocks x on a mutex that is not free.
 func waitFor(t *testing.T, b *Backend, mutex string) simba.Ticket {
 	t.Helper()
-	out, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: time.Minute, Waiter: sleepingWaiter{}})
+	out, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: "x", TTL: longLease, Waiter: sleepingWaiter{}})
 	if err != nil || out.Status != simba.StatusWaiting {
 		t.Fatalf("ACQUIRE … WAIT of x: %+v, %v; want waiting", out, err)
 	}
@@ -219,7 +222,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 	})
 	t.Run("withdrawn, while a rejoin waits for the key's lock", func(t *testing.T) {
 		k := nodeKey{"withdrawn", "x"}
-		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute, Waiter: sleepingWaiter{}})
+		ticket := b.waiters.Enter(simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: longLease, Waiter: sleepingWaiter{}})
 		unlock, err := b.lockKey(ctx, k) // as x's request does
 		must(t, err)
 		rejoined := make(chan struct{})
@@ -238,7 +241,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 		}
 	})
 	handedOff := func(n *node) { // the state of a handoff before the waiter is woken
-		must(t, b.renew(ctx, n, time.Minute, 0, ""))
+		must(t, b.renew(ctx, n, longLease, 0, ""))
 		b.setUnacknowledged(n, true)
 	}
 	t.Run("handed off, if the connection closes during the grant", func(t *testing.T) {
@@ -268,7 +271,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			t.Fatalf("RELEASE of o: %v, %v; want true", ok, err)
 		}
 		until(t, b, "the mutex is granted to x", func() bool { return !b.waitsLocked(n.key()) })
-		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "other's", Contender: "x", TTL: time.Minute, Waiter: sleepingWaiter{}})
+		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "other's", Contender: "x", TTL: longLease, Waiter: sleepingWaiter{}})
 		if err != nil || out.Status != simba.StatusRenewed {
 			t.Fatalf("ACQUIRE … WAIT of x by another connection: %+v, %v; want renewed", out, err)
 		}
@@ -302,7 +305,7 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			}
 		}
 		for end := time.Now().Add(need.Hang); ; {
-			out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "nobody's", Contender: "y", TTL: time.Minute, NoQueue: true})
+			out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "nobody's", Contender: "y", TTL: longLease, NoQueue: true})
 			must(t, err)
 			if out.Status == simba.StatusAcquired {
 				return

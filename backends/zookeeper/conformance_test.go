@@ -12,13 +12,19 @@ import (
 
 const (
 	suiteTimeout = time.Second
-	suiteSession = 8 * time.Second
+	// outageSession is the session timeout of servers whose sessions may end in an outage. Other
+	// servers have the default, so that each can renew the leases of another.
+	outageSession = 8 * time.Second
 )
 
 func opener(servers string) backendtest.Opener {
 	return func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
 		t.Helper()
-		return openSoon(t, zookeeper.Options{Servers: servers, Notices: n, Timeout: timeout, SessionTimeout: suiteSession})
+		o := zookeeper.Options{Servers: servers, Notices: n, Timeout: timeout}
+		if timeout == suiteTimeout {
+			o.SessionTimeout = outageSession
+		}
+		return openSoon(t, o)
 	}
 }
 

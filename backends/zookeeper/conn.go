@@ -17,7 +17,7 @@ type dialer struct {
 
 func (d dialer) dial(network, address string, timeout time.Duration) (net.Conn, error) {
 	d.s.mu.Lock()
-	barred := d.s.isBarredLocked()
+	barred := d.s.barredLocked()
 	d.s.mu.Unlock()
 	if barred {
 		return nil, errSessionOver
@@ -32,7 +32,7 @@ func (d dialer) dial(network, address string, timeout time.Duration) (net.Conn, 
 		return nil, err
 	}
 	d.s.mu.Lock()
-	d.s.netConn, barred = t, d.s.isBarredLocked()
+	d.s.netConn, barred = t, d.s.barredLocked()
 	d.s.mu.Unlock()
 	if barred { // since the check above
 		c.Close()

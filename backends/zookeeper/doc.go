@@ -6,7 +6,8 @@
 //	/simba/<mutex>/_c_<guid>-latch-<number>  ephemeral: a contender's latch node; its data is
 //	                                         the contender id
 //	/simba-leases/<guid>                     ephemeral: the latch node's lease node, see record
-//	/simba-leases/session-<tag>              ephemeral: the marker of a session
+//	/simba-leases/session-<tag>              ephemeral: the marker of a session; its data is the
+//	                                         session timeout in milliseconds
 //
 // The first latch node by number is the owner's, or that of a polling waiter with a reservation.
 // The other latch nodes are the queue. The node /simba/<mutex> is a container: the engine creates
@@ -52,10 +53,15 @@
 //
 // A node lives as long as its session. This server gives up the session and all its leases two
 // thirds of the session timeout after the last confirmed exchange with the ensemble's leader. That
-// is before the ensemble can let another contender in. The ensemble may keep the session for longer
-// than the session timeout, and other servers may renew its leases as long. So this server closes
-// the old session when the session timeout has passed. It uses a new session only when the old
-// session's marker is gone. It then queues the remaining waiters again, at the end of the queue.
+// is before the ensemble can let another contender in. The ensemble may keep the session for
+// longer, and other servers may have renewed its leases. So only the ensemble ends the session.
+// This server uses a new session only when the old session's marker is gone. It then queues the
+// remaining waiters again, at the end of the queue.
+//
+// A renewal through another server does not prolong the session. So that server renews only if the
+// session certainly lives until the end of the new lease. Each heartbeat of a session writes its
+// marker. The other server compares the marker's zxid with those of its own heartbeats, and so
+// learns how old the last heartbeat is at most (heartbeat.go).
 //
 // Differences from the other engines:
 //

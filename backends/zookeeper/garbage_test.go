@@ -41,7 +41,7 @@ func TestInvalidLeaseNodeIsRewrittenByItsCreator(t *testing.T) {
 			t.Fatalf("the lease node still has the data %q, error %v", lease.data, err)
 		}
 	}
-	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed || out.Token != n.token {
+	if out, err := other.Guard(ctx, simba.GuardRequest{Mutex: k.mutex, Contender: k.contender, TTL: longLease}); err != nil || out.Status != simba.StatusRenewed || out.Token != n.token {
 		t.Errorf("GUARD of the owner by the other server: %+v, %v; want renewed, token %d", out, err, n.token)
 	}
 }
@@ -50,7 +50,7 @@ func TestRenewalOverwritesAnInvalidLeaseNode(t *testing.T) {
 	b, _ := twoServers(t)
 	acquireAs(t, b, simba.AcquireRequest{Mutex: "m", Contender: "a"}, simba.StatusAcquired)
 	overwriteLease(t, b.nodeAt(nodeKey{"m", "a"}))
-	if out, err := b.Guard(context.Background(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: time.Minute}); err != nil || out.Status != simba.StatusRenewed {
+	if out, err := b.Guard(context.Background(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: longLease}); err != nil || out.Status != simba.StatusRenewed {
 		t.Errorf("GUARD of the owner: %+v, %v; want renewed", out, err)
 	}
 }

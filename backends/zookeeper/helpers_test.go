@@ -19,6 +19,9 @@ import (
 // patience is how long a test waits for an event that must happen.
 const patience = need.Hang
 
+// longLease is the longest lease of the default session timeout. Another server can renew it.
+const longLease = zookeeper.DefaultSessionTimeout / 2
+
 // recordedNotices is a simba.Notices. It records what is published on the subscribed channels.
 type recordedNotices struct {
 	mu       sync.Mutex // guards the fields below

@@ -58,14 +58,14 @@ func mustBeMisconfigured(t testing.TB, what string, err error, names string) {
 }
 
 func ask(b *zookeeper.Backend, mutex, contender string) (simba.Outcome, error) {
-	out, _, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: time.Minute})
+	out, _, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: longLease})
 	return out, err
 }
 
 func TestOwnerRenewsWithoutCreatePermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one, two := open(t, zookeeper.Options{Servers: srv.Addr, Timeout: patience}), open(t, zookeeper.Options{Servers: srv.Addr})
-	a := take(t, one, "m", "a", time.Minute)
+	a := take(t, one, "m", "a", longLease)
 	o := operator(t, srv.Addr)
 	for _, path := range []string{"/", "/simba", "/simba/m", "/simba-leases"} {
 		setACL(t, o, path, without(zk.PermCreate))
@@ -89,7 +89,7 @@ func mustRenewByAllCommands(t *testing.T, one, two *zookeeper.Backend, a simba.O
 	t.Helper()
 	for name, b := range map[string]*zookeeper.Backend{"its server": one, "another server": two} {
 		for range 2 {
-			if out, err := b.Guard(context.Background(), guardOf("m", "a", time.Minute)); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
+			if out, err := b.Guard(context.Background(), guardOf("m", "a", longLease)); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
 				t.Errorf("GUARD through %s: %+v, %v; want renewed with the same token", name, out, err)
 			}
 			if out, err := ask(b, "m", "a"); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
@@ -102,7 +102,7 @@ func mustRenewByAllCommands(t *testing.T, one, two *zookeeper.Backend, a simba.O
 func TestOwnerReacquiresElsewhereWithoutCreatePermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one, two := open(t, zookeeper.Options{Servers: srv.Addr}), open(t, zookeeper.Options{Servers: srv.Addr})
-	a := take(t, one, "m", "a", time.Minute)
+	a := take(t, one, "m", "a", longLease)
 	setACL(t, operator(t, srv.Addr), "/simba-leases", without(zk.PermCreate))
 	if out, err := ask(two, "m", "a"); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
 		t.Errorf("ACQUIRE of the owner at the other server: %+v, %v; want renewed with the same token", out, err)
@@ -117,7 +117,7 @@ func TestUsedUpQuotaIsMisconfiguredAndOwnersRenew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			srv := stores.ZooKeeper(t, "enforceQuota=true")
 			one, two := open(t, zookeeper.Options{Servers: srv.Addr, Timeout: patience}), open(t, zookeeper.Options{Servers: srv.Addr})
-			a := take(t, one, "m", "a", time.Minute)
+			a := take(t, one, "m", "a", longLease)
 			o := operator(t, srv.Addr)
 			const quota = "/zookeeper/quota/simba"
 			for _, node := range []struct{ path, data string }{
@@ -135,7 +135,7 @@ func TestUsedUpQuotaIsMisconfiguredAndOwnersRenew(t *testing.T) {
 			if took := time.Since(began); took > patience/2 {
 				t.Errorf("ACQUIRE was refused after %v; want less than %v", took, patience/2)
 			}
-			_, _, err = one.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
+			_, _, err = one.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: longLease, Waiter: newWaiter()})
 			mustBeMisconfigured(t, "ACQUIRE WAIT", err, "QuotaExceeded (-125)")
 			mustRenewByAllCommands(t, one, two, a)
 		})
@@ -145,14 +145,14 @@ func TestUsedUpQuotaIsMisconfiguredAndOwnersRenew(t *testing.T) {
 func TestEveryCommandNamesAMissingPermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr})
-	take(t, b, "m", "a", time.Minute)
+	take(t, b, "m", "a", longLease)
 	o := operator(t, srv.Addr)
 	setACL(t, o, "/simba/m", otherUsersACL)
 	ctx := context.Background()
 	for name, question := range map[string]func() error{
 		"ACQUIRE": func() error { _, err := ask(b, "m", "b"); return err },
 		"ACQUIRE WAIT": func() error {
-			_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
+			_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: longLease, Waiter: newWaiter()})
 			return err
 		},
 		"RELEASE": func() error {
@@ -177,7 +177,7 @@ func TestEveryCommandNamesAMissingPermission(t *testing.T) {
 func TestForeignEphemeralNodeIsNamedAndKept(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	b := open(t, zookeeper.Options{Servers: srv.Addr})
-	take(t, b, "other", "x", time.Minute) // ZooKeeper deletes /simba while it is empty
+	take(t, b, "other", "x", longLease) // ZooKeeper deletes /simba while it is empty
 	o := operator(t, srv.Addr)
 	if _, err := o.Create("/simba/m", []byte("theirs"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
 		t.Fatal(err)
@@ -190,7 +190,7 @@ func TestForeignEphemeralNodeIsNamedAndKept(t *testing.T) {
 	if err := o.Delete("/simba/m", -1); err != nil {
 		t.Fatal(err)
 	}
-	take(t, b, "m", "a", time.Minute)
+	take(t, b, "m", "a", longLease)
 }
 
 func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
@@ -204,7 +204,7 @@ func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
 	}
 	make()
 	b := open(t, zookeeper.Options{Servers: srv.Addr + "/locks", Timeout: patience})
-	take(t, b, "m", "a", time.Minute)
+	take(t, b, "m", "a", longLease)
 	await(t, "the chroot is deleted", func() bool { // the server keeps creating nodes in it
 		deleteAll(o, "/locks")
 		_, _, err := o.Get("/locks")
@@ -217,7 +217,7 @@ func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
 		t.Errorf("ACQUIRE was refused after %v; want less than %v", took, patience/2)
 	}
 	make()
-	take(t, b, "n", "b", time.Minute)
+	take(t, b, "n", "b", longLease)
 	await(t, "the sessions' markers are there again", func() bool {
 		names, _, err := o.Children("/locks/simba-leases")
 		markers := 0
@@ -244,8 +244,8 @@ func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 	link := stores.NewLink(t, srv.Addr)
 	b := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: time.Second})
 	other := open(t, zookeeper.Options{Servers: srv.Addr})
-	take(t, other, "m", "a", time.Minute)
-	ticket, w := block(t, b, "m", "w", time.Minute)
+	take(t, other, "m", "a", longLease)
+	ticket, w := block(t, b, "m", "w", longLease)
 	o := operator(t, srv.Addr)
 	link.Refuse()
 	await(t, "the sessions are lost", func() bool {
@@ -262,7 +262,7 @@ func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 	mustBeMisconfigured(t, "acquire", err, "no permission")
 	setACL(t, o, "/simba-leases", zk.WorldACL(zk.PermAll))
 	await(t, "requests succeed again", func() bool { out, err := ask(b, "m", "c"); return err == nil && out.Owner == "a" })
-	ticket, w = block(t, b, "m", "w", time.Minute)
+	ticket, w = block(t, b, "m", "w", longLease)
 	giveUp(t, other, "m", "a")
 	w.await(t)
 	if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
@@ -280,8 +280,8 @@ func TestWaiterGetsTheMissingPermission(t *testing.T) {
 	o := operator(t, srv.Addr)
 	for i, right := range []int32{zk.PermRead, zk.PermWrite} {
 		m := fmt.Sprint("m", i)
-		take(t, one, m, "a", time.Minute)
-		ticket, w := block(t, two, m, "w", time.Minute)
+		take(t, one, m, "a", longLease)
+		ticket, w := block(t, two, m, "w", longLease)
 		pause() // until the server watches the queue
 		var path string
 		switch right {
@@ -303,7 +303,7 @@ func TestWaiterGetsTheMissingPermission(t *testing.T) {
 			freeACL(t, o, path)
 		}
 		await(t, "x acquires the mutex", func() bool { out, err := ask(two, m, "x"); return err == nil && out.Owner == "x" })
-		ticket, w = block(t, two, m, "y", time.Minute)
+		ticket, w = block(t, two, m, "y", longLease)
 		giveUp(t, two, m, "x")
 		w.await(t)
 		if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
@@ -318,8 +318,8 @@ func TestDroppedWatchLosesNoWakeUp(t *testing.T) {
 	one := open(t, zookeeper.Options{Servers: srv.Addr})
 	two := open(t, zookeeper.Options{Servers: srv.Addr})
 	o := operator(t, srv.Addr)
-	take(t, one, "m", "a", time.Minute)
-	ticket, w := block(t, two, "m", "w", time.Minute)
+	take(t, one, "m", "a", longLease)
+	ticket, w := block(t, two, "m", "w", longLease)
 	pause() // until the server watches the queue
 	setACL(t, o, "/simba/m", without(zk.PermRead))
 	giveUp(t, one, "m", "a")

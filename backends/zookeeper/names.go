@@ -118,10 +118,16 @@ func newGUID(contender string, t tag) guid {
 	return guid(contenderMark(contender) + string(t) + "-" + hex.EncodeToString(raw[:]))
 }
 
-// tagged reports whether the session with that tag created the node.
-func (g guid) tagged(t tag) bool {
-	return len(g) == guidLen && string(g[14:23]) == string(t)
+// tag returns the tag of the session that created the node, "" for a guid of another form.
+func (g guid) tag() tag {
+	if len(g) != guidLen {
+		return ""
+	}
+	return tag(g[14:23])
 }
+
+// tagged reports whether the session with that tag created the node.
+func (g guid) tagged(t tag) bool { return g.tag() == t }
 
 // guidOf returns the guid in a child's name, "" if it has none.
 func guidOf(child string) guid {

@@ -354,10 +354,13 @@ func (b *Backend) scheduleWriteLocked(n *node, after time.Duration) {
 }
 
 // nodesOf returns the nodes that this server created in a session, except those of owners. held
-// reports whether it left out a node of an owner.
+// reports whether it left out a node that an owner has or, as an orphan, may have by now.
 func (b *Backend) nodesOf(s *session) (waiting []*node, held bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for k := range b.orphans {
+		held = held || b.slotOf(k.mutex).session == s
+	}
 	now := time.Now()
 	for _, m := range b.mutexes {
 		for _, n := range m.nodes {

@@ -138,9 +138,8 @@ func TestLeaseSurvivesCloseButWaitersDoNot(t *testing.T) {
 	a := take(t, one, "m", "a", 5*time.Second)
 	block(t, one, "m", "b", time.Minute)
 	one.Close()
-	out, err := two.Guard(context.Background(), guardOf("m", "a", 5*time.Second))
-	if err != nil || out.Token != a.Token {
-		t.Errorf("GUARD of a at the other server: %+v, %v; want the same token", out, err)
+	if o, _, err := two.Owner(context.Background(), "m"); err != nil || o.Owner != "a" || o.Token != a.Token {
+		t.Errorf("OWNER at the other server: %+v, %v; want a with the same token", o, err)
 	}
 	if q, _, err := two.Queue(context.Background(), "m", 10); err != nil || len(q) != 0 {
 		t.Errorf("QUEUE at the other server: %+v, %v; want nothing", q, err)

@@ -62,7 +62,7 @@ func certain(err error) bool {
 	for _, known := range [...]error{
 		zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL,
 		zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments, zk.ErrAPIError, zk.ErrInvalidPath, zk.ErrInvalidFlags,
-		errCutOff, errNoChroot, errQuotaExceeded,
+		errCutOff, errNoChroot, errQuotaExceeded, errUnconfirmed,
 	} {
 		if errors.Is(err, known) {
 			return true
@@ -227,7 +227,7 @@ func (s *session) inChroot(err error) error {
 func (s *session) register(ctx context.Context) error {
 	for {
 		_, err := do(ctx, s, writes, func(c *zk.Conn) (string, error) {
-			return c.Create(s.marker(s.tag), nil, zk.FlagEphemeral, s.acl)
+			return c.Create(s.marker(s.tag), s.markerData(), zk.FlagEphemeral, s.acl)
 		})
 		switch {
 		case err == nil, errors.Is(err, zk.ErrNodeExists): // an earlier attempt arrived late
@@ -251,16 +251,4 @@ func (s *session) hasEnded(ctx context.Context, old tag) (bool, error) {
 		return true, nil
 	}
 	return false, err
-}
-
-// heartbeat makes a write that confirms the session. It returns the leader's clock in Unix
-// milliseconds, or zk.ErrNoNode if the session's marker is missing.
-func (s *session) heartbeat(ctx context.Context) (mtime int64, err error) {
-	res, err := s.multi(ctx,
-		&zk.CheckVersionRequest{Path: s.marker(s.tag), Version: -1},
-		&zk.SetDataRequest{Path: s.leases(), Version: -1})
-	if err != nil {
-		return 0, err
-	}
-	return res[1].Stat.Mtime, nil
 }

@@ -25,7 +25,7 @@ func noOtherOwner(t *testing.T, b *zookeeper.Backend, mutex string, d time.Durat
 		case <-end:
 			return
 		case <-tick.C:
-			out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: "y", TTL: time.Minute, NoQueue: true})
+			out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: "y", TTL: longLease, NoQueue: true})
 			if err == nil && out.Status == simba.StatusAcquired {
 				t.Fatalf("y acquired a mutex that still has an owner: %+v", out)
 			}
@@ -38,12 +38,12 @@ func TestUnansweredAcquireRepeatedElsewhereIsKept(t *testing.T) {
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
-	take(t, near, "m", "w", time.Minute) // now the mutex' node exists
+	take(t, near, "m", "w", longLease) // now the mutex' node exists
 	giveUp(t, near, "m", "w")
 	link.DropReplies()
-	_, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: time.Minute})
+	_, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: longLease})
 	unavailable(t, err)
-	x := acquire(t, near, "m", "x", time.Minute)
+	x := acquire(t, near, "m", "x", longLease)
 	if x.Owner != "x" {
 		t.Fatalf("ACQUIRE of x at the other server: %+v; want x as the owner", x)
 	}
@@ -60,13 +60,13 @@ func TestWaiterWithAnUnconfirmedEndMayAcquireElsewhere(t *testing.T) {
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
-	take(t, near, "m", "o", time.Minute)
-	ticket, _ := block(t, far, "m", "x", time.Minute)
+	take(t, near, "m", "o", longLease)
+	ticket, _ := block(t, far, "m", "x", longLease)
 	link.Blackhole()
 	_, err := ticket.End(simba.EndTimeout)
 	unavailable(t, err)
 	giveUp(t, near, "m", "o")
-	if x := acquire(t, near, "m", "x", time.Minute); x.Owner != "x" {
+	if x := acquire(t, near, "m", "x", longLease); x.Owner != "x" {
 		t.Fatalf("ACQUIRE of x at the other server: %+v; want x as the owner", x)
 	}
 	link.Heal()
@@ -84,7 +84,7 @@ func TestLeaseEndsThoughItsServerIsCutOff(t *testing.T) {
 		owner, _, err := near.Owner(ctx, "m")
 		return err == nil && owner.Owner == ""
 	})
-	if out, err := near.Guard(ctx, guardOf("m", "x", time.Minute)); err != nil || out.Status != simba.StatusLost {
+	if out, err := near.Guard(ctx, guardOf("m", "x", longLease)); err != nil || out.Status != simba.StatusLost {
 		t.Errorf("GUARD after the lease has ended: %+v, %v; want lost", out, err)
 	}
 	c := raw(t, srv.Addr)
@@ -92,7 +92,7 @@ func TestLeaseEndsThoughItsServerIsCutOff(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out := take(t, near, "m", "x", time.Minute); out.Token <= first.Token {
+	if out := take(t, near, "m", "x", longLease); out.Token <= first.Token {
 		t.Errorf("ACQUIRE of x: %+v; want a larger token than in %+v", out, first)
 	}
 	_, after, err := c.Get("/simba/m")
@@ -108,7 +108,7 @@ func TestRenewalElsewhereMayShortenTheLease(t *testing.T) {
 	one := open(t, zookeeper.Options{Servers: srv.Addr})
 	two := open(t, zookeeper.Options{Servers: srv.Addr})
 	take(t, one, "m", "x", time.Hour)
-	_, woken := block(t, one, "m", "y", time.Minute)
+	_, woken := block(t, one, "m", "y", longLease)
 	if out, err := two.Guard(ctx, guardOf("m", "x", 500*time.Millisecond)); err != nil || out.Status != simba.StatusRenewed {
 		t.Fatalf("GUARD at the other server: %+v, %v; want renewed", out, err)
 	}
@@ -120,7 +120,7 @@ func TestWaiterThatMovedAndLeftDelaysNobody(t *testing.T) {
 	const grace = 300 * time.Millisecond
 	one := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: grace})
 	two := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: grace})
-	take(t, one, "m", "o", time.Minute)
+	take(t, one, "m", "o", longLease)
 	first, _ := block(t, one, "m", "x", time.Hour)
 	if _, err := first.End(simba.EndGone); err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestWaiterThatMovedAndLeftDelaysNobody(t *testing.T) {
 	if _, err := second.End(simba.EndGone); err != nil {
 		t.Fatal(err)
 	}
-	_, woken := block(t, one, "m", "z", time.Minute)
+	_, woken := block(t, one, "m", "z", longLease)
 	giveUp(t, one, "m", "o")
 	woken.await(t)
 }
@@ -144,13 +144,13 @@ func TestWaiterElsewhereGetsOnlyALeaseThatTheCreatorKeeps(t *testing.T) {
 	const ttl = 1200 * time.Millisecond
 	near := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: 5 * time.Second})
 	far := open(t, zookeeper.Options{Servers: link.Addr(), QueueGrace: 5 * time.Second})
-	take(t, near, "m", "o", time.Minute)
+	take(t, near, "m", "o", longLease)
 	first, _ := block(t, near, "m", "x", ttl)
 	if _, err := first.End(simba.EndGone); err != nil {
 		t.Fatal(err)
 	}
 	second, woken := block(t, far, "m", "x", ttl)
-	_, after := block(t, near, "m", "z", time.Minute)
+	_, after := block(t, near, "m", "z", longLease)
 	await(t, "the creator reports x as blocked", func() bool {
 		q, _, err := near.Queue(ctx, "m", 10)
 		return err == nil && len(q) == 2 && q[0].Blocked
@@ -175,7 +175,7 @@ func TestWaiterThatLeavesDuringARejoinDelaysNobody(t *testing.T) {
 	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: 2 * time.Second})
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
 	c := raw(t, srv.Addr)
-	take(t, near, "m", "a", time.Minute)
+	take(t, near, "m", "a", longLease)
 	ticket, _ := block(t, far, "m", "x", time.Hour)
 	nodes := func() int { names, _, _ := c.Children("/simba/m"); return len(names) }
 	link.Blackhole()
@@ -190,7 +190,7 @@ func TestWaiterThatLeavesDuringARejoinDelaysNobody(t *testing.T) {
 	}
 	link.Heal()
 	await(t, "z acquires the mutex", func() bool {
-		out, _, err := near.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "z", TTL: time.Minute, NoQueue: true})
+		out, _, err := near.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "z", TTL: longLease, NoQueue: true})
 		return err == nil && out.Status == simba.StatusAcquired
 	})
 }
@@ -200,9 +200,9 @@ func TestLateWriteForAClosedConnectionDoesNotEndTheNextWait(t *testing.T) {
 	one := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: time.Minute})
 	two := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: time.Minute})
 	c := raw(t, srv.Addr)
-	take(t, one, "m", "a", time.Minute)
-	first, _ := block(t, one, "m", "b", time.Minute)
-	block(t, one, "m", "c", time.Minute)
+	take(t, one, "m", "a", longLease)
+	first, _ := block(t, one, "m", "b", longLease)
+	block(t, one, "m", "c", longLease)
 	names, _, err := c.Children("/simba/m")
 	if err != nil || len(names) != 3 {
 		t.Fatalf("the nodes of the mutex: %v, %v; want 3", names, err)
@@ -224,13 +224,13 @@ func TestLateWriteForAClosedConnectionDoesNotEndTheNextWait(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, woken := block(t, two, "m", "b", time.Minute)
+	_, woken := block(t, two, "m", "b", longLease)
 	says(`"kind":"blocked"`)
 	if _, err := c.Set(lease, late, -1); err != nil {
 		t.Fatal(err)
 	}
 	// The second server notices the late write when its own next write fails.
-	if _, _, err := two.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: time.Minute}); err != nil {
+	if _, _, err := two.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: longLease}); err != nil {
 		t.Fatal(err)
 	}
 	says(`"kind":"blocked"`) // until then the first server treats b as a polling waiter
@@ -244,7 +244,7 @@ func TestTenureGrantedElsewhereIsKnownHere(t *testing.T) {
 	there := open(t, zookeeper.Options{Servers: srv.Addr})
 	for name, use := range map[string]func(mutex string, token uint64) bool{
 		"guarded": func(mutex string, token uint64) bool {
-			r := guardOf(mutex, "x", time.Minute)
+			r := guardOf(mutex, "x", longLease)
 			r.Token = token
 			out, err := here.Guard(ctx, r)
 			return err == nil && out.Status == simba.StatusRenewed && out.Token == token
@@ -260,9 +260,9 @@ func TestTenureGrantedElsewhereIsKnownHere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			// The server here does not notice the end of this tenure.
-			take(t, here, name, "x", time.Minute)
+			take(t, here, name, "x", longLease)
 			giveUp(t, there, name, "x")
-			now := take(t, there, name, "x", time.Minute)
+			now := take(t, there, name, "x", longLease)
 			if !use(name, now.Token) {
 				t.Error("the server here refused a request of the owner x")
 			}
@@ -294,18 +294,18 @@ func TestUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 			t.Parallel()
 			link := stores.NewLink(t, srv.Addr)
 			far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, SessionTimeout: 2 * time.Second, Timeout: patience})
-			take(t, far, "mark-"+m, m, time.Minute)
+			take(t, far, "mark-"+m, m, longLease)
 			if is.owner == "x" {
-				take(t, far, m, "x", time.Minute)
+				take(t, far, m, "x", longLease)
 			} else {
-				take(t, near, m, is.owner, time.Minute)
+				take(t, near, m, is.owner, longLease)
 				// GUARD writes the lease node, so that no later write of it is due.
-				if _, err := near.Guard(ctx, guardOf(m, is.owner, time.Minute)); err != nil {
+				if _, err := near.Guard(ctx, guardOf(m, is.owner, longLease)); err != nil {
 					t.Fatal(err)
 				}
 			}
 			if is.waiter != "" {
-				acquire(t, far, m, is.waiter, time.Minute)
+				acquire(t, far, m, is.waiter, longLease)
 			}
 			nodes := func() int { names, _, _ := c.Children("/simba/" + m); return len(names) }
 			before := nodes()
@@ -324,7 +324,7 @@ func TestUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 			if is.waiter != "" {
 				giveUp(t, near, m, is.owner)
 			}
-			next := take(t, near, m, "x", time.Minute)
+			next := take(t, near, m, "x", longLease)
 			await(t, "the session is over", func() bool {
 				events, _, err := far.History(ctx, simba.HistoryRequest{Mutex: "mark-" + m, Count: 1})
 				return err == nil && len(events) == 1 && events[0].Kind == simba.EventExpired
@@ -353,8 +353,8 @@ func TestLateRenewalDoesNotReviveAReportedEnd(t *testing.T) {
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: 8 * time.Second})
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
 	for m, again := range map[string]func(mutex string) (simba.Outcome, error){
-		"guarded":  func(mutex string) (simba.Outcome, error) { return far.Guard(ctx, guardOf(mutex, "a", time.Minute)) },
-		"acquired": func(mutex string) (simba.Outcome, error) { return acquire(t, far, mutex, "a", time.Minute), nil },
+		"guarded":  func(mutex string) (simba.Outcome, error) { return far.Guard(ctx, guardOf(mutex, "a", longLease)) },
+		"acquired": func(mutex string) (simba.Outcome, error) { return acquire(t, far, mutex, "a", longLease), nil },
 	} {
 		a := take(t, far, m, "a", time.Second)
 		// GUARD writes the lease node, so that no later write of it is due.
@@ -389,11 +389,11 @@ func TestUnansweredRenewalIsCounted(t *testing.T) {
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
 	a := take(t, far, "m", "a", 1500*time.Millisecond)
 	link.DropReplies()
-	_, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
+	_, err := far.Guard(ctx, guardOf("m", "a", longLease))
 	unavailable(t, err)
 	link.Heal()
 	noOtherOwner(t, near, "m", 2*time.Second)
-	if out, err := far.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
+	if out, err := far.Guard(ctx, guardOf("m", "a", longLease)); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
 		t.Errorf("GUARD: %+v, %v; want renewed with the token of %+v", out, err, a)
 	}
 }
@@ -416,9 +416,9 @@ func TestAtMostOneRequestReportsThatItEndedATenure(t *testing.T) {
 		t.Run(m, func(t *testing.T) {
 			link := stores.NewLink(t, srv.Addr)
 			far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, Timeout: patience})
-			take(t, near, m, "x", time.Minute)
+			take(t, near, m, "x", longLease)
 			// GUARD writes the lease node, so that no later write of it is due.
-			if _, err := near.Guard(ctx, guardOf(m, "x", time.Minute)); err != nil {
+			if _, err := near.Guard(ctx, guardOf(m, "x", longLease)); err != nil {
 				t.Fatal(err)
 			}
 			lost := link.DropReplyTo(deletes)

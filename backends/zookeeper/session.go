@@ -46,15 +46,15 @@ type session struct {
 	lastRead atomic.Int64 // when bytes last arrived, in nanoseconds since epoch
 	zxid     atomic.Int64 // the largest transaction id in any reply; see trackedConn
 
-	mu               sync.Mutex    // guards the fields below
-	netConn          *trackedConn  // the current connection; nil = none yet
-	abandoned        bool          // opens no new connections
-	reconnectAllowed bool          // may connect although it was given up; see allowReconnect
-	up               chan struct{} // closed while the session is connected
-	ready            bool          // up is closed
-	cause            error         // why the session is over; nil = it is not
-	timeout          time.Duration // as the ensemble chose it
-	confirmed        time.Time     // start of the last exchange that reached the ensemble's leader
+	mu         sync.Mutex    // guards the fields below
+	netConn    *trackedConn  // the current connection; nil = none yet
+	abandoned  bool          // opens no new connections
+	up         chan struct{} // closed while the session is connected
+	ready      bool          // up is closed
+	cause      error         // why the session is over; nil = it is not
+	timeout    time.Duration // as the ensemble chose it
+	confirmed  time.Time     // start of the last exchange that reached the ensemble's leader
+	heartbeats []exchange    // the last ones, in order
 }
 
 var epoch = time.Now()
@@ -203,20 +203,16 @@ func (s *session) confirm(start time.Time) {
 	}
 }
 
-// giveUpAt returns when this server must give the session up: like ZooKeeper's own clients, two
-// thirds of the timeout after the last confirmed exchange. A follower reports its sessions to the
-// leader with a delay. So the ensemble may count the timeout from a time before that exchange.
+// certainLife returns how long a session certainly lives after an exchange that reached the leader:
+// like for ZooKeeper's own clients, two thirds of the timeout. A follower reports its sessions to
+// the leader with a delay. So the ensemble may count the timeout from a time before that exchange.
+func certainLife(timeout time.Duration) time.Duration { return timeout * 2 / 3 }
+
+// giveUpAt returns when this server must give the session up.
 func (s *session) giveUpAt() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.confirmed.Add(s.timeout * 2 / 3)
-}
-
-// expiresAt returns when the session timeout has passed since the last confirmed exchange.
-func (s *session) expiresAt() time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.confirmed.Add(s.timeout)
+	return s.confirmed.Add(certainLife(s.timeout))
 }
 
 func (s *session) negotiated() time.Duration {
@@ -257,36 +253,6 @@ func (s *session) close() {
 	s.leave()
 }
 
-// closeAfterTimeout closes a session that this server has given up, when the session's timeout has
-// passed. Until then the owners of its leases have time to notice the loss. Without the close, the
-// session could last longer, since a delayed packet extends it. If ctx ends first,
-// closeAfterTimeout abandons the session.
-func (s *session) closeAfterTimeout(ctx context.Context) {
-	defer s.abandon() // does nothing after close
-	if !sleep(ctx, time.Until(s.expiresAt())) {
-		return
-	}
-	s.mu.Lock()
-	up := s.up
-	s.mu.Unlock()
-	select {
-	case <-up:
-		s.close()
-	case <-ctx.Done():
-	}
-}
-
-// allowReconnect sets whether a session that this server has given up may connect. The caller must
-// allow that only while the ensemble answers. Otherwise each attempt with a lost answer would
-// extend the session by another timeout.
-func (s *session) allowReconnect(answers bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.reconnectAllowed = answers
-}
-
-func (s *session) isBarredLocked() bool { return s.abandoned || s.cause != nil && !s.reconnectAllowed }
-
 // sleep waits for d. It returns false if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
@@ -298,6 +264,8 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		return false
 	}
 }
+
+func (s *session) barredLocked() bool { return s.abandoned || s.cause != nil }
 
 // abandon stops using the session and leaves it to its timeout in the ensemble.
 func (s *session) abandon() {

@@ -11,9 +11,6 @@ import (
 )
 
 const (
-	heartbeatsPerTimeout = 3
-	// maxHeartbeatInterval bounds the time between two heartbeats, which find a dead connection.
-	maxHeartbeatInterval = time.Second
 	// retryPause is the pause between attempts of work that this server must complete.
 	retryPause = 100 * time.Millisecond
 	// unwantedCheckInterval is how often the server stops watchers that no client needs.
@@ -29,13 +26,10 @@ func (b *Backend) runSlot(l *sessionSlot, s *session) {
 			s.abandon() // has an effect only if the session was lost during Close
 			return
 		}
-		ctx, over := context.WithCancel(b.life)
-		ended := s
+		// Only the ensemble ends the session. Other servers may have renewed its leases.
 		// runSlot is itself counted in b.all, so this Go does not race with Wait.
-		b.all.Go(func() { ended.closeAfterTimeout(ctx) })
-		s = b.nextSession(l, ended)
-		over()
-		if s == nil {
+		b.all.Go(s.abandon)
+		if s = b.nextSession(l, s.tag); s == nil {
 			return
 		}
 		b.mu.Lock()
@@ -52,14 +46,15 @@ func (b *Backend) runSlot(l *sessionSlot, s *session) {
 // keepAlive sends heartbeats. It gives the session up when nothing confirms it in time. It returns
 // when the session is over.
 func (b *Backend) keepAlive(s *session) {
-	ticker := time.NewTicker(min(s.negotiated()/heartbeatsPerTimeout, maxHeartbeatInterval))
-	defer ticker.Stop()
+	next := time.NewTimer(0)
+	defer next.Stop()
 	over := time.NewTimer(time.Until(s.giveUpAt()))
 	defer over.Stop()
 	var heartbeat chan struct{}
 	for {
 		select {
-		case <-ticker.C:
+		case <-next.C:
+			next.Reset(heartbeatInterval(s.negotiated()))
 			if heartbeat != nil {
 				select {
 				case <-heartbeat:
@@ -89,13 +84,13 @@ func (b *Backend) keepAlive(s *session) {
 }
 
 func (b *Backend) heartbeat(s *session) {
-	ctx, cancel := context.WithTimeout(b.life, min(b.options.Timeout, s.negotiated()/heartbeatsPerTimeout))
+	ctx, cancel := context.WithTimeout(b.life, min(b.options.Timeout, s.negotiated()/3))
 	defer cancel()
 	start := time.Now()
-	mtime, err := s.heartbeat(ctx)
+	stat, err := s.heartbeat(ctx)
 	switch {
 	case err == nil:
-		b.clock.observe(mtime, start, time.Now())
+		b.clock.observe(stat.Mtime, start, time.Now())
 	case errors.Is(err, zk.ErrNoNode):
 		err = s.register(ctx) // the marker or its parent was deleted
 	}
@@ -146,19 +141,18 @@ func (b *Backend) deleteWaiter(ctx context.Context, n *node) (owns bool, err err
 }
 
 // nextSession opens the session that follows old, which was given up. It returns after the ensemble
-// has ended old. Until then other servers may renew old's tenures, and the ensemble may execute
-// old's requests. It returns nil after Close.
-func (b *Backend) nextSession(l *sessionSlot, old *session) *session {
+// has ended old. Until then old's tenures may go on through other servers, and the ensemble may
+// execute old's requests. It returns nil after Close.
+func (b *Backend) nextSession(l *sessionSlot, old tag) *session {
 	logged := false
 	for {
 		s := b.reconnect(l)
 		if s == nil {
 			return nil
 		}
-		old.allowReconnect(true)
 		for s.alive() && time.Now().Before(s.giveUpAt()) {
-			ctx, cancel := context.WithTimeout(b.life, min(b.options.Timeout, s.negotiated()/heartbeatsPerTimeout))
-			free, err := s.hasEnded(ctx, old.tag)
+			ctx, cancel := context.WithTimeout(b.life, min(b.options.Timeout, s.negotiated()/3))
+			free, err := s.hasEnded(ctx, old)
 			cancel()
 			if free {
 				return s
@@ -171,7 +165,6 @@ func (b *Backend) nextSession(l *sessionSlot, old *session) *session {
 				break
 			}
 		}
-		old.allowReconnect(false)
 		s.close() // it has not been used
 		if b.life.Err() != nil {
 			return nil

@@ -47,6 +47,13 @@ func TestKilledServerOfAShortSessionNeverRunsTwoCommandsAtOnce(t *testing.T) {
 	takesOver(one, two, func() { one.server.Kill() })
 }
 
+// After the restart, the first wrapper can reach its server again, but must not renew the lease. It
+// belongs to the session of the killed process.
+func TestRestartedServerOfAShortSessionNeverRunsTwoCommandsAtOnce(t *testing.T) {
+	one, two := newSharedWorlds(t)
+	takesOver(one, two, func() { one.server.Restart() })
+}
+
 func TestLeaseFlagsThatAShortSessionDoesNotVouchForAreRefused(t *testing.T) {
 	one, _ := newSharedWorlds(t)
 	for _, flags := range [][]string{{"--ttl", "10s", "--grace", "5s"}, {"--ttl", "10s"}, {"--grace", "4500ms"}} {
