@@ -193,7 +193,7 @@ func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), 
 	for _, m := range mutexes {
 		for _, s := range servers {
 			tc.await("the mutex is available again", func() bool {
-				o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: "last", TTL: long, NoQueue: true})
+				o, _, err := s.b.Acquire(context.Background(), simba.AcquireRequest{Mutex: m, Contender: "last", TTL: renewable, NoQueue: true})
 				return err == nil && o.Owner == "last"
 			})
 		}

@@ -58,8 +58,8 @@ func TestUnansweredAcquireRepeatedElsewhereIsKept(t *testing.T) {
 func TestWaiterWithAnUnconfirmedEndMayAcquireElsewhere(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
+	near := open(t, zookeeper.Options{Servers: srv.Addr}) // first, so that it sees a heartbeat of far
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
-	near := open(t, zookeeper.Options{Servers: srv.Addr})
 	take(t, near, "m", "o", longLease)
 	ticket, _ := block(t, far, "m", "x", longLease)
 	link.Blackhole()

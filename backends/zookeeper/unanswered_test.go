@@ -12,10 +12,11 @@ import (
 // In these tests a request had no answer, and its contender continues through another server.
 
 func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
+	const session = 20 * time.Second
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{
-		Servers: link.Addr(), Timeout: 2 * time.Second, SessionTimeout: 20 * time.Second, QueueGrace: time.Minute, HandoffWindow: time.Minute,
+		Servers: link.Addr(), Timeout: 2 * time.Second, SessionTimeout: session, QueueGrace: time.Minute, HandoffWindow: time.Minute,
 	})
 	subs := newRecordedNotices()
 	subs.channels["simba:{m}:a"] = true // so that a gets a reservation when its node is the first
@@ -43,7 +44,12 @@ func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
 	if !<-released {
 		t.Fatal("RELEASE of o returned false, want true")
 	}
-	a := take(t, near, "m", "a", time.Minute)
+	var a simba.Outcome
+	await(t, "a acquires the mutex", func() bool { // when far has confirmed its session
+		var err error
+		a, _, err = near.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: session / 2})
+		return err == nil && a.Status == simba.StatusAcquired
+	})
 	select {
 	case <-woken:
 		t.Error("two owners: b was granted the mutex too")
