@@ -58,7 +58,7 @@ func TestUnansweredAcquireRepeatedElsewhereIsKept(t *testing.T) {
 func TestWaiterWithAnUnconfirmedEndMayAcquireElsewhere(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	near := open(t, zookeeper.Options{Servers: srv.Addr}) // first, so that it sees a heartbeat of far
+	near := open(t, zookeeper.Options{Servers: srv.Addr}) // first: it must see a heartbeat of far
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
 	take(t, near, "m", "o", longLease)
 	ticket, _ := block(t, far, "m", "x", longLease)

@@ -12,12 +12,11 @@ type guarantees struct {
 
 	imprecision time.Duration // error of the remaining time in replies
 
-	// the event that ends the leases that a server granted
-	endsWith lossOf
-	session  time.Duration // how long after a fault leases may still end because of it
-	// the least time for which a running server keeps its leases after its last contact with the
-	// store
-	givesUp time.Duration
+	forgets bool // the end of a server's process ends the leases that it granted
+
+	// session is how long after a fault between a server and the store, or after the end of the
+	// server, its nodes may remain in the store. 0 = there are no such nodes.
+	session time.Duration
 
 	// When the server's process ends, it may lose changes that it has already acknowledged. The
 	// field is the greatest age of a lost change. No token repeats even so. The next process makes
@@ -58,15 +57,6 @@ const writeDelay = 250 * time.Millisecond
 // attempt.
 const retryLimit = 15 * time.Second
 
-// lossOf is an event that makes a server lose the leases that it granted.
-type lossOf uint8
-
-const (
-	nothing   lossOf = iota
-	process          // the end of the server's process
-	connected        // also any fault between the server and the store
-)
-
 // sessionTimeout is the ZooKeeper session timeout that the servers request.
 const sessionTimeout = 4 * time.Second
 
@@ -75,27 +65,22 @@ const sessionTimeout = 4 * time.Second
 var documented = map[string]guarantees{
 	"embedded": {},
 	// A crash loses all leases.
-	"embedded memory": {endsWith: process},
+	"embedded memory": {forgets: true},
 	// A crash loses the last 10 ms or so, more on a busy machine.
 	"embedded async": {unwritten: 250 * time.Millisecond},
 	// Redis and MySQL keep whole milliseconds. In scripts, two readings of Redis' clock may differ
 	// by 20 ms. A lease on MySQL may begin up to 50 ms after its grant.
 	"redis": {early: 2 * time.Millisecond, late: 20 * time.Millisecond, cautious: true, again: true, partial: true},
 	"mysql": {early: 2 * time.Millisecond, late: 50 * time.Millisecond, again: true, partial: true},
-	// A server loses its leases when it stops, or when it has no contact for two thirds of the
-	// session timeout. If an owner renews through another server, the granter learns of the renewal
-	// at most 250 ms late. The new windows begin then. Other servers measure the lease by the clock
-	// of ZooKeeper's leader. An exchange with the leader may take a while.
+	// When a server stops or is cut off, owners cannot renew its leases. If an owner renews through
+	// another server, the granter learns of the renewal at most 250 ms late. The new windows begin
+	// then. Other servers measure the lease by the clock of ZooKeeper's leader. An exchange with the
+	// leader may take a while.
 	"zookeeper": {
 		late: 250*time.Millisecond + 100*time.Millisecond, imprecision: 100 * time.Millisecond, relearns: true,
-		endsWith: connected, session: sessionTimeout + time.Second, givesUp: sessionTimeout * 2 / 3, presumes: true, again: true, partial: true,
+		session: sessionTimeout + time.Second, presumes: true, again: true, partial: true,
 	},
 }
-
-// contactGap is the longest time from a server's last exchange with ZooKeeper's leader to the start
-// of a fault. The server pings every second. On a busy machine a reply may take half a second more,
-// and the fault then prevents it.
-const contactGap = time.Second + 500*time.Millisecond
 
 // loss is an interval. A server's leases may end at any instant of it.
 type loss struct {
@@ -112,20 +97,13 @@ type absence struct {
 
 // parts returns the effects of a fault on servers that may be cut off from the store.
 func (g guarantees) parts(f fault, servers []int, from, healed instant) (losses []loss, absences []absence) {
-	if g.endsWith == nothing || g.endsWith == process && !f.ofServer {
-		return nil, nil
-	}
-	first, last := from, after(healed, g.session)
-	if !f.ofServer {
-		// A server without contact gives up its leases after two thirds of the session timeout. The
-		// ensemble ends the session after the whole timeout. A restarted ensemble finds the
-		// sessions in its log, and begins a new timeout for each.
-		first = after(from, g.givesUp-contactGap)
-	}
 	for _, s := range servers {
-		absences = append(absences, absence{s, from, last, f.ofServer})
-		if first < last {
-			losses = append(losses, loss{s, first, last})
+		if g.session != 0 {
+			absences = append(absences, absence{s, from, after(healed, g.session), f.ofServer})
+		}
+		if g.forgets && f.ofServer {
+			losses = append(losses, loss{s, from, healed})
+			absences = append(absences, absence{s, from, healed, true})
 		}
 	}
 	return losses, absences

@@ -406,9 +406,6 @@ func TestALeaseOutlivesTheBeginningOfAFaultThatLeavesItsServer(t *testing.T) {
 	long := acquires("a")
 	long.lease = 20 * time.Second
 	first := in(0, 10, long, granted("a", 1))
-	// keeps is how long after the start of the fault a server keeps its leases at least, in ms. The
-	// fault starts at 50 ms.
-	keeps := int64((sessionTimeout*2/3 - contactGap) / time.Millisecond)
 	for _, c := range []struct {
 		name, engine string
 		fault        fault
@@ -416,12 +413,8 @@ func TestALeaseOutlivesTheBeginningOfAFaultThatLeavesItsServer(t *testing.T) {
 		next         operation
 		ok           bool
 	}{
-		{"another grant as the fault begins", "zookeeper", cut, 0, in(55, 60, acquires("b"), granted("b", 2)), false},
-		{"another grant before the server can have given up the lease", "zookeeper", cut, 0, in(55, 49+keeps, acquires("b"), granted("b", 2)), false},
-		{"another grant when the server may have given up the lease", "zookeeper", cut, 0, in(55, 51+keeps, acquires("b"), granted("b", 2)), true},
-		{"another grant, but a different server is cut off", "zookeeper", cut, 1, in(55, 51+keeps, acquires("b"), granted("b", 2)), false},
-		{"another grant after the fault", "zookeeper", cut, 0, in(9000, 9010, acquires("b"), granted("b", 2)), true},
-		{"another grant as the server is killed", "zookeeper", killed, 0, in(55, 60, acquires("b"), granted("b", 2)), true},
+		{"another grant although the lease outlives the contact of its server", "zookeeper", cut, 0, in(55, 5000, acquires("b"), granted("b", 2)), false},
+		{"another grant as the server is killed, but the session keeps the lease", "zookeeper", killed, 0, in(55, 60, acquires("b"), granted("b", 2)), false},
 		{"another grant as a server that keeps leases only in memory is killed", "embedded memory", killed, 0, in(55, 60, acquires("b"), granted("b", 2)), true},
 		{"another grant although the server runs on and keeps the lease", "embedded memory", cut, 0, in(55, 5000, acquires("b"), granted("b", 2)), false},
 		{"another grant as the server is killed, but the store keeps the lease", "redis", killed, 0, in(55, 60, acquires("b"), granted("b", 2)), false},

@@ -51,7 +51,7 @@ func (s span) length() time.Duration { return s.last - s.first }
 // runWrappers lets the wrappers contend until the caller calls judge.
 func runWrappers(t *testing.T, w *world, rng *rand.Rand) (judge func()) {
 	t.Helper()
-	if w.rules.endsWith == process {
+	if w.rules.forgets {
 		return func() {} // after a crash, the next command starts beside the old one
 	}
 	s := &wrappers{t: t, program: simbatest.Binary(t), command: simbatest.Build(t, "tests/wrapper/worker"), file: t.TempDir() + "/moments"}
