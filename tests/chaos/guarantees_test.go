@@ -14,8 +14,8 @@ type guarantees struct {
 
 	forgets bool // the end of a server's process ends the leases that it granted
 
-	// session is how long after a fault between a server and the store, or after the end of the
-	// server, its nodes may remain in the store. 0 = there are no such nodes.
+	// session is how long the nodes of a server may remain in the store after a fault of the server
+	// or the store. 0 = the store has no such nodes.
 	session time.Duration
 
 	// When the server's process ends, it may lose changes that it has already acknowledged. The
@@ -74,8 +74,8 @@ var documented = map[string]guarantees{
 	"mysql": {early: 2 * time.Millisecond, late: 50 * time.Millisecond, again: true, partial: true},
 	// When a server stops or is cut off, owners cannot renew its leases. If an owner renews through
 	// another server, the granter learns of the renewal at most 250 ms late. The new windows begin
-	// then. Other servers measure the lease by the clock of ZooKeeper's leader. An exchange with the
-	// leader may take a while.
+	// then. Other servers measure the lease by the clock of ZooKeeper's leader. An exchange with
+	// the leader may take a while.
 	"zookeeper": {
 		late: 250*time.Millisecond + 100*time.Millisecond, imprecision: 100 * time.Millisecond, relearns: true,
 		session: sessionTimeout + time.Second, presumes: true, again: true, partial: true,
