@@ -35,6 +35,9 @@ type Keyspace interface {
 	// Before the caller sends a reply that depends on the transaction, it must call Commit with the
 	// Seq. This rule also holds if Update returns an error.
 	Update(f func(Tx) error) (Seq, error)
+	// UpdateOne is Update for an f that uses only this mutex. It runs f once, while nobody else can
+	// use the mutex. So f may not wait, yield or call the Keyspace.
+	UpdateOne(mutex string, f func(Tx) error) (Seq, error)
 	// Watch counts the changes of a mutex until Unwatch. It returns the present count, for
 	// Tx.Unchanged. If queue is true, it counts the changes of the queue. Otherwise it counts the
 	// changes of the lock and of the reservation.

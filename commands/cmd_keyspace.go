@@ -107,7 +107,7 @@ func (c *client) memoryUsage(args [][]byte) error {
 		return err
 	}
 	if c.x.keyspace != nil {
-		return c.transact(func(t *keyTx) error { return memoryUsage(t, args) })
+		return c.transact(args[2], func(t *keyTx) error { return memoryUsage(t, args) })
 	}
 	switch mutex, t, err := c.ownerOfKey(args[2]); {
 	case err != nil:

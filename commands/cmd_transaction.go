@@ -102,7 +102,7 @@ func (c *client) exec(args [][]byte) error {
 // execEach runs each command alone. It runs none if a watched key has changed.
 func (c *client) execEach(tx *transaction, watched watches) error {
 	if len(watched) > 0 {
-		err := c.transact(func(t *keyTx) error { return t.checkWatched(watched) })
+		err := c.transact(nil, func(t *keyTx) error { return t.checkWatched(watched) })
 		if err != nil {
 			return err
 		}
@@ -132,7 +132,7 @@ func (c *client) execEach(tx *transaction, watched watches) error {
 
 // execKeyed runs the commands in one transaction. It runs none if a watched key has changed.
 func (c *client) execKeyed(tx *transaction, watched watches) error {
-	err := c.transact(func(t *keyTx) error {
+	err := c.transact(nil, func(t *keyTx) error {
 		if err := t.checkWatched(watched); err != nil {
 			return err
 		}

@@ -28,6 +28,7 @@ type keyTx struct {
 	final bool
 
 	scripted bool // a script runs the commands
+	one      bool // the transaction is an UpdateOne
 
 	steps int  // how often step was called
 	again bool // an earlier run of this transaction has conflicted
@@ -52,9 +53,9 @@ func (d *denialCount) isNew() bool {
 }
 
 // yield lets other connections run. A transaction that runs again does not yield, because changes
-// by other clients could make it conflict once more.
+// by other clients could make it conflict once more. An UpdateOne may not yield.
 func (t *keyTx) yield() {
-	if !t.again {
+	if !t.again && !t.one {
 		t.c.yield()
 	}
 }
@@ -89,7 +90,11 @@ func (c *client) keyspace() (simba.Keyspace, error) {
 }
 
 func (c *client) runKeyed(args [][]byte) error {
-	return c.transact(func(t *keyTx) error {
+	var one []byte
+	if k := c.running.keys; k.first == 1 && k.last == 1 {
+		one = args[1]
+	}
+	return c.transact(one, func(t *keyTx) error {
 		if c.full && t.mayGrow(c.running, args) {
 			return simba.ErrOutOfMemory
 		}
@@ -115,9 +120,10 @@ var idleUpdates = sync.Pool{New: func() any {
 	return u
 }}
 
-// transact runs do in a transaction. It may run do several times, and keeps only the reply of the
-// last run. If the last run fails, transact keeps no reply and returns the error.
-func (c *client) transact(do func(t *keyTx) error) error {
+// transact runs do in a transaction. If do uses only one key, one is that key, otherwise nil. If do
+// may use several keys, transact may run it several times, and keeps only the reply of the last run.
+// If the last run fails, transact keeps no reply and returns the error.
+func (c *client) transact(one []byte, do func(t *keyTx) error) error {
 	space, err := c.keyspace()
 	if err != nil {
 		return err
@@ -125,9 +131,14 @@ func (c *client) transact(do func(t *keyTx) error) error {
 	u := idleUpdates.Get().(*keyUpdate)
 	defer idleUpdates.Put(u)
 	u.do, u.start, u.err = do, c.w.Len(), nil
-	u.t = keyTx{x: c.x, w: c.w, c: c, conn: c.conn, denials: &u.denials}
+	u.t = keyTx{x: c.x, w: c.w, c: c, conn: c.conn, denials: &u.denials, one: one != nil}
 	u.denials = denialCount{}
-	seq, err := space.Update(u.bound)
+	var seq simba.Seq
+	if one != nil {
+		seq, err = space.UpdateOne(parseKey(one).Mutex, u.bound)
+	} else {
+		seq, err = space.Update(u.bound)
+	}
 	c.conn.RestOn(seq)
 	switch {
 	case u.t.final && u.err != nil:

@@ -18,6 +18,10 @@ func (g *countsWrites) Update(do func(simba.Tx) error) (simba.Seq, error) {
 	return g.Engine.Update(func(tx simba.Tx) error { return do(writesTx{tx, g}) })
 }
 
+func (g *countsWrites) UpdateOne(mutex string, do func(simba.Tx) error) (simba.Seq, error) {
+	return g.Engine.UpdateOne(mutex, func(tx simba.Tx) error { return do(writesTx{tx, g}) })
+}
+
 type writesTx struct {
 	simba.Tx
 	space *countsWrites

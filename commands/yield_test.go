@@ -99,7 +99,7 @@ func TestALongCommandYields(t *testing.T) {
 func TestAConflictingTransactionYieldsBeforeItRunsAgain(t *testing.T) {
 	c, space, run := newSlowSite(t)
 	space.times = 2
-	run([]string{"SET a w1"})
+	run([]string{"MSET a w1"})
 	if c.parked == 0 {
 		t.Error("the conflicting command did not yield")
 	}

@@ -99,6 +99,17 @@ func (sh *shard) find(name string, hash uint64) (*mutex, mutexStats) {
 	return m, statsOf(m, true)
 }
 
+// open returns a mutex at the present time, and a step on it that has no effects yet.
+func (sh *shard) open(name string, hash uint64) (m *mutex, s *step, before mutexStats) {
+	s = sh.beginStep()
+	m, before = sh.find(name, hash)
+	if m.advance(s); s.hasEffects() {
+		sh.finishStep(m, s, before)
+		before = statsOf(m, !m.idle())
+	}
+	return m, s, before
+}
+
 // finishStep ends a step on m. It records the step, and keeps m in memory only if m has state.
 // before has the stats of m when the step began.
 func (sh *shard) finishStep(m *mutex, s *step, before mutexStats) {

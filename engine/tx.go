@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"sync"
@@ -22,6 +23,7 @@ type tx struct {
 	messages []message
 	stopped  bool // the engine has stopped
 	tooLarge bool
+	held     *mutex // the only mutex, whose shard UpdateOne has locked; nil = Update
 
 	first txKey // memory for one key: most transactions have no more
 	one   [1]*txKey
@@ -112,6 +114,30 @@ func (e *Engine) Update(do func(simba.Tx) error) (seq simba.Seq, err error) {
 		t.reset(e)
 	}
 	return seq, err
+}
+
+// UpdateOne implements simba.Keyspace.
+func (e *Engine) UpdateOne(name string, do func(simba.Tx) error) (simba.Seq, error) {
+	if !e.enter() {
+		return 0, simba.ErrStopped
+	}
+	defer e.leave()
+	t := e.beginTx()
+	defer t.end() // after the shard is unlocked
+	t.Now()
+	k := t.add(name)
+	k.shard.mu.Lock()
+	defer k.shard.mu.Unlock()
+	m, s, before := k.shard.open(k.name, k.hash)
+	t.held = m
+	k.load(m, s)
+	k.reads++
+	err := do(t)
+	if err != nil {
+		t.Discard()
+	}
+	err = cmp.Or(k.finish(m, s, before), err)
+	return m.rests, err
 }
 
 // beginTx returns a transaction. The caller must call end.
@@ -217,6 +243,10 @@ func (t *tx) read(k *txKey, view func(m *mutex, s *step)) {
 	if t.tooLarge {
 		return
 	}
+	if t.held != nil {
+		view(t.held, &k.shard.step)
+		return
+	}
 	t.Now()
 	e, sh := t.engine, k.shard
 	if !e.enter() {
@@ -226,10 +256,7 @@ func (t *tx) read(k *txKey, view func(m *mutex, s *step)) {
 	defer e.leave()
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s := sh.beginStep()
-	m, before := sh.find(k.name, k.hash)
-	m.advance(s)
-	sh.finishStep(m, s, before)
+	m, s, _ := sh.open(k.name, k.hash)
 	if k.reads == 0 {
 		k.load(m, s)
 	}

@@ -25,18 +25,19 @@ func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s := sh.beginStep()
-	m, before := sh.find(k.name, k.hash)
-	if m.advance(s); s.hasEffects() {
-		sh.finishStep(m, s, before)
-		before = statsOf(m, !m.idle())
-	}
-	err := k.check(m, s)
-	if err == nil {
-		k.apply(m, s)
-		sh.finishStep(m, s, before)
-	}
+	m, s, before := sh.open(k.name, k.hash)
+	err := k.finish(m, s, before)
 	return m.rests, err
+}
+
+// finish makes the changes of the key in a step, or returns why it made none.
+func (k *txKey) finish(m *mutex, s *step, before mutexStats) error {
+	if err := k.check(m, s); err != nil {
+		return err
+	}
+	k.apply(m, s)
+	k.shard.finishStep(m, s, before)
+	return nil
 }
 
 // check returns why the transaction cannot change the key, or nil.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -212,6 +213,65 @@ func TestUpdateRunsAgainUntilItDoesNotConflict(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestUpdateOneRunsOnceAlthoughOthersChangeTheMutex(t *testing.T) {
+	e, err := New(Config{Clock: NewClock(1000)}, Memory(), Recovery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer e.Stop()
+	const workers, changes = 4, 500
+	runs := 0 // the shard's lock protects it
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for range changes {
+				if _, err := e.UpdateOne("m", func(tx simba.Tx) error {
+					runs++
+					n, _ := strconv.Atoi(tx.Lock("m").Owner)
+					if l := str(strconv.Itoa(n+1), simba.Endless); n == 0 {
+						tx.Take("m", l)
+					} else {
+						tx.Change("m", l, false)
+					}
+					return nil
+				}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	var l simba.Lock
+	if _, err := e.UpdateOne("m", func(tx simba.Tx) error { l = tx.Lock("m"); return nil }); err != nil {
+		t.Error(err)
+	}
+	if want := strconv.Itoa(workers * changes); runs != workers*changes || l.Owner != want {
+		t.Errorf("%d runs, owner %q; want %s of both", runs, l.Owner, want)
+	}
+}
+
+func TestUpdateOneThatFailsChangesNothing(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", sec, 0)
+		drawn := uint64(0)
+		failed := errors.New("failed")
+		if _, err := w.e.UpdateOne("m", func(tx simba.Tx) error {
+			drawn = tx.NextToken("m")
+			tx.Take("m", str("b", sec))
+			return failed
+		}); err != failed {
+			w.t.Errorf("UpdateOne returned %v, want the error of the function", err)
+		}
+		if o := w.owner("m"); o.Owner != "a" {
+			w.t.Errorf("the owner is %q, want a", o.Owner)
+		}
+		w.release("m", "a")
+		if o := w.acquire("m", "c", sec, 0); o.Token <= drawn {
+			w.t.Errorf("the next token is %d, want more than the drawn %d", o.Token, drawn)
+		}
+	})
 }
 
 func TestATransactionCountsTheTenuresThatItEndsInOneShard(t *testing.T) {

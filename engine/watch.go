@@ -87,10 +87,7 @@ func (e *Engine) Watch(name string, queue bool) (version uint64) {
 	sh, hash := e.shard(name)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	s := sh.beginStep()
-	m, before := sh.find(name, hash)
-	m.advance(s)
-	sh.finishStep(m, s, before)
+	sh.open(name, hash)
 	return sh.watch(name).version(queue)
 }
 
