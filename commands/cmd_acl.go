@@ -16,51 +16,44 @@ import (
 var aclCommands = []command{
 	{
 		name: "acl", arity: -2, group: "server", since: "6.0.0",
-		summary:    "A container for Access List Control commands",
-		complexity: "Depends on subcommand.",
-		subs:       aclSubcommands,
+		summary: "A container for Access List Control commands",
+		subs:    aclSubcommands,
 	},
 }
 
 var aclSubcommands = []command{
 	{
 		name: "cat", arity: -2, flags: control, since: "6.0.0", run: (*client).aclCat,
-		summary:    "List the ACL categories or the commands inside a category",
-		complexity: "O(1) since the categories and commands are a fixed set.",
-		args:       []argument{{name: "categoryname", kind: str, optional: true}},
+		summary: "List the ACL categories or the commands inside a category",
+		args:    "[categoryname]",
 	},
 	{
 		name: "deluser", arity: -3, flags: adminControl, since: "6.0.0", run: (*client).aclReadOnly,
 		summary: "Refused: users are kept in their file",
-		args:    []argument{{name: "username", kind: str, multiple: true}},
+		args:    "username [username ...]",
 	},
 	{
 		name: "dryrun", arity: -4, flags: adminControl | secret, since: "7.0.0", run: (*client).aclDryRun,
-		summary:    "Returns whether the user can execute the given command without executing the command.",
-		complexity: "O(1).",
-		args: []argument{{name: "username", kind: str}, {name: "command", kind: str},
-			{name: "arg", kind: str, optional: true, multiple: true}},
+		summary: "Returns whether the user can execute the given command without executing the command.",
+		args:    "username command [arg [arg ...]]",
 	},
 	{
 		name: "genpass", arity: -2, flags: control, since: "6.0.0", run: (*client).aclGenPass,
 		summary: "Generate a pseudorandom secure password to use for ACL users",
-		args:    []argument{{name: "bits", kind: integer, optional: true}},
+		args:    "[bits]",
 	},
 	{
 		name: "getuser", arity: 3, flags: adminControl, since: "6.0.0", run: (*client).aclGetUser,
-		summary:    "Get the rules for a specific ACL user",
-		complexity: "O(N). Where N is the number of password, command and pattern rules that the user has.",
-		args:       []argument{{name: "username", kind: str}},
+		summary: "Get the rules for a specific ACL user",
+		args:    "username",
 	},
 	{
 		name: "list", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclList,
-		summary:    "List the current ACL rules in ACL config file format",
-		complexity: "O(N). Where N is the number of configured users.",
+		summary: "List the current ACL rules in ACL config file format",
 	},
 	{
 		name: "load", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclLoad,
-		summary:    "Reload the ACLs from the configured ACL file",
-		complexity: "O(N). Where N is the number of configured users.",
+		summary: "Reload the ACLs from the configured ACL file",
 	},
 	aclLogRow,
 	{
@@ -70,13 +63,11 @@ var aclSubcommands = []command{
 	{
 		name: "setuser", arity: -3, flags: adminControl | secret, since: "6.0.0", run: (*client).aclReadOnly,
 		summary: "Refused: users are kept in their file",
-		args: []argument{{name: "username", kind: str},
-			{name: "rule", kind: str, optional: true, multiple: true}},
+		args:    "username [rule [rule ...]]",
 	},
 	{
 		name: "users", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclUsers,
-		summary:    "List the username of all the configured ACL rules",
-		complexity: "O(N). Where N is the number of configured users.",
+		summary: "List the username of all the configured ACL rules",
 	},
 	{
 		name: "whoami", arity: 2, flags: control, since: "6.0.0", run: (*client).aclWhoami,

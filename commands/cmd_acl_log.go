@@ -8,10 +8,8 @@ import (
 
 var aclLogRow = command{
 	name: "log", arity: -2, flags: adminControl, since: "6.0.0", run: (*client).aclLogShow,
-	summary:    "List latest events denied because of ACLs in place",
-	complexity: "O(N) with N being the number of entries shown.",
-	args: []argument{{name: "operation", kind: oneof, optional: true, args: []argument{
-		{name: "count", kind: integer}, {name: "reset", token: "RESET", kind: pureToken}}}},
+	summary: "List latest events denied because of ACLs in place",
+	args:    "[count | RESET]",
 }
 
 // aclLog keeps the latest denials and failed logins for ACL LOG. A record that repeats an entry of

@@ -7,9 +7,8 @@ import "github.com/simba-resp/simba-resp/resp"
 var clientCommands = []command{
 	{
 		name: "client", arity: -2, group: "connection", since: "2.4.0",
-		summary:    "A container for client connection commands",
-		complexity: "Depends on subcommand.",
-		subs:       clientSubcommands,
+		summary: "A container for client connection commands",
+		subs:    clientSubcommands,
 	},
 }
 
@@ -28,47 +27,38 @@ var clientSubcommands = []command{
 	{
 		name: "no-evict", arity: 3, flags: adminControl, categories: catConnection, since: "7.0.0", run: (*client).clientToggle,
 		summary: "Set client eviction mode for the current connection; no connection is ever evicted",
-		args:    []argument{{name: "enabled", kind: oneof, args: toggle}},
+		args:    "<ON | OFF>",
 	},
 	{
 		name: "no-touch", arity: 3, flags: control, categories: catConnection, since: "7.2.0", run: (*client).clientToggle,
 		summary: "Control whether commands affect the LRU/LFU of keys; without effect, since no key is ever evicted",
-		args:    []argument{{name: "enabled", kind: oneof, args: toggle}},
+		args:    "<ON | OFF>",
 	},
 	{
 		name: "reply", arity: 3, flags: control | unqueued, categories: catConnection, since: "3.2.0", run: (*client).clientReply,
 		summary: "Instruct the server whether to reply to commands",
-		args: []argument{{name: "on_off_skip", kind: oneof, args: append(toggle[:2:2],
-			argument{name: "skip", token: "SKIP", kind: pureToken})}},
+		args:    "<ON | OFF | SKIP>",
 	},
 	{
 		name: "setinfo", arity: 4, flags: control, categories: catConnection, since: "7.2.0", run: (*client).clientSetInfo,
 		summary: "Set client or connection specific info",
-		args: []argument{{name: "attr", kind: oneof, args: []argument{
-			{name: "libname", token: "LIB-NAME", kind: str},
-			{name: "libver", token: "LIB-VER", kind: str},
-		}}},
+		args:    "<LIB-NAME libname | LIB-VER libver>",
 	},
 	{
 		name: "setname", arity: 3, flags: control, categories: catConnection, since: "2.6.9", run: (*client).clientSetName,
 		summary: "Set the current connection name",
-		args:    []argument{{name: "connection-name", kind: str}},
+		args:    "connection-name",
 	},
 	{
 		name: "tracking", arity: -3, flags: control, categories: catConnection, since: "6.0.0", run: (*client).clientTracking,
 		summary: "Enable or disable server assisted client side caching, which is not supported",
-		args:    []argument{{name: "status", kind: oneof, args: toggle}},
+		args:    "<ON | OFF>",
 	},
 	{
 		name: "trackinginfo", arity: 2, flags: control, categories: catConnection, since: "6.2.0", run: (*client).clientTrackingInfo,
 		summary: "Return information about server assisted client side caching for the current connection",
 	},
 	clientUnblockRow,
-}
-
-var toggle = []argument{
-	{name: "on", token: "ON", kind: pureToken},
-	{name: "off", token: "OFF", kind: pureToken},
 }
 
 // maxClientName is the longest name of a client or a library, in bytes. It bounds the memory of

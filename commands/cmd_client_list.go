@@ -19,53 +19,25 @@ var clientInfoRow = command{
 
 var clientListRow = command{
 	name: "list", arity: -2, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientList,
-	summary:    "Get the list of client connections",
-	complexity: "O(N) where N is the number of client connections",
-	tips:       []string{"nondeterministic_output"},
-	args: []argument{connectionType,
-		{name: "id", token: "ID", kind: block, optional: true, args: []argument{
-			{name: "client-id", kind: integer, multiple: true}}},
-	},
+	summary: "Get the list of client connections",
+	tips:    []string{"nondeterministic_output"},
+	args:    "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
 }
-
-var connectionType = argument{name: "type", token: "TYPE", kind: oneof, optional: true, args: []argument{
-	{name: "normal", token: "NORMAL", kind: pureToken},
-	{name: "master", token: "MASTER", kind: pureToken},
-	{name: "replica", token: "REPLICA", kind: pureToken},
-	{name: "pubsub", token: "PUBSUB", kind: pureToken},
-}}
 
 var clientKillRow = command{
 	name: "kill", arity: -3, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientKill,
-	summary:    "Kill the connection of a client",
-	complexity: "O(N) where N is the number of client connections",
-	args: []argument{{name: "filter", kind: oneof, args: []argument{
-		{name: "ip:port", kind: str},
-		{name: "new-format", kind: oneof, multiple: true, args: []argument{
-			{name: "client-id", token: "ID", kind: integer, optional: true},
-			connectionType,
-			{name: "username", token: "USER", kind: str, optional: true},
-			{name: "ip:port", token: "ADDR", kind: str, optional: true},
-			{name: "ip:port", token: "LADDR", kind: str, optional: true},
-			{name: "yes/no", token: "SKIPME", kind: str, optional: true},
-			{name: "maxage", token: "MAXAGE", kind: integer, optional: true},
-		}},
-	}}},
+	summary: "Kill the connection of a client",
+	args:    "<ip:port | ID client-id | TYPE <NORMAL | MASTER | REPLICA | PUBSUB> | USER username | ADDR ip:port | LADDR ip:port | SKIPME yes/no | MAXAGE maxage>",
 }
 
 var clientUnblockRow = command{
 	name: "unblock", arity: -3, flags: adminControl, categories: catConnection, since: "5.0.0", run: (*client).clientUnblock,
 	summary: "Unblock a client blocked in a blocking command from a different connection",
-	args: []argument{{name: "client-id", kind: integer},
-		{name: "timeout_error", kind: oneof, optional: true, args: []argument{
-			{name: "timeout", token: "TIMEOUT", kind: pureToken},
-			{name: "error", token: "ERROR", kind: pureToken},
-		}},
-	},
+	args:    "client-id [TIMEOUT | ERROR]",
 }
 
-// kindOf returns the connection's type for the filter TYPE of LIST and KILL.
-func kindOf(conn *resp.Conn) string {
+// typeNameOf returns the connection's type for the filter TYPE of LIST and KILL.
+func typeNameOf(conn *resp.Conn) string {
 	if conn.SubscriptionCount() > 0 {
 		return "pubsub"
 	}
@@ -117,7 +89,7 @@ func (c *client) listed(args [][]byte) ([]*resp.Conn, error) {
 			return nil, err
 		}
 		for _, conn := range c.x.server.Conns() {
-			if kindOf(conn) == kind {
+			if typeNameOf(conn) == kind {
 				conns = append(conns, conn)
 			}
 		}
@@ -241,7 +213,7 @@ func parseKill(args [][]byte) (v victims, err error) {
 
 func (v *victims) match(conn *resp.Conn, now time.Time) bool {
 	return (v.id == 0 || conn.ID() == v.id) &&
-		(v.kind == "" || kindOf(conn) == v.kind) &&
+		(v.kind == "" || typeNameOf(conn) == v.kind) &&
 		(v.addr == "" || conn.RemoteAddr() == v.addr) &&
 		(v.laddr == "" || conn.LocalAddr() == v.laddr) &&
 		(v.user == "" || userName(conn) == v.user) &&

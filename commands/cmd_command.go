@@ -11,10 +11,9 @@ var commandCommands = []command{
 	{
 		name: "command", arity: -1, flags: loading | stale, categories: catConnection,
 		group: "server", since: "2.8.13", run: (*client).commandAll,
-		summary:    "Get array of command details",
-		complexity: "O(N) where N is the total number of commands",
-		tips:       []string{"nondeterministic_output_order"},
-		subs:       commandSubcommands,
+		summary: "Get array of command details",
+		tips:    []string{"nondeterministic_output_order"},
+		subs:    commandSubcommands,
 	},
 }
 
@@ -25,35 +24,26 @@ var commandSubcommands = []command{
 	},
 	{
 		name: "docs", arity: -2, flags: loading | stale, categories: catConnection, since: "7.0.0", run: (*client).commandDocs,
-		summary:    "Get array of specific command documentation",
-		complexity: "O(N) where N is the number of commands to look up",
-		tips:       []string{"nondeterministic_output_order"},
-		args:       []argument{{name: "command-name", kind: str, optional: true, multiple: true}},
+		summary: "Get array of specific command documentation",
+		tips:    []string{"nondeterministic_output_order"},
+		args:    "[command-name [command-name ...]]",
 	},
 	{
 		name: "getkeys", arity: -3, flags: loading | stale, categories: catConnection, since: "2.8.13", run: (*client).commandGetKeys,
-		summary:    "Extract keys given a full command",
-		complexity: "O(N) where N is the number of arguments to the command",
-		args: []argument{{name: "command", kind: str},
-			{name: "arg", kind: str, optional: true, multiple: true}},
+		summary: "Extract keys given a full command",
+		args:    "command [arg [arg ...]]",
 	},
 	{
 		name: "info", arity: -2, flags: loading | stale, categories: catConnection, since: "2.8.13", run: (*client).commandInfo,
-		summary:    "Get array of specific command details, or all when no argument is given.",
-		complexity: "O(N) where N is the number of commands to look up",
-		tips:       []string{"nondeterministic_output_order"},
-		args:       []argument{{name: "command-name", kind: str, optional: true, multiple: true}},
+		summary: "Get array of specific command details, or all when no argument is given.",
+		tips:    []string{"nondeterministic_output_order"},
+		args:    "[command-name [command-name ...]]",
 	},
 	{
 		name: "list", arity: -2, flags: loading | stale, categories: catConnection, since: "7.0.0", run: (*client).commandList,
-		summary:    "Get an array of command names",
-		complexity: "O(N) where N is the total number of commands",
-		tips:       []string{"nondeterministic_output_order"},
-		args: []argument{{name: "filterby", token: "FILTERBY", kind: oneof, optional: true, args: []argument{
-			{name: "module-name", token: "MODULE", kind: str},
-			{name: "category", token: "ACLCAT", kind: str},
-			{name: "pattern", token: "PATTERN", kind: pattern},
-		}}},
+		summary: "Get an array of command names",
+		tips:    []string{"nondeterministic_output_order"},
+		args:    "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
 	},
 }
 
@@ -192,8 +182,9 @@ func (c *client) writeDocs(entries []*entry) {
 
 func (c *client) writeDoc(e *entry) {
 	w := c.w
-	fields := 4
-	for _, present := range [...]bool{len(e.args) > 0, len(e.subs) > 0} {
+	args := parseUsage(e.args)
+	fields := 3
+	for _, present := range [...]bool{len(args) > 0, len(e.subs) > 0} {
 		if present {
 			fields++
 		}
@@ -202,10 +193,9 @@ func (c *client) writeDoc(e *entry) {
 	c.writeField("summary", e.summary)
 	c.writeField("since", e.since)
 	c.writeField("group", e.group)
-	c.writeField("complexity", e.complexity)
-	if len(e.args) > 0 {
+	if len(args) > 0 {
 		w.BulkString("arguments")
-		c.writeArguments(e.args)
+		c.writeArguments(args)
 	}
 	if len(e.subs) > 0 {
 		w.BulkString("subcommands")

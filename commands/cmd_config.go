@@ -13,18 +13,16 @@ import (
 var configCommands = []command{
 	{
 		name: "config", arity: -2, group: "server", since: "2.0.0",
-		summary:    "A container for server configuration commands",
-		complexity: "Depends on subcommand.",
-		subs:       configSubcommands,
+		summary: "A container for server configuration commands",
+		subs:    configSubcommands,
 	},
 }
 
 var configSubcommands = []command{
 	{
 		name: "get", arity: -3, flags: adminControl, since: "2.0.0", run: (*client).configGet,
-		summary:    "Get the values of configuration parameters",
-		complexity: "O(N) when N is the number of configuration parameters provided",
-		args:       []argument{{name: "parameter", kind: str, multiple: true}},
+		summary: "Get the values of configuration parameters",
+		args:    "parameter [parameter ...]",
 	},
 	{
 		name: "resetstat", arity: 2, flags: adminControl, since: "2.0.0", run: (*client).configResetStat,
@@ -36,11 +34,9 @@ var configSubcommands = []command{
 	},
 	{
 		name: "set", arity: -4, flags: adminControl | secret, since: "2.0.0", run: (*client).configSet,
-		summary:    "Set configuration parameters to the given values, all or none",
-		complexity: "O(N) when N is the number of configuration parameters provided",
-		tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
-		args: []argument{{name: "parameter_value", kind: block, multiple: true, args: []argument{
-			{name: "parameter", kind: str}, {name: "value", kind: str}}}},
+		summary: "Set configuration parameters to the given values, all or none",
+		tips:    []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+		args:    "parameter value [parameter value ...]",
 	},
 }
 

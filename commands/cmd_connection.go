@@ -12,31 +12,26 @@ var connectionCommands = []command{
 		name: "auth", arity: -2, flags: control | fast | noAuth | allowBusy | secret, categories: catConnection,
 		group: "connection", since: "1.0.0", run: (*client).auth,
 		summary: "Authenticate to the server",
-		args:    []argument{{name: "username", kind: str, optional: true}, {name: "password", kind: str}},
+		args:    "[username] password",
 	},
 	{
 		name: "echo", arity: 2, flags: loading | stale | fast, categories: catConnection,
 		group: "connection", since: "1.0.0", run: (*client).echo, keyed: echoKeyed,
 		summary: "Echo the given string",
-		args:    []argument{{name: "message", kind: str}},
+		args:    "message",
 	},
 	{
 		name: "hello", arity: -1, flags: control | fast | noAuth | allowBusy | secret, categories: catConnection,
 		group: "connection", since: "6.0.0", run: (*client).hello,
 		summary: "Handshake with the server",
-		args: []argument{{name: "arguments", kind: block, optional: true, args: []argument{
-			{name: "protover", kind: integer},
-			{name: "username_password", token: "AUTH", kind: block, optional: true, args: []argument{
-				{name: "username", kind: str}, {name: "password", kind: str}}},
-			{name: "clientname", token: "SETNAME", kind: str, optional: true},
-		}}},
+		args:    "[protover [AUTH username password] [SETNAME clientname]]",
 	},
 	{
 		name: "ping", arity: -1, flags: fast | subMode, categories: catConnection,
 		group: "connection", since: "1.0.0", run: (*client).ping, keyed: pingKeyed,
 		summary: "Ping the server",
 		tips:    []string{"request_policy:all_shards", "response_policy:all_succeeded"},
-		args:    []argument{{name: "message", kind: str, optional: true}},
+		args:    "[message]",
 	},
 	{
 		name: "quit", arity: -1, flags: control | fast | noAuth | allowBusy | immediate | subMode, categories: catConnection,
@@ -52,7 +47,7 @@ var connectionCommands = []command{
 		name: "select", arity: 2, flags: loading | stale | fast, categories: catConnection,
 		group: "connection", since: "1.0.0", run: (*client).selectDB, keyed: selectKeyed,
 		summary: "Change the selected database for the current connection; there is only 0",
-		args:    []argument{{name: "index", kind: integer}},
+		args:    "index",
 	},
 }
 

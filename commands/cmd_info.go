@@ -13,7 +13,7 @@ var infoCommands = []command{
 		group: "server", since: "1.0.0", run: (*client).info,
 		summary: "Get information and statistics about the server",
 		tips:    []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"},
-		args:    []argument{{name: "section", kind: str, optional: true, multiple: true}},
+		args:    "[section [section ...]]",
 	},
 }
 

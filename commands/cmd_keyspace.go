@@ -14,40 +14,33 @@ var keyspaceCommands = []command{
 	{
 		name: "flushall", arity: -1, flags: write | audited, categories: catKeyspace | catDangerous,
 		group: "generic", since: "1.0.0", run: (*client).flush,
-		summary:    "Break all tenures, if the setting flush-held-locks allows it",
-		complexity: "O(N) where N is the number of mutexes",
-		tips:       []string{"request_policy:all_shards", "response_policy:all_succeeded"},
-		args:       flushMode,
+		summary: "Break all tenures, if the setting flush-held-locks allows it",
+		tips:    []string{"request_policy:all_shards", "response_policy:all_succeeded"},
+		args:    "[ASYNC | SYNC]",
 	},
 	{
 		name: "flushdb", arity: -1, flags: write | audited, categories: catKeyspace | catDangerous,
 		group: "generic", since: "1.0.0", run: (*client).flush,
-		summary:    "Break all tenures, as FLUSHALL: there is one database",
-		complexity: "O(N) where N is the number of mutexes",
-		tips:       []string{"request_policy:all_shards", "response_policy:all_succeeded"},
-		args:       flushMode,
+		summary: "Break all tenures, as FLUSHALL: there is one database",
+		tips:    []string{"request_policy:all_shards", "response_policy:all_succeeded"},
+		args:    "[ASYNC | SYNC]",
 	},
 	{
 		name: "type", arity: 2, flags: readonly | fast, categories: catKeyspace,
 		keys: keyRead, group: "generic", since: "1.0.0", run: withoutKeys((*client).typeOf), keyed: typeOf,
 		summary: "Determine the type of a key: string or hash for a mutex that has an owner, zset for a queue",
-		args:    []argument{{name: "key", kind: key}},
+		args:    "key",
 	},
 }
-
-var flushMode = []argument{{name: "mode", kind: oneof, optional: true, args: []argument{
-	{name: "async", token: "ASYNC", kind: pureToken}, {name: "sync", token: "SYNC", kind: pureToken}}}}
 
 var memoryCommands = []command{
 	{
 		name: "memory", arity: -2, group: "server", since: "4.0.0",
-		summary:    "A container for memory diagnostics commands",
-		complexity: "Depends on subcommand.",
+		summary: "A container for memory diagnostics commands",
 		subs: []command{{
 			name: "usage", arity: -3, flags: readonly, keys: keys{2, 2, 1, []string{"RO"}}, since: "4.0.0", run: (*client).memoryUsage,
 			summary: "Estimate the memory usage of a key",
-			args: []argument{{name: "key", kind: key},
-				{name: "count", token: "SAMPLES", kind: integer, optional: true}},
+			args:    "key [SAMPLES count]",
 		}},
 	},
 }

@@ -25,10 +25,9 @@ var scanCommands = []command{
 	{
 		name: "keys", arity: 2, flags: readonly, categories: catKeyspace | catDangerous,
 		group: "generic", since: "1.0.0", keyed: keysOf,
-		summary:    "Find all lock keys matching the given pattern",
-		complexity: "O(N) with N being the number of mutexes",
-		tips:       []string{"request_policy:all_shards", "nondeterministic_output_order"},
-		args:       []argument{{name: "pattern", kind: pattern}},
+		summary: "Find all lock keys matching the given pattern",
+		tips:    []string{"request_policy:all_shards", "nondeterministic_output_order"},
+		args:    "pattern",
 	},
 	{
 		name: "randomkey", arity: 1, flags: readonly, categories: catKeyspace,
@@ -39,13 +38,9 @@ var scanCommands = []command{
 	{
 		name: "scan", arity: -2, flags: readonly, categories: catKeyspace,
 		group: "generic", since: "2.8.0", run: withoutKeys((*client).scan), keyed: scan,
-		summary:    "Iterate over the keys of the mutexes that have an owner",
-		complexity: "O(1) for every call. O(N) for a complete iteration over N mutexes",
-		tips:       []string{"nondeterministic_output", "request_policy:special"},
-		args: []argument{{name: "cursor", kind: integer},
-			{name: "pattern", token: "MATCH", kind: pattern, optional: true}, countOption,
-			{name: "type", token: "TYPE", kind: str, optional: true},
-		},
+		summary: "Iterate over the keys of the mutexes that have an owner",
+		tips:    []string{"nondeterministic_output", "request_policy:special"},
+		args:    "cursor [MATCH pattern] [COUNT count] [TYPE type]",
 	},
 }
 

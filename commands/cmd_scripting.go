@@ -25,74 +25,51 @@ var (
 	scriptKeysRead    = keys{flags: []string{"RO", "access"}}
 )
 
-// scriptArgs are the arguments of EVAL and EVALSHA. name is the name of the first one: script or
-// sha1.
-func scriptArgs(name string) []argument {
-	return []argument{{name: name, kind: str}, {name: "numkeys", kind: integer},
-		{name: "key", kind: key, optional: true, multiple: true}, {name: "arg", kind: str, optional: true, multiple: true}}
-}
-
-const scriptComplexity = "Depends on the script that is executed."
-
 var scriptingCommands = []command{
 	{
 		name: "eval", arity: -3, flags: scriptFlags | longArgs, categories: catScripting,
 		keys: scriptKeysWritten, keyCount: scriptKeyArg, keyNotes: anyKeyWritten,
 		group: "scripting", since: "2.6.0", keyed: eval,
-		summary:    "Execute a Lua script server side; a script that fails changes nothing",
-		complexity: scriptComplexity, args: scriptArgs("script"),
+		summary: "Execute a Lua script server side; a script that fails changes nothing", args: "script numkeys [key [key ...]] [arg [arg ...]]",
 	},
 	{
 		name: "evalsha", arity: -3, flags: scriptFlags, categories: catScripting,
 		keys: scriptKeysWritten, keyCount: scriptKeyArg,
 		group: "scripting", since: "2.6.0", keyed: evalStored,
-		summary:    "Execute a Lua script server side",
-		complexity: scriptComplexity, args: scriptArgs("sha1"),
+		summary: "Execute a Lua script server side", args: "sha1 numkeys [key [key ...]] [arg [arg ...]]",
 	},
 	{
 		name: "evalsha_ro", arity: -3, flags: scriptRead, categories: catScripting,
 		keys: scriptKeysRead, keyCount: scriptKeyArg,
 		group: "scripting", since: "7.0.0", keyed: evalStoredRO,
-		summary:    "Execute a read-only Lua script server side",
-		complexity: scriptComplexity, args: scriptArgs("sha1"),
+		summary: "Execute a read-only Lua script server side", args: "sha1 numkeys [key [key ...]] [arg [arg ...]]",
 	},
 	{
 		name: "eval_ro", arity: -3, flags: scriptRead | longArgs, categories: catScripting,
 		keys: scriptKeysRead, keyCount: scriptKeyArg, keyNotes: anyKeyRead,
 		group: "scripting", since: "7.0.0", keyed: evalRO,
-		summary:    "Execute a read-only Lua script server side",
-		complexity: scriptComplexity, args: scriptArgs("script"),
+		summary: "Execute a read-only Lua script server side", args: "script numkeys [key [key ...]] [arg [arg ...]]",
 	},
 	{
 		name: "script", arity: -2, group: "scripting", since: "2.6.0",
-		summary:    "A container for Lua scripts management commands",
-		complexity: "Depends on subcommand.",
+		summary: "A container for Lua scripts management commands",
 		subs: []command{
 			{
 				name: "debug", arity: 3, flags: noscript, categories: catScripting, since: "3.2.0", run: onScripts(scriptDebug),
 				summary: "Turn the debug mode off, which it always is.",
-				args: []argument{{name: "mode", kind: oneof, args: []argument{
-					{name: "yes", token: "YES", kind: pureToken},
-					{name: "sync", token: "SYNC", kind: pureToken},
-					{name: "no", token: "NO", kind: pureToken},
-				}}},
+				args:    "<YES | SYNC | NO>",
 			},
 			{
 				name: "exists", arity: -3, flags: noscript, categories: catScripting, since: "2.6.0", run: onScripts(scriptExists),
-				summary:    "Check existence of scripts in the script cache.",
-				complexity: "O(N) with N being the number of scripts to check (so checking a single script is an O(1) operation).",
-				tips:       []string{"request_policy:all_shards", "response_policy:agg_logical_and"},
-				args:       []argument{{name: "sha1", kind: str, multiple: true}},
+				summary: "Check existence of scripts in the script cache.",
+				tips:    []string{"request_policy:all_shards", "response_policy:agg_logical_and"},
+				args:    "sha1 [sha1 ...]",
 			},
 			{
 				name: "flush", arity: -2, flags: noscript | audited, categories: catScripting, since: "2.6.0", run: onScripts(scriptFlush),
-				summary:    "Remove all the scripts from the script cache.",
-				complexity: "O(N) with N being the number of scripts in cache",
-				tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
-				args: []argument{{name: "async", kind: oneof, optional: true, args: []argument{
-					{name: "async", token: "ASYNC", kind: pureToken},
-					{name: "sync", token: "SYNC", kind: pureToken},
-				}}},
+				summary: "Remove all the scripts from the script cache.",
+				tips:    []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+				args:    "[ASYNC | SYNC]",
 			},
 			{
 				name: "kill", arity: 2, flags: noscript | allowBusy | audited, categories: catScripting, since: "2.6.0", run: onScripts(scriptKill),
@@ -101,10 +78,9 @@ var scriptingCommands = []command{
 			},
 			{
 				name: "load", arity: 3, flags: noscript | stale | longArgs, categories: catScripting, since: "2.6.0", run: onScripts(scriptLoad),
-				summary:    "Load the specified Lua script into the script cache.",
-				complexity: "O(N) with N being the length in bytes of the script body.",
-				tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
-				args:       []argument{{name: "script", kind: str}},
+				summary: "Load the specified Lua script into the script cache.",
+				tips:    []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+				args:    "script",
 			},
 		},
 	},

@@ -13,8 +13,7 @@ var serverCommands = []command{
 	},
 	{
 		name: "module", arity: -2, group: "server", since: "4.0.0",
-		summary:    "A container for module commands",
-		complexity: "Depends on subcommand.",
+		summary: "A container for module commands",
 		subs: []command{{
 			name: "list", arity: 2, flags: adminHidden | noscript, since: "4.0.0", run: (*client).moduleList,
 			summary: "List all modules loaded by the server: there are none",
@@ -30,15 +29,7 @@ var serverCommands = []command{
 		name: "shutdown", arity: -1, flags: adminControl | noMulti | allowBusy,
 		group: "server", since: "1.0.0", run: (*client).shutdown,
 		summary: "Stop the server; leases stay, on disk",
-		args: []argument{
-			{name: "nosave_save", kind: oneof, optional: true, args: []argument{
-				{name: "nosave", token: "NOSAVE", kind: pureToken},
-				{name: "save", token: "SAVE", kind: pureToken},
-			}},
-			{name: "now", token: "NOW", kind: pureToken, optional: true},
-			{name: "force", token: "FORCE", kind: pureToken, optional: true},
-			{name: "abort", token: "ABORT", kind: pureToken, optional: true},
-		},
+		args:    "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
 	},
 	{
 		name: "time", arity: 1, flags: loading | stale | fast,

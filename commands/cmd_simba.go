@@ -16,15 +16,6 @@ var (
 	mutexRead    = keys{1, 1, 1, []string{"RO", "access"}}
 )
 
-var (
-	mutexArg     = argument{name: "mutex", kind: key}
-	contenderArg = argument{name: "contender", kind: str}
-	ttlArg       = argument{name: "ttl", kind: integer}
-	transition   = argument{name: "ms", token: "TRANSITION", kind: integer, optional: true}
-	tokenOption  = argument{name: "token", token: "TOKEN", kind: integer, optional: true}
-	countOption  = argument{name: "count", token: "COUNT", kind: integer, optional: true}
-)
-
 var simbaCommands = []command{
 	simbaAcquireRow,
 	simbaGuardRow,
@@ -39,8 +30,7 @@ var simbaCommands = []command{
 	{
 		name: "simba.help", arity: 1, flags: loading | stale | fast,
 		group: simbaGroup, since: "0.1.0", run: (*client).simbaHelp,
-		summary:    "Shows the syntax of the SIMBA commands",
-		complexity: "O(1)",
+		summary: "Shows the syntax of the SIMBA commands",
 	},
 }
 

@@ -12,15 +12,8 @@ import (
 var simbaAcquireRow = command{
 	name: "simba.acquire", arity: -4, flags: write | denyoom | renewing | noscript | blocking, keys: mutexWritten, actor: contenderActor,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaAcquire,
-	summary:    "Acquires the mutex, renews its lease, or queues or waits for it",
-	complexity: "O(1), O(log N) with N waiters of the mutex",
-	args: []argument{mutexArg, contenderArg, ttlArg, transition,
-		{name: "mode", kind: oneof, optional: true, args: []argument{
-			{name: "ms", token: "WAIT", kind: integer},
-			{name: "noqueue", token: "NOQUEUE", kind: pureToken},
-		}},
-		{name: "session", token: "SESSION", kind: pureToken, optional: true},
-	},
+	summary: "Acquires the mutex, renews its lease, or queues or waits for it",
+	args:    "mutex contender ttl [TRANSITION ms] [WAIT ms | NOQUEUE] [SESSION]",
 }
 
 const (

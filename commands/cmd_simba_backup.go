@@ -9,24 +9,20 @@ import (
 
 var simbaBackupRow = command{
 	name: "simba.backup", arity: -2, group: simbaGroup, since: "0.1.0",
-	summary:    "A container for the commands that copy the data of a running server",
-	complexity: "Depends on subcommand.",
+	summary: "A container for the commands that copy the data of a running server",
 	subs: []command{
 		{
 			name: "begin", arity: 2, flags: adminHidden | noscript | noMulti, since: "0.1.0", run: (*client).backupBegin,
-			summary:    "Begins a consistent copy, which ends with the connection",
-			complexity: "O(N) with N changes since the last checkpoint",
+			summary: "Begins a consistent copy, which ends with the connection",
 		},
 		{
 			name: "read", arity: 3, flags: adminHidden | noscript | noMulti, since: "0.1.0", run: (*client).backupRead,
-			summary:    "Returns the next bytes of the copy, none at its end",
-			complexity: "O(N) with N bytes, at most 1 MiB",
-			args:       []argument{{name: "offset", kind: integer}},
+			summary: "Returns the next bytes of the copy, none at its end",
+			args:    "offset",
 		},
 		{
 			name: "end", arity: 2, flags: adminHidden | noscript | noMulti, since: "0.1.0", run: (*client).backupEnd,
-			summary:    "Ends the copy, and returns 0 if there was none",
-			complexity: "O(1)",
+			summary: "Ends the copy, and returns 0 if there was none",
 		},
 	},
 }

@@ -8,30 +8,28 @@ var simbaGuardRow = command{
 	name: "simba.guard", arity: -4, flags: write | fast, keys: mutexWritten, actor: contenderActor,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaGuard,
 	summary: "Renews the lease if the contender is still the owner",
-	args:    []argument{mutexArg, contenderArg, ttlArg, transition, tokenOption},
+	args:    "mutex contender ttl [TRANSITION ms] [TOKEN token]",
 }
 
 var simbaReleaseRow = command{
 	name: "simba.release", arity: -3, flags: write | fast, keys: mutexWritten, actor: contenderActor,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaRelease,
-	summary:    "Releases the mutex, or leaves its queue",
-	complexity: "O(1), O(log N) with N waiters of the mutex",
-	args:       []argument{mutexArg, contenderArg, tokenOption},
+	summary: "Releases the mutex, or leaves its queue",
+	args:    "mutex contender [TOKEN token]",
 }
 
 var simbaCheckRow = command{
 	name: "simba.check", arity: 3, flags: readonly | fast, keys: mutexRead,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaCheck,
 	summary: "Reports whether a token is that of the present tenure, for a protected resource",
-	args:    []argument{mutexArg, {name: "token", kind: integer}},
+	args:    "mutex token",
 }
 
 var simbaBreakRow = command{
 	name: "simba.break", arity: -2, flags: write | admin, keys: mutexWritten,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaBreak,
-	summary:    "Ends the tenure of any owner and hands the mutex off to the next waiter",
-	complexity: "O(1), O(log N) with N waiters of the mutex",
-	args:       []argument{mutexArg, {name: "text", token: "REASON", kind: str, optional: true}},
+	summary: "Ends the tenure of any owner and hands the mutex off to the next waiter",
+	args:    "mutex [REASON text]",
 }
 
 func parseGuard(args [][]byte) (g simba.GuardRequest, err error) {

@@ -12,41 +12,30 @@ import (
 var simbaOwnerRow = command{
 	name: "simba.owner", arity: 2, flags: readonly | fast, keys: mutexRead,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaOwner,
-	summary:    "Shows the owner of the mutex, its token, its windows, its start and its connection",
-	complexity: "O(1)",
-	args:       []argument{mutexArg},
+	summary: "Shows the owner of the mutex, its token, its windows, its start and its connection",
+	args:    "mutex",
 }
 
 var simbaQueueRow = command{
 	name: "simba.queue", arity: -2, flags: readonly, keys: mutexRead,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaQueue,
-	summary:    "Lists the waiters of the mutex, in order",
-	complexity: "O(N) with N waiters returned",
-	args:       []argument{mutexArg, countOption},
+	summary: "Lists the waiters of the mutex, in order",
+	args:    "mutex [COUNT count]",
 }
 
 var simbaScanRow = command{
 	name: "simba.scan", arity: -2, flags: readonly,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaScan,
-	summary:    "Iterates over the mutexes that have an owner or waiters",
-	complexity: "O(1) a call, O(N) for a whole iteration over N mutexes",
-	tips:       []string{"nondeterministic_output", "request_policy:special"},
-	args: []argument{{name: "cursor", kind: integer},
-		{name: "pattern", token: "MATCH", kind: pattern, optional: true}, countOption,
-		{name: "state", token: "STATE", kind: oneof, optional: true, args: []argument{
-			{name: "held", token: "held", kind: pureToken},
-			{name: "contended", token: "contended", kind: pureToken},
-		}},
-	},
+	summary: "Iterates over the mutexes that have an owner or waiters",
+	tips:    []string{"nondeterministic_output", "request_policy:special"},
+	args:    "cursor [MATCH pattern] [COUNT count] [STATE <held | contended>]",
 }
 
 var simbaHistoryRow = command{
 	name: "simba.history", arity: -2, flags: readonly, keys: mutexRead,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaHistory,
-	summary:    "Lists the events of the mutex and its queue, oldest first",
-	complexity: "O(N) with N events kept by the server",
-	args: []argument{mutexArg, countOption,
-		{name: "seq", token: "SINCE", kind: integer, optional: true}},
+	summary: "Lists the events of the mutex and its queue, oldest first",
+	args:    "mutex [COUNT count] [SINCE seq]",
 }
 
 func (c *client) simbaOwner(args [][]byte) error {

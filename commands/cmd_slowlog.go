@@ -12,19 +12,17 @@ import (
 var slowlogCommands = []command{
 	{
 		name: "slowlog", arity: -2, group: "server", since: "2.2.12",
-		summary:    "A container for slow log commands",
-		complexity: "Depends on subcommand.",
-		subs:       slowlogSubcommands,
+		summary: "A container for slow log commands",
+		subs:    slowlogSubcommands,
 	},
 }
 
 var slowlogSubcommands = []command{
 	{
 		name: "get", arity: -2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogGet,
-		summary:    "Get the slow log's entries",
-		complexity: "O(N) where N is the number of entries returned",
-		tips:       []string{"request_policy:all_nodes", "nondeterministic_output"},
-		args:       []argument{{name: "count", kind: integer, optional: true}},
+		summary: "Get the slow log's entries",
+		tips:    []string{"request_policy:all_nodes", "nondeterministic_output"},
+		args:    "[count]",
 	},
 	{
 		name: "len", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogLen,
@@ -33,9 +31,8 @@ var slowlogSubcommands = []command{
 	},
 	{
 		name: "reset", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogReset,
-		summary:    "Clear all entries from the slow log",
-		complexity: "O(N) where N is the number of entries in the slowlog",
-		tips:       []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
+		summary: "Clear all entries from the slow log",
+		tips:    []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 	},
 }
 

@@ -15,25 +15,20 @@ var queueRangeCommands = []command{
 	{
 		name: "zrange", arity: -4, flags: readonly, categories: catSortedSet, keys: oneKey("RO", "access"),
 		group: "sorted-set", since: "1.2.0", keyed: ranging(queueRange{}, true),
-		summary:    "Return a range of contenders in the queue of a mutex",
-		complexity: "O(log(N)+M) with N members of the queue and M contenders returned",
-		args: []argument{keyArg, {name: "start", kind: str}, {name: "stop", kind: str},
-			{name: "byscore", token: "BYSCORE", kind: pureToken, optional: true},
-			{name: "rev", token: "REV", kind: pureToken, optional: true}, limitOption, withScores},
+		summary: "Return a range of contenders in the queue of a mutex",
+		args:    "key start stop [BYSCORE] [REV] [LIMIT offset count] [WITHSCORES]",
 	},
 	{
 		name: "zrevrange", arity: -4, flags: readonly, categories: catSortedSet, keys: oneKey("RO", "access"),
 		group: "sorted-set", since: "1.2.0", keyed: ranging(queueRange{reverse: true}, false),
-		summary:    "Return a range of contenders in the queue of a mutex, by index, the last one first",
-		complexity: "O(M) with M contenders returned",
-		args:       []argument{keyArg, startArg, stopArg, withScores},
+		summary: "Return a range of contenders in the queue of a mutex, by index, the last one first",
+		args:    "key start stop [WITHSCORES]",
 	},
 	{
 		name: "zrangebyscore", arity: -4, flags: readonly, categories: catSortedSet, keys: oneKey("RO", "access"),
 		group: "sorted-set", since: "1.0.5", keyed: ranging(queueRange{byScore: true}, false),
-		summary:    "Return a range of contenders in the queue of a mutex, by score",
-		complexity: "O(log(N)+M) with N members of the queue and M contenders returned",
-		args:       []argument{keyArg, {name: "min", kind: double}, {name: "max", kind: double}, withScores, limitOption},
+		summary: "Return a range of contenders in the queue of a mutex, by score",
+		args:    "key min max [WITHSCORES] [LIMIT offset count]",
 	},
 }
 

@@ -17,8 +17,7 @@ var transactionCommands = []command{
 	{
 		name: "exec", arity: 1, flags: control | skipSlowlog | immediate | unmonitored, categories: catTransaction,
 		group: "transactions", since: "1.2.0", run: (*client).exec,
-		summary:    "Execute all commands issued after MULTI, in one step unless SIMBA.* is among them; no command blocks",
-		complexity: "Depends on commands in the transaction",
+		summary: "Execute all commands issued after MULTI, in one step unless SIMBA.* is among them; no command blocks",
 	},
 	{
 		name: "multi", arity: 1, flags: control | fast | allowBusy | immediate, categories: catTransaction,

@@ -16,9 +16,8 @@ var watchCommands = []command{
 		name: "watch", arity: -2, flags: control | fast | allowBusy | immediate, categories: catTransaction,
 		keys:  keys{1, -1, 1, []string{"RO"}},
 		group: "transactions", since: "2.2.0", run: (*client).watchKeys,
-		summary:    "Watch the given keys to determine execution of the MULTI/EXEC block",
-		complexity: "O(1) for every key.",
-		args:       []argument{{name: "key", kind: key, multiple: true}},
+		summary: "Watch the given keys to determine execution of the MULTI/EXEC block",
+		args:    "key [key ...]",
 	},
 }
 

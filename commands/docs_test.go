@@ -106,8 +106,35 @@ func TestEveryCommandIsDocumented(t *testing.T) {
 		if e.full != strings.ToLower(e.full) {
 			t.Errorf("%s is not in lower case", e.full)
 		}
-		checkArguments(t, e.full, e.args)
+		args := parseUsage(e.args)
+		checkArguments(t, e.full, args)
+		if n := fewest(args); e.args != "" && n != max(e.arity, -e.arity)-1-strings.Count(e.full, "|") {
+			t.Errorf("%s needs %d arguments by its usage, and has the arity %d", e.full, n, e.arity)
+		}
 	}
+}
+
+// fewest returns how many words the arguments need at least.
+func fewest(args []argument) (n int) {
+	for _, a := range args {
+		switch {
+		case a.optional:
+		case a.kind == oneof:
+			least := fewest(a.args[:1])
+			for i := range a.args {
+				least = min(least, fewest(a.args[i:i+1]))
+			}
+			n += least
+		case a.kind == block:
+			n += fewest(a.args)
+		default:
+			n++
+		}
+		if !a.optional && a.token != "" && a.kind != pureToken {
+			n++
+		}
+	}
+	return n
 }
 
 func checkArguments(t *testing.T, command string, args []argument) {
@@ -161,14 +188,14 @@ func TestDocsHaveTheFormThatClientsParse(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	field := func(k, v string) string { return bulk(k) + bulk(v) }
 	status := func(s string) string { return "*1\r\n+" + s + "\r\n" }
-	p.expect("COMMAND DOCS simba.queue nonsense", "*2\r\n"+bulk("simba.queue")+"*10\r\n"+
+	p.expect("COMMAND DOCS simba.queue nonsense", "*2\r\n"+bulk("simba.queue")+"*8\r\n"+
 		field("summary", "Lists the waiters of the mutex, in order")+field("since", "0.1.0")+field("group", "simba")+
-		field("complexity", "O(N) with N waiters returned")+bulk("arguments")+"*2\r\n"+
+		bulk("arguments")+"*2\r\n"+
 		"*6\r\n"+field("name", "mutex")+field("type", "key")+bulk("key_spec_index")+":0\r\n"+
-		"*8\r\n"+field("name", "count")+field("type", "integer")+field("token", "COUNT")+bulk("flags")+status("optional"))
+		"*8\r\n"+field("name", "count")+field("type", "string")+field("token", "COUNT")+bulk("flags")+status("optional"))
 	p.do("HELLO 3")
-	if got := p.do("COMMAND DOCS client|kill"); !strings.HasPrefix(got, "%1\r\n$11\r\nclient|kill\r\n%5\r\n") {
-		t.Errorf("COMMAND DOCS client|kill begins with %.60q, want a map of 5 fields", got)
+	if got := p.do("COMMAND DOCS client|kill"); !strings.HasPrefix(got, "%1\r\n$11\r\nclient|kill\r\n%4\r\n") {
+		t.Errorf("COMMAND DOCS client|kill begins with %.60q, want a map of 4 fields", got)
 	}
 }
 

@@ -35,9 +35,9 @@ func FuzzCommand(f *testing.F) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for i, e := range all {
 		for state := range 3 {
-			f.Add(uint16(i), uint8(state), joinArguments(argumentsOf(r, e.args)))
+			f.Add(uint16(i), uint8(state), joinArguments(argumentsOf(r, parseUsage(e.args))))
 		}
-		f.Add(uint16(i), uint8(r.IntN(states)), joinArguments(argumentsOf(r, e.args)))
+		f.Add(uint16(i), uint8(r.IntN(states)), joinArguments(argumentsOf(r, parseUsage(e.args))))
 	}
 	f.Fuzz(func(t *testing.T, which uint16, state uint8, joined []byte) {
 		e := all[int(which)%len(all)]
@@ -73,6 +73,10 @@ var (
 		"return redis.status_reply('a\\r\\nb')", "redis.setresp(3) return {double=1.5}", "return {}", "x", "#!lua\nreturn 1"}
 )
 
+// numbers are the names of arguments that are numbers.
+var numbers = []string{"ttl", "ms", "count", "offset", "token", "seq", "cursor", "seconds", "milliseconds", "unix-time-seconds", "unix-time-milliseconds",
+	"increment", "decrement", "numkeys", "index", "start", "stop", "end", "score", "min", "max", "bits", "maxage", "client-id", "protover"}
+
 func argumentsOf(r *rand.Rand, grammar []argument) []string {
 	var out []string
 	pick := func(from []string) string { return from[r.IntN(len(from))] }
@@ -94,16 +98,17 @@ func argumentsOf(r *rand.Rand, grammar []argument) []string {
 				out = append(out, argumentsOf(r, []argument{required(a.args[r.IntN(len(a.args))])})...)
 			case block:
 				out = append(out, argumentsOf(r, a.args)...)
-			case integer, double, unixTime:
-				out = append(out, pick(fuzzNumbers))
 			case pattern:
 				out = append(out, pick(fuzzPatterns))
 			default:
-				if a.name == "script" {
+				switch {
+				case a.name == "script":
 					out = append(out, pick(fuzzScripts))
-					break
+				case slices.Contains(numbers, a.name):
+					out = append(out, pick(fuzzNumbers))
+				default:
+					out = append(out, pick(fuzzNames))
 				}
-				out = append(out, pick(fuzzNames))
 			}
 		}
 	}

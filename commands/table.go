@@ -22,9 +22,8 @@ type command struct {
 	group      string
 	since      string // first version with the command: of this server for SIMBA.*, else of Redis
 	summary    string
-	complexity string // "" = O(1)
 	tips       []string
-	args       []argument
+	args       string    // the arguments, see parseUsage
 	subs       []command // the subcommands of a container, without HELP, which newEntry adds
 
 	// run executes the command. It writes one reply, or returns the error that is the reply.
@@ -34,29 +33,6 @@ type command struct {
 	// call has a transaction of its own if run is nil.
 	keyed keyedCommand
 }
-
-// argument is an argument in the terms of COMMAND DOCS.
-type argument struct {
-	name     string
-	kind     kind
-	token    string // the word before the argument; a pureToken is only this word
-	optional bool
-	multiple bool
-	args     []argument // the alternatives of a oneof, or the parts of a block
-}
-
-type kind string
-
-const (
-	str       kind = "string"
-	integer   kind = "integer"
-	double    kind = "double"
-	key       kind = "key"
-	pattern   kind = "pattern"
-	pureToken kind = "pure-token"
-	oneof     kind = "oneof"
-	block     kind = "block"
-)
 
 // keys says which arguments are keys. The zero value means none.
 type keys struct {
@@ -241,9 +217,6 @@ func newEntry(line *command, container *entry) *entry {
 	own := *line
 	if own.run == nil && own.keyed != nil {
 		own.run = (*client).runKeyed
-	}
-	if own.complexity == "" {
-		own.complexity = "O(1)"
 	}
 	if own.acl()&catAdmin != 0 {
 		own.flags |= audited

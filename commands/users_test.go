@@ -334,8 +334,8 @@ func TestUsersAreOnlyInTheirFile(t *testing.T) {
 
 func TestRulesForContendersAndChannelsCoverEveryCommand(t *testing.T) {
 	for e := range newTable().all() {
-		for _, a := range e.args {
-			if a.name == contenderArg.name && e.actor.ids == nil {
+		for _, a := range parseUsage(e.args) {
+			if a.name == "contender" && e.actor.ids == nil {
 				t.Errorf("%s has an argument contender, but no actor", e.full)
 			}
 			if (a.name == "channel" || a.name == "shardchannel") && e.channels == noChannels && !strings.HasPrefix(e.full, "pubsub|") && !strings.Contains(e.full, "unsubscribe") {
