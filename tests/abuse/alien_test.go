@@ -18,9 +18,7 @@ func TestHTTPIsClosedAndNothingOfItIsExecuted(t *testing.T) {
 	body := strings.Repeat("SIMBA.ACQUIRE stolen http 600000\r\n", 1000)
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodOptions} {
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+v.addr+"/", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, err)
 		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 		if resp, err := client.Do(req); err == nil {
 			resp.Body.Close()
@@ -29,9 +27,7 @@ func TestHTTPIsClosedAndNothingOfItIsExecuted(t *testing.T) {
 	}
 	for _, first := range []string{"POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: x\r\n", "DELETE / HTTP/1.1\r\nhost: x\r\n"} {
 		c := v.raw()
-		if err := c.send(first + "\r\n" + body); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, c.send(first+"\r\n"+body))
 		if err := c.ended(); err != nil {
 			t.Errorf("the server does not close the connection after %q: %v", first, err)
 		}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 var (
@@ -86,9 +88,7 @@ func attackForever() error {
 func testBinary(t testing.TB) string {
 	t.Helper()
 	path, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	return path
 }
 

@@ -51,13 +51,9 @@ func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 	v := watched(t, s.Addr, "", p.Output)
 	var was unix.Rlimit
 	few := unix.Rlimit{Cur: uint64(v.before.files) + 10}
-	if err := unix.Prlimit(v.pid, unix.RLIMIT_NOFILE, nil, &was); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, unix.Prlimit(v.pid, unix.RLIMIT_NOFILE, nil, &was))
 	few.Max = was.Max
-	if err := unix.Prlimit(v.pid, unix.RLIMIT_NOFILE, &few, nil); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, unix.Prlimit(v.pid, unix.RLIMIT_NOFILE, &few, nil))
 	var conns []net.Conn
 	t.Cleanup(func() {
 		for _, c := range conns {
@@ -66,9 +62,7 @@ func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 	})
 	for range 50 { // the kernel accepts them all, but the server has files for few
 		c, err := dialRaw(v.addr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, err)
 		conns = append(conns, c)
 	}
 	const refused = `cannot accept connections.*pause=(\S+)`
@@ -95,9 +89,7 @@ func TestWithoutFreeFilesItServesOnAndDoesNotSpin(t *testing.T) {
 	}
 
 	// After the limit is raised, the server accepts the waiting connections by itself.
-	if err := unix.Prlimit(v.pid, unix.RLIMIT_NOFILE, &was, nil); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, unix.Prlimit(v.pid, unix.RLIMIT_NOFILE, &was, nil))
 	for i, c := range conns {
 		if line, err := c.(*raw).ask(words("ECHO", strconv.Itoa(i))); err != nil || line != fmt.Sprintf("$%d", len(strconv.Itoa(i))) {
 			t.Fatalf("ECHO on connection %d returns %q, %v", i, line, err)

@@ -34,9 +34,7 @@ func TestAMillionPipelinedCommandsAreAnsweredInBatches(t *testing.T) {
 				v.servesOthers()
 			}
 		}
-		if err := <-sent; err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, <-sent)
 		c.Close()
 	}
 	v.costsAtMost(16 << 20)
@@ -75,9 +73,7 @@ func TestPipelinedWritesAreAnsweredOneByOneAndInOrder(t *testing.T) {
 		}
 	}
 	t.Logf("the server replied to %d commands in %v", 2*pairs, time.Since(began))
-	if err := <-sent; err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, <-sent)
 	// No reply is left, and the last RELEASE has taken effect.
 	if line, err := c.ask(words("SIMBA.OWNER", "flooded")); err != nil || line != "$-1" {
 		t.Errorf("after the pipeline SIMBA.OWNER returns %q, %v, want no owner", line, err)
@@ -115,9 +111,7 @@ func TestConnectionsThatComeAndGoLeaveNothing(t *testing.T) {
 		c.reset() // the client has read everything, so a reset loses nothing
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	v.servesOthers()
 	v.costsAtMost(32 << 20)
 	v.recovers()
@@ -178,13 +172,9 @@ func fill(t testing.TB, v *victim, n int) {
 	const pipeline = 1000
 	for i := 0; i < n; i += pipeline {
 		for j := range pipeline {
-			if err := v.eye.Send("SIMBA.ACQUIRE", fmt.Sprintf("m%d", i+j), "c", bystanderTTL, "NOQUEUE"); err != nil {
-				t.Fatal(err)
-			}
+			simbatest.Must(t, v.eye.Send("SIMBA.ACQUIRE", fmt.Sprintf("m%d", i+j), "c", bystanderTTL, "NOQUEUE"))
 		}
-		if err := v.eye.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, v.eye.Flush())
 		for range pipeline {
 			if r, err := simbatest.ToRecord(v.eye.Receive()); err != nil || r["status"] != "acquired" {
 				t.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)

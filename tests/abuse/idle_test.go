@@ -4,6 +4,8 @@ import (
 	"os"
 	"syscall"
 	"testing"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // idleCost bounds the memory of an idle connection in bytes: a goroutine's stack, a buffer, and the
@@ -14,9 +16,7 @@ const idleCost = 16 << 10
 func TestTenThousandIdleConnectionsCostLittleAndDelayNoClient(t *testing.T) {
 	n := 10_000
 	var files syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
 	if most := int(files.Cur) - 1000; n > most {
 		if os.Getenv("CI") == "true" {
 			t.Fatalf("the limit of open files is %d; %d connections need %d (ulimit -n)", files.Cur, n, n+1000)
@@ -30,9 +30,7 @@ func TestTenThousandIdleConnectionsCostLittleAndDelayNoClient(t *testing.T) {
 		_, err := conns[i].ask("PING\r\n")
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	v.until("all are connected", func() bool { return v.info("connected_clients") == n+v.before.clients })
 	v.servesOthers()
 	t.Logf("each connection costs %d bytes of memory", (v.memory("VmRSS")-v.quiet)<<10/n)

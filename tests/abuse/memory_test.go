@@ -107,9 +107,7 @@ func datasetOf(info any, err error) (int64, error) {
 
 func (v *victim) limit(bytes int) {
 	v.t.Helper()
-	if _, err := v.eye.Do("CONFIG", "SET", "maxmemory", bytes); err != nil {
-		v.t.Fatal(err)
-	}
+	simbatest.Do(v.t, v.eye, "CONFIG", "SET", "maxmemory", bytes)
 }
 
 // isBounded fails the test if the process exceeds four times the limit. This check is coarse, since
@@ -132,13 +130,9 @@ func TestScriptsThatAreKeptDoNotFillTheMemory(t *testing.T) {
 				if command[0] == "EVAL" {
 					args = append(args, 0)
 				}
-				if err := c.Send(command[0].(string), args...); err != nil {
-					t.Fatal(err)
-				}
+				simbatest.Must(t, c.Send(command[0].(string), args...))
 			}
-			if err := c.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			simbatest.Must(t, c.Flush())
 			for range pipeline {
 				if _, err := c.Receive(); err != nil && (command[0] == "EVAL" || !strings.Contains(err.Error(), "too many scripts are loaded")) {
 					t.Fatal(err)
@@ -163,9 +157,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 		}
 	}
 	waiting := v.raw()
-	if err := waiting.send(words("SIMBA.ACQUIRE", "given-up", "waiter", bystanderTTL, "WAIT", 0)); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, waiting.send(words("SIMBA.ACQUIRE", "given-up", "waiter", bystanderTTL, "WAIT", 0)))
 	v.until("the waiter is blocked", func() bool { return v.info("waiters_blocked") > 0 })
 	stop, guarded := make(chan struct{}), make(chan error, 1)
 	var rounds atomic.Int64
@@ -216,9 +208,7 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 		}
 	}
 	close(stop)
-	if err := <-guarded; err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, <-guarded)
 	if n, err := holder.Do("SIMBA.RELEASE", "given-up", "holder"); n != int64(1) || err != nil {
 		t.Fatalf("SIMBA.RELEASE returns %v, %v, want 1", n, err)
 	}
@@ -231,18 +221,12 @@ func TestMaxmemoryRefusesNewMutexesAndKeepsLocks(t *testing.T) {
 
 	// The memory of released mutexes is available to other clients.
 	for i := range mutexes * 2 {
-		if err := polling.Send("SIMBA.RELEASE", fmt.Sprint(long, i), "filler"); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, polling.Send("SIMBA.RELEASE", fmt.Sprint(long, i), "filler"))
 		if i%1000 == 999 {
-			if _, err := polling.Do(""); err != nil {
-				t.Fatal(err)
-			}
+			simbatest.Do(t, polling, "")
 		}
 	}
-	if _, err := polling.Do(""); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Do(t, polling, "")
 	v.until("a new contender acquires a mutex", func() bool {
 		r, err := simbatest.ToRecord(polling.Do("SIMBA.ACQUIRE", "new", "late", bystanderTTL))
 		if err != nil && !isOutOfMemory(err) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 func TestOneStuckSubscriberOfAThousandIsCutAndTheOthersMissNothing(t *testing.T) {
@@ -114,9 +116,7 @@ func TestAStuckMonitorIsCut(t *testing.T) {
 	c := v.raw()
 	go func() { _, _ = io.Copy(io.Discard, c.in) }()
 	v.until("the server has disconnected all", func() bool {
-		if err := c.send(strings.Repeat(shown, 50)); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, c.send(strings.Repeat(shown, 50)))
 		return v.info("monitor_clients") == 0
 	})
 	v.servesOthers()

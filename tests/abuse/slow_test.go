@@ -118,9 +118,7 @@ func TestCommandsSentByteByByteDelayNoOtherClient(t *testing.T) {
 	conns := v.raws(1000)
 	command := func(i int) string { return words("SIMBA.ACQUIRE", fmt.Sprintf("slow%04d", i), "c", 600_000, "NOQUEUE") }
 	for at := range len(command(0)) {
-		if err := v.each(len(conns), func(i int) error { return conns[i].send(command(i)[at : at+1]) }); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, v.each(len(conns), func(i int) error { return conns[i].send(command(i)[at : at+1]) }))
 		if at%16 == 0 {
 			v.servesOthers()
 		}
@@ -146,9 +144,7 @@ func TestUnfinishedCommandsHoldAtMostTwiceTheirBytes(t *testing.T) {
 	conns := v.raws(50)
 	const came = 900 << 10 // bytes of an incomplete command; the limit is 1 MiB
 	body := strings.Repeat("x", came)
-	if err := v.each(len(conns), func(i int) error { return conns[i].send("*3\r\n$4\r\nEVAL\r\n$1000000\r\n" + body) }); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, v.each(len(conns), func(i int) error { return conns[i].send("*3\r\n$4\r\nEVAL\r\n$1000000\r\n" + body) }))
 	v.until("the server has received all bytes", func() bool { return v.info("total_net_input_bytes") > len(conns)*came })
 	v.servesOthers()
 	// While a buffer grows, it exists twice, and once more as garbage.
@@ -167,9 +163,7 @@ func TestClientsThatReadNoRepliesAreCut(t *testing.T) {
 		_ = conns[i].SetReadBuffer(4 << 10)
 		return conns[i].send(batch)
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	ended := make(chan error, len(conns))
 	// v.each, with 32 connections at a time, would take three times as long.
 	for _, c := range conns {

@@ -5,6 +5,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 func TestManyKeysInOneStepDelayNoOtherClient(t *testing.T) {
@@ -19,9 +21,7 @@ func TestManyKeysInOneStepDelayNoOtherClient(t *testing.T) {
 	}
 	all.WriteString("EXEC\r\n")
 	for range 20 {
-		if err := c.send(all.String()); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, c.send(all.String()))
 	}
 	v.servesOthers()
 	v.costsAtMost(64 << 20)

@@ -79,9 +79,7 @@ func watched(t testing.TB, addr, password string, log func() string) *victim {
 func (v *victim) client() redis.Conn {
 	v.t.Helper()
 	c, err := v.dialClient()
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	simbatest.Must(v.t, err)
 	v.t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -103,9 +101,7 @@ func (v *victim) info(field string) int {
 func (v *victim) figures() figures {
 	v.t.Helper()
 	files, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", v.pid))
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	simbatest.Must(v.t, err)
 	return figures{v.info("connected_clients"), v.info("go_goroutines"), len(files), v.info("used_memory")}
 }
 
@@ -114,25 +110,19 @@ func (v *victim) figures() figures {
 func (v *victim) memory(line string) int {
 	v.t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", v.pid))
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	simbatest.Must(v.t, err)
 	return number(v.t, string(status), line+`:\s+(\d+) kB`)
 }
 
 func (v *victim) cpu() time.Duration {
 	v.t.Helper()
 	text, err := redis.String(v.eye.Do("INFO", "cpu"))
-	if err != nil {
-		v.t.Fatal(err)
-	}
+	simbatest.Must(v.t, err)
 	var sum float64
 	for _, field := range []string{"used_cpu_sys", "used_cpu_user"} {
 		m := regexp.MustCompile(`(?m)^` + field + `:(\S+)\r$`).FindStringSubmatch(text)
 		f, err := strconv.ParseFloat(m[1], 64)
-		if err != nil {
-			v.t.Fatal(err)
-		}
+		simbatest.Must(v.t, err)
 		sum += f
 	}
 	return time.Duration(sum * float64(time.Second))
@@ -145,9 +135,7 @@ func number(t testing.TB, text, pattern string) int {
 		t.Fatalf("no match of %s in:\n%s", pattern, text)
 	}
 	n, err := strconv.Atoi(m[1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	return n
 }
 
@@ -202,7 +190,5 @@ func (v *victim) recovers() {
 // memory.
 func (v *victim) makeGarbage() {
 	v.t.Helper()
-	if _, err := v.eye.Do("EVAL", "local s for i = 1, 64 do s = string.rep('x', 1000000) end", 0); err != nil {
-		v.t.Fatal(err)
-	}
+	simbatest.Do(v.t, v.eye, "EVAL", "local s for i = 1, 64 do s = string.rep('x', 1000000) end", 0)
 }

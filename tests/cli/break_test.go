@@ -69,15 +69,11 @@ func onTerminal(t *testing.T, server string, answer func() string, args ...strin
 	cmd.Stdin = slave
 	// The question has no end of line, so read pieces instead of lines.
 	errs, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	var printed strings.Builder
 	cmd.Stdout = &printed
 	cmd.SysProcAttr = &syscall.SysProcAttr{}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, cmd.Start())
 	asked := false
 	buffer := make([]byte, 1000)
 	var text strings.Builder
@@ -104,21 +100,15 @@ func onTerminal(t *testing.T, server string, answer func() string, args ...strin
 func openTerminal(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	unlock := 0
 	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, master.Fd(), unix.TIOCSPTLCK, uintptr(unsafe.Pointer(&unlock))); errno != 0 {
 		t.Fatal(errno)
 	}
 	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	return master, slave
 }
 
@@ -137,9 +127,7 @@ func TestLostReplyOfBreakIsNotRepeated(t *testing.T) {
 	cut := listen(t, func(c net.Conn) { untilBreak(t, c, s.Addr, func() bool { return true }) })
 	r := run(t, "redis://"+cut, "break", "job", "--yes")
 	r.fails(t, 69, "the tenure may have ended: look at it before you repeat this")
-	if err := <-granted; err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, <-granted)
 	if o := object(t, must(t, url(s), "owner", "job", "--json")); o["owner"] != "bob" {
 		t.Errorf("owner prints %v, want bob", o)
 	}

@@ -225,9 +225,7 @@ func TestStatusComparesTheDatasetWithMaxmemory(t *testing.T) {
 func TestKeyWithoutExpiryHasNoExpiry(t *testing.T) {
 	s := simbatest.Start(t)
 	c := simbatest.GoRedis(t, s)
-	if err := c.Set(t.Context(), "key", "v", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, c.Set(t.Context(), "key", "v", 0).Err())
 	conn := simbatest.Conn(t, s)
 	// In its first millisecond, a lock without expiry looks like a lease of 24 h.
 	for now, then := any(0), any(0); now == then; {
@@ -346,9 +344,7 @@ func TestCompletionOffersMutexes(t *testing.T) {
 	for _, mutex := range []string{"job:1", "job:2", "other", "j*x"} {
 		simbatest.Acquire(t, c, mutex, "a", 600_000)
 	}
-	if err := c.Set(t.Context(), "job\x1b[2J", "v", time.Hour).Err(); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, c.Set(t.Context(), "job\x1b[2J", "v", time.Hour).Err())
 	complete := func(prefix string) []string {
 		r := run(t, url(s), "__complete", "owner", prefix)
 		if wrapped := run(t, url(s), "__complete", "lock", "--try", prefix); wrapped.out != r.out {

@@ -24,9 +24,7 @@ func writeUsers(t *testing.T, lines ...string) string {
 func writeFile(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -34,9 +32,7 @@ func TestConnectionErrorSaysWhatToCheckAndNeverThePassword(t *testing.T) {
 	users := writeUsers(t, "user default off", "user ops on >secret ~* &* +@all")
 	s := simbatest.Start(t, "--aclfile", users)
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	closed.Close()
 	closes := listen(t, func(c net.Conn) {})
 	for _, row := range []struct{ url, want string }{
@@ -87,9 +83,7 @@ func TestAWrongPasswordIsSentOnce(t *testing.T) {
 func listen(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	relay(t, ln, serve)
 	return ln.Addr().String()
 }
@@ -162,9 +156,7 @@ func TestCommandsWorkOverAUnixSocket(t *testing.T) {
 	s := simbatest.Start(t)
 	path := filepath.Join(t.TempDir(), "simba.sock")
 	ln, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	relay(t, ln, func(c net.Conn) {
 		server, err := net.Dial("tcp", s.Addr)
 		if err != nil {
@@ -194,16 +186,12 @@ func TestConnectionHasTheNameOfItsCommand(t *testing.T) {
 func TestTheNextAddressIsTriedIfOneDoesNotAnswer(t *testing.T) {
 	s := simbatest.Start(t)
 	refusing, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	refusing.Close()
 	dead := map[string]string{"refuses": refusing.Addr().String(), "host without a server": "localhost:1"}
 	for name, serve := range map[string]func(net.Conn){"closes": func(c net.Conn) { c.Close() }, "is silent": func(net.Conn) {}} {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, err)
 		defer l.Close()
 		dead[name] = l.Addr().String()
 		go func() {

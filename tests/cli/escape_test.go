@@ -21,14 +21,10 @@ func TestNamesCannotControlATerminal(t *testing.T) {
 	s := simbatest.Start(t)
 	c := simbatest.GoRedis(t, s)
 	for _, name := range hostile {
-		if err := c.Set(t.Context(), name, "v", time.Hour).Err(); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, c.Set(t.Context(), name, "v", time.Hour).Err())
 	}
 	const owned = "owned"
-	if err := c.Set(t.Context(), owned, strings.Join(hostile, " "), time.Hour).Err(); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, c.Set(t.Context(), owned, strings.Join(hostile, " "), time.Hour).Err())
 
 	list := run(t, url(s), "list")
 	if n := strings.Count(list.out, "\n"); n != 1+len(hostile)+1 {
@@ -67,12 +63,8 @@ func TestWatchEscapesNames(t *testing.T) {
 	s := simbatest.Start(t)
 	w := watch(t, s, "*")
 	c := simbatest.GoRedis(t, s)
-	if err := c.Set(t.Context(), "a\x1b[2J\nb", "v\xff\x07", time.Hour).Err(); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, c.Set(t.Context(), "a\x1b[2J\nb", "v\xff\x07", time.Hour).Err())
 	w.Wants(t, `acquired +a\\x1b\[2J\\nb  v\\ufffd\\a  token \d+$`)
-	if err := c.Publish(t.Context(), "simba-events:{x\x1b}", "no\x1bevent\nat all").Err(); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, c.Publish(t.Context(), "simba-events:{x\x1b}", "no\x1bevent\nat all").Err())
 	w.Wants(t, `# not an event of x\\x1b: no\\x1bevent\\nat all$`)
 }

@@ -25,9 +25,7 @@ func into(t *testing.T, out *os.File, server string, args ...string) result {
 func openFull(t *testing.T) *os.File {
 	t.Helper()
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	t.Cleanup(func() { full.Close() })
 	return full
 }
@@ -46,9 +44,7 @@ func TestOutputThatCannotBeWrittenHasAnExitCodeOfItsOwn(t *testing.T) {
 	}
 	// A file that is open for reading only is like a closed one.
 	in, err := os.Open(os.DevNull)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	defer in.Close()
 	into(t, in, url(s), "owner", "job").fails(t, 73, "bad file descriptor")
 	// The answer and the arguments matter only if they can be written.
@@ -61,12 +57,8 @@ func TestWatchEndsIfItsOutputCannotBeWritten(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), simbatest.Binary(t), "watch", "job", "--url", url(s))
 	cmd.Env, cmd.Stdout = simbatest.Environ(), openFull(t)
 	stderr, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
+	simbatest.Must(t, cmd.Start())
 	lines := bufio.NewScanner(stderr)
 	lines.Scan() // it watches now
 	simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "alice", 60_000)
@@ -82,9 +74,7 @@ func TestBreakSaysWhatItDidIfItsOutputIsLost(t *testing.T) {
 	s := contended(t, "embedded")
 	closed := func() *os.File { // a pipe without a reader
 		r, w, err := os.Pipe()
-		if err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, err)
 		r.Close()
 		t.Cleanup(func() { w.Close() })
 		return w
@@ -97,9 +87,7 @@ func TestBreakSaysWhatItDidIfItsOutputIsLost(t *testing.T) {
 			if o := object(t, must(t, url(s), "history", "job", "--json", "--count", "1")); o["event"] != "broken" {
 				t.Errorf("after break the last event is %v, want broken", o)
 			}
-			if err := c.Do(t.Context(), "SIMBA.BREAK", "job").Err(); err != nil {
-				t.Fatal(err)
-			}
+			simbatest.Must(t, c.Do(t.Context(), "SIMBA.BREAK", "job").Err())
 		}
 	}
 }

@@ -27,9 +27,7 @@ func TestWatchPrintsEventsOfOneMutex(t *testing.T) {
 	simbatest.Acquire(t, c, "other", "x", 60_000)
 	simbatest.Acquire(t, c, "job", "alice", 60_000)
 	simbatest.Acquire(t, c, "job", "bob", 60_000)
-	if err := c.Do(t.Context(), "SIMBA.BREAK", "job", "REASON", "stuck\x1b").Err(); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, c.Do(t.Context(), "SIMBA.BREAK", "job", "REASON", "stuck\x1b").Err())
 	w.Wants(t, `^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\S+  acquired  job  alice  token \d+$`)
 	w.Wants(t, `  queued    job  bob$`)
 	w.Wants(t, `  broken    job  alice  token \d+  \(stuck\\x1b\)$`)

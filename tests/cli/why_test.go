@@ -73,9 +73,7 @@ func TestWhyCallsNoAbsentWaiterNext(t *testing.T) {
 		simbatest.Acquire(t, c, "job", "alice", 600_000)
 		wait := func(contender string) redis.Conn {
 			conn := simbatest.Conn(t, s)
-			if err := errors.Join(conn.Send("SIMBA.ACQUIRE", "job", contender, 600_000, "WAIT", 0), conn.Flush()); err != nil {
-				t.Fatal(err)
-			}
+			simbatest.Must(t, errors.Join(conn.Send("SIMBA.ACQUIRE", "job", contender, 600_000, "WAIT", 0), conn.Flush()))
 			return conn
 		}
 		bob := wait("bob")

@@ -33,9 +33,7 @@ func newFleet(b *testing.B, addr string, clients, n int) *fleet {
 	for range clients {
 		rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true, PoolSize: 20})
 		cl, err := client.New(rdb, client.Options{Logger: slog.New(slog.DiscardHandler)})
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		b.Cleanup(func() {
 			cl.Close()
 			rdb.Close()
@@ -47,13 +45,9 @@ func newFleet(b *testing.B, addr string, clients, n int) *fleet {
 				OnAcquired: func(context.Context, client.State) { c.acquired.Add(1) },
 				OnReleased: func(client.State) { c.released.Add(1) },
 			})
-			if err != nil {
-				b.Fatal(err)
-			}
+			must(b, err)
 			c.all = append(c.all, k)
-			if err := k.Start(); err != nil {
-				b.Fatal(err)
-			}
+			must(b, k.Start())
 		}
 	}
 	return c
@@ -142,9 +136,7 @@ type gate struct {
 func newGate(b *testing.B, server string) *gate {
 	b.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	g := &gate{addr: ln.Addr().String()}
 	b.Cleanup(func() {
 		ln.Close()

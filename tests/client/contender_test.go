@@ -217,9 +217,7 @@ func TestContenderStartsAgainAfterEachStop(t *testing.T) {
 				t.Error("IsOwner returns true after Stop")
 			}
 			w.nothingLeft("job")
-			if err := a.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, a.Start())
 		}
 		a.stop()
 		a.stop()

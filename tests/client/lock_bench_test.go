@@ -27,16 +27,12 @@ func realServer(b testing.TB) (addr string, _ *engine.Engine) {
 	e, err := engine.New(engine.Config{
 		Clock: engine.NewClock(0), HandoffWindow: time.Second, QueueGrace: 5 * time.Second, Notices: commands.Notices(broker),
 	}, engine.Memory(), engine.Recovery{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	x := commands.New(commands.Config{Backend: e, Logger: quiet})
 	server := resp.NewServer(resp.Config{Committer: e, Broker: broker, Logger: quiet}, x)
 	x.Attach(server)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	var served sync.WaitGroup
 	served.Go(func() { _ = server.Serve(ln) })
 	b.Cleanup(func() {
@@ -51,9 +47,7 @@ func realServer(b testing.TB) (addr string, _ *engine.Engine) {
 	// From the first reply on, the server has all its goroutines. Tests look for those that stay.
 	rdb := redis.NewClient(&redis.Options{Addr: ln.Addr().String()})
 	defer rdb.Close()
-	if err := rdb.Ping(bg).Err(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, rdb.Ping(bg).Err())
 	return ln.Addr().String(), e
 }
 
@@ -64,9 +58,7 @@ func realClient(b *testing.B) (*client.Client, *redis.Client) {
 	addr, _ := realServer(b)
 	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
 	c, err := client.New(rdb, client.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	b.Cleanup(func() {
 		c.Close()
 		rdb.Close()
@@ -98,9 +90,7 @@ func BenchmarkThousandLocks(b *testing.B) {
 	}
 	unlock := func(i int) error { return all[i].Unlock(bg) }
 
-	if err := rdb.Ping(bg).Err(); err != nil {
-		b.Fatal(err)
-	}
+	must(b, rdb.Ping(bg).Err())
 	before := runtime.NumGoroutine() - connections(b, rdb) // minus those of the server
 	each(lock)
 	time.Sleep(3 * time.Second) // each Lock has renewed its lease and subscribed
@@ -120,8 +110,6 @@ func BenchmarkThousandLocks(b *testing.B) {
 func connections(b *testing.B, rdb *redis.Client) int {
 	b.Helper()
 	list, err := rdb.ClientList(bg).Result()
-	if err != nil {
-		b.Fatal(err)
-	}
+	must(b, err)
 	return strings.Count(list, "\n")
 }

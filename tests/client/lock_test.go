@@ -25,9 +25,7 @@ func (w *world) lock(g *testClient) *client.Lock {
 	ctx, cancel := context.WithTimeout(bg, time.Hour)
 	defer cancel()
 	l, err := g.Lock(ctx, "job")
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return l
 }
 
@@ -138,9 +136,7 @@ func TestTryLockDoesNotWait(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.client(), w.client()
 		has, err := a.TryLock(bg, "job", client.WithID("a"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		l, err := b.TryLock(bg, "job")
 		var not *client.NotAcquiredError
 		if l != nil || !errors.Is(err, client.ErrNotAcquired) || !errors.As(err, &not) || not.Owner.ID != "a" || w.elapsed() != 0 {

@@ -37,9 +37,7 @@ func (w *world) lateClient(late time.Duration) *lateClient {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	c, err := client.New(g.rdb, client.Options{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	g.Client = c
 	w.guests = append(w.guests, g.testClient)
 	return g

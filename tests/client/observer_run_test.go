@@ -22,12 +22,8 @@ func TestObserverFirstReportsAFreeMutex(t *testing.T) {
 		s.want(t, "→a")
 		for range 2 { // each start reports the present owner
 			time.Sleep(time.Minute)
-			if err := o.Stop(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if err := o.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, o.Stop(t.Context()))
+			must(t, o.Start())
 			s.want(t, "a→a")
 		}
 		if got := s.states[len(s.states)-1].After; time.Until(got.TTLAt) != 58*time.Minute {
@@ -55,9 +51,7 @@ func TestObserverRunEndsWithItsContext(t *testing.T) {
 			time.Sleep(time.Minute)
 			s.add(st)
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- o.Run(ctx) }()
@@ -85,9 +79,7 @@ func TestObserverRunEndsWithStopAndQuit(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var s changes
 		o, err := w.client().NewObserver(client.ObserverConfig{Mutex: "job", OnChange: s.add})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for name, end := range map[string]func(){
 			"Stop": func() {
 				if err := o.Stop(t.Context()); err != nil {
@@ -133,13 +125,9 @@ func TestObserverMayBeStoppedInOnChange(t *testing.T) {
 						}
 					}
 				}})
-				if err != nil {
-					t.Fatal(err)
-				}
+				must(t, err)
 				o.Quit() // before the first start
-				if err := o.Start(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, o.Start())
 				g := w.client()
 				synctest.Wait()
 				g.take(t, "a", time.Hour)
@@ -175,9 +163,7 @@ func TestObserverMayBeUsedByManyGoroutines(t *testing.T) {
 			time.Sleep(time.Millisecond)
 			running.Unlock()
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		g := w.client()
 		var all sync.WaitGroup
 		for i := range 8 {

@@ -53,12 +53,8 @@ func observe(t *testing.T, g *testClient) (*client.Observer, *changes) {
 	t.Helper()
 	s := new(changes)
 	o, err := g.NewObserver(client.ObserverConfig{Mutex: "job", OnChange: s.add})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := o.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, o.Start())
 	t.Cleanup(func() {
 		if err := o.Stop(context.Background()); err != nil {
 			t.Error(err)
@@ -315,9 +311,7 @@ func TestObserverIgnoresForeignMessages(t *testing.T) {
 		g.take(t, "a", time.Minute)
 		o, s := observe(t, w.client())
 		for _, payload := range []string{"", "nonsense", "{}", `{"event":"fallen","owner":"x","token":9}`, `{"event":"released","owner":"a","token":77}`, `{"token":-1}`} {
-			if err := g.rdb.Publish(t.Context(), simba.EventChannel("job"), payload).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, g.rdb.Publish(t.Context(), simba.EventChannel("job"), payload).Err())
 		}
 		s.want(t, "→a")
 		if o.Owner().ID != "a" {
@@ -326,9 +320,7 @@ func TestObserverIgnoresForeignMessages(t *testing.T) {
 		g.drop(t, "a")
 		s.want(t, "a→")
 		late := fmt.Sprintf(`{"event":"acquired","owner":"a","token":%d}`, s.states[0].After.Token)
-		if err := g.rdb.Publish(t.Context(), simba.EventChannel("job"), late).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, g.rdb.Publish(t.Context(), simba.EventChannel("job"), late).Err())
 		s.want(t) // the Observer has reported the end already
 	})
 }
@@ -346,12 +338,8 @@ func TestSlowObserverReportsEveryChange(t *testing.T) {
 			s.add(st)
 			running = false
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := o.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, o.Start())
 		g := w.client()
 		time.Sleep(time.Second) // the first call has returned
 		want := []string{"→"}
@@ -377,12 +365,8 @@ func TestObserverQueriesAfterTooManyNotices(t *testing.T) {
 			s.add(st)
 			slow.Do(func() { time.Sleep(time.Minute) })
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := o.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, o.Start())
 		g := w.client()
 		synctest.Wait()
 		for range maxEvents {
@@ -407,9 +391,7 @@ func TestObserverReportsNothingAfterStop(t *testing.T) {
 		o, s := observe(t, w.client())
 		g.take(t, "a", time.Minute)
 		s.want(t, "→", "→a")
-		if err := o.Stop(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.Stop(t.Context()))
 		g.drop(t, "a")
 		g.take(t, "b", time.Minute)
 		time.Sleep(time.Minute)
@@ -418,9 +400,7 @@ func TestObserverReportsNothingAfterStop(t *testing.T) {
 			t.Errorf("Owner of a stopped Observer returns %+v, want a", o.Owner())
 		}
 		g.take(t, "c", time.Minute)
-		if err := o.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.Start())
 		s.want(t, "a→c") // one report of all changes since the stop
 	})
 }
@@ -433,9 +413,7 @@ func TestObserverDropsQueuedNoticesAfterStop(t *testing.T) {
 		observing.slow(time.Second, 0)
 		g.take(t, "a", time.Minute)
 		synctest.Wait() // the notice has arrived, and the query of the windows is in flight
-		if err := o.Stop(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.Stop(t.Context()))
 		time.Sleep(time.Minute)
 		s.want(t)
 	})
@@ -445,9 +423,7 @@ func TestObserverLeavesNothingBehind(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		observing := w.client()
 		o, _ := observe(t, observing)
-		if err := o.Stop(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.Stop(t.Context()))
 		time.Sleep(2 * idleAfter)
 		if n := observing.subscribers(); n != 0 {
 			t.Errorf("%d subscriber's connections are left, want none", n)
@@ -463,16 +439,12 @@ func TestObserverStopWaitsForOnChangeUntilItsContextEnds(t *testing.T) {
 			time.Sleep(time.Minute)
 			s.add(st)
 		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if err := o.Stop(t.Context()); err != nil {
 			t.Errorf("Stop before Start returns %v", err)
 		}
 		g.take(t, "a", time.Hour)
-		if err := o.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, o.Start())
 		synctest.Wait()
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()

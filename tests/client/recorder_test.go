@@ -153,13 +153,9 @@ func (w *world) contendOver(g *testClient, id string, changes ...func(*client.Co
 		change(&cfg)
 	}
 	k, err := g.NewContender(cfg)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	c := &contender{Contender: k, recorder: d, testClient: g, w: w}
-	if err := k.Start(); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, k.Start())
 	w.t.Cleanup(func() { _ = k.Stop(context.Background()) })
 	return c
 }

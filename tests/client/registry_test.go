@@ -30,9 +30,7 @@ func (g *testClient) registry(t *testing.T, cfg registry.Config) *testRegistry {
 		cfg.Prefix = "spring"
 	}
 	made, err := registry.New(g.Client, cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r := &testRegistry{made, cfg.Mode, make(map[string]*registry.Lock)}
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
@@ -53,14 +51,12 @@ func (g *testClient) registry(t *testing.T, cfg registry.Config) *testRegistry {
 func obtain(t *testing.T, r *testRegistry, key string) *registry.Lock {
 	t.Helper()
 	l, err := r.Obtain(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r.locks[key] = l
 	return l
 }
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -32,12 +32,8 @@ func (w *world) scheduler(g *testClient, cfg client.ScheduleConfig, length func(
 		cfg.Work = func(ctx context.Context) error { b.work(w, ctx, length); return nil }
 	}
 	s, err := g.NewScheduler(cfg)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	if err := s.Start(); err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
+	must(w.t, s.Start())
 	w.t.Cleanup(func() { _ = s.Stop(bg) })
 	return s, b
 }
@@ -152,9 +148,7 @@ func TestSchedulerStopEndsTheWorkAtOnce(t *testing.T) {
 				t.Errorf("the stopped scheduler starts work at %s, want none", got)
 			}
 			at = w.elapsed()
-			if err := s.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Start())
 			time.Sleep(5 * time.Second)
 			if got := b.drain(); got != fmt.Sprintf("[%v]", at+time.Second) {
 				t.Errorf("the scheduler was started at %v, and its work at %s, want one second later", at, got)

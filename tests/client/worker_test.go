@@ -107,9 +107,7 @@ func (s *testWorker) expect(when, states, calls string) {
 
 func (s *testWorker) begin() {
 	s.w.t.Helper()
-	if err := s.Start(); err != nil {
-		s.w.t.Fatal(err)
-	}
+	must(s.w.t, s.Start())
 }
 
 func (s *testWorker) end() {

@@ -142,9 +142,7 @@ func (w *world) replace(rec engine.Recovery) {
 		Clock: engine.NewClock(0), HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
 		Notices: commands.Notices(w.broker),
 	}, engine.Memory(), rec)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	w.engine = e
 	w.begin()
 }
@@ -174,9 +172,7 @@ func (w *world) clientWith(o client.Options) *testClient {
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	c, err := client.New(g.rdb, o)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	g.Client = c
 	w.guests = append(w.guests, g)
 	return g
@@ -220,9 +216,7 @@ func (g *testClient) release(ctx context.Context, mutex, id string) (int, error)
 func (w *world) history(mutex string) []simba.Event {
 	w.t.Helper()
 	events, _, err := w.engine.History(context.Background(), simba.HistoryRequest{Mutex: mutex, Count: simba.MaxCount})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return events
 }
 
@@ -230,9 +224,7 @@ func (w *world) history(mutex string) []simba.Event {
 func (w *world) owner(mutex string) string {
 	w.t.Helper()
 	t, _, err := w.engine.Owner(context.Background(), mutex)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return t.Owner
 }
 
@@ -240,9 +232,7 @@ func (w *world) owner(mutex string) string {
 func (w *world) queue(mutex string) (ids []string) {
 	w.t.Helper()
 	entries, _, err := w.engine.Queue(context.Background(), mutex, simba.MaxCount)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	for _, e := range entries {
 		ids = append(ids, e.Contender)
 	}
@@ -262,9 +252,7 @@ func (w *world) breakOff(mutex string) {
 	if err == nil {
 		err = w.engine.Commit(seq)
 	}
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 }
 
 // nothingLeft fails the test if the mutex has an owner or a waiter.

@@ -18,13 +18,9 @@ func pairs(t *testing.T, s *simbatest.Server, mutex string, n int) {
 	for n > 0 {
 		some := min(n, pipeline)
 		for range some {
-			if err := errors.Join(c.Send("SIMBA.ACQUIRE", mutex, "c", 600_000), c.Send("SIMBA.RELEASE", mutex, "c")); err != nil {
-				t.Fatal(err)
-			}
+			simbatest.Must(t, errors.Join(c.Send("SIMBA.ACQUIRE", mutex, "c", 600_000), c.Send("SIMBA.RELEASE", mutex, "c")))
 		}
-		if err := c.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, c.Flush())
 		for range some {
 			if r, err := simbatest.ToRecord(c.Receive()); err != nil || r["status"] != "acquired" {
 				t.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)
@@ -43,9 +39,7 @@ func TestTheHistoryHasTheLastTenThousandEvents(t *testing.T) {
 	events := func(mutex string) int {
 		t.Helper()
 		list, err := redis.Values(simbatest.Conn(t, s).Do("SIMBA.HISTORY", mutex, "COUNT", 10_000))
-		if err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, err)
 		return len(list)
 	}
 	pairs(t, s, "first", 1)
@@ -69,9 +63,7 @@ func TestTheHistoryHasTheLastTenThousandEvents(t *testing.T) {
 func history(t *testing.T, s *simbatest.Server, mutex string, options ...any) (kinds []string, events []simbatest.Record) {
 	t.Helper()
 	events, err := simbatest.ToRecords(simbatest.Conn(t, s).Do("SIMBA.HISTORY", append([]any{mutex}, options...)...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	if !slices.IsSortedFunc(events, func(a, b simbatest.Record) int { return int(a.Number("seq") - b.Number("seq")) }) {
 		t.Errorf("the events are not sorted by number: %v", events)
 	}

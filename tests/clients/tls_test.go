@@ -76,9 +76,7 @@ func (s *tlsServer) client(show ...certs.Signed) *goredis.Client {
 func (s *tlsServer) shown() string {
 	s.t.Helper()
 	nc, err := tls.Dial("tcp", s.addr, &tls.Config{RootCAs: s.authority.Pool, MinVersion: tls.VersionTLS12})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	simbatest.Must(s.t, err)
 	defer nc.Close()
 	return nc.ConnectionState().PeerCertificates[0].Subject.CommonName
 }
@@ -88,9 +86,7 @@ func (s *tlsServer) blocked(want int) {
 	c := s.client()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
 		info, err := c.Info(s.t.Context(), "clients").Result()
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		simbatest.Must(s.t, err)
 		if strings.Contains(info, fmt.Sprintf("blocked_clients:%d\r\n", want)) {
 			return
 		}
@@ -210,9 +206,7 @@ func TestSIGHUPReloadsTheCertificateAndKeepsConnections(t *testing.T) {
 func TestAKilledTLSClientLosesItsSessionLeaseAtOnce(t *testing.T) {
 	s := startTLS(t)
 	nc, err := tls.Dial("tcp", s.addr, &tls.Config{RootCAs: s.authority.Pool, MinVersion: tls.VersionTLS12})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	if _, err := nc.Write([]byte("SIMBA.ACQUIRE job a 600000 SESSION\r\n")); err != nil {
 		t.Fatal(err)
 	}

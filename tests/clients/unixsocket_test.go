@@ -24,9 +24,7 @@ func TestRedisCLIOverAUnixSocket(t *testing.T) {
 	// Clients over TCP see the connection of a session over the socket. The session ends with that
 	// connection.
 	owner, err := redis.Dial("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	defer owner.Close()
 	if r := simbatest.DoRecord(t, owner, "SIMBA.ACQUIRE", "job", "a", 600_000, "SESSION"); r["status"] != "acquired" {
 		t.Fatalf("SIMBA.ACQUIRE returns %v, want acquired", r)

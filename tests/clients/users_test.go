@@ -26,9 +26,7 @@ func writeUsers(t *testing.T, lines ...string) string {
 
 func rewriteUsers(t *testing.T, path string, lines ...string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
 }
 
 func login(t *testing.T, s *simbatest.Server, user, password string) *goredis.Client {
@@ -131,24 +129,18 @@ func TestUsersOfTheDocsWorkAsDocumented(t *testing.T) {
 func TestAStoppingServerLogsEachFailedLogin(t *testing.T) {
 	s := simbatest.Start(t, "--aclfile", writeUsers(t, "user admin on >1 ~* +@all"))
 	admin := simbatest.Conn(t, s)
-	if _, err := admin.Do("AUTH", "admin", "1"); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Do(t, admin, "AUTH", "admin", "1")
 	const tries = 35 // so many that the server logs some of them together
 	for range tries {
 		c := simbatest.Conn(t, s)
-		if err := c.Send("AUTH", "admin", "guess"); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, c.Send("AUTH", "admin", "guess"))
 		if err := c.Flush(); err != nil { // without the reply, which is delayed
 			t.Fatal(err)
 		}
 	}
 	for end := time.Now().Add(simbatest.Patience); ; {
 		info, err := redis.String(admin.Do("INFO", "stats"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, err)
 		if strings.Contains(info, fmt.Sprintf("acl_access_denied_auth:%d\r\n", tries)) {
 			break
 		}
@@ -168,9 +160,7 @@ func TestAStoppingServerLogsEachFailedLogin(t *testing.T) {
 	sum := each
 	for _, m := range regexp.MustCompile(`msg="audit: (?:authentication failed"|left out" of="audit: authentication failed").* unlogged=(\d+)`).FindAllStringSubmatch(log, -1) {
 		n, err := strconv.Atoi(m[1])
-		if err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, err)
 		sum += n
 	}
 	if sum != tries || each == tries {

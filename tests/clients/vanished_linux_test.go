@@ -30,15 +30,11 @@ func connectHost(t *testing.T, addr string, buffer int) *host {
 	t.Helper()
 	d := net.Dialer{KeepAlive: -1}
 	nc, err := d.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	t.Cleanup(func() { nc.Close() })
 	h := &host{t, nc.(*net.TCPConn), nc}
 	if buffer > 0 {
-		if err := h.tcp.SetReadBuffer(buffer); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, h.tcp.SetReadBuffer(buffer))
 	}
 	return h
 }
@@ -49,9 +45,7 @@ func connectHost(t *testing.T, addr string, buffer int) *host {
 func (h *host) vanish() {
 	h.t.Helper()
 	raw, err := h.tcp.SyscallConn()
-	if err != nil {
-		h.t.Fatal(err)
-	}
+	simbatest.Must(h.t, err)
 	drop := unix.SockFprog{Len: 1, Filter: &unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 0}}
 	control := raw.Control(func(fd uintptr) {
 		for unacked := uint32(1); unacked > 0 && err == nil; {

@@ -43,9 +43,7 @@ func connect(t testing.TB, addr string) *redis.Client {
 func newClient(t testing.TB, addr string) *client.Client {
 	t.Helper()
 	c, err := client.New(connect(t, addr), client.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -67,8 +65,6 @@ func within[T any](t testing.TB, what string, happens <-chan T) T {
 func changes(t testing.TB, rdb *redis.Client, mutex string, seq int64) []tenures.Event {
 	t.Helper()
 	events, err := tenures.Events(rdb.Do(t.Context(), "simba.history", mutex, "count", 10_000, "since", seq).Result())
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	return events
 }

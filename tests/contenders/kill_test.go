@@ -170,9 +170,7 @@ func (f *fleet) waits(contender string) {
 	f.t.Helper()
 	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		queue, err := simbatest.ToRecords(f.rdb.Do(f.t.Context(), "simba.queue", f.mutex).Result())
-		if err != nil {
-			f.t.Fatal(err)
-		}
+		simbatest.Must(f.t, err)
 		for _, q := range queue {
 			if q["contender"] == contender {
 				return
@@ -185,9 +183,7 @@ func (f *fleet) waits(contender string) {
 func (f *fleet) ask() (owner string, o tenureEnd) {
 	f.t.Helper()
 	r, err := simbatest.ToRecord(f.rdb.Do(f.t.Context(), "simba.owner", f.mutex).Result())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	simbatest.Must(f.t, err)
 	return r.Text("owner"), tenureEnd{
 		uint64(r.Number("token")), time.Duration(r.Number("transition_at")) * time.Millisecond, nil,
 	}

@@ -53,9 +53,7 @@ func sleep(t *testing.T, s *simbatest.Server, mutex string) {
 func noneOwns(t *testing.T, c *contender, after time.Duration, tenure string) (checked bool) {
 	t.Helper()
 	token, err := strconv.ParseUint(tenure, 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	for _, l := range c.lines(t) {
 		switch {
 		case l.word == "acquired" && l.token > token:

@@ -22,9 +22,7 @@ func TestATenureSurvivesACrashOfTheServer(t *testing.T) {
 		if err == nil {
 			err = k.Start()
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, err)
 		t.Cleanup(func() { k.Stop(context.Background()) })
 		return k
 	}
@@ -46,9 +44,7 @@ func TestATenureSurvivesACrashOfTheServer(t *testing.T) {
 	if ownership.Err() != nil || !k.IsOwner() || other.IsOwner() || len(acquired) != 0 {
 		t.Error("the ownership has ended, or another one has begun")
 	}
-	if err := k.Stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, k.Stop(t.Context()))
 	if next := within(t, "OnAcquired of the other contender is called", acquired); client.Token(next) <= client.Token(ownership) {
 		t.Errorf("token %d of the next owner follows token %d, want a larger token", client.Token(next), client.Token(ownership))
 	}

@@ -99,9 +99,7 @@ func newPasser(t testing.TB, c *client.Client, mutex, id string, want time.Durat
 		},
 		OnReleased: func(client.State) {},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	p.Contender = k
 	return p
 }

@@ -45,9 +45,7 @@ func TestBackupAndRestoreOfManyMutexesNeedLittleMemory(t *testing.T) {
 	restores = peak(t, "restore", dir, "--data-dir", dataDir, "--owners-stopped") - restores
 
 	info, err := os.Stat(filepath.Join(dir, "simba-resp.backup"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	if info.Size() < 30<<20 {
 		t.Fatalf("the backup has %d bytes, want at least 30 MiB", info.Size())
 	}
@@ -97,25 +95,19 @@ func peak(t *testing.T, args ...string) int64 {
 // memory in bytes.
 func resetPeak(t *testing.T, pid int) int64 {
 	t.Helper()
-	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", pid), []byte("5"), 0))
 	return peakOf(t, pid)
 }
 
 func peakOf(t *testing.T, pid int) int64 {
 	t.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	match := regexp.MustCompile(`VmHWM:\s+(\d+) kB`).FindSubmatch(status)
 	if match == nil {
 		t.Fatalf("no VmHWM in %s", status)
 	}
 	kB, err := strconv.ParseInt(string(match[1]), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	return kB << 10
 }

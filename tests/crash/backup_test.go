@@ -138,14 +138,10 @@ func TestARestoredServerGrantsNothingInItsQuietTimeAndLetsOwnersRenew(t *testing
 	c := simbatest.GoRedis(t, s)
 	_, kept := simbatest.Acquire(t, c, "kept", "a", 600_000)
 	simbatest.Acquire(t, c, "freed", "a", 600_000)
-	if err := c.Do(t.Context(), "SET", "key", "value").Err(); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, c.Do(t.Context(), "SET", "key", "value").Err())
 	dir := backUp(t, s)
 	_, later := simbatest.Acquire(t, c, "later", "b", 600_000)
-	if err := c.Do(t.Context(), "SIMBA.RELEASE", "freed", "a").Err(); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, c.Do(t.Context(), "SIMBA.RELEASE", "freed", "a").Err())
 	s.Kill()
 
 	again := simbatest.StartIn(t, restore(t, dir, "--quiet", "1h"))
@@ -158,9 +154,7 @@ func TestARestoredServerGrantsNothingInItsQuietTimeAndLetsOwnersRenew(t *testing
 	}
 	guard := func(mutex, contender string, token int64) simbatest.Record {
 		r, err := simbatest.ToRecord(c.Do(t.Context(), "SIMBA.GUARD", mutex, contender, 600_000, "TOKEN", token).Result())
-		if err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, err)
 		return r
 	}
 	if r := guard("kept", "a", kept); r["status"] != "renewed" || r["token"] != kept {

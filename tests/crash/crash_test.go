@@ -165,13 +165,9 @@ func crash(t testing.TB, mode persist.Mode, seed uint64) (tenures, lost int) {
 	fs := vfs.NewCrashableMem()
 	boot := persist.Boot{ID: "boot 1", Now: engine.NewClock(simba.Instant(time.Hour)).Now}
 	store, rec, err := persist.Open(persist.Options{Dir: "data", FS: fs, Mode: mode, Boot: boot, SegmentSize: 8 << 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	e, err := engine.New(engine.Config{Clock: engine.ClockOf(boot.Now)}, store, engine.Recovery(*rec))
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	w := &witness{states: map[string][]holder{}, known: map[string]int{}, forced: map[string]int{}}
 	steps := make(chan struct{})
 	var clients sync.WaitGroup

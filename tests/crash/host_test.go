@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gomodule/redigo/redis"
-
 	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
@@ -37,11 +35,7 @@ func startBy(t *testing.T, words []string, dir string) *simbatest.Server {
 
 func replyOf(t *testing.T, s *simbatest.Server, command string, args ...any) any {
 	t.Helper()
-	c, err := redis.Dial("tcp", s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
+	c := simbatest.Conn(t, s)
 	reply, err := c.Do(command, args...)
 	if err != nil {
 		t.Fatalf("%s %v: %v\n%s", command, args, err, s.Output())
@@ -140,19 +134,12 @@ func TestAServerWhoseDataDirectoryIsLostEndsAsForAFailedDisk(t *testing.T) {
 			t.Run(name+"/"+durability, func(t *testing.T) {
 				t.Parallel()
 				s := simbatest.Start(t, "--durability", durability)
-				c, err := redis.Dial("tcp", s.Addr)
-				if err != nil {
-					t.Fatal(err)
-				}
-				defer c.Close()
-				if _, err := c.Do("SIMBA.ACQUIRE", "m", "alice", 60_000); err != nil {
-					t.Fatal(err)
-				}
-				if err := lose(s.Dir); err != nil {
-					t.Fatal(err)
-				}
+				c := simbatest.Conn(t, s)
+				simbatest.Do(t, c, "SIMBA.ACQUIRE", "m", "alice", 60_000)
+				simbatest.Must(t, lose(s.Dir))
 				lost := time.Now()
 				granted := 0
+				var err error
 				for n := 0; err == nil && time.Since(lost) < simbatest.Patience; n++ {
 					if _, err = c.Do("SIMBA.ACQUIRE", fmt.Sprint("m", n), "alice", 60_000); err == nil {
 						granted++

@@ -259,26 +259,18 @@ func (m *model) see(token int64, mutex, owner string) {
 // the model to the replies.
 func (m *model) compare(s *simbatest.Server) {
 	c, err := redis.Dial("tcp", s.Addr)
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	simbatest.Must(m.t, err)
 	defer c.Close()
 	mutexes := slices.AppendSeq(slices.Collect(maps.Keys(m.held)), maps.Keys(m.asked))
 	slices.Sort(mutexes)
 	mutexes = slices.Compact(mutexes)
 	for _, mutex := range mutexes {
-		if err := c.Send("SIMBA.OWNER", mutex); err != nil {
-			m.t.Fatal(err)
-		}
+		simbatest.Must(m.t, c.Send("SIMBA.OWNER", mutex))
 	}
-	if err := c.Flush(); err != nil {
-		m.t.Fatal(err)
-	}
+	simbatest.Must(m.t, c.Flush())
 	for _, mutex := range mutexes {
 		r, err := simbatest.ToRecord(c.Receive())
-		if err != nil {
-			m.t.Fatal(err)
-		}
+		simbatest.Must(m.t, err)
 		m.compareOne(mutex, r)
 	}
 	clear(m.asked)

@@ -44,9 +44,7 @@ func BenchmarkMillionMutexes(b *testing.B) {
 func mustHold(b *testing.B, addr string, n int) {
 	b.Helper()
 	c, err := redis.Dial("tcp", addr)
-	if err != nil {
-		b.Fatal(err)
-	}
+	simbatest.Must(b, err)
 	defer c.Close()
 	if held, err := redis.Int(c.Do("DBSIZE")); err != nil || held != n {
 		b.Fatalf("after the restart DBSIZE returns %d, %v, want %d", held, err, n)
@@ -56,20 +54,14 @@ func mustHold(b *testing.B, addr string, n int) {
 func acquireMany(b *testing.B, addr string, n int) {
 	b.Helper()
 	c, err := redis.Dial("tcp", addr)
-	if err != nil {
-		b.Fatal(err)
-	}
+	simbatest.Must(b, err)
 	defer c.Close()
 	const pipeline = 1000
 	for i := 0; i < n; i += pipeline {
 		for j := range pipeline {
-			if err := c.Send("SIMBA.ACQUIRE", fmt.Sprintf("m:%012d", i+j), "c", killTTL); err != nil {
-				b.Fatal(err)
-			}
+			simbatest.Must(b, c.Send("SIMBA.ACQUIRE", fmt.Sprintf("m:%012d", i+j), "c", killTTL))
 		}
-		if err := c.Flush(); err != nil {
-			b.Fatal(err)
-		}
+		simbatest.Must(b, c.Flush())
 		for range pipeline {
 			if r, err := simbatest.ToRecord(c.Receive()); err != nil || r["status"] != "acquired" {
 				b.Fatalf("SIMBA.ACQUIRE returns %v, %v, want acquired", r, err)
@@ -82,17 +74,13 @@ func acquireMany(b *testing.B, addr string, n int) {
 func resident(b *testing.B, s *simbatest.Server) float64 {
 	b.Helper()
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.Pid()))
-	if err != nil {
-		b.Fatal(err)
-	}
+	simbatest.Must(b, err)
 	match := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(status)
 	if match == nil {
 		b.Fatalf("no VmRSS in %s", status)
 	}
 	kB, err := strconv.ParseFloat(string(match[1]), 64)
-	if err != nil {
-		b.Fatal(err)
-	}
+	simbatest.Must(b, err)
 	return kB * 1024
 }
 
@@ -108,8 +96,6 @@ func onDisk(b *testing.B, dir string) (bytes float64) {
 		}
 		return err
 	})
-	if err != nil {
-		b.Fatal(err)
-	}
+	simbatest.Must(b, err)
 	return bytes
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/persist"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // TestAnEngineIsBuiltAnewFromCheckpointAndRecords stops an engine again and again, and builds
@@ -37,9 +39,7 @@ func rebuild(t *testing.T, mode persist.Mode, seed uint64) {
 		Dir: "data", FS: vfs.NewMem(), Mode: mode, Boot: boot,
 		SegmentSize: 8 << 10, // a run fills several segments
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	clock := engine.NewClock(boot.Now())
 	var e *engine.Engine
 	start := func(r *persist.Recovered) {
@@ -68,9 +68,7 @@ func rebuild(t *testing.T, mode persist.Mode, seed uint64) {
 		}
 	}
 	e.Stop()
-	if err := store.Close(); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, store.Close())
 }
 
 // useAnyMutex does a random action on a random mutex. It returns the token of a tenure that Acquire
@@ -105,9 +103,7 @@ func useAnyMutex(t *testing.T, e *engine.Engine, rng *rand.Rand, last uint64) (t
 	if err == nil && rng.IntN(4) > 0 {
 		err = e.Commit(seq)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	return token
 }
 
@@ -123,17 +119,13 @@ func stateOf(t *testing.T, e *engine.Engine) (all []mutexState) {
 	for i := range rebuiltMutexes {
 		name := fmt.Sprint("m", i)
 		tenure, _, err := e.Owner(t.Context(), name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, err)
 		var lock simba.Lock
 		if _, err := e.Update(func(tx simba.Tx) error { lock = tx.Lock(name); return nil }); err != nil {
 			t.Fatal(err)
 		}
 		events, _, err := e.History(t.Context(), simba.HistoryRequest{Mutex: name, Count: 10_000})
-		if err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, err)
 		tenure.Session = 0 // a session is a connection, which ends with the engine
 		all = append(all, mutexState{tenure, lock, slices.Clone(events)})
 	}

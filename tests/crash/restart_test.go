@@ -49,21 +49,15 @@ func BenchmarkRestart(b *testing.B) {
 func holdMany(b *testing.B, dir string, n int) {
 	b.Helper()
 	store, _, err := persist.Open(persist.Options{Dir: dir})
-	if err != nil {
-		b.Fatal(err)
-	}
+	simbatest.Must(b, err)
 	began := persist.MachineBoot().Now()
 	for i := range n {
 		store.Append(grantOf(began, simba.Seq(i+1), i))
 		if (i+1)%1000 == 0 {
-			if err := store.Commit(simba.Seq(i + 1)); err != nil {
-				b.Fatal(err)
-			}
+			simbatest.Must(b, store.Commit(simba.Seq(i+1)))
 		}
 	}
-	if err := store.Close(); err != nil {
-		b.Fatal(err)
-	}
+	simbatest.Must(b, store.Close())
 }
 
 // fillTheJournal copies a data directory, with a journal that is full as after a crash. To fill it,
@@ -80,9 +74,7 @@ func fillTheJournal(b *testing.B, from, to string, n int) {
 	}))
 	dir := copyOf(b, from)
 	store, recovered, err := persist.Open(persist.Options{Dir: dir, FS: fsys})
-	if err != nil {
-		b.Fatal(err)
-	}
+	simbatest.Must(b, err)
 	stalled.Store(true)
 	seq, began, done := recovered.Seq, persist.MachineBoot().Now(), make(chan error, 1)
 	for i := 0; ; i++ {
@@ -94,9 +86,7 @@ func fillTheJournal(b *testing.B, from, to string, n int) {
 		go func() { done <- store.Commit(seq) }()
 		select {
 		case err := <-done:
-			if err != nil {
-				b.Fatal(err)
-			}
+			simbatest.Must(b, err)
 			continue
 		case <-time.After(3 * time.Second):
 		}
@@ -106,9 +96,7 @@ func fillTheJournal(b *testing.B, from, to string, n int) {
 		b.Fatalf("cp -a: %v\n%s", err, out)
 	}
 	close(released)
-	if err := errors.Join(<-done, store.Close()); err != nil {
-		b.Fatal(err)
-	}
+	simbatest.Must(b, errors.Join(<-done, store.Close()))
 }
 
 func grantOf(began simba.Instant, seq simba.Seq, i int) simba.Change {

@@ -68,13 +68,9 @@ func wantIgnored(t *testing.T, p *simbatest.Process, sig syscall.Signal) {
 		return
 	}
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Pid()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	mask, err := strconv.ParseUint(string(regexp.MustCompile(`SigIgn:\s*(\w+)`).FindSubmatch(status)[1]), 16, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	if mask&(1<<(sig-1)) == 0 {
 		t.Errorf("process %d does not ignore %v", p.Pid(), sig)
 	}

@@ -30,9 +30,7 @@ func TestANewDataDirectoryIsLoggedOnce(t *testing.T) {
 
 func TestAddressInUseIsRefused(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	defer ln.Close()
 	s := simbatest.Start(t) // the server logs a new data directory
 	s.Stop()
@@ -46,17 +44,13 @@ func TestASignalEndsAServerThatWaitsForItsStore(t *testing.T) {
 	} {
 		t.Run(engine, func(t *testing.T) {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				t.Fatal(err)
-			}
+			simbatest.Must(t, err)
 			defer ln.Close()
 			args := append([]string{"--addr", "127.0.0.1:0", "--engine", engine, "--backend-timeout", "24h"},
 				strings.Fields(fmt.Sprintf(flags, ln.Addr()))...)
 			s := simbatest.Launch(t, args...)
 			asked, err := ln.Accept()
-			if err != nil {
-				t.Fatal(err)
-			}
+			simbatest.Must(t, err)
 			defer asked.Close()
 			s.Signal(syscall.SIGTERM)
 			s.Wait(t)

@@ -19,11 +19,7 @@ func TestStopUnblocksWaitersAndKeepsLeases(t *testing.T) {
 			s := simbatest.Start(t)
 			_, token := simbatest.Acquire(t, simbatest.GoRedis(t, s), "job", "a", 600_000)
 
-			waiter, err := redis.Dial("tcp", s.Addr)
-			if err != nil {
-				t.Fatal(err)
-			}
-			defer waiter.Close()
+			waiter := simbatest.Conn(t, s)
 			reply := make(chan error, 1)
 			go func() {
 				_, err := waiter.Do("SIMBA.ACQUIRE", "job", "b", 600_000, "WAIT", 0)
@@ -51,9 +47,7 @@ func TestStopUnblocksWaitersAndKeepsLeases(t *testing.T) {
 func readiness(t *testing.T, addr string) int {
 	t.Helper()
 	reply, err := http.Get("http://" + addr + "/readyz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	reply.Body.Close()
 	return reply.StatusCode
 }
@@ -111,13 +105,9 @@ func TestADrainingServerIsNotReadyButServes(t *testing.T) {
 func deaf(t *testing.T, s *simbatest.Server) {
 	t.Helper()
 	c, err := net.Dial("tcp", s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	t.Cleanup(func() { c.Close() })
-	if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, c.(*net.TCPConn).SetReadBuffer(4096))
 	// The reply has more than 10 MB. The server must finish a reply that it has begun.
 	request := "MULTI\r\n" + strings.Repeat("COMMAND DOCS\r\n", 400) + "EXEC\r\n"
 	if _, err := c.Write([]byte(request)); err != nil {
@@ -177,9 +167,7 @@ func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
 	// The server logs the end of a connection before it decrements the count of clients.
 	simbatest.AwaitBlocked(t, s.Addr, 0)
 	c, err := redis.Dial("tcp", s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	defer c.Close()
 	for end := time.Now().Add(simbatest.Patience); ; {
 		n, err := simbatest.ClientsInfo(c, "connected_clients")

@@ -35,16 +35,12 @@ func (s *unread) client(t *testing.T) *goredis.Client {
 func (s *unread) flood(t *testing.T, commands int) {
 	t.Helper()
 	c, err := net.Dial("tcp", s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	defer c.Close()
 	const reply = "*2\r\n$10\r\nmaxclients\r\n$5\r\n10000\r\n"
 	// If the write fails, replies are missing below.
 	go func() { _, _ = c.Write(bytes.Repeat([]byte("CONFIG GET maxclients\r\n"), commands)) }()
-	if err := c.SetReadDeadline(time.Now().Add(simbatest.Patience)); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, c.SetReadDeadline(time.Now().Add(simbatest.Patience)))
 	r := bufio.NewReader(c)
 	for i := range commands * strings.Count(reply, "\n") {
 		if _, err := r.ReadSlice('\n'); err != nil {

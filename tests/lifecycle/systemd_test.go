@@ -25,9 +25,7 @@ func newNotifySocket(t *testing.T) *notifySocket {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	t.Cleanup(func() { conn.Close() })
 	return &notifySocket{t: t, conn: conn, path: path}
 }
@@ -43,9 +41,7 @@ func (n *notifySocket) run(args, env []string) *simbatest.Process {
 // await receives reports until one has an assignment with the prefix, and returns the assignment.
 func (n *notifySocket) await(prefix string) string {
 	n.t.Helper()
-	if err := n.conn.SetReadDeadline(time.Now().Add(simbatest.Patience)); err != nil {
-		n.t.Fatal(err)
-	}
+	simbatest.Must(n.t, n.conn.SetReadDeadline(time.Now().Add(simbatest.Patience)))
 	b := make([]byte, 4096)
 	for {
 		size, err := n.conn.Read(b)

@@ -47,9 +47,7 @@ func TestUnitIsHardened(t *testing.T) {
 // watchdog would kill the server before.
 func TestWatchdogOfTheUnitIsLongerThanTheCommitTimeout(t *testing.T) {
 	text, err := os.ReadFile(unit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	match := regexp.MustCompile(`(?m)^WatchdogSec=(\d+s)$`).FindSubmatch(text)
 	if match == nil {
 		t.Fatal("the unit has no WatchdogSec in seconds")
@@ -62,17 +60,13 @@ func TestWatchdogOfTheUnitIsLongerThanTheCommitTimeout(t *testing.T) {
 // ExecStart gets the path of the program that the test has built.
 func TestUnitIsValid(t *testing.T) {
 	text, err := os.ReadFile(unit)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	verify(t, filepath.Base(unit), strings.Replace(string(text), "=/usr/bin/simba-resp ", "="+simbatest.Binary(t)+" ", 1))
 }
 
 func TestUnitOfTheGuideIsValid(t *testing.T) {
 	text, err := os.ReadFile("../../docs/guides/wrap-a-command.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	_, unit, _ := strings.Cut(string(text), "```ini\n")
 	unit, _, _ = strings.Cut(unit, "```")
 	verify(t, "scheduler.service", strings.Replace(unit, "=/usr/local/bin/simba-resp ", "="+simbatest.Binary(t)+" ", 1))
@@ -81,9 +75,7 @@ func TestUnitOfTheGuideIsValid(t *testing.T) {
 func verify(t *testing.T, name, unit string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(unit), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.WriteFile(path, []byte(unit), 0o644))
 	if out := analyze(t, "verify", path); strings.Contains(out, name) {
 		t.Errorf("systemd-analyze verify prints:\n%s", out)
 	}

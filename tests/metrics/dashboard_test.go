@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // dashboard has the fields of the dashboard in deploy/grafana that the tests read.
@@ -33,9 +35,7 @@ type target struct {
 
 func readDashboard(t *testing.T) (d dashboard) {
 	t.Helper()
-	if err := json.Unmarshal([]byte(read(t, dashboardFile)), &d); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, json.Unmarshal([]byte(read(t, dashboardFile)), &d))
 	return d
 }
 

@@ -37,9 +37,7 @@ user visitor on >visitor-password -@all +ping
 
 func usersFile(t *testing.T) string {
 	path := filepath.Join(t.TempDir(), "users.acl")
-	if err := os.WriteFile(path, []byte(users), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.WriteFile(path, []byte(users), 0o600))
 	return path
 }
 
@@ -191,9 +189,7 @@ func TestRecoveryDelayIsReportedAndNotFailed(t *testing.T) {
 
 func TestHTTPAddressInUseIsRefused(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	defer taken.Close()
 	addr := taken.Addr().String()
 	simbatest.Refused(t, 1, "http-addr: listen tcp "+addr+": bind: address already in use", "--addr", "127.0.0.1:0", "--durability", "memory", "--http-addr", addr)
@@ -232,9 +228,7 @@ func TestMetricsAgreeWithInfo(t *testing.T) {
 	}
 	c := simbatest.Conn(t, s.Server)
 	info, err := redis.String(c.Do("INFO", "everything"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	text := s.scrape(t)
 	fields := make(map[string]string)
 	for line := range lines(info) {
@@ -274,9 +268,7 @@ func TestSilentClientsDoNotStarveHTTPS(t *testing.T) {
 		"--addr", "127.0.0.1:0", "--aclfile", usersFile(t))
 	for range 200 {
 		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, err)
 		defer c.Close()
 	}
 	s.url = strings.Replace(s.url, "http:", "https:", 1)

@@ -32,12 +32,8 @@ func floodLog(t *testing.T, s *server) {
 	defer c.Close()
 	for range 40 {
 		for range 500 {
-			if err := c.Send("CONFIG", "GET", "maxclients"); err != nil {
-				t.Fatal(err)
-			}
+			simbatest.Must(t, c.Send("CONFIG", "GET", "maxclients"))
 		}
-		if _, err := c.Do(""); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Do(t, c, "")
 	}
 }

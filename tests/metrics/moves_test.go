@@ -70,12 +70,8 @@ func all(actions ...func(*testing.T, *server)) func(*testing.T, *server) {
 func blocked(mutex, contender string) func(*testing.T, *server) {
 	return func(t *testing.T, s *server) {
 		c := simbatest.Conn(t, s.Server)
-		if err := c.Send("SIMBA.ACQUIRE", mutex, contender, 60_000, "WAIT", 0); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, c.Send("SIMBA.ACQUIRE", mutex, contender, 60_000, "WAIT", 0))
+		simbatest.Must(t, c.Flush())
 		simbatest.AwaitBlocked(t, s.Addr, 1)
 	}
 }
@@ -145,9 +141,7 @@ func reject(t *testing.T, s *server) {
 	c := simbatest.Conn(t, s.Server)
 	defer c.Close()
 	limit := func(n int) {
-		if _, err := c.Do("CONFIG", "SET", "maxclients", n); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Do(t, c, "CONFIG", "SET", "maxclients", n)
 	}
 	limit(1)
 	defer limit(10_000)
@@ -239,9 +233,7 @@ func TestEachMetricMoves(t *testing.T) {
 func harmRedis(t *testing.T, addr, command string) {
 	t.Helper()
 	c, err := redis.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	defer c.Close()
 	for _, line := range []string{command, "CLIENT KILL TYPE pubsub"} {
 		words := strings.Fields(line)

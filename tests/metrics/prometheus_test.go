@@ -45,9 +45,7 @@ func startPrometheus(t *testing.T, a *certs.Authority, servers [2]*server) *prom
 	}
 	rules := regexp.MustCompile(`(?m)^( +for: ).*$`).ReplaceAllString(read(t, rulesDir, "rules.yml"), "${1}1s")
 	for name, text := range map[string]string{"prometheus.yml": config, "rules.yml": rules, "simba-resp.password": "change-me-3\n"} {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(stores.FreePort(t)))
 	p := &prometheus{started: time.Now(), web: &server{url: "http://" + addr, client: httpClient(t, nil)}}
@@ -161,9 +159,7 @@ func startScraped(t *testing.T, a *certs.Authority, args ...string) *server {
 	dir := t.TempDir()
 	cert, key := a.Sign(t, certs.Leaf{Name: "server"}).Write(t, dir, "server")
 	acl := filepath.Join(dir, "users.acl")
-	if err := os.WriteFile(acl, []byte(scrapedUsers), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.WriteFile(acl, []byte(scrapedUsers), 0o600))
 	return start(t, append([]string{"--tls-addr", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key, "--aclfile", acl}, args...)...)
 }
 

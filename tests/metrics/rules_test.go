@@ -12,6 +12,8 @@ import (
 
 	"github.com/simba-resp/simba-resp/monitor"
 	"github.com/simba-resp/simba-resp/tests/need"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 const (
@@ -23,9 +25,7 @@ const (
 func read(t *testing.T, path ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(path...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	return string(text)
 }
 

@@ -40,21 +40,15 @@ func httpClient(t *testing.T, config *tls.Config) *http.Client {
 func (s *server) get(t *testing.T, path, user, password string) (status int, header http.Header, body string) {
 	t.Helper()
 	r, err := http.NewRequest(http.MethodGet, s.url+path, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	if user != "" {
 		r.SetBasicAuth(user, password)
 	}
 	reply, err := s.client.Do(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	defer reply.Body.Close()
 	text, err := io.ReadAll(reply.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	return reply.StatusCode, reply.Header, string(text)
 }
 

@@ -267,20 +267,14 @@ const pooledBesides = 4
 // those of the driver, one for each connection to the store.
 func (o *outages) goroutines() int {
 	c, err := redis.Dial("tcp", o.server.Addr)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	simbatest.Must(o.t, err)
 	defer c.Close()
 	info, err := redis.String(c.Do("INFO", "server"))
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	simbatest.Must(o.t, err)
 	for line := range strings.Lines(info) {
 		if text, ok := strings.CutPrefix(line, "go_goroutines:"); ok {
 			n, err := strconv.Atoi(strings.TrimSpace(text))
-			if err != nil {
-				o.t.Fatal(err)
-			}
+			simbatest.Must(o.t, err)
 			if o.engine == "mysql" {
 				n -= o.pooled()
 			}
@@ -294,8 +288,6 @@ func (o *outages) goroutines() int {
 // files returns the number of the server's open files, without its connections to the store.
 func (o *outages) files() int {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", o.server.Pid()))
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	simbatest.Must(o.t, err)
 	return len(open) - o.pooled()
 }

@@ -67,13 +67,9 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 // subscribe subscribes to the channels of outageMutex.
 func (o *outages) subscribe() redis.PubSubConn {
 	c, err := redis.Dial("tcp", o.server.Addr)
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	simbatest.Must(o.t, err)
 	subscription := redis.PubSubConn{Conn: c}
-	if err := subscription.Subscribe("simba:{"+outageMutex+"}", "simba-events:{"+outageMutex+"}"); err != nil {
-		o.t.Fatal(err)
-	}
+	simbatest.Must(o.t, subscription.Subscribe("simba:{"+outageMutex+"}", "simba-events:{"+outageMutex+"}"))
 	return subscription
 }
 

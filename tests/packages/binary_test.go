@@ -10,6 +10,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // maxBinary limits the size of a binary in bytes. For example, a custom cobra template adds 10 MB:
@@ -32,16 +34,12 @@ func TestBuildIsASmallStaticBinaryOfItsVersion(t *testing.T) {
 func wantSmallStaticBinary(t *testing.T, path, system, arch string) {
 	t.Helper()
 	file, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	if file.Size() > maxBinary {
 		t.Errorf("the binary for %s/%s has %d bytes, want at most %d", system, arch, file.Size(), maxBinary)
 	}
 	info, err := buildinfo.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	build := make(map[string]string)
 	for _, s := range info.Settings {
 		build[s.Key] = s.Value
@@ -55,9 +53,7 @@ func wantSmallStaticBinary(t *testing.T, path, system, arch string) {
 		return
 	}
 	program, err := elf.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	defer program.Close()
 	for _, p := range program.Progs {
 		if p.Type == elf.PT_INTERP {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 const (
@@ -41,12 +43,8 @@ func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T
 	}
 
 	// The upgrade must keep changes of the administrator.
-	if err := os.WriteFile(settings, append(read(t, settings), "maxclients = 1000\n"...), 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Remove(wanted); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.WriteFile(settings, append(read(t, settings), "maxclients = 1000\n"...), 0))
+	simbatest.Must(t, os.Remove(wanted))
 	run(t, "dpkg", "--install", withVersion(t, deb, version+"+upgrade"))
 	if got := run(t, "dpkg-query", "--show", "--showformat=${Version}", "simba-resp"); got != version+"+upgrade" {
 		t.Errorf("after the upgrade version %s is installed, want %s", got, version+"+upgrade")
@@ -73,17 +71,13 @@ func TestDebianPackageInstallsRunsUpgradesAndKeepsDataUntilThePurge(t *testing.T
 
 	// The purge keeps files that the administrator added.
 	users := filepath.Join(filepath.Dir(settings), "users.acl")
-	if err := os.WriteFile(users, []byte("user default off\n"), 0o400); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.WriteFile(users, []byte("user default off\n"), 0o400))
 	run(t, "dpkg", "--purge", "simba-resp")
 	for _, path := range []string{binary, settings, data, "/usr/lib/systemd/system/simba-resp.service"} {
 		wantAbsent(t, path)
 	}
 	read(t, users)
-	if err := os.RemoveAll(filepath.Dir(users)); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.RemoveAll(filepath.Dir(users)))
 }
 
 // A fake systemctl records its arguments, and remembers whether the service runs.
@@ -100,13 +94,9 @@ case "$*" in
 *" start "* | "start "* | *" restart "* | "restart "*) touch "$running" ;;
 esac
 `
-	if err := os.WriteFile(filepath.Join(bin, "systemctl"), []byte(program), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.WriteFile(filepath.Join(bin, "systemctl"), []byte(program), 0o755))
 	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
-	if err := os.MkdirAll("/run/systemd/system", 0o755); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.MkdirAll("/run/systemd/system", 0o755))
 	defer os.RemoveAll("/run/systemd/system")
 	// In containers, this file often forbids packages to start services.
 	if err := os.Remove("/usr/sbin/policy-rc.d"); err != nil && !os.IsNotExist(err) {
@@ -117,9 +107,7 @@ esac
 		if got := string(read(t, record)); !strings.Contains(got, want+" simba-resp.service") {
 			t.Errorf("the package does not call systemctl %s; its calls:\n%s", want, got)
 		}
-		if err := os.Remove(record); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, os.Remove(record))
 	}
 	run(t, "dpkg", "--install", deb)
 	asked("start")
@@ -142,9 +130,7 @@ func withVersion(t *testing.T, deb, version string) string {
 		}
 		changed.WriteString(line)
 	}
-	if err := os.WriteFile(control, []byte(changed.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.WriteFile(control, []byte(changed.String()), 0o644))
 	run(t, "dpkg-deb", "--root-owner-group", "-Znone", "--build", dir, dir+".deb")
 	return dir + ".deb"
 }
@@ -152,9 +138,7 @@ func withVersion(t *testing.T, deb, version string) string {
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	return text
 }
 
@@ -186,18 +170,12 @@ func wantOnlyServerReadsSettings(t *testing.T) {
 func wantOwner(t *testing.T, path, owner, group string, mode os.FileMode) {
 	t.Helper()
 	info, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	stat := info.Sys().(*syscall.Stat_t)
 	account, err := user.Lookup(owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	members, err := user.LookupGroup(group)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	if int(stat.Uid) != number(t, account.Uid) || int(stat.Gid) != number(t, members.Gid) || info.Mode().Perm() != mode {
 		t.Errorf("%s: owner %d, group %d, mode %o; want %s (%s), %s (%s), %o", path,
 			stat.Uid, stat.Gid, info.Mode().Perm(), owner, account.Uid, group, members.Gid, mode)

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 const imageUser = 65532 // the user that the image runs as
@@ -56,9 +58,7 @@ func TestImageRunsAsItsUserAndKeepsItsData(t *testing.T) {
 	}
 	s.stop()
 	info, err := os.Stat(filepath.Join(root, "var/lib/simba-resp/data"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	if uid := info.Sys().(*syscall.Stat_t).Uid; uid != imageUser {
 		t.Errorf("the data belongs to user %d, want the user of the image", uid)
 	}
@@ -70,9 +70,7 @@ func imageCommand(t *testing.T, words string) []string {
 	var command []string
 	for line := range strings.Lines(string(read(t, "../../Dockerfile"))) {
 		if _, list, ok := strings.Cut(line, words); ok && strings.HasPrefix(list, "[") {
-			if err := json.Unmarshal([]byte(list), &command); err != nil {
-				t.Fatal(err)
-			}
+			simbatest.Must(t, json.Unmarshal([]byte(list), &command))
 		}
 	}
 	if command == nil {

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 type unit map[string]string
@@ -21,9 +23,7 @@ type unit map[string]string
 func readUnit(t *testing.T) unit {
 	t.Helper()
 	text, err := os.ReadFile("/usr/lib/systemd/system/simba-resp.service")
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	u := make(unit)
 	for line := range strings.Lines(string(text)) {
 		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(key, "#") {
@@ -45,17 +45,11 @@ func startUnit(t *testing.T) *server {
 	t.Helper()
 	u := readUnit(t)
 	account, err := user.Lookup(u["User"])
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	uid, gid := number(t, account.Uid), number(t, account.Gid)
 	for _, dir := range []string{filepath.Join("/var/lib", u["StateDirectory"]), filepath.Join("/run", u["RuntimeDirectory"])} {
-		if err := os.MkdirAll(dir, 0o750); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chown(dir, uid, gid); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, os.MkdirAll(dir, 0o750))
+		simbatest.Must(t, os.Chown(dir, uid, gid))
 	}
 	command := strings.Fields(u["ExecStart"])
 	cmd := exec.Command(command[0], command[1:]...)
@@ -71,9 +65,7 @@ func credential(uid, gid int) *syscall.Credential {
 func number(t *testing.T, s string) int {
 	t.Helper()
 	n, err := strconv.Atoi(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	return n
 }
 
@@ -82,12 +74,8 @@ func start(t *testing.T, cmd *exec.Cmd) *server {
 	t.Helper()
 	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	log, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
+	simbatest.Must(t, cmd.Start())
 	s := &server{t: t, cmd: cmd, logged: make(chan struct{})}
 	t.Cleanup(s.kill)
 	ready := make(chan string, 1)
@@ -112,9 +100,7 @@ func start(t *testing.T, cmd *exec.Cmd) *server {
 // stop stops the server as systemd does.
 func (s *server) stop() {
 	s.t.Helper()
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		s.t.Fatal(err)
-	}
+	simbatest.Must(s.t, s.cmd.Process.Signal(syscall.SIGTERM))
 	<-s.logged
 	if err := s.cmd.Wait(); err != nil {
 		s.t.Fatalf("the server exits with %v, want code 0", err)
@@ -133,14 +119,10 @@ func (s *server) kill() {
 func (s *server) acquire(options ...redis.DialOption) int64 {
 	s.t.Helper()
 	c, err := redis.Dial("tcp", s.addr, options...)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	simbatest.Must(s.t, err)
 	defer c.Close()
 	reply, err := redis.Values(c.Do("SIMBA.ACQUIRE", "job", "alice", "600000"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	simbatest.Must(s.t, err)
 	var status, owner, token string
 	for i := 0; i+1 < len(reply); i += 2 {
 		value := text(reply[i+1])

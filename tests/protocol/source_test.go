@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/simba-resp/simba-resp/tests/need"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // source is the path of Redis' source in the user's cache folder.
@@ -21,29 +23,21 @@ func suite(t *testing.T) string {
 	t.Helper()
 	need.Program(t, "tclsh", "tcl")
 	cache, err := os.UserCacheDir()
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	tests := filepath.Join(cache, source, "tests")
 	if _, err := os.Stat(filepath.Join(tests, "test_helper.tcl")); err != nil {
 		need.Missing(t, "Redis' test suite is not in %s: run tools/install", tests)
 	}
 
 	dir := t.TempDir()
-	if err := os.CopyFS(filepath.Join(dir, "tests"), os.DirFS(tests)); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.CopyFS(filepath.Join(dir, "tests"), os.DirFS(tests)))
 	support := filepath.Join(dir, "tests/support/server.tcl")
 	text, err := os.ReadFile(support)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	if n := bytes.Count(text, []byte(functionFlush)); n != 1 {
 		t.Fatalf("the suite has the line FUNCTION FLUSH %d times, want 1", n)
 	}
 	text = bytes.Replace(text, []byte(functionFlush), []byte("\n"), 1)
-	if err := os.WriteFile(support, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.WriteFile(support, text, 0o600))
 	return dir
 }

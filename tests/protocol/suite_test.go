@@ -102,13 +102,9 @@ func runTwice(t *testing.T, dir, addr string, without ...string) *verdicts {
 func run(t *testing.T, dir, addr string, only []string, without ...string) *verdicts {
 	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	skips := filepath.Join(t.TempDir(), "skips")
-	if err := os.WriteFile(skips, []byte(strings.Join(without, "\n")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.WriteFile(skips, []byte(strings.Join(without, "\n")), 0o600))
 	args := []string{
 		"tests/test_helper.tcl", "--host", host, "--port", port, "--clients", "1",
 		"--durable", // continue after a failed test

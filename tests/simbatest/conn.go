@@ -9,6 +9,8 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
 // Conn returns a connection to the server, without timeouts.
@@ -20,6 +22,24 @@ func Conn(t testing.TB, s *Server) redis.Conn {
 	}
 	t.Cleanup(func() { c.Close() })
 	return c
+}
+
+// Must fails the test if err is not nil.
+func Must(t stores.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Do sends a command that must succeed, and returns the reply.
+func Do(t testing.TB, c redis.Conn, command string, args ...any) any {
+	t.Helper()
+	reply, err := c.Do(command, args...)
+	if err != nil {
+		t.Fatalf("%s %v: %v", command, args, err)
+	}
+	return reply
 }
 
 // DoRecord sends a command whose reply is a record.

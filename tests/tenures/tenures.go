@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // Tenure is a note of one tenure. The owner surely had the mutex from From to To. All notes of a
@@ -123,9 +125,7 @@ func violations(inOrder []Tenure, what string, is func(a, b Tenure) bool) (wrong
 func Moments(t testing.TB, file string) (all []Tenure) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	for line := range strings.Lines(string(text)) {
 		var token uint64
 		var at time.Duration

@@ -37,9 +37,7 @@ func everyCommand(t *testing.T, s *simbatest.Server) {
 func TestTheDocumentedRedisUserHasEnoughRights(t *testing.T) {
 	store := stores.Redis(t, "--appendonly", "yes", "--appendfsync", "always", "--maxmemory-policy", "noeviction")
 	admin, err := redis.Dial("tcp", store.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	defer admin.Close()
 	for _, line := range simbatest.DocsBlock(t, "guides/redis.md", "redis-acl") {
 		words := strings.Fields(line)
@@ -62,9 +60,7 @@ func TestTheDocumentedRedisUserHasEnoughRights(t *testing.T) {
 func TestTheDocumentedMySQLGrantsAreEnough(t *testing.T) {
 	store := stores.MariaDB(t, "--innodb-flush-log-at-trx-commit=1")
 	db, err := sql.Open("mysql", "root@tcp("+store.Addr+")/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	defer db.Close()
 	// The guide creates the database.
 	if _, err := db.ExecContext(t.Context(), "DROP DATABASE simba"); err != nil {

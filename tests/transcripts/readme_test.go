@@ -58,9 +58,7 @@ func TestTranscriptsOfTheDocs(t *testing.T) {
 			newPlayer(t, home).playAll(readPage(t, page))
 		})
 		// The next page needs a new data directory, so that its tokens begin at 1.
-		if err := os.RemoveAll(filepath.Join(home, "simba-data")); err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, os.RemoveAll(filepath.Join(home, "simba-data")))
 	}
 	t.Run("README.md on every engine", func(t *testing.T) { playedOnEveryStore(t, home) })
 }
@@ -104,9 +102,7 @@ func playedOnEveryStore(t *testing.T, home string) {
 func readPage(t *testing.T, page string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(treeRoot, page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	return string(text)
 }
 
@@ -115,9 +111,7 @@ func copyTree(t *testing.T) string {
 	t.Helper()
 	home := t.TempDir()
 	entries, err := os.ReadDir(treeRoot)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	for _, e := range entries {
 		name := e.Name()
 		if name == "bin" || name == "simba-data" || strings.HasPrefix(name, ".") {
@@ -129,9 +123,7 @@ func copyTree(t *testing.T) string {
 		} else {
 			err = copyFile(to, from)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, err)
 	}
 	return home
 }
@@ -330,17 +322,11 @@ func (p *player) open(name string) *terminal {
 	shell.Env = append(simbatest.Environ(), "SIMBA_ADDR=127.0.0.1:0", "PATH="+filepath.Join(p.home, "bin")+":"+os.Getenv("PATH"))
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := shell.StdinPipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	simbatest.Must(p.t, err)
 	out, err := shell.StdoutPipe()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	simbatest.Must(p.t, err)
 	shell.Stderr = shell.Stdout
-	if err := shell.Start(); err != nil {
-		p.t.Fatal(err)
-	}
+	simbatest.Must(p.t, shell.Start())
 	term := &terminal{name: name, in: in, out: make(chan string, 1000)}
 	read := make(chan struct{})
 	go func() {

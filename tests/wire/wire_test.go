@@ -18,6 +18,8 @@ import (
 	"github.com/simba-resp/simba-resp/commands"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/resp"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // pipeServer is a server whose connections are pipes in memory.
@@ -33,9 +35,7 @@ func pipes(t *testing.T, j engine.Journal) *pipeServer {
 		Clock: engine.NewClock(0), HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
 		Notices: commands.Notices(broker),
 	}, j, engine.Recovery{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	quiet := slog.New(slog.DiscardHandler)
 	x := commands.New(commands.Config{Backend: e, Logger: quiet})
 	s := resp.NewServer(resp.Config{Committer: e, Broker: broker, Logger: quiet}, x)
@@ -96,9 +96,7 @@ func (a *answer) came() bool {
 func (p *pipeServer) listen(channels ...any) <-chan string {
 	p.t.Helper()
 	ps := redis.PubSubConn{Conn: p.dial()}
-	if err := ps.Subscribe(channels...); err != nil {
-		p.t.Fatal(err)
-	}
+	simbatest.Must(p.t, ps.Subscribe(channels...))
 	heard := make(chan string, 100)
 	ready := make(chan struct{})
 	go func() {
@@ -208,9 +206,7 @@ func (c *peer) reads() (calls [][]any) {
 			call = append(call, word)
 		}
 		info, err := redis.Values(c.Do("COMMAND", "INFO", name))
-		if err != nil {
-			c.t.Fatal(err)
-		}
+		simbatest.Must(c.t, err)
 		fields := info[0].([]any)
 		arity := int(fields[1].(int64))
 		for arg := any("job"); len(call) < max(arity, -arity); arg = 0 {
