@@ -156,12 +156,7 @@ func mib(bytes int) float64 { return float64(bytes) / (1 << 20) }
 // describes the event in the failure text.
 func (v *victim) until(what string, happened func() bool) {
 	v.t.Helper()
-	for end := time.Now().Add(simbatest.Patience); !happened(); {
-		if time.Now().After(end) {
-			v.t.Fatalf("not within %v: %s", simbatest.Patience, what)
-		}
-		time.Sleep(5 * time.Millisecond)
-	}
+	simbatest.Await(v.t, what, happened)
 }
 
 // recovers waits until the server holds no more than before the abuse, or fails the test after a

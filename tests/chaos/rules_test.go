@@ -373,34 +373,6 @@ func TestALossEndsOnlyTenuresOfItsServer(t *testing.T) {
 	}
 }
 
-func TestTheHistoryOfAServerMustNotShowTwoTenures(t *testing.T) {
-	is := func(kind string, token uint64) event { return event{kind: kind, token: token} }
-	for i, c := range []struct {
-		events  []event
-		partial bool
-		wrong   int
-	}{
-		{[]event{is("acquired", 1), is("queued", 0), is("released", 1), is("acquired", 2), is("expired", 2)}, false, 0},
-		{[]event{is("acquired", 1), is("acquired", 2)}, false, 1},
-		{[]event{is("acquired", 1), is("acquired", 2)}, true, 0},
-		{[]event{is("acquired", 2), is("broken", 2), is("acquired", 2)}, true, 1},
-		{[]event{is("acquired", 2), is("released", 2), is("released", 2)}, true, 1},
-		{[]event{is("acquired", 1), is("acquired", 2), is("released", 1)}, false, 2},
-		{[]event{is("acquired", 1), is("acquired", 2), is("released", 1)}, true, 0},
-		{[]event{is("released", 1), is("acquired", 1)}, false, 2},
-		{[]event{is("acquired", 1), is("released", 1), is("acquired", 1)}, true, 1},
-		{[]event{is("released", 1), is("acquired", 2)}, false, 1},
-		{[]event{is("released", 1), is("acquired", 2)}, true, 0},
-	} {
-		t.Run(fmt.Sprint(i), func(t *testing.T) {
-			r := rules{guarantees: guarantees{partial: c.partial}}
-			if wrong := r.overlaps(c.events); len(wrong) != c.wrong {
-				t.Errorf("the judge found %d violations, want %d: %v", len(wrong), c.wrong, wrong)
-			}
-		})
-	}
-}
-
 func TestALeaseOutlivesTheBeginningOfAFaultThatLeavesItsServer(t *testing.T) {
 	cut, killed := fault{name: "store blackholed", ofStore: true}, fault{name: "server killed", ofServer: true}
 	long := acquires("a")

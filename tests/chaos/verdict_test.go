@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 // checkTimeout limits porcupine for one history.
@@ -26,7 +28,7 @@ type verdict struct {
 
 // judge checks the operations on one mutex, and each server's own history of it. If something
 // breaks the rules, judge writes everything to a new folder.
-func (r *rules) judge(mutex string, all []operation, histories [][]event) (v verdict) {
+func (r *rules) judge(mutex string, all []operation, histories [][]tenures.Event) (v verdict) {
 	for _, o := range all {
 		if o.unknown {
 			v.lost++
@@ -34,7 +36,8 @@ func (r *rules) judge(mutex string, all []operation, histories [][]event) (v ver
 	}
 	v.violations = r.twoOwners(all)
 	for s, events := range histories {
-		for _, problem := range r.overlaps(events) {
+		_, problems := tenures.InHistory(events, r.completeness())
+		for _, problem := range problems {
 			v.violations = append(v.violations, fmt.Sprintf("in the history of server %d %s", s, problem))
 		}
 	}
@@ -55,9 +58,16 @@ func (r *rules) judge(mutex string, all []operation, histories [][]event) (v ver
 	return v
 }
 
+func (r *rules) completeness() tenures.Completeness {
+	if r.partial {
+		return tenures.Partial
+	}
+	return tenures.Complete
+}
+
 // keep writes the operations, the servers' histories and porcupine's picture to a new folder. It
 // returns the folder's path.
-func (r *rules) keep(mutex string, all []operation, histories [][]event, info porcupine.LinearizationInfo) string {
+func (r *rules) keep(mutex string, all []operation, histories [][]tenures.Event, info porcupine.LinearizationInfo) string {
 	dir, err := os.MkdirTemp("", "simba-chaos-")
 	if err != nil {
 		return err.Error()
@@ -86,7 +96,7 @@ func (r *rules) keep(mutex string, all []operation, histories [][]event, info po
 	for s, events := range histories {
 		fmt.Fprintf(&text, "\nthe history of server %d:\n", s)
 		for _, e := range events {
-			fmt.Fprintf(&text, "%s %s %s %d %q\n", time.UnixMilli(e.at).Format("05.000"), e.kind, e.owner, e.token, e.reason)
+			fmt.Fprintf(&text, "%s %s %s %d %q\n", time.Unix(0, int64(e.At)).Format("05.000"), e.Kind, e.Owner, e.Token, e.Reason)
 		}
 	}
 	err = os.WriteFile(filepath.Join(dir, "history.txt"), []byte(text.String()), 0o644)

@@ -8,6 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 const (
@@ -128,7 +130,7 @@ func (n *window) once(f fault, mutexes int) (total verdict, counts bool) {
 	}
 	judging := time.Now()
 	for i := range mutexes {
-		var ofServers [][]event
+		var ofServers [][]tenures.Event
 		for s := range n.w.servers {
 			ofServers = append(ofServers, n.w.serverHistory(n.t, s, names[i]))
 		}

@@ -6,8 +6,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gomodule/redigo/redis"
+
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 // world is a running engine: its servers, its store, and the links between all of them.
@@ -143,4 +146,14 @@ func memory(t *testing.T) string {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	return dir
+}
+
+func (w *world) serverHistory(t *testing.T, server int, mutex string) []tenures.Event {
+	t.Helper()
+	conn, err := redis.Dial("tcp", w.servers[server].addr)
+	simbatest.Must(t, err)
+	defer conn.Close()
+	events, err := tenures.Events(conn.Do("SIMBA.HISTORY", mutex, "COUNT", 10_000))
+	simbatest.Must(t, err)
+	return events
 }

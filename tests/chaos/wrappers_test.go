@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 const (
@@ -102,7 +102,7 @@ func (s *wrappers) runOne(ctx context.Context, link *stores.Link, rng *rand.Rand
 	say := func(what string) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.log = append(s.log, fmt.Sprintf("%v wrapper %d of token %s: %s", monotonic(), p.Pid(), match[2], what))
+		s.log = append(s.log, fmt.Sprintf("%v wrapper %d of token %s: %s", tenures.Clock(), p.Pid(), match[2], what))
 	}
 	some := func(limit time.Duration) bool { return sleep(ctx, p, time.Duration(rng.Int64N(int64(limit)))) }
 	say("its command has started")
@@ -177,9 +177,9 @@ func awaitStop(pid int) {
 // noteStalls notes when this process stands still. A wrapper that stands still for longer than a
 // quarter of its grace may end its command too late: see docs/guides/wrap-a-command.md.
 func (s *wrappers) noteStalls(ctx context.Context) {
-	for last := monotonic(); ctx.Err() == nil; {
+	for last := tenures.Clock(); ctx.Err() == nil; {
 		time.Sleep(10 * time.Millisecond)
-		now := monotonic()
+		now := tenures.Clock()
 		if now-last > wrapperGrace/8 {
 			s.mu.Lock()
 			s.stalls = append(s.stalls, span{last, now})
@@ -200,47 +200,18 @@ func (s *wrappers) excused(overlap span) bool {
 
 // judge compares the timestamps of the commands. Two commands must never run at once.
 func (s *wrappers) judge() {
-	text, err := os.ReadFile(s.file)
-	if err != nil {
-		s.t.Errorf("no wrapper has run its command: %v", err)
-		return
-	}
-	ran := make(map[int]span) // by token
-	for line := range strings.Lines(string(text)) {
-		var at time.Duration
-		var token, pid int
-		if n, _ := fmt.Sscan(line, &at, &token, &pid); n != 3 {
-			continue // the last write of a killed command
-		}
-		r, ok := ran[token]
-		if !ok {
-			r.first = at
-		}
-		ran[token] = span{min(r.first, at), max(r.last, at)}
-	}
-	var tokens []int
-	for token := range ran {
-		tokens = append(tokens, token)
-	}
-	slices.Sort(tokens)
-	for i := 1; i < len(tokens); i++ {
-		overlap := span{ran[tokens[i]].first, ran[tokens[i-1]].last}
+	ran := tenures.Moments(s.t, s.file)
+	for i := 1; i < len(ran); i++ {
+		old, next := ran[i-1], ran[i]
+		overlap := span{next.From, old.To}
 		switch {
 		case overlap.length() < 0:
 		case s.excused(overlap):
-			s.t.Logf("the machine stood still while the commands with the tokens %d and %d overlapped by %v", tokens[i-1], tokens[i], overlap.length())
+			s.t.Logf("the machine stood still while the commands with the tokens %d and %d overlapped by %v", old.Token, next.Token, overlap.length())
 		default:
 			s.t.Errorf("the command with token %d still ran %v after the start of the command with token %d, at %v\n%s\nstalls: %v",
-				tokens[i-1], overlap.length(), tokens[i], overlap.first, strings.Join(s.log, "\n"), s.stalls)
+				old.Token, overlap.length(), next.Token, overlap.first, strings.Join(s.log, "\n"), s.stalls)
 		}
 	}
-	s.t.Logf("%d commands ran in wrappers", len(tokens))
-}
-
-func monotonic() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err)
-	}
-	return time.Duration(t.Nano())
+	s.t.Logf("%d commands ran in wrappers", len(ran))
 }

@@ -84,14 +84,11 @@ func (s *tlsServer) shown() string {
 func (s *tlsServer) blocked(want int) {
 	s.t.Helper()
 	c := s.client()
-	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
+	simbatest.Await(s.t, fmt.Sprintf("%d clients are blocked", want), func() bool {
 		info, err := c.Info(s.t.Context(), "clients").Result()
 		simbatest.Must(s.t, err)
-		if strings.Contains(info, fmt.Sprintf("blocked_clients:%d\r\n", want)) {
-			return
-		}
-	}
-	s.t.Fatalf("the server does not reach exactly %d blocked clients", want)
+		return strings.Contains(info, fmt.Sprintf("blocked_clients:%d\r\n", want))
+	})
 }
 
 // needTLSTools works like simbatest.NeedRedisTools, for a redis-cli with TLS.

@@ -9,9 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/tests/simbatest"
@@ -138,16 +136,10 @@ func TestAStoppingServerLogsEachFailedLogin(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for end := time.Now().Add(simbatest.Patience); ; {
-		info, err := redis.String(admin.Do("INFO", "stats"))
-		simbatest.Must(t, err)
-		if strings.Contains(info, fmt.Sprintf("acl_access_denied_auth:%d\r\n", tries)) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("INFO does not count all failed logins:\n%s", info)
-		}
-	}
+	simbatest.Await(t, "INFO counts all failed logins", func() bool {
+		info := simbatest.Do(t, admin, "INFO", "stats")
+		return strings.Contains(string(info.([]byte)), fmt.Sprintf("acl_access_denied_auth:%d\r\n", tries))
+	})
 	if _, err := admin.Do("SHUTDOWN"); err == nil {
 		t.Error("the server replies to SHUTDOWN")
 	}

@@ -32,11 +32,8 @@ func TestATenureSurvivesACrashOfTheServer(t *testing.T) {
 	for range 3 {
 		s.Restart()
 		until := k.Owner().TransitionAt
-		for end := time.Now().Add(simbatest.Patience); !k.Owner().TransitionAt.After(until); time.Sleep(5 * time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("the owner does not renew its lease; Owner returns %+v", k.Owner())
-			}
-		}
+		simbatest.Await(t, "the owner renews its lease", func() bool { return k.Owner().TransitionAt.After(until) })
+
 	}
 	if o, err := newClient(t, s.Addr).Owner(t.Context(), "m"); err != nil || o.ID != k.ID() || o.Token != client.Token(ownership) {
 		t.Errorf("after the restart, Owner returns %+v, %v, want %s with token %d", o, err, k.ID(), client.Token(ownership))

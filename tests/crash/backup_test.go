@@ -8,7 +8,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
@@ -118,11 +117,7 @@ func TestARestoredServerHasEachGrantBeforeTheBackupAndRepeatsNoToken(t *testing.
 
 func await(t *testing.T, granters []granter, n int64) {
 	t.Helper()
-	for end := time.Now().Add(simbatest.Patience); slices.Min(counts(granters)) < n; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after %v the granters have %v grants, want %d each", simbatest.Patience, counts(granters), n)
-		}
-	}
+	simbatest.Await(t, fmt.Sprintf("each granter has %d grants", n), func() bool { return slices.Min(counts(granters)) >= n })
 }
 
 func counts(granters []granter) (n []int64) {

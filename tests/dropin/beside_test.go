@@ -30,9 +30,7 @@ type ours struct {
 func newOurs(t testing.TB, addr, mutex, id string, lease int64) *ours {
 	t.Helper()
 	c, err := client.New(connectTo(t, addr), client.Options{Logger: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	k := &ours{id: id, acquired: make(chan uint64, 1)}
 	k.k, err = c.NewContender(client.ContenderConfig{
@@ -40,9 +38,7 @@ func newOurs(t testing.TB, addr, mutex, id string, lease int64) *ours {
 		OnAcquired: func(ctx context.Context, _ client.State) { k.acquired <- client.Token(ctx) },
 		OnReleased: func(client.State) {},
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	return k
 }
 
@@ -127,7 +123,7 @@ const fromKilled = "from a killed owner"
 // ways returns the times between successive tenures by "way": the kinds of the two owners, such as
 // "theirs to ours". It lacks an owner that was killed before it reported its tenure. The lease of
 // that owner then lengthens the time between the tenures before and after.
-func (l *tenures) ways() map[string]simbatest.Latencies {
+func (l *notes) ways() map[string]simbatest.Latencies {
 	ways := make(map[string]simbatest.Latencies)
 	kind := func(n tenure) string {
 		if n.kind == "*dropin.simba" || n.kind == "*dropin.ours" {
@@ -137,12 +133,12 @@ func (l *tenures) ways() map[string]simbatest.Latencies {
 	}
 	all := l.inOrder()
 	for i := 1; i < len(all); i++ {
-		if all[i-1].owner != all[i].owner {
+		if all[i-1].Owner != all[i].Owner {
 			way := kind(all[i-1]) + " to " + kind(all[i])
 			if all[i-1].killed {
 				way = fromKilled
 			}
-			ways[way] = append(ways[way], all[i].from-all[i-1].to)
+			ways[way] = append(ways[way], all[i].From-all[i-1].To)
 		}
 	}
 	return ways

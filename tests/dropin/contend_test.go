@@ -13,6 +13,7 @@ import (
 
 	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 // lease is the length of leases in milliseconds. No lease ends by itself, even on a busy machine.
@@ -79,7 +80,7 @@ type contest struct {
 	server  *simbatest.Server // the first server of the site
 	mutex   string
 	rdb     *redis.Client // reads the owner and the history
-	noted   tenures
+	noted   notes
 	running sync.WaitGroup
 
 	// patience limits a contender's wait for a grant. If it is shorter than the lease, only notices
@@ -151,13 +152,13 @@ func (c *contest) round(k contender) error {
 	if err != nil {
 		return err
 	}
-	from := clock()
+	from := tenures.Clock()
 	token, err := c.ownerToken(ctx, k, owner)
 	if err != nil {
 		return err
 	}
 	f, knows := k.(fenced)
-	n := tenure{owner: owner, kind: fmt.Sprintf("%T", k), tokenless: knows && f.token() == 0, token: token, from: from, to: clock()}
+	n := tenure{Tenure: tenures.Tenure{Owner: owner, Token: token, From: from, To: tenures.Clock()}, kind: fmt.Sprintf("%T", k), tokenless: knows && f.token() == 0}
 	err = k.release(ctx)
 	if m, dies := k.(killable); dies {
 		n.killed = m.killedAsOwner()

@@ -118,9 +118,7 @@ func TestJDBCContendersAndOursShareAMutex(t *testing.T) {
 			t.Parallel()
 			store, flags := simbatest.Store(t, "mysql")
 			db, err := sql.Open("mysql", "root@tcp("+store+")/simba")
-			if err != nil {
-				t.Fatal(err)
-			}
+			simbatest.Must(t, err)
 			t.Cleanup(func() { db.Close() })
 			for _, s := range []string{c.table, "INSERT IGNORE INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version) VALUES ('m', 0, 0, 0, '', 0)"} {
 				if _, err := db.ExecContext(t.Context(), s); err != nil {

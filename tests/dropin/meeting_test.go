@@ -59,9 +59,7 @@ func newMeeting(t *testing.T, at *site, gen seeds.Generation) *meeting {
 
 func (m *meeting) must(err error) {
 	m.Helper()
-	if err != nil {
-		m.Fatal(err)
-	}
+	simbatest.Must(m, err)
 }
 
 func (m *meeting) jvm(id string) *jvm { return m.jvmOf(m.gen, id) }

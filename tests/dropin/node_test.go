@@ -36,9 +36,7 @@ func contendWithNode(t *testing.T, program string) {
 	dir := nodePrograms(t)
 	c := newContest(t, "jobs")
 	host, port, err := net.SplitHostPort(c.server.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	var all []*simbatest.Process
 	for range 2 {
 		all = append(all, simbatest.Run(t, "node", filepath.Join(dir, program), host, port, c.mutex, strconv.Itoa(nodeRounds)))
@@ -65,7 +63,7 @@ func contendWithNode(t *testing.T, program string) {
 func nodeTenure(t *testing.T, line string) tenure {
 	t.Helper()
 	var n tenure
-	if _, err := fmt.Sscan(line, &n.owner, &n.token, (*int64)(&n.from), (*int64)(&n.to)); err != nil {
+	if _, err := fmt.Sscan(line, &n.Owner, &n.Token, (*int64)(&n.From), (*int64)(&n.To)); err != nil {
 		t.Fatalf("the program prints the line %q, which is no tenure: %v", line, err)
 	}
 	return n

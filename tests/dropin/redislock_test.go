@@ -60,9 +60,7 @@ func TestRedislockObtainsAllKeysOrNone(t *testing.T) {
 	s := simbatest.Start(t)
 	rdb := connect(t, s)
 	first, err := redislock.Obtain(t.Context(), connect(t, s), "b", lease*time.Millisecond, &redislock.Options{Token: "first", Metadata: " of a job"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	other := redislock.New(connect(t, s))
 	if _, err := other.ObtainMulti(t.Context(), []string{"a", "b"}, lease*time.Millisecond, nil); !errors.Is(err, redislock.ErrNotObtained) {
 		t.Errorf("ObtainMulti with a held key returns %v, want ErrNotObtained", err)
@@ -81,9 +79,7 @@ func TestRedislockObtainsAllKeysOrNone(t *testing.T) {
 	is(t, rdb, int64(1), "del", "b")
 
 	both, err := other.ObtainMulti(t.Context(), []string{"a", "b"}, lease*time.Millisecond, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	if x, y := number(t, rdb, "get", "simba:{a}:token"), number(t, rdb, "get", "simba:{b}:token"); x == y {
 		t.Errorf("both keys have the token %d, want a token of its own for each", x)
 	}

@@ -55,9 +55,7 @@ func TestRedsyncLocksExtendsAndUnlocks(t *testing.T) {
 	s := simbatest.Start(t)
 	rdb := connect(t, s)
 	m := newMutex(t, s, "m", redsync.WithExpiry(30*time.Second), redsync.WithSetNXOnExtend())
-	if err := m.Lock(); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, m.Lock())
 	is(t, rdb, m.Value(), "get", "m")
 	if ms := number(t, rdb, "pttl", "m"); ms <= 0 || ms > 30_000 {
 		t.Errorf("PTTL of the lock is %d ms, want 1 to 30,000", ms)
@@ -66,9 +64,7 @@ func TestRedsyncLocksExtendsAndUnlocks(t *testing.T) {
 		t.Errorf("Until returns %v, want a time in the future", until)
 	}
 	first, err := record(t.Context(), rdb, "simba.owner", "m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 
 	other := newMutex(t, s, "m", redsync.WithTries(1))
 	taken := new(redsync.ErrTaken)
@@ -110,9 +106,7 @@ func TestALockOfRedsyncExpires(t *testing.T) {
 	s := simbatest.Start(t)
 	rdb := connect(t, s)
 	m := newMutex(t, s, "m", redsync.WithExpiry(30*time.Second))
-	if err := m.Lock(); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, m.Lock())
 	// Lock fails if its request takes longer than the lease. So the test shortens the lease only
 	// now.
 	is(t, rdb, int64(1), "pexpire", "m", 300)

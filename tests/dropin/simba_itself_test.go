@@ -279,12 +279,12 @@ func contendWithSimbaItself(c *contest, path string) {
 
 // tookOver returns how often each contender became the owner after another one. The key is the id
 // of the contender without its suffix, the number of kills.
-func (l *tenures) tookOver() map[string]int {
+func (l *notes) tookOver() map[string]int {
 	took := make(map[string]int)
 	all := l.inOrder()
 	for i := 1; i < len(all); i++ {
-		name, _, _ := strings.Cut(all[i].owner, "-")
-		if before, _, _ := strings.Cut(all[i-1].owner, "-"); before != name {
+		name, _, _ := strings.Cut(all[i].Owner, "-")
+		if before, _, _ := strings.Cut(all[i-1].Owner, "-"); before != name {
 			took[name]++
 		}
 	}
@@ -296,13 +296,9 @@ func simbaItselfRenews(c *contest, path string) {
 	k := &simbaItself{path: path, addr: c.at.store, mutex: c.mutex, name: "jvm"}
 	t.Cleanup(k.kill)
 	owner, err := k.acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	first, err := c.ownerToken(t.Context(), k, owner)
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	for end := time.Now().Add(3 * (itselfTTL + itselfTransition)); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if token, err := c.ownerToken(t.Context(), k, owner); err != nil || token != first {
 			t.Fatalf("the owner's token was %d, now the server has %d, %v", first, token, err)
@@ -329,16 +325,12 @@ func simbaItselfIsRead(c *contest, path string) {
 			is(t, c.rdb, int64(1), "simba.release", k.mutex, "ours")
 		}
 		id, err := k.acquire(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		simbatest.Must(t, err)
 		for range 3 {
 			for _, request := range [][]any{
 				{"simba.owner", k.mutex}, {"simba.check", k.mutex, 1}, {"simba.acquire", k.mutex, "ours", 60_000, "noqueue"}, {"simba.queue", k.mutex},
 			} {
-				if err := c.rdb.Do(t.Context(), request...).Err(); err != nil {
-					t.Fatal(err)
-				}
+				simbatest.Must(t, c.rdb.Do(t.Context(), request...).Err())
 			}
 			sub := c.rdb.Subscribe(t.Context(), "simba-events:{"+k.mutex+"}")
 			if _, err := sub.Receive(t.Context()); err != nil {

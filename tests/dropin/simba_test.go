@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // jvm acts like a contender of one generation of Simba on the JVM, with the scripts and channels of
@@ -198,16 +200,12 @@ func TestSimbaReleaseNotifiesAContenderOfSimba(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := newJVM(t, c.at.store, seeds.Simba31, c.mutex, "seed")
-	if err := k.subscribe(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, k.subscribe(t.Context()))
 	if owner, left, err := k.try(t.Context()); err != nil || owner != "ours" || left <= 0 || left > lease*time.Millisecond {
 		t.Fatalf("the acquire script returns the owner %q with %v left, %v, want ours", owner, left, err)
 	}
 	is(t, c.rdb, int64(0), "zrank", "simba:{notified}:contender", "seed")
-	if err := ours.release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, ours.release(t.Context()))
 	if err := k.awaitNotice(t.Context(), lease*time.Millisecond); err != nil || k.notified != 1 {
 		t.Fatalf("awaitNotice ends after %d notices, %v, want 1", k.notified, err)
 	}
@@ -229,8 +227,6 @@ func TestAReleaseByAContenderOfSimbaGrantsABlockedWaiter(t *testing.T) {
 	for number(t, c.rdb, "zcard", "simba:{handed}:contender") == 0 {
 		time.Sleep(time.Millisecond)
 	}
-	if err := k.release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, k.release(t.Context()))
 	c.end()
 }

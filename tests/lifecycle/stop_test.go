@@ -169,15 +169,11 @@ func TestServerOutlivesTheReaderOfItsLog(t *testing.T) {
 	c, err := redis.Dial("tcp", s.Addr)
 	simbatest.Must(t, err)
 	defer c.Close()
-	for end := time.Now().Add(simbatest.Patience); ; {
+	simbatest.Await(t, "the server has one client", func() bool {
 		n, err := simbatest.ClientsInfo(c, "connected_clients")
-		if err != nil || time.Now().After(end) {
-			t.Fatalf("the server has %d clients, %v, want 1", n, err)
-		}
-		if n == 1 {
-			break
-		}
-	}
+		simbatest.Must(t, err)
+		return n == 1
+	})
 	s.Terminate()
 	if code := s.Ended(t); code != 0 {
 		t.Errorf("the server exits with code %d, want 0", code)

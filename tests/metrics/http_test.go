@@ -134,17 +134,17 @@ func TestReadinessFollowsTheStore(t *testing.T) {
 		t.Errorf("with a running store, /readyz replies with status %d and %+v, want ready", status, h)
 	}
 	store.Stop()
-	await(t, "the server is not ready", func() bool { status, _ := health(); return status == http.StatusServiceUnavailable })
+	simbatest.Await(t, "the server is not ready", func() bool { status, _ := health(); return status == http.StatusServiceUnavailable })
 	if _, h := health(); h.Ready || h.Store || h.State != "running" || !strings.Contains(h.Error, "engine redis unavailable") {
 		t.Errorf("without a store, /readyz replies %+v, want its error", h)
 	}
 	logs := func(text string) func() bool {
 		return func() bool { health(); return strings.Count(s.Output(), text) == 1 }
 	}
-	await(t, "the outage is in the log", logs(`level=WARN msg="the store does not answer" engine=redis err=`))
+	simbatest.Await(t, "the outage is in the log", logs(`level=WARN msg="the store does not answer" engine=redis err=`))
 	store.Start()
-	await(t, "the end of the outage is in the log", logs(`level=INFO msg="the store answers again" engine=redis away=`))
-	await(t, "the server is ready again", func() bool { status, h := health(); return status == http.StatusOK && h.Ready && h.Error == "" })
+	simbatest.Await(t, "the end of the outage is in the log", logs(`level=INFO msg="the store answers again" engine=redis away=`))
+	simbatest.Await(t, "the server is ready again", func() bool { status, h := health(); return status == http.StatusOK && h.Ready && h.Error == "" })
 }
 
 func TestFaultOfTheStoreIsReportedAndNotFailed(t *testing.T) {
@@ -165,7 +165,7 @@ func TestFaultOfTheStoreIsReportedAndNotFailed(t *testing.T) {
 		"maxmemory-policy volatile-lru": "until then no new tenure begins",
 	} {
 		harmRedis(t, store.Addr, "CONFIG SET "+setting)
-		await(t, "the fault is reported", func() bool {
+		simbatest.Await(t, "the fault is reported", func() bool {
 			return slices.ContainsFunc(health("scraper").Faults, func(f string) bool {
 				return strings.Contains(f, setting) && strings.Contains(f, words)
 			})

@@ -15,7 +15,7 @@ func startUnread(t *testing.T) *server {
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(stores.FreePort(t)))
 	s := simbatest.StartUnread(t, "--http-addr", addr, "--durability", "memory")
 	web := &server{&simbatest.Server{Addr: s.Addr}, "http://" + addr, httpClient(t, nil)}
-	await(t, "the server is ready", func() bool {
+	simbatest.Await(t, "the server is ready", func() bool {
 		reply, err := web.client.Get(web.url + "/readyz")
 		if err != nil {
 			return false

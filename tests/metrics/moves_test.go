@@ -33,10 +33,10 @@ func check(t *testing.T, s *server, moves []move) {
 	for _, m := range moves {
 		t.Run(m.metric+strings.Join(m.labels, ","), func(t *testing.T) {
 			// The clients of the previous move must have left, or they could change the metric.
-			await(t, "all clients have left", func() bool { return value(t, s.scrape(t), "simba_connections") == 0 })
+			simbatest.Await(t, "all clients have left", func() bool { return value(t, s.scrape(t), "simba_connections") == 0 })
 			before := value(t, s.scrape(t), m.metric, m.labels...)
 			m.do(t, s)
-			await(t, "the metric has changed", func() bool { return value(t, s.scrape(t), m.metric, m.labels...) != before })
+			simbatest.Await(t, "the metric has changed", func() bool { return value(t, s.scrape(t), m.metric, m.labels...) != before })
 		})
 	}
 }
@@ -170,7 +170,7 @@ func deafSubscriber(t *testing.T, s *server) {
 	c := simbatest.Conn(t, s.Server)
 	defer c.Close()
 	payload := strings.Repeat("x", 64<<10)
-	await(t, "the server has disconnected the subscriber", func() bool {
+	simbatest.Await(t, "the server has disconnected the subscriber", func() bool {
 		n, err := redis.Int(c.Do("PUBLISH", "deaf", payload))
 		return err == nil && n == 0
 	})

@@ -207,7 +207,7 @@ func TestQueriesOfDashboardAndRulesReturnData(t *testing.T) {
 		}
 		return times
 	}
-	await(t, "both servers are scraped", func() bool { return scraped() > 0 })
+	simbatest.Await(t, "both servers are scraped", func() bool { return scraped() > 0 })
 
 	d := readDashboard(t)
 	substitute := p.substitute(t, d)
@@ -225,17 +225,17 @@ func TestQueriesOfDashboardAndRulesReturnData(t *testing.T) {
 			instant[query] = q.Instant
 		}
 	}
-	await(t, "every query of the dashboard returns data", func() bool {
+	simbatest.Await(t, "every query of the dashboard returns data", func() bool {
 		load(t, embedded)
 		load(t, proxy)
 		before := scraped()
-		await(t, "both servers are scraped again", func() bool { return scraped() > before })
+		simbatest.Await(t, "both servers are scraped again", func() bool { return scraped() > before })
 		without = slices.DeleteFunc(without, func(query string) bool { return p.hasData(t, query, instant[query]) })
 		return len(without) == 0
 	})
 
 	store.Stop()
-	await(t, "SimbaStoreDown fires for the server whose store is gone", func() bool {
+	simbatest.Await(t, "SimbaStoreDown fires for the server whose store is gone", func() bool {
 		load(t, proxy)
 		return slices.Equal(p.firing(t, "SimbaStoreDown"), []string{proxy.target()})
 	})
@@ -244,12 +244,12 @@ func TestQueriesOfDashboardAndRulesReturnData(t *testing.T) {
 		t.Error("selectors finds no series in the rules")
 	}
 	for _, selector := range selectors {
-		await(t, "there are series of "+selector, func() bool {
+		simbatest.Await(t, "there are series of "+selector, func() bool {
 			return p.hasData(t, "present_over_time("+selector+"[10m])", true)
 		})
 	}
 	store.Start()
-	await(t, "SimbaStoreDown no longer fires", func() bool { return len(p.firing(t, "SimbaStoreDown")) == 0 })
+	simbatest.Await(t, "SimbaStoreDown no longer fires", func() bool { return len(p.firing(t, "SimbaStoreDown")) == 0 })
 }
 
 // selectors returns the series that the rules read, such as up{job="x"}.

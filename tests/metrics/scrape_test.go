@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
@@ -114,16 +113,4 @@ func containsAll(text string, parts []string) bool {
 		}
 	}
 	return true
-}
-
-// await waits until holds returns true, and fails the test if this takes too long. what describes
-// the condition in the failure text.
-func await(t *testing.T, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if holds() {
-			return
-		}
-	}
-	t.Fatalf("not within %v: %s", simbatest.Patience, what)
 }

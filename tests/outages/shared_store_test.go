@@ -62,10 +62,6 @@ func startBriefly(t testing.TB, s *simbatest.Shared, addr string, timeout, sessi
 		flags = append(flags, "--zookeeper-session-timeout", session.String())
 	}
 	server := simbatest.New(t, flags...)
-	for end := time.Now().Add(simbatest.Patience); !server.StartOrEnd(); {
-		if time.Now().After(end) {
-			t.Fatalf("the server does not start:\n%s", server.Log())
-		}
-	}
+	simbatest.Await(t, "the server starts", server.StartOrEnd)
 	return server
 }

@@ -32,6 +32,16 @@ func Must(t stores.TB, err error) {
 	}
 }
 
+// Await waits until holds returns true. It fails the test if that takes longer than Patience.
+func Await(t stores.TB, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Patience); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", Patience, what)
+		}
+	}
+}
+
 // Do sends a command that must succeed, and returns the reply.
 func Do(t testing.TB, c redis.Conn, command string, args ...any) any {
 	t.Helper()
@@ -63,16 +73,11 @@ func DoOne(t testing.TB, c redis.Conn, command string, args ...any) {
 // AwaitBlocked waits until the server at addr has exactly want blocked clients.
 func AwaitBlocked(t testing.TB, addr string, want int) {
 	t.Helper()
-	for end := time.Now().Add(Patience); time.Now().Before(end); {
+	Await(t, fmt.Sprintf("the server reports %d blocked clients", want), func() bool {
 		n, err := BlockedClients(addr)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n == want {
-			return
-		}
-	}
-	t.Fatalf("the server does not report %d blocked clients within %v", want, Patience)
+		Must(t, err)
+		return n == want
+	})
 }
 
 // BlockedClients returns how many blocked clients the server at addr has.

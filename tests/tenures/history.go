@@ -42,7 +42,7 @@ const (
 // without an end.
 func InHistory(events []Event, c Completeness) (all []Tenure, wrong []string) {
 	breaks := func(format string, args ...any) {
-		wrong = append(wrong, fmt.Sprintf("in the history, "+format, args...))
+		wrong = append(wrong, fmt.Sprintf(format, args...))
 	}
 	var last uint64 // the largest token so far
 	running := false
@@ -99,7 +99,7 @@ func ServerSaw(t testing.TB, events []Event, noted []Tenure) int {
 	t.Helper()
 	all, wrong := InHistory(events, Complete)
 	for _, w := range wrong {
-		t.Error(w)
+		t.Error("in the history, ", w)
 	}
 	if missing := Unknown(noted, all); len(missing) > 0 {
 		t.Errorf("these noted tenures are not in the server's history: %v", missing)

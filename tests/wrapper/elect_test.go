@@ -86,9 +86,7 @@ func TestElectStopsAndRunsAgainAfterAnOutage(t *testing.T) {
 	p.Wants(t, "job: the command has ended; contending again")
 	w.server.Start()
 	p.WantsAfter(t, line, "^started")
-	if err := unix.Kill(p.Pid(), unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, unix.Kill(p.Pid(), unix.SIGKILL))
 	<-p.Exited() // so the command has ended, too, since it writes to the same pipe
 	if n := w.neverTwo(); n != 2 {
 		t.Errorf("%d commands ran, want 2", n)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/simba-resp/simba-resp/tests/simbatest"
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
@@ -72,43 +72,13 @@ func atoi(s string) (n int) {
 	return n
 }
 
-// span is the time in which the commands of a tenure have run.
-type span struct {
-	token       int
-	first, last time.Duration // by the monotonic clock
-}
-
-// spans returns the spans in the file, by ascending token.
-func (w *world) spans() (all []span) {
-	w.Helper()
-	text, err := os.ReadFile(w.file)
-	if err != nil {
-		w.Fatal(err)
-	}
-	for line := range strings.Lines(string(text)) {
-		var at, token, pid int
-		if n, _ := fmt.Sscan(line, &at, &token, &pid); n != 3 {
-			w.Fatalf("the file of timestamps has the line %q", line)
-		}
-		i, ok := slices.BinarySearchFunc(all, token, func(s span, token int) int { return s.token - token })
-		if !ok {
-			all = slices.Insert(all, i, span{token, time.Duration(at), time.Duration(at)})
-		}
-		all[i].first = min(all[i].first, time.Duration(at))
-		all[i].last = max(all[i].last, time.Duration(at))
-	}
-	return all
-}
-
 // neverTwo fails the test if commands of two tenures ran at the same time. It returns the number of
 // tenures.
 func (w *world) neverTwo() int {
 	w.Helper()
-	all := w.spans()
-	for i := 1; i < len(all); i++ {
-		if overlap := all[i-1].last - all[i].first; overlap >= 0 {
-			w.Errorf("the command with token %d still ran %v after the start of the command with token %d", all[i-1].token, overlap, all[i].token)
-		}
+	all := tenures.Moments(w, w.file)
+	for _, wrong := range tenures.Overlaps(all) {
+		w.Error(wrong)
 	}
 	return len(all)
 }
@@ -126,36 +96,16 @@ func (w *world) endsAsSecond(next *simbatest.Process) {
 // lastMoment returns the last timestamp of all commands.
 func (w *world) lastMoment() time.Duration {
 	w.Helper()
-	all := w.spans()
-	return all[len(all)-1].last
-}
-
-func monotonic() time.Duration {
-	var t unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &t); err != nil {
-		panic(err)
-	}
-	return time.Duration(t.Nano())
-}
-
-// await waits until done returns true.
-func (w *world) await(what string, done func() bool) {
-	w.Helper()
-	for end := time.Now().Add(simbatest.Patience); !done(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			w.Fatalf("this did not happen within %v: %s", simbatest.Patience, what)
-		}
-	}
+	all := tenures.Moments(w, w.file)
+	return all[len(all)-1].To
 }
 
 func (w *world) awaitQueued(want int) {
 	w.Helper()
 	c := simbatest.Conn(w, w.server)
-	w.await(fmt.Sprintf("the queue has exactly %d contenders", want), func() bool {
+	simbatest.Await(w, fmt.Sprintf("the queue has exactly %d contenders", want), func() bool {
 		queue, err := redis.Values(c.Do("SIMBA.QUEUE", "job"))
-		if err != nil {
-			w.Fatal(err)
-		}
+		simbatest.Must(w, err)
 		return len(queue) == want
 	})
 }
@@ -163,7 +113,7 @@ func (w *world) awaitQueued(want int) {
 // gone waits until no process has the id.
 func (w *world) gone(pid int) {
 	w.Helper()
-	w.await(fmt.Sprintf("process %d has ended", pid), func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
+	simbatest.Await(w, fmt.Sprintf("process %d has ended", pid), func() bool { return unix.Kill(pid, 0) == unix.ESRCH })
 }
 
 // wantsCode waits for the end of a wrapper, and checks its exit code.

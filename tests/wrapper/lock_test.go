@@ -20,9 +20,7 @@ func sh(script string) []string { return []string{"sh", "-c", script} }
 func TestLockPassesTheExitCodeOfTheCommand(t *testing.T) {
 	w := newWorld(t)
 	data := t.TempDir() + "/data"
-	if err := os.WriteFile(data, []byte("#!/missing\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.WriteFile(data, []byte("#!/missing\n"), 0o600))
 	for _, row := range []struct {
 		command []string
 		code    int
@@ -63,9 +61,7 @@ func TestLockNamesTheTenureInTheEnvironment(t *testing.T) {
 func TestLockOfAUserContendsByItsName(t *testing.T) {
 	t.Parallel()
 	users := filepath.Join(t.TempDir(), "users.acl")
-	if err := os.WriteFile(users, []byte("user ops on >word ~job +@all\nuser pool on >word ~job as:pool-* +@all\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, os.WriteFile(users, []byte("user ops on >word ~job +@all\nuser pool on >word ~job as:pool-* +@all\n"), 0o600))
 	w := &world{TB: t, server: simbatest.Start(t, "--aclfile", users)}
 	p := w.lock([]string{"env"}, "--url", "redis://ops:word@"+w.server.Addr)
 	w.wantsCode(p, 0)
@@ -113,9 +109,7 @@ func TestLockByACertificateContendsByItsName(t *testing.T) {
 // gets the signal.
 func TestUnitOfTheGuideSendsTheCommandOneSIGTERM(t *testing.T) {
 	text, err := os.ReadFile("../../docs/guides/wrap-a-command.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	_, unit, _ := strings.Cut(string(text), "```ini\n")
 	unit, _, _ = strings.Cut(unit, "```")
 	match := regexp.MustCompile(`(?m)^ExecStart=\S+/simba-resp (elect .*) scheduler -- `).FindStringSubmatch(unit)

@@ -25,18 +25,14 @@ type site struct {
 
 func (s *site) write(name, text string) string {
 	path := filepath.Join(s.dir, name)
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		s.Fatal(err)
-	}
+	simbatest.Must(s, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
 func (s *site) do(command string, args ...any) string {
 	s.Helper()
 	reply, err := redis.String(s.admin.Do(command, args...))
-	if err != nil {
-		s.Fatal(err)
-	}
+	simbatest.Must(s, err)
 	return reply
 }
 
@@ -44,9 +40,7 @@ func (s *site) do(command string, args ...any) string {
 func (s *site) cutOff() {
 	s.Helper()
 	for _, kind := range []string{"normal", "pubsub"} {
-		if _, err := s.admin.Do("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"); err != nil {
-			s.Fatal(err)
-		}
+		simbatest.Do(s, s.admin, "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
 	}
 }
 
@@ -68,7 +62,7 @@ func (s *site) files() (files []string) {
 // awaitConnected waits until the wrapper has a connection.
 func (s *site) awaitConnected() {
 	s.Helper()
-	s.await("the wrapper connects again", func() bool { return strings.Contains(s.do("CLIENT", "LIST"), "name=simba-resp:elect") })
+	simbatest.Await(s, "the wrapper connects again", func() bool { return strings.Contains(s.do("CLIENT", "LIST"), "name=simba-resp:elect") })
 }
 
 func withPassword(t *testing.T) *site {
@@ -180,7 +174,5 @@ func keep(t *testing.T, from, to string) {
 	if err == nil {
 		err = os.WriteFile(to, text, 0o600)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/simba-resp/simba-resp/tests/simbatest"
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 const (
@@ -26,9 +27,9 @@ func (w *world) justRenewed() (end time.Duration) {
 	c := simbatest.Conn(w, w.server)
 	const lease = outageTTL + outageGrace
 	for until := time.Now().Add(simbatest.Patience); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
-		asked := monotonic()
+		asked := tenures.Clock()
 		left := time.Duration(simbatest.DoRecord(w, c, "SIMBA.OWNER", "job")["transition"].(int64)) * time.Millisecond
-		if lease-left < 50*time.Millisecond && monotonic()-asked < 50*time.Millisecond {
+		if lease-left < 50*time.Millisecond && tenures.Clock()-asked < 50*time.Millisecond {
 			return asked + left
 		}
 	}
@@ -53,7 +54,7 @@ func TestKilledServerEndsTheCommandBeforeTheLeaseEnds(t *testing.T) {
 			w.server.Kill()
 			select {
 			case <-p.Exited():
-			case <-time.After(end - monotonic() + 50*time.Millisecond):
+			case <-time.After(end - tenures.Clock() + 50*time.Millisecond):
 				// A command that still runs writes timestamps after the end.
 			}
 			if last := w.lastMoment(); last >= end {
@@ -88,30 +89,22 @@ func TestFrozenServerEndsTheCommandBeforeTheNextOneStarts(t *testing.T) {
 func TestFullStandardErrorDoesNotKeepTheCommandAlive(t *testing.T) {
 	w := newWorld(t)
 	read, full, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, err)
 	defer read.Close()
 	fd := int(full.Fd())
-	if err := unix.SetNonblock(fd, true); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, unix.SetNonblock(fd, true))
 	for err == nil {
 		_, err = unix.Write(fd, make([]byte, 1<<12))
 	}
 	for err = nil; err == nil; {
 		_, err = unix.Write(fd, []byte("x"))
 	}
-	if err := unix.SetNonblock(fd, false); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, unix.SetNonblock(fd, false))
 	first := exec.Command(simbatest.Binary(t), slices.Concat(
 		[]string{"lock", "--url", w.url(), "--ttl", "1s", "--grace", "2s", "job", "--"}, w.worker("--stubborn"))...)
 	first.Env, first.Stderr = simbatest.Environ(), full
 	ended := make(chan error, 1)
-	if err := simbatest.StartCmd(first, func() { ended <- first.Wait() }); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, simbatest.StartCmd(first, func() { ended <- first.Wait() }))
 	full.Close()
 	t.Cleanup(func() { _ = first.Process.Kill() })
 	for info, err := os.Stat(w.file); err != nil || info.Size() == 0; info, err = os.Stat(w.file) {
@@ -161,9 +154,7 @@ func TestKilledWrapperTakesTheCommandWithIt(t *testing.T) {
 	pid, _ := w.started(p)
 	next := w.lock(w.worker())
 	w.awaitQueued(1)
-	if err := unix.Kill(p.Pid(), unix.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, unix.Kill(p.Pid(), unix.SIGKILL))
 	w.gone(pid)
 	w.started(next)
 	w.endsAsSecond(next)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/simba-resp/simba-resp/tests/simbatest"
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 // console is a terminal in which a program runs: a shell with job control, or a wrapper.
@@ -39,17 +40,13 @@ func (w *world) open(program string, args ...string) *console {
 	cmd.Env = append(simbatest.Environ(), "PS1=prompt> ", "TERM=dumb", "SIMBA_URL="+w.url(),
 		"lock="+simbatest.Binary(w)+" lock", "worker="+strings.Join(w.worker(), " "))
 	blocking, err := pty.Start(cmd)
-	if err != nil {
-		w.Fatal(err)
-	}
+	simbatest.Must(w, err)
 	// Close would wait for a pending read of a blocking file.
 	fd, err := unix.Dup(int(blocking.Fd()))
 	if err == nil {
 		err = unix.SetNonblock(fd, true)
 	}
-	if err != nil {
-		w.Fatal(err)
-	}
+	simbatest.Must(w, err)
 	blocking.Close()
 	file := os.NewFile(uintptr(fd), blocking.Name())
 	c := &console{TB: w, file: file}
@@ -163,9 +160,7 @@ func TestStoppedFirstProcessStopsItsWholeGroup(t *testing.T) {
 	c := w.shell()
 	c.types("$lock --ttl 5s --grace 1s job -- $worker --family\n")
 	pid := atoi(c.wants(`started (\d+) token`)[1])
-	if err := unix.Kill(pid, unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, unix.Kill(pid, unix.SIGSTOP))
 	c.wants(`Stopped`)
 	next := w.lock(w.worker())
 	w.started(next)
@@ -265,7 +260,7 @@ func TestPagerGetsTheTerminalWhileTheCommandRuns(t *testing.T) {
 // awaitMoments waits until the file has a timestamp.
 func (w *world) awaitMoments() {
 	w.Helper()
-	w.await("a command writes timestamps", func() bool {
+	simbatest.Await(w, "a command writes timestamps", func() bool {
 		info, err := os.Stat(w.file)
 		return err == nil && info.Size() > 0
 	})
@@ -325,9 +320,9 @@ func TestBackgroundJobWhoseMembersNeedTheTerminalStopsWithItsCommand(t *testing.
 // beside it writes timestamps meanwhile.
 func (w *world) awaitRun() {
 	w.Helper()
-	w.await("the last command runs for 100 ms", func() bool {
-		all := w.spans()
-		return all[len(all)-1].last-all[len(all)-1].first >= 100*time.Millisecond
+	simbatest.Await(w, "the last command runs for 100 ms", func() bool {
+		all := tenures.Moments(w, w.file)
+		return all[len(all)-1].To-all[len(all)-1].From >= 100*time.Millisecond
 	})
 }
 
@@ -340,15 +335,11 @@ func TestStopSignalToTheWrapperAloneStopsTheCommandFirst(t *testing.T) {
 			c.types("stty -tostop; $lock --ttl 3s --grace 1s job -- sh -c \"trap '' TSTP; $worker\" & echo wrapper $!.\n")
 			pid := atoi(c.wants(`wrapper (\d+)\.`)[1])
 			w.awaitMoments()
-			if err := unix.Kill(pid, unix.SignalNum("SIG"+sig)); err != nil {
-				t.Fatal(err)
-			}
+			simbatest.Must(t, unix.Kill(pid, unix.SignalNum("SIG"+sig)))
 			next := w.lock(w.worker())
 			w.started(next)
 			w.awaitRun()
-			if err := unix.Kill(pid, unix.SIGCONT); err != nil {
-				t.Fatal(err)
-			}
+			simbatest.Must(t, unix.Kill(pid, unix.SIGCONT))
 			c.wants(`too late for SIGTERM`)
 			w.endsAsSecond(next)
 		})
@@ -362,9 +353,7 @@ func TestStopSignalStopsTheCommandOfAnInnerWrapper(t *testing.T) {
 	c.types("$lock --ttl 1h outer -- $lock --ttl 3s --grace 1s job -- $worker & echo wrapper $!.\n")
 	pid := atoi(c.wants(`wrapper (\d+)\.`)[1])
 	w.awaitMoments()
-	if err := unix.Kill(pid, unix.SIGTSTP); err != nil {
-		t.Fatal(err)
-	}
+	simbatest.Must(t, unix.Kill(pid, unix.SIGTSTP))
 	next := w.lock(w.worker())
 	w.started(next)
 	w.awaitRun()
