@@ -87,7 +87,7 @@ func appendJSONString(b []byte, s string) []byte {
 
 // The channels of notices and their payloads. Contenders of Simba, a lock library for the JVM,
 // parse the notices. So the names of the channels and the format of the payloads must not change
-// (Simba, "Pub/Sub Channels", "OwnerEvent Protocol"). In a shared Redis the mutex' channel is also
+// (Simba, "Pub/Sub Channels", "OwnerEvent Protocol"). In a shared Redis the mutex's channel is also
 // the name of its key.
 
 // MutexChannel returns the channel of a mutex. Its notices announce each new tenure, and that the
@@ -124,7 +124,7 @@ func OfferNotice(oldOwner, contender string) string {
 }
 
 // ParseContenderChannel is the inverse of ContenderChannel. ok is false for any other channel, and
-// if the mutex' name or the contender id is invalid.
+// if the mutex's name or the contender id is invalid.
 func ParseContenderChannel(channel string) (mutex, contender string, ok bool) {
 	rest, ok := strings.CutPrefix(channel, "simba:{")
 	if !ok {
@@ -138,7 +138,7 @@ func ParseContenderChannel(channel string) (mutex, contender string, ok bool) {
 }
 
 // CutContenderChannel is ParseContenderChannel without checks of the names, because Redis commands
-// can make a mutex with any name. A contender id has no braces, so the last brace ends the mutex'
+// can make a mutex with any name. A contender id has no braces, so the last brace ends the mutex's
 // name.
 func CutContenderChannel(channel string) (mutex, contender string, ok bool) {
 	rest, ok := strings.CutPrefix(channel, "simba:{")
@@ -158,13 +158,13 @@ func CutEventChannel(channel string) (mutex string, ok bool) {
 }
 
 // ParseMutexChannel is the inverse of MutexChannel. ok is false for any other channel, and if the
-// mutex' name is invalid.
+// mutex's name is invalid.
 func ParseMutexChannel(channel string) (mutex string, ok bool) {
 	return parseTagged("simba:{", channel)
 }
 
 // ParseEventChannel is the inverse of EventChannel. ok is false for any other channel, and if the
-// mutex' name is invalid.
+// mutex's name is invalid.
 func ParseEventChannel(channel string) (mutex string, ok bool) {
 	return parseTagged("simba-events:{", channel)
 }

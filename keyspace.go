@@ -125,7 +125,7 @@ type Tx interface {
 	// transaction takes the mutex again.
 	Drop(mutex string)
 
-	// Token returns the fencing token of a mutex' tenure, 0 if there is none. If the transaction
+	// Token returns the fencing token of a mutex's tenure, 0 if there is none. If the transaction
 	// has begun the tenure, Token draws its token. After Drop it returns the token of the ended
 	// tenure until DropToken, because the token's key outlives the lock's key.
 	Token(mutex string) uint64
@@ -134,7 +134,7 @@ type Tx interface {
 	// DroppedToken returns a mutex whose token was dropped by DropToken although its tenure goes
 	// on.
 	DroppedToken() (mutex string, ok bool)
-	// Fence returns the token of a mutex' tenure. If there is none, Fence returns the largest token
+	// Fence returns the token of a mutex's tenure. If there is none, Fence returns the largest token
 	// of any mutex so far.
 	Fence(mutex string) uint64
 	// NextToken draws a token, larger than all before. It is the token of the tenure that the

@@ -25,7 +25,7 @@ import (
 
 // The limits of names and numbers, for every engine.
 const (
-	MaxMutexLen     = 255 // bytes of a mutex' name
+	MaxMutexLen     = 255 // bytes of a mutex's name
 	MaxContenderLen = 128 // bytes of a contender's id
 	MaxReasonLen    = 256 // bytes of the reason of a BREAK
 
@@ -87,7 +87,7 @@ func (e *NameError) Error() string { return fmt.Sprintf("invalid %s: %s", e.Argu
 // printable UTF-8 without braces and white space.
 func CheckMutex[S string | []byte](s S) error { return checkName("mutex", s, MaxMutexLen) }
 
-// CheckContender returns a *NameError unless s is a valid contender id. The rules for a mutex' name
+// CheckContender returns a *NameError unless s is a valid contender id. The rules for a mutex's name
 // apply, with at most MaxContenderLen bytes. An id must not contain "@@", which separates the
 // fields of a notice.
 func CheckContender[S string | []byte](s S) error {

@@ -19,7 +19,7 @@ func viewError(args [][]byte, k simba.Key) error {
 	case simba.KeyFence:
 		return replyErrorf("ERR '%s' cannot change '%s': it counts the fencing tokens of a mutex, and only INCR does so", nameOf(args), shorten([]byte(k.String())))
 	default:
-		return replyErrorf("ERR '%s' cannot change '%s': it is the fencing token of the mutex' owner", nameOf(args), shorten([]byte(k.String())))
+		return replyErrorf("ERR '%s' cannot change '%s': it is the fencing token of the mutex's owner", nameOf(args), shorten([]byte(k.String())))
 	}
 }
 

@@ -268,7 +268,7 @@ func mayListen(u *access.User, channel string) bool {
 }
 
 // mayPublish reports whether a user may publish to a channel. A rule for channels may allow any
-// channel. If a rule for keys lets the user write a mutex, the user may publish on the mutex'
+// channel. If a rule for keys lets the user write a mutex, the user may publish on the mutex's
 // channels for notices. Such a rule does not allow event channels.
 func mayPublish(u *access.User, channel string) bool {
 	if u.MayUseChannel(channel) {

@@ -383,7 +383,7 @@ func TestAUserMayWriteItsToken(t *testing.T) {
 	if reply := p.do(evalOf(g.Acquire, "n", "other", "60000")); !strings.HasPrefix(reply, "-") {
 		t.Errorf("a script for a contender that the user must not name replied %q, want an error", reply)
 	}
-	// The keys of a mutex' token and of its counter need a rule for the mutex.
+	// The keys of a mutex's token and of its counter need a rule for the mutex.
 	p = s.as("billing")
 	for _, command := range []string{"GET simba:{other}:token", "INCR simba:{other}:fence", `GET "simba:{a b}:fence"`} {
 		p.expect(command, noKey)

@@ -55,7 +55,7 @@ func noticeRules() []rule {
 			s.mustAcquire(m, "c", long, 0)
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a", "acquired@@c")
 		}},
-		{"notices", "the end of a lease announces nothing on the mutex' channel", 0, func(tc *testCase) {
+		{"notices", "the end of a lease announces nothing on the mutex's channel", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			s.subscribe(simba.MutexChannel(m))
 			s.mustAcquire(m, "a", long, 0)

@@ -38,7 +38,7 @@ const (
 )
 
 // errLocked is returned when a request could not wait for its locked row.
-var errLocked = errors.New("another transaction has locked the mutex' row in the database, and too many requests wait for such rows")
+var errLocked = errors.New("another transaction has locked the mutex's row in the database, and too many requests wait for such rows")
 
 // lockedFor is how long a row counts as locked. The time begins when a lock wait for the row times
 // out, and again when a request leaves the row's queue.

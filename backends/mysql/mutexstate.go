@@ -24,7 +24,7 @@ type mutexState struct {
 
 	// Guarded by Backend.mu.
 	refs          int
-	subscribed    bool // a client subscribes to the mutex' channels
+	subscribed    bool // a client subscribes to the mutex's channels
 	orphans       []orphan
 	failures      int      // failed refreshes in a row
 	token         uint64   // the last known token; 0 = none
@@ -40,7 +40,7 @@ type mutexState struct {
 	running       bool // runDue is running, and will set the timer
 }
 
-// errBusy is returned when a request could not get the mutex' lock before its deadline.
+// errBusy is returned when a request could not get the mutex's lock before its deadline.
 var errBusy = errors.New("too many requests for the mutex are waiting for the database")
 
 // ref returns the state of a mutex and keeps it until unref.

@@ -11,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
-// tokens records the tokens of one mutex' tenures, in order.
+// tokens records the tokens of one mutex's tenures, in order.
 type tokens struct {
 	mutex string
 	list  []uint64

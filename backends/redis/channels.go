@@ -25,7 +25,7 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	} else if m, ok := simba.ParseMutexChannel(channel); ok {
 		mutex, channels = m, []string{channel}
 	} else if m, ok := simba.ParseEventChannel(channel); ok {
-		// Tenures that begin without our scripts are announced on the mutex' channel only.
+		// Tenures that begin without our scripts are announced on the mutex's channel only.
 		mutex, channels = m, []string{channel, simba.MutexChannel(m)}
 	}
 	if len(channels) == 0 {

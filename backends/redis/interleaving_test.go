@@ -281,7 +281,7 @@ func awaitIdle(t *testing.T, b *Backend, mutex, contender string) {
 	})
 }
 
-// unsubscribeReleases makes the server miss all notices of a mutex' release.
+// unsubscribeReleases makes the server miss all notices of a mutex's release.
 func unsubscribeReleases(b *Backend, mutex string) {
 	for _, channel := range []string{simba.MutexChannel(mutex), contenderGlob} {
 		b.subs.subscriberForChannel(channel).unsubscribe(channel)

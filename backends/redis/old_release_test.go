@@ -101,7 +101,7 @@ func subscribedTo(t testing.TB, addr, mutex string) *Backend {
 }
 
 // The old release notifies only a dead contender. A contender of Simba 3.2 and later subscribes
-// only to the mutex' channel, on which our server must announce the release.
+// only to the mutex's channel, on which our server must announce the release.
 func TestOldReleaseReachesContenderWithoutQueue(t *testing.T) {
 	s := stores.Redis(t)
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
@@ -171,7 +171,7 @@ func awaitReconciled(t testing.TB, b *Backend, mutex string) {
 	})
 }
 
-// Simba 3.2 publishes its release on the mutex' channel. So our servers must not announce it again.
+// Simba 3.2 publishes its release on the mutex's channel. So our servers must not announce it again.
 func TestReleaseBySimba32IsAnnouncedOnce(t *testing.T) {
 	s := stores.Redis(t)
 	for _, by := range grantNothing {

@@ -18,7 +18,7 @@ type reply struct {
 	token    uint64
 	acquired int64
 	ttlAt    int64
-	ends     int64 // end of the lease, or of a free mutex' reservation; 0 = neither
+	ends     int64 // end of the lease, or of a free mutex's reservation; 0 = neither
 	now      int64
 	position int
 	extra    any   // depends on the script: see its file in lua/

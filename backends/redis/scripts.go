@@ -14,7 +14,7 @@ type script struct {
 	name, text, sha string
 }
 
-// suffixes are the suffixes of a mutex' keys, in the order of KEYS in lua/state.lua.
+// suffixes are the suffixes of a mutex's keys, in the order of KEYS in lua/state.lua.
 var suffixes = [...]string{"", ":contender", ":tenure", ":waiting", ":ended", ":fence", ":token"}
 
 // command returns the command that runs a script on a mutex. header holds the arguments that every

@@ -24,7 +24,7 @@ type seedContender struct {
 	client   *redis.Client
 	key      string
 	id       string
-	messages <-chan *redis.Message // on the mutex' channel and the contender's channel
+	messages <-chan *redis.Message // on the mutex's channel and the contender's channel
 }
 
 func newSeedContender(t testing.TB, addr, mutex, id string) *seedContender {

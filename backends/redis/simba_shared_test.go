@@ -306,7 +306,7 @@ func TestWithoutHandoffWindowSimbaContenderIsNotifiedOnceAndStaysQueued(t *testi
 	if o, _ := acquire(t, b, "m", "b", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Fatalf("ACQUIRE of b: %+v; want acquired", o)
 	}
-	// One notice is on the contender's own channel, and one on the mutex' channel.
+	// One notice is on the contender's own channel, and one on the mutex's channel.
 	notices := 0
 	for _, payload := range j.receive("acquired@@b") {
 		if payload == "released@@a" {
@@ -321,7 +321,7 @@ func TestWithoutHandoffWindowSimbaContenderIsNotifiedOnceAndStaysQueued(t *testi
 	}
 }
 
-// A contender of Simba 3.2 and later has no queue entry. A notice on the mutex' channel makes it
+// A contender of Simba 3.2 and later has no queue entry. A notice on the mutex's channel makes it
 // acquire.
 func TestContenderWithoutQueueIsNotifiedOfFreeMutex(t *testing.T) {
 	s := stores.Redis(t)
@@ -359,7 +359,7 @@ func TestWaiterIsNotifiedAgainAfterTenureInItsReservation(t *testing.T) {
 		channel := simba.ContenderChannel(mutex, "p")
 		e.subscribe(t, b, channel)
 		lock := simba.MutexChannel(mutex)
-		until(t, "the mutex' channel is confirmed", func() bool { return b.subs.subscriberForChannel(lock).confirmed(lock) })
+		until(t, "the mutex's channel is confirmed", func() bool { return b.subs.subscriberForChannel(lock).confirmed(lock) })
 		acquire(t, b, mutex, "a", time.Minute, nil)
 		acquire(t, b, mutex, "p", time.Minute, nil)
 		release(t, b, mutex, "a")

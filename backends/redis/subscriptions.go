@@ -14,7 +14,7 @@ import (
 
 // subscriptions has one subscriber for each master. In a cluster a message reaches every node, but
 // PUBLISH in a script counts only the subscribers at its own node. So the server subscribes to a
-// mutex' channels at the node of the mutex, and to its own channel at every node. Safe for
+// mutex's channels at the node of the mutex, and to its own channel at every node. Safe for
 // concurrent use.
 type subscriptions struct {
 	b       *Backend

@@ -26,10 +26,10 @@ const (
 
 type creation struct {
 	node *node
-	only bool // it was the mutex' only latch node
+	only bool // it was the mutex's only latch node
 }
 
-// create creates a latch node and its lease node in one step. The step also writes the mutex' node.
+// create creates a latch node and its lease node in one step. The step also writes the mutex's node.
 // So the answer has the number of latch nodes, the zxid and the leader's clock.
 func (b *Backend) create(ctx context.Context, s *session, k nodeKey, rec *record) (c creation, err error) {
 	g := newGUID(k.contender, s.tag)

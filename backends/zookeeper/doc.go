@@ -29,7 +29,7 @@
 //
 // These are the requests of each command. A multi is a transaction of ZooKeeper.
 //
-//	ACQUIRE   one multi: create both nodes, write the mutex' node. The answer has the token, the
+//	ACQUIRE   one multi: create both nodes, write the mutex's node. The answer has the token, the
 //	          clock of the ensemble's leader and the number of latch nodes. If the
 //	          number is 1, the contender owns the mutex, and no other request is needed
 //	GUARD     one multi: check the latch node, write the lease node at its version

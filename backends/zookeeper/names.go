@@ -21,7 +21,7 @@ const (
 	latchName = "latch-"  // Curator sorts by the text after its last occurrence
 )
 
-// encodeName turns a mutex' name into a path element. It encodes each byte of a forbidden character
+// encodeName turns a mutex's name into a path element. It encodes each byte of a forbidden character
 // as %XX. ZooKeeper forbids "/", the names "." and "..", U+FFF0 to U+FFFF and all later characters
 // (PathUtils.validatePath). encodeName also encodes "%", so that no two names collide.
 func encodeName(mutex string) string {

@@ -240,7 +240,7 @@ func windowsAfterSecondAttempt(t *testing.T, addr, mutex string) time.Duration {
 	must(t, err)
 	defer b.Close()
 	r := simba.AcquireRequest{Mutex: mutex, Contender: "insists"}
-	acquireAs(t, b, r, simba.StatusAcquired) // now the mutex' node exists
+	acquireAs(t, b, r, simba.StatusAcquired) // now the mutex's node exists
 	if ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: r.Mutex, Contender: r.Contender}); !ok || err != nil {
 		t.Fatalf("RELEASE of the contender: %v, %v; want true", ok, err)
 	}

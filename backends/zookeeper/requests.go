@@ -97,7 +97,7 @@ func (s *session) getAndWatch(ctx context.Context, path string) (znode, error) {
 	})
 }
 
-// children returns the sorted latch nodes of a mutex, none if the mutex' node does not exist.
+// children returns the sorted latch nodes of a mutex, none if the mutex's node does not exist.
 func (s *session) children(ctx context.Context, mutex string) ([]string, error) {
 	names, err := s.list(ctx, s.mutex(mutex))
 	sortChildren(names)

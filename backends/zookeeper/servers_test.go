@@ -38,7 +38,7 @@ func TestUnansweredAcquireRepeatedElsewhereIsKept(t *testing.T) {
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
-	take(t, near, "m", "w", longLease) // now the mutex' node exists
+	take(t, near, "m", "w", longLease) // now the mutex's node exists
 	giveUp(t, near, "m", "w")
 	link.DropReplies()
 	_, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: longLease})
@@ -97,7 +97,7 @@ func TestLeaseEndsThoughItsServerIsCutOff(t *testing.T) {
 	}
 	_, after, err := c.Get("/simba/m")
 	if err != nil || after.Version-before.Version > 3 {
-		t.Errorf("ACQUIRE took %d writes to the mutex' node, %v; want 3 or less", after.Version-before.Version, err)
+		t.Errorf("ACQUIRE took %d writes to the mutex's node, %v; want 3 or less", after.Version-before.Version, err)
 	}
 	link.Heal()
 	noOtherOwner(t, near, "m", 2*time.Second)

@@ -132,7 +132,7 @@ func TestLostReplyLeavesNoNode(t *testing.T) {
 	link := stores.NewLink(t, srv.Addr)
 	b := open(t, zookeeper.Options{Servers: link.Addr()})
 	c := raw(t, srv.Addr)
-	take(t, b, "lost", "x", time.Minute) // now the mutex' node exists
+	take(t, b, "lost", "x", time.Minute) // now the mutex's node exists
 	giveUp(t, b, "lost", "x")
 
 	dropped := link.DropReplyTo("lost")
@@ -178,7 +178,7 @@ func TestTokensGrowWhenTheMutexNodeIsRecreated(t *testing.T) {
 		}
 		last = out.Token
 		giveUp(t, b, "m", "a")
-		await(t, "the mutex' node is deleted", func() bool {
+		await(t, "the mutex's node is deleted", func() bool {
 			there, _, err := c.Exists("/simba/m")
 			return err == nil && !there
 		})

@@ -128,7 +128,7 @@ func (b *Backend) runRootWatcher(w *watcher) {
 }
 
 // listAll lists and watches the mutexes, and starts a watcher for each. If fresh is true, a new
-// watcher also announces its mutex' first owner. ready has the watchers' ready channels.
+// watcher also announces its mutex's first owner. ready has the watchers' ready channels.
 func (b *Backend) listAll(fresh bool) (changed <-chan zk.Event, s *session, ready []<-chan struct{}, err error) {
 	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
 	defer cancel()

@@ -119,7 +119,7 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 	})
 	t.Run("acquired", func(t *testing.T) {
 		lost(t, "acquired", func(far *zookeeper.Backend) {
-			giveUp(t, far, "acquired", "x") // now the mutex' node exists
+			giveUp(t, far, "acquired", "x") // now the mutex's node exists
 		}, func(far *zookeeper.Backend) (simba.Outcome, error) {
 			out, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "acquired", Contender: "x", TTL: ttl})
 			return out, err

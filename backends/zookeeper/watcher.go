@@ -19,7 +19,7 @@ type watcher struct {
 	ready chan struct{} // closed after the first listing: the watcher notices all later changes
 
 	// Guarded by Backend.mu.
-	fresh     bool                // the mutex' node is new: announce its first owner too
+	fresh     bool                // the mutex's node is new: announce its first owner too
 	leaseEnd  time.Time           // when the lease of another server's owner ends
 	listeners map[string]struct{} // contenders whose own channel is subscribed here
 }
@@ -193,7 +193,7 @@ func (b *Backend) listAndWatch(w *watcher, v *view) (changed <-chan zk.Event, er
 	return l.changed, nil
 }
 
-// waitsForCreation reports whether a watcher must watch for the creation of its mutex' node. If
+// waitsForCreation reports whether a watcher must watch for the creation of its mutex's node. If
 // only patterns need the watcher, it need not: the root watcher sees the creation.
 func (b *Backend) waitsForCreation(w *watcher) bool {
 	b.mu.Lock()

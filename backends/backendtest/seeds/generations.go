@@ -45,16 +45,16 @@ func (s Script) Keys(mutex string) []string {
 	return keys
 }
 
-// Lease returns the key of a mutex' owner. It is also the name of the mutex' channel.
+// Lease returns the key of a mutex's owner. It is also the name of the mutex's channel.
 func Lease(mutex string) string { return "simba:{" + mutex + "}" }
 
-// Fence returns the key of a mutex' token counter, which exists since 3.3.
+// Fence returns the key of a mutex's token counter, which exists since 3.3.
 func Fence(mutex string) string { return Lease(mutex) + fence }
 
 // Token returns the key of the current tenure's token, which exists since 3.3.
 func Token(mutex string) string { return Lease(mutex) + token }
 
-// Queue returns the key of a mutex' queue, which exists before 3.2.
+// Queue returns the key of a mutex's queue, which exists before 3.2.
 func Queue(mutex string) string { return Lease(mutex) + queue }
 
 const (
@@ -72,7 +72,7 @@ type Generation struct {
 	Acquire, Guard, Release Script
 	// Queues means that a waiter has a queue entry. A release notifies one waiter on its own
 	// channel, and replies are text, "owner@@ms". Without Queues, a release notifies all
-	// subscribers of the mutex' channel, and replies are {owner, ms left, token}.
+	// subscribers of the mutex's channel, and replies are {owner, ms left, token}.
 	Queues bool
 	// Braceless means that a contender subscribes to simba:m and simba:m:<id>. All generations
 	// publish on simba:{m} and simba:{m}:<id>, so such a contender receives no notices.

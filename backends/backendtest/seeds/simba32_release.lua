@@ -1,5 +1,5 @@
 -- How a contender of Simba 3.2 releases a mutex. The script notifies all subscribers of
--- the mutex' channel. It also deletes the queue of older generations.
+-- the mutex's channel. It also deletes the queue of older generations.
 -- KEYS  1 lease   2 queue
 -- ARGV  1 contender
 if redis.call('get', KEYS[1]) ~= ARGV[1] then

@@ -111,7 +111,7 @@ for _, c in ipairs(removed) do
   end
 end
 -- A release by Simba up to 3.1 notifies only the removed contender. Contenders of 3.2 and later
--- subscribe only to the mutex' channel, so the script announces the free mutex there.
+-- subscribe only to the mutex's channel, so the script announces the free mutex there.
 if foreignRelease and notices > 0 then announceFree = true end
 handOff()
 -- If others got the mutex, the removed contenders go back to the front of the queue. A contender

@@ -21,7 +21,7 @@ end
 -- refuseKey refuses a key that another program wrote. Our scripts never overwrite such a key.
 local function refuseKey(key, problem) refuse('key ' .. key .. ' ' .. problem .. ': move it away') end
 
--- requirePublish fails if the Redis user may not publish to the mutex' channels. Redis before 7.0
+-- requirePublish fails if the Redis user may not publish to the mutex's channels. Redis before 7.0
 -- cannot check that in advance. There PUBLISH may fail between a change and the write of its
 -- record.
 local function requirePublish()

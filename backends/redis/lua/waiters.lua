@@ -152,7 +152,7 @@ local serversChannel = 'simba-servers:' .. string.sub(lock, 7)
 
 -- openToOutsiders leaves the free mutex to outsiders for a moment, every third time that it becomes
 -- free. Outsiders are contenders of Simba from 3.2: they have no queue entry, and subscribe to the
--- mutex' channel. Simba from 3.0.2 to 3.1, which queues, and our servers subscribe too. Our servers
+-- mutex's channel. Simba from 3.0.2 to 3.1, which queues, and our servers subscribe too. Our servers
 -- also subscribe to serversChannel. Contenders of earlier versions are outsiders if Simba 3.2 or 3.3
 -- has deleted the queue. list is the beginning of the queue.
 local function openToOutsiders(list)
