@@ -168,7 +168,7 @@ func (c *client) lost() *outage {
 // backend returns the backend for this client's calls. If the current batch has lost too much time
 // to the store, the returned backend fails without calling the store.
 func (c *client) backend() simba.Backend {
-	c.conn.RestOn(0) // makes the server call the Committer, which may have notices to send
+	c.conn.ReplyAfter(0) // makes the server call the Committer, which may have notices to send
 	if c.lost().over() {
 		return refusing{c.x.backend, c.outage.err}
 	}

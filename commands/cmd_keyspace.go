@@ -59,7 +59,7 @@ func withoutKeys(fallback func(*client, [][]byte) error) func(*client, [][]byte)
 // stats returns the engine's figures. The reply waits until the counted changes are durable.
 func (c *client) stats() simba.Stats {
 	s := c.backend().Stats()
-	c.conn.RestOn(s.Seq)
+	c.conn.ReplyAfter(s.Seq)
 	return s
 }
 
@@ -71,7 +71,7 @@ func (c *client) ownerOfKey(key []byte) (mutex string, t simba.Tenure, err error
 		return "", t, nil
 	}
 	t, seq, err := c.backend().Owner(c.conn.Context(), mutex)
-	c.conn.RestOn(seq)
+	c.conn.ReplyAfter(seq)
 	return mutex, t, err
 }
 
@@ -197,10 +197,10 @@ func (c *client) flushLocks(args [][]byte) error {
 		if err != nil {
 			return err
 		}
-		c.conn.RestOn(seq)
+		c.conn.ReplyAfter(seq)
 		for _, mutex := range page.Mutexes {
 			_, seq, err := c.backend().Break(c.conn.Context(), mutex, c.running.full)
-			c.conn.RestOn(seq)
+			c.conn.ReplyAfter(seq)
 			if err != nil {
 				return err
 			}

@@ -171,7 +171,7 @@ func (c *client) subscribed(channel string, pattern bool) {
 		c.x.log.Debug("cannot report a subscription to the engine yet", "channel", channel, "err", err)
 		return
 	}
-	c.conn.RestOn(seq)
+	c.conn.ReplyAfter(seq)
 }
 
 func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte) {

@@ -52,7 +52,7 @@ func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 		return page, err
 	}
 	t.yield()
-	t.conn.RestOn(seq)
+	t.conn.ReplyAfter(seq)
 	return page, nil
 }
 
@@ -114,7 +114,7 @@ func scan(t *keyTx, args [][]byte) error {
 // ofType returns those of the mutexes whose keys have the type kind. It reads each key in a
 // separate transaction. A transaction that reads all keys would conflict with every renewal.
 func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error) {
-	var rests simba.Seq
+	var replyAfter simba.Seq
 	for _, m := range mutexes {
 		t.step()
 		var is string
@@ -127,12 +127,12 @@ func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error)
 		if err != nil {
 			return nil, err
 		}
-		rests = max(rests, seq)
+		replyAfter = max(replyAfter, seq)
 		if strings.EqualFold(is, kind) {
 			list = append(list, m)
 		}
 	}
-	t.conn.RestOn(rests)
+	t.conn.ReplyAfter(replyAfter)
 	return list, nil
 }
 
@@ -199,7 +199,7 @@ func randomkey(t *keyTx, _ [][]byte) error {
 
 func dbsize(t *keyTx, _ [][]byte) error {
 	s := t.x.keyspace.Stats()
-	t.conn.RestOn(s.Seq)
+	t.conn.ReplyAfter(s.Seq)
 	t.w.Int(s.Held)
 	return nil
 }
@@ -238,7 +238,7 @@ func (c *client) countHeld() (n int64, err error) {
 		case err != nil:
 			return 0, err
 		}
-		c.conn.RestOn(seq)
+		c.conn.ReplyAfter(seq)
 		n += int64(len(page.Mutexes))
 		if r.Cursor = page.Cursor; r.Cursor == 0 {
 			return n, nil
@@ -251,7 +251,7 @@ const pageLength = 1000
 
 // scanPage calls scan, the Scan of a backend. It reads a large page of the embedded engine in
 // parts, and calls yield in between.
-func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.ScanPage, simba.Seq, error), r simba.ScanRequest, yield func()) (all simba.ScanPage, rests simba.Seq, err error) {
+func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.ScanPage, simba.Seq, error), r simba.ScanRequest, yield func()) (all simba.ScanPage, replyAfter simba.Seq, err error) {
 	if c.x.keyspace == nil {
 		return scan(c.conn.Context(), r)
 	}
@@ -266,10 +266,10 @@ func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.S
 		} else {
 			all.Mutexes = append(slices.Grow(all.Mutexes, left), page.Mutexes...)
 		}
-		rests = max(rests, seq)
+		replyAfter = max(replyAfter, seq)
 		left -= r.Count
 		if r.Cursor = page.Cursor; r.Cursor == 0 || left <= 0 {
-			return all, rests, nil
+			return all, replyAfter, nil
 		}
 		yield()
 	}
@@ -328,7 +328,7 @@ func (c *client) scan(args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	c.conn.RestOn(seq)
+	c.conn.ReplyAfter(seq)
 	var names []string
 	if !s.typed || strings.EqualFold(s.kind, typeString) {
 		for _, m := range page.Mutexes {

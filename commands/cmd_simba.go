@@ -55,7 +55,7 @@ func parseMutex(b []byte) (string, error) {
 
 // replyYes replies with 1 or 0. The reply waits until seq is durable.
 func (c *client) replyYes(yes bool, seq simba.Seq) {
-	c.conn.RestOn(seq)
+	c.conn.ReplyAfter(seq)
 	if yes {
 		c.w.Int(1)
 	} else {

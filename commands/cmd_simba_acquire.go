@@ -139,7 +139,7 @@ func (c *client) vouchAfter(a *acquisition, out *simba.Outcome) error {
 		return refusal
 	}
 	_, seq, err := c.backend().Release(c.conn.Context(), simba.ReleaseRequest{Mutex: a.Mutex, Contender: a.Contender, Token: out.Token})
-	c.conn.RestOn(seq)
+	c.conn.ReplyAfter(seq)
 	return cmp.Or(err, refusal)
 }
 
@@ -159,7 +159,7 @@ func (c *client) acquireOrRefuse(a acquisition) (simba.Outcome, error) {
 	a.NoQueue = true
 	out, _, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
 	if err == nil && out.Status == simba.StatusBusy {
-		c.conn.RestOn(out.Seq)
+		c.conn.ReplyAfter(out.Seq)
 		err = errTooManyWaiting
 	}
 	return out, err
@@ -192,7 +192,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 			reason = simba.EndLeft
 		}
 		out, err = ticket.End(reason)
-		c.conn.RestOn(out.Seq)
+		c.conn.ReplyAfter(out.Seq)
 	}
 	c.waiting.Store(nil)
 	if err == nil && (out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed) {
@@ -238,7 +238,7 @@ func (c *client) commitGrant(a *acquisition, out *simba.Outcome) error {
 	if err != nil {
 		return err
 	}
-	c.conn.RestOn(seq)
+	c.conn.ReplyAfter(seq)
 	status := simba.StatusTimeout
 	if t.Token == out.Token { // the contender has renewed the lease
 		status = out.Status
@@ -282,7 +282,7 @@ func (c *client) deliver(a *acquisition, out *simba.Outcome, ticket simba.Ticket
 	delete(c.session.byMutex, a.Mutex)
 	seq, err := ticket.Abandon()
 	if err == nil {
-		c.conn.RestOn(seq)
+		c.conn.ReplyAfter(seq)
 		err = c.conn.Commit()
 	}
 	if err != nil {
@@ -293,7 +293,7 @@ func (c *client) deliver(a *acquisition, out *simba.Outcome, ticket simba.Ticket
 
 // writeOutcome writes the reply of ACQUIRE and GUARD.
 func (c *client) writeOutcome(out *simba.Outcome) {
-	c.conn.RestOn(out.Seq)
+	c.conn.ReplyAfter(out.Seq)
 	c.w.Map(6)
 	c.writeField("status", out.Status.String())
 	c.writeField("owner", out.Owner)

@@ -47,7 +47,7 @@ func (c *client) simbaOwner(args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	c.conn.RestOn(seq)
+	c.conn.ReplyAfter(seq)
 	w := c.w
 	if t.IsFree() {
 		w.Null()
@@ -129,7 +129,7 @@ func (c *client) simbaQueue(args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	c.conn.RestOn(seq)
+	c.conn.ReplyAfter(seq)
 	c.w.Array(len(entries))
 	for _, e := range entries {
 		kind := "polling"
@@ -190,7 +190,7 @@ func (c *client) simbaScan(args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	c.conn.RestOn(seq)
+	c.conn.ReplyAfter(seq)
 	c.writePage(page.Cursor, page.Mutexes)
 	return nil
 }
@@ -247,18 +247,18 @@ func (c *client) simbaHistory(args [][]byte) error {
 		return err
 	}
 	var present simba.Tenure
-	var rests simba.Seq
+	var replyAfter simba.Seq
 	if r.Since == 0 {
 		// If the store does not reply, the events in memory are still of use.
 		if t, seq, err := c.backend().Owner(c.conn.Context(), r.Mutex); err == nil {
-			present, rests = t, seq
+			present, replyAfter = t, seq
 		}
 	}
 	events, seq, err := c.backend().History(c.conn.Context(), r)
 	if err != nil {
 		return err
 	}
-	c.conn.RestOn(max(seq, rests))
+	c.conn.ReplyAfter(max(seq, replyAfter))
 	if !present.IsFree() {
 		events = withGrant(events, present)
 	}

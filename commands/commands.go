@@ -12,7 +12,7 @@
 //
 //   - A handler parses every argument before it calls the backend, so an error of syntax or range
 //     changes nothing.
-//   - A handler passes the Seq of every result to Conn.RestOn. The connection sends the reply when
+//   - A handler passes the Seq of every result to Conn.ReplyAfter. The connection sends the reply when
 //     the change with this Seq is durable.
 //   - A handler writes one reply. SUBSCRIBE and similar commands write one for each channel.
 //   - A handler returns the error that is its reply. Only client.fail turns an error into text and

@@ -97,7 +97,7 @@ func TestReadsAreDurableBeforeTheReply(t *testing.T) {
 			for _, read := range calls {
 				p.do(read)
 				if got := backend.commits(); !slices.Equal(got, []simba.Seq{9}) {
-					t.Errorf("%s committed %v, want [9]: its handler must call RestOn with the Seq", read, got)
+					t.Errorf("%s committed %v, want [9]: its handler must call ReplyAfter with the Seq", read, got)
 				}
 			}
 		}

@@ -85,7 +85,7 @@ func (c *client) keyspace() (simba.Keyspace, error) {
 	if c.x.keyspace == nil {
 		return nil, replyErrorf("ERR '%s' is served by the embedded engine only, and this server keeps its mutexes in %s", c.running.full, c.x.info.Engine)
 	}
-	c.conn.RestOn(0)
+	c.conn.ReplyAfter(0)
 	return c.x.keyspace, nil
 }
 
@@ -139,7 +139,7 @@ func (c *client) transact(one []byte, do func(t *keyTx) error) error {
 	} else {
 		seq, err = space.Update(u.bound)
 	}
-	c.conn.RestOn(seq)
+	c.conn.ReplyAfter(seq)
 	switch {
 	case u.t.final && u.err != nil:
 		err = u.err

@@ -123,7 +123,7 @@ func (c *client) releaseSession() {
 			c.lost().note(time.Since(began))
 			c.x.storeFaults.met(err)
 		}
-		c.conn.RestOn(seq)
+		c.conn.ReplyAfter(seq)
 	}
 	if kept > 0 {
 		c.x.log.Warn("cannot release leases of a closed session; they will expire", "leases", kept, "err", cause)

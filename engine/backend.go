@@ -45,7 +45,7 @@ func (t *ticket) End(why simba.EndReason) (o simba.Outcome, err error) {
 		first = o.Status != simba.StatusWaiting && t.owns(m) && m.extra != nil && m.extra.unconfirmed == t
 	})
 	o.Seq = seq
-	if first { // the reply rests on the grant, not on later changes
+	if first { // the reply waits for the grant, not for later changes
 		o.Seq = t.after
 	}
 	return o, err
@@ -83,11 +83,11 @@ func (e *Engine) Subscribed(_ context.Context, channel string, pattern bool) (se
 		return 0, nil
 	}
 	for name, contender := range listeners(channel, e.sequencer.plain) {
-		rests, err := e.do(name, func(m *mutex, s *step) { m.resubscribe(s, contender) })
+		replyAfter, err := e.do(name, func(m *mutex, s *step) { m.resubscribe(s, contender) })
 		if err != nil {
 			return 0, err
 		}
-		seq = max(seq, rests)
+		seq = max(seq, replyAfter)
 	}
 	return seq, nil
 }
@@ -161,8 +161,8 @@ func (e *Engine) Scan(_ context.Context, r simba.ScanRequest) (page simba.ScanPa
 	from := r.Cursor << cursorShift
 	for i := shardOf(from); i < len(e.shards); i++ {
 		before := len(page.Mutexes)
-		names, next, seen, rests := e.shards[i].scan(page.Mutexes, max(from, shardStart(i)), r)
-		seq = max(seq, rests)
+		names, next, seen, replyAfter := e.shards[i].scan(page.Mutexes, max(from, shardStart(i)), r)
+		seq = max(seq, replyAfter)
 		if r.Match != nil { // Match may be slow, so it runs without the lock
 			names = names[:before+len(slices.DeleteFunc(names[before:], func(name string) bool { return !r.Match(name) }))]
 		}

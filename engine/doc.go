@@ -15,7 +15,7 @@
 // # Invariants
 //
 //   - No client sees a change before the change is durable. A result carries the Seq of the change
-//     that it rests on. Notices and wake-ups wait in the sequencer until their change is durable. A
+//     that it waits for. Notices and wake-ups wait in the sequencer until their change is durable. A
 //     mutex remembers the Seq of its last change. A mutex that is not in memory has the last Seq of
 //     its shard, because a crash could undo the change that freed the mutex.
 //   - After the recovery delay, every reachable waiter of a mutex that is free and not reserved has

@@ -126,7 +126,7 @@ func (e *Engine) subscribed(mutex, contender string) bool {
 		e.sequencer.plain && n.Subscribed(simba.PlainContenderChannel(mutex, contender)))
 }
 
-// do runs one transition on a mutex and returns the Seq that the result rests on.
+// do runs one transition on a mutex and returns the Seq that the result waits for.
 func (e *Engine) do(name string, transition func(m *mutex, s *step)) (simba.Seq, error) {
 	if !e.enter() {
 		return 0, simba.ErrStopped
@@ -143,7 +143,7 @@ func (e *Engine) run(name string, transition func(m *mutex, s *step)) simba.Seq 
 	m, before := sh.find(name, hash)
 	transition(m, s)
 	sh.finishStep(m, s, before)
-	return m.rests
+	return m.replyAfter
 }
 
 // missedOffer handles an offer whose notice reached no subscriber.

@@ -19,7 +19,7 @@ type mutex struct {
 	acquired   simba.Instant // start of the present lease
 	acquiredAt int64         // start of the present lease, in Unix milliseconds
 	startedAt  int64         // start of the present tenure, in Unix milliseconds
-	rests      simba.Seq     // a reply about the mutex rests on the changes up to this one
+	replyAfter simba.Seq     // a reply about the mutex waits for the changes up to this one
 	extra      *extra        // nil = empty
 	next       *mutex        // in the same bucket of the table
 	hash       uint64

@@ -25,7 +25,7 @@ func TestNoNoticeOrWakeUpIsSentBeforeItIsDurable(t *testing.T) {
 				w.t.Fatal(err)
 			}
 		}
-		w.mustCommit(0, nil) // as for another client, whose replies rest on no change
+		w.mustCommit(0, nil) // as for another client, whose replies wait for no change
 		if b.isWoken() {
 			w.t.Error("a waiter was woken before its grant was durable")
 		}

@@ -178,7 +178,7 @@ func TestNoQueueAddsNoEntryAndKeepsAnExistingOne(t *testing.T) {
 	})
 }
 
-// The mutex had no owner in this run, so replies about it rest on no change.
+// The mutex had no owner in this run, so replies about it wait for no change.
 func TestAMissedReservationAfterTheRecoveryDelayGoesToTheNextAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, Recovery{Delay: 2 * sec})

@@ -48,15 +48,15 @@ type wakeUp struct {
 	waiter simba.Waiter
 }
 
-func (n notice) rests() simba.Seq { return n.after }
-func (w wakeUp) rests() simba.Seq { return w.after }
+func (n notice) due() simba.Seq { return n.after }
+func (w wakeUp) due() simba.Seq { return w.after }
 
 // record numbers the change that a step makes, and appends it to the journal. It returns the Seq of
-// the change if later replies about the mutex rest on it, otherwise 0. They do not rest on a change
+// the change if later replies about the mutex wait for it, otherwise 0. They do not wait for a change
 // of the queue that need not be synced: see Journal.Append.
 //
 // The caller of a step commits afterwards. The commit also sends the effects of the step.
-func (q *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
+func (q *sequencer) record(m *mutex, s *step) (replyAfter simba.Seq) {
 	if !s.hasEffects() {
 		return 0
 	}
@@ -66,17 +66,17 @@ func (q *sequencer) record(m *mutex, s *step) (rests simba.Seq) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.number(&ch, s) && (q.journal.Append(ch) || s.changed || s.spent != 0) {
-		rests = ch.Seq
+		replyAfter = ch.Seq
 	}
 	q.post(m, s, announce)
 	q.waiting.Store(int64(len(q.unsent) + len(q.wakes)))
-	return rests
+	return replyAfter
 }
 
 // recordAll is record for the steps of a transaction: a crash leaves all of them or none. The
 // messages of the transaction follow the notices of the steps. Unlike record, recordAll also
 // returns the Seq of a change that need not be synced.
-func (q *sequencer) recordAll(parts []part, messages []message) (rests simba.Seq) {
+func (q *sequencer) recordAll(parts []part, messages []message) (replyAfter simba.Seq) {
 	announce := q.notices.Any()
 	changes := make([]simba.Change, 0, len(parts))
 
@@ -90,8 +90,8 @@ func (q *sequencer) recordAll(parts []part, messages []message) (rests simba.Seq
 		ch := change(p.m, &p.step)
 		if q.number(&ch, &p.step) {
 			changes = append(changes, ch)
-			p.rests = ch.Seq
-			rests = ch.Seq
+			p.replyAfter = ch.Seq
+			replyAfter = ch.Seq
 		}
 		q.post(p.m, &p.step, announce)
 	}
@@ -102,7 +102,7 @@ func (q *sequencer) recordAll(parts []part, messages []message) (rests simba.Seq
 		q.unsent = append(q.unsent, notice{after: q.seq, message: &messages[i]})
 	}
 	q.waiting.Store(int64(len(q.unsent) + len(q.wakes)))
-	return rests
+	return replyAfter
 }
 
 // change returns the change that a step makes to the stored state.
@@ -185,7 +185,7 @@ func (q *sequencer) commit(seq simba.Seq) error {
 // A call sends only the notices that are due when it begins. So if clients cause notices faster
 // than the engine can send them, the clients wait for each other, and no single client sends all
 // notices.
-func (q *sequencer) deliver() (rests simba.Seq, missed bool) {
+func (q *sequencer) deliver() (replyAfter simba.Seq, missed bool) {
 	if q.waiting.Load() == 0 {
 		return 0, false
 	}
@@ -199,20 +199,20 @@ func (q *sequencer) deliver() (rests simba.Seq, missed bool) {
 	defer q.sending.Unlock()
 	for _, n := range take(q, &q.unsent) {
 		if !q.send(n) {
-			rests, missed = max(rests, q.missedOffer(n.offer.mutex, n.offer.contender)), true
+			replyAfter, missed = max(replyAfter, q.missedOffer(n.offer.mutex, n.offer.contender)), true
 		}
 	}
-	return rests, missed
+	return replyAfter, missed
 }
 
 // take removes from a list the effects whose changes are durable, and returns them. They are the
 // first of the list.
-func take[E interface{ rests() simba.Seq }](q *sequencer, list *[]E) []E {
+func take[E interface{ due() simba.Seq }](q *sequencer, list *[]E) []E {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	committed := q.journal.Committed()
 	n := 0
-	for n < len(*list) && (*list)[n].rests() <= committed {
+	for n < len(*list) && (*list)[n].due() <= committed {
 		n++
 	}
 	taken := (*list)[:n:n]

@@ -14,7 +14,7 @@ type shard struct {
 	mu       sync.Mutex // guards all following fields
 	table    table
 	due      deadlines
-	seq      simba.Seq // the last change in this shard that replies rest on
+	seq      simba.Seq // the last change in this shard that replies wait for
 	arrivals uint64    // the last arrival given to a queue entry
 	latest   float64   // the largest score that newOrder has returned
 	step     step      // the memory of every step
@@ -93,7 +93,7 @@ func (sh *shard) find(name string, hash uint64) (*mutex, mutexStats) {
 	m := sh.table.get(hash, name)
 	if m == nil {
 		m = newMutex(name, hash)
-		m.rests = sh.seq // the change that removed it may not be durable yet
+		m.replyAfter = sh.seq // the change that removed it may not be durable yet
 		return m, mutexStats{}
 	}
 	return m, statsOf(m, true)
@@ -117,9 +117,9 @@ func (sh *shard) finishStep(m *mutex, s *step, before mutexStats) {
 }
 
 // finishRecorded is finishStep for a recorded step.
-func (sh *shard) finishRecorded(m *mutex, s *step, before mutexStats, rests simba.Seq) {
-	if rests != 0 {
-		sh.seq, m.rests = rests, rests
+func (sh *shard) finishRecorded(m *mutex, s *step, before mutexStats, replyAfter simba.Seq) {
+	if replyAfter != 0 {
+		sh.seq, m.replyAfter = replyAfter, replyAfter
 	}
 	sh.watched.touch(m, s, before)
 	sh.count(m, s, before)

@@ -46,7 +46,7 @@ type txKey struct {
 	recovering bool          // the recovery delay was not over
 	kept       time.Duration // how long the reservation or the recovery delay still lasts
 	shownOwned bool          // lock shows an owner that the mutex does not have: see MayTake
-	rests      simba.Seq
+	replyAfter simba.Seq
 	watch      *watch // nil = the commit compares values, so an undone change is no conflict
 	seen       seenVersions
 
@@ -102,9 +102,9 @@ func (e *Engine) Update(do func(simba.Tx) error) (seq simba.Seq, err error) {
 		if failed != nil {
 			t.Discard()
 		}
-		var rests simba.Seq
-		rests, err = t.commit()
-		seq = max(seq, rests)
+		var replyAfter simba.Seq
+		replyAfter, err = t.commit()
+		seq = max(seq, replyAfter)
 		if err == nil {
 			return seq, failed
 		}
@@ -137,7 +137,7 @@ func (e *Engine) UpdateOne(name string, do func(simba.Tx) error) (simba.Seq, err
 		t.Discard()
 	}
 	err = cmp.Or(k.finish(m, s, before), err)
-	return m.rests, err
+	return m.replyAfter, err
 }
 
 // beginTx returns a transaction. The caller must call end.
@@ -262,7 +262,7 @@ func (t *tx) read(k *txKey, view func(m *mutex, s *step)) {
 	}
 	k.reads++
 	view(m, s)
-	k.rests = m.rests
+	k.replyAfter = m.replyAfter
 }
 
 // Unchanged implements simba.Tx.

@@ -21,13 +21,13 @@ func (k *txKey) isReadOnly() bool {
 func (t *tx) commitOne(k *txKey) (simba.Seq, error) {
 	sh := k.shard
 	if k.isReadOnly() && k.watch == nil && k.reads == 1 {
-		return k.rests, nil // the key was read at one instant, so nothing can conflict
+		return k.replyAfter, nil // the key was read at one instant, so nothing can conflict
 	}
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	m, s, before := sh.open(k.name, k.hash)
 	err := k.finish(m, s, before)
-	return m.rests, err
+	return m.replyAfter, err
 }
 
 // finish makes the changes of the key in a step, or returns why it made none.
@@ -80,10 +80,10 @@ func (k *txKey) apply(m *mutex, s *step) {
 // part is the part of a commit that concerns one mutex.
 type part struct {
 	*txKey
-	m      *mutex
-	step   step
-	before mutexStats
-	rests  simba.Seq
+	m          *mutex
+	step       step
+	before     mutexStats
+	replyAfter simba.Seq
 }
 
 // commitAll commits a transaction of any number of keys.
@@ -99,11 +99,11 @@ func (t *tx) commitAll() (seq simba.Seq, err error) {
 		seq = t.engine.sequencer.recordAll(parts, t.otherMessages())
 		for i := range parts {
 			p := &parts[i]
-			p.shard.finishRecorded(p.m, &p.step, p.before, p.rests)
+			p.shard.finishRecorded(p.m, &p.step, p.before, p.replyAfter)
 		}
 	}
 	for i := range parts {
-		seq = max(seq, parts[i].m.rests)
+		seq = max(seq, parts[i].m.replyAfter)
 	}
 	return seq, err
 }

@@ -36,13 +36,13 @@ func readMutexes(ctx context.Context, b simba.Backend, globs []string) (found mu
 		return found
 	}
 	names, complete := matching(ctx, b, globs)
-	var rests simba.Seq
+	var replyAfter simba.Seq
 	for _, name := range names {
 		m, seq, err := readMutex(ctx, b, name)
 		if ctx.Err() != nil {
 			return mutexes{}
 		}
-		rests = max(rests, seq)
+		replyAfter = max(replyAfter, seq)
 		if err != nil {
 			complete = false
 			if badName := (*simba.NameError)(nil); errors.As(err, &badName) {
@@ -54,7 +54,7 @@ func readMutexes(ctx context.Context, b simba.Backend, globs []string) (found mu
 			found.list = append(found.list, m)
 		}
 	}
-	if err := b.Commit(rests); err != nil { // nobody may see what is not durable
+	if err := b.Commit(replyAfter); err != nil { // nobody may see what is not durable
 		return mutexes{}
 	}
 	found.complete = complete
@@ -66,12 +66,12 @@ func readMutexes(ctx context.Context, b simba.Backend, globs []string) (found mu
 const maxQueue = 10_000
 
 func readMutex(ctx context.Context, b simba.Backend, name string) (mutexReading, simba.Seq, error) {
-	t, rests, err := b.Owner(ctx, name)
+	t, replyAfter, err := b.Owner(ctx, name)
 	if err != nil || !t.IsFree() {
-		return mutexReading{name, true, t.Waiters}, rests, err
+		return mutexReading{name, true, t.Waiters}, replyAfter, err
 	}
 	queue, seq, err := b.Queue(ctx, name, maxQueue)
-	return mutexReading{name, false, len(queue)}, max(rests, seq), err
+	return mutexReading{name, false, len(queue)}, max(replyAfter, seq), err
 }
 
 // matching returns up to maxMutexes names that match. complete is false if other names may match.

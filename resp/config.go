@@ -81,8 +81,8 @@ type Config struct {
 	Logger      *slog.Logger  // must not block; nil = no log
 	Broker      *Broker       // holds the subscriptions; nil = a new one
 
-	// A command names its changes with Conn.RestOn, and the Committer makes them durable. The
-	// server calls the Committer for each batch in which a command called RestOn, even after a
+	// A command names its changes with Conn.ReplyAfter, and the Committer makes them durable. The
+	// server calls the Committer for each batch in which a command called ReplyAfter, even after a
 	// disconnect. When the Committer returns nil, the server sends the replies. On an error the
 	// server drops the replies and closes the connection. If Committer is nil, the server closes a
 	// connection whose command names a change.

@@ -43,8 +43,8 @@ type Conn struct {
 	// Only the connection's goroutine uses this group. Durations count from created.
 	in           *reader
 	reply        Writer
-	rests        simba.Seq // the replies of this batch wait until this Seq is durable
-	mustCommit   bool      // RestOn was called in this batch
+	replyAfter   simba.Seq // the replies of this batch wait until this Seq is durable
+	mustCommit   bool      // ReplyAfter was called in this batch
 	batches      uint64    // number of completed batches
 	replyStart   int       // where the reply to the current command begins in reply.buf
 	mode         ReplyMode

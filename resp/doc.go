@@ -27,7 +27,7 @@
 //
 //   - No reply reaches the network before the Committer has committed the changes that the reply
 //     shows.
-//   - If the reply to a command shows a change, the command calls Conn.RestOn. Then the server
+//   - If the reply to a command shows a change, the command calls Conn.ReplyAfter. Then the server
 //     calls the Committer for the batch, even if the client has disconnected.
 //   - A push never splits a reply. The confirmation of a SUBSCRIBE precedes the first message of
 //     the subscription. The confirmation of an UNSUBSCRIBE follows the last message.

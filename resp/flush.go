@@ -12,10 +12,10 @@ var (
 	errNoCommitter = errors.New("the server has no Committer")
 )
 
-// RestOn delays the replies of this batch until the change seq is durable. RestOn(0) names no
+// ReplyAfter delays the replies of this batch until the change seq is durable. ReplyAfter(0) names no
 // change, but the Committer may have notices to send. The server calls the Committer only for a
-// batch in which a command called RestOn.
-func (c *Conn) RestOn(seq simba.Seq) { c.rests, c.mustCommit = max(c.rests, seq), true }
+// batch in which a command called ReplyAfter.
+func (c *Conn) ReplyAfter(seq simba.Seq) { c.replyAfter, c.mustCommit = max(c.replyAfter, seq), true }
 
 // Batch returns the number of the current batch, counted from 0. The replies of a batch are sent
 // together.
@@ -34,15 +34,15 @@ func (c *Conn) Flush() error {
 	return c.err
 }
 
-// Commit returns when the changes named by RestOn so far are durable. It sends no reply. After an
+// Commit returns when the changes named by ReplyAfter so far are durable. It sends no reply. After an
 // error the connection sends no more replies. A disconnect does not interrupt Commit, because
 // notices and wake-ups of other clients depend on it.
 func (c *Conn) Commit() error {
 	if !c.mustCommit {
 		return nil
 	}
-	seq := c.rests
-	c.rests, c.mustCommit = 0, false
+	seq := c.replyAfter
+	c.replyAfter, c.mustCommit = 0, false
 	c.FreeSlot()
 	err := c.server.committer.Commit(seq)
 	if err != nil {

@@ -34,7 +34,7 @@ type script struct {
 func (h *script) Execute(c *Conn, args [][]byte) {
 	h.served.Add(1)
 	if c.server.committer == simba.Committer(h) {
-		c.RestOn(1)
+		c.ReplyAfter(1)
 	}
 	if f := h.commands[strings.ToUpper(string(args[0]))]; f != nil {
 		f(c, args)

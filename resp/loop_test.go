@@ -98,7 +98,7 @@ func (c doneCommitter) Commit(simba.Seq) (err error) { return c.err }
 func TestDurableRepliesAreSentAtOnce(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){
-			"LOCK": func(c *Conn, _ [][]byte) { c.RestOn(1); c.Reply().Simple("LOCKED") },
+			"LOCK": func(c *Conn, _ [][]byte) { c.ReplyAfter(1); c.Reply().Simple("LOCKED") },
 		}}
 		dial(t, NewServer(Config{Committer: doneCommitter{}}, h)).call("LOCK\r\n", "+LOCKED\r\n")
 		for _, committer := range []simba.Committer{doneCommitter{errors.New("disk full")}, nil} {

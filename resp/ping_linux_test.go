@@ -28,11 +28,11 @@ func TestPingAcceptsAnError(t *testing.T) {
 	}
 }
 
-// A disk that hangs delays the replies that rest on a change. The reply to PING rests on no change.
+// A disk that hangs delays the replies that wait for a change. The reply to PING waits for no change.
 func TestPingIsAnsweredWhileACommitHangs(t *testing.T) {
 	hangs, release := make(chan struct{}), make(chan struct{})
 	h := &script{commit: func() error { close(hangs); <-release; return nil }}
-	s, dial := serving(t, Config{Committer: h}, &resting{script: h})
+	s, dial := serving(t, Config{Committer: h}, &replying{script: h})
 	cl := dial()
 	cl.send("SET\r\n")
 	<-hangs
@@ -43,12 +43,12 @@ func TestPingIsAnsweredWhileACommitHangs(t *testing.T) {
 	cl.expect("+PONG\r\n")
 }
 
-// resting is a script in which the reply to SET rests on a change.
-type resting struct{ *script }
+// replying is a script in which the reply to SET waits for a change.
+type replying struct{ *script }
 
-func (h *resting) Execute(c *Conn, args [][]byte) {
+func (h *replying) Execute(c *Conn, args [][]byte) {
 	if string(args[0]) == "SET" {
-		c.RestOn(1)
+		c.ReplyAfter(1)
 	}
 	c.Reply().Simple("PONG")
 }

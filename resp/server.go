@@ -25,11 +25,11 @@ type Handler interface {
 	// Execute executes one command and writes exactly one reply to c.Reply(). SUBSCRIBE and similar
 	// commands have one reply for each channel. The server calls Execute on the connection's
 	// goroutine. args is never empty, and is valid only during the call. If the reply shows a
-	// change that may not be durable yet, Execute calls c.RestOn.
+	// change that may not be durable yet, Execute calls c.ReplyAfter.
 	Execute(c *Conn, args [][]byte)
 	// The server calls Closed once, on the connection's goroutine, after the last Execute. By then
 	// the executed commands are committed, unless the commit failed. The connection is closed, its
-	// Context has ended, and its subscriptions are removed. Closed may call RestOn and Commit.
+	// Context has ended, and its subscriptions are removed. Closed may call ReplyAfter and Commit.
 	Closed(c *Conn)
 }
 

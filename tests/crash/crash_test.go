@@ -67,8 +67,8 @@ func (w *witness) step(e *engine.Engine, mutex string, do func() (forced bool, _
 		w.mu.Unlock()
 		return err
 	}
-	now, rests, err := e.Owner(ctx, mutex)
-	seq = max(seq, rests) // Owner itself can cause a handoff
+	now, replyAfter, err := e.Owner(ctx, mutex)
+	seq = max(seq, replyAfter) // Owner itself can cause a handoff
 	states := w.states[mutex]
 	if h := (holder{now.Owner, now.Token}); len(states) == 0 || states[len(states)-1] != h {
 		states = append(states, h)
