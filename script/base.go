@@ -14,26 +14,21 @@ import (
 // say how else gopher-lua's function differs.
 func (s *state) openBase(env *lua.LTable) {
 	for name, f := range map[string]lua.LGFunction{
-		"assert":         baseAssert,       // gopher-lua's refuses a number as the message
-		"error":          baseError,        // gopher-lua's adds no position to a number
-		"pcall":          s.pcall,          // gopher-lua's hides panics of gopher-lua
-		"xpcall":         s.xpcall,         // gopher-lua's hides panics of gopher-lua
-		"getmetatable":   s.getMetatable,   // gopher-lua's shows the proxies
-		"setmetatable":   s.setMetatable,   // gopher-lua's changes read-only tables
-		"rawequal":       rawEqual,         // differs: words of the error
-		"rawget":         s.rawGet,         // gopher-lua's finds nothing in a read-only table
-		"rawset":         s.rawSet,         // gopher-lua's changes read-only tables
-		"pairs":          s.pairs,          // gopher-lua's finds nothing in a read-only table
-		"ipairs":         s.baseIpairs,     // gopher-lua's misses elements beyond the array part
-		"load":           s.load,           // gopher-lua's compiles text of any nesting
-		"loadstring":     s.loadString,     // gopher-lua's compiles text of any nesting
-		"select":         baseSelect,       // gopher-lua's takes no numeric string
-		"unpack":         s.unpack,         // gopher-lua's misses elements beyond the array part
-		"tonumber":       toNumber,         // gopher-lua's reads numbers as Go does
-		"tostring":       toString,         // gopher-lua's writes numbers as Go does
-		"type":           baseType,         // differs: words of the error
-		"collectgarbage": s.collectGarbage, // gopher-lua's runs Go's collector
-		"gcinfo":         s.collectGarbage, // differs: gopher-lua has no such function
+		"assert":       baseAssert,     // gopher-lua's refuses a number as the message
+		"error":        baseError,      // gopher-lua's adds no position to a number
+		"pcall":        s.pcall,        // gopher-lua's hides panics of gopher-lua
+		"getmetatable": s.getMetatable, // gopher-lua's shows the proxies
+		"setmetatable": s.setMetatable, // gopher-lua's changes read-only tables
+		"rawequal":     rawEqual,       // differs: words of the error
+		"rawget":       s.rawGet,       // gopher-lua's finds nothing in a read-only table
+		"rawset":       s.rawSet,       // gopher-lua's changes read-only tables
+		"pairs":        s.pairs,        // gopher-lua's finds nothing in a read-only table
+		"ipairs":       s.baseIpairs,   // gopher-lua's misses elements beyond the array part
+		"select":       baseSelect,     // gopher-lua's takes no numeric string
+		"unpack":       s.unpack,       // gopher-lua's misses elements beyond the array part
+		"tonumber":     toNumber,       // gopher-lua's reads numbers as Go does
+		"tostring":     toString,       // gopher-lua's writes numbers as Go does
+		"type":         baseType,       // differs: words of the error
 	} {
 		s.globals.RawSetString(name, s.lua.NewFunction(f))
 	}
@@ -75,22 +70,6 @@ func (s *state) pcall(L *lua.LState) int {
 		}
 		L.SetTop(0)
 		return push(L, lua.LFalse, v)
-	}
-	L.Insert(lua.LTrue, 1)
-	return L.GetTop()
-}
-
-func (s *state) xpcall(L *lua.LState) int {
-	handler := checkAny(L, 2)
-	L.SetTop(1)
-	if err := L.PCall(0, lua.MultRet, nil); err != nil {
-		v := s.raised(err)
-		L.SetTop(0)
-		push(L, lua.LFalse, handler, v)
-		if err := L.PCall(1, 1, nil); err != nil { // the handler itself failed
-			L.Push(s.raised(err))
-		}
-		return 2
 	}
 	L.Insert(lua.LTrue, 1)
 	return L.GetTop()
@@ -247,12 +226,3 @@ func toString(L *lua.LState) int {
 }
 
 func baseType(L *lua.LState) int { return push(L, lua.LString(checkAny(L, 1).Type().String())) }
-
-// collectGarbage returns how many KiB the server uses. It does not run the collector.
-func (s *state) collectGarbage(L *lua.LState) int {
-	if what, ok := L.Get(1).(lua.LString); ok && what != "count" {
-		return push(L, lua.LNumber(0))
-	}
-	objects, _ := s.heap()
-	return push(L, lua.LNumber(objects/1024))
-}

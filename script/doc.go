@@ -23,7 +23,7 @@
 //
 // Memory is bounded. A string has at most 1 MiB, a reply 16 MiB. A script ends when the heap has
 // grown by Config.Memory. gopher-lua does not bound the operator .., so it is compiled as a call
-// (see rewrite.go). Calls nest at most 1,000 times, coroutines 16 times and syntax 1,000 times.
+// (see rewrite.go). Calls and syntax nest at most 1,000 times.
 //
 // # Lua 5.1
 //
@@ -36,8 +36,7 @@
 //   - arithmetic.go: operators
 //   - jumps.go: loops whose first instruction is a jump
 //
-// yield.go keeps values that gopher-lua loses at a yield. numbers.go converts numbers to text and
-// to integers as C does. TestRandomProgramsAnswerAsOnRedis searches for more differences.
+// numbers.go converts numbers to text and to integers as C does. TestRandomProgramsAnswerAsOnRedis searches for more differences.
 // docs/reference/redis-keys.md lists the known ones.
 //
 // # Limits of the approach

@@ -111,7 +111,7 @@ func (g *generator) callOf(f string) string {
 func (g *generator) number() string {
 	N := func() string { return g.expr(number) }
 	S := func() string { return g.expr(text) }
-	switch g.IntN(16) {
+	switch g.IntN(15) {
 	case 0, 1, 2:
 		operator := pick(g, "+", "-", "*", "/")
 		if operator == "+" || operator == "-" { // gopher-lua drops the sign of a zero there
@@ -144,14 +144,10 @@ func (g *generator) number() string {
 		}
 	case 13:
 		return pick(g,
-			fmt.Sprintf("bit.%s(%s, %s)", pick(g, "band", "bor", "bxor", "lshift", "rshift", "arshift", "rol", "ror"), N(), N()),
-			fmt.Sprintf("bit.%s(%s)", pick(g, "tobit", "bnot", "bswap"), N()))
-	case 14:
-		return pick(g,
 			fmt.Sprintf("(string.byte(%s, %s) or 0)", S(), N()), fmt.Sprintf("(string.find(%s, %s, %s, true) or -1)", S(), S(), N()),
 			fmt.Sprintf("string.len(%s)", pick(g, S(), N())), fmt.Sprintf("select(2, string.gsub(%s, '%%w', ''))", S()),
 			fmt.Sprintf("select('#', string.byte(%s, %s, %s))", S(), N(), N()))
-	case 15:
+	case 14:
 		if name, ok := g.named(array); ok {
 			return fmt.Sprintf("(%s[%s] or %s)", name, N(), N())
 		}

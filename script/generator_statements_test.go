@@ -42,8 +42,8 @@ func (g *generator) statement() *node {
 		g.assignOne, g.assignMany, g.assignMany, g.assignMany, g.assignMany, g.declareMany, g.declareMany,
 		g.putValue, g.putValue, g.putValue, g.tryValue, g.tryValue, g.tryValue, g.tryBlock,
 		g.forNumbers, g.forNumbers, g.forNumbers, g.forIterator, g.whileLoop, g.repeatLoop, g.ifElse, g.ifElse,
-		g.doBlock, g.newFunction, g.newFunction, g.useTable, g.useTable, g.useRecord, g.closures, g.metatable, g.coroutine,
-		g.replies, g.random, g.callStatement, g.method, g.loaded, g.recursion, g.wrapper,
+		g.doBlock, g.newFunction, g.newFunction, g.useTable, g.useTable, g.useRecord, g.closures, g.metatable,
+		g.replies, g.random, g.callStatement, g.method, g.recursion, g.wrapper,
 	)()
 }
 

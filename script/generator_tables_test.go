@@ -98,15 +98,6 @@ func (g *generator) method() *node {
 	return n
 }
 
-func (g *generator) loaded() *node {
-	g.note("loadstring")
-	vars, vararg := g.vars, g.vararg
-	g.vars, g.vararg = []variable{{"a", number}, {"b", text}}, true
-	e := g.expr(number) + ", " + g.expr(text)
-	g.vars, g.vararg = vars, vararg
-	return line("put(loadstring([==[local lim, clip, near, nz, a, b = ... return %s]==])(lim, clip, near, nz, %s, %s))", e, g.expr(number), g.expr(text))
-}
-
 // recursion writes a recursive function that ends.
 func (g *generator) recursion() *node {
 	g.note("recursion")

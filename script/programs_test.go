@@ -123,9 +123,7 @@ var constructs = map[string]*regexp.Regexp{
 	"declaration of several": nil, "declaration of a call's values": nil, "closure": nil, "closures of a loop": nil, "break": nil,
 	"break behind a closure": nil, "varargs": nil, "for of numbers": nil, "for of numeric strings": nil, "for of an iterator": nil, "while": nil,
 	"repeat": nil, "if": nil, "recursion": nil, "wrapper of a function": nil, "pcall": nil, "expression that may fail": nil,
-	"table of an array": nil, "table of a map": nil, "metatable": nil, "method": nil, "coroutine": nil, "loadstring": nil, "reply of a value": nil,
-	"yield into variables": nil, "yield as a condition": nil, "yield in a loop": nil, "yield among arguments": nil, "yield in a called function": nil,
-	"yield across a call": nil, "yield as the last call": nil, "resume with no value": nil, "resume with one value": nil, "resume with several values": nil,
+	"table of an array": nil, "table of a map": nil, "metatable": nil, "method": nil, "reply of a value": nil,
 
 	"varargs passed on": regexp.MustCompile(`, \.\.\.\)`),
 	"values of varargs": regexp.MustCompile(`\(\.\.\.\)|\{\.\.\.\}|'#', \.\.\.`),
@@ -145,7 +143,6 @@ var constructs = map[string]*regexp.Regexp{
 	"table.foreachi":    regexp.MustCompile(`table\.foreachi\(`),
 	"reply of a kind":   regexp.MustCompile(`redis\.p?call\('[a-z_]+', '(f:|help|version|encoding)`),
 	"RESP3":             regexp.MustCompile(`redis\.setresp\(3\)`),
-	"bit":               regexp.MustCompile(`bit\.`),
 	"tonumber":          regexp.MustCompile(`tonumber\(`),
 	"tostring":          regexp.MustCompile(`tostring\(`),
 	"concatenation":     regexp.MustCompile(` \.\. `),

@@ -20,7 +20,6 @@ type sandbox struct {
 	readonly   *lua.LFunction
 	next       *lua.LFunction
 	ipairs     *lua.LFunction
-	yield      *lua.LFunction
 	null       *lua.LUserData // cjson.null
 }
 
@@ -46,8 +45,6 @@ func (s *state) newSandbox() *sandbox {
 	s.library("string", str)
 	s.library("table", s.table(s.tableLibrary()))
 	s.library("math", s.mathLibrary())
-	s.library("coroutine", s.coroutineLibrary())
-	s.library("bit", s.table(bitLibrary()))
 	s.library("cjson", s.jsonLibrary())
 	s.library("redis", s.redisLibrary())
 

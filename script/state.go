@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// maxCalls is the maximum depth of calls in the main thread.
+	// maxCalls is the maximum depth of calls.
 	maxCalls = 1000
-	// minRegisters and maxRegisters are the initial and the maximum size of its stack, in values.
+	// minRegisters and maxRegisters are the initial and the maximum size of the stack, in values.
 	minRegisters = 1 << 10
 	maxRegisters = 1 << 15
 	// maxString is the maximum length of a string that a script creates, in bytes.
@@ -61,7 +61,6 @@ func (s *state) run(ctx context.Context, script *compiled, c Call, h Host, w *re
 	}
 	s.random.begin()
 	L := s.lua
-	L.G.CurrentThread = L
 	s.globals.RawSetString("KEYS", tableOf(c.Keys))
 	s.globals.RawSetString("ARGV", tableOf(c.Args))
 	L.Push(L.NewFunctionFromProto(script.proto))
