@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
-	"github.com/yuin/gopher-lua/ast"
 	"github.com/yuin/gopher-lua/parse"
 )
 
@@ -19,7 +18,7 @@ func compileScript(source string) (*compiled, error) {
 	if err != nil {
 		return nil, err
 	}
-	proto, err := compileChunk(text, chunkName)
+	proto, err := compileChunk(text)
 	if err != nil {
 		return nil, Error("ERR Error compiling script (new function): " + err.Error())
 	}
@@ -47,71 +46,72 @@ func shrink(p *lua.FunctionProto) (bytes int) {
 }
 
 // compileChunk compiles Lua text. Its errors have Lua's texts.
-func compileChunk(text, name string) (proto *lua.FunctionProto, err error) {
+func compileChunk(text string) (proto *lua.FunctionProto, err error) {
 	defer func() {
 		if broken := recover(); broken != nil {
-			proto, err = nil, fmt.Errorf("%s:1: %v", name, broken)
+			proto, err = nil, sourceError(1, "%v", broken)
 		}
 	}()
-	if err := checkNesting(text, name); err != nil {
+	if err := checkNesting(text); err != nil {
 		return nil, err
 	}
-	text, locals, err := readSource(text, name)
+	text, locals, err := readSource(text)
 	if err != nil {
 		return nil, err
 	}
-	chunk, err := parse.Parse(strings.NewReader(text), name)
+	chunk, err := parse.Parse(strings.NewReader(text), chunkName)
 	if err != nil {
-		return nil, syntaxError(err, text, name)
+		return nil, syntaxError(err, text)
 	}
-	r := rewriter{name: name, strings: map[string]struct{}{}, locals: locals}
+	r := rewriter{strings: map[string]struct{}{}, locals: locals}
 	if chunk, err = r.chunk(chunk); err != nil {
 		return nil, err
 	}
-	proto, err = lua.Compile(chunk, name)
+	proto, err = lua.Compile(chunk, chunkName)
 	if err != nil {
-		return nil, compileError(err, name)
+		return nil, compileError(err)
 	}
 	proto.IsVarArg &^= lua.VarArgNeedsArg // else each run creates an unused table
-	return proto, checkUpvalues(proto, name)
+	return proto, checkUpvalues(proto)
 }
 
 // checkUpvalues refuses functions that capture more variables than Lua allows.
-func checkUpvalues(p *lua.FunctionProto, name string) error {
+func checkUpvalues(p *lua.FunctionProto) error {
 	const most = 60
 	if len(p.DbgUpvalues) > most {
-		return fmt.Errorf("%s:%d: function at line %d has more than %d upvalues", name, p.LineDefined, p.LineDefined, most)
+		return sourceError(p.LineDefined, "function at line %d has more than %d upvalues", p.LineDefined, most)
 	}
 	for _, f := range p.FunctionPrototypes {
-		if err := checkUpvalues(f, name); err != nil {
+		if err := checkUpvalues(f); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func syntaxError(err error, text, name string) error {
+// sourceError returns an error at a line of the script.
+func sourceError(line int, format string, args ...any) error {
+	return fmt.Errorf("%s:%d: %w", chunkName, line, fmt.Errorf(format, args...))
+}
+
+func syntaxError(err error, text string) error {
 	var e *parse.Error
 	if !errors.As(err, &e) {
-		return fmt.Errorf("%s:1: %w", name, err)
+		return sourceError(1, "%w", err)
 	}
 	line, near := e.Pos.Line, e.Token
 	if line == parse.EOF {
 		line, near = 1+strings.Count(text, "\n"), "<eof>"
 	}
-	return fmt.Errorf("%s:%d: %s near '%s'", name, line, strings.TrimSpace(e.Message), near)
+	return sourceError(line, "%s near '%s'", strings.TrimSpace(e.Message), near)
 }
 
-func malformedNumber(name string, e *ast.NumberExpr) error {
-	return fmt.Errorf("%s:%d: malformed number near '%s'", name, e.Line(), e.Value)
-}
-
-func compileError(err error, name string) error {
+func compileError(err error) error {
 	var e *lua.CompileError
 	if !errors.As(err, &e) {
-		return fmt.Errorf("%s:1: %w", name, err)
+		return sourceError(1, "%w", err)
 	}
-	return fmt.Errorf("%s:%d: %s", name, e.Line, e.Message)
+	return sourceError(e.Line, "%s", e.Message)
 }
 
 // withoutShebang removes a first line "#!lua flags=…". Only the flag no-writes has an effect. The

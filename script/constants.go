@@ -12,9 +12,7 @@ import (
 func (r *rewriter) number(e *ast.NumberExpr) {
 	f, ok := parseNumber(e.Value)
 	if !ok {
-		if r.err == nil {
-			r.err = malformedNumber(r.name, e)
-		}
+		r.refuse(e.Line(), "malformed number near '%s'", e.Value)
 		return
 	}
 	e.Value = spelled(f)

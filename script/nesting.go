@@ -1,7 +1,6 @@
 package script
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/yuin/gopher-lua/parse"
@@ -12,11 +11,11 @@ const smallSource = 16 << 10
 
 // checkNesting refuses deeply nested text, for which the parser would need much memory. It may
 // count more levels than the parser, and never fewer.
-func checkNesting(text, name string) error {
+func checkNesting(text string) error {
 	if len(text) <= smallSource {
 		return nil
 	}
-	scanner := parse.NewScanner(strings.NewReader(text), name)
+	scanner := parse.NewScanner(strings.NewReader(text), chunkName)
 	lexer := &parse.Lexer{}
 	open := []int{0} // pending right-associative operators, for each open bracket or block
 	for {
@@ -39,7 +38,7 @@ func checkNesting(text, name string) error {
 			open[top] = 0
 		}
 		if len(open) > maxSyntaxLevels || open[len(open)-1] > maxSyntaxLevels {
-			return fmt.Errorf("%s:%d: chunk has too many syntax levels", name, tok.Pos.Line)
+			return sourceError(tok.Pos.Line, "chunk has too many syntax levels")
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/yuin/gopher-lua/ast"
@@ -34,7 +33,6 @@ const (
 // walks the tree twice in the order of the source. The first walk only collects the usage of
 // variables, and refuses source that is too large.
 type rewriter struct {
-	name      string
 	scanning  bool // during the first walk
 	depth     int
 	constants int
@@ -63,10 +61,17 @@ func (r *rewriter) chunk(stmts []ast.Stmt) ([]ast.Stmt, error) {
 	return stmts, r.err
 }
 
+// refuse keeps the first error.
+func (r *rewriter) refuse(line int, format string, args ...any) {
+	if r.err == nil {
+		r.err = sourceError(line, format, args...)
+	}
+}
+
 func (r *rewriter) enter(line int) bool {
 	r.depth++
-	if r.depth > maxSyntaxLevels && r.err == nil {
-		r.err = fmt.Errorf("%s:%d: chunk has too many syntax levels", r.name, line)
+	if r.depth > maxSyntaxLevels {
+		r.refuse(line, "chunk has too many syntax levels")
 	}
 	return r.err == nil
 }
@@ -76,15 +81,15 @@ func (r *rewriter) leave() { r.depth-- }
 func (r *rewriter) constant(text string, line int) {
 	r.constants++
 	r.strings[text] = struct{}{}
-	if r.constants*len(r.strings) > maxConstantWork && r.err == nil {
-		r.err = fmt.Errorf("%s:%d: constant table overflow", r.name, line)
+	if r.constants*len(r.strings) > maxConstantWork {
+		r.refuse(line, "constant table overflow")
 	}
 }
 
 func (r *rewriter) function(f *ast.FunctionExpr, self bool) {
 	r.functions++
-	if r.functions > maxFunctions && r.err == nil {
-		r.err = fmt.Errorf("%s:%d: chunk has too many functions", r.name, f.Line())
+	if r.functions > maxFunctions {
+		r.refuse(f.Line(), "chunk has too many functions")
 	}
 	names := f.ParList.Names
 	if self {
@@ -211,8 +216,8 @@ func (r *rewriter) expr(at *ast.Expr) {
 		r.constant(e.Value, e.Line())
 		r.use(at, e)
 	case *ast.Comma3Expr:
-		if !r.varargs[len(r.varargs)-1] && r.err == nil {
-			r.err = fmt.Errorf("%s:%d: cannot use '...' outside a vararg function near '...'", r.name, e.Line())
+		if !r.varargs[len(r.varargs)-1] {
+			r.refuse(e.Line(), "cannot use '...' outside a vararg function near '...'")
 		}
 	case *ast.AttrGetExpr:
 		r.expr(&e.Object)

@@ -10,7 +10,7 @@ import (
 // such as --[== for a long one, so the returned text has a short comment instead. For each word
 // "local", it returns whether "function" follows. It refuses separators and escapes that only the
 // parser accepts. The parser finds all other errors.
-func readSource(text, name string) (string, []bool, error) {
+func readSource(text string) (string, []bool, error) {
 	var fixed []byte
 	var locals []bool
 	afterLocal, parameters := false, false
@@ -20,7 +20,7 @@ func readSource(text, name string) (string, []bool, error) {
 		case c == '"' || c == '\'':
 			end, large := quotedEnd(text, i)
 			if large {
-				return "", nil, errorAt(text, i, name, "escape sequence too large near '"+text[i:end]+"'")
+				return "", nil, errorAt(text, i, "escape sequence too large near '"+text[i:end]+"'")
 			}
 			i, last = end, c
 		case c == '[':
@@ -68,7 +68,7 @@ func readSource(text, name string) (string, []bool, error) {
 				continue
 			}
 			if (c == ';' || c == ',') && (last == ';' || last == ',' || last == '{') {
-				return "", nil, errorAt(text, i, name, fmt.Sprintf("unexpected symbol near '%c'", c))
+				return "", nil, errorAt(text, i, fmt.Sprintf("unexpected symbol near '%c'", c))
 			}
 			last = c
 			if c == ')' && parameters {
@@ -84,8 +84,8 @@ func readSource(text, name string) (string, []bool, error) {
 	return text, locals, nil
 }
 
-func errorAt(text string, i int, name, what string) error {
-	return fmt.Errorf("%s:%d: %s", name, 1+strings.Count(text[:i], "\n"), what)
+func errorAt(text string, i int, what string) error {
+	return sourceError(1+strings.Count(text[:i], "\n"), "%s", what)
 }
 
 // quotedEnd returns the end of the string that begins at i. large means that an escape exceeds 255.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
 	"strings"
 
 	lua "github.com/yuin/gopher-lua"
@@ -120,8 +119,8 @@ func (s *state) explain(failed error, sha string) error {
 	}
 	text += " script: " + sha
 	if e != nil {
-		if where, line, ok := innermost(e.StackTrace); ok {
-			text += ", on " + where + ":" + strconv.Itoa(line)
+		if line, ok := innermost(e.StackTrace); ok {
+			text += ", on @" + chunkName + ":" + line
 		}
 	}
 	if s.stopped != nil {
@@ -144,23 +143,13 @@ func errorText(v lua.LValue) string {
 	return "ERR " + v.String()
 }
 
-// innermost returns the position of the innermost Lua function in a stack trace.
-func innermost(trace string) (where string, line int, ok bool) {
+// innermost returns the line of the innermost Lua function in a stack trace.
+func innermost(trace string) (line string, ok bool) {
 	for frame := range strings.Lines(trace) {
-		pos, _, found := strings.Cut(strings.TrimSpace(frame), ": in ")
-		if !found || strings.HasPrefix(pos, "[G]") {
-			continue
+		where, _, _ := strings.Cut(strings.TrimSpace(frame), ": in ")
+		if line, ok := strings.CutPrefix(where, chunkName+":"); ok {
+			return line, true
 		}
-		colon := strings.LastIndexByte(pos, ':')
-		line, err := strconv.Atoi(pos[colon+1:])
-		if colon < 0 || err != nil {
-			continue
-		}
-		where = pos[:colon]
-		if where == chunkName {
-			where = "@" + where
-		}
-		return where, line, true
 	}
-	return "", 0, false
+	return "", false
 }
