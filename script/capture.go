@@ -55,8 +55,8 @@ func (r *rewriter) assigned(targets []ast.Expr) {
 // local rewrites a declaration. Only "local function f" may call itself, and "local f = function"
 // may not. The parser does not distinguish them.
 func (r *rewriter) local(s *ast.LocalAssignStmt) (more []ast.Stmt) {
-	isFunction := len(r.locals) > 0 && r.locals[0]
-	r.locals = r.locals[min(1, len(r.locals)):]
+	isFunction := r.locals[0]
+	r.locals = r.locals[1:]
 	if !isFunction {
 		r.exprs(s.Exprs)
 		more = r.declare(s, s.Names)

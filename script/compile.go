@@ -52,10 +52,7 @@ func compileChunk(text string) (proto *lua.FunctionProto, err error) {
 			proto, err = nil, sourceError(1, "%v", broken)
 		}
 	}()
-	if err := checkNesting(text); err != nil {
-		return nil, err
-	}
-	text, locals, err := readSource(text)
+	locals, err := scan(text)
 	if err != nil {
 		return nil, err
 	}

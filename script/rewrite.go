@@ -39,14 +39,13 @@ type rewriter struct {
 	functions int
 	strings   map[string]struct{}
 	scopes    scopes
-	varargs   []bool // whether each open function has varargs
 	locals    []bool // for each later "local", whether "function" follows it
 	err       error
 }
 
 func (r *rewriter) chunk(stmts []ast.Stmt) ([]ast.Stmt, error) {
 	locals := r.locals
-	r.scanning, r.varargs = true, []bool{true}
+	r.scanning = true
 	r.scopes.openFunction()
 	r.stmts(stmts)
 	r.scopes.closeFunction()
@@ -99,10 +98,8 @@ func (r *rewriter) function(f *ast.FunctionExpr, self bool) {
 		names = append(slices.Clip(names), "arg")
 	}
 	r.scopes.openFunction()
-	r.varargs = append(r.varargs, f.ParList.HasVargs)
 	boxes := r.declare(f, names)
 	f.Stmts = append(boxes, r.stmts(f.Stmts)...)
-	r.varargs = r.varargs[:len(r.varargs)-1]
 	r.scopes.closeFunction()
 }
 
@@ -215,10 +212,6 @@ func (r *rewriter) expr(at *ast.Expr) {
 	case *ast.IdentExpr:
 		r.constant(e.Value, e.Line())
 		r.use(at, e)
-	case *ast.Comma3Expr:
-		if !r.varargs[len(r.varargs)-1] {
-			r.refuse(e.Line(), "cannot use '...' outside a vararg function near '...'")
-		}
 	case *ast.AttrGetExpr:
 		r.expr(&e.Object)
 		r.expr(&e.Key)
