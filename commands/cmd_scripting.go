@@ -132,8 +132,7 @@ func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error 
 	if err != nil {
 		return err
 	}
-	call.Keys, call.Args = args[3:3+n], args[3+n:]
-	call.Proto, call.Yield = t.w.Proto(), t.yield
+	call.Keys, call.Args, call.Yield = args[3:3+n], args[3+n:], t.yield
 	h := &scriptHost{readOnly: readOnly, full: t.c.full, tx: *t}
 	h.tx.w, h.tx.scripted = &h.reply, true
 	t.conn.FreeSlot() // Run may wait for other scripts
@@ -186,9 +185,8 @@ const (
 func (h *scriptHost) ForbidWrites() { h.readOnly = true }
 
 // Call implements script.Host.
-func (h *scriptHost) Call(args [][]byte, proto int) []byte {
+func (h *scriptHost) Call(args [][]byte) []byte {
 	h.reply.Truncate(0)
-	h.reply.SetProto(proto)
 	if err := h.run(args); err != nil {
 		h.reply.Truncate(0)
 		h.reply.Error(wireText(err))

@@ -70,7 +70,7 @@ var (
 	fuzzPatterns = []string{"*", "held", "h*", "[a-", "[^a]?\\", "simba*", strings.Repeat("*a", 40)}
 	fuzzScripts  = []string{"return 1", "return redis.call('set',KEYS[1],ARGV[1])", "return redis.call('get','held')", "return {1,{2,'a'},ok='x'}",
 		"return redis.pcall('nonsense')", "error('bad')", "redis.call('del','held') error('no')", "return redis.error_reply('a\\r\\nb')",
-		"return redis.status_reply('a\\r\\nb')", "redis.setresp(3) return {double=1.5}", "return {}", "x", "#!lua\nreturn 1"}
+		"return redis.status_reply('a\\r\\nb')", "return {double=1.5}", "return {}", "x", "#!lua\nreturn 1"}
 )
 
 // numbers are the names of arguments that are numbers.

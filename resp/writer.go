@@ -98,20 +98,6 @@ func (w *Writer) Push(n int) {
 	w.Array(n)
 }
 
-// Bool writes a boolean; 1 or 0 in RESP2.
-func (w *Writer) Bool(b bool) {
-	switch {
-	case w.resp3 && b:
-		w.buf = append(w.buf, "#t\r\n"...)
-	case w.resp3:
-		w.buf = append(w.buf, "#f\r\n"...)
-	case b:
-		w.Int(1)
-	default:
-		w.Int(0)
-	}
-}
-
 // Double writes a number with 17 significant digits, as C's %.17g does; a bulk string of the same
 // digits in RESP2.
 func (w *Writer) Double(f float64) {
@@ -139,17 +125,6 @@ func AppendDouble(b []byte, f float64, digits int) []byte {
 		return append(b, "nan"...)
 	}
 	return strconv.AppendFloat(b, f, 'g', digits, 64)
-}
-
-// BigNumber writes an integer of any length from its digits; a bulk string in RESP2.
-func (w *Writer) BigNumber(digits string) {
-	if !w.resp3 {
-		w.BulkString(digits)
-		return
-	}
-	w.buf = append(w.buf, '(')
-	w.buf = append(w.buf, digits...)
-	w.buf = append(w.buf, '\r', '\n')
 }
 
 // Verbatim writes text with its format, three letters such as "txt"; a bulk string of the text in

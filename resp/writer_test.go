@@ -23,8 +23,6 @@ func TestRepliesInBothProtocols(t *testing.T) {
 		{"map", func(w *Writer) { w.Map(2) }, "*4\r\n", "%2\r\n"},
 		{"set", func(w *Writer) { w.Set(2) }, "*2\r\n", "~2\r\n"},
 		{"push", func(w *Writer) { w.Push(3) }, "*3\r\n", ">3\r\n"},
-		{"true", func(w *Writer) { w.Bool(true) }, ":1\r\n", "#t\r\n"},
-		{"false", func(w *Writer) { w.Bool(false) }, ":0\r\n", "#f\r\n"},
 		{"double", func(w *Writer) { w.Double(0.1) }, "$19\r\n0.10000000000000001\r\n", ",0.10000000000000001\r\n"},
 		{"whole double", func(w *Writer) { w.Double(100000) }, "$6\r\n100000\r\n", ",100000\r\n"},
 		{"large double", func(w *Writer) { w.Double(1e100) }, "$6\r\n1e+100\r\n", ",1e+100\r\n"},

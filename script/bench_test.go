@@ -21,7 +21,7 @@ type obtainHost struct{}
 
 func (obtainHost) ForbidWrites() {}
 
-func (obtainHost) Call(args [][]byte, _ int) []byte {
+func (obtainHost) Call(args [][]byte) []byte {
 	if string(args[0]) == "GET" {
 		return []byte("$-1\r\n")
 	}
@@ -36,7 +36,7 @@ func BenchmarkObtain(b *testing.B) {
 		b.Fatal(err)
 	}
 	c := Call{
-		SHA: sha, Proto: 2,
+		SHA:  sha,
 		Keys: [][]byte{[]byte("registry:orders")},
 		Args: [][]byte{[]byte("6ba7b810-9dad-11d1-80b4-00c04fd430c8"), []byte("60000")},
 	}

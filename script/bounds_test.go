@@ -14,7 +14,7 @@ import (
 func bounded(t *testing.T, r *Runner, source string) string {
 	t.Helper()
 	var w resp.Writer
-	err := r.Run(t.Context(), Call{Source: source, Proto: 2}, echo, &w)
+	err := r.Run(t.Context(), Call{Source: source}, echo, &w)
 	if err == nil {
 		return string(w.Bytes())
 	}
@@ -120,10 +120,10 @@ func spinning(t *testing.T, r *Runner, ctx context.Context, source string) (ende
 	t.Helper()
 	ended = make(chan error, 1)
 	begun := make(chan struct{})
-	h := hostFunc(func([][]byte, int) []byte { close(begun); return []byte("+OK\r\n") })
+	h := hostFunc(func([][]byte) []byte { close(begun); return []byte("+OK\r\n") })
 	go func() {
 		var w resp.Writer
-		ended <- r.Run(ctx, Call{Source: "redis.call('begin') " + source, Proto: 2}, h, &w)
+		ended <- r.Run(ctx, Call{Source: "redis.call('begin') " + source}, h, &w)
 	}()
 	<-begun
 	return ended
@@ -187,11 +187,11 @@ func TestRunFailsWithBusyIfAllSlotsAreBusy(t *testing.T) {
 	impatient, giveUp := context.WithCancel(context.Background())
 	giveUp()
 	var w resp.Writer
-	if err := r.Run(impatient, Call{Source: "return 1", Proto: 2}, echo, &w); !errors.Is(err, context.Canceled) {
+	if err := r.Run(impatient, Call{Source: "return 1"}, echo, &w); !errors.Is(err, context.Canceled) {
 		t.Errorf("Run whose context ends while it waits for a slot: %v; want context.Canceled", err)
 	}
 	after = time.Nanosecond
-	if err := r.Run(context.Background(), Call{Source: "return 1", Proto: 2}, echo, &w); !errors.Is(err, ErrBusy) {
+	if err := r.Run(context.Background(), Call{Source: "return 1"}, echo, &w); !errors.Is(err, ErrBusy) {
 		t.Errorf("Run while all slots are busy: %v; want ErrBusy", err)
 	}
 	if err := r.Kill(); err != nil {

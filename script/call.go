@@ -60,7 +60,7 @@ func (s *state) call(L *lua.LState) lua.LValue {
 		s.args = append(s.args, s.arena[start:len(s.arena):len(s.arena)])
 	}
 	s.spend(L, size/64)
-	in := reader{reply: s.host.Call(s.args, s.proto)}
+	in := reader{reply: s.host.Call(s.args)}
 	v := in.value()
 	if in.bad {
 		return errorTable("ERR the reply of the command cannot be read")

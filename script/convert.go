@@ -41,7 +41,11 @@ func (c *converter) value(v lua.LValue) {
 	case lua.LNumber:
 		c.w.Int(toInteger(float64(v)))
 	case lua.LBool:
-		c.boolean(bool(v))
+		if v {
+			c.w.Int(1)
+		} else {
+			c.w.Null()
+		}
 	case *lua.LTable:
 		c.depth++
 		if c.depth > maxReplyDepth {
@@ -61,21 +65,10 @@ func (c *converter) value(v lua.LValue) {
 	}
 }
 
-// boolean writes a boolean if the script uses RESP3, otherwise 1 or null. The writer converts it to
-// the caller's version.
-func (c *converter) boolean(b bool) {
-	switch {
-	case c.s.proto == 3:
-		c.w.Bool(b)
-	case b:
-		c.w.Int(1)
-	default:
-		c.w.Null()
-	}
-}
+// resp3Fields are the fields of tables that Redis converts to types of RESP3.
+var resp3Fields = []string{"double", "map", "set", "big_number", "verbatim_string"}
 
-// table writes a table. If a field names a type, the reply is a value of that type. Other tables
-// are arrays that end before the first nil.
+// table writes an error, a status, or an array that ends before the first nil.
 func (c *converter) table(t *lua.LTable) {
 	if text, ok := t.RawGetString("err").(lua.LString); ok {
 		c.w.Error(strings.TrimRight(cString(string(text)), "\r\n"))
@@ -85,31 +78,9 @@ func (c *converter) table(t *lua.LTable) {
 		c.w.Simple(cString(string(text)))
 		return
 	}
-	if f, ok := t.RawGetString("double").(lua.LNumber); ok {
-		c.w.Double(float64(f))
-		return
-	}
-	if m, ok := t.RawGetString("map").(*lua.LTable); ok {
-		m = c.s.content(m)
-		c.w.Map(size(m))
-		c.entries(m, true)
-		return
-	}
-	if set, ok := t.RawGetString("set").(*lua.LTable); ok {
-		set = c.s.content(set)
-		c.w.Set(size(set))
-		c.entries(set, false)
-		return
-	}
-	if digits, ok := t.RawGetString("big_number").(lua.LString); ok {
-		c.w.BigNumber(lineless(string(digits)))
-		return
-	}
-	if v, ok := t.RawGetString("verbatim_string").(*lua.LTable); ok {
-		format, ok1 := v.RawGetString("format").(lua.LString)
-		text, ok2 := v.RawGetString("string").(lua.LString)
-		if ok1 && ok2 {
-			c.w.Verbatim((string(format) + "   ")[:3], string(text))
+	for _, name := range resp3Fields {
+		if t.RawGetString(name) != lua.LNil {
+			c.err = Error("ERR scripts cannot return a table with the field '" + name + "'")
 			return
 		}
 	}
@@ -121,23 +92,4 @@ func (c *converter) table(t *lua.LTable) {
 	for i := range n {
 		c.value(t.RawGet(lua.LNumber(i + 1)))
 	}
-}
-
-func size(t *lua.LTable) int {
-	n := 0
-	t.ForEach(func(_, _ lua.LValue) { n++ })
-	return n
-}
-
-func (c *converter) entries(t *lua.LTable, values bool) {
-	for k, v := t.Next(lua.LNil); k != lua.LNil && c.err == nil; k, v = t.Next(k) {
-		c.value(k)
-		if values {
-			c.value(v)
-		}
-	}
-}
-
-func lineless(text string) string {
-	return strings.NewReplacer("\r", " ", "\n", " ").Replace(text)
 }

@@ -15,14 +15,14 @@ end
 return all`
 
 func TestFormatFollowsPrintf(t *testing.T) {
-	redis := realRedis(t)(2)
+	redis := realRedis(t)
 	r := New(Config{})
 	for _, flags := range []string{"", "-", "+", " ", "#", "0", "-0", "+0", "# 0", "-#", "+ ", "0#+", "-+ #0"} {
 		for _, width := range []string{"", "1", "5", "12"} {
 			for _, precision := range []string{"", ".", ".0", ".1", ".3", ".15"} {
 				source := fmt.Sprintf(formatted, flags+width+precision)
 				want := redis.do(t, "EVAL", source, "0")
-				if got := eval(t, r, echo, Call{Source: source, Proto: 2}); got != want {
+				if got := eval(t, r, echo, Call{Source: source}); got != want {
 					t.Errorf("%%%s%s%s:\n got %q\nwant %q", flags, width, precision, got, want)
 				}
 			}

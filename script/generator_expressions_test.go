@@ -205,7 +205,7 @@ func (g *generator) text() string {
 			fmt.Sprintf("cjson.encode(cjson.decode(cjson.encode({{%s}, {}, cjson.null, true, x = nil})))", C()))
 	case 11:
 		return pick(g,
-			fmt.Sprintf("redis.call('echo', %s)", pick(g, S(), N(), N())), fmt.Sprintf("redis.sha1hex(%s)", S()),
+			fmt.Sprintf("redis.call('echo', %s)", pick(g, S(), N(), N())),
 			fmt.Sprintf("(redis.call('get', 'k%d') or 'none')", 1+g.IntN(4)),
 			fmt.Sprintf("redis.call('set', 'k%d', tostring(%s)).ok", 1+g.IntN(4), pick(g, S(), N())),
 			fmt.Sprintf("redis.status_reply(%s).ok", S()), fmt.Sprintf("redis.error_reply(%s).err", S()))
@@ -269,7 +269,7 @@ func (g *generator) risky() string {
 	return pick(g,
 		fmt.Sprintf("redis.%s('%s', %s)", pick(g, "call", "pcall"), pick(g, "echo", "nocmd"), A()),
 		fmt.Sprintf("redis.pcall('set', 'k1', (%s))", A()), "redis.call('incr', 'k1')", "redis.call('get', 'k2')", "redis.pcall('incr', 'k3')", "redis.call()",
-		fmt.Sprintf("redis.%s(%s)", pick(g, "error_reply", "status_reply", "sha1hex"), A()))
+		fmt.Sprintf("redis.%s(%s)", pick(g, "error_reply", "status_reply"), A()))
 }
 
 // sample returns a call of one of the given commands.
@@ -301,7 +301,7 @@ func (g *generator) json(depth int) string {
 // reply returns an expression for the reply of the program.
 func (g *generator) reply(depth int) string {
 	inner := func() string { return g.reply(depth + 1) }
-	which := g.IntN(17)
+	which := g.IntN(15)
 	if depth > 3 {
 		which %= 8
 	}
@@ -323,10 +323,6 @@ func (g *generator) reply(depth int) string {
 	case 12:
 		return fmt.Sprintf("{err = %s}", g.expr(text))
 	case 13:
-		return fmt.Sprintf("{double = %s}", g.expr(number))
-	case 14:
-		return fmt.Sprintf("{%s = {a = %s}}", pick(g, "map", "set"), inner())
-	case 15:
 		return g.sample(samples)
 	}
 	return fmt.Sprintf(pick(g, "redis.error_reply(%s)", "redis.status_reply(%s)", "redis.pcall('nocmd', %s)"), g.expr(text))

@@ -74,11 +74,6 @@ func (g *generator) metatable() *node {
 	return line("try(function() local e = {__%s = %s} local m, n = setmetatable({}, e), setmetatable({}, e) return %s end)", event, body, use)
 }
 
-// replies writes calls of commands in both versions of RESP.
-func (g *generator) replies() *node {
-	return line("%s put(%s, %s) redis.setresp(2)", pick(g, "redis.setresp(2)", "redis.setresp(3)"), strings.Replace(g.sample(samples), ".call", ".pcall", 1), strings.Replace(g.sample(samples), ".call", ".pcall", 1))
-}
-
 // random writes random numbers after a seed.
 func (g *generator) random() *node {
 	return line("math.randomseed(%s) put(math.random(), math.random(7), math.random(-3, 9)) try(math.random, %s) try(math.random, %s, %s)", g.expr(number),

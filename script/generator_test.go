@@ -112,9 +112,6 @@ func (g *generator) program() []*node {
 	p = append(p, line("put(%s)", strings.Join(shown, ", ")), line("for i = 1, #keep do put(keep[i]()) end"))
 	if g.IntN(8) == 0 {
 		g.note("reply of a value")
-		if g.chance(2) {
-			p = append(p, line("redis.setresp(3)"))
-		}
 		return append(p, line("return %s", g.reply(0)))
 	}
 	return append(p, line("return table.concat(out, '\\n')"))

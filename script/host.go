@@ -2,10 +2,9 @@ package script
 
 // Host runs the commands that a script calls. A Run uses its Host in one goroutine only.
 type Host interface {
-	// Call runs a command, whose name is args[0]. It returns the reply in version proto of RESP, 2
-	// or 3. Errors are error replies. args is valid during the call. The reply is valid until the
-	// next call.
-	Call(args [][]byte, proto int) []byte
+	// Call runs a command, whose name is args[0]. It returns the reply in RESP2. Errors are error
+	// replies. args is valid during the call. The reply is valid until the next call.
+	Call(args [][]byte) []byte
 	// A Run calls ForbidWrites before it starts a script that has the flag no-writes.
 	ForbidWrites()
 }

@@ -9,14 +9,14 @@ import (
 )
 
 // hostFunc makes a function a Host.
-type hostFunc func(args [][]byte, proto int) []byte
+type hostFunc func(args [][]byte) []byte
 
-func (f hostFunc) Call(args [][]byte, proto int) []byte { return f(args, proto) }
+func (f hostFunc) Call(args [][]byte) []byte { return f(args) }
 
 func (hostFunc) ForbidWrites() {}
 
 // echo is a Host with the command ECHO only.
-var echo = hostFunc(func(args [][]byte, _ int) []byte {
+var echo = hostFunc(func(args [][]byte) []byte {
 	if string(args[0]) == "echo" && len(args) == 2 {
 		return fmt.Appendf(nil, "$%d\r\n%s\r\n", len(args[1]), args[1])
 	}
@@ -25,14 +25,13 @@ var echo = hostFunc(func(args [][]byte, _ int) []byte {
 
 // answer is a Host whose commands all have the same reply.
 func answer(reply string) Host {
-	return hostFunc(func([][]byte, int) []byte { return []byte(reply) })
+	return hostFunc(func([][]byte) []byte { return []byte(reply) })
 }
 
 // eval runs a script and returns its reply, or its error as a reply.
 func eval(t testing.TB, r *Runner, h Host, c Call) string {
 	t.Helper()
 	var w resp.Writer
-	w.SetProto(c.Proto)
 	if err := r.Run(context.Background(), c, h, &w); err != nil {
 		if w.Len() > 0 {
 			t.Errorf("Run of %q failed, but wrote the reply %q", c.Source, w.Bytes())
@@ -42,10 +41,10 @@ func eval(t testing.TB, r *Runner, h Host, c Call) string {
 	return string(w.Bytes())
 }
 
-// run runs a script with the Host echo in RESP2.
+// run runs a script with the Host echo.
 func run(t testing.TB, r *Runner, source string) string {
 	t.Helper()
-	return eval(t, r, echo, Call{Source: source, Proto: 2})
+	return eval(t, r, echo, Call{Source: source})
 }
 
 func expect(t *testing.T, r *Runner, source, want string) {

@@ -66,7 +66,7 @@ func TestScriptsComputeAsLua51(t *testing.T) {
 
 // The results in computed must be those of a real Redis.
 func TestRedisComputesAsLua51(t *testing.T) {
-	conn := realRedis(t)(2)
+	conn := realRedis(t)
 	for _, c := range computed {
 		want := fmt.Sprintf("$%d\r\n%s\r\n", len(c.want), c.want)
 		if got := conn.do(t, "EVAL", c.source, "0"); got != want {

@@ -2,13 +2,12 @@ package script
 
 import (
 	"bytes"
-	"math"
 	"strconv"
 
 	lua "github.com/yuin/gopher-lua"
 )
 
-// reader converts a reply of the Host to a Lua value.
+// reader converts a reply of the Host in RESP2 to a Lua value.
 type reader struct {
 	reply []byte
 	bad   bool // the reply is not RESP
@@ -65,38 +64,11 @@ func (r *reader) value() lua.LValue {
 			return r.bytes(n)
 		}
 		return lua.LFalse
-	case '*', '>':
-		n := r.number()
-		if n < 0 {
-			return lua.LFalse
+	case '*':
+		if n := r.number(); n >= 0 {
+			return r.array(n)
 		}
-		return r.array(n)
-	case '_':
-		r.line()
-		return lua.LNil
-	case '#':
-		return lua.LBool(r.line() == "t")
-	case ',':
-		return field("double", r.double())
-	case '(':
-		return field("big_number", lua.LString(r.line()))
-	case '=':
-		text := r.bytes(r.number())
-		if len(text) < 4 {
-			r.bad = true
-			return lua.LNil
-		}
-		t := newTable(0, 2)
-		t.RawSetString("format", text[:3])
-		t.RawSetString("string", text[4:])
-		return field("verbatim_string", t)
-	case '%':
-		return field("map", r.entries(r.number(), false))
-	case '~':
-		return field("set", r.entries(r.number(), true))
-	case '|': // attributes of the value that follows
-		r.entries(r.number(), false)
-		return r.value()
+		return lua.LFalse
 	}
 	r.bad = true
 	return lua.LNil
@@ -112,28 +84,4 @@ func (r *reader) array(n int) *lua.LTable {
 		t.RawSetInt(i+1, v)
 	}
 	return t
-}
-
-func (r *reader) entries(n int, set bool) *lua.LTable {
-	t := newTable(0, max(n, 0))
-	for range n {
-		key, v := r.value(), lua.LValue(lua.LTrue)
-		if !set {
-			v = r.value()
-		}
-		if r.bad {
-			break
-		}
-		if f, ok := key.(lua.LNumber); key == lua.LNil || ok && math.IsNaN(float64(f)) {
-			continue // nil and NaN are no keys of a table
-		}
-		t.RawSet(key, v)
-	}
-	return t
-}
-
-func (r *reader) double() lua.LNumber {
-	f, err := strconv.ParseFloat(r.line(), 64)
-	r.bad = r.bad || err != nil && !math.IsInf(f, 0)
-	return lua.LNumber(f)
 }

@@ -7,35 +7,20 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// The version of Redis that scripts and INFO show.
-const (
-	redisVersion       = "7.2.0"
-	redisVersionNumber = 0x070200
-)
-
 func (s *state) redisLibrary() *lua.LTable {
 	t := s.table(map[string]lua.LGFunction{
 		"call": s.redisCall, "pcall": s.redisPcall,
 		"error_reply": redisErrorReply, "status_reply": redisStatusReply,
-		"sha1hex": s.redisSHA1, "log": s.redisLog, "setresp": s.redisSetResp,
-		"set_repl": redisSetRepl, "replicate_commands": redisTrue, "breakpoint": redisFalse,
-		"debug": func(*lua.LState) int { return 0 },
+		"log":                s.redisLog,
+		"replicate_commands": func(L *lua.LState) int { return push(L, lua.LTrue) },
 	})
-	for name, n := range map[string]int{
-		"LOG_DEBUG": 0, "LOG_VERBOSE": 1, "LOG_NOTICE": 2, "LOG_WARNING": 3,
-		"REPL_NONE": 0, "REPL_AOF": 1, "REPL_SLAVE": 2, "REPL_REPLICA": 2, "REPL_ALL": 3,
-		"REDIS_VERSION_NUM": redisVersionNumber,
-	} {
+	for n, name := range []string{"LOG_DEBUG", "LOG_VERBOSE", "LOG_NOTICE", "LOG_WARNING"} {
 		t.RawSetString(name, lua.LNumber(n))
 	}
-	t.RawSetString("REDIS_VERSION", lua.LString(redisVersion))
 	return t
 }
 
-func redisTrue(L *lua.LState) int  { L.Push(lua.LTrue); return 1 }
-func redisFalse(L *lua.LState) int { L.Push(lua.LFalse); return 1 }
-
-// field returns a table with one field, as Lua represents statuses, errors and RESP3 types.
+// field returns a table with one field, as Lua represents statuses and errors.
 func field(name string, v lua.LValue) *lua.LTable {
 	t := newTable(0, 1)
 	t.RawSetString(name, v)
@@ -65,15 +50,6 @@ func redisStatusReply(L *lua.LState) int {
 		return push(L, errorTable("ERR wrong number or type of arguments"))
 	}
 	return push(L, field("ok", text))
-}
-
-func (s *state) redisSHA1(L *lua.LState) int {
-	if L.GetTop() != 1 {
-		misuse(L, "wrong number of arguments")
-	}
-	text, _ := plainString(L.Get(1))
-	s.spend(L, len(text)/16)
-	return push(L, lua.LString(shaOf(text)))
 }
 
 func (s *state) redisLog(L *lua.LState) int {
@@ -112,27 +88,3 @@ func (s *state) redisLog(L *lua.LState) int {
 const maxLogMessage = 1024
 
 func cut(message string) string { return message[:min(len(message), maxLogMessage)] }
-
-func (s *state) redisSetResp(L *lua.LState) int {
-	if L.GetTop() != 1 {
-		misuse(L, "redis.setresp() requires one argument.")
-	}
-	version, _ := plainNumber(L.Get(1))
-	if version != 2 && version != 3 {
-		misuse(L, "RESP version must be 2 or 3.")
-	}
-	s.proto = int(version)
-	return 0
-}
-
-// redisSetRepl only checks its argument: a transaction is durable as a whole, and there are no
-// replicas.
-func redisSetRepl(L *lua.LState) int {
-	if L.GetTop() != 1 {
-		misuse(L, "redis.set_repl() requires two arguments.")
-	}
-	if flags, _ := plainNumber(L.Get(1)); toInt(flags)&^3 != 0 {
-		misuse(L, "Invalid replication flags. Use REPL_AOF, REPL_REPLICA, REPL_ALL or REPL_NONE.")
-	}
-	return 0
-}

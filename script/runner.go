@@ -31,7 +31,6 @@ type Call struct {
 	SHA    string // of EVALSHA, in upper or lower case
 	Keys   [][]byte
 	Args   [][]byte
-	Proto  int // the caller's version of RESP, 2 or 3
 
 	// Yield is called now and then while the script runs, so that other work can use the processor.
 	// It may be nil.

@@ -17,7 +17,7 @@ func TestScriptIsCachedUntilFlush(t *testing.T) {
 	r := New(Config{})
 	const source = "return 'known'"
 	sha := shaOf(source)
-	bySHA := Call{SHA: sha, Proto: 2}
+	bySHA := Call{SHA: sha}
 	const unknown = "-NOSCRIPT No matching script. Please use EVAL.\r\n"
 	check := func(when string, known bool) {
 		t.Helper()
@@ -76,8 +76,7 @@ func TestCacheEvictsEvalsButNoLoadedScripts(t *testing.T) {
 
 func TestRepliesBecomeLuaValues(t *testing.T) {
 	r := New(Config{})
-	const show = `redis.setresp(3)
-local function show(v)
+	const show = `local function show(v)
   if type(v) ~= 'table' then return type(v) .. ':' .. tostring(v) end
   local t = {}
   for k, x in pairs(v) do t[#t+1] = tostring(k) .. '=' .. show(x) end
@@ -86,54 +85,31 @@ local function show(v)
 end
 return show(redis.pcall('x'))`
 	for reply, want := range map[string]string{
-		":-5\r\n":                       "number:-5",
-		"$2\r\nab\r\n":                  "string:ab",
-		"$0\r\n\r\n":                    "string:",
-		"$-1\r\n":                       "boolean:false",
-		"*-1\r\n":                       "boolean:false",
-		"+OK\r\n":                       "{ok=string:OK}",
-		"-ERR no\r\n":                   "{err=string:ERR no}",
-		"*3\r\n:1\r\n$-1\r\n*0\r\n":     "{1=number:1 2=boolean:false 3={}}",
-		"_\r\n":                         "nil:nil",
-		"#t\r\n":                        "boolean:true",
-		"#f\r\n":                        "boolean:false",
-		",1.5\r\n":                      "{double=number:1.5}",
-		",inf\r\n":                      "{double=number:inf}",
-		"(12345678901234567890\r\n":     "{big_number=string:12345678901234567890}",
-		"=5\r\ntxt:a\r\n":               "{verbatim_string={format=string:txt string=string:a}}",
-		"%1\r\n$1\r\na\r\n:1\r\n":       "{map={a=number:1}}",
-		"~2\r\n$1\r\na\r\n$1\r\nb\r\n":  "{set={a=boolean:true b=boolean:true}}",
-		"|1\r\n+a\r\n+b\r\n:7\r\n":      "number:7",
-		"*2\r\n_\r\n:1\r\n":             "{2=number:1}",
-		"":                              "{err=string:ERR the reply of the command cannot be read}",
-		"?\r\n":                         "{err=string:ERR the reply of the command cannot be read}",
-		"$9\r\nab\r\n":                  "{err=string:ERR the reply of the command cannot be read}",
-		"*9\r\n:1\r\n":                  "{err=string:ERR the reply of the command cannot be read}",
-		"*999999999999999999999\r\n":    "{err=string:ERR the reply of the command cannot be read}",
-		"%2\r\n:1\r\n:2\r\n_\r\n:3\r\n": "{map={1=number:2}}",
+		":-5\r\n":                    "number:-5",
+		"$2\r\nab\r\n":               "string:ab",
+		"$0\r\n\r\n":                 "string:",
+		"$-1\r\n":                    "boolean:false",
+		"*-1\r\n":                    "boolean:false",
+		"+OK\r\n":                    "{ok=string:OK}",
+		"-ERR no\r\n":                "{err=string:ERR no}",
+		"*3\r\n:1\r\n$-1\r\n*0\r\n":  "{1=number:1 2=boolean:false 3={}}",
+		"":                           "{err=string:ERR the reply of the command cannot be read}",
+		"?\r\n":                      "{err=string:ERR the reply of the command cannot be read}",
+		"$9\r\nab\r\n":               "{err=string:ERR the reply of the command cannot be read}",
+		"*9\r\n:1\r\n":               "{err=string:ERR the reply of the command cannot be read}",
+		"*999999999999999999999\r\n": "{err=string:ERR the reply of the command cannot be read}",
 	} {
-		got := eval(t, r, answer(reply), Call{Source: show, Proto: 2})
+		got := eval(t, r, answer(reply), Call{Source: show})
 		if want = fmt.Sprintf("$%d\r\n%s\r\n", len(want), want); got != want {
 			t.Errorf("the Lua value of the reply %q\n got %q\nwant %q", reply, got, want)
 		}
 	}
 }
 
-func TestSetRespSelectsTheProtocolOfCalls(t *testing.T) {
-	r := New(Config{})
-	var asked []int
-	h := hostFunc(func(_ [][]byte, proto int) []byte { asked = append(asked, proto); return []byte(":1\r\n") })
-	eval(t, r, h, Call{Source: "redis.call('a') redis.setresp(3) redis.call('a') redis.setresp(2) redis.call('a')", Proto: 3})
-	eval(t, r, h, Call{Source: "redis.call('a')", Proto: 3})
-	if fmt.Sprint(asked) != "[2 3 2 2]" {
-		t.Errorf("the calls asked for the protocols %v, want [2 3 2 2]", asked)
-	}
-}
-
 func TestArgumentsReachTheHostUnchanged(t *testing.T) {
 	r := New(Config{})
 	var got [][]byte
-	h := hostFunc(func(args [][]byte, _ int) []byte {
+	h := hostFunc(func(args [][]byte) []byte {
 		got = nil
 		for _, a := range args {
 			got = append(got, bytes.Clone(a))
@@ -142,8 +118,8 @@ func TestArgumentsReachTheHostUnchanged(t *testing.T) {
 	})
 	long := bytes.Repeat([]byte("long"), 50_000)
 	c := Call{
-		Source: "redis.call('first', KEYS[1]) redis.call('set', KEYS[1], ARGV[1], ARGV[2], 7, '')", Proto: 2,
-		Keys: [][]byte{{0, '\r', '\n', 0xff}}, Args: [][]byte{long, {}},
+		Source: "redis.call('first', KEYS[1]) redis.call('set', KEYS[1], ARGV[1], ARGV[2], 7, '')",
+		Keys:   [][]byte{{0, '\r', '\n', 0xff}}, Args: [][]byte{long, {}},
 	}
 	for range 2 {
 		eval(t, r, h, c)
@@ -167,7 +143,7 @@ func TestScriptYields(t *testing.T) {
 	for source, least := range map[string]int{"for i = 1, 10000 do end": 10, "return string.rep('x', 1000000)": 1, "return 1": 0} {
 		gave := 0
 		var w resp.Writer
-		if err := r.Run(context.Background(), Call{Source: source, Proto: 2, Yield: func() { gave++ }}, echo, &w); err != nil {
+		if err := r.Run(context.Background(), Call{Source: source, Yield: func() { gave++ }}, echo, &w); err != nil {
 			t.Fatal(err)
 		}
 		if gave < least || least == 0 && gave > 0 {
@@ -183,7 +159,7 @@ func TestParallelScriptsAreIsolated(t *testing.T) {
 		all.Go(func() {
 			for range 200 {
 				var w resp.Writer
-				c := Call{Source: "local v = redis.call('echo', KEYS[1]) return v .. ARGV[1] .. #KEYS", Proto: 2}
+				c := Call{Source: "local v = redis.call('echo', KEYS[1]) return v .. ARGV[1] .. #KEYS"}
 				c.Keys, c.Args = [][]byte{fmt.Append(nil, i)}, [][]byte{[]byte("-")}
 				want := fmt.Sprintf("%d-1", i)
 				want = fmt.Sprintf("$%d\r\n%s\r\n", len(want), want)

@@ -65,6 +65,14 @@ func TestRefusedNamesDoNotExist(t *testing.T) {
 	}
 }
 
+func TestTablesOfRESP3AreRefused(t *testing.T) {
+	r := New(Config{})
+	for name, v := range map[string]string{"double": "1.5", "map": "{}", "set": "{}", "big_number": "'1'", "verbatim_string": "{}"} {
+		want := "-ERR scripts cannot return a table with the field '" + name + "'\r\n"
+		expect(t, r, "return {1, {"+name+" = "+v+"}}", want)
+	}
+}
+
 func TestStateIsUsableAfterAFailedScript(t *testing.T) {
 	r := New(Config{})
 	r.slots, r.free = r.slots[:1], make(chan *slot, 1)
@@ -96,14 +104,13 @@ func TestEachRunHasItsOwnRandomNumbers(t *testing.T) {
 		t.Errorf("two runs drew the same random numbers: %q", a)
 	}
 	expect(t, r, `math.randomseed(5) return {math.random(100),math.random(100),math.floor(math.random()*100)}`, "*3\r\n:53\r\n:28\r\n:78\r\n")
-	expect(t, r, `setresp_gone = redis.setresp(3)`, "-ERR user_script:1: Attempt to modify a readonly table script: "+shaOf(`setresp_gone = redis.setresp(3)`)+", on @user_script:1.\r\n")
-	expect(t, r, `redis.setresp(3) return true`, ":1\r\n")
+	expect(t, r, `random_gone = 1`, "-ERR user_script:1: Attempt to modify a readonly table script: "+shaOf(`random_gone = 1`)+", on @user_script:1.\r\n")
 	expect(t, r, `return false`, "$-1\r\n")
 }
 
 func TestKeysAndArgumentsBelongToOneRun(t *testing.T) {
 	r := New(Config{})
-	c := Call{Source: `KEYS[1] = KEYS[1] .. '!' return {KEYS[1], ARGV[1], #KEYS, #ARGV, KEYS[2] or 'none'}`, Proto: 2}
+	c := Call{Source: `KEYS[1] = KEYS[1] .. '!' return {KEYS[1], ARGV[1], #KEYS, #ARGV, KEYS[2] or 'none'}`}
 	for _, key := range []string{"a", "b", "\x00\r\n\xff"} {
 		c.Keys, c.Args = [][]byte{[]byte(key)}, [][]byte{[]byte(key), nil}
 		want := "*5\r\n$" + string(rune('1'+len(key))) + "\r\n" + key + "!\r\n$" + string(rune('0'+len(key))) + "\r\n" + key + "\r\n:1\r\n:2\r\n$4\r\nnone\r\n"

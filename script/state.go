@@ -31,7 +31,6 @@ type state struct {
 
 	// Of the current run:
 	host   Host
-	proto  int  // version of RESP, set by redis.setresp
 	broken bool // gopher-lua panicked: the state must not be reused
 	random random
 	args   [][]byte // arguments of a call
@@ -54,7 +53,7 @@ func newState(logger *slog.Logger, m *meter) *state {
 // run runs a script and writes its reply to w. It returns whether the state can be reused.
 func (s *state) run(ctx context.Context, script *compiled, c Call, h Host, w *resp.Writer, started int64) (usable bool, err error) {
 	s.begin(ctx, started, c.Yield)
-	s.host, s.proto, s.broken = h, 2, false
+	s.host, s.broken = h, false
 	if script.readOnly {
 		h.ForbidWrites()
 	}
