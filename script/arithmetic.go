@@ -85,7 +85,7 @@ func power(a, b float64) float64 {
 	if math.IsNaN(a) && math.Signbit(a) && math.Mod(b, 2) != 0 && b == math.Trunc(b) && !math.IsInf(b, 0) {
 		return -a
 	}
-	return signed(math.Pow(a, b), invalid, a, b)
+	return signed(math.Pow(a, b), a, b)
 }
 
 // openOperators defines the functions of operators that are compiled as calls. It also adds

@@ -157,22 +157,20 @@ func (g *generator) number() string {
 
 func (g *generator) math() string {
 	N := func() string { return g.expr(number) }
-	exact := pick(g, "abs", "ceil", "floor", "sqrt", "modf", "frexp", "max", "min", "fmod", "ldexp", "mod", "deg", "rad", "pow", "atan2")
-	switch exact {
-	case "modf", "frexp":
-		return pick(g, fmt.Sprintf("(math.%s(%s))", exact, N()), fmt.Sprintf("select(2, math.%s(%s))", exact, N()))
+	f := pick(g, "abs", "ceil", "floor", "sqrt", "modf", "max", "min", "fmod", "exp", "log", "pow")
+	switch f {
+	case "modf":
+		return pick(g, fmt.Sprintf("(math.modf(%s))", N()), fmt.Sprintf("select(2, math.modf(%s))", N()))
 	case "max", "min":
-		return fmt.Sprintf("math.%s(%s, %s, %s)", exact, N(), pick(g, N(), "'7'"), N())
-	case "fmod", "ldexp", "mod":
-		return fmt.Sprintf("math.%s(%s, %s)", exact, N(), N())
+		return fmt.Sprintf("math.%s(%s, %s, %s)", f, N(), pick(g, N(), "'7'"), N())
+	case "fmod":
+		return fmt.Sprintf("math.fmod(%s, %s)", N(), N())
 	case "pow":
 		return fmt.Sprintf("near(nz(math.pow(%s, lim(%s))))", N(), N())
-	case "atan2":
-		return fmt.Sprintf("near(math.atan2(%s, %s))", N(), N())
-	case "deg", "rad":
-		return fmt.Sprintf("near(math.%s(lim(%s)))", pick(g, "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "log10", "deg", "rad"), N())
+	case "exp", "log":
+		return fmt.Sprintf("near(math.%s(lim(%s)))", f, N())
 	}
-	return fmt.Sprintf("math.%s(%s)", exact, N())
+	return fmt.Sprintf("math.%s(%s)", f, N())
 }
 
 func (g *generator) text() string {
@@ -242,13 +240,13 @@ func (g *generator) risky() string {
 	case 2:
 		return fmt.Sprintf("string.%s(%s, %s, %s)", pick(g, "sub", "byte", "find", "match", "gsub", "len", "upper", "lower", "char", "gmatch", "reverse"), A(), A(), A())
 	case 3:
-		return fmt.Sprintf("math.%s(%s, %s)", pick(g, "floor", "ceil", "max", "min", "fmod", "modf", "abs", "sqrt", "ldexp", "frexp"), A(), A())
+		return fmt.Sprintf("math.%s(%s, %s)", pick(g, "floor", "ceil", "max", "min", "fmod", "modf", "abs", "sqrt"), A(), A())
 	case 9:
 		return pick(g,
 			fmt.Sprintf("string.rep(%s, %s)", A(), pick(g, "lim("+g.expr(number)+")", "nil", "true", "{}", "'3'", "")), fmt.Sprintf("string.lower(%s)", A()),
-			fmt.Sprintf("near(nz(math.pow(%s, %s)))", A(), A()), fmt.Sprintf("near(math.atan2(%s, %s))", A(), A()),
-			fmt.Sprintf("type(math.random(%s))", pick(g, "", A(), A()+", "+A(), "1, 2, 3")), fmt.Sprintf("math.randomseed(%s)", A()),
-			fmt.Sprintf("table.foreach(%s, %s)", A(), pick(g, A(), "function(k, v) return v end")), fmt.Sprintf("table.foreachi(%s, %s)", A(), pick(g, A(), "function(i, x) return x end")))
+			fmt.Sprintf("near(nz(math.pow(%s, %s)))", A(), A()),
+			fmt.Sprintf("type(math.random(%s))", pick(g, "", A(), A()+", "+A(), "1, 2, 3")),
+		)
 	case 10:
 		return g.sample(samples)
 	case 4:

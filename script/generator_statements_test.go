@@ -43,7 +43,7 @@ func (g *generator) statement() *node {
 		g.putValue, g.putValue, g.putValue, g.tryValue, g.tryValue, g.tryValue, g.tryBlock,
 		g.forNumbers, g.forNumbers, g.forNumbers, g.forIterator, g.whileLoop, g.repeatLoop, g.ifElse, g.ifElse,
 		g.doBlock, g.newFunction, g.newFunction, g.useTable, g.useTable, g.useRecord, g.closures, g.metatable,
-		g.random, g.callStatement, g.method, g.recursion, g.wrapper,
+		g.callStatement, g.method, g.recursion, g.wrapper,
 	)()
 }
 

@@ -14,14 +14,12 @@ func (g *generator) useTable() *node {
 	t := strings.NewReplacer("T", name, "N", g.simple(number), "M", g.simple(number), "I", g.index(name), "S", g.simple(text)).Replace
 	return line("%s", t(pick(g,
 		"table.insert(T, N)", "table.insert(T, I, N)", "put(table.remove(T))", "put(table.remove(T, I))",
-		"T[#T] = nil", "T[#T+1], T[#T+2] = N, M", "put(table.concat(T, ','))", "put(#T, table.getn(T), table.maxn(T))",
+		"T[#T] = nil", "T[#T+1], T[#T+2] = N, M", "put(table.concat(T, ','))", "put(#T, table.getn(T))",
 		"put(unpack(T))", "put(unpack(T, 2))", "put(unpack(T, I, I))", "put(select('#', unpack(T, 1, lim(N))))",
 		"if #T < 20 then table.insert(T, 1, N) end", "put(table.concat(T, clip(S), 1, math.min(#T, 3)))",
 		"try(table.sort, T)", "try(table.sort, T, function(a, b) return a > b end)",
 		"try(table.sort, T, function(a, b) return a % 3 < b % 3 end) put(T)",
 		"do local r = {} for i = 1, #T do r[i] = {i, T[i]} end try(table.sort, r, function(a, b) return lim(a[2]) < lim(b[2]) end) put(r) end",
-		"table.foreachi(T, function(i, x) put(i, x) if i > 2 then return x end end)",
-		"table.foreach(T, function(i, x) put(type(i), type(x)) end)", "do local n = 0 table.foreach(T, function(i) n = n + i end) put(n) end", "put(table.foreach({N, M}, function(i, x) return x, i end))",
 		"put((next(T)))", "put(rawget(T, 1), rawequal(T, T), #{unpack(T)})", "put({unpack(T)}, {N, unpack(T)}, {unpack(T), N})",
 	)))
 }
@@ -72,12 +70,6 @@ func (g *generator) metatable() *node {
 		use = "tostring(m)"
 	}
 	return line("try(function() local e = {__%s = %s} local m, n = setmetatable({}, e), setmetatable({}, e) return %s end)", event, body, use)
-}
-
-// random writes random numbers after a seed.
-func (g *generator) random() *node {
-	return line("math.randomseed(%s) put(math.random(), math.random(7), math.random(-3, 9)) try(math.random, %s) try(math.random, %s, %s)", g.expr(number),
-		pick(g, "1", "10", "'5'", "2.7", "2^31 - 1"), pick(g, "-1", "0", "3", "-2^30"), pick(g, "3", "4.5", "'10'", "2^30"))
 }
 
 func (g *generator) method() *node {

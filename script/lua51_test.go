@@ -24,7 +24,7 @@ var computed = []struct{ rule, source, want string }{
 
 	{"a modulo is that of C's doubles", "local a, b = 4, -1/3 return tostring(a % b) .. ' ' .. 0 % (1/0) .. ' ' .. -5 % (1/0) .. ' ' .. 5.5 % -2 .. ' ' .. 5 % 0", "0 -nan -nan -0.5 -nan"},
 	{"a zero has its sign", "local z = 0 return tostring(z * -1) .. ' ' .. z / -3 .. ' ' .. -z .. ' ' .. cjson.encode(-z) .. ' ' .. redis.call('echo', -z)", "-0 -0 -0 -0 -0"},
-	{"NaN is shown as in C", "return tostring(0/0) .. ' ' .. tostring(-(0/0)) .. ' ' .. (-8)^(1/3) .. ' ' .. math.fmod(1, 0) .. ' ' .. math.log(-1) .. ' ' .. math.acos(2)", "-nan nan -nan -nan -nan nan"},
+	{"NaN is shown as in C", "return tostring(0/0) .. ' ' .. tostring(-(0/0)) .. ' ' .. (-8)^(1/3) .. ' ' .. math.fmod(1, 0) .. ' ' .. math.log(-1)", "-nan nan -nan -nan -nan"},
 	{"NaN is shown as in C", "return math.pow(0/0, 3) .. ' ' .. math.pow(0/0, 2) .. ' ' .. math.pow(-(0/0), 3) .. ' ' .. math.pow(2, 0/0) .. ' ' .. math.pow(-8, 1/3)", "nan -nan nan -nan -nan"},
 	{"numeric strings are read as in C", "return '010' + 1 .. ' ' .. '0x1p4' + 0 .. ' ' .. ' 1e1 ' * 1 .. ' ' .. tostring('-inf' + 0) .. ' ' .. tostring(tonumber('1_0')) .. tostring(tonumber('0b1'))", "11 16 10 -inf nilnil"},
 	{"numerals are read as in Lua", "return 0010 .. ' ' .. 0xffffffffffffffff .. ' ' .. 1e999", "10 1.844674407371e+19 inf"},

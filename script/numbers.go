@@ -16,13 +16,11 @@ import (
 // blanks are the spaces of C's isspace.
 const blanks = " \t\n\v\f\r"
 
-// invalid is the NaN of operations such as 0/0 in C. Its text is -nan. Go's NaN differs
-// in one bit, which bit.tobit would show to a script.
-var invalid = math.Float64frombits(0xFFF8_0000_0000_0000)
+// invalid is the NaN of operations such as 0/0 in C. Its text is -nan.
+var invalid = math.Copysign(math.NaN(), -1)
 
-// signed returns f, unless f is NaN. Then it returns the first operand that is NaN. If no operand
-// is NaN, it returns the argument nan.
-func signed(f, nan float64, operands ...float64) float64 {
+// signed returns f, unless f is NaN. Then it returns the first operand that is NaN, or invalid.
+func signed(f float64, operands ...float64) float64 {
 	if !math.IsNaN(f) {
 		return f
 	}
@@ -31,7 +29,7 @@ func signed(f, nan float64, operands ...float64) float64 {
 			return o
 		}
 	}
-	return nan
+	return invalid
 }
 
 // appendNumber appends a number as Lua prints it, by C's %.14g.

@@ -31,8 +31,7 @@ type state struct {
 
 	// Of the current run:
 	host   Host
-	broken bool // gopher-lua panicked: the state must not be reused
-	random random
+	broken bool     // gopher-lua panicked: the state must not be reused
 	args   [][]byte // arguments of a call
 	arena  []byte   // memory of args
 }
@@ -57,7 +56,6 @@ func (s *state) run(ctx context.Context, script *compiled, c Call, h Host, w *re
 	if script.readOnly {
 		h.ForbidWrites()
 	}
-	s.random.begin()
 	L := s.lua
 	s.globals.RawSetString("KEYS", tableOf(c.Keys))
 	s.globals.RawSetString("ARGV", tableOf(c.Args))

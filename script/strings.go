@@ -9,11 +9,11 @@ import (
 
 func (s *state) stringLibrary() map[string]lua.LGFunction {
 	return map[string]lua.LGFunction{
-		"byte": s.stringByte, "char": stringChar, "dump": stringDump, "len": stringLen,
+		"byte": s.stringByte, "char": stringChar, "len": stringLen,
 		"lower": s.mapBytes(swapCase('A', 'Z')), "upper": s.mapBytes(swapCase('a', 'z')), "reverse": s.mapBytes(slices.Reverse[[]byte]),
 		"rep": s.stringRep, "sub": stringSub, "format": s.stringFormat,
 		"find": s.stringFind, "match": s.stringMatch, "gsub": s.stringGsub,
-		"gmatch": s.stringGmatch, "gfind": s.stringGmatch,
+		"gmatch": s.stringGmatch,
 	}
 }
 
@@ -53,12 +53,6 @@ func stringChar(L *lua.LState) int {
 		b[i] = byte(c)
 	}
 	return push(L, lua.LString(b))
-}
-
-func stringDump(L *lua.LState) int {
-	checkFunction(L, 1)
-	raiseError(L, "unable to dump given function")
-	return 0
 }
 
 func stringLen(L *lua.LState) int {

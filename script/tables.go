@@ -9,14 +9,11 @@ import (
 // say how else gopher-lua's function differs.
 func (s *state) tableLibrary() map[string]lua.LGFunction {
 	return map[string]lua.LGFunction{
-		"concat":   s.tableConcat,   // gopher-lua's makes strings of any length
-		"insert":   s.tableInsert,   // gopher-lua's changes read-only tables
-		"remove":   s.tableRemove,   // gopher-lua's returns nil where Lua returns nothing
-		"sort":     s.tableSort,     // differs: the order of equal elements
-		"getn":     s.tableGetN,     // gopher-lua's misses elements beyond the array part
-		"maxn":     s.tableMaxN,     // gopher-lua's misses keys beyond the array part
-		"foreach":  s.tableForEach,  // differs: gopher-lua has no such function
-		"foreachi": s.tableForEachI, // differs: gopher-lua has no such function
+		"concat": s.tableConcat, // gopher-lua's makes strings of any length
+		"insert": s.tableInsert, // gopher-lua's changes read-only tables
+		"remove": s.tableRemove, // gopher-lua's returns nil where Lua returns nothing
+		"sort":   s.tableSort,   // differs: the order of equal elements
+		"getn":   s.tableGetN,   // gopher-lua's misses elements beyond the array part
 	}
 }
 
@@ -86,38 +83,4 @@ func (s *state) tableRemove(L *lua.LState) int {
 
 func (s *state) tableGetN(L *lua.LState) int {
 	return push(L, lua.LNumber(length(s.content(checkTable(L, 1)))))
-}
-
-func (s *state) tableMaxN(L *lua.LState) int {
-	t := s.content(checkTable(L, 1))
-	highest := lua.LNumber(0)
-	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
-		if n, ok := k.(lua.LNumber); ok && v != lua.LNil {
-			highest = max(highest, n)
-		}
-		s.spend(L, 1)
-	}
-	return push(L, highest)
-}
-
-func (s *state) tableForEach(L *lua.LState) int {
-	t, f := s.content(checkTable(L, 1)), checkFunction(L, 2)
-	for k, v := t.Next(lua.LNil); k != lua.LNil; k, v = t.Next(k) {
-		s.spend(L, 1)
-		if result := call1(L, f, k, v); result != lua.LNil {
-			return push(L, result)
-		}
-	}
-	return 0
-}
-
-func (s *state) tableForEachI(L *lua.LState) int {
-	t, f := s.content(checkTable(L, 1)), checkFunction(L, 2)
-	for i, n := 1, length(t); i <= n; i++ {
-		s.spend(L, 1)
-		if result := call1(L, f, lua.LNumber(i), t.RawGet(lua.LNumber(i))); result != lua.LNil {
-			return push(L, result)
-		}
-	}
-	return 0
 }
