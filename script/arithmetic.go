@@ -8,10 +8,9 @@ import (
 )
 
 // arithmetic rewrites an operation. It computes operations on constants. The virtual machine
-// computes % and ^ wrongly and drops the sign of a zero. So % and ^ become calls. * and / become
-// calls if the result may be -0. If the first operand must be read late (isReadLate), the call
-// takes the operands in the reverse order. + and - become calls only if the first operand is in a
-// box and must be read late.
+// computes % and ^ wrongly, so they become calls. If the first operand must be read late
+// (isReadLate), the call takes the operands in the reverse order. The other operators become calls
+// only if the first operand is in a box and must be read late.
 func (r *rewriter) arithmetic(at *ast.Expr, e *ast.ArithmeticOpExpr) {
 	r.expr(&e.Lhs)
 	r.expr(&e.Rhs)
@@ -19,19 +18,8 @@ func (r *rewriter) arithmetic(at *ast.Expr, e *ast.ArithmeticOpExpr) {
 		return
 	}
 	late := r.isReadLate(e.Lhs, e.Rhs)
-	switch e.Operator {
-	case "+", "-":
-		if !r.isBox(e.Lhs) || !late {
-			return
-		}
-	case "*":
-		if isPositive(e.Lhs) || isPositive(e.Rhs) {
-			return
-		}
-	case "/":
-		if isPositive(e.Rhs) {
-			return
-		}
+	if e.Operator != "%" && e.Operator != "^" && !(late && r.isBox(e.Lhs)) {
+		return
 	}
 	if late {
 		*at = call(e, lateName+e.Operator, []ast.Expr{e.Rhs, e.Lhs})
@@ -56,11 +44,6 @@ func (r *rewriter) relation(e *ast.RelationalOpExpr) {
 	if other := map[string]string{"<": ">", ">": "<", "<=": ">=", ">=": "<="}[e.Operator]; other != "" {
 		e.Operator = other
 	}
-}
-
-func isPositive(e ast.Expr) bool {
-	f, ok := constantValue(e)
-	return ok && f > 0
 }
 
 // operators are the arithmetic operators, with their metamethods.

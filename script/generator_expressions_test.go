@@ -114,15 +114,7 @@ func (g *generator) number() string {
 	switch g.IntN(15) {
 	case 0, 1, 2:
 		operator := pick(g, "+", "-", "*", "/")
-		if operator == "+" || operator == "-" { // gopher-lua drops the sign of a zero there
-			return fmt.Sprintf("nz(%s %s %s)", N(), operator, N())
-		}
-		a, ok1 := g.named(number)
-		b, ok2 := g.named(number)
-		if ok1 && ok2 { // the rewriter makes these calls, which keep the sign of a zero
-			return fmt.Sprintf("(%s %s %s)", a, operator, b)
-		}
-		// Two constants may give -0.
+		// gopher-lua drops the sign of a zero, and Lua takes a constant 0 for an earlier -0.
 		return fmt.Sprintf("nz(nz(%s) %s %s)", N(), operator, N())
 	case 3, 4:
 		return fmt.Sprintf("(%s %% %s)", N(), N())

@@ -23,7 +23,7 @@ var computed = []struct{ rule, source, want string }{
 	{"bounds of for are numbers", "return tostring((pcall(function() for i = 1, 'x' do end end))) .. select(2, pcall(function() for i = {}, 1 do end end)):match('initial value.*')", "falseinitial value must be a number"},
 
 	{"a modulo is that of C's doubles", "local a, b = 4, -1/3 return tostring(a % b) .. ' ' .. 0 % (1/0) .. ' ' .. -5 % (1/0) .. ' ' .. 5.5 % -2 .. ' ' .. 5 % 0", "0 -nan -nan -0.5 -nan"},
-	{"a zero has its sign", "local z = 0 return tostring(z * -1) .. ' ' .. z / -3 .. ' ' .. -z .. ' ' .. cjson.encode(-z) .. ' ' .. redis.call('echo', -z)", "-0 -0 -0 -0 -0"},
+	{"a negated zero has its sign", "local z = 0 return -z .. ' ' .. cjson.encode(-z) .. ' ' .. redis.call('echo', -z)", "-0 -0 -0"},
 	{"NaN is shown as in C", "return tostring(0/0) .. ' ' .. tostring(-(0/0)) .. ' ' .. (-8)^(1/3) .. ' ' .. math.fmod(1, 0) .. ' ' .. math.log(-1)", "-nan nan -nan -nan -nan"},
 	{"NaN is shown as in C", "return math.pow(0/0, 3) .. ' ' .. math.pow(0/0, 2) .. ' ' .. math.pow(-(0/0), 3) .. ' ' .. math.pow(2, 0/0) .. ' ' .. math.pow(-8, 1/3)", "nan -nan nan -nan -nan"},
 	{"numeric strings are read as in C", "return '010' + 1 .. ' ' .. '0x1p4' + 0 .. ' ' .. ' 1e1 ' * 1 .. ' ' .. tostring('-inf' + 0) .. ' ' .. tostring(tonumber('1_0')) .. tostring(tonumber('0b1'))", "11 16 10 -inf nilnil"},
