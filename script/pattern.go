@@ -6,7 +6,7 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// This file matches patterns as Lua 5.1 does (lstrlib.c). The matcher of gopher-lua recurses for
+// This file matches patterns as Lua 5.1 does (lstrlib.c), without %b, %f and back references. The matcher of gopher-lua recurses for
 // each byte and cannot be interrupted. The matcher here recurses at most once for each item of the
 // pattern, and counts its steps.
 
@@ -52,39 +52,8 @@ func (m *matcher) match(i, p int) int {
 		case ')':
 			return m.endCapture(i, p+1)
 		case '%':
-			if p+1 < len(m.pat) {
-				switch c := m.pat[p+1]; {
-				case c == 'b':
-					if i = m.balance(i, p+2); i < 0 {
-						return -1
-					}
-					p += 4
-					continue
-				case c == 'f':
-					p += 2
-					if p >= len(m.pat) || m.pat[p] != '[' {
-						raiseError(m.L, "%s", "missing '[' after '%f' in pattern")
-					}
-					end := m.classEnd(p)
-					before, here := byte(0), byte(0)
-					if i > 0 {
-						before = m.src[i-1]
-					}
-					if i < len(m.src) {
-						here = m.src[i]
-					}
-					if m.inSet(before, p, end-1) || !m.inSet(here, p, end-1) {
-						return -1
-					}
-					p = end
-					continue
-				case '0' <= c && c <= '9':
-					if i = m.backReference(i, c); i < 0 {
-						return -1
-					}
-					p += 2
-					continue
-				}
+			if p+1 < len(m.pat) && strings.IndexByte("bf0123456789", m.pat[p+1]) >= 0 {
+				raiseError(m.L, "%%%c in a pattern is not supported", m.pat[p+1])
 			}
 		case '$':
 			if p+1 == len(m.pat) {
@@ -190,42 +159,6 @@ func (m *matcher) endCapture(i, p int) int {
 		c.len = captureOpen
 	}
 	return found
-}
-
-func (m *matcher) balance(i, p int) int {
-	if p+1 >= len(m.pat) {
-		raiseError(m.L, "unbalanced pattern")
-	}
-	if i >= len(m.src) || m.src[i] != m.pat[p] {
-		return -1
-	}
-	opening, closing, open := m.pat[p], m.pat[p+1], 1
-	for i++; i < len(m.src); i++ {
-		m.step()
-		switch m.src[i] {
-		case closing:
-			open--
-			if open == 0 {
-				return i + 1
-			}
-		case opening:
-			open++
-		}
-	}
-	return -1
-}
-
-func (m *matcher) backReference(i int, digit byte) int {
-	n := int(digit) - '1'
-	if n < 0 || n >= m.captures || m.capture[n].len == captureOpen {
-		raiseError(m.L, "invalid capture index")
-	}
-	c := m.capture[n]
-	if c.len < 0 || !strings.HasPrefix(m.src[i:], m.src[c.start:c.start+c.len]) {
-		return -1
-	}
-	m.s.spend(m.L, c.len/64)
-	return i + c.len
 }
 
 // classEnd returns the end of the character class at p.

@@ -65,6 +65,20 @@ func TestRefusedNamesDoNotExist(t *testing.T) {
 	}
 }
 
+func TestExoticPatternsAreRefused(t *testing.T) {
+	r := New(Config{})
+	for source, want := range map[string]string{
+		"return ('f(a)'):match('%b()')":     "%b in a pattern is not supported",
+		"return ('a b'):match('%f[%w]b')":   "%f in a pattern is not supported",
+		"return ('aa'):match('(a)%1')":      "%1 in a pattern is not supported",
+		"return ('a'):gsub('a', {a = 'b'})": "bad argument #3 to 'gsub' (string expected, got table)",
+	} {
+		if got := run(t, r, source); !strings.HasPrefix(got, "-ERR user_script:1: "+want) {
+			t.Errorf("script %s\n got %q\nwant %q", source, got, want)
+		}
+	}
+}
+
 func TestTablesOfRESP3AreRefused(t *testing.T) {
 	r := New(Config{})
 	for name, v := range map[string]string{"double": "1.5", "map": "{}", "set": "{}", "big_number": "'1'", "verbatim_string": "{}"} {

@@ -61,12 +61,7 @@ func (s *state) stringGmatch(L *lua.LState) int {
 
 func (s *state) stringGsub(L *lua.LState) int {
 	src, pat := checkString(L, 1), cString(checkString(L, 2))
-	replacement := L.Get(3)
-	switch replacement.(type) {
-	case lua.LString, lua.LNumber, *lua.LTable, *lua.LFunction:
-	default:
-		badArgument(L, 3, "string/function/table expected")
-	}
+	replacement := checkString(L, 3) // Lua also takes a function or table
 	limit := optInt(L, 4, len(src)+1)
 	p := 0
 	if strings.HasPrefix(pat, "^") {
@@ -80,7 +75,7 @@ func (s *state) stringGsub(L *lua.LState) int {
 		end := m.match(i, p)
 		if end >= 0 {
 			n++
-			s.replace(&m, &b, replacement, i, end)
+			m.replace(&b, replacement, i, end)
 		}
 		switch {
 		case end > i:
@@ -106,52 +101,28 @@ func (s *state) stringGsub(L *lua.LState) int {
 }
 
 // replace writes the replacement of src[from:to].
-func (s *state) replace(m *matcher, b *bytes.Buffer, replacement lua.LValue, from, to int) {
-	L := m.L
-	var v lua.LValue
-	switch r := replacement.(type) {
-	case *lua.LTable:
-		v = L.GetTable(r, m.value(0, from, to))
-	case *lua.LFunction:
-		L.Push(r)
-		n := m.push(from, to, true)
-		L.Call(n, 1)
-		v = L.Get(-1)
-		L.Pop(1)
-	default:
-		text, _ := plainString(r)
-		for i := 0; i < len(text); i++ {
-			c := text[i]
-			if c == '%' {
-				i++
-				switch {
-				case i == len(text):
-					c = 0
-				case text[i] == '0':
-					b.WriteString(m.src[from:to])
-					continue
-				case isDigit(text[i]):
-					part, _ := plainString(m.value(int(text[i]-'1'), from, to))
-					b.WriteString(part)
-					continue
-				default:
-					c = text[i]
-				}
-			}
-			b.WriteByte(c)
-			if b.Len() > maxString {
-				raiseError(L, "string length overflow")
+func (m *matcher) replace(b *bytes.Buffer, text string, from, to int) {
+	for i := 0; i < len(text); i++ {
+		c := text[i]
+		if c == '%' {
+			i++
+			switch {
+			case i == len(text):
+				c = 0
+			case text[i] == '0':
+				b.WriteString(m.src[from:to])
+				continue
+			case isDigit(text[i]):
+				part, _ := plainString(m.value(int(text[i]-'1'), from, to))
+				b.WriteString(part)
+				continue
+			default:
+				c = text[i]
 			}
 		}
-		return
+		b.WriteByte(c)
+		if b.Len() > maxString {
+			raiseError(m.L, "string length overflow")
+		}
 	}
-	if !lua.LVAsBool(v) {
-		b.WriteString(m.src[from:to])
-		return
-	}
-	text, ok := plainString(v)
-	if !ok {
-		raiseError(L, "invalid replacement value (a %s)", v.Type().String())
-	}
-	b.WriteString(text)
 }
