@@ -9,7 +9,8 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// stringFormat is string.format, by the rules of C's printf.
+// stringFormat is string.format, by the rules of C's printf, without the flag # and the conversions
+// c, E, G, o and q.
 func (s *state) stringFormat(L *lua.LState) int {
 	format := checkString(L, 1)
 	var b []byte
@@ -60,7 +61,7 @@ func parseDirective(L *lua.LState, text string) directive {
 		return n
 	}
 	var d directive
-	flags := count(0, "-+ #0", len(text))
+	flags := count(0, "-+ 0", len(text))
 	if flags >= 6 {
 		raiseError(L, "invalid format (repeated flags)")
 	}
@@ -83,23 +84,18 @@ func parseDirective(L *lua.LState, text string) directive {
 
 func (d directive) append(L *lua.LState, b []byte, verb byte, arg int) []byte {
 	switch verb {
-	case 'c':
-		c := byte(cInt(checkNumber(L, arg)))
-		return append(b, cString(string(d.pad(nil, string([]byte{c}))))...)
 	case 'd', 'i':
 		n := toInteger(checkNumber(L, arg))
 		if n == 0 && d.omitsZero() {
 			return d.pad(b, d.sign()) // fmt writes no sign
 		}
-		return fmt.Appendf(b, d.verb('d', "#"), n)
+		return fmt.Appendf(b, d.verb('d'), n)
 	case 'u':
-		return fmt.Appendf(b, d.verb('d', "#+ "), toUnsigned(checkNumber(L, arg)))
-	case 'o', 'x', 'X':
-		return d.bits(b, verb, toUnsigned(checkNumber(L, arg)))
-	case 'e', 'E', 'f', 'g', 'G':
+		return fmt.Appendf(b, d.unsigned().verb('d'), toUnsigned(checkNumber(L, arg)))
+	case 'x', 'X':
+		return fmt.Appendf(b, d.unsigned().verb(verb), toUnsigned(checkNumber(L, arg)))
+	case 'e', 'f', 'g':
 		return d.float(b, verb, checkNumber(L, arg))
-	case 'q':
-		return appendQuoted(b, checkString(L, arg))
 	case 's':
 		text := checkString(L, arg)
 		if d.precision == "" && len(text) >= 100 {
@@ -140,30 +136,15 @@ func (d directive) sign() string {
 // omitsZero reports whether an integer 0 has no digits, as with %.0d.
 func (d directive) omitsZero() bool { return d.precision != "" && digitsOf(d.precision[1:]) == 0 }
 
-// verb returns a verb of package fmt, without flags that C ignores.
-func (d directive) verb(letter byte, ignored string) string {
-	flags := strings.Map(func(flag rune) rune {
-		if strings.ContainsRune(ignored, flag) {
-			return -1
-		}
-		return flag
-	}, d.flags)
-	return "%" + flags + d.width + d.precision + string(letter)
+// unsigned returns the directive without the flags that C ignores in unsigned numbers.
+func (d directive) unsigned() directive {
+	d.flags = strings.NewReplacer("+", "", " ", "").Replace(d.flags)
+	return d
 }
 
-func (d directive) bits(b []byte, verb byte, n uint64) []byte {
-	ignored := "+ "
-	switch {
-	case !d.has("#"):
-	case n == 0 && verb != 'o':
-		ignored += "#" // C writes 0 without 0x
-	case n == 0 && d.omitsZero():
-		return d.pad(b, "0") // fmt writes no digit
-	case verb != 'o' && d.has("0") && !d.has("-") && d.precision == "":
-		// fmt pads the digits alone to the width. C pads them together with 0x.
-		d.precision = fmt.Sprintf(".%d", max(0, digitsOf(d.width)-len("0x")))
-	}
-	return fmt.Appendf(b, d.verb(verb, ignored), n)
+// verb returns a verb of package fmt.
+func (d directive) verb(letter byte) string {
+	return "%" + d.flags + d.width + d.precision + string(letter)
 }
 
 func (d directive) float(b []byte, verb byte, f float64) []byte {
@@ -172,15 +153,12 @@ func (d directive) float(b []byte, verb byte, f float64) []byte {
 		if !math.Signbit(f) {
 			text = d.sign() + text
 		}
-		if verb < 'a' {
-			text = strings.ToUpper(text)
-		}
 		return d.pad(b, text)
 	}
 	if d.precision == "" {
 		d.precision = ".6"
 	}
-	return fmt.Appendf(b, d.verb(verb, ""), f)
+	return fmt.Appendf(b, d.verb(verb), f)
 }
 
 // pad pads a text with spaces to the width in bytes. fmt would count characters.
@@ -190,21 +168,4 @@ func (d directive) pad(b []byte, text string) []byte {
 		return append(append(b, text...), fill...)
 	}
 	return append(append(b, fill...), text...)
-}
-
-func appendQuoted(b []byte, text string) []byte {
-	b = append(b, '"')
-	for i := range len(text) {
-		switch c := text[i]; c {
-		case '"', '\\', '\n':
-			b = append(b, '\\', c)
-		case '\r':
-			b = append(b, `\r`...)
-		case 0:
-			b = append(b, `\000`...)
-		default:
-			b = append(b, c)
-		}
-	}
-	return append(b, '"')
 }

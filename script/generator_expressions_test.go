@@ -177,9 +177,9 @@ func (g *generator) text() string {
 	case 4:
 		return fmt.Sprintf("clip(string.rep(%s, lim(%s)))", S(), N())
 	case 5:
-		return fmt.Sprintf("string.format('%%%s%s', %s)", pick(g, "", "5", "-6", "05", "+", " ", "#", ".3", "8.2", "-+8.3", "+05", ".0", "."), pick(g, "d", "i", "u", "x", "X", "o", "c", "e", "E", "f", "g", "G", "s", "q"), N())
+		return fmt.Sprintf("string.format('%%%s%s', %s)", pick(g, "", "5", "-6", "05", "+", " ", ".3", "8.2", "-+8.3", "+05", ".0", "."), pick(g, "d", "i", "u", "x", "X", "e", "f", "g", "s"), N())
 	case 6:
-		return fmt.Sprintf("string.format('<%%%ss|%%q>', %s, %s)", pick(g, "", "5", "-5", ".2", "8.3"), C(), C())
+		return fmt.Sprintf("string.format('<%%%ss|%%s>', %s, %s)", pick(g, "", "5", "-5", ".2", "8.3"), C(), C())
 	case 7:
 		return fmt.Sprintf("string.%s(%s)", pick(g, "upper", "lower", "reverse"), pick(g, S(), N()))
 	case 8:
@@ -253,7 +253,7 @@ func (g *generator) risky() string {
 			fmt.Sprintf("rawequal(%s, %s)", A(), A()), fmt.Sprintf("type(%s)", A()), fmt.Sprintf("ipairs(%s)", A()), fmt.Sprintf("setmetatable(%s, nil)", g.expr(number)),
 			fmt.Sprintf("table.concat(%s, %s, %s)", pick(g, A(), g.expr(array)), A(), A()), fmt.Sprintf("table.insert(%s, lim(%s), %s)", pick(g, g.expr(text), "{unpack("+g.expr(array)+")}"), A(), A()))
 	case 7:
-		return fmt.Sprintf("string.format(%s, %s, %s)", pick(g, "'%d %s'", "'%5.1f|%x'", "'%c%c'", "'%q %i'", A()), A(), A())
+		return fmt.Sprintf("string.format(%s, %s, %s)", pick(g, "'%d %s'", "'%5.1f|%x'", "'%i%s'", A()), A(), A())
 	}
 	return pick(g,
 		fmt.Sprintf("redis.%s('%s', %s)", pick(g, "call", "pcall"), pick(g, "echo", "nocmd"), A()),

@@ -62,7 +62,7 @@ const prelude = `local out, keep, fuel = {}, {}, 200
 local function show(v, deep)
   deep = deep or 0
   if type(v) == 'number' then return tostring(v) .. '/' .. string.format('%.17g', v) end
-  if type(v) == 'string' then return string.format('%q', v) end
+  if type(v) == 'string' then return '"' .. v .. '"' end
   if type(v) == 'function' or v == cjson.null then return type(v) end
   if type(v) ~= 'table' then return tostring(v) end
   if deep > 3 then return '...' end
