@@ -1,6 +1,7 @@
-// Package script runs Lua scripts as Redis 7.0 does: KEYS, ARGV, redis.call and the rest of its
-// library, with the same conversions and errors. The scripts run in gopher-lua, a Lua compiler and
-// virtual machine in Go. The package knows Lua and RESP. A Host runs the commands.
+// Package script runs Lua scripts as Redis 7.0 does: KEYS, ARGV and redis.call, with the same
+// conversions and errors. It has the parts of Lua and of Redis' library that scripts of locks use.
+// The scripts run in gopher-lua, a Lua compiler and virtual machine in Go. The package knows Lua and
+// RESP. A Host runs the commands.
 //
 //	Run ── cache ── slot ── state ── redis.call ── Host.Call
 //	        │        │        │
@@ -36,8 +37,8 @@
 //   - arithmetic.go: operators
 //   - jumps.go: loops whose first instruction is a jump
 //
-// numbers.go converts numbers to text and to integers as C does. TestRandomProgramsAnswerAsOnRedis searches for more differences.
-// docs/reference/redis-keys.md lists the known ones.
+// numbers.go converts numbers to text and to integers as C does. TestRandomProgramsAnswerAsOnRedis
+// searches for more differences. docs/reference/redis-keys.md lists the known ones.
 //
 // # Limits of the approach
 //

@@ -239,7 +239,7 @@ func (g *generator) risky() string {
 			fmt.Sprintf("type(math.random(%s))", pick(g, "", A(), A()+", "+A(), "1, 2, 3")),
 		)
 	case 10:
-		return g.sample(samples)
+		return g.mget()
 	case 4:
 		return pick(g,
 			fmt.Sprintf("cjson.encode(%s)", pick(g, A(), "{"+A()+", "+A()+"}", "{[lim("+g.expr(number)+")] = "+g.expr(number)+"}", "{[20] = 1}")),
@@ -261,9 +261,9 @@ func (g *generator) risky() string {
 		fmt.Sprintf("redis.%s(%s)", pick(g, "error_reply", "status_reply"), A()))
 }
 
-// sample returns a call of one of the given commands.
-func (g *generator) sample(from []string) string {
-	return fmt.Sprintf("redis.%s('%s')", pick(g, "call", "pcall", "pcall"), strings.ReplaceAll(pick(g, from...), " ", "', '"))
+// mget returns a call of a command that replies with an array.
+func (g *generator) mget() string {
+	return fmt.Sprintf("redis.%s('mget', 'k%d', 'k%d')", pick(g, "call", "pcall"), 1+g.IntN(4), 1+g.IntN(4))
 }
 
 // json returns a text that is JSON, or almost JSON.
@@ -312,7 +312,7 @@ func (g *generator) reply(depth int) string {
 	case 12:
 		return fmt.Sprintf("{err = %s}", g.expr(text))
 	case 13:
-		return g.sample(samples)
+		return g.mget()
 	}
 	return fmt.Sprintf(pick(g, "redis.error_reply(%s)", "redis.status_reply(%s)", "redis.pcall('nocmd', %s)"), g.expr(text))
 }

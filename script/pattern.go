@@ -6,9 +6,9 @@ import (
 	lua "github.com/yuin/gopher-lua"
 )
 
-// This file matches patterns as Lua 5.1 does (lstrlib.c), without %b, %f and back references. The matcher of gopher-lua recurses for
-// each byte and cannot be interrupted. The matcher here recurses at most once for each item of the
-// pattern, and counts its steps.
+// This file matches patterns as Lua 5.1 does (lstrlib.c), without %b, %f and back references. The
+// matcher of gopher-lua recurses for each byte and cannot be interrupted. The matcher here recurses
+// at most once for each item of the pattern, and counts its steps.
 
 const (
 	maxCaptures     = 32
