@@ -1,8 +1,10 @@
 package commands
 
 import (
+	"bytes"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/resp"
@@ -17,7 +19,7 @@ var queueCommands = []command{
 		name: "zadd", arity: -4, flags: write | denyoom | fast, categories: catSortedSet, keys: oneKey("RW", "update"), actor: newMembers,
 		group: "sorted-set", since: "1.2.0", keyed: zadd,
 		summary: "Add one or more contenders to the queue of a mutex, or move them in it",
-		args:    "key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]",
+		args:    "key [NX | XX] [CH] score member [score member ...]",
 	},
 	{
 		name: "zrem", arity: -3, flags: write | fast, categories: catSortedSet, keys: oneKey("RW", "delete"), actor: oldMembers,
@@ -33,14 +35,8 @@ var queueCommands = []command{
 	},
 	{
 		name: "zrank", arity: 3, flags: readonly | fast, categories: catSortedSet, keys: oneKey("RO", "access"),
-		group: "sorted-set", since: "2.0.0", keyed: memberReply(zrank),
+		group: "sorted-set", since: "2.0.0", keyed: zrank,
 		summary: "Determine the index of a contender in the queue of a mutex",
-		args:    "key member",
-	},
-	{
-		name: "zrevrank", arity: 3, flags: readonly | fast, categories: catSortedSet, keys: oneKey("RO", "access"),
-		group: "sorted-set", since: "2.0.0", keyed: memberReply(zrevrank),
-		summary: "Determine the index of a contender in the queue of a mutex, counted from its end",
 		args:    "key member",
 	},
 	{
@@ -55,15 +51,26 @@ var queueCommands = []command{
 		summary: "Get the number of contenders in the queue of a mutex",
 		args:    "key",
 	},
+	{
+		name: "zrange", arity: -4, flags: readonly, categories: catSortedSet, keys: oneKey("RO", "access"),
+		group: "sorted-set", since: "1.2.0", keyed: ranging(false),
+		summary: "Return a range of contenders in the queue of a mutex, by index",
+		args:    "key start stop [WITHSCORES]",
+	},
+	{
+		name: "zrevrange", arity: -4, flags: readonly, categories: catSortedSet, keys: oneKey("RO", "access"),
+		group: "sorted-set", since: "1.2.0", keyed: ranging(true),
+		summary: "Return a range of contenders in the queue of a mutex, by index, the last one first",
+		args:    "key start stop [WITHSCORES]",
+	},
 }
 
 const (
-	errNotDouble replyError = "ERR value is not a valid float"
-	errNaN       replyError = "ERR resulting score is not a number (NaN)"
-	errNegative  replyError = "ERR value is out of range, must be positive"
-	errNXAndXX   replyError = "ERR XX and NX options at the same time are not compatible"
-	errGTLTAndNX replyError = "ERR GT, LT, and/or NX options at the same time are not compatible"
-	errIncrPairs replyError = "ERR INCR option supports a single increment-element pair"
+	errNotDouble   replyError = "ERR value is not a valid float"
+	errNegative    replyError = "ERR value is out of range, must be positive"
+	errNXAndXX     replyError = "ERR XX and NX options at the same time are not compatible"
+	errRangeOption replyError = "ERR a range of a queue is by index, and its only option is WITHSCORES: this is a lock server"
+	errAddOption   replyError = "ERR 'zadd' serves only the options NX, XX and CH: this is a lock server"
 )
 
 // queueAt returns the queue behind a key. If the key does not exist, the queue is empty.
@@ -79,8 +86,8 @@ func queueAt(t *keyTx, key []byte) (simba.Key, []simba.QueueMember, error) {
 }
 
 type queueAdd struct {
-	nx, xx, gt, lt, changed, incr bool
-	members                       []simba.QueueMember
+	nx, xx, changed bool
+	members         []simba.QueueMember
 }
 
 func parseQueueAdd(args [][]byte) (a queueAdd, err error) {
@@ -92,14 +99,10 @@ options:
 			a.nx = true
 		case equalFold(word, "XX"):
 			a.xx = true
-		case equalFold(word, "GT"):
-			a.gt = true
-		case equalFold(word, "LT"):
-			a.lt = true
+		case equalFold(word, "GT"), equalFold(word, "LT"), equalFold(word, "INCR"):
+			return a, errAddOption
 		case equalFold(word, "CH"):
 			a.changed = true
-		case equalFold(word, "INCR"):
-			a.incr = true
 		default:
 			break options
 		}
@@ -109,31 +112,15 @@ options:
 		return a, errSyntax
 	case a.nx && a.xx:
 		return a, errNXAndXX
-	case a.gt && a.nx, a.lt && a.nx, a.gt && a.lt:
-		return a, errGTLTAndNX
-	case a.incr && len(rest) > 2:
-		return a, errIncrPairs
 	}
 	for ; len(rest) > 0; rest = rest[2:] {
-		score, inRange, ok := parseDouble(string(rest[0]))
-		if !ok || !inRange {
+		score, err := strconv.ParseFloat(string(rest[0]), 64)
+		if err != nil || math.IsNaN(score) || bytes.ContainsAny(rest[0], "_xX") {
 			return a, errNotDouble
 		}
 		a.members = append(a.members, simba.QueueMember{Contender: string(rest[1]), Score: score})
 	}
 	return a, nil
-}
-
-// score returns the new score of a contender, and whether ZADD may set it. If the contender is a
-// member, old is its present score.
-func (a *queueAdd) score(member bool, old, score float64) (float64, bool) {
-	if !member {
-		return score, !a.xx
-	}
-	if a.incr {
-		score += old
-	}
-	return score, !a.nx && !(a.gt && score <= old) && !(a.lt && score >= old)
 }
 
 func zadd(t *keyTx, args [][]byte) error {
@@ -153,34 +140,22 @@ func zadd(t *keyTx, args [][]byte) error {
 		return simba.ErrOutOfMemory
 	}
 	var added, updated int64
-	var score float64
-	var done bool
 	for _, p := range a.members {
 		was, member := t.Queued(k.Mutex, p.Contender)
-		old := was.Score
-		score, done = a.score(member, old, p.Score)
 		switch {
-		case math.IsNaN(score): // only with INCR, which has one member, so nothing has changed
-			return errNaN
-		case !done || member && score == old:
+		case member && (a.nx || was.Score == p.Score), !member && a.xx:
 			continue
 		case member:
 			updated++
 		default:
 			added++
 		}
-		t.Enqueue(k.Mutex, p.Contender, plusZero(score))
+		t.Enqueue(k.Mutex, p.Contender, plusZero(p.Score))
 	}
-	switch {
-	case a.incr && !done:
-		t.w.Null()
-	case a.incr:
-		t.w.Double(score)
-	case a.changed:
-		t.w.Int(added + updated)
-	default:
-		t.w.Int(added)
+	if a.changed {
+		added += updated
 	}
+	t.w.Int(added)
 	return nil
 }
 
@@ -239,23 +214,18 @@ func zpopmin(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// memberReply returns a command that looks up a contender in a queue. If the queue has the
-// contender, the command calls reply with its index i and the length n of the queue. Otherwise it
-// replies null.
-func memberReply(reply func(w *resp.Writer, p simba.QueueMember, i, n int)) keyedCommand {
-	return func(t *keyTx, args [][]byte) error {
-		_, queue, err := queueAt(t, args[1])
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(queue, func(p simba.QueueMember) bool { return p.Contender == string(args[2]) })
-		if i < 0 {
-			t.w.Null()
-			return nil
-		}
-		reply(t.w, queue[i], i, len(queue))
+func zrank(t *keyTx, args [][]byte) error {
+	_, queue, err := queueAt(t, args[1])
+	if err != nil {
+		return err
+	}
+	i := slices.IndexFunc(queue, func(p simba.QueueMember) bool { return p.Contender == string(args[2]) })
+	if i < 0 {
+		t.w.Null()
 		return nil
 	}
+	t.w.Int(int64(i))
+	return nil
 }
 
 func zscore(t *keyTx, args [][]byte) error {
@@ -276,9 +246,6 @@ func zscore(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-func zrank(w *resp.Writer, _ simba.QueueMember, i, _ int)    { w.Int(int64(i)) }
-func zrevrank(w *resp.Writer, _ simba.QueueMember, i, n int) { w.Int(int64(n - 1 - i)) }
-
 func zcard(t *keyTx, args [][]byte) error {
 	_, queue, err := queueAt(t, args[1])
 	if err != nil {
@@ -286,4 +253,76 @@ func zcard(t *keyTx, args [][]byte) error {
 	}
 	t.w.Int(int64(len(queue)))
 	return nil
+}
+
+// ranging returns ZRANGE, or ZREVRANGE if reverse is true.
+func ranging(reverse bool) keyedCommand {
+	return func(t *keyTx, args [][]byte) error {
+		scores := false
+		for _, word := range args[4:] {
+			switch {
+			case equalFold(word, "WITHSCORES"):
+				scores = true
+			case equalFold(word, "REV"), equalFold(word, "BYSCORE"), equalFold(word, "BYLEX"), equalFold(word, "LIMIT"):
+				return errRangeOption
+			default:
+				return errSyntax
+			}
+		}
+		first, ok1 := parseInt(args[2])
+		last, ok2 := parseInt(args[3])
+		if !ok1 || !ok2 {
+			return errNotInteger
+		}
+		_, queue, err := queueAt(t, args[1])
+		if err != nil {
+			return err
+		}
+		if reverse {
+			queue = slices.Clone(queue)
+			slices.Reverse(queue)
+		}
+		n := int64(len(queue))
+		if first < 0 {
+			first = max(first+n, 0)
+		}
+		if last < 0 {
+			last += n
+		}
+		last = min(last, n-1)
+		if first > last {
+			queue = nil
+		} else {
+			queue = queue[first : last+1]
+		}
+		writeMembers(t.w, queue, scores)
+		return nil
+	}
+}
+
+// writeMembers replies with members, or with pairs of a member and its score. In RESP2 the pairs
+// are one flat array.
+func writeMembers(w *resp.Writer, members []simba.QueueMember, scores bool) {
+	pairs := scores && w.Proto() == 3
+	n := len(members)
+	if scores && !pairs {
+		n *= 2
+	}
+	w.Array(n)
+	for _, p := range members {
+		switch {
+		case pairs:
+			w.Array(2)
+			writeMember(w, p)
+		case scores:
+			writeMember(w, p)
+		default:
+			w.BulkString(p.Contender)
+		}
+	}
+}
+
+func writeMember(w *resp.Writer, p simba.QueueMember) {
+	w.BulkString(p.Contender)
+	w.Double(p.Score)
 }

@@ -331,8 +331,8 @@ var lockTemplates = []string{
 
 var queueTemplates = []string{
 	"ZADD {k} {zopt} {s} {m}", "ZADD {k} {zopt} {s} {m}", "ZADD {k} {zopt} {s} {m} {s} {m}", "ZADD {k} NX {s} {m}", "ZADD {k} {s} {m} {s} {m} {s} {m}",
-	"ZREM {k} {m}", "ZREM {k} {m} {m}", "ZRANGE {k} {r} {r}", "ZRANGE {k} {r} {r} WITHSCORES", "ZRANGE {k} 0 -1", "ZRANGE {k} {r} {r} REV", "ZRANGE {k} {r} {r} REV WITHSCORES",
-	"ZREVRANGE {k} {r} {r}", "ZREVRANGE {k} -1 -1", "ZREVRANGE {k} {r} {r} WITHSCORES", "ZRANK {k} {m}", "ZREVRANK {k} {m}", "ZSCORE {k} {m}", "ZSCORE {k} {m}", "ZCARD {k}", "ZCARD {k}",
+	"ZREM {k} {m}", "ZREM {k} {m} {m}", "ZRANGE {k} {r} {r}", "ZRANGE {k} {r} {r} WITHSCORES", "ZRANGE {k} 0 -1",
+	"ZREVRANGE {k} {r} {r}", "ZREVRANGE {k} -1 -1", "ZREVRANGE {k} {r} {r} WITHSCORES", "ZRANK {k} {m}", "ZSCORE {k} {m}", "ZSCORE {k} {m}", "ZCARD {k}", "ZCARD {k}",
 	"ZPOPMIN {k}", "ZPOPMIN {k} {r}", "EXISTS {k}", "TYPE {k}", "TTL {k}", "PTTL {k}", "ZPOPMIN {k} 100",
 	"GET {k}", "HGET {k} f", "HLEN {k}", "STRLEN {k}", "GETDEL {k}", "GETEX {k}", "MGET {k}", "GETRANGE {k} 0 -1",
 	"MULTI", "EXEC", "EXEC", "WATCH {k}", "GET q", "TYPE q",

@@ -190,7 +190,7 @@ func families() [][]command {
 	return [][]command{
 		simbaCommands, connectionCommands, clientCommands, pubsubCommands, transactionCommands, watchCommands, scriptingCommands,
 		scanCommands, keyspaceCommands, stringCommands, counterCommands, genericCommands, expireCommands, hashCommands,
-		queueCommands, queueRangeCommands,
+		queueCommands,
 		aclCommands, commandCommands, configCommands, infoCommands, memoryCommands, monitorCommands,
 		serverCommands, slowlogCommands,
 	}

@@ -22,9 +22,9 @@ var unserved = []string{
 	"sunion", "sunionstore", "xack", "xadd", "xautoclaim", "xclaim", "xdel", "xgroup", "xinfo",
 	"xlen", "xpending", "xrange", "xread", "xreadgroup", "xrevrange", "xsetid", "xtrim",
 	"zcount", "zdiff", "zdiffstore", "zincrby", "zinter", "zintercard", "zinterstore",
-	"zlexcount", "zmpop", "zmscore", "zpopmax", "zrandmember", "zrangebylex", "zrangestore",
+	"zlexcount", "zmpop", "zmscore", "zpopmax", "zrandmember", "zrangebylex", "zrangebyscore", "zrangestore",
 	"zremrangebylex", "zremrangebyrank", "zremrangebyscore", "zrevrangebylex",
-	"zrevrangebyscore", "zscan", "zunion", "zunionstore",
+	"zrevrangebyscore", "zrevrank", "zscan", "zunion", "zunionstore",
 }
 
 // notServed returns the error for a command in unserved, nil for any other name. The table does not
