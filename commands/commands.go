@@ -213,10 +213,6 @@ func (x *Commands) Opened(conn *resp.Conn) {
 
 // Execute implements resp.Handler.
 func (x *Commands) Execute(conn *resp.Conn, args [][]byte) {
-	if conn.SelfCheck() { // the server's own PING: it needs no login and does not count
-		conn.Reply().Simple("PONG")
-		return
-	}
 	c := x.client(conn)
 	c.w = conn.Reply()
 	e, err := x.table.find(args)

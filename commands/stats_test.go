@@ -44,21 +44,3 @@ func TestTheSumOfLongWaitsDoesNotOverflow(t *testing.T) {
 		t.Errorf("Stats returned %d waits of %d µs in all, want 200000 waits of %d µs in all", got.Count(), got.Micros, uint64(sum))
 	}
 }
-
-// The server's watchdog sends PING without a login. It is no client, so the statistics omit it.
-func TestThePingOfTheWatchdogIsNotCounted(t *testing.T) {
-	s := newSite(t, Config{Users: newUsersFile(t, "user default on >sesam ~* &* +@all").open()})
-	for range 3 {
-		if err := s.x.server.Ping(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if now := s.x.Stats(); len(now.Commands) > 0 || len(now.Errors) > 0 {
-		t.Errorf("the PING was counted: commands %+v, errors %+v", now.Commands, now.Errors)
-	}
-	p := s.dial()
-	p.expect("AUTH sesam", ok)
-	if log := p.do("ACL LOG"); log != "*0\r\n" {
-		t.Errorf("ACL LOG has %q, want nothing", log)
-	}
-}

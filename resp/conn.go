@@ -109,9 +109,6 @@ func (c *Conn) ID() uint64 { return c.id }
 // connections. Any goroutine may call it.
 func (c *Conn) UnixSocket() string { return c.unix }
 
-// SelfCheck reports whether this is the connection of Server.Ping. Any goroutine may call it.
-func (c *Conn) SelfCheck() bool { return c.remote == selfAddr }
-
 // RemoteAddr returns the client's address. Clients of a unix socket all have "path:0", as in Redis.
 // Any goroutine may call it.
 func (c *Conn) RemoteAddr() string { return c.remote }

@@ -109,10 +109,10 @@ func runCrowd(t *testing.T, rows int) {
 		w.granted(t)
 	})
 	// On a machine that stalls at times, the database may list a wait longer than the server does.
-	// So the test ignores the highest tenth of the samples.
+	// So the test ignores the highest quarter of the samples.
 	slices.Sort(measured)
-	if most := min(maxLockWaits, 2*rows); measured[len(measured)*9/10] > most {
-		t.Errorf("the samples of connections that wait for %d locked rows are %v, want nine tenths of them at most %d", rows, measured, most)
+	if most := min(maxLockWaits, 2*rows); measured[len(measured)*3/4] > most {
+		t.Errorf("the samples of connections that wait for %d locked rows are %v, want three quarters of them at most %d", rows, measured, most)
 	}
 	t.Logf("at most %d connections waited for %d locked rows", measured[len(measured)-1], rows)
 	for i := range rows { // requests for these rows succeed again

@@ -40,10 +40,28 @@ func (s *checkedStore) count() int {
 	return s.checks
 }
 
+// checkLog is a log that the test and the Checks use at a time.
+type checkLog struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (l *checkLog) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *checkLog) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
 // runChecks runs f in fake time beside the Checks of a store that is well at the start.
-func runChecks(t *testing.T, f func(s *checkedStore, c *Checks, log *strings.Builder)) {
+func runChecks(t *testing.T, f func(s *checkedStore, c *Checks, log *checkLog)) {
 	synctest.Test(t, func(t *testing.T) {
-		s, log := new(checkedStore), new(strings.Builder)
+		s, log := new(checkedStore), new(checkLog)
 		c := NewChecks("redis", slog.New(slog.NewTextHandler(log, nil)), s.check)
 		if err := c.Start(t.Context()); err != nil {
 			t.Fatal(err)
@@ -60,7 +78,7 @@ func elapse(d time.Duration) {
 }
 
 func TestStoreIsCheckedEachMinuteAndAfterAgain(t *testing.T) {
-	runChecks(t, func(s *checkedStore, c *Checks, _ *strings.Builder) {
+	runChecks(t, func(s *checkedStore, c *Checks, _ *checkLog) {
 		elapse(time.Minute - 1)
 		if s.count() != 1 {
 			t.Errorf("%d checks before the minute is over, want 1", s.count())
@@ -86,10 +104,10 @@ func TestStoreIsCheckedEachMinuteAndAfterAgain(t *testing.T) {
 }
 
 func TestFailingChecksAreLoggedOnceAndSoIsTheirEnd(t *testing.T) {
-	runChecks(t, func(s *checkedStore, _ *Checks, log *strings.Builder) {
+	runChecks(t, func(s *checkedStore, _ *Checks, log *checkLog) {
 		s.set(errors.New("no answer"))
 		elapse(2*time.Minute - 1)
-		if log.Len() != 0 {
+		if log.String() != "" {
 			t.Errorf("the log of checks that have failed for less than a minute is not empty:\n%s", log)
 		}
 		elapse(time.Hour)
@@ -111,7 +129,7 @@ func TestFailingChecksAreLoggedOnceAndSoIsTheirEnd(t *testing.T) {
 }
 
 func TestIncompleteCheckThatFindsNoRefusedSettingEndsTheRefusal(t *testing.T) {
-	runChecks(t, func(s *checkedStore, c *Checks, _ *strings.Builder) {
+	runChecks(t, func(s *checkedStore, c *Checks, _ *checkLog) {
 		s.set(nil, Fault{Setting: "maxmemory-policy", Text: "evicts", Refused: true})
 		elapse(time.Minute)
 		repaired := 0
@@ -130,7 +148,7 @@ func TestIncompleteCheckThatFindsNoRefusedSettingEndsTheRefusal(t *testing.T) {
 }
 
 func TestRefusedStoreLetsNoTenureBeginUntilItIsRepaired(t *testing.T) {
-	runChecks(t, func(s *checkedStore, c *Checks, log *strings.Builder) {
+	runChecks(t, func(s *checkedStore, c *Checks, log *checkLog) {
 		weak := Fault{Setting: "appendfsync", Text: "everysec"}
 		s.set(nil, weak, Fault{Setting: "maxmemory-policy", Text: "evicts", Refused: true})
 		elapse(time.Minute)
