@@ -2,8 +2,6 @@ package abuse
 
 import (
 	"bytes"
-	"context"
-	"crypto/tls"
 	"fmt"
 	"net/http"
 	"strings"
@@ -34,22 +32,6 @@ func TestHTTPIsClosedAndNothingOfItIsExecuted(t *testing.T) {
 	}
 	if owner, err := v.eye.Do("SIMBA.OWNER", "stolen"); owner != nil || err != nil {
 		t.Errorf("the server executed the body of a request: SIMBA.OWNER returns %s, %v, want no owner", owner, err)
-	}
-	v.servesOthers()
-	v.costsAtMost(16 << 20)
-	v.recovers()
-}
-
-func TestATLSClientOnThePlainPortGetsAnErrorAtOnce(t *testing.T) {
-	t.Parallel()
-	v := attacked(t)
-	for range 20 {
-		ctx, cancel := context.WithTimeout(t.Context(), simbatest.Patience)
-		_, err := (&tls.Dialer{Config: &tls.Config{ServerName: "x"}}).DialContext(ctx, "tcp", v.addr)
-		cancel()
-		if err == nil || !strings.Contains(err.Error(), "first record does not look like a TLS handshake") {
-			t.Fatalf("the TLS client gets %v, want an error that names the missing TLS", err)
-		}
 	}
 	v.servesOthers()
 	v.costsAtMost(16 << 20)

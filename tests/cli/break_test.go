@@ -2,15 +2,12 @@ package cli
 
 import (
 	"net"
-	"os"
 	"os/exec"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
-	"unsafe"
 
-	"golang.org/x/sys/unix"
+	"github.com/creack/pty"
 
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
@@ -61,7 +58,8 @@ func TestBreakAsksOnATerminal(t *testing.T) {
 // the person types the result of answer.
 func onTerminal(t *testing.T, server string, answer func() string, args ...string) (code int, out string) {
 	t.Helper()
-	master, slave := openTerminal(t)
+	master, slave, err := pty.Open()
+	simbatest.Must(t, err)
 	defer master.Close()
 	defer slave.Close()
 	cmd := exec.Command(simbatest.Binary(t), args...)
@@ -95,21 +93,6 @@ func onTerminal(t *testing.T, server string, answer func() string, args ...strin
 		t.Errorf("%v asks no question: %s", args, &text)
 	}
 	return cmd.ProcessState.ExitCode(), text.String() + printed.String()
-}
-
-func openTerminal(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	simbatest.Must(t, err)
-	unlock := 0
-	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, master.Fd(), unix.TIOCSPTLCK, uintptr(unsafe.Pointer(&unlock))); errno != 0 {
-		t.Fatal(errno)
-	}
-	number, err := unix.IoctlGetInt(int(master.Fd()), unix.TIOCGPTN)
-	simbatest.Must(t, err)
-	slave, err = os.OpenFile("/dev/pts/"+strconv.Itoa(number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	simbatest.Must(t, err)
-	return master, slave
 }
 
 // If the reply to BREAK is lost, the command cannot know whether the tenure has ended. A second

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 	"github.com/simba-resp/simba-resp/client"
@@ -43,6 +44,95 @@ func TestNewRejectsInvalidOptions(t *testing.T) {
 	} {
 		if got, err := client.New(c.rdb, c.o); got != nil || err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("New returns %v, want %q", err, c.want)
+		}
+	}
+}
+
+// Locks, Schedulers and Workers check windows and names as Contenders do.
+func TestInvalidConfigsAreRefused(t *testing.T) {
+	c := new(client.Client)
+	contender := func(change func(*client.ContenderConfig)) error {
+		cfg := client.ContenderConfig{Mutex: "job", TTL: time.Second, OnAcquired: func(context.Context, client.State) {}}
+		change(&cfg)
+		k, err := c.NewContender(cfg)
+		if (k == nil) != (err != nil) {
+			t.Errorf("NewContender returns %v, %v", k, err)
+		}
+		return err
+	}
+	scheduler := func(change func(*client.ScheduleConfig)) error {
+		cfg := client.ScheduleConfig{Mutex: "job", TTL: time.Second, Period: time.Second, Work: func(context.Context) error { return nil }}
+		change(&cfg)
+		s, err := c.NewScheduler(cfg)
+		if (s == nil) != (err != nil) {
+			t.Errorf("NewScheduler returns %v, %v", s, err)
+		}
+		return err
+	}
+	newWorker := func(change func(*worker.Config)) error {
+		cfg := worker.Config{Mutex: "job", TTL: time.Second, StartWork: func(context.Context) error { return nil }}
+		change(&cfg)
+		_, err := worker.New(c, cfg)
+		return err
+	}
+	newRegistry := func(cfg registry.Config) error { _, err := registry.New(c, cfg); return err }
+	observer := func(cfg client.ObserverConfig) error { _, err := c.NewObserver(cfg); return err }
+	lock := func(mutex string, opts ...client.LockOption) error {
+		if _, err := c.TryLock(bg, mutex, opts...); err == nil {
+			t.Errorf("TryLock of %q succeeds", mutex)
+		}
+		_, err := c.Lock(bg, mutex, opts...)
+		return err
+	}
+	for _, valid := range []error{
+		contender(func(*client.ContenderConfig) {}), scheduler(func(*client.ScheduleConfig) {}), newWorker(func(*worker.Config) {}),
+	} {
+		must(t, valid)
+	}
+	for _, row := range []struct {
+		want string
+		err  error
+	}{
+		{"mutex", contender(func(c *client.ContenderConfig) { c.Mutex = "" })},
+		{"mutex", contender(func(c *client.ContenderConfig) { c.Mutex = "a b" })},
+		{"contender", contender(func(c *client.ContenderConfig) { c.ID = "a@@b" })},
+		{"TTL is -1s, not 1ms to 24h0m0s", contender(func(c *client.ContenderConfig) { c.TTL = -time.Second })},
+		{"TTL is 999µs, not 1ms to 24h0m0s", contender(func(c *client.ContenderConfig) { c.TTL = 999 * time.Microsecond })},
+		{"TTL is 1.5ms, not a whole", contender(func(c *client.ContenderConfig) { c.TTL = 1500 * time.Microsecond })},
+		{"TTL is 24h0m0.001s, not", contender(func(c *client.ContenderConfig) { c.TTL = 24*time.Hour + time.Millisecond })},
+		{"Transition is -1ms, not 0s to", contender(func(c *client.ContenderConfig) { c.Transition = -time.Millisecond })},
+		{"InitialDelay is -1ns, less than 0", contender(func(c *client.ContenderConfig) { c.InitialDelay = -1 })},
+		{"OnAcquired is nil", contender(func(c *client.ContenderConfig) { c.OnAcquired = nil })},
+		{"mutex", scheduler(func(c *client.ScheduleConfig) { c.Mutex = "" })},
+		{"TTL is 1ns", scheduler(func(c *client.ScheduleConfig) { c.TTL = 1 })},
+		{"Period is 0s, not more than 0", scheduler(func(c *client.ScheduleConfig) { c.Period = 0 })},
+		{"InitialDelay is -1ns, less than 0", scheduler(func(c *client.ScheduleConfig) { c.InitialDelay = -1 })},
+		{"Strategy is Strategy(2), not", scheduler(func(c *client.ScheduleConfig) { c.Strategy = 2 })},
+		{"AlignToClock goes with FixedRate", scheduler(func(c *client.ScheduleConfig) { c.AlignToClock, c.Strategy = true, client.FixedDelay })},
+		{"AlignToClock goes without InitialDelay", scheduler(func(c *client.ScheduleConfig) { c.AlignToClock, c.InitialDelay = true, time.Second })},
+		{"Work is nil", scheduler(func(c *client.ScheduleConfig) { c.Work = nil })},
+		{"mutex", newWorker(func(c *worker.Config) { c.Mutex = "" })},
+		{"contender", newWorker(func(c *worker.Config) { c.ID = "a b" })},
+		{"TTL is 1ns", newWorker(func(c *worker.Config) { c.TTL = 1 })},
+		{"Transition is -1", newWorker(func(c *worker.Config) { c.Transition = -time.Millisecond })},
+		{"StartWork is nil", newWorker(func(c *worker.Config) { c.StartWork = nil })},
+		{"Prefix", newRegistry(registry.Config{})},
+		{"ID", newRegistry(registry.Config{Prefix: "p", ID: "a b"})},
+		{"ExpireAfter is -1ms", newRegistry(registry.Config{Prefix: "p", ExpireAfter: -time.Millisecond})},
+		{"ExpireAfter is 1ns", newRegistry(registry.Config{Prefix: "p", ExpireAfter: 1})},
+		{"ExpireAfter is 25h0m0s", newRegistry(registry.Config{Prefix: "p", ExpireAfter: 25 * time.Hour})},
+		{"Mode is Mode(7)", newRegistry(registry.Config{Prefix: "p", Mode: 7})},
+		{"SpinEvery is -1ns, less than 0", newRegistry(registry.Config{Prefix: "p", SpinEvery: -1})},
+		{"Capacity is -1, less than 0", newRegistry(registry.Config{Prefix: "p", Capacity: -1})},
+		{"mutex", observer(client.ObserverConfig{Mutex: "", OnChange: func(client.State) {}})},
+		{"OnChange is nil", observer(client.ObserverConfig{Mutex: "job"})},
+		{"mutex", lock("")},
+		{"TTL is -1s, not", lock("job", client.WithTTL(-time.Second))},
+		{"Transition is -1m", lock("job", client.WithTTL(time.Second), client.WithTransition(-time.Millisecond))},
+		{"contender", lock("job", client.WithID("two words"))},
+	} {
+		if row.err == nil || !strings.Contains(row.err.Error(), row.want) {
+			t.Errorf("the error is %v, want %q", row.err, row.want)
 		}
 	}
 }
@@ -296,4 +386,37 @@ func TestTheDefaultLeaseIsAtMostHalfOfTheZooKeeperSession(t *testing.T) {
 		}
 		w.unlock(l)
 	})
+}
+
+func TestOwnerHasTheStartOfTheTenureAndItsConnection(t *testing.T) {
+	for _, protocol := range []int{2, 3} {
+		inWorld(t, func(t *testing.T, w *world) {
+			g := w.client()
+			rdb := redis.NewClient(&redis.Options{
+				Dialer: g.dial, Addr: "127.0.0.1:7379", Protocol: protocol, ClientName: "worker-7", PoolSize: 1,
+				ContextTimeoutEnabled: true, DisableIdentity: true,
+				MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+			})
+			t.Cleanup(func() { must(t, rdb.Close()) })
+			c, err := client.New(rdb, client.Options{})
+			must(t, err)
+			began := time.Now()
+			must(t, rdb.Do(bg, "simba.acquire", "job", "a", 600_000, "session").Err())
+			id, err := rdb.ClientID(bg).Result()
+			must(t, err)
+			time.Sleep(time.Minute)
+			must(t, rdb.Do(bg, "simba.guard", "job", "a", 600_000).Err())
+			o, err := c.Owner(bg, "job")
+			must(t, err)
+			if !o.Since.Equal(began.Truncate(time.Millisecond)) || o.Connection != (client.Connection{ID: id, Addr: "pipe", Name: "worker-7"}) {
+				t.Errorf("RESP%d: the lease is held since %v by %+v, want since %v and id %d", protocol, o.Since, o.Connection, began, id)
+			}
+			must(t, rdb.Do(bg, "simba.acquire", "other", "a", 600_000).Err())
+			o, err = c.Owner(bg, "other")
+			must(t, err)
+			if !o.Since.Equal(time.Now().Truncate(time.Millisecond)) || o.Connection != (client.Connection{}) {
+				t.Errorf("RESP%d: without SESSION the lease is held since %v by %+v, want now and no connection", protocol, o.Since, o.Connection)
+			}
+		})
+	}
 }

@@ -89,17 +89,6 @@ func TestTheContextOfDoHasTheDeadlineOfItsCaller(t *testing.T) {
 	})
 }
 
-func TestTheContextOfDoEndsWithTheDeadlineOfItsCaller(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		ctx, cancel := context.WithTimeout(bg, time.Minute)
-		defer cancel()
-		err := w.client().Do(ctx, "job", func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() })
-		if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, client.ErrLost) || w.elapsed() != time.Minute {
-			t.Errorf("Do returns %v after %v, want context.DeadlineExceeded after a minute", err, w.elapsed())
-		}
-	})
-}
-
 // The work may leave a goroutine running. The goroutine's context must end before another contender
 // owns the mutex.
 func TestTheContextOfDoEndsBeforeTheMutexIsFree(t *testing.T) {

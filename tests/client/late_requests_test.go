@@ -133,13 +133,6 @@ func TestStopOfAStoppedWorkerIsNoError(t *testing.T) {
 	})
 }
 
-func TestNewSchedulerReturnsNilWithAnError(t *testing.T) {
-	s, err := new(client.Client).NewScheduler(client.ScheduleConfig{Period: time.Second, Work: func(context.Context) error { return nil }})
-	if err == nil || s != nil {
-		t.Errorf("NewScheduler returns %v, %v, want an error", s, err)
-	}
-}
-
 func TestUnlockReturnsErrLostAfterARenewalWithoutReply(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
@@ -195,9 +188,7 @@ func TestCallbackThatEndsItsGoroutineStopsNoOther(t *testing.T) {
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(bg, time.Hour)
 		defer cancel()
-		if err := k.Stop(ctx); err != nil {
-			t.Error(err)
-		}
+		must(t, k.Stop(ctx))
 	})
 }
 

@@ -82,9 +82,7 @@ func TestObserverRunEndsWithStopAndQuit(t *testing.T) {
 		must(t, err)
 		for name, end := range map[string]func(){
 			"Stop": func() {
-				if err := o.Stop(t.Context()); err != nil {
-					t.Error(err)
-				}
+				must(t, o.Stop(t.Context()))
 			},
 			"Quit": o.Quit,
 		} {
@@ -136,16 +134,10 @@ func TestObserverMayBeStoppedInOnChange(t *testing.T) {
 				g.take(t, "b", time.Hour)
 				time.Sleep(time.Minute)
 				s.want(t, "→", "→a")
-				if err := o.Stop(t.Context()); err != nil {
-					t.Error(err)
-				}
-				if err := o.Start(); err != nil {
-					t.Error(err)
-				}
+				must(t, o.Stop(t.Context()))
+				must(t, o.Start())
 				s.want(t, "a→b")
-				if err := o.Stop(t.Context()); err != nil {
-					t.Error(err)
-				}
+				must(t, o.Stop(t.Context()))
 			})
 		})
 	}
@@ -196,8 +188,6 @@ func TestObserverMayBeUsedByManyGoroutines(t *testing.T) {
 			g.drop(t, "a")
 		}
 		all.Wait()
-		if err := o.Stop(t.Context()); err != nil {
-			t.Error(err)
-		}
+		must(t, o.Stop(t.Context()))
 	})
 }

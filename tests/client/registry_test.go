@@ -114,25 +114,6 @@ func TestObtainRejectsInvalidKeys(t *testing.T) {
 	})
 }
 
-func TestRegistryConfigIsChecked(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		for want, cfg := range map[string]registry.Config{
-			"Prefix":                         {},
-			"ID":                             {Prefix: "p", ID: "a b"},
-			"ExpireAfter is -1ms":            {Prefix: "p", ExpireAfter: -time.Millisecond},
-			"ExpireAfter is 1ns":             {Prefix: "p", ExpireAfter: 1},
-			"ExpireAfter is 25h0m0s":         {Prefix: "p", ExpireAfter: 25 * time.Hour},
-			"Mode is Mode(7)":                {Prefix: "p", Mode: 7},
-			"SpinEvery is -1ns, less than 0": {Prefix: "p", SpinEvery: -1},
-			"Capacity is -1, less than 0":    {Prefix: "p", Capacity: -1},
-		} {
-			if _, err := registry.New(w.client().Client, cfg); err == nil || !strings.Contains(err.Error(), want) {
-				t.Errorf("New of %+v returns %v, want %q", cfg, err, want)
-			}
-		}
-	})
-}
-
 func TestRegistryForgetsTheLeastRecentlyUsedThatIsNotLocked(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		r := w.client().registry(t, registry.Config{Capacity: 3})

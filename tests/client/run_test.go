@@ -14,8 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/client/worker"
@@ -67,32 +65,6 @@ func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {
 			w.nothingLeft("job")
 		}
 	})
-}
-
-func TestStartAfterStopSucceeds(t *testing.T) {
-	addr, _ := realServer(t)
-	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
-	defer rdb.Close()
-	c, err := client.New(rdb, client.Options{Timeout: time.Minute})
-	must(t, err)
-	defer c.Close()
-	k, err := c.NewContender(client.ContenderConfig{Mutex: "job", ID: "k", OnAcquired: func(context.Context, client.State) {}})
-	must(t, err)
-	w, err := worker.New(c, worker.Config{Mutex: "job", ID: "w", StartWork: func(context.Context) error { return nil }})
-	must(t, err)
-	o, err := c.NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(client.State) {}})
-	must(t, err)
-	for range 300 {
-		must(t, k.Start())
-		must(t, k.Stop(bg))
-		must(t, w.Start())
-		must(t, w.Stop(bg))
-		must(t, o.Start())
-		must(t, o.Stop(bg))
-		l, err := c.Lock(bg, "job", client.WithID("l"))
-		must(t, err)
-		must(t, l.Unlock(bg))
-	}
 }
 
 func TestStopInACallbackWithItsContextDoesNotWait(t *testing.T) {
@@ -216,38 +188,6 @@ func TestResignWithoutWaitersBeginsAnotherTenure(t *testing.T) {
 			t.Errorf("the callbacks are %s, want four tenures, the last without released", got)
 		}
 	})
-}
-
-func TestContenderMayResignAllTheTime(t *testing.T) {
-	addr, _ := realServer(t)
-	rdb := redis.NewClient(&redis.Options{Addr: addr, ContextTimeoutEnabled: true, DisableIdentity: true})
-	defer rdb.Close()
-	c, err := client.New(rdb, client.Options{Timeout: time.Minute, Logger: slog.New(slog.DiscardHandler)})
-	must(t, err)
-	defer c.Close()
-	acquired := make(chan struct{}, 1)
-	k, err := c.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, client.State) {
-		select {
-		case acquired <- struct{}{}:
-		default:
-		}
-	}})
-	must(t, err)
-	ctx, cancel := context.WithCancel(bg)
-	ended := make(chan error, 1)
-	go func() { ended <- k.Run(ctx) }()
-	for range 2000 {
-		select {
-		case <-acquired:
-		case err := <-ended:
-			t.Fatalf("Run returns %v, but nothing has ended the contender", err)
-		}
-		for range 3 {
-			k.Resign()
-		}
-	}
-	cancel()
-	must(t, <-ended)
 }
 
 func TestStopSoonAfterResignIsNoOutage(t *testing.T) {

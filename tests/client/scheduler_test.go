@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
@@ -72,33 +71,6 @@ func (b *worked) inside() int {
 
 func always(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
 
-func TestNewSchedulerRejectsInvalidConfig(t *testing.T) {
-	c := new(client.Client)
-	good := client.ScheduleConfig{Mutex: "job", TTL: time.Second, Period: time.Second, Work: func(context.Context) error { return nil }}
-	if _, err := c.NewScheduler(good); err != nil {
-		t.Fatal(err)
-	}
-	for want, change := range map[string]func(*client.ScheduleConfig){
-		"mutex":                                  func(c *client.ScheduleConfig) { c.Mutex = "" },
-		"TTL is 1ns":                             func(c *client.ScheduleConfig) { c.TTL = 1 },
-		"Period is 0s, not more than 0":          func(c *client.ScheduleConfig) { c.Period = 0 },
-		"InitialDelay is -1ns, less than 0":      func(c *client.ScheduleConfig) { c.InitialDelay = -1 },
-		"Strategy is Strategy(2), not":           func(c *client.ScheduleConfig) { c.Strategy = 2 },
-		"AlignToClock goes with FixedRate":       func(c *client.ScheduleConfig) { c.AlignToClock, c.Strategy = true, client.FixedDelay },
-		"AlignToClock goes without InitialDelay": func(c *client.ScheduleConfig) { c.AlignToClock, c.InitialDelay = true, time.Second },
-		"Work is nil":                            func(c *client.ScheduleConfig) { c.Work = nil },
-	} {
-		cfg := good
-		change(&cfg)
-		if _, err := c.NewScheduler(cfg); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("NewScheduler returns %v, want %q", err, want)
-		}
-	}
-	if client.FixedRate.String() != "FixedRate" || client.FixedDelay.String() != "FixedDelay" {
-		t.Errorf("the modes are named %v and %v, want FixedRate and FixedDelay", client.FixedRate, client.FixedDelay)
-	}
-}
-
 func TestFixedRateCountsFromStartToStart(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		_, b := w.scheduler(w.client(), client.ScheduleConfig{InitialDelay: time.Second, Period: 10 * time.Second}, always(3*time.Second))
@@ -157,23 +129,6 @@ func TestSchedulerStopEndsTheWorkAtOnce(t *testing.T) {
 	})
 }
 
-// The subscriber's connection has a goroutine until half a minute after the stop.
-func TestStoppedSchedulerHasNoGoroutine(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, _ := w.scheduler(w.client(), client.ScheduleConfig{Period: time.Second}, always(time.Millisecond))
-		b, _ := w.scheduler(w.client(), client.ScheduleConfig{Period: time.Second}, always(time.Millisecond))
-		time.Sleep(time.Minute)
-		for _, s := range []*client.Scheduler{a, b} {
-			if err := s.Stop(bg); err != nil {
-				t.Error(err)
-			}
-		}
-		time.Sleep(idleAfter + 2*pingEvery)
-		synctest.Wait()
-		noGoroutineLeft(t)
-	})
-}
-
 func TestOneOfManySchedulersWorks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var inside sync.Mutex
@@ -204,12 +159,8 @@ func TestOneOfManySchedulersWorks(t *testing.T) {
 					continue
 				}
 				if i%2 == 0 {
-					if err := s.Stop(bg); err != nil {
-						t.Error(err)
-					}
-					if err := s.Start(); err != nil {
-						t.Error(err)
-					}
+					must(t, s.Stop(bg))
+					must(t, s.Start())
 				} else {
 					guests[j].silence()
 					time.Sleep(20 * time.Second)
@@ -219,9 +170,7 @@ func TestOneOfManySchedulersWorks(t *testing.T) {
 			}
 		}
 		for _, s := range all {
-			if err := s.Stop(bg); err != nil {
-				t.Error(err)
-			}
+			must(t, s.Stop(bg))
 		}
 		if counts[0] < 100 || counts[1] < 100 || counts[2] < 100 || counts[0]+counts[1]+counts[2] < 500 {
 			t.Errorf("the schedulers have worked %v times, want at least 100 each and 500 together", counts)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -19,6 +20,9 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/client/registry"
 	"github.com/simba-resp/simba-resp/client/worker"
+	"github.com/simba-resp/simba-resp/commands"
+	"github.com/simba-resp/simba-resp/engine"
+	"github.com/simba-resp/simba-resp/resp"
 	"github.com/simba-resp/simba-resp/tests/leaks"
 )
 
@@ -194,9 +198,7 @@ func TestRandomCallsLeaveNothing(t *testing.T) {
 	if err != nil || len(page.Mutexes) > 0 {
 		t.Errorf("at the end the server has the mutexes %v, %v, want none", page.Mutexes, err)
 	}
-	if err := leaks.Find(before); err != nil {
-		t.Error(err)
-	}
+	must(t, leaks.Find(before))
 }
 
 // The client must log a loss during Unlock, but no loss because of Unlock.
@@ -226,4 +228,36 @@ func TestUnlockDoesNotLogALoss(t *testing.T) {
 			}
 		}
 	}
+}
+
+// realServer returns the address of a server in this process, and its engine.
+func realServer(b testing.TB) (addr string, _ *engine.Engine) {
+	b.Helper()
+	quiet := slog.New(slog.DiscardHandler)
+	broker := resp.NewBroker()
+	e, err := engine.New(engine.Config{
+		Clock: engine.NewClock(0), HandoffWindow: time.Second, QueueGrace: 5 * time.Second, Notices: commands.Notices(broker),
+	}, engine.Memory(), engine.Recovery{})
+	must(b, err)
+	x := commands.New(commands.Config{Backend: e, Logger: quiet})
+	server := resp.NewServer(resp.Config{Committer: e, Broker: broker, Logger: quiet}, x)
+	x.Attach(server)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	must(b, err)
+	var served sync.WaitGroup
+	served.Go(func() { _ = server.Serve(ln) })
+	b.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(bg, time.Minute)
+		defer cancel()
+		if err := server.Shutdown(ctx); err != nil {
+			b.Error(err)
+		}
+		served.Wait()
+		e.Stop()
+	})
+	// From the first reply on, the server has all its goroutines. Tests look for those that stay.
+	rdb := redis.NewClient(&redis.Options{Addr: ln.Addr().String()})
+	defer rdb.Close()
+	must(b, rdb.Ping(bg).Err())
+	return ln.Addr().String(), e
 }

@@ -34,9 +34,7 @@ func event(t *testing.T, g *testClient, mutex, owner string, token uint64) {
 func eventOf(t *testing.T, g *testClient, kind simba.EventKind, mutex, owner string, token uint64) {
 	t.Helper()
 	e := simba.Event{Kind: kind, Mutex: mutex, Owner: owner, Token: token}
-	if err := g.rdb.Publish(context.Background(), simba.EventChannel(mutex), string(e.AppendJSON(nil))).Err(); err != nil {
-		t.Error(err)
-	}
+	must(t, g.rdb.Publish(context.Background(), simba.EventChannel(mutex), string(e.AppendJSON(nil))).Err())
 	synctest.Wait()
 }
 

@@ -117,34 +117,10 @@ func (s *testWorker) end() {
 	}
 }
 
-func TestNewWorkerRejectsInvalidConfig(t *testing.T) {
-	c := new(client.Client)
-	good := worker.Config{
-		Mutex: "job", TTL: time.Second,
-		StartWork: func(context.Context) error { return nil }, StopWork: func() error { return nil },
-	}
-	if w, err := worker.New(c, good); err != nil || w.State() != worker.Idle || w.ID() == "" {
-		t.Fatal(err)
-	}
-	for want, change := range map[string]func(*worker.Config){
-		"mutex":            func(c *worker.Config) { c.Mutex = "" },
-		"contender":        func(c *worker.Config) { c.ID = "a b" },
-		"TTL is 1ns":       func(c *worker.Config) { c.TTL = 1 },
-		"Transition is -1": func(c *worker.Config) { c.Transition = -time.Millisecond },
-		"StartWork is nil": func(c *worker.Config) { c.StartWork = nil },
-	} {
-		cfg := good
-		change(&cfg)
-		if _, err := worker.New(c, cfg); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("New returns %v, want %q", err, want)
-		}
-	}
-}
-
 func TestWorkerStatesHaveNames(t *testing.T) {
-	got := fmt.Sprint(worker.Idle, worker.Acquiring, worker.Working, worker.Renewing, worker.Pausing, worker.Waiting, worker.Releasing, worker.State(7), worker.State(-1))
-	if got != "idle acquiring working renewing pausing waiting releasing State(7) State(-1)" {
-		t.Errorf("the states are named %s", got)
+	got := fmt.Sprint(worker.Idle, worker.Acquiring, worker.Working, worker.Renewing, worker.Pausing, worker.Waiting, worker.Releasing, worker.State(7), worker.State(-1), client.FixedRate, client.FixedDelay)
+	if got != "idle acquiring working renewing pausing waiting releasing State(7) State(-1) FixedRate FixedDelay" {
+		t.Errorf("the states and strategies are named %s", got)
 	}
 }
 

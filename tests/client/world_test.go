@@ -5,7 +5,6 @@ import (
 	"context"
 	"log/slog"
 	"runtime"
-	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -317,47 +316,20 @@ func owners(all []tenure) (ids []string) {
 	return ids
 }
 
-func TestWorldServesClientsInFakeTime(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.client(), w.client()
-		ask := func(g *testClient) (string, error) {
-			r, err := g.acquire(t.Context(), "job", "a", time.Minute)
-			status, _ := r["status"].(string)
-			return status, err
-		}
-		if s, err := ask(a); s != "acquired" || err != nil {
-			t.Fatalf("acquire returns %s, %v, want acquired", s, err)
-		}
-		b.slow(0, time.Second)
-		sent := time.Now()
-		if s, err := ask(b); s != "renewed" || err != nil || time.Since(sent) < time.Second {
-			t.Errorf("over a slow wire the status is %s, the error %v after %v, want renewed after a second", s, err, time.Since(sent))
-		}
-		a.silence()
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-		defer cancel()
-		if _, err := a.release(ctx, "job", "a"); err == nil || w.owner("job") != "a" {
-			t.Errorf("release over a silent wire returns %v, or the server has received it", err)
-		}
-		a.heal()
-		time.Sleep(time.Second)
-		if w.owner("job") != "" {
-			t.Error("after heal, the server has not received the release")
-		}
-		w.restart()
-		if s, err := ask(a); s != "acquired" || err != nil {
-			t.Errorf("after a restart, acquire returns %s, %v, want acquired", s, err)
-		}
-		w.stop()
-		if _, err := ask(a); err == nil {
-			t.Error("acquire from a stopped server returns no error")
-		}
-		w.begin()
-		if s, err := ask(a); s != "renewed" || err != nil {
-			t.Errorf("after begin, acquire returns %s, %v, want renewed", s, err)
-		}
-		if got := owners(w.tenures("job")); !slices.Equal(got, []string{"a", "a"}) {
-			t.Errorf("the tenures are %+v, want two of a", got)
-		}
-	})
-}
+// Times and limits of package client. Tests rely on them.
+const (
+	timeout   = 3 * time.Second        // of a request
+	spinEvery = 100 * time.Millisecond // the default of a registry
+
+	// The client replaces a subscriber's connection that receives nothing between two PINGs.
+	pingEvery      = 3 * time.Second
+	redialPauseMax = 2 * time.Second  // the longest pause between attempts to connect
+	idleAfter      = 30 * time.Second // how long the client keeps a connection without channels
+	connChannels   = 8192             // the largest number of channels of a connection
+
+	queryEvery = 15 * time.Second // the longest time between two queries of an Observer
+	// An Observer that misses a notice reports the change after aheadQueries more queries.
+	aheadQueries = 3
+	aheadPause   = 2 * time.Second // the pause before each of these queries
+	maxEvents    = 1024            // how many notices may wait for OnChange
+)

@@ -1,3 +1,4 @@
+// Package crash tests what survives crashes of the server or the machine, reboots and restarts.
 package crash
 
 import (
@@ -5,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"sync"
 	"testing"
@@ -296,3 +298,5 @@ func lastIndex(states []holder, h holder) int {
 	}
 	return -1
 }
+
+func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }

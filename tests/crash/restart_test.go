@@ -12,6 +12,7 @@ import (
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
+	"github.com/gomodule/redigo/redis"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/persist"
@@ -117,4 +118,14 @@ func copyOf(b *testing.B, dir string) string {
 	}
 	syscall.Sync()
 	return to
+}
+
+func mustHold(b *testing.B, addr string, n int) {
+	b.Helper()
+	c, err := redis.Dial("tcp", addr)
+	simbatest.Must(b, err)
+	defer c.Close()
+	if held, err := redis.Int(c.Do("DBSIZE")); err != nil || held != n {
+		b.Fatalf("after the restart DBSIZE returns %d, %v, want %d", held, err, n)
+	}
 }

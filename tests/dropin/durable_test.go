@@ -14,43 +14,6 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-func TestALockKeySurvivesAKill(t *testing.T) {
-	t.Parallel()
-	s := simbatest.Start(t)
-	rdb := connect(t, s)
-	is(t, rdb, "OK", "set", "k", "v", "nx", "px", 60_000)
-	is(t, rdb, "OK", "set", "bytes", "\x00\xff\r\n", "px", 60_000)
-	is(t, rdb, "OK", "set", "endless", "v")
-	is(t, rdb, int64(2), "hset", "hash", "f", "v", "g", "w")
-	is(t, rdb, int64(1), "hset", "hash", "g", "x", "h", "y")
-	is(t, rdb, int64(1), "pexpire", "hash", 60_000)
-	is(t, rdb, int64(42), "incrby", "counter", 42)
-	is(t, rdb, "OK", "set", "deleted", "v")
-	is(t, rdb, int64(1), "del", "deleted")
-
-	s.Restart()
-	rdb = connect(t, s)
-	is(t, rdb, "v", "get", "k")
-	is(t, rdb, "\x00\xff\r\n", "get", "bytes")
-	for _, key := range []string{"k", "bytes", "hash"} {
-		if ms := number(t, rdb, "pttl", key); ms <= 0 || ms > 60_000 {
-			t.Errorf("after the restart PTTL of %s is %d ms, want 1 to 60,000", key, ms)
-		}
-	}
-	is(t, rdb, "v", "get", "endless")
-	is(t, rdb, int64(-1), "pttl", "endless")
-	is(t, rdb, "hash", "type", "hash")
-	fields, err := rdb.HGetAll(t.Context(), "hash").Result()
-	if err != nil || len(fields) != 3 || fields["f"] != "v" || fields["g"] != "x" || fields["h"] != "y" {
-		t.Errorf("after the restart HGETALL returns %v, %v, want f v, g x, h y", fields, err)
-	}
-	is(t, rdb, int64(43), "incr", "counter")
-	is(t, rdb, int64(0), "exists", "deleted")
-	is(t, rdb, nil, "set", "k", "w", "nx", "px", 60_000)
-	is(t, rdb, int64(1), "del", "k")
-	is(t, rdb, "OK", "set", "k", "w", "nx", "px", 60_000)
-}
-
 // several is a script that sets many keys to the same number.
 const several = `
 redis.call('set', KEYS[1], ARGV[1])

@@ -100,25 +100,3 @@ func TestRedsyncLocksExtendsAndUnlocks(t *testing.T) {
 		t.Errorf("the former owner's Extend of another's lock returns %t, %v, want an error", ok, err)
 	}
 }
-
-func TestALockOfRedsyncExpires(t *testing.T) {
-	t.Parallel()
-	s := simbatest.Start(t)
-	rdb := connect(t, s)
-	m := newMutex(t, s, "m", redsync.WithExpiry(30*time.Second))
-	simbatest.Must(t, m.Lock())
-	// Lock fails if its request takes longer than the lease. So the test shortens the lease only
-	// now.
-	is(t, rdb, int64(1), "pexpire", "m", 300)
-	k := &simba{rdb, "m", "ours", 0}
-	if _, err := k.acquire(t.Context()); err != nil { // returns when the lease has ended
-		t.Fatal(err)
-	}
-	if ok, err := m.Unlock(); ok || err == nil {
-		t.Errorf("the former owner's Unlock of another's lock returns %t, %v, want an error", ok, err)
-	}
-	if ok, err := m.Extend(); ok || err == nil {
-		t.Errorf("the former owner's Extend of another's lock returns %t, %v, want an error", ok, err)
-	}
-	is(t, rdb, "ours", "get", "m")
-}

@@ -125,21 +125,3 @@ func TestSpringLocksContendWithSimbaAcquire(t *testing.T) {
 	c.enterSimba(2, 20, 2*springPause)
 	c.end()
 }
-
-func TestSpringScriptsDoNotChangeTheLockOfAnotherOwner(t *testing.T) {
-	t.Parallel()
-	c := newContest(t, "spring-locks:other")
-	ours := &simba{c.rdb, c.mutex, "ours", 0}
-	if _, err := ours.acquire(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	k := newSpring(c, "spring", seeds.SpringUnlink)
-	for name, s := range map[string]*redis.Script{"obtain": k.obtaining, "unlink": k.removal, "delete": redis.NewScript(seeds.SpringDelete)} {
-		if ok, err := k.yes(t.Context(), s, k.id, lease); ok || err != nil {
-			t.Errorf("the script %s of another client returns %v, %v, want false", name, ok, err)
-		}
-	}
-	if err := ours.release(t.Context()); err != nil {
-		t.Error(err)
-	}
-}

@@ -1,8 +1,10 @@
+// Package handoffs tests handoffs of mutexes among many waiters, some of which are dead.
 package handoffs
 
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"testing"
 	"time"
@@ -92,3 +94,5 @@ func handOff(t testing.TB, addr string, want int) (took simbatest.Latencies, die
 	all.Wait()
 	return took, died
 }
+
+func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }

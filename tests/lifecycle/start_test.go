@@ -1,8 +1,11 @@
+// Package lifecycle tests the start and the stop of the server: what the server refuses, how it
+// ends, and what it logs.
 package lifecycle
 
 import (
 	"fmt"
 	"net"
+	"os"
 	"regexp"
 	"strings"
 	"syscall"
@@ -57,3 +60,5 @@ func TestASignalEndsAServerThatWaitsForItsStore(t *testing.T) {
 		})
 	}
 }
+
+func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }

@@ -3,7 +3,6 @@ package metrics
 import (
 	"crypto/tls"
 	"encoding/json"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -187,14 +186,6 @@ func TestRecoveryDelayIsReportedAndNotFailed(t *testing.T) {
 	}
 }
 
-func TestHTTPAddressInUseIsRefused(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	simbatest.Must(t, err)
-	defer taken.Close()
-	addr := taken.Addr().String()
-	simbatest.Refused(t, 1, "http-addr: listen tcp "+addr+": bind: address already in use", "--addr", "127.0.0.1:0", "--durability", "memory", "--http-addr", addr)
-}
-
 func TestScrapePassesPromtool(t *testing.T) {
 	promtool := need.Program(t, "promtool", "prometheus")
 	s := start(t, "--metrics-mutexes", "m*")
@@ -259,24 +250,4 @@ func TestMetricsAgreeWithInfo(t *testing.T) {
 func jsonNumber(f float64) string {
 	text, _ := json.Marshal(f) // never fails for a number
 	return string(text)
-}
-
-func TestSilentClientsDoNotStarveHTTPS(t *testing.T) {
-	a, dir := certs.NewAuthority(t, "test"), t.TempDir()
-	cert, key := a.Sign(t, certs.Leaf{Name: "server"}).Write(t, dir, "server")
-	s := start(t, "--durability", "memory", "--tls-addr", "127.0.0.1:0", "--tls-cert-file", cert, "--tls-key-file", key,
-		"--addr", "127.0.0.1:0", "--aclfile", usersFile(t))
-	for range 200 {
-		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-		simbatest.Must(t, err)
-		defer c.Close()
-	}
-	s.url = strings.Replace(s.url, "http:", "https:", 1)
-	s.client = httpClient(t, clientConfig(a))
-	if status, _, body := s.get(t, "/readyz", "", ""); status != http.StatusOK {
-		t.Errorf("/readyz replies with status %d, want 200: %s", status, body)
-	}
-	if status, _, body := s.get(t, "/metrics", "scraper", "scraper-password"); status != http.StatusOK {
-		t.Errorf("/metrics replies with status %d, want 200: %s", status, body)
-	}
 }

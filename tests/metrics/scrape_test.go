@@ -1,3 +1,5 @@
+// Package metrics tests what the server serves over HTTP: metrics, health and profiles. It also
+// tests the rules and the dashboard in deploy that use the metrics.
 package metrics
 
 import (
@@ -6,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"testing"
@@ -113,4 +116,34 @@ func containsAll(text string, parts []string) bool {
 		}
 	}
 	return true
+}
+
+func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
+
+// startUnread starts a server whose log goes to a pipe that nobody reads.
+func startUnread(t *testing.T) *server {
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(stores.FreePort(t)))
+	s := simbatest.StartUnread(t, "--http-addr", addr, "--durability", "memory")
+	web := &server{&simbatest.Server{Addr: s.Addr}, "http://" + addr, httpClient(t, nil)}
+	simbatest.Await(t, "the server is ready", func() bool {
+		reply, err := web.client.Get(web.url + "/readyz")
+		if err != nil {
+			return false
+		}
+		reply.Body.Close()
+		return reply.StatusCode == http.StatusOK
+	})
+	return web
+}
+
+// floodLog sends audited commands until the pipe and the server's buffer are full.
+func floodLog(t *testing.T, s *server) {
+	c := simbatest.Conn(t, s.Server)
+	defer c.Close()
+	for range 40 {
+		for range 500 {
+			simbatest.Must(t, c.Send("CONFIG", "GET", "maxclients"))
+		}
+		simbatest.Do(t, c, "")
+	}
 }

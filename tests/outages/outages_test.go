@@ -1,3 +1,5 @@
+// Package outages tests servers that share a store. The tests cut the servers off from the store,
+// and pause and stop it.
 package outages
 
 import (
@@ -9,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -290,4 +293,115 @@ func (o *outages) files() int {
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", o.server.Pid()))
 	simbatest.Must(o.t, err)
 	return len(open) - o.pooled()
+}
+
+func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
+
+// pulse measures how long this process could not run. Other processes may use the processors, and
+// the host may pause a virtual machine. Tests subtract this time from what they measure at the
+// server.
+type pulse struct {
+	mu   sync.Mutex // guards the fields below
+	lost time.Duration
+	due  time.Time // when the next beat is due
+}
+
+// beat is the time between two readings of the clock. A delay shorter than beat does not count.
+const beat = 10 * time.Millisecond
+
+// startPulse starts a pulse that ends with the test.
+func startPulse(t testing.TB) *pulse {
+	p := &pulse{due: time.Now().Add(beat)}
+	done := make(chan struct{})
+	var beating sync.WaitGroup
+	beating.Go(func() {
+		again := time.NewTicker(beat)
+		defer again.Stop()
+		for {
+			select {
+			case <-done:
+				return
+			case <-again.C:
+			}
+			p.mu.Lock()
+			now := time.Now()
+			p.lost += lateBy(now.Sub(p.due))
+			p.due = now.Add(beat)
+			p.mu.Unlock()
+		}
+	})
+	t.Cleanup(func() {
+		close(done)
+		beating.Wait()
+	})
+	return p
+}
+
+func lateBy(d time.Duration) time.Duration {
+	if d < beat {
+		return 0
+	}
+	return d
+}
+
+// soFar returns how long the process could not run since the start of the pulse.
+func (p *pulse) soFar() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.lost + lateBy(time.Since(p.due))
+}
+
+// eventually repeats a command until the store answers it.
+func eventually(t testing.TB, c redis.Conn, command string, args ...any) simbatest.Record {
+	t.Helper()
+	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); {
+		r, err := simbatest.ToRecord(c.Do(command, args...))
+		if err == nil {
+			return r
+		}
+		if !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
+			t.Fatalf("%s %v returns the error %v, want none or TRYAGAIN", command, args, err)
+		}
+	}
+	t.Fatalf("the store is back, but %s %v still returns TRYAGAIN", command, args)
+	return nil
+}
+
+func TestAServerStopsInOrderWhileItsStoreIsAway(t *testing.T) {
+	simbatest.OnEveryStore(t, func(t *testing.T, s *simbatest.Shared) {
+		server := startBriefly(t, s, s.Store.Addr, time.Second, longSession)
+		eventually(t, simbatest.Conn(t, server), "SIMBA.ACQUIRE", "job", "a", 600_000)
+		w := simbatest.WaitRetrying(t, server, "job", "b")
+		s.Store.Pause()
+		server.Signal(syscall.SIGTERM)
+		if code := server.Wait(t); code != 0 {
+			t.Errorf("the server exits with code %d, want 0:\n%s", code, server.Output())
+		}
+		select {
+		case <-w.Replied:
+		case <-time.After(simbatest.Patience):
+			t.Fatal("the waiter gets no reply when the server stops")
+		}
+		if w.Err == nil {
+			t.Errorf("the waiter got the reply %v, want an error", w.Reply)
+		}
+	})
+}
+
+// longSession is a session timeout of the engine zookeeper. It exceeds each outage of a test, so no
+// owner loses its lease.
+const longSession = time.Hour
+
+// startBriefly starts a server with the store at addr. timeout limits the server's wait for replies
+// of the store. session is the session timeout of the engine zookeeper. If the server fails to
+// start, because the store is slow, startBriefly starts it again.
+func startBriefly(t testing.TB, s *simbatest.Shared, addr string, timeout, session time.Duration) *simbatest.Server {
+	t.Helper()
+	flags := append(s.Flags(addr), "--backend-timeout", timeout.String())
+	if s.Engine == "zookeeper" {
+		flags = append(flags, "--zookeeper-session-timeout", session.String())
+	}
+	server := simbatest.New(t, flags...)
+	simbatest.Await(t, "the server starts", server.StartOrEnd)
+	return server
 }

@@ -11,8 +11,10 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"testing"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // dir is the folder for the programs of this run; "" before Main.
@@ -142,4 +144,34 @@ func clone() (string, error) {
 			return "", errors.New("no go.mod in the current folder or above")
 		}
 	}
+}
+
+// NeedRedisTools skips the test if redis-cli or redis-benchmark is not installed. With CI=true it
+// fails the test.
+func NeedRedisTools(t testing.TB) {
+	t.Helper()
+	for _, name := range []string{"redis-cli", "redis-benchmark"} {
+		need.Program(t, name, "redis-tools")
+	}
+}
+
+// DocsBlock returns the lines of the code block between the markers <!-- name --> and <!-- /name
+// --> of a page in docs/.
+func DocsBlock(t testing.TB, page, name string) []string {
+	t.Helper()
+	root, err := clone()
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "docs", page))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, ok := strings.Cut(string(text), "<!-- "+name+" -->\n")
+	block, _, ended := strings.Cut(rest, "\n<!-- /"+name+" -->")
+	lines := strings.Split(block, "\n")
+	if !ok || !ended || len(lines) < 3 {
+		t.Fatalf("docs/%s has no code block between the markers of %s", page, name)
+	}
+	return lines[1 : len(lines)-1] // without the fences
 }

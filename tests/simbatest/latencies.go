@@ -30,3 +30,12 @@ func (l Latencies) Longest() time.Duration { return l.rounded(1) }
 func (l Latencies) rounded(q float64) time.Duration {
 	return l.Quantile(q).Round(100 * time.Microsecond)
 }
+
+// Since returns how much time the host took since an earlier reading, from the virtual processor
+// that lost most.
+func (s Stolen) Since(earlier Stolen) (most time.Duration) {
+	for i := range min(len(s), len(earlier)) {
+		most = max(most, s[i]-earlier[i])
+	}
+	return most
+}

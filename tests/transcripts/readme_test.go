@@ -1,3 +1,4 @@
+// Package transcripts runs the commands that the documentation shows, and compares the output.
 package transcripts
 
 import (
@@ -343,4 +344,9 @@ func (p *player) open(name string) *terminal {
 	})
 	p.terminals[name] = term
 	return term
+}
+
+func TestMain(m *testing.M) {
+	os.Setenv("FAKETTY", "1") // makes redis-cli write as to a terminal
+	os.Exit(simbatest.Main(m))
 }
