@@ -118,8 +118,7 @@ func TestLostReplyOfBreakIsNotRepeated(t *testing.T) {
 
 // The tenure can end after the command has read the owner. Then BREAK ends the next tenure.
 func TestBreakNamesTheTenureThatItBroke(t *testing.T) {
-	simbatest.Binary(t)
-	onEveryEngine(t, func(t *testing.T, engine string) {
+	simbatest.OnEveryEngine(t, func(t *testing.T, engine string) {
 		s := simbatest.StartOn(t, engine)
 		c := simbatest.GoRedis(t, s)
 		simbatest.Acquire(t, c, "job", "alice", 600_000)

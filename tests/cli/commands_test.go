@@ -29,18 +29,8 @@ func contended(t *testing.T, engine string) *simbatest.Server {
 	return s
 }
 
-func onEveryEngine(t *testing.T, test func(*testing.T, string)) {
-	for _, engine := range simbatest.Engines {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
-			test(t, engine)
-		})
-	}
-}
-
 func TestCommandsShowOwnerQueueAndHistory(t *testing.T) {
-	simbatest.Binary(t) // must run in the goroutine of the test
-	onEveryEngine(t, func(t *testing.T, engine string) {
+	simbatest.OnEveryEngine(t, func(t *testing.T, engine string) {
 		s := contended(t, engine)
 		record := simbatest.DoRecord(t, simbatest.Conn(t, s), "SIMBA.OWNER", "job")
 		token := fmt.Sprint(record["token"])

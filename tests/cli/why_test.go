@@ -11,8 +11,7 @@ import (
 )
 
 func TestWhySaysWhoIsAheadAndUntilWhen(t *testing.T) {
-	simbatest.Binary(t)
-	onEveryEngine(t, func(t *testing.T, engine string) {
+	simbatest.OnEveryEngine(t, func(t *testing.T, engine string) {
 		s := contended(t, engine)
 		shared := engine != "mysql"
 
@@ -65,8 +64,7 @@ func TestWhySaysWhoIsAheadAndUntilWhen(t *testing.T) {
 // A waiter whose connection is gone stays in the queue as a polling waiter. So the server does not
 // know whether it is next.
 func TestWhyCallsNoAbsentWaiterNext(t *testing.T) {
-	simbatest.Binary(t)
-	onEveryEngine(t, func(t *testing.T, engine string) {
+	simbatest.OnEveryEngine(t, func(t *testing.T, engine string) {
 		s := simbatest.StartOn(t, engine)
 		shared := engine != "mysql"
 		c := simbatest.GoRedis(t, s)

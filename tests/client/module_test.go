@@ -1,12 +1,21 @@
 package clienttest
 
 import (
+	"context"
 	"encoding/json"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/resp"
 )
 
 const program = `package main
@@ -96,3 +105,116 @@ func TestTheClientRequiresOnlyGoRedis(t *testing.T) {
 		t.Errorf("client/go.mod requires %q and replaces %v, want only go-redis and no replacement", direct, mod.Replace)
 	}
 }
+
+// names returns valid and invalid names.
+func names() []string {
+	all := []string{
+		"", " ", "a", "a b", "a\tb", "a\x00", "a\x7f", "{", "a}", "@", "@@", "a@@b", "a@b@", "é", "a\u00a0b", "a\u2028", "é{", "é ",
+		"\xff", "é\xff", "a\x80b", "\u200b", "日本", "simba:{x}", strings.Repeat("é", 64), strings.Repeat("é", 128),
+	}
+	for _, n := range []int{simba.MaxContenderLen, simba.MaxMutexLen} {
+		all = append(all, strings.Repeat("x", n-1), strings.Repeat("x", n), strings.Repeat("x", n+1))
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		b := make([]byte, 1+random.IntN(4))
+		for i := range b {
+			b[i] = byte(random.IntN(256))
+		}
+		all = append(all, string(b), string(rune(random.IntN(0x3000))))
+	}
+	return all
+}
+
+func TestTheClientTakesTheNamesThatTheServerTakes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		refuses := func(mutex, id string) bool {
+			_, err := g.NewContender(client.ContenderConfig{Mutex: mutex, ID: id, OnAcquired: func(context.Context, client.State) {}})
+			return err != nil
+		}
+		for _, name := range names() {
+			if got, want := refuses(name, "id"), simba.CheckMutex(name) != nil; got != want {
+				t.Errorf("does the client refuse the mutex %q: %v; does the server refuse it: %v", name, got, want)
+			}
+			if name == "" { // the client chooses an id instead
+				continue
+			}
+			if got, want := refuses("job", name), simba.CheckContender(name) != nil; got != want {
+				t.Errorf("does the client refuse the contender %q: %v; does the server refuse it: %v", name, got, want)
+			}
+		}
+	})
+}
+
+func TestTheClientTakesTheWindowsThatTheServerTakes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		for _, c := range []struct {
+			ttl, transition time.Duration
+			taken           bool
+		}{
+			{simba.MinTTL, client.NoTransition, true},
+			{simba.MinTTL - 1, client.NoTransition, false},
+			{simba.MaxTTL, simba.MaxTransition, true},
+			{simba.MaxTTL + time.Millisecond, client.NoTransition, false},
+			{simba.MaxTTL, simba.MaxTransition + time.Millisecond, false},
+		} {
+			l, err := g.TryLock(bg, "job", client.WithTTL(c.ttl), client.WithTransition(c.transition))
+			if (err == nil) != c.taken {
+				t.Errorf("TryLock with TTL %v and transition %v returns %v, want success: %v", c.ttl, c.transition, err, c.taken)
+			}
+			if l != nil {
+				_ = l.Unlock(bg)
+			}
+		}
+	})
+}
+
+func TestTheClientSubscribesToTheServersChannels(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.contend("owner", lease(time.Hour, 0))
+		synctest.Wait()
+		w.contend("waiter", lease(time.Hour, 0))
+		observe(t, w.client())
+		time.Sleep(time.Minute)
+		want := []string{
+			simba.ContenderChannel("job", "owner"), simba.ContenderChannel("job", "waiter"), simba.MutexChannel("job"), simba.EventChannel("job"),
+		}
+		if got := w.broker.Channels(resp.KindChannel, ""); !slices.Equal(sorted(got), sorted(want)) {
+			t.Errorf("the client subscribes to %q, not %q", got, want)
+		}
+	})
+}
+
+func TestTheClientKnowsTheServersEvents(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g, other := w.client(), w.client()
+		asked := g.countCommands()
+		var c changes
+		g.watch(t, "x", &c)
+		c.want(t, "→")
+		token := uint64(0)
+		for kind, want := range map[simba.EventKind][]string{
+			simba.EventReleased: {"a→"}, simba.EventExpired: {"a→"}, simba.EventBroken: {"a→"},
+			simba.EventQueued: nil, simba.EventLeft: nil,
+		} {
+			token++
+			eventOf(t, other, simba.EventAcquired, "x", "a", token)
+			c.want(t, "→a")
+			before := asked.Load()
+			eventOf(t, other, kind, "x", "a", token)
+			c.want(t, want...)
+			if want == nil {
+				time.Sleep(time.Millisecond) // an unknown event leads to a query
+				if n := asked.Load() - before; n != 0 {
+					t.Errorf("the observer sends %d queries after the event %s, want none", n, kind)
+				}
+				eventOf(t, other, simba.EventReleased, "x", "a", token)
+				c.want(t, "a→")
+			}
+		}
+	})
+}
+
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }

@@ -18,12 +18,7 @@ import (
 // then. Two of them lose their connections at times. The case is that of Simba's compatibility kit
 // for its backends.
 func TestOfTenContendersThereAreNeverTwoOwners(t *testing.T) {
-	for _, engine := range simbatest.Engines {
-		t.Run(engine, func(t *testing.T) {
-			t.Parallel()
-			tenContenders(t, simbatest.StartOn(t, engine))
-		})
-	}
+	simbatest.OnEveryEngine(t, func(t *testing.T, engine string) { tenContenders(t, simbatest.StartOn(t, engine)) })
 }
 
 func tenContenders(t *testing.T, s *simbatest.Server) {

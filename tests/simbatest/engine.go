@@ -84,3 +84,14 @@ func OnEveryStore(t *testing.T, test func(*testing.T, *Shared)) {
 		})
 	}
 }
+
+// OnEveryEngine runs a test with each engine. The subtests run in parallel.
+func OnEveryEngine(t *testing.T, test func(t *testing.T, engine string)) {
+	Binary(t) // must run in the goroutine of the test
+	for _, engine := range Engines {
+		t.Run(engine, func(t *testing.T) {
+			t.Parallel()
+			test(t, engine)
+		})
+	}
+}
