@@ -21,8 +21,6 @@ const (
 	// diskBefore is the size on disk of a held mutex, in bytes, before the server had a journal. At
 	// commit 27d06e8 it was 18.8 bytes, with a million mutexes.
 	diskBefore = 19
-	// linesBefore is the figure codeLines at commit 27d06e8.
-	linesBefore = 10_014
 )
 
 // aims returns all aims with their figures, also aims that were not measured.
@@ -68,7 +66,6 @@ func (r *results) aims() (all []aim) {
 	value(held+"the files of a full journal", 64, "MiB", most, key{journalMiB, always, *many})
 	value(held+"bytes on disk each, without the journal", diskBefore, "", most, key{diskBytes, always, *many})
 	value(held+"bytes of memory each", 256, "", most, key{residentBytes, always, *many})
-	value("lines of Go in persist, engine and resp, without tests", linesBefore-1, "", most, key{codeLines, always, 0})
 	return all
 }
 

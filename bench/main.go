@@ -49,11 +49,6 @@ func (program) Run() int {
 		b.try("monitoring", func(tb *testbed) { b.monitoring(tb, *pairs) })
 		return len(b.faults)
 	}
-	b.try("lines of Go", func(tb *testbed) {
-		n, err := countLines(codeParts)
-		tb.must(err)
-		b.add(0, key{codeLines, always, 0}, float64(n))
-	})
 	b.try("the loads", func(tb *testbed) {
 		b.tb = tb
 		b.start()

@@ -29,7 +29,6 @@ const (
 	journalMiB    quantity = "MiB of the full journal"
 	restart       quantity = "restart, s"
 	restartFull   quantity = "restart with a full journal, s"
-	codeLines     quantity = "lines of Go"
 )
 
 // key names one figure: a quantity of a subject, with the size of the load.
@@ -66,7 +65,7 @@ func (r *results) add(round int, k key, value float64) {
 // expected returns how many values of a quantity a complete run has.
 func (r *results) expected(q quantity) int {
 	switch q {
-	case residentBytes, diskBytes, journalMiB, codeLines:
+	case residentBytes, diskBytes, journalMiB:
 		return 1
 	case commitDuring, commitBetween:
 		return min(r.rounds, mostCheckpoints)
