@@ -58,7 +58,7 @@ func (x *Commands) client(conn *resp.Conn) *client {
 	if c, ok := conn.State().(*client); ok {
 		return c
 	}
-	c := &client{x: x, conn: conn}
+	c := &client{x: x, conn: conn, w: conn.Reply()}
 	c.queued.Store(-1)
 	c.begin()
 	conn.SetState(c)
@@ -132,7 +132,7 @@ func (c *client) run(e *entry, args [][]byte) {
 	ended := c.x.age()
 
 	took := ended - started - c.parked
-	c.lost().note(took)
+	c.outage.note(took)
 	c.record(e, args, took, err != nil)
 	c.x.rates.tick(c.x, ended)
 }
@@ -166,10 +166,10 @@ func (c *client) lost() *outage {
 }
 
 // backend returns the backend for this client's calls. If the current batch has lost too much time
-// to the store, the returned backend fails without calling the store.
+// to the store, the returned backend fails without calling the store. A handler that calls the
+// backend passes the Seq of the result to Conn.ReplyAfter, or returns an error.
 func (c *client) backend() simba.Backend {
-	c.conn.ReplyAfter(0) // makes the server call the Committer, which may have notices to send
-	if c.lost().over() {
+	if c.outage.over() && c.lost().over() { // the outage may be of an earlier batch
 		return refusing{c.x.backend, c.outage.err}
 	}
 	return c.x.backend

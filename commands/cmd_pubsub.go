@@ -164,14 +164,13 @@ func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) err
 func (c *client) subscribed(channel string, pattern bool) {
 	began := time.Now()
 	seq, err := c.backend().Subscribed(c.conn.Context(), channel, pattern)
+	c.conn.ReplyAfter(seq)
 	if err != nil {
 		c.lost().met(err)
 		c.lost().note(time.Since(began))
 		c.x.storeFaults.met(err) // client.fail does this only for errors in replies
 		c.x.log.Debug("cannot report a subscription to the engine yet", "channel", channel, "err", err)
-		return
 	}
-	c.conn.ReplyAfter(seq)
 }
 
 func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte) {

@@ -178,6 +178,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	if a.limit > 0 {
 		deadline = c.x.info.Started.Add(c.started + a.limit)
 	}
+	c.conn.ReplyAfter(0) // the first Await commits, so that the notice of the queue entry is sent
 	call := &blockedCall{mutex: a.Mutex, contender: a.Contender, wait: w}
 	c.waiting.Store(call)
 	call.judge(c) // the user's rules may have changed before rejudge could find the call

@@ -55,6 +55,7 @@ func (c *client) watchKeys(args [][]byte) error {
 			c.watched[k] = space.Watch(k.Mutex, isQueue(k))
 		}
 	}
+	c.conn.ReplyAfter(0) // Watch may have ended a lease that had expired
 	c.w.Simple("OK")
 	return nil
 }

@@ -13,7 +13,8 @@
 //   - A handler parses every argument before it calls the backend, so an error of syntax or range
 //     changes nothing.
 //   - A handler passes the Seq of every result to Conn.ReplyAfter. The connection sends the reply when
-//     the change with this Seq is durable.
+//     the change with this Seq is durable. For an error, client.fail calls ReplyAfter(0), because the
+//     backend may have notices to send.
 //   - A handler writes one reply. SUBSCRIBE and similar commands write one for each channel.
 //   - A handler returns the error that is its reply. Only client.fail turns an error into text and
 //     counts it.
@@ -214,7 +215,6 @@ func (x *Commands) Opened(conn *resp.Conn) {
 // Execute implements resp.Handler.
 func (x *Commands) Execute(conn *resp.Conn, args [][]byte) {
 	c := x.client(conn)
-	c.w = conn.Reply()
 	e, err := x.table.find(args)
 	if err == nil {
 		err = c.admit(e, args)

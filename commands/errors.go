@@ -63,6 +63,7 @@ func wireText(err error) string {
 // fail replies with an error, and counts it.
 func (c *client) fail(err error) {
 	text := wireText(err)
+	c.conn.ReplyAfter(0) // the request may have caused notices before it failed
 	c.lost().met(err)
 	c.x.storeFaults.met(err)
 	c.x.errors.add(err)

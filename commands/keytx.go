@@ -85,7 +85,6 @@ func (c *client) keyspace() (simba.Keyspace, error) {
 	if c.x.keyspace == nil {
 		return nil, replyErrorf("ERR '%s' is served by the embedded engine only, and this server keeps its mutexes in %s", c.running.full, c.x.info.Engine)
 	}
-	c.conn.ReplyAfter(0)
 	return c.x.keyspace, nil
 }
 
@@ -163,11 +162,11 @@ func (u *keyUpdate) run(tx simba.Tx) error {
 			return u.err
 		}
 		t.c.yield() // before this run reads anything
+		t.w.Truncate(u.start)
 	}
-	t.w.Truncate(u.start)
 	t.Tx, t.torn, t.steps, t.denials.run = tx, false, 0, 0
 	if t.user = t.c.user(); t.user == nil { // the user has just been removed
-		t.conn.CloseAfterReply()
+		t.c.conn.CloseAfterReply()
 		return errUserGone
 	}
 	u.err = u.do(t)
