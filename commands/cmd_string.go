@@ -102,15 +102,15 @@ var stringCommands = []command{
 	},
 }
 
-// put sets a lock key to value, with the lease d. old is the present lock. If d is over, put
-// deletes the key. If old is a string with the same value, its tenure goes on. Otherwise a new
-// tenure begins.
-func (t *keyTx) put(mutex string, old simba.Lock, value string, d lease) {
+// put sets a lock key to value, with the lease d. old is the present lock, if it exists. If d is
+// over, put deletes the key. If old is a string with the same value, its tenure goes on. Otherwise a
+// new tenure begins.
+func (t *keyTx) put(mutex string, old simba.Lock, exists bool, value string, d lease) {
 	switch {
-	case d.over && old.Exists():
+	case d.over && exists:
 		t.Drop(mutex)
 	case d.over: // there is no lock, and a new one would already have expired
-	case old.Exists() && old.Fields == nil && old.Owner == value:
+	case exists && old.Fields == nil && old.Owner == value:
 		t.Change(mutex, d.of(old), !d.kept)
 	default:
 		t.Take(mutex, d.of(simba.Lock{Owner: value}))
@@ -242,17 +242,7 @@ func set(t *keyTx, args [][]byte) error {
 			return err
 		}
 	}
-	k, value := parseKey(args[1]), string(args[2])
-	old, exists := t.lookup(k)
-	if o.get || o.ifeq != nil {
-		if _, err := t.str(k); err != nil {
-			return err
-		}
-	}
-	if o.keep && exists {
-		d = unchanged()
-	}
-	done, err := t.setIf(k, args, value, d, o)
+	old, done, err := t.setIf(parseKey(args[1]), args, string(args[2]), d, o)
 	switch {
 	case err != nil:
 		return err
@@ -266,20 +256,27 @@ func set(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-// setIf sets a string unless an option forbids it, and reports whether it did.
-func (t *keyTx) setIf(k simba.Key, args [][]byte, value string, d lease, o setOptions) (bool, error) {
-	done, err := t.maySet(k, args, value, o)
-	if done && k.Part == simba.KeyLock { // a token already has the value
-		t.put(k.Mutex, t.Lock(k.Mutex), value, d)
+// setIf sets a string unless an option forbids it, and reports whether it did. old is the lock that
+// the key had before.
+func (t *keyTx) setIf(k simba.Key, args [][]byte, value string, d lease, o setOptions) (old simba.Lock, done bool, err error) {
+	old, exists := t.lookup(k)
+	if (o.get || o.ifeq != nil) && exists && !isString(k, old) {
+		return old, false, errWrongType
 	}
-	return done, err
+	done, err = t.maySet(k, old, exists, args, value, o)
+	if done && k.Part == simba.KeyLock { // a token already has the value
+		if o.keep && exists {
+			d = unchanged()
+		}
+		t.put(k.Mutex, old, exists, value, d)
+	}
+	return old, done, err
 }
 
-// maySet reports whether the options let a command set a string. NX also refuses a free mutex that
-// is reserved for another waiter, as ACQUIRE does. A contender may write the token that it
-// received.
-func (t *keyTx) maySet(k simba.Key, args [][]byte, value string, o setOptions) (bool, error) {
-	old, exists := t.lookup(k)
+// maySet reports whether the options let a command set a string. old and exists are the result of
+// lookup. NX also refuses a free mutex that is reserved for another waiter, as ACQUIRE does. A
+// contender may write the token that it received.
+func (t *keyTx) maySet(k simba.Key, old simba.Lock, exists bool, args [][]byte, value string, o setOptions) (bool, error) {
 	switch {
 	case o.nx && k.Part == simba.KeyLock && (exists || !t.MayTake(k.Mutex, value)):
 		if t.scripted {
@@ -319,13 +316,15 @@ func (t *keyTx) setAll(args [][]byte, o setOptions) (bool, error) {
 		return false, replyErrorf("ERR wrong number of arguments for '%s' command", nameOf(args))
 	}
 	for i := 1; i < len(args); i += 2 {
-		if ok, err := t.maySet(parseKey(args[i]), args, string(args[i+1]), o); !ok {
+		k := parseKey(args[i])
+		old, exists := t.lookup(k)
+		if ok, err := t.maySet(k, old, exists, args, string(args[i+1]), o); !ok {
 			return false, err
 		}
 	}
 	for i := 1; i < len(args); i += 2 {
 		// A key that occurs twice exists by now, so NX does not apply any more.
-		if _, err := t.setIf(parseKey(args[i]), args, string(args[i+1]), forever(), setOptions{}); err != nil {
+		if _, _, err := t.setIf(parseKey(args[i]), args, string(args[i+1]), forever(), setOptions{}); err != nil {
 			return false, err
 		}
 	}
@@ -333,7 +332,7 @@ func (t *keyTx) setAll(args [][]byte, o setOptions) (bool, error) {
 }
 
 func setnx(t *keyTx, args [][]byte) error {
-	done, err := t.setIf(parseKey(args[1]), args, string(args[2]), forever(), setOptions{nx: true})
+	_, done, err := t.setIf(parseKey(args[1]), args, string(args[2]), forever(), setOptions{nx: true})
 	if err != nil {
 		return err
 	}
@@ -347,7 +346,7 @@ func setExpiring(f expiryForm) keyedCommand {
 		if err != nil {
 			return err
 		}
-		if _, err := t.setIf(parseKey(args[1]), args, string(args[3]), d, setOptions{}); err != nil {
+		if _, _, err := t.setIf(parseKey(args[1]), args, string(args[3]), d, setOptions{}); err != nil {
 			return err
 		}
 		t.w.Simple("OK")
@@ -356,12 +355,8 @@ func setExpiring(f expiryForm) keyedCommand {
 }
 
 func getset(t *keyTx, args [][]byte) error {
-	k := parseKey(args[1])
-	old, err := t.str(k)
+	old, _, err := t.setIf(parseKey(args[1]), args, string(args[2]), forever(), setOptions{get: true})
 	if err != nil {
-		return err
-	}
-	if _, err := t.setIf(k, args, string(args[2]), forever(), setOptions{}); err != nil {
 		return err
 	}
 	t.writeValue(old)

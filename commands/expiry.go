@@ -58,10 +58,10 @@ func (f expiryForm) parse(t *keyTx, args [][]byte, value []byte, lo int64) (leas
 		return lease{}, invalid()
 	}
 	d := lease{}
-	now, left := t.Now().UnixMilli(), n*factor
+	left := n * factor
 	if f.absolute {
 		d.endsAt = left
-		left = max(left, 0) - now // max prevents an underflow
+		left = max(left, 0) - t.Now().UnixMilli() // max prevents an underflow
 	}
 	if left <= 0 {
 		return lease{over: true}, nil

@@ -62,11 +62,14 @@ func (t *keyTx) lookup(k simba.Key) (l simba.Lock, exists bool) {
 // str returns the lock behind a string key, the zero Lock if the key does not exist.
 func (t *keyTx) str(k simba.Key) (simba.Lock, error) {
 	l, exists := t.lookup(k)
-	if exists && (k.Part == simba.KeyQueue || l.Fields != nil) {
+	if exists && !isString(k, l) {
 		return simba.Lock{}, errWrongType
 	}
 	return l, nil
 }
+
+// isString reports whether an existing key is a string. l is the lock behind the key.
+func isString(k simba.Key, l simba.Lock) bool { return k.Part != simba.KeyQueue && l.Fields == nil }
 
 // drop deletes a key and reports whether it existed. It keeps the counter of tokens. It also keeps
 // a queue, because contenders of Simba 3.2 and 3.3 delete the queue's key at each release, but do
