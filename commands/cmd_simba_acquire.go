@@ -295,13 +295,14 @@ func (c *client) deliver(a *acquisition, out *simba.Outcome, ticket simba.Ticket
 // writeOutcome writes the reply of ACQUIRE and GUARD.
 func (c *client) writeOutcome(out *simba.Outcome) {
 	c.conn.ReplyAfter(out.Seq)
-	c.w.Map(6)
-	c.writeField("status", out.Status.String())
-	c.writeField("owner", out.Owner)
-	c.writeNumber("token", int64(out.Token))
-	c.writeNumber("ttl", out.TTL.Milliseconds())
-	c.writeNumber("transition", out.Transition.Milliseconds())
-	c.writeNumber("position", int64(out.Position))
+	c.w.MapOf(
+		"status", out.Status.String(),
+		"owner", out.Owner,
+		"token", int64(out.Token),
+		"ttl", out.TTL.Milliseconds(),
+		"transition", out.Transition.Milliseconds(),
+		"position", int64(out.Position),
+	)
 }
 
 // errTooManyWaiting is the reply to a WAIT beyond the limit. Do not change the prefix "ERR max

@@ -136,11 +136,7 @@ func (c *client) simbaQueue(args [][]byte) error {
 		if e.Blocked {
 			kind = "blocked"
 		}
-		c.w.Map(4)
-		c.writeField("contender", e.Contender)
-		c.writeNumber("position", int64(e.Position))
-		c.writeNumber("waiting", e.Waiting.Milliseconds())
-		c.writeField("kind", kind)
+		c.w.MapOf("contender", e.Contender, "position", int64(e.Position), "waiting", e.Waiting.Milliseconds(), "kind", kind)
 	}
 	return nil
 }
@@ -264,13 +260,14 @@ func (c *client) simbaHistory(args [][]byte) error {
 	}
 	c.w.Array(len(events))
 	for _, e := range events {
-		c.w.Map(6)
-		c.writeNumber("seq", int64(e.Seq))
-		c.writeNumber("at", e.At)
-		c.writeField("event", e.Kind.String())
-		c.writeField("owner", e.Owner)
-		c.writeNumber("token", int64(e.Token))
-		c.writeField("reason", e.Reason)
+		c.w.MapOf(
+			"seq", int64(e.Seq),
+			"at", e.At,
+			"event", e.Kind.String(),
+			"owner", e.Owner,
+			"token", int64(e.Token),
+			"reason", e.Reason,
+		)
 	}
 	return nil
 }

@@ -80,6 +80,19 @@ func (w *Writer) Map(n int) {
 	w.Array(2 * n)
 }
 
+// MapOf writes a map of keys, each followed by its value. Keys are strings. A value is a string or an
+// int64; for a value of another type MapOf panics.
+func (w *Writer) MapOf(pairs ...any) {
+	w.Map(len(pairs) / 2)
+	for _, p := range pairs {
+		if s, ok := p.(string); ok {
+			w.BulkString(s)
+		} else {
+			w.Int(p.(int64))
+		}
+	}
+}
+
 // Set begins a set of n elements; an array in RESP2.
 func (w *Writer) Set(n int) {
 	if w.resp3 {

@@ -21,6 +21,7 @@ func TestRepliesInBothProtocols(t *testing.T) {
 		{"null", (*Writer).Null, "$-1\r\n", "_\r\n"},
 		{"array", func(w *Writer) { w.Array(10) }, "*10\r\n", "*10\r\n"},
 		{"map", func(w *Writer) { w.Map(2) }, "*4\r\n", "%2\r\n"},
+		{"map of pairs", func(w *Writer) { w.MapOf("k", "v", "n", int64(-1)) }, "*4\r\n$1\r\nk\r\n$1\r\nv\r\n$1\r\nn\r\n:-1\r\n", "%2\r\n$1\r\nk\r\n$1\r\nv\r\n$1\r\nn\r\n:-1\r\n"},
 		{"set", func(w *Writer) { w.Set(2) }, "*2\r\n", "~2\r\n"},
 		{"push", func(w *Writer) { w.Push(3) }, "*3\r\n", ">3\r\n"},
 		{"double", func(w *Writer) { w.Double(0.1) }, "$19\r\n0.10000000000000001\r\n", ",0.10000000000000001\r\n"},
