@@ -12,18 +12,16 @@ import (
 // channel. Subscribers of patterns do not count, because they may not be contenders.
 func Notices(b *resp.Broker) simba.Notices { return notices{b} }
 
-type notices struct{ broker *resp.Broker }
+type notices struct{ *resp.Broker }
 
 func (n notices) Publish(channel, payload string) int {
-	return n.broker.PublishCountExact(channel, payload) + n.broker.PublishShard(channel, payload)
+	return n.PublishCountExact(channel, payload) + n.PublishShard(channel, payload)
 }
 
 func (n notices) Subscribed(channel string) bool {
-	return n.broker.Subscribers(resp.KindChannel, channel) > 0 || n.broker.Subscribers(resp.KindShard, channel) > 0
+	return n.Subscribers(resp.KindChannel, channel) > 0 || n.Subscribers(resp.KindShard, channel) > 0
 }
 
 func (n notices) SubscribedPattern(pattern string) bool {
-	return n.broker.Subscribers(resp.KindPattern, pattern) > 0
+	return n.Subscribers(resp.KindPattern, pattern) > 0
 }
-
-func (n notices) Any() bool { return n.broker.Any() }
