@@ -229,8 +229,8 @@ func publishKeyed(t *keyTx, args [][]byte) error {
 	}
 	channel := string(args[1])
 	t.Publish(channel, string(args[2]))
-	n := t.x.receivers(channel)
-	t.conn.AddReceivers(n)
+	n := t.c.x.receivers(channel)
+	t.c.conn.AddReceivers(n)
 	t.w.Int(int64(n))
 	return nil
 }

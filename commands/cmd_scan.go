@@ -47,12 +47,12 @@ var scanCommands = []command{
 // page returns a page of the mutexes that have an owner. The reply waits until the page is durable.
 func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 	r.Held = true
-	page, seq, err := t.c.scanPage(t.x.keyspace.Scan, r, t.yield)
+	page, seq, err := t.c.scanPage(t.c.x.keyspace.Scan, r, t.yield)
 	if err != nil {
 		return page, err
 	}
 	t.yield()
-	t.conn.ReplyAfter(seq)
+	t.c.conn.ReplyAfter(seq)
 	return page, nil
 }
 
@@ -118,7 +118,7 @@ func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error)
 	for _, m := range mutexes {
 		t.step()
 		var is string
-		seq, err := t.x.keyspace.Update(func(tx simba.Tx) error {
+		seq, err := t.c.x.keyspace.Update(func(tx simba.Tx) error {
 			one := *t
 			one.Tx = tx
 			is = one.typeOf(simba.Key{Mutex: m})
@@ -132,7 +132,7 @@ func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error)
 			list = append(list, m)
 		}
 	}
-	t.conn.ReplyAfter(replyAfter)
+	t.c.conn.ReplyAfter(replyAfter)
 	return list, nil
 }
 
@@ -198,8 +198,8 @@ func randomkey(t *keyTx, _ [][]byte) error {
 }
 
 func dbsize(t *keyTx, _ [][]byte) error {
-	s := t.x.keyspace.Stats()
-	t.conn.ReplyAfter(s.Seq)
+	s := t.c.x.keyspace.Stats()
+	t.c.conn.ReplyAfter(s.Seq)
 	t.w.Int(s.Held)
 	return nil
 }

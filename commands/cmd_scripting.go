@@ -135,8 +135,8 @@ func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error 
 	call.Keys, call.Args, call.Yield = args[3:3+n], args[3+n:], t.yield
 	h := &scriptHost{readOnly: readOnly, full: t.c.full, tx: *t}
 	h.tx.w, h.tx.scripted = &h.reply, true
-	t.conn.FreeSlot() // Run may wait for other scripts
-	if err := t.x.scripting.runner.Run(t.conn.Context(), call, h, t.w); err != nil {
+	t.c.conn.FreeSlot() // Run may wait for other scripts
+	if err := t.c.x.scripting.runner.Run(t.c.conn.Context(), call, h, t.w); err != nil {
 		t.torn = h.changed
 		t.final = t.final || errors.As(err, new(*script.StoppedError))
 		return scriptError(err)
@@ -198,7 +198,7 @@ func (h *scriptHost) run(args [][]byte) error {
 	if h.tx.TooLarge() {
 		return simba.ErrTooLarge
 	}
-	e, err := h.tx.x.table.find(args)
+	e, err := h.tx.c.x.table.find(args)
 	writes := e != nil && e.has(write|mayReplicate)
 	switch {
 	case e == nil, err != nil && e.bySub != nil && len(args) > 1: // no such command or subcommand
@@ -239,12 +239,12 @@ func onScripts(do keyedCommand) func(c *client, args [][]byte) error {
 		if _, err := c.keyspace(); err != nil {
 			return err
 		}
-		return do(&keyTx{x: c.x, w: c.w, c: c, user: c.user(), conn: c.conn}, args)
+		return do(&keyTx{w: c.w, c: c, user: c.user()}, args)
 	}
 }
 
 func scriptLoad(t *keyTx, args [][]byte) error {
-	sha, err := t.x.scripting.runner.Load(string(args[2]))
+	sha, err := t.c.x.scripting.runner.Load(string(args[2]))
 	if err != nil {
 		return scriptError(err)
 	}
@@ -256,7 +256,7 @@ func scriptExists(t *keyTx, args [][]byte) error {
 	t.w.Array(len(args) - 2)
 	for _, sha := range args[2:] {
 		n := int64(0)
-		if len(sha) == shaLength && t.x.scripting.runner.Exists(strings.ToLower(string(sha))) {
+		if len(sha) == shaLength && t.c.x.scripting.runner.Exists(strings.ToLower(string(sha))) {
 			n = 1
 		}
 		t.w.Int(n)
@@ -268,7 +268,7 @@ func scriptFlush(t *keyTx, args [][]byte) error {
 	if len(args) > 3 || len(args) == 3 && !equalFold(args[2], "SYNC") && !equalFold(args[2], "ASYNC") {
 		return replyError("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
 	}
-	t.x.scripting.runner.Flush()
+	t.c.x.scripting.runner.Flush()
 	t.w.Simple("OK")
 	return nil
 }
@@ -285,7 +285,7 @@ func scriptDebug(t *keyTx, args [][]byte) error {
 }
 
 func scriptKill(t *keyTx, _ [][]byte) error {
-	if err := t.x.scripting.runner.Kill(); err != nil {
+	if err := t.c.x.scripting.runner.Kill(); err != nil {
 		return scriptError(err)
 	}
 	t.w.Simple("OK")

@@ -222,7 +222,7 @@ func (t *keyTx) mayRun(e *entry, args [][]byte) error {
 // the index of this command, or the number of commands. ran is how many commands an earlier call
 // has run. If one of these failed, runSome does not run it again, and only repeats its error.
 func (t *keyTx) runSome(tx *transaction, ran int) int {
-	start, ended, parked := t.w.Len(), t.x.age(), t.c.parked
+	start, ended, parked := t.w.Len(), t.c.x.age(), t.c.parked
 	t.denials.run = 0
 	t.w.Array(len(tx.queue))
 	for i, q := range tx.queue {
@@ -239,7 +239,7 @@ func (t *keyTx) runSome(tx *transaction, ran int) int {
 				call.err = q.entry.keyed(t, args)
 			}
 			call.denied = t.denials.run - before
-			now := t.x.age()
+			now := t.c.x.age()
 			call.took = now - ended - (t.c.parked - parked)
 			ended, parked = now, t.c.parked
 		}

@@ -14,11 +14,9 @@ import (
 // script share a keyTx.
 type keyTx struct {
 	simba.Tx
-	x    *Commands
 	w    *resp.Writer // for the reply
 	c    *client
 	user *access.User // with the rules that were in force when this run began
-	conn *resp.Conn   // of c
 
 	// torn reports that a script has failed after it changed something. The caller must discard the
 	// script's changes.
@@ -130,7 +128,7 @@ func (c *client) transact(one []byte, do func(t *keyTx) error) error {
 	u := idleUpdates.Get().(*keyUpdate)
 	defer idleUpdates.Put(u)
 	u.do, u.start, u.err = do, c.w.Len(), nil
-	u.t = keyTx{x: c.x, w: c.w, c: c, conn: c.conn, denials: &u.denials, one: one != nil}
+	u.t = keyTx{w: c.w, c: c, denials: &u.denials, one: one != nil}
 	u.denials = denialCount{}
 	var seq simba.Seq
 	if one != nil {
