@@ -34,7 +34,6 @@ type txKey struct {
 	name  string
 	hash  uint64
 	shard *shard
-	index int // index of the shard, for the order of locking
 
 	// The state that the transaction has read.
 	reads      int // number of reads; the first one sets readLock
@@ -206,7 +205,6 @@ func (t *tx) add(name string) *txKey {
 	}
 	k.name = name
 	k.shard, k.hash = t.engine.shard(name)
-	k.index = shardOf(k.hash)
 	k.work = k.room[:0]
 	if t.tooLarge { // the commit will fail, so t.keys need not grow
 		return k

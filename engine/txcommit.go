@@ -131,11 +131,12 @@ func (s *step) announces(payload string) bool {
 	return ok && s.freed && s.last == owner
 }
 
-// lockShards locks the shards of all keys, each once, in the order of their indexes.
+// lockShards locks the shards of all keys, each once, in order. The topmost bits of a hash select the
+// shard, so the order of the hashes is that of the shards.
 func (t *tx) lockShards() (unlock func()) {
 	list := slices.Clone(t.keys)
-	slices.SortFunc(list, func(a, b *txKey) int { return cmp.Compare(a.index, b.index) })
-	list = slices.CompactFunc(list, func(a, b *txKey) bool { return a.index == b.index })
+	slices.SortFunc(list, func(a, b *txKey) int { return cmp.Compare(a.hash, b.hash) })
+	list = slices.CompactFunc(list, func(a, b *txKey) bool { return a.shard == b.shard })
 	for _, k := range list {
 		k.shard.mu.Lock()
 	}
