@@ -128,7 +128,7 @@ func (c *client) transact(one []byte, do func(t *keyTx) error) error {
 	u := idleUpdates.Get().(*keyUpdate)
 	defer idleUpdates.Put(u)
 	u.do, u.start, u.err = do, c.w.Len(), nil
-	u.t = keyTx{w: c.w, c: c, denials: &u.denials, one: one != nil}
+	u.t = keyTx{w: c.w, c: c, user: c.judged, denials: &u.denials, one: one != nil}
 	u.denials = denialCount{}
 	var seq simba.Seq
 	if one != nil {
@@ -161,12 +161,12 @@ func (u *keyUpdate) run(tx simba.Tx) error {
 		}
 		t.c.yield() // before this run reads anything
 		t.w.Truncate(u.start)
+		if t.user = t.c.user(); t.user == nil { // the user has just been removed
+			t.c.conn.CloseAfterReply()
+			return errUserGone
+		}
 	}
 	t.Tx, t.torn, t.steps, t.denials.run = tx, false, 0, 0
-	if t.user = t.c.user(); t.user == nil { // the user has just been removed
-		t.c.conn.CloseAfterReply()
-		return errUserGone
-	}
 	u.err = u.do(t)
 	if m, ok := t.DroppedToken(); ok && u.err == nil {
 		u.err = replyErrorf("ERR '%s' cannot be deleted: its mutex is owned, and keeps its token", shorten([]byte(simba.Key{Mutex: m, Part: simba.KeyToken}.String())))
