@@ -124,6 +124,28 @@ func TestAWokenWaiterReceivesItsGrant(t *testing.T) {
 	})
 }
 
+// The backend sends the notices of a request when the connection commits.
+func TestARequestWithoutAResultCommits(t *testing.T) {
+	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
+		p := s.dial()
+		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
+		synctest.Wait()
+		if got := s.backend.commits(); !slices.Equal(got, []simba.Seq{0}) {
+			t.Errorf("a blocked request committed %v, want 0", got)
+		}
+		ticket.grant().Wake()
+		p.reply()
+		s.backend.commits()
+		ticket.acquire = func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+			return simba.Outcome{}, nil, simba.ErrOutOfMemory
+		}
+		p.do("SIMBA.ACQUIRE m c 1000")
+		if got := s.backend.commits(); !slices.Equal(got, []simba.Seq{0}) {
+			t.Errorf("a failed request committed %v, want 0", got)
+		}
+	})
+}
+
 // missing makes the next wake-up come without a grant.
 func (s *oneTicket) missing() simba.Waiter {
 	s.mu.Lock()
