@@ -39,7 +39,7 @@ type Status struct {
 	Memory             *int64   `json:"used_memory_bytes" doc:"memory of the process"`
 	Dataset            *int64   `json:"used_memory_dataset_bytes" doc:"memory of mutexes, queues and keys"`
 	MaxMemory          *int64   `json:"maxmemory_bytes" doc:"limit of used_memory_dataset_bytes; 0 = none"`
-	Quiet              *int64   `json:"quiet_ms" doc:"rest of the recovery delay"`
+	RecoveryDelay      *int64   `json:"recovery_delay_ms" doc:"rest of the recovery delay"`
 	LongestLease       *int64   `json:"longest_lease_ms" doc:"longest ttl + transition that the server accepts; null = the usual limits"`
 }
 
@@ -146,7 +146,7 @@ func toStatus(fields map[string]string) Status {
 		Memory:             figure("used_memory"),
 		Dataset:            figure("used_memory_dataset"),
 		MaxMemory:          figure("maxmemory"),
-		Quiet:              figure("quiet_ms"),
+		RecoveryDelay:      figure("recovery_delay_ms"),
 		LongestLease:       figure("longest_lease_ms"),
 	}
 }
@@ -181,8 +181,8 @@ func printStatus(out io.Writer, addr string, s Status) error {
 	if !s.SurvivesRestart {
 		t.row("restart", "leases do not survive it")
 	}
-	if s.Quiet != nil && *s.Quiet > 0 {
-		t.row("recovering", fmt.Sprintf("new grants are delayed for %s: the recovery delay", millis(*s.Quiet)))
+	if s.RecoveryDelay != nil && *s.RecoveryDelay > 0 {
+		t.row("recovering", fmt.Sprintf("new grants are delayed for %s: the recovery delay", millis(*s.RecoveryDelay)))
 	}
 	if s.LongestLease != nil {
 		t.row("longest lease", millis(*s.LongestLease)+", half of the session timeout that ZooKeeper granted")

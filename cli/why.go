@@ -13,10 +13,10 @@ import (
 
 // Why says what keeps a contender from a mutex.
 type Why struct {
-	Mutex  string  `json:"mutex" doc:"name"`
-	Engine string  `json:"engine" doc:"engine of the server; empty = the user may not send INFO"`
-	Owner  *Tenure `json:"owner" doc:"the object of owner; null = no owner"`
-	Quiet  *int64  `json:"quiet_ms" doc:"rest of the recovery delay; null = the user may not send INFO"`
+	Mutex         string  `json:"mutex" doc:"name"`
+	Engine        string  `json:"engine" doc:"engine of the server; empty = the user may not send INFO"`
+	Owner         *Tenure `json:"owner" doc:"the object of owner; null = no owner"`
+	RecoveryDelay *int64  `json:"recovery_delay_ms" doc:"rest of the recovery delay; null = the user may not send INFO"`
 
 	SharedQueue *bool    `json:"shared_queue" doc:"whether the queue has the waiters of all servers; null = unknown"`
 	Waiters     int64    `json:"waiters" doc:"length of the queue"`
@@ -78,8 +78,8 @@ func why(ctx context.Context, c *redis.Client, mutex, contender string) (Why, er
 		shared := w.Engine != "mysql"
 		w.SharedQueue = &shared
 	}
-	if ms, err := strconv.ParseInt(fields["quiet_ms"], 10, 64); err == nil {
-		w.Quiet = &ms
+	if ms, err := strconv.ParseInt(fields["recovery_delay_ms"], 10, 64); err == nil {
+		w.RecoveryDelay = &ms
 	}
 	w.judge(t, waiters)
 	return w, nil
@@ -104,8 +104,8 @@ func (w *Why) judge(t Tenure, waiters []Waiter) {
 		w.Owns = w.Contender != "" && t.Owner == w.Contender
 		w.FreeIn = t.Transition
 	}
-	if w.Quiet != nil && w.FreeIn != nil {
-		free := max(*w.FreeIn, *w.Quiet)
+	if w.RecoveryDelay != nil && w.FreeIn != nil {
+		free := max(*w.FreeIn, *w.RecoveryDelay)
 		w.FreeIn = &free
 	}
 	if w.first() {
@@ -217,8 +217,8 @@ func (p *printer) outlook(w *Why) {
 	if w.Contender != "" {
 		who = Printable(w.Contender)
 	}
-	if w.Quiet != nil && *w.Quiet > 0 {
-		p.line("New grants are delayed for %s more: the recovery delay.", millis(*w.Quiet))
+	if w.RecoveryDelay != nil && *w.RecoveryDelay > 0 {
+		p.line("New grants are delayed for %s more: the recovery delay.", millis(*w.RecoveryDelay))
 	}
 	switch {
 	case w.Owns:
@@ -241,7 +241,7 @@ func (p *printer) outlook(w *Why) {
 	case len(w.Ahead) == 0 && w.Position > 0 && w.kind != blocked:
 		p.line("It may go to another waiter: %s polls.", who)
 		p.skips(w)
-	case len(w.Ahead) == 0 && w.Owner == nil && w.Quiet == nil:
+	case len(w.Ahead) == 0 && w.Owner == nil && w.RecoveryDelay == nil:
 		p.line("%s can have it now, unless the server delays new grants: the user may not send INFO.", who)
 	case len(w.Ahead) == 0 && w.Owner == nil:
 		p.line("%s can have it now, unless a contender of another server comes first.", who)

@@ -23,7 +23,7 @@ func TestWhyGivesALatestTimeOnlyIfNobodyCanComeFirst(t *testing.T) {
 		contender string
 		tenure    Tenure
 		waiters   []Waiter
-		quiet     int64
+		delay     int64
 		shared    *bool
 		free      int64 // -1 = never
 		yours     int64 // -1 = no limit
@@ -47,9 +47,9 @@ func TestWhyGivesALatestTimeOnlyIfNobodyCanComeFirst(t *testing.T) {
 		{"mine", "alice", held(5000), []Waiter{bob}, 0, &yes, 5000, 0, "alice owns it."},
 	} {
 		t.Run(row.name, func(t *testing.T) {
-			w := Why{Mutex: "m", Contender: row.contender, Quiet: &row.quiet, SharedQueue: row.shared}
+			w := Why{Mutex: "m", Contender: row.contender, RecoveryDelay: &row.delay, SharedQueue: row.shared}
 			if row.shared == nil { // the user may not send INFO
-				w.Quiet = nil
+				w.RecoveryDelay = nil
 			}
 			w.judge(row.tenure, row.waiters)
 			if got := orNever(w.FreeIn); got != row.free {

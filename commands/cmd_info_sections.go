@@ -160,7 +160,7 @@ func (r *report) simba() {
 	r.line("guards_lost", r.x.guards[simba.StatusLost].Load())
 	r.line("last_token", s.Token)
 	r.line("last_seq", uint64(s.Seq))
-	r.line("quiet_ms", s.RecoveryDelay.Milliseconds())
+	r.line("recovery_delay_ms", s.RecoveryDelay.Milliseconds())
 	if r.x.longest != nil {
 		r.line("longest_lease_ms", r.x.longest().Milliseconds())
 	}

@@ -225,7 +225,7 @@ func TestInfoShowsRealFigures(t *testing.T) {
 			"errorstat_ERR":         "count=3",
 			"engine":                "embedded", "mutexes": "5", "mutexes_held": "3", "waiters_blocked": "1", "waiters_polling": "2", "tenures_acquired": "10",
 			"tenures_handed_on": "4", "tenures_released": "6", "tenures_expired": "1", "tenures_broken": "1", "leases_renewed": "20", "last_token": "10",
-			"last_seq": "40", "quiet_ms": "1500", "db0": "keys=3,expires=3,avg_ttl=0",
+			"last_seq": "40", "recovery_delay_ms": "1500", "db0": "keys=3,expires=3,avg_ttl=0",
 		} {
 			if info[k] != want {
 				t.Errorf("INFO shows %s:%s, want %s", k, info[k], want)

@@ -129,8 +129,8 @@ func TestWhyShowsTheRecoveryDelay(t *testing.T) {
 	if !strings.Contains(out, "New grants are delayed for ") || !strings.Contains(out, "A new contender can have it in ") {
 		t.Errorf("why prints\n%s\nwant the recovery delay, and when a new contender can have it", out)
 	}
-	if w := object(t, must(t, url(s), "why", "other", "--json")); w["yours_in_ms"].(float64) <= 0 || w["yours_in_ms"] != w["quiet_ms"] {
-		t.Errorf("why --json prints %v, want equal yours_in_ms and quiet_ms above 0", w)
+	if w := object(t, must(t, url(s), "why", "other", "--json")); w["yours_in_ms"].(float64) <= 0 || w["yours_in_ms"] != w["recovery_delay_ms"] {
+		t.Errorf("why --json prints %v, want equal yours_in_ms and recovery_delay_ms above 0", w)
 	}
 	if out := must(t, url(s), "status"); !strings.Contains(out, "recovering") {
 		t.Errorf("status prints no recovery delay:\n%s", out)

@@ -5,13 +5,13 @@ import "time"
 // audit reads every mutex from a restarted server, and compares the replies with the model's states
 // before the restart. Each mutex must be in the newest state that a client knows, or in a later
 // one.
-func (w *world) audit(quiet time.Duration, reboot bool) {
+func (w *world) audit(delay time.Duration, reboot bool) {
 	m := w.model
 	now := w.now()
 	m.now = now
 	m.recovered = 0
-	if quiet > 0 {
-		m.recovered = now + quiet
+	if delay > 0 {
+		m.recovered = now + delay
 	}
 	for _, mx := range m.mutexes {
 		mx.held, mx.queue, mx.reserved, mx.events, mx.handoffs, mx.broadcasts, mx.freed, mx.odd = nil, nil, nil, nil, nil, nil, "", ""
@@ -23,7 +23,7 @@ func (w *world) audit(quiet time.Duration, reboot bool) {
 	for _, mx := range m.mutexes {
 		found := w.raw(auditor, "SIMBA.OWNER", mx.name)
 		if !w.broken() {
-			w.recover(mx, found, quiet, reboot)
+			w.recover(mx, found, delay, reboot)
 		}
 	}
 	w.lastAnnounced = w.lastSeq
@@ -51,7 +51,7 @@ func (w *world) raw(k *wire, words ...string) any {
 }
 
 // recover judges the state of a mutex that the server has recovered, and sets the model to it.
-func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) {
+func (w *world) recover(mx *mutex, found any, delay time.Duration, reboot bool) {
 	now := w.now()
 	before, reported := mx.states, mx.reported
 	if w.durability == memory || len(before) == 0 {
@@ -97,8 +97,8 @@ func (w *world) recover(mx *mutex, found any, quiet time.Duration, reboot bool) 
 	}
 	// If the crash lost a lease that a client knows, the lease must end before the first new grant.
 	for i := at + 1; i <= mx.reported; i++ {
-		if s := before[i]; s.held != nil && s.lease.end() > now+quiet {
-			w.violate(ruleDurable, "%s: the crash lost a lease of %s until %v, but the recovery delay ends at %v", mx.name, s.held.owner, s.lease.end(), now+quiet)
+		if s := before[i]; s.held != nil && s.lease.end() > now+delay {
+			w.violate(ruleDurable, "%s: the crash lost a lease of %s until %v, but the recovery delay ends at %v", mx.name, s.held.owner, s.lease.end(), now+delay)
 			return
 		}
 	}
