@@ -174,7 +174,7 @@ func (f *backupFile) describe(key, value []byte) error {
 		}
 		i.Leases++
 		switch windows := l.TTL + l.Transition; {
-		case l.TTL == simba.Endless || windows > longestDelay:
+		case l.TTL == simba.Endless || windows > MaxRecoveryDelay:
 			i.Others++
 		case windows > i.Longest:
 			i.Longest, i.LongestOf = windows, l.Mutex

@@ -109,7 +109,7 @@ func TestABackupHasAllChangesBeforeItAndNoLaterOne(t *testing.T) {
 			}
 			content := readAll(t, b)
 
-			_, r := restored(t, content, RestoreOptions{Quiet: time.Hour})
+			_, r := restored(t, content, RestoreOptions{RecoveryDelay: time.Hour})
 			leases := leasesOf(t, r)
 			_, ended := leases["m0007"]
 			_, last := leases["last"]

@@ -29,8 +29,9 @@
 //	l <mutex>       a lease
 //	h <first seq>   the events of one record
 //
-// A floor is at least every Seq, or every token, that a client has seen. An epoch names a boot of
-// the machine.
+// A floor is at least every Seq, or every token, that a client has seen. In a new store both floors
+// are the wall clock in microseconds, which is beyond the numbers of a store that was lost. An epoch
+// names a boot of the machine.
 //
 // When a segment is full, the checkpointer reads it with the code of recovery. It writes the last
 // change of each mutex to Pebble, in one batch with the meta row, and flushes the batch. The batch

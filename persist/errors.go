@@ -26,10 +26,15 @@ var (
 	ErrNoSpace = errors.New("too little free space")
 	// ErrUnreleased is returned for a directory of a build before the first release.
 	ErrUnreleased = errors.New("written by a development build from before the first release, whose data no version reads")
+	// ErrClock is returned if the wall clock is before 2026 and the store is new. Restore returns it
+	// if the wall clock is before the time of the backup.
+	ErrClock = errors.New("the clock of this machine is behind")
 	// ErrForeign is returned if the directory has files of others, but no file SIMBA-RESP. Open
 	// changes nothing in it.
 	ErrForeign = errors.New("not empty and not a data directory of simba-resp")
 )
+
+var errRecoveryDelay = fmt.Errorf("the recovery delay must be at least 0 and at most %v", MaxRecoveryDelay)
 
 // errCommitTimeout is the error that Options.Fatal gets when a commit hangs.
 var errCommitTimeout = errors.New("the disk did not answer in time")

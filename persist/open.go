@@ -11,6 +11,7 @@ import (
 	"github.com/cockroachdb/pebble/v2"
 	"github.com/cockroachdb/pebble/v2/vfs"
 
+	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
@@ -94,7 +95,7 @@ func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, pro
 		if held {
 			return nil, nil, fmt.Errorf("%w: the store that was here is gone", ErrCorrupt)
 		}
-		if err := create(db, &m); err != nil {
+		if err := create(db, &m, o); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -206,10 +207,30 @@ func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, progress *progre
 }
 
 // create writes the meta row of a new store. The row is durable before the journal exists.
-func create(db *pebble.DB, m *meta) error {
+func create(db *pebble.DB, m *meta, o *Options) error {
+	floor, err := o.floor()
+	if err != nil {
+		return err
+	}
+	m.Seq, m.Token, m.Delay = simba.Seq(floor), floor, o.RecoveryDelay
 	_, _ = rand.Read(m.Store[:]) // it never fails
-	err := db.Set([]byte(metaKey), appendMeta(nil, m), pebble.NoSync)
+	err = db.Set([]byte(metaKey), appendMeta(nil, m), pebble.NoSync)
 	return pebbleError(errors.Join(err, db.Flush()))
+}
+
+// firstFloor is the earliest time that Floor accepts. A machine that shows an earlier time has not
+// set its clock.
+var firstFloor = time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC)
+
+// Floor returns the number above which tokens and event numbers begin if no earlier ones are known:
+// the time of the wall clock in microseconds. Thus they are larger than all numbers of a store that
+// was lost. The error is ErrClock if the clock shows a time before 2026.
+func Floor(wall time.Time) (uint64, error) {
+	if wall.Before(firstFloor) {
+		return 0, fmt.Errorf("%w: it shows %s, and tokens begin at the time; set the clock", ErrClock,
+			wall.UTC().Format(time.RFC3339))
+	}
+	return uint64(wall.UnixMicro()), nil
 }
 
 // readMeta returns the meta row, or the zero value if the store is new.

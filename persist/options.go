@@ -53,8 +53,12 @@ type Options struct {
 	// Now is the clock of the engine whose leases are stored; nil means Boot.Now. It must count
 	// from the same boot as Boot.Now.
 	Now func() simba.Instant
-	// Wall is the wall clock, whose time is stored for people to read; nil means the machine's.
+	// Wall is the wall clock; nil means the machine's. The numbers of a new store begin at its time:
+	// see Floor. Other times are stored for people to read.
 	Wall func() time.Time
+	// RecoveryDelay is the recovery delay of the first run of a new store, at most MaxRecoveryDelay;
+	// 0 means none. A store that exists ignores it.
+	RecoveryDelay time.Duration
 	// SyncEvery is for Async. It bounds the time from a change to its fsync if no caller waits for
 	// that fsync; 0 means 10 ms.
 	SyncEvery time.Duration
@@ -78,6 +82,9 @@ type Options struct {
 
 	// slept returns by how much Now is behind the boot's clock; nil means that Now is never behind.
 	slept func() time.Duration
+	// floor returns the floor of a new store's tokens and event numbers. Tests set it; nil means
+	// Floor of Wall's time.
+	floor func() (uint64, error)
 }
 
 // sleep returns a function that returns by how much engineClock is behind bootClock. If engineClock
@@ -117,6 +124,12 @@ func (o *Options) ensureDefaults() error {
 	}
 	if o.Wall == nil {
 		o.Wall = time.Now
+	}
+	if o.floor == nil {
+		o.floor = func() (uint64, error) { return Floor(o.Wall()) }
+	}
+	if o.RecoveryDelay < 0 || o.RecoveryDelay > MaxRecoveryDelay {
+		return errRecoveryDelay
 	}
 	o.SyncEvery = cmp.Or(o.SyncEvery, 10*time.Millisecond)
 	o.MinFree = cmp.Or(o.MinFree, 128<<20)

@@ -17,31 +17,26 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// MaxQuiet is the longest RestoreOptions.Quiet: no contender can ask for a longer lease.
-const MaxQuiet = longestDelay
-
 // Errors of Restore, to match with errors.Is.
 var (
 	// ErrNotEmpty is returned if the data directory has files.
 	ErrNotEmpty = errors.New("not empty")
-	// ErrQuietShort is returned if the backup shows a lease that is longer than
-	// RestoreOptions.Quiet.
-	ErrQuietShort = errors.New("a lease is longer")
-	// ErrClock is returned if the wall clock is before the time of the backup.
-	ErrClock = errors.New("the clock of this machine is before the time of the backup")
+	// ErrDelayShort is returned if the backup shows a lease that is longer than
+	// RestoreOptions.RecoveryDelay.
+	ErrDelayShort = errors.New("a lease is longer")
 )
 
-// RestoreOptions are the options of Restore. Required are From, Dir, and either Quiet or
+// RestoreOptions are the options of Restore. Required are From, Dir, and either RecoveryDelay or
 // OwnersStopped.
 type RestoreOptions struct {
 	// From is the file of the backup.
 	From string
 	// Dir is the data directory to create. It must be empty, or not exist.
 	Dir string
-	// Quiet is the recovery delay of the server's first run: until it has passed, the server grants
-	// nothing new. It must be at least TTL + transition of each lease that was granted after the
-	// backup.
-	Quiet time.Duration
+	// RecoveryDelay is the recovery delay of the server's first run: until it has passed, the server
+	// grants nothing new. It must be at least TTL + transition of each lease that was granted after
+	// the backup, and at most MaxRecoveryDelay.
+	RecoveryDelay time.Duration
 	// OwnersStopped says that no owner works any more. Then there is no recovery delay, and each
 	// lease gets a new token.
 	OwnersStopped bool
@@ -70,11 +65,12 @@ type Restored struct {
 // After the backup, the old server may have granted leases, tokens and event numbers that the
 // backup lacks. So the next token and event number are above the wall clock in microseconds. No
 // server reaches such numbers by counting. Every lease begins anew, in full, at the first start of
-// a server. The caller chooses Quiet or OwnersStopped as the protection against leases that the
-// backup lacks.
+// a server. The caller chooses RecoveryDelay or OwnersStopped as the protection against leases that
+// the backup lacks.
 //
-// With Quiet the leases keep their tokens, so that their owners can renew them. Quiet is at least
-// as long as each lease, so a lease that its owner does not renew ends before the first new grant.
+// With RecoveryDelay the leases keep their tokens, so that their owners can renew them. The delay is
+// at least as long as each lease, so a lease that its owner does not renew ends before the first
+// new grant.
 //
 // With OwnersStopped, Restore gives each lease a new token, and the server refuses the old one.
 // Otherwise a lease of the backup could have a smaller token than a tenure that the old server
@@ -108,10 +104,10 @@ func (o *RestoreOptions) check() error {
 	switch {
 	case o.Dir == "":
 		return errors.New("no data directory given")
-	case o.OwnersStopped == (o.Quiet != 0):
+	case o.OwnersStopped == (o.RecoveryDelay != 0):
 		return errors.New("either give a recovery delay or say that the owners are stopped")
-	case o.Quiet < 0 || o.Quiet > MaxQuiet:
-		return fmt.Errorf("the recovery delay must be above 0 and at most %v", MaxQuiet)
+	case o.RecoveryDelay < 0 || o.RecoveryDelay > MaxRecoveryDelay:
+		return fmt.Errorf("the recovery delay must be above 0 and at most %v", MaxRecoveryDelay)
 	}
 	return nil
 }
@@ -125,7 +121,7 @@ type restore struct {
 
 // newRestore makes the meta row. The other rows depend on it.
 func newRestore(o *RestoreOptions, f *backupFile) (*restore, error) {
-	if err := f.checkQuiet(o.Quiet); err != nil {
+	if err := f.checkDelay(o.RecoveryDelay); err != nil {
 		return nil, err
 	}
 	now := o.Wall()
@@ -140,23 +136,23 @@ func newRestore(o *RestoreOptions, f *backupFile) (*restore, error) {
 		epoch:  epoch{Generation: f.meta.Generation},
 		Seq:    max(f.meta.Seq, simba.Seq(now.UnixMicro())),
 		Token:  max(f.meta.Token, uint64(now.UnixMicro())),
-		Delay:  o.Quiet,
+		Delay:  o.RecoveryDelay,
 		Latest: f.meta.Latest,
 	}
 	_, _ = rand.Read(m.Store[:]) // it never fails
 	return &restore{RestoreOptions: o, from: f, meta: m}, nil
 }
 
-// checkQuiet returns an error if the recovery delay is shorter than a known lease. If the server
+// checkDelay returns an error if the recovery delay is shorter than a known lease. If the server
 // ran in Async, the meta row of the backup states a recovery delay too. That delay covers the
 // longest lease that the server had granted until the backup.
-func (f *backupFile) checkQuiet(quiet time.Duration) error {
+func (f *backupFile) checkDelay(delay time.Duration) error {
 	switch i := f.info; {
-	case quiet == 0:
-	case quiet < i.Longest:
-		return fmt.Errorf("a recovery delay of %v is too short: %w: mutex %q has %v", quiet, ErrQuietShort, i.LongestOf, i.Longest)
-	case quiet < f.meta.Delay:
-		return fmt.Errorf("a recovery delay of %v is too short: %w: the server had granted a lease of %v", quiet, ErrQuietShort, f.meta.Delay)
+	case delay == 0:
+	case delay < i.Longest:
+		return fmt.Errorf("a recovery delay of %v is too short: %w: mutex %q has %v", delay, ErrDelayShort, i.LongestOf, i.Longest)
+	case delay < f.meta.Delay:
+		return fmt.Errorf("a recovery delay of %v is too short: %w: the server had granted a lease of %v", delay, ErrDelayShort, f.meta.Delay)
 	}
 	return nil
 }

@@ -17,9 +17,9 @@ import (
 )
 
 // During a recovery delay, owners renew with their tokens. So Restore must keep the tokens.
-func TestARestoredStoreKeepsTokensAndBeginsLeasesAnewAfterAQuietTime(t *testing.T) {
+func TestARestoredStoreKeepsTokensAndBeginsLeasesAnewAfterARecoveryDelay(t *testing.T) {
 	before := uint64(time.Now().UnixMicro())
-	done, r := restored(t, smallBackup(t), RestoreOptions{Quiet: time.Minute})
+	done, r := restored(t, smallBackup(t), RestoreOptions{RecoveryDelay: time.Minute})
 	if r.Delay != time.Minute {
 		t.Errorf("the recovery delay is %v, want a minute", r.Delay)
 	}
@@ -68,7 +68,7 @@ func TestARestoredStoreCountsAboveTheBackupEvenIfThatIsAboveTheClock(t *testing.
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	ch := put(math.MaxInt64/2, "m")
 	s.Append(ch)
-	_, r := restored(t, readAll(t, mustBackup(t, s)), RestoreOptions{Quiet: time.Minute})
+	_, r := restored(t, readAll(t, mustBackup(t, s)), RestoreOptions{RecoveryDelay: time.Minute})
 	if r.Token < ch.Lease.Token || r.Seq < ch.Seq {
 		t.Errorf("the floors are token %d and Seq %d, want more than the backup's %d", r.Token, r.Seq, ch.Seq)
 	}
@@ -76,10 +76,10 @@ func TestARestoredStoreCountsAboveTheBackupEvenIfThatIsAboveTheClock(t *testing.
 
 // After a crash during the recovery delay, the whole delay begins again. After an orderly stop, the
 // rest of it remains.
-func TestARestoredStoreKeepsItsQuietTimeOverRestarts(t *testing.T) {
+func TestARestoredStoreKeepsItsRecoveryDelayOverRestarts(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	writeBackup(t, fsys, smallBackup(t))
-	if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}); err != nil {
+	if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", RecoveryDelay: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	at := new(clock)
@@ -107,12 +107,12 @@ func TestRestoreRefuses(t *testing.T) {
 		want   error
 		text   string
 	}{
-		"neither Quiet nor OwnersStopped": {func(o *RestoreOptions) { o.Quiet = 0 }, nil, "either give a recovery delay"},
-		"both Quiet and OwnersStopped":    {func(o *RestoreOptions) { o.OwnersStopped = true }, nil, "either give a recovery delay"},
-		"a negative quiet time":           {func(o *RestoreOptions) { o.Quiet = -1 }, nil, "above 0"},
-		"a quiet time that is too long":   {func(o *RestoreOptions) { o.Quiet = MaxQuiet + 1 }, nil, "at most 48h"},
-		"a quiet time shorter than a lease": {
-			func(o *RestoreOptions) { o.Quiet = 12*time.Second - 1 }, ErrQuietShort, `mutex "b" has 12s`},
+		"neither RecoveryDelay nor OwnersStopped": {func(o *RestoreOptions) { o.RecoveryDelay = 0 }, nil, "either give a recovery delay"},
+		"both RecoveryDelay and OwnersStopped":    {func(o *RestoreOptions) { o.OwnersStopped = true }, nil, "either give a recovery delay"},
+		"a negative recovery delay":               {func(o *RestoreOptions) { o.RecoveryDelay = -1 }, nil, "above 0"},
+		"a recovery delay that is too long":       {func(o *RestoreOptions) { o.RecoveryDelay = MaxRecoveryDelay + 1 }, nil, "at most 48h"},
+		"a recovery delay shorter than a lease": {
+			func(o *RestoreOptions) { o.RecoveryDelay = 12*time.Second - 1 }, ErrDelayShort, `mutex "b" has 12s`},
 		"no directory": {func(o *RestoreOptions) { o.Dir = "" }, nil, "no data directory"},
 		"no backup":    {func(o *RestoreOptions) { o.From = "nowhere" }, fs.ErrNotExist, "nowhere"},
 		"a clock in the past": {
@@ -134,7 +134,7 @@ func TestRestoreRefuses(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			fsys := vfs.NewMem()
 			writeBackup(t, fsys, content)
-			o := RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}
+			o := RestoreOptions{FS: fsys, From: "backup", Dir: "data", RecoveryDelay: time.Minute}
 			test.change(&o)
 			_, err := Restore(t.Context(), o)
 			if err == nil || test.want != nil && !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "\n") {
@@ -154,9 +154,9 @@ func TestRestoreKnowsTheLongestLeaseOfAnAsyncServer(t *testing.T) {
 	s.Append(long)
 	s.Append(del(2, "long"))
 	writeBackup(t, fsys, readAll(t, mustBackup(t, s)))
-	_, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute})
-	if !errors.Is(err, ErrQuietShort) || !strings.Contains(err.Error(), "granted a lease of 5m2s") {
-		t.Errorf("Restore returns %v, want ErrQuietShort and the longest lease", err)
+	_, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", RecoveryDelay: time.Minute})
+	if !errors.Is(err, ErrDelayShort) || !strings.Contains(err.Error(), "granted a lease of 5m2s") {
+		t.Errorf("Restore returns %v, want ErrDelayShort and the longest lease", err)
 	}
 }
 
@@ -166,7 +166,7 @@ func TestRestoreWritesIntoAnEmptyDirectoryWithLeftovers(t *testing.T) {
 	if err := fsys.MkdirAll("data/lost+found", 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}); err != nil {
+	if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", RecoveryDelay: time.Minute}); err != nil {
 		t.Fatal(err)
 	}
 	openClosed(t, testOptions(t, fsys, Always))
@@ -191,7 +191,7 @@ func TestACrashDuringRestoreLeavesNoStoreOrAWholeOne(t *testing.T) {
 				}
 				return nil
 			}))
-			if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute}); err != nil {
+			if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", RecoveryDelay: time.Minute}); err != nil {
 				t.Fatal(err)
 			}
 			if crashed == nil { // Restore has no operation with this number
@@ -234,7 +234,7 @@ func TestRestoreThatCannotWriteFailsAndLeavesNoStore(t *testing.T) {
 			}
 			return nil
 		}))
-		_, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", Quiet: time.Minute})
+		_, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", RecoveryDelay: time.Minute})
 		if err == nil {
 			break
 		}

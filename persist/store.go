@@ -23,9 +23,9 @@ const (
 	// tokenReserve is how far, in Async, the stored floor of tokens is beyond the last token while
 	// a Store is open. In Always the floor is the last token.
 	tokenReserve = 1 << 20
-	// longestDelay is the longest recovery delay. Only Redis commands on a lock key, such as SET,
-	// can make a lease with longer windows. Such a lease must be synced, in Async too.
-	longestDelay = simba.MaxTTL + simba.MaxTransition
+	// MaxRecoveryDelay is the longest recovery delay. Only Redis commands on a lock key, such as
+	// SET, can make a lease with longer windows. Such a lease must be synced, in Async too.
+	MaxRecoveryDelay = simba.MaxTTL + simba.MaxTransition
 	// maxPending limits the memory of changes that need not be synced, in bytes. If the next record
 	// is larger, each further change must be synced, so the next Commit writes the record.
 	maxPending = 4 << 20
@@ -147,7 +147,7 @@ func (s *Store) appendLocked(ch *simba.Change) (mustSync bool) {
 	s.appended.token = max(s.appended.token, ch.Token)
 	if ch.Kind == simba.ChangePut {
 		s.appended.token = max(s.appended.token, ch.Lease.Token)
-		if windows := ch.Lease.TTL + ch.Lease.Transition; windows <= longestDelay {
+		if windows := ch.Lease.TTL + ch.Lease.Transition; windows <= MaxRecoveryDelay {
 			s.appended.longest = max(s.appended.longest, windows)
 		}
 	}

@@ -23,7 +23,7 @@ func (c *clock) now() simba.Instant      { return simba.Instant(c.at.Load()) }
 func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
 
 // testOptions returns options of a store on fsys, in the first boot of a machine. Its clock stands
-// still. A failure of the store fails the test.
+// still. The numbers of a new store begin at 1. A failure of the store fails the test.
 func testOptions(t testing.TB, fsys vfs.FS, mode Mode) Options {
 	t.Helper()
 	return Options{
@@ -36,6 +36,7 @@ func testOptions(t testing.TB, fsys vfs.FS, mode Mode) Options {
 		SyncEvery: time.Hour,
 		// Small segments fill soon.
 		SegmentSize: 64 << 10,
+		floor:       func() (uint64, error) { return 0, nil },
 		Fatal:       func(err error) { t.Errorf("the store failed: %v", err) },
 	}
 }

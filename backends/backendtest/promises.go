@@ -139,7 +139,7 @@ var Promises = []Promise{
 	},
 	{
 		ID: "4", Rule: "Tokens grow from tenure to tenure, and stay the same for a whole tenure",
-		Embedded:  KeptIf(diskKept + ". In `memory`, another condition is that nobody sets the wall clock back"),
+		Embedded:  KeptIf("the disk keeps what it has synced, nobody uses an older copy or a backup, and nobody clones or restores the machine. After the loss of the whole data directory, and in `memory`, another condition is that nobody has set the wall clock back"),
 		Redis:     KeptIf("nobody sets Redis' clock back. After a failover, the new primary's clock must not be behind the old one's by more than the failover took. If an owner uses Simba up to 3.2, on the JVM, the first simba-resp server that sees the tenure sets its token. Two tenures of such an owner have the same token if no server saw the mutex between the two"),
 		MySQL:     KeptIf("no row of the table is deleted, the column `fencing_token` is not dropped, and no failover loses a row's last change. For owners on the JVM, see [tokens on MySQL](../explanation/stores.md#tokens-on-mysql)"),
 		ZooKeeper: KeptIf("the ensemble's data is not deleted"),

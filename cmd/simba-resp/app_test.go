@@ -39,6 +39,10 @@ func newTestApp(t *testing.T, log io.Writer, args ...string) (*app, *slog.LevelV
 	return a, logs.level
 }
 
+// reach2026 lets the fake time of a synctest bubble reach 2026. At its beginning, in 2000, the server
+// refuses a new data directory.
+func reach2026() { time.Sleep(time.Until(time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC))) }
+
 // newTestLogs returns loggers that write to w. All lines are in w after a flush.
 func newTestLogs(t *testing.T, c *config, w io.Writer) *logs {
 	t.Helper()

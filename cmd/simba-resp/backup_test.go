@@ -280,17 +280,17 @@ func TestAnInterruptedRestoreLeavesNoDataDirectory(t *testing.T) {
 
 func TestRestoreRefusesFlagsWithTheRisks(t *testing.T) {
 	for args, want := range map[string]string{
-		"restore":                                            "name one directory of a backup; there are 0 arguments",
-		"restore a b":                                        "there are 2 arguments",
-		"restore a":                                          "--data-dir is required",
-		"restore a --data-dir b":                             "--quiet DURATION\n",
-		"restore a --data-dir c":                             "--owners-stopped\n",
-		"restore a --data-dir d":                             "its mutex can get a second one at once",
-		"restore a --data-dir e":                             "Risk: a longer lease",
-		"restore a --data-dir b --quiet -1s":                 "--quiet must be above 0",
-		"restore a --data-dir b --quiet 49h":                 "at most 48h0m0s",
-		"restore a --data-dir b --quiet soon":                "--quiet",
-		"restore a --data-dir b --quiet 1s --owners-stopped": "only one of --quiet and --owners-stopped",
+		"restore":                "name one directory of a backup; there are 0 arguments",
+		"restore a b":            "there are 2 arguments",
+		"restore a":              "--data-dir is required",
+		"restore a --data-dir b": "--recovery-delay DURATION\n",
+		"restore a --data-dir c": "--owners-stopped\n",
+		"restore a --data-dir d": "its mutex can get a second one at once",
+		"restore a --data-dir e": "Risk: a longer lease",
+		"restore a --data-dir b --recovery-delay -1s":                 "--recovery-delay must be above 0",
+		"restore a --data-dir b --recovery-delay 49h":                 "at most 48h0m0s",
+		"restore a --data-dir b --recovery-delay soon":                "--recovery-delay",
+		"restore a --data-dir b --recovery-delay 1s --owners-stopped": "only one of --recovery-delay and --owners-stopped",
 	} {
 		err := run(t.Context(), strings.Fields(args), func(string) string { return "" }, io.Discard, nil)
 		coded := (interface{ ExitCode() int })(nil)

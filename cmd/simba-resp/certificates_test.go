@@ -342,6 +342,7 @@ func TestCertificateExpiryIsLoggedAtStartAndDaily(t *testing.T) {
 		}
 	}
 	synctest.Test(t, func(t *testing.T) {
+		reach2026()
 		s := newSite(t)
 		s.write("server", certs.Leaf{Name: "old", NotAfter: time.Now().Add(20*day + time.Hour)})
 		var log timedLog

@@ -16,6 +16,7 @@ import (
 	"github.com/BurntSushi/toml"
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/access"
+	"github.com/simba-resp/simba-resp/persist"
 )
 
 // config holds all settings. The table in fields.go has the name, unit, default and description of
@@ -50,8 +51,9 @@ type config struct {
 
 	ZooKeeperSessionTimeout time.Duration
 
-	DataDir    string
-	Durability string
+	DataDir       string
+	Durability    string
+	RecoveryDelay time.Duration
 
 	RequirePass     string // loadConfig sets it to the content of RequirePassFile, if given
 	RequirePassFile string
@@ -283,6 +285,7 @@ func (c *config) Validate() configErrors {
 	}{
 		{"handoff-window", c.HandoffWindow, 0, simba.MaxTTL},
 		{"queue-grace", c.QueueGrace, 0, simba.MaxTTL},
+		{"recovery-delay", c.RecoveryDelay, 0, persist.MaxRecoveryDelay},
 		{"backend-timeout", c.BackendTimeout, time.Millisecond, maxTimeout},
 		{"mysql-poll", c.MySQLPoll, 0, simba.MaxTTL},
 		{"zookeeper-session-timeout", c.ZooKeeperSessionTimeout, 100 * time.Millisecond, time.Hour},

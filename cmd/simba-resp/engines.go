@@ -87,6 +87,9 @@ func (a *app) openEmbedded(n simba.Notices) error {
 	if err != nil {
 		return err
 	}
+	if recovery.Delay > 0 {
+		a.log.Warn("recovering: new grants delayed until possibly lost leases expire", "wait", recovery.Delay)
+	}
 	e, err := engine.New(engine.Config{
 		Clock:         clock,
 		HandoffWindow: a.cfg.HandoffWindow,
@@ -108,10 +111,9 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	if a.cfg.Durability == durabilityMemory {
 		a.log.Warn("durability memory: leases, queues and history are lost when this process ends; " +
 			"a mutex may then be granted while its last owner still relies on its lease")
-		// Tokens and event numbers must grow from one run to the next. Nothing is stored, so they
-		// begin at the wall clock.
-		began := time.Now().UnixMicro()
-		return engine.Memory(), engine.NewClock(0), engine.Recovery{Token: uint64(began), Seq: simba.Seq(began)}, nil
+		floor, err := persist.Floor(time.Now())
+		rec := engine.Recovery{Token: floor, Seq: simba.Seq(floor), Delay: a.cfg.RecoveryDelay}
+		return engine.Memory(), engine.NewClock(0), rec, err
 	}
 	boot := persist.MachineBoot()
 	clock := engine.ClockOf(boot.Now)
@@ -121,7 +123,7 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	}
 	store, recovered, err := persist.Open(persist.Options{
 		Dir: a.cfg.DataDir, Mode: mode, Boot: boot, Now: clock.Now, Logger: a.log.Logger, Fatal: a.storeFailed,
-		HistoryLen: a.cfg.History,
+		HistoryLen: a.cfg.History, RecoveryDelay: a.cfg.RecoveryDelay,
 	})
 	if err != nil {
 		return nil, engine.Clock{}, engine.Recovery{}, err
@@ -130,10 +132,6 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	a.undo = append(a.undo, func(context.Context) error { return store.Close() })
 	if store.Created() { // perhaps the disk is not mounted
 		a.log.Warn("new data directory: it has no leases", "dir", a.cfg.DataDir)
-	}
-	if recovered.Delay > 0 {
-		a.log.Warn("recovering from unclean shutdown or restore: new grants delayed until possibly lost leases expire",
-			"wait", recovered.Delay)
 	}
 	return store, clock, engine.Recovery(*recovered), nil
 }

@@ -147,6 +147,11 @@ var fields = []field{
 		value: func(c *config) flag.Value { return choice{&c.Durability, durabilities} },
 	},
 	{
+		name: "recovery-delay", kind: "duration", initial: "0s", engine: engineEmbedded,
+		help:  "How long a server with a new data directory grants nothing, from its first start. If the disk is lost, set it to the longest ttl + transition that any program asks for. A data directory that exists ignores it. With --durability memory every start waits.",
+		value: func(c *config) flag.Value { return (*duration)(&c.RecoveryDelay) },
+	},
+	{
 		name: "redis-url", kind: "url", secret: true, engine: engineRedis,
 		help:  "Store of --engine redis: redis://user:password@host:6379/0, rediss:// for TLS, redis+sentinel://host:26379,…/name or redis+cluster://host:6379,…",
 		value: func(c *config) flag.Value { return (*text)(&c.RedisURL) },

@@ -17,9 +17,9 @@ import (
 // These texts say what the flags do, and what they risk for leases that were granted after the
 // backup.
 const (
-	quietHelp = "Grant nothing new for this long after the server's first start. " +
+	delayHelp = "Grant nothing new for this long after the server's first start. " +
 		"Name at least the longest ttl + transition that any program asks for."
-	quietRisk = "An owner in the backup can renew by SIMBA.GUARD at once. " +
+	delayRisk = "An owner in the backup can renew by SIMBA.GUARD at once. " +
 		"Risk: a longer lease that was granted after the backup can still run when its mutex gets another owner. " +
 		"Risk: an owner that lost its mutex after the backup, and has not noticed, can renew it."
 	stoppedHelp = "Grant at once: no owner works any more. Each lease in the backup gets a new token."
@@ -29,13 +29,13 @@ const (
 
 // bothWays explains the flags, with a separator between them.
 func bothWays(separator string) string {
-	return "--quiet DURATION\n" + wrap(quietHelp+" "+quietRisk) + separator +
+	return "--recovery-delay DURATION\n" + wrap(delayHelp+" "+delayRisk) + separator +
 		"--owners-stopped\n" + wrap(stoppedHelp+" "+stoppedRisk)
 }
 
 type restoreFlags struct {
 	dataDir       string
-	quiet         time.Duration
+	delay         time.Duration
 	ownersStopped bool
 }
 
@@ -43,7 +43,7 @@ type restoreFlags struct {
 func restoreCommand() *cobra.Command {
 	var f restoreFlags
 	cmd := &cobra.Command{
-		Use:   "restore DIR --data-dir NEW (--quiet DURATION | --owners-stopped)",
+		Use:   "restore DIR --data-dir NEW (--recovery-delay DURATION | --owners-stopped)",
 		Short: "Write a new data directory from a backup",
 		Long: "Write a new data directory from the backup in DIR. The old server must have stopped for good.\n\n" +
 			"New tokens and event numbers are larger than the time in microseconds. If the clock is right, none\n" +
@@ -58,7 +58,7 @@ func restoreCommand() *cobra.Command {
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.dataDir, "data-dir", "", "data `DIRECTORY` to create; it must be empty or not exist")
-	flags.DurationVar(&f.quiet, "quiet", 0, "no new grants for this `DURATION`")
+	flags.DurationVar(&f.delay, "recovery-delay", 0, "no new grants for this `DURATION`")
 	flags.BoolVar(&f.ownersStopped, "owners-stopped", false, "no owner of the old server works any more")
 	return ownHelp(cmd)
 }
@@ -81,7 +81,7 @@ func restoreBackup(ctx context.Context, dir string, f restoreFlags, out io.Write
 		fmt.Fprintf(out, "%d keys in it have no lease of a contender: they expire later than any such lease, or never\n", info.Others)
 	}
 	done, err := persist.Restore(ctx, persist.RestoreOptions{
-		From: from, Dir: f.dataDir, Quiet: f.quiet, OwnersStopped: f.ownersStopped,
+		From: from, Dir: f.dataDir, RecoveryDelay: f.delay, OwnersStopped: f.ownersStopped,
 	})
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -93,7 +93,7 @@ func restoreBackup(ctx context.Context, dir string, f restoreFlags, out io.Write
 	if f.ownersStopped {
 		fmt.Fprintf(out, "--owners-stopped\n%s", wrap(stoppedRisk))
 	} else {
-		fmt.Fprintf(out, "--quiet %v\n%s", f.quiet, wrap(quietRisk))
+		fmt.Fprintf(out, "--recovery-delay %v\n%s", f.delay, wrap(delayRisk))
 	}
 	return nil
 }
@@ -102,11 +102,11 @@ func (f *restoreFlags) check() error {
 	switch {
 	case f.dataDir == "":
 		return configErrors{errors.New("restore: --data-dir is required; name the data directory to create")}
-	case f.ownersStopped && f.quiet != 0:
-		return configErrors{errors.New("restore: use only one of --quiet and --owners-stopped")}
-	case f.quiet < 0 || f.quiet > persist.MaxQuiet:
-		return configErrors{fmt.Errorf("restore: --quiet must be above 0 and at most %v, not %v", persist.MaxQuiet, f.quiet)}
-	case f.quiet == 0 && !f.ownersStopped:
+	case f.ownersStopped && f.delay != 0:
+		return configErrors{errors.New("restore: use only one of --recovery-delay and --owners-stopped")}
+	case f.delay < 0 || f.delay > persist.MaxRecoveryDelay:
+		return configErrors{fmt.Errorf("restore: --recovery-delay must be above 0 and at most %v, not %v", persist.MaxRecoveryDelay, f.delay)}
+	case f.delay == 0 && !f.ownersStopped:
 		return configErrors{errors.New("restore: later leases are lost, so one of these flags is required:\n" +
 			strings.TrimSuffix(bothWays(""), "\n"))}
 	}

@@ -35,7 +35,7 @@ func reportToSystemd(a *app) *systemd {
 	}
 	delay := a.engine.Stats().RecoveryDelay
 	if delay > 0 {
-		s.notify(daemon.SdNotifyReady, fmt.Sprintf("STATUS=Recovering from an unclean shutdown: new grants are delayed for %v", delay.Round(time.Second)))
+		s.notify(daemon.SdNotifyReady, fmt.Sprintf("STATUS=Recovering: new grants are delayed for %v", delay.Round(time.Second)))
 		s.running.Go(func() {
 			select {
 			case <-time.After(delay):

@@ -211,6 +211,22 @@ var wirings = []wiring{
 			w.t.Errorf("INFO persistence returned %q (error %v), want no field of a store", info, err)
 		}
 	}},
+	{"recovery-delay", "--recovery-delay 7h", func(w *wired) {
+		if got := w.engine.Stats().RecoveryDelay; got < 6*time.Hour || got > 7*time.Hour { // real time has passed
+			w.t.Errorf("the recovery delay of a new data directory is %v, want 7h", got)
+		}
+	}},
+	{"recovery-delay", "--durability memory --recovery-delay 7s", func(w *wired) {
+		c := w.connect()
+		time.Sleep(7*time.Second - time.Nanosecond)
+		if status, _ := w.acquire(c, "a", time.Hour); status != "queued" {
+			w.t.Errorf("during the recovery delay the status is %s, want queued", status)
+		}
+		time.Sleep(time.Nanosecond)
+		if status, _ := w.acquire(c, "a", time.Hour); status != "acquired" {
+			w.t.Errorf("after the recovery delay the status is %s, want acquired", status)
+		}
+	}},
 	{"handoff-window", "--durability memory --handoff-window 7s", func(w *wired) {
 		c, sub := w.connect(), redis.PubSubConn{Conn: w.connect()}
 		if err := sub.Subscribe("simba:{job}:b"); err != nil {
@@ -385,6 +401,7 @@ func TestEveryFlagReachesItsPart(t *testing.T) {
 	for _, row := range wirings {
 		t.Run(fmt.Sprint(row.flag, " ", row.args), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				reach2026()
 				w := &wired{t: t, dir: t.TempDir(), log: new(bytes.Buffer)}
 				if err := os.WriteFile(w.dir+"/password", []byte("sesame\n"), 0o600); err != nil {
 					t.Fatal(err)

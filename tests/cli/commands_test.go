@@ -174,7 +174,7 @@ func TestInvalidArgumentIsNamed(t *testing.T) {
 		{[]string{"lock", "a", "--ttl", "-1s", "--", "true"}, "--ttl is -1s"},
 		{[]string{"elect", "a", "--grace", "0", "--", "true"}, "--grace is 0s"},
 		{[]string{"elect", "a", "--ttl", "ten", "--", "true"}, "--ttl"},
-		{[]string{"restore", "a", "--data-dir", "b", "--quiet", "-1s"}, "--quiet must be above 0"},
+		{[]string{"restore", "a", "--data-dir", "b", "--recovery-delay", "-1s"}, "--recovery-delay must be above 0"},
 		{[]string{"elect", "a", "--ttl", "10", "--", "true"}, "write 10s, 500ms or 1h30m"},
 		{[]string{"ownr", "a"}, "unknown command 'ownr'; do you mean owner? (simba-resp --help lists the commands)"},
 		{[]string{"x\x1b"}, `unknown command 'x\x1b'`},

@@ -127,7 +127,7 @@ func counts(granters []granter) (n []int64) {
 	return n
 }
 
-func TestARestoredServerGrantsNothingInItsQuietTimeAndLetsOwnersRenew(t *testing.T) {
+func TestARestoredServerGrantsNothingInItsRecoveryDelayAndLetsOwnersRenew(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
 	c := simbatest.GoRedis(t, s)
@@ -139,8 +139,8 @@ func TestARestoredServerGrantsNothingInItsQuietTimeAndLetsOwnersRenew(t *testing
 	simbatest.Must(t, c.Do(t.Context(), "SIMBA.RELEASE", "freed", "a").Err())
 	s.Kill()
 
-	again := simbatest.StartIn(t, restore(t, dir, "--quiet", "1h"))
-	again.Wants(t, `level=WARN .*recovering from unclean shutdown or restore.* wait=1h0m0s`)
+	again := simbatest.StartIn(t, restore(t, dir, "--recovery-delay", "1h"))
+	again.Wants(t, `level=WARN .*recovering: .* wait=1h0m0s`)
 	c = simbatest.GoRedis(t, again)
 	for _, mutex := range []string{"new", "later", "freed"} {
 		if status, _ := simbatest.Acquire(t, c, mutex, "newcomer", 1000, "NOQUEUE"); status != "busy" {

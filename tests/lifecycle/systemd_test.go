@@ -91,7 +91,7 @@ func TestStatusReportsTheRecoveryDelay(t *testing.T) {
 	}
 	s.Kill()
 	p := n.run([]string{"--addr", "127.0.0.1:0", "--data-dir", s.Dir, "--durability", "async"}, nil)
-	if got := n.await("STATUS="); !strings.HasPrefix(got, "STATUS=Recovering from an unclean shutdown: new grants are delayed for ") {
+	if got := n.await("STATUS="); !strings.HasPrefix(got, "STATUS=Recovering: new grants are delayed for ") {
 		t.Errorf("the server reports the status %s, want the recovery delay", got)
 	}
 	p.Signal(syscall.SIGTERM)

@@ -30,13 +30,14 @@ import (
 //
 // The first line names the terminal; "# server" is that of the server. Each terminal is a shell,
 // and all shells work in one copy of the source tree. Blocks run in the order of the page. "…"
-// stands for any text. In the terminal of the server, the test skips lines that the page does not
-// show.
+// stands for any text, and a number of 16 digits for a token: see player.tokens. In the terminal of
+// the server, the test skips lines that the page does not show.
 //
 // The last command of a block may have no output. Then the next block runs when that command has
 // ended, or waits for a mutex. The output may follow at the start of a later block of the
 // same terminal.
 var (
+	pageToken    = regexp.MustCompile(`\b\d{16}\b`)
 	blockPattern = regexp.MustCompile("(?s)```console\n# ([^\n]+)\n(.*?)```")
 	serverPort   = regexp.MustCompile(`addr=127\.0\.0\.1:(\d+)`)
 )
@@ -58,7 +59,7 @@ func TestTranscriptsOfTheDocs(t *testing.T) {
 		t.Run(page, func(t *testing.T) {
 			newPlayer(t, home).playAll(readPage(t, page))
 		})
-		// The next page needs a new data directory, so that its tokens begin at 1.
+		// The next page needs a new data directory, without leases.
 		simbatest.Must(t, os.RemoveAll(filepath.Join(home, "simba-data")))
 	}
 	t.Run("README.md on every engine", func(t *testing.T) { playedOnEveryStore(t, home) })
@@ -91,10 +92,9 @@ func playedOnEveryStore(t *testing.T, home string) {
 	simbatest.OnEveryStore(t, func(t *testing.T, s *simbatest.Shared) {
 		p := newPlayer(t, home)
 		p.run = "make run ENGINE=" + s.Engine + ` ARGS="'` + strings.Join(s.Flags(s.Store.Addr)[2:], "' '") + `'"`
-		p.tokens = make(map[string]int)
 		p.playAll(page)
-		if alice, bob := p.tokens["1"], p.tokens["2"]; alice == 0 || bob <= alice {
-			t.Errorf("the tokens by token of the page are %v, want growing ones", p.tokens)
+		if len(p.tokens) < 2 { // learn checks that they grow
+			t.Errorf("the page shows the tokens %v, want those of Alice and of Bob", p.tokens)
 		}
 	})
 }
@@ -142,15 +142,12 @@ type player struct {
 	home      string // working directory of every terminal
 	port      string // of the server, in place of readmePort
 	terminals map[string]*terminal
-
-	// The fields below are set only with an engine that needs a store. run is the command that
-	// starts the server. tokens maps a token on the page to the token that the server granted.
-	run    string
-	tokens map[string]int
+	tokens    map[string]string // by token of the page: the token that the server granted
+	run       string            // starts the server, with an engine that needs a store; else ""
 }
 
 func newPlayer(t *testing.T, home string) *player {
-	return &player{t: t, home: home, port: readmePort, terminals: make(map[string]*terminal)}
+	return &player{t: t, home: home, port: readmePort, terminals: make(map[string]*terminal), tokens: make(map[string]string)}
 }
 
 func (p *player) playAll(page string) {
@@ -169,20 +166,48 @@ func (p *player) playAll(page string) {
 	}
 }
 
-// figure matches a line of a record whose number depends on the engine.
-var figure = regexp.MustCompile(`^(\d# "(?:token|ttl|transition)" => \(integer\) )(\d+)$`)
+// window matches a line of a record whose number depends on the engine.
+var window = regexp.MustCompile(`^(\d# "(?:ttl|transition)" => \(integer\) )\d+$`)
 
-// own returns the pattern of output that a line of the page stands for with this engine. token is
-// the token in the line, or "".
-func (p *player) own(line string) (pattern, token string) {
-	match := figure.FindStringSubmatch(line)
-	if p.run == "" || match == nil {
-		return line, ""
+// pattern returns the pattern of output that a line of the page stands for. Its groups are the
+// tokens that are new on the page.
+func (p *player) pattern(line string) (pattern string, news []string) {
+	if p.run != "" {
+		line = window.ReplaceAllString(line, "${1}"+anyText)
 	}
-	if strings.Contains(match[1], "token") {
-		token = match[2]
+	parts := strings.Split(line, anyText)
+	for i := range parts {
+		parts[i] = regexp.QuoteMeta(parts[i])
 	}
-	return match[1] + anyText, token
+	return pageToken.ReplaceAllStringFunc(strings.Join(parts, ".*"), func(token string) string {
+		if got, ok := p.tokens[token]; ok {
+			return got
+		}
+		news = append(news, token)
+		if p.run != "" {
+			return `(\d+)`
+		}
+		return `(\d{16})`
+	}), news
+}
+
+// learn notes that the server granted got, where the page has token. Both must grow alike.
+func (p *player) learn(token, got string) {
+	for other, before := range p.tokens {
+		if (number(p.t, other) < number(p.t, token)) != (number(p.t, before) < number(p.t, got)) {
+			p.t.Fatalf("the server granted %s where the page has %s, and %s where the page has %s", before, other, got, token)
+		}
+	}
+	p.tokens[token] = got
+}
+
+func number(t *testing.T, text string) uint64 {
+	t.Helper()
+	n, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 type terminal struct {
@@ -213,6 +238,7 @@ func (p *player) play(name string, lines []string) {
 			command = p.run
 		}
 		command = strings.ReplaceAll(command, readmePort, p.port)
+		command = pageToken.ReplaceAllStringFunc(command, func(token string) string { return p.tokens[token] })
 		// The page shows client commands without a port, which SIMBA_URL has.
 		command = "export SIMBA_URL=redis://127.0.0.1:" + p.port + "\n" + command
 		if _, err := io.WriteString(term.in, "{ "+command+"\n} </dev/null\necho '"+endOfCommand+"'\n"); err != nil {
@@ -259,12 +285,7 @@ func (p *player) hasWaiter() bool {
 
 // expect compares output of the terminal with want, a line of the page.
 func (p *player) expect(term *terminal, want string) {
-	line, token := p.own(want)
-	parts := strings.Split(line, anyText)
-	for i := range parts {
-		parts[i] = regexp.QuoteMeta(parts[i])
-	}
-	text := strings.Join(parts, "(.*)")
+	text, news := p.pattern(want)
 	if term.name == serverName {
 		text = strings.ReplaceAll(text, readmePort, `\d+`)
 	} else {
@@ -273,13 +294,14 @@ func (p *player) expect(term *terminal, want string) {
 	pattern := regexp.MustCompile("^" + text + "$")
 	for {
 		got := p.read(term, want)
+		groups := pattern.FindStringSubmatch(got)
 		switch {
-		case pattern.MatchString(got):
+		case groups != nil:
 			if match := serverPort.FindStringSubmatch(got); match != nil {
 				p.port = match[1]
 			}
-			if token != "" {
-				p.tokens[token], _ = strconv.Atoi(pattern.FindStringSubmatch(got)[1]) // 0 if none
+			for i, token := range news {
+				p.learn(token, groups[i+1])
 			}
 			return
 		case term.name != serverName:
