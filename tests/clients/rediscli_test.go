@@ -60,11 +60,11 @@ func TestLeaderIsElectedAndHandsOffInBothProtocols(t *testing.T) {
 			own.Wants(t, `\(integer\) 1`)
 
 			a := cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "a", "600000", "TRANSITION", "2000"))
-			if a["status"] != "acquired" || a["owner"] != "a" || a["token"] != "1" || a["ttl"] != "600000" || a["transition"] != "602000" || a["position"] != "0" {
-				t.Errorf("ACQUIRE by a returns %v, want acquired with token 1", a)
+			if a["status"] != "acquired" || a["owner"] != "a" || len(a["token"]) != 16 || a["ttl"] != "600000" || a["transition"] != "602000" || a["position"] != "0" {
+				t.Errorf("ACQUIRE by a returns %v, want acquired with a token", a)
 			}
 			b := cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "b", "600000"))
-			if b["status"] != "queued" || b["owner"] != "a" || b["token"] != "1" || b["position"] != "1" {
+			if b["status"] != "queued" || b["owner"] != "a" || b["token"] != a["token"] || b["position"] != "1" {
 				t.Errorf("ACQUIRE by b returns %v, want queued at position 1", b)
 			}
 			c := cliRun(t, s, protocol, "SIMBA.ACQUIRE", "job", "c", "600000", "WAIT", "0")
@@ -75,15 +75,15 @@ func TestLeaderIsElectedAndHandsOffInBothProtocols(t *testing.T) {
 			}
 			own.Wants(t, `"released@@a"`)
 			b = cliFields(t, cli(t, s, protocol, "SIMBA.ACQUIRE", "job", "b", "600000"))
-			if b["status"] != "acquired" || b["token"] != "2" {
-				t.Errorf("ACQUIRE by b after its notice returns %v, want acquired with token 2", b)
+			if b["status"] != "acquired" || b["token"] <= a["token"] {
+				t.Errorf("ACQUIRE by b after its notice returns %v, want acquired with a larger token", b)
 			}
 			if got := cli(t, s, protocol, "SIMBA.RELEASE", "job", "b"); got != "(integer) 1" {
 				t.Errorf("RELEASE by b shows %s, want 1", got)
 			}
 			c.Wait(t)
-			if got := cliFields(t, c.Output()); got["status"] != "acquired" || got["token"] != "3" {
-				t.Errorf("the blocked ACQUIRE by c returns %v, want acquired with token 3", got)
+			if got := cliFields(t, c.Output()); got["status"] != "acquired" || got["token"] <= b["token"] {
+				t.Errorf("the blocked ACQUIRE by c returns %v, want acquired with a larger token", got)
 			}
 			for _, contender := range []string{"a", "b", "c"} {
 				onlooker.Wants(t, `"acquired@@`+contender+`"`)

@@ -2,6 +2,7 @@ package wrapper
 
 import (
 	"math/rand/v2"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -57,10 +58,21 @@ func TestElectThatGotSIGHUPReportsThatTheMutexWasLostLater(t *testing.T) {
 
 func TestElectRestartsTheCommand(t *testing.T) {
 	w := newWorld(t)
-	p := w.elect(sh(`[ "$SIMBA_TOKEN" -lt 3 ] || sleep 600; exit 7`), "--restart")
-	p.Wants(t, "job: acquired, token 1")
-	p.Wants(t, "job: the command has ended with exit code 7")
-	p.Wants(t, "job: acquired, token 3")
+	runs := filepath.Join(t.TempDir(), "runs")
+	p := w.elect(sh(`echo >> `+runs+`; [ $(wc -l < `+runs+`) -lt 3 ] || sleep 600; exit 7`), "--restart")
+	var token, line int
+	for run := range 3 {
+		var match []string
+		match, line = p.WantsAfter(t, line, `job: acquired, token (\d+)`)
+		if next := atoi(match[1]); next <= token {
+			t.Errorf("tenure %d has token %d, want one above %d", run+1, next, token)
+		} else {
+			token = next
+		}
+		if run < 2 {
+			_, line = p.WantsAfter(t, line, "job: the command has ended with exit code 7")
+		}
+	}
 	p.Signal(unix.SIGTERM)
 	w.wantsCode(p, 128+15)
 }
