@@ -24,3 +24,10 @@ func (l *Log) Count(part string) int {
 	defer l.mu.Unlock()
 	return strings.Count(l.text.String(), part)
 }
+
+// String returns the whole text.
+func (l *Log) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}

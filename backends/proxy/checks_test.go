@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 )
 
 // checkedStore is a store whose result a test sets.
@@ -40,28 +40,10 @@ func (s *checkedStore) count() int {
 	return s.checks
 }
 
-// checkLog is a log that the test and the Checks use at a time.
-type checkLog struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (l *checkLog) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *checkLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
-
 // runChecks runs f in fake time beside the Checks of a store that is well at the start.
-func runChecks(t *testing.T, f func(s *checkedStore, c *Checks, log *checkLog)) {
+func runChecks(t *testing.T, f func(s *checkedStore, c *Checks, log *backendtest.Log)) {
 	synctest.Test(t, func(t *testing.T) {
-		s, log := new(checkedStore), new(checkLog)
+		s, log := new(checkedStore), new(backendtest.Log)
 		c := NewChecks("redis", slog.New(slog.NewTextHandler(log, nil)), s.check)
 		if err := c.Start(t.Context()); err != nil {
 			t.Fatal(err)
@@ -78,7 +60,7 @@ func elapse(d time.Duration) {
 }
 
 func TestStoreIsCheckedEachMinuteAndAfterAgain(t *testing.T) {
-	runChecks(t, func(s *checkedStore, c *Checks, _ *checkLog) {
+	runChecks(t, func(s *checkedStore, c *Checks, _ *backendtest.Log) {
 		elapse(time.Minute - 1)
 		if s.count() != 1 {
 			t.Errorf("%d checks before the minute is over, want 1", s.count())
@@ -104,7 +86,7 @@ func TestStoreIsCheckedEachMinuteAndAfterAgain(t *testing.T) {
 }
 
 func TestFailingChecksAreLoggedOnceAndSoIsTheirEnd(t *testing.T) {
-	runChecks(t, func(s *checkedStore, _ *Checks, log *checkLog) {
+	runChecks(t, func(s *checkedStore, _ *Checks, log *backendtest.Log) {
 		s.set(errors.New("no answer"))
 		elapse(2*time.Minute - 1)
 		if log.String() != "" {
@@ -112,24 +94,24 @@ func TestFailingChecksAreLoggedOnceAndSoIsTheirEnd(t *testing.T) {
 		}
 		elapse(time.Hour)
 		const warning, end = `level=WARN msg="cannot check the settings`, `level=INFO msg="the settings of the store can be checked again"`
-		if strings.Count(log.String(), warning) != 1 || strings.Count(log.String(), "level") != 1 {
+		if log.Count(warning) != 1 || log.Count("level") != 1 {
 			t.Errorf("the log of checks that fail has no single WARN:\n%s", log)
 		}
 		s.set(nil)
 		elapse(time.Hour)
-		if strings.Count(log.String(), end) != 1 || strings.Count(log.String(), "level") != 2 {
+		if log.Count(end) != 1 || log.Count("level") != 2 {
 			t.Errorf("the log of checks that succeed again has no single INFO:\n%s", log)
 		}
 		s.set(errors.New("no answer"))
 		elapse(3 * time.Minute)
-		if strings.Count(log.String(), warning) != 2 || strings.Count(log.String(), "level") != 3 {
+		if log.Count(warning) != 2 || log.Count("level") != 3 {
 			t.Errorf("the log of checks that fail again has no second WARN:\n%s", log)
 		}
 	})
 }
 
 func TestIncompleteCheckThatFindsNoRefusedSettingEndsTheRefusal(t *testing.T) {
-	runChecks(t, func(s *checkedStore, c *Checks, _ *checkLog) {
+	runChecks(t, func(s *checkedStore, c *Checks, _ *backendtest.Log) {
 		s.set(nil, Fault{Setting: "maxmemory-policy", Text: "evicts", Refused: true})
 		elapse(time.Minute)
 		repaired := 0
@@ -148,7 +130,7 @@ func TestIncompleteCheckThatFindsNoRefusedSettingEndsTheRefusal(t *testing.T) {
 }
 
 func TestRefusedStoreLetsNoTenureBeginUntilItIsRepaired(t *testing.T) {
-	runChecks(t, func(s *checkedStore, c *Checks, log *checkLog) {
+	runChecks(t, func(s *checkedStore, c *Checks, log *backendtest.Log) {
 		weak := Fault{Setting: "appendfsync", Text: "everysec"}
 		s.set(nil, weak, Fault{Setting: "maxmemory-policy", Text: "evicts", Refused: true})
 		elapse(time.Minute)
@@ -157,7 +139,7 @@ func TestRefusedStoreLetsNoTenureBeginUntilItIsRepaired(t *testing.T) {
 			t.Errorf("refusal %v, want the fault", err)
 		}
 		elapse(10 * checkPause)
-		if n := strings.Count(log.String(), "level=ERROR"); n != 2 || s.count() != 12 {
+		if n := log.Count("level=ERROR"); n != 2 || s.count() != 12 {
 			t.Errorf("%d errors in the log after %d checks, want 2 after 12:\n%s", n, s.count(), log)
 		}
 		s.set(errors.New("no answer")) // a check that fails changes nothing
@@ -167,7 +149,7 @@ func TestRefusedStoreLetsNoTenureBeginUntilItIsRepaired(t *testing.T) {
 		}
 		s.set(nil, weak)
 		elapse(checkPause)
-		if c.Refusal() != nil || len(c.Faults()) != 1 || strings.Count(log.String(), "no longer at fault") != 1 {
+		if c.Refusal() != nil || len(c.Faults()) != 1 || log.Count("no longer at fault") != 1 {
 			t.Errorf("after the repair: %v, %v:\n%s", c.Refusal(), c.Faults(), log)
 		}
 		before := s.count()

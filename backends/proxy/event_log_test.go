@@ -91,36 +91,6 @@ func TestQueuedAndLeftAreRecordedEachTime(t *testing.T) {
 	}
 }
 
-func TestPublishedEventsEqualTheHistory(t *testing.T) {
-	p := &recorder{}
-	c := NewEventLog(p, 0)
-	c.Record(acquired("m", "a", 1), simba.Event{Kind: simba.EventQueued, Mutex: "m", Owner: "b"}, endOf(simba.EventBroken, "m", "a", 1))
-	var want []string
-	for _, e := range c.Find(simba.HistoryRequest{Mutex: "m"}) {
-		if e.At == 0 {
-			t.Errorf("the event has no time: %+v", e)
-		}
-		want = append(want, string(e.AppendJSON(nil)))
-	}
-	if got := p.on(simba.EventChannel("m")); !slices.Equal(got, want) {
-		t.Errorf("published %q, want %q", got, want)
-	}
-	if got := p.on(simba.MutexChannel("m")); len(got) != 0 {
-		t.Errorf("Record published notices: %q; want none", got)
-	}
-}
-
-func TestAnnouncePublishesEachTenureOnce(t *testing.T) {
-	p := &recorder{}
-	c := NewEventLog(p, 0)
-	c.Announce(acquired("m", "a", 1), endOf(simba.EventExpired, "m", "a", 1))
-	c.Announce(acquired("m", "a", 1))
-	c.Announce(acquired("m", "b", 2))
-	if got, want := p.on(simba.MutexChannel("m")), []string{"acquired@@a", "acquired@@b"}; !slices.Equal(got, want) {
-		t.Errorf("the notices are %q, want %q", got, want)
-	}
-}
-
 func TestNoNoticeWithoutSubscribers(t *testing.T) {
 	p := &recorder{alone: true}
 	c := NewEventLog(p, 0)
@@ -194,20 +164,6 @@ func TestConcurrentEventsAreNumberedAndPublishedInOrder(t *testing.T) {
 		if e.Seq != before+simba.Seq(i+1) || published[i] != string(e.AppendJSON(nil)) {
 			t.Fatalf("event %d is %+v, but published was %s", i, e, published[i])
 		}
-	}
-}
-
-func TestFindBySinceAndCount(t *testing.T) {
-	c := NewEventLog(&recorder{}, 0)
-	for i := range 20 {
-		c.Record(acquired("m", "a", uint64(i+1)))
-	}
-	if got := c.Find(simba.HistoryRequest{Mutex: "m"}); len(got) != 10 || got[9].Token != 20 {
-		t.Errorf("Find without a count: %+v; want the newest 10 events", got)
-	}
-	all := c.Find(simba.HistoryRequest{Mutex: "m", Count: 100})
-	if got := c.Find(simba.HistoryRequest{Mutex: "m", Count: 100, Since: all[17].Seq}); !slices.Equal(got, all[18:]) {
-		t.Errorf("Find since event 17: %+v; want the events after it", got)
 	}
 }
 
@@ -339,18 +295,6 @@ func TestEndBeforeBeginningIsHeldBack(t *testing.T) {
 			t.Errorf("history %q; want no beginning of f after its end", got)
 		}
 	})
-}
-
-func TestQueueSettings(t *testing.T) {
-	var w QueueSettings
-	if w.HandoffWindow() != 0 || w.QueueGrace() != 0 {
-		t.Errorf("new settings: HandoffWindow is %v, QueueGrace %v; want 0", w.HandoffWindow(), w.QueueGrace())
-	}
-	w.SetHandoffWindow(1)
-	w.SetQueueGrace(2)
-	if w.HandoffWindow() != 1 || w.QueueGrace() != 2 {
-		t.Errorf("after SetHandoffWindow(1) and SetQueueGrace(2) the settings are %d and %d, want 1 and 2", w.HandoffWindow(), w.QueueGrace())
-	}
 }
 
 // Each change arrives twice: in the reply to its request, and from the store. Each arrival may be

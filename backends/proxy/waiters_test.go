@@ -111,35 +111,10 @@ func TestGrantWakesItsWaiterOnceAndEndReturnsIt(t *testing.T) {
 		t.Error("the second Grant for the waiter returned true, want false")
 	}
 	b.expect(t, 1)
-	for _, why := range []simba.EndReason{simba.EndTimeout} {
-		if o, err := ticket.End(why); err != nil || o.Status != simba.StatusAcquired || o.Token != 7 {
-			t.Errorf("End of the granted wait: %+v, %v; want acquired with token 7", o, err)
-		}
+	if o, err := ticket.End(simba.EndTimeout); err != nil || o.Status != simba.StatusAcquired || o.Token != 7 {
+		t.Errorf("End of the granted wait: %+v, %v; want acquired with token 7", o, err)
 	}
 	s.expect(t, "granted a 7")
-}
-
-func TestGrantOfGoneWaiterIsHandedOff(t *testing.T) {
-	s := &fakeEnder{}
-	l := NewWaiters(s)
-	ticket, _ := enter(l, "m", "a")
-	l.Grant("m", "a", Grant{Token: 7})
-	if o, err := ticket.End(simba.EndGone); err != nil || o.Status == simba.StatusAcquired {
-		t.Errorf("End of the gone waiter: %+v, %v; want no grant", o, err)
-	}
-	s.expect(t, "hand off a 7")
-}
-
-func TestAbandonHandsOffTheOutcomeOfEnd(t *testing.T) {
-	s := &fakeEnder{}
-	l := NewWaiters(s)
-	ticket, _ := enter(l, "m", "a")
-	l.Grant("m", "a", Grant{Token: 7})
-	_, _ = ticket.End(simba.EndWoken)
-	if _, err := ticket.Abandon(); err != nil {
-		t.Errorf("Abandon: %v, want no error", err)
-	}
-	s.expect(t, "granted a 7", "hand off a 7")
 }
 
 func TestAbandonHandsOffTheLaterTenureOfEnd(t *testing.T) {
