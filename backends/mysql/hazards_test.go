@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"context"
 	"database/sql"
 	"fmt"
 	"strings"
@@ -12,36 +11,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
-
-// With the transaction of Simba's own contenders, two first acquires of a mutex deadlock.
-func TestConcurrentFirstAcquiresDoNotDeadlock(t *testing.T) {
-	store := stores.MariaDB(t)
-	one, two := serve(t, store.Addr, nil), serve(t, store.Addr, nil)
-	for round := range 20 {
-		mutex := fmt.Sprintf("first-%d", round)
-		var mu sync.Mutex
-		won := 0
-		var all sync.WaitGroup
-		for i := range 16 {
-			b := []*Backend{one, two}[i%2]
-			all.Go(func() {
-				o, _, err := b.Acquire(t.Context(), request(mutex, fmt.Sprintf("c%d", i), long))
-				mu.Lock()
-				defer mu.Unlock()
-				if err != nil {
-					t.Errorf("ACQUIRE: %v; want no error", err)
-				}
-				if o.Status == simba.StatusAcquired {
-					won++
-				}
-			})
-		}
-		all.Wait()
-		if won != 1 {
-			t.Fatalf("%d contenders acquired %s, want 1", won, mutex)
-		}
-	}
-}
 
 // The collation of Simba's own table equates some names. So the engine refuses the second of two
 // such mutexes. It still distinguishes contenders.
@@ -150,25 +119,6 @@ func TestLateGrantIsReportedAsAcquired(t *testing.T) {
 		if err != nil || o.Status != simba.StatusAcquired {
 			t.Errorf("ACQUIRE: %+v, %v; want acquired", o, err)
 		}
-	}
-}
-
-func TestLockedRowWaitEndsAtTheDeadline(t *testing.T) {
-	store := stores.MariaDB(t)
-	b := serve(t, store.Addr, shortTimeout)
-	take(t, b, "locked", "a", long)
-	tx := lockRow(t, direct(t, store, ""), "locked")
-	defer tx.Rollback()
-	began := time.Now()
-	if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "locked", Contender: "a", TTL: long}); !isUnavailable(err) {
-		t.Errorf("GUARD of the locked row: %v; want an UnavailableError", err)
-	}
-	if took := time.Since(began); took > testTimeout+patience {
-		t.Errorf("GUARD of the locked row returned after %v, want at most %v", took, testTimeout+patience)
-	}
-	tx.Rollback()
-	if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "locked", Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusRenewed {
-		t.Errorf("GUARD of the unlocked row: %+v, %v; want renewed", o, err)
 	}
 }
 
@@ -367,41 +317,6 @@ func TestDatabaseClockStepIsNoticed(t *testing.T) {
 	}
 }
 
-// When the database accepts writes again, the engine uses it again.
-func TestReadOnlyServerIsUnavailable(t *testing.T) {
-	store := stores.MariaDB(t)
-	db := direct(t, store, "")
-	must(t, db, Schema)
-	must(t, db, "CREATE USER u IDENTIFIED BY 'p'")
-	must(t, db, "GRANT SELECT, INSERT, UPDATE ON simba.* TO u")
-	b := serve(t, store.Addr, func(o *Options) {
-		o.DSN, o.Migrate = "u:p@tcp("+store.Addr+")/simba", false
-	})
-	take(t, b, "ro", "a", long)
-	must(t, db, "SET GLOBAL read_only = ON")
-	if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "ro", Contender: "a", TTL: long}); !isUnavailable(err) {
-		t.Errorf("GUARD at a read-only server: %v; want an UnavailableError", err)
-	}
-	must(t, db, "SET GLOBAL read_only = OFF")
-	if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "ro", Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusRenewed {
-		t.Errorf("GUARD at a writable server: %+v, %v; want renewed", o, err)
-	}
-}
-
-func TestRequestEndsWithItsContext(t *testing.T) {
-	store := stores.MariaDB(t)
-	link := stores.NewLink(t, store.Addr)
-	b := serve(t, link.Addr(), func(o *Options) { o.Timeout = time.Minute })
-	take(t, b, "ctx", "a", long)
-	link.Blackhole()
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	if _, _, err := b.Owner(ctx, "ctx"); !isUnavailable(err) {
-		t.Errorf("OWNER: %v; want an UnavailableError", err)
-	}
-	link.Heal()
-}
-
 func TestCloseWithoutADatabaseSucceeds(t *testing.T) {
 	store := stores.MariaDB(t)
 	link := stores.NewLink(t, store.Addr)
@@ -428,23 +343,5 @@ func TestReservedWaiterMayAcquireWithWait(t *testing.T) {
 	r.Waiter = &waiter{woken: make(chan struct{})}
 	if o, _, err := b.Acquire(t.Context(), r); err != nil || o.Status != simba.StatusAcquired {
 		t.Errorf("ACQUIRE … WAIT of b during its reservation: %+v, %v; want acquired", o, err)
-	}
-}
-
-func TestWaiterThatAcquiresThroughAnotherServerIsWoken(t *testing.T) {
-	store := stores.MariaDB(t)
-	one, two := serve(t, store.Addr, func(o *Options) { o.Poll = time.Second }), serve(t, store.Addr, nil)
-	for round := range 5 {
-		mutex := fmt.Sprintf("elsewhere-%d", round)
-		take(t, two, mutex, "a", long)
-		w := block(t, one, mutex, "b", long)
-		release(t, two, mutex, "a")
-		o, _, err := two.Acquire(t.Context(), request(mutex, "b", long))
-		if err != nil || o.Owner != "b" {
-			t.Fatalf("ACQUIRE of b at the other server: %+v, %v; want b as the owner", o, err)
-		}
-		if got := w.granted(t); got.Token != o.Token {
-			t.Errorf("the woken waiter: %+v; want the token of %+v", got, o)
-		}
 	}
 }

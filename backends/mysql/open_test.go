@@ -72,19 +72,6 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 			}
 		})
 	}
-	t.Run("read-only", func(t *testing.T) {
-		must(t, db, "GRANT SELECT, INSERT, UPDATE ON simba.* TO u")
-		must(t, db, "SET GLOBAL read_only = ON")
-		defer must(t, db, "SET GLOBAL read_only = OFF")
-		b, err := Open(t.Context(), Options{DSN: "u:geheim@" + at + "simba", Notices: &notices{}})
-		if err == nil {
-			b.Close()
-			t.Fatal("Open succeeded, want an error")
-		}
-		if !strings.Contains(err.Error(), "read-only") {
-			t.Errorf("Open with a read-only server: %v; want an error that says so", err)
-		}
-	})
 	t.Run("settings of the DSN don't disturb", func(t *testing.T) {
 		b := serve(t, store.Addr, func(o *Options) {
 			o.DSN += "?time_zone=%27-09:00%27&sql_mode=%27%27&autocommit=0&innodb_lock_wait_timeout=50&clientFoundRows=false" +

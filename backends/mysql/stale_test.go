@@ -86,43 +86,6 @@ func TestStaleTokenAffectsNoLaterTenureOfItsContender(t *testing.T) {
 	}
 }
 
-// Several servers read the row while its owner on the JVM renews. They have not seen the tenure
-// before, which this engine granted.
-func TestServersAgreeOnAnAssignedToken(t *testing.T) {
-	store := serverWithTable(t, seeds.MySQLFencedTable)
-	db := direct(t, store, "")
-	one := serve(t, store.Addr, withoutMigration)
-	servers := []*Backend{serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)}
-	k := tokens{mutex: "m"}
-	for range 20 {
-		k.begin(t, "a", take(t, one, "m", "a", long).Token)
-		expire(t, db, "m")
-		old := jvm{db: db, mutex: "m", id: "old", ttl: long}
-		old.mustAcquire(t)
-		seen := make(chan uint64)
-		for i := range 8 {
-			go func() {
-				if i > 5 {
-					_, _, _ = old.acquireToken(t.Context()) // it renews meanwhile
-				}
-				o, _, err := servers[i%2].Owner(t.Context(), "m")
-				if err != nil {
-					t.Errorf("OWNER: %v; want no error", err)
-				}
-				seen <- o.Token
-			}()
-		}
-		token := <-seen
-		for range 7 {
-			if other := <-seen; other != token {
-				t.Errorf("two servers report the tokens %d and %d for one tenure", token, other)
-			}
-		}
-		k.begin(t, "old", token, servers...)
-		old.giveUp(t)
-	}
-}
-
 // The next owner gets a larger token, whether it is one of this engine or a contender on the JVM of
 // either kind.
 func TestLeaseOlderThanTheColumnKeepsItsToken(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"time"
@@ -189,33 +188,6 @@ func TestGuardThatWaitsForItsRowRevivesNoLease(t *testing.T) {
 		tx.Rollback()
 		if err := <-done; err != nil {
 			t.Errorf("%s after the end of the lease: %v", how, err)
-		}
-	}
-}
-
-// The end of the old wait and the beginning of the new one may run in any order.
-func TestWaiterThatReturnsWhileItLeavesIsGranted(t *testing.T) {
-	b := atContentionTiming(t, stores.MariaDB(t).Addr, &notices{})
-	for round := range 60 {
-		mutex := fmt.Sprintf("back-%d", round)
-		take(t, b, mutex, "a", long)
-		old := block(t, b, mutex, "b", long)
-		left := make(chan struct{})
-		go func() {
-			defer close(left)
-			why := []simba.EndReason{simba.EndTimeout, simba.EndGone, simba.EndLeft}[round%3]
-			if _, err := old.ticket.End(why); err != nil {
-				t.Errorf("End: %v; want no error", err)
-			}
-		}()
-		<-time.After(rand.N(300 * time.Microsecond))
-		again := block(t, b, mutex, "b", long)
-		release(t, b, mutex, "a")
-		again.granted(t)
-		<-left
-		list, _, err := b.Queue(t.Context(), mutex, 10)
-		if err != nil || len(list) != 0 {
-			t.Errorf("QUEUE: %+v, %v; want an empty queue", list, err)
 		}
 	}
 }
