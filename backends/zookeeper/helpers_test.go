@@ -26,18 +26,17 @@ const longLease = zookeeper.DefaultSessionTimeout / 2
 type recordedNotices struct {
 	mu       sync.Mutex // guards the fields below
 	channels map[string]bool
-	patterns map[string]bool
 	said     []string
 }
 
 func newRecordedNotices() *recordedNotices {
-	return &recordedNotices{channels: make(map[string]bool), patterns: make(map[string]bool)}
+	return &recordedNotices{channels: make(map[string]bool)}
 }
 
 func (b *recordedNotices) Publish(channel, payload string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if !b.channels[channel] && len(b.patterns) == 0 {
+	if !b.channels[channel] {
 		return 0
 	}
 	b.said = append(b.said, channel+" "+payload)
@@ -50,16 +49,12 @@ func (b *recordedNotices) Subscribed(channel string) bool {
 	return b.channels[channel]
 }
 
-func (b *recordedNotices) SubscribedPattern(glob string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.patterns[glob]
-}
+func (b *recordedNotices) SubscribedPattern(string) bool { return false }
 
 func (b *recordedNotices) Any() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.channels)+len(b.patterns) > 0
+	return len(b.channels) > 0
 }
 
 func (b *recordedNotices) count(line string) (n int) {

@@ -2,17 +2,13 @@ package zookeeper_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
-	"go.uber.org/goleak"
 
-	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
@@ -101,47 +97,5 @@ func TestChrootsSeparateMutexes(t *testing.T) {
 	take(t, team, "m", "b", time.Minute)
 	if names, _, err := c.Children("/teams/a/simba/m"); err != nil || len(names) != 1 {
 		t.Errorf("the nodes of m below the chroot: %v, %v; want one", names, err)
-	}
-}
-
-func TestCloseEndsAllGoroutines(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	for _, held := range []bool{false, true} {
-		before := goleak.IgnoreCurrent()
-		b := open(t, zookeeper.Options{Servers: srv.Addr, SessionTimeout: 2 * time.Second})
-		m := fmt.Sprint("held-", held)
-		take(t, b, m, "a", time.Minute)
-		ticket, _ := block(t, b, m, "b", time.Minute)
-		if !held {
-			giveUp(t, b, m, "a")
-			giveUp(t, b, m, "b")
-		}
-		for range 2 {
-			if err := b.Close(); err != nil {
-				t.Error(err)
-			}
-		}
-		if _, err := ticket.End(simba.EndWoken); !errors.Is(err, simba.ErrStopped) {
-			t.Errorf("the end of a wait after Close: %v; want ErrStopped", err)
-		}
-		if _, _, err := b.Owner(context.Background(), m); !errors.Is(err, simba.ErrStopped) {
-			t.Errorf("OWNER after Close: %v; want ErrStopped", err)
-		}
-		goleak.VerifyNone(t, before)
-	}
-}
-
-func TestLeaseSurvivesCloseButWaitersDoNot(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	one := open(t, zookeeper.Options{Servers: srv.Addr, SessionTimeout: 8 * time.Second})
-	two := open(t, zookeeper.Options{Servers: srv.Addr})
-	a := take(t, one, "m", "a", 5*time.Second)
-	block(t, one, "m", "b", time.Minute)
-	one.Close()
-	if o, _, err := two.Owner(context.Background(), "m"); err != nil || o.Owner != "a" || o.Token != a.Token {
-		t.Errorf("OWNER at the other server: %+v, %v; want a with the same token", o, err)
-	}
-	if q, _, err := two.Queue(context.Background(), "m", 10); err != nil || len(q) != 0 {
-		t.Errorf("QUEUE at the other server: %+v, %v; want nothing", q, err)
 	}
 }
