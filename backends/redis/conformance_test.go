@@ -66,3 +66,11 @@ func TestRedisBehindSentinelKeepsTheRules(t *testing.T) {
 	open := opener("redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName)
 	backendtest.Run(t, backendtest.Engine{Name: "redis-sentinel", Shared: true, Timeout: suiteTimeout, Open: open})
 }
+
+// noNotices is a simba.Notices without subscribers.
+type noNotices struct{}
+
+func (noNotices) Publish(string, string) int    { return 0 }
+func (noNotices) Subscribed(string) bool        { return false }
+func (noNotices) SubscribedPattern(string) bool { return false }
+func (noNotices) Any() bool                     { return false }

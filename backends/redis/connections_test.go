@@ -2,7 +2,6 @@ package redis
 
 import (
 	"fmt"
-	"net"
 	"strconv"
 	"sync"
 	"testing"
@@ -36,36 +35,5 @@ func TestClosedConnectionFailsNoRequest(t *testing.T) {
 			}
 			until(t, "the subscriber is back", func() bool { return b.subs.reachable("m") })
 		})
-	}
-}
-
-func TestCloseBeforeClosesOnlyOlderConnectionsToTheAddress(t *testing.T) {
-	all := newConnections()
-	pipe := func(addr string) net.Conn {
-		near, far := net.Pipe()
-		t.Cleanup(func() { _ = far.Close() })
-		return all.add(near, addr)
-	}
-	old, other := pipe("a"), pipe("b")
-	now := time.Now().Add(time.Nanosecond)
-	time.Sleep(time.Millisecond)
-	young := pipe("a")
-	all.closeBefore("a", now)
-	for _, c := range []struct {
-		name   string
-		conn   net.Conn
-		closed bool
-	}{
-		{"older connection to the address", old, true},
-		{"older connection to another address", other, false},
-		{"younger connection to the address", young, false},
-	} {
-		if got := c.conn.SetDeadline(time.Now()) != nil; got != c.closed {
-			t.Errorf("%s: closed is %v, want %v", c.name, got, c.closed)
-		}
-		_ = c.conn.Close()
-	}
-	if len(all.open) != 0 {
-		t.Errorf("closeBefore leaves %d connections, want 0", len(all.open))
 	}
 }

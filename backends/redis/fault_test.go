@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -46,24 +45,6 @@ func TestFlushedScriptsAreLoadedAgain(t *testing.T) {
 		}
 		if o, _ := acquire(t, b, "m", "a", time.Minute, nil); i == 0 && o.Status != simba.StatusAcquired || i > 0 && o.Status != simba.StatusRenewed {
 			t.Fatalf("ACQUIRE after SCRIPT FLUSH: %+v; want acquired the first time, then renewed", o)
-		}
-	}
-}
-
-func TestTokensGrowAfterFlushAll(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, noNotices{})
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
-	var last uint64
-	for range 5 {
-		o, _ := acquire(t, b, "m", "a", time.Minute, nil)
-		if o.Status != simba.StatusAcquired || o.Token <= last {
-			t.Fatalf("ACQUIRE after FLUSHALL: %+v; want acquired with a token above %d", o, last)
-		}
-		last = o.Token
-		if err := c.FlushAll(t.Context()).Err(); err != nil {
-			t.Fatal(err)
 		}
 	}
 }
@@ -143,35 +124,6 @@ func failOver(t *testing.T, one, two *Backend, primary *stores.Server) {
 	}
 }
 
-func TestHistoryHasGrantByAnotherServer(t *testing.T) {
-	s := stores.Redis(t)
-	one := serve(t, "redis://"+s.Addr, noNotices{})
-	two := serve(t, "redis://"+s.Addr, noNotices{})
-	acquire(t, one, "m", "a", time.Minute, nil)
-	w := newWaiter()
-	_, ticket := acquire(t, two, "m", "b", time.Minute, w)
-	release(t, one, "m", "a")
-	w.await(t)
-	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("the waiter b: %+v %v; want acquired", o, err)
-	}
-	want := []string{"acquired a", "queued b", "acquired b handoff"}
-	var got []string
-	for end := time.Now().Add(need.Hang); !slices.Equal(got, want); {
-		if time.Now().After(end) {
-			t.Fatalf("HISTORY at the other server: %q, want %q", got, want)
-		}
-		events, _, err := two.History(t.Context(), simba.HistoryRequest{Mutex: "m"})
-		if err != nil {
-			t.Fatal(err)
-		}
-		got = nil
-		for _, e := range events {
-			got = append(got, strings.TrimSpace(e.Kind.String()+" "+e.Owner+" "+e.Reason))
-		}
-	}
-}
-
 // The reply of reconcile.lua may overtake an earlier reply of confirm.lua.
 func TestReconcileBeforeConfirmationRecordsHandoff(t *testing.T) {
 	s := stores.Redis(t)
@@ -182,22 +134,6 @@ func TestReconcileBeforeConfirmationRecordsHandoff(t *testing.T) {
 	b.recordOwner("m", &reply{status: "ok", owner: "b", token: a.Token + 1})
 	if last, _ := b.eventLog.Last("m"); last.Owner != "b" || last.Reason != "handoff" {
 		t.Errorf("the last event of the log: %+v; want b with the reason handoff", last)
-	}
-}
-
-func TestWaiterOfClosedServerIsPassedOver(t *testing.T) {
-	s := stores.Redis(t)
-	one := serve(t, "redis://"+s.Addr, noNotices{})
-	two := serve(t, "redis://"+s.Addr, noNotices{})
-	acquire(t, two, "m", "a", time.Minute, nil)
-	acquire(t, one, "m", "dead", 10*time.Minute, newWaiter())
-	w := newWaiter()
-	_, ticket := acquire(t, two, "m", "b", time.Minute, w)
-	_ = one.Close()
-	release(t, two, "m", "a")
-	w.await(t)
-	if o, err := ticket.End(simba.EndWoken); err != nil || o.Owner != "b" {
-		t.Errorf("the waiter behind that of the closed server: %+v %v; want b as the owner", o, err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
@@ -90,9 +91,7 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 	}
 	tokens["handed"] = got.Token
 	for _, m := range []string{"foreign", "unseen", "unbroken"} {
-		if !newSeedContender(t, s.Addr, m, "a").acquire(60_000) {
-			t.Fatal("the contender of Simba does not own", m)
-		}
+		newSimbaContender(t, s.Addr, seeds.Simba31, m, "a").mustAcquire()
 	}
 	until(t, "a lease has expired, and is recorded as such", func() bool {
 		last, _ := b.eventLog.Last("lapsed")
@@ -222,9 +221,7 @@ func TestFullRedisTakesNoOtherArgumentForTheContender(t *testing.T) {
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for _, who := range []string{"0", "1", "10"} { // scripts get these as other arguments
-		if !newSeedContender(t, s.Addr, "m"+who, who).acquire(60_000) {
-			t.Fatal("the contender of Simba is not the owner")
-		}
+		newSimbaContender(t, s.Addr, seeds.Simba31, "m"+who, who).mustAcquire()
 	}
 	fill(t, c)
 	for _, m := range []string{"m0", "m1", "m10"} {

@@ -59,17 +59,6 @@ func commandCalls(t *testing.T, s *stores.Server, command string) int {
 	return n
 }
 
-func TestClockOfRedisSetForwardRefusesNothing(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, noNotices{})
-	p := b.up.pipeline(b.up.client)
-	// The server last read Redis' clock before somebody set that clock forward by an hour.
-	p.clock.replace(time.Now().Add(-time.Hour).UnixMilli(), time.Now())
-	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("ACQUIRE with an early clock estimate: %+v; want acquired", o)
-	}
-}
-
 func TestDeadlineAtNodeIsNotLaterThanDeadline(t *testing.T) {
 	var c clock
 	at := time.Now()

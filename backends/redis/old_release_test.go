@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -128,7 +129,7 @@ func TestOldReleaseRecordedByRequestReachesContenderWithoutQueue(t *testing.T) {
 				k.receive("released@@J0")
 				within(t, "the notice", sent)
 				acquire(t, b, mutex, "a", time.Minute, nil)
-				if before := k.receive("acquired@@a"); contains(before, "released@@J0") {
+				if before := k.receive("acquired@@a"); slices.Contains(before, "released@@J0") {
 					t.Errorf("the contender received the release again: %q", before)
 				}
 			})
@@ -156,7 +157,7 @@ func TestOldReleaseOfMutexAcquiredInSameStepIsNotAnnounced(t *testing.T) {
 	releaseThenRun(t, j, b, acquireScript, "a", int64(60_000), int64(0), "noqueue", "", "")
 	awaitReconciled(t, b, "m")
 	release(t, b, "m", "a")
-	if before := k.receive("released@@a"); contains(before, "released@@J0") {
+	if before := k.receive("released@@a"); slices.Contains(before, "released@@J0") {
 		t.Errorf("the contender received the release of J0 too: %q", before)
 	}
 }
@@ -209,7 +210,7 @@ func TestExpiryOfOldLeaseIsNotAnnounced(t *testing.T) {
 		}
 	}
 	acquire(t, b, "m", "a", time.Minute, nil)
-	if before := k.receive("acquired@@a"); contains(before, "released@@J") {
+	if before := k.receive("acquired@@a"); slices.Contains(before, "released@@J") {
 		t.Errorf("K received a release of J, whose leases only expired: %q", before)
 	}
 }

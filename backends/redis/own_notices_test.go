@@ -1,10 +1,7 @@
 package redis
 
 import (
-	"fmt"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +10,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
-	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // Our servers publish notices of reservations on the channels of contenders. Simba, a lock library
@@ -149,59 +145,5 @@ func TestLateOwnNoticeIsNotTakenForRecordedRelease(t *testing.T) {
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Errorf("ACQUIRE of N: %+v; want acquired, since P does not wait", o)
-	}
-}
-
-func TestPollingContendersGetTheMutexInOrder(t *testing.T) {
-	s := stores.Redis(t)
-	watcher := newListener()
-	other := serve(t, "redis://"+s.Addr, watcher)
-	other.SetHandoffWindow(time.Minute)
-	watcher.subscribe(t, other, "simba:{m}")
-	var refused atomic.Int64
-	var wg sync.WaitGroup
-	for i := range 3 {
-		id := fmt.Sprint("c", i)
-		e := newListener()
-		b := serve(t, "redis://"+s.Addr, e)
-		b.SetHandoffWindow(time.Minute)
-		e.subscribe(t, b, simba.ContenderChannel("m", id))
-		notices := e.queueOf(simba.ContenderChannel("m", id))
-		wg.Go(func() {
-			notified := false
-			for won := 0; won < 500; {
-				o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: id, TTL: time.Minute})
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				if o.Status == simba.StatusAcquired {
-					won++
-					for len(notices) > 0 { // drop notices of earlier reservations
-						<-notices
-					}
-					notified = false
-					if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: id}); err != nil {
-						t.Error(err)
-						return
-					}
-					continue
-				}
-				if notified {
-					refused.Add(1)
-				}
-				select {
-				case <-notices:
-					notified = true
-				case <-time.After(need.Hang):
-					t.Errorf("%s received no notice", id)
-					return
-				}
-			}
-		})
-	}
-	wg.Wait()
-	if n := refused.Load(); n > 0 {
-		t.Errorf("ACQUIRE was refused %d times during the contender's reservation", n)
 	}
 }

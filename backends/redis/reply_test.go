@@ -3,13 +3,11 @@ package redis
 import (
 	"encoding/json"
 	"errors"
-	"math"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // asReply turns decoded JSON into the types of a go-redis reply: int64, string, []any and nil.
@@ -27,18 +25,6 @@ func asReply(v any) any {
 		return v
 	}
 	return nil
-}
-
-func TestEndlessLeaseHasMaxRemaining(t *testing.T) {
-	for _, ends := range []int64{math.MaxInt64, math.MaxInt64 / 2, 1790000000000 + math.MaxInt64/int64(time.Millisecond) + 1} {
-		s := &reply{now: 1790000000000, ttlAt: ends, ends: ends}
-		if o := s.outcome(simba.StatusBusy); o.TTL != proxy.MaxBetween || o.Transition != proxy.MaxBetween {
-			t.Errorf("the outcome of a lease until %d: %+v; want MaxBetween left", ends, o)
-		}
-	}
-	if d := proxy.Between(math.MaxInt64, math.MinInt64); d != 0 {
-		t.Errorf("Between an instant and an earlier one: %v; want 0", d)
-	}
 }
 
 // FuzzState checks that parseReply never panics, and that an accepted reply is fit for a client. A

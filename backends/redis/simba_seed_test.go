@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -16,67 +15,6 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
-
-// seedContender is a contender of Simba, a lock library for the JVM, with the scripts of its first
-// generation.
-type seedContender struct {
-	t        testing.TB
-	client   *redis.Client
-	key      string
-	id       string
-	messages <-chan *redis.Message // on the mutex's channel and the contender's channel
-}
-
-func newSeedContender(t testing.TB, addr, mutex, id string) *seedContender {
-	t.Helper()
-	c := redis.NewClient(&redis.Options{Addr: addr})
-	key := "simba:{" + mutex + "}"
-	ps := c.Subscribe(context.Background(), key, key+":"+id)
-	t.Cleanup(func() { _ = ps.Close(); _ = c.Close() })
-	for range 2 {
-		if _, err := ps.Receive(context.Background()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return &seedContender{t: t, client: c, key: key, id: id, messages: ps.Channel(redis.WithChannelSize(10000))}
-}
-
-func (j *seedContender) run(script string, args ...any) any {
-	j.t.Helper()
-	v, err := j.client.Eval(context.Background(), script, []string{j.key}, append([]any{j.id}, args...)...).Result()
-	if err != nil {
-		j.t.Errorf("script of the Simba contender %s: %v", j.id, err)
-	}
-	return v
-}
-
-func (j *seedContender) acquire(ms int) bool {
-	j.t.Helper()
-	owner, _, _ := strings.Cut(j.run(seeds.SimbaAcquire, ms).(string), "@@")
-	return owner == j.id
-}
-
-func (j *seedContender) guard(ms int) bool {
-	owner, _, _ := strings.Cut(j.run(seeds.SimbaGuard, ms).(string), "@@")
-	return owner == j.id
-}
-
-func (j *seedContender) release() bool { return j.run(seeds.SimbaRelease) == int64(1) }
-
-func (j *seedContender) receive(channel, payload string) {
-	j.t.Helper()
-	deadline := time.After(need.Hang)
-	for {
-		select {
-		case m := <-j.messages:
-			if m.Channel == channel && m.Payload == payload {
-				return
-			}
-		case <-deadline:
-			j.t.Fatalf("%s did not receive the message %s on %s", j.id, payload, channel)
-		}
-	}
-}
 
 // listener is a simba.Notices with a queue for each subscribed channel. A test that waits for a
 // message on one channel drops no message on another.
@@ -228,57 +166,19 @@ func until(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-func TestSimbaOwnerIsOwnerWithToken(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newListener())
-	j := newSeedContender(t, s.Addr, "m", "jvm")
-	if !j.acquire(60_000) {
-		t.Fatal("the contender of Simba did not acquire a free mutex")
-	}
-	first := owner(t, b, "m")
-	if first.Owner != "jvm" || first.Token == 0 || first.TTL <= 0 {
-		t.Fatalf("OWNER: %+v; want the Simba contender jvm with a token", first)
-	}
-	if o, _ := acquire(t, b, "m", "ours", time.Minute, nil); o.Status != simba.StatusQueued || o.Owner != "jvm" {
-		t.Fatalf("ACQUIRE of ours: %+v; want queued with jvm as the owner", o)
-	}
-	if !j.guard(120_000) {
-		t.Fatal("the owner of Simba cannot renew")
-	}
-	if o := owner(t, b, "m"); o.Token != first.Token || o.TTL < 100*time.Second {
-		t.Errorf("OWNER after a renewal by Simba: %+v; want the same token and a longer lease", o)
-	}
-	if ok, _, err := b.Check(t.Context(), "m", first.Token); !ok || err != nil {
-		t.Errorf("CHECK of jvm's token: %v %v; want true", ok, err)
-	}
-	if !j.release() {
-		t.Fatal("the owner of Simba cannot release")
-	}
-	if o, _ := acquire(t, b, "m", "ours", time.Minute, nil); o.Status != simba.StatusAcquired || o.Token <= first.Token {
-		t.Errorf("ACQUIRE after a release by Simba: %+v; want acquired with a larger token", o)
-	}
-	if j.acquire(60_000) || j.guard(60_000) || j.release() {
-		t.Error("the contender of Simba changed our tenure")
-	}
-}
-
 func TestOurReleaseReservesTheMutexForSimbaWaiter(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
-	j := newSeedContender(t, s.Addr, "m", "jvm")
+	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "jvm").subscribe()
 	acquire(t, b, "m", "ours", time.Minute, nil)
-	j.receive("simba:{m}", "acquired@@ours")
-	if j.acquire(60_000) {
-		t.Fatal("the contender of Simba acquired the mutex that ours owns")
-	}
+	j.receive("acquired@@ours")
+	j.mustQueue()
 	release(t, b, "m", "ours")
-	j.receive("simba:{m}:jvm", "released@@ours")
+	j.receive("released@@ours")
 	if o, _ := acquire(t, b, "m", "barger", time.Minute, nil); o.Status != simba.StatusQueued {
 		t.Errorf("ACQUIRE of barger: %+v; want queued, since jvm has the reservation", o)
 	}
-	if !j.acquire(60_000) {
-		t.Fatal("the notified contender of Simba did not get the mutex")
-	}
+	j.mustAcquire()
 	if o := owner(t, b, "m"); o.Owner != "jvm" || o.Waiters != 1 {
 		t.Errorf("OWNER: %+v; want jvm and 1 waiter", o)
 	}
@@ -288,10 +188,10 @@ func TestSimbaReleaseGrantsOurBlockedWaiter(t *testing.T) {
 	s := stores.Redis(t)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
-	j := newSeedContender(t, s.Addr, "m", "jvm")
+	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "jvm").subscribe()
 	e.subscribe(t, b, "simba:{m}")
 	e.subscribe(t, b, "simba-events:{m}")
-	j.acquire(60_000)
+	j.mustAcquire()
 	e.receive(t, "simba:{m}", is("acquired@@jvm"))
 	e.receive(t, "simba-events:{m}", func(p string) bool { return strings.Contains(p, `"acquired"`) && strings.Contains(p, `"jvm"`) })
 	w := newWaiter()
@@ -304,35 +204,23 @@ func TestSimbaReleaseGrantsOurBlockedWaiter(t *testing.T) {
 		t.Fatalf("our blocked waiter: %+v %v; want acquired", o, err)
 	}
 	e.receive(t, "simba-events:{m}", func(p string) bool { return strings.Contains(p, `"released"`) && strings.Contains(p, `"jvm"`) })
-	j.receive("simba:{m}", "acquired@@ours")
+	j.receive("acquired@@ours")
 }
 
 func TestExpiredSimbaLeaseIsHandedOff(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
-	for ms := 300; ; ms *= 2 {
-		mutex := fmt.Sprint("m", ms)
-		newSeedContender(t, s.Addr, mutex, "jvm").acquire(ms)
+	for ttl := 300 * time.Millisecond; ; ttl *= 2 {
+		mutex := fmt.Sprint("m", ttl)
+		newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "jvm").acquire(ttl)
 		w := newWaiter()
 		_, ticket := acquire(t, b, mutex, "ours", time.Minute, w)
-		if ticket == nil && ms < 10_000 {
+		if ticket == nil && ttl < 10*time.Second {
 			continue // on a busy machine Simba's lease may expire before our request
 		}
 		granted(t, w, ticket)
 		return
 	}
-}
-
-func TestDeadSimbaWaiterIsPassedOver(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newListener())
-	acquire(t, b, "m", "a", time.Minute, nil)
-	dead := &seedContender{t: t, client: newSeedContender(t, s.Addr, "other", "x").client, key: "simba:{m}", id: "dead"}
-	dead.acquire(60_000) // queued, without a subscription
-	w := newWaiter()
-	acquire(t, b, "m", "b", time.Minute, w)
-	release(t, b, "m", "a")
-	w.await(t)
 }
 
 func TestSimbaAndOurContendersExcludeEachOther(t *testing.T) {
@@ -350,17 +238,21 @@ func TestSimbaAndOurContendersExcludeEachOther(t *testing.T) {
 	}
 	var all sync.WaitGroup
 	for i := range simbas {
-		j := newSeedContender(t, s.Addr, "hot", fmt.Sprintf("jvm%d", i))
+		j := newSimbaContender(t, s.Addr, seeds.Simba31, "hot", fmt.Sprintf("jvm%d", i)).subscribe()
+		messages := j.pubsub.Channel(redis.WithChannelSize(10000))
 		all.Go(func() {
 			for range each {
 				// Simba asks again after a notice, or when the lease that it saw has
 				// ended.
-				for !j.acquire(10_000) {
+				for {
+					if owner, _ := j.acquire(10 * time.Second); owner == j.id {
+						break
+					}
 					retry := time.After(200 * time.Millisecond)
 				listen:
 					for {
 						select {
-						case m := <-j.messages:
+						case m := <-messages:
 							if strings.HasPrefix(m.Payload, "released@@") {
 								break listen
 							}
@@ -370,9 +262,7 @@ func TestSimbaAndOurContendersExcludeEachOther(t *testing.T) {
 					}
 				}
 				work(j.id)
-				if !j.release() {
-					t.Errorf("RELEASE of %s returned 0: it lost its lease", j.id)
-				}
+				j.release()
 			}
 		})
 	}
@@ -410,9 +300,9 @@ func TestSimbaAndOurContendersExcludeEachOther(t *testing.T) {
 func TestSimbaOwnerIsNotInItsOwnQueue(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
-	j := newSeedContender(t, s.Addr, "m", "jvm")
-	j.acquire(60_000)
-	j.acquire(60_000) // Simba's owner queues behind itself
+	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "jvm")
+	j.mustAcquire()
+	j.mustAcquire() // Simba's owner queues behind itself
 	owner(t, b, "m")
 	list, _, err := b.Queue(t.Context(), "m", 10)
 	if err != nil || len(list) != 0 {

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -252,7 +253,7 @@ func TestPassedOverSimbaContenderStaysQueuedForItsGrace(t *testing.T) {
 		t.Errorf("the score of J in the queue is %v, want %v as before", now, score)
 	}
 	release(t, b, "m", "b")
-	if before := j.receive("released@@b"); contains(before, "released@@a") {
+	if before := j.receive("released@@b"); slices.Contains(before, "released@@a") {
 		t.Errorf("before the release of b the contender received %q", before)
 	}
 	j.mustAcquire()
@@ -276,15 +277,6 @@ func TestPassedOverSimbaContenderStaysQueuedForItsGrace(t *testing.T) {
 	if err := c.ZScore(t.Context(), seeds.Queue("m"), "J").Err(); err != redis.Nil {
 		t.Errorf("ZSCORE of J after it missed its turn: %v; want no queue entry", err)
 	}
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
 
 func TestWithoutHandoffWindowSimbaContenderIsNotifiedOnceAndStaysQueued(t *testing.T) {
