@@ -7,9 +7,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// broker is the simba.Notices of one server. The test sets the subscribers. The broker records all
+// Broker is the simba.Notices of one server. The test sets the subscribers. The Broker records all
 // published messages.
-type broker struct {
+type Broker struct {
 	mu        sync.Mutex // guards the fields below
 	channels  map[string]int
 	patterns  map[string]int
@@ -19,32 +19,37 @@ type broker struct {
 
 type notice struct{ channel, payload string }
 
-var _ simba.Notices = (*broker)(nil)
+var _ simba.Notices = (*Broker)(nil)
 
-func newBroker() *broker {
-	return &broker{channels: map[string]int{}, patterns: map[string]int{}, changed: make(chan struct{})}
+// NewBroker returns a Broker with a subscriber of each channel.
+func NewBroker(channels ...string) *Broker {
+	b := &Broker{channels: map[string]int{}, patterns: map[string]int{}, changed: make(chan struct{})}
+	for _, channel := range channels {
+		b.subscribe(channel)
+	}
+	return b
 }
 
-func (b *broker) subscribe(channel string) {
+func (b *Broker) subscribe(channel string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.channels[channel]++
 }
 
-func (b *broker) unsubscribe(channel string) {
+func (b *Broker) unsubscribe(channel string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	delete(b.channels, channel)
 }
 
-func (b *broker) psubscribe(pattern string) {
+func (b *Broker) psubscribe(pattern string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.patterns[pattern]++
 }
 
 // Publish implements simba.Notices.
-func (b *broker) Publish(channel, payload string) int {
+func (b *Broker) Publish(channel, payload string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.published = append(b.published, notice{channel, payload})
@@ -54,21 +59,21 @@ func (b *broker) Publish(channel, payload string) int {
 }
 
 // Subscribed implements simba.Notices.
-func (b *broker) Subscribed(channel string) bool {
+func (b *Broker) Subscribed(channel string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.channels[channel] > 0
 }
 
 // SubscribedPattern implements simba.Notices.
-func (b *broker) SubscribedPattern(pattern string) bool {
+func (b *Broker) SubscribedPattern(pattern string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.patterns[pattern] > 0
 }
 
 // Any implements simba.Notices.
-func (b *broker) Any() bool {
+func (b *Broker) Any() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return len(b.channels)+len(b.patterns) > 0
@@ -76,7 +81,7 @@ func (b *broker) Any() bool {
 
 // payloadsOn returns the payloads on a channel so far, and a Go channel that is closed at the next
 // notice on any channel.
-func (b *broker) payloadsOn(channel string) (payloads []string, more <-chan struct{}) {
+func (b *Broker) payloadsOn(channel string) (payloads []string, more <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, n := range b.published {
@@ -87,7 +92,17 @@ func (b *broker) payloadsOn(channel string) (payloads []string, more <-chan stru
 	return payloads, b.changed
 }
 
-func (b *broker) publishedOn(channel string) []string {
+func (b *Broker) publishedOn(channel string) []string {
 	payloads, _ := b.payloadsOn(channel)
 	return slices.Clone(payloads)
+}
+
+// Count returns how often a payload was published on a channel.
+func (b *Broker) Count(channel, payload string) (times int) {
+	for _, p := range b.publishedOn(channel) {
+		if p == payload {
+			times++
+		}
+	}
+	return times
 }

@@ -15,13 +15,13 @@ import (
 type server struct {
 	tc     *testCase
 	b      Backend
-	broker *broker
+	broker *Broker
 	waits  []*waiter
 }
 
 func (tc *testCase) open(open Opener, timeout time.Duration) *server {
 	tc.t.Helper()
-	s := &server{tc: tc, broker: newBroker()}
+	s := &server{tc: tc, broker: NewBroker()}
 	s.b = open(tc.t, s.broker, timeout)
 	s.b.SetHandoffWindow(testWindow)
 	s.b.SetQueueGrace(testGrace)

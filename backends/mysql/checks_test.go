@@ -37,7 +37,7 @@ func TestRefusedSettingAtRunTimeBeginsNoTenure(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := &notices{subs: map[string]bool{simba.ContenderChannel(name, "polls"): true}}
+			n := backendtest.NewBroker(simba.ContenderChannel(name, "polls"))
 			b := serve(t, store.Addr, func(o *Options) { o.Notices = n })
 			take(t, b, name, "a", long)
 			take(t, b, name+"2", "a", long)
@@ -63,7 +63,7 @@ func TestRefusedSettingAtRunTimeBeginsNoTenure(t *testing.T) {
 				}
 			}
 			release(t, b, name, "a")
-			if n.count(simba.ContenderChannel(name, "polls")+" "+simba.ReleasedNotice("a")) != 0 {
+			if n.Count(simba.ContenderChannel(name, "polls"), simba.ReleasedNotice("a")) != 0 {
 				t.Error("RELEASE reserved the mutex for the polling waiter")
 			}
 			for _, m := range []string{name, name + "2", name + "3"} { // free, owned, new

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/certs"
 )
@@ -42,7 +43,7 @@ func TestRenewedCertificatesAreReadAtTheNextDial(t *testing.T) {
 	must(t, db, "GRANT ALL ON simba.* TO secured")
 	b := openSoon(t, Options{
 		DSN:     fmt.Sprintf("secured@tcp(%s)/simba?tls-ca=%s&tls-cert=%s&tls-key=%s&timeout=3s", store.Addr, ca, clientCert, clientKey),
-		Migrate: true, Notices: &notices{},
+		Migrate: true, Notices: backendtest.NewBroker(),
 	})
 	defer b.Close()
 	take(t, b, "m", "a", time.Minute)
@@ -70,7 +71,7 @@ func TestRenewedPasswordIsReadAtTheNextDial(t *testing.T) {
 		}
 		return dsn
 	}
-	b := openSoon(t, Options{DSN: set("first"), Migrate: true, Notices: &notices{}, Reread: func() (string, error) {
+	b := openSoon(t, Options{DSN: set("first"), Migrate: true, Notices: backendtest.NewBroker(), Reread: func() (string, error) {
 		text, err := os.ReadFile(file)
 		return string(text), err
 	}})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
@@ -332,7 +333,7 @@ func TestCloseWithoutADatabaseSucceeds(t *testing.T) {
 // The waiter for which the mutex is reserved comes back with WAIT, and gets the mutex at once.
 func TestReservedWaiterMayAcquireWithWait(t *testing.T) {
 	store := stores.MariaDB(t)
-	n := &notices{subs: map[string]bool{simba.ContenderChannel("reserved", "b"): true}}
+	n := backendtest.NewBroker(simba.ContenderChannel("reserved", "b"))
 	b := serve(t, store.Addr, func(o *Options) { o.Notices, o.HandoffWindow = n, long })
 	take(t, b, "reserved", "a", long)
 	if o, _, err := b.Acquire(t.Context(), request("reserved", "b", long)); err != nil || o.Status != simba.StatusQueued {

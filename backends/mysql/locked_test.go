@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
@@ -24,7 +25,7 @@ func TestLockedRowsDelayNoOtherMutex(t *testing.T) {
 
 func runCrowd(t *testing.T, rows int) {
 	store := stores.MariaDB(t)
-	n := &notices{subs: map[string]bool{}}
+	n := backendtest.NewBroker()
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout, o.Notices = 3*time.Second, n })
 	db := direct(t, store, "")
 	hot := func(i int) string { return fmt.Sprintf("hot-%d", i%rows) }

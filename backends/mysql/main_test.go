@@ -11,6 +11,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
@@ -33,48 +34,6 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// notices is a simba.Notices with a fixed set of subscribers. The zero value has none.
-type notices struct {
-	mu        sync.Mutex
-	subs      map[string]bool
-	published []string
-}
-
-func (n *notices) Publish(channel, payload string) int {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.published = append(n.published, channel+" "+payload)
-	if n.subs[channel] {
-		return 1
-	}
-	return 0
-}
-
-func (n *notices) Subscribed(channel string) bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return n.subs[channel]
-}
-
-func (n *notices) SubscribedPattern(string) bool { return false }
-
-func (n *notices) Any() bool {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	return len(n.subs) > 0
-}
-
-func (n *notices) count(notice string) (times int) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	for _, p := range n.published {
-		if p == notice {
-			times++
-		}
-	}
-	return times
-}
-
 // serveTimeout is the Options.Timeout of most tests. It is long, so that no request fails on a busy
 // machine. Tests of missed deadlines use testTimeout.
 const serveTimeout = time.Minute
@@ -83,7 +42,7 @@ const serveTimeout = time.Minute
 func serve(t testing.TB, addr string, set func(*Options)) *Backend {
 	t.Helper()
 	o := Options{
-		DSN: dsn(addr), Migrate: true, Poll: testPoll, Timeout: serveTimeout, Notices: &notices{},
+		DSN: dsn(addr), Migrate: true, Poll: testPoll, Timeout: serveTimeout, Notices: backendtest.NewBroker(),
 		HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
 	}
 	if set != nil {
@@ -187,17 +146,7 @@ const patience = need.Hang
 
 func await(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
-	defer deadline.Stop()
-	again := time.NewTicker(5 * time.Millisecond)
-	defer again.Stop()
-	for !is() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("waited too long until %s", what)
-		case <-again.C:
-		}
-	}
+	need.Await(t, what, is)
 }
 
 func isUnavailable(err error) bool {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 )
 
@@ -80,7 +81,7 @@ func TestConcurrentMigrationsSucceed(t *testing.T) {
 	var all sync.WaitGroup
 	for range 6 {
 		all.Go(func() {
-			b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: patience, Notices: &notices{}})
+			b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: patience, Notices: backendtest.NewBroker()})
 			if err != nil {
 				t.Errorf("Open: %v; want no error", err)
 				return
@@ -103,7 +104,7 @@ func TestFailedMigrationNamesTheCause(t *testing.T) {
 	user := "u:geheim@tcp(" + store.Addr + ")/simba"
 	migrates := func(dsn, want string) {
 		t.Helper()
-		b, err := Open(t.Context(), Options{DSN: dsn, Migrate: true, Timeout: patience, Notices: &notices{}})
+		b, err := Open(t.Context(), Options{DSN: dsn, Migrate: true, Timeout: patience, Notices: backendtest.NewBroker()})
 		if err == nil {
 			b.Close()
 			err = errors.New("no error")
@@ -138,7 +139,7 @@ func TestMigrationMayExceedTheRequestTimeout(t *testing.T) {
 	must(t, db, "INSERT INTO simba_mutex SELECT CONCAT('m', seq), 0, 0, 0, '', seq FROM seq_1_to_400000")
 	const timeout = 700 * time.Millisecond
 	began := time.Now()
-	b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: timeout, Notices: &notices{}})
+	b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: timeout, Notices: backendtest.NewBroker()})
 	if err != nil {
 		t.Fatalf("Open: %v; want no error", err)
 	}

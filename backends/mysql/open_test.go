@@ -11,6 +11,7 @@ import (
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
@@ -61,7 +62,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 		"not the primary key":          {"root@" + at + "keyless", "not its primary key"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := Open(t.Context(), Options{DSN: c.dsn, Notices: &notices{}})
+			b, err := Open(t.Context(), Options{DSN: c.dsn, Notices: backendtest.NewBroker()})
 			if err == nil {
 				b.Close()
 				t.Fatal("Open succeeded, want an error")

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
@@ -282,13 +283,12 @@ func TestJVMRenewalIsNoNewTenure(t *testing.T) {
 	db := direct(t, store, "")
 	const mutex = "renewed"
 	must(t, db, seeds.MySQLInit, mutex)
-	n := &notices{subs: map[string]bool{simba.MutexChannel(mutex): true}}
+	n := backendtest.NewBroker(simba.MutexChannel(mutex))
 	b := serve(t, store.Addr, func(o *Options) { o.Notices, o.Migrate = n, false })
 	if _, err := b.Subscribed(t.Context(), simba.MutexChannel(mutex), false); err != nil {
 		t.Fatalf("Subscribed: %v; want no error", err)
 	}
 	j := jvm{db: db, mutex: mutex, id: "jvm", ttl: long}
-	notice := simba.MutexChannel(mutex) + " " + simba.AcquiredNotice("jvm")
 	var token uint64
 	for i := range 3 {
 		if owns, err := j.acquire(t.Context()); !owns || err != nil {
@@ -308,7 +308,7 @@ func TestJVMRenewalIsNoNewTenure(t *testing.T) {
 			defer m.lock.unlock()
 			return m.seen.token == token
 		})
-		if n := n.count(notice); n != 1 {
+		if n := n.Count(simba.MutexChannel(mutex), simba.AcquiredNotice("jvm")); n != 1 {
 			t.Fatalf("after %d renewals the tenure was announced %d times, want once", i, n)
 		}
 	}
@@ -332,14 +332,14 @@ func TestJVMReleaseIsAnnounced(t *testing.T) {
 		db := direct(t, store, "")
 		for _, subscription := range []string{simba.MutexChannel("m"), "simba:*"} {
 			pattern := subscription == "simba:*"
-			n := &notices{subs: map[string]bool{subscription: true}}
+			n := backendtest.NewBroker(subscription)
 			b := serve(t, store.Addr, func(o *Options) { o.Notices, o.Migrate = n, false })
 			must(t, db, seeds.MySQLInit, "m")
 			j := jvm{db: db, mutex: "m", id: "jvm", ttl: long, fenced: fenced}
 			if _, err := b.Subscribed(t.Context(), subscription, pattern); err != nil {
 				t.Fatalf("Subscribed: %v; want no error", err)
 			}
-			heard := func(payload string) int { return n.count(simba.MutexChannel("m") + " " + payload) }
+			heard := func(payload string) int { return n.Count(simba.MutexChannel("m"), payload) }
 			tenure := func(n int) {
 				t.Helper()
 				j.mustAcquire(t)

@@ -12,7 +12,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/proxy"
-	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // These tests produce orders of replies, messages and requests that otherwise occur only on a busy
@@ -24,22 +23,11 @@ func TestOrphanIsEndedWhateverElseHappensToItsMutex(t *testing.T) {
 	acquire(t, b, "m", "a", time.Hour, nil)
 	b.addOrphan("m", orphan{"c", "77", time.Now().Add(time.Hour)})
 	acquire(t, b, "m", "d", time.Minute, nil) // a poll
-	deadline := time.After(need.Hang)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for {
+	until(t, "the orphan is gone", func() bool {
 		b.mu.Lock()
-		left := len(b.orphans["m"])
-		b.mu.Unlock()
-		if left == 0 {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal("the orphan is still there")
-		}
-	}
+		defer b.mu.Unlock()
+		return len(b.orphans["m"]) == 0
+	})
 }
 
 func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {

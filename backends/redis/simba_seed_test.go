@@ -152,18 +152,9 @@ func owner(t testing.TB, b *Backend, mutex string) simba.Tenure {
 	return o
 }
 
-func until(t testing.TB, what string, ok func() bool) {
+func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.After(need.Hang)
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("timed out waiting until %s", what)
-		}
-	}
+	need.Await(t, what, is)
 }
 
 func TestOurReleaseReservesTheMutexForSimbaWaiter(t *testing.T) {

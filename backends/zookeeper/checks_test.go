@@ -1,6 +1,7 @@
 package zookeeper_test
 
 import (
+	"fmt"
 	"log/slog"
 	"slices"
 	"testing"
@@ -19,15 +20,9 @@ import (
 func awaitFault(t *testing.T, b *zookeeper.Backend, l *stores.Link, setting string, want bool) {
 	t.Helper()
 	l.Reset()
-	for end := time.Now().Add(patience); ; time.Sleep(5 * time.Millisecond) {
-		is := slices.ContainsFunc(b.Faults(), func(f proxy.Fault) bool { return f.Setting == setting })
-		if is == want {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the server reports %v; want the fault %s: %v", b.Faults(), setting, want)
-		}
-	}
+	await(t, fmt.Sprintf("the check has the fault %s: %v", setting, want), func() bool {
+		return want == slices.ContainsFunc(b.Faults(), func(f proxy.Fault) bool { return f.Setting == setting })
+	})
 }
 
 func TestMissingRightIsFoundAtANewConnection(t *testing.T) {

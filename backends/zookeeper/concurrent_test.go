@@ -38,22 +38,11 @@ func acquireAs(t *testing.T, b *Backend, r simba.AcquireRequest, want simba.Stat
 // until waits for a condition, which it checks under b.mu.
 func until(t *testing.T, b *Backend, what string, isLocked func() bool) {
 	t.Helper()
-	deadline := time.After(need.Hang)
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for {
+	need.Await(t, what, func() bool {
 		b.mu.Lock()
-		is := isLocked()
-		b.mu.Unlock()
-		if is {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatal(what + ": not in time")
-		}
-	}
+		defer b.mu.Unlock()
+		return isLocked()
+	})
 }
 
 func TestTenureContinuedElsewhereIsNotEndedHere(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 	"github.com/simba-resp/simba-resp/tests/need"
@@ -133,8 +134,7 @@ func (r *exclusiveResource) use(t *testing.T, who string) {
 func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	j := startJVM(t, srv.Addr)
-	said := newRecordedNotices()
-	said.channels[simba.MutexChannel("m")] = true
+	said := backendtest.NewBroker(simba.MutexChannel("m"))
 	b := open(t, zookeeper.Options{Servers: srv.Addr, Notices: said})
 	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
 		t.Fatal(err)
@@ -189,7 +189,7 @@ func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 			t.Errorf("%s never led", id)
 		}
 		ours := strings.HasPrefix(id, "ours")
-		if got := said.count("simba:{m} acquired@@" + id); ours && int64(got) != n.Load() || got == 0 {
+		if got := said.Count("simba:{m}", "acquired@@"+id); ours && int64(got) != n.Load() || got == 0 {
 			t.Errorf("%s: %d acquired notices for %d tenures; want one each", id, got, n.Load())
 		}
 	}
@@ -198,8 +198,7 @@ func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	j := startJVM(t, srv.Addr)
-	said := newRecordedNotices()
-	said.channels[simba.MutexChannel("m")] = true
+	said := backendtest.NewBroker(simba.MutexChannel("m"))
 	b := open(t, zookeeper.Options{Servers: srv.Addr, Notices: said})
 	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
 		t.Fatal(err)
@@ -225,7 +224,7 @@ func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 	if err != nil || owner.Owner != "j" || owner.Token == 0 || owner.Transition <= 0 {
 		t.Errorf("OWNER: %+v, %v; want the JVM's contender j with a token", owner, err)
 	}
-	await(t, "the tenure of j is announced", func() bool { return said.count("simba:{m} acquired@@j") == 1 })
+	await(t, "the tenure of j is announced", func() bool { return said.Count("simba:{m}", "acquired@@j") == 1 })
 	if ok, _, err := b.Check(ctx, "m", owner.Token); err != nil || !ok {
 		t.Errorf("CHECK of j's token: %v, %v; want true", ok, err)
 	}

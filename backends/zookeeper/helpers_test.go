@@ -5,13 +5,13 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
@@ -21,52 +21,6 @@ const patience = need.Hang
 
 // longLease is the longest lease of the default session timeout. Another server can renew it.
 const longLease = zookeeper.DefaultSessionTimeout / 2
-
-// recordedNotices is a simba.Notices. It records what is published on the subscribed channels.
-type recordedNotices struct {
-	mu       sync.Mutex // guards the fields below
-	channels map[string]bool
-	said     []string
-}
-
-func newRecordedNotices() *recordedNotices {
-	return &recordedNotices{channels: make(map[string]bool)}
-}
-
-func (b *recordedNotices) Publish(channel, payload string) int {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.channels[channel] {
-		return 0
-	}
-	b.said = append(b.said, channel+" "+payload)
-	return 1
-}
-
-func (b *recordedNotices) Subscribed(channel string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.channels[channel]
-}
-
-func (b *recordedNotices) SubscribedPattern(string) bool { return false }
-
-func (b *recordedNotices) Any() bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return len(b.channels) > 0
-}
-
-func (b *recordedNotices) count(line string) (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, s := range b.said {
-		if s == line {
-			n++
-		}
-	}
-	return n
-}
 
 type waiter chan struct{}
 
@@ -91,7 +45,7 @@ func (w waiter) await(t testing.TB) {
 func open(t testing.TB, o zookeeper.Options) *zookeeper.Backend {
 	t.Helper()
 	if o.Notices == nil {
-		o.Notices = newRecordedNotices()
+		o.Notices = backendtest.NewBroker()
 	}
 	b := openSoon(t, o)
 	t.Cleanup(func() { b.Close() })
@@ -151,18 +105,9 @@ func giveUp(t testing.TB, b *zookeeper.Backend, mutex, contender string) {
 	}
 }
 
-func await(t testing.TB, what string, ok func() bool) {
+func await(t testing.TB, what string, is func() bool) {
 	t.Helper()
-	deadline := time.After(patience)
-	tick := time.NewTicker(10 * time.Millisecond)
-	defer tick.Stop()
-	for !ok() {
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("%s: not within %v", what, patience)
-		}
-	}
+	need.Await(t, what, is)
 }
 
 func unavailable(t testing.TB, err error) {

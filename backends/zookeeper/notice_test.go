@@ -6,31 +6,15 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
-	"github.com/simba-resp/simba-resp/tests/need"
 )
-
-// subscriberOf is a simba.Notices with one subscribed channel.
-type subscriberOf struct {
-	channel string
-	said    chan string
-}
-
-func (e subscriberOf) Publish(channel, payload string) int {
-	if channel != e.channel {
-		return 0
-	}
-	e.said <- payload
-	return 1
-}
-func (e subscriberOf) Subscribed(channel string) bool { return channel == e.channel }
-func (subscriberOf) SubscribedPattern(string) bool    { return false }
-func (subscriberOf) Any() bool                        { return true }
 
 func TestReleasedNoticeNamesAnUnseenOwner(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	ctx := context.Background()
-	sub := subscriberOf{simba.ContenderChannel("m", "x"), make(chan string, 10)}
+	channel := simba.ContenderChannel("m", "x")
+	sub := backendtest.NewBroker(channel)
 	here, err := Open(ctx, Options{Servers: srv.Addr, Notices: sub, HandoffWindow: time.Minute, QueueGrace: time.Minute})
 	must(t, err)
 	defer here.Close()
@@ -47,19 +31,14 @@ func TestReleasedNoticeNamesAnUnseenOwner(t *testing.T) {
 		t.Fatalf("RELEASE of o: %v, %v; want true", ok, err)
 	}
 	here.background(func() { here.runWatcher(w) })
-	hears := func(what string) {
+	hears := func(what string, times int) {
 		t.Helper()
-		select {
-		case got := <-sub.said:
-			if got != simba.ReleasedNotice("o") {
-				t.Errorf("%s the subscriber receives %q, want the release of o", what, got)
-			}
-		case <-time.After(need.Hang):
-			t.Errorf("%s the subscriber receives nothing", what)
-		}
+		until(t, here, what+" the subscriber receives the release of o", func() bool {
+			return sub.Count(channel, simba.ReleasedNotice("o")) == times
+		})
 	}
-	hears("when the mutex is reserved for it")
-	_, err = here.Subscribed(ctx, sub.channel, false)
+	hears("when the mutex is reserved for it", 1)
+	_, err = here.Subscribed(ctx, channel, false)
 	must(t, err)
-	hears("as it subscribes again")
+	hears("as it subscribes again", 2)
 }

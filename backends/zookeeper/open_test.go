@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
@@ -29,7 +30,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer mute.Close()
-	n := newRecordedNotices()
+	n := backendtest.NewBroker()
 	for name, test := range map[string]struct {
 		o    zookeeper.Options
 		want string

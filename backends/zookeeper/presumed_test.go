@@ -103,11 +103,7 @@ func (h *delayedRequest) presume(t *testing.T) (inTime bool) {
 // awaitEnd waits until near reports the end of the presumed tenure.
 func (h *delayedRequest) awaitEnd(t *testing.T) {
 	t.Helper()
-	for deadline := time.Now().Add(need.Hang); h.owner(t, h.near).Owner != ""; {
-		if time.Now().After(deadline) {
-			t.Fatal("OWNER still reports the presumed tenure")
-		}
-	}
+	need.Await(t, "the presumed tenure ends", func() bool { return h.owner(t, h.near).Owner == "" })
 }
 
 // mustRenew checks that another ACQUIRE of x renews the presumed tenure's lease.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
@@ -21,8 +22,7 @@ func guardOf(mutex, contender string, ttl time.Duration) simba.GuardRequest {
 func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	said := newRecordedNotices()
-	far := open(t, zookeeper.Options{Servers: link.Addr(), Notices: said, SessionTimeout: 2 * time.Second, Timeout: time.Second})
+	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: time.Second})
 	near := open(t, zookeeper.Options{Servers: srv.Addr})
 	take(t, far, "m", "a", time.Minute)
 	_, woken := block(t, near, "m", "b", time.Minute)
@@ -84,9 +84,8 @@ func TestWaitersSurviveALostSession(t *testing.T) {
 
 func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	heard := newRecordedNotices()
 	mutex, own := simba.MutexChannel("m"), simba.ContenderChannel("m", "b")
-	heard.channels[mutex], heard.channels[own] = true, true
+	heard := backendtest.NewBroker(mutex, own)
 	b := open(t, zookeeper.Options{Servers: srv.Addr, Notices: heard, SessionTimeout: time.Second, Timeout: time.Second})
 	for _, channel := range []string{mutex, own} {
 		if _, err := b.Subscribed(ctx, channel, false); err != nil {
@@ -104,7 +103,7 @@ func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 	})
 	srv.Resume()
 	for _, channel := range []string{mutex, own} {
-		await(t, "a notice is published on "+channel, func() bool { return heard.count(channel+" "+simba.ReleasedNotice("a")) == 1 })
+		await(t, "a notice is published on "+channel, func() bool { return heard.Count(channel, simba.ReleasedNotice("a")) == 1 })
 	}
 	take(t, b, "m", "b", time.Hour)
 }

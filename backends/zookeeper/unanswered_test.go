@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
@@ -18,8 +19,7 @@ func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
 	far := open(t, zookeeper.Options{
 		Servers: link.Addr(), Timeout: 2 * time.Second, SessionTimeout: session, QueueGrace: time.Minute, HandoffWindow: time.Minute,
 	})
-	subs := newRecordedNotices()
-	subs.channels["simba:{m}:a"] = true // so that a gets a reservation when its node is the first
+	subs := backendtest.NewBroker("simba:{m}:a") // so that a gets a reservation when its node is the first
 	near := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: time.Minute, HandoffWindow: time.Minute, Notices: subs})
 	if _, err := near.Subscribed(ctx, "simba:{m}:a", false); err != nil {
 		t.Fatal(err)

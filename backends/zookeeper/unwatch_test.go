@@ -10,7 +10,6 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
-	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // stubNotices is a simba.Notices with subscribers of mutex m and of every pattern.
@@ -46,25 +45,10 @@ func TestDeletedMutexIsNotWatched(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	deadline := time.After(2*unwantedCheckInterval + need.Hang)
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		b.mu.Lock()
-		known, listeners := len(b.mutexes), -1
-		if m := b.mutexes["m"]; m != nil && m.watcher != nil {
-			listeners = len(m.watcher.listeners)
-		}
-		b.mu.Unlock()
-		if known == 1 && listeners == 0 {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-deadline:
-			t.Fatalf("the server knows %d mutexes, and m has %d listeners; want only m, without listeners", known, listeners)
-		}
-	}
+	until(t, b, "the server knows only m, without listeners", func() bool {
+		m := b.mutexes["m"]
+		return len(b.mutexes) == 1 && m != nil && m.watcher != nil && len(m.watcher.listeners) == 0
+	})
 }
 
 func TestNoLeaseDependsOnTheEnsemblesClock(t *testing.T) {

@@ -13,6 +13,16 @@ import (
 // only an event that never happens takes longer.
 const Hang = 10 * time.Minute
 
+// Await waits until holds returns true. It fails the test if that takes longer than Hang.
+func Await(t TB, what string, holds func() bool) {
+	t.Helper()
+	for end := time.Now().Add(Hang); !holds(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within %v: %s", Hang, what)
+		}
+	}
+}
+
 // AtMost returns how long something may take that a user gets within d. With QUIET=true, which make
 // prompt and make campaigns set, that is d. Otherwise it is at least Hang.
 func AtMost(d time.Duration) time.Duration {

@@ -5,12 +5,12 @@ import (
 	"regexp"
 	"strconv"
 	"testing"
-	"time"
 
 	"github.com/gomodule/redigo/redis"
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // Conn returns a connection to the server, without timeouts.
@@ -35,11 +35,7 @@ func Must(t stores.TB, err error) {
 // Await waits until holds returns true. It fails the test if that takes longer than Patience.
 func Await(t stores.TB, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(Patience); !holds(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", Patience, what)
-		}
-	}
+	need.Await(t, what, holds)
 }
 
 // Do sends a command that must succeed, and returns the reply.
