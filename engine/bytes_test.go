@@ -272,29 +272,3 @@ func TestCountedBytesMatchAWalk(t *testing.T) {
 		})
 	}
 }
-
-func TestRemovedMutexesCountNoBytes(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.acquire("released", "a", sec, 0)
-		w.acquire("expired", "a", sec, 0)
-		w.acquire("expired", "lapses", sec, 0)
-		if w.e.Bytes() < 2*mutexBytes+extraBytes+entryBytes {
-			w.t.Errorf("Bytes returned %d, which is too little for two mutexes", w.e.Bytes())
-		}
-		w.release("released", "a")
-		time.Sleep(time.Hour)
-		synctest.Wait()
-		if n := w.e.Bytes(); n != 0 {
-			w.t.Errorf("Bytes returned %d without a mutex, want 0", n)
-		}
-	})
-}
-
-func TestRecoveredMutexesAreCounted(t *testing.T) {
-	l := simba.Lease{Mutex: "m", Owner: "a", Token: 1, TTL: time.Hour}
-	w := newWorld(t, Recovery{Token: 1, Leases: func(yield func(simba.Lease, error) bool) { yield(l, nil) }})
-	w.audit()
-	if n := w.e.Bytes(); n != int64(mutexBytes+len("ma")) {
-		t.Errorf("Bytes returned %d for the recovered mutex, want %d", n, mutexBytes+len("ma"))
-	}
-}

@@ -216,27 +216,6 @@ func TestRepliesWaitForTheirMutexAlone(t *testing.T) {
 	})
 }
 
-func TestAMutexIsNotShownFreeBeforeTheReleaseIsDurable(t *testing.T) {
-	inBubbleOnDisk(t, func(w *world, g *gate) {
-		w.acquire("m", "a", time.Hour, 0)
-		g.set(false)
-		_, seq, _ := w.e.Release(w.t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-		release := commits(w.e, seq)
-		got, seq, _ := w.e.Owner(w.t.Context(), "m")
-		if got.Owner != "" {
-			w.t.Fatalf("OWNER after the release: %+v; want no owner", got)
-		}
-		owner := commits(w.e, seq)
-		if release() || owner() {
-			w.t.Error("the commit of Release or of Owner returned before the fsync")
-		}
-		g.set(true)
-		if !release() || !owner() {
-			w.t.Error("the commit of Release or of Owner does not return after the fsync")
-		}
-	})
-}
-
 func TestBlockedWaiterIsWokenOnlyWhenItsGrantIsDurable(t *testing.T) {
 	inBubbleOnDisk(t, func(w *world, g *gate) {
 		w.acquire("m", "a", 10*sec, 0)

@@ -1,7 +1,7 @@
 package engine
 
 import (
-	"slices"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -38,132 +38,6 @@ func TestOwnerGuardsInTheTransitionWindow(t *testing.T) {
 		time.Sleep(4 * sec)
 		if o := w.guard("m", "a", sec, 0, 0); o.Status != simba.StatusLost || o.Owner != "" || o.Token != 0 {
 			w.t.Errorf("GUARD at the end of the lease: %+v; want lost", o)
-		}
-	})
-}
-
-func TestGuardNeverBeginsATenure(t *testing.T) {
-	inBubble(t, func(w *world) {
-		if o := w.guard("m", "a", sec, 0, 0); o.Status != simba.StatusLost {
-			w.t.Errorf("GUARD of a free mutex: %+v; want lost", o)
-		}
-		w.acquire("m", "a", sec, 0)
-		if o := w.guard("m", "b", sec, 0, 0); o.Status != simba.StatusLost || o.Owner != "a" {
-			w.t.Errorf("GUARD by another contender: %+v; want lost with a as the owner", o)
-		}
-		if got := w.owner("m"); got.Owner != "a" {
-			w.t.Errorf("owner %+v, want a", got)
-		}
-	})
-}
-
-func TestRenewalSetsBothWindowsAnewAndKeepsTheToken(t *testing.T) {
-	inBubble(t, func(w *world) {
-		first := w.acquire("m", "a", 10*sec, 5*sec)
-		time.Sleep(sec)
-		o := w.acquire("m", "a", sec, 0) // shorter than the rest of the lease
-		if o.Status != simba.StatusRenewed || o.Token != first.Token || o.TTL != sec || o.Transition != sec {
-			w.t.Errorf("ACQUIRE of the owner: %+v; want renewed with the new windows", o)
-		}
-		got := w.owner("m")
-		if got.TTLAt != got.AcquiredAt+1000 || got.TransitionAt != got.TTLAt || got.Now != got.AcquiredAt {
-			w.t.Errorf("owner after the renewal: %+v; want a TTL window of 1 s and no transition window", got)
-		}
-		time.Sleep(sec)
-		if got := w.owner("m"); got.Owner != "" {
-			w.t.Errorf("owner after the end of the lease: %+v; want none", got)
-		}
-	})
-}
-
-func TestTokensGrowWithEveryTenure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{Token: 41})
-		var last uint64 = 41
-		for _, m := range []string{"x", "y", "x", "z", "x"} {
-			o := w.acquire(m, "a", sec, 0)
-			if o.Status != simba.StatusAcquired || o.Token <= last {
-				t.Errorf("%s: ACQUIRE returned %+v after token %d; want acquired with a larger token", m, o, last)
-			}
-			last = o.Token
-			w.release(m, "a")
-		}
-	})
-}
-
-func TestTokenConfinesGuardAndReleaseToItsTenure(t *testing.T) {
-	inBubble(t, func(w *world) {
-		old := w.acquire("m", "a", sec, 0).Token
-		w.release("m", "a")
-		cur := w.acquire("m", "a", sec, 0).Token
-		if o := w.guard("m", "a", sec, 0, old); o.Status != simba.StatusLost {
-			w.t.Errorf("GUARD with the token of an earlier tenure: %+v; want lost", o)
-		}
-		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: old}) {
-			w.t.Error("Release with the token of an earlier tenure returned true, want false")
-		}
-		if o := w.guard("m", "a", sec, 0, cur); o.Status != simba.StatusRenewed {
-			w.t.Errorf("GUARD with the present token: %+v; want renewed", o)
-		}
-		if !w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: cur}) {
-			w.t.Error("Release with the present token returned false, want true")
-		}
-	})
-}
-
-func TestLateReleaseWithTokenLeavesTheQueueAlone(t *testing.T) {
-	inBubble(t, func(w *world) {
-		old := w.acquire("m", "a", sec, 0).Token
-		time.Sleep(sec)
-		w.acquire("m", "b", 10*sec, 0)
-		w.acquire("m", "a", sec, 0) // queued for its next tenure
-		w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: old})
-		if q := w.queue("m"); !slices.Equal(q, []string{"a"}) {
-			w.t.Errorf("queue after a release with a token: %v; want a", q)
-		}
-		w.release("m", "a")
-		if q := w.queue("m"); len(q) != 0 {
-			w.t.Errorf("queue after a release without token: %v; want nobody", q)
-		}
-	})
-}
-
-func TestCheckIsTrueOnlyForThePresentTenure(t *testing.T) {
-	inBubble(t, func(w *world) {
-		token := w.acquire("m", "a", sec, sec).Token
-		check := func(token uint64) bool {
-			ok, seq, err := w.e.Check(w.t.Context(), "m", token)
-			w.mustCommit(seq, err)
-			return ok
-		}
-		if !check(token) || check(token-1) || check(token+1) || check(0) {
-			w.t.Error("Check is false for the present token, or true for another one")
-		}
-		time.Sleep(2*sec - 1)
-		if !check(token) {
-			w.t.Error("Check is false in the transition window")
-		}
-		time.Sleep(time.Nanosecond)
-		if check(token) || check(0) {
-			w.t.Error("Check is true after the end of the lease")
-		}
-	})
-}
-
-func TestASessionReleasesOnlyItsLeases(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 7})
-		// The client reconnects before the server notices the end of the first connection.
-		w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, Session: 8})
-		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7}) {
-			w.t.Error("Release of the old session returned true, want false")
-		}
-		if !w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 8}) {
-			w.t.Error("Release of the present session returned false, want true")
-		}
-		w.acquire("m", "a", sec, 0)
-		if w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 8}) {
-			w.t.Error("Release of a session ended a later lease that has no session")
 		}
 	})
 }
@@ -228,57 +102,36 @@ func TestATenureThatExpiredWhileTheServerWasDownEndsWithItsLease(t *testing.T) {
 		}
 	})
 }
-
-func TestHistoryHasEveryChangeInOrder(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{Seq: 100})
-		w.acquire("m", "a", sec, 0)
-		w.acquire("m", "b", sec, 0)
-		w.acquire("other", "x", sec, 0)
-		w.release("m", "b")
-		w.acquire("m", "a", sec, 0) // a renewal is no event
-		time.Sleep(sec)
-		synctest.Wait()
-		w.acquire("m", "c", sec, 0)
-		freed, seq, err := w.e.Break(t.Context(), "m", "stuck")
-		w.mustCommit(seq, err)
-		if !freed {
-			t.Error("Break of an owned mutex returned false, want true")
+func TestExpiryGrantsTheNextAtTransitionAtByItself(t *testing.T) {
+	inBubble(t, func(w *world) {
+		a := w.acquire("m", "a", 10*sec, 2*sec)
+		start := time.Now()
+		b := w.block("m", "b", sec, 0)
+		<-b.woken
+		if took := time.Since(start); took != 12*sec {
+			w.t.Errorf("the mutex was handed off after %v, want 12 s", took)
 		}
-		want := []string{"acquired a", "queued b", "left b", "expired a", "acquired c", "broken c"}
-		if got := w.history("m"); !slices.Equal(got, want) {
-			t.Errorf("history %q, want %q", got, want)
-		}
-		events, _, _ := w.e.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 2})
-		if len(events) != 2 || events[1].Kind != simba.EventBroken || events[1].Reason != "stuck" {
-			t.Errorf("newest two events: %+v; want a break with its reason at the end", events)
-		}
-		last := simba.Seq(100)
-		all, _, _ := w.e.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 100})
-		for _, e := range all {
-			if e.Seq <= last {
-				t.Errorf("event has Seq %d, want more than %d of the event before", e.Seq, last)
-			}
-			last = e.Seq
-		}
-		since, _, _ := w.e.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 100, Since: all[3].Seq})
-		if !slices.Equal(since, all[4:]) {
-			t.Errorf("events since %d: %+v; want %+v", all[3].Seq, since, all[4:])
+		if o := b.granted(); o.Token <= a.Token {
+			w.t.Errorf("b was granted %+v; want a larger token", o)
 		}
 	})
 }
 
-func TestStoppedEngineAnswersNothing(t *testing.T) {
+func TestQueueIsFirstComeFirstServed(t *testing.T) {
 	inBubble(t, func(w *world) {
-		w.acquire("m", "a", sec, 0)
-		w.e.Stop()
-		w.e.Stop()
-		if _, _, err := w.e.Owner(w.t.Context(), "m"); err != simba.ErrStopped {
-			w.t.Errorf("Owner returned %v, want ErrStopped", err)
+		w.acquire("m", "owner", time.Hour, 0)
+		var waiting []*blocked
+		for i := range 100 { // enough for the queue to index its entries by name
+			waiting = append(waiting, w.block("m", fmt.Sprintf("c%02d", 99-i), time.Hour, 0))
 		}
-		if err := w.e.Commit(1); err != simba.ErrStopped {
-			w.t.Errorf("Commit returned %v, want ErrStopped", err)
+		last := "owner"
+		for i, b := range waiting {
+			w.release("m", last)
+			last = b.granted().Owner
+			if want := fmt.Sprintf("c%02d", 99-i); last != want {
+				w.t.Fatalf("handoff %d: the mutex went to %s, want %s", i, last, want)
+			}
+			w.audit()
 		}
-		time.Sleep(time.Hour) // no timer fires
 	})
 }

@@ -190,17 +190,6 @@ func TestABindingEndsWithItsTenure(t *testing.T) {
 	})
 }
 
-func TestTheEndOfASessionLeavesTheQueueAlone(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.acquire("m", "a", time.Hour, 0)
-		w.acquire("m", "b", sec, 0)
-		w.askRelease(simba.ReleaseRequest{Mutex: "m", Contender: "b", Session: 7})
-		if q := w.queue("m"); !slices.Equal(q, []string{"b"}) {
-			w.t.Errorf("queue %v, want b alone", q)
-		}
-	})
-}
-
 func TestRemainingTimeIsRoundedUp(t *testing.T) {
 	for d, want := range map[time.Duration]time.Duration{
 		-1: 0, 0: 0, 1: ms, ms - 1: ms, ms: ms, ms + 1: 2 * ms,
@@ -217,7 +206,9 @@ func TestTheHistoryOfEarlierRunsIsThere(t *testing.T) {
 			{Seq: 8, Kind: simba.EventAcquired, Mutex: "m", Owner: "old", Token: 3},
 			{Seq: 9, Kind: simba.EventReleased, Mutex: "m", Owner: "old", Token: 3},
 		}})
-		w.acquire("m", "new", sec, 0)
+		if o := w.acquire("m", "new", sec, 0); o.Seq <= 9 {
+			t.Errorf("the change has Seq %d, want more than 9 of the earlier runs", o.Seq)
+		}
 		if got := w.history("m"); !slices.Equal(got, []string{"acquired old", "released old", "acquired new"}) {
 			t.Errorf("history %q, want the events of both runs", got)
 		}

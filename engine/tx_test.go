@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -66,22 +65,6 @@ func TestAKeyThatIsTakenIsATenure(t *testing.T) {
 		time.Sleep(10 * sec)
 		if w.lock("m").Exists() {
 			w.t.Error("the lock did not end after 10 s")
-		}
-	})
-}
-
-func TestOfTwoTransactionsThatReadAFreeKeyOneTakesIt(t *testing.T) {
-	inBubble(t, func(w *world) {
-		one, two := w.e.beginTx(), w.e.beginTx()
-		for i, tx := range []*tx{one, two} {
-			if !tx.Lock("m").Exists() {
-				tx.Take("m", str(fmt.Sprint("c", i), sec))
-			}
-		}
-		w.mustCommit(one.commit())
-		conflicts(w.t, two)
-		if o := w.owner("m"); o.Owner != "c0" {
-			w.t.Errorf("owner %+v, want c0", o)
 		}
 	})
 }
