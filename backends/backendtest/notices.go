@@ -223,13 +223,5 @@ func noticeRules() []rule {
 				tc.t.Errorf("HISTORY: %+v; want released with the reason \"session ended\"", got)
 			}
 		}},
-		{"history", "the history has no left event for a granted waiter", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
-			b := s.block(m, "b", long, 0)
-			s.mustRelease(m, "a")
-			b.granted()
-			tc.equal("history", s.eventsOf(m), []string{"acquired a", "queued b", "released a", "acquired b"})
-		}},
 	}
 }

@@ -130,31 +130,6 @@ func TestEachCellOfTheGuaranteesNamesAPromise(t *testing.T) {
 	}
 }
 
-func TestRulesProvePromisesAndHaveUniqueNames(t *testing.T) {
-	known := map[string]bool{}
-	for _, p := range Promises {
-		if p.ID == "" || p.Rule == "" || known[p.ID] {
-			t.Errorf("promise %q, rule %q: want both, and a unique ID", p.ID, p.Rule)
-		}
-		known[p.ID] = true
-		for _, k := range []Keeping{p.Embedded, p.Redis, p.MySQL, p.ZooKeeper} {
-			if (k.text == "") != (k.state == kept) || strings.ContainsAny(k.text, "|\n") {
-				t.Errorf("promise %q: %v; want no text if it is kept, else a text of one line without |", p.ID, k)
-			}
-		}
-	}
-	names := map[string]bool{}
-	for _, r := range rules() {
-		if !known[r.promise] {
-			t.Errorf("rule %q names the promise %q, which does not exist", r.name, r.promise)
-		}
-		if names[r.name] || r.name == "" || r.run == nil {
-			t.Errorf("rule %q: want a unique name and a function", r.name)
-		}
-		names[r.name] = true
-	}
-}
-
 const root = "../.."
 
 var engines = []string{"embedded", "redis", "mysql", "zookeeper"}

@@ -1,7 +1,6 @@
 package backendtest
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -141,23 +140,6 @@ func sharedRules() []rule {
 				tc.t.Error("BREAK of an owned mutex returned 0, want 1")
 			}
 			b.granted()
-		}},
-		{"8s", "a mutex is handed off back and forth between servers", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
-			one.mustAcquire(m, "a", long, 0)
-			servers := [2]*server{one, two}
-			last, token := "a", uint64(0)
-			for i := range 8 {
-				x := servers[(i+1)%2].block(m, fmt.Sprintf("c%d", i), long, 0)
-				servers[i%2].mustRelease(m, last)
-				o := x.granted()
-				if o.Token <= token {
-					tc.t.Errorf("the next tenure has token %d, the previous tenure %d; want a larger one",
-						o.Token, token)
-				}
-				last, token = o.Owner, o.Token
-			}
 		}},
 		{"6", "a waiter that disconnects after another server chose it is skipped", shared, func(tc *testCase) {
 			one, two := tc.pair()

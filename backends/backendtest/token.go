@@ -29,21 +29,6 @@ func tokenRules() []rule {
 				s.mustRelease(m, "c")
 			}
 		}},
-		{"4", "a token is the same for the whole tenure", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			a := s.mustAcquire(m, "a", long, 0)
-			for range 5 {
-				if o := s.guard(m, "a", long, sec, 0); o.Token != a.Token {
-					tc.t.Errorf("GUARD of the owner: %s; want the same token", show(o))
-				}
-				if o := s.acquire(m, "a", long, 0); o.Token != a.Token {
-					tc.t.Errorf("ACQUIRE of the owner: %s; want the same token", show(o))
-				}
-			}
-			if o := s.owner(m); o.Token != a.Token {
-				tc.t.Errorf("OWNER after the renewals: %+v; want the same token", o)
-			}
-		}},
 		{"4t", "GUARD and RELEASE with a token act only on that tenure", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			old := s.mustAcquire(m, "a", long, 0).Token
