@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 
@@ -264,81 +263,4 @@ func TestACrashAtAnyMomentLosesNothingDurable(t *testing.T) {
 	if reused == 0 {
 		t.Error("no run reused a file")
 	}
-}
-
-// A moment is the disk after a loss of power before an operation.
-type moment struct {
-	disk *vfs.MemFS
-	promised
-	appended int
-	at       op
-}
-
-// The test loses power before each operation of writing, filling ahead, rotation, release and
-// reuse. For each of these moments, it loses power again before every eighth operation of the
-// recovery.
-func TestALossOfPowerBeforeEachOperation(t *testing.T) {
-	m := newMachine(t, 1)
-	var moments []moment
-	percents := []int{0, 50, 100}
-	o := m.boot(1 << 30)
-	o.FS = newTrapFS(m.disk, func(at op) (int, error) {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		for _, percent := range percents {
-			disk := m.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: percent, RNG: m.rng})
-			moments = append(moments, moment{disk, m.promised, len(m.records), at})
-		}
-		return at.size, nil
-	})
-	j, err := Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var background sync.WaitGroup
-	for range 100 {
-		if err := m.step(j); err != nil {
-			t.Fatal(err)
-		}
-	}
-	background.Wait()
-	mustClose(t, j)
-	all, recovered := m.records, 0
-	percents = []int{50}
-	for _, mo := range moments {
-		m.records, m.promised, m.disk = slices.Clone(all[:mo.appended]), mo.promised, mo.disk
-		var again []moment
-		o := m.boot(1 << 30)
-		o.FS = newTrapFS(m.disk, func(at op) (int, error) {
-			if again = append(again, moment{at: at}); len(again)%8 == recovered%8 {
-				again[len(again)-1].disk = mo.disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: 50, RNG: m.rng})
-			}
-			return at.size, nil
-		})
-		m.reopen(o, mo.at)
-		for _, second := range again {
-			if second.disk != nil {
-				o.FS = second.disk
-				m.promised = mo.promised
-				m.reopen(o, second.at)
-				recovered++
-			}
-		}
-	}
-	if len(moments) < 300 || recovered < 300 {
-		t.Errorf("the test lost power at %d moments of writing and at %d of recovery, want at least 300 of each", len(moments), recovered)
-	}
-}
-
-// reopen opens and checks a journal after a loss of power.
-func (m *machine) reopen(o Options, at op) {
-	m.t.Helper()
-	j, err := Open(o)
-	if err != nil {
-		m.t.Fatalf("Open after a loss of power before %+v: %v", at, err)
-	}
-	records := m.records
-	m.check(j)
-	m.records = records
-	abandon(j)
 }

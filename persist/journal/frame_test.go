@@ -1,10 +1,8 @@
 package journal
 
 import (
-	"bytes"
 	"encoding/binary"
 	"errors"
-	"math/rand/v2"
 	"runtime"
 	"strings"
 	"testing"
@@ -12,36 +10,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 	"golang.org/x/sys/unix"
 )
-
-func TestFramesComeBackAsWritten(t *testing.T) {
-	payload := make([]byte, 300)
-	_, _ = rand.NewChaCha8([32]byte{}).Read(payload)
-	for n := range payload {
-		want := frame{index: uint64(n) + 1, durable: uint64(n) / 2, kind: record}
-		b := appendFrame([]byte("before"), 99, want, payload[:n])[6:]
-		if int64(len(b)) != frameSize(n) || len(b)%align != 0 {
-			t.Fatalf("a payload of %d bytes makes a frame of %d, want %d", n, len(b), frameSize(n))
-		}
-		got, ok := decodeFrame(b, 99)
-		want.length, want.sum = uint32(n), got.sum // checked below
-		if !ok || got != want {
-			t.Fatalf("the parsed frame is %+v, %v, want %+v", got, ok, want)
-		}
-		if !bytes.Equal(b[headSize:headSize+n], payload[:n]) {
-			t.Fatalf("the payload of %d bytes has changed", n)
-		}
-		if _, ok := decodeFrame(b, 98); ok {
-			t.Fatal("decodeFrame accepts a frame with the wrong salt")
-		}
-	}
-}
-
-func TestHeadersComeBackAsWritten(t *testing.T) {
-	want := header{store: [16]byte{1, 15: 2}, number: 3, salt: 4, first: 5}
-	if got, err := decodeHeader(want.encode()); got != want || err != nil {
-		t.Errorf("the decoded header is %+v, %v, want %+v", got, err, want)
-	}
-}
 
 func TestEveryBitOfAHeaderIsChecked(t *testing.T) {
 	h := header{number: 1, first: 1}
