@@ -21,7 +21,7 @@ func TestCommandInfoOfKeyCommandsIsThatOfRedis(t *testing.T) {
 	redis := realRedis(t)
 	ours, theirs := newEngineSite(t).dial(), redis(t)
 	var names []string
-	for _, family := range [][]command{stringCommands, genericCommands, keyspaceCommands} {
+	for _, family := range [][]command{stringCommands, genericCommands, keyspaceCommands, hashCommands, queueCommands} {
 		for i := range family {
 			if c := &family[i]; c.since < "8" { // the real Redis is of version 7
 				names = append(names, c.name)

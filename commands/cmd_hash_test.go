@@ -182,15 +182,6 @@ func TestHashCommandsRefuseTheKeyOfAQueue(t *testing.T) {
 	}
 }
 
-func TestCommandInfoOfHashAndQueueCommandsIsThatOfRedis(t *testing.T) {
-	ours, theirs := newEngineSite(t).dial(), realRedis(t)(t)
-	for _, c := range slices.Concat(hashCommands, queueCommands) {
-		if want, got := theirs.do("COMMAND INFO "+c.name), ours.do("COMMAND INFO "+c.name); got != want {
-			t.Errorf("COMMAND INFO %s:\n  ours %q\ntheirs %q", c.name, got, want)
-		}
-	}
-}
-
 func TestCommandsOfOtherTypesAreRefusedWithAReason(t *testing.T) {
 	p := newEngineSite(t).dial()
 	for command, name := range map[string]string{"LPUSH l a": "lpush", "sadd s a": "sadd", "XADD": "xadd", "ZUNIONSTORE a 1 b": "zunionstore", "Rename a b": "rename"} {

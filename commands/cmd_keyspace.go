@@ -88,7 +88,7 @@ func (c *client) typeOf(args [][]byte) error {
 }
 
 // The estimated memory of a mutex, a waiter and a field in the embedded engine, without names and
-// values, in bytes. mutexOverhead is the result of BenchmarkHeldMutexBytes, rounded up.
+// values, in bytes. mutexOverhead is what TestBytesMatchTheHeap of engine logs for mutexes, rounded up.
 const (
 	mutexOverhead  = 112
 	waiterOverhead = 192

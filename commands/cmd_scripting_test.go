@@ -25,6 +25,8 @@ const missingSHA = "ffffffffffffffffffffffffffffffffffffffff"
 var sameScripting = []string{
 	"EVAL", `EVAL "return 1"`, `EVAL "return 1" x`, `EVAL "return 1" -1`, `EVAL "return 1" 1`, `EVAL "return 1" 99999999999999999999`, `EVAL "" 0`,
 	`EVAL "return {KEYS[1],KEYS[2],ARGV[1],ARGV[2]}" 2 a b c d`, `EVAL "return #KEYS" 0 a b`, `EVAL "return #ARGV" 0 a b`,
+	`EVAL "return {1,2,{3,'four',{true,false}}}" 0`, `EVAL "return nil" 0`, `EVAL "return {err='ERR bad'}" 0`, `EVAL "return {ok='fine'}" 0`, `EVAL "error('bad')" 0`, `EVAL "return {redis.call('get','none') == false}" 0`,
+	`EVAL "#!lua\nreturn 1" 0`, `EVAL "#!lua flags=no-writes\nreturn redis.call('set','s','v')" 0`, `EVAL "#!lua nonsense=1\nreturn 1" 0`, `EVAL "#!python\nreturn 1" 0`,
 	"EVALSHA abc 0", "EVALSHA abc -1", "EVALSHA " + missingSHA + " 0", "EVALSHA " + missingSHA + " x", "EVALSHA_RO " + missingSHA + " 0",
 	call("nonsense"), call("nonsense a b"), call("get"), call("incr a b"), call("eval x 0"), call("script load x"), call("script"), call("multi"), call("watch a"), call("unwatch"),
 	call("client nonsense"), call("client id"), call("client"), call("config get x"), call("subscribe a"),

@@ -234,20 +234,6 @@ func TestAGrantAfterAWaitHasTheRemainingWindows(t *testing.T) {
 	}
 }
 
-func TestAWaitTimesOutOnTime(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		p := s.dial()
-		began := time.Now()
-		if got := status(p.do("SIMBA.ACQUIRE m c 1000 WAIT 250")); got != "timeout" {
-			t.Errorf("SIMBA.ACQUIRE replied the status %q, want timeout", got)
-		}
-		if took := time.Since(began); took != 250*time.Millisecond {
-			t.Errorf("SIMBA.ACQUIRE waited %v, want 250ms", took)
-		}
-		wantEnd(t, ticket, simba.EndTimeout)
-	})
-}
-
 func TestAGrantIsTheReplyWhateverEndsTheWait(t *testing.T) {
 	for _, end := range []struct {
 		name string
@@ -267,32 +253,6 @@ func TestAGrantIsTheReplyWhateverEndsTheWait(t *testing.T) {
 			if got := status(p.reply()); got != "acquired" {
 				t.Errorf("after %s SIMBA.ACQUIRE replied the status %q, want acquired", end.name, got)
 			}
-		})
-	}
-}
-
-func TestClientUnblockEndsAWaitByTimeoutOrError(t *testing.T) {
-	for _, tt := range []struct {
-		command string
-		end     simba.EndReason
-		want    string
-	}{
-		{"CLIENT UNBLOCK 1", simba.EndTimeout, "timeout"},
-		{"client unblock 1 timeout", simba.EndTimeout, "timeout"},
-		{"CLIENT UNBLOCK 1 ERROR", simba.EndLeft, "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"},
-	} {
-		withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-			p := s.dial()
-			p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
-			synctest.Wait()
-			s.dial().expect(tt.command, ":1\r\n")
-			if got := status(p.reply()); got != tt.want {
-				t.Errorf("%s: the waiter got %q, want %q", tt.command, got, tt.want)
-			}
-			wantEnd(t, ticket, tt.end)
-			wantCommitted(t, s)
-			p.expect("PING", "+PONG\r\n")
-			s.dial().expect("CLIENT UNBLOCK 1", ":0\r\n")
 		})
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/resp"
@@ -145,34 +144,11 @@ func TestOnlyAuthenticationIsServedBeforeAuth(t *testing.T) {
 	s.dial().expect("PING", "+PONG\r\n")
 }
 
-func TestALaterPasswordAppliesToNewConnections(t *testing.T) {
-	file := newUsersFile(t, "user default on nopass ~* &* +@all")
-	s := newSite(t, Config{Users: file.open()})
-	old := s.dial()
-	old.expect("PING", "+PONG\r\n")
-	file.write("user default on >sesam ~* &* +@all")
-	old.expect("ACL LOAD", ok)
-	old.expect("PING", "+PONG\r\n")
-	s.dial().expect("PING", "-NOAUTH Authentication required.\r\n")
-}
-
 func TestHelloDescribesTheServer(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	for _, proto := range []int{2, 3, 2} {
 		p.expect(fmt.Sprintf("HELLO %d", proto), record(proto, "server", bulk("redis"), "version", bulk("7.2.0"), "proto", integers(int64(proto)),
 			"id", integers(1), "mode", bulk("standalone"), "role", bulk("master"), "modules", "*0\r\n"))
-	}
-}
-
-func TestInlineCommandsAreServed(t *testing.T) {
-	s := newSite(t, Config{})
-	p := s.dial()
-	if _, err := p.nc.Write([]byte("simba.owner 'm'\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	p.reply()
-	if got := s.backend.takeCalls(); !slices.Equal(got, []string{"owner m"}) {
-		t.Errorf("the backend was called with %q, want owner m", got)
 	}
 }
 
@@ -240,14 +216,6 @@ func TestSubscriptionsAreRefusedInATransaction(t *testing.T) {
 		p.expect(command, "-ERR Command not allowed inside a transaction\r\n")
 	}
 	p.expect("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n")
-}
-
-func TestQueuedArgumentsOutliveTheBuffer(t *testing.T) {
-	p := newSite(t, Config{}).dial()
-	p.expect("MULTI", ok)
-	p.expect("ECHO first", "+QUEUED\r\n")
-	p.expect("ECHO other", "+QUEUED\r\n")
-	p.expect("EXEC", bulks("first", "other"))
 }
 
 func TestPasswordsOfQueuedCommandsStayOutOfTheSlowlog(t *testing.T) {
@@ -321,33 +289,3 @@ func (b *plainBackend) Acquire(_ context.Context, r simba.AcquireRequest) (simba
 }
 
 func (b *plainBackend) Commit(simba.Seq) error { return nil }
-
-func BenchmarkAcquire(b *testing.B) {
-	b.ReportAllocs()
-	onConnection(b, func(x *Commands, conn *resp.Conn) {
-		for i := 0; b.Loop(); i++ {
-			x.Execute(conn, acquireArgs)
-			if i%16 == 15 { // a pipeline of 16
-				conn.Reply().Truncate(0)
-				conn.Commit()
-			}
-		}
-	})
-}
-
-func TestEveryErrorLeavesTheConnectionUsable(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := newSite(t, Config{}).dial()
-		for e := range newTable().all() {
-			if e.has(noAuth|immediate|subMode|noMulti) || e.name == "monitor" || e.name == "reply" {
-				continue
-			}
-			command := strings.ReplaceAll(e.full, "|", " ")
-			p.do(command)
-			p.do(command + " x")
-			p.do(command + " x y")
-			p.do(command + ` "" "" "" ""`)
-		}
-		p.expect("PING", "+PONG\r\n")
-	})
-}

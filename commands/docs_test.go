@@ -184,21 +184,6 @@ func TestGoRedisUnderstandsCommand(t *testing.T) {
 	}
 }
 
-func TestDocsHaveTheFormThatClientsParse(t *testing.T) {
-	p := newSite(t, Config{}).dial()
-	field := func(k, v string) string { return bulk(k) + bulk(v) }
-	status := func(s string) string { return "*1\r\n+" + s + "\r\n" }
-	p.expect("COMMAND DOCS simba.queue nonsense", "*2\r\n"+bulk("simba.queue")+"*8\r\n"+
-		field("summary", "Lists the waiters of the mutex, in order")+field("since", "0.1.0")+field("group", "simba")+
-		bulk("arguments")+"*2\r\n"+
-		"*6\r\n"+field("name", "mutex")+field("type", "key")+bulk("key_spec_index")+":0\r\n"+
-		"*8\r\n"+field("name", "count")+field("type", "string")+field("token", "COUNT")+bulk("flags")+status("optional"))
-	p.do("HELLO 3")
-	if got := p.do("COMMAND DOCS client|kill"); !strings.HasPrefix(got, "%1\r\n$11\r\nclient|kill\r\n%4\r\n") {
-		t.Errorf("COMMAND DOCS client|kill begins with %.60q, want a map of 4 fields", got)
-	}
-}
-
 // TestRedisCliHelps runs the real redis-cli, which makes its help and hints from COMMAND DOCS.
 func TestRedisCliHelps(t *testing.T) {
 	need.Program(t, "redis-cli", "redis-tools")

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"fmt"
@@ -321,12 +322,15 @@ func (p *fuzzPeer) take() (frames []string) {
 	p.t.Helper()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for rest := string(p.got); rest != ""; {
-		n, err := frameLen(rest)
+	for r := bufio.NewReader(bytes.NewReader(p.got)); ; {
+		if _, err := r.Peek(1); err != nil {
+			break
+		}
+		frame, err := readFrame(r)
 		if err != nil {
 			p.t.Fatalf("no complete frame: %v in %q", err, p.got)
 		}
-		frames, rest = append(frames, rest[:n]), rest[n:]
+		frames = append(frames, frame)
 	}
 	p.got = nil
 	return frames

@@ -369,22 +369,30 @@ func readFrame(r *bufio.Reader) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	n, _ := strconv.Atoi(strings.TrimSpace(line[1:]))
+	text, whole := strings.CutSuffix(line[1:], "\r\n")
+	n, err := strconv.Atoi(text)
+	bad := fmt.Errorf("a frame begins with %q", line)
 	parts := 0
+	if !whole || strings.Contains(text, "\r") || err != nil && strings.Contains(":$=*~>%", line[:1]) {
+		return "", bad
+	}
 	switch line[0] {
 	case '$', '=':
 		if n < 0 {
 			return line, nil
 		}
 		body := make([]byte, n+2)
-		if _, err := io.ReadFull(r, body); err != nil {
-			return "", err
+		if _, err := io.ReadFull(r, body); err != nil || !bytes.HasSuffix(body, []byte("\r\n")) {
+			return "", bad
 		}
 		return line + string(body), nil
 	case '*', '~', '>':
 		parts = n
 	case '%':
 		parts = 2 * n
+	case '+', '-', ':', ',', '(', '#', '_':
+	default:
+		return "", bad
 	}
 	var b bytes.Buffer
 	b.WriteString(line)

@@ -13,7 +13,7 @@ var sharedUsers = []string{
 // This server and Redis reply to these commands of alice with the same bytes. ACL LIST is not among
 // them, because Redis 7.0 shows rules for commands in another form.
 var sameForAlice = []string{
-	"AUTH alice pw", "PING", "FLUSHALL", "CONFIG SET a b", "CONFIG nonsense", "CONFIG GET save", "nonsense", "GET", "CLIENT LIST", "ACL WHOAMI", "MONITOR", "SHUTDOWN",
+	"AUTH alice pw", "PING", "DIGEST billing:1", "MSETEX 1 billing:1 v", "SET billing:1 v IFNE v", "FLUSHALL", "CONFIG SET a b", "CONFIG nonsense", "CONFIG GET save", "nonsense", "GET", "CLIENT LIST", "ACL WHOAMI", "MONITOR", "SHUTDOWN",
 	"GET x", "GET billing:1", "SET billing:1 v", "GET billing:1", "SET shared:1 v", "GET shared:1", "SET drop:1 v", "GET drop:1", "SET drop:1 v GET", "SET drop:1 v EX 100 GET",
 	"DEL drop:1", "DEL shared:1", "EXISTS drop:1", "EXISTS shared:1 x", "MGET billing:1 shared:1", "MGET billing:1 x", "HSET drop:2 f v", "INCR drop:3", "DEL drop:2 drop:1",
 	"PUBLISH x y", "PUBLISH ch:1 m", "SUBSCRIBE x", "SUBSCRIBE ch:1 x", "PSUBSCRIBE ch:1", "PSUBSCRIBE ch:*", "PUNSUBSCRIBE", "SSUBSCRIBE x", "SSUBSCRIBE ch:2", "SUNSUBSCRIBE", "UNSUBSCRIBE zz",
