@@ -31,9 +31,7 @@ func configure(t *testing.T, addr string, words ...any) {
 	t.Helper()
 	c := redis.NewClient(&redis.Options{Addr: addr})
 	defer c.Close()
-	if err := c.Do(t.Context(), append([]any{"CONFIG", "SET"}, words...)...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Do(t.Context(), append([]any{"CONFIG", "SET"}, words...)...).Err())
 }
 
 func hasFault(b *Backend, setting string, refused bool) bool {
@@ -275,9 +273,7 @@ func TestUnreadableSettingsAreNoFault(t *testing.T) {
 	defer c.Close()
 	set := func(words ...any) {
 		t.Helper()
-		if err := c.Do(t.Context(), append([]any{"ACL", "SETUSER", "simba"}, words...)...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Do(t.Context(), append([]any{"ACL", "SETUSER", "simba"}, words...)...).Err())
 	}
 	set("on", ">secret", "~*", "&*", "+@all", "-config")
 	b, log := serveLogging(t, "redis://simba:secret@"+s.Addr)

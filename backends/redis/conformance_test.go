@@ -42,13 +42,9 @@ func TestSingleRedisKeepsTheRules(t *testing.T) {
 				p.Rename(t.Context(), key, kept)
 				return p.RPush(t.Context(), key, "another program's").Err()
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return func() {
-				if err := c.Rename(t.Context(), kept, key).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.Rename(t.Context(), kept, key).Err())
 			}
 		},
 	})

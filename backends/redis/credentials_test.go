@@ -22,9 +22,7 @@ import (
 func cutOff(t *testing.T, c *redis.Client) {
 	t.Helper()
 	for _, kind := range []string{"normal", "pubsub"} {
-		if err := c.Do(t.Context(), "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes").Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Do(t.Context(), "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes").Err())
 	}
 }
 
@@ -57,26 +55,18 @@ func TestRenewedCertificatesAreReadAtTheNextDial(t *testing.T) {
 	}
 
 	good, err := os.ReadFile(clientKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(clientKey, []byte("half a fi"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(clientKey, []byte("half a fi"), 0o600))
 	cutOff(t, c)
 	eventually(t, b, "m", "a")
 	if log.Count("level=ERROR") != 1 || log.Count(clientKey) != 1 {
 		t.Errorf("%d errors are logged; want one, with the file %s", log.Count("level=ERROR"), clientKey)
 	}
-	if err := os.WriteFile(clientKey, good, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(clientKey, good, 0o600))
 
 	write("second", second)
 	// Redis reads all its files again.
-	if err := c.ConfigSet(t.Context(), "tls-ca-cert-file", ca).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.ConfigSet(t.Context(), "tls-ca-cert-file", ca).Err())
 	cutOff(t, c)
 	if o := eventually(t, b, "m", "a"); o.Status != simba.StatusRenewed {
 		t.Errorf("the owner's request after the rotation: %+v; want renewed", o)
@@ -93,9 +83,7 @@ func TestRenewedPasswordIsReadAtTheNextDial(t *testing.T) {
 	defer c.Close()
 	file := filepath.Join(t.TempDir(), "url")
 	set := func(password string) {
-		if err := os.WriteFile(file, []byte("redis://:"+password+"@"+s.Addr), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(file, []byte("redis://:"+password+"@"+s.Addr), 0o600))
 	}
 	set("first")
 	b := openSoon(t, Options{URL: "redis://:first@" + s.Addr, Notices: noNotices{}, Reread: func() (string, error) {
@@ -104,9 +92,7 @@ func TestRenewedPasswordIsReadAtTheNextDial(t *testing.T) {
 	}})
 	defer b.Close()
 	acquire(t, b, "m", "a", time.Minute, nil)
-	if err := c.ConfigSet(t.Context(), "requirepass", "second").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.ConfigSet(t.Context(), "requirepass", "second").Err())
 	set("second")
 	cutOff(t, c)
 	if o := eventually(t, b, "m", "a"); o.Status != simba.StatusRenewed {

@@ -28,9 +28,7 @@ func TestWaitersOfDeadServerAreRemovedTogether(t *testing.T) {
 		header := one.header(false)
 		header[0], header[4] = "dead", noDeadline
 		err := c.Do(context.Background(), acquireScript.command("m", header, fmt.Sprint("w", i), 60000, 0, "wait", "", i+1)...).Err()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	w := newWaiter()
 	_, ticket := acquire(t, one, "m", "b", time.Minute, w)
@@ -40,9 +38,7 @@ func TestWaitersOfDeadServerAreRemovedTogether(t *testing.T) {
 		t.Errorf("the waiter b: %+v %v; want acquired", o, err)
 	}
 	events, _, err := one.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 100})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tenures, left := 0, 0
 	for _, e := range events {
 		switch {

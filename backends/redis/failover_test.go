@@ -189,9 +189,7 @@ func sentinelFailover(t *testing.T, s *stores.Sentinel) *stores.Server {
 		c := redis.NewClient(&redis.Options{Addr: n.Addr})
 		defer c.Close()
 		v, err := c.Do(t.Context(), args...).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return v
 	}
 	until(t, "the replica has caught up", func() bool {
@@ -232,9 +230,7 @@ func TestPrimaryThatRefusesWritesAnswersNoReads(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	for _, set := range []string{"1", "0"} {
-		if err := c.ConfigSet(t.Context(), "min-replicas-to-write", set).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.ConfigSet(t.Context(), "min-replicas-to-write", set).Err())
 		for name, read := range readRequests {
 			_, err := read(t.Context(), b, a.Token, 0)
 			if refused := unavailable(t, err); refused != (set == "1") {
@@ -242,9 +238,7 @@ func TestPrimaryThatRefusesWritesAnswersNoReads(t *testing.T) {
 			}
 		}
 	}
-	if err := c.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.ConfigSet(t.Context(), "min-replicas-to-write", "1").Err())
 	mentions(t, refused(t, "redis://"+s.Addr), s.Addr, "NOREPLICAS")
 }
 
@@ -257,9 +251,7 @@ func TestClusterMasterThatRefusesWritesAnswersNoReads(t *testing.T) {
 	master := redis.NewClient(&redis.Options{Addr: c.Master("simba:{s}").Addr})
 	defer master.Close()
 	for _, set := range []string{"5", "0"} {
-		if err := master.ConfigSet(t.Context(), "min-replicas-to-write", set).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, master.ConfigSet(t.Context(), "min-replicas-to-write", set).Err())
 		for name, read := range readRequests {
 			_, err := read(t.Context(), b, a.Token, 0)
 			if refused := unavailable(t, err); refused != (set == "5") {
@@ -376,9 +368,7 @@ func TestSubscriberLeavesNodeThatCommandsDoNotGoTo(t *testing.T) {
 	link.Retarget(two.Addr)
 	c := redis.NewClient(&redis.Options{Addr: one.Addr})
 	defer c.Close()
-	if err := c.ClientKillByFilter(t.Context(), "TYPE", "normal").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.ClientKillByFilter(t.Context(), "TYPE", "normal").Err())
 	d := redis.NewClient(&redis.Options{Addr: two.Addr})
 	defer d.Close()
 	moved, channel := time.Now(), b.subs.serverChannel()

@@ -40,9 +40,7 @@ func TestFlushedScriptsAreLoadedAgain(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	for i := range 20 {
-		if err := c.ScriptFlush(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.ScriptFlush(t.Context()).Err())
 		if o, _ := acquire(t, b, "m", "a", time.Minute, nil); i == 0 && o.Status != simba.StatusAcquired || i > 0 && o.Status != simba.StatusRenewed {
 			t.Fatalf("ACQUIRE after SCRIPT FLUSH: %+v; want acquired the first time, then renewed", o)
 		}
@@ -62,9 +60,7 @@ func TestWaitersAreQueuedAgainAfterFlushAll(t *testing.T) {
 		_, ticket := acquire(t, b, "m", fmt.Sprint("w", i), time.Minute, w)
 		waiters, tickets = append(waiters, w), append(tickets, ticket)
 	}
-	if err := c.FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.FlushAll(t.Context()).Err())
 	for i, w := range waiters { // within reconcileInterval
 		w.await(t)
 		if o, err := tickets[i].End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {

@@ -22,9 +22,7 @@ func fill(t *testing.T, c *redis.Client) {
 	const limit = 8 << 20
 	set := func(bytes int) {
 		t.Helper()
-		if err := c.ConfigSet(t.Context(), "maxmemory", strconv.Itoa(bytes)).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.ConfigSet(t.Context(), "maxmemory", strconv.Itoa(bytes)).Err())
 	}
 	set(limit)
 	big := strings.Repeat("x", 10000)
@@ -98,9 +96,7 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 		return last.Kind == simba.EventExpired
 	})
 	// Simba before 3.3 knows no tokens and renews only the lock, so the token can expire before it.
-	if err := c.Del(t.Context(), "simba:{unmarked}:token").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Del(t.Context(), "simba:{unmarked}:token").Err())
 	fill(t, c)
 
 	// An owner keeps its lease.
@@ -130,9 +126,7 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 				return o, err
 			},
 		} {
-			if err := c.PExpire(t.Context(), "simba:{"+m+"}", time.Minute).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.PExpire(t.Context(), "simba:{"+m+"}", time.Minute).Err())
 			o, err := renew()
 			if err != nil || o.Status != simba.StatusRenewed || tokens[m] != 0 && o.Token != tokens[m] {
 				t.Errorf("%s of %s on a full Redis: %+v %v; want renewed with the same token", what, m, o, err)
@@ -204,9 +198,7 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 		t.Errorf("the blocked waiter on a full Redis: %+v %v; want acquired", o, err)
 	}
 
-	if err := c.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.ConfigSet(t.Context(), "maxmemory", "0").Err())
 	if o, _ := acquire(t, b, "never", "n", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Errorf("ACQUIRE after Redis has memory again: %+v; want acquired", o)
 	}

@@ -148,9 +148,7 @@ func TestUnreceivedTenureEndsTheWaitUnlessItExpired(t *testing.T) {
 			runUnseen(m, releaseScript, "c", "0", "", "")
 		}, simba.StatusTimeout},
 		"deleted": {time.Minute, func(m string) {
-			if err := c.Del(t.Context(), simba.MutexChannel(m)).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Del(t.Context(), simba.MutexChannel(m)).Err())
 		}, simba.StatusTimeout},
 		"expired": {50 * time.Millisecond, expire, simba.StatusAcquired},
 		"expired-then-tenure-of-d-broken": {50 * time.Millisecond, func(m string) {
@@ -309,13 +307,9 @@ func runScript(t *testing.T, b *Backend, mutex string, s *script, args ...any) *
 	t.Helper()
 	sent := time.Now()
 	reply, err := b.up.run(context.Background(), simba.MutexChannel(mutex), s, s.command(mutex, b.header(b.checks.Refusal() != nil), args...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	st, err := parseReply(mutex, s, args, reply)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	st.sent = sent
 	return st
 }

@@ -50,9 +50,7 @@ func commandCalls(t *testing.T, s *stores.Server, command string) int {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	info, err := c.Info(t.Context(), "commandstats").Result()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, rest, _ := strings.Cut(info, "cmdstat_"+command+":calls=")
 	text, _, _ := strings.Cut(rest, ",")
 	n, _ := strconv.Atoi(text)

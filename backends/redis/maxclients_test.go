@@ -24,9 +24,7 @@ func TestRefusedConnectionIsMisconfiguredAndNamesMaxclients(t *testing.T) {
 			acquire(t, b, "m", "a", time.Minute, nil)
 			waiter := newWaiter()
 			_, ticket := acquire(t, b, "m", "waiter", time.Minute, waiter)
-			if err := c.ConfigSet(t.Context(), "maxclients", "1").Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.ConfigSet(t.Context(), "maxclients", "1").Err())
 			cutOff(t, c)
 			for _, r := range requests {
 				if r.name != "RELEASE" && r.name != "BREAK" {
@@ -35,9 +33,7 @@ func TestRefusedConnectionIsMisconfiguredAndNamesMaxclients(t *testing.T) {
 			}
 			mentions(t, refused(t, url), "raise maxclients")
 			// A waiter waits on until there is a connection.
-			if err := c.ConfigSet(t.Context(), "maxclients", "1000").Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.ConfigSet(t.Context(), "maxclients", "1000").Err())
 			until(t, "the owner has released the mutex", func() bool {
 				ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 				return err == nil && ok

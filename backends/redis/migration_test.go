@@ -72,9 +72,7 @@ func ageRecord(t *testing.T, c *redis.Client, tenure string) {
 	const script = `local f = { cmsgpack.unpack(redis.call('GET', KEYS[1])) }
 		f[4] = f[4] - 3600000
 		return redis.call('SET', KEYS[1], cmsgpack.pack(unpack(f)))`
-	if err := c.Eval(t.Context(), script, []string{tenure}).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Eval(t.Context(), script, []string{tenure}).Err())
 }
 
 // The slot moves to a node that has slots already, and to a node that has none.
@@ -152,9 +150,7 @@ func emptyNode(t *testing.T, cluster *stores.Cluster) string {
 	defer c.Close()
 	defer first.Close()
 	host, port, _ := net.SplitHostPort(s.Addr)
-	if err := first.ClusterMeet(t.Context(), host, port).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.ClusterMeet(t.Context(), host, port).Err())
 	for _, addr := range cluster.Addrs {
 		until(t, "all nodes know each other", func() bool {
 			n := redis.NewClient(&redis.Options{Addr: addr})

@@ -64,9 +64,7 @@ func scan(t testing.TB, b *Backend) (names []string) {
 	t.Helper()
 	for r := (simba.ScanRequest{}); ; {
 		page, _, err := b.Scan(t.Context(), r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		names = append(names, page.Mutexes...)
 		if r.Cursor = page.Cursor; r.Cursor == 0 {
 			return names
@@ -101,15 +99,11 @@ func TestForeignKeyIsNamedAndNotChanged(t *testing.T) {
 	} {
 		for _, q := range requests {
 			name := fmt.Sprintf("%q: %s", theirs.command, q.name)
-			if err := c.FlushDB(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.FlushDB(t.Context()).Err())
 			if theirs.owned {
 				acquire(t, b, "m", "c", time.Minute, nil)
 			}
-			if err := c.Do(t.Context(), theirs.command...).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Do(t.Context(), theirs.command...).Err())
 			before := c.Dump(t.Context(), theirs.key).Val()
 			lock := c.Get(t.Context(), "simba:{m}").Val()
 			err := q.run(t.Context(), b)
@@ -139,9 +133,7 @@ func TestFenceWithoutTokenBeginsNoTenure(t *testing.T) {
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	const key = "simba:{m}:fence"
 	for _, value := range []string{"", "x", "0x10", "-1", "1e5", "9007199254740992"} {
-		if err := c.Set(t.Context(), key, value, 0).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Set(t.Context(), key, value, 0).Err())
 		for _, q := range requests {
 			err := q.run(t.Context(), b)
 			if strings.HasPrefix(q.name, "ACQUIRE") || err != nil {
@@ -161,9 +153,7 @@ func TestForeignWaiterRecordIsNamedAndNotChanged(t *testing.T) {
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for _, garbage := range []string{"x", "", "\xc1", "\x93\xa1b\x01\x01"} {
 		for _, q := range requests {
-			if err := c.FlushDB(t.Context()).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.FlushDB(t.Context()).Err())
 			acquire(t, b, "m", "a", time.Minute, nil)
 			acquire(t, b, "m", "w", time.Minute, nil)
 			pipe := c.TxPipeline()
@@ -188,9 +178,7 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 	defer c.Close()
 	do := func(words ...any) {
 		t.Helper()
-		if err := c.Do(t.Context(), words...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Do(t.Context(), words...).Err())
 	}
 	rights := []any{"ACL", "SETUSER", "simba", "reset", "on", ">secret", "~simba:*", "&simba*", "+@all", "-@dangerous", "+info", "+config|get"}
 	do(rights...)
@@ -258,9 +246,7 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 // mutex.
 func endOwner(t testing.TB, b *Backend, c *redis.Client, mutex string) {
 	t.Helper()
-	if err := c.Del(t.Context(), seeds.Lease(mutex)).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Del(t.Context(), seeds.Lease(mutex)).Err())
 	b.schedule.bringForward(mutex, time.Now())
 }
 

@@ -21,9 +21,7 @@ func TestContenderNoticesAreKeptIfReconcilingFails(t *testing.T) {
 	c := redis.NewClient(&redis.Options{Addr: s.Addr})
 	defer c.Close()
 	b := serve(t, "redis://"+s.Addr, newListener())
-	if err := c.Set(t.Context(), seeds.Fence("m"), "x", 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Set(t.Context(), seeds.Fence("m"), "x", 0).Err())
 	b.mu.Lock()
 	b.contenderNotices["m"] = []contenderNotice{{"J1", "J0"}}
 	b.mu.Unlock()
@@ -61,13 +59,9 @@ func releaseThenRunAmid(t testing.TB, before, after func(redis.Pipeliner), j *si
 		after(p)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	st, err := parseReply(j.mutex, s, args, reply.Val())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	st.sent = sent
 	b.applyReply(j.mutex, st)
 }

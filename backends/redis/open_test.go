@@ -84,9 +84,7 @@ func opened(t *testing.T, url string) string {
 	t.Helper()
 	var log bytes.Buffer
 	b, err := Open(t.Context(), Options{URL: url, Notices: noNotices{}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_ = b.Close()
 	return log.String()
 }
@@ -106,9 +104,7 @@ func TestOpenRefusesClusterNodeAsSingleServer(t *testing.T) {
 
 func TestOpenReportsUnreachableRedisInTime(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close() // it accepts connections and never answers
 	start := time.Now()
 	mentions(t, refusedWithin(t, "redis://"+l.Addr().String(), 2*time.Second), l.Addr().String())
@@ -119,9 +115,7 @@ func TestOpenReportsUnreachableRedisInTime(t *testing.T) {
 
 func TestOpenEndsWithItsContext(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -141,9 +135,7 @@ func TestUserNeedsOnlyDocumentedRights(t *testing.T) {
 	defer c.Close()
 	set := func(rules ...any) {
 		t.Helper()
-		if err := c.Do(t.Context(), append([]any{"ACL", "SETUSER", "locks", "reset", "on", ">pw"}, rules...)...).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Do(t.Context(), append([]any{"ACL", "SETUSER", "locks", "reset", "on", ">pw"}, rules...)...).Err())
 	}
 	set("~simba:*", "&simba*", "+@all", "-@dangerous", "+info")
 	mentions(t, opened(t, "redis://locks:pw@"+s.Addr), "NOPERM", "&simba:{*}[:]*")
@@ -181,9 +173,7 @@ func TestTLSIsUsedAndVerified(t *testing.T) {
 func selfSigned(t *testing.T, dir string) (cert, key string) {
 	t.Helper()
 	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "simba"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -191,20 +181,14 @@ func selfSigned(t *testing.T, dir string) (cert, key string) {
 		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
 	}
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &k.PublicKey, k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	private, err := x509.MarshalPKCS8PrivateKey(k)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	for path, block := range map[string]*pem.Block{
 		cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: private},
 	} {
-		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
 	}
 	return cert, key
 }

@@ -36,9 +36,7 @@ func TestMissingRightInScriptIsNamedAndEndsWaits(t *testing.T) {
 			defer c.Close()
 			allow := func(words ...any) {
 				t.Helper()
-				if err := c.Do(t.Context(), append([]any{"ACL", "SETUSER", "simba"}, words...)...).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.Do(t.Context(), append([]any{"ACL", "SETUSER", "simba"}, words...)...).Err())
 			}
 			allow("reset", "on", ">secret", "~simba:*", "resetchannels", "&simba*", "+@all", "-@dangerous", "+info", "+config|get")
 			b := serve(t, "redis://simba:secret@"+s.Addr, noNotices{})

@@ -36,9 +36,7 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 		reconcileScript: newScript("reconcile", "", reconcileLua),
 	}
 	for _, s := range slow {
-		if err := c.ScriptLoad(t.Context(), s.text).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.ScriptLoad(t.Context(), s.text).Err())
 	}
 	// Some of these names need escapes in JSON.
 	for _, me := range []string{"c1", `q"\`, "é", "\x01"} {
@@ -78,9 +76,7 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 				key := simba.MutexChannel(mutex)
 				header := b.header(false)
 				header[4] = noDeadline
-				if err := c.FlushDB(t.Context()).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.FlushDB(t.Context()).Err())
 				seed := "return redis.call('SET', KEYS[1]..':tenure', cmsgpack.pack(ARGV[1], '', 'z'))"
 				if strings.HasPrefix(name, "after a release by Simba") { // with the mark unnotified
 					seed = `return redis.call('SET', KEYS[1] .. ':tenure',
@@ -92,9 +88,7 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 						return redis.call('SET', KEYS[1]..':tenure',
 							cmsgpack.pack(ARGV[1], 'before', '', now, 50000, 0, '', 's/1!', '', 0, 's/1 ' .. ARGV[1], 0))`
 				}
-				if err := c.Eval(t.Context(), seed, []string{key}, farToken).Err(); err != nil {
-					t.Fatal(err)
-				}
+				must(t, c.Eval(t.Context(), seed, []string{key}, farToken).Err())
 				published := c.PSubscribe(t.Context(), "simba*")
 				if _, err := published.Receive(t.Context()); err != nil {
 					t.Fatal(err)
@@ -106,9 +100,7 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 						run = slow[step.s]
 					}
 					reply, err := c.Do(t.Context(), run.command(mutex, header, step.args...)...).Result()
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(t, err)
 					now, _ := clockOf(reply)
 					clock = append(clock, now)
 					if step.s == reconcileScript {
@@ -143,15 +135,11 @@ func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 // by names, since each run has different times.
 func dump(t *testing.T, c *redis.Client, published *redis.PubSub, clock []int64) string {
 	t.Helper()
-	if err := c.Publish(t.Context(), "simba-end", "").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Publish(t.Context(), "simba-end", "").Err())
 	var out []string
 	for {
 		m, err := published.ReceiveMessage(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if m.Channel == "simba-end" {
 			break
 		}
@@ -240,9 +228,7 @@ func evaluate(t *testing.T, b *Backend, c *redis.Client, text, mutex string, arg
 	header[4] = noDeadline
 	command := (&script{sha: text}).command(mutex, header, args...)
 	command[0] = "eval"
-	if err := c.Do(t.Context(), command...).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Do(t.Context(), command...).Err())
 }
 
 // delayed returns the text of a script with a delay of 100 ms before a line.

@@ -36,9 +36,7 @@ func TestReservationByACrashedServerEndsInTime(t *testing.T) {
 		header := b.header(false)
 		header[0], header[4] = "crashed", noDeadline
 		reply, err := c.Do(context.Background(), releaseScript.command(mutex, header, "a", "0", "", "")...).Slice()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		granted(t, w, ticket)
 		if keptUntil := reply[5].(int64); keptUntil != 0 {
 			return

@@ -133,9 +133,7 @@ func granted(t testing.TB, w *waiter, ticket simba.Ticket) simba.Outcome {
 func isCurrent(t testing.TB, b *Backend, mutex string, token uint64) bool {
 	t.Helper()
 	ok, _, err := b.Check(t.Context(), mutex, token)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ok
 }
 

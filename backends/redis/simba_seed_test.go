@@ -128,28 +128,29 @@ func openSoon(t testing.TB, o Options) *Backend {
 func acquire(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration, w simba.Waiter) (simba.Outcome, simba.Ticket) {
 	t.Helper()
 	o, ticket, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl, Waiter: w})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return o, ticket
 }
 
 func release(t testing.TB, b *Backend, mutex, contender string) bool {
 	t.Helper()
 	ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: contender})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return ok
 }
 
 func owner(t testing.TB, b *Backend, mutex string) simba.Tenure {
 	t.Helper()
 	o, _, err := b.Owner(t.Context(), mutex)
+	must(t, err)
+	return o
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	return o
 }
 
 func until(t testing.TB, what string, is func() bool) {

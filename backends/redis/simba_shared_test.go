@@ -138,9 +138,7 @@ func TestOurEntriesReturnToQueueThatSimbaRecreates(t *testing.T) {
 	acquire(t, b, "m", "p", time.Minute, nil)
 	acquire(t, b, "m", "w", time.Minute, newWaiter())
 	awaitIdle(t, b, "m", "w")
-	if err := c.Del(t.Context(), seeds.Queue("m")).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Del(t.Context(), seeds.Queue("m")).Err())
 	newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J").mustQueue()
 	list, _, err := b.Queue(t.Context(), "m", 10)
 	if err != nil || len(list) != 3 || list[0].Contender != "p" && list[0].Contender != "J" {
@@ -156,9 +154,7 @@ func TestOurEntriesReturnToQueueThatSimbaRecreates(t *testing.T) {
 		t.Errorf("QUEUE: %v; want p and then w of our contenders", list)
 	}
 	events, _, err := b.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 10})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	queued := 0
 	for _, e := range events {
 		if e.Kind == simba.EventQueued {
@@ -425,9 +421,7 @@ func TestOvertakenContenderOnPlainChannelIsQueuedAgain(t *testing.T) {
 		p.Eval(t.Context(), barger.of.Acquire.Source, barger.of.Acquire.Keys("m"), "barger", 60_000)
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	until(t, "next is queued again", func() bool { return one.client.ZScore(t.Context(), seeds.Queue("m"), "next").Err() == nil })
 	sent := time.Now()
 	barger.release()

@@ -45,14 +45,10 @@ func TestRefusedChannelPreventsNoOtherSubscription(t *testing.T) {
 	defer c.Close()
 	err := c.Do(t.Context(), "ACL", "SETUSER", "u", "on", ">p", "~*", "+@all", "resetchannels",
 		"&simba-server:*", "&simba:{ok}*", "&simba-events:{ok}*").Err()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	e := newListener()
 	b, err := Open(t.Context(), Options{URL: "redis://u:p@" + s.Addr, Notices: e, Timeout: 500 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer b.Close()
 	e.subscribe(t, b, "simba:{ok}")
 	_, err = b.Subscribed(t.Context(), "simba:{no}", false)
@@ -61,9 +57,7 @@ func TestRefusedChannelPreventsNoOtherSubscription(t *testing.T) {
 	}
 	e.open("simba:{no}") // so that no sweep unsubscribes from it
 	r := b.subs.all()[0]
-	if err := c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
 	until(t, "the subscriber has noticed the broken connection", func() bool { return !r.confirmed("simba:{ok}") })
 	until(t, "all allowed channels are confirmed", func() bool {
 		r.mu.Lock()
@@ -96,9 +90,7 @@ func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 	_ = lost.Close()
 	r.subscribe(channel, false)
 	until(t, "the server has subscribed to p's channel", func() bool { return r.confirmed(channel) })
-	if err := c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
 	e.receive(t, channel, is("released@@a"))
 	if o, _ := acquire(t, b, "m", "p", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Errorf("ACQUIRE of p, which was notified: %+v; want acquired", o)

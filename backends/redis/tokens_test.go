@@ -116,9 +116,7 @@ func TestOurTokenIsLargerThanThatOfUnseenTenure(t *testing.T) {
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	// far is larger than any token that the clock makes.
 	const far = 9_000_000_000_000_000
-	if err := c.Set(t.Context(), seeds.Fence("m"), far, 0).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Set(t.Context(), seeds.Fence("m"), far, 0).Err())
 	j := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "j")
 	if token := j.mustAcquire(); token != far+1 {
 		t.Fatalf("acquire of Simba: token %d; want the number after the fence's", token)
@@ -152,9 +150,7 @@ func TestTokensOfSimbaAndOursGrowAfterFlush(t *testing.T) {
 				t.Errorf("Simba has token %d after %d, want the next number", last, o.Token)
 			}
 		}
-		if err := c.FlushDB(t.Context()).Err(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.FlushDB(t.Context()).Err())
 	}
 }
 
@@ -174,9 +170,7 @@ func TestOldSimbaRenewalProlongsTheToken(t *testing.T) {
 	if ms := c.PTTL(t.Context(), seeds.Token("m")).Val(); ms < 9*time.Minute {
 		t.Errorf("the token key expires in %v, want 9 minutes or more", ms)
 	}
-	if err := c.Del(t.Context(), seeds.Token("m")).Err(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Del(t.Context(), seeds.Token("m")).Err())
 	if o := owner(t, b, "m"); o.Token != first.Token {
 		t.Errorf("OWNER without the token key: %+v; want the token of %+v", o, first)
 	}

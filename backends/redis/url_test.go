@@ -95,17 +95,11 @@ func TestByteOrderMarkIsNoPartOfCertificate(t *testing.T) {
 	cert, key := authority.Sign(t, certs.Leaf{Name: "client"}).Write(t, dir, "client")
 	for _, path := range []string{ca, cert, key} {
 		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, append([]byte("\ufeff"), text...), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, os.WriteFile(path, append([]byte("\ufeff"), text...), 0o600))
 	}
 	to, err := parseURL(fmt.Sprintf("rediss://h?tls-ca=%s&tls-cert=%s&tls-key=%s", ca, cert, key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if len(to.tls.Certificates) != 1 || to.tls.Certificates[0].Leaf.Subject.CommonName != "client" {
 		t.Errorf("the certificates are %+v, want that of client", to.tls.Certificates)
 	}

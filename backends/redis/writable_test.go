@@ -26,9 +26,7 @@ func TestWriteCheckChangesNothing(t *testing.T) {
 		for _, key := range keys {
 			c.Del(t.Context(), key)
 			theirs[1] = key
-			if err := c.Do(t.Context(), theirs...).Err(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Do(t.Context(), theirs...).Err())
 			before[key] = c.Dump(t.Context(), key).Val()
 		}
 		unchanged := func(what string) {

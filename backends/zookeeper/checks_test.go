@@ -1,4 +1,4 @@
-package zookeeper_test
+package zookeeper
 
 import (
 	"fmt"
@@ -12,12 +12,11 @@ import (
 	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/proxy"
-	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
 // awaitFault cuts the connections, so that the server checks the ensemble, until the check has, or
 // no longer has, a fault.
-func awaitFault(t *testing.T, b *zookeeper.Backend, l *stores.Link, setting string, want bool) {
+func awaitFault(t *testing.T, b *Backend, l *stores.Link, setting string, want bool) {
 	t.Helper()
 	l.Reset()
 	await(t, fmt.Sprintf("the check has the fault %s: %v", setting, want), func() bool {
@@ -28,7 +27,7 @@ func awaitFault(t *testing.T, b *zookeeper.Backend, l *stores.Link, setting stri
 func TestMissingRightIsFoundAtANewConnection(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link, log := stores.NewLink(t, srv.Addr), new(backendtest.Log)
-	b := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: patience, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	b := open(t, Options{Servers: link.Addr(), Timeout: patience, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	a := take(t, b, "m", "a", time.Minute)
 	o := operator(t, srv.Addr)
 	setACL(t, o, "/simba-leases", without(zk.PermCreate))
@@ -50,6 +49,6 @@ func TestMissingRightIsFoundAtANewConnection(t *testing.T) {
 func TestShorterSessionTimeoutIsAFault(t *testing.T) {
 	srv := stores.ZooKeeper(t, "maxSessionTimeout=5000")
 	link := stores.NewLink(t, srv.Addr)
-	b := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: patience})
+	b := open(t, Options{Servers: link.Addr(), Timeout: patience})
 	awaitFault(t, b, link, "maxSessionTimeout", true)
 }

@@ -17,7 +17,7 @@ import (
 // In these tests a tenure or a wait ends. At the same time another server, or another request, uses
 // the same node.
 
-func must(t *testing.T, err error) {
+func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

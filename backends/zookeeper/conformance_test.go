@@ -1,4 +1,4 @@
-package zookeeper_test
+package zookeeper
 
 import (
 	"testing"
@@ -7,7 +7,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
-	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
 const (
@@ -20,7 +19,7 @@ const (
 func opener(servers string) backendtest.Opener {
 	return func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
 		t.Helper()
-		o := zookeeper.Options{Servers: servers, Notices: n, Timeout: timeout}
+		o := Options{Servers: servers, Notices: n, Timeout: timeout}
 		if timeout == suiteTimeout {
 			o.SessionTimeout = outageSession
 		}

@@ -1,4 +1,4 @@
-package zookeeper_test
+package zookeeper
 
 import (
 	"testing"
@@ -7,7 +7,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
-	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
 // The session timeout is longer than the crash, even if the JVM starts slowly. Otherwise the
@@ -16,7 +15,7 @@ func TestEnsembleCrashLosesNothingAcknowledged(t *testing.T) {
 	srv := stores.ZooKeeper(t, "forceSync=yes")
 	open := func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
 		t.Helper()
-		return openSoon(t, zookeeper.Options{Servers: srv.Addr, Notices: n, Timeout: timeout, SessionTimeout: time.Minute})
+		return openSoon(t, Options{Servers: srv.Addr, Notices: n, Timeout: timeout, SessionTimeout: time.Minute})
 	}
 	e := backendtest.Engine{Name: "zookeeper", Shared: true, Timeout: suiteTimeout, Open: open}
 	backendtest.Crash(t, e, 3, srv.Kill, srv.Start)

@@ -1,4 +1,4 @@
-package zookeeper_test
+package zookeeper
 
 import (
 	"bufio"
@@ -17,7 +17,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
-	"github.com/simba-resp/simba-resp/backends/zookeeper"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
@@ -51,16 +50,10 @@ func startJVM(t testing.TB, servers string) *jvm {
 	cmd := exec.Command("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path, "Contender", servers)
 	cmd.Stderr = t.Output()
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	j := &jvm{t: t, in: in, out: make(map[string]chan string)}
 	ready := j.events("")
 	read := make(chan struct{})
@@ -135,7 +128,7 @@ func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	j := startJVM(t, srv.Addr)
 	said := backendtest.NewBroker(simba.MutexChannel("m"))
-	b := open(t, zookeeper.Options{Servers: srv.Addr, Notices: said})
+	b := open(t, Options{Servers: srv.Addr, Notices: said})
 	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
 		t.Fatal(err)
 	}
@@ -199,7 +192,7 @@ func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	j := startJVM(t, srv.Addr)
 	said := backendtest.NewBroker(simba.MutexChannel("m"))
-	b := open(t, zookeeper.Options{Servers: srv.Addr, Notices: said})
+	b := open(t, Options{Servers: srv.Addr, Notices: said})
 	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
 		t.Fatal(err)
 	}
@@ -217,9 +210,7 @@ func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 		}
 	}
 	giveUp(t, b, "m", "a")
-	if err := j.await("j", "LEADER"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, j.await("j", "LEADER"))
 	owner, _, err := b.Owner(ctx, "m")
 	if err != nil || owner.Owner != "j" || owner.Token == 0 || owner.Transition <= 0 {
 		t.Errorf("OWNER: %+v, %v; want the JVM's contender j with a token", owner, err)

@@ -16,12 +16,7 @@ import (
 
 func openHere(t *testing.T, servers string) *Backend {
 	t.Helper()
-	b, err := Open(context.Background(), Options{Servers: servers, Notices: stubNotices{}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { b.Close() })
-	return b
+	return open(t, Options{Servers: servers, Notices: stubNotices{}})
 }
 
 func TestMutexReportedFreeGoesToTheNextRequest(t *testing.T) {
@@ -44,14 +39,10 @@ func acquireBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 		t.Fatal(err)
 	}
 	unlock, err := b.lockKey(ctx, nodeKey{mutex, "a"}) // so that a's node stays
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for owner := "a"; owner == "a"; {
 		tenure, _, err := b.Owner(ctx, mutex)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		owner = tenure.Owner
 	}
 	acquired, answered := make(chan simba.Outcome, 1), make(chan struct{})
@@ -73,13 +64,9 @@ func acquireBesideTheOldNode(t *testing.T, b *Backend, mutex string) bool {
 		default:
 		}
 		s, err := b.current(ctx, mutex)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		names, err := s.children(ctx, mutex)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		beside = len(names) >= 2
 	}
 	unlock()
@@ -103,9 +90,7 @@ func TestNewOwnerIsNotRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	s, err := here.current(ctx, "m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	// The first node when the request listed the nodes. It is gone by now, and a owns the mutex.
 	before := string(newGUID("o", s.tag)) + "-latch-0000000000"
 	if out, done, err := here.refuse(ctx, s, r, []string{protected + before}, ""); done || err != nil {
@@ -123,9 +108,7 @@ func TestNodeDeletedDuringAReadIsNoLeaderLatch(t *testing.T) {
 	}
 	own := b.nodeAt(k)
 	latch, err := own.s.get(ctx, own.s.latch(k.mutex, own.child))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: k.mutex, Contender: k.contender}); err != nil {
 		t.Fatal(err)
 	}
@@ -146,14 +129,10 @@ func TestLeaseReportedOverIsNotRenewed(t *testing.T) {
 		}
 		n := creator.nodeAt(k)
 		unlock, err := creator.lockKey(ctx, k) // so that the creator does not delete the node
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for owner := "a"; owner == "a"; {
 			tenure, _, err := b.Owner(ctx, k.mutex)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			owner = tenure.Owner
 		}
 		creator.mu.Lock()
@@ -182,9 +161,7 @@ func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 	k := nodeKey{"m", "a"}
 	r := simba.AcquireRequest{Mutex: k.mutex, Contender: k.contender, TTL: time.Minute}
 	a, _, err := b.Acquire(ctx, r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	n := b.nodeAt(k)
 	b.mu.Lock()
 	wrong := *n // as known to a server by whose clock the lease has ended
@@ -198,9 +175,7 @@ func TestCountingServerMayRenewALeaseEndedByAnotherClock(t *testing.T) {
 			wrong.over = true
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	tenure, _, err := b.Owner(ctx, k.mutex)
 	if err != nil || tenure.Owner != "" {
 		t.Errorf("OWNER after the end was reported: %+v, %v; want no owner", tenure, err)

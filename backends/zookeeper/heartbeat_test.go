@@ -1,4 +1,4 @@
-package zookeeper_test
+package zookeeper
 
 import (
 	"testing"
@@ -6,14 +6,13 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
-	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
 func TestAnotherServerRenewsWhileTheGranterLives(t *testing.T) {
 	const session = 6 * time.Second
 	srv := stores.ZooKeeper(t)
-	granter := open(t, zookeeper.Options{Servers: srv.Addr, SessionTimeout: session})
-	other := open(t, zookeeper.Options{Servers: srv.Addr, SessionTimeout: session})
+	granter := open(t, Options{Servers: srv.Addr, SessionTimeout: session})
+	other := open(t, Options{Servers: srv.Addr, SessionTimeout: session})
 	a := take(t, granter, "m", "a", session/2)
 	refused := 0
 	for end := time.Now().Add(session + session/2); time.Now().Before(end); time.Sleep(session / 20) {
@@ -37,8 +36,8 @@ func TestRenewedLeaseEndsBeforeTheSessionOfItsGranter(t *testing.T) {
 	for name, heals := range map[string]bool{"cut off for ever": false, "cut off until it has given its session up": true} {
 		t.Run(name, func(t *testing.T) {
 			link := stores.NewLink(t, srv.Addr)
-			granter := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: session, Timeout: time.Second})
-			other := open(t, zookeeper.Options{Servers: srv.Addr})
+			granter := open(t, Options{Servers: link.Addr(), SessionTimeout: session, Timeout: time.Second})
+			other := open(t, Options{Servers: srv.Addr})
 			take(t, granter, "m", "a", session/2)
 			_, woken := block(t, other, "m", "b", longLease)
 			granted := make(chan time.Time, 1)

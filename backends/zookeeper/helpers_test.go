@@ -1,4 +1,4 @@
-package zookeeper_test
+package zookeeper
 
 import (
 	"context"
@@ -12,15 +12,11 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/zookeeper"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // patience is how long a test waits for an event that must happen.
 const patience = need.Hang
-
-// longLease is the longest lease of the default session timeout. Another server can renew it.
-const longLease = zookeeper.DefaultSessionTimeout / 2
 
 type waiter chan struct{}
 
@@ -42,7 +38,7 @@ func (w waiter) await(t testing.TB) {
 	}
 }
 
-func open(t testing.TB, o zookeeper.Options) *zookeeper.Backend {
+func open(t testing.TB, o Options) *Backend {
 	t.Helper()
 	if o.Notices == nil {
 		o.Notices = backendtest.NewBroker()
@@ -54,10 +50,10 @@ func open(t testing.TB, o zookeeper.Options) *zookeeper.Backend {
 
 // openSoon opens a server. On a busy machine the ensemble may at first answer later than the
 // timeout in o, so openSoon tries again.
-func openSoon(t testing.TB, o zookeeper.Options) *zookeeper.Backend {
+func openSoon(t testing.TB, o Options) *Backend {
 	t.Helper()
 	for end := time.Now().Add(patience); ; {
-		b, err := zookeeper.Open(context.Background(), o)
+		b, err := Open(context.Background(), o)
 		if err == nil {
 			return b
 		}
@@ -67,7 +63,7 @@ func openSoon(t testing.TB, o zookeeper.Options) *zookeeper.Backend {
 	}
 }
 
-func acquire(t testing.TB, b *zookeeper.Backend, mutex, contender string, ttl time.Duration) simba.Outcome {
+func acquire(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration) simba.Outcome {
 	t.Helper()
 	out, _, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl})
 	if err != nil {
@@ -76,7 +72,7 @@ func acquire(t testing.TB, b *zookeeper.Backend, mutex, contender string, ttl ti
 	return out
 }
 
-func take(t testing.TB, b *zookeeper.Backend, mutex, contender string, ttl time.Duration) simba.Outcome {
+func take(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration) simba.Outcome {
 	t.Helper()
 	out := acquire(t, b, mutex, contender, ttl)
 	if out.Status != simba.StatusAcquired {
@@ -85,7 +81,7 @@ func take(t testing.TB, b *zookeeper.Backend, mutex, contender string, ttl time.
 	return out
 }
 
-func block(t testing.TB, b *zookeeper.Backend, mutex, contender string, ttl time.Duration) (simba.Ticket, waiter) {
+func block(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration) (simba.Ticket, waiter) {
 	t.Helper()
 	w := newWaiter()
 	out, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{
@@ -97,7 +93,7 @@ func block(t testing.TB, b *zookeeper.Backend, mutex, contender string, ttl time
 	return ticket, w
 }
 
-func giveUp(t testing.TB, b *zookeeper.Backend, mutex, contender string) {
+func giveUp(t testing.TB, b *Backend, mutex, contender string) {
 	t.Helper()
 	ok, _, err := b.Release(context.Background(), simba.ReleaseRequest{Mutex: mutex, Contender: contender})
 	if err != nil || !ok {
@@ -122,9 +118,7 @@ func unavailable(t testing.TB, err error) {
 func leases(t testing.TB, c *zk.Conn) []string {
 	t.Helper()
 	names, _, err := c.Children("/simba-leases")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "session-") })
 }
 
@@ -136,9 +130,7 @@ func (silentLogger) Printf(string, ...any) {}
 func raw(t testing.TB, addr string) *zk.Conn {
 	t.Helper()
 	c, _, err := zk.Connect([]string{addr}, 10*time.Second, zk.WithLogger(silentLogger{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(c.Close)
 	return c
 }

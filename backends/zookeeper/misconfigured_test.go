@@ -1,4 +1,4 @@
-package zookeeper_test
+package zookeeper
 
 import (
 	"context"
@@ -12,7 +12,6 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
-	"github.com/simba-resp/simba-resp/backends/zookeeper"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
@@ -23,9 +22,7 @@ var otherUsersACL = zk.DigestACL(zk.PermAll, "other", "secret")
 func operator(t testing.TB, addr string) *zk.Conn {
 	t.Helper()
 	c := raw(t, addr)
-	if err := c.AddAuth("digest", []byte("other:secret")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.AddAuth("digest", []byte("other:secret")))
 	return c
 }
 
@@ -58,14 +55,14 @@ func mustBeMisconfigured(t testing.TB, what string, err error, names string) {
 	}
 }
 
-func ask(b *zookeeper.Backend, mutex, contender string) (simba.Outcome, error) {
+func ask(b *Backend, mutex, contender string) (simba.Outcome, error) {
 	out, _, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: longLease})
 	return out, err
 }
 
 func TestOwnerRenewsWithoutCreatePermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	one, two := open(t, zookeeper.Options{Servers: srv.Addr, Timeout: patience}), open(t, zookeeper.Options{Servers: srv.Addr})
+	one, two := open(t, Options{Servers: srv.Addr, Timeout: patience}), open(t, Options{Servers: srv.Addr})
 	a := take(t, one, "m", "a", longLease)
 	o := operator(t, srv.Addr)
 	for _, path := range []string{"/", "/simba", "/simba/m", "/simba-leases"} {
@@ -86,9 +83,9 @@ func TestOwnerRenewsWithoutCreatePermission(t *testing.T) {
 
 // mustRenewByAllCommands checks that a can renew its lease of m by GUARD and ACQUIRE at both
 // servers.
-func mustRenewByAllCommands(t *testing.T, one, two *zookeeper.Backend, a simba.Outcome) {
+func mustRenewByAllCommands(t *testing.T, one, two *Backend, a simba.Outcome) {
 	t.Helper()
-	for name, b := range map[string]*zookeeper.Backend{"its server": one, "another server": two} {
+	for name, b := range map[string]*Backend{"its server": one, "another server": two} {
 		for range 2 {
 			if out, err := retried(func() (simba.Outcome, error) { return b.Guard(context.Background(), guardOf("m", "a", longLease)) }); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
 				t.Errorf("GUARD through %s: %+v, %v; want renewed with the same token", name, out, err)
@@ -113,7 +110,7 @@ func retried(renew func() (simba.Outcome, error)) (out simba.Outcome, err error)
 
 func TestOwnerReacquiresElsewhereWithoutCreatePermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	one, two := open(t, zookeeper.Options{Servers: srv.Addr}), open(t, zookeeper.Options{Servers: srv.Addr})
+	one, two := open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})
 	a := take(t, one, "m", "a", longLease)
 	setACL(t, operator(t, srv.Addr), "/simba-leases", without(zk.PermCreate))
 	if out, err := ask(two, "m", "a"); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
@@ -128,7 +125,7 @@ func TestUsedUpQuotaIsMisconfiguredAndOwnersRenew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := stores.ZooKeeper(t, "enforceQuota=true")
-			one, two := open(t, zookeeper.Options{Servers: srv.Addr, Timeout: patience}), open(t, zookeeper.Options{Servers: srv.Addr})
+			one, two := open(t, Options{Servers: srv.Addr, Timeout: patience}), open(t, Options{Servers: srv.Addr})
 			a := take(t, one, "m", "a", longLease)
 			o := operator(t, srv.Addr)
 			const quota = "/zookeeper/quota/simba"
@@ -156,7 +153,7 @@ func TestUsedUpQuotaIsMisconfiguredAndOwnersRenew(t *testing.T) {
 
 func TestEveryCommandNamesAMissingPermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	b := open(t, zookeeper.Options{Servers: srv.Addr})
+	b := open(t, Options{Servers: srv.Addr})
 	take(t, b, "m", "a", longLease)
 	o := operator(t, srv.Addr)
 	setACL(t, o, "/simba/m", otherUsersACL)
@@ -188,7 +185,7 @@ func TestEveryCommandNamesAMissingPermission(t *testing.T) {
 
 func TestForeignEphemeralNodeIsNamedAndKept(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	b := open(t, zookeeper.Options{Servers: srv.Addr})
+	b := open(t, Options{Servers: srv.Addr})
 	take(t, b, "other", "x", longLease) // ZooKeeper deletes /simba while it is empty
 	o := operator(t, srv.Addr)
 	if _, err := o.Create("/simba/m", []byte("theirs"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
@@ -199,9 +196,7 @@ func TestForeignEphemeralNodeIsNamedAndKept(t *testing.T) {
 	if data, _, err := o.Get("/simba/m"); err != nil || string(data) != "theirs" {
 		t.Errorf("the other program's node holds %q, %v; want it unchanged", data, err)
 	}
-	if err := o.Delete("/simba/m", -1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, o.Delete("/simba/m", -1))
 	take(t, b, "m", "a", longLease)
 }
 
@@ -215,7 +210,7 @@ func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
 		}
 	}
 	make()
-	b := open(t, zookeeper.Options{Servers: srv.Addr + "/locks", Timeout: patience})
+	b := open(t, Options{Servers: srv.Addr + "/locks", Timeout: patience})
 	take(t, b, "m", "a", longLease)
 	await(t, "the chroot is deleted", func() bool { // the server keeps creating nodes in it
 		deleteAll(o, "/locks")
@@ -238,7 +233,7 @@ func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
 				markers++
 			}
 		}
-		return err == nil && markers == zookeeper.DefaultSessions
+		return err == nil && markers == DefaultSessions
 	})
 }
 
@@ -254,8 +249,8 @@ func deleteAll(c *zk.Conn, path string) {
 func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	b := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: time.Second})
-	other := open(t, zookeeper.Options{Servers: srv.Addr})
+	b := open(t, Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: time.Second})
+	other := open(t, Options{Servers: srv.Addr})
 	take(t, other, "m", "a", longLease)
 	ticket, w := block(t, b, "m", "w", longLease)
 	o := operator(t, srv.Addr)
@@ -287,8 +282,8 @@ func pause() { <-time.After(time.Second) }
 // To be granted a mutex, a waiter needs the rights to read the queue and to write its lease node.
 func TestWaiterGetsTheMissingPermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	one := open(t, zookeeper.Options{Servers: srv.Addr})
-	two := open(t, zookeeper.Options{Servers: srv.Addr})
+	one := open(t, Options{Servers: srv.Addr})
+	two := open(t, Options{Servers: srv.Addr})
 	o := operator(t, srv.Addr)
 	for i, right := range []int32{zk.PermRead, zk.PermWrite} {
 		m := fmt.Sprint("m", i)
@@ -327,8 +322,8 @@ func TestWaiterGetsTheMissingPermission(t *testing.T) {
 // If a client may not read a node, the ensemble drops the client's watch and sends no event.
 func TestDroppedWatchLosesNoWakeUp(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	one := open(t, zookeeper.Options{Servers: srv.Addr})
-	two := open(t, zookeeper.Options{Servers: srv.Addr})
+	one := open(t, Options{Servers: srv.Addr})
+	two := open(t, Options{Servers: srv.Addr})
 	o := operator(t, srv.Addr)
 	take(t, one, "m", "a", longLease)
 	ticket, w := block(t, two, "m", "w", longLease)

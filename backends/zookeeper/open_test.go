@@ -1,4 +1,4 @@
-package zookeeper_test
+package zookeeper
 
 import (
 	"context"
@@ -11,50 +11,45 @@ import (
 
 	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
-	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
 func TestOpenErrorsAreOneLine(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	c := raw(t, srv.Addr)
-	if err := c.AddAuth("digest", []byte("owner:secret")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.AddAuth("digest", []byte("owner:secret")))
 	for _, dir := range []string{"/private", "/taken"} {
 		if _, err := c.Create(dir, nil, 0, zk.AuthACL(zk.PermAll)); err != nil {
 			t.Fatal(err)
 		}
 	}
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer mute.Close()
 	n := backendtest.NewBroker()
 	for name, test := range map[string]struct {
-		o    zookeeper.Options
+		o    Options
 		want string
 	}{
-		"no notices":         {zookeeper.Options{Servers: srv.Addr}, "notices are missing"},
-		"no servers":         {zookeeper.Options{Notices: n}, "invalid zookeeper servers"},
-		"an empty element":   {zookeeper.Options{Notices: n, Servers: "a:1,,b:2"}, "invalid zookeeper servers"},
-		"an invalid port":    {zookeeper.Options{Notices: n, Servers: "a:x"}, `"a:x" is not host:port`},
-		"a relative chroot":  {zookeeper.Options{Notices: n, Servers: "a:1/x/../y"}, "is relative"},
-		"another scheme":     {zookeeper.Options{Notices: n, Servers: srv.Addr, Auth: "sasl:x:secret"}, "invalid zookeeper auth"},
-		"no password":        {zookeeper.Options{Notices: n, Servers: srv.Addr, Auth: "digest:x"}, "invalid zookeeper auth"},
-		"a negative timeout": {zookeeper.Options{Notices: n, Servers: srv.Addr, Timeout: -1}, "must not be negative"},
-		"no listener":        {zookeeper.Options{Notices: n, Servers: "127.0.0.1:1"}, "cannot connect"},
-		"a silent server":    {zookeeper.Options{Notices: n, Servers: mute.Addr().String()}, "opens no session within"},
-		"no chroot":          {zookeeper.Options{Notices: n, Servers: srv.Addr + "/missing"}, "the chroot /missing does not exist"},
-		"no permission":      {zookeeper.Options{Notices: n, Servers: srv.Addr + "/private"}, "give --zookeeper-auth"},
-		"the wrong password": {zookeeper.Options{Notices: n, Servers: srv.Addr + "/taken", Auth: "digest:owner:secrte"}, "check user and password"},
+		"no notices":         {Options{Servers: srv.Addr}, "notices are missing"},
+		"no servers":         {Options{Notices: n}, "invalid zookeeper servers"},
+		"an empty element":   {Options{Notices: n, Servers: "a:1,,b:2"}, "invalid zookeeper servers"},
+		"an invalid port":    {Options{Notices: n, Servers: "a:x"}, `"a:x" is not host:port`},
+		"a relative chroot":  {Options{Notices: n, Servers: "a:1/x/../y"}, "is relative"},
+		"another scheme":     {Options{Notices: n, Servers: srv.Addr, Auth: "sasl:x:secret"}, "invalid zookeeper auth"},
+		"no password":        {Options{Notices: n, Servers: srv.Addr, Auth: "digest:x"}, "invalid zookeeper auth"},
+		"a negative timeout": {Options{Notices: n, Servers: srv.Addr, Timeout: -1}, "must not be negative"},
+		"no listener":        {Options{Notices: n, Servers: "127.0.0.1:1"}, "cannot connect"},
+		"a silent server":    {Options{Notices: n, Servers: mute.Addr().String()}, "opens no session within"},
+		"no chroot":          {Options{Notices: n, Servers: srv.Addr + "/missing"}, "the chroot /missing does not exist"},
+		"no permission":      {Options{Notices: n, Servers: srv.Addr + "/private"}, "give --zookeeper-auth"},
+		"the wrong password": {Options{Notices: n, Servers: srv.Addr + "/taken", Auth: "digest:owner:secrte"}, "check user and password"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.o.Timeout == 0 && (name == "no listener" || name == "a silent server") {
 				// The servers of other cases may answer late on a busy machine.
 				test.o.Timeout = time.Second
 			}
-			b, err := zookeeper.Open(context.Background(), test.o)
+			b, err := Open(context.Background(), test.o)
 			if err == nil {
 				b.Close()
 				t.Fatal("Open succeeded, want an error")
@@ -68,7 +63,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 
 func TestAuthProtectsTheNodes(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	b := open(t, zookeeper.Options{Servers: srv.Addr, Auth: "digest:simba:secret"})
+	b := open(t, Options{Servers: srv.Addr, Auth: "digest:simba:secret"})
 	take(t, b, "m", "a", time.Minute)
 	c := raw(t, srv.Addr)
 	for _, path := range []string{"/simba", "/simba/m", "/simba-leases"} {
@@ -76,9 +71,7 @@ func TestAuthProtectsTheNodes(t *testing.T) {
 			t.Errorf("a client without the password lists %s: %v; want ErrNoAuth", path, err)
 		}
 	}
-	if err := c.AddAuth("digest", []byte("simba:secret")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.AddAuth("digest", []byte("simba:secret")))
 	if names, _, err := c.Children("/simba/m"); err != nil || len(names) != 1 {
 		t.Errorf("the nodes that the user lists: %v, %v; want one", names, err)
 	}
@@ -92,8 +85,8 @@ func TestChrootsSeparateMutexes(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	top := open(t, zookeeper.Options{Servers: srv.Addr})
-	team := open(t, zookeeper.Options{Servers: srv.Addr + "/teams/a/"})
+	top := open(t, Options{Servers: srv.Addr})
+	team := open(t, Options{Servers: srv.Addr + "/teams/a/"})
 	take(t, top, "m", "a", time.Minute)
 	take(t, team, "m", "b", time.Minute)
 	if names, _, err := c.Children("/teams/a/simba/m"); err != nil || len(names) != 1 {

@@ -1,4 +1,4 @@
-package zookeeper_test
+package zookeeper
 
 import (
 	"slices"
@@ -8,14 +8,13 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
-	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
 // In these tests a contender continues through another server, because its first server is slow or
 // cannot be reached.
 
 // noOtherOwner checks that no other contender gets the mutex during d.
-func noOtherOwner(t *testing.T, b *zookeeper.Backend, mutex string, d time.Duration) {
+func noOtherOwner(t *testing.T, b *Backend, mutex string, d time.Duration) {
 	t.Helper()
 	end := time.After(d)
 	tick := time.NewTicker(20 * time.Millisecond)
@@ -36,8 +35,8 @@ func noOtherOwner(t *testing.T, b *zookeeper.Backend, mutex string, d time.Durat
 func TestUnansweredAcquireRepeatedElsewhereIsKept(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
-	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	far := open(t, Options{Servers: link.Addr(), Timeout: time.Second})
+	near := open(t, Options{Servers: srv.Addr})
 	take(t, near, "m", "w", longLease) // now the mutex's node exists
 	giveUp(t, near, "m", "w")
 	link.DropReplies()
@@ -58,8 +57,8 @@ func TestUnansweredAcquireRepeatedElsewhereIsKept(t *testing.T) {
 func TestWaiterWithAnUnconfirmedEndMayAcquireElsewhere(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	near := open(t, zookeeper.Options{Servers: srv.Addr}) // first: it must see a heartbeat of far
-	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
+	near := open(t, Options{Servers: srv.Addr}) // first: it must see a heartbeat of far
+	far := open(t, Options{Servers: link.Addr(), Timeout: time.Second})
 	take(t, near, "m", "o", longLease)
 	ticket, _ := block(t, far, "m", "x", longLease)
 	link.Blackhole()
@@ -76,8 +75,8 @@ func TestWaiterWithAnUnconfirmedEndMayAcquireElsewhere(t *testing.T) {
 func TestLeaseEndsThoughItsServerIsCutOff(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
-	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	far := open(t, Options{Servers: link.Addr(), Timeout: time.Second})
+	near := open(t, Options{Servers: srv.Addr})
 	first := take(t, far, "m", "x", 500*time.Millisecond)
 	link.Blackhole()
 	await(t, "x's lease is over", func() bool {
@@ -89,9 +88,7 @@ func TestLeaseEndsThoughItsServerIsCutOff(t *testing.T) {
 	}
 	c := raw(t, srv.Addr)
 	_, before, err := c.Get("/simba/m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if out := take(t, near, "m", "x", longLease); out.Token <= first.Token {
 		t.Errorf("ACQUIRE of x: %+v; want a larger token than in %+v", out, first)
 	}
@@ -105,8 +102,8 @@ func TestLeaseEndsThoughItsServerIsCutOff(t *testing.T) {
 
 func TestRenewalElsewhereMayShortenTheLease(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	one := open(t, zookeeper.Options{Servers: srv.Addr})
-	two := open(t, zookeeper.Options{Servers: srv.Addr})
+	one := open(t, Options{Servers: srv.Addr})
+	two := open(t, Options{Servers: srv.Addr})
 	take(t, one, "m", "x", time.Hour)
 	_, woken := block(t, one, "m", "y", longLease)
 	if out, err := two.Guard(ctx, guardOf("m", "x", 500*time.Millisecond)); err != nil || out.Status != simba.StatusRenewed {
@@ -118,8 +115,8 @@ func TestRenewalElsewhereMayShortenTheLease(t *testing.T) {
 func TestWaiterThatMovedAndLeftDelaysNobody(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	const grace = 300 * time.Millisecond
-	one := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: grace})
-	two := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: grace})
+	one := open(t, Options{Servers: srv.Addr, QueueGrace: grace})
+	two := open(t, Options{Servers: srv.Addr, QueueGrace: grace})
 	take(t, one, "m", "o", longLease)
 	first, _ := block(t, one, "m", "x", time.Hour)
 	if _, err := first.End(simba.EndGone); err != nil {
@@ -142,8 +139,8 @@ func TestWaiterElsewhereGetsOnlyALeaseThatTheCreatorKeeps(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	const ttl = 1200 * time.Millisecond
-	near := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: 5 * time.Second})
-	far := open(t, zookeeper.Options{Servers: link.Addr(), QueueGrace: 5 * time.Second})
+	near := open(t, Options{Servers: srv.Addr, QueueGrace: 5 * time.Second})
+	far := open(t, Options{Servers: link.Addr(), QueueGrace: 5 * time.Second})
 	take(t, near, "m", "o", longLease)
 	first, _ := block(t, near, "m", "x", ttl)
 	if _, err := first.End(simba.EndGone); err != nil {
@@ -172,8 +169,8 @@ func TestWaiterElsewhereGetsOnlyALeaseThatTheCreatorKeeps(t *testing.T) {
 func TestWaiterThatLeavesDuringARejoinDelaysNobody(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: 2 * time.Second})
-	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	far := open(t, Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: 2 * time.Second})
+	near := open(t, Options{Servers: srv.Addr})
 	c := raw(t, srv.Addr)
 	take(t, near, "m", "a", longLease)
 	ticket, _ := block(t, far, "m", "x", time.Hour)
@@ -197,8 +194,8 @@ func TestWaiterThatLeavesDuringARejoinDelaysNobody(t *testing.T) {
 
 func TestLateWriteForAClosedConnectionDoesNotEndTheNextWait(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	one := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: time.Minute})
-	two := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: time.Minute})
+	one := open(t, Options{Servers: srv.Addr, QueueGrace: time.Minute})
+	two := open(t, Options{Servers: srv.Addr, QueueGrace: time.Minute})
 	c := raw(t, srv.Addr)
 	take(t, one, "m", "a", longLease)
 	first, _ := block(t, one, "m", "b", longLease)
@@ -221,9 +218,7 @@ func TestLateWriteForAClosedConnectionDoesNotEndTheNextWait(t *testing.T) {
 	}
 	says(`"kind":"polling"`)
 	late, _, err := c.Get(lease)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, woken := block(t, two, "m", "b", longLease)
 	says(`"kind":"blocked"`)
 	if _, err := c.Set(lease, late, -1); err != nil {
@@ -240,8 +235,8 @@ func TestLateWriteForAClosedConnectionDoesNotEndTheNextWait(t *testing.T) {
 
 func TestTenureGrantedElsewhereIsKnownHere(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	here := open(t, zookeeper.Options{Servers: srv.Addr})
-	there := open(t, zookeeper.Options{Servers: srv.Addr})
+	here := open(t, Options{Servers: srv.Addr})
+	there := open(t, Options{Servers: srv.Addr})
 	for name, use := range map[string]func(mutex string, token uint64) bool{
 		"guarded": func(mutex string, token uint64) bool {
 			r := guardOf(mutex, "x", longLease)
@@ -273,19 +268,19 @@ func TestTenureGrantedElsewhereIsKnownHere(t *testing.T) {
 func TestUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 	const deletes = "\x00\x00\x00\x02\x00\xff\xff\xff\xff" // the header of a delete in a multi
 	srv := stores.ZooKeeper(t)
-	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	near := open(t, Options{Servers: srv.Addr})
 	c := raw(t, srv.Addr)
-	release := func(far *zookeeper.Backend, mutex string) (bool, error) {
+	release := func(far *Backend, mutex string) (bool, error) {
 		ok, _, err := far.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "x"})
 		return ok, err
 	}
 	for m, is := range map[string]struct {
 		owner, waiter string // near created the node of the owner o, far those of x
-		ended         func(far *zookeeper.Backend, mutex string) (bool, error)
+		ended         func(far *Backend, mutex string) (bool, error)
 	}{
 		"released": {owner: "x", ended: release},
 		"left":     {owner: "o", waiter: "x", ended: release},
-		"broken": {owner: "o", ended: func(far *zookeeper.Backend, mutex string) (bool, error) {
+		"broken": {owner: "o", ended: func(far *Backend, mutex string) (bool, error) {
 			ok, _, err := far.Break(ctx, mutex, "stuck")
 			return ok, err
 		}},
@@ -293,7 +288,7 @@ func TestUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 		t.Run(m, func(t *testing.T) {
 			t.Parallel()
 			link := stores.NewLink(t, srv.Addr)
-			far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, SessionTimeout: 2 * time.Second, Timeout: patience})
+			far := open(t, Options{Servers: link.Addr(), Sessions: 1, SessionTimeout: 2 * time.Second, Timeout: patience})
 			take(t, far, "mark-"+m, m, longLease)
 			if is.owner == "x" {
 				take(t, far, m, "x", longLease)
@@ -335,7 +330,7 @@ func TestUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 				t.Error("the request whose session ended returned true, want an error")
 			}
 			unavailable(t, a.err)
-			for name, b := range map[string]*zookeeper.Backend{"far": far, "near": near} {
+			for name, b := range map[string]*Backend{"far": far, "near": near} {
 				if owner, _, err := b.Owner(ctx, m); err != nil || owner.Owner != "x" || owner.Token != next.Token {
 					t.Errorf("OWNER at the %s server: %+v, %v; want x with token %d", name, owner, err, next.Token)
 				}
@@ -350,8 +345,8 @@ func TestUnknownOutcomeDoesNotEndTheNextTenure(t *testing.T) {
 func TestLateRenewalDoesNotReviveAReportedEnd(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: 8 * time.Second})
-	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	far := open(t, Options{Servers: link.Addr(), Timeout: 8 * time.Second})
+	near := open(t, Options{Servers: srv.Addr})
 	for m, again := range map[string]func(mutex string) (simba.Outcome, error){
 		"guarded":  func(mutex string) (simba.Outcome, error) { return far.Guard(ctx, guardOf(mutex, "a", longLease)) },
 		"acquired": func(mutex string) (simba.Outcome, error) { return acquire(t, far, mutex, "a", longLease), nil },
@@ -385,8 +380,8 @@ func TestLateRenewalDoesNotReviveAReportedEnd(t *testing.T) {
 func TestUnansweredRenewalIsCounted(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	far := open(t, zookeeper.Options{Servers: link.Addr(), Timeout: time.Second})
-	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	far := open(t, Options{Servers: link.Addr(), Timeout: time.Second})
+	near := open(t, Options{Servers: srv.Addr})
 	a := take(t, far, "m", "a", 1500*time.Millisecond)
 	link.DropReplies()
 	_, err := far.Guard(ctx, guardOf("m", "a", longLease))
@@ -401,21 +396,21 @@ func TestUnansweredRenewalIsCounted(t *testing.T) {
 func TestAtMostOneRequestReportsThatItEndedATenure(t *testing.T) {
 	const deletes = "\x00\x00\x00\x02\x00\xff\xff\xff\xff" // the header of a delete in a multi
 	srv := stores.ZooKeeper(t)
-	near := open(t, zookeeper.Options{Servers: srv.Addr})
-	release := func(b *zookeeper.Backend, mutex string) (bool, error) {
+	near := open(t, Options{Servers: srv.Addr})
+	release := func(b *Backend, mutex string) (bool, error) {
 		ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "x"})
 		return ok, err
 	}
-	for m, ends := range map[string]func(b *zookeeper.Backend, mutex string) (bool, error){
+	for m, ends := range map[string]func(b *Backend, mutex string) (bool, error){
 		"released": release,
-		"broken": func(b *zookeeper.Backend, mutex string) (bool, error) {
+		"broken": func(b *Backend, mutex string) (bool, error) {
 			ok, _, err := b.Break(ctx, mutex, "stuck")
 			return ok, err
 		},
 	} {
 		t.Run(m, func(t *testing.T) {
 			link := stores.NewLink(t, srv.Addr)
-			far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, Timeout: patience})
+			far := open(t, Options{Servers: link.Addr(), Sessions: 1, Timeout: patience})
 			take(t, near, m, "x", longLease)
 			// GUARD writes the lease node, so that no later write of it is due.
 			if _, err := near.Guard(ctx, guardOf(m, "x", longLease)); err != nil {

@@ -1,4 +1,4 @@
-package zookeeper_test
+package zookeeper
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
-	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
 var ctx = context.Background()
@@ -22,8 +21,8 @@ func guardOf(mutex, contender string, ttl time.Duration) simba.GuardRequest {
 func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: time.Second})
-	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	far := open(t, Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: time.Second})
+	near := open(t, Options{Servers: srv.Addr})
 	take(t, far, "m", "a", time.Minute)
 	_, woken := block(t, near, "m", "b", time.Minute)
 	link.Blackhole()
@@ -61,8 +60,8 @@ func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
 func TestWaitersSurviveALostSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: time.Second, Timeout: time.Second})
-	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	far := open(t, Options{Servers: link.Addr(), SessionTimeout: time.Second, Timeout: time.Second})
+	near := open(t, Options{Servers: srv.Addr})
 	take(t, near, "m", "a", time.Minute)
 	ticket, woken := block(t, far, "m", "b", time.Minute)
 	link.Blackhole()
@@ -86,7 +85,7 @@ func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	mutex, own := simba.MutexChannel("m"), simba.ContenderChannel("m", "b")
 	heard := backendtest.NewBroker(mutex, own)
-	b := open(t, zookeeper.Options{Servers: srv.Addr, Notices: heard, SessionTimeout: time.Second, Timeout: time.Second})
+	b := open(t, Options{Servers: srv.Addr, Notices: heard, SessionTimeout: time.Second, Timeout: time.Second})
 	for _, channel := range []string{mutex, own} {
 		if _, err := b.Subscribed(ctx, channel, false); err != nil {
 			t.Fatal(err)
@@ -111,7 +110,7 @@ func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 func TestLostReplyLeavesNoNode(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	b := open(t, zookeeper.Options{Servers: link.Addr()})
+	b := open(t, Options{Servers: link.Addr()})
 	c := raw(t, srv.Addr)
 	take(t, b, "lost", "x", time.Minute) // now the mutex's node exists
 	giveUp(t, b, "lost", "x")
@@ -132,7 +131,7 @@ func TestLostReplyLeavesNoNode(t *testing.T) {
 
 func TestTokensGrowWhenTheMutexNodeIsRecreated(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	b := open(t, zookeeper.Options{Servers: srv.Addr})
+	b := open(t, Options{Servers: srv.Addr})
 	c := raw(t, srv.Addr)
 	last := uint64(0)
 	for range 3 {
@@ -155,18 +154,14 @@ func TestTokensGrowWhenTheMutexNodeIsRecreated(t *testing.T) {
 
 func TestDeletingANodeByHandEndsTheLease(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	b := open(t, zookeeper.Options{Servers: srv.Addr})
+	b := open(t, Options{Servers: srv.Addr})
 	c := raw(t, srv.Addr)
 	take(t, b, "m", "a", time.Minute)
 	_, woken := block(t, b, "m", "b", time.Minute)
 	names, _, err := c.Children("/simba/m")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	first := slices.MinFunc(names, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
-	if err := c.Delete("/simba/m/"+first, -1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Delete("/simba/m/"+first, -1))
 	woken.await(t)
 	out, err := b.Guard(ctx, guardOf("m", "a", time.Minute))
 	if err != nil || out.Status != simba.StatusLost || out.Owner != "b" {
@@ -180,8 +175,8 @@ func TestDeletingANodeByHandEndsTheLease(t *testing.T) {
 func TestServerWaitsForTheEndOfALostSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	far := open(t, zookeeper.Options{Servers: link.Addr(), SessionTimeout: 8 * time.Second, Timeout: time.Second})
-	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	far := open(t, Options{Servers: link.Addr(), SessionTimeout: 8 * time.Second, Timeout: time.Second})
+	near := open(t, Options{Servers: srv.Addr})
 	a := take(t, far, "m", "a", time.Minute)
 	link.Blackhole()
 	await(t, "the session is given up", func() bool {

@@ -1,4 +1,4 @@
-package zookeeper_test
+package zookeeper
 
 import (
 	"testing"
@@ -7,7 +7,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
-	"github.com/simba-resp/simba-resp/backends/zookeeper"
 )
 
 // In these tests a request had no answer, and its contender continues through another server.
@@ -16,11 +15,11 @@ func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
 	const session = 20 * time.Second
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	far := open(t, zookeeper.Options{
+	far := open(t, Options{
 		Servers: link.Addr(), Timeout: 2 * time.Second, SessionTimeout: session, QueueGrace: time.Minute, HandoffWindow: time.Minute,
 	})
 	subs := backendtest.NewBroker("simba:{m}:a") // so that a gets a reservation when its node is the first
-	near := open(t, zookeeper.Options{Servers: srv.Addr, QueueGrace: time.Minute, HandoffWindow: time.Minute, Notices: subs})
+	near := open(t, Options{Servers: srv.Addr, QueueGrace: time.Minute, HandoffWindow: time.Minute, Notices: subs})
 	if _, err := near.Subscribed(ctx, "simba:{m}:a", false); err != nil {
 		t.Fatal(err)
 	}
@@ -67,7 +66,7 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 		err error
 	}
 	srv := stores.ZooKeeper(t)
-	near := open(t, zookeeper.Options{Servers: srv.Addr})
+	near := open(t, Options{Servers: srv.Addr})
 	owner := func(mutex string) simba.Tenure {
 		o, _, err := near.Owner(ctx, mutex)
 		if err != nil {
@@ -77,9 +76,9 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 	}
 	// lost makes a request that the ensemble executes. The session ends before the answer arrives.
 	// The request has a link of its own, so that no other replies are lost.
-	lost := func(t *testing.T, m string, before func(far *zookeeper.Backend), ask func(far *zookeeper.Backend) (simba.Outcome, error), release, done func()) {
+	lost := func(t *testing.T, m string, before func(far *Backend), ask func(far *Backend) (simba.Outcome, error), release, done func()) {
 		link := stores.NewLink(t, srv.Addr)
-		far := open(t, zookeeper.Options{Servers: link.Addr(), Sessions: 1, SessionTimeout: 2 * time.Second, Timeout: patience})
+		far := open(t, Options{Servers: link.Addr(), Sessions: 1, SessionTimeout: 2 * time.Second, Timeout: patience})
 		mark := "mark-" + m
 		take(t, far, mark, "x", time.Minute)
 		take(t, far, m, "x", time.Minute)
@@ -110,7 +109,7 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 	}
 	t.Run("guarded", func(t *testing.T) {
 		var next simba.Outcome
-		lost(t, "guarded", func(*zookeeper.Backend) {}, func(far *zookeeper.Backend) (simba.Outcome, error) {
+		lost(t, "guarded", func(*Backend) {}, func(far *Backend) (simba.Outcome, error) {
 			return far.Guard(ctx, guardOf("guarded", "x", ttl))
 		}, func() {}, func() { next = take(t, near, "guarded", "x", time.Minute) })
 		if o := owner("guarded"); o.Token != next.Token || o.TTLAt-o.AcquiredAt == ttl.Milliseconds() {
@@ -118,9 +117,9 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 		}
 	})
 	t.Run("acquired", func(t *testing.T) {
-		lost(t, "acquired", func(far *zookeeper.Backend) {
+		lost(t, "acquired", func(far *Backend) {
 			giveUp(t, far, "acquired", "x") // now the mutex's node exists
-		}, func(far *zookeeper.Backend) (simba.Outcome, error) {
+		}, func(far *Backend) (simba.Outcome, error) {
 			out, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "acquired", Contender: "x", TTL: ttl})
 			return out, err
 		}, func() { giveUp(t, near, "acquired", "x") }, func() {})

@@ -24,9 +24,7 @@ func TestDeletedMutexIsNotWatched(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	ctx := context.Background()
 	b, err := Open(ctx, Options{Servers: srv.Addr, Notices: stubNotices{}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer b.Close()
 	for i := range 100 {
 		if _, err := b.Subscribed(ctx, fmt.Sprintf("simba:{m}:c%d", i), false); err != nil {
