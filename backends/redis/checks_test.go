@@ -82,8 +82,7 @@ func TestEvictionSetAtRunTimeLetsNoSecondOwnerIn(t *testing.T) {
 		t.Error("RELEASE by the owner did not end the tenure")
 	}
 
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	evicted := func() (n int64) {
 		for i := range mutexes {
 			n += 1 - c.Exists(t.Context(), fmt.Sprintf("simba:{m%d}", i)).Val()
@@ -269,8 +268,7 @@ func TestAllowEvictionHoldsAtRunTime(t *testing.T) {
 
 func TestUnreadableSettingsAreNoFault(t *testing.T) {
 	s := stores.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	set := func(words ...any) {
 		t.Helper()
 		must(t, c.Do(t.Context(), append([]any{"ACL", "SETUSER", "simba"}, words...)...).Err())

@@ -38,8 +38,7 @@ func TestRenewedCertificatesAreReadAtTheNextDial(t *testing.T) {
 	first, second := time.Now().Add(time.Hour).Truncate(time.Second), time.Now().Add(2*time.Hour).Truncate(time.Second)
 	ca, cert, key, clientCert, clientKey := write("first", first)
 	s := stores.Redis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	log := new(backendtest.Log)
 	b := openSoon(t, Options{
 		URL:     fmt.Sprintf("rediss://%s?tls-ca=%s&tls-cert=%s&tls-key=%s", net.JoinHostPort("127.0.0.1", port), ca, clientCert, clientKey),

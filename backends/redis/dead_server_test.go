@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
@@ -16,8 +14,7 @@ import (
 func TestWaitersOfDeadServerAreRemovedTogether(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, newListener())
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	dead := c.Subscribe(t.Context(), "simba-server:dead")
 	defer dead.Close()
 	if _, err := dead.Receive(t.Context()); err != nil {

@@ -227,8 +227,7 @@ func TestPrimaryThatRefusesWritesAnswersNoReads(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	a, _ := acquire(t, b, "s", "alice", time.Minute, nil)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	for _, set := range []string{"1", "0"} {
 		must(t, c.ConfigSet(t.Context(), "min-replicas-to-write", set).Err())
 		for name, read := range readRequests {
@@ -278,8 +277,7 @@ func TestReadChangesNothingAtRedis(t *testing.T) {
 	p := stores.NewRedisPair(t)
 	b := serve(t, "redis://"+p.Link().Addr(), noNotices{})
 	a, _ := acquire(t, b, "s", "alice", time.Minute, nil)
-	c := redis.NewClient(&redis.Options{Addr: p.Primary().Addr})
-	defer c.Close()
+	c := clientOf(t, p.Primary().Addr)
 	size := func() string {
 		for line := range strings.Lines(c.Info(t.Context(), "persistence").Val()) {
 			if n, ok := strings.CutPrefix(line, "aof_current_size:"); ok {
@@ -366,11 +364,9 @@ func TestSubscriberLeavesNodeThatCommandsDoNotGoTo(t *testing.T) {
 	link := stores.NewLink(t, one.Addr)
 	b := serve(t, "redis://"+link.Addr(), noNotices{})
 	link.Retarget(two.Addr)
-	c := redis.NewClient(&redis.Options{Addr: one.Addr})
-	defer c.Close()
+	c := clientOf(t, one.Addr)
 	must(t, c.ClientKillByFilter(t.Context(), "TYPE", "normal").Err())
-	d := redis.NewClient(&redis.Options{Addr: two.Addr})
-	defer d.Close()
+	d := clientOf(t, two.Addr)
 	moved, channel := time.Now(), b.subs.serverChannel()
 	until(t, "the subscriber has moved", func() bool {
 		return c.PubSubNumSub(t.Context(), channel).Val()[channel] == 0 &&

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/simba-resp/simba-resp"
@@ -37,8 +36,7 @@ func TestMain(m *testing.M) {
 func TestFlushedScriptsAreLoadedAgain(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	for i := range 20 {
 		must(t, c.ScriptFlush(t.Context()).Err())
 		if o, _ := acquire(t, b, "m", "a", time.Minute, nil); i == 0 && o.Status != simba.StatusAcquired || i > 0 && o.Status != simba.StatusRenewed {
@@ -50,8 +48,7 @@ func TestFlushedScriptsAreLoadedAgain(t *testing.T) {
 func TestWaitersAreQueuedAgainAfterFlushAll(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	acquire(t, b, "m", "a", time.Minute, nil)
 	var waiters []*waiter
 	var tickets []simba.Ticket
@@ -201,8 +198,7 @@ func leaseExpiresDuringOutage(t *testing.T, s *stores.Server, m string, ttl time
 // of ended tickets that b's tenure has ended.
 func TestWaiterWhoseTenureWasEndedDuringOutageWaitsNoMore(t *testing.T) {
 	s := stores.Redis(t)
-	direct := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer direct.Close()
+	direct := clientOf(t, s.Addr)
 	for name, end := range map[string]func(two *Backend){
 		"broken": func(two *Backend) {
 			acquire(t, two, "broken", "c", time.Minute, newWaiter())

@@ -49,8 +49,7 @@ func refusedForMemory(t *testing.T, what string, err error) {
 
 func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	url := "redis://" + s.Addr
 	b := serve(t, url, noNotices{})
 	other := serve(t, url, noNotices{})
@@ -209,8 +208,7 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 
 func TestFullRedisTakesNoOtherArgumentForTheContender(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for _, who := range []string{"0", "1", "10"} { // scripts get these as other arguments
 		newSimbaContender(t, s.Addr, seeds.Simba31, "m"+who, who).mustAcquire()

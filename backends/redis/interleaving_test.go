@@ -7,8 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/proxy"
@@ -129,8 +127,7 @@ func TestAbandonHandsOffGrantFoundByEnd(t *testing.T) {
 // The server has not received the grant. When it reconciles, it finds that the tenure has ended.
 func TestUnreceivedTenureEndsTheWaitUnlessItExpired(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	runUnseen := func(mutex string, script *script, args ...any) { runScript(t, b, mutex, script, args...) }
 	expire := func(mutex string) {
@@ -213,8 +210,7 @@ func TestWaitersAreQueuedAgainWhenTheirServerIsReachable(t *testing.T) {
 	s := stores.Redis(t)
 	one := serve(t, "redis://"+s.Addr, newListener())
 	two := serve(t, "redis://"+s.Addr, newListener())
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	acquire(t, one, "m", "a", time.Minute, nil)
 	acquire(t, two, "m", "b", time.Minute, newWaiter())
 	awaitIdle(t, two, "m", "b")

@@ -74,8 +74,7 @@ func scan(t testing.TB, b *Backend) (names []string) {
 
 func TestForeignKeyIsNamedAndNotChanged(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for _, theirs := range []struct {
 		key     string
@@ -128,8 +127,7 @@ func TestForeignKeyIsNamedAndNotChanged(t *testing.T) {
 // Reads and renewals do not need the fence.
 func TestFenceWithoutTokenBeginsNoTenure(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	const key = "simba:{m}:fence"
 	for _, value := range []string{"", "x", "0x10", "-1", "1e5", "9007199254740992"} {
@@ -148,8 +146,7 @@ func TestFenceWithoutTokenBeginsNoTenure(t *testing.T) {
 
 func TestForeignWaiterRecordIsNamedAndNotChanged(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for _, garbage := range []string{"x", "", "\xc1", "\x93\xa1b\x01\x01"} {
 		for _, q := range requests {
@@ -174,8 +171,7 @@ func TestForeignWaiterRecordIsNamedAndNotChanged(t *testing.T) {
 // it reconciles the mutex after the owner's tenure.
 func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	do := func(words ...any) {
 		t.Helper()
 		must(t, c.Do(t.Context(), words...).Err())

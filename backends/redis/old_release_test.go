@@ -18,8 +18,7 @@ import (
 
 func TestContenderNoticesAreKeptIfReconcilingFails(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	must(t, c.Set(t.Context(), seeds.Fence("m"), "x", 0).Err())
 	b.mu.Lock()
@@ -334,8 +333,7 @@ func TestContenderThatMissesItsReservationIsNotNext(t *testing.T) {
 // the queue.
 func TestExpiryOfOwnLeaseReadsNoWaiters(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	fullReads := func() string {
 		return c.InfoMap(t.Context(), "commandstats").Val()["Commandstats"]["cmdstat_hkeys"]

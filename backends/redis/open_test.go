@@ -21,8 +21,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
@@ -131,8 +129,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 
 func TestUserNeedsOnlyDocumentedRights(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	set := func(rules ...any) {
 		t.Helper()
 		must(t, c.Do(t.Context(), append([]any{"ACL", "SETUSER", "locks", "reset", "on", ">pw"}, rules...)...).Err())

@@ -18,8 +18,7 @@ import (
 
 func TestLateOwnNoticeQueuesNobody(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	channel := simba.ContenderChannel("m", "P")

@@ -22,8 +22,7 @@ const farToken = "9007199254740000"
 
 func TestFastPathsWriteAndPublishWhatTheStepsWould(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	type run struct {
 		s    *script
@@ -173,8 +172,7 @@ func dump(t *testing.T, c *redis.Client, published *redis.PubSub, clock []int64)
 
 func TestDelayedReadShortensNoLease(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	acquire(t, b, "m", "a", time.Minute, nil)
 	before := owner(t, b, "m")
@@ -191,8 +189,7 @@ func TestDelayedReadShortensNoLease(t *testing.T) {
 
 func TestDelayedGrantDoesNotProlongTheLock(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	for _, version := range []string{"PXAT", "none"} { // a Redis before 6.2 knows no PXAT
 		for name, run := range map[string]struct {
@@ -247,8 +244,7 @@ func delayed(t *testing.T, s *script, line string) string {
 // Renewals do not write the queue, but the queue must not expire before the waiters get the mutex.
 func TestReconcilingExtendsTheExpiryOfTheQueue(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Hour, nil)
 	acquire(t, b, "m", "c", time.Hour, newWaiter())

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
@@ -18,8 +16,7 @@ import (
 func TestReservationByACrashedServerEndsInTime(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	for n := 0; ; n++ {
 		mutex := fmt.Sprint("m", n)
 		deaf := newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "deaf")

@@ -146,6 +146,13 @@ func owner(t testing.TB, b *Backend, mutex string) simba.Tenure {
 	return o
 }
 
+// clientOf returns a client of a Redis, which is closed when the test ends.
+func clientOf(t testing.TB, addr string) *redis.Client {
+	c := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
 func must(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {

@@ -131,8 +131,7 @@ func TestReleaseThatDeletesTheQueueKeepsTheOrder(t *testing.T) {
 // entries all the same.
 func TestOurEntriesReturnToQueueThatSimbaRecreates(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "p", time.Minute, nil)
@@ -179,8 +178,7 @@ func TestWaiterRemovedBySimbaReleaseIsNotPassedOver(t *testing.T) {
 	awaitIdle(t, one, "m", "first")
 	awaitIdle(t, two, "m", "second")
 	unsubscribeReleases(one, "m")
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	until(t, "only one server is subscribed", func() bool {
 		n, err := c.PubSubNumSub(t.Context(), "simba:{m}").Result()
 		return err == nil && n["simba:{m}"] == 1
@@ -223,8 +221,7 @@ func TestPassedOverSimbaContenderStaysQueuedForItsGrace(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	b.SetQueueGrace(time.Minute)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J")
 	missOffer := func() simba.Outcome {
 		t.Helper()
@@ -279,8 +276,7 @@ func TestWithoutHandoffWindowSimbaContenderIsNotifiedOnceAndStaysQueued(t *testi
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	b.SetHandoffWindow(0)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	acquire(t, b, "m", "a", time.Minute, nil)
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J").subscribe()
 	j.mustQueue()

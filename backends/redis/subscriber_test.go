@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
@@ -41,8 +39,7 @@ func TestSubscriberIsRestoredThoughChannelIsRemoved(t *testing.T) {
 
 func TestRefusedChannelPreventsNoOtherSubscription(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	err := c.Do(t.Context(), "ACL", "SETUSER", "u", "on", ">p", "~*", "+@all", "resetchannels",
 		"&simba-server:*", "&simba:{ok}*", "&simba-events:{ok}*").Err()
 	must(t, err)
@@ -72,8 +69,7 @@ func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 	e := newListener()
 	b := serve(t, "redis://"+s.Addr, e)
 	b.SetHandoffWindow(time.Minute)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	const channel = "simba:{m}:p"
 	e.subscribe(t, b, channel)
 	acquire(t, b, "m", "a", time.Minute, nil)

@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
@@ -17,8 +15,7 @@ import (
 
 func TestTokensGrowAcrossOurAndSimbaTenures(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	other := serve(t, "redis://"+s.Addr, noNotices{})
 	for _, of := range seeds.Generations {
@@ -111,8 +108,7 @@ func TestTwoTenuresAroundAnotherHaveDifferentTokens(t *testing.T) {
 
 func TestOurTokenIsLargerThanThatOfUnseenTenure(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	// far is larger than any token that the clock makes.
 	const far = 9_000_000_000_000_000
@@ -133,8 +129,7 @@ func TestOurTokenIsLargerThanThatOfUnseenTenure(t *testing.T) {
 
 func TestTokensOfSimbaAndOursGrowAfterFlush(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	var last uint64
 	for i := range 3 {
@@ -157,8 +152,7 @@ func TestTokensOfSimbaAndOursGrowAfterFlush(t *testing.T) {
 // Simba 3.1 has no tokens, so its renewal moves the end of the lock only.
 func TestOldSimbaRenewalProlongsTheToken(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "j")
 	j.mustAcquire()
@@ -178,8 +172,7 @@ func TestOldSimbaRenewalProlongsTheToken(t *testing.T) {
 
 func TestIdleFenceExpiresOnlyWithFenceTTL(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr+"?fence-ttl=1h", noNotices{})
 	const day = 24 * time.Hour
 	left := func() time.Duration { return c.PTTL(t.Context(), seeds.Fence("m")).Val() }

@@ -5,16 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 )
 
 // The write check must not change a key of another program, whatever its type.
 func TestWriteCheckChangesNothing(t *testing.T) {
 	s := stores.Redis(t)
-	c := redis.NewClient(&redis.Options{Addr: s.Addr})
-	defer c.Close()
+	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	acquire(t, b, "m", "a", time.Minute, nil)
 	keys := []string{"simba:{m}:proof", "simba:{0}:proof"}
