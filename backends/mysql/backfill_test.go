@@ -12,9 +12,7 @@ import (
 
 func fencingOf(t testing.TB, db *sql.DB, mutex string) (token uint64) {
 	t.Helper()
-	if err := db.QueryRow("SELECT fencing_token FROM simba_mutex WHERE mutex = ?", mutex).Scan(&token); err != nil {
-		t.Fatalf("query: %v; want no error", err)
-	}
+	noError(t, db.QueryRow("SELECT fencing_token FROM simba_mutex WHERE mutex = ?", mutex).Scan(&token))
 	return token
 }
 
@@ -47,9 +45,7 @@ func TestTokensAreUniqueAfterSimbaAddsTheColumn(t *testing.T) {
 			meet(t, b, store.Addr)
 			await(t, "the backfill is done", func() bool {
 				var zeros int
-				if err := db.QueryRow("SELECT COUNT(*) FROM simba_mutex WHERE fencing_token = 0").Scan(&zeros); err != nil {
-					t.Fatalf("query: %v; want no error", err)
-				}
+				noError(t, db.QueryRow("SELECT COUNT(*) FROM simba_mutex WHERE fencing_token = 0").Scan(&zeros))
 				return zeros == 0
 			})
 			for i := 1; i <= 350; i++ {

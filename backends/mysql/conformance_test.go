@@ -55,9 +55,7 @@ func hasTable(t testing.TB, store *stores.Server) bool {
 	t.Helper()
 	var tables int
 	err := direct(t, store, "").QueryRow("SELECT COUNT(*) FROM information_schema.tables WHERE table_schema = 'simba'").Scan(&tables)
-	if err != nil {
-		t.Fatalf("query: %v; want no error", err)
-	}
+	noError(t, err)
 	return tables > 0
 }
 

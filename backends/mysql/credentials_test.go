@@ -85,9 +85,7 @@ func TestRenewedPasswordIsReadAtTheNextDial(t *testing.T) {
 func TestTLSFilesOfTheDSN(t *testing.T) {
 	ca := certs.NewAuthority(t, "ca").Write(t, t.TempDir(), "ca")
 	cfg, err := parseDSN(Options{DSN: "u:p/?&w@tcp(db:3306)/simba?timeout=2s&tls-ca=" + ca + "&readTimeout=1s"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if cfg.Passwd != "p/?&w" || cfg.DBName != "simba" || cfg.Timeout != 2*time.Second || cfg.ReadTimeout != time.Second ||
 		cfg.TLS == nil || cfg.TLS.RootCAs == nil || cfg.TLS.ServerName != "db" {
 		t.Errorf("the DSN means %+v", cfg)

@@ -78,9 +78,7 @@ func TestOwnerRenewsInAFullDatabase(t *testing.T) {
 // insertsOf returns how many INSERTs the database has executed or refused.
 func insertsOf(t *testing.T, db *sql.DB) (n int) {
 	t.Helper()
-	if err := db.QueryRow("SHOW GLOBAL STATUS LIKE 'Com_insert'").Scan(new(string), &n); err != nil {
-		t.Fatalf("query: %v; want no error", err)
-	}
+	noError(t, db.QueryRow("SHOW GLOBAL STATUS LIKE 'Com_insert'").Scan(new(string), &n))
 	return n
 }
 

@@ -145,9 +145,7 @@ func lockRow(t testing.TB, db *sql.DB, mutex string) *sql.Tx {
 	if err == nil {
 		_, err = tx.Exec("UPDATE simba_mutex SET version = version WHERE mutex = ?", mutex)
 	}
-	if err != nil {
-		t.Fatalf("Exec: %v; want no error", err)
-	}
+	noError(t, err)
 	return tx
 }
 
@@ -267,9 +265,7 @@ func TestTimesAreUTC(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
 	conn, err := db.Conn(t.Context())
-	if err != nil {
-		t.Fatalf("Conn: %v; want no error", err)
-	}
+	noError(t, err)
 	defer conn.Close()
 	// 2026-10-25 02:30 in summer and in winter time.
 	for _, at := range []int64{1792888200, 1792891800} {

@@ -36,15 +36,11 @@ func runCrowd(t *testing.T, rows int) {
 	take(t, b, "other", "a", long)
 	measured := lockWaitsWhile(t, db, func() {
 		tx, err := db.Begin()
-		if err != nil {
-			t.Fatalf("Begin: %v; want no error", err)
-		}
+		noError(t, err)
 		defer tx.Rollback()
 		for i := range rows {
 			var version int
-			if err := tx.QueryRow("SELECT version FROM simba_mutex WHERE mutex = ? FOR UPDATE", hot(i)).Scan(&version); err != nil {
-				t.Fatalf("query: %v; want no error", err)
-			}
+			noError(t, tx.QueryRow("SELECT version FROM simba_mutex WHERE mutex = ? FOR UPDATE", hot(i)).Scan(&version))
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var all sync.WaitGroup
@@ -259,18 +255,14 @@ func TestEndIsNotReportedWhileARenewalCommits(t *testing.T) {
 	} {
 		o := take(t, b, name, "a", 200*time.Millisecond)
 		tx, err := db.Begin()
-		if err != nil {
-			t.Fatalf("Begin: %v; want no error", err)
-		}
+		noError(t, err)
 		defer tx.Rollback()
 		const hour = " + 3600000"
 		if _, err := tx.Exec("UPDATE simba_mutex SET ttl_at = ttl_at"+hour+", transition_at = transition_at"+hour+" WHERE mutex = ?", name); err != nil {
 			t.Fatalf("Exec: %v; want no error", err)
 		}
 		for ended := false; !ended; {
-			if err := db.QueryRow("SELECT transition_at < "+dbNow+" FROM simba_mutex WHERE mutex = ?", name).Scan(&ended); err != nil {
-				t.Fatalf("query: %v; want no error", err)
-			}
+			noError(t, db.QueryRow("SELECT transition_at < "+dbNow+" FROM simba_mutex WHERE mutex = ?", name).Scan(&ended))
 		}
 		reply := make(chan bool)
 		go func() { reply <- owned(o.Token) }()
@@ -280,9 +272,7 @@ func TestEndIsNotReportedWhileARenewalCommits(t *testing.T) {
 			continue
 		case <-time.After(100 * time.Millisecond): // time for a premature reply
 		}
-		if err := tx.Commit(); err != nil {
-			t.Fatalf("Commit: %v; want no error", err)
-		}
+		noError(t, tx.Commit())
 		if !<-reply {
 			t.Errorf("%s reported the end of a lease that was renewed in time", name)
 		}

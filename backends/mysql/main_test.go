@@ -100,9 +100,7 @@ func release(t testing.TB, b *Backend, mutex, contender string) {
 func ownerOf(t testing.TB, b *Backend, mutex string) simba.Tenure {
 	t.Helper()
 	o, _, err := b.Owner(t.Context(), mutex)
-	if err != nil {
-		t.Fatalf("OWNER: %v; want no error", err)
-	}
+	noError(t, err)
 	return o
 }
 
@@ -147,6 +145,13 @@ const patience = need.Hang
 func await(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	need.Await(t, what, is)
+}
+
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatalf("%v; want no error", err)
+	}
 }
 
 func isUnavailable(err error) bool {

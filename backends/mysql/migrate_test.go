@@ -140,9 +140,7 @@ func TestMigrationMayExceedTheRequestTimeout(t *testing.T) {
 	const timeout = 700 * time.Millisecond
 	began := time.Now()
 	b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: timeout, Notices: backendtest.NewBroker()})
-	if err != nil {
-		t.Fatalf("Open: %v; want no error", err)
-	}
+	noError(t, err)
 	defer b.Close()
 	if took := time.Since(began); took < timeout {
 		t.Logf("the migration took only %v, less than the request timeout, so this run checks nothing but the tokens", took)

@@ -19,9 +19,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 	store := stores.MariaDB(t)
 	db := direct(t, store, "")
 	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatalf("Listen: %v; want no error", err)
-	}
+	noError(t, err)
 	closed.Close()
 	for _, sql := range []string{
 		"CREATE USER u IDENTIFIED BY 'geheim'", "CREATE USER stranger IDENTIFIED BY 'geheim'",
@@ -128,13 +126,9 @@ func (c unreadableConn) QueryContext(ctx context.Context, query string, args []d
 // Open does not use a server whose settings it cannot check.
 func TestUnreadableSettingFailsOpen(t *testing.T) {
 	cfg, err := parseDSN(Options{DSN: dsn(stores.MariaDB(t).Addr)})
-	if err != nil {
-		t.Fatalf("parseDSN: %v; want no error", err)
-	}
+	noError(t, err)
 	c, err := mysqldriver.NewConnector(cfg.Config)
-	if err != nil {
-		t.Fatalf("NewConnector: %v; want no error", err)
-	}
+	noError(t, err)
 	db := sql.OpenDB(unreadable{c})
 	defer db.Close()
 	if _, err := checkServer(t.Context(), db, endpoint{}); err == nil || !strings.Contains(err.Error(), "cannot read variables") {

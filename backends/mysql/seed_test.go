@@ -20,9 +20,7 @@ import (
 func direct(t testing.TB, store *stores.Server, params string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open("mysql", dsn(store.Addr)+params)
-	if err != nil {
-		t.Fatalf("Open: %v; want no error", err)
-	}
+	noError(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
 }
@@ -313,9 +311,7 @@ func TestJVMRenewalIsNoNewTenure(t *testing.T) {
 		}
 	}
 	// Renewals of this engine do not increment the version.
-	if err := j.release(t.Context()); err != nil {
-		t.Fatalf("release: %v; want no error", err)
-	}
+	noError(t, j.release(t.Context()))
 	o := take(t, b, mutex, "a", long)
 	for range 3 {
 		g, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "a", TTL: long, Token: o.Token})

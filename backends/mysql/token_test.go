@@ -57,9 +57,7 @@ func (j jvm) mustAcquire(t testing.TB) (token uint64) {
 
 func (j jvm) giveUp(t testing.TB) {
 	t.Helper()
-	if err := j.release(t.Context()); err != nil {
-		t.Fatalf("release: %v; want no error", err)
-	}
+	noError(t, j.release(t.Context()))
 }
 
 func expire(t testing.TB, db *sql.DB, mutex string) {

@@ -138,9 +138,7 @@ func TestFailedHandoffIsRetried(t *testing.T) {
 	release(t, b, "dead", "a")
 	<-w.woken
 	m := b.ref("dead")
-	if err := m.lock.lock(t.Context(), false); err != nil {
-		t.Fatalf("lock: %v; want no error", err)
-	}
+	noError(t, m.lock.lock(t.Context(), false))
 	if _, err := w.ticket.End(simba.EndGone); !isUnavailable(err) {
 		t.Errorf("End: %v; want an UnavailableError", err)
 	}
@@ -209,9 +207,7 @@ func TestWaiterIsNotWokenBeforeItsRequestReturns(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), long)
 		defer cancel()
 		_, ticket := enqueuedWaiter(b, m, "a")
-		if err := find(ctx, m); err != nil {
-			t.Fatalf("find: %v; want no error", err)
-		}
+		noError(t, find(ctx, m))
 		o, err := b.tryAcquireBlocked(ctx, m, ticket)
 		if err != nil || o.Status != simba.StatusRenewed || o.TTL <= time.Minute {
 			t.Errorf("ACQUIRE … WAIT after %s: %+v, %v; want renewed with the new TTL", by, o, err)
@@ -263,9 +259,7 @@ func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 			acquires(t, mutex)
 			m := b.ref(mutex)
 			defer b.unref(m)
-			if err := m.lock.lock(t.Context(), false); err != nil {
-				t.Fatalf("lock: %v; want no error", err)
-			}
+			noError(t, m.lock.lock(t.Context(), false))
 			defer m.lock.unlock()
 			s, err := b.store.read(t.Context(), mutex, false)
 			if err != nil {
