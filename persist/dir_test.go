@@ -402,26 +402,6 @@ func TestASpoiltLeaseIsReportedByName(t *testing.T) {
 	}
 }
 
-// The store writes nothing while the test copies the directory.
-func TestACopyOfARunningStoreOpens(t *testing.T) {
-	o := diskOptions(t)
-	s, _ := openClosed(t, o)
-	for seq := simba.Seq(1); seq <= 1000; seq++ {
-		s.Append(put(seq, fmt.Sprint("m", seq%10)))
-		mustCommit(t, s, seq)
-	}
-	awaitCheckpoint(t, s)
-	copied := o
-	copied.Dir += ".copy"
-	if err := os.CopyFS(copied.Dir, os.DirFS(o.Dir)); err != nil {
-		t.Fatal(err)
-	}
-	_, r := openClosed(t, copied)
-	if got := leasesOf(t, r); len(got) != 10 || r.Token != 1000 {
-		t.Errorf("the copy has %d leases, token %d, want 10 and 1000", len(got), r.Token)
-	}
-}
-
 // The test copies Pebble's files, lets the checkpoint advance once, and copies the journal.
 func TestACopyOpensAlthoughTheCheckpointAdvancesMeanwhile(t *testing.T) {
 	o := diskOptions(t)
