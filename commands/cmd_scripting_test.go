@@ -143,15 +143,6 @@ func TestAScriptThatConflictsRunsAgain(t *testing.T) {
 	p.expect("PING", "+PONG\r\n") // no reply of an earlier run is left
 }
 
-func TestScriptsAndSimbaCommandsShareAMutex(t *testing.T) {
-	p := newLockSite(t).dial()
-	p.expect(`EVAL "return redis.call('set',KEYS[1],ARGV[1],'NX','PX',ARGV[2])" 1 simba:{orders} w1 10000`, ok)
-	if reply := p.do("SIMBA.OWNER orders"); !strings.Contains(reply, "w1") {
-		t.Errorf("SIMBA.OWNER replied %q, want w1", reply)
-	}
-	p.expect(`EVAL "return redis.call('set',KEYS[1],ARGV[1],'NX')" 1 orders w2`, "$-1\r\n")
-}
-
 // Redisson renews a read lock by such a script. Its for loop begins at a string, which Lua must
 // convert to a number.
 func TestAScriptMayRenewAReadLockForEachHold(t *testing.T) {
@@ -181,13 +172,6 @@ func TestAScriptMayRenewAReadLockForEachHold(t *testing.T) {
 func TestTimeIsConstantInAScript(t *testing.T) {
 	p := newLockSite(t).dial()
 	p.expect(`EVAL "local a = redis.call('time') for i = 1, 100000 do end local b = redis.call('time') return a[1] == b[1] and a[2] == b[2]" 0`, ":1\r\n")
-}
-
-func TestAScriptMayOnlyCallKeyspaceCommands(t *testing.T) {
-	p := newLockSite(t).dial()
-	for _, words := range []string{"simba.acquire m c 1000", "simba.owner m", "info", "command", "script flush", "evalsha x 0", "exec", "spublish a b"} {
-		p.expect(pcall(words), failed(string(errScriptRefused)))
-	}
 }
 
 func TestAnEngineWithoutKeysRunsNoScripts(t *testing.T) {

@@ -167,10 +167,3 @@ func TestABackupIsNotServedInATransactionOrAScript(t *testing.T) {
 	p.expect("MULTI", ok)
 	p.expect("SIMBA.BACKUP BEGIN", failed("ERR Command not allowed inside a transaction"))
 }
-
-func TestHelpShowsTheSubcommandsOfABackup(t *testing.T) {
-	s := newSite(t, Config{})
-	if help := s.dial().do("SIMBA.HELP"); !strings.Contains(help, "+SIMBA.BACKUP READ offset\r\n") {
-		t.Errorf("SIMBA.HELP has no SIMBA.BACKUP READ:\n%s", help)
-	}
-}

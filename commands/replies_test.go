@@ -139,7 +139,7 @@ func TestSimbaHelpShowsEachSimbaCommand(t *testing.T) {
 		"+SIMBA.ACQUIRE mutex contender ttl [TRANSITION ms] [WAIT ms | NOQUEUE] [SESSION]\r\n",
 		"+SIMBA.GUARD mutex contender ttl [TRANSITION ms] [TOKEN token]\r\n",
 		"+SIMBA.SCAN cursor [MATCH pattern] [COUNT count] [STATE <held | contended>]\r\n",
-		"+SIMBA.HELP\r\n",
+		"+SIMBA.BACKUP READ offset\r\n", "+SIMBA.HELP\r\n",
 	} {
 		if !strings.Contains(help, line) {
 			t.Errorf("SIMBA.HELP lacks %q; it replied %q", line, help)
