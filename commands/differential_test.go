@@ -152,8 +152,6 @@ func realRedis(t testing.TB, args ...string) func(testing.TB) *peer {
 	socket := filepath.Join(t.TempDir(), "redis.sock")
 	args = append([]string{"--port", "0", "--unixsocket", socket, "--save", "", "--daemonize", "no"}, args...)
 	cmd := exec.Command(bin, args...)
-	// Redis inherits the pipe by which a fuzzer notices the end of its worker. So Redis must end
-	// with this process.
 	cmd.SysProcAttr = stores.DieWithParent()
 	out, err := cmd.StdoutPipe()
 	if err != nil {
