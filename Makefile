@@ -207,7 +207,7 @@ package: release-snapshot ## install, run, upgrade and remove the packages of di
 	$(TEST) -v ./tests/packages -dist $(CURDIR)/dist
 
 docs: ## write the generated pages and tables of docs/ anew; make bench writes docs/development/benchmarks.md
-	go test -count 1 -run 'PageOfCommand|PageOfSettings|PageOfMetrics|TableOfPromises' ./commands ./cmd/simba-resp ./monitor ./backends/backendtest -update
+	go test -count 1 -run 'PageOfCommand|PageOfSettings|PageOfMetrics|TableOfPromises' ./commands ./cmd/simba-resp ./monitor ./tests/conformance -update
 
 gobench: ## Go benchmarks of the hot paths, with allocations
 	$(foreach m,$(MODULES),$(if $(call in-module,$m),cd $m && go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(call in-module,$m)$(newline)))

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // monitoringLimit is the largest good ratio: processor time per tenure with metrics, divided by

@@ -9,7 +9,7 @@ import (
 
 	_ "github.com/go-sql-driver/mysql" // registers the driver "mysql"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
 )
 
 // mysqlContender sends the statements of Simba's JDBC contender, on its own connection.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
 )
 
 // redisContender runs the scripts of Simba's Redis backend. A waiter waits for a notice on its own

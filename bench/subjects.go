@@ -1,7 +1,7 @@
 package main
 
 import (
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 

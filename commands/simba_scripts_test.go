@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/engine"
+	"github.com/simba-resp/simba-resp/tests/conformance"
 )
 
 // stopping adapts an Engine to the suite, which calls Close.
@@ -21,13 +21,13 @@ func TestConformance(t *testing.T) { conforms(t, engine.Memory) }
 
 func TestConformanceWithAJournalThatIsLate(t *testing.T) {
 	by := func() time.Duration { return 5 * time.Millisecond }
-	conforms(t, func() engine.Journal { return backendtest.Late(engine.Memory(), by) })
+	conforms(t, func() engine.Journal { return conformance.Late(engine.Memory(), by) })
 }
 
 func conforms(t *testing.T, journal func() engine.Journal) {
-	backendtest.Run(t, backendtest.Engine{
+	conformance.Run(t, conformance.Engine{
 		Name: "embedded",
-		Open: func(t testing.TB, n simba.Notices, _ time.Duration) backendtest.Backend {
+		Open: func(t testing.TB, n simba.Notices, _ time.Duration) conformance.Backend {
 			e, err := engine.New(engine.Config{Clock: engine.NewClock(0), Notices: n}, journal(), engine.Recovery{})
 			if err != nil {
 				t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
 )
 
 func fencingOf(t testing.TB, db *sql.DB, mutex string) (token uint64) {

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 func awaitFault(t *testing.T, b *Backend, setting string, refused, want bool) {
@@ -37,7 +37,7 @@ func TestRefusedSettingAtRunTimeBeginsNoTenure(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n := backendtest.NewBroker(simba.ContenderChannel(name, "polls"))
+			n := conformance.NewBroker(simba.ContenderChannel(name, "polls"))
 			b := serve(t, store.Addr, func(o *Options) { o.Notices = n })
 			take(t, b, name, "a", long)
 			take(t, b, name+"2", "a", long)
@@ -88,7 +88,7 @@ func TestRefusedSettingAtRunTimeBeginsNoTenure(t *testing.T) {
 // After a failover the connections lead to a server with another setting.
 func TestServerOfANewConnectionIsChecked(t *testing.T) {
 	p := stores.NewMariaDBPair(t, "--innodb-flush-log-at-trx-commit=1", "--sync-binlog=1")
-	log := new(backendtest.Log)
+	log := new(conformance.Log)
 	b := serve(t, "", func(o *Options) {
 		o.DSN, o.Logger = p.DSN(p.Link().Addr()), slog.New(slog.NewTextHandler(log, nil))
 	})

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 const (
@@ -22,23 +22,23 @@ const (
 
 // conform runs the suite. If the database has no table, the engine creates its own.
 func conform(t *testing.T, store *stores.Server) {
-	backendtest.Run(t, suiteEngine(t, store))
+	conformance.Run(t, suiteEngine(t, store))
 }
 
-func suiteEngine(t *testing.T, store *stores.Server) backendtest.Engine {
+func suiteEngine(t *testing.T, store *stores.Server) conformance.Engine {
 	return polling(t, store, testPoll)
 }
 
-func polling(t *testing.T, store *stores.Server, poll time.Duration) backendtest.Engine {
+func polling(t *testing.T, store *stores.Server, poll time.Duration) conformance.Engine {
 	link := stores.NewLink(t, store.Addr)
 	migrate := !hasTable(t, store)
-	open := func(addr string) backendtest.Opener {
-		return func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
+	open := func(addr string) conformance.Opener {
+		return func(t testing.TB, n simba.Notices, timeout time.Duration) conformance.Backend {
 			t.Helper()
 			return openSoon(t, Options{DSN: dsn(addr), Migrate: migrate, Poll: poll, Timeout: timeout, Notices: n})
 		}
 	}
-	return backendtest.Engine{
+	return conformance.Engine{
 		Name: "mysql", Shared: true, Link: link,
 		Open: open(link.Addr()), Direct: open(store.Addr),
 		PollLatency: testLatency, Timeout: testTimeout,
@@ -69,7 +69,7 @@ func TestConformance(t *testing.T) { conform(t, stores.MariaDB(t)) }
 func TestConformanceAtTheContentionTiming(t *testing.T) {
 	e := polling(t, stores.MariaDB(t), 0)
 	e.Shared, e.Direct = false, nil
-	backendtest.Run(t, e)
+	conformance.Run(t, e)
 }
 
 func TestConformanceOnTheSeedsTable(t *testing.T) { conform(t, serverWithSeedTable(t)) }
@@ -81,7 +81,7 @@ func TestConformanceOnTheSeedsTableWithTokens(t *testing.T) {
 
 func TestNoTwoOwnersWhileTheDatabaseIsKilled(t *testing.T) {
 	store := stores.MariaDB(t)
-	backendtest.Hammer(t, suiteEngine(t, store), 10*time.Second, time.Second, func() {
+	conformance.Hammer(t, suiteEngine(t, store), 10*time.Second, time.Second, func() {
 		store.Kill()
 		store.Start()
 	})

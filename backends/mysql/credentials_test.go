@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/certs"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // awaitRenewal cuts the engine's connections off and waits until the owner has renewed its lease.
@@ -43,7 +43,7 @@ func TestRenewedCertificatesAreReadAtTheNextDial(t *testing.T) {
 	must(t, db, "GRANT ALL ON simba.* TO secured")
 	b := openSoon(t, Options{
 		DSN:     fmt.Sprintf("secured@tcp(%s)/simba?tls-ca=%s&tls-cert=%s&tls-key=%s&timeout=3s", store.Addr, ca, clientCert, clientKey),
-		Migrate: true, Notices: backendtest.NewBroker(),
+		Migrate: true, Notices: conformance.NewBroker(),
 	})
 	defer b.Close()
 	take(t, b, "m", "a", time.Minute)
@@ -71,7 +71,7 @@ func TestRenewedPasswordIsReadAtTheNextDial(t *testing.T) {
 		}
 		return dsn
 	}
-	b := openSoon(t, Options{DSN: set("first"), Migrate: true, Notices: backendtest.NewBroker(), Reread: func() (string, error) {
+	b := openSoon(t, Options{DSN: set("first"), Migrate: true, Notices: conformance.NewBroker(), Reread: func() (string, error) {
 		text, err := os.ReadFile(file)
 		return string(text), err
 	}})

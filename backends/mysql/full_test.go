@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // Every request that renews works without an INSERT. An acquire of a new mutex needs a row, and

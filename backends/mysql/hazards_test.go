@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // The collation of Simba's own table equates some names. So the engine refuses the second of two
@@ -329,7 +329,7 @@ func TestCloseWithoutADatabaseSucceeds(t *testing.T) {
 // The waiter for which the mutex is reserved comes back with WAIT, and gets the mutex at once.
 func TestReservedWaiterMayAcquireWithWait(t *testing.T) {
 	store := stores.MariaDB(t)
-	n := backendtest.NewBroker(simba.ContenderChannel("reserved", "b"))
+	n := conformance.NewBroker(simba.ContenderChannel("reserved", "b"))
 	b := serve(t, store.Addr, func(o *Options) { o.Notices, o.HandoffWindow = n, long })
 	take(t, b, "reserved", "a", long)
 	if o, _, err := b.Acquire(t.Context(), request("reserved", "b", long)); err != nil || o.Status != simba.StatusQueued {

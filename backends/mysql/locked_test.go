@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // Many clients send requests for mutexes whose rows a transaction has locked. Meanwhile, requests
@@ -25,7 +25,7 @@ func TestLockedRowsDelayNoOtherMutex(t *testing.T) {
 
 func runCrowd(t *testing.T, rows int) {
 	store := stores.MariaDB(t)
-	n := backendtest.NewBroker()
+	n := conformance.NewBroker()
 	b := serve(t, store.Addr, func(o *Options) { o.Timeout, o.Notices = 3*time.Second, n })
 	db := direct(t, store, "")
 	hot := func(i int) string { return fmt.Sprintf("hot-%d", i%rows) }

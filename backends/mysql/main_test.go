@@ -11,9 +11,9 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
@@ -42,7 +42,7 @@ const serveTimeout = time.Minute
 func serve(t testing.TB, addr string, set func(*Options)) *Backend {
 	t.Helper()
 	o := Options{
-		DSN: dsn(addr), Migrate: true, Poll: testPoll, Timeout: serveTimeout, Notices: backendtest.NewBroker(),
+		DSN: dsn(addr), Migrate: true, Poll: testPoll, Timeout: serveTimeout, Notices: conformance.NewBroker(),
 		HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
 	}
 	if set != nil {

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
 )
 
 // simbasColumn is the statement of Simba's own migration.
@@ -81,7 +81,7 @@ func TestConcurrentMigrationsSucceed(t *testing.T) {
 	var all sync.WaitGroup
 	for range 6 {
 		all.Go(func() {
-			b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: patience, Notices: backendtest.NewBroker()})
+			b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: patience, Notices: conformance.NewBroker()})
 			if err != nil {
 				t.Errorf("Open: %v; want no error", err)
 				return
@@ -104,7 +104,7 @@ func TestFailedMigrationNamesTheCause(t *testing.T) {
 	user := "u:geheim@tcp(" + store.Addr + ")/simba"
 	migrates := func(dsn, want string) {
 		t.Helper()
-		b, err := Open(t.Context(), Options{DSN: dsn, Migrate: true, Timeout: patience, Notices: backendtest.NewBroker()})
+		b, err := Open(t.Context(), Options{DSN: dsn, Migrate: true, Timeout: patience, Notices: conformance.NewBroker()})
 		if err == nil {
 			b.Close()
 			err = errors.New("no error")
@@ -139,7 +139,7 @@ func TestMigrationMayExceedTheRequestTimeout(t *testing.T) {
 	must(t, db, "INSERT INTO simba_mutex SELECT CONCAT('m', seq), 0, 0, 0, '', seq FROM seq_1_to_400000")
 	const timeout = 700 * time.Millisecond
 	began := time.Now()
-	b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: timeout, Notices: backendtest.NewBroker()})
+	b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: timeout, Notices: conformance.NewBroker()})
 	noError(t, err)
 	defer b.Close()
 	if took := time.Since(began); took < timeout {

@@ -10,7 +10,7 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // isMisconfigured reports whether err is a *simba.MisconfiguredError of one line that contains

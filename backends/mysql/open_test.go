@@ -11,8 +11,8 @@ import (
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 func TestOpenErrorsAreOneLine(t *testing.T) {
@@ -60,7 +60,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 		"not the primary key":          {"root@" + at + "keyless", "not its primary key"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := Open(t.Context(), Options{DSN: c.dsn, Notices: backendtest.NewBroker()})
+			b, err := Open(t.Context(), Options{DSN: c.dsn, Notices: conformance.NewBroker()})
 			if err == nil {
 				b.Close()
 				t.Fatal("Open succeeded, want an error")

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // openOnPair opens a server that reaches the primary through the pair's link.
@@ -141,7 +141,7 @@ func TestInnoDBReadOnlyServerIsNoPrimary(t *testing.T) {
 			t.Errorf("%s: %d idle connections to the server are kept, want at most 2", name, n)
 		}
 	}
-	if _, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Notices: backendtest.NewBroker()}); err == nil || !strings.Contains(err.Error(), "read-only") {
+	if _, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Notices: conformance.NewBroker()}); err == nil || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("Open with a read-only server: %v; want an error that says so", err)
 	}
 	store.Stop()
@@ -178,7 +178,7 @@ func TestReadOnlyBypassIsWarnedOf(t *testing.T) {
 	if _, _, err := root.Owner(t.Context(), "m"); !isUnavailable(err) {
 		t.Errorf("OWNER of root on a read-only server: %v; want an UnavailableError", err)
 	}
-	if _, err := Open(t.Context(), Options{DSN: "root@tcp(" + p.Link().Addr() + ")/simba", Notices: backendtest.NewBroker()}); err == nil ||
+	if _, err := Open(t.Context(), Options{DSN: "root@tcp(" + p.Link().Addr() + ")/simba", Notices: conformance.NewBroker()}); err == nil ||
 		!strings.Contains(err.Error(), "read-only") {
 		t.Errorf("Open with a read-only server: %v; want an error that says so", err)
 	}

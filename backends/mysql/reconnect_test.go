@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // Each failed request replaces the pool's connections. A lost connection would never be closed and

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // direct connects to the store like any other program.
@@ -281,7 +281,7 @@ func TestJVMRenewalIsNoNewTenure(t *testing.T) {
 	db := direct(t, store, "")
 	const mutex = "renewed"
 	must(t, db, seeds.MySQLInit, mutex)
-	n := backendtest.NewBroker(simba.MutexChannel(mutex))
+	n := conformance.NewBroker(simba.MutexChannel(mutex))
 	b := serve(t, store.Addr, func(o *Options) { o.Notices, o.Migrate = n, false })
 	if _, err := b.Subscribed(t.Context(), simba.MutexChannel(mutex), false); err != nil {
 		t.Fatalf("Subscribed: %v; want no error", err)
@@ -328,7 +328,7 @@ func TestJVMReleaseIsAnnounced(t *testing.T) {
 		db := direct(t, store, "")
 		for _, subscription := range []string{simba.MutexChannel("m"), "simba:*"} {
 			pattern := subscription == "simba:*"
-			n := backendtest.NewBroker(subscription)
+			n := conformance.NewBroker(subscription)
 			b := serve(t, store.Addr, func(o *Options) { o.Notices, o.Migrate = n, false })
 			must(t, db, seeds.MySQLInit, "m")
 			j := jvm{db: db, mutex: "m", id: "jvm", ttl: long, fenced: fenced}

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // tokens records the tokens of one mutex's tenures, in order.

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // atContentionTiming opens a server that does not read the row before the lease ends. So no later
@@ -56,7 +56,7 @@ func TestRefreshDelayIsTheContentionTiming(t *testing.T) {
 
 // The tenure ends before the answer to its GUARD arrives.
 func TestLateGuardAnswerDelaysNoRefresh(t *testing.T) {
-	b := atContentionTiming(t, stores.MariaDB(t).Addr, backendtest.NewBroker())
+	b := atContentionTiming(t, stores.MariaDB(t).Addr, conformance.NewBroker())
 	a := take(t, b, "late", "a", long)
 	w := block(t, b, "late", "b", time.Minute)
 	block(t, b, "late", "c", time.Minute)
@@ -75,7 +75,7 @@ func TestLateGuardAnswerDelaysNoRefresh(t *testing.T) {
 // An answer arrives for a lease that the contender had before it began to wait. The contender may
 // have released that lease meanwhile, through another server. So the waiter stays in the queue.
 func TestAnswerOlderThanAWaiterGrantsItNothing(t *testing.T) {
-	b := atContentionTiming(t, stores.MariaDB(t).Addr, backendtest.NewBroker())
+	b := atContentionTiming(t, stores.MariaDB(t).Addr, conformance.NewBroker())
 	other := take(t, b, "old", "b", long)
 	sent := time.Now()
 	w := block(t, b, "old", "a", long)
@@ -107,7 +107,7 @@ func TestLateReleaseIsNoticed(t *testing.T) {
 // releaseTakesEffectLate returns false if the release's lock wait timed out.
 func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mutex string) (effective bool) {
 	t.Helper()
-	n := backendtest.NewBroker(simba.ContenderChannel(mutex, "b"))
+	n := conformance.NewBroker(simba.ContenderChannel(mutex, "b"))
 	b := shortTimeoutAtContentionTiming(t, store.Addr, n)
 	take(t, b, mutex, "a", long)
 	if o, _, err := b.Acquire(t.Context(), request(mutex, "b", long)); err != nil || o.Status != simba.StatusQueued {
@@ -132,7 +132,7 @@ func releaseTakesEffectLate(t *testing.T, store *stores.Server, db *sql.DB, mute
 
 // The waiter that was granted the mutex is gone, and the request that would hand it off fails.
 func TestFailedHandoffIsRetried(t *testing.T) {
-	b := shortTimeoutAtContentionTiming(t, stores.MariaDB(t).Addr, backendtest.NewBroker())
+	b := shortTimeoutAtContentionTiming(t, stores.MariaDB(t).Addr, conformance.NewBroker())
 	take(t, b, "dead", "a", long)
 	w := block(t, b, "dead", "b", long)
 	release(t, b, "dead", "a")
@@ -193,7 +193,7 @@ func TestGuardThatWaitsForItsRowRevivesNoLease(t *testing.T) {
 // The contender owns the mutex before its waiting request returns. The request renews the lease, so
 // a refresh in between need not wake the waiter.
 func TestWaiterIsNotWokenBeforeItsRequestReturns(t *testing.T) {
-	b := atContentionTiming(t, stores.MariaDB(t).Addr, backendtest.NewBroker())
+	b := atContentionTiming(t, stores.MariaDB(t).Addr, conformance.NewBroker())
 	for by, find := range map[string]func(ctx context.Context, m *mutexState) error{
 		"a refresh": b.refreshAndHandOff,
 		"a renewal": func(ctx context.Context, m *mutexState) error {
@@ -228,7 +228,7 @@ func enqueuedWaiter(b *Backend, m *mutexState, contender string) (*waiter, *prox
 // No refresh is scheduled before the end of the lease.
 func TestAnyRefreshWakesAContenderThatAcquiredElsewhere(t *testing.T) {
 	store := stores.MariaDB(t)
-	b, other := atContentionTiming(t, store.Addr, backendtest.NewBroker()), serve(t, store.Addr, nil)
+	b, other := atContentionTiming(t, store.Addr, conformance.NewBroker()), serve(t, store.Addr, nil)
 	// acquires makes b the owner through the other server.
 	acquires := func(t *testing.T, mutex string) {
 		t.Helper()
@@ -339,7 +339,7 @@ func TestChangesBetweenTwoReads(t *testing.T) {
 		"from before the column: released, taken by the same": {liveAs("a", 5, 5_000_002), liveAs("a", 7, 7_000_000), []string{"released a 5", "acquired a 7000000"}},
 		"from before the column: expired":                     {liveAs("a", 5, 5_000_002), overAs("a", 5, 5_000_002), []string{"expired a 5"}},
 	} {
-		b := newBackend(Options{Notices: backendtest.NewBroker()}, newStore(nil, table{}, testTimeout), endpoint{}, proxy.NewChecks("mysql", nil, nil))
+		b := newBackend(Options{Notices: conformance.NewBroker()}, newStore(nil, table{}, testTimeout), endpoint{}, proxy.NewChecks("mysql", nil, nil))
 		b.announceChange("m", c.before, c.now)
 		var got []string
 		for _, e := range b.eventLog.Find(simba.HistoryRequest{Mutex: "m", Count: 10}) {
@@ -354,7 +354,7 @@ func TestChangesBetweenTwoReads(t *testing.T) {
 
 // The contender waits on a new connection before the wait on the old one ends.
 func TestLeavingKeepsTheEntryOfANewConnection(t *testing.T) {
-	b := atContentionTiming(t, stores.MariaDB(t).Addr, backendtest.NewBroker())
+	b := atContentionTiming(t, stores.MariaDB(t).Addr, conformance.NewBroker())
 	take(t, b, "queue", "a", long)
 	old := block(t, b, "queue", "b", long).ticket.(*proxy.Ticket)
 	old.Withdraw()

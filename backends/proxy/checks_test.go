@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
+	"github.com/simba-resp/simba-resp/tests/conformance"
 )
 
 // checkedStore is a store whose result a test sets.
@@ -41,9 +41,9 @@ func (s *checkedStore) count() int {
 }
 
 // runChecks runs f in fake time beside the Checks of a store that is well at the start.
-func runChecks(t *testing.T, f func(s *checkedStore, c *Checks, log *backendtest.Log)) {
+func runChecks(t *testing.T, f func(s *checkedStore, c *Checks, log *conformance.Log)) {
 	synctest.Test(t, func(t *testing.T) {
-		s, log := new(checkedStore), new(backendtest.Log)
+		s, log := new(checkedStore), new(conformance.Log)
 		c := NewChecks("redis", slog.New(slog.NewTextHandler(log, nil)), s.check)
 		if err := c.Start(t.Context()); err != nil {
 			t.Fatal(err)
@@ -60,7 +60,7 @@ func elapse(d time.Duration) {
 }
 
 func TestStoreIsCheckedEachMinuteAndAfterAgain(t *testing.T) {
-	runChecks(t, func(s *checkedStore, c *Checks, _ *backendtest.Log) {
+	runChecks(t, func(s *checkedStore, c *Checks, _ *conformance.Log) {
 		elapse(time.Minute - 1)
 		if s.count() != 1 {
 			t.Errorf("%d checks before the minute is over, want 1", s.count())
@@ -86,7 +86,7 @@ func TestStoreIsCheckedEachMinuteAndAfterAgain(t *testing.T) {
 }
 
 func TestFailingChecksAreLoggedOnceAndSoIsTheirEnd(t *testing.T) {
-	runChecks(t, func(s *checkedStore, _ *Checks, log *backendtest.Log) {
+	runChecks(t, func(s *checkedStore, _ *Checks, log *conformance.Log) {
 		s.set(errors.New("no answer"))
 		elapse(2*time.Minute - 1)
 		if log.String() != "" {
@@ -111,7 +111,7 @@ func TestFailingChecksAreLoggedOnceAndSoIsTheirEnd(t *testing.T) {
 }
 
 func TestIncompleteCheckThatFindsNoRefusedSettingEndsTheRefusal(t *testing.T) {
-	runChecks(t, func(s *checkedStore, c *Checks, _ *backendtest.Log) {
+	runChecks(t, func(s *checkedStore, c *Checks, _ *conformance.Log) {
 		s.set(nil, Fault{Setting: "maxmemory-policy", Text: "evicts", Refused: true})
 		elapse(time.Minute)
 		repaired := 0
@@ -130,7 +130,7 @@ func TestIncompleteCheckThatFindsNoRefusedSettingEndsTheRefusal(t *testing.T) {
 }
 
 func TestRefusedStoreLetsNoTenureBeginUntilItIsRepaired(t *testing.T) {
-	runChecks(t, func(s *checkedStore, c *Checks, log *backendtest.Log) {
+	runChecks(t, func(s *checkedStore, c *Checks, log *conformance.Log) {
 		weak := Fault{Setting: "appendfsync", Text: "everysec"}
 		s.set(nil, weak, Fault{Setting: "maxmemory-policy", Text: "evicts", Refused: true})
 		elapse(time.Minute)

@@ -13,15 +13,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // serveLogging is serve with a log.
-func serveLogging(t *testing.T, url string) (*Backend, *backendtest.Log) {
+func serveLogging(t *testing.T, url string) (*Backend, *conformance.Log) {
 	t.Helper()
-	log := new(backendtest.Log)
+	log := new(conformance.Log)
 	b := openSoon(t, Options{URL: url, Notices: noNotices{}, QueueGrace: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	t.Cleanup(func() { _ = b.Close() })
 	return b, log

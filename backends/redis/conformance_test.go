@@ -9,13 +9,13 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // opener returns the function by which the suite opens servers at a url.
-func opener(url string) backendtest.Opener {
-	return func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
+func opener(url string) conformance.Opener {
+	return func(t testing.TB, n simba.Notices, timeout time.Duration) conformance.Backend {
 		t.Helper()
 		return openSoon(t, Options{
 			URL: url, Notices: n, Logger: slog.New(slog.DiscardHandler), Timeout: timeout,
@@ -29,7 +29,7 @@ const suiteTimeout = 2 * time.Second
 func TestSingleRedisKeepsTheRules(t *testing.T) {
 	s := stores.Redis(t)
 	link := stores.NewLink(t, s.Addr)
-	backendtest.Run(t, backendtest.Engine{
+	conformance.Run(t, conformance.Engine{
 		Name: "redis", Shared: true, Link: link, Timeout: suiteTimeout,
 		Open:   opener("redis://" + link.Addr()),
 		Direct: opener("redis://" + s.Addr),
@@ -53,14 +53,14 @@ func TestSingleRedisKeepsTheRules(t *testing.T) {
 func TestRedisClusterKeepsTheRules(t *testing.T) {
 	c := stores.RedisCluster(t)
 	open := opener("redis+cluster://" + strings.Join(c.Addrs, ","))
-	backendtest.Run(t, backendtest.Engine{Name: "redis-cluster", Shared: true, Timeout: suiteTimeout, Open: open})
+	conformance.Run(t, conformance.Engine{Name: "redis-cluster", Shared: true, Timeout: suiteTimeout, Open: open})
 }
 
 func TestRedisBehindSentinelKeepsTheRules(t *testing.T) {
 	s := stores.RedisSentinel(t)
 	s.Hold(t) // a failover to a replica that lags may lose leases
 	open := opener("redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName)
-	backendtest.Run(t, backendtest.Engine{Name: "redis-sentinel", Shared: true, Timeout: suiteTimeout, Open: open})
+	conformance.Run(t, conformance.Engine{Name: "redis-sentinel", Shared: true, Timeout: suiteTimeout, Open: open})
 }
 
 // noNotices is a simba.Notices without subscribers.

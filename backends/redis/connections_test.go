@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 func TestClosedConnectionFailsNoRequest(t *testing.T) {

@@ -6,14 +6,14 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 func TestCrashOfSyncingRedisLosesNothingAcknowledged(t *testing.T) {
 	s := stores.Redis(t, "--appendfsync", "always", "--maxmemory-policy", "noeviction")
-	e := backendtest.Engine{Name: "redis", Shared: true, Timeout: suiteTimeout, Open: opener("redis://" + s.Addr)}
-	backendtest.Crash(t, e, 8, s.Kill, s.Start)
+	e := conformance.Engine{Name: "redis", Shared: true, Timeout: suiteTimeout, Open: opener("redis://" + s.Addr)}
+	conformance.Crash(t, e, 8, s.Kill, s.Start)
 }
 
 // The server uses its estimate of Redis' clock only for a script's deadline. If the estimate is

@@ -13,9 +13,9 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/tests/certs"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // cutOff ends all connections to Redis but that of c.
@@ -39,7 +39,7 @@ func TestRenewedCertificatesAreReadAtTheNextDial(t *testing.T) {
 	ca, cert, key, clientCert, clientKey := write("first", first)
 	s := stores.Redis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca)
 	c := clientOf(t, s.Addr)
-	log := new(backendtest.Log)
+	log := new(conformance.Log)
 	b := openSoon(t, Options{
 		URL:     fmt.Sprintf("rediss://%s?tls-ca=%s&tls-cert=%s&tls-key=%s", net.JoinHostPort("127.0.0.1", port), ca, clientCert, clientKey),
 		Notices: noNotices{}, Logger: slog.New(slog.NewTextHandler(log, nil)),

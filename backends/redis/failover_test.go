@@ -13,8 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
@@ -266,8 +266,8 @@ func TestClusterMasterThatRefusesWritesAnswersNoReads(t *testing.T) {
 func TestFailoversThatLeaveOldConnectionsMakeNoTwoOwners(t *testing.T) {
 	p := stores.NewRedisPair(t)
 	open := opener("redis://" + p.Link().Addr())
-	e := backendtest.Engine{Name: "redis", Shared: true, Timeout: suiteTimeout, Open: open}
-	backendtest.Hammer(t, e, 6*time.Second, 500*time.Millisecond, func() {
+	e := conformance.Engine{Name: "redis", Shared: true, Timeout: suiteTimeout, Open: open}
+	conformance.Hammer(t, e, 6*time.Second, 500*time.Millisecond, func() {
 		p.Failover()
 		p.Rejoin()
 	})

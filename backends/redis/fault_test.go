@@ -11,8 +11,8 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
@@ -133,8 +133,8 @@ func TestReconcileBeforeConfirmationRecordsHandoff(t *testing.T) {
 func TestCrashOfSyncingRedisMakesNoTwoOwners(t *testing.T) {
 	s := stores.Redis(t, "--appendfsync", "always")
 	open := opener("redis://" + s.Addr)
-	e := backendtest.Engine{Name: "redis", Shared: true, Timeout: suiteTimeout, Open: open}
-	backendtest.Hammer(t, e, 6*time.Second, 700*time.Millisecond, func() {
+	e := conformance.Engine{Name: "redis", Shared: true, Timeout: suiteTimeout, Open: open}
+	conformance.Hammer(t, e, 6*time.Second, 700*time.Millisecond, func() {
 		s.Kill()
 		s.Start()
 	})

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // These tests produce orders of replies, messages and requests that otherwise occur only on a busy

@@ -11,8 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // migration moves the slot of a mutex to another master.
@@ -78,7 +78,7 @@ func ageRecord(t *testing.T, c *redis.Client, tenure string) {
 // The slot moves to a node that has slots already, and to a node that has none.
 func TestOwnersRenewWhileASlotOfTheClusterMoves(t *testing.T) {
 	cluster := stores.RedisCluster(t)
-	log, began := new(backendtest.Log), time.Now()
+	log, began := new(conformance.Log), time.Now()
 	b := openSoon(t, Options{
 		URL:     "redis+cluster://" + strings.Join(cluster.Addrs, ","),
 		Notices: noNotices{}, Logger: slog.New(slog.NewTextHandler(log, nil)),

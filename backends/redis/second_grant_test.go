@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // A busy server may handle a grant only after its lease has expired. By then reconciling may have

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // A server reserves the mutex for a contender that gets no notices, and crashes. The owner has

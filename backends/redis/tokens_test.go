@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // These tests check that our servers and Simba, the lock library for the JVM, see the same token of

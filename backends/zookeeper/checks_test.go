@@ -9,9 +9,9 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
 	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // awaitFault cuts the connections, so that the server checks the ensemble, until the check has, or
@@ -26,7 +26,7 @@ func awaitFault(t *testing.T, b *Backend, l *stores.Link, setting string, want b
 
 func TestMissingRightIsFoundAtANewConnection(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	link, log := stores.NewLink(t, srv.Addr), new(backendtest.Log)
+	link, log := stores.NewLink(t, srv.Addr), new(conformance.Log)
 	b := open(t, Options{Servers: link.Addr(), Timeout: patience, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	a := take(t, b, "m", "a", time.Minute)
 	o := operator(t, srv.Addr)

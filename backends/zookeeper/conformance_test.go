@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 const (
@@ -16,8 +16,8 @@ const (
 	outageSession = 8 * time.Second
 )
 
-func opener(servers string) backendtest.Opener {
-	return func(t testing.TB, n simba.Notices, timeout time.Duration) backendtest.Backend {
+func opener(servers string) conformance.Opener {
+	return func(t testing.TB, n simba.Notices, timeout time.Duration) conformance.Backend {
 		t.Helper()
 		o := Options{Servers: servers, Notices: n, Timeout: timeout}
 		if timeout == suiteTimeout {
@@ -30,7 +30,7 @@ func opener(servers string) backendtest.Opener {
 func TestConformance(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	backendtest.Run(t, backendtest.Engine{
+	conformance.Run(t, conformance.Engine{
 		Name: "zookeeper", Open: opener(link.Addr()), Direct: opener(srv.Addr), Link: link,
 		Shared: true, Timeout: suiteTimeout,
 		Harm: func(t testing.TB, mutex string) func() {
@@ -43,7 +43,7 @@ func TestConformance(t *testing.T) {
 
 func TestConformanceOfAnEnsemble(t *testing.T) {
 	e := stores.ZooKeeperEnsemble(t, 3)
-	backendtest.Run(t, backendtest.Engine{
+	conformance.Run(t, conformance.Engine{
 		Name: "zookeeper-ensemble", Open: opener(e.Connect()), Shared: true, Timeout: suiteTimeout,
 	})
 }
@@ -51,7 +51,7 @@ func TestConformanceOfAnEnsemble(t *testing.T) {
 // When the ensemble elects a new leader, the sessions and their leases live on.
 func TestKillingTheLeaderNeverMakesTwoOwners(t *testing.T) {
 	e := stores.ZooKeeperEnsemble(t, 3)
-	backendtest.Hammer(t, backendtest.Engine{
+	conformance.Hammer(t, conformance.Engine{
 		Name: "zookeeper-ensemble", Open: opener(e.Connect()), Shared: true, Timeout: suiteTimeout,
 	}, 12*time.Second, 4*time.Second, func() {
 		if leader := e.Leader(); leader != nil {

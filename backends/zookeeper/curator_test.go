@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
@@ -127,7 +127,7 @@ func (r *exclusiveResource) use(t *testing.T, who string) {
 func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	j := startJVM(t, srv.Addr)
-	said := backendtest.NewBroker(simba.MutexChannel("m"))
+	said := conformance.NewBroker(simba.MutexChannel("m"))
 	b := open(t, Options{Servers: srv.Addr, Notices: said})
 	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
 		t.Fatal(err)
@@ -191,7 +191,7 @@ func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	j := startJVM(t, srv.Addr)
-	said := backendtest.NewBroker(simba.MutexChannel("m"))
+	said := conformance.NewBroker(simba.MutexChannel("m"))
 	b := open(t, Options{Servers: srv.Addr, Notices: said})
 	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 func TestAnotherServerRenewsWhileTheGranterLives(t *testing.T) {

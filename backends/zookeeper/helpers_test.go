@@ -11,7 +11,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
+	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
@@ -41,7 +41,7 @@ func (w waiter) await(t testing.TB) {
 func open(t testing.TB, o Options) *Backend {
 	t.Helper()
 	if o.Notices == nil {
-		o.Notices = backendtest.NewBroker()
+		o.Notices = conformance.NewBroker()
 	}
 	b := openSoon(t, o)
 	t.Cleanup(func() { b.Close() })

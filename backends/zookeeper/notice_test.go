@@ -6,15 +6,15 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 func TestReleasedNoticeNamesAnUnseenOwner(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	ctx := context.Background()
 	channel := simba.ContenderChannel("m", "x")
-	sub := backendtest.NewBroker(channel)
+	sub := conformance.NewBroker(channel)
 	here, err := Open(ctx, Options{Servers: srv.Addr, Notices: sub, HandoffWindow: time.Minute, QueueGrace: time.Minute})
 	must(t, err)
 	defer here.Close()

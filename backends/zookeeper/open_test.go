@@ -9,8 +9,8 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 func TestOpenErrorsAreOneLine(t *testing.T) {
@@ -25,7 +25,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 	mute, err := net.Listen("tcp", "127.0.0.1:0")
 	must(t, err)
 	defer mute.Close()
-	n := backendtest.NewBroker()
+	n := conformance.NewBroker()
 	for name, test := range map[string]struct {
 		o    Options
 		want string

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 var ctx = context.Background()
@@ -84,7 +84,7 @@ func TestWaitersSurviveALostSession(t *testing.T) {
 func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	mutex, own := simba.MutexChannel("m"), simba.ContenderChannel("m", "b")
-	heard := backendtest.NewBroker(mutex, own)
+	heard := conformance.NewBroker(mutex, own)
 	b := open(t, Options{Servers: srv.Addr, Notices: heard, SessionTimeout: time.Second, Timeout: time.Second})
 	for _, channel := range []string{mutex, own} {
 		if _, err := b.Subscribed(ctx, channel, false); err != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // In these tests a request had no answer, and its contender continues through another server.
@@ -18,7 +18,7 @@ func TestHandoffDoesNotSkipAWaiterWithAnUnansweredEnd(t *testing.T) {
 	far := open(t, Options{
 		Servers: link.Addr(), Timeout: 2 * time.Second, SessionTimeout: session, QueueGrace: time.Minute, HandoffWindow: time.Minute,
 	})
-	subs := backendtest.NewBroker("simba:{m}:a") // so that a gets a reservation when its node is the first
+	subs := conformance.NewBroker("simba:{m}:a") // so that a gets a reservation when its node is the first
 	near := open(t, Options{Servers: srv.Addr, QueueGrace: time.Minute, HandoffWindow: time.Minute, Notices: subs})
 	if _, err := near.Subscribed(ctx, "simba:{m}:a", false); err != nil {
 		t.Fatal(err)

@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
 )
 
 // tokenRules has rules about the token of a tenure. Contenders of Simba and ours must see the same

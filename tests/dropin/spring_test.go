@@ -8,7 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest/seeds"
+	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
 )
 
 // springPause is the time between two tries of the spin lock. Spring's default is 100 ms.

@@ -17,8 +17,8 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest"
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
@@ -119,8 +119,8 @@ func (o *outages) play(times int, rng *rand.Rand) {
 			o.until(c.all(), "gets a good reply after the outage", func(a *asker) *atomic.Int64 { return &a.served })
 			o.untilReceived(last)
 			took := time.Since(healed)
-			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-pauses) > need.AtMost(backendtest.Recovery) {
-				o.t.Errorf("outage %d (%s): the last client gets a good reply %v after the end, want at most %v", i, way, took, backendtest.Recovery)
+			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-pauses) > need.AtMost(conformance.Recovery) {
+				o.t.Errorf("outage %d (%s): the last client gets a good reply %v after the end, want at most %v", i, way, took, conformance.Recovery)
 			}
 			if o.t.Failed() {
 				return

@@ -3,7 +3,7 @@ package simbatest
 import (
 	"testing"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 var Engines = []string{"embedded", "redis", "mysql", "zookeeper"}

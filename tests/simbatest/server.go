@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/simba-resp/simba-resp/backends/backendtest/stores"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 // Server is a simba-resp server. A restart keeps its address and data directory, and changes only

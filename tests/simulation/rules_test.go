@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// The rules that a run can break. Numbers are those of the promises in package backendtest. Rules
+// The rules that a run can break. Numbers are those of the promises in package conformance. Rules
 // without a number are about whole servers.
 const (
 	// 1: tenures never overlap; only the owner, the end of its session, or BREAK ends a lease early

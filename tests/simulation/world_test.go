@@ -15,11 +15,11 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/backendtest"
 	"github.com/simba-resp/simba-resp/commands"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/persist"
 	"github.com/simba-resp/simba-resp/resp"
+	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
@@ -227,7 +227,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 		}
 		w.store, journal, rec = store, store, engine.Recovery(*recovered)
 		if w.late > 0 {
-			journal = backendtest.Late(store, w.lateness)
+			journal = conformance.Late(store, w.lateness)
 		}
 		journal = orderedJournal{journal, w.goesLast()}
 		w.stored = make(map[string]time.Duration)

@@ -1,4 +1,4 @@
-package backendtest
+package conformance
 
 import (
 	"crypto/rand"
@@ -47,9 +47,9 @@ type testCase struct {
 
 // storeRuns is the function of the goroutine that waits for a store's process. A restart of the
 // process starts a new goroutine.
-const storeRuns = "github.com/simba-resp/simba-resp/backends/backendtest/stores.run.func1"
+const storeRuns = "github.com/simba-resp/simba-resp/tests/conformance/stores.run.func1"
 
-const linkAccepts = "github.com/simba-resp/simba-resp/backends/backendtest/stores.(*Link).accept"
+const linkAccepts = "github.com/simba-resp/simba-resp/tests/conformance/stores.(*Link).accept"
 
 var testCases atomic.Int64
 

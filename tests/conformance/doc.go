@@ -1,10 +1,10 @@
-// Package backendtest is the conformance suite of all engines, also of the embedded one. It tests
+// Package conformance is the conformance suite of all engines, also of the embedded one. It tests
 // the promises in the table Promises, each command and status, and outages of the store.
 //
 //	func TestConformance(t *testing.T) {
 //		store := stores.Redis(t)
 //		link := stores.NewLink(t, store.Addr)
-//		backendtest.Run(t, backendtest.Engine{
+//		conformance.Run(t, conformance.Engine{
 //			Name: "redis", Shared: true, Link: link,
 //			Open: open,
 //		})
@@ -20,4 +20,4 @@
 // The table Promises also names the promises that an engine does not keep, or keeps only on a
 // condition. Run skips the rules of a promise that the engine does not keep, and logs the reason.
 // The table in the documentation is generated from Promises.
-package backendtest
+package conformance
