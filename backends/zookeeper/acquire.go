@@ -246,7 +246,7 @@ func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.A
 	k := nodeKey{r.Mutex, r.Contender}
 	out.Status = simba.StatusWaiting
 	if t == nil {
-		h, err := b.head(ctx, s, r.Mutex, names)
+		h, err := b.head(ctx, s, r.Mutex, names, n.child)
 		if err != nil {
 			return out, false, err
 		}
@@ -287,8 +287,8 @@ func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.A
 // request, "" = none. done is false if the contender has become the owner meanwhile. The caller
 // then tries again, since an owner is never refused.
 func (b *Backend) refuse(ctx context.Context, s *session, r simba.AcquireRequest, names []string, child string) (out simba.Outcome, done bool, err error) {
-	h, err := b.head(ctx, s, r.Mutex, names)
-	if err != nil || h.owned && !h.bare && h.contender == r.Contender {
+	h, err := b.head(ctx, s, r.Mutex, names, child)
+	if err != nil || h.child != "" && h.child == child || h.owned && !h.bare && h.contender == r.Contender {
 		return out, false, err
 	}
 	out = h.outcome(simba.StatusBusy)

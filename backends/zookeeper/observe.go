@@ -65,14 +65,19 @@ func (b *Backend) inspect(ctx context.Context, s *session, mutex string) (head, 
 	if err != nil {
 		return head{}, err
 	}
-	return b.head(ctx, s, mutex, names)
+	return b.head(ctx, s, mutex, names, "")
 }
 
-// head describes the first of the named nodes. If that node is gone, head lists the nodes again.
-func (b *Backend) head(ctx context.Context, s *session, mutex string, names []string) (head, error) {
+// head describes the first of the named nodes. If that node is gone, head lists the nodes again. own
+// is the node of the caller, which holds its key's lock; "" = none. A grant to that node needs the
+// lock. So if own is the first, head does not wait for the grant, and returns only child and names.
+func (b *Backend) head(ctx context.Context, s *session, mutex string, names []string, own string) (head, error) {
 	for {
-		if len(names) == 0 {
+		switch {
+		case len(names) == 0:
 			return head{}, nil
+		case names[0] == own:
+			return head{child: own, names: names}, nil
 		}
 		h, err := b.headOf(ctx, s, mutex, names[0])
 		if err == nil {

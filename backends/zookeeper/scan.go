@@ -87,7 +87,7 @@ func (b *Backend) fits(ctx context.Context, s *session, mutex string, r simba.Sc
 	if !r.Held && !r.Contended || !r.Held && len(names) > 1 {
 		return true, nil
 	}
-	h, err := b.head(ctx, s, mutex, names)
+	h, err := b.head(ctx, s, mutex, names, "")
 	return (h.owned || !r.Held) && (h.waiters() > 0 || !r.Contended), err
 }
 
