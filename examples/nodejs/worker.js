@@ -52,7 +52,7 @@ const machine = new LockMachine({
     await lock.acquire();
   },
   startWork: async () => {
-    console.log("Lock acquired. Starting work", { workerId, token: lock.token });
+    console.log(`Lock acquired. Starting work with token ${lock.token}`, { workerId });
     consumeResource();
   },
   renewalIsDue: (signal) => lock.due(signal),
