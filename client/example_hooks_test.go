@@ -24,13 +24,13 @@ func ExampleHooks() {
 			log.WarnContext(ctx, "lock lost", "mutex", e.Mutex, "held", e.Took, "expired", e.Expired)
 		},
 		WorkDone: func(_ context.Context, e client.HookEvent) {
-			fmt.Println("work on", e.Mutex, "done, token", e.Token, "error", e.Err)
+			fmt.Println("work on", e.Mutex, "done, with a token:", e.Token != 0, "error", e.Err)
 		},
 	}})
 	defer done()
 	err := c.Do(context.Background(), "report", func(context.Context) error { return nil })
 	fmt.Println(err)
 	// Output:
-	// work on report done, token 1 error <nil>
+	// work on report done, with a token: true error <nil>
 	// <nil>
 }

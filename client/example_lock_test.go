@@ -14,12 +14,12 @@ func ExampleClient_Do() {
 	c, done := connect()
 	defer done()
 	err := c.Do(context.Background(), "report", func(ctx context.Context) error {
-		fmt.Println("write the report with token", client.Token(ctx))
+		fmt.Println("write the report with a token:", client.Token(ctx) != 0)
 		return ctx.Err()
 	})
 	fmt.Println(err)
 	// Output:
-	// write the report with token 1
+	// write the report with a token: true
 	// <nil>
 }
 
@@ -43,8 +43,8 @@ func ExampleClient_Lock() {
 	l, err := c.Lock(ctx, "report")
 	check(err)
 	defer l.Unlock(context.WithoutCancel(ctx))
-	fmt.Println("work with token", l.Token(), "until", l.Context().Err())
-	// Output: work with token 1 until <nil>
+	fmt.Println("work with a token:", l.Token() != 0, "until", l.Context().Err())
+	// Output: work with a token: true until <nil>
 }
 
 // The context limits the wait.
@@ -104,8 +104,8 @@ func ExampleLock_Owner() {
 	l, err := c.Lock(context.Background(), "report", client.WithID("shop-1"))
 	check(err)
 	o := l.Owner()
-	fmt.Println(o.ID, o.Token, o.TransitionAt.Sub(o.TTLAt))
-	// Output: shop-1 1 2s
+	fmt.Println(o.ID, o.Token != 0, o.TransitionAt.Sub(o.TTLAt))
+	// Output: shop-1 true 2s
 }
 
 // A second Unlock does nothing, so a deferred Unlock may follow an explicit one.

@@ -49,22 +49,22 @@ func ExampleContender_Resign() {
 	c, done := connect()
 	defer done()
 	var k *client.Contender
+	var first client.Owner
 	k, err := c.NewContender(client.ContenderConfig{
 		Mutex: "leader",
-		OnAcquired: func(ownership context.Context, _ client.State) {
-			fmt.Println("token", client.Token(ownership))
-			if client.Token(ownership) == 1 {
+		OnAcquired: func(_ context.Context, s client.State) {
+			if first.Token == 0 {
+				first = s.After
 				k.Resign()
-			} else {
-				k.Quit()
+				return
 			}
+			fmt.Println("leader again, with a larger token:", s.After.Token > first.Token)
+			k.Quit()
 		},
 	})
 	check(err)
 	check(k.Run(context.Background()))
-	// Output:
-	// token 1
-	// token 2
+	// Output: leader again, with a larger token: true
 }
 
 func ExampleScheduler_Run() {

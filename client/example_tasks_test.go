@@ -60,7 +60,7 @@ func checkedWrite(ctx context.Context, c *client.Client, token uint64, write fun
 		return err
 	}
 	if !holds {
-		return fmt.Errorf("token %d: %w", token, client.ErrLost)
+		return client.ErrLost
 	}
 	return write()
 }
@@ -80,6 +80,6 @@ func Example_tasks() {
 	check(scheduledJob(ctx, c, func(context.Context) error { panic("not yet the full hour") }))
 	// Output:
 	// written
-	// token 1: mutex lost
+	// mutex lost
 	// lead
 }
