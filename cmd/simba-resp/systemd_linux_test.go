@@ -108,12 +108,14 @@ func until(t *testing.T, what string, done func() bool) {
 // hanging is an engine with a bug: a lock hangs.
 type hanging struct {
 	liveBackend
-	lock sync.Mutex
+	lock  sync.Mutex // protects asked
+	asked int        // how often Stats has returned
 }
 
 func (h *hanging) Stats() simba.Stats {
 	h.lock.Lock()
 	defer h.lock.Unlock()
+	h.asked++
 	return h.liveBackend.Stats()
 }
 
@@ -133,10 +135,10 @@ func TestWatchdogIsNotFedWhileALockHangs(t *testing.T) {
 		t.Errorf("the log does not warn of a short WatchdogSec: %s", &log.b)
 	}
 	h.lock.Lock()
-	fed := m.count("WATCHDOG=1") + 1 // one report may be on its way
-	time.Sleep(time.Second)
+	fed := h.asked          // a report follows each Stats, so there are no more, also on a busy machine
+	time.Sleep(time.Second) // time for reports that follow no Stats
 	if n := m.count("WATCHDOG=1"); n > fed {
-		t.Errorf("while a lock hung for 5 intervals, the watchdog got %d reports, want none", n-fed)
+		t.Errorf("while a lock hung, the watchdog got %d reports, want at most %d", n, fed)
 	}
 	h.lock.Unlock()
 	until(t, "WATCHDOG after the hang", func() bool { return m.count("WATCHDOG=1") > fed })
