@@ -67,7 +67,7 @@ func (g *generator) simple(k kind) string {
 	if g.vararg && g.chance(4) {
 		return pick(g, "(...)", "select('#', ...)", "{...}")
 	}
-	return pick(g, "nil", "true", "false", g.simple(number), g.simple(text), "cjson.null")
+	return pick(g, "nil", "true", "false", g.simple(number), g.simple(text))
 }
 
 func (g *generator) parenthesized(e string) string { return "(" + e + ")" }
@@ -169,7 +169,7 @@ func (g *generator) text() string {
 	N := func() string { return g.expr(number) }
 	S := func() string { return g.expr(text) }
 	C := func() string { return "clip(" + S() + ")" } // for functions that make a text longer
-	switch g.IntN(12) {
+	switch g.IntN(11) {
 	case 0, 1, 2:
 		return fmt.Sprintf("clip(%s .. %s .. %s)", pick(g, S(), N()), pick(g, S(), N()), S())
 	case 3:
@@ -189,10 +189,6 @@ func (g *generator) text() string {
 			fmt.Sprintf("(string.match(%s, %s) or '')", S(), pick(g, patterns...)),
 			fmt.Sprintf("clip((string.gsub(%s, %s, %s)))", S(), pick(g, patterns...), pick(g, "'<%0>'", "'%1%1'", "''", "7")))
 	case 10:
-		return pick(g,
-			fmt.Sprintf("cjson.encode({%s, lim(%s)})", C(), N()), fmt.Sprintf("cjson.encode({a = %s})", C()),
-			fmt.Sprintf("cjson.encode(cjson.decode(cjson.encode({{%s}, {}, cjson.null, true, x = nil})))", C()))
-	case 11:
 		return pick(g,
 			fmt.Sprintf("redis.call('echo', %s)", pick(g, S(), N(), N())),
 			fmt.Sprintf("(redis.call('get', 'k%d') or 'none')", 1+g.IntN(4)),
@@ -218,7 +214,7 @@ func (g *generator) array() string {
 // risky returns an expression that may fail, or whose values may be of any kind.
 func (g *generator) risky() string {
 	A := func() string { return g.expr(anything) }
-	switch g.IntN(11) {
+	switch g.IntN(10) {
 	case 0:
 		operator := pick(g, "+", "-", "*", "/", "%", "^", "..", "<", "<=", ">", "==")
 		if strings.Contains("+-*/^", operator) {
@@ -238,12 +234,8 @@ func (g *generator) risky() string {
 			fmt.Sprintf("near(nz(math.pow(%s, %s)))", A(), A()),
 			fmt.Sprintf("type(math.random(%s))", pick(g, "", A(), A()+", "+A(), "1, 2, 3")),
 		)
-	case 10:
-		return g.mget()
 	case 4:
-		return pick(g,
-			fmt.Sprintf("cjson.encode(%s)", pick(g, A(), "{"+A()+", "+A()+"}", "{[lim("+g.expr(number)+")] = "+g.expr(number)+"}", "{[20] = 1}")),
-			fmt.Sprintf("cjson.decode(%s)", pick(g, A(), g.json(0), g.json(0), g.json(0))))
+		return g.mget()
 	case 5:
 		return fmt.Sprintf("(%s)%s", A(), pick(g, "[1]", ".x", "()", "['y']", ":rep(2)"))
 	case 6:
@@ -266,27 +258,6 @@ func (g *generator) mget() string {
 	return fmt.Sprintf("redis.%s('mget', 'k%d', 'k%d')", pick(g, "call", "pcall"), 1+g.IntN(4), 1+g.IntN(4))
 }
 
-// json returns a text that is JSON, or almost JSON.
-func (g *generator) json(depth int) string {
-	if depth == 0 {
-		return "[==[" + g.json(1) + "]==]"
-	}
-	switch g.IntN(7) {
-	case 0:
-		return pick(g, "1", "-2.5", "1e3", "0x10", "1.", "-", "nan", "-inf", "01", "+1", ".5", "1e999", "12345678901234567890")
-	case 1:
-		return pick(g, `"a"`, `"\u00e9\n\/"`, `"\ud83d\ude00"`, `"\ud83d"`, `"\x"`, `"tab	"`, `"`, `""`, `"\u12"`, `'a'`)
-	case 2:
-		return pick(g, "true", "false", "null", "nul", "", "None")
-	}
-	if depth > 3 {
-		return "[]"
-	}
-	a, b := g.json(depth+1), g.json(depth+1)
-	return strings.NewReplacer("A", a, "B", b).Replace(
-		pick(g, "[A,B]", "[ A , B ]", `{"a":A,"b":B}`, `{"1":A , "x":B}`, "[A B", "{A:B}", "[A,B],", "[A,]", "[[A],{}]"))
-}
-
 // reply returns an expression for the reply of the program.
 func (g *generator) reply(depth int) string {
 	inner := func() string { return g.reply(depth + 1) }
@@ -302,7 +273,7 @@ func (g *generator) reply(depth int) string {
 	case 2:
 		return g.expr(array)
 	case 3, 4, 5, 6, 7:
-		return pick(g, "true", "false", "nil", "cjson.null", "put")
+		return pick(g, "true", "false", "nil", "put")
 	case 8, 9:
 		return fmt.Sprintf("{%s, %s, %s}", inner(), inner(), inner())
 	case 10:

@@ -63,7 +63,7 @@ local function show(v, deep)
   deep = deep or 0
   if type(v) == 'number' then return tostring(v) .. '/' .. string.format('%.17g', v) end
   if type(v) == 'string' then return '"' .. v .. '"' end
-  if type(v) == 'function' or v == cjson.null then return type(v) end
+  if type(v) == 'function' then return type(v) end
   if type(v) ~= 'table' then return tostring(v) end
   if deep > 3 then return '...' end
   local keys = {}
@@ -77,7 +77,7 @@ end
 local function put(...) for i = 1, #out < 1000 and select('#', ...) or 0 do out[#out+1] = show((select(i, ...))) end end
 local function kind(e)
   if type(e) ~= 'string' then return show(e) end
-  for word, what in string.gmatch('arithmetic=number perform=number __unm=number compare=compare call=call index=index concatenate=concat length=length argument=argument overflow=overflow Expected=json ', '(%S+)=(%S+)') do
+  for word, what in string.gmatch('arithmetic=number perform=number __unm=number compare=compare call=call index=index concatenate=concat length=length argument=argument overflow=overflow ', '(%S+)=(%S+)') do
     if string.find(e, word, 1, true) then return what end
   end
   return (string.gsub(e, '^[^ ]+:%d+: ', ''))

@@ -23,7 +23,7 @@ var computed = []struct{ rule, source, want string }{
 	{"bounds of for are numbers", "return tostring((pcall(function() for i = 1, 'x' do end end))) .. select(2, pcall(function() for i = {}, 1 do end end)):match('initial value.*')", "falseinitial value must be a number"},
 
 	{"a modulo is that of C's doubles", "local a, b = 4, -1/3 return tostring(a % b) .. ' ' .. 0 % (1/0) .. ' ' .. -5 % (1/0) .. ' ' .. 5.5 % -2 .. ' ' .. 5 % 0", "0 -nan -nan -0.5 -nan"},
-	{"a negated zero has its sign", "local z = 0 return -z .. ' ' .. cjson.encode(-z) .. ' ' .. redis.call('echo', -z)", "-0 -0 -0"},
+	{"a negated zero has its sign", "local z = 0 return -z .. ' ' .. tostring(-z) .. ' ' .. redis.call('echo', -z)", "-0 -0 -0"},
 	{"NaN is shown as in C", "return tostring(0/0) .. ' ' .. tostring(-(0/0)) .. ' ' .. (-8)^(1/3) .. ' ' .. math.fmod(1, 0) .. ' ' .. math.log(-1)", "-nan nan -nan -nan -nan"},
 	{"NaN is shown as in C", "return math.pow(0/0, 3) .. ' ' .. math.pow(0/0, 2) .. ' ' .. math.pow(-(0/0), 3) .. ' ' .. math.pow(2, 0/0) .. ' ' .. math.pow(-8, 1/3)", "nan -nan nan -nan -nan"},
 	{"numeric strings are read as in C", "return '010' + 1 .. ' ' .. '0x1p4' + 0 .. ' ' .. ' 1e1 ' * 1 .. ' ' .. tostring('-inf' + 0) .. ' ' .. tostring(tonumber('1_0')) .. tostring(tonumber('0b1'))", "11 16 10 -inf nilnil"},
@@ -52,7 +52,6 @@ var computed = []struct{ rule, source, want string }{
 	{"equal elements are sorted as by Lua", "local t = {{1, 'a'}, {1, 'b'}, {1, 'c'}, {0, 'd'}, {1, 'e'}} table.sort(t, function(a, b) return a[1] < b[1] end) local s = '' for i = 1, 5 do s = s .. t[i][2] end return s", "dacbe"},
 	{"a contradictory order function is an error", "return select(2, pcall(table.sort, {3, 1, 2, 5, 4}, function() return true end)):match('invalid.*')", "invalid order function for sorting"},
 	{"a NUL ends a pattern and a number", "return ('abc'):match('b\\0c') .. tonumber('10\\0x')", "b10"},
-	{"cjson reads what Redis' does", "return cjson.decode('\"a\tb\"') .. tostring(pcall(cjson.decode, '.5')) .. tostring(pcall(cjson.decode, '\"\\\\ud800\"')) .. cjson.decode('0x10')", "a\tbfalsefalse16"},
 }
 
 func TestScriptsComputeAsLua51(t *testing.T) {

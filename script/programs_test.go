@@ -146,8 +146,6 @@ var constructs = map[string]*regexp.Regexp{
 	"patterns":           regexp.MustCompile(`string\.(match|gsub)\(`),
 	"bytes of a string":  regexp.MustCompile(`string\.(find|byte|len)\(`),
 	"table constructor":  regexp.MustCompile(`= \{|\(\{`),
-	"cjson.encode":       regexp.MustCompile(`cjson\.encode\(`),
-	"cjson.decode":       regexp.MustCompile(`cjson\.decode\(`),
 	"command":            regexp.MustCompile(`redis\.p?call\(`),
 }
 

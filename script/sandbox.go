@@ -20,14 +20,13 @@ type sandbox struct {
 	readonly   *lua.LFunction
 	next       *lua.LFunction
 	ipairs     *lua.LFunction
-	null       *lua.LUserData // cjson.null
 }
 
 const errReadonly = "Attempt to modify a readonly table"
 
 func (s *state) newSandbox() *sandbox {
 	L := s.lua
-	box := &sandbox{globals: newTable(0, 64), contents: map[*lua.LTable]*lua.LTable{}, null: &lua.LUserData{Metatable: lua.LNil}}
+	box := &sandbox{globals: newTable(0, 64), contents: map[*lua.LTable]*lua.LTable{}}
 	s.sandbox = box
 	proxy := newTable(0, 0)
 	L.Env, L.G.Global = proxy, proxy // new functions take their environment from here
@@ -45,7 +44,6 @@ func (s *state) newSandbox() *sandbox {
 	s.library("string", str)
 	s.library("table", s.table(s.tableLibrary()))
 	s.library("math", s.mathLibrary())
-	s.library("cjson", s.jsonLibrary())
 	s.library("redis", s.redisLibrary())
 
 	meta.RawSetString("__index", str)
