@@ -27,7 +27,8 @@
 //     publishes a notice on its channel. It publishes none if the lease expired, unless the mutex
 //     is open to outsiders.
 //   - The owner is not in the queue, except during the recovery delay.
-//   - A mutex without owner, queue and reservation is not in memory.
+//   - A mutex without owner, queue and reservation is not in memory, unless an outsider has asked for
+//     it in the last minute.
 //
 // # Locks
 //

@@ -41,7 +41,7 @@ type extra struct {
 
 	// See openToOutsiders.
 	sinceOpen int           // tenures that ended since the mutex was last open
-	outsider  simba.Instant // when a script last asked in vain for an outsider; 0 = never
+	outsider  simba.Instant // when a script last asked in vain for an outsider; 0 = none counts
 	open      simba.Instant // until when the free mutex is open to outsiders
 
 	// The fields below belong to the present tenure.
@@ -170,17 +170,17 @@ func (m *mutex) makeExtra() *extra {
 	return m.extra
 }
 
-// idle reports whether the mutex has no state left. It drops an empty extra state, unless the extra
-// state has to keep an outsider until the tenure ends.
+// idle reports whether the mutex has no state left. It drops an empty extra state.
 func (m *mutex) idle() bool {
-	if x := m.extra; x != nil && x.isEmpty() && !(m.owned() && x.outsider != 0) {
+	if x := m.extra; x != nil && x.isEmpty() {
 		m.extra = nil
 	}
 	return !m.owned() && m.extra == nil
 }
 
 func (x *extra) isEmpty() bool {
-	return len(x.all) == 0 && x.reserved == nil && x.session == 0 && x.unconfirmed == nil && x.long == 0 && x.fields == nil
+	return len(x.all) == 0 && x.reserved == nil && x.outsider == 0 &&
+		x.session == 0 && x.unconfirmed == nil && x.long == 0 && x.fields == nil
 }
 
 // deadline returns the next instant at which the mutex changes without a request. The result may be
@@ -199,6 +199,8 @@ func (m *mutex) deadline(recoverUntil simba.Instant, former uint64) simba.Instan
 		d = x.until
 	case x.next() != nil:
 		d = max(recoverUntil, x.open)
+	case x.outsider != 0:
+		d = x.outsider.Add(outsiderCounts)
 	}
 	if x != nil && x.nextLapse != 0 {
 		d = min(d, x.nextLapse)

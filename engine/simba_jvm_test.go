@@ -128,3 +128,33 @@ func TestEveryThirdTimeAFreeMutexIsOpenToOutsidersForAMoment(t *testing.T) {
 		})
 	}
 }
+
+func TestAMutexWithoutWaitersIsOpenToOutsidersToo(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", sec, 0)
+		w.refuse("m", "outsider", false)
+		const open = 150 * time.Millisecond
+		ask := simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, NoQueue: true}
+		for ended := 1; ended <= 9; ended++ {
+			w.release("m", "a")
+			time.Sleep(ms) // nobody waits meanwhile
+			o := w.ask(ask)
+			if ended%3 == 0 {
+				if o.Status != simba.StatusBusy || o.Transition != open-ms {
+					w.t.Errorf("ACQUIRE after %d tenures: %+v; want busy, and %v left", ended, o, open-ms)
+				}
+				time.Sleep(open)
+				o = w.ask(ask)
+			}
+			if o.Status != simba.StatusAcquired {
+				w.t.Fatalf("ACQUIRE after %d tenures: %+v; want acquired", ended, o)
+			}
+		}
+		w.release("m", "a")
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if n := w.e.Stats().Mutexes; n != 0 {
+			w.t.Errorf("%d mutexes are in memory a minute after the outsider asked, want 0", n)
+		}
+	})
+}

@@ -29,6 +29,9 @@ func (m *mutex) advance(s *step) {
 	if x == nil {
 		return
 	}
+	if x.outsider != 0 && s.now.Sub(x.outsider) >= outsiderCounts {
+		x.outsider = 0
+	}
 	if e := x.reserved; e != nil && x.until <= s.now {
 		m.endReservation(s)
 		if e.kept && x.find(e.contender) == e {
@@ -374,7 +377,7 @@ func (m *mutex) handOff(s *step) {
 		return
 	}
 	x.readyRequeued()
-	if x.next() != nil && m.openToOutsiders(s) {
+	if m.openToOutsiders(s) {
 		return
 	}
 	for e := x.next(); e != nil; e = x.next() {
@@ -426,16 +429,19 @@ func (m *mutex) noteRefusal(s *step, contender string, endsAt int64) {
 	}
 }
 
+// outsiderCounts is how long an outsider counts after it asked in vain.
+const outsiderCounts = time.Minute
+
 // openToOutsiders leaves the free mutex to outsiders for a moment, every third time that it becomes
 // free. Outsiders are contenders whose scripts take the mutex without a queue entry, such as those
-// of Simba from 3.2. They count for a minute after they asked in vain.
+// of Simba from 3.2. The moment does not depend on waiters: without it, clients that release the
+// mutex and ask again at once would always come first.
 func (m *mutex) openToOutsiders(s *step) bool {
 	x := m.extra
 	if x.sinceOpen < 3 {
 		return false
 	}
-	x.sinceOpen = 0
-	if x.outsider == 0 || s.now.Sub(x.outsider) > time.Minute {
+	if x.sinceOpen = 0; x.outsider == 0 {
 		return false
 	}
 	x.open = s.now.Add(150 * time.Millisecond)
