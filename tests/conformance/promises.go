@@ -151,7 +151,7 @@ var Promises = []Promise{
 		Redis:    KeptIf("Redis has `appendonly yes` and `appendfsync always`, and does not fail over"), MySQL: KeptIf(mysqlDurable), ZooKeeper: KeptIf("ZooKeeper has `forceSync=yes`, its default"),
 		Tests: Tests{
 			Embedded: []string{
-				"engine.TestWithFsyncHeldBackNobodyCanSeeAGrant", "tests/crash.TestCrashLosesNothingAcknowledged", "tests/crash.TestKillLosesNothingAcknowledged",
+				"engine.TestWithFsyncHeldBackNobodyCanSeeAGrant", "persist.TestACrashAtAnyMomentLosesNoCommittedChange", "tests/crash.TestKillLosesNothingAcknowledged",
 				"tests/crash.TestKillLosesNothingThatAsyncPromises", "tests/simulation.TestSimulation",
 			},
 			Redis: []string{

@@ -1,3 +1,4 @@
+// Package crash tests what survives crashes of the server or the machine, reboots and restarts.
 package crash
 
 import (
@@ -59,3 +60,5 @@ func lastSeq(t *testing.T, c *goredis.Client) (last int64) {
 	}
 	return last
 }
+
+func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
