@@ -49,8 +49,6 @@ type Keyspace interface {
 	// LimitQueues limits the memory of each queue, in bytes; 0 = no limit. At the limit, Acquire
 	// returns ErrOutOfMemory to a contender that would need a new queue entry.
 	LimitQueues(bytes int64)
-	// SetKeyEvents sets which keyspace notifications of Redis are published. At first none are.
-	SetKeyEvents(KeyEvents)
 }
 
 // ErrConflict is returned by Update when other clients keep changing what the transaction reads.
@@ -167,15 +165,3 @@ type Tx interface {
 	// that the transaction has not read before appear not to exist.
 	TooLarge() bool
 }
-
-// KeyEvents is a set of kinds of keyspace notifications.
-type KeyEvents uint8
-
-// The kinds, with the letters of Redis' notify-keyspace-events.
-const (
-	KeyEventsByKey   KeyEvents = 1 << iota // K: on __keyspace@0__:<key>
-	KeyEventsByEvent                       // E: on __keyevent@0__:<event>
-	KeyEventGeneric                        // g: del, expire
-	KeyEventString                         // $: set
-	KeyEventExpired                        // x: expired
-)

@@ -104,7 +104,8 @@ func (a *audit) failedLogin(name []byte, addr string) {
 	}
 }
 
-// denied logs a denial of the sender's request. origin is the field "context" of ACL LOG.
+// denied logs a denial of the sender's request. origin is "toplevel", "multi", "lua" or
+// "http".
 func (a *audit) denied(sender []slog.Attr, d *denial, origin string) {
 	open, missed := a.refusals.allow()
 	if !open {

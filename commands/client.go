@@ -47,8 +47,6 @@ type client struct {
 	last    atomic.Pointer[entry]
 	queued  atomic.Int32 // commands queued by MULTI, -1 outside
 	library atomic.Pointer[library]
-	noEvict atomic.Bool
-	noTouch atomic.Bool
 }
 
 type library struct{ name, version string }
@@ -129,12 +127,9 @@ func (c *client) run(e *entry, args [][]byte) {
 		c.fail(err)
 	}
 	c.countSession()
-	ended := c.x.age()
-
-	took := ended - started - c.parked
+	took := c.x.age() - started - c.parked
 	c.outage.note(took)
 	c.record(e, args, took, err != nil)
-	c.x.rates.tick(c.x, ended)
 }
 
 func (c *client) where() string {

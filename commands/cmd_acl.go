@@ -55,7 +55,6 @@ var aclSubcommands = []command{
 		name: "load", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclLoad,
 		summary: "Reload the ACLs from the configured ACL file",
 	},
-	aclLogRow,
 	{
 		name: "save", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclReadOnly,
 		summary: "Refused: the server does not write the file of its users",

@@ -1,7 +1,5 @@
 package commands
 
-import "github.com/simba-resp/simba-resp/resp"
-
 // This file has CLIENT and its subcommands that concern only the calling connection.
 
 var clientCommands = []command{
@@ -25,21 +23,6 @@ var clientSubcommands = []command{
 	clientKillRow,
 	clientListRow,
 	{
-		name: "no-evict", arity: 3, flags: adminControl, categories: catConnection, since: "7.0.0", run: (*client).clientToggle,
-		summary: "Set client eviction mode for the current connection; no connection is ever evicted",
-		args:    "<ON | OFF>",
-	},
-	{
-		name: "no-touch", arity: 3, flags: control, categories: catConnection, since: "7.2.0", run: (*client).clientToggle,
-		summary: "Control whether commands affect the LRU/LFU of keys; without effect, since no key is ever evicted",
-		args:    "<ON | OFF>",
-	},
-	{
-		name: "reply", arity: 3, flags: control | unqueued, categories: catConnection, since: "3.2.0", run: (*client).clientReply,
-		summary: "Instruct the server whether to reply to commands",
-		args:    "<ON | OFF | SKIP>",
-	},
-	{
 		name: "setinfo", arity: 4, flags: control, categories: catConnection, since: "7.2.0", run: (*client).clientSetInfo,
 		summary: "Set client or connection specific info",
 		args:    "<LIB-NAME libname | LIB-VER libver>",
@@ -53,10 +36,6 @@ var clientSubcommands = []command{
 		name: "tracking", arity: -3, flags: control, categories: catConnection, since: "6.0.0", run: (*client).clientTracking,
 		summary: "Enable or disable server assisted client side caching, which is not supported",
 		args:    "<ON | OFF>",
-	},
-	{
-		name: "trackinginfo", arity: 2, flags: control, categories: catConnection, since: "6.2.0", run: (*client).clientTrackingInfo,
-		summary: "Return information about server assisted client side caching for the current connection",
 	},
 	clientUnblockRow,
 }
@@ -122,40 +101,6 @@ func (c *client) clientSetInfo(args [][]byte) error {
 	return nil
 }
 
-// clientToggle serves NO-EVICT and NO-TOUCH. CLIENT LIST shows both. They have no other effect,
-// because this server evicts nothing.
-func (c *client) clientToggle(args [][]byte) error {
-	var on bool
-	switch {
-	case equalFold(args[2], "ON"):
-		on = true
-	case !equalFold(args[2], "OFF"):
-		return errSyntax
-	}
-	if equalFold(args[1], "NO-EVICT") {
-		c.noEvict.Store(on)
-	} else {
-		c.noTouch.Store(on)
-	}
-	c.w.Simple("OK")
-	return nil
-}
-
-func (c *client) clientReply(args [][]byte) error {
-	switch {
-	case equalFold(args[2], "ON"):
-		c.conn.SetReplyMode(resp.ReplyOn)
-		c.w.Simple("OK")
-	case equalFold(args[2], "OFF"):
-		c.conn.SetReplyMode(resp.ReplyOff)
-	case equalFold(args[2], "SKIP"):
-		c.conn.SetReplyMode(resp.ReplySkipNext)
-	default:
-		return errSyntax
-	}
-	return nil
-}
-
 func (c *client) clientTracking(args [][]byte) error {
 	switch {
 	case equalFold(args[2], "OFF"):
@@ -165,17 +110,5 @@ func (c *client) clientTracking(args [][]byte) error {
 	default:
 		return errSyntax
 	}
-	return nil
-}
-
-func (c *client) clientTrackingInfo([][]byte) error {
-	w := c.w
-	w.Map(3)
-	w.BulkString("flags")
-	w.Set(1)
-	w.BulkString("off")
-	c.writeNumber("redirect", -1)
-	w.BulkString("prefixes")
-	w.Array(0)
 	return nil
 }

@@ -147,8 +147,6 @@ func (c *client) flags(conn *resp.Conn) string {
 		{c.queued.Load() >= 0, 'x'},
 		{conn.Blocked(), 'b'},
 		{conn.UnixSocket() != "", 'U'},
-		{c.noEvict.Load(), 'e'},
-		{c.noTouch.Load(), 'T'},
 	} {
 		if f.set {
 			letters = append(letters, f.letter)

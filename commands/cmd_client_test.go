@@ -39,8 +39,6 @@ func TestClientListShowsTheStateOfConnections(t *testing.T) {
 		me.do("CLIENT SETNAME me")
 		me.do("CLIENT SETINFO lib-name simba-go")
 		me.do("CLIENT SETINFO LIB-VER 1.2")
-		me.do("CLIENT NO-EVICT ON")
-		me.do("CLIENT NO-TOUCH ON")
 		time.Sleep(5 * time.Second)
 
 		byID := make(map[string]map[string]string)
@@ -49,7 +47,7 @@ func TestClientListShowsTheStateOfConnections(t *testing.T) {
 			byID[f["id"]] = f
 		}
 		for _, tt := range []struct{ id, field, want string }{
-			{"1", "name", "me"}, {"1", "flags", "eT"}, {"1", "cmd", "client|list"}, {"1", "age", "5"}, {"1", "idle", "0"},
+			{"1", "name", "me"}, {"1", "flags", "N"}, {"1", "cmd", "client|list"}, {"1", "age", "5"}, {"1", "idle", "0"},
 			{"1", "lib-name", "simba-go"}, {"1", "lib-ver", "1.2"}, {"1", "user", "default"}, {"1", "resp", "2"},
 			{"2", "flags", "b"}, {"2", "cmd", "simba.acquire"}, {"2", "idle", "5"},
 			{"3", "flags", "P"}, {"3", "sub", "2"}, {"3", "psub", "1"}, {"3", "ssub", "1"}, {"3", "resp", "3"},
@@ -147,41 +145,4 @@ func TestAKilledSessionReleasesItsLeases(t *testing.T) {
 			t.Errorf("the backend was called with %s, want a release", got)
 		}
 	})
-}
-
-func TestClientReplyOffAndSkip(t *testing.T) {
-	p := newSite(t, Config{}).dial()
-	p.send("CLIENT REPLY SKIP", "ECHO skipped", "ECHO one")
-	if got := p.reply(); got != bulk("one") {
-		t.Errorf("the first reply after SKIP is %q, want that of ECHO one", got)
-	}
-	p.send("CLIENT REPLY SKIP", "RESET", "ECHO three")
-	if got := p.reply(); got != bulk("three") {
-		t.Fatalf("after SKIP and RESET the reply is %q, want that of ECHO three", got)
-	}
-	// RESET gets no reply.
-	p.send("HELLO 3", "SUBSCRIBE a", "CLIENT REPLY SKIP", "RESET", "ECHO four")
-	p.reply()
-	p.reply()
-	if got := p.reply(); got != bulk("four") {
-		t.Fatalf("after SKIP and RESET of a subscriber the reply is %q, want that of ECHO four", got)
-	}
-	p.send("CLIENT REPLY OFF", "ECHO a", "UNSUBSCRIBE", "CLIENT REPLY x", "CLIENT REPLY ON", "ECHO two")
-	for _, want := range []string{"*3\r\n$11\r\nunsubscribe\r\n$-1\r\n:0\r\n", ok, bulk("two")} {
-		if got := p.reply(); got != want {
-			t.Fatalf("after OFF and ON the reply is %q, want %q", got, want)
-		}
-	}
-}
-
-func TestAProtocolErrorGetsNoReplyAfterClientReplyOff(t *testing.T) {
-	p := newSite(t, Config{}).dial()
-	p.send("CLIENT REPLY OFF", "SUBSCRIBE a")
-	if got := p.reply(); got != subscribed("subscribe", "a", 1) {
-		t.Fatalf("SUBSCRIBE replied %q, want its confirmation", got)
-	}
-	if _, err := p.nc.Write([]byte("*x\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	p.expectEnd()
 }

@@ -2,9 +2,6 @@ package commands
 
 import (
 	"slices"
-	"strings"
-
-	"github.com/simba-resp/simba-resp/resp"
 )
 
 var commandCommands = []command{
@@ -19,19 +16,10 @@ var commandCommands = []command{
 
 var commandSubcommands = []command{
 	{
-		name: "count", arity: 2, flags: loading | stale, categories: catConnection, since: "2.8.13", run: (*client).commandCount,
-		summary: "Get total number of commands",
-	},
-	{
 		name: "docs", arity: -2, flags: loading | stale, categories: catConnection, since: "7.0.0", run: (*client).commandDocs,
 		summary: "Get array of specific command documentation",
 		tips:    []string{"nondeterministic_output_order"},
 		args:    "[command-name [command-name ...]]",
-	},
-	{
-		name: "getkeys", arity: -3, flags: loading | stale, categories: catConnection, since: "2.8.13", run: (*client).commandGetKeys,
-		summary: "Extract keys given a full command",
-		args:    "command [arg [arg ...]]",
 	},
 	{
 		name: "info", arity: -2, flags: loading | stale, categories: catConnection, since: "2.8.13", run: (*client).commandInfo,
@@ -39,21 +27,10 @@ var commandSubcommands = []command{
 		tips:    []string{"nondeterministic_output_order"},
 		args:    "[command-name [command-name ...]]",
 	},
-	{
-		name: "list", arity: -2, flags: loading | stale, categories: catConnection, since: "7.0.0", run: (*client).commandList,
-		summary: "Get an array of command names",
-		tips:    []string{"nondeterministic_output_order"},
-		args:    "[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]",
-	},
 }
 
 func (c *client) commandAll([][]byte) error {
 	c.writeInfos(c.x.table.entries)
-	return nil
-}
-
-func (c *client) commandCount([][]byte) error {
-	c.w.Int(int64(len(c.x.table.entries)))
 	return nil
 }
 
@@ -242,80 +219,4 @@ func (c *client) writeArgument(a *argument) {
 		w.BulkString("arguments")
 		c.writeArguments(a.args)
 	}
-}
-
-func (c *client) commandGetKeys(args [][]byte) error {
-	args = args[2:]
-	e, _ := c.x.table.find(args)
-	switch {
-	case e == nil, e.bySub != nil && len(args) > 1: // an unknown command or subcommand
-		return replyError("ERR Invalid command specified")
-	case e.keys.first == 0 && e.keyCount == 0:
-		return replyError("ERR The command has no key arguments")
-	case !e.accepts(len(args)):
-		return replyError("ERR Invalid number of arguments specified for command")
-	}
-	found := e.keysOf(args)
-	c.w.Array(len(found))
-	for _, k := range found {
-		c.w.Bulk(k)
-	}
-	return nil
-}
-
-// keysOf returns the keys among the arguments of a command. If the argument with the number of keys
-// is invalid, keysOf returns none, as in Redis.
-func (e *entry) keysOf(args [][]byte) (found [][]byte) {
-	if e.keyCount > 0 {
-		after := args[e.keyCount+1:]
-		if n, ok := parseInt(args[e.keyCount]); ok && n >= 0 && n <= int64(len(after)) {
-			return after[:n]
-		}
-		return nil
-	}
-	last := e.keys.last
-	if last < 0 {
-		last += len(args)
-	}
-	for i := e.keys.first; i <= last && i < len(args); i += e.keys.step {
-		found = append(found, args[i])
-	}
-	return found
-}
-
-func (c *client) commandList(args [][]byte) error {
-	keep := func(*entry) bool { return true }
-	switch {
-	case len(args) == 2:
-	case len(args) != 5 || !equalFold(args[2], "FILTERBY"):
-		return errSyntax
-	case equalFold(args[3], "MODULE"):
-		keep = func(*entry) bool { return false }
-	case equalFold(args[3], "ACLCAT"):
-		set := category(0)
-		if i := slices.Index(categoryNames[:], strings.ToLower(string(args[4]))); i >= 0 {
-			set = 1 << i
-		}
-		keep = func(e *entry) bool { return e.acl()&set != 0 }
-	case equalFold(args[3], "PATTERN"):
-		glob, err := parseGlob("PATTERN", args[4])
-		if err != nil {
-			return err
-		}
-		glob = strings.ToLower(glob)
-		keep = func(e *entry) bool { return resp.Match(glob, e.full) }
-	default:
-		return errSyntax
-	}
-	var names []string
-	for e := range c.x.table.all() {
-		if keep(e) {
-			names = append(names, e.full)
-		}
-	}
-	c.w.Array(len(names))
-	for _, n := range names {
-		c.w.BulkString(n)
-	}
-	return nil
 }

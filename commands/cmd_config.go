@@ -25,10 +25,6 @@ var configSubcommands = []command{
 		args:    "parameter [parameter ...]",
 	},
 	{
-		name: "resetstat", arity: 2, flags: adminControl, since: "2.0.0", run: (*client).configResetStat,
-		summary: "Reset the stats returned by INFO",
-	},
-	{
 		name: "rewrite", arity: 2, flags: adminControl, since: "2.8.0", run: (*client).configRewrite,
 		summary: "Refused: the server does not write its configuration file",
 	},
@@ -70,7 +66,7 @@ func (x *Commands) mergeSettings(others []Setting) []Setting {
 		integerSetting("slowlog-max-len", &x.slowlog.limit, 0, maxSlowlogLimit),
 		integerSetting("busy-reply-threshold", &x.scripting.busyAfter, 0, math.MaxInt64),
 		integerSetting("lua-time-limit", &x.scripting.busyAfter, 0, math.MaxInt64), // the old name
-		x.keyEventsSetting(),
+		constantSetting("notify-keyspace-events", ""),
 		flushSetting(),
 		constantSetting("databases", "1"),
 		constantSetting("save", ""),
@@ -257,20 +253,4 @@ func (s step) set(value func(*assignment) string) error {
 
 func (c *client) configRewrite([][]byte) error {
 	return replyError("ERR CONFIG REWRITE is not supported: the server does not write its configuration file")
-}
-
-// configResetStat resets the counters of INFO, except those of the engine.
-func (c *client) configResetStat([][]byte) error {
-	for e := range c.x.table.all() {
-		e.tally.reset()
-	}
-	c.x.acquires.reset()
-	c.x.guards.reset()
-	c.x.waited.reset()
-	c.x.errors.reset()
-	c.x.aclLog.resetCounts()
-	c.x.rates.reset()
-	c.x.server.ResetStats()
-	c.w.Simple("OK")
-	return nil
 }

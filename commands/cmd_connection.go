@@ -66,7 +66,7 @@ func (c *client) auth(args [][]byte) error {
 	case c.x.users.Default().User().NeedsNoPassword():
 		return replyError("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
 	}
-	if err := c.authenticate(args[0], user, password); err != nil {
+	if err := c.authenticate(user, password); err != nil {
 		return err
 	}
 	c.w.Simple("OK")
@@ -113,7 +113,7 @@ func parseHello(args [][]byte) (h handshake, err error) {
 func (c *client) hello(args [][]byte) error {
 	h, err := parseHello(args)
 	if err == nil && h.user != nil {
-		err = c.authenticate(args[0], h.user, h.password)
+		err = c.authenticate(h.user, h.password)
 	}
 	if err == nil && !c.conn.Authenticated() && c.x.RequireAuth() {
 		err = replyError("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
@@ -214,10 +214,7 @@ func (c *client) reset([][]byte) error {
 			c.conn.Unsubscribe(kind, channel)
 		}
 	}
-	c.noEvict.Store(false)
-	c.noTouch.Store(false)
 	c.conn.SetName("")
-	c.conn.ResetReplyMode()
 	c.conn.SetProto(2)
 	c.begin()
 	c.w.Simple("RESET")

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -49,25 +50,17 @@ func (r *report) clients() {
 }
 
 func (r *report) memory() {
-	m := readMemory()
-	peak := r.x.notePeak(m.used)
-	r.line("used_memory", m.used)
-	r.line("used_memory_human", human(m.used))
+	used := usedMemory()
+	resident := cmp.Or(residentMemory(), used)
+	r.line("used_memory", used)
+	r.line("used_memory_human", human(used))
 	r.line("used_memory_dataset", r.x.dataset()) // the memory that maxmemory limits
-	r.line("used_memory_rss", m.resident)
-	r.line("used_memory_rss_human", human(m.resident))
-	r.line("used_memory_peak", peak)
-	r.line("used_memory_peak_human", human(peak))
-	r.line("total_system_memory", m.system)
-	r.line("total_system_memory_human", human(m.system))
+	r.line("used_memory_rss", resident)
+	r.line("used_memory_rss_human", human(resident))
 	limit := r.x.memory.bytes.Load()
 	r.line("maxmemory", limit)
 	r.line("maxmemory_human", human(limit))
 	r.line("maxmemory_policy", "noeviction")
-	r.line("mem_fragmentation_ratio", fmt.Sprintf("%.2f", float64(m.resident)/float64(max(m.used, 1))))
-	r.line("mem_allocator", "go")
-	r.line("gc_heap_goal", m.goal)
-	r.line("gc_cycles", m.cycles)
 }
 
 func (r *report) persistence() {
@@ -85,15 +78,11 @@ func (r *report) persistence() {
 
 func (r *report) stats() {
 	s := r.x.server.Stats()
-	rate := r.x.rates.read(r.x, r.x.age())
 	broker := r.x.server.Broker()
 	r.line("total_connections_received", s.ConnectionsReceived)
 	r.line("total_commands_processed", r.x.commandsProcessed())
-	r.line("instantaneous_ops_per_sec", int64(rate.commands+0.5))
 	r.line("total_net_input_bytes", s.BytesIn)
 	r.line("total_net_output_bytes", s.BytesOut)
-	r.line("instantaneous_input_kbps", fmt.Sprintf("%.2f", rate.in/1024))
-	r.line("instantaneous_output_kbps", fmt.Sprintf("%.2f", rate.out/1024))
 	r.line("rejected_connections", s.Rejected)
 	r.line("expired_keys", r.c.stats().Expired)
 	r.line("evicted_keys", 0)
@@ -104,7 +93,7 @@ func (r *report) stats() {
 	r.line("total_error_replies", r.x.errors.sum())
 	r.line("slowlog_entries", r.x.slowlog.size())
 	for reason, word := range [...]string{deniedAuth: "auth", deniedCommand: "cmd", deniedKey: "key", deniedChannel: "channel", deniedContender: "contender"} {
-		r.line("acl_access_denied_"+word, r.x.aclLog.count(denialReason(reason)))
+		r.line("acl_access_denied_"+word, r.x.denials[reason].Load())
 	}
 }
 

@@ -33,18 +33,6 @@ var keyspaceCommands = []command{
 	},
 }
 
-var memoryCommands = []command{
-	{
-		name: "memory", arity: -2, group: "server", since: "4.0.0",
-		summary: "A container for memory diagnostics commands",
-		subs: []command{{
-			name: "usage", arity: -3, flags: readonly, keys: keys{2, 2, 1, []string{"RO"}}, since: "4.0.0", run: (*client).memoryUsage,
-			summary: "Estimate the memory usage of a key",
-			args:    "key [SAMPLES count]",
-		}},
-	},
-}
-
 // withoutKeys returns the run function of a command that tools need on every engine. On an engine
 // without a keyspace, fallback serves the command.
 func withoutKeys(fallback func(*client, [][]byte) error) func(*client, [][]byte) error {
@@ -84,64 +72,6 @@ func (c *client) typeOf(args [][]byte) error {
 	default:
 		c.w.Simple(typeString)
 	}
-	return nil
-}
-
-// The estimated memory of a mutex, a waiter and a field in the embedded engine, without names and
-// values, in bytes. mutexOverhead is what TestBytesMatchTheHeap of engine logs for mutexes, rounded up.
-const (
-	mutexOverhead  = 112
-	waiterOverhead = 192
-	fieldOverhead  = 32 // the headers of two strings
-)
-
-func (c *client) memoryUsage(args [][]byte) error {
-	if err := checkMemoryUsage(args); err != nil {
-		return err
-	}
-	if c.x.keyspace != nil {
-		return c.transact(args[2], func(t *keyTx) error { return memoryUsage(t, args) })
-	}
-	switch mutex, t, err := c.ownerOfKey(args[2]); {
-	case err != nil:
-		return err
-	case t.Owner == "":
-		c.w.Null()
-	default:
-		c.w.Int(int64(mutexOverhead + len(mutex) + len(t.Owner) + t.Waiters*waiterOverhead))
-	}
-	return nil
-}
-
-func checkMemoryUsage(args [][]byte) error {
-	switch {
-	case len(args) == 3:
-		return nil
-	case len(args) != 5 || !equalFold(args[3], "SAMPLES"):
-		return errSyntax
-	}
-	switch n, ok := parseInt(args[4]); {
-	case !ok:
-		return errNotInteger
-	case n < 0:
-		return errSyntax
-	}
-	return nil
-}
-
-// memoryUsage is MEMORY USAGE in a transaction. The figure includes the queue of the mutex.
-func memoryUsage(t *keyTx, args [][]byte) error {
-	k := parseKey(args[2])
-	l, exists := t.lookup(k)
-	if !exists {
-		t.w.Null()
-		return nil
-	}
-	size := mutexOverhead + len(k.Mutex) + len(l.Owner) + len(t.Queue(k.Mutex))*waiterOverhead
-	for _, f := range l.Fields {
-		size += fieldOverhead + len(f.Name) + len(f.Value)
-	}
-	t.w.Int(int64(size))
 	return nil
 }
 

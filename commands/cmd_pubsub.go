@@ -196,7 +196,6 @@ func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte)
 // has the number of the connection's subscriptions to shard channels. For a channel or a pattern,
 // it has the number of its other subscriptions.
 func (c *client) confirm(kind resp.Kind, word string, channel *string) {
-	c.conn.Confirm()
 	c.w.Push(3)
 	c.w.BulkString(word)
 	if channel != nil {

@@ -3,7 +3,6 @@ package commands
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"slices"
 	"strconv"
 	"strings"
@@ -12,7 +11,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// SCAN, KEYS, RANDOMKEY and DBSIZE read the whole keyspace. In a transaction they do not see the
+// SCAN, KEYS and DBSIZE read the whole keyspace. In a transaction they do not see the
 // transaction's own changes, and they cause no conflict.
 
 var scanCommands = []command{
@@ -28,12 +27,6 @@ var scanCommands = []command{
 		summary: "Find all lock keys matching the given pattern",
 		tips:    []string{"request_policy:all_shards", "nondeterministic_output_order"},
 		args:    "pattern",
-	},
-	{
-		name: "randomkey", arity: 1, flags: readonly, categories: catKeyspace,
-		group: "generic", since: "1.0.0", keyed: randomkey,
-		summary: "Return a random lock key",
-		tips:    []string{"request_policy:all_shards", "nondeterministic_output"},
 	},
 	{
 		name: "scan", arity: -2, flags: readonly, categories: catKeyspace,
@@ -168,32 +161,6 @@ func keysOf(t *keyTx, args [][]byte) error {
 		t.step()
 		t.w.BulkString(k)
 	}
-	return nil
-}
-
-// samples is the approximate number of keys from which RANDOMKEY picks one.
-const samples = 1000
-
-// randomkey scans from a random cursor, and then from the start. Every number is a valid cursor.
-func randomkey(t *keyTx, _ [][]byte) error {
-	var found []string
-	for _, r := range [...]simba.ScanRequest{{Cursor: rand.Uint64(), Count: samples}, {Count: samples}} {
-		for len(found) < samples {
-			page, err := t.page(r)
-			if err != nil {
-				return err
-			}
-			found = append(found, page.Mutexes...)
-			if r.Cursor = page.Cursor; r.Cursor == 0 {
-				break
-			}
-		}
-	}
-	if len(found) == 0 {
-		t.w.Null()
-		return nil
-	}
-	t.w.BulkString(found[rand.IntN(len(found))])
 	return nil
 }
 

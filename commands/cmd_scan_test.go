@@ -13,9 +13,9 @@ import (
 func TestScanParsesArgumentsAsRedis(t *testing.T) {
 	expectSameAsRedis(t, []string{
 		"SCAN", "SCAN x", "SCAN 0 x", "SCAN 0 x y", "SCAN 0 MATCH", "SCAN 0 COUNT 0", "SCAN 0 COUNT x MATCH", "SCAN 0 COUNT 0 MATCH", "SCAN 0 MATCH a COUNT 1.5", "SCAN 0 TYPE", "SCAN 0 COUNT",
-		"KEYS", "KEYS a b", "KEYS *", "RANDOMKEY", "RANDOMKEY x", "DBSIZE", "DBSIZE x",
-		"SET one v", "KEYS *", "KEYS o?e", "KEYS [a-n]*", "KEYS simba:*", "RANDOMKEY", "DBSIZE", "SCAN 0 TYPE string COUNT 100", "SCAN 0 TYPE STRING COUNT 100", "SCAN 0 TYPE hash COUNT 100", "SCAN 0 TYPE nonsense COUNT 100",
-		"DEL one", "RANDOMKEY", "HSET h f v", "SCAN 0 TYPE string COUNT 100", "SCAN 0 TYPE hash COUNT 100", "KEYS h",
+		"KEYS", "KEYS a b", "KEYS *", "DBSIZE", "DBSIZE x",
+		"SET one v", "KEYS *", "KEYS o?e", "KEYS [a-n]*", "KEYS simba:*", "DBSIZE", "SCAN 0 TYPE string COUNT 100", "SCAN 0 TYPE STRING COUNT 100", "SCAN 0 TYPE hash COUNT 100", "SCAN 0 TYPE nonsense COUNT 100",
+		"DEL one", "HSET h f v", "SCAN 0 TYPE string COUNT 100", "SCAN 0 TYPE hash COUNT 100", "KEYS h",
 	})
 }
 
@@ -73,27 +73,6 @@ func TestScanAndKeysListEveryKey(t *testing.T) {
 	}
 }
 
-func TestRandomkeyPicksFromTheWholeKeyspace(t *testing.T) {
-	p := newEngineSite(t).dial()
-	p.expect("RANDOMKEY", "$-1\r\n")
-	for i := range 3 * samples {
-		p.do("SET k" + decimal(int64(i)) + " v")
-	}
-	came := map[string]bool{}
-	for range 20 * samples {
-		key := p.do("RANDOMKEY")
-		if came[key] {
-			continue
-		}
-		came[key] = true
-		p.expect("EXISTS "+strings.Fields(key)[1], ":1\r\n")
-		if len(came) == 2*samples {
-			return
-		}
-	}
-	t.Errorf("RANDOMKEY has returned only %d different keys, want more", len(came))
-}
-
 // claimingEngine returns a new Seq with each listing, and records the committed Seqs.
 type claimingEngine struct {
 	*engine.Engine
@@ -128,7 +107,7 @@ func TestListingsAreDurableBeforeTheReply(t *testing.T) {
 	claiming := &claimingEngine{e, 1 << 60, map[simba.Seq]bool{}}
 	p := newSite(t, Config{Backend: claiming}).dial()
 	p.do("SET k v")
-	for _, command := range []string{"KEYS *", "SCAN 0", "SCAN 0 TYPE string", "RANDOMKEY", "DBSIZE"} {
+	for _, command := range []string{"KEYS *", "SCAN 0", "SCAN 0 TYPE string", "DBSIZE"} {
 		for _, run := range [][]string{{command}, {"MULTI", command, "EXEC"}} {
 			before := claiming.claim
 			for _, c := range run {
@@ -176,19 +155,4 @@ func TestAListingCausesNoConflict(t *testing.T) {
 		t.Errorf("EXEC replied %q, want two listings", got)
 	}
 	p.expect("GET k", bulk("w"))
-}
-
-func TestMemoryUsageCountsAllOfALock(t *testing.T) {
-	p := newEngineSite(t).dial()
-	p.do("SET job abc")
-	p.do("ZADD simba:{job}:contender 1 a 2 b")
-	p.do("HSET h f value")
-	for key, size := range map[string]int{
-		"job": mutexOverhead + 6 + 2*waiterOverhead, "simba:{job}": mutexOverhead + 6 + 2*waiterOverhead, "h": mutexOverhead + 2 + fieldOverhead + 6,
-		"simba:{job}:contender": mutexOverhead + 3 + 2*waiterOverhead,
-	} {
-		p.expect("MEMORY USAGE "+key, ":"+decimal(int64(size))+"\r\n")
-	}
-	p.expect("MEMORY USAGE none", "$-1\r\n")
-	p.expect("MEMORY USAGE job SAMPLES x", failed("ERR value is not an integer or out of range"))
 }

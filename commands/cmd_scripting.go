@@ -55,11 +55,6 @@ var scriptingCommands = []command{
 		summary: "A container for Lua scripts management commands",
 		subs: []command{
 			{
-				name: "debug", arity: 3, flags: noscript, categories: catScripting, since: "3.2.0", run: onScripts(scriptDebug),
-				summary: "Turn the debug mode off, which it always is.",
-				args:    "<YES | SYNC | NO>",
-			},
-			{
 				name: "exists", arity: -3, flags: noscript, categories: catScripting, since: "2.6.0", run: onScripts(scriptExists),
 				summary: "Check existence of scripts in the script cache.",
 				tips:    []string{"request_policy:all_shards", "response_policy:agg_logical_and"},
@@ -271,17 +266,6 @@ func scriptFlush(t *keyTx, args [][]byte) error {
 	t.c.x.scripting.runner.Flush()
 	t.w.Simple("OK")
 	return nil
-}
-
-func scriptDebug(t *keyTx, args [][]byte) error {
-	switch {
-	case equalFold(args[2], "NO"):
-		t.w.Simple("OK")
-		return nil
-	case equalFold(args[2], "YES"), equalFold(args[2], "SYNC"):
-		return replyError("ERR SCRIPT DEBUG YES is not served: there is no debugger")
-	}
-	return replyError("ERR Use SCRIPT DEBUG YES/SYNC/NO")
 }
 
 func scriptKill(t *keyTx, _ [][]byte) error {

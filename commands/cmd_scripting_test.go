@@ -40,13 +40,12 @@ var sameScripting = []string{
 	"EVALSHA E0E1F9FABFC9D4800C877A703B823AC0578FF8DB 0", "EVALSHA_RO e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0",
 	"SCRIPT EXISTS", "SCRIPT EXISTS e0e1f9fabfc9d4800c877a703b823ac0578ff8db E0E1F9FABFC9D4800C877A703B823AC0578FF8DB x " + missingSHA,
 	"SCRIPT FLUSH x", "SCRIPT FLUSH SYNC x", "SCRIPT FLUSH SYNC", "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0", "SCRIPT FLUSH ASYNC", "SCRIPT FLUSH", "SCRIPT FLUSH async",
-	"SCRIPT KILL", "SCRIPT KILL x", "SCRIPT DEBUG no", "SCRIPT DEBUG x", "SCRIPT DEBUG",
+	"SCRIPT KILL", "SCRIPT KILL x",
 	"MULTI", `EVAL "return redis.call('get','s')" 0`, "SET s other", `EVAL "return redis.call('get','s')" 0`, `EVAL "nonsense(" 0`, "EVALSHA " + missingSHA + " 0", "SCRIPT EXISTS x", "GET s", "EXEC",
 	"MULTI", "EVAL x", "EXEC", "WATCH", "WATCH a b", "MULTI", "WATCH c", "GET none", "EXEC", "WATCH s", "SET s word", "MULTI", "GET s", "EXEC", "MULTI", "GET s", "UNWATCH", "TIME x", "EXEC",
 	"WATCH s", "SET s x", "UNWATCH", "MULTI", "EXEC", "WATCH s", "SET s x", "MULTI", "DISCARD", "MULTI", "GET s", "EXEC",
 	"CONFIG GET busy-reply-threshold", "CONFIG SET lua-time-limit x", "CONFIG SET lua-time-limit -1", "CONFIG SET lua-time-limit 200 busy-reply-threshold 300", "CONFIG GET *-time-limit",
-	"COMMAND GETKEYS EVAL x 0", "COMMAND GETKEYS EVAL x 1 a b", "COMMAND GETKEYS EVAL x 2 a", "COMMAND GETKEYS EVALSHA x x a", "COMMAND GETKEYS SCRIPT LOAD x", "COMMAND GETKEYS WATCH a b",
-	"COMMAND INFO eval evalsha eval_ro evalsha_ro script|debug script|exists script|flush script|load script|kill script|help watch unwatch publish",
+	"COMMAND INFO eval evalsha eval_ro evalsha_ro script|exists script|flush script|load script|kill script|help watch unwatch publish",
 }
 
 func TestScriptsAndWatchesReplyAsRedis(t *testing.T) {

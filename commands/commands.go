@@ -108,14 +108,12 @@ type Commands struct {
 	settingMu sync.Mutex // held during CONFIG SET, which sets all its parameters or none
 
 	scripting scripting
-	keyEvents keyEvents
 
 	errors      errorTally
 	storeFaults storeFaults
 	slowlog     slowlog
 	monitors    monitors
-	rates       rates
-	aclLog      aclLog
+	denials     [denialReasons]atomic.Uint64
 	memory      memoryLimit
 	waits       waitLimit
 	backups     backups
@@ -128,7 +126,6 @@ type Commands struct {
 	sessions atomic.Int64
 
 	certificateName func(*resp.Conn) string // tests replace it
-	memPeak         atomic.Uint64           // the largest used_memory that INFO has shown
 }
 
 var _ resp.Handler = (*Commands)(nil)

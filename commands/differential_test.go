@@ -26,31 +26,26 @@ var sameBytes = []string{
 	"CLIENT LIST TYPE nonsense", "CLIENT LIST TYPE replica", "CLIENT LIST ID x", "CLIENT LIST ID 9999", "CLIENT LIST nonsense", "CLIENT LIST TYPE",
 	"CLIENT KILL", "CLIENT KILL 1.2.3.4:5", "CLIENT KILL ID x", "CLIENT KILL ID 0", "CLIENT KILL ID 9999", "CLIENT KILL TYPE x", "CLIENT KILL TYPE master",
 	"CLIENT KILL USER nobody", "CLIENT KILL SKIPME x", "CLIENT KILL nonsense x", "CLIENT KILL ADDR 1.2.3.4:5 LADDR", "CLIENT KILL ADDR 1.2.3.4:5",
-	"CLIENT NO-EVICT on", "CLIENT NO-EVICT off", "CLIENT NO-EVICT x", "CLIENT REPLY x", "CLIENT REPLY ON",
 	"CLIENT UNBLOCK", "CLIENT UNBLOCK x", "CLIENT UNBLOCK 9999", "CLIENT UNBLOCK 9999 ERROR", "CLIENT UNBLOCK 9999 TIMEOUT", "CLIENT UNBLOCK 9999 x", "CLIENT UNBLOCK 9999 ERROR x",
-	"CLIENT TRACKING OFF", "CLIENT TRACKING x", "CLIENT TRACKINGINFO",
+	"CLIENT TRACKING OFF", "CLIENT TRACKING x",
 	"MULTI", "MULTI", "PING", "EXEC", "EXEC", "EXEC x", "DISCARD", "MULTI", "DISCARD", "MULTI", "nonsense", "PING", "EXEC",
 	"MULTI", "ECHO", "EXEC", "MULTI", "PING x", "SELECT x", "SELECT 0", "EXEC", "MULTI", "EXEC", "MULTI", "SHUTDOWN", "EXEC", "MULTI", "RESET", "EXEC",
 	"CONFIG", "CONFIG nonsense", "CONFIG GET", "CONFIG GET save", "CONFIG GET SA?E", "CONFIG GET nonsense", "CONFIG GET slowlog-max-len slowlog*len",
 	"CONFIG SET", "CONFIG SET a", "CONFIG SET a b", "CONFIG SET a b c", "CONFIG SET a b c d e", "CONFIG SET databases 3",
 	"CONFIG SET slowlog-max-len x", "CONFIG SET slowlog-max-len 100 slowlog-max-len 10",
 	"CONFIG SET slowlog-max-len 100 nonsense 1", "CONFIG GET slowlog-max-len", "CONFIG SET slowlog-max-len 100", "CONFIG GET slowlog-max-len", "CONFIG SET SLOWLOG-MAX-LEN 128",
-	"CONFIG RESETSTAT", "CONFIG RESETSTAT x",
 	"SLOWLOG", "SLOWLOG RESET", "SLOWLOG LEN", "SLOWLOG GET", "SLOWLOG GET x", "SLOWLOG GET -2", "SLOWLOG GET 1 2",
-	"MEMORY", "MEMORY USAGE", "MEMORY USAGE nokey", "MEMORY USAGE nokey SAMPLES x", "MEMORY USAGE nokey SAMPLES -1", "MEMORY USAGE nokey SAMPLES 5", "MEMORY USAGE nokey x 5",
 	"MODULE", "MODULE LIST", "ACL WHOAMI", "ACL nonsense", "CLUSTER", "CLUSTER INFO", "CLUSTER SLOTS",
 	"DBSIZE", "DBSIZE x", "ROLE", "TIME x", "TYPE", "TYPE nokey", "STRLEN nokey", "SCAN", "SCAN x", "SCAN 0", "SCAN 0 MATCH", "SCAN 0 MATCH x", "SCAN 0 COUNT 0", "SCAN 0 COUNT x", "SCAN 0 TYPE string", "SCAN 0 x y",
 	"SHUTDOWN x", "SHUTDOWN ABORT", "SHUTDOWN ABORT NOW",
 	"PUBLISH", "PUBLISH a", "PUBLISH a b", "SPUBLISH a b", "PUBSUB", "PUBSUB nonsense", "PUBSUB CHANNELS", "PUBSUB CHANNELS a b", "PUBSUB NUMSUB", "PUBSUB NUMSUB a b", "PUBSUB NUMPAT", "PUBSUB NUMPAT x",
-	"ACL WHOAMI x", "ACL LOG RESET", "ACL LOG x", "ACL LOG 3 4", "ACL CAT nonsense", "ACL CAT x y", "ACL GENPASS x", "ACL GENPASS 0", "ACL GENPASS 4097", "ACL GENPASS 1 2",
+	"ACL WHOAMI x", "ACL CAT nonsense", "ACL CAT x y", "ACL GENPASS x", "ACL GENPASS 0", "ACL GENPASS 4097", "ACL GENPASS 1 2",
 	"ACL DRYRUN default get x", "ACL DRYRUN default nonsense", "ACL DRYRUN nobody get x", "ACL DRYRUN default get", "ACL DRYRUN default config nonsense", "ACL GETUSER nobody", "ACL GETUSER default",
 	"ACL LIST", "ACL USERS", "ACL SETUSER", "ACL DELUSER", "ACL LOAD x", "ACL SAVE x",
 	"PUBSUB SHARDCHANNELS", "PUBSUB SHARDNUMSUB a",
 	"UNSUBSCRIBE", "PUNSUBSCRIBE", "SUNSUBSCRIBE", "UNSUBSCRIBE a", "SUBSCRIBE", "SUBSCRIBE a", "PUBSUB CHANNELS", "SUBSCRIBE a", "PSUBSCRIBE a*", "SSUBSCRIBE s",
 	"PING", "PING x", "UNSUBSCRIBE a", "PUNSUBSCRIBE", "SUNSUBSCRIBE s", "PING",
-	"COMMAND NONSENSE", "COMMAND COUNT x", "COMMAND INFO nonsense", "COMMAND DOCS nonsense", "COMMAND LIST x", "COMMAND LIST FILTERBY x y", "COMMAND LIST FILTERBY MODULE x", "COMMAND LIST FILTERBY ACLCAT nonsense",
-	"COMMAND LIST FILTERBY PATTERN nonsense", "COMMAND GETKEYS", "COMMAND GETKEYS nonsense x", "COMMAND GETKEYS PING x", "COMMAND GETKEYS TYPE k", "COMMAND GETKEYS MEMORY USAGE k", "COMMAND GETKEYS TYPE k l", "COMMAND GETKEYS CLIENT nonsense",
-	"COMMAND LIST FILTERBY PATTERN multi",
+	"COMMAND NONSENSE", "COMMAND INFO nonsense", "COMMAND DOCS nonsense",
 }
 
 // To a RESP2 connection with a subscription, this server and Redis reply with the same bytes.
@@ -62,16 +57,16 @@ var sameBytesSubscribed = []string{
 // This server and Redis reply to these commands in the same form, with different values.
 var sameShape = []string{
 	"HELLO", "TIME", "CLIENT ID", "CLIENT INFO", "CLIENT LIST", "INFO", "INFO server", "INFO nonsense", "INFO all",
-	"COMMAND COUNT", "AUTH nobody x", "ACL LOG", "ACL CAT", "ACL CAT transaction", "CLIENT HELP", "CONFIG HELP", "PUBSUB HELP", "SLOWLOG HELP", "MEMORY HELP", "MODULE HELP", "ACL HELP", "COMMAND HELP",
+	"AUTH nobody x", "ACL CAT", "ACL CAT transaction", "CLIENT HELP", "CONFIG HELP", "PUBSUB HELP", "SLOWLOG HELP", "MODULE HELP", "ACL HELP", "COMMAND HELP",
 }
 
 // COMMAND INFO must be the same in both servers, because clients route and pipeline by it.
 var sameInfo = []string{
-	"auth", "echo", "hello", "ping", "quit", "reset", "select", "client|getname", "client|id", "client|info", "client|kill", "client|list", "client|no-evict",
-	"client|setname", "client|tracking", "client|trackinginfo", "client|unblock", "client|help", "publish", "spublish", "subscribe", "psubscribe", "unsubscribe",
-	"pubsub|channels", "pubsub|numsub", "pubsub|help", "discard", "exec", "multi", "dbsize", "scan", "type", "strlen", "info", "time", "role", "memory|usage", "module|list",
-	"config|get", "config|set", "config|resetstat", "config|rewrite", "slowlog|get", "slowlog|len", "slowlog|reset",
-	"command|count", "command|docs", "command|info", "command|list", "acl|whoami", "acl|cat", "acl|users", "acl|list", "acl|getuser", "acl|load", "acl|log", "acl|save", "acl|setuser", "acl|deluser", "acl|dryrun", "acl|genpass", "acl|help",
+	"auth", "echo", "hello", "ping", "quit", "reset", "select", "client|getname", "client|id", "client|info", "client|kill", "client|list",
+	"client|setname", "client|tracking", "client|unblock", "client|help", "publish", "spublish", "subscribe", "psubscribe", "unsubscribe",
+	"pubsub|channels", "pubsub|numsub", "pubsub|help", "discard", "exec", "multi", "dbsize", "scan", "type", "strlen", "info", "time", "role", "module|list",
+	"config|get", "config|set", "config|rewrite", "slowlog|get", "slowlog|len", "slowlog|reset",
+	"command|docs", "command|info", "acl|whoami", "acl|cat", "acl|users", "acl|list", "acl|getuser", "acl|load", "acl|save", "acl|setuser", "acl|deluser", "acl|dryrun", "acl|genpass", "acl|help",
 }
 
 func TestSharedCommandsReplyAsRedis(t *testing.T) {

@@ -100,12 +100,6 @@ func (t *errorTally) add(err error) {
 	t.total++
 }
 
-func (t *errorTally) reset() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.codes, t.total = nil, 0
-}
-
 func (t *errorTally) sum() uint64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

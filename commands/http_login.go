@@ -35,7 +35,7 @@ func (x *Commands) Authorize(ctx context.Context, c Credentials, command string)
 	user, err := x.httpUser(ctx, c, command)
 	if errors.Is(err, ErrForbidden) {
 		d := &denial{reason: deniedCommand, object: command}
-		x.aclLog.add(httpClient(c, user), aclRecord{reason: d.reason, context: httpContext, object: d.object, user: user})
+		x.denials[d.reason].Add(1)
 		x.audit.denied([]slog.Attr{slog.String("user", user), slog.String("addr", c.RemoteAddr)}, d, httpContext)
 	}
 	return err
@@ -66,11 +66,8 @@ func (x *Commands) httpUser(ctx context.Context, c Credentials, command string) 
 	return u.Name(), ErrForbidden
 }
 
-// httpContext is the context of HTTP requests in ACL LOG and in the audit log.
+// httpContext is the context of HTTP requests in the audit log.
 const httpContext = "http"
-
-// httpClient describes the sender of an HTTP request in ACL LOG.
-func httpClient(c Credentials, user string) string { return "addr=" + c.RemoteAddr + " user=" + user }
 
 // httpAccount returns the account of the sender, nil if the sender is not authenticated.
 func (x *Commands) httpAccount(ctx context.Context, c Credentials) *access.Account {
@@ -94,9 +91,7 @@ func (x *Commands) httpLogin(ctx context.Context, c Credentials) *access.Account
 	if account := x.users.Authenticate(name, []byte(c.Password)); account != nil {
 		return account
 	}
-	short := string(shorten(name))
-	x.aclLog.add(httpClient(c, short), aclRecord{reason: deniedAuth, context: httpContext, object: httpContext, user: short})
-	x.audit.failedLogin(name, c.RemoteAddr)
+	x.failedLogin(name, c.RemoteAddr)
 	sleep(ctx, x.loginDelays.failed(host))
 	return nil
 }

@@ -36,7 +36,7 @@ type keyTx struct {
 
 // denialCount counts the commands in scripts that the user's rules deny. A transaction may run
 // again after a conflict. The later run does not note the denials of the earlier run once more in
-// the ACL log and the audit log.
+// the audit log.
 type denialCount struct {
 	run   int // denials in this run so far
 	noted int // denials noted in all runs

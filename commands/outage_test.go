@@ -69,7 +69,7 @@ func lostStore(after time.Duration) *fakeBackend {
 var storeCommands = []string{
 	"SIMBA.ACQUIRE m c 1000", "SIMBA.ACQUIRE m c 1000 WAIT 0", "SIMBA.ACQUIRE m c 1000 SESSION", "SIMBA.GUARD m c 1000", "SIMBA.RELEASE m c",
 	"SIMBA.OWNER m", "SIMBA.QUEUE m", "SIMBA.SCAN 0", "SIMBA.CHECK m 1", "SIMBA.BREAK m", "SCAN 0", "TYPE simba:{m}", "STRLEN simba:{m}",
-	"MEMORY USAGE simba:{m}", "DBSIZE",
+	"DBSIZE",
 }
 
 // storeless are the commands that read or change mutexes and ask no store.

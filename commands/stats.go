@@ -6,8 +6,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// Stats are the figures of the commands since the start or the last CONFIG RESETSTAT. INFO shows
-// the same counters.
+// Stats are the figures of the commands since the start. INFO shows the same counters.
 type Stats struct {
 	Commands []CommandStats // commands that clients have sent, in the order of the table
 	Errors   []Count        // error replies by code
@@ -18,7 +17,7 @@ type Stats struct {
 	// time includes the commit of the grant, otherwise not.
 	Waits simba.Durations
 
-	// Present values, which RESETSTAT does not reset.
+	// Present values.
 	Sessions  int64  // connections that have bound a lease by SESSION
 	Dataset   uint64 // memory of mutexes, queues and keys, in bytes; 0 = they are in a store
 	MaxMemory uint64 // limit of Dataset, 0 = none
@@ -62,7 +61,7 @@ func (x *Commands) Stats() Stats {
 		s.Errors = append(s.Errors, Count{code, n})
 	}
 	for reason := range denialReasons {
-		s.Denials = append(s.Denials, Count{denialWords[reason].name, x.aclLog.count(reason)})
+		s.Denials = append(s.Denials, Count{denialWords[reason].name, x.denials[reason].Load()})
 	}
 	return s
 }
@@ -86,12 +85,6 @@ func (r *results) read(statuses []simba.Status) (counts []Count) {
 		counts = append(counts, Count{name, r[status].Load()})
 	}
 	return counts
-}
-
-func (r *results) reset() {
-	for i := range r {
-		r[i].Store(0)
-	}
 }
 
 // countSession updates Commands.sessions after a command. The command may have bound the

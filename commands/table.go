@@ -176,6 +176,26 @@ func (e *entry) accepts(n int) bool {
 	return n == e.arity
 }
 
+// keysOf returns the keys among the arguments of a command. If the argument with the number of keys
+// is invalid, keysOf returns none, as in Redis.
+func (e *entry) keysOf(args [][]byte) (found [][]byte) {
+	if e.keyCount > 0 {
+		after := args[e.keyCount+1:]
+		if n, ok := parseInt(args[e.keyCount]); ok && n >= 0 && n <= int64(len(after)) {
+			return after[:n]
+		}
+		return nil
+	}
+	last := e.keys.last
+	if last < 0 {
+		last += len(args)
+	}
+	for i := e.keys.first; i <= last && i < len(args); i += e.keys.step {
+		found = append(found, args[i])
+	}
+	return found
+}
+
 // table finds commands by name. It does not change after newTable.
 type table struct {
 	entries []*entry // in the order of the families
@@ -191,7 +211,7 @@ func families() [][]command {
 		simbaCommands, connectionCommands, clientCommands, pubsubCommands, transactionCommands, watchCommands, scriptingCommands,
 		scanCommands, keyspaceCommands, stringCommands, counterCommands, genericCommands, expireCommands, hashCommands,
 		queueCommands,
-		aclCommands, commandCommands, configCommands, infoCommands, memoryCommands, monitorCommands,
+		aclCommands, commandCommands, configCommands, infoCommands, monitorCommands,
 		serverCommands, slowlogCommands,
 	}
 }

@@ -15,7 +15,7 @@ var unserved = []string{
 	"georadiusbymember_ro", "geosearch", "geosearchstore", "getbit", "hincrbyfloat",
 	"hrandfield", "hscan", "hstrlen", "incrbyfloat", "lcs", "lindex", "linsert", "llen",
 	"lmove", "lmpop", "lpop", "lpos", "lpush", "lpushx", "lrange", "lrem", "lset", "ltrim",
-	"migrate", "move", "object", "pfadd", "pfcount", "pfmerge", "rename", "renamenx",
+	"migrate", "move", "object", "pfadd", "pfcount", "pfmerge", "randomkey", "rename", "renamenx",
 	"restore", "rpop", "rpoplpush", "rpush", "rpushx", "sadd", "scard", "sdiff", "sdiffstore",
 	"setbit", "setrange", "sinter", "sintercard", "sinterstore", "sismember", "smembers",
 	"smismember", "smove", "sort", "sort_ro", "spop", "srandmember", "srem", "sscan", "substr",

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"errors"
-	"time"
 
 	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/resp"
@@ -52,8 +51,7 @@ func userName(conn *resp.Conn) string {
 }
 
 // authenticate logs the connection in. If the password is wrong, it returns an error after a delay.
-// The ACL log shows the parameter command as the object of the failed login.
-func (c *client) authenticate(command, name, password []byte) error {
+func (c *client) authenticate(name, password []byte) error {
 	if c.executing { // a delay would block EXEC
 		return errNoMulti
 	}
@@ -63,8 +61,7 @@ func (c *client) authenticate(command, name, password []byte) error {
 		c.become(account)
 		return nil
 	}
-	c.x.aclLog.add(describe(c.conn, time.Now()), aclRecord{reason: deniedAuth, context: "toplevel", object: string(command), user: string(shorten(name))})
-	c.x.audit.failedLogin(name, c.conn.RemoteAddr())
+	c.x.failedLogin(name, c.conn.RemoteAddr())
 	c.pause(c.x.loginDelays.failed(host))
 	return errWrongPass
 }
@@ -80,14 +77,19 @@ func (c *client) judge(u *access.User, e *entry, args [][]byte) error {
 	return d.direct()
 }
 
-// noteDenial adds a denial to the ACL log and the audit log. It ignores other errors.
+// failedLogin counts and logs a wrong password.
+func (x *Commands) failedLogin(name []byte, addr string) {
+	x.denials[deniedAuth].Add(1)
+	x.audit.failedLogin(name, addr)
+}
+
+// noteDenial counts and logs a denial. It ignores other errors.
 func (c *client) noteDenial(err error, context string) {
 	d := (*denial)(nil)
 	if !errors.As(err, &d) {
 		return
 	}
-	name := c.account.Load().Name()
-	c.x.aclLog.add(describe(c.conn, time.Now()), aclRecord{reason: d.reason, context: context, object: d.object, user: name})
+	c.x.denials[d.reason].Add(1)
 	c.x.audit.denied(whoAsked(c), d, context)
 }
 

@@ -45,7 +45,7 @@ func TestAUserUsesOnlyTheMutexesOfItsRules(t *testing.T) {
 		"SIMBA.ACQUIRE other billing 60000", "SIMBA.ACQUIRE shared:1 billing 60000", "SIMBA.GUARD other billing 1", "SIMBA.RELEASE other billing", "SIMBA.OWNER other",
 		"SIMBA.QUEUE other", "SIMBA.CHECK other 1", "SIMBA.HISTORY other", "GET other", "SET shared:1 x", "TYPE other",
 		// The rules apply to the mutex behind a key, in both spellings of the key.
-		"GET simba:{other}", "ZCARD simba:{other}:contender", "DEL billing:1 simba:{other}", "WATCH simba:{other}", "MEMORY USAGE other",
+		"GET simba:{other}", "ZCARD simba:{other}:contender", "DEL billing:1 simba:{other}", "WATCH simba:{other}",
 		`EVAL "return 1" 2 billing:1 other`, "EVALSHA " + strings.Repeat("a", 40) + " 1 other",
 	} {
 		p.expect(command, noKey)

@@ -74,7 +74,6 @@ var longCommands = map[string]struct {
 	"many keys to change": {[]string{"DEL" + strings.Repeat(" a", 2*64)}, true},
 	"KEYS":                {[]string{"KEYS *"}, true},
 	"SCAN":                {[]string{"SCAN 0 COUNT 10000"}, true},
-	"RANDOMKEY":           {[]string{"RANDOMKEY"}, true}, // reads several pages
 	"SIMBA.SCAN":          {[]string{"SIMBA.SCAN 0 COUNT 10000"}, false},
 	"FLUSHALL":            {[]string{"FLUSHALL"}, false},
 	// CLIENT LIST with 1000 ids takes 3 ms.

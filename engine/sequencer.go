@@ -27,8 +27,7 @@ type sequencer struct {
 	unsent  []notice // ordered by the field after
 	wakes   []wakeUp // ordered by the field after; sent before notices
 
-	waiting   atomic.Int64  // len(unsent) + len(wakes); may be read without mu
-	keyEvents atomic.Uint32 // simba.KeyEvents
+	waiting atomic.Int64 // len(unsent) + len(wakes); may be read without mu
 }
 
 // notice is a message for subscribers: an event, an offer, or any other message.
@@ -145,9 +144,6 @@ func (q *sequencer) post(m *mutex, s *step, announce bool) {
 	if announce {
 		for _, e := range s.events {
 			q.unsent = append(q.unsent, notice{after: q.seq, event: e})
-		}
-		if kinds := simba.KeyEvents(q.keyEvents.Load()); kinds != 0 && s.changed {
-			q.postKeyEvents(m, s, kinds)
 		}
 	}
 	for _, t := range s.offers {

@@ -32,7 +32,6 @@ type step struct {
 
 	// The effects.
 	changed       bool   // the lease has changed
-	renewed       bool   // a new lease has begun
 	forced        bool   // see simba.Change
 	began         string // the owner whose tenure began last; "" = none
 	freed         bool   // a reservation has ended, or a tenure has ended before its lease expired
@@ -53,7 +52,7 @@ type offerNotice struct {
 
 // forget drops the effects. It releases large lists, because the shard keeps the step.
 func (s *step) forget() {
-	s.changed, s.renewed, s.forced = false, false, false
+	s.changed, s.forced = false, false
 	s.began, s.freed, s.last, s.spent, s.chosen = "", false, "", 0, 0
 	s.events, s.offers, s.wakes = emptied(s.events), emptied(s.offers), emptied(s.wakes)
 	s.tenureLengths = emptied(s.tenureLengths)

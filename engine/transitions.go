@@ -307,7 +307,7 @@ func (m *mutex) grant(s *step, contender string, ttl, transition time.Duration, 
 func (m *mutex) renew(s *step, ttl, transition time.Duration) {
 	m.acquired, m.acquiredAt = s.now, s.wall
 	m.setWindows(ttl, transition)
-	s.changed, s.renewed = true, true
+	s.changed = true
 }
 
 // endTenure ends the tenure. The caller must call handOff.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -175,30 +174,6 @@ func TestNothingStaysWatched(t *testing.T) {
 			if n := len(w.e.shards[i].watched); n != 0 {
 				w.t.Errorf("shard %d has %d watched mutexes, want 0", i, n)
 			}
-		}
-	})
-}
-
-func TestChangesSendKeyspaceNotifications(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.e.SetKeyEvents(simba.KeyEventsByKey | simba.KeyEventsByEvent | simba.KeyEventGeneric | simba.KeyEventString | simba.KeyEventExpired)
-		w.recorder.subscribe("__keyspace@0__:m") // any subscriber, so that notices are sent
-		w.commit(func(tx simba.Tx) { tx.Take("m", str("a", simba.Endless)) })
-		w.commit(func(tx simba.Tx) { tx.Take("m", str("b", sec)) })
-		w.guard("m", "b", 2*sec, 0, 0)
-		w.commit(func(tx simba.Tx) { tx.Change("m", str("c", 0), false) })
-		w.commit(func(tx simba.Tx) { tx.Drop("m") })
-		w.acquire("m", "d", sec, 0)
-		time.Sleep(sec)
-		synctest.Wait() // the timer sends the notification
-		want := []string{"set", "set", "expire", "expire", "set", "del", "set", "expire", "expired"}
-		for _, name := range []string{"m", "simba:{m}"} {
-			if got := w.recorder.published("__keyspace@0__:" + name); !slices.Equal(got, want) {
-				w.t.Errorf("%s: notifications %q, want %q", name, got, want)
-			}
-		}
-		if got := w.recorder.published("__keyevent@0__:expired"); !slices.Equal(got, []string{"m", "simba:{m}"}) {
-			w.t.Errorf("notifications of expired keys: %q, want both names of m", got)
 		}
 	})
 }

@@ -277,19 +277,6 @@ func TestMonitorsReceivePushes(t *testing.T) {
 	})
 }
 
-func TestConfirmationsAreSentInAnyReplyMode(t *testing.T) {
-	onEachTransport(t, func(t *testing.T) {
-		commands := pubsub()
-		commands["OFF"] = func(c *Conn, _ [][]byte) { c.SetReplyMode(ReplyOff) }
-		s := NewServer(Config{}, &script{commands: commands})
-		cl := dial(t, s)
-		cl.call("OFF\r\nPING\r\nSUBSCRIBE a\r\nPING\r\n", confirmation("subscribe", "a", 1))
-		s.Broker().Publish("a", "x")
-		cl.expect(message("a", "x"))
-		cl.expectSilence()
-	})
-}
-
 func TestRepliesAndMessagesAreWholeFrames(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		const rounds = 2000

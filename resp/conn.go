@@ -12,18 +12,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// ReplyMode says whether a client receives replies (CLIENT REPLY).
-type ReplyMode uint8
-
-// The modes.
-const (
-	ReplyOn       ReplyMode = iota
-	ReplyOff                // no replies, not even to the command that sets this mode
-	ReplySkipNext           // no reply to this command or the next one
-
-	replySkip // the server executes the command after the one that set ReplySkipNext
-)
-
 // Conn is a client's connection. The Handler may use the methods while the server calls it for this
 // connection. Other code may use only the methods that any goroutine may call, as their comments
 // say. After the connection has ended, the methods have no effect.
@@ -43,13 +31,11 @@ type Conn struct {
 	// Only the connection's goroutine uses this group. Durations count from created.
 	in           *reader
 	reply        Writer
-	replyAfter   simba.Seq // the replies of this batch wait until this Seq is durable
-	mustCommit   bool      // ReplyAfter was called in this batch
-	batches      uint64    // number of completed batches
-	replyStart   int       // where the reply to the current command begins in reply.buf
-	mode         ReplyMode
+	replyAfter   simba.Seq     // the replies of this batch wait until this Seq is durable
+	mustCommit   bool          // ReplyAfter was called in this batch
+	batches      uint64        // number of completed batches
+	replyStart   int           // where the reply to the current command begins in reply.buf
 	holdsPushes  bool          // the current command holds pushes back, see hold
-	confirms     bool          // the reply to the current command confirms subscriptions
 	closing      bool          // the connection ends after the replies are sent
 	err          error         // why the connection ends; the first reason counts
 	checksBuffer bool          // rearm has set the read deadline in time to check a grown buffer
@@ -212,23 +198,6 @@ func (c *Conn) QueryBuffered() (used, free int) {
 func (c *Conn) noteBuffers() {
 	used := c.in.buffered()
 	c.buffers.Store(uint64(used)<<32 | uint64(len(c.in.buf)-used))
-}
-
-// SetReplyMode sets whether the client receives replies, beginning with the reply to this command.
-// In every mode the client receives pushes and confirmations of subscriptions, as with Redis.
-func (c *Conn) SetReplyMode(m ReplyMode) {
-	if m == ReplySkipNext && c.mode == ReplyOff {
-		return
-	}
-	c.mode = m
-}
-
-// ResetReplyMode enables replies again. If ReplySkipNext skips the reply to this command, replies
-// start with the next command.
-func (c *Conn) ResetReplyMode() {
-	if c.mode != replySkip {
-		c.mode = ReplyOn
-	}
 }
 
 // CloseAfterReply closes the connection after the server has sent the reply to this command.

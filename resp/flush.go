@@ -24,7 +24,6 @@ func (c *Conn) Batch() uint64 { return c.batches }
 // Flush commits the commands executed so far and sends their replies. On an error it drops the
 // replies, and the connection ends when the handler returns.
 func (c *Conn) Flush() error {
-	c.applyReplyMode()
 	if err := c.Commit(); err == nil && c.err == nil {
 		c.fail(c.send())
 	}

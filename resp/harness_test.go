@@ -65,7 +65,6 @@ func (h *script) Closed(c *Conn) {
 // pubsub returns commands that subscribe and unsubscribe, with confirmations as in Redis.
 func pubsub() map[string]func(c *Conn, args [][]byte) {
 	confirm := func(c *Conn, what, name string) {
-		c.Confirm()
 		c.Reply().Push(3)
 		c.Reply().BulkString(what)
 		c.Reply().BulkString(name)

@@ -115,32 +115,15 @@ func (c *Conn) batch() {
 	}
 }
 
-// execute serves one command and applies the reply mode to its reply.
 func (c *Conn) execute(args [][]byte) {
 	c.replyStart = c.reply.Len()
-	c.holdsPushes, c.confirms = false, false
-	if c.mode == ReplySkipNext {
-		c.mode = replySkip
-	}
+	c.holdsPushes = false
 	c.server.handler.Execute(c, args)
-	c.applyReplyMode()
-	if c.mode == replySkip {
-		c.mode = ReplyOn
-	}
-}
-
-// applyReplyMode drops the reply to the current command if the reply mode says so. It keeps
-// confirmations of subscriptions.
-func (c *Conn) applyReplyMode() {
-	if c.mode != ReplyOn && !c.confirms {
-		c.reply.Truncate(c.replyStart)
-	}
 }
 
 // refuse ends a connection that breaks the protocol. It sends the error after the replies to
 // earlier commands.
 func (c *Conn) refuse(err error) {
-	c.replyStart, c.confirms = c.reply.Len(), false // the previous command's reply must stay
 	if text := protocolError(""); errors.As(err, &text) {
 		c.reply.Error("ERR " + text.Error())
 	}

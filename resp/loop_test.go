@@ -206,42 +206,6 @@ func TestLimitsAreHigherOnceAuthenticated(t *testing.T) {
 	})
 }
 
-func TestReplyModes(t *testing.T) {
-	onEachTransport(t, func(t *testing.T) {
-		mode := func(m ReplyMode) func(*Conn, [][]byte) {
-			return func(c *Conn, _ [][]byte) { c.SetReplyMode(m) }
-		}
-		h := &script{commands: map[string]func(*Conn, [][]byte){
-			"OFF":  mode(ReplyOff),
-			"SKIP": mode(ReplySkipNext),
-			"ON":   func(c *Conn, _ [][]byte) { c.SetReplyMode(ReplyOn); c.Reply().Simple("ON") },
-			"ECHO": func(c *Conn, args [][]byte) { c.Reply().Bulk(args[1]) },
-		}}
-		cl := dial(t, NewServer(committing(h), h))
-		cl.call("ECHO 1\r\nOFF\r\nECHO 2\r\nSKIP\r\nECHO 3\r\nECHO 4\r\nON\r\nECHO 5\r\n", "$1\r\n1\r\n+ON\r\n$1\r\n5\r\n")
-		cl.call("ECHO 1\r\nSKIP\r\nECHO 2\r\nECHO 3\r\nSKIP\r\nSKIP\r\nECHO 4\r\nECHO 5\r\n", "$1\r\n1\r\n$1\r\n3\r\n$1\r\n5\r\n")
-		served := h.served.Load()
-		cl.send("OFF\r\nECHO 1\r\n")
-		cl.expectSilence()
-		if h.served.Load() != served+2 || h.commits.Load() != 3 {
-			t.Errorf("%d commands executed and %d commits, want 2 and 3", h.served.Load()-served, h.commits.Load())
-		}
-	})
-}
-
-func TestReplyModeHoldsAcrossFlush(t *testing.T) {
-	onEachTransport(t, func(t *testing.T) {
-		h := &script{commands: map[string]func(*Conn, [][]byte){
-			"OFF":  func(c *Conn, _ [][]byte) { c.SetReplyMode(ReplyOff) },
-			"PUSH": func(c *Conn, _ [][]byte) { c.Reply().Simple("now"); _ = c.Flush() },
-		}}
-		cl := dial(t, NewServer(Config{}, h))
-		cl.call("PING\r\nPUSH\r\n", "+PONG\r\n+now\r\n")
-		cl.send("OFF\r\nPUSH\r\n")
-		cl.expectSilence()
-	})
-}
-
 func TestCloseAfterReplyEndsTheBatch(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := &script{commands: map[string]func(*Conn, [][]byte){

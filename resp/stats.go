@@ -7,7 +7,7 @@ import (
 
 // Stats are a server's figures, for INFO.
 type Stats struct {
-	// Counted since the start or the last ResetStats.
+	// Counted since the start.
 	ConnectionsReceived int64 // accepted connections, including rejected ones
 	Rejected            int64 // connections rejected because of MaxClients
 	SlowCut             int64 // connections closed because the client did not read its pushes
@@ -37,13 +37,6 @@ func (s *Server) Stats() Stats {
 		Connected:           connected,
 		Blocked:             int(s.blocked.Load()),
 		Subscribers:         int(s.broker.clients.Load()),
-	}
-}
-
-// ResetStats sets the counters to 0 (CONFIG RESETSTAT).
-func (s *Server) ResetStats() {
-	for _, n := range []*atomic.Int64{&s.received, &s.rejected, &s.slowCut, &s.bytesIn, &s.bytesOut} {
-		n.Store(0)
 	}
 }
 

@@ -41,10 +41,6 @@ func (p *publication) encode(resp3 bool) []byte {
 	return w.buf
 }
 
-// Confirm marks the reply to this command as a confirmation of subscriptions. The server sends such
-// a reply in every ReplyMode.
-func (c *Conn) Confirm() { c.confirms = true }
-
 // Subscribe adds a subscription and reports whether it is new. The handler must write the
 // confirmation to Reply. After the confirmation the client receives every message that is published
 // after this call.
