@@ -70,31 +70,19 @@ func (s *Store) Backup() (*Backup, error) {
 	case s.backups.open != nil:
 		return nil, ErrBackupRuns
 	}
-	if err := s.writeAll(false); err != nil {
-		return nil, err
-	}
-	rows, err := s.checkpointRows()
+	var rows *pebble.Iterator // does not see later changes
+	err := s.upToDate(func(*checkpoint) (err error) {
+		rows, err = s.db.NewIter(nil)
+		return pebbleError(err)
+	})
 	if err != nil {
 		return nil, err
 	}
 	b := &Backup{store: s, rows: rows, more: rows.First(), sum: sha256.New()}
 	head := binary.AppendUvarint([]byte(backupMagic), backupFormat)
-	b.add(binary.AppendVarint(head, s.wall().UnixMilli()))
+	b.add(binary.AppendVarint(head, s.clocks.wall().UnixMilli()))
 	s.backups.open = b
 	return b, nil
-}
-
-// checkpointRows brings the checkpoint up to the last durable record. It returns an iterator over
-// its rows, which sees no later change.
-func (s *Store) checkpointRows() (*pebble.Iterator, error) {
-	s.checkpointing.Lock()
-	defer s.checkpointing.Unlock()
-	if err := s.advanceTo(s.journal.Durable()); err != nil {
-		s.failCheckpoint(err)
-		return nil, err
-	}
-	rows, err := s.db.NewIter(nil)
-	return rows, pebbleError(err)
 }
 
 // Next returns the next bytes of the stream, at most 1 MiB, and io.EOF after the last. After any

@@ -1,22 +1,6 @@
 package persist
 
-import (
-	"fmt"
-	"time"
-
-	"github.com/cockroachdb/pebble/v2"
-
-	"github.com/simba-resp/simba-resp/persist/journal"
-)
-
-// maxBehind limits the bytes of the full segments that are not in the checkpoint, in units of a
-// segment's size. While there are more bytes, the writer waits. So the journal has at most two full
-// segments, one that is being written, and a spare.
-const maxBehind = 1
-
-// computePatience bounds the time between two operations of a checkpoint, in units of
-// Options.CommitTimeout. In that time a checkpoint reads and sorts at most 256 MiB of records.
-const computePatience = 6
+import "github.com/cockroachdb/pebble/v2"
 
 // checkpoint is the state after all records up to an index, as rows in Pebble. First recovery uses
 // it, then the checkpointer.
@@ -40,27 +24,6 @@ func newCheckpoint(db *pebble.DB, m meta, historyLen int) *checkpoint {
 		history: history{limit: historyLen},
 		leases:  make(map[string][]byte),
 	}
-}
-
-// advance adds about step bytes of the next records, up to the index last, and makes them durable.
-// It first releases the segments that earlier calls have added. Until the release, a program
-// that has copied Pebble's files still finds these segments in the journal.
-func (c *checkpoint) advance(j *journal.Journal, last uint64, step int64) error {
-	if err := j.Release(c.meta.Index); err != nil {
-		return err
-	}
-	for r, err := range j.Records(c.meta.Index, last) {
-		if err != nil {
-			return journalError(err)
-		}
-		if err := c.add(r.Index, r.Payload); err != nil {
-			return recordError(r.Index, err)
-		}
-		if c.size >= step {
-			break
-		}
-	}
-	return pebbleError(c.write())
 }
 
 // add adds the next record. If the checkpoint has the record already, add changes nothing. add
@@ -113,7 +76,7 @@ func (c *checkpoint) setLease(mutex string, value []byte) {
 	c.leases[mutex] = value
 }
 
-// write writes the added changes to Pebble, and flushes them.
+// write writes the added changes to Pebble, and makes them durable.
 func (c *checkpoint) write() error {
 	b := c.db.NewBatch()
 	defer b.Close()
@@ -142,107 +105,4 @@ func (c *checkpoint) write() error {
 		return err
 	}
 	return c.db.Flush()
-}
-
-// advanceTo brings the checkpoint up to an index. The caller holds checkpointing.
-func (s *Store) advanceTo(last uint64) error {
-	for s.checkpoint.meta.Index < last {
-		if err := s.checkpoint.advance(s.journal, last, s.step); err != nil {
-			return err
-		}
-		s.taken.Store(s.checkpoint.meta.Index)
-		notify(s.advanced)
-	}
-	return nil
-}
-
-// keepCheckpoint advances the checkpoint whenever a segment is full, until Close or the first
-// failure.
-func (s *Store) keepCheckpoint() {
-	for s.awaitFull() {
-		s.checkpointing.Lock()
-		err := s.advanceTo(s.journal.FullIndex())
-		s.checkpointing.Unlock()
-		if err != nil {
-			s.failCheckpoint(err)
-			return
-		}
-	}
-}
-
-func (s *Store) failCheckpoint(err error) {
-	s.fault.trip(fmt.Errorf("checkpoint: %w", oneLine{err}))
-}
-
-// awaitFull waits until a full segment has a record that the checkpoint lacks. It returns false if
-// the store ends first.
-func (s *Store) awaitFull() bool {
-	for {
-		select {
-		case <-s.ending:
-			return false
-		case <-s.fault.stopped:
-			return false
-		default:
-		}
-		if s.taken.Load() < s.journal.FullIndex() {
-			return true
-		}
-		select {
-		case <-s.full:
-		case <-s.ending:
-		case <-s.fault.stopped:
-		}
-	}
-}
-
-// behind returns the bytes of the full segments that are not in the checkpoint.
-func (s *Store) behind() int64 { return s.journal.Behind(s.taken.Load()) }
-
-// awaitCheckpoint waits while behind exceeds maxBehind.
-func (s *Store) awaitCheckpoint() error {
-	for s.behind() > maxBehind*s.step {
-		if err := s.awaitCheckpointer(s.advanced); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// awaitCheckpointer waits until done receives a value or is closed. It fails if one operation of
-// Pebble's takes s.timeout, because then the disk hangs. It also fails if Pebble begins no
-// operation for computePatience times s.timeout. A checkpoint that is slow but goes on may take any
-// time.
-func (s *Store) awaitCheckpointer(done <-chan struct{}) error {
-	since := time.Now()
-	ticker := time.NewTicker(s.timeout / 10)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-done:
-			return nil
-		case <-s.fault.stopped:
-			return s.fault.cause()
-		case <-ticker.C:
-		}
-		running, last := s.progress.state()
-		if last.After(since) {
-			since = last
-		}
-		patience := s.timeout
-		if !running {
-			patience *= computePatience
-		}
-		if time.Since(since) >= patience {
-			return fmt.Errorf("%w: %v", errCheckpointTimeout, patience)
-		}
-	}
-}
-
-// notify puts a value into a channel of capacity 1, unless the channel is full.
-func notify(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

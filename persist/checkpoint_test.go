@@ -36,22 +36,35 @@ func rowsOf(t *testing.T, db *pebble.DB) map[string]string {
 	return rows
 }
 
-// records returns the records that a store writes for changes, one record for each change.
-func records(t *testing.T, changes ...simba.Change) (list [][]byte) {
+// records returns the records that a store writes for changes, one record for each list.
+func records(t *testing.T, lists ...[]simba.Change) (written [][]byte) {
 	t.Helper()
-	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
-	for _, ch := range changes {
-		s.Append(ch)
-		s.next.wanted = true
-		g := s.take()
-		list = append(list, bytes.Clone(g.record))
-		s.markDurable(g, 0)
+	o := testOptions(t, vfs.NewMem(), Always)
+	if err := o.ensureDefaults(); err != nil {
+		t.Fatal(err)
 	}
-	return list
+	r := run{epoch: epoch{Generation: 1}}
+	c := newCommitter(&o, r, floors{}, newFault(o.Fatal), func(record []byte) error {
+		written = append(written, bytes.Clone(record))
+		return nil
+	})
+	for _, changes := range lists {
+		for _, ch := range changes {
+			c.Append(ch)
+		}
+		if err := c.writeAll(false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return written
 }
 
 func TestRecordsThatAreReplayedAgainChangeNothing(t *testing.T) {
-	list := records(t, put(1, "a"), put(2, "b"), del(3, "a"), note(4), put(5, "c"), del(6, "b"), put(7, "a"), put(8, "a"))
+	var changes [][]simba.Change
+	for _, ch := range []simba.Change{put(1, "a"), put(2, "b"), del(3, "a"), note(4), put(5, "c"), del(6, "b"), put(7, "a"), put(8, "a")} {
+		changes = append(changes, []simba.Change{ch})
+	}
+	list := records(t, changes...)
 	for step := 1; step <= len(list); step++ {
 		db, err := pebble.Open("data", &pebble.Options{FS: vfs.NewMem(), Logger: pebbleLogger{Logger: testOptions(t, nil, Always).Logger}})
 		if err != nil {
@@ -124,7 +137,7 @@ func TestARecordKeepsTheLastChangeOfEachMutexWhenItIsLarge(t *testing.T) {
 func TestReducingALargeRecordChangesNothing(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 1))
 	for range 200 {
-		s, _ := mustOpen(t, testOptions(t, vfs.NewMem(), Always))
+		var changes []simba.Change
 		for seq := range simba.Seq(rng.IntN(40)) {
 			ch := put(seq+1, fmt.Sprint("m", rng.IntN(5)))
 			switch rng.IntN(4) {
@@ -133,10 +146,9 @@ func TestReducingALargeRecordChangesNothing(t *testing.T) {
 			case 1:
 				ch = note(ch.Seq)
 			}
-			s.Append(ch)
+			changes = append(changes, ch)
 		}
-		s.next.wanted = true
-		g := s.take()
+		record := records(t, changes)[0]
 		replay := func(record []byte) *checkpoint {
 			c := newCheckpoint(nil, meta{}, 100)
 			if err := c.add(1, record); err != nil {
@@ -144,17 +156,15 @@ func TestReducingALargeRecordChangesNothing(t *testing.T) {
 			}
 			return c
 		}
-		want := replay(bytes.Clone(g.record))
-		short := lastChanges(bytes.Clone(g.record))
+		want := replay(bytes.Clone(record))
+		short := lastChanges(bytes.Clone(record))
 		got := replay(short)
 		if got.meta != want.meta || !reflect.DeepEqual(got.leases, want.leases) || !reflect.DeepEqual(got.history, want.history) {
-			t.Errorf("lastChanges cut a record of %d bytes to %d, which replays to %+v, want %+v", len(g.record), len(short), got, want)
+			t.Errorf("lastChanges cut a record of %d bytes to %d, which replays to %+v, want %+v", len(record), len(short), got, want)
 		}
 		if n := len(lastChanges(bytes.Clone(short))); n != len(short) {
 			t.Errorf("a second lastChanges cut a record of %d bytes to %d, want no change", len(short), n)
 		}
-		s.markDurable(g, 0)
-		mustClose(t, s)
 	}
 }
 
@@ -201,14 +211,14 @@ func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
 			written <- seq
 		}
 	}()
-	for began := time.Now(); s.behind() <= maxBehind*s.step; time.Sleep(time.Millisecond) {
+	for began := time.Now(); s.checkpoints.behind() <= maxBehind*s.checkpoints.step; time.Sleep(time.Millisecond) {
 		if time.Since(began) > need.Hang {
-			t.Fatalf("full segments of only %d bytes wait for the checkpoint, want more than %d", s.behind(), maxBehind*s.step)
+			t.Fatalf("full segments of only %d bytes wait for the checkpoint, want more than %d", s.checkpoints.behind(), maxBehind*s.checkpoints.step)
 		}
 	}
 	time.Sleep(20 * time.Millisecond) // a writer that wrongly does not wait needs time
-	if n := s.behind(); n != (maxBehind+1)*s.step {
-		t.Errorf("full segments of %d bytes wait for the checkpoint, want %d", n, (maxBehind+1)*s.step)
+	if n := s.checkpoints.behind(); n != (maxBehind+1)*s.checkpoints.step {
+		t.Errorf("full segments of %d bytes wait for the checkpoint, want %d", n, (maxBehind+1)*s.checkpoints.step)
 	}
 	if len(written) == 300 {
 		t.Error("the writer does not wait for the checkpoint: it has written everything")
@@ -237,9 +247,9 @@ func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
 			errs <- s.Commit(seq)
 		}
 	}()
-	for began := time.Now(); s.behind() <= maxBehind*s.step || len(errs) < 2; time.Sleep(time.Millisecond) {
+	for began := time.Now(); s.checkpoints.behind() <= maxBehind*s.checkpoints.step || len(errs) < 2; time.Sleep(time.Millisecond) {
 		if time.Since(began) > need.Hang {
-			t.Fatalf("full segments of only %d bytes wait for the checkpoint, want more than %d", s.behind(), maxBehind*s.step)
+			t.Fatalf("full segments of only %d bytes wait for the checkpoint, want more than %d", s.checkpoints.behind(), maxBehind*s.checkpoints.step)
 		}
 	}
 	time.Sleep(50 * time.Millisecond) // a writer that wrongly does not wait needs time
@@ -296,9 +306,9 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 			defer close(done)
 			write(300)
 		}()
-		for began := time.Now(); s.behind() <= maxBehind*s.step; time.Sleep(time.Millisecond) {
+		for began := time.Now(); s.checkpoints.behind() <= maxBehind*s.checkpoints.step; time.Sleep(time.Millisecond) {
 			if time.Since(began) > need.Hang {
-				t.Fatalf("full segments of only %d bytes wait for the checkpoint, want more than %d", s.behind(), maxBehind*s.step)
+				t.Fatalf("full segments of only %d bytes wait for the checkpoint, want more than %d", s.checkpoints.behind(), maxBehind*s.checkpoints.step)
 			}
 		}
 		time.Sleep(10 * time.Millisecond) // the journal fills a spare meanwhile
@@ -315,7 +325,7 @@ func TestNobodyWaitsForACheckpointThatRuns(t *testing.T) {
 	s, hold := openHeldBack(t)
 	release := hold()
 	defer release()
-	for seq := simba.Seq(1); s.behind() < maxBehind*s.step; seq++ {
+	for seq := simba.Seq(1); s.checkpoints.behind() < maxBehind*s.checkpoints.step; seq++ {
 		s.Append(put(seq, "m"))
 		mustCommit(t, s, seq)
 	}

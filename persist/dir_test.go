@@ -410,8 +410,8 @@ func TestACopyOpensAlthoughTheCheckpointAdvancesMeanwhile(t *testing.T) {
 	var seq simba.Seq
 	advance := func() {
 		t.Helper()
-		for before := s.taken.Load(); s.taken.Load() == before; {
-			for s.behind() == 0 && s.taken.Load() == before {
+		for before := s.checkpoints.taken.Load(); s.checkpoints.taken.Load() == before; {
+			for s.checkpoints.behind() == 0 && s.checkpoints.taken.Load() == before {
 				seq++
 				s.Append(put(seq, fmt.Sprint("m", seq%10)))
 				mustCommit(t, s, seq)
@@ -456,7 +456,7 @@ func TestTheMachinesBootIsTheDefault(t *testing.T) {
 	o := diskOptions(t)
 	o.Boot = Boot{}
 	s, _ := mustOpen(t, o)
-	first := s.now()
+	first := s.clocks.now()
 	ch := put(1, "m")
 	ch.Lease.Acquired = first
 	s.Append(ch)
@@ -465,7 +465,7 @@ func TestTheMachinesBootIsTheDefault(t *testing.T) {
 	if got := leasesOf(t, r)["m"]; !reflect.DeepEqual(got, ch.Lease) {
 		t.Errorf("recovered lease %+v, want %+v: the boot is the same", got, ch.Lease)
 	}
-	if now := s.now(); now < first || first <= simba.Instant(0) {
+	if now := s.clocks.now(); now < first || first <= simba.Instant(0) {
 		t.Errorf("the recovered clock went back from %d to %d", first, now)
 	}
 }

@@ -13,8 +13,8 @@ import (
 // an error of Open. When Open succeeds, it arms the fault: from then on a failure is fatal.
 type fault struct {
 	fatal   func(error)
-	stopped chan struct{}   // closed at the first failure
-	killed  <-chan struct{} // see killable; nil = the file system is not killable
+	stopped chan struct{} // closed at the first failure
+	closing chan struct{} // closed by Close after a failure
 
 	mu    sync.Mutex // protects the fields below
 	err   error      // the first failure
@@ -22,14 +22,8 @@ type fault struct {
 }
 
 func newFault(fatal func(error)) *fault {
-	return &fault{fatal: fatal, stopped: make(chan struct{})}
+	return &fault{fatal: fatal, stopped: make(chan struct{}), closing: make(chan struct{})}
 }
-
-// killable is the file system of a simulated process. When that process has ended, the channel of
-// Killed is closed, and no operation fails any more. The goroutine of an operation that failed
-// earlier then goes on, as if the operation had succeeded. So a failed operation must return a
-// usable file beside its error.
-type killable interface{ Killed() <-chan struct{} }
 
 // arm makes failures fatal from now on. It returns an earlier failure.
 func (f *fault) arm() error {
@@ -66,16 +60,18 @@ func (f *fault) cause() error {
 	return f.err
 }
 
-// halt trips f and does not return: the goroutine that met the failure must do nothing more. In a
-// simulation halt returns when the process has ended.
+// halt trips f, and returns when Close is called: until then the goroutine that met the failure must
+// do nothing more.
 func (f *fault) halt(err error) {
 	f.trip(err)
-	<-f.killed
+	<-f.closing
 }
 
-func (f *fault) failed() bool {
+func (f *fault) failed() bool { return isClosed(f.stopped) }
+
+func isClosed(c <-chan struct{}) bool {
 	select {
-	case <-f.stopped:
+	case <-c:
 		return true
 	default:
 		return false

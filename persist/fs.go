@@ -11,14 +11,43 @@ import (
 	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
-// strictFS is Pebble's file system. An operation that fails never returns: it calls the fault's
-// halt. Pebble's own reactions differ: some retry without end, and one unlocks a mutex twice.
+// strictFS is Pebble's file system. An operation that fails does not return its error, because
+// Pebble's reactions to errors differ: some retry without end, and one unlocks a mutex twice.
+// Instead it trips the fault. After that nothing changes on disk any more. Each operation blocks
+// until Close lets Pebble end, and then does nothing and succeeds.
 //
 // Removing a file or reserving its space may fail. That costs only space.
 type strictFS struct {
 	vfs.FS
 	fault    *fault
 	progress *progress
+}
+
+// do runs an operation that changes files.
+func (s strictFS) do(op, name string, run func() error) {
+	if !s.fault.failed() {
+		s.progress.note(1)
+		err := run()
+		s.progress.note(-1)
+		if err == nil {
+			return
+		}
+		s.fault.trip(fmt.Errorf("%s %s: %w", op, s.PathBase(name), err))
+	}
+	<-s.fault.closing
+}
+
+// open runs an operation that opens a file. If the operation does nothing, the file is one in
+// memory.
+func (s strictFS) open(op, name string, open func() (vfs.File, error)) (f vfs.File, err error) {
+	s.do(op, name, func() (err error) {
+		f, err = open()
+		return err
+	})
+	if f == nil {
+		f, err = vfs.NewMem().Create("file", vfs.WriteCategoryUnspecified)
+	}
+	return strictFile{File: f, fs: s, name: name}, err
 }
 
 // progress follows Pebble's changes to its files.
@@ -28,9 +57,7 @@ type progress struct {
 	last    time.Time  // when an operation last began or ended
 }
 
-func (p *progress) begin() { p.note(1) }
-func (p *progress) end()   { p.note(-1) }
-
+// note counts an operation that begins, or with -1 one that ends.
 func (p *progress) note(running int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -57,47 +84,30 @@ func (s strictFS) Create(name string, category vfs.DiskWriteCategory) (vfs.File,
 			return nil, err
 		}
 	}
-	s.progress.begin()
-	f, err := s.FS.Create(name, category)
-	return s.file("create", name, f, err)
+	return s.open("create", name, func() (vfs.File, error) { return s.FS.Create(name, category) })
 }
 
 func (s strictFS) OpenReadWrite(name string, category vfs.DiskWriteCategory, opts ...vfs.OpenOption) (vfs.File, error) {
-	s.progress.begin()
-	f, err := s.FS.OpenReadWrite(name, category, opts...)
-	return s.file("open", name, f, err)
+	return s.open("open", name, func() (vfs.File, error) { return s.FS.OpenReadWrite(name, category, opts...) })
 }
 
 // OpenDir opens a directory, to sync it.
 func (s strictFS) OpenDir(name string) (vfs.File, error) {
-	s.progress.begin()
-	f, err := s.FS.OpenDir(name)
-	return s.file("open", name, f, err)
+	return s.open("open", name, func() (vfs.File, error) { return s.FS.OpenDir(name) })
 }
 
 func (s strictFS) Rename(oldName, newName string) error {
-	s.progress.begin()
-	s.check("rename", newName, s.FS.Rename(oldName, newName))
+	s.do("rename", newName, func() error { return s.FS.Rename(oldName, newName) })
 	return nil
 }
 
 // Remove may fail: see strictFS.
-func (s strictFS) Remove(name string) error {
-	s.progress.begin()
-	defer s.progress.end()
-	return s.FS.Remove(name)
-}
-
-func (s strictFS) file(op, name string, f vfs.File, err error) (vfs.File, error) {
-	s.check(op, name, err)
-	return strictFile{File: f, fs: s, name: name}, nil
-}
-
-func (s strictFS) check(op, name string, err error) {
-	s.progress.end()
-	if err != nil {
-		s.fault.halt(fmt.Errorf("%s %s: %w", op, s.PathBase(name), err))
-	}
+func (s strictFS) Remove(name string) (err error) {
+	s.do("remove", name, func() error {
+		err = s.FS.Remove(name)
+		return nil
+	})
+	return err
 }
 
 type strictFile struct {
@@ -107,34 +117,35 @@ type strictFile struct {
 }
 
 func (f strictFile) Write(p []byte) (int, error) {
-	f.fs.progress.begin()
-	n, err := f.File.Write(p)
-	f.fs.check("write", f.name, err)
-	return n, nil
+	f.fs.do("write", f.name, func() error {
+		_, err := f.File.Write(p)
+		return err
+	})
+	return len(p), nil
 }
 
 func (f strictFile) WriteAt(p []byte, offset int64) (int, error) {
-	f.fs.progress.begin()
-	n, err := f.File.WriteAt(p, offset)
-	f.fs.check("write", f.name, err)
-	return n, nil
+	f.fs.do("write", f.name, func() error {
+		_, err := f.File.WriteAt(p, offset)
+		return err
+	})
+	return len(p), nil
 }
 
 func (f strictFile) Sync() error {
-	f.fs.progress.begin()
-	f.fs.check("sync", f.name, f.File.Sync())
+	f.fs.do("sync", f.name, f.File.Sync)
 	return nil
 }
 
 func (f strictFile) SyncData() error {
-	f.fs.progress.begin()
-	f.fs.check("sync", f.name, f.File.SyncData())
+	f.fs.do("sync", f.name, f.File.SyncData)
 	return nil
 }
 
 func (f strictFile) SyncTo(length int64) (fullSync bool, err error) {
-	f.fs.progress.begin()
-	fullSync, err = f.File.SyncTo(length)
-	f.fs.check("sync", f.name, err)
+	f.fs.do("sync", f.name, func() (err error) {
+		fullSync, err = f.File.SyncTo(length)
+		return err
+	})
 	return fullSync, nil
 }

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -40,9 +39,6 @@ func Open(o Options) (*Store, *Recovered, error) {
 // open opens the store. After an error, it releases the lock.
 func open(o *Options, lock *pebble.Lock) (*Store, *Recovered, error) {
 	fault := newFault(o.Fatal)
-	if k, ok := o.FS.(killable); ok {
-		fault.killed = k.Killed()
-	}
 	opened := make(chan struct{})
 	var s *Store
 	var r *Recovered
@@ -109,8 +105,20 @@ func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, pro
 	if err != nil {
 		return nil, nil, journalError(err)
 	}
-	s := newStore(o, lock, fault, db, j, newCheckpoint(db, m, o.HistoryLen))
-	s.progress = progress
+	s := &Store{
+		created:     isNew,
+		timeout:     o.CommitTimeout,
+		fault:       fault,
+		lock:        lock,
+		db:          db,
+		journal:     j,
+		checkpoints: newCheckpointer(o, j, newCheckpoint(db, m, o.HistoryLen), fault, progress),
+		ending:      make(chan struct{}),
+	}
+	s.closing = sync.OnceValue(s.close)
+	s.watchdog = stoppedTimer(func() {
+		fault.trip(fmt.Errorf("commit: %w: %v", errCommitTimeout, s.timeout))
+	})
 	r, err := s.recover(o)
 	if err == nil && o.FS == vfs.Default { // only real files can be removed
 		s.watch, err = newWatch(o.Dir, j.Current)
@@ -122,53 +130,15 @@ func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, pro
 		_ = j.Close() // the error at hand says more
 		return nil, nil, err
 	}
-	s.created = isNew
 	return s, r, nil
-}
-
-func newStore(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, j *journal.Journal, c *checkpoint) *Store {
-	s := &Store{
-		mode:       o.Mode,
-		now:        o.Now,
-		bootNow:    o.Boot.Now,
-		wall:       o.Wall,
-		slept:      o.slept,
-		timeout:    o.CommitTimeout,
-		syncEvery:  o.SyncEvery,
-		step:       o.SegmentSize,
-		maxRecord:  maxRecord,
-		lock:       lock,
-		db:         db,
-		journal:    j,
-		fault:      fault,
-		checkpoint: c,
-		next:       newGroup(),
-		ending:     make(chan struct{}),
-		full:       make(chan struct{}, 1),
-		advanced:   make(chan struct{}, 1),
-	}
-	s.closing = sync.OnceValue(s.close)
-	s.flush = stoppedTimer(s.flushNext)
-	s.watchdog = stoppedTimer(func() {
-		s.fault.trip(fmt.Errorf("commit: %w: %v", errCommitTimeout, s.timeout))
-	})
-	return s
 }
 
 // beginBackground starts the goroutines that run until Close, or until the store fails.
 func (s *Store) beginBackground() {
-	s.background.Go(s.keepCheckpoint)
+	s.background.Go(func() { s.checkpoints.follow(s.ending) })
 	if s.watch != nil {
 		s.background.Go(func() { s.watch.run(s.ending, s.fault) })
 	}
-}
-
-// stoppedTimer returns a timer for Reset. A timer that runs would keep the memory of f, even after
-// a failed Open.
-func stoppedTimer(f func()) *time.Timer {
-	t := time.AfterFunc(math.MaxInt64, f)
-	t.Stop()
-	return t
 }
 
 // warnOfBoot logs why leases begin anew, unless the machine was simply booted.

@@ -1,7 +1,6 @@
 package persist
 
 import (
-	"fmt"
 	"iter"
 	"slices"
 	"time"
@@ -24,36 +23,34 @@ type Recovered struct {
 	History []simba.Event // from old to new
 }
 
-// recover brings the checkpoint up to the journal's end and reads it. Then it writes the run's
-// first record, with the floors and the epoch.
+// recover brings the checkpoint up to the journal's end and reads it. Then it makes the committer,
+// which writes the run's first record, with the floors and the epoch.
 func (s *Store) recover(o *Options) (*Recovered, error) {
-	s.checkpointing.Lock()
-	defer s.checkpointing.Unlock()
-	if err := s.advanceTo(s.journal.Durable()); err != nil {
+	k := s.checkpoints
+	if err := k.advanceLocked(s.journal.Durable()); err != nil {
 		return nil, err
 	}
-	m := s.checkpoint.meta
+	m := k.checkpoint.meta
 	if err := s.journal.Release(m.Index); err != nil {
 		return nil, err
 	}
-	s.taken.Store(m.Index)
-	now := s.now()
-	if !m.isOf(o.Boot, s.bootNow()) {
+	k.taken.Store(m.Index)
+	now := o.Now()
+	if !m.isOf(o.Boot, o.Boot.Now()) {
 		warnOfBoot(o, &m)
 		m.epoch = epoch{o.Boot.ID, m.Generation + 1, now, o.Wall().UnixMilli()}
 	}
-	s.epoch = m.epoch
-	s.inherited, s.recoverUntil = m.Delay, now.Add(m.Delay)
-	s.appended = floors{seq: m.Seq, token: m.Token}
-	s.committed.Store(uint64(m.Seq))
-	r, err := s.recovered(m.Delay)
-	if err != nil {
-		return nil, err
+	run := run{m.epoch, m.Delay, now.Add(m.Delay)}
+	s.committer = newCommitter(o, run, floors{seq: m.Seq, token: m.Token}, s.fault, s.writeRecord)
+	r, err := s.recovered(k.checkpoint, m.Delay)
+	if err == nil {
+		err = s.begin()
 	}
-	if err := s.beginRun(); err != nil {
-		return nil, fmt.Errorf("begin: %w", err)
+	if err == nil && m.Index == 0 {
+		// From now on, Open refuses a store that has lost its journal.
+		err = k.advanceLocked(s.journal.Durable())
 	}
-	return r, nil
+	return r, err
 }
 
 // Replay returns the state after all appended changes, as Open would. So a new engine can replace
@@ -62,55 +59,22 @@ func (s *Store) recover(o *Options) (*Recovered, error) {
 // When the new engine starts, its clock must show the instant that Options.Boot.Now returns.
 // Options.Now must not have stood still while the machine slept. Otherwise the store adds the time
 // of the sleep to each lease, although the new clock includes that time.
-func (s *Store) Replay() (*Recovered, error) {
-	if err := s.writeAll(false); err != nil {
-		return nil, err
-	}
-	s.checkpointing.Lock()
-	defer s.checkpointing.Unlock()
-	if err := s.advanceTo(s.journal.Durable()); err != nil {
-		s.failCheckpoint(err)
-		return nil, err
-	}
-	return s.recovered(max(0, s.recoverUntil.Sub(s.now())))
+func (s *Store) Replay() (r *Recovered, err error) {
+	err = s.upToDate(func(c *checkpoint) (err error) {
+		r, err = s.recovered(c, max(0, s.run.recoverUntil.Sub(s.clocks.now())))
+		return err
+	})
+	return r, err
 }
 
-// recovered returns the contents of the checkpoint. The caller holds checkpointing.
-func (s *Store) recovered(delay time.Duration) (*Recovered, error) {
-	events, err := s.checkpoint.readHistory()
+// recovered returns the contents of the checkpoint, which has all changes.
+func (s *Store) recovered(c *checkpoint, delay time.Duration) (*Recovered, error) {
+	events, err := c.readHistory()
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return &Recovered{
-		Seq:     s.appended.seq,
-		Token:   s.appended.token,
-		Delay:   delay,
-		Leases:  s.leases,
-		History: events,
-	}, nil
-}
-
-// beginRun makes the first record of the run durable: its epoch.
-func (s *Store) beginRun() error {
-	s.next.record = appendChange(s.next.record, changeEpoch, appendEpoch(nil, &s.epoch))
-	s.next.wanted = true
-	start, g := time.Now(), s.take()
-	if err := s.apply(g); err != nil {
-		return err
-	}
-	if c := s.checkpoint; c.meta.Index == 0 {
-		// From now on, Open refuses a store that has lost its journal.
-		if err := c.add(s.journal.Durable(), g.record); err != nil {
-			return err
-		}
-		if err := c.write(); err != nil {
-			return pebbleError(err)
-		}
-	}
-	s.markDurable(g, time.Since(start))
-	return nil
+	seq, token := s.numbers()
+	return &Recovered{Seq: seq, Token: token, Delay: delay, Leases: s.leases, History: events}, nil
 }
 
 // leases yields the stored leases, as they are on the current boot.
@@ -123,7 +87,7 @@ func (s *Store) leases(yield func(simba.Lease, error) bool) {
 	more := true
 	for ok := it.First(); ok && more; ok = it.Next() {
 		l, generation, err := decodeLeaseRow(it.Key(), it.Value())
-		more = yield(s.epoch.rebase(l, generation), sortError(err)) && err == nil
+		more = yield(s.run.epoch.rebase(l, generation), sortError(err)) && err == nil
 	}
 	if err := it.Close(); err != nil && more {
 		yield(simba.Lease{}, pebbleError(err))

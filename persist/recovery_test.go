@@ -308,9 +308,9 @@ func TestAStartSyncsAManifestOfItsOwnBeforeItChangesTheJournal(t *testing.T) {
 // awaitCheckpoint waits until the checkpoint has all full segments.
 func awaitCheckpoint(t *testing.T, s *Store) {
 	t.Helper()
-	for began := time.Now(); s.behind() > 0; time.Sleep(time.Millisecond) {
+	for began := time.Now(); s.checkpoints.behind() > 0; time.Sleep(time.Millisecond) {
 		if time.Since(began) > need.Hang {
-			t.Fatalf("full segments of %d bytes still wait for the checkpoint", s.behind())
+			t.Fatalf("full segments of %d bytes still wait for the checkpoint", s.checkpoints.behind())
 		}
 	}
 }

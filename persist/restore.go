@@ -226,9 +226,6 @@ func (r *restore) clean() {
 // write writes the store. If a write fails, Pebble's goroutines stay blocked: see strictFS.
 func (r *restore) write(ctx context.Context, lock *pebble.Lock) error {
 	fault := newFault(nil)
-	if k, ok := r.FS.(killable); ok {
-		fault.killed = k.Killed()
-	}
 	o := &Options{Dir: r.Dir, FS: r.FS, Logger: r.Logger}
 	done := make(chan error, 1)
 	go func() {

@@ -29,13 +29,6 @@ func (s *GroupSizes) add(changes int) {
 	s[min(bits.Len(uint(max(changes, 1)-1)), len(s)-1)]++
 }
 
-// Stats returns the current figures.
-func (s *Store) Stats() Stats {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.stats
-}
-
 func (st *Stats) add(g *group, took time.Duration) {
 	st.Commits++
 	st.Changes += int64(g.changes)

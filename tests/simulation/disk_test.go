@@ -26,9 +26,6 @@ const (
 //
 // Every fsync returns at the next multiple of a period. So the instant depends on the time alone,
 // and not on the changes that share the fsync.
-//
-// Package persist expects two habits of a file system with the method Killed. A failed operation
-// returns a usable file along with its error. After the end of the process, no operation fails.
 type disk struct {
 	vfs.FS // the same as mem
 	mem    *vfs.MemFS
@@ -133,8 +130,6 @@ func (d *disk) kill() {
 	close(d.dead)
 }
 
-func (d *disk) Killed() <-chan struct{} { return d.dead }
-
 // await blocks as long as an fsync that begins now.
 func (d *disk) await() {
 	began := d.now()
@@ -210,7 +205,10 @@ func (d *disk) file(f vfs.File, err, verdict error) (vfs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	return diskFile{f, d}, verdict
+	if verdict != nil {
+		return nil, verdict
+	}
+	return diskFile{f, d}, nil
 }
 
 func (d *disk) Unwrap() vfs.FS { return d.FS }
