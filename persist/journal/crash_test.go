@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"sync"
 	"testing"
+	"testing/cryptotest"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
@@ -25,7 +26,6 @@ type machine struct {
 	t    *testing.T
 	rng  *rand.Rand
 	disk *vfs.MemFS
-	salt *rand.ChaCha8
 	runs int
 
 	// mu protects the fields below.
@@ -41,9 +41,10 @@ type machine struct {
 }
 
 func newMachine(t *testing.T, seed uint64) *machine {
+	cryptotest.SetGlobalRandom(t, seed) // for the salts
 	return &machine{
 		t: t, disk: vfs.NewCrashableMem(), rng: rand.New(rand.NewPCG(seed, 0)),
-		salt: rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}), seen: map[string]int{},
+		seen: map[string]int{},
 	}
 }
 
@@ -85,7 +86,7 @@ func (m *machine) boot(after int) Options {
 	m.lost, m.crashed, m.after = nil, false, after
 	m.runs++
 	o := testOptions(newTrapFS(m.disk, m.hook))
-	o.Rand, o.From = m.salt, m.promised.from
+	o.From = m.promised.from
 	return o
 }
 

@@ -45,7 +45,7 @@ type Journal struct {
 // If the journal cannot be used, Open changes nothing, and returns a *DamageError or an error that
 // wraps ErrNewer. The caller must keep other processes out of the directory.
 func Open(o Options) (*Journal, error) {
-	o.ensureDefaults()
+	o.roundSize()
 	s, err := scanDir(&o)
 	if err != nil {
 		return nil, err

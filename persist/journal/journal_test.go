@@ -26,19 +26,10 @@ func TestRecordsOfEarlierRunsComeBack(t *testing.T) {
 	wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
 }
 
-func TestWithoutASaltThereIsNoJournal(t *testing.T) {
-	o := testOptions(vfs.NewMem())
-	o.Rand = strings.NewReader("short")
-	if j, err := Open(o); err == nil {
-		t.Error("Open accepts a salt of 5 bytes")
-		mustClose(t, j)
-	}
-}
-
 func TestASegmentHasRoomForAHeaderAndFrames(t *testing.T) {
 	for size, want := range map[int64]int64{0: 2 * block, 1: 2 * block, 3*block - 1: 3 * block, 4 * block: 4 * block} {
 		o := Options{SegmentSize: size}
-		if o.ensureDefaults(); o.SegmentSize != want {
+		if o.roundSize(); o.SegmentSize != want {
 			t.Errorf("for the option %d, segments have %d bytes, want %d", size, o.SegmentSize, want)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -20,7 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func testOptions(fsys vfs.FS) Options {
 	return Options{
 		FS: fsys, Dir: "journal", StoreID: [16]byte{15: 7},
-		SegmentSize: 2 * block, Rand: rand.NewChaCha8([32]byte{1}),
+		SegmentSize: 2 * block,
 	}
 }
 

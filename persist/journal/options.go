@@ -1,11 +1,6 @@
 package journal
 
-import (
-	"crypto/rand"
-	"io"
-
-	"github.com/cockroachdb/pebble/v2/vfs"
-)
+import "github.com/cockroachdb/pebble/v2/vfs"
 
 const (
 	// MaxPayload is the largest length of a record's payload, in bytes.
@@ -31,17 +26,10 @@ type Options struct {
 	// SegmentSize is the size of a segment's file, in bytes. It is rounded up to whole blocks of 4
 	// KiB, and to two blocks at least. A record that does not fit gets a larger segment.
 	SegmentSize int64
-	// Rand is the source of salts. It must differ from run to run. Nil means crypto/rand.Reader.
-	Rand io.Reader
 }
 
-// ensureDefaults rounds the size of a segment, and sets Rand if it is nil.
-func (o *Options) ensureDefaults() {
-	o.SegmentSize = max(roundUp(o.SegmentSize, block), 2*block)
-	if o.Rand == nil {
-		o.Rand = rand.Reader
-	}
-}
+// roundSize rounds the size of a segment.
+func (o *Options) roundSize() { o.SegmentSize = max(roundUp(o.SegmentSize, block), 2*block) }
 
 // roundUp returns the smallest multiple of unit that is at least n.
 func roundUp(n, unit int64) int64 { return (n + unit - 1) / unit * unit }

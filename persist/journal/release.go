@@ -16,26 +16,18 @@ func (j *Journal) Release(index uint64) error {
 		return err
 	}
 	for {
-		s, ok := j.oldest()
-		if !ok || s.last > index {
+		j.mu.Lock()
+		if len(j.full) == 0 || j.full[0].last > index {
+			j.mu.Unlock()
 			return nil
 		}
-		j.mu.Lock()
+		path := j.full[0].path
 		j.full = slices.Delete(j.full, 0, 1)
 		j.mu.Unlock()
-		if err := j.retire(s.path); err != nil {
+		if err := j.retire(path); err != nil {
 			return err
 		}
 	}
-}
-
-func (j *Journal) oldest() (segment, bool) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	if len(j.full) == 0 {
-		return segment{}, false
-	}
-	return j.full[0], true
 }
 
 // retire makes a spare of a released segment, or removes it. It syncs nothing: see the invariants.

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -81,9 +82,7 @@ func (j *Journal) create(number, first uint64, room int64) (segment, vfs.File, e
 		path:   j.o.path(segmentName(number)),
 	}
 	var salt [8]byte
-	if _, err := io.ReadFull(j.o.Rand, salt[:]); err != nil {
-		return s, nil, fmt.Errorf("journal: salt: %w", err)
-	}
+	_, _ = rand.Read(salt[:]) // it never fails
 	s.salt = binary.LittleEndian.Uint64(salt[:])
 	spare, size, err := j.takeSpare(headerSize + room)
 	if err != nil {
