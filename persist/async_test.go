@@ -27,7 +27,7 @@ func TestAsyncChangesAreCommittedAtOnce(t *testing.T) {
 	s.Append(put(2, "m"))
 	s.Append(del(3, "m"))
 	mustCommit(t, s, 3)
-	if got := s.Committed(); got != 3 {
+	if got := s.Committed(); got != abs(3) {
 		t.Errorf("Committed = %d, want 3", got)
 	}
 	if n := gate.syncs.Load() - before; n != 0 {
@@ -99,13 +99,13 @@ func TestAsyncTokensBeyondTheReserveWait(t *testing.T) {
 	gate := newSyncGate(vfs.NewMem())
 	s := openPrimed(t, testOptions(t, gate, Async))
 	ch := put(2, "m")
-	ch.Lease.Token = 1 + tokenReserve
+	ch.Lease.Token = uint64(abs(1 + tokenReserve))
 	s.Append(ch)
-	if got := s.Committed(); got != 2 {
+	if got := s.Committed(); got != abs(2) {
 		t.Errorf("Committed = %d for the last token of the reserve, want 2", got)
 	}
 	ch = put(3, "m")
-	ch.Lease.Token = 2 + tokenReserve
+	ch.Lease.Token = uint64(abs(2 + tokenReserve))
 	checkMustSync(t, s, gate, ch)
 }
 
@@ -115,7 +115,7 @@ func TestAsyncLongerLeasesWait(t *testing.T) {
 	ch := put(2, "m")
 	ch.Lease.TTL, ch.Lease.Transition = ch.Lease.TTL-1, ch.Lease.Transition+1
 	s.Append(ch)
-	if got := s.Committed(); got != 2 {
+	if got := s.Committed(); got != abs(2) {
 		t.Errorf("Committed = %d for a lease as long as the longest, want 2", got)
 	}
 	ch = put(3, "m")
@@ -201,7 +201,7 @@ func TestALongerLeaseDuringTheRecoveryDelayMakesTheNextOneLonger(t *testing.T) {
 	fsys := crashedAsync(t)
 	s, r := openClosed(t, testOptions(t, fsys, Async))
 	ch := put(r.Seq+1, "first")
-	ch.Lease.Token, ch.Lease.TTL = 1, time.Hour
+	ch.Lease.Token, ch.Lease.TTL = uint64(abs(1)), time.Hour
 	s.Append(ch)
 	mustCommit(t, s, ch.Seq)
 	if _, r := openClosed(t, testOptions(t, crash(fsys), Async)); r.Delay < time.Hour {

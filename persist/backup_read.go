@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2/vfs"
@@ -74,18 +75,7 @@ func openBackup(fsys vfs.FS, path string) (*backupFile, error) {
 	return f, nil
 }
 
-func (f *backupFile) error(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, errNoBackup), errors.Is(err, ErrCorrupt):
-		return fmt.Errorf("backup %s is %w", f.path, err)
-	case errors.Is(err, ErrNewer):
-		return fmt.Errorf("backup %s was %w", f.path, err)
-	default:
-		return fmt.Errorf("read backup %s: %w", f.path, err)
-	}
-}
+func (f *backupFile) error(err error) error { return describe("read", "backup "+f.path, err) }
 
 // check checks the sum first, so that no damaged length is trusted. Then it checks each row.
 func (f *backupFile) check() error {
@@ -134,20 +124,20 @@ func (f *backupFile) checkSum() (size int64, err error) {
 
 // rows calls do for each row, up to its first error. Key and value are valid until do returns.
 func (f *backupFile) rows(do func(key, value []byte) error) error {
-	left := f.info.Size - sha256.Size
-	r := &backupReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, left), 256<<10), left: left}
-	r.skip(len(backupMagic))
+	body := f.info.Size - sha256.Size
+	r := &backupReader{in: bufio.NewReaderSize(io.NewSectionReader(f, 0, body), 256<<10), size: body}
+	_, r.err = r.in.Discard(len(backupMagic))
 	format := r.uvarint()
 	if r.err == nil && format > backupFormat {
 		return f.error(sortError(&versionError{"backup format", format, backupFormat}))
 	}
 	f.info.Taken = time.UnixMilli(r.varint())
+	var key, value []byte
 	for {
-		key := r.bytes(&r.key)
-		if len(key) == 0 {
+		if key = r.bytes(key); len(key) == 0 {
 			break
 		}
-		value := r.bytes(&r.value)
+		value = r.bytes(value)
 		if r.err != nil {
 			break
 		}
@@ -155,11 +145,13 @@ func (f *backupFile) rows(do func(key, value []byte) error) error {
 			return err
 		}
 	}
-	if r.err == nil && (r.left != 0 || format == 0 || f.meta.Generation == 0) {
+	if _, err := r.in.Peek(1); r.err == nil && (!errors.Is(err, io.EOF) || format == 0 || f.meta.Generation == 0) {
 		r.err = errGarbage
 	}
-	if errors.Is(r.err, errGarbage) {
-		return f.error(sortError(r.err))
+	// The sum of the bytes is right, so the disk has not damaged them. If they end in the middle of a
+	// row, they were never a backup.
+	if errors.Is(r.err, errGarbage) || errors.Is(r.err, io.EOF) || errors.Is(r.err, io.ErrUnexpectedEOF) {
+		r.err = sortError(errGarbage)
 	}
 	return f.error(r.err)
 }
@@ -200,72 +192,35 @@ func (f *backupFile) describe(key, value []byte) error {
 
 // backupReader decodes a stream. After the first error every read returns zero.
 type backupReader struct {
-	in         *bufio.Reader
-	left       int64 // bytes
-	key, value []byte
-	err        error
+	in   *bufio.Reader
+	size int64 // bytes of the stream
+	err  error
 }
 
-func (r *backupReader) ReadByte() (byte, error) {
-	c, err := r.in.ReadByte()
-	if err == nil {
-		r.left--
+func (r *backupReader) uvarint() (v uint64) {
+	if r.err == nil {
+		v, r.err = binary.ReadUvarint(r.in)
 	}
-	return c, err
-}
-
-func (r *backupReader) uvarint() uint64 {
-	if r.err != nil {
-		return 0
-	}
-	v, err := binary.ReadUvarint(r)
-	r.fail(err)
 	return v
 }
 
-func (r *backupReader) varint() int64 {
-	if r.err != nil {
-		return 0
+func (r *backupReader) varint() (v int64) {
+	if r.err == nil {
+		v, r.err = binary.ReadVarint(r.in)
 	}
-	v, err := binary.ReadVarint(r)
-	r.fail(err)
 	return v
-}
-
-func (r *backupReader) skip(n int) {
-	_, err := r.in.Discard(n)
-	r.left -= int64(n)
-	r.fail(err)
 }
 
 // bytes reads a length and as many bytes, into the memory of buf.
-func (r *backupReader) bytes(buf *[]byte) []byte {
+func (r *backupReader) bytes(buf []byte) []byte {
 	n := r.uvarint()
+	if r.err == nil && n > uint64(min(r.size, math.MaxInt32)) {
+		r.err = errGarbage
+	}
 	if r.err != nil {
 		return nil
 	}
-	if n > uint64(min(r.left, math.MaxInt32)) {
-		r.err = errGarbage
-		return nil
-	}
-	if uint64(cap(*buf)) < n {
-		*buf = make([]byte, n)
-	}
-	b := (*buf)[:n]
-	_, err := io.ReadFull(r.in, b)
-	r.left -= int64(n)
-	r.fail(err)
-	return b
-}
-
-// fail notes an error. The sum of the bytes is right, so the disk has not damaged them. If they end
-// in the middle of a row, they were never a backup.
-func (r *backupReader) fail(err error) {
-	switch {
-	case err == nil || r.err != nil:
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		r.err = errGarbage
-	default:
-		r.err = err
-	}
+	buf = slices.Grow(buf[:0], int(n))[:n]
+	_, r.err = io.ReadFull(r.in, buf)
+	return buf
 }

@@ -118,7 +118,7 @@ func TestABackupHasAllChangesBeforeItAndNoLaterOne(t *testing.T) {
 				t.Errorf("the backup has %d leases, want 3000; has the ended lease: %v, want false; has the last lease: %v, want true; has a later lease: %v, want false",
 					len(leases), ended, last, later)
 			}
-			if n := len(r.History); n != 3002 || r.History[n-1].Seq != 3002 {
+			if n := len(r.History); n != 3002 || r.History[n-1].Seq != abs(3002) {
 				t.Errorf("the backup has %d events, want 3002", n)
 			}
 		})

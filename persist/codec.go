@@ -92,6 +92,18 @@ func (r *reader) byte() byte {
 	return c
 }
 
+// version reads a version. It returns a versionError if the version is larger than newest.
+func (r *reader) version(newest uint64) error {
+	v := r.uvarint()
+	if v == 0 {
+		r.fail()
+	}
+	if v > newest {
+		return &versionError{"format", v, newest}
+	}
+	return nil
+}
+
 func (r *reader) fail() { r.rest, r.broken = nil, true }
 
 // finish returns errGarbage unless the record was read to its end without fault.

@@ -21,7 +21,7 @@ func TestNothingIsCommittedBeforeItsFsync(t *testing.T) {
 	errs := commitAll(s, 1)
 	<-gate.arrived
 	s.Append(note(2))
-	if got := s.Committed(); got != 0 {
+	if got := s.Committed(); got != abs(0) {
 		t.Errorf("Committed = %d during the fsync, want 0", got)
 	}
 	wantOpen(t, errs)
@@ -30,7 +30,7 @@ func TestNothingIsCommittedBeforeItsFsync(t *testing.T) {
 	if err := <-errs; err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Committed(); got != 2 {
+	if got := s.Committed(); got != abs(2) {
 		t.Errorf("Committed = %d after the fsync, want 2", got)
 	}
 }
@@ -40,7 +40,7 @@ func TestADeletionIsCommittedOnlyAfterItsFsync(t *testing.T) {
 	s.Append(put(1, "m"))
 	mustCommit(t, s, 1)
 	s.Append(del(2, "m"))
-	if got := s.Committed(); got != 1 {
+	if got := s.Committed(); got != abs(1) {
 		t.Errorf("Committed = %d, want 1", got)
 	}
 }
@@ -51,7 +51,7 @@ func TestAChangeOfTheHistoryAloneIsCommittedAtOnce(t *testing.T) {
 	before := gate.syncs.Load()
 	s.Append(note(1))
 	mustCommit(t, s, 1)
-	if got := s.Committed(); got != 1 {
+	if got := s.Committed(); got != abs(1) {
 		t.Errorf("Committed = %d, want 1", got)
 	}
 	if n := gate.syncs.Load() - before; n != 0 {
@@ -111,7 +111,7 @@ func TestCommitOfChangesOfAnEarlierRunReturnsAtOnce(t *testing.T) {
 	s.Append(put(7, "m"))
 	mustClose(t, s)
 	s, r := openClosed(t, testOptions(t, fsys, Always))
-	if r.Seq != 7 || s.Committed() != 7 {
+	if r.Seq != abs(7) || s.Committed() != abs(7) {
 		t.Errorf("Seq = %d, Committed = %d, want 7 and 7", r.Seq, s.Committed())
 	}
 	mustCommit(t, s, 7)
@@ -120,16 +120,16 @@ func TestCommitOfChangesOfAnEarlierRunReturnsAtOnce(t *testing.T) {
 func TestNumbersBeyondTheStoredFloorHold(t *testing.T) {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	s.Append(note(seqReserve))
-	if got := s.Committed(); got != seqReserve {
+	if got := s.Committed(); got != abs(seqReserve) {
 		t.Errorf("Committed = %d at the floor, want %d", got, seqReserve)
 	}
 	s.Append(note(seqReserve + 1))
-	if got := s.Committed(); got != seqReserve {
+	if got := s.Committed(); got != abs(seqReserve) {
 		t.Errorf("Committed = %d beyond the floor, want %d", got, seqReserve)
 	}
 	mustCommit(t, s, seqReserve+1)
 	s.Append(note(seqReserve + 2))
-	if got := s.Committed(); got != seqReserve+2 {
+	if got := s.Committed(); got != abs(seqReserve+2) {
 		t.Errorf("Committed = %d with a new floor, want %d", got, seqReserve+2)
 	}
 }
@@ -138,7 +138,7 @@ func TestChangesNobodyCommitsDoNotPileUpWithoutLimit(t *testing.T) {
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	long := strings.Repeat("r", simba.MaxReasonLen)
 	var seq simba.Seq
-	for s.Committed() == seq {
+	for s.Committed() == abs(seq) {
 		if seq++; seq > 2*maxPending/simba.MaxReasonLen {
 			t.Fatal("Committed covers all changes, but the store has written none")
 		}
@@ -187,7 +187,7 @@ func TestARecordIsBoundedWhateverIsChangedDuringOneFsync(t *testing.T) {
 			if n := len(g.record); n > maxPending+4*size {
 				t.Errorf("%v: a record of %d bytes waits, want at most %d and a transaction", mode, n, maxPending)
 			}
-			if (g.last-1)%3 != 0 {
+			if (g.last-abs(1))%3 != 0 {
 				t.Errorf("%v: a transaction is torn after change %d", mode, g.last)
 			}
 		}
@@ -209,7 +209,7 @@ func TestARecordIsBoundedWhateverIsChangedDuringOneFsync(t *testing.T) {
 		}
 		mustClose(t, s)
 		s, r := openClosed(t, o)
-		if got := len(leasesOf(t, r)); got != int(end) {
+		if got := len(leasesOf(t, r)); got != int(end-zero) {
 			t.Errorf("%v: %d leases after a restart, want %d", mode, got, end)
 		}
 		mustClose(t, s)
@@ -219,7 +219,7 @@ func TestARecordIsBoundedWhateverIsChangedDuringOneFsync(t *testing.T) {
 func TestAppendAllocatesNothing(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
 		s, _ := openClosed(t, testOptions(t, vfs.NewMem(), mode))
-		seq, ch := simba.Seq(0), put(1, "mutex")
+		seq, ch := zero, put(1, "mutex")
 		appendOne := func() {
 			seq++
 			ch.Seq, ch.Events[0].Seq = seq, seq

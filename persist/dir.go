@@ -27,11 +27,15 @@ const (
 	heldText = "It holds a store.\n"
 )
 
+// minFree is how many bytes must be free at the start. That is enough for the journal's four files
+// (64 MiB) and a checkpoint of three segments (48 MiB).
+const minFree = 128 << 20
+
 func claimDir(o *Options) (*pebble.Lock, error) {
 	if err := signDir(o.FS, o.Dir); err != nil {
 		return nil, err
 	}
-	if err := checkSpace(o.FS, o.Dir, o.MinFree); err != nil {
+	if err := checkSpace(o.FS, o.Dir, minFree); err != nil {
 		return nil, err
 	}
 	if err := checkFormat(o.FS, o.Dir); err != nil {
@@ -135,7 +139,7 @@ func makeDir(fsys vfs.FS, dir string) error {
 	return nil
 }
 
-func checkSpace(fsys vfs.FS, dir string, minFree uint64) error {
+func checkSpace(fsys vfs.FS, dir string, need uint64) error {
 	usage, err := fsys.GetDiskUsage(dir)
 	if errors.Is(err, vfs.ErrUnsupported) {
 		return nil
@@ -143,8 +147,8 @@ func checkSpace(fsys vfs.FS, dir string, minFree uint64) error {
 	if err != nil {
 		return err
 	}
-	if usage.AvailBytes < minFree {
-		return fmt.Errorf("%w: %d MiB, it needs %d MiB", ErrNoSpace, usage.AvailBytes>>20, minFree>>20)
+	if usage.AvailBytes < need {
+		return fmt.Errorf("%w: %d MiB, it needs %d MiB", ErrNoSpace, usage.AvailBytes>>20, need>>20)
 	}
 	return nil
 }

@@ -1,5 +1,6 @@
 // Package persist keeps an engine's changes on disk. Its Store implements engine.Journal.
 //
+//	             committer
 //	Append ──▶ next group ──▶ current group ──▶ journal/*.seg ──▶ fsync
 //	 (memory)      │               │                 │ full       │
 //	Commit ────────┴── waits for ──┴────── done ◀────│────────────┘
@@ -11,7 +12,7 @@
 // appended meanwhile make up the next group. Thus many clients share one fsync.
 //
 // Some changes must be synced: a client must not see such a change, or a later one, before it is
-// durable. (*Store).mustSync decides which these are. In Async they are few, because the recovery
+// durable. The committer's mustSync decides which these are. In Async they are few, because the recovery
 // delay of the next run makes the loss of most changes safe.
 //
 // # Files
@@ -88,6 +89,6 @@
 //
 // The process ends (Options.Fatal) if a write, an fsync or a checkpoint fails, or if a commit
 // hangs. After a failed fsync nobody knows which data is on disk. A second fsync may succeed
-// without having written that data. A goroutine of Pebble's that meets the failure stays blocked,
-// so Pebble retries nothing.
+// without having written that data. After a failure Pebble changes nothing on disk any more: its
+// goroutines block, and Close lets them end (strictFS).
 package persist

@@ -22,7 +22,7 @@ var (
 	// ErrCorrupt is returned if files are missing or damaged. Recovered.Leases returns it for a
 	// lease that cannot be read.
 	ErrCorrupt = errors.New("corrupt")
-	// ErrNoSpace is returned if less than Options.MinFree is free.
+	// ErrNoSpace is returned if less than 128 MiB are free.
 	ErrNoSpace = errors.New("too little free space")
 	// ErrUnreleased is returned for a directory of a build before the first release.
 	ErrUnreleased = errors.New("written by a development build from before the first release, whose data no version reads")
@@ -43,18 +43,23 @@ var errCommitTimeout = errors.New("the disk did not answer in time")
 // checkpoint that hangs.
 var errCheckpointTimeout = errors.New("the disk did not answer the checkpoint in time")
 
-// openError says in one line why the store in dir cannot be opened.
-func openError(dir string, err error) error {
+// describe makes a sentence about a thing of the error. what is the thing with its path, and do is
+// what failed for an error that is not named.
+func describe(do, what string, err error) error {
+	verb := ""
 	switch {
-	case errors.Is(err, ErrInUse), errors.Is(err, ErrForeign), errors.Is(err, ErrCorrupt):
-		return fmt.Errorf("data directory %s is %w", dir, err)
+	case err == nil:
+		return nil
+	case errors.Is(err, ErrInUse), errors.Is(err, ErrForeign), errors.Is(err, ErrCorrupt), errors.Is(err, errNoBackup):
+		verb = "is"
 	case errors.Is(err, ErrNewer), errors.Is(err, ErrUnreleased):
-		return fmt.Errorf("data directory %s was %w", dir, err)
+		verb = "was"
 	case errors.Is(err, ErrNoSpace):
-		return fmt.Errorf("data directory %s has %w", dir, err)
+		verb = "has"
 	default:
-		return fmt.Errorf("open data directory %s: %w", dir, err)
+		return fmt.Errorf("%s %s: %w", do, what, err)
 	}
+	return fmt.Errorf("%s %s %w", what, verb, err)
 }
 
 // pebbleError classifies an error of Pebble's, and makes it one line.

@@ -25,6 +25,21 @@ func newFault(fatal func(error)) *fault {
 	return &fault{fatal: fatal, stopped: make(chan struct{}), closing: make(chan struct{})}
 }
 
+// guard runs do in a goroutine. It returns the cause if f trips meanwhile: then do may never end.
+func (f *fault) guard(do func()) error {
+	done := make(chan struct{})
+	go func() {
+		do()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-f.stopped:
+		return f.cause()
+	}
+}
+
 // arm makes failures fatal from now on. It returns an earlier failure.
 func (f *fault) arm() error {
 	f.mu.Lock()

@@ -17,6 +17,7 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // A faultyFS is a file system on which operations can fail. After a call of fail, each operation
@@ -156,7 +157,7 @@ func TestTheFirstFailureIsFatalOnceAndAllThatIsCommittedIsOnDisk(t *testing.T) {
 					t.Errorf("Fatal got %v, want one line with the error of the disk", err)
 				}
 				for _, seq := range []simba.Seq{1, seq, seq + 1} {
-					if err := s.Commit(seq); !errors.Is(err, simba.ErrStopped) {
+					if err := s.Commit(abs(seq)); !errors.Is(err, simba.ErrStopped) {
 						t.Errorf("Commit(%d) after the failure = %v, want ErrStopped", seq, err)
 					}
 				}
@@ -169,17 +170,37 @@ func TestTheFirstFailureIsFatalOnceAndAllThatIsCommittedIsOnDisk(t *testing.T) {
 
 				// The disk may have more changes than Committed says: their fsync may have ended
 				// before the failure.
-				committed := s.Committed()
+				committed := s.Committed() - zero
 				must := committed
 				if mode == Async {
 					must = 1 + (committed-1)/3*3 // last forced change
 				}
-				s, r := mustOpen(t, testOptions(t, crash(mem), mode))
-				if kept := r.History[len(r.History)-1].Seq; kept < must {
-					t.Errorf("changes up to %d are on disk, want at least up to %d", kept, must)
+				awaitUnlocked(t, mem)
+				for _, left := range []vfs.FS{crash(mem), mem} {
+					s, r := mustOpen(t, testOptions(t, left, mode))
+					if kept := r.History[len(r.History)-1].Seq - zero; kept < must {
+						t.Errorf("changes up to %d are on disk, want at least up to %d", kept, must)
+					}
+					mustClose(t, s)
 				}
-				mustClose(t, s)
 			})
+		}
+	}
+}
+
+// awaitUnlocked waits until a failed store has closed its files.
+func awaitUnlocked(t *testing.T, fsys vfs.FS) {
+	t.Helper()
+	for began := time.Now(); ; time.Sleep(time.Millisecond) {
+		lock, err := lockDir(fsys, "data")
+		if err == nil {
+			err = lock.Close()
+		}
+		if err == nil {
+			return
+		}
+		if time.Since(began) > need.Hang {
+			t.Fatalf("after Close the directory is still locked: %v", err)
 		}
 	}
 }
@@ -194,7 +215,7 @@ func TestByDefaultAFailureEndsTheProcessWithOneLine(t *testing.T) {
 		s, _ := mustOpen(t, o)
 		fsys.fail(func(errorfs.Op) error { return errBroken })
 		s.Append(put(1, "m"))
-		_ = s.Commit(1)
+		_ = s.Commit(abs(1))
 		select {}
 	}
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
@@ -234,7 +255,7 @@ func TestACommitThatHangsIsFatal(t *testing.T) {
 		// After the timeout, a late end of the fsync changes nothing.
 		release()
 		synctest.Wait()
-		if got := s.Committed(); got != 0 {
+		if got := s.Committed(); got != abs(0) {
 			t.Errorf("Committed = %d, want 0", got)
 		}
 		if err := s.Close(); !errors.Is(err, errCommitTimeout) {
@@ -258,7 +279,7 @@ func TestAStoreThatHasFailedBeginsNoWrite(t *testing.T) {
 		}
 		for range 2 {
 			s.Append(put(1, "m"))
-			if err := s.Commit(1); !errors.Is(err, simba.ErrStopped) {
+			if err := s.Commit(abs(1)); !errors.Is(err, simba.ErrStopped) {
 				t.Errorf("Commit = %v, want ErrStopped", err)
 			}
 			s.mu.Lock()

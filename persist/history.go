@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 
@@ -43,11 +44,7 @@ func decodeRow(key, value []byte) (first simba.Seq, events []simba.Event, err er
 	}
 	first = simba.Seq(binary.BigEndian.Uint64(key[1:]))
 	r := reader{rest: value}
-	if v := r.byte(); v > rowVersion {
-		return 0, nil, fmt.Errorf("history from event %d: %w", first, &versionError{"format", uint64(v), rowVersion})
-	} else if v == 0 {
-		r.fail()
-	}
+	err = r.version(rowVersion)
 	seq, at := first, int64(0)
 	for len(r.rest) > 0 {
 		e := simba.Event{Seq: seq + simba.Seq(r.varint()), At: at + r.varint(), Kind: simba.EventKind(r.byte())}
@@ -61,7 +58,7 @@ func decodeRow(key, value []byte) (first simba.Seq, events []simba.Event, err er
 		seq, at = e.Seq, e.At
 		events = append(events, e)
 	}
-	if err := r.finish(); err != nil {
+	if err = cmp.Or(err, r.finish()); err != nil {
 		return 0, nil, fmt.Errorf("history from event %d: %w", first, err)
 	}
 	return first, events, nil
@@ -71,11 +68,11 @@ func decodeRow(key, value []byte) (first simba.Seq, events []simba.Event, err er
 // the rows that have the newest events, as many as the field limit says. The oldest of these rows
 // may have older events too.
 type history struct {
-	limit   int
-	events  int         // number of events in rows
-	rows    []row       // from old to new
-	added   int         // how many of the last rows are not in Pebble
-	dropped []simba.Seq // first Seq of each row to delete from Pebble
+	limit  int
+	events int   // number of events in rows
+	rows   []row // from old to new
+	added  int   // how many of the last rows are not in Pebble
+	trim   bool  // Pebble has rows that are older than rows
 }
 
 // row has the events of one record.
@@ -95,22 +92,19 @@ func (h *history) add(r row) {
 	h.added++
 	h.events += r.count
 	for h.events-h.rows[0].count >= h.limit {
-		if h.added < len(h.rows) {
-			h.dropped = append(h.dropped, h.rows[0].first)
-		} else {
-			h.added--
-		}
 		h.events -= h.rows[0].count
 		h.rows = h.rows[1:]
+		h.trim = true
 	}
+	h.added = min(h.added, len(h.rows))
 }
 
-// write adds to the batch a Set for each new row, and a Delete for each dropped row. New and
-// dropped are the rows since the last call.
+// write adds the rows that are new since the last call to the batch, and deletes older rows than
+// those of h.
 func (h *history) write(b *pebble.Batch) error {
 	var key [9]byte
-	for _, first := range h.dropped {
-		if err := b.Delete(appendRowKey(key[:0], first), nil); err != nil {
+	if h.trim {
+		if err := b.DeleteRange([]byte{historyPrefix}, appendRowKey(key[:0], h.rows[0].first), nil); err != nil {
 			return err
 		}
 	}
@@ -121,6 +115,6 @@ func (h *history) write(b *pebble.Batch) error {
 		}
 		r.value = nil
 	}
-	h.added, h.dropped = 0, nil
+	h.added, h.trim = 0, false
 	return nil
 }

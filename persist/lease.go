@@ -1,6 +1,7 @@
 package persist
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 
@@ -26,16 +27,13 @@ func appendLeaseRow(b []byte, generation uint64, l *simba.Lease) []byte {
 // decodeLeaseRow reads the row of a lease. Errors name the mutex.
 func decodeLeaseRow(key, value []byte) (l simba.Lease, generation uint64, err error) {
 	r := reader{rest: value}
-	version := r.byte()
-	if version > leaseVersion {
-		return l, 0, fmt.Errorf("lease of mutex %q: %w", key[1:], &versionError{"format", uint64(version), leaseVersion})
-	}
-	if generation = r.uvarint(); version == 0 || generation == 0 {
+	err = r.version(leaseVersion)
+	if generation = r.uvarint(); generation == 0 {
 		r.fail()
 	}
 	l = r.lease(0)
 	l.Mutex = string(key[1:])
-	if err := r.finish(); err != nil {
+	if err = cmp.Or(err, r.finish()); err != nil {
 		return l, 0, fmt.Errorf("lease of mutex %q: %w", l.Mutex, err)
 	}
 	return l, generation, nil

@@ -71,12 +71,8 @@ func appendMeta(b []byte, m *meta) []byte {
 
 func decodeMeta(value []byte) (m meta, err error) {
 	r := reader{rest: value}
-	format := r.uvarint()
-	switch {
-	case format > metaFormat:
-		return meta{}, &versionError{"format", format, metaFormat}
-	case format == 0:
-		r.fail()
+	if err := r.version(metaFormat); err != nil {
+		return meta{}, err
 	}
 	m.epoch = r.epoch()
 	m.Seq = simba.Seq(r.uvarint())

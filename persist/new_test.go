@@ -14,7 +14,6 @@ import (
 // newOptions returns options of a store whose numbers begin at the wall clock, as in a server.
 func newOptions(t *testing.T, fsys vfs.FS, mode Mode, wall time.Time) Options {
 	o := testOptions(t, fsys, mode)
-	o.floor = nil
 	o.Wall = func() time.Time { return wall }
 	return o
 }

@@ -23,34 +23,27 @@ const journalName = "journal"
 // directory stays locked until the process ends.
 func Open(o Options) (*Store, *Recovered, error) {
 	if err := o.ensureDefaults(); err != nil {
-		return nil, nil, openError(o.Dir, err)
+		return nil, nil, describe("open", "data directory "+o.Dir, err)
 	}
 	lock, err := claimDir(&o)
 	if err != nil {
-		return nil, nil, openError(o.Dir, oneLine{err})
+		return nil, nil, describe("open", "data directory "+o.Dir, oneLine{err})
 	}
 	s, r, err := open(&o, lock)
 	if err != nil {
-		return nil, nil, openError(o.Dir, oneLine{err})
+		return nil, nil, describe("open", "data directory "+o.Dir, oneLine{err})
 	}
 	return s, r, nil
 }
 
-// open opens the store. After an error, it releases the lock.
+// open opens the store. After an error, it releases the lock, unless a write has failed.
 func open(o *Options, lock *pebble.Lock) (*Store, *Recovered, error) {
 	fault := newFault(o.Fatal)
-	opened := make(chan struct{})
 	var s *Store
 	var r *Recovered
 	var err error
-	go func() { // a write that fails never returns
-		s, r, err = openStore(o, lock, fault)
-		close(opened)
-	}()
-	select {
-	case <-opened:
-	case <-fault.stopped:
-		return nil, nil, fault.cause()
+	if failure := fault.guard(func() { s, r, err = openStore(o, lock, fault) }); failure != nil {
+		return nil, nil, failure
 	}
 	if err != nil {
 		_ = lock.Close() // the error at hand says more
@@ -63,21 +56,17 @@ func open(o *Options, lock *pebble.Lock) (*Store, *Recovered, error) {
 }
 
 // openStore opens the checkpoint, brings it up to the journal's end, and begins a run.
-func openStore(o *Options, lock *pebble.Lock, fault *fault) (*Store, *Recovered, error) {
+func openStore(o *Options, lock *pebble.Lock, fault *fault) (s *Store, r *Recovered, err error) {
 	progress := new(progress)
 	db, err := pebble.Open(o.Dir, pebbleOptions(o, lock, fault, progress))
 	if err != nil {
 		return nil, nil, pebbleError(err)
 	}
-	s, r, err := openJournal(o, lock, fault, db, progress)
-	if err != nil {
-		_ = db.Close() // the error at hand says more
-		return nil, nil, err
-	}
-	return s, r, nil
-}
-
-func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, progress *progress) (*Store, *Recovered, error) {
+	defer func() {
+		if err != nil {
+			_ = db.Close() // the error at hand says more
+		}
+	}()
 	m, err := readMeta(db)
 	if err != nil {
 		return nil, nil, err
@@ -105,7 +94,7 @@ func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, pro
 	if err != nil {
 		return nil, nil, journalError(err)
 	}
-	s := &Store{
+	s = &Store{
 		created:     isNew,
 		timeout:     o.CommitTimeout,
 		fault:       fault,
@@ -119,7 +108,7 @@ func openJournal(o *Options, lock *pebble.Lock, fault *fault, db *pebble.DB, pro
 	s.watchdog = stoppedTimer(func() {
 		fault.trip(fmt.Errorf("commit: %w: %v", errCommitTimeout, s.timeout))
 	})
-	r, err := s.recover(o)
+	r, err = s.recover(o)
 	if err == nil && o.FS == vfs.Default { // only real files can be removed
 		s.watch, err = newWatch(o.Dir, j.Current)
 	}
@@ -178,7 +167,7 @@ func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, progress *progre
 
 // create writes the meta row of a new store. The row is durable before the journal exists.
 func create(db *pebble.DB, m *meta, o *Options) error {
-	floor, err := o.floor()
+	floor, err := Floor(o.Wall())
 	if err != nil {
 		return err
 	}

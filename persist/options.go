@@ -62,16 +62,13 @@ type Options struct {
 	// SyncEvery is for Async. It bounds the time from a change to its fsync if no caller waits for
 	// that fsync; 0 means 10 ms.
 	SyncEvery time.Duration
-	// MinFree is how many bytes must be free at the start; 0 means 128 MiB. That is enough for the
-	// journal's four files (64 MiB) and a checkpoint of three segments (48 MiB).
-	MinFree uint64
 	// CommitTimeout bounds one write with its fsync; 0 means DefaultCommitTimeout. While a commit
 	// waits for a checkpoint, CommitTimeout bounds each write and each sync of the checkpoint.
 	// Between them the checkpoint may read and compute for six times CommitTimeout.
 	CommitTimeout time.Duration
 	// Fatal is called once, when the store can make no change durable any more. It must end the
-	// process. If it returns, the goroutine that failed stays blocked and keeps its files and
-	// memory. If Fatal is nil, the store logs the error and exits with ExitCode.
+	// process. If it returns, Pebble's goroutines stay blocked until Close. If Fatal is nil, the
+	// store logs the error and exits with ExitCode.
 	Fatal func(error)
 	// Logger gets Pebble's messages; nil means slog.Default.
 	Logger *slog.Logger
@@ -82,9 +79,6 @@ type Options struct {
 
 	// slept returns by how much Now is behind the boot's clock; nil means that Now is never behind.
 	slept func() time.Duration
-	// floor returns the floor of a new store's tokens and event numbers. Tests set it; nil means
-	// Floor of Wall's time.
-	floor func() (uint64, error)
 }
 
 // clocks are the clocks of a store.
@@ -135,14 +129,10 @@ func (o *Options) ensureDefaults() error {
 	if o.Wall == nil {
 		o.Wall = time.Now
 	}
-	if o.floor == nil {
-		o.floor = func() (uint64, error) { return Floor(o.Wall()) }
-	}
 	if o.RecoveryDelay < 0 || o.RecoveryDelay > MaxRecoveryDelay {
 		return errRecoveryDelay
 	}
 	o.SyncEvery = cmp.Or(o.SyncEvery, 10*time.Millisecond)
-	o.MinFree = cmp.Or(o.MinFree, 128<<20)
 	o.CommitTimeout = cmp.Or(o.CommitTimeout, DefaultCommitTimeout)
 	o.HistoryLen = cmp.Or(o.HistoryLen, 10000)
 	o.SegmentSize = cmp.Or(o.SegmentSize, 16<<20)

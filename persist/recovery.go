@@ -94,8 +94,8 @@ func (s *Store) leases(yield func(simba.Lease, error) bool) {
 	}
 }
 
-// readHistory returns the last events, and deletes rows of older ones. It reads from the newest
-// back, so that it never meets the tombstones of old rows.
+// readHistory returns the last events. It reads from the newest back, so that it never meets the
+// tombstones of old rows. The next write deletes the rows of older events.
 func (c *checkpoint) readHistory() ([]simba.Event, error) {
 	h := history{limit: c.history.limit}
 	it, err := c.db.NewIter(prefix(historyPrefix))
@@ -119,12 +119,7 @@ func (c *checkpoint) readHistory() ([]simba.Event, error) {
 	}
 	slices.Reverse(newestFirst)
 	slices.Reverse(h.rows)
-	if ok {
-		oldest := appendRowKey(nil, h.rows[0].first)
-		if err := c.db.DeleteRange([]byte{historyPrefix}, oldest, pebble.NoSync); err != nil {
-			return nil, pebbleError(err)
-		}
-	}
+	h.trim = ok
 	c.history = h
 	events := slices.Concat(newestFirst...)
 	return events[max(0, len(events)-h.limit):], nil

@@ -231,7 +231,7 @@ func TestReplayGivesTheLeasesThatWereAppended(t *testing.T) {
 			if !reflect.DeepEqual(r.History, events) && len(events) > 0 {
 				t.Fatalf("seed %d: Replay returns %d events, want %d", seed, len(r.History), len(events))
 			}
-			if r.Seq != changes.seq || r.Delay != 0 {
+			if r.Seq != abs(changes.seq) || r.Delay != 0 {
 				t.Fatalf("seed %d: Replay returns Seq %d, delay %v, want %d and 0", seed, r.Seq, r.Delay, changes.seq)
 			}
 		}

@@ -45,9 +45,6 @@ type RestoreOptions struct {
 	FS vfs.FS
 	// Wall is the wall clock; nil means the machine's.
 	Wall func() time.Time
-	// MinFree is how many bytes must be free in Dir, besides twice the size of the backup; 0 means
-	// 128 MiB.
-	MinFree uint64
 	// Logger gets Pebble's messages; nil means slog.Default.
 	Logger *slog.Logger
 }
@@ -78,7 +75,6 @@ type Restored struct {
 func Restore(ctx context.Context, o RestoreOptions) (*Restored, error) {
 	o.FS = cmp.Or(o.FS, vfs.Default)
 	o.Logger = cmp.Or(o.Logger, slog.Default())
-	o.MinFree = cmp.Or(o.MinFree, 128<<20)
 	if o.Wall == nil {
 		o.Wall = time.Now
 	}
@@ -97,7 +93,7 @@ func Restore(ctx context.Context, o RestoreOptions) (*Restored, error) {
 	if err := r.run(ctx); err != nil {
 		return nil, fmt.Errorf("restore to %s: %w", o.Dir, oneLine{err})
 	}
-	return &Restored{*f.info, r.floor()}, nil
+	return &Restored{*f.info, r.meta.Token}, nil
 }
 
 func (o *RestoreOptions) check() error {
@@ -157,8 +153,6 @@ func (f *backupFile) checkDelay(delay time.Duration) error {
 	return nil
 }
 
-func (r *restore) floor() uint64 { return r.meta.Token }
-
 // run writes the directory. The file SIMBA-RESP comes last: without it no server opens the
 // directory.
 func (r *restore) run(ctx context.Context) error {
@@ -168,7 +162,7 @@ func (r *restore) run(ctx context.Context) error {
 	if err := makeDir(r.FS, r.Dir); err != nil {
 		return err
 	}
-	if err := checkSpace(r.FS, r.Dir, r.MinFree+2*uint64(r.from.info.Size)); err != nil {
+	if err := checkSpace(r.FS, r.Dir, minFree+2*uint64(r.from.info.Size)); err != nil {
 		return err
 	}
 	lock, err := lockDir(r.FS, r.Dir)
@@ -227,20 +221,17 @@ func (r *restore) clean() {
 func (r *restore) write(ctx context.Context, lock *pebble.Lock) error {
 	fault := newFault(nil)
 	o := &Options{Dir: r.Dir, FS: r.FS, Logger: r.Logger}
-	done := make(chan error, 1)
-	go func() {
-		db, err := pebble.Open(r.Dir, pebbleOptions(o, lock, fault, new(progress)))
-		if err == nil {
+	var err error
+	failure := fault.guard(func() {
+		var db *pebble.DB
+		if db, err = pebble.Open(r.Dir, pebbleOptions(o, lock, fault, new(progress))); err == nil {
 			err = errors.Join(r.fill(ctx, db), db.Close())
 		}
-		done <- pebbleError(err)
-	}()
-	select {
-	case err := <-done:
-		return errors.Join(err, fault.cause())
-	case <-fault.stopped:
-		return fault.cause()
+	})
+	if failure != nil {
+		return failure
 	}
+	return errors.Join(pebbleError(err), fault.cause())
 }
 
 // restoreBatch is how many bytes of rows are written together.

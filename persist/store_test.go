@@ -21,7 +21,7 @@ func (c *clock) now() simba.Instant      { return simba.Instant(c.at.Load()) }
 func (c *clock) advance(d time.Duration) { c.at.Add(int64(d)) }
 
 // testOptions returns options of a store on fsys, in the first boot of a machine. Its clock stands
-// still. The numbers of a new store begin at 1. A failure of the store fails the test.
+// still. The numbers of a new store begin above zero. A failure of the store fails the test.
 func testOptions(t testing.TB, fsys vfs.FS, mode Mode) Options {
 	t.Helper()
 	return Options{
@@ -34,7 +34,7 @@ func testOptions(t testing.TB, fsys vfs.FS, mode Mode) Options {
 		SyncEvery: time.Hour,
 		// Small segments fill soon.
 		SegmentSize: 64 << 10,
-		floor:       func() (uint64, error) { return 0, nil },
+		Wall:        func() time.Time { return firstFloor },
 		Fatal:       func(err error) { t.Errorf("the store failed: %v", err) },
 	}
 }
@@ -50,7 +50,7 @@ func mustOpen(t testing.TB, o Options) (*Store, *Recovered) {
 
 func mustCommit(t testing.TB, s *Store, seq simba.Seq) {
 	t.Helper()
-	if err := s.Commit(seq); err != nil {
+	if err := s.Commit(abs(seq)); err != nil {
 		t.Fatalf("Commit(%d): %v", seq, err)
 	}
 }
@@ -69,8 +69,20 @@ func openClosed(t testing.TB, o Options) (*Store, *Recovered) {
 	return s, r
 }
 
+// zero is the floor of a new store with testOptions.
+var zero = simba.Seq(firstFloor.UnixMicro())
+
+// abs returns the number that a change has in the store, for one that a test counts from 1.
+func abs(n simba.Seq) simba.Seq {
+	if n < zero {
+		return zero + n
+	}
+	return n
+}
+
 // put returns a change that grants the mutex, with the Seq as its token.
 func put(seq simba.Seq, mutex string) simba.Change {
+	seq = abs(seq)
 	return simba.Change{
 		Seq:  seq,
 		Kind: simba.ChangePut,
@@ -87,12 +99,14 @@ func put(seq simba.Seq, mutex string) simba.Change {
 }
 
 func del(seq simba.Seq, mutex string) simba.Change {
+	seq = abs(seq)
 	return simba.Change{Seq: seq, Kind: simba.ChangeDelete, Lease: simba.Lease{Mutex: mutex},
 		Events: []simba.Event{{Seq: seq, At: 1, Kind: simba.EventReleased, Mutex: mutex, Owner: "owner", Reason: "done"}}}
 }
 
 // note returns a change that has only an event.
 func note(seq simba.Seq) simba.Change {
+	seq = abs(seq)
 	return simba.Change{Seq: seq, Kind: simba.ChangeNone,
 		Events: []simba.Event{{Seq: seq, At: 2, Kind: simba.EventQueued, Mutex: "m", Owner: "waiter"}}}
 }
@@ -194,7 +208,7 @@ func (g *syncGate) hold() (release func()) {
 func commitAll(s *Store, seqs ...simba.Seq) (errs <-chan error) {
 	ch := make(chan error, len(seqs))
 	for _, seq := range seqs {
-		go func() { ch <- s.Commit(seq) }()
+		go func() { ch <- s.Commit(abs(seq)) }()
 	}
 	return ch
 }
@@ -220,8 +234,8 @@ func TestCloseWritesUncommittedChanges(t *testing.T) {
 		if got := leasesOf(t, r); len(got) != 1 || len(r.History) != 2 {
 			t.Errorf("%v: recovered leases %v and history %v, want one lease and two events", mode, got, r.History)
 		}
-		if r.Seq != 2 || r.Token != 1 || r.Delay != 0 {
-			t.Errorf("%v: Seq %d, Token %d, Delay %v, want the exact 2, 1, 0", mode, r.Seq, r.Token, r.Delay)
+		if r.Seq != abs(2) || r.Token != uint64(abs(1)) || r.Delay != 0 {
+			t.Errorf("%v: Seq %d, Token %d, Delay %v, want the exact %d, %d, 0", mode, r.Seq, r.Token, r.Delay, abs(2), abs(1))
 		}
 		mustClose(t, s)
 	}
@@ -239,7 +253,7 @@ func TestChangesAfterCloseAreNeverCommitted(t *testing.T) {
 		go func() { closed <- s.Close() }()
 		<-gate.arrived
 		s.Append(note(2))
-		if got := s.Committed(); got != 1 {
+		if got := s.Committed(); got != abs(1) {
 			t.Errorf("%v: Committed = %d while it closes, want 1", mode, got)
 		}
 		release()
@@ -247,14 +261,14 @@ func TestChangesAfterCloseAreNeverCommitted(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.Append(note(3))
-		if got := s.Committed(); got != 1 {
+		if got := s.Committed(); got != abs(1) {
 			t.Errorf("%v: Committed = %d, want 1", mode, got)
 		}
-		if err := s.Commit(1); err != nil {
+		if err := s.Commit(abs(1)); err != nil {
 			t.Errorf("%v: Commit of a written change returns %v, want nil", mode, err)
 		}
 		for _, seq := range []simba.Seq{2, 3} {
-			if err := s.Commit(seq); !errors.Is(err, simba.ErrStopped) {
+			if err := s.Commit(abs(seq)); !errors.Is(err, simba.ErrStopped) {
 				t.Errorf("%v: Commit(%d) = %v, want ErrStopped", mode, seq, err)
 			}
 		}

@@ -94,7 +94,7 @@ func losesItsDirectory(t *testing.T, lose func(o Options) error) {
 		t.Fatal("the store does not notice the loss")
 	}
 	s.Append(put(2, "m"))
-	if err := s.Commit(2); !errors.Is(err, simba.ErrStopped) {
+	if err := s.Commit(abs(2)); !errors.Is(err, simba.ErrStopped) {
 		t.Errorf("Commit after the loss = %v, want ErrStopped", err)
 	}
 	if err := s.Close(); !errors.Is(err, errRemoved) {
@@ -123,7 +123,7 @@ func TestReleasedSegmentsDoNotTriggerTheWatch(t *testing.T) {
 			ch := put(seq, "m")
 			ch.Lease.Fields = []simba.Field{{Name: big, Value: "1"}}
 			s.Append(ch)
-			if err := s.Commit(seq); err != nil {
+			if err := s.Commit(abs(seq)); err != nil {
 				t.Error(err)
 				return
 			}
