@@ -11,7 +11,6 @@ import (
 // step is one run of transitions on one mutex, under shard.mu. It has the input of the transitions
 // and collects their effects. The shard reuses one step.
 type step struct {
-	// The input.
 	now          simba.Instant
 	wall         int64         // now in Unix milliseconds
 	recoverUntil simba.Instant // end of the recovery delay
@@ -30,7 +29,11 @@ type step struct {
 	// chosen is the token that a transaction has drawn for the next tenure; 0 = none.
 	chosen uint64
 
-	// The effects.
+	effects
+}
+
+// effects are what a step has done.
+type effects struct {
 	changed       bool   // the lease has changed
 	forced        bool   // see simba.Change
 	began         string // the owner whose tenure began last; "" = none
@@ -52,10 +55,11 @@ type offerNotice struct {
 
 // forget drops the effects. It releases large lists, because the shard keeps the step.
 func (s *step) forget() {
-	s.changed, s.forced = false, false
-	s.began, s.freed, s.last, s.spent, s.chosen = "", false, "", 0, 0
-	s.events, s.offers, s.wakes = emptied(s.events), emptied(s.offers), emptied(s.wakes)
-	s.tenureLengths = emptied(s.tenureLengths)
+	s.chosen = 0
+	s.effects = effects{
+		events: emptied(s.events), offers: emptied(s.offers), wakes: emptied(s.wakes),
+		tenureLengths: emptied(s.tenureLengths),
+	}
 }
 
 // emptied returns the list without its elements, for reuse. It returns nil if the list has a large

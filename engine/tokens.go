@@ -9,7 +9,7 @@ package engine
 func (t *tx) Token(name string) uint64 {
 	k := t.key(name)
 	switch {
-	case !k.lock.Exists() || k.shownOwned:
+	case !k.lock.Exists() || k.pretended:
 		return k.ended
 	case k.hidden:
 		return 0
@@ -28,7 +28,7 @@ func (t *tx) DropToken(name string) {
 // DroppedToken implements simba.Tx.
 func (t *tx) DroppedToken() (name string, ok bool) {
 	for _, k := range t.keys {
-		if k.hidden && k.lock.Exists() && !k.shownOwned {
+		if k.hidden && k.lock.Exists() && !k.pretended {
 			return k.name, true
 		}
 	}
@@ -38,7 +38,7 @@ func (t *tx) DroppedToken() (name string, ok bool) {
 // Fence implements simba.Tx.
 func (t *tx) Fence(name string) uint64 {
 	k := t.key(name)
-	if !k.lock.Exists() || k.shownOwned {
+	if !k.lock.Exists() || k.pretended {
 		k.given = max(k.given, t.engine.token.Load())
 		return k.given
 	}

@@ -29,63 +29,6 @@ type tx struct {
 	one   [1]*txKey
 }
 
-// txKey is a mutex in a transaction.
-type txKey struct {
-	name  string
-	hash  uint64
-	shard *shard
-
-	// The state that the transaction has read.
-	reads      int // number of reads; the first one sets readLock
-	readLock   simba.Lock
-	readQueue  []simba.QueueMember
-	queueRead  bool
-	queueFull  bool
-	reserved   string        // the waiter with the reservation; "" = none
-	recovering bool          // the recovery delay was not over
-	kept       time.Duration // how long the reservation or the recovery delay still lasts
-	shownOwned bool          // lock shows an owner that the mutex does not have: see MayTake
-	replyAfter simba.Seq
-	watch      *watch // nil = the commit compares values, so an undone change is no conflict
-	seen       seenVersions
-
-	// The state with the changes of the transaction.
-	lock   simba.Lock
-	queue  txQueue
-	ended  uint64 // the token of the last tenure that Drop ended
-	hidden bool   // DropToken has hidden the token of the present tenure
-
-	// Tokens that the caller has learned.
-	next  uint64 // the token drawn for the next tenure; 0 = none
-	given uint64 // the largest token that the caller has learned; 0 = none
-
-	// The changes that commit makes.
-	work     []op
-	dequeued []string
-	refused  string // the contender of the last Refuse; "" = none
-	seenEnd  int64  // the EndsAt that it saw
-	room     [1]op  // memory for work
-	did      *step  // the step of this key in commitAll
-}
-
-type op struct {
-	kind      opKind
-	renew     bool
-	lock      simba.Lock
-	contender string
-	score     float64
-	token     uint64 // the token of the tenure that the op begins; 0 = not drawn yet
-}
-
-type opKind uint8
-
-const (
-	opTake opKind = iota
-	opChange
-	opDrop
-	opEnqueue
-)
-
 // idleTxs are ended transactions whose memory beginTx reuses.
 var idleTxs = sync.Pool{New: func() any { return new(tx) }}
 
@@ -130,7 +73,6 @@ func (e *Engine) UpdateOne(name string, do func(simba.Tx) error) (simba.Seq, err
 	m, s, before := k.shard.open(k.name, k.hash)
 	t.held = m
 	k.load(m, s)
-	k.reads++
 	err := do(t)
 	if err != nil {
 		t.Discard()
@@ -171,7 +113,7 @@ func (t *tx) Now() time.Time {
 // key returns the mutex as the transaction sees it.
 func (t *tx) key(name string) *txKey {
 	k := t.entry(name)
-	if k.reads == 0 {
+	if !k.read.lockRead {
 		t.read(k, func(*mutex, *step) {})
 	}
 	return k
@@ -222,18 +164,6 @@ func (t *tx) add(name string) *txKey {
 	return k
 }
 
-func (k *txKey) load(m *mutex, s *step) {
-	k.readLock = m.lock(s.now)
-	k.lock = k.readLock
-	k.recovering, k.reserved, k.shownOwned = s.now < s.recoverUntil, m.reservedFor(), false
-	switch {
-	case k.recovering:
-		k.kept = remaining(s.recoverUntil, s.now)
-	case k.reserved != "":
-		k.kept = remaining(m.extra.until, s.now)
-	}
-}
-
 // read advances a mutex to the present time, and calls view with the shard locked. The first read
 // of a mutex also calls load. If the transaction is too large, read does nothing: the commit will
 // fail.
@@ -255,12 +185,10 @@ func (t *tx) read(k *txKey, view func(m *mutex, s *step)) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	m, s, _ := sh.open(k.name, k.hash)
-	if k.reads == 0 {
+	if !k.read.lockRead {
 		k.load(m, s)
 	}
-	k.reads++
 	view(m, s)
-	k.replyAfter = m.replyAfter
 }
 
 // Unchanged implements simba.Tx.
@@ -270,35 +198,6 @@ func (t *tx) Unchanged(name string, queue bool, version uint64) (same bool) {
 	return same
 }
 
-// watchVersion watches the mutex until the transaction ends, and returns its version. The caller
-// holds shard.mu.
-func (k *txKey) watchVersion(queue bool) uint64 {
-	if k.watch == nil {
-		k.watch = k.shard.watch(k.name)
-	}
-	k.seen.add(k.watch, queue)
-	return k.watch.version(queue)
-}
-
-func (k *txKey) watchUnchanged() bool {
-	return k.watch == nil || k.seen.same(k.watch)
-}
-
-// isFresh reports whether the state that the transaction has read is unchanged. The caller holds
-// shard.mu.
-func (k *txKey) isFresh(m *mutex, s *step) bool {
-	return k.watchUnchanged() && m.isAs(k.readLock, s.now) && k.reserved == m.reservedFor() && (!k.queueRead || m.queueIs(k.readQueue))
-}
-
-func (k *txKey) unwatch() {
-	if k.watch == nil {
-		return
-	}
-	k.shard.mu.Lock()
-	defer k.shard.mu.Unlock()
-	k.shard.unwatch(k.name, k.watch)
-}
-
 // Lock implements simba.Tx.
 func (t *tx) Lock(name string) simba.Lock { return t.key(name).lock }
 
@@ -306,13 +205,13 @@ func (t *tx) Lock(name string) simba.Lock { return t.key(name).lock }
 func (t *tx) MayTake(name, owner string) bool {
 	k := t.key(name)
 	switch {
-	case k.lock.Exists() && !k.shownOwned:
+	case k.lock.Exists() && !k.pretended:
 		return false
-	case !k.recovering && (k.reserved == "" || k.reserved == owner):
+	case !k.read.recovering && (k.read.reserved == "" || k.read.reserved == owner):
 		return true
 	}
-	k.shownOwned = true
-	k.lock = t.timed(simba.Lock{Token: pending, Owner: k.reserved, TTL: k.kept})
+	k.pretended = true
+	k.lock = t.timed(simba.Lock{Token: pending, Owner: k.read.reserved, TTL: k.read.kept})
 	return false
 }
 
@@ -334,12 +233,12 @@ func (t *tx) Take(name string, l simba.Lock) {
 	} else {
 		l = t.timed(l)
 	}
-	k.lock, k.shownOwned = l, false
+	k.lock, k.pretended = l, false
 	if k.lock.Token = k.next; k.next == 0 {
 		k.lock.Token = pending
 	}
 	k.next, k.ended, k.hidden = 0, 0, false
-	if k.queueRead {
+	if k.read.queueRead {
 		k.queue.remove(l.Owner)
 	}
 }
@@ -353,21 +252,6 @@ func (t *tx) Change(name string, l simba.Lock, renew bool) {
 		k.lock.TTL, k.lock.EndsAt = was.TTL, was.EndsAt
 	}
 	k.lock.Token = was.Token
-}
-
-// change adds a change to the work. It merges successive changes, so that the commit makes one
-// change of a key that a script has changed a thousand times.
-func (k *txKey) change(l simba.Lock, renew bool) {
-	n := len(k.work)
-	if n == 0 || k.work[n-1].kind != opChange {
-		k.work = append(k.work, op{kind: opChange, lock: l, renew: renew})
-		return
-	}
-	last := &k.work[n-1]
-	if !renew {
-		l.TTL, l.EndsAt = last.lock.TTL, last.lock.EndsAt
-	}
-	last.lock, last.renew = l, last.renew || renew
 }
 
 // timed returns l with both TTL and EndsAt. It computes one of them from the other.
@@ -387,10 +271,10 @@ func (t *tx) Drop(name string) {
 	k := t.key(name)
 	k.work = append(k.work, op{kind: opDrop})
 	k.ended = 0
-	if is := k.lock.Token; !k.shownOwned && !k.hidden && is != pending {
+	if is := k.lock.Token; !k.pretended && !k.hidden && is != pending {
 		k.ended = is
 	}
-	k.lock, k.shownOwned, k.hidden = simba.Lock{}, false, false
+	k.lock, k.pretended, k.hidden = simba.Lock{}, false, false
 }
 
 // Queue implements simba.Tx.
@@ -401,13 +285,13 @@ func (t *tx) Queue(name string) []simba.QueueMember {
 // queued is like key, but it also reads the queue.
 func (t *tx) queued(name string) *txKey {
 	k := t.entry(name)
-	if k.queueRead {
+	if k.read.queueRead {
 		return k
 	}
 	t.read(k, func(m *mutex, _ *step) {
-		k.queueRead, k.queueFull = true, t.engine.queueFull(m)
-		k.readQueue = m.members()
-		k.queue = txQueue{list: k.readQueue}
+		k.read.queueRead, k.read.queueFull = true, t.engine.queueFull(m)
+		k.read.queue = m.members()
+		k.queue = txQueue{list: k.read.queue}
 	})
 	for i := range k.work {
 		if o := &k.work[i]; o.kind == opTake {
@@ -428,7 +312,7 @@ func (t *tx) Queued(name, contender string) (simba.QueueMember, bool) {
 }
 
 // QueueFull implements simba.Tx.
-func (t *tx) QueueFull(name string) bool { return t.queued(name).queueFull }
+func (t *tx) QueueFull(name string) bool { return t.queued(name).read.queueFull }
 
 // Enqueue implements simba.Tx.
 func (t *tx) Enqueue(name, contender string, score float64) {
@@ -460,9 +344,7 @@ func (t *tx) TooLarge() bool { return t.tooLarge }
 func (t *tx) Discard() {
 	t.messages = nil
 	for _, k := range t.keys {
-		k.work, k.dequeued, k.refused = k.room[:0], nil, ""
-		k.ended, k.hidden, k.next = 0, false, 0
-		k.lock, k.queue, k.shownOwned = k.readLock, txQueue{list: k.readQueue}, false
+		k.discard()
 	}
 }
 

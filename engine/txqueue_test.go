@@ -188,22 +188,6 @@ func TestTheHistoryKeepsNoValues(t *testing.T) {
 	}
 }
 
-// A transaction that has read one key once has nothing to compare at its commit. So it locks the
-// shard only once, for the read.
-func TestAReadOfAQueueAloneDoesNotConflict(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.acquire("m", "a", 9*sec, 0)
-		w.acquire("m", "b", sec, 0)
-		tx := w.e.beginTx()
-		defer tx.end()
-		if q := contenders(tx.Queue("m")); q != "b" {
-			w.t.Errorf("the transaction reads the queue %s, want b alone", q)
-		}
-		w.acquire("m", "c", sec, 0)
-		w.mustCommit(tx.commit())
-	})
-}
-
 func TestTheQueueIsOrderedByScoreThenArrival(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", 9*sec, 0)

@@ -5,9 +5,19 @@ type watched map[string]*watch
 
 // watch counts the changes of a mutex while clients or transactions watch it.
 type watch struct {
-	refs  int
-	lock  uint64 // number of changes of the lock or the reservation
-	queue uint64 // number of changes of the queue
+	refs     int
+	versions versions
+}
+
+// versions has a number that grows with each change of the lock or the reservation, and one that
+// grows with each change of the queue; 0 = not read.
+type versions [2]uint64
+
+func versionIndex(queue bool) int {
+	if queue {
+		return 1
+	}
+	return 0
 }
 
 // touch counts the changes of a step.
@@ -21,38 +31,11 @@ func (w watched) touch(m *mutex, s *step, before mutexStats) {
 	}
 	after := statsOf(m, true)
 	if s.changed || len(s.offers) > 0 || before.reserved != after.reserved {
-		x.lock++
+		x.versions[versionIndex(false)]++
 	}
 	if before.extra != after.extra || before.queue != after.queue {
-		x.queue++
+		x.versions[versionIndex(true)]++
 	}
-}
-
-// version returns the count of the lock's changes, or of the queue's.
-func (x *watch) version(queue bool) uint64 {
-	if queue {
-		return x.queue
-	}
-	return x.lock
-}
-
-// seenVersions are the versions of a mutex that a transaction has read.
-type seenVersions struct {
-	lock, queue     uint64
-	ofLock, ofQueue bool
-}
-
-func (s *seenVersions) add(x *watch, queue bool) {
-	if queue && !s.ofQueue {
-		s.ofQueue, s.queue = true, x.queue
-	}
-	if !queue && !s.ofLock {
-		s.ofLock, s.lock = true, x.lock
-	}
-}
-
-func (s *seenVersions) same(x *watch) bool {
-	return (!s.ofLock || s.lock == x.lock) && (!s.ofQueue || s.queue == x.queue)
 }
 
 // watch begins to watch a mutex. The caller must call unwatch later.
@@ -62,7 +45,7 @@ func (sh *shard) watch(name string) *watch {
 	}
 	x := sh.watched[name]
 	if x == nil {
-		x = new(watch)
+		x = &watch{versions: versions{1, 1}}
 		sh.watched[name] = x
 	}
 	x.refs++
@@ -88,7 +71,7 @@ func (e *Engine) Watch(name string, queue bool) (version uint64) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	sh.open(name, hash)
-	return sh.watch(name).version(queue)
+	return sh.watch(name).versions[versionIndex(queue)]
 }
 
 // Unwatch implements simba.Keyspace.
