@@ -23,14 +23,10 @@ func TestMain(m *testing.M) { leaks.Exit(m.Run()) }
 func newTestApp(t *testing.T, log io.Writer, args ...string) (*app, *slog.LevelVar) {
 	t.Helper()
 	c, err := loadTest(t, append([]string{"--addr", "127.0.0.1:0", "--data-dir", t.TempDir() + "/data"}, args...), nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	logs := newTestLogs(t, c, log)
 	a, err := newApp(t.Context(), c, logs, func() {})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := a.stop(context.Background()); err != nil {
 			t.Error(err)
@@ -51,27 +47,28 @@ func newTestLogs(t *testing.T, c *config, w io.Writer) *logs {
 	return newLogs(c, out)
 }
 
-func dial(t *testing.T, a *app) redis.Conn {
+func must(t testing.TB, err error) {
 	t.Helper()
-	c, err := redis.Dial("tcp", a.ln.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func dial(t *testing.T, a *app) redis.Conn {
+	t.Helper()
+	c, err := redis.Dial("tcp", a.ln.Addr().String())
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
 
 func TestStartThatFailsLeavesNothingOpen(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer taken.Close()
 	dir := t.TempDir() + "/data"
 	c, err := loadTest(t, []string{"--addr", taken.Addr().String(), "--data-dir", dir}, nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var log bytes.Buffer
 	logs := newTestLogs(t, c, &log)
 	if _, err := newApp(t.Context(), c, logs, func() {}); err == nil {
@@ -218,9 +215,7 @@ func TestAuditLinesAreLoggedAtAnyLevel(t *testing.T) {
 	if _, err := c.Do("AUTH", "nobody", "guess"); err == nil {
 		t.Fatal("a wrong password was accepted")
 	}
-	if err := a.stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, a.stop(t.Context()))
 	a.log.out.flush(time.Minute)
 	for _, want := range []string{"command=config|set", "command=simba.break mutex=m", `level=WARN msg="audit: authentication failed" user=nobody`} {
 		if !strings.Contains(log.String(), want) {
@@ -249,9 +244,7 @@ func TestConfigGetHasTheParametersThatRedisToolsRead(t *testing.T) {
 	a, _ := newTestApp(t, io.Discard, "--data-dir", dir)
 	a.start()
 	_, port, err := net.SplitHostPort(a.ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := dial(t, a)
 	for name, want := range map[string]string{"port": port, "bind": "127.0.0.1", "dir": dir} {
 		if got, err := redis.StringMap(c.Do("CONFIG", "GET", name)); err != nil || got[name] != want {

@@ -107,7 +107,7 @@ func makeBackupDir(dir string) (made []string, err error) {
 		}
 		made = append(made, d)
 	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { //nolint:gosec // it may have other content
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { // it may have other content
 		return nil, err
 	}
 	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {

@@ -56,15 +56,11 @@ func TestABackupAndARestoreSayWhatTheyCopied(t *testing.T) {
 	}
 	dir, data := filepath.Join(t.TempDir(), "a", "b"), filepath.Join(t.TempDir(), "new")
 	var out bytes.Buffer
-	if err := takeBackup(t.Context(), optionsOf(a), dir, &out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, takeBackup(t.Context(), optionsOf(a), dir, &out))
 	if names := filesIn(t, dir); len(names) != 1 || names[0] != backupName {
 		t.Errorf("the backup has the files %q, want only %s", names, backupName)
 	}
-	if err := restoreBackup(t.Context(), dir, restoreFlags{dataDir: data, ownersStopped: true}, &out); err != nil {
-		t.Fatal(err)
-	}
+	must(t, restoreBackup(t.Context(), dir, restoreFlags{dataDir: data, ownersStopped: true}, &out))
 	for _, want := range []string{" 3 leases, 3 events, last token ", `longest lease is that of mutex "\x1b[2J": 30s`,
 		"1 keys in it have no lease", "restored to " + data, "--owners-stopped\n        Risk: if an owner still works"} {
 		if !strings.Contains(out.String(), want) {
@@ -79,9 +75,7 @@ func TestABackupAndARestoreSayWhatTheyCopied(t *testing.T) {
 func TestABackupRefusesADirectoryWithFiles(t *testing.T) {
 	a := startTestApp(t)
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, "notes"), nil, 0o600))
 	err := takeBackup(t.Context(), optionsOf(a), dir, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), `is not empty: it has "notes"`) {
 		t.Errorf("takeBackup into a directory with files returned %v, want an error that names the file", err)
@@ -95,16 +89,14 @@ func TestABackupRefusesADirectoryWithFiles(t *testing.T) {
 func TestAnInterruptedBackupIsNone(t *testing.T) {
 	a := startTestApp(t)
 	dir, data := t.TempDir(), filepath.Join(t.TempDir(), "new")
-	if err := os.WriteFile(filepath.Join(dir, partialName), []byte("simba-resp backup\nhalf, "+strings.Repeat("long", 1000)), 0o644); err != nil { //nolint:gosec // the next backup is to correct it
+	if err := os.WriteFile(filepath.Join(dir, partialName), []byte("simba-resp backup\nhalf, "+strings.Repeat("long", 1000)), 0o644); err != nil { // the next backup is to correct it
 		t.Fatal(err)
 	}
 	err := restoreBackup(t.Context(), dir, restoreFlags{dataDir: data, ownersStopped: true}, io.Discard)
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("restoreBackup of an interrupted backup returned %v, want ErrNotExist", err)
 	}
-	if err := takeBackup(t.Context(), optionsOf(a), dir, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must(t, takeBackup(t.Context(), optionsOf(a), dir, io.Discard))
 	if names := filesIn(t, dir); len(names) != 1 || names[0] != backupName {
 		t.Errorf("the directory has the files %q, want only %s", names, backupName)
 	}
@@ -117,18 +109,14 @@ func TestAnInterruptedBackupIsNone(t *testing.T) {
 func TestABackupMakesParentsWithTheUsualMode(t *testing.T) {
 	top := t.TempDir()
 	usual := filepath.Join(top, "usual")
-	if err := os.Mkdir(usual, 0o755); err != nil { //nolint:gosec // the mode is the point of the test
+	if err := os.Mkdir(usual, 0o755); err != nil { // the mode is the point of the test
 		t.Fatal(err)
 	}
 	dir := filepath.Join(top, "backups", "host", "monday")
-	if err := takeBackup(t.Context(), optionsOf(startTestApp(t)), dir+"/", io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must(t, takeBackup(t.Context(), optionsOf(startTestApp(t)), dir+"/", io.Discard))
 	mode := func(path string) os.FileMode {
 		stat, err := os.Stat(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return stat.Mode().Perm()
 	}
 	for _, parent := range []string{filepath.Dir(dir), filepath.Join(top, "backups")} {
@@ -144,9 +132,7 @@ func TestABackupMakesParentsWithTheUsualMode(t *testing.T) {
 func TestABackupThatFailsLeavesNoDirectoryThatItMade(t *testing.T) {
 	memory := startTestApp(t, "--durability", "memory")
 	top := t.TempDir()
-	if err := os.Mkdir(filepath.Join(top, "old"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(top, "old"), 0o700))
 	for _, dir := range []string{filepath.Join(top, "backups", "monday"), filepath.Join(top, "old", "monday")} {
 		if err := takeBackup(t.Context(), optionsOf(memory), dir, io.Discard); err == nil {
 			t.Error("takeBackup from a server without a disk succeeded")
@@ -162,9 +148,7 @@ func TestABackupThatFailsLeavesNoFile(t *testing.T) {
 	cancel()
 	memory, gone := startTestApp(t, "--durability", "memory"), startTestApp(t)
 	nobody := optionsOf(gone)
-	if err := gone.stop(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, gone.stop(t.Context()))
 	for name, test := range map[string]struct {
 		ctx    context.Context
 		server *redis.Options
@@ -193,9 +177,7 @@ func TestABackupThatTheServerRefusesLeavesTheFileOfTheRunningOne(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, partialName)
-	if err := os.WriteFile(file, []byte("half"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("half"), 0o600))
 	err := takeBackup(t.Context(), optionsOf(a), dir, io.Discard)
 	if err == nil || !strings.Contains(err.Error(), "a backup is running on client id=") {
 		t.Errorf("takeBackup beside another backup returned %v, want an error that names its client", err)
@@ -208,9 +190,7 @@ func TestABackupThatTheServerRefusesLeavesTheFileOfTheRunningOne(t *testing.T) {
 // Ctrl-C must end the wait for a server that does not reply.
 func TestABackupOfASilentServerCanBeInterrupted(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ln.Close()
 	server := &redis.Options{Addr: ln.Addr().String(), Protocol: 2, DisableIdentity: true}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -218,9 +198,7 @@ func TestABackupOfASilentServerCanBeInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	go func() { failed <- takeBackup(ctx, server, dir, io.Discard) }()
 	conn, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	for line := ""; line != "BEGIN\r\n"; { // replies to the commands that go-redis sends first
@@ -249,9 +227,7 @@ func TestABackupOfASilentServerCanBeInterrupted(t *testing.T) {
 
 func TestAnInterruptedRestoreLeavesNoDataDirectory(t *testing.T) {
 	dir, data := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "new")
-	if err := takeBackup(t.Context(), optionsOf(startTestApp(t)), dir, io.Discard); err != nil {
-		t.Fatal(err)
-	}
+	must(t, takeBackup(t.Context(), optionsOf(startTestApp(t)), dir, io.Discard))
 	ctx, interrupt := context.WithCancel(t.Context())
 	interrupt()
 	flags := restoreFlags{dataDir: data, ownersStopped: true}
@@ -267,9 +243,7 @@ func TestAnInterruptedRestoreLeavesNoDataDirectory(t *testing.T) {
 		t.Errorf("interrupted restore left the files %q, want only LOCK", names)
 	}
 	c, err := loadTest(t, []string{"--addr", "127.0.0.1:0", "--data-dir", data}, nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := newApp(t.Context(), c, newTestLogs(t, c, io.Discard), func() {}); err == nil {
 		t.Error("a server starts on the incomplete data directory")
 	}

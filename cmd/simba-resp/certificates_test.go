@@ -51,9 +51,7 @@ func (s *site) args(more ...string) []string {
 func (s *site) shown(a *app) string {
 	s.t.Helper()
 	nc, err := tls.Dial("tcp", a.tlsLn.Addr().String(), s.clientConfig())
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	defer nc.Close()
 	return nc.ConnectionState().PeerCertificates[0].Subject.CommonName
 }
@@ -66,9 +64,7 @@ func (s *site) clientConfig() *tls.Config {
 func (s *site) dial(a *app) redis.Conn {
 	s.t.Helper()
 	c, err := redis.Dial("tcp", a.tlsLn.Addr().String(), redis.DialUseTLS(true), redis.DialTLSConfig(s.clientConfig()))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must(s.t, err)
 	s.t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -76,15 +72,9 @@ func (s *site) dial(a *app) redis.Conn {
 func TestAllTLSErrorsAreReportedAtOnce(t *testing.T) {
 	s := newSite(t)
 	s.write("other", certs.Leaf{})
-	if err := os.WriteFile(s.path("text"), []byte("no certificate"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(s.path("large"), make([]byte, maxPEM+1), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Mkfifo(s.path("pipe"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(s.path("text"), []byte("no certificate"), 0o600))
+	must(t, os.WriteFile(s.path("large"), make([]byte, maxPEM+1), 0o600))
+	must(t, syscall.Mkfifo(s.path("pipe"), 0o600))
 	cert, key, ca := s.path("server.crt"), s.path("server.key"), s.path("ca.crt")
 	for _, c := range []struct {
 		args string
@@ -232,9 +222,7 @@ func TestCertificateReloadIsAllOrNothing(t *testing.T) {
 	// A new certificate is in its file, but its key is not yet in the file of the key. So a reload
 	// uses neither file.
 	next := s.authority.Sign(t, certs.Leaf{Name: "fourth"})
-	if err := os.WriteFile(s.path("server.crt"), next.CertPEM, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(s.path("server.crt"), next.CertPEM, 0o600))
 	a.reloadCertificate()
 	shows("third")
 	a.log.out.flush(time.Minute)
@@ -284,18 +272,14 @@ func TestPublicUsersWithoutPasswordNeedCertificates(t *testing.T) {
 	if kind := a.certs.current.Load().config.ClientAuth; kind != tls.RequireAndVerifyClientCert {
 		t.Errorf("after the refused change ClientAuth is %v, want RequireAndVerifyClientCert", kind)
 	}
-	if err := os.WriteFile(users, []byte("user default off\nuser a on >pw +@all"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(users, []byte("user default off\nuser a on >pw +@all"), 0o600))
 	if _, err := a.cfg.users.Load(); err != nil {
 		t.Fatal(err)
 	}
 	if err := ask(authOptional); err != nil {
 		t.Errorf("the change to optional certificates, with a password for each user, returned %v, want no error", err)
 	}
-	if err := os.WriteFile(users, []byte("user default off\nuser a on nopass +@all"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(users, []byte("user default off\nuser a on nopass +@all"), 0o600))
 	if _, err := a.cfg.users.Load(); err == nil {
 		t.Error("while certificates are optional, Load accepted a user without a password")
 	}
@@ -388,9 +372,7 @@ func TestCheckReportsAnExpiredCertificate(t *testing.T) {
 	if want := "warning: the TLS certificate has expired: clients refuse it\nthe configuration is valid\n"; err != nil || out.String() != want {
 		t.Errorf("check printed %q and returned %v, want %q and no error", &out, err, want)
 	}
-	if err := os.Remove(s.path("server.key")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Remove(s.path("server.key")))
 	if err := run(t.Context(), append([]string{"check"}, s.args()...), func(string) string { return "" }, &out, nil); err == nil {
 		t.Error("check accepts a missing key")
 	}
@@ -400,18 +382,12 @@ func TestCertificatesMayBeginWithByteOrderMarks(t *testing.T) {
 	s := newSite(t)
 	for _, name := range []string{"server.crt", "server.key", "ca.crt"} {
 		text, err := os.ReadFile(s.path(name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(s.path("bom."+name), append([]byte("\ufeff"), text...), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
+		must(t, os.WriteFile(s.path("bom."+name), append([]byte("\ufeff"), text...), 0o600))
 	}
 	c, err := loadTest(t, s.args("--tls-cert-file", s.path("bom.server.crt"), "--tls-key-file", s.path("bom.server.key"),
 		"--tls-auth-clients", "yes", "--tls-ca-cert-file", s.path("bom.ca.crt")), nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if l, wrong := loadTLS(c); len(wrong) > 0 || l.subject != "CN=first" {
 		t.Errorf("loadTLS returned %+v, %v; want the certificate CN=first", l, wrong)
 	}

@@ -19,9 +19,7 @@ func loadTest(t *testing.T, args []string, env map[string]string, file string) (
 	t.Helper()
 	if file != "" {
 		path := filepath.Join(t.TempDir(), "simba.toml")
-		if err := os.WriteFile(path, []byte(file), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(file), 0o600))
 		args = append([]string{"--config", path}, args...)
 	}
 	var loaded *config
@@ -32,9 +30,7 @@ func loadTest(t *testing.T, args []string, env map[string]string, file string) (
 
 func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 	c, err := loadTest(t, nil, nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	want := config{
 		Addr: "127.0.0.1:7379", Engine: "embedded", DataDir: "./simba-data", Durability: "always",
 		HandoffWindow: time.Second, QueueGrace: 5 * time.Second, BackendTimeout: 3 * time.Second, ZooKeeperSessionTimeout: 30 * time.Second,
@@ -51,9 +47,7 @@ func TestFlagWinsOverVariableOverFileOverDefault(t *testing.T) {
 	file := "maxclients = 1\nhandoff-window = '1h'\nqueue-grace = '1h'\ninsecure = true\n"
 	env := map[string]string{"SIMBA_MAXCLIENTS": "2", "SIMBA_HANDOFF_WINDOW": "2h"}
 	c, err := loadTest(t, []string{"--maxclients", "3"}, env, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c.MaxClients != 3 || c.HandoffWindow != 2*time.Hour || c.QueueGrace != time.Hour || !c.Insecure || c.Durability != "always" {
 		t.Errorf("loadConfig returned %+v; want each setting from its first source", *c)
 	}
@@ -62,18 +56,12 @@ func TestFlagWinsOverVariableOverFileOverDefault(t *testing.T) {
 func TestLoginOfTheStoreIsReadAgainOnlyFromTheFile(t *testing.T) {
 	const first, second = "redis://:first@h", "redis://:second@h"
 	c, err := loadTest(t, nil, nil, "engine = 'redis'\nredis-url = '"+first+"'")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(c.File, []byte("redis-url = '"+second+"'"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, os.WriteFile(c.File, []byte("redis-url = '"+second+"'"), 0o600))
 	if got, err := c.reread("redis-url")(); err != nil || got != second {
 		t.Errorf("the file has the URL %s, %v; want %s", got, err, second)
 	}
-	if err := os.WriteFile(c.File, []byte("redis-url = 'half a"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(c.File, []byte("redis-url = 'half a"), 0o600))
 	if got, err := c.reread("redis-url")(); err == nil {
 		t.Errorf("the broken file has the URL %s; want an error", got)
 	}
@@ -85,9 +73,7 @@ func TestLoginOfTheStoreIsReadAgainOnlyFromTheFile(t *testing.T) {
 
 func TestFileCanBeNamedByVariable(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "simba.toml")
-	if err := os.WriteFile(path, []byte("maxclients = 7"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("maxclients = 7"), 0o600))
 	c, err := loadTest(t, nil, map[string]string{"SIMBA_CONFIG": path}, "")
 	if err != nil || c.MaxClients != 7 {
 		t.Errorf("with SIMBA_CONFIG, loadConfig returned %+v, %v; want maxclients 7", c, err)
@@ -204,9 +190,7 @@ func TestMaxMemoryNeedsTheEmbeddedEngine(t *testing.T) {
 			t.Errorf("--maxmemory at the start: error %v, want --%s", err, want)
 		}
 		c, err := loadTest(t, append(args, "--maxmemory", "0"), nil, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		all := newSettings(&app{cfg: c}).list()
 		s := all[slices.IndexFunc(all, func(s commands.Setting) bool { return s.Name == "maxmemory" })]
 		if err := s.Set("1gb"); err == nil || err.Error() != want || s.Get() != "0" {
@@ -219,9 +203,7 @@ func TestPasswordIsReadFromFile(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, content string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(path, []byte(content), 0o600))
 		return path
 	}
 	c, err := loadTest(t, []string{"--requirepass-file", write("good", "two words \n")}, nil, "")
@@ -248,9 +230,7 @@ func TestPasswordIsReadFromFile(t *testing.T) {
 
 func TestHelpNamesEveryFieldWithUnitAndDefault(t *testing.T) {
 	serving, _, err := newRoot(nil, nil, nil).Find([]string{"serve"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	page := settingsHelp(serving)
 	for _, f := range fields {
 		if !strings.Contains(page, "--"+f.name+" "+f.kind+"\n") || !strings.Contains(page, variable(f.name)) {
@@ -302,9 +282,7 @@ func TestByteOrderMarksAndLineEndsAreTrimmed(t *testing.T) {
 	c, err := loadTest(t, []string{"--queue-grace", "1s\r"}, map[string]string{
 		"SIMBA_REQUIREPASS": "\ufeffword\r\n", "SIMBA_MAXCLIENTS": "7\n", "SIMBA_TIMEOUT": "\n",
 	}, "\ufeffhandoff-window = '3s'\r\ntimeout = 9\r\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c.RequirePass != "word" || c.MaxClients != 7 || c.QueueGrace != time.Second || c.HandoffWindow != 3*time.Second || c.Timeout != 9*time.Second {
 		t.Errorf("loadConfig returned %+v; want values without byte order marks and line ends", *c)
 	}

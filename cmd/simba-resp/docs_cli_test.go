@@ -129,9 +129,7 @@ func escapeMarkdown(text string) string {
 
 func TestPageOfCommandLineIsCurrent(t *testing.T) {
 	text, err := os.ReadFile(cliPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	before, rest, begun := strings.Cut(string(text), cliBegin)
 	shown, after, ended := strings.Cut(rest, cliEnd)
 	if !begun || !ended {
@@ -145,9 +143,7 @@ func TestPageOfCommandLineIsCurrent(t *testing.T) {
 	switch want := cliMarkdown(); {
 	case shown == want:
 	case *update:
-		if err := os.WriteFile(cliPage, []byte(before+cliBegin+want+cliEnd+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(cliPage, []byte(before+cliBegin+want+cliEnd+after), 0o644))
 	default:
 		t.Error("docs/reference/cli.md is not current; run: make docs")
 	}

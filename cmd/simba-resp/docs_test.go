@@ -112,15 +112,11 @@ func fold(text string) string {
 func TestPageOfSettingsIsCurrent(t *testing.T) {
 	want := configurationMarkdown()
 	if *update {
-		if err := os.WriteFile(configurationPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(configurationPage, []byte(want), 0o644))
 		return
 	}
 	shown, err := os.ReadFile(configurationPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if string(shown) != want {
 		t.Error("docs/reference/configuration.md is not current; run: make docs")
 	}
@@ -147,9 +143,7 @@ const infoPage = "../../docs/reference/info.md"
 
 func TestPageOfInfoListsTheFieldsThatTheServerSends(t *testing.T) {
 	page, err := os.ReadFile(infoPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var listed []string
 	for line := range strings.Lines(string(page)) {
 		if strings.HasPrefix(line, "| `") {
@@ -165,9 +159,7 @@ func TestPageOfInfoListsTheFieldsThatTheServerSends(t *testing.T) {
 		t.Fatal(err)
 	}
 	info, err := redis.String(c.Do("INFO", "everything"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var sent []string
 	for line := range strings.Lines(info) {
 		name, _, ok := strings.Cut(line, ":")

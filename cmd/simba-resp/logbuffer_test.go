@@ -51,9 +51,7 @@ func (p *pipe) lines() []string {
 func newPipedLogs(t *testing.T, args ...string) (*pipe, *logs) {
 	t.Helper()
 	c, err := loadTest(t, args, nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	p := new(pipe)
 	return p, newTestLogs(t, c, p)
 }
@@ -147,9 +145,7 @@ func account(t *testing.T, lines []string) (read, dropped map[string]int) {
 	for _, line := range lines {
 		if match := droppedLine.FindStringSubmatch(line); match != nil {
 			n, err := strconv.Atoi(match[2])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			dropped[match[1]] += n
 			continue
 		}
@@ -198,9 +194,7 @@ func TestPlainLinesDoNotFillTheAuditBuffer(t *testing.T) {
 
 func TestSlowLogReaderGetsFewReports(t *testing.T) {
 	c, err := loadTest(t, nil, nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	reads := make(chan struct{}) // each value lets the reader read one line; closed = no limit
 	var p pipe
 	logs := newTestLogs(t, c, writerFunc(func(text []byte) (int, error) {
@@ -273,9 +267,7 @@ func TestFailedStoreIsLoggedBeforeExit(t *testing.T) {
 	const child = "SIMBA_TEST_FAILED_STORE"
 	if os.Getenv(child) != "" {
 		c, err := loadTest(t, nil, nil, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		a := &app{cfg: c, log: newLogs(c, newLogBuffer(os.Stderr))}
 		a.log.Info(strings.Repeat("x", 200_000)) // more than a pipe holds
 		a.storeFailed(errors.New("the disk broke"))
@@ -284,17 +276,13 @@ func TestFailedStoreIsLoggedBeforeExit(t *testing.T) {
 	for name, read := range map[string]bool{"read": true, "stuck": false} {
 		t.Run(name, func(t *testing.T) {
 			out, in, err := os.Pipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			defer out.Close()
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
 			cmd := exec.CommandContext(ctx, os.Args[0], "-test.run=^TestFailedStoreIsLoggedBeforeExit$")
 			cmd.Env, cmd.Stderr = append(os.Environ(), child+"=1"), in
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, cmd.Start())
 			in.Close()
 			var text []byte
 			if read {

@@ -44,9 +44,7 @@ func newManager(t *testing.T) *manager {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "notify")
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Setenv("NOTIFY_SOCKET", path)
 	m := new(manager)
 	var receiving sync.WaitGroup

@@ -18,9 +18,7 @@ func TestUnixSocketHasItsPermissionFromTheStart(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	for perm, want := range map[fs.FileMode]fs.FileMode{0o700: 0o700, 0o660: 0o660, 0o777: 0o777, 0: 0o777} {
 		ln, err := listenUnix(path, perm)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if info, err := os.Stat(path); err != nil || info.Mode() != want|fs.ModeSocket {
 			t.Errorf("listenUnix with mode %o: the file has mode %v (error %v), want %o", perm, info.Mode(), err, want)
 		}
@@ -35,24 +33,16 @@ func TestStaleUnixSocketIsReplacedAndNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	stale := filepath.Join(dir, "stale")
 	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: stale, Net: "unix"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	left.SetUnlinkOnClose(false)
 	left.Close()
 	ln, err := listenUnix(stale, 0o700)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ln.Close()
 
 	file, link := filepath.Join(dir, "file"), filepath.Join(dir, "link")
-	if err := os.WriteFile(file, []byte("mine"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Symlink(file, link); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(file, []byte("mine"), 0o600))
+	must(t, os.Symlink(file, link))
 	for path, want := range map[string]string{
 		stale: "another process listens on", file: "is not a socket", link: "is not a socket", dir: "is not a socket",
 		filepath.Join(dir, "none", "s"): "no such file",
@@ -107,9 +97,7 @@ func TestUnixSocketServesWithoutAPort(t *testing.T) {
 	a.start()
 	connect := func() redis.Conn {
 		c, err := redis.Dial("unix", path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { c.Close() })
 		return c
 	}

@@ -11,9 +11,7 @@ import (
 func usersFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "users.acl")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -84,9 +82,7 @@ func TestDefaultUserHasOnePassword(t *testing.T) {
 		t.Errorf("a password in the file and --requirepass: error %v, want that requirepass is set too", err)
 	}
 	c, err := loadTest(t, []string{"--aclfile", without, "--requirepass", "x", "--addr", "0.0.0.0:0"}, nil, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if c.users.Authenticate([]byte("default"), []byte("x")) == nil || c.users.Authenticate([]byte("default"), []byte("pw")) != nil {
 		t.Error("the default user must log in with requirepass, and with no other password")
 	}

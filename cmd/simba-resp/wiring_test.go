@@ -61,14 +61,10 @@ func (w *wired) get(path string) (status int, body string) {
 	w.t.Helper()
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	reply, err := client.Get("http://" + w.httpLn.Addr().String() + path)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	defer reply.Body.Close()
 	text, err := io.ReadAll(reply.Body)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	return reply.StatusCode, string(text)
 }
 
@@ -76,9 +72,7 @@ func (w *wired) get(path string) (status int, body string) {
 func (w *wired) acquire(c redis.Conn, contender string, ttl time.Duration) (status string, token uint64) {
 	w.t.Helper()
 	record, err := redis.Values(w.must(c, "SIMBA.ACQUIRE", "job", contender, ttl.Milliseconds()), nil)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	must(w.t, err)
 	var name, owner string
 	if _, err := redis.Scan(record, &name, &status, &name, &owner, &name, &token); err != nil {
 		w.t.Fatal(err)
@@ -229,9 +223,7 @@ var wirings = []wiring{
 	}},
 	{"handoff-window", "--durability memory --handoff-window 7s", func(w *wired) {
 		c, sub := w.connect(), redis.PubSubConn{Conn: w.connect()}
-		if err := sub.Subscribe("simba:{job}:b"); err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, sub.Subscribe("simba:{job}:b"))
 		sub.Receive()
 		w.acquire(c, "a", time.Hour)
 		w.acquire(c, "b", time.Hour)
@@ -262,9 +254,7 @@ var wirings = []wiring{
 	}},
 	{"legacy-simba-channels", "--durability memory --legacy-simba-channels=true", func(w *wired) {
 		c, sub := w.connect(), redis.PubSubConn{Conn: w.connect()}
-		if err := sub.Subscribe("simba:job:b"); err != nil {
-			w.t.Fatal(err)
-		}
+		must(w.t, sub.Subscribe("simba:job:b"))
 		sub.Receive()
 		w.acquire(c, "a", time.Hour)
 		w.acquire(c, "b", time.Hour)
@@ -364,9 +354,7 @@ func TestEveryFlagOfAStoreReachesItsEngine(t *testing.T) {
 func TestUnreachableStoreIsReportedInOneLine(t *testing.T) {
 	for engine, store := range storeOf {
 		c, err := loadTest(t, append([]string{"--engine", engine, "--backend-timeout", "500ms", "--addr", "127.0.0.1:0"}, store...), nil, "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		_, err = newApp(t.Context(), c, newTestLogs(t, c, io.Discard), func() {})
 		if err == nil || strings.Contains(err.Error(), "\n") || !strings.Contains(err.Error(), "127.0.0.1:1") {
 			t.Errorf("newApp with --engine %s and no store returned %v, want one line with 127.0.0.1:1", engine, err)
@@ -403,15 +391,11 @@ func TestEveryFlagReachesItsPart(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				reach2026()
 				w := &wired{t: t, dir: t.TempDir(), log: new(bytes.Buffer)}
-				if err := os.WriteFile(w.dir+"/password", []byte("sesame\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(w.dir+"/password", []byte("sesame\n"), 0o600))
 				authority.Write(t, w.dir, "ca")
 				authority.Sign(t, certs.Leaf{Name: "server"}).Write(t, w.dir, "server")
 				users := "user default on >sesame ~* &* +@all\nuser clerk on >pen ~* +simba.acquire\n"
-				if err := os.WriteFile(w.dir+"/users", []byte(users), 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must(t, os.WriteFile(w.dir+"/users", []byte(users), 0o600))
 				w.app, _ = newTestApp(t, w.log, strings.Fields(strings.ReplaceAll(row.args, "$dir", w.dir))...)
 				row.effect(w)
 			})
@@ -429,24 +413,16 @@ func TestEveryFlagReachesItsPart(t *testing.T) {
 // The server detects a vanished peer within 5 + 3·2 s.
 func TestIdleConnectionsSendKeepAliveProbes(t *testing.T) {
 	ln, err := listen("addr", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ln.Close()
 	peer, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer peer.Close()
 	accepted, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer accepted.Close()
 	raw, err := accepted.(*net.TCPConn).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, option := range []struct {
 		name               string
 		level, which, want int
