@@ -2,9 +2,11 @@ package redis
 
 import (
 	"fmt"
+	"net"
 	"strconv"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
@@ -36,4 +38,21 @@ func TestClosedConnectionFailsNoRequest(t *testing.T) {
 			until(t, "the subscriber is back", func() bool { return b.subs.reachable("m") })
 		})
 	}
+}
+
+func TestAYoungerConnectionStaysOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := newConnections()
+		dial := func() net.Conn {
+			near, far := net.Pipe()
+			t.Cleanup(func() { _, _ = near.Close(), far.Close() })
+			defer time.Sleep(time.Second)
+			return all.add(near, "a")
+		}
+		old, failed, young := dial(), time.Now(), dial()
+		all.closeBefore("a", failed)
+		if old.SetDeadline(time.Now()) == nil || young.SetDeadline(time.Now()) != nil {
+			t.Errorf("closeBefore leaves the older connection open, or closes the younger one")
+		}
+	})
 }
