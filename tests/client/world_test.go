@@ -20,6 +20,7 @@ import (
 	"github.com/simba-resp/simba-resp/commands"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/resp"
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 func TestMain(m *testing.M) {
@@ -275,45 +276,19 @@ func noGoroutineLeft(t *testing.T) {
 
 func (w *world) elapsed() time.Duration { return time.Since(w.start) }
 
-// tenures returns the tenures of a mutex at the server, from old to new. It fails the test if two
-// tenures overlap, or if tokens do not grow.
-func (w *world) tenures(mutex string) (all []tenure) {
+// tenures returns the tenures of a mutex at the server, from old to new. Their times count from the
+// start of the world. It fails the test if two tenures overlap, or if tokens do not grow.
+func (w *world) tenures(mutex string) []tenures.Tenure {
 	w.t.Helper()
-	running := false
+	var events []tenures.Event
 	for _, e := range w.history(mutex) {
-		at := time.UnixMilli(e.At).Sub(w.start)
-		switch e.Kind {
-		case simba.EventAcquired:
-			if running {
-				w.t.Errorf("%s acquires %s at %v, but the tenure before has not ended", e.Owner, mutex, at)
-			}
-			if n := len(all); n > 0 && e.Token <= all[n-1].token {
-				w.t.Errorf("a tenure with token %d follows one with token %d, want a larger token", e.Token, all[n-1].token)
-			}
-			running = true
-			all = append(all, tenure{id: e.Owner, token: e.Token, from: at, to: -1})
-		case simba.EventReleased, simba.EventExpired, simba.EventBroken:
-			running = false
-			all[len(all)-1].to = at
-			all[len(all)-1].end = e.Kind
-		}
+		events = append(events, tenures.Event{Kind: e.Kind.String(), Owner: e.Owner, Token: e.Token, At: time.UnixMilli(e.At).Sub(w.start)})
+	}
+	all, wrong := tenures.InHistory(events, tenures.Complete)
+	for _, is := range wrong {
+		w.t.Error(mutex, ": ", is)
 	}
 	return all
-}
-
-// tenure is a tenure at the server. Its times count from the start of the world.
-type tenure struct {
-	id       string
-	token    uint64
-	from, to time.Duration // to is -1 while the tenure lasts
-	end      simba.EventKind
-}
-
-func owners(all []tenure) (ids []string) {
-	for _, t := range all {
-		ids = append(ids, t.id)
-	}
-	return ids
 }
 
 // Times and limits of package client. Tests rely on them.

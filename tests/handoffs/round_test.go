@@ -12,6 +12,7 @@ import (
 
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 const mostWaiters = 50
@@ -172,23 +173,21 @@ func (r *round) cleanUp() {
 	}
 }
 
-type tenure struct {
-	owner string
-	token int64
-	at    time.Time
-}
-
 // judge compares the tenures in the server's history with the expected order.
 func (r *round) judge() (took []time.Duration) {
-	all, err := r.tenures()
+	events, err := tenures.Events(r.admin.Do("SIMBA.HISTORY", r.mutex, "COUNT", 10_000))
 	if err != nil {
 		r.t.Errorf("%s: SIMBA.HISTORY: %v", r.mutex, err)
 		return nil
 	}
+	all, wrong := tenures.InHistory(events, tenures.Gaps)
+	for _, w := range wrong {
+		r.t.Errorf("%s: %s", r.mutex, w)
+	}
 	// want is the order of the queue without the waiters that the server skipped.
 	want := []string{r.owner.id}
 	for _, id := range r.order {
-		was := slices.ContainsFunc(all, func(t tenure) bool { return t.owner == id })
+		was := slices.ContainsFunc(all, func(t tenures.Tenure) bool { return t.Owner == id })
 		switch f := r.waiters[id].fate; {
 		case f.alive(), f.silent():
 			want = append(want, id)
@@ -199,11 +198,8 @@ func (r *round) judge() (took []time.Duration) {
 		}
 	}
 	var got []string
-	for i, t := range all {
-		got = append(got, t.owner)
-		if i > 0 && t.token <= all[i-1].token {
-			r.t.Errorf("%s: token %d of %s follows token %d, want a larger token", r.mutex, t.token, t.owner, all[i-1].token)
-		}
+	for _, t := range all {
+		got = append(got, t.Owner)
 	}
 	if !slices.Equal(got, want) {
 		r.t.Errorf("%s had the owners\n%v, want\n%v; the waiters are %v", r.mutex, got, want, r.fates())
@@ -215,39 +211,25 @@ func (r *round) judge() (took []time.Duration) {
 	return took
 }
 
-// tenures returns the tenures in the server's history.
-func (r *round) tenures() (all []tenure, err error) {
-	records, err := simbatest.ToRecords(r.admin.Do("SIMBA.HISTORY", r.mutex, "COUNT", 10_000))
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range records {
-		if e["event"] == "acquired" {
-			all = append(all, tenure{owner: e.Text("owner"), token: e.Number("token"), at: time.UnixMilli(e.Number("at"))})
-		}
-	}
-	return all, nil
-}
-
 // began returns when a living owner received its grant. For a dead owner it returns the time in the
 // history, by the same clock.
-func (r *round) began(t tenure) time.Time {
-	if w := r.waiters[t.owner]; w.fate.alive() {
+func (r *round) began(t tenures.Tenure) time.Time {
+	if w := r.waiters[t.Owner]; w.fate.alive() {
 		return w.granted
 	}
-	return t.at
+	return time.Unix(0, int64(t.From))
 }
 
 // ended returns when the owner sent its release, or when the lease of a dead owner ended.
-func (r *round) ended(t tenure) time.Time {
-	w := r.waiters[t.owner]
+func (r *round) ended(t tenures.Tenure) time.Time {
+	w := r.waiters[t.Owner]
 	switch {
 	case w == nil:
 		return r.owner.released
 	case w.fate.alive():
 		return w.released
 	}
-	return t.at.Add(deadTTL())
+	return time.Unix(0, int64(t.From+deadTTL()))
 }
 
 func (r *round) fates() (s []string) {
