@@ -71,15 +71,6 @@ func TestAProgramNeedsOnlyTheModulesOfTheClient(t *testing.T) {
 			t.Errorf("go.sum names %s, a module of the server:\n%s", module, sums)
 		}
 	}
-	list := exec.Command("go", "list", "-deps", ".")
-	list.Dir, list.Env = dir, build.Env
-	packages, err := list.Output()
-	must(t, err)
-	for _, p := range strings.Fields(string(packages)) {
-		if strings.HasPrefix(p, "github.com/simba-resp/simba-resp") && !strings.HasPrefix(p, "github.com/simba-resp/simba-resp/client") {
-			t.Errorf("the program depends on %s, a package of the server", p)
-		}
-	}
 }
 
 func TestTheClientRequiresOnlyGoRedis(t *testing.T) {

@@ -111,27 +111,6 @@ func TestObserverReportsEachChangeOnceInOrder(t *testing.T) {
 	})
 }
 
-func TestObserverReportsTenuresThatEndBeforeItsQuery(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		far := w.client()
-		far.slow(0, 50*time.Millisecond)
-		_, s := observe(t, far)
-		time.Sleep(time.Second)
-		g := w.client()
-		want := []string{"→"}
-		for i := range 5 {
-			id := fmt.Sprint("c", i)
-			g.take(t, id, time.Minute)
-			g.drop(t, id)
-			want = append(want, "→"+id, id+"→")
-		}
-		time.Sleep(time.Second)
-		s.want(t, want...)
-		time.Sleep(time.Minute)
-		s.want(t)
-	})
-}
-
 func TestObserverReportsNoticesOfASlowFirstQuery(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		observing, g := w.client(), w.client()
@@ -191,6 +170,11 @@ func TestObserverQueriesAfterEachResubscription(t *testing.T) {
 			meanwhile()
 			time.Sleep(20 * time.Second)
 			g.heal()
+		},
+		"connections frozen": func(_ *world, g *testClient, meanwhile func()) {
+			g.freeze()
+			meanwhile()
+			time.Sleep(20 * time.Second)
 		},
 		"connections refused": func(w *world, g *testClient, meanwhile func()) {
 			g.connect(nil)

@@ -71,39 +71,6 @@ func TestObserversOfAMutexShareASubscription(t *testing.T) {
 	})
 }
 
-func TestBrokenSubscriptionIsRestored(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
-		var s changes
-		o := g.watch(t, "x", &s)
-		token := uint64(0)
-		for name, fault := range map[string]func(){
-			"cut":     g.cut,
-			"restart": w.restart,
-			"silence": func() { g.silence(); time.Sleep(time.Minute); g.heal() },
-			"freeze":  g.freeze,
-			"down":    func() { w.stop(); time.Sleep(time.Hour); w.begin() },
-		} {
-			fault()
-			time.Sleep(3 * pingEvery)
-			token++
-			event(t, w.client(), "x", name, token)
-			// The Observer reports the notice after a query of the windows. After a freeze the
-			// query times out, because all connections are frozen.
-			for end := time.Now().Add(2 * timeout); o.Owner().ID != name && time.Now().Before(end); {
-				time.Sleep(time.Millisecond)
-			}
-			if got := o.Owner(); got.ID != name || got.Token != token {
-				t.Errorf("after %s the Observer gets no notice: Owner returns %+v", name, got)
-			}
-			time.Sleep(time.Minute) // queries find that the mutex is free
-			if got := o.Owner(); !got.IsZero() {
-				t.Errorf("after %s Owner returns %+v, want no owner", name, got)
-			}
-		}
-	})
-}
-
 func TestIdleSubscriberConnectionIsClosed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
