@@ -12,11 +12,14 @@ import (
 type Clock struct {
 	start time.Time
 	base  simba.Instant
-	wall  func() time.Time // nil = time.Now
+	wall  func() time.Time                        // nil = time.Now
+	after func(time.Duration, func()) *time.Timer // time.AfterFunc, or another source of timers
 }
 
 // NewClock returns a clock that shows base now.
-func NewClock(base simba.Instant) Clock { return Clock{start: time.Now(), base: base} }
+func NewClock(base simba.Instant) Clock {
+	return Clock{start: time.Now(), base: base, after: time.AfterFunc}
+}
 
 // ClockOf returns a clock that shows the same as source, or a little less. If leases must survive a
 // restart, source must return the time since the machine's boot.
@@ -28,7 +31,7 @@ func ClockOf(source func() simba.Instant) Clock {
 	shortest := time.Duration(math.MaxInt64)
 	for range 100 {
 		began := time.Now()
-		c := Clock{base: source()}
+		c := Clock{base: source(), after: time.AfterFunc}
 		c.start = time.Now() // after source, so that no lease ends too early
 		if took := c.start.Sub(began); took < shortest {
 			best, shortest = c, took
@@ -41,6 +44,13 @@ func ClockOf(source func() simba.Instant) Clock {
 // be safe for concurrent use.
 func (c Clock) WithWall(wall func() time.Time) Clock {
 	c.wall = wall
+	return c
+}
+
+// WithTimers returns the clock with another source of timers, in place of time.AfterFunc. New makes
+// one timer for each 64th of the hashes, in their order.
+func (c Clock) WithTimers(afterFunc func(time.Duration, func()) *time.Timer) Clock {
+	c.after = afterFunc
 	return c
 }
 

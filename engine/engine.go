@@ -22,10 +22,6 @@ type Config struct {
 	// Hash returns the hash that selects a mutex's shard. Nil means a hash that is random for every
 	// engine, so that nobody can choose names which collide.
 	Hash func(name string) uint64
-	// OnTimer is called by each timer that fires, before the timer's work; nil = no call. hash is
-	// the smallest hash of the timer's shard. OnTimer may block, so that a simulation can order
-	// timers of one instant.
-	OnTimer func(hash uint64)
 }
 
 // Engine keeps mutexes in memory and their changes in a Journal. It is a simba.Backend. Its methods
@@ -76,7 +72,7 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	}
 	e.recoverUntil = e.clock.Now().Add(rec.Delay)
 	for i := range e.shards {
-		e.shards[i].start(e, shardStart(i), cfg.OnTimer)
+		e.shards[i].start(e)
 	}
 	if err := e.restore(rec.Leases); err != nil {
 		e.Stop()

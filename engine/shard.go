@@ -44,7 +44,7 @@ func (c *counts) add(o *counts) {
 	c.tenureLengths.Merge(&o.tenureLengths)
 }
 
-func (sh *shard) start(e *Engine, hash uint64, onTimer func(hash uint64)) {
+func (sh *shard) start(e *Engine) {
 	sh.engine = e
 	sh.table = newTable(0)
 	sh.armed = never
@@ -56,14 +56,7 @@ func (sh *shard) start(e *Engine, hash uint64, onTimer func(hash uint64)) {
 		nextArrival:  sh.nextArrival,
 		subscribed:   e.subscribed,
 	}
-	tick := sh.tick
-	if onTimer != nil {
-		tick = func() {
-			onTimer(hash)
-			sh.tick()
-		}
-	}
-	sh.timer = time.AfterFunc(time.Hour, tick)
+	sh.timer = e.clock.after(time.Hour, sh.tick)
 	sh.timer.Stop()
 }
 

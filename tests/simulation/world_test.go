@@ -203,7 +203,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 	w.disk.beforeFailure = w.goesLast()
 	w.broker = resp.NewBroker()
 	quiet := slog.New(slog.DiscardHandler)
-	clock := engine.NewClock(w.boot.Now()).WithWall(w.wallNow)
+	clock := engine.NewClock(w.boot.Now()).WithWall(w.wallNow).WithTimers(w.timers())
 	var journal engine.Journal
 	var rec engine.Recovery
 	if w.store = nil; w.durability == memory {
@@ -240,7 +240,7 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 		}
 	}
 	e, err := engine.New(engine.Config{
-		Clock: clock, HandoffWindow: w.window, QueueGrace: w.grace, Notices: commands.Notices(w.broker), Hash: fixedHash, OnTimer: w.timerOrder(),
+		Clock: clock, HandoffWindow: w.window, QueueGrace: w.grace, Notices: commands.Notices(w.broker), Hash: fixedHash,
 	}, journal, rec)
 	if err != nil {
 		w.violate(ruleDurable, "the engine does not start: %v", err)
@@ -257,17 +257,23 @@ func (w *world) begin(mem *vfs.MemFS, reboot bool) {
 	w.disk.setCalm(false)
 }
 
-// timerOrder returns a function for engine.Config.OnTimer. The function delays the timers of one
-// instant, so that they run in the order of the mutexes' hashes. Each timer runs after all effects
-// of the previous one.
-func (w *world) timerOrder() func(hash uint64) {
+// timers returns the engine's source of timers. The timers of one instant run in the order of the
+// mutexes' hashes, which is the order in which the engine makes them. Each timer runs after all
+// effects of the previous one.
+func (w *world) timers() func(time.Duration, func()) *time.Timer {
 	yield := w.yields()
-	return func(hash uint64) {
-		for _, mx := range w.model.mutexes {
-			if fixedHash(mx.name) < hash {
-				yield()
+	made := uint64(0)
+	return func(d time.Duration, tick func()) *time.Timer {
+		hash := made << 58 // the smallest of the timer's hashes
+		made++
+		return time.AfterFunc(d, func() {
+			for _, mx := range w.model.mutexes {
+				if fixedHash(mx.name) < hash {
+					yield()
+				}
 			}
-		}
+			tick()
+		})
 	}
 }
 
