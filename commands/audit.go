@@ -13,6 +13,7 @@ import (
 // administrators. Each of these three kinds has a logLimiter.
 type audit struct {
 	log                      *slog.Logger
+	settings                 *settings
 	logins, refusals, others logLimiter
 }
 
@@ -23,8 +24,8 @@ const (
 	auditLeftOut = "audit: left out" // the attribute "of" is the message of the omitted lines
 )
 
-func (a *audit) init(log *slog.Logger) {
-	a.log = log
+func (a *audit) init(log *slog.Logger, settings *settings) {
+	a.log, a.settings = log, settings
 	a.logins.late = a.leftOut(slog.LevelWarn, auditLogin)
 	a.refusals.late = a.leftOut(slog.LevelWarn, auditDenied)
 	a.others.late = a.leftOut(slog.LevelInfo, auditCommand)
@@ -46,33 +47,38 @@ func (a *audit) close() {
 // maxAuditText is the largest number of bytes that a line quotes of a client's text.
 const maxAuditText = 256
 
-func (a *audit) command(c *client, e *entry, args [][]byte, failed bool) {
-	missed := 0
+func (a *audit) begins(*call) {}
+
+func (a *audit) ended(c *call) {
+	e, args, missed := c.entry, c.args, 0
+	if !e.has(audited) {
+		return
+	}
 	if e.acl()&(catAdmin|catDangerous) == 0 { // a command for any client, such as SCRIPT FLUSH
 		open := false
 		if open, missed = a.others.allow(); !open {
 			return
 		}
 	}
-	attrs := append(whoAsked(c), slog.String("command", e.full))
+	attrs := append(whoAsked(c.account.Name(), c.conn.RemoteAddr()), slog.String("command", e.full))
 	if e.keys.first > 0 && e.keys.first < len(args) {
 		attrs = append(attrs, slog.String("mutex", quoteForAudit(args[e.keys.first])))
 	}
-	if words := auditedWords(c.x, e, args); words != "" {
+	if words := a.words(e, args); words != "" {
 		attrs = append(attrs, slog.String("args", words))
 	}
-	attrs = append(attrs, slog.Bool("failed", failed))
+	attrs = append(attrs, slog.Bool("failed", c.err != nil))
 	if missed > 0 {
 		attrs = append(attrs, slog.Int("unlogged", missed))
 	}
 	a.log.LogAttrs(context.Background(), slog.LevelInfo, auditCommand, attrs...)
 }
 
-// auditedWords returns the arguments that a line may show, without the mutex and the arguments
-// before it. If an argument of the command may be a password, auditedWords returns only the first
+// words returns the arguments that a line may show, without the mutex and the arguments
+// before it. If an argument of the command may be a password, words returns only the first
 // argument, which is never the password. For CONFIG SET it returns the names of known settings. An
 // unknown name may be a misplaced password.
-func auditedWords(x *Commands, e *entry, args [][]byte) string {
+func (a *audit) words(e *entry, args [][]byte) string {
 	first := max(1, e.keys.first+1)
 	if e.container != nil {
 		first = max(2, first)
@@ -87,7 +93,7 @@ func auditedWords(x *Commands, e *entry, args [][]byte) string {
 			if i == 0 {
 				words = append(words, string(w))
 			}
-		case i%2 == 0 && findSetting(x.settings, strings.ToLower(string(w))) != nil:
+		case i%2 == 0 && a.settings.find(string(w)) != nil:
 			words = append(words, string(w))
 		}
 	}
@@ -104,20 +110,18 @@ func (a *audit) failedLogin(name []byte, addr string) {
 	}
 }
 
-// denied logs a denial of the sender's request. origin is "toplevel", "multi", "lua" or
-// "http".
-func (a *audit) denied(sender []slog.Attr, d *denial, origin string) {
+func (a *audit) denied(user, addr string, d *denial, origin string) {
 	open, missed := a.refusals.allow()
 	if !open {
 		return
 	}
-	attrs := append(sender, slog.String("denied", denialWords[d.reason].name), slog.String("object", d.object), slog.String("context", origin))
+	attrs := append(whoAsked(user, addr), slog.String("denied", denialWords[d.reason].name), slog.String("object", d.object), slog.String("context", origin))
 	if d.reason == deniedKey {
 		attrs = append(attrs, slog.String("mutex", quoteForAudit([]byte(parseKey([]byte(d.object)).Mutex))))
 	}
 	a.log.LogAttrs(context.Background(), slog.LevelWarn, auditDenied, append(attrs, slog.Int("unlogged", missed))...)
 }
 
-func whoAsked(c *client) []slog.Attr {
-	return []slog.Attr{slog.String("user", c.account.Load().Name()), slog.String("addr", c.conn.RemoteAddr())}
+func whoAsked(user, addr string) []slog.Attr {
+	return []slog.Attr{slog.String("user", user), slog.String("addr", addr)}
 }

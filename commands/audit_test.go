@@ -96,7 +96,7 @@ func TestAuditLogsLoginsDenialsAndAdministration(t *testing.T) {
 
 func TestEveryCommandOfAdministratorsIsAudited(t *testing.T) {
 	var others []string
-	for e := range newTable().all() {
+	for e := range newTable(families()).all() {
 		switch ofAdministrators := e.acl()&catAdmin != 0; {
 		case ofAdministrators && !e.has(audited):
 			t.Errorf("%s is for administrators, but not audited", e.full)
@@ -268,7 +268,7 @@ func TestADeniedCallOfAScriptIsNotedOnceHoweverOftenItRuns(t *testing.T) {
 	p := s.as("billing")
 	const denied = `EVAL "redis.pcall('get','other') redis.pcall('get','other')" 0`
 	torn := `EVAL "redis.call('set','billing:a','x') redis.pcall('get','other')` + abort + `" 0`
-	noted := func() uint64 { return s.x.denials[deniedKey].Load() }
+	noted := func() uint64 { return s.x.observers.stats.denials[deniedKey].Load() }
 	space.times = 3
 	p.expect(denied, "$-1\r\n")
 	if n := noted(); n != 2 {

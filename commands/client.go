@@ -1,8 +1,8 @@
 package commands
 
 import (
+	"errors"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,41 +12,28 @@ import (
 )
 
 // client is the state of one connection. Handlers are its methods and run on the connection's
-// goroutine. Other goroutines use only its atomic fields and the mutex watching.
+// goroutine. Other goroutines use only its atomic fields and its monitor.
 type client struct {
 	x    *Commands
 	conn *resp.Conn
 	w    *resp.Writer // where replies go
 
-	// These fields describe the command that runs.
-	running *entry
-	started time.Duration // since the server's start
-	parked  time.Duration // how long the command has waited or paused
+	call   call   // the command that runs
+	permit permit // of this command
 
 	// The server sends the replies of a batch of commands together. batch is the number of the
 	// batch that outage belongs to. When a new batch has begun, the method lost replaces both.
 	outage outage
 	batch  uint64
 
-	tx        *transaction // between MULTI and EXEC
-	executing bool         // inside EXEC
-	watched   watches      // the keys of WATCH
-	session   sessionLeases
-	backup    *runningBackup // nil = none
+	multi   multiState
+	session sessionLeases
+	monitor monitor
 
-	// watching is held while the field monitoring changes, and while a line of MONITOR is pushed.
-	watching   sync.Mutex
-	monitoring atomic.Bool // the client has sent MONITOR; set under watching
-
-	judged  *access.User                   // the user and rules by which admit decided last
-	full    bool                           // maxmemory was exceeded when admit ran last
 	account atomic.Pointer[access.Account] // the user of the connection
 	waiting atomic.Pointer[blockedCall]    // the SIMBA.ACQUIRE that is blocked; nil = none
-
-	// A CLIENT LIST of any connection reads these fields.
-	last    atomic.Pointer[entry]
-	queued  atomic.Int32 // commands queued by MULTI, -1 outside
-	library atomic.Pointer[library]
+	last    atomic.Pointer[entry]          // the last command, for CLIENT LIST
+	library atomic.Pointer[library]        // for CLIENT LIST
 }
 
 type library struct{ name, version string }
@@ -56,45 +43,17 @@ func (x *Commands) client(conn *resp.Conn) *client {
 	if c, ok := conn.State().(*client); ok {
 		return c
 	}
-	c := &client{x: x, conn: conn, w: conn.Reply()}
-	c.queued.Store(-1)
+	c := &client{x: x, conn: conn, w: conn.Reply(), monitor: monitor{conn: conn}}
+	c.multi.queued.Store(-1)
 	c.begin()
 	conn.SetState(c)
 	return c
 }
 
 // admit returns why e must not run on this connection now, or nil.
-func (c *client) admit(e *entry, args [][]byte) error {
-	u := c.user()
-	c.judged = u
-	c.full = c.x.memory.exceeded()
-	switch {
-	case u == nil:
-		c.conn.CloseAfterReply()
-		return errUserGone
-	case !c.conn.Authenticated() && !e.has(noAuth) && c.x.RequireAuth():
-		return errNoAuth
-	case c.tx != nil && e.has(noMulti|unqueued):
-		return errNoMulti
-	}
-	if !u.Unlimited() {
-		if err := c.judge(u, e, args); err != nil {
-			return err
-		}
-	}
-	switch {
-	case c.full && c.mayGrow(e):
-		return simba.ErrOutOfMemory
-	case !e.has(subMode) && c.onlySubscribes():
-		return replyErrorf("ERR Can't execute '%s': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET are allowed in this context", e.full)
-	}
-	return nil
-}
-
-// onlySubscribes reports whether the connection uses RESP2 and has subscriptions. Its client cannot
-// distinguish messages from ordinary replies.
-func (c *client) onlySubscribes() bool {
-	return c.conn.SubscriptionCount() > 0 && c.w.Proto() == 2
+func (c *client) admit(e *entry, args [][]byte) (err error) {
+	c.permit, err = c.x.gate.admit(c.conn, c.user(), &c.multi, e, args)
+	return err
 }
 
 // reject replies with err to a command that does not run. If the command does not exist, e is nil.
@@ -102,55 +61,34 @@ func (c *client) reject(e *entry, err error) {
 	if e != nil {
 		e.tally.rejected.Add(1)
 	}
-	c.noteDenial(err, c.where())
+	c.noteDenial(err, c.multi.where())
 	switch {
 	case e != nil && e.full == "exec":
-		c.endTransaction()
+		c.multi.end(c.x.store.keyspace)
 		err = replyError("EXECABORT Transaction discarded because of: " + strings.TrimPrefix(wireText(err), "ERR "))
-	case c.tx != nil:
-		c.tx.broken = true
+	case c.multi.tx != nil:
+		c.multi.tx.broken = true
 	}
 	c.fail(err)
 }
 
 func (c *client) run(e *entry, args [][]byte) {
-	if !e.has(secret | unmonitored) {
-		c.x.monitors.feed(c, args)
-	}
-
-	c.started = c.x.age()
-	c.running, c.parked = e, 0
+	c.call = call{entry: e, args: args, conn: c.conn, account: c.account.Load()}
+	c.x.observers.begins(&c.call)
+	c.call.started = c.x.age()
 	c.last.Store(e)
-	started := c.started
-	err := e.run(c, args)
-	if err != nil {
-		c.fail(err)
+	if c.call.err = e.run(c, args); c.call.err != nil {
+		c.fail(c.call.err)
 	}
-	c.countSession()
-	took := c.x.age() - started - c.parked
-	c.outage.note(took)
-	c.record(e, args, took, err != nil)
-}
-
-func (c *client) where() string {
-	if c.tx != nil || c.executing {
-		return "multi"
-	}
-	return "toplevel"
-}
-
-// record adds a command that has run to the statistics and, if it is audited, to the audit log.
-func (c *client) record(e *entry, args [][]byte, took time.Duration, failed bool) {
-	e.tally.add(took, failed)
-	c.x.slowlog.consider(c, e, args, took)
-	if e.has(audited) {
-		c.x.audit.command(c, e, args, failed)
-	}
+	c.session.count(&c.x.observers.stats.sessions)
+	c.call.took = c.x.age() - c.call.started - c.call.parked
+	c.outage.note(c.call.took)
+	c.x.observers.ended(&c.call)
 }
 
 // yield lets other connections run in the middle of a command. The pause does not count as time of
 // the command.
-func (c *client) yield() { c.parked += c.conn.Yield() }
+func (c *client) yield() { c.call.parked += c.conn.Yield() }
 
 // lost returns the outage of the current batch. Each batch begins with a new outage.
 func (c *client) lost() *outage {
@@ -165,9 +103,9 @@ func (c *client) lost() *outage {
 // backend passes the Seq of the result to Conn.ReplyAfter, or returns an error.
 func (c *client) backend() simba.Backend {
 	if c.outage.over() && c.lost().over() { // the outage may be of an earlier batch
-		return refusing{c.x.backend, c.outage.err}
+		return refusing{c.x.store.backend, c.outage.err}
 	}
-	return c.x.backend
+	return c.x.store.backend
 }
 
 func (c *client) writeField(name, value string) {
@@ -178,4 +116,135 @@ func (c *client) writeField(name, value string) {
 func (c *client) writeNumber(name string, value int64) {
 	c.w.BulkString(name)
 	c.w.Int(value)
+}
+
+// fail replies with an error, and counts it.
+func (c *client) fail(err error) {
+	text := wireText(err)
+	c.conn.ReplyAfter(0) // the request may have caused notices before it failed
+	c.lost().met(err)
+	c.x.store.faults.met(err)
+	c.x.observers.stats.errors.add(err)
+	c.w.Error(text)
+}
+
+// pause makes the command wait for d. The wait ends early if the client disconnects or the server
+// stops.
+func (c *client) pause(d time.Duration) resp.Wakeup {
+	if d <= 0 {
+		return resp.TimedOut
+	}
+	began := time.Now()
+	why := c.conn.NewWait().Await(began.Add(d))
+	c.call.parked += time.Since(began)
+	return why
+}
+
+// begin sets the user of a new connection: the user that the certificate names, if that user exists
+// and is on, else the default user.
+func (c *client) begin() {
+	c.account.Store(c.x.gate.users.Default())
+	// If an operator sets a password later, this connection stays authenticated, as in Redis.
+	c.conn.SetAuthenticated(!c.x.gate.requireAuth())
+	if account := c.x.gate.byCertificate(c.x.certificateName(c.conn)); account != nil {
+		c.become(account)
+	}
+}
+
+func (c *client) become(account *access.Account) {
+	c.account.Store(account)
+	c.conn.SetAuthenticated(true)
+}
+
+// user returns the connection's user with the present rules; nil = the user was removed.
+func (c *client) user() *access.User { return c.account.Load().User() }
+
+// userName returns the name of a connection's user. Any goroutine may call it.
+func userName(conn *resp.Conn) string {
+	if c, ok := conn.State().(*client); ok {
+		return c.account.Load().Name()
+	}
+	return access.DefaultName
+}
+
+// authenticate logs the connection in. If the password is wrong, it returns an error after a delay.
+func (c *client) authenticate(name, password []byte) error {
+	if c.multi.executing { // a delay would block EXEC
+		return errNoMulti
+	}
+	host := hostOf(c.conn.RemoteAddr())
+	c.pause(c.x.gate.delays.beforeCheck(host))
+	if account := c.x.gate.users.Authenticate(name, password); account != nil {
+		c.become(account)
+		return nil
+	}
+	c.x.observers.failedLogin(name, c.conn.RemoteAddr())
+	c.pause(c.x.gate.delays.failed(host))
+	return errWrongPass
+}
+
+// noteDenial counts and logs a denial. It ignores other errors.
+func (c *client) noteDenial(err error, context string) {
+	d := (*denial)(nil)
+	if !errors.As(err, &d) {
+		return
+	}
+	c.x.observers.denied(c.account.Load().Name(), c.conn.RemoteAddr(), d, context)
+}
+
+// endIfRevoked closes the connection if the user's rules have changed since admit and no longer
+// allow its subscriptions or its MONITOR.
+func (c *client) endIfRevoked() {
+	if u := c.user(); u != c.permit.user && (u == nil || !c.mayGoOnListening(u)) {
+		c.conn.CloseAfterReply()
+	}
+}
+
+// mayGoOnListening reports whether the rules allow all subscriptions of the connection, and its
+// MONITOR.
+func (c *client) mayGoOnListening(u *access.User) bool {
+	if u.Unlimited() {
+		return true
+	}
+	if c.monitor.on.Load() && !u.MayRun(c.x.table.byName["monitor"].id) {
+		return false
+	}
+	for kind, may := range map[resp.Kind]func(*access.User, string) bool{
+		resp.KindChannel: mayListen, resp.KindShard: mayListen, resp.KindPattern: (*access.User).MayUsePattern,
+	} {
+		for _, name := range c.conn.Subscriptions(kind) {
+			if !may(u, name) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+type blockedCall struct {
+	mutex, contender string
+	wait             *resp.Wait
+	revoked          atomic.Pointer[denial] // why the user may not wait any more; nil = may wait
+}
+
+// judge ends the wait if the user's rules no longer allow the ACQUIRE.
+func (b *blockedCall) judge(c *client) {
+	u := c.user()
+	if u == nil {
+		return // the connection is closed
+	}
+	e := c.x.table.byName["simba.acquire"]
+	d := e.deny(u, [][]byte{nil, []byte(b.mutex), []byte(b.contender)})
+	if d == nil {
+		return
+	}
+	b.revoked.Store(d.direct())
+	b.wait.Wake()
+}
+
+// stats returns the engine's figures. The reply waits until the counted changes are durable.
+func (c *client) stats() simba.Stats {
+	s := c.backend().Stats()
+	c.conn.ReplyAfter(s.Seq)
+	return s
 }

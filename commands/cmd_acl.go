@@ -80,7 +80,7 @@ func (c *client) aclWhoami([][]byte) error {
 }
 
 func (c *client) aclUsers([][]byte) error {
-	names := c.x.users.Names()
+	names := c.x.gate.users.Names()
 	c.w.Array(len(names))
 	for _, n := range names {
 		c.w.BulkString(n)
@@ -90,7 +90,7 @@ func (c *client) aclUsers([][]byte) error {
 
 func (c *client) aclList([][]byte) error {
 	var lines []string
-	for _, name := range c.x.users.Names() {
+	for _, name := range c.x.gate.users.Names() {
 		if u := c.x.findUser(name); u != nil {
 			lines = append(lines, u.String())
 		}
@@ -103,7 +103,7 @@ func (c *client) aclList([][]byte) error {
 }
 
 func (x *Commands) findUser(name string) *access.User {
-	if a := x.users.Find(name); a != nil {
+	if a := x.gate.users.Find(name); a != nil {
 		return a.User()
 	}
 	return nil
@@ -148,7 +148,7 @@ func (c *client) aclCat(args [][]byte) error {
 	var names []string
 	switch {
 	case len(args) > 3:
-		return tryHelp(c.running, args)
+		return tryHelp(c.call.entry, args)
 	case len(args) == 2:
 		names = categoryNames[:]
 	default:
@@ -170,7 +170,7 @@ func (c *client) aclCat(args [][]byte) error {
 }
 
 func (c *client) aclLoad([][]byte) error {
-	changed, err := c.x.users.Load()
+	changed, err := c.x.gate.users.Load()
 	switch {
 	case errors.Is(err, access.ErrNoFile):
 		return replyError("ERR This instance is not configured to use an ACL file. Start it with the option aclfile.")
@@ -184,7 +184,7 @@ func (c *client) aclLoad([][]byte) error {
 
 func (c *client) aclReadOnly([][]byte) error {
 	return replyErrorf("ERR %s is not served: users are kept in the file of the option aclfile; change this file and send ACL LOAD",
-		strings.ToUpper(strings.ReplaceAll(c.running.full, "|", " ")))
+		strings.ToUpper(strings.ReplaceAll(c.call.entry.full, "|", " ")))
 }
 
 func (c *client) aclDryRun(args [][]byte) error {
@@ -228,11 +228,39 @@ func (c *client) aclGenPass(args [][]byte) error {
 		}
 		bits = n
 	default:
-		return tryHelp(c.running, args)
+		return tryHelp(c.call.entry, args)
 	}
 	digits := int(bits+3) / 4
 	b := make([]byte, (digits+1)/2)
 	rand.Read(b)
 	c.w.BulkString(hex.EncodeToString(b)[:digits])
 	return nil
+}
+
+// rejudge applies changed rules at once to clients that wait or listen, because such a client may
+// never send another command. It ends blocked requests that the rules no longer allow. It closes
+// connections with subscriptions or a MONITOR that the rules no longer allow. caller is the
+// connection that caused the change.
+func (x *Commands) rejudge(caller *client, changed []*access.Account) {
+	affected := make(map[*access.Account]bool, len(changed))
+	for _, a := range changed {
+		affected[a] = true
+	}
+	for _, conn := range x.server.Conns() {
+		c, ok := conn.State().(*client)
+		if !ok || !affected[c.account.Load()] {
+			continue
+		}
+		u := c.user()
+		switch call := c.waiting.Load(); {
+		case u == nil || !c.mayGoOnListening(u):
+			if c == caller {
+				conn.CloseAfterReply()
+			} else {
+				conn.Close()
+			}
+		case call != nil:
+			call.judge(c)
+		}
+	}
 }

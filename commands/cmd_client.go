@@ -1,5 +1,14 @@
 package commands
 
+import (
+	"fmt"
+	"math"
+	"strings"
+	"time"
+
+	"github.com/simba-resp/simba-resp/resp"
+)
+
 // This file has CLIENT and its subcommands that concern only the calling connection.
 
 var clientCommands = []command{
@@ -112,3 +121,284 @@ func (c *client) clientTracking(args [][]byte) error {
 	}
 	return nil
 }
+
+// This file has the subcommands of CLIENT that show or change any connection.
+
+var clientInfoRow = command{
+	name: "info", arity: 2, flags: control, categories: catConnection, since: "6.2.0", run: (*client).clientInfo,
+	summary: "Returns information about the current client connection.",
+	tips:    []string{"nondeterministic_output"},
+}
+
+var clientListRow = command{
+	name: "list", arity: -2, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientList,
+	summary: "Get the list of client connections",
+	tips:    []string{"nondeterministic_output"},
+	args:    "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
+}
+
+var clientKillRow = command{
+	name: "kill", arity: -3, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientKill,
+	summary: "Kill the connection of a client",
+	args:    "<ip:port | ID client-id | TYPE <NORMAL | MASTER | REPLICA | PUBSUB> | USER username | ADDR ip:port | LADDR ip:port | SKIPME yes/no | MAXAGE maxage>",
+}
+
+var clientUnblockRow = command{
+	name: "unblock", arity: -3, flags: adminControl, categories: catConnection, since: "5.0.0", run: (*client).clientUnblock,
+	summary: "Unblock a client blocked in a blocking command from a different connection",
+	args:    "client-id [TIMEOUT | ERROR]",
+}
+
+// typeNameOf returns the connection's type for the filter TYPE of LIST and KILL.
+func typeNameOf(conn *resp.Conn) string {
+	if conn.SubscriptionCount() > 0 {
+		return "pubsub"
+	}
+	return "normal"
+}
+
+// parseKind reads the value of TYPE. No connection has the type master or replica.
+func parseKind(b []byte) (string, error) {
+	for _, kind := range [...]string{"normal", "replica", "pubsub", "master"} {
+		if equalFold(b, strings.ToUpper(kind)) {
+			return kind, nil
+		}
+	}
+	if equalFold(b, "SLAVE") {
+		return "replica", nil
+	}
+	return "", replyErrorf("ERR Unknown client type '%s'", shorten(b))
+}
+
+func (c *client) clientInfo([][]byte) error {
+	c.w.Verbatim("txt", describe(c.conn, time.Now())+"\n")
+	return nil
+}
+
+func (c *client) clientList(args [][]byte) error {
+	conns, err := c.listed(args)
+	if err != nil {
+		return err
+	}
+	now := time.Now()
+	var text strings.Builder
+	for _, conn := range conns {
+		text.WriteString(describe(conn, now))
+		text.WriteByte('\n')
+		c.yield()
+	}
+	c.w.Verbatim("txt", text.String())
+	return nil
+}
+
+func (c *client) listed(args [][]byte) ([]*resp.Conn, error) {
+	var conns []*resp.Conn
+	switch {
+	case len(args) == 2:
+		return c.x.server.Conns(), nil
+	case len(args) == 4 && equalFold(args[2], "TYPE"):
+		kind, err := parseKind(args[3])
+		if err != nil {
+			return nil, err
+		}
+		for _, conn := range c.x.server.Conns() {
+			if typeNameOf(conn) == kind {
+				conns = append(conns, conn)
+			}
+		}
+	case len(args) > 3 && equalFold(args[2], "ID"):
+		for _, arg := range args[3:] {
+			id, ok := parseInt(arg)
+			if !ok {
+				return nil, replyError("ERR Invalid client ID")
+			}
+			if conn := c.x.server.Conn(uint64(id)); conn != nil {
+				conns = append(conns, conn)
+			}
+		}
+	default:
+		return nil, errSyntax
+	}
+	return conns, nil
+}
+
+// describe returns a connection's line in CLIENT LIST. The line has the fields of Redis, except
+// memory figures that this server does not have for each connection.
+func describe(conn *resp.Conn, now time.Time) string {
+	c, ok := conn.State().(*client)
+	if !ok {
+		c = new(client) // the connection has sent no command yet
+		c.multi.queued.Store(-1)
+	}
+	lastCommand := "NULL"
+	if e := c.last.Load(); e != nil {
+		lastCommand = e.full
+	}
+	lib := c.library.Load()
+	if lib == nil {
+		lib = new(library)
+	}
+	used, free := conn.QueryBuffered()
+	queued := conn.OutputQueued()
+	return fmt.Sprintf("id=%d addr=%s laddr=%s name=%s age=%d idle=%d flags=%s db=0 sub=%d psub=%d ssub=%d multi=%d"+
+		" qbuf=%d qbuf-free=%d omem=%d tot-mem=%d cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s",
+		conn.ID(), conn.RemoteAddr(), conn.LocalAddr(), conn.Name(),
+		int64(now.Sub(conn.Created()).Seconds()), int64(now.Sub(conn.LastActive()).Seconds()), c.flags(conn),
+		conn.SubscriptionCountOf(resp.KindChannel), conn.SubscriptionCountOf(resp.KindPattern), conn.SubscriptionCountOf(resp.KindShard),
+		c.multi.queued.Load(), used, free, queued, used+free+queued,
+		lastCommand, userName(conn), conn.Proto(), lib.name, lib.version)
+}
+
+func (c *client) flags(conn *resp.Conn) string {
+	var letters []byte
+	for _, f := range [...]struct {
+		set    bool
+		letter byte
+	}{
+		{c.monitor.on.Load(), 'O'},
+		{conn.SubscriptionCount() > 0, 'P'},
+		{c.multi.queued.Load() >= 0, 'x'},
+		{conn.Blocked(), 'b'},
+		{conn.UnixSocket() != "", 'U'},
+	} {
+		if f.set {
+			letters = append(letters, f.letter)
+		}
+	}
+	if letters == nil {
+		return "N"
+	}
+	return string(letters)
+}
+
+// victims has the filters of a CLIENT KILL, which kills the connections that match all filters.
+type victims struct {
+	id          uint64
+	kind        string
+	addr, laddr string
+	user        string
+	maxAge      time.Duration
+	skipMe      bool
+}
+
+func parseKill(args [][]byte) (v victims, err error) {
+	v.skipMe = true
+	if len(args)%2 != 0 {
+		return v, errSyntax
+	}
+	for i := 2; i < len(args); i += 2 {
+		value := args[i+1]
+		switch {
+		case equalFold(args[i], "ID"):
+			id, ok := parseInt(value)
+			if !ok || id < 1 {
+				return v, replyError("ERR client-id should be greater than 0")
+			}
+			v.id = uint64(id)
+		case equalFold(args[i], "TYPE"):
+			if v.kind, err = parseKind(value); err != nil {
+				return v, err
+			}
+		case equalFold(args[i], "ADDR"):
+			v.addr = string(value)
+		case equalFold(args[i], "LADDR"):
+			v.laddr = string(value)
+		case equalFold(args[i], "USER"):
+			v.user = string(value)
+		case equalFold(args[i], "MAXAGE"):
+			seconds, err := parseRange("MAXAGE", value, 1, math.MaxInt64/int64(time.Second))
+			if err != nil {
+				return v, err
+			}
+			v.maxAge = time.Duration(seconds) * time.Second
+		case equalFold(args[i], "SKIPME") && equalFold(value, "YES"):
+			v.skipMe = true
+		case equalFold(args[i], "SKIPME") && equalFold(value, "NO"):
+			v.skipMe = false
+		default:
+			return v, errSyntax
+		}
+	}
+	return v, nil
+}
+
+func (v *victims) match(conn *resp.Conn, now time.Time) bool {
+	return (v.id == 0 || conn.ID() == v.id) &&
+		(v.kind == "" || typeNameOf(conn) == v.kind) &&
+		(v.addr == "" || conn.RemoteAddr() == v.addr) &&
+		(v.laddr == "" || conn.LocalAddr() == v.laddr) &&
+		(v.user == "" || userName(conn) == v.user) &&
+		(v.maxAge == 0 || now.Sub(conn.Created()) >= v.maxAge)
+}
+
+// clientKill serves two forms of CLIENT KILL. The form with one address replies OK. The form with
+// filters replies with the number of killed connections.
+func (c *client) clientKill(args [][]byte) error {
+	if len(args) == 3 {
+		if c.kill(victims{addr: string(args[2])}) == 0 {
+			return replyError("ERR No such client")
+		}
+		c.w.Simple("OK")
+		return nil
+	}
+	v, err := parseKill(args)
+	if err == nil && v.user != "" && c.x.gate.users.Find(v.user) == nil {
+		err = replyErrorf("ERR No such user '%s'", shorten([]byte(v.user)))
+	}
+	if err != nil {
+		return err
+	}
+	c.w.Int(int64(c.kill(v)))
+	return nil
+}
+
+func (c *client) kill(v victims) (killed int) {
+	now := time.Now()
+	for _, conn := range c.x.server.Conns() {
+		switch {
+		case !v.match(conn, now):
+			continue
+		case conn != c.conn:
+			conn.Close()
+		case v.skipMe:
+			continue
+		default:
+			conn.CloseAfterReply()
+		}
+		killed++
+	}
+	return killed
+}
+
+func (c *client) clientUnblock(args [][]byte) error {
+	id, ok := parseInt(args[2])
+	if !ok {
+		return errNotInteger
+	}
+	asError := false
+	switch {
+	case len(args) > 4:
+		return tryHelp(c.call.entry, args)
+	case len(args) == 3 || equalFold(args[3], "TIMEOUT"):
+	case equalFold(args[3], "ERROR"):
+		asError = true
+	default:
+		return replyError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
+	}
+	conn := c.x.server.Conn(uint64(id))
+	c.replyYes(conn != nil && conn.Unblock(asError), 0)
+	return nil
+}
+
+// printable reports whether b has only visible ASCII characters. Blanks separate the fields of
+// CLIENT LIST, so a name must have none.
+func printable(b []byte) bool {
+	for _, ch := range b {
+		if ch < '!' || ch > '~' {
+			return false
+		}
+	}
+	return true
+}
+
+const errClientName replyError = "ERR Client names cannot contain spaces, newlines or special characters."

@@ -54,8 +54,6 @@ var connectionCommands = []command{
 // redisVersion is the version of Redis that clients see. Some clients choose their commands by it.
 const redisVersion = "7.2.0"
 
-const errClientName replyError = "ERR Client names cannot contain spaces, newlines or special characters."
-
 func (c *client) auth(args [][]byte) error {
 	user, password := []byte(access.DefaultName), args[len(args)-1]
 	switch {
@@ -63,7 +61,7 @@ func (c *client) auth(args [][]byte) error {
 		return errSyntax
 	case len(args) == 3:
 		user = args[1]
-	case c.x.users.Default().User().NeedsNoPassword():
+	case c.x.gate.users.Default().User().NeedsNoPassword():
 		return replyError("ERR AUTH <password> called without any password configured for the default user. Are you sure your configuration is correct?")
 	}
 	if err := c.authenticate(user, password); err != nil {
@@ -115,7 +113,7 @@ func (c *client) hello(args [][]byte) error {
 	if err == nil && h.user != nil {
 		err = c.authenticate(h.user, h.password)
 	}
-	if err == nil && !c.conn.Authenticated() && c.x.RequireAuth() {
+	if err == nil && !c.conn.Authenticated() && c.x.gate.requireAuth() {
 		err = replyError("NOAUTH HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client and select the RESP protocol version at the same time")
 	}
 	if err != nil {
@@ -140,17 +138,6 @@ func (c *client) hello(args [][]byte) error {
 	return nil
 }
 
-// printable reports whether b has only visible ASCII characters. Blanks separate the fields of
-// CLIENT LIST, so a name must have none.
-func printable(b []byte) bool {
-	for _, ch := range b {
-		if ch < '!' || ch > '~' {
-			return false
-		}
-	}
-	return true
-}
-
 func (c *client) echo(args [][]byte) error {
 	c.w.Bulk(args[1])
 	return nil
@@ -165,10 +152,10 @@ func echoKeyed(t *keyTx, args [][]byte) error {
 // message, because its client expects only messages.
 func (c *client) ping(args [][]byte) error {
 	if len(args) > 2 {
-		return arityError(c.running)
+		return arityError(c.call.entry)
 	}
 	switch {
-	case c.onlySubscribes():
+	case onlySubscribes(c.conn):
 		c.w.Array(2)
 		c.w.BulkString("pong")
 		if len(args) == 2 {
@@ -205,9 +192,9 @@ func (c *client) quit([][]byte) error {
 
 // reset gives the connection the state of a new connection, except that it keeps its leases.
 func (c *client) reset([][]byte) error {
-	c.endTransaction()
-	c.endBackup()
-	c.x.monitors.remove(c)
+	c.multi.end(c.x.store.keyspace)
+	c.x.backups.end(c.conn)
+	c.x.observers.monitors.remove(&c.monitor)
 	c.conn.SetAwaitsPushes(false)
 	for _, kind := range [...]resp.Kind{resp.KindChannel, resp.KindPattern, resp.KindShard} {
 		for _, channel := range c.conn.Subscriptions(kind) {

@@ -1,8 +1,6 @@
 package commands
 
-import (
-	"github.com/simba-resp/simba-resp"
-)
+import "github.com/simba-resp/simba-resp"
 
 var genericCommands = []command{
 	{

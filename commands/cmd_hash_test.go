@@ -191,7 +191,7 @@ func TestCommandsOfOtherTypesAreRefusedWithAReason(t *testing.T) {
 	if !slices.IsSorted(unserved) {
 		t.Error("unserved is not sorted")
 	}
-	known := newTable()
+	known := newTable(families())
 	for _, name := range unserved {
 		if known.byName[name] != nil {
 			t.Errorf("%s is in unserved, but the table has it", name)

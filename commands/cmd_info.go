@@ -1,10 +1,21 @@
 package commands
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
+	"maps"
+	"os"
+	"runtime"
+	"runtime/metrics"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/resp"
 )
 
 var infoCommands = []command{
@@ -97,4 +108,214 @@ func (r *report) known(name string, value int64) {
 	if value >= 0 {
 		r.line(name, value)
 	}
+}
+
+// The fields have the names that Redis tools read. INFO omits fields of Redis that have no meaning
+// in this server.
+
+func (r *report) server() {
+	info := &r.x.info
+	uptime := int64(r.now.Sub(info.Started) / time.Second)
+	r.line("redis_version", redisVersion)
+	r.line("redis_mode", "standalone")
+	r.line("server_name", "simba-resp")
+	r.line("simba_version", info.Version)
+	r.line("os", runtime.GOOS)
+	r.line("arch_bits", 32<<(^uint(0)>>63))
+	r.line("go_version", runtime.Version())
+	r.line("go_goroutines", runtime.NumGoroutine())
+	r.line("process_id", os.Getpid())
+	r.line("run_id", info.RunID)
+	r.line("tcp_port", info.TCPPort)
+	r.more(r.x.about)
+	r.line("server_time_usec", r.now.UnixMicro())
+	r.line("uptime_in_seconds", uptime)
+	r.line("uptime_in_days", uptime/(24*60*60))
+	r.line("executable", info.Executable)
+	r.line("config_file", info.ConfigFile)
+}
+
+func (r *report) clients() {
+	s := r.x.server.Stats()
+	r.line("connected_clients", s.Connected)
+	r.line("cluster_connections", 0)
+	r.line("maxclients", r.x.server.MaxClients())
+	r.line("blocked_clients", s.Blocked)
+	r.line("tracking_clients", 0)
+	r.line("pubsub_clients", s.Subscribers)
+	r.line("monitor_clients", r.x.observers.monitors.n.Load())
+}
+
+func (r *report) memory() {
+	used := usedMemory()
+	resident := cmp.Or(residentMemory(), used)
+	r.line("used_memory", used)
+	r.line("used_memory_human", human(used))
+	r.line("used_memory_dataset", r.x.store.dataset()) // the memory that maxmemory limits
+	r.line("used_memory_rss", resident)
+	r.line("used_memory_rss_human", human(resident))
+	limit := r.x.gate.memory.bytes.Load()
+	r.line("maxmemory", limit)
+	r.line("maxmemory_human", human(limit))
+	r.line("maxmemory_policy", "noeviction")
+}
+
+func (r *report) persistence() {
+	r.line("loading", 0) // the server opens its port after loading
+	if r.x.info.Durability != "" {
+		r.line("durability", r.x.info.Durability)
+	}
+	if r.x.info.Survives {
+		r.line("survives_restart", "yes")
+	} else {
+		r.line("survives_restart", "no")
+	}
+	r.more(r.x.persistence)
+}
+
+func (r *report) stats() {
+	s := r.x.server.Stats()
+	broker := r.x.server.Broker()
+	r.line("total_connections_received", s.ConnectionsReceived)
+	r.line("total_commands_processed", r.x.commandsProcessed())
+	r.line("total_net_input_bytes", s.BytesIn)
+	r.line("total_net_output_bytes", s.BytesOut)
+	r.line("rejected_connections", s.Rejected)
+	r.line("expired_keys", r.c.stats().Expired)
+	r.line("evicted_keys", 0)
+	r.line("pubsub_channels", len(broker.Channels(resp.KindChannel, "")))
+	r.line("pubsub_patterns", broker.PatternCount())
+	r.line("pubsubshard_channels", len(broker.Channels(resp.KindShard, "")))
+	r.line("pubsub_clients_cut", s.SlowCut)
+	r.line("total_error_replies", r.x.observers.stats.errors.sum())
+	r.line("slowlog_entries", r.x.observers.slowlog.size())
+	for reason, word := range [...]string{deniedAuth: "auth", deniedCommand: "cmd", deniedKey: "key", deniedChannel: "channel", deniedContender: "contender"} {
+		r.line("acl_access_denied_"+word, r.x.observers.stats.denials[reason].Load())
+	}
+}
+
+func (r *report) replication() {
+	r.line("role", "master")
+	r.line("connected_slaves", 0)
+	r.line("master_replid", r.x.info.RunID)
+	r.line("master_repl_offset", 0)
+}
+
+func (r *report) cpu() {
+	user, system := cpuTime()
+	r.line("used_cpu_sys", fmt.Sprintf("%.6f", system.Seconds()))
+	r.line("used_cpu_user", fmt.Sprintf("%.6f", user.Seconds()))
+	r.line("used_cpu_cores", runtime.GOMAXPROCS(0))
+}
+
+func (r *report) commandstats() {
+	for e := range r.x.table.all() {
+		calls, rejected := e.tally.calls(), e.tally.rejected.Load()
+		if calls == 0 && rejected == 0 {
+			continue
+		}
+		usec := float64(e.tally.nanos.Load()) / 1000
+		r.line("cmdstat_"+e.full, fmt.Sprintf("calls=%d,usec=%d,usec_per_call=%.2f,rejected_calls=%d,failed_calls=%d",
+			calls, int64(usec), usec/float64(max(calls, 1)), rejected, e.tally.failed.Load()))
+	}
+}
+
+func (r *report) errorstats() {
+	codes := r.x.observers.stats.errors.byCode()
+	for _, code := range slices.Sorted(maps.Keys(codes)) {
+		r.line("errorstat_"+code, fmt.Sprintf("count=%d", codes[code]))
+	}
+}
+
+func (r *report) cluster() { r.line("cluster_enabled", 0) }
+
+func (r *report) simba() {
+	s := r.c.stats()
+	r.line("engine", r.x.info.Engine)
+	r.known("mutexes", s.Mutexes)
+	r.known("mutexes_held", s.Held)
+	r.line("waiters_blocked", s.Blocked)
+	r.known("waiters_polling", s.Polling)
+	r.line("sessions", r.x.observers.stats.sessions.Load())
+	r.line("tenures_acquired", s.Acquired)
+	r.line("tenures_handed_on", s.Handoffs)
+	r.line("tenures_released", s.Released)
+	r.line("tenures_expired", s.Expired)
+	r.line("tenures_broken", s.Broken)
+	r.line("leases_renewed", s.Renewed)
+	r.line("guards_lost", r.x.observers.stats.guards[simba.StatusLost].Load())
+	r.line("last_token", s.Token)
+	r.line("last_seq", uint64(s.Seq))
+	r.line("recovery_delay_ms", s.RecoveryDelay.Milliseconds())
+	if r.x.store.longest != nil {
+		r.line("longest_lease_ms", r.x.store.longest().Milliseconds())
+	}
+}
+
+func (r *report) keyspace() {
+	if held := r.c.stats().Held; held > 0 {
+		r.line("db0", fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", held, held))
+	}
+}
+
+// human returns a number of bytes in the form of Redis' *_human fields.
+func human(n uint64) string {
+	if n < 1024 {
+		return fmt.Sprintf("%dB", n)
+	}
+	f := float64(n)
+	units := "BKMGTP"
+	i := 0
+	for f >= 1024 && i < len(units)-1 {
+		f /= 1024
+		i++
+	}
+	return fmt.Sprintf("%.2f%c", f, units[i])
+}
+
+// usedMemory returns the memory that Go uses: heap with garbage, stacks, runtime. It does not include
+// free memory.
+func usedMemory() uint64 {
+	samples := [...]metrics.Sample{
+		{Name: "/memory/classes/total:bytes"},
+		{Name: "/memory/classes/heap/released:bytes"},
+		{Name: "/memory/classes/heap/free:bytes"},
+		{Name: "/memory/classes/heap/unused:bytes"},
+	}
+	metrics.Read(samples[:])
+	used := samples[0].Value.Uint64()
+	for _, s := range samples[1:] {
+		used -= s.Value.Uint64()
+	}
+	return used
+}
+
+// residentMemory returns the memory in RAM, 0 if it is unknown. It reads the second field of
+// /proc/self/statm, a number of pages.
+func residentMemory() uint64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	fields := bytes.Fields(text)
+	if err != nil || len(fields) < 2 {
+		return 0
+	}
+	pages, err := strconv.ParseUint(string(fields[1]), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * uint64(os.Getpagesize())
+}
+
+func cpuTime() (user, system time.Duration) {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0, 0
+	}
+	return time.Duration(u.Utime.Nano()), time.Duration(u.Stime.Nano())
+}
+
+func (x *Commands) commandsProcessed() (n uint64) {
+	for e := range x.table.all() {
+		n += e.tally.calls()
+	}
+	return n
 }

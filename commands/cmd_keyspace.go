@@ -37,18 +37,11 @@ var keyspaceCommands = []command{
 // without a keyspace, fallback serves the command.
 func withoutKeys(fallback func(*client, [][]byte) error) func(*client, [][]byte) error {
 	return func(c *client, args [][]byte) error {
-		if c.x.keyspace == nil {
+		if c.x.store.keyspace == nil {
 			return fallback(c, args)
 		}
 		return c.runKeyed(args)
 	}
-}
-
-// stats returns the engine's figures. The reply waits until the counted changes are durable.
-func (c *client) stats() simba.Stats {
-	s := c.backend().Stats()
-	c.conn.ReplyAfter(s.Seq)
-	return s
 }
 
 // ownerOfKey returns the mutex and the tenure behind a lock key. If the key does not exist, the
@@ -119,7 +112,7 @@ func (c *client) flushLocks(args [][]byte) error {
 		return err
 	}
 	held := c.stats().Held
-	if held > 0 && findSetting(c.x.settings, flushHeldLocks).Get() != "yes" {
+	if held > 0 && c.x.settings.find(flushHeldLocks).Get() != "yes" {
 		return replyErrorf("ERR refused: %d locks are held; CONFIG SET %s yes allows it", held, flushHeldLocks)
 	}
 	for r := (simba.ScanRequest{Count: pageLength, Held: true}); ; {
@@ -129,7 +122,7 @@ func (c *client) flushLocks(args [][]byte) error {
 		}
 		c.conn.ReplyAfter(seq)
 		for _, mutex := range page.Mutexes {
-			_, seq, err := c.backend().Break(c.conn.Context(), mutex, c.running.full)
+			_, seq, err := c.backend().Break(c.conn.Context(), mutex, c.call.entry.full)
 			c.conn.ReplyAfter(seq)
 			if err != nil {
 				return err
@@ -165,3 +158,6 @@ func typeOf(t *keyTx, args [][]byte) error {
 	t.w.Simple(t.typeOf(parseKey(args[1])))
 	return nil
 }
+
+// pageLength is how many mutexes a command reads from the embedded engine before it yields.
+const pageLength = 1000

@@ -168,7 +168,7 @@ func (c *client) subscribed(channel string, pattern bool) {
 	if err != nil {
 		c.lost().met(err)
 		c.lost().note(time.Since(began))
-		c.x.storeFaults.met(err) // client.fail does this only for errors in replies
+		c.x.store.faults.met(err) // client.fail does this only for errors in replies
 		c.x.log.Debug("cannot report a subscription to the engine yet", "channel", channel, "err", err)
 	}
 }
@@ -272,7 +272,7 @@ func (c *client) activeChannels(kind resp.Kind, args [][]byte) error {
 	case 3:
 		glob, err = parseGlob("pattern", args[2])
 	default:
-		err = tryHelp(c.running, args)
+		err = tryHelp(c.call.entry, args)
 	}
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ var scanCommands = []command{
 // page returns a page of the mutexes that have an owner. The reply waits until the page is durable.
 func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 	r.Held = true
-	page, seq, err := t.c.scanPage(t.c.x.keyspace.Scan, r, t.yield)
+	page, seq, err := t.c.scanPage(t.c.x.store.keyspace.Scan, r, t.yield)
 	if err != nil {
 		return page, err
 	}
@@ -111,7 +111,7 @@ func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error)
 	for _, m := range mutexes {
 		t.step()
 		var is string
-		seq, err := t.c.x.keyspace.Update(func(tx simba.Tx) error {
+		seq, err := t.c.x.store.keyspace.Update(func(tx simba.Tx) error {
 			one := *t
 			one.Tx = tx
 			is = one.typeOf(simba.Key{Mutex: m})
@@ -165,7 +165,7 @@ func keysOf(t *keyTx, args [][]byte) error {
 }
 
 func dbsize(t *keyTx, _ [][]byte) error {
-	s := t.c.x.keyspace.Stats()
+	s := t.c.x.store.keyspace.Stats()
 	t.c.conn.ReplyAfter(s.Seq)
 	t.w.Int(s.Held)
 	return nil
@@ -192,7 +192,7 @@ func (c *client) dbsize([][]byte) error {
 // It may count a mutex twice if other mutexes change meanwhile.
 func (c *client) countHeld() (n int64, err error) {
 	ctx := c.conn.Context()
-	if limit := c.x.storeTimeout; limit > 0 {
+	if limit := c.x.store.timeout; limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, errCounting)
 		defer cancel()
@@ -213,13 +213,10 @@ func (c *client) countHeld() (n int64, err error) {
 	}
 }
 
-// pageLength is how many mutexes a command reads from the embedded engine before it yields.
-const pageLength = 1000
-
 // scanPage calls scan, the Scan of a backend. It reads a large page of the embedded engine in
 // parts, and calls yield in between.
 func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.ScanPage, simba.Seq, error), r simba.ScanRequest, yield func()) (all simba.ScanPage, replyAfter simba.Seq, err error) {
-	if c.x.keyspace == nil {
+	if c.x.store.keyspace == nil {
 		return scan(c.conn.Context(), r)
 	}
 	for left := r.Count; ; {

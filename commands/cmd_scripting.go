@@ -128,7 +128,7 @@ func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error 
 		return err
 	}
 	call.Keys, call.Args, call.Yield = args[3:3+n], args[3+n:], t.yield
-	h := &scriptHost{readOnly: readOnly, full: t.c.full, tx: *t}
+	h := &scriptHost{readOnly: readOnly, full: t.c.permit.full, tx: *t}
 	h.tx.w, h.tx.scripted = &h.reply, true
 	t.c.conn.FreeSlot() // Run may wait for other scripts
 	if err := t.c.x.scripting.runner.Run(t.c.conn.Context(), call, h, t.w); err != nil {

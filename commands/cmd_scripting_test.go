@@ -13,11 +13,13 @@ import (
 )
 
 // call returns an EVAL whose script calls a command and returns its reply.
-func call(words string) string {
+func evalCall(words string) string {
 	return `EVAL "return redis.call('` + strings.ReplaceAll(words, " ", "','") + `')" 0`
 }
 
-func pcall(words string) string { return strings.Replace(call(words), "redis.call", "redis.pcall", 1) }
+func pcall(words string) string {
+	return strings.Replace(evalCall(words), "redis.call", "redis.pcall", 1)
+}
 
 const missingSHA = "ffffffffffffffffffffffffffffffffffffffff"
 
@@ -28,14 +30,14 @@ var sameScripting = []string{
 	`EVAL "return {1,2,{3,'four',{true,false}}}" 0`, `EVAL "return nil" 0`, `EVAL "return {err='ERR bad'}" 0`, `EVAL "return {ok='fine'}" 0`, `EVAL "error('bad')" 0`, `EVAL "return {redis.call('get','none') == false}" 0`,
 	`EVAL "#!lua\nreturn 1" 0`, `EVAL "#!lua flags=no-writes\nreturn redis.call('set','s','v')" 0`, `EVAL "#!lua nonsense=1\nreturn 1" 0`, `EVAL "#!python\nreturn 1" 0`,
 	"EVALSHA abc 0", "EVALSHA abc -1", "EVALSHA " + missingSHA + " 0", "EVALSHA " + missingSHA + " x", "EVALSHA_RO " + missingSHA + " 0",
-	call("nonsense"), call("nonsense a b"), call("get"), call("incr a b"), call("eval x 0"), call("script load x"), call("script"), call("multi"), call("watch a"), call("unwatch"),
-	call("client nonsense"), call("client id"), call("client"), call("config get x"), call("subscribe a"),
+	evalCall("nonsense"), evalCall("nonsense a b"), evalCall("get"), evalCall("incr a b"), evalCall("eval x 0"), evalCall("script load x"), evalCall("script"), evalCall("multi"), evalCall("watch a"), evalCall("unwatch"),
+	evalCall("client nonsense"), evalCall("client id"), evalCall("client"), evalCall("config get x"), evalCall("subscribe a"),
 	pcall("nonsense"), pcall("get"), pcall("multi"), pcall("client nonsense"),
-	call("set s word"), call("set s word nx"), call("get s"), call("get none"), call("incr s"), pcall("incr s"), call("hset s f v"), call("set s x px 0"), call("SeT s word"),
-	call("select 0"), call("select 20"), call("select x"), call("echo hello"), call("ping"), call("ping x"), call("ping x y"), call("publish a b"),
-	call("hset h f v g w"), call("hgetall h"), call("hget h g"), call("del h"), call("incr n"), call("incrby n 41"), call("get n"), call("mget n none s"),
-	strings.Replace(call("get s"), "EVAL", "EVAL_RO", 1), strings.Replace(call("ping"), "EVAL", "EVAL_RO", 1),
-	strings.Replace(call("set s x"), "EVAL", "EVAL_RO", 1), strings.Replace(pcall("set s x"), "EVAL", "EVAL_RO", 1), strings.Replace(pcall("publish s x"), "EVAL", "EVAL_RO", 1),
+	evalCall("set s word"), evalCall("set s word nx"), evalCall("get s"), evalCall("get none"), evalCall("incr s"), pcall("incr s"), evalCall("hset s f v"), evalCall("set s x px 0"), evalCall("SeT s word"),
+	evalCall("select 0"), evalCall("select 20"), evalCall("select x"), evalCall("echo hello"), evalCall("ping"), evalCall("ping x"), evalCall("ping x y"), evalCall("publish a b"),
+	evalCall("hset h f v g w"), evalCall("hgetall h"), evalCall("hget h g"), evalCall("del h"), evalCall("incr n"), evalCall("incrby n 41"), evalCall("get n"), evalCall("mget n none s"),
+	strings.Replace(evalCall("get s"), "EVAL", "EVAL_RO", 1), strings.Replace(evalCall("ping"), "EVAL", "EVAL_RO", 1),
+	strings.Replace(evalCall("set s x"), "EVAL", "EVAL_RO", 1), strings.Replace(pcall("set s x"), "EVAL", "EVAL_RO", 1), strings.Replace(pcall("publish s x"), "EVAL", "EVAL_RO", 1),
 	"SCRIPT", "SCRIPT nonsense", "SCRIPT LOAD", `SCRIPT LOAD "return 1" a`, `SCRIPT LOAD "return 1"`, "EVALSHA e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0",
 	"EVALSHA E0E1F9FABFC9D4800C877A703B823AC0578FF8DB 0", "EVALSHA_RO e0e1f9fabfc9d4800c877a703b823ac0578ff8db 0",
 	"SCRIPT EXISTS", "SCRIPT EXISTS e0e1f9fabfc9d4800c877a703b823ac0578ff8db E0E1F9FABFC9D4800C877A703B823AC0578FF8DB x " + missingSHA,
@@ -187,7 +189,7 @@ func TestAMessageOfAScriptReachesSubscribers(t *testing.T) {
 	p, q := s.dial(), s.dial()
 	q.expect("SUBSCRIBE ch", subscribed("subscribe", "ch", 1))
 	q.expect("PSUBSCRIBE c*", subscribed("psubscribe", "c*", 2))
-	p.expect(call("publish ch hello"), ":2\r\n")
+	p.expect(evalCall("publish ch hello"), ":2\r\n")
 	got := q.reply() + q.reply()
 	if !strings.Contains(got, bulks("message", "ch", "hello")) || !strings.Contains(got, bulks("pmessage", "c*", "ch", "hello")) {
 		t.Errorf("the subscriber got %q, want hello twice", got)

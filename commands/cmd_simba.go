@@ -6,33 +6,12 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// simbaGroup is the group of this server's own commands.
-const simbaGroup = "simba"
-
 // The key of a SIMBA.* command is its first argument, the mutex. So proxies and cluster clients
 // route a command by its mutex.
 var (
 	mutexWritten = keys{1, 1, 1, []string{"RW", "access", "update"}}
 	mutexRead    = keys{1, 1, 1, []string{"RO", "access"}}
 )
-
-var simbaCommands = []command{
-	simbaAcquireRow,
-	simbaGuardRow,
-	simbaReleaseRow,
-	simbaOwnerRow,
-	simbaQueueRow,
-	simbaScanRow,
-	simbaCheckRow,
-	simbaBreakRow,
-	simbaHistoryRow,
-	simbaBackupRow,
-	{
-		name: "simba.help", arity: 1, flags: loading | stale | fast,
-		group: simbaGroup, since: "0.1.0", run: (*client).simbaHelp,
-		summary: "Shows the syntax of the SIMBA commands",
-	},
-}
 
 func parseNames(mutex, contender []byte) (m, c string, err error) {
 	if m, err = parseMutex(mutex); err == nil {

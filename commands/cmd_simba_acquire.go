@@ -2,7 +2,7 @@ package commands
 
 import (
 	"cmp"
-	"sync/atomic"
+	"errors"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -81,21 +81,21 @@ func (c *client) simbaAcquire(args [][]byte) error {
 		err = c.vouch(a.TTL + a.Transition)
 	}
 	if err != nil {
-		c.x.acquires.add(0)
+		c.x.observers.stats.acquires.add(0)
 		return err
 	}
 	if a.session {
 		a.Session = c.conn.ID()
 	}
-	a.Full = c.full
+	a.Full = c.permit.full
 	var out simba.Outcome
 	var ticket simba.Ticket // not nil = the client got the mutex after it was blocked
 	switch {
-	case a.wait && c.executing:
+	case a.wait && c.multi.executing:
 		out, err = c.acquireUnwaiting(a)
-	case a.wait && c.x.waits.enter(c.x.server.MaxClients()):
+	case a.wait && c.x.gate.waits.enter(c.x.server.MaxClients()):
 		out, ticket, err = c.acquireWaiting(a)
-		c.x.waits.leave()
+		c.x.gate.waits.leave()
 	case a.wait:
 		out, err = c.acquireOrRefuse(a)
 	default:
@@ -105,13 +105,13 @@ func (c *client) simbaAcquire(args [][]byte) error {
 		err = c.vouchAfter(&a, &out)
 	}
 	if err != nil {
-		c.x.acquires.add(0)
+		c.x.observers.stats.acquires.add(0)
 		c.bindUnknown(&a, err)
 		return err
 	}
-	c.x.acquires.add(out.Status)
-	if a.wait && !c.executing && out.Status == simba.StatusAcquired {
-		c.x.waited.add(c.x.age() - c.started)
+	c.x.observers.stats.acquires.add(out.Status)
+	if a.wait && !c.multi.executing && out.Status == simba.StatusAcquired {
+		c.x.observers.stats.waited.add(c.x.age() - c.call.started)
 	}
 	c.bindOrUnbind(&a, &out)
 	c.writeOutcome(&out)
@@ -124,11 +124,11 @@ func (c *client) simbaAcquire(args [][]byte) error {
 // vouch returns an error if the engine does not vouch for such a lease, ttl + transition, at
 // present. Clients read the number behind the code.
 func (c *client) vouch(lease time.Duration) error {
-	if c.x.longest == nil || lease <= c.x.longest() {
+	if c.x.store.longest == nil || lease <= c.x.store.longest() {
 		return nil
 	}
 	return replyErrorf("TOOLONG %d ms is the longest lease (ttl + transition), half of the session timeout that ZooKeeper granted: "+
-		"ask for less, or raise zookeeper-session-timeout and ZooKeeper's maxSessionTimeout", c.x.longest().Milliseconds())
+		"ask for less, or raise zookeeper-session-timeout and ZooKeeper's maxSessionTimeout", c.x.store.longest().Milliseconds())
 }
 
 // vouchAfter is vouch after an acquisition. The session may have become shorter while the request
@@ -176,7 +176,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	}
 	var deadline time.Time
 	if a.limit > 0 {
-		deadline = c.x.info.Started.Add(c.started + a.limit)
+		deadline = c.x.info.Started.Add(c.call.started + a.limit)
 	}
 	c.conn.ReplyAfter(0) // the first Await commits, so that the notice of the queue entry is sent
 	call := &blockedCall{mutex: a.Mutex, contender: a.Contender, wait: w}
@@ -187,7 +187,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	for out.Status == simba.StatusWaiting && err == nil {
 		parked := time.Now()
 		why = w.Await(deadline)
-		c.parked += time.Since(parked)
+		c.call.parked += time.Since(parked)
 		reason := endReason(why)
 		if revoked = call.revoked.Load(); revoked != nil && why == resp.Woken {
 			reason = simba.EndLeft
@@ -208,7 +208,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 		return out, nil, nil
 	}
 	if revoked != nil {
-		c.noteDenial(revoked, c.where())
+		c.noteDenial(revoked, c.multi.where())
 		return out, nil, revoked
 	}
 	switch why {
@@ -229,7 +229,7 @@ func (c *client) commitGrant(a *acquisition, out *simba.Outcome) error {
 	if c.conn.Commit() != nil {
 		return nil // the commit failed: no reply will be sent
 	}
-	c.parked += time.Since(began)
+	c.call.parked += time.Since(began)
 	took := time.Since(began).Truncate(time.Millisecond)
 	if took < out.Transition {
 		out.TTL, out.Transition = max(0, out.TTL-took), out.Transition-took
@@ -266,11 +266,11 @@ func (c *client) bindOrUnbind(a *acquisition, out *simba.Outcome) {
 	owns := out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed
 	switch {
 	case owns && a.session:
-		c.bind(a.Mutex, a.Contender, out.Token)
+		c.session.bind(c.conn.Context(), c.x.store.backend, a.Mutex, a.Contender, out.Token)
 	case owns:
 		delete(c.session.byMutex, a.Mutex) // renewed without SESSION, the lease is no longer bound
 	default:
-		c.unbind(a.Mutex, out.Token)
+		c.session.unbind(a.Mutex, out.Token)
 	}
 }
 
@@ -309,39 +309,12 @@ func (c *client) writeOutcome(out *simba.Outcome) {
 // number of blocked clients reached", because clients match it.
 const errTooManyWaiting replyError = "ERR max number of blocked clients reached, three quarters of maxclients: ask again later, or without WAIT"
 
-// waitLimit limits the connections that WAIT blocks to three quarters of maxclients, at least one.
-// The other quarter is for owners, which must connect to renew their leases.
-type waitLimit struct{ blocked atomic.Int64 }
-
-// enter reports whether one more connection may be blocked. If so, the caller must call leave after
-// the wait.
-func (l *waitLimit) enter(maxClients int) bool {
-	if l.blocked.Add(1) <= max(1, int64(maxClients)*3/4) {
-		return true
+// bindUnknown records a lease that SESSION may have bound, if the store did not answer or refused a
+// part of the request. When the session ends, the server tries to release the lease.
+func (c *client) bindUnknown(a *acquisition, err error) {
+	lost, refusal := (*simba.UnavailableError)(nil), (*simba.MisconfiguredError)(nil)
+	unknown := errors.As(err, &lost) || errors.As(err, &refusal)
+	if _, bound := c.session.byMutex[a.Mutex]; a.session && !bound && unknown {
+		c.session.bind(c.conn.Context(), c.x.store.backend, a.Mutex, a.Contender, unknownToken)
 	}
-	l.leave()
-	return false
-}
-
-func (l *waitLimit) leave() { l.blocked.Add(-1) }
-
-type blockedCall struct {
-	mutex, contender string
-	wait             *resp.Wait
-	revoked          atomic.Pointer[denial] // why the user may not wait any more; nil = may wait
-}
-
-// judge ends the wait if the user's rules no longer allow the ACQUIRE.
-func (b *blockedCall) judge(c *client) {
-	u := c.user()
-	if u == nil {
-		return // the connection is closed
-	}
-	e := c.x.table.byName["simba.acquire"]
-	d := e.deny(u, [][]byte{nil, []byte(b.mutex), []byte(b.contender)})
-	if d == nil {
-		return
-	}
-	b.revoked.Store(d.direct())
-	b.wait.Wake()
 }

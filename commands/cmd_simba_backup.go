@@ -3,8 +3,11 @@ package commands
 import (
 	"errors"
 	"io"
+	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/simba-resp/simba-resp/resp"
 )
 
 var simbaBackupRow = command{
@@ -37,56 +40,75 @@ type Backup interface {
 
 // backups lets only one connection at a time have a backup.
 type backups struct {
+	log   *slog.Logger
 	begin func() (Backup, error) // nil = the engine has no backups
 
 	mu    sync.Mutex // protects owner; not held while a backup begins
-	owner *client    // nil = none
+	owner *resp.Conn // nil = none
+
+	// The owner's backup. Only the owner's goroutine uses these fields.
+	open Backup      // nil = it has not begun
+	read int64       // bytes read so far
+	idle *time.Timer // closes the connection after backupIdleTimeout
 }
 
-// claim makes c the owner if there is none. It returns the owner, and whether that is c.
-func (b *backups) claim(c *client) (owner *client, ok bool) {
+// claim makes conn the owner if there is none. It returns the owner.
+func (b *backups) claim(conn *resp.Conn) (owner *resp.Conn) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.owner == nil {
-		b.owner = c
+		b.owner = conn
 	}
-	return b.owner, b.owner == c
+	return b.owner
 }
 
-func (b *backups) leave(c *client) {
+func (b *backups) leave() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.owner == c {
-		b.owner = nil
+	b.owner = nil
+}
+
+// of reports whether conn has a backup.
+func (b *backups) of(conn *resp.Conn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.owner == conn
+}
+
+// end ends the backup of conn. It reports whether conn had one.
+func (b *backups) end(conn *resp.Conn) bool {
+	if !b.of(conn) {
+		return false
 	}
+	b.idle.Stop()
+	if err := b.open.Close(); err != nil {
+		b.log.Warn("cannot close a backup", "err", err)
+	}
+	b.open, b.read = nil, 0
+	b.leave()
+	return true
 }
 
 // backupIdleTimeout is how long a client with a backup may wait before it asks for the next part.
 // While a backup is open, no other client can begin one, and the engine keeps old files.
 const backupIdleTimeout = 5 * time.Minute
 
-type runningBackup struct {
-	Backup
-	read int64       // bytes read so far
-	idle *time.Timer // closes the connection after backupIdleTimeout
-}
-
-// If the connection has an open backup, backupBegin ends it first.
+// backupBegin begins a backup. If the connection has one, backupBegin ends it first.
 func (c *client) backupBegin([][]byte) error {
-	begin := c.x.backups.begin
-	if begin == nil {
+	b := &c.x.backups
+	if b.begin == nil {
 		return c.noBackup()
 	}
-	c.endBackup()
-	if owner, ok := c.x.backups.claim(c); !ok {
-		return replyErrorf("ERR a backup is running on client id=%d", owner.conn.ID())
+	b.end(c.conn)
+	if owner := b.claim(c.conn); owner != c.conn {
+		return replyErrorf("ERR a backup is running on client id=%d", owner.ID())
 	}
-	b, err := begin()
+	open, err := b.begin()
 	if err != nil {
-		c.x.backups.leave(c)
+		b.leave()
 		return backupError(err)
 	}
-	c.backup = &runningBackup{Backup: b, idle: time.AfterFunc(backupIdleTimeout, c.abandonBackup)}
+	b.open, b.idle = open, time.AfterFunc(backupIdleTimeout, c.abandonBackup)
 	c.w.Simple("OK")
 	return nil
 }
@@ -99,11 +121,11 @@ func (c *client) abandonBackup() {
 }
 
 func (c *client) noBackup() error {
-	if c.x.keyspace == nil {
+	if c.x.store.keyspace == nil {
 		return replyErrorf("ERR '%s' is served by the embedded engine only, and this server keeps its mutexes in %s: back up that store",
-			c.running.full, c.x.info.Engine)
+			c.call.entry.full, c.x.info.Engine)
 	}
-	return replyErrorf("ERR '%s' is served with durability always or async only: this server keeps nothing on disk", c.running.full)
+	return replyErrorf("ERR '%s' is served with durability always or async only: this server keeps nothing on disk", c.call.entry.full)
 }
 
 func backupError(err error) error { return replyErrorf("ERR backup: %v", err) }
@@ -111,46 +133,31 @@ func backupError(err error) error { return replyErrorf("ERR backup: %v", err) }
 // backupRead replies with the next bytes. offset is the number of bytes that the client has read.
 // If it is wrong, the client has missed a reply.
 func (c *client) backupRead(args [][]byte) error {
+	b := &c.x.backups
 	offset, ok := parseInt(args[2])
 	switch {
 	case !ok:
 		return errNotInteger
-	case c.backup == nil:
+	case !b.of(c.conn):
 		return replyError("ERR no backup is running on this connection. Try SIMBA.BACKUP BEGIN.")
-	case offset != c.backup.read:
-		return replyErrorf("ERR the backup is at offset %d, not %d", c.backup.read, offset)
+	case offset != b.read:
+		return replyErrorf("ERR the backup is at offset %d, not %d", b.read, offset)
 	}
-	part, err := c.backup.Next()
-	switch {
-	case errors.Is(err, io.EOF):
-		c.endBackup()
-	case err != nil:
-		c.endBackup()
-		return backupError(err)
-	}
-	if c.backup != nil {
-		c.backup.read += int64(len(part))
-		c.backup.idle.Reset(backupIdleTimeout)
+	part, err := b.open.Next()
+	if err != nil {
+		b.end(c.conn)
+		if !errors.Is(err, io.EOF) {
+			return backupError(err)
+		}
+	} else {
+		b.read += int64(len(part))
+		b.idle.Reset(backupIdleTimeout)
 	}
 	c.w.Bulk(part)
 	return nil
 }
 
 func (c *client) backupEnd([][]byte) error {
-	c.replyYes(c.endBackup(), 0)
+	c.replyYes(c.x.backups.end(c.conn), 0)
 	return nil
-}
-
-// endBackup ends the backup of this connection. It reports whether the connection had one.
-func (c *client) endBackup() bool {
-	if c.backup == nil {
-		return false
-	}
-	c.backup.idle.Stop()
-	if err := c.backup.Close(); err != nil {
-		c.x.log.Warn("cannot close a backup", "err", err)
-	}
-	c.backup = nil
-	c.x.backups.leave(c)
-	return true
 }

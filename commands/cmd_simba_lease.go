@@ -1,8 +1,6 @@
 package commands
 
-import (
-	"github.com/simba-resp/simba-resp"
-)
+import "github.com/simba-resp/simba-resp"
 
 var simbaGuardRow = command{
 	name: "simba.guard", arity: -4, flags: write | fast, keys: mutexWritten, actor: contenderActor,
@@ -59,7 +57,7 @@ func (c *client) simbaGuard(args [][]byte) error {
 		err = c.vouch(g.TTL + g.Transition)
 	}
 	if err != nil {
-		c.x.guards.add(0)
+		c.x.observers.stats.guards.add(0)
 		return err
 	}
 	out, err := c.backend().Guard(c.conn.Context(), g)
@@ -67,11 +65,11 @@ func (c *client) simbaGuard(args [][]byte) error {
 		err = c.vouch(g.TTL + g.Transition) // the session may have become shorter meanwhile
 	}
 	if err != nil {
-		c.x.guards.add(0)
+		c.x.observers.stats.guards.add(0)
 		return err
 	}
-	c.x.guards.add(out.Status)
-	c.unbind(g.Mutex, out.Token)
+	c.x.observers.stats.guards.add(out.Status)
+	c.session.unbind(g.Mutex, out.Token)
 	c.writeOutcome(&out)
 	return nil
 }

@@ -326,3 +326,11 @@ func writeMember(w *resp.Writer, p simba.QueueMember) {
 	w.BulkString(p.Contender)
 	w.Double(p.Score)
 }
+
+// newMembers are the members that ZADD adds.
+var newMembers = actor{ids: func(args [][]byte) [][]byte {
+	if a, err := parseQueueAdd(args); err == nil {
+		return everySecond(args[len(args)-2*len(a.members)+1:])
+	}
+	return nil // the command will fail
+}}

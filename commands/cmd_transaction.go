@@ -3,7 +3,6 @@ package commands
 import (
 	"errors"
 	"slices"
-	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -21,19 +20,19 @@ var transactionCommands = []command{
 	},
 	{
 		name: "multi", arity: 1, flags: control | fast | allowBusy | immediate, categories: catTransaction,
-		group: "transactions", since: "1.2.0", run: (*client).multi,
+		group: "transactions", since: "1.2.0", run: (*client).beginMulti,
 		summary: "Mark the start of a transaction block",
 	},
 }
 
 const errExecReply replyError = "ERR not executed: the replies of this transaction are too large"
 
-func (c *client) multi([][]byte) error {
-	if c.tx != nil {
+func (c *client) beginMulti([][]byte) error {
+	if c.multi.tx != nil {
 		return replyError("ERR MULTI calls can not be nested")
 	}
-	c.tx = idleTransactions.Get().(*transaction)
-	c.queued.Store(0)
+	c.multi.tx = idleTransactions.Get().(*transaction)
+	c.multi.queued.Store(0)
 	c.w.Simple("OK")
 	return nil
 }
@@ -43,51 +42,45 @@ func (c *client) enqueue(e *entry, args [][]byte) {
 	for _, a := range args {
 		size += len(a)
 	}
-	if len(c.tx.queue) == maxQueuedCommands || c.tx.bytes+size > maxQueuedBytes {
+	if len(c.multi.tx.queue) == maxQueuedCommands || c.multi.tx.bytes+size > maxQueuedBytes {
 		c.reject(e, replyErrorf("ERR transaction too large: at most %d commands and %d bytes", maxQueuedCommands, maxQueuedBytes))
 		return
 	}
-	c.tx.queue = append(c.tx.queue, queuedCommand{e, c.tx.pack(args)})
-	c.tx.bytes += size
-	c.tx.grows = c.tx.grows || e.has(denyoom)
-	c.queued.Store(int32(len(c.tx.queue)))
+	c.multi.tx.queue = append(c.multi.tx.queue, queuedCommand{e, c.multi.tx.pack(args)})
+	c.multi.tx.bytes += size
+	c.multi.tx.grows = c.multi.tx.grows || e.has(denyoom)
+	c.multi.queued.Store(int32(len(c.multi.tx.queue)))
 	c.w.Simple("QUEUED")
 }
 
 func (c *client) discard([][]byte) error {
-	if c.tx == nil {
+	if c.multi.tx == nil {
 		return replyError("ERR DISCARD without MULTI")
 	}
-	defer c.tx.recycle()
-	c.endTransaction()
+	defer c.multi.tx.recycle()
+	c.multi.end(c.x.store.keyspace)
 	c.w.Simple("OK")
 	return nil
-}
-
-func (c *client) endTransaction() {
-	c.tx = nil
-	c.queued.Store(-1)
-	c.forgetWatch()
 }
 
 // exec runs the queued commands and replies with the array of their replies. If all are commands of
 // the keyspace, they run in one transaction. Otherwise each runs alone, and commands of other
 // clients may run in between.
-func (c *client) exec(args [][]byte) error {
-	defer c.x.monitors.feed(c, args) // MONITOR shows EXEC after its commands, as in Redis
-	tx, watched := c.tx, c.watched
+func (c *client) exec([][]byte) error {
+	defer c.x.observers.monitors.feed(&c.call) // MONITOR shows EXEC after its commands, as in Redis
+	tx, watched := c.multi.tx, c.multi.watched
 	if tx == nil {
 		return replyError("ERR EXEC without MULTI")
 	}
 	defer tx.recycle()
-	c.watched = nil
-	defer c.unwatchAll(watched)
-	c.endTransaction()
+	c.multi.watched = nil
+	defer watched.forget(c.x.store.keyspace)
+	c.multi.end(c.x.store.keyspace)
 	if tx.broken {
 		return replyError("EXECABORT Transaction discarded because of previous errors.")
 	}
 	run := c.execEach
-	if c.x.keyspace != nil && tx.keyed() {
+	if c.x.store.keyspace != nil && tx.keyed() {
 		run = c.execKeyed
 	}
 	err := run(tx, watched)
@@ -106,8 +99,8 @@ func (c *client) execEach(tx *transaction, watched watches) error {
 			return err
 		}
 	}
-	c.executing = true
-	start, parked := c.w.Len(), time.Duration(0)
+	c.multi.executing = true
+	exec, start := c.call, c.w.Len()
 	c.w.Array(len(tx.queue))
 	for _, q := range tx.queue {
 		args := tx.unpack(q)
@@ -122,10 +115,10 @@ func (c *client) execEach(tx *transaction, watched watches) error {
 		}
 		c.run(q.entry, args)
 		c.yield()
-		parked += c.parked
+		exec.parked += c.call.parked
 	}
-	c.executing = false
-	c.parked = parked // run has set c.parked for the last command only
+	c.multi.executing = false
+	c.call = exec
 	return nil
 }
 
@@ -143,24 +136,23 @@ func (c *client) execKeyed(tx *transaction, watched watches) error {
 	return err
 }
 
-// executed records the commands of an EXEC in the statistics and logs. execKeyed calls it after the
-// transaction, because a transaction may run several times.
+// executed tells the observers of the commands of an EXEC. execKeyed calls it after the transaction,
+// because a transaction may run several times.
 func (c *client) executed(tx *transaction) {
 	for i, q := range tx.queue {
-		call := &tx.calls[i]
-		if call.err != nil {
-			c.x.errors.add(call.err)
-			c.noteDenial(call.err, "multi")
-			if errors.Is(call.err, errExecReply) || errors.As(call.err, new(*denial)) {
+		done := &tx.calls[i]
+		if done.err != nil {
+			c.x.observers.stats.errors.add(done.err)
+			c.noteDenial(done.err, "multi")
+			if errors.Is(done.err, errExecReply) || errors.As(done.err, new(*denial)) {
 				q.entry.tally.rejected.Add(1)
 				continue
 			}
 		}
-		args := tx.unpack(q)
-		if !q.entry.has(secret | unmonitored) {
-			c.x.monitors.feed(c, args)
-		}
-		c.record(q.entry, args, call.took, call.err != nil)
+		one := c.call
+		one.entry, one.args, one.took, one.err = q.entry, tx.unpack(q), done.took, done.err
+		c.x.observers.begins(&one)
+		c.x.observers.ended(&one)
 	}
 }
 
@@ -171,12 +163,6 @@ func (c *client) nullArray() {
 		return
 	}
 	c.w.Array(-1)
-}
-
-type execution struct {
-	took   time.Duration
-	err    error // nil = the command succeeded; else its reply
-	denied int   // if the command is a script: how many of its calls the rules denied
 }
 
 // maxTorn is how many scripts of one EXEC may fail after a change. After each such failure, all
@@ -222,7 +208,7 @@ func (t *keyTx) mayRun(e *entry, args [][]byte) error {
 // the index of this command, or the number of commands. ran is how many commands an earlier call
 // has run. If one of these failed, runSome does not run it again, and only repeats its error.
 func (t *keyTx) runSome(tx *transaction, ran int) int {
-	start, ended, parked := t.w.Len(), t.c.x.age(), t.c.parked
+	start, ended, parked := t.w.Len(), t.c.x.age(), t.c.call.parked
 	t.denials.run = 0
 	t.w.Array(len(tx.queue))
 	for i, q := range tx.queue {
@@ -240,8 +226,8 @@ func (t *keyTx) runSome(tx *transaction, ran int) int {
 			}
 			call.denied = t.denials.run - before
 			now := t.c.x.age()
-			call.took = now - ended - (t.c.parked - parked)
-			ended, parked = now, t.c.parked
+			call.took = now - ended - (t.c.call.parked - parked)
+			ended, parked = now, t.c.call.parked
 		}
 		if t.torn || t.TooLarge() {
 			return i
@@ -252,4 +238,81 @@ func (t *keyTx) runSome(tx *transaction, ran int) int {
 		}
 	}
 	return len(tx.queue)
+}
+
+var watchCommands = []command{
+	{
+		name: "unwatch", arity: 1, flags: control | fast | allowBusy, categories: catTransaction,
+		group: "transactions", since: "2.2.0", run: (*client).unwatch, keyed: unwatchKeyed,
+		summary: "Forget about all watched keys",
+	},
+	{
+		name: "watch", arity: -2, flags: control | fast | allowBusy | immediate, categories: catTransaction,
+		keys:  keys{1, -1, 1, []string{"RO"}},
+		group: "transactions", since: "2.2.0", run: (*client).watchKeys,
+		summary: "Watch the given keys to determine execution of the MULTI/EXEC block",
+		args:    "key [key ...]",
+	},
+}
+
+// maxWatched is how many keys a connection may watch. The engine keeps a counter for each key.
+const maxWatched = 1000
+
+func (c *client) watchKeys(args [][]byte) error {
+	space, err := c.keyspace()
+	switch {
+	case err != nil:
+		return err
+	case c.multi.tx != nil:
+		return replyError("ERR WATCH inside MULTI is not allowed")
+	}
+	var added []simba.Key
+	for _, a := range args[1:] {
+		k := parseKey(a)
+		if _, ok := c.multi.watched[k]; !ok {
+			added = append(added, k)
+		}
+	}
+	if len(c.multi.watched)+len(added) > maxWatched {
+		return replyErrorf("ERR too many watched keys: a connection may watch at most %d", maxWatched)
+	}
+	if c.multi.watched == nil {
+		c.multi.watched = make(watches)
+	}
+	for _, k := range added {
+		if _, ok := c.multi.watched[k]; !ok { // the arguments may repeat a key
+			c.multi.watched[k] = space.Watch(k.Mutex, isQueue(k))
+		}
+	}
+	c.conn.ReplyAfter(0) // Watch may have ended a lease that had expired
+	c.w.Simple("OK")
+	return nil
+}
+
+func (c *client) unwatch([][]byte) error {
+	c.multi.watched.forget(c.x.store.keyspace)
+	c.multi.watched = nil
+	c.w.Simple("OK")
+	return nil
+}
+
+// unwatchKeyed is UNWATCH inside EXEC, which has already ended every WATCH.
+func unwatchKeyed(t *keyTx, _ [][]byte) error {
+	t.w.Simple("OK")
+	return nil
+}
+
+// errWatchedChanged is returned when a watched key has changed. EXEC then replies with a null
+// array.
+var errWatchedChanged = errors.New("a watched key has changed")
+
+// checkWatched returns errWatchedChanged if a watched key has changed. If a watched key changes
+// after this check and before the commit, the transaction conflicts and runs again.
+func (t *keyTx) checkWatched(watched watches) error {
+	for k, version := range watched {
+		if !t.Unchanged(k.Mutex, isQueue(k), version) {
+			return errWatchedChanged
+		}
+	}
+	return nil
 }

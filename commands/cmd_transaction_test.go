@@ -418,7 +418,7 @@ func TestAConflictingTransactionRunsAgainAndCountsOnce(t *testing.T) {
 			t.Errorf("%s was called %d times, want %d", name, e.tally.calls(), want)
 		}
 	}
-	if n := s.x.errors.sum(); n != 1 {
+	if n := s.x.observers.stats.errors.sum(); n != 1 {
 		t.Errorf("%d errors were counted, want 1", n)
 	}
 }

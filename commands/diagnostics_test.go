@@ -59,7 +59,7 @@ func TestWaitsInsideExecCountForNoCommand(t *testing.T) {
 	const work, parked = 3 * time.Millisecond, 50 * time.Millisecond
 	slow := func(c *client) {
 		time.Sleep(work + parked)
-		c.parked += parked
+		c.call.parked += parked
 		c.w.Null()
 	}
 	for how, c := range map[string]struct {
@@ -128,13 +128,13 @@ func TestAMonitorSeesCommandsButNoSecrets(t *testing.T) {
 			t.Errorf("RESET replied %q, want RESET", got)
 		}
 		p.do("PING")
-		s.server.Conn(1).State().(*client).watch([]byte("+a command that was on its way\r\n"))
+		s.server.Conn(1).State().(*client).monitor.push([]byte("+a command that was on its way\r\n"))
 		mon.expect("ECHO x", bulk("x"))
 
 		mon.expect("MONITOR", ok)
 		mon.nc.Close()
 		synctest.Wait()
-		if n := s.x.monitors.n.Load(); n != 0 {
+		if n := s.x.observers.monitors.n.Load(); n != 0 {
 			t.Errorf("after the last monitor has disconnected, %d are registered, want none", n)
 		}
 	})

@@ -32,7 +32,7 @@ const (
 // A command that replies with an error must have changed nothing. The server must reply to the next
 // PING.
 func FuzzCommand(f *testing.F) {
-	all := slices.Collect(newTable().all())
+	all := slices.Collect(newTable(families()).all())
 	r := rand.New(rand.NewPCG(1, 2))
 	for i, e := range all {
 		for state := range 3 {

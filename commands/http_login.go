@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"log/slog"
 	"time"
 
 	"github.com/simba-resp/simba-resp/access"
@@ -35,8 +34,7 @@ func (x *Commands) Authorize(ctx context.Context, c Credentials, command string)
 	user, err := x.httpUser(ctx, c, command)
 	if errors.Is(err, ErrForbidden) {
 		d := &denial{reason: deniedCommand, object: command}
-		x.denials[d.reason].Add(1)
-		x.audit.denied([]slog.Attr{slog.String("user", user), slog.String("addr", c.RemoteAddr)}, d, httpContext)
+		x.observers.denied(user, c.RemoteAddr, d, httpContext)
 	}
 	return err
 }
@@ -74,25 +72,23 @@ func (x *Commands) httpAccount(ctx context.Context, c Credentials) *access.Accou
 	if c.Given {
 		return x.httpLogin(ctx, c)
 	}
-	if account := x.users.Find(c.Certificate); c.Certificate != "" && account != nil {
-		if u := account.User(); u != nil && u.Enabled() {
-			return account
-		}
+	if account := x.gate.byCertificate(c.Certificate); account != nil {
+		return account
 	}
-	if x.RequireAuth() {
+	if x.gate.requireAuth() {
 		return nil
 	}
-	return x.users.Default()
+	return x.gate.users.Default()
 }
 
 func (x *Commands) httpLogin(ctx context.Context, c Credentials) *access.Account {
 	name, host := []byte(cmp.Or(c.Name, access.DefaultName)), hostOf(c.RemoteAddr)
-	sleep(ctx, x.loginDelays.beforeCheck(host))
-	if account := x.users.Authenticate(name, []byte(c.Password)); account != nil {
+	sleep(ctx, x.gate.delays.beforeCheck(host))
+	if account := x.gate.users.Authenticate(name, []byte(c.Password)); account != nil {
 		return account
 	}
-	x.failedLogin(name, c.RemoteAddr)
-	sleep(ctx, x.loginDelays.failed(host))
+	x.observers.failedLogin(name, c.RemoteAddr)
+	sleep(ctx, x.gate.delays.failed(host))
 	return nil
 }
 

@@ -4,8 +4,6 @@ import (
 	"net/netip"
 	"sync"
 	"time"
-
-	"github.com/simba-resp/simba-resp/resp"
 )
 
 // loginDelays slows password guessing down. Each wrong password delays its own reply, and each
@@ -113,16 +111,4 @@ func (g *loginDelays) enter(host netip.Prefix, now time.Time) *loginFailures {
 	f := new(loginFailures)
 	g.hosts[host] = f
 	return f
-}
-
-// pause makes the command wait for d. The wait ends early if the client disconnects or the server
-// stops.
-func (c *client) pause(d time.Duration) resp.Wakeup {
-	if d <= 0 {
-		return resp.TimedOut
-	}
-	began := time.Now()
-	why := c.conn.NewWait().Await(began.Add(d))
-	c.parked += time.Since(began)
-	return why
 }

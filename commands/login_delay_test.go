@@ -82,7 +82,7 @@ func TestManyGuessingConnectionsDelayARightPasswordByAtMostASecond(t *testing.T)
 		}
 		all.Wait()
 		each := long/(debtDelay+maxDelay) + 2 // the first guesses wait less
-		if n := s.x.denials[deniedAuth].Load(); n > uint64(connections*each) {
+		if n := s.x.observers.stats.denials[deniedAuth].Load(); n > uint64(connections*each) {
 			t.Errorf("%d passwords of %d connections were checked in %v, want at most %d", n, connections, long, connections*each)
 		}
 	})

@@ -51,7 +51,7 @@ type owing struct{ simba.Keyspace }
 func (owing) Bytes() int64 { return -1 }
 
 func TestANegativeCountOfBytesIsZero(t *testing.T) {
-	if n := (&Commands{keyspace: owing{}}).dataset(); n != 0 {
+	if n := (&store{keyspace: owing{}}).dataset(); n != 0 {
 		t.Errorf("dataset returned %d bytes, want 0", n)
 	}
 }
@@ -81,7 +81,7 @@ func TestAReleaseFreesMemoryAtOnce(t *testing.T) {
 	s := newEngineSite(t)
 	p := s.dial()
 	p.do("SIMBA.ACQUIRE a x 60000")
-	one := s.x.dataset()
+	one := s.x.store.dataset()
 	s.x.SetMaxMemory(one + one/2)
 	p.do("SIMBA.ACQUIRE b x 60000")
 	for range 3 {
@@ -147,7 +147,7 @@ func TestAFullServerRenewsAndReleasesButGrantsNothingNew(t *testing.T) {
 	p.do("SIMBA.ACQUIRE m2 a 60000")
 	p.do("SET key a PX 60000")
 	waiter.send("SIMBA.ACQUIRE m b 60000 WAIT 0")
-	for s.x.backend.Stats().Blocked == 0 {
+	for s.x.store.backend.Stats().Blocked == 0 {
 		time.Sleep(time.Millisecond)
 	}
 	s.x.SetMaxMemory(1)
@@ -226,7 +226,7 @@ func TestTheWaitersOfOneMutexTakeAtMostHalfOfMaxMemory(t *testing.T) {
 				break
 			}
 		}
-		if used := s.x.dataset(); used < most/2 || used > most/2+1000 {
+		if used := s.x.store.dataset(); used < most/2 || used > most/2+1000 {
 			t.Errorf("%s: %d waiters take %d bytes, want about %d", way, n, used, most/2)
 		}
 		for _, command := range []string{

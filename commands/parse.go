@@ -3,7 +3,10 @@ package commands
 import (
 	"math"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 // parseInt reads a decimal integer as strictly as Redis does: an optional minus sign, and digits
@@ -211,3 +214,9 @@ func (o *options) unknown() {
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }
+
+func nameOf(args [][]byte) string { return strings.ToLower(string(args[0])) }
+
+// parseKey reads a key. A mutex has a lock key and the keys of three views: its queue, its present
+// token, and the counter of its tokens.
+func parseKey(key []byte) simba.Key { return simba.ParseKey(string(key)) }

@@ -8,53 +8,18 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/access"
-	"github.com/simba-resp/simba-resp/resp"
 )
 
 // This file decides whether a user may run a command. It compares the user's rules with the
 // command's keys, channels and contenders.
 
-// Catalog returns the commands and categories that the rules of users may name.
-func Catalog() *access.Catalog {
-	var list []access.Command
-	for e := range newTable().all() {
-		list = append(list, access.Command{Name: e.full, Categories: slices.Collect(members(e.acl(), categoryNames[:]))})
-	}
-	return access.NewCatalog(list, categoryNames[:], resp.Match)
-}
-
-// channelUse is how a command uses the channels among its arguments.
-type channelUse uint8
-
-const (
-	noChannels    channelUse = iota
-	publishes                // to the channel in the first argument
-	listens                  // to the channels in all arguments
-	listensByGlob            // to the globs in all arguments
-)
-
-// actor says which arguments of a command are the ids of the contenders that it acts for.
-type actor struct {
-	ids func(args [][]byte) [][]byte // nil = none
-	// values says that the ids are values that the command writes, for example to a lock key. Lock
-	// code for Redis often writes random values. So a user without a rule for contenders may write
-	// any value, except ids that belong to another user (access.User.MayName).
-	values bool
-}
-
 var (
 	contenderActor = actor{ids: func(args [][]byte) [][]byte { return args[2:3] }}
 	oldMembers     = actor{ids: func(args [][]byte) [][]byte { return args[2:] }}
-	newMembers     = actor{ids: func(args [][]byte) [][]byte {
-		if a, err := parseQueueAdd(args); err == nil {
-			return everySecond(args[len(args)-2*len(a.members)+1:])
-		}
-		return nil // the command will fail
-	}}
-	oneValue    = actor{values: true, ids: func(args [][]byte) [][]byte { return args[2:3] }}
-	secondValue = actor{values: true, ids: func(args [][]byte) [][]byte { return args[3:4] }}
-	fieldValues = actor{values: true, ids: func(args [][]byte) [][]byte { return everySecond(args[2:]) }}
-	pairValues  = fieldValues // of MSET, where each value follows its key
+	oneValue       = actor{values: true, ids: func(args [][]byte) [][]byte { return args[2:3] }}
+	secondValue    = actor{values: true, ids: func(args [][]byte) [][]byte { return args[3:4] }}
+	fieldValues    = actor{values: true, ids: func(args [][]byte) [][]byte { return everySecond(args[2:]) }}
+	pairValues     = fieldValues // of MSET, where each value follows its key
 	// A message on the channel of a mutex may be a notice, which names the contender that took or
 	// released the mutex. A contender of Simba on the JVM becomes the owner when a notice names it.
 	// So a user must not forge notices of other contenders.
@@ -89,22 +54,6 @@ func everySecond(args [][]byte) (ids [][]byte) {
 	return ids
 }
 
-// notKey marks arguments that are routed like keys but are no keys.
-const notKey = "not_key"
-
-// use derives from the flags how a command uses the keys.
-func (k *keys) use() (u access.Use) {
-	for _, f := range k.flags {
-		switch f {
-		case "access":
-			u |= access.Read
-		case "insert", "update", "delete":
-			u |= access.Write
-		}
-	}
-	return u
-}
-
 // denial is the error of a command that the user may not run.
 type denial struct {
 	reason denialReason
@@ -112,7 +61,8 @@ type denial struct {
 	words  string // text of the reply
 }
 
-func (d *denial) Error() string { return d.words }
+func (d *denial) Error() string     { return d.words }
+func (d *denial) replyText() string { return d.words }
 
 // direct sets the text of the reply to a command outside EXEC and scripts.
 func (d *denial) direct() *denial {

@@ -54,7 +54,7 @@ func TestACommandThatReadsChangesNothing(t *testing.T) {
 		t.Fatalf("countsWrites counts %d writes, want 3", space.writes.Load())
 	}
 	run := 0
-	for e := range newTable().all() {
+	for e := range newTable(families()).all() {
 		if !e.has(readonly) || e.keyed == nil {
 			continue
 		}

@@ -1,18 +1,29 @@
 package commands
 
 import (
+	"errors"
+	"maps"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
 
-func (x *Commands) commandsProcessed() (n uint64) {
-	for e := range x.table.all() {
-		n += e.tally.calls()
-	}
-	return n
+// statistics are the figures of commands for INFO and the metrics.
+type statistics struct {
+	errors   errorTally
+	denials  [denialReasons]atomic.Uint64
+	acquires results // of SIMBA.ACQUIRE
+	guards   results // of SIMBA.GUARD
+	waited   waits
+	sessions atomic.Int64 // connections that have bound a lease by SESSION
 }
+
+func (s *statistics) begins(*call) {}
+
+func (s *statistics) ended(c *call) { c.entry.tally.add(c.took, c.err != nil) }
 
 // tally counts the calls of one command. All connections add to it without locks.
 type tally struct {
@@ -75,4 +86,73 @@ func (w *waits) read() (r simba.Durations) {
 	}
 	r.Micros = w.micros.Load()
 	return r
+}
+
+// The limits for codes that scripts choose. Codes beyond the limits are counted together, as in
+// Redis.
+const (
+	maxErrorCodes   = 128
+	maxErrorCode    = 64 // bytes
+	otherErrorCodes = "ERRORSTATS_OVERFLOW"
+)
+
+type errorTally struct {
+	mu    sync.Mutex
+	total uint64
+	codes map[string]uint64 // counts by code; scripts add codes until it has maxErrorCodes
+}
+
+func (t *errorTally) add(err error) {
+	code, _, _ := strings.Cut(wireText(err), " ")
+	scripted := errors.As(err, new(scriptedError))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.codes == nil {
+		t.codes = make(map[string]uint64)
+	}
+	_, known := t.codes[code]
+	if scripted && !known && (len(t.codes) >= maxErrorCodes || len(code) > maxErrorCode) {
+		code = otherErrorCodes
+	}
+	t.codes[strings.Clone(code)]++ // the code shares the memory of a text that may be long
+	t.total++
+}
+
+func (t *errorTally) sum() uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.total
+}
+
+func (t *errorTally) byCode() map[string]uint64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return maps.Clone(t.codes)
+}
+
+// results counts requests by the status of their reply. The zero Status stands for an error.
+type results [simba.StatusWaiting]atomic.Uint64
+
+var (
+	acquireResults = []simba.Status{simba.StatusAcquired, simba.StatusRenewed, simba.StatusQueued, simba.StatusBusy, simba.StatusTimeout, 0}
+	guardResults   = []simba.Status{simba.StatusRenewed, simba.StatusLost, 0}
+)
+
+func (r *results) add(status simba.Status) { r[status].Add(1) }
+
+func (r *results) read(statuses []simba.Status) (counts []Count) {
+	for _, status := range statuses {
+		name := status.String()
+		if status == 0 {
+			name = "error"
+		}
+		counts = append(counts, Count{name, r[status].Load()})
+	}
+	return counts
+}
+
+// Count is a number of requests or replies with one result.
+type Count struct {
+	Name string
+	N    uint64
 }

@@ -1,10 +1,6 @@
 package commands
 
-import (
-	"sync/atomic"
-
-	"github.com/simba-resp/simba-resp"
-)
+import "github.com/simba-resp/simba-resp"
 
 // Stats are the figures of the commands since the start. INFO shows the same counters.
 type Stats struct {
@@ -32,21 +28,16 @@ type CommandStats struct {
 	Rejected  uint64 // calls refused before they ran
 }
 
-// Count is a number of requests or replies with one result.
-type Count struct {
-	Name string
-	N    uint64
-}
-
 // Stats returns the figures. It reads one counter after the other, so related figures may differ by
 // a few calls.
 func (x *Commands) Stats() Stats {
+	o := &x.observers.stats
 	s := Stats{
-		Acquires: x.acquires.read(acquireResults),
-		Guards:   x.guards.read(guardResults),
-		Waits:    x.waited.read(),
-		Sessions: x.sessions.Load(),
-		Dataset:  x.dataset(), MaxMemory: x.memory.bytes.Load(),
+		Acquires: o.acquires.read(acquireResults),
+		Guards:   o.guards.read(guardResults),
+		Waits:    o.waited.read(),
+		Sessions: o.sessions.Load(),
+		Dataset:  x.store.dataset(), MaxMemory: x.gate.memory.bytes.Load(),
 	}
 	for e := range x.table.all() {
 		c := CommandStats{
@@ -57,51 +48,11 @@ func (x *Commands) Stats() Stats {
 			s.Commands = append(s.Commands, c)
 		}
 	}
-	for code, n := range x.errors.byCode() {
+	for code, n := range o.errors.byCode() {
 		s.Errors = append(s.Errors, Count{code, n})
 	}
 	for reason := range denialReasons {
-		s.Denials = append(s.Denials, Count{denialWords[reason].name, x.denials[reason].Load()})
+		s.Denials = append(s.Denials, Count{denialWords[reason].name, o.denials[reason].Load()})
 	}
 	return s
-}
-
-// results counts requests by the status of their reply. The zero Status stands for an error.
-type results [simba.StatusWaiting]atomic.Uint64
-
-var (
-	acquireResults = []simba.Status{simba.StatusAcquired, simba.StatusRenewed, simba.StatusQueued, simba.StatusBusy, simba.StatusTimeout, 0}
-	guardResults   = []simba.Status{simba.StatusRenewed, simba.StatusLost, 0}
-)
-
-func (r *results) add(status simba.Status) { r[status].Add(1) }
-
-func (r *results) read(statuses []simba.Status) (counts []Count) {
-	for _, status := range statuses {
-		name := status.String()
-		if status == 0 {
-			name = "error"
-		}
-		counts = append(counts, Count{name, r[status].Load()})
-	}
-	return counts
-}
-
-// countSession updates Commands.sessions after a command. The command may have bound the
-// connection's first lease, or released its last one.
-func (c *client) countSession() {
-	switch bound := len(c.session.byMutex) > 0; {
-	case bound && !c.session.counted:
-		c.x.sessions.Add(1)
-		c.session.counted = true
-	case !bound && c.session.counted:
-		c.endSession()
-	}
-}
-
-func (c *client) endSession() {
-	if c.session.counted {
-		c.x.sessions.Add(-1)
-		c.session.counted = false
-	}
 }

@@ -37,7 +37,7 @@ func TestNoCounterOfACommandGoesBackwards(t *testing.T) {
 func TestTheSumOfLongWaitsDoesNotOverflow(t *testing.T) {
 	x := newSite(t, Config{}).x
 	for range 200_000 {
-		x.waited.add(24 * time.Hour) // 548 years in all
+		x.observers.stats.waited.add(24 * time.Hour) // 548 years in all
 	}
 	const sum = 200_000 * 24 * 3600 * 1_000_000 // µs
 	if got := x.Stats().Waits; got.Count() != 200_000 || got.Micros != sum {

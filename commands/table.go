@@ -4,8 +4,10 @@ import (
 	"iter"
 	"math/bits"
 	"strings"
+	"time"
 
 	"github.com/simba-resp/simba-resp/access"
+	"github.com/simba-resp/simba-resp/resp"
 )
 
 // command is a row of the table.
@@ -205,20 +207,9 @@ type table struct {
 // maxName is the longest name that lookup finds, in bytes.
 const maxName = 32
 
-// families returns the rows of this package, in the order of the documentation.
-func families() [][]command {
-	return [][]command{
-		simbaCommands, connectionCommands, clientCommands, pubsubCommands, transactionCommands, watchCommands, scriptingCommands,
-		scanCommands, keyspaceCommands, stringCommands, counterCommands, genericCommands, expireCommands, hashCommands,
-		queueCommands,
-		aclCommands, commandCommands, configCommands, infoCommands, monitorCommands,
-		serverCommands, slowlogCommands,
-	}
-}
-
-func newTable() *table {
+func newTable(families [][]command) *table {
 	t := &table{byName: make(map[string]*entry)}
-	for _, family := range families() {
+	for _, family := range families {
 		for i := range family {
 			e := newEntry(&family[i], nil)
 			t.entries = append(t.entries, e)
@@ -353,4 +344,82 @@ func unknownCommand(args [][]byte) error {
 		quoted.WriteString("' ")
 	}
 	return replyErrorf("ERR unknown command '%s', with args beginning with: %s", shorten(args[0]), quoted.String())
+}
+
+// oneKey returns keys for a command whose first argument is a key.
+func oneKey(flags ...string) keys { return keys{1, 1, 1, flags} }
+
+// manyKeys returns keys for a command whose arguments are all keys.
+func manyKeys(flags ...string) keys { return keys{1, -1, 1, flags} }
+
+var keyRead = oneKey("RO")
+
+// usage returns the syntax of a command in one line, such as "SIMBA.QUEUE mutex [COUNT count]".
+func usage(c *command) string { return strings.TrimSpace(strings.ToUpper(c.name) + " " + c.args) }
+
+func (c *client) help([][]byte) error {
+	container := c.call.entry.container
+	lines := []string{strings.ToUpper(container.name) + " <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"}
+	for _, s := range container.subs {
+		lines = append(lines, usage(s.command), "    "+strings.TrimSuffix(s.summary, ".")+".")
+	}
+	c.writeLines(lines)
+	return nil
+}
+
+func (c *client) writeLines(lines []string) {
+	c.w.Array(len(lines))
+	for _, l := range lines {
+		c.w.Simple(l)
+	}
+}
+
+// simbaGroup is the group of this server's own commands.
+const simbaGroup = "simba"
+
+// channelUse is how a command uses the channels among its arguments.
+type channelUse uint8
+
+const (
+	noChannels    channelUse = iota
+	publishes                // to the channel in the first argument
+	listens                  // to the channels in all arguments
+	listensByGlob            // to the globs in all arguments
+)
+
+// actor says which arguments of a command are the ids of the contenders that it acts for.
+type actor struct {
+	ids func(args [][]byte) [][]byte // nil = none
+	// values says that the ids are values that the command writes, for example to a lock key. Lock
+	// code for Redis often writes random values. So a user without a rule for contenders may write
+	// any value, except ids that belong to another user (access.User.MayName).
+	values bool
+}
+
+// notKey marks arguments that are routed like keys but are no keys.
+const notKey = "not_key"
+
+// use derives from the flags how a command uses the keys.
+func (k *keys) use() (u access.Use) {
+	for _, f := range k.flags {
+		switch f {
+		case "access":
+			u |= access.Read
+		case "insert", "update", "delete":
+			u |= access.Write
+		}
+	}
+	return u
+}
+
+// call is one run of a command by a client.
+type call struct {
+	entry   *entry
+	args    [][]byte
+	conn    *resp.Conn
+	account *access.Account
+	started time.Duration // since the server's start
+	parked  time.Duration // how long the command has waited or paused so far
+	took    time.Duration // without parked; set when the command has ended
+	err     error         // the reply, nil = no error
 }

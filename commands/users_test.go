@@ -333,7 +333,7 @@ func TestUsersAreOnlyInTheirFile(t *testing.T) {
 }
 
 func TestRulesForContendersAndChannelsCoverEveryCommand(t *testing.T) {
-	for e := range newTable().all() {
+	for e := range newTable(families()).all() {
 		for _, a := range parseUsage(e.args) {
 			if a.name == "contender" && e.actor.ids == nil {
 				t.Errorf("%s has an argument contender, but no actor", e.full)
@@ -369,7 +369,7 @@ func TestAWaitThatBeginsDuringAChangeOfRulesEnds(t *testing.T) {
 		s := newSite(t, Config{Backend: ticket, Users: file.open()})
 		ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
 			file.write(team[0], "user billing on >pw ~other +@all")
-			changed, err := s.x.users.Load()
+			changed, err := s.x.gate.users.Load()
 			if err != nil {
 				t.Error(err)
 			}

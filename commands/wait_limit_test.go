@@ -47,7 +47,7 @@ func TestWaitersLeaveAQuarterOfMaxclientsFree(t *testing.T) {
 			t.Error("seven of eight clients wait, want six")
 		}
 		time.Sleep(time.Hour) // all waits time out
-		if n := s.x.waits.blocked.Load(); n != 0 {
+		if n := s.x.gate.waits.blocked.Load(); n != 0 {
 			t.Errorf("waitLimit counts %d blocked clients, want 0", n)
 		}
 	})

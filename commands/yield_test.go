@@ -88,7 +88,7 @@ func TestALongCommandYields(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, _, run := newSlowSite(t)
 			run(long.commands)
-			if c.parked == 0 {
+			if c.call.parked == 0 {
 				t.Error("the command did not yield")
 			}
 		})
@@ -99,7 +99,7 @@ func TestAConflictingTransactionYieldsBeforeItRunsAgain(t *testing.T) {
 	c, space, run := newSlowSite(t)
 	space.times = 2
 	run([]string{"MSET a w1"})
-	if c.parked == 0 {
+	if c.call.parked == 0 {
 		t.Error("the conflicting command did not yield")
 	}
 }
@@ -112,15 +112,15 @@ func TestATransactionThatRunsAgainDoesNotYield(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c, space, run := newSlowSite(t)
 			space.times = 1
-			parked := time.Duration(-1) // c.parked when the second run began
+			parked := time.Duration(-1) // c.call.parked when the second run began
 			space.afterRead = func() {
 				if space.times == 0 && parked < 0 {
-					parked = c.parked
+					parked = c.call.parked
 				}
 			}
 			run(long.commands)
-			if c.parked != parked {
-				t.Errorf("the command yielded for %v in all, but for %v before its second run, want the same time", c.parked, parked)
+			if c.call.parked != parked {
+				t.Errorf("the command yielded for %v in all, but for %v before its second run, want the same time", c.call.parked, parked)
 			}
 		})
 	}

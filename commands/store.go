@@ -3,10 +3,22 @@ package commands
 import (
 	"context"
 	"errors"
+	"log/slog"
+	"maps"
+	"sync"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
+
+// store is the backend, which keeps the mutexes, and what is known about it.
+type store struct {
+	backend  simba.Backend
+	keyspace simba.Keyspace       // the backend if it is a Keyspace, else nil
+	timeout  time.Duration        // of a command that calls the backend many times; 0 = no limit
+	longest  func() time.Duration // longest lease that the backend vouches for; nil = no limit
+	faults   storeFaults
+}
 
 // outage counts the time that the commands of one batch have lost to a store that does not answer.
 // The server sends the replies of a batch together. So a pipeline of a hundred commands must not
@@ -81,4 +93,73 @@ func (r refusing) Subscribed(ctx context.Context, channel string, pattern bool) 
 	ctx, cancel := context.WithCancel(ctx)
 	cancel()
 	return r.Backend.Subscribed(ctx, channel, pattern)
+}
+
+// storeFaults logs that the store refuses what the engine needs (simba.MisconfiguredError). Clients
+// get the error as a reply, but only an operator can repair the store. Each fault is logged at most
+// once a minute. The next line reports how many replies with this fault were not logged.
+type storeFaults struct {
+	log *slog.Logger
+
+	mu    sync.Mutex // protects the rest
+	known map[string]*storeFault
+}
+
+type storeFault struct {
+	logged time.Time // when the fault was last logged
+	missed int       // replies with the fault since then
+}
+
+const (
+	// faultPause is the shortest time between two log lines about one fault.
+	faultPause = time.Minute
+	// maxFaults is how many different faults are logged in a minute. Further faults share one line.
+	// Without this limit a client could cause any number of lines, because some errors name a key.
+	maxFaults = 16
+)
+
+// met counts a refusal of the store, and may log it. It ignores other errors.
+func (f *storeFaults) met(err error) {
+	refusal := (*simba.MisconfiguredError)(nil)
+	if !errors.As(err, &refusal) {
+		return
+	}
+	if missed, due := f.due(refusal.Err.Error(), time.Now()); due {
+		f.log.Error("the store refuses what the engine needs, until an operator mends it",
+			"engine", refusal.Engine, "err", refusal.Err, "unlogged", missed)
+	}
+}
+
+// due reports whether to log a fault now, and how many replies with this fault were not logged.
+func (f *storeFaults) due(text string, now time.Time) (missed int, due bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	known := f.known[text]
+	if known == nil && len(f.known) >= maxFaults {
+		maps.DeleteFunc(f.known, func(_ string, old *storeFault) bool { return now.Sub(old.logged) >= faultPause })
+		if len(f.known) >= maxFaults {
+			text = ""
+			known = f.known[text]
+		}
+	}
+	if known != nil && now.Sub(known.logged) < faultPause {
+		known.missed++
+		return 0, false
+	}
+	if known != nil {
+		missed = known.missed
+	}
+	if f.known == nil {
+		f.known = make(map[string]*storeFault)
+	}
+	f.known[text] = &storeFault{logged: now}
+	return missed, true
+}
+
+// dataset returns the memory of the engine's mutexes, in bytes.
+func (s *store) dataset() uint64 {
+	if s.keyspace == nil {
+		return 0
+	}
+	return uint64(max(0, s.keyspace.Bytes()))
 }

@@ -4,7 +4,35 @@ import (
 	"encoding/binary"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
 )
+
+// multiState is what MULTI, EXEC and WATCH need to know of a connection.
+type multiState struct {
+	tx        *transaction // between MULTI and EXEC
+	executing bool         // inside EXEC
+	watched   watches      // the keys of WATCH
+	queued    atomic.Int32 // commands queued by MULTI, -1 outside; CLIENT LIST shows it
+}
+
+// end ends the transaction and every WATCH.
+func (m *multiState) end(space simba.Keyspace) {
+	m.tx = nil
+	m.queued.Store(-1)
+	m.watched.forget(space)
+	m.watched = nil
+}
+
+// where returns the context of a denial for the audit log.
+func (m *multiState) where() string {
+	if m.tx != nil || m.executing {
+		return "multi"
+	}
+	return "toplevel"
+}
 
 // transaction has the commands that a connection has queued after MULTI.
 type transaction struct {
@@ -101,4 +129,21 @@ func (tx *transaction) reset() {
 	clear(tx.args[:cap(tx.args)]) // also what a longer command has left beyond the length
 	clear(tx.calls)
 	*tx = transaction{queue: tx.queue[:0], chunk: tx.chunk[:0], args: tx.args[:0], calls: tx.calls[:0]}
+}
+
+type execution struct {
+	took   time.Duration
+	err    error // nil = the command succeeded; else its reply
+	denied int   // if the command is a script: how many of its calls the rules denied
+}
+
+// watches maps each watched key to the version that it had when WATCH named it.
+type watches map[simba.Key]uint64
+
+func isQueue(k simba.Key) bool { return k.Part == simba.KeyQueue }
+
+func (w watches) forget(space simba.Keyspace) {
+	for k := range w {
+		space.Unwatch(k.Mutex)
+	}
 }

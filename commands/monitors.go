@@ -12,66 +12,62 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-var monitorCommands = []command{
-	{
-		name: "monitor", arity: 1, flags: adminControl | unqueued,
-		group: "server", since: "1.0.0", run: (*client).monitor,
-		summary: "Listen for all requests received by the server in real time",
-	},
-}
-
 // monitors has the connections that receive every command. While there are none, a command costs
 // only one atomic load.
 type monitors struct {
-	n       atomic.Int32
-	mu      sync.RWMutex // protects clients
-	clients map[*client]struct{}
+	n    atomic.Int32
+	mu   sync.RWMutex // protects list
+	list map[*monitor]struct{}
 }
 
-// monitor makes the connection a monitor. HoldPushes makes the server send OK before the first line
-// of the monitor.
-func (c *client) monitor([][]byte) error {
-	c.w.Simple("OK")
-	c.conn.HoldPushes()
-	c.conn.SetAwaitsPushes(true)
-	c.x.monitors.add(c)
-	c.endIfRevoked()
-	return nil
+// monitor is a connection that may receive the commands of all clients.
+type monitor struct {
+	conn *resp.Conn
+	mu   sync.Mutex  // held while on changes, and while a line is pushed
+	on   atomic.Bool // the client has sent MONITOR; set under mu
 }
 
-func (m *monitors) add(c *client) {
-	c.setMonitoring(true)
+func (m *monitors) add(w *monitor) {
+	w.set(true)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.clients == nil {
-		m.clients = make(map[*client]struct{})
+	if m.list == nil {
+		m.list = make(map[*monitor]struct{})
 	}
-	m.clients[c] = struct{}{}
-	m.n.Store(int32(len(m.clients)))
+	m.list[w] = struct{}{}
+	m.n.Store(int32(len(m.list)))
 }
 
-// remove ends the monitoring of c. After remove returns, c receives no further command.
-func (m *monitors) remove(c *client) {
-	if !c.monitoring.Load() {
+// remove ends the monitoring of w. After remove returns, w receives no further command.
+func (m *monitors) remove(w *monitor) {
+	if !w.on.Load() {
 		return
 	}
-	c.setMonitoring(false)
+	w.set(false)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.clients, c)
-	m.n.Store(int32(len(m.clients)))
+	delete(m.list, w)
+	m.n.Store(int32(len(m.list)))
 }
 
-func (m *monitors) feed(c *client, args [][]byte) {
+func (m *monitors) begins(c *call) {
+	if !c.entry.has(secret | unmonitored) {
+		m.feed(c)
+	}
+}
+
+func (m *monitors) ended(*call) {}
+
+func (m *monitors) feed(c *call) {
 	if m.n.Load() == 0 {
 		return
 	}
-	line := monitorLine(time.Now(), monitorAddr(c.conn), args)
+	line := monitorLine(time.Now(), monitorAddr(c.conn), c.args)
 	m.mu.RLock()
-	watchers := slices.Collect(maps.Keys(m.clients))
+	list := slices.Collect(maps.Keys(m.list))
 	m.mu.RUnlock()
-	for _, w := range watchers {
-		w.watch(line)
+	for _, w := range list {
+		w.push(line)
 	}
 }
 
@@ -82,19 +78,19 @@ func monitorAddr(conn *resp.Conn) string {
 	return conn.RemoteAddr()
 }
 
-func (c *client) setMonitoring(on bool) {
-	c.watching.Lock()
-	defer c.watching.Unlock()
-	c.monitoring.Store(on)
+func (w *monitor) set(on bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.on.Store(on)
 }
 
-// watch sends a line to c, unless its monitoring has ended. After RESET, the client would take the
-// line for a reply.
-func (c *client) watch(line []byte) {
-	c.watching.Lock()
-	defer c.watching.Unlock()
-	if c.monitoring.Load() {
-		c.conn.Push(line)
+// push sends a line, unless the monitoring has ended. After RESET, the client would take the line
+// for a reply.
+func (w *monitor) push(line []byte) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.on.Load() {
+		w.conn.Push(line)
 	}
 }
 

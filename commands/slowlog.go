@@ -2,39 +2,11 @@ package commands
 
 import (
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 )
-
-var slowlogCommands = []command{
-	{
-		name: "slowlog", arity: -2, group: "server", since: "2.2.12",
-		summary: "A container for slow log commands",
-		subs:    slowlogSubcommands,
-	},
-}
-
-var slowlogSubcommands = []command{
-	{
-		name: "get", arity: -2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogGet,
-		summary: "Get the slow log's entries",
-		tips:    []string{"request_policy:all_nodes", "nondeterministic_output"},
-		args:    "[count]",
-	},
-	{
-		name: "len", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogLen,
-		summary: "Get the slow log's length",
-		tips:    []string{"request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"},
-	},
-	{
-		name: "reset", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogReset,
-		summary: "Clear all entries from the slow log",
-		tips:    []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
-	},
-}
 
 const (
 	defaultSlowlogThreshold = 10000 // microseconds
@@ -66,13 +38,15 @@ type slowCall struct {
 	name   string
 }
 
-// consider adds a command that has just run, if the command was slow.
-func (l *slowlog) consider(c *client, e *entry, args [][]byte, took time.Duration) {
+func (l *slowlog) begins(*call) {}
+
+// ended adds a command that has just run, if the command was slow.
+func (l *slowlog) ended(c *call) {
 	threshold := l.threshold.Load()
-	if threshold < 0 || took.Microseconds() < threshold || e.has(secret|skipSlowlog) {
+	if threshold < 0 || c.took.Microseconds() < threshold || c.entry.has(secret|skipSlowlog) {
 		return
 	}
-	call := slowCall{at: time.Now(), took: took, args: slowlogQuote(args), client: c.conn.RemoteAddr(), name: c.conn.Name()}
+	call := slowCall{at: time.Now(), took: c.took, args: slowlogQuote(c.args), client: c.conn.RemoteAddr(), name: c.conn.Name()}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	call.id = l.nextID
@@ -135,46 +109,4 @@ func (l *slowlog) reset() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.entries = nil
-}
-
-func (c *client) slowlogGet(args [][]byte) error {
-	count := int64(10)
-	switch len(args) {
-	case 2:
-	case 3:
-		n, ok := parseInt(args[2])
-		if !ok || n < -1 || n > math.MaxInt32 {
-			return replyError("ERR count should be greater than or equal to -1")
-		}
-		count = n
-	default:
-		return tryHelp(c.running, args)
-	}
-	calls := c.x.slowlog.newest(count)
-	w := c.w
-	w.Array(len(calls))
-	for _, call := range calls {
-		w.Array(6)
-		w.Int(call.id)
-		w.Int(call.at.Unix())
-		w.Int(call.took.Microseconds())
-		w.Array(len(call.args))
-		for _, a := range call.args {
-			w.BulkString(a)
-		}
-		w.BulkString(call.client)
-		w.BulkString(call.name)
-	}
-	return nil
-}
-
-func (c *client) slowlogLen([][]byte) error {
-	c.w.Int(int64(c.x.slowlog.size()))
-	return nil
-}
-
-func (c *client) slowlogReset([][]byte) error {
-	c.x.slowlog.reset()
-	c.w.Simple("OK")
-	return nil
 }

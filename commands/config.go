@@ -1,0 +1,173 @@
+package commands
+
+import (
+	"cmp"
+	"crypto/rand"
+	"encoding/hex"
+	"log/slog"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/access"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+// Config configures New.
+type Config struct {
+	// Backend keeps the mutexes. It is required.
+	Backend simba.Backend
+	// StoreTimeout limits the time of a command that calls the backend many times; 0 = no limit.
+	StoreTimeout time.Duration
+	// Settings are parameters of CONFIG GET and SET, in addition to those of this package.
+	Settings []Setting
+	// Users are the accounts and their rules, which access.Open has opened with the result of
+	// Catalog. Nil means that there is only the default user, which may do everything without a
+	// password.
+	Users *access.Accounts
+	// Info describes the server, for INFO.
+	Info Info
+	// About returns more fields for the server section of INFO; nil = none.
+	About func() []Field
+	// Persistence returns more fields for the persistence section of INFO; nil = none.
+	Persistence func() []Field
+	// LongestLease returns the longest lease, ttl + transition, that the engine vouches for at
+	// present; nil = no limit.
+	LongestLease func() time.Duration
+	// MaxMemory limits the memory of mutexes, in bytes; 0 = no limit. See SetMaxMemory.
+	MaxMemory uint64
+	// Backup begins a copy of the engine's data. At most one copy is open at a time. Nil means that
+	// the engine keeps no data on disk.
+	Backup func() (Backup, error)
+	// Shutdown begins a graceful stop and returns at once; nil = SHUTDOWN is refused.
+	Shutdown func()
+	// Logger gets the log lines; nil = slog.Default(). It must not block, because clients wait for
+	// it.
+	Logger *slog.Logger
+	// Audit gets the audit log; nil = Logger. It must not block either.
+	Audit *slog.Logger
+}
+
+// New returns the handler for cfg. The caller must call Attach before the server accepts
+// connections, and Close after the server's Shutdown.
+func New(cfg Config) *Commands {
+	x := &Commands{
+		store:       store{backend: cfg.Backend, timeout: cfg.StoreTimeout, longest: cfg.LongestLease},
+		gate:        gate{users: cfg.Users},
+		backups:     backups{begin: cfg.Backup},
+		info:        cfg.Info,
+		about:       cfg.About,
+		persistence: cfg.Persistence,
+		shutdown:    cfg.Shutdown,
+		log:         cfg.Logger,
+		table:       newTable(families()),
+
+		certificateName: (*resp.Conn).CertificateName,
+	}
+	x.store.keyspace, _ = cfg.Backend.(simba.Keyspace)
+	if x.gate.users == nil {
+		x.gate.users, _ = access.Open(Catalog(), access.Options{}) // without a file there is no error
+	}
+	if x.log == nil {
+		x.log = slog.Default()
+	}
+	x.store.faults.log, x.backups.log = x.log, x.log
+	if x.info.Started.IsZero() {
+		x.info.Started = time.Now()
+	}
+	if x.info.RunID == "" {
+		id := make([]byte, 20)
+		rand.Read(id)
+		x.info.RunID = hex.EncodeToString(id)
+	}
+	x.scripting.init(x.log)
+	x.settings.log = x.log
+	x.settings.add(cfg.Settings...)
+	x.settings.add(x.ownSettings()...)
+	x.observers.init(cmp.Or(cfg.Audit, x.log), &x.settings)
+	x.gate.memory.used, x.gate.memory.log = x.store.dataset, x.log
+	x.SetMaxMemory(cfg.MaxMemory)
+	return x
+}
+
+// Attach sets the server. resp.NewServer needs the handler, so New cannot take the server.
+func (x *Commands) Attach(s *resp.Server) { x.server = s }
+
+// Close ends background work and logs how many lines the audit log has omitted. The server must
+// have been shut down.
+func (x *Commands) Close() {
+	x.observers.audit.close()
+}
+
+// LongArguments reports whether the arguments of a command may be longer than resp.Limits.Arg. It
+// is the function for resp.Limits.MayBeLong.
+func (x *Commands) LongArguments(name []byte) bool {
+	e := lookup(x.table.byName, name)
+	if e == nil {
+		return false
+	}
+	for _, sub := range e.subs {
+		if sub.has(longArgs) {
+			return true
+		}
+	}
+	return e.has(longArgs)
+}
+
+// SetMaxMemory limits the memory of the engine's mutexes, in bytes; 0 = no limit. Above the limit,
+// requests that take more memory get simba.ErrOutOfMemory. The waiters of one mutex may take half
+// of the limit, and cached scripts an eighth. Only an engine that is a simba.Keyspace counts its
+// memory.
+func (x *Commands) SetMaxMemory(bytes uint64) {
+	scripts := bytes / 8
+	if bytes == 0 {
+		scripts = math.MaxInt
+	}
+	x.scripting.runner.LimitCache(int(min(scripts, math.MaxInt)))
+	if x.store.keyspace != nil {
+		x.store.keyspace.LimitQueues(int64(min(bytes/2, math.MaxInt64)))
+	}
+	x.gate.memory.set(bytes)
+}
+
+// Catalog returns the commands and categories that the rules of users may name.
+func Catalog() *access.Catalog {
+	var list []access.Command
+	for e := range newTable(families()).all() {
+		list = append(list, access.Command{Name: e.full, Categories: slices.Collect(members(e.acl(), categoryNames[:]))})
+	}
+	return access.NewCatalog(list, categoryNames[:], resp.Match)
+}
+
+// families returns the rows of this package, in the order of the documentation.
+func families() [][]command {
+	return [][]command{
+		simbaCommands, connectionCommands, clientCommands, pubsubCommands, transactionCommands, watchCommands, scriptingCommands,
+		scanCommands, keyspaceCommands, stringCommands, counterCommands, genericCommands, expireCommands, hashCommands,
+		queueCommands,
+		aclCommands, commandCommands, configCommands, infoCommands, monitorCommands,
+		serverCommands, slowlogCommands,
+	}
+}
+
+var simbaCommands = []command{
+	simbaAcquireRow,
+	simbaGuardRow,
+	simbaReleaseRow,
+	simbaOwnerRow,
+	simbaQueueRow,
+	simbaScanRow,
+	simbaCheckRow,
+	simbaBreakRow,
+	simbaHistoryRow,
+	simbaBackupRow,
+	{
+		name: "simba.help", arity: 1, flags: loading | stale | fast,
+		group: simbaGroup, since: "0.1.0", run: (*client).simbaHelp,
+		summary: "Shows the syntax of the SIMBA commands",
+	},
+}
+
+// RequireAuth reports whether clients must authenticate. It is a resp.Config.RequireAuth.
+func (x *Commands) RequireAuth() bool { return x.gate.requireAuth() }
