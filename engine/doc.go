@@ -21,8 +21,8 @@
 //   - After the recovery delay, every reachable waiter of a mutex that is free and not reserved has
 //     had an offer. The exception is a mutex that is open to outsiders, which the shard's timer
 //     ends. Each transition that could break this rule calls handOff. Reachable means a polling
-//     waiter with a subscription, one that a script has refused, or a blocked waiter that requeue
-//     has not excluded.
+//     waiter with a subscription, one that a script has refused, or a blocked waiter that is
+//     not lost: see waitState.
 //   - If the mutex is free and not reserved after the end of a tenure or reservation, the engine
 //     publishes a notice on its channel. It publishes none if the lease expired, unless the mutex
 //     is open to outsiders.

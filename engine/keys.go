@@ -112,7 +112,7 @@ func (m *mutex) conclude(s *step, dequeued []string) {
 			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)
 		case s.window > 0 && s.subscribed(m.name(), contender):
 			m.leave(s, e, reasonReserved)
-			x.reserved, x.until = e, s.now.Add(s.window)
+			x.reserve(e, s.now.Add(s.window), false)
 		default:
 			m.leave(s, e, reasonRemoved)
 		}

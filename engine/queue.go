@@ -84,11 +84,8 @@ type queue struct {
 	version uint64            // number of changes of the field all
 	// offerRound counts the tenures that ended. A waiter gets one offer a round.
 	offerRound uint64
-	offered    mark // every ready waiter before the mark has had its offer
-	// requeued are the tickets of waiters whose tenure ended before its grant was committed, in the
-	// order of these lost grants. When a lost grant is committed, the entry of its ticket becomes
-	// ready: see mutex.requeue.
-	requeued []*ticket
+	offered    mark      // every ready waiter before the mark has had its offer
+	unwoken    []*ticket // tickets whose grant was lost before its commit, in the order of these grants
 	// nextLapse is not later than the first lapse of a polling waiter; 0 = no waiter can lapse.
 	nextLapse simba.Instant
 }
@@ -201,33 +198,6 @@ func (q *queue) setReady(e *entry, ready bool) {
 		q.ready.remove(e)
 	}
 	q.clearOffered(e)
-}
-
-// readyRequeued makes those requeued waiters ready whose lost grant is committed. Each gets only
-// one offer until its connection calls End.
-func (q *queue) readyRequeued() {
-	for len(q.requeued) > 0 && q.requeued[0].committed() {
-		t := q.requeued[0]
-		q.requeued[0], q.requeued = nil, q.requeued[1:]
-		if t.entry != nil {
-			t.absent = true
-			q.setReady(t.entry, true)
-		}
-	}
-	if len(q.requeued) == 0 {
-		q.requeued = nil
-	}
-}
-
-// readyAll makes all requeued waiters ready whose lost grant is committed. It is called when the
-// connection of one of them calls End. The other connections probably call End soon too.
-func (q *queue) readyAll() {
-	q.readyRequeued()
-	for _, e := range q.all {
-		if e.ticket != nil && !e.ready && e.ticket.committed() {
-			q.setReady(e, true)
-		}
-	}
 }
 
 // newOfferRound lets every waiter get another offer.

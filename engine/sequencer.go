@@ -155,7 +155,7 @@ func (q *sequencer) post(m *mutex, s *step, announce bool) {
 	}
 	for _, t := range s.wakes {
 		t.after = q.seq
-		if !t.ended { // the wait may have ended in this step
+		if t.state != ended { // the wait may have ended in this step
 			q.wakes = append(q.wakes, wakeUp{after: q.seq, waiter: t.waiter})
 		}
 	}

@@ -120,37 +120,6 @@ func (s *step) nextToken() uint64 {
 	return n
 }
 
-// ticket is a blocked ACQUIRE. engine, mutex and contender do not change. The mutex's shard.mu
-// guards all other fields.
-type ticket struct {
-	engine    *Engine
-	mutex     string
-	contender string
-	waiter    simba.Waiter
-
-	entry      *entry // the queue entry; nil = not in the queue
-	superseded bool   // another connection of the same contender has replaced this one
-	ended      bool   // the wait is over
-
-	// absent means that the connection has not called End since readyRequeued made the entry ready
-	// for offers. So the connection may be stuck.
-	absent bool
-
-	// The tenure that the waiter was granted.
-	token uint64    // 0 = none
-	from  *entry    // the queue entry before the grant
-	after simba.Seq // the change whose commit wakes the waiter
-}
-
-// unrecorded is the Seq of a change that the sequencer has yet to number.
-const unrecorded = everything
-
-// owns reports whether the tenure that the waiter was granted still lasts.
-func (t *ticket) owns(m *mutex) bool { return t.token != 0 && t.token == m.token }
-
-// committed reports whether the grant is committed.
-func (t *ticket) committed() bool { return t.after <= t.engine.sequencer.journal.Committed() }
-
 // wake adds t to the tickets whose waiters the engine wakes after the step, and returns t. If t is
 // nil, wake does nothing. The caller sets the ticket's fields to the result of the wait.
 func (s *step) wake(t *ticket) *ticket {

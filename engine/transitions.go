@@ -69,7 +69,7 @@ func (m *mutex) dequeueGranted(s *step, e *entry) *ticket {
 	x := m.extra
 	t := s.wake(x.setTicket(e, nil))
 	if t != nil {
-		t.token, t.from, t.after = m.token, e, unrecorded
+		t.state, t.token, t.from, t.after = granted, m.token, e, unrecorded
 	}
 	x.remove(e)
 	return t
@@ -203,77 +203,6 @@ func (m *mutex) missOffer(s *step, contender string) {
 	}
 }
 
-// endWait ends a blocked wait and returns its result. A woken waiter whose tenure is already over,
-// or not committed yet, waits on.
-func (m *mutex) endWait(s *step, t *ticket, why simba.EndReason) simba.Status {
-	if e := t.entry; why == simba.EndWoken && e != nil && !e.ready {
-		m.extra.readyAll() // before advance, so that a handoff by advance does not skip this waiter
-	}
-	m.advance(s) // may grant the mutex to the waiter
-	e := t.entry
-	if why == simba.EndWoken && (e != nil || t.owns(m) && !t.committed()) {
-		if e != nil && !e.ready { // the lease of the waiter expired in this step
-			m.extra.readyAll()
-			m.handOff(s)
-		}
-		t.absent = false
-		return simba.StatusWaiting
-	}
-	// If extra.unconfirmed keeps t in memory, it must not keep the entry and the waiter too.
-	t.ended, t.from, t.waiter = true, nil, nil
-	switch {
-	case t.token != 0:
-		if why == simba.EndGone {
-			m.abandon(s, t)
-		}
-		switch {
-		case !t.owns(m):
-		case t.token <= s.former:
-			return simba.StatusRenewed // endRecovery has renewed the lease
-		default:
-			return simba.StatusAcquired
-		}
-	case t.superseded:
-		return simba.StatusQueued
-	case e == nil: // a request has removed the contender from the queue
-	case why == simba.EndGone:
-		x := m.extra
-		x.setTicket(e, nil)
-		x.setLapse(e, s.now.Add(s.grace)) // a living client reconnects soon
-		x.setReady(e, s.subscribed(m.name(), t.contender))
-		m.handOff(s) // the contender may be reachable as a polling waiter
-		return simba.StatusQueued
-	case why == simba.EndTimeout:
-		m.extra.setTicket(e, nil)
-		m.leave(s, e, "timeout")
-	default:
-		m.extra.setTicket(e, nil)
-		m.leave(s, e, "left")
-	}
-	return simba.StatusTimeout
-}
-
-// abandon ends the tenure of a waiter that disconnected before its reply, and hands the mutex off
-// to the next waiter. If the contender has learned of its tenure on another connection, it keeps
-// the mutex.
-func (m *mutex) abandon(s *step, t *ticket) {
-	m.advance(s)
-	if t.token <= s.former || m.extra == nil || m.extra.unconfirmed != t {
-		return
-	}
-	s.forced = true // a crash must not bring it back: no client would release it
-	m.endTenure(s, simba.EventReleased, "waiter gone")
-	m.handOff(s)
-}
-
-// confirm records that the owner knows of its tenure. The owner has made another request, and its
-// reply names the tenure.
-func (m *mutex) confirm() {
-	if m.extra != nil {
-		m.extra.unconfirmed = nil
-	}
-}
-
 func (m *mutex) mayTake(s *step, contender string) bool {
 	if m.owned() || s.now < s.recoverUntil {
 		return false
@@ -336,34 +265,9 @@ func (m *mutex) endTenure(s *step, kind simba.EventKind, reason string) {
 		x.last = owner
 		x.sinceOpen++
 		x.newOfferRound()
-		if t != nil && !t.ended && kind != simba.EventReleased {
+		if t != nil && t.state == granted && kind != simba.EventReleased {
 			m.requeue(s, t)
 		}
-	}
-}
-
-// requeue puts a blocked waiter back into the queue, because its tenure ended before its connection
-// called End. The waiter keeps its order. It gets no offer until its connection, or the connection
-// of another requeued waiter, calls End. Otherwise a stuck connection would own the mutex again and
-// again.
-//
-// There is one exception. If the grant of the ended tenure is not committed yet, the engine has not
-// woken the connection, which may therefore be fine. So when this grant is committed, the waiter
-// gets one offer, unless ticket.absent is set.
-func (m *mutex) requeue(s *step, t *ticket) {
-	x, e := m.extra, t.from
-	t.token, t.from = 0, nil
-	if again := x.find(e.contender); again != nil { // a script has queued it in this step
-		again.ttl, again.transition, again.session = e.ttl, e.transition, e.session
-		x.setReady(again, false)
-		e = again
-	} else {
-		x.add(e)
-		s.event(simba.EventQueued, m, e.contender, 0, "")
-	}
-	x.setTicket(e, t)
-	if !t.absent && !t.committed() {
-		x.requeued = append(x.requeued, t)
 	}
 }
 
@@ -376,77 +280,35 @@ func (m *mutex) handOff(s *step) {
 	if x == nil || m.owned() || x.reserved != nil || s.now < max(s.recoverUntil, x.open) {
 		return
 	}
-	x.readyRequeued()
+	x.retryUnwoken()
 	if m.openToOutsiders(s) {
 		return
 	}
-	for e := x.next(); e != nil; e = x.next() {
+	for e := x.next(); e != nil && x.reserved == nil; e = x.next() {
 		if e.ticket != nil {
 			m.grant(s, e.contender, e.ttl, e.transition, e.session, reasonHandoff)
 			return
 		}
-		if !s.subscribed(m.name(), e.contender) {
-			if e.seen == 0 {
-				x.setReady(e, false)
-			} else if x.markOffered(e); s.window > 0 && s.now < e.seen.Add(jitter) && e.seen <= s.now.Add(near) {
-				x.reserved, x.until, e.kept = e, e.seen.Add(jitter), true
-				e.lapse = max(e.lapse, x.until)
-				return
+		switch deaf := !s.subscribed(m.name(), e.contender); {
+		case deaf && e.seen == 0:
+			x.setReady(e, false)
+		case deaf:
+			x.markOffered(e)
+			x.keepTurn(s, e)
+		default:
+			x.markOffered(e)
+			s.offers = append(s.offers, offerNotice{m.name(), e.contender, x.last})
+			if s.window > 0 {
+				x.reserve(e, s.now.Add(s.window), false)
 			}
-			continue
-		}
-		x.markOffered(e)
-		s.offers = append(s.offers, offerNotice{m.name(), e.contender, x.last})
-		if s.window > 0 {
-			x.reserved, x.until, e.kept = e, s.now.Add(s.window), false
-			e.lapse = max(e.lapse, x.until)
-			return
 		}
 	}
 }
 
-// A contender of Simba that receives no notices polls. It asks again at most jitter after the end
-// of the lease that it saw last; Simba's own bound is a second. If that end is near, handOff keeps
-// its turn.
-const jitter, near = 1100 * time.Millisecond, 2 * time.Second
-
-// noteRefusal notes that a script asked for the mutex in vain, and saw that the lease ends at
-// endsAt, in Unix milliseconds. If the lease is endless, endsAt is 0, and the script may ask again
-// at any time.
-func (m *mutex) noteRefusal(s *step, contender string, endsAt int64) {
-	x := m.makeExtra()
-	switch e := x.find(contender); {
-	case m.owner() == contender:
-	case e == nil:
-		x.outsider = s.now
-	case e.ticket == nil:
-		if e.seen = s.now; endsAt > s.wall {
-			e.seen = s.now.Add(min(time.Duration(endsAt-s.wall)*time.Millisecond, longestLapse))
-		}
-		e.kept = false
-		x.setLapse(e, e.seen.Add(jitter+s.grace))
-		x.setReady(e, true)
-	}
-}
-
-// outsiderCounts is how long an outsider counts after it asked in vain.
-const outsiderCounts = time.Minute
-
-// openToOutsiders leaves the free mutex to outsiders for a moment, every third time that it becomes
-// free. Outsiders are contenders whose scripts take the mutex without a queue entry, such as those
-// of Simba from 3.2. The moment does not depend on waiters: without it, clients that release the
-// mutex and ask again at once would always come first.
-func (m *mutex) openToOutsiders(s *step) bool {
-	x := m.extra
-	if x.sinceOpen < 3 {
-		return false
-	}
-	if x.sinceOpen = 0; x.outsider == 0 {
-		return false
-	}
-	x.open = s.now.Add(150 * time.Millisecond)
-	s.freed, s.last = true, x.last
-	return true
+// reserve reserves the mutex for a polling waiter. kept is entry.kept.
+func (x *extra) reserve(e *entry, until simba.Instant, kept bool) {
+	x.reserved, x.until, e.kept = e, until, kept
+	e.lapse = max(e.lapse, until)
 }
 
 // enqueue adds the contender to the queue, or updates its entry.
@@ -467,7 +329,7 @@ func (m *mutex) enqueue(s *step, r simba.AcquireRequest, t *ticket) {
 		old := x.setTicket(e, t)
 		s.wake(old)
 		if old != nil {
-			old.superseded = true
+			old.state = superseded
 		}
 	}
 	if e.ticket != nil {
