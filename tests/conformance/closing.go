@@ -60,8 +60,7 @@ func (noWaiter) Wake() {}
 func lifeRules() []rule {
 	return []rule{
 		{"close", "every method of a closed server returns ErrStopped", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			x := s.block(m, "b", long, 0)
 			s.close()
 			s.close()

@@ -7,8 +7,7 @@ import (
 func deadWaiterRules() []rule {
 	return []rule{
 		{"6", "a disconnected waiter is skipped", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			dead := s.block(m, "dead", long, 0)
 			b := s.block(m, "b", long, 0)
 			dead.end(simba.EndGone)
@@ -19,8 +18,7 @@ func deadWaiterRules() []rule {
 			}
 		}},
 		{"6", "a waiter that disconnects after it was chosen is skipped", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			dead := s.block(m, "dead", long, 0)
 			b := s.block(m, "b", long, 0)
 			s.mustRelease(m, "a")
@@ -61,8 +59,7 @@ func deadWaiterRules() []rule {
 			}
 		}},
 		{"6", "a grant that could not be delivered is handed off", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			dead := s.block(m, "dead", long, 0)
 			b := s.block(m, "b", long, 0)
 			s.mustRelease(m, "a")
@@ -123,8 +120,7 @@ func deadWaiterRules() []rule {
 			}
 		}},
 		{"broken", "a waiter whose connection breaks keeps its queue entry", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			b := s.block(m, "b", long, 0)
 			s.block(m, "c", long, 0)
 			if o := b.end(simba.EndGone); o.Status != simba.StatusQueued {
@@ -140,8 +136,7 @@ func deadWaiterRules() []rule {
 			b.granted()
 		}},
 		{"broken", "a waiter whose connection breaks is notified through its subscription", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			s.subscribeContender(m, "b")
 			b := s.block(m, "b", long, 0)
 			b.end(simba.EndGone)
@@ -149,9 +144,8 @@ func deadWaiterRules() []rule {
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 		}},
 		{"broken", "the entry of a waiter whose connection broke expires, however long the lease is", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.held()
 			s.b.SetQueueGrace(100 * ms)
-			s.mustAcquire(m, "a", long, 0)
 			b, c := s.block(m, "b", long, 0), s.block(m, "c", long, 0)
 			b.end(simba.EndGone)
 			c.end(simba.EndGone)

@@ -34,18 +34,18 @@ func hammerRules() []rule {
 			}
 		}},
 		{"8s", "each of many concurrent waiters at two servers acquires once", shared, func(tc *testCase) {
-			one, two := tc.pair()
+			one, two, _ := tc.pair()
 			rush(tc, 16, one, two)
 		}},
 		{"1", "many contenders never own one mutex at the same time", 0, func(tc *testCase) {
 			tc.mustBeSafe(2*sec, nil, tc.server())
 		}},
 		{"1", "many contenders of two servers never own one mutex at the same time", shared, func(tc *testCase) {
-			one, two := tc.pair()
+			one, two, _ := tc.pair()
 			tc.mustBeSafe(2*sec, nil, one, two)
 		}},
 		{"1", "many contenders never own one mutex at the same time while the network fails", shared | link, func(tc *testCase) {
-			one, two := tc.pair()
+			one, two, _ := tc.pair()
 			l := tc.engine.Link
 			tc.mustBeSafe(4*sec, func(stop <-chan struct{}) {
 				defer l.Heal()
@@ -139,7 +139,7 @@ type ownership struct {
 func Hammer(t *testing.T, e Engine, d, interval time.Duration, inflict func()) {
 	t.Helper()
 	tc := newTestCase(t, e)
-	one, two := tc.pair()
+	one, two, _ := tc.pair()
 	tenures, violations := tc.hammer(d, func(stop <-chan struct{}) {
 		for {
 			select {

@@ -45,8 +45,7 @@ func handoffRules() []rule {
 			}
 		}},
 		{"8", "each expiry grants the next waiter", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			var waiting []*waiter
 			for _, c := range []string{"b", "c", "d"} {
 				waiting = append(waiting, s.block(m, c, 100*ms, 0))
@@ -62,8 +61,7 @@ func handoffRules() []rule {
 			}
 		}},
 		{"8", "BREAK grants the next waiter", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			b := s.block(m, "b", long, 0)
 			s.breakTenure(m, "stuck")
 			b.granted()
@@ -83,8 +81,7 @@ func handoffRules() []rule {
 			}
 		}},
 		{"7", "a new contender is not served before the waiters", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			b, c := s.block(m, "b", long, 0), s.block(m, "c", long, 0)
 			s.mustRelease(m, "a")
 			if o := s.acquire(m, "late", sec, 0); o.Status != simba.StatusQueued {
@@ -113,8 +110,7 @@ func handoffRules() []rule {
 		}},
 		{"8", "a grant before the timeout is returned", 0, func(tc *testCase) {
 			for _, why := range []simba.EndReason{simba.EndTimeout, simba.EndLeft} {
-				s, m := tc.server(), tc.mutex()
-				s.mustAcquire(m, "a", long, 0)
+				s, m := tc.held()
 				b := s.block(m, "b", long, 0)
 				s.mustRelease(m, "a")
 				b.awaitWake()
@@ -157,8 +153,7 @@ func handoffRules() []rule {
 			}
 		}},
 		{"8", "RELEASE by a waiter ends its wait on another connection", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			b := s.block(m, "b", long, 0)
 			if s.release(m, "b") {
 				tc.t.Error("RELEASE of the waiter b returned 1, want 0")
@@ -171,8 +166,7 @@ func handoffRules() []rule {
 			tc.equal("queue", s.queue(m), nil)
 		}},
 		{"6", "a waiter whose lease ends before the reply keeps waiting, and gets the next lease", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			b := s.block(m, "b", 200*ms, 0)
 			s.mustRelease(m, "a")
 			b.awaitWake()
@@ -204,8 +198,7 @@ func handoffRules() []rule {
 			d.granted()
 		}},
 		{"6", "a waiter whose lease ends before the reply leaves when its time is up", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			b := s.block(m, "b", 200*ms, 0)
 			s.mustRelease(m, "a")
 			b.awaitWake()
@@ -217,8 +210,7 @@ func handoffRules() []rule {
 			tc.equal("queue", s.queue(m), nil)
 		}},
 		{"6", "the reply to a waiter has the rest of its lease at that moment", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			b := s.block(m, "b", 10*sec, 5*sec)
 			sent := time.Now()
 			s.mustRelease(m, "a")
@@ -233,8 +225,7 @@ func handoffRules() []rule {
 			}
 		}},
 		{"retry", "the second connection of a waiter takes over its queue entry", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			old := s.block(m, "b", sec, 0)
 			c := s.block(m, "c", long, 0)
 			now := s.block(m, "b", 20*sec, 10*sec)
@@ -252,8 +243,7 @@ func handoffRules() []rule {
 			c.granted()
 		}},
 		{"retry", "a poll by a blocked waiter changes nothing", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			b := s.block(m, "b", 20*sec, 10*sec)
 			if o := s.acquire(m, "b", long, 0); o.Status != simba.StatusQueued || o.Position != 1 {
 				tc.t.Errorf("ACQUIRE of the waiter without WAIT: %s; want queued at position 1", show(o))

@@ -46,8 +46,7 @@ func leaseRules() []rule {
 			}
 		}},
 		{"since", "OWNER reports the start of the tenure, which renewals keep", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			first := s.owner(m)
 			if first.StartedAt == 0 || first.StartedAt != first.AcquiredAt {
 				tc.t.Errorf("OWNER of a new tenure: %+v; want StartedAt equal to AcquiredAt", first)

@@ -60,8 +60,7 @@ func listingRules() []rule {
 			tc.equal("SCAN for one mutex", scan(s, simba.ScanRequest{Match: func(m string) bool { return m == held[3] }}), held[3:4])
 		}},
 		{"scan", "SCAN does not return a free mutex without waiters", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			s.mustRelease(m, "a")
 			expired := tc.mutex()
 			s.mustAcquire(expired, "a", long, 0)
@@ -176,8 +175,7 @@ func listingRules() []rule {
 			s.mustRelease(m, b)
 		}},
 		{"close", "Stats counts the tenures, renewals, handoffs and waiters", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			s.guard(m, "a", long, 0, 0)
 			b := s.block(m, "b", long, 0)
 			if n := s.b.Stats().Blocked; n != 1 {

@@ -84,8 +84,7 @@ func lostReplyRules() []rule {
 		}},
 		{"lost", "a RELEASE whose reply was lost hands off", link, func(tc *testCase) {
 			for range 3 {
-				s, m := tc.server(), tc.mutex()
-				s.mustAcquire(m, "a", long, 0)
+				s, m := tc.held()
 				b := s.block(m, "b", long, 0)
 				_ = tc.loseReply(m, func() error {
 					_, _, err := s.b.Release(context.Background(), simba.ReleaseRequest{Mutex: m, Contender: "a"})
@@ -109,8 +108,7 @@ func lostReplyRules() []rule {
 			}
 		}},
 		{"lost", "a RELEASE may be repeated after a lost reply, and the mutex is free", link, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			_ = tc.loseReply(m, func() error {
 				_, _, err := s.b.Release(context.Background(), simba.ReleaseRequest{Mutex: m, Contender: "a"})
 				return err
@@ -122,8 +120,7 @@ func lostReplyRules() []rule {
 			s.mustAcquire(m, "b", long, 0)
 		}},
 		{"lost", "a BREAK whose reply was lost hands off", link, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			b := s.block(m, "b", long, 0)
 			_ = tc.loseReply(m, func() error {
 				_, _, err := s.b.Break(context.Background(), m, "stuck")
@@ -172,8 +169,7 @@ func lostReplyRules() []rule {
 		}},
 		{"lost", "a waiter whose leaving was not confirmed delays nobody", link, func(tc *testCase) {
 			for _, why := range []simba.EndReason{simba.EndGone, simba.EndTimeout} {
-				s, m := tc.server(), tc.mutex()
-				s.mustAcquire(m, "a", long, 0)
+				s, m := tc.held()
 				b := s.block(m, "b", 2*sec, 0)
 				c := s.block(m, "c", long, 0)
 				tc.engine.Link.DropReplyTo(m) // has no effect if the engine needs no request
@@ -196,8 +192,7 @@ func lostReplyRules() []rule {
 			}
 		}},
 		{"lost", "a grant that could not be confirmed is returned to a repeated request", link | shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			one.mustAcquire(m, "a", long, 0)
 			b := two.block(m, "b", long, 0)
 			one.mustRelease(m, "a")

@@ -137,9 +137,8 @@ func noticeRules() []rule {
 			}
 		}},
 		{"notices", "a waiter gets no notice for another waiter", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.held()
 			s.b.SetHandoffWindow(long)
-			s.mustAcquire(m, "a", long, 0)
 			s.subscribeContender(m, "b")
 			s.subscribeContender(m, "c")
 			s.mustQueue(m, "b", sec)
@@ -215,8 +214,7 @@ func noticeRules() []rule {
 			}
 		}},
 		{"history", "a given reason is in the history", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			s.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Reason: "session ended"})
 			got := s.history(simba.HistoryRequest{Mutex: m, Count: 1})
 			if len(got) != 1 || got[0].Kind != simba.EventReleased || got[0].Reason != "session ended" {

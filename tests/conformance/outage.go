@@ -38,8 +38,7 @@ func outageRules() (rules []rule) {
 				checkUnavailable(tc, f.cut)
 			}},
 			rule{"outage", "while the store " + f.name + ", waiters keep waiting, and are served in order afterwards", link, func(tc *testCase) {
-				s, m := tc.server(), tc.mutex()
-				s.mustAcquire(m, "a", long, 0)
+				s, m := tc.held()
 				b, c := s.block(m, "b", long, 0), s.block(m, "c", long, 0)
 				f.cut(tc.engine.Link)
 				tc.during(tc.engine.Timeout+500*ms, "nobody is woken", func() bool { return !b.isWoken() && !c.isWoken() })
@@ -87,8 +86,7 @@ func outageRules() (rules []rule) {
 	return append(rules,
 		rule{"outage", "a request ends when its context does", link, func(tc *testCase) {
 			tc.engine.Timeout = time.Minute
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			tc.engine.Link.Blackhole()
 			ctx, cancel := context.WithTimeout(context.Background(), 100*ms)
 			defer cancel()
@@ -100,8 +98,7 @@ func outageRules() (rules []rule) {
 			tc.mustBeUnavailable("acquire", err)
 		}},
 		rule{"outage", "broken connections are replaced, and waiters keep waiting", link, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			b, c := s.block(m, "b", long, 0), s.block(m, "c", long, 0)
 			for range 3 {
 				tc.engine.Link.Reset()
@@ -119,8 +116,7 @@ func outageRules() (rules []rule) {
 			c.granted()
 		}},
 		rule{"outage", "a subscription outlives an outage", link | shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			one.subscribe(simba.MutexChannel(m))
 			tc.engine.Link.Refuse()
 			pause(200 * ms)
@@ -142,8 +138,7 @@ func outageRules() (rules []rule) {
 			awaitTenures(tc, one, two, m)
 		}},
 		rule{"9", "a server closed in an outage leaves no goroutine", link, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			s.block(m, "b", long, 0)
 			s.subscribe(simba.MutexChannel(m))
 			tc.engine.Link.Blackhole()
@@ -217,8 +212,7 @@ func checkUnavailable(tc *testCase, cut func(*stores.Link)) {
 // grant both waiters their leases all the same. These leases are short, since the next waiter waits
 // for their end.
 func checkAbandoned(tc *testCase, cut func(*stores.Link)) {
-	s, m := tc.server(), tc.mutex()
-	s.mustAcquire(m, "a", long, 0)
+	s, m := tc.held()
 	b := s.block(m, "b", 2*sec, 0)
 	c := s.block(m, "c", 2*sec, 0)
 	d := s.block(m, "d", long, 0)

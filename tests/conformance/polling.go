@@ -9,9 +9,8 @@ import (
 func pollingRules() []rule {
 	return []rule{
 		{"reservation", "a subscribed polling waiter is notified, and the mutex is reserved for it", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.held()
 			s.b.SetHandoffWindow(long)
-			s.mustAcquire(m, "a", long, 0)
 			s.poll(m, "b", sec)
 			s.mustRelease(m, "a")
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
@@ -29,9 +28,8 @@ func pollingRules() []rule {
 			s.mustAcquire(m, "b", sec, 0)
 		}},
 		{"reservation", "a notified polling waiter goes before blocked ones", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.held()
 			s.b.SetHandoffWindow(long)
-			s.mustAcquire(m, "a", long, 0)
 			s.poll(m, "b", sec)
 			c := s.block(m, "c", long, 0)
 			s.mustRelease(m, "a")
@@ -44,9 +42,8 @@ func pollingRules() []rule {
 			c.granted()
 		}},
 		{"next-waiter", "a missed reservation goes to the next waiter", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.held()
 			s.b.SetHandoffWindow(200 * ms)
-			s.mustAcquire(m, "a", long, 0)
 			s.poll(m, "b", sec)
 			c := s.block(m, "c", long, 0)
 			sent := time.Now()
@@ -58,9 +55,8 @@ func pollingRules() []rule {
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 		}},
 		{"next-waiter", "a polling waiter that has unsubscribed is skipped at once", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.held()
 			s.b.SetHandoffWindow(long)
-			s.mustAcquire(m, "a", long, 0)
 			s.poll(m, "b", sec)
 			c := s.block(m, "c", long, 0)
 			s.broker.unsubscribe(simba.ContenderChannel(m, "b"))
@@ -68,9 +64,8 @@ func pollingRules() []rule {
 			c.granted()
 		}},
 		{"next-waiter", "leaving during a reservation hands the mutex off", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.held()
 			s.b.SetHandoffWindow(long)
-			s.mustAcquire(m, "a", long, 0)
 			s.poll(m, "b", sec)
 			c := s.block(m, "c", long, 0)
 			s.mustRelease(m, "a")
@@ -81,17 +76,15 @@ func pollingRules() []rule {
 			c.granted()
 		}},
 		{"8", "an unreachable polling waiter delays nobody", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.held()
 			s.b.SetHandoffWindow(long)
-			s.mustAcquire(m, "a", long, 0)
 			s.mustQueue(m, "mute", sec)
 			c := s.block(m, "c", long, 0)
 			s.mustRelease(m, "a")
 			c.granted()
 		}},
 		{"unreachable", "an unreachable polling waiter keeps its queue entry", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			s.mustQueue(m, "mute", sec)
 			c := s.block(m, "c", long, 0)
 			d := s.block(m, "d", long, 0)
@@ -105,8 +98,7 @@ func pollingRules() []rule {
 			d.granted()
 		}},
 		{"unreachable", "a waiter that subscribes while the mutex is free is notified", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			s.mustQueue(m, "b", sec)
 			s.mustRelease(m, "a")
 			if got := s.broker.publishedOn(simba.ContenderChannel(m, "b")); len(got) != 0 {
@@ -116,9 +108,8 @@ func pollingRules() []rule {
 			s.awaitOnly(simba.ContenderChannel(m, "b"), "released@@a")
 		}},
 		{"window-0", "a handoff window of zero reserves nothing", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.held()
 			s.b.SetHandoffWindow(0)
-			s.mustAcquire(m, "a", long, 0)
 			for _, c := range []string{"b", "c"} {
 				s.poll(m, c, long)
 			}
@@ -129,9 +120,8 @@ func pollingRules() []rule {
 			s.mustAcquire(m, "stranger", long, 0)
 		}},
 		{"window-0", "a blocked waiter is granted after notified waiters that do not ask", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.held()
 			s.b.SetHandoffWindow(0)
-			s.mustAcquire(m, "a", long, 0)
 			s.poll(m, "b", long)
 			d := s.block(m, "d", long, 0)
 			s.mustRelease(m, "a")
@@ -156,9 +146,8 @@ func pollingRules() []rule {
 			})
 		}},
 		{"9", "a polling waiter that keeps asking keeps its queue entry", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.held()
 			s.b.SetQueueGrace(2 * sec)
-			s.mustAcquire(m, "a", long, 0)
 			s.mustQueue(m, "b", sec)
 			s.breakTenure(m, "")
 			tc.await("b is skipped", func() bool { return s.acquireNoQueue(m, "c", long, 0).Status == simba.StatusAcquired })
@@ -170,9 +159,8 @@ func pollingRules() []rule {
 			}
 		}},
 		{"9", "polling waiters keep their entries until the lease that they saw ends", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.held()
 			s.b.SetQueueGrace(0)
-			s.mustAcquire(m, "a", long, 0)
 			s.mustQueue(m, "b", sec)
 			pause(300 * ms)
 			tc.equal("queue", s.queue(m), []string{"b"})

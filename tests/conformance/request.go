@@ -54,8 +54,7 @@ func requestRules() []rule {
 			tc.equal("queue", s.queue(m), []string{"b", "c", "d"})
 		}},
 		{"retry", "NOQUEUE adds no queue entry and keeps an existing one", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			if o := s.acquireNoQueue(m, "b", sec, 0); o.Status != simba.StatusBusy || o.Position != 0 || o.Owner != "a" {
 				tc.t.Errorf("ACQUIRE … NOQUEUE: %s; want busy with a as the owner and no position", show(o))
 			}
@@ -71,8 +70,7 @@ func requestRules() []rule {
 			acquireAtOnce(tc, m, s)
 		}},
 		{"9", "an owner is not in the queue", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			s.mustQueue(m, "b", long)
 			s.mustRelease(m, "a")
 			s.mustAcquire(m, "b", long, 0)
@@ -82,8 +80,7 @@ func requestRules() []rule {
 			}
 		}},
 		{"9", "RELEASE by a waiter leaves the queue", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.held()
 			s.mustQueue(m, "b", sec)
 			s.mustQueue(m, "c", sec)
 			if s.release(m, "b") {

@@ -10,8 +10,7 @@ import (
 func sharedRules() []rule {
 	return []rule{
 		{"1", "servers agree on the owner", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			a := one.mustAcquire(m, "a", long, sec)
 			if o := two.owner(m); o.Owner != "a" || o.Token != a.Token || o.TransitionAt-o.TTLAt != 1000 {
 				tc.t.Errorf("OWNER at the other server: %+v; want owner a with its token and a transition of 1 s", o)
@@ -36,8 +35,7 @@ func sharedRules() []rule {
 			}
 		}},
 		{"retry-s", "an owner may ask through any server", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			a := one.mustAcquire(m, "a", long, 0)
 			if o := two.guard(m, "a", 10*sec, sec, 0); o.Status != simba.StatusRenewed || o.Token != a.Token {
 				tc.t.Errorf("GUARD at the other server: %s; want renewed", show(o))
@@ -69,7 +67,7 @@ func sharedRules() []rule {
 			two.mustAcquire(m, "b", long, 0)
 		}},
 		{"retry-s", "a lease renewed through another server ends, and not early", shared, func(tc *testCase) {
-			one, two := tc.pair()
+			one, two, _ := tc.pair()
 			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
 				taken := time.Now()
 				if _, inTime := one.acquireIfInTime(m, "a", lease, 0); !inTime {
@@ -90,14 +88,13 @@ func sharedRules() []rule {
 			})
 		}},
 		{"retry-s", "of concurrent requests of one contender through two servers, one acquires and the others renew", shared, func(tc *testCase) {
-			one, two := tc.pair()
+			one, two, _ := tc.pair()
 			for range 5 {
 				acquireAtOnce(tc, tc.mutex(), one, two)
 			}
 		}},
 		{"8s", "a waiter on one server is granted a mutex that the other releases", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			a := one.mustAcquire(m, "a", long, 0)
 			b := two.block(m, "b", 10*sec, 5*sec)
 			one.mustRelease(m, "a")
@@ -115,7 +112,7 @@ func sharedRules() []rule {
 			}
 		}},
 		{"8s", "a waiter on one server is granted a mutex that expires on the other", shared, func(tc *testCase) {
-			one, two := tc.pair()
+			one, two, _ := tc.pair()
 			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
 				sent := time.Now()
 				if _, inTime := one.acquireIfInTime(m, "a", lease/2, lease/2); !inTime {
@@ -132,8 +129,7 @@ func sharedRules() []rule {
 			})
 		}},
 		{"8s", "a waiter on one server is granted a mutex that the other breaks", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			one.mustAcquire(m, "a", long, 0)
 			b := one.block(m, "b", long, 0)
 			if !two.breakTenure(m, "stuck") {
@@ -142,7 +138,7 @@ func sharedRules() []rule {
 			b.granted()
 		}},
 		{"6", "a waiter that disconnects after another server chose it is skipped", shared, func(tc *testCase) {
-			one, two := tc.pair()
+			one, two, _ := tc.pair()
 			for _, when := range []string{"before", "after"} {
 				m := tc.mutex()
 				one.mustAcquire(m, "a", long, 0)
@@ -160,8 +156,7 @@ func sharedRules() []rule {
 			}
 		}},
 		{"session", "sessions of two servers with the same number are different", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			one.acquireAs(simba.AcquireRequest{Mutex: m, Contender: "a", TTL: long, Session: 7})
 			if two.releaseAs(simba.ReleaseRequest{Mutex: m, Contender: "a", Session: 7}) {
 				tc.t.Error("another server's session ended the lease")
@@ -171,16 +166,14 @@ func sharedRules() []rule {
 			}
 		}},
 		{"scan", "SCAN finds the mutexes that clients of other servers hold", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			one.mustAcquire(m, "a", long, 0)
 			if got := scan(two, simba.ScanRequest{Held: true, Match: func(n string) bool { return n == m }}); !slices.Equal(got, []string{m}) {
 				tc.t.Errorf("SIMBA.SCAN of held mutexes at the other server: %v; want only a's mutex", got)
 			}
 		}},
 		{"9s", "waiters of a crashed server delay nobody", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			two.mustAcquire(m, "a", long, 0)
 			one.block(m, "gone", long, 0)
 			b := two.block(m, "b", long, 0)

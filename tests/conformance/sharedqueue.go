@@ -11,8 +11,7 @@ import (
 func sharedQueueRules() []rule {
 	return []rule{
 		{"7s", "first come, first served across servers", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			servers := [2]*server{one, two}
 			one.mustAcquire(m, "owner", long, 0)
 			var waiting []*waiter
@@ -26,8 +25,7 @@ func sharedQueueRules() []rule {
 			}
 		}},
 		{"queue-s", "QUEUE lists the waiters of all servers", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			one.mustAcquire(m, "a", long, 0)
 			one.block(m, "b", long, 0)
 			two.block(m, "c", long, 0)
@@ -46,8 +44,7 @@ func sharedQueueRules() []rule {
 			}
 		}},
 		{"reconnect-s", "a waiter that reconnects to another server keeps its queue entry", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			one.mustAcquire(m, "a", long, 0)
 			b := one.block(m, "b", long, 0)
 			c := one.block(m, "c", long, 0)
@@ -63,8 +60,7 @@ func sharedQueueRules() []rule {
 			c.granted()
 		}},
 		{"retry-s", "a contender that waits at two servers is granted one tenure", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			a := one.mustAcquire(m, "a", long, 0)
 			first := one.block(m, "b", renewable, 0)
 			second := two.block(m, "b", renewable, 0)
@@ -106,14 +102,12 @@ func sharedQueueRules() []rule {
 			one.mustAcquire(m, "c", long, 0)
 		}},
 		{"reservation-s", "a polling waiter is notified of a release elsewhere, and the mutex is reserved on all servers", shared, func(tc *testCase) {
-			one, two := tc.pair()
+			one, two, m := tc.pair()
 			for _, s := range []*server{one, two} {
 				s.b.SetHandoffWindow(long)
 			}
-			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)
-			two.subscribeContender(m, "b")
-			two.mustQueue(m, "b", sec)
+			two.poll(m, "b", sec)
 			one.mustRelease(m, "a")
 			two.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 			for _, s := range []*server{one, two} {
@@ -123,25 +117,13 @@ func sharedQueueRules() []rule {
 			}
 			two.mustAcquire(m, "b", long, 0)
 		}},
-		{"notices-s", "a polling waiter is notified of a release elsewhere", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
-			one.mustAcquire(m, "a", long, 0)
-			two.subscribeContender(m, "b")
-			two.mustQueue(m, "b", sec)
-			one.mustRelease(m, "a")
-			two.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
-			two.mustAcquire(m, "b", long, 0)
-		}},
 		{"next-waiter", "a reservation missed at one server goes to a waiter at the other", shared, func(tc *testCase) {
-			one, two := tc.pair()
+			one, two, m := tc.pair()
 			for _, s := range []*server{one, two} {
 				s.b.SetHandoffWindow(200 * ms)
 			}
-			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)
-			two.subscribeContender(m, "b")
-			two.mustQueue(m, "b", sec)
+			two.poll(m, "b", sec)
 			c := one.block(m, "c", long, 0)
 			two.release(m, "nobody")
 			one.mustRelease(m, "a")
@@ -153,8 +135,7 @@ func sharedQueueRules() []rule {
 func sharedNoticeRules() []rule {
 	return []rule{
 		{"notices-s", "a tenure and its release are announced on every server with a subscriber", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			channel := simba.MutexChannel(m)
 			one.subscribe(channel)
 			two.subscribe(channel)
@@ -173,8 +154,7 @@ func sharedNoticeRules() []rule {
 			}
 		}},
 		{"7s", "a handoff between servers announces no free mutex", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			channel := simba.MutexChannel(m)
 			one.subscribe(channel)
 			two.subscribe(channel)
@@ -190,15 +170,13 @@ func sharedNoticeRules() []rule {
 			}
 		}},
 		{"notices-s", "a pattern subscriber gets notices of other servers", shared, func(tc *testCase) {
-			one, two := tc.pair()
+			one, two, m := tc.pair()
 			two.psubscribe("simba:*")
-			m := tc.mutex()
 			one.mustAcquire(m, "a", long, 0)
 			two.awaitNotices(simba.MutexChannel(m), "acquired@@a")
 		}},
 		{"notices-s", "each event of another server is published once", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			channel := simba.EventChannel(m)
 			one.subscribe(channel)
 			two.subscribe(channel)
@@ -228,8 +206,7 @@ func sharedNoticeRules() []rule {
 			tc.equal("history", two.eventsOf(m)[:3], []string{"acquired a", "released a", "acquired b"})
 		}},
 		{"notices-s", "expiry is published on a server that only has a subscriber", shared, func(tc *testCase) {
-			one, two := tc.pair()
-			m := tc.mutex()
+			one, two, m := tc.pair()
 			channel := simba.EventChannel(m)
 			two.subscribe(channel)
 			// The tenure begins even if the reply is late.

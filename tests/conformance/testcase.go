@@ -110,9 +110,18 @@ func (tc *testCase) directServer() *server {
 	return tc.open(tc.engine.Direct, longTimeout)
 }
 
-func (tc *testCase) pair() (one, two *server) {
+// held returns a server, and a mutex that a owns for long.
+func (tc *testCase) held() (s *server, m string) {
 	tc.t.Helper()
-	return tc.server(), tc.server()
+	s, m = tc.server(), tc.mutex()
+	s.mustAcquire(m, "a", long, 0)
+	return s, m
+}
+
+// pair returns two servers, and a mutex that nobody owns.
+func (tc *testCase) pair() (one, two *server, m string) {
+	tc.t.Helper()
+	return tc.server(), tc.server(), tc.mutex()
 }
 
 func (tc *testCase) await(what string, is func() bool) {
