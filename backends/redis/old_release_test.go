@@ -94,21 +94,6 @@ func subscribedTo(t testing.TB, addr, mutex string) *Backend {
 	return b
 }
 
-// The old release notifies only a dead contender. A contender of Simba 3.2 and later subscribes
-// only to the mutex's channel, on which our server must announce the release.
-func TestOldReleaseReachesContenderWithoutQueue(t *testing.T) {
-	s := stores.Redis(t)
-	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
-		mutex := "m" + of.Name
-		b := subscribedTo(t, s.Addr, mutex)
-		j, k := beforeAnOldRelease(t, s.Addr, b, of, mutex)
-		sent := time.Now()
-		j.release()
-		k.receive("released@@J0")
-		within(t, "the notice", sent)
-	}
-}
-
 func TestOldReleaseRecordedByRequestReachesContenderWithoutQueue(t *testing.T) {
 	s := stores.Redis(t)
 	for _, by := range grantNothing {

@@ -1,10 +1,7 @@
 package redis
 
 import (
-	"fmt"
-	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -163,137 +160,6 @@ func must(t testing.TB, err error) {
 func until(t testing.TB, what string, is func() bool) {
 	t.Helper()
 	need.Await(t, what, is)
-}
-
-func TestOurReleaseReservesTheMutexForSimbaWaiter(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newListener())
-	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "jvm").subscribe()
-	acquire(t, b, "m", "ours", time.Minute, nil)
-	j.receive("acquired@@ours")
-	j.mustQueue()
-	release(t, b, "m", "ours")
-	j.receive("released@@ours")
-	if o, _ := acquire(t, b, "m", "barger", time.Minute, nil); o.Status != simba.StatusQueued {
-		t.Errorf("ACQUIRE of barger: %+v; want queued, since jvm has the reservation", o)
-	}
-	j.mustAcquire()
-	if o := owner(t, b, "m"); o.Owner != "jvm" || o.Waiters != 1 {
-		t.Errorf("OWNER: %+v; want jvm and 1 waiter", o)
-	}
-}
-
-func TestSimbaReleaseGrantsOurBlockedWaiter(t *testing.T) {
-	s := stores.Redis(t)
-	e := newListener()
-	b := serve(t, "redis://"+s.Addr, e)
-	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "jvm").subscribe()
-	e.subscribe(t, b, "simba:{m}")
-	e.subscribe(t, b, "simba-events:{m}")
-	j.mustAcquire()
-	e.receive(t, "simba:{m}", is("acquired@@jvm"))
-	e.receive(t, "simba-events:{m}", func(p string) bool { return strings.Contains(p, `"acquired"`) && strings.Contains(p, `"jvm"`) })
-	w := newWaiter()
-	_, ticket := acquire(t, b, "m", "ours", time.Minute, w)
-	awaitIdle(t, b, "m", "ours")
-	j.release()
-	w.await(t)
-	o, err := ticket.End(simba.EndWoken)
-	if err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("our blocked waiter: %+v %v; want acquired", o, err)
-	}
-	e.receive(t, "simba-events:{m}", func(p string) bool { return strings.Contains(p, `"released"`) && strings.Contains(p, `"jvm"`) })
-	j.receive("acquired@@ours")
-}
-
-func TestExpiredSimbaLeaseIsHandedOff(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newListener())
-	for ttl := 300 * time.Millisecond; ; ttl *= 2 {
-		mutex := fmt.Sprint("m", ttl)
-		newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "jvm").acquire(ttl)
-		w := newWaiter()
-		_, ticket := acquire(t, b, mutex, "ours", time.Minute, w)
-		if ticket == nil && ttl < 10*time.Second {
-			continue // on a busy machine Simba's lease may expire before our request
-		}
-		granted(t, w, ticket)
-		return
-	}
-}
-
-func TestSimbaAndOurContendersExcludeEachOther(t *testing.T) {
-	s := stores.Redis(t)
-	one := serve(t, "redis://"+s.Addr, newListener())
-	two := serve(t, "redis://"+s.Addr, newListener())
-	const each, simbas, ours = 25, 4, 4
-	var inside, tenures atomic.Int64
-	work := func(who string) {
-		if n := inside.Add(1); n != 1 {
-			t.Errorf("%d contenders, among them %s, own the mutex at the same time; want 1", n, who)
-		}
-		tenures.Add(1)
-		inside.Add(-1)
-	}
-	var all sync.WaitGroup
-	for i := range simbas {
-		j := newSimbaContender(t, s.Addr, seeds.Simba31, "hot", fmt.Sprintf("jvm%d", i)).subscribe()
-		messages := j.pubsub.Channel(redis.WithChannelSize(10000))
-		all.Go(func() {
-			for range each {
-				// Simba asks again after a notice, or when the lease that it saw has
-				// ended.
-				for {
-					if owner, _ := j.acquire(10 * time.Second); owner == j.id {
-						break
-					}
-					retry := time.After(200 * time.Millisecond)
-				listen:
-					for {
-						select {
-						case m := <-messages:
-							if strings.HasPrefix(m.Payload, "released@@") {
-								break listen
-							}
-						case <-retry:
-							break listen
-						}
-					}
-				}
-				work(j.id)
-				j.release()
-			}
-		})
-	}
-	for i := range ours {
-		b, id := []*Backend{one, two}[i%2], fmt.Sprintf("ours%d", i)
-		all.Go(func() {
-			var last uint64
-			for range each {
-				w := newWaiter()
-				o, ticket := acquire(t, b, "hot", id, 10*time.Second, w)
-				if ticket != nil {
-					w.await(t)
-					var err error
-					if o, err = ticket.End(simba.EndWoken); err != nil {
-						t.Error(err)
-					}
-				}
-				if o.Status != simba.StatusAcquired || o.Token <= last {
-					t.Errorf("ACQUIRE of %s: %+v; want acquired with a token above %d", id, o, last)
-				}
-				last = o.Token
-				work(id)
-				if !release(t, b, "hot", id) {
-					t.Errorf("RELEASE of %s returned 0: it lost its lease", id)
-				}
-			}
-		})
-	}
-	all.Wait()
-	if n := tenures.Load(); n != each*(simbas+ours) {
-		t.Errorf("the contenders had %d tenures, want %d", n, each*(simbas+ours))
-	}
 }
 
 func TestSimbaOwnerIsNotInItsOwnQueue(t *testing.T) {

@@ -2,7 +2,6 @@ package redis
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,25 +15,6 @@ import (
 
 // These tests check the order in which contenders of Simba and of our servers get a shared mutex.
 // Simba is a lock library for the JVM.
-
-func TestSimbaReleaseToDeadContenderGrantsBlockedWaiterAtOnce(t *testing.T) {
-	s := stores.Redis(t)
-	for _, of := range []seeds.Generation{seeds.Simba29, seeds.Simba31} {
-		b := serve(t, "redis://"+s.Addr, newListener())
-		b.SetHandoffWindow(time.Minute) // longer than atOnce
-		mutex := "m" + of.Name
-		j := newSimbaContender(t, s.Addr, of, mutex, "J0")
-		j.mustAcquire()
-		newSimbaContender(t, s.Addr, of, mutex, "J1").mustQueue()
-		w := newWaiter()
-		_, ticket := acquire(t, b, mutex, "W", time.Minute, w)
-		awaitIdle(t, b, mutex, "W")
-		sent := time.Now()
-		j.release()
-		granted(t, w, ticket)
-		within(t, "the grant", sent)
-	}
-}
 
 func TestSimbaReleaseToDeadContenderNotifiesPollingWaiterAtOnce(t *testing.T) {
 	s := stores.Redis(t)
@@ -197,81 +177,6 @@ func servePlain(t *testing.T, url string, n simba.Notices) *Backend {
 	return b
 }
 
-func TestContenderOnPlainChannelGetsTheMutex(t *testing.T) {
-	s := stores.Redis(t)
-	b := servePlain(t, "redis://"+s.Addr, newListener())
-	acquire(t, b, "m", "ours", time.Minute, nil)
-	j := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "J").subscribe()
-	j.mustQueue()
-	w := newWaiter()
-	_, ticket := acquire(t, b, "m", "W", time.Minute, w)
-	release(t, b, "m", "ours")
-	if before := j.receive("released@@ours"); len(before) > 0 {
-		t.Errorf("before the release of ours the contender received %q, want nothing", before)
-	}
-	j.mustAcquire()
-	if o := owner(t, b, "m"); o.Owner != "J" || o.Token == 0 {
-		t.Errorf("OWNER: %+v; want J with a token", o)
-	}
-	j.release()
-	granted(t, w, ticket)
-}
-
-func TestPassedOverSimbaContenderStaysQueuedForItsGrace(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newListener())
-	b.SetQueueGrace(time.Minute)
-	c := clientOf(t, s.Addr)
-	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J")
-	missOffer := func() simba.Outcome {
-		t.Helper()
-		acquire(t, b, "m", "a", time.Minute, nil)
-		j.run(j.of.Acquire, 60_000)
-		release(t, b, "m", "a")
-		o, _ := acquire(t, b, "m", "b", time.Minute, nil)
-		return o
-	}
-	if o := missOffer(); o.Status != simba.StatusAcquired { // J has no subscription
-		t.Fatalf("ACQUIRE after J's reservation: %+v; want acquired", o)
-	}
-	score, err := c.ZScore(t.Context(), seeds.Queue("m"), "J").Result()
-	if err != nil {
-		t.Fatalf("ZSCORE of J after it missed its reservation: %v; want a queue entry", err)
-	}
-
-	j.subscribe()
-	w := newWaiter()
-	_, ticket := acquire(t, b, "m", "W", time.Minute, w)
-	if now := c.ZScore(t.Context(), seeds.Queue("m"), "J").Val(); now != score {
-		t.Errorf("the score of J in the queue is %v, want %v as before", now, score)
-	}
-	release(t, b, "m", "b")
-	if before := j.receive("released@@b"); slices.Contains(before, "released@@a") {
-		t.Errorf("before the release of b the contender received %q", before)
-	}
-	j.mustAcquire()
-	_ = j.pubsub.Close()
-	j.release()
-	granted(t, w, ticket)
-	release(t, b, "m", "W")
-
-	// A contender that misses a turn which was kept for it leaves the queue.
-	for {
-		acquire(t, b, "m", "a", time.Second, nil)
-		if owner, _ := j.acquire(time.Minute); owner != "J" {
-			break
-		}
-		j.release() // the lease of a has ended on a busy machine
-	}
-	w = newWaiter()
-	_, ticket = acquire(t, b, "m", "W", time.Minute, w)
-	release(t, b, "m", "a")
-	granted(t, w, ticket)
-	if err := c.ZScore(t.Context(), seeds.Queue("m"), "J").Err(); err != redis.Nil {
-		t.Errorf("ZSCORE of J after it missed its turn: %v; want no queue entry", err)
-	}
-}
-
 func TestWithoutHandoffWindowSimbaContenderIsNotifiedOnceAndStaysQueued(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
@@ -302,32 +207,6 @@ func TestWithoutHandoffWindowSimbaContenderIsNotifiedOnceAndStaysQueued(t *testi
 	}
 	if now, err := c.ZScore(t.Context(), seeds.Queue("m"), "J").Result(); err != nil || now != score {
 		t.Errorf("the score of J in the queue is %v, want %v as before: %v", now, score, err)
-	}
-}
-
-// A contender of Simba 3.2 and later has no queue entry. A notice on the mutex's channel makes it
-// acquire.
-func TestContenderWithoutQueueIsNotifiedOfFreeMutex(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newListener())
-	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
-		mutex := "m" + of.Name
-		j := newSimbaContender(t, s.Addr, of, mutex, "J").subscribe()
-		for _, end := range []func(){
-			func() { release(t, b, mutex, "a") },
-			func() {
-				if done, _, err := b.Break(t.Context(), mutex, ""); !done || err != nil {
-					t.Errorf("BREAK: %v %v; want true", done, err)
-				}
-			},
-		} {
-			acquire(t, b, mutex, "a", time.Minute, nil)
-			j.mustQueue()
-			end()
-			j.receive("released@@a")
-			j.mustAcquire()
-			j.release()
-		}
 	}
 }
 
@@ -396,34 +275,6 @@ func TestSimbaAndOurContendersShareAClustersMutexes(t *testing.T) {
 			}
 		}
 	}
-}
-
-// Simba 2.9 publishes the release on a channel to which the contender named "next" does not
-// subscribe. Another contender acquires the mutex.
-func TestOvertakenContenderOnPlainChannelIsQueuedAgain(t *testing.T) {
-	s := stores.Redis(t)
-	e := newListener()
-	b := servePlain(t, "redis://"+s.Addr, e) // its handoff window is longer than atOnce
-	e.subscribe(t, b, "simba:{m}")
-	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberForChannel(contenderGlob).confirmed(contenderGlob) })
-	one := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "one")
-	barger := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "barger")
-	one.mustAcquire()
-	next := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "next").subscribe()
-	next.mustQueue()
-	// In a transaction, so that our server runs no script between the two.
-	_, err := one.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
-		p.Eval(t.Context(), one.of.Release.Source, one.of.Release.Keys("m"), "one")
-		p.Eval(t.Context(), barger.of.Acquire.Source, barger.of.Acquire.Keys("m"), "barger", 60_000)
-		return nil
-	})
-	must(t, err)
-	until(t, "next is queued again", func() bool { return one.client.ZScore(t.Context(), seeds.Queue("m"), "next").Err() == nil })
-	sent := time.Now()
-	barger.release()
-	next.receive("released@@barger")
-	within(t, "the notice", sent)
-	next.mustAcquire()
 }
 
 // A release by Simba 3.2 or 3.3 deletes the queue. A contender before 3.0.2 whose queue entry is

@@ -11,8 +11,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
-
-	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 // jvm acts like a contender of one generation of Simba on the JVM, with the scripts and channels of
@@ -24,10 +22,9 @@ type jvm struct {
 	mutex, id string
 	lease     int64 // both windows, in milliseconds
 
-	sub      *redis.PubSub // nil = not subscribed
-	notices  <-chan *redis.Message
-	notified int    // how often a notice woke the contender
-	last     uint64 // the token of its last tenure; 0 = its scripts return none
+	sub     *redis.PubSub // nil = not subscribed
+	notices <-chan *redis.Message
+	last    uint64 // the token of its last tenure; 0 = its scripts return none
 }
 
 func newJVM(t testing.TB, addr string, gen seeds.Generation, mutex, id string) *jvm {
@@ -125,7 +122,6 @@ func (k *jvm) awaitNotice(ctx context.Context, left time.Duration) error {
 		select {
 		case m := <-k.notices:
 			if strings.HasPrefix(m.Payload, "released@@") {
-				k.notified++
 				return nil
 			}
 		case <-end:
@@ -159,74 +155,4 @@ func (k *jvm) end(ctx context.Context) error {
 		err = fmt.Errorf("%s has lost its lease", k.id)
 	}
 	return err
-}
-
-func TestSimbaScriptsAndSimbaAcquireShareAMutex(t *testing.T) {
-	t.Parallel()
-	const each, rounds, pause = 4, 100, 2 * time.Millisecond
-	c := newContest(t, "seed")
-	theirs := make([]*jvm, each)
-	for i := range theirs {
-		theirs[i] = newJVM(t, c.at.store, seeds.Simba31, c.mutex, fmt.Sprint("seed", i))
-	}
-	for _, k := range theirs {
-		c.enter(k, rounds, pause)
-	}
-	c.enterSimba(each, rounds, pause)
-	c.end()
-	for _, k := range theirs {
-		if t.Logf("%s got %d notices", k.id, k.notified); k.notified == 0 {
-			t.Errorf("%s got no notice, want at least one", k.id)
-		}
-	}
-}
-
-func TestSimbaScriptsShareAMutexAmongThemselves(t *testing.T) {
-	t.Parallel()
-	const each, rounds = 6, 50
-	c := newContest(t, "seeds")
-	for i := range each {
-		c.enter(newJVM(t, c.at.store, seeds.Simba31, c.mutex, fmt.Sprint("seed", i)), rounds, 0)
-	}
-	c.end()
-	is(t, c.rdb, int64(0), "exists", "simba:{seeds}", "simba:{seeds}:contender", "seeds")
-}
-
-func TestSimbaReleaseNotifiesAContenderOfSimba(t *testing.T) {
-	t.Parallel()
-	c := newContest(t, "notified")
-	ours := &simba{c.rdb, c.mutex, "ours", 0}
-	if _, err := ours.acquire(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	k := newJVM(t, c.at.store, seeds.Simba31, c.mutex, "seed")
-	simbatest.Must(t, k.subscribe(t.Context()))
-	if owner, left, err := k.try(t.Context()); err != nil || owner != "ours" || left <= 0 || left > lease*time.Millisecond {
-		t.Fatalf("the acquire script returns the owner %q with %v left, %v, want ours", owner, left, err)
-	}
-	is(t, c.rdb, int64(0), "zrank", "simba:{notified}:contender", "seed")
-	simbatest.Must(t, ours.release(t.Context()))
-	if err := k.awaitNotice(t.Context(), lease*time.Millisecond); err != nil || k.notified != 1 {
-		t.Fatalf("awaitNotice ends after %d notices, %v, want 1", k.notified, err)
-	}
-	if owner, err := k.acquire(t.Context()); err != nil || owner != "seed" {
-		t.Errorf("after the notice, the acquire script returns the owner %q, %v, want seed", owner, err)
-	}
-	is(t, c.rdb, "seed", "get", "notified")
-	is(t, c.rdb, int64(0), "exists", "simba:{notified}:contender")
-}
-
-func TestAReleaseByAContenderOfSimbaGrantsABlockedWaiter(t *testing.T) {
-	t.Parallel()
-	c := newContest(t, "handed")
-	k := newJVM(t, c.at.store, seeds.Simba31, c.mutex, "seed")
-	if _, err := k.acquire(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	c.enterSimba(1, 1, 0)
-	for number(t, c.rdb, "zcard", "simba:{handed}:contender") == 0 {
-		time.Sleep(time.Millisecond)
-	}
-	simbatest.Must(t, k.release(t.Context()))
-	c.end()
 }
