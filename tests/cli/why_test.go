@@ -1,11 +1,8 @@
 package cli
 
 import (
-	"errors"
 	"strings"
 	"testing"
-
-	"github.com/gomodule/redigo/redis"
 
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
@@ -57,57 +54,6 @@ func TestWhySaysWhoIsAheadAndUntilWhen(t *testing.T) {
 		out = must(t, url(s), "why", "free")
 		if !strings.HasPrefix(out, "free has no owner.\n") || !strings.Contains(out, "A new contender can have it now") {
 			t.Errorf("why of a free mutex prints\n%s\nwant no owner, and that a new contender can have it now", out)
-		}
-	})
-}
-
-// A waiter whose connection is gone stays in the queue as a polling waiter. So the server does not
-// know whether it is next.
-func TestWhyCallsNoAbsentWaiterNext(t *testing.T) {
-	simbatest.OnEveryEngine(t, func(t *testing.T, engine string) {
-		s := simbatest.StartOn(t, engine)
-		shared := engine != "mysql"
-		c := simbatest.GoRedis(t, s)
-		simbatest.Acquire(t, c, "job", "alice", 600_000)
-		wait := func(contender string) redis.Conn {
-			conn := simbatest.Conn(t, s)
-			simbatest.Must(t, errors.Join(conn.Send("SIMBA.ACQUIRE", "job", contender, 600_000, "WAIT", 0), conn.Flush()))
-			return conn
-		}
-		bob := wait("bob")
-		simbatest.AwaitBlocked(t, s.Addr, 1)
-		wait("carol")
-		simbatest.AwaitBlocked(t, s.Addr, 2)
-
-		w := object(t, must(t, url(s), "why", "job", "--contender", "bob", "--json"))
-		if w["next"] != nil && w["next"] != "bob" || (w["next"] == "bob") != shared || (w["yours_in_ms"] == w["free_in_ms"]) != shared {
-			t.Errorf("while bob is blocked, why --json prints %v; it must name bob as the next owner if the queue is shared: %v", w, shared)
-		}
-		bob.Close()
-		simbatest.AwaitBlocked(t, s.Addr, 1)
-		out := must(t, url(s), "why", "job", "--contender", "carol")
-		if strings.Contains(out, "bob is next") || strings.Contains(out, "Who is next is not known: bob polls.") != shared {
-			t.Errorf("why for carol prints the wrong text for this engine:\n%s", out)
-		}
-		if w := object(t, must(t, url(s), "why", "job", "--json")); w["next"] != nil {
-			t.Errorf("why --json for a new contender prints %v, want no next owner", w)
-		}
-	})
-}
-
-// Two servers share a store. Only with mysql, each server has its own queue.
-func TestWhyKnowsTheQueueOfOtherServersExceptOnMySQL(t *testing.T) {
-	simbatest.Binary(t)
-	simbatest.OnEveryStore(t, func(t *testing.T, store *simbatest.Shared) {
-		here, there := store.Start(t), store.Start(t)
-		simbatest.Acquire(t, simbatest.GoRedis(t, here), "job", "alice", 600_000)
-		simbatest.Acquire(t, simbatest.GoRedis(t, there), "job", "bob", 600_000)
-		w := object(t, must(t, url(here), "why", "job", "--json"))
-		if shared := store.Engine != "mysql"; w["shared_queue"] != shared || (len(w["ahead"].([]any)) == 1) != shared {
-			t.Errorf("why --json prints %v; shared_queue must be %v, and only a shared queue shows bob", w, shared)
-		}
-		if w["yours_in_ms"] != nil {
-			t.Errorf("why --json says when a new contender gets the mutex at the latest, although bob is ahead: %v", w)
 		}
 	})
 }

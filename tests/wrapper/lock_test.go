@@ -238,7 +238,7 @@ func TestWaitingLockSaysForWhomItWaits(t *testing.T) {
 func TestScriptWithoutAFirstLineForTheKernelIsRunByTheShell(t *testing.T) {
 	w := newWorld(t)
 	dir := t.TempDir()
-	if err := os.WriteFile(dir+"/script", []byte("echo $0, $1, $2\nexit 7\n"), 0o700); err != nil { //nolint:gosec // it is to be executable
+	if err := os.WriteFile(dir+"/script", []byte("echo $0, $1, $2\nexit 7\n"), 0o700); err != nil { // it is to be executable
 		t.Fatal(err)
 	}
 	p := w.lock([]string{dir + "/script", "a b", "c"})

@@ -71,21 +71,7 @@ func TestKilledServerEndsTheCommandBeforeTheLeaseEnds(t *testing.T) {
 }
 
 // A frozen server keeps its connections open. When it continues, it grants the mutex to the next
-// waiter.
-func TestFrozenServerEndsTheCommandBeforeTheNextOneStarts(t *testing.T) {
-	w := newWorld(t)
-	p := w.lock(w.worker("--stubborn"), "--ttl", "1s", "--grace", "4s")
-	w.started(p)
-	next := w.lock(w.worker(), "--ttl", "60s")
-	w.awaitQueued(1)
-	w.server.Pause()
-	w.wantsCode(p, exitLost)
-	w.server.Resume()
-	w.started(next)
-	w.endsAsSecond(next)
-}
-
-// The wrapper's standard error is a full pipe that nobody reads.
+// waiter. The wrapper's standard error is a full pipe that nobody reads.
 func TestFullStandardErrorDoesNotKeepTheCommandAlive(t *testing.T) {
 	w := newWorld(t)
 	read, full, err := os.Pipe()
@@ -176,18 +162,6 @@ func TestStoppedWrapperKillsTheCommandWhenItContinues(t *testing.T) {
 	w.wantsCode(p, exitLost)
 	w.gone(pid)
 	p.Wants(t, `too late for SIGTERM`)
-}
-
-func TestBrokenMutexEndsTheCommandAtOnce(t *testing.T) {
-	w := newWorld(t)
-	// No renewal is due for hours.
-	p := w.lock(w.worker(), "--ttl", "12h")
-	pid, _ := w.started(p)
-	c := simbatest.Conn(t, w.server)
-	simbatest.DoOne(t, c, "SIMBA.BREAK", "job")
-	p.Wants(t, `^signal terminated`)
-	w.wantsCode(p, exitLost)
-	w.gone(pid)
 }
 
 func TestBrokenMutexKillsACommandThatIgnoresSIGTERM(t *testing.T) {
