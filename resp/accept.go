@@ -41,7 +41,7 @@ func (s *Server) acceptLoop(ln net.Listener, config *tls.Config) error {
 		case !isTemporary(err):
 			return fmt.Errorf("accept: %w", err)
 		default:
-			s.log.Warn("cannot accept connections", "err", err, "pause", pause)
+			s.cfg.Logger.Warn("cannot accept connections", "err", err, "pause", pause)
 			s.pause(pause)
 			pause = min(2*pause, lastAcceptPause)
 		}

@@ -70,7 +70,7 @@ func BenchmarkPipelineOverTCP(b *testing.B) { benchmarkPipeline(b, nil, net.Dial
 
 // BenchmarkPipelineOverTLS is BenchmarkPipelineOverTCP over TLS.
 func BenchmarkPipelineOverTLS(b *testing.B) {
-	who := identity(b)
+	who := certified(b)
 	benchmarkPipeline(b, who.serverConfig(), func(network, addr string) (net.Conn, error) {
 		return tls.Dial(network, addr, who.clientConfig())
 	})

@@ -23,7 +23,7 @@ const (
 // All methods are safe for concurrent use. No method waits for a connection, or holds a lock while
 // it matches globs.
 type Broker struct {
-	mu     sync.RWMutex // protects topics, their connections and Conn.topics
+	mu     sync.RWMutex // protects topics, their connections and subscriptions.topics
 	topics [kinds]map[string]*topic
 
 	// patterns is an immutable index of topics[KindPattern]; nil = not built. A goroutine that
@@ -227,7 +227,7 @@ func (b *Broker) patternsChanged(kind Kind) {
 // count updates the counters that other goroutines read without mu.
 func (b *Broker) count(c *Conn, kind Kind, by int32) {
 	before := c.SubscriptionCount()
-	c.subscriptions[kind].Add(by)
+	c.counts[kind].Add(by)
 	b.total.Add(int64(by))
 	switch after := c.SubscriptionCount(); {
 	case before == 0:

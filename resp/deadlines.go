@@ -2,6 +2,8 @@ package resp
 
 import (
 	"errors"
+	"net"
+	"sync"
 	"time"
 )
 
@@ -18,39 +20,58 @@ var (
 // past is a deadline that makes Read return at once.
 var past = time.Unix(1, 0)
 
-// interruptLocked ends the current or next Read of the connection's goroutine. The caller holds
-// c.readMu and has recorded the reason. Only a shutdown interrupts a handshake. Another reason
-// takes effect after the handshake.
-func (c *Conn) interruptLocked() {
-	if !c.handshaking || c.draining {
-		c.readUntil(past)
+// interrupts end the current or next Read of the connection's goroutine, for a reason that another
+// goroutine has recorded.
+type interrupts struct {
+	socket net.Conn
+
+	readMu      sync.Mutex // protects the rest, the reasons to interrupt Read
+	wait        *Wait      // the blocked command
+	unblock     Wakeup     // set by Unblock
+	draining    bool       // the server is shutting down
+	handshaking bool       // during the TLS handshake
+}
+
+// interruptLocked interrupts Read. The caller holds readMu and has recorded the reason. Only a
+// shutdown interrupts a handshake. Another reason takes effect after the handshake.
+func (i *interrupts) interruptLocked() {
+	if !i.handshaking || i.draining {
+		i.readUntil(past)
 	}
 }
 
-// readUntil sets the read deadline. The caller holds c.readMu. SetReadDeadline fails only on a
-// closed connection, and then Read fails too.
-func (c *Conn) readUntil(t time.Time) { _ = c.wire.SetReadDeadline(t) }
+// readUntil sets the read deadline. The caller holds readMu. SetReadDeadline fails only on a closed
+// connection, and then Read fails too.
+func (i *interrupts) readUntil(t time.Time) { _ = i.socket.SetReadDeadline(t) }
 
 // drain ends the connection after the replies to the commands that it has read.
-func (c *Conn) drain() {
-	c.readMu.Lock()
-	defer c.readMu.Unlock()
-	c.draining = true
-	c.interruptLocked()
+func (i *interrupts) drain() {
+	i.readMu.Lock()
+	defer i.readMu.Unlock()
+	i.draining = true
+	i.interruptLocked()
 }
 
 // interrupt makes the connection check its deadlines, because they have changed.
-func (c *Conn) interrupt() {
-	c.readMu.Lock()
-	defer c.readMu.Unlock()
-	c.interruptLocked()
+func (i *interrupts) interrupt() {
+	i.readMu.Lock()
+	defer i.readMu.Unlock()
+	i.interruptLocked()
+}
+
+// ServerStopping reports whether the server is shutting down. Handler.Closed uses it to distinguish
+// a shutdown from a disconnect. Any goroutine may call it.
+func (i *interrupts) ServerStopping() bool {
+	i.readMu.Lock()
+	defer i.readMu.Unlock()
+	return i.draining
 }
 
 // checkDeadlines handles a read deadline that has passed between commands. It returns why the
 // connection ends, or nil after it has set the next deadline.
 func (c *Conn) checkDeadlines() error {
-	if c.idle() && c.server.inUse(c) { // without readMu, because inUse may wait for a store
-		c.inUseAt = c.age()
+	if c.idle() && c.server.cfg.InUse(c) { // without readMu, because inUse may wait for a store
+		c.noteInUse()
 	}
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
@@ -64,7 +85,7 @@ func (c *Conn) checkDeadlines() error {
 		return errUnauthenticated
 	}
 	c.in.shrink()
-	c.noteBuffers()
+	c.in.note()
 	c.reply.reset(minBuffer)
 	c.rearm()
 	return nil
@@ -77,10 +98,6 @@ func (c *Conn) grown() bool { return c.in.grown() || cap(c.reply.buf) > minBuffe
 func (c *Conn) idle() bool {
 	timeout := c.server.IdleTimeout()
 	return timeout > 0 && !c.exempt() && time.Since(c.idleSince()) >= timeout
-}
-
-func (c *Conn) idleSince() time.Time {
-	return c.created.Add(max(time.Duration(c.lastActive.Load()), c.inUseAt))
 }
 
 // exempt reports whether the client waits for pushes. The idle timeout does not apply to it.
@@ -102,7 +119,7 @@ func (c *Conn) rearm() {
 			next = time.Now().Add(idle)
 		}
 	}
-	if c.checksBuffer = c.grown(); c.checksBuffer {
+	if c.in.checks = c.grown(); c.in.checks {
 		if check := time.Now().Add(shrinkCheckEvery); next.IsZero() || check.Before(next) {
 			next = check
 		}

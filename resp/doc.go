@@ -35,7 +35,7 @@
 //     at most to twice the received bytes, and never beyond the Limits.
 //   - A connection's goroutines end with the connection.
 //
-// Lock order: Broker.mu or Conn.wmu, then pushQueue.mu. Under Server.mu, Conn.readMu and pushers.mu
-// the server takes no other lock. A goroutine that holds a lock which another connection may need
-// must not call Yield.
+// Lock order: Broker.mu or link.wmu, then pushQueue.mu. Under Server.mu, interrupts.readMu and
+// pushers.mu the server takes no other lock. A goroutine that holds a lock which another connection
+// may need must not call Yield.
 package resp

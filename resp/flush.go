@@ -12,14 +12,38 @@ var (
 	errNoCommitter = errors.New("the server has no Committer")
 )
 
+// replies are the replies of a batch, which the server sends together.
+type replies struct {
+	reply       Writer
+	start       int       // where the reply to the current command begins in reply.buf
+	holdsPushes bool      // the current command holds pushes back, see Conn.hold
+	after       simba.Seq // the replies wait until this Seq is durable
+	mustCommit  bool      // ReplyAfter was called in this batch
+	batches     uint64    // number of completed batches
+}
+
+// Reply returns the writer of replies. The server sends the replies at the end of the batch, or at
+// Flush. The handler must complete a reply before it calls Flush or Await.
+func (r *replies) Reply() *Writer { return &r.reply }
+
 // ReplyAfter delays the replies of this batch until the change seq is durable. ReplyAfter(0) names no
 // change, but the Committer may have notices to send. The server calls the Committer only for a
 // batch in which a command called ReplyAfter.
-func (c *Conn) ReplyAfter(seq simba.Seq) { c.replyAfter, c.mustCommit = max(c.replyAfter, seq), true }
+func (r *replies) ReplyAfter(seq simba.Seq) { r.after, r.mustCommit = max(r.after, seq), true }
 
 // Batch returns the number of the current batch, counted from 0. The replies of a batch are sent
 // together.
-func (c *Conn) Batch() uint64 { return c.batches }
+func (r *replies) Batch() uint64 { return r.batches }
+
+// beginReply begins the reply to a command.
+func (r *replies) beginReply() { r.start, r.holdsPushes = r.reply.Len(), false }
+
+// nextBatch begins a batch after the replies were sent or dropped.
+func (r *replies) nextBatch() {
+	r.reply.reset(2 * batchBuffer)
+	r.batches++
+	r.beginReply()
+}
 
 // Flush commits the commands executed so far and sends their replies. On an error it drops the
 // replies, and the connection ends when the handler returns.
@@ -27,9 +51,7 @@ func (c *Conn) Flush() error {
 	if err := c.Commit(); err == nil && c.err == nil {
 		c.fail(c.send())
 	}
-	c.replyStart, c.holdsPushes = 0, false
-	c.batches++
-	c.reply.reset(2 * batchBuffer)
+	c.nextBatch()
 	return c.err
 }
 
@@ -40,10 +62,10 @@ func (c *Conn) Commit() error {
 	if !c.mustCommit {
 		return nil
 	}
-	seq := c.replyAfter
-	c.replyAfter, c.mustCommit = 0, false
+	seq := c.after
+	c.after, c.mustCommit = 0, false
 	c.FreeSlot()
-	err := c.server.committer.Commit(seq)
+	err := c.server.cfg.Committer.Commit(seq)
 	if err != nil {
 		c.fail(fmt.Errorf("%w: %w", errCommit, err))
 	}

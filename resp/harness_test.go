@@ -33,7 +33,7 @@ type script struct {
 
 func (h *script) Execute(c *Conn, args [][]byte) {
 	h.served.Add(1)
-	if c.server.committer == simba.Committer(h) {
+	if c.server.cfg.Committer == simba.Committer(h) {
 		c.ReplyAfter(1)
 	}
 	if f := h.commands[strings.ToUpper(string(args[0]))]; f != nil {
@@ -113,8 +113,8 @@ func dial(t *testing.T, s *Server) *client {
 	cl := &client{t: t, Conn: near, counted: &countingConn{Conn: far}}
 	var config *tls.Config
 	if strings.HasSuffix(t.Name(), overTLS) {
-		config = identity(t).serverConfig()
-		cl.Conn = tls.Client(near, identity(t).clientConfig())
+		config = certified(t).serverConfig()
+		cl.Conn = tls.Client(near, certified(t).clientConfig())
 	}
 	var wg sync.WaitGroup
 	wg.Go(func() { s.serveConn(cl.counted, config) })

@@ -46,7 +46,7 @@ func (c *Conn) fail(err error) {
 
 // read waits until the client has sent something.
 func (c *Conn) read() error {
-	if c.grown() && !c.checksBuffer {
+	if c.grown() && !c.in.checks {
 		c.readMu.Lock()
 		c.rearm()
 		c.readMu.Unlock()
@@ -67,16 +67,14 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 	if err != nil {
 		return err
 	}
-	began := c.age()
+	began := time.Now()
 	n, err := c.stream.Read(room)
-	if now := c.age(); now-began > parkedAfter {
-		c.runningSince = now
-	}
+	c.hasRead(began)
 	if n == 0 {
 		return err
 	}
 	c.in.feed(n)
-	c.noteBuffers()
+	c.in.note()
 	c.touch()
 	c.server.bytesIn.Add(int64(n))
 	return nil
@@ -105,19 +103,18 @@ func (c *Conn) batch() {
 		c.FreeSlot()
 		served++
 		c.waitForPushers()
-		if c.reply.Len() >= c.server.limits.ReplyBatch {
+		if c.reply.Len() >= c.server.cfg.ReplyBatch {
 			c.Flush()
 		}
 	}
 	if served > 0 {
-		c.noteBuffers()
+		c.in.note()
 		c.Flush()
 	}
 }
 
 func (c *Conn) execute(args [][]byte) {
-	c.replyStart = c.reply.Len()
-	c.holdsPushes = false
+	c.beginReply()
 	c.server.handler.Execute(c, args)
 }
 
@@ -149,7 +146,7 @@ func (c *Conn) linger() {
 }
 
 func (c *Conn) end() {
-	c.server.broker.removeConn(c)
+	c.server.cfg.Broker.removeConn(c)
 	if !errors.Is(c.err, errDraining) {
 		c.closeTLS()
 		c.Close() // interrupts a pusher's write
@@ -202,5 +199,5 @@ func (c *Conn) logEnd() {
 	if err != nil {
 		attrs = append(attrs, slog.Any("err", err))
 	}
-	c.server.log.LogAttrs(c.ctx, level, why, attrs...)
+	c.server.cfg.Logger.LogAttrs(c.ctx, level, why, attrs...)
 }

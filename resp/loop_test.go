@@ -43,7 +43,7 @@ func TestRunningTimeWithoutAPollerSpansReads(t *testing.T) {
 		var since []time.Duration
 		cl := dial(t, NewServer(Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 			"WORK": func(c *Conn, _ [][]byte) {
-				since = append(since, c.runningSince)
+				since = append(since, c.runningSince.Sub(c.created))
 				time.Sleep(yieldAfter / 2)
 				c.Reply().Simple("DONE")
 			},

@@ -23,10 +23,6 @@ func (c *Conn) Push(frames []byte) bool {
 // command. Subscribe, Unsubscribe and SetProto hold pushes back themselves.
 func (c *Conn) HoldPushes() { c.hold() }
 
-// SetAwaitsPushes sets whether the client waits for pushes other than messages. The idle timeout
-// does not apply to such a client.
-func (c *Conn) SetAwaitsPushes(on bool) { c.awaitsPushes = on }
-
 // manyPushes is how many messages a connection may publish before it waits for the pushers. Each
 // message counts once for each receiver.
 const manyPushes = 20_000
@@ -56,7 +52,7 @@ func (c *Conn) waitForPushers() {
 func (c *Conn) hold() {
 	if !c.holdsPushes {
 		c.holdsPushes = true
-		c.push.hold(c.replyStart)
+		c.push.hold(c.start)
 	}
 }
 
@@ -78,7 +74,7 @@ func (c *Conn) enqueue(p *publication, t *topic) enqueueResult {
 	}
 	frame := p.frame(q.resp3)
 	cost := len(frame) + pushCost
-	if q.bytes+cost > c.server.limits.PushQueue {
+	if q.bytes+cost > c.server.cfg.PushQueue {
 		q.slow = true
 		return pushOverflew
 	}

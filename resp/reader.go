@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 const (
@@ -31,6 +32,26 @@ var (
 	errCrossProtocol = errors.New("the client speaks HTTP: closed to prevent cross-protocol scripting")
 	errFlooded       = errors.New("the client sent more bytes during a blocked command than one command may have")
 )
+
+// input is the reader of a connection.
+type input struct {
+	*reader
+	sizes  atomic.Uint64 // used and free bytes in one word; see QueryBuffered
+	checks bool          // the read deadline is set in time to check a grown buffer
+}
+
+// note makes the size of the buffer visible to other goroutines.
+func (in *input) note() {
+	used := in.buffered()
+	in.sizes.Store(uint64(used)<<32 | uint64(len(in.buf)-used))
+}
+
+// QueryBuffered returns the numbers of used and free bytes in the input buffer, as of the last
+// read. Any goroutine may call it.
+func (c *Conn) QueryBuffered() (used, free int) {
+	b := c.in.sizes.Load()
+	return int(b >> 32), int(b & (1<<32 - 1))
+}
 
 // reader splits the bytes of one connection into commands. It scans each byte once, even if the
 // bytes arrive in small pieces.

@@ -5,15 +5,12 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
-	"log/slog"
 	"net"
 	"runtime"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/simba-resp/simba-resp"
 )
 
 // Handler executes the commands of connections.
@@ -38,13 +35,8 @@ const rejectTimeout = 100 * time.Millisecond
 
 // Server serves connections. Its methods are safe for concurrent use.
 type Server struct {
-	handler     Handler
-	committer   simba.Committer
-	limits      Limits
-	requireAuth func() bool
-	inUse       func(*Conn) bool
-	log         *slog.Logger
-	broker      *Broker
+	cfg     Config // with defaults; does not change
+	handler Handler
 
 	maxClients  atomic.Int64
 	idleTimeout atomic.Int64 // time.Duration
@@ -73,19 +65,14 @@ type Server struct {
 func NewServer(cfg Config, h Handler) *Server {
 	cfg = cfg.withDefaults()
 	s := &Server{
-		handler:     h,
-		committer:   cfg.Committer,
-		limits:      cfg.Limits,
-		requireAuth: cfg.RequireAuth,
-		inUse:       cfg.InUse,
-		log:         cfg.Logger,
-		broker:      cfg.Broker,
-		conns:       make(map[uint64]*Conn),
-		computing:   make(chan struct{}, runtime.GOMAXPROCS(0)),
-		pushers:     newPushers(),
-		listeners:   make(map[net.Listener]struct{}),
-		stop:        make(chan struct{}),
-		drained:     make(chan struct{}),
+		cfg:       cfg,
+		handler:   h,
+		conns:     make(map[uint64]*Conn),
+		computing: make(chan struct{}, runtime.GOMAXPROCS(0)),
+		pushers:   newPushers(),
+		listeners: make(map[net.Listener]struct{}),
+		stop:      make(chan struct{}),
+		drained:   make(chan struct{}),
 	}
 	s.SetMaxClients(cfg.MaxClients)
 	s.SetIdleTimeout(cfg.IdleTimeout)
@@ -191,7 +178,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // Broker returns the server's pub/sub.
-func (s *Server) Broker() *Broker { return s.broker }
+func (s *Server) Broker() *Broker { return s.cfg.Broker }
 
 // Conn returns the connection with this id, nil if there is none.
 func (s *Server) Conn(id uint64) *Conn {

@@ -36,7 +36,7 @@ func (s *Server) Stats() Stats {
 		BytesOut:            s.bytesOut.Load(),
 		Connected:           connected,
 		Blocked:             int(s.blocked.Load()),
-		Subscribers:         int(s.broker.clients.Load()),
+		Subscribers:         int(s.cfg.Broker.clients.Load()),
 	}
 }
 

@@ -1,5 +1,7 @@
 package resp
 
+import "sync/atomic"
+
 // publication is a published message, encoded at most once in each version of RESP.
 type publication struct {
 	kind             Kind
@@ -41,19 +43,25 @@ func (p *publication) encode(resp3 bool) []byte {
 	return w.buf
 }
 
+// subscriptions are those of one connection.
+type subscriptions struct {
+	counts [kinds]atomic.Int32
+	topics [kinds]map[string]*topic // protected by Broker.mu
+}
+
 // Subscribe adds a subscription and reports whether it is new. The handler must write the
 // confirmation to Reply. After the confirmation the client receives every message that is published
 // after this call.
 func (c *Conn) Subscribe(kind Kind, name string) bool {
 	c.hold()
-	return c.server.broker.subscribe(c, kind, name)
+	return c.server.cfg.Broker.subscribe(c, kind, name)
 }
 
 // Unsubscribe ends a subscription and reports whether there was one. The handler must write the
 // confirmation to Reply. After the confirmation the client receives no message of the subscription.
 func (c *Conn) Unsubscribe(kind Kind, name string) bool {
 	c.hold()
-	t := c.server.broker.unsubscribe(c, kind, name)
+	t := c.server.cfg.Broker.unsubscribe(c, kind, name)
 	if t == nil {
 		return false
 	}
@@ -63,18 +71,18 @@ func (c *Conn) Unsubscribe(kind Kind, name string) bool {
 
 // Subscriptions returns the names of the subscriptions of one kind, sorted. Any goroutine may call
 // it.
-func (c *Conn) Subscriptions(kind Kind) []string { return c.server.broker.names(c, kind) }
+func (c *Conn) Subscriptions(kind Kind) []string { return c.server.cfg.Broker.names(c, kind) }
 
 // SubscriptionCountOf returns the number of subscriptions of one kind. Any goroutine may call it.
-func (c *Conn) SubscriptionCountOf(kind Kind) int { return int(c.subscriptions[kind].Load()) }
+func (s *subscriptions) SubscriptionCountOf(kind Kind) int { return int(s.counts[kind].Load()) }
 
 // SubscriptionCount returns the number of subscriptions of all kinds. Confirmations show other
 // numbers: those of SUBSCRIBE and PSUBSCRIBE count KindChannel and KindPattern, and those of
 // SSUBSCRIBE count KindShard. Any goroutine may call it.
-func (c *Conn) SubscriptionCount() int {
+func (s *subscriptions) SubscriptionCount() int {
 	n := 0
-	for kind := range c.subscriptions {
-		n += int(c.subscriptions[kind].Load())
+	for kind := range s.counts {
+		n += int(s.counts[kind].Load())
 	}
 	return n
 }

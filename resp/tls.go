@@ -24,26 +24,16 @@ var errHandshake = errors.New("TLS handshake")
 // at run time, config needs a GetConfigForClient.
 func (s *Server) ServeTLS(ln net.Listener, config *tls.Config) error { return s.acceptLoop(ln, config) }
 
-// CertificateName returns the common name (CN) of the client's verified certificate, as Redis'
-// tls-auth-clients-user uses it. It is "" without TLS or without a verified certificate. It does
-// not change after the first command. Any goroutine may call it.
-func (c *Conn) CertificateName() string {
-	if name := c.certificateName.Load(); name != nil {
-		return *name
-	}
-	return ""
-}
-
-func (c *Conn) speakTLS(config *tls.Config) {
-	c.tls = tls.Server(&c.wire, config)
-	c.stream = c.tls
+func (l *link) speakTLS(config *tls.Config) {
+	l.tls = tls.Server(&l.wire, config)
+	l.stream = l.tls
 }
 
 func (c *Conn) handshake() error {
 	if c.tls == nil {
 		return nil
 	}
-	c.beginHandshake()
+	c.beginHandshake(c.server.cfg.HandshakeTimeout)
 	err := c.tls.Handshake()
 	if c.endHandshake() {
 		return errDraining
@@ -60,22 +50,22 @@ func (c *Conn) handshake() error {
 
 // beginHandshake sets the deadline of the handshake. A Read that times out makes crypto/tls give
 // up, so only a shutdown may move this deadline.
-func (c *Conn) beginHandshake() {
-	c.readMu.Lock()
-	defer c.readMu.Unlock()
-	c.readUntil(time.Now().Add(c.server.limits.HandshakeTimeout))
-	c.handshaking = true
-	if c.draining {
-		c.interruptLocked()
+func (i *interrupts) beginHandshake(timeout time.Duration) {
+	i.readMu.Lock()
+	defer i.readMu.Unlock()
+	i.readUntil(time.Now().Add(timeout))
+	i.handshaking = true
+	if i.draining {
+		i.interruptLocked()
 	}
 }
 
 // endHandshake ends the handshake and reports whether the server is shutting down.
-func (c *Conn) endHandshake() bool {
-	c.readMu.Lock()
-	defer c.readMu.Unlock()
-	c.handshaking = false
-	return c.draining
+func (i *interrupts) endHandshake() bool {
+	i.readMu.Lock()
+	defer i.readMu.Unlock()
+	i.handshaking = false
+	return i.draining
 }
 
 // refuseHandshake ends the stream so that the client can read the reason. The reason is the alert

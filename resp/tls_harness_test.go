@@ -31,8 +31,8 @@ var identities = struct {
 	made *party
 }{}
 
-// identity returns the certificate of all servers and clients of this run.
-func identity(t testing.TB) *party {
+// certified returns the certificate of all servers and clients of this run.
+func certified(t testing.TB) *party {
 	t.Helper()
 	identities.Lock()
 	defer identities.Unlock()

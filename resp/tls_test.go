@@ -35,7 +35,7 @@ func TestHandshakeTimeout(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := NewServer(Config{MaxClients: 1}, &script{})
-				nc := strange(t, s, identity(t).serverConfig())
+				nc := strange(t, s, certified(t).serverConfig())
 				start := time.Now()
 				if name != "nothing" {
 					var dribble sync.WaitGroup
@@ -69,7 +69,7 @@ func TestHandshakeTimeout(t *testing.T) {
 
 func TestHandshakeBlocksNoOther(t *testing.T) {
 	s := NewServer(Config{}, &script{})
-	addr, done := serveOn(t, s, identity(t).serverConfig())
+	addr, done := serveOn(t, s, certified(t).serverConfig())
 	for range 10 {
 		mute, err := net.Dial("tcp", addr)
 		if err != nil {
@@ -77,7 +77,7 @@ func TestHandshakeBlocksNoOther(t *testing.T) {
 		}
 		defer mute.Close()
 	}
-	nc, err := tls.Dial("tcp", addr, identity(t).clientConfig())
+	nc, err := tls.Dial("tcp", addr, certified(t).clientConfig())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,11 +94,11 @@ func TestHandshakeBlocksNoOther(t *testing.T) {
 func TestNewIdleTimeoutKeepsAHandshake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{})
-		nc := strange(t, s, identity(t).serverConfig())
+		nc := strange(t, s, certified(t).serverConfig())
 		synctest.Wait()
 		s.SetIdleTimeout(time.Minute)
 		synctest.Wait()
-		cl := &client{t: t, Conn: tls.Client(nc, identity(t).clientConfig())}
+		cl := &client{t: t, Conn: tls.Client(nc, certified(t).clientConfig())}
 		cl.call("PING\r\n", "+PONG\r\n")
 		start := time.Now()
 		cl.expectEnd("")
@@ -111,7 +111,7 @@ func TestNewIdleTimeoutKeepsAHandshake(t *testing.T) {
 func TestPlainTextOnTheTLSPortIsAnsweredInPlainText(t *testing.T) {
 	log := new(logged)
 	s := NewServer(Config{Logger: log.logger()}, &script{})
-	addr, done := serveOn(t, s, identity(t).serverConfig())
+	addr, done := serveOn(t, s, certified(t).serverConfig())
 	for range 3 {
 		nc, err := net.Dial("tcp", addr)
 		if err != nil {
@@ -133,7 +133,7 @@ func TestTLSOnThePlainPortIsAnsweredInPlainText(t *testing.T) {
 	s := NewServer(Config{Logger: log.logger()}, &script{})
 	addr, done := serveTCP(t, s)
 	for range 3 {
-		_, err := tls.Dial("tcp", addr, identity(t).clientConfig())
+		_, err := tls.Dial("tcp", addr, certified(t).clientConfig())
 		var header tls.RecordHeaderError
 		if !errors.As(err, &header) || !strings.HasPrefix(string(header.RecordHeader[:]), "-ERR ") {
 			t.Errorf("tls.Dial to the plain port returned %v, want a RecordHeaderError for an -ERR reply", err)
@@ -150,7 +150,7 @@ func TestPortProbeIsNotLogged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := new(logged)
 		s := NewServer(Config{Logger: log.logger()}, &script{})
-		strange(t, s, identity(t).serverConfig()).Close()
+		strange(t, s, certified(t).serverConfig()).Close()
 		synctest.Wait()
 		if log.String() != "" {
 			t.Errorf("the server logged a port probe: %s", log)
@@ -181,7 +181,7 @@ func (l *logged) count(text string) int { return strings.Count(l.String(), text)
 func (l *logged) logger() *slog.Logger { return slog.New(slog.NewTextHandler(l, nil)) }
 
 func TestCertificateName(t *testing.T) {
-	who := identity(t)
+	who := certified(t)
 	stranger := certs.NewAuthority(t, "another CA").Sign(t, certs.Leaf{Name: "root"})
 	for _, c := range []struct {
 		name    string
@@ -268,8 +268,8 @@ func TestWakeWithinATLSRecordLosesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newBlocking(0)
 		s := NewServer(Config{}, h)
-		pieces := &torn{Conn: strange(t, s, identity(t).serverConfig())}
-		cl := &client{t: t, Conn: tls.Client(pieces, identity(t).clientConfig())}
+		pieces := &torn{Conn: strange(t, s, certified(t).serverConfig())}
+		cl := &client{t: t, Conn: tls.Client(pieces, certified(t).clientConfig())}
 		cl.send("WAIT job\r\n")
 		wait := <-h.waits
 		pieces.tear = true
@@ -296,8 +296,8 @@ func TestDisconnectOfABlockedTLSClientIsDetected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newBlocking(0)
 			s := NewServer(Config{}, h)
-			addr, done := serveOn(t, s, identity(t).serverConfig())
-			nc, err := tls.Dial("tcp", addr, identity(t).clientConfig())
+			addr, done := serveOn(t, s, certified(t).serverConfig())
+			nc, err := tls.Dial("tcp", addr, certified(t).clientConfig())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -346,8 +346,8 @@ func TestConnectionEndsWithCloseNotify(t *testing.T) {
 				s := NewServer(Config{}, &script{commands: map[string]func(*Conn, [][]byte){
 					"QUIT": func(c *Conn, _ [][]byte) { c.CloseAfterReply() },
 				}})
-				read := &recorder{Conn: strange(t, s, identity(t).serverConfig())}
-				config := identity(t).clientConfig()
+				read := &recorder{Conn: strange(t, s, certified(t).serverConfig())}
+				config := certified(t).clientConfig()
 				config.MaxVersion = tls.VersionTLS12 // TLS 1.3 would hide the type of a record
 				cl := &client{t: t, Conn: tls.Client(read, config)}
 				cl.call("PING\r\n", "+PONG\r\n")
@@ -384,7 +384,7 @@ func TestSlowTLSReaderIsServed(t *testing.T) {
 			"BIG": func(c *Conn, _ [][]byte) { c.Reply().Simple(big) },
 		}}
 		s := NewServer(Config{Limits: Limits{WriteTimeout: 10 * time.Second, HandshakeTimeout: time.Hour}}, h)
-		cl := &client{t: t, Conn: tls.Client(slow{strange(t, s, identity(t).serverConfig())}, identity(t).clientConfig())}
+		cl := &client{t: t, Conn: tls.Client(slow{strange(t, s, certified(t).serverConfig())}, certified(t).clientConfig())}
 		cl.call("BIG\r\n", "+"+big+"\r\n")
 		cl.call("BIG\r\n", "+"+big+"\r\n")
 	})
@@ -395,7 +395,7 @@ func TestStuckTLSClientBlocksNoOther(t *testing.T) {
 		closed := make(chan time.Time, 3)
 		s := NewServer(Config{}, &script{commands: pubsub(), closed: func(*Conn) { closed <- time.Now() }})
 		connect := func() *client {
-			cl := &client{t: t, Conn: tls.Client(strange(t, s, identity(t).serverConfig()), identity(t).clientConfig())}
+			cl := &client{t: t, Conn: tls.Client(strange(t, s, certified(t).serverConfig()), certified(t).clientConfig())}
 			cl.call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
 			return cl
 		}

@@ -34,7 +34,7 @@ func (w Wakeup) String() string {
 // the next command.
 type Wait struct {
 	c     *Conn
-	woken bool // protected by c.readMu
+	woken bool // protected by interrupts.readMu
 }
 
 // NewWait returns a Wait for the command that runs.
@@ -78,6 +78,9 @@ func (w *Wait) Await(deadline time.Time) Wakeup {
 		room = c.in.extendUnauth
 	}
 	for {
+		if c.closed.Load() {
+			return Gone
+		}
 		if why := c.checkWait(w, deadline); why != parked {
 			return why
 		}
@@ -108,45 +111,43 @@ func (c *Conn) endWait() {
 
 // checkWait returns why the wait ends. If the wait goes on, checkWait sets the read deadline and
 // returns parked. Both happen in one critical section, so that no Wake is lost in between.
-func (c *Conn) checkWait(w *Wait, deadline time.Time) Wakeup {
-	c.readMu.Lock()
-	defer c.readMu.Unlock()
+func (i *interrupts) checkWait(w *Wait, deadline time.Time) Wakeup {
+	i.readMu.Lock()
+	defer i.readMu.Unlock()
 	switch {
-	case c.closed.Load():
-		return Gone
 	case w.woken:
 		return Woken
-	case c.unblock != parked:
-		return c.unblock
-	case c.draining:
+	case i.unblock != parked:
+		return i.unblock
+	case i.draining:
 		return ShuttingDown
 	case !deadline.IsZero() && !time.Now().Before(deadline):
 		return TimedOut
 	}
-	c.readUntil(deadline)
+	i.readUntil(deadline)
 	return parked
 }
 
 // Unblock ends the wait of a blocked command with UnblockedError if asError is set, otherwise with
 // UnblockedTimeout. It returns false if no command is blocked, or if a Wake or an earlier Unblock
 // is about to end the wait. Any goroutine may call it.
-func (c *Conn) Unblock(asError bool) bool {
-	c.readMu.Lock()
-	defer c.readMu.Unlock()
-	if c.wait == nil || c.wait.woken || c.unblock != parked {
+func (i *interrupts) Unblock(asError bool) bool {
+	i.readMu.Lock()
+	defer i.readMu.Unlock()
+	if i.wait == nil || i.wait.woken || i.unblock != parked {
 		return false
 	}
-	c.unblock = UnblockedTimeout
+	i.unblock = UnblockedTimeout
 	if asError {
-		c.unblock = UnblockedError
+		i.unblock = UnblockedError
 	}
-	c.interruptLocked()
+	i.interruptLocked()
 	return true
 }
 
 // Blocked reports whether a command is blocked. Any goroutine may call it.
-func (c *Conn) Blocked() bool {
-	c.readMu.Lock()
-	defer c.readMu.Unlock()
-	return c.wait != nil
+func (i *interrupts) Blocked() bool {
+	i.readMu.Lock()
+	defer i.readMu.Unlock()
+	return i.wait != nil
 }

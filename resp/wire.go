@@ -1,12 +1,23 @@
 package resp
 
 import (
+	"crypto/tls"
 	"errors"
+	"io"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 	"time"
 )
+
+// link carries bytes to and from the client, in plain or by TLS.
+type link struct {
+	wire   wire
+	stream io.ReadWriter // carries commands and replies: &wire, or tls
+	tls    *tls.Conn     // nil = no TLS
+	wmu    sync.Mutex    // serializes writes of whole frames
+}
 
 // wire is the client's network connection. A write fails only after the client has read nothing for
 // the timeout. Any progress restarts the timeout.
@@ -18,7 +29,7 @@ type wire struct {
 	raw     syscall.RawConn // nil = the connection has no descriptor
 	timeout time.Duration
 
-	// Conn.wmu and crypto/tls serialize writes, and thereby protect these fields.
+	// link.wmu and crypto/tls serialize writes, and thereby protect these fields.
 	deadline time.Time // deadline of the socket's writes
 	failed   bool      // a write has failed
 	// beforeWait is called once or more before a write waits for the client; nil = nothing is called

@@ -13,40 +13,54 @@ const (
 	parkedAfter = 20 * time.Microsecond
 )
 
+// turn is a connection's share of the processors.
+type turn struct {
+	slots        chan struct{} // Server.computing
+	computes     bool          // the connection holds a slot
+	runningSince time.Time     // when it last waited or let other connections run
+}
+
 // Yield lets other connections run if this one has run for yieldAfter, and returns how long it
 // paused. A command that computes for long calls Yield now and then. Without a pause Yield costs
 // little more than reading the clock. When a command has yielded once, it continues in one of
 // GOMAXPROCS slots, first come, first served. So a flood of long commands leaves the scheduler's
 // queue short. The caller may hold no lock that another connection needs.
-func (c *Conn) Yield() (paused time.Duration) {
-	now := c.age()
-	if !c.letOthersRun() {
+func (t *turn) Yield() (paused time.Duration) {
+	now := time.Now()
+	if !t.letOthersRun() {
 		return 0
 	}
-	if !c.computes {
-		c.server.computing <- struct{}{}
-		c.computes = true
-		c.runningSince = c.age()
+	if !t.computes {
+		t.slots <- struct{}{}
+		t.computes = true
+		t.runningSince = time.Now()
 	}
-	return c.runningSince - now
+	return t.runningSince.Sub(now)
 }
 
 // letOthersRun lets other connections run if this one has run for yieldAfter. It reports whether it
 // did.
-func (c *Conn) letOthersRun() bool {
-	if c.age()-c.runningSince < yieldAfter {
+func (t *turn) letOthersRun() bool {
+	if time.Since(t.runningSince) < yieldAfter {
 		return false
 	}
 	runtime.Gosched()
-	c.runningSince = c.age()
+	t.runningSince = time.Now()
 	return true
 }
 
 // FreeSlot gives back the slot that Yield has taken, if it has. The server calls it when a command
 // ends, and before it commits or writes. A command that waits for anything else calls it first.
-func (c *Conn) FreeSlot() {
-	if c.computes {
-		c.computes = false
-		<-c.server.computing
+func (t *turn) FreeSlot() {
+	if t.computes {
+		t.computes = false
+		<-t.slots
+	}
+}
+
+// hasRead is called after a Read that began at a time. If the Read took long, a new turn begins.
+func (t *turn) hasRead(began time.Time) {
+	if now := time.Now(); now.Sub(began) > parkedAfter {
+		t.runningSince = now
 	}
 }
