@@ -49,14 +49,3 @@ func (m *mutex) bytes() int64 {
 	}
 	return int64(n)
 }
-
-// weigh adds the growth of a mutex in a step to Engine.bytes.
-func (sh *shard) weigh(m *mutex, before mutexStats, idle bool) {
-	after := int64(0)
-	if !idle {
-		after = m.bytes()
-	}
-	if after != before.bytes {
-		sh.engine.bytes.Add(after - before.bytes)
-	}
-}

@@ -15,13 +15,6 @@ type due struct {
 	m  *mutex
 }
 
-// heapify makes a heap of deadlines in any order.
-func (h deadlines) heapify() {
-	for i := (len(h)+2)/4 - 1; i >= 0; i-- { // from the last node that has a child
-		h.down(i)
-	}
-}
-
 // set adds m to the heap with the instant at. If m is already in the heap, set replaces only a
 // later instant.
 func (h *deadlines) set(m *mutex, at simba.Instant) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"hash/maphash"
+	"iter"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -79,6 +80,37 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 		return nil, fmt.Errorf("recover leases: %w", err)
 	}
 	return e, nil
+}
+
+// restore loads the leases of earlier runs before any call runs. The timers then expire leases that
+// ended while the engine was down.
+func (e *Engine) restore(leases iter.Seq2[simba.Lease, error]) error {
+	if leases == nil {
+		return nil
+	}
+	for l, err := range leases {
+		if err != nil {
+			return err
+		}
+		sh, hash := e.shard(l.Mutex)
+		m := newMutex(l.Mutex, hash)
+		m.load(l)
+		sh.table.add(m)
+		sh.counts.held++
+		e.bytes.Add(m.bytes())
+		if at := m.deadline(e.recoverUntil, e.former); at != never {
+			sh.due.set(m, at)
+		}
+	}
+	for i := range e.shards {
+		sh := &e.shards[i]
+		sh.mu.Lock()
+		if len(sh.due) > 0 {
+			sh.arm(sh.due[0].at, e.clock.Now())
+		}
+		sh.mu.Unlock()
+	}
+	return nil
 }
 
 // Stop stops the engine. It waits for the calls that run. Later calls that can return an error

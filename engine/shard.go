@@ -46,7 +46,7 @@ func (c *counts) add(o *counts) {
 
 func (sh *shard) start(e *Engine) {
 	sh.engine = e
-	sh.table = newTable(0)
+	sh.table = newTable()
 	sh.armed = never
 	sh.step = step{
 		recoverUntil: e.recoverUntil,
@@ -114,11 +114,17 @@ func (sh *shard) finishRecorded(m *mutex, s *step, before mutexStats, replyAfter
 	if replyAfter != 0 {
 		sh.seq, m.replyAfter = replyAfter, replyAfter
 	}
-	sh.watched.touch(m, s, before)
-	sh.count(m, s, before)
+	after := statsOf(m, true)
+	sh.watched.touch(m, s, before, after)
+	sh.count(s, before, after)
 	s.forget()
 	idle := m.idle()
-	sh.weigh(m, before, idle)
+	if after.bytes = 0; !idle {
+		after.bytes = m.bytes() // idle may have dropped a part
+	}
+	if after.bytes != before.bytes {
+		sh.engine.bytes.Add(after.bytes - before.bytes)
+	}
 	switch {
 	case idle && before.known:
 		sh.table.remove(m)
@@ -159,8 +165,7 @@ func statsOf(m *mutex, known bool) mutexStats {
 	return c
 }
 
-func (sh *shard) count(m *mutex, s *step, before mutexStats) {
-	after := statsOf(m, true)
+func (sh *shard) count(s *step, before, after mutexStats) {
 	c := &sh.counts
 	c.blocked += after.blocked - before.blocked
 	c.polling += after.polling - before.polling

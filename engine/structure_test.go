@@ -53,31 +53,9 @@ func TestDeadlinesComeInOrder(t *testing.T) {
 	}
 }
 
-func TestDeadlinesThatAreOrderedAtOnceComeInOrder(t *testing.T) {
-	rng := rand.New(rand.NewPCG(1, 2))
-	for n := range 100 {
-		var h deadlines
-		for i := range n {
-			m := newMutex("m", 0)
-			m.slot = int32(i)
-			h = append(h, due{simba.Instant(rng.IntN(50)), m})
-		}
-		h.heapify()
-		last := simba.Instant(-1)
-		for left := n; left > 0; left-- {
-			d := h[0]
-			if d.at < last || d.m.slot != 0 || len(h) != left {
-				t.Fatalf("of %d deadlines %d are left, want %d; the first is %v in slot %d, want slot 0 and at least %v", n, len(h), left, d.at, d.m.slot, last)
-			}
-			last = d.at
-			h.remove(d.m)
-		}
-	}
-}
-
 func TestTheTableFindsItsMutexesWhileItGrowsAndShrinks(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
-	tab := newTable(0)
+	tab := newTable()
 	want := map[string]*mutex{}
 	check := func() {
 		t.Helper()

@@ -19,10 +19,8 @@ type table struct {
 
 const minTableBits = 2
 
-// newTable returns a table with room for n mutexes.
-func newTable(n int) table {
-	b := max(minTableBits, bits.Len(uint(max(0, n-1))))
-	return table{buckets: make([]*mutex, 1<<b), bits: b}
+func newTable() table {
+	return table{buckets: make([]*mutex, 1<<minTableBits), bits: minTableBits}
 }
 
 func (t *table) bucket(hash uint64) uint64 {

@@ -21,7 +21,7 @@ func versionIndex(queue bool) int {
 }
 
 // touch counts the changes of a step.
-func (w watched) touch(m *mutex, s *step, before mutexStats) {
+func (w watched) touch(m *mutex, s *step, before, after mutexStats) {
 	if len(w) == 0 {
 		return
 	}
@@ -29,7 +29,6 @@ func (w watched) touch(m *mutex, s *step, before mutexStats) {
 	if x == nil {
 		return
 	}
-	after := statsOf(m, true)
 	if s.changed || len(s.offers) > 0 || before.reserved != after.reserved {
 		x.versions[versionIndex(false)]++
 	}
