@@ -23,6 +23,8 @@ func TestMain(m *testing.M) {
 func TestTransactionsOfLongScriptsAreAllExecuted(t *testing.T) {
 	s := simbatest.Start(t, "--durability", "memory")
 	const clients, long = 16, "for i = 1, 200000 do end return 1"
+	// On a slow machine a script may take longer than the default.
+	simbatest.Do(t, simbatest.Conn(t, s), "CONFIG", "SET", "busy-reply-threshold", simbatest.Patience.Milliseconds())
 	done := make(chan error)
 	for range clients {
 		c := goredis.NewClient(&goredis.Options{Addr: s.Addr, MaxRetries: -1, ReadTimeout: simbatest.Patience})
