@@ -42,28 +42,20 @@ func TestACheckpointLastsFromANewSegmentToTheNextFlush(t *testing.T) {
 	writeManifest := func(edits ...[]byte) {
 		t.Helper()
 		f, err := os.Create(filepath.Join(dir, "MANIFEST-000001"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		w := record.NewWriter(f)
 		for _, edit := range edits {
 			if _, err := w.WriteRecord(edit); err != nil {
 				t.Fatal(err)
 			}
 		}
-		if err := errors.Join(w.Close(), f.Close()); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(w.Close(), f.Close()))
 	}
 	write := func(name string, size int) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(filepath.Join(dir, name), make([]byte, size), 0o600))
 	}
-	if err := os.Mkdir(filepath.Join(dir, "journal"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Mkdir(filepath.Join(dir, "journal"), 0o700))
 	writeManifest(flush)
 	write("journal/0000000001.seg", 0)
 	if spans, err := watchCheckpoints(dir, 1, time.Now().Add(20*time.Millisecond)); err == nil {
@@ -106,31 +98,21 @@ func TestACheckpointLastsFromANewSegmentToTheNextFlush(t *testing.T) {
 func TestACompactionOfPebbleIsNoFlush(t *testing.T) {
 	dir := t.TempDir()
 	db, err := pebble.Open(dir, &pebble.Options{DisableWAL: true, DisableAutomaticCompactions: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer db.Close()
 	manifest := func() (file, flushes) {
 		m, err := newest(filepath.Join(dir, "MANIFEST-*"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		found, err := readFlushes(filepath.Join(dir, m.name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return m, found
 	}
 	_, before := manifest()
 	for i := range 5 {
 		for j := range 100 {
-			if err := db.Set(fmt.Appendf(nil, "key %d", j), []byte{byte(i)}, pebble.NoSync); err != nil {
-				t.Fatal(err)
-			}
+			must(t, db.Set(fmt.Appendf(nil, "key %d", j), []byte{byte(i)}, pebble.NoSync))
 		}
-		if err := db.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, db.Flush())
 		_, after := manifest()
 		if after.count != before.count+1 {
 			t.Errorf("flush %d: readFlushes counts %d after it, %d before it, want one more", i+1, after.count, before.count)
@@ -138,9 +120,7 @@ func TestACompactionOfPebbleIsNoFlush(t *testing.T) {
 		before = after
 	}
 	was, _ := manifest()
-	if err := db.Compact(t.Context(), []byte("a"), []byte("z"), false); err != nil {
-		t.Fatal(err)
-	}
+	must(t, db.Compact(t.Context(), []byte("a"), []byte("z"), false))
 	is, after := manifest()
 	if is == was {
 		t.Error("the compaction has not changed the manifest, so the test proves nothing")

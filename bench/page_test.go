@@ -11,9 +11,7 @@ import (
 func pageOf(t *testing.T, r *results) string {
 	t.Helper()
 	page, err := (&bench{results: r}).page("ext4", "a run", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return page
 }
 

@@ -22,15 +22,11 @@ func TestProcessorTimeIsTheSumOfTheFieldsUtimeAndStime(t *testing.T) {
 
 func TestProcessorTimeGrowsWhileAProcessComputes(t *testing.T) {
 	before, err := processorTime(os.Getpid())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	const enough = 10 * tick
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); {
 		now, err := processorTime(os.Getpid())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if now-before >= enough {
 			return
 		}

@@ -14,18 +14,14 @@ import (
 func mute(t *testing.T) (addr string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { ln.Close() })
 	return ln.Addr().String()
 }
 
 func TestARequestToAServerThatHangsFails(t *testing.T) {
 	w, err := dial(mute(t), 50*time.Millisecond)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer w.close()
 	if got, err := w.ask(frame("PING")); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("ask returns %q, %v, want os.ErrDeadlineExceeded", got, err)
@@ -64,5 +60,12 @@ func TestAPipelineToAServerThatHangsFails(t *testing.T) {
 	ping := func(int) []byte { return frame("PING") }
 	if err := pipe(mute(t), 10, ping, 50*time.Millisecond); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("pipe returns %v, want os.ErrDeadlineExceeded", err)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

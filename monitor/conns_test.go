@@ -19,9 +19,7 @@ import (
 func connect(t *testing.T, addr, text string) net.Conn {
 	t.Helper()
 	c, err := net.Dial("tcp", addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close() })
 	if _, err := io.WriteString(c, text); err != nil {
 		t.Fatal(err)
@@ -45,9 +43,7 @@ func ask(c net.Conn) error {
 // isClosed reports whether the server has closed the connection.
 func isClosed(t *testing.T, c net.Conn) bool {
 	t.Helper()
-	if err := c.SetReadDeadline(time.Now().Add(need.Hang)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.SetReadDeadline(time.Now().Add(need.Hang)))
 	_, err := io.Copy(io.Discard, c)
 	return err == nil || errors.Is(err, syscall.ECONNRESET)
 }
@@ -59,17 +55,13 @@ func protected(t *testing.T, src Sources) (addr string) {
 
 func serveUsers(t *testing.T, src *Sources, o access.Options) (addr string) {
 	users, err := access.Open(commands.Catalog(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	src.Commands = commands.New(commands.Config{Backend: src.Backend, Users: users, Logger: quiet})
 	src.Commands.Attach(src.Server)
 	t.Cleanup(src.Commands.Close)
 	s := New(Config{Logger: quiet})
 	addr = serve(t, s)
-	if err := s.Open(*src); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Open(*src))
 	return addr
 }
 
@@ -148,9 +140,7 @@ func TestAnAuthorizedRequestIsNotCutOff(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	for range 2 * maxConns {
-		if err := ask(connect(t, addr, "")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, ask(connect(t, addr, "")))
 	}
 	close(b.reply)
 	if err := <-done; err != nil {

@@ -37,9 +37,7 @@ func tableMarkdown() string {
 
 func TestPageOfMetricsIsCurrent(t *testing.T) {
 	page, err := os.ReadFile(metricsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	head, rest, ok := strings.Cut(string(page), tableBegins)
 	_, tail, ended := strings.Cut(rest, tableEnds)
 	if !ok || !ended {
@@ -48,9 +46,7 @@ func TestPageOfMetricsIsCurrent(t *testing.T) {
 	want := head + tableBegins + tableMarkdown() + tableEnds + tail
 	switch {
 	case *update:
-		if err := os.WriteFile(metricsPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.WriteFile(metricsPage, []byte(want), 0o644))
 	case string(page) != want:
 		t.Error("docs/reference/metrics.md is not what monitor/table.go gives; run: make docs")
 	}

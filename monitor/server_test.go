@@ -29,9 +29,7 @@ var quiet = slog.New(slog.DiscardHandler)
 
 func newEngine(t *testing.T) *engine.Engine {
 	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(e.Stop)
 	return e
 }
@@ -57,9 +55,7 @@ func sources(t *testing.T) Sources {
 // serve serves HTTP until the test ends, and returns the address.
 func serve(t *testing.T, s *Server) string {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	s.Serve(ln)
 	t.Cleanup(func() {
 		if err := s.Close(context.Background()); err != nil {
@@ -73,14 +69,10 @@ func get(t *testing.T, url string) (status int, body string) {
 	t.Helper()
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	reply, err := client.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer reply.Body.Close()
 	text, err := io.ReadAll(reply.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return reply.StatusCode, string(text)
 }
 
@@ -97,18 +89,14 @@ func TestServerIsLiveWhileItStartsAndStops(t *testing.T) {
 	}
 	state := func() (h Health) {
 		_, body := get(t, url+"/readyz")
-		if err := json.Unmarshal([]byte(body), &h); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal([]byte(body), &h))
 		return h
 	}
 	want("before Open", map[string]int{"/livez": 200, "/readyz": 503, "/metrics": 503, "/debug/pprof/": 503})
 	if h := state(); h.State != "starting" || h.Ready {
 		t.Errorf("/readyz before Open: %+v; want starting, not ready", h)
 	}
-	if err := s.Open(sources(t)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Open(sources(t)))
 	want("after Open", map[string]int{"/livez": 200, "/readyz": 200, "/metrics": 200, "/debug/pprof/": 200})
 	s.Drain()
 	want("after Drain", map[string]int{"/livez": 200, "/readyz": 503, "/metrics": 200})
@@ -181,9 +169,7 @@ func TestAProbeOfAStuckStoreEnds(t *testing.T) {
 
 func TestReadinessOfAFailingStoreNeedsNoRight(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "users.acl")
-	if err := os.WriteFile(path, []byte("user default on nopass -@all +ping"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte("user default on nopass -@all +ping"), 0o600))
 	src := sources(t)
 	b := &slowBackend{Backend: src.Backend, err: errors.New("broken"), reply: make(chan struct{})}
 	close(b.reply)
@@ -333,5 +319,12 @@ func TestNamesFollowTheConventionsOfPrometheus(t *testing.T) {
 			t.Errorf("%s is a %s, but only counters end in _total", m.Name, m.Type())
 		}
 		names[m.Name] = true
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -85,9 +85,7 @@ func Build(t stores.TB, program string) string {
 	}
 	mu.Unlock()
 	path, err := b()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return path
 }
 
@@ -160,13 +158,9 @@ func NeedRedisTools(t testing.TB) {
 func DocsBlock(t testing.TB, page, name string) []string {
 	t.Helper()
 	root, err := clone()
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	text, err := os.ReadFile(filepath.Join(root, "docs", page))
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	_, rest, ok := strings.Cut(string(text), "<!-- "+name+" -->\n")
 	block, _, ended := strings.Cut(rest, "\n<!-- /"+name+" -->")
 	lines := strings.Split(block, "\n")

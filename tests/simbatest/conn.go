@@ -17,9 +17,7 @@ import (
 func Conn(t testing.TB, s *Server) redis.Conn {
 	t.Helper()
 	c, err := redis.Dial("tcp", s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
 }
@@ -111,8 +109,6 @@ func GoRedis(t testing.TB, s *Server) *goredis.Client {
 func Acquire(t testing.TB, c *goredis.Client, mutex, contender string, ttl int, options ...any) (status string, token int64) {
 	t.Helper()
 	r, err := ToRecord(c.Do(t.Context(), append([]any{"SIMBA.ACQUIRE", mutex, contender, ttl}, options...)...).Result())
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	return r["status"].(string), r["token"].(int64)
 }

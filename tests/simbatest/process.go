@@ -43,9 +43,7 @@ func Output(t stores.TB, program string, args ...string) string {
 func RunCmd(t stores.TB, cmd *exec.Cmd) *Process {
 	t.Helper()
 	p, err := run(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(p.Kill)
 	return p
 }

@@ -112,9 +112,7 @@ func (s *Server) launch() {
 		command = []string{Binary(s.t)}
 	}
 	p, err := run(exec.Command(command[0], slices.Concat(command[1:], s.args)...))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	Must(s.t, err)
 	s.Process = p
 }
 

@@ -21,12 +21,8 @@ type Subscriber struct {
 func Subscribe(t testing.TB, s *Server, command string, channels ...any) *Subscriber {
 	t.Helper()
 	c := Conn(t, s)
-	if err := c.Send(command, channels...); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, c.Send(command, channels...))
+	Must(t, c.Flush())
 	ps := redis.PubSubConn{Conn: c}
 	for range channels {
 		if _, ok := ps.Receive().(redis.Subscription); !ok {

@@ -25,9 +25,7 @@ type Unread struct {
 func StartUnread(t testing.TB, args ...string) *Unread {
 	t.Helper()
 	var ends [2]int // a blocking pipe, like that of a shell
-	if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC); err != nil {
-		t.Fatal(err)
-	}
+	Must(t, syscall.Pipe2(ends[:], syscall.O_CLOEXEC))
 	out, in := os.NewFile(uintptr(ends[0]), "log"), os.NewFile(uintptr(ends[1]), "log")
 	t.Cleanup(func() { out.Close() })
 	defer in.Close()
@@ -38,9 +36,7 @@ func StartUnread(t testing.TB, args ...string) *Unread {
 		defer close(u.Exited)
 		_ = u.Cmd.Wait() // ProcessState has the result
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	t.Cleanup(func() {
 		_ = u.Cmd.Process.Kill()
 		<-u.Exited

@@ -31,9 +31,7 @@ func newWaiter(t testing.TB, s *Server, mutex, contender string, options []any) 
 func Wait(t testing.TB, s *Server, mutex, contender string, options ...any) *Waiter {
 	t.Helper()
 	before, err := BlockedClients(s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	w := newWaiter(t, s, mutex, contender, options)
 	AwaitBlocked(t, s.Addr, before+1)
 	return w
@@ -44,9 +42,7 @@ func Wait(t testing.TB, s *Server, mutex, contender string, options ...any) *Wai
 func WaitRetrying(t testing.TB, s *Server, mutex, contender string) *Waiter {
 	t.Helper()
 	before, err := BlockedClients(s.Addr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	Must(t, err)
 	for end := time.Now().Add(Patience); time.Now().Before(end); {
 		w := newWaiter(t, s, mutex, contender, nil)
 		for refused := false; !refused && time.Now().Before(end); {
