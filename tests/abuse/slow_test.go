@@ -208,12 +208,8 @@ func (c *raw) ended() error {
 	return nil
 }
 
-// idleCost bounds the memory of an idle connection in bytes: a goroutine's stack, a buffer, and the
-// runtime's data about the socket.
-const idleCost = 16 << 10
-
 // Not parallel: beside other tests, the process of the test could exceed its limit of open files.
-func TestTenThousandIdleConnectionsCostLittleAndDelayNoClient(t *testing.T) {
+func TestTenThousandConnectionsCostLittleAndDelayNoClient(t *testing.T) {
 	n := 10_000
 	var files syscall.Rlimit
 	simbatest.Must(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files))
@@ -224,18 +220,39 @@ func TestTenThousandIdleConnectionsCostLittleAndDelayNoClient(t *testing.T) {
 		t.Logf("NOT TESTED: %d connections, only %d, since the limit of open files is %d (ulimit -n)", n, most, files.Cur)
 		n = most
 	}
-	v := attacked(t, "--maxclients", "12000")
-	conns := v.raws(n)
-	err := v.each(n/2, func(i int) error { // the other half sends nothing
-		_, err := conns[i].ask("PING\r\n")
-		return err
-	})
-	simbatest.Must(t, err)
-	v.until("all are connected", func() bool { return v.info("connected_clients") == n+v.before.clients })
-	v.servesOthers()
-	t.Logf("each connection costs %d bytes of memory", (v.memory("VmRSS")-v.quiet)<<10/n)
-	v.costsAtMost(n * idleCost)
+	// The cost is that of a goroutine's stack, a buffer, and the runtime's data about the socket. A
+	// blocked connection also has a place in the queue.
+	for name, test := range map[string]struct {
+		cost int // bytes
+		use  func(i int, c *raw) error
+	}{
+		"idle": {11 << 10, func(i int, c *raw) error {
+			if i%2 == 0 { // the other half sends nothing
+				return nil
+			}
+			_, err := c.ask("PING\r\n")
+			return err
+		}},
+		"blocked": {16 << 10, func(i int, c *raw) error {
+			return c.send(words("SIMBA.ACQUIRE", "crowded", fmt.Sprint("w", i), bystanderTTL, "WAIT", 0))
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := attacked(t, "--maxclients", "16000")
+			_, err := v.eye.Do("SIMBA.ACQUIRE", "crowded", "owner", bystanderTTL)
+			simbatest.Must(t, err)
+			conns := v.raws(n)
+			simbatest.Must(t, v.each(n, func(i int) error { return test.use(i, conns[i]) }))
+			v.until("all are connected", func() bool { return v.info("connected_clients") == n+v.before.clients })
+			if name == "blocked" {
+				v.until("all are blocked", func() bool { return v.info("blocked_clients") >= n })
+			}
+			v.servesOthers()
+			t.Logf("each connection costs %d bytes of memory", (v.memory("VmRSS")-v.quiet)<<10/n)
+			v.costsAtMost(n * test.cost)
 
-	hangUp(conns)
-	v.recovers()
+			hangUp(conns)
+			v.recovers()
+		})
+	}
 }
