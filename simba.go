@@ -102,6 +102,14 @@ func CheckContender[S string | []byte](s S) error {
 	return nil
 }
 
+// CheckNames returns a *NameError unless both names are valid.
+func CheckNames(mutex, contender []byte) error {
+	if err := CheckMutex(mutex); err != nil {
+		return err
+	}
+	return CheckContender(contender)
+}
+
 func checkName[S string | []byte](argument string, s S, limit int) error {
 	switch {
 	case len(s) == 0:

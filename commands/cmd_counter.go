@@ -39,7 +39,7 @@ var counterCommands = []command{
 
 // increase adds delta to a counter. A key that does not exist counts as 0.
 func (t *keyTx) increase(args [][]byte, delta int64) error {
-	k := parseKey(args[1])
+	k := t.key(args)
 	if k.Part == simba.KeyFence && delta == 1 {
 		t.w.Int(int64(t.NextToken(k.Mutex)))
 		return nil

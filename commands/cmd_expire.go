@@ -121,7 +121,7 @@ func expire(f expiryForm) keyedCommand {
 		if err != nil {
 			return err
 		}
-		k := parseKey(args[1])
+		k := t.key(args)
 		l, exists := t.lookup(k)
 		switch {
 		case !exists, !condition.allows(l.EndsAt, d.end(t.Now())):
@@ -144,7 +144,7 @@ func expire(f expiryForm) keyedCommand {
 }
 
 func persist(t *keyTx, args [][]byte) error {
-	k := parseKey(args[1])
+	k := t.key(args)
 	l, exists := t.lookup(k)
 	ends := exists && l.EndsAt != 0
 	switch {
@@ -159,7 +159,7 @@ func persist(t *keyTx, args [][]byte) error {
 
 func remaining(f expiryForm) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
-		switch l, exists := t.lookup(parseKey(args[1])); {
+		switch l, exists := t.lookup(t.key(args)); {
 		case !exists:
 			t.w.Int(-2)
 		case l.EndsAt == 0:

@@ -111,9 +111,9 @@ type hash struct {
 	lock simba.Lock
 }
 
-// hashAt returns the hash behind a key. For a string it returns an error.
-func hashAt(t *keyTx, key []byte) (hash, error) {
-	h := hash{key: parseKey(key)}
+// hashAt returns the hash behind the key of a command. For a string it returns an error.
+func hashAt(t *keyTx, args [][]byte) (hash, error) {
+	h := hash{key: t.key(args)}
 	lock, exists := t.lookup(h.key)
 	if exists && lock.Fields == nil {
 		return h, errWrongType
@@ -125,7 +125,7 @@ func hashAt(t *keyTx, key []byte) (hash, error) {
 // hashToSet is hashAt for a command that sets fields. The command may change the returned fields,
 // which are a copy.
 func hashToSet(t *keyTx, args [][]byte) (hash, error) {
-	h, err := hashAt(t, args[1])
+	h, err := hashAt(t, args)
 	switch {
 	case err != nil:
 	case h.key.Part == simba.KeyQueue:
@@ -249,7 +249,7 @@ func hincrby(t *keyTx, args [][]byte) error {
 }
 
 func hdel(t *keyTx, args [][]byte) error {
-	h, err := hashAt(t, args[1])
+	h, err := hashAt(t, args)
 	if err != nil {
 		return err
 	}
@@ -284,7 +284,7 @@ func hdel(t *keyTx, args [][]byte) error {
 // reading returns a command that looks up a hash and calls reply.
 func reading(reply func(w *resp.Writer, h *hash, args [][]byte)) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
-		h, err := hashAt(t, args[1])
+		h, err := hashAt(t, args)
 		if err != nil {
 			return err
 		}

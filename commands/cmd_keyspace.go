@@ -155,7 +155,7 @@ func (t *keyTx) typeOf(k simba.Key) string {
 }
 
 func typeOf(t *keyTx, args [][]byte) error {
-	t.w.Simple(t.typeOf(parseKey(args[1])))
+	t.w.Simple(t.typeOf(t.key(args)))
 	return nil
 }
 

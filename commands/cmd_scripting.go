@@ -204,7 +204,7 @@ func (h *scriptHost) run(args [][]byte) error {
 		return errScriptRefused
 	}
 	if d := e.deny(h.tx.user, args); d != nil {
-		if h.tx.denials.isNew() {
+		if h.tx.shared.denials.isNew() {
 			h.tx.c.noteDenial(d, "lua")
 		}
 		return replyError(denialWords[d.reason].script)

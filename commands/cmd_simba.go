@@ -13,14 +13,12 @@ var (
 	mutexRead    = keys{1, 1, 1, []string{"RO", "access"}}
 )
 
+// parseNames copies only valid names, because an invalid name may be large.
 func parseNames(mutex, contender []byte) (m, c string, err error) {
-	if m, err = parseMutex(mutex); err == nil {
-		err = simba.CheckContender(contender)
-	}
-	if err != nil {
+	if err := simba.CheckNames(mutex, contender); err != nil {
 		return "", "", err
 	}
-	return m, string(contender), nil
+	return string(mutex), string(contender), nil
 }
 
 // parseMutex reads the name of a mutex. It copies only a valid name, because an invalid name may be

@@ -73,9 +73,9 @@ const (
 	errAddOption   replyError = "ERR 'zadd' serves only the options NX, XX and CH: this is a lock server"
 )
 
-// queueAt returns the queue behind a key. If the key does not exist, the queue is empty.
-func queueAt(t *keyTx, key []byte) (simba.Key, []simba.QueueMember, error) {
-	k := parseKey(key)
+// queueAt returns the queue behind the key of a command. If the key does not exist, the queue is empty.
+func queueAt(t *keyTx, args [][]byte) (simba.Key, []simba.QueueMember, error) {
+	k := t.key(args)
 	if k.Part == simba.KeyQueue {
 		return k, t.Queue(k.Mutex), nil
 	}
@@ -128,7 +128,7 @@ func zadd(t *keyTx, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	k := parseKey(args[1])
+	k := t.key(args)
 	if k.Part != simba.KeyQueue {
 		if _, exists := t.lookup(k); exists {
 			return errWrongType
@@ -168,7 +168,7 @@ func plusZero(f float64) float64 {
 }
 
 func zrem(t *keyTx, args [][]byte) error {
-	k, queue, err := queueAt(t, args[1])
+	k, queue, err := queueAt(t, args)
 	if err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func zpopmin(t *keyTx, args [][]byte) error {
 	default:
 		return errSyntax
 	}
-	k, queue, err := queueAt(t, args[1])
+	k, queue, err := queueAt(t, args)
 	if err != nil {
 		return err
 	}
@@ -215,7 +215,7 @@ func zpopmin(t *keyTx, args [][]byte) error {
 }
 
 func zrank(t *keyTx, args [][]byte) error {
-	_, queue, err := queueAt(t, args[1])
+	_, queue, err := queueAt(t, args)
 	if err != nil {
 		return err
 	}
@@ -229,7 +229,7 @@ func zrank(t *keyTx, args [][]byte) error {
 }
 
 func zscore(t *keyTx, args [][]byte) error {
-	k := parseKey(args[1])
+	k := t.key(args)
 	if k.Part != simba.KeyQueue {
 		if _, exists := t.lookup(k); exists {
 			return errWrongType
@@ -247,7 +247,7 @@ func zscore(t *keyTx, args [][]byte) error {
 }
 
 func zcard(t *keyTx, args [][]byte) error {
-	_, queue, err := queueAt(t, args[1])
+	_, queue, err := queueAt(t, args)
 	if err != nil {
 		return err
 	}
@@ -274,7 +274,7 @@ func ranging(reverse bool) keyedCommand {
 		if !ok1 || !ok2 {
 			return errNotInteger
 		}
-		_, queue, err := queueAt(t, args[1])
+		_, queue, err := queueAt(t, args)
 		if err != nil {
 			return err
 		}

@@ -126,7 +126,7 @@ func (t *keyTx) writeValue(l simba.Lock) {
 }
 
 func get(t *keyTx, args [][]byte) error {
-	l, err := t.str(parseKey(args[1]))
+	l, err := t.str(t.key(args))
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func getrange(t *keyTx, args [][]byte) error {
 	if !ok || !valid {
 		return errNotInteger
 	}
-	l, err := t.str(parseKey(args[1]))
+	l, err := t.str(t.key(args))
 	if err != nil {
 		return err
 	}
@@ -171,7 +171,7 @@ func getrange(t *keyTx, args [][]byte) error {
 }
 
 func strlen(t *keyTx, args [][]byte) error {
-	l, err := t.str(parseKey(args[1]))
+	l, err := t.str(t.key(args))
 	if err != nil {
 		return err
 	}
@@ -242,7 +242,7 @@ func set(t *keyTx, args [][]byte) error {
 			return err
 		}
 	}
-	old, done, err := t.setIf(parseKey(args[1]), args, string(args[2]), d, o)
+	old, done, err := t.setIf(t.key(args), args, string(args[2]), d, o)
 	switch {
 	case err != nil:
 		return err
@@ -332,7 +332,7 @@ func (t *keyTx) setAll(args [][]byte, o setOptions) (bool, error) {
 }
 
 func setnx(t *keyTx, args [][]byte) error {
-	_, done, err := t.setIf(parseKey(args[1]), args, string(args[2]), forever(), setOptions{nx: true})
+	_, done, err := t.setIf(t.key(args), args, string(args[2]), forever(), setOptions{nx: true})
 	if err != nil {
 		return err
 	}
@@ -346,7 +346,7 @@ func setExpiring(f expiryForm) keyedCommand {
 		if err != nil {
 			return err
 		}
-		if _, _, err := t.setIf(parseKey(args[1]), args, string(args[3]), d, setOptions{}); err != nil {
+		if _, _, err := t.setIf(t.key(args), args, string(args[3]), d, setOptions{}); err != nil {
 			return err
 		}
 		t.w.Simple("OK")
@@ -355,7 +355,7 @@ func setExpiring(f expiryForm) keyedCommand {
 }
 
 func getset(t *keyTx, args [][]byte) error {
-	old, _, err := t.setIf(parseKey(args[1]), args, string(args[2]), forever(), setOptions{get: true})
+	old, _, err := t.setIf(t.key(args), args, string(args[2]), forever(), setOptions{get: true})
 	if err != nil {
 		return err
 	}
@@ -364,7 +364,7 @@ func getset(t *keyTx, args [][]byte) error {
 }
 
 func getdel(t *keyTx, args [][]byte) error {
-	k := parseKey(args[1])
+	k := t.key(args)
 	l, err := t.str(k)
 	if err != nil {
 		return err
@@ -385,7 +385,7 @@ func delex(t *keyTx, args [][]byte) error {
 	default:
 		return replyErrorf("ERR wrong number of arguments for '%s' command", nameOf(args))
 	}
-	l, err := t.str(parseKey(args[1]))
+	l, err := t.str(t.key(args))
 	switch {
 	case err != nil:
 		return replyError("ERR Key should be of string type if conditions are specified")
@@ -398,7 +398,7 @@ func delex(t *keyTx, args [][]byte) error {
 }
 
 func delifeq(t *keyTx, args [][]byte) error {
-	l, err := t.str(parseKey(args[1]))
+	l, err := t.str(t.key(args))
 	switch {
 	case err != nil:
 		return err
@@ -414,7 +414,7 @@ func getex(t *keyTx, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	k := parseKey(args[1])
+	k := t.key(args)
 	l, err := t.str(k)
 	switch {
 	case err != nil:

@@ -209,22 +209,22 @@ func (t *keyTx) mayRun(e *entry, args [][]byte) error {
 // has run. If one of these failed, runSome does not run it again, and only repeats its error.
 func (t *keyTx) runSome(tx *transaction, ran int) int {
 	start, ended, parked := t.w.Len(), t.c.x.age(), t.c.call.parked
-	t.denials.run = 0
+	t.shared.denials.run = 0
 	t.w.Array(len(tx.queue))
 	for i, q := range tx.queue {
 		t.yield()
 		from, call := t.w.Len(), &tx.calls[i]
 		switch {
 		case i < ran && call.err != nil:
-			t.denials.run += call.denied
+			t.shared.denials.run += call.denied
 		case from-start > maxExecReply:
 			call.err = errExecReply
 		default:
-			args, before := tx.unpack(q), t.denials.run
+			args, before := tx.unpack(q), t.shared.denials.run
 			if call.err = t.mayRun(q.entry, args); call.err == nil {
 				call.err = q.entry.keyed(t, args)
 			}
-			call.denied = t.denials.run - before
+			call.denied = t.shared.denials.run - before
 			now := t.c.x.age()
 			call.took = now - ended - (t.c.call.parked - parked)
 			ended, parked = now, t.c.call.parked

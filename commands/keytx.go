@@ -26,13 +26,20 @@ type keyTx struct {
 	// transaction conflicts.
 	final bool
 
-	scripted bool // a script runs the commands
-	one      bool // the transaction is an UpdateOne
+	scripted bool      // a script runs the commands
+	one      bool      // the transaction is an UpdateOne
+	oneKey   simba.Key // its key
 
 	steps int  // how often step was called
 	again bool // an earlier run of this transaction has conflicted
 
-	denials *denialCount
+	shared *shared
+}
+
+// shared is what a keyTx and those of its scripts share.
+type shared struct {
+	denials      denialCount
+	droppedToken bool // a command has called DropToken
 }
 
 // denialCount counts the commands in scripts that the user's rules deny. A transaction may run
@@ -49,6 +56,14 @@ func (d *denialCount) isNew() bool {
 	isNew := d.run > d.noted
 	d.noted = max(d.noted, d.run)
 	return isNew
+}
+
+// key returns the key of a command on one key, its first argument.
+func (t *keyTx) key(args [][]byte) simba.Key {
+	if t.one {
+		return t.oneKey
+	}
+	return parseKey(args[1])
 }
 
 // yield lets other connections run. A transaction that runs again does not yield, because changes
@@ -89,7 +104,7 @@ func (c *client) keyspace() (simba.Keyspace, error) {
 
 func (c *client) runKeyed(args [][]byte) error {
 	var one []byte
-	if k := c.call.entry.keys; k.first == 1 && k.last == 1 {
+	if k := c.call.entry.keys; k.first == 1 && (k.last == 1 || k.last < 0 && len(args) == 2) {
 		one = args[1]
 	}
 	return c.transact(one, func(t *keyTx) error {
@@ -107,8 +122,8 @@ type keyUpdate struct {
 	start int   // where the reply begins
 	err   error // of the last run
 
-	denials denialCount
-	bound   func(simba.Tx) error // the method value u.run, made once to save allocations
+	shared shared
+	bound  func(simba.Tx) error // the method value u.run, made once to save allocations
 }
 
 // idleUpdates holds ended calls. Later calls reuse their memory.
@@ -129,11 +144,12 @@ func (c *client) transact(one []byte, do func(t *keyTx) error) error {
 	u := idleUpdates.Get().(*keyUpdate)
 	defer idleUpdates.Put(u)
 	u.do, u.start, u.err = do, c.w.Len(), nil
-	u.t = keyTx{w: c.w, c: c, user: c.permit.user, denials: &u.denials, one: one != nil}
-	u.denials = denialCount{}
+	u.t = keyTx{w: c.w, c: c, user: c.permit.user, shared: &u.shared}
+	u.shared = shared{}
 	var seq simba.Seq
 	if one != nil {
-		seq, err = space.UpdateOne(parseKey(one).Mutex, u.bound)
+		u.t.one, u.t.oneKey = true, parseKey(one)
+		seq, err = space.UpdateOne(u.t.oneKey.Mutex, u.bound)
 	} else {
 		seq, err = space.Update(u.bound)
 	}
@@ -167,9 +183,12 @@ func (u *keyUpdate) run(tx simba.Tx) error {
 			return errUserGone
 		}
 	}
-	t.Tx, t.torn, t.steps, t.denials.run = tx, false, 0, 0
-	u.err = u.do(t)
-	if m, ok := t.DroppedToken(); ok && u.err == nil {
+	t.Tx, t.torn, t.steps = tx, false, 0
+	t.shared.denials.run, t.shared.droppedToken = 0, false
+	if u.err = u.do(t); u.err != nil || !t.shared.droppedToken {
+		return u.err
+	}
+	if m, ok := t.DroppedToken(); ok {
 		u.err = replyErrorf("ERR '%s' cannot be deleted: its mutex is owned, and keeps its token", shorten([]byte(simba.Key{Mutex: m, Part: simba.KeyToken}.String())))
 	}
 	return u.err
@@ -255,6 +274,7 @@ func (t *keyTx) drop(k simba.Key) bool {
 		t.Drop(k.Mutex)
 	case k.Part == simba.KeyToken:
 		t.DropToken(k.Mutex)
+		t.shared.droppedToken = true
 	}
 	return exists
 }
@@ -265,6 +285,6 @@ func (t *keyTx) mayGrow(e *entry, args [][]byte) bool {
 	if !e.has(denyoom) || !e.has(renewing) {
 		return e.has(denyoom)
 	}
-	l, err := t.str(parseKey(args[1]))
+	l, err := t.str(t.key(args))
 	return err != nil || !l.Exists() || l.Owner != string(e.actor.ids(args)[0])
 }
