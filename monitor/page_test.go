@@ -1,14 +1,12 @@
 package monitor
 
 import (
-	"flag"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
-)
 
-var update = flag.Bool("update", false, "rewrite the table of docs/reference/metrics.md")
+	"github.com/simba-resp/simba-resp/tests/pages"
+)
 
 const (
 	metricsPage = "../docs/reference/metrics.md"
@@ -36,18 +34,5 @@ func tableMarkdown() string {
 }
 
 func TestPageOfMetricsIsCurrent(t *testing.T) {
-	page, err := os.ReadFile(metricsPage)
-	must(t, err)
-	head, rest, ok := strings.Cut(string(page), tableBegins)
-	_, tail, ended := strings.Cut(rest, tableEnds)
-	if !ok || !ended {
-		t.Fatalf("%s has no table", metricsPage)
-	}
-	want := head + tableBegins + tableMarkdown() + tableEnds + tail
-	switch {
-	case *update:
-		must(t, os.WriteFile(metricsPage, []byte(want), 0o644))
-	case string(page) != want:
-		t.Error("docs/reference/metrics.md is not what monitor/table.go gives; run: make docs")
-	}
+	pages.Current(t, metricsPage, tableBegins, tableEnds, tableMarkdown())
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	client "github.com/simba-resp/simba-resp/cli"
+	"github.com/simba-resp/simba-resp/tests/pages"
 )
 
 // The page of the command line is written by hand, except for the section between these lines.
@@ -96,7 +97,7 @@ func writeCommand(b *strings.Builder, cmd *cobra.Command) {
 		if flag, meaning, ok := strings.Cut(paragraph, "\n"); ok && strings.HasPrefix(flag, "--") {
 			paragraph = "`" + flag + "`: " + strings.TrimSpace(meaning)
 		}
-		b.WriteString("\n" + fold(escapeMarkdown(paragraph)))
+		b.WriteString("\n" + pages.Fold(escapeMarkdown(paragraph), ""))
 	}
 	if cmd.Example != "" {
 		fmt.Fprintf(b, "\n```sh\n%s\n```\n", strings.ReplaceAll(strings.TrimPrefix(cmd.Example, "  "), "\n  ", "\n"))
@@ -130,21 +131,11 @@ func escapeMarkdown(text string) string {
 func TestPageOfCommandLineIsCurrent(t *testing.T) {
 	text, err := os.ReadFile(cliPage)
 	must(t, err)
-	before, rest, begun := strings.Cut(string(text), cliBegin)
-	shown, after, ended := strings.Cut(rest, cliEnd)
-	if !begun || !ended {
-		t.Fatal("docs/reference/cli.md has no section of the commands")
-	}
+	before, _, _ := strings.Cut(string(text), cliBegin)
 	connectionFlags().VisitAll(func(f *pflag.Flag) {
 		if !strings.Contains(before, "| `--"+f.Name+" ") {
 			t.Errorf("docs/reference/cli.md has no row for --%s of the connection", f.Name)
 		}
 	})
-	switch want := cliMarkdown(); {
-	case shown == want:
-	case *update:
-		must(t, os.WriteFile(cliPage, []byte(before+cliBegin+want+cliEnd+after), 0o644))
-	default:
-		t.Error("docs/reference/cli.md is not current; run: make docs")
-	}
+	pages.Current(t, cliPage, cliBegin, cliEnd, cliMarkdown())
 }

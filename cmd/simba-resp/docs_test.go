@@ -1,7 +1,6 @@
 package main
 
 import (
-	cli "flag"
 	"fmt"
 	"io"
 	"os"
@@ -9,12 +8,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/gomodule/redigo/redis"
-)
 
-var update = cli.Bool("update", false, "rewrite docs/reference/configuration.md")
+	"github.com/simba-resp/simba-resp/tests/pages"
+)
 
 const configurationPage = "../../docs/reference/configuration.md"
 
@@ -81,45 +79,14 @@ func configurationMarkdown() string {
 		if f.secret {
 			b.WriteString("; secret: `CONFIG GET` does not show it")
 		}
-		fmt.Fprintf(&b, "\n\n%s", fold(strings.ToUpper(f.help[:1])+f.help[1:]))
+		fmt.Fprintf(&b, "\n\n%s", pages.Fold(strings.ToUpper(f.help[:1])+f.help[1:], ""))
 	}
 	b.WriteString(configurationTail)
 	return b.String()
 }
 
-// fold breaks a text into lines of at most 100 columns.
-func fold(text string) string {
-	const columns = 100
-	var b strings.Builder
-	length := 0
-	for i, word := range strings.Fields(text) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case length+1+n > columns:
-			b.WriteByte('\n')
-			length = 0
-		default:
-			b.WriteByte(' ')
-			length++
-		}
-		b.WriteString(word)
-		length += n
-	}
-	return b.String() + "\n"
-}
-
 func TestPageOfSettingsIsCurrent(t *testing.T) {
-	want := configurationMarkdown()
-	if *update {
-		must(t, os.WriteFile(configurationPage, []byte(want), 0o644))
-		return
-	}
-	shown, err := os.ReadFile(configurationPage)
-	must(t, err)
-	if string(shown) != want {
-		t.Error("docs/reference/configuration.md is not current; run: make docs")
-	}
+	pages.Current(t, configurationPage, "", "", configurationMarkdown())
 }
 
 func TestPageOfSettingsHasTheDefaultsOfConfig(t *testing.T) {

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,10 +8,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"unicode/utf8"
-)
 
-var update = flag.Bool("update", false, "rewrite the table of promises in docs/reference/guarantees.md")
+	"github.com/simba-resp/simba-resp/tests/pages"
+)
 
 // markdown returns the table of promises for the documentation, and the list of their conditions.
 // Each row has an anchor for links from other pages.
@@ -34,7 +32,7 @@ func markdown() string {
 				table.WriteString(" – |")
 			}
 			if k.state == keptIf || k.state == notKept {
-				conditions.WriteString(fold(fmt.Sprintf("- **%s, %s**: %v.", p.ID, engine, k)))
+				conditions.WriteString(pages.Fold(fmt.Sprintf("- **%s, %s**: %v.", p.ID, engine, k), "  "))
 			}
 		}
 		table.WriteByte('\n')
@@ -42,48 +40,8 @@ func markdown() string {
 	return table.String() + "\n### Conditions\n\n" + conditions.String()
 }
 
-func fold(item string) string {
-	const columns, indent = 100, "  "
-	var b strings.Builder
-	length := 0
-	for i, word := range strings.Fields(item) {
-		n := utf8.RuneCountInString(word)
-		switch {
-		case i == 0:
-		case length+1+n > columns:
-			b.WriteString("\n" + indent)
-			length = len(indent)
-		default:
-			b.WriteByte(' ')
-			length++
-		}
-		b.WriteString(word)
-		length += n
-	}
-	return b.String() + "\n"
-}
-
 func TestDocsShowTheTableOfPromises(t *testing.T) {
-	const page, begin, end = root + "/docs/reference/guarantees.md", "<!-- promises -->\n", "<!-- /promises -->"
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, ok1 := strings.Cut(string(text), begin)
-	shown, after, ok2 := strings.Cut(rest, end)
-	if !ok1 || !ok2 {
-		t.Fatalf("docs/reference/guarantees.md has no place for the table: it needs a line %q, and after it a line %q", strings.TrimSpace(begin), end)
-	}
-	if shown == markdown() {
-		return
-	}
-	if *update {
-		if err := os.WriteFile(page, []byte(before+begin+markdown()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	t.Error("docs/reference/guarantees.md shows another table of promises; run: make docs")
+	pages.Current(t, root+"/docs/reference/guarantees.md", "<!-- promises -->\n", "<!-- /promises -->", markdown())
 }
 
 var cited = regexp.MustCompile(`\[([^\]]+)\]\(#promise-([^)]+)\)`)
