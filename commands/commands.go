@@ -14,6 +14,15 @@
 // all families are the table. Dispatch, COMMAND, HELP, SIMBA.HELP and docs/reference/commands.md
 // use the table.
 //
+// The files are in layers, and use almost only what is in earlier ones:
+//
+//	errors, parse, settings, table, permissions
+//	monitors, slowlog, audit, statistics ► observers
+//	login_delay, transaction, store, session ► gate
+//	commands, client, keytx, expiry
+//	cmd_*
+//	config, dispatch, http_login, stats: what the server's main program and resp call
+//
 // Invariants:
 //
 //   - A handler parses every argument before it calls the backend, so an error of syntax or range

@@ -161,37 +161,6 @@ func TestShutdownEndsTheConnectionWithoutAReply(t *testing.T) {
 	<-asked
 }
 
-func TestTransactionsAreBounded(t *testing.T) {
-	p := newSite(t, Config{}).dial()
-	p.expect("MULTI", ok)
-	big := "ECHO " + strings.Repeat("x", 60<<10)
-	refused := 0
-	for range maxQueuedBytes/(60<<10) + 2 {
-		if got := p.do(big); got != "+QUEUED\r\n" {
-			refused++
-		}
-	}
-	if refused == 0 {
-		t.Error("no command was refused")
-	}
-	p.expect("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n")
-}
-
-func TestEmptyArgumentsCountInATransaction(t *testing.T) {
-	p := newSite(t, Config{}).dial()
-	p.expect("MULTI", ok)
-	const words = 1000
-	command := "COMMAND INFO" + strings.Repeat(` ""`, words)
-	queued := 0
-	for p.do(command) == "+QUEUED\r\n" {
-		queued++
-	}
-	if most := maxQueuedBytes / (words * argumentOverhead); queued == 0 || queued > most {
-		t.Errorf("%d commands of %d empty arguments were queued, want at most %d", queued, words, most)
-	}
-	p.expect("EXEC", "-EXECABORT Transaction discarded because of previous errors.\r\n")
-}
-
 func TestTheReplyOfATransactionIsBounded(t *testing.T) {
 	backend := &fakeBackend{history: func(simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
 		return []simba.Event{{Reason: strings.Repeat("x", 1<<20)}}, 0, nil
