@@ -22,6 +22,9 @@ func vanished(nc net.Conn) (vanished bool) {
 		return false
 	}
 	_ = raw.Control(func(fd uintptr) { // fails if the connection is closed
+		if unsent, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil && unsent == 0 {
+			return // as on most connections: keep-alive probes work
+		}
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 		vanished = err == nil && max(info.Retransmits, info.Probes) >= 3 &&
 			time.Duration(info.Last_ack_recv)*time.Millisecond >= 11*time.Second
