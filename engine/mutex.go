@@ -155,13 +155,6 @@ func (m *mutex) waiters() int {
 	return len(m.extra.all)
 }
 
-func (m *mutex) position(contender string) int {
-	if m.extra == nil {
-		return 0
-	}
-	return m.extra.position(contender)
-}
-
 // makeExtra returns the extra state. It creates a missing one.
 func (m *mutex) makeExtra() *extra {
 	if m.extra == nil {
@@ -224,8 +217,11 @@ func remaining(end, now simba.Instant) time.Duration {
 
 // outcome returns the status, and the state of the mutex for contender.
 func (m *mutex) outcome(status simba.Status, s *step, contender string) simba.Outcome {
-	o := simba.Outcome{Status: status, Position: m.position(contender)}
-	switch x := m.extra; {
+	o, x := simba.Outcome{Status: status}, m.extra
+	if x != nil {
+		o.Position = x.position(contender)
+	}
+	switch {
 	case m.owned():
 		o.Owner, o.Token = m.owner(), m.token
 		o.TTL, o.Transition = remaining(m.ttlEnd(), s.now), remaining(m.end(), s.now)

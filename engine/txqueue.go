@@ -9,11 +9,10 @@ import (
 
 // txQueue is the queue that a transaction changes. It copies a shared list before a change.
 type txQueue struct {
-	list    []simba.QueueMember
-	index   map[string]int // index in list of each member; nil = not built yet
-	removed map[int]bool   // indexes in list of removed members
-	own     bool           // list is not shared
-	dirty   bool           // list has removed members, or is not in order
+	list  []simba.QueueMember // has removed members too
+	index map[string]int      // index in list of each member; nil = not built yet
+	own   bool                // list is not shared
+	dirty bool                // list has removed members, or is not in order
 }
 
 func (q *txQueue) find(contender string) (int, bool) {
@@ -22,15 +21,13 @@ func (q *txQueue) find(contender string) (int, bool) {
 		for i, m := range q.list {
 			q.index[m.Contender] = i
 		}
-		q.removed = make(map[int]bool)
 	}
 	i, ok := q.index[contender]
 	return i, ok
 }
 
 func (q *txQueue) remove(contender string) {
-	if i, ok := q.find(contender); ok {
-		q.removed[i] = true
+	if _, ok := q.find(contender); ok {
 		q.dirty = true
 		delete(q.index, contender)
 	}
@@ -54,7 +51,7 @@ func (q *txQueue) inOrder() []simba.QueueMember {
 	}
 	list := make([]simba.QueueMember, 0, len(q.index))
 	for i, m := range q.list {
-		if !q.removed[i] {
+		if at, ok := q.index[m.Contender]; ok && at == i {
 			list = append(list, m)
 		}
 	}

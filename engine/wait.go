@@ -10,10 +10,9 @@ type ticket struct {
 	contender string
 	waiter    simba.Waiter
 
-	state waitState
-	entry *entry // the queue entry; nil = not in the queue
-	// absent means that the connection was woken for a lost grant, and has not called End since.
-	absent bool
+	state  waitState
+	absent bool   // the connection was woken for a lost grant, and has not called End since
+	entry  *entry // the queue entry; nil = not in the queue
 
 	// The tenure that the waiter was granted.
 	token uint64    // 0 = none
