@@ -9,8 +9,6 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// This file has CLIENT and its subcommands that concern only the calling connection.
-
 var clientCommands = []command{
 	{
 		name: "client", arity: -2, group: "connection", since: "2.4.0",
@@ -28,9 +26,22 @@ var clientSubcommands = []command{
 		name: "id", arity: 2, flags: control, categories: catConnection, since: "5.0.0", run: (*client).clientID,
 		summary: "Returns the client ID for the current connection",
 	},
-	clientInfoRow,
-	clientKillRow,
-	clientListRow,
+	{
+		name: "info", arity: 2, flags: control, categories: catConnection, since: "6.2.0", run: (*client).clientInfo,
+		summary: "Returns information about the current client connection.",
+		tips:    []string{"nondeterministic_output"},
+	},
+	{
+		name: "kill", arity: -3, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientKill,
+		summary: "Kill the connection of a client",
+		args:    "<ip:port | ID client-id | TYPE <NORMAL | MASTER | REPLICA | PUBSUB> | USER username | ADDR ip:port | LADDR ip:port | SKIPME yes/no | MAXAGE maxage>",
+	},
+	{
+		name: "list", arity: -2, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientList,
+		summary: "Get the list of client connections",
+		tips:    []string{"nondeterministic_output"},
+		args:    "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
+	},
 	{
 		name: "setinfo", arity: 4, flags: control, categories: catConnection, since: "7.2.0", run: (*client).clientSetInfo,
 		summary: "Set client or connection specific info",
@@ -46,7 +57,11 @@ var clientSubcommands = []command{
 		summary: "Enable or disable server assisted client side caching, which is not supported",
 		args:    "<ON | OFF>",
 	},
-	clientUnblockRow,
+	{
+		name: "unblock", arity: -3, flags: adminControl, categories: catConnection, since: "5.0.0", run: (*client).clientUnblock,
+		summary: "Unblock a client blocked in a blocking command from a different connection",
+		args:    "client-id [TIMEOUT | ERROR]",
+	},
 }
 
 // maxClientName is the longest name of a client or a library, in bytes. It bounds the memory of
@@ -65,6 +80,19 @@ func (c *client) clientGetName([][]byte) error {
 		c.w.Null()
 	}
 	return nil
+}
+
+const errClientName replyError = "ERR Client names cannot contain spaces, newlines or special characters."
+
+// printable reports whether b has only visible ASCII characters. Blanks separate the fields of
+// CLIENT LIST, so a name must have none.
+func printable(b []byte) bool {
+	for _, ch := range b {
+		if ch < '!' || ch > '~' {
+			return false
+		}
+	}
+	return true
 }
 
 func checkClientName(name []byte) error {
@@ -123,31 +151,6 @@ func (c *client) clientTracking(args [][]byte) error {
 }
 
 // This file has the subcommands of CLIENT that show or change any connection.
-
-var clientInfoRow = command{
-	name: "info", arity: 2, flags: control, categories: catConnection, since: "6.2.0", run: (*client).clientInfo,
-	summary: "Returns information about the current client connection.",
-	tips:    []string{"nondeterministic_output"},
-}
-
-var clientListRow = command{
-	name: "list", arity: -2, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientList,
-	summary: "Get the list of client connections",
-	tips:    []string{"nondeterministic_output"},
-	args:    "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
-}
-
-var clientKillRow = command{
-	name: "kill", arity: -3, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientKill,
-	summary: "Kill the connection of a client",
-	args:    "<ip:port | ID client-id | TYPE <NORMAL | MASTER | REPLICA | PUBSUB> | USER username | ADDR ip:port | LADDR ip:port | SKIPME yes/no | MAXAGE maxage>",
-}
-
-var clientUnblockRow = command{
-	name: "unblock", arity: -3, flags: adminControl, categories: catConnection, since: "5.0.0", run: (*client).clientUnblock,
-	summary: "Unblock a client blocked in a blocking command from a different connection",
-	args:    "client-id [TIMEOUT | ERROR]",
-}
 
 // typeNameOf returns the connection's type for the filter TYPE of LIST and KILL.
 func typeNameOf(conn *resp.Conn) string {
@@ -389,16 +392,3 @@ func (c *client) clientUnblock(args [][]byte) error {
 	c.replyYes(conn != nil && conn.Unblock(asError), 0)
 	return nil
 }
-
-// printable reports whether b has only visible ASCII characters. Blanks separate the fields of
-// CLIENT LIST, so a name must have none.
-func printable(b []byte) bool {
-	for _, ch := range b {
-		if ch < '!' || ch > '~' {
-			return false
-		}
-	}
-	return true
-}
-
-const errClientName replyError = "ERR Client names cannot contain spaces, newlines or special characters."

@@ -10,8 +10,8 @@ var monitorCommands = []command{
 	},
 }
 
-// startMonitor makes the connection a monitor. HoldPushes makes the server send OK before the first line
-// of the monitor.
+// startMonitor makes the connection a monitor. HoldPushes makes the server send OK before the first
+// line of the monitor.
 func (c *client) startMonitor([][]byte) error {
 	c.w.Simple("OK")
 	c.conn.HoldPushes()

@@ -273,8 +273,8 @@ func human(n uint64) string {
 	return fmt.Sprintf("%.2f%c", f, units[i])
 }
 
-// usedMemory returns the memory that Go uses: heap with garbage, stacks, runtime. It does not include
-// free memory.
+// usedMemory returns the memory that Go uses: heap with garbage, stacks, runtime. It does not
+// include free memory.
 func usedMemory() uint64 {
 	samples := [...]metrics.Sample{
 		{Name: "/memory/classes/total:bytes"},

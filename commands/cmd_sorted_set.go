@@ -73,7 +73,8 @@ const (
 	errAddOption   replyError = "ERR 'zadd' serves only the options NX, XX and CH: this is a lock server"
 )
 
-// queueAt returns the queue behind the key of a command. If the key does not exist, the queue is empty.
+// queueAt returns the queue behind the key of a command. If the key does not exist, the queue is
+// empty.
 func queueAt(t *keyTx, args [][]byte) (simba.Key, []simba.QueueMember, error) {
 	k := t.key(args)
 	if k.Part == simba.KeyQueue {

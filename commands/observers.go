@@ -11,8 +11,8 @@ type observer interface {
 	ended(c *call)
 }
 
-// observers are told of each command, in client.run. An EXEC that runs its commands in one
-// transaction tells them of its commands after the transaction.
+// observers has all observers. client.run calls them for each command. If EXEC runs its commands in
+// one transaction, client.executed calls them for these commands after the transaction.
 type observers struct {
 	monitors monitors
 	stats    statistics

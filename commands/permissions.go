@@ -91,9 +91,9 @@ const (
 	denialReasons
 )
 
-// denialWords has the texts of each denial. name is for statistics and the audit log, and dryrun for ACL DRYRUN. exec is
-// for a command in EXEC, script for a command in a script, and direct for any other command. Redis
-// has all texts except those for contenders.
+// denialWords has the texts of each denial. name is for statistics and the audit log, and dryrun for
+// ACL DRYRUN. exec is for a command in EXEC, script for a command in a script, and direct for any
+// other command. Redis has all texts except those for contenders.
 var denialWords = [denialReasons]struct{ name, direct, exec, script, dryrun string }{
 	deniedCommand: {
 		"command",

@@ -42,6 +42,52 @@ type keys struct {
 	flags             []string // of the key specification in COMMAND INFO
 }
 
+// oneKey returns keys for a command whose first argument is a key.
+func oneKey(flags ...string) keys { return keys{1, 1, 1, flags} }
+
+// manyKeys returns keys for a command whose arguments are all keys.
+func manyKeys(flags ...string) keys { return keys{1, -1, 1, flags} }
+
+var keyRead = oneKey("RO")
+
+// notKey marks arguments that are routed like keys but are no keys.
+const notKey = "not_key"
+
+// use derives from the flags how a command uses the keys.
+func (k *keys) use() (u access.Use) {
+	for _, f := range k.flags {
+		switch f {
+		case "access":
+			u |= access.Read
+		case "insert", "update", "delete":
+			u |= access.Write
+		}
+	}
+	return u
+}
+
+// channelUse is how a command uses the channels among its arguments.
+type channelUse uint8
+
+const (
+	noChannels    channelUse = iota
+	publishes                // to the channel in the first argument
+	listens                  // to the channels in all arguments
+	listensByGlob            // to the globs in all arguments
+)
+
+// actor says which arguments of a command are the ids of the contenders that it acts for.
+type actor struct {
+	ids func(args [][]byte) [][]byte // nil = none
+	// values says that the ids are values that the command writes, for example to a lock key. Lock
+	// code for Redis often writes random values. So a user without a rule for contenders may write
+	// any value, except ids that belong to another user (access.User.MayName).
+	values bool
+}
+
+// simbaGroup is the group of this server's own commands.
+const simbaGroup = "simba"
+
 // flag is a set of properties of a command.
 type flag uint32
 
@@ -198,6 +244,18 @@ func (e *entry) keysOf(args [][]byte) (found [][]byte) {
 	return found
 }
 
+// call is one run of a command by a client.
+type call struct {
+	entry   *entry
+	args    [][]byte
+	conn    *resp.Conn
+	account *access.Account
+	started time.Duration // since the server's start
+	parked  time.Duration // how long the command has waited or paused so far
+	took    time.Duration // without parked; set when the command has ended
+	err     error         // the reply, nil = no error
+}
+
 // table finds commands by name. It does not change after newTable.
 type table struct {
 	entries []*entry // in the order of the families
@@ -346,14 +404,6 @@ func unknownCommand(args [][]byte) error {
 	return replyErrorf("ERR unknown command '%s', with args beginning with: %s", shorten(args[0]), quoted.String())
 }
 
-// oneKey returns keys for a command whose first argument is a key.
-func oneKey(flags ...string) keys { return keys{1, 1, 1, flags} }
-
-// manyKeys returns keys for a command whose arguments are all keys.
-func manyKeys(flags ...string) keys { return keys{1, -1, 1, flags} }
-
-var keyRead = oneKey("RO")
-
 // usage returns the syntax of a command in one line, such as "SIMBA.QUEUE mutex [COUNT count]".
 func usage(c *command) string { return strings.TrimSpace(strings.ToUpper(c.name) + " " + c.args) }
 
@@ -372,54 +422,4 @@ func (c *client) writeLines(lines []string) {
 	for _, l := range lines {
 		c.w.Simple(l)
 	}
-}
-
-// simbaGroup is the group of this server's own commands.
-const simbaGroup = "simba"
-
-// channelUse is how a command uses the channels among its arguments.
-type channelUse uint8
-
-const (
-	noChannels    channelUse = iota
-	publishes                // to the channel in the first argument
-	listens                  // to the channels in all arguments
-	listensByGlob            // to the globs in all arguments
-)
-
-// actor says which arguments of a command are the ids of the contenders that it acts for.
-type actor struct {
-	ids func(args [][]byte) [][]byte // nil = none
-	// values says that the ids are values that the command writes, for example to a lock key. Lock
-	// code for Redis often writes random values. So a user without a rule for contenders may write
-	// any value, except ids that belong to another user (access.User.MayName).
-	values bool
-}
-
-// notKey marks arguments that are routed like keys but are no keys.
-const notKey = "not_key"
-
-// use derives from the flags how a command uses the keys.
-func (k *keys) use() (u access.Use) {
-	for _, f := range k.flags {
-		switch f {
-		case "access":
-			u |= access.Read
-		case "insert", "update", "delete":
-			u |= access.Write
-		}
-	}
-	return u
-}
-
-// call is one run of a command by a client.
-type call struct {
-	entry   *entry
-	args    [][]byte
-	conn    *resp.Conn
-	account *access.Account
-	started time.Duration // since the server's start
-	parked  time.Duration // how long the command has waited or paused so far
-	took    time.Duration // without parked; set when the command has ended
-	err     error         // the reply, nil = no error
 }
