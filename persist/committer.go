@@ -369,6 +369,9 @@ func (c *committer) promiseLocked(final bool) (floors, head) {
 		f.token += tokenReserve
 	}
 	h := head{seq: f.seq, token: f.token, delay: f.longest, instant: c.clocks.boot(), wall: c.clocks.wall().UnixMilli()}
+	if c.run.inherited == 0 {
+		return f, h
+	}
 	if left := c.run.recoverUntil.Sub(c.clocks.now()); left > 0 {
 		if final {
 			h.delay = left
