@@ -28,11 +28,11 @@ RACE     ?=
 PROGRAMS ?= 50000
 DURATION ?= 10m
 
-# The modules: the server, and each folder with a go.mod of its own. `go` takes only packages of the module that
-# it runs in, so a recipe runs once for each module. In-module is the part of PKG that a module has, as seen from
-# its folder: of PKG="./engine ./client/worker" it is ./engine for the server and ./worker for client. Inner are the
-# modules below a module, which are no part of it.
-OTHERS    := $(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod */*/*/go.mod))
+# The modules: the server, and each folder with a go.mod of its own, but tools, which has no package. `go` takes only
+# packages of the module that it runs in, so a recipe runs once for each module. In-module is the part of PKG that a
+# module has, as seen from its folder: of PKG="./engine ./client/worker" it is ./engine for the server and ./worker for
+# client. Inner are the modules below a module, which are no part of it.
+OTHERS    := $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod */*/*/go.mod)))
 MODULES   := . $(OTHERS)
 inner      = $(if $(filter .,$1),$(OTHERS),$(filter $1/%,$(OTHERS)))
 in-module  = $(if $(filter ./...,$(PKG)),./...,$(patsubst $(if $(filter .,$1),,./$1)%,$(if $(filter .,$1),,.)%,$(filter-out $(foreach i,$(inner),./$i ./$i/%),$(if $(filter .,$1),$(PKG),$(filter ./$1 ./$1/%,$(PKG))))))
@@ -78,9 +78,9 @@ REST = $(filter-out $(patsubst ./%,github.com/simba-resp/simba-resp/%,$(FIRST) $
 # The other modules with code that users import.
 RACED := client client/simbatest
 
-# The tests of the modules below tools run in make lint and make release-check, those of bench in make extras: with
-# them a first run would have to compile half as many packages again.
-UNRACED := $(filter-out bench tools tools/% $(RACED),$(OTHERS))
+# The tests of tools/release run in make release-check, those of bench in make extras: with them a first run would
+# have to compile half as many packages again.
+UNRACED := $(filter-out bench tools/% $(RACED),$(OTHERS))
 
 # Tests that run a server of their own build it themselves, which go test does not see: it would take a result of
 # another server for theirs. So none is taken from its cache. A test that waits in vain for 10 minutes fails; the
@@ -166,10 +166,9 @@ programs: ## PROGRAMS random scripts, here and on a real Redis, from a new seed 
 	@tools/install
 	$(TEST) -v -run RandomPrograms ./script -programs $(PROGRAMS) -seed $(or $(SEED),0)
 
+# go builds the linter once, and then takes it from its cache.
 lint: ## look for bugs and dead code, and hold the rules of who may import whom
-	@go -C tools test ./lint
-	@mkdir -p bin && go -C tools build -o ../bin/lint ./lint
-	$(foreach m,$(MODULES),cd $m && go vet -vettool=$(CURDIR)/bin/lint ./...$(newline))
+	$(foreach m,$(MODULES),cd $m && go tool -modfile=$(CURDIR)/tools/go.mod golangci-lint run$(newline))
 
 fuzz: ## each fuzz target for FUZZTIME
 	@grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sort | while IFS=: read -r file func; do \

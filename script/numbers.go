@@ -152,13 +152,5 @@ func toUnsigned(f float64) uint64 {
 	return uint64(toInteger(f))
 }
 
-// cInt converts to a C int. A number that does not fit becomes the lowest one.
-func cInt(f float64) int {
-	if !(f < 1<<31 && f > -1<<31-1) {
-		return math.MinInt32
-	}
-	return int(f)
-}
-
 // toInt converts to 64 bits, and returns the low 32 bits as a C int.
 func toInt(f float64) int { return int(int32(toInteger(f))) }
