@@ -139,6 +139,8 @@ func (c *client) execKeyed(tx *transaction, watched watches) error {
 // executed tells the observers of the commands of an EXEC. execKeyed calls it after the transaction,
 // because a transaction may run several times.
 func (c *client) executed(tx *transaction) {
+	exec := c.call // a call of its own for each command would be garbage
+	defer func() { c.call = exec }()
 	for i, q := range tx.queue {
 		done := &tx.calls[i]
 		if done.err != nil {
@@ -149,10 +151,9 @@ func (c *client) executed(tx *transaction) {
 				continue
 			}
 		}
-		one := c.call
-		one.entry, one.args, one.took, one.err = q.entry, tx.unpack(q), done.took, done.err
-		c.x.observers.begins(&one)
-		c.x.observers.ended(&one)
+		c.call.entry, c.call.args, c.call.took, c.call.err = q.entry, tx.unpack(q), done.took, done.err
+		c.x.observers.begins(&c.call)
+		c.x.observers.ended(&c.call)
 	}
 }
 
