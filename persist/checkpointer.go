@@ -18,9 +18,9 @@ const maxBehind = 1
 // Options.CommitTimeout. In that time a checkpoint reads and sorts at most 256 MiB of records.
 const computePatience = 6
 
-// checkpointer lets the checkpoint follow the journal: during Open and for a Replay or a Backup up to
-// the last record, and in the background whenever a segment is full. The writer of records waits for
-// it only if the checkpoint is far behind.
+// checkpointer lets the checkpoint follow the journal: during Open and for a Replay or a Backup up
+// to the last record, and in the background whenever a segment is full. The writer of records waits
+// for it only if the checkpoint is far behind.
 type checkpointer struct {
 	journal  *journal.Journal
 	fault    *fault
@@ -51,11 +51,15 @@ func newCheckpointer(o *Options, j *journal.Journal, c *checkpoint, f *fault, p 
 	}
 }
 
-// advanced brings the checkpoint up to a record, and then calls do. The store ends if the checkpoint
-// cannot advance, but not if do returns an error.
+// advanced brings the checkpoint up to a record, and then calls do. The store ends if the
+// checkpoint cannot advance, but not if do returns an error. If the store has failed, advanced
+// returns the cause.
 func (k *checkpointer) advanced(last uint64, do func(*checkpoint) error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if err := k.fault.cause(); err != nil {
+		return err // the checkpoint may have records that it lacks on disk: see stepLocked
+	}
 	if err := k.advanceLocked(last); err != nil {
 		k.fault.trip(fmt.Errorf("checkpoint: %w", oneLine{err}))
 		return err

@@ -408,3 +408,39 @@ func TestAStartThatFailsSpoilsNothing(t *testing.T) {
 		mustClose(t, s)
 	}
 }
+
+// After a failure Pebble's operations do nothing and succeed. A Replay or a Backup may then still
+// wait for the checkpointer.
+func TestAFailedStoreReleasesNoSegmentThatTheCheckpointLacks(t *testing.T) {
+	mem := vfs.NewCrashableMem()
+	o := testOptions(t, mem, Always)
+	o.SegmentSize = 8 << 10
+	failing(&o)
+	s, _ := mustOpen(t, o)
+	s.checkpoints.mu.Lock() // the checkpoint stands still
+	last := simba.Seq(0)
+	for s.checkpoints.behind() < s.checkpoints.step {
+		last++
+		s.Append(put(last, fmt.Sprint("m", last)))
+		mustCommit(t, s, last)
+	}
+	s.backups.mu.Lock() // as while a backup begins: Close keeps the files open
+	s.fault.trip(errBroken)
+	if err := s.Close(); !errors.Is(err, errBroken) {
+		t.Errorf("Close = %v, want the error of the disk", err)
+	}
+	s.checkpoints.mu.Unlock()
+	for range 2 {
+		if err := s.checkpoints.advanced(s.journal.Durable(), func(*checkpoint) error { return nil }); !errors.Is(err, errBroken) {
+			t.Errorf("advanced = %v, want the error of the disk", err)
+		}
+	}
+	s.backups.mu.Unlock()
+	awaitUnlocked(t, mem)
+
+	s, r := mustOpen(t, testOptions(t, mem, Always))
+	defer mustClose(t, s)
+	if n := len(leasesOf(t, r)); n != int(last) {
+		t.Errorf("the directory has %d leases, want %d", n, last)
+	}
+}
