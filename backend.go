@@ -229,7 +229,7 @@ type HistoryRequest struct {
 // Stats are an engine's figures for INFO.
 type Stats struct {
 	Held    int64 // mutexes with an owner; below 0 = unknown
-	Mutexes int64 // mutexes in memory: with an owner, a queue or a reservation; below 0 = unknown
+	Mutexes int64 // mutexes in memory, some of which may be free; below 0 = unknown
 	Blocked int64 // blocked waiters
 	Polling int64 // polling waiters; below 0 = unknown
 

@@ -11,8 +11,8 @@ import (
 // never is the deadline of a lease that does not end.
 const never = simba.Instant(math.MaxInt64)
 
-// mutex is the state of one mutex that is owned, reserved or has waiters. There may be millions of
-// mutexes, so the struct is small: 96 bytes and one string.
+// mutex is the state of one mutex that is in memory: see the invariants of the package. There may be
+// millions of mutexes, so the struct is small: 96 bytes and one string.
 type mutex struct {
 	label      string        // the name and the owner's id, in one allocation
 	token      uint64        // token of the present tenure; 0 = free

@@ -118,7 +118,7 @@ var table = []row{
 			s.value(float64(audit), "audit")
 		}},
 
-	{Metric{"simba_mutexes", gauge, nil, onEmbedded, "Mutexes with an owner, a queue or a reservation."},
+	{Metric{"simba_mutexes", gauge, nil, onEmbedded, "Mutexes in memory: with an owner, a queue, a reservation, or contenders without a queue."},
 		func(r *reading, s *sink) { s.known(r.engine.Mutexes) }},
 	{Metric{"simba_mutexes_held", gauge, nil, onEmbedded, "Mutexes with an owner."},
 		func(r *reading, s *sink) { s.known(r.engine.Held) }},
