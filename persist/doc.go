@@ -12,8 +12,8 @@
 // appended meanwhile make up the next group. Thus many clients share one fsync.
 //
 // Some changes must be synced: a client must not see such a change, or a later one, before it is
-// durable. The committer's mustSync decides which these are. In Async they are few, because the recovery
-// delay of the next run makes the loss of most changes safe.
+// durable. The committer's mustSync decides which these are. In Async they are few, because the
+// recovery delay of the next run makes the loss of most changes safe.
 //
 // # Files
 //
