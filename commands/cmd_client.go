@@ -150,8 +150,6 @@ func (c *client) clientTracking(args [][]byte) error {
 	return nil
 }
 
-// This file has the subcommands of CLIENT that show or change any connection.
-
 // typeNameOf returns the connection's type for the filter TYPE of LIST and KILL.
 func typeNameOf(conn *resp.Conn) string {
 	if conn.SubscriptionCount() > 0 {

@@ -22,7 +22,7 @@ func vanished(nc net.Conn) (vanished bool) {
 		return false
 	}
 	_ = raw.Control(func(fd uintptr) { // fails if the connection is closed
-		if unsent, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil && unsent == 0 {
+		if unacked, err := unix.IoctlGetInt(int(fd), unix.SIOCOUTQ); err == nil && unacked == 0 {
 			return // as on most connections: keep-alive probes work
 		}
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
