@@ -1,5 +1,5 @@
 // Package conformance is the conformance suite of all engines, also of the embedded one. It tests
-// the promises in the table Promises, each command and status, and outages of the store.
+// the Promises, each command and status, and outages of the store.
 //
 //	func TestConformance(t *testing.T) {
 //		store := stores.Redis(t)
@@ -17,7 +17,7 @@
 // happen, the rule waits for the event, however long a slow machine takes. If an event must not
 // happen too early, the rule compares the times of its requests and their replies.
 //
-// The table Promises also names the promises that an engine does not keep, or keeps only on a
-// condition. Run skips the rules of a promise that the engine does not keep, and logs the reason.
-// The table in the documentation is generated from Promises.
+// The PromisesFile of an engine names the promises that the engine does not keep, or keeps only on
+// a condition. Run skips the rules of a promise that the engine does not keep, and logs the reason.
+// The table in the documentation is generated from these files.
 package conformance

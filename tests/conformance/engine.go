@@ -21,8 +21,10 @@ type Backend interface {
 // Engine describes the engine under test.
 type Engine struct {
 	// Name is the engine's name, such as "redis". A dash and the name of a set-up may follow:
-	// "redis-cluster". The part before the dash selects the column of Promises.
+	// "redis-cluster".
 	Name string
+	// Promises is the folder of the engine's PromisesFile; "" = the folder of the test.
+	Promises string
 	// Open starts one more server on the same store. The suite closes the server.
 	Open Opener
 	// Link is the network between the store and the servers that Open starts; nil = Run skips the
@@ -70,9 +72,10 @@ func Run(t *testing.T, e Engine) {
 	if e.Timeout == 0 {
 		e.Timeout = 3 * time.Second
 	}
+	keeps := keepings(t, e.Promises)
 	for _, r := range rules() {
 		t.Run(r.name, func(t *testing.T) {
-			switch p := promiseOf(t, r.promise).of(e.Name); p.state {
+			switch p := keeps[promiseOf(t, r.promise).ID]; p.state {
 			case notKept:
 				t.Skipf("not kept by %s: %s", e.Name, p.text)
 			case notApplicable:
