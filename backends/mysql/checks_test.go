@@ -47,7 +47,7 @@ func TestRefusedSettingAtRunTimeBeginsNoTenure(t *testing.T) {
 			}
 
 			must(t, db, c.harm)
-			b.checks.Again()
+			checkAgain(b)
 			awaitFault(t, b, c.setting, true, true)
 			<-w.woken
 			if _, err := w.ticket.End(simba.EndWoken); !isMisconfigured(err, c.want) {

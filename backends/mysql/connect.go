@@ -27,11 +27,14 @@ const (
 	maxIdle = 3 * time.Minute
 )
 
+// lockWait is how long a statement waits for a locked row. The database counts whole seconds.
+const lockWait = time.Second
+
 // settings are the session settings that the engine needs. A new connection runs them after the
 // settings of the DSN, which they override.
 var settings = []string{
 	// The server must not truncate values, and quoting must be what the driver assumes.
-	`SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1, ` + lockWaitSetting,
+	`SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1, innodb_lock_wait_timeout = 1`,
 	// READ WRITE is needed because a server that accepts writes may still make new sessions
 	// read-only by default.
 	`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`,

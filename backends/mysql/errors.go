@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
+	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
@@ -82,22 +84,47 @@ func isReadOnly(err error) bool {
 }
 
 // isConflict reports whether a statement failed because of another transaction. Such a statement
-// has done nothing, so the engine can repeat it.
+// has done nothing.
 func isConflict(err error) bool {
-	switch errorNumber(err) {
-	case errLockWait, errDeadlock:
-		return true
-	}
-	return errors.Is(err, errLocked)
+	n := errorNumber(err)
+	return n == errLockWait || n == errDeadlock
 }
 
 // isFull reports whether the database had no space for a row, or for a longer owner in it.
 func isFull(err error) bool {
-	switch errorNumber(err) {
-	case errTableFull, errDiskFull:
-		return true
+	n := errorNumber(err)
+	return n == errTableFull || n == errDiskFull
+}
+
+// fail returns an error of the driver as the error of a step.
+func (s *store) fail(err error) error {
+	if err == nil || errors.As(err, new(*simba.NameError)) || errors.As(err, new(proxy.NotDone)) {
+		return err
 	}
-	return false
+	switch {
+	case isConflict(err):
+		return proxy.NotDone{Err: err, Locked: true}
+	case isFull(err):
+		return proxy.NotDone{Err: fmt.Errorf("the database has no space for a new mutex or owner: %w", err)}
+	}
+	if f := s.endpoint.fault(err); f != nil {
+		return &simba.MisconfiguredError{Engine: name, Err: f}
+	}
+	if isReadOnly(err) || errorNumber(err) == 0 && !errors.Is(err, context.Canceled) {
+		// Other idle connections may be broken too, or lead to a demoted primary. Replace all of
+		// them, not one for each failed request.
+		s.reconnect()
+	}
+	return err
+}
+
+// reconnect closes the idle connections of the pool. Only one call runs at a time. If calls
+// overlapped, database/sql could close the wrong connection, and lose a slot of the pool for ever.
+func (s *store) reconnect() {
+	s.reconnecting.Lock()
+	defer s.reconnecting.Unlock()
+	s.db.SetMaxIdleConns(0)
+	s.db.SetMaxIdleConns(maxConns)
 }
 
 // fault is an error that only an operator can resolve: the database answers, but the engine cannot
@@ -150,8 +177,14 @@ func (e endpoint) fault(err error) error {
 }
 
 func wrongTable(err error) error {
+	if errorNumber(err) == errNoColumn && strings.Contains(err.Error(), "fencing_token") {
+		return errNoToken
+	}
 	return faultf("table simba_mutex is not Simba's (%s): rename it, and start with --mysql-migrate", oneLine(err))
 }
+
+// errNoToken is the fault of a table of Simba up to 3.2.
+var errNoToken = faultf("table simba_mutex has no column fencing_token: start with --mysql-migrate, or run " + addToken)
 
 // driverFault is like fault, for an error without a number.
 func (e endpoint) driverFault(err error) error {

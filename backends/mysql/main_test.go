@@ -172,6 +172,24 @@ func serverWithTable(t testing.TB, table string) *stores.Server {
 	return store
 }
 
-func serverWithSeedTable(t testing.TB) *stores.Server { return serverWithTable(t, seeds.MySQLTable) }
+// serverWithSeedTable starts a store with the table of Simba up to 3.2, to which the column
+// fencing_token was added.
+func serverWithSeedTable(t testing.TB) *stores.Server {
+	t.Helper()
+	store := serverWithTable(t, seeds.MySQLTable)
+	must(t, direct(t, store, ""), addToken)
+	return store
+}
+
+// checkAgain makes the engine check the store soon.
+func checkAgain(b *Backend) { b.store.hooks.Load().Connected() }
+
+// unavailable returns an error of the store as the engine does.
+func unavailable(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &simba.UnavailableError{Engine: name, Err: err}
+}
 
 func withoutMigration(o *Options) { o.Migrate = false }

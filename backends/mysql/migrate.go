@@ -14,18 +14,13 @@ import (
 //go:embed init-simba-mysql.sql
 var Schema string
 
-// addToken adds fencing_token and sets it in each row, in one statement. So no contender can begin
-// a tenure in between with a token that an earlier tenure had.
-const (
-	addToken = "ALTER TABLE simba_mutex ADD COLUMN fencing_token BIGINT UNSIGNED NOT NULL DEFAULT (" + legacyToken + ")" +
-		" COMMENT 'the fencing token of the last tenure'"
-	// defaultToken sets the column's default to 0, as in a new table.
-	defaultToken = "ALTER TABLE simba_mutex ALTER COLUMN fencing_token SET DEFAULT 0"
-)
+// addToken adds fencing_token to the table of Simba up to 3.2. 0 means that no tenure has had a
+// token. The default is needed, since these contenders insert rows without the column.
+const addToken = "ALTER TABLE simba_mutex ADD COLUMN fencing_token BIGINT UNSIGNED NOT NULL DEFAULT 0"
 
 // migrate creates the table if it is missing, and adds a missing fencing_token.
 //
-// The time limit does not apply to adding the column, since the database copies the table for it.
+// The time limit does not apply to adding the column, since the database may copy the table for it.
 func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	var columns int
 	err := within(ctx, o.Timeout, func(ctx context.Context) error {
@@ -39,17 +34,14 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 		return err
 	}
 	o.Logger.Info("adding the column fencing_token to the table simba_mutex")
-	switch err := addColumn(ctx, db); {
+	err = addColumn(ctx, db)
+	switch {
 	case errorNumber(err) == errDuplicateColumn: // another server has just added it
-	case errorNumber(err) == errSyntax:
-		o.Logger.Warn("the server cannot add the column fencing_token in one statement: tokens remain the rows' versions",
-			"needs", "MySQL 8.0.13 or MariaDB 10.3", "err", err)
+		return nil
 	case isConflict(err):
 		return fmt.Errorf("add the column fencing_token: a transaction uses the table simba_mutex; start again when it has ended: %w", err)
-	default:
-		return err
 	}
-	return nil
+	return err
 }
 
 // addColumn adds fencing_token. Other clients' statements wait behind it, so its connection waits
@@ -64,10 +56,9 @@ func addColumn(ctx context.Context, db *sql.DB) error {
 		// ErrBadConn closes the connection, so that no other request gets its settings.
 		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
 	}()
-	for _, statement := range []string{"SET SESSION lock_wait_timeout = 2", addToken, defaultToken} {
-		if _, err := conn.ExecContext(ctx, statement); err != nil {
-			return err
-		}
+	_, err = conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 2")
+	if err == nil {
+		_, err = conn.ExecContext(ctx, addToken)
 	}
-	return nil
+	return err
 }

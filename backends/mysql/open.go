@@ -15,6 +15,21 @@ import (
 // defaultTimeout replaces an Options.Timeout of 0.
 const defaultTimeout = 3 * time.Second
 
+// name is the engine's name in errors.
+const name = "mysql"
+
+// Backend keeps mutexes in a table of MySQL or MariaDB. It implements simba.Backend and is safe for
+// concurrent use.
+type Backend struct {
+	*proxy.Engine
+
+	store  *store
+	source *credentials.Source[target]
+}
+
+// CertificatesExpire returns when the certificates of the connections expire, by setting.
+func (b *Backend) CertificatesExpire() map[string]time.Time { return b.source.Get().expires }
+
 // Open connects to the database and checks its version, its settings, the table and the user's
 // rights. An error has one line, says what to do, and never contains the password. Open logs a
 // warning for each setting that weakens the engine's guarantees.
@@ -39,56 +54,29 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		return nil, err
 	}
 	cfg := source.Last()
-	ep := endpoint{cfg.User, cfg.Addr, cfg.DBName}
-	var db *sql.DB
-	checks := proxy.NewChecks("mysql", o.Logger, func(ctx context.Context) (faults []proxy.Fault, err error) {
-		err = within(ctx, o.Timeout, func(ctx context.Context) error {
-			faults, err = check(ctx, db, ep)
-			return err
-		})
-		return faults, err
+	s := &store{endpoint: endpoint{cfg.User, cfg.Addr, cfg.DBName}, timeout: o.Timeout, clock: proxy.NewClock()}
+	s.db, err = openPool(source, func() {
+		if h := s.hooks.Load(); h != nil {
+			h.Connected()
+		}
 	})
-	db, err = openPool(source, checks.Again)
 	if err != nil {
 		return nil, err
 	}
-	b, err := open(ctx, o, db, ep, checks)
-	if err != nil {
-		_ = db.Close()
-		return nil, ep.explain(err)
-	}
-	b.source = source
-	return b, nil
-}
-
-func open(ctx context.Context, o Options, db *sql.DB, ep endpoint, checks *proxy.Checks) (b *Backend, err error) {
 	if o.Migrate {
-		err = migrate(ctx, db, o)
+		err = migrate(ctx, s.db, o)
 	}
+	b := &Backend{store: s, source: source}
 	if err == nil {
-		err = checks.Start(ctx)
+		b.Engine, err = proxy.Open(ctx, proxy.Options{
+			Name: name, Notices: o.Notices, Logger: o.Logger, Timeout: o.Timeout, Poll: o.Poll,
+			HandoffWindow: o.HandoffWindow, QueueGrace: o.QueueGrace, History: o.History,
+		}, s)
 	}
 	if err != nil {
-		return nil, err
+		_ = s.db.Close()
+		return nil, s.endpoint.explain(err)
 	}
-	err = within(ctx, o.Timeout, func(ctx context.Context) error {
-		t, err := checkTable(ctx, db)
-		if err != nil {
-			return err
-		}
-		b = newBackend(o, newStore(db, t, o.Timeout), ep, checks)
-		if err := b.store.readClock(ctx); err != nil {
-			return err
-		}
-		return b.store.waits.detect(ctx, db)
-	})
-	if err != nil {
-		return nil, err
-	}
-	b.running.Go(func() { checks.Run(b.ctx, b.waiters) })
-	b.running.Add(2)
-	go b.maintain()
-	go b.backfillTokens()
 	return b, nil
 }
 
@@ -98,15 +86,22 @@ func within(ctx context.Context, limit time.Duration, step func(context.Context)
 	return step(ctx)
 }
 
-// check checks the server, and then the table. A read-only server is an error and no fault, since a
-// failover may follow. Requests fail there anyway, even if the user may write (see query).
-func check(ctx context.Context, db *sql.DB, ep endpoint) ([]proxy.Fault, error) {
-	faults, err := checkServer(ctx, db, ep)
-	if err == nil {
-		_, err = checkTable(ctx, db)
-	}
+// Check implements proxy.Store. It checks the server, and then the table. A read-only server is an
+// error and no fault, since a failover may follow. Requests fail there anyway, even if the user may
+// write (see query).
+func (s *store) Check(ctx context.Context) (faults []proxy.Fault, err error) {
+	err = within(ctx, s.timeout, func(ctx context.Context) error {
+		if faults, err = checkServer(ctx, s.db, s.endpoint); err != nil {
+			return err
+		}
+		t, err := checkTable(ctx, s.db)
+		if err == nil {
+			s.table.Store(&t)
+		}
+		return err
+	})
 	// Other errors do not concern the table. For example, the server refuses the login.
-	if f := ep.fault(err); f != nil && strings.Contains(f.Error(), "simba_mutex") {
+	if f := s.endpoint.fault(err); f != nil && strings.Contains(f.Error(), "simba_mutex") {
 		return append(faults, proxy.Fault{Setting: "simba_mutex", Text: f.Error(), Refused: true}), nil
 	}
 	return faults, err

@@ -32,14 +32,14 @@ func TestConcurrentFailuresLoseNoConnection(t *testing.T) {
 			all.Go(func() {
 				_ = c.Close()
 				if i%4 == 0 {
-					_ = b.fail(errNotPrimary)
+					_ = b.store.fail(errNotPrimary)
 				}
 			})
 		}
 		all.Wait()
 	}
 	await(t, "no connection is open", func() bool {
-		_ = b.fail(errNotPrimary) // again, because the check of the settings opens connections too
+		_ = b.store.fail(errNotPrimary) // again, because the check of the settings opens connections too
 		return b.store.db.Stats().OpenConnections == 0
 	})
 }

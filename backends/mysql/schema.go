@@ -17,19 +17,20 @@ type column struct {
 	length  int    // in characters, of a text column
 	charset string // of a text column
 	key     string
+	initial string // "NO 0" if it is not nullable and its default is 0
 }
 
 // table is what the engine needs to know of simba_mutex.
 type table struct {
 	mutex, owner column
-	fenced       bool // it has fencing_token
 }
 
 // checkTable checks the table and the user's rights to it. Its errors have one line.
 func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 	for _, try := range []string{
 		"SELECT mutex FROM simba_mutex LIMIT 0",
-		"UPDATE simba_mutex SET version = version WHERE 1 = 0",
+		"UPDATE simba_mutex SET version = version, acquired_at = acquired_at, ttl_at = ttl_at, transition_at = transition_at," +
+			" owner_id = owner_id, fencing_token = fencing_token WHERE 1 = 0",
 		"INSERT INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version)" +
 			" SELECT mutex, acquired_at, ttl_at, transition_at, owner_id, version FROM simba_mutex WHERE 1 = 0",
 	} {
@@ -38,7 +39,8 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 		}
 	}
 	rows, err := query(ctx, db, `SELECT column_name, data_type, column_type,
-		COALESCE(character_maximum_length, 0), COALESCE(character_set_name, ''), column_key
+		COALESCE(character_maximum_length, 0), COALESCE(character_set_name, ''), column_key,
+		CONCAT(is_nullable, ' ', COALESCE(column_default, ''))
 		FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'simba_mutex'`)
 	if err != nil {
 		return t, err
@@ -49,7 +51,7 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 	for rows.Next() {
 		var name string
 		var c column
-		if err := rows.Scan(&name, &c.kind, &c.whole, &c.length, &c.charset, &c.key); err != nil {
+		if err := rows.Scan(&name, &c.kind, &c.whole, &c.length, &c.charset, &c.key, &c.initial); err != nil {
 			return t, err
 		}
 		columns[strings.ToLower(name)] = c
@@ -61,20 +63,19 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 		return t, err
 	}
 	t.mutex, t.owner = columns["mutex"], columns["owner_id"]
-	for _, name := range []string{"mutex", "acquired_at", "ttl_at", "transition_at", "owner_id", "version"} {
+	for _, name := range []string{"mutex", "acquired_at", "ttl_at", "transition_at", "owner_id", "version", "fencing_token"} {
 		c, ok := columns[name]
-		if !ok {
+		switch want := wrongType(name, c); {
+		case !ok && name == "fencing_token":
+			return t, errNoToken
+		case !ok:
 			return t, faultf("table simba_mutex has no column %s, so it is not Simba's: rename it, and start with --mysql-migrate", name)
-		}
-		if want := wrongType(name, c); want != "" {
+		case want != "":
 			return t, faultf("table simba_mutex: column %s is %s, expected %s", name, c.whole, want)
 		}
 	}
-	if c, ok := columns["fencing_token"]; ok {
-		if c.kind != "bigint" {
-			return t, faultf("table simba_mutex: column fencing_token is %s, expected BIGINT UNSIGNED", c.whole)
-		}
-		t.fenced = true
+	if columns["fencing_token"].initial != "NO 0" {
+		return t, faultf("table simba_mutex: column fencing_token can be NULL, or its default is not 0: run ALTER TABLE simba_mutex MODIFY fencing_token BIGINT UNSIGNED NOT NULL DEFAULT 0")
 	}
 	if t.mutex.key != "PRI" || keys != 1 {
 		return t, faultf("table simba_mutex: column mutex is not its primary key")

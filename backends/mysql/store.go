@@ -4,9 +4,8 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
+	"hash/crc32"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,84 +13,34 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// store accesses the table. Each method runs one statement, which commits by itself, and repeats it
-// after a conflict with another transaction (see lockWaits). Statements that read also check that
-// the database accepts writes (see query).
+// store implements proxy.Store. Each step that changes a row is one statement, which commits by
+// itself. Statements that read also check that the database accepts writes (see query).
 type store struct {
-	db     *sql.DB
-	table  table
-	clock  *clock
-	waits  *lockWaits
-	fenced *atomic.Bool // the table had fencing_token when a statement last used it
-	// backfillPending is true until the backfill is done. Until then, a row with a fencing_token of
-	// 0 may be older than the column.
-	backfillPending *atomic.Bool
-	columnAdded     chan struct{} // starts Backend.backfillTokens; capacity 1
+	db       *sql.DB
+	endpoint endpoint
+	timeout  time.Duration
+	clock    *proxy.Clock
+	tenures  tenures
+	table    atomic.Pointer[table] // as of the last check
+	hooks    atomic.Pointer[proxy.Hooks]
+
+	reconnecting sync.Mutex // held while the idle connections are replaced
 }
 
-func newStore(db *sql.DB, t table, timeout time.Duration) store {
-	s := store{
-		db: db, table: t, clock: newClock(), waits: newLockWaits(timeout),
-		fenced: new(atomic.Bool), backfillPending: new(atomic.Bool), columnAdded: make(chan struct{}, 1),
-	}
-	s.backfillPending.Store(true)
-	s.noteColumn(t.fenced)
-	return s
-}
+var _ proxy.Store = (*store)(nil)
 
-// row is the state of a mutex in the table. Times are Unix ms on the database's clock.
+// Start implements proxy.Store.
+func (s *store) Start(h proxy.Hooks) { s.hooks.Store(&h) }
+
+// Close implements proxy.Store.
+func (s *store) Close() error { return s.db.Close() }
+
+// row is a row of the table.
 type row struct {
-	missing      bool // there is no row
-	owner        string
-	token        uint64
-	version      uint64
-	fencingToken uint64 // the column's value
-	fenced       bool   // the table has fencing_token
-	acquiredAt   int64
-	ttlAt        int64
-	transitionAt int64
-	now          int64
-	live         bool // the lease is running
-}
-
-func (r row) left() time.Duration { return proxy.Between(r.now, r.transitionAt) }
-
-func (r row) ttlLeft() time.Duration { return proxy.Between(r.now, r.ttlAt) }
-
-// lease is a lease that a statement has begun or renewed.
-type lease struct {
-	owner           string
-	token           uint64
-	version         uint64 // of the row when the tenure began; 0 = unknown
-	ttl, transition time.Duration
-	since           time.Time // just before the statement was sent; the windows began no earlier
-	at              int64     // acquired_at in the table; 0 = unknown
-}
-
-// left returns the time until each window ends, at least 0. It counts from since, so the result is
-// never longer than the time left by the database's clock.
-func (l lease) left() (ttl, transition time.Duration) {
-	passed := time.Since(l.since)
-	return roundUp(l.ttl - passed), roundUp(l.ttl + l.transition - passed)
-}
-
-// roundUp rounds up to milliseconds, so that a client that sleeps that long does not wake early.
-func roundUp(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return (d + time.Millisecond - 1).Truncate(time.Millisecond)
-}
-
-// asRow returns the row as it was after the statement that began or renewed the lease.
-func (l lease) asRow() row {
-	passed := time.Since(l.since).Milliseconds()
-	r := row{owner: l.owner, token: l.token, version: l.version, acquiredAt: l.at}
-	r.ttlAt = r.acquiredAt + l.ttl.Milliseconds()
-	r.transitionAt = r.ttlAt + l.transition.Milliseconds()
-	r.now = r.acquiredAt + passed
-	r.live = r.transitionAt > r.now
-	return r
+	proxy.State
+	mutex   string
+	missing bool // there is no row
+	fencing uint64
 }
 
 const (
@@ -109,259 +58,131 @@ const (
 
 	insertRow = "INSERT INTO simba_mutex (mutex, acquired_at, ttl_at, transition_at, owner_id, version)" +
 		" VALUES (?, 0, 0, 0, '', 0)"
+	selectRows = "SELECT mutex, owner_id, version, fencing_token, acquired_at, ttl_at, transition_at, " + dbNow + " FROM simba_mutex WHERE "
 
-	// renewed is the new acquired_at of a grant or renewal. It exceeds the old value even if both
-	// fall into one millisecond. Otherwise a renewed lease could look like an orphan's grant. It is
-	// at most 5 ms ahead of the clock. A statement must assign acquired_at last, since each use of
-	// renewed reads the old value.
+	// renewed is the new acquired_at of a grant or renewal, which is the Mark of the lease. It
+	// exceeds the old value even if both fall into one millisecond. It is at most 5 ms ahead of the
+	// clock. A statement must assign acquired_at last, since each use of renewed reads the old
+	// value.
 	renewed = "GREATEST(" + dbNow + ", LEAST(acquired_at + 1, " + dbNow + " + 5))"
+	// renewing is true if the contender has the lease.
+	renewing = "transition_at > " + dbNow + " AND " + sameOwner
+	// windows begins or renews both windows now.
+	windows = "ttl_at = " + renewed + " + ?, transition_at = " + renewed + " + ?, acquired_at = " + renewed
+	// inTime is false after the request's deadline.
+	inTime = " AND " + dbNow + " < ?"
+
+	// takeRow grants or renews. LAST_INSERT_ID is 2 * version after a grant, and 2 * version + 1
+	// after a renewal. The statement computes it before it changes other columns, because the value
+	// depends on the old owner and the old end of the lease.
+	takeRow = "UPDATE simba_mutex SET version = LAST_INSERT_ID(IF(" + renewing + ", version * 2 + 1, " + nextVersion + " * 2)) DIV 2" + setToken + ", " +
+		windows + ", owner_id = ? WHERE " + sameMutex + inTime +
+		" AND (transition_at <= " + dbNow + " OR transition_at > " + dbClock + ofAny + " AND " + sameOwner + ")"
+	// renewRow and passRow set LAST_INSERT_ID to the version.
+	renewRow = "UPDATE simba_mutex SET version = LAST_INSERT_ID(version), " + windows +
+		" WHERE " + sameMutex + inTime + " AND " + sameOwner + " AND transition_at > " + dbClock
+	passRow = "UPDATE simba_mutex SET version = LAST_INSERT_ID(" + nextVersion + ")" + setToken +
+		", acquired_at = ?, ttl_at = ?, transition_at = ?, owner_id = ? WHERE " + sameMutex + inTime
 )
 
-// read returns the row of a mutex. If lock is true, it waits until statements that began earlier
-// can no longer change the row.
-func (s *store) read(ctx context.Context, mutex string, lock bool) (r row, err error) {
-	for i := 1; ; i++ {
-		if lock {
-			err = s.waits.run(ctx, mutex, func(prefix string) (err error) {
-				r, err = s.readOnce(ctx, mutex, prefix, " FOR UPDATE")
-				return err
-			})
-		} else {
-			r, err = s.readOnce(ctx, mutex, "", "")
-		}
-		// A read changes nothing, so it may be repeated after the connection broke.
-		if !isBroken(err) || ctx.Err() != nil || i == maxReads {
-			return r, err
-		}
-	}
-}
-
-const maxReads = 3
-
-func isBroken(err error) bool {
-	var name *simba.NameError
-	own := fault("")
-	return err != nil && errorNumber(err) == 0 &&
-		!errors.As(err, &name) && !errors.As(err, &own) && !isReadOnly(err) && !isConflict(err)
-}
-
-func (s *store) readOnce(ctx context.Context, mutex, prefix, lock string) (row, error) {
-	rows, err := s.readRows(ctx, prefix, "mutex = ?"+lock, mutex)
-	switch {
-	case err != nil:
-		return row{}, err
-	case len(rows) == 0:
-		return row{missing: true}, nil
-	case rows[0].mutex != mutex:
-		return row{}, &simba.NameError{Argument: "mutex", Problem: "the table does not distinguish it from " + rows[0].mutex + ", because of the collation of its column mutex"}
-	}
-	return rows[0].row, nil
-}
-
-type namedRow struct {
-	mutex string
-	row
-}
-
-// readRows returns the rows that match a condition. It selects all columns, so that it works with
-// and without fencing_token, and notes whether the table has that column.
-func (s *store) readRows(ctx context.Context, prefix, where string, args ...any) (list []namedRow, err error) {
-	sent := time.Now()
-	rows, err := query(ctx, s.db, prefix+"SELECT simba_mutex.*, "+dbNow+" FROM simba_mutex WHERE "+where, args...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	names, err := rows.Columns()
-	if err != nil {
-		return nil, err
-	}
-	var n namedRow
-	into, err := n.columns(names)
-	if err != nil {
-		return nil, err
-	}
-	s.noteColumn(n.fenced)
-	for rows.Next() {
-		if err := scan(rows, into...); err != nil {
-			return nil, err
-		}
-		s.clock.learn(n.now, sent, time.Now())
-		found := n
-		found.derive()
-		list = append(list, found)
-	}
-	return list, rows.Err()
-}
-
-// columns returns the destinations for a result's columns. The last column is the database's time.
-func (n *namedRow) columns(names []string) (into []any, err error) {
-	into = make([]any, len(names))
-	last := len(names) - 1
-	into[last] = &n.now
-	for _, c := range []struct {
-		name string
-		into any
-	}{
-		{"mutex", &n.mutex}, {"owner_id", &n.owner}, {"version", &n.version}, {"fencing_token", &n.fencingToken},
-		{"acquired_at", &n.acquiredAt}, {"ttl_at", &n.ttlAt}, {"transition_at", &n.transitionAt},
-	} {
-		i := slices.IndexFunc(names[:last], func(name string) bool { return strings.EqualFold(name, c.name) })
-		switch {
-		case i >= 0:
-			into[i] = c.into
-			n.fenced = n.fenced || c.name == "fencing_token"
-		case c.name != "fencing_token":
-			return nil, wrongTable(fmt.Errorf("Unknown column '%s'", c.name))
-		}
-	}
-	for i, at := range into {
-		if at == nil {
-			into[i] = new(sql.RawBytes) // a column that the engine does not need
-		}
-	}
-	return into, nil
-}
-
-// readOrInsert is like read, but inserts a missing row. It works in a full database if the row
-// exists.
-func (s *store) readOrInsert(ctx context.Context, mutex string, lock bool) (row, error) {
+// Take implements proxy.Store.
+func (s *store) Take(ctx context.Context, mutex string, l *proxy.Lease) (proxy.Taking, proxy.State, error) {
 	for {
-		r, err := s.read(ctx, mutex, lock)
+		ttl, both := l.TTL.Milliseconds(), (l.TTL + l.Transition).Milliseconds()
+		id, ok, err := s.exec(ctx, takeRow, l.Owner, ttl, both, l.Owner, mutex, mutex, s.deadline(ctx), l.Owner)
+		if l.Revision, l.Token = id/2, id/2*tokenUnit; ok {
+			return proxy.Taking(1 + id%2), proxy.State{}, nil
+		}
+		var r row
+		if err == nil {
+			r, err = s.read(ctx, mutex, false)
+		}
 		if err != nil || !r.missing {
-			return r, err
+			return proxy.Held, r.State, s.fail(err)
 		}
-		err = s.waits.run(ctx, mutex, func(prefix string) error {
-			_, err := s.db.ExecContext(ctx, prefix+insertRow, mutex)
-			return err
-		})
-		if err != nil && errorNumber(err) != errDuplicate {
-			return r, err
+		if _, err := s.insert(ctx, mutex); err != nil {
+			return proxy.Held, r.State, s.fail(err)
 		}
 	}
 }
 
-func (s *store) readClock(ctx context.Context) error {
-	var now int64
-	sent := time.Now()
-	err := queryRow(ctx, s.db, []any{&now}, "SELECT "+dbNow)
-	if err == nil {
-		s.clock.learn(now, sent, time.Now())
+// insert adds the row of a mutex. It reports whether there was none.
+func (s *store) insert(ctx context.Context, mutex string) (fresh bool, err error) {
+	_, err = s.db.ExecContext(ctx, insertRow, mutex)
+	if errorNumber(err) == errDuplicate {
+		return false, nil
 	}
-	return err
+	return err == nil, err
 }
 
-// tryUpdate runs an UPDATE that matches no row. It fails if the table lacks a column that a grant
-// needs, or if the user lacks a privilege that a grant needs.
-func (s *store) tryUpdate(ctx context.Context) error {
-	_, err := s.db.ExecContext(ctx, "UPDATE simba_mutex SET version = version, acquired_at = acquired_at,"+
-		" ttl_at = ttl_at, transition_at = transition_at, owner_id = owner_id WHERE mutex = '' AND 1 = 0")
-	return err
+// Renew implements proxy.Store.
+func (s *store) Renew(ctx context.Context, mutex string, l *proxy.Lease) (bool, error) {
+	ttl, both := l.TTL.Milliseconds(), (l.TTL + l.Transition).Milliseconds()
+	query, args := renewRow+ofAny, []any{ttl, both, mutex, mutex, s.deadline(ctx), l.Owner}
+	if l.Token != 0 {
+		query, args = renewRow+ofToken, append(args, l.Token)
+	}
+	version, ok, err := s.exec(ctx, query, args...)
+	if l.Token == 0 {
+		l.Token = version * tokenUnit
+	}
+	return ok, s.fail(err)
 }
 
-// acquire takes a free mutex, or renews the lease of its owner. ok is false if neither was
-// possible.
-func (s *store) acquire(ctx context.Context, r simba.AcquireRequest) (l lease, renewed, ok bool, err error) {
-	ttl, both := r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds()
-	var fenced bool
-	id, ok, err := s.write(ctx, r.Mutex, func(q *statements) (string, []any) {
-		fenced = q.fenced
-		l = lease{owner: r.Contender, ttl: r.TTL, transition: r.Transition, since: time.Now()}
-		return q.acquire, []any{r.Contender, ttl, both, r.Contender, r.Mutex, r.Mutex, s.dbDeadline(ctx), r.Contender}
-	})
-	l.version, renewed = id/2, id%2 == 1
-	l.token = tokenOf(l.version, fenced)
-	return l, renewed, ok, err
-}
-
-// guard renews the lease if the contender is the owner. If the request has a token, the tenure must
-// have the same one.
-func (s *store) guard(ctx context.Context, r simba.GuardRequest) (l lease, ok bool, err error) {
-	ttl, both := r.TTL.Milliseconds(), (r.TTL + r.Transition).Milliseconds()
-	var fenced bool
-	version, ok, err := s.write(ctx, r.Mutex, func(q *statements) (string, []any) {
-		fenced = q.fenced
-		l = lease{owner: r.Contender, ttl: r.TTL, transition: r.Transition, since: time.Now()}
-		args := []any{ttl, both, r.Mutex, r.Mutex, s.dbDeadline(ctx), r.Contender}
-		if r.Token != 0 {
-			return q.guard + q.ofToken, append(args, r.Token)
+// Pass implements proxy.Store. The Mark of a tenure is the start of its lease, computed from the
+// estimate of the database's clock.
+func (s *store) Pass(ctx context.Context, mutex string, from proxy.From, to *proxy.Lease) (version uint64, ok bool, err error) {
+	for try := 1; ; try++ {
+		version, ok, err = s.pass(ctx, mutex, from, to)
+		if ok || err != nil || !from.Free() || from.Revision > 0 || try > 1 {
+			return version, ok, s.fail(err)
 		}
-		return q.guard + q.ofAny, args
-	})
-	if l.token = r.Token; l.token == 0 {
-		l.token = tokenOf(version, fenced)
+		if fresh, err := s.insert(ctx, mutex); err != nil || !fresh {
+			return 0, false, s.fail(err)
+		}
 	}
-	return l, ok, err
 }
 
-// holder is the state in which a handoff expects a mutex: held by a tenure, or free.
-type holder struct {
-	owner   string // "" = the mutex is free
-	version uint64 // of a free mutex
-	token   uint64 // of a tenure; 0 = any
-	at      int64  // acquired_at of a lease, which a renewal changes; 0 = any
-}
-
-func (h holder) free() bool { return h.owner == "" }
-
-// handOff ends the tenure of the expected holder, if there is one, and gives the mutex to a new
-// owner with the lease next. If next is nil, handOff frees the mutex. If the mutex is not in the
-// expected state, handOff changes nothing and ok is false. It sets the start of next before it
-// sends the statement, and the token of next afterwards. The returned row has only the version and
-// the token.
-func (s *store) handOff(ctx context.Context, mutex string, expected holder, next *lease) (now row, ok bool, err error) {
-	now.version, ok, err = s.write(ctx, mutex, func(q *statements) (string, []any) {
-		now.fenced = q.fenced
-		return s.handOffStatement(ctx, q, mutex, expected, next)
-	})
-	if now.token = tokenOf(now.version, now.fenced); now.fenced {
-		now.fencingToken = now.token
+func (s *store) pass(ctx context.Context, mutex string, from proxy.From, to *proxy.Lease) (version uint64, ok bool, err error) {
+	query, args := passRow, []any{0, 0, 0, "", mutex, mutex, s.deadline(ctx)}
+	if to != nil {
+		at := s.clock.Latest(to.Since)
+		to.Mark = at
+		args[0], args[1], args[2], args[3] = at, at+to.TTL.Milliseconds(), at+(to.TTL+to.Transition).Milliseconds(), to.Owner
+		query, args = query+" AND "+dbNow+" >= ?", append(args, at-clockError)
 	}
-	if next != nil {
-		next.version, next.token = now.version, now.token
-	}
-	return now, ok, err
-}
-
-func (s *store) handOffStatement(ctx context.Context, q *statements, mutex string, expected holder, next *lease) (query string, args []any) {
-	query = q.handOff
-	if next == nil {
-		args = append(args, 0, 0, 0, "", mutex, mutex, s.dbDeadline(ctx))
+	if from.Free() {
+		query, args = query+" AND transition_at <= "+dbNow+" AND version = ?", append(args, from.Revision)
 	} else {
-		next.since = time.Now()
-		next.at = s.clock.latest(next.since)
-		args = append(args, next.at, next.at+next.ttl.Milliseconds(), next.at+(next.ttl+next.transition).Milliseconds(), next.owner,
-			mutex, mutex, s.dbDeadline(ctx), next.at-clockError)
-		query += " AND " + dbNow + " >= ?"
+		query, args = query+" AND transition_at > "+dbClock+" AND "+sameOwner+ofToken, append(args, from.Owner, from.Token)
+		if from.Mark != 0 {
+			query, args = query+" AND acquired_at = ?", append(args, from.Mark)
+		}
 	}
-	if expected.free() {
-		return query + " AND transition_at <= " + dbNow + " AND version = ?", append(args, expected.version)
+	version, ok, err = s.exec(ctx, query, args...)
+	if to != nil {
+		to.Revision, to.Token = version, version*tokenUnit
 	}
-	query += " AND transition_at > " + dbClock + " AND " + sameOwner
-	args = append(args, expected.owner)
-	if expected.token != 0 {
-		query += q.ofToken
-		args = append(args, expected.token)
-	} else {
-		query += q.ofAny
-	}
-	if expected.at != 0 {
-		query += " AND acquired_at = ?"
-		args = append(args, expected.at)
-	}
-	return query, args
+	return version, ok, err
 }
 
 // clockError is how far, in ms, the computed start of a grant may be ahead of the database's clock.
 // If it is further ahead, the database's clock was set back meanwhile.
 const clockError = 50
 
-func (s *store) dbDeadline(ctx context.Context) int64 {
-	deadline, ok := ctx.Deadline()
+// deadline returns the end of a context on the database's clock.
+func (s *store) deadline(ctx context.Context) int64 {
+	end, ok := ctx.Deadline()
 	if !ok {
-		panic("mysql: a request without a deadline")
+		panic("mysql: a step without a deadline")
 	}
-	return s.clock.latest(deadline)
+	return s.clock.Latest(end)
+}
+
+// Horizon implements proxy.Store. A statement that began before its deadline may wait for a row,
+// and the database checks once a second whether the wait has been too long.
+func (s *store) Horizon(t time.Time) int64 {
+	return s.clock.Latest(t) + int64(2*lockWait/time.Millisecond) + 500
 }
 
 // exec runs a statement. It returns LAST_INSERT_ID, and whether the statement matched its row.
@@ -376,4 +197,107 @@ func (s *store) exec(ctx context.Context, query string, args ...any) (id uint64,
 	}
 	last, err := res.LastInsertId()
 	return uint64(last), true, err
+}
+
+// Read implements proxy.Store.
+func (s *store) Read(ctx context.Context, mutex string, settled bool) (proxy.State, error) {
+	r, err := s.read(ctx, mutex, settled)
+	return r.State, s.fail(err)
+}
+
+const maxReads = 3
+
+// readOnce returns the row of a mutex. If lock is true, it waits until statements that began
+// earlier can no longer change the row. A read changes nothing, so it is repeated after the
+// connection broke.
+func (s *store) readOnce(ctx context.Context, mutex string, lock bool) (r row, err error) {
+	where := "mutex = ?"
+	if lock {
+		where += " FOR UPDATE"
+	}
+	var rows []row
+	for i := 0; i < maxReads && (i == 0 || isBroken(err)) && ctx.Err() == nil; i++ {
+		rows, err = s.readRows(ctx, where, mutex)
+	}
+	switch {
+	case err != nil:
+		return r, err
+	case len(rows) == 0:
+		r.missing, r.Now = true, s.clock.Latest(time.Now())
+		return r, ctx.Err()
+	case rows[0].mutex != mutex:
+		return r, &simba.NameError{Argument: "mutex", Problem: "the table does not distinguish it from " + rows[0].mutex + ", because of the collation of its column mutex"}
+	}
+	return rows[0], nil
+}
+
+func isBroken(err error) bool {
+	own := fault("")
+	return err != nil && errorNumber(err) == 0 && !errors.As(err, &own) && !isReadOnly(err)
+}
+
+func (s *store) readRows(ctx context.Context, where string, args ...any) (list []row, err error) {
+	sent := time.Now()
+	rows, err := query(ctx, s.db, selectRows+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var r row
+		if err := scan(rows, &r.mutex, &r.Owner, &r.Revision, &r.fencing, &r.AcquiredAt, &r.TTLAt, &r.TransitionAt, &r.Now); err != nil {
+			return nil, err
+		}
+		s.clock.Learn(r.Now, sent, time.Now())
+		r.derive()
+		list = append(list, r)
+	}
+	return list, rows.Err()
+}
+
+// crcOfMutex orders a scan. The order does not change when rows come and go. The database has to
+// read and sort the whole table for it.
+const crcOfMutex = "CRC32(CONVERT(mutex USING utf8mb4))"
+
+// ScanKey implements proxy.Store.
+func (s *store) ScanKey(mutex string) uint64 { return uint64(crc32.ChecksumIEEE([]byte(mutex))) }
+
+// Scan implements proxy.Store.
+func (s *store) Scan(ctx context.Context, from, to uint64, limit int) ([]proxy.Scanned, error) {
+	where, args := "transition_at > "+dbNow, []any(nil)
+	if from > 0 || limit > 0 {
+		where, args = where+" AND "+crcOfMutex+" BETWEEN ? AND ? ORDER BY "+crcOfMutex+", mutex", []any{from, to}
+	}
+	if limit > 0 {
+		where, args = where+" LIMIT ?", append(args, limit)
+	}
+	rows, err := s.readRows(ctx, where, args...)
+	list := make([]proxy.Scanned, 0, len(rows))
+	for _, r := range rows {
+		if err == nil && limit == 0 && r.lacksToken() {
+			r, err = s.read(ctx, r.mutex, false)
+		}
+		list = append(list, proxy.Scanned{Mutex: r.mutex, Key: s.ScanKey(r.mutex), State: r.State})
+	}
+	return list, s.fail(err)
+}
+
+// Ping implements proxy.Store. It reads the database's clock.
+func (s *store) Ping(ctx context.Context) error {
+	var now int64
+	sent := time.Now()
+	err := queryRow(ctx, s.db, []any{&now}, "SELECT "+dbNow)
+	if err == nil {
+		s.clock.Learn(now, sent, time.Now())
+	}
+	return s.fail(err)
+}
+
+// CheckNames implements proxy.Store.
+func (s *store) CheckNames(mutex, contender string) error {
+	t := s.table.Load()
+	if err := t.mutex.check("mutex", mutex); err != nil {
+		return err
+	}
+	return t.owner.check("contender", contender)
 }

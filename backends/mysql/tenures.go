@@ -33,25 +33,25 @@ func (s *tenures) version(mutex string) uint64 {
 // returns false if the owner has the token of an earlier tenure, or if the row has got another
 // token since the read.
 func (s *tenures) note(mutex string, r row, since uint64) (own bool) {
-	if !r.fenced || r.fencingToken%tokenUnit == 0 || r.isLegacy() {
+	if r.fencing%tokenUnit == 0 {
 		return true
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	last, known := s.lastLocked(mutex)
-	if r.version < since {
+	if r.Revision < since {
 		known = false // the row was deleted, so the known tenure does not count
 	}
 	switch {
-	case known && r.version <= last.version && r.fencingToken < last.token:
+	case known && r.Revision <= last.version && r.fencing < last.token:
 		return false
-	case known && r.version < last.version: // the row has changed since it was read
+	case known && r.Revision < last.version: // the row has changed since it was read
 		return true
-	case known && r.version > last.version && r.fencingToken == last.token && r.owner != "" && (r.owner != last.owner || last.over):
+	case known && r.Revision > last.version && r.fencing == last.token && r.Owner != "" && (r.Owner != last.owner || last.over):
 		return false
 	}
-	over := !r.live || known && last.over && r.version == last.version
-	s.keepLocked(mutex, tenure{r.owner, r.fencingToken, r.version, over})
+	over := !r.Live || known && last.over && r.Revision == last.version
+	s.keepLocked(mutex, tenure{r.Owner, r.fencing, r.Revision, over})
 	return true
 }
 

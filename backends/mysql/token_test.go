@@ -93,7 +93,6 @@ func TestTokensGrowAndAgreeAcrossJVMAndOwnTenures(t *testing.T) {
 		"older, with the column added by us": func(db *sql.DB) {
 			must(t, db, seeds.MySQLTable)
 			must(t, db, addToken)
-			must(t, db, defaultToken)
 		},
 	} {
 		store := stores.MariaDB(t)
@@ -145,7 +144,6 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 	store := serverWithTable(t, seeds.MySQLFencedTable)
 	db := direct(t, store, "")
 	servers := []*Backend{serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)}
-	awaitBackfill(t, servers...)
 	fresh := func(t *testing.T, mutex string) (a, b jvm) {
 		must(t, db, seeds.MySQLInit, mutex)
 		a = jvm{db: db, mutex: mutex, id: "a", ttl: long}
@@ -227,7 +225,7 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 			k := tokens{mutex: name, list: []uint64{a.Token}}
 			k.begin(t, "b", o.Token, servers[0])
 			release(t, servers[0], name, "b")
-			if e, _ := servers[0].eventLog.Last(name); e.Kind != simba.EventReleased || e.Token != o.Token {
+			if e := last(t, servers[0], name); e.Kind != simba.EventReleased || e.Token != o.Token {
 				t.Errorf("%s: the history has %+v, want the release of token %d", name, e, o.Token)
 			}
 		}
@@ -241,10 +239,10 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 			t.Fatalf("Subscribed: %v; want no error", err)
 		}
 		a.mustAcquire(t)
-		await(t, "a is announced", func() bool { return len(tenureEvents(servers[0], "followed")) == 1 })
+		await(t, "a is announced", func() bool { return len(tenureEvents(t, servers[0], "followed")) == 1 })
 		a.giveUp(t)
 		b.mustAcquire(t)
-		await(t, "b is announced", func() bool { return len(tenureEvents(servers[0], "followed")) == 3 })
+		await(t, "b is announced", func() bool { return len(tenureEvents(t, servers[0], "followed")) == 3 })
 		list, _, err := servers[0].History(t.Context(), simba.HistoryRequest{Mutex: "followed", Count: 3})
 		if err != nil || list[0].Token != list[1].Token || list[2].Token <= list[0].Token || list[2].Owner != "b" {
 			t.Errorf("HISTORY: %+v, %v; want b's tenure last, with a larger token", list, err)
@@ -273,40 +271,101 @@ func TestSimba33OwnerWithAMultipleOfAMillionIsReassigned(t *testing.T) {
 	k.begin(t, "now", now.mustAcquire(t), b)
 }
 
-func tenureEvents(b *Backend, mutex string) []simba.Event {
-	return b.eventLog.Find(simba.HistoryRequest{Mutex: mutex, Count: 100})
+// A tenure of this engine ends, and an owner that takes no token follows. Servers that start
+// afterwards refuse the old token, however the tenure ended.
+func TestStaleTokenIsRefusedByANewServer(t *testing.T) {
+	for table, statement := range map[string]string{"ours": Schema, "Simba's": seeds.MySQLFencedTable} {
+		store := serverWithTable(t, statement)
+		db := direct(t, store, "")
+		one := serve(t, store.Addr, withoutMigration)
+		tenures := map[string]simba.Outcome{}
+		for end := range endings(t, db, one, "") {
+			tenures[end] = take(t, one, end, "a", long)
+		}
+		for end, a := range tenures {
+			t.Run(table+", "+end, func(t *testing.T) {
+				if ok, _, err := one.Check(t.Context(), end, a.Token); !ok || err != nil {
+					t.Errorf("CHECK of the token of the running tenure: %v, %v; want true", ok, err)
+				}
+				endings(t, db, one, end)[end]("a", nil)
+				old := jvm{db: db, mutex: end, id: "old", ttl: long}
+				old.mustAcquire(t)
+				old.mustAcquire(t)
+				checks, owns := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
+				if ok, _, err := checks.Check(t.Context(), end, a.Token); ok || err != nil {
+					t.Errorf("CHECK of the stale token: %v, %v; want false", ok, err)
+				}
+				k := tokens{mutex: end, list: []uint64{a.Token}}
+				k.begin(t, "old", ownerOf(t, owns, end).Token, owns, checks, one)
+				old.mustAcquire(t)
+				k.goOn(t, "old", owns, checks, one)
+			})
+		}
+	}
 }
 
-func TestServerNoticesTheColumnBeforeItGrants(t *testing.T) {
-	for name, begin := range map[string]func(s *store, mutex string, version uint64) (lease, bool, error){
-		"acquire": func(s *store, mutex string, _ uint64) (lease, bool, error) {
-			l, _, ok, err := s.acquire(deadline(t), request(mutex, "b", long))
-			return l, ok, err
-		},
-		"handoff": func(s *store, mutex string, version uint64) (lease, bool, error) {
-			l := lease{owner: "b", ttl: long}
-			_, ok, err := s.handOff(deadline(t), mutex, holder{version: version}, &l)
-			return l, ok, err
-		},
-	} {
-		store := serverWithTable(t, seeds.MySQLTable)
-		db := direct(t, store, "")
-		b := serve(t, store.Addr, withoutMigration)
-		k := tokens{mutex: name}
-		k.begin(t, "a", take(t, b, name, "a", long).Token, b)
-		release(t, b, name, "a") // the version is now 2
-		must(t, db, addToken)
-		l, ok, err := begin(&b.store, name, 2)
-		if !ok || err != nil {
-			t.Fatalf("%s: %v, %v; want the mutex acquired", name, ok, err)
-		}
-		var token uint64
-		if err := db.QueryRow("SELECT fencing_token FROM simba_mutex").Scan(&token); err != nil || token != l.token {
-			t.Errorf("%s: the table has token %d, %v; want that of the server, %d", name, token, err, l.token)
-		}
-		k.begin(t, "b", l.token, b)
-		release(t, b, name, "b")
-		now := jvm{db: db, mutex: name, id: "now", ttl: long, fenced: true}
-		k.begin(t, "now", now.mustAcquire(t), b)
+// The later tenure is on the JVM and takes no token.
+func TestStaleTokenAffectsNoLaterTenureOfItsContender(t *testing.T) {
+	store := serverWithTable(t, seeds.MySQLFencedTable)
+	db := direct(t, store, "")
+	one := serve(t, store.Addr, withoutMigration)
+	a := take(t, one, "m", "a", long)
+	expire(t, db, "m")
+	same := jvm{db: db, mutex: "m", id: "a", ttl: long}
+	same.mustAcquire(t)
+	two := serve(t, store.Addr, withoutMigration)
+	g, err := two.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long, Token: a.Token})
+	if err != nil || g.Status != simba.StatusLost {
+		t.Errorf("GUARD with the stale token: %+v, %v; want lost", g, err)
 	}
+	three := serve(t, store.Addr, withoutMigration)
+	if ok, _, err := three.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: a.Token}); ok || err != nil {
+		t.Errorf("RELEASE with the stale token: %v, %v; want false", ok, err)
+	}
+	if o := ownerOf(t, three, "m"); o.Owner != "a" || o.Token <= a.Token {
+		t.Errorf("OWNER: %+v; want a with its new token", o)
+	}
+}
+
+// A token is a million times the version, up to the largest version that Simba's table can hold.
+// Earlier tenures on the JVM do not change that.
+func TestTokensAreMillionsOfTheVersion(t *testing.T) {
+	store := serverWithTable(t, seeds.MySQLFencedTable)
+	db := direct(t, store, "")
+	b := serve(t, store.Addr, withoutMigration)
+	for mutex, c := range map[string]struct{ version, fencing, want uint64 }{
+		"new":            {0, 0, 1_000_000},
+		"used":           {4712, 4712_000_000, 4713_000_000},
+		"3.3 alone":      {90, 7, 91_000_000},
+		"3.3 after ours": {90, 71_000_009, 91_000_000},
+		"2.x alone":      {90, 0, 91_000_000},
+		"by hand":        {3, 90_000_000, 91_000_000},
+		"the last":       {1<<32 - 3, (1<<32 - 3) * tokenUnit, (1<<32 - 2) * tokenUnit},
+	} {
+		must(t, db, "INSERT INTO simba_mutex VALUES (?, 0, 0, 0, '', ?, ?)", mutex, c.version, c.fencing)
+		a := take(t, b, mutex, "a", long)
+		if stored := fencingOf(t, db, mutex); a.Token != c.want || stored != c.want {
+			t.Errorf("%s: ACQUIRE returned token %d, and the table has %d; want %d", mutex, a.Token, stored, c.want)
+		}
+		if o, _, err := b.Acquire(t.Context(), request(mutex, "a", long)); err != nil || o.Status != simba.StatusRenewed || o.Token != c.want {
+			t.Errorf("%s: ACQUIRE repeated: %+v, %v; want renewed with the same token", mutex, o, err)
+		}
+		if ok, _, err := b.Check(t.Context(), mutex, c.want); !ok || err != nil {
+			t.Errorf("%s: CHECK of the token: %v, %v; want true", mutex, ok, err)
+		}
+		release(t, b, mutex, "a")
+	}
+}
+
+func fencingOf(t testing.TB, db *sql.DB, mutex string) (token uint64) {
+	t.Helper()
+	noError(t, db.QueryRow("SELECT fencing_token FROM simba_mutex WHERE mutex = ?", mutex).Scan(&token))
+	return token
+}
+
+func tenureEvents(t *testing.T, b *Backend, mutex string) []simba.Event {
+	t.Helper()
+	list, _, err := b.History(t.Context(), simba.HistoryRequest{Mutex: mutex, Count: 100})
+	noError(t, err)
+	return list
 }

@@ -14,6 +14,7 @@ type Ticket struct {
 
 	waiters *Waiters
 	order   uint64
+	own     Lease // what an Engine granted to the ticket's own Acquire; guarded by mutexState.lock
 
 	// Guarded by waiters.mu.
 	state   ticketState
@@ -156,7 +157,10 @@ func (t *Ticket) expired(g Grant) bool {
 func (t *Ticket) keep(o simba.Outcome, err error) (simba.Outcome, error) {
 	if err == nil && o.Status == simba.StatusAcquired {
 		t.waiters.mu.Lock()
-		t.state, t.grant = granted, Grant{Token: o.Token}
+		t.state = granted
+		if t.grant.Token != o.Token {
+			t.grant = Grant{Token: o.Token}
+		}
 		t.waiters.mu.Unlock()
 	}
 	return o, err

@@ -163,7 +163,7 @@ var fields = []field{
 	},
 	{
 		name: "mysql-migrate", kind: "true|false", initial: "false", engine: engineMySQL,
-		help:  "Create the table of --engine mysql if it is missing, and add the column fencing_token to an older table.",
+		help:  "Create the table of --engine mysql if it is missing, and add the column fencing_token to a table of Simba before 3.3.",
 		value: func(c *config) flag.Value { return (*boolean)(&c.MySQLMigrate) },
 	},
 	{

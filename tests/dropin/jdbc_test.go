@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -100,9 +99,10 @@ func (k *jdbc) release(ctx context.Context) error {
 	return nil
 }
 
-// TestJDBCContendersAndOursShareAMutex lets JDBC contenders and two of ours contend, on tables with
-// and without a column for tokens. The contest asks one of the two servers for the token of each
-// tenure. So this server sees each tenure, and gives each its own token.
+// TestJDBCContendersAndOursShareAMutex lets JDBC contenders and two of ours contend, on tables of
+// Simba 3.1 and 3.3. A server adds the column for tokens to the former. The contest asks one of the
+// two servers for the token of each tenure. So this server sees each tenure, and gives each its own
+// token.
 func TestJDBCContendersAndOursShareAMutex(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -126,8 +126,6 @@ func TestJDBCContendersAndOursShareAMutex(t *testing.T) {
 				}
 			}
 			at := &site{engine: "mysql", store: store}
-			// with --mysql-migrate, the server would add the column for tokens
-			flags = slices.DeleteFunc(flags, func(f string) bool { return f == "--mysql-migrate" })
 			for range 2 {
 				at.servers = append(at.servers, simbatest.Start(t, flags...))
 			}

@@ -1,4 +1,4 @@
-package mysql
+package proxy
 
 import (
 	"context"
@@ -9,10 +9,10 @@ import (
 // priorityLock is a lock of this process. Calls for the contender that owns the mutex get the lock
 // before other calls do. Otherwise the order of the calls counts. The zero value is unlocked.
 type priorityLock struct {
-	mu     sync.Mutex // guards the fields below
-	busy   bool
-	owners []chan struct{} // one for each waiting call; closed when that call has the lock
-	others []chan struct{}
+	mu      sync.Mutex // guards the fields below
+	busy    bool
+	waiting []chan struct{} // one for each waiting call; closed when that call has the lock
+	owners  int             // how many of them, the first ones, are for the owner
 }
 
 // lock waits for the lock. It returns errBusy if the context ends first.
@@ -23,24 +23,24 @@ func (p *priorityLock) lock(ctx context.Context, owner bool) error {
 		p.mu.Unlock()
 		return nil
 	}
-	granted := make(chan struct{})
+	locked := make(chan struct{})
 	if owner {
-		p.owners = append(p.owners, granted)
+		p.waiting = slices.Insert(p.waiting, p.owners, locked)
+		p.owners++
 	} else {
-		p.others = append(p.others, granted)
+		p.waiting = append(p.waiting, locked)
 	}
 	p.mu.Unlock()
 	select {
-	case <-granted:
+	case <-locked:
 		return nil
 	case <-ctx.Done():
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	isOwn := func(waiter chan struct{}) bool { return waiter == granted }
-	waiting := len(p.owners) + len(p.others)
-	p.owners, p.others = slices.DeleteFunc(p.owners, isOwn), slices.DeleteFunc(p.others, isOwn)
-	if len(p.owners)+len(p.others) == waiting {
+	if i := slices.Index(p.waiting, locked); i >= 0 {
+		p.removeLocked(i)
+	} else {
 		p.nextLocked() // this call got the lock after ctx ended
 	}
 	return errBusy
@@ -54,14 +54,15 @@ func (p *priorityLock) unlock() {
 
 // nextLocked gives the lock to the next waiting call. The caller holds p.mu.
 func (p *priorityLock) nextLocked() {
-	list := &p.owners
-	if len(*list) == 0 {
-		list = &p.others
+	if p.busy = len(p.waiting) > 0; p.busy {
+		close(p.waiting[0])
+		p.removeLocked(0)
 	}
-	if len(*list) == 0 {
-		p.busy, p.owners, p.others = false, nil, nil
-		return
+}
+
+func (p *priorityLock) removeLocked(i int) {
+	p.waiting = slices.Delete(p.waiting, i, i+1)
+	if i < p.owners {
+		p.owners--
 	}
-	close((*list)[0])
-	*list = (*list)[1:]
 }

@@ -1,24 +1,22 @@
-package mysql
+package proxy
 
 import (
 	"sync"
 	"time"
 )
 
-// clock estimates the database's clock from this process' monotonic clock. Each statement that
-// reads the database's clock bounds the estimate: the database took the reading between sending and
-// answer.
+// Clock estimates a store's clock from this process' monotonic clock. Each step that reads the
+// store's clock bounds the estimate: the store took the reading between sending and answer. Safe
+// for concurrent use.
 //
-// The engine computes two times from the estimate: the deadline of each UPDATE, and the start of
-// the lease that it grants to a waiter. The UPDATE compares both with the database's clock. If that
-// clock was set in between, the UPDATE matches no row, and the server tries again with a new
-// reading.
-type clock struct {
+// A store computes the deadline of each step from the estimate, which the store compares with its
+// own clock. So if that clock is set, a step can fail without effect, but no lease moves.
+type Clock struct {
 	epoch time.Time
 
 	mu     sync.Mutex // guards the fields below
 	known  bool
-	low    int64     // lower bound of the database's time at epoch, in µs
+	low    int64     // lower bound of the store's time at epoch, in µs
 	high   int64     // upper bound of that time
 	readAt time.Time // when the bounds were set
 }
@@ -26,11 +24,12 @@ type clock struct {
 // clockAge is the age of the bounds after which a less exact reading may replace them.
 const clockAge = 10 * time.Second
 
-func newClock() *clock { return &clock{epoch: time.Now()} }
+// NewClock returns a Clock without a reading.
+func NewClock() *Clock { return &Clock{epoch: time.Now()} }
 
-// learn adds a reading of the database's clock, in whole ms. The caller took the time sent before
+// Learn adds a reading of the store's clock, in whole ms. The caller took the time sent before
 // it sent the statement, and the time answered after the answer arrived.
-func (c *clock) learn(reading int64, sent, answered time.Time) {
+func (c *Clock) Learn(reading int64, sent, answered time.Time) {
 	low := reading*1000 - answered.Sub(c.epoch).Microseconds() - 1
 	high := (reading+1)*1000 - sent.Sub(c.epoch).Microseconds()
 	c.mu.Lock()
@@ -42,8 +41,8 @@ func (c *clock) learn(reading int64, sent, answered time.Time) {
 	}
 }
 
-// latest returns an upper bound of the database's time at t, in ms.
-func (c *clock) latest(t time.Time) int64 {
+// Latest returns an upper bound of the store's time at t, in ms.
+func (c *Clock) Latest(t time.Time) int64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	us := c.high + t.Sub(c.epoch).Microseconds() + drift(time.Since(c.readAt))

@@ -1,0 +1,286 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// Engine keeps mutexes in a Store. It has the queue of this server's waiters, since a Store has
+// none. It implements simba.Backend and is safe for concurrent use.
+type Engine struct {
+	QueueSettings
+
+	name     string
+	store    Store
+	watcher  Watcher // the store, if it is one
+	checks   *Checks
+	log      *slog.Logger
+	notices  simba.Notices
+	timeout  time.Duration
+	poll     time.Duration
+	waiters  *Waiters
+	eventLog *EventLog
+	counts   struct{ acquired, renewed, released, expired, broken, handoffs atomic.Int64 }
+
+	ctx          context.Context // ends when Close is called
+	stop         context.CancelFunc
+	refreshSlots chan struct{} // bounds concurrent background refreshes
+	lockedSlots  chan struct{} // bounds concurrent steps of locked mutexes
+	probing      atomic.Bool
+	away         atomic.Pointer[simba.UnavailableError] // not nil = the store is away
+
+	tableLock priorityLock // held while all mutexes are read
+	// table has the held mutexes as of the last read of all; nil = no pattern subscriber. Guarded
+	// by tableLock.
+	table map[string]State
+
+	// mu guards the fields below, and the queue of every mutexState. It is never held during I/O.
+	mu        sync.Mutex
+	closed    bool
+	running   sync.WaitGroup // requests and goroutines; call Add under mu, and only if not closed
+	mutexes   map[string]*mutexState
+	lastOrder uint64 // entry.order of the newest queue entry
+	sessions  map[string]binding
+	begun     map[string]uint64   // the revision of the last tenure in eventLog, by mutex
+	locked    map[string]bool     // mutexes that another transaction had locked at the last step
+	patterns  map[string]struct{} // subscribed patterns that can match channels of mutexes
+}
+
+// Options configure an Engine.
+type Options struct {
+	Name    string        // of the engine, for its errors
+	Notices simba.Notices // carries notices to subscribers of this server
+	Logger  *slog.Logger
+	Timeout time.Duration // bounds each request
+	// Poll is how often the engine reads a mutex that a client of this server waits for or
+	// subscribes to. The read finds a release through another server. 0 = the engine reads only
+	// around the end of the lease, from 200 ms before it to 1 s after it. Simba's JDBC contenders
+	// do the same.
+	Poll time.Duration
+
+	HandoffWindow time.Duration // see QueueSettings.SetHandoffWindow; 0 = no reservations
+	QueueGrace    time.Duration // see QueueSettings.SetQueueGrace; 0 = no grace
+	History       int           // number of events kept; 0 = DefaultHistory
+}
+
+const (
+	// maxRefreshes bounds concurrent background refreshes, so that requests find free connections.
+	maxRefreshes = 16
+	// maxLocked bounds the steps that wait for mutexes known to be locked by other transactions.
+	// Such a step occupies a connection of the store for about a second.
+	maxLocked = 8
+	// attempts limits how often the engine tries a request. It tries again if the mutex has changed
+	// since it was read.
+	attempts = 5
+)
+
+var _ simba.Backend = (*Engine)(nil)
+
+// Open checks the store and starts an engine on it. It logs a warning for each setting that weakens
+// the engine's guarantees. After an error, the caller closes the store.
+func Open(ctx context.Context, o Options, s Store) (*Engine, error) {
+	e := newEngine(o, s)
+	err := e.checks.Start(ctx)
+	if err == nil {
+		err = e.within(ctx, o.Timeout, s.Ping)
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.running.Go(func() { e.checks.Run(e.ctx, e.waiters) })
+	e.running.Go(e.maintain)
+	return e, nil
+}
+
+func newEngine(o Options, s Store) *Engine {
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{
+		name: o.Name, store: s, log: o.Logger, notices: o.Notices, timeout: o.Timeout, poll: o.Poll,
+		checks:       NewChecks(o.Name, o.Logger, s.Check),
+		eventLog:     NewEventLog(o.Notices, o.History),
+		refreshSlots: make(chan struct{}, maxRefreshes),
+		lockedSlots:  make(chan struct{}, maxLocked),
+		mutexes:      make(map[string]*mutexState),
+		sessions:     make(map[string]binding),
+		begun:        make(map[string]uint64),
+		locked:       make(map[string]bool),
+		patterns:     make(map[string]struct{}),
+	}
+	e.watcher, _ = s.(Watcher)
+	e.waiters = NewWaiters((*waitEnder)(e))
+	e.ctx, e.stop = context.WithCancel(context.Background())
+	e.SetHandoffWindow(o.HandoffWindow)
+	e.SetQueueGrace(o.QueueGrace)
+	s.Start(Hooks{Connected: e.checks.Again, Changed: e.changed})
+	return e
+}
+
+// Close ends all requests with simba.ErrStopped. It closes the store and waits for all goroutines.
+// Later calls only wait.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	first := !e.closed
+	e.closed = true
+	for _, m := range e.mutexes {
+		m.disarm()
+	}
+	e.mu.Unlock()
+	e.stop()
+	e.running.Wait()
+	if first {
+		_ = e.store.Close() // an error of a broken connection does not matter
+	}
+	return nil
+}
+
+// Faults returns what is wrong with the settings of the store.
+func (e *Engine) Faults() []Fault { return e.checks.Faults() }
+
+// begin starts a request. The returned context ends with ctx, after the time limit, or on Close.
+// The caller calls done at the end. While the store is known to be away, begin fails.
+func (e *Engine) begin(ctx context.Context) (_ context.Context, done func(), err error) {
+	if away := e.away.Load(); away != nil && e.ctx.Err() == nil {
+		return nil, nil, away
+	}
+	if !e.start() {
+		return nil, nil, simba.ErrStopped
+	}
+	ctx, cancel := context.WithTimeout(ctx, e.timeout)
+	detach := context.AfterFunc(e.ctx, cancel)
+	return ctx, func() {
+		detach()
+		cancel()
+		e.running.Done()
+	}, nil
+}
+
+// start adds a request to the wait group running, so that Close waits for it. It returns false
+// after Close.
+func (e *Engine) start() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return false
+	}
+	e.running.Add(1)
+	return true
+}
+
+// within runs a step with a time limit that also ends on Close.
+func (e *Engine) within(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	defer context.AfterFunc(e.ctx, cancel)()
+	return step(ctx)
+}
+
+var (
+	// errBusy is returned when a request could not get the mutex's lock before its deadline.
+	errBusy = errors.New("too many requests for the mutex are waiting for the store")
+	// errLate is returned when the lease ended before the store's answer arrived.
+	errLate = errors.New("the store answered after the end of the lease")
+	// errKeepsChanging is returned when every attempt of a request found another state.
+	errKeepsChanging = errors.New("the mutex or the store's clock changed at each attempt")
+	// errLocked is returned when a request could not wait for a locked mutex.
+	errLocked = NotDone{errors.New("another transaction has locked the mutex in the store, and too many requests wait for such mutexes"), true}
+)
+
+func isLocked(err error) bool {
+	var n NotDone
+	return errors.As(err, &n) && n.Locked
+}
+
+func isNotDone(err error) bool { return errors.As(err, new(NotDone)) }
+
+func isRefusal(err error) bool { return errors.As(err, new(*simba.MisconfiguredError)) }
+
+// fail returns the error of a request to its caller. If the store may be away, it finds out.
+func (e *Engine) fail(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case e.ctx.Err() != nil:
+		return simba.ErrStopped
+	case isRefusal(err):
+		e.checks.Again() // it fails the blocked waiters
+		return err
+	case errors.As(err, new(*simba.NameError)), errors.As(err, new(*simba.UnavailableError)):
+		return err
+	}
+	busy := isNotDone(err) || errors.Is(err, errBusy) || errors.Is(err, errLate) || errors.Is(err, errKeepsChanging)
+	if !busy && !errors.Is(err, context.Canceled) {
+		e.probe()
+	}
+	return &simba.UnavailableError{Engine: e.name, Err: err, Busy: busy}
+}
+
+// probe finds out in the background whether the store is away. The store is away if two pings in a
+// row fail. It is back when a ping succeeds. Until then all requests fail at once.
+func (e *Engine) probe() {
+	if e.probing.Swap(true) || !e.start() {
+		return
+	}
+	go func() {
+		defer e.running.Done()
+		defer e.probing.Store(false)
+		for failed := 1; ; failed++ {
+			err := e.within(e.ctx, min(e.timeout, refreshTimeout), e.store.Ping)
+			switch {
+			case e.ctx.Err() != nil:
+				return
+			case err == nil, isRefusal(err), isNotDone(err):
+				if e.away.Swap(nil) != nil {
+					e.changed("")
+				}
+				return
+			case failed > 1:
+				e.away.Store(&simba.UnavailableError{Engine: e.name, Err: err})
+			}
+			sleep(e.ctx, retryPause, nil)
+		}
+	}()
+}
+
+// Commit implements simba.Committer. A change is durable when the store has answered, so there is
+// nothing to wait for.
+func (e *Engine) Commit(seq simba.Seq) error {
+	if seq != 0 && e.ctx.Err() != nil {
+		return simba.ErrStopped
+	}
+	return nil
+}
+
+// Stats implements simba.Backend.
+func (e *Engine) Stats() simba.Stats {
+	blocked := int64(e.waiters.Len())
+	e.mu.Lock()
+	all := int64(0)
+	for _, m := range e.mutexes {
+		all += int64(len(m.entries))
+	}
+	e.mu.Unlock()
+	return simba.Stats{
+		Held: -1, Mutexes: -1, Blocked: blocked, Polling: max(0, all-blocked),
+		Acquired: e.counts.acquired.Load(), Renewed: e.counts.renewed.Load(),
+		Released: e.counts.released.Load(), Expired: e.counts.expired.Load(),
+		Broken: e.counts.broken.Load(), Handoffs: e.counts.handoffs.Load(),
+		TenureLengths: e.eventLog.TenureLengths(),
+		Seq:           e.eventLog.Seq(),
+	}
+}
+
+// History implements simba.Backend. It returns the events that this server caused or observed.
+func (e *Engine) History(_ context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
+	if e.ctx.Err() != nil {
+		return nil, 0, simba.ErrStopped
+	}
+	return e.eventLog.Find(r), 0, nil
+}

@@ -1,0 +1,497 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/conformance"
+)
+
+// world is one server on a store in memory, in fake time. Its helpers fail the test on an error.
+type world struct {
+	*testing.T
+	*Engine
+	data   *memory
+	broker *conformance.Broker
+}
+
+const long = time.Hour
+
+// inWorld runs a test. channels are those that a client subscribes to.
+func inWorld(t *testing.T, channels []string, test func(t *testing.T, w *world)) {
+	synctest.Test(t, func(t *testing.T) {
+		w := &world{T: t, data: newMemory(), broker: conformance.NewBroker(channels...)}
+		w.Engine = engineOn(t, w.data, func(o *Options) { o.Notices = w.broker })
+		test(t, w)
+	})
+}
+
+func request(mutex, contender string, ttl time.Duration) simba.AcquireRequest {
+	return simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl}
+}
+
+func (w *world) acquire(r simba.AcquireRequest, want simba.Status) simba.Outcome {
+	w.Helper()
+	o, _, err := w.Acquire(w.Context(), r)
+	if err != nil || o.Status != want {
+		w.Fatalf("ACQUIRE of %s: %+v, %v; want %v", r.Contender, o, err, want)
+	}
+	return o
+}
+
+func (w *world) release(mutex, contender string, token uint64) bool {
+	w.Helper()
+	ok, _, err := w.Release(w.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: contender, Token: token})
+	if err != nil {
+		w.Fatalf("RELEASE of %s: %v; want no error", contender, err)
+	}
+	return ok
+}
+
+func (w *world) owner(mutex string) string {
+	w.Helper()
+	o, _, err := w.Owner(w.Context(), mutex)
+	if err != nil {
+		w.Fatalf("OWNER: %v; want no error", err)
+	}
+	return o.Owner
+}
+
+// wait is ACQUIRE … WAIT of a contender that has to wait.
+func (w *world) wait(mutex, contender string) (simba.Ticket, wakes) {
+	w.Helper()
+	r := request(mutex, contender, long)
+	woken := make(wakes, 1)
+	r.Waiter = woken
+	o, ticket, err := w.Acquire(w.Context(), r)
+	if err != nil || o.Status != simba.StatusWaiting {
+		w.Fatalf("ACQUIRE … WAIT of %s: %+v, %v; want waiting", contender, o, err)
+	}
+	return ticket, woken
+}
+
+// await waits until a waiter is woken.
+func (w *world) await(woken wakes) {
+	w.Helper()
+	select {
+	case <-woken:
+	case <-time.After(2 * long):
+		w.Fatal("the waiter was not woken")
+	}
+}
+
+func (w *world) history(mutex string) (list []string) {
+	for _, e := range w.eventLog.Find(simba.HistoryRequest{Mutex: mutex, Count: 100}) {
+		list = append(list, e.Kind.String()+" "+e.Owner)
+	}
+	return list
+}
+
+// lock locks a mutex in the store, as another transaction does, for a while.
+func (d *memory) lock(mutex string, during time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.lockLocked(mutex, during)
+}
+
+func (d *memory) lockLocked(mutex string, during time.Duration) {
+	unlocked := make(chan struct{})
+	d.locked[mutex] = unlocked
+	time.AfterFunc(during, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		delete(d.locked, mutex)
+		close(unlocked)
+	})
+}
+
+func isUnavailable(err error) bool { return errors.As(err, new(*simba.UnavailableError)) }
+
+func TestOwnerThatAsksAgainKeepsItsTenure(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		a := w.acquire(request("m", "a", long), simba.StatusAcquired)
+		for _, r := range []simba.AcquireRequest{{}, {NoQueue: true}, {Session: 7}, {Waiter: make(wakes, 1)}} {
+			r.Mutex, r.Contender, r.TTL = "m", "a", 2*long
+			if again := w.acquire(r, simba.StatusRenewed); again.Token != a.Token || again.TTL != 2*long {
+				t.Errorf("ACQUIRE again: %+v; want token %d and the new ttl", again, a.Token)
+			}
+		}
+	})
+}
+
+// A waiter gets the mutex by another request, which asked for a shorter lease.
+func TestWaiterHasTheLeaseOfItsOtherRequest(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.acquire(request("m", "a", long), simba.StatusAcquired)
+		ticket, woken := w.wait("m", "b")
+		other := engineOn(t, w.data, nil)
+		if _, _, err := other.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"}); err != nil {
+			t.Fatal(err)
+		}
+		o, _, err := other.Acquire(t.Context(), request("m", "b", time.Minute))
+		if err != nil || o.Status != simba.StatusAcquired {
+			t.Fatalf("ACQUIRE through another server: %+v, %v; want acquired", o, err)
+		}
+		w.changed("m")
+		w.await(woken)
+		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.TTL > time.Minute {
+			t.Errorf("the end of the wait: %+v, %v; want acquired, with the lease of the other request", o, err)
+		}
+		if err := w.Engine.waiters.ender.HandOff(ticket.(*Ticket), Grant{Token: o.Token}); err != nil || w.owner("m") != "b" {
+			t.Errorf("a waiter that is gone gives up the lease of its other request")
+		}
+	})
+}
+
+func TestTokenProtectsLaterTenures(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		old := w.acquire(request("m", "a", long), simba.StatusAcquired)
+		w.release("m", "a", 0)
+		w.acquire(request("m", "a", long), simba.StatusAcquired)
+		if w.release("m", "a", old.Token) || w.owner("m") != "a" {
+			t.Error("RELEASE with the token of an earlier tenure ended a later one")
+		}
+		g, err := w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long, Token: old.Token})
+		if err != nil || g.Status != simba.StatusLost {
+			t.Errorf("GUARD with that token: %+v, %v; want lost", g, err)
+		}
+	})
+}
+
+func TestBlockedWaitersAreServedInOrder(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.acquire(request("m", "0", long), simba.StatusAcquired)
+		for i := 1; i < 5; i++ {
+			w.wait("m", fmt.Sprint(i))
+		}
+		for i := range 5 {
+			if o := w.owner("m"); o != fmt.Sprint(i) {
+				t.Fatalf("the owner is %s, want %d", o, i)
+			}
+			w.release("m", fmt.Sprint(i), 0)
+		}
+	})
+}
+
+// A polling waiter has the mutex reserved for the handoff window. Then the next contender may take
+// it.
+func TestReservationOfAPollingWaiterEnds(t *testing.T) {
+	inWorld(t, []string{simba.ContenderChannel("m", "b")}, func(t *testing.T, w *world) {
+		w.acquire(request("m", "a", long), simba.StatusAcquired)
+		w.acquire(request("m", "b", long), simba.StatusQueued)
+		w.release("m", "a", 0)
+		if n := w.broker.Count(simba.ContenderChannel("m", "b"), simba.ReleasedNotice("a")); n != 1 {
+			t.Errorf("b was notified %d times, want once", n)
+		}
+		noQueue := request("m", "c", long)
+		noQueue.NoQueue = true
+		if o := w.acquire(noQueue, simba.StatusBusy); o.Transition != time.Second {
+			t.Errorf("ACQUIRE during the reservation: %+v; want a transition of 1 s", o)
+		}
+		time.Sleep(time.Second)
+		w.acquire(noQueue, simba.StatusAcquired)
+	})
+}
+
+// The waiter for which the mutex is reserved comes back with WAIT.
+func TestReservedWaiterMayAcquireWithWait(t *testing.T) {
+	inWorld(t, []string{simba.ContenderChannel("m", "b")}, func(t *testing.T, w *world) {
+		w.acquire(request("m", "a", long), simba.StatusAcquired)
+		w.acquire(request("m", "b", long), simba.StatusQueued)
+		w.release("m", "a", 0)
+		r := request("m", "b", long)
+		r.Waiter = make(wakes, 1)
+		w.acquire(r, simba.StatusAcquired)
+	})
+}
+
+func TestRefusedStoreBeginsNoTenure(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		refuse := func(f ...Fault) {
+			w.data.mu.Lock()
+			w.data.refuse = f
+			w.data.mu.Unlock()
+			time.Sleep(checkPause)
+			w.checks.Again()
+			time.Sleep(2 * checkPause)
+		}
+		w.acquire(request("m", "a", long), simba.StatusAcquired)
+		ticket, woken := w.wait("m", "b")
+		refuse(Fault{Setting: "s", Text: "s is unsafe", Refused: true})
+		w.await(woken)
+		w.acquire(request("m", "a", long), simba.StatusRenewed)
+		w.release("m", "a", 0)
+		if _, err := ticket.End(simba.EndWoken); !isRefusal(err) {
+			t.Errorf("the end of the wait: %v; want a MisconfiguredError", err)
+		}
+		r := request("m", "c", long)
+		r.Waiter = make(wakes, 1)
+		for _, r := range []simba.AcquireRequest{request("m", "c", long), r} {
+			if _, _, err := w.Acquire(t.Context(), r); !isRefusal(err) {
+				t.Errorf("ACQUIRE: %v; want a MisconfiguredError", err)
+			}
+		}
+		if o := w.owner("m"); o != "" {
+			t.Errorf("the owner is %s, want none", o)
+		}
+		refuse()
+		w.acquire(request("m", "c", long), simba.StatusAcquired)
+	})
+}
+
+// The reply to the grant is lost, so the server does not know the token.
+func TestSessionEndsALeaseOfUnknownOutcome(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		r := request("m", "a", long)
+		r.Session = 7
+		w.acquire(r, simba.StatusAcquired)
+		ended := func(session uint64) bool {
+			ok, _, err := w.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: session})
+			return ok && err == nil
+		}
+		if ended(8) || !ended(7) {
+			t.Error("another session ended the lease, or its own did not")
+		}
+		w.data.loseNextReply("m")
+		if _, _, err := w.Acquire(t.Context(), r); !isUnavailable(err) {
+			t.Fatalf("ACQUIRE whose reply is lost: %v; want an UnavailableError", err)
+		}
+		if w.owner("m") != "a" || !ended(7) || w.owner("m") != "" {
+			t.Error("the end of the session did not end the lease")
+		}
+	})
+}
+
+// loseNextReply loses the reply to the next step that changes a mutex.
+func (d *memory) loseNextReply(mutex string) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.loses = mutex
+}
+
+// The history has the end of a tenure before the beginning of the next one, and says how it ended.
+func TestHistoryHasUnseenEndsInOrder(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		other := engineOn(t, w.data, nil)
+		w.acquire(request("m", "a", time.Second), simba.StatusAcquired)
+		time.Sleep(2 * time.Second)
+		w.acquire(request("m", "b", long), simba.StatusAcquired)
+		if _, _, err := other.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "b"}); err != nil {
+			t.Fatal(err)
+		}
+		w.acquire(request("m", "c", long), simba.StatusAcquired)
+		want := []string{"acquired a", "expired a", "acquired b", "released b", "acquired c"}
+		if got := w.history("m"); !slices.Equal(got, want) {
+			t.Errorf("the history is %q, want %q", got, want)
+		}
+	})
+}
+
+// The owner's requests run before those of others that came earlier.
+func TestOwnersRenewalRunsBeforeOtherRequests(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.acquire(request("m", "owner", long), simba.StatusAcquired)
+		w.data.lock("m", 1500*time.Millisecond)
+		const others = 20
+		var before atomic.Int64
+		var all sync.WaitGroup
+		for i := range others {
+			all.Go(func() {
+				g, err := w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: fmt.Sprint(i), TTL: long})
+				if err != nil || g.Owner != "owner" {
+					t.Errorf("GUARD of another: %+v, %v; want the owner in the reply", g, err)
+				}
+				if g.TTL <= long {
+					before.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		g, err := w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "owner", TTL: 2 * long})
+		if err != nil || g.Status != simba.StatusRenewed {
+			t.Errorf("GUARD of the owner: %+v, %v; want renewed", g, err)
+		}
+		all.Wait()
+		if n := before.Load(); n > 1 { // the one whose step is running
+			t.Errorf("%d GUARDs of others ran before that of the owner, want at most 1", n)
+		}
+	})
+}
+
+// Steps of locked mutexes wait for a slot, once the mutexes are known to be locked.
+func TestLockedMutexesUseFewConnections(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		const locked = 3 * maxLocked
+		for i := range locked {
+			w.acquire(request(fmt.Sprint(i), "a", long), simba.StatusAcquired)
+			w.data.lock(fmt.Sprint(i), 10*time.Second)
+			go func() {
+				for w.ctx.Err() == nil {
+					_, _ = w.Guard(context.Background(), simba.GuardRequest{Mutex: fmt.Sprint(i), Contender: "a", TTL: long})
+				}
+			}()
+		}
+		for range 60 {
+			time.Sleep(100 * time.Millisecond)
+			if o, _, err := w.Acquire(t.Context(), request("other", "a", long)); err != nil || o.Owner != "a" {
+				t.Fatalf("ACQUIRE of another mutex: %+v, %v; want its owner", o, err)
+			}
+			if n := w.data.waiting.Load(); n > locked {
+				t.Fatalf("%d steps wait in the store, want one for each mutex at most", n)
+			}
+		}
+		if n := w.data.waiting.Load(); n > maxLocked {
+			t.Errorf("%d steps wait in the store, want at most %d", n, maxLocked)
+		}
+		w.Close()
+	})
+}
+
+func TestRequestsFailAtOnceWhileTheStoreIsAway(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.acquire(request("m", "a", long), simba.StatusAcquired)
+		_, woken := w.wait("m", "b")
+		w.data.mu.Lock()
+		w.data.faults = &faults{until: time.Now().Add(long), silent: true}
+		w.data.mu.Unlock()
+		ask := func() (time.Duration, error) {
+			began := time.Now()
+			_, _, err := w.Owner(t.Context(), "m")
+			return time.Since(began), err
+		}
+		if took, err := ask(); !isUnavailable(err) || took != requestTimeout {
+			t.Errorf("the first request: %v after %v; want an UnavailableError after the timeout", err, took)
+		}
+		time.Sleep(3 * refreshTimeout) // two pings
+		if took, err := ask(); !isUnavailable(err) || took != 0 {
+			t.Errorf("the next request: %v after %v; want an UnavailableError at once", err, took)
+		}
+		w.data.mu.Lock()
+		w.data.faults = nil
+		w.data.mu.Unlock()
+		time.Sleep(refreshTimeout + retryPause)
+		w.release("m", "a", 0)
+		w.await(woken)
+	})
+}
+
+// While a renewal is being committed, other transactions still read the old windows.
+func TestEndIsNotReportedWhileARenewalCommits(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.acquire(request("m", "a", time.Second), simba.StatusAcquired)
+		w.data.lock("m", 1500*time.Millisecond)
+		time.AfterFunc(1400*time.Millisecond, func() {
+			w.data.mu.Lock()
+			defer w.data.mu.Unlock()
+			w.data.rows["m"].TransitionAt += long.Milliseconds()
+		})
+		time.Sleep(1200 * time.Millisecond)
+		if o := w.owner("m"); o != "a" {
+			t.Errorf("OWNER shows %q; want a, whose lease was renewed in time", o)
+		}
+	})
+}
+
+// A notice of a change that arrives during a read causes another read.
+func TestChangeDuringAReadIsNotLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		d := newMemory()
+		d.announce = true
+		one, two := engineOn(t, d, nil), engineOn(t, d, nil)
+		w := &world{T: t, Engine: one, data: d}
+		w.acquire(request("m", "a", long), simba.StatusAcquired)
+		w.Engine = two
+		_, woken := w.wait("m", "b")
+		d.mu.Lock()
+		d.slowRead = time.Second // the read has its result at the beginning
+		d.mu.Unlock()
+		two.changed("m")
+		time.Sleep(500 * time.Millisecond)
+		w.Engine = one
+		w.release("m", "a", 0)
+		d.mu.Lock()
+		d.slowRead = 0
+		d.mu.Unlock()
+		began := time.Now()
+		w.await(woken)
+		if took := time.Since(began); took > time.Second {
+			t.Errorf("b was granted the mutex %v after the release, want at most 1 s", took)
+		}
+	})
+}
+
+func TestRefreshDelayIsTheContentionTiming(t *testing.T) {
+	at := func(ttl, transition int64) State {
+		return State{Owner: "a", Live: true, Now: 1000, TTLAt: 1000 + ttl, TransitionAt: 1000 + ttl + transition}
+	}
+	for name, c := range map[string]struct {
+		state          State
+		poll, from, to time.Duration
+	}{
+		"with a transition window": {at(4000, 1000), 0, 4800 * time.Millisecond, 6 * time.Second},
+		"without one":              {at(5000, 0), 0, 5 * time.Second, 6 * time.Second},
+		"never below 0":            {at(0, 50), 0, 0, 1050 * time.Millisecond},
+		"free":                     {State{}, 0, 0, time.Second},
+		"not longer than the poll": {at(5000, 0), 100 * time.Millisecond, 100 * time.Millisecond, 100*time.Millisecond + 1},
+	} {
+		e := &Engine{poll: c.poll}
+		var least, most time.Duration = time.Hour, -1
+		for range 10000 {
+			d := e.refreshDelay(c.state)
+			least, most = min(least, d), max(most, d)
+		}
+		if least < c.from || most >= c.to {
+			t.Errorf("%s: refreshDelay returned %v to %v, want [%v, %v)", name, least, most, c.from, c.to)
+		}
+		if spread := c.to - c.from; most-least < spread/2 {
+			t.Errorf("%s: refreshDelay returned only %v to %v, want at least half of the range", name, least, most)
+		}
+	}
+}
+
+func TestPatternsThatCanMatchAMutexAreWatched(t *testing.T) {
+	for pattern, want := range map[string]bool{
+		"*": true, "simba:*": true, "simba:{orders*": true, "s?mba:*": true, "simba-events:{m}": true, "simba:{m}:*": true,
+		"news:*": false, "simbax*": false, "other": false, `\simba*`: true,
+	} {
+		if mayMatchChannel(pattern) != want {
+			t.Errorf("mayMatchChannel(%q) is %v, want %v", pattern, !want, want)
+		}
+	}
+}
+
+// If a call gives up while it waits, the next call still gets the lock.
+func TestPriorityLockIsExclusive(t *testing.T) {
+	var g priorityLock
+	var inside, entered atomic.Int64
+	var all sync.WaitGroup
+	for i := range 200 {
+		all.Go(func() {
+			for range 20 {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%3+1)*100*time.Microsecond)
+				if g.lock(ctx, i%5 == 0) == nil {
+					if inside.Add(1) != 1 {
+						t.Error("two callers hold the lock at once")
+					}
+					entered.Add(1)
+					inside.Add(-1)
+					g.unlock()
+				}
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	if g.busy || len(g.waiting) > 0 || g.owners > 0 || entered.Load() == 0 {
+		t.Errorf("after the last unlock: busy is %v, %d calls wait, %d for owners, and %d calls have had the lock; want false, 0, 0, and more than 0",
+			g.busy, len(g.waiting), g.owners, entered.Load())
+	}
+}

@@ -1,0 +1,226 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// entry is a queue entry. Its contender is blocked while Engine.waiters has its ticket. Otherwise
+// the contender polls.
+type entry struct {
+	contender string
+	order     uint64 // grows with each new entry
+	since     time.Time
+	announced bool      // as queued
+	expiresAt time.Time // when a polling waiter that does not ask again loses its entry
+	// notifiedAt is 1 more than the revision at which the waiter was notified; 0 = never. So a
+	// waiter is notified once each time the mutex becomes free.
+	notifiedAt uint64
+}
+
+// enqueueLocked adds a contender to the queue, or extends its entry. A polling waiter keeps its
+// entry until one queue grace after the end of the lease. If no lease is running, the queue grace
+// begins now.
+func (e *Engine) enqueueLocked(m *mutexState, contender string) *entry {
+	w := m.index[contender]
+	if w == nil {
+		e.lastOrder++
+		w = &entry{contender: contender, order: e.lastOrder, since: time.Now()}
+		m.entries = append(m.entries, w)
+		if m.index == nil {
+			m.index = make(map[string]*entry)
+		}
+		m.index[contender] = w
+	}
+	from := time.Now()
+	if m.leaseEnd.After(from) {
+		from = m.leaseEnd
+	}
+	w.expiresAt = from.Add(e.QueueGrace())
+	return w
+}
+
+func (m *mutexState) removeLocked(w *entry) {
+	i := m.rank(w)
+	m.entries = slices.Delete(m.entries, i, i+1)
+	delete(m.index, w.contender)
+	if m.reserved == w {
+		m.reserved = nil
+	}
+}
+
+func (m *mutexState) rank(w *entry) int {
+	i, _ := slices.BinarySearchFunc(m.entries, w, func(a, b *entry) int { return cmp.Compare(a.order, b.order) })
+	return i
+}
+
+// position returns the contender's position from 1 on, or 0 if it does not wait.
+func (e *Engine) position(m *mutexState, contender string) int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if w := m.index[contender]; w != nil {
+		return m.rank(w) + 1
+	}
+	return 0
+}
+
+// removeUnlessBlocked removes a contender's queue entry, unless the contender still has a ticket.
+func (e *Engine) removeUnlessBlocked(m *mutexState, contender string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w := m.index[contender]
+	if w == nil || e.isBlocked(m, w) {
+		return false
+	}
+	m.removeLocked(w)
+	return true
+}
+
+func (e *Engine) isBlocked(m *mutexState, w *entry) bool {
+	return e.waiters.Find(m.mutex, w.contender) != nil
+}
+
+func (e *Engine) hasBlocked(m *mutexState) bool { return e.waiters.Count(m.mutex) > 0 }
+
+func (e *Engine) pollingLocked(m *mutexState) (list []*entry) {
+	if len(m.entries) == e.waiters.Count(m.mutex) {
+		return nil
+	}
+	for _, w := range m.entries {
+		if !e.isBlocked(m, w) {
+			list = append(list, w)
+		}
+	}
+	return list
+}
+
+// expireEntries removes the entries of polling waiters that have not asked again in time, and ends
+// a reservation that is over.
+func (e *Engine) expireEntries(m *mutexState) {
+	var gone []simba.Event
+	now := time.Now()
+	e.mu.Lock()
+	if m.reserved != nil && !now.Before(m.reservedUntil) {
+		m.reserved = nil
+	}
+	for _, w := range e.pollingLocked(m) {
+		if !now.Before(w.expiresAt) && m.reserved != w {
+			m.removeLocked(w)
+			gone = append(gone, simba.Event{Kind: simba.EventLeft, Mutex: m.mutex, Owner: w.contender, Reason: "lapsed"})
+		}
+	}
+	e.mu.Unlock()
+	e.eventLog.Announce(gone...)
+}
+
+// nextLocked returns the first waiter that this server can notify: it is blocked here, or
+// subscribes to its own channel here. For a free mutex, nextLocked skips polling waiters that were
+// notified since the mutex became free.
+func (e *Engine) nextLocked(m *mutexState, from From) *entry {
+	for _, w := range m.entries {
+		if e.isBlocked(m, w) {
+			return w
+		}
+		notified := from.Free() && w.notifiedAt == from.Revision+1
+		if !notified && e.notices.Subscribed(simba.ContenderChannel(m.mutex, w.contender)) {
+			return w
+		}
+	}
+	return nil
+}
+
+// next returns the entry of the next waiter, and the ticket if the waiter is blocked. The entry is
+// nil if there is no such waiter, or if no tenure may begin.
+func (e *Engine) next(m *mutexState, from From) (*entry, *Ticket) {
+	if e.checks.Refusal() != nil {
+		return nil, nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w := e.nextLocked(m, from)
+	if w == nil {
+		return nil, nil
+	}
+	return w, e.waiters.Find(m.mutex, w.contender)
+}
+
+// mayTake reports whether a contender may take the free mutex: the mutex is not reserved for
+// another contender, and no reachable waiter is ahead.
+func (e *Engine) mayTake(m *mutexState, contender string, revision uint64) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if m.reserved != nil {
+		return m.reserved.contender == contender
+	}
+	first := e.nextLocked(m, From{Revision: revision})
+	own := m.index[contender]
+	return first == nil || own != nil && own.order <= first.order
+}
+
+// isAlone reports whether no other contender waits for the mutex here.
+func (e *Engine) isAlone(m *mutexState, contender string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return len(m.entries) == 0 || len(m.entries) == 1 && m.entries[0].contender == contender
+}
+
+func (e *Engine) reservationLeft(m *mutexState) time.Duration {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if m.reserved == nil {
+		return 0
+	}
+	return roundUp(time.Until(m.reservedUntil))
+}
+
+// notify sends a polling waiter the released notice, and reports whether the mutex is now reserved
+// for it.
+func (e *Engine) notify(m *mutexState, w *entry, revision uint64) (reserved bool) {
+	window := e.HandoffWindow()
+	e.mu.Lock()
+	w.notifiedAt = revision + 1
+	if window > 0 {
+		m.reserved, m.reservedUntil = w, time.Now().Add(window)
+		if w.expiresAt.Before(m.reservedUntil) {
+			w.expiresAt = m.reservedUntil
+		}
+	}
+	last := m.lastOwner
+	e.mu.Unlock()
+	if e.notices.Publish(simba.ContenderChannel(m.mutex, w.contender), simba.OfferNotice(last, w.contender)) > 0 {
+		return window > 0
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if m.reserved == w {
+		m.reserved = nil
+	}
+	return false
+}
+
+// Queue implements simba.Backend. It lists the waiters of this server.
+func (e *Engine) Queue(_ context.Context, mutex string, count int) ([]simba.QueueEntry, simba.Seq, error) {
+	if e.ctx.Err() != nil {
+		return nil, 0, simba.ErrStopped
+	}
+	if err := e.store.CheckNames(mutex, ""); err != nil {
+		return nil, 0, err
+	}
+	m := e.ref(mutex)
+	defer e.unref(m)
+	e.expireEntries(m)
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	// All waiting times end at the same instant, so that they keep the order of the queue.
+	list, now := make([]simba.QueueEntry, 0, min(count, len(m.entries))), time.Now()
+	for i, w := range m.entries[:min(count, len(m.entries))] {
+		list = append(list, simba.QueueEntry{
+			Contender: w.contender, Position: i + 1, Waiting: now.Sub(w.since), Blocked: e.isBlocked(m, w),
+		})
+	}
+	return list, 0, nil
+}

@@ -1,0 +1,225 @@
+package proxy
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+const (
+	// refreshTimeout bounds a background refresh, so that the next one comes soon after an outage.
+	refreshTimeout = 2 * time.Second
+	// retryPause is the pause after a refresh that failed, or that left orphans.
+	retryPause = 250 * time.Millisecond
+	// backgroundLockTimeout is how long background work waits for the lock of one mutex. It is
+	// short because other mutexes wait for the same work.
+	backgroundLockTimeout = 100 * time.Millisecond
+)
+
+// refreshDelay returns how long to wait before the mutex is read again. It uses the contention
+// timing of Simba's JDBC contenders: from 200 ms before the end of the lease to 1 s after it. The
+// time is random, so that servers do not all read at once. If a read is too early, the next one
+// follows soon. (Simba, "Contention Mechanics".)
+func (e *Engine) refreshDelay(s State) time.Duration {
+	d := rand.N(time.Second)
+	if s.Live {
+		if s.TransitionAt > s.TTLAt {
+			d = rand.N(1200*time.Millisecond) - 200*time.Millisecond
+		}
+		d += s.left()
+	}
+	if e.poll > 0 {
+		d = min(d, e.poll)
+	}
+	return max(0, d)
+}
+
+// dueLocked returns when runDue is to run next; zero = never.
+func (e *Engine) dueLocked(m *mutexState) (due time.Time) {
+	sooner := func(t time.Time) {
+		if due.IsZero() || t.Before(due) {
+			due = t
+		}
+	}
+	needed := m.subscribed || len(m.orphans) > 0 || e.hasBlocked(m)
+	for _, w := range e.pollingLocked(m) {
+		if w != m.reserved {
+			sooner(w.expiresAt)
+		}
+		needed = needed || e.notices.Subscribed(simba.ContenderChannel(m.mutex, w.contender))
+	}
+	if m.reserved != nil {
+		sooner(m.reservedUntil)
+	}
+	if needed {
+		if m.refreshAt.IsZero() {
+			m.refreshAt = time.Now().Add(e.refreshDelay(State{}))
+		}
+		if sooner(m.refreshAt); m.stale {
+			due = time.Now()
+		}
+	}
+	return due
+}
+
+func (e *Engine) armLocked(m *mutexState) {
+	if m.running {
+		return
+	}
+	due := e.dueLocked(m)
+	if e.closed || due.IsZero() {
+		m.disarm()
+		return
+	}
+	d := max(0, time.Until(due))
+	if m.timer == nil {
+		m.timer = time.AfterFunc(d, func() { e.runDue(m) })
+		return
+	}
+	m.timer.Reset(d)
+}
+
+func (m *mutexState) disarm() {
+	if m.timer != nil {
+		m.timer.Stop()
+	}
+}
+
+// runDue expires queue entries, and refreshes the mutex if it is time. It runs on the timer's
+// goroutine.
+func (e *Engine) runDue(m *mutexState) {
+	e.mu.Lock()
+	if e.closed || m.running || e.mutexes[m.mutex] != m {
+		e.mu.Unlock()
+		return
+	}
+	e.running.Add(1)
+	m.refs++
+	m.running = true
+	now := time.Now()
+	refresh := m.stale || m.reserved != nil && !now.Before(m.reservedUntil) || !m.refreshAt.IsZero() && !now.Before(m.refreshAt)
+	e.mu.Unlock()
+	defer e.running.Done()
+	defer e.unref(m)
+	e.expireEntries(m)
+	var err error
+	if refresh {
+		err = e.within(e.ctx, min(e.timeout, refreshTimeout), func(ctx context.Context) error { return e.backgroundRefresh(ctx, m) })
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m.running = false
+	if err == nil || e.ctx.Err() != nil {
+		return
+	}
+	m.stale, m.refreshAt = false, time.Now().Add(retryPause)
+}
+
+// backgroundRefresh is handOffIfFree after a refresh. It takes a refresh slot before m.lock, so
+// that no request for the mutex waits for the slot. Other mutexes need the slot. So
+// backgroundRefresh gives up if m.lock is held for long.
+func (e *Engine) backgroundRefresh(ctx context.Context, m *mutexState) (err error) {
+	if away := e.away.Load(); away != nil {
+		return away
+	}
+	select {
+	case e.refreshSlots <- struct{}{}:
+		defer func() { <-e.refreshSlots }()
+	case <-ctx.Done():
+		return errBusy
+	}
+	short, cancel := context.WithTimeout(ctx, backgroundLockTimeout)
+	defer cancel()
+	if err = m.lock.lock(short, false); err == nil {
+		err = e.refreshAndHandOff(ctx, m)
+		m.lock.unlock()
+	}
+	if err = e.fail(err); isRefusal(err) {
+		e.waiters.Fail(m.mutex, err)
+	}
+	if err != nil && e.ctx.Err() == nil {
+		e.log.Debug("cannot refresh a mutex", "mutex", m.mutex, "err", err)
+	}
+	return err
+}
+
+func (e *Engine) refreshSoon(m *mutexState) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	m.stale = true
+}
+
+// refreshAndHandOff reads the mutex, and hands it off if it is free. The caller holds m.lock.
+func (e *Engine) refreshAndHandOff(ctx context.Context, m *mutexState) error {
+	s, err := e.refresh(ctx, m)
+	if err != nil {
+		return err
+	}
+	return e.handOffIfFree(ctx, m, s)
+}
+
+// refresh reads the mutex, announces the changes, and reconciles orphans. The caller holds m.lock.
+func (e *Engine) refresh(ctx context.Context, m *mutexState) (State, error) {
+	e.mu.Lock()
+	settled := len(m.orphans) > 0
+	m.stale = false
+	e.mu.Unlock()
+	sent := time.Now()
+	s, err := e.read(ctx, m, settled)
+	if err == nil && !settled && s.Owner != "" && !s.Live {
+		s, err = e.settle(ctx, m, s)
+	}
+	if err != nil {
+		return s, err
+	}
+	return e.digest(ctx, m, s, sent, settled)
+}
+
+// digest is the rest of refresh, for a state that a step has returned. sent is when the step was
+// sent. settled says that the state is settled, so that orphans can be reconciled.
+func (e *Engine) digest(ctx context.Context, m *mutexState, s State, sent time.Time, settled bool) (State, error) {
+	e.observe(m, s)
+	if settled {
+		if changed, err := e.reconcile(ctx, m, s); err != nil {
+			return s, err
+		} else if changed {
+			sent = time.Now()
+			if s, err = e.read(ctx, m, false); err != nil {
+				return s, err
+			}
+		}
+		e.mu.Lock()
+		if soon := time.Now().Add(retryPause); len(m.orphans) > 0 && soon.Before(m.refreshAt) {
+			m.refreshAt = soon
+		}
+		e.mu.Unlock()
+	}
+	if s.Live {
+		e.wakeOwner(m, Lease{Owner: s.Owner, Token: s.Token, TTL: s.ttlLeft(), Transition: s.left() - s.ttlLeft(), Since: sent})
+	}
+	return s, nil
+}
+
+// handOffIfFree hands off a free mutex, or announces it as free if there is no next waiter. The
+// caller holds m.lock.
+func (e *Engine) handOffIfFree(ctx context.Context, m *mutexState, s State) error {
+	for range attempts {
+		if s.Live || e.reservationLeft(m) > 0 {
+			return nil
+		}
+		if w, _ := e.next(m, From{Revision: s.Revision}); w == nil {
+			e.announceFree(m)
+			return nil
+		}
+		_, held, err := e.handOff(ctx, m, handoff{from: From{Revision: s.Revision}})
+		if err != nil || held || e.reservationLeft(m) > 0 {
+			return err
+		}
+		if s, err = e.refresh(ctx, m); err != nil {
+			return err
+		}
+	}
+	return errKeepsChanging
+}

@@ -1,0 +1,85 @@
+package proxy
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+const maxScanKey = math.MaxUint32
+
+func byKey(a, b Scanned) int {
+	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Mutex, b.Mutex))
+}
+
+// Scan implements simba.Backend. It orders mutexes by their ScanKey. So a cursor needs no state and
+// is valid on every server. Mutexes with the same key are in the same page.
+func (e *Engine) Scan(ctx context.Context, r simba.ScanRequest) (page simba.ScanPage, _ simba.Seq, err error) {
+	ctx, done, err := e.begin(ctx)
+	if err != nil {
+		return page, 0, err
+	}
+	defer done()
+	if r.Count == 0 {
+		r.Count = 10
+	}
+	last := uint64(maxScanKey) // the page covers the keys up to here
+	list := e.contended(r.Cursor)
+	if r.Held || !r.Contended {
+		held, err := e.store.Scan(ctx, r.Cursor, maxScanKey, r.Count)
+		if err == nil && len(held) == r.Count {
+			last = held[len(held)-1].Key
+			var same []Scanned
+			same, err = e.store.Scan(ctx, last, last, 0)
+			held = append(slices.DeleteFunc(held, func(s Scanned) bool { return s.Key == last }), same...)
+		}
+		if err != nil {
+			return page, 0, e.fail(err)
+		}
+		switch {
+		case r.Contended:
+			isHeld := func(s Scanned) bool {
+				return slices.ContainsFunc(held, func(h Scanned) bool { return h.Mutex == s.Mutex })
+			}
+			list = slices.DeleteFunc(list, func(s Scanned) bool { return !isHeld(s) })
+		case r.Held:
+			list = held
+		default:
+			list = append(slices.DeleteFunc(list, func(s Scanned) bool { return s.Key > last }), held...)
+		}
+	}
+	slices.SortFunc(list, byKey)
+	list = slices.CompactFunc(list, func(a, b Scanned) bool { return a.Mutex == b.Mutex })
+	if n := r.Count; len(list) > n {
+		for n < len(list) && list[n].Key == list[n-1].Key {
+			n++
+		}
+		if n < len(list) {
+			list, last = list[:n], list[n-1].Key
+		}
+	}
+	for _, s := range list {
+		if r.Match == nil || r.Match(s.Mutex) {
+			page.Mutexes = append(page.Mutexes, s.Mutex)
+		}
+	}
+	if last < maxScanKey {
+		page.Cursor = last + 1
+	}
+	return page, 0, nil
+}
+
+// contended returns the mutexes that clients of this server wait for, from a key on.
+func (e *Engine) contended(from uint64) (list []Scanned) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for mutex, m := range e.mutexes {
+		if key := e.store.ScanKey(mutex); len(m.entries) > 0 && key >= from {
+			list = append(list, Scanned{Mutex: mutex, Key: key})
+		}
+	}
+	return list
+}

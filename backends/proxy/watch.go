@@ -1,0 +1,214 @@
+package proxy
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+const (
+	cleanUpInterval = 10 * time.Second
+	// tableInterval is how often all held mutexes are read while a client subscribes to a pattern
+	// that can match channels of mutexes.
+	tableInterval = time.Second
+)
+
+// Subscribed implements simba.Backend. It returns nil only after it has read the mutex, so that
+// this server announces every later change.
+func (e *Engine) Subscribed(ctx context.Context, channel string, pattern bool) (simba.Seq, error) {
+	switch {
+	case e.ctx.Err() != nil:
+		return 0, simba.ErrStopped
+	case pattern:
+		return 0, e.subscribedPattern(ctx, channel)
+	}
+	mutex, contender, isContender := simba.ParseContenderChannel(channel)
+	ok := isContender
+	if !ok {
+		mutex, ok = simba.ParseMutexChannel(channel)
+	}
+	if !ok {
+		mutex, ok = simba.ParseEventChannel(channel)
+	}
+	if !ok || e.store.CheckNames(mutex, contender) != nil {
+		return 0, nil // not a channel of a mutex
+	}
+	m := e.ref(mutex)
+	defer e.unref(m)
+	if isContender && !e.markReachable(m, contender) {
+		return 0, nil
+	}
+	if !isContender {
+		e.mu.Lock()
+		e.watchLocked(m)
+		m.subscribed = true
+		e.mu.Unlock()
+	}
+	err := e.request(ctx, mutex, "", e.refreshAndHandOff)
+	if err != nil {
+		e.refreshSoon(m)
+	}
+	return 0, err
+}
+
+// markReachable records that a polling waiter has subscribed. An earlier notice may have gone to a
+// subscription that has ended, so the waiter may be notified again. markReachable returns false if
+// the contender does not wait.
+func (e *Engine) markReachable(m *mutexState, contender string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	w := m.index[contender]
+	if w == nil {
+		return false
+	}
+	w.notifiedAt = 0
+	if m.reserved == w {
+		m.reserved = nil
+	}
+	return true
+}
+
+// subscribedPattern watches all mutexes if the pattern can match channels of mutexes.
+func (e *Engine) subscribedPattern(ctx context.Context, pattern string) error {
+	ctx, done, err := e.begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer done()
+	if !mayMatchChannel(pattern) {
+		return nil
+	}
+	e.mu.Lock()
+	e.patterns[pattern] = struct{}{}
+	e.mu.Unlock()
+	return e.fail(e.readTable(ctx))
+}
+
+func mayMatchChannel(pattern string) bool {
+	literal := pattern
+	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
+		literal = pattern[:i]
+	}
+	for _, prefix := range []string{simba.MutexChannel(""), simba.EventChannel("")} {
+		prefix = strings.TrimSuffix(prefix, "}")
+		if strings.HasPrefix(prefix, literal) || strings.HasPrefix(literal, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// maintain watches all mutexes for pattern subscribers, and cleans up, until the engine is closed.
+func (e *Engine) maintain() {
+	for cleaned := time.Now(); sleep(e.ctx, tableInterval, nil); {
+		e.mu.Lock()
+		patterns := len(e.patterns)
+		e.mu.Unlock()
+		if patterns == 0 {
+			if e.within(e.ctx, e.timeout, func(ctx context.Context) error { return e.tableLock.lock(ctx, false) }) == nil {
+				e.table = nil
+				e.tableLock.unlock()
+			}
+		} else if err := e.fail(e.within(e.ctx, e.timeout, e.readTable)); err != nil {
+			e.log.Debug("cannot read all mutexes", "err", err)
+		}
+		if time.Since(cleaned) >= cleanUpInterval {
+			cleaned = time.Now()
+			e.cleanUp()
+		}
+	}
+}
+
+// cleanUp forgets what has ended. It also asks whether the store answers, and if waiters need a
+// grant, whether it accepts grants. Without that, a waiter would get the error only at the end of
+// the owner's lease.
+func (e *Engine) cleanUp() {
+	var unsubscribed []*mutexState
+	e.mu.Lock()
+	for pattern := range e.patterns {
+		if !e.notices.SubscribedPattern(pattern) {
+			delete(e.patterns, pattern)
+		}
+	}
+	for mutex, m := range e.mutexes {
+		if m.subscribed && !e.notices.Subscribed(simba.MutexChannel(mutex)) && !e.notices.Subscribed(simba.EventChannel(mutex)) {
+			m.subscribed = false
+			m.refs++
+			unsubscribed = append(unsubscribed, m)
+		}
+	}
+	for mutex, b := range e.sessions { // the connection asks for a lease with a token by itself
+		if b.Token == 0 && time.Since(b.Since) > b.TTL+b.Transition {
+			delete(e.sessions, mutex)
+		}
+	}
+	clear(e.locked)
+	for mutex := range e.begun {
+		if last, ok := e.eventLog.Last(mutex); !ok || last.Kind != simba.EventAcquired {
+			delete(e.begun, mutex)
+		}
+	}
+	e.mu.Unlock()
+	for _, m := range unsubscribed {
+		e.unref(m)
+	}
+	if err := e.fail(e.within(e.ctx, e.timeout, e.store.Ping)); err != nil && e.ctx.Err() == nil {
+		e.log.Warn("cannot query the store", "err", err)
+	}
+	if e.waiters.Len() > 0 {
+		e.checks.Again()
+	}
+}
+
+// readTable reads all held mutexes and announces the changes since the last call. The first call
+// announces nothing. A tenure of another server that begins and ends between two calls stays
+// unnoticed.
+func (e *Engine) readTable(ctx context.Context) error {
+	if err := e.tableLock.lock(ctx, false); err != nil {
+		return err
+	}
+	defer e.tableLock.unlock()
+	list, err := e.store.Scan(ctx, 0, maxScanKey, 0)
+	if err != nil {
+		return err
+	}
+	before := e.table
+	now := make(map[string]State, len(list))
+	for _, s := range list {
+		now[s.Mutex] = s.State
+	}
+	e.table = now
+	if before == nil {
+		return nil
+	}
+	for mutex, is := range now {
+		if was := before[mutex]; (was.Token != is.Token || was.Owner != is.Owner) && !e.announceFrom(ctx, mutex, was) {
+			now[mutex] = was // the next call tries again
+		}
+	}
+	for mutex, was := range before {
+		if _, held := now[mutex]; !held && was.Owner != "" && !e.announceFrom(ctx, mutex, was) {
+			now[mutex] = was
+		}
+	}
+	return nil
+}
+
+// announceFrom reads a mutex and announces what has changed since the state was, unless this server
+// has announced that already. If m.lock is held for long, it returns false.
+func (e *Engine) announceFrom(ctx context.Context, mutex string, was State) bool {
+	m := e.ref(mutex)
+	defer e.unref(m)
+	return e.within(ctx, backgroundLockTimeout, func(short context.Context) error {
+		if err := m.lock.lock(short, false); err != nil {
+			return err
+		}
+		defer m.lock.unlock()
+		if !m.known {
+			m.seen, m.known = was, true
+		}
+		return e.refreshAndHandOff(ctx, m)
+	}) == nil
+}
