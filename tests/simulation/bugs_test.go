@@ -48,7 +48,7 @@ var seeded = map[string]string{
 }
 
 // caughtElsewhere has bugs that the simulation seldom triggers. The tests of package bugs catch
-// them.
+// them. Bugs of the core of store engines, store-…, are caught in backends/proxy.
 var caughtElsewhere = []string{"torn-record-accepted"}
 
 // judged has all rules. Each needs a seeded bug, which proves that the judge detects violations.
@@ -60,7 +60,7 @@ var judged = []string{
 func TestEachBugHasARuleAndEachRuleABug(t *testing.T) {
 	names := bugs.Names(t)
 	for _, bug := range names {
-		if seeded[bug] == "" && !slices.Contains(caughtElsewhere, bug) {
+		if seeded[bug] == "" && !slices.Contains(caughtElsewhere, bug) && !strings.HasPrefix(bug, "store-") {
 			t.Errorf("the table seeded has no rule for the bug %s", bug)
 		}
 	}
