@@ -1,5 +1,5 @@
 // Package stores starts real stores for tests: Redis alone, as a cluster or under Sentinel,
-// MariaDB, etcd, and ZooKeeper alone or as an ensemble. They use the programs of Debian's packages,
+// MariaDB, PostgreSQL, PgBouncer, etcd, and ZooKeeper alone or as an ensemble. They use the programs of Debian's packages,
 // ports of the loopback interface and temporary folders. A Link between a client and a store
 // simulates network faults.
 //

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -27,7 +28,11 @@ type Server struct {
 	t       TB
 	program string
 	args    []string
-	ready   func() error // returns nil when the server answers
+	ready   func() error        // returns nil when the server answers
+	as      *syscall.Credential // nil = the test's user
+	// forks says that the server has a process for each connection. They are paused and killed with
+	// it, and SIGINT stops it without waiting for them.
+	forks bool
 
 	mu   sync.Mutex // guards the fields below, which each Start sets
 	proc *process
@@ -63,7 +68,7 @@ func (s *Server) launch(args []string) (*process, error) {
 	if s.proc != nil && !s.proc.hasEnded() {
 		return s.proc, nil
 	}
-	p, err := run(s.program, slices.Concat(s.args, args), s.Dir)
+	p, err := run(s.program, slices.Concat(s.args, args), s.Dir, s.as)
 	if err == nil {
 		s.proc = p
 	}
@@ -91,7 +96,13 @@ func (s *Server) awaitReady(p *process) error {
 }
 
 // Stop stops the server with SIGTERM and waits for its end.
-func (s *Server) Stop() { s.end(syscall.SIGTERM) }
+func (s *Server) Stop() {
+	if s.forks {
+		s.end(syscall.SIGINT)
+		return
+	}
+	s.end(syscall.SIGTERM)
+}
 
 // Kill kills the server with SIGKILL, as in a crash, and waits for its end.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
@@ -100,6 +111,7 @@ func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 func (s *Server) Pause() {
 	if p := s.current(); p != nil {
 		Freeze(p.cmd.Process)
+		s.signalForks(p, syscall.SIGSTOP)
 	}
 }
 
@@ -127,6 +139,33 @@ func (s *Server) current() *process {
 func (s *Server) signal(sig syscall.Signal) {
 	if p := s.current(); p != nil {
 		p.signal(sig)
+		s.signalForks(p, sig)
+	}
+}
+
+// signalForks sends a signal to the processes of a server's connections, on Linux. It returns them.
+func (s *Server) signalForks(p *process, sig syscall.Signal) (forks []string) {
+	if !s.forks {
+		return nil
+	}
+	pid := strconv.Itoa(p.cmd.Process.Pid)
+	list, _ := os.ReadFile(filepath.Join("/proc", pid, "task", pid, "children"))
+	forks = strings.Fields(string(list))
+	for _, fork := range forks {
+		if n, err := strconv.Atoi(fork); err == nil {
+			_ = syscall.Kill(n, sig) // fails if it has ended
+		}
+	}
+	return forks
+}
+
+// awaitEnd waits until a process has ended, as a zombie or without a trace.
+func awaitEnd(pid string) {
+	for end := time.Now().Add(readyTimeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		status, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+		if _, state, _ := strings.Cut(string(status), ") "); err != nil || strings.HasPrefix(state, "Z") || strings.HasPrefix(state, "X") {
+			return
+		}
 	}
 }
 
@@ -135,9 +174,18 @@ func (s *Server) end(sig syscall.Signal) {
 	if p == nil {
 		return
 	}
+	if sig == syscall.SIGKILL && s.forks && !p.hasEnded() {
+		Freeze(p.cmd.Process) // so that it forks no more
+		forks := s.signalForks(p, sig)
+		defer func() {
+			for _, fork := range forks {
+				awaitEnd(fork)
+			}
+		}()
+	}
 	p.signal(sig)
 	if sig != syscall.SIGKILL {
-		p.signal(syscall.SIGCONT) // a frozen process cannot end
+		s.signal(syscall.SIGCONT) // a frozen process cannot end
 		select {
 		case <-p.ended:
 			return
@@ -175,7 +223,7 @@ func Scratch(t TB) string {
 // run starts a program in a folder, with its output in the file "log" there. The kernel kills the
 // program when the thread that started it ends. So one goroutine starts the program and stays
 // locked to its thread until the program ends.
-func run(program string, args []string, dir string) (*process, error) {
+func run(program string, args []string, dir string, as *syscall.Credential) (*process, error) {
 	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
 	if err != nil {
 		return nil, err
@@ -183,6 +231,12 @@ func run(program string, args []string, dir string) (*process, error) {
 	cmd := exec.Command(program, args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = dir, log, log
 	cmd.SysProcAttr = DieWithParent()
+	if as != nil {
+		if cmd.SysProcAttr == nil {
+			cmd.SysProcAttr = new(syscall.SysProcAttr)
+		}
+		cmd.SysProcAttr.Credential = as
+	}
 	p := &process{cmd: cmd, ended: make(chan struct{})}
 	started := make(chan error)
 	go func() {
