@@ -18,7 +18,8 @@ const Recovery = 10 * time.Second
 // engines names the engines in the order of the documentation's columns, and the folder of each in
 // the repository. The file PromisesFile of that folder says how far the engine keeps each promise.
 var engines = []struct{ name, folder string }{
-	{"embedded", "engine"}, {"redis", "backends/redis"}, {"mysql", "backends/mysql"}, {"zookeeper", "backends/zookeeper"},
+	{"embedded", "engine"}, {"redis", "backends/redis"}, {"mysql", "backends/mysql"}, {"postgres", "backends/postgres"},
+	{"zookeeper", "backends/zookeeper"},
 }
 
 // PromisesFile is the name of the file in which an engine says how far it keeps the promises. An
