@@ -61,7 +61,7 @@ build: ## bin/simba-resp: static, stripped
 
 # Tests of the engines mostly wait for their stores, so more packages at a time than cores, and
 # the longest first.
-FIRST := ./tests/outages ./backends/zookeeper ./tests/contenders ./tests/handoffs ./backends/mysql ./backends/redis
+FIRST := ./tests/outages ./backends/zookeeper ./tests/contenders ./tests/handoffs ./backends/mysql ./backends/postgres ./backends/redis
 
 # What make test leaves to make test-long: attacks with thousands of connections, chaos, what has to happen within
 # milliseconds, Simba itself, and the conformance suite on stores of other forms. It needs the machine for itself.
@@ -69,7 +69,7 @@ ATTACKS  := ./tests/abuse
 CHAOS    := LinearizableUnderFaults
 TIMED    := LeaseOfAKilledOwnerEnds
 SIMBA    := SimbaItself
-VARIANTS := OfAnEnsemble|KillingTheLeader|ClusterKeepsTheRules|AtTheContentionTiming|OnTheSeedsTable
+VARIANTS := OfAnEnsemble|KillingTheLeader|ClusterKeepsTheRules|AtTheContentionTiming|OnTheSeedsTable|ThroughPgBouncer
 
 # The simulation runs without the race detector: that finds the same races in the tests of the parts.
 SIMULATION := ./tests/simulation
@@ -115,9 +115,9 @@ attacks: ## hostile and careless clients by the thousand
 	@tools/install
 	$(TEST) $(ATTACKS)
 
-variants: ## the conformance suite on an ensemble of ZooKeeper, a cluster of Redis, and MySQL as the seed has it
+variants: ## the conformance suite on an ensemble of ZooKeeper, a cluster of Redis, PgBouncer, and MySQL as the seed has it
 	@tools/install
-	$(TEST) -p 3 -run '$(VARIANTS)' ./backends/zookeeper ./backends/mysql ./backends/redis
+	$(TEST) -p 3 -run '$(VARIANTS)' ./backends/zookeeper ./backends/mysql ./backends/postgres ./backends/redis
 
 timed: ## what has to happen within milliseconds, a few times
 	@tools/install
@@ -125,7 +125,7 @@ timed: ## what has to happen within milliseconds, a few times
 
 prompt: ## that stores and libraries for locks are served in time, on a quiet machine
 	@tools/install
-	$(TEST) -p 1 -skip '$(SIMBA)|$(VARIANTS)' ./backends/mysql ./backends/redis ./tests/dropin ./tests/outages
+	$(TEST) -p 1 -skip '$(SIMBA)|$(VARIANTS)' ./backends/mysql ./backends/postgres ./backends/redis ./tests/dropin ./tests/outages
 
 EXTRAS := ./backends/zookeeper ./examples ./tests/dropin ./tests/lifecycle ./tests/metrics ./tests/protocol
 extras: ## the tests for which more must be installed: Node.js, Python, Curator, Prometheus, Tcl, systemd; tests of bench

@@ -46,7 +46,7 @@ var (
 // An UnavailableError is returned when an engine's store cannot be reached or does not answer in
 // time. The request may have been done. A retry then shows the state that the request left.
 type UnavailableError struct {
-	Engine string // "redis", "mysql", "zookeeper"
+	Engine string // "redis", "mysql", "postgres", "zookeeper"
 	Err    error  // of the store's client
 	// Busy says that only this request failed. The store may still answer others.
 	Busy bool
@@ -63,7 +63,7 @@ func (e *UnavailableError) Unwrap() error { return e.Err }
 // The request may have been done in part: for example, the store wrote the grant, but refused the
 // notice of it. A retry after the repair shows the state that the request left.
 type MisconfiguredError struct {
-	Engine string // "redis", "mysql", "zookeeper"
+	Engine string // "redis", "mysql", "postgres", "zookeeper"
 	Err    error  // names the fault
 }
 

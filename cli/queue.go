@@ -29,8 +29,8 @@ func queueCommand() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-On the engine mysql these are the waiters of the server that replies. Other engines have one queue
-for all servers.`
+On the engines mysql and postgres these are the waiters of the server that replies. Other engines
+have one queue for all servers.`
 	most = addCount(cmd, mostWaiters)
 	asJSON = addJSON(cmd)
 	return cmd

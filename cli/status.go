@@ -18,7 +18,7 @@ import (
 // could count it, or if the server does not send it.
 type Status struct {
 	Version            string   `json:"simba_version" doc:"version of the server"`
-	Engine             string   `json:"engine" doc:"embedded, redis, mysql or zookeeper"`
+	Engine             string   `json:"engine" doc:"embedded, redis, mysql, postgres or zookeeper"`
 	Store              *bool    `json:"store_up" doc:"whether the store serves requests; null = the user may not ask for the owner of simba-resp:status"`
 	StoreFaults        []string `json:"store_faults" doc:"what is wrong with the settings of the store; null = nothing"`
 	Durability         string   `json:"durability" doc:"always, async or memory; empty on other engines than embedded"`

@@ -49,8 +49,8 @@ func whyCommand() *cobra.Command {
 		})
 	cmd.Long = cmd.Short + `.
 
-It only asks: no contender is added to the queue. On the engine mysql it knows only the queue of the
-server that replies.`
+It only asks: no contender is added to the queue. On the engines mysql and postgres it knows only the
+queue of the server that replies.`
 	cmd.Example = "  simba-resp why job --contender worker-7"
 	contender = cmd.Flags().String("contender", "", "answer for the contender `ID`; without the flag for a new one")
 	_ = cmd.RegisterFlagCompletionFunc("contender", cobra.NoFileCompletions)
@@ -75,7 +75,7 @@ func why(ctx context.Context, c *redis.Client, mutex, contender string) (Why, er
 	}
 	w.Engine = fields["engine"]
 	if w.Engine != "" {
-		shared := w.Engine != "mysql"
+		shared := w.Engine != "mysql" && w.Engine != "postgres"
 		w.SharedQueue = &shared
 	}
 	if ms, err := strconv.ParseInt(fields["recovery_delay_ms"], 10, 64); err == nil {
@@ -205,9 +205,9 @@ func (p *printer) queue(w *Why, addr string) {
 	}
 	switch {
 	case w.SharedQueue == nil:
-		p.line("The user may not send INFO. If the engine is mysql, other servers may have more waiters.")
+		p.line("The user may not send INFO. If the engine is mysql or postgres, other servers may have more waiters.")
 	case !*w.SharedQueue:
-		p.line("On the engine mysql this is the queue of %s only. Contenders of other servers may come first.", Printable(addr))
+		p.line("On the engine %s this is the queue of %s only. Contenders of other servers may come first.", w.Engine, Printable(addr))
 	}
 }
 

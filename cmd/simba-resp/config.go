@@ -45,6 +45,9 @@ type config struct {
 	MySQLDSN         string
 	MySQLMigrate     bool
 	MySQLPoll        time.Duration
+	PostgresURL      string
+	PostgresListen   string
+	PostgresMigrate  bool
 	ZooKeeperServers string
 	ZooKeeperAuth    string
 	BackendTimeout   time.Duration
@@ -76,7 +79,7 @@ type config struct {
 	LogLevel  string
 	LogFormat string
 
-	storeInFile bool // File has set the login of the store; not in the table
+	storeInFile string // the settings with a login of a store that File has set, with a space after each; not in the table
 
 	users *access.Accounts // of ACLFile and RequirePass; not in the table
 }
@@ -122,7 +125,7 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 			text, source, given[f.name] = trim(s), "--"+f.name, true
 		}
 		if f.secret && f.engine != "" && source == f.name+" in "+file {
-			c.storeInFile = true
+			c.storeInFile += f.name + " "
 		}
 		if err := f.value(c).Set(text); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", source, err))
@@ -185,7 +188,7 @@ func readFile(path string) (map[string]string, configErrors) {
 // reread returns a function that reads the setting with the login of the store again from File. It
 // returns nil if File has not set it.
 func (c *config) reread(name string) func() (string, error) {
-	if !c.storeInFile {
+	if !strings.Contains(c.storeInFile, name+" ") {
 		return nil
 	}
 	return func() (string, error) {
@@ -246,6 +249,7 @@ func (c *config) Validate() configErrors {
 	for _, store := range []struct{ flag, value, engine, example string }{
 		{"redis-url", c.RedisURL, engineRedis, "redis://127.0.0.1:6379"},
 		{"mysql-dsn", c.MySQLDSN, engineMySQL, "user:password@tcp(127.0.0.1:3306)/simba"},
+		{"postgres-url", c.PostgresURL, enginePostgres, "postgres://user:password@127.0.0.1:5432/simba"},
 		{"zookeeper-servers", c.ZooKeeperServers, engineZooKeeper, "127.0.0.1:2181"},
 	} {
 		if store.value == "" && c.Engine == store.engine {

@@ -248,6 +248,7 @@ func TestStoreSettingsBelongToTheirEngine(t *testing.T) {
 	good := map[string][]string{
 		"redis":     {"--redis-url", "redis://127.0.0.1:6379"},
 		"mysql":     {"--mysql-dsn", "u:p@tcp(127.0.0.1:3306)/simba", "--mysql-migrate", "--mysql-poll", "50ms"},
+		"postgres":  {"--postgres-url", "postgres://u:p@127.0.0.1/simba", "--postgres-migrate", "--postgres-listen-url", "postgres://u:p@127.0.0.2/simba"},
 		"zookeeper": {"--zookeeper-servers", "127.0.0.1:2181/locks", "--zookeeper-auth", "digest:u:p", "--zookeeper-session-timeout", "4s"},
 		"embedded":  {"--durability", "async"},
 	}
@@ -270,7 +271,7 @@ func TestStoreSettingsBelongToTheirEngine(t *testing.T) {
 }
 
 func TestConfigErrorsHideSecrets(t *testing.T) {
-	_, err := loadTest(t, []string{"--redis-url", "redis://:sesame@h", "--mysql-dsn", "u:sesame@tcp(h)/d", "--zookeeper-auth", "digest:u:sesame"}, nil, "")
+	_, err := loadTest(t, []string{"--redis-url", "redis://:sesame@h", "--mysql-dsn", "u:sesame@tcp(h)/d", "--postgres-url", "postgres://u:sesame@h:x/d", "--zookeeper-auth", "digest:u:sesame"}, nil, "")
 	if err == nil || strings.Contains(err.Error(), "sesame") {
 		t.Errorf("error %v, want an error without the secret", err)
 	}

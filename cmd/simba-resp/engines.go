@@ -8,6 +8,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/mysql"
+	"github.com/simba-resp/simba-resp/backends/postgres"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/backends/redis"
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
@@ -33,6 +34,12 @@ func (a *app) openEngine(ctx context.Context, n simba.Notices) error {
 		a.useBackend(b, b.Close)
 	case engineMySQL:
 		b, err := mysql.Open(ctx, a.mysqlOptions(n))
+		if err != nil {
+			return err
+		}
+		a.useBackend(b, b.Close)
+	case enginePostgres:
+		b, err := postgres.Open(ctx, a.postgresOptions(n))
 		if err != nil {
 			return err
 		}
@@ -68,6 +75,15 @@ func (a *app) redisOptions(n simba.Notices) redis.Options {
 func (a *app) mysqlOptions(n simba.Notices) mysql.Options {
 	return mysql.Options{
 		DSN: a.cfg.MySQLDSN, Reread: a.cfg.reread("mysql-dsn"), Migrate: a.cfg.MySQLMigrate, Poll: a.cfg.MySQLPoll, Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
+		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace, History: a.cfg.History,
+	}
+}
+
+func (a *app) postgresOptions(n simba.Notices) postgres.Options {
+	return postgres.Options{
+		URL: a.cfg.PostgresURL, Reread: a.cfg.reread("postgres-url"),
+		ListenURL: a.cfg.PostgresListen, RereadListen: a.cfg.reread("postgres-listen-url"),
+		Migrate: a.cfg.PostgresMigrate, Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
 		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace, History: a.cfg.History,
 	}
 }

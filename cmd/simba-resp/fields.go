@@ -28,6 +28,7 @@ const (
 	engineEmbedded   = "embedded"
 	engineRedis      = "redis"
 	engineMySQL      = "mysql"
+	enginePostgres   = "postgres"
 	engineZooKeeper  = "zookeeper"
 	durabilityAlways = "always"
 	durabilityAsync  = "async"
@@ -42,7 +43,7 @@ const (
 )
 
 var (
-	engines      = []string{engineEmbedded, engineRedis, engineMySQL, engineZooKeeper}
+	engines      = []string{engineEmbedded, engineRedis, engineMySQL, enginePostgres, engineZooKeeper}
 	durabilities = []string{durabilityAlways, durabilityAsync, durabilityMemory}
 	tlsAuths     = []string{authNo, authOptional, authYes}
 	tlsVersions  = []string{version12, version13}
@@ -172,6 +173,21 @@ var fields = []field{
 		value: func(c *config) flag.Value { return (*duration)(&c.MySQLPoll) },
 	},
 	{
+		name: "postgres-url", kind: "url", secret: true, engine: enginePostgres,
+		help:  "Store of --engine postgres, as psql accepts it: postgres://user:password@host:5432/database?sslmode=verify-full. It may name several hosts.",
+		value: func(c *config) flag.Value { return (*text)(&c.PostgresURL) },
+	},
+	{
+		name: "postgres-listen-url", kind: "url", secret: true, engine: enginePostgres,
+		help:  "Where --engine postgres listens for changes by other servers. Set it to the database itself if --postgres-url leads to PgBouncer in transaction mode. The default is --postgres-url.",
+		value: func(c *config) flag.Value { return (*text)(&c.PostgresListen) },
+	},
+	{
+		name: "postgres-migrate", kind: "true|false", initial: "false", engine: enginePostgres,
+		help:  "Create the table and the sequence of --engine postgres if they are missing.",
+		value: func(c *config) flag.Value { return (*boolean)(&c.PostgresMigrate) },
+	},
+	{
 		name: "zookeeper-servers", kind: "host:port,…", engine: engineZooKeeper,
 		help:  "Store of --engine zookeeper. A path behind the last server is the parent of all nodes: host:port,host:port/path.",
 		value: func(c *config) flag.Value { return (*text)(&c.ZooKeeperServers) },
@@ -188,7 +204,7 @@ var fields = []field{
 	},
 	{
 		name: "backend-timeout", kind: "duration", initial: "3s",
-		help:  "How long a command may wait for the store of --engine redis, mysql or zookeeper.",
+		help:  "How long a command may wait for the store of --engine redis, mysql, postgres or zookeeper.",
 		value: func(c *config) flag.Value { return (*duration)(&c.BackendTimeout) },
 	},
 	{

@@ -48,7 +48,7 @@ func TestTenuresAreLinearizableUnderFaults(t *testing.T) {
 		*seed = rand.Uint64()
 	}
 	t.Logf("-seed %d", *seed)
-	engines := []string{"embedded", "redis", "mysql", "zookeeper"}
+	engines := []string{"embedded", "redis", "mysql", "postgres", "zookeeper"}
 	if *duration > 0 {
 		engines = append(engines, "embedded memory", "embedded async")
 	}

@@ -68,10 +68,11 @@ var documented = map[string]guarantees{
 	"embedded memory": {forgets: true},
 	// A crash loses the last 10 ms or so, more on a busy machine.
 	"embedded async": {unwritten: 250 * time.Millisecond},
-	// Redis and MySQL keep whole milliseconds. In scripts, two readings of Redis' clock may differ
+	// Redis and the databases keep whole milliseconds. In scripts, two readings of Redis' clock may differ
 	// by 20 ms. A lease on MySQL may begin up to 50 ms after its grant.
-	"redis": {early: 2 * time.Millisecond, late: 20 * time.Millisecond, cautious: true, again: true, partial: true},
-	"mysql": {early: 2 * time.Millisecond, late: 50 * time.Millisecond, again: true, partial: true},
+	"redis":    {early: 2 * time.Millisecond, late: 20 * time.Millisecond, cautious: true, again: true, partial: true},
+	"mysql":    {early: 2 * time.Millisecond, late: 50 * time.Millisecond, again: true, partial: true},
+	"postgres": {early: 2 * time.Millisecond, again: true, partial: true},
 	// When a server stops or is cut off, owners cannot renew its leases. If an owner renews through
 	// another server, the granter learns of the renewal at most 250 ms late. The new windows begin
 	// then. Other servers measure the lease by the clock of ZooKeeper's leader. An exchange with

@@ -75,6 +75,11 @@ func open(t *testing.T, engine string) *world {
 		args = func(link string) []string {
 			return []string{"--mysql-dsn", pair.DSN(link), "--mysql-migrate", "--mysql-poll", "50ms"}
 		}
+	case "postgres":
+		w.pair = stores.NewPostgresPair(t)
+		args = func(link string) []string {
+			return []string{"--postgres-url", stores.PostgresURL(link), "--postgres-migrate"}
+		}
 	case "zookeeper":
 		w.single = stores.ZooKeeper(t, "forceSync=yes")
 		args = func(link string) []string {

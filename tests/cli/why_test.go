@@ -10,7 +10,7 @@ import (
 func TestWhySaysWhoIsAheadAndUntilWhen(t *testing.T) {
 	simbatest.OnEveryEngine(t, func(t *testing.T, engine string) {
 		s := contended(t, engine)
-		shared := engine != "mysql"
+		shared := engine != "mysql" && engine != "postgres"
 
 		out := must(t, url(s), "why", "job", "--contender", "carol")
 		for _, want := range []string{
@@ -25,7 +25,7 @@ func TestWhySaysWhoIsAheadAndUntilWhen(t *testing.T) {
 		if strings.Contains(out, "Who is next is not known: bob polls.\nThe server skips a polling waiter that it cannot notify.\n") != shared {
 			t.Errorf("why for carol prints the wrong text for this engine:\n%s", out)
 		}
-		if own := strings.Contains(out, "On the engine mysql this is the queue of "+s.Addr+" only."); own == shared {
+		if own := strings.Contains(out, "On the engine "+engine+" this is the queue of "+s.Addr+" only."); own == shared {
 			t.Errorf("why for carol prints the wrong text for this engine:\n%s", out)
 		}
 
@@ -62,7 +62,7 @@ func TestWhyWithoutTheRightToInfoSaysSo(t *testing.T) {
 	users := writeUsers(t, "user default off", "user ops on >pen ~* +@all", "user dashboard on >pen %R~job +@read +@connection -@dangerous")
 	s := simbatest.Start(t, "--aclfile", users)
 	out := must(t, "redis://dashboard:pen@"+s.Addr, "why", "job")
-	if !strings.Contains(out, "\nThe user may not send INFO. If the engine is mysql, other servers may have more waiters.\n") {
+	if !strings.Contains(out, "\nThe user may not send INFO. If the engine is mysql or postgres, other servers may have more waiters.\n") {
 		t.Errorf("why prints\n%s\nwant that the user may not send INFO", out)
 	}
 }

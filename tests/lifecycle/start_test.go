@@ -43,7 +43,8 @@ func TestAddressInUseIsRefused(t *testing.T) {
 // While a server waits for a store that sends nothing, a signal must end it at once.
 func TestASignalEndsAServerThatWaitsForItsStore(t *testing.T) {
 	for engine, flags := range map[string]string{
-		"redis": "--redis-url redis://%s", "mysql": "--mysql-dsn u@tcp(%s)/simba", "zookeeper": "--zookeeper-servers %s",
+		"redis": "--redis-url redis://%s", "mysql": "--mysql-dsn u@tcp(%s)/simba",
+		"postgres": "--postgres-url postgres://u@%s/simba", "zookeeper": "--zookeeper-servers %s",
 	} {
 		t.Run(engine, func(t *testing.T) {
 			ln, err := net.Listen("tcp", "127.0.0.1:0")

@@ -249,7 +249,7 @@ func (o *outages) backTo(what string, before int, now func() int) (n int) {
 	return n
 }
 
-// pooled returns the number of the server's connections to its store. For the engine mysql this
+// pooled returns the number of the server's connections to its store. For mysql and postgres this
 // number varies: it is the largest number of concurrent requests so far.
 func (o *outages) pooled() int {
 	n := o.link.Connections()

@@ -6,7 +6,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
-var Engines = []string{"embedded", "redis", "mysql", "zookeeper"}
+var Engines = []string{"embedded", "redis", "mysql", "postgres", "zookeeper"}
 
 // StoreEngines are the engines that need a store.
 var StoreEngines = Engines[1:]
@@ -45,6 +45,8 @@ func OpenShared(t stores.TB, engine string) *Shared {
 		s.Store = stores.Redis(t)
 	case "mysql":
 		s.Store = stores.MariaDB(t)
+	case "postgres":
+		s.Store = stores.Postgres(t)
 	case "zookeeper":
 		s.Store = stores.ZooKeeper(t)
 	default:
@@ -62,6 +64,8 @@ func (s *Shared) Flags(addr string) []string {
 		flags = append(flags, "--redis-url", "redis://"+addr)
 	case "mysql":
 		flags = append(flags, "--mysql-dsn", "root@tcp("+addr+")/simba", "--mysql-migrate", "--mysql-poll", "50ms")
+	case "postgres":
+		flags = append(flags, "--postgres-url", stores.PostgresURL(addr), "--postgres-migrate")
 	case "zookeeper":
 		flags = append(flags, "--zookeeper-servers", addr, "--zookeeper-session-timeout", "1h")
 	}

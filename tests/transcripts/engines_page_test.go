@@ -57,6 +57,23 @@ func TestTheDocumentedRedisUserHasEnoughRights(t *testing.T) {
 	}
 }
 
+func TestTheDocumentedPostgresRolesAreEnough(t *testing.T) {
+	store := stores.Postgres(t)
+	block := func(name string) string {
+		return strings.Join(simbatest.DocsBlock(t, "guides/postgres.md", name), "\n")
+	}
+	url := "postgres://simba:password@" + store.Addr + "/simba?sslmode=disable"
+	stores.PSQL(t, store, "postgres", block("postgres-role"))
+	everyCommand(t, simbatest.Start(t, "--engine", "postgres", "--postgres-url", url, "--postgres-migrate"))
+	stores.PSQL(t, store, "simba", "DROP SCHEMA simba CASCADE;")
+	stores.PSQL(t, store, "simba", block("postgres-table"))
+	s := simbatest.Start(t, "--engine", "postgres", "--postgres-url", url)
+	everyCommand(t, s)
+	if log := s.Output(); strings.Contains(log, "level=WARN") {
+		t.Errorf("the log has a warning:\n%s", log)
+	}
+}
+
 func TestTheDocumentedMySQLGrantsAreEnough(t *testing.T) {
 	store := stores.MariaDB(t, "--innodb-flush-log-at-trx-commit=1")
 	db, err := sql.Open("mysql", "root@tcp("+store.Addr+")/")
