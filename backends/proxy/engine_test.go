@@ -428,6 +428,38 @@ func TestChangeDuringAReadIsNotLost(t *testing.T) {
 	})
 }
 
+// The reply to the release of the owner is lost, and the next read fails too. The store has granted
+// the mutex to the waiter.
+func TestFailedReadIsRepeatedSoon(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.acquire(request("m", "a", long), simba.StatusAcquired)
+		_, woken := w.wait("m", "b")
+		lose := func(request func() error) {
+			w.data.loseNextReply("m")
+			if err := request(); !isUnavailable(err) {
+				t.Errorf("a request whose reply is lost: %v; want an UnavailableError", err)
+			}
+		}
+		m := w.ref("m") // keeps the timer from reading first
+		m.running = true
+		lose(func() error {
+			_, _, err := w.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+			return err
+		})
+		lose(func() error {
+			_, _, err := w.Acquire(t.Context(), request("m", "c", long))
+			return err
+		})
+		m.running = false
+		w.unref(m)
+		began := time.Now()
+		w.await(woken)
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("b was woken after %v, want at most 2 s", took)
+		}
+	})
+}
+
 func TestRefreshDelayIsTheContentionTiming(t *testing.T) {
 	at := func(ttl, transition int64) State {
 		return State{Owner: "a", Live: true, Now: 1000, TTLAt: 1000 + ttl, TransitionAt: 1000 + ttl + transition}

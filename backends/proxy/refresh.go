@@ -168,18 +168,32 @@ func (e *Engine) refresh(ctx context.Context, m *mutexState) (State, error) {
 	e.mu.Unlock()
 	sent := time.Now()
 	s, err := e.read(ctx, m, settled)
-	if err == nil && !settled && s.Owner != "" && !s.Live {
-		s, err = e.settle(ctx, m, s)
+	if err == nil {
+		s, err = e.digest(ctx, m, s, sent, settled)
 	}
 	if err != nil {
-		return s, err
+		e.refreshBy(m, time.Now().Add(retryPause)) // it may have been stale
 	}
-	return e.digest(ctx, m, s, sent, settled)
+	return s, err
+}
+
+// refreshBy makes the next refresh due at t, or earlier.
+func (e *Engine) refreshBy(m *mutexState, t time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if t.Before(m.refreshAt) {
+		m.refreshAt = t
+	}
 }
 
 // digest is the rest of refresh, for a state that a step has returned. sent is when the step was
 // sent. settled says that the state is settled, so that orphans can be reconciled.
-func (e *Engine) digest(ctx context.Context, m *mutexState, s State, sent time.Time, settled bool) (State, error) {
+func (e *Engine) digest(ctx context.Context, m *mutexState, s State, sent time.Time, settled bool) (_ State, err error) {
+	if !settled && s.Owner != "" && !s.Live {
+		if s, err = e.settle(ctx, m, s); err != nil {
+			return s, err
+		}
+	}
 	e.observe(m, s)
 	if settled {
 		if changed, err := e.reconcile(ctx, m, s); err != nil {
