@@ -326,6 +326,42 @@ func TestOwnersRenewalRunsBeforeOtherRequests(t *testing.T) {
 	})
 }
 
+// The reply to another request's step does not arrive, and its connection stays open.
+func TestOwnersRenewalOvertakesAStepWithoutReply(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		const ttl = 1500 * time.Millisecond
+		a := w.acquire(request("m", "a", ttl), simba.StatusAcquired)
+		w.data.mu.Lock()
+		w.data.silent = true
+		w.data.mu.Unlock()
+		w.data.loseNextReply("m")
+		began := time.Now()
+		other := make(chan error)
+		go func() {
+			_, _, err := w.Acquire(t.Context(), request("m", "b", long))
+			other <- err
+		}()
+		synctest.Wait()
+		for _, token := range []uint64{a.Token, 0, a.Token, 0} {
+			g, err := w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: ttl, Token: token})
+			if err != nil || g.Status != simba.StatusRenewed || g.Token != a.Token || g.TTL != ttl {
+				t.Errorf("GUARD of the owner %v after the step: %+v, %v; want renewed", time.Since(began), g, err)
+			}
+			time.Sleep(ttl / 5)
+		}
+		if took := time.Since(began); took >= requestTimeout {
+			t.Errorf("the renewals took %v; want less than the step, %v", took, requestTimeout)
+		}
+		g, err := w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: ttl, Token: a.Token + 1})
+		if err != nil || g.Status != simba.StatusLost {
+			t.Errorf("GUARD with another token: %+v, %v; want lost", g, err)
+		}
+		if err := <-other; !isUnavailable(err) {
+			t.Errorf("the step without reply: %v; want an UnavailableError", err)
+		}
+	})
+}
+
 // Steps of locked mutexes wait for a slot, once the mutexes are known to be locked.
 func TestLockedMutexesUseFewConnections(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {

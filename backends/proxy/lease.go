@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -9,6 +10,12 @@ import (
 
 // request runs a request about one mutex while it holds the mutex's lock.
 func (e *Engine) request(ctx context.Context, mutex, contender string, f func(context.Context, *mutexState) error) error {
+	return e.withState(ctx, mutex, contender, func(ctx context.Context, m *mutexState) error {
+		return e.do(ctx, m, contender, func() error { return f(ctx, m) })
+	})
+}
+
+func (e *Engine) withState(ctx context.Context, mutex, contender string, f func(context.Context, *mutexState) error) error {
 	if err := e.store.CheckNames(mutex, contender); err != nil {
 		return err
 	}
@@ -19,16 +26,69 @@ func (e *Engine) request(ctx context.Context, mutex, contender string, f func(co
 	defer done()
 	m := e.ref(mutex)
 	defer e.unref(m)
-	return e.fail(e.do(ctx, m, contender, func() error { return f(ctx, m) }))
+	return e.fail(f(ctx, m))
 }
 
 // Guard implements simba.Backend. Usually it sends one step.
 func (e *Engine) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outcome, err error) {
-	err = e.request(ctx, r.Mutex, r.Contender, func(ctx context.Context, m *mutexState) error {
-		o, err = e.guard(ctx, m, r)
+	err = e.withState(ctx, r.Mutex, r.Contender, func(ctx context.Context, m *mutexState) (err error) {
+		guard := func() error {
+			o, err = e.guard(ctx, m, r)
+			return err
+		}
+		if !e.owns(m, r.Contender) {
+			return e.do(ctx, m, r.Contender, guard)
+		}
+		err = e.within(ctx, overtakeAfter, func(short context.Context) error { return e.do(short, m, r.Contender, guard) })
+		overtakes := false
+		if errors.Is(err, errBusy) {
+			if o, overtakes = e.overtake(ctx, m, r); overtakes {
+				return nil
+			}
+		}
+		if errors.Is(err, errBusy) || isLocked(err) {
+			return e.do(ctx, m, r.Contender, guard)
+		}
 		return err
 	})
 	return o, err
+}
+
+// overtakeAfter is how long the owner's Guard waits for the step of another request. Then it
+// overtakes the step.
+const overtakeAfter = 400 * time.Millisecond
+
+// overtake renews the owner's lease while another step of the mutex is out for long, for example
+// because the network drops the packets of its connection. The caller does not hold m.lock. Renew
+// is atomic in the store and changes no tenure but the owner's, so it may run beside any step.
+//
+// One renewal at a time overtakes, and none if another transaction has locked the mutex. If ok is
+// false, the caller waits for the step.
+func (e *Engine) overtake(ctx context.Context, m *mutexState, r simba.GuardRequest) (o simba.Outcome, ok bool) {
+	e.mu.Lock()
+	may := !m.overtaken && !e.locked[m.mutex]
+	m.overtaken = m.overtaken || may
+	e.mu.Unlock()
+	if !may {
+		return o, false
+	}
+	l := &Lease{Owner: r.Contender, TTL: r.TTL, Transition: r.Transition, Since: time.Now(), Token: r.Token}
+	ok, err := e.renew(ctx, m, l)
+	if ok = ok && err == nil; ok {
+		o, err = l.outcome(simba.StatusRenewed)
+		ok = err == nil
+	}
+	e.mu.Lock()
+	m.overtaken = false
+	if ok && m.lastOwner == l.Owner {
+		m.leaseEnd = l.Since.Add(l.TTL + l.Transition)
+	}
+	e.mu.Unlock()
+	if ok {
+		e.counts.renewed.Add(1)
+		o.Position = e.position(m, r.Contender)
+	}
+	return o, ok
 }
 
 func (e *Engine) guard(ctx context.Context, m *mutexState, r simba.GuardRequest) (o simba.Outcome, err error) {

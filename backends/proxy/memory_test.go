@@ -26,6 +26,7 @@ type memory struct {
 
 	harm     error         // what each step returns, if the store needs a repair
 	loses    string        // a mutex whose next reply is lost
+	silent   bool          // then the connection stays open
 	slowRead time.Duration // how late the reply to a Read arrives
 	waiting  atomic.Int64  // steps that wait for a locked mutex
 
@@ -147,9 +148,16 @@ func (s *memoryStore) step(ctx context.Context, mutex string, lock bool, do func
 	if f == nil {
 		apply()
 		s.mu.Lock()
-		defer s.mu.Unlock()
-		if lock && mutex != "" && s.loses == mutex {
+		lost := lock && mutex != "" && s.loses == mutex
+		if lost {
 			s.loses = ""
+		}
+		silent := s.silent
+		s.mu.Unlock()
+		switch {
+		case lost && silent:
+			<-ctx.Done()
+		case lost:
 			return errCutOff
 		}
 		return ctx.Err()

@@ -11,7 +11,7 @@ import (
 // it or has a request for it. It has the queue of this server's waiters.
 //
 // Only the goroutine that holds the field lock sends steps of the mutex, except for reads that
-// decide nothing.
+// decide nothing, and for renewals that overtake (see Engine.overtake).
 type mutexState struct {
 	mutex string
 	lock  priorityLock
@@ -37,6 +37,7 @@ type mutexState struct {
 	stale         bool      // read it at once, since it may have changed
 	timer         *time.Timer
 	running       bool // runDue is running, and will set the timer
+	overtaken     bool // a renewal has overtaken the step that is out
 }
 
 // ref returns the state of a mutex and keeps it until unref.
@@ -123,7 +124,7 @@ func (e *Engine) do(ctx context.Context, m *mutexState, contender string, reques
 }
 
 // step runs one step of a mutex, which may wait for a lock in the store. If the mutex is known to
-// be locked, the step needs a slot. The caller holds m.lock.
+// be locked, the step needs a slot. The caller holds m.lock, or overtakes.
 func (e *Engine) step(ctx context.Context, m *mutexState, do func() error) error {
 	e.mu.Lock()
 	locked := e.locked[m.mutex]
