@@ -270,6 +270,27 @@ func TestSessionEndsALeaseOfUnknownOutcome(t *testing.T) {
 	})
 }
 
+// The lease of a session expires, and its client may ask for it before the connection ends.
+func TestSessionOfAnExpiredLeaseIsForgotten(t *testing.T) {
+	for _, asks := range []bool{false, true} {
+		inWorld(t, nil, func(t *testing.T, w *world) {
+			r := request("m", "a", time.Second)
+			r.Session = 7
+			w.acquire(r, simba.StatusAcquired)
+			time.Sleep(2 * time.Second)
+			var err error
+			if asks {
+				_, err = w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: time.Second})
+			} else {
+				_, _, err = w.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7})
+			}
+			if err != nil || len(w.sessions) > 0 {
+				t.Errorf("the server still has %d sessions, %v; want none (the client asks: %v)", len(w.sessions), err, asks)
+			}
+		})
+	}
+}
+
 // loseNextReply loses the reply to the next step that changes a mutex.
 func (d *memory) loseNextReply(mutex string) {
 	d.mu.Lock()

@@ -20,6 +20,9 @@ func (e *Engine) observe(m *mutexState, s State) {
 		m.leaseEnd = time.Now().Add(s.left())
 		m.reserved, m.freedBy = nil, ""
 	}
+	if b := e.sessions[m.mutex]; b.Token != 0 && (!s.Live || s.Token != b.Token) {
+		delete(e.sessions, m.mutex)
+	}
 	m.refreshAt = time.Now().Add(e.refreshDelay(s))
 	e.mu.Unlock()
 	if !known {
