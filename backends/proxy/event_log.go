@@ -20,16 +20,8 @@ const DefaultHistory = 10000
 // first. It also ignores the beginning of a tenure that arrives after the end of the same tenure.
 // The token identifies the tenure.
 type EventLog struct {
-	// ReorderWindow is how long, at most, the log holds back an event that has arrived before an
-	// event that precedes it: see isEarly. 0 = events arrive in order. Set ReorderWindow before the
-	// first event.
-	ReorderWindow time.Duration
-
 	notices simba.Notices
-
 	sending sync.Mutex // keeps the order from numbering to publishing; locked before mu
-	// held has the events that are held back, by mutex; guarded by sending.
-	held map[string]*heldEvents
 
 	mu   sync.Mutex // guards the fields below
 	seq  simba.Seq
@@ -75,7 +67,7 @@ func NewEventLog(n simba.Notices, limit int) *EventLog {
 
 // Record records events in order, and publishes each new one as JSON on the event channel of its
 // mutex. A recorded event gets a Seq, and the current time if its At is 0. Record returns how many
-// events were new, without those that it holds back. It calls the Notices while it holds a lock of
+// events were new. It calls the Notices while it holds a lock of
 // the log. So the caller must not hold a lock that the Notices need.
 func (l *EventLog) Record(events ...simba.Event) (recorded int) {
 	return l.record(false, events)
@@ -97,15 +89,9 @@ func (l *EventLog) record(announce bool, events []simba.Event) (recorded int) {
 		if e.At == 0 {
 			e.At = time.Now().UnixMilli()
 		}
-		if l.isEarly(e) {
-			l.holdBack(heldEvent{e, announce, time.Now().Add(l.ReorderWindow)})
-		} else if l.publish(e, announce) {
+		if l.publish(e, announce) {
 			recorded++
 		}
-	}
-	// This is a second loop, because any of the events may be the end for which a held event waits.
-	for _, e := range events {
-		l.publishHeldInOrder(e.Mutex)
 	}
 	return recorded
 }
@@ -162,6 +148,14 @@ func (l *EventLog) Last(mutex string) (e simba.Event, ok bool) {
 	defer l.mu.Unlock()
 	e, ok = l.last[mutex]
 	return e, ok
+}
+
+// HasBegun reports whether the log has the beginning of a tenure.
+func (l *EventLog) HasBegun(mutex string, token uint64) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	_, begun := l.seen[boundary{mutex, token, false}]
+	return begun
 }
 
 // Seq returns the number of the last event.

@@ -32,7 +32,7 @@ type Backend struct {
 	up       *upstream
 	checks   *proxy.Checks
 	tasks    *tasks
-	eventLog *proxy.EventLog
+	eventLog *orderedLog
 	waiters  *proxy.Waiters
 	schedule *schedule
 	subs     *subscriptions
@@ -51,10 +51,6 @@ type Backend struct {
 	acknowledged     recentSet[string]            // tickets whose End returned StatusAcquired
 	orphans          map[string][]orphan          // by mutex
 }
-
-// replyReorderWindow is how long the event log waits for the events of a reply that another reply
-// has overtaken.
-const replyReorderWindow = 100 * time.Millisecond
 
 // Open connects to Redis and checks that Redis can keep locks. If Redis cannot, the error says why
 // in one line. Open logs a warning for each setting that only weakens a promise.
@@ -88,14 +84,13 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		plainChannels:    o.PlainChannels,
 		source:           source,
 		tasks:            newTasks(),
-		eventLog:         proxy.NewEventLog(o.Notices, o.History),
+		eventLog:         newOrderedLog(o.Notices, o.History),
 		schedule:         newSchedule(),
 		reconciling:      make(map[string]bool),
 		contenderNotices: make(map[string][]contenderNotice),
 		lateGrants:       make(map[string]grant),
 		orphans:          make(map[string][]orphan),
 	}
-	b.eventLog.ReorderWindow = replyReorderWindow
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
 	b.waiters = proxy.NewWaiters(waitEnder{b})

@@ -50,7 +50,7 @@ func TestHistoryWaitsForLateReply(t *testing.T) {
 	acquire(t, b, "m", "a", time.Minute, nil)
 	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
 	acquire(t, b, "m", "c", time.Minute, nil)
-	time.AfterFunc(replyReorderWindow/5, func() { b.applyReply("m", late) })
+	time.AfterFunc(reorderWindow/5, func() { b.applyReply("m", late) })
 	events, _, err := b.History(t.Context(), simba.HistoryRequest{Mutex: "m"})
 	if err != nil || len(events) != 3 || events[1].Owner != "a" || events[2].Owner != "c" {
 		t.Errorf("HISTORY: %+v %v; want the end of a's tenure, then the beginning of c's", events, err)

@@ -1,21 +1,62 @@
-package proxy
+package redis
 
 import (
 	"cmp"
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// This file brings the events of a mutex into the order of its tenures. An EventLog holds back the
-// beginning of a tenure until the tenure before has ended. It holds back an end until its own
-// tenure has begun. It holds no event back for longer than ReorderWindow.
-//
-// Await and publishHeldDue lock sending. The callers of all other methods hold that lock.
+// reorderWindow is how long the event log waits for the events of a reply that another reply has
+// overtaken.
+const reorderWindow = 100 * time.Millisecond
 
-// heldEvents are the events of one mutex that are held back. EventLog.held has an entry only for
+// orderedLog is an event log that brings the events of a mutex into the order of its tenures. It
+// holds back the beginning of a tenure until the tenure before has ended. It holds back an end
+// until its own tenure has begun. It holds no event back for longer than window. Safe for concurrent
+// use.
+//
+// Record, Await and publishHeldDue lock sending. The callers of all other methods hold that lock.
+type orderedLog struct {
+	*proxy.EventLog
+
+	window  time.Duration
+	sending sync.Mutex             // guards held; locked before the locks of EventLog
+	held    map[string]*heldEvents // the events that are held back, by mutex
+}
+
+func newOrderedLog(n simba.Notices, limit int) *orderedLog {
+	return &orderedLog{EventLog: proxy.NewEventLog(n, limit), window: reorderWindow, held: make(map[string]*heldEvents)}
+}
+
+// Record is proxy.EventLog.Record, but holds early events back.
+func (l *orderedLog) Record(events ...simba.Event) {
+	if len(events) == 0 {
+		return
+	}
+	l.sending.Lock()
+	defer l.sending.Unlock()
+	for _, e := range events {
+		if e.At == 0 {
+			e.At = time.Now().UnixMilli()
+		}
+		if l.isEarly(e) {
+			l.holdBack(heldEvent{e, time.Now().Add(l.window)})
+		} else {
+			l.EventLog.Record(e)
+		}
+	}
+	// This is a second loop, because any of the events may be the end for which a held event waits.
+	for _, e := range events {
+		l.publishHeldInOrder(e.Mutex)
+	}
+}
+
+// heldEvents are the events of one mutex that are held back. orderedLog.held has an entry only for
 // mutexes with such events.
 type heldEvents struct {
 	events []heldEvent   // ordered by tenure
@@ -25,15 +66,15 @@ type heldEvents struct {
 
 type heldEvent struct {
 	simba.Event
-	announce bool
 	// until is when the log publishes the event and the held events before it, at the latest.
 	until time.Time
 }
 
 // isEarly reports whether an event must be held back. Either it overtakes another event, or the log
 // holds back an event of the same or an earlier tenure.
-func (l *EventLog) isEarly(e simba.Event) bool {
-	if _, ok := boundaryOf(e); !ok || l.ReorderWindow == 0 {
+func (l *orderedLog) isEarly(e simba.Event) bool {
+	switch e.Kind {
+	case simba.EventQueued, simba.EventLeft:
 		return false
 	}
 	held := l.held[e.Mutex]
@@ -42,29 +83,23 @@ func (l *EventLog) isEarly(e simba.Event) bool {
 
 // overtakes reports whether an event begins a tenure before an earlier one has ended, or ends a
 // tenure that has not begun.
-func (l *EventLog) overtakes(e simba.Event) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	last, ok := l.last[e.Mutex]
+func (l *orderedLog) overtakes(e simba.Event) bool {
+	last, ok := l.Last(e.Mutex)
 	if !ok || last.Token >= e.Token {
 		return false
 	}
 	if e.Kind == simba.EventAcquired {
 		return last.Kind == simba.EventAcquired
 	}
-	_, begun := l.seen[boundary{e.Mutex, e.Token, false}]
-	return !begun
+	return !l.HasBegun(e.Mutex, e.Token)
 }
 
 // holdBack holds an event back. Of two events for the same boundary it keeps the first.
-func (l *EventLog) holdBack(e heldEvent) {
+func (l *orderedLog) holdBack(e heldEvent) {
 	held := l.held[e.Mutex]
 	if held == nil {
 		held = &heldEvents{gone: make(chan struct{})}
-		held.timer = time.AfterFunc(l.ReorderWindow, func() { l.publishHeldDue(e.Mutex, held) })
-		if l.held == nil {
-			l.held = make(map[string]*heldEvents)
-		}
+		held.timer = time.AfterFunc(l.window, func() { l.publishHeldDue(e.Mutex, held) })
 		l.held[e.Mutex] = held
 	}
 	at, twice := slices.BinarySearchFunc(held.events, e, byTenure)
@@ -87,7 +122,7 @@ func byTenure(a, b heldEvent) int {
 
 // publishHeldDue publishes the held events whose time until has passed, and those before them. The
 // timer and Await call it.
-func (l *EventLog) publishHeldDue(mutex string, held *heldEvents) {
+func (l *orderedLog) publishHeldDue(mutex string, held *heldEvents) {
 	l.sending.Lock()
 	defer l.sending.Unlock()
 	if l.held[mutex] != held {
@@ -108,16 +143,16 @@ func (l *EventLog) publishHeldDue(mutex string, held *heldEvents) {
 }
 
 // publishHeldInOrder publishes the held events that are not early any more.
-func (l *EventLog) publishHeldInOrder(mutex string) {
+func (l *orderedLog) publishHeldInOrder(mutex string) {
 	for held := l.held[mutex]; held != nil && !l.overtakes(held.events[0].Event); held = l.held[mutex] {
 		l.publishHeld(mutex, 1)
 	}
 }
 
-func (l *EventLog) publishHeld(mutex string, n int) {
+func (l *orderedLog) publishHeld(mutex string, n int) {
 	held := l.held[mutex]
 	for _, e := range held.events[:n] {
-		l.publish(e.Event, e.announce)
+		l.EventLog.Record(e.Event)
 	}
 	if held.events = held.events[n:]; len(held.events) == 0 {
 		held.timer.Stop()
@@ -127,16 +162,16 @@ func (l *EventLog) publishHeld(mutex string, n int) {
 }
 
 // Await waits until the log has published the events of the mutex that it now holds back. So a
-// client finds the events that it caused. Await waits for ReorderWindow at most. If ctx ends first,
+// client finds the events that it caused. Await waits for the window at most. If ctx ends first,
 // it returns the error of ctx.
-func (l *EventLog) Await(ctx context.Context, mutex string) error {
+func (l *orderedLog) Await(ctx context.Context, mutex string) error {
 	l.sending.Lock()
 	held := l.held[mutex]
 	l.sending.Unlock()
 	if held == nil {
 		return nil
 	}
-	timer := time.NewTimer(l.ReorderWindow)
+	timer := time.NewTimer(l.window)
 	defer timer.Stop()
 	select {
 	case <-held.gone:
