@@ -13,6 +13,7 @@ var seeded = map[string]string{
 	"store-double-grant":                        "TestOwnerThatAsksAgainKeepsItsTenure",
 	"store-end-after-next-begin":                "TestHistoryHasUnseenEndsInOrder",
 	"store-end-while-renewal-commits":           "TestEndIsNotReportedWhileARenewalCommits",
+	"store-failed-read-not-repeated":            "TestFailedReadIsRepeatedSoon",
 	"store-gone-waiter-keeps-grant":             "TestEngineSimulation",
 	"store-last-come-first-served":              "TestBlockedWaitersAreServedInOrder",
 	"store-locked-mutexes-take-all-connections": "TestLockedMutexesUseFewConnections",
@@ -23,8 +24,10 @@ var seeded = map[string]string{
 	"store-polling-waiter-passed-over":          "TestReservationOfAPollingWaiterEnds",
 	"store-refusal-ignored":                     "TestRefusedStoreBeginsNoTenure",
 	"store-release-without-token-check":         "TestTokenProtectsLaterTenures",
+	"store-renewal-behind-lost-step":            "TestOwnersRenewalOvertakesAStepWithoutReply",
 	"store-reservation-never-ends":              "TestReservationOfAPollingWaiterEnds",
 	"store-session-keeps-lease":                 "TestSessionEndsALeaseOfUnknownOutcome",
+	"store-session-leak":                        "TestSessionOfAnExpiredLeaseIsForgotten",
 	"store-windows-from-reply":                  "TestEngineSimulation",
 }
 
