@@ -412,6 +412,29 @@ func TestLockedMutexesUseFewConnections(t *testing.T) {
 	})
 }
 
+// Waiters for locked mutexes whose leases have ended do not delay the waiter for another mutex.
+func TestLockedMutexesDelayNoOtherWaiter(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		for i := range 12 * maxRefreshes {
+			mutex := fmt.Sprint(i)
+			w.acquire(request(mutex, "a", time.Second), simba.StatusAcquired)
+			w.wait(mutex, "b")
+			w.data.lock(mutex, time.Minute)
+		}
+		time.Sleep(10 * time.Second) // the engine knows that they are locked
+		for range 5 {
+			w.acquire(request("other", "a", time.Second), simba.StatusAcquired)
+			_, woken := w.wait("other", "b")
+			began := time.Now()
+			w.await(woken)
+			if took := time.Since(began); took > 3*time.Second {
+				t.Errorf("the other waiter was woken after %v, want at most 3 s", took)
+			}
+			w.release("other", "b", 0)
+		}
+	})
+}
+
 func TestRequestsFailAtOnceWhileTheStoreIsAway(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.acquire(request("m", "a", long), simba.StatusAcquired)

@@ -37,6 +37,7 @@ type mutexState struct {
 	stale         bool      // read it at once, since it may have changed
 	timer         *time.Timer
 	running       bool // runDue is running, and will set the timer
+	hasSlot       bool // a background refresh runs, and has a slot of Engine.lockedSlots
 	overtaken     bool // a renewal has overtaken the step that is out
 }
 
@@ -127,22 +128,14 @@ func (e *Engine) do(ctx context.Context, m *mutexState, contender string, reques
 // be locked, the step needs a slot. The caller holds m.lock, or overtakes.
 func (e *Engine) step(ctx context.Context, m *mutexState, do func() error) error {
 	e.mu.Lock()
-	locked := e.locked[m.mutex]
+	needs := e.locked[m.mutex] && !m.hasSlot
 	e.mu.Unlock()
-	if locked {
-		select {
-		case e.lockedSlots <- struct{}{}:
-		case <-ctx.Done():
-			return errLocked
+	if needs {
+		free, err := e.lockedSlot(ctx)
+		if err != nil {
+			return err
 		}
-		began := time.Now()
-		defer func() {
-			if left := lockedStep - time.Since(began); ctx.Err() != nil && left > 0 {
-				time.AfterFunc(left, func() { <-e.lockedSlots }) // it may still wait in the store
-			} else {
-				<-e.lockedSlots
-			}
-		}()
+		defer free()
 	}
 	err := do()
 	e.mu.Lock()
@@ -153,6 +146,23 @@ func (e *Engine) step(ctx context.Context, m *mutexState, do func() error) error
 		delete(e.locked, m.mutex)
 	}
 	return err
+}
+
+// lockedSlot takes a slot for steps of a locked mutex. The caller frees it.
+func (e *Engine) lockedSlot(ctx context.Context) (free func(), err error) {
+	select {
+	case e.lockedSlots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, errLocked
+	}
+	began := time.Now()
+	return func() {
+		if left := lockedStep - time.Since(began); ctx.Err() != nil && left > 0 {
+			time.AfterFunc(left, func() { <-e.lockedSlots }) // a step may still wait in the store
+		} else {
+			<-e.lockedSlots
+		}
+	}, nil
 }
 
 // lockedStep is about how long a step waits in the store for a lock.

@@ -119,21 +119,40 @@ func (e *Engine) runDue(m *mutexState) {
 
 // backgroundRefresh is handOffIfFree after a refresh. It takes a refresh slot before m.lock, so
 // that no request for the mutex waits for the slot. Other mutexes need the slot. So
-// backgroundRefresh gives up if m.lock is held for long.
+// backgroundRefresh gives up if m.lock is held for long, and a mutex that is known to be locked in
+// the store takes a locked slot instead.
 func (e *Engine) backgroundRefresh(ctx context.Context, m *mutexState) (err error) {
 	if away := e.away.Load(); away != nil {
 		return away
 	}
-	select {
-	case e.refreshSlots <- struct{}{}:
-		defer func() { <-e.refreshSlots }()
-	case <-ctx.Done():
-		return errBusy
+	e.mu.Lock()
+	locked := e.locked[m.mutex]
+	e.mu.Unlock()
+	if locked {
+		free, err := e.lockedSlot(ctx)
+		if err != nil {
+			return err
+		}
+		defer free()
+	} else {
+		select {
+		case e.refreshSlots <- struct{}{}:
+			defer func() { <-e.refreshSlots }()
+		case <-ctx.Done():
+			return errBusy
+		}
+	}
+	hasSlot := func(has bool) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		m.hasSlot = has
 	}
 	short, cancel := context.WithTimeout(ctx, backgroundLockTimeout)
 	defer cancel()
 	if err = m.lock.lock(short, false); err == nil {
+		hasSlot(locked)
 		err = e.refreshAndHandOff(ctx, m)
+		hasSlot(false)
 		m.lock.unlock()
 	}
 	if err = e.fail(err); isRefusal(err) {

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"maps"
 	"strings"
 	"time"
 
@@ -144,7 +145,7 @@ func (e *Engine) cleanUp() {
 			delete(e.sessions, mutex)
 		}
 	}
-	clear(e.locked)
+	maps.DeleteFunc(e.locked, func(mutex string, _ bool) bool { return e.mutexes[mutex] == nil })
 	for mutex := range e.begun {
 		if last, ok := e.eventLog.Last(mutex); !ok || last.Kind != simba.EventAcquired {
 			delete(e.begun, mutex)
