@@ -49,14 +49,14 @@ func TestRefusedSettingAtRunTimeBeginsNoTenure(t *testing.T) {
 			must(t, db, c.harm)
 			checkAgain(b)
 			awaitFault(t, b, c.setting, true, true)
-			<-w.woken
-			if _, err := w.ticket.End(simba.EndWoken); !isMisconfigured(err, c.want) {
+			<-w.Woken
+			if _, err := w.Ticket.End(simba.EndWoken); !isMisconfigured(err, c.want) {
 				t.Errorf("the wait: %v; want a MisconfiguredError with %q", err, c.want)
 			}
 			if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: name, Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusRenewed {
 				t.Errorf("GUARD by the owner: %+v, %v; want renewed", o, err)
 			}
-			for _, r := range []simba.AcquireRequest{{}, {NoQueue: true}, {Session: 7}, {Waiter: &waiter{woken: make(chan struct{})}}} {
+			for _, r := range []simba.AcquireRequest{{}, {NoQueue: true}, {Session: 7}, {Waiter: conformance.NewBlocked()}} {
 				r.Mutex, r.Contender, r.TTL = name, "a", long
 				if o, _, err := b.Acquire(t.Context(), r); err != nil || o.Status != simba.StatusRenewed {
 					t.Errorf("ACQUIRE %+v by the owner: %+v, %v; want renewed", r, o, err)
@@ -67,7 +67,7 @@ func TestRefusedSettingAtRunTimeBeginsNoTenure(t *testing.T) {
 				t.Error("RELEASE reserved the mutex for the polling waiter")
 			}
 			for _, m := range []string{name, name + "2", name + "3"} { // free, owned, new
-				for _, r := range []simba.AcquireRequest{{}, {NoQueue: true}, {Session: 7}, {Waiter: &waiter{woken: make(chan struct{})}}} {
+				for _, r := range []simba.AcquireRequest{{}, {NoQueue: true}, {Session: 7}, {Waiter: conformance.NewBlocked()}} {
 					r.Mutex, r.Contender, r.TTL = m, "polls", long
 					if _, _, err := b.Acquire(t.Context(), r); !isMisconfigured(err, c.want) {
 						t.Errorf("ACQUIRE %+v: %v; want a MisconfiguredError with %q", r, err, c.want)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
@@ -38,7 +39,7 @@ func TestOwnerRenewsInAFullDatabase(t *testing.T) {
 			},
 			"acquire wait": func() (simba.Outcome, error) {
 				r := request("owned", "a", long)
-				r.Waiter = &waiter{woken: make(chan struct{})}
+				r.Waiter = conformance.NewBlocked()
 				o, _, err := b.Acquire(t.Context(), r)
 				return o, err
 			},
@@ -50,7 +51,7 @@ func TestOwnerRenewsInAFullDatabase(t *testing.T) {
 		if n := insertsOf(t, db) - inserts; n > 0 {
 			t.Errorf("round %d: the renewals inserted %d rows, want 0", round, n)
 		}
-		for _, w := range []simba.Waiter{nil, &waiter{woken: make(chan struct{})}} {
+		for _, w := range []simba.Waiter{nil, conformance.NewBlocked()} {
 			tries := 0
 			await(t, "a new mutex is refused", func() bool {
 				tries++

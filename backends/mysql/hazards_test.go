@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
@@ -209,7 +210,7 @@ func TestGrantToADisconnectedWaiterIsHandedOff(t *testing.T) {
 	}
 	<-lost
 	link.Heal()
-	if _, err := gone.ticket.End(simba.EndGone); err != nil {
+	if _, err := gone.Ticket.End(simba.EndGone); err != nil {
 		t.Fatalf("End: %v; want no error", err)
 	}
 	await(t, "nobody owns the mutex", func() bool { return ownerOf(t, b, "orphan").Owner == "" })
@@ -231,7 +232,7 @@ func TestLeaseSurvivesADatabaseRestart(t *testing.T) {
 		return err == nil && o.Status == simba.StatusRenewed
 	})
 	release(t, b, "restart", "a")
-	if o := waiting.granted(t); o.Token <= a.Token {
+	if o := waiting.Granted(t); o.Token <= a.Token {
 		t.Errorf("the end of the wait of b: %+v; want a token above %d", o, a.Token)
 	}
 }
@@ -242,7 +243,7 @@ func TestVersionOverflowIsAnError(t *testing.T) {
 	b := serve(t, store.Addr, withoutMigration)
 	db := direct(t, store, "")
 	must(t, db, "INSERT INTO simba_mutex VALUES ('old', 0, 0, 0, '', 4294967295, 0)")
-	w := &waiter{woken: make(chan struct{})}
+	w := conformance.NewBlocked()
 	r := request("old", "b", long)
 	r.Waiter = w
 	for _, r := range []simba.AcquireRequest{request("old", "a", long), r} {
@@ -304,7 +305,7 @@ func TestDatabaseClockStepIsNoticed(t *testing.T) {
 		}
 		astray()
 		release(t, b, mutex, "a")
-		w.granted(t)
+		w.Granted(t)
 		if o := ownerOf(t, b, mutex); o.Owner != "b" || o.Transition > long || o.Transition < long-time.Minute {
 			t.Errorf("OWNER: %+v; want b with its whole lease", o)
 		}

@@ -73,7 +73,7 @@ func runCrowd(t *testing.T, rows int) {
 			}
 			w := block(t, b, "other", "b", long)
 			release(t, b, "other", "a")
-			w.granted(t)
+			w.Granted(t)
 			release(t, b, "other", "b")
 			take(t, b, "other", "a", long)
 			if o := ownerOf(t, b, "other"); o.Owner != "a" {
@@ -110,7 +110,7 @@ func runCrowd(t *testing.T, rows int) {
 			// The answer may take longer than the lease.
 			t.Errorf("GUARD of the brief lease: %v; want no error, or an UnavailableError", err)
 		}
-		w.granted(t)
+		w.Granted(t)
 	}()
 	// On a machine that stalls at times, the database may list a wait longer than the server does.
 	// So the test ignores the highest quarter of the samples.

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"sync"
 	"testing"
 	"time"
 
@@ -76,68 +75,14 @@ func shortTimeout(o *Options) { o.Timeout = testTimeout }
 
 const long = 10 * time.Minute
 
-func request(mutex, contender string, ttl time.Duration) simba.AcquireRequest {
-	return simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl}
-}
-
-func take(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration) simba.Outcome {
-	t.Helper()
-	o, _, err := b.Acquire(t.Context(), request(mutex, contender, ttl))
-	if err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("ACQUIRE: %s should acquire %s, got %+v, %v", contender, mutex, o, err)
-	}
-	return o
-}
-
-func release(t testing.TB, b *Backend, mutex, contender string) {
-	t.Helper()
-	ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: contender})
-	if err != nil || !ok {
-		t.Fatalf("RELEASE: %s should release %s, got %v, %v", contender, mutex, ok, err)
-	}
-}
-
-func ownerOf(t testing.TB, b *Backend, mutex string) simba.Tenure {
-	t.Helper()
-	o, _, err := b.Owner(t.Context(), mutex)
-	noError(t, err)
-	return o
-}
-
-type waiter struct {
-	ticket simba.Ticket
-	wake   sync.Once
-	woken  chan struct{}
-}
-
-func (w *waiter) Wake() { w.wake.Do(func() { close(w.woken) }) }
-
-func block(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration) *waiter {
-	t.Helper()
-	w := &waiter{woken: make(chan struct{})}
-	r := request(mutex, contender, ttl)
-	r.Waiter = w
-	o, ticket, err := b.Acquire(t.Context(), r)
-	if err != nil || o.Status != simba.StatusWaiting {
-		t.Fatalf("ACQUIRE … WAIT: %s should wait for %s, got %+v, %v", contender, mutex, o, err)
-	}
-	w.ticket = ticket
-	return w
-}
-
-func (w *waiter) granted(t testing.TB) simba.Outcome {
-	t.Helper()
-	select {
-	case <-w.woken:
-	case <-time.After(patience):
-		t.Fatal("the waiter was not granted the mutex")
-	}
-	o, err := w.ticket.End(simba.EndWoken)
-	if err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("the end of the woken wait: %+v, %v; want acquired", o, err)
-	}
-	return o
-}
+// The calls that every test uses.
+var (
+	request = conformance.Request
+	take    = conformance.Take
+	release = conformance.Release
+	ownerOf = conformance.OwnerOf
+	block   = conformance.Block
+)
 
 // patience is how long a test waits for an event.
 const patience = need.Hang

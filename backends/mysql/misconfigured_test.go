@@ -10,6 +10,7 @@ import (
 	mysqldriver "github.com/go-sql-driver/mysql"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
@@ -39,7 +40,7 @@ func TestMisconfigurationIsNamed(t *testing.T) {
 		"ACQUIRE": func() error { _, _, err := b.Acquire(t.Context(), request("m", "a", long)); return err },
 		"WAIT": func() error {
 			r := request("m", "b", long)
-			r.Waiter = &waiter{woken: make(chan struct{})}
+			r.Waiter = conformance.NewBlocked()
 			_, ticket, err := b.Acquire(t.Context(), r)
 			if ticket != nil {
 				_, _ = ticket.End(simba.EndLeft)
@@ -180,14 +181,14 @@ func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
 	must(t, db, Schema)
 	must(t, db, "CREATE USER u")
 	must(t, db, "GRANT SELECT, INSERT, UPDATE ON simba.simba_mutex TO u")
-	mustBeWoken := func(t *testing.T, w *waiter) {
+	mustBeWoken := func(t *testing.T, w *conformance.Blocked) {
 		t.Helper()
 		select {
-		case <-w.woken:
+		case <-w.Woken:
 		case <-time.After(patience):
 			t.Fatal("the waiter was not woken")
 		}
-		if _, err := w.ticket.End(simba.EndWoken); !isMisconfigured(err, "simba_mutex") {
+		if _, err := w.Ticket.End(simba.EndWoken); !isMisconfigured(err, "simba_mutex") {
 			t.Errorf("the end of the wait: %v; want a MisconfiguredError that names simba_mutex", err)
 		}
 	}

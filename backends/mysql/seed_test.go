@@ -151,14 +151,14 @@ func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 				// While a server has waiters, it hands off to them without a gap. So the waiters
 				// pause, to give the contenders on the JVM a chance.
 				<-time.After(rand.N(60 * time.Millisecond))
-				w := &waiter{woken: make(chan struct{})}
+				w := conformance.NewBlocked()
 				r := request(mutex, id, 30*time.Second)
 				r.Waiter = w
 				o, ticket, err := b.Acquire(t.Context(), r)
 				if err == nil && ticket != nil {
 					why := simba.EndWoken
 					select {
-					case <-w.woken:
+					case <-w.Woken:
 					case <-stop:
 						why = simba.EndLeft
 					}
@@ -342,7 +342,7 @@ func TestJVMReleaseIsAnnounced(t *testing.T) {
 			tenure(2)
 			w := block(t, b, "m", "ours", long)
 			j.giveUp(t)
-			w.granted(t)
+			w.Granted(t)
 			await(t, "the handoff is announced", func() bool { return heard("acquired@@ours") == 1 })
 			expire(t, db, "m")
 			await(t, "the lease ends", func() bool {

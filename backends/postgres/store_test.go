@@ -56,7 +56,7 @@ func TestWrongClockEstimateMovesNoLease(t *testing.T) {
 		}
 		astray()
 		release(t, b, mutex, "a")
-		w.granted(t)
+		w.Granted(t)
 		if o := ownerOf(t, b, mutex); o.Owner != "b" || o.Transition > long || o.Transition < long-time.Minute {
 			t.Errorf("OWNER: %+v; want b with its whole lease", o)
 		}

@@ -48,7 +48,7 @@ func handoffs(t *testing.T, one, two *Backend, mutex string, n int) time.Duratio
 		w := block(t, to, mutex, "b", long)
 		began := time.Now()
 		release(t, from, mutex, "a")
-		w.granted(t)
+		w.Granted(t)
 		took = append(took, time.Since(began))
 		release(t, to, mutex, "b")
 		from, to = to, from
@@ -93,7 +93,7 @@ func TestReleaseIsNoticedAlthoughTheListeningConnectionIsLost(t *testing.T) {
 		w := block(t, two, "m", "b", long)
 		cut()
 		release(t, one, "m", "a")
-		w.granted(t)
+		w.Granted(t)
 		link.Heal()
 		release(t, two, "m", "b")
 	}

@@ -1,0 +1,88 @@
+package conformance
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/need"
+)
+
+// The calls of this file must succeed. The tests of single engines use them.
+
+// Request returns a request without a transition window.
+func Request(mutex, contender string, ttl time.Duration) simba.AcquireRequest {
+	return simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl}
+}
+
+// Take begins a tenure.
+func Take(t testing.TB, b simba.Backend, mutex, contender string, ttl time.Duration) simba.Outcome {
+	t.Helper()
+	o, _, err := b.Acquire(t.Context(), Request(mutex, contender, ttl))
+	if err != nil || o.Status != simba.StatusAcquired {
+		t.Fatalf("ACQUIRE: %s should acquire %s, got %+v, %v", contender, mutex, o, err)
+	}
+	return o
+}
+
+// Release ends the tenure of a contender.
+func Release(t testing.TB, b simba.Backend, mutex, contender string) {
+	t.Helper()
+	ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: contender})
+	if err != nil || !ok {
+		t.Fatalf("RELEASE: %s should release %s, got %v, %v", contender, mutex, ok, err)
+	}
+}
+
+// OwnerOf returns the tenure of a mutex.
+func OwnerOf(t testing.TB, b simba.Backend, mutex string) simba.Tenure {
+	t.Helper()
+	o, _, err := b.Owner(t.Context(), mutex)
+	if err != nil {
+		t.Fatalf("OWNER: %v; want no error", err)
+	}
+	return o
+}
+
+// Blocked is the waiter of a blocked acquire.
+type Blocked struct {
+	Ticket simba.Ticket
+	Woken  chan struct{} // closed by the first Wake
+	wake   sync.Once
+}
+
+// NewBlocked returns a waiter without a ticket.
+func NewBlocked() *Blocked { return &Blocked{Woken: make(chan struct{})} }
+
+// Wake implements simba.Waiter.
+func (w *Blocked) Wake() { w.wake.Do(func() { close(w.Woken) }) }
+
+// Block begins a wait for a mutex that is not free.
+func Block(t testing.TB, b simba.Backend, mutex, contender string, ttl time.Duration) *Blocked {
+	t.Helper()
+	w := NewBlocked()
+	r := Request(mutex, contender, ttl)
+	r.Waiter = w
+	o, ticket, err := b.Acquire(t.Context(), r)
+	if err != nil || o.Status != simba.StatusWaiting {
+		t.Fatalf("ACQUIRE … WAIT: %s should wait for %s, got %+v, %v", contender, mutex, o, err)
+	}
+	w.Ticket = ticket
+	return w
+}
+
+// Granted waits until the waiter is granted the mutex.
+func (w *Blocked) Granted(t testing.TB) simba.Outcome {
+	t.Helper()
+	select {
+	case <-w.Woken:
+	case <-time.After(need.Hang):
+		t.Fatal("the waiter was not granted the mutex")
+	}
+	o, err := w.Ticket.End(simba.EndWoken)
+	if err != nil || o.Status != simba.StatusAcquired {
+		t.Fatalf("the end of the woken wait: %+v, %v; want acquired", o, err)
+	}
+	return o
+}
