@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// lease is the TTL of every lease. It is longer than a run, so no lease ends in a measurement.
-const lease = time.Hour
+// lease is the TTL of every lease. It is longer than a run, so no lease ends in a measurement. A
+// session of ZooKeeper of an hour allows no longer one.
+const lease = 30 * time.Minute
 
 var leaseMS = fmt.Sprint(lease.Milliseconds())
 

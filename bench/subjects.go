@@ -64,7 +64,7 @@ var subjects = []subject{
 	}},
 	{name: onZooKeeper, group: onDiskBefore, about: "`--engine zookeeper` before such a ZooKeeper", start: func(tb *testbed) (*site, error) {
 		z := stores.SyncingZooKeeper(tb)
-		return simba(tb, z.Pid(), "--engine", "zookeeper", "--zookeeper-servers", z.Addr), nil
+		return simba(tb, z.Pid(), "--engine", "zookeeper", "--zookeeper-servers", z.Addr, "--zookeeper-session-timeout", "1h"), nil
 	}},
 	{name: etcdServer, group: onDiskBefore, about: "one server, the lock of its Go client", start: func(tb *testbed) (*site, error) {
 		e := stores.Etcd(tb)
