@@ -49,7 +49,7 @@ var pictures = []picture{
 			"several of them at once makes them cheaper, too.",
 		parts: []part{
 			{serverTime, blue, "simba-resp"},
-			{storeTime, orange, "the store: Redis, MariaDB, ZooKeeper or etcd"},
+			{storeTime, orange, "the store: Redis, MariaDB, PostgreSQL, ZooKeeper or etcd"},
 			{clientTime, grey, "the clients"},
 		},
 	},

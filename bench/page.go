@@ -126,6 +126,7 @@ func versions() (all []string) {
 	for _, command := range [][]string{
 		{"redis-server", "--version"},
 		{"/usr/sbin/mariadbd", "--version"},
+		{"psql", "--version"},
 		{"dpkg-query", "-W", "-f", "ZooKeeper ${Version}", "zookeeper"},
 		{"etcd", "--version"},
 	} {

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -15,7 +16,7 @@ const tick = 10 * time.Millisecond
 // processes are the process ids of a subject; 0 = the subject has no such process.
 type processes struct {
 	server int // simba-resp
-	store  int // Redis, MariaDB, ZooKeeper or etcd, which keeps the mutexes
+	store  int // Redis, MariaDB, PostgreSQL, ZooKeeper or etcd, which keeps the mutexes
 }
 
 // spent is processor time in user and system mode.
@@ -30,6 +31,7 @@ func (p processes) spent() (s spent, err error) {
 	if s.store, err = processorTime(p.store); err != nil {
 		return s, err
 	}
+	s.store += timeOfChildren(p.store)
 	s.clients, err = processorTime(os.Getpid())
 	return s, err
 }
@@ -38,8 +40,23 @@ func (s spent) since(earlier spent) spent {
 	return spent{s.server - earlier.server, s.store - earlier.store, s.clients - earlier.clients}
 }
 
-// processorTime returns the processor time of a process, including its ended threads. For process
-// id 0 it returns 0.
+// timeOfChildren returns the processor time of the running children of a process. PostgreSQL has one
+// for each connection.
+func timeOfChildren(pid int) (sum time.Duration) {
+	lists, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid)) // fails only if the pattern is wrong
+	for _, list := range lists {
+		children, _ := os.ReadFile(list) // fails if the thread has ended
+		for _, child := range strings.Fields(string(children)) {
+			n, _ := strconv.Atoi(child)
+			took, _ := processorTime(n) // fails if the child has ended
+			sum += took
+		}
+	}
+	return sum
+}
+
+// processorTime returns the processor time of a process, including its ended threads and children.
+// For process id 0 it returns 0.
 func processorTime(pid int) (time.Duration, error) {
 	if pid == 0 {
 		return 0, nil
@@ -55,12 +72,12 @@ func processorTime(pid int) (time.Duration, error) {
 func timeOf(stat string) (time.Duration, error) {
 	// Field 2 is the program's name in brackets, which may itself contain spaces and brackets.
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])
-	const user, system = 14 - 3, 15 - 3 // fields[0] is field 3 of proc_pid_stat(5)
-	if len(fields) <= system {
+	const user, children = 14 - 3, 17 - 3 // fields[0] is field 3 of proc_pid_stat(5)
+	if len(fields) <= children {
 		return 0, fmt.Errorf("no processor time in %q", stat)
 	}
 	var ticks int64
-	for _, field := range []string{fields[user], fields[system]} {
+	for _, field := range fields[user : children+1] { // utime, stime, cutime, cstime
 		n, err := strconv.ParseInt(field, 10, 64)
 		if err != nil {
 			return 0, fmt.Errorf("no processor time in %q: %w", stat, err)

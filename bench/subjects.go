@@ -31,6 +31,7 @@ const (
 	always      = "simba-resp always"
 	onRedis     = "simba-resp on Redis"
 	onMySQL     = "simba-resp on MariaDB"
+	onPostgres  = "simba-resp on PostgreSQL"
 	onZooKeeper = "simba-resp on ZooKeeper"
 	redisMemory = "Redis without a disk"
 	redisAlways = "Redis appendfsync always"
@@ -57,6 +58,10 @@ var subjects = []subject{
 	{name: onMySQL, group: onDiskBefore, about: "`--engine mysql` before such a MariaDB", start: func(tb *testbed) (*site, error) {
 		m := stores.MariaDB(tb, durable...)
 		return simba(tb, m.Pid(), "--engine", "mysql", "--mysql-dsn", "root@tcp("+m.Addr+")/simba", "--mysql-migrate"), nil
+	}},
+	{name: onPostgres, group: onDiskBefore, about: "`--engine postgres` before a PostgreSQL with its default settings", start: func(tb *testbed) (*site, error) {
+		p := stores.Postgres(tb, "-c", "shared_buffers=128MB", "-c", "max_wal_size=1GB") // its defaults
+		return simba(tb, p.Pid(), "--engine", "postgres", "--postgres-url", stores.PostgresURL(p.Addr), "--postgres-migrate"), nil
 	}},
 	{name: zooKeeper, group: onDiskBefore, about: "one server, the lock recipe of Curator's latch", start: func(tb *testbed) (*site, error) {
 		z := stores.SyncingZooKeeper(tb)
