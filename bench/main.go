@@ -23,6 +23,8 @@ var (
 	rounds = flag.Int("rounds", 6, "how often each load runs on each server; odd rounds reverse the order, so use an even number")
 	during = flag.Duration("time", time.Second, "how long a load runs each time")
 	only   = flag.String("only", "", "measure only servers whose name has this text")
+	loads  = flag.String("load", "", "run only loads whose name has this text, such as \"64 clients\" or handoff, and no other measurements")
+	other  = flag.String("other", "", "program of another build of simba-resp, which runs each load beside this one, on the same store")
 	pairs  = flag.Int("monitoring", 0, "measure only the cost of metrics, with this many pairs of loads, and write no page")
 	many   = flag.Int("mutexes", 1_000_000, "number of held mutexes, for the cost of each")
 )
@@ -56,11 +58,13 @@ func (program) Run() int {
 		for round := range *rounds {
 			b.say("\nround %d of %d, after %v", round+1, *rounds, time.Since(began).Round(time.Second))
 			b.round(round)
-			b.pipelines(round)
-			b.probes(round)
+			if *loads == "" {
+				b.pipelines(round)
+				b.probes(round)
+			}
 		}
 	})
-	if b.wanted(always) {
+	if b.wanted(always) && *loads == "" {
 		b.say("\n%d held mutexes, after %v", *many, time.Since(began).Round(time.Second))
 		b.try("held mutexes", func(tb *testbed) { b.hold(tb, *many) })
 	}
@@ -70,6 +74,7 @@ func (program) Run() int {
 		return 1
 	}
 	b.say("")
+	b.compareBuilds()
 	for _, a := range b.aims() {
 		b.say("%-106s %-14s %8s  %-12s %s", a.what, a.bound(), a.measured(), a.verdict(), a.spread())
 	}

@@ -2,7 +2,10 @@ package main
 
 import (
 	"errors"
+	"fmt"
+	"iter"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -25,12 +28,34 @@ func (b *bench) start() {
 		}
 		inner := &testbed{dir: b.tb.dir}
 		b.tb.Cleanup(inner.cleanUp)
-		site, err := inner.try(s.start)
+		at, err := inner.try(s.start)
+		if err == nil && *other != "" && at.processes.server != 0 {
+			inner.program = *other
+			b.sites[s.name+otherBuild], err = inner.try(func(tb *testbed) (*site, error) { return simba(tb, at.processes.store, at.flags...), nil })
+		}
 		if err != nil {
 			b.failed(s.name, err)
 			continue
 		}
-		b.sites[s.name] = site
+		b.sites[s.name] = at
+	}
+}
+
+// otherBuild ends the name of a subject that runs the program of -other, on the same store.
+const otherBuild = ", other build"
+
+// compareBuilds prints the ratio of each figure to that of the other build.
+func (b *bench) compareBuilds() {
+	var lines []string
+	for k := range b.values {
+		if r := b.ratios(k, key{k.quantity, k.subject + otherBuild, k.size}); len(r) > 0 {
+			lines = append(lines, fmt.Sprintf("%s, %s, %s: this build / other build %.3f, rounds %.3f to %.3f",
+				k.subject, clients(k.size), k.quantity, median(r), slices.Min(r), slices.Max(r)))
+		}
+	}
+	slices.Sort(lines)
+	for _, line := range lines {
+		b.say("%s", line)
 	}
 }
 
@@ -53,13 +78,7 @@ type comparison struct {
 // change are compared only with each other.
 func comparisons(round int) (all []comparison) {
 	pair := orderOf(round, []string{always, redisAlways})
-	var rest []string
-	for _, s := range subjects {
-		if !slices.Contains(pair, s.name) {
-			rest = append(rest, s.name)
-		}
-	}
-	rest = orderOf(round, rest)
+	rest := slices.DeleteFunc(orderOf(round, subjectNames()), func(name string) bool { return slices.Contains(pair, name) })
 	for _, n := range []int{1, 16, manyClients, 256} {
 		all = append(all, comparison{load{clients: n}, pair})
 	}
@@ -80,9 +99,23 @@ func orderOf[T any](round int, all []T) []T {
 
 func (b *bench) round(round int) {
 	for _, d := range comparisons(round) {
-		for _, name := range d.subjects {
-			if site := b.sites[name]; site != nil {
-				b.measure(round, name, site, d.load)
+		if !strings.Contains(d.String(), *loads) {
+			continue
+		}
+		for name, site := range b.turns(round, d.subjects) {
+			b.measure(round, name, site, d.load)
+		}
+	}
+}
+
+// turns yields the sites of subjects, and beside each that of its other build.
+func (b *bench) turns(round int, subjects []string) iter.Seq2[string, *site] {
+	return func(yield func(string, *site) bool) {
+		for _, subject := range subjects {
+			for _, name := range orderOf(round, []string{subject, subject + otherBuild}) {
+				if at := b.sites[name]; at != nil && !yield(name, at) {
+					return
+				}
 			}
 		}
 	}

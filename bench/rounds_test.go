@@ -29,6 +29,22 @@ func TestAlwaysAndRedisWithFsyncRunApartFromAllOthers(t *testing.T) {
 	}
 }
 
+func TestABuildAndTheOtherOneTakeTurns(t *testing.T) {
+	b := &bench{sites: map[string]*site{always: {}, always + otherBuild: {}, etcdServer: {}}}
+	for round, want := range [][]string{
+		{etcdServer, always, always + otherBuild},
+		{always + otherBuild, always, etcdServer},
+	} {
+		var got []string
+		for name := range b.turns(round, orderOf(round, []string{etcdServer, memory, always})) {
+			got = append(got, name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("round %d has the order %v, want %v", round, got, want)
+		}
+	}
+}
+
 func TestEachServerIsMeasuredWithOneAndWithManyClients(t *testing.T) {
 	for _, l := range []load{{clients: 1}, {clients: manyClients}, {clients: manyClients, hot: true}} {
 		var got []string

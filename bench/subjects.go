@@ -21,7 +21,9 @@ const (
 
 type site struct {
 	connect   connector
-	addr      string // "" if the subject does not speak RESP
+	addr      string   // "" if the subject does not speak RESP
+	flags     []string // of a simba-resp
+	program   string   // see testbed.program
 	processes processes
 }
 
@@ -77,6 +79,13 @@ var subjects = []subject{
 	}},
 }
 
+func subjectNames() (names []string) {
+	for _, s := range subjects {
+		names = append(names, s.name)
+	}
+	return names
+}
+
 // durable are flags of a MariaDB that syncs each commit. The two sizes are defaults of MariaDB.
 var durable = []string{"--innodb-flush-log-at-trx-commit=1", "--innodb-log-file-size=96M", "--innodb-buffer-pool-size=128M"}
 
@@ -86,8 +95,12 @@ func embedded(durability string) func(*testbed) (*site, error) {
 
 // simba starts a simba-resp. store is the process id of the store that it uses; 0 = none.
 func simba(tb *testbed, store int, args ...string) *site {
-	s := simbatest.Start(tb, append([]string{"--maxclients", "20000"}, args...)...)
-	return &site{connect: toSimba(s.Addr), addr: s.Addr, processes: processes{server: s.Pid(), store: store}}
+	s := simbatest.New(tb, append([]string{"--maxclients", "20000"}, args...)...)
+	if tb.program != "" {
+		s.Command = []string{tb.program}
+	}
+	s.Start()
+	return &site{connect: toSimba(s.Addr), addr: s.Addr, flags: args, program: tb.program, processes: processes{server: s.Pid(), store: store}}
 }
 
 func redisServer(args ...string) func(*testbed) (*site, error) {

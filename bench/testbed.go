@@ -9,9 +9,10 @@ import (
 
 // testbed starts servers and stores for a measurement. It implements stores.TB.
 type testbed struct {
-	dir    string // on the measured disk
-	undo   []func()
-	faults []string
+	dir     string // on the measured disk
+	program string // of simba-resp; "" = built from this source
+	undo    []func()
+	faults  []string
 }
 
 // failure is the value of a panic that ends a measurement.
