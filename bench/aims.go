@@ -54,6 +54,7 @@ func (r *results) aims() (all []aim) {
 		key{serverTime, always, 64}, key{serverTime, memory, 64})
 	ratio("pipelines of 16: acquires, "+always+diskless, 1.5, least, key{pipelined, always, depth}, key{pipelined, redisMemory, depth})
 	ratio("pipelines of 16: acquires, "+memory+diskless, 3, least, key{pipelined, memory, depth}, key{pipelined, redisMemory, depth})
+	value(handoffLoad+": p99 of "+onPostgres, 20, "ms", most, key{handoffP99, onPostgres, 2})
 	for _, sync := range slowSyncs {
 		value("a sync of "+milliseconds(sync)+": p99 of PING", 2, "ms", most, key{pingP99, slowName(sync), probed})
 		value("a sync of "+milliseconds(sync)+": p99 of SIMBA.CHECK", 2, "ms", most, key{checkP99, slowName(sync), probed})

@@ -40,8 +40,8 @@ func (b *bench) page(disk, run string, names []string) (string, error) {
 	var w strings.Builder
 	err = t.Execute(&w, map[string]any{
 		"Machine": machine(), "Disk": disk, "Run": run,
-		"Rates": b.rateRows(), "Pictures": pictureList(names), "Aims": b.aimRows(),
-		"Acquires": figure(acquires), "Names": figure(mutexNames), "Probed": probed, "Renewing": renewing,
+		"Rates": b.rateRows(), "Handoffs": b.handoffRows(), "Pictures": pictureList(names), "Aims": b.aimRows(),
+		"Poll": milliseconds(handoffPause), "Acquires": figure(acquires), "Names": figure(mutexNames), "Probed": probed, "Renewing": renewing,
 		"Subjects": subjectList(), "Versions": strings.Join(versions(), ";\n"), "Gaps": b.gaps(),
 	})
 	return strings.TrimRight(w.String(), "\n") + "\n", err
@@ -57,6 +57,19 @@ func (r *results) rateRows() string {
 			perSecond(r.median(tenures, s.name, manyClients)),
 			perSecond(r.median(handoffs, s.name, manyClients)),
 			figure(r.median(fairness, s.name, manyClients)))
+	}
+	return w.String()
+}
+
+// handoffRows returns the rows of the table of handoffs, one for each subject that is a simba-resp.
+func (r *results) handoffRows() string {
+	var w strings.Builder
+	for _, s := range subjects {
+		if strings.HasPrefix(s.name, "simba-resp") {
+			fmt.Fprintf(&w, "| %s | %s | %s |\n", s.name,
+				withUnit(figure(r.median(handoffP50, s.name, 2)), "ms"),
+				withUnit(figure(r.median(handoffP99, s.name, 2)), "ms"))
+		}
 	}
 	return w.String()
 }

@@ -44,6 +44,21 @@ func TestThePageHasTheTimeOfOneLockAndTheRatesOfEachServer(t *testing.T) {
 	}
 }
 
+func TestThePageHasTheTimesOfHandoffsOfThisServerOnly(t *testing.T) {
+	r := newResults(1)
+	for _, s := range subjects {
+		r.add(0, key{handoffP50, s.name, 2}, 1.25)
+		r.add(0, key{handoffP99, s.name, 2}, 3.5)
+	}
+	page := pageOf(t, r)
+	for _, s := range subjects {
+		is, want := strings.Contains(page, "| "+s.name+" | 1.25 ms | 3.50 ms |"), strings.HasPrefix(s.name, "simba-resp")
+		if is != want {
+			t.Errorf("the page has the handoffs of %s: %v, want %v", s.name, is, want)
+		}
+	}
+}
+
 func TestTheShortRunOfThePageMeasuresBothSidesOfARatio(t *testing.T) {
 	match := regexp.MustCompile(`-only (\S+)`).FindStringSubmatch(pageOf(t, newResults(1)))
 	if match == nil {

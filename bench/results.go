@@ -15,6 +15,8 @@ const (
 	tenureP50     quantity = "a tenure, p50 in ms, a mutex each"
 	tenureP99     quantity = "a tenure, p99 in ms, a mutex each"
 	handoffs      quantity = "tenures/s, one mutex for all"
+	handoffP50    quantity = "a handoff between two servers, p50 in ms"
+	handoffP99    quantity = "a handoff between two servers, p99 in ms"
 	fairness      quantity = "Jain's index of the tenures, one mutex for all"
 	serverTime    quantity = "processor time of simba-resp, µs a tenure"
 	storeTime     quantity = "processor time of the store, µs a tenure"

@@ -106,6 +106,9 @@ func (b *bench) round(round int) {
 			b.measure(round, name, site, d.load)
 		}
 	}
+	if strings.Contains(handoffLoad, *loads) {
+		b.handoffs(round)
+	}
 }
 
 // turns yields the sites of subjects, and beside each that of its other build.

@@ -41,6 +41,11 @@ func TestALoadOnAServerThatHangsFailsAtItsConnect(t *testing.T) {
 			}
 		})
 	}
+	t.Run("handoff", func(t *testing.T) {
+		if took, err := handOff([2]string{addr, addr}, time.Second); err == nil {
+			t.Errorf("handOff returns %v, although the server does not reply", took)
+		}
+	})
 	t.Run("MariaDB", func(t *testing.T) {
 		tb := new(testbed)
 		defer tb.cleanUp()
