@@ -134,6 +134,7 @@ func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireReq
 		b.forgetDeleted(n)
 		return out, false, nil
 	case i == 0 && ended: // other servers may have reported its lease, which has now ended
+		b.announceTenure(n, "")
 		return out, false, b.expire(ctx, n)
 	case i == 0:
 		return b.becomeOwner(ctx, n, r, t, n == *made)
@@ -243,7 +244,6 @@ func (b *Backend) ended(n *node) bool {
 
 // stayQueued keeps a queue entry, and records whether its contender is blocked or polls.
 func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.AcquireRequest, t *proxy.Ticket, names []string) (out simba.Outcome, done bool, err error) {
-	k := nodeKey{r.Mutex, r.Contender}
 	out.Status = simba.StatusWaiting
 	if t == nil {
 		h, err := b.head(ctx, s, r.Mutex, names, n.child)
@@ -256,15 +256,33 @@ func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.A
 		out = h.outcome(simba.StatusQueued)
 		out.Position = h.position(n.child)
 	}
+	if b.recordWait(n, r, t, out) {
+		// The creator must know that the contender waits here. Else it deletes the node, as that of a
+		// polling waiter that nobody can reach.
+		err = b.writeRecord(ctx, n)
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n.kind == kindOwner || n.forgotten { // granted or deleted meanwhile
+		return out, false, ignoreNoNode(err)
+	}
+	b.watcherLocked(r.Mutex).wake()
+	return out, true, err
+}
+
+// recordWait makes a waiter blocked or polling, unless it is the owner by now, and schedules the
+// write of its lease node. foreign reports that the waiter is blocked and that another server
+// created its node.
+func (b *Backend) recordWait(n *node, r simba.AcquireRequest, t *proxy.Ticket, out simba.Outcome) (foreign bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if out.Token != 0 {
 		n.queuedBehind = simba.Event{Owner: out.Owner, Token: out.Token}
 	}
-	if n.kind == kindOwner || n.forgotten { // granted or deleted meanwhile
-		return out, false, nil
+	if n.kind == kindOwner || n.forgotten {
+		return false
 	}
-	blocked := b.waitsLocked(k)
+	blocked := b.waitsLocked(n.key())
 	// A poll does not change the windows of a blocked request of the same contender.
 	if t != nil || !blocked {
 		n.ttl, n.transition, n.binding = r.TTL, r.Transition, proxy.Binding(b.id, r.Session)
@@ -279,8 +297,7 @@ func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.A
 		n.expiresAt = time.Now().Add(out.Transition + b.QueueGrace())
 		b.scheduleWriteLocked(n, 0)
 	}
-	b.watcherLocked(r.Mutex).wake()
-	return out, true, nil
+	return blocked && n.foreign
 }
 
 // refuse returns the outcome of a NOQUEUE request. child is the contender's node from an earlier

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -207,6 +208,16 @@ func TestUnwrittenNodeIsPresumedTheOwners(t *testing.T) {
 			}
 			if !over {
 				h.mustRenew(t)
+				return
+			}
+			events, _, err := far.History(ctx, simba.HistoryRequest{Mutex: h.request.Mutex, Count: 3})
+			must(t, err)
+			var kinds []simba.EventKind
+			for _, e := range events {
+				kinds = append(kinds, e.Kind)
+			}
+			if want := []simba.EventKind{simba.EventAcquired, simba.EventExpired, simba.EventAcquired}; !slices.Equal(kinds, want) {
+				t.Errorf("the last events are %v; want %v", kinds, want)
 			}
 		})
 	}

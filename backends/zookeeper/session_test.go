@@ -85,7 +85,7 @@ func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	mutex, own := simba.MutexChannel("m"), simba.ContenderChannel("m", "b")
 	heard := conformance.NewBroker(mutex, own)
-	b := open(t, Options{Servers: srv.Addr, Notices: heard, SessionTimeout: time.Second, Timeout: time.Second})
+	b := open(t, Options{Servers: srv.Addr, Notices: heard, SessionTimeout: 4 * time.Second, Timeout: 4 * time.Second})
 	for _, channel := range []string{mutex, own} {
 		if _, err := b.Subscribed(ctx, channel, false); err != nil {
 			t.Fatal(err)

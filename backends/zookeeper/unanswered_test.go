@@ -78,7 +78,7 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 	// The request has a link of its own, so that no other replies are lost.
 	lost := func(t *testing.T, m string, before func(far *Backend), ask func(far *Backend) (simba.Outcome, error), release, done func()) {
 		link := stores.NewLink(t, srv.Addr)
-		far := open(t, Options{Servers: link.Addr(), Sessions: 1, SessionTimeout: 2 * time.Second, Timeout: patience})
+		far := open(t, Options{Servers: link.Addr(), Sessions: 1, SessionTimeout: 6 * time.Second, Timeout: patience})
 		mark := "mark-" + m
 		take(t, far, mark, "x", time.Minute)
 		take(t, far, m, "x", time.Minute)

@@ -45,6 +45,9 @@ func sharedQueueRules() []rule {
 		}},
 		{"reconnect-s", "a waiter that reconnects to another server keeps its queue entry", shared, func(tc *testCase) {
 			one, two, m := tc.pair()
+			for _, s := range []*server{one, two} {
+				s.b.SetQueueGrace(long)
+			}
 			one.mustAcquire(m, "a", long, 0)
 			b := one.block(m, "b", long, 0)
 			c := one.block(m, "c", long, 0)
@@ -52,9 +55,9 @@ func sharedQueueRules() []rule {
 			if o := two.mustQueue(m, "b", long); o.Position != 1 {
 				tc.t.Errorf("ACQUIRE of b at the other server: %s; want queued at its old position 1", show(o))
 			}
-			b = two.block(m, "b", renewable, 0)
 			tc.equal("queue", two.queue(m), []string{"b", "c"})
-			one.mustRelease(m, "a")
+			b = two.block(m, "b", renewable, 0)
+			one.mustRelease(m, "a") // at once: the first server must know by now that b waits elsewhere
 			b.granted()
 			two.mustRelease(m, "b")
 			c.granted()
