@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"log/slog"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -91,7 +92,9 @@ func within(ctx context.Context, limit time.Duration, step func(context.Context)
 // write (see query).
 func (s *store) Check(ctx context.Context) (faults []proxy.Fault, err error) {
 	err = within(ctx, s.timeout, func(ctx context.Context) error {
-		if faults, err = checkServer(ctx, s.db, s.endpoint); err != nil {
+		faults, err = checkServer(ctx, s.db, s.endpoint)
+		// A server with a refused setting may refuse the check of the table too.
+		if err != nil || slices.ContainsFunc(faults, func(f proxy.Fault) bool { return f.Refused }) {
 			return err
 		}
 		t, err := checkTable(ctx, s.db)

@@ -180,7 +180,7 @@ func TestRowsOfFreeMutexesAreDeletedAndTokensGrow(t *testing.T) {
 	b := serve(t, store.Addr, nil)
 	last := take(t, b, "free", "a", long).Token
 	release(t, b, "free", "a")
-	take(t, b, "ended", "a", time.Millisecond)
+	_, _, _ = b.Acquire(t.Context(), request("ended", "a", time.Millisecond)) // the reply may be late
 	take(t, b, "held", "a", long)
 	await(t, "the lease has ended", func() bool { return ownerOf(t, b, "ended").Owner == "" })
 	if n := b.store.deleteFree(t.Context(), time.Hour); n != 0 {

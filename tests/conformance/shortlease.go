@@ -26,6 +26,9 @@ func (s *server) shorten(mutex, contender string, ttl, transition time.Duration)
 	if s.isLate(err, asked, ttl+transition) {
 		return
 	}
+	if err == nil && o.Status == simba.StatusLost && time.Since(asked) >= ttl+transition-rounding {
+		return
+	}
 	s.commit(o.Seq, err)
 	if o.Status != simba.StatusRenewed {
 		s.tc.t.Fatalf("GUARD: %s should renew %s, got %s", contender, mutex, show(o))
