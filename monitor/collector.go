@@ -115,7 +115,8 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// sink emits the series of one metric.
+// sink emits the series of one metric. It panics if the labels are not those of the metric, or not
+// UTF-8.
 type sink struct {
 	ch   chan<- prometheus.Metric
 	desc *prometheus.Desc
@@ -123,18 +124,7 @@ type sink struct {
 }
 
 func (s *sink) value(v float64, labels ...string) {
-	s.ch <- orInvalid(s.desc)(prometheus.NewConstMetric(s.desc, s.kind, v, labels...))
-}
-
-// orInvalid returns a function that passes a metric on. On an error, the function returns a metric
-// that makes the scrape fail.
-func orInvalid(d *prometheus.Desc) func(prometheus.Metric, error) prometheus.Metric {
-	return func(m prometheus.Metric, err error) prometheus.Metric {
-		if err != nil {
-			return prometheus.NewInvalidMetric(d, err)
-		}
-		return m
-	}
+	s.ch <- prometheus.MustNewConstMetric(s.desc, s.kind, v, labels...)
 }
 
 // known emits a figure of the engine. A negative value means that the engine does not count it.
@@ -154,7 +144,7 @@ func (s *sink) durations(d *simba.Durations, b buckets, labels ...string) {
 			upTo[math.Ldexp(1, i)/1e6] = sum
 		}
 	}
-	s.ch <- orInvalid(s.desc)(prometheus.NewConstHistogram(s.desc, sum, float64(d.Micros)/1e6, upTo, labels...))
+	s.ch <- prometheus.MustNewConstHistogram(s.desc, sum, float64(d.Micros)/1e6, upTo, labels...)
 }
 
 // sizes emits a histogram of numbers. total is the sum of these numbers. counts[i] is how many
@@ -168,5 +158,5 @@ func (s *sink) sizes(counts []int64, total float64) {
 			upTo[math.Ldexp(1, i)] = sum
 		}
 	}
-	s.ch <- orInvalid(s.desc)(prometheus.NewConstHistogram(s.desc, sum, total, upTo))
+	s.ch <- prometheus.MustNewConstHistogram(s.desc, sum, total, upTo)
 }

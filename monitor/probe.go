@@ -3,8 +3,9 @@ package monitor
 import (
 	"context"
 	"errors"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/singleflight"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -29,18 +30,10 @@ type prober struct {
 	backend simba.Backend
 	life    context.Context // ends when close is called
 	end     context.CancelFunc
-	probes  sync.WaitGroup
 
-	mu     sync.Mutex // guards the rest
-	last   *probe
-	closed bool
-}
-
-// probe is one request to the store.
-type probe struct {
-	done  chan struct{} // closed when err is set
-	err   error
-	ended time.Time
+	probes singleflight.Group // runs probe, once at a time; protects the rest
+	err    error              // of the last probe
+	ended  time.Time          // when it ended
 }
 
 func newProber(b simba.Backend) *prober {
@@ -51,60 +44,36 @@ func newProber(b simba.Backend) *prober {
 
 // check returns nil if the store answers, else an error that says why it does not.
 func (p *prober) check(ctx context.Context) error {
-	current := p.current()
-	if current == nil {
-		return simba.ErrStopped
-	}
 	select {
-	case <-current.done:
-		return current.err
+	case r := <-p.probes.DoChan("", p.probe):
+		return r.Err
 	case <-ctx.Done():
 		return errNoProbe
 	}
 }
 
-// current returns the probe that runs, or a recent one, or a new one. It returns nil after close.
-func (p *prober) current() *probe {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closed {
-		return nil
-	}
-	if last := p.last; last != nil {
-		select {
-		case <-last.done:
-			if time.Since(last.ended) < probeAge {
-				return last
-			}
-		default:
-			return last
-		}
-	}
-	next := &probe{done: make(chan struct{})}
-	p.last = next
-	p.probes.Go(func() { p.run(next) })
-	return next
-}
-
-// run reads the owner of a mutex, and waits until all changes so far are durable. So with the
+// probe reads the owner of a mutex, and waits until all changes so far are durable. So with the
 // engine embedded, the disk must answer too. It passes Stats().Seq to Commit, because the Seq from
 // Owner covers only the changes of few mutexes.
-func (p *prober) run(current *probe) {
-	defer close(current.done)
+func (p *prober) probe() (_ any, err error) {
+	switch {
+	case p.life.Err() != nil:
+		return nil, simba.ErrStopped
+	case time.Since(p.ended) < probeAge:
+		return nil, p.err
+	}
 	ctx, cancel := context.WithTimeout(p.life, probeTimeout)
 	defer cancel()
 	_, seq, err := p.backend.Owner(ctx, probeMutex)
 	if err == nil {
 		err = p.backend.Commit(max(seq, p.backend.Stats().Seq))
 	}
-	current.err, current.ended = err, time.Now()
+	p.err, p.ended = err, time.Now()
+	return nil, err
 }
 
-// close cancels the running probe and waits for its end.
+// close cancels the running probe and waits for its end. Later probes do not ask the store.
 func (p *prober) close() {
-	p.mu.Lock()
-	p.closed = true
-	p.mu.Unlock()
 	p.end()
-	p.probes.Wait()
+	_, _, _ = p.probes.Do("", p.probe) // nothing depends on the result
 }

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/commands"
-	"github.com/simba-resp/simba-resp/resp"
 )
 
 const (
@@ -50,7 +49,6 @@ type Server struct {
 	log     *slog.Logger
 	serving sync.WaitGroup
 	stop    context.CancelFunc // ends the contexts of all requests
-	stopped <-chan struct{}    // closed by stop
 	conns   conns
 
 	opened   atomic.Pointer[opened] // nil before Open
@@ -67,7 +65,7 @@ type opened struct {
 // New returns a Server that does not listen yet.
 func New(cfg Config) *Server {
 	ctx, stop := context.WithCancel(context.Background())
-	s := &Server{tls: cfg.TLS, log: cfg.Logger, stop: stop, stopped: ctx.Done()}
+	s := &Server{tls: cfg.TLS, log: cfg.Logger, stop: stop}
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", s.live)
 	mux.HandleFunc("GET /readyz", s.ready)
@@ -90,7 +88,6 @@ func New(cfg Config) *Server {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
-		ConnContext:       withConn,
 		ConnState:         s.conns.changed,
 	}
 	return s
@@ -110,7 +107,6 @@ func (s *Server) Serve(ln net.Listener) {
 	if s.tls != nil {
 		ln = tls.NewListener(ln, s.tls) // HTTP/1.1 only, so that maxConns bounds the requests
 	}
-	s.serving.Go(func() { resp.CutVanished(s.stopped, s.conns.checkEach) })
 	s.serving.Go(func() {
 		if err := s.http.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			s.log.Error("HTTP server failed; metrics and health are not served any more", "err", err)
@@ -161,7 +157,6 @@ func (s *Server) authorized(command string, serve http.HandlerFunc) http.Handler
 		case err != nil:
 			http.Error(w, fmt.Sprintf("%v to run '%s'", err, command), http.StatusForbidden)
 		default:
-			s.conns.authorize(r)
 			serve(w, r)
 		}
 	}
