@@ -76,9 +76,6 @@ func (a *Accounts) Load() (changed []*Account, err error) {
 	return a.install(users), nil
 }
 
-// maxFile is the maximum size of a file of users.
-const maxFile = 16 << 20
-
 // read returns the users of the file. If the file has no default user, read adds one.
 func (a *Accounts) read() (map[string]*User, error) {
 	users := make(map[string]*User)
@@ -86,9 +83,6 @@ func (a *Accounts) read() (map[string]*User, error) {
 		info, err := os.Stat(path)
 		if err == nil && !info.Mode().IsRegular() { // a read of a pipe may never end
 			err = fmt.Errorf("%s is not a file", path)
-		}
-		if err == nil && info.Size() > maxFile {
-			err = fmt.Errorf("%s has %d bytes, at most %d are allowed", path, info.Size(), maxFile)
 		}
 		var text []byte
 		if err == nil {

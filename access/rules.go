@@ -49,14 +49,14 @@ func (u *User) apply(rule string) error {
 	case '%':
 		return u.applyPermission(rule)
 	case '&':
-		return u.addChannels(rule[1:])
+		return addGlob(&u.channels, rule[1:], u.allChannels, errChannelsCovered)
 	case '+', '-':
 		return u.applyCommand(strings.ToLower(rule))
 	case '(':
 		return errSelector
 	}
 	if glob, ok := cutPrefixFold(rule, asPrefix); ok {
-		return u.addContenders(glob)
+		return addGlob(&u.contenders, glob, u.allContenders, errContenderCovered)
 	}
 	return errRule
 }
@@ -178,26 +178,16 @@ func (u *User) addKeys(glob string, allow Use) error {
 	return nil
 }
 
-func (u *User) addChannels(glob string) error {
+// addGlob adds a pattern to the channels or contenders of a user. If all of them are allowed already,
+// it returns the error covered.
+func addGlob(globs *[]string, glob string, all bool, covered error) error {
 	switch {
-	case u.allChannels:
-		return errChannelsCovered
+	case all:
+		return covered
 	case len(glob) > maxGlob:
 		return errLongGlob
-	case !slices.Contains(u.channels, glob):
-		u.channels = append(u.channels, glob)
-	}
-	return nil
-}
-
-func (u *User) addContenders(glob string) error {
-	switch {
-	case u.allContenders:
-		return errContenderCovered
-	case len(glob) > maxGlob:
-		return errLongGlob
-	case !slices.Contains(u.contenders, glob):
-		u.contenders = append(u.contenders, glob)
+	case !slices.Contains(*globs, glob):
+		*globs = append(*globs, glob)
 	}
 	return nil
 }
