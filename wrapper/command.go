@@ -6,9 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/simba-resp/simba-resp/client"
 )
@@ -69,11 +67,6 @@ func environment(mutex string, owner client.Owner) []string {
 	own := []string{
 		"SIMBA_MUTEX=" + mutex, "SIMBA_OWNER=" + owner.ID, "SIMBA_TOKEN=" + strconv.FormatUint(owner.Token, 10),
 	}
-	inherited := slices.DeleteFunc(os.Environ(), func(v string) bool {
-		return slices.ContainsFunc(own, func(o string) bool {
-			name, _, _ := strings.Cut(o, "=")
-			return strings.HasPrefix(v, name+"=")
-		})
-	})
-	return append(inherited, own...)
+	cmd := exec.Cmd{Env: append(os.Environ(), own...)}
+	return cmd.Environ() // of several values of a variable, it has the last one
 }
