@@ -83,7 +83,7 @@ func breakTenure(cmd *cobra.Command, c *redis.Client, t Tenure, reason string) (
 	n, err := c.Do(cmd.Context(), send...).Int()
 	var refused redis.Error
 	if err != nil && !errors.As(err, &refused) {
-		return b, &coded{exitUnavailable, fmt.Errorf("%w; the tenure may have ended: look at it before you repeat this", Explain(c.Options(), err))}
+		return b, &ExitError{Code: exitUnavailable, Err: fmt.Errorf("%w; the tenure may have ended: look at it before you repeat this", Explain(c.Options(), err))}
 	}
 	if err != nil || n == 0 {
 		return b, Explain(c.Options(), err)
@@ -112,7 +112,7 @@ func breakTenure(cmd *cobra.Command, c *redis.Client, t Tenure, reason string) (
 func confirm(cmd *cobra.Command, c *redis.Client, t Tenure) error {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return usagef("standard input is no terminal; use --yes to break without a question")
+		return Usagef("standard input is no terminal; use --yes to break without a question")
 	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "%s is held by %s, token %d. Break it? [y/N] ", Printable(t.Mutex), Printable(t.Owner), t.Token)
 	answer, err := bufio.NewReader(in).ReadString('\n')

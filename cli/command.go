@@ -53,9 +53,9 @@ func arguments(atLeast, atMost int, names string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		switch {
 		case len(args) < atLeast:
-			return usagef("%s needs %s (%s --help)", cmd.Name(), names, cmd.CommandPath())
+			return Usagef("%s needs %s (%s --help)", cmd.Name(), names, cmd.CommandPath())
 		case len(args) > atMost:
-			return usagef("unexpected argument '%s' of %s (%s --help)", Printable(args[atMost]), cmd.Name(), cmd.CommandPath())
+			return Usagef("unexpected argument '%s' of %s (%s --help)", Printable(args[atMost]), cmd.Name(), cmd.CommandPath())
 		}
 		return nil
 	}
@@ -66,4 +66,6 @@ func addJSON(cmd *cobra.Command) *bool {
 }
 
 // no returns the error of a command whose answer is no. It has exit code 1.
-func no(format string, args ...any) error { return &coded{exitNo, fmt.Errorf(format, args...)} }
+func no(format string, args ...any) error {
+	return &ExitError{Code: exitNo, Err: fmt.Errorf(format, args...)}
+}

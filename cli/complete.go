@@ -2,17 +2,15 @@ package cli
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 )
 
-const (
-	// completionTimeout is the time limit of a completion, for which a person waits.
-	completionTimeout = 2 * time.Second
-	mostCompletions   = 100
-)
+// completionTimeout is the time limit of a completion, for which a person waits.
+const completionTimeout = 2 * time.Second
 
 // CompleteMutex completes the first argument, the name of a mutex, by asking the server. It offers
 // nothing if the server does not reply in time.
@@ -29,25 +27,11 @@ func CompleteMutex(cmd *cobra.Command, args []string, prefix string) ([]cobra.Co
 		return nil, directive
 	}
 	defer c.Close()
-	var names []cobra.Completion
 	glob := globEscaper.Replace(prefix) + "*"
-	for cursor := "0"; len(names) < mostCompletions; {
-		v, err := reply(c.Do(ctx, "SIMBA.SCAN", cursor, "MATCH", glob, "COUNT", scanCount))
-		if err != nil {
-			break
-		}
-		page, next, err := toPage(v)
-		for _, name := range page {
-			if Printable(name) == name && !strings.HasPrefix(name, "-") {
-				names = append(names, name)
-			}
-		}
-		if err != nil || next == "0" {
-			break
-		}
-		cursor = next
-	}
-	return names, directive
+	names, _ := scanNames(ctx, c, []any{"MATCH", glob, "COUNT", scanCount}) // on an error it returns none
+	return slices.DeleteFunc(names, func(name string) bool {
+		return Printable(name) != name || strings.HasPrefix(name, "-")
+	}), directive
 }
 
 // globEscaper writes a text as a glob that matches it.

@@ -139,7 +139,7 @@ func parseOptions(cmd *cobra.Command) (p parsed, err error) {
 	u := settings[urlFlag]
 	t, err := parseURL(cmp.Or(u.value, defaultURL))
 	if err != nil {
-		return p, usagef("%s: %w", cmp.Or(u.where, "--"+urlFlag), err)
+		return p, Usagef("%s: %w", cmp.Or(u.where, "--"+urlFlag), err)
 	}
 	user, password, err := login(settings, t)
 	if err != nil {
@@ -183,7 +183,7 @@ func login(settings map[string]setting, t target) (user, password string, err er
 	}
 	switch {
 	case file.given() && word.given() && file.from == word.from:
-		return "", "", usagef("%s and %s are both set; use one of them", word.where, file.where)
+		return "", "", Usagef("%s and %s are both set; use one of them", word.where, file.where)
 	case file.given() && file.from < word.from:
 		if password, err = readPassword(file); err != nil {
 			return "", "", err
@@ -192,7 +192,7 @@ func login(settings map[string]setting, t target) (user, password string, err er
 		password = word.value
 	}
 	if user != "" && password == "" {
-		return "", "", usagef("user %s has no password; set --%s or %s", Printable(user), passwordFileFlag, passwordVariable)
+		return "", "", Usagef("user %s has no password; set --%s or %s", Printable(user), passwordFileFlag, passwordVariable)
 	}
 	return user, password, nil
 }
@@ -202,11 +202,11 @@ func login(settings map[string]setting, t target) (user, password string, err er
 func readPassword(s setting) (string, error) {
 	text, err := os.ReadFile(s.value)
 	if err != nil {
-		return "", usagef("%s: %w", s.where, fileError(err))
+		return "", Usagef("%s: %w", s.where, fileError(err))
 	}
 	password := strings.TrimRight(strings.TrimPrefix(string(text), "\ufeff"), "\r\n")
 	if password == "" {
-		return "", usagef("%s: %s is empty", s.where, Printable(s.value))
+		return "", Usagef("%s: %s is empty", s.where, Printable(s.value))
 	}
 	return password, nil
 }
@@ -216,7 +216,7 @@ func tlsConfig(settings map[string]setting, t target) (*tls.Config, error) {
 	if !t.tls {
 		for _, flag := range []string{caFlag, certFlag, keyFlag} {
 			if s := settings[flag]; s.from == fromFlag {
-				return nil, usagef("%s needs TLS; use --%s %s", s.where, urlFlag, t.secure)
+				return nil, Usagef("%s needs TLS; use --%s %s", s.where, urlFlag, t.secure)
 			}
 		}
 		return nil, nil
@@ -226,7 +226,7 @@ func tlsConfig(settings map[string]setting, t target) (*tls.Config, error) {
 	}
 	c, _, err := credentials.TLS(file(caFlag), file(certFlag), file(keyFlag), t.host)
 	if err != nil {
-		return nil, usagef("%s", Printable(err.Error()))
+		return nil, Usagef("%s", Printable(err.Error()))
 	}
 	return c, nil
 }

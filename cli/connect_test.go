@@ -101,8 +101,8 @@ func TestErrorInSettingsIsOneLineWithoutPassword(t *testing.T) {
 		{nil, []string{"--url", "rediss://h", "--cert", "x"}, "--cert and --key are needed together"},
 		{nil, []string{"--config", "/missing"}, "--config: open /missing"},
 		{nil, []string{"--config", write(t, "c", "user = \"u\"\nurl = redis://u:secret@h")}, "is not valid TOML in line 2"},
-		{nil, []string{"--config", write(t, "c", "urls = \"redis://u:secret@h\"")}, "has an unknown key urls"},
-		{nil, []string{"--config", write(t, "c", "user = 5")}, "must be a string"},
+		{nil, []string{"--config", write(t, "c", "urls = \"redis://u:secret@h\"")}, "unknown key 'urls'"},
+		{nil, []string{"--config", write(t, "c", "user = [5]")}, "must be a string"},
 		{nil, []string{"--config", write(t, "c", "url = \"u:secret@h\"")}, "url in "},
 	} {
 		t.Run(strings.Join(row.args, " "), func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestErrorInSettingsIsOneLineWithoutPassword(t *testing.T) {
 				t.Setenv(name, value)
 			}
 			_, err := Options(command(t, row.args...))
-			var usage *coded
+			var usage *ExitError
 			if !errors.As(err, &usage) || usage.ExitCode() != exitUsage {
 				t.Fatalf("error %v, want one with exit code %d", err, exitUsage)
 			}

@@ -6,4 +6,9 @@
 //
 // The package knows the server by its wire only. Names of mutexes and contenders can have any
 // bytes, so [Printable] escapes everything that a person reads.
+//
+// The names in the JSON of --json follow one rule. A time is in Unix milliseconds, and is called at,
+// now or since, or ends in _at. A duration ends in _ms, and a size in _bytes. Other names are those
+// of the wire. A null is something that does not exist, or that the server does not know. The tag
+// doc of a field is its text on the page of the command line.
 package cli

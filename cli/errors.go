@@ -21,18 +21,31 @@ const (
 	exitUnavailable = 69 // the server cannot be reached or replies with an error; EX_UNAVAILABLE
 )
 
-type coded struct {
-	code int
-	err  error
+// ExitError is an error with the exit code of the process.
+type ExitError struct {
+	Code int
+	Err  error // nil = nothing to print
+	// Interrupted reports that SIGINT has ended the work of the process.
+	Interrupted bool
 }
 
-func (e *coded) Error() string { return e.err.Error() }
-func (e *coded) Unwrap() error { return e.err }
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return ""
+	}
+	return e.Err.Error()
+}
 
-func (e *coded) ExitCode() int { return e.code }
+// Unwrap returns Err.
+func (e *ExitError) Unwrap() error { return e.Err }
 
-// usagef returns an error in the arguments or settings.
-func usagef(format string, args ...any) error { return &coded{exitUsage, fmt.Errorf(format, args...)} }
+// ExitCode returns Code.
+func (e *ExitError) ExitCode() int { return e.Code }
+
+// Usagef returns an error in the arguments or settings.
+func Usagef(format string, args ...any) error {
+	return &ExitError{Code: exitUsage, Err: fmt.Errorf(format, args...)}
+}
 
 // fileError returns an error of the file system with its path escaped.
 func fileError(err error) error {
@@ -49,7 +62,7 @@ func Explain(o *redis.Options, err error) error {
 	if err == nil {
 		return nil
 	}
-	return &coded{exitUnavailable, fmt.Errorf("%s: %w", Printable(o.Addr), explained{explain(o, err), err})}
+	return &ExitError{Code: exitUnavailable, Err: fmt.Errorf("%s: %w", Printable(o.Addr), explained{explain(o, err), err})}
 }
 
 // RefusesLogin reports whether err says that the server refuses the user, its password or the

@@ -56,7 +56,7 @@ func health(cmd *cobra.Command) error {
 	s := settings[urlFlag]
 	u, t, err := parseHTTP(cmp.Or(s.value, defaultHTTP))
 	if err != nil {
-		return usagef("%s: %w", cmp.Or(s.where, "--"+urlFlag), err)
+		return Usagef("%s: %w", cmp.Or(s.where, "--"+urlFlag), err)
 	}
 	user, password, err := login(settings, t)
 	if err != nil {
@@ -70,7 +70,7 @@ func health(cmd *cobra.Command) error {
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
-		return usagef("--%s: it is no URL", urlFlag)
+		return Usagef("--%s: it is no URL", urlFlag)
 	}
 	if password != "" {
 		r.SetBasicAuth(cmp.Or(user, "default"), password)

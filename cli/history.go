@@ -9,10 +9,10 @@ import (
 
 func historyCommand() *cobra.Command {
 	var asJSON *bool
-	var most *count
+	var most *int
 	cmd := mutexCommand("history NAME", "List the last events of a mutex, from old to new",
 		func(cmd *cobra.Command, c *redis.Client, mutex string) error {
-			v, err := reply(c.Do(cmd.Context(), "SIMBA.HISTORY", mutex, "COUNT", int(*most)))
+			v, err := reply(c.Do(cmd.Context(), "SIMBA.HISTORY", mutex, "COUNT", *most))
 			if err != nil {
 				return Explain(c.Options(), err)
 			}

@@ -124,7 +124,7 @@ func list(ctx context.Context, c *redis.Client, names []string, print func(liste
 		}
 	}
 	if failed > 0 {
-		return &coded{exitUnavailable, fmt.Errorf("incomplete: the owners of %d of %d mutexes are not known: %s", failed, len(names), Printable(why))}
+		return &ExitError{Code: exitUnavailable, Err: fmt.Errorf("incomplete: the owners of %d of %d mutexes are not known: %s", failed, len(names), Printable(why))}
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"strconv"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
@@ -11,10 +10,10 @@ import (
 
 func queueCommand() *cobra.Command {
 	var asJSON *bool
-	var most *count
+	var most *int
 	cmd := mutexCommand("queue NAME", "List the waiters of a mutex, in order",
 		func(cmd *cobra.Command, c *redis.Client, mutex string) error {
-			waiters, err := queue(cmd.Context(), c, mutex, int(*most))
+			waiters, err := queue(cmd.Context(), c, mutex, *most)
 			if err != nil {
 				return err
 			}
@@ -39,24 +38,8 @@ have one queue for all servers.`
 // mostWaiters is the largest COUNT that the server accepts.
 const mostWaiters = 10_000
 
-func addCount(cmd *cobra.Command, initial count) *count {
-	cmd.Flags().Var(&initial, "count", fmt.Sprintf("list at most `N`, 1 to %d", mostWaiters))
-	return &initial
-}
-
-// count is the value of --count. It implements pflag.Value.
-type count int
-
-func (c *count) Type() string   { return "int" }
-func (c *count) String() string { return strconv.Itoa(int(*c)) }
-
-func (c *count) Set(s string) error {
-	n, err := strconv.Atoi(s)
-	if err != nil || n < 1 || n > mostWaiters {
-		return fmt.Errorf("use a number from 1 to %d", mostWaiters)
-	}
-	*c = count(n)
-	return nil
+func addCount(cmd *cobra.Command, initial int) *int {
+	return cmd.Flags().Int("count", initial, fmt.Sprintf("list at most `N`, 1 to %d", mostWaiters))
 }
 
 // queue asks for the waiters of a mutex.

@@ -71,8 +71,8 @@ func reply(cmd *redis.Cmd) (any, error) {
 	return v, err
 }
 
-// Tenure is the reply of SIMBA.OWNER. The JSON of the types in this file follows the rule of
-// [Objects], not the wire.
+// Tenure is the reply of SIMBA.OWNER. The JSON of the types in this file follows the rule of the
+// package, not the wire.
 type Tenure struct {
 	Mutex string `json:"mutex" doc:"name"`
 	Held  bool   `json:"held" doc:"whether it has an owner; if not, numbers are 0"`

@@ -46,7 +46,7 @@ const (
 // passwordVariable is the only variable without a flag: other users of a machine can read flags.
 const passwordVariable = "SIMBA_PASSWORD"
 
-// connectionFlag is a setting with its flag. key is its name in the file; variable returns its
+// connectionFlag is a setting with its flag. key is its name in the file; Variable returns its
 // environment variable.
 type connectionFlag struct{ name, key, help string }
 
@@ -73,8 +73,8 @@ func addFlags(cmd *cobra.Command, flags []connectionFlag) {
 	_ = cmd.RegisterFlagCompletionFunc(userFlag, cobra.NoFileCompletions)
 }
 
-// variable returns the environment variable of a setting.
-func variable(key string) string {
+// Variable returns the environment variable of a setting, also of one of the server.
+func Variable(key string) string {
 	return "SIMBA_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
 }
 
@@ -85,9 +85,11 @@ func readSettings(cmd *cobra.Command, flags []connectionFlag) (map[string]settin
 	if err != nil {
 		return nil, err
 	}
-	inFile, err := readConfig(file)
-	if err != nil {
-		return nil, err
+	inFile, wrong := ReadFile(file, func(key string) bool {
+		return slices.ContainsFunc(slices.Concat(connectionFlags, httpFlags), func(f connectionFlag) bool { return f.key == key })
+	})
+	if len(wrong) > 0 {
+		return nil, Usagef("%w", wrong[0])
 	}
 	settings := make(map[string]setting)
 	for _, f := range flags {
@@ -95,8 +97,8 @@ func readSettings(cmd *cobra.Command, flags []connectionFlag) (map[string]settin
 		if v, ok := inFile[f.key]; ok {
 			s = setting{v, fromFile, f.key + " in " + Printable(file)}
 		}
-		if v := os.Getenv(variable(f.key)); v != "" {
-			s = setting{v, fromEnvironment, variable(f.key)}
+		if v := os.Getenv(Variable(f.key)); v != "" {
+			s = setting{v, fromEnvironment, Variable(f.key)}
 		}
 		if flag := cmd.Flags().Lookup(f.name); flag != nil && flag.Changed {
 			s = setting{flag.Value.String(), fromFlag, "--" + f.name}
@@ -106,15 +108,16 @@ func readSettings(cmd *cobra.Command, flags []connectionFlag) (map[string]settin
 	return settings, nil
 }
 
-// readConfig returns the values in a TOML file, by key. Its errors do not repeat values, because a
-// URL can have a password.
-func readConfig(path string) (map[string]string, error) {
+// ReadFile returns the values in a TOML file by key, as a user would write them for flags, and all
+// errors. It does not repeat values, because a URL can have a password.
+func ReadFile(path string, known func(key string) bool) (map[string]string, []error) {
 	if path == "" {
 		return nil, nil
 	}
+	where := "--" + configFlag + ": " + Printable(path)
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, usagef("--config: %w", fileError(err))
+		return nil, []error{fmt.Errorf("--%s: %w", configFlag, fileError(err))}
 	}
 	var keys map[string]any
 	if err := toml.Unmarshal(text, &keys); err != nil {
@@ -122,19 +125,21 @@ func readConfig(path string) (map[string]string, error) {
 		if parse := (toml.ParseError{}); errors.As(err, &parse) {
 			line = fmt.Sprintf(" in line %d", parse.Position.Line)
 		}
-		return nil, usagef("--config: %s is not valid TOML%s; strings need quotes", Printable(path), line)
+		return nil, []error{fmt.Errorf("%s is not valid TOML%s; strings need quotes", where, line)}
 	}
+	var wrong []error
 	values := make(map[string]string, len(keys))
 	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		known := slices.ContainsFunc(slices.Concat(connectionFlags, httpFlags), func(f connectionFlag) bool { return f.key == key })
-		value, text := keys[key].(string)
-		switch {
-		case !known:
-			return nil, usagef("--config: %s has an unknown key %s", Printable(path), Printable(key))
-		case !text:
-			return nil, usagef("--config: %s in %s must be a string", key, Printable(path))
+		if !known(key) {
+			wrong = append(wrong, fmt.Errorf("%s: unknown key '%s'", where, Printable(key)))
+			continue
 		}
-		values[key] = value
+		switch value := keys[key].(type) {
+		case string, int64, bool:
+			values[key] = fmt.Sprint(value)
+		default:
+			wrong = append(wrong, fmt.Errorf("%s: '%s' must be a string, an integer, true or false", where, Printable(key)))
+		}
 	}
-	return values, nil
+	return values, wrong
 }

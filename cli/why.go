@@ -45,7 +45,8 @@ func whyCommand() *cobra.Command {
 			if *asJSON {
 				return printJSON(cmd.OutOrStdout(), w)
 			}
-			return w.print(cmd.OutOrStdout(), c.Options().Addr)
+			w.print(cmd.OutOrStdout(), c.Options().Addr)
+			return nil
 		})
 	cmd.Long = cmd.Short + `.
 
@@ -143,27 +144,21 @@ func (w *Why) first() bool {
 // shownAhead is the maximum number of waiters that the text names.
 const shownAhead = 10
 
-func (w *Why) print(out io.Writer, addr string) error {
-	p := printer{out: out}
+func (w *Why) print(out io.Writer, addr string) {
+	p := printer{out}
 	p.state(w)
 	p.queue(w, addr)
 	p.outlook(w)
-	return p.err
 }
 
-// printer prints lines. It keeps the first error.
-type printer struct {
-	out io.Writer
-	err error
+// printer prints lines.
+type printer struct{ out io.Writer }
+
+func (p printer) line(format string, args ...any) {
+	fmt.Fprintf(p.out, format+"\n", args...) // the process keeps an error of its output
 }
 
-func (p *printer) line(format string, args ...any) {
-	if p.err == nil {
-		_, p.err = fmt.Fprintf(p.out, format+"\n", args...)
-	}
-}
-
-func (p *printer) state(w *Why) {
+func (p printer) state(w *Why) {
 	mutex := Printable(w.Mutex)
 	t := w.Owner
 	if t == nil {
@@ -184,7 +179,7 @@ func (p *printer) state(w *Why) {
 	p.line("  its lease %s; it began %s ago", lease, millis(t.Now-t.AcquiredAt))
 }
 
-func (p *printer) queue(w *Why, addr string) {
+func (p printer) queue(w *Why, addr string) {
 	if w.Owns {
 		return
 	}
@@ -212,7 +207,7 @@ func (p *printer) queue(w *Why, addr string) {
 }
 
 // outlook prints when the contender can have the mutex.
-func (p *printer) outlook(w *Why) {
+func (p printer) outlook(w *Why) {
 	who := "A new contender"
 	if w.Contender != "" {
 		who = Printable(w.Contender)
@@ -255,7 +250,7 @@ func (p *printer) outlook(w *Why) {
 }
 
 // skips prints what the server does with a polling waiter that is first in the queue.
-func (p *printer) skips(w *Why) {
+func (p printer) skips(w *Why) {
 	p.line("The server skips a polling waiter that it cannot notify.")
 	if w.Owner == nil {
 		p.line("If it has notified one, it keeps the mutex reserved for that waiter during the handoff window.")

@@ -77,89 +77,55 @@ func untilInterrupt(ctx context.Context) (context.Context, context.CancelFunc) {
 // exist. It writes a line to out that describes the backup.
 func takeBackup(ctx context.Context, server *redis.Options, dir string, out io.Writer) error {
 	dir = filepath.Clean(dir)
-	made, err := makeBackupDir(dir)
+	info, err := copyBackup(ctx, server, dir)
 	if err != nil {
 		return fmt.Errorf("backup: %w", err)
 	}
-	partial := filepath.Join(dir, partialName)
-	info, err := copyBackup(ctx, server, partial)
-	if err != nil {
-		for _, dir := range made {
-			_ = os.Remove(dir) // fails if another program has put a file there
-		}
-		return fmt.Errorf("backup: %w", err)
-	}
-	path := filepath.Join(dir, backupName)
-	if err := joinErrors(os.Rename(partial, path), syncDir(dir), syncDir(filepath.Dir(dir))); err != nil {
-		return fmt.Errorf("backup: %w", err)
-	}
-	fmt.Fprintf(out, "%s: %s\n", path, describeBackup(info))
+	fmt.Fprintf(out, "%s: %s\n", filepath.Join(dir, backupName), describeBackup(info))
 	return nil
 }
 
-// makeBackupDir makes the directory, which only the user of this process may enter. It refuses a
-// directory that has files, other than the file of an interrupted backup. Missing parents get the
-// usual mode. It returns the directories that it has made, the deepest first.
-func makeBackupDir(dir string) (made []string, err error) {
-	for d := dir; ; d = filepath.Dir(d) {
-		if _, err := os.Lstat(d); !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		made = append(made, d)
-	}
-	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { // it may have other content
-		return nil, err
-	}
-	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-		return nil, err
-	}
-	entries, err := os.ReadDir(dir)
-	if err != nil {
-		return nil, err
-	}
-	for _, e := range entries {
-		if e.Name() != partialName {
-			return nil, fmt.Errorf("%s is not empty: it has %q; name a new directory for each backup", dir, e.Name())
-		}
-	}
-	return made, nil
-}
-
-// copyBackup writes a backup to a file, durably, and reads it again to check it.
-//
-// If the file exists already, it may belong to another backup that still runs. So copyBackup does
-// not truncate it. When the server begins this backup, no other one runs, and copyBackup replaces
-// the file by a new one. After an error copyBackup removes the file, unless it may belong to
-// another backup.
-func copyBackup(ctx context.Context, server *redis.Options, path string) (*persist.BackupInfo, error) {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE, 0o600)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // after success it is closed already
-	begun := false
+// copyBackup writes a backup into a directory, durably, and reads it again to check it. It makes the
+// directory when the server has begun the backup.
+func copyBackup(ctx context.Context, server *redis.Options, dir string) (info *persist.BackupInfo, err error) {
+	partial := filepath.Join(dir, partialName)
+	var f *os.File
 	err = readBackup(ctx, server, func() (io.Writer, error) {
-		begun = true
-		err := joinErrors(f.Close(), os.Remove(path))
+		err := makeBackupDir(dir)
 		if err == nil {
-			f, err = os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+			f, err = os.OpenFile(partial, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		}
 		return f, err
 	})
-	if err == nil {
-		err = joinErrors(f.Sync(), f.Close())
-	}
-	var info *persist.BackupInfo
-	if err == nil {
-		info, err = persist.ReadBackup(nil, path)
-	}
-	if err != nil {
-		if stat, failure := os.Stat(path); begun || failure == nil && stat.Size() == 0 {
-			_ = os.Remove(path) // an error does no harm: restore ignores the file
-		}
+	if f == nil {
 		return nil, err
 	}
-	return info, nil
+	if err = joinErrors(err, f.Sync(), f.Close()); err == nil {
+		info, err = persist.ReadBackup(nil, partial)
+	}
+	if err == nil {
+		err = joinErrors(os.Rename(partial, filepath.Join(dir, backupName)), syncDir(dir), syncDir(filepath.Dir(dir)))
+	}
+	if err != nil {
+		_ = os.Remove(partial) // an error does no harm: restore ignores the file
+	}
+	return info, err
+}
+
+// makeBackupDir makes the directory, which only the user of this process may enter. It refuses a
+// directory that has files. Missing parents get the usual mode.
+func makeBackupDir(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil { // it may have other content
+		return err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) > 0 {
+		err = fmt.Errorf("%s is not empty: it has %q; name a new directory for each backup", dir, entries[0].Name())
+	}
+	return err
 }
 
 // readBackup copies the server's data. When the server has begun the backup, readBackup calls

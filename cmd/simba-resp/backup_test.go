@@ -85,23 +85,18 @@ func TestABackupRefusesADirectoryWithFiles(t *testing.T) {
 	}
 }
 
-// restore refuses the file of a killed backup, and the next backup replaces it.
+// restore refuses the file of a killed backup.
 func TestAnInterruptedBackupIsNone(t *testing.T) {
 	a := startTestApp(t)
 	dir, data := t.TempDir(), filepath.Join(t.TempDir(), "new")
-	if err := os.WriteFile(filepath.Join(dir, partialName), []byte("simba-resp backup\nhalf, "+strings.Repeat("long", 1000)), 0o644); err != nil { // the next backup is to correct it
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(filepath.Join(dir, partialName), []byte("simba-resp backup\nhalf"), 0o600))
 	err := restoreBackup(t.Context(), dir, restoreFlags{dataDir: data, ownersStopped: true}, io.Discard)
 	if !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("restoreBackup of an interrupted backup returned %v, want ErrNotExist", err)
 	}
-	must(t, takeBackup(t.Context(), optionsOf(a), dir, io.Discard))
-	if names := filesIn(t, dir); len(names) != 1 || names[0] != backupName {
-		t.Errorf("the directory has the files %q, want only %s", names, backupName)
-	}
-	if stat, err := os.Stat(filepath.Join(dir, backupName)); err != nil || stat.Mode() != 0o600 {
-		t.Errorf("the file of the backup has mode %v (error %v), want 0600", stat.Mode(), err)
+	err = takeBackup(t.Context(), optionsOf(a), dir, io.Discard)
+	if err == nil || !strings.Contains(err.Error(), `is not empty: it has "simba-resp.backup.partial"`) {
+		t.Errorf("takeBackup beside an interrupted backup returned %v, want an error that names its file", err)
 	}
 }
 
@@ -126,6 +121,9 @@ func TestABackupMakesParentsWithTheUsualMode(t *testing.T) {
 	}
 	if got := mode(dir); got != 0o700 {
 		t.Errorf("the directory of the backup has mode %v, want 0700", got)
+	}
+	if got := mode(filepath.Join(dir, backupName)); got != 0o600 {
+		t.Errorf("the file of the backup has mode %v, want 0600", got)
 	}
 }
 
@@ -166,24 +164,6 @@ func TestABackupThatFailsLeavesNoFile(t *testing.T) {
 		if names := filesIn(t, dir); len(names) != 0 {
 			t.Errorf("%s: the directory has the files %q, want none", name, names)
 		}
-	}
-}
-
-// Two jobs may back up into one directory. The later one must not harm the first.
-func TestABackupThatTheServerRefusesLeavesTheFileOfTheRunningOne(t *testing.T) {
-	a := startTestApp(t)
-	if _, err := dial(t, a).Do("SIMBA.BACKUP", "BEGIN"); err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	file := filepath.Join(dir, partialName)
-	must(t, os.WriteFile(file, []byte("half"), 0o600))
-	err := takeBackup(t.Context(), optionsOf(a), dir, io.Discard)
-	if err == nil || !strings.Contains(err.Error(), "a backup is running on client id=") {
-		t.Errorf("takeBackup beside another backup returned %v, want an error that names its client", err)
-	}
-	if content, err := os.ReadFile(file); err != nil || string(content) != "half" {
-		t.Errorf("the file of the running backup has %q (error %v), want half", content, err)
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -19,10 +18,6 @@ const (
 	expiryNotice = 14 * 24 * time.Hour
 	// expiryInterval is the time between two checks of the expiry.
 	expiryInterval = 24 * time.Hour
-
-	// maxPEM is the maximum size of a file in bytes, far above that of any chain or set of
-	// authorities.
-	maxPEM = 1 << 20
 )
 
 // certificates holds the server's certificate and the rules for client certificates. A reload
@@ -138,13 +133,31 @@ var minVersions = map[string]uint16{version12: tls.VersionTLS12, version13: tls.
 
 // loadTLS reads the files that c names. Validate has checked that c names all of them.
 func loadTLS(c *config) (*tlsFiles, configErrors) {
-	pair, wrong := loadPair(c.TLSCertFile, c.TLSKeyFile)
-	authorities, ca, err := loadAuthorities(c.TLSCACertFile)
-	if err != nil {
-		wrong = append(wrong, fmt.Errorf("tls-ca-cert-file: %w", err))
+	var wrong configErrors
+	add := func(name string, err error) {
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", name, err))
+		}
+	}
+	cert, err := readRegular(c.TLSCertFile)
+	add("tls-cert-file", err)
+	key, err := readRegular(c.TLSKeyFile)
+	add("tls-key-file", err)
+	var authorities *x509.CertPool // they sign client certificates
+	var ca time.Time
+	if file := c.TLSCACertFile; file != "" {
+		text, err := readRegular(file)
+		if err == nil {
+			authorities, ca, err = credentials.Authorities(text, file)
+		}
+		add("tls-ca-cert-file", err)
 	}
 	if len(wrong) > 0 {
 		return nil, wrong
+	}
+	pair, err := credentials.Pair(cert, key)
+	if err != nil {
+		return nil, configErrors{fmt.Errorf("tls-cert-file: %s with the key %s: %w", c.TLSCertFile, c.TLSKeyFile, err)}
 	}
 	l := &tlsFiles{
 		subject: pair.Leaf.Subject.String(),
@@ -166,54 +179,15 @@ func loadTLS(c *config) (*tlsFiles, configErrors) {
 	return l, nil
 }
 
-func loadPair(certFile, keyFile string) (pair tls.Certificate, wrong configErrors) {
-	cert, err := readPEM(certFile)
-	if err != nil {
-		wrong = append(wrong, fmt.Errorf("tls-cert-file: %w", err))
-	}
-	key, err := readPEM(keyFile)
-	if err != nil {
-		wrong = append(wrong, fmt.Errorf("tls-key-file: %w", err))
-	}
-	if len(wrong) > 0 {
-		return pair, wrong
-	}
-	if pair, err = credentials.Pair(cert, key); err != nil {
-		wrong = append(wrong, fmt.Errorf("tls-cert-file: %s with the key %s: %w", certFile, keyFile, err))
-	}
-	return pair, wrong
-}
-
-// loadAuthorities reads the authorities that sign client certificates, nil without a file.
-func loadAuthorities(file string) (pool *x509.CertPool, expire time.Time, err error) {
-	if file == "" {
-		return nil, expire, nil
-	}
-	text, err := readPEM(file)
-	if err != nil {
-		return nil, expire, err
-	}
-	return credentials.Authorities(text, file)
-}
-
-// readPEM reads a small regular file. CONFIG SET can name any path, also that of a device or a
-// pipe whose read never ends.
-func readPEM(path string) ([]byte, error) {
+// readRegular reads a regular file. CONFIG SET can name any path, also that of a device or a pipe
+// whose read never ends.
+func readRegular(path string) ([]byte, error) {
 	info, err := os.Stat(path)
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file", path)
+	}
 	if err != nil {
 		return nil, err
 	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file", path)
-	}
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxPEM+1))
-	if err == nil && len(text) > maxPEM {
-		err = fmt.Errorf("%s has more than %d bytes", path, maxPEM)
-	}
-	return text, err
+	return os.ReadFile(path)
 }

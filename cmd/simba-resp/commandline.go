@@ -63,15 +63,11 @@ func newRoot(out io.Writer, getenv func(string) string, serve func(context.Conte
 	root.SilenceErrors = true // main reports the error
 	root.SilenceUsage = true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		hint := ""
-		if strings.Contains(err.Error(), "missing unit in duration") {
-			hint = "; write 10s, 500ms or 1h30m"
-		}
 		path := cmd.CommandPath()
 		if cmd == root {
 			path += " serve"
 		}
-		return configErrors{fmt.Errorf("%w%s (%s --help lists the flags)", err, hint, path)}
+		return configErrors{fmt.Errorf("%w (%s --help lists the flags)", err, path)}
 	})
 	root.AddCommand(cli.Commands()...)
 
@@ -97,33 +93,7 @@ func newRoot(out io.Writer, getenv func(string) string, serve func(context.Conte
 
 	root.AddCommand(serving, check, showVersion, lockCommand(), electCommand(), backupCommand(), restoreCommand())
 	root.SuggestionsMinimumDistance = 2
-	describeCompletion(root)
 	return root
-}
-
-// describeCompletion gives our help and errors to completion, a command of cobra.
-func describeCompletion(root *cobra.Command) {
-	const name = "completion"
-	root.InitDefaultCompletionCmd(name) // else cobra adds it when the command line runs
-	for _, cmd := range root.Commands() {
-		if cmd.Name() != name {
-			continue
-		}
-		cmd.Use = name + " SHELL"
-		cmd.Short = "Print a script that completes commands, flags and names of mutexes"
-		cmd.Long = cmd.Short + `.
-
-SHELL is bash, zsh, fish or powershell. simba-resp completion SHELL --help says how to load the
-script. bash needs the package bash-completion.`
-		cmd.Example = "  source <(simba-resp completion bash)"
-		cmd.Args = cobra.ArbitraryArgs
-		cmd.RunE = func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return configErrors{errors.New("completion needs a SHELL: bash, zsh, fish or powershell")}
-			}
-			return unknownCommand(cmd, args[0])
-		}
-	}
 }
 
 func unknownCommand(cmd *cobra.Command, word string) error {
@@ -151,7 +121,7 @@ func settingsCommand(name string, getenv func(string) string, do func(context.Co
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !cmd.HasParent() && len(given) == 0 && !hasSetting(getenv) {
 				_ = cmd.Help() // output keeps the error
-				return &exitError{code: exitUsage}
+				return &cli.ExitError{Code: exitUsage}
 			}
 			cfg, err := loadConfig(given, getenv)
 			if err != nil {
@@ -173,8 +143,8 @@ func settingsCommand(name string, getenv func(string) string, do func(context.Co
 
 // hasSetting reports whether a variable sets a setting of the server.
 func hasSetting(getenv func(string) string) bool {
-	return getenv(variable(configFlag)) != "" ||
-		slices.ContainsFunc(fields, func(f field) bool { return getenv(variable(f.name)) != "" })
+	return getenv(cli.Variable(configFlag)) != "" ||
+		slices.ContainsFunc(new(config).fields(), func(f field) bool { return getenv(cli.Variable(f.name)) != "" })
 }
 
 // addSettings adds a flag for each setting and for --config. Parsing stores the given values in the
@@ -185,13 +155,13 @@ func addSettings(cmd *cobra.Command, given map[string]string) {
 		return func(s string) error { given[name] = s; return nil }
 	}
 	flags.Func(configFlag, "TOML file of settings", record(configFlag))
-	for _, f := range fields {
-		if _, ok := f.value(new(config)).(*boolean); ok {
+	for _, f := range new(config).fields() {
+		if _, ok := f.value.(*boolean); ok {
 			flags.BoolFunc(f.name, f.help, record(f.name))
 		} else {
 			flags.Func(f.name, f.help, record(f.name))
 		}
-		if c, ok := f.value(new(config)).(choice); ok {
+		if c, ok := f.value.(choice); ok {
 			// This fails only if there is no such flag.
 			_ = cmd.RegisterFlagCompletionFunc(f.name, cobra.FixedCompletions(c.from, cobra.ShellCompDirectiveNoFileComp))
 		}
@@ -218,18 +188,18 @@ A flag overrides its environment variable. The variable overrides the key of the
 TOML file, and the key overrides the default. Durations are written as 1s, 500ms or 1h30m.
 
 `)
-	for _, f := range fields {
+	for _, f := range new(config).fields() {
 		initial := f.initial
 		if initial == "" {
 			initial = "none"
 		}
-		fmt.Fprintf(&b, "  --%s %s\n%s        default %s, environment %s\n", f.name, f.kind, wrap(f.help), initial, variable(f.name))
+		fmt.Fprintf(&b, "  --%s %s\n%s        default %s, environment %s\n", f.name, f.kind, wrap(f.help), initial, cli.Variable(f.name))
 	}
 	fmt.Fprintf(&b, `  --%s path
         TOML file of settings. Its keys are the names of the flags above.
         default none, environment %s
   --help
         Print this page and exit.
-`, configFlag, variable(configFlag))
+`, configFlag, cli.Variable(configFlag))
 	return b.String()
 }

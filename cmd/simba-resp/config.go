@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"os"
 	"slices"
@@ -13,9 +11,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/BurntSushi/toml"
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/access"
+	"github.com/simba-resp/simba-resp/cli"
 	"github.com/simba-resp/simba-resp/persist"
 )
 
@@ -107,19 +105,19 @@ func (f configErrors) Error() string {
 func loadConfig(flags map[string]string, getenv func(string) string) (*config, error) {
 	file := trim(flags[configFlag])
 	if file == "" {
-		file = trim(getenv(variable(configFlag)))
+		file = trim(getenv(cli.Variable(configFlag)))
 	}
 	inFile, wrong := readFile(file)
 
 	c := &config{File: file}
 	given := make(map[string]bool)
-	for _, f := range fields {
+	for _, f := range c.fields() {
 		text, source := f.initial, "default of "+f.name
 		if s, ok := inFile[f.name]; ok {
 			text, source, given[f.name] = s, f.name+" in "+file, true
 		}
-		if s := trim(getenv(variable(f.name))); s != "" {
-			text, source, given[f.name] = s, variable(f.name), true
+		if s := trim(getenv(cli.Variable(f.name))); s != "" {
+			text, source, given[f.name] = s, cli.Variable(f.name), true
 		}
 		if s, ok := flags[f.name]; ok {
 			text, source, given[f.name] = trim(s), "--"+f.name, true
@@ -127,10 +125,10 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 		if f.secret && f.engine != "" && source == f.name+" in "+file {
 			c.storeInFile += f.name + " "
 		}
-		if err := f.value(c).Set(text); err != nil {
+		if err := f.value.Set(text); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s: %w", source, err))
 			// The default keeps Validate from reporting errors that only follow from this one.
-			_ = f.value(c).Set(f.initial)
+			_ = f.value.Set(f.initial)
 		}
 	}
 	if c.TLSAddr != "" && !given["addr"] {
@@ -161,28 +159,9 @@ func trim(text string) string {
 
 // readFile returns the values in a TOML file by key, as a user would write them for flags.
 func readFile(path string) (map[string]string, configErrors) {
-	if path == "" {
-		return nil, nil
-	}
-	var keys map[string]any
-	if _, err := toml.DecodeFile(path, &keys); err != nil {
-		return nil, configErrors{fmt.Errorf("--%s %s: %w", configFlag, path, err)}
-	}
-	var wrong configErrors
-	texts := make(map[string]string, len(keys))
-	for _, key := range slices.Sorted(maps.Keys(keys)) {
-		if !slices.ContainsFunc(fields, func(f field) bool { return f.name == key }) {
-			wrong = append(wrong, fmt.Errorf("%s: unknown key '%s'", path, key))
-			continue
-		}
-		switch value := keys[key].(type) {
-		case string, int64, bool:
-			texts[key] = fmt.Sprint(value)
-		default:
-			wrong = append(wrong, fmt.Errorf("%s: '%s' must be a string, an integer, true or false", path, key))
-		}
-	}
-	return texts, wrong
+	return cli.ReadFile(path, func(key string) bool {
+		return slices.ContainsFunc(new(config).fields(), func(f field) bool { return f.name == key })
+	})
 }
 
 // reread returns a function that reads the setting with the login of the store again from File. It
@@ -209,9 +188,6 @@ func (c *config) readPassword() error {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	if bytes.HasPrefix(b, []byte("\xff\xfe")) || bytes.HasPrefix(b, []byte("\xfe\xff")) {
-		return fmt.Errorf("%s: %s is in UTF-16: save it as UTF-8", name, c.RequirePassFile)
-	}
 	if c.RequirePass = trim(string(b)); c.RequirePass == "" {
 		return fmt.Errorf("%s: %s is empty", name, c.RequirePassFile)
 	}
@@ -231,18 +207,22 @@ func (c *config) Validate() configErrors {
 
 	c.checkTLS(refuse)
 	c.checkUnixSocket(refuse)
-	switch open, err := isPublic(c.Addr); {
-	case c.Addr == "":
-		if c.TLSAddr == "" && c.UnixSocket == "" {
-			refuse("addr", "it is empty, and so are --tls-addr and --unixsocket: no client could connect")
-		}
-	case err != nil:
-		refuse("addr", "%w", err)
-	case open && !c.hasAuth():
-		refuse("addr", "%s is open to other machines: set --requirepass-file, --requirepass or --aclfile, or --insecure to accept all clients", c.Addr)
+	if c.Addr == "" && c.TLSAddr == "" && c.UnixSocket == "" {
+		refuse("addr", "it is empty, and so are --tls-addr and --unixsocket: no client could connect")
 	}
 	c.checkHTTP(refuse)
-	c.checkPorts(refuse)
+	for _, l := range c.listeners() {
+		certificates := ""
+		if l.tls {
+			certificates = "--tls-auth-clients yes, "
+		}
+		switch open, err := isPublic(l.addr); {
+		case err != nil:
+			refuse(l.name, "%w", err)
+		case open && !c.hasAuth() && !c.needsCertificate(l):
+			refuse(l.name, "%s is open to other machines: set %s--requirepass-file, --requirepass or --aclfile, or --insecure to accept all clients", l.addr, certificates)
+		}
+	}
 	if len(c.RequirePass) > maxPassword {
 		refuse("requirepass", "it has %d bytes, at most %d are allowed", len(c.RequirePass), maxPassword)
 	}
@@ -256,8 +236,8 @@ func (c *config) Validate() configErrors {
 			refuse(store.flag, "--engine %s needs it, for example %s", store.engine, store.example)
 		}
 	}
-	for _, f := range fields {
-		if f.engine != "" && f.engine != c.Engine && !f.isInitial(c) && f.name != "data-dir" {
+	for _, f := range c.fields() {
+		if f.engine != "" && f.engine != c.Engine && !f.isInitial() && f.name != "data-dir" {
 			// If the server ignored the address of a store, it would grant locks elsewhere. Then
 			// two groups of servers might each grant the same lock. An unused data directory does
 			// no harm, and a container's environment may name one for all engines.
@@ -319,6 +299,20 @@ func (c *config) level() slog.Level {
 	return l
 }
 
+// listener is a TCP listener of the configuration.
+type listener struct {
+	name, addr string
+	tls        bool
+}
+
+func (c *config) listeners() []listener {
+	all := []listener{{"addr", c.Addr, false}, {"tls-addr", c.TLSAddr, true}, {"http-addr", c.HTTPAddr, c.TLSAddr != ""}}
+	return slices.DeleteFunc(all, func(l listener) bool { return l.addr == "" })
+}
+
+// needsCertificate reports whether every client of the listener must present a certificate.
+func (c *config) needsCertificate(l listener) bool { return l.tls && c.TLSAuthClients == authYes }
+
 // isPublic reports whether other machines can reach a listener on addr. Any host name but localhost
 // counts as public, because its address may change.
 func isPublic(addr string) (bool, error) {
@@ -334,40 +328,4 @@ func isPublic(addr string) (bool, error) {
 	}
 	ip := net.ParseIP(host)
 	return ip == nil || !ip.IsLoopback(), nil
-}
-
-// checkPorts reports listeners that cannot open because another one has their port.
-func (c *config) checkPorts(refuse func(name, format string, args ...any)) {
-	listeners := []struct{ name, addr string }{{"addr", c.Addr}, {"tls-addr", c.TLSAddr}, {"http-addr", c.HTTPAddr}}
-	for i, l := range listeners {
-		for _, other := range listeners[:i] {
-			if overlap(l.addr, other.addr) {
-				refuse(l.name, "%s has the port of --%s %s; use another port", l.addr, other.name, other.addr)
-			}
-		}
-	}
-}
-
-// overlap reports whether two addresses have a port and an IP address in common. On an unspecified
-// address, such as 0.0.0.0, package net listens on all addresses of IPv4 and IPv6. Host names are
-// not resolved.
-func overlap(a, b string) bool {
-	hostA, portA, errA := net.SplitHostPort(a)
-	hostB, portB, errB := net.SplitHostPort(b)
-	numberA, _ := strconv.Atoi(portA)
-	numberB, _ := strconv.Atoi(portB)
-	if errA != nil || errB != nil || numberA != numberB || numberA == 0 { // 0 is any free port
-		return false
-	}
-	ip := func(host string) net.IP {
-		switch host {
-		case "":
-			return net.IPv6unspecified
-		case "localhost":
-			return net.IPv4(127, 0, 0, 1)
-		}
-		return net.ParseIP(host)
-	}
-	ipA, ipB := ip(hostA), ip(hostB)
-	return strings.EqualFold(hostA, hostB) || ipA.IsUnspecified() || ipB.IsUnspecified() || ipA != nil && ipA.Equal(ipB)
 }

@@ -7,7 +7,7 @@ var tlsLive = []string{"tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls
 
 // checkTLS reports errors of the TLS settings, apart from the content of the files.
 func (c *config) checkTLS(refuse func(name, format string, args ...any)) {
-	given := func(name string) bool { return !fieldOf(name).isInitial(c) }
+	given := func(name string) bool { return !c.field(name).isInitial() }
 	if c.TLSAddr == "" {
 		for _, name := range tlsLive {
 			if given(name) {
@@ -15,12 +15,6 @@ func (c *config) checkTLS(refuse func(name, format string, args ...any)) {
 			}
 		}
 		return
-	}
-	switch open, err := isPublic(c.TLSAddr); {
-	case err != nil:
-		refuse("tls-addr", "%w", err)
-	case open && !c.hasAuth() && c.TLSAuthClients != authYes:
-		refuse("tls-addr", "%s is open to other machines: set --tls-auth-clients yes, --requirepass-file, --requirepass or --aclfile, or --insecure to accept all clients", c.TLSAddr)
 	}
 	for _, name := range []string{"tls-cert-file", "tls-key-file"} {
 		if !given(name) {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	client "github.com/simba-resp/simba-resp/cli"
+	"github.com/simba-resp/simba-resp/cli"
 	"github.com/simba-resp/simba-resp/tests/pages"
 )
 
@@ -22,6 +22,24 @@ const (
 	cliBegin = "<!-- make docs writes this section from the commands. Do not edit it. -->\n"
 	cliEnd   = "\n<!-- end of the section -->\n"
 )
+
+// object is an object that a command prints with --json. The tag doc of a field says what the field
+// means.
+type object struct {
+	command string // one or several commands, in Markdown
+	value   any
+}
+
+// objects are all objects, in the order of the page.
+var objects = []object{
+	{"`owner`, `list`", cli.Tenure{}},
+	{"`list`, if the owner is not known", cli.Hidden{}},
+	{"`queue`", cli.Waiter{}},
+	{"`history`, `watch`", cli.Event{}},
+	{"`why`", cli.Why{}},
+	{"`break`", cli.Broken{}},
+	{"`status`", cli.Status{}},
+}
 
 // cliMarkdown is the section of the commands and of their JSON. It leaves out serve and check,
 // whose settings have a page of their own.
@@ -33,22 +51,22 @@ func cliMarkdown() string {
 		}
 	}
 	b.WriteString("\n## JSON objects\n")
-	for _, o := range client.Objects() {
+	for _, o := range objects {
 		writeObject(&b, o)
 	}
 	return b.String()
 }
 
-func writeObject(b *strings.Builder, o client.Object) {
-	fmt.Fprintf(b, "\n%s:\n\n| field | type | meaning |\n| --- | --- | --- |\n", o.Command)
+func writeObject(b *strings.Builder, o object) {
+	fmt.Fprintf(b, "\n%s:\n\n| field | type | meaning |\n| --- | --- | --- |\n", o.command)
 	for _, f := range fieldsOf(o) {
 		fmt.Fprintf(b, "| `%s` | %s | %s |\n", f.Tag.Get("json"), jsonType(f.Type), f.Tag.Get("doc"))
 	}
 }
 
 // fieldsOf returns the fields that the JSON has.
-func fieldsOf(o client.Object) []reflect.StructField {
-	return slices.DeleteFunc(reflect.VisibleFields(reflect.TypeOf(o.Value)), func(f reflect.StructField) bool { return !f.IsExported() })
+func fieldsOf(o object) []reflect.StructField {
+	return slices.DeleteFunc(reflect.VisibleFields(reflect.TypeOf(o.value)), func(f reflect.StructField) bool { return !f.IsExported() })
 }
 
 // jsonType names the type of a field in JSON.
@@ -68,17 +86,17 @@ func jsonType(t reflect.Type) string {
 	return "number"
 }
 
-// cli.Objects has the rule for names: for example, a duration ends in _ms, not in _usec.
+// Package cli has the rule for names: for example, a duration ends in _ms, not in _usec.
 func TestEveryFieldOfJSONIsDocumented(t *testing.T) {
-	for _, o := range client.Objects() {
+	for _, o := range objects {
 		for _, f := range fieldsOf(o) {
 			name := f.Tag.Get("json")
 			if f.Tag.Get("doc") == "" {
-				t.Errorf("%s: the field %s has no tag doc", o.Command, name)
+				t.Errorf("%s: the field %s has no tag doc", o.command, name)
 			}
 			for _, unit := range []string{"_seconds", "_usec", "memory", "ttl", "transition"} {
 				if strings.HasSuffix(name, unit) {
-					t.Errorf("%s: the name %s breaks the rule of cli.Objects", o.Command, name)
+					t.Errorf("%s: the name %s breaks the rule of package cli", o.command, name)
 				}
 			}
 		}
@@ -119,7 +137,7 @@ func writeCommand(b *strings.Builder, cmd *cobra.Command) {
 
 func connectionFlags() *pflag.FlagSet {
 	cmd := new(cobra.Command)
-	client.AddConnection(cmd)
+	cli.AddConnection(cmd)
 	return cmd.Flags()
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/simba-resp/simba-resp/cli"
 	"github.com/simba-resp/simba-resp/tests/pages"
 )
 
@@ -56,7 +57,7 @@ func configurationMarkdown() string {
 	var b strings.Builder
 	b.WriteString(configurationHead)
 	b.WriteString("| setting | value | default | engine | changes |\n| --- | --- | --- | --- | --- |\n")
-	for _, f := range fields {
+	for _, f := range new(config).fields() {
 		initial := "none"
 		if f.initial != "" {
 			initial = "`" + f.initial + "`"
@@ -71,8 +72,8 @@ func configurationMarkdown() string {
 		}
 		fmt.Fprintf(&b, "| [`%s`](#%s) | %s | %s | %s | %s |\n", f.name, f.name, strings.ReplaceAll(f.kind, "|", `\|`), initial, engine, changes)
 	}
-	for _, f := range fields {
-		fmt.Fprintf(&b, "\n### %s\n\n`--%s`, `%s`", f.name, f.name, variable(f.name))
+	for _, f := range new(config).fields() {
+		fmt.Fprintf(&b, "\n### %s\n\n`--%s`, `%s`", f.name, f.name, cli.Variable(f.name))
 		if name, ok := redisNames[f.name]; ok {
 			fmt.Fprintf(&b, "; in `CONFIG` `%s`", name)
 		}

@@ -27,42 +27,37 @@ type liveBackend interface {
 func (a *app) openEngine(ctx context.Context, n simba.Notices) error {
 	switch a.cfg.Engine {
 	case engineRedis:
-		b, err := redis.Open(ctx, a.redisOptions(n))
-		if err != nil {
-			return err
-		}
-		a.useBackend(b, b.Close)
+		return a.useStore(redis.Open(ctx, a.redisOptions(n)))
 	case engineMySQL:
-		b, err := mysql.Open(ctx, a.mysqlOptions(n))
-		if err != nil {
-			return err
-		}
-		a.useBackend(b, b.Close)
+		return a.useStore(mysql.Open(ctx, a.mysqlOptions(n)))
 	case enginePostgres:
-		b, err := postgres.Open(ctx, a.postgresOptions(n))
-		if err != nil {
-			return err
-		}
-		a.useBackend(b, b.Close)
+		return a.useStore(postgres.Open(ctx, a.postgresOptions(n)))
 	case engineZooKeeper:
 		b, err := zookeeper.Open(ctx, a.zookeeperOptions(n))
-		if err != nil {
-			return err
+		if err == nil {
+			a.longest = b.LongestLease
 		}
-		a.longest = b.LongestLease
-		a.useBackend(b, b.Close)
+		return a.useStore(b, err)
 	default:
 		return a.openEmbedded(n)
 	}
-	return nil
 }
 
-func (a *app) useBackend(b liveBackend, closeBackend func() error) {
-	a.engine = b
-	if s, ok := b.(interface{ Faults() []proxy.Fault }); ok {
-		a.faults = s.Faults
+// storeBackend is the backend of a store engine.
+type storeBackend interface {
+	liveBackend
+	Faults() []proxy.Fault
+	Close() error
+}
+
+// useStore uses the result of the function that opens a store engine.
+func (a *app) useStore(b storeBackend, err error) error {
+	if err != nil {
+		return err
 	}
-	a.undo = append(a.undo, func(context.Context) error { return closeBackend() })
+	a.engine, a.faults = b, b.Faults
+	a.undo = append(a.undo, func(context.Context) error { return b.Close() })
+	return nil
 }
 
 func (a *app) redisOptions(n simba.Notices) redis.Options {
@@ -118,7 +113,8 @@ func (a *app) openEmbedded(n simba.Notices) error {
 		return err
 	}
 	// The engine's timers write to the store until Stop returns.
-	a.useBackend(e, func() error { e.Stop(); return nil })
+	a.engine = e
+	a.undo = append(a.undo, func(context.Context) error { e.Stop(); return nil })
 	return nil
 }
 

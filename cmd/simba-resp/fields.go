@@ -12,16 +12,16 @@ import (
 	"unicode/utf8"
 )
 
-// field is one setting. The flags, the environment variables, the keys of the file, --help and
-// CONFIG GET are generated from the table of fields.
+// field is one setting of a config. The flags, the environment variables, the keys of the file,
+// --help and CONFIG GET are generated from the table of fields.
 type field struct {
-	name    string // of the flag and of the key in the file
-	kind    string // form of a value, with its unit
-	initial string // default, as a user would write it
-	help    string // sentences for --help
-	secret  bool   // the value is never shown
-	engine  string // the only engine that uses it, "" = all
-	value   func(*config) flag.Value
+	name    string     // of the flag and of the key in the file
+	kind    string     // form of a value, with its unit
+	initial string     // default, as a user would write it
+	help    string     // sentences for --help
+	secret  bool       // the value is never shown
+	engine  string     // the only engine that uses it, "" = all
+	value   flag.Value // in the config
 }
 
 const (
@@ -51,238 +51,195 @@ var (
 	logFormats   = []string{logText, logJSON}
 )
 
-var fields = []field{
-	{
-		name: "addr", kind: "host:port", initial: "127.0.0.1:7379",
-		help:  "Address for clients without TLS. Port 0 picks a free port. Outside loopback every user needs a password, or --insecure must be set. If --tls-addr is set, the default is empty, and the server accepts only TLS.",
-		value: func(c *config) flag.Value { return (*text)(&c.Addr) },
-	},
-	{
-		name: "unixsocket", kind: "path",
-		help:  "Unix socket for clients of this machine, without TLS. The permission of the file protects it, so it needs no password. The server removes the file when it stops.",
-		value: func(c *config) flag.Value { return (*text)(&c.UnixSocket) },
-	},
-	{
-		name: "unixsocketperm", kind: "octal number", initial: "700",
-		help:  "Permission of the unix socket, in octal as for chmod. A client needs the right to write. 0 = as the umask says, which is Redis' default.",
-		value: func(c *config) flag.Value { return (*permission)(&c.UnixSocketPerm) },
-	},
-	{
-		name: "requirepass", kind: "password", secret: true,
-		help:  "Password of the default user. Other users of this machine can read a flag, so prefer --requirepass-file.",
-		value: func(c *config) flag.Value { return (*text)(&c.RequirePass) },
-	},
-	{
-		name: "requirepass-file", kind: "path",
-		help:  "File that contains the password of the default user.",
-		value: func(c *config) flag.Value { return (*text)(&c.RequirePassFile) },
-	},
-	{
-		name: "aclfile", kind: "path",
-		help:  "File of users and their rules, in the format of Redis' aclfile. ACL LOAD reads it again.",
-		value: func(c *config) flag.Value { return (*text)(&c.ACLFile) },
-	},
-	{
-		name: "insecure", kind: "true|false", initial: "false",
-		help:  "Serve other machines without a password.",
-		value: func(c *config) flag.Value { return (*boolean)(&c.Insecure) },
-	},
-	{
-		name: "tls-addr", kind: "host:port",
-		help:  "Address for clients that use TLS. Outside loopback it needs a password, --tls-auth-clients yes or --insecure.",
-		value: func(c *config) flag.Value { return (*text)(&c.TLSAddr) },
-	},
-	{
-		name: "tls-cert-file", kind: "path",
-		help:  "Server certificate in PEM, followed by its intermediate certificates. SIGHUP reads it again.",
-		value: func(c *config) flag.Value { return (*text)(&c.TLSCertFile) },
-	},
-	{
-		name: "tls-key-file", kind: "path",
-		help:  "Private key of the server certificate, in PEM. SIGHUP reads it again.",
-		value: func(c *config) flag.Value { return (*text)(&c.TLSKeyFile) },
-	},
-	{
-		name: "tls-ca-cert-file", kind: "path",
-		help:  "Certificates of the authorities that sign client certificates, in PEM. SIGHUP reads it again.",
-		value: func(c *config) flag.Value { return (*text)(&c.TLSCACertFile) },
-	},
-	{
-		name: "tls-auth-clients", kind: strings.Join(tlsAuths, "|"), initial: authNo,
-		help:  "Certificates of TLS clients. no = the server asks for none, optional = a client may present one, yes = every client must. The server verifies certificates with --tls-ca-cert-file.",
-		value: func(c *config) flag.Value { return choice{&c.TLSAuthClients, tlsAuths} },
-	},
-	{
-		name: "tls-min-version", kind: strings.Join(tlsVersions, "|"), initial: version12,
-		help:  "Oldest version of TLS that the server accepts.",
-		value: func(c *config) flag.Value { return choice{&c.TLSMinVersion, tlsVersions} },
-	},
-	{
-		name: "http-addr", kind: "host:port",
-		help:  "Address for metrics and health checks over HTTP: /metrics, /livez and /readyz. With --tls-addr it serves HTTPS with the same certificate and --tls-auth-clients. Outside loopback it needs the same as --addr, or as --tls-addr.",
-		value: func(c *config) flag.Value { return (*text)(&c.HTTPAddr) },
-	},
-	{
-		name: "http-pprof", kind: "true|false", initial: "false",
-		help:  "Serve profiles of the process at /debug/pprof/ of --http-addr, to users who may run CONFIG GET.",
-		value: func(c *config) flag.Value { return (*boolean)(&c.HTTPPprof) },
-	},
-	{
-		name: "metrics-mutexes", kind: "glob,…",
-		help:  "Mutexes that have metrics of their own, as globs between commas. At most 200 mutexes have them. With an asterisk, each scrape reads the list of all mutexes.",
-		value: func(c *config) flag.Value { return (*text)(&c.MetricsMutexes) },
-	},
-	{
-		name: "engine", kind: strings.Join(engines, "|"), initial: engineEmbedded,
-		help:  "Where mutexes are kept: in this server (embedded), or in a store that several servers share.",
-		value: func(c *config) flag.Value { return choice{&c.Engine, engines} },
-	},
-	{
-		name: "data-dir", kind: "path", initial: "./simba-data", engine: engineEmbedded,
-		help:  "Data directory of the embedded engine. The server creates it if it is missing.",
-		value: func(c *config) flag.Value { return (*text)(&c.DataDir) },
-	},
-	{
-		name: "durability", kind: strings.Join(durabilities, "|"), initial: durabilityAlways, engine: engineEmbedded,
-		help:  "always: reply after fsync. async: reply before fsync, delay new grants after a crash. memory: no disk. Embedded engine only.",
-		value: func(c *config) flag.Value { return choice{&c.Durability, durabilities} },
-	},
-	{
-		name: "recovery-delay", kind: "duration", initial: "0s", engine: engineEmbedded,
-		help:  "How long a server with a new data directory grants nothing, from its first start. If the disk is lost, set it to the longest ttl + transition that any program asks for. A data directory that exists ignores it. With --durability memory every start waits.",
-		value: func(c *config) flag.Value { return (*duration)(&c.RecoveryDelay) },
-	},
-	{
-		name: "redis-url", kind: "url", secret: true, engine: engineRedis,
-		help:  "Store of --engine redis: redis://user:password@host:6379/0, rediss:// for TLS, redis+sentinel://host:26379,…/name or redis+cluster://host:6379,…",
-		value: func(c *config) flag.Value { return (*text)(&c.RedisURL) },
-	},
-	{
-		name: "mysql-dsn", kind: "dsn", secret: true, engine: engineMySQL,
-		help:  "Store of --engine mysql: user:password@tcp(host:3306)/database",
-		value: func(c *config) flag.Value { return (*text)(&c.MySQLDSN) },
-	},
-	{
-		name: "mysql-migrate", kind: "true|false", initial: "false", engine: engineMySQL,
-		help:  "Create the table of --engine mysql if it is missing, and add the column fencing_token to a table of Simba before 3.3.",
-		value: func(c *config) flag.Value { return (*boolean)(&c.MySQLMigrate) },
-	},
-	{
-		name: "mysql-poll", kind: "duration", initial: "0s", engine: engineMySQL,
-		help:  "How often --engine mysql polls a mutex that has waiters, with one statement each time. 0 = once, when its lease ends.",
-		value: func(c *config) flag.Value { return (*duration)(&c.MySQLPoll) },
-	},
-	{
-		name: "postgres-url", kind: "url", secret: true, engine: enginePostgres,
-		help:  "Store of --engine postgres, as psql accepts it: postgres://user:password@host:5432/database?sslmode=verify-full. It may name several hosts.",
-		value: func(c *config) flag.Value { return (*text)(&c.PostgresURL) },
-	},
-	{
-		name: "postgres-listen-url", kind: "url", secret: true, engine: enginePostgres,
-		help:  "Where --engine postgres listens for changes by other servers. Set it to the database itself if --postgres-url leads to PgBouncer in transaction mode. The default is --postgres-url.",
-		value: func(c *config) flag.Value { return (*text)(&c.PostgresListen) },
-	},
-	{
-		name: "postgres-migrate", kind: "true|false", initial: "false", engine: enginePostgres,
-		help:  "Create the table and the sequence of --engine postgres if they are missing.",
-		value: func(c *config) flag.Value { return (*boolean)(&c.PostgresMigrate) },
-	},
-	{
-		name: "zookeeper-servers", kind: "host:port,…", engine: engineZooKeeper,
-		help:  "Store of --engine zookeeper. A path behind the last server is the parent of all nodes: host:port,host:port/path.",
-		value: func(c *config) flag.Value { return (*text)(&c.ZooKeeperServers) },
-	},
-	{
-		name: "zookeeper-auth", kind: "digest:user:password", secret: true, engine: engineZooKeeper,
-		help:  "Credentials of --engine zookeeper. Only this user can access the nodes that the server creates.",
-		value: func(c *config) flag.Value { return (*text)(&c.ZooKeeperAuth) },
-	},
-	{
-		name: "zookeeper-session-timeout", kind: "duration", initial: "30s", engine: engineZooKeeper,
-		help:  "How long the ensemble keeps the leases of a server that it cannot reach. The longest lease is half of it. The ensemble may choose another value.",
-		value: func(c *config) flag.Value { return (*duration)(&c.ZooKeeperSessionTimeout) },
-	},
-	{
-		name: "backend-timeout", kind: "duration", initial: "3s",
-		help:  "How long a command may wait for the store of --engine redis, mysql, postgres or zookeeper.",
-		value: func(c *config) flag.Value { return (*duration)(&c.BackendTimeout) },
-	},
-	{
-		name: "handoff-window", kind: "duration", initial: "1s",
-		help:  "How long a free mutex stays reserved for a polling waiter after its notification. 0 = no reservation.",
-		value: func(c *config) flag.Value { return (*duration)(&c.HandoffWindow) },
-	},
-	{
-		name: "queue-grace", kind: "duration", initial: "5s",
-		help:  "How long a polling waiter keeps its queue entry after its last request, or after the lease that it last saw, whichever is later. A blocked waiter whose connection breaks keeps its entry for this time too, counted from then.",
-		value: func(c *config) flag.Value { return (*duration)(&c.QueueGrace) },
-	},
-	{
-		name: "legacy-simba-channels", kind: "true|false", initial: "false",
-		help:  "Also notify contenders of Simba before 3.0.2, on channels without braces. This triggers faults of these versions. Engines embedded and redis only.",
-		value: func(c *config) flag.Value { return (*boolean)(&c.LegacySimbaChannels) },
-	},
-	{
-		name: "history", kind: "number", initial: "10000",
-		help:  "How many events the server keeps for SIMBA.HISTORY, of all mutexes together, from 1000 to 1000000. An event takes about 200 bytes.",
-		value: func(c *config) flag.Value { return (*number)(&c.History) },
-	},
-	{
-		name: "maxclients", kind: "number", initial: "10000",
-		help:  "Maximum number of connections. Blocking commands may use three quarters of them.",
-		value: func(c *config) flag.Value { return (*number)(&c.MaxClients) },
-	},
-	{
-		name: "maxmemory", kind: "bytes, or a number with kb, mb, gb", initial: "0",
-		help:  "Limit for the memory of all mutexes, queues and keys. Above it the server refuses new locks and queue entries, as Redis does with noeviction. The waiters of one mutex may take half of it. 0 = no limit. Embedded engine only.",
-		value: func(c *config) flag.Value { return (*memory)(&c.MaxMemory) },
-	},
-	{
-		name: "timeout", kind: "seconds or duration", initial: "0",
-		help:  "Close a client that is idle for this long, unless it is blocked, subscribed, or owns a SESSION lease. 0 = never.",
-		value: func(c *config) flag.Value { return (*seconds)(&c.Timeout) },
-	},
-	{
-		name: "drain", kind: "duration", initial: "0s",
-		help:  "How long the server still serves after a signal to stop, while /readyz fails. In this time load balancers send new clients elsewhere. A second signal ends it.",
-		value: func(c *config) flag.Value { return (*duration)(&c.Drain) },
-	},
-	{
-		name: "shutdown-timeout", kind: "duration", initial: "10s",
-		help:  "How long a stop waits until clients have read their replies, before it closes their connections.",
-		value: func(c *config) flag.Value { return (*duration)(&c.ShutdownTimeout) },
-	},
-	{
-		name: "log-level", kind: strings.Join(logLevels, "|"), initial: "info",
-		help:  "Lowest severity that is logged. Audit lines are always logged.",
-		value: func(c *config) flag.Value { return choice{&c.LogLevel, logLevels} },
-	},
-	{
-		name: "log-format", kind: strings.Join(logFormats, "|"), initial: logText,
-		help:  "Format of the log on standard error.",
-		value: func(c *config) flag.Value { return choice{&c.LogFormat, logFormats} },
-	},
+// fields returns the table of settings, with the values of c.
+func (c *config) fields() []field {
+	return []field{
+		{
+			name: "addr", kind: "host:port", initial: "127.0.0.1:7379", value: (*text)(&c.Addr),
+			help: "Address for clients without TLS. Port 0 picks a free port. Outside loopback every user needs a password, or --insecure must be set. If --tls-addr is set, the default is empty, and the server accepts only TLS.",
+		},
+		{
+			name: "unixsocket", kind: "path", value: (*text)(&c.UnixSocket),
+			help: "Unix socket for clients of this machine, without TLS. The permission of the file protects it, so it needs no password. The server removes the file when it stops.",
+		},
+		{
+			name: "unixsocketperm", kind: "octal number", initial: "700", value: (*permission)(&c.UnixSocketPerm),
+			help: "Permission of the unix socket, in octal as for chmod. A client needs the right to write. 0 = as the umask says, which is Redis' default.",
+		},
+		{
+			name: "requirepass", kind: "password", secret: true, value: (*text)(&c.RequirePass),
+			help: "Password of the default user. Other users of this machine can read a flag, so prefer --requirepass-file.",
+		},
+		{
+			name: "requirepass-file", kind: "path", value: (*text)(&c.RequirePassFile),
+			help: "File that contains the password of the default user.",
+		},
+		{
+			name: "aclfile", kind: "path", value: (*text)(&c.ACLFile),
+			help: "File of users and their rules, in the format of Redis' aclfile. ACL LOAD reads it again.",
+		},
+		{
+			name: "insecure", kind: "true|false", initial: "false", value: (*boolean)(&c.Insecure),
+			help: "Serve other machines without a password.",
+		},
+		{
+			name: "tls-addr", kind: "host:port", value: (*text)(&c.TLSAddr),
+			help: "Address for clients that use TLS. Outside loopback it needs a password, --tls-auth-clients yes or --insecure.",
+		},
+		{
+			name: "tls-cert-file", kind: "path", value: (*text)(&c.TLSCertFile),
+			help: "Server certificate in PEM, followed by its intermediate certificates. SIGHUP reads it again.",
+		},
+		{
+			name: "tls-key-file", kind: "path", value: (*text)(&c.TLSKeyFile),
+			help: "Private key of the server certificate, in PEM. SIGHUP reads it again.",
+		},
+		{
+			name: "tls-ca-cert-file", kind: "path", value: (*text)(&c.TLSCACertFile),
+			help: "Certificates of the authorities that sign client certificates, in PEM. SIGHUP reads it again.",
+		},
+		{
+			name: "tls-auth-clients", kind: strings.Join(tlsAuths, "|"), initial: authNo, value: choice{&c.TLSAuthClients, tlsAuths},
+			help: "Certificates of TLS clients. no = the server asks for none, optional = a client may present one, yes = every client must. The server verifies certificates with --tls-ca-cert-file.",
+		},
+		{
+			name: "tls-min-version", kind: strings.Join(tlsVersions, "|"), initial: version12, value: choice{&c.TLSMinVersion, tlsVersions},
+			help: "Oldest version of TLS that the server accepts.",
+		},
+		{
+			name: "http-addr", kind: "host:port", value: (*text)(&c.HTTPAddr),
+			help: "Address for metrics and health checks over HTTP: /metrics, /livez and /readyz. With --tls-addr it serves HTTPS with the same certificate and --tls-auth-clients. Outside loopback it needs the same as --addr, or as --tls-addr.",
+		},
+		{
+			name: "http-pprof", kind: "true|false", initial: "false", value: (*boolean)(&c.HTTPPprof),
+			help: "Serve profiles of the process at /debug/pprof/ of --http-addr, to users who may run CONFIG GET.",
+		},
+		{
+			name: "metrics-mutexes", kind: "glob,…", value: (*text)(&c.MetricsMutexes),
+			help: "Mutexes that have metrics of their own, as globs between commas. At most 200 mutexes have them. With an asterisk, each scrape reads the list of all mutexes.",
+		},
+		{
+			name: "engine", kind: strings.Join(engines, "|"), initial: engineEmbedded, value: choice{&c.Engine, engines},
+			help: "Where mutexes are kept: in this server (embedded), or in a store that several servers share.",
+		},
+		{
+			name: "data-dir", kind: "path", initial: "./simba-data", engine: engineEmbedded, value: (*text)(&c.DataDir),
+			help: "Data directory of the embedded engine. The server creates it if it is missing.",
+		},
+		{
+			name: "durability", kind: strings.Join(durabilities, "|"), initial: durabilityAlways, engine: engineEmbedded, value: choice{&c.Durability, durabilities},
+			help: "always: reply after fsync. async: reply before fsync, delay new grants after a crash. memory: no disk. Embedded engine only.",
+		},
+		{
+			name: "recovery-delay", kind: "duration", initial: "0s", engine: engineEmbedded, value: (*duration)(&c.RecoveryDelay),
+			help: "How long a server with a new data directory grants nothing, from its first start. If the disk is lost, set it to the longest ttl + transition that any program asks for. A data directory that exists ignores it. With --durability memory every start waits.",
+		},
+		{
+			name: "redis-url", kind: "url", secret: true, engine: engineRedis, value: (*text)(&c.RedisURL),
+			help: "Store of --engine redis: redis://user:password@host:6379/0, rediss:// for TLS, redis+sentinel://host:26379,…/name or redis+cluster://host:6379,…",
+		},
+		{
+			name: "mysql-dsn", kind: "dsn", secret: true, engine: engineMySQL, value: (*text)(&c.MySQLDSN),
+			help: "Store of --engine mysql: user:password@tcp(host:3306)/database",
+		},
+		{
+			name: "mysql-migrate", kind: "true|false", initial: "false", engine: engineMySQL, value: (*boolean)(&c.MySQLMigrate),
+			help: "Create the table of --engine mysql if it is missing, and add the column fencing_token to a table of Simba before 3.3.",
+		},
+		{
+			name: "mysql-poll", kind: "duration", initial: "0s", engine: engineMySQL, value: (*duration)(&c.MySQLPoll),
+			help: "How often --engine mysql polls a mutex that has waiters, with one statement each time. 0 = once, when its lease ends.",
+		},
+		{
+			name: "postgres-url", kind: "url", secret: true, engine: enginePostgres, value: (*text)(&c.PostgresURL),
+			help: "Store of --engine postgres, as psql accepts it: postgres://user:password@host:5432/database?sslmode=verify-full. It may name several hosts.",
+		},
+		{
+			name: "postgres-listen-url", kind: "url", secret: true, engine: enginePostgres, value: (*text)(&c.PostgresListen),
+			help: "Where --engine postgres listens for changes by other servers. Set it to the database itself if --postgres-url leads to PgBouncer in transaction mode. The default is --postgres-url.",
+		},
+		{
+			name: "postgres-migrate", kind: "true|false", initial: "false", engine: enginePostgres, value: (*boolean)(&c.PostgresMigrate),
+			help: "Create the table and the sequence of --engine postgres if they are missing.",
+		},
+		{
+			name: "zookeeper-servers", kind: "host:port,…", engine: engineZooKeeper, value: (*text)(&c.ZooKeeperServers),
+			help: "Store of --engine zookeeper. A path behind the last server is the parent of all nodes: host:port,host:port/path.",
+		},
+		{
+			name: "zookeeper-auth", kind: "digest:user:password", secret: true, engine: engineZooKeeper, value: (*text)(&c.ZooKeeperAuth),
+			help: "Credentials of --engine zookeeper. Only this user can access the nodes that the server creates.",
+		},
+		{
+			name: "zookeeper-session-timeout", kind: "duration", initial: "30s", engine: engineZooKeeper, value: (*duration)(&c.ZooKeeperSessionTimeout),
+			help: "How long the ensemble keeps the leases of a server that it cannot reach. The longest lease is half of it. The ensemble may choose another value.",
+		},
+		{
+			name: "backend-timeout", kind: "duration", initial: "3s", value: (*duration)(&c.BackendTimeout),
+			help: "How long a command may wait for the store of --engine redis, mysql, postgres or zookeeper.",
+		},
+		{
+			name: "handoff-window", kind: "duration", initial: "1s", value: (*duration)(&c.HandoffWindow),
+			help: "How long a free mutex stays reserved for a polling waiter after its notification. 0 = no reservation.",
+		},
+		{
+			name: "queue-grace", kind: "duration", initial: "5s", value: (*duration)(&c.QueueGrace),
+			help: "How long a polling waiter keeps its queue entry after its last request, or after the lease that it last saw, whichever is later. A blocked waiter whose connection breaks keeps its entry for this time too, counted from then.",
+		},
+		{
+			name: "legacy-simba-channels", kind: "true|false", initial: "false", value: (*boolean)(&c.LegacySimbaChannels),
+			help: "Also notify contenders of Simba before 3.0.2, on channels without braces. This triggers faults of these versions. Engines embedded and redis only.",
+		},
+		{
+			name: "history", kind: "number", initial: "10000", value: (*number)(&c.History),
+			help: "How many events the server keeps for SIMBA.HISTORY, of all mutexes together, from 1000 to 1000000. An event takes about 200 bytes.",
+		},
+		{
+			name: "maxclients", kind: "number", initial: "10000", value: (*number)(&c.MaxClients),
+			help: "Maximum number of connections. Blocking commands may use three quarters of them.",
+		},
+		{
+			name: "maxmemory", kind: "bytes, or a number with kb, mb, gb", initial: "0", value: (*memory)(&c.MaxMemory),
+			help: "Limit for the memory of all mutexes, queues and keys. Above it the server refuses new locks and queue entries, as Redis does with noeviction. The waiters of one mutex may take half of it. 0 = no limit. Embedded engine only.",
+		},
+		{
+			name: "timeout", kind: "seconds or duration", initial: "0", value: (*seconds)(&c.Timeout),
+			help: "Close a client that is idle for this long, unless it is blocked, subscribed, or owns a SESSION lease. 0 = never.",
+		},
+		{
+			name: "drain", kind: "duration", initial: "0s", value: (*duration)(&c.Drain),
+			help: "How long the server still serves after a signal to stop, while /readyz fails. In this time load balancers send new clients elsewhere. A second signal ends it.",
+		},
+		{
+			name: "shutdown-timeout", kind: "duration", initial: "10s", value: (*duration)(&c.ShutdownTimeout),
+			help: "How long a stop waits until clients have read their replies, before it closes their connections.",
+		},
+		{
+			name: "log-level", kind: strings.Join(logLevels, "|"), initial: "info", value: choice{&c.LogLevel, logLevels},
+			help: "Lowest severity that is logged. Audit lines are always logged.",
+		},
+		{
+			name: "log-format", kind: strings.Join(logFormats, "|"), initial: logText, value: choice{&c.LogFormat, logFormats},
+			help: "Format of the log on standard error.",
+		},
+	}
 }
 
-// fieldOf returns the field of that name, which must exist.
-func fieldOf(name string) field {
-	return fields[slices.IndexFunc(fields, func(f field) bool { return f.name == name })]
+// field returns the field of that name, which must exist.
+func (c *config) field(name string) field {
+	all := c.fields()
+	return all[slices.IndexFunc(all, func(f field) bool { return f.name == name })]
 }
 
-// isInitial reports whether c has the default of the field.
-func (f field) isInitial(c *config) bool {
-	v := f.value(new(config))
-	_ = v.Set(f.initial) // fails for a choice without default, which stays the zero value
-	return f.value(c).String() == v.String()
+// isInitial reports whether the field has its default.
+func (f field) isInitial() bool {
+	initial := new(config).field(f.name)
+	_ = initial.value.Set(f.initial) // fails for a choice without default, which stays the zero value
+	return f.value.String() == initial.value.String()
 }
 
 // configFlag is not a field: a file cannot name another file.
 const configFlag = "config"
-
-// variable returns the name of a field's environment variable.
-func variable(name string) string {
-	return "SIMBA_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-}
 
 // wrap breaks a text into lines of at most 100 columns, with the indentation of --help.
 func wrap(text string) string {

@@ -28,15 +28,6 @@ func (c *config) checkHTTP(refuse func(name, format string, args ...any)) {
 			refuse("metrics-mutexes", "%q: %w", name, err)
 		}
 	}
-	switch open, err := isPublic(c.HTTPAddr); {
-	case err != nil:
-		refuse("http-addr", "%w", err)
-	case !open || c.hasAuth():
-	case c.TLSAddr == "":
-		refuse("http-addr", "%s is open to other machines: set --requirepass-file, --requirepass or --aclfile, or --insecure to accept all clients", c.HTTPAddr)
-	case c.TLSAuthClients != authYes:
-		refuse("http-addr", "%s is open to other machines: set --tls-auth-clients yes, --requirepass-file, --requirepass or --aclfile, or --insecure to accept all clients", c.HTTPAddr)
-	}
 }
 
 // metricsMutexes returns the globs of MetricsMutexes, each once.

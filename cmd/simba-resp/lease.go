@@ -44,29 +44,9 @@ const (
 	defaultGiveUp = time.Minute
 )
 
-type exitError struct {
-	code int
-	err  error // nil = nothing to print
-	// interrupted reports that SIGINT has ended the command, or the wait for the mutex.
-	interrupted bool
-}
-
-func (e *exitError) Error() string {
-	if e.err == nil {
-		return ""
-	}
-	return e.err.Error()
-}
-
-func (e *exitError) Unwrap() error { return e.err }
-
-func (e *exitError) ExitCode() int { return e.code }
-
-func (e *exitError) Interrupted() bool { return e.interrupted }
-
 // endedBy returns the error for a signal that has asked this process to end.
 func endedBy(sig os.Signal, code int) error {
-	return &exitError{code: code, interrupted: sig == unix.SIGINT}
+	return &cli.ExitError{Code: code, Interrupted: sig == unix.SIGINT}
 }
 
 // leaseFlags are the flags that lock and elect share.
@@ -104,15 +84,15 @@ func (f *leaseFlags) check() error {
 	}{{"--ttl", f.ttl, minTTL}, {"--grace", f.grace, wrapper.MinGrace}} {
 		switch {
 		case w.value < w.shortest:
-			return usageError("%s is %v, which leaves no time to stop the command; use %v or more", w.flag, w.value, w.shortest)
+			return cli.Usagef("%s is %v, which leaves no time to stop the command; use %v or more", w.flag, w.value, w.shortest)
 		case w.value > longestWindow:
-			return usageError("%s is %v; use %v or less", w.flag, w.value, longestWindow)
+			return cli.Usagef("%s is %v; use %v or less", w.flag, w.value, longestWindow)
 		case w.value%time.Millisecond != 0:
-			return usageError("%s is %v, not a whole number of milliseconds", w.flag, w.value)
+			return cli.Usagef("%s is %v, not a whole number of milliseconds", w.flag, w.value)
 		}
 	}
 	if f.giveUp < 0 {
-		return usageError("--give-up is %v; use 0 or more", f.giveUp)
+		return cli.Usagef("--give-up is %v; use 0 or more", f.giveUp)
 	}
 	return nil
 }
@@ -131,14 +111,10 @@ func (f *leaseFlags) fit(longest time.Duration) error {
 		ttl = min(ttl, longest-grace)
 	}
 	if ttl < minTTL || ttl+grace > longest {
-		return usageError("--ttl %v and --grace %v are too long together: the server vouches for leases of at most %v, half of its session with ZooKeeper; see zookeeper-session-timeout", f.ttl, f.grace, longest)
+		return cli.Usagef("--ttl %v and --grace %v are too long together: the server vouches for leases of at most %v, half of its session with ZooKeeper; see zookeeper-session-timeout", f.ttl, f.grace, longest)
 	}
 	f.ttl, f.grace = ttl, grace
 	return nil
-}
-
-func usageError(format string, args ...any) error {
-	return &exitError{code: exitUsage, err: fmt.Errorf(format, args...)}
 }
 
 // wrapped is a command that runs while this process owns a mutex.
@@ -251,13 +227,13 @@ func sleep(ctx context.Context, d time.Duration) {
 func argsError(cmd *cobra.Command, args []string) error {
 	switch dash := cmd.ArgsLenAtDash(); {
 	case len(args) == 0 || dash == 0:
-		return usageError("the name of the mutex is missing: %s", cmd.UseLine())
+		return cli.Usagef("the name of the mutex is missing: %s", cmd.UseLine())
 	case dash < 0:
-		return usageError("write -- before the command: %s", cmd.UseLine())
+		return cli.Usagef("write -- before the command: %s", cmd.UseLine())
 	case dash > 1:
-		return usageError("unexpected argument %q before --: %s", args[1], cmd.UseLine())
+		return cli.Usagef("unexpected argument %q before --: %s", args[1], cmd.UseLine())
 	case len(args) == 1:
-		return usageError("the command is missing: %s", cmd.UseLine())
+		return cli.Usagef("the command is missing: %s", cmd.UseLine())
 	}
 	return nil
 }
@@ -342,10 +318,10 @@ func (w *wrapped) explain(err error) error {
 	var held *client.NotAcquiredError
 	var reply redis.Error
 	switch {
-	case err == nil, errors.As(err, new(*exitError)):
+	case err == nil, errors.As(err, new(*cli.ExitError)):
 		return err
 	case errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "NOPERM") && strings.Contains(reply.Error(), "contenders"):
-		return &exitError{code: exitUnavailable, err: fmt.Errorf("%w; set --id to an id that the user may use: its name, its name followed by :…, or an id that its rule as: allows", cli.Explain(w.options, err))}
+		return &cli.ExitError{Code: exitUnavailable, Err: fmt.Errorf("%w; set --id to an id that the user may use: its name, its name followed by :…, or an id that its rule as: allows", cli.Explain(w.options, err))}
 	case errors.Is(err, client.ErrUnavailable) || errors.As(err, &reply):
 		return cli.Explain(w.options, err)
 	case errors.As(err, &held):
@@ -353,10 +329,10 @@ func (w *wrapped) explain(err error) error {
 		if held.Owner.IsZero() && held.Err != nil {
 			owner += ", or has not replied yet"
 		}
-		return &exitError{code: exitConflict, err: fmt.Errorf("%s: not acquired; %s", cli.Printable(w.mutex), owner)}
+		return &cli.ExitError{Code: exitConflict, Err: fmt.Errorf("%s: not acquired; %s", cli.Printable(w.mutex), owner)}
 	}
 	// The name or the id is not valid.
-	return &exitError{code: exitUsage, err: errors.New(cli.Printable(err.Error()))}
+	return &cli.ExitError{Code: exitUsage, Err: errors.New(cli.Printable(err.Error()))}
 }
 
 // describe says why the server does not grant the mutex.
@@ -389,11 +365,11 @@ func (w *wrapped) unlock(l *client.Lock) error {
 func (w *wrapped) outcome(r wrapper.Result) error {
 	switch {
 	case r.Lost && r.Code == wrapper.NotStarted:
-		return &exitError{code: exitLost, err: fmt.Errorf("%s: the mutex was lost before the command started", cli.Printable(w.mutex))}
+		return &cli.ExitError{Code: exitLost, Err: fmt.Errorf("%s: the mutex was lost before the command started", cli.Printable(w.mutex))}
 	case r.Lost:
-		return &exitError{code: exitLost, err: fmt.Errorf("%s: the mutex was lost while the command ran, or could not be renewed; the exit code of the command is %d", cli.Printable(w.mutex), r.Code)}
+		return &cli.ExitError{Code: exitLost, Err: fmt.Errorf("%s: the mutex was lost while the command ran, or could not be renewed; the exit code of the command is %d", cli.Printable(w.mutex), r.Code)}
 	case r.Code != 0:
-		return &exitError{code: r.Code, interrupted: r.Signal == unix.SIGINT}
+		return &cli.ExitError{Code: r.Code, Interrupted: r.Signal == unix.SIGINT}
 	}
 	return nil
 }

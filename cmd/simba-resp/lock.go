@@ -8,6 +8,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
+
+	"github.com/simba-resp/simba-resp/cli"
 )
 
 func lockCommand() *cobra.Command {
@@ -37,13 +39,13 @@ found.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case conflict < 0 || conflict > 255:
-				return usageError("--conflict-exit-code is %d, not 0 to 255", conflict)
+				return cli.Usagef("--conflict-exit-code is %d, not 0 to 255", conflict)
 			case try && cmd.Flags().Changed("wait"):
-				return usageError("--try and --wait exclude each other")
+				return cli.Usagef("--try and --wait exclude each other")
 			case quiet && verbose:
-				return usageError("--quiet and --verbose exclude each other")
+				return cli.Usagef("--quiet and --verbose exclude each other")
 			case cmd.Flags().Changed("wait") && wait <= 0:
-				return usageError("--wait is %v; use a positive duration, or --try", wait)
+				return cli.Usagef("--wait is %v; use a positive duration, or --try", wait)
 			}
 			flags.sayWaiting = !try && (verbose || !quiet && term.IsTerminal(int(os.Stderr.Fd())))
 			w, err := newWrapped(cmd, args, &flags)
@@ -58,10 +60,10 @@ found.`,
 				defer cancel()
 			}
 			l, err := w.acquire(ctx, try)
-			if failed := (*exitError)(nil); errors.As(err, &failed) && failed.code == exitConflict {
-				failed.code = conflict
+			if failed := (*cli.ExitError)(nil); errors.As(err, &failed) && failed.Code == exitConflict {
+				failed.Code = conflict
 				if quiet || conflict == 0 && !verbose {
-					failed.err = nil
+					failed.Err = nil
 				}
 			}
 			if err != nil {

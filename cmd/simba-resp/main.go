@@ -11,6 +11,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"github.com/simba-resp/simba-resp/cli"
 )
 
 // The exit codes. A failed store ends the process with persist.ExitCode.
@@ -30,7 +32,7 @@ const logFlushTimeout = 200 * time.Millisecond
 func main() {
 	log := newLogBuffer(os.Stderr)
 	err := run(context.Background(), os.Args[1:], os.Getenv, os.Stdout, log)
-	if by := (interface{ Interrupted() bool })(nil); errors.As(err, &by) && by.Interrupted() {
+	if exit := (*cli.ExitError)(nil); errors.As(err, &exit) && exit.Interrupted {
 		interrupt(log)
 	}
 	os.Exit(end(log, err))

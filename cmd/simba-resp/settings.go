@@ -76,7 +76,7 @@ var redisWords = map[string]map[string]string{
 // list returns all settings but secret ones and those of other engines.
 func (s *settings) list() []commands.Setting {
 	var all []commands.Setting
-	for _, f := range fields {
+	for _, f := range s.c.fields() {
 		if f.secret || f.engine != "" && f.engine != s.c.Engine {
 			continue
 		}
@@ -99,7 +99,7 @@ func (s *settings) list() []commands.Setting {
 func (s *settings) get(f field) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return f.value(&s.c).String()
+	return f.value.String()
 }
 
 // reload reads the TLS files again.
@@ -111,14 +111,14 @@ func (s *settings) set(texts map[string]string, apply func(*config) error) error
 	defer s.mu.Unlock()
 	next := s.c
 	for name, text := range texts {
-		f := fieldOf(name)
-		if _, ok := f.value(&next).(choice); ok { // upper or lower case, as in Redis
+		f := next.field(name)
+		if _, ok := f.value.(choice); ok { // upper or lower case, as in Redis
 			text = strings.ToLower(text)
 		}
 		if word, ok := redisWords[name][text]; ok {
 			text = word
 		}
-		if err := f.value(&next).Set(text); err != nil {
+		if err := f.value.Set(text); err != nil {
 			return err
 		}
 	}

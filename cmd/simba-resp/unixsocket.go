@@ -20,7 +20,7 @@ const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 func (c *config) checkUnixSocket(refuse func(name, format string, args ...any)) {
 	switch path := c.UnixSocket; {
 	case path == "":
-		if !fieldOf("unixsocketperm").isInitial(c) {
+		if !c.field("unixsocketperm").isInitial() {
 			refuse("unixsocketperm", "it needs --unixsocket")
 		}
 	case len(path) > maxSocketPath:

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/commands"
@@ -20,10 +21,8 @@ func (c *config) openUsers() (wrong configErrors) {
 		c.users = users
 		return nil
 	}
-	several := access.Errors(nil)
-	if !errors.As(err, &several) {
-		several = access.Errors{err}
-	}
+	var several access.Errors
+	errors.As(err, &several) // Open returns no other error
 	for _, fault := range several {
 		wrong = append(wrong, fmt.Errorf("--aclfile: %w", fault))
 	}
@@ -42,9 +41,8 @@ func (c *config) requiresPasswords() bool { return c.ACLFile != "" && c.exposed(
 // exposed reports whether other machines can connect without a client certificate. With --insecure
 // it returns false.
 func (c *config) exposed() bool {
-	open := func(addr string) bool {
-		is, err := isPublic(addr)
-		return err == nil && is
-	}
-	return !c.Insecure && (open(c.Addr) || (open(c.TLSAddr) || open(c.HTTPAddr)) && c.TLSAuthClients != authYes)
+	return !c.Insecure && slices.ContainsFunc(c.listeners(), func(l listener) bool {
+		open, err := isPublic(l.addr)
+		return err == nil && open && !c.needsCertificate(l)
+	})
 }

@@ -12,35 +12,15 @@ var release string
 // version is what --version, INFO and the log show.
 var version = buildVersion(release, debug.ReadBuildInfo)
 
-// buildVersion returns the version of a release, or of the module if `go install module@version`
-// built the binary. For all other builds it returns devel, with the commit if the build knows it.
+// buildVersion returns the version of a release, or of the module. In a work tree the version of the
+// module names the commit. A build that knows neither is devel.
 func buildVersion(release string, read func() (*debug.BuildInfo, bool)) string {
 	if release != "" {
 		return release
 	}
 	info, ok := read()
-	if !ok {
+	if !ok || info.Main.Version == "" || info.Main.Version == "(devel)" {
 		return "devel"
 	}
-	commit, modified := "", false
-	for _, s := range info.Settings {
-		switch s.Key {
-		case "vcs.revision":
-			commit = s.Value[:min(12, len(s.Value))]
-		case "vcs.modified":
-			modified = s.Value == "true"
-		}
-	}
-	// A build in a work tree knows its commit. Its module version is then a pseudo-version.
-	if v := strings.TrimPrefix(info.Main.Version, "v"); commit == "" && v != "" && v != "(devel)" {
-		return v
-	}
-	switch {
-	case commit == "":
-		return "devel"
-	case modified:
-		return "devel+" + commit + ".modified"
-	default:
-		return "devel+" + commit
-	}
+	return strings.TrimPrefix(info.Main.Version, "v")
 }

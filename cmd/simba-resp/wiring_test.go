@@ -409,7 +409,7 @@ func TestEveryFlagReachesItsPart(t *testing.T) {
 			})
 		})
 	}
-	for _, f := range fields {
+	for _, f := range new(config).fields() {
 		row := slices.ContainsFunc(wirings, func(w wiring) bool { return w.flag == f.name }) ||
 			slices.ContainsFunc(storeWirings, func(w storeWiring) bool { return w.flag == f.name })
 		if row == slices.Contains(notOfTheApp, f.name) {
