@@ -1,33 +1,22 @@
 package resp
 
-import (
-	"net"
-	"time"
-)
+import "time"
 
-// CutVanished ends the connections of clients whose host has vanished, until stop is closed. Every
-// two seconds it calls each, which calls check for each connection.
-func CutVanished(stop <-chan struct{}, each func(check func(nc net.Conn, cut func()))) {
+// cutVanished ends the connections of clients whose host has vanished, until the server stops. It
+// looks for them every two seconds.
+func (s *Server) cutVanished() {
 	ticker := time.NewTicker(2 * time.Second)
 	defer ticker.Stop()
 	for {
 		select {
 		case <-ticker.C:
-			each(func(nc net.Conn, cut func()) {
-				if vanished(nc) {
-					cut()
+			for _, c := range s.Conns() {
+				if vanished(c.wire.Conn) {
+					c.Close()
 				}
-			})
-		case <-stop:
+			}
+		case <-s.stop:
 			return
 		}
 	}
-}
-
-func (s *Server) cutVanished() {
-	CutVanished(s.stop, func(check func(net.Conn, func())) {
-		for _, c := range s.Conns() {
-			check(c.wire.Conn, c.Close)
-		}
-	})
 }
