@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/spf13/cobra"
 
@@ -22,12 +23,8 @@ import (
 // dialTimeout limits how long a command waits for a connection, including the TLS handshake.
 const dialTimeout = 5 * time.Second
 
-// silence discards the log that all clients of go-redis share. A command reports its errors itself.
-type silence struct{}
-
-func (silence) Printf(context.Context, string, ...any) {}
-
-func init() { redis.SetLogger(silence{}) }
+// A command reports its errors itself.
+func init() { logging.Disable() }
 
 // Connect returns a client of the server that the flags of [AddConnection] name. It waits until the
 // server has replied. The caller closes the client.

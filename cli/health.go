@@ -68,10 +68,7 @@ func health(cmd *cobra.Command) error {
 	}
 	ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
 	defer cancel()
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return Usagef("--%s: it is no URL", urlFlag)
-	}
+	r := (&http.Request{Method: http.MethodGet, URL: u, Header: make(http.Header)}).WithContext(ctx)
 	if password != "" {
 		r.SetBasicAuth(cmp.Or(user, "default"), password)
 	}

@@ -289,16 +289,12 @@ func (a *app) info() commands.Info {
 	return info
 }
 
-// portOf returns the port of a listener, 0 if there is none.
+// portOf returns the port of a TCP listener, 0 if there is none.
 func portOf(ln net.Listener) int {
 	if ln == nil {
 		return 0
 	}
-	tcp, ok := ln.Addr().(*net.TCPAddr)
-	if !ok {
-		return 0
-	}
-	return tcp.Port
+	return ln.Addr().(*net.TCPAddr).Port
 }
 
 // about returns the fields of INFO's section server for TLS and the unix socket.

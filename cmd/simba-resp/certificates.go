@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,9 +24,7 @@ const (
 type certificates struct {
 	log     *slog.Logger
 	current atomic.Pointer[tlsFiles]
-
-	mu    sync.Mutex  // protects this group
-	timer *time.Timer // of the next expiry check; nil = closed
+	timer   *time.Timer // of the next expiry check
 }
 
 // tlsFiles is the content of the TLS files of one configuration.
@@ -65,12 +62,7 @@ func (certs *certificates) reload(c *config) error {
 	return nil
 }
 
-func (certs *certificates) close() {
-	certs.mu.Lock()
-	defer certs.mu.Unlock()
-	certs.timer.Stop()
-	certs.timer = nil
-}
+func (certs *certificates) close() { certs.timer.Stop() }
 
 // serverConfig returns a configuration for resp.Server.ServeTLS that follows each reload.
 func (certs *certificates) serverConfig() *tls.Config {
@@ -103,11 +95,7 @@ func (certs *certificates) checkExpiry() {
 	if warning := l.warning(now); warning != "" {
 		certs.log.Warn(warning, "subject", l.subject, "begins", l.begins, "expires", l.expires)
 	}
-	certs.mu.Lock()
-	defer certs.mu.Unlock()
-	if certs.timer != nil {
-		certs.timer.Reset(expiryInterval)
-	}
+	certs.timer.Reset(expiryInterval)
 }
 
 // warning returns a warning about the certificate as it is at the time now, "" if none is needed.
