@@ -42,7 +42,7 @@ type Store interface {
 	Renew(ctx context.Context, mutex string, l *Lease) (ok bool, err error)
 	// Pass ends the tenure in from and begins the tenure to, in one step. If from is a free mutex,
 	// Pass only begins the tenure. If to is nil, Pass only ends it. ok is false if the mutex was in
-	// another state.
+	// another state, or if the lease in from has ended.
 	//
 	// Pass sets to.Mark before it sends the step, so that the Engine recognizes the tenure even if
 	// the reply is lost. After the step it sets the Token and the Revision of to. It returns the
@@ -55,8 +55,8 @@ type Store interface {
 	// If settled is false, Read waits for nobody. A state with an Owner that is not Live may then
 	// precede a renewal which began in time and is being committed.
 	Read(ctx context.Context, mutex string, settled bool) (State, error)
-	// Scan returns the mutexes that have an owner and whose ScanKey is from ≤ key ≤ to, by
-	// ascending key. It returns the first limit of them, 0 = all.
+	// Scan returns the mutexes that are Live and whose ScanKey is from ≤ key ≤ to, by ascending
+	// key. It returns the first limit of them, 0 = all.
 	Scan(ctx context.Context, from, to uint64, limit int) ([]Scanned, error)
 
 	// ScanKey returns the place of a mutex in a scan. It never changes, is the same on all servers,
@@ -106,10 +106,10 @@ type State struct {
 	// released, or if there was none.
 	Owner string
 	Token uint64 // of the owner's tenure
-	// Revision grows by 1 when a tenure begins, and by 1 when it ends by a release. Expiry does not
-	// change it. So the Engine learns how a tenure ended that it did not see end, and whether a
-	// free mutex had an owner since. A store that forgets free mutexes may start again at a smaller
-	// value.
+	// Revision grows by 1 when a tenure begins, and by 1 when it ends by a release, so by 2 when
+	// Pass does both. Expiry does not change it. So the Engine learns how a tenure ended that it
+	// did not see end, and whether a free mutex had an owner since. A store that forgets free
+	// mutexes may start again at a smaller value.
 	Revision uint64
 	// Mark differs between any two leases of a mutex. A renewal changes it.
 	Mark int64
