@@ -29,7 +29,6 @@ var clientSubcommands = []command{
 	{
 		name: "info", arity: 2, flags: control, categories: catConnection, since: "6.2.0", run: (*client).clientInfo,
 		summary: "Returns information about the current client connection.",
-		tips:    []string{"nondeterministic_output"},
 	},
 	{
 		name: "kill", arity: -3, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientKill,
@@ -39,7 +38,6 @@ var clientSubcommands = []command{
 	{
 		name: "list", arity: -2, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientList,
 		summary: "Get the list of client connections",
-		tips:    []string{"nondeterministic_output"},
 		args:    "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
 	},
 	{

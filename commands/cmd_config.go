@@ -29,7 +29,6 @@ var configSubcommands = []command{
 	{
 		name: "set", arity: -4, flags: adminControl | secret, since: "2.0.0", run: (*client).configSet,
 		summary: "Set configuration parameters to the given values, all or none",
-		tips:    []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 		args:    "parameter value [parameter value ...]",
 	},
 }

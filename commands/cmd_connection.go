@@ -30,7 +30,6 @@ var connectionCommands = []command{
 		name: "ping", arity: -1, flags: fast | subMode, categories: catConnection,
 		group: "connection", since: "1.0.0", run: (*client).ping, keyed: pingKeyed,
 		summary: "Ping the server",
-		tips:    []string{"request_policy:all_shards", "response_policy:all_succeeded"},
 		args:    "[message]",
 	},
 	{

@@ -33,18 +33,15 @@ var slowlogSubcommands = []command{
 	{
 		name: "get", arity: -2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogGet,
 		summary: "Get the slow log's entries",
-		tips:    []string{"request_policy:all_nodes", "nondeterministic_output"},
 		args:    "[count]",
 	},
 	{
 		name: "len", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogLen,
 		summary: "Get the slow log's length",
-		tips:    []string{"request_policy:all_nodes", "response_policy:agg_sum", "nondeterministic_output"},
 	},
 	{
 		name: "reset", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogReset,
 		summary: "Clear all entries from the slow log",
-		tips:    []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 	},
 }
 

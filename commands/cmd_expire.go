@@ -11,59 +11,57 @@ import (
 
 var expireCommands = []command{
 	{
-		name: "expire", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey("RW", "update"),
+		name: "expire", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey(valueWritten),
 		group: "generic", since: "1.0.0", keyed: expire(inSeconds),
 		summary: "Set a lock key's time to live in seconds: a new lease for its owner",
 		args:    "key seconds [NX | XX | GT | LT]",
 	},
 	{
-		name: "expireat", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey("RW", "update"),
+		name: "expireat", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey(valueWritten),
 		group: "generic", since: "1.2.0", keyed: expire(atSeconds),
 		summary: "Set the expiration for a lock key as a UNIX timestamp",
 		args:    "key unix-time-seconds [NX | XX | GT | LT]",
 	},
 	{
-		name: "expiretime", arity: 2, flags: readonly | fast, categories: catKeyspace, keys: oneKey("RO", "access"),
+		name: "expiretime", arity: 2, flags: readonly | fast, categories: catKeyspace, keys: oneKey(valueRead),
 		group: "generic", since: "7.0.0", keyed: remaining(atSeconds),
 		summary: "Get the expiration Unix timestamp for a lock key",
 		args:    "key",
 	},
 	{
-		name: "persist", arity: 2, flags: write | fast, categories: catKeyspace, keys: oneKey("RW", "update"),
+		name: "persist", arity: 2, flags: write | fast, categories: catKeyspace, keys: oneKey(valueWritten),
 		group: "generic", since: "2.2.0", keyed: persist,
 		summary: "Remove the expiration from a lock key: its lease does not end",
 		args:    "key",
 	},
 	{
-		name: "pexpire", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey("RW", "update"),
+		name: "pexpire", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey(valueWritten),
 		group: "generic", since: "2.6.0", keyed: expire(inMillis),
 		summary: "Set a lock key's time to live in milliseconds",
 		args:    "key milliseconds [NX | XX | GT | LT]",
 	},
 	{
-		name: "pexpireat", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey("RW", "update"),
+		name: "pexpireat", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey(valueWritten),
 		group: "generic", since: "2.6.0", keyed: expire(atMillis),
 		summary: "Set the expiration for a lock key as a UNIX timestamp specified in milliseconds",
 		args:    "key unix-time-milliseconds [NX | XX | GT | LT]",
 	},
 	{
-		name: "pexpiretime", arity: 2, flags: readonly | fast, categories: catKeyspace, keys: oneKey("RO", "access"),
+		name: "pexpiretime", arity: 2, flags: readonly | fast, categories: catKeyspace, keys: oneKey(valueRead),
 		group: "generic", since: "7.0.0", keyed: remaining(atMillis),
 		summary: "Get the expiration Unix timestamp for a lock key in milliseconds",
 		args:    "key",
 	},
 	{
-		name: "pttl", arity: 2, flags: readonly | fast, categories: catKeyspace, keys: oneKey("RO", "access"),
+		name: "pttl", arity: 2, flags: readonly | fast, categories: catKeyspace, keys: oneKey(valueRead),
 		group: "generic", since: "2.6.0", keyed: remaining(inMillis),
 		summary: "Get the time to live for a lock key in milliseconds",
-		tips:    []string{"nondeterministic_output"},
 		args:    "key",
 	},
 	{
-		name: "ttl", arity: 2, flags: readonly | fast, categories: catKeyspace, keys: oneKey("RO", "access"),
+		name: "ttl", arity: 2, flags: readonly | fast, categories: catKeyspace, keys: oneKey(valueRead),
 		group: "generic", since: "1.0.0", keyed: remaining(inSeconds),
 		summary: "Get the time to live for a lock key in seconds",
-		tips:    []string{"nondeterministic_output"},
 		args:    "key",
 	},
 }

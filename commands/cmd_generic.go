@@ -4,31 +4,27 @@ import "github.com/simba-resp/simba-resp"
 
 var genericCommands = []command{
 	{
-		name: "del", arity: -2, flags: write, categories: catKeyspace, keys: manyKeys("RM", "delete"),
+		name: "del", arity: -2, flags: write, categories: catKeyspace, keys: manyKeys(valueWritten),
 		group: "generic", since: "1.0.0", keyed: del,
 		summary: "Release the mutexes of lock keys, or empty queues",
-		tips:    []string{"request_policy:multi_shard", "response_policy:agg_sum"},
 		args:    "key [key ...]",
 	},
 	{
-		name: "exists", arity: -2, flags: readonly | fast, categories: catKeyspace, keys: manyKeys("RO"),
+		name: "exists", arity: -2, flags: readonly | fast, categories: catKeyspace, keys: manyKeys(existence),
 		group: "generic", since: "1.0.0", keyed: exists,
 		summary: "Determine if a lock key exists",
-		tips:    []string{"request_policy:multi_shard", "response_policy:agg_sum"},
 		args:    "key [key ...]",
 	},
 	{
-		name: "touch", arity: -2, flags: readonly | fast, categories: catKeyspace, keys: manyKeys("RO"),
+		name: "touch", arity: -2, flags: readonly | fast, categories: catKeyspace, keys: manyKeys(existence),
 		group: "generic", since: "3.2.1", keyed: exists,
 		summary: "Determine if lock keys exist, as EXISTS",
-		tips:    []string{"request_policy:multi_shard", "response_policy:agg_sum"},
 		args:    "key [key ...]",
 	},
 	{
-		name: "unlink", arity: -2, flags: write | fast, categories: catKeyspace, keys: manyKeys("RM", "delete"),
+		name: "unlink", arity: -2, flags: write | fast, categories: catKeyspace, keys: manyKeys(valueWritten),
 		group: "generic", since: "4.0.0", keyed: del,
 		summary: "Release the mutexes of lock keys, or empty queues, as DEL",
-		tips:    []string{"request_policy:multi_shard", "response_policy:agg_sum"},
 		args:    "key [key ...]",
 	},
 }

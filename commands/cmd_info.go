@@ -23,7 +23,6 @@ var infoCommands = []command{
 		name: "info", arity: -1, flags: loading | stale, categories: catDangerous,
 		group: "server", since: "1.0.0", run: (*client).info,
 		summary: "Get information and statistics about the server",
-		tips:    []string{"nondeterministic_output", "request_policy:all_shards", "response_policy:special"},
 		args:    "[section [section ...]]",
 	},
 }

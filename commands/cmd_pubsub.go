@@ -9,8 +9,8 @@ import (
 // Cluster clients route a shard channel like a key. So the table lists it as a key, with the flag
 // not_key.
 var (
-	shardChannel  = keys{1, 1, 1, []string{"not_key"}}
-	shardChannels = keys{1, -1, 1, []string{"not_key"}}
+	shardChannel  = keys{first: 1, last: 1, step: 1, channels: true}
+	shardChannels = keys{first: 1, last: -1, step: 1, channels: true}
 )
 
 var pubsubCommands = []command{

@@ -19,20 +19,17 @@ var scanCommands = []command{
 		name: "dbsize", arity: 1, flags: readonly | fast, categories: catKeyspace,
 		group: "generic", since: "1.0.0", run: withoutKeys((*client).dbsize), keyed: dbsize,
 		summary: "Return the number of mutexes that have an owner",
-		tips:    []string{"request_policy:all_shards", "response_policy:agg_sum"},
 	},
 	{
 		name: "keys", arity: 2, flags: readonly, categories: catKeyspace | catDangerous,
 		group: "generic", since: "1.0.0", keyed: keysOf,
 		summary: "Find all lock keys matching the given pattern",
-		tips:    []string{"request_policy:all_shards", "nondeterministic_output_order"},
 		args:    "pattern",
 	},
 	{
 		name: "scan", arity: -2, flags: readonly, categories: catKeyspace,
 		group: "generic", since: "2.8.0", run: withoutKeys((*client).scan), keyed: scan,
 		summary: "Iterate over the keys of the mutexes that have an owner",
-		tips:    []string{"nondeterministic_output", "request_policy:special"},
 		args:    "cursor [MATCH pattern] [COUNT count] [TYPE type]",
 	},
 }

@@ -13,22 +13,20 @@ import (
 )
 
 const (
-	scriptFlags   = noscript | stale | skipMonitor | mayReplicate | noMandatoryKeys | movableKeys
-	scriptRead    = scriptFlags | readonly
-	scriptKeyArg  = 2 // index of the argument with the number of keys
-	anyKeyWritten = "We cannot tell how the keys will be used so we assume the worst, RW and UPDATE"
-	anyKeyRead    = "We cannot tell how the keys will be used so we assume the worst, RO and ACCESS"
+	scriptFlags  = noscript | stale | skipMonitor | mayReplicate | noMandatoryKeys | movableKeys
+	scriptRead   = scriptFlags | readonly
+	scriptKeyArg = 2 // index of the argument with the number of keys
 )
 
 var (
-	scriptKeysWritten = keys{flags: []string{"RW", "access", "update"}}
-	scriptKeysRead    = keys{flags: []string{"RO", "access"}}
+	scriptKeysWritten = keys{use: valueRead | valueWritten}
+	scriptKeysRead    = keys{use: valueRead}
 )
 
 var scriptingCommands = []command{
 	{
 		name: "eval", arity: -3, flags: scriptFlags | longArgs, categories: catScripting,
-		keys: scriptKeysWritten, keyCount: scriptKeyArg, keyNotes: anyKeyWritten,
+		keys: scriptKeysWritten, keyCount: scriptKeyArg,
 		group: "scripting", since: "2.6.0", keyed: eval,
 		summary: "Execute a Lua script server side; a script that fails changes nothing", args: "script numkeys [key [key ...]] [arg [arg ...]]",
 	},
@@ -46,7 +44,7 @@ var scriptingCommands = []command{
 	},
 	{
 		name: "eval_ro", arity: -3, flags: scriptRead | longArgs, categories: catScripting,
-		keys: scriptKeysRead, keyCount: scriptKeyArg, keyNotes: anyKeyRead,
+		keys: scriptKeysRead, keyCount: scriptKeyArg,
 		group: "scripting", since: "7.0.0", keyed: evalRO,
 		summary: "Execute a read-only Lua script server side", args: "script numkeys [key [key ...]] [arg [arg ...]]",
 	},
@@ -57,24 +55,20 @@ var scriptingCommands = []command{
 			{
 				name: "exists", arity: -3, flags: noscript, categories: catScripting, since: "2.6.0", run: onScripts(scriptExists),
 				summary: "Check existence of scripts in the script cache.",
-				tips:    []string{"request_policy:all_shards", "response_policy:agg_logical_and"},
 				args:    "sha1 [sha1 ...]",
 			},
 			{
 				name: "flush", arity: -2, flags: noscript | audited, categories: catScripting, since: "2.6.0", run: onScripts(scriptFlush),
 				summary: "Remove all the scripts from the script cache.",
-				tips:    []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 				args:    "[ASYNC | SYNC]",
 			},
 			{
 				name: "kill", arity: 2, flags: noscript | allowBusy | audited, categories: catScripting, since: "2.6.0", run: onScripts(scriptKill),
 				summary: "Kill the scripts that have run too long.",
-				tips:    []string{"request_policy:all_shards", "response_policy:one_succeeded"},
 			},
 			{
 				name: "load", arity: 3, flags: noscript | stale | longArgs, categories: catScripting, since: "2.6.0", run: onScripts(scriptLoad),
 				summary: "Load the specified Lua script into the script cache.",
-				tips:    []string{"request_policy:all_nodes", "response_policy:all_succeeded"},
 				args:    "script",
 			},
 		},

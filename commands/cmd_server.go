@@ -17,7 +17,6 @@ var serverCommands = []command{
 		subs: []command{{
 			name: "list", arity: 2, flags: adminHidden | noscript, since: "4.0.0", run: (*client).moduleList,
 			summary: "List all modules loaded by the server: there are none",
-			tips:    []string{"nondeterministic_output_order"},
 		}},
 	},
 	{
@@ -35,7 +34,6 @@ var serverCommands = []command{
 		name: "time", arity: 1, flags: loading | stale | fast,
 		group: "server", since: "2.6.0", run: (*client).time, keyed: timeKeyed,
 		summary: "Return the current server time",
-		tips:    []string{"nondeterministic_output"},
 	},
 }
 

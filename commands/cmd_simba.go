@@ -9,8 +9,8 @@ import (
 // The key of a SIMBA.* command is its first argument, the mutex. So proxies and cluster clients
 // route a command by its mutex.
 var (
-	mutexWritten = keys{1, 1, 1, []string{"RW", "access", "update"}}
-	mutexRead    = keys{1, 1, 1, []string{"RO", "access"}}
+	mutexWritten = keys{first: 1, last: 1, step: 1, use: valueRead | valueWritten}
+	mutexRead    = keys{first: 1, last: 1, step: 1, use: valueRead}
 )
 
 // parseNames copies only valid names, because an invalid name may be large.

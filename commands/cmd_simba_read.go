@@ -27,7 +27,6 @@ var simbaScanRow = command{
 	name: "simba.scan", arity: -2, flags: readonly,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaScan,
 	summary: "Iterates over the mutexes that have an owner or waiters",
-	tips:    []string{"nondeterministic_output", "request_policy:special"},
 	args:    "cursor [MATCH pattern] [COUNT count] [STATE <held | contended>]",
 }
 

@@ -16,49 +16,49 @@ import (
 
 var queueCommands = []command{
 	{
-		name: "zadd", arity: -4, flags: write | denyoom | fast, categories: catSortedSet, keys: oneKey("RW", "update"), actor: newMembers,
+		name: "zadd", arity: -4, flags: write | denyoom | fast, categories: catSortedSet, keys: oneKey(valueWritten), actor: newMembers,
 		group: "sorted-set", since: "1.2.0", keyed: zadd,
 		summary: "Add one or more contenders to the queue of a mutex, or move them in it",
 		args:    "key [NX | XX] [CH] score member [score member ...]",
 	},
 	{
-		name: "zrem", arity: -3, flags: write | fast, categories: catSortedSet, keys: oneKey("RW", "delete"), actor: oldMembers,
+		name: "zrem", arity: -3, flags: write | fast, categories: catSortedSet, keys: oneKey(valueWritten), actor: oldMembers,
 		group: "sorted-set", since: "1.2.0", keyed: zrem,
 		summary: "Remove one or more contenders from the queue of a mutex; a free mutex is handed off to them",
 		args:    "key member [member ...]",
 	},
 	{
-		name: "zpopmin", arity: -2, flags: write | fast, categories: catSortedSet, keys: oneKey("RW", "access", "delete"),
+		name: "zpopmin", arity: -2, flags: write | fast, categories: catSortedSet, keys: oneKey(valueRead | valueWritten),
 		group: "sorted-set", since: "5.0.0", keyed: zpopmin,
 		summary: "Remove and return the next contenders from the queue of a mutex; a free mutex is handed off to them",
 		args:    "key [count]",
 	},
 	{
-		name: "zrank", arity: 3, flags: readonly | fast, categories: catSortedSet, keys: oneKey("RO", "access"),
+		name: "zrank", arity: 3, flags: readonly | fast, categories: catSortedSet, keys: oneKey(valueRead),
 		group: "sorted-set", since: "2.0.0", keyed: zrank,
 		summary: "Determine the index of a contender in the queue of a mutex",
 		args:    "key member",
 	},
 	{
-		name: "zscore", arity: 3, flags: readonly | fast, categories: catSortedSet, keys: oneKey("RO", "access"),
+		name: "zscore", arity: 3, flags: readonly | fast, categories: catSortedSet, keys: oneKey(valueRead),
 		group: "sorted-set", since: "1.2.0", keyed: zscore,
 		summary: "Get the score of a contender in the queue of a mutex, its time of arrival in Unix seconds",
 		args:    "key member",
 	},
 	{
-		name: "zcard", arity: 2, flags: readonly | fast, categories: catSortedSet, keys: oneKey("RO"),
+		name: "zcard", arity: 2, flags: readonly | fast, categories: catSortedSet, keys: oneKey(existence),
 		group: "sorted-set", since: "1.2.0", keyed: zcard,
 		summary: "Get the number of contenders in the queue of a mutex",
 		args:    "key",
 	},
 	{
-		name: "zrange", arity: -4, flags: readonly, categories: catSortedSet, keys: oneKey("RO", "access"),
+		name: "zrange", arity: -4, flags: readonly, categories: catSortedSet, keys: oneKey(valueRead),
 		group: "sorted-set", since: "1.2.0", keyed: ranging(false),
 		summary: "Return a range of contenders in the queue of a mutex, by index",
 		args:    "key start stop [WITHSCORES]",
 	},
 	{
-		name: "zrevrange", arity: -4, flags: readonly, categories: catSortedSet, keys: oneKey("RO", "access"),
+		name: "zrevrange", arity: -4, flags: readonly, categories: catSortedSet, keys: oneKey(valueRead),
 		group: "sorted-set", since: "1.2.0", keyed: ranging(true),
 		summary: "Return a range of contenders in the queue of a mutex, by index, the last one first",
 		args:    "key start stop [WITHSCORES]",

@@ -249,7 +249,7 @@ var watchCommands = []command{
 	},
 	{
 		name: "watch", arity: -2, flags: control | fast | allowBusy | immediate, categories: catTransaction,
-		keys:  keys{1, -1, 1, []string{"RO"}},
+		keys:  keys{first: 1, last: -1, step: 1, use: existence},
 		group: "transactions", since: "2.2.0", run: (*client).watchKeys,
 		summary: "Watch the given keys to determine execution of the MULTI/EXEC block",
 		args:    "key [key ...]",

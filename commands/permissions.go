@@ -150,10 +150,10 @@ func (e *entry) deny(u *access.User, args [][]byte) *denial {
 }
 
 func (e *entry) deniedKey(u *access.User, args [][]byte) []byte {
-	if e.keys.first == 0 && e.keyCount == 0 || slices.Contains(e.keys.flags, notKey) {
+	if e.keys.first == 0 && e.keyCount == 0 || e.keys.channels {
 		return nil
 	}
-	use := e.keyUse
+	use := e.keys.use
 	switch { // with options, SET and DELEX read the key too
 	case e.full == "set" && !slices.ContainsFunc(args[3:], func(a []byte) bool { return equalFold(a, "GET") || equalFold(a, "IFEQ") }):
 		use = access.Write

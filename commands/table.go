@@ -17,15 +17,13 @@ type command struct {
 	flags      flag
 	categories category // in addition to those that follow from flags
 	keys       keys
-	keyCount   int    // index of the number of keys; the keys follow it; 0 = see the field keys
-	keyNotes   string // notes of the key specification in COMMAND INFO
+	keyCount   int // index of the number of keys; the keys follow it; 0 = see the field keys
 	channels   channelUse
 	actor      actor
 	group      string
 	since      string // first version with the command: of this server for SIMBA.*, else of Redis
 	summary    string
-	tips       []string
-	args       string    // the arguments, see parseUsage
+	args       string    // the arguments, in the notation of Redis' documentation
 	subs       []command // the subcommands of a container, without HELP, which newEntry adds
 
 	// run executes the command. It writes one reply, or returns the error that is the reply.
@@ -39,32 +37,22 @@ type command struct {
 // keys says which arguments are keys. The zero value means none.
 type keys struct {
 	first, last, step int
-	flags             []string // of the key specification in COMMAND INFO
+	use               access.Use // how the command uses the keys
+	channels          bool       // the arguments are channels, which clients route like keys
 }
 
 // oneKey returns keys for a command whose first argument is a key.
-func oneKey(flags ...string) keys { return keys{1, 1, 1, flags} }
+func oneKey(use access.Use) keys { return keys{first: 1, last: 1, step: 1, use: use} }
 
 // manyKeys returns keys for a command whose arguments are all keys.
-func manyKeys(flags ...string) keys { return keys{1, -1, 1, flags} }
+func manyKeys(use access.Use) keys { return keys{first: 1, last: -1, step: 1, use: use} }
 
-var keyRead = oneKey("RO")
-
-// notKey marks arguments that are routed like keys but are no keys.
-const notKey = "not_key"
-
-// use derives from the flags how a command uses the keys.
-func (k *keys) use() (u access.Use) {
-	for _, f := range k.flags {
-		switch f {
-		case "access":
-			u |= access.Read
-		case "insert", "update", "delete":
-			u |= access.Write
-		}
-	}
-	return u
-}
+// How commands use keys.
+const (
+	existence    access.Use = 0 // also the type of a key, and its size
+	valueRead               = access.Read
+	valueWritten            = access.Write
+)
 
 // channelUse is how a command uses the channels among its arguments.
 type channelUse uint8
@@ -209,7 +197,6 @@ type entry struct {
 	container *entry // nil = this is no subcommand
 	subs      []*entry
 	bySub     map[string]*entry
-	keyUse    access.Use // how the command uses its keys
 	tally     tally
 }
 
@@ -290,7 +277,7 @@ func newEntry(line *command, container *entry) *entry {
 	if own.acl()&catAdmin != 0 {
 		own.flags |= audited
 	}
-	e := &entry{command: &own, full: line.name, container: container, keyUse: line.keys.use()}
+	e := &entry{command: &own, full: line.name, container: container}
 	if container != nil {
 		e.full = container.name + "|" + line.name
 	}
