@@ -14,39 +14,23 @@ import (
 
 const (
 	scriptFlags  = noscript | stale | skipMonitor | mayReplicate | noMandatoryKeys | movableKeys
-	scriptRead   = scriptFlags | readonly
 	scriptKeyArg = 2 // index of the argument with the number of keys
 )
 
-var (
-	scriptKeysWritten = keys{use: valueRead | valueWritten}
-	scriptKeysRead    = keys{use: valueRead}
-)
+var scriptKeys = keys{use: valueRead | valueWritten}
 
 var scriptingCommands = []command{
 	{
 		name: "eval", arity: -3, flags: scriptFlags | longArgs, categories: catScripting,
-		keys: scriptKeysWritten, keyCount: scriptKeyArg,
+		keys: scriptKeys, keyCount: scriptKeyArg,
 		group: "scripting", since: "2.6.0", keyed: eval,
 		summary: "Execute a Lua script server side; a script that fails changes nothing", args: "script numkeys [key [key ...]] [arg [arg ...]]",
 	},
 	{
 		name: "evalsha", arity: -3, flags: scriptFlags, categories: catScripting,
-		keys: scriptKeysWritten, keyCount: scriptKeyArg,
+		keys: scriptKeys, keyCount: scriptKeyArg,
 		group: "scripting", since: "2.6.0", keyed: evalStored,
 		summary: "Execute a Lua script server side", args: "sha1 numkeys [key [key ...]] [arg [arg ...]]",
-	},
-	{
-		name: "evalsha_ro", arity: -3, flags: scriptRead, categories: catScripting,
-		keys: scriptKeysRead, keyCount: scriptKeyArg,
-		group: "scripting", since: "7.0.0", keyed: evalStoredRO,
-		summary: "Execute a read-only Lua script server side", args: "sha1 numkeys [key [key ...]] [arg [arg ...]]",
-	},
-	{
-		name: "eval_ro", arity: -3, flags: scriptRead | longArgs, categories: catScripting,
-		keys: scriptKeysRead, keyCount: scriptKeyArg,
-		group: "scripting", since: "7.0.0", keyed: evalRO,
-		summary: "Execute a read-only Lua script server side", args: "script numkeys [key [key ...]] [arg [arg ...]]",
 	},
 	{
 		name: "script", arity: -2, group: "scripting", since: "2.6.0",
@@ -94,35 +78,28 @@ func (s *scripting) init(log *slog.Logger) {
 	})
 }
 
-func eval(t *keyTx, args [][]byte) error       { return t.evalSource(args, false) }
-func evalRO(t *keyTx, args [][]byte) error     { return t.evalSource(args, true) }
-func evalStored(t *keyTx, args [][]byte) error { return t.evalSHA(args, false) }
-func evalStoredRO(t *keyTx, args [][]byte) error {
-	return t.evalSHA(args, true)
-}
-
-func (t *keyTx) evalSource(args [][]byte, readOnly bool) error {
-	return t.runScript(script.Call{Source: string(args[1])}, args, readOnly)
+func eval(t *keyTx, args [][]byte) error {
+	return t.runScript(script.Call{Source: string(args[1])}, args)
 }
 
 const shaLength = 40
 
-func (t *keyTx) evalSHA(args [][]byte, readOnly bool) error {
+func evalStored(t *keyTx, args [][]byte) error {
 	if len(args[1]) != shaLength {
 		return replyError(script.ErrNoScript) // even if the number of keys is wrong, as in Redis
 	}
-	return t.runScript(script.Call{SHA: strings.ToLower(string(args[1]))}, args, readOnly)
+	return t.runScript(script.Call{SHA: strings.ToLower(string(args[1]))}, args)
 }
 
 // runScript runs a script in t. If the script fails after a change, runScript sets t.torn. The
 // caller must then discard the script's changes, which Redis would keep.
-func (t *keyTx) runScript(call script.Call, args [][]byte, readOnly bool) error {
+func (t *keyTx) runScript(call script.Call, args [][]byte) error {
 	n, err := parseKeyCount(args)
 	if err != nil {
 		return err
 	}
 	call.Keys, call.Args, call.Yield = args[3:3+n], args[3+n:], t.yield
-	h := &scriptHost{readOnly: readOnly, full: t.c.permit.full, tx: *t}
+	h := &scriptHost{full: t.c.permit.full, tx: *t}
 	h.tx.w, h.tx.scripted = &h.reply, true
 	t.c.conn.FreeSlot() // Run may wait for other scripts
 	if err := t.c.x.scripting.runner.Run(t.c.conn.Context(), call, h, t.w); err != nil {
@@ -155,23 +132,18 @@ func scriptError(err error) error {
 
 // scriptHost runs the commands that a script calls. It is a script.Host.
 type scriptHost struct {
-	tx       keyTx       // the script's transaction, with reply as its writer
-	reply    resp.Writer // the reply to the last call
-	readOnly bool
-	full     bool // maxmemory was exceeded when the script began
-	changed  bool // a command has changed something
+	tx      keyTx       // the script's transaction, with reply as its writer
+	reply   resp.Writer // the reply to the last call
+	full    bool        // maxmemory was exceeded when the script began
+	changed bool        // a command has changed something
 }
 
 // The errors of calls that scripts may not make, in Redis' words.
 const (
-	errScriptUnknown  replyError = "ERR Unknown Redis command called from script"
-	errScriptArity    replyError = "ERR Wrong number of args calling Redis command from script"
-	errScriptRefused  replyError = "ERR This Redis command is not allowed from script"
-	errScriptReadOnly replyError = "ERR Write commands are not allowed from read-only scripts."
+	errScriptUnknown replyError = "ERR Unknown Redis command called from script"
+	errScriptArity   replyError = "ERR Wrong number of args calling Redis command from script"
+	errScriptRefused replyError = "ERR This Redis command is not allowed from script"
 )
-
-// ForbidWrites implements script.Host.
-func (h *scriptHost) ForbidWrites() { h.readOnly = true }
 
 // Call implements script.Host.
 func (h *scriptHost) Call(args [][]byte) []byte {
@@ -203,10 +175,7 @@ func (h *scriptHost) run(args [][]byte) error {
 		}
 		return replyError(denialWords[d.reason].script)
 	}
-	switch {
-	case writes && h.readOnly:
-		return errScriptReadOnly
-	case h.full && h.tx.mayGrow(e, args):
+	if h.full && h.tx.mayGrow(e, args) {
 		return simba.ErrOutOfMemory
 	}
 	for _, a := range args { // resp limits only the arguments that clients send

@@ -109,7 +109,7 @@ const (
 	secret                                       // arguments may include a password; not logged
 	unmonitored                                  // client.run does not show it to MONITOR
 	longArgs                                     // arguments may be longer than resp.Limits.Arg
-	mayReplicate                                 // no write, but forbidden in read-only scripts
+	mayReplicate                                 // no write, but has an effect that a failed script must undo
 	audited                                      // logged by audit; catAdmin implies it
 	renewing                                     // denyoom does not apply to a renewal
 )

@@ -10,7 +10,7 @@ import (
 // keyspace.
 var unserved = []string{
 	"append", "bitcount", "bitfield", "bitfield_ro", "bitop", "bitpos", "blmove", "blmpop",
-	"blpop", "brpop", "brpoplpush", "bzmpop", "bzpopmax", "bzpopmin", "copy", "dump", "geoadd",
+	"blpop", "brpop", "brpoplpush", "bzmpop", "bzpopmax", "bzpopmin", "copy", "dump", "eval_ro", "evalsha_ro", "geoadd",
 	"geodist", "geohash", "geopos", "georadius", "georadius_ro", "georadiusbymember",
 	"georadiusbymember_ro", "geosearch", "geosearchstore", "getbit", "hincrbyfloat",
 	"hrandfield", "hscan", "hstrlen", "incrbyfloat", "lcs", "lindex", "linsert", "llen",

@@ -109,14 +109,6 @@ func checkTable(L *lua.LState, n int) *lua.LTable {
 	return t
 }
 
-func checkFunction(L *lua.LState, n int) *lua.LFunction {
-	f, ok := L.Get(n).(*lua.LFunction)
-	if !ok {
-		wrongType(L, n, "function")
-	}
-	return f
-}
-
 // call1 calls a function and returns its first result.
 func call1(L *lua.LState, f lua.LValue, args ...lua.LValue) lua.LValue {
 	L.Push(f)

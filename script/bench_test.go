@@ -19,8 +19,6 @@ return false`
 
 type obtainHost struct{}
 
-func (obtainHost) ForbidWrites() {}
-
 func (obtainHost) Call(args [][]byte) []byte {
 	if string(args[0]) == "GET" {
 		return []byte("$-1\r\n")

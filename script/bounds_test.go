@@ -35,18 +35,15 @@ func TestScriptsThatExceedABoundFail(t *testing.T) {
 		"rep of much":        {`return string.rep(string.rep('x',1e6), 2e9)`, "string length overflow"},
 		"format":             {`return string.format('%99999999d', 1)`, "invalid format"},
 		"format of much":     {`local s=string.rep('x',1e6) return string.format('%s%s', s, s)`, "string length overflow"},
-		"gsub":               {`return string.gsub(string.rep('a',1e5),'a',string.rep('b',1000))`, "string length overflow"},
 		"table.concat":       {`local s=string.rep('x',1e6) return table.concat({s,s,s,s})`, "string length overflow"},
 		"unpack":             {`return unpack({},1,1e9)`, "too many results to unpack"},
 		"calls":              {`local function f() return 1+f() end return f()`, "stack overflow"},
 		"calls by pcall":     {`local function f() return 1,pcall(f) end return select('#', f())`, ""},
 		"calls by metatable": {`local t={} setmetatable(t,{__index=function(t,k) return t[k+1] end}) return t[1]`, "overflow"},
-		"calls by sort":      {`local function f() table.sort({1,2},f) return true end return f()`, "overflow"},
 		"far insert":         {`table.insert({}, -2^31, 1)`, "position out of bounds"},
 		"far length":         {`local t={} for i=1,16383 do t[i]=1 end for k=14,63 do t[2^k]=1 end t[-2^63]=1 t[0]=1 t[-1]=1 return #t`, ""},
 		"functions":          {`return ` + strings.Repeat("#{function() end},", 3000) + `1`, "too many functions"},
 		"wide reply":         {`local t={1,2,3,4,5,6,7,8} for i=1,30 do t={t,t,t,t} end return t`, "too long"},
-		"pattern depth":      {`return string.find(string.rep('a',1000), string.rep('a?',1000))`, "pattern too complex"},
 		"registers":          {`local function f(...) return f(` + strings.Repeat("1,", 200) + `...) end return f()`, ""},
 		"cyclic metatables":  {`local t={} setmetatable(t,{__index=t}) return t.x`, "too many recursions"},
 	} {
@@ -125,13 +122,9 @@ func spinning(t *testing.T, r *Runner, ctx context.Context, source string) (ende
 }
 
 var endless = map[string]string{
-	"a loop":    `while true do end`,
-	"caught":    `while true do pcall(function() while true do end end) end`,
-	"a pattern": `string.find(string.rep('a',1e6), '.-b')`,
-	"patterns":  `string.find(string.rep('a',1e6), string.rep('a*',50)..'b')`,
-	"sets":      `string.find(string.rep('a',1e6), '['..string.rep('b-c',3e5)..']')`,
-	"sort":      `local t={} for i=1,1000 do t[i]=i end while true do table.sort(t, function(a,b) return a<b end) end`,
-	"concat":    `local s=string.rep('x',5e5) while true do local t=s..s end`,
+	"a loop": `while true do end`,
+	"caught": `while true do pcall(function() while true do end end) end`,
+	"concat": `local s=string.rep('x',5e5) while true do local t=s..s end`,
 }
 
 func TestEndlessScriptsCanBeKilled(t *testing.T) {

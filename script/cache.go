@@ -20,11 +20,10 @@ const errCacheFull Error = "ERR too many scripts are loaded, SCRIPT FLUSH remove
 
 // compiled is a compiled script. Its code is immutable, so any number of states can run it at once.
 type compiled struct {
-	sha      string
-	proto    *lua.FunctionProto
-	readOnly bool // the script has the flag no-writes
-	bytes    int
-	eval     *list.Element // in cache.evals; nil = it was loaded
+	sha   string
+	proto *lua.FunctionProto
+	bytes int
+	eval  *list.Element // in cache.evals; nil = it was loaded
 }
 
 type cache struct {

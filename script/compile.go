@@ -14,15 +14,14 @@ import (
 const chunkName = "user_script"
 
 func compileScript(source string) (*compiled, error) {
-	text, readOnly, err := withoutShebang(source)
-	if err != nil {
-		return nil, err
+	if strings.HasPrefix(source, "#!") {
+		return nil, Error("ERR a script with a first line #! is not served, because flags of scripts have no effect here")
 	}
-	proto, err := compileChunk(text)
+	proto, err := compileChunk(source)
 	if err != nil {
 		return nil, Error("ERR Error compiling script (new function): " + err.Error())
 	}
-	return &compiled{sha: shaOf(source), proto: proto, readOnly: readOnly, bytes: shrink(proto)}, nil
+	return &compiled{sha: shaOf(source), proto: proto, bytes: shrink(proto)}, nil
 }
 
 // shrink releases the unused capacity of a function and its inner functions. It returns their
@@ -109,36 +108,4 @@ func compileError(err error) error {
 		return sourceError(1, "%w", err)
 	}
 	return sourceError(e.Line, "%s", e.Message)
-}
-
-// withoutShebang removes a first line "#!lua flags=…". Only the flag no-writes has an effect. The
-// other flags of Redis permit what this server always permits.
-func withoutShebang(source string) (text string, readOnly bool, err error) {
-	if !strings.HasPrefix(source, "#!") {
-		return source, false, nil
-	}
-	first, rest, found := strings.Cut(source, "\n")
-	if !found {
-		return "", false, Error("ERR Invalid script shebang")
-	}
-	words := strings.Fields(first)
-	if len(words) == 0 || words[0] != "#!lua" {
-		return "", false, Error("ERR Unexpected engine in script shebang: " + first)
-	}
-	for _, option := range words[1:] {
-		flags, ok := strings.CutPrefix(option, "flags=")
-		if !ok {
-			return "", false, Error("ERR Unknown lua shebang option: " + option)
-		}
-		for flag := range strings.SplitSeq(flags, ",") {
-			switch flag {
-			case "no-writes":
-				readOnly = true
-			case "", "allow-oom", "allow-stale", "no-cluster", "allow-cross-slot-keys":
-			default:
-				return "", false, Error("ERR Unexpected flag in script shebang: " + flag)
-			}
-		}
-	}
-	return "\n" + rest, readOnly, nil
 }

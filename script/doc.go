@@ -20,7 +20,7 @@
 // A script can always be ended. The virtual machine checks a context before each instruction. The
 // context is a meter: every 256 steps it reads the clock, and once a millisecond it checks SCRIPT
 // KILL, the caller and the heap. Library functions count steps for their work too. Those of
-// gopher-lua do not, so the string, table and pattern functions are implemented here.
+// gopher-lua do not, so the string and table functions are implemented here.
 //
 // Memory is bounded. A string has at most 1 MiB, a reply 16 MiB. A script ends when the heap has
 // grown by Config.Memory. gopher-lua does not bound the operator .., so it is compiled as a call

@@ -234,14 +234,12 @@ func (g *generator) forIterator() *node {
 	}
 	g.note("for of an iterator")
 	a, b := g.fresh(), g.fresh()
-	switch g.IntN(5) {
+	switch g.IntN(4) {
 	case 0:
 		return g.loop(fmt.Sprintf("for %s, %s in ipairs({%s, %s}) do", a, b, g.expr(number), g.expr(number)), "end", variable{a, number}, variable{b, number})
 	case 1:
-		return g.loop(fmt.Sprintf("for %s in string.gmatch(%s, %s) do", a, g.expr(text), pick(g, "'%w'", "'%d+'", "'[^ ]+'")), "end", variable{a, text})
-	case 2:
 		return g.loop(fmt.Sprintf("for %s, %s in next, {%s} do", a, b, g.expr(number)), "end", variable{a, number}, variable{b, number})
-	case 3:
+	case 2:
 		f := fmt.Sprintf("(function(s, c) if (c or 0) < 3 then return (c or 0) + 1, s end end)%s", pick(g, "", ", "+g.expr(number), ", "+g.expr(number)+", 1"))
 		return g.loop(fmt.Sprintf("for %s, %s in %s do", a, b, f), "end", variable{a, number}, variable{b, anything})
 	}

@@ -17,9 +17,6 @@ func (g *generator) useTable() *node {
 		"T[#T] = nil", "T[#T+1], T[#T+2] = N, M", "put(table.concat(T, ','))", "put(#T, table.getn(T))",
 		"put(unpack(T))", "put(unpack(T, 2))", "put(unpack(T, I, I))", "put(select('#', unpack(T, 1, lim(N))))",
 		"if #T < 20 then table.insert(T, 1, N) end", "put(table.concat(T, clip(S), 1, math.min(#T, 3)))",
-		"try(table.sort, T)", "try(table.sort, T, function(a, b) return a > b end)",
-		"try(table.sort, T, function(a, b) return a % 3 < b % 3 end) put(T)",
-		"do local r = {} for i = 1, #T do r[i] = {i, T[i]} end try(table.sort, r, function(a, b) return lim(a[2]) < lim(b[2]) end) put(r) end",
 		"put((next(T)))", "put(rawget(T, 1), rawequal(T, T), #{unpack(T)})", "put({unpack(T)}, {N, unpack(T)}, {unpack(T), N})",
 	)))
 }

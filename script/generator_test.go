@@ -59,6 +59,13 @@ func (n *node) write(b *strings.Builder) {
 // prelude has the functions by which programs show values. They show a key 0 without its sign,
 // which differs (docs/reference/redis-keys.md).
 const prelude = `local out, keep, fuel = {}, {}, 200
+local function sort(t)
+  for i = 2, #t do
+    local j, v = i, t[i]
+    while j > 1 and v < t[j-1] do t[j], j = t[j-1], j-1 end
+    t[j] = v
+  end
+end
 local function show(v, deep)
   deep = deep or 0
   if type(v) == 'number' then return tostring(v) .. '/' .. string.format('%.17g', v) end
@@ -71,16 +78,17 @@ local function show(v, deep)
     if k == 0 then k = 0 end
     if k ~= 'ignore_error_stats_update' then keys[#keys+1] = show(k, deep+1) .. '=' .. show(x, deep+1) end
   end
-  table.sort(keys)
+  sort(keys)
   return '{' .. table.concat(keys, ' ') .. '}'
 end
 local function put(...) for i = 1, #out < 1000 and select('#', ...) or 0 do out[#out+1] = show((select(i, ...))) end end
 local function kind(e)
   if type(e) ~= 'string' then return show(e) end
-  for word, what in string.gmatch('arithmetic=number perform=number __unm=number compare=compare call=call index=index concatenate=concat length=length argument=argument overflow=overflow ', '(%S+)=(%S+)') do
-    if string.find(e, word, 1, true) then return what end
+  for _, word in ipairs({'arithmetic', 'perform', '__unm', 'compare', 'call', 'index', 'concatenate', 'length', 'argument', 'overflow'}) do
+    if string.find(e, word, 1, true) then return (word == 'perform' or word == '__unm') and 'arithmetic' or word end
   end
-  return (string.gsub(e, '^[^ ]+:%d+: ', ''))
+  if string.sub(e, 1, 12) ~= 'user_script:' then return e end
+  return string.sub(e, (select(2, string.find(e, ': ', 1, true)) or 0) + 1)
 end
 local function told(ok, ...) if ok then put('ok', ...) else put('error', kind(...)) end end
 local function try(f, ...) told(pcall(f, ...)) end

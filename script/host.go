@@ -5,6 +5,4 @@ type Host interface {
 	// Call runs a command, whose name is args[0]. It returns the reply in RESP2. Errors are error
 	// replies. args is valid during the call. The reply is valid until the next call.
 	Call(args [][]byte) []byte
-	// A Run calls ForbidWrites before it starts a script that has the flag no-writes.
-	ForbidWrites()
 }

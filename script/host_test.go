@@ -13,8 +13,6 @@ type hostFunc func(args [][]byte) []byte
 
 func (f hostFunc) Call(args [][]byte) []byte { return f(args) }
 
-func (hostFunc) ForbidWrites() {}
-
 // echo is a Host with the command ECHO only.
 var echo = hostFunc(func(args [][]byte) []byte {
 	if string(args[0]) == "echo" && len(args) == 2 {

@@ -13,6 +13,8 @@ import (
 
 // This file converts numbers to text and to integers as C does on x86-64.
 
+func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+
 // blanks are the spaces of C's isspace.
 const blanks = " \t\n\v\f\r"
 

@@ -143,7 +143,6 @@ var constructs = map[string]*regexp.Regexp{
 	"string.rep":         regexp.MustCompile(`string\.rep\(`),
 	"string.format":      regexp.MustCompile(`string\.format\(`),
 	"letters":            regexp.MustCompile(`string\.(upper|lower|reverse)\(`),
-	"patterns":           regexp.MustCompile(`string\.(match|gsub)\(`),
 	"bytes of a string":  regexp.MustCompile(`string\.(find|byte|len)\(`),
 	"table constructor":  regexp.MustCompile(`= \{|\(\{`),
 	"command":            regexp.MustCompile(`redis\.p?call\(`),

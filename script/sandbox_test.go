@@ -65,13 +65,13 @@ func TestRefusedNamesDoNotExist(t *testing.T) {
 	}
 }
 
-func TestExoticPatternsAreRefused(t *testing.T) {
+func TestPatternsAreRefused(t *testing.T) {
 	r := New(Config{})
 	for source, want := range map[string]string{
-		"return ('f(a)'):match('%b()')":     "%b in a pattern is not supported",
-		"return ('a b'):match('%f[%w]b')":   "%f in a pattern is not supported",
-		"return ('aa'):match('(a)%1')":      "%1 in a pattern is not supported",
-		"return ('a'):gsub('a', {a = 'b'})": "bad argument #3 to 'gsub' (string expected, got table)",
+		"return ('f(a)'):find('%a')":        "patterns are not supported: string.find needs true as its fourth argument",
+		"return ('a.b'):find('.', 2)":       "patterns are not supported: string.find needs true as its fourth argument",
+		"return ('aa'):match('a')":          "attempt to call",
+		"return string.gsub('a', 'a', 'b')": "attempt to call",
 	} {
 		if got := run(t, r, source); !strings.HasPrefix(got, "-ERR user_script:1: "+want) {
 			t.Errorf("script %s\n got %q\nwant %q", source, got, want)
@@ -97,7 +97,7 @@ func TestStateIsUsableAfterAFailedScript(t *testing.T) {
 		`error('x')`, `error({err='X x'})`, `return nil + 1`, `return redis.call('none')`,
 		`local a, x = 1, 2 local function f() x = x + a error(x) end f()`,
 		`local t = {} for i = 1, 100 do local n = i t[i] = function() n = n + 1 return n end end for i = 1, 100 do t[i]() end error(t)`,
-		`local function f() return 1 + f() end return f()`, `table.sort({2, 1}, function() error('x') end)`,
+		`local function f() return 1 + f() end return f()`,
 		`setmetatable({}, {__index = function(t, k) error(k) end}).x()`,
 	} {
 		if got := run(t, r, source); !strings.HasPrefix(got, "-") {
@@ -135,7 +135,7 @@ func TestKeysAndArgumentsBelongToOneRun(t *testing.T) {
 func TestLongArraysAreArrays(t *testing.T) {
 	r := New(Config{})
 	expect(t, r, `local t = {} for i = 1, 40000 do t[#t+1] = i end
-		table.insert(t, 1, 0) local last = table.remove(t) table.sort(t, function(a, b) return a > b end)
+		table.insert(t, 1, 0) local last = table.remove(t)
 		return {#t, last, t[1], t[40000], #table.concat(t), (select('#', unpack(t, 1, 7000)))}`,
-		"*6\r\n:40000\r\n:40000\r\n:39999\r\n:0\r\n:188890\r\n:7000\r\n")
+		"*6\r\n:40000\r\n:40000\r\n:0\r\n:39999\r\n:188890\r\n:7000\r\n")
 }

@@ -53,9 +53,6 @@ func newState(logger *slog.Logger, m *meter) *state {
 func (s *state) run(ctx context.Context, script *compiled, c Call, h Host, w *resp.Writer, started int64) (usable bool, err error) {
 	s.begin(ctx, started, c.Yield)
 	s.host, s.broken = h, false
-	if script.readOnly {
-		h.ForbidWrites()
-	}
 	L := s.lua
 	s.globals.RawSetString("KEYS", tableOf(c.Keys))
 	s.globals.RawSetString("ARGV", tableOf(c.Args))

@@ -12,8 +12,7 @@ func (s *state) stringLibrary() map[string]lua.LGFunction {
 		"byte": s.stringByte, "char": stringChar, "len": stringLen,
 		"lower": s.mapBytes(swapCase('A', 'Z')), "upper": s.mapBytes(swapCase('a', 'z')), "reverse": s.mapBytes(slices.Reverse[[]byte]),
 		"rep": s.stringRep, "sub": stringSub, "format": s.stringFormat,
-		"find": s.stringFind, "match": s.stringMatch, "gsub": s.stringGsub,
-		"gmatch": s.stringGmatch,
+		"find": s.stringFind,
 	}
 }
 
@@ -97,4 +96,19 @@ func stringSub(L *lua.LState) int {
 		return push(L, lua.LString(""))
 	}
 	return push(L, lua.LString(text[from-1:to]))
+}
+
+// stringFind is string.find of a plain text. Lock scripts use no patterns.
+func (s *state) stringFind(L *lua.LState) int {
+	text, part := checkString(L, 1), checkString(L, 2)
+	from := min(max(startIndex(optInteger(L, 3, 1), len(text))-1, 0), len(text))
+	if !lua.LVAsBool(L.Get(4)) && strings.ContainsAny(cString(part), "^$*+?.([%-") {
+		raiseError(L, "patterns are not supported: string.find needs true as its fourth argument")
+	}
+	s.spend(L, (len(text)-from)/64)
+	at := strings.Index(text[from:], part)
+	if at < 0 {
+		return push(L, lua.LNil)
+	}
+	return push(L, lua.LNumber(from+at+1), lua.LNumber(from+at+len(part)))
 }
