@@ -1,11 +1,8 @@
 package commands
 
 import (
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/simba-resp/simba-resp/access"
@@ -23,11 +20,6 @@ var aclCommands = []command{
 
 var aclSubcommands = []command{
 	{
-		name: "cat", arity: -2, flags: control, since: "6.0.0", run: (*client).aclCat,
-		summary: "List the ACL categories or the commands inside a category",
-		args:    "[categoryname]",
-	},
-	{
 		name: "deluser", arity: -3, flags: adminControl, since: "6.0.0", run: (*client).aclReadOnly,
 		summary: "Refused: users are kept in their file",
 		args:    "username [username ...]",
@@ -36,11 +28,6 @@ var aclSubcommands = []command{
 		name: "dryrun", arity: -4, flags: adminControl | secret, since: "7.0.0", run: (*client).aclDryRun,
 		summary: "Returns whether the user can execute the given command without executing the command.",
 		args:    "username command [arg [arg ...]]",
-	},
-	{
-		name: "genpass", arity: -2, flags: control, since: "6.0.0", run: (*client).aclGenPass,
-		summary: "Generate a pseudorandom secure password to use for ACL users",
-		args:    "[bits]",
 	},
 	{
 		name: "getuser", arity: 3, flags: adminControl, since: "6.0.0", run: (*client).aclGetUser,
@@ -144,31 +131,6 @@ func (c *client) aclGetUser(args [][]byte) error {
 	return nil
 }
 
-func (c *client) aclCat(args [][]byte) error {
-	var names []string
-	switch {
-	case len(args) > 3:
-		return tryHelp(c.call.entry, args)
-	case len(args) == 2:
-		names = categoryNames[:]
-	default:
-		i := slices.Index(categoryNames[:], strings.ToLower(string(args[2])))
-		if i < 0 {
-			return replyErrorf("ERR Unknown category '%s'", shorten(args[2]))
-		}
-		for e := range c.x.table.all() {
-			if e.acl()&(1<<i) != 0 {
-				names = append(names, e.full)
-			}
-		}
-	}
-	c.w.Array(len(names))
-	for _, n := range names {
-		c.w.BulkString(n)
-	}
-	return nil
-}
-
 func (c *client) aclLoad([][]byte) error {
 	changed, err := c.x.gate.users.Load()
 	switch {
@@ -205,35 +167,6 @@ func (c *client) aclDryRun(args [][]byte) error {
 		return nil
 	}
 	c.w.Simple("OK")
-	return nil
-}
-
-const (
-	defaultPassBits = 256
-	maxPassBits     = 4096
-)
-
-// aclGenPass generates a password of the given number of bits, in hex.
-func (c *client) aclGenPass(args [][]byte) error {
-	bits := int64(defaultPassBits)
-	switch len(args) {
-	case 2:
-	case 3:
-		n, ok := parseInt(args[2])
-		switch {
-		case !ok:
-			return errNotInteger
-		case n <= 0 || n > maxPassBits:
-			return replyErrorf("ERR ACL GENPASS argument must be the number of bits for the output password, a positive number up to %d", maxPassBits)
-		}
-		bits = n
-	default:
-		return tryHelp(c.call.entry, args)
-	}
-	digits := int(bits+3) / 4
-	b := make([]byte, (digits+1)/2)
-	rand.Read(b)
-	c.w.BulkString(hex.EncodeToString(b)[:digits])
 	return nil
 }
 

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"fmt"
-	"math"
 	"strings"
 	"time"
 
@@ -33,12 +32,11 @@ var clientSubcommands = []command{
 	{
 		name: "kill", arity: -3, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientKill,
 		summary: "Kill the connection of a client",
-		args:    "<ip:port | ID client-id | TYPE <NORMAL | MASTER | REPLICA | PUBSUB> | USER username | ADDR ip:port | LADDR ip:port | SKIPME yes/no | MAXAGE maxage>",
+		args:    "<ip:port | ID client-id | USER username | ADDR ip:port | SKIPME yes/no>",
 	},
 	{
-		name: "list", arity: -2, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientList,
+		name: "list", arity: 2, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientList,
 		summary: "Get the list of client connections",
-		args:    "[TYPE <NORMAL | MASTER | REPLICA | PUBSUB>] [ID client-id [client-id ...]]",
 	},
 	{
 		name: "setinfo", arity: 4, flags: control, categories: catConnection, since: "7.2.0", run: (*client).clientSetInfo,
@@ -148,77 +146,21 @@ func (c *client) clientTracking(args [][]byte) error {
 	return nil
 }
 
-// typeNameOf returns the connection's type for the filter TYPE of LIST and KILL.
-func typeNameOf(conn *resp.Conn) string {
-	if conn.SubscriptionCount() > 0 {
-		return "pubsub"
-	}
-	return "normal"
-}
-
-// parseKind reads the value of TYPE. No connection has the type master or replica.
-func parseKind(b []byte) (string, error) {
-	for _, kind := range [...]string{"normal", "replica", "pubsub", "master"} {
-		if equalFold(b, strings.ToUpper(kind)) {
-			return kind, nil
-		}
-	}
-	if equalFold(b, "SLAVE") {
-		return "replica", nil
-	}
-	return "", replyErrorf("ERR Unknown client type '%s'", shorten(b))
-}
-
 func (c *client) clientInfo([][]byte) error {
 	c.w.Verbatim("txt", describe(c.conn, time.Now())+"\n")
 	return nil
 }
 
-func (c *client) clientList(args [][]byte) error {
-	conns, err := c.listed(args)
-	if err != nil {
-		return err
-	}
+func (c *client) clientList([][]byte) error {
 	now := time.Now()
 	var text strings.Builder
-	for _, conn := range conns {
+	for _, conn := range c.x.server.Conns() {
 		text.WriteString(describe(conn, now))
 		text.WriteByte('\n')
 		c.yield()
 	}
 	c.w.Verbatim("txt", text.String())
 	return nil
-}
-
-func (c *client) listed(args [][]byte) ([]*resp.Conn, error) {
-	var conns []*resp.Conn
-	switch {
-	case len(args) == 2:
-		return c.x.server.Conns(), nil
-	case len(args) == 4 && equalFold(args[2], "TYPE"):
-		kind, err := parseKind(args[3])
-		if err != nil {
-			return nil, err
-		}
-		for _, conn := range c.x.server.Conns() {
-			if typeNameOf(conn) == kind {
-				conns = append(conns, conn)
-			}
-		}
-	case len(args) > 3 && equalFold(args[2], "ID"):
-		for _, arg := range args[3:] {
-			id, ok := parseInt(arg)
-			if !ok {
-				return nil, replyError("ERR Invalid client ID")
-			}
-			if conn := c.x.server.Conn(uint64(id)); conn != nil {
-				conns = append(conns, conn)
-			}
-		}
-	default:
-		return nil, errSyntax
-	}
-	return conns, nil
 }
 
 // describe returns a connection's line in CLIENT LIST. The line has the fields of Redis, except
@@ -272,12 +214,10 @@ func (c *client) flags(conn *resp.Conn) string {
 
 // victims has the filters of a CLIENT KILL, which kills the connections that match all filters.
 type victims struct {
-	id          uint64
-	kind        string
-	addr, laddr string
-	user        string
-	maxAge      time.Duration
-	skipMe      bool
+	id     uint64
+	addr   string
+	user   string
+	skipMe bool
 }
 
 func parseKill(args [][]byte) (v victims, err error) {
@@ -294,22 +234,10 @@ func parseKill(args [][]byte) (v victims, err error) {
 				return v, replyError("ERR client-id should be greater than 0")
 			}
 			v.id = uint64(id)
-		case equalFold(args[i], "TYPE"):
-			if v.kind, err = parseKind(value); err != nil {
-				return v, err
-			}
 		case equalFold(args[i], "ADDR"):
 			v.addr = string(value)
-		case equalFold(args[i], "LADDR"):
-			v.laddr = string(value)
 		case equalFold(args[i], "USER"):
 			v.user = string(value)
-		case equalFold(args[i], "MAXAGE"):
-			seconds, err := parseRange("MAXAGE", value, 1, math.MaxInt64/int64(time.Second))
-			if err != nil {
-				return v, err
-			}
-			v.maxAge = time.Duration(seconds) * time.Second
 		case equalFold(args[i], "SKIPME") && equalFold(value, "YES"):
 			v.skipMe = true
 		case equalFold(args[i], "SKIPME") && equalFold(value, "NO"):
@@ -321,13 +249,10 @@ func parseKill(args [][]byte) (v victims, err error) {
 	return v, nil
 }
 
-func (v *victims) match(conn *resp.Conn, now time.Time) bool {
+func (v *victims) match(conn *resp.Conn) bool {
 	return (v.id == 0 || conn.ID() == v.id) &&
-		(v.kind == "" || typeNameOf(conn) == v.kind) &&
 		(v.addr == "" || conn.RemoteAddr() == v.addr) &&
-		(v.laddr == "" || conn.LocalAddr() == v.laddr) &&
-		(v.user == "" || userName(conn) == v.user) &&
-		(v.maxAge == 0 || now.Sub(conn.Created()) >= v.maxAge)
+		(v.user == "" || userName(conn) == v.user)
 }
 
 // clientKill serves two forms of CLIENT KILL. The form with one address replies OK. The form with
@@ -352,10 +277,9 @@ func (c *client) clientKill(args [][]byte) error {
 }
 
 func (c *client) kill(v victims) (killed int) {
-	now := time.Now()
 	for _, conn := range c.x.server.Conns() {
 		switch {
-		case !v.match(conn, now):
+		case !v.match(conn):
 			continue
 		case conn != c.conn:
 			conn.Close()

@@ -14,13 +14,13 @@ var expireCommands = []command{
 		name: "expire", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey(valueWritten),
 		group: "generic", since: "1.0.0", keyed: expire(inSeconds),
 		summary: "Set a lock key's time to live in seconds: a new lease for its owner",
-		args:    "key seconds [NX | XX | GT | LT]",
+		args:    "key seconds",
 	},
 	{
 		name: "expireat", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey(valueWritten),
 		group: "generic", since: "1.2.0", keyed: expire(atSeconds),
 		summary: "Set the expiration for a lock key as a UNIX timestamp",
-		args:    "key unix-time-seconds [NX | XX | GT | LT]",
+		args:    "key unix-time-seconds",
 	},
 	{
 		name: "expiretime", arity: 2, flags: readonly | fast, categories: catKeyspace, keys: oneKey(valueRead),
@@ -38,13 +38,13 @@ var expireCommands = []command{
 		name: "pexpire", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey(valueWritten),
 		group: "generic", since: "2.6.0", keyed: expire(inMillis),
 		summary: "Set a lock key's time to live in milliseconds",
-		args:    "key milliseconds [NX | XX | GT | LT]",
+		args:    "key milliseconds",
 	},
 	{
 		name: "pexpireat", arity: -3, flags: write | fast, categories: catKeyspace, keys: oneKey(valueWritten),
 		group: "generic", since: "2.6.0", keyed: expire(atMillis),
 		summary: "Set the expiration for a lock key as a UNIX timestamp specified in milliseconds",
-		args:    "key unix-time-milliseconds [NX | XX | GT | LT]",
+		args:    "key unix-time-milliseconds",
 	},
 	{
 		name: "pexpiretime", arity: 2, flags: readonly | fast, categories: catKeyspace, keys: oneKey(valueRead),
@@ -66,54 +66,13 @@ var expireCommands = []command{
 	},
 }
 
-// expireIf has the options NX, XX, GT and LT of EXPIRE and similar commands.
-type expireIf struct{ nx, xx, gt, lt bool }
-
-func parseExpireIf(options [][]byte) (c expireIf, err error) {
-	for _, o := range options {
-		switch {
-		case equalFold(o, "NX"):
-			c.nx = true
-		case equalFold(o, "XX"):
-			c.xx = true
-		case equalFold(o, "GT"):
-			c.gt = true
-		case equalFold(o, "LT"):
-			c.lt = true
-		default:
-			return c, replyErrorf("ERR Unsupported option %s", shorten(o))
-		}
-	}
-	switch {
-	case c.nx && (c.xx || c.gt || c.lt):
-		return c, replyError("ERR NX and XX, GT or LT options at the same time are not compatible")
-	case c.gt && c.lt:
-		return c, replyError("ERR GT and LT options at the same time are not compatible")
-	}
-	return c, nil
-}
-
-// allows reports whether a command may change the expiry of a key from current (0 = never) to next.
-func (c expireIf) allows(current, next int64) bool {
-	switch {
-	case c.nx && current != 0, c.xx && current == 0:
-		return false
-	case c.gt:
-		return current != 0 && next > current
-	case c.lt:
-		return current == 0 || next < current
-	}
-	return true
-}
-
 // expire returns EXPIRE, PEXPIRE, EXPIREAT or PEXPIREAT. An expiry in the past deletes the key. A
 // future expiry has no effect on the key of a token, which expires with the lease, or of a queue,
 // which never expires.
 func expire(f expiryForm) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
-		condition, err := parseExpireIf(args[3:])
-		if err != nil {
-			return err
+		if len(args) > 3 {
+			return replyErrorf("ERR Unsupported option %s", shorten(args[3]))
 		}
 		d, err := f.parse(t, args, args[2], math.MinInt64)
 		if err != nil {
@@ -122,7 +81,7 @@ func expire(f expiryForm) keyedCommand {
 		k := t.key(args)
 		l, exists := t.lookup(k)
 		switch {
-		case !exists, !condition.allows(l.EndsAt, d.end(t.Now())):
+		case !exists:
 			t.w.Int(0)
 			return nil
 		case k.Part == simba.KeyFence:

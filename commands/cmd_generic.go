@@ -16,12 +16,6 @@ var genericCommands = []command{
 		args:    "key [key ...]",
 	},
 	{
-		name: "touch", arity: -2, flags: readonly | fast, categories: catKeyspace, keys: manyKeys(existence),
-		group: "generic", since: "3.2.1", keyed: exists,
-		summary: "Determine if lock keys exist, as EXISTS",
-		args:    "key [key ...]",
-	},
-	{
 		name: "unlink", arity: -2, flags: write | fast, categories: catKeyspace, keys: manyKeys(valueWritten),
 		group: "generic", since: "4.0.0", keyed: del,
 		summary: "Release the mutexes of lock keys, or empty queues, as DEL",
@@ -39,7 +33,6 @@ func del(t *keyTx, args [][]byte) error {
 	return t.countKeys(args, t.drop)
 }
 
-// exists serves EXISTS and TOUCH. A lock has no time of last access that TOUCH could change.
 func exists(t *keyTx, args [][]byte) error {
 	return t.countKeys(args, func(k simba.Key) bool {
 		_, exists := t.lookup(k)

@@ -22,28 +22,10 @@ var hashCommands = []command{
 		args:    "key field value [field value ...]",
 	},
 	{
-		name: "hsetnx", arity: 4, flags: write | denyoom | fast, categories: catHash, keys: oneKey(valueWritten), actor: oneValue,
-		group: "hash", since: "2.0.0", keyed: hsetnx,
-		summary: "Set the value of a hash field, only if the field does not exist",
-		args:    "key field value",
-	},
-	{
-		name: "hmset", arity: -4, flags: write | denyoom | fast, categories: catHash, keys: oneKey(valueWritten), actor: fieldValues,
-		group: "hash", since: "2.0.0", keyed: hmset,
-		summary: "Set multiple hash fields to multiple values",
-		args:    "key field value [field value ...]",
-	},
-	{
 		name: "hget", arity: 3, flags: readonly | fast, categories: catHash, keys: oneKey(valueRead),
 		group: "hash", since: "2.0.0", keyed: reading(hget),
 		summary: "Get the value of a hash field",
 		args:    "key field",
-	},
-	{
-		name: "hmget", arity: -3, flags: readonly | fast, categories: catHash, keys: oneKey(valueRead),
-		group: "hash", since: "2.0.0", keyed: reading(hmget),
-		summary: "Get the values of all the given hash fields",
-		args:    "key field [field ...]",
 	},
 	{
 		name: "hgetall", arity: 2, flags: readonly, categories: catHash, keys: oneKey(valueRead),
@@ -79,12 +61,6 @@ var hashCommands = []command{
 		name: "hkeys", arity: 2, flags: readonly, categories: catHash, keys: oneKey(valueRead),
 		group: "hash", since: "2.0.0", keyed: reading(hkeys),
 		summary: "Get all the fields in a hash",
-		args:    "key",
-	},
-	{
-		name: "hvals", arity: 2, flags: readonly, categories: catHash, keys: oneKey(valueRead),
-		group: "hash", since: "2.0.0", keyed: reading(hvals),
-		summary: "Get all the values in a hash",
 		args:    "key",
 	},
 }
@@ -166,56 +142,24 @@ func (h *hash) store(t *keyTx) error {
 	return nil
 }
 
-// setFields executes HSET or HMSET. It returns how many fields are new.
-func setFields(t *keyTx, args [][]byte) (added int64, err error) {
+func hset(t *keyTx, args [][]byte) error {
 	if len(args)%2 != 0 {
-		return 0, replyErrorf("ERR wrong number of arguments for '%s' command", nameOf(args))
+		return replyErrorf("ERR wrong number of arguments for '%s' command", nameOf(args))
 	}
 	h, err := hashToSet(t, args)
 	if err != nil {
-		return 0, err
+		return err
 	}
+	added := int64(0)
 	for i := 2; i < len(args); i += 2 {
 		if h.set(args[i], string(args[i+1])) {
 			added++
 		}
 	}
-	return added, h.store(t)
-}
-
-func hset(t *keyTx, args [][]byte) error {
-	added, err := setFields(t, args)
-	if err != nil {
-		return err
-	}
-	t.w.Int(added)
-	return nil
-}
-
-func hmset(t *keyTx, args [][]byte) error {
-	if _, err := setFields(t, args); err != nil {
-		return err
-	}
-	t.w.Simple("OK")
-	return nil
-}
-
-// hsetnx sets a field if the field does not exist. Like SET NX, it does not take a free mutex that
-// is reserved for another waiter.
-func hsetnx(t *keyTx, args [][]byte) error {
-	h, err := hashToSet(t, args)
-	if err != nil {
-		return err
-	}
-	if h.find(args[2]) >= 0 || !h.lock.Exists() && !t.MayTake(h.key.Mutex, string(args[2])) {
-		t.w.Int(0)
-		return nil
-	}
-	h.set(args[2], string(args[3]))
 	if err := h.store(t); err != nil {
 		return err
 	}
-	t.w.Int(1)
+	t.w.Int(added)
 	return nil
 }
 
@@ -298,13 +242,6 @@ func hget(w *resp.Writer, h *hash, args [][]byte) {
 	w.Null()
 }
 
-func hmget(w *resp.Writer, h *hash, args [][]byte) {
-	w.Array(len(args) - 2)
-	for i := range args[2:] {
-		hget(w, h, args[i:])
-	}
-}
-
 func hgetall(w *resp.Writer, h *hash, _ [][]byte) {
 	w.Map(len(h.lock.Fields))
 	for _, f := range h.lock.Fields {
@@ -317,13 +254,6 @@ func hkeys(w *resp.Writer, h *hash, _ [][]byte) {
 	w.Array(len(h.lock.Fields))
 	for _, f := range h.lock.Fields {
 		w.BulkString(f.Name)
-	}
-}
-
-func hvals(w *resp.Writer, h *hash, _ [][]byte) {
-	w.Array(len(h.lock.Fields))
-	for _, f := range h.lock.Fields {
-		w.BulkString(f.Value)
 	}
 }
 

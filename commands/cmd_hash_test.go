@@ -59,19 +59,19 @@ func sameRemainder(command, got, want string) bool {
 
 func TestHashesReplyAsRedis(t *testing.T) {
 	expectSameAsRedis(t, []string{
-		"HSET h", "HSET h a", "HSET h a b c", "HMSET h a", "HMSET h a b c", "HSETNX h a", "HSETNX h a b c", "HINCRBY h a", "HGET h", "HDEL h", "HGETALL h x",
-		"HGET h a", "HMGET h a b", "HGETALL h", "HDEL h a", "HEXISTS h a", "HLEN h", "HKEYS h", "HVALS h",
-		"HSET h a b", "HSET h a c", "HSET h a d b e a f", "HGETALL h", "HMSET h c 1", "HMSET h c 2 d 3", "hgetall h",
-		"HSETNX h a x", "HSETNX h e x", "HGET h a", "HGET h e", "HGET h nope", "HMGET h a nope e", "HKEYS h", "HVALS h", "HLEN h", "HEXISTS h a", "HEXISTS h nope",
+		"HSET h", "HSET h a", "HSET h a b c", "HINCRBY h a", "HGET h", "HDEL h", "HGETALL h x",
+		"HGET h a", "HGETALL h", "HDEL h a", "HEXISTS h a", "HLEN h", "HKEYS h",
+		"HSET h a b", "HSET h a c", "HSET h a d b e a f", "HGETALL h", "hgetall h",
+		"HGET h a", "HGET h e", "HGET h nope", "HKEYS h", "HLEN h", "HEXISTS h a", "HEXISTS h nope",
 		"HINCRBY h c 5", "HINCRBY h c -10", "HINCRBY h n 3", "HINCRBY h a 1", "HINCRBY h c x", "HINCRBY h c 01", `HINCRBY h c ""`, "HINCRBY h c 9223372036854775808",
 		"HINCRBY h n 9223372036854775807", "HINCRBY h m -9223372036854775808", "HINCRBY h m -1", "HINCRBY h m 9223372036854775807", "HGETALL h",
 		`HSET h w " 1" v 01 u "" t -0`, "HINCRBY h w 1", "HINCRBY h v 1", "HINCRBY h u 1", "HINCRBY h t 1",
 		"HDEL h nope", "HDEL h a a nope b", "HGETALL h", "HDEL h c d e n m w v u t", "HLEN h", "HGETALL h", "HDEL h a",
-		"HINCRBY h count 1", "HGETALL h", "HDEL h count", "HSETNX h a 1", "HSETNX h a 2", "HGETALL h", "HDEL h a",
+		"HINCRBY h count 1", "HGETALL h", "HDEL h count", "HGETALL h", "HDEL h a",
 		`HSET "" "" ""`, `HGETALL ""`, `HSET "\x00\xff" "\r\n" "\x00"`, `HGETALL "\x00\xff"`, `HSET simba:{q}: a b`, "HGETALL simba:{q}:",
 		"HSET simba:{spelled} a b", "HGET simba:{spelled} a",
-		"SET s 1", "HSET s a b", "HSET s a", "HMSET s a b", "HSETNX s a b", "HINCRBY s a 1", "HINCRBY s a x", "HGET s a", "HMGET s a", "HGETALL s", "HDEL s a", "HEXISTS s a", "HLEN s", "HKEYS s", "HVALS s",
-		"ZADD simba:{m}:contender 1 a", "HSET simba:{m}:contender a b", "HSETNX simba:{m}:contender a b", "HGET simba:{m}:contender a", "HGETALL simba:{m}:contender", "HDEL simba:{m}:contender a", "HINCRBY simba:{m}:contender a 1",
+		"SET s 1", "HSET s a b", "HSET s a", "HINCRBY s a 1", "HINCRBY s a x", "HGET s a", "HGETALL s", "HDEL s a", "HEXISTS s a", "HLEN s", "HKEYS s",
+		"ZADD simba:{m}:contender 1 a", "HSET simba:{m}:contender a b", "HGET simba:{m}:contender a", "HGETALL simba:{m}:contender", "HDEL simba:{m}:contender a", "HINCRBY simba:{m}:contender a 1",
 		"HGETALL simba:{other}:contender", "HDEL simba:{other}:contender a",
 	})
 }
@@ -133,24 +133,6 @@ func TestHDELOfTheLastFieldReleasesTheMutex(t *testing.T) {
 	p.expect("HLEN job", ":0\r\n")
 }
 
-// TestHSETNXRespectsAReservation reserves the mutex for a polling waiter. HSETNX fails then, and
-// HSET takes the mutex as SET does.
-func TestHSETNXRespectsAReservation(t *testing.T) {
-	s := newEngineSite(t)
-	p, listener := s.dial(), s.dial()
-	listener.do("SUBSCRIBE simba:{job}:next")
-	p.do("SIMBA.ACQUIRE job first 60000")
-	p.do("SIMBA.ACQUIRE job next 60000")
-	p.do("SIMBA.RELEASE job first")
-	p.expect("HSETNX job thief 1", ":0\r\n")
-	p.expect("HLEN job", ":0\r\n")
-	p.expect("HSETNX job next 1", ":1\r\n")
-	p.expectOwner("job", "next")
-	p.expect("HDEL job next", ":1\r\n")
-	p.expect("HSET job thief 1", ":1\r\n")
-	p.expectOwner("job", "thief")
-}
-
 func TestAHashIsBounded(t *testing.T) {
 	p := newEngineSite(t).dial()
 	tooLarge := failed(errHashTooLarge.Error())
@@ -163,7 +145,6 @@ func TestAHashIsBounded(t *testing.T) {
 	}
 	p.expect("HSET many one more", tooLarge)
 	p.expect("HINCRBY many n 1", tooLarge)
-	p.expect("HSETNX many one more", tooLarge)
 	p.expect("HLEN many", ":1024\r\n")
 	p.expect("HSET many f0-0 w", ":0\r\n")
 	p.expect("HSET many f0-0 changed "+strings.Repeat("x", maxHashBytes-8)+" v", tooLarge)
@@ -175,7 +156,7 @@ func TestAHashIsBounded(t *testing.T) {
 
 func TestHashCommandsRefuseTheKeyOfAQueue(t *testing.T) {
 	p := newEngineSite(t).dial()
-	for _, command := range []string{"HSET %s a b", "HMSET %s a b", "HSETNX %s a b", "HINCRBY %s a 1"} {
+	for _, command := range []string{"HSET %s a b", "HINCRBY %s a 1"} {
 		name, _, _ := strings.Cut(strings.ToLower(command), " ")
 		p.expect(fmt.Sprintf(command, "simba:{job}:contender"),
 			failed("ERR '"+name+"' does not work on the queue of a mutex, which is a sorted set"))
@@ -184,7 +165,7 @@ func TestHashCommandsRefuseTheKeyOfAQueue(t *testing.T) {
 
 func TestCommandsOfOtherTypesAreRefusedWithAReason(t *testing.T) {
 	p := newEngineSite(t).dial()
-	for command, name := range map[string]string{"LPUSH l a": "lpush", "sadd s a": "sadd", "XADD": "xadd", "ZUNIONSTORE a 1 b": "zunionstore", "Rename a b": "rename"} {
+	for command, name := range map[string]string{"LPUSH l a": "lpush", "sadd s a": "sadd", "XADD": "xadd", "ZUNIONSTORE a 1 b": "zunionstore", "Rename a b": "rename", "HMSET h a b": "hmset", "touch k": "touch", "EVAL_RO x 0": "eval_ro"} {
 		p.expect(command, failed("ERR '"+name+"' is not served: this is a lock server, its keys are locks (strings, hashes) and queues"))
 	}
 	p.expect("COMMAND INFO lpush", "*1\r\n$-1\r\n")

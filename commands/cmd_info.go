@@ -149,13 +149,10 @@ func (r *report) memory() {
 	used := usedMemory()
 	resident := cmp.Or(residentMemory(), used)
 	r.line("used_memory", used)
-	r.line("used_memory_human", human(used))
 	r.line("used_memory_dataset", r.x.store.dataset()) // the memory that maxmemory limits
 	r.line("used_memory_rss", resident)
-	r.line("used_memory_rss_human", human(resident))
 	limit := r.x.gate.memory.bytes.Load()
 	r.line("maxmemory", limit)
-	r.line("maxmemory_human", human(limit))
 	r.line("maxmemory_policy", "noeviction")
 }
 
@@ -255,21 +252,6 @@ func (r *report) keyspace() {
 	if held := r.c.stats().Held; held > 0 {
 		r.line("db0", fmt.Sprintf("keys=%d,expires=%d,avg_ttl=0", held, held))
 	}
-}
-
-// human returns a number of bytes in the form of Redis' *_human fields.
-func human(n uint64) string {
-	if n < 1024 {
-		return fmt.Sprintf("%dB", n)
-	}
-	f := float64(n)
-	units := "BKMGTP"
-	i := 0
-	for f >= 1024 && i < len(units)-1 {
-		f /= 1024
-		i++
-	}
-	return fmt.Sprintf("%.2f%c", f, units[i])
 }
 
 // usedMemory returns the memory that Go uses: heap with garbage, stacks, runtime. It does not

@@ -6,8 +6,7 @@ import (
 	"github.com/simba-resp/simba-resp/resp"
 )
 
-// Cluster clients route a shard channel like a key. So the table lists it as a key, with the flag
-// not_key.
+// Cluster clients route a shard channel like a key. So the table lists it among the keys.
 var (
 	shardChannel  = keys{first: 1, last: 1, step: 1, channels: true}
 	shardChannels = keys{first: 1, last: -1, step: 1, channels: true}

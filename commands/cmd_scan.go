@@ -30,7 +30,7 @@ var scanCommands = []command{
 		name: "scan", arity: -2, flags: readonly, categories: catKeyspace,
 		group: "generic", since: "2.8.0", run: withoutKeys((*client).scan), keyed: scan,
 		summary: "Iterate over the keys of the mutexes that have an owner",
-		args:    "cursor [MATCH pattern] [COUNT count] [TYPE type]",
+		args:    "cursor [MATCH pattern] [COUNT count]",
 	},
 }
 
@@ -86,44 +86,8 @@ func scan(t *keyTx, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	if s.typed {
-		if page.Mutexes, err = t.ofType(page.Mutexes, s.kind); err != nil {
-			return err
-		}
-	}
-	found := g.keys(page.Mutexes)
-	t.w.Array(2)
-	t.w.BulkString(strconv.FormatUint(page.Cursor, 10))
-	t.w.Array(len(found))
-	for _, k := range found {
-		t.w.BulkString(k)
-	}
+	writePage(t.w, page.Cursor, g.keys(page.Mutexes))
 	return nil
-}
-
-// ofType returns those of the mutexes whose keys have the type kind. It reads each key in a
-// separate transaction. A transaction that reads all keys would conflict with every renewal.
-func (t *keyTx) ofType(mutexes []string, kind string) (list []string, err error) {
-	var replyAfter simba.Seq
-	for _, m := range mutexes {
-		t.step()
-		var is string
-		seq, err := t.c.x.store.keyspace.Update(func(tx simba.Tx) error {
-			one := *t
-			one.Tx = tx
-			is = one.typeOf(simba.Key{Mutex: m})
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		replyAfter = max(replyAfter, seq)
-		if strings.EqualFold(is, kind) {
-			list = append(list, m)
-		}
-	}
-	t.c.conn.ReplyAfter(replyAfter)
-	return list, nil
 }
 
 func keysOf(t *keyTx, args [][]byte) error {
@@ -170,6 +134,7 @@ func dbsize(t *keyTx, _ [][]byte) error {
 
 const (
 	errCursor   replyError = "ERR invalid cursor"
+	errScanType replyError = "ERR SCAN serves only the options MATCH and COUNT: this is a lock server"
 	errCounting replyError = "TRYAGAIN the engine cannot count its mutexes in time; SIMBA.SCAN lists them"
 )
 
@@ -238,8 +203,8 @@ func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.S
 
 type keyScan struct {
 	simba.ScanRequest
-	matching, typed bool
-	glob, kind      string // of MATCH and TYPE
+	matching bool
+	glob     string // of MATCH
 }
 
 func parseKeyScan(args [][]byte) (s keyScan, err error) {
@@ -260,7 +225,7 @@ func parseKeyScan(args [][]byte) (s keyScan, err error) {
 			}
 			s.matching = true
 		case equalFold(args[i], "TYPE"):
-			s.typed, s.kind = true, string(value)
+			return s, errScanType
 		case equalFold(args[i], "COUNT"):
 			n, ok := parseInt(value)
 			if !ok {
@@ -291,20 +256,18 @@ func (c *client) scan(args [][]byte) error {
 	}
 	c.conn.ReplyAfter(seq)
 	var names []string
-	if !s.typed || strings.EqualFold(s.kind, typeString) {
-		for _, m := range page.Mutexes {
-			names = append(names, simba.MutexChannel(m))
-		}
+	for _, m := range page.Mutexes {
+		names = append(names, simba.MutexChannel(m))
 	}
-	c.writePage(page.Cursor, names)
+	writePage(c.w, page.Cursor, names)
 	return nil
 }
 
-func (c *client) writePage(cursor uint64, names []string) {
-	c.w.Array(2)
-	c.w.BulkString(strconv.FormatUint(cursor, 10))
-	c.w.Array(len(names))
+func writePage(w *resp.Writer, cursor uint64, names []string) {
+	w.Array(2)
+	w.BulkString(strconv.FormatUint(cursor, 10))
+	w.Array(len(names))
 	for _, n := range names {
-		c.w.BulkString(n)
+		w.BulkString(n)
 	}
 }

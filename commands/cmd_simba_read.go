@@ -186,7 +186,7 @@ func (c *client) simbaScan(args [][]byte) error {
 		return err
 	}
 	c.conn.ReplyAfter(seq)
-	c.writePage(page.Cursor, page.Mutexes)
+	writePage(c.w, page.Cursor, page.Mutexes)
 	return nil
 }
 

@@ -19,25 +19,13 @@ var queueCommands = []command{
 		name: "zadd", arity: -4, flags: write | denyoom | fast, categories: catSortedSet, keys: oneKey(valueWritten), actor: newMembers,
 		group: "sorted-set", since: "1.2.0", keyed: zadd,
 		summary: "Add one or more contenders to the queue of a mutex, or move them in it",
-		args:    "key [NX | XX] [CH] score member [score member ...]",
+		args:    "key [NX] score member [score member ...]",
 	},
 	{
 		name: "zrem", arity: -3, flags: write | fast, categories: catSortedSet, keys: oneKey(valueWritten), actor: oldMembers,
 		group: "sorted-set", since: "1.2.0", keyed: zrem,
 		summary: "Remove one or more contenders from the queue of a mutex; a free mutex is handed off to them",
 		args:    "key member [member ...]",
-	},
-	{
-		name: "zpopmin", arity: -2, flags: write | fast, categories: catSortedSet, keys: oneKey(valueRead | valueWritten),
-		group: "sorted-set", since: "5.0.0", keyed: zpopmin,
-		summary: "Remove and return the next contenders from the queue of a mutex; a free mutex is handed off to them",
-		args:    "key [count]",
-	},
-	{
-		name: "zrank", arity: 3, flags: readonly | fast, categories: catSortedSet, keys: oneKey(valueRead),
-		group: "sorted-set", since: "2.0.0", keyed: zrank,
-		summary: "Determine the index of a contender in the queue of a mutex",
-		args:    "key member",
 	},
 	{
 		name: "zscore", arity: 3, flags: readonly | fast, categories: catSortedSet, keys: oneKey(valueRead),
@@ -67,10 +55,8 @@ var queueCommands = []command{
 
 const (
 	errNotDouble   replyError = "ERR value is not a valid float"
-	errNegative    replyError = "ERR value is out of range, must be positive"
-	errNXAndXX     replyError = "ERR XX and NX options at the same time are not compatible"
 	errRangeOption replyError = "ERR a range of a queue is by index, and its only option is WITHSCORES: this is a lock server"
-	errAddOption   replyError = "ERR 'zadd' serves only the options NX, XX and CH: this is a lock server"
+	errAddOption   replyError = "ERR 'zadd' serves only the option NX: this is a lock server"
 )
 
 // queueAt returns the queue behind the key of a command. If the key does not exist, the queue is
@@ -87,8 +73,8 @@ func queueAt(t *keyTx, args [][]byte) (simba.Key, []simba.QueueMember, error) {
 }
 
 type queueAdd struct {
-	nx, xx, changed bool
-	members         []simba.QueueMember
+	nx      bool
+	members []simba.QueueMember
 }
 
 func parseQueueAdd(args [][]byte) (a queueAdd, err error) {
@@ -98,21 +84,14 @@ options:
 		switch word := rest[0]; {
 		case equalFold(word, "NX"):
 			a.nx = true
-		case equalFold(word, "XX"):
-			a.xx = true
-		case equalFold(word, "GT"), equalFold(word, "LT"), equalFold(word, "INCR"):
+		case equalFold(word, "XX"), equalFold(word, "CH"), equalFold(word, "GT"), equalFold(word, "LT"), equalFold(word, "INCR"):
 			return a, errAddOption
-		case equalFold(word, "CH"):
-			a.changed = true
 		default:
 			break options
 		}
 	}
-	switch {
-	case len(rest) == 0 || len(rest)%2 != 0:
+	if len(rest) == 0 || len(rest)%2 != 0 {
 		return a, errSyntax
-	case a.nx && a.xx:
-		return a, errNXAndXX
 	}
 	for ; len(rest) > 0; rest = rest[2:] {
 		score, err := strconv.ParseFloat(string(rest[0]), 64)
@@ -137,24 +116,19 @@ func zadd(t *keyTx, args [][]byte) error {
 		return replyErrorf("ERR '%s' works only on the queue of a mutex, simba:{mutex}:contender: this is a lock server", nameOf(args))
 	}
 	isNew := func(p simba.QueueMember) bool { _, member := t.Queued(k.Mutex, p.Contender); return !member }
-	if !a.xx && t.QueueFull(k.Mutex) && slices.ContainsFunc(a.members, isNew) {
+	if t.QueueFull(k.Mutex) && slices.ContainsFunc(a.members, isNew) {
 		return simba.ErrOutOfMemory
 	}
-	var added, updated int64
+	var added int64
 	for _, p := range a.members {
 		was, member := t.Queued(k.Mutex, p.Contender)
 		switch {
-		case member && (a.nx || was.Score == p.Score), !member && a.xx:
-			continue
-		case member:
-			updated++
-		default:
+		case !member:
 			added++
+		case a.nx || was.Score == p.Score:
+			continue
 		}
 		t.Enqueue(k.Mutex, p.Contender, plusZero(p.Score))
-	}
-	if a.changed {
-		added += updated
 	}
 	t.w.Int(added)
 	return nil
@@ -182,50 +156,6 @@ func zrem(t *keyTx, args [][]byte) error {
 		t.Dequeue(k.Mutex, p.Contender)
 	}
 	t.w.Int(int64(len(queue)))
-	return nil
-}
-
-func zpopmin(t *keyTx, args [][]byte) error {
-	count := int64(1)
-	switch len(args) {
-	case 2:
-	case 3:
-		n, ok := parseInt(args[2])
-		if !ok || n < 0 {
-			return errNegative
-		}
-		count = n
-	default:
-		return errSyntax
-	}
-	k, queue, err := queueAt(t, args)
-	if err != nil {
-		return err
-	}
-	first := slices.Clone(queue[:min(count, int64(len(queue)))])
-	for _, p := range first {
-		t.Dequeue(k.Mutex, p.Contender)
-	}
-	if len(args) == 2 && len(first) == 1 { // without a count, the reply is flat in RESP3 too
-		t.w.Array(2)
-		writeMember(t.w, first[0])
-		return nil
-	}
-	writeMembers(t.w, first, true)
-	return nil
-}
-
-func zrank(t *keyTx, args [][]byte) error {
-	_, queue, err := queueAt(t, args)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(queue, func(p simba.QueueMember) bool { return p.Contender == string(args[2]) })
-	if i < 0 {
-		t.w.Null()
-		return nil
-	}
-	t.w.Int(int64(i))
 	return nil
 }
 

@@ -24,18 +24,6 @@ var stringCommands = []command{
 		args:    "key",
 	},
 	{
-		name: "getdel", arity: 2, flags: write | fast, categories: catString, keys: oneKey(valueRead | valueWritten),
-		group: "string", since: "6.2.0", keyed: getdel,
-		summary: "Get the value of a lock key and release its mutex",
-		args:    "key",
-	},
-	{
-		name: "getex", arity: -2, flags: write | fast, categories: catString, keys: oneKey(valueRead | valueWritten),
-		group: "string", since: "6.2.0", keyed: getex,
-		summary: "Get the value of a lock key and optionally set its expiration",
-		args:    "key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]",
-	},
-	{
 		name: "getrange", arity: 4, flags: readonly, categories: catString, keys: oneKey(valueRead),
 		group: "string", since: "2.4.0", keyed: getrange,
 		summary: "Get a part of the value of a lock key",
@@ -175,34 +163,32 @@ func strlen(t *keyTx, args [][]byte) error {
 }
 
 type setOptions struct {
-	nx, xx, get   bool
-	ifeq          []byte // the value that the key must have; nil = any
-	keep, persist bool
-	expiry        expiryForm
-	at            []byte // the argument of the expiry; nil = no expiry
+	nx, xx, get bool
+	ifeq        []byte // the value that the key must have; nil = any
+	keep        bool
+	expiry      expiryForm
+	at          []byte // the argument of the expiry; nil = no expiry
 }
 
 // parseSetOptions reads the options as Redis does: the same option may appear twice, and the last
 // one counts.
-func parseSetOptions(rest [][]byte, getex bool) (o setOptions, err error) {
+func parseSetOptions(rest [][]byte) (o setOptions, err error) {
 	for i := 0; i < len(rest); i++ {
-		word, set := rest[i], !getex
+		word := rest[i]
 		form, expires := expiryOption(word)
 		switch {
-		case set && equalFold(word, "NX") && !o.xx && o.ifeq == nil:
+		case equalFold(word, "NX") && !o.xx && o.ifeq == nil:
 			o.nx = true
-		case set && equalFold(word, "XX") && !o.nx && o.ifeq == nil:
+		case equalFold(word, "XX") && !o.nx && o.ifeq == nil:
 			o.xx = true
-		case set && equalFold(word, "IFEQ") && !o.nx && !o.xx && o.ifeq == nil && i+1 < len(rest):
+		case equalFold(word, "IFEQ") && !o.nx && !o.xx && o.ifeq == nil && i+1 < len(rest):
 			i++
 			o.ifeq = rest[i]
-		case set && equalFold(word, "GET"):
+		case equalFold(word, "GET"):
 			o.get = true
-		case set && equalFold(word, "KEEPTTL") && o.at == nil:
+		case equalFold(word, "KEEPTTL") && o.at == nil:
 			o.keep = true
-		case getex && equalFold(word, "PERSIST") && o.at == nil:
-			o.persist = true
-		case expires && !o.keep && !o.persist && (o.at == nil || o.expiry == form) && i+1 < len(rest):
+		case expires && !o.keep && (o.at == nil || o.expiry == form) && i+1 < len(rest):
 			i++
 			o.expiry, o.at = form, rest[i]
 		default:
@@ -227,7 +213,7 @@ func expiryOption(word []byte) (expiryForm, bool) {
 }
 
 func set(t *keyTx, args [][]byte) error {
-	o, err := parseSetOptions(args[3:], false)
+	o, err := parseSetOptions(args[3:])
 	if err != nil {
 		return err
 	}
@@ -358,20 +344,6 @@ func getset(t *keyTx, args [][]byte) error {
 	return nil
 }
 
-func getdel(t *keyTx, args [][]byte) error {
-	k := t.key(args)
-	l, err := t.str(k)
-	if err != nil {
-		return err
-	}
-	if l.Exists() && k.Part == simba.KeyFence {
-		return viewError(args, k)
-	}
-	t.drop(k)
-	t.writeValue(l)
-	return nil
-}
-
 func delex(t *keyTx, args [][]byte) error {
 	switch len(args) {
 	case 2:
@@ -402,32 +374,6 @@ func delifeq(t *keyTx, args [][]byte) error {
 		return nil
 	}
 	return del(t, args[:2])
-}
-
-func getex(t *keyTx, args [][]byte) error {
-	o, err := parseSetOptions(args[2:], true)
-	if err != nil {
-		return err
-	}
-	k := t.key(args)
-	l, err := t.str(k)
-	switch {
-	case err != nil:
-		return err
-	case !l.Exists(): // as in Redis, a missing key hides an invalid expiry
-	case (o.at != nil || o.persist) && k.Part != simba.KeyLock:
-		return viewError(args, k)
-	case o.at != nil:
-		d, err := o.expiry.parse(t, args, o.at, 1)
-		if err != nil {
-			return err
-		}
-		t.renew(k.Mutex, l, d)
-	case o.persist && l.EndsAt != 0:
-		t.renew(k.Mutex, l, forever())
-	}
-	t.writeValue(l)
-	return nil
 }
 
 func (c *client) strlen(args [][]byte) error {

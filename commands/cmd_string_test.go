@@ -16,10 +16,10 @@ func TestStringsReplyAsRedis(t *testing.T) {
 		"set k v ex 10 EX 1000", "TTL k", "SET k w keepttl", "TTL k", "SET k w", "TTL k", "SET k w KEEPTTL", "TTL k",
 		"SET k v EXAT 4000000000", "EXPIRETIME k", "PEXPIRETIME k", "SET k v2 KEEPTTL", "PEXPIRETIME k", "SET k v2 PXAT 4000000000499", "PEXPIRETIME k", "EXPIRETIME k", "SET k v2 PXAT 4000000000500", "EXPIRETIME k", "SET k v PXAT 1", "EXISTS k", "SET k v EXAT 1 NX", "EXISTS k", "SET k v EXAT 0",
 		"SETNX k a", "SETNX k b", "GET k", "SETEX k 0 v", "SETEX k x v", "SETEX k 1000 v", "TTL k", "PSETEX k -1 v", "PSETEX k 1000000 v", "TTL k", "GET k",
-		"GETSET k w", "TTL k", "GETSET none w", "GET none", "GETDEL none", "GETDEL none", "EXISTS none",
-		"GETEX none EX x", "GETEX k EX x", "GETEX k EX 0", "GETEX k EX", "GETEX k NX", "GETEX k KEEPTTL", "GETEX k PERSIST EX 10", "GETEX k EX 1000 PERSIST", "GETEX k", "GETEX k EX 1000", "TTL k", "GETEX k PERSIST", "TTL k", "GETEX k PERSIST", "GETEX k PXAT 4000000000000", "PEXPIRETIME k", "GETEX k EXAT 1", "GET k",
+		"GETSET k w", "TTL k", "GETSET none w", "GET none", "EXISTS none",
+		"TTL k", "GET k",
 		"SET a 1", "MGET a none a", "STRLEN a", "STRLEN none", `SET "" ""`, `GET ""`, `STRLEN ""`, `SET "\x00\xff\r\n" "\r\n\x00\xfe"`, `GET "\x00\xff\r\n"`, `STRLEN "\x00\xff\r\n"`,
-		"HSET h f v", "GET h", "SET h v GET", "SET h v NX GET", "SET h v NX", "SETNX h v", "GETSET h v", "GETDEL h", "GETEX h", "GETEX h EX x", "MGET h a", "STRLEN h", "INCR h", "TYPE h", "SET h v", "TYPE h", "GET h",
+		"HSET h f v", "GET h", "SET h v GET", "SET h v NX GET", "SET h v NX", "SETNX h v", "GETSET h v", "MGET h a", "STRLEN h", "INCR h", "TYPE h", "SET h v", "TYPE h", "GET h",
 		"MSET a 1 b 2 c 3", "MGET a b c", "TTL a", "MSET a", "MSET", "MSET a 1 b", "msetnx a 1 b", "MSETNX d 1 a 2", "EXISTS d", "MSETNX d 1 e 2", "MGET d e", "MSETNX d 1", "MSETNX x 1 x 2", "GET x", "MSET x 3 x 4", "GET x",
 		"SET a 1 EX 1000", "MSET a 1 h2 2", "TTL a", "HSET h2 f v", "MSETNX h2 1 f 1", "MSET h2 1", "TYPE h2", "EXISTS f", `MSET "" "" "\x00" "\r\n"`, `MGET "" "\x00"`,
 		"SET r Hello-World", "GETRANGE r 0 3", "GETRANGE r 0 -1", "GETRANGE r -4 -1", "GETRANGE r 5 3", "GETRANGE r 5 5000", "GETRANGE r -5000 10000", "GETRANGE r 0 -100", "GETRANGE r 1 -100", "GETRANGE r -1 -100",
@@ -27,7 +27,7 @@ func TestStringsReplyAsRedis(t *testing.T) {
 		"GETRANGE h 0 -1", `GETRANGE "" 0 -1`, `GETRANGE "" 0 -100`, "HSET hash f v", "GETRANGE hash 0 -1", "GETRANGE hash 0 x", "GETRANGE r 0",
 		// Of newer servers. Lock libraries fall back to scripts only if the error has these words.
 		"DIGEST k", "MSETEX 1 k v", "SET k v IFNE v", "set k v ifdeq v PX 1000", "SET k v PX 1000 IFDNE v", "MULTI", "DIGEST k", "EXEC", "MULTI", "SET k v IFNE v", "EXEC",
-		"SET", "SET k", "GET", "GET a b", "SETEX k 1", "MGET", "GETEX", "GETDEL a b",
+		"SET", "SET k", "GET", "GET a b", "SETEX k 1", "MGET",
 	})
 }
 
@@ -168,7 +168,7 @@ func TestLeasesLongerThanAHundredYearsAreRefused(t *testing.T) {
 	most := int64(simba.MaxLockTTL.Seconds())
 	for command, name := range map[string]string{
 		fmt.Sprintf("SET k w EX %d", most+1): "set", fmt.Sprintf("SET k w PX %d001", most): "set", fmt.Sprintf("SETEX k %d w", most+1): "setex",
-		fmt.Sprintf("EXPIRE k %d", most+1): "expire", "PEXPIREAT k 9223372036854775807": "pexpireat", "GETEX k PXAT 9223372036854775807": "getex",
+		fmt.Sprintf("EXPIRE k %d", most+1): "expire", "PEXPIREAT k 9223372036854775807": "pexpireat",
 	} {
 		p.expect(command, failed("ERR invalid expire time in '"+name+"' command"))
 	}
@@ -188,7 +188,7 @@ func TestAQueueCannotBecomeALock(t *testing.T) {
 		p.do("ZADD " + q + " 1 a")
 	}
 	const wrong = "WRONGTYPE Operation against a key holding the wrong kind of value"
-	for _, command := range []string{"GET " + q, "GETSET " + q + " v", "INCR " + q, "GETDEL " + q, "GETEX " + q, "STRLEN " + q, "SET " + q + " v GET"} {
+	for _, command := range []string{"GET " + q, "GETSET " + q + " v", "INCR " + q, "STRLEN " + q, "SET " + q + " v GET"} {
 		p.expect(command, failed(wrong))
 	}
 	p.expect("SET "+q+" v NX", "$-1\r\n")
@@ -204,7 +204,7 @@ var compareAndSet = []struct{ command, reply string }{
 	{"SET k v", ok}, {"SET k w IFEQ other", "$-1\r\n"}, {"SET k w IFEQ V", "$-1\r\n"}, {"SET k w GET IFEQ other", bulk("v")}, {"GET k", bulk("v")},
 	{"SET k v IFEQ v PX 3600000", ok}, {"TTL k", ":3600\r\n"}, {"set k w keepttl ifeq v", ok}, {"TTL k", ":3600\r\n"}, {"SET k v GET IFEQ w", bulk("w")}, {"GET k", bulk("v")}, {"TTL k", ":-1\r\n"},
 	{"SET k w IFEQ", failed("ERR syntax error")}, {"SET k w IFEQ v NX", failed("ERR syntax error")}, {"SET k w XX IFEQ v", failed("ERR syntax error")}, {"SET k w NX IFEQ v", failed("ERR syntax error")},
-	{"SET k w IFEQ v XX", failed("ERR syntax error")}, {"GETEX k IFEQ v", failed("ERR syntax error")}, {"SET k w IFEQ v EX 0", failed("ERR invalid expire time in 'set' command")}, {"GET k", bulk("v")},
+	{"SET k w IFEQ v XX", failed("ERR syntax error")}, {"SET k w IFEQ v EX 0", failed("ERR invalid expire time in 'set' command")}, {"GET k", bulk("v")},
 	{"DELEX k IFEQ other", ":0\r\n"}, {"DELIFEQ k other", ":0\r\n"}, {"GET k", bulk("v")}, {"delex k ifeq v", ":1\r\n"}, {"DELEX k IFEQ v", ":0\r\n"}, {"DELEX k nonsense v", ":0\r\n"}, {"DELIFEQ k v", ":0\r\n"},
 	{"SET k v", ok}, {"DELIFEQ k v", ":1\r\n"}, {"EXISTS k", ":0\r\n"}, {`SET k ""`, ok}, {`DELEX k IFEQ ""`, ":1\r\n"}, {`DELEX k IFEQ ""`, ":0\r\n"}, {`DELIFEQ k ""`, ":0\r\n"},
 	{"SET k 0123", ok}, {"DELEX k IFEQ 123", ":0\r\n"}, {"DELEX k", ":1\r\n"}, {"DELEX k", ":0\r\n"},

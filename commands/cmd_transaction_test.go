@@ -348,7 +348,7 @@ func TestATransactionFailsAfterTooManyConflicts(t *testing.T) {
 	s, space := newConflictingSite(t)
 	p := s.dial()
 	space.times = 200 // an engine runs a transaction at most 100 times
-	p.expect("MSET a w1", failed(string(errContended)))
+	p.expect("MSETNX a w1", failed(string(errContended)))
 	p.expectTransaction(failed(string(errContended)), "SET a w1")
 	p.expect("GET a", "$-1\r\n")
 }

@@ -67,7 +67,7 @@ var reads = map[string][]string{
 	"simba.scan":    {"SIMBA.SCAN 0"},
 	"simba.check":   {"SIMBA.CHECK m 1"},
 	"simba.history": {"SIMBA.HISTORY m"},
-	"scan":          {"SCAN 0", "SCAN 0 TYPE hash"},
+	"scan":          {"SCAN 0"},
 	"type":          {"TYPE simba:{m}"},
 	"strlen":        {"STRLEN simba:{m}"},
 	"dbsize":        {"DBSIZE"},

@@ -25,14 +25,6 @@ func (d lease) of(l simba.Lock) simba.Lock {
 	return l
 }
 
-// end returns the end of a lease that begins at the time now, in Unix milliseconds.
-func (d lease) end(now time.Time) int64 {
-	if d.endsAt != 0 {
-		return d.endsAt
-	}
-	return now.UnixMilli() + d.ttl.Milliseconds()
-}
-
 // expiryForm is how an argument gives an expiry.
 type expiryForm struct {
 	unit     time.Duration // a second or a millisecond

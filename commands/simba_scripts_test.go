@@ -299,7 +299,6 @@ func TestATokenIsReadLikeAString(t *testing.T) {
 		p.expect("EXISTS "+key+" "+key, ":2\r\n")
 		p.expect("TYPE "+key, "+string\r\n")
 		p.expect("TTL "+key, ":-1\r\n")
-		p.expect("GETEX "+key, bulk("1"))
 		p.expect("HGET "+key+" f", failed(string(errWrongType)))
 		p.expect("ZCARD "+key, failed(string(errWrongType)))
 	}
@@ -332,10 +331,10 @@ func TestATokenCanOnlyBeSetToItsValue(t *testing.T) {
 	}
 	p.expect("SET "+token+" 2 NX", "$-1\r\n")
 	for _, command := range []string{
-		"SET " + token + " 2", "SET " + token + " 01", "GETSET " + token + " 2", "INCR " + token, "DECR " + token, "PERSIST " + token, "GETEX " + token + " PERSIST",
-		"DEL " + token, "UNLINK " + token, "GETDEL " + token, "PEXPIRE " + token + " 0", `EVAL "return redis.call('del', KEYS[1])" 1 ` + token,
+		"SET " + token + " 2", "SET " + token + " 01", "GETSET " + token + " 2", "INCR " + token, "DECR " + token, "PERSIST " + token,
+		"DEL " + token, "UNLINK " + token, "PEXPIRE " + token + " 0", `EVAL "return redis.call('del', KEYS[1])" 1 ` + token,
 		"SET " + fence + " 1", "SET " + fence + " 9", "INCRBY " + fence + " 2", "DECR " + fence, "DECRBY " + fence + " 1", "DEL " + fence, "DEL m " + fence, "UNLINK " + fence,
-		"GETDEL " + fence, "EXPIRE " + fence + " 5", "PEXPIRE " + fence + " 0", "GETEX " + fence + " EX 5",
+		"EXPIRE " + fence + " 5", "PEXPIRE " + fence + " 0",
 	} {
 		refused(command)
 	}

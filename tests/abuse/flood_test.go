@@ -136,7 +136,7 @@ func TestScanStormsDelayNoOtherClient(t *testing.T) {
 	storms := []string{
 		words("SCAN", 0, "COUNT", 10_000), words("SIMBA.SCAN", 0, "MATCH", "*"+strings.Repeat("a*", 100)+"b", "COUNT", 10_000),
 		words("KEYS", "*"), words("INFO", "everything"), words("CLIENT", "LIST"), words("SIMBA.HISTORY", "m1", "COUNT", 10_000),
-		words("SCAN", 0, "TYPE", "string", "COUNT", 1000),
+		words("SCAN", 0, "MATCH", "*a*b", "COUNT", 1000),
 	}
 	for _, command := range storms {
 		c := v.raw()

@@ -36,10 +36,13 @@ var exceptions = []exception{
 		"/^INCRBYFLOAT (against|over|fails against key with spaces|does not allow|decrement)",
 		"string to double with null terminator", // SETRANGE
 		"No negative zero",                      // INCRBYFLOAT
-		"/^(MSET|MSETNX|SETBIT|GETBIT|SETRANGE|GETRANGE|LCS)[ /]",
+		"/^(MSET|MSETNX|GETEX|GETDEL|SETBIT|GETBIT|SETRANGE|GETRANGE|LCS)[ /]",
 		"Flushall while watching several keys by one client", // MSET
 		"MULTI with SAVE",
 		"PubSub messages with CLIENT REPLY OFF",
+	}},
+	{"EXPIRE has no options", []string{
+		"/^EXPIRE with ((NX|XX|GT|LT|LT and XX) option|(conflicting|unsupported) options|negative expiry|non-existed key)",
 	}},
 	{"the server publishes no keyspace notifications", []string{
 		"/^Keyspace notifications: ",

@@ -39,9 +39,7 @@ func (s *site) do(command string, args ...any) string {
 // cutOff ends the wrapper's connections.
 func (s *site) cutOff() {
 	s.Helper()
-	for _, kind := range []string{"normal", "pubsub"} {
-		simbatest.Do(s, s.admin, "CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
-	}
+	simbatest.Do(s, s.admin, "CLIENT", "KILL", "SKIPME", "yes")
 }
 
 func (s *site) elect(flags ...string) *simbatest.Process {
