@@ -81,7 +81,7 @@ const (
 	// renewRow and passRow set LAST_INSERT_ID to the version.
 	renewRow = "UPDATE simba_mutex SET version = LAST_INSERT_ID(version), " + windows +
 		" WHERE " + sameMutex + inTime + " AND " + sameOwner + " AND transition_at > " + dbClock
-	passRow = "UPDATE simba_mutex SET version = LAST_INSERT_ID(" + nextVersion + ")" + setToken +
+	passRow = "UPDATE simba_mutex SET version = LAST_INSERT_ID(" + nextVersion + " + ?)" + setToken +
 		", acquired_at = ?, ttl_at = ?, transition_at = ?, owner_id = ? WHERE " + sameMutex + inTime
 )
 
@@ -144,11 +144,14 @@ func (s *store) Pass(ctx context.Context, mutex string, from proxy.From, to *pro
 }
 
 func (s *store) pass(ctx context.Context, mutex string, from proxy.From, to *proxy.Lease) (version uint64, ok bool, err error) {
-	query, args := passRow, []any{0, 0, 0, "", mutex, mutex, s.deadline(ctx)}
+	query, args := passRow, []any{0, 0, 0, 0, "", mutex, mutex, s.deadline(ctx)}
 	if to != nil {
+		if !from.Free() {
+			args[0] = 1 // one tenure ends and another begins
+		}
 		at := s.clock.Latest(to.Since)
 		to.Mark = at
-		args[0], args[1], args[2], args[3] = at, at+to.TTL.Milliseconds(), at+(to.TTL+to.Transition).Milliseconds(), to.Owner
+		args[1], args[2], args[3], args[4] = at, at+to.TTL.Milliseconds(), at+(to.TTL+to.Transition).Milliseconds(), to.Owner
 		query, args = query+" AND "+dbNow+" >= ?", append(args, at-clockError)
 	}
 	if from.Free() {

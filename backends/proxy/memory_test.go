@@ -316,6 +316,9 @@ func (s *memoryStore) Pass(ctx context.Context, mutex string, expect From, to *L
 			held && r.Owner == expect.Owner && expect.Token == r.Token && (expect.Mark == 0 || expect.Mark == r.Mark)
 		switch {
 		case done && to != nil:
+			if held {
+				r.Revision++
+			}
 			r.begin(&next, next.Mark, now)
 		case done:
 			r.Revision++

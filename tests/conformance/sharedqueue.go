@@ -208,6 +208,18 @@ func sharedNoticeRules() []rule {
 			tc.equal("history", one.eventsOf(m)[:3], []string{"acquired a", "released a", "acquired b"})
 			tc.equal("history", two.eventsOf(m)[:3], []string{"acquired a", "released a", "acquired b"})
 		}},
+		{"notices-s", "a handoff at another server is announced as a release", shared, func(tc *testCase) {
+			one, two, m := tc.pair()
+			two.subscribe(simba.MutexChannel(m))
+			one.mustAcquire(m, "a", long, 0)
+			two.awaitNotices(simba.MutexChannel(m), "acquired@@a")
+			b := one.block(m, "b", long, 0)
+			one.mustRelease(m, "a")
+			b.granted()
+			two.awaitNotices(simba.MutexChannel(m), "acquired@@a", "acquired@@b")
+			tc.await("the history has three events", func() bool { return len(two.eventsOf(m)) == 3 })
+			tc.equal("history", two.eventsOf(m), []string{"acquired a", "released a", "acquired b"})
+		}},
 		{"notices-s", "expiry is published on a server that only has a subscriber", shared, func(tc *testCase) {
 			one, two, m := tc.pair()
 			channel := simba.EventChannel(m)
