@@ -14,7 +14,7 @@ func (serverError) RedisError()     {}
 func TestFullServerIsNotARefusal(t *testing.T) {
 	for text, want := range map[string]bool{
 		"ERR max number of clients reached": false,
-		"ERR max number of blocked clients reached, three quarters of maxclients: ask again later, or without WAIT": false,
+		"ERR max number of blocked clients reached: ask again later, or without WAIT": false,
 		"TRYAGAIN engine redis unavailable: EOF":         false,
 		"LOADING Redis is loading the dataset in memory": true, // never sent by simba-resp
 		"ERR syntax error":                               true,

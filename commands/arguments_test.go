@@ -12,6 +12,9 @@ func TestBadArgumentsAreNamedAndChangeNothing(t *testing.T) {
 		wait       = "ERR WAIT is not an integer or out of range: 0 to 9007199254740992 milliseconds, 0 = no limit"
 		token      = "ERR TOKEN is not an integer or out of range: 1 to 9223372036854775807"
 		count      = "ERR COUNT is not an integer or out of range: 1 to 10000"
+		via        = " VIA wwwwwwwwwwwwwwww"
+		waiter     = "ERR invalid waiter: it must have 16 to 64 visible ASCII characters"
+		request    = "ERR REQUEST is not an integer or out of range: 1 to 9223372036854775807"
 		since      = "ERR SINCE is not an integer or out of range: 0 to 9223372036854775807"
 	)
 	arity := func(name string) string { return "ERR wrong number of arguments for '" + name + "' command" }
@@ -60,6 +63,25 @@ func TestBadArgumentsAreNamedAndChangeNothing(t *testing.T) {
 		{"SIMBA.ACQUIRE m c 1 nonsense", unknown("nonsense")},
 		{"SIMBA.ACQUIRE m c 1 " + strings.Repeat("x", 200), unknown(strings.Repeat("x", 128))},
 
+		{"SIMBA.ACQUIRE m c 1 WAIT 0 VIA", needs("VIA")},
+		{"SIMBA.ACQUIRE m c 1 WAIT 0 VIA " + strings.Repeat("w", 15) + " REQUEST 1", waiter},
+		{"SIMBA.ACQUIRE m c 1 WAIT 0 VIA " + strings.Repeat("w", 65) + " REQUEST 1", waiter},
+		{`SIMBA.ACQUIRE m c 1 WAIT 0 VIA "wwwwwwwwwww wwwwwwww" REQUEST 1`, waiter},
+		{"SIMBA.ACQUIRE m c 1 WAIT 0" + via + " REQUEST", needs("REQUEST")},
+		{"SIMBA.ACQUIRE m c 1 WAIT 0" + via + " REQUEST 0", request},
+		{"SIMBA.ACQUIRE m c 1 WAIT 0" + via + " REQUEST 9223372036854775808", request},
+		{"SIMBA.ACQUIRE m c 1 WAIT 0" + via, needs("VIA")},
+		{"SIMBA.ACQUIRE m c 1 WAIT 0" + via + " TRANSITION 1 REQUEST 1", "ERR syntax error: VIA needs REQUEST"},
+		{"SIMBA.ACQUIRE m c 1 WAIT 0 REQUEST 1", unknown("REQUEST")},
+		{"SIMBA.ACQUIRE m c 1" + via + " REQUEST 1", "ERR syntax error: VIA needs WAIT, and excludes SESSION"},
+		{"SIMBA.ACQUIRE m c 1 NOQUEUE" + via + " REQUEST 1", "ERR syntax error: VIA needs WAIT, and excludes SESSION"},
+		{"SIMBA.ACQUIRE m c 1 TRANSITION 1 WAIT 0 SESSION" + via + " REQUEST 1", "ERR syntax error: VIA needs WAIT, and excludes SESSION"},
+
+		{"SIMBA.NEXT wwwwwwwwwwwwwwww", arity("simba.next")},
+		{"SIMBA.NEXT w 1", waiter},
+		{"SIMBA.NEXT wwwwwwwwwwwwwwww x", "ERR ms is not an integer or out of range: 0 to 60000 milliseconds"},
+		{"SIMBA.NEXT wwwwwwwwwwwwwwww 60001", "ERR ms is not an integer or out of range: 0 to 60000 milliseconds"},
+
 		{"SIMBA.GUARD m c", arity("simba.guard")},
 		{"SIMBA.GUARD m{ c 1", "ERR invalid mutex: it must not contain '{' or '}'"},
 		{"SIMBA.GUARD m @@ 1", "ERR invalid contender: it must not contain '@@'"},
@@ -80,6 +102,9 @@ func TestBadArgumentsAreNamedAndChangeNothing(t *testing.T) {
 		{"SIMBA.RELEASE m c TOKEN 0", token},
 		{"SIMBA.RELEASE m c TOKEN 1 TOKEN 2", twice("TOKEN")},
 		{"SIMBA.RELEASE m c x", unknown("x")},
+		{"SIMBA.RELEASE m c" + via, needs("VIA")},
+		{"SIMBA.RELEASE m c REQUEST 1", unknown("REQUEST")},
+		{"SIMBA.RELEASE m c TOKEN 1" + via + " REQUEST 1", "ERR syntax error: TOKEN and VIA exclude each other"},
 
 		{"SIMBA.OWNER", arity("simba.owner")},
 		{"SIMBA.OWNER m n", arity("simba.owner")},

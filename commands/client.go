@@ -32,6 +32,7 @@ type client struct {
 
 	account atomic.Pointer[access.Account] // the user of the connection
 	waiting atomic.Pointer[blockedCall]    // the SIMBA.ACQUIRE that is blocked; nil = none
+	waiter  atomic.Pointer[waiter]         // bound by SIMBA.NEXT; nil = none
 	last    atomic.Pointer[entry]          // the last command, for CLIENT LIST
 	library atomic.Pointer[library]        // for CLIENT LIST
 }
@@ -152,7 +153,9 @@ func (c *client) begin() {
 }
 
 func (c *client) become(account *access.Account) {
-	c.account.Store(account)
+	if c.account.Swap(account) != account {
+		c.endWaiter() // it belongs to the other user
+	}
 	c.conn.SetAuthenticated(true)
 }
 
@@ -229,17 +232,23 @@ type blockedCall struct {
 
 // judge ends the wait if the user's rules no longer allow the ACQUIRE.
 func (b *blockedCall) judge(c *client) {
-	u := c.user()
+	if d := c.x.mayNotAcquire(c.user(), b.mutex, b.contender); d != nil {
+		b.revoked.Store(d)
+		b.wait.Wake()
+	}
+}
+
+// mayNotAcquire returns why a user may not send ACQUIRE, or nil. It returns nil for a removed user,
+// whose connections are closed.
+func (x *Commands) mayNotAcquire(u *access.User, mutex, contender string) *denial {
 	if u == nil {
-		return // the connection is closed
+		return nil
 	}
-	e := c.x.table.byName["simba.acquire"]
-	d := e.deny(u, [][]byte{nil, []byte(b.mutex), []byte(b.contender)})
+	d := x.table.byName["simba.acquire"].deny(u, [][]byte{nil, []byte(mutex), []byte(contender)})
 	if d == nil {
-		return
+		return nil
 	}
-	b.revoked.Store(d.direct())
-	b.wait.Wake()
+	return d.direct()
 }
 
 // stats returns the engine's figures. The reply waits until the counted changes are durable.

@@ -184,16 +184,21 @@ func (x *Commands) rejudge(caller *client, changed []*access.Account) {
 		if !ok || !affected[c.account.Load()] {
 			continue
 		}
-		u := c.user()
-		switch call := c.waiting.Load(); {
-		case u == nil || !c.mayGoOnListening(u):
+		if u := c.user(); u == nil || !c.mayGoOnListening(u) {
 			if c == caller {
 				conn.CloseAfterReply()
 			} else {
 				conn.Close()
 			}
-		case call != nil:
+			continue
+		}
+		if call := c.waiting.Load(); call != nil {
 			call.judge(c)
+		}
+		if w := c.waiter.Load(); w != nil {
+			for _, v := range w.all() {
+				v.judge()
+			}
 		}
 	}
 }

@@ -199,7 +199,7 @@ func (c *client) flags(conn *resp.Conn) string {
 		{c.monitor.on.Load(), 'O'},
 		{conn.SubscriptionCount() > 0, 'P'},
 		{c.multi.queued.Load() >= 0, 'x'},
-		{conn.Blocked(), 'b'},
+		{conn.Blocked() || c.waiter.Load() != nil, 'b'}, // also between two SIMBA.NEXT
 		{conn.UnixSocket() != "", 'U'},
 	} {
 		if f.set {

@@ -193,6 +193,7 @@ func (c *client) quit([][]byte) error {
 func (c *client) reset([][]byte) error {
 	c.multi.end(c.x.store.keyspace)
 	c.x.backups.end(c.conn)
+	c.endWaiter()
 	c.x.observers.monitors.remove(&c.monitor)
 	c.conn.SetAwaitsPushes(false)
 	for _, kind := range [...]resp.Kind{resp.KindChannel, resp.KindPattern, resp.KindShard} {

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"time"
 
@@ -13,7 +14,7 @@ var simbaAcquireRow = command{
 	name: "simba.acquire", arity: -4, flags: write | denyoom | renewing | noscript | blocking, keys: mutexWritten, actor: contenderActor,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaAcquire,
 	summary: "Acquires the mutex, renews its lease, or queues or waits for it",
-	args:    "mutex contender ttl [TRANSITION ms] [WAIT ms | NOQUEUE] [SESSION]",
+	args:    "mutex contender ttl [TRANSITION ms] [WAIT ms [VIA waiter REQUEST n] | NOQUEUE] [SESSION]",
 }
 
 const (
@@ -30,6 +31,7 @@ type acquisition struct {
 	wait    bool          // WAIT was given
 	limit   time.Duration // longest wait; 0 = unlimited
 	session bool          // SESSION was given
+	via     viaRequest
 }
 
 func parseAcquire(args [][]byte) (a acquisition, err error) {
@@ -50,12 +52,18 @@ func parseAcquire(args [][]byte) (a acquisition, err error) {
 			a.NoQueue = true
 		case o.is("SESSION"):
 			a.session = true
+		case o.is("VIA"):
+			a.via = o.via()
 		default:
 			o.unknown()
 		}
 	}
-	if o.err == nil && a.wait && a.NoQueue {
+	switch {
+	case o.err != nil:
+	case a.wait && a.NoQueue:
 		o.err = replyError("ERR syntax error: WAIT and NOQUEUE exclude each other")
+	case a.via.n != 0 && (!a.wait || a.session):
+		o.err = replyError("ERR syntax error: VIA needs WAIT, and excludes SESSION")
 	}
 	return a, o.err
 }
@@ -78,7 +86,7 @@ func (o *options) wait() time.Duration {
 func (c *client) simbaAcquire(args [][]byte) error {
 	a, err := parseAcquire(args)
 	if err == nil {
-		err = c.vouch(a.TTL + a.Transition)
+		err = c.x.vouch(a.TTL + a.Transition)
 	}
 	if err != nil {
 		c.x.observers.stats.acquires.add(0)
@@ -93,6 +101,13 @@ func (c *client) simbaAcquire(args [][]byte) error {
 	switch {
 	case a.wait && c.multi.executing:
 		out, err = c.acquireUnwaiting(a)
+	case a.via.n != 0:
+		var waits bool
+		if out, waits, err = c.acquireVia(a); waits {
+			writeOutcome(c.w, &out, "request", int64(a.via.n))
+			c.conn.ReplyAfter(out.Seq)
+			return nil
+		}
 	case a.wait && c.x.gate.waits.enter(c.x.server.MaxClients()):
 		out, ticket, err = c.acquireWaiting(a)
 		c.x.gate.waits.leave()
@@ -102,45 +117,56 @@ func (c *client) simbaAcquire(args [][]byte) error {
 		out, _, err = c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
 	}
 	if err == nil && (out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed) {
-		err = c.vouchAfter(&a, &out)
+		var seq simba.Seq
+		seq, err = c.x.vouchAfter(c.conn.Context(), c.backend(), a.Mutex, a.Contender, a.TTL+a.Transition, &out)
+		c.conn.ReplyAfter(seq)
 	}
+	c.x.countAcquire(out.Status, err, a.wait && !c.multi.executing, c.call.started)
 	if err != nil {
-		c.x.observers.stats.acquires.add(0)
 		c.bindUnknown(&a, err)
 		return err
 	}
-	c.x.observers.stats.acquires.add(out.Status)
-	if a.wait && !c.multi.executing && out.Status == simba.StatusAcquired {
-		c.x.observers.stats.waited.add(c.x.age() - c.call.started)
-	}
 	c.bindOrUnbind(&a, &out)
-	c.writeOutcome(&out)
+	c.conn.ReplyAfter(out.Seq)
+	writeOutcome(c.w, &out)
 	if ticket != nil {
 		c.deliver(&a, &out, ticket)
 	}
 	return nil
 }
 
+// countAcquire counts a request by its reply or outcome, and by the time until its grant if it could
+// wait.
+func (x *Commands) countAcquire(status simba.Status, err error, couldWait bool, started time.Duration) {
+	if err != nil {
+		status = 0
+	}
+	x.observers.stats.acquires.add(status)
+	if couldWait && status == simba.StatusAcquired {
+		x.observers.stats.waited.add(x.age() - started)
+	}
+}
+
 // vouch returns an error if the engine does not vouch for such a lease, ttl + transition, at
 // present. Clients read the number behind the code.
-func (c *client) vouch(lease time.Duration) error {
-	if c.x.store.longest == nil || lease <= c.x.store.longest() {
+func (x *Commands) vouch(lease time.Duration) error {
+	if x.store.longest == nil || lease <= x.store.longest() {
 		return nil
 	}
 	return replyErrorf("TOOLONG %d ms is the longest lease (ttl + transition), half of the session timeout that ZooKeeper granted: "+
-		"ask for less, or raise zookeeper-session-timeout and ZooKeeper's maxSessionTimeout", c.x.store.longest().Milliseconds())
+		"ask for less, or raise zookeeper-session-timeout and ZooKeeper's maxSessionTimeout", x.store.longest().Milliseconds())
 }
 
-// vouchAfter is vouch after an acquisition. The session may have become shorter while the request
-// waited. It releases a tenure of which the client does not learn.
-func (c *client) vouchAfter(a *acquisition, out *simba.Outcome) error {
-	refusal := c.vouch(a.TTL + a.Transition)
+// vouchAfter is vouch after an acquisition or a renewal. The session may have become shorter while
+// the request waited. It releases a tenure of which the client does not learn, and returns the Seq
+// of the release.
+func (x *Commands) vouchAfter(ctx context.Context, b simba.Backend, mutex, contender string, lease time.Duration, out *simba.Outcome) (simba.Seq, error) {
+	refusal := x.vouch(lease)
 	if refusal == nil || out.Status != simba.StatusAcquired {
-		return refusal
+		return 0, refusal
 	}
-	_, seq, err := c.backend().Release(c.conn.Context(), simba.ReleaseRequest{Mutex: a.Mutex, Contender: a.Contender, Token: out.Token})
-	c.conn.ReplyAfter(seq)
-	return cmp.Or(err, refusal)
+	_, seq, err := b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: contender, Token: out.Token})
+	return seq, cmp.Or(err, refusal)
 }
 
 // acquireUnwaiting is ACQUIRE ... WAIT inside EXEC. There WAIT times out at once.
@@ -153,8 +179,8 @@ func (c *client) acquireUnwaiting(a acquisition) (simba.Outcome, error) {
 	return ticket.End(simba.EndTimeout)
 }
 
-// acquireOrRefuse is ACQUIRE ... WAIT when no more clients may be blocked. It renews the lease of
-// an owner, grants a free mutex, and refuses any other request.
+// acquireOrRefuse is ACQUIRE ... WAIT when no more clients may wait. It renews the lease of an
+// owner, grants a free mutex, and refuses any other request.
 func (c *client) acquireOrRefuse(a acquisition) (simba.Outcome, error) {
 	a.NoQueue = true
 	out, _, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
@@ -163,6 +189,34 @@ func (c *client) acquireOrRefuse(a acquisition) (simba.Outcome, error) {
 		err = errTooManyWaiting
 	}
 	return out, err
+}
+
+// acquireVia is ACQUIRE ... WAIT ... VIA. waits is true if SIMBA.NEXT returns the outcome. If the
+// user has no such waiter on this server, the contender queues without a wait.
+func (c *client) acquireVia(a acquisition) (out simba.Outcome, waits bool, err error) {
+	v, err := c.enter(&a)
+	switch {
+	case errors.Is(err, errTooManyWaiting):
+		out, err = c.acquireOrRefuse(a)
+		return out, false, err
+	case err != nil:
+		return out, false, err
+	case v == nil:
+		out, _, err = c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
+		return out, false, err
+	}
+	a.Waiter = v
+	out, ticket, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
+	if err == nil && ticket != nil {
+		if v.start(ticket, a.limit) {
+			v.judge() // the user's rules may have changed before rejudge could find the wait
+			out.Status = simba.StatusQueued
+			return out, true, nil
+		}
+		out, err = ticket.End(simba.EndGone)
+	}
+	v.withdraw(out)
+	return out, false, err
 }
 
 // acquireWaiting is ACQUIRE ... WAIT. If a wait ended with a grant, it returns the ticket, by which
@@ -211,13 +265,13 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 		c.noteDenial(revoked, c.multi.where())
 		return out, nil, revoked
 	}
-	switch why {
-	case resp.UnblockedError:
-		return out, nil, replyError("UNBLOCKED client unblocked via CLIENT UNBLOCK")
-	case resp.ShuttingDown:
-		return out, nil, replyError("UNBLOCKED the server is shutting down; ask again when it is back")
-	}
-	return out, nil, nil
+	return out, nil, unblocked[why]
+}
+
+// unblocked has the errors of blocked commands that end early.
+var unblocked = map[resp.Wakeup]error{
+	resp.UnblockedError: replyError("UNBLOCKED client unblocked via CLIENT UNBLOCK"),
+	resp.ShuttingDown:   replyError("UNBLOCKED the server is shutting down; ask again when it is back"),
 }
 
 // commitGrant waits until a grant after a wait is durable. The lease runs meanwhile, so commitGrant
@@ -230,9 +284,7 @@ func (c *client) commitGrant(a *acquisition, out *simba.Outcome) error {
 		return nil // the commit failed: no reply will be sent
 	}
 	c.call.parked += time.Since(began)
-	took := time.Since(began).Truncate(time.Millisecond)
-	if took < out.Transition {
-		out.TTL, out.Transition = max(0, out.TTL-took), out.Transition-took
+	if age(out, began) {
 		return nil
 	}
 	t, seq, err := c.backend().Owner(c.conn.Context(), a.Mutex)
@@ -246,6 +298,17 @@ func (c *client) commitGrant(a *acquisition, out *simba.Outcome) error {
 	}
 	*out = simba.Outcome{Status: status, Owner: t.Owner, Token: t.Token, TTL: t.TTL, Transition: t.Transition, Seq: seq}
 	return nil
+}
+
+// age subtracts the time since a grant from the windows in its outcome. It returns false if the
+// lease has ended.
+func age(out *simba.Outcome, granted time.Time) bool {
+	took := time.Since(granted).Truncate(time.Millisecond)
+	if took >= out.Transition {
+		return false
+	}
+	out.TTL, out.Transition = max(0, out.TTL-took), out.Transition-took
+	return true
 }
 
 func endReason(w resp.Wakeup) simba.EndReason {
@@ -281,21 +344,27 @@ func (c *client) deliver(a *acquisition, out *simba.Outcome, ticket simba.Ticket
 		return
 	}
 	delete(c.session.byMutex, a.Mutex)
+	c.x.abandon(ticket, a.Mutex, a.Contender, out.Token)
+}
+
+// abandon hands off a mutex whose waiter did not receive the grant.
+func (x *Commands) abandon(ticket simba.Ticket, mutex, contender string, token uint64) {
 	seq, err := ticket.Abandon()
 	if err == nil {
-		c.conn.ReplyAfter(seq)
-		err = c.conn.Commit()
+		err = x.store.backend.Commit(seq)
 	}
 	if err != nil {
-		c.x.log.Warn("cannot hand off a mutex whose waiter has disconnected; its lease will expire",
-			"mutex", a.Mutex, "contender", a.Contender, "token", out.Token, "err", err)
+		x.log.Warn("cannot hand off a mutex whose waiter has disconnected; its lease will expire",
+			"mutex", mutex, "contender", contender, "token", token, "err", err)
 	}
 }
 
-// writeOutcome writes the reply of ACQUIRE and GUARD.
-func (c *client) writeOutcome(out *simba.Outcome) {
-	c.conn.ReplyAfter(out.Seq)
-	c.w.MapOf(
+// writeOutcome writes the reply of ACQUIRE and GUARD, or an outcome that NEXT returns, after other
+// fields.
+func writeOutcome(w *resp.Writer, out *simba.Outcome, others ...any) {
+	w.Map(6 + len(others)/2)
+	w.Pairs(others...)
+	w.Pairs(
 		"status", out.Status.String(),
 		"owner", out.Owner,
 		"token", int64(out.Token),
@@ -307,7 +376,7 @@ func (c *client) writeOutcome(out *simba.Outcome) {
 
 // errTooManyWaiting is the reply to a WAIT beyond the limit. Do not change the prefix "ERR max
 // number of blocked clients reached", because clients match it.
-const errTooManyWaiting replyError = "ERR max number of blocked clients reached, three quarters of maxclients: ask again later, or without WAIT"
+const errTooManyWaiting replyError = "ERR max number of blocked clients reached: ask again later, or without WAIT"
 
 // bindUnknown records a lease that SESSION may have bound, if the store did not answer or refused a
 // part of the request. When the session ends, the server tries to release the lease.

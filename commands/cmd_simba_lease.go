@@ -13,7 +13,7 @@ var simbaReleaseRow = command{
 	name: "simba.release", arity: -3, flags: write | fast, keys: mutexWritten, actor: contenderActor,
 	group: simbaGroup, since: "0.1.0", run: (*client).simbaRelease,
 	summary: "Releases the mutex, or leaves its queue",
-	args:    "mutex contender [TOKEN token]",
+	args:    "mutex contender [TOKEN token | VIA waiter REQUEST n]",
 }
 
 var simbaCheckRow = command{
@@ -54,7 +54,7 @@ func parseGuard(args [][]byte) (g simba.GuardRequest, err error) {
 func (c *client) simbaGuard(args [][]byte) error {
 	g, err := parseGuard(args)
 	if err == nil {
-		err = c.vouch(g.TTL + g.Transition)
+		err = c.x.vouch(g.TTL + g.Transition)
 	}
 	if err != nil {
 		c.x.observers.stats.guards.add(0)
@@ -62,7 +62,7 @@ func (c *client) simbaGuard(args [][]byte) error {
 	}
 	out, err := c.backend().Guard(c.conn.Context(), g)
 	if err == nil && out.Status == simba.StatusRenewed {
-		err = c.vouch(g.TTL + g.Transition) // the session may have become shorter meanwhile
+		err = c.x.vouch(g.TTL + g.Transition) // the session may have become shorter meanwhile
 	}
 	if err != nil {
 		c.x.observers.stats.guards.add(0)
@@ -70,30 +70,42 @@ func (c *client) simbaGuard(args [][]byte) error {
 	}
 	c.x.observers.stats.guards.add(out.Status)
 	c.session.unbind(g.Mutex, out.Token)
-	c.writeOutcome(&out)
+	c.conn.ReplyAfter(out.Seq)
+	writeOutcome(c.w, &out)
 	return nil
 }
 
-func parseRelease(args [][]byte) (r simba.ReleaseRequest, err error) {
+func parseRelease(args [][]byte) (r simba.ReleaseRequest, via viaRequest, err error) {
 	if r.Mutex, r.Contender, err = parseNames(args[1], args[2]); err != nil {
-		return r, err
+		return r, via, err
 	}
 	o := options{rest: args[3:]}
 	for o.next() {
 		switch {
 		case o.is("TOKEN"):
 			r.Token = o.token()
+		case o.is("VIA"):
+			via = o.via()
 		default:
 			o.unknown()
 		}
 	}
-	return r, o.err
+	if o.err == nil && via.n != 0 && r.Token != 0 {
+		o.err = replyError("ERR syntax error: TOKEN and VIA exclude each other")
+	}
+	return r, via, o.err
 }
 
 func (c *client) simbaRelease(args [][]byte) error {
-	r, err := parseRelease(args)
+	r, via, err := parseRelease(args)
 	if err != nil {
 		return err
+	}
+	if via.n != 0 {
+		if r.Token = c.cancel(via, r.Mutex, r.Contender); r.Token == 0 {
+			c.replyYes(false, 0)
+			return nil
+		}
 	}
 	released, seq, err := c.backend().Release(c.conn.Context(), r)
 	if err != nil {

@@ -4,7 +4,8 @@
 //	resp.Server ── Execute ► table.find ► gate.admit ► client.run ► handler ► simba.Backend
 //	                                                       │
 //	                                                       └ observers
-//	            ── Closed ──► release the leases that SESSION bound to the connection
+//	            ── Closed ──► release the leases that SESSION bound to the connection, and end the
+//	                          waits whose outcomes it collects
 //
 // The gate decides whether a command may run: by the login, the user's rules, the memory, and the
 // modes of the connection. The observers watch the commands of all clients: MONITOR, statistics,
@@ -19,7 +20,7 @@
 //	errors, parse, settings, table, permissions
 //	monitors, slowlog, audit, statistics ► observers
 //	login_delay, transaction, store, session ► gate
-//	commands, client, keytx, expiry
+//	commands, client, waiters, keytx, expiry
 //	cmd_*
 //	config, dispatch, http_login, stats: what the server's main program and resp call
 //
@@ -37,6 +38,7 @@ package commands
 
 import (
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/simba-resp/simba-resp/resp"
@@ -63,6 +65,7 @@ type Field struct{ Name, Value string }
 type Commands struct {
 	store     store
 	gate      gate
+	waiters   sync.Map // those that SIMBA.NEXT has bound, by name
 	observers observers
 	server    *resp.Server // set once by Attach, before the first connection
 	table     *table

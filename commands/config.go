@@ -153,6 +153,7 @@ func families() [][]command {
 
 var simbaCommands = []command{
 	simbaAcquireRow,
+	simbaNextRow,
 	simbaGuardRow,
 	simbaReleaseRow,
 	simbaOwnerRow,

@@ -44,6 +44,7 @@ func (x *Commands) Closed(conn *resp.Conn) {
 	c.multi.end(x.store.keyspace)
 	c.session.uncount(&x.observers.stats.sessions)
 	x.backups.end(conn)
+	c.endWaiter()
 	if !conn.ServerStopping() {
 		c.releaseSession()
 	}

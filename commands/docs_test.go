@@ -189,7 +189,7 @@ func TestRedisCliHelps(t *testing.T) {
 		}
 		for _, want := range []string{
 			"SIMBA.GUARD\x1b[0m \x1b[90mmutex contender ttl [TRANSITION ms] [TOKEN token]",
-			"SIMBA.ACQUIRE\x1b[0m \x1b[90mmutex contender ttl [TRANSITION ms] [WAIT ms | NOQUEUE] [SESSION]",
+			"SIMBA.ACQUIRE\x1b[0m \x1b[90mmutex contender ttl [TRANSITION ms] [WAIT ms [VIA waiter REQUEST n] | NOQUEUE] [SESSION]",
 			"group:\x1b[0m simba",
 			"CLIENT KILL\x1b[0m",
 		} {

@@ -132,7 +132,7 @@ type options struct {
 	rest [][]byte
 	word []byte    // the present option
 	name string    // the present option in upper case
-	seen [4]string // the names of the options so far; no command has more than 4
+	seen [5]string // the names of the options so far; no command has more than 5
 	n    int       // how many elements of seen are used
 	err  error
 }

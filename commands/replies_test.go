@@ -136,7 +136,7 @@ func TestSimbaHelpShowsEachSimbaCommand(t *testing.T) {
 	p := newSite(t, Config{}).dial()
 	help := p.do("SIMBA.HELP")
 	for _, line := range []string{
-		"+SIMBA.ACQUIRE mutex contender ttl [TRANSITION ms] [WAIT ms | NOQUEUE] [SESSION]\r\n",
+		"+SIMBA.ACQUIRE mutex contender ttl [TRANSITION ms] [WAIT ms [VIA waiter REQUEST n] | NOQUEUE] [SESSION]\r\n",
 		"+SIMBA.GUARD mutex contender ttl [TRANSITION ms] [TOKEN token]\r\n",
 		"+SIMBA.SCAN cursor [MATCH pattern] [COUNT count] [STATE <held | contended>]\r\n",
 		"+SIMBA.BACKUP READ offset\r\n", "+SIMBA.HELP\r\n",

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -18,7 +19,11 @@ type store struct {
 	timeout  time.Duration        // of a command that calls the backend many times; 0 = no limit
 	longest  func() time.Duration // longest lease that the backend vouches for; nil = no limit
 	faults   storeFaults
+	waits    atomic.Int64 // requests that wait via a waiter
 }
+
+// waitBytes is about the memory of such a request, without the backend's.
+const waitBytes = 512
 
 // outage counts the time that the commands of one batch have lost to a store that does not answer.
 // The server sends the replies of a batch together. So a pipeline of a hundred commands must not
@@ -156,10 +161,10 @@ func (f *storeFaults) due(text string, now time.Time) (missed int, due bool) {
 	return missed, true
 }
 
-// dataset returns the memory of the engine's mutexes, in bytes.
+// dataset returns the memory of the engine's mutexes and of the waits for them, in bytes.
 func (s *store) dataset() uint64 {
 	if s.keyspace == nil {
 		return 0
 	}
-	return uint64(max(0, s.keyspace.Bytes()))
+	return uint64(max(0, s.keyspace.Bytes()+s.waits.Load()*waitBytes))
 }

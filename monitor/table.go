@@ -141,7 +141,7 @@ var table = []row{
 		func(r *reading, s *sink) { s.value(float64(r.engine.Handoffs)) }},
 	{Metric{"simba_renewals_total", counter, nil, "", "Renewals of leases, by any command."},
 		func(r *reading, s *sink) { s.value(float64(r.engine.Renewed)) }},
-	{Metric{"simba_acquires_total", counter, []string{"result"}, "", "Requests of SIMBA.ACQUIRE by result: acquired, renewed, queued, busy, timeout or error."},
+	{Metric{"simba_acquires_total", counter, []string{"result"}, "", "Requests of SIMBA.ACQUIRE by result: acquired, renewed, queued, busy, timeout or error. A request that waits VIA a waiter counts when its wait ends."},
 		func(r *reading, s *sink) { s.counts(r.commands.Acquires) }},
 	{Metric{"simba_guards_total", counter, []string{"result"}, "", "Requests of SIMBA.GUARD by result: renewed, lost or error."},
 		func(r *reading, s *sink) { s.counts(r.commands.Guards) }},

@@ -80,10 +80,15 @@ func (w *Writer) Map(n int) {
 	w.Array(2 * n)
 }
 
-// MapOf writes a map of keys, each followed by its value. Keys are strings. A value is a string or an
-// int64; for a value of another type MapOf panics.
+// MapOf writes a map of pairs.
 func (w *Writer) MapOf(pairs ...any) {
 	w.Map(len(pairs) / 2)
+	w.Pairs(pairs...)
+}
+
+// Pairs writes the pairs of a map: keys, each followed by its value. Keys are strings. A value is a
+// string or an int64; for a value of another type Pairs panics.
+func (w *Writer) Pairs(pairs ...any) {
 	for _, p := range pairs {
 		if s, ok := p.(string); ok {
 			w.BulkString(s)
