@@ -60,7 +60,7 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 			// The store answered the first attempts too late, so the server repeated the request.
 			tries := int((o.ret - o.call) / int64(o.lease))
 			o.until = o.ret
-			renews(o, renewal, min(tries, r.renewals(o, all)))
+			renews(o, renewal, min(tries, 1+r.renewals(o, all)))
 			if o.kind != guard {
 				for range min(tries, 1+r.more(o, all)) {
 					perhaps(o, acquire)

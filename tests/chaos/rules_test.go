@@ -201,6 +201,7 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 			in(50, 60, long, renewed("a", 1)), in(at, at+10, asks, short),
 		}
 	}
+	brief := reply{owner: "a", token: 1, left: 18 * time.Millisecond}
 	again := rules{guarantees: guarantees{again: true}}
 	for _, c := range []struct {
 		name  string
@@ -238,6 +239,10 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 		{"one request renews twice", again, renewedTwice(110), true},
 		{"one request renews twice, and a second tenure follows", again, append(renewedTwice(110)[:5], in(400, 410, acquires("a"), granted("a", 2))), true},
 		{"one request renews a second time before its first lease is over", again, renewedTwice(90), false},
+		{"one request renews three times before its late reply", again, []operation{
+			first, in(20, 95, request{kind: guard, contender: "a", token: 1, lease: 20 * time.Millisecond}, reply{status: "renewed", owner: "a", token: 1, left: 3 * time.Millisecond}),
+			in(31, 33, asks, brief), in(53, 55, asks, brief), in(75, 77, asks, brief),
+		}, true},
 		{"one request renews twice, but the server repeats nothing", rules{}, renewedTwice(110), false},
 		{"a lease is cut short, but no request is without a reply", again, slices.Delete(renewedTwice(110), 1, 2), false},
 		{"a lease is cut short before the request without a reply is sent", again, slices.Insert(slices.Delete(renewedTwice(110), 1, 2), 3, lost(45, acquires("a"))), false},
