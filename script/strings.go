@@ -12,8 +12,13 @@ func (s *state) stringLibrary() map[string]lua.LGFunction {
 		"byte": s.stringByte, "char": stringChar, "len": stringLen,
 		"lower": s.mapBytes(swapCase('A', 'Z')), "upper": s.mapBytes(swapCase('a', 'z')), "reverse": s.mapBytes(slices.Reverse[[]byte]),
 		"rep": s.stringRep, "sub": stringSub, "format": s.stringFormat,
-		"find": s.stringFind,
+		"find": s.stringFind, "match": refused("string.match"), "gmatch": refused("string.gmatch"), "gsub": refused("string.gsub"),
 	}
+}
+
+// refused returns a function that only raises an error.
+func refused(name string) lua.LGFunction {
+	return func(L *lua.LState) int { raiseError(L, "%s is not supported: this is a lock server", name); return 0 }
 }
 
 // startIndex returns the position i in a string of n bytes. A negative i counts from the end.

@@ -12,7 +12,8 @@ func (s *state) tableLibrary() map[string]lua.LGFunction {
 		"concat": s.tableConcat, // gopher-lua's makes strings of any length
 		"insert": s.tableInsert, // gopher-lua's changes read-only tables
 		"remove": s.tableRemove, // gopher-lua's returns nil where Lua returns nothing
-		"getn":   s.tableGetN,   // gopher-lua's misses elements beyond the array part
+		"sort":   refused("table.sort"),
+		"getn":   s.tableGetN, // gopher-lua's misses elements beyond the array part
 	}
 }
 
