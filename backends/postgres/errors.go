@@ -81,7 +81,9 @@ func fault(err error) error {
 		return fmt.Errorf("the certificate of the database is not trusted: %s", oneLine(err))
 	}
 	switch code := codeOf(err); code {
-	case codeBadAuth, codeBadPassword, codeNoDatabase, codeManyConns:
+	case codeManyConns:
+		return fmt.Errorf("the database refuses new connections (%s): raise max_connections", oneLine(err))
+	case codeBadAuth, codeBadPassword, codeNoDatabase:
 		return fmt.Errorf("the database refuses the connection: %s", oneLine(err))
 	case codeDenied:
 		return fmt.Errorf("the role lacks a privilege (%s): %s", oneLine(err), grants)
