@@ -12,6 +12,9 @@ import (
 // completionTimeout is the time limit of a completion, for which a person waits.
 const completionTimeout = 2 * time.Second
 
+// maxCompletions is about how many names a completion offers.
+const maxCompletions = 100
+
 // CompleteMutex completes the first argument, the name of a mutex, by asking the server. It offers
 // nothing if the server does not reply in time.
 func CompleteMutex(cmd *cobra.Command, args []string, prefix string) ([]cobra.Completion, cobra.ShellCompDirective) {
@@ -28,8 +31,20 @@ func CompleteMutex(cmd *cobra.Command, args []string, prefix string) ([]cobra.Co
 	}
 	defer c.Close()
 	glob := globEscaper.Replace(prefix) + "*"
-	names, _ := scanNames(ctx, c, []any{"MATCH", glob, "COUNT", scanCount}) // on an error it returns none
-	return slices.DeleteFunc(names, func(name string) bool {
+	var names []string
+	for cursor := "0"; len(names) < maxCompletions; {
+		v, err := reply(c.Do(ctx, "SIMBA.SCAN", cursor, "MATCH", glob, "COUNT", scanCount))
+		if err != nil {
+			break
+		}
+		page, next, err := toPage(v)
+		if names = append(names, page...); err != nil || next == "0" {
+			break
+		}
+		cursor = next
+	}
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool {
 		return Printable(name) != name || strings.HasPrefix(name, "-")
 	}), directive
 }

@@ -35,7 +35,7 @@ var clientSubcommands = []command{
 		args:    "<ip:port | ID client-id | USER username | ADDR ip:port | SKIPME yes/no>",
 	},
 	{
-		name: "list", arity: 2, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientList,
+		name: "list", arity: -2, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientList,
 		summary: "Get the list of client connections",
 	},
 	{
@@ -151,7 +151,10 @@ func (c *client) clientInfo([][]byte) error {
 	return nil
 }
 
-func (c *client) clientList([][]byte) error {
+func (c *client) clientList(args [][]byte) error {
+	if len(args) > 2 {
+		return replyError("ERR CLIENT LIST serves no options: this is a lock server")
+	}
 	now := time.Now()
 	var text strings.Builder
 	for _, conn := range c.x.server.Conns() {
@@ -242,6 +245,8 @@ func parseKill(args [][]byte) (v victims, err error) {
 			v.skipMe = true
 		case equalFold(args[i], "SKIPME") && equalFold(value, "NO"):
 			v.skipMe = false
+		case equalFold(args[i], "TYPE"), equalFold(args[i], "LADDR"), equalFold(args[i], "MAXAGE"):
+			return v, replyError("ERR CLIENT KILL serves only the filters ADDR, ID, SKIPME and USER: this is a lock server")
 		default:
 			return v, errSyntax
 		}

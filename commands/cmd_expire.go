@@ -72,6 +72,11 @@ var expireCommands = []command{
 func expire(f expiryForm) keyedCommand {
 	return func(t *keyTx, args [][]byte) error {
 		if len(args) > 3 {
+			for _, option := range []string{"NX", "XX", "GT", "LT"} {
+				if equalFold(args[3], option) {
+					return replyErrorf("ERR '%s' serves no options: this is a lock server", nameOf(args))
+				}
+			}
 			return replyErrorf("ERR Unsupported option %s", shorten(args[3]))
 		}
 		d, err := f.parse(t, args, args[2], math.MinInt64)

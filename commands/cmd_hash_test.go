@@ -168,6 +168,7 @@ func TestCommandsOfOtherTypesAreRefusedWithAReason(t *testing.T) {
 	for command, name := range map[string]string{"LPUSH l a": "lpush", "sadd s a": "sadd", "XADD": "xadd", "ZUNIONSTORE a 1 b": "zunionstore", "Rename a b": "rename", "HMSET h a b": "hmset", "touch k": "touch", "EVAL_RO x 0": "eval_ro"} {
 		p.expect(command, failed("ERR '"+name+"' is not served: this is a lock server, its keys are locks (strings, hashes) and queues"))
 	}
+	p.expect("EVAL return(redis.call('hmset','h','a','b')) 0", failed("ERR 'hmset' is not served: this is a lock server, its keys are locks (strings, hashes) and queues script: fe5c9c92d7275931dd3fece18bcf1880582d568b, on @user_script:1."))
 	p.expect("COMMAND INFO lpush", "*1\r\n$-1\r\n")
 	if !slices.IsSorted(unserved) {
 		t.Error("unserved is not sorted")

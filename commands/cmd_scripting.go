@@ -162,6 +162,8 @@ func (h *scriptHost) run(args [][]byte) error {
 	e, err := h.tx.c.x.table.find(args)
 	writes := e != nil && e.has(write|mayReplicate)
 	switch {
+	case e == nil && notServed(args[0]) != nil:
+		return notServed(args[0])
 	case e == nil, err != nil && e.bySub != nil && len(args) > 1: // no such command or subcommand
 		return errScriptUnknown
 	case err != nil:

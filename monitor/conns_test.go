@@ -122,3 +122,48 @@ func TestBeyondTheLimitTheOldestConnectionIsClosed(t *testing.T) {
 		}
 	}
 }
+
+func TestAnAuthorizedRequestIsNotCutOff(t *testing.T) {
+	src := sources(t)
+	b := &slowBackend{Backend: src.Backend, reply: make(chan struct{})}
+	src.Backend = b
+	addr := protected(t, src)
+	done := make(chan error, 1)
+	go func() {
+		status, err := scrape(addr)
+		if err == nil && status != http.StatusOK {
+			err = errors.New(http.StatusText(status))
+		}
+		done <- err
+	}()
+	for b.asked.Load() == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	for range 2 * maxConns {
+		must(t, ask(connect(t, addr, "")))
+	}
+	close(b.reply)
+	if err := <-done; err != nil {
+		t.Errorf("the authorized request to /metrics: %v; want no error", err)
+	}
+}
+
+func TestWithOnlyAuthorizedRequestsTheNewestConnectionIsClosed(t *testing.T) {
+	var l conns
+	for range maxConns {
+		near, far := net.Pipe()
+		defer near.Close()
+		defer far.Close()
+		if over := l.add(near); over != nil {
+			t.Fatal("add returned a connection to close below the limit")
+		}
+	}
+	for i := range l.open {
+		l.open[i].authorized = true
+	}
+	near, far := net.Pipe()
+	defer far.Close()
+	if over := l.add(near); over != near || len(l.open) != maxConns {
+		t.Errorf("add returned %v to close and left %d; want the new connection, and %d left", over, len(l.open), maxConns)
+	}
+}

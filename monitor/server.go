@@ -88,6 +88,7 @@ func New(cfg Config) *Server {
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
+		ConnContext:       withConn,
 		ConnState:         s.conns.changed,
 	}
 	return s
@@ -157,6 +158,7 @@ func (s *Server) authorized(command string, serve http.HandlerFunc) http.Handler
 		case err != nil:
 			http.Error(w, fmt.Sprintf("%v to run '%s'", err, command), http.StatusForbidden)
 		default:
+			s.conns.authorize(r)
 			serve(w, r)
 		}
 	}

@@ -22,7 +22,6 @@ func (b *Backend) beginTenure(n *node, t *proxy.Ticket) simba.Outcome {
 }
 
 func (b *Backend) announceTenure(n *node, reason string) {
-	b.counters.acquired.Add(1)
 	for {
 		last := b.counters.token.Load()
 		if n.token <= last || b.counters.token.CompareAndSwap(last, n.token) {
@@ -45,9 +44,9 @@ func (b *Backend) announceTenure(n *node, reason string) {
 	for _, e := range before {
 		b.announceEnd(e)
 	}
-	b.eventLog.Announce(simba.Event{
+	b.counters.acquired.Add(int64(b.eventLog.Announce(simba.Event{
 		At: at, Kind: simba.EventAcquired, Mutex: n.mutex, Owner: n.contender, Token: n.token, Reason: reason,
-	})
+	})))
 }
 
 // endOtherWait ends a wait of the node's contender with the grant, unless its ticket is t.

@@ -27,7 +27,7 @@ TOML file of ` + "`--config`" + `, and the key overrides the default. In the fil
 the flag: ` + "`handoff-window = \"1s\"`" + `. A duration is written as ` + "`1s`, `500ms` or `1h30m`" + `.
 
 - ` + "`simba-resp serve --help`" + ` prints the same list.
-- ` + "`simba-resp check`" + ` reports every error at once and does not serve.
+- ` + "`simba-resp check`" + ` reports every error of the settings at once and does not serve.
 - ` + "`CONFIG GET *`" + ` shows the current values, except secret ones.
 - ` + "`CONFIG SET`" + ` changes the settings marked "at run time", until the next start.
 - A ` + "`SIMBA_*`" + ` variable that is no setting is ignored.
