@@ -86,7 +86,7 @@ func TestClientKill(t *testing.T) {
 		killed         []int // indexes of the killed peers; 0 is the caller
 	}{
 		{"CLIENT KILL ID 2", ":1\r\n", []int{1}},
-		{"CLIENT KILL TYPE pubsub", failed("ERR syntax error"), nil},
+		{"CLIENT KILL TYPE pubsub", failed("ERR CLIENT KILL serves only the filters ADDR, ID, SKIPME and USER: this is a lock server"), nil},
 		{"CLIENT KILL USER default", ":3\r\n", []int{1, 2, 3}},
 		{"CLIENT KILL USER default SKIPME no", ":4\r\n", []int{0, 1, 2, 3}},
 		{"CLIENT KILL ID 1", ":0\r\n", nil},

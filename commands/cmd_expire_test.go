@@ -44,9 +44,10 @@ func TestALockKeyExpiresWithItsLease(t *testing.T) {
 func TestOptionsOfExpireAreRefused(t *testing.T) {
 	p := newEngineSite(t).dial()
 	p.expect("SET k v", ok)
-	for _, option := range []string{"NX", "XX", "GT", "LT", "nonsense"} {
+	for _, option := range []string{"NX", "XX", "GT", "LT"} {
 		p.expect("PEXPIRE k 1 "+option, failed("ERR 'pexpire' serves no options: this is a lock server"))
 	}
+	p.expect("PEXPIRE k 1 nonsense", failed("ERR Unsupported option nonsense"))
 	p.expect("TTL k", ":-1\r\n")
 }
 
