@@ -96,6 +96,9 @@ func (c *client) simbaAcquire(args [][]byte) error {
 		a.Session = c.conn.ID()
 	}
 	a.Full = c.permit.full
+	if a.via.n == 0 {
+		c.x.supersede(tenureHash(a.Mutex, a.Contender), nil)
+	}
 	var out simba.Outcome
 	var ticket simba.Ticket // not nil = the client got the mutex after it was blocked
 	switch {
@@ -205,6 +208,7 @@ func (c *client) acquireVia(a acquisition) (out simba.Outcome, waits bool, err e
 		out, _, err = c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
 		return out, false, err
 	}
+	c.x.supersede(v.tenure.of, v.tenure)
 	a.Waiter = v
 	out, ticket, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
 	if err == nil && ticket != nil {

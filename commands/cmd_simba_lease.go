@@ -101,13 +101,13 @@ func (c *client) simbaRelease(args [][]byte) error {
 	if err != nil {
 		return err
 	}
+	var released bool
+	var seq simba.Seq
 	if via.n != 0 {
-		if r.Token = c.cancel(via, r.Mutex, r.Contender); r.Token == 0 {
-			c.replyYes(false, 0)
-			return nil
-		}
+		released, seq, err = c.cancel(via, r.Mutex, r.Contender)
+	} else {
+		released, seq, err = c.backend().Release(c.conn.Context(), r)
 	}
-	released, seq, err := c.backend().Release(c.conn.Context(), r)
 	if err != nil {
 		return err
 	}

@@ -329,17 +329,81 @@ func TestReleaseEndsTheTenureOfARequest(t *testing.T) {
 	})
 }
 
-func TestAWaiterRemembersItsLastTenures(t *testing.T) {
-	withWaiter(t, func(t *testing.T, _ *site, p, _, n *peer) {
-		p.do("SIMBA.RELEASE m o")
-		for i := range maxBrought + 1 {
-			p.wantStatus(acquireVia("c", i+1, "0"), "acquired")
-			if i < maxBrought {
-				p.do("SIMBA.RELEASE m c")
-			}
+// A client that gives up request 1 and locks again finds its tenure by request 2. The RELEASE of
+// request 1 may arrive after that.
+func TestALateReleaseSparesATenureThatALaterRequestHasRenewed(t *testing.T) {
+	granted := func(p, q *peer) {
+		p.wantStatus(acquireVia("c", 1, "0"), "queued")
+		q.do("SIMBA.RELEASE m o")
+		synctest.Wait()
+	}
+	for how, brings := range map[string]func(p, q, n *peer){
+		"before NEXT": func(p, q, _ *peer) { granted(p, q) },
+		"after NEXT": func(p, q, n *peer) {
+			granted(p, q)
+			n.wantNext(1000, "1 acquired")
+		},
+		"at once": func(p, q, _ *peer) {
+			q.do("SIMBA.RELEASE m o")
+			p.wantStatus(acquireVia("c", 1, "0"), "acquired")
+		},
+	} {
+		for _, again := range []string{acquireVia("c", 2, "0"), "SIMBA.ACQUIRE m c 10000 NOQUEUE"} {
+			withWaiter(t, func(t *testing.T, _ *site, p, q, n *peer) {
+				brings(p, q, n)
+				q.wantStatus(again, "renewed")
+				p.do(releaseVia("c", 1))
+				if v := values(p.do("SIMBA.OWNER m")); v["owner"] != "c" {
+					t.Errorf("granted %s and renewed by %s: RELEASE of request 1 has ended the tenure: %v", how, again, v)
+				}
+			})
 		}
-		p.expect(releaseVia("c", 1), ":0\r\n")
-		p.expect(releaseVia("c", maxBrought+1), ":1\r\n")
+	}
+}
+
+func TestARequestWaitsForTheReleaseOfAnEarlierOne(t *testing.T) {
+	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
+		p, q, n := s.dial(), s.dial(), s.dial()
+		n.wantNext(0)
+		free := false
+		ticket.acquire = func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+			status := simba.StatusRenewed
+			if free {
+				status = simba.StatusAcquired
+			}
+			return simba.Outcome{Status: status, Owner: "c", Token: 7, TTL: time.Second, Transition: time.Second}, nil, nil
+		}
+		free = true
+		p.wantStatus(acquireVia("c", 1, "0"), "acquired")
+		free = false
+		ticket.release = func(simba.ReleaseRequest) (bool, simba.Seq, error) {
+			time.Sleep(time.Second)
+			free = true
+			return true, 0, nil
+		}
+		p.send(releaseVia("c", 1))
+		synctest.Wait()
+		q.wantStatus(acquireVia("c", 2, "0"), "acquired")
+		if got := p.reply(); got != ":1\r\n" {
+			t.Errorf("RELEASE replied %q, want 1", got)
+		}
+	})
+}
+
+func TestAWaiterRemembersItsLastTenures(t *testing.T) {
+	withWaiter(t, func(t *testing.T, s *site, p, _, n *peer) {
+		on := func(command string, i int) string { return strings.Replace(command, " m ", fmt.Sprintf(" m%d ", i), 1) }
+		for i := range maxBrought + 1 {
+			p.wantStatus(on(acquireVia("c", i+1, "0"), i+1), "acquired")
+		}
+		found, _ := s.x.waiters.Load(theWaiter)
+		if left := len(found.(*waiter).waits); left != 0 {
+			t.Errorf("%d waits are kept for requests that have ended", left)
+		}
+		p.expect(on(releaseVia("c", 1), 1), ":0\r\n")
+		for _, i := range []int{2, maxBrought + 1} {
+			p.expect(on(releaseVia("c", i), i), ":1\r\n")
+		}
 	})
 }
 

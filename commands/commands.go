@@ -66,6 +66,7 @@ type Commands struct {
 	store     store
 	gate      gate
 	waiters   sync.Map // those that SIMBA.NEXT has bound, by name
+	tenures   sync.Map // *tenure of each contender's last request via a waiter, by tenureHash
 	observers observers
 	server    *resp.Server // set once by Attach, before the first connection
 	table     *table

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"hash/maphash"
 	"maps"
 	"slices"
 	"sync"
@@ -39,7 +40,7 @@ const (
 	maxWaits          = 10_000
 	maxWaitsPerClient = 10
 	// maxBrought is how many tenures a waiter remembers for RELEASE ... REQUEST.
-	maxBrought = 1000
+	maxBrought = 100
 )
 
 const (
@@ -54,23 +55,42 @@ type waiter struct {
 	ending sync.WaitGroup // the goroutines of viaWait.end
 
 	mu      sync.Mutex          // protects the rest, and parts of each viaWait
-	over    sync.Cond           // a wait has ended; uses mu
-	waits   map[uint64]*viaWait // by number, until the outcome is sent or the wait is canceled; and brought
+	over    sync.Cond           // a wait, or tenure.ending, has ended; uses mu
+	waits   map[uint64]*viaWait // by number, until the outcome is sent or the wait is canceled
 	ready   []*viaWait          // those with an outcome to send, in order
 	next    *resp.Wait          // of the last SIMBA.NEXT
 	gone    bool                // the connection has ended
-	brought []*viaWait          // those of the last requests that have brought a tenure
+	brought []*tenure           // of the last requests that have brought one
+}
+
+// tenure is what RELEASE ... REQUEST needs of a request to end the tenure that it has brought. Only
+// the contender's last request counts, because it may have renewed the lease of an earlier tenure.
+type tenure struct {
+	waiter *waiter
+	n      uint64 // of the request
+	of     uint64 // tenureHash
+
+	// waiter.mu protects the rest.
+	token  uint64 // 0 = none
+	ending int    // how many RELEASEs are ending the tenure
+}
+
+var tenureSeed = maphash.MakeSeed()
+
+func tenureHash(mutex, contender string) uint64 {
+	return maphash.Comparable(tenureSeed, [2]string{mutex, contender})
 }
 
 // viaWait is one wait. It is the Waiter of its ticket.
 type viaWait struct {
 	waiter           *waiter
 	n                uint64
+	tenure           *tenure
 	mutex, contender string
 	lease, started   time.Duration // ttl + transition; since the server's start
 
 	// waiter.mu protects the rest. The fields from over on do not change once they are set.
-	ticket  simba.Ticket    // nil = the backend has not replied yet, or the wait is forgotten
+	ticket  simba.Ticket    // nil = the backend has not replied yet
 	timer   *time.Timer     // ends the wait at its limit; nil = none
 	why     simba.EndReason // why end calls the ticket; the first reason other than EndWoken counts
 	refusal *denial         // why the user may not wait any more; nil = may wait
@@ -130,6 +150,9 @@ func (c *client) endWaiter() {
 	}
 	w.ending.Wait()
 	w.sent(unsent, true)
+	for _, t := range w.brought {
+		c.x.tenures.CompareAndDelete(t.of, t)
+	}
 }
 
 // all returns the waits. The caller then locks the mutex for each, so that it never blocks Wake.
@@ -149,12 +172,13 @@ func (c *client) enter(a *acquisition) (*viaWait, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.waits[a.via.n] != nil:
+	case w.waits[a.via.n] != nil, slices.ContainsFunc(w.brought, func(t *tenure) bool { return t.n == a.via.n }):
 		return nil, errOldRequest
-	case len(w.waits)-len(w.brought) >= maxWaits, c.x.store.waits.Load() >= maxWaitsPerClient*int64(c.x.server.MaxClients()):
+	case len(w.waits) >= maxWaits, c.x.store.waits.Load() >= maxWaitsPerClient*int64(c.x.server.MaxClients()):
 		return nil, errTooManyWaiting
 	}
 	v := &viaWait{waiter: w, n: a.via.n, mutex: a.Mutex, contender: a.Contender, lease: a.TTL + a.Transition, started: c.call.started}
+	v.tenure = &tenure{waiter: w, n: v.n, of: tenureHash(v.mutex, v.contender)}
 	w.waits[v.n] = v
 	c.x.store.waits.Add(1)
 	return v, nil
@@ -250,12 +274,12 @@ func (v *viaWait) finish(out simba.Outcome, err error, refusal *denial, at time.
 
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	v.busy, v.over, v.out, v.err, v.at = false, true, out, err, at
+	v.busy, v.at = false, at
+	v.settle(out, err)
 	if v.timer != nil {
 		v.timer.Stop()
 	}
 	w.ready = append(w.ready, v)
-	w.over.Broadcast()
 	if w.next != nil {
 		w.next.Wake()
 	}
@@ -266,38 +290,78 @@ func (v *viaWait) withdraw(out simba.Outcome) {
 	w := v.waiter
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	v.over, v.out = true, out
+	v.settle(out, nil)
 	w.forgetLocked(v)
-	w.over.Broadcast()
+}
+
+// settle stores the outcome. The caller holds waiter.mu.
+func (v *viaWait) settle(out simba.Outcome, err error) {
+	v.over, v.out, v.err = true, out, err
+	if v.granted() {
+		v.tenure.token = out.Token
+	}
+	v.waiter.over.Broadcast()
 }
 
 func (v *viaWait) granted() bool { return v.err == nil && v.out.Status == simba.StatusAcquired }
 
-// cancel ends the wait of a request. It returns the token of the tenure that the request has
-// brought; 0 = none.
-func (c *client) cancel(via viaRequest, mutex, contender string) (token uint64) {
+// cancel ends the wait of a request, or the tenure that the request has brought. ended is true if
+// there was such a tenure.
+func (c *client) cancel(via viaRequest, mutex, contender string) (ended bool, seq simba.Seq, err error) {
 	w := c.findWaiter(via.waiter)
 	if w == nil {
-		return 0
+		return false, 0, nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	v := w.waits[via.n]
-	if v == nil || v.mutex != mutex || v.contender != contender {
-		return 0
+	if v := w.waits[via.n]; v != nil && v.mutex == mutex && v.contender == contender {
+		for !v.over {
+			v.interruptLocked(simba.EndLeft)
+			w.over.Wait()
+		}
+		if i := slices.Index(w.ready, v); i >= 0 { // otherwise NEXT sends or has sent the outcome
+			w.ready = slices.Delete(w.ready, i, i+1)
+			w.forgetLocked(v)
+			if v.granted() { // Abandon ends no tenure that a later request has renewed
+				w.mu.Unlock()
+				seq, err = v.ticket.Abandon()
+				w.mu.Lock()
+				return err == nil, seq, err
+			}
+		}
 	}
-	for !v.over {
-		v.interruptLocked(simba.EndLeft)
-		w.over.Wait()
+	last, _ := c.x.tenures.Load(tenureHash(mutex, contender))
+	t, _ := last.(*tenure)
+	if t == nil || t.waiter != w || t.n != via.n || t.token == 0 {
+		return false, 0, nil
 	}
-	if i := slices.Index(w.ready, v); i >= 0 { // otherwise NEXT sends or has sent the outcome
-		w.ready = slices.Delete(w.ready, i, i+1)
-		w.forgetLocked(v)
+	t.ending++
+	w.mu.Unlock()
+	ended, seq, err = c.backend().Release(c.conn.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: contender, Token: t.token})
+	w.mu.Lock()
+	t.ending--
+	w.over.Broadcast()
+	return ended, seq, err
+}
+
+// supersede makes t the tenure of the contender's last request; nil = the request is not via a
+// waiter. It waits until no RELEASE is ending the tenure of an earlier request.
+func (x *Commands) supersede(of uint64, t *tenure) {
+	last, found := any(nil), false
+	if t == nil {
+		last, found = x.tenures.LoadAndDelete(of)
+	} else {
+		last, found = x.tenures.Swap(of, t)
 	}
-	if v.granted() {
-		return v.out.Token
+	if !found {
+		return
 	}
-	return 0
+	old := last.(*tenure)
+	old.waiter.mu.Lock()
+	defer old.waiter.mu.Unlock()
+	for old.ending > 0 {
+		old.waiter.over.Wait()
+	}
 }
 
 // take returns the waits whose outcomes SIMBA.NEXT sends now. The caller must call sent. The next
@@ -324,17 +388,19 @@ func (w *waiter) sent(list []*viaWait, written bool) {
 	}
 }
 
-// forgetLocked forgets a wait that is over. Of the last that have brought a tenure, it keeps what
-// cancel needs. The caller holds w.mu.
+// forgetLocked forgets a wait that is over. It remembers the last tenures for cancel. The caller
+// holds w.mu.
 func (w *waiter) forgetLocked(v *viaWait) {
 	w.c.x.store.waits.Add(-1)
-	v.ticket, v.timer = nil, nil
-	if !v.granted() {
-		delete(w.waits, v.n)
-	} else if w.brought = append(w.brought, v); len(w.brought) > maxBrought {
-		delete(w.waits, w.brought[0].n)
-		w.brought = w.brought[1:]
+	delete(w.waits, v.n)
+	old := v.tenure
+	if old.token != 0 && !w.gone {
+		if w.brought = append(w.brought, old); len(w.brought) <= maxBrought {
+			return
+		}
+		old, w.brought = w.brought[0], w.brought[1:]
 	}
+	w.c.x.tenures.CompareAndDelete(old.of, old)
 }
 
 // judge ends the wait if the user's rules no longer allow it.

@@ -124,6 +124,10 @@ func (w *randomWaits) run() {
 	if n := w.s.x.store.waits.Load(); n != 0 {
 		w.t.Errorf("after the end of all waiters %d waits are left", n)
 	}
+	w.s.x.tenures.Range(func(_, t any) bool {
+		w.t.Errorf("after the end of all waiters the tenure %v is left", t.(*tenure).token)
+		return true
+	})
 }
 
 func (c *randomClient) acquire(mutex string) {
