@@ -763,7 +763,7 @@ func TestAnErrorOfTheStoreIsAnOutcome(t *testing.T) {
 		n.wantNext(0)
 		ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
 			ticket.waiter = r.Waiter
-			return simba.Outcome{Status: simba.StatusWaiting}, brokenTicket{}, nil
+			return simba.Outcome{Status: simba.StatusWaiting}, brokenTicket{err: &simba.MisconfiguredError{Engine: "mysql", Err: errors.New("no table")}}, nil
 		}
 		p.wantStatus(acquireVia("c", 1, "0"), "queued")
 		ticket.waiter.Wake()
@@ -774,10 +774,26 @@ func TestAnErrorOfTheStoreIsAnOutcome(t *testing.T) {
 	})
 }
 
-type brokenTicket struct{ simba.Ticket }
+type brokenTicket struct {
+	simba.Ticket
+	err error
+}
 
-func (brokenTicket) End(simba.EndReason) (simba.Outcome, error) {
-	return simba.Outcome{}, &simba.MisconfiguredError{Engine: "mysql", Err: errors.New("no table")}
+func (b brokenTicket) End(simba.EndReason) (simba.Outcome, error) { return simba.Outcome{}, b.err }
+
+// If the store does not answer, it may have granted the mutex.
+func TestReleaseOfARequestReturnsTheErrorOfTheStore(t *testing.T) {
+	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
+		p, n := s.dial(), s.dial()
+		n.wantNext(0)
+		ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+			return simba.Outcome{Status: simba.StatusWaiting}, brokenTicket{err: &simba.UnavailableError{Engine: "mysql", Err: errors.New("no route")}}, nil
+		}
+		p.wantStatus(acquireVia("c", 1, "0"), "queued")
+		if got := p.do(releaseVia("c", 1)); !strings.Contains(got, "no route") {
+			t.Errorf("RELEASE replied %q, want the error of the store", got)
+		}
+	})
 }
 
 // The grants of a socket that breaks go to the next waiters, if a NEXT has not returned them, or if

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"context"
+	"errors"
 	"hash/maphash"
 	"maps"
 	"slices"
@@ -327,6 +328,9 @@ func (c *client) cancel(via viaRequest, mutex, contender string) (ended bool, se
 				seq, err = v.ticket.Abandon()
 				w.mu.Lock()
 				return err == nil, seq, err
+			}
+			if lost := (*simba.UnavailableError)(nil); errors.As(v.err, &lost) {
+				return false, 0, lost // the store may have granted the mutex
 			}
 		}
 	}
