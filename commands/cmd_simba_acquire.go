@@ -197,11 +197,8 @@ func (c *client) acquireOrRefuse(a acquisition) (simba.Outcome, error) {
 // acquireVia is ACQUIRE ... WAIT ... VIA. waits is true if SIMBA.NEXT returns the outcome. If the
 // user has no such waiter on this server, the contender queues without a wait.
 func (c *client) acquireVia(a acquisition) (out simba.Outcome, waits bool, err error) {
-	v, err := c.enter(&a)
+	v, full, err := c.enter(&a)
 	switch {
-	case errors.Is(err, errTooManyWaiting):
-		out, err = c.acquireOrRefuse(a)
-		return out, false, err
 	case err != nil:
 		return out, false, err
 	case v == nil:
@@ -209,6 +206,11 @@ func (c *client) acquireVia(a acquisition) (out simba.Outcome, waits bool, err e
 		return out, false, err
 	}
 	c.x.supersede(v.tenure.of, v.tenure)
+	if full {
+		out, err = c.acquireOrRefuse(a)
+		v.withdraw(out)
+		return out, false, err
+	}
 	a.Waiter = v
 	out, ticket, err := c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
 	if err == nil && ticket != nil {

@@ -576,7 +576,13 @@ func TestWaitsHaveALimit(t *testing.T) {
 			return simba.Outcome{Status: simba.StatusRenewed, Owner: "c", Token: 6, Transition: time.Second}, nil, nil
 		}
 		p.wantStatus(acquireVia("c", 99, "0"), "renewed")
-		ticket.acquire = acquire
+		ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+			return simba.Outcome{Status: simba.StatusAcquired, Owner: "c", Token: 7, Transition: time.Second}, nil, nil
+		}
+		p.wantStatus(acquireVia("c", 2*maxWaits, "0"), "acquired")
+		ticket.release = func(r simba.ReleaseRequest) (bool, simba.Seq, error) { return r.Token == 7, 0, nil }
+		p.expect(releaseVia("c", 2*maxWaits), ":1\r\n") // the reply may have been lost
+		ticket.acquire, ticket.release = acquire, nil
 
 		s.server.SetMaxClients(10_000)
 		for i := 2 * maxWaitsPerClient; i < maxWaits; i++ {

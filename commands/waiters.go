@@ -164,25 +164,23 @@ func (w *waiter) all() []*viaWait {
 }
 
 // enter adds a wait for a request, before the request is sent to the backend. The wait is nil if the
-// user has no such waiter on this server.
-func (c *client) enter(a *acquisition) (*viaWait, error) {
+// user has no such waiter on this server. If full is true, the request may not wait.
+func (c *client) enter(a *acquisition) (v *viaWait, full bool, err error) {
 	w := c.findWaiter(a.via.waiter)
 	if w == nil {
-		return nil, nil
+		return nil, false, nil
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case w.waits[a.via.n] != nil, slices.ContainsFunc(w.brought, func(t *tenure) bool { return t.n == a.via.n }):
-		return nil, errOldRequest
-	case len(w.waits) >= maxWaits, c.x.store.waits.Load() >= maxWaitsPerClient*int64(c.x.server.MaxClients()):
-		return nil, errTooManyWaiting
+	if w.waits[a.via.n] != nil || slices.ContainsFunc(w.brought, func(t *tenure) bool { return t.n == a.via.n }) {
+		return nil, false, errOldRequest
 	}
-	v := &viaWait{waiter: w, n: a.via.n, mutex: a.Mutex, contender: a.Contender, lease: a.TTL + a.Transition, started: c.call.started}
+	full = len(w.waits) >= maxWaits || c.x.store.waits.Load() >= maxWaitsPerClient*int64(c.x.server.MaxClients())
+	v = &viaWait{waiter: w, n: a.via.n, mutex: a.Mutex, contender: a.Contender, lease: a.TTL + a.Transition, started: c.call.started}
 	v.tenure = &tenure{waiter: w, n: v.n, of: tenureHash(v.mutex, v.contender)}
 	w.waits[v.n] = v
 	c.x.store.waits.Add(1)
-	return v, nil
+	return v, full, nil
 }
 
 // start begins the wait after the backend has returned its ticket. It returns false if the
