@@ -232,19 +232,23 @@ type blockedCall struct {
 
 // judge ends the wait if the user's rules no longer allow the ACQUIRE.
 func (b *blockedCall) judge(c *client) {
-	if d := c.x.mayNotAcquire(c.user(), b.mutex, b.contender); d != nil {
+	if d := c.x.mayNot(c.user(), "simba.acquire", b.mutex, b.contender); d != nil {
 		b.revoked.Store(d)
 		b.wait.Wake()
 	}
 }
 
-// mayNotAcquire returns why a user may not send ACQUIRE, or nil. It returns nil for a removed user,
-// whose connections are closed.
-func (x *Commands) mayNotAcquire(u *access.User, mutex, contender string) *denial {
+// mayNot returns why a user may not send a command, or nil. It returns nil for a removed user, whose
+// connections are closed.
+func (x *Commands) mayNot(u *access.User, command string, args ...string) *denial {
 	if u == nil {
 		return nil
 	}
-	d := x.table.byName["simba.acquire"].deny(u, [][]byte{nil, []byte(mutex), []byte(contender)})
+	call := [][]byte{nil}
+	for _, arg := range args {
+		call = append(call, []byte(arg))
+	}
+	d := x.table.byName[command].deny(u, call)
 	if d == nil {
 		return nil
 	}

@@ -535,6 +535,28 @@ func TestChangedRulesEndTheWaitsOfAWaiter(t *testing.T) {
 	})
 }
 
+func TestAWaitEndsWithTheRightToNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		file := newUsersFile(t, team...)
+		s := embeddedSite(t, Config{Users: file.open()})
+		boss, p, n := s.as("boss"), s.as("billing"), s.as("billing")
+		n.wantNext(0)
+		boss.wantStatus("SIMBA.ACQUIRE billing:1 boss 60000", "acquired")
+		p.wantStatus("SIMBA.ACQUIRE billing:1 billing 1000 WAIT 0 VIA "+theWaiter+" REQUEST 1", "queued")
+		n.send(next(1000))
+		synctest.Wait()
+		file.write(team[0], team[3], "user billing on >pw ~billing:* +@all -simba.next")
+		changed, err := s.x.gate.users.Load()
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.x.rejudge(nil, changed)
+		if got, want := outcomes(n.reply()), []string{"1 " + strings.TrimSuffix(noCommand("simba.next")[1:], "\r\n")}; !slices.Equal(got, want) {
+			t.Errorf("without the right to NEXT the wait ended with %q, want %q", got, want)
+		}
+	})
+}
+
 func TestAWaitViaAWaiterInATransactionTimesOut(t *testing.T) {
 	withWaiter(t, func(t *testing.T, _ *site, p, _, n *peer) {
 		p.expect("MULTI", ok)

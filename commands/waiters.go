@@ -407,7 +407,12 @@ func (w *waiter) forgetLocked(v *viaWait) {
 
 // judge ends the wait if the user's rules no longer allow it.
 func (v *viaWait) judge() {
-	if d := v.waiter.c.x.mayNotAcquire(v.waiter.c.user(), v.mutex, v.contender); d != nil {
+	c := v.waiter.c
+	d := c.x.mayNot(c.user(), "simba.acquire", v.mutex, v.contender)
+	if d == nil {
+		d = c.x.mayNot(c.user(), "simba.next", v.waiter.name)
+	}
+	if d != nil {
 		v.interrupt(simba.EndLeft, d)
 	}
 }
