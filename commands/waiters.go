@@ -46,7 +46,7 @@ const (
 
 const (
 	errOneWaiter  replyError = "ERR a connection has one waiter, and a waiter has one connection"
-	errOldRequest replyError = "ERR REQUEST names a wait that has not ended: each request needs a new number"
+	errOldRequest replyError = "ERR REQUEST names an earlier request: each request needs a new number"
 )
 
 // waiter collects the outcomes of waits for one connection.
