@@ -196,7 +196,7 @@ func (c *config) fields() []field {
 		},
 		{
 			name: "maxclients", kind: "number", initial: "10000", value: (*number)(&c.MaxClients),
-			help: "Maximum number of connections. Blocking commands may use three quarters of them.",
+			help: "Maximum number of connections. WAIT without VIA may block three quarters of them.",
 		},
 		{
 			name: "maxmemory", kind: "bytes, or a number with kb, mb, gb", initial: "0", value: (*memory)(&c.MaxMemory),
