@@ -1,6 +1,7 @@
 package mysql
 
 import (
+	"database/sql"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -17,6 +18,39 @@ func awaitFault(t *testing.T, b *Backend, setting string, refused, want bool) {
 	await(t, fmt.Sprintf("the check has the fault %s: %v", setting, want), func() bool {
 		return want == slices.ContainsFunc(b.Faults(), func(f proxy.Fault) bool { return f.Setting == setting && f.Refused == refused })
 	})
+}
+
+// fillPool opens all connections that the pool may have.
+func fillPool(t *testing.T, b *Backend) {
+	t.Helper()
+	var open []*sql.Conn
+	for range maxConns {
+		c, err := b.store.db.Conn(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		open = append(open, c)
+	}
+	for _, c := range open {
+		if err := c.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestConnectionsOfARefusedBinlogFormatAreNotKept(t *testing.T) {
+	store := stores.MariaDB(t, "--log-bin=binlog", "--binlog-format=ROW")
+	db := direct(t, store, "")
+	b := serve(t, store.Addr, nil)
+	must(t, db, "SET GLOBAL binlog_format = STATEMENT")
+	b.store.reconnect()
+	if _, _, err := b.Acquire(t.Context(), request("job", "a", long)); !isMisconfigured(err, "binlog_format is STATEMENT") {
+		t.Errorf("ACQUIRE: %v; want a MisconfiguredError", err)
+	}
+	must(t, db, "SET GLOBAL binlog_format = ROW")
+	for i := range maxConns {
+		take(t, b, fmt.Sprint("job ", i), "a", long)
+	}
 }
 
 func TestRefusedSettingAtRunTimeBeginsNoTenure(t *testing.T) {
@@ -39,6 +73,7 @@ func TestRefusedSettingAtRunTimeBeginsNoTenure(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			n := conformance.NewBroker(simba.ContenderChannel(name, "polls"))
 			b := serve(t, store.Addr, func(o *Options) { o.Notices = n })
+			fillPool(t, b) // the owner renews on connections from before
 			take(t, b, name, "a", long)
 			take(t, b, name+"2", "a", long)
 			w := block(t, b, name, "w", long)

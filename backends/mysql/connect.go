@@ -6,6 +6,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"regexp"
@@ -150,13 +151,41 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 		return nil, err
 	}
 	for _, s := range settings {
-		if _, err := conn.(driver.ExecerContext).ExecContext(ctx, s, nil); err != nil {
-			_ = conn.Close()
-			return nil, err
+		if err == nil {
+			_, err = conn.(driver.ExecerContext).ExecContext(ctx, s, nil)
 		}
+	}
+	if err == nil {
+		err = checkFormat(ctx, conn)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, err
 	}
 	c.connected()
 	return conn, nil
+}
+
+// checkFormat returns errStatements if the server refuses writes on a new connection. A connection
+// keeps the global binlog_format that it began with, so in the pool it would stay unusable after an
+// operator has changed it.
+func checkFormat(ctx context.Context, conn driver.Conn) error {
+	rows, err := conn.(driver.QueryerContext).QueryContext(ctx, "SHOW VARIABLES WHERE Variable_name = 'log_bin' AND Value = 'ON'"+
+		" OR Variable_name = 'binlog_format' AND Value = 'STATEMENT'", nil)
+	if err != nil {
+		return err
+	}
+	n, row := 0, make([]driver.Value, 2)
+	for err = rows.Next(row); err == nil; err = rows.Next(row) {
+		n++
+	}
+	if err == io.EOF {
+		err = nil
+	}
+	if err = errors.Join(err, rows.Close()); err == nil && n == 2 {
+		err = errStatements
+	}
+	return err
 }
 
 // driverLog logs the driver's reports of broken connections. Requests report them as errors too.

@@ -133,6 +133,8 @@ type fault string
 
 func (f fault) Error() string { return string(f) }
 
+const errStatements = fault("the server's binlog_format is STATEMENT: set it to ROW or MIXED")
+
 func faultf(format string, args ...any) error { return fault(fmt.Sprintf(format, args...)) }
 
 type endpoint struct{ user, addr, database string }
@@ -169,7 +171,7 @@ func (e endpoint) fault(err error) error {
 		errNotUpdatable, errInvalidView:
 		return wrongTable(err)
 	case errStatementBinlog:
-		return faultf("the server's binlog_format is STATEMENT: set it to ROW or MIXED")
+		return errStatements
 	case errSyntax, errNoVariable, errNoFunction:
 		return faultf("the server cannot run a statement of the engine (%s): it needs MySQL 5.7, MariaDB 10.3 or later", oneLine(err))
 	}

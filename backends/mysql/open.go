@@ -137,7 +137,7 @@ func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (faults []proxy.F
 	case on("wsrep_on") && on("wsrep_dirty_reads"):
 		refuse("wsrep_dirty_reads", "the server answers reads while it is cut off from its cluster: set wsrep_dirty_reads to OFF")
 	case on("log_bin") && strings.EqualFold(settings["binlog_format"], "STATEMENT"):
-		refuse("binlog_format", "the server's binlog_format is STATEMENT: set it to ROW or MIXED")
+		refuse("binlog_format", errStatements.Error())
 	}
 	if v := settings["innodb_flush_log_at_trx_commit"]; v != "" && v != "1" {
 		warn("innodb_flush_log_at_trx_commit", "innodb_flush_log_at_trx_commit is "+v+", not 1: a crash of the database's machine can undo acknowledged grants")

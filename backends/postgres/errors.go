@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -53,9 +54,9 @@ func isBroken(err error) bool {
 		!errors.Is(err, errStandby) && !errors.Is(err, errOldTimeline)
 }
 
-// fail returns an error of the driver as the error of a step. If PostgreSQL has answered with an
-// error, it has rolled the transaction back.
-func (s *store) fail(err error) error {
+// fail returns an error of the driver as the error of a step that was sent at the given time. If
+// PostgreSQL has answered with an error, it has rolled the transaction back.
+func (s *store) fail(sent time.Time, err error) error {
 	if err == nil || errors.As(err, new(proxy.NotDone)) {
 		return err
 	}
@@ -69,9 +70,21 @@ func (s *store) fail(err error) error {
 		return &simba.MisconfiguredError{Engine: name, Err: f}
 	}
 	if !errors.Is(err, context.Canceled) {
-		s.pool.Reset() // other connections may be broken too, or lead to the same node
+		s.reset(sent)
 	}
 	return err
+}
+
+// reset closes the connections of the pool after a failed step: others may be broken too, or lead to
+// the same node. It keeps those from after the step was sent. Otherwise a slow database, where many
+// steps fail, would have to accept new connections all the time, and become slower.
+func (s *store) reset(sent time.Time) {
+	s.resetting.Lock()
+	defer s.resetting.Unlock()
+	if sent.After(s.resetAt) {
+		s.pool.Reset()
+		s.resetAt = time.Now()
+	}
 }
 
 // fault returns what an operator has to change, or nil for an error that may pass by itself.

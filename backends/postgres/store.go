@@ -10,6 +10,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -28,6 +29,9 @@ type store struct {
 	watch   watch
 	// timeline is the highest timeline that this server has seen; 0 = none.
 	timeline atomic.Uint32
+
+	resetting sync.Mutex
+	resetAt   time.Time // of the pool, last
 }
 
 var _ interface {
@@ -168,7 +172,7 @@ func (s *store) send(ctx context.Context, mutex string, c change, insert bool) (
 		before, err = s.parse(rows[0])
 	}
 	if err != nil {
-		return before, nil, s.fail(err)
+		return before, nil, s.fail(sent, err)
 	}
 	s.clock.Learn(before.Now, sent, time.Now())
 	if v := rows[0]; v[10] != nil {
@@ -278,7 +282,7 @@ func (s *store) read(ctx context.Context, mutex string, settled bool) (proxy.Sta
 		r, err = s.parse(rows[0])
 	}
 	if err != nil {
-		return r.State, s.fail(err)
+		return r.State, s.fail(sent, err)
 	}
 	s.clock.Learn(r.Now, sent, time.Now())
 	return r.State, nil
@@ -310,15 +314,16 @@ func (s *store) Scan(ctx context.Context, from, to uint64, limit int) ([]proxy.S
 	if limit > 0 {
 		statement += fmt.Sprintf(" LIMIT %d", limit)
 	}
+	sent := time.Now()
 	rows, err := s.exec(ctx, statement)
 	if err != nil {
-		return nil, s.fail(err)
+		return nil, s.fail(sent, err)
 	}
 	list := make([]proxy.Scanned, 0, len(rows))
 	for _, v := range rows {
 		r, err := s.parse(v)
 		if err != nil {
-			return nil, s.fail(err)
+			return nil, s.fail(sent, err)
 		}
 		if mutex := string(v[10]); !r.missing {
 			list = append(list, proxy.Scanned{Mutex: mutex, Key: s.ScanKey(mutex), State: r.State})
