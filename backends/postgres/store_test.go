@@ -149,7 +149,7 @@ func TestSettingsOfTheRoleDoNotMatter(t *testing.T) {
 	await(t, "commits wait for the standby", func() bool {
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		_, _, err := b.store.Take(ctx, "m", &proxy.Lease{Owner: "late", TTL: time.Millisecond, Since: time.Now()})
+		_, _, err := b.store.Take(ctx, "late", &proxy.Lease{Owner: "late", TTL: time.Millisecond, Since: time.Now()})
 		return err != nil
 	})
 	// The primary reports success if somebody cancels the wait.
