@@ -179,7 +179,7 @@ func checkFormat(ctx context.Context, conn driver.Conn) error {
 	for err = rows.Next(row); err == nil; err = rows.Next(row) {
 		n++
 	}
-	if err == io.EOF {
+	if errors.Is(err, io.EOF) {
 		err = nil
 	}
 	if err = errors.Join(err, rows.Close()); err == nil && n == 2 {
