@@ -3,6 +3,7 @@ package mysql
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -164,6 +165,9 @@ func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 					}
 					o, err = ticket.End(why)
 				}
+				if isBusy(err) {
+					continue
+				}
 				if err != nil {
 					t.Errorf("ACQUIRE … WAIT of %s: %v", id, err)
 					return
@@ -174,7 +178,11 @@ func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 				hold("ours", id)
 				<-time.After(2 * time.Millisecond)
 				drop()
-				if ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: id, Token: o.Token}); err != nil || !ok {
+				ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: id, Token: o.Token})
+				for isBusy(err) {
+					ok, _, err = b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: id, Token: o.Token})
+				}
+				if err != nil || !ok {
 					t.Errorf("RELEASE of %s: %v, %v; want true", id, ok, err)
 					return
 				}
@@ -187,6 +195,13 @@ func TestJVMAndOwnContendersNeverOwnAtOnce(t *testing.T) {
 		enough := changes["jvm to jvm"] >= 5 && changes["jvm to ours"] >= 5 && changes["ours to jvm"] >= 5 && changes["ours to ours"] >= 5
 		return t.Failed() || enough
 	})
+}
+
+// isBusy reports whether the server asks to repeat a request, because others have changed the mutex
+// at each of its attempts. On a slow machine that happens beside contenders that never pause.
+func isBusy(err error) bool {
+	var unavailable *simba.UnavailableError
+	return errors.As(err, &unavailable) && unavailable.Busy
 }
 
 // Leases are short, and most owners stop without a release. An owner is sure of its lease for the
@@ -243,12 +258,15 @@ func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 				r.NoQueue = true
 				asked := time.Now()
 				o, _, err := b.Acquire(t.Context(), r)
+				if isBusy(err) {
+					continue
+				}
 				if err != nil {
 					t.Errorf("ACQUIRE: %v; want no error", err)
 					return
 				}
 				if o.Status == simba.StatusAcquired && !hold("ours", id, asked) {
-					if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: id}); err != nil {
+					if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: id}); err != nil && !isBusy(err) {
 						t.Errorf("RELEASE: %v; want no error", err)
 					}
 				}

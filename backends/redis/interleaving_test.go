@@ -252,8 +252,8 @@ func awaitIdle(t *testing.T, b *Backend, mutex, contender string) {
 	b.schedule.bringForward(mutex, time.Now())
 	until(t, "the mutex has been reconciled", func() bool {
 		b.schedule.mu.Lock()
+		defer b.schedule.mu.Unlock()
 		x := b.schedule.byMutex[mutex]
-		b.schedule.mu.Unlock()
 		return x != nil && time.Until(x.at) > nextReconcile
 	})
 	until(t, "no mutex is being reconciled", func() bool {
