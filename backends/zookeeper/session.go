@@ -246,11 +246,23 @@ func (s *session) cutIfSilent(start time.Time) {
 }
 
 // close gives the session up and asks the ensemble to end it, so that its nodes are deleted at
-// once. It waits for the library's goroutines.
+// once. It waits for the library's goroutines. First it waits for the answers to requests, for a
+// moment: a request that the library's Close ends returns its answer while another goroutine may
+// still be decoding it.
 func (s *session) close() {
 	s.end(errSessionOver)
+	answered := make(chan struct{})
+	go func() {
+		s.calls.Wait()
+		close(answered)
+	}()
+	select {
+	case <-answered:
+	case <-time.After(500 * time.Millisecond):
+	}
 	s.conn.Close()
 	s.leave()
+	<-answered
 }
 
 // sleep waits for d. It returns false if ctx ends first.
