@@ -15,9 +15,6 @@ import (
 	"github.com/simba-resp/simba-resp/client/internal/names"
 )
 
-// NoTransition is the Transition of a lease without a transition window.
-const NoTransition time.Duration = -1
-
 const (
 	defaultTimeout    = 3 * time.Second
 	defaultTTL        = 10 * time.Second
@@ -27,41 +24,49 @@ const (
 
 // Options of a Client. The zero value is ready to use.
 type Options struct {
-	// Timeout bounds the time of a request, and the time of a release in Stop, Unlock and Close. It
+	// Timeout bounds the time of a request, and the time of a release in Unlock, Lead and Close. It
 	// is 1 ms or more; 0 means 3 s. The go-redis client obeys it only if its option
 	// ContextTimeoutEnabled is set. If not, a request may continue in the background after Timeout,
 	// until the timeouts and retries of go-redis end it.
 	Timeout time.Duration
 
-	// TTL and Transition are the windows of all leases that do not set their own. A TTL of 0 means
-	// 10 s, a Transition of 0 means 2 s, and NoTransition means no transition window. See
-	// ContenderConfig. If the server refuses a lease as too long, the Client shortens the defaults.
-	// It does not shorten windows that the program sets: requests then fail with a TooLongError.
+	// TTL and Transition are the two windows of a lease. The owner renews before the TTL ends. In
+	// the transition window it still owns the mutex, so one slow reply does not lose the lease.
+	// After a crash of the owner, the mutex is free when both have passed. If both are 0, they are
+	// 10 s and 2 s, or less if the server refuses such a lease as too long. If only TTL is set,
+	// there is no transition window.
 	TTL, Transition time.Duration
 
-	// Logger logs outages, refusals, lost mutexes, overdue callbacks, and panics of scheduled work.
-	// nil means slog.Default(). The log handler must not wait for a call of the Client.
+	// IDPrefix begins the contender ids that the Client makes: prefix, counter:pid@host~random. The
+	// default is the name of the user and a colon, as the server demands; for the user "default"
+	// it is empty. The Client asks the server for the name when it needs its first id.
+	IDPrefix string
+
+	// Logger logs outages, refusals and lost mutexes. nil means slog.Default(). The log handler must
+	// not wait for a call of the Client.
 	Logger *slog.Logger
 
-	// Hooks are called when contenders acquire, release or lose mutexes. The zero value means none.
+	// Hooks are called when contenders acquire, release or lose mutexes.
 	Hooks Hooks
 }
 
-// Client creates contenders and observers. They share its go-redis client, and its connections for
-// notices. It is safe for concurrent use.
+// Client locks mutexes, leads and watches, with one go-redis client. It is safe for concurrent use.
 type Client struct {
 	rdb             redis.UniversalClient
 	timeout         time.Duration
-	ttl, transition time.Duration // as in Options, with the defaults
-	defaultTTL      bool          // Options does not set the TTL
-	defaultWindow   bool          // Options does not set the Transition
-	longest         atomic.Int64  // the longest lease of the server, in nanoseconds; 0 = not known
+	ttl, transition time.Duration
+	fits            bool                   // Options sets no windows
+	longest         atomic.Int64           // the longest lease of the server, in nanoseconds; 0 = not known
+	idPrefix        atomic.Pointer[string] // nil = not known yet
+	infoDenied      atomic.Bool            // the server refuses INFO, which is logged
 	log             *slog.Logger
-	hooks           Hooks
-	subscriptions   *subscriptions
-	active          *activeSet
+	hooks           []Hooks
 	outage          outage
-	suspend         suspendWatch
+
+	contenders    *contenders
+	keeper        keeper
+	waits         *waits
+	subscriptions *subscriptions
 }
 
 // New returns a Client that sends its requests with rdb. It does not connect. The caller closes rdb
@@ -69,7 +74,9 @@ type Client struct {
 //
 // Give the Client a go-redis client of its own, and set ContextTimeoutEnabled. In a shared pool,
 // blocking commands of other code (BLPOP, XREAD BLOCK) can take all connections. Then a leader
-// cannot renew in time and loses its mutex. New refuses a redis.Ring and a redis.ClusterClient.
+// cannot renew in time and loses its mutex. New refuses a redis.Ring and a redis.ClusterClient. To
+// hear of grants, the Client opens a connection with the Options of rdb, without its hooks. If the
+// type of rdb has no method Options, waiters wait for notices instead.
 func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 	if err := checkRedis(rdb); err != nil {
 		return nil, err
@@ -78,8 +85,8 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 		return nil, fmt.Errorf("Timeout is %v, less than %v", o.Timeout, minTimeout)
 	}
 	c := &Client{
-		rdb: rdb, timeout: o.Timeout, log: o.Logger, hooks: o.Hooks, subscriptions: newSubscriptions(rdb), active: newActiveSet(),
-		ttl: defaultTTL, transition: defaultTransition, defaultTTL: o.TTL == 0, defaultWindow: o.Transition == 0,
+		rdb: rdb, timeout: o.Timeout, log: o.Logger, hooks: []Hooks{o.Hooks}, contenders: newContenders(),
+		ttl: o.TTL, transition: o.Transition, fits: o.TTL == 0 && o.Transition == 0,
 	}
 	if c.timeout == 0 {
 		c.timeout = defaultTimeout
@@ -87,11 +94,30 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 	if c.log == nil {
 		c.log = slog.Default()
 	}
-	c.outage.log = c.log
-	c.ttl, c.transition = c.windows(o.TTL, o.Transition)
+	if c.ttl == 0 {
+		c.ttl = defaultTTL
+	}
+	if c.fits {
+		c.transition = defaultTransition
+	}
 	if err := checkWindows(c.ttl, c.transition); err != nil {
 		return nil, err
 	}
+	switch known := o.IDPrefix; {
+	case known != "":
+		if err := names.CheckContender(known); err != nil {
+			return nil, fmt.Errorf("IDPrefix: %w", err)
+		}
+		if len(known) > maxPrefix {
+			return nil, fmt.Errorf("IDPrefix has %d bytes, at most %d are allowed", len(known), maxPrefix)
+		}
+		fallthrough
+	case isDefaultUser(rdb):
+		c.idPrefix.Store(&known)
+	}
+	c.outage.log = c.log
+	c.subscriptions = newSubscriptions(rdb, c.log)
+	c.waits = newWaits(c)
 	if !contextTimeouts(rdb) {
 		c.log.Warn("ContextTimeoutEnabled is off: the timeouts and retries of go-redis make requests last longer than Timeout",
 			"timeout", c.timeout)
@@ -107,8 +133,10 @@ func checkRedis(rdb redis.UniversalClient) error {
 	case v.Kind() == reflect.Pointer && v.IsNil():
 		return fmt.Errorf("rdb is a nil %T", rdb)
 	}
-	switch rdb.(type) {
-	case *redis.Ring, *redis.ClusterClient:
+	// A type that embeds one of them has their methods.
+	_, ring := rdb.(interface{ SetAddrs(map[string]string) })
+	_, cluster := rdb.(interface{ ReloadState(context.Context) })
+	if ring || cluster {
 		return fmt.Errorf("rdb is a %T, which cannot reach a simba-resp server: connect with redis.NewClient", rdb)
 	}
 	return nil
@@ -121,30 +149,41 @@ func contextTimeouts(rdb redis.UniversalClient) bool {
 	return !ok || r.Options().ContextTimeoutEnabled
 }
 
-// Close stops all contenders and observers of the Client, unlocks all its Locks, and closes the
-// connections for notices. It waits at most Options.Timeout for that. Later calls of the Client
-// return ErrClosed. Close does not close the go-redis client.
+// isDefaultUser reports whether rdb certainly logs in as the user "default".
+func isDefaultUser(rdb redis.UniversalClient) bool {
+	r, ok := rdb.(*redis.Client)
+	if !ok {
+		return false
+	}
+	o := r.Options()
+	return (o.Username == "" || o.Username == "default") && o.CredentialsProvider == nil && o.CredentialsProviderContext == nil &&
+		o.StreamingCredentialsProvider == nil && o.OnConnect == nil && o.TLSConfig == nil
+}
+
+// Close ends the work of Do, Lead and Every by its context, unlocks all Locks, and ends all waits
+// and watches. It waits at most Options.Timeout for that. Later calls of the Client return
+// ErrClosed. Close does not close the go-redis client.
 //
 // If Close returns an error, the server may keep a mutex for this Client until the lease ends. The
-// error matches ErrUnavailable if the server has not replied in time, or if a callback or the work
-// of Do has not returned. It matches ErrClosed if the go-redis client was closed before.
+// error matches ErrUnavailable if the server has not confirmed a release in time, or ErrClosed if
+// the go-redis client was closed before. If work has not returned, the error names its mutex.
 func (c *Client) Close() error {
-	empty := c.active.close()
+	empty := c.contenders.close()
 	t := time.NewTimer(c.timeout)
 	defer t.Stop()
 	var err error
 	select {
 	case <-empty:
-		err = c.active.err()
+		err = c.contenders.err()
 	case <-t.C:
-		select {
-		case <-empty:
-			err = c.active.err()
-		default:
+		if mutex := c.contenders.working(); mutex != "" {
+			err = fmt.Errorf("the work of %s has not returned", mutex)
+		} else {
 			err = errNoAnswer
 		}
 	}
 	c.subscriptions.close()
+	c.waits.close()
 	if err != nil {
 		return fmt.Errorf("close the Client: the server may keep a mutex until its lease ends: %w", err)
 	}
@@ -154,12 +193,14 @@ func (c *Client) Close() error {
 // Owner returns the owner of a mutex and does not contend for it. The zero Owner means that the
 // mutex is free. The error is the error of ctx, ErrUnavailable, ErrClosed, or the server's error
 // reply.
-func (c *Client) Owner(ctx context.Context, mutex string) (owner Owner, err error) {
-	err = c.query(ctx, mutex, func(ctx context.Context) (err error) {
-		owner, err = c.owner(ctx, mutex)
-		return err
-	})
-	return owner, err
+func (c *Client) Owner(ctx context.Context, mutex string) (Owner, error) {
+	if err := names.CheckMutex(mutex); err != nil {
+		return Owner{}, err
+	}
+	if err := contextError(ctx); err != nil {
+		return Owner{}, err
+	}
+	return request(ctx, c, c.timeout, func(ctx context.Context) (Owner, error) { return c.owner(ctx, mutex) })
 }
 
 // Check reports whether the tenure with this fencing token still lasts. A resource calls Check
@@ -167,104 +208,50 @@ func (c *Client) Owner(ctx context.Context, mutex string) (owner Owner, err erro
 // the action. A resource that can store a number needs no Check: it keeps the largest token that it
 // has received, and refuses smaller ones. Check returns the same errors as Owner.
 func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
-	if token == 0 || token > math.MaxInt64 { // no tenure has such a token
-		return false, names.CheckMutex(mutex)
+	if err := names.CheckMutex(mutex); err != nil || token == 0 || token > math.MaxInt64 { // no tenure has such a token
+		return false, err
 	}
-	err = c.query(ctx, mutex, func(ctx context.Context) (err error) {
-		holds, err = c.check(ctx, mutex, token)
-		return err
-	})
-	return holds, err
+	if err := contextError(ctx); err != nil {
+		return false, err
+	}
+	return request(ctx, c, c.timeout, func(ctx context.Context) (bool, error) { return c.check(ctx, mutex, token) })
 }
 
-// query calls ask with a context that ends after Timeout. ask sends a read-only request.
-func (c *Client) query(ctx context.Context, mutex string, ask func(context.Context) error) error {
-	if err := names.CheckMutex(mutex); err != nil {
-		return err
+func contextError(ctx context.Context) error {
+	if ctx == nil {
+		return errors.New("ctx is nil")
 	}
-	if c.active.isClosed() {
-		return errClientClosed
-	}
-	limited, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	err := ask(limited)
-	if err == nil {
-		return nil
-	}
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	if end, ok := ctx.Deadline(); ok && !time.Now().Before(end) {
-		<-ctx.Done() // comes in a moment: the deadline has passed, but its timer has not fired yet
-		return ctx.Err()
-	}
-	return err
+	return ctx.Err()
 }
 
-// windows replaces a window of 0 by the Client's default, and NoTransition by 0.
-func (c *Client) windows(ttl, transition time.Duration) (time.Duration, time.Duration) {
-	if ttl == 0 {
-		ttl = c.ttl
+// request sends a request on a goroutine of its own. It returns the error of ctx, errClientClosed or
+// errNoAnswer if ctx or the Client ends first, or after timeout. The request may then go on in the
+// background, until timeout. It has the values of ctx.
+func request[T any](ctx context.Context, c *Client, timeout time.Duration, send func(context.Context) (T, error)) (value T, err error) {
+	type result struct {
+		value T
+		err   error
 	}
-	switch transition {
-	case 0:
-		transition = c.transition
-	case NoTransition:
-		transition = 0
+	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	done := make(chan result, 1)
+	go func() {
+		defer cancel()
+		value, err := send(limited)
+		done <- result{value, err}
+	}()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	case <-ctx.Done():
+		return value, ctx.Err()
+	case <-c.contenders.closing:
+		return value, errClientClosed
+	case <-limited.Done():
 	}
-	return ttl, transition
-}
-
-// terms are the arguments that a contender sends with each request.
-type terms struct {
-	mutex, id                 string
-	ttl, transition           time.Duration
-	defaultTTL, defaultWindow bool // whether fit may shorten the TTL, and the transition window
-}
-
-// terms returns the terms of a contender. The error names the field that is not valid.
-func (c *Client) terms(mutex, id string, ttl, transition time.Duration) (terms, error) {
-	if id == "" {
-		id = defaultID()
+	select {
+	case r := <-done:
+		return r.value, r.err
+	default:
+		return value, errNoAnswer
 	}
-	t := terms{mutex: mutex, id: id, defaultTTL: ttl == 0 && c.defaultTTL, defaultWindow: transition == 0 && c.defaultWindow}
-	t.ttl, t.transition = c.windows(ttl, transition)
-	if err := names.CheckMutex(t.mutex); err != nil {
-		return terms{}, err
-	}
-	if err := names.CheckContender(t.id); err != nil {
-		return terms{}, err
-	}
-	return t, checkWindows(t.ttl, t.transition)
-}
-
-func checkWindows(ttl, transition time.Duration) error {
-	if err := names.CheckMillis("TTL", ttl, names.MinTTL, names.MaxTTL); err != nil {
-		return err
-	}
-	return names.CheckMillis("Transition", transition, 0, names.MaxTransition)
-}
-
-func (t terms) lease() time.Duration { return t.ttl + t.transition }
-
-// fit shortens default windows so that the lease is at most longest. It returns false if windows
-// that the program has set are too long.
-func (t *terms) fit(longest time.Duration) bool {
-	ttl, transition := t.ttl, t.transition
-	switch {
-	case t.lease() <= longest:
-		return true
-	case t.defaultTTL && t.defaultWindow:
-		ttl = time.Duration(float64(longest) * ttl.Seconds() / t.lease().Seconds()).Truncate(time.Millisecond)
-		transition = longest - ttl
-	case t.defaultTTL:
-		ttl = longest - transition
-	case t.defaultWindow:
-		transition = longest - ttl
-	}
-	if ttl+transition > longest || checkWindows(ttl, transition) != nil {
-		return false
-	}
-	t.ttl, t.transition = ttl, transition
-	return true
 }

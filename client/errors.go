@@ -12,8 +12,8 @@ import (
 // Errors that errors.Is matches.
 var (
 	// ErrLost is the cause of an ownership context if the lease was not renewed in time, or if
-	// SIMBA.BREAK ended it. Another contender may own the mutex. Unlock, Do and Stop return ErrLost
-	// if the mutex was lost.
+	// SIMBA.BREAK ended it. Another contender may own the mutex. Unlock and Do return ErrLost if
+	// the mutex was lost.
 	ErrLost = errors.New("mutex lost")
 	// ErrReleased is the cause of an ownership context if the client releases the mutex.
 	ErrReleased = errors.New("mutex released")
@@ -23,8 +23,7 @@ var (
 	// cannot reach its store. A later attempt may succeed. An ErrUnavailable does not match
 	// context.DeadlineExceeded.
 	ErrUnavailable = errors.New("server unavailable")
-	// ErrInUse is returned by Start and Run of a contender or observer that runs already. It is
-	// also returned if another contender of the Client has the same mutex and id.
+	// ErrInUse is returned if another contender of the Client has the same mutex and id.
 	ErrInUse = errors.New("already in use")
 	// ErrClosed is returned when the Client, the Registry or the go-redis client is closed.
 	ErrClosed = errors.New("closed")
@@ -128,3 +127,6 @@ func requestError(err error) error {
 	}
 	return &unavailableError{err}
 }
+
+// isFinal reports whether it is useless to retry after err.
+func isFinal(err error) bool { return errors.Is(err, ErrClosed) || refused(err) }

@@ -23,28 +23,36 @@ func NewID() string {
 
 var (
 	counter atomic.Uint64
-	origin  = sync.OnceValue(func() string {
-		host, err := os.Hostname()
-		if err != nil || names.CheckContender(host) != nil || strings.HasPrefix(host, "@") {
-			host = "localhost"
+	host    = sync.OnceValue(func() string {
+		name, err := os.Hostname()
+		if err != nil || names.CheckContender(name) != nil || strings.HasPrefix(name, "@") {
+			name = "localhost"
 		}
-		const digits = 20 + 1 + 20 + 1 + 1 + 16 // counter, ':', pid, '@', '~', random
-		return ":" + strconv.Itoa(os.Getpid()) + "@" + host[:min(len(host), names.MaxContenderLen-digits)]
+		return name
+	})
+	process = sync.OnceValue(func() string {
+		var b [8]byte
+		rand.Read(b[:]) // never fails
+		return hex.EncodeToString(b[:])
 	})
 )
+
+// maxPrefix is the longest IDPrefix, in bytes.
+const maxPrefix = 64
 
 // NewHostID returns a contender id that people can read, counter:pid@host, like Simba's
 // HostContenderIdGenerator. The counter numbers the ids of this process.
 //
 // Two processes get the same id if they have the same process id and host name, as can happen in
 // containers. The server treats two contenders with the same id as one.
-func NewHostID() string { return strconv.FormatUint(counter.Add(1), 10) + origin() }
+func NewHostID() string { return hostID("", "") }
 
-// defaultID returns a NewHostID with a random suffix. All ids of a process have the same suffix.
-func defaultID() string { return NewHostID() + "~" + process() }
+// defaultID returns a NewHostID with a prefix and a random suffix. All ids of a process have the same
+// suffix.
+func defaultID(prefix string) string { return hostID(prefix, "~"+process()) }
 
-var process = sync.OnceValue(func() string {
-	var b [8]byte
-	rand.Read(b[:]) // never fails
-	return hex.EncodeToString(b[:])
-})
+func hostID(prefix, suffix string) string {
+	begin := prefix + strconv.FormatUint(counter.Add(1), 10) + ":" + strconv.Itoa(os.Getpid()) + "@"
+	name := host()
+	return begin + name[:max(0, min(len(name), names.MaxContenderLen-len(begin)-len(suffix)))] + suffix
+}

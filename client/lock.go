@@ -4,135 +4,89 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
+
+	"github.com/simba-resp/simba-resp/client/internal/names"
 )
 
-// LockOption is an option of Do, TryDo, Lock and TryLock.
-type LockOption func(*lockOptions)
+// Lock is a locked mutex. It is safe for concurrent use.
+type Lock struct{ l *lease }
 
-type lockOptions struct {
-	id              string
-	ttl, transition time.Duration
-	renewal         time.Duration
-}
-
-// WithTTL sets the TTL of the lease, 1 ms to 24 h; 0 means the TTL of the Client. The Client renews
-// the lease until Unlock. If the process dies, the mutex stays locked for the rest of the TTL and
-// transition windows.
-func WithTTL(ttl time.Duration) LockOption { return func(o *lockOptions) { o.ttl = ttl } }
-
-// WithTransition sets the transition window of the lease, up to 24 h. 0 means the Transition of the
-// Client; NoTransition means no window.
-func WithTransition(d time.Duration) LockOption { return func(o *lockOptions) { o.transition = d } }
-
-// WithRenewal sets the longest time between two renewals. With 0, the owner renews at the end of
-// the TTL window, or when a third of the lease is left, whichever is earlier. A d that is longer
-// than this time has no effect. If d is a third of the TTL, the owner can repeat a failed renewal
-// before the TTL window ends.
-func WithRenewal(d time.Duration) LockOption { return func(o *lockOptions) { o.renewal = d } }
-
-// WithID sets the contender's id, 1 to 128 bytes; "" means counter:pid@host~random. Two contenders
-// of a mutex must not have the same id at the same time. A Client refuses the second one with
-// ErrInUse. If the context of Lock ends, the Client releases the attempt in the background. The id
-// stays in use until the release has ended.
-func WithID(id string) LockOption { return func(o *lockOptions) { o.id = id } }
-
-// Lock is a locked mutex, like the locker of Simba, a lock library for the JVM. It is safe for
-// concurrent use.
-type Lock struct {
-	run *contenderRun
-	own *ownership
-}
-
-// Do locks a mutex like [Client.Lock], runs work, and unlocks the mutex. The context of work ends
-// with ctx or with the ownership, whichever ends first. It has the values and the deadline of ctx,
-// and [Token] returns its fencing token. Do waits for the reply to the unlock at most for
-// Options.Timeout.
+// Do locks a mutex like [Client.Lock], runs f, and unlocks the mutex. The context of f ends with ctx
+// or with the ownership, whichever ends first, and [Token] returns its fencing token. Do waits for
+// the reply to the unlock at most for Options.Timeout.
 //
-// If Do cannot lock the mutex, it returns the error of [Client.Lock]. If the mutex was lost while
-// work ran, the error matches ErrLost, and also the error of work if there is one. Another owner
-// may then have changed what the mutex protects. In all other cases Do returns the error of work
-// unchanged. Check for ErrLost first, since work may return the error of its context.
+// If Do cannot lock the mutex, it returns the error of [Client.Lock]. If the mutex was lost while f
+// ran, the error matches ErrLost, and also the error of f if there is one. Another owner may then
+// have changed what the mutex protects. In all other cases Do returns the error of f unchanged.
+// Check for ErrLost first, since f may return the error of its context.
 //
-// Do unlocks the mutex also if work panics or ends its goroutine. If the server does not confirm
-// the unlock, Do logs a warning. The mutex is then free when its lease ends. Locks are not
-// reentrant: a Do of the same mutex inside work waits until ctx ends.
-func (c *Client) Do(ctx context.Context, mutex string, work func(context.Context) error, opts ...LockOption) error {
-	return c.do(ctx, mutex, work, false, opts)
+// Do unlocks the mutex also if f panics or ends its goroutine. If the server does not confirm the
+// unlock, Do logs a warning. The mutex is then free when its lease ends. Locks are not reentrant: a
+// Do of the same mutex inside f waits until ctx ends.
+func (c *Client) Do(ctx context.Context, mutex string, f func(context.Context) error, o ...Option) error {
+	return c.do(ctx, mutex, false, f, o)
 }
 
 // TryDo is like Do, but locks with [Client.TryLock], which does not wait. If TryDo returns a
-// [NotAcquiredError], compare its Mutex with mutex: work may have tried to lock another mutex, and
+// [NotAcquiredError], compare its Mutex with mutex: f may have tried to lock another mutex, and
 // returned that error.
-func (c *Client) TryDo(ctx context.Context, mutex string, work func(context.Context) error, opts ...LockOption) error {
-	return c.do(ctx, mutex, work, true, opts)
+func (c *Client) TryDo(ctx context.Context, mutex string, f func(context.Context) error, o ...Option) error {
+	return c.do(ctx, mutex, true, f, o)
 }
 
-func (c *Client) do(ctx context.Context, mutex string, work func(context.Context) error, once bool, opts []LockOption) error {
-	if work == nil {
-		return fmt.Errorf("lock %s: work is nil", mutex)
+func (c *Client) do(ctx context.Context, mutex string, try bool, f func(context.Context) error, o []Option) error {
+	if f == nil {
+		return fmt.Errorf("lock %s: f is nil", mutex)
 	}
-	worked := make(chan struct{}) // until it is closed, not even Close releases the mutex
-	end := sync.OnceFunc(func() { close(worked) })
-	defer end() // if the mutex is not acquired, l.do does not call end
-	l, err := c.lock(ctx, mutex, once, worked, end, opts)
+	l, err := c.lock(ctx, ctx, mutex, try, false, o)
 	if err != nil {
 		return err
 	}
-	return l.do(ctx, work, end)
-}
-
-func (l *Lock) do(ctx context.Context, work func(context.Context) error, end func()) (err error) {
-	both := &workContext{own: l.own}
-	both.Context, both.cancel = context.WithCancelCause(ctx)
-	stop := context.AfterFunc(l.own, func() { both.cancel(context.Cause(l.own)) })
-	defer func() { // also if work panics
-		_ = both.Err()
-		both.cancel(ErrReleased) // before the unlock, for goroutines that work has left running
-		stop()
-		end()
-		failure := l.Unlock(context.WithoutCancel(ctx))
-		switch {
-		case failure == nil:
-		case errors.Is(failure, ErrLost) && err != nil:
-			err = fmt.Errorf("%w; the work: %w", failure, err)
-		case errors.Is(failure, ErrLost):
-			err = failure
-		default:
-			l.run.c.log.Warn("unlock failed: the mutex is free when its lease ends", "mutex", l.run.mutex,
-				"contender", l.run.id, "err", failure)
-		}
-	}()
-	done := l.run.c.beginWork(l.run.terms, l.own)
-	err = errWorkEnded
-	defer func() { done(err) }()
-	err = work(both)
+	err, failure := l.run(f)
+	switch {
+	case errors.Is(failure, ErrLost) && err != nil:
+		return fmt.Errorf("%w; the work: %w", failure, err)
+	case errors.Is(failure, ErrLost):
+		return failure
+	}
 	return err
 }
 
-// workContext is the context of the work of Do. It ends with the context of Do or with the
-// ownership. Its Err calls the Err of the ownership, which reads the clock.
-type workContext struct {
-	context.Context
-	cancel context.CancelCauseFunc
-	own    *ownership
+// run runs work of the user, and releases the mutex. It waits for the release at most for
+// Options.Timeout. err is the error of the work, failure that of the release.
+func (l *lease) run(f func(context.Context) error) (err, failure error) {
+	defer func() { // also if f panics
+		failure = l.unlock(context.Background())
+		l.noteRelease()
+	}()
+	return l.once(f), nil
 }
 
-// Err implements context.Context.
-func (w *workContext) Err() error {
-	if w.own.Err() != nil {
-		w.cancel(context.Cause(w.own))
-	}
-	return w.Context.Err()
+// once runs work of the user one time.
+func (l *lease) once(f func(context.Context) error) (err error) {
+	l.c.contenders.setWorking(l.of, true)
+	done := l.work()
+	err = errWorkEnded
+	defer func() {
+		l.c.contenders.setWorking(l.of, false)
+		done(err)
+	}()
+	err = f(l)
+	return err
 }
 
-// Value implements context.Context.
-func (w *workContext) Value(key any) any {
-	if key == (tokenKey{}) {
-		return w.own.token
+// noteRelease logs that a release has failed, or is not confirmed yet.
+func (l *lease) noteRelease() {
+	err := errNoAnswer
+	select {
+	case <-l.release():
+		err = l.failure
+	default:
 	}
-	return w.Context.Value(key)
+	if err != nil && !errors.Is(err, ErrLost) {
+		l.c.log.Warn("unlock failed: the mutex is free when its lease ends", "mutex", l.terms.mutex, "contender", l.terms.id, "err", err)
+	}
 }
 
 // Lock waits until it owns the mutex. The server grants the mutex first come, first served. The
@@ -154,151 +108,197 @@ func (w *workContext) Value(key any) any {
 // Lock retries while the server is not available. If the server refuses the request, Lock returns
 // the server's error reply at once. Lock returns ErrClosed if the Client or the go-redis client is
 // closed.
-func (c *Client) Lock(ctx context.Context, mutex string, opts ...LockOption) (*Lock, error) {
-	return c.lock(ctx, mutex, false, nil, nil, opts)
+func (c *Client) Lock(ctx context.Context, mutex string, o ...Option) (*Lock, error) {
+	return c.newLock(ctx, mutex, false, o)
 }
 
 // TryLock sends one request and takes no queue entry. If another contender owns the mutex or is
 // next, the error is a *[NotAcquiredError]. If the server does not answer, TryLock returns
 // ErrUnavailable. For all other errors see [Client.Lock].
-func (c *Client) TryLock(ctx context.Context, mutex string, opts ...LockOption) (*Lock, error) {
-	return c.lock(ctx, mutex, true, nil, nil, opts)
+func (c *Client) TryLock(ctx context.Context, mutex string, o ...Option) (*Lock, error) {
+	return c.newLock(ctx, mutex, true, o)
 }
 
-// result is the outcome of a request to lock.
-type result struct {
-	owner   Owner      // the owner in the last reply
-	own     *ownership // nil = not acquired
-	failure error      // the error of the last request
-}
-
-// lock locks a mutex. If once is true, lock sends one request and takes no queue entry. If worked
-// is not nil, the run releases the mutex only after worked is closed. end is then a function that
-// closes worked.
-func (c *Client) lock(ctx context.Context, mutex string, once bool, worked <-chan struct{}, end func(), opts []LockOption) (*Lock, error) {
-	var o lockOptions
-	for _, set := range opts {
-		set(&o)
+func (c *Client) newLock(ctx context.Context, mutex string, try bool, o []Option) (*Lock, error) {
+	if ctx == nil {
+		return nil, errNilContext(mutex)
 	}
-	t, err := c.terms(mutex, o.id, o.ttl, o.transition)
+	l, err := c.lock(ctx, context.WithoutCancel(ctx), mutex, try, true, o)
 	if err != nil {
-		return nil, fmt.Errorf("lock %s: %w", mutex, err)
+		return nil, err
 	}
-	if o.renewal < 0 {
-		return nil, fmt.Errorf("lock %s: Renewal is %v, less than 0", mutex, o.renewal)
+	return &Lock{l}, nil
+}
+
+func errNilContext(mutex string) error { return fmt.Errorf("lock %s: ctx is nil", mutex) }
+
+// lock locks a mutex for one tenure. If auto is set, nobody waits for work before the release.
+func (c *Client) lock(ctx, base context.Context, mutex string, try, auto bool, o []Option) (*lease, error) {
+	if ctx == nil {
+		return nil, errNilContext(mutex)
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, &NotAcquiredError{Mutex: mutex, Err: err}
+	t, of, err := c.enter(ctx, mutex, try, o)
+	if err != nil {
+		return nil, lockError(ctx, mutex, Owner{}, err, nil)
 	}
-	results := make(chan result, 1) // holds the newest result only
-	put := func(a result) {
-		select {
-		case <-results:
-		default:
+	a := c.newAttempt(ctx, t, of)
+	a.try = try
+	l, err := a.run(ctx, base)
+	if err != nil {
+		owner, failure := a.owner, a.failure
+		gone := a.giveUp(true)
+		if errors.Is(err, errHeld) {
+			<-gone // so that the caller may use the id again
 		}
-		results <- a
+		return nil, lockError(ctx, mutex, owner, err, failure)
 	}
-	var r *contenderRun
-	var owner Owner // the owner in the last reply; only the steps use it
-	h := steps{
-		acquired: func(o *ownership, _ State) { put(result{own: o}) },
-		lost:     func(*ownership, State) { r.stop() }, // a Lock is one tenure
-		waiting: func(o Owner) {
-			owner = o
-			put(result{owner: o})
-		},
-		failed: func(err error, final, owning bool) {
-			if owning {
-				return
-			}
-			put(result{owner: owner, failure: err})
-			if final {
-				r.stop()
-			}
-		},
+	l.setAuto(auto)
+	return l, nil
+}
+
+// lockError returns the error of Lock. failure is the error of the last request.
+func lockError(ctx context.Context, mutex string, owner Owner, err, failure error) error {
+	switch {
+	case errors.Is(err, errHeld):
+		return &NotAcquiredError{Mutex: mutex, Owner: owner}
+	case ctx.Err() == nil || !errors.Is(err, ctx.Err()):
+		return fmt.Errorf("lock %s: %w", mutex, err)
+	case failure != nil:
+		err = fmt.Errorf("%w (%w)", err, failure)
 	}
-	if worked != nil {
-		h.callbacksDone = func() <-chan struct{} { return worked }
+	return &NotAcquiredError{Mutex: mutex, Owner: owner, Err: err}
+}
+
+// enter adds a contender with its terms. If an earlier one with its id is still being released, or if
+// the server does not answer for the name of the user, enter tries again until ctx ends, unless try is
+// set.
+func (c *Client) enter(ctx context.Context, mutex string, try bool, o []Option) (*terms, *contender, error) {
+	t, err := c.terms(mutex, o)
+	if err == nil {
+		err = ctx.Err()
 	}
-	r = c.newContenderRun(ctx, t, h)
-	r.once, r.noQueue, r.renewal = once, once, o.renewal
-	if err := r.begin(); err != nil {
-		return nil, fmt.Errorf("lock %s: %w", mutex, err)
+	var failure error // of the last request
+	for t != nil && err == nil && t.id == "" {
+		var prefix string
+		switch prefix, err = c.prefix(ctx); {
+		case err == nil:
+			t.id = defaultID(prefix)
+			err = names.CheckContender(t.id) // the name of the user may be long
+		case errors.Is(err, ErrUnavailable) && !try:
+			failure = err
+			c.noteFailure(t, err, true)
+			err = sleep(ctx, c, time.Second)
+		}
 	}
-	var last result
+	switch {
+	case failure != nil && isContextError(err):
+		return nil, nil, fmt.Errorf("%w (%w)", err, failure)
+	case err != nil:
+		return nil, nil, err
+	}
 	for {
-		select {
-		case last = <-results:
-		case <-ctx.Done():
-			r.stop()
-			return nil, &NotAcquiredError{Mutex: mutex, Owner: last.owner, Err: joined(ctx.Err(), last.failure)}
-		case <-r.quit:
-			select {
-			case last = <-results: // the reason why the run has stopped
-			default:
-				return nil, fmt.Errorf("lock %s: %w", mutex, errClientClosed)
-			}
+		of, err := c.contenders.add(t)
+		if try || !errors.Is(err, errLeaving) {
+			return t, of, err
 		}
-		switch {
-		case last.own != nil:
-			return &Lock{r, last.own}, nil
-		case once && last.failure == nil:
-			if end != nil {
-				end()
-			}
-			<-r.done // so that the caller may use the id again
-			return nil, &NotAcquiredError{Mutex: mutex, Owner: last.owner}
-		case last.failure != nil && (once || isFinal(last.failure)):
-			r.stop()
-			return nil, fmt.Errorf("lock %s: %w", mutex, last.failure)
+		if err := sleep(ctx, c, retryPause); err != nil {
+			return nil, nil, err
 		}
 	}
 }
 
-// isFinal reports whether it is useless to retry after err.
-func isFinal(err error) bool { return errors.Is(err, ErrClosed) || refused(err) }
-
-// joined returns an error that matches err. If failure is not nil, the error matches failure, too.
-func joined(err, failure error) error {
-	if failure == nil {
-		return err
+// sleep waits for d, or until ctx or the Client ends.
+func sleep(ctx context.Context, c *Client, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.contenders.closing:
+		return errClientClosed
 	}
-	return fmt.Errorf("%w (%w)", err, failure)
+}
+
+// setAuto makes a lease release itself when it is lost, or when the Client is closed.
+func (l *lease) setAuto(auto bool) {
+	l.mu.Lock()
+	l.auto = auto
+	over := l.over
+	l.mu.Unlock()
+	if auto && over != nil {
+		l.release()
+	}
 }
 
 // Context returns the ownership context. It ends when the mutex is lost (cause ErrLost) or unlocked
 // (cause ErrReleased). It has the values of the ctx of [Client.Lock], but does not end when ctx
 // ends. [Token] returns its fencing token.
-func (l *Lock) Context() context.Context { return l.own }
+func (l *Lock) Context() context.Context { return l.lease() }
 
 // Token returns the fencing token of the tenure.
-func (l *Lock) Token() uint64 { return l.own.token }
+func (l *Lock) Token() uint64 { return l.lease().token }
 
 // Owner returns the contender's id, the token, and the windows of the present lease. After the
 // tenure, it returns the windows of the last lease. Do not keep the result for long: if the machine
 // is suspended after the call, the windows end earlier than the result says.
-func (l *Lock) Owner() Owner { return l.own.owner(l.run.terms) }
+func (l *Lock) Owner() Owner { return l.lease().owner() }
+
+// Renew renews the lease now. Only a Lock with [WithoutRenewal] needs it. The error is ErrLost if the
+// tenure has ended, the error of ctx, ErrUnavailable, or the server's error reply.
+func (l *Lock) Renew(ctx context.Context) error {
+	if err := l.lease().renew(ctx); err != nil {
+		return fmt.Errorf("renew %s: %w", l.l.terms.mutex, err)
+	}
+	return nil
+}
 
 // Unlock ends the ownership and releases the mutex. If ctx ends first, it returns the error of ctx,
 // and the release continues in the background. A second Unlock waits for the same release and
-// returns its result.
-//
-// If ctx is derived from [Lock.Context], Unlock ignores the end of ctx, because Unlock itself ends
-// it.
+// returns its result. If ctx is derived from [Lock.Context], Unlock ignores the end of ctx, because
+// Unlock itself ends it.
 //
 // Unlock returns ErrLost if the mutex was lost before: another owner may have changed what the
 // mutex protects. It returns ErrUnavailable if the server does not reply within Options.Timeout.
 // The mutex is then free when its lease ends, or earlier if a repeated release succeeds.
-func (l *Lock) Unlock(ctx context.Context) error {
-	r := l.run
-	_ = l.own.Err() // ends the ownership with ErrLost if the lease has ended
-	r.stop()        // before own.end, which the run would otherwise treat as a loss
-	l.own.end(ErrReleased)
-	if errors.Is(context.Cause(l.own), ErrLost) {
-		return fmt.Errorf("unlock %s: %w: another owner may have changed what it protects", r.mutex, ErrLost)
+func (l *Lock) Unlock(ctx context.Context) error { return l.lease().unlock(ctx) }
+
+func (l *Lock) lease() *lease {
+	if l == nil || l.l == nil {
+		panic("client: the zero Lock is not locked: use Client.Lock")
 	}
-	if ctx.Value(runKey{r.run}) != nil { // derived from Lock.Context, which has just ended
+	return l.l
+}
+
+func (l *lease) unlock(ctx context.Context) error {
+	gone := l.release()
+	if errors.Is(l.cause(), ErrLost) {
+		return fmt.Errorf("unlock %s: %w: another owner may have changed what it protects", l.terms.mutex, ErrLost)
+	}
+	if ctx == nil {
+		return fmt.Errorf("unlock %s: ctx is nil; the release continues in the background", l.terms.mutex)
+	}
+	if Token(ctx) == l.token { // derived from the ownership context, which has just ended
 		ctx = context.Background()
 	}
-	return r.end(ctx, "unlock "+r.mutex)
+	t := time.NewTimer(l.c.timeout)
+	defer t.Stop()
+	err := errNoAnswer
+	select {
+	case <-gone:
+		err = l.failure
+	case <-ctx.Done():
+		select {
+		case <-gone:
+			err = l.failure
+		default:
+			return fmt.Errorf("unlock %s: %w; the release continues in the background", l.terms.mutex, ctx.Err())
+		}
+	case <-t.C:
+	}
+	if err != nil {
+		return fmt.Errorf("unlock %s: %w", l.terms.mutex, err)
+	}
+	return nil
 }

@@ -23,7 +23,7 @@ type outage struct {
 }
 
 // failed notes a request that the server did not answer.
-func (o *outage) failed(t terms, err error) {
+func (o *outage) failed(t *terms, err error) {
 	o.mu.Lock()
 	if !o.on {
 		o.on, o.logged, o.began = true, false, time.Now()

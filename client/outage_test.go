@@ -13,11 +13,11 @@ func TestOutageSoonAfterAnotherIsLoggedIfItLasts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		o := outage{log: slog.New(slog.NewTextHandler(&log, nil))}
-		o.failed(terms{mutex: "job"}, errNoAnswer)
+		o.failed(&terms{mutex: "job"}, errNoAnswer)
 		o.answered()
 		time.Sleep(500 * time.Millisecond)
 		for range 10 {
-			o.failed(terms{mutex: "job"}, errNoAnswer)
+			o.failed(&terms{mutex: "job"}, errNoAnswer)
 			time.Sleep(time.Minute)
 		}
 		o.answered()

@@ -43,12 +43,6 @@ func (o Owner) InTransition(now time.Time) bool {
 	return !o.IsZero() && !now.Before(o.TTLAt) && now.Before(o.TransitionAt)
 }
 
-// State is a change of the owner of a mutex.
-type State struct {
-	Mutex         string
-	Before, After Owner // the zero Owner: the mutex is free, or the owner is not known
-}
-
 // ownerOf returns the owner in a reply that arrived at the given time.
 func ownerOf(r reply, at time.Time) Owner {
 	if r.owner == "" {

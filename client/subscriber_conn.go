@@ -20,8 +20,6 @@ const (
 	// attempt, up to redialPauseMax.
 	redialPause    = 50 * time.Millisecond
 	redialPauseMax = 2 * time.Second
-	// idleAfter is how long a connection without channels is kept.
-	idleAfter = 30 * time.Second
 	// subscriberTimeout bounds a command on a subscriber's connection.
 	subscriberTimeout = 3 * time.Second
 )
@@ -212,8 +210,10 @@ func (c *subscriberConn) receive(ps *redis.PubSub, news chan<- struct{}, broken 
 	for {
 		m, err := ps.Receive(ended)
 		if err != nil {
+			c.s.noteRefusal(err)
 			return
 		}
+		c.s.denied.Store(false)
 		select {
 		case news <- struct{}{}:
 		default:

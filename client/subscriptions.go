@@ -1,8 +1,10 @@
 package client
 
 import (
+	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -10,10 +12,10 @@ import (
 // connChannels is the largest number of channels of one connection. The server allows 10,000.
 const connChannels = 8192
 
-// notice is a message of a channel, or the confirmation of a new subscription.
+// notice is a message of a channel, or the confirmation or refusal of a new subscription.
 type notice struct {
 	channel, payload string
-	subscribed       bool // a confirmation: the listener may have missed earlier messages
+	subscribed       bool // no message: the listener may have missed earlier messages
 }
 
 // listener receives the notices of channels. Each connection calls notify for one notice at a time.
@@ -27,6 +29,8 @@ type listener struct {
 // listener opens a connection. A connection without listeners is closed after idleAfter.
 type subscriptions struct {
 	rdb     redis.UniversalClient
+	log     *slog.Logger
+	denied  atomic.Bool    // the server refuses SUBSCRIBE
 	running sync.WaitGroup // goroutines of the connections
 
 	mu     sync.Mutex // guards what follows, and the channels of the connections
@@ -34,7 +38,32 @@ type subscriptions struct {
 	closed bool
 }
 
-func newSubscriptions(rdb redis.UniversalClient) *subscriptions { return &subscriptions{rdb: rdb} }
+func newSubscriptions(rdb redis.UniversalClient, log *slog.Logger) *subscriptions {
+	return &subscriptions{rdb: rdb, log: log}
+}
+
+// refused reports whether the server refuses SUBSCRIBE. So no notices come.
+func (s *subscriptions) refused() bool { return s.denied.Load() }
+
+// noteRefusal logs the first refusal. It wakes the listeners, which otherwise wait for notices that do
+// not come.
+func (s *subscriptions) noteRefusal(err error) {
+	if !refused(err) || s.denied.Swap(true) {
+		return
+	}
+	s.log.Error("the server refuses SUBSCRIBE: waiters poll, and an owner learns of a BREAK when it renews", "err", err)
+	var all []*listener
+	s.mu.Lock()
+	for _, conn := range s.conns {
+		for _, ch := range conn.channels {
+			all = append(all, ch.listeners...)
+		}
+	}
+	s.mu.Unlock()
+	for _, l := range all {
+		l.notify(notice{subscribed: true})
+	}
+}
 
 // add adds a listener. For each channel, the listener gets a notice when the subscription is
 // confirmed, possibly before add returns.

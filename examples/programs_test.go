@@ -37,7 +37,7 @@ var examples = []example{
 	{name: "go/lock", owns: acquired, works: working, program: goProgram("lock"), noID: true, options: []string{"--work", "1h"}},
 	{name: "go/schedule", owns: acquired, works: working, program: goProgram("schedule")},
 	{name: "go/worker", owns: acquired, works: working, program: goProgram("worker")},
-	{name: "go/registry", owns: acquired, works: working, program: goProgram("registry"), prefix: "examples:", options: []string{"--pieces", "3600"}},
+	{name: "go/registry", owns: acquired, works: working, program: goProgram("registry"), noID: true, prefix: "examples:", options: []string{"--pieces", "3600"}},
 	{name: "nodejs", owns: `^Lock acquired\. Starting work with token (\d+)`, works: `^Doing some heavy work`, program: nodeWorker, millis: true},
 	{name: "python", owns: acquired, works: working, program: pythonProgram("leader.py"), millis: true},
 	{name: "python/lock", owns: acquired, works: working, program: pythonProgram("lock.py"), millis: true, options: []string{"--pieces", "3600"}},

@@ -1,13 +1,15 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
-	"github.com/simba-resp/simba-resp/client/internal/contend"
 )
 
 // ErrNotHolder is returned by Unlock if the Holder does not have the lock.
@@ -22,87 +24,192 @@ var ErrNotHolder = errors.New("you do not own the lock")
 // ends, and Lock and Unlock of the holder return client.ErrLost. A lock of Spring's
 // RedisLockRegistry hides the loss: if the lock is free, the holder acquires it once more.
 type Lock struct {
-	r          *Registry
-	key, mutex string
+	r     *Registry
+	mutex string
 }
-
-// Key returns the key of the lock.
-func (l *Lock) Key() string { return l.key }
 
 // Lock waits until h has the lock. If ctx ends first, the error matches client.ErrNotAcquired and
 // the error of ctx, and the registry releases the attempt in the background. Lock retries while the
 // server is not available. If the server refuses the request, Lock returns the server's error reply
 // at once.
 func (l *Lock) Lock(ctx context.Context, h *Holder) error {
-	_, failure, err := l.lock(ctx, h, true)
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() == nil || !errors.Is(err, ctx.Err()):
-		return fmt.Errorf("lock %s: %w", l.mutex, err)
-	case failure == nil:
-		return fmt.Errorf("lock %s: %w: %w", l.mutex, client.ErrNotAcquired, err)
-	}
-	return fmt.Errorf("lock %s: %w: %w (%s)", l.mutex, client.ErrNotAcquired, err, failure.Error())
+	_, err := l.lock(ctx, h, true)
+	return err
 }
 
 // TryLock locks if the lock is free. It sends at most one request. If it returns false and no
 // error, another holder or process has the lock or is next.
 func (l *Lock) TryLock(ctx context.Context, h *Holder) (bool, error) {
-	_, _, err := l.lock(ctx, h, false)
-	switch {
-	case err == nil:
-		return true, nil
-	case errors.Is(err, errElsewhere):
+	_, err := l.lock(ctx, h, false)
+	if held := (*client.NotAcquiredError)(nil); errors.As(err, &held) && held.Err == nil {
 		return false, nil
 	}
-	return false, fmt.Errorf("try to lock %s: %w", l.mutex, err)
+	return err == nil, err
 }
 
 // TryLockFor waits for the lock like Lock, but no longer than wait. If it returns false and no
 // error, another holder or process has the lock or is next. If the last request failed, TryLockFor
 // returns its error. With a wait of 0, TryLockFor is TryLock.
 func (l *Lock) TryLockFor(ctx context.Context, h *Holder, wait time.Duration) (bool, error) {
-	if wait <= 0 {
+	if ctx == nil || wait <= 0 {
 		return l.TryLock(ctx, h)
 	}
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	elsewhere, failure, err := l.lock(limited, h, true)
+	held, err := l.lock(limited, h, true)
 	switch {
-	case err == nil:
-		return true, nil
-	case ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded):
-		return false, fmt.Errorf("try to lock %s: %w", l.mutex, err)
-	case elsewhere:
+	case ctx.Err() != nil, !errors.Is(err, context.DeadlineExceeded), errors.Is(err, client.ErrUnavailable):
+		return err == nil, err
+	case held:
 		return false, nil
 	}
-	return false, fmt.Errorf("try to lock %s for %v: %w", l.mutex, wait, failure)
+	return false, fmt.Errorf("lock %s: %w: no reply in time", l.mutex, client.ErrUnavailable)
 }
 
-// lock locks for h, first in the process, then at the server. If err is not nil, elsewhere reports
-// whether another holder or process had the lock, and failure is the error of the last request.
-func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) (elsewhere bool, failure, err error) {
-	if h == nil {
-		return false, nil, errors.New("the holder is nil")
+// lock locks for h, first in the process, then at the server. If it fails, held reports whether
+// another holder or process had the lock.
+func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) (held bool, err error) {
+	switch {
+	case ctx == nil:
+		return false, errors.New("ctx is nil")
+	case h == nil:
+		return false, errors.New("the holder is nil")
 	}
 	if err := ctx.Err(); err != nil {
-		return false, nil, err
+		return false, &client.NotAcquiredError{Mutex: l.mutex, Err: err}
 	}
-	e, first, err := l.r.enter(ctx, l, h, wait)
-	if err != nil {
-		return true, nil, err
+	e, lock, err := l.enter(ctx, h, wait)
+	switch {
+	case err != nil:
+		return true, err
+	case lock != nil:
+		return false, l.lockAgain(ctx, e, lock, wait)
 	}
-	if first {
-		elsewhere, failure, err = l.r.acquire(ctx, e, !wait)
-	} else {
-		failure, err = l.r.renew(ctx, e, !wait)
+	lock, held, err = l.acquire(ctx, wait)
+	r := l.r
+	r.mu.Lock()
+	if r.closing.Err() != nil {
+		err = context.Cause(r.closing)
 	}
-	l.r.exit(e, err == nil)
-	if err != nil && failure == nil && !elsewhere {
-		failure = contend.ErrNoAnswer
+	if err == nil {
+		e.busy, e.count, e.lock = false, 1, lock
+		r.nextLocked(l.mutex, e) // other calls of h
+		r.mu.Unlock()
+		return false, nil
 	}
-	return elsewhere, failure, err
+	r.mu.Unlock()
+	if lock != nil {
+		_ = lock.Unlock(r.closing) // in the background
+	}
+	r.free(l.mutex, e)
+	return held, err
+}
+
+// enter waits until no other holder of the process has the lock. It returns the lock if h has it.
+func (l *Lock) enter(ctx context.Context, h *Holder, wait bool) (*entry, *client.Lock, error) {
+	r := l.r
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closing.Err() != nil {
+		return nil, nil, context.Cause(r.closing)
+	}
+	e := r.entries[l.mutex]
+	if e == nil {
+		e = new(entry)
+		r.entries[l.mutex] = e
+	}
+	if e.admit(h) {
+		return e, e.lock, nil
+	}
+	if !wait {
+		return nil, nil, &client.NotAcquiredError{Mutex: l.mutex}
+	}
+	w := &waiter{h, make(chan struct{})}
+	e.queue = append(e.queue, w)
+	r.mu.Unlock()
+	var err error
+	select {
+	case <-w.admitted:
+	case <-ctx.Done():
+		err = &client.NotAcquiredError{Mutex: l.mutex, Err: ctx.Err()}
+	case <-r.closing.Done():
+		err = context.Cause(r.closing)
+	}
+	r.mu.Lock()
+	if i := slices.Index(e.queue, w); i >= 0 {
+		e.queue = slices.Delete(e.queue, i, i+1)
+		return nil, nil, err
+	}
+	return e, e.lock, nil // admitted, perhaps after ctx has ended
+}
+
+// lockAgain renews the lease for a holder that has the lock.
+func (l *Lock) lockAgain(ctx context.Context, e *entry, lock *client.Lock, wait bool) error {
+	err := lock.Renew(ctx)
+	for wait && errors.Is(err, client.ErrUnavailable) {
+		select {
+		case <-time.After(retryPause):
+		case <-ctx.Done():
+		case <-lock.Context().Done():
+		}
+		err = lock.Renew(ctx)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, client.ErrReleased): // by Close of the registry or of the Client
+		err = fmt.Errorf("lock %s: %w", l.mutex, client.ErrClosed)
+	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
+		err = &client.NotAcquiredError{Mutex: l.mutex, Err: err}
+	}
+	l.r.mu.Lock()
+	last := e.undo() // not nil if h has unlocked during the call
+	l.r.mu.Unlock()
+	if last != nil {
+		_ = last.Unlock(ctx)
+		l.r.free(l.mutex, e)
+	}
+	return err
+}
+
+// retryPause is the pause after a renewal that the server did not answer.
+const retryPause = 100 * time.Millisecond
+
+// acquire locks at the server. If it fails, held reports whether another process had the lock.
+func (l *Lock) acquire(ctx context.Context, wait bool) (_ *client.Lock, held bool, err error) {
+	r := l.r
+	asking, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.closing, cancel)()
+	var contended atomic.Bool
+	options := []client.Option{client.WithTransition(0), client.WithHooks(client.Hooks{
+		Contended: func(context.Context, client.HookEvent) { contended.Store(true) },
+	})}
+	if !r.cfg.Renew {
+		options = append(options, client.WithoutRenewal())
+	}
+	try := r.c.Lock
+	if !wait || r.cfg.SpinEvery != 0 {
+		try = r.c.TryLock
+	}
+	for {
+		ttl := cmp.Or(r.cfg.ExpireAfter, time.Duration(r.longest.Load()))
+		lock, err := try(asking, l.mutex, append(options, client.WithTTL(ttl))...)
+		long := (*client.TooLongError)(nil)
+		if r.cfg.ExpireAfter == 0 && errors.As(err, &long) && 0 < long.Longest && long.Longest < ttl {
+			r.longest.Store(int64(long.Longest))
+			continue
+		}
+		again := errors.Is(err, client.ErrNotAcquired) || errors.Is(err, client.ErrUnavailable)
+		if !again || !wait || r.cfg.SpinEvery == 0 {
+			return lock, contended.Load(), err
+		}
+		select {
+		case <-time.After(r.cfg.SpinEvery):
+		case <-asking.Done():
+			return nil, contended.Load(), &client.NotAcquiredError{Mutex: l.mutex, Err: fmt.Errorf("%w (%w)", asking.Err(), err)}
+		}
+	}
 }
 
 // Unlock undoes one Lock of h. The last Unlock ends the ownership context and releases the lock at
@@ -115,47 +222,29 @@ func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) (elsewhere bool, 
 // client.ErrUnavailable if the server does not reply within the Timeout of the Client. The registry
 // then repeats the release until it succeeds or the lease ends.
 func (l *Lock) Unlock(ctx context.Context, h *Holder) error {
-	a, err := l.r.unlock(l, h)
-	if err != nil || a == nil {
-		return err
+	r := l.r
+	r.mu.Lock()
+	e := r.entries[l.mutex]
+	if h == nil || e == nil || e.holder != h || e.lock == nil {
+		r.mu.Unlock()
+		return fmt.Errorf("%w at %s", ErrNotHolder, l.mutex)
 	}
-	<-a.own.Done()
-	lost := errors.Is(context.Cause(a.own), client.ErrLost)
-	if !lost {
-		select {
-		case <-a.run.Done():
-		default:
-			select {
-			case <-a.run.Done():
-			case <-ctx.Done():
-				return fmt.Errorf("unlock %s: %w; the release continues in the background", l.mutex, ctx.Err())
-			}
-		}
-		err = a.run.Err()
-		lost = errors.Is(err, client.ErrLost)
+	last := e.undo()
+	r.mu.Unlock()
+	if last == nil {
+		return nil
 	}
-	switch {
-	case lost:
-		return fmt.Errorf("unlock %s: %w: it was released in the store due to expiration; "+
-			"the integrity of data protected by this lock may have been compromised", l.mutex, client.ErrLost)
-	case err != nil:
-		return fmt.Errorf("unlock %s: %w", l.mutex, err)
+	err := last.Unlock(ctx)
+	r.free(l.mutex, e)
+	if errors.Is(err, client.ErrLost) {
+		return fmt.Errorf("unlock %s: %w: it was released in the store due to expiration; the integrity of data protected by this lock may have been compromised", l.mutex, client.ErrLost)
 	}
-	return nil
+	return err
 }
 
 // IsHeldInThisProcess reports whether a holder of this registry has locked the lock and not
 // unlocked it yet. The lease may have ended already.
 func (l *Lock) IsHeldInThisProcess() bool { return l.held(nil) != nil }
-
-// Token returns the fencing token if a holder of this registry has locked the lock and not unlocked
-// it yet, else 0. The lease may have ended already.
-func (l *Lock) Token() uint64 {
-	if own := l.held(nil); own != nil {
-		return client.Token(own)
-	}
-	return 0
-}
 
 // Context returns the ownership context of h. It ends when the lock is lost (cause client.ErrLost)
 // or when h unlocks for the last time (cause client.ErrReleased). [client.Token] returns its
@@ -163,8 +252,8 @@ func (l *Lock) Token() uint64 {
 // cause ErrNotHolder.
 func (l *Lock) Context(h *Holder) context.Context {
 	if h != nil {
-		if own := l.held(h); own != nil {
-			return own
+		if lock := l.held(h); lock != nil {
+			return lock.Context()
 		}
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
@@ -172,13 +261,13 @@ func (l *Lock) Context(h *Holder) context.Context {
 	return ctx
 }
 
-// held returns the ownership context if h has the lock, else nil. A nil h means any holder.
-func (l *Lock) held(h *Holder) context.Context {
+// held returns the lock at the server if h has it; a nil h means any holder.
+func (l *Lock) held(h *Holder) *client.Lock {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
-	e := l.r.locks[l.key]
-	if e == nil || e.count == 0 || h != nil && e.holder != h {
+	e := l.r.entries[l.mutex]
+	if e == nil || h != nil && e.holder != h {
 		return nil
 	}
-	return e.attempt.own
+	return e.lock
 }

@@ -15,5 +15,3 @@ func TestMain(m *testing.M) { testserver.Main(m) }
 //	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:7379", ContextTimeoutEnabled: true})
 //	c, err := client.New(rdb, client.Options{})
 func connect() (c *client.Client, done func()) { return testserver.Connect() }
-
-func check(err error) { testserver.Check(err) }

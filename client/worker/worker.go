@@ -5,12 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
-	"time"
+	"sync/atomic"
 
 	"github.com/simba-resp/simba-resp/client"
-	"github.com/simba-resp/simba-resp/client/internal/callbacks"
-	"github.com/simba-resp/simba-resp/client/internal/contend"
 )
 
 // State is the state of a Worker.
@@ -37,105 +36,98 @@ func (s State) String() string {
 	return fmt.Sprintf("State(%d)", int(s))
 }
 
-// Config configures a Worker.
-type Config struct {
-	// Mutex, ID, TTL and Transition are as in client.ContenderConfig. The Worker works while it
-	// owns the mutex.
-	Mutex           string
-	ID              string
-	TTL, Transition time.Duration
-
-	// StartWork is called when the Worker has acquired the mutex. Its context ends when the mutex
-	// is lost, or before the Worker releases it. StartWork may start the work and return, or work
-	// until its context ends. If StartWork returns an error, the Worker calls StopWork, releases
-	// the mutex, and contends again after a TTL. StartWork must not be nil.
-	StartWork func(ownership context.Context) error
-
-	// StopWork is called when the context of StartWork has ended and StartWork has returned. The
-	// Worker releases the mutex, or asks for it again, only after StopWork has returned. The Worker
-	// logs an error of StopWork. StopWork may be nil.
-	StopWork func() error
-
-	// Changed is called for each change of the state, one at a time, in order. A call may come
-	// late. Until then the Worker keeps the change in memory, so Changed must not block for ever.
-	// It may be nil.
-	Changed func(from, to State)
-}
-
 // Worker processes jobs while it is the leader. Its states:
 //
-//	         Start                    acquired             renewal is due
+//	         Run                    acquired             renewal is due
 //	  idle ────────► acquiring ───────────────► working ◄──────────────► renewing
-//	   ▲              ▲     │ not free,            │        renewed         │
-//	   │      notice, │     │ or no reply          │ lost                   │ lost
-//	   │  or time out │     ▼                      ▼                        ▼
-//	   │              └── waiting ◄─────────── pausing (StopWork) ◄─────────┘
-//	   │  released                   stopped       │
-//	releasing ◄────────────────────────────────────┘ Stop
+//	   ▲                    │ not free             │        renewed         │
+//	   │                    ▼                      ▼ lost, or Run ends      │
+//	   │                 waiting ◄───────────── pausing (StopWork) ◄────────┘
+//	   │  released                                 │ Run ends
+//	releasing ◄────────────────────────────────────┘
 //
-// Stop leads from every state to releasing and then to idle. If there is work to stop, it first
-// leads to pausing. A Worker is safe for concurrent use.
+// A waiting Worker works as soon as it acquires the mutex. When Run ends, every state leads to idle.
+// A Worker is safe for concurrent use.
 //
 // The states are those of a worker in a Node.js tutorial. Unlike that worker, a Worker starts the
 // work once for each tenure, not after each renewal.
 type Worker struct {
-	cfg       Config
-	contender *client.Contender
-	changes   callbacks.Queue // calls of Changed
+	// Client and Mutex must be set.
+	Client *client.Client
+	Mutex  string
 
-	// Used by the callbacks of contender only.
-	failed   bool        // whether StartWork has failed
-	startErr error       // the error of StartWork
-	workDone func(error) // calls the hook WorkDone
+	// StartWork is called when the Worker has acquired the mutex. Its context ends when the mutex
+	// is lost, or before the Worker releases it. StartWork may start the work and return, or work
+	// until its context ends. If StartWork returns an error, the Worker calls StopWork, releases
+	// the mutex, and contends again after a pause, see client.Client.Lead. It must be set.
+	StartWork func(ownership context.Context) error
 
-	mu    sync.Mutex // guards state
+	// StopWork is called when the context of StartWork has ended and StartWork has returned. The
+	// Worker releases the mutex, or asks for it again, only after StopWork has returned. It may be
+	// nil.
+	StopWork func() error
+
+	// Changed is called for each change of the state, in order, and must return soon. It may be nil.
+	Changed func(from, to State)
+
+	mu    sync.Mutex // guards state, and the order of calls of Changed
 	state State
 }
 
-// New returns an idle Worker. The error names the field of cfg that is not valid.
-func New(c *client.Client, cfg Config) (*Worker, error) {
+// Run contends for the mutex until ctx ends. It returns nil when the Worker is idle after that, or
+// the error of client.Client.Lead. A Worker runs once at a time.
+func (w *Worker) Run(ctx context.Context, o ...client.Option) error {
 	switch {
-	case cfg.StartWork == nil:
-		return nil, errors.New("StartWork is nil")
-	case cfg.StopWork == nil:
-		cfg.StopWork = func() error { return nil }
+	case ctx == nil:
+		return errors.New("ctx is nil")
+	case w.Client == nil:
+		return errors.New("Client is nil")
+	case w.StartWork == nil:
+		return errors.New("StartWork is nil")
 	}
-	w := &Worker{cfg: cfg}
-	var err error
-	w.contender, err = c.NewContender(client.ContenderConfig{
-		Mutex: cfg.Mutex, ID: cfg.ID, TTL: cfg.TTL, Transition: cfg.Transition, OnAcquired: w.startWork, OnReleased: w.stopWork,
-	})
-	if err != nil {
-		return nil, err
+	if !w.become(Acquiring, Idle) {
+		return fmt.Errorf("run the worker of %s: %w", w.Mutex, client.ErrInUse)
 	}
-	contend.Trace(w.contender, contend.Hooks{
-		Asking: func(renewal bool) {
-			if renewal {
-				w.become(Renewing)
-			} else {
-				w.become(Acquiring)
+	defer w.become(Idle)
+	var token atomic.Uint64 // of the present tenure
+	hook := func(to State, from ...State) func(context.Context, client.HookEvent) {
+		return func(_ context.Context, e client.HookEvent) {
+			if e.Token == token.Load() { // else the hook of an earlier tenure is late
+				w.become(to, from...)
 			}
-		},
-		Acquired: func(context.Context) { w.become(Working) },
-		Renewed:  func() { w.become(Working) },
-		Lost:     func() { w.become(Pausing) },
-		Waiting:  func() { w.become(Waiting) },
-		Failed: func(_ error, _, owner bool) {
-			if !owner {
-				w.become(Waiting)
-			}
-		},
-		Releasing: func() { w.become(Releasing) },
-		Ended: func() {
-			w.become(Idle)
-			<-w.changes.Idle()
-		},
+		}
+	}
+	hooks := client.WithHooks(client.Hooks{
+		Contended: func(context.Context, client.HookEvent) { w.become(Waiting) },
+		Acquired:  func(_ context.Context, e client.HookEvent) { token.Store(e.Token); w.become(Working) },
+		Asked:     hook(Renewing, Working),
+		Renewed:   hook(Working, Renewing),
+		Lost:      hook(Pausing, Working, Renewing),
 	})
-	return w, nil
+	err := w.Client.Lead(ctx, w.Mutex, func(own context.Context) error { return w.work(ctx, own) }, append(slices.Clip(o), hooks)...)
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
 }
 
-// ID returns the worker's contender id.
-func (w *Worker) ID() string { return w.contender.ID() }
+// work works for one tenure.
+func (w *Worker) work(ctx, own context.Context) error {
+	err := w.StartWork(own)
+	if err == nil {
+		<-own.Done()
+	}
+	w.become(Pausing)
+	if w.StopWork != nil {
+		err = errors.Join(err, w.StopWork())
+	}
+	if ctx.Err() != nil {
+		w.become(Releasing)
+	} else {
+		w.become(Waiting)
+	}
+	return err
+}
 
 // State returns the state of the Worker.
 func (w *Worker) State() State {
@@ -144,58 +136,21 @@ func (w *Worker) State() State {
 	return w.state
 }
 
-// Run runs the Worker until ctx ends, see [client.Contender.Run].
-func (w *Worker) Run(ctx context.Context) error { return w.contender.Run(ctx) }
-
-// Start starts the Worker and does not wait for the server, see [client.Contender.Start].
-func (w *Worker) Start() error { return w.contender.Start() }
-
-// Stop stops the work, releases the mutex or the queue entry, and waits until the Worker is idle.
-// See [client.Contender.Stop].
-func (w *Worker) Stop(ctx context.Context) error { return w.contender.Stop(ctx) }
-
-// Quit stops the Worker in the background. Callbacks may call it.
-func (w *Worker) Quit() { w.contender.Quit() }
-
-// Resign stops the work, releases the mutex and contends again, see [client.Contender.Resign].
-func (w *Worker) Resign() { w.contender.Resign() }
-
-func (w *Worker) startWork(ownership context.Context, _ client.State) {
-	w.workDone = contend.BeginWork(w.contender, ownership)
-	err := errors.New("StartWork panicked or ended its goroutine")
-	defer func() {
-		w.startErr = err
-		if err != nil && ownership.Err() == nil {
-			contend.Logger(w.contender).Error("StartWork failed", "err", err)
-			w.failed = true
-			contend.ResignForTTL(w.contender)
-		}
-	}()
-	err = w.cfg.StartWork(ownership)
-}
-
-func (w *Worker) stopWork(client.State) {
-	err := w.cfg.StopWork()
-	w.workDone(errors.Join(w.startErr, err))
-	if err != nil {
-		contend.Logger(w.contender).Error("StopWork failed", "err", err)
-	}
-	if !w.failed && !contend.Stopping(w.contender) {
-		w.become(Waiting)
-	}
-	w.failed = false
-}
-
-// become sets the state, and adds a call of Changed if the state has changed.
-func (w *Worker) become(to State) {
+// become sets the state, if the present one is one of from or from is empty.
+func (w *Worker) become(to State, from ...State) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	from := w.state
-	if from == to {
-		return
+	before := w.state
+	ok := len(from) == 0
+	for _, s := range from {
+		ok = ok || s == before
+	}
+	if !ok || before == to {
+		return ok
 	}
 	w.state = to
-	if w.cfg.Changed != nil {
-		w.changes.Add(func() { w.cfg.Changed(from, to) })
+	if w.Changed != nil {
+		w.Changed(before, to)
 	}
+	return true
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"time"
@@ -37,8 +36,7 @@ const (
 	renewals = 3
 	// inUsePause is the pause before another attempt after client.ErrInUse.
 	inUsePause = 100 * time.Millisecond
-	// loginPause is the pause before another request when the server has refused the login, or has
-	// not replied to ACL WHOAMI.
+	// loginPause is the pause before another request when the server has refused the login.
 	loginPause = time.Second
 	// defaultGiveUp outlasts a rotation that replaces certificates and passwords one after another.
 	defaultGiveUp = time.Minute
@@ -150,9 +148,6 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped,
 	if w.options, err = cli.Options(cmd); err != nil {
 		return nil, err
 	}
-	if flags.id == "" {
-		flags.id = idOf(w.options.Username)
-	}
 	w.signals = wrapper.Catch(flags.ignorePipe)
 	say := func(format string, args ...any) {
 		fmt.Fprintf(cmd.ErrOrStderr(), "simba-resp: %s: %s\n", cli.Printable(w.mutex), fmt.Sprintf(format, args...))
@@ -178,41 +173,6 @@ func (w *wrapped) plan() (err error) {
 		TTL:     w.flags.ttl, Transition: w.flags.grace, Logger: slog.New(w.log), Hooks: hooks,
 	})
 	return err
-}
-
-// idOf returns a contender id for a user. The server requires that the id begins with the name of
-// the user, unless a rule of the user begins with "as:". For the user default, idOf returns "", and
-// the client makes an id.
-func idOf(user string) string {
-	if user == "" || user == "default" {
-		return ""
-	}
-	return fmt.Sprintf("%s:%s~%016x", user, client.NewHostID(), rand.Uint64())
-}
-
-// useCertificate sets the id if this process logs in by a client certificate. Only the server knows
-// which user the certificate names, so useCertificate asks it. If the server refuses to say, the id
-// stays empty. If the server does not reply, useCertificate tries again, unless try is true.
-func (w *wrapped) useCertificate(ctx context.Context, try bool) {
-	if w.flags.id != "" || w.options.TLSConfig == nil || len(w.options.TLSConfig.Certificates) == 0 {
-		return
-	}
-	for said := false; ; said = true {
-		user, err := w.redis.Do(ctx, "ACL", "WHOAMI").Text()
-		if err == nil {
-			w.flags.id = idOf(user)
-		}
-		var refused redis.Error
-		if err == nil || try || errors.As(err, &refused) {
-			return
-		}
-		if !said && ctx.Err() == nil {
-			w.runner.Say("trying again: %v", cli.Explain(w.options, err))
-		}
-		if sleep(ctx, loginPause); ctx.Err() != nil {
-			return
-		}
-	}
 }
 
 // sleep waits for d, or until ctx ends.
@@ -256,7 +216,6 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 	}
 	defer w.log.returned.Set(noLevel)
 	go func() {
-		w.useCertificate(ctx, try)
 		for said := false; ; {
 			l, err := lock(w.client, ctx, w.mutex, client.WithID(w.flags.id), client.WithRenewal(w.flags.ttl/renewals))
 			if errors.Is(err, client.ErrInUse) && ctx.Err() == nil { // a request still uses the id

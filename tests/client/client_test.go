@@ -16,6 +16,7 @@ import (
 
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/contend"
 	"github.com/simba-resp/simba-resp/client/registry"
 	"github.com/simba-resp/simba-resp/client/worker"
 )
@@ -37,10 +38,13 @@ func TestNewRejectsInvalidOptions(t *testing.T) {
 		{(*redis.ClusterClient)(nil), client.Options{}, "rdb is a nil *redis.ClusterClient"},
 		{ring, client.Options{}, "rdb is a *redis.Ring"},
 		{cluster, client.Options{}, "rdb is a *redis.ClusterClient"},
+		{struct{ *redis.Ring }{ring}, client.Options{}, "cannot reach a simba-resp server"},
 		{rdb, client.Options{Timeout: -time.Second}, "Timeout is -1s"},
 		{rdb, client.Options{Timeout: 500 * time.Microsecond}, "Timeout is 500µs"},
 		{rdb, client.Options{TTL: time.Microsecond}, "TTL is 1µs"},
 		{rdb, client.Options{Transition: 48 * time.Hour}, "Transition is 48h0m0s"},
+		{rdb, client.Options{IDPrefix: "a b"}, "IDPrefix"},
+		{rdb, client.Options{IDPrefix: strings.Repeat("a", 65)}, "IDPrefix has 65 bytes"},
 	} {
 		if got, err := client.New(c.rdb, c.o); got != nil || err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("New returns %v, want %q", err, c.want)
@@ -48,88 +52,53 @@ func TestNewRejectsInvalidOptions(t *testing.T) {
 	}
 }
 
-// Locks, Schedulers and Workers check windows and names as Contenders do.
-func TestInvalidConfigsAreRefused(t *testing.T) {
-	c := new(client.Client)
-	contender := func(change func(*client.ContenderConfig)) error {
-		cfg := client.ContenderConfig{Mutex: "job", TTL: time.Second, OnAcquired: func(context.Context, client.State) {}}
-		change(&cfg)
-		k, err := c.NewContender(cfg)
-		if (k == nil) != (err != nil) {
-			t.Errorf("NewContender returns %v, %v", k, err)
-		}
-		return err
-	}
-	scheduler := func(change func(*client.ScheduleConfig)) error {
-		cfg := client.ScheduleConfig{Mutex: "job", TTL: time.Second, Period: time.Second, Work: func(context.Context) error { return nil }}
-		change(&cfg)
-		s, err := c.NewScheduler(cfg)
-		if (s == nil) != (err != nil) {
-			t.Errorf("NewScheduler returns %v, %v", s, err)
-		}
-		return err
-	}
-	newWorker := func(change func(*worker.Config)) error {
-		cfg := worker.Config{Mutex: "job", TTL: time.Second, StartWork: func(context.Context) error { return nil }}
-		change(&cfg)
-		_, err := worker.New(c, cfg)
-		return err
-	}
+func TestInvalidOptionsAreRefused(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer rdb.Close()
+	c, err := client.New(rdb, client.Options{Logger: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	defer c.Close()
+	work := func(context.Context) error { return nil }
+	lock := func(mutex string, o ...client.Option) error { _, err := c.TryLock(bg, mutex, o...); return err }
+	every := func(s client.Schedule) error { return c.Every(bg, "job", s, work) }
 	newRegistry := func(cfg registry.Config) error { _, err := registry.New(c, cfg); return err }
-	observer := func(cfg client.ObserverConfig) error { _, err := c.NewObserver(cfg); return err }
-	lock := func(mutex string, opts ...client.LockOption) error {
-		if _, err := c.TryLock(bg, mutex, opts...); err == nil {
-			t.Errorf("TryLock of %q succeeds", mutex)
-		}
-		_, err := c.Lock(bg, mutex, opts...)
+	contender := func(delay time.Duration, onAcquired func(context.Context)) error {
+		_, err := contend.New(c, "job", delay, onAcquired, nil)
 		return err
-	}
-	for _, valid := range []error{
-		contender(func(*client.ContenderConfig) {}), scheduler(func(*client.ScheduleConfig) {}), newWorker(func(*worker.Config) {}),
-	} {
-		must(t, valid)
 	}
 	for _, row := range []struct {
 		want string
 		err  error
 	}{
-		{"mutex", contender(func(c *client.ContenderConfig) { c.Mutex = "" })},
-		{"mutex", contender(func(c *client.ContenderConfig) { c.Mutex = "a b" })},
-		{"contender", contender(func(c *client.ContenderConfig) { c.ID = "a@@b" })},
-		{"TTL is -1s, not 1ms to 24h0m0s", contender(func(c *client.ContenderConfig) { c.TTL = -time.Second })},
-		{"TTL is 999µs, not 1ms to 24h0m0s", contender(func(c *client.ContenderConfig) { c.TTL = 999 * time.Microsecond })},
-		{"TTL is 1.5ms, not a whole", contender(func(c *client.ContenderConfig) { c.TTL = 1500 * time.Microsecond })},
-		{"TTL is 24h0m0.001s, not", contender(func(c *client.ContenderConfig) { c.TTL = 24*time.Hour + time.Millisecond })},
-		{"Transition is -1ms, not 0s to", contender(func(c *client.ContenderConfig) { c.Transition = -time.Millisecond })},
-		{"InitialDelay is -1ns, less than 0", contender(func(c *client.ContenderConfig) { c.InitialDelay = -1 })},
-		{"OnAcquired is nil", contender(func(c *client.ContenderConfig) { c.OnAcquired = nil })},
-		{"mutex", scheduler(func(c *client.ScheduleConfig) { c.Mutex = "" })},
-		{"TTL is 1ns", scheduler(func(c *client.ScheduleConfig) { c.TTL = 1 })},
-		{"Period is 0s, not more than 0", scheduler(func(c *client.ScheduleConfig) { c.Period = 0 })},
-		{"InitialDelay is -1ns, less than 0", scheduler(func(c *client.ScheduleConfig) { c.InitialDelay = -1 })},
-		{"Strategy is Strategy(2), not", scheduler(func(c *client.ScheduleConfig) { c.Strategy = 2 })},
-		{"AlignToClock goes with FixedRate", scheduler(func(c *client.ScheduleConfig) { c.AlignToClock, c.Strategy = true, client.FixedDelay })},
-		{"AlignToClock goes without InitialDelay", scheduler(func(c *client.ScheduleConfig) { c.AlignToClock, c.InitialDelay = true, time.Second })},
-		{"Work is nil", scheduler(func(c *client.ScheduleConfig) { c.Work = nil })},
-		{"mutex", newWorker(func(c *worker.Config) { c.Mutex = "" })},
-		{"contender", newWorker(func(c *worker.Config) { c.ID = "a b" })},
-		{"TTL is 1ns", newWorker(func(c *worker.Config) { c.TTL = 1 })},
-		{"Transition is -1", newWorker(func(c *worker.Config) { c.Transition = -time.Millisecond })},
-		{"StartWork is nil", newWorker(func(c *worker.Config) { c.StartWork = nil })},
+		{"mutex", lock("")},
+		{"mutex", lock("a b")},
+		{"mutex", c.Do(bg, "", work)},
+		{"mutex", c.Lead(bg, "", work)},
+		{"mutex", c.Every(bg, "", client.Schedule{Period: 1}, work)},
+		{"mutex", (&worker.Worker{Client: c, StartWork: work}).Run(bg)},
+		{"contender", lock("job", client.WithID("two words"))},
+		{"contender", lock("job", client.WithID("a@@b"))},
+		{"TTL is -1s, not 1ms to 24h0m0s", lock("job", client.WithTTL(-time.Second))},
+		{"TTL is 999µs, not 1ms to 24h0m0s", lock("job", client.WithTTL(999*time.Microsecond))},
+		{"TTL is 1.5ms, not a whole", lock("job", client.WithTTL(1500*time.Microsecond))},
+		{"TTL is 24h0m0.001s, not", lock("job", client.WithTTL(24*time.Hour+time.Millisecond))},
+		{"Transition is -1ms, not 0s to", lock("job", client.WithTransition(-time.Millisecond))},
+		{"Renewal is 1ns, less than 1ms", lock("job", client.WithRenewal(1))},
+		{"f is nil", c.Lead(bg, "job", nil)},
+		{"f is nil", c.Every(bg, "job", client.Schedule{Period: 1}, nil)},
+		{"Period is 0s, not more than 0", every(client.Schedule{})},
+		{"InitialDelay is -1ns, less than 0", every(client.Schedule{Period: 1, InitialDelay: -1})},
+		{"AlignToClock excludes FixedDelay", every(client.Schedule{Period: 1, AlignToClock: true, FixedDelay: true})},
+		{"AlignToClock excludes InitialDelay", every(client.Schedule{Period: 1, AlignToClock: true, InitialDelay: 1})},
+		{"Client is nil", (&worker.Worker{Mutex: "job", StartWork: work}).Run(bg)},
+		{"StartWork is nil", (&worker.Worker{Client: c, Mutex: "job"}).Run(bg)},
+		{"delay is -1ns, less than 0", contender(-1, func(context.Context) {})},
+		{"onAcquired is nil", contender(0, nil)},
 		{"Prefix", newRegistry(registry.Config{})},
-		{"ID", newRegistry(registry.Config{Prefix: "p", ID: "a b"})},
 		{"ExpireAfter is -1ms", newRegistry(registry.Config{Prefix: "p", ExpireAfter: -time.Millisecond})},
 		{"ExpireAfter is 1ns", newRegistry(registry.Config{Prefix: "p", ExpireAfter: 1})},
 		{"ExpireAfter is 25h0m0s", newRegistry(registry.Config{Prefix: "p", ExpireAfter: 25 * time.Hour})},
-		{"Mode is Mode(7)", newRegistry(registry.Config{Prefix: "p", Mode: 7})},
 		{"SpinEvery is -1ns, less than 0", newRegistry(registry.Config{Prefix: "p", SpinEvery: -1})},
-		{"Capacity is -1, less than 0", newRegistry(registry.Config{Prefix: "p", Capacity: -1})},
-		{"mutex", observer(client.ObserverConfig{Mutex: "", OnChange: func(client.State) {}})},
-		{"OnChange is nil", observer(client.ObserverConfig{Mutex: "job"})},
-		{"mutex", lock("")},
-		{"TTL is -1s, not", lock("job", client.WithTTL(-time.Second))},
-		{"Transition is -1m", lock("job", client.WithTTL(time.Second), client.WithTransition(-time.Millisecond))},
-		{"contender", lock("job", client.WithID("two words"))},
 	} {
 		if row.err == nil || !strings.Contains(row.err.Error(), row.want) {
 			t.Errorf("the error is %v, want %q", row.err, row.want)
@@ -150,33 +119,45 @@ func TestNewWarnsIfContextTimeoutEnabledIsOff(t *testing.T) {
 	}
 }
 
-// everyStart returns, by name, each function that starts something with a Client.
-func everyStart(t *testing.T, c *client.Client) map[string]func() error {
-	k, err := c.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: func(context.Context, client.State) {}})
+// starts returns, by name, each call that starts something with a Client. Those whose names end
+// with Run run until their contexts end.
+func starts(t *testing.T, c *client.Client) map[string]func(context.Context) error {
+	work := func(context.Context) error { return nil }
+	until := func(ctx context.Context) error { <-ctx.Done(); return nil }
+	k, err := contend.New(c, "job", 0, func(context.Context) {}, nil)
 	must(t, err)
-	s, err := c.NewScheduler(client.ScheduleConfig{Mutex: "job", Period: time.Second, Work: func(context.Context) error { return nil }})
-	must(t, err)
-	w, err := worker.New(c, worker.Config{Mutex: "job", StartWork: func(context.Context) error { return nil }})
-	must(t, err)
-	o, err := c.NewObserver(client.ObserverConfig{Mutex: "job", OnChange: func(client.State) {}})
+	s, err := contend.NewScheduler(c, "job", client.Schedule{Period: time.Second}, work)
 	must(t, err)
 	r, err := registry.New(c, registry.Config{Prefix: "spring"})
 	must(t, err)
 	rl, err := r.Obtain("x")
 	must(t, err)
-	work := func(context.Context) error { return nil }
-	return map[string]func() error{
-		"Lock":          func() error { _, err := c.Lock(bg, "job"); return err },
-		"TryLock":       func() error { _, err := c.TryLock(bg, "job"); return err },
-		"Do":            func() error { return c.Do(bg, "job", work) },
-		"TryDo":         func() error { return c.TryDo(bg, "job", work) },
-		"Contender.Run": func() error { return k.Run(bg) },
-		"Scheduler.Run": func() error { return s.Run(bg) },
-		"Worker.Run":    func() error { return w.Run(bg) },
-		"Observer.Run":  func() error { return o.Run(bg) },
-		"RegistryLock":  func() error { return rl.Lock(bg, r.NewHolder()) },
-		"Owner":         func() error { _, err := c.Owner(bg, "job"); return err },
-		"Check":         func() error { _, err := c.Check(bg, "job", 1); return err },
+	return map[string]func(context.Context) error{
+		"Lock":          func(ctx context.Context) error { _, err := c.Lock(ctx, "job"); return err },
+		"TryLock":       func(ctx context.Context) error { _, err := c.TryLock(ctx, "job"); return err },
+		"Do":            func(ctx context.Context) error { return c.Do(ctx, "job", work) },
+		"TryDo":         func(ctx context.Context) error { return c.TryDo(ctx, "job", work) },
+		"Owner":         func(ctx context.Context) error { _, err := c.Owner(ctx, "job"); return err },
+		"Check":         func(ctx context.Context) error { _, err := c.Check(ctx, "job", 1); return err },
+		"Registry.Lock": func(ctx context.Context) error { return rl.Lock(ctx, r.NewHolder()) },
+		"Registry.TryLockFor": func(ctx context.Context) error {
+			_, err := rl.TryLockFor(ctx, r.NewHolder(), time.Second)
+			return err
+		},
+		"Watch": func(ctx context.Context) (err error) {
+			for _, err = range c.Watch(ctx, "job") {
+			}
+			return err
+		},
+		"Lead, Run": func(ctx context.Context) error { return c.Lead(ctx, "job", until) },
+		"Every, Run": func(ctx context.Context) error {
+			return c.Every(ctx, "job", client.Schedule{Period: time.Second}, work)
+		},
+		"Contender.Run": k.Run,
+		"Scheduler.Run": s.Run,
+		"Worker.Run": func(ctx context.Context) error {
+			return (&worker.Worker{Client: c, Mutex: "job", StartWork: work}).Run(ctx)
+		},
 	}
 }
 
@@ -184,10 +165,10 @@ func TestClosedClientReturnsErrClosed(t *testing.T) {
 	t.Run("the Client", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			g := w.client()
-			all := everyStart(t, g.Client)
+			all := starts(t, g.Client)
 			must(t, g.Close())
 			for name, start := range all {
-				if err := start(); !errors.Is(err, client.ErrClosed) || w.elapsed() != 0 {
+				if err := start(bg); !errors.Is(err, client.ErrClosed) || w.elapsed() != 0 {
 					t.Errorf("%s returns %v after %v, want ErrClosed at once", name, err, w.elapsed())
 				}
 			}
@@ -196,34 +177,38 @@ func TestClosedClientReturnsErrClosed(t *testing.T) {
 	t.Run("go-redis", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
 			g := w.client()
-			all := everyStart(t, g.Client)
+			all := starts(t, g.Client)
 			must(t, g.rdb.Close())
 			for name, start := range all {
 				at := w.elapsed()
-				most := time.Duration(0)
-				if name == "Observer.Run" {
-					most = 3 * time.Second // an Observer first waits for its subscription
-				}
-				if err := start(); !errors.Is(err, client.ErrClosed) || w.elapsed()-at > most {
-					t.Errorf("%s returns %v after %v, want ErrClosed within %v", name, err, w.elapsed()-at, most)
+				if err := start(bg); !errors.Is(err, client.ErrClosed) || w.elapsed() != at {
+					t.Errorf("%s returns %v after %v, want ErrClosed at once", name, err, w.elapsed()-at)
 				}
 			}
 			// A refused contender may still be stopping.
 			if err := g.Close(); err != nil && !errors.Is(err, client.ErrClosed) {
 				t.Errorf("Close returns %v, want nil or ErrClosed", err)
 			}
-			g.Client = w.client().Client // a Client that the world can close
-			g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
+			g.replace(w)
 		})
 	})
 }
 
+// replace gives g a Client that the world can close.
+func (g *testClient) replace(w *world) {
+	g.Client = w.client().Client
+	g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
+}
+
 func TestCloseStopsEverything(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		for _, name := range []string{"Contender.Run", "Scheduler.Run", "Worker.Run"} {
+		for name := range starts(t, w.client().Client) {
+			if !strings.HasSuffix(name, "Run") {
+				continue
+			}
 			g := w.client()
 			ended := make(chan error, 1)
-			go func() { ended <- everyStart(t, g.Client)[name]() }()
+			go func() { ended <- starts(t, g.Client)[name](bg) }()
 			time.Sleep(time.Second)
 			if w.owner("job") == "" {
 				t.Fatalf("%s: one second after its start, nobody owns job", name)
@@ -242,12 +227,9 @@ func TestCloseStopsEverything(t *testing.T) {
 func TestCloseWaitsForAnEarlierStop(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		var all []*worker.Worker
+		var all []*contend.Contender
 		for i := range 100 {
-			k, err := worker.New(g.Client, worker.Config{
-				Mutex: fmt.Sprint("job", i), StartWork: func(context.Context) error { return nil },
-				StopWork: func() error { time.Sleep(time.Second); return nil },
-			})
+			k, err := contend.New(g.Client, fmt.Sprint("job", i), 0, func(context.Context) {}, func() { time.Sleep(time.Second) })
 			must(t, err)
 			must(t, k.Start())
 			all = append(all, k)
@@ -256,7 +238,9 @@ func TestCloseWaitsForAnEarlierStop(t *testing.T) {
 		ended, cancel := context.WithCancel(bg)
 		cancel()
 		for _, k := range all {
-			go func() { _ = k.Stop(ended) }()
+			if err := k.Stop(ended); !errors.Is(err, context.Canceled) {
+				t.Errorf("Stop returns %v, want context.Canceled", err)
+			}
 		}
 		must(t, g.Close())
 		for i := range all {
@@ -294,8 +278,7 @@ func TestCloseReturnsFailedReleases(t *testing.T) {
 		if err := g.Close(); !errors.Is(err, client.ErrClosed) {
 			t.Errorf("after the go-redis client was closed, Close returns %v, want ErrClosed", err)
 		}
-		g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
-		g.Client = w.client().Client // a Client that the world can close
+		g.replace(w)
 	})
 }
 
@@ -357,10 +340,9 @@ func TestCanceledLockNamesTheLastOwner(t *testing.T) {
 func TestOutageIsLoggedOnceForAllMutexes(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
-		for i := range 1000 {
-			k, err := g.NewContender(client.ContenderConfig{Mutex: fmt.Sprint("job", i), TTL: time.Minute, OnAcquired: func(context.Context, client.State) {}})
+		for i := range 100 {
+			_, err := g.Lock(bg, fmt.Sprint("job", i), client.WithTTL(time.Minute))
 			must(t, err)
-			must(t, k.Start())
 		}
 		time.Sleep(time.Second)
 		w.stop()

@@ -2,10 +2,8 @@ package clienttest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -67,8 +65,8 @@ func TestShortFaultLosesNoLease(t *testing.T) {
 
 func TestReplyAfterTheLeaseIsNoOwnership(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		g := w.clientWith(client.Options{Timeout: time.Minute})
-		k := w.contendOver(g, "k", lease(time.Second, time.Second), func(cfg *client.ContenderConfig) { cfg.InitialDelay = time.Second })
+		g, d := w.clientWith(client.Options{Timeout: time.Minute}), w.recorder()
+		k := w.contendAfter(time.Second, g, d, "k", d.acquired, d.released, lease(time.Second, time.Second)...)
 		g.slow(0, 2*time.Second)
 		time.Sleep(10 * time.Minute)
 		if got := k.callbacks(); got != "[]" {
@@ -118,13 +116,13 @@ func TestEmptyServerGetsOneOwner(t *testing.T) {
 	})
 }
 
-// When the server publishes a notice, the connection of the waiter's subscriber is broken. The
-// waiter must get the mutex nevertheless.
-func TestNoticeDuringADisconnectIsNotLost(t *testing.T) {
+// When the server grants the mutex, the connection of the waiter is broken. The waiter must get the
+// mutex nevertheless.
+func TestGrantDuringADisconnectIsNotLost(t *testing.T) {
 	for _, silence := range []time.Duration{time.Millisecond, 100 * time.Millisecond, 5 * time.Second, time.Minute} {
 		t.Run(fmt.Sprint(silence), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				a := w.contend("a", lease(10*time.Hour, 0))
+				a := w.contend("a", lease(10*time.Hour, 0)...)
 				synctest.Wait()
 				b := w.contend("b")
 				time.Sleep(time.Minute)
@@ -142,10 +140,10 @@ func TestNoticeDuringADisconnectIsNotLost(t *testing.T) {
 	}
 }
 
-// To the client, a frozen connection looks like one without notices.
-func TestSilentSubscriberIsReplaced(t *testing.T) {
+// To the client, a frozen connection looks like one without grants.
+func TestSilentConnectionsAreReplaced(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.contend("a", lease(10*time.Hour, 0))
+		a := w.contend("a", lease(10*time.Hour, 0)...)
 		synctest.Wait()
 		b := w.contend("b")
 		time.Sleep(time.Minute)
@@ -160,9 +158,9 @@ func TestSilentSubscriberIsReplaced(t *testing.T) {
 
 func TestBrokenOwnerIsNotifiedAtOnce(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.contend("a", lease(time.Hour, 0))
+		a := w.contend("a", lease(time.Hour, 0)...)
 		synctest.Wait()
-		b := w.contend("b", lease(time.Hour, 0))
+		b := w.contend("b", lease(time.Hour, 0)...)
 		time.Sleep(50 * time.Minute)
 		at := w.elapsed()
 		w.breakOff("job")
@@ -179,26 +177,31 @@ func TestBrokenOwnerIsNotifiedAtOnce(t *testing.T) {
 
 func TestSlowCallbacksRunInOrderOneAtATime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		slow := func(cfg *client.ContenderConfig) {
-			acquired, released := cfg.OnAcquired, cfg.OnReleased
-			cfg.OnAcquired = func(ctx context.Context, s client.State) { time.Sleep(rand.N(30 * time.Second)); acquired(ctx, s) }
-			cfg.OnReleased = func(s client.State) { time.Sleep(rand.N(30 * time.Second)); released(s) }
+		slow := func(id string) *contender {
+			d := w.recorder()
+			return w.contendWith(w.client(), d, id, func(ctx context.Context) {
+				time.Sleep(rand.N(30 * time.Second))
+				d.acquired(ctx)
+			}, func() {
+				time.Sleep(rand.N(30 * time.Second))
+				d.released()
+			})
 		}
-		a, b := w.contend("a", slow), w.contend("b", slow)
+		a, b := slow("a"), slow("b")
 		for range 100 {
 			time.Sleep(rand.N(20 * time.Second))
 			w.breakOff("job")
 		}
 		for _, k := range []*contender{a, b} {
-			_ = k.Stop(context.Background()) // may return ErrLost
+			k.stop()
 			k.recorder.mu.Lock()
 			for i, line := range k.lines {
 				if wantReleased := i%2 == 1; (line == "released") != wantReleased {
-					t.Errorf("callback %d of %s is %s, want acquired and released in turn", i, k.ID(), line)
+					t.Errorf("callback %d of %s is %s, want acquired and released in turn", i, k.id, line)
 				}
 			}
 			if len(k.lines)%2 != 0 || len(k.lines) < 20 {
-				t.Errorf("%s has got %d calls, want an even number, at least 20", k.ID(), len(k.lines))
+				t.Errorf("%s has got %d calls, want an even number, at least 20", k.id, len(k.lines))
 			}
 			k.recorder.mu.Unlock()
 		}
@@ -219,7 +222,7 @@ func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 				var recorders []*recorder
 				contend := func(g *testClient) *contender {
 					id := fmt.Sprint("k", len(recorders))
-					k := w.contendOver(g, id, lease(3*time.Second, pick(3*time.Second).Truncate(time.Millisecond)))
+					k := w.contendOver(g, id, lease(3*time.Second, pick(3*time.Second).Truncate(time.Millisecond))...)
 					recorders = append(recorders, k.recorder)
 					return k
 				}
@@ -256,14 +259,8 @@ func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 						time.Sleep(pick(10 * time.Second))
 						w.begin()
 					case 11:
-						err := k.Stop(context.Background())
-						// If Stop failed, its release may arrive late. It could end the next
-						// tenure of this contender, so a new contender goes on.
-						if err != nil && !errors.Is(err, client.ErrLost) {
-							all[slices.Index(all, k)] = contend(k.testClient)
-						} else if err := k.Start(); err != nil {
-							t.Fatal(err)
-						}
+						k.stop()
+						must(t, k.Start())
 					}
 				}
 				for _, k := range all {

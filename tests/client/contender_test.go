@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -11,32 +12,18 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/contend"
 )
-
-func lease(ttl, transition time.Duration) func(*client.ContenderConfig) {
-	if transition == 0 {
-		transition = client.NoTransition
-	}
-	return func(cfg *client.ContenderConfig) { cfg.TTL, cfg.Transition = ttl, transition }
-}
 
 func TestOwnerKeepsItsTenureOverManyTTLs(t *testing.T) {
 	for _, transition := range []time.Duration{0, 2 * time.Second, time.Minute} {
 		t.Run(fmt.Sprint(transition), func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				a := w.contend("a", lease(10*time.Second, transition))
-				b := w.contend("b", lease(10*time.Second, transition))
+				a := w.contend("a", client.WithTransition(transition))
+				b := w.contend("b", client.WithTransition(transition))
 				time.Sleep(20 * time.Minute)
-				if got := w.tenures("job"); len(got) != 1 || got[0].Owner != "a" && got[0].Owner != "b" {
-					t.Fatalf("the tenures are %+v, want one of a or b", got)
-				}
-				if a.IsOwner() == b.IsOwner() {
-					t.Errorf("a is the owner: %v, b is the owner: %v, want one owner", a.IsOwner(), b.IsOwner())
-				}
-				for _, k := range []*contender{a, b} {
-					if o := k.Contender.Owner(); o.ID != w.owner("job") || o.Token != 1 || !time.Now().Before(o.TransitionAt) {
-						t.Errorf("Owner of %s returns %+v, want the server's owner with token 1", k.ID(), o)
-					}
+				if got := w.tenures("job"); len(got) != 1 || a.IsOwner() == b.IsOwner() {
+					t.Fatalf("the tenures are %+v, a is the owner: %v, b is the owner: %v; want one owner", got, a.IsOwner(), b.IsOwner())
 				}
 			})
 		})
@@ -64,7 +51,7 @@ func TestStopHandsOverAtOnce(t *testing.T) {
 	})
 }
 
-func TestContenderWithoutAQueueEntryAsksWhenTheMutexIsFree(t *testing.T) {
+func TestWaiterWithoutAQueueEntryAsksAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a")
 		synctest.Wait()
@@ -75,9 +62,9 @@ func TestContenderWithoutAQueueEntryAsksWhenTheMutexIsFree(t *testing.T) {
 		}
 		at := w.elapsed()
 		a.stop()
-		synctest.Wait()
-		if !b.IsOwner() || w.elapsed() != at {
-			t.Errorf("b is the owner: %v, %v after a was stopped; want true at once", b.IsOwner(), w.elapsed()-at)
+		time.Sleep(time.Second)
+		if s := b.last(); s == nil || s.from-at > time.Second {
+			t.Errorf("b has the ownership %+v after a was stopped at %v, want one within a second", s, at)
 		}
 		b.stop()
 		w.neverTwo("job", a.recorder, b.recorder)
@@ -90,9 +77,10 @@ func TestDeadOwnersMutexGoesToTheNextAtTransitionAt(t *testing.T) {
 		synctest.Wait()
 		b := w.contend("b")
 		time.Sleep(25 * time.Second)
-		end := time.Until(a.Contender.Owner().TransitionAt)
+		o, err := b.Owner(bg, "job")
+		must(t, err)
 		a.silence()
-		time.Sleep(end - time.Millisecond)
+		time.Sleep(time.Until(o.TransitionAt) - time.Millisecond)
 		if b.IsOwner() {
 			t.Error("b owns the mutex before transition_at")
 		}
@@ -113,65 +101,30 @@ func TestDeadOwnersMutexGoesToTheNextAtTransitionAt(t *testing.T) {
 	})
 }
 
-// A waiter that gets no notices tries again when the owner's lease ends.
-func TestDeadOwnersMutexIsAcquiredWithoutNotices(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.contend("a")
-		synctest.Wait()
-		b := w.lateClient(0)
-		b.losing.Store(true)
-		k := w.contendOver(b.testClient, "b")
-		time.Sleep(25 * time.Second)
-		end := time.Until(a.Contender.Owner().TransitionAt)
-		a.silence()
-		time.Sleep(end + time.Second + time.Millisecond)
-		if !k.IsOwner() {
-			t.Error("b does not own the mutex at transition_at plus the largest jitter")
-		}
-		w.neverTwo("job", a.recorder, k.recorder)
-	})
-}
-
-func TestOnReleasedReturnsBeforeAnotherOwns(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		var returned time.Duration
-		a := w.contend("a", func(cfg *client.ContenderConfig) {
-			cfg.OnReleased = func(client.State) {
-				time.Sleep(3 * time.Second)
-				returned = w.elapsed()
-			}
-		})
-		synctest.Wait()
-		b := w.contend("b")
-		time.Sleep(11 * time.Second)
-		a.stop()
-		synctest.Wait()
-		if s := b.last(); s == nil || s.from < returned || returned != 14*time.Second {
-			t.Errorf("the ownership of b is %+v, but OnReleased of a returned at %v, want 14s", s, returned)
-		}
-	})
-}
-
-// OnAcquired runs until its context ends. Meanwhile the contender renews the lease.
+// OnAcquired runs until its context ends. Meanwhile the contender renews the lease. The mutex is
+// free when OnReleased has returned.
 func TestOwnershipContextEndsBeforeOnReleasedIsCalled(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var calls []string
-		a := w.contend("a", func(cfg *client.ContenderConfig) {
-			cfg.OnAcquired = func(ctx context.Context, _ client.State) {
-				<-ctx.Done()
-				calls = append(calls, fmt.Sprint(context.Cause(ctx)))
-				time.Sleep(time.Second)
-				calls = append(calls, "returned")
-			}
-			cfg.OnReleased = func(client.State) { calls = append(calls, "released") }
+		a := w.contendWith(w.client(), w.recorder(), "a", func(ctx context.Context) {
+			<-ctx.Done()
+			calls = append(calls, fmt.Sprint(context.Cause(ctx)))
+			time.Sleep(time.Second)
+			calls = append(calls, "returned")
+		}, func() {
+			time.Sleep(time.Second)
+			calls = append(calls, "released")
 		})
+		synctest.Wait()
+		b := w.contend("b")
 		time.Sleep(time.Minute)
 		a.stop()
 		if got, want := fmt.Sprint(calls), fmt.Sprintf("[%v returned released]", client.ErrReleased); got != want {
 			t.Errorf("the calls are %s, want %s", got, want)
 		}
-		if got := w.tenures("job"); len(got) != 1 || got[0].To != time.Minute+time.Second {
-			t.Errorf("the tenures are %+v, want one that ends after 1m1s", got)
+		synctest.Wait()
+		if s := b.last(); s == nil || s.from != time.Minute+2*time.Second {
+			t.Errorf("the ownership of b is %+v, want one that begins 1m2s after that of a", s)
 		}
 	})
 }
@@ -191,104 +144,105 @@ func TestContenderStartsAgainAfterEachStop(t *testing.T) {
 			w.nothingLeft("job")
 			must(t, a.Start())
 		}
+		synctest.Wait()
 		a.stop()
 		a.stop()
-		if got := a.callbacks(); !strings.HasPrefix(got, "[acquired 1 released acquired 2 released acquired 3 released") {
-			t.Errorf("the callbacks are %s, want acquired and released for the tokens 1, 2, 3, …", got)
+		if got := a.callbacks(); got != "[acquired 1 released acquired 2 released acquired 3 released acquired 4 released]" {
+			t.Errorf("the callbacks are %s, want acquired and released for the tokens 1 to 4", got)
 		}
 	})
 }
 
+// start starts the contender k. linger is how long OnAcquired takes after the end of its context.
+type start func(delay, linger time.Duration) *contender
+
 // Stop in any state leaves nothing at the server, and the contender acquires nothing later.
 func TestStopInEveryStateLeavesNothing(t *testing.T) {
-	states := map[string]func(w *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender{
-		"at once after Start": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
-			return start()
-		},
-		"before the first request": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
-			k := start(func(cfg *client.ContenderConfig) { cfg.InitialDelay = time.Hour })
+	states := map[string]func(w *world, other *contender, begin start) *contender{
+		"at once after Start": func(_ *world, _ *contender, begin start) *contender { return begin(0, 0) },
+		"before the first request": func(_ *world, _ *contender, begin start) *contender {
+			k := begin(time.Hour, 0)
 			time.Sleep(time.Minute)
 			return k
 		},
-		"waiting": func(_ *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
-			k := start()
+		"waiting": func(_ *world, _ *contender, begin start) *contender {
+			k := begin(0, 0)
 			time.Sleep(time.Minute)
 			return k
 		},
-		"asking after its notice": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
-			k := start()
+		"receiving its grant": func(_ *world, other *contender, begin start) *contender {
+			k := begin(0, 0)
+			time.Sleep(time.Minute)
+			k.slow(0, time.Second)
+			other.stop()
+			time.Sleep(time.Second / 2)
+			return k
+		},
+		"guarding its late grant": func(_ *world, other *contender, begin start) *contender {
+			k := begin(0, 0)
 			time.Sleep(time.Minute)
 			k.slow(time.Second, 0)
 			other.stop()
 			time.Sleep(time.Second / 2)
 			return k
 		},
-		"owner": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
-			k := start()
+		"owner": func(_ *world, other *contender, begin start) *contender {
+			k := begin(0, 0)
 			time.Sleep(time.Minute)
 			other.stop()
 			time.Sleep(time.Minute)
 			return k
 		},
-		"in OnAcquired": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
+		"in OnAcquired": func(_ *world, other *contender, begin start) *contender {
 			other.stop()
-			k := start(func(cfg *client.ContenderConfig) {
-				acquired := cfg.OnAcquired
-				cfg.OnAcquired = func(ctx context.Context, s client.State) {
-					acquired(ctx, s)
-					<-ctx.Done()
-					time.Sleep(3 * time.Second)
-				}
-			})
+			k := begin(0, 3*time.Second)
 			time.Sleep(time.Minute)
 			return k
 		},
-		"acquiring": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
+		"acquiring": func(_ *world, other *contender, begin start) *contender {
 			other.stop()
-			k := start()
+			k := begin(0, 0)
 			time.Sleep(time.Second) // shorter than the delay of the reply
 			return k
 		},
-		"acquiring, with a request slower than the release": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
+		"acquiring, with a request slower than the release": func(w *world, other *contender, begin start) *contender {
 			other.stop()
-			k := start(func(cfg *client.ContenderConfig) { cfg.InitialDelay = 10 * time.Second })
-			if err := k.rdb.Ping(context.Background()).Err(); err != nil { // opens a connection
-				k.w.t.Fatal(err)
-			}
+			k := begin(10*time.Second, 0)
+			must(w.t, k.rdb.Ping(bg).Err()) // opens a connection
 			time.Sleep(9 * time.Second)
 			k.slow(2*time.Second, 0)
 			time.Sleep(2 * time.Second)
 			k.slow(0, 0)
 			return k
 		},
-		"renewing": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
+		"renewing": func(_ *world, other *contender, begin start) *contender {
 			other.stop()
-			k := start()
+			k := begin(0, 0)
 			time.Sleep(9 * time.Second)
 			k.slow(0, 2*time.Second)
 			time.Sleep(2 * time.Second)
 			return k
 		},
-		"its request gets no reply": func(_ *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
+		"its request gets no reply": func(_ *world, other *contender, begin start) *contender {
 			other.stop()
-			k := start()
+			k := begin(0, 0)
 			k.silence()
 			time.Sleep(time.Second)
 			k.cut()
 			k.heal()
 			return k
 		},
-		"without a server": func(w *world, _ *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
-			k := start()
+		"without a server": func(w *world, _ *contender, begin start) *contender {
+			k := begin(0, 0)
 			time.Sleep(time.Second)
 			w.stop()
 			time.Sleep(4 * time.Second)
 			w.begin()
 			return k
 		},
-		"without a server, as the owner": func(w *world, other *contender, start func(...func(*client.ContenderConfig)) *contender) *contender {
+		"without a server, as the owner": func(w *world, other *contender, begin start) *contender {
 			other.stop()
-			k := start()
+			k := begin(0, 0)
 			time.Sleep(time.Second)
 			w.stop()
 			time.Sleep(9 * time.Second)
@@ -302,22 +256,24 @@ func TestStopInEveryStateLeavesNothing(t *testing.T) {
 				inWorld(t, func(t *testing.T, w *world) {
 					other := w.contend("other")
 					synctest.Wait()
-					k := enter(w, other, func(changes ...func(*client.ContenderConfig)) *contender {
-						g := w.client()
+					k := enter(w, other, func(delay, linger time.Duration) *contender {
+						g, d := w.client(), w.recorder()
 						g.slow(slow/2, slow/2)
-						return w.contendOver(g, "k", changes...)
+						return w.contendAfter(delay, g, d, "k", func(ctx context.Context) {
+							d.acquired(ctx)
+							if linger != 0 {
+								<-ctx.Done()
+								time.Sleep(linger)
+							}
+						}, d.released)
 					})
-					if err := k.Stop(bg); err != nil {
-						if !errors.Is(err, client.ErrUnavailable) || slow == 0 {
-							t.Errorf("Stop returns %v", err)
-						}
-						time.Sleep(5 * time.Second) // the release continues in the background
+					must(t, k.Stop(bg))
+					if slow != 0 {
+						time.Sleep(5 * time.Second) // the release may continue in the background
 					}
 					atStop := k.callbacks()
-					for _, id := range append(w.queue("job"), w.owner("job")) {
-						if id == "k" {
-							t.Errorf("after Stop the server still has k: the owner is %q, the queue %q", w.owner("job"), w.queue("job"))
-						}
+					if owner, queue := w.owner("job"), w.queue("job"); owner == "k" || slices.Contains(queue, "k") {
+						t.Errorf("after Stop the server still has k: the owner is %q, the queue %q", owner, queue)
 					}
 					if k.IsOwner() {
 						t.Error("IsOwner returns true after Stop")
@@ -356,10 +312,133 @@ func TestStopWaitsNoLongerThanItsContext(t *testing.T) {
 			t.Errorf("a is the owner: %v, its callbacks are %s; want no owner, acquired 1 and released", a.IsOwner(), a.callbacks())
 		}
 		if err := a.Start(); !errors.Is(err, client.ErrInUse) {
-			t.Errorf("Start before the mutex is released returns %v, want ErrInUse", err)
+			t.Errorf("Start before the contender has stopped returns %v, want ErrInUse", err)
 		}
 		a.heal()
 		a.stop()
 		w.nothingLeft("job")
+		for range 1000 {
+			must(t, a.Stop(ctx)) // a stopped contender needs no time
+		}
 	})
+}
+
+// The release continues in the background, and the next run waits for its end.
+func TestContenderStartsAgainAfterAStopWithoutReply(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		k := w.contend("k")
+		synctest.Wait()
+		for _, resigns := range []bool{false, true} {
+			k.silence()
+			if resigns {
+				k.Resign()
+				time.Sleep(100 * time.Millisecond)
+			}
+			at := w.elapsed()
+			if err := k.Stop(bg); err != nil || w.elapsed()-at > timeout {
+				t.Errorf("Stop returns %v after %v, want nil after at most %v", err, w.elapsed()-at, timeout)
+			}
+			must(t, k.Start())
+			time.Sleep(time.Second)
+			k.heal()
+			time.Sleep(5 * time.Second)
+			if !k.IsOwner() {
+				t.Errorf("5 s after the server answers again, k is not the owner")
+			}
+		}
+	})
+}
+
+func TestResignHandsOffToTheNextWaiter(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		all := map[string]*contender{}
+		for _, id := range []string{"a", "b", "c"} {
+			all[id] = w.contend(id)
+			synctest.Wait()
+		}
+		for _, id := range []string{"a", "b", "c", "a"} {
+			time.Sleep(2 * time.Second)
+			if got := w.owner("job"); got != id {
+				t.Fatalf("the owner is %q, want %s", got, id)
+			}
+			at := w.elapsed()
+			all[id].Resign()
+			if all[id].IsOwner() {
+				t.Errorf("%s is the owner after Resign", id)
+			}
+			all[id].Resign() // has no effect without an ownership
+			synctest.Wait()
+			if w.elapsed() != at || w.owner("job") == id {
+				t.Errorf("the owner is %q %v after Resign, want the next contender at once", w.owner("job"), w.elapsed()-at)
+			}
+		}
+		if got := all["a"].callbacks(); got != "[acquired 1 released acquired 4 released]" {
+			t.Errorf("the callbacks of a are %s, want acquired 1, released, acquired 4, released", got)
+		}
+		w.neverTwo("job", all["a"].recorder, all["b"].recorder, all["c"].recorder)
+	})
+}
+
+func TestResignWithoutWaitersBeginsAnotherTenure(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g, log := w.logged()
+		d := w.recorder()
+		var k *contender
+		assigned := make(chan struct{})
+		k = w.contendWith(g, d, "k", func(ctx context.Context) {
+			<-assigned
+			d.acquired(ctx)
+			if client.Token(ctx) < 4 {
+				k.Resign()
+			}
+		}, d.released)
+		close(assigned)
+		time.Sleep(5 * time.Second)
+		if got := log(); got != "" { // Resign is not a loss
+			t.Errorf("the log is not empty:\n%s", got)
+		}
+		if got := k.callbacks(); got != "[acquired 1 released acquired 2 released acquired 3 released acquired 4]" {
+			t.Errorf("the callbacks are %s, want four tenures, the last without released", got)
+		}
+		g.slow(time.Millisecond, time.Millisecond)
+		k.Resign()
+		time.Sleep(time.Millisecond)
+		must(t, k.Stop(bg))
+		time.Sleep(time.Minute)
+		if got := log(); got != "" {
+			t.Errorf("the log is not empty after a Stop soon after Resign: %s", got)
+		}
+		w.nothingLeft("job")
+	})
+}
+
+func TestResignDuringAnOutageReleasesLater(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		k := w.contend("k", lease(time.Hour, 0)...)
+		synctest.Wait()
+		w.stop()
+		k.Resign()
+		time.Sleep(time.Minute)
+		if k.IsOwner() {
+			t.Error("the contender is the owner after Resign")
+		}
+		w.begin()
+		time.Sleep(20 * time.Second)
+		if got := w.tenures("job"); len(got) != 2 || got[0].To >= time.Hour || !k.IsOwner() {
+			t.Errorf("the tenures are %+v, want two, the first shorter than its lease", got)
+		}
+	})
+}
+
+func TestNewRefusesWhatAContenderCannotUse(t *testing.T) {
+	for want, make := range map[string]func(*client.Client) (*contend.Contender, error){
+		"onAcquired is nil": func(c *client.Client) (*contend.Contender, error) { return contend.New(c, "job", 0, nil, nil) },
+		"delay is -1ns": func(c *client.Client) (*contend.Contender, error) {
+			return contend.New(c, "job", -1, func(context.Context) {}, nil)
+		},
+	} {
+		if k, err := make(new(client.Client)); k != nil || err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("New returns %v, %v, want the error %s", k, err, want)
+		}
+	}
 }

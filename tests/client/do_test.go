@@ -34,7 +34,7 @@ func TestDoHoldsTheMutexWhileWorkRuns(t *testing.T) {
 func TestDoReturnsTheErrorOfWorkUnchanged(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		failure := errors.New("no paper")
-		for name, do := range map[string]func(context.Context, string, func(context.Context) error, ...client.LockOption) error{"Do": w.client().Do, "TryDo": w.client().TryDo} {
+		for name, do := range map[string]func(context.Context, string, func(context.Context) error, ...client.Option) error{"Do": w.client().Do, "TryDo": w.client().TryDo} {
 			if err := do(bg, "job", func(context.Context) error { return failure }); err != failure {
 				t.Errorf("%s returns %v, want the error of the work itself", name, err)
 			}

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,8 +17,8 @@ import (
 	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// hookLog records each call of a hook as a line "id hook token took". For some hooks the line also
-// has the owner, the error and "expired".
+// hookLog records each call of a hook as a line "id hook token took", with the first letter of the
+// id. For some hooks the line also has the owner, the error and "expired".
 type hookLog struct {
 	t     *testing.T
 	mu    sync.Mutex // guards lines
@@ -26,7 +27,7 @@ type hookLog struct {
 
 func (w *world) hooked() (*testClient, *hookLog) {
 	h := &hookLog{t: w.t}
-	return w.clientWith(client.Options{Hooks: h.hooks()}), h
+	return w.clientWith(client.Options{Hooks: h.hooks(), IDPrefix: "x"}), h
 }
 
 func (h *hookLog) hooks() client.Hooks {
@@ -45,7 +46,7 @@ func (h *hookLog) note(ctx context.Context, name string, e client.HookEvent) {
 	if ctx.Err() != nil || ctx.Done() != nil {
 		h.t.Errorf("the context of the hook %s can end: %v", name, ctx.Err())
 	}
-	line := fmt.Sprintf("%s %s %d %v", e.ID, name, e.Token, e.Took)
+	line := fmt.Sprintf("%c %s %d %v", e.ID[0], name, e.Token, e.Took)
 	if e.Owner.ID != "" {
 		line += " owner " + e.Owner.ID
 	}
@@ -81,9 +82,9 @@ func TestHooksReportAWaitAndATenure(t *testing.T) {
 		l, err := g.Lock(bg, "job", client.WithID("a"))
 		must(t, err)
 		waited := w.elapsed()
-		time.Sleep(time.Hour) // many renewals, but one tenure
+		time.Sleep(5 * time.Minute) // many renewals, but one tenure
 		w.unlock(l)
-		h.wants("a contended 0 0s owner other", fmt.Sprint("a acquired 2 ", waited), "a released 2 1h0m0s")
+		h.wants("a contended 0 0s owner other", fmt.Sprint("a acquired 2 ", waited), "a released 2 5m0s")
 	})
 }
 
@@ -119,12 +120,12 @@ func TestNotAcquiredReportsWhyAnAttemptEnded(t *testing.T) {
 		other := w.contend("other")
 		synctest.Wait()
 		g, h := w.hooked()
-		ctx, cancel := context.WithTimeout(bg, time.Hour)
+		ctx, cancel := context.WithTimeout(bg, time.Minute)
 		defer cancel()
 		if _, err := g.Lock(ctx, "job", client.WithID("a")); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("Lock returns %v, want context.DeadlineExceeded", err)
 		}
-		h.wants("a contended 0 0s owner other", "a not acquired 0 1h0m0s owner other")
+		h.wants("a contended 0 0s owner other", "a not acquired 0 1m0s owner other")
 		other.stop()
 
 		g.silence()
@@ -167,6 +168,20 @@ func TestLostReportsWhetherTheLeaseExpired(t *testing.T) {
 		w.breakOff("job")
 		<-l.Context().Done()
 		h.wants("b acquired 2 0s", "b lost 2 5s: mutex lost")
+	})
+}
+
+func TestLostIsReportedBeforeTheNextTenureBegins(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		h := &hookLog{t: t}
+		hooks := h.hooks()
+		lost := hooks.Lost
+		hooks.Lost = func(ctx context.Context, e client.HookEvent) { time.Sleep(time.Second); lost(ctx, e) }
+		w.contendOver(w.clientWith(client.Options{Hooks: hooks}), "a")
+		time.Sleep(5 * time.Second)
+		w.breakOff("job")
+		time.Sleep(5 * time.Second)
+		h.wants("a acquired 1 0s", "a work done 1 5s", "a lost 1 5s: mutex lost", "a acquired 2 0s")
 	})
 }
 
@@ -234,24 +249,18 @@ func TestWorkDoneReportsHowTheWorkEnded(t *testing.T) {
 	})
 }
 
-func TestSchedulerReportsEachWork(t *testing.T) {
+func TestEveryReportsEachRun(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, h := w.hooked()
-		beat := 0
-		s, err := g.NewScheduler(client.ScheduleConfig{Mutex: "job", ID: "a", Period: time.Hour, Work: func(context.Context) error {
-			beat++
-			time.Sleep(time.Duration(beat) * time.Minute)
-			if beat == 2 {
-				panic("no paper")
-			}
+		ctx, cancel := context.WithTimeout(bg, 150*time.Second)
+		defer cancel()
+		run := 0
+		_ = g.Every(ctx, "job", client.Schedule{Period: time.Minute}, func(context.Context) error {
+			run++
+			time.Sleep(time.Duration(run) * time.Second)
 			return nil
-		}})
-		must(t, err)
-		must(t, s.Start())
-		time.Sleep(150 * time.Minute)
-		h.wants("a acquired 1 0s", "a work done 1 1m0s", "a work done 1 2m0s", "a work done 1 3m0s")
-		must(t, s.Stop(bg))
-		h.wants("a released 1 2h30m0s")
+		})
+		h.wants("x acquired 1 0s", "x work done 1 1s", "x work done 1 2s", "x work done 1 3s", "x released 1 2m30s")
 	})
 }
 
@@ -268,13 +277,13 @@ func TestContenderReportsEachTenure(t *testing.T) {
 		g2.slow(0, 100*time.Millisecond) // a tries again before b learns that it is next
 		a.Resign()
 		time.Sleep(time.Second)
-		h1.wants("a released 1 1m0s", "a contended 0 0s")
+		h1.wants("a work done 1 1m0s", "a released 1 1m0s", "a contended 0 0s owner b")
 		h2.wants("b acquired 2 1m0.2s")
 		b.stop()
 		h1.wants("a acquired 3 1s")
-		h2.wants("b released 2 900ms")
+		h2.wants("b work done 2 800ms", "b released 2 900ms")
 		a.stop()
-		h1.wants("a released 3 100ms")
+		h1.wants("a work done 3 100ms", "a released 3 100ms")
 	})
 }
 
@@ -296,28 +305,60 @@ func TestHooksHaveTheValuesOfTheirCaller(t *testing.T) {
 	})
 }
 
+func TestAskedAndRenewedReportRequests(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		h := &hookLog{t: t}
+		note := func(name string) func(context.Context, client.HookEvent) {
+			return func(ctx context.Context, e client.HookEvent) { h.note(ctx, name, e) }
+		}
+		g := w.clientWith(client.Options{Hooks: client.Hooks{Asked: note("asked"), Renewed: note("renewed")}})
+		l, err := g.Lock(bg, "job", client.WithID("a"), client.WithTTL(time.Minute))
+		must(t, err)
+		h.wants("a asked 0 0s")
+		time.Sleep(50 * time.Second) // one renewal after the subscription, and one after two thirds of the lease
+		h.wants("a asked 1 0s", "a renewed 1 0s", "a asked 1 0s", "a renewed 1 0s")
+		must(t, l.Renew(bg))
+		h.wants("a asked 1 0s", "a renewed 1 0s")
+		w.unlock(l)
+		h.wants()
+	})
+}
+
+func TestHooksMayReadTheOwnership(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var l atomic.Pointer[client.Lock]
+		var calls atomic.Int64
+		read := func(_ context.Context, e client.HookEvent) {
+			if e.Token != 0 && l.Load().Context().Err() == nil && l.Load().Owner().Token == e.Token {
+				calls.Add(1)
+			}
+		}
+		l.Store(w.lock(w.clientWith(client.Options{Hooks: client.Hooks{Asked: read, Renewed: read}})))
+		time.Sleep(9 * time.Second) // one renewal after the subscription, and another
+		must(t, l.Load().Renew(bg))
+		if calls.Load() != 6 {
+			t.Errorf("%d hooks have read the ownership, want 6", calls.Load())
+		}
+		w.unlock(l.Load())
+	})
+}
+
 func TestWorkerAndRegistryCallHooks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, h := w.hooked()
-		s, err := worker.New(g.Client, worker.Config{Mutex: "job", ID: "a", StartWork: func(context.Context) error { return nil }})
-		must(t, err)
-		must(t, s.Start())
-		time.Sleep(time.Minute)
-		must(t, s.Stop(bg))
-		h.wants("a acquired 1 0s", "a work done 1 1m0s", "a released 1 1m0s")
+		ctx, cancel := context.WithTimeout(bg, time.Minute)
+		defer cancel()
+		k := worker.Worker{Client: g.Client, Mutex: "job", StartWork: func(context.Context) error { return nil }}
+		must(t, k.Run(ctx))
+		h.wants("x acquired 1 0s", "x work done 1 1m0s", "x released 1 1m0s")
 
-		r := g.registry(t, registry.Config{ID: "b"})
-		l, err := r.Obtain("key")
-		must(t, err)
-		holder := r.NewHolder()
+		r := g.registry(t, registry.Config{})
+		l, holder := obtain(t, r, "key"), r.NewHolder()
 		must(t, l.Lock(bg, holder))
 		time.Sleep(time.Second)
 		must(t, l.Unlock(bg, holder))
 		must(t, l.Lock(bg, holder))
 		time.Sleep(time.Hour) // longer than the lease of 60 s
-		h.wants("b:1 acquired 2 0s", "b:1 released 2 1s", "b:2 acquired 3 0s", "b:2 lost 3 59.75s expired: mutex lost")
-		if err := l.Unlock(bg, holder); !errors.Is(err, client.ErrLost) {
-			t.Errorf("Unlock returns %v, want ErrLost", err)
-		}
+		h.wants("x acquired 2 0s", "x released 2 1s", "x acquired 3 0s", "x lost 3 59.75s expired: mutex lost")
 	})
 }

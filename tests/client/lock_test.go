@@ -16,7 +16,6 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/client"
-	"github.com/simba-resp/simba-resp/client/worker"
 )
 
 // lock locks "job" with a Client.
@@ -38,10 +37,10 @@ func (w *world) unlock(l *client.Lock) {
 
 func TestLockHasTheWindowsOfItsOptions(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		for want, opts := range map[[2]time.Duration][]client.LockOption{
+		for want, opts := range map[[2]time.Duration][]client.Option{
 			{10 * time.Second, 12 * time.Second}: nil,
 			{time.Second, 3 * time.Second}:       {client.WithTTL(time.Second)},
-			{10 * time.Second, 10 * time.Second}: {client.WithTransition(client.NoTransition)},
+			{10 * time.Second, 10 * time.Second}: {client.WithTransition(0)},
 			{time.Minute, 61 * time.Second}:      {client.WithTTL(time.Minute), client.WithTransition(time.Second)},
 		} {
 			g := w.client()
@@ -54,7 +53,7 @@ func TestLockHasTheWindowsOfItsOptions(t *testing.T) {
 			}
 			w.unlock(l)
 		}
-		g := w.clientWith(client.Options{TTL: 4 * time.Second, Transition: client.NoTransition})
+		g := w.clientWith(client.Options{TTL: 4 * time.Second})
 		w.lock(g)
 		if o, err := g.Owner(bg, "job"); err != nil || time.Until(o.TransitionAt) != 4*time.Second {
 			t.Errorf("Owner returns %+v, %v, want the windows of the Client's options", o, err)
@@ -236,22 +235,13 @@ func TestClientRefusesASecondContenderWithTheSameID(t *testing.T) {
 		if _, err := g.Lock(bg, "job", client.WithID("a")); !errors.Is(err, client.ErrInUse) || !strings.Contains(err.Error(), `"a" contends for job already`) {
 			t.Errorf("Lock returns %v, want ErrInUse", err)
 		}
-		k, err := g.NewContender(client.ContenderConfig{Mutex: "job", ID: "a", OnAcquired: func(context.Context, client.State) {}})
-		must(t, err)
-		if err := k.Start(); !errors.Is(err, client.ErrInUse) {
-			t.Errorf("Start of the Contender returns %v, want ErrInUse", err)
-		}
-		worker, err := worker.New(g.Client, worker.Config{Mutex: "job", ID: "a", StartWork: func(context.Context) error { return nil }})
-		must(t, err)
-		if err := worker.Start(); !errors.Is(err, client.ErrInUse) {
-			t.Errorf("Start of the Worker returns %v, want ErrInUse", err)
+		if err := g.Lead(bg, "job", func(context.Context) error { return nil }, client.WithID("a")); !errors.Is(err, client.ErrInUse) {
+			t.Errorf("Lead returns %v, want ErrInUse", err)
 		}
 		other, err := g.Lock(bg, "another", client.WithID("a"))
 		must(t, err)
 		w.unlock(other)
 		w.unlock(l)
-		must(t, k.Start())
-		must(t, k.Stop(bg))
 	})
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/contend"
 	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
@@ -64,17 +65,17 @@ func (d *recorder) begins(ctx context.Context) {
 }
 
 // acquired is an OnAcquired that returns at once.
-func (d *recorder) acquired(ctx context.Context, s client.State) {
+func (d *recorder) acquired(ctx context.Context) {
 	d.enter()
 	d.begins(ctx)
-	if client.Token(ctx) == 0 || client.Token(ctx) != s.After.Token {
-		d.t.Errorf("OnAcquired gets token %d and state %+v, want one token", client.Token(ctx), s)
+	if client.Token(ctx) == 0 {
+		d.t.Error("the ownership context has no token")
 	}
 	d.leave(fmt.Sprint("acquired ", client.Token(ctx)))
 }
 
 // released is an OnReleased that returns at once.
-func (d *recorder) released(client.State) {
+func (d *recorder) released() {
 	d.enter()
 	d.mu.Lock()
 	if n := len(d.spans); n == 0 {
@@ -127,32 +128,42 @@ func (w *world) neverTwo(mutex string, recorders ...*recorder) {
 
 // contender is a Contender with its own recorder and Client.
 type contender struct {
-	*client.Contender
+	*contend.Contender
 	*recorder
 	*testClient
-	w *world
+	w  *world
+	id string
 }
 
 // contend starts a contender for "job" with a TTL of 10 s and a transition window of 2 s. The end
 // of the test stops the contender.
-func (w *world) contend(id string, changes ...func(*client.ContenderConfig)) *contender {
+func (w *world) contend(id string, o ...client.Option) *contender {
 	w.t.Helper()
-	return w.contendOver(w.client(), id, changes...)
+	return w.contendOver(w.client(), id, o...)
 }
 
-func (w *world) contendOver(g *testClient, id string, changes ...func(*client.ContenderConfig)) *contender {
+func (w *world) contendOver(g *testClient, id string, o ...client.Option) *contender {
 	w.t.Helper()
 	d := w.recorder()
-	cfg := client.ContenderConfig{
-		Mutex: "job", ID: id, TTL: 10 * time.Second, Transition: 2 * time.Second,
-		OnAcquired: d.acquired, OnReleased: d.released,
-	}
-	for _, change := range changes {
-		change(&cfg)
-	}
-	k, err := g.NewContender(cfg)
+	return w.contendWith(g, d, id, d.acquired, d.released, o...)
+}
+
+// lease sets both windows of a lease.
+func lease(ttl, transition time.Duration) []client.Option {
+	return []client.Option{client.WithTTL(ttl), client.WithTransition(transition)}
+}
+
+func (w *world) contendWith(g *testClient, d *recorder, id string, onAcquired func(context.Context), onReleased func(), o ...client.Option) *contender {
+	w.t.Helper()
+	return w.contendAfter(0, g, d, id, onAcquired, onReleased, o...)
+}
+
+func (w *world) contendAfter(delay time.Duration, g *testClient, d *recorder, id string, onAcquired func(context.Context), onReleased func(), o ...client.Option) *contender {
+	w.t.Helper()
+	o = append([]client.Option{client.WithID(id), client.WithTTL(10 * time.Second), client.WithTransition(2 * time.Second)}, o...)
+	k, err := contend.New(g.Client, "job", delay, onAcquired, onReleased, o...)
 	must(w.t, err)
-	c := &contender{Contender: k, recorder: d, testClient: g, w: w}
+	c := &contender{Contender: k, recorder: d, testClient: g, w: w, id: id}
 	must(w.t, k.Start())
 	w.t.Cleanup(func() { _ = k.Stop(context.Background()) })
 	return c
@@ -163,6 +174,6 @@ func (c *contender) stop() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Hour)
 	defer cancel()
 	if err := c.Stop(ctx); err != nil {
-		c.w.t.Errorf("Stop of %s returns %v", c.ID(), err)
+		c.w.t.Errorf("Stop of %s returns %v", c.id, err)
 	}
 }

@@ -2,10 +2,9 @@ package clienttest
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"errors"
-	"log/slog"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,122 +13,141 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/contend"
 	"github.com/simba-resp/simba-resp/client/registry"
-	"github.com/simba-resp/simba-resp/client/worker"
 	"github.com/simba-resp/simba-resp/script"
 )
 
-// store is a backend that passes requests to an engine or refuses them.
-type store struct {
-	simba.Backend
-	refuses atomic.Bool
-	err     error        // of a refusal; nil = the error of a misconfigured store
-	asked   atomic.Int64 // how many requests it has refused
-}
-
-const noTable = "ERR engine mysql misconfigured: table simba_mutex does not exist"
-
-func (s *store) refuse() error {
-	if !s.refuses.Load() {
-		return nil
+// A refusal reaches the caller or the log, and not both. Otherwise the client does what it can.
+func TestRefusalOfEachCommandIsReportedOnce(t *testing.T) {
+	for command, use := range map[string]func(t *testing.T, w *world, g *testClient) error{
+		"simba.acquire": func(_ *testing.T, _ *world, g *testClient) error { _, err := g.Lock(bg, "job"); return err },
+		"simba.guard": func(t *testing.T, w *world, g *testClient) error { // cannot renew
+			l := w.lock(g)
+			<-l.Context().Done()
+			if err := l.Unlock(bg); !errors.Is(err, client.ErrLost) {
+				t.Errorf("Unlock returns %v, want ErrLost", err)
+			}
+			return nil
+		},
+		"simba.guard after a wait": func(t *testing.T, w *world, g *testClient) error {
+			w.client().take(t, "other", time.Minute)
+			_, err := g.Lock(bg, "job")
+			return err
+		},
+		"simba.release": func(_ *testing.T, w *world, g *testClient) error { return w.lock(g).Unlock(bg) },
+		"simba.release of Do": func(_ *testing.T, _ *world, g *testClient) error {
+			return g.Do(bg, "job", func(context.Context) error { return nil })
+		},
+		"simba.release of a wait": func(t *testing.T, w *world, g *testClient) error {
+			w.client().take(t, "other", time.Minute)
+			b := w.waits(g)
+			b.cancel()
+			<-b.done
+			return nil
+		},
+		"simba.check": func(_ *testing.T, _ *world, g *testClient) error { _, err := g.Check(bg, "job", 1); return err },
+		"simba.check of a lease that is not renewed": func(t *testing.T, _ *world, g *testClient) error {
+			l, err := g.Lock(bg, "job", client.WithoutRenewal())
+			must(t, err)
+			time.Sleep(5 * time.Second) // the owner has subscribed
+			return l.Unlock(bg)
+		},
+		"simba.owner":            func(_ *testing.T, _ *world, g *testClient) error { _, err := g.Owner(bg, "job"); return err },
+		"simba.owner of Watch":   watchMinute,
+		"simba.history of Watch": watchMinute,
+		"info of Watch":          watchMinute,
+		"subscribe of Watch":     watchMinute,
+		"subscribe of an owner": func(_ *testing.T, w *world, g *testClient) error {
+			l := w.lock(g)
+			time.Sleep(time.Minute)
+			return l.Unlock(bg)
+		},
+		"simba.next of a waiter": waitMinute,
+		"subscribe of a waiter":  waitMinute,
+	} {
+		t.Run(command, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				name, _, _ := strings.Cut(command, " ")
+				w.allow(map[string]string{"bob": "~* +@all -" + name})
+				g, log := w.loggedOf("bob")
+				text := fmt.Sprint(use(t, w, g), "\n", log())
+				if n := strings.Count(text, "NOPERM"); n != 1 || !strings.Contains(text, "'"+name+"' command") {
+					t.Errorf("the error and the log report %d refusals, want one:\n%s", n, text)
+				}
+				_ = g.Close()
+				w.users = nil
+				w.restart() // so that the end of the world may release
+			})
+		})
 	}
-	s.asked.Add(1)
-	if s.err != nil {
-		return s.err
+}
+
+// watchMinute watches for a minute, and returns what Watch yields as errors.
+func watchMinute(_ *testing.T, _ *world, g *testClient) (all error) {
+	ctx, cancel := context.WithTimeout(bg, time.Minute)
+	defer cancel()
+	for _, err := range g.Watch(ctx, "job") {
+		all = errors.Join(all, err)
 	}
-	return &simba.MisconfiguredError{Engine: "mysql", Err: errors.New("table simba_mutex does not exist")}
+	return all
 }
 
-func (s *store) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-	if err := s.refuse(); err != nil {
-		return simba.Outcome{}, nil, err
-	}
-	return s.Backend.Acquire(ctx, r)
+// waitMinute waits for a minute, and unlocks. A waiter polls if it may use neither SIMBA.NEXT nor
+// SUBSCRIBE.
+func waitMinute(t *testing.T, w *world, g *testClient) error {
+	other := w.client()
+	other.take(t, "other", time.Hour)
+	b := w.waits(g)
+	time.Sleep(time.Minute)
+	other.drop(t, "other")
+	l := b.got(w, 0)
+	time.Sleep(time.Minute)
+	return l.Unlock(bg)
 }
 
-func (s *store) Guard(ctx context.Context, r simba.GuardRequest) (simba.Outcome, error) {
-	if err := s.refuse(); err != nil {
-		return simba.Outcome{}, err
-	}
-	return s.Backend.Guard(ctx, r)
+func TestWaiterThatMayNotListenPolls(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.allow(map[string]string{"bob": "~* +@all -subscribe -simba.next"})
+		other := w.client()
+		other.take(t, "other", time.Hour)
+		g, log := w.loggedOf("bob")
+		b := w.waits(g)
+		time.Sleep(10 * time.Minute)
+		other.drop(t, "other")
+		w.unlock(b.got(w, time.Second))
+		if got := log(); strings.Count(got, "NOPERM") != 2 {
+			t.Errorf("the log does not have each refusal once:\n%s", got)
+		}
+	})
 }
 
-func (s *store) Release(ctx context.Context, r simba.ReleaseRequest) (bool, simba.Seq, error) {
-	if err := s.refuse(); err != nil {
-		return false, 0, err
-	}
-	return s.Backend.Release(ctx, r)
-}
-
-func (s *store) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.Seq, error) {
-	if err := s.refuse(); err != nil {
-		return simba.Tenure{}, 0, err
-	}
-	return s.Backend.Owner(ctx, mutex)
-}
-
-// withStore puts a store between the server and its engine.
-func (w *world) withStore() *store {
-	w.stop()
-	w.store = &store{Backend: w.engine}
-	w.begin()
-	return w.store
-}
-
-// logged returns a client, and a function that returns its log.
-func (w *world) logged() (_ *testClient, read func() string) {
-	log := new(bytes.Buffer)
-	return w.clientWith(client.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), func() string {
-		synctest.Wait()
-		return log.String()
-	}
-}
-
-func TestContenderBacksOffWhileTheStoreIsMisconfigured(t *testing.T) {
+func TestLeaderBacksOffWhileTheStoreIsMisconfigured(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.withStore()
 		g, log := w.logged()
-		s.refuses.Store(true)
 		k := w.contendOver(g, "k")
-		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		outage := func() { w.stop(); time.Sleep(time.Minute); w.begin() }
+		s.refuses.Store(true)
+		time.Sleep(5 * time.Minute)
+		outage()
+		time.Sleep(5 * time.Minute)
 		if n := s.asked.Load(); n < 200 || n > 450 { // at first, then every 2 s with jitter
 			t.Errorf("the contender sent %d requests in ten minutes, want one each 2 s", n)
 		}
-		if got := log(); strings.Count(got, "the server refuses the contender") != 1 || strings.Count(got, noTable) != 1 {
-			t.Errorf("the log has no single refusal with the cause:\n%s", got)
+		// One for renewals, and one for the requests to acquire after the loss.
+		if got := log(); strings.Count(got, "the server refuses the contender") != 2 || strings.Count(got, noTable) != 2 {
+			t.Errorf("the log does not have two refusals with the cause:\n%s", got)
 		}
 		s.refuses.Store(false)
 		time.Sleep(3 * time.Second)
 		if !k.IsOwner() {
 			t.Error("3 s after the repair of the store, the contender is not the owner")
 		}
-		if got := log(); !strings.Contains(got, "the server accepts the contender's requests again") {
+		if got := log(); strings.Count(got, "the server accepts the contender's requests again") != 1 {
 			t.Errorf("the log does not say that the server accepts requests again:\n%s", got)
-		}
-	})
-}
-
-func TestRefusalAfterAnOutageIsLogged(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		s := w.withStore()
-		g, log := w.logged()
-		w.stop()
-		w.contendOver(g, "k")
-		time.Sleep(time.Minute)
-		s.refuses.Store(true)
-		w.begin()
-		time.Sleep(2 * time.Minute)
-		if got := log(); strings.Count(got, "the server refuses the contender") != 1 {
-			t.Errorf("the log does not have one refusal:\n%s", got)
-		}
-		w.stop()
-		time.Sleep(time.Minute)
-		w.begin()
-		time.Sleep(2 * time.Minute)
-		if got := log(); strings.Count(got, "the server refuses the contender") != 1 {
-			t.Errorf("after another outage, the log does not have one refusal:\n%s", got)
 		}
 	})
 }
@@ -137,8 +155,7 @@ func TestRefusalAfterAnOutageIsLogged(t *testing.T) {
 func TestOwnerKeepsItsLeaseIfTheStoreRecoversInTime(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		s := w.withStore()
-		g, _ := w.logged()
-		k := w.contendOver(g, "k", lease(10*time.Second, 10*time.Second))
+		k := w.contend("k", lease(10*time.Second, 10*time.Second)...)
 		time.Sleep(10*time.Second - 1)
 		s.refuses.Store(true)
 		time.Sleep(5 * time.Second)
@@ -158,48 +175,23 @@ func TestLockReturnsTheErrorOfAMisconfiguredStore(t *testing.T) {
 		s := w.withStore()
 		g := w.client()
 		s.refuses.Store(true)
-		for name, lock := range map[string]func(context.Context, string, ...client.LockOption) (*client.Lock, error){"Lock": g.Lock, "TryLock": g.TryLock} {
+		refuses := func(call string, err error) {
+			t.Helper()
 			var refused redis.Error
-			if _, err := lock(t.Context(), "job"); !errors.As(err, &refused) || refused.Error() != noTable || w.elapsed() != 0 {
-				t.Errorf("%s returns %v after %v, want %q at once", name, err, w.elapsed(), noTable)
+			if !errors.As(err, &refused) || refused.Error() != noTable || w.elapsed() != 0 {
+				t.Errorf("%s returns %v after %v, want %q at once", call, err, w.elapsed(), noTable)
 			}
 		}
+		_, err := g.Lock(bg, "job")
+		refuses("Lock", err)
+		_, err = g.TryLock(bg, "job")
+		refuses("TryLock", err)
+		refuses("Lead", g.Lead(bg, "job", func(context.Context) error { return nil }))
 		synctest.Wait()
 		s.refuses.Store(false)
-		l, err := g.Lock(t.Context(), "job")
-		if err != nil {
-			t.Fatalf("after the repair of the store, Lock returns %v", err)
-		}
+		l := w.lock(g)
 		s.refuses.Store(true)
-		var refused redis.Error
-		if err := l.Unlock(t.Context()); !errors.As(err, &refused) || refused.Error() != noTable {
-			t.Errorf("Unlock returns %v, want %q", err, noTable)
-		}
-	})
-}
-
-func TestObserverBacksOffWhileTheStoreIsMisconfigured(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		s := w.withStore()
-		g, log := w.logged()
-		s.refuses.Store(true)
-		o, _ := observe(t, g)
-		time.Sleep(10 * time.Minute)
-		if n := s.asked.Load(); n < 20 || n > 70 {
-			t.Errorf("the observer sent %d requests in ten minutes, want one each 20 s", n)
-		}
-		if got := log(); strings.Count(got, "the server refuses the observer") != 1 {
-			t.Errorf("the log does not have one refusal:\n%s", got)
-		}
-		s.refuses.Store(false)
-		w.client().take(t, "a", time.Minute)
-		time.Sleep(30 * time.Second)
-		if o.Owner().ID != "a" {
-			t.Errorf("Owner of the observer returns %+v, want a", o.Owner())
-		}
-		if got := log(); !strings.Contains(got, "the server accepts the observer's queries again") {
-			t.Errorf("the log does not say that the server accepts queries again:\n%s", got)
-		}
+		refuses("Unlock", l.Unlock(bg))
 	})
 }
 
@@ -212,7 +204,9 @@ func TestLockWaitsOnAfterTemporaryErrorsOfTheServer(t *testing.T) {
 		"ERR max number of clients reached": tooManyClients,
 		"ERR max number of blocked clients reached": tooManyBlocked,
 		"UNBLOCKED": unblocked,
-		"BUSY":      busy,
+		"BUSY": func(_ *testing.T, _ *world, g *testClient) (end func()) {
+			return g.refuse(refusal(script.ErrBusy))
+		},
 	} {
 		t.Run(text, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -226,9 +220,7 @@ func TestLockWaitsOnAfterTemporaryErrorsOfTheServer(t *testing.T) {
 					t.Errorf("after %v Lock returns %v, want %q", w.elapsed()-at, err, text)
 				}
 				end()
-				l, err := g.Lock(bg, "job")
-				must(t, err)
-				w.unlock(l)
+				w.unlock(w.lock(g))
 			})
 		})
 	}
@@ -261,7 +253,7 @@ func tooManyClients(t *testing.T, w *world, g *testClient) (end func()) {
 	return g.refuse(refusal(strings.Trim(line, "-\r\n")))
 }
 
-// tooManyBlocked gets the text from ACQUIRE with WAIT, which the client itself does not send.
+// tooManyBlocked gets the text from ACQUIRE with WAIT. With VIA, ten times more may wait.
 func tooManyBlocked(t *testing.T, w *world, g *testClient) (end func()) {
 	w.occupy(t, "other")
 	before := w.server.MaxClients()
@@ -281,10 +273,6 @@ func unblocked(t *testing.T, w *world, g *testClient) (end func()) {
 	id, reply := w.client().wait(t, "other")
 	must(t, w.client().rdb.Do(bg, "client", "unblock", id, "error").Err())
 	return g.refuse(<-reply)
-}
-
-func busy(_ *testing.T, _ *world, g *testClient) (end func()) {
-	return g.refuse(refusal(script.ErrBusy))
 }
 
 func (w *world) occupy(t *testing.T, mutex string) {
@@ -351,41 +339,47 @@ func TestDefaultLeaseShrinksToTheLongestOfTheServer(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		w.holds("job", 5*time.Second, time.Second, 4*time.Second)
-		must(t, l.Unlock(bg))
+		w.unlock(l)
 		n.Store(0)
 		l = w.lock(g)
 		if n.Load() != 1 {
 			t.Errorf("the second Lock sends %d requests, want 1", n.Load())
 		}
-		must(t, l.Unlock(bg))
+		w.unlock(l)
 		w.longest.Store(int64(3 * time.Second)) // the session was renegotiated
 		l = w.lock(g)
 		w.holds("job", 2500*time.Millisecond, 500*time.Millisecond, 0)
-		must(t, l.Unlock(bg))
+		w.unlock(l)
 	})
 }
 
 func TestEachDefaultLeaseShrinksToTheLongestOfTheServer(t *testing.T) {
 	inShortWorld(t, func(t *testing.T, w *world) {
-		l := must1(t)(w.client().TryLock(bg, "try"))
-		w.holds("try", 5*time.Second, time.Second, 0)
-		must(t, l.Unlock(bg))
-		l = must1(t)(w.client().Lock(bg, "transition", client.WithTTL(4*time.Second), client.WithTransition(client.NoTransition)))
-		must(t, l.Unlock(bg))
-		l = must1(t)(w.client().Lock(bg, "transition", client.WithTTL(4500*time.Millisecond)))
-		w.holds("transition", 4500*time.Millisecond, 1500*time.Millisecond, 0)
-		must(t, l.Unlock(bg))
+		for name, c := range map[string]struct {
+			options         []client.Option
+			ttl, transition time.Duration
+		}{
+			"default":    {nil, 5 * time.Second, time.Second},
+			"set":        {lease(4*time.Second, 0), 4 * time.Second, 0},
+			"transition": {[]client.Option{client.WithTTL(4500 * time.Millisecond), client.WithTransition(1500 * time.Millisecond)}, 4500 * time.Millisecond, 1500 * time.Millisecond},
+		} {
+			l, err := w.client().TryLock(bg, name, c.options...)
+			must(t, err)
+			w.holds(name, c.ttl, c.transition, 0)
+			w.unlock(l)
+		}
 		r := w.client().registry(t, registry.Config{})
 		rl, h := obtain(t, r, "k"), r.NewHolder()
 		must(t, rl.Lock(bg, h))
 		w.holds("spring:k", 6*time.Second, 0, 0)
 		must(t, rl.Unlock(bg, h))
-		k, err := worker.New(w.client().Client, worker.Config{Mutex: "work", StartWork: func(context.Context) error { return nil }, StopWork: func() error { return nil }})
-		must(t, err)
-		must(t, k.Start())
+		ctx, end := context.WithCancel(bg)
+		ended := make(chan error)
+		go func() { ended <- w.worker("k").Run(ctx) }()
 		time.Sleep(time.Minute)
-		w.holds("work", 5*time.Second, time.Second, 4*time.Second)
-		must(t, k.Stop(bg))
+		w.holds("job", 5*time.Second, time.Second, 4*time.Second)
+		end()
+		must(t, <-ended)
 	})
 }
 
@@ -395,7 +389,7 @@ func TestExplicitLeaseThatIsTooLongIsAnError(t *testing.T) {
 		for name, lock := range map[string]func() error{
 			"Lock": func() error { _, err := g.Lock(bg, "job"); return err },
 			"TryLock": func() error {
-				_, err := w.client().TryLock(bg, "job", client.WithTTL(6*time.Second), client.WithTransition(time.Second))
+				_, err := w.client().TryLock(bg, "job", lease(6*time.Second, time.Second)...)
 				return err
 			},
 			"Do": func() error {
@@ -419,9 +413,8 @@ func TestExplicitLeaseThatIsTooLongIsAnError(t *testing.T) {
 // and contends again with a shorter lease.
 func TestOwnerWhoseLeaseHasBecomeTooLongContendsAgainWithAShorterOne(t *testing.T) {
 	inShortWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
 		d := w.recorder()
-		k, err := g.NewContender(client.ContenderConfig{Mutex: "job", OnAcquired: d.acquired, OnReleased: d.released})
+		k, err := contend.New(w.client().Client, "job", 0, d.acquired, d.released)
 		must(t, err)
 		must(t, k.Start())
 		time.Sleep(time.Second)
@@ -434,8 +427,4 @@ func TestOwnerWhoseLeaseHasBecomeTooLongContendsAgainWithAShorterOne(t *testing.
 		w.neverTwo("job", d)
 		must(t, k.Stop(bg))
 	})
-}
-
-func must1(t *testing.T) func(*client.Lock, error) *client.Lock {
-	return func(l *client.Lock, err error) *client.Lock { t.Helper(); must(t, err); return l }
 }

@@ -3,6 +3,7 @@ package clienttest
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -14,57 +15,44 @@ import (
 
 func TestRegistryLockIsReentrantForItsHolderOnly(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
-		l := obtain(t, a, "x")
+		l, again := obtain(t, a, "x"), obtain(t, a, "x")
 		h, other := a.NewHolder(), a.NewHolder()
 		must(t, l.Lock(bg, h))
-		token := l.Token()
-		must(t, l.Lock(bg, h))
+		token := client.Token(l.Context(h))
+		must(t, again.Lock(bg, h))
 		tried(t, true)(l.TryLock(bg, h))
 		tried(t, true)(l.TryLockFor(bg, h, time.Second))
-		tried(t, false)(l.TryLock(bg, other))
+		tried(t, false)(again.TryLock(bg, other))
 		tried(t, false)(l.TryLockFor(bg, other, time.Second))
-		if token == 0 || l.Token() != token || client.Token(l.Context(h)) != token {
-			t.Errorf("the tokens are %d, %d, %d, want the same token", token, l.Token(), client.Token(l.Context(h)))
+		if token == 0 || client.Token(again.Context(h)) != token {
+			t.Errorf("the tokens are %d and %d, want the same token", token, client.Token(again.Context(h)))
 		}
-		if !errors.Is(context.Cause(l.Context(other)), registry.ErrNotHolder) || !errors.Is(context.Cause(l.Context(nil)), registry.ErrNotHolder) {
-			t.Error("a holder without the lock has an ownership context")
+		for _, other := range []*registry.Holder{nil, other} {
+			if err := l.Unlock(bg, other); !errors.Is(err, registry.ErrNotHolder) || err.Error() != "you do not own the lock at spring:x" {
+				t.Errorf("Unlock of another holder returns %v, want ErrNotHolder", err)
+			}
+			if !errors.Is(context.Cause(l.Context(other)), registry.ErrNotHolder) {
+				t.Error("a holder without the lock has an ownership context")
+			}
+		}
+		if err := l.Lock(bg, nil); err == nil {
+			t.Error("Lock without a holder returns nil, want an error")
 		}
 		own := l.Context(h)
 		for range 3 {
 			must(t, l.Unlock(bg, h))
-			if !ours(w.owner("spring:x"), "a") || own.Err() != nil || !l.IsHeldInThisProcess() {
+			if !w.ours("a") || own.Err() != nil || !again.IsHeldInThisProcess() {
 				t.Fatal("the lock is free, but the holder has locked it more often than unlocked it")
 			}
 		}
-		must(t, l.Unlock(bg, h))
+		must(t, again.Unlock(bg, h))
 		w.nothingLeft("spring:x")
-		if !errors.Is(context.Cause(own), client.ErrReleased) || l.IsHeldInThisProcess() || l.Token() != 0 {
+		if !errors.Is(context.Cause(own), client.ErrReleased) || l.IsHeldInThisProcess() {
 			t.Error("the holder still has the lock after the last Unlock")
 		}
 		if err := l.Unlock(bg, h); !errors.Is(err, registry.ErrNotHolder) {
 			t.Errorf("one Unlock too many returns %v, want ErrNotHolder", err)
 		}
-	})
-}
-
-func TestUnlockByAnotherHolderIsAnError(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
-		l := obtain(t, a, "x")
-		h := a.NewHolder()
-		must(t, l.Lock(bg, h))
-		for _, other := range []*registry.Holder{nil, a.NewHolder()} {
-			err := l.Unlock(bg, other)
-			if !errors.Is(err, registry.ErrNotHolder) || err.Error() != "you do not own the lock at spring:x" {
-				t.Errorf("Unlock returns %v, want ErrNotHolder", err)
-			}
-		}
-		if !ours(w.owner("spring:x"), "a") || l.Context(h).Err() != nil {
-			t.Error("Unlock of another holder has unlocked the lock")
-		}
-		if err := l.Lock(bg, nil); err == nil {
-			t.Error("Lock without a holder returns nil, want an error")
-		}
-		must(t, l.Unlock(bg, h))
 	})
 }
 
@@ -86,14 +74,14 @@ func TestRegistriesExcludeEachOther(t *testing.T) {
 		got := make(chan error)
 		go func() { got <- lb.Lock(bg, hb) }()
 		time.Sleep(3 * time.Second)
-		if q := w.queue("spring:x"); (len(q) == 1) != (b.mode == registry.Notified) {
-			t.Errorf("in the mode %v the queue is %q, want one waiter only in the mode notified", b.mode, q)
+		if q := w.queue("spring:x"); (len(q) == 0) != (b.cfg.SpinEvery != 0) {
+			t.Errorf("with SpinEvery %v the queue is %q, want a waiter only without it", b.cfg.SpinEvery, q)
 		}
 		must(t, la.Unlock(bg, ha))
 		freed := time.Now()
 		must(t, <-got)
-		if d := time.Since(freed); b.mode == registry.Notified && d != 0 || d > spinEvery {
-			t.Errorf("the next registry got the lock after %v, want at once (spinning: within a period)", d)
+		if d := time.Since(freed); d > b.cfg.SpinEvery {
+			t.Errorf("the next registry got the lock after %v, want at once (spinning: within SpinEvery)", d)
 		}
 		must(t, lb.Unlock(bg, hb))
 		w.nothingLeft("spring:x")
@@ -103,18 +91,17 @@ func TestRegistriesExcludeEachOther(t *testing.T) {
 
 func TestSpinSendsARequestEverySpinEvery(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.client().registry(t, registry.Config{ID: "a"})
-		b := w.client().registry(t, registry.Config{ID: "b", Mode: registry.Spin, SpinEvery: 700 * time.Millisecond})
-		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
-		ha, hb := a.NewHolder(), b.NewHolder()
-		must(t, la.Lock(bg, ha))
+		a := w.client().registry(t, registry.Config{})
+		b := w.client().registry(t, registry.Config{SpinEvery: 700 * time.Millisecond})
+		ha := a.NewHolder()
+		must(t, obtain(t, a, "x").Lock(bg, ha))
 		time.AfterFunc(800*time.Millisecond, func() {
-			if err := la.Unlock(bg, ha); err != nil {
+			if err := obtain(t, a, "x").Unlock(bg, ha); err != nil {
 				t.Error(err)
 			}
 		})
 		began := time.Now()
-		must(t, lb.Lock(bg, hb))
+		must(t, obtain(t, b, "x").Lock(bg, b.NewHolder()))
 		if d := time.Since(began); d != 1400*time.Millisecond {
 			t.Errorf("Lock returned after %v, want 1.4s", d)
 		}
@@ -125,10 +112,11 @@ func TestHoldersInAProcessAreFirstComeFirstServed(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l := obtain(t, a, "x")
 		const n = 20
-		var order []int
+		var order, want []int
 		inside := false
 		done := make(chan error)
 		for i := range n {
+			want = append(want, i)
 			go func() {
 				h := a.NewHolder()
 				if err := l.Lock(bg, h); err != nil {
@@ -149,10 +137,8 @@ func TestHoldersInAProcessAreFirstComeFirstServed(t *testing.T) {
 		for range n {
 			must(t, <-done)
 		}
-		for i, who := range order {
-			if i != who {
-				t.Fatalf("the holders got the lock in the order %v, want the order of their calls", order)
-			}
+		if !slices.Equal(order, want) {
+			t.Errorf("the holders got the lock in the order %v, want the order of their calls", order)
 		}
 		if got := w.tenures("spring:x"); len(got) != n {
 			t.Errorf("there are %d tenures, want one for each of %d holders", len(got), n)
@@ -164,7 +150,7 @@ func TestHoldersInAProcessAreFirstComeFirstServed(t *testing.T) {
 func TestGoroutinesShareTheLocksOfAHolder(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
-		w.guests[0].slow(100*time.Millisecond, 0)
+		a.g.slow(100*time.Millisecond, 0)
 		const n = 10
 		got := make(chan error, n)
 		for range n {
@@ -189,7 +175,7 @@ func TestGoroutinesShareTheLocksOfAHolder(t *testing.T) {
 		}
 		go func() { got <- l.Lock(bg, h) }()
 		synctest.Wait()
-		w.breakOff("spring:x") // the next renewal fails
+		w.breakOff("spring:x") // the renewal fails
 		must(t, l.Unlock(bg, h))
 		if err := <-got; !errors.Is(err, client.ErrLost) || l.IsHeldInThisProcess() {
 			t.Errorf("the error is %v, want ErrLost", err)
@@ -215,18 +201,17 @@ func TestCanceledRegistryLockIsNotOwnedLater(t *testing.T) {
 			func(g *testClient) { g.silence() },
 		} {
 			must(t, lb.Lock(bg, hb))
-			fault(w.guests[0])
+			fault(a.g)
 			ctx, cancel := context.WithTimeout(bg, 500*time.Millisecond)
-			err := la.Lock(ctx, ha)
-			if !errors.Is(err, client.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
+			if err := la.Lock(ctx, ha); !errors.Is(err, client.ErrNotAcquired) || !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("Lock returns %v, want ErrNotAcquired and context.DeadlineExceeded", err)
 			}
 			cancel()
 			must(t, lb.Unlock(bg, hb))
 			time.Sleep(time.Minute)
-			w.guests[0].heal()
-			w.guests[0].slow(0, 0)
-			w.guests[0].cut()
+			a.g.heal()
+			a.g.slow(0, 0)
+			a.g.cut()
 			time.Sleep(5 * time.Minute)
 			w.nothingLeft("spring:x")
 			if la.IsHeldInThisProcess() {
@@ -241,11 +226,11 @@ func TestCanceledRegistryLockIsNotOwnedLater(t *testing.T) {
 
 func TestLocalWaiterCanBeCanceled(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
-		l, h, second, third := obtain(t, a, "x"), a.NewHolder(), a.NewHolder(), a.NewHolder()
+		l, h, third := obtain(t, a, "x"), a.NewHolder(), a.NewHolder()
 		must(t, l.Lock(bg, h))
 		ctx, cancel := context.WithCancel(bg)
 		got := make(chan error, 2)
-		go func() { got <- l.Lock(ctx, second) }()
+		go func() { got <- l.Lock(ctx, a.NewHolder()) }()
 		synctest.Wait()
 		go func() { got <- l.Lock(bg, third) }()
 		synctest.Wait()
@@ -259,24 +244,43 @@ func TestLocalWaiterCanBeCanceled(t *testing.T) {
 	})
 }
 
+func TestRegistryUnlockContinuesInTheBackground(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
+		l, h := obtain(t, a, "x"), a.NewHolder()
+		ended, cancel := context.WithCancel(bg)
+		cancel()
+		must(t, l.Lock(bg, h))
+		own := l.Context(h)
+		a.g.slow(time.Second, 0)
+		if err := l.Unlock(ended, h); !errors.Is(err, context.Canceled) {
+			t.Errorf("Unlock returns %v, want context.Canceled", err)
+		}
+		if own.Err() == nil || l.IsHeldInThisProcess() || !w.ours("a") {
+			t.Error("want the lock unlocked in the process, and still locked at the server")
+		}
+		must(t, l.Lock(bg, h)) // the late release must not end this tenure
+		time.Sleep(5 * time.Second)
+		if !w.ours("a") || l.Context(h).Err() != nil {
+			t.Error("a late release has ended a later tenure")
+		}
+		must(t, l.Unlock(bg, h))
+		w.nothingLeft("spring:x")
+	})
+}
+
 func TestRegistryLeaseIsNotRenewed(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, b *testRegistry) {
 		la, lb := obtain(t, a, "x"), obtain(t, b, "x")
 		ha, hb := a.NewHolder(), b.NewHolder()
-		must(t, lb.Lock(bg, hb))
-		got := make(chan error)
-		go func() { got <- la.Lock(bg, ha) }() // a waiter subscribes to notices
-		time.Sleep(time.Second)
-		must(t, lb.Unlock(bg, hb))
-		must(t, <-got)
+		must(t, la.Lock(bg, ha))
 		own, since := la.Context(ha), time.Now()
 		time.Sleep(5 * time.Second)
-		w.guests[0].cut() // the client subscribes again, which must not renew the lease either
+		a.g.cut() // the client subscribes again, which must not renew the lease
 		<-own.Done()
-		if d := time.Since(since); d >= 10*time.Second || d < 9800*time.Millisecond || !errors.Is(context.Cause(own), client.ErrLost) {
-			t.Errorf("the ownership ended after %v with the cause %v, want ErrLost just before 10s", d, context.Cause(own))
+		if d := time.Since(since); d != 9900*time.Millisecond || !errors.Is(context.Cause(own), client.ErrLost) {
+			t.Errorf("the ownership ended after %v with the cause %v, want ErrLost after 9.9s", d, context.Cause(own))
 		}
-		if !la.IsHeldInThisProcess() || la.Token() != client.Token(own) {
+		if !la.IsHeldInThisProcess() || la.Context(ha) != own {
 			t.Error("the process counts the lock as unlocked before its holder has unlocked it")
 		}
 		if err := la.Lock(bg, ha); !errors.Is(err, client.ErrLost) {
@@ -289,7 +293,7 @@ func TestRegistryLeaseIsNotRenewed(t *testing.T) {
 		if !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "integrity of data protected by this lock may have been compromised") {
 			t.Errorf("Unlock of a lost lock returns %v, want ErrLost", err)
 		}
-		if !ours(w.owner("spring:x"), "b") || la.IsHeldInThisProcess() {
+		if !w.ours("b") || la.IsHeldInThisProcess() {
 			t.Errorf("after Unlock %q owns the lock, want b; or a still has it", w.owner("spring:x"))
 		}
 		must(t, lb.Unlock(bg, hb))
@@ -317,21 +321,61 @@ func TestLockingAgainBeginsTheLeaseAnew(t *testing.T) {
 	})
 }
 
-func TestUnlockReturnsErrLostIfTheServerHasNoLock(t *testing.T) {
+func TestRegistryWithRenewKeepsItsLocks(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		r := w.client().registry(t, registry.Config{ExpireAfter: time.Second, Renew: true})
+		l, h := obtain(t, r, "x"), r.NewHolder()
+		must(t, l.Lock(bg, h))
+		time.Sleep(time.Hour)
+		if l.Context(h).Err() != nil || len(w.tenures("spring:x")) != 1 {
+			t.Errorf("after an hour the cause of the ownership's end is %v, want none, and one tenure", context.Cause(l.Context(h)))
+		}
+		must(t, l.Unlock(bg, h))
+		time.Sleep(time.Minute)
+		w.nothingLeft("spring:x")
+	})
+}
+
+// The client has no reason to ask for a lease of an hour, except that it hears of the break.
+func TestBreakOfARegistryLockIsNoticedWithinASecond(t *testing.T) {
+	for _, renew := range []bool{false, true} {
+		for _, after := range []time.Duration{0, 500 * time.Millisecond, 10 * time.Second} {
+			inWorld(t, func(t *testing.T, w *world) {
+				r := w.client().registry(t, registry.Config{ExpireAfter: time.Hour, Renew: renew})
+				l, h := obtain(t, r, "x"), r.NewHolder()
+				must(t, l.Lock(bg, h))
+				own := l.Context(h)
+				time.Sleep(after)
+				w.breakOff("spring:x")
+				at := w.elapsed()
+				<-own.Done()
+				if took := w.elapsed() - at; took > time.Second || !errors.Is(context.Cause(own), client.ErrLost) {
+					t.Errorf("Renew %v, BREAK after %v: the context ends %v later with the cause %v, want ErrLost within a second", renew, after, took, context.Cause(own))
+				}
+				if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) {
+					t.Errorf("Unlock returns %v, want ErrLost", err)
+				}
+			})
+		}
+	}
+}
+
+func TestBreakIsNoticedByLockAndUnlock(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
-		must(t, l.Lock(bg, h))
-		w.breakOff("spring:x")
-		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "integrity") {
-			t.Errorf("Unlock returns %v, want ErrLost", err)
+		for range 2 {
+			must(t, l.Lock(bg, h))
+			w.breakOff("spring:x")
+			if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "integrity") {
+				t.Errorf("Unlock returns %v, want ErrLost", err)
+			}
 		}
 		must(t, l.Lock(bg, h))
 		w.breakOff("spring:x")
-		if err := l.Lock(bg, h); !errors.Is(err, client.ErrLost) {
-			t.Errorf("a second Lock returns %v, want ErrLost", err)
-		}
-		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) {
-			t.Errorf("Unlock returns %v, want ErrLost", err)
+		for _, call := range []func(context.Context, *registry.Holder) error{l.Lock, l.Unlock} {
+			if err := call(bg, h); !errors.Is(err, client.ErrLost) {
+				t.Errorf("the call returns %v, want ErrLost", err)
+			}
 		}
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,12 +16,11 @@ import (
 	"github.com/simba-resp/simba-resp/client/registry"
 )
 
-var bg = context.Background()
-
-// testRegistry is a Registry with the locks that the test has obtained.
+// testRegistry is a Registry with its Client, and the locks that the test has obtained.
 type testRegistry struct {
 	*registry.Registry
-	mode  registry.Mode
+	g     *testClient
+	cfg   registry.Config
 	locks map[string]*registry.Lock
 }
 
@@ -33,18 +33,20 @@ func (g *testClient) registry(t *testing.T, cfg registry.Config) *testRegistry {
 	}
 	made, err := registry.New(g.Client, cfg)
 	must(t, err)
-	r := &testRegistry{made, cfg.Mode, make(map[string]*registry.Lock)}
+	r := &testRegistry{made, g, cfg, make(map[string]*registry.Lock)}
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		r.ExpireUnusedOlderThan(-1)
-		for key, l := range r.locks {
-			now, err := r.Obtain(key)
-			if remembered := now == l; err != nil || remembered && !l.IsHeldInThisProcess() {
-				t.Errorf("Obtain(%s) returns a remembered lock that is not locked, or an error: %v", key, err)
+		locked := 0
+		for _, l := range r.locks {
+			if l.IsHeldInThisProcess() {
+				locked++
 			}
+		}
+		if n := reflect.ValueOf(r.Registry).Elem().FieldByName("entries").Len(); n != locked {
+			t.Errorf("the registry remembers %d locks, want %d, those that are locked", n, locked)
 		}
 	})
 	return r
@@ -58,13 +60,6 @@ func obtain(t *testing.T, r *testRegistry, key string) *registry.Lock {
 	return l
 }
 
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // tried returns a function that fails the test unless it gets want and no error.
 func tried(t *testing.T, want bool) func(bool, error) {
 	t.Helper()
@@ -76,34 +71,23 @@ func tried(t *testing.T, want bool) func(bool, error) {
 	}
 }
 
-// inBothModes runs a test in both modes, in a world with two registries that share their locks.
+// inBothModes runs a test with and without SpinEvery, in a world with two registries that share
+// their locks. The contender ids begin with "a:" and "b:".
 func inBothModes(t *testing.T, test func(t *testing.T, w *world, a, b *testRegistry)) {
-	for _, mode := range []registry.Mode{registry.Notified, registry.Spin} {
-		t.Run(mode.String(), func(t *testing.T) {
+	for name, every := range map[string]time.Duration{"queue": 0, "spin": 100 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
-				a := w.client().registry(t, registry.Config{ID: "a", Mode: mode, ExpireAfter: 10 * time.Second})
-				b := w.client().registry(t, registry.Config{ID: "b", Mode: mode, ExpireAfter: 10 * time.Second})
+				cfg := registry.Config{ExpireAfter: 10 * time.Second, SpinEvery: every}
+				a := w.clientWith(client.Options{IDPrefix: "a:"}).registry(t, cfg)
+				b := w.clientWith(client.Options{IDPrefix: "b:"}).registry(t, cfg)
 				test(t, w, a, b)
 			})
 		})
 	}
 }
 
-func TestObtainReturnsTheSameLockForAKey(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		r := w.client().registry(t, registry.Config{})
-		l := obtain(t, r, "x")
-		if obtain(t, r, "x") != l || obtain(t, r, "y") == l || l.Key() != "x" {
-			t.Error("Obtain returns different locks for one key, or one lock for two keys")
-		}
-		h := r.NewHolder()
-		must(t, l.Lock(bg, h))
-		if !ours(w.owner("spring:x"), r.ID()) {
-			t.Errorf("%q owns spring:x, want the registry", w.owner("spring:x"))
-		}
-		must(t, l.Unlock(bg, h))
-	})
-}
+// ours reports whether the Client with the prefix id owns spring:x at the server.
+func (w *world) ours(id string) bool { return strings.HasPrefix(w.owner("spring:x"), id+":") }
 
 func TestObtainRejectsInvalidKeys(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -116,110 +100,23 @@ func TestObtainRejectsInvalidKeys(t *testing.T) {
 	})
 }
 
-func TestRegistryForgetsTheLeastRecentlyUsedThatIsNotLocked(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		r := w.client().registry(t, registry.Config{Capacity: 3})
-		h := r.NewHolder()
-		one, two, three := obtain(t, r, "1"), obtain(t, r, "2"), obtain(t, r, "3")
-		must(t, one.Lock(bg, h))
-		obtain(t, r, "2") // now 3 is the least recently used one
-		four := obtain(t, r, "4")
-		if obtain(t, r, "1") != one || obtain(t, r, "2") != two || obtain(t, r, "4") != four {
-			t.Error("the registry has forgotten another lock than 3")
-		}
-		if obtain(t, r, "3") == three {
-			t.Error("the registry remembers 3, the least recently used lock")
-		}
-		// A forgotten Lock still locks its mutex.
-		must(t, three.Lock(bg, h))
-		tried(t, false)(obtain(t, r, "3").TryLock(bg, r.NewHolder()))
-		must(t, obtain(t, r, "3").Unlock(bg, h))
-		// More locks than Capacity may be locked.
-		for i := range 10 {
-			must(t, obtain(t, r, fmt.Sprint("m", i)).Lock(bg, h))
-		}
-		if n := r.ExpireUnusedOlderThan(-1); n != 0 {
-			t.Errorf("the registry remembers %d locks that are not locked, want 0", n)
-		}
-		for i := range 10 {
-			must(t, obtain(t, r, fmt.Sprint("m", i)).Unlock(bg, h))
-		}
-		must(t, one.Unlock(bg, h))
-		synctest.Wait()
-		if n := r.ExpireUnusedOlderThan(-1); n != 3 {
-			t.Errorf("the registry remembers %d locks, want 3", n)
-		}
-	})
-}
-
-func TestExpireUnusedOlderThanForgetsWhatIsNotLocked(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		r := w.client().registry(t, registry.Config{ExpireAfter: time.Hour})
-		h := r.NewHolder()
-		held, old := obtain(t, r, "held"), obtain(t, r, "old")
-		must(t, held.Lock(bg, h))
-		must(t, old.Lock(bg, h))
-		must(t, old.Unlock(bg, h))
-		time.Sleep(10 * time.Minute)
-		young := obtain(t, r, "young")
-		if n := r.ExpireUnusedOlderThan(10 * time.Minute); n != 0 {
-			t.Errorf("ExpireUnusedOlderThan returns %d, want 0", n)
-		}
-		time.Sleep(time.Second)
-		if n := r.ExpireUnusedOlderThan(10 * time.Minute); n != 1 {
-			t.Errorf("ExpireUnusedOlderThan returns %d, want 1", n)
-		}
-		if obtain(t, r, "held") != held || obtain(t, r, "young") != young || obtain(t, r, "old") == old {
-			t.Error("the registry has forgotten another lock than old")
-		}
-		must(t, held.Unlock(bg, h))
-		time.Sleep(time.Hour)
-		r.ExpireUnusedOlderThan(time.Minute)
-		must(t, old.Lock(bg, h))
-		if obtain(t, r, "old") != old {
-			t.Error("Obtain returns a new lock for a key that is locked")
-		}
-	})
-}
-
-func TestLockIsNotForgottenDuringItsRelease(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		r := w.client().registry(t, registry.Config{})
-		l, h := obtain(t, r, "x"), r.NewHolder()
-		must(t, l.Lock(bg, h))
-		w.guests[0].slow(time.Second, 0)
-		ended, cancel := context.WithCancel(bg)
-		cancel()
-		_ = l.Unlock(ended, h)
-		time.Sleep(time.Millisecond)
-		if n := r.ExpireUnusedOlderThan(0); n != 0 {
-			t.Errorf("ExpireUnusedOlderThan returns %d, want 0", n)
-		}
-		must(t, l.Lock(bg, h))
-		time.Sleep(10 * time.Second)
-		if !ours(w.owner("spring:x"), r.ID()) {
-			t.Error("a late release has ended a later tenure")
-		}
-	})
-}
-
 func TestRegistryCloseUnlocksAndEndsWaits(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, b *testRegistry) {
 		for i := range 10 {
 			must(t, obtain(t, a, fmt.Sprint("k", i)).Lock(bg, a.NewHolder()))
 		}
-		l, h := obtain(t, a, "x"), a.NewHolder()
-		must(t, l.Lock(bg, h))
-		lb := obtain(t, b, "x")
-		got := make(chan error, 4)
-		wait := func(l *registry.Lock, h *registry.Holder) {
-			go func() { got <- l.Lock(bg, h) }()
+		la, lb, h := obtain(t, a, "x"), obtain(t, b, "x"), a.NewHolder()
+		must(t, la.Lock(bg, h))
+		got := make(chan error, 3)
+		for _, wait := range []func() error{
+			func() error { return la.Lock(bg, a.NewHolder()) },
+			func() error { return lb.Lock(bg, b.NewHolder()) }, // waits at the server
+			func() error { return lb.Lock(bg, b.NewHolder()) }, // waits in the process, behind the first
+		} {
+			go func() { got <- wait() }()
 			synctest.Wait()
 		}
-		wait(l, a.NewHolder())
-		wait(lb, b.NewHolder()) // waits at the server
-		wait(lb, b.NewHolder()) // waits in the process, behind the first
-		own := l.Context(h)
+		own := la.Context(h)
 		must(t, b.Close())
 		must(t, a.Close())
 		for range 3 {
@@ -230,18 +127,39 @@ func TestRegistryCloseUnlocksAndEndsWaits(t *testing.T) {
 		if !errors.Is(context.Cause(own), client.ErrReleased) {
 			t.Errorf("the cause of the ownership's end is %v, want ErrReleased", context.Cause(own))
 		}
+		synctest.Wait()
 		w.nothingLeft("spring:x")
 		for i := range 10 {
 			w.nothingLeft(fmt.Sprint("spring:k", i))
 		}
-		must(t, l.Unlock(bg, h))
-		if err := l.Lock(bg, h); !errors.Is(err, client.ErrClosed) {
-			t.Errorf("a call of a closed registry returns %v, want ErrClosed", err)
+		if err := la.Lock(bg, h); !errors.Is(err, client.ErrClosed) {
+			t.Errorf("Lock of a closed registry returns %v, want ErrClosed", err)
 		}
-		if _, err := l.TryLock(bg, h); !errors.Is(err, client.ErrClosed) {
-			t.Errorf("a call of a closed registry returns %v, want ErrClosed", err)
+		if _, err := la.TryLock(bg, a.NewHolder()); !errors.Is(err, client.ErrClosed) {
+			t.Errorf("TryLock of a closed registry returns %v, want ErrClosed", err)
 		}
+		must(t, la.Unlock(bg, h))
 		must(t, a.Close())
+	})
+}
+
+// The server grants the lock, but the reply comes after Close.
+func TestARegistryThatIsClosedDoesNotKeepALateLock(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
+		l, got := obtain(t, a, "x"), make(chan error, 2)
+		a.g.slow(0, time.Second)
+		go func() { got <- l.Lock(bg, a.NewHolder()) }()
+		go func() { _, err := obtain(t, a, "y").TryLock(bg, a.NewHolder()); got <- err }()
+		time.Sleep(1500 * time.Millisecond) // a second to connect
+		must(t, a.Close())
+		for range 2 {
+			if err := <-got; !errors.Is(err, client.ErrClosed) {
+				t.Errorf("the error is %v, want ErrClosed", err)
+			}
+		}
+		time.Sleep(5 * time.Second) // less than the lease
+		w.nothingLeft("spring:x")
+		w.nothingLeft("spring:y")
 	})
 }
 
@@ -249,150 +167,91 @@ func TestRegistryCloseWaitsForTheServerUntilTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		r := w.client().registry(t, registry.Config{})
 		must(t, obtain(t, r, "x").Lock(bg, r.NewHolder()))
-		w.guests[0].silence()
+		r.g.silence()
 		began := time.Now()
-		if err := r.Close(); err == nil || time.Since(began) != 3*time.Second {
-			t.Errorf("Close returns %v after %v, want an error after 3s", err, time.Since(began))
+		if err := r.Close(); !errors.Is(err, client.ErrUnavailable) || time.Since(began) != timeout {
+			t.Errorf("Close returns %v after %v, want ErrUnavailable after %v", err, time.Since(began), timeout)
 		}
-		w.guests[0].heal()
+		r.g.heal()
 		time.Sleep(10 * time.Second)
 		must(t, r.Close())
 		w.nothingLeft("spring:x")
 	})
 }
 
-// ours reports whether an owner belongs to the registry id.
-func ours(owner, id string) bool { return strings.HasPrefix(owner, id+":") }
-
-func TestRegistryUnlockContinuesInTheBackground(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, b *testRegistry) {
-		l, h := obtain(t, a, "x"), a.NewHolder()
-		ended, cancel := context.WithCancel(bg)
-		cancel()
-		must(t, l.Lock(bg, h))
-		own := l.Context(h)
-		w.guests[0].slow(time.Second, 0)
-		if err := l.Unlock(ended, h); !errors.Is(err, context.Canceled) {
-			t.Errorf("Unlock returns %v, want context.Canceled", err)
-		}
-		if own.Err() == nil || l.IsHeldInThisProcess() || !ours(w.owner("spring:x"), "a") {
-			t.Error("want the lock unlocked in the process, and still locked at the server")
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		w.nothingLeft("spring:x")
-		must(t, l.Lock(bg, h))
-		_ = l.Unlock(ended, h)
-		must(t, l.Lock(bg, h)) // the late release must not end this tenure
-		time.Sleep(5 * time.Second)
-		if !ours(w.owner("spring:x"), "a") || l.Context(h).Err() != nil {
-			t.Error("a late release has ended a later tenure")
-		}
-		must(t, l.Unlock(bg, h))
-	})
-}
-
 func TestRegistryWithoutAServer(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
+		unavailable := func(ok bool, err error) {
+			t.Helper()
+			if ok || !errors.Is(err, client.ErrUnavailable) {
+				t.Errorf("the call returns %v, %v, want ErrUnavailable", ok, err)
+			}
+		}
+		later := func(call func(context.Context, *registry.Holder) error, d time.Duration) { // the server returns after d
+			t.Helper()
+			got := make(chan error)
+			go func() { got <- call(bg, h) }()
+			time.Sleep(d)
+			w.begin()
+			must(t, <-got)
+			w.stop()
+		}
 		w.stop()
-		if ok, err := l.TryLock(bg, h); ok || err == nil {
-			t.Errorf("TryLock returns %v, %v, want an error", ok, err)
-		}
-		if ok, err := l.TryLockFor(bg, h, 2*time.Second); ok || err == nil || !strings.Contains(err.Error(), "no reply in time") && !strings.Contains(err.Error(), "refused") {
-			t.Errorf("TryLockFor returns %v, %v, want an error of the last request", ok, err)
-		}
+		unavailable(l.TryLock(bg, h))
+		unavailable(l.TryLockFor(bg, h, 2*time.Second))
 		ctx, cancel := context.WithTimeout(bg, 30*time.Second)
-		if err := l.Lock(ctx, h); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Lock returns %v, want context.DeadlineExceeded", err)
+		defer cancel()
+		if err := l.Lock(ctx, h); !errors.Is(err, context.DeadlineExceeded) || !errors.Is(err, client.ErrNotAcquired) {
+			t.Errorf("Lock returns %v, want ErrNotAcquired and context.DeadlineExceeded", err)
 		}
-		cancel()
-		got := make(chan error)
-		go func() { got <- l.Lock(bg, h) }()
-		time.Sleep(time.Minute)
-		w.begin()
-		must(t, <-got)
-		w.stop()
-		if ok, err := l.TryLock(bg, h); ok || err == nil {
-			t.Errorf("a second TryLock returns %v, %v, want an error", ok, err)
-		}
-		w.begin()
-		must(t, l.Lock(bg, h))
+		later(l.Lock, time.Minute)
+		unavailable(l.TryLock(bg, h))
+		later(l.Lock, 5*time.Second)
 		must(t, l.Unlock(bg, h))
-		w.stop()
-		go func() { got <- l.Unlock(bg, h) }() // Unlock waits for the server
-		time.Sleep(2 * time.Second)
+		later(l.Unlock, 2*time.Second)
 		w.begin()
-		must(t, <-got)
 		w.nothingLeft("spring:x")
+		must(t, l.Lock(bg, h))
+		w.stop()
+		unavailable(false, l.Unlock(bg, h))
+		w.begin()
+		must(t, l.Lock(bg, h)) // the holder has unlocked in spite of the error
+		must(t, l.Unlock(bg, h))
 		w.tenures("spring:x")
 	})
 }
 
-func TestTryLockForOfItsHolderReturnsNoReply(t *testing.T) {
+func TestTryLockForFailsIfNoReplyCame(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
-		must(t, l.Lock(bg, h))
-		w.guests[0].slow(time.Second, 0)
-		if ok, err := l.TryLockFor(bg, h, 500*time.Millisecond); ok || err == nil || !strings.Contains(err.Error(), "no reply in time") {
-			t.Errorf("TryLockFor returns %v, %v, want no reply in time", ok, err)
+		fails := func() {
+			t.Helper()
+			a.g.slow(time.Second, 0)
+			if ok, err := l.TryLockFor(bg, h, 500*time.Millisecond); ok || !errors.Is(err, client.ErrUnavailable) {
+				t.Errorf("TryLockFor returns %v, %v, want ErrUnavailable", ok, err)
+			}
+			a.g.slow(0, 0)
 		}
-		w.guests[0].slow(0, 0)
-		must(t, l.Unlock(bg, h))
-	})
-}
-
-func TestRegistryUnlockReturnsAfterTimeout(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
-		l, h := obtain(t, a, "x"), a.NewHolder()
+		fails()
 		must(t, l.Lock(bg, h))
-		w.stop()
-		began := time.Now()
-		if err := l.Unlock(bg, h); !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrLost) || time.Since(began) != 3*time.Second {
-			t.Errorf("Unlock returns %v after %v, want ErrUnavailable", err, time.Since(began))
-		}
-		w.begin()
-		must(t, l.Lock(bg, h))
+		fails() // of the holder, which has the lock
 		must(t, l.Unlock(bg, h))
+		w.nothingLeft("spring:x")
 	})
 }
 
 func TestRegistryReturnsRefusalsAtOnce(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h := obtain(t, a, "x"), a.NewHolder()
-		s := w.withStore()
-		s.refuses.Store(true)
-		refused := func(err error) bool {
+		w.withStore().refuses.Store(true)
+		_, try := l.TryLock(bg, h)
+		_, tryFor := l.TryLockFor(bg, h, time.Minute)
+		for _, err := range []error{l.Lock(bg, h), try, tryFor} {
 			var refused redis.Error
-			return errors.As(err, &refused) && refused.Error() == noTable
+			if !errors.As(err, &refused) || refused.Error() != noTable || errors.Is(err, client.ErrNotAcquired) || w.elapsed() != 0 {
+				t.Errorf("the error is %v after %v, want %q at once", err, w.elapsed(), noTable)
+			}
 		}
-		if err := l.Lock(bg, h); err == nil || errors.Is(err, client.ErrNotAcquired) || !refused(err) {
-			t.Error(err)
-		}
-		if ok, err := l.TryLock(bg, h); ok || !refused(err) {
-			t.Errorf("TryLock returns %v, %v, want %q", ok, err, noTable)
-		}
-		if ok, err := l.TryLockFor(bg, h, time.Minute); ok || !refused(err) || w.elapsed() != 0 {
-			t.Errorf("TryLockFor returns %v, %v after %v, want %q at once", ok, err, w.elapsed(), noTable)
-		}
-	})
-}
-
-func TestTryLockWaitsForAnEarlierReleaseUntilTimeout(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
-		l, h := obtain(t, a, "x"), a.NewHolder()
-		must(t, l.Lock(bg, h))
-		w.guests[0].silence()
-		ended, cancel := context.WithCancel(bg)
-		cancel()
-		_ = l.Unlock(ended, h)
-		began := time.Now()
-		if ok, err := l.TryLock(bg, h); ok || err == nil || time.Since(began) != 3*time.Second {
-			t.Errorf("TryLock returns %v, %v after %v, want an error after 3s", ok, err, time.Since(began))
-		}
-		w.guests[0].heal()
-		time.Sleep(time.Second)
-		tried(t, true)(l.TryLock(bg, h))
-		must(t, l.Unlock(bg, h))
 	})
 }

@@ -1,6 +1,7 @@
 package clienttest
 
 import (
+	"bytes"
 	"context"
 	"net"
 	"sync"
@@ -74,12 +75,39 @@ func (w *wires) freeze() {
 	}
 }
 
+// cutNext and freezeNext are cut and freeze of the connections on which the client has sent
+// SIMBA.NEXT.
+func (w *wires) cutNext() { w.eachNext(func(c *wire) { c.cut(); delete(w.open, c) }) }
+
+func (w *wires) freezeNext() { w.eachNext(func(c *wire) { c.freeze() }) }
+
+func (w *wires) eachNext(do func(*wire)) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.open {
+		if c.next {
+			do(c)
+		}
+	}
+}
+
 // delayReplies delays all replies and notices on the present connections by d, from now on.
 func (w *wires) delayReplies(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for c := range w.open {
 		c.late = d
+	}
+}
+
+// delayRequests delays all requests but SIMBA.NEXT on the present connections by d, from now on.
+func (w *wires) delayRequests(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for c := range w.open {
+		if !c.next {
+			c.lateUp = d
+		}
 	}
 }
 
@@ -132,7 +160,7 @@ func (w *wires) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	w.all.Go(func() { s.ServeConn(served) })
 	w.all.Go(func() {
 		var both sync.WaitGroup
-		both.Go(func() { w.carry(c, far, near, func() time.Duration { return w.up }) })
+		both.Go(func() { w.carry(c, far, near, func() time.Duration { return max(w.up, c.lateUp) }) })
 		both.Go(func() { w.carry(c, near, far, func() time.Duration { return max(w.down, c.late) }) })
 		both.Wait()
 		c.cut()
@@ -151,6 +179,8 @@ type wire struct {
 	freeze    func()
 	frozen    chan struct{} // closed by freeze
 	late      time.Duration // how late replies and notices arrive; guarded by wires.mu
+	lateUp    time.Duration // how late requests arrive; guarded by wires.mu
+	next      bool          // SIMBA.NEXT was sent; guarded by wires.mu
 }
 
 // packet is data in flight. Without bytes, it is the end of the connection.
@@ -169,6 +199,7 @@ func (w *wires) carry(c *wire, to, from net.Conn, delay func() time.Duration) {
 		for buf := make([]byte, 4096); ; {
 			n, err := from.Read(buf)
 			w.mu.Lock()
+			c.next = c.next || bytes.Contains(buf[:n], []byte("simba.next"))
 			due := time.Now().Add(delay())
 			w.mu.Unlock()
 			p := packet{due: due}

@@ -16,9 +16,12 @@ import (
 
 // testWorker is a Worker of "job" that records its states and callbacks.
 type testWorker struct {
-	*worker.Worker
-	*testClient
-	w *world
+	worker.Worker
+	w     *world
+	g     *testClient
+	id    string
+	quit  context.CancelFunc
+	ended chan error // has the result of Run
 
 	start func(context.Context) error // called by StartWork
 	stop  func() error                // called by StopWork
@@ -29,27 +32,17 @@ type testWorker struct {
 	working bool
 }
 
-// worker returns an idle Worker with a TTL of 10 s and a transition window of 2 s. The end of the
-// test stops the Worker.
-func (w *world) worker(id string, changes ...func(*worker.Config)) *testWorker {
-	w.t.Helper()
-	s := &testWorker{testClient: w.client(), w: w}
-	s.start = func(ctx context.Context) error { s.note("start"); return nil }
+// worker returns an idle Worker. The end of the test ends its run.
+func (w *world) worker(id string) *testWorker {
+	s := &testWorker{w: w, g: w.client(), id: id, quit: func() {}}
+	s.start = func(context.Context) error { s.note("start"); return nil }
 	s.stop = func() error { s.note("stop"); return nil }
-	cfg := worker.Config{
-		Mutex: "job", ID: id, TTL: 10 * time.Second, Transition: 2 * time.Second,
+	s.Worker = worker.Worker{
+		Client: s.g.Client, Mutex: "job", Changed: s.changed,
 		StartWork: func(ctx context.Context) error { return s.start(ctx) },
 		StopWork:  func() error { return s.stop() },
-		Changed:   s.changed,
 	}
-	for _, change := range changes {
-		change(&cfg)
-	}
-	var err error
-	if s.Worker, err = worker.New(s.Client, cfg); err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(func() { _ = s.Stop(bg) })
+	w.t.Cleanup(func() { s.quit() })
 	return s
 }
 
@@ -74,125 +67,100 @@ func (s *testWorker) changed(from, to worker.State) {
 	s.lines = append(s.lines, to.String())
 }
 
-// drain returns the states and the callbacks since the last drain. Two goroutines record them, so
-// the order of a state and a callback is random.
-func (s *testWorker) drain() (states, calls string) {
+// expect fails the test unless exactly these states and callbacks were recorded, in this order,
+// since the last expect. Callbacks have a "!".
+func (s *testWorker) expect(when, lines string) {
+	s.w.t.Helper()
+	if got := s.drain(); got != lines {
+		s.w.t.Errorf("%s: %q, want %q", when, got, lines)
+	}
+}
+
+func (s *testWorker) drain() string {
+	s.w.t.Helper()
 	synctest.Wait()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var a, b []string
-	for _, l := range s.lines {
-		if strings.HasSuffix(l, "!") {
-			b = append(b, strings.TrimSuffix(l, "!"))
-		} else {
-			a = append(a, l)
-		}
+	if s.State() != s.state {
+		s.w.t.Errorf("State returns %v, want %v, the last reported state", s.State(), s.state)
 	}
+	lines := strings.Join(s.lines, " ")
 	s.lines = nil
-	return strings.Join(a, " "), strings.Join(b, " ")
+	return lines
 }
 
-// expect fails the test unless exactly these states and callbacks were recorded since the last
-// drain.
-func (s *testWorker) expect(when, states, calls string) {
-	s.w.t.Helper()
-	gotStates, gotCalls := s.drain()
-	if gotStates != states || gotCalls != calls {
-		s.w.t.Errorf("%s: states %q and calls %q,\nwant %q and %q", when, gotStates, gotCalls, states, calls)
-	}
-	if last := states[strings.LastIndex(states, " ")+1:]; last != "" && s.State().String() != last {
-		s.w.t.Errorf("%s: State returns %v, want %s, the last reported state", when, s.State(), last)
-	}
-}
-
+// begin calls Run with a TTL of 10 s and a transition window of 2 s.
 func (s *testWorker) begin() {
-	s.w.t.Helper()
-	must(s.w.t, s.Start())
+	ctx, quit := context.WithCancel(bg)
+	s.quit, s.ended = quit, make(chan error, 1)
+	go func() {
+		s.ended <- s.Run(ctx, client.WithID(s.id), client.WithTTL(10*time.Second), client.WithTransition(2*time.Second))
+	}()
 }
 
 func (s *testWorker) end() {
 	s.w.t.Helper()
-	if err := s.Stop(bg); err != nil {
-		s.w.t.Error(err)
+	s.quit()
+	if s.ended != nil {
+		must(s.w.t, <-s.ended)
+		s.ended = nil
+	}
+	if s.State() != worker.Idle {
+		s.w.t.Errorf("after Run the state is %v, want idle", s.State())
 	}
 }
 
 func TestWorkerStatesHaveNames(t *testing.T) {
-	got := fmt.Sprint(worker.Idle, worker.Acquiring, worker.Working, worker.Renewing, worker.Pausing, worker.Waiting, worker.Releasing, worker.State(7), worker.State(-1), client.FixedRate, client.FixedDelay)
-	if got != "idle acquiring working renewing pausing waiting releasing State(7) State(-1) FixedRate FixedDelay" {
-		t.Errorf("the states and strategies are named %s", got)
+	got := fmt.Sprint(worker.Idle, worker.Acquiring, worker.Working, worker.Renewing, worker.Pausing, worker.Waiting, worker.Releasing, worker.State(7), worker.State(-1))
+	if got != "idle acquiring working renewing pausing waiting releasing State(7) State(-1)" {
+		t.Errorf("the states are named %s", got)
 	}
 }
 
 func TestWorkerWorksRenewsAndHandsOver(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a, b := w.worker("a"), w.worker("b")
-		a.expect("before Start", "", "")
+		a.expect("before Run", "")
 		a.begin()
-		a.expect("started", "acquiring working", "start")
+		a.expect("running", "acquiring working start!")
 		b.begin()
-		// b tries again when its two channels are subscribed to: once, or once for each channel.
-		if states, calls := b.drain(); strings.Count(states, "acquiring waiting") < 2 || strings.Count(states, " ") > 5 || calls != "" {
-			t.Errorf("a second worker reports the states %q and the calls %q, want at least two attempts and no call", states, calls)
-		}
-		time.Sleep(1500 * time.Millisecond)
-		a.expect("subscribed", "renewing working", "")
+		b.expect("the second worker", "acquiring waiting")
+		time.Sleep(time.Second)
+		a.expect("subscribed", "renewing working")
 		time.Sleep(8 * time.Second)
-		a.expect("at the first renewal", "renewing working", "")
-		if err := a.Start(); !errors.Is(err, client.ErrInUse) {
-			t.Errorf("Start of a running Worker returns %v, want ErrInUse", err)
+		a.expect("at the first renewal", "renewing working")
+		if err := a.Run(bg); !errors.Is(err, client.ErrInUse) {
+			t.Errorf("Run of a running Worker returns %v, want ErrInUse", err)
 		}
-		b.drain()
+		b.expect("while the first one works", "")
 		a.end()
-		a.expect("stopped", "pausing releasing idle", "stop")
-		b.expect("after its notice", "acquiring working", "start")
+		a.expect("ended", "pausing stop! releasing idle")
+		b.expect("after the release", "working start!")
 		b.end()
 		w.nothingLeft("job")
-		b.drain()
 		a.begin()
-		a.expect("started again", "acquiring working", "start")
-	})
-}
-
-func TestWorkerResignHandsOffToTheNext(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.worker("a"), w.worker("b")
-		a.begin()
-		synctest.Wait()
-		b.begin()
-		synctest.Wait()
-		for _, x := range []*testWorker{a, b, a} {
-			if w.owner("job") != x.ID() || x.State() != worker.Working {
-				t.Fatalf("%q owns the mutex, and %s is %v, want the owner working", w.owner("job"), x.ID(), x.State())
-			}
-			x.Resign()
-			x.Resign() // no effect without an ownership
-			synctest.Wait()
-			if x.State() != worker.Waiting {
-				t.Errorf("%s is %v after Resign, want waiting", x.ID(), x.State())
-			}
-		}
+		a.expect("running again", "acquiring working start!")
 	})
 }
 
 func TestWorkerThatLosesTheMutexPausesAndWaits(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var ctx context.Context
-		a := w.worker("a")
+		a, b := w.worker("a"), w.worker("b")
 		a.start = func(own context.Context) error { ctx = own; a.note("start"); return nil }
+		a.stop = func() error { a.note("stop"); return errors.New("it hangs") } // which changes nothing
 		a.begin()
 		synctest.Wait()
-		b := w.worker("b")
 		b.begin()
 		time.Sleep(9 * time.Second)
-		a.expect("at work", "acquiring working renewing working renewing working", "start")
+		a.expect("at work", "acquiring working start! renewing working renewing working")
 		w.breakOff("job") // b is next and acquires the mutex
-		a.expect("after the break", "renewing pausing waiting acquiring waiting", "stop")
+		a.expect("after the break", "renewing pausing stop! waiting")
 		if !errors.Is(context.Cause(ctx), client.ErrLost) {
 			t.Errorf("the cause is %v, want ErrLost", context.Cause(ctx))
 		}
 		b.end()
-		a.expect("after its notice", "acquiring working", "start")
+		a.expect("when the mutex is free", "working start!")
 		if client.Token(ctx) != 3 {
 			t.Errorf("the token is %d, want 3", client.Token(ctx))
 		}
@@ -203,110 +171,80 @@ func TestWorkerWithoutRepliesPausesAndAsksAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.worker("a")
 		a.begin()
-		a.expect("at work", "acquiring working", "start")
+		a.expect("at work", "acquiring working start!")
 		w.stop()
-		time.Sleep(11880*time.Millisecond - 1)
-		if states, calls := a.drain(); strings.Trim(states, "renwig ") != "" || calls != "" || a.State() != worker.Renewing {
-			t.Errorf("before the end of the lease: states %q, calls %q, want renewing and no call", states, calls)
-		}
+		time.Sleep(11880*time.Millisecond - 1) // 1 % before the end of the lease
+		a.expect("before the end of the lease", "renewing")
 		time.Sleep(10 * time.Second)
-		states, calls := a.drain()
-		if !strings.HasPrefix(states, "pausing waiting acquiring waiting acquiring") || calls != "stop" {
-			t.Errorf("after the end of the lease: states %q, calls %q, want pausing, waiting, acquiring, and stop", states, calls)
-		}
+		a.expect("after the end of the lease", "pausing stop! waiting")
 		w.begin()
 		time.Sleep(20 * time.Second)
-		if _, calls := a.drain(); calls != "start" || a.State() != worker.Working && a.State() != worker.Renewing {
-			t.Errorf("when the server is back, the state is %v, the calls are %q, want working and start", a.State(), calls)
+		if again := a.drain(); !strings.HasPrefix(again, "working start!") || strings.Contains(again, "pausing") {
+			t.Errorf("when the server is back: %q, want working and start!", again)
 		}
 	})
 }
 
-func TestWorkerResignsForATTLIfStartWorkFails(t *testing.T) {
+func TestWorkerReleasesIfStartWorkFails(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		fail := errors.New("no disk")
-		a := w.worker("a", func(cfg *worker.Config) {
-			start := cfg.StartWork
-			cfg.StartWork = func(ctx context.Context) error { return errors.Join(start(ctx), fail) }
-		})
+		a, b := w.worker("a"), w.worker("b")
+		a.start = func(context.Context) error { a.note("start"); return fail }
 		a.begin()
-		a.expect("after StartWork has failed", "acquiring working pausing releasing waiting", "start stop")
+		a.expect("after StartWork has failed", "acquiring working start! pausing stop! waiting")
 		w.nothingLeft("job")
-		b := w.worker("b")
 		b.begin()
-		b.expect("the other worker", "acquiring working", "start")
-		time.Sleep(10*time.Second - 1)
-		a.expect("before a TTL is over", "", "")
-		time.Sleep(time.Nanosecond)
-		a.expect("after the TTL", "acquiring waiting acquiring waiting", "")
+		b.expect("the other worker", "acquiring working start!")
+		time.Sleep(time.Minute)
+		a.expect("while the other one works", "")
 		fail = nil
 		b.end()
-		a.expect("after the repair of StartWork", "acquiring working", "start")
-	})
-}
-
-func TestWorkerReleasesIfStopWorkFails(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.worker("a", func(cfg *worker.Config) {
-			stop := cfg.StopWork
-			cfg.StopWork = func() error { return errors.Join(stop(), errors.New("it hangs")) }
-		})
-		a.begin()
-		a.expect("at work", "acquiring working", "start")
-		w.breakOff("job")
-		time.Sleep(8 * time.Second)
-		a.expect("after the break", "renewing pausing waiting acquiring working", "stop start")
-		a.end()
-		a.expect("stopped", "pausing releasing idle", "stop")
-		w.nothingLeft("job")
+		a.expect("after the repair of StartWork", "working start!")
 	})
 }
 
 func TestStartWorkMayWorkUntilItsContextEnds(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		a := w.worker("a", func(cfg *worker.Config) {
-			start := cfg.StartWork
-			cfg.StartWork = func(ctx context.Context) error {
-				_ = start(ctx)
-				<-ctx.Done()
-				return ctx.Err() // no failure, since the context has ended
-			}
-		})
+		a := w.worker("a")
+		a.start = func(ctx context.Context) error {
+			a.note("start")
+			<-ctx.Done()
+			return ctx.Err() // no failure, since the context has ended
+		}
 		a.begin()
-		time.Sleep(time.Hour)
+		time.Sleep(9 * time.Second)
+		a.expect("at work", "acquiring working start! renewing working renewing working")
+		a.end()
+		a.expect("ended", "pausing stop! releasing idle")
 		if got := w.tenures("job"); len(got) != 1 {
 			t.Errorf("there were %d tenures, want 1", len(got))
 		}
-		a.drain()
-		a.end()
-		a.expect("stopped", "pausing releasing idle", "stop")
 	})
 }
 
-func TestStopCleansUpFromEveryState(t *testing.T) {
+func TestWorkerEndsFromEveryState(t *testing.T) {
 	cases := map[string]struct {
 		enter func(w *world, a, other *testWorker) // other works
 		in    worker.State
-		want  string // the states after Stop
-		calls string
+		want  string // the states and calls at the end
 	}{
-		"idle": {func(*world, *testWorker, *testWorker) {}, worker.Idle, "", ""},
+		"idle": {func(*world, *testWorker, *testWorker) {}, worker.Idle, ""},
 		"acquiring": {func(_ *world, a, other *testWorker) {
 			other.end()
-			a.slow(500*time.Millisecond, 500*time.Millisecond)
+			a.g.slow(500*time.Millisecond, 500*time.Millisecond)
 			a.begin()
 			time.Sleep(time.Second)
-		}, worker.Acquiring, "releasing idle", ""},
-		"waiting":  {func(_ *world, a, _ *testWorker) { a.begin(); time.Sleep(time.Second) }, worker.Waiting, "releasing idle", ""},
-		"working":  {func(_ *world, a, other *testWorker) { other.end(); a.begin(); time.Sleep(time.Second) }, worker.Working, "pausing releasing idle", "stop"},
-		"starting": {func(_ *world, a, other *testWorker) { a.start = slowly(a.start); other.end(); a.begin() }, worker.Working, "pausing releasing idle", "stop"},
+		}, worker.Acquiring, "idle"},
+		"waiting":  {func(_ *world, a, _ *testWorker) { a.begin(); time.Sleep(time.Second) }, worker.Waiting, "idle"},
+		"working":  {func(_ *world, a, other *testWorker) { other.end(); a.begin(); time.Sleep(time.Second) }, worker.Working, "pausing stop! releasing idle"},
+		"starting": {func(_ *world, a, other *testWorker) { a.start = slowly(a.start); other.end(); a.begin() }, worker.Working, "pausing stop! releasing idle"},
 		"renewing": {func(_ *world, a, other *testWorker) {
 			other.end()
 			a.begin()
 			time.Sleep(8500 * time.Millisecond)
-			a.slow(0, time.Second)
+			a.g.slow(0, time.Second)
 			time.Sleep(time.Second)
-		}, worker.Renewing, "pausing releasing idle", "stop"},
+		}, worker.Renewing, "pausing stop! releasing idle"},
 		"pausing": {func(w *world, a, other *testWorker) {
 			stop := a.stop
 			a.stop = func() error { time.Sleep(time.Second); return stop() }
@@ -316,21 +254,20 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 			w.breakOff("job")
 			other.begin()
 			time.Sleep(500 * time.Millisecond)
-		}, worker.Pausing, "releasing idle", "stop"},
-		"waiting without a server": {func(w *world, a, other *testWorker) {
+		}, worker.Pausing, "stop! releasing idle"},
+		"acquiring without a server": {func(w *world, a, other *testWorker) {
 			other.end()
 			w.stop()
 			a.begin()
 			time.Sleep(5 * time.Second)
-			w.begin()
-		}, -1, "releasing idle", ""},
+		}, worker.Acquiring, "idle"},
 		"waiting since it could not start": {func(_ *world, a, other *testWorker) {
 			start := a.start
 			a.start = func(ctx context.Context) error { return errors.Join(start(ctx), errors.New("no disk")) }
 			other.end()
 			a.begin()
-			time.Sleep(time.Second)
-		}, worker.Waiting, "releasing idle", ""},
+			time.Sleep(50 * time.Millisecond)
+		}, worker.Waiting, "idle"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -340,18 +277,16 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 				synctest.Wait()
 				c.enter(w, a, other)
 				synctest.Wait()
-				if a.State() != c.in && c.in >= 0 {
-					t.Fatalf("before Stop, a is %v, want %v", a.State(), c.in)
+				if a.State() != c.in {
+					t.Fatalf("before the end, a is %v, want %v", a.State(), c.in)
 				}
 				a.drain()
 				a.end()
-				a.expect("stopped", c.want, c.calls)
-				if a.State() != worker.Idle {
-					t.Errorf("a is %v, want idle", a.State())
-				}
-				a.slow(0, 0)
+				a.expect("ended", c.want)
+				a.g.slow(0, 0)
+				w.begin()
 				time.Sleep(time.Minute)
-				a.expect("later", "", "")
+				a.expect("later", "")
 				other.end()
 				w.nothingLeft("job")
 			})
@@ -362,27 +297,7 @@ func TestStopCleansUpFromEveryState(t *testing.T) {
 func slowly(start func(context.Context) error) func(context.Context) error {
 	return func(ctx context.Context) error {
 		err := start(ctx)
-		time.Sleep(time.Second)
+		time.Sleep(500 * time.Millisecond)
 		return err
 	}
-}
-
-func TestStopOfAWorkerWaitsNoLongerThanItsContext(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.worker("a")
-		a.begin()
-		time.Sleep(time.Second)
-		a.silence()
-		ctx, cancel := context.WithTimeout(bg, time.Second)
-		defer cancel()
-		if err := a.Stop(ctx); !errors.Is(err, context.DeadlineExceeded) || a.State() != worker.Releasing {
-			t.Errorf("Stop returns %v, and a is %v; want context.DeadlineExceeded and releasing", err, a.State())
-		}
-		a.heal()
-		a.end()
-		if a.State() != worker.Idle {
-			t.Errorf("a is %v, want idle", a.State())
-		}
-		w.nothingLeft("job")
-	})
 }

@@ -3,7 +3,11 @@ package clienttest
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"runtime"
 	"sync/atomic"
 	"testing"
@@ -16,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/commands"
 	"github.com/simba-resp/simba-resp/engine"
@@ -46,6 +51,7 @@ type world struct {
 	commands *commands.Commands // the server's commands
 	store    *store             // a layer between the server and the engine; nil = none
 	longest  atomic.Int64       // the longest lease of the server, a time.Duration; 0 = no limit
+	users    *access.Accounts   // nil = only the default user
 	guests   []*testClient
 }
 
@@ -73,7 +79,7 @@ func newWorld(t *testing.T) *world {
 			if err := g.Close(); err != nil {
 				t.Error(err)
 			}
-			if err := g.rdb.Close(); err != nil {
+			if err := g.rdb.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
 				t.Error(err)
 			}
 			g.cut()
@@ -110,24 +116,58 @@ func (w *world) stop() {
 // begin starts a server with the present engine. It stops the running server, if there is one.
 func (w *world) begin() {
 	w.stop()
-	quiet := slog.New(slog.DiscardHandler)
-	var backend simba.Backend = w.engine
-	if w.store != nil {
-		backend = w.store
-	}
-	cfg := commands.Config{Backend: backend, Logger: quiet}
-	if w.longest.Load() != 0 {
-		cfg.LongestLease = func() time.Duration { return time.Duration(w.longest.Load()) }
-	}
-	w.commands = commands.New(cfg)
-	w.server = resp.NewServer(resp.Config{Committer: backend, Broker: w.broker, Logger: quiet}, w.commands)
-	w.commands.Attach(w.server)
+	w.commands, w.server = w.newServer()
 	for _, g := range w.guests {
 		g.connect(w.server)
 	}
 }
 
+// newServer returns another server with the present engine.
+func (w *world) newServer() (*commands.Commands, *resp.Server) {
+	quiet := slog.New(slog.DiscardHandler)
+	var backend simba.Backend = w.engine
+	if w.store != nil {
+		backend = w.store
+	}
+	cfg := commands.Config{Backend: backend, Logger: quiet, Users: w.users}
+	if w.longest.Load() != 0 {
+		cfg.LongestLease = func() time.Duration { return time.Duration(w.longest.Load()) }
+	}
+	c := commands.New(cfg)
+	s := resp.NewServer(resp.Config{Committer: backend, Broker: w.broker, Logger: quiet}, c)
+	c.Attach(s)
+	return c, s
+}
+
 func (w *world) restart() { w.begin() }
+
+// behindBalancer returns another server with the same engine, so a client may have connections to
+// both. The end of the world stops it.
+func (w *world) behindBalancer() *resp.Server {
+	w.t.Helper()
+	_, s := w.newServer()
+	w.t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(bg, time.Minute)
+		defer cancel()
+		must(w.t, s.Shutdown(ctx))
+	})
+	return s
+}
+
+// allow restarts the server with users, who have the given rules and the password pw.
+func (w *world) allow(rules map[string]string) {
+	w.t.Helper()
+	file := []byte("user default on nopass ~* &* +@all\n")
+	for name, r := range rules {
+		file = fmt.Appendf(file, "user %s on >pw %s\n", name, r)
+	}
+	path := filepath.Join(w.t.TempDir(), "users")
+	must(w.t, os.WriteFile(path, file, 0o600))
+	var err error
+	w.users, err = access.Open(commands.Catalog(), access.Options{Path: path})
+	must(w.t, err)
+	w.restart()
+}
 
 // replace starts a server with a new engine that recovers rec. It stops the running server and the
 // engine, if there are any.
@@ -159,23 +199,48 @@ func (w *world) client() *testClient { return w.clientWith(client.Options{}) }
 
 func (w *world) clientWith(o client.Options) *testClient {
 	w.t.Helper()
+	return w.clientOf("", o)
+}
+
+// clientOf returns a new Client of a user; "" = the default user.
+func (w *world) clientOf(user string, o client.Options, changes ...func(*redis.Options)) *testClient {
+	w.t.Helper()
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	g := new(testClient)
+	g, password := new(testClient), ""
+	if user != "" {
+		password = "pw"
+	}
 	g.connect(w.server)
-	g.rdb = redis.NewClient(&redis.Options{
+	options := &redis.Options{
 		Dialer: g.dial, Addr: "127.0.0.1:7379", ContextTimeoutEnabled: true, DisableIdentity: true,
+		Username: user, Password: password,
 		// A request that waits for a connection takes a timer from a pool that all go-redis clients
 		// share. A timer must not leave its bubble. With so many connections no request waits.
 		PoolSize:                 10_000,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-	})
+	}
+	for _, change := range changes {
+		change(options)
+	}
+	g.rdb = redis.NewClient(options)
 	c, err := client.New(g.rdb, o)
 	must(w.t, err)
 	g.Client = c
 	w.guests = append(w.guests, g)
 	return g
+}
+
+// logged returns a client, and a function that returns its log.
+func (w *world) logged() (_ *testClient, read func() string) { return w.loggedOf("") }
+
+func (w *world) loggedOf(user string) (_ *testClient, read func() string) {
+	log := new(bytes.Buffer)
+	return w.clientOf(user, client.Options{Logger: slog.New(slog.NewTextHandler(log, nil))}), func() string {
+		synctest.Wait()
+		return log.String()
+	}
 }
 
 // subscribers returns the number of subscriber's connections.
@@ -293,8 +358,7 @@ func (w *world) tenures(mutex string) []tenures.Tenure {
 
 // Times and limits of package client. Tests rely on them.
 const (
-	timeout   = 3 * time.Second        // of a request
-	spinEvery = 100 * time.Millisecond // the default of a registry
+	timeout = 3 * time.Second // of a request
 
 	// The client replaces a subscriber's connection that receives nothing between two PINGs.
 	pingEvery      = 3 * time.Second
@@ -302,9 +366,5 @@ const (
 	idleAfter      = 30 * time.Second // how long the client keeps a connection without channels
 	connChannels   = 8192             // the largest number of channels of a connection
 
-	queryEvery = 15 * time.Second // the longest time between two queries of an Observer
-	// An Observer that misses a notice reports the change after aheadQueries more queries.
-	aheadQueries = 3
-	aheadPause   = 2 * time.Second // the pause before each of these queries
-	maxEvents    = 1024            // how many notices may wait for OnChange
+	watchEvery = 15 * time.Second // how often Watch asks without a notice
 )

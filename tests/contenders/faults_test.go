@@ -1,7 +1,6 @@
 package contenders
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"testing"
@@ -75,36 +74,35 @@ func noneOwns(t *testing.T, c *contender, after time.Duration, tenure string) (c
 func TestATenureSurvivesACrashOfTheServer(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)
-	acquired := make(chan context.Context, 10)
-	contend := func() *client.Contender {
-		k, err := newClient(t, s.Addr).NewContender(client.ContenderConfig{
-			Mutex: "m", TTL: 300 * time.Millisecond, Transition: 20 * time.Second,
-			OnAcquired: func(ctx context.Context, _ client.State) { acquired <- ctx },
-		})
-		if err == nil {
-			err = k.Start()
-		}
-		simbatest.Must(t, err)
-		t.Cleanup(func() { k.Stop(context.Background()) })
-		return k
+	lock := func(c *client.Client) (*client.Lock, error) {
+		return c.Lock(t.Context(), "m", client.WithTTL(300*time.Millisecond), client.WithTransition(20*time.Second))
 	}
-	k := contend()
-	ownership := within(t, "OnAcquired is called", acquired)
-	other := contend()
+	l, err := lock(newClient(t, s.Addr))
+	simbatest.Must(t, err)
+	next := make(chan uint64, 1) // has the token of the other contender
+	other := newClient(t, s.Addr)
+	go func() {
+		l, err := lock(other)
+		if err != nil {
+			t.Error(err)
+			next <- 0
+			return
+		}
+		next <- l.Token()
+	}()
 	for range 3 {
 		s.Restart()
-		until := k.Owner().TransitionAt
-		simbatest.Await(t, "the owner renews its lease", func() bool { return k.Owner().TransitionAt.After(until) })
-
+		until := l.Owner().TransitionAt
+		simbatest.Await(t, "the owner renews its lease", func() bool { return l.Owner().TransitionAt.After(until) })
 	}
-	if o, err := newClient(t, s.Addr).Owner(t.Context(), "m"); err != nil || o.ID != k.ID() || o.Token != client.Token(ownership) {
-		t.Errorf("after the restart, Owner returns %+v, %v, want %s with token %d", o, err, k.ID(), client.Token(ownership))
+	if o, err := newClient(t, s.Addr).Owner(t.Context(), "m"); err != nil || o.ID != l.Owner().ID || o.Token != l.Token() {
+		t.Errorf("after the restart, Owner returns %+v, %v, want %+v", o, err, l.Owner())
 	}
-	if ownership.Err() != nil || !k.IsOwner() || other.IsOwner() || len(acquired) != 0 {
+	if l.Context().Err() != nil || len(next) != 0 {
 		t.Error("the ownership has ended, or another one has begun")
 	}
-	simbatest.Must(t, k.Stop(t.Context()))
-	if next := within(t, "OnAcquired of the other contender is called", acquired); client.Token(next) <= client.Token(ownership) {
-		t.Errorf("token %d of the next owner follows token %d, want a larger token", client.Token(next), client.Token(ownership))
+	simbatest.Must(t, l.Unlock(t.Context()))
+	if token := within(t, "the other contender acquires the mutex", next); token <= l.Token() {
+		t.Errorf("token %d of the next owner follows token %d, want a larger token", token, l.Token())
 	}
 }

@@ -28,8 +28,8 @@ const (
 )
 
 // 50 processes contend for one mutex. The test repeatedly kills the owner and starts another
-// process. When the lease ends, the next waiter gets a notice and asks for the mutex. So the
-// server, its disk and that waiter must act within killSlack.
+// process. When the lease ends, the server grants the mutex to the next waiter. So the server and
+// its disk must act within killSlack.
 //
 // The tests in this file are not parallel, because other tests would make the machine busy.
 func TestNextContenderAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {

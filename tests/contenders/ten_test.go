@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/contend"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 	"github.com/simba-resp/simba-resp/tests/tenures"
@@ -73,27 +74,23 @@ const passerLease = 800 * time.Millisecond
 
 // passer owns the mutex for some time, and then resigns.
 type passer struct {
-	*client.Contender
+	*contend.Contender
 	tired chan struct{} // gets a value when it has owned the mutex for long enough
 }
 
 func newPasser(t testing.TB, c *client.Client, mutex, id string, want time.Duration, noted *tenures.Log) *passer {
 	t.Helper()
 	p := &passer{tired: make(chan struct{}, 1)}
-	k, err := c.NewContender(client.ContenderConfig{
-		Mutex: mutex, ID: id, TTL: passerLease / 2, Transition: passerLease / 2,
-		OnAcquired: func(ctx context.Context, _ client.State) {
-			enough := time.AfterFunc(want, func() {
-				select {
-				case p.tired <- struct{}{}:
-				default:
-				}
-			})
-			defer enough.Stop()
-			noted.Watch(ctx, id, client.Token(ctx))
-		},
-		OnReleased: func(client.State) {},
-	})
+	k, err := contend.New(c, mutex, 0, func(ctx context.Context) {
+		enough := time.AfterFunc(want, func() {
+			select {
+			case p.tired <- struct{}{}:
+			default:
+			}
+		})
+		defer enough.Stop()
+		noted.Watch(ctx, id, client.Token(ctx))
+	}, nil, client.WithID(id), client.WithTTL(passerLease/2), client.WithTransition(passerLease/2))
 	simbatest.Must(t, err)
 	p.Contender = k
 	return p

@@ -14,15 +14,15 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/contend"
 	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// ours is a contender that uses this project's Go client. It polls, and a notice wakes it when it
-// is the next waiter. "theirs" are contenders of Simba.
+// ours is a contender that uses this project's Go client. "theirs" are contenders of Simba.
 type ours struct {
 	id       string
-	k        *client.Contender
+	k        *contend.Contender
 	acquired chan uint64 // tokens of its tenures
 	last     uint64      // the token of its last tenure
 }
@@ -33,11 +33,8 @@ func newOurs(t testing.TB, addr, mutex, id string, lease int64) *ours {
 	simbatest.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	k := &ours{id: id, acquired: make(chan uint64, 1)}
-	k.k, err = c.NewContender(client.ContenderConfig{
-		Mutex: mutex, ID: id, TTL: time.Duration(lease) * time.Millisecond * 2 / 3, Transition: time.Duration(lease) * time.Millisecond / 3,
-		OnAcquired: func(ctx context.Context, _ client.State) { k.acquired <- client.Token(ctx) },
-		OnReleased: func(client.State) {},
-	})
+	k.k, err = contend.New(c, mutex, 0, func(ctx context.Context) { k.acquired <- client.Token(ctx) }, nil, client.WithID(id),
+		client.WithTTL(time.Duration(lease)*time.Millisecond*2/3), client.WithTransition(time.Duration(lease)*time.Millisecond/3))
 	simbatest.Must(t, err)
 	return k
 }

@@ -61,7 +61,7 @@ func TestLockNamesTheTenureInTheEnvironment(t *testing.T) {
 func TestLockOfAUserContendsByItsName(t *testing.T) {
 	t.Parallel()
 	users := filepath.Join(t.TempDir(), "users.acl")
-	simbatest.Must(t, os.WriteFile(users, []byte("user ops on >word ~job +@all\nuser pool on >word ~job as:pool-* +@all\n"), 0o600))
+	simbatest.Must(t, os.WriteFile(users, []byte("user ops on >word ~job +@simba\nuser pool on >word ~job as:pool-* +@all\n"), 0o600))
 	w := &world{TB: t, server: simbatest.Start(t, "--aclfile", users)}
 	p := w.lock([]string{"env"}, "--url", "redis://ops:word@"+w.server.Addr)
 	w.wantsCode(p, 0)

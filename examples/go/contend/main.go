@@ -44,27 +44,25 @@ func contend(ctx context.Context) error {
 	}
 	defer c.Close()
 
-	contender, err := c.NewContender(client.ContenderConfig{
-		Mutex: *mutex, ID: *id, TTL: *ttl, Transition: time.Second,
-		OnAcquired: lead,
-		OnReleased: func(client.State) { fmt.Println("released") },
-	})
-	if err != nil {
-		return err
+	// Lead also releases the mutex, so that the next leader need not wait.
+	err = c.Lead(ctx, *mutex, lead, client.WithID(*id), client.WithTTL(*ttl), client.WithTransition(time.Second))
+	if ctx.Err() != nil { // Ctrl-C
+		return nil
 	}
-	return contender.Run(ctx) // Run also releases the mutex, so that the next owner need not wait
+	return err
 }
 
-// lead works until the ownership ends. A real program sends the fencing token with each change, and
+// lead works until the tenure ends. A real program sends the fencing token with each change, and
 // the resource refuses a token that is smaller than the largest so far.
-func lead(ownership context.Context, _ client.State) {
-	fmt.Printf("acquired, token %d\n", client.Token(ownership))
-	for ownership.Err() == nil {
+func lead(ctx context.Context) error {
+	fmt.Printf("acquired, token %d\n", client.Token(ctx))
+	for ctx.Err() == nil {
 		fmt.Println("working")
 		select {
 		case <-time.After(time.Second):
-		case <-ownership.Done():
+		case <-ctx.Done():
 		}
 	}
-	fmt.Println("stopped working:", context.Cause(ownership))
+	fmt.Println("stopped working:", context.Cause(ctx))
+	return nil
 }

@@ -3,7 +3,7 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-co-op/gocron/v2"
@@ -47,30 +47,29 @@ func (l *jobLock) Unlock(ctx context.Context) error {
 	return l.Lock.Unlock(ctx)
 }
 
-// elector is a gocron.Elector. The scheduler whose contender owns the mutex runs all jobs.
-type elector struct{ *client.Contender }
+// elector is a gocron.Elector. The scheduler of the leader runs all jobs.
+type elector struct {
+	tenure atomic.Pointer[context.Context] // the last one; nil = none yet
+}
 
-var _ gocron.Elector = elector{}
+var _ gocron.Elector = (*elector)(nil)
 
 var errNotLeader = errors.New("another scheduler is the leader")
 
-// newElector returns an elector whose contender contends until it is stopped.
-func newElector(c *client.Client, mutex string) (elector, error) {
-	k, err := c.NewContender(client.ContenderConfig{
-		Mutex:      mutex,
-		OnAcquired: func(context.Context, client.State) {}, // nothing to do: gocron calls IsLeader
+// lead contends until ctx ends or the Client is closed.
+func (e *elector) lead(ctx context.Context, c *client.Client, mutex string) error {
+	return c.Lead(ctx, mutex, func(ctx context.Context) error {
+		e.tenure.Store(&ctx)
+		<-ctx.Done()
+		return nil
 	})
-	if err != nil {
-		return elector{}, err
-	}
-	return elector{k}, k.Start()
 }
 
-// IsLeader implements gocron.Elector. It returns nil if this process is the leader. IsOwner reads
-// the clock, so the result is right even after a freeze of the process.
-func (e elector) IsLeader(context.Context) error {
-	if e.IsOwner() {
-		return nil
+// IsLeader implements gocron.Elector. It returns nil if this process is the leader. Err of the
+// tenure reads the clock, so the result is right even after a freeze of the process.
+func (e *elector) IsLeader(context.Context) error {
+	if tenure := e.tenure.Load(); tenure == nil || (*tenure).Err() != nil {
+		return errNotLeader
 	}
-	return fmt.Errorf("%w: %s", errNotLeader, e.Owner().ID)
+	return nil
 }

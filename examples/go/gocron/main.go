@@ -5,11 +5,12 @@
 // ends.
 //
 // If the mutex is lost while a job runs, the job continues, because gocron does not pass the
-// context of the lock to the job. For a job that must stop in this case, use client.Scheduler.
+// context of the lock to the job. For a job that must stop in this case, use Client.Every.
 package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -50,14 +51,13 @@ func run(ctx context.Context, rdb *redis.Client, by string, every time.Duration,
 	}
 	defer c.Close()
 	var shared gocron.SchedulerOption
+	refused := make(chan error, 1)
 	switch by {
 	case "locker":
 		shared = gocron.WithDistributedLocker(locker{c, every / 2})
 	case "elector":
-		e, err := newElector(c, "gocron")
-		if err != nil {
-			return err
-		}
+		e := new(elector)
+		go func() { refused <- e.lead(context.WithoutCancel(ctx), c, "gocron") }() // until c.Close
 		shared = gocron.WithDistributedElector(e)
 	default:
 		return fmt.Errorf("--by is %q, not locker or elector", by)
@@ -71,6 +71,9 @@ func run(ctx context.Context, rdb *redis.Client, by string, every time.Duration,
 		return err
 	}
 	s.Start()
-	<-ctx.Done()
-	return s.Shutdown() // waits for the job
+	select {
+	case <-ctx.Done():
+	case err = <-refused:
+	}
+	return errors.Join(err, s.Shutdown()) // waits for the job
 }

@@ -40,18 +40,15 @@ func observe(ctx context.Context) error {
 	}
 	defer c.Close()
 
-	observer, err := c.NewObserver(client.ObserverConfig{
-		Mutex: *mutex,
-		OnChange: func(s client.State) {
-			if s.After.IsZero() {
-				fmt.Println("nobody owns it")
-				return
-			}
-			fmt.Printf("%s owns it, token %d\n", s.After.ID, s.After.Token)
-		},
-	})
-	if err != nil {
-		return err
+	for s, err := range c.Watch(ctx, *mutex) { // until ctx ends
+		switch {
+		case err != nil:
+			log.Print(err) // Watch tries again
+		case s.Owner.IsZero():
+			fmt.Println("nobody owns it")
+		default:
+			fmt.Printf("%s owns it, token %d\n", s.Owner.ID, s.Owner.Token)
+		}
 	}
-	return observer.Run(ctx)
+	return nil
 }

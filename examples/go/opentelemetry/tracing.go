@@ -12,7 +12,7 @@ import (
 )
 
 // hooks returns hooks that create a span for each wait, each tenure and each work. The parent of
-// these spans is the span in the context of Do, Lock or Run. A hook is called when its span ends.
+// these spans is the span in the context of Do, Lock or Lead. A hook is called when its span ends.
 // It computes the start from Took.
 func hooks(tracer trace.Tracer) client.Hooks {
 	span := func(name string) func(context.Context, client.HookEvent) {

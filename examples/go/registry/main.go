@@ -26,7 +26,6 @@ import (
 var (
 	addr   = flag.String("addr", "127.0.0.1:7379", "the server's `host:port`")
 	key    = flag.String("mutex", "job", "the key: the mutex is examples:key")
-	id     = flag.String("id", "", "id of the registry; empty means a new id")
 	ttl    = flag.Duration("ttl", 3*time.Second, "the lease: how long a lock lasts if nobody unlocks it")
 	pieces = flag.Int("pieces", 3, "how many pieces of work to do under one lock")
 )
@@ -49,7 +48,7 @@ func run(ctx context.Context) error {
 	}
 	defer c.Close()
 
-	locks, err := registry.New(c, registry.Config{Prefix: "examples", ID: *id, ExpireAfter: *ttl})
+	locks, err := registry.New(c, registry.Config{Prefix: "examples", ExpireAfter: *ttl})
 	if err != nil {
 		return err
 	}
@@ -78,7 +77,7 @@ func batch(ctx context.Context, lock *registry.Lock, holder *registry.Holder) er
 	if err := lock.Lock(ctx, holder); err != nil {
 		return err
 	}
-	fmt.Printf("acquired, token %d\n", lock.Token())
+	fmt.Printf("acquired, token %d\n", client.Token(lock.Context(holder)))
 	var err error
 	for n := 0; n < *pieces && err == nil && ctx.Err() == nil; n++ {
 		err = piece(ctx, lock, holder)

@@ -45,21 +45,20 @@ func schedule(ctx context.Context) error {
 	}
 	defer c.Close()
 
-	var last uint64 // the token of the last work
-	scheduler, err := c.NewScheduler(client.ScheduleConfig{
-		Mutex: *mutex, ID: *id, TTL: *ttl, Transition: time.Second,
-		Period: time.Second, Strategy: client.FixedRate,
-		Work: func(ownership context.Context) error { // never called concurrently
-			if token := client.Token(ownership); token != last {
-				fmt.Printf("acquired, token %d\n", token)
-				last = token
-			}
-			fmt.Println("working")
-			return nil
-		},
-	})
-	if err != nil {
-		return err
+	var last uint64                           // the token of the last work
+	work := func(ctx context.Context) error { // never called concurrently
+		if token := client.Token(ctx); token != last {
+			fmt.Printf("acquired, token %d\n", token)
+			last = token
+		}
+		fmt.Println("working")
+		return nil
 	}
-	return scheduler.Run(ctx) // Run also releases the mutex, so that the next owner need not wait
+	// Every also releases the mutex, so that the next owner need not wait.
+	err = c.Every(ctx, *mutex, client.Schedule{Period: time.Second}, work,
+		client.WithID(*id), client.WithTTL(*ttl), client.WithTransition(time.Second))
+	if ctx.Err() != nil { // Ctrl-C
+		return nil
+	}
+	return err
 }

@@ -46,16 +46,14 @@ func work(ctx context.Context) error {
 	defer c.Close()
 
 	var consumer consumer
-	w, err := worker.New(c, worker.Config{
-		Mutex: *mutex, ID: *id, TTL: *ttl, Transition: time.Second,
+	w := worker.Worker{
+		Client: c, Mutex: *mutex,
 		StartWork: consumer.start,
 		StopWork:  consumer.stop,
 		Changed:   func(from, to worker.State) { fmt.Printf("%v, was %v\n", to, from) },
-	})
-	if err != nil {
-		return err
 	}
-	return w.Run(ctx) // Run also releases the mutex, so that the next owner need not wait
+	// Run also releases the mutex, so that the next owner need not wait.
+	return w.Run(ctx, client.WithID(*id), client.WithTTL(*ttl), client.WithTransition(time.Second))
 }
 
 // consumer stands for a consumer that takes jobs from a queue.

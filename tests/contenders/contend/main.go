@@ -2,11 +2,11 @@
 // for each event and check. A line begins with the time just before, in nanoseconds of the
 // machine's monotonic clock:
 //
-//	… acquired 7   OnAcquired was called
+//	… acquired 7   onAcquired was called
 //	… owned 7      the ownership context had not ended
 //	… owner        IsOwner returned true
 //	… ended 7      the ownership context had ended
-//	… released     OnReleased was called
+//	… released     onReleased was called
 //
 // SIGTERM stops it.
 package main
@@ -26,6 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/contend"
 )
 
 func main() {
@@ -38,11 +39,10 @@ func main() {
 func run() error {
 	addr := flag.String("addr", "127.0.0.1:7379", "the server's address")
 	check := flag.Duration("check", 2*time.Millisecond, "time between two checks of the ownership")
-	var cfg client.ContenderConfig
-	flag.StringVar(&cfg.Mutex, "mutex", "m", "the mutex to contend for")
-	flag.StringVar(&cfg.ID, "id", "", "the contender's id")
-	flag.DurationVar(&cfg.TTL, "ttl", 5*time.Second, "TTL window")
-	flag.DurationVar(&cfg.Transition, "transition", time.Second, "transition window")
+	mutex := flag.String("mutex", "m", "the mutex to contend for")
+	id := flag.String("id", "", "the contender's id")
+	ttl := flag.Duration("ttl", 5*time.Second, "TTL window")
+	transition := flag.Duration("transition", time.Second, "transition window")
 	flag.Parse()
 
 	rdb := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true})
@@ -53,14 +53,13 @@ func run() error {
 	}
 	defer c.Close()
 
-	var contender *client.Contender
+	var contender *contend.Contender
 	var watchers sync.WaitGroup
-	cfg.OnAcquired = func(ctx context.Context, _ client.State) {
+	contender, err = contend.New(c, *mutex, 0, func(ctx context.Context) {
 		say(clock(), "acquired", client.Token(ctx))
 		watchers.Go(func() { watch(ctx, contender, *check) })
-	}
-	cfg.OnReleased = func(client.State) { say(clock(), "released") }
-	if contender, err = c.NewContender(cfg); err != nil {
+	}, func() { say(clock(), "released") }, client.WithID(*id), client.WithTTL(*ttl), client.WithTransition(*transition))
+	if err != nil {
 		return err
 	}
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
@@ -75,7 +74,7 @@ func run() error {
 }
 
 // watch checks the ownership repeatedly until it has ended.
-func watch(ctx context.Context, contender *client.Contender, every time.Duration) {
+func watch(ctx context.Context, contender *contend.Contender, every time.Duration) {
 	token := client.Token(ctx)
 	for {
 		at := clock()

@@ -1,0 +1,386 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client/internal/names"
+)
+
+const (
+	// retryPause is the pause after the first failed request of a contender. The pause doubles with
+	// each further failure, up to the TTL or retryPauseMax, whichever is less. While the server's
+	// store is misconfigured, the limit is misconfiguredPauseMax: no notice announces the repair.
+	retryPause            = 100 * time.Millisecond
+	retryPauseMax         = 15 * time.Second
+	misconfiguredPauseMax = 2 * time.Second
+	// pollMax is the longest pause of a waiter that gets neither outcomes nor notices.
+	pollMax = time.Second
+)
+
+// attempt is the effort of one contender to own a mutex. It runs on the goroutine of the caller.
+//
+//	asking ──acquired──► newLease
+//	 ▲ │ queued
+//	 │ ▼
+//	waiting: for the outcome by SIMBA.NEXT, or, if there is none, for a notice or the end of the lease
+//
+// Whatever ends the wait, the contender asks again, unless the outcome is a fresh grant.
+type attempt struct {
+	c        *Client
+	terms    *terms
+	of       *contender
+	report   report
+	try      bool   // ask once, and take no queue entry
+	persists bool   // ask again even if the server refuses
+	lastOver uint64 // the token of the contender's last tenure
+
+	owner     Owner // in the last reply
+	failure   error // of the last request; nil = it was answered
+	refused   bool  // a request was refused, which is logged, and none was answered since
+	doubled   bool  // another waiter with this id was logged
+	uncertain bool  // a request to acquire got no reply
+	present   bool  // the server may keep something for the contender
+	flying    sync.WaitGroup
+	wait      *wait // of the last request; nil = it had none
+	listener  *listener
+	wake      chan struct{} // has an element after a notice
+}
+
+func (c *Client) newAttempt(ctx context.Context, t *terms, of *contender) *attempt {
+	a := &attempt{c: c, terms: t, of: of}
+	a.report = report{ctx: context.WithoutCancel(ctx), terms: t}
+	return a
+}
+
+// run asks until the contender owns the mutex. base becomes the context of the lease. The error is
+// that of ctx, of the server's refusal, errClientClosed, or errHeld if try is set. After an error the
+// caller must call giveUp.
+func (a *attempt) run(ctx, base context.Context) (*lease, error) {
+	defer a.unsubscribe()
+	pause := retryPause
+	for {
+		reply, sent, err := a.ask(ctx)
+		var d time.Duration // until the contender asks again
+		if err == nil {
+			pause = retryPause
+			if reply.status == statusQueued {
+				reply, sent, d, err = a.await(ctx, reply, sent)
+			}
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		case errors.Is(err, errClientClosed):
+			return nil, err
+		case err != nil && a.shorten(err):
+		case err != nil:
+			if final := a.failed(err); final || a.try {
+				return nil, err
+			}
+			if errors.Is(err, ErrUnavailable) {
+				a.subscribe() // a new subscription shows that the server is back
+			}
+			d = pause/2 + rand.N(pause)
+			if !errors.Is(err, errNoAnswer) { // else the contender has already waited for the timeout
+				pause = min(2*pause, a.longestPause(err))
+			}
+		case reply.status == statusAcquired || reply.status == statusRenewed:
+			if l, err := a.own(base, reply, sent); l != nil || err != nil {
+				return l, err
+			}
+			d = retryPause
+		case a.try:
+			return nil, errHeld
+		}
+		if err := a.sleep(ctx, d); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (a *attempt) longestPause(err error) time.Duration {
+	if misconfigured(err) {
+		return misconfiguredPauseMax
+	}
+	return min(a.terms.ttl, retryPauseMax)
+}
+
+// await waits for the outcome if the server has queued a request. If that is not a grant, the
+// contender asks again after again.
+func (a *attempt) await(ctx context.Context, r reply, sent instant) (_ reply, _ instant, again time.Duration, err error) {
+	if r.request == 0 {
+		opened := a.c.waits.open()
+		if a.wait != nil { // this server has no such waiter
+			opened = nil
+		}
+		if opened != nil {
+			select {
+			case <-opened:
+			case <-ctx.Done():
+			case <-a.c.contenders.closing:
+			}
+			if a.c.waits.isOpen() {
+				return r, sent, 0, nil
+			}
+		}
+		a.subscribe()
+		return r, sent, a.contendIn(r), nil
+	}
+	a.unsubscribe()
+	select {
+	case o := <-a.wait.outcome:
+		switch {
+		case errors.Is(o.err, errWaiterGone):
+			return r, sent, 0, nil
+		case o.err != nil:
+			return r, sent, 0, o.err
+		case o.reply.status == statusAcquired && now().since(sent) > a.terms.lease()/3:
+			r, sent, err = a.guard(ctx, o.reply)
+			return r, sent, 0, err
+		case o.reply.status == statusQueued && !a.doubled:
+			a.doubled = true
+			a.c.log.Warn("another waiter has the same contender id", "mutex", a.terms.mutex, "contender", a.terms.id)
+		}
+		return o.reply, sent, retryPause, nil
+	case <-ctx.Done():
+		return r, sent, 0, ctx.Err()
+	case <-a.c.contenders.closing:
+		return r, sent, 0, errClientClosed
+	}
+}
+
+// errHeld is the error of an attempt that did not wait.
+var errHeld = errors.New("another contender owns the mutex or is next")
+
+// ask sends an ACQUIRE. If the connection for outcomes is up, the request waits there.
+func (a *attempt) ask(ctx context.Context) (reply, instant, error) {
+	a.forget()
+	if err := ctx.Err(); err != nil {
+		return reply{}, instant{}, err
+	}
+	var v via
+	if !a.try {
+		a.wait = a.c.waits.add()
+		if a.wait != nil {
+			v = a.wait.via
+		}
+	}
+	a.report.asks(0)
+	a.present = true
+	sent := now()
+	terms := *a.terms // failed may shorten the lease while the request is in progress
+	a.flying.Add(1)
+	got, err := request(ctx, a.c, a.c.timeout, func(ctx context.Context) (reply, error) {
+		defer a.flying.Done()
+		return a.c.acquire(ctx, &terms, a.try, v)
+	})
+	switch {
+	case err == nil:
+		a.answered(got)
+	case !refused(err) || misconfigured(err):
+		a.uncertain = true
+	}
+	return got, sent, err
+}
+
+// guard renews the lease of a grant that has come so late that its lease, which counts from the
+// request, may be over.
+func (a *attempt) guard(ctx context.Context, granted reply) (reply, instant, error) {
+	sent := now()
+	got, err := request(ctx, a.c, a.c.timeout, func(ctx context.Context) (reply, error) {
+		return a.c.guard(ctx, a.terms, granted.token)
+	})
+	a.uncertain = a.uncertain || err != nil
+	return got, sent, err
+}
+
+// answered notes that the server has replied.
+func (a *attempt) answered(r reply) {
+	a.c.outage.answered()
+	a.failure = nil
+	if a.refused {
+		a.refused = false
+		a.c.log.Info("the server accepts the contender's requests again", "mutex", a.terms.mutex, "contender", a.terms.id)
+	}
+	if r.status == statusQueued || r.status == statusBusy {
+		a.owner = ownerOf(r, time.Now())
+		a.report.waits(a.owner)
+	}
+	a.present = r.status != statusBusy || a.uncertain
+}
+
+// shorten shortens default windows that the server refuses as too long.
+func (a *attempt) shorten(err error) bool {
+	var long *TooLongError
+	if !errors.As(err, &long) || a.terms.lease() <= long.Longest || !a.terms.fit(long.Longest) {
+		return false
+	}
+	a.c.longest.Store(int64(long.Longest))
+	a.c.log.Warn("the server refuses the default lease as too long; a shorter one is used", "ttl", a.terms.ttl, "transition", a.terms.transition)
+	return true
+}
+
+// failed notes a failed request. It returns true if it is useless to ask again. The caller of a
+// contender that persists is not told of refusals, so they are logged.
+func (a *attempt) failed(err error) (final bool) {
+	a.failure = err
+	a.present = a.present && a.uncertain
+	final = errors.Is(err, ErrClosed) || isFinal(err) && !a.persists
+	a.c.noteFailure(a.terms, err, !a.refused && !final)
+	a.refused = a.refused || refused(err)
+	return final
+}
+
+// noteFailure logs a failed request. A refusal is logged if first is set.
+func (c *Client) noteFailure(t *terms, err error, first bool) {
+	switch {
+	case !isFinal(err):
+		c.outage.failed(t, err)
+	case first:
+		c.log.Error("the server refuses the contender's requests", "mutex", t.mutex, "contender", t.id, "err", err)
+	}
+}
+
+// own begins the tenure that a reply has granted. Without a lease and an error, the contender asks
+// again.
+func (a *attempt) own(base context.Context, r reply, sent instant) (*lease, error) {
+	if r.status == statusRenewed && r.token == a.lastOver {
+		// The server has renewed a tenure that has ended in this process. End it there, too, so
+		// that each tenure begins once.
+		_, err := a.c.release(a.report.ctx, a.terms, r.token, via{})
+		if err != nil {
+			a.failed(err)
+		}
+		return nil, nil
+	}
+	l := newLease(base, a, r.token, sent, min(a.terms.lease(), r.transition))
+	if l.left() <= 0 { // the reply took longer than the lease
+		a.uncertain = true
+		return nil, nil
+	}
+	if err := a.c.contenders.hold(a.of, l); err != nil {
+		return nil, err
+	}
+	a.forget()
+	l.report.acquired(l.token)
+	next := l.due
+	if a.terms.manual {
+		next = time.Now().Add(l.left())
+	}
+	a.c.keeper.schedule(l, earlier(next, l.began.at.Add(subscribeAfter)))
+	return l, nil
+}
+
+// contendIn returns the time after which a waiter that gets no notice asks again: about the end of
+// the owner's lease. A random part keeps the waiters from asking at the same moment (Simba,
+// "Contender Delay").
+func (a *attempt) contendIn(r reply) time.Duration {
+	const early, late = 200 * time.Millisecond, time.Second
+	d := max(0, r.transition-early+rand.N(early+late))
+	if r.transition == r.ttl {
+		d = r.transition + rand.N(late)
+	}
+	if a.c.subscriptions.refused() {
+		d = min(d, pollMax)
+	}
+	return d
+}
+
+func (a *attempt) subscribe() {
+	if a.wake == nil { // not again: an earlier listener may still get notices
+		a.wake = make(chan struct{}, 1)
+	}
+	if a.listener == nil {
+		a.listener = a.c.subscriptions.add(a.notified, names.ContenderChannel(a.terms.mutex, a.terms.id), names.MutexChannel(a.terms.mutex))
+	}
+}
+
+func (a *attempt) unsubscribe() {
+	if a.listener != nil {
+		a.c.subscriptions.remove(a.listener)
+		a.listener = nil
+	}
+}
+
+// notified wakes a polling waiter if it is next, if the mutex is free, or after a new subscription.
+func (a *attempt) notified(n notice) {
+	next := n.channel == names.ContenderChannel(a.terms.mutex, a.terms.id)
+	if n.subscribed || next || strings.HasPrefix(n.payload, names.ReleasedPrefix) {
+		select {
+		case a.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// sleep waits for d, or less after a notice.
+func (a *attempt) sleep(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return ctx.Err()
+	}
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-a.wake:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-a.c.contenders.closing:
+		return errClientClosed
+	}
+	return nil
+}
+
+// forget ends the interest in the last request.
+func (a *attempt) forget() {
+	if a.wait != nil {
+		a.c.waits.remove(a.wait)
+		a.wait = nil
+	}
+}
+
+// giveUp ends an attempt that has brought no tenure: it releases what the server may keep. The
+// contender then leaves the Client. The result is closed when that is done.
+func (a *attempt) giveUp(leave bool) <-chan struct{} {
+	done := make(chan struct{})
+	end := func(err error) {
+		a.forget()
+		a.report.gaveUp(a.owner, a.failure)
+		if leave {
+			a.c.contenders.remove(a.of, err)
+		}
+		close(done)
+	}
+	if !a.present {
+		end(nil)
+		return done
+	}
+	if leave {
+		a.c.contenders.setLeaving(a.of)
+	}
+	go func() {
+		a.flying.Wait() // an ACQUIRE must not reach the server after the RELEASE
+		var v via
+		if a.terms.named && !a.uncertain && a.wait != nil {
+			v = a.wait.via // a late RELEASE must not end a tenure of the next contender of this id
+		}
+		began := now()
+		enough := func() bool { return now().since(began) > a.terms.lease() }
+		_, err := a.c.releaseUntil(a.report.ctx, a.terms, 0, v, enough)
+		if err == nil && v.n != 0 && !a.c.waits.has(v) {
+			// The connection for outcomes has ended. So the server has forgotten which tenure the
+			// request brought.
+			_, err = a.c.releaseUntil(a.report.ctx, a.terms, 0, via{}, enough)
+		}
+		if refused(err) {
+			a.c.noteFailure(a.terms, err, !a.refused)
+		}
+		end(err)
+	}()
+	return done
+}

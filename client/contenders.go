@@ -1,0 +1,159 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+)
+
+var (
+	errClientClosed = fmt.Errorf("the Client is %w", ErrClosed)
+	// errLeaving is the error of add if the other contender will leave soon.
+	errLeaving = fmt.Errorf("the release of the same id is in progress: %w", ErrInUse)
+)
+
+// contenders are those of a Client that contend for a mutex, own one, or may still have something at
+// the server. Safe for concurrent use.
+type contenders struct {
+	closing chan struct{} // closed by close
+
+	mu      sync.Mutex // guards what follows
+	all     map[contenderKey]*contender
+	closed  bool
+	empty   chan struct{} // closed when the set is closed and empty
+	failure error         // the first error of remove after close, except ErrLost
+}
+
+type contenderKey struct{ mutex, id string }
+
+// contender is in the set from its first request until the server has confirmed that it keeps
+// nothing for it.
+type contender struct {
+	contenderKey
+	stays   bool   // it contends again after a tenure
+	working bool   // work of the user runs
+	leaving bool   // only its release is left
+	lease   *lease // the present tenure; nil = none
+}
+
+func newContenders() *contenders {
+	return &contenders{
+		all: make(map[contenderKey]*contender), closing: make(chan struct{}), empty: make(chan struct{}),
+	}
+}
+
+// add adds a contender. It refuses a second one with the same mutex and id, because the server would
+// treat the two as one.
+func (s *contenders) add(t *terms) (*contender, error) {
+	k := &contender{contenderKey: contenderKey{t.mutex, t.id}}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch before := s.all[k.contenderKey]; {
+	case s.closed:
+		return nil, errClientClosed
+	case before != nil && before.leaving:
+		return nil, errLeaving
+	case before != nil:
+		return nil, fmt.Errorf("%q contends for %s already: %w", t.id, t.mutex, ErrInUse)
+	}
+	s.all[k.contenderKey] = k
+	return k, nil
+}
+
+// remove removes a contender. err says why the server may still keep something for it.
+func (s *contenders) remove(k *contender, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.all, k.contenderKey)
+	if s.closed && s.failure == nil && !errors.Is(err, ErrLost) {
+		s.failure = err
+	}
+	if s.closed && len(s.all) == 0 {
+		close(s.empty)
+	}
+}
+
+// hold notes the present tenure of a contender. It returns errClientClosed if the Client is closed.
+func (s *contenders) hold(k *contender, l *lease) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return errClientClosed
+	}
+	k.lease = l
+	return nil
+}
+
+// leave notes that the tenure of a contender is released. err is as in remove.
+func (s *contenders) leave(k *contender, err error) {
+	if !k.stays {
+		s.remove(k, err)
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.lease = nil
+}
+
+// owns reports whether a tenure is the present one of a contender. It is true, too, for a contender
+// that still asks: it learns of the tenure by its next request, and releases it if it gives up.
+func (s *contenders) owns(mutex, id string, token uint64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k := s.all[contenderKey{mutex, id}]
+	return k != nil && (k.lease == nil || k.lease.token == token)
+}
+
+func (s *contenders) setLeaving(k *contender) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.leaving = true
+}
+
+func (s *contenders) setWorking(k *contender, working bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	k.working = working
+}
+
+// working returns the mutex of a contender whose work runs; "" = none runs.
+func (s *contenders) working() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range s.all {
+		if k.working {
+			return k.mutex
+		}
+	}
+	return ""
+}
+
+// close makes add fail and ends all tenures. It returns a channel that is closed when the set is
+// empty.
+func (s *contenders) close() <-chan struct{} {
+	s.mu.Lock()
+	var leases []*lease
+	if !s.closed {
+		s.closed = true
+		close(s.closing)
+		if len(s.all) == 0 {
+			close(s.empty)
+		}
+		for _, k := range s.all {
+			if k.lease != nil {
+				leases = append(leases, k.lease)
+			}
+		}
+	}
+	s.mu.Unlock()
+	for _, l := range leases {
+		l.abort()
+	}
+	return s.empty
+}
+
+func (s *contenders) err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.failure
+}

@@ -1,0 +1,466 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client/internal/names"
+	"github.com/simba-resp/simba-resp/client/internal/suspend"
+)
+
+const (
+	// An owner gives up a lease a little before its end, because clocks run at slightly different
+	// speeds and timers fire late. This margin is the lease divided by marginShare, at most
+	// marginMax.
+	marginShare = 100
+	marginMax   = 250 * time.Millisecond
+	// maxRenewals is how many renewals of a lease may be in progress at the same time.
+	maxRenewals = 32
+	// After a failed renewal, an owner pauses at most for the rest of its lease divided by
+	// renewalPauses, but not less than renewalPauseMin.
+	renewalPauses   = 8
+	renewalPauseMin = time.Millisecond
+	// An owner subscribes to notices when its tenure has lasted for subscribeAfter. It needs them
+	// only to learn at once that an administrator has broken its tenure. A short tenure ends soon
+	// anyway, so it is not worth a subscription.
+	subscribeAfter = 800 * time.Millisecond
+)
+
+// instant is a point in time on a clock that runs while the machine is suspended.
+type instant struct {
+	at        time.Time
+	suspended time.Duration // how long the machine was suspended from its boot until at
+}
+
+func now() instant { return instant{time.Now(), suspend.Time()} }
+
+func (i instant) since(earlier instant) time.Duration {
+	return i.at.Sub(earlier.at) + i.suspended - earlier.suspended
+}
+
+// lease is one tenure of this process, and its ownership context. The context ends no later than the
+// lease at the server. Its Err reads the clock. So after a freeze of the process it reports the end
+// of the lease even if no timer has fired yet.
+//
+//	newLease ──► lasting ──► lost: expired, or the server says so    (ErrLost)
+//	                └──────► released: Unlock, Close, or f returned  (ErrReleased)
+//
+// The keeper calls act when something is due: a renewal, the end of the lease, or the subscription.
+type lease struct {
+	context.Context
+	cancel  context.CancelCauseFunc
+	c       *Client
+	terms   *terms
+	of      *contender
+	token   uint64
+	began   instant
+	report  *report
+	earlier *sync.WaitGroup // requests to acquire that were not answered; one of them may acquire again
+	auto    bool            // the Client releases when the tenure is lost or the Client is closed
+	entry   entry           // in the keeper
+	told    atomic.Bool     // the server has said that the tenure is over
+	losing  sync.WaitGroup  // the hook Lost has not returned
+
+	mu         sync.Mutex // guards what follows, and auto
+	from       instant    // when the request for the present lease was sent
+	length     time.Duration
+	over       error     // nil = lasts
+	due        time.Time // the next renewal
+	flying     int       // renewals without a reply
+	tries      int       // renewals since the last one that was answered
+	pause      time.Duration
+	refused    bool
+	subscribed bool
+	listener   *listener
+	questions  bool          // a check of a lease without renewal is in progress
+	gone       chan struct{} // closed when the release has ended; nil = not begun
+	failure    error         // of the release; read it when gone is closed
+}
+
+// newLease begins a tenure. from is when the request that acquired the mutex was sent.
+func newLease(base context.Context, a *attempt, token uint64, from instant, length time.Duration) *lease {
+	l := &lease{
+		c: a.c, terms: a.terms, of: a.of, token: token, report: &a.report, began: now(), from: from, length: length,
+		pause: retryPause, due: from.at.Add(a.terms.renewIn()),
+	}
+	if a.uncertain {
+		l.earlier = &a.flying
+	}
+	l.Context, l.cancel = context.WithCancelCause(base)
+	return l
+}
+
+// left returns the time until the owner gives the lease up. It is 0 or less if the tenure has ended.
+func (l *lease) left() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.leftLocked()
+}
+
+func (l *lease) leftLocked() time.Duration {
+	if l.over != nil {
+		return 0
+	}
+	return l.length - min(l.length/marginShare, marginMax) - now().since(l.from)
+}
+
+// cause returns why the tenure has ended, ErrLost or ErrReleased; nil = it lasts.
+func (l *lease) cause() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.over
+}
+
+// Err implements context.Context.
+func (l *lease) Err() error {
+	if l.left() <= 0 {
+		l.lose(Owner{}, true)
+	}
+	return l.Context.Err()
+}
+
+// Value implements context.Context.
+func (l *lease) Value(key any) any {
+	if key == (tokenKey{}) {
+		return l.token
+	}
+	return l.Context.Value(key)
+}
+
+type tokenKey struct{}
+
+// Token returns the fencing token of the context of Do, Lead, Every or Lock.Context, or of a context
+// derived from one. It returns 0 for any other context.
+func Token(ctx context.Context) uint64 {
+	token, _ := ctx.Value(tokenKey{}).(uint64)
+	return token
+}
+
+// owner returns the lease as an Owner. While the machine is suspended, the monotonic clock stands
+// still, but the lease does not. So owner subtracts how long the machine was suspended since.
+func (l *lease) owner() Owner {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	from := l.from.at.Add(l.from.suspended - now().suspended)
+	return Owner{ID: l.terms.id, Token: l.token, TTLAt: from.Add(min(l.terms.ttl, l.length)), TransitionAt: from.Add(l.length)}
+}
+
+// act does what is due. It returns when act must be called next; false = never.
+func (l *lease) act(t time.Time) (next time.Time, again bool) {
+	l.mu.Lock()
+	left := l.leftLocked()
+	switch {
+	case l.over != nil:
+		l.mu.Unlock()
+		return next, false
+	case left <= 0: // the process was frozen, or the server did not reply
+		l.mu.Unlock()
+		l.lose(Owner{}, true)
+		return next, false
+	}
+	if !l.terms.manual && !t.Before(l.due) {
+		// The wait is a third of what is left, so that there is time to try again. Each request
+		// takes another connection of the pool. So more and more of them pass those that are dead.
+		for n := min(1<<min(l.tries, 4), maxRenewals-l.flying); n > 0; n-- {
+			l.renewLocked(left)
+		}
+		l.tries++
+		l.due = t.Add(max(min(l.c.timeout, left/3), renewalPauseMin))
+	}
+	next = t.Add(left)
+	if !l.terms.manual && l.due.Before(next) {
+		next = l.due
+	}
+	subscribe := false
+	if at := l.began.at.Add(subscribeAfter); !l.subscribed {
+		if t.Before(at) {
+			next = earlier(next, at)
+		} else {
+			l.subscribed, subscribe = true, true
+		}
+	}
+	l.mu.Unlock()
+	if subscribe {
+		l.subscribe()
+	}
+	return next, true
+}
+
+// subscribe subscribes to the notices of the mutex. The first one may come before add returns.
+func (l *lease) subscribe() {
+	listener := l.c.subscriptions.add(l.notified, names.MutexChannel(l.terms.mutex))
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over != nil {
+		l.c.subscriptions.remove(listener)
+		return
+	}
+	l.listener = listener
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+// renewLocked sends a renewal on a goroutine of its own.
+func (l *lease) renewLocked(left time.Duration) {
+	l.flying++
+	go func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context), left)
+		defer cancel()
+		l.report.asks(l.token) // not under the lock: a hook may read the lease
+		sent := now()
+		reply, err := l.c.guard(ctx, l.terms, l.token)
+		l.answered(reply, err, sent)
+	}()
+}
+
+// answered handles the reply to a renewal, or its error. A late reply neither shortens the lease
+// nor counts as a failure.
+func (l *lease) answered(reply reply, err error, sent instant) {
+	l.mu.Lock()
+	l.flying--
+	late := sent.since(l.from) < 0
+	switch {
+	case l.over != nil, late && err != nil:
+		l.mu.Unlock()
+		return
+	case err == nil && reply.status == statusLost:
+		l.mu.Unlock()
+		l.c.outage.answered()
+		l.lose(ownerOf(reply, time.Now()), false)
+		return
+	case err != nil:
+		left := l.leftLocked()
+		l.due = time.Now().Add(max(renewalPauseMin, min(l.pause, left/renewalPauses)))
+		if !errors.Is(err, errNoAnswer) {
+			l.tries = 0
+		}
+		if isFinal(err) {
+			l.pause = min(2*l.pause, retryPauseMax)
+		}
+		first := !l.refused
+		l.refused = l.refused || refused(err)
+		l.mu.Unlock()
+		l.c.noteFailure(l.terms, err, first)
+	default:
+		if l.refused {
+			l.c.log.Info("the server accepts the contender's requests again", "mutex", l.terms.mutex, "contender", l.terms.id)
+		}
+		l.pause, l.tries, l.refused = retryPause, 0, false
+		if !late {
+			l.from, l.length = sent, min(l.terms.lease(), reply.transition)
+			l.due = sent.at.Add(l.terms.renewIn())
+		}
+		l.mu.Unlock()
+		l.c.outage.answered()
+		l.report.renewed()
+	}
+	l.c.keeper.schedule(l, time.Now())
+}
+
+// renew renews the lease now, and waits for the reply. The error is ErrLost if the tenure has ended.
+func (l *lease) renew(ctx context.Context) error {
+	_ = l.Err()
+	if over := l.cause(); over != nil {
+		return over
+	}
+	if err := contextError(ctx); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	l.flying++
+	l.mu.Unlock()
+	l.report.asks(l.token)
+	sent := now()
+	reply, err := request(ctx, l.c, l.c.timeout, func(ctx context.Context) (reply, error) {
+		return l.c.guard(ctx, l.terms, l.token)
+	})
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) { // no failure of the server
+		l.mu.Lock()
+		l.flying--
+		l.mu.Unlock()
+		return err
+	}
+	l.answered(reply, err, sent)
+	if err == nil {
+		err = l.cause()
+	}
+	return err
+}
+
+// notified handles a notice. The owner asks the server if the notice announces another owner or the
+// end of the tenure, or after a new subscription, since it may have missed notices.
+func (l *lease) notified(n notice) {
+	another := !n.subscribed && n.payload != names.AcquiredNotice(l.terms.id)
+	if strings.HasPrefix(n.payload, names.ReleasedPrefix) {
+		another = n.payload == names.ReleasedPrefix+l.terms.id
+	}
+	if !another && !n.subscribed {
+		return
+	}
+	l.mu.Lock()
+	ask := l.over == nil && !l.questions
+	if ask && !l.terms.manual {
+		l.due, ask = time.Now(), false
+	}
+	l.questions = l.questions || ask
+	l.mu.Unlock()
+	if ask { // a lease that must not be renewed
+		go l.check()
+		return
+	}
+	l.c.keeper.schedule(l, time.Now())
+}
+
+// check asks the server whether the tenure lasts, without renewing the lease.
+func (l *lease) check() {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context), l.c.timeout)
+	defer cancel()
+	holds, err := l.c.check(ctx, l.terms.mutex, l.token)
+	l.mu.Lock()
+	l.questions = false
+	first := refused(err) && !l.refused
+	l.refused = l.refused || first
+	l.mu.Unlock()
+	switch {
+	case err == nil && !holds:
+		l.lose(Owner{}, false)
+	case first:
+		l.c.noteFailure(l.terms, err, true)
+	}
+}
+
+// finish ends the tenure. It returns false if the tenure had ended before.
+func (l *lease) finish(cause error) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.over != nil {
+		return false
+	}
+	l.over = cause
+	if errors.Is(cause, ErrLost) {
+		l.losing.Add(1)
+	}
+	l.cancel(cause)
+	if l.listener != nil {
+		l.c.subscriptions.remove(l.listener)
+	}
+	return true
+}
+
+// lose ends the tenure with ErrLost. expired says that its lease has ended by the clock of this
+// process. lose does not wait for log handlers and hooks.
+func (l *lease) lose(owner Owner, expired bool) {
+	if !l.finish(ErrLost) {
+		return
+	}
+	l.told.Store(!expired)
+	l.c.keeper.remove(l)
+	go func() { // a log handler or a hook may hang
+		l.report.lost(owner, expired)
+		l.losing.Done()
+		l.c.log.Warn("mutex lost", "mutex", l.terms.mutex, "contender", l.terms.id, "token", l.token, "owner", owner.ID)
+		if l.isAuto() {
+			l.release()
+		}
+	}()
+}
+
+// abort ends the tenure because the Client is closed. The work releases the mutex when it returns.
+func (l *lease) abort() {
+	if l.isAuto() {
+		l.release()
+		return
+	}
+	l.end()
+}
+
+func (l *lease) isAuto() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.auto
+}
+
+// end ends the tenure with ErrReleased, unless it was lost.
+func (l *lease) end() {
+	_ = l.Err()
+	if l.finish(ErrReleased) {
+		l.c.keeper.remove(l)
+	}
+}
+
+// release ends the tenure and begins to release the mutex. The result is closed when the release has
+// ended, see failure. Only the first call has an effect.
+func (l *lease) release() <-chan struct{} {
+	l.end()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone == nil {
+		l.gone = make(chan struct{})
+		if !l.of.stays {
+			l.c.contenders.setLeaving(l.of)
+		}
+		go l.releaseAtServer()
+	}
+	return l.gone
+}
+
+// releaseAtServer sends RELEASE until the server confirms or refuses it, or the lease has ended.
+func (l *lease) releaseAtServer() {
+	lost := errors.Is(l.cause(), ErrLost)
+	l.losing.Wait() // before the hooks of a next tenure
+	token := l.token
+	if l.earlier != nil { // an ACQUIRE must not reach the server after the RELEASE
+		l.earlier.Wait()
+		if !l.of.stays && !l.terms.named { // a late RELEASE must not end a later tenure of this id
+			token = 0
+		}
+	}
+	if l.told.Load() && l.earlier == nil { // the server keeps nothing
+		l.c.contenders.leave(l.of, nil)
+		close(l.gone)
+		return
+	}
+	released, err := l.c.releaseUntil(l.Context, l.terms, token, via{}, func() bool {
+		return now().since(l.from) > l.terms.lease()
+	})
+	switch {
+	case lost: // the hook Lost was called, and nobody needs the release
+		err = nil
+	case err == nil && !released && token != 0: // the server ended the tenure before
+		err = ErrLost
+		l.report.lost(Owner{}, false)
+	default:
+		l.report.released(err)
+	}
+	l.failure = err
+	l.c.contenders.leave(l.of, err)
+	close(l.gone)
+}
+
+// releaseUntil sends RELEASE until the server replies, or enough returns true. If a RELEASE was
+// repeated, released is true, because a first one may have been executed.
+func (c *Client) releaseUntil(ctx context.Context, t *terms, token uint64, v via, enough func() bool) (released bool, err error) {
+	ctx = context.WithoutCancel(ctx)
+	for pause := retryPause; ; pause = min(2*pause, time.Second) {
+		limited, cancel := context.WithTimeout(ctx, c.timeout)
+		before := err
+		released, err = c.release(limited, t, token, v)
+		cancel()
+		if err == nil {
+			return released || before != nil, nil
+		}
+		if isFinal(err) || enough() {
+			return false, err
+		}
+		time.Sleep(pause)
+	}
+}

@@ -1,0 +1,154 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/client/internal/names"
+)
+
+// Option is an option of one call of Do, TryDo, Lock, TryLock, Lead and Every. A nil Option has no
+// effect.
+type Option func(*terms)
+
+// WithTTL sets the TTL of the lease, 1 ms to 24 h; 0 means that of the Client. The Client renews the
+// lease until the end of the work. If the process dies, the mutex stays locked for the rest of the
+// TTL and transition windows.
+func WithTTL(ttl time.Duration) Option {
+	return func(t *terms) {
+		if ttl != 0 {
+			t.ttl, t.fits = ttl, false
+		}
+	}
+}
+
+// WithTransition sets the transition window of the lease, 0 to 24 h. It follows the TTL window. The
+// owner still owns the mutex in it, and may renew.
+func WithTransition(d time.Duration) Option {
+	return func(t *terms) { t.transition, t.fits = d, false }
+}
+
+// WithRenewal sets the longest time between two renewals, 1 ms or more. With 0, the owner renews at
+// the end of the TTL window, or when a third of the lease is left, whichever is earlier. A d that is
+// longer than this time has no effect.
+func WithRenewal(d time.Duration) Option { return func(t *terms) { t.renewal = d } }
+
+// WithoutRenewal makes the lease end after its windows. Only [Lock.Renew] renews it.
+func WithoutRenewal() Option { return func(t *terms) { t.manual = true } }
+
+// WithID sets the contender's id, 1 to 128 bytes; "" means a new one, see [Options]. Two contenders
+// of a mutex must not have the same id at the same time, since the server treats them as one. A
+// Client refuses the second one with ErrInUse, but it cannot know those of other processes.
+func WithID(id string) Option { return func(t *terms) { t.id, t.named = id, id != "" } }
+
+// WithHooks sets further Hooks, which are called after those of the Client.
+func WithHooks(h Hooks) Option { return func(t *terms) { t.hooks = append(slices.Clip(t.hooks), h) } }
+
+// terms are what a contender asks for.
+type terms struct {
+	mutex, id       string
+	named           bool // the caller has chosen the id, and may use it again
+	ttl, transition time.Duration
+	fits            bool // the windows are defaults, which fit may shorten
+	renewal         time.Duration
+	manual          bool
+	hooks           []Hooks
+}
+
+// terms returns the terms of a call. The error names the option that is not valid. If the server has
+// to be asked for the user's name, ctx bounds the time, and the error may be ErrUnavailable.
+func (c *Client) terms(mutex string, options []Option) (*terms, error) {
+	t := &terms{mutex: mutex, ttl: c.ttl, transition: c.transition, fits: c.fits, hooks: c.hooks}
+	for _, set := range options {
+		if set != nil {
+			set(t)
+		}
+	}
+	if err := names.CheckMutex(t.mutex); err != nil {
+		return nil, err
+	}
+	if t.id != "" {
+		if err := names.CheckContender(t.id); err != nil {
+			return nil, err
+		}
+	}
+	if t.renewal != 0 && t.renewal < time.Millisecond {
+		return nil, fmt.Errorf("Renewal is %v, less than 1ms", t.renewal)
+	}
+	if longest := c.longest.Load(); longest != 0 {
+		t.fit(time.Duration(longest))
+	}
+	return t, checkWindows(t.ttl, t.transition)
+}
+
+func checkWindows(ttl, transition time.Duration) error {
+	if err := names.CheckMillis("TTL", ttl, names.MinTTL, names.MaxTTL); err != nil {
+		return err
+	}
+	return names.CheckMillis("Transition", transition, 0, names.MaxTransition)
+}
+
+func (t *terms) lease() time.Duration { return t.ttl + t.transition }
+
+// renewIn returns the time from a request that acquired or renewed a lease to the next renewal. The
+// owner renews at the end of the TTL window, as in Simba, or when a third of the lease is left. So
+// one slow or lost reply does not lose the lease.
+func (t *terms) renewIn() time.Duration {
+	d := min(t.ttl, t.lease()*2/3)
+	if t.renewal != 0 {
+		d = min(d, t.renewal)
+	}
+	return d
+}
+
+// fit shortens default windows so that the lease is at most longest. It returns false if windows
+// that the program has set are too long.
+func (t *terms) fit(longest time.Duration) bool {
+	switch {
+	case t.lease() <= longest:
+		return true
+	case !t.fits || longest < 2*time.Millisecond:
+		return false
+	}
+	t.ttl = time.Duration(float64(longest) * t.ttl.Seconds() / t.lease().Seconds()).Truncate(time.Millisecond)
+	t.transition = longest.Truncate(time.Millisecond) - t.ttl
+	return true
+}
+
+// prefix returns what the ids of this Client begin with. Unless Options sets it, it is the name of
+// the user with a colon, which is what the server demands of every user but the default one. The
+// Client asks the server for this name once.
+func (c *Client) prefix(ctx context.Context) (string, error) {
+	if known := c.idPrefix.Load(); known != nil {
+		return *known, nil
+	}
+	name, err := request(ctx, c, c.timeout, func(ctx context.Context) (string, error) {
+		name, err := c.rdb.Do(ctx, "acl", "whoami").Text()
+		return name, requestError(err)
+	})
+	switch {
+	case err != nil && redis.HasErrorPrefix(err, "NOPERM"): // the user may not ask
+		name = c.username()
+	case err != nil:
+		return "", err
+	}
+	if name == "default" || name == "" {
+		name = ""
+	} else {
+		name += ":"
+	}
+	c.idPrefix.CompareAndSwap(nil, &name)
+	return name, nil
+}
+
+// username returns the name in the options of the go-redis client; "" = none, or not known.
+func (c *Client) username() string {
+	if r, ok := c.rdb.(interface{ Options() *redis.Options }); ok {
+		return r.Options().Username
+	}
+	return ""
+}

@@ -1,0 +1,240 @@
+package client
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	// nextWait is how long SIMBA.NEXT waits for an outcome. Without a reply after nextTimeout, the
+	// connection is broken.
+	nextWait    = 2 * time.Second
+	nextTimeout = 3 * time.Second
+	// idleAfter is how long a connection is kept that nobody uses.
+	idleAfter = 30 * time.Second
+	// refusedPause is how long a Client polls after the server has refused SIMBA.NEXT.
+	refusedPause = time.Minute
+)
+
+// errWaiterGone is the outcome of a wait whose connection has ended.
+var errWaiterGone = errors.New("the connection for outcomes has ended")
+
+// via names a request that waits, and whose SIMBA.NEXT returns the outcome. The zero via is none.
+type via struct {
+	waiter string
+	n      uint64
+}
+
+// wait is one request to acquire that may wait at the server.
+type wait struct {
+	via
+	outcome chan outcome // has room for the only outcome
+}
+
+type outcome struct {
+	reply reply
+	err   error
+}
+
+// waits has the connection on which SIMBA.NEXT returns the outcomes of all waits of a Client.
+//
+// The connection opens when a contender finds that it has to wait, and closes when nobody has waited
+// for idleAfter. When it ends, all its waits end with errWaiterGone. Their contenders ask again, and
+// open it again. Safe for concurrent use.
+type waits struct {
+	c       *Client
+	options *redis.Options // nil = the type of the go-redis client does not show them
+	running sync.WaitGroup
+
+	mu      sync.Mutex // guards what follows
+	rdb     *redis.Client
+	bound   string        // the name of the waiter; "" = the connection is not open
+	opened  chan struct{} // closed when the connection is open or has failed; nil = none
+	last    uint64        // the number of the last wait
+	all     map[uint64]*wait
+	used    time.Time // when the last wait ended
+	refused time.Time // when the server refused SIMBA.NEXT; zero = it did not
+	closed  bool
+}
+
+func newWaits(c *Client) *waits {
+	w := &waits{c: c, all: make(map[uint64]*wait)}
+	if r, ok := c.rdb.(interface{ Options() *redis.Options }); ok {
+		o := *r.Options()
+		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxRetries = 1, 0, 0, 0, -1
+		o.ReadTimeout, o.ContextTimeoutEnabled = nextTimeout, true
+		w.options = &o
+	}
+	return w
+}
+
+// add adds a wait for a request that is about to be sent. It returns nil if the connection is not
+// open.
+func (w *waits) add() *wait {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.bound == "" {
+		return nil
+	}
+	w.last++
+	one := &wait{via{w.bound, w.last}, make(chan outcome, 1)}
+	w.all[one.n] = one
+	return one
+}
+
+func (w *waits) remove(one *wait) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.all, one.n)
+	w.used = time.Now()
+}
+
+// open opens the connection. The result is closed when the connection is open or has failed. It is
+// nil if there can be none for now.
+func (w *waits) open() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	switch {
+	case w.closed || w.options == nil || !w.refused.IsZero() && time.Since(w.refused) < refusedPause:
+		return nil
+	case w.opened == nil:
+		w.opened = make(chan struct{})
+		w.rdb = redis.NewClient(w.options)
+		w.running.Go(w.run)
+	}
+	return w.opened
+}
+
+// run uses one connection, from its begin to its end.
+func (w *waits) run() {
+	name := rand.Text()
+	_, err := w.next(name, 0)
+	w.mu.Lock()
+	if err == nil {
+		w.bound, w.used, w.refused = name, time.Now(), time.Time{}
+	}
+	var reply redis.Error
+	first := err != nil && errors.As(err, &reply) && refused(err)
+	if first {
+		first = w.refused.IsZero()
+		w.refused = time.Now()
+	}
+	close(w.opened)
+	w.mu.Unlock()
+	if first {
+		w.c.log.Error("the server refuses SIMBA.NEXT; waiters poll instead", "err", err)
+	}
+	for err == nil && !w.isIdle() {
+		err = w.collect(name)
+	}
+	w.mu.Lock()
+	over := w.all
+	w.bound, w.opened, w.all = "", nil, make(map[uint64]*wait)
+	rdb := w.rdb
+	w.mu.Unlock()
+	_ = rdb.Close() // the server hands on what this connection did not receive
+	for _, one := range over {
+		one.outcome <- outcome{err: errWaiterGone}
+	}
+}
+
+// has reports whether the connection of a wait is open.
+func (w *waits) has(v via) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bound == v.waiter
+}
+
+func (w *waits) isOpen() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.bound != ""
+}
+
+func (w *waits) isIdle() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	idle := w.closed || len(w.all) == 0 && time.Since(w.used) >= idleAfter
+	if idle {
+		w.bound = "" // so that no wait is added any more
+	}
+	return idle
+}
+
+func (w *waits) next(name string, d time.Duration) ([]any, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), nextTimeout)
+	defer cancel()
+	cmd := once{redis.NewCmd(ctx, "simba.next", name, d.Milliseconds())}
+	_ = w.rdb.Process(ctx, cmd) // cmd has the error
+	return cmd.Slice()
+}
+
+// collect waits for the next outcomes, and delivers them.
+func (w *waits) collect(name string) error {
+	list, err := w.next(name, nextWait)
+	if err != nil {
+		return err
+	}
+	for _, value := range list {
+		r, err := record(value)
+		if err != nil {
+			return err
+		}
+		var o outcome
+		if text, failed := r.get("error").(string); failed {
+			o.err = requestError(replyError(text))
+		} else if o.reply, o.err = readReply(value); o.err != nil {
+			return o.err
+		}
+		n := uint64(r.number("request"))
+		w.mu.Lock()
+		one := w.all[n]
+		delete(w.all, n) // the first outcome counts
+		w.mu.Unlock()
+		switch {
+		case one != nil:
+			one.outcome <- o
+		case o.err == nil && o.reply.status == statusAcquired:
+			w.c.giveBack(r.text("mutex"), o.reply)
+		}
+	}
+	return nil
+}
+
+// giveBack releases a tenure that nobody waits for any more. A contender that still asks learns of
+// the tenure by its next request.
+func (c *Client) giveBack(mutex string, r reply) {
+	if !c.contenders.owns(mutex, r.owner, r.token) {
+		go func() {
+			ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
+			defer cancel()
+			t := &terms{mutex: mutex, id: r.owner}
+			if _, err := c.release(ctx, t, r.token, via{}); refused(err) { // the lease will end
+				c.noteFailure(t, err, true)
+			}
+		}()
+	}
+}
+
+// replyError is an error reply in an outcome.
+type replyError string
+
+func (e replyError) Error() string { return string(e) }
+
+// RedisError implements redis.Error.
+func (replyError) RedisError() {}
+
+func (w *waits) close() {
+	w.mu.Lock()
+	w.closed = true
+	if w.opened != nil {
+		_ = w.rdb.Close() // ends a NEXT that blocks
+	}
+	w.mu.Unlock()
+	w.running.Wait()
+}

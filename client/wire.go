@@ -1,0 +1,231 @@
+package client
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// acquire sends SIMBA.ACQUIRE, which also renews the lease if the contender owns the mutex. With a
+// via the contender waits, and SIMBA.NEXT brings the outcome.
+func (c *Client) acquire(ctx context.Context, t *terms, noQueue bool, v via) (reply, error) {
+	args := make([]any, 0, 12)
+	args = append(args, "simba.acquire", t.mutex, t.id, t.ttl.Milliseconds())
+	if t.transition != 0 {
+		args = append(args, "transition", t.transition.Milliseconds())
+	}
+	switch {
+	case noQueue:
+		args = append(args, "noqueue")
+	case v.n != 0:
+		args = append(args, "wait", 0, "via", v.waiter, "request", v.n)
+	}
+	return parseReply(c.rdb.Do(ctx, args...))
+}
+
+// guard sends SIMBA.GUARD, which renews the lease if the tenure has the given token.
+func (c *Client) guard(ctx context.Context, t *terms, token uint64) (reply, error) {
+	return parseReply(c.rdb.Do(ctx, "simba.guard", t.mutex, t.id, t.ttl.Milliseconds(),
+		"transition", t.transition.Milliseconds(), "token", token))
+}
+
+// release sends SIMBA.RELEASE, which ends the tenure with the given token, or what the given request
+// has brought. With neither it ends any tenure of the contender, and removes its queue entry.
+func (c *Client) release(ctx context.Context, t *terms, token uint64, v via) (released bool, err error) {
+	args := []any{"simba.release", t.mutex, t.id}
+	switch {
+	case token != 0:
+		args = append(args, "token", token)
+	case v.n != 0:
+		args = append(args, "via", v.waiter, "request", v.n)
+	}
+	cmd := once{redis.NewCmd(ctx, args...)}
+	_ = c.rdb.Process(ctx, cmd) // cmd has the error
+	n, err := cmd.Int()
+	return n == 1, requestError(err)
+}
+
+func (c *Client) check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
+	n, err := c.rdb.Do(ctx, "simba.check", mutex, token).Int()
+	return n == 1, requestError(err)
+}
+
+// once is a command that go-redis does not repeat. The reply to a repeated RELEASE would say that
+// there was nothing to release, although the first RELEASE has released the mutex. A repeated NEXT
+// would return other outcomes.
+type once struct{ *redis.Cmd }
+
+// NoRetry implements redis.Cmder.
+func (once) NoRetry() bool { return true }
+
+func (c *Client) owner(ctx context.Context, mutex string) (Owner, error) {
+	value, err := c.rdb.Do(ctx, "simba.owner", mutex).Result()
+	if errors.Is(err, redis.Nil) {
+		return Owner{}, nil
+	}
+	if err != nil {
+		return Owner{}, requestError(err)
+	}
+	r, err := record(value)
+	if err != nil {
+		return Owner{}, err
+	}
+	o := ownerOf(reply{
+		owner: r.text("owner"), token: uint64(r.number("token")), ttl: r.millis("ttl"), transition: r.millis("transition"),
+	}, time.Now())
+	o.Since, o.Connection = r.moment("since"), r.connection("connection")
+	return o, r.fault
+}
+
+// The statuses of a reply.
+const (
+	statusAcquired = "acquired" // a new tenure
+	statusRenewed  = "renewed"  // already the owner: the lease is extended, the token is the same
+	statusQueued   = "queued"   // not acquired; the contender has a queue entry
+	statusBusy     = "busy"     // not acquired; no queue entry, because NOQUEUE was sent
+	statusLost     = "lost"     // the sender of GUARD is not the owner
+	statusTimeout  = "timeout"  // the wait ended without a grant, and without a queue entry
+)
+
+// reply is the server's reply to ACQUIRE and GUARD, or an outcome of NEXT.
+type reply struct {
+	request         uint64 // SIMBA.NEXT will have the outcome; 0 = it will not
+	status          string
+	owner           string        // "" = the mutex is free
+	token           uint64        // 0 = the mutex is free
+	ttl, transition time.Duration // the times until the ends of the owner's windows
+}
+
+func parseReply(cmd *redis.Cmd) (reply, error) {
+	value, err := cmd.Result()
+	if err != nil {
+		return reply{}, requestError(err)
+	}
+	return readReply(value)
+}
+
+func readReply(value any) (reply, error) {
+	r, err := record(value)
+	if err != nil {
+		return reply{}, err
+	}
+	out := reply{
+		status: r.text("status"), owner: r.text("owner"), token: uint64(r.number("token")),
+		ttl: r.millis("ttl"), transition: r.millis("transition"),
+	}
+	if r.get("request") != nil {
+		out.request = uint64(r.number("request"))
+	}
+	switch out.status {
+	case statusAcquired, statusRenewed, statusQueued, statusBusy, statusLost, statusTimeout:
+	default:
+		if r.fault == nil {
+			r.fault = fmt.Errorf("the server replies with the status %q, which this client does not know", out.status)
+		}
+	}
+	return out, r.fault
+}
+
+// fields are the fields of a record. In RESP3 a record is a map, in RESP2 an array that has each
+// name before its value.
+type fields struct {
+	byName map[any]any // nil = array has the fields
+	array  []any
+	fault  error // the first reason why the record is not valid; nil = none
+}
+
+func record(value any) (*fields, error) {
+	switch r := value.(type) {
+	case map[any]any:
+		return &fields{byName: r}, nil
+	case []any:
+		return &fields{array: r}, nil
+	}
+	return nil, fmt.Errorf("the server replies with a %T, not a record: not a simba-resp server?", value)
+}
+
+// get returns the value of a field; nil = it is null or missing.
+func (f *fields) get(name string) any {
+	for i := 0; i+1 < len(f.array); i += 2 {
+		if f.array[i] == name {
+			return f.array[i+1]
+		}
+	}
+	return f.byName[name]
+}
+
+func (f *fields) text(name string) string  { return field[string](f, name) }
+func (f *fields) number(name string) int64 { return field[int64](f, name) }
+func (f *fields) millis(name string) time.Duration {
+	return time.Duration(f.number(name)) * time.Millisecond
+}
+
+// moment returns a field that has a time in Unix milliseconds. If the field is null or missing, it
+// returns the zero time.
+func (f *fields) moment(name string) (at time.Time) {
+	if f.get(name) != nil {
+		at = time.UnixMilli(f.number(name))
+	}
+	return at
+}
+
+// connection returns a field that describes a connection. If the field is null or missing, it
+// returns the zero Connection.
+func (f *fields) connection(name string) (c Connection) {
+	if f.get(name) == nil {
+		return c
+	}
+	r, err := record(f.get(name))
+	if err != nil {
+		f.fault = cmp.Or(f.fault, err)
+		return c
+	}
+	c = Connection{ID: r.number("id"), Addr: r.text("addr"), Name: r.text("name")}
+	f.fault = cmp.Or(f.fault, r.fault)
+	return c
+}
+
+func field[T any](f *fields, name string) (value T) {
+	found := f.get(name)
+	value, ok := found.(T)
+	if !ok && f.fault == nil {
+		f.fault = fmt.Errorf("the field %s of the server's reply is missing or has the wrong type %T", name, found)
+	}
+	return value
+}
+
+// misconfigured reports whether err says that the server's store is misconfigured: the store
+// refuses the server's operations until an operator changes the store. The server may have done a
+// part of the request.
+func misconfigured(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	text, engine := strings.CutPrefix(reply.Error(), "ERR engine ")
+	_, rest, _ := strings.Cut(text, " ") // removes the engine's name
+	return engine && strings.HasPrefix(rest, "misconfigured: ")
+}
+
+// refused reports whether err is an error reply for which a retry is useless. Somebody must first
+// change the request, the user's permissions, or the server.
+func refused(err error) bool {
+	var reply redis.Error
+	if !errors.As(err, &reply) {
+		return false
+	}
+	for _, transient := range [...]string{
+		"TRYAGAIN", "OOM", "BUSY", "UNBLOCKED",
+		"ERR max number of clients reached", "ERR max number of blocked clients reached",
+	} {
+		if strings.HasPrefix(reply.Error(), transient) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,322 @@
+package clienttest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client"
+)
+
+// waiting is a Lock of "job" on a goroutine of its own.
+type waiting struct {
+	cancel context.CancelFunc
+	done   chan struct{} // closed when Lock has returned
+	lock   *client.Lock
+	err    error
+	at     time.Duration // when Lock returned
+}
+
+// waits starts a Lock. It returns when the client has done what it can do at once.
+func (w *world) waits(g *testClient, o ...client.Option) *waiting {
+	ctx, cancel := context.WithCancel(bg)
+	b := &waiting{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(b.done)
+		b.lock, b.err = g.Lock(ctx, "job", o...)
+		b.at = w.elapsed()
+	}()
+	w.t.Cleanup(func() { cancel(); <-b.done })
+	synctest.Wait()
+	return b
+}
+
+// got returns the Lock. It fails the test if Lock takes longer than d from now.
+func (b *waiting) got(w *world, d time.Duration) *client.Lock {
+	w.t.Helper()
+	from := w.elapsed()
+	<-b.done
+	if b.err != nil || b.at > from+d {
+		w.t.Fatalf("Lock returns %v after %v, want nil within %v", b.err, b.at-from, d)
+	}
+	return b.lock
+}
+
+// calls returns how often the server has run each command, except those that begin a connection.
+func (g *testClient) calls(t *testing.T) map[string]int {
+	t.Helper()
+	info, err := g.rdb.Info(bg, "commandstats").Result()
+	must(t, err)
+	calls := make(map[string]int)
+	for line := range strings.Lines(info) {
+		name, rest, _ := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		n, _, _ := strings.Cut(rest, ",")
+		calls[name], _ = strconv.Atoi(n)
+	}
+	maps.DeleteFunc(calls, func(name string, n int) bool {
+		return n == 0 || name == "hello" || name == "info" || strings.HasPrefix(name, "client|")
+	})
+	return calls
+}
+
+// The waits are shorter than a third of the lease.
+func TestContendedDoSendsTwoCommands(t *testing.T) {
+	const rounds = 20
+	for _, of := range []struct{ clients, goroutines int }{{8, 1}, {1, 8}} {
+		t.Run(fmt.Sprint(of), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				var all sync.WaitGroup
+				for range of.clients {
+					g := w.client()
+					for range of.goroutines {
+						all.Go(func() {
+							for range rounds {
+								if err := g.Do(bg, "job", func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil }); err != nil {
+									t.Error(err)
+								}
+							}
+						})
+					}
+				}
+				all.Wait()
+				dos, outcomes := of.clients*of.goroutines*rounds, int(w.engine.Stats().Handoffs)
+				calls := w.client().calls(t)
+				next, sum := calls["simba.next"], 0
+				delete(calls, "simba.next")
+				for _, n := range calls {
+					sum += n
+				}
+				if float64(sum) > 2.2*float64(dos) {
+					t.Errorf("%d Dos sent %v, want at most 2.2 commands each", dos, calls)
+				}
+				// Each client begins with one NEXT that binds it, and ends with one that waits.
+				if outcomes != dos-1 || next > outcomes+2*of.clients {
+					t.Errorf("%d Dos have had %d outcomes by %d NEXTs, want one each, and two more a client", dos, outcomes, next)
+				}
+			})
+		})
+	}
+}
+
+func TestGrantAfterALongWaitIsRenewedBeforeTheWork(t *testing.T) {
+	for wait, want := range map[time.Duration]struct {
+		guards int
+		left   time.Duration // of the lease of 12 s
+	}{
+		time.Second:             {0, 11 * time.Second},
+		3900 * time.Millisecond: {0, 8100 * time.Millisecond},
+		4100 * time.Millisecond: {1, 12 * time.Second},
+		time.Hour:               {1, 12 * time.Second},
+	} {
+		t.Run(wait.String(), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				other := w.client()
+				other.take(t, "other", 2*time.Hour)
+				b := w.waits(w.client())
+				time.Sleep(wait)
+				other.drop(t, "other")
+				l := b.got(w, 0)
+				if n, left := other.calls(t)["simba.guard"], time.Until(l.Owner().TransitionAt); n != want.guards || left != want.left {
+					t.Errorf("the client has sent %d GUARDs, and its lease has %v left; want %d and %v", n, left, want.guards, want.left)
+				}
+				w.unlock(l)
+			})
+		})
+	}
+}
+
+// The grant takes half a second to arrive, and then the network fails.
+func TestLeaseAfterAWaitEndsBeforeThatOfTheServer(t *testing.T) {
+	for _, wait := range []time.Duration{0, time.Second, 3600 * time.Millisecond, time.Minute} {
+		t.Run(wait.String(), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				other, g, d := w.client(), w.client(), w.recorder()
+				other.take(t, "other", time.Hour)
+				b := w.waits(g)
+				g.slow(0, 500*time.Millisecond)
+				next := w.contend("next")
+				time.Sleep(wait)
+				other.drop(t, "other")
+				l := b.got(w, time.Second)
+				d.begins(l.Context())
+				g.silence()
+				<-l.Context().Done()
+				time.Sleep(time.Minute)
+				if !next.IsOwner() {
+					t.Error("the next contender is not the owner")
+				}
+				w.neverTwo("job", d, next.recorder)
+			})
+		})
+	}
+}
+
+func TestWaitsSurviveTheEndOfTheirConnection(t *testing.T) {
+	for name, fault := range map[string]struct {
+		begin func(*world, *testClient)
+		most  time.Duration // until the next waiter owns the mutex
+	}{
+		"cut":              {func(_ *world, g *testClient) { g.cutNext() }, 0},
+		"cut as all":       {func(_ *world, g *testClient) { g.cut() }, 0},
+		"frozen":           {func(_ *world, g *testClient) { g.freezeNext() }, 3100 * time.Millisecond},
+		"server restarted": {func(w *world, _ *testClient) { w.restart() }, 0},
+	} {
+		for _, after := range []time.Duration{time.Second, 2 * time.Second, 2900 * time.Millisecond, 4 * time.Second, time.Minute} {
+			t.Run(fmt.Sprint(name, "/", after), func(t *testing.T) {
+				inWorld(t, func(t *testing.T, w *world) {
+					other, g, h := w.client(), w.client(), w.client()
+					other.take(t, "other", time.Hour)
+					first, second := w.waits(g), w.waits(h)
+					time.Sleep(time.Minute)
+					fault.begin(w, g)
+					time.Sleep(after)
+					w.breakOff("job")
+					l := first.got(w, fault.most)
+					time.Sleep(time.Second)
+					w.unlock(l)
+					w.unlock(second.got(w, 0))
+					w.nothingLeft("job")
+				})
+			})
+		}
+	}
+}
+
+// The grant is lost with the connection, or is made when nobody waits.
+func TestGrantDuringAFaultIsNotLost(t *testing.T) {
+	for name, fault := range map[string]func(*world, *testClient){
+		"cut":              func(_ *world, g *testClient) { g.cutNext() },
+		"cut as all":       func(_ *world, g *testClient) { g.cut() },
+		"frozen":           func(_ *world, g *testClient) { g.freezeNext() },
+		"all frozen":       func(_ *world, g *testClient) { g.freeze() },
+		"server restarted": func(w *world, _ *testClient) { w.restart() },
+		"server away": func(w *world, _ *testClient) {
+			w.stop()
+			time.Sleep(time.Minute)
+			w.begin()
+		},
+		"silence": func(_ *world, g *testClient) {
+			g.silence()
+			time.Sleep(time.Minute)
+			g.heal()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for off := -15 * time.Millisecond; off <= 60*time.Millisecond; off += 5 * time.Millisecond {
+				inWorld(t, func(t *testing.T, w *world) {
+					other, g := w.client(), w.client()
+					other.take(t, "other", time.Hour)
+					b := w.waits(g)
+					g.slow(20*time.Millisecond, 20*time.Millisecond)
+					time.Sleep(time.Second)
+					time.AfterFunc(off+100*time.Millisecond, func() { w.breakOff("job") })
+					time.Sleep(100 * time.Millisecond)
+					fault(w, g)
+					if err := b.got(w, 7*time.Second).Unlock(bg); err != nil && !errors.Is(err, client.ErrUnavailable) {
+						t.Error(err)
+					}
+					time.Sleep(timeout)
+					w.nothingLeft("job")
+				})
+			}
+		})
+	}
+}
+
+// Whenever the caller gives up, nothing is left at the server a few seconds later.
+func TestGrantThatNobodyWaitsForIsReleased(t *testing.T) {
+	for name, fault := range map[string]func(*testClient){
+		"no fault": func(*testClient) {},
+		"cut":      func(g *testClient) { g.cutNext() },
+		"frozen":   func(g *testClient) { g.freezeNext() },
+	} {
+		for _, id := range []string{"", "b"} {
+			t.Run(fmt.Sprintf("%s/%q", name, id), func(t *testing.T) {
+				for off := -60 * time.Millisecond; off <= 60*time.Millisecond; off += 5 * time.Millisecond {
+					inWorld(t, func(t *testing.T, w *world) {
+						other, g := w.client(), w.client()
+						other.take(t, "other", time.Hour)
+						b := w.waits(g, client.WithID(id))
+						g.slow(20*time.Millisecond, 20*time.Millisecond)
+						time.Sleep(time.Second)
+						time.AfterFunc(off+100*time.Millisecond, func() { w.breakOff("job") })
+						time.Sleep(100 * time.Millisecond)
+						b.cancel()
+						fault(g)
+						<-b.done
+						if b.lock != nil {
+							w.unlock(b.lock)
+						}
+						time.Sleep(2 * time.Second)
+						w.nothingLeft("job")
+					})
+				}
+			})
+		}
+	}
+}
+
+// A request arrives a second after the client has given it up and repeated it, and half a second
+// after the caller has given up.
+func TestGrantOfALateRequestIsReleased(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		other, g := w.client(), w.client()
+		other.take(t, "other", time.Hour)
+		b := w.waits(g) // opens the connection for outcomes
+		b.cancel()
+		time.Sleep(time.Second)
+		g.delayRequests(timeout + time.Second)
+		b = w.waits(g)
+		time.Sleep(timeout + time.Second/2)
+		b.cancel()
+		time.Sleep(time.Second)
+		if q := w.queue("job"); len(q) != 1 {
+			t.Fatalf("the queue is %q, want the late request", q)
+		}
+		other.drop(t, "other")
+		time.Sleep(time.Second)
+		w.nothingLeft("job")
+	})
+}
+
+// A balancer leads requests and SIMBA.NEXT to different servers of one store.
+func TestWaiterPollsIfTheServerDoesNotKnowIt(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		other, g := w.client(), w.client()
+		must(t, g.rdb.Ping(bg).Err()) // connects
+		g.connect(w.behindBalancer())
+		other.take(t, "other", time.Hour)
+		b := w.waits(g)
+		time.Sleep(30 * time.Minute)
+		if n := other.calls(t)["simba.acquire"]; n > 6 {
+			t.Errorf("the waiter has sent %d requests in half an hour, want a few", n)
+		}
+		other.drop(t, "other")
+		w.unlock(b.got(w, 0))
+		w.nothingLeft("job")
+	})
+}
+
+// To the server, two waiters with one id are the same waiter.
+func TestAnIDThatTwoWaitersUseIsLogged(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		other := w.client()
+		other.take(t, "other", time.Hour)
+		a, log := w.logged()
+		b, _ := w.logged()
+		first, second := w.waits(a, client.WithID("same")), w.waits(b, client.WithID("same"))
+		time.Sleep(time.Minute)
+		if got := log(); strings.Count(got, "another waiter has the same contender id") != 1 {
+			t.Errorf("the log does not say once that another waiter has the same id:\n%s", got)
+		}
+		first.cancel()
+		second.cancel()
+	})
+}
