@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 const (
@@ -68,6 +69,8 @@ func newWaits(c *Client) *waits {
 		o := *r.Options()
 		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxRetries = 1, 0, 0, 0, -1
 		o.ReadTimeout, o.ContextTimeoutEnabled = nextTimeout, true
+		// go-redis writes to the config of its client.
+		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 		w.options = &o
 	}
 	return w

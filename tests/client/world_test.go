@@ -29,7 +29,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // go-redis would log each connection that fails
+	logging.Disable()                              // go-redis would log each connection that fails
+	slog.SetDefault(slog.New(slog.DiscardHandler)) // package contend logs there
 	goleak.VerifyTestMain(m)
 }
 

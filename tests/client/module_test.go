@@ -1,0 +1,195 @@
+package clienttest
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/resp"
+)
+
+const program = `package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp/client"
+	_ "github.com/simba-resp/simba-resp/client/contend"
+	_ "github.com/simba-resp/simba-resp/client/registry"
+	_ "github.com/simba-resp/simba-resp/client/worker"
+)
+
+func main() {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:7379", ContextTimeoutEnabled: true})
+	c, err := client.New(rdb, client.Options{})
+	if err == nil {
+		err = c.Do(context.Background(), "report", func(context.Context) error { return nil })
+	}
+	fmt.Println(err)
+}
+`
+
+// A program that imports the client's packages must not need modules of the server.
+func TestAProgramNeedsOnlyTheModulesOfTheClient(t *testing.T) {
+	source, err := filepath.Abs("../../client")
+	must(t, err)
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"main.go": program,
+		"go.mod": "module example.com/program\n\ngo 1.26.0\n\n" +
+			"require github.com/simba-resp/simba-resp/client v0.0.0\n\n" +
+			"replace github.com/simba-resp/simba-resp/client => " + source + "\n",
+	} {
+		must(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	build := exec.Command("go", "build", "-o", os.DevNull, ".")
+	build.Dir = dir
+	// Without the checksum database, the build uses only the module cache.
+	build.Env = append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "GOSUMDB=off")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	sums, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+	must(t, err)
+	if !strings.Contains(string(sums), "github.com/redis/go-redis/v9 ") {
+		t.Errorf("go.sum does not name go-redis:\n%s", sums)
+	}
+	for _, module := range []string{"pebble", "gopher-lua", "mysql", "/zk", "redcon", "goleak", "simba-resp"} {
+		if strings.Contains(string(sums), module) {
+			t.Errorf("go.sum names %s, a module of the server:\n%s", module, sums)
+		}
+	}
+}
+
+func TestTheClientRequiresOnlyGoRedis(t *testing.T) {
+	edit := exec.Command("go", "mod", "edit", "-json")
+	edit.Dir = "../../client"
+	out, err := edit.Output()
+	must(t, err)
+	var mod struct {
+		Require []struct {
+			Path     string
+			Indirect bool
+		}
+		Replace []any
+	}
+	must(t, json.Unmarshal(out, &mod))
+	var direct []string
+	for _, r := range mod.Require {
+		if !r.Indirect {
+			direct = append(direct, r.Path)
+		}
+	}
+	if len(direct) != 1 || direct[0] != "github.com/redis/go-redis/v9" || len(mod.Replace) != 0 {
+		t.Errorf("client/go.mod requires %q and replaces %v, want only go-redis and no replacement", direct, mod.Replace)
+	}
+}
+
+// maxExported is how many names the packages of the client module may export.
+const maxExported = 110
+
+// names returns valid and invalid names.
+func names() []string {
+	all := []string{
+		"", " ", "a", "a b", "a\tb", "a\x00", "a\x7f", "{", "a}", "@", "@@", "a@@b", "a@b@", "é", "a\u00a0b", "a\u2028", "é{", "é ",
+		"\xff", "é\xff", "a\x80b", "\u200b", "日本", "simba:{x}", strings.Repeat("é", 64), strings.Repeat("é", 128),
+	}
+	for _, n := range []int{simba.MaxContenderLen, simba.MaxMutexLen} {
+		all = append(all, strings.Repeat("x", n-1), strings.Repeat("x", n), strings.Repeat("x", n+1))
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		b := make([]byte, 1+random.IntN(4))
+		for i := range b {
+			b[i] = byte(random.IntN(256))
+		}
+		all = append(all, string(b), string(rune(random.IntN(0x3000))))
+	}
+	return all
+}
+
+func TestTheClientTakesTheNamesThatTheServerTakes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		ended, cancel := context.WithCancel(bg)
+		cancel()
+		refuses := func(mutex, id string) bool { // without a request
+			_, err := g.Lock(ended, mutex, client.WithID(id))
+			return !errors.Is(err, context.Canceled)
+		}
+		for _, name := range names() {
+			if got, want := refuses(name, "id"), simba.CheckMutex(name) != nil; got != want {
+				t.Errorf("does the client refuse the mutex %q: %v; does the server refuse it: %v", name, got, want)
+			}
+			if name == "" { // the client chooses an id instead
+				continue
+			}
+			if got, want := refuses("job", name), simba.CheckContender(name) != nil; got != want {
+				t.Errorf("does the client refuse the contender %q: %v; does the server refuse it: %v", name, got, want)
+			}
+		}
+	})
+}
+
+func TestTheClientTakesTheWindowsThatTheServerTakes(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		for _, c := range []struct {
+			ttl, transition time.Duration
+			taken           bool
+		}{
+			{simba.MinTTL, 0, true},
+			{simba.MinTTL - 1, 0, false},
+			{simba.MaxTTL, simba.MaxTransition, true},
+			{simba.MaxTTL + time.Millisecond, 0, false},
+			{simba.MaxTTL, simba.MaxTransition + time.Millisecond, false},
+		} {
+			l, err := g.TryLock(bg, "job", client.WithTTL(c.ttl), client.WithTransition(c.transition))
+			if (err == nil) != c.taken {
+				t.Errorf("TryLock with TTL %v and transition %v returns %v, want success: %v", c.ttl, c.transition, err, c.taken)
+			}
+			if l != nil {
+				_ = l.Unlock(bg)
+			}
+		}
+	})
+}
+
+func TestTheClientSubscribesToTheServersChannels(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.contend("owner")
+		synctest.Wait()
+		g := w.client()
+		// Without the options of the go-redis client, the Client cannot open a connection for NEXT.
+		polls, err := client.New(struct{ redis.UniversalClient }{g.rdb}, client.Options{})
+		must(t, err)
+		ctx, cancel := context.WithCancel(bg)
+		go func() { _, _ = polls.Lock(ctx, "job", client.WithID("waiter")) }()
+		g.watch(t, "job")
+		time.Sleep(5 * time.Second)
+		want := []string{simba.ContenderChannel("job", "waiter"), simba.MutexChannel("job"), simba.EventChannel("job")}
+		if got := w.broker.Channels(resp.KindChannel, ""); !slices.Equal(sorted(got), sorted(want)) {
+			t.Errorf("the client subscribes to %q, not %q", got, want)
+		}
+		cancel()
+		must(t, polls.Close())
+	})
+}
+
+func sorted(list []string) []string { return slices.Sorted(slices.Values(list)) }
