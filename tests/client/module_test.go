@@ -101,9 +101,6 @@ func TestTheClientRequiresOnlyGoRedis(t *testing.T) {
 	}
 }
 
-// maxExported is how many names the packages of the client module may export.
-const maxExported = 110
-
 // names returns valid and invalid names.
 func names() []string {
 	all := []string{
