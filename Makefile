@@ -30,7 +30,7 @@ DURATION ?= 10m
 
 # The modules: the server, and each folder with a go.mod of its own, but tools, which has no package. `go` takes only
 # packages of the module that it runs in, so a recipe runs once for each module. In-module is the part of PKG that a
-# module has, as seen from its folder: of PKG="./engine ./client/worker" it is ./engine for the server and ./worker for
+# module has, as seen from its folder: of PKG="./engine ./client/contend" it is ./engine for the server and ./contend for
 # client. Inner are the modules below a module, which are no part of it.
 OTHERS    := $(filter-out tools,$(patsubst %/go.mod,%,$(wildcard */go.mod */*/go.mod */*/*/go.mod)))
 MODULES   := . $(OTHERS)

@@ -53,7 +53,7 @@ type attempt struct {
 
 func (c *Client) newAttempt(ctx context.Context, t *terms, of *contender) *attempt {
 	a := &attempt{c: c, terms: t, of: of}
-	a.report = report{ctx: context.WithoutCancel(ctx), terms: t}
+	a.report = report{hook: c.hook, ctx: context.WithoutCancel(ctx), terms: t}
 	return a
 }
 

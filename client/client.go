@@ -46,8 +46,11 @@ type Options struct {
 	// not wait for a call of the Client.
 	Logger *slog.Logger
 
-	// Hooks are called when contenders acquire, release or lose mutexes.
-	Hooks Hooks
+	// Hook, if not nil, is called when something happens to one of the contenders. It must not
+	// block, because it delays the contender, and must not wait until a method of the Client
+	// returns. A hook that panics ends the process. Its context does not end, and has the values of
+	// the context of the caller, such as the span of a trace.
+	Hook func(context.Context, Event)
 }
 
 // Client locks mutexes, leads and watches, with one go-redis client. It is safe for concurrent use.
@@ -60,7 +63,7 @@ type Client struct {
 	idPrefix        atomic.Pointer[string] // nil = not known yet
 	infoDenied      atomic.Bool            // the server refuses INFO, which is logged
 	log             *slog.Logger
-	hooks           []Hooks
+	hook            func(context.Context, Event)
 	outage          outage
 
 	contenders    *contenders
@@ -85,7 +88,7 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 		return nil, fmt.Errorf("Timeout is %v, less than %v", o.Timeout, minTimeout)
 	}
 	c := &Client{
-		rdb: rdb, timeout: o.Timeout, log: o.Logger, hooks: []Hooks{o.Hooks}, contenders: newContenders(),
+		rdb: rdb, timeout: o.Timeout, log: o.Logger, hook: o.Hook, contenders: newContenders(),
 		ttl: o.TTL, transition: o.Transition, fits: o.TTL == 0 && o.Transition == 0,
 	}
 	if c.timeout == 0 {

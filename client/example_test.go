@@ -135,14 +135,14 @@ func ExampleClient_Check() {
 }
 
 // Note each lost mutex, and each work.
-func ExampleHooks() {
-	c, done := testserver.ConnectWith(client.Options{Hooks: client.Hooks{
-		Lost: func(_ context.Context, e client.HookEvent) {
+func ExampleEvent() {
+	c, done := testserver.ConnectWith(client.Options{Hook: func(_ context.Context, e client.Event) {
+		switch e.Kind {
+		case "Lost":
 			fmt.Println(e.Mutex, "lost after", e.Took, "expired:", e.Expired)
-		},
-		WorkDone: func(_ context.Context, e client.HookEvent) {
+		case "WorkDone":
 			fmt.Println(e.Mutex, "done with a token:", e.Token != 0, "error:", e.Err)
-		},
+		}
 	}})
 	defer done()
 	check(c.Do(context.Background(), "report", func(context.Context) error { return nil }))

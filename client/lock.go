@@ -66,11 +66,11 @@ func (l *lease) run(f func(context.Context) error) (err, failure error) {
 // once runs work of the user one time.
 func (l *lease) once(f func(context.Context) error) (err error) {
 	l.c.contenders.setWorking(l.of, true)
-	done := l.work()
+	began := now()
 	err = errWorkEnded
 	defer func() {
 		l.c.contenders.setWorking(l.of, false)
-		done(err)
+		l.report.workDone(began, err)
 	}()
 	err = f(l)
 	return err
@@ -102,7 +102,7 @@ func (l *lease) noteRelease() {
 // [Client.Do] does all this, and returns ErrLost if the mutex was lost.
 //
 // If ctx ends first, the error is a *[NotAcquiredError] that matches the error of ctx. If the last
-// request failed, the error also matches ErrUnavailable. The Client then releases the attempt in
+// request failed, or the first got no reply, the error also matches ErrUnavailable. The Client then releases the attempt in
 // the background, and Close waits for the release.
 //
 // Lock retries while the server is not available. If the server refuses the request, Lock returns
@@ -146,6 +146,9 @@ func (c *Client) lock(ctx, base context.Context, mutex string, try, auto bool, o
 	l, err := a.run(ctx, base)
 	if err != nil {
 		owner, failure := a.owner, a.failure
+		if failure == nil && a.report.began && !a.report.contended {
+			failure = errNoAnswer
+		}
 		gone := a.giveUp(true)
 		if errors.Is(err, errHeld) {
 			<-gone // so that the caller may use the id again

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -45,9 +44,6 @@ func WithoutRenewal() Option { return func(t *terms) { t.manual = true } }
 // Client refuses the second one with ErrInUse, but it cannot know those of other processes.
 func WithID(id string) Option { return func(t *terms) { t.id, t.named = id, id != "" } }
 
-// WithHooks sets further Hooks, which are called after those of the Client.
-func WithHooks(h Hooks) Option { return func(t *terms) { t.hooks = append(slices.Clip(t.hooks), h) } }
-
 // terms are what a contender asks for.
 type terms struct {
 	mutex, id       string
@@ -56,13 +52,12 @@ type terms struct {
 	fits            bool // the windows are defaults, which fit may shorten
 	renewal         time.Duration
 	manual          bool
-	hooks           []Hooks
 }
 
 // terms returns the terms of a call. The error names the option that is not valid. If the server has
 // to be asked for the user's name, ctx bounds the time, and the error may be ErrUnavailable.
 func (c *Client) terms(mutex string, options []Option) (*terms, error) {
-	t := &terms{mutex: mutex, ttl: c.ttl, transition: c.transition, fits: c.fits, hooks: c.hooks}
+	t := &terms{mutex: mutex, ttl: c.ttl, transition: c.transition, fits: c.fits}
 	for _, set := range options {
 		if set != nil {
 			set(t)

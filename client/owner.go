@@ -1,8 +1,6 @@
 package client
 
-import (
-	"time"
-)
+import "time"
 
 // Owner is the owner of a mutex, as the server has reported it. The zero Owner means that the mutex
 // is free, or that the owner is not known.
@@ -19,29 +17,10 @@ type Owner struct {
 	// Since is the start of the tenure, by the server's wall clock. It is zero if the server's
 	// engine does not know it. Only Client.Owner sets Since.
 	Since time.Time
-	// Connection is the connection to which SIMBA.ACQUIRE with SESSION has bound the lease. It is
-	// zero if there is none, or if it is a connection of another server. Only Client.Owner sets
-	// Connection.
-	Connection Connection
-}
-
-// Connection is a connection of the server, as CLIENT LIST shows it.
-type Connection struct {
-	ID   int64
-	Addr string
-	Name string // set by CLIENT SETNAME
 }
 
 // IsZero reports whether o is the zero Owner.
 func (o Owner) IsZero() bool { return o.ID == "" }
-
-// InTTL reports whether now lies in the TTL window.
-func (o Owner) InTTL(now time.Time) bool { return !o.IsZero() && now.Before(o.TTLAt) }
-
-// InTransition reports whether now lies in the transition window.
-func (o Owner) InTransition(now time.Time) bool {
-	return !o.IsZero() && !now.Before(o.TTLAt) && now.Before(o.TransitionAt)
-}
 
 // ownerOf returns the owner in a reply that arrived at the given time.
 func ownerOf(r reply, at time.Time) Owner {

@@ -1,7 +1,6 @@
 package client
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -78,7 +77,7 @@ func (c *Client) owner(ctx context.Context, mutex string) (Owner, error) {
 	o := ownerOf(reply{
 		owner: r.text("owner"), token: uint64(r.number("token")), ttl: r.millis("ttl"), transition: r.millis("transition"),
 	}, time.Now())
-	o.Since, o.Connection = r.moment("since"), r.connection("connection")
+	o.Since = r.moment("since")
 	return o, r.fault
 }
 
@@ -172,22 +171,6 @@ func (f *fields) moment(name string) (at time.Time) {
 		at = time.UnixMilli(f.number(name))
 	}
 	return at
-}
-
-// connection returns a field that describes a connection. If the field is null or missing, it
-// returns the zero Connection.
-func (f *fields) connection(name string) (c Connection) {
-	if f.get(name) == nil {
-		return c
-	}
-	r, err := record(f.get(name))
-	if err != nil {
-		f.fault = cmp.Or(f.fault, err)
-		return c
-	}
-	c = Connection{ID: r.number("id"), Addr: r.text("addr"), Name: r.text("name")}
-	f.fault = cmp.Or(f.fault, r.fault)
-	return c
 }
 
 func field[T any](f *fields, name string) (value T) {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
@@ -33,14 +32,13 @@ type Lock struct {
 // server is not available. If the server refuses the request, Lock returns the server's error reply
 // at once.
 func (l *Lock) Lock(ctx context.Context, h *Holder) error {
-	_, err := l.lock(ctx, h, true)
-	return err
+	return l.lock(ctx, h, true)
 }
 
 // TryLock locks if the lock is free. It sends at most one request. If it returns false and no
 // error, another holder or process has the lock or is next.
 func (l *Lock) TryLock(ctx context.Context, h *Holder) (bool, error) {
-	_, err := l.lock(ctx, h, false)
+	err := l.lock(ctx, h, false)
 	if held := (*client.NotAcquiredError)(nil); errors.As(err, &held) && held.Err == nil {
 		return false, nil
 	}
@@ -56,36 +54,32 @@ func (l *Lock) TryLockFor(ctx context.Context, h *Holder, wait time.Duration) (b
 	}
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	held, err := l.lock(limited, h, true)
-	switch {
-	case ctx.Err() != nil, !errors.Is(err, context.DeadlineExceeded), errors.Is(err, client.ErrUnavailable):
-		return err == nil, err
-	case held:
+	err := l.lock(limited, h, true)
+	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, client.ErrUnavailable) {
 		return false, nil
 	}
-	return false, fmt.Errorf("lock %s: %w: no reply in time", l.mutex, client.ErrUnavailable)
+	return err == nil, err
 }
 
-// lock locks for h, first in the process, then at the server. If it fails, held reports whether
-// another holder or process had the lock.
-func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) (held bool, err error) {
+// lock locks for h, first in the process, then at the server.
+func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) error {
 	switch {
 	case ctx == nil:
-		return false, errors.New("ctx is nil")
+		return errors.New("ctx is nil")
 	case h == nil:
-		return false, errors.New("the holder is nil")
+		return errors.New("the holder is nil")
 	}
 	if err := ctx.Err(); err != nil {
-		return false, &client.NotAcquiredError{Mutex: l.mutex, Err: err}
+		return &client.NotAcquiredError{Mutex: l.mutex, Err: err}
 	}
 	e, lock, err := l.enter(ctx, h, wait)
 	switch {
 	case err != nil:
-		return true, err
+		return err
 	case lock != nil:
-		return false, l.lockAgain(ctx, e, lock, wait)
+		return l.lockAgain(ctx, e, lock, wait)
 	}
-	lock, held, err = l.acquire(ctx, wait)
+	lock, err = l.acquire(ctx, wait)
 	r := l.r
 	r.mu.Lock()
 	if r.closing.Err() != nil {
@@ -95,14 +89,14 @@ func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) (held bool, err e
 		e.busy, e.count, e.lock = false, 1, lock
 		r.nextLocked(l.mutex, e) // other calls of h
 		r.mu.Unlock()
-		return false, nil
+		return nil
 	}
 	r.mu.Unlock()
 	if lock != nil {
 		_ = lock.Unlock(r.closing) // in the background
 	}
 	r.free(l.mutex, e)
-	return held, err
+	return err
 }
 
 // enter waits until no other holder of the process has the lock. It returns the lock if h has it.
@@ -160,7 +154,7 @@ func (l *Lock) lockAgain(ctx context.Context, e *entry, lock *client.Lock, wait 
 	case errors.Is(err, client.ErrReleased): // by Close of the registry or of the Client
 		err = fmt.Errorf("lock %s: %w", l.mutex, client.ErrClosed)
 	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		err = &client.NotAcquiredError{Mutex: l.mutex, Err: err}
+		err = &client.NotAcquiredError{Mutex: l.mutex, Err: fmt.Errorf("%w (%w: no reply in time)", err, client.ErrUnavailable)}
 	}
 	l.r.mu.Lock()
 	last := e.undo() // not nil if h has unlocked during the call
@@ -175,16 +169,13 @@ func (l *Lock) lockAgain(ctx context.Context, e *entry, lock *client.Lock, wait 
 // retryPause is the pause after a renewal that the server did not answer.
 const retryPause = 100 * time.Millisecond
 
-// acquire locks at the server. If it fails, held reports whether another process had the lock.
-func (l *Lock) acquire(ctx context.Context, wait bool) (_ *client.Lock, held bool, err error) {
+// acquire locks at the server.
+func (l *Lock) acquire(ctx context.Context, wait bool) (*client.Lock, error) {
 	r := l.r
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.closing, cancel)()
-	var contended atomic.Bool
-	options := []client.Option{client.WithTransition(0), client.WithHooks(client.Hooks{
-		Contended: func(context.Context, client.HookEvent) { contended.Store(true) },
-	})}
+	options := []client.Option{client.WithTransition(0)}
 	if !r.cfg.Renew {
 		options = append(options, client.WithoutRenewal())
 	}
@@ -192,7 +183,7 @@ func (l *Lock) acquire(ctx context.Context, wait bool) (_ *client.Lock, held boo
 	if !wait || r.cfg.SpinEvery != 0 {
 		try = r.c.TryLock
 	}
-	for {
+	for last := error(nil); ; {
 		ttl := cmp.Or(r.cfg.ExpireAfter, time.Duration(r.longest.Load()))
 		lock, err := try(asking, l.mutex, append(options, client.WithTTL(ttl))...)
 		long := (*client.TooLongError)(nil)
@@ -202,12 +193,15 @@ func (l *Lock) acquire(ctx context.Context, wait bool) (_ *client.Lock, held boo
 		}
 		again := errors.Is(err, client.ErrNotAcquired) || errors.Is(err, client.ErrUnavailable)
 		if !again || !wait || r.cfg.SpinEvery == 0 {
-			return lock, contended.Load(), err
+			return lock, err
+		}
+		if last == nil || asking.Err() == nil { // else the end of ctx has cut the request
+			last = err
 		}
 		select {
 		case <-time.After(r.cfg.SpinEvery):
 		case <-asking.Done():
-			return nil, contended.Load(), &client.NotAcquiredError{Mutex: l.mutex, Err: fmt.Errorf("%w (%w)", asking.Err(), err)}
+			return nil, &client.NotAcquiredError{Mutex: l.mutex, Err: fmt.Errorf("%w (%w)", asking.Err(), last)}
 		}
 	}
 }

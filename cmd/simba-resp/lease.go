@@ -163,14 +163,15 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped,
 // plan makes the client for the windows of the flags.
 func (w *wrapped) plan() (err error) {
 	w.runner.Grace = w.flags.grace
-	var hooks client.Hooks
-	if w.flags.sayWaiting {
-		hooks.Contended = func(_ context.Context, e client.HookEvent) { w.runner.Say("waiting; %s", describe(e.Owner)) }
+	hook := func(_ context.Context, e client.Event) {
+		if e.Kind == "Contended" && w.flags.sayWaiting {
+			w.runner.Say("waiting; %s", describe(e.Owner))
+		}
 	}
 	w.client, err = client.New(w.redis, client.Options{
 		// A renewal that gets no reply is repeated in the same TTL window.
 		Timeout: min(max(w.flags.ttl/renewals, time.Second), 3*time.Second),
-		TTL:     w.flags.ttl, Transition: w.flags.grace, Logger: slog.New(w.log), Hooks: hooks,
+		TTL:     w.flags.ttl, Transition: w.flags.grace, Logger: slog.New(w.log), Hook: hook,
 	})
 	return err
 }

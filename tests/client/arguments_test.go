@@ -11,7 +11,6 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/client/contend"
 	"github.com/simba-resp/simba-resp/client/registry"
-	"github.com/simba-resp/simba-resp/client/worker"
 )
 
 func TestANilOptionHasNoEffect(t *testing.T) {
@@ -46,7 +45,6 @@ func TestANilContextIsRefused(t *testing.T) {
 			"Renew":         func() error { return manual.Renew(none) },
 			"Unlock":        func() error { return w.lock(w.client()).Unlock(none) },
 			"Contender.Run": func() error { return k.Run(none) },
-			"Worker.Run":    func() error { return (&worker.Worker{Client: g.Client, Mutex: "job", StartWork: f}).Run(none) },
 			"Registry.Lock": func() error { return obtain(t, r, "x").Lock(none, r.NewHolder()) },
 			"TryLockFor": func() error {
 				_, err := obtain(t, r, "x").TryLockFor(none, r.NewHolder(), time.Second)

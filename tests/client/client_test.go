@@ -18,7 +18,6 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/client/contend"
 	"github.com/simba-resp/simba-resp/client/registry"
-	"github.com/simba-resp/simba-resp/client/worker"
 )
 
 func TestNewRejectsInvalidOptions(t *testing.T) {
@@ -75,7 +74,6 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		{"mutex", c.Do(bg, "", work)},
 		{"mutex", c.Lead(bg, "", work)},
 		{"mutex", c.Every(bg, "", client.Schedule{Period: 1}, work)},
-		{"mutex", (&worker.Worker{Client: c, StartWork: work}).Run(bg)},
 		{"contender", lock("job", client.WithID("two words"))},
 		{"contender", lock("job", client.WithID("a@@b"))},
 		{"TTL is -1s, not 1ms to 24h0m0s", lock("job", client.WithTTL(-time.Second))},
@@ -90,8 +88,6 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		{"InitialDelay is -1ns, less than 0", every(client.Schedule{Period: 1, InitialDelay: -1})},
 		{"AlignToClock excludes FixedDelay", every(client.Schedule{Period: 1, AlignToClock: true, FixedDelay: true})},
 		{"AlignToClock excludes InitialDelay", every(client.Schedule{Period: 1, AlignToClock: true, InitialDelay: 1})},
-		{"Client is nil", (&worker.Worker{Mutex: "job", StartWork: work}).Run(bg)},
-		{"StartWork is nil", (&worker.Worker{Client: c, Mutex: "job"}).Run(bg)},
 		{"delay is -1ns, less than 0", contender(-1, func(context.Context) {})},
 		{"onAcquired is nil", contender(0, nil)},
 		{"Prefix", newRegistry(registry.Config{})},
@@ -155,9 +151,6 @@ func starts(t *testing.T, c *client.Client) map[string]func(context.Context) err
 		},
 		"Contender.Run": k.Run,
 		"Scheduler.Run": s.Run,
-		"Worker.Run": func(ctx context.Context) error {
-			return (&worker.Worker{Client: c, Mutex: "job", StartWork: work}).Run(ctx)
-		},
 	}
 }
 
@@ -370,12 +363,12 @@ func TestTheDefaultLeaseIsAtMostHalfOfTheZooKeeperSession(t *testing.T) {
 	})
 }
 
-func TestOwnerHasTheStartOfTheTenureAndItsConnection(t *testing.T) {
+func TestOwnerHasTheStartOfTheTenure(t *testing.T) {
 	for _, protocol := range []int{2, 3} {
 		inWorld(t, func(t *testing.T, w *world) {
 			g := w.client()
 			rdb := redis.NewClient(&redis.Options{
-				Dialer: g.dial, Addr: "127.0.0.1:7379", Protocol: protocol, ClientName: "worker-7", PoolSize: 1,
+				Dialer: g.dial, Addr: "127.0.0.1:7379", Protocol: protocol, PoolSize: 1,
 				ContextTimeoutEnabled: true, DisableIdentity: true,
 				MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 			})
@@ -384,20 +377,12 @@ func TestOwnerHasTheStartOfTheTenureAndItsConnection(t *testing.T) {
 			must(t, err)
 			began := time.Now()
 			must(t, rdb.Do(bg, "simba.acquire", "job", "a", 600_000, "session").Err())
-			id, err := rdb.ClientID(bg).Result()
-			must(t, err)
 			time.Sleep(time.Minute)
 			must(t, rdb.Do(bg, "simba.guard", "job", "a", 600_000).Err())
 			o, err := c.Owner(bg, "job")
 			must(t, err)
-			if !o.Since.Equal(began.Truncate(time.Millisecond)) || o.Connection != (client.Connection{ID: id, Addr: "pipe", Name: "worker-7"}) {
-				t.Errorf("RESP%d: the lease is held since %v by %+v, want since %v and id %d", protocol, o.Since, o.Connection, began, id)
-			}
-			must(t, rdb.Do(bg, "simba.acquire", "other", "a", 600_000).Err())
-			o, err = c.Owner(bg, "other")
-			must(t, err)
-			if !o.Since.Equal(time.Now().Truncate(time.Millisecond)) || o.Connection != (client.Connection{}) {
-				t.Errorf("RESP%d: without SESSION the lease is held since %v by %+v, want now and no connection", protocol, o.Since, o.Connection)
+			if !o.Since.Equal(began.Truncate(time.Millisecond)) {
+				t.Errorf("RESP%d: the lease is held since %v, want %v", protocol, o.Since, began)
 			}
 		})
 	}

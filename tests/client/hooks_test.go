@@ -14,11 +14,10 @@ import (
 
 	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/client/registry"
-	"github.com/simba-resp/simba-resp/client/worker"
 )
 
-// hookLog records each call of a hook as a line "id hook token took", with the first letter of the
-// id. For some hooks the line also has the owner, the error and "expired".
+// hookLog records the events of some kinds as lines "id kind token took", with the first letter of
+// the id. For some kinds the line also has the owner, the error and "expired".
 type hookLog struct {
 	t     *testing.T
 	mu    sync.Mutex // guards lines
@@ -27,20 +26,20 @@ type hookLog struct {
 
 func (w *world) hooked() (*testClient, *hookLog) {
 	h := &hookLog{t: w.t}
-	return w.clientWith(client.Options{Hooks: h.hooks(), IDPrefix: "x"}), h
+	return w.clientWith(client.Options{Hook: h.note, IDPrefix: "x"}), h
 }
 
-func (h *hookLog) hooks() client.Hooks {
-	note := func(name string) func(context.Context, client.HookEvent) {
-		return func(ctx context.Context, e client.HookEvent) { h.note(ctx, name, e) }
-	}
-	return client.Hooks{
-		Contended: note("contended"), Acquired: note("acquired"), NotAcquired: note("not acquired"),
-		Released: note("released"), Lost: note("lost"), WorkDone: note("work done"),
-	}
+// kinds are the words for the kinds that a hookLog records.
+var kinds = map[string]string{
+	"Contended": "contended", "Acquired": "acquired", "NotAcquired": "not acquired",
+	"Released": "released", "Lost": "lost", "WorkDone": "work done",
 }
 
-func (h *hookLog) note(ctx context.Context, name string, e client.HookEvent) {
+func (h *hookLog) note(ctx context.Context, e client.Event) {
+	name := kinds[e.Kind]
+	if name == "" {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if ctx.Err() != nil || ctx.Done() != nil {
@@ -174,10 +173,12 @@ func TestLostReportsWhetherTheLeaseExpired(t *testing.T) {
 func TestLostIsReportedBeforeTheNextTenureBegins(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		h := &hookLog{t: t}
-		hooks := h.hooks()
-		lost := hooks.Lost
-		hooks.Lost = func(ctx context.Context, e client.HookEvent) { time.Sleep(time.Second); lost(ctx, e) }
-		w.contendOver(w.clientWith(client.Options{Hooks: hooks}), "a")
+		w.contendOver(w.clientWith(client.Options{Hook: func(ctx context.Context, e client.Event) {
+			if e.Kind == "Lost" {
+				time.Sleep(time.Second)
+			}
+			h.note(ctx, e)
+		}}), "a")
 		time.Sleep(5 * time.Second)
 		w.breakOff("job")
 		time.Sleep(5 * time.Second)
@@ -222,12 +223,15 @@ func TestReleasedReportsThatTheServerDidNotConfirm(t *testing.T) {
 func TestWorkDoneReportsHowTheWorkEnded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var got []error
-		g := w.clientWith(client.Options{Hooks: client.Hooks{WorkDone: func(_ context.Context, e client.HookEvent) {
+		g := w.clientWith(client.Options{Hook: func(_ context.Context, e client.Event) {
+			if e.Kind != "WorkDone" {
+				return
+			}
 			got = append(got, e.Err)
 			if e.Took != time.Minute {
 				t.Errorf("the work took %v, want a minute", e.Took)
 			}
-		}}})
+		}})
 		failure := errors.New("no paper")
 		work := func(end func() error) func(context.Context) error {
 			return func(context.Context) error { time.Sleep(time.Minute); return end() }
@@ -290,37 +294,51 @@ func TestContenderReportsEachTenure(t *testing.T) {
 func TestHooksHaveTheValuesOfTheirCaller(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var calls int
-		check := func(ctx context.Context, e client.HookEvent) {
+		check := func(ctx context.Context, e client.Event) {
 			calls++
 			if ctx.Value(ctxKey{}) != "value" || e.Mutex != "job" {
 				t.Errorf("a hook gets the context value %v and the event %+v, want value and the mutex job", ctx.Value(ctxKey{}), e)
 			}
 		}
-		g := w.clientWith(client.Options{Hooks: client.Hooks{Acquired: check, WorkDone: check, Released: check}})
+		g := w.clientWith(client.Options{Hook: check})
 		ctx, cancel := context.WithCancel(context.WithValue(bg, ctxKey{}, "value"))
 		must(t, g.Do(ctx, "job", func(context.Context) error { cancel(); return nil }))
-		if calls != 3 {
-			t.Errorf("the hooks were called %d times, want 3", calls)
+		if calls != 4 {
+			t.Errorf("the hook was called %d times, want 4", calls)
 		}
 	})
 }
 
 func TestAskedAndRenewedReportRequests(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		h := &hookLog{t: t}
-		note := func(name string) func(context.Context, client.HookEvent) {
-			return func(ctx context.Context, e client.HookEvent) { h.note(ctx, name, e) }
+		var mu sync.Mutex
+		var lines []string
+		g := w.clientWith(client.Options{Hook: func(_ context.Context, e client.Event) {
+			mu.Lock()
+			defer mu.Unlock()
+			if e.Kind == "Asked" || e.Kind == "Renewed" {
+				lines = append(lines, fmt.Sprint(e.Kind, e.Token))
+			}
+		}})
+		wants := func(want ...string) {
+			t.Helper()
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if !slices.Equal(lines, want) {
+				t.Errorf("events %q, want %q", lines, want)
+			}
+			lines = nil
 		}
-		g := w.clientWith(client.Options{Hooks: client.Hooks{Asked: note("asked"), Renewed: note("renewed")}})
 		l, err := g.Lock(bg, "job", client.WithID("a"), client.WithTTL(time.Minute))
 		must(t, err)
-		h.wants("a asked 0 0s")
+		wants("Asked0")
 		time.Sleep(50 * time.Second) // one renewal after the subscription, and one after two thirds of the lease
-		h.wants("a asked 1 0s", "a renewed 1 0s", "a asked 1 0s", "a renewed 1 0s")
+		wants("Asked1", "Renewed1", "Asked1", "Renewed1")
 		must(t, l.Renew(bg))
-		h.wants("a asked 1 0s", "a renewed 1 0s")
+		wants("Asked1", "Renewed1")
 		w.unlock(l)
-		h.wants()
+		wants()
 	})
 }
 
@@ -328,12 +346,12 @@ func TestHooksMayReadTheOwnership(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var l atomic.Pointer[client.Lock]
 		var calls atomic.Int64
-		read := func(_ context.Context, e client.HookEvent) {
-			if e.Token != 0 && l.Load().Context().Err() == nil && l.Load().Owner().Token == e.Token {
+		read := func(_ context.Context, e client.Event) {
+			if (e.Kind == "Asked" || e.Kind == "Renewed") && e.Token != 0 && l.Load().Context().Err() == nil && l.Load().Owner().Token == e.Token {
 				calls.Add(1)
 			}
 		}
-		l.Store(w.lock(w.clientWith(client.Options{Hooks: client.Hooks{Asked: read, Renewed: read}})))
+		l.Store(w.lock(w.clientWith(client.Options{Hook: read})))
 		time.Sleep(9 * time.Second) // one renewal after the subscription, and another
 		must(t, l.Load().Renew(bg))
 		if calls.Load() != 6 {
@@ -343,15 +361,9 @@ func TestHooksMayReadTheOwnership(t *testing.T) {
 	})
 }
 
-func TestWorkerAndRegistryCallHooks(t *testing.T) {
+func TestTheRegistryCallsTheHook(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, h := w.hooked()
-		ctx, cancel := context.WithTimeout(bg, time.Minute)
-		defer cancel()
-		k := worker.Worker{Client: g.Client, Mutex: "job", StartWork: func(context.Context) error { return nil }}
-		must(t, k.Run(ctx))
-		h.wants("x acquired 1 0s", "x work done 1 1m0s", "x released 1 1m0s")
-
 		r := g.registry(t, registry.Config{})
 		l, holder := obtain(t, r, "key"), r.NewHolder()
 		must(t, l.Lock(bg, holder))
@@ -359,6 +371,6 @@ func TestWorkerAndRegistryCallHooks(t *testing.T) {
 		must(t, l.Unlock(bg, holder))
 		must(t, l.Lock(bg, holder))
 		time.Sleep(time.Hour) // longer than the lease of 60 s
-		h.wants("x acquired 2 0s", "x released 2 1s", "x acquired 3 0s", "x lost 3 59.75s expired: mutex lost")
+		h.wants("x acquired 1 0s", "x released 1 1s", "x acquired 2 0s", "x lost 2 59.75s expired: mutex lost")
 	})
 }

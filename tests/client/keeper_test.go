@@ -53,18 +53,17 @@ func (h hookHandler) Handle(_ context.Context, r slog.Record) error {
 func TestHangingLoggersAndHooksExtendNoOwnership(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		block := make(chan struct{})
-		hang := func(context.Context, client.HookEvent) { <-block }
 		g := w.clientWith(client.Options{
 			Logger: slog.New(hookHandler{slog.DiscardHandler, func(string) { <-block }}),
-			Hooks:  client.Hooks{Renewed: hang, Lost: hang},
+			Hook: func(_ context.Context, e client.Event) {
+				if e.Kind == "Renewed" || e.Kind == "Lost" || e.Kind == "Asked" && e.Mutex == "job1" && e.Token != 0 {
+					<-block
+				}
+			},
 		})
 		var all []*client.Lock
-		for i, hooks := range []client.Hooks{{}, {Asked: func(ctx context.Context, e client.HookEvent) {
-			if e.Token != 0 {
-				hang(ctx, e)
-			}
-		}}, {}} {
-			l, err := g.Lock(bg, fmt.Sprint("job", i), client.WithHooks(hooks))
+		for i := range 3 {
+			l, err := g.Lock(bg, fmt.Sprint("job", i))
 			must(t, err)
 			all = append(all, l)
 		}

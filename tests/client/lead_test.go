@@ -14,7 +14,6 @@ import (
 
 	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/client/contend"
-	"github.com/simba-resp/simba-resp/client/worker"
 )
 
 func TestLeadRunsItsWorkOnceForEachTenure(t *testing.T) {
@@ -140,10 +139,7 @@ func services(t *testing.T, g *testClient, f func(context.Context)) map[string]f
 	must(t, err)
 	s, err := contend.NewScheduler(g.Client, "job", client.Schedule{Period: time.Hour}, work)
 	must(t, err)
-	x := &worker.Worker{Client: g.Client, Mutex: "job", StartWork: work}
-	return map[string]func(context.Context) error{
-		"Contender": k.Run, "Scheduler": s.Run, "Worker": func(ctx context.Context) error { return x.Run(ctx) },
-	}
+	return map[string]func(context.Context) error{"Contender": k.Run, "Scheduler": s.Run}
 }
 
 func TestRunContendsUntilItsContextEndsAndLeavesNothing(t *testing.T) {

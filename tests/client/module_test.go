@@ -4,6 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -32,7 +36,6 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 	_ "github.com/simba-resp/simba-resp/client/contend"
 	_ "github.com/simba-resp/simba-resp/client/registry"
-	_ "github.com/simba-resp/simba-resp/client/worker"
 )
 
 func main() {
@@ -99,6 +102,101 @@ func TestTheClientRequiresOnlyGoRedis(t *testing.T) {
 	if len(direct) != 1 || direct[0] != "github.com/redis/go-redis/v9" || len(mod.Replace) != 0 {
 		t.Errorf("client/go.mod requires %q and replaces %v, want only go-redis and no replacement", direct, mod.Replace)
 	}
+}
+
+// maxExported is how many names the packages of the client module may export.
+const maxExported = 110
+
+func TestTheClientExportsFewNames(t *testing.T) {
+	counts, all := make(map[string]int), 0
+	must(t, filepath.WalkDir("../../client", func(dir string, e fs.DirEntry, err error) error {
+		switch {
+		case err != nil || !e.IsDir():
+			return err
+		case e.Name() == "internal":
+			return fs.SkipDir
+		}
+		n := exported(t, dir)
+		counts[dir] = n
+		all += n
+		return nil
+	}))
+	if all > maxExported {
+		t.Errorf("the client exports %d names, want at most %d; by package: %v", all, maxExported, counts)
+	}
+}
+
+// exported returns how many types, functions, methods, fields, constants and variables a package
+// exports. Methods that an exported type has from an embedded type count, too.
+func exported(t *testing.T, dir string) (n int) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	must(t, err)
+	var decls []ast.Decl
+	for _, name := range files {
+		if !strings.HasSuffix(name, "_test.go") {
+			f, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
+			must(t, err)
+			decls = append(decls, f.Decls...)
+		}
+	}
+	count := func(names ...*ast.Ident) {
+		for _, name := range names {
+			if name.IsExported() {
+				n++
+			}
+		}
+	}
+	methods := make(map[string]bool) // the types whose methods count
+	fields := func(list *ast.FieldList) {
+		for _, f := range list.List {
+			count(f.Names...)
+			if len(f.Names) == 0 {
+				methods[typeName(f.Type)] = true
+			}
+		}
+	}
+	for _, d := range decls {
+		gen, ok := d.(*ast.GenDecl)
+		if !ok {
+			continue
+		}
+		for _, spec := range gen.Specs {
+			switch spec := spec.(type) {
+			case *ast.ValueSpec:
+				count(spec.Names...)
+			case *ast.TypeSpec:
+				if !spec.Name.IsExported() {
+					continue
+				}
+				count(spec.Name)
+				methods[spec.Name.Name] = true
+				switch of := spec.Type.(type) {
+				case *ast.StructType:
+					fields(of.Fields)
+				case *ast.InterfaceType:
+					fields(of.Methods)
+				}
+			}
+		}
+	}
+	for _, d := range decls {
+		if f, ok := d.(*ast.FuncDecl); ok && (f.Recv == nil || methods[typeName(f.Recv.List[0].Type)]) {
+			count(f.Name)
+		}
+	}
+	return n
+}
+
+// typeName returns the name of T or *T of the package; "" = another kind of type.
+func typeName(x ast.Expr) string {
+	if star, ok := x.(*ast.StarExpr); ok {
+		x = star.X
+	}
+	if id, ok := x.(*ast.Ident); ok {
+		return id.Name
+	}
+	return ""
 }
 
 // names returns valid and invalid names.

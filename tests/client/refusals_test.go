@@ -375,11 +375,15 @@ func TestEachDefaultLeaseShrinksToTheLongestOfTheServer(t *testing.T) {
 		must(t, rl.Unlock(bg, h))
 		ctx, end := context.WithCancel(bg)
 		ended := make(chan error)
-		go func() { ended <- w.worker("k").Run(ctx) }()
+		go func() {
+			ended <- w.client().Lead(ctx, "job", func(ctx context.Context) error { <-ctx.Done(); return nil })
+		}()
 		time.Sleep(time.Minute)
 		w.holds("job", 5*time.Second, time.Second, 4*time.Second)
 		end()
-		must(t, <-ended)
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Errorf("Lead returns %v, want context.Canceled", err)
+		}
 	})
 }
 

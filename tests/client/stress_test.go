@@ -20,7 +20,6 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/client/contend"
 	"github.com/simba-resp/simba-resp/client/registry"
-	"github.com/simba-resp/simba-resp/client/worker"
 	"github.com/simba-resp/simba-resp/commands"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/resp"
@@ -105,9 +104,7 @@ func (s *stress) once() {
 		err = sch.Stop(ctx)
 	case 6:
 		err = sch.Run(ctx)
-	case 7:
-		err = (&worker.Worker{Client: c, Mutex: s.mutex(i), StartWork: work}).Run(ctx)
-	case 8, 9:
+	case 7, 8, 9:
 		err = c.Lead(ctx, s.mutex(i), func(ctx context.Context) error {
 			s.work(ctx, i)
 			if rand.IntN(2) == 0 {

@@ -46,7 +46,7 @@ func run(ctx context.Context, rdb *redis.Client, exporter sdk.SpanExporter) (err
 	provider := sdk.NewTracerProvider(sdk.WithSyncer(exporter))
 	defer func() { _ = provider.Shutdown(context.WithoutCancel(ctx)) }()
 	tracer := provider.Tracer("github.com/simba-resp/simba-resp/examples/go/opentelemetry")
-	c, err := client.New(rdb, client.Options{Hooks: hooks(tracer)})
+	c, err := client.New(rdb, client.Options{Hook: hook(tracer)})
 	if err != nil {
 		return err
 	}

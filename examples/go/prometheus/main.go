@@ -59,7 +59,7 @@ func main() {
 // run works until ctx ends, and closes rdb.
 func run(ctx context.Context, rdb *redis.Client, reg prometheus.Registerer) error {
 	defer rdb.Close()
-	c, err := client.New(rdb, client.Options{Hooks: hooks(reg)})
+	c, err := client.New(rdb, client.Options{Hook: hook(reg)})
 	if err != nil {
 		return err
 	}

@@ -8,9 +8,9 @@ import (
 	"github.com/simba-resp/simba-resp/client"
 )
 
-// hooks returns hooks that update metrics in reg. The metrics have no label for the mutex, since
+// hook returns a hook that updates metrics in reg. The metrics have no label for the mutex, since
 // many mutexes would create many time series.
-func hooks(reg prometheus.Registerer) client.Hooks {
+func hook(reg prometheus.Registerer) func(context.Context, client.Event) {
 	acquires := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "simba_client_acquires_total", Help: "Attempts to acquire a mutex, by how they ended.",
 	}, []string{"result"})
@@ -32,38 +32,35 @@ func hooks(reg prometheus.Registerer) client.Hooks {
 	}, []string{"result"})
 	reg.MustRegister(acquires, contended, held, wait, tenures, work)
 
-	return client.Hooks{
-		Contended: func(context.Context, client.HookEvent) { contended.Inc() },
-		Acquired: func(_ context.Context, e client.HookEvent) {
+	failed := func(err error, without, with string) string {
+		if err != nil {
+			return with
+		}
+		return without
+	}
+	return func(_ context.Context, e client.Event) {
+		took := e.Took.Seconds()
+		switch e.Kind {
+		case "Contended":
+			contended.Inc()
+		case "Acquired":
 			acquires.WithLabelValues("acquired").Inc()
 			held.Inc()
-			wait.Observe(e.Took.Seconds())
-		},
-		NotAcquired: func(_ context.Context, e client.HookEvent) {
-			result := "not_acquired"
-			if e.Err != nil {
-				result = "error"
-			}
-			acquires.WithLabelValues(result).Inc()
-		},
-		Released: func(_ context.Context, e client.HookEvent) {
+			wait.Observe(took)
+		case "NotAcquired":
+			acquires.WithLabelValues(failed(e.Err, "not_acquired", "error")).Inc()
+		case "Released":
 			held.Dec()
-			tenures.WithLabelValues("released").Observe(e.Took.Seconds())
-		},
-		Lost: func(_ context.Context, e client.HookEvent) {
+			tenures.WithLabelValues("released").Observe(took)
+		case "Lost":
 			held.Dec()
 			end := "broken"
 			if e.Expired {
 				end = "expired"
 			}
-			tenures.WithLabelValues(end).Observe(e.Took.Seconds())
-		},
-		WorkDone: func(_ context.Context, e client.HookEvent) {
-			result := "ok"
-			if e.Err != nil {
-				result = "error"
-			}
-			work.WithLabelValues(result).Observe(e.Took.Seconds())
-		},
+			tenures.WithLabelValues(end).Observe(took)
+		case "WorkDone":
+			work.WithLabelValues(failed(e.Err, "ok", "error")).Observe(took)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-// Command worker is a job processor that works while it is the leader, and prints its states.
+// Command worker is a job processor that works while it is the leader, and prints what happens.
 //
 // Start a server with `make run`, and this program in two other terminals. End the working program
 // with Ctrl-C or kill -9, and the other begins to work.
@@ -17,7 +17,6 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/client"
-	"github.com/simba-resp/simba-resp/client/worker"
 )
 
 var (
@@ -39,48 +38,35 @@ func main() {
 func work(ctx context.Context) error {
 	rdb := redis.NewClient(&redis.Options{Addr: *addr, ContextTimeoutEnabled: true})
 	defer rdb.Close()
-	c, err := client.New(rdb, client.Options{})
+	c, err := client.New(rdb, client.Options{
+		TTL: *ttl, Transition: time.Second,
+		Hook: func(_ context.Context, e client.Event) { fmt.Println("-", e.Kind) },
+	})
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 
-	var consumer consumer
-	w := worker.Worker{
-		Client: c, Mutex: *mutex,
-		StartWork: consumer.start,
-		StopWork:  consumer.stop,
-		Changed:   func(from, to worker.State) { fmt.Printf("%v, was %v\n", to, from) },
+	// Lead also releases the mutex, so that the next owner need not wait.
+	err = c.Lead(ctx, *mutex, process, client.WithID(*id))
+	if ctx.Err() != nil {
+		return nil
 	}
-	// Run also releases the mutex, so that the next owner need not wait.
-	return w.Run(ctx, client.WithID(*id), client.WithTTL(*ttl), client.WithTransition(time.Second))
+	return err
 }
 
-// consumer stands for a consumer that takes jobs from a queue.
-type consumer struct {
-	done chan struct{} // closed when the consumer has stopped; nil = never started
-}
-
-// start consumes jobs until the ownership ends. A real program sends the fencing token with each
-// change, and the resource refuses a token that is smaller than the largest so far.
-func (c *consumer) start(ownership context.Context) error {
+// process stands for a consumer that takes jobs from a queue, until its ownership ends. When it has
+// returned, another process may begin. A real program sends the fencing token with each change, and
+// the resource refuses a token that is smaller than the largest so far.
+func process(ownership context.Context) error {
 	fmt.Printf("acquired, token %d\n", client.Token(ownership))
-	c.done = make(chan struct{})
-	go func() { // stop waits for this goroutine
-		defer close(c.done)
-		for ownership.Err() == nil {
-			fmt.Println("working")
-			select {
-			case <-time.After(time.Second):
-			case <-ownership.Done():
-			}
+	for ownership.Err() == nil {
+		fmt.Println("working")
+		select {
+		case <-time.After(time.Second):
+		case <-ownership.Done():
 		}
-	}()
-	return nil
-}
-
-// stop waits until the current job is finished.
-func (c *consumer) stop() error {
-	<-c.done
+	}
+	fmt.Println("stopped")
 	return nil
 }
