@@ -285,7 +285,7 @@ func (a *attempt) contendIn(r reply) time.Duration {
 	if r.transition == r.ttl {
 		d = r.transition + rand.N(late)
 	}
-	if a.c.subscriptions.refused() {
+	if a.c.subscriptions.misses(a.listener) {
 		d = min(d, pollMax)
 	}
 	return d

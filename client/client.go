@@ -235,6 +235,11 @@ func request[T any](ctx context.Context, c *Client, timeout time.Duration, send 
 		value T
 		err   error
 	}
+	select {
+	case <-c.contenders.closing:
+		return value, errClientClosed
+	default:
+	}
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	done := make(chan result, 1)
 	go func() {

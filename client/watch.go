@@ -88,7 +88,7 @@ func (c *Client) Watch(ctx context.Context, mutex string) iter.Seq2[State, error
 			default:
 				w.subscribe()
 				pause, text = retryPause, ""
-				if w.differs || c.subscriptions.refused() {
+				if w.differs || c.subscriptions.misses(w.listener) {
 					d = pollMax
 				}
 			}

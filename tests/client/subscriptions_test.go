@@ -62,20 +62,22 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	})
 }
 
-func TestSubscriptionsUseAnotherConnectionWhenOneIsFull(t *testing.T) {
+// A Client subscribes to so many channels at most. It polls the other mutexes.
+func TestMutexesBeyondTheLargestNumberOfChannelsArePolled(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		for i := range connChannels + 1 {
+		for i := range maxChannels {
 			g.watch(t, fmt.Sprint(i))
 		}
 		time.Sleep(time.Second)
-		if n := g.subscribers(); n != 2 {
-			t.Errorf("there are %d subscriber's connections, want 2", n)
+		last := g.watch(t, "job")
+		time.Sleep(time.Second)
+		last.want("=")
+		if n := g.subscribers(); n != 1 || !w.subscribed(simba.EventChannel("0")) || w.subscribed(simba.EventChannel("job")) {
+			t.Errorf("there are %d subscriber's connections, want 1 with all mutexes but the last", n)
 		}
-		for i := range connChannels + 1 {
-			if !w.subscribed(simba.EventChannel(fmt.Sprint(i))) {
-				t.Fatalf("the client is not subscribed to channel %d", i)
-			}
-		}
+		w.client().take(t, "a", time.Hour)
+		time.Sleep(pollMax)
+		last.want("+a")
 	})
 }

@@ -365,7 +365,8 @@ const (
 	pingEvery      = 3 * time.Second
 	redialPauseMax = 2 * time.Second  // the longest pause between attempts to connect
 	idleAfter      = 30 * time.Second // how long the client keeps a connection without channels
-	connChannels   = 8192             // the largest number of channels of a connection
+	maxChannels    = 8192             // how many channels a Client subscribes to
+	pollMax        = time.Second      // the longest pause without notices
 
 	watchEvery = 15 * time.Second // how often Watch asks without a notice
 )
