@@ -200,7 +200,7 @@ func (c *Client) Owner(ctx context.Context, mutex string) (Owner, error) {
 	if err := names.CheckMutex(mutex); err != nil {
 		return Owner{}, err
 	}
-	if err := contextError(ctx); err != nil {
+	if err := c.callable(ctx); err != nil {
 		return Owner{}, err
 	}
 	return request(ctx, c, c.timeout, func(ctx context.Context) (Owner, error) { return c.owner(ctx, mutex) })
@@ -214,17 +214,23 @@ func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds b
 	if err := names.CheckMutex(mutex); err != nil || token == 0 || token > math.MaxInt64 { // no tenure has such a token
 		return false, err
 	}
-	if err := contextError(ctx); err != nil {
+	if err := c.callable(ctx); err != nil {
 		return false, err
 	}
 	return request(ctx, c, c.timeout, func(ctx context.Context) (bool, error) { return c.check(ctx, mutex, token) })
 }
 
-func contextError(ctx context.Context) error {
+// callable returns why a call with ctx fails at once; nil = it does not.
+func (c *Client) callable(ctx context.Context) error {
 	if ctx == nil {
 		return errors.New("ctx is nil")
 	}
-	return ctx.Err()
+	select {
+	case <-c.contenders.closing:
+		return errClientClosed
+	default:
+		return ctx.Err()
+	}
 }
 
 // request sends a request on a goroutine of its own. It returns the error of ctx, errClientClosed or
@@ -234,11 +240,6 @@ func request[T any](ctx context.Context, c *Client, timeout time.Duration, send 
 	type result struct {
 		value T
 		err   error
-	}
-	select {
-	case <-c.contenders.closing:
-		return value, errClientClosed
-	default:
 	}
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	done := make(chan result, 1)

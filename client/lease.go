@@ -272,7 +272,7 @@ func (l *lease) renew(ctx context.Context) error {
 	if over := l.cause(); over != nil {
 		return over
 	}
-	if err := contextError(ctx); err != nil {
+	if err := l.c.callable(ctx); err != nil {
 		return err
 	}
 	l.mu.Lock()
