@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
@@ -61,7 +60,7 @@ func (l *Lock) TryLockFor(ctx context.Context, h *Holder, wait time.Duration) (b
 	return err == nil, err
 }
 
-// lock locks for h, first in the process, then at the server.
+// lock locks for h.
 func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) error {
 	switch {
 	case ctx == nil:
@@ -77,7 +76,7 @@ func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) error {
 	case err != nil:
 		return err
 	case lock != nil:
-		return l.lockAgain(ctx, e, lock, wait)
+		return l.lockAgain(ctx, place{l.mutex, h}, e, lock, wait)
 	}
 	lock, err = l.acquire(ctx, wait)
 	r := l.r
@@ -86,59 +85,63 @@ func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) error {
 		err = context.Cause(r.closing)
 	}
 	if err == nil {
-		e.busy, e.count, e.lock = false, 1, lock
-		r.nextLocked(l.mutex, e) // other calls of h
-		r.mu.Unlock()
-		return nil
+		e.count, e.lock = 1, lock
 	}
+	<-e.asks
+	r.leave(place{l.mutex, h}, e)
 	r.mu.Unlock()
-	if lock != nil {
+	if err != nil && lock != nil {
 		_ = lock.Unlock(r.closing) // in the background
 	}
-	r.free(l.mutex, e)
 	return err
 }
 
-// enter waits until no other holder of the process has the lock. It returns the lock if h has it.
-func (l *Lock) enter(ctx context.Context, h *Holder, wait bool) (*entry, *client.Lock, error) {
-	r := l.r
+// enter waits until no other call of h asks for the lock. It returns the lock if h has it, and counts
+// one more Lock. If not, the caller asks the server.
+func (l *Lock) enter(ctx context.Context, h *Holder, wait bool) (e *entry, lock *client.Lock, err error) {
+	r, p := l.r, place{l.mutex, h}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.closing.Err() != nil {
 		return nil, nil, context.Cause(r.closing)
 	}
-	e := r.entries[l.mutex]
+	e = r.entries[p]
 	if e == nil {
-		e = new(entry)
-		r.entries[l.mutex] = e
+		e = &entry{asks: make(chan struct{}, 1)}
+		r.entries[p] = e
 	}
-	if e.admit(h) {
-		return e, e.lock, nil
-	}
-	if !wait {
-		return nil, nil, &client.NotAcquiredError{Mutex: l.mutex}
-	}
-	w := &waiter{h, make(chan struct{})}
-	e.queue = append(e.queue, w)
-	r.mu.Unlock()
-	var err error
+	e.users++
 	select {
-	case <-w.admitted:
-	case <-ctx.Done():
-		err = &client.NotAcquiredError{Mutex: l.mutex, Err: ctx.Err()}
-	case <-r.closing.Done():
-		err = context.Cause(r.closing)
+	case e.asks <- struct{}{}:
+	default:
+		if !wait {
+			err = &client.NotAcquiredError{Mutex: l.mutex}
+			break
+		}
+		r.mu.Unlock()
+		select {
+		case e.asks <- struct{}{}:
+		case <-ctx.Done():
+			err = &client.NotAcquiredError{Mutex: l.mutex, Err: ctx.Err()}
+		case <-r.closing.Done():
+			err = context.Cause(r.closing)
+		}
+		r.mu.Lock()
 	}
-	r.mu.Lock()
-	if i := slices.Index(e.queue, w); i >= 0 {
-		e.queue = slices.Delete(e.queue, i, i+1)
-		return nil, nil, err
+	if err == nil && e.lock == nil {
+		return e, nil, nil
 	}
-	return e, e.lock, nil // admitted, perhaps after ctx has ended
+	if err == nil {
+		<-e.asks
+		e.count++
+		lock = e.lock
+	}
+	r.leave(p, e)
+	return e, lock, err
 }
 
 // lockAgain renews the lease for a holder that has the lock.
-func (l *Lock) lockAgain(ctx context.Context, e *entry, lock *client.Lock, wait bool) error {
+func (l *Lock) lockAgain(ctx context.Context, p place, e *entry, lock *client.Lock, wait bool) error {
 	err := lock.Renew(ctx)
 	for wait && errors.Is(err, client.ErrUnavailable) {
 		select {
@@ -157,11 +160,10 @@ func (l *Lock) lockAgain(ctx context.Context, e *entry, lock *client.Lock, wait 
 		err = &client.NotAcquiredError{Mutex: l.mutex, Err: fmt.Errorf("%w (%w: no reply in time)", err, client.ErrUnavailable)}
 	}
 	l.r.mu.Lock()
-	last := e.undo() // not nil if h has unlocked during the call
+	last := l.r.undo(p, e) // not nil if h has unlocked during the call
 	l.r.mu.Unlock()
 	if last != nil {
 		_ = last.Unlock(ctx)
-		l.r.free(l.mutex, e)
 	}
 	return err
 }
@@ -211,25 +213,24 @@ func (l *Lock) acquire(ctx context.Context, wait bool) (*client.Lock, error) {
 // continues in the background.
 //
 // Unlock returns ErrNotHolder if h does not have the lock. After any other error h has unlocked,
-// and the next holder in the process may lock. Unlock returns client.ErrLost if the lease had ended
+// and may lock again. Unlock returns client.ErrLost if the lease had ended
 // or was broken: another owner may have changed what the lock protects. It returns
 // client.ErrUnavailable if the server does not reply within the Timeout of the Client. The registry
 // then repeats the release until it succeeds or the lease ends.
 func (l *Lock) Unlock(ctx context.Context, h *Holder) error {
 	r := l.r
 	r.mu.Lock()
-	e := r.entries[l.mutex]
-	if h == nil || e == nil || e.holder != h || e.lock == nil {
+	e := r.entries[place{l.mutex, h}]
+	if e == nil || e.lock == nil {
 		r.mu.Unlock()
 		return fmt.Errorf("%w at %s", ErrNotHolder, l.mutex)
 	}
-	last := e.undo()
+	last := r.undo(place{l.mutex, h}, e)
 	r.mu.Unlock()
 	if last == nil {
 		return nil
 	}
 	err := last.Unlock(ctx)
-	r.free(l.mutex, e)
 	if errors.Is(err, client.ErrLost) {
 		return fmt.Errorf("unlock %s: %w: it was released in the store due to expiration; the integrity of data protected by this lock may have been compromised", l.mutex, client.ErrLost)
 	}
@@ -238,30 +239,28 @@ func (l *Lock) Unlock(ctx context.Context, h *Holder) error {
 
 // IsHeldInThisProcess reports whether a holder of this registry has locked the lock and not
 // unlocked it yet. The lease may have ended already.
-func (l *Lock) IsHeldInThisProcess() bool { return l.held(nil) != nil }
+func (l *Lock) IsHeldInThisProcess() bool {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	for p, e := range l.r.entries {
+		if p.mutex == l.mutex && e.lock != nil {
+			return true
+		}
+	}
+	return false
+}
 
 // Context returns the ownership context of h. It ends when the lock is lost (cause client.ErrLost)
 // or when h unlocks for the last time (cause client.ErrReleased). [client.Token] returns its
 // fencing token. If h does not have the lock, Context returns a context that has ended with the
 // cause ErrNotHolder.
 func (l *Lock) Context(h *Holder) context.Context {
-	if h != nil {
-		if lock := l.held(h); lock != nil {
-			return lock.Context()
-		}
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	if e := l.r.entries[place{l.mutex, h}]; e != nil && e.lock != nil {
+		return e.lock.Context()
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	cancel(ErrNotHolder)
 	return ctx
-}
-
-// held returns the lock at the server if h has it; a nil h means any holder.
-func (l *Lock) held(h *Holder) *client.Lock {
-	l.r.mu.Lock()
-	defer l.r.mu.Unlock()
-	e := l.r.entries[l.mutex]
-	if e == nil || h != nil && e.holder != h {
-		return nil
-	}
-	return e.lock
 }

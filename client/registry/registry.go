@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,67 +43,44 @@ type Registry struct {
 	closing context.Context // ended by close, with the error of later calls
 	close   context.CancelCauseFunc
 
-	mu      sync.Mutex        // guards what follows
-	entries map[string]*entry // by mutex
+	mu      sync.Mutex       // guards what follows, and the entries
+	entries map[place]*entry // what is locked or asked for
 }
 
-// entry is a lock that a Holder of this process has, or asks for.
+type place struct {
+	mutex  string
+	holder *Holder
+}
+
+// entry is the lock of a Holder. Holders of one process contend at the server, which serves them
+// first come, first served.
 type entry struct {
-	holder *Holder      // who has the lock or asks for it; nil = nobody
-	busy   bool         // the first Lock of the holder, or its last Unlock, is in progress
-	count  int          // how often the holder has locked it
-	lock   *client.Lock // nil if count is 0
-	queue  []*waiter    // first come, first served
-}
-
-// waiter is a Lock that waits for another holder, or for another call of its holder.
-type waiter struct {
-	h        *Holder
-	admitted chan struct{} // closed by next
-}
-
-// admit admits a call of Lock. If the holder then has the lock, the call renews its lease. If not,
-// only this call asks the server for the lock.
-func (e *entry) admit(h *Holder) bool {
-	switch {
-	case e.holder == nil:
-		e.holder, e.busy = h, true
-	case e.holder == h && !e.busy:
-		e.count++
-	default:
-		return false
-	}
-	return true
+	asks  chan struct{} // has an element while a call of the holder asks the server for the lock
+	users int           // calls that ask, or wait for another call
+	count int           // how often the holder has locked it
+	lock  *client.Lock  // nil if count is 0
 }
 
 // undo undoes one Lock of the holder. It returns the lock if that was the last one. The caller must
-// release the lock and then call free.
-func (e *entry) undo() (last *client.Lock) {
+// then release it.
+func (r *Registry) undo(p place, e *entry) (last *client.Lock) {
 	if e.count--; e.count == 0 {
-		last, e.lock, e.busy = e.lock, nil, true
+		last, e.lock = e.lock, nil
+		r.tidy(p, e)
 	}
 	return last
 }
 
-// free ends the busy call of a holder that does not have the lock.
-func (r *Registry) free(mutex string, e *entry) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	e.holder, e.busy = nil, false
-	r.nextLocked(mutex, e)
+// leave ends the use of an entry by a call.
+func (r *Registry) leave(p place, e *entry) {
+	e.users--
+	r.tidy(p, e)
 }
 
-// nextLocked admits the waiters that need not wait any more, and forgets an entry that nobody uses.
-func (r *Registry) nextLocked(mutex string, e *entry) {
-	e.queue = slices.DeleteFunc(e.queue, func(w *waiter) bool {
-		admitted := e.admit(w.h)
-		if admitted {
-			close(w.admitted)
-		}
-		return admitted
-	})
-	if e.holder == nil {
-		delete(r.entries, mutex)
+// tidy forgets an entry that nobody uses.
+func (r *Registry) tidy(p place, e *entry) {
+	if e.users == 0 && e.count == 0 {
+		delete(r.entries, p)
 	}
 }
 
@@ -128,7 +104,7 @@ func New(c *client.Client, cfg Config) (*Registry, error) {
 	if cfg.SpinEvery < 0 {
 		return nil, fmt.Errorf("SpinEvery is %v, less than 0", cfg.SpinEvery)
 	}
-	r := &Registry{c: c, cfg: cfg, entries: make(map[string]*entry)}
+	r := &Registry{c: c, cfg: cfg, entries: make(map[place]*entry)}
 	r.longest.Store(int64(defaultExpireAfter))
 	r.closing, r.close = context.WithCancelCause(context.Background())
 	return r, nil

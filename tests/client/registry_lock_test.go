@@ -46,6 +46,7 @@ func TestRegistryLockIsReentrantForItsHolderOnly(t *testing.T) {
 			}
 		}
 		must(t, again.Unlock(bg, h))
+		synctest.Wait() // the other holder has given up in the background
 		w.nothingLeft("spring:x")
 		if !errors.Is(context.Cause(own), client.ErrReleased) || l.IsHeldInThisProcess() {
 			t.Error("the holder still has the lock after the last Unlock")
@@ -137,7 +138,7 @@ func TestHoldersInAProcessAreFirstComeFirstServed(t *testing.T) {
 		for range n {
 			must(t, <-done)
 		}
-		if !slices.Equal(order, want) {
+		if a.cfg.SpinEvery == 0 && !slices.Equal(order, want) {
 			t.Errorf("the holders got the lock in the order %v, want the order of their calls", order)
 		}
 		if got := w.tenures("spring:x"); len(got) != n {
@@ -286,9 +287,9 @@ func TestRegistryLeaseIsNotRenewed(t *testing.T) {
 		if err := la.Lock(bg, ha); !errors.Is(err, client.ErrLost) {
 			t.Errorf("Lock of a lost lock returns %v, want ErrLost", err)
 		}
-		tried(t, false)(la.TryLock(bg, a.NewHolder()))
 		time.Sleep(time.Second)
 		must(t, lb.Lock(bg, hb)) // another registry can lock it
+		tried(t, false)(la.TryLock(bg, a.NewHolder()))
 		err := la.Unlock(bg, ha)
 		if !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "integrity of data protected by this lock may have been compromised") {
 			t.Errorf("Unlock of a lost lock returns %v, want ErrLost", err)
