@@ -90,10 +90,10 @@ func (a *attempt) run(ctx, base context.Context) (*lease, error) {
 				pause = min(2*pause, a.longestPause(err))
 			}
 		case reply.status == statusAcquired || reply.status == statusRenewed:
-			if l, err := a.own(base, reply, sent); l != nil || err != nil {
+			var l *lease
+			if l, d, err = a.own(ctx, base, reply, sent); l != nil || err != nil {
 				return l, err
 			}
-			d = retryPause
 		case a.try:
 			return nil, errHeld
 		}
@@ -136,13 +136,13 @@ func (a *attempt) await(ctx context.Context, r reply, sent instant) (_ reply, _ 
 	case o := <-a.wait.outcome:
 		switch {
 		case errors.Is(o.err, errWaiterGone):
-			return r, sent, 0, nil
+			return r, sent, rand.N(retryPause), nil // not all waiters of a server at once
 		case o.err != nil:
 			return r, sent, 0, o.err
 		case o.reply.status == statusAcquired && now().since(sent) > a.terms.lease()/3:
 			r, sent, err = a.guard(ctx, o.reply)
 			return r, sent, 0, err
-		case o.reply.status == statusQueued && !a.doubled:
+		case o.reply.status == statusQueued && !a.doubled && !a.uncertain:
 			a.doubled = true
 			a.c.log.Warn("another waiter has the same contender id", "mutex", a.terms.mutex, "contender", a.terms.id)
 		}
@@ -247,24 +247,22 @@ func (c *Client) noteFailure(t *terms, err error, first bool) {
 }
 
 // own begins the tenure that a reply has granted. Without a lease and an error, the contender asks
-// again.
-func (a *attempt) own(base context.Context, r reply, sent instant) (*lease, error) {
+// again after again.
+func (a *attempt) own(ctx, base context.Context, r reply, sent instant) (_ *lease, again time.Duration, err error) {
 	if r.status == statusRenewed && r.token == a.lastOver {
 		// The server has renewed a tenure that has ended in this process. End it there, too, so
 		// that each tenure begins once.
-		_, err := a.c.release(a.report.ctx, a.terms, r.token, via{})
-		if err != nil {
-			a.failed(err)
-		}
-		return nil, nil
+		return nil, retryPause, a.endLast(ctx, r)
 	}
 	l := newLease(base, a, r.token, sent, min(a.terms.lease(), r.transition))
 	if l.left() <= 0 { // the reply took longer than the lease
+		l.cancel(ErrLost)
 		a.uncertain = true
-		return nil, nil
+		return nil, retryPause, nil
 	}
 	if err := a.c.contenders.hold(a.of, l); err != nil {
-		return nil, err
+		l.cancel(err)
+		return nil, 0, err
 	}
 	a.forget()
 	l.report.acquired(l.token)
@@ -273,7 +271,29 @@ func (a *attempt) own(base context.Context, r reply, sent instant) (*lease, erro
 		next = time.Now().Add(l.left())
 	}
 	a.c.keeper.schedule(l, earlier(next, l.began.at.Add(subscribeAfter)))
-	return l, nil
+	return l, 0, nil
+}
+
+// endLast releases the tenure of a reply. If the server refuses that, as Lead has logged, it tries
+// again until the lease has ended: an ACQUIRE would renew it.
+func (a *attempt) endLast(ctx context.Context, r reply) error {
+	for waited := time.Duration(0); ; waited += retryPauseMax {
+		_, err := request(ctx, a.c, a.c.timeout, func(ctx context.Context) (bool, error) {
+			return a.c.release(ctx, a.terms, r.token, via{})
+		})
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if a.refused = refused(err) && waited < r.transition; !a.refused {
+			if err != nil && !refused(err) && a.failed(err) {
+				return err
+			}
+			return nil
+		}
+		if err := a.sleep(ctx, min(retryPauseMax, r.transition-waited)); err != nil {
+			return err
+		}
+	}
 }
 
 // contendIn returns the time after which a waiter that gets no notice asks again: about the end of
@@ -336,12 +356,13 @@ func (a *attempt) sleep(ctx context.Context, d time.Duration) error {
 	return nil
 }
 
-// forget ends the interest in the last request.
-func (a *attempt) forget() {
+// forget ends the interest in the last request. It returns an outcome that nobody has taken.
+func (a *attempt) forget() (o outcome) {
 	if a.wait != nil {
-		a.c.waits.remove(a.wait)
+		o = a.c.waits.remove(a.wait)
 		a.wait = nil
 	}
+	return o
 }
 
 // giveUp ends an attempt that has brought no tenure: it releases what the server may keep. The
@@ -372,10 +393,13 @@ func (a *attempt) giveUp(leave bool) <-chan struct{} {
 		began := now()
 		enough := func() bool { return now().since(began) > a.terms.lease() }
 		_, err := a.c.releaseUntil(a.report.ctx, a.terms, 0, v, enough)
-		if err == nil && v.n != 0 && !a.c.waits.has(v) {
-			// The connection for outcomes has ended. So the server has forgotten which tenure the
-			// request brought.
-			_, err = a.c.releaseUntil(a.report.ctx, a.terms, 0, via{}, enough)
+		if err == nil && v.n != 0 {
+			// If the connection for outcomes has ended, or the RELEASE has reached another server, that
+			// one did not know which tenure the request brought.
+			gone, last := !a.c.waits.has(v), a.forget()
+			if gone || last.reply.status == statusAcquired {
+				_, err = a.c.releaseUntil(a.report.ctx, a.terms, last.reply.token, via{}, enough)
+			}
 		}
 		if refused(err) {
 			a.c.noteFailure(a.terms, err, !a.refused)

@@ -39,7 +39,7 @@ const quickTenure = time.Second
 // logs the error, releases the mutex, and contends again at the end of the queue. If f returns within
 // a second, Lead first pauses, each time longer, up to the TTL. When the mutex is lost, the context
 // of f ends with the cause ErrLost. Lead waits until f has returned, and contends again. Then it is
-// no failure that f returns the error of its context. If f panics, Lead releases the mutex, and the
+// no failure that f returns the error of its context, or its cause. If f panics, Lead releases the mutex, and the
 // panic passes on.
 //
 // When ctx ends, Lead waits for f, and for the reply to the release at most for Options.Timeout, and
@@ -87,7 +87,7 @@ func (c *Client) lead(ctx context.Context, mutex string, o []Option, work func(*
 			return end.err
 		case ctx.Err() != nil:
 			return fmt.Errorf("lead %s: %w", mutex, ctx.Err())
-		case err != nil && !(isContextError(err) && errors.Is(l.cause(), ErrLost)):
+		case err != nil && (l.cause() == nil || !isContextError(err) && !errors.Is(err, l.cause())):
 			c.log.Error("the leader's work failed", "mutex", mutex, "contender", t.id, "err", err)
 		}
 		select {

@@ -76,7 +76,7 @@ type lease struct {
 	refused    bool
 	subscribed bool
 	listener   *listener
-	questions  bool          // a check of a lease without renewal is in progress
+	questions  int           // notices that a check of a lease without renewal has not seen yet
 	gone       chan struct{} // closed when the release has ended; nil = not begun
 	failure    error         // of the release; read it when gone is closed
 }
@@ -85,7 +85,7 @@ type lease struct {
 func newLease(base context.Context, a *attempt, token uint64, from instant, length time.Duration) *lease {
 	l := &lease{
 		c: a.c, terms: a.terms, of: a.of, token: token, report: &a.report, began: now(), from: from, length: length,
-		pause: retryPause, due: from.at.Add(a.terms.renewIn()),
+		pause: retryPause, due: from.at.Add(min(a.terms.renewIn(), length*2/3)),
 	}
 	if a.uncertain {
 		l.earlier = &a.flying
@@ -257,7 +257,7 @@ func (l *lease) answered(reply reply, err error, sent instant) {
 		l.pause, l.tries, l.refused = retryPause, 0, false
 		if !late {
 			l.from, l.length = sent, min(l.terms.lease(), reply.transition)
-			l.due = sent.at.Add(l.terms.renewIn())
+			l.due = sent.at.Add(min(l.terms.renewIn(), l.length*2/3))
 		}
 		l.mu.Unlock()
 		l.c.outage.answered()
@@ -307,34 +307,49 @@ func (l *lease) notified(n notice) {
 		return
 	}
 	l.mu.Lock()
-	ask := l.over == nil && !l.questions
-	if ask && !l.terms.manual {
-		l.due, ask = time.Now(), false
-	}
-	l.questions = l.questions || ask
-	l.mu.Unlock()
-	if ask { // a lease that must not be renewed
-		go l.check()
+	if l.terms.manual { // it must not be renewed
+		if l.questions++; l.questions == 1 && l.over == nil {
+			go l.check()
+		}
+		l.mu.Unlock()
 		return
 	}
+	l.due = time.Now()
+	l.mu.Unlock()
 	l.c.keeper.schedule(l, time.Now())
 }
 
-// check asks the server whether the tenure lasts, without renewing the lease.
+// check asks the server whether the tenure lasts, without renewing the lease, until a reply is newer
+// than all notices.
 func (l *lease) check() {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context), l.c.timeout)
-	defer cancel()
-	holds, err := l.c.check(ctx, l.terms.mutex, l.token)
-	l.mu.Lock()
-	l.questions = false
-	first := refused(err) && !l.refused
-	l.refused = l.refused || first
-	l.mu.Unlock()
-	switch {
-	case err == nil && !holds:
-		l.lose(Owner{}, false)
-	case first:
-		l.c.noteFailure(l.terms, err, true)
+	for l.Err() == nil {
+		l.mu.Lock()
+		seen := l.questions
+		l.mu.Unlock()
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context), l.c.timeout)
+		holds, err := l.c.check(ctx, l.terms.mutex, l.token)
+		cancel()
+		if err == nil && !holds {
+			l.lose(Owner{}, false)
+			return
+		}
+		l.mu.Lock()
+		first := refused(err) && !l.refused
+		l.refused = l.refused || first
+		done := isFinal(err) || err == nil && l.questions == seen
+		if done {
+			l.questions = 0
+		}
+		l.mu.Unlock()
+		if first {
+			l.c.noteFailure(l.terms, err, true)
+		}
+		if done {
+			return
+		}
+		if err != nil {
+			_ = sleep(l, l.c, retryPause)
+		}
 	}
 }
 

@@ -84,7 +84,7 @@ func (l *lease) noteRelease() {
 		err = l.failure
 	default:
 	}
-	if err != nil && !errors.Is(err, ErrLost) {
+	if err != nil && !errors.Is(err, ErrLost) && !errors.Is(l.cause(), ErrLost) {
 		l.c.log.Warn("unlock failed: the mutex is free when its lease ends", "mutex", l.terms.mutex, "contender", l.terms.id, "err", err)
 	}
 }

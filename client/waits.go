@@ -51,6 +51,8 @@ type waits struct {
 	c       *Client
 	options *redis.Options // nil = the type of the go-redis client does not show them
 	running sync.WaitGroup
+	ctx     context.Context // ends when the Client is closed
+	end     context.CancelFunc
 
 	mu      sync.Mutex // guards what follows
 	rdb     *redis.Client
@@ -58,13 +60,14 @@ type waits struct {
 	opened  chan struct{} // closed when the connection is open or has failed; nil = none
 	last    uint64        // the number of the last wait
 	all     map[uint64]*wait
-	used    time.Time // when the last wait ended
+	used    time.Time // when the last wait began or ended
 	refused time.Time // when the server refused SIMBA.NEXT; zero = it did not
 	closed  bool
 }
 
 func newWaits(c *Client) *waits {
 	w := &waits{c: c, all: make(map[uint64]*wait)}
+	w.ctx, w.end = context.WithCancel(context.Background())
 	if r, ok := c.rdb.(interface{ Options() *redis.Options }); ok {
 		o := *r.Options()
 		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxRetries = 1, 0, 0, 0, -1
@@ -90,11 +93,17 @@ func (w *waits) add() *wait {
 	return one
 }
 
-func (w *waits) remove(one *wait) {
+// remove ends the interest in a wait. It returns the outcome if it has come and nobody has taken it.
+func (w *waits) remove(one *wait) (o outcome) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.all, one.n)
 	w.used = time.Now()
+	select {
+	case o = <-one.outcome:
+	default:
+	}
+	return o
 }
 
 // open opens the connection. The result is closed when the connection is open or has failed. It is
@@ -115,8 +124,11 @@ func (w *waits) open() <-chan struct{} {
 
 // run uses one connection, from its begin to its end.
 func (w *waits) run() {
+	// A pool would replace a connection that is old or broken without an error. The server ends all
+	// waits of the old one, and the Client must learn that.
+	conn := w.rdb.Conn()
 	name := rand.Text()
-	_, err := w.next(name, 0)
+	_, err := w.next(conn, name, 0)
 	w.mu.Lock()
 	if err == nil {
 		w.bound, w.used, w.refused = name, time.Now(), time.Time{}
@@ -133,17 +145,17 @@ func (w *waits) run() {
 		w.c.log.Error("the server refuses SIMBA.NEXT; waiters poll instead", "err", err)
 	}
 	for err == nil && !w.isIdle() {
-		err = w.collect(name)
+		err = w.collect(conn, name)
 	}
 	w.mu.Lock()
 	over := w.all
 	w.bound, w.opened, w.all = "", nil, make(map[uint64]*wait)
-	rdb := w.rdb
-	w.mu.Unlock()
-	_ = rdb.Close() // the server hands on what this connection did not receive
+	_ = conn.Close()
+	_ = w.rdb.Close() // the server hands on what this connection did not receive
 	for _, one := range over {
 		one.outcome <- outcome{err: errWaiterGone}
 	}
+	w.mu.Unlock()
 }
 
 // has reports whether the connection of a wait is open.
@@ -169,17 +181,17 @@ func (w *waits) isIdle() bool {
 	return idle
 }
 
-func (w *waits) next(name string, d time.Duration) ([]any, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), nextTimeout)
+func (w *waits) next(conn *redis.Conn, name string, d time.Duration) ([]any, error) {
+	ctx, cancel := context.WithTimeout(w.ctx, nextTimeout)
 	defer cancel()
 	cmd := once{redis.NewCmd(ctx, "simba.next", name, d.Milliseconds())}
-	_ = w.rdb.Process(ctx, cmd) // cmd has the error
+	_ = conn.Process(ctx, cmd) // cmd has the error
 	return cmd.Slice()
 }
 
 // collect waits for the next outcomes, and delivers them.
-func (w *waits) collect(name string) error {
-	list, err := w.next(name, nextWait)
+func (w *waits) collect(conn *redis.Conn, name string) error {
+	list, err := w.next(conn, name, nextWait)
 	if err != nil {
 		return err
 	}
@@ -197,12 +209,13 @@ func (w *waits) collect(name string) error {
 		n := uint64(r.number("request"))
 		w.mu.Lock()
 		one := w.all[n]
-		delete(w.all, n) // the first outcome counts
-		w.mu.Unlock()
-		switch {
-		case one != nil:
+		if one != nil {
+			delete(w.all, n) // the first outcome counts
 			one.outcome <- o
-		case o.err == nil && o.reply.status == statusAcquired:
+			w.used = time.Now()
+		}
+		w.mu.Unlock()
+		if one == nil && o.reply.status == statusAcquired {
 			w.c.giveBack(r.text("mutex"), o.reply)
 		}
 	}
@@ -235,6 +248,7 @@ func (replyError) RedisError() {}
 func (w *waits) close() {
 	w.mu.Lock()
 	w.closed = true
+	w.end() // ends a dial
 	if w.opened != nil {
 		_ = w.rdb.Close() // ends a NEXT that blocks
 	}

@@ -76,6 +76,8 @@ func (s *service) Stop(ctx context.Context) error {
 	r := s.last
 	s.mu.Unlock()
 	switch {
+	case ctx == nil:
+		return fmt.Errorf("stop %s: ctx is nil", s.name)
 	case r == nil:
 		return nil
 	case r.isDone():

@@ -251,3 +251,33 @@ func TestNotAcquiredErrorNamesTheOwner(t *testing.T) {
 		}
 	}
 }
+
+// The log of a loss has one line, whether the work returns the error of its context or the cause.
+func TestALossIsLoggedOnce(t *testing.T) {
+	for name, work := range map[string]func(context.Context) error{"error": context.Context.Err, "cause": context.Cause} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				g, log := w.logged()
+				lose := func(ctx context.Context) error {
+					time.Sleep(5 * time.Second)
+					w.breakOff("job")
+					<-ctx.Done()
+					return work(ctx)
+				}
+				if err := g.Do(bg, "job", lose); !errors.Is(err, client.ErrLost) {
+					t.Errorf("Do returns %v, want ErrLost", err)
+				}
+				tenures := 0
+				must(t, g.Lead(bg, "job", func(ctx context.Context) error {
+					if tenures++; tenures == 2 {
+						return client.Final(nil)
+					}
+					return lose(ctx)
+				}))
+				if got := log(); strings.Count(got, "\n") != 2 || strings.Count(got, "mutex lost") != 2 {
+					t.Errorf("the log is\n%swant two lines, each with mutex lost", got)
+				}
+			})
+		})
+	}
+}

@@ -47,6 +47,9 @@ func TestRefusalOfEachCommandIsReportedOnce(t *testing.T) {
 			<-b.done
 			return nil
 		},
+		"simba.release of Lead": func(_ *testing.T, _ *world, g *testClient) error {
+			return lead(g, 10*time.Second)
+		},
 		"simba.check": func(_ *testing.T, _ *world, g *testClient) error { _, err := g.Check(bg, "job", 1); return err },
 		"simba.check of a lease that is not renewed": func(t *testing.T, _ *world, g *testClient) error {
 			l, err := g.Lock(bg, "job", client.WithoutRenewal())
@@ -92,6 +95,40 @@ func watchMinute(_ *testing.T, _ *world, g *testClient) (all error) {
 		all = errors.Join(all, err)
 	}
 	return all
+}
+
+// lead leads for some time, by tenures of five seconds.
+func lead(g *testClient, d time.Duration) error {
+	ctx, cancel := context.WithTimeout(bg, d)
+	defer cancel()
+	if err := g.Lead(ctx, "job", func(ctx context.Context) error {
+		select {
+		case <-time.After(5 * time.Second):
+		case <-ctx.Done():
+		}
+		return nil
+	}); !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return nil
+}
+
+// A leader that may not release its mutex leads again when its lease has ended.
+func TestLeaderThatMayNotReleaseLeadsAgain(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.allow(map[string]string{"bob": "~* +@all -simba.release"})
+		g := w.clientOf("bob", client.Options{})
+		if err := lead(g, time.Minute); err != nil {
+			t.Errorf("Lead returns %v, want the error of its context", err)
+		}
+		// The second ACQUIRE renews the lease of 12 s.
+		if got := w.tenures("job"); len(got) != 4 {
+			t.Errorf("the tenures are %v, want one in 17 s", got)
+		}
+		_ = g.Close()
+		w.users = nil
+		w.restart()
+	})
 }
 
 // waitMinute waits for a minute, and unlocks. A waiter polls if it may use neither SIMBA.NEXT nor

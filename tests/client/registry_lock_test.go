@@ -3,6 +3,7 @@ package clienttest
 import (
 	"context"
 	"errors"
+	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -359,6 +360,41 @@ func TestBreakOfARegistryLockIsNoticedWithinASecond(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The first check is in progress when the mutex is broken, and its reply says that the lease lasts.
+func TestBreakDuringACheckIsNoticed(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		l, err := g.Lock(bg, "job", client.WithTTL(time.Hour), client.WithoutRenewal())
+		must(t, err)
+		g.slow(0, 500*time.Millisecond) // the replies
+		time.Sleep(time.Second + 600*time.Millisecond)
+		w.breakOff("job")
+		at := w.elapsed()
+		<-l.Context().Done()
+		if took := w.elapsed() - at; took > 2*time.Second {
+			t.Errorf("the context ends %v after BREAK, want at most 2 s", took)
+		}
+		g.slow(0, 0)
+	})
+}
+
+func TestBreakOfALeaseIsNoticedAfterACheckWithoutReply(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g := w.client()
+		l, err := g.Lock(bg, "job", client.WithTTL(time.Hour), client.WithoutRenewal())
+		must(t, err)
+		time.Sleep(5 * time.Second) // the owner has subscribed
+		end := g.refuse(io.ErrUnexpectedEOF)
+		w.breakOff("job")
+		time.Sleep(time.Second)
+		end()
+		time.Sleep(time.Second)
+		if !errors.Is(context.Cause(l.Context()), client.ErrLost) {
+			t.Errorf("the cause is %v, want ErrLost", context.Cause(l.Context()))
+		}
+	})
 }
 
 func TestBreakIsNoticedByLockAndUnlock(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/simba-resp/simba-resp/client"
 )
 
@@ -190,6 +192,23 @@ func TestWaitsSurviveTheEndOfTheirConnection(t *testing.T) {
 }
 
 // The grant is lost with the connection, or is made when nobody waits.
+// go-redis replaces connections that are older than ConnMaxLifetime, without an error.
+func TestWaitsSurviveTheLifetimeOfAPooledConnection(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		other := w.client()
+		other.take(t, "other", time.Hour)
+		b := w.waits(w.clientOf("", client.Options{}, func(o *redis.Options) {
+			o.ConnMaxLifetime, o.ConnMaxIdleTime = 3*time.Second, time.Second
+		}))
+		time.Sleep(time.Minute)
+		if q := w.queue("job"); len(q) != 1 {
+			t.Errorf("the queue is %q, want one waiter", q)
+		}
+		other.drop(t, "other")
+		w.unlock(b.got(w, 0))
+	})
+}
+
 func TestGrantDuringAFaultIsNotLost(t *testing.T) {
 	for name, fault := range map[string]func(*world, *testClient){
 		"cut":              func(_ *world, g *testClient) { g.cutNext() },
