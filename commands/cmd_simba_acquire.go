@@ -96,7 +96,8 @@ func (c *client) simbaAcquire(args [][]byte) error {
 		a.Session = c.conn.ID()
 	}
 	a.Full = c.permit.full
-	if a.via.n == 0 {
+	via := a.via.n != 0 && !(a.wait && c.multi.executing)
+	if !via {
 		c.x.supersede(tenureHash(a.Mutex, a.Contender), nil)
 	}
 	var out simba.Outcome
@@ -104,7 +105,7 @@ func (c *client) simbaAcquire(args [][]byte) error {
 	switch {
 	case a.wait && c.multi.executing:
 		out, err = c.acquireUnwaiting(a)
-	case a.via.n != 0:
+	case via:
 		var waits bool
 		if out, waits, err = c.acquireVia(a); waits {
 			writeOutcome(c.w, &out, "request", int64(a.via.n))
@@ -202,6 +203,7 @@ func (c *client) acquireVia(a acquisition) (out simba.Outcome, waits bool, err e
 	case err != nil:
 		return out, false, err
 	case v == nil:
+		c.x.supersede(tenureHash(a.Mutex, a.Contender), nil)
 		out, _, err = c.backend().Acquire(c.conn.Context(), a.AcquireRequest)
 		return out, false, err
 	}

@@ -348,7 +348,10 @@ func TestALateReleaseSparesATenureThatALaterRequestHasRenewed(t *testing.T) {
 			p.wantStatus(acquireVia("c", 1, "0"), "acquired")
 		},
 	} {
-		for _, again := range []string{acquireVia("c", 2, "0"), "SIMBA.ACQUIRE m c 10000 NOQUEUE"} {
+		for _, again := range []string{
+			acquireVia("c", 2, "0"), "SIMBA.ACQUIRE m c 10000 NOQUEUE",
+			"SIMBA.ACQUIRE m c 10000 WAIT 0 VIA " + otherWaiter + " REQUEST 2", // no such waiter
+		} {
 			withWaiter(t, func(t *testing.T, _ *site, p, q, n *peer) {
 				brings(p, q, n)
 				q.wantStatus(again, "renewed")
