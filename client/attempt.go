@@ -254,6 +254,9 @@ func (a *attempt) own(ctx, base context.Context, r reply, sent instant) (_ *leas
 		// that each tenure begins once.
 		return nil, retryPause, a.endLast(ctx, r)
 	}
+	if r.token < a.lastOver {
+		a.c.log.Warn("the server hands out smaller tokens than before: has it lost its data?", "mutex", a.terms.mutex, "token", r.token, "before", a.lastOver)
+	}
 	l := newLease(base, a, r.token, sent, min(a.terms.lease(), r.transition))
 	if l.left() <= 0 { // the reply took longer than the lease
 		l.cancel(ErrLost)

@@ -24,10 +24,11 @@ const (
 
 // Options of a Client. The zero value is ready to use.
 type Options struct {
-	// Timeout bounds the time of a request, and the time of a release in Unlock, Lead and Close. It
-	// is 1 ms or more; 0 means 3 s. The go-redis client obeys it only if its option
-	// ContextTimeoutEnabled is set. If not, a request may continue in the background after Timeout,
-	// until the timeouts and retries of go-redis end it.
+	// Timeout bounds the time of a request, and the time of a release in Unlock, Lead and Close. A
+	// renewal may take as long as the lease lasts. Timeout is 1 ms or more; 0 means 3 s. The
+	// go-redis client obeys it only if its option ContextTimeoutEnabled is set. If not, a request
+	// may continue in the background after Timeout, until the timeouts and retries of go-redis end
+	// it.
 	Timeout time.Duration
 
 	// TTL and Transition are the two windows of a lease. The owner renews before the TTL ends. In

@@ -14,9 +14,8 @@
 // many processes. [Client.Watch] and [Client.Owner] show who owns a mutex. With [Client.Check] a
 // resource refuses a former owner.
 //
-// Three packages build on these methods. Package worker has the state machine of a job processor.
-// Package registry has reentrant locks by key, like Spring's RedisLockRegistry. Package contend has
-// the types of Simba.
+// Two packages build on these methods. Package registry has reentrant locks by key, like Spring's
+// RedisLockRegistry. Package contend has the types of Simba.
 //
 // # Leases and tenures
 //
@@ -27,6 +26,9 @@
 // A lease has two windows: first the TTL window, then the transition window. The owner renews at
 // the end of the TTL window, or when a third of the lease is left, whichever is earlier. In the
 // transition window it still owns the mutex, and may renew.
+//
+// The name of a mutex has 1 to 255 bytes of UTF-8, without white space, control characters and braces.
+// Of names that come from elsewhere use a hash, or url.QueryEscape.
 //
 // A contender is identified by its id. If it repeats a request, the server recognizes the id, so a
 // lost reply does no harm. Two contenders of a mutex must never have the same id at the same time.
@@ -39,9 +41,11 @@
 // ownership context ends before the server grants the mutex to another contender, unless the clock
 // of this process loses more than this margin during the lease.
 //
-// Only SIMBA.BREAK, an administrator's command, can end a lease while the ownership context lasts.
-// A tenure that lasts for a second or longer subscribes to notices of it, and ends at once. A
-// shorter one learns of it by its next request.
+// Only a command that somebody sends can end a lease while the ownership context lasts: SIMBA.BREAK,
+// DEL of the mutex's key, or RELEASE with the contender's id. A tenure that lasts for a second or
+// longer subscribes to notices of it, and ends at once. A shorter one learns of it by its next
+// request, and so does one without the right to SUBSCRIBE, or of a Client with more than 8,192
+// mutexes.
 //
 // After a freeze of the process or the machine, the lease may have ended. Err of an ownership
 // context reads the clock, so it reports the loss at once. Err of a context that is derived from it

@@ -20,7 +20,7 @@ func (f *final) Error() string {
 func (f *final) Unwrap() error { return f.err }
 
 // Final returns an error with which the f of Lead or Every ends Lead or Every, which then returns
-// err. err may be nil.
+// err. err may be nil. It has no meaning in Do.
 func Final(err error) error { return &final{err} }
 
 // quickTenure is the length of a tenure after which Lead contends again at once. After a shorter one
@@ -43,7 +43,7 @@ const quickTenure = time.Second
 // panic passes on.
 //
 // When ctx ends, Lead waits for f, and for the reply to the release at most for Options.Timeout, and
-// returns the error of ctx. It returns ErrClosed when the Client or the go-redis client is closed. If
+// returns an error that matches that of ctx. It returns ErrClosed when the Client or the go-redis client is closed. If
 // the server refuses the first request, Lead returns the server's error reply. After the first
 // tenure it logs a refusal, and tries again.
 func (c *Client) Lead(ctx context.Context, mutex string, f func(context.Context) error, o ...Option) error {

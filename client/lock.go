@@ -16,7 +16,8 @@ type Lock struct{ l *lease }
 // or with the ownership, whichever ends first, and [Token] returns its fencing token. Do waits for
 // the reply to the unlock at most for Options.Timeout.
 //
-// If Do cannot lock the mutex, it returns the error of [Client.Lock]. If the mutex was lost while f
+// Do waits for the mutex, and for a server that does not answer, until ctx ends. If Do cannot lock the
+// mutex, it returns the error of [Client.Lock]. If the mutex was lost while f
 // ran, the error matches ErrLost, and also the error of f if there is one. Another owner may then
 // have changed what the mutex protects. In all other cases Do returns the error of f unchanged.
 // Check for ErrLost first, since f may return the error of its context.

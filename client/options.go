@@ -14,9 +14,9 @@ import (
 // effect.
 type Option func(*terms)
 
-// WithTTL sets the TTL of the lease, 1 ms to 24 h; 0 means that of the Client. The Client renews the
-// lease until the end of the work. If the process dies, the mutex stays locked for the rest of the
-// TTL and transition windows.
+// WithTTL sets the TTL of the lease, 1 ms to 24 h; 0 means that of the Client. The transition window
+// stays that of the Client, see [WithTransition]. The Client renews the lease until the end of the
+// work. If the process dies, the mutex stays locked for the rest of the TTL and transition windows.
 func WithTTL(ttl time.Duration) Option {
 	return func(t *terms) {
 		if ttl != 0 {

@@ -18,8 +18,9 @@ type Schedule struct {
 	FixedDelay bool
 
 	// AlignToClock starts the runs at multiples of Period on the wall clock in UTC. A Period of 1 h
-	// starts one at each full hour, a Period of 24 h at midnight. So a new leader does not repeat
-	// what the previous leader has done. It excludes FixedDelay and InitialDelay.
+	// starts one at each full hour, a Period of 24 h at midnight. So a new leader seldom repeats
+	// what the previous leader has done, see [Client.Every]. It is an error with FixedDelay or
+	// InitialDelay.
 	AlignToClock bool
 }
 

@@ -22,8 +22,8 @@ type State struct {
 	At     time.Time // when the change was made, by the server's clock; zero for a present state
 	// Seq is the number of the change. A server gives later changes larger numbers.
 	Seq uint64
-	// Gap says that changes before this present state may be missing: the server was restarted, or
-	// the Client has reached another one.
+	// Gap says that changes before this present state may be missing: the server was restarted, the
+	// Client has reached another one, or the server's history does not continue what was seen.
 	Gap bool
 }
 
@@ -38,19 +38,24 @@ const (
 
 // Watch observes the owner of a mutex and does not contend for it. It yields the present state
 // first, and then each change in order. A slow loop misses none, as long as the server keeps them in
-// its history, and they are less than 10,000. When changes may be missing, Watch yields the present
-// state with Gap set.
+// its history, and they are less than 10,000. The history is that of all mutexes of the server. When
+// Watch sees that changes are missing, it yields the present state with Gap set.
 //
+//	var last uint64 // the token of the last leader
 //	for s, err := range c.Watch(ctx, "report") {
-//		if err != nil {
+//		switch {
+//		case err != nil:
 //			log.Print(err) // Watch goes on
-//			continue
+//		case s.Owner.Token > last:
+//			last = s.Owner.Token
+//			fmt.Println(s.Owner.ID, "leads")
 //		}
-//		fmt.Println(s.Owner.ID)
 //	}
 //
-// Watch yields each error once, with the zero State, and tries again. It ends when ctx ends, without
-// an error. ErrClosed and an invalid mutex end it, too, after they were yielded.
+// Watch yields each error once, with the zero State, and tries again. It asks at least every 15 s, so
+// it may see so late that the server does not answer. It ends when ctx ends, without an error.
+// ErrClosed and an invalid mutex end it, too, after they were yielded. Without the right to INFO,
+// Watch sees a restart of the server only if the owner differs.
 func (c *Client) Watch(ctx context.Context, mutex string) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
 		if ctx == nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/client/contend"
+	"github.com/simba-resp/simba-resp/engine"
 )
 
 func TestLeadRunsItsWorkOnceForEachTenure(t *testing.T) {
@@ -213,6 +214,25 @@ func TestErrorOfAStartedServiceIsLogged(t *testing.T) {
 		}
 		if err := k.Stop(bg); err == nil || !strings.Contains(err.Error(), "TTL is 1µs") {
 			t.Errorf("Stop returns %v, want the error of the run", err)
+		}
+	})
+}
+
+func TestLeadLogsSmallerTokens(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.replace(engine.Recovery{Token: 100})
+		g, log := w.logged()
+		tenures := 0
+		must(t, g.Lead(bg, "job", func(ctx context.Context) error {
+			if tenures++; tenures > 1 {
+				return client.Final(nil)
+			}
+			w.replace(engine.Recovery{}) // a server without data
+			<-ctx.Done()
+			return nil
+		}))
+		if n := strings.Count(log(), "smaller tokens"); n != 1 || !strings.Contains(log(), "token=1 before=101") {
+			t.Errorf("the log names smaller tokens %d times, want once:\n%s", n, log())
 		}
 	})
 }
