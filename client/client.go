@@ -11,8 +11,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/simba-resp/simba-resp/client/internal/names"
 )
 
 const (
@@ -109,9 +107,6 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 	}
 	switch known := o.IDPrefix; {
 	case known != "":
-		if err := names.CheckContender(known); err != nil {
-			return nil, fmt.Errorf("IDPrefix: %w", err)
-		}
 		if len(known) > maxPrefix {
 			return nil, fmt.Errorf("IDPrefix has %d bytes, at most %d are allowed", len(known), maxPrefix)
 		}
@@ -198,9 +193,6 @@ func (c *Client) Close() error {
 // mutex is free. The error is the error of ctx, ErrUnavailable, ErrClosed, or the server's error
 // reply.
 func (c *Client) Owner(ctx context.Context, mutex string) (Owner, error) {
-	if err := names.CheckMutex(mutex); err != nil {
-		return Owner{}, err
-	}
 	if err := c.callable(ctx); err != nil {
 		return Owner{}, err
 	}
@@ -212,8 +204,8 @@ func (c *Client) Owner(ctx context.Context, mutex string) (Owner, error) {
 // the action. A resource that can store a number needs no Check: it keeps the largest token that it
 // has received, and refuses smaller ones. Check returns the same errors as Owner.
 func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
-	if err := names.CheckMutex(mutex); err != nil || token == 0 || token > math.MaxInt64 { // no tenure has such a token
-		return false, err
+	if token == 0 || token > math.MaxInt64 { // no tenure has such a token
+		return false, nil
 	}
 	if err := c.callable(ctx); err != nil {
 		return false, err

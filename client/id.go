@@ -18,7 +18,7 @@ var (
 	counter atomic.Uint64 // numbers the ids of this process
 	host    = sync.OnceValue(func() string {
 		name, err := os.Hostname()
-		if err != nil || names.CheckContender(name) != nil || strings.HasPrefix(name, "@") {
+		if err != nil || strings.ContainsAny(name, "@{} ") {
 			name = "localhost"
 		}
 		return name

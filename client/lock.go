@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"time"
-
-	"github.com/simba-resp/simba-resp/client/internal/names"
 )
 
 // Lock is a locked mutex. It is safe for concurrent use.
@@ -187,7 +185,6 @@ func (c *Client) enter(ctx context.Context, mutex string, try bool, o []Option) 
 		switch prefix, err = c.prefix(ctx); {
 		case err == nil:
 			t.id = defaultID(prefix)
-			err = names.CheckContender(t.id) // the name of the user may be long
 		case errors.Is(err, ErrUnavailable) && !try:
 			failure = err
 			c.noteFailure(t, err, true)

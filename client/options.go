@@ -63,14 +63,6 @@ func (c *Client) terms(mutex string, options []Option) (*terms, error) {
 			set(t)
 		}
 	}
-	if err := names.CheckMutex(t.mutex); err != nil {
-		return nil, err
-	}
-	if t.id != "" {
-		if err := names.CheckContender(t.id); err != nil {
-			return nil, err
-		}
-	}
 	if t.renewal != 0 && t.renewal < time.Millisecond {
 		return nil, fmt.Errorf("Renewal is %v, less than 1ms", t.renewal)
 	}

@@ -14,9 +14,7 @@ import (
 func orders(c *client.Client, expireAfter time.Duration) (*registry.Registry, *registry.Lock) {
 	r, err := registry.New(c, registry.Config{Prefix: "orders", ExpireAfter: expireAfter})
 	check(err)
-	lock, err := r.Obtain("4711") // the mutex orders:4711
-	check(err)
-	return r, lock
+	return r, r.Obtain("4711") // the mutex orders:4711
 }
 
 // A function that has locked a key may call another one that locks it with the same holder.

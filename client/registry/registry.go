@@ -93,8 +93,8 @@ type Holder struct {
 
 // New returns a Registry. It sends no request. The error names the field that is not valid.
 func New(c *client.Client, cfg Config) (*Registry, error) {
-	if err := names.CheckMutex(cfg.Prefix); err != nil {
-		return nil, fmt.Errorf("Prefix: %w", err)
+	if cfg.Prefix == "" {
+		return nil, errors.New("Prefix is empty")
 	}
 	if cfg.ExpireAfter != 0 {
 		if err := names.CheckMillis("ExpireAfter", cfg.ExpireAfter, names.MinTTL, names.MaxTTL); err != nil {
@@ -114,17 +114,8 @@ func New(c *client.Client, cfg Config) (*Registry, error) {
 func (r *Registry) NewHolder() *Holder { return &Holder{} }
 
 // Obtain returns the lock of a key. It sends no request. Two Locks of one key are the same lock. The
-// error says why Prefix:key is not a valid name of a mutex.
-func (r *Registry) Obtain(key string) (*Lock, error) {
-	mutex := r.cfg.Prefix + ":" + key
-	if key == "" {
-		return nil, errors.New("the key is empty")
-	}
-	if err := names.CheckMutex(mutex); err != nil {
-		return nil, err
-	}
-	return &Lock{r, mutex}, nil
-}
+// server refuses to lock it if Prefix:key is no valid name of a mutex.
+func (r *Registry) Obtain(key string) *Lock { return &Lock{r, r.cfg.Prefix + ":" + key} }
 
 // Close unlocks all locks and ends all waits. It waits for the server's replies to the unlocks, at
 // most for the Timeout of the Client. If a release fails, the lock is free when its lease ends. Later

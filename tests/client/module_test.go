@@ -3,12 +3,10 @@ package clienttest
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,6 +20,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/client"
+	"github.com/simba-resp/simba-resp/client/registry"
 	"github.com/simba-resp/simba-resp/resp"
 )
 
@@ -199,45 +198,35 @@ func typeName(x ast.Expr) string {
 	return ""
 }
 
-// names returns valid and invalid names.
-func names() []string {
-	all := []string{
-		"", " ", "a", "a b", "a\tb", "a\x00", "a\x7f", "{", "a}", "@", "@@", "a@@b", "a@b@", "é", "a\u00a0b", "a\u2028", "é{", "é ",
-		"\xff", "é\xff", "a\x80b", "\u200b", "日本", "simba:{x}", strings.Repeat("é", 64), strings.Repeat("é", 128),
-	}
-	for _, n := range []int{simba.MaxContenderLen, simba.MaxMutexLen} {
-		all = append(all, strings.Repeat("x", n-1), strings.Repeat("x", n), strings.Repeat("x", n+1))
-	}
-	random := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
-		b := make([]byte, 1+random.IntN(4))
-		for i := range b {
-			b[i] = byte(random.IntN(256))
-		}
-		all = append(all, string(b), string(rune(random.IntN(0x3000))))
-	}
-	return all
-}
-
-func TestTheClientTakesTheNamesThatTheServerTakes(t *testing.T) {
+// The rules for names are the server's. It refuses them with the argument's name, and nothing is tried
+// again.
+func TestInvalidNamesAreRefused(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
-		ended, cancel := context.WithCancel(bg)
-		cancel()
-		refuses := func(mutex, id string) bool { // without a request
-			_, err := g.Lock(ended, mutex, client.WithID(id))
-			return !errors.Is(err, context.Canceled)
+		work := func(context.Context) error { return nil }
+		lock := func(mutex string, o ...client.Option) error { _, err := g.Lock(bg, mutex, o...); return err }
+		r := g.registry(t, registry.Config{})
+		_, unowned := g.Owner(bg, "a b")
+		for _, row := range []struct {
+			want string
+			err  error
+		}{
+			{"mutex", lock("")},
+			{"mutex", lock("a b")},
+			{"mutex", g.Do(bg, "", work)},
+			{"mutex", g.Lead(bg, "", work)},
+			{"mutex", g.Every(bg, "", client.Schedule{Period: 1}, work)},
+			{"mutex", unowned},
+			{"mutex", obtain(t, r, "a{b").Lock(bg, r.NewHolder())},
+			{"contender", lock("job", client.WithID("two words"))},
+			{"contender", lock("job", client.WithID("a@@b"))},
+		} {
+			if row.err == nil || !strings.Contains(row.err.Error(), "invalid "+row.want) {
+				t.Errorf("the error is %v, want invalid %s", row.err, row.want)
+			}
 		}
-		for _, name := range names() {
-			if got, want := refuses(name, "id"), simba.CheckMutex(name) != nil; got != want {
-				t.Errorf("does the client refuse the mutex %q: %v; does the server refuse it: %v", name, got, want)
-			}
-			if name == "" { // the client chooses an id instead
-				continue
-			}
-			if got, want := refuses("job", name), simba.CheckContender(name) != nil; got != want {
-				t.Errorf("does the client refuse the contender %q: %v; does the server refuse it: %v", name, got, want)
-			}
+		if w.elapsed() != 0 {
+			t.Errorf("the errors took %v, want no time", w.elapsed())
 		}
 	})
 }

@@ -133,12 +133,10 @@ func (s *stress) once() {
 			err = l.Unlock(context.Background())
 		}
 	case 17:
-		if l, failure := reg.Obtain("x"); failure == nil {
-			h := reg.NewHolder()
-			if err = l.Lock(ctx, h); err == nil {
-				s.work(l.Context(h), len(s.inside)-1)
-				err = errors.Join(l.Lock(context.Background(), h), l.Unlock(context.Background(), h), l.Unlock(ctx, h))
-			}
+		l, h := reg.Obtain("x"), reg.NewHolder()
+		if err = l.Lock(ctx, h); err == nil {
+			s.work(l.Context(h), len(s.inside)-1)
+			err = errors.Join(l.Lock(context.Background(), h), l.Unlock(context.Background(), h), l.Unlock(ctx, h))
 		}
 	case 18:
 		_, err = c.Check(ctx, s.mutex(i), 1)

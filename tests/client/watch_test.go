@@ -467,9 +467,8 @@ func TestWatchThatCannotBeginYieldsWhy(t *testing.T) {
 		closed := w.client()
 		must(t, closed.Close())
 		for name, states := range map[string]iter.Seq2[client.State, error]{
-			"an invalid mutex": w.client().Watch(bg, ""),
-			"no context":       w.client().Watch(nil, "job"), //nolint:staticcheck // the case
-			"a closed Client":  closed.Watch(bg, "job"),
+			"no context":      w.client().Watch(nil, "job"), //nolint:staticcheck // the case
+			"a closed Client": closed.Watch(bg, "job"),
 		} {
 			var got []error
 			for _, err := range states {

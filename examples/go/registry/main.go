@@ -53,10 +53,7 @@ func run(ctx context.Context) error {
 		return err
 	}
 	defer locks.Close()
-	lock, err := locks.Obtain(*key)
-	if err != nil {
-		return err
-	}
+	lock := locks.Obtain(*key)
 	holder := locks.NewHolder() // each goroutine that locks needs its own holder
 
 	for ctx.Err() == nil {
