@@ -58,6 +58,7 @@ func newPostgres(t TB, args []string) *Server {
 	s.args = append([]string{
 		"-D", s.data(), "-p", strconv.Itoa(port), "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
 		"-c", "max_connections=300", "-c", "shared_buffers=32MB", "-c", "max_wal_size=256MB",
+		"-c", "dynamic_shared_memory_type=mmap", // a killed server leaves nothing outside its folder
 	}, args...)
 	s.ready = func() error {
 		_, err := AskPostgres(s.Addr, "SELECT 1")
