@@ -39,12 +39,14 @@ type attempt struct {
 	persists bool   // ask again even if the server refuses
 	lastOver uint64 // the token of the contender's last tenure
 
-	owner     Owner // in the last reply
-	failure   error // of the last request; nil = it was answered
-	refused   bool  // a request was refused, which is logged, and none was answered since
-	doubled   bool  // another waiter with this id was logged
-	uncertain bool  // a request to acquire got no reply
-	present   bool  // the server may keep something for the contender
+	owner     Owner  // in the last reply
+	failure   error  // of the last request; nil = it was answered
+	refused   bool   // a request was refused, which is logged, and none was answered since
+	doubled   bool   // another waiter with this id was logged
+	uncertain bool   // a request to acquire got no reply
+	answered  bool   // the server has answered a request
+	present   bool   // the server may keep something for the contender
+	granted   uint64 // the token of a grant that the contender has taken
 	flying    sync.WaitGroup
 	wait      *wait // of the last request; nil = it had none
 	listener  *listener
@@ -90,6 +92,7 @@ func (a *attempt) run(ctx, base context.Context) (*lease, error) {
 				pause = min(2*pause, a.longestPause(err))
 			}
 		case reply.status == statusAcquired || reply.status == statusRenewed:
+			a.granted = reply.token
 			var l *lease
 			if l, d, err = a.own(ctx, base, reply, sent); l != nil || err != nil {
 				return l, err
@@ -181,7 +184,7 @@ func (a *attempt) ask(ctx context.Context) (reply, instant, error) {
 	})
 	switch {
 	case err == nil:
-		a.answered(got)
+		a.note(got)
 	case !refused(err) || misconfigured(err):
 		a.uncertain = true
 	}
@@ -199,10 +202,10 @@ func (a *attempt) guard(ctx context.Context, granted reply) (reply, instant, err
 	return got, sent, err
 }
 
-// answered notes that the server has replied.
-func (a *attempt) answered(r reply) {
+// note notes that the server has replied.
+func (a *attempt) note(r reply) {
 	a.c.outage.answered()
-	a.failure = nil
+	a.answered, a.failure = true, nil
 	if a.refused {
 		a.refused = false
 		a.c.log.Info("the server accepts the contender's requests again", "mutex", a.terms.mutex, "contender", a.terms.id)
@@ -220,6 +223,7 @@ func (a *attempt) shorten(err error) bool {
 	if !errors.As(err, &long) || a.terms.lease() <= long.Longest || !a.terms.fit(long.Longest) {
 		return false
 	}
+	a.answered = true
 	a.c.longest.Store(int64(long.Longest))
 	a.c.log.Warn("the server refuses the default lease as too long; a shorter one is used", "ttl", a.terms.ttl, "transition", a.terms.transition)
 	return true
@@ -261,6 +265,9 @@ func (a *attempt) own(ctx, base context.Context, r reply, sent instant) (_ *leas
 	if l.left() <= 0 { // the reply took longer than the lease
 		l.cancel(ErrLost)
 		a.uncertain = true
+		if a.try {
+			return nil, 0, errNoAnswer
+		}
 		return nil, retryPause, nil
 	}
 	if err := a.c.contenders.hold(a.of, l); err != nil {
@@ -280,20 +287,27 @@ func (a *attempt) own(ctx, base context.Context, r reply, sent instant) (_ *leas
 // endLast releases the tenure of a reply. If the server refuses that, as Lead has logged, it tries
 // again until the lease has ended: an ACQUIRE would renew it.
 func (a *attempt) endLast(ctx context.Context, r reply) error {
-	for waited := time.Duration(0); ; waited += retryPauseMax {
+	for began := now(); ; {
 		_, err := request(ctx, a.c, a.c.timeout, func(ctx context.Context) (bool, error) {
 			return a.c.release(ctx, a.terms, r.token, via{})
 		})
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if a.refused = refused(err) && waited < r.transition; !a.refused {
-			if err != nil && !refused(err) && a.failed(err) {
+		left := r.transition - now().since(began)
+		a.refused = refused(err) && left > 0
+		switch {
+		case a.refused:
+		case err == nil || refused(err):
+			return nil
+		default:
+			a.uncertain = true
+			if a.failed(err) {
 				return err
 			}
 			return nil
 		}
-		if err := a.sleep(ctx, min(retryPauseMax, r.transition-waited)); err != nil {
+		if err := a.sleep(ctx, min(retryPauseMax, left)); err != nil {
 			return err
 		}
 	}
@@ -400,8 +414,11 @@ func (a *attempt) giveUp(leave bool) <-chan struct{} {
 			// If the connection for outcomes has ended, or the RELEASE has reached another server, that
 			// one did not know which tenure the request brought.
 			gone, last := !a.c.waits.has(v), a.forget()
-			if gone || last.reply.status == statusAcquired {
-				_, err = a.c.releaseUntil(a.report.ctx, a.terms, last.reply.token, via{}, enough)
+			if last.reply.status == statusAcquired {
+				a.granted = last.reply.token
+			}
+			if gone || last.err != nil || a.granted != 0 {
+				_, err = a.c.releaseUntil(a.report.ctx, a.terms, a.granted, via{}, enough)
 			}
 		}
 		if refused(err) {

@@ -96,12 +96,12 @@ func (s *contenders) leave(k *contender, err error) {
 }
 
 // owns reports whether a tenure is the present one of a contender. It is true, too, for a contender
-// that still asks: it learns of the tenure by its next request, and releases it if it gives up.
+// that still asks: it learns of the tenure by its next request.
 func (s *contenders) owns(mutex, id string, token uint64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k := s.all[contenderKey{mutex, id}]
-	return k != nil && (k.lease == nil || k.lease.token == token)
+	return k != nil && (k.lease == nil && !k.leaving || k.lease != nil && k.lease.token == token)
 }
 
 func (s *contenders) setLeaving(k *contender) {

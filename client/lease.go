@@ -3,6 +3,7 @@ package client
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -322,7 +323,7 @@ func (l *lease) notified(n notice) {
 // check asks the server whether the tenure lasts, without renewing the lease, until a reply is newer
 // than all notices.
 func (l *lease) check() {
-	for l.Err() == nil {
+	for pause := retryPause; l.Err() == nil; pause = min(2*pause, misconfiguredPauseMax) {
 		l.mu.Lock()
 		seen := l.questions
 		l.mu.Unlock()
@@ -348,7 +349,7 @@ func (l *lease) check() {
 			return
 		}
 		if err != nil {
-			_ = sleep(l, l.c, retryPause)
+			_ = sleep(l, l.c, pause/2+rand.N(pause))
 		}
 	}
 }

@@ -145,7 +145,7 @@ func (c *Client) lock(ctx, base context.Context, mutex string, try, auto bool, o
 	l, err := a.run(ctx, base)
 	if err != nil {
 		owner, failure := a.owner, a.failure
-		if failure == nil && a.report.began && !a.report.contended {
+		if failure == nil && a.report.began && !a.answered {
 			failure = errNoAnswer
 		}
 		gone := a.giveUp(true)

@@ -36,8 +36,8 @@ type notice struct {
 	subscribed       bool // no message: the listener may have missed earlier messages
 }
 
-// listener receives the notices of channels. notify is called for one notice at a time, and must not
-// block.
+// listener receives the notices of channels. notify may be called at the same time from several
+// goroutines, and must not block.
 type listener struct {
 	notify   func(notice)
 	channels []string

@@ -4,7 +4,9 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -60,7 +62,7 @@ type waits struct {
 	opened  chan struct{} // closed when the connection is open or has failed; nil = none
 	last    uint64        // the number of the last wait
 	all     map[uint64]*wait
-	used    time.Time // when the last wait began or ended
+	used    time.Time // when the connection was opened, or the last wait ended
 	refused time.Time // when the server refused SIMBA.NEXT; zero = it did not
 	closed  bool
 }
@@ -69,14 +71,27 @@ func newWaits(c *Client) *waits {
 	w := &waits{c: c, all: make(map[uint64]*wait)}
 	w.ctx, w.end = context.WithCancel(context.Background())
 	if r, ok := c.rdb.(interface{ Options() *redis.Options }); ok {
-		o := *r.Options()
-		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxRetries = 1, 0, 0, 0, -1
-		o.ReadTimeout, o.ContextTimeoutEnabled = nextTimeout, true
-		// go-redis writes to the config of its client.
-		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-		w.options = &o
+		w.options = r.Options()
 	}
 	return w
+}
+
+// dial returns a go-redis client that connects once. A pool would replace a connection that is old or
+// broken without an error. The server ends all waits of the old one, and the Client must learn that.
+func (w *waits) dial() *redis.Client {
+	o := *w.options
+	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxRetries, o.DialerRetries = 1, 0, 0, 0, -1, 1
+	o.ReadTimeout, o.ContextTimeoutEnabled = nextTimeout, true
+	// go-redis writes to the config of its client.
+	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	var dialed atomic.Bool
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if dialed.Swap(true) {
+			return nil, errWaiterGone
+		}
+		return w.options.Dialer(ctx, network, addr)
+	}
+	return redis.NewClient(&o)
 }
 
 // add adds a wait for a request that is about to be sent. It returns nil if the connection is not
@@ -116,7 +131,7 @@ func (w *waits) open() <-chan struct{} {
 		return nil
 	case w.opened == nil:
 		w.opened = make(chan struct{})
-		w.rdb = redis.NewClient(w.options)
+		w.rdb = w.dial()
 		w.running.Go(w.run)
 	}
 	return w.opened
@@ -124,17 +139,13 @@ func (w *waits) open() <-chan struct{} {
 
 // run uses one connection, from its begin to its end.
 func (w *waits) run() {
-	// A pool would replace a connection that is old or broken without an error. The server ends all
-	// waits of the old one, and the Client must learn that.
-	conn := w.rdb.Conn()
 	name := rand.Text()
-	_, err := w.next(conn, name, 0)
+	_, err := w.next(name, 0)
 	w.mu.Lock()
 	if err == nil {
 		w.bound, w.used, w.refused = name, time.Now(), time.Time{}
 	}
-	var reply redis.Error
-	first := err != nil && errors.As(err, &reply) && refused(err)
+	first := refused(err)
 	if first {
 		first = w.refused.IsZero()
 		w.refused = time.Now()
@@ -145,12 +156,11 @@ func (w *waits) run() {
 		w.c.log.Error("the server refuses SIMBA.NEXT; waiters poll instead", "err", err)
 	}
 	for err == nil && !w.isIdle() {
-		err = w.collect(conn, name)
+		err = w.collect(name)
 	}
 	w.mu.Lock()
 	over := w.all
 	w.bound, w.opened, w.all = "", nil, make(map[uint64]*wait)
-	_ = conn.Close()
 	_ = w.rdb.Close() // the server hands on what this connection did not receive
 	for _, one := range over {
 		one.outcome <- outcome{err: errWaiterGone}
@@ -181,17 +191,17 @@ func (w *waits) isIdle() bool {
 	return idle
 }
 
-func (w *waits) next(conn *redis.Conn, name string, d time.Duration) ([]any, error) {
+func (w *waits) next(name string, d time.Duration) ([]any, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, nextTimeout)
 	defer cancel()
 	cmd := once{redis.NewCmd(ctx, "simba.next", name, d.Milliseconds())}
-	_ = conn.Process(ctx, cmd) // cmd has the error
+	_ = w.rdb.Process(ctx, cmd) // cmd has the error
 	return cmd.Slice()
 }
 
 // collect waits for the next outcomes, and delivers them.
-func (w *waits) collect(conn *redis.Conn, name string) error {
-	list, err := w.next(conn, name, nextWait)
+func (w *waits) collect(name string) error {
+	list, err := w.next(name, nextWait)
 	if err != nil {
 		return err
 	}

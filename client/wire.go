@@ -24,7 +24,13 @@ func (c *Client) acquire(ctx context.Context, t *terms, noQueue bool, v via) (re
 	case v.n != 0:
 		args = append(args, "wait", 0, "via", v.waiter, "request", v.n)
 	}
-	return parseReply(c.rdb.Do(ctx, args...))
+	cmd := redis.NewCmd(ctx, args...)
+	if v.n == 0 {
+		_ = c.rdb.Process(ctx, cmd) // cmd has the error
+	} else {
+		_ = c.rdb.Process(ctx, once{cmd})
+	}
+	return parseReply(cmd)
 }
 
 // guard sends SIMBA.GUARD, which renews the lease if the tenure has the given token.
@@ -56,7 +62,7 @@ func (c *Client) check(ctx context.Context, mutex string, token uint64) (holds b
 
 // once is a command that go-redis does not repeat. The reply to a repeated RELEASE would say that
 // there was nothing to release, although the first RELEASE has released the mutex. A repeated NEXT
-// would return other outcomes.
+// would return other outcomes, and the server refuses a number of a request that it knows.
 type once struct{ *redis.Cmd }
 
 // NoRetry implements redis.Cmder.

@@ -96,7 +96,7 @@ func (c *client) simbaAcquire(args [][]byte) error {
 		a.Session = c.conn.ID()
 	}
 	a.Full = c.permit.full
-	via := a.via.n != 0 && !(a.wait && c.multi.executing)
+	via := a.via.n != 0 && !c.multi.executing
 	if !via {
 		c.x.supersede(tenureHash(a.Mutex, a.Contender), nil)
 	}

@@ -110,34 +110,34 @@ func (l *Lock) enter(ctx context.Context, h *Holder, wait bool) (e *entry, lock 
 		e = &entry{asks: make(chan struct{}, 1)}
 		r.entries[p] = e
 	}
-	e.users++
-	select {
-	case e.asks <- struct{}{}:
-	default:
+	for e.users++; e.lock == nil; {
+		select {
+		case e.asks <- struct{}{}:
+			return e, nil, nil
+		default:
+		}
 		if !wait {
-			err = &client.NotAcquiredError{Mutex: l.mutex}
-			break
+			r.leave(p, e)
+			return nil, nil, &client.NotAcquiredError{Mutex: l.mutex}
 		}
 		r.mu.Unlock()
 		select {
-		case e.asks <- struct{}{}:
+		case e.asks <- struct{}{}: // the other call has ended
+			<-e.asks
 		case <-ctx.Done():
 			err = &client.NotAcquiredError{Mutex: l.mutex, Err: ctx.Err()}
 		case <-r.closing.Done():
 			err = context.Cause(r.closing)
 		}
 		r.mu.Lock()
+		if err != nil {
+			r.leave(p, e)
+			return nil, nil, err
+		}
 	}
-	if err == nil && e.lock == nil {
-		return e, nil, nil
-	}
-	if err == nil {
-		<-e.asks
-		e.count++
-		lock = e.lock
-	}
+	e.count++
 	r.leave(p, e)
-	return e, lock, err
+	return e, e.lock, nil
 }
 
 // lockAgain renews the lease for a holder that has the lock.
