@@ -61,6 +61,7 @@ type Client struct {
 	longest         atomic.Int64           // the longest lease of the server, in nanoseconds; 0 = not known
 	idPrefix        atomic.Pointer[string] // nil = not known yet
 	infoDenied      atomic.Bool            // the server refuses INFO, which is logged
+	punctual        bool                   // the requests of rdb certainly end with their contexts
 	log             *slog.Logger
 	hook            func(context.Context, Event)
 	outage          outage
@@ -117,7 +118,9 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 	c.outage.log = c.log
 	c.subscriptions = newSubscriptions(rdb, c.log)
 	c.waits = newWaits(c)
-	if !contextTimeouts(rdb) {
+	known, heeds := contextTimeouts(rdb)
+	c.punctual = known && heeds
+	if known && !heeds {
 		c.log.Warn("ContextTimeoutEnabled is off: the timeouts and retries of go-redis make requests last longer than Timeout",
 			"timeout", c.timeout)
 	}
@@ -141,11 +144,10 @@ func checkRedis(rdb redis.UniversalClient) error {
 	return nil
 }
 
-// contextTimeouts reports whether the requests of rdb end with their contexts. It returns true if
-// the type of rdb is unknown.
-func contextTimeouts(rdb redis.UniversalClient) bool {
-	r, ok := rdb.(*redis.Client)
-	return !ok || r.Options().ContextTimeoutEnabled
+// contextTimeouts reports whether the requests of rdb end with their contexts, if its type is known.
+func contextTimeouts(rdb redis.UniversalClient) (known, heeds bool) {
+	r, known := rdb.(*redis.Client)
+	return known, known && r.Options().ContextTimeoutEnabled
 }
 
 // isDefaultUser reports whether rdb certainly logs in as the user "default".
@@ -226,15 +228,19 @@ func (c *Client) callable(ctx context.Context) error {
 	}
 }
 
-// request sends a request on a goroutine of its own. It returns the error of ctx, errClientClosed or
-// errNoAnswer if ctx or the Client ends first, or after timeout. The request may then go on in the
-// background, until timeout. It has the values of ctx.
+// request sends a request. It returns the error of ctx, errClientClosed or errNoAnswer if ctx or the
+// Client ends first, or after timeout. The request may then go on in the background, until timeout,
+// so it has a goroutine of its own, unless ctx never ends. It has the values of ctx.
 func request[T any](ctx context.Context, c *Client, timeout time.Duration, send func(context.Context) (T, error)) (value T, err error) {
 	type result struct {
 		value T
 		err   error
 	}
 	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
+	if ctx.Done() == nil && c.punctual {
+		defer cancel()
+		return send(limited)
+	}
 	done := make(chan result, 1)
 	go func() {
 		defer cancel()

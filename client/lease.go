@@ -416,22 +416,42 @@ func (l *lease) end() {
 // release ends the tenure and begins to release the mutex. The result is closed when the release has
 // ended, see failure. Only the first call has an effect.
 func (l *lease) release() <-chan struct{} {
-	l.end()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.gone == nil {
-		l.gone = make(chan struct{})
-		if !l.of.stays {
-			l.c.contenders.setLeaving(l.of)
-		}
+	if l.beginRelease() {
 		go l.releaseAtServer()
 	}
 	return l.gone
 }
 
-// releaseAtServer sends RELEASE until the server confirms or refuses it, or the lease has ended.
+// releaseNow is release, but returns when the server has replied, or after Options.Timeout.
+func (l *lease) releaseNow() <-chan struct{} {
+	if l.beginRelease() {
+		if l.earlier != nil || l.cause() != ErrReleased || !l.c.punctual {
+			go l.releaseAtServer()
+		} else {
+			l.releaseAtServer()
+		}
+	}
+	return l.gone
+}
+
+// beginRelease ends the tenure. It returns true for the first call, which must send the RELEASE.
+func (l *lease) beginRelease() (first bool) {
+	l.end()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.gone != nil {
+		return false
+	}
+	l.gone = make(chan struct{})
+	if !l.of.stays {
+		l.c.contenders.setLeaving(l.of)
+	}
+	return true
+}
+
+// releaseAtServer sends RELEASE. If the server does not reply, it goes on in the background, until the
+// server confirms or refuses it, or the lease has ended.
 func (l *lease) releaseAtServer() {
-	lost := errors.Is(l.cause(), ErrLost)
 	l.losing.Wait() // before the hooks of a next tenure
 	token := l.token
 	if l.earlier != nil { // an ACQUIRE must not reach the server after the RELEASE
@@ -445,13 +465,25 @@ func (l *lease) releaseAtServer() {
 		close(l.gone)
 		return
 	}
-	released, err := l.c.releaseUntil(l.Context, l.terms, token, via{}, func() bool {
-		return now().since(l.from) > l.terms.lease()
-	})
+	ctx := context.WithoutCancel(l.Context)
+	released, err := l.c.releaseOnce(ctx, l.terms, token, via{})
+	if err == nil || isFinal(err) {
+		l.wasReleased(released || token == 0, err)
+		return
+	}
+	go func() {
+		time.Sleep(retryPause)
+		_, err := l.c.releaseUntil(ctx, l.terms, token, via{}, func() bool { return now().since(l.from) > l.terms.lease() })
+		l.wasReleased(true, err) // perhaps by the first RELEASE
+	}()
+}
+
+// wasReleased notes the end of the release.
+func (l *lease) wasReleased(released bool, err error) {
 	switch {
-	case lost: // the hook Lost was called, and nobody needs the release
+	case errors.Is(l.cause(), ErrLost): // the hook Lost was called, and nobody needs the release
 		err = nil
-	case err == nil && !released && token != 0: // the server ended the tenure before
+	case err == nil && !released: // the server ended the tenure before
 		err = ErrLost
 		l.report.lost(Owner{}, false)
 	default:
@@ -462,15 +494,19 @@ func (l *lease) releaseAtServer() {
 	close(l.gone)
 }
 
+func (c *Client) releaseOnce(ctx context.Context, t *terms, token uint64, v via) (released bool, err error) {
+	limited, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	return c.release(limited, t, token, v)
+}
+
 // releaseUntil sends RELEASE until the server replies, or enough returns true. If a RELEASE was
 // repeated, released is true, because a first one may have been executed.
 func (c *Client) releaseUntil(ctx context.Context, t *terms, token uint64, v via, enough func() bool) (released bool, err error) {
 	ctx = context.WithoutCancel(ctx)
 	for pause := retryPause; ; pause = min(2*pause, time.Second) {
-		limited, cancel := context.WithTimeout(ctx, c.timeout)
 		before := err
-		released, err = c.release(limited, t, token, v)
-		cancel()
+		released, err = c.releaseOnce(ctx, t, token, v)
 		if err == nil {
 			return released || before != nil, nil
 		}

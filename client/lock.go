@@ -273,30 +273,41 @@ func (l *Lock) lease() *lease {
 }
 
 func (l *lease) unlock(ctx context.Context) error {
-	gone := l.release()
+	if ctx != nil && Token(ctx) == l.token { // derived from the ownership context, which ends now
+		ctx = context.Background()
+	}
+	var gone <-chan struct{}
+	began := now()
+	if ctx != nil && ctx.Done() == nil {
+		gone = l.releaseNow()
+	} else {
+		gone = l.release()
+	}
 	if errors.Is(l.cause(), ErrLost) {
 		return fmt.Errorf("unlock %s: %w: another owner may have changed what it protects", l.terms.mutex, ErrLost)
 	}
 	if ctx == nil {
 		return fmt.Errorf("unlock %s: ctx is nil; the release continues in the background", l.terms.mutex)
 	}
-	if Token(ctx) == l.token { // derived from the ownership context, which has just ended
-		ctx = context.Background()
-	}
-	t := time.NewTimer(l.c.timeout)
-	defer t.Stop()
 	err := errNoAnswer
 	select {
 	case <-gone:
 		err = l.failure
-	case <-ctx.Done():
+	default:
+		t := time.NewTimer(l.c.timeout - now().since(began))
+		defer t.Stop()
 		select {
 		case <-gone:
 			err = l.failure
-		default:
-			return fmt.Errorf("unlock %s: %w; the release continues in the background", l.terms.mutex, ctx.Err())
+		case <-ctx.Done():
+			select {
+			case <-gone:
+				err = l.failure
+			default:
+				return fmt.Errorf("unlock %s: %w; the release continues in the background", l.terms.mutex, ctx.Err())
+			}
+		case <-t.C:
 		}
-	case <-t.C:
 	}
 	if err != nil {
 		return fmt.Errorf("unlock %s: %w", l.terms.mutex, err)

@@ -58,8 +58,8 @@ const (
 // Watch sees a restart of the server only if the owner differs.
 func (c *Client) Watch(ctx context.Context, mutex string) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
-		if ctx == nil {
-			yield(State{}, errors.New("ctx is nil"))
+		if err := c.callable(ctx); ctx == nil || errors.Is(err, ErrClosed) {
+			yield(State{}, err)
 			return
 		}
 		w := &watcher{c: c, mutex: mutex, wake: make(chan struct{}, 1)}
