@@ -27,8 +27,8 @@ type Event struct {
 	//	             Err is the error of the last request, nil if it did not fail
 	//	Renewed      a lease is renewed
 	//	Released     the server has confirmed the release; Took is the length of the tenure. If the
-	//	             release fails, the event comes at the latest when the lease ends, and Err is
-	//	             the error of the release
+	//	             release fails, the event comes when no lease can last any more, and Err is the
+	//	             error of the release
 	//	Lost         the lease expired or was ended by SIMBA.BREAK; Took is the length of the tenure,
 	//	             and Err matches ErrLost
 	//	WorkDone     the work of Do, TryDo or Lead, or a run of Every, has ended; Took is its time, and

@@ -465,7 +465,7 @@ func (l *lease) releaseAtServer() {
 		close(l.gone)
 		return
 	}
-	ctx := context.WithoutCancel(l.Context)
+	ctx, began := context.WithoutCancel(l.Context), now()
 	released, err := l.c.releaseOnce(ctx, l.terms, token, via{})
 	if err == nil || isFinal(err) {
 		l.wasReleased(released || token == 0, err)
@@ -473,7 +473,8 @@ func (l *lease) releaseAtServer() {
 	}
 	go func() {
 		time.Sleep(retryPause)
-		_, err := l.c.releaseUntil(ctx, l.terms, token, via{}, func() bool { return now().since(l.from) > l.terms.lease() })
+		// A renewal without a reply may have renewed the lease shortly before.
+		_, err := l.c.releaseUntil(ctx, l.terms, token, via{}, func() bool { return now().since(began) > l.terms.lease() })
 		l.wasReleased(true, err) // perhaps by the first RELEASE
 	}()
 }

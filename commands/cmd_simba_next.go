@@ -18,6 +18,10 @@ var simbaNextRow = command{
 // connection.
 const maxNext = time.Minute
 
+// maxSilence is how long a waiter that has waits may send no SIMBA.NEXT. Its client is frozen then, or
+// gone, and each mutex that it was granted would be idle for a lease.
+const maxSilence = 5 * time.Second
+
 func parseWaiter(b []byte) (string, error) {
 	if len(b) < minWaiterName || len(b) > maxWaiterName || !printable(b) {
 		return "", replyErrorf("ERR invalid waiter: it must have %d to %d visible ASCII characters", minWaiterName, maxWaiterName)
@@ -53,6 +57,8 @@ func (c *client) simbaNext(args [][]byte) error {
 	if err != nil {
 		return err
 	}
+	w.asks(true)
+	defer w.asks(false)
 	wait, deadline := c.conn.NewWait(), c.x.info.Started.Add(c.call.started+limit)
 	list, why := w.take(wait), resp.Woken
 	for len(list) == 0 && why == resp.Woken {

@@ -204,17 +204,40 @@ func TestAGrantThatExpiresBeforeNextIsATimeout(t *testing.T) {
 		p.wantStatus(acquireVia("c", 1, "0"), "queued")
 		q.do("SIMBA.RELEASE m o")
 		synctest.Wait()
-		time.Sleep(9 * time.Second)
-		if v := values(n.do(next(0))); v["status"] != "acquired" || v["ttl"] != "1000" {
-			t.Errorf("after 9 s of 10 SIMBA.NEXT returned %v, want acquired with 1 s left", v)
+		time.Sleep(4 * time.Second)
+		if v := values(n.do(next(0))); v["status"] != "acquired" || v["ttl"] != "6000" {
+			t.Errorf("after 4 s of 10 SIMBA.NEXT returned %v, want acquired with 6 s left", v)
 		}
 		q.do("SIMBA.RELEASE m c")
 		q.do("SIMBA.ACQUIRE m o 60000")
-		p.wantStatus(acquireVia("c", 2, "0"), "queued")
+		p.wantStatus("SIMBA.ACQUIRE m c 3000 WAIT 0 VIA "+theWaiter+" REQUEST 2", "queued")
 		q.do("SIMBA.RELEASE m o")
 		synctest.Wait()
-		time.Sleep(10 * time.Second)
+		time.Sleep(3 * time.Second)
 		n.wantNext(0, "2 timeout")
+	})
+}
+
+// A frozen client sends no NEXT. Its grants would be idle, each for a lease.
+func TestAWaiterThatSendsNoNextIsClosed(t *testing.T) {
+	withWaiter(t, func(t *testing.T, s *site, p, q, n *peer) {
+		time.Sleep(time.Minute)
+		n.wantNext(0) // without waits it may be silent
+		p.wantStatus(acquireVia("c", 1, "0"), "queued")
+		other := s.dial()
+		other.wantStatus("SIMBA.ACQUIRE m d 10000", "queued")
+		time.Sleep(maxSilence - time.Millisecond)
+		if got := p.queue(); got != "c blocked, d polling" {
+			t.Errorf("before %v of silence the queue is %s, want c blocked, d polling", maxSilence, got)
+		}
+		time.Sleep(time.Millisecond)
+		synctest.Wait()
+		if got := p.queue(); got != "c polling, d polling" {
+			t.Errorf("after %v of silence the queue is %s, want c polling, d polling", maxSilence, got)
+		}
+		if _, err := n.nc.Read(make([]byte, 1)); err == nil {
+			t.Error("the connection of the silent waiter is open")
+		}
 	})
 }
 
@@ -723,8 +746,8 @@ func TestTheEndOfAWaitDelaysNoOther(t *testing.T) {
 		if took := time.Since(began); took > 0 {
 			t.Errorf("the outcome of a wait took %v, because another wait was ending", took)
 		}
-		time.Sleep(time.Minute)
-		n.wantNext(1000, "1 acquired")
+		n.wantNext(40_000)
+		n.wantNext(40_000, "1 acquired")
 	})
 }
 

@@ -60,6 +60,9 @@ type waiter struct {
 	waits   map[uint64]*viaWait // by number, until the outcome is sent or the wait is canceled
 	ready   []*viaWait          // those with an outcome to send, in order
 	next    *resp.Wait          // of the last SIMBA.NEXT
+	asking  bool                // a SIMBA.NEXT is in progress
+	asked   time.Time           // when the last one ended
+	silence *time.Timer         // calls silent
 	gone    bool                // the connection has ended
 	brought []*tenure           // of the last requests that have brought one
 }
@@ -138,6 +141,9 @@ func (c *client) endWaiter() {
 	c.x.waiters.Delete(w.name)
 	w.mu.Lock()
 	w.gone = true
+	if w.silence != nil {
+		w.silence.Stop()
+	}
 	w.mu.Unlock()
 	for _, v := range w.all() {
 		v.interrupt(simba.EndGone, nil)
@@ -153,6 +159,33 @@ func (c *client) endWaiter() {
 	w.sent(unsent, true)
 	for _, t := range w.brought {
 		c.x.tenures.CompareAndDelete(t.of, t)
+	}
+}
+
+// asks notes the begin and the end of a SIMBA.NEXT.
+func (w *waiter) asks(begins bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.asking, w.asked = begins, time.Now()
+	if w.silence == nil && !w.gone {
+		w.silence = time.AfterFunc(maxSilence, w.silent)
+	}
+}
+
+// silent closes the connection if it has waits and has sent no SIMBA.NEXT for maxSilence. If not, it
+// looks again later.
+func (w *waiter) silent() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	left := maxSilence - time.Since(w.asked)
+	switch {
+	case w.gone:
+	case left <= 0 && !w.asking && len(w.waits) != 0:
+		w.c.conn.Close()
+	case left <= 0:
+		w.silence.Reset(maxSilence)
+	default:
+		w.silence.Reset(left)
 	}
 }
 

@@ -47,6 +47,7 @@ type randomClient struct {
 	waiter   string
 	waits    map[int]string    // the mutexes of requests without an outcome
 	old      map[int]bool      // those of waits that the client no longer needs
+	polled   time.Time         // of the last SIMBA.NEXT
 	tokens   map[string]string // of the mutexes that it owns
 }
 
@@ -88,6 +89,7 @@ func (c *randomClient) connect() {
 	c.n++
 	c.next, c.waiter, c.waits = newPeer(c.t, near), fmt.Sprintf("%s-%020d", c.name, c.n), make(map[int]string)
 	c.old = make(map[int]bool)
+	c.polled = time.Now()
 	c.next.expect("SIMBA.NEXT "+c.waiter+" 0", "*0\r\n")
 }
 
@@ -112,6 +114,11 @@ func (w *randomWaits) run() {
 			c.readHalf()
 		default:
 			time.Sleep(time.Duration(w.rng.IntN(1500)) * time.Millisecond)
+			for _, c := range w.clients {
+				if time.Since(c.polled) > maxSilence-2*time.Second {
+					c.poll()
+				}
+			}
 		}
 		synctest.Wait()
 		w.check()
@@ -160,6 +167,7 @@ func (c *randomClient) owns(mutex, token string) {
 
 // poll reads all outcomes that are there.
 func (c *randomClient) poll() {
+	c.polled = time.Now()
 	for _, record := range strings.Split(c.next.do("SIMBA.NEXT "+c.waiter+" 0"), bulk("request"))[1:] {
 		v := values(bulk("request") + record)
 		var n int
