@@ -289,7 +289,7 @@ func (a *attempt) own(ctx, base context.Context, r reply, sent instant) (_ *leas
 func (a *attempt) endLast(ctx context.Context, r reply) error {
 	for began := now(); ; {
 		_, err := request(ctx, a.c, a.c.timeout, func(ctx context.Context) (bool, error) {
-			return a.c.release(ctx, a.terms, r.token, via{})
+			return a.c.release(ctx, a.terms, r.token, via{}, false)
 		})
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -409,7 +409,7 @@ func (a *attempt) giveUp(leave bool) <-chan struct{} {
 		}
 		began := now()
 		enough := func() bool { return now().since(began) > a.terms.lease() }
-		_, err := a.c.releaseUntil(a.report.ctx, a.terms, 0, v, enough)
+		err := a.c.releaseUntil(a.report.ctx, a.terms, 0, v, enough)
 		if err == nil && v.n != 0 {
 			// If the connection for outcomes has ended, or the RELEASE has reached another server, that
 			// one did not know which tenure the request brought.
@@ -418,7 +418,7 @@ func (a *attempt) giveUp(leave bool) <-chan struct{} {
 				a.granted = last.reply.token
 			}
 			if gone || last.err != nil || a.granted != 0 {
-				_, err = a.c.releaseUntil(a.report.ctx, a.terms, a.granted, via{}, enough)
+				err = a.c.releaseUntil(a.report.ctx, a.terms, a.granted, via{}, enough)
 			}
 		}
 		if refused(err) {

@@ -425,7 +425,7 @@ func (l *lease) release() <-chan struct{} {
 // releaseNow is release, but returns when the server has replied, or after Options.Timeout.
 func (l *lease) releaseNow() <-chan struct{} {
 	if l.beginRelease() {
-		if l.earlier != nil || l.cause() != ErrReleased || !l.c.punctual {
+		if l.earlier != nil || !errors.Is(l.cause(), ErrReleased) || !l.c.punctual {
 			go l.releaseAtServer()
 		} else {
 			l.releaseAtServer()
@@ -466,7 +466,7 @@ func (l *lease) releaseAtServer() {
 		return
 	}
 	ctx, began := context.WithoutCancel(l.Context), now()
-	released, err := l.c.releaseOnce(ctx, l.terms, token, via{})
+	released, err := l.c.releaseOnce(ctx, l.terms, token, via{}, false)
 	if err == nil || isFinal(err) {
 		l.wasReleased(released || token == 0, err)
 		return
@@ -474,7 +474,7 @@ func (l *lease) releaseAtServer() {
 	go func() {
 		time.Sleep(retryPause)
 		// A renewal without a reply may have renewed the lease shortly before.
-		_, err := l.c.releaseUntil(ctx, l.terms, token, via{}, func() bool { return now().since(began) > l.terms.lease() })
+		err := l.c.releaseUntil(ctx, l.terms, token, via{}, func() bool { return now().since(began) > l.terms.lease() })
 		l.wasReleased(true, err) // perhaps by the first RELEASE
 	}()
 }
@@ -495,24 +495,19 @@ func (l *lease) wasReleased(released bool, err error) {
 	close(l.gone)
 }
 
-func (c *Client) releaseOnce(ctx context.Context, t *terms, token uint64, v via) (released bool, err error) {
+func (c *Client) releaseOnce(ctx context.Context, t *terms, token uint64, v via, again bool) (released bool, err error) {
 	limited, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	return c.release(limited, t, token, v)
+	return c.release(limited, t, token, v, again)
 }
 
-// releaseUntil sends RELEASE until the server replies, or enough returns true. If a RELEASE was
-// repeated, released is true, because a first one may have been executed.
-func (c *Client) releaseUntil(ctx context.Context, t *terms, token uint64, v via, enough func() bool) (released bool, err error) {
+// releaseUntil sends RELEASE until the server replies, or enough returns true.
+func (c *Client) releaseUntil(ctx context.Context, t *terms, token uint64, v via, enough func() bool) error {
 	ctx = context.WithoutCancel(ctx)
 	for pause := retryPause; ; pause = min(2*pause, time.Second) {
-		before := err
-		released, err = c.releaseOnce(ctx, t, token, v)
-		if err == nil {
-			return released || before != nil, nil
-		}
-		if isFinal(err) || enough() {
-			return false, err
+		_, err := c.releaseOnce(ctx, t, token, v, true)
+		if err == nil || isFinal(err) || enough() {
+			return err
 		}
 		time.Sleep(pause)
 	}

@@ -240,7 +240,7 @@ func (c *Client) giveBack(mutex string, r reply) {
 			ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
 			defer cancel()
 			t := &terms{mutex: mutex, id: r.owner}
-			if _, err := c.release(ctx, t, r.token, via{}); refused(err) { // the lease will end
+			if _, err := c.release(ctx, t, r.token, via{}, false); refused(err) { // the lease will end
 				c.noteFailure(t, err, true)
 			}
 		}()

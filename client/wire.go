@@ -40,8 +40,10 @@ func (c *Client) guard(ctx context.Context, t *terms, token uint64) (reply, erro
 }
 
 // release sends SIMBA.RELEASE, which ends the tenure with the given token, or what the given request
-// has brought. With neither it ends any tenure of the contender, and removes its queue entry.
-func (c *Client) release(ctx context.Context, t *terms, token uint64, v via) (released bool, err error) {
+// has brought. With neither it ends any tenure of the contender, and removes its queue entry. If again
+// is set, go-redis may repeat it: each repetition takes another connection of the pool, where several
+// may be dead. Then released may be false though the first one has released the mutex.
+func (c *Client) release(ctx context.Context, t *terms, token uint64, v via, again bool) (released bool, err error) {
 	args := []any{"simba.release", t.mutex, t.id}
 	switch {
 	case token != 0:
@@ -49,8 +51,12 @@ func (c *Client) release(ctx context.Context, t *terms, token uint64, v via) (re
 	case v.n != 0:
 		args = append(args, "via", v.waiter, "request", v.n)
 	}
-	cmd := once{redis.NewCmd(ctx, args...)}
-	_ = c.rdb.Process(ctx, cmd) // cmd has the error
+	cmd := redis.NewCmd(ctx, args...)
+	if again {
+		_ = c.rdb.Process(ctx, cmd) // cmd has the error
+	} else {
+		_ = c.rdb.Process(ctx, once{cmd})
+	}
 	n, err := cmd.Int()
 	return n == 1, requestError(err)
 }

@@ -3,6 +3,8 @@ package clienttest
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"net"
 	"sync"
 	"syscall"
@@ -168,7 +170,27 @@ func (w *wires) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		delete(w.open, c)
 		w.mu.Unlock()
 	})
-	return client, nil
+	return socket{client}, nil
+}
+
+// socket ends with io.EOF, as a TCP connection does. go-redis then takes another connection.
+type socket struct{ net.Conn }
+
+func (s socket) Read(b []byte) (int, error) {
+	n, err := s.Conn.Read(b)
+	return n, asEOF(err)
+}
+
+func (s socket) Write(b []byte) (int, error) {
+	n, err := s.Conn.Write(b)
+	return n, asEOF(err)
+}
+
+func asEOF(err error) error {
+	if errors.Is(err, io.ErrClosedPipe) {
+		return io.EOF
+	}
+	return err
 }
 
 // wire is one connection: a relay between a pipe to the client and one to the server.
