@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/cli"
 	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/wrapper"
@@ -141,7 +142,13 @@ func newWrapped(cmd *cobra.Command, args []string, flags *leaseFlags) (*wrapped,
 	}
 	flags.setTTL, flags.setGrace = cmd.Flags().Changed("ttl"), cmd.Flags().Changed("grace")
 	w := &wrapped{mutex: args[0], flags: flags}
-	var err error
+	err := simba.CheckMutex(w.mutex)
+	if err == nil && flags.id != "" {
+		err = simba.CheckContender(flags.id)
+	}
+	if err != nil { // the server would refuse them, but it may be away
+		return nil, cli.Usagef("%s %s: %v", cmd.Name(), cli.Printable(w.mutex), err)
+	}
 	if w.command, err = wrapper.Find(args[1:]); err != nil {
 		return nil, err
 	}
