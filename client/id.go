@@ -2,6 +2,7 @@ package client
 
 import (
 	"crypto/rand"
+	"encoding/hex"
 	"os"
 	"strconv"
 	"strings"
@@ -23,13 +24,18 @@ var (
 		}
 		return name
 	})
-	process = sync.OnceValue(rand.Text) // tells processes with the same id and host name apart, as in containers
+	// process tells processes with the same id and host name apart, as in containers.
+	process = sync.OnceValue(func() string {
+		var b [8]byte
+		rand.Read(b[:]) // never fails
+		return hex.EncodeToString(b[:])
+	})
 )
 
 // defaultID returns a contender id that people can read, prefix, counter:pid@host~random. Without the
 // random part, which all ids of a process share, it is that of Simba's HostContenderIdGenerator.
 func defaultID(prefix string) string {
-	begin, suffix := prefix+strconv.FormatUint(counter.Add(1), 10)+":"+strconv.Itoa(os.Getpid())+"@", "~"+process()[:16]
+	begin, suffix := prefix+strconv.FormatUint(counter.Add(1), 10)+":"+strconv.Itoa(os.Getpid())+"@", "~"+process()
 	name := host()
 	return begin + name[:max(0, min(len(name), names.MaxContenderLen-len(begin)-len(suffix)))] + suffix
 }
