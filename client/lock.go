@@ -101,7 +101,7 @@ func (l *lease) noteRelease() {
 // [Client.Do] does all this, and returns ErrLost if the mutex was lost.
 //
 // If ctx ends first, the error is a *[NotAcquiredError] that matches the error of ctx. If the last
-// request failed, or the first got no reply, the error also matches ErrUnavailable. The Client then releases the attempt in
+// request failed, the error also matches ErrUnavailable. The Client then releases the attempt in
 // the background, and Close waits for the release.
 //
 // Lock retries while the server is not available. If the server refuses the request, Lock returns
@@ -144,15 +144,16 @@ func (c *Client) lock(ctx, base context.Context, mutex string, try, auto bool, o
 	a.try = try
 	l, err := a.run(ctx, base)
 	if err != nil {
-		owner, failure := a.owner, a.failure
-		if failure == nil && a.report.began && !a.answered {
-			failure = errNoAnswer
-		}
+		owner, failure, unanswered := a.owner, a.failure, a.report.began && !a.answered
 		gone := a.giveUp(true)
 		if errors.Is(err, errHeld) {
 			<-gone // so that the caller may use the id again
 		}
-		return nil, lockError(ctx, mutex, owner, err, failure)
+		err = lockError(ctx, mutex, owner, err, failure)
+		if held := (*NotAcquiredError)(nil); errors.As(err, &held) {
+			held.Unanswered = unanswered
+		}
+		return nil, err
 	}
 	l.setAuto(auto)
 	return l, nil

@@ -13,10 +13,6 @@ type Owner struct {
 	// another tenure they may be later, by the time that the server's reply took to arrive.
 	TTLAt        time.Time
 	TransitionAt time.Time
-
-	// Since is the start of the tenure, by the server's wall clock. It is zero if the server's
-	// engine does not know it. Only Client.Owner sets Since.
-	Since time.Time
 }
 
 // IsZero reports whether o is the zero Owner.

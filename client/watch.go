@@ -13,7 +13,7 @@ import (
 // State is what Watch has seen of a mutex: its present state, or one change.
 type State struct {
 	// Owner is the owner after the change; the zero Owner means that the mutex is free. Only a
-	// present state has the windows of the lease, and Since.
+	// present state has the windows of the lease.
 	Owner Owner
 	// Event is the change: acquired, released, expired or broken. "" means a present state: the
 	// first one, or the one after a Gap.

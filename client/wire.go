@@ -89,7 +89,6 @@ func (c *Client) owner(ctx context.Context, mutex string) (Owner, error) {
 	o := ownerOf(reply{
 		owner: r.text("owner"), token: uint64(r.number("token")), ttl: r.millis("ttl"), transition: r.millis("transition"),
 	}, time.Now())
-	o.Since = r.moment("since")
 	return o, r.fault
 }
 

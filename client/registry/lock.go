@@ -54,10 +54,13 @@ func (l *Lock) TryLockFor(ctx context.Context, h *Holder, wait time.Duration) (b
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	err := l.lock(limited, h, true)
-	if ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) && !errors.Is(err, client.ErrUnavailable) {
-		return false, nil
+	if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, client.ErrUnavailable) {
+		return err == nil, err
 	}
-	return err == nil, err
+	if held := (*client.NotAcquiredError)(nil); errors.As(err, &held) && held.Unanswered {
+		return false, fmt.Errorf("lock %s: %w: no reply in time", l.mutex, client.ErrUnavailable)
+	}
+	return false, nil
 }
 
 // lock locks for h.
@@ -203,7 +206,9 @@ func (l *Lock) acquire(ctx context.Context, wait bool) (*client.Lock, error) {
 		select {
 		case <-time.After(r.cfg.SpinEvery):
 		case <-asking.Done():
-			return nil, &client.NotAcquiredError{Mutex: l.mutex, Err: fmt.Errorf("%w (%w)", asking.Err(), last)}
+			held := (*client.NotAcquiredError)(nil)
+			unanswered := errors.As(last, &held) && held.Unanswered
+			return nil, &client.NotAcquiredError{Mutex: l.mutex, Err: fmt.Errorf("%w (%w)", asking.Err(), last), Unanswered: unanswered}
 		}
 	}
 }

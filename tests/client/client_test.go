@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
 	"github.com/simba-resp/simba-resp/client"
@@ -351,29 +350,4 @@ func TestTheDefaultLeaseIsAtMostHalfOfTheZooKeeperSession(t *testing.T) {
 		}
 		w.unlock(l)
 	})
-}
-
-func TestOwnerHasTheStartOfTheTenure(t *testing.T) {
-	for _, protocol := range []int{2, 3} {
-		inWorld(t, func(t *testing.T, w *world) {
-			g := w.client()
-			rdb := redis.NewClient(&redis.Options{
-				Dialer: g.dial, Addr: "127.0.0.1:7379", Protocol: protocol, PoolSize: 1,
-				ContextTimeoutEnabled: true, DisableIdentity: true,
-				MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-			})
-			t.Cleanup(func() { must(t, rdb.Close()) })
-			c, err := client.New(rdb, client.Options{})
-			must(t, err)
-			began := time.Now()
-			must(t, rdb.Do(bg, "simba.acquire", "job", "a", 600_000, "session").Err())
-			time.Sleep(time.Minute)
-			must(t, rdb.Do(bg, "simba.guard", "job", "a", 600_000).Err())
-			o, err := c.Owner(bg, "job")
-			must(t, err)
-			if !o.Since.Equal(began.Truncate(time.Millisecond)) {
-				t.Errorf("RESP%d: the lease is held since %v, want %v", protocol, o.Since, began)
-			}
-		})
-	}
 }
