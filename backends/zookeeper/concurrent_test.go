@@ -270,6 +270,19 @@ func TestWaitEndsWithTheOutcomeOfItsNode(t *testing.T) {
 			t.Errorf("OWNER after x's first connection has closed: %+v, %v; want x with the same token", o, err)
 		}
 	})
+	t.Run("timeout, if another connection has released the mutex", func(t *testing.T) {
+		ticket := waitBehindO(t, b, "released")
+		n := b.nodeAt(nodeKey{"released", "x"})
+		b.mu.Lock()
+		n.made = n.made.Add(-2 * longLease) // x has waited for longer than its lease
+		b.mu.Unlock()
+		giveUp(t, b, "released", "o")
+		until(t, b, "the mutex is granted to x", func() bool { return !b.waitsLocked(n.key()) })
+		giveUp(t, b, "released", "x")
+		if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusTimeout {
+			t.Errorf("the end of x's wait, after its tenure was released: %+v, %v; want timeout", out, err)
+		}
+	})
 	t.Run("left, if End returned an error", func(t *testing.T) {
 		b, err := Open(ctx, Options{Servers: srv.Addr, Notices: stubNotices{}, Timeout: 2 * time.Second})
 		must(t, err)

@@ -13,9 +13,16 @@ import (
 func (b *Backend) handOff(n *node) {
 	b.counters.handoffs.Add(1)
 	b.announceTenure(n, reasonHandoff)
-	if !b.waiters.Grant(n.mutex, n.contender, proxy.Grant{Token: n.token, Since: n.made}) {
+	if !b.waiters.Grant(n.mutex, n.contender, b.grantOf(n)) {
 		b.abandonGrantInBackground(n.key(), n.token)
 	}
+}
+
+// grantOf returns the tenure of an owner's node.
+func (b *Backend) grantOf(n *node) proxy.Grant {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return proxy.Grant{Token: n.token, Since: n.since}
 }
 
 // grantWaiter begins the tenure of a blocked waiter whose node is the first. It wakes the waiter

@@ -52,7 +52,7 @@ func (b *Backend) announceTenure(n *node, reason string) {
 // endOtherWait ends a wait of the node's contender with the grant, unless its ticket is t.
 func (b *Backend) endOtherWait(n *node, t *proxy.Ticket) {
 	if other := b.waiters.Find(n.mutex, n.contender); other != nil && other != t {
-		b.waiters.Grant(n.mutex, n.contender, proxy.Grant{Token: n.token, Since: n.made})
+		b.waiters.Grant(n.mutex, n.contender, b.grantOf(n))
 	}
 }
 
