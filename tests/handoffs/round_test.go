@@ -197,8 +197,15 @@ func (r *round) judge() (took []time.Duration) {
 			want = append(want, id)
 		}
 	}
+	// If the lease of a dead waiter ends before the server has replied, the server queues the waiter
+	// again and grants it the mutex again (tests/conformance requires that for promise 6). Replies on
+	// a busy machine can take longer than the short leases of a long campaign.
 	var got []string
 	for _, t := range all {
+		w := r.waiters[t.Owner]
+		if simbatest.Long() && w != nil && !w.fate.alive() && slices.Contains(got, w.id) {
+			continue
+		}
 		got = append(got, t.Owner)
 	}
 	if !slices.Equal(got, want) {

@@ -62,8 +62,8 @@ const livingTTL = 20 * time.Minute
 
 // deadTTL is the TTL of dead waiters. If the lease ends before the server has replied to the
 // waiter, the server queues the waiter again. Then it grants the waiter the mutex a second time. A
-// busy machine may stop the server for a second or two, so the TTL is longer. A long campaign runs
-// on a quiet machine, and has a shorter TTL.
+// busy machine may stop the server for a second or two, so the TTL is longer. A long campaign has a
+// shorter TTL, and allows second grants.
 func deadTTL() time.Duration {
 	if simbatest.Long() {
 		return 100 * time.Millisecond
