@@ -295,16 +295,20 @@ func (c *client) commitGrant(a *acquisition, out *simba.Outcome) error {
 	if age(out, began) {
 		return nil
 	}
+	asked := time.Now()
 	t, seq, err := c.backend().Owner(c.conn.Context(), a.Mutex)
 	if err != nil {
 		return err
 	}
 	c.conn.ReplyAfter(seq)
-	status := simba.StatusTimeout
+	is := simba.Outcome{Status: simba.StatusTimeout, Owner: t.Owner, Token: t.Token, TTL: t.TTL, Transition: t.Transition, Seq: seq}
 	if t.Token == out.Token { // the contender has renewed the lease
-		status = out.Status
+		is.Status = out.Status
+		if !age(&is, asked) {
+			is = simba.Outcome{Status: simba.StatusTimeout, Seq: seq}
+		}
 	}
-	*out = simba.Outcome{Status: status, Owner: t.Owner, Token: t.Token, TTL: t.TTL, Transition: t.Transition, Seq: seq}
+	*out = is
 	return nil
 }
 

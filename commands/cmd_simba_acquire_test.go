@@ -202,14 +202,17 @@ func TestAGrantAfterAWaitHasTheRemainingWindows(t *testing.T) {
 	for _, tt := range []struct {
 		hangs time.Duration
 		owner simba.Tenure
+		late  time.Duration // the reply of the store with the owner
 		want  []string
 	}{
-		{0, simba.Tenure{}, []string{"acquired", "c", ":7", ":1000"}},
-		{300 * time.Millisecond, simba.Tenure{}, []string{"acquired", "c", ":7", ":700"}},
-		{time.Second, simba.Tenure{}, []string{"timeout", "", ":0", ":0"}},
-		{time.Minute, simba.Tenure{Owner: "o", Token: 8, TTL: time.Hour}, []string{"timeout", "o", ":8", ":3600000"}},
+		{0, simba.Tenure{}, 0, []string{"acquired", "c", ":7", ":1000"}},
+		{300 * time.Millisecond, simba.Tenure{}, 0, []string{"acquired", "c", ":7", ":700"}},
+		{time.Second, simba.Tenure{}, 0, []string{"timeout", "", ":0", ":0"}},
+		{time.Minute, simba.Tenure{Owner: "o", Token: 8, TTL: time.Hour, Transition: time.Hour}, 0, []string{"timeout", "o", ":8", ":3600000"}},
 		// The contender has renewed the lease meanwhile.
-		{time.Minute, simba.Tenure{Owner: "c", Token: 7, TTL: time.Hour}, []string{"acquired", "c", ":7", ":3600000"}},
+		{time.Minute, simba.Tenure{Owner: "c", Token: 7, TTL: time.Hour, Transition: time.Hour}, 0, []string{"acquired", "c", ":7", ":3600000"}},
+		{time.Minute, simba.Tenure{Owner: "c", Token: 7, TTL: time.Hour, Transition: time.Hour}, time.Second, []string{"acquired", "c", ":7", ":3599000"}},
+		{time.Minute, simba.Tenure{Owner: "c", Token: 7, TTL: time.Second, Transition: time.Second}, time.Second, []string{"timeout", "", ":0", ":0"}},
 	} {
 		withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 			s.backend.commit = func(seq simba.Seq) error {
@@ -218,7 +221,10 @@ func TestAGrantAfterAWaitHasTheRemainingWindows(t *testing.T) {
 				}
 				return nil
 			}
-			s.backend.owner = func(string) (simba.Tenure, simba.Seq, error) { return tt.owner, 20, nil }
+			s.backend.owner = func(string) (simba.Tenure, simba.Seq, error) {
+				time.Sleep(tt.late)
+				return tt.owner, 20, nil
+			}
 			p := s.dial()
 			p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
 			synctest.Wait()

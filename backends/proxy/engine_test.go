@@ -151,6 +151,39 @@ func TestWaiterHasTheLeaseOfItsOtherRequest(t *testing.T) {
 	})
 }
 
+// The reply to the read that ends a wait is late. The waiter's lease, which the contender has by a
+// request to another server, runs meanwhile.
+func TestLeaseFoundAtTheEndOfAWaitEndsNoLaterThanInTheStore(t *testing.T) {
+	for name, why := range map[string]simba.EndReason{"woken": simba.EndWoken, "timed out": simba.EndTimeout} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				w.acquire(request("m", "a", long), simba.StatusAcquired)
+				ticket, woken := w.wait("m", "b")
+				other := engineOn(t, w.data, nil)
+				if _, _, err := other.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"}); err != nil {
+					t.Fatal(err)
+				}
+				r := request("m", "b", time.Minute)
+				r.Transition = time.Minute
+				if o, _, err := other.Acquire(t.Context(), r); err != nil || o.Status != simba.StatusAcquired {
+					t.Fatalf("ACQUIRE through another server: %+v, %v; want acquired", o, err)
+				}
+				if why == simba.EndWoken {
+					w.changed("m")
+					w.await(woken)
+				}
+				w.data.mu.Lock()
+				w.data.slowRead = 2 * time.Second
+				w.data.mu.Unlock()
+				o, err := ticket.End(why)
+				if err != nil || o.Status != simba.StatusAcquired || o.TTL != 58*time.Second || o.Transition != 118*time.Second {
+					t.Errorf("the end of the wait: %+v, %v; want acquired, 58 s + 60 s before the end of the lease", o, err)
+				}
+			})
+		})
+	}
+}
+
 func TestTokenProtectsLaterTenures(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		old := w.acquire(request("m", "a", long), simba.StatusAcquired)

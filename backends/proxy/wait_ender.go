@@ -68,12 +68,19 @@ func (w *waitEnder) Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error)
 // m.lock, so no handoff is in progress: the last one has reached this waiter or another one.
 func (e *Engine) endWait(t *Ticket, decide func(owns bool, s State) simba.Status) (o simba.Outcome, err error) {
 	err = e.request(context.Background(), t.Request.Mutex, "", func(ctx context.Context, m *mutexState) error {
+		sent := time.Now()
 		s, err := e.refresh(ctx, m)
-		if err == nil {
-			contender := t.Request.Contender
-			o = e.outcome(m, decide(s.Live && s.Owner == contender, s), contender, s)
+		if err != nil {
+			return err
 		}
-		return err
+		contender := t.Request.Contender
+		o = e.outcome(m, decide(s.Live && s.Owner == contender, s), contender, s)
+		if o.Status == simba.StatusAcquired {
+			// The lease ran on while the reply was under way.
+			l := Lease{TTL: o.TTL, Transition: o.Transition - o.TTL, Since: sent}
+			o.TTL, o.Transition = l.left()
+		}
+		return nil
 	})
 	return o, err
 }
