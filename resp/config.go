@@ -9,7 +9,7 @@ import (
 
 // The defaults of Limits and Config.
 const (
-	DefaultMaxArgs      = 1024
+	DefaultMaxArgs      = 16 << 10
 	DefaultMaxArg       = 64 << 10
 	DefaultMaxCommand   = 1 << 20
 	DefaultMaxInline    = 64 << 10
@@ -26,7 +26,7 @@ const (
 
 // Limits bound the memory and time that one connection can use. A zero field means its default.
 type Limits struct {
-	Args    int // arguments of a command, including its name; default 1024
+	Args    int // arguments of a command, including its name; default 16,384
 	Arg     int // bytes of an argument; default 64 KiB
 	Command int // bytes of all arguments of a command together; default 1 MiB
 	// MayBeLong reports whether a command, such as EVAL, may have arguments longer than Arg; nil =
