@@ -1,7 +1,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +25,10 @@ type Lock struct {
 	mutex string
 }
 
-// Lock waits until h has the lock. If ctx ends first, the error matches client.ErrNotAcquired and
-// the error of ctx, and the registry releases the attempt in the background. Lock retries while the
-// server is not available. If the server refuses the request, Lock returns the server's error reply
+// Lock waits until h has the lock. If h has it already, Lock renews the lease; if that fails, h still
+// has the lock as often as before. If ctx ends first, the error matches client.ErrNotAcquired and
+// the error of ctx, and the registry releases the attempt in the background. A holder
+// that waits retries while the server is not available. If the server refuses the request, Lock returns the server's error reply
 // at once.
 func (l *Lock) Lock(ctx context.Context, h *Holder) error {
 	return l.lock(ctx, h, true)
@@ -54,13 +54,14 @@ func (l *Lock) TryLockFor(ctx context.Context, h *Holder, wait time.Duration) (b
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	err := l.lock(limited, h, true)
-	if ctx.Err() != nil || !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, client.ErrUnavailable) {
+	held := (*client.NotAcquiredError)(nil)
+	switch {
+	case err == nil, ctx.Err() != nil, !errors.Is(err, context.DeadlineExceeded), errors.Is(err, client.ErrUnavailable):
 		return err == nil, err
+	case errors.As(err, &held) && !held.Unanswered:
+		return false, nil
 	}
-	if held := (*client.NotAcquiredError)(nil); errors.As(err, &held) && held.Unanswered {
-		return false, fmt.Errorf("lock %s: %w: no reply in time", l.mutex, client.ErrUnavailable)
-	}
-	return false, nil
+	return false, fmt.Errorf("lock %s: %w: no reply in time", l.mutex, client.ErrUnavailable)
 }
 
 // lock locks for h.
@@ -70,28 +71,49 @@ func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) error {
 		return errors.New("ctx is nil")
 	case h == nil:
 		return errors.New("the holder is nil")
+	case ctx.Err() != nil:
+		return &client.NotAcquiredError{Mutex: l.mutex, Err: ctx.Err()}
 	}
-	if err := ctx.Err(); err != nil {
-		return &client.NotAcquiredError{Mutex: l.mutex, Err: err}
+	r, p := l.r, place{l.mutex, h}
+	r.mu.Lock()
+	e := r.entries[p]
+	if e == nil && r.closing.Err() == nil {
+		r.entries[p] = new(entry)
 	}
-	e, lock, err := l.enter(ctx, h, wait)
+	r.mu.Unlock()
 	switch {
-	case err != nil:
-		return err
-	case lock != nil:
-		return l.lockAgain(ctx, place{l.mutex, h}, e, lock, wait)
+	case r.closing.Err() != nil:
+		return context.Cause(r.closing)
+	case e == nil:
+		return l.first(ctx, p, wait)
+	case e.lock == nil:
+		return fmt.Errorf("lock %s: the holder asks for it in another call: %w", l.mutex, client.ErrInUse)
 	}
-	lock, err = l.acquire(ctx, wait)
+	err := e.lock.Renew(ctx)
+	if errors.Is(err, client.ErrReleased) { // by Close of the registry or of the Client
+		err = fmt.Errorf("lock %s: %w", l.mutex, client.ErrClosed)
+	}
+	if err == nil {
+		r.mu.Lock()
+		e.count++
+		r.mu.Unlock()
+	}
+	return err
+}
+
+// first locks for a holder that does not have the lock.
+func (l *Lock) first(ctx context.Context, p place, wait bool) error {
+	lock, err := l.acquire(ctx, wait)
 	r := l.r
 	r.mu.Lock()
 	if r.closing.Err() != nil {
 		err = context.Cause(r.closing)
 	}
 	if err == nil {
-		e.count, e.lock = 1, lock
+		r.entries[p] = &entry{1, lock}
+	} else {
+		delete(r.entries, p)
 	}
-	<-e.asks
-	r.leave(place{l.mutex, h}, e)
 	r.mu.Unlock()
 	if err != nil && lock != nil {
 		_ = lock.Unlock(r.closing) // in the background
@@ -99,88 +121,13 @@ func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) error {
 	return err
 }
 
-// enter waits until no other call of h asks for the lock. It returns the lock if h has it, and counts
-// one more Lock. If not, the caller asks the server.
-func (l *Lock) enter(ctx context.Context, h *Holder, wait bool) (e *entry, lock *client.Lock, err error) {
-	r, p := l.r, place{l.mutex, h}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closing.Err() != nil {
-		return nil, nil, context.Cause(r.closing)
-	}
-	e = r.entries[p]
-	if e == nil {
-		e = &entry{asks: make(chan struct{}, 1)}
-		r.entries[p] = e
-	}
-	for e.users++; e.lock == nil; {
-		select {
-		case e.asks <- struct{}{}:
-			return e, nil, nil
-		default:
-		}
-		if !wait {
-			r.leave(p, e)
-			return nil, nil, &client.NotAcquiredError{Mutex: l.mutex}
-		}
-		r.mu.Unlock()
-		select {
-		case e.asks <- struct{}{}: // the other call has ended
-			<-e.asks
-		case <-ctx.Done():
-			err = &client.NotAcquiredError{Mutex: l.mutex, Err: ctx.Err()}
-		case <-r.closing.Done():
-			err = context.Cause(r.closing)
-		}
-		r.mu.Lock()
-		if err != nil {
-			r.leave(p, e)
-			return nil, nil, err
-		}
-	}
-	e.count++
-	r.leave(p, e)
-	return e, e.lock, nil
-}
-
-// lockAgain renews the lease for a holder that has the lock.
-func (l *Lock) lockAgain(ctx context.Context, p place, e *entry, lock *client.Lock, wait bool) error {
-	err := lock.Renew(ctx)
-	for wait && errors.Is(err, client.ErrUnavailable) {
-		select {
-		case <-time.After(retryPause):
-		case <-ctx.Done():
-		case <-lock.Context().Done():
-		}
-		err = lock.Renew(ctx)
-	}
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, client.ErrReleased): // by Close of the registry or of the Client
-		err = fmt.Errorf("lock %s: %w", l.mutex, client.ErrClosed)
-	case ctx.Err() != nil && errors.Is(err, ctx.Err()):
-		err = &client.NotAcquiredError{Mutex: l.mutex, Err: fmt.Errorf("%w (%w: no reply in time)", err, client.ErrUnavailable)}
-	}
-	l.r.mu.Lock()
-	last := l.r.undo(p, e) // not nil if h has unlocked during the call
-	l.r.mu.Unlock()
-	if last != nil {
-		_ = last.Unlock(ctx)
-	}
-	return err
-}
-
-// retryPause is the pause after a renewal that the server did not answer.
-const retryPause = 100 * time.Millisecond
-
 // acquire locks at the server.
 func (l *Lock) acquire(ctx context.Context, wait bool) (*client.Lock, error) {
 	r := l.r
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.closing, cancel)()
-	options := []client.Option{client.WithTransition(0)}
+	options := []client.Option{client.WithTTL(r.cfg.ExpireAfter), client.WithTransition(0)}
 	if !r.cfg.Renew {
 		options = append(options, client.WithoutRenewal())
 	}
@@ -189,13 +136,7 @@ func (l *Lock) acquire(ctx context.Context, wait bool) (*client.Lock, error) {
 		try = r.c.TryLock
 	}
 	for last := error(nil); ; {
-		ttl := cmp.Or(r.cfg.ExpireAfter, time.Duration(r.longest.Load()))
-		lock, err := try(asking, l.mutex, append(options, client.WithTTL(ttl))...)
-		long := (*client.TooLongError)(nil)
-		if r.cfg.ExpireAfter == 0 && errors.As(err, &long) && 0 < long.Longest && long.Longest < ttl {
-			r.longest.Store(int64(long.Longest))
-			continue
-		}
+		lock, err := try(asking, l.mutex, options...)
 		again := errors.Is(err, client.ErrNotAcquired) || errors.Is(err, client.ErrUnavailable)
 		if !again || !wait || r.cfg.SpinEvery == 0 {
 			return lock, err
@@ -230,12 +171,16 @@ func (l *Lock) Unlock(ctx context.Context, h *Holder) error {
 		r.mu.Unlock()
 		return fmt.Errorf("%w at %s", ErrNotHolder, l.mutex)
 	}
-	last := r.undo(place{l.mutex, h}, e)
+	e.count--
+	last := e.count == 0
+	if last {
+		delete(r.entries, place{l.mutex, h})
+	}
 	r.mu.Unlock()
-	if last == nil {
+	if !last {
 		return nil
 	}
-	err := last.Unlock(ctx)
+	err := e.lock.Unlock(ctx)
 	if errors.Is(err, client.ErrLost) {
 		return fmt.Errorf("unlock %s: %w: it was released in the store due to expiration; the integrity of data protected by this lock may have been compromised", l.mutex, client.ErrLost)
 	}

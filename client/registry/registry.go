@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
@@ -19,8 +18,8 @@ type Config struct {
 	// that share the locks must have the same Prefix.
 	Prefix string
 
-	// ExpireAfter is the lease of a lock, 1 ms to 24 h; 0 means 60 s, or less if the server refuses
-	// such a lease as too long. Unless Renew is set, the registry does not renew it by itself, as in
+	// ExpireAfter is the lease of a lock, 1 ms to 24 h; 0 means 60 s. The engine zookeeper refuses
+	// more than half of its session timeout. Unless Renew is set, the registry does not renew it by itself, as in
 	// Spring. To keep a lock longer, lock it once more.
 	ExpireAfter time.Duration
 	Renew       bool
@@ -39,7 +38,6 @@ const defaultExpireAfter = 60 * time.Second
 type Registry struct {
 	c       *client.Client
 	cfg     Config
-	longest atomic.Int64    // the lease if Config does not set it, in nanoseconds
 	closing context.Context // ended by close, with the error of later calls
 	close   context.CancelCauseFunc
 
@@ -55,38 +53,13 @@ type place struct {
 // entry is the lock of a Holder. Holders of one process contend at the server, which serves them
 // first come, first served.
 type entry struct {
-	asks  chan struct{} // has an element while a call of the holder asks the server for the lock
-	users int           // calls that ask, or wait for another call
-	count int           // how often the holder has locked it
-	lock  *client.Lock  // nil if count is 0
-}
-
-// undo undoes one Lock of the holder. It returns the lock if that was the last one. The caller must
-// then release it.
-func (r *Registry) undo(p place, e *entry) (last *client.Lock) {
-	if e.count--; e.count == 0 {
-		last, e.lock = e.lock, nil
-		r.tidy(p, e)
-	}
-	return last
-}
-
-// leave ends the use of an entry by a call.
-func (r *Registry) leave(p place, e *entry) {
-	e.users--
-	r.tidy(p, e)
-}
-
-// tidy forgets an entry that nobody uses.
-func (r *Registry) tidy(p place, e *entry) {
-	if e.users == 0 && e.count == 0 {
-		delete(r.entries, p)
-	}
+	count int          // how often the holder has locked it
+	lock  *client.Lock // nil = a call asks the server for it
 }
 
 // Holder is the identity of a lock's owner. It has the role of a thread in Java, because goroutines
-// have no identity. A Holder that has a lock may lock it again. Goroutines that share a Holder
-// share its locks.
+// have no identity. A Holder that has a lock may lock it again. Goroutines should not share a Holder:
+// while one of them waits for a lock, a Lock or TryLock of another returns client.ErrInUse.
 type Holder struct {
 	_ byte // Holders are compared by pointer, and pointers to two values of size 0 may be equal
 }
@@ -96,16 +69,16 @@ func New(c *client.Client, cfg Config) (*Registry, error) {
 	if cfg.Prefix == "" {
 		return nil, errors.New("Prefix is empty")
 	}
-	if cfg.ExpireAfter != 0 {
-		if err := names.CheckMillis("ExpireAfter", cfg.ExpireAfter, names.MinTTL, names.MaxTTL); err != nil {
-			return nil, err
-		}
+	if cfg.ExpireAfter == 0 {
+		cfg.ExpireAfter = defaultExpireAfter
+	}
+	if err := names.CheckMillis("ExpireAfter", cfg.ExpireAfter, names.MinTTL, names.MaxTTL); err != nil {
+		return nil, err
 	}
 	if cfg.SpinEvery < 0 {
 		return nil, fmt.Errorf("SpinEvery is %v, less than 0", cfg.SpinEvery)
 	}
 	r := &Registry{c: c, cfg: cfg, entries: make(map[place]*entry)}
-	r.longest.Store(int64(defaultExpireAfter))
 	r.closing, r.close = context.WithCancelCause(context.Background())
 	return r, nil
 }

@@ -149,40 +149,19 @@ func TestHoldersInAProcessAreFirstComeFirstServed(t *testing.T) {
 	})
 }
 
-func TestGoroutinesShareTheLocksOfAHolder(t *testing.T) {
+func TestAHolderAsksInOneCallAtATime(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
-		l, h := obtain(t, a, "x"), a.NewHolder()
-		a.g.slow(100*time.Millisecond, 0)
-		const n = 10
-		got := make(chan error, n)
-		for range n {
-			go func() { got <- l.Lock(bg, h) }()
-		}
-		for range n {
-			must(t, <-got)
-		}
-		if all := w.tenures("spring:x"); len(all) != 1 || all[0].To != 0 {
-			t.Errorf("the tenures are %+v, want one that still runs", all)
-		}
-		// The last Unlock comes during another call of Lock, so the lock stays locked.
-		for range n - 1 {
-			must(t, l.Unlock(bg, h))
-		}
+		l, h, other := obtain(t, a, "x"), a.NewHolder(), a.NewHolder()
+		must(t, l.Lock(bg, other))
+		got := make(chan error)
 		go func() { got <- l.Lock(bg, h) }()
 		synctest.Wait()
-		must(t, l.Unlock(bg, h))
+		if ok, err := l.TryLock(bg, h); ok || !errors.Is(err, client.ErrInUse) {
+			t.Errorf("TryLock returns %v, %v while the holder waits, want ErrInUse", ok, err)
+		}
+		must(t, l.Unlock(bg, other))
 		must(t, <-got)
-		if !l.IsHeldInThisProcess() || l.Context(h).Err() != nil {
-			t.Error("the holder does not have the lock")
-		}
-		go func() { got <- l.Lock(bg, h) }()
-		synctest.Wait()
-		w.breakOff("spring:x") // the renewal fails
 		must(t, l.Unlock(bg, h))
-		if err := <-got; !errors.Is(err, client.ErrLost) || l.IsHeldInThisProcess() {
-			t.Errorf("the error is %v, want ErrLost", err)
-		}
-		must(t, l.Lock(bg, a.NewHolder()))
 	})
 }
 
