@@ -5,7 +5,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/simba-resp/simba-resp/client/internal/names"
@@ -37,18 +36,19 @@ type attempt struct {
 	report   report
 	try      bool   // ask once, and take no queue entry
 	persists bool   // ask again even if the server refuses
+	auto     bool   // of the lease
 	lastOver uint64 // the token of the contender's last tenure
 
-	owner     Owner  // in the last reply
-	failure   error  // of the last request; nil = it was answered
-	refused   bool   // a request was refused, which is logged, and none was answered since
-	doubled   bool   // another waiter with this id was logged
-	uncertain bool   // a request to acquire got no reply
-	answered  bool   // the server has answered a request
-	present   bool   // the server may keep something for the contender
-	granted   uint64 // the token of a grant that the contender has taken
-	flying    sync.WaitGroup
-	wait      *wait // of the last request; nil = it had none
+	owner     Owner         // in the last reply
+	failure   error         // of the last request; nil = it was answered
+	refused   bool          // a request was refused, which is logged, and none was answered since
+	doubled   bool          // another waiter with this id was logged
+	uncertain bool          // a request to acquire got no reply
+	answered  bool          // the server has answered a request
+	present   bool          // the server may keep something for the contender
+	granted   uint64        // the token of the last grant
+	flying    chan struct{} // closed when the last request has ended; nil = it has
+	wait      *wait         // of the last request; nil = it had none
 	listener  *listener
 	wake      chan struct{} // has an element after a notice
 }
@@ -74,6 +74,10 @@ func (a *attempt) run(ctx, base context.Context) (*lease, error) {
 				reply, sent, d, err = a.await(ctx, reply, sent)
 			}
 		}
+		granted := err == nil && (reply.status == statusAcquired || reply.status == statusRenewed)
+		if granted {
+			a.granted = reply.token
+		}
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -91,8 +95,7 @@ func (a *attempt) run(ctx, base context.Context) (*lease, error) {
 			if !errors.Is(err, errNoAnswer) { // else the contender has already waited for the timeout
 				pause = min(2*pause, a.longestPause(err))
 			}
-		case reply.status == statusAcquired || reply.status == statusRenewed:
-			a.granted = reply.token
+		case granted:
 			var l *lease
 			if l, d, err = a.own(ctx, base, reply, sent); l != nil || err != nil {
 				return l, err
@@ -100,7 +103,7 @@ func (a *attempt) run(ctx, base context.Context) (*lease, error) {
 		case a.try:
 			return nil, errHeld
 		}
-		if err := a.sleep(ctx, d); err != nil {
+		if err := a.c.sleep(ctx, d, a.wake); err != nil {
 			return nil, err
 		}
 	}
@@ -176,12 +179,7 @@ func (a *attempt) ask(ctx context.Context) (reply, instant, error) {
 	a.report.asks(0)
 	a.present = true
 	sent := now()
-	terms := *a.terms // failed may shorten the lease while the request is in progress
-	a.flying.Add(1)
-	got, err := request(ctx, a.c, a.c.timeout, func(ctx context.Context) (reply, error) {
-		defer a.flying.Done()
-		return a.c.acquire(ctx, &terms, a.try, v)
-	})
+	got, err := a.acquire(ctx, v)
 	switch {
 	case err == nil:
 		a.note(got)
@@ -191,13 +189,35 @@ func (a *attempt) ask(ctx context.Context) (reply, instant, error) {
 	return got, sent, err
 }
 
+// acquire sends a request that goes on when ctx or the Client ends, so that the RELEASE that follows
+// does not overtake it.
+func (a *attempt) acquire(ctx context.Context, v via) (reply, error) {
+	if ctx.Done() == nil {
+		return a.c.acquire(ctx, a.terms, a.try, v)
+	}
+	var got reply
+	var err error
+	flying := make(chan struct{})
+	a.flying = flying
+	go func() {
+		defer close(flying)
+		got, err = a.c.acquire(context.WithoutCancel(ctx), a.terms, a.try, v)
+	}()
+	select {
+	case <-flying:
+		return got, err
+	case <-ctx.Done():
+		return reply{}, ctx.Err()
+	case <-a.c.contenders.closing:
+		return reply{}, errClientClosed
+	}
+}
+
 // guard renews the lease of a grant that has come so late that its lease, which counts from the
 // request, may be over.
 func (a *attempt) guard(ctx context.Context, granted reply) (reply, instant, error) {
 	sent := now()
-	got, err := request(ctx, a.c, a.c.timeout, func(ctx context.Context) (reply, error) {
-		return a.c.guard(ctx, a.terms, granted.token)
-	})
+	got, err := a.c.guard(ctx, a.c.timeout, a.terms, granted.token)
 	a.uncertain = a.uncertain || err != nil
 	return got, sent, err
 }
@@ -256,7 +276,7 @@ func (a *attempt) own(ctx, base context.Context, r reply, sent instant) (_ *leas
 	if r.status == statusRenewed && r.token == a.lastOver {
 		// The server has renewed a tenure that has ended in this process. End it there, too, so
 		// that each tenure begins once.
-		return nil, retryPause, a.endLast(ctx, r)
+		return a.endLast(ctx, r)
 	}
 	if r.token < a.lastOver {
 		a.c.log.Warn("the server hands out smaller tokens than before: has it lost its data?", "mutex", a.terms.mutex, "token", r.token, "before", a.lastOver)
@@ -284,33 +304,21 @@ func (a *attempt) own(ctx, base context.Context, r reply, sent instant) (_ *leas
 	return l, 0, nil
 }
 
-// endLast releases the tenure of a reply. If the server refuses that, as Lead has logged, it tries
-// again until the lease has ended: an ACQUIRE would renew it.
-func (a *attempt) endLast(ctx context.Context, r reply) error {
-	for began := now(); ; {
-		_, err := request(ctx, a.c, a.c.timeout, func(ctx context.Context) (bool, error) {
-			return a.c.release(ctx, a.terms, r.token, via{}, false)
-		})
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		left := r.transition - now().since(began)
-		a.refused = refused(err) && left > 0
-		switch {
-		case a.refused:
-		case err == nil || refused(err):
-			return nil
-		default:
-			a.uncertain = true
-			if a.failed(err) {
-				return err
-			}
-			return nil
-		}
-		if err := a.sleep(ctx, min(retryPauseMax, left)); err != nil {
-			return err
+// endLast releases the tenure of a reply. If the server refuses that, as Lead has logged, the lease
+// must end first: an ACQUIRE would renew it.
+func (a *attempt) endLast(ctx context.Context, r reply) (_ *lease, again time.Duration, err error) {
+	_, err = a.c.release(ctx, a.terms, r.token, via{}, false)
+	switch {
+	case refused(err):
+		a.refused = true
+		return nil, max(retryPause, r.transition), nil
+	case err != nil:
+		a.uncertain = true
+		if ctx.Err() != nil || a.failed(err) {
+			return nil, 0, err
 		}
 	}
+	return nil, retryPause, nil
 }
 
 // contendIn returns the time after which a waiter that gets no notice asks again: about the end of
@@ -355,24 +363,6 @@ func (a *attempt) notified(n notice) {
 	}
 }
 
-// sleep waits for d, or less after a notice.
-func (a *attempt) sleep(ctx context.Context, d time.Duration) error {
-	if d == 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-a.wake:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-a.c.contenders.closing:
-		return errClientClosed
-	}
-	return nil
-}
-
 // forget ends the interest in the last request. It returns an outcome that nobody has taken.
 func (a *attempt) forget() (o outcome) {
 	if a.wait != nil {
@@ -382,44 +372,43 @@ func (a *attempt) forget() (o outcome) {
 	return o
 }
 
-// giveUp ends an attempt that has brought no tenure: it releases what the server may keep. The
-// contender then leaves the Client. The result is closed when that is done.
-func (a *attempt) giveUp(leave bool) <-chan struct{} {
+// giveUp ends an attempt that has brought no tenure: it releases what the server may keep. Then the
+// contender leaves the Client, and the result is closed. If the RELEASE reaches another server than
+// the wait, the grant comes by SIMBA.NEXT, and is given back.
+func (a *attempt) giveUp() <-chan struct{} {
 	done := make(chan struct{})
 	end := func(err error) {
-		a.forget()
 		a.report.gaveUp(a.owner, a.failure)
-		if leave {
-			a.c.contenders.remove(a.of, err)
-		}
+		a.c.contenders.remove(a.of, err)
 		close(done)
 	}
+	wait := a.wait
+	last := a.forget()
 	if !a.present {
 		end(nil)
 		return done
 	}
-	if leave {
-		a.c.contenders.setLeaving(a.of)
-	}
+	a.c.contenders.setLeaving(a.of)
 	go func() {
-		a.flying.Wait() // an ACQUIRE must not reach the server after the RELEASE
+		if a.flying != nil {
+			<-a.flying
+		}
+		var token uint64
 		var v via
-		if a.terms.named && !a.uncertain && a.wait != nil {
-			v = a.wait.via // a late RELEASE must not end a tenure of the next contender of this id
+		// RELEASE without one of them must not end a tenure of the next contender of this id.
+		if a.terms.named && !a.uncertain {
+			switch token = a.granted; {
+			case last.reply.status == statusAcquired:
+				token = last.reply.token
+			case wait != nil && token == 0 && a.c.waits.has(wait.via):
+				v = wait.via
+			}
 		}
 		began := now()
 		enough := func() bool { return now().since(began) > a.terms.lease() }
-		err := a.c.releaseUntil(a.report.ctx, a.terms, 0, v, enough)
-		if err == nil && v.n != 0 {
-			// If the connection for outcomes has ended, or the RELEASE has reached another server, that
-			// one did not know which tenure the request brought.
-			gone, last := !a.c.waits.has(v), a.forget()
-			if last.reply.status == statusAcquired {
-				a.granted = last.reply.token
-			}
-			if gone || last.err != nil || a.granted != 0 {
-				err = a.c.releaseUntil(a.report.ctx, a.terms, a.granted, via{}, enough)
-			}
+		err := a.c.releaseUntil(a.report.ctx, a.terms, token, v, enough)
+		if err == nil && v.n != 0 && !a.c.waits.has(v) { // the server did not know which tenure the request brought
+			err = a.c.releaseUntil(a.report.ctx, a.terms, 0, via{}, enough)
 		}
 		if refused(err) {
 			a.c.noteFailure(a.terms, err, !a.refused)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"reflect"
 	"sync/atomic"
 	"time"
 
@@ -23,10 +22,9 @@ const (
 // Options of a Client. The zero value is ready to use.
 type Options struct {
 	// Timeout bounds the time of a request, and the time of a release in Unlock, Lead and Close. A
-	// renewal may take as long as the lease lasts. Timeout is 1 ms or more; 0 means 3 s. The
-	// go-redis client obeys it only if its option ContextTimeoutEnabled is set. If not, a request
-	// may continue in the background after Timeout, until the timeouts and retries of go-redis end
-	// it.
+	// renewal may take as long as the lease lasts. A call obeys the deadline of its ctx, but may
+	// notice only after Timeout that ctx was cancelled while a request had no reply. Timeout is 1 ms
+	// or more; 0 means 3 s.
 	Timeout time.Duration
 
 	// TTL and Transition are the two windows of a lease. The owner renews before the TTL ends. In
@@ -54,14 +52,13 @@ type Options struct {
 
 // Client locks mutexes, leads and watches, with one go-redis client. It is safe for concurrent use.
 type Client struct {
-	rdb             redis.UniversalClient
+	rdb             *redis.Client
 	timeout         time.Duration
 	ttl, transition time.Duration
 	fits            bool                   // Options sets no windows
 	longest         atomic.Int64           // the longest lease of the server, in nanoseconds; 0 = not known
 	idPrefix        atomic.Pointer[string] // nil = not known yet
 	infoDenied      atomic.Bool            // the server refuses INFO, which is logged
-	punctual        bool                   // the requests of rdb certainly end with their contexts
 	log             *slog.Logger
 	hook            func(context.Context, Event)
 	outage          outage
@@ -75,14 +72,17 @@ type Client struct {
 // New returns a Client that sends its requests with rdb. It does not connect. The caller closes rdb
 // after the Client. The error names the option that is not valid.
 //
-// Give the Client a go-redis client of its own, and set ContextTimeoutEnabled. In a shared pool,
-// blocking commands of other code (BLPOP, XREAD BLOCK) can take all connections. Then a leader
-// cannot renew in time and loses its mutex. New refuses a redis.Ring and a redis.ClusterClient. To
-// hear of grants, the Client opens a connection with the Options of rdb, without its hooks. If the
-// type of rdb has no method Options, waiters wait for notices instead.
-func New(rdb redis.UniversalClient, o Options) (*Client, error) {
-	if err := checkRedis(rdb); err != nil {
-		return nil, err
+// rdb must have the option ContextTimeoutEnabled. Otherwise go-redis' own timeouts and retries could
+// make a renewal take longer than a lease. Give the Client a go-redis client of its own: in a shared
+// pool, blocking commands of other code (BLPOP, XREAD BLOCK) can take all connections. Then a leader
+// cannot renew in time and loses its mutex. To hear of grants, the Client opens a connection with the
+// Options of rdb, without its hooks.
+func New(rdb *redis.Client, o Options) (*Client, error) {
+	switch {
+	case rdb == nil:
+		return nil, errors.New("rdb is nil")
+	case !rdb.Options().ContextTimeoutEnabled:
+		return nil, errors.New("rdb has the option ContextTimeoutEnabled off: a renewal could take longer than its lease")
 	}
 	if o.Timeout != 0 && o.Timeout < minTimeout {
 		return nil, fmt.Errorf("Timeout is %v, less than %v", o.Timeout, minTimeout)
@@ -106,59 +106,16 @@ func New(rdb redis.UniversalClient, o Options) (*Client, error) {
 	if err := checkWindows(c.ttl, c.transition); err != nil {
 		return nil, err
 	}
-	switch known := o.IDPrefix; {
-	case known != "":
-		if len(known) > maxPrefix {
-			return nil, fmt.Errorf("IDPrefix has %d bytes, at most %d are allowed", len(known), maxPrefix)
-		}
-		fallthrough
-	case isDefaultUser(rdb):
-		c.idPrefix.Store(&known)
+	if len(o.IDPrefix) > maxPrefix {
+		return nil, fmt.Errorf("IDPrefix has %d bytes, at most %d are allowed", len(o.IDPrefix), maxPrefix)
+	}
+	if o.IDPrefix != "" {
+		c.idPrefix.Store(&o.IDPrefix)
 	}
 	c.outage.log = c.log
-	c.subscriptions = newSubscriptions(rdb, c.log)
+	c.subscriptions = newSubscriptions(c)
 	c.waits = newWaits(c)
-	known, heeds := contextTimeouts(rdb)
-	c.punctual = known && heeds
-	if known && !heeds {
-		c.log.Warn("ContextTimeoutEnabled is off: the timeouts and retries of go-redis make requests last longer than Timeout",
-			"timeout", c.timeout)
-	}
 	return c, nil
-}
-
-// checkRedis returns why a Client cannot use rdb.
-func checkRedis(rdb redis.UniversalClient) error {
-	switch v := reflect.ValueOf(rdb); {
-	case rdb == nil:
-		return errors.New("rdb is nil")
-	case v.Kind() == reflect.Pointer && v.IsNil():
-		return fmt.Errorf("rdb is a nil %T", rdb)
-	}
-	// A type that embeds one of them has their methods.
-	_, ring := rdb.(interface{ SetAddrs(map[string]string) })
-	_, cluster := rdb.(interface{ ReloadState(context.Context) })
-	if ring || cluster {
-		return fmt.Errorf("rdb is a %T, which cannot reach a simba-resp server: connect with redis.NewClient", rdb)
-	}
-	return nil
-}
-
-// contextTimeouts reports whether the requests of rdb end with their contexts, if its type is known.
-func contextTimeouts(rdb redis.UniversalClient) (known, heeds bool) {
-	r, known := rdb.(*redis.Client)
-	return known, known && r.Options().ContextTimeoutEnabled
-}
-
-// isDefaultUser reports whether rdb certainly logs in as the user "default".
-func isDefaultUser(rdb redis.UniversalClient) bool {
-	r, ok := rdb.(*redis.Client)
-	if !ok {
-		return false
-	}
-	o := r.Options()
-	return (o.Username == "" || o.Username == "default") && o.CredentialsProvider == nil && o.CredentialsProviderContext == nil &&
-		o.StreamingCredentialsProvider == nil && o.OnConnect == nil && o.TLSConfig == nil
 }
 
 // Close ends the work of Do, Lead and Every by its context, unlocks all Locks, and ends all waits
@@ -198,7 +155,7 @@ func (c *Client) Owner(ctx context.Context, mutex string) (Owner, error) {
 	if err := c.callable(ctx); err != nil {
 		return Owner{}, err
 	}
-	return request(ctx, c, c.timeout, func(ctx context.Context) (Owner, error) { return c.owner(ctx, mutex) })
+	return c.owner(ctx, mutex)
 }
 
 // Check reports whether the tenure with this fencing token still lasts. A resource calls Check
@@ -212,7 +169,7 @@ func (c *Client) Check(ctx context.Context, mutex string, token uint64) (holds b
 	if err := c.callable(ctx); err != nil {
 		return false, err
 	}
-	return request(ctx, c, c.timeout, func(ctx context.Context) (bool, error) { return c.check(ctx, mutex, token) })
+	return c.check(ctx, c.timeout, mutex, token)
 }
 
 // callable returns why a call with ctx fails at once; nil = it does not.
@@ -228,38 +185,20 @@ func (c *Client) callable(ctx context.Context) error {
 	}
 }
 
-// request sends a request. It returns the error of ctx, errClientClosed or errNoAnswer if ctx or the
-// Client ends first, or after timeout. The request may then go on in the background, until timeout,
-// so it has a goroutine of its own, unless ctx never ends. It has the values of ctx.
-func request[T any](ctx context.Context, c *Client, timeout time.Duration, send func(context.Context) (T, error)) (value T, err error) {
-	type result struct {
-		value T
-		err   error
+// sleep waits for d, or until something is in wake, or ctx or the Client ends.
+func (c *Client) sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) error {
+	if d == 0 {
+		return ctx.Err()
 	}
-	limited, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-	if ctx.Done() == nil && c.punctual {
-		defer cancel()
-		return send(limited)
-	}
-	done := make(chan result, 1)
-	go func() {
-		defer cancel()
-		value, err := send(limited)
-		done <- result{value, err}
-	}()
+	t := time.NewTimer(d)
+	defer t.Stop()
 	select {
-	case r := <-done:
-		return r.value, r.err
+	case <-t.C:
+	case <-wake:
 	case <-ctx.Done():
-		return value, ctx.Err()
+		return ctx.Err()
 	case <-c.contenders.closing:
-		return value, errClientClosed
-	case <-limited.Done():
+		return errClientClosed
 	}
-	select {
-	case r := <-done:
-		return r.value, r.err
-	default:
-		return value, errNoAnswer
-	}
+	return nil
 }

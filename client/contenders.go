@@ -30,9 +30,8 @@ type contenderKey struct{ mutex, id string }
 // nothing for it.
 type contender struct {
 	contenderKey
-	stays   bool   // it contends again after a tenure
-	working bool   // work of the user runs
-	leaving bool   // only its release is left
+	stays   bool   // it contends again after a tenure, as Lead
+	leaving bool   // its release has begun
 	lease   *lease // the present tenure; nil = none
 }
 
@@ -86,13 +85,13 @@ func (s *contenders) hold(k *contender, l *lease) error {
 
 // leave notes that the tenure of a contender is released. err is as in remove.
 func (s *contenders) leave(k *contender, err error) {
-	if !k.stays {
-		s.remove(k, err)
-		return
-	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	k.lease = nil
+	gone := !k.stays
+	k.lease, k.leaving = nil, gone
+	s.mu.Unlock()
+	if gone {
+		s.remove(k, err)
+	}
 }
 
 // owns reports whether a tenure is the present one of a contender. It is true, too, for a contender
@@ -110,18 +109,23 @@ func (s *contenders) setLeaving(k *contender) {
 	k.leaving = true
 }
 
-func (s *contenders) setWorking(k *contender, working bool) {
+// stop notes that a contender that stays leaves after its present tenure, or now.
+func (s *contenders) stop(k *contender) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	k.working = working
+	k.stays = false
+	over := k.lease == nil
+	s.mu.Unlock()
+	if over {
+		s.remove(k, nil)
+	}
 }
 
-// working returns the mutex of a contender whose work runs; "" = none runs.
+// working returns the mutex of a contender whose work has not returned; "" = there is none.
 func (s *contenders) working() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range s.all {
-		if k.working {
+		if k.lease != nil && !k.leaving {
 			return k.mutex
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -98,14 +99,7 @@ func isContextError(err error) bool {
 }
 
 // errNoAnswer is the error of a request that took longer than Options.Timeout.
-var errNoAnswer error = &unavailableError{noReply{}}
-
-// noReply implements net.Error.
-type noReply struct{}
-
-func (noReply) Error() string   { return "no reply in time" }
-func (noReply) Timeout() bool   { return true }
-func (noReply) Temporary() bool { return true }
+var errNoAnswer error = &unavailableError{errors.New("no reply in time")}
 
 // requestError translates an error of go-redis for the caller: to ErrClosed, or to ErrUnavailable
 // with a cause. It does not change an error reply by which the server refuses the request.
@@ -124,7 +118,7 @@ func requestError(err error) error {
 		return err
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("the go-redis client is %w", ErrClosed)
-	case isContextError(err):
+	case isContextError(err), errors.Is(err, os.ErrDeadlineExceeded):
 		return errNoAnswer
 	}
 	return &unavailableError{err}

@@ -63,21 +63,24 @@ func (c *Client) lead(ctx context.Context, mutex string, o []Option, work func(*
 		return fmt.Errorf("lead %s: %w", mutex, err)
 	}
 	of.stays = true
-	var l *lease
+	var l *lease // nil = none, or it is released
 	defer func() {
 		if l != nil { // even if work panics
-			c.leaveAfter(of, l.release(), func() error { return l.failure })
-			l.noteRelease()
+			c.contenders.stop(of)
+			_ = l.free() // has logged it
 		}
 	}()
+	var last uint64 // the token of the last tenure
 	for pause := time.Duration(0); ; {
 		a := c.newAttempt(ctx, t, of)
-		if l != nil {
-			a.persists, a.lastOver = true, l.token
-		}
-		l, err = a.run(ctx, ctx)
-		if err != nil {
-			c.leaveAfter(of, a.giveUp(false), func() error { return nil })
+		a.persists, a.lastOver = last != 0, last
+		if l, err = a.run(ctx, ctx); err != nil {
+			timer := time.NewTimer(c.timeout)
+			defer timer.Stop()
+			select {
+			case <-a.giveUp():
+			case <-timer.C:
+			}
 			return fmt.Errorf("lead %s: %w", mutex, err)
 		}
 		err = work(l)
@@ -90,38 +93,24 @@ func (c *Client) lead(ctx context.Context, mutex string, o []Option, work func(*
 		case err != nil && (l.cause() == nil || !isContextError(err) && !errors.Is(err, l.cause())):
 			c.log.Error("the leader's work failed", "mutex", mutex, "contender", t.id, "err", err)
 		}
+		over := l
+		l, last = nil, over.token
+		_ = over.free() // has logged it
 		select {
-		case <-l.release(): // at the latest when the lease ends
-			l.noteRelease()
+		case <-over.gone: // at the latest when the lease ends
+			pause = max(retryPause, min(2*pause, t.ttl))
+			if now().since(over.began) >= quickTenure {
+				pause = 0
+			}
+			err = c.sleep(ctx, pause, nil)
 		case <-ctx.Done():
-			return fmt.Errorf("lead %s: %w", mutex, ctx.Err())
+			err = ctx.Err()
 		case <-c.contenders.closing:
-			return fmt.Errorf("lead %s: %w", mutex, errClientClosed)
+			err = errClientClosed
 		}
-		pause = max(retryPause, min(2*pause, t.ttl))
-		if now().since(l.began) >= quickTenure {
-			pause = 0
-		}
-		if err := sleep(ctx, c, pause); err != nil {
+		if err != nil {
+			c.contenders.stop(of)
 			return fmt.Errorf("lead %s: %w", mutex, err)
 		}
-	}
-}
-
-// leaveAfter removes a contender when its release has ended. It waits for that at most for
-// Options.Timeout.
-func (c *Client) leaveAfter(of *contender, gone <-chan struct{}, failure func() error) {
-	c.contenders.setLeaving(of)
-	left := make(chan struct{})
-	go func() {
-		<-gone
-		c.contenders.remove(of, failure())
-		close(left)
-	}()
-	t := time.NewTimer(c.timeout)
-	defer t.Stop()
-	select {
-	case <-left:
-	case <-t.C:
 	}
 }

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -53,31 +52,30 @@ func (i instant) since(earlier instant) time.Duration {
 // The keeper calls act when something is due: a renewal, the end of the lease, or the subscription.
 type lease struct {
 	context.Context
-	cancel  context.CancelCauseFunc
-	c       *Client
-	terms   *terms
-	of      *contender
-	token   uint64
-	began   instant
-	report  *report
-	earlier *sync.WaitGroup // requests to acquire that were not answered; one of them may acquire again
-	auto    bool            // the Client releases when the tenure is lost or the Client is closed
-	entry   entry           // in the keeper
-	told    atomic.Bool     // the server has said that the tenure is over
-	losing  sync.WaitGroup  // the hook Lost has not returned
+	cancel context.CancelCauseFunc
+	c      *Client
+	terms  *terms
+	of     *contender
+	token  uint64
+	began  instant
+	report *report
+	auto   bool           // nobody waits for work before the release when the tenure is lost or the Client is closed
+	entry  entry          // in the keeper
+	told   atomic.Bool    // the server has said that the tenure is over
+	losing sync.WaitGroup // the hook Lost has not returned
 
-	mu         sync.Mutex // guards what follows, and auto
+	mu         sync.Mutex // guards what follows
 	from       instant    // when the request for the present lease was sent
 	length     time.Duration
 	over       error     // nil = lasts
-	due        time.Time // the next renewal
+	due        time.Time // the next renewal; of a lease without renewal, the next check; zero = none
+	noticed    instant   // when the last notice called for a check
 	flying     int       // renewals without a reply
 	tries      int       // renewals since the last one that was answered
 	pause      time.Duration
 	refused    bool
 	subscribed bool
 	listener   *listener
-	questions  int           // notices that a check of a lease without renewal has not seen yet
 	gone       chan struct{} // closed when the release has ended; nil = not begun
 	failure    error         // of the release; read it when gone is closed
 }
@@ -85,14 +83,20 @@ type lease struct {
 // newLease begins a tenure. from is when the request that acquired the mutex was sent.
 func newLease(base context.Context, a *attempt, token uint64, from instant, length time.Duration) *lease {
 	l := &lease{
-		c: a.c, terms: a.terms, of: a.of, token: token, report: &a.report, began: now(), from: from, length: length,
-		pause: retryPause, due: from.at.Add(min(a.terms.renewIn(), length*2/3)),
+		c: a.c, terms: a.terms, of: a.of, auto: a.auto, token: token, report: &a.report, began: now(),
+		pause: retryPause,
 	}
-	if a.uncertain {
-		l.earlier = &a.flying
-	}
+	l.renewed(from, length)
 	l.Context, l.cancel = context.WithCancelCause(base)
 	return l
+}
+
+// renewed sets the windows. from is when the request for them was sent.
+func (l *lease) renewed(from instant, length time.Duration) {
+	l.from, l.length, l.due = from, length, time.Time{}
+	if !l.terms.manual {
+		l.due = from.at.Add(min(l.terms.renewIn(), length*2/3))
+	}
 }
 
 // left returns the time until the owner gives the lease up. It is 0 or less if the tenure has ended.
@@ -163,7 +167,7 @@ func (l *lease) act(t time.Time) (next time.Time, again bool) {
 		l.lose(Owner{}, true)
 		return next, false
 	}
-	if !l.terms.manual && !t.Before(l.due) {
+	if !l.due.IsZero() && !t.Before(l.due) {
 		// The wait is a third of what is left, so that there is time to try again. Each request
 		// takes another connection of the pool. So more and more of them pass those that are dead.
 		for n := min(1<<min(l.tries, 4), maxRenewals-l.flying); n > 0; n-- {
@@ -173,8 +177,8 @@ func (l *lease) act(t time.Time) (next time.Time, again bool) {
 		l.due = t.Add(max(min(l.c.timeout, left/3), renewalPauseMin))
 	}
 	next = t.Add(left)
-	if !l.terms.manual && l.due.Before(next) {
-		next = l.due
+	if !l.due.IsZero() {
+		next = earlier(next, l.due)
 	}
 	subscribe := false
 	if at := l.began.at.Add(subscribeAfter); !l.subscribed {
@@ -210,16 +214,25 @@ func earlier(a, b time.Time) time.Time {
 	return b
 }
 
-// renewLocked sends a renewal on a goroutine of its own.
+// renewLocked sends a renewal on a goroutine of its own. For a lease without renewal, it asks whether
+// the tenure lasts.
 func (l *lease) renewLocked(left time.Duration) {
 	l.flying++
 	go func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context), left)
-		defer cancel()
-		l.report.asks(l.token) // not under the lock: a hook may read the lease
+		ctx := context.WithoutCancel(l.Context)
 		sent := now()
-		reply, err := l.c.guard(ctx, l.terms, l.token)
-		l.answered(reply, err, sent)
+		if !l.terms.manual {
+			l.report.asks(l.token) // not under the lock: a hook may read the lease
+			reply, err := l.c.guard(ctx, left, l.terms, l.token)
+			l.answered(reply, err, sent)
+			return
+		}
+		holds, err := l.c.check(ctx, left, l.terms.mutex, l.token)
+		r := reply{status: statusLost}
+		if holds {
+			r.status = statusBusy
+		}
+		l.answered(r, err, sent)
 	}()
 }
 
@@ -239,8 +252,9 @@ func (l *lease) answered(reply reply, err error, sent instant) {
 		l.lose(ownerOf(reply, time.Now()), false)
 		return
 	case err != nil:
-		left := l.leftLocked()
-		l.due = time.Now().Add(max(renewalPauseMin, min(l.pause, left/renewalPauses)))
+		if left := l.leftLocked(); !l.due.IsZero() {
+			l.due = time.Now().Add(max(renewalPauseMin, min(l.pause, left/renewalPauses)))
+		}
 		if !errors.Is(err, errNoAnswer) {
 			l.tries = 0
 		}
@@ -256,13 +270,21 @@ func (l *lease) answered(reply reply, err error, sent instant) {
 			l.c.log.Info("the server accepts the contender's requests again", "mutex", l.terms.mutex, "contender", l.terms.id)
 		}
 		l.pause, l.tries, l.refused = retryPause, 0, false
-		if !late {
-			l.from, l.length = sent, min(l.terms.lease(), reply.transition)
-			l.due = sent.at.Add(min(l.terms.renewIn(), l.length*2/3))
+		renewed := reply.status != statusBusy
+		if renewed && !late {
+			l.renewed(sent, min(l.terms.lease(), reply.transition))
+		}
+		switch {
+		case sent.since(l.noticed) < 0: // a notice has come since
+			l.due = time.Now()
+		case !renewed:
+			l.due = time.Time{}
 		}
 		l.mu.Unlock()
 		l.c.outage.answered()
-		l.report.renewed()
+		if renewed {
+			l.report.renewed()
+		}
 	}
 	l.c.keeper.schedule(l, time.Now())
 }
@@ -281,10 +303,8 @@ func (l *lease) renew(ctx context.Context) error {
 	l.mu.Unlock()
 	l.report.asks(l.token)
 	sent := now()
-	reply, err := request(ctx, l.c, l.c.timeout, func(ctx context.Context) (reply, error) {
-		return l.c.guard(ctx, l.terms, l.token)
-	})
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) { // no failure of the server
+	reply, err := l.c.guard(ctx, l.c.timeout, l.terms, l.token)
+	if err != nil && ctx.Err() != nil { // no failure of the server
 		l.mu.Lock()
 		l.flying--
 		l.mu.Unlock()
@@ -308,50 +328,10 @@ func (l *lease) notified(n notice) {
 		return
 	}
 	l.mu.Lock()
-	if l.terms.manual { // it must not be renewed
-		if l.questions++; l.questions == 1 && l.over == nil {
-			go l.check()
-		}
-		l.mu.Unlock()
-		return
-	}
-	l.due = time.Now()
+	l.noticed = now()
+	l.due = l.noticed.at
 	l.mu.Unlock()
 	l.c.keeper.schedule(l, time.Now())
-}
-
-// check asks the server whether the tenure lasts, without renewing the lease, until a reply is newer
-// than all notices.
-func (l *lease) check() {
-	for pause := retryPause; l.Err() == nil; pause = min(2*pause, misconfiguredPauseMax) {
-		l.mu.Lock()
-		seen := l.questions
-		l.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(l.Context), l.c.timeout)
-		holds, err := l.c.check(ctx, l.terms.mutex, l.token)
-		cancel()
-		if err == nil && !holds {
-			l.lose(Owner{}, false)
-			return
-		}
-		l.mu.Lock()
-		first := refused(err) && !l.refused
-		l.refused = l.refused || first
-		done := isFinal(err) || err == nil && l.questions == seen
-		if done {
-			l.questions = 0
-		}
-		l.mu.Unlock()
-		if first {
-			l.c.noteFailure(l.terms, err, true)
-		}
-		if done {
-			return
-		}
-		if err != nil {
-			_ = sleep(l, l.c, pause/2+rand.N(pause))
-		}
-	}
 }
 
 // finish ends the tenure. It returns false if the tenure had ended before.
@@ -384,7 +364,7 @@ func (l *lease) lose(owner Owner, expired bool) {
 		l.report.lost(owner, expired)
 		l.losing.Done()
 		l.c.log.Warn("mutex lost", "mutex", l.terms.mutex, "contender", l.terms.id, "token", l.token, "owner", owner.ID)
-		if l.isAuto() {
+		if l.auto {
 			l.release()
 		}
 	}()
@@ -392,17 +372,11 @@ func (l *lease) lose(owner Owner, expired bool) {
 
 // abort ends the tenure because the Client is closed. The work releases the mutex when it returns.
 func (l *lease) abort() {
-	if l.isAuto() {
+	if l.auto {
 		l.release()
-		return
+	} else {
+		l.end()
 	}
-	l.end()
-}
-
-func (l *lease) isAuto() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.auto
 }
 
 // end ends the tenure with ErrReleased, unless it was lost.
@@ -413,68 +387,47 @@ func (l *lease) end() {
 	}
 }
 
-// release ends the tenure and begins to release the mutex. The result is closed when the release has
-// ended, see failure. Only the first call has an effect.
-func (l *lease) release() <-chan struct{} {
+// release ends the tenure and releases the mutex in the background. Only the first call has an effect.
+func (l *lease) release() {
 	if l.beginRelease() {
-		go l.releaseAtServer()
+		go l.releaseAtServer(context.WithoutCancel(l.Context))
 	}
-	return l.gone
-}
-
-// releaseNow is release, but returns when the server has replied, or after Options.Timeout.
-func (l *lease) releaseNow() <-chan struct{} {
-	if l.beginRelease() {
-		if l.earlier != nil || !errors.Is(l.cause(), ErrReleased) || !l.c.punctual {
-			go l.releaseAtServer()
-		} else {
-			l.releaseAtServer()
-		}
-	}
-	return l.gone
 }
 
 // beginRelease ends the tenure. It returns true for the first call, which must send the RELEASE.
+// gone is closed when the release has ended, see failure.
 func (l *lease) beginRelease() (first bool) {
 	l.end()
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.gone != nil {
-		return false
+	if first = l.gone == nil; first {
+		l.gone = make(chan struct{})
 	}
-	l.gone = make(chan struct{})
-	if !l.of.stays {
+	l.mu.Unlock()
+	if first {
 		l.c.contenders.setLeaving(l.of)
 	}
-	return true
+	return first
 }
 
 // releaseAtServer sends RELEASE. If the server does not reply, it goes on in the background, until the
 // server confirms or refuses it, or the lease has ended.
-func (l *lease) releaseAtServer() {
-	l.losing.Wait() // before the hooks of a next tenure
-	token := l.token
-	if l.earlier != nil { // an ACQUIRE must not reach the server after the RELEASE
-		l.earlier.Wait()
-		if !l.of.stays && !l.terms.named { // a late RELEASE must not end a later tenure of this id
-			token = 0
-		}
-	}
-	if l.told.Load() && l.earlier == nil { // the server keeps nothing
+func (l *lease) releaseAtServer(ctx context.Context) {
+	l.losing.Wait()    // before the hooks of a next tenure
+	if l.told.Load() { // the server keeps nothing
 		l.c.contenders.leave(l.of, nil)
 		close(l.gone)
 		return
 	}
-	ctx, began := context.WithoutCancel(l.Context), now()
-	released, err := l.c.releaseOnce(ctx, l.terms, token, via{}, false)
+	began := now()
+	released, err := l.c.release(ctx, l.terms, l.token, via{}, false)
 	if err == nil || isFinal(err) {
-		l.wasReleased(released || token == 0, err)
+		l.wasReleased(released, err)
 		return
 	}
 	go func() {
 		time.Sleep(retryPause)
 		// A renewal without a reply may have renewed the lease shortly before.
-		err := l.c.releaseUntil(ctx, l.terms, token, via{}, func() bool { return now().since(began) > l.terms.lease() })
+		err := l.c.releaseUntil(ctx, l.terms, l.token, via{}, func() bool { return now().since(began) > l.terms.lease() })
 		l.wasReleased(true, err) // perhaps by the first RELEASE
 	}()
 }
@@ -495,17 +448,11 @@ func (l *lease) wasReleased(released bool, err error) {
 	close(l.gone)
 }
 
-func (c *Client) releaseOnce(ctx context.Context, t *terms, token uint64, v via, again bool) (released bool, err error) {
-	limited, cancel := context.WithTimeout(ctx, c.timeout)
-	defer cancel()
-	return c.release(limited, t, token, v, again)
-}
-
 // releaseUntil sends RELEASE until the server replies, or enough returns true.
 func (c *Client) releaseUntil(ctx context.Context, t *terms, token uint64, v via, enough func() bool) error {
 	ctx = context.WithoutCancel(ctx)
 	for pause := retryPause; ; pause = min(2*pause, time.Second) {
-		_, err := c.releaseOnce(ctx, t, token, v, true)
+		_, err := c.release(ctx, t, token, v, true)
 		if err == nil || isFinal(err) || enough() {
 			return err
 		}

@@ -55,37 +55,26 @@ func (c *Client) do(ctx context.Context, mutex string, try bool, f func(context.
 // run runs work of the user, and releases the mutex. It waits for the release at most for
 // Options.Timeout. err is the error of the work, failure that of the release.
 func (l *lease) run(f func(context.Context) error) (err, failure error) {
-	defer func() { // also if f panics
-		failure = l.unlock(context.Background())
-		l.noteRelease()
-	}()
+	defer func() { failure = l.free() }() // also if f panics
 	return l.once(f), nil
 }
 
 // once runs work of the user one time.
 func (l *lease) once(f func(context.Context) error) (err error) {
-	l.c.contenders.setWorking(l.of, true)
 	began := now()
 	err = errWorkEnded
-	defer func() {
-		l.c.contenders.setWorking(l.of, false)
-		l.report.workDone(began, err)
-	}()
+	defer func() { l.report.workDone(began, err) }()
 	err = f(l)
 	return err
 }
 
-// noteRelease logs that a release has failed, or is not confirmed yet.
-func (l *lease) noteRelease() {
-	err := errNoAnswer
-	select {
-	case <-l.release():
-		err = l.failure
-	default:
-	}
-	if err != nil && !errors.Is(err, ErrLost) && !errors.Is(l.cause(), ErrLost) {
+// free unlocks, and logs it if the release fails or is not confirmed in time.
+func (l *lease) free() error {
+	err := l.unlock(context.WithoutCancel(l.Context))
+	if err != nil && !errors.Is(err, ErrLost) {
 		l.c.log.Warn("unlock failed: the mutex is free when its lease ends", "mutex", l.terms.mutex, "contender", l.terms.id, "err", err)
 	}
+	return err
 }
 
 // Lock waits until it owns the mutex. The server grants the mutex first come, first served. The
@@ -141,11 +130,11 @@ func (c *Client) lock(ctx, base context.Context, mutex string, try, auto bool, o
 		return nil, lockError(ctx, mutex, Owner{}, err, nil)
 	}
 	a := c.newAttempt(ctx, t, of)
-	a.try = try
+	a.try, a.auto = try, auto
 	l, err := a.run(ctx, base)
 	if err != nil {
 		owner, failure, unanswered := a.owner, a.failure, a.report.began && !a.answered
-		gone := a.giveUp(true)
+		gone := a.giveUp()
 		if errors.Is(err, errHeld) {
 			<-gone // so that the caller may use the id again
 		}
@@ -155,7 +144,6 @@ func (c *Client) lock(ctx, base context.Context, mutex string, try, auto bool, o
 		}
 		return nil, err
 	}
-	l.setAuto(auto)
 	return l, nil
 }
 
@@ -189,7 +177,7 @@ func (c *Client) enter(ctx context.Context, mutex string, try bool, o []Option) 
 		case errors.Is(err, ErrUnavailable) && !try:
 			failure = err
 			c.noteFailure(t, err, true)
-			err = sleep(ctx, c, time.Second)
+			err = c.sleep(ctx, time.Second, nil)
 		}
 	}
 	switch {
@@ -203,34 +191,9 @@ func (c *Client) enter(ctx context.Context, mutex string, try bool, o []Option) 
 		if try || !errors.Is(err, errLeaving) {
 			return t, of, err
 		}
-		if err := sleep(ctx, c, retryPause); err != nil {
+		if err := c.sleep(ctx, retryPause, nil); err != nil {
 			return nil, nil, err
 		}
-	}
-}
-
-// sleep waits for d, or until ctx or the Client ends.
-func sleep(ctx context.Context, c *Client, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-c.contenders.closing:
-		return errClientClosed
-	}
-}
-
-// setAuto makes a lease release itself when it is lost, or when the Client is closed.
-func (l *lease) setAuto(auto bool) {
-	l.mu.Lock()
-	l.auto = auto
-	over := l.over
-	l.mu.Unlock()
-	if auto && over != nil {
-		l.release()
 	}
 }
 
@@ -274,40 +237,34 @@ func (l *Lock) lease() *lease {
 }
 
 func (l *lease) unlock(ctx context.Context) error {
-	if ctx != nil && Token(ctx) == l.token { // derived from the ownership context, which ends now
-		ctx = context.Background()
+	if ctx == nil {
+		l.release()
+		return fmt.Errorf("unlock %s: ctx is nil; the release continues in the background", l.terms.mutex)
 	}
-	var gone <-chan struct{}
-	began := now()
-	if ctx != nil && ctx.Done() == nil {
-		gone = l.releaseNow()
-	} else {
-		gone = l.release()
+	if Token(ctx) == l.token { // derived from the ownership context, which ends now
+		ctx = context.WithoutCancel(ctx)
+	}
+	limited, cancel := context.WithTimeout(ctx, l.c.timeout)
+	defer cancel()
+	if first := l.beginRelease(); first && errors.Is(l.cause(), ErrReleased) && ctx.Err() == nil {
+		l.releaseAtServer(ctx)
+	} else if first {
+		go l.releaseAtServer(context.WithoutCancel(ctx))
 	}
 	if errors.Is(l.cause(), ErrLost) {
 		return fmt.Errorf("unlock %s: %w: another owner may have changed what it protects", l.terms.mutex, ErrLost)
 	}
-	if ctx == nil {
-		return fmt.Errorf("unlock %s: ctx is nil; the release continues in the background", l.terms.mutex)
+	select {
+	case <-l.gone:
+	case <-limited.Done():
 	}
 	err := errNoAnswer
 	select {
-	case <-gone:
+	case <-l.gone:
 		err = l.failure
 	default:
-		t := time.NewTimer(l.c.timeout - now().since(began))
-		defer t.Stop()
-		select {
-		case <-gone:
-			err = l.failure
-		case <-ctx.Done():
-			select {
-			case <-gone:
-				err = l.failure
-			default:
-				return fmt.Errorf("unlock %s: %w; the release continues in the background", l.terms.mutex, ctx.Err())
-			}
-		case <-t.C:
+		if ctx.Err() != nil {
+			err = fmt.Errorf("%w; the release continues in the background", ctx.Err())
 		}
 	}
 	if err != nil {

@@ -113,29 +113,18 @@ func (c *Client) prefix(ctx context.Context) (string, error) {
 	if known := c.idPrefix.Load(); known != nil {
 		return *known, nil
 	}
-	name, err := request(ctx, c, c.timeout, func(ctx context.Context) (string, error) {
-		name, err := c.rdb.Do(ctx, "acl", "whoami").Text()
-		return name, requestError(err)
-	})
+	cmd := redis.NewCmd(ctx, "acl", "whoami")
+	err := c.ask(ctx, c.timeout, cmd)
+	name, _ := cmd.Val().(string)
 	switch {
 	case err != nil && redis.HasErrorPrefix(err, "NOPERM"): // the user may not ask
-		name = c.username()
+		name = c.rdb.Options().Username
 	case err != nil:
 		return "", err
 	}
-	if name == "default" || name == "" {
+	if name += ":"; name == "default:" || name == ":" {
 		name = ""
-	} else {
-		name += ":"
 	}
 	c.idPrefix.CompareAndSwap(nil, &name)
 	return name, nil
-}
-
-// username returns the name in the options of the go-redis client; "" = none, or not known.
-func (c *Client) username() string {
-	if r, ok := c.rdb.(interface{ Options() *redis.Options }); ok {
-		return r.Options().Username
-	}
-	return ""
 }

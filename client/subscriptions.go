@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"errors"
-	"log/slog"
 	"maps"
 	"slices"
 	"sync"
@@ -16,9 +15,6 @@ import (
 const (
 	// maxChannels is how many channels a Client subscribes to. The server allows 10,000.
 	maxChannels = 8192
-	// batchChannels is the largest number of channels in one SUBSCRIBE. The server allows 1,024
-	// arguments.
-	batchChannels = 512
 	// pingEvery is the time between two PINGs. If the server has sent nothing since the last PING,
 	// the connection is replaced.
 	pingEvery = 3 * time.Second
@@ -26,8 +22,6 @@ const (
 	// attempt, up to redialPauseMax.
 	redialPause    = 50 * time.Millisecond
 	redialPauseMax = 2 * time.Second
-	// subscriberTimeout bounds a command on the subscriber's connection.
-	subscriberTimeout = 3 * time.Second
 )
 
 // notice is a message of a channel, or the confirmation or refusal of a new subscription.
@@ -45,12 +39,12 @@ type listener struct {
 }
 
 // subscriptions are the channels that a Client subscribes to, with their listeners. They share one
-// connection. The first listener opens it, and it is closed when there was none for idleAfter. It
-// is opened again when it breaks. Safe for concurrent use.
+// connection. The first listener opens it, and it is opened again when it breaks. Safe for
+// concurrent use.
 type subscriptions struct {
-	rdb     redis.UniversalClient
-	log     *slog.Logger
-	denied  atomic.Bool    // the server refuses SUBSCRIBE
+	c       *Client
+	denied  atomic.Bool    // the server has refused a SUBSCRIBE since the last PING
+	logged  atomic.Bool    // the first refusal is logged
 	running sync.WaitGroup // the goroutine of run
 	wake    chan struct{}  // has an element when changed is not empty
 	quit    context.Context
@@ -62,9 +56,9 @@ type subscriptions struct {
 	changed   map[string]struct{}    // channels that have got their first listener, or lost their last
 }
 
-func newSubscriptions(rdb redis.UniversalClient, log *slog.Logger) *subscriptions {
+func newSubscriptions(c *Client) *subscriptions {
 	s := &subscriptions{
-		rdb: rdb, log: log, wake: make(chan struct{}, 1),
+		c: c, wake: make(chan struct{}, 1),
 		listeners: make(map[string][]*listener), changed: make(map[string]struct{}),
 	}
 	s.quit, s.end = context.WithCancel(context.Background())
@@ -136,71 +130,58 @@ func (s *subscriptions) close() {
 	s.running.Wait()
 }
 
-// run keeps the connection as long as there are listeners.
+// run keeps a connection.
 func (s *subscriptions) run() {
-	for pause := redialPause; ; pause = min(2*pause, redialPauseMax) {
+	for pause := redialPause; s.quit.Err() == nil; pause = min(2*pause, redialPauseMax) {
 		if s.connect() {
 			pause = redialPause
 		}
-		s.mu.Lock()
-		s.runs = len(s.listeners) != 0 && s.quit.Err() == nil
-		goesOn := s.runs
-		s.mu.Unlock()
-		if !goesOn {
-			return
-		}
-		select {
-		case <-time.After(pause):
-		case <-s.quit.Done():
-		}
+		_ = s.c.sleep(s.quit, pause, nil)
 	}
 }
 
-// connect makes a connection and uses it until it breaks, has been idle for idleAfter, or close is
-// called. It returns true if the connection has received something or was idle.
+// connect makes a connection and uses it until it breaks, or close is called. It returns true if the
+// connection has received something.
 func (s *subscriptions) connect() (received bool) {
-	ps := s.rdb.Subscribe(context.Background()) // connects with the first SUBSCRIBE
-	s.mu.Lock()
-	for name := range s.listeners {
-		s.changeLocked(name)
-	}
-	s.mu.Unlock()
+	ps := s.c.rdb.Subscribe(s.quit) // connects with the first SUBSCRIBE
+	s.changeAll()
 	news := make(chan struct{}, 1)
-	broken := make(chan struct{})
-	receiving := false
+	var broken chan struct{} // nil = there is no connection yet
 	defer func() {
 		_ = ps.Close()
-		if receiving {
+		if broken != nil {
 			<-broken
 		}
 	}()
 	ping := time.NewTicker(pingEvery)
 	defer ping.Stop()
-	requested := make(map[string]bool) // the channels of this connection
-	used, alive := time.Now(), true
-	for {
-		if err := s.update(ps, requested); err != nil {
+	for alive := true; ; {
+		n, err := s.update(ps, broken != nil)
+		if err != nil {
 			return received
 		}
-		if len(requested) != 0 {
-			used = time.Now()
-			if !receiving { // not earlier: without a channel, Receive would connect by itself
-				receiving = true
-				go s.receive(ps, news, broken)
-			}
+		if broken == nil && n != 0 { // not earlier: without a channel, Receive would connect by itself
+			broken = make(chan struct{})
+			go s.receive(ps, news, broken)
 		}
 		select {
 		case <-s.wake:
 		case <-news:
 			received, alive = true, true
 		case <-ping.C:
-			if time.Since(used) >= idleAfter {
-				return true
+			if broken == nil {
+				break
 			}
-			if receiving && (!alive || !s.ping(ps)) {
+			ctx, cancel := context.WithTimeout(s.quit, s.c.timeout)
+			err := ps.Ping(ctx)
+			cancel()
+			if err != nil || !alive {
 				return received
 			}
 			alive = false
+			if s.denied.Swap(false) { // try once more
+				s.changeAll()
+			}
 		case <-broken:
 			return received
 		case <-s.quit.Done():
@@ -209,43 +190,37 @@ func (s *subscriptions) connect() (received bool) {
 	}
 }
 
-func (s *subscriptions) ping(ps *redis.PubSub) bool {
-	ctx, cancel := context.WithTimeout(s.quit, subscriberTimeout)
-	defer cancel()
-	return ps.Ping(ctx) == nil
+func (s *subscriptions) changeAll() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.listeners {
+		s.changeLocked(name)
+	}
 }
 
 // update subscribes to the channels that have got their first listener, and unsubscribes from those
-// that have lost their last one.
-func (s *subscriptions) update(ps *redis.PubSub, requested map[string]bool) (err error) {
-	var on, off, kept []string
+// that have lost their last one, if there is a connection. It returns how many have a listener.
+func (s *subscriptions) update(ps *redis.PubSub, connected bool) (n int, err error) {
+	var on, off []string
 	s.mu.Lock()
 	for name := range s.changed {
-		switch wanted := len(s.listeners[name]) != 0; {
-		case wanted && requested[name]: // a listener has followed the last one
-			kept = append(kept, name)
-		case wanted:
-			requested[name] = true
+		if len(s.listeners[name]) != 0 {
 			on = append(on, name)
-		case requested[name]:
-			delete(requested, name)
+		} else if connected {
 			off = append(off, name)
 		}
 	}
 	clear(s.changed)
 	s.mu.Unlock()
-	for _, name := range kept {
-		s.deliver(notice{channel: name, subscribed: true})
-	}
-	ctx, cancel := context.WithTimeout(s.quit, subscriberTimeout)
+	ctx, cancel := context.WithTimeout(s.quit, s.c.timeout)
 	defer cancel()
-	for batch := range slices.Chunk(off, batchChannels) {
-		err = errors.Join(err, ps.Unsubscribe(ctx, batch...))
+	if len(off) != 0 {
+		err = ps.Unsubscribe(ctx, off...)
 	}
-	for batch := range slices.Chunk(on, batchChannels) {
-		err = errors.Join(err, ps.Subscribe(ctx, batch...))
+	if len(on) != 0 && err == nil {
+		err = ps.Subscribe(ctx, on...)
 	}
-	return err
+	return len(on), err
 }
 
 // receive delivers notices until the connection breaks. It calls Receive of go-redis with a context
@@ -257,11 +232,11 @@ func (s *subscriptions) receive(ps *redis.PubSub, news chan<- struct{}, broken c
 	end()
 	for {
 		m, err := ps.Receive(ended)
-		if err != nil {
+		if reply := redis.Error(nil); errors.As(err, &reply) {
 			s.noteRefusal(err)
+		} else if err != nil {
 			return
 		}
-		s.denied.Store(false)
 		select {
 		case news <- struct{}{}:
 		default:
@@ -280,10 +255,10 @@ func (s *subscriptions) receive(ps *redis.PubSub, news chan<- struct{}, broken c
 // noteRefusal logs the first refusal. It wakes the listeners, which otherwise wait for notices that do
 // not come.
 func (s *subscriptions) noteRefusal(err error) {
-	if !refused(err) || s.denied.Swap(true) {
-		return
+	s.denied.Store(true)
+	if !s.logged.Swap(true) {
+		s.c.log.Error("the server refuses SUBSCRIBE: waiters poll, and an owner learns of a BREAK when it renews", "err", err)
 	}
-	s.log.Error("the server refuses SUBSCRIBE: waiters poll, and an owner learns of a BREAK when it renews", "err", err)
 	s.mu.Lock()
 	all := slices.Concat(slices.Collect(maps.Values(s.listeners))...)
 	s.mu.Unlock()

@@ -20,8 +20,6 @@ const (
 	nextTimeout = 3 * time.Second
 	// idleAfter is how long a connection is kept that nobody uses.
 	idleAfter = 30 * time.Second
-	// refusedPause is how long a Client polls after the server has refused SIMBA.NEXT.
-	refusedPause = time.Minute
 )
 
 // errWaiterGone is the outcome of a wait whose connection has ended.
@@ -51,7 +49,6 @@ type outcome struct {
 // open it again. Safe for concurrent use.
 type waits struct {
 	c       *Client
-	options *redis.Options // nil = the type of the go-redis client does not show them
 	running sync.WaitGroup
 	ctx     context.Context // ends when the Client is closed
 	end     context.CancelFunc
@@ -63,33 +60,31 @@ type waits struct {
 	last    uint64        // the number of the last wait
 	all     map[uint64]*wait
 	used    time.Time // when the connection was opened, or the last wait ended
-	refused time.Time // when the server refused SIMBA.NEXT; zero = it did not
+	refused bool      // the server has refused SIMBA.NEXT, so the Client polls
 	closed  bool
 }
 
 func newWaits(c *Client) *waits {
 	w := &waits{c: c, all: make(map[uint64]*wait)}
 	w.ctx, w.end = context.WithCancel(context.Background())
-	if r, ok := c.rdb.(interface{ Options() *redis.Options }); ok {
-		w.options = r.Options()
-	}
 	return w
 }
 
 // dial returns a go-redis client that connects once. A pool would replace a connection that is old or
 // broken without an error. The server ends all waits of the old one, and the Client must learn that.
 func (w *waits) dial() *redis.Client {
-	o := *w.options
+	o := *w.c.rdb.Options()
 	o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns, o.MaxRetries, o.DialerRetries = 1, 0, 0, 0, -1, 1
-	o.ReadTimeout, o.ContextTimeoutEnabled = nextTimeout, true
 	// go-redis writes to the config of its client.
 	o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	o.ReadTimeout = nextTimeout
+	dial := o.Dialer
 	var dialed atomic.Bool
 	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		if dialed.Swap(true) {
 			return nil, errWaiterGone
 		}
-		return w.options.Dialer(ctx, network, addr)
+		return dial(ctx, network, addr)
 	}
 	return redis.NewClient(&o)
 }
@@ -127,7 +122,7 @@ func (w *waits) open() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.closed || w.options == nil || !w.refused.IsZero() && time.Since(w.refused) < refusedPause:
+	case w.closed || w.refused:
 		return nil
 	case w.opened == nil:
 		w.opened = make(chan struct{})
@@ -143,16 +138,12 @@ func (w *waits) run() {
 	_, err := w.next(name, 0)
 	w.mu.Lock()
 	if err == nil {
-		w.bound, w.used, w.refused = name, time.Now(), time.Time{}
+		w.bound, w.used = name, time.Now()
 	}
-	first := refused(err)
-	if first {
-		first = w.refused.IsZero()
-		w.refused = time.Now()
-	}
+	w.refused = refused(err)
 	close(w.opened)
 	w.mu.Unlock()
-	if first {
+	if refused(err) {
 		w.c.log.Error("the server refuses SIMBA.NEXT; waiters poll instead", "err", err)
 	}
 	for err == nil && !w.isIdle() {
@@ -237,10 +228,8 @@ func (w *waits) collect(name string) error {
 func (c *Client) giveBack(mutex string, r reply) {
 	if !c.contenders.owns(mutex, r.owner, r.token) {
 		go func() {
-			ctx, cancel := context.WithTimeout(context.Background(), c.timeout)
-			defer cancel()
 			t := &terms{mutex: mutex, id: r.owner}
-			if _, err := c.release(ctx, t, r.token, via{}, false); refused(err) { // the lease will end
+			if _, err := c.release(context.Background(), t, r.token, via{}, false); refused(err) { // the lease will end
 				c.noteFailure(t, err, true)
 			}
 		}()

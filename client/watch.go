@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/simba-resp/simba-resp/client/internal/names"
 )
 
@@ -93,7 +95,7 @@ func (c *Client) Watch(ctx context.Context, mutex string) iter.Seq2[State, error
 					d = pollMax
 				}
 			}
-			if err := w.sleep(ctx, d); errors.Is(err, errClientClosed) {
+			if err := c.sleep(ctx, d, w.wake); errors.Is(err, errClientClosed) {
 				yield(State{}, err)
 				return
 			}
@@ -138,19 +140,6 @@ func (w *watcher) notified(notice) {
 	}
 }
 
-func (w *watcher) sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-w.wake:
-	case <-ctx.Done():
-	case <-w.c.contenders.closing:
-		return errClientClosed
-	}
-	return nil
-}
-
 // view is what the server says in one read.
 type view struct {
 	runID   string
@@ -165,7 +154,7 @@ func (w *watcher) read(ctx context.Context) ([]State, error) {
 	if w.runID == "" {
 		return w.restart(ctx)
 	}
-	v, err := request(ctx, w.c, w.c.timeout, func(ctx context.Context) (view, error) { return w.ask(ctx, "since", w.seq) })
+	v, err := w.ask(ctx, "since", w.seq)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +192,7 @@ func (w *watcher) read(ctx context.Context) ([]State, error) {
 
 // restart reads the present state.
 func (w *watcher) restart(ctx context.Context) ([]State, error) {
-	v, err := request(ctx, w.c, w.c.timeout, func(ctx context.Context) (view, error) { return w.ask(ctx, "count", 1) })
+	v, err := w.ask(ctx, "count", 1)
 	if err != nil {
 		return nil, err
 	}
@@ -218,10 +207,11 @@ func (w *watcher) ask(ctx context.Context, option string, value any) (v view, er
 	if v.runID, err = w.c.runID(ctx); err != nil {
 		return v, err
 	}
-	list, err := w.c.rdb.Do(ctx, "simba.history", w.mutex, option, value).Slice()
-	if err != nil {
-		return v, requestError(err)
+	history := redis.NewSliceCmd(ctx, "simba.history", w.mutex, option, value)
+	if err = w.c.ask(ctx, w.c.timeout, history); err != nil {
+		return v, err
 	}
+	list := history.Val()
 	v.full = len(list) >= watchMost
 	for _, value := range list {
 		r, err := record(value)
@@ -246,8 +236,9 @@ func (w *watcher) ask(ctx context.Context, option string, value any) (v view, er
 
 // runID returns the server's id of its present run.
 func (c *Client) runID(ctx context.Context) (string, error) {
-	info, err := c.rdb.Info(ctx, "server").Result()
-	if err = requestError(err); refused(err) {
+	info := redis.NewStringCmd(ctx, "info", "server")
+	err := c.ask(ctx, c.timeout, info)
+	if refused(err) {
 		if !c.infoDenied.Swap(true) {
 			c.log.Warn("the server refuses INFO, so Watch may not notice that the server was restarted", "err", err)
 		}
@@ -256,7 +247,7 @@ func (c *Client) runID(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	_, rest, found := strings.Cut(info, "run_id:")
+	_, rest, found := strings.Cut(info.Val(), "run_id:")
 	id, _, _ := strings.Cut(rest, "\r\n")
 	if !found || id == "" {
 		return "", errors.New("INFO has no run_id: not a simba-resp server?")

@@ -10,6 +10,37 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
+// ask sends a request and waits for the reply, at most for timeout. The error is that of ctx if ctx
+// has ended.
+func (c *Client) ask(ctx context.Context, timeout time.Duration, cmd redis.Cmder) error {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	err := c.rdb.Process(limited, cmd)
+	if end, ok := ctx.Deadline(); err != nil && ok && !time.Now().Before(end) {
+		<-ctx.Done() // the deadline of the connection is a little earlier
+	}
+	if err != nil && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return requestError(err)
+}
+
+// askRecord is ask for a command that replies with a record of a tenure.
+func (c *Client) askRecord(ctx context.Context, timeout time.Duration, cmd redis.Cmder) (reply, error) {
+	if err := c.ask(ctx, timeout, cmd); err != nil {
+		return reply{}, err
+	}
+	return readReply(cmd.(interface{ Val() any }).Val())
+}
+
+// once is a command that go-redis does not repeat. The reply to a repeated RELEASE would say that
+// there was nothing to release, although the first RELEASE has released the mutex. A repeated NEXT
+// would return other outcomes, and the server refuses a number of a request that it knows.
+type once struct{ *redis.Cmd }
+
+// NoRetry implements redis.Cmder.
+func (once) NoRetry() bool { return true }
+
 // acquire sends SIMBA.ACQUIRE, which also renews the lease if the contender owns the mutex. With a
 // via the contender waits, and SIMBA.NEXT brings the outcome.
 func (c *Client) acquire(ctx context.Context, t *terms, noQueue bool, v via) (reply, error) {
@@ -23,19 +54,14 @@ func (c *Client) acquire(ctx context.Context, t *terms, noQueue bool, v via) (re
 		args = append(args, "noqueue")
 	case v.n != 0:
 		args = append(args, "wait", 0, "via", v.waiter, "request", v.n)
+		return c.askRecord(ctx, c.timeout, once{redis.NewCmd(ctx, args...)})
 	}
-	cmd := redis.NewCmd(ctx, args...)
-	if v.n == 0 {
-		_ = c.rdb.Process(ctx, cmd) // cmd has the error
-	} else {
-		_ = c.rdb.Process(ctx, once{cmd})
-	}
-	return parseReply(cmd)
+	return c.askRecord(ctx, c.timeout, redis.NewCmd(ctx, args...))
 }
 
 // guard sends SIMBA.GUARD, which renews the lease if the tenure has the given token.
-func (c *Client) guard(ctx context.Context, t *terms, token uint64) (reply, error) {
-	return parseReply(c.rdb.Do(ctx, "simba.guard", t.mutex, t.id, t.ttl.Milliseconds(),
+func (c *Client) guard(ctx context.Context, timeout time.Duration, t *terms, token uint64) (reply, error) {
+	return c.askRecord(ctx, timeout, redis.NewCmd(ctx, "simba.guard", t.mutex, t.id, t.ttl.Milliseconds(),
 		"transition", t.transition.Milliseconds(), "token", token))
 }
 
@@ -53,43 +79,32 @@ func (c *Client) release(ctx context.Context, t *terms, token uint64, v via, aga
 	}
 	cmd := redis.NewCmd(ctx, args...)
 	if again {
-		_ = c.rdb.Process(ctx, cmd) // cmd has the error
+		err = c.ask(ctx, c.timeout, cmd)
 	} else {
-		_ = c.rdb.Process(ctx, once{cmd})
+		err = c.ask(ctx, c.timeout, once{cmd})
 	}
-	n, err := cmd.Int()
-	return n == 1, requestError(err)
+	return cmd.Val() == int64(1), err
 }
 
-func (c *Client) check(ctx context.Context, mutex string, token uint64) (holds bool, err error) {
-	n, err := c.rdb.Do(ctx, "simba.check", mutex, token).Int()
-	return n == 1, requestError(err)
+func (c *Client) check(ctx context.Context, timeout time.Duration, mutex string, token uint64) (holds bool, err error) {
+	cmd := redis.NewCmd(ctx, "simba.check", mutex, token)
+	err = c.ask(ctx, timeout, cmd)
+	return cmd.Val() == int64(1), err
 }
-
-// once is a command that go-redis does not repeat. The reply to a repeated RELEASE would say that
-// there was nothing to release, although the first RELEASE has released the mutex. A repeated NEXT
-// would return other outcomes, and the server refuses a number of a request that it knows.
-type once struct{ *redis.Cmd }
-
-// NoRetry implements redis.Cmder.
-func (once) NoRetry() bool { return true }
 
 func (c *Client) owner(ctx context.Context, mutex string) (Owner, error) {
-	value, err := c.rdb.Do(ctx, "simba.owner", mutex).Result()
-	if errors.Is(err, redis.Nil) {
+	cmd := redis.NewCmd(ctx, "simba.owner", mutex)
+	switch err := c.ask(ctx, c.timeout, cmd); {
+	case errors.Is(err, redis.Nil):
 		return Owner{}, nil
+	case err != nil:
+		return Owner{}, err
 	}
-	if err != nil {
-		return Owner{}, requestError(err)
-	}
-	r, err := record(value)
+	r, err := record(cmd.Val())
 	if err != nil {
 		return Owner{}, err
 	}
-	o := ownerOf(reply{
-		owner: r.text("owner"), token: uint64(r.number("token")), ttl: r.millis("ttl"), transition: r.millis("transition"),
-	}, time.Now())
-	return o, r.fault
+	return ownerOf(r.tenure(), time.Now()), r.fault
 }
 
 // The statuses of a reply.
@@ -111,23 +126,13 @@ type reply struct {
 	ttl, transition time.Duration // the times until the ends of the owner's windows
 }
 
-func parseReply(cmd *redis.Cmd) (reply, error) {
-	value, err := cmd.Result()
-	if err != nil {
-		return reply{}, requestError(err)
-	}
-	return readReply(value)
-}
-
 func readReply(value any) (reply, error) {
 	r, err := record(value)
 	if err != nil {
 		return reply{}, err
 	}
-	out := reply{
-		status: r.text("status"), owner: r.text("owner"), token: uint64(r.number("token")),
-		ttl: r.millis("ttl"), transition: r.millis("transition"),
-	}
+	out := r.tenure()
+	out.status = r.text("status")
 	if r.get("request") != nil {
 		out.request = uint64(r.number("request"))
 	}
@@ -182,6 +187,13 @@ func (f *fields) moment(name string) (at time.Time) {
 		at = time.UnixMilli(f.number(name))
 	}
 	return at
+}
+
+// tenure returns the fields of an owner and its windows.
+func (f *fields) tenure() reply {
+	return reply{
+		owner: f.text("owner"), token: uint64(f.number("token")), ttl: f.millis("ttl"), transition: f.millis("transition"),
+	}
 }
 
 func field[T any](f *fields, name string) (value T) {

@@ -1,7 +1,6 @@
 package clienttest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,21 +21,15 @@ import (
 func TestNewRejectsInvalidOptions(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	defer rdb.Close()
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"one": "127.0.0.1:1"}})
-	defer ring.Close()
-	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{"127.0.0.1:1"}})
-	defer cluster.Close()
+	deaf := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer deaf.Close()
 	for _, c := range []struct {
-		rdb  redis.UniversalClient
+		rdb  *redis.Client
 		o    client.Options
 		want string
 	}{
 		{nil, client.Options{}, "rdb is nil"},
-		{(*redis.Client)(nil), client.Options{}, "rdb is a nil *redis.Client"},
-		{(*redis.ClusterClient)(nil), client.Options{}, "rdb is a nil *redis.ClusterClient"},
-		{ring, client.Options{}, "rdb is a *redis.Ring"},
-		{cluster, client.Options{}, "rdb is a *redis.ClusterClient"},
-		{struct{ *redis.Ring }{ring}, client.Options{}, "cannot reach a simba-resp server"},
+		{deaf, client.Options{}, "rdb has the option ContextTimeoutEnabled off"},
 		{rdb, client.Options{Timeout: -time.Second}, "Timeout is -1s"},
 		{rdb, client.Options{Timeout: 500 * time.Microsecond}, "Timeout is 500µs"},
 		{rdb, client.Options{TTL: time.Microsecond}, "TTL is 1µs"},
@@ -50,7 +43,7 @@ func TestNewRejectsInvalidOptions(t *testing.T) {
 }
 
 func TestInvalidOptionsAreRefused(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: true})
 	defer rdb.Close()
 	c, err := client.New(rdb, client.Options{Logger: slog.New(slog.DiscardHandler)})
 	must(t, err)
@@ -89,19 +82,6 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 	} {
 		if row.err == nil || !strings.Contains(row.err.Error(), row.want) {
 			t.Errorf("the error is %v, want %q", row.err, row.want)
-		}
-	}
-}
-
-func TestNewWarnsIfContextTimeoutEnabledIsOff(t *testing.T) {
-	for heeds, want := range map[bool]int{true: 0, false: 1} {
-		rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ContextTimeoutEnabled: heeds})
-		defer rdb.Close()
-		log := new(bytes.Buffer)
-		_, err := client.New(rdb, client.Options{Logger: slog.New(slog.NewTextHandler(log, nil))})
-		must(t, err)
-		if got := strings.Count(log.String(), "ContextTimeoutEnabled"); got != want {
-			t.Errorf("with ContextTimeoutEnabled %v the log is %q, want %d warnings", heeds, log, want)
 		}
 	}
 }
@@ -180,7 +160,7 @@ func TestClosedClientReturnsErrClosed(t *testing.T) {
 // replace gives g a Client that the world can close.
 func (g *testClient) replace(w *world) {
 	g.Client = w.client().Client
-	g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379"})
+	g.rdb = redis.NewClient(&redis.Options{Dialer: g.dial, Addr: "127.0.0.1:7379", ContextTimeoutEnabled: true})
 }
 
 func TestCloseStopsEverything(t *testing.T) {

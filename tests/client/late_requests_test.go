@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/simba-resp/simba-resp/client"
 )
 
@@ -42,10 +40,10 @@ func TestOnAcquiredIsNotCalledAfterStop(t *testing.T) {
 	})
 }
 
-// Without ContextTimeoutEnabled, an ACQUIRE lasts longer than its Lock.
+// An ACQUIRE lasts longer than its Lock.
 func TestTenureOfALateAcquireIsReleased(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		g := w.clientOf("", client.Options{}, func(o *redis.Options) { o.ContextTimeoutEnabled, o.ReadTimeout = false, 10*time.Second })
+		g := w.client()
 		must(t, g.rdb.Ping(bg).Err())
 		other := w.lock(w.client())
 		go func() { time.Sleep(time.Second); g.slow(0, 0) }()

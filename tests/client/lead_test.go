@@ -100,6 +100,7 @@ func TestCloseEndsLead(t *testing.T) {
 			} else {
 				w.breakOff(mutex)
 				must(t, g.rdb.Close())
+				defer g.Close()
 			}
 			if err := <-ended; !errors.Is(err, client.ErrClosed) {
 				t.Errorf("Lead returns %v, want ErrClosed", err)

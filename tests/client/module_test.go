@@ -16,8 +16,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/client/registry"
@@ -260,14 +258,13 @@ func TestTheClientSubscribesToTheServersChannels(t *testing.T) {
 		w.contend("owner")
 		synctest.Wait()
 		g := w.client()
-		// Without the options of the go-redis client, the Client cannot open a connection for NEXT.
-		polls, err := client.New(struct{ redis.UniversalClient }{g.rdb}, client.Options{})
-		must(t, err)
+		w.allow(map[string]string{"bob": "~* +@all -simba.next"})
+		polls := w.clientOf("bob", client.Options{})
 		ctx, cancel := context.WithCancel(bg)
-		go func() { _, _ = polls.Lock(ctx, "job", client.WithID("waiter")) }()
+		go func() { _, _ = polls.Lock(ctx, "job", client.WithID("bob:waiter")) }()
 		g.watch(t, "job")
 		time.Sleep(5 * time.Second)
-		want := []string{simba.ContenderChannel("job", "waiter"), simba.MutexChannel("job"), simba.EventChannel("job")}
+		want := []string{simba.ContenderChannel("job", "bob:waiter"), simba.MutexChannel("job"), simba.EventChannel("job")}
 		if got := w.broker.Channels(resp.KindChannel, ""); !slices.Equal(sorted(got), sorted(want)) {
 			t.Errorf("the client subscribes to %q, not %q", got, want)
 		}

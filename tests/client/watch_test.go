@@ -436,10 +436,9 @@ func TestWatchEnds(t *testing.T) {
 		end  func(*testClient, *watched)
 		want error // yielded last; nil = none
 	}{
-		"with its context":               {func(_ *testClient, s *watched) { s.end() }, nil},
-		"with its context during a read": {func(g *testClient, s *watched) { g.slow(time.Second, 0); time.Sleep(watchEvery); s.end() }, nil},
-		"with the Client":                {func(g *testClient, _ *watched) { _ = g.Close() }, client.ErrClosed},
-		"with the go-redis client":       {func(g *testClient, _ *watched) { _ = g.rdb.Close(); time.Sleep(watchEvery) }, client.ErrClosed},
+		"with its context":         {func(_ *testClient, s *watched) { s.end() }, nil},
+		"with the Client":          {func(g *testClient, _ *watched) { _ = g.Close() }, client.ErrClosed},
+		"with the go-redis client": {func(g *testClient, _ *watched) { _ = g.rdb.Close(); time.Sleep(watchEvery) }, client.ErrClosed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {

@@ -329,17 +329,6 @@ func (w *world) nothingLeft(mutex string) {
 	}
 }
 
-// noGoroutineLeft fails the test if a goroutine runs code of package client or its subpackages. The
-// import path of test functions begins with simba-resp/tests, so they do not match.
-func noGoroutineLeft(t *testing.T) {
-	t.Helper()
-	stacks := make([]byte, 1<<22)
-	stacks = stacks[:runtime.Stack(stacks, true)]
-	if bytes.Contains(stacks, []byte("github.com/simba-resp/simba-resp/client")) {
-		t.Errorf("a goroutine of the client is left:\n%s", stacks)
-	}
-}
-
 func (w *world) elapsed() time.Duration { return time.Since(w.start) }
 
 // tenures returns the tenures of a mutex at the server, from old to new. Their times count from the
