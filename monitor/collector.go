@@ -23,11 +23,11 @@ import (
 // A nil function means that the server has no such part.
 type Sources struct {
 	Build              Build
-	Backend            simba.Backend // if the engine uses a store, the result of proxy.Timed.Probes
+	Backend            simba.Backend // if the engine uses a store, the result of Timed.Probes
 	Server             *resp.Server
 	Commands           *commands.Commands
 	Journal            func() persist.Stats
-	Requests           func() proxy.RequestStats
+	Requests           func() RequestStats
 	CertificatesExpire func() map[string]time.Time // by setting
 	Faults             func() []proxy.Fault        // of the store's settings
 	DroppedLines       func() (server, audit uint64)
@@ -48,7 +48,7 @@ type reading struct {
 	server   resp.Stats
 	commands commands.Stats
 	journal  persist.Stats
-	requests proxy.RequestStats
+	requests RequestStats
 	up       bool
 	mutexes  mutexes
 }

@@ -1,10 +1,11 @@
 // Package monitor serves the metrics and the health of the server over HTTP.
 //
-//	GET /metrics ── collector ► Stats of engine, commands, resp, persist, proxy ─► promhttp
+//	GET /metrics ── collector ► Stats of engine, commands, resp, persist, Timed ─► promhttp
 //	GET /readyz ── prober ► Backend.Owner, Commit
 //
-// This package counts nothing. The other packages have counters, for INFO and for the metrics. A
-// scrape reads these counters. The rows in table.go define the metrics and document them.
+// Timed measures the requests to a store, for the metrics only, and logs its outages. The other
+// packages have counters, for INFO and for the metrics. A scrape reads these counters. The rows in
+// table.go define the metrics and document them.
 //
 // Invariants:
 //

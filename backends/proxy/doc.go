@@ -1,7 +1,7 @@
 // Package proxy is the core of the engines that keep their mutexes in a store. An Engine on a Store
 // is such an engine: the Store has the tenures, and the Engine has everything else, above all the
 // queue of this server's waiters. Redis and ZooKeeper have queues of their own, so their engines
-// only use the parts of the core: Waiters, EventLog, QueueSettings, Checks and Timed.
+// only use the parts of the core: Waiters, EventLog, QueueSettings and Checks.
 //
 //	commands ─▶ Engine ─▶ mutexState ─▶ Store: Take, Renew, Pass, Read (one step, atomic)
 //	                          ▲   │

@@ -42,7 +42,7 @@ type app struct {
 	httpLn   net.Listener    // nil = no HTTP
 	monitor  *monitor.Server // on httpLn
 	backend  simba.Backend   // the field requests, or the field engine if requests is nil
-	requests *proxy.Timed    // measures the calls of engine; nil if the engine is embedded
+	requests *monitor.Timed  // measures the calls of engine; nil if the engine is embedded
 	faults   faults          // of the store's settings; nil if the engine is embedded
 	recovery time.Duration   // how long openEngine took
 

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/monitor"
 )
 
@@ -109,7 +108,7 @@ func (a *app) certificatesExpire() map[string]time.Time {
 func (a *app) timeStore(began time.Time) {
 	a.backend, a.recovery = a.engine, time.Since(began)
 	if a.cfg.Engine != engineEmbedded {
-		a.requests = proxy.NewTimed(a.engine, a.log.Logger)
+		a.requests = monitor.NewTimed(a.engine, a.log.Logger)
 		a.backend = a.requests
 	}
 }
