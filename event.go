@@ -169,6 +169,30 @@ func ParseEventChannel(channel string) (mutex string, ok bool) {
 	return parseTagged("simba-events:{", channel)
 }
 
+// ParseChannel returns the mutex of any channel of a mutex, and the contender if the channel is that
+// of a contender. ok is false for other channels, and if a name is invalid.
+func ParseChannel(channel string) (mutex, contender string, ok bool) {
+	if mutex, contender, ok = ParseContenderChannel(channel); ok {
+		return mutex, contender, true
+	}
+	if mutex, ok = ParseMutexChannel(channel); !ok {
+		mutex, ok = ParseEventChannel(channel)
+	}
+	return mutex, "", ok
+}
+
+// MayMatchChannels reports whether a glob can match channels of mutexes or their event channels.
+func MayMatchChannels(glob string) (mutexes, events bool) {
+	literal := glob
+	if i := strings.IndexAny(glob, `*?[\`); i >= 0 {
+		literal = glob[:i]
+	}
+	may := func(prefix string) bool {
+		return strings.HasPrefix(prefix, literal) || strings.HasPrefix(literal, prefix)
+	}
+	return may("simba:{"), may("simba-events:{")
+}
+
 func parseTagged(prefix, channel string) (mutex string, ok bool) {
 	mutex, ok = cutTagged(prefix, channel)
 	if !ok || CheckMutex(mutex) != nil {

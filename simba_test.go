@@ -136,3 +136,16 @@ func TestTheChannelsOfAnyMutexAreCutBack(t *testing.T) {
 		}
 	}
 }
+
+func TestGlobsThatMayMatchChannels(t *testing.T) {
+	type may struct{ mutexes, events bool }
+	for glob, want := range map[string]may{
+		"*": {true, true}, "simba*": {true, true}, "s?mba:*": {true, true}, `\simba*`: {true, true},
+		"simba:*": {true, false}, "simba:{orders*": {true, false}, "simba:{m}:*": {true, false},
+		"simba-events:{m}": {false, true}, "news:*": {}, "simbax*": {}, "other": {},
+	} {
+		if mutexes, events := MayMatchChannels(glob); (may{mutexes, events}) != want {
+			t.Errorf("MayMatchChannels(%q) is %v, %v; want %+v", glob, mutexes, events, want)
+		}
+	}
+}

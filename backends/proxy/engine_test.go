@@ -602,17 +602,6 @@ func TestRefreshDelayIsTheContentionTiming(t *testing.T) {
 	}
 }
 
-func TestPatternsThatCanMatchAMutexAreWatched(t *testing.T) {
-	for pattern, want := range map[string]bool{
-		"*": true, "simba:*": true, "simba:{orders*": true, "s?mba:*": true, "simba-events:{m}": true, "simba:{m}:*": true,
-		"news:*": false, "simbax*": false, "other": false, `\simba*`: true,
-	} {
-		if mayMatchChannel(pattern) != want {
-			t.Errorf("mayMatchChannel(%q) is %v, want %v", pattern, !want, want)
-		}
-	}
-}
-
 // If a call gives up while it waits, the next call still gets the lock.
 func TestPriorityLockIsExclusive(t *testing.T) {
 	var g priorityLock

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -25,23 +24,16 @@ func (e *Engine) Subscribed(ctx context.Context, channel string, pattern bool) (
 	case pattern:
 		return 0, e.subscribedPattern(ctx, channel)
 	}
-	mutex, contender, isContender := simba.ParseContenderChannel(channel)
-	ok := isContender
-	if !ok {
-		mutex, ok = simba.ParseMutexChannel(channel)
-	}
-	if !ok {
-		mutex, ok = simba.ParseEventChannel(channel)
-	}
+	mutex, contender, ok := simba.ParseChannel(channel)
 	if !ok || e.store.CheckNames(mutex, contender) != nil {
 		return 0, nil // not a channel of a mutex
 	}
 	m := e.ref(mutex)
 	defer e.unref(m)
-	if isContender && !e.markReachable(m, contender) {
+	if contender != "" && !e.markReachable(m, contender) {
 		return 0, nil
 	}
-	if !isContender {
+	if contender == "" {
 		e.mu.Lock()
 		e.watchLocked(m)
 		m.subscribed = true
@@ -78,27 +70,13 @@ func (e *Engine) subscribedPattern(ctx context.Context, pattern string) error {
 		return err
 	}
 	defer done()
-	if !mayMatchChannel(pattern) {
+	if mutexes, events := simba.MayMatchChannels(pattern); !mutexes && !events {
 		return nil
 	}
 	e.mu.Lock()
 	e.patterns[pattern] = struct{}{}
 	e.mu.Unlock()
 	return e.fail(e.readTable(ctx))
-}
-
-func mayMatchChannel(pattern string) bool {
-	literal := pattern
-	if i := strings.IndexAny(pattern, `*?[\`); i >= 0 {
-		literal = pattern[:i]
-	}
-	for _, prefix := range []string{simba.MutexChannel(""), simba.EventChannel("")} {
-		prefix = strings.TrimSuffix(prefix, "}")
-		if strings.HasPrefix(prefix, literal) || strings.HasPrefix(literal, prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // maintain watches all mutexes for pattern subscribers, and cleans up, until the engine is closed.

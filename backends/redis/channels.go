@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"strings"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -52,15 +51,12 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 // patternSubscribed notes a client's glob. It returns the server's globs that may match the same
 // channels.
 func (s *subscriptions) patternSubscribed(glob string) (needed []string) {
-	fixed := glob
-	if i := strings.IndexAny(glob, `*?[\`); i >= 0 {
-		fixed = glob[:i]
+	mutexes, events := simba.MayMatchChannels(glob)
+	if mutexes {
+		needed = append(needed, noticeGlob)
 	}
-	for _, g := range []string{noticeGlob, eventGlob} {
-		prefix := strings.TrimSuffix(g, "*")
-		if strings.HasPrefix(prefix, fixed) || strings.HasPrefix(fixed, prefix) {
-			needed = append(needed, g)
-		}
+	if events {
+		needed = append(needed, eventGlob)
 	}
 	if len(needed) > 0 {
 		s.mu.Lock()

@@ -36,7 +36,7 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 // watch notices all later changes. It returns nil if the channel belongs to no mutex.
 func (b *Backend) watchChannel(channel string, pattern bool) <-chan struct{} {
 	if pattern {
-		if !mayMatch(channel) {
+		if mutexes, events := simba.MayMatchChannels(channel); !mutexes && !events {
 			return nil
 		}
 		b.mu.Lock()
@@ -49,14 +49,7 @@ func (b *Backend) watchChannel(channel string, pattern bool) <-chan struct{} {
 		}
 		return b.root.ready
 	}
-	contender := ""
-	mutex, ok := simba.ParseMutexChannel(channel)
-	if !ok {
-		mutex, ok = simba.ParseEventChannel(channel)
-	}
-	if !ok {
-		mutex, contender, ok = simba.ParseContenderChannel(channel)
-	}
+	mutex, contender, ok := simba.ParseChannel(channel)
 	if !ok {
 		return nil
 	}
@@ -77,19 +70,6 @@ func (b *Backend) watchChannel(channel string, pattern bool) <-chan struct{} {
 		b.notices.Publish(channel, simba.OfferNotice(b.lastOwner(nodeKey{mutex, contender}), contender))
 	}
 	return w.ready
-}
-
-func mayMatch(glob string) bool {
-	literal := glob
-	if i := strings.IndexAny(glob, `*?[\`); i >= 0 {
-		literal = glob[:i]
-	}
-	for _, ours := range [...]string{"simba:{", "simba-events:{"} {
-		if strings.HasPrefix(literal, ours) || strings.HasPrefix(ours, literal) {
-			return true
-		}
-	}
-	return false
 }
 
 // runRootWatcher watches every mutex, including new ones.
