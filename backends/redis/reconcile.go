@@ -114,7 +114,7 @@ func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, wait
 		w.restoring++
 		restoring = append(restoring, w)
 		args = append(args, r.Contender, w.score, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
-			proxy.Binding(b.id, r.Session), w.ticket)
+			b.binding(r.Session), w.ticket)
 	}
 	b.mu.Unlock()
 	s, err := b.ask(ctx, mutex, reconcileScript, args...)

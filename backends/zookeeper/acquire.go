@@ -118,7 +118,7 @@ func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireReq
 		// The contender itself asks. So end its lease even if another server created the node.
 		return out, false, b.expire(ctx, n)
 	case owner:
-		if err := b.renew(ctx, n, r.TTL, r.Transition, proxy.Binding(b.id, r.Session)); err != nil {
+		if err := b.renew(ctx, n, r.TTL, r.Transition, b.binding(r.Session)); err != nil {
 			return out, false, err
 		}
 		b.setUnacknowledged(n, t != nil && unacknowledged)
@@ -156,7 +156,7 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		}
 	}
 	rec := &record{
-		Mutex: r.Mutex, Contender: r.Contender, Kind: kindAsking, Creator: b.id, Server: b.id, Session: proxy.Binding(b.id, r.Session),
+		Mutex: r.Mutex, Contender: r.Contender, Kind: kindAsking, Creator: b.id, Server: b.id, Session: b.binding(r.Session),
 		TTL: r.TTL.Milliseconds(), Transition: r.Transition.Milliseconds(),
 	}
 	if t != nil {
@@ -285,7 +285,7 @@ func (b *Backend) recordWait(n *node, r simba.AcquireRequest, t *proxy.Ticket, o
 	blocked := b.waitsLocked(n.key())
 	// A poll does not change the windows of a blocked request of the same contender.
 	if t != nil || !blocked {
-		n.ttl, n.transition, n.binding = r.TTL, r.Transition, proxy.Binding(b.id, r.Session)
+		n.ttl, n.transition, n.binding = r.TTL, r.Transition, b.binding(r.Session)
 	}
 	if blocked {
 		if n.kind != kindBlocked || n.foreign || b.elsewhereLocked(n) {

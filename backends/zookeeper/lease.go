@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -66,7 +68,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (released
 			return b.leaveQueue(ctx, s, k)
 		}
 		b.mu.Lock()
-		bound := r.Session == 0 || n.binding == proxy.Binding(b.id, r.Session)
+		bound := r.Session == 0 || n.binding == b.binding(r.Session)
 		b.mu.Unlock()
 		if !bound || r.Token != 0 && r.Token != n.token {
 			return nil
@@ -300,4 +302,19 @@ func (b *Backend) locate(ctx context.Context, s *session, k nodeKey) (n *node, f
 		return nil, false, err
 	}
 	return n, names[0] == n.child, nil
+}
+
+// binding encodes a session of this server for the record of a lease that is bound to it; 0 = "".
+func (b *Backend) binding(session uint64) string {
+	if session == 0 {
+		return ""
+	}
+	return b.id + ":" + strconv.FormatUint(session, 10)
+}
+
+// boundSession returns the session in a binding, or 0 if it is not one of this server.
+func (b *Backend) boundSession(binding string) uint64 {
+	text, _ := strings.CutPrefix(binding, b.id+":")
+	session, _ := strconv.ParseUint(text, 10, 64) // fails for another server's
+	return session
 }

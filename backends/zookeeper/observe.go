@@ -10,7 +10,6 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // head describes the first node of a mutex. The zero head means that the mutex has no node.
@@ -333,7 +332,7 @@ func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.
 	t := simba.Tenure{
 		Owner: h.contender, Token: h.token, AcquiredAt: h.acquiredAt, Now: h.now,
 		TTL: h.ttlLeft, Transition: h.transitionLeft, Waiters: h.waiters(),
-		Session: proxy.BoundSession(b.id, h.binding),
+		Session: b.boundSession(h.binding),
 	}
 	t.TTLAt = t.AcquiredAt + h.ttl.Milliseconds()
 	t.TransitionAt = t.TTLAt + h.transition.Milliseconds()

@@ -45,7 +45,7 @@ type record struct {
 	// Over says that a server has reported the end of the lease. Only a renewal for the same owner
 	// clears it. A server may still renew if the lease has not ended by that server's own clock.
 	Over bool `json:"over,omitempty"`
-	// Session is the proxy.Binding of the lease. It names the connection that the lease is bound
+	// Session is the Backend.binding of the lease. It names the connection that the lease is bound
 	// to, and the server of that connection. "" = none.
 	Session string `json:"session,omitempty"`
 	// Listening says that a polling waiter subscribes to its own channel at a server other than the

@@ -59,7 +59,7 @@ func (b *Backend) endOtherWait(n *node, t *proxy.Ticket) {
 // becomeOwner grants the mutex to a contender whose node has become the first. made says that this
 // request created the node.
 func (b *Backend) becomeOwner(ctx context.Context, n *node, r simba.AcquireRequest, t *proxy.Ticket, made bool) (out simba.Outcome, done bool, err error) {
-	if err := b.writeOwner(ctx, n, r.TTL, r.Transition, proxy.Binding(b.id, r.Session), made); err != nil {
+	if err := b.writeOwner(ctx, n, r.TTL, r.Transition, b.binding(r.Session), made); err != nil {
 		return out, false, err
 	}
 	b.setUnacknowledged(n, t != nil)
