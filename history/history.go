@@ -1,4 +1,5 @@
 // Package history keeps the last events of a server, in the order of their Seq, for SIMBA.HISTORY.
+// The embedded engine has a Ring. Engines that keep their mutexes in a store have a Log.
 package history
 
 import (

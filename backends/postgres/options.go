@@ -33,5 +33,5 @@ type Options struct {
 
 	HandoffWindow time.Duration // see proxy.QueueSettings.SetHandoffWindow; 0 = no reservations
 	QueueGrace    time.Duration // see proxy.QueueSettings.SetQueueGrace; 0 = no grace
-	History       int           // number of events kept; 0 = proxy.DefaultHistory
+	History       int           // number of events kept; 0 = history.DefaultLimit
 }

@@ -224,7 +224,7 @@ func (e *Engine) refuseOrWait(m *mutexState, r simba.AcquireRequest, t *Ticket, 
 	w.announced = true
 	e.mu.Unlock()
 	if fresh {
-		e.eventLog.Announce(simba.Event{Kind: simba.EventQueued, Mutex: m.mutex, Owner: r.Contender})
+		e.eventLog.Record(simba.Event{Kind: simba.EventQueued, Mutex: m.mutex, Owner: r.Contender})
 	}
 	if t != nil {
 		return e.outcome(m, simba.StatusWaiting, r.Contender, s)

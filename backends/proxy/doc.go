@@ -1,7 +1,7 @@
 // Package proxy is the core of the engines that keep their mutexes in a store. An Engine on a Store
 // is such an engine: the Store has the tenures, and the Engine has everything else, above all the
 // queue of this server's waiters. Redis and ZooKeeper have queues of their own, so their engines
-// only use the parts of the core: Waiters, EventLog, QueueSettings and Checks.
+// only use the parts of the core: Waiters, QueueSettings and Checks.
 //
 //	commands ─▶ Engine ─▶ mutexState ─▶ Store: Take, Renew, Pass, Read (one step, atomic)
 //	                          ▲   │
@@ -26,7 +26,7 @@
 //
 // Invariants: a Ticket, which stands for one blocked ACQUIRE, ends exactly once, even if grants,
 // errors and the end of its wait race. If a waiter cannot receive its grant, the engine hands the
-// mutex off. The EventLog has the beginning and the end of a tenure at most once each, and never
+// mutex off. The history.Log has the beginning and the end of a tenure at most once each, and never
 // the end before the beginning. Locks are taken in the order mutexState.lock, Engine.mu,
 // Waiters.mu.
 package proxy

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/history"
 )
 
 // Engine keeps mutexes in a Store. It has the queue of this server's waiters, since a Store has
@@ -25,7 +26,7 @@ type Engine struct {
 	timeout  time.Duration
 	poll     time.Duration
 	waiters  *Waiters
-	eventLog *EventLog
+	eventLog *history.Log
 	counts   struct{ acquired, renewed, released, expired, broken, handoffs atomic.Int64 }
 
 	ctx          context.Context // ends when Close is called
@@ -66,7 +67,7 @@ type Options struct {
 
 	HandoffWindow time.Duration // see QueueSettings.SetHandoffWindow; 0 = no reservations
 	QueueGrace    time.Duration // see QueueSettings.SetQueueGrace; 0 = no grace
-	History       int           // number of events kept; 0 = DefaultHistory
+	History       int           // number of events kept; 0 = history.DefaultLimit
 }
 
 const (
@@ -105,7 +106,7 @@ func newEngine(o Options, s Store) *Engine {
 	e := &Engine{
 		name: o.Name, store: s, log: o.Logger, notices: o.Notices, timeout: o.Timeout, poll: o.Poll,
 		checks:       NewChecks(o.Name, o.Logger, s.Check),
-		eventLog:     NewEventLog(o.Notices, o.History),
+		eventLog:     history.NewLog(o.Notices, o.History, true),
 		refreshSlots: make(chan struct{}, maxRefreshes),
 		lockedSlots:  make(chan struct{}, maxLocked),
 		mutexes:      make(map[string]*mutexState),

@@ -187,7 +187,7 @@ func (e *Engine) leaveQueue(m *mutexState, contender string) {
 	}
 	e.mu.Unlock()
 	if w != nil {
-		e.eventLog.Announce(simba.Event{Kind: simba.EventLeft, Mutex: m.mutex, Owner: contender, Reason: "left"})
+		e.eventLog.Record(simba.Event{Kind: simba.EventLeft, Mutex: m.mutex, Owner: contender, Reason: "left"})
 	}
 }
 

@@ -82,7 +82,7 @@ func (e *Engine) announceChange(mutex string, before, now State) (freed string) 
 
 // announceBegin announces the beginning of a tenure. It reports whether that is news.
 func (e *Engine) announceBegin(mutex string, s State, reason string) bool {
-	fresh := e.eventLog.Announce(simba.Event{Kind: simba.EventAcquired, Mutex: mutex, Owner: s.Owner, Token: s.Token, Reason: reason}) > 0
+	fresh := e.eventLog.Record(simba.Event{Kind: simba.EventAcquired, Mutex: mutex, Owner: s.Owner, Token: s.Token, Reason: reason}) > 0
 	if fresh {
 		e.mu.Lock()
 		defer e.mu.Unlock()
@@ -93,7 +93,7 @@ func (e *Engine) announceBegin(mutex string, s State, reason string) bool {
 
 // announceEnd announces the end of a tenure that this server has noticed.
 func (e *Engine) announceEnd(kind simba.EventKind, mutex string, s State) bool {
-	fresh := e.eventLog.Announce(simba.Event{Kind: kind, Mutex: mutex, Owner: s.Owner, Token: s.Token}) > 0
+	fresh := e.eventLog.Record(simba.Event{Kind: kind, Mutex: mutex, Owner: s.Owner, Token: s.Token}) > 0
 	if fresh && kind == simba.EventExpired {
 		e.counts.expired.Add(1)
 	}
@@ -148,7 +148,7 @@ func (e *Engine) noteLease(m *mutexState, l *Lease) {
 // recordEnd records and announces the end of a tenure that this server ended. The caller holds
 // m.lock.
 func (e *Engine) recordEnd(m *mutexState, was From, revision uint64, kind simba.EventKind, reason string) {
-	fresh := e.eventLog.Announce(simba.Event{Kind: kind, Mutex: m.mutex, Owner: was.Owner, Token: was.Token, Reason: reason}) > 0
+	fresh := e.eventLog.Record(simba.Event{Kind: kind, Mutex: m.mutex, Owner: was.Owner, Token: was.Token, Reason: reason}) > 0
 	if fresh && kind == simba.EventBroken {
 		e.counts.broken.Add(1)
 	} else if fresh {

@@ -114,7 +114,7 @@ func (e *Engine) expireEntries(m *mutexState) {
 		}
 	}
 	e.mu.Unlock()
-	e.eventLog.Announce(gone...)
+	e.eventLog.Record(gone...)
 }
 
 // nextLocked returns the first waiter that this server can notify: it is blocked here, or

@@ -107,7 +107,7 @@ func (e *Engine) dequeue(t *Ticket, why simba.EndReason) {
 	if why == simba.EndTimeout {
 		reason = "timeout"
 	}
-	e.eventLog.Announce(simba.Event{Kind: simba.EventLeft, Mutex: m.mutex, Owner: contender, Reason: reason})
+	e.eventLog.Record(simba.Event{Kind: simba.EventLeft, Mutex: m.mutex, Owner: contender, Reason: reason})
 }
 
 // HandOff implements WaitEnder.

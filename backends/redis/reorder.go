@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/history"
 )
 
 // reorderWindow is how long the event log waits for the events of a reply that another reply has
@@ -22,18 +22,18 @@ const reorderWindow = 100 * time.Millisecond
 //
 // Record, Await and publishHeldDue lock sending. The callers of all other methods hold that lock.
 type orderedLog struct {
-	*proxy.EventLog
+	*history.Log
 
 	window  time.Duration
-	sending sync.Mutex             // guards held; locked before the locks of EventLog
+	sending sync.Mutex             // guards held; locked before the locks of Log
 	held    map[string]*heldEvents // the events that are held back, by mutex
 }
 
 func newOrderedLog(n simba.Notices, limit int) *orderedLog {
-	return &orderedLog{EventLog: proxy.NewEventLog(n, limit), window: reorderWindow, held: make(map[string]*heldEvents)}
+	return &orderedLog{Log: history.NewLog(n, limit, false), window: reorderWindow, held: make(map[string]*heldEvents)}
 }
 
-// Record is proxy.EventLog.Record, but holds early events back.
+// Record is history.Log.Record, but holds early events back.
 func (l *orderedLog) Record(events ...simba.Event) {
 	if len(events) == 0 {
 		return
@@ -47,7 +47,7 @@ func (l *orderedLog) Record(events ...simba.Event) {
 		if l.isEarly(e) {
 			l.holdBack(heldEvent{e, time.Now().Add(l.window)})
 		} else {
-			l.EventLog.Record(e)
+			l.Log.Record(e)
 		}
 	}
 	// This is a second loop, because any of the events may be the end for which a held event waits.
@@ -152,7 +152,7 @@ func (l *orderedLog) publishHeldInOrder(mutex string) {
 func (l *orderedLog) publishHeld(mutex string, n int) {
 	held := l.held[mutex]
 	for _, e := range held.events[:n] {
-		l.EventLog.Record(e.Event)
+		l.Log.Record(e.Event)
 	}
 	if held.events = held.events[n:]; len(held.events) == 0 {
 		held.timer.Stop()

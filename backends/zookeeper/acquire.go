@@ -232,7 +232,7 @@ func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequ
 		n.onlyOwnAhead = n.onlyOwnAhead && b.createdLocked(r.Mutex, child) != nil
 	}
 	b.mu.Unlock()
-	b.eventLog.Announce(simba.Event{Kind: simba.EventQueued, Mutex: r.Mutex, Owner: r.Contender})
+	b.eventLog.Record(simba.Event{Kind: simba.EventQueued, Mutex: r.Mutex, Owner: r.Contender})
 	return b.stayQueued(ctx, s, n, r, t, names)
 }
 

@@ -62,7 +62,7 @@ func (b *Backend) removeIfMissed(ctx context.Context, s *session, mutex, child s
 				b.dropLocked(own)
 				b.mu.Unlock()
 			}
-			b.eventLog.Announce(simba.Event{Kind: simba.EventLeft, Mutex: mutex, Owner: n.contender, Reason: "passed over"})
+			b.eventLog.Record(simba.Event{Kind: simba.EventLeft, Mutex: mutex, Owner: n.contender, Reason: "passed over"})
 			return true, nil
 		case errors.Is(err, zk.ErrNoNode):
 			return true, nil

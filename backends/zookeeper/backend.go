@@ -11,6 +11,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
+	"github.com/simba-resp/simba-resp/history"
 )
 
 // Backend is the engine. It implements simba.Backend and is safe for concurrent use.
@@ -25,7 +26,7 @@ type Backend struct {
 
 	slots    []*sessionSlot
 	waiters  *proxy.Waiters
-	eventLog *proxy.EventLog
+	eventLog *history.Log
 	checks   *proxy.Checks
 	clock    storeClock
 	counters counters
@@ -77,7 +78,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		log:          o.Logger,
 		notices:      o.Notices,
 		id:           hex.EncodeToString(raw[:]),
-		eventLog:     proxy.NewEventLog(o.Notices, o.History),
+		eventLog:     history.NewLog(o.Notices, o.History, true),
 		mutexes:      make(map[string]*mutex),
 		creating:     make(map[guid]struct{}),
 		orphans:      make(map[nodeKey]map[guid]int32),

@@ -187,7 +187,7 @@ func (b *Backend) evaluateForeign(w *watcher, v *view, child string) (incomplete
 	case now.owned && known:
 		e := now.event
 		e.Kind, e.At = simba.EventAcquired, h.acquiredAt
-		b.eventLog.Announce(e)
+		b.eventLog.Record(e)
 	case newlyReserved && b.notices.Subscribed(simba.ContenderChannel(w.mutex, n.contender)):
 		old := before.event.Owner
 		if old == "" { // for example after a tenure of this server's client

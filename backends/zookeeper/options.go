@@ -43,7 +43,7 @@ type Options struct {
 
 	HandoffWindow time.Duration // initial, see proxy.QueueSettings; 0 = no reservations
 	QueueGrace    time.Duration // initial, see proxy.QueueSettings; 0 = no grace
-	History       int           // number of events kept; 0 = proxy.DefaultHistory
+	History       int           // number of events kept; 0 = history.DefaultLimit
 
 	Notices simba.Notices // required
 	Logger  *slog.Logger  // nil = discard

@@ -42,7 +42,7 @@ func (b *Backend) forgetNodes(l *sessionSlot, s *session) (polling []nodeKey) {
 	s.mu.Unlock()
 	b.log.Warn("lost the session with the ensemble, and with it the leases of this server",
 		"leases", len(events), "err", cause)
-	b.counters.expired.Add(int64(b.eventLog.Announce(events...)))
+	b.counters.expired.Add(int64(b.eventLog.Record(events...)))
 	return polling
 }
 

@@ -224,7 +224,7 @@ func (s *session) delete(ctx context.Context, n *node, version int32, h *nextOwn
 }
 
 func (b *Backend) announceEnd(e simba.Event) {
-	if e.Kind == 0 || b.eventLog.Announce(e) == 0 {
+	if e.Kind == 0 || b.eventLog.Record(e) == 0 {
 		return
 	}
 	switch e.Kind {

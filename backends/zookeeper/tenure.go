@@ -44,7 +44,7 @@ func (b *Backend) announceTenure(n *node, reason string) {
 	for _, e := range before {
 		b.announceEnd(e)
 	}
-	b.counters.acquired.Add(int64(b.eventLog.Announce(simba.Event{
+	b.counters.acquired.Add(int64(b.eventLog.Record(simba.Event{
 		At: at, Kind: simba.EventAcquired, Mutex: n.mutex, Owner: n.contender, Token: n.token, Reason: reason,
 	})))
 }

@@ -1,4 +1,4 @@
-package proxy
+package history
 
 import (
 	"fmt"
@@ -47,7 +47,7 @@ func endOf(kind simba.EventKind, m, owner string, token uint64) simba.Event {
 	return simba.Event{Kind: kind, Mutex: m, Owner: owner, Token: token}
 }
 
-func story(c *EventLog, m string) (lines []string) {
+func story(c *Log, m string) (lines []string) {
 	for _, e := range c.Find(simba.HistoryRequest{Mutex: m, Count: 1000}) {
 		lines = append(lines, fmt.Sprintf("%v %s %d", e.Kind, e.Owner, e.Token))
 	}
@@ -56,7 +56,7 @@ func story(c *EventLog, m string) (lines []string) {
 
 func TestTenureBoundariesAreRecordedOnce(t *testing.T) {
 	p := &recorder{}
-	c := NewEventLog(p, 0)
+	c := NewLog(p, 0, false)
 	if n := c.Record(acquired("m", "a", 1), acquired("m", "a", 1)); n != 1 {
 		t.Errorf("Record of one acquired event twice: %d are new, want 1", n)
 	}
@@ -76,7 +76,7 @@ func TestTenureBoundariesAreRecordedOnce(t *testing.T) {
 }
 
 func TestQueuedAndLeftAreRecordedEachTime(t *testing.T) {
-	c := NewEventLog(&recorder{}, 0)
+	c := NewLog(&recorder{}, 0, false)
 	for range 2 {
 		c.Record(simba.Event{Kind: simba.EventQueued, Mutex: "m", Owner: "a"}, simba.Event{Kind: simba.EventLeft, Mutex: "m", Owner: "a"})
 	}
@@ -87,15 +87,15 @@ func TestQueuedAndLeftAreRecordedEachTime(t *testing.T) {
 
 func TestNoNoticeWithoutSubscribers(t *testing.T) {
 	p := &recorder{alone: true}
-	c := NewEventLog(p, 0)
-	c.Announce(acquired("m", "a", 1))
+	c := NewLog(p, 0, false)
+	c.Record(acquired("m", "a", 1))
 	if len(p.lines) != 0 || len(story(c, "m")) != 1 {
 		t.Errorf("without subscribers: published %q, want none; history %q, want one event", p.lines, story(c, "m"))
 	}
 }
 
 func TestLastIsTheLastBeginningOrEnd(t *testing.T) {
-	c := NewEventLog(&recorder{}, 0)
+	c := NewLog(&recorder{}, 0, false)
 	if _, ok := c.Last("m"); ok {
 		t.Error("Last of a new mutex returned an event, want none")
 	}
@@ -111,7 +111,7 @@ func TestLastIsTheLastBeginningOrEnd(t *testing.T) {
 
 func TestEventLogKeepsItsLimit(t *testing.T) {
 	const limit = 10
-	c := NewEventLog(&recorder{}, limit)
+	c := NewLog(&recorder{}, limit, false)
 	for i := range 5 * limit {
 		m := fmt.Sprint("m", i)
 		c.Record(acquired(m, "a", uint64(i+1)), endOf(simba.EventReleased, m, "a", uint64(i+1)))
@@ -127,7 +127,7 @@ func TestEventLogKeepsItsLimit(t *testing.T) {
 		t.Errorf("the history of the newest mutex: %q; want 2 events", got)
 	}
 	// The log keeps the last event of a mutex when it removes the first one.
-	c = NewEventLog(&recorder{}, limit)
+	c = NewLog(&recorder{}, limit, false)
 	for i := range 3 * limit {
 		c.Record(acquired("m", "a", uint64(i+1)))
 	}
@@ -138,7 +138,7 @@ func TestEventLogKeepsItsLimit(t *testing.T) {
 
 func TestConcurrentEventsAreNumberedAndPublishedInOrder(t *testing.T) {
 	p := &recorder{}
-	c := NewEventLog(p, 0)
+	c := NewLog(p, 0, false)
 	before := c.Seq()
 	var all sync.WaitGroup
 	for i := range 8 {

@@ -1,4 +1,4 @@
-package proxy
+package history
 
 import (
 	"testing"
@@ -9,7 +9,7 @@ import (
 // The documentation of SIMBA.HISTORY promises this number of events for every engine with a store.
 func TestEventLogKeepsDocumentedHistory(t *testing.T) {
 	const documented = 10_000
-	c := NewEventLog(&recorder{}, 0)
+	c := NewLog(&recorder{}, 0, false)
 	count := func(m string) int { return len(c.Find(simba.HistoryRequest{Mutex: m, Count: 2 * documented})) }
 	c.Record(acquired("first", "a", 1))
 	for i := range documented - 1 {

@@ -1,13 +1,14 @@
-package proxy
+package history
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/simba-resp/simba-resp"
 )
 
 func TestTenureLengthsRunFromBeginningToEnd(t *testing.T) {
-	l := NewEventLog(new(recorder), 0)
+	l := NewLog(new(recorder), 0, false)
 	l.Record(
 		simba.Event{At: 1000, Kind: simba.EventAcquired, Mutex: "a", Token: 1},
 		simba.Event{At: 1000, Kind: simba.EventAcquired, Mutex: "b", Token: 1},
@@ -22,18 +23,18 @@ func TestTenureLengthsRunFromBeginningToEnd(t *testing.T) {
 	}
 }
 
-func TestTenureLengthsBoundTheOpenTenures(t *testing.T) {
-	var x tenureLengths
-	for i := range uint64(maxOpenTenures + 5) {
-		x.note(simba.Event{Kind: simba.EventAcquired, Mutex: string(binaryName(i)), Token: i + 1})
+// The log keeps the beginning of a running tenure when it removes the event, but not of any number
+// of them.
+func TestTenureLengthsOfLongTenures(t *testing.T) {
+	l := NewLog(new(recorder), 1, false)
+	for i := range uint64(2 * maxLast) {
+		l.Record(simba.Event{At: 1000, Kind: simba.EventAcquired, Mutex: fmt.Sprint(i), Token: i + 1})
 	}
-	if len(x.begun) != maxOpenTenures {
-		t.Errorf("note keeps %d running tenures, want %d", len(x.begun), maxOpenTenures)
+	l.Record(simba.Event{At: 3000, Kind: simba.EventReleased, Mutex: "0", Token: 1})
+	if got := l.TenureLengths(); got.Count() != 1 || got.Micros != 2_000_000 {
+		t.Errorf("TenureLengths has %d tenures with a sum of %d µs, want 1 tenure of 2 s", got.Count(), got.Micros)
 	}
-	x.note(simba.Event{Kind: simba.EventReleased, Mutex: string(binaryName(0)), Token: 1})
-	if len(x.begun) != maxOpenTenures-1 || x.lengths.Count() != 1 {
-		t.Errorf("after one end, note keeps %d running tenures and has measured %d; want %d and 1", len(x.begun), x.lengths.Count(), maxOpenTenures-1)
+	if len(l.last) > maxLast+1 {
+		t.Errorf("the log keeps the last events of %d mutexes, want at most %d", len(l.last), maxLast+1)
 	}
 }
-
-func binaryName(i uint64) []byte { return []byte{byte(i), byte(i >> 8), byte(i >> 16)} }
