@@ -84,16 +84,21 @@ func NewChecks(engine string, log *slog.Logger, check func(context.Context) ([]F
 // It logs the other faults as warnings.
 func (c *Checks) Start(ctx context.Context) error {
 	faults, err := c.check(ctx)
-	i := slices.IndexFunc(faults, func(f Fault) bool { return f.Refused })
-	switch {
-	case i >= 0 && count(err):
-		return faults[i]
-	case err != nil:
-		return err
+	if refused := refusedOf(faults); refused != nil && count(err) {
+		return refused
 	}
-	c.faults = faults
+	if err == nil {
+		c.set(slog.LevelWarn, faults)
+	}
+	return err
+}
+
+// refusedOf returns the first refused fault, or nil.
+func refusedOf(faults []Fault) error {
 	for _, f := range faults {
-		c.logFault(slog.LevelWarn, f)
+		if f.Refused {
+			return f
+		}
 	}
 	return nil
 }
@@ -111,7 +116,7 @@ func (c *Checks) Run(ctx context.Context, waiters *Waiters) {
 		}
 		c.logFailure(err)
 		if count(err) {
-			c.set(faults)
+			c.set(slog.LevelError, faults)
 		}
 		wait = checkInterval
 		refusal := c.Refusal()
@@ -129,15 +134,15 @@ func (c *Checks) Run(ctx context.Context, waiters *Waiters) {
 // logFailure logs that no check has been complete for checkInterval, and that a check is complete
 // again.
 func (c *Checks) logFailure(err error) {
-	switch {
-	case err == nil && c.warned:
-		c.log.Info("the settings of the store can be checked again", "engine", c.engine,
-			"after", time.Since(c.failing).Round(time.Millisecond))
-		fallthrough
-	case err == nil:
+	if err == nil {
+		if c.warned {
+			c.log.Info("the settings of the store can be checked again", "engine", c.engine,
+				"after", time.Since(c.failing).Round(time.Millisecond))
+		}
 		c.failing, c.warned = time.Time{}, false
 		return
-	case c.failing.IsZero():
+	}
+	if c.failing.IsZero() {
 		c.failing = time.Now()
 	}
 	c.log.Debug("cannot check the store", "engine", c.engine, "err", err)
@@ -169,10 +174,10 @@ func (c *Checks) Again() {
 }
 
 // set stores a result, and logs what has changed.
-func (c *Checks) set(faults []Fault) {
-	var refusal error
-	if i := slices.IndexFunc(faults, func(f Fault) bool { return f.Refused }); i >= 0 {
-		refusal = &simba.MisconfiguredError{Engine: c.engine, Err: faults[i]}
+func (c *Checks) set(level slog.Level, faults []Fault) {
+	refusal := refusedOf(faults)
+	if refusal != nil {
+		refusal = &simba.MisconfiguredError{Engine: c.engine, Err: refusal}
 	}
 	c.mu.Lock()
 	before := c.faults
@@ -180,7 +185,7 @@ func (c *Checks) set(faults []Fault) {
 	c.mu.Unlock()
 	for _, f := range faults {
 		if !slices.Contains(before, f) {
-			c.logFault(slog.LevelError, f)
+			c.logFault(level, f)
 		}
 	}
 	for _, f := range before {
