@@ -36,7 +36,7 @@ type Engine struct {
 	probing      atomic.Bool
 	away         atomic.Pointer[simba.UnavailableError] // not nil = the store is away
 
-	tableLock priorityLock // held while all mutexes are read
+	tableLock priorityLock // held while all mutexes are read; no call is for an owner
 	// table has the held mutexes as of the last read of all; nil = no pattern subscriber. Guarded
 	// by tableLock.
 	table map[string]State
@@ -114,6 +114,7 @@ func newEngine(o Options, s Store) *Engine {
 		begun:        make(map[string]uint64),
 		locked:       make(map[string]bool),
 		patterns:     make(map[string]struct{}),
+		tableLock:    newPriorityLock(),
 	}
 	e.watcher, _ = s.(Watcher)
 	e.waiters = NewWaiters((*waitEnder)(e))

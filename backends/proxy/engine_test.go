@@ -604,7 +604,7 @@ func TestRefreshDelayIsTheContentionTiming(t *testing.T) {
 
 // If a call gives up while it waits, the next call still gets the lock.
 func TestPriorityLockIsExclusive(t *testing.T) {
-	var g priorityLock
+	g := newPriorityLock()
 	var inside, entered atomic.Int64
 	var all sync.WaitGroup
 	for i := range 200 {
@@ -624,8 +624,7 @@ func TestPriorityLockIsExclusive(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if g.busy || len(g.waiting) > 0 || g.owners > 0 || entered.Load() == 0 {
-		t.Errorf("after the last unlock: busy is %v, %d calls wait, %d for owners, and %d calls have had the lock; want false, 0, 0, and more than 0",
-			g.busy, len(g.waiting), g.owners, entered.Load())
+	if len(g.free) != 1 || entered.Load() == 0 {
+		t.Errorf("after the last unlock: free has %d elements, and %d calls have had the lock; want 1 and more than 0", len(g.free), entered.Load())
 	}
 }

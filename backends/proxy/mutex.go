@@ -47,7 +47,7 @@ func (e *Engine) ref(mutex string) *mutexState {
 	defer e.mu.Unlock()
 	m := e.mutexes[mutex]
 	if m == nil {
-		m = &mutexState{mutex: mutex}
+		m = &mutexState{mutex: mutex, lock: newPriorityLock()}
 		e.mutexes[mutex] = m
 	}
 	m.refs++

@@ -1,68 +1,40 @@
 package proxy
 
-import (
-	"context"
-	"slices"
-	"sync"
-)
+import "context"
 
 // priorityLock is a lock of this process. Calls for the contender that owns the mutex get the lock
-// before other calls do. Otherwise the order of the calls counts. The zero value is unlocked.
+// before other calls do. Otherwise the order of the calls counts, since the receivers of a channel
+// form a queue.
 type priorityLock struct {
-	mu      sync.Mutex // guards the fields below
-	busy    bool
-	waiting []chan struct{} // one for each waiting call; closed when that call has the lock
-	owners  int             // how many of them, the first ones, are for the owner
+	free  chan struct{} // capacity 1; has an element while the lock is free
+	owner chan struct{} // passes the lock on to a call for the owner
+}
+
+func newPriorityLock() priorityLock {
+	l := priorityLock{free: make(chan struct{}, 1), owner: make(chan struct{})}
+	l.unlock()
+	return l
 }
 
 // lock waits for the lock. It returns errBusy if the context ends first.
-func (p *priorityLock) lock(ctx context.Context, owner bool) error {
-	p.mu.Lock()
-	if !p.busy {
-		p.busy = true
-		p.mu.Unlock()
-		return nil
-	}
-	locked := make(chan struct{})
+func (l priorityLock) lock(ctx context.Context, owner bool) error {
+	var first chan struct{}
 	if owner {
-		p.waiting = slices.Insert(p.waiting, p.owners, locked)
-		p.owners++
-	} else {
-		p.waiting = append(p.waiting, locked)
+		first = l.owner
 	}
-	p.mu.Unlock()
 	select {
-	case <-locked:
-		return nil
+	case <-l.free:
+	case <-first:
 	case <-ctx.Done():
+		return errBusy
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if i := slices.Index(p.waiting, locked); i >= 0 {
-		p.removeLocked(i)
-	} else {
-		p.nextLocked() // this call got the lock after ctx ended
-	}
-	return errBusy
+	return nil
 }
 
-func (p *priorityLock) unlock() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.nextLocked()
-}
-
-// nextLocked gives the lock to the next waiting call. The caller holds p.mu.
-func (p *priorityLock) nextLocked() {
-	if p.busy = len(p.waiting) > 0; p.busy {
-		close(p.waiting[0])
-		p.removeLocked(0)
-	}
-}
-
-func (p *priorityLock) removeLocked(i int) {
-	p.waiting = slices.Delete(p.waiting, i, i+1)
-	if i < p.owners {
-		p.owners--
+func (l priorityLock) unlock() {
+	select {
+	case l.owner <- struct{}{}:
+	default:
+		l.free <- struct{}{}
 	}
 }
