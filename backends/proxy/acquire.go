@@ -10,38 +10,32 @@ import (
 
 // Acquire implements simba.Backend.
 func (e *Engine) Acquire(ctx context.Context, r simba.AcquireRequest) (o simba.Outcome, _ simba.Ticket, err error) {
-	if err := e.store.CheckNames(r.Mutex, r.Contender); err != nil {
-		return o, nil, err
-	}
-	ctx, done, err := e.begin(ctx)
-	if err != nil {
-		return o, nil, err
-	}
-	defer done()
-	m := e.ref(r.Mutex)
-	defer e.unref(m)
 	var t *Ticket
-	for range attempts {
-		late := o
-		err = e.do(ctx, m, r.Contender, func() (err error) {
-			o, t, err = e.acquire(ctx, m, r, t)
-			return err
-		})
-		if o.Status == simba.StatusRenewed && late.Status == simba.StatusAcquired && o.Token == late.Token {
-			o.Status = simba.StatusAcquired // the client has not seen this tenure before
+	err = e.withState(ctx, r.Mutex, r.Contender, func(ctx context.Context, m *mutexState) (err error) {
+		for range attempts {
+			late := o
+			err = e.do(ctx, m, r.Contender, func() (err error) {
+				o, t, err = e.acquire(ctx, m, r, t)
+				return err
+			})
+			if o.Status == simba.StatusRenewed && late.Status == simba.StatusAcquired && o.Token == late.Token {
+				o.Status = simba.StatusAcquired // the client has not seen this tenure before
+			}
+			if !errors.Is(err, errLate) {
+				break
+			}
 		}
-		if !errors.Is(err, errLate) {
-			break
+		switch {
+		case err == nil || t == nil:
+		case t.Withdraw():
+			e.removeUnlessBlocked(m, r.Contender)
+		default: // the ticket was granted meanwhile, or a later ticket has replaced it
+			o, err = simba.Outcome{Status: simba.StatusWaiting}, nil
 		}
-	}
-	switch {
-	case t == nil:
-		return o, nil, e.fail(err)
-	case err != nil && t.Withdraw():
-		e.removeUnlessBlocked(m, r.Contender)
-		return o, nil, e.fail(err)
-	case err != nil: // the ticket was granted meanwhile, or a later ticket has replaced it
-		o = simba.Outcome{Status: simba.StatusWaiting}
+		return err
+	})
+	if err != nil || t == nil {
+		return o, nil, err
 	}
 	return o, t, nil
 }
@@ -52,9 +46,6 @@ func (e *Engine) Acquire(ctx context.Context, r simba.AcquireRequest) (o simba.O
 // first tries one step that needs no read. The caller holds m.lock, so it misses no release between
 // the read and the queue entry.
 func (e *Engine) acquire(ctx context.Context, m *mutexState, r simba.AcquireRequest, t *Ticket) (o simba.Outcome, _ *Ticket, err error) {
-	e.mu.Lock()
-	e.watchLocked(m)
-	e.mu.Unlock()
 	for range attempts {
 		refusal := e.checks.Refusal()
 		l := &Lease{Owner: r.Contender, TTL: r.TTL, Transition: r.Transition, Since: time.Now()}
@@ -146,12 +137,10 @@ func (e *Engine) acquire(ctx context.Context, m *mutexState, r simba.AcquireRequ
 func (e *Engine) recent(m *mutexState) (s State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if now := time.Now(); !m.known || len(m.orphans) > 0 || now.Sub(m.seenAt) > recentTime || !now.Before(m.leaseEnd) {
+	if now := time.Now(); !m.known || len(m.orphans) > 0 || now.Sub(m.seenAt) > recentTime || !now.Before(m.leaseEnd()) {
 		return s
 	}
-	if soon := m.seenAt.Add(recentTime); soon.Before(m.refreshAt) {
-		m.refreshAt = soon
-	}
+	m.refreshByLocked(m.seenAt.Add(recentTime))
 	return m.seen
 }
 
@@ -193,7 +182,7 @@ func (e *Engine) finishAcquire(m *mutexState, r simba.AcquireRequest, l *Lease, 
 	if renewed {
 		status = simba.StatusRenewed
 		e.counts.renewed.Add(1)
-		e.noteLease(m, l)
+		e.noteRenewal(m, l)
 	} else {
 		e.recordBegin(m, l, "")
 	}

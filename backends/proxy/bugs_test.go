@@ -24,7 +24,7 @@ var seeded = map[string]string{
 	"store-polling-waiter-passed-over":          "TestReservationOfAPollingWaiterEnds",
 	"store-refusal-ignored":                     "TestRefusedStoreBeginsNoTenure",
 	"store-release-without-token-check":         "TestTokenProtectsLaterTenures",
-	"store-renewal-behind-lost-step":            "TestOwnersRenewalOvertakesAStepWithoutReply",
+	"store-renewal-behind-lost-step":            "TestOwnersRenewalWaitsForNoOtherStep",
 	"store-reservation-never-ends":              "TestReservationOfAPollingWaiterEnds",
 	"store-session-keeps-lease":                 "TestSessionEndsALeaseOfUnknownOutcome",
 	"store-session-leak":                        "TestSessionOfAnExpiredLeaseIsForgotten",

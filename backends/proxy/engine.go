@@ -17,14 +17,12 @@ import (
 type Engine struct {
 	QueueSettings
 
-	name     string
+	options  Options
+	log      *slog.Logger
+	notices  simba.Notices
 	store    Store
 	watcher  Watcher // the store, if it is one
 	checks   *Checks
-	log      *slog.Logger
-	notices  simba.Notices
-	timeout  time.Duration
-	poll     time.Duration
 	waiters  *Waiters
 	eventLog *history.Log
 	counts   struct{ acquired, renewed, released, expired, broken, handoffs atomic.Int64 }
@@ -42,15 +40,14 @@ type Engine struct {
 	table map[string]State
 
 	// mu guards the fields below, and the queue of every mutexState. It is never held during I/O.
-	mu        sync.Mutex
-	closed    bool
-	running   sync.WaitGroup // requests and goroutines; call Add under mu, and only if not closed
-	mutexes   map[string]*mutexState
-	lastOrder uint64 // entry.order of the newest queue entry
-	sessions  map[string]binding
-	begun     map[string]uint64   // the revision of the last tenure in eventLog, by mutex
-	locked    map[string]bool     // mutexes that another transaction had locked at the last step
-	patterns  map[string]struct{} // subscribed patterns that can match channels of mutexes
+	mu       sync.Mutex
+	closed   bool
+	running  sync.WaitGroup // requests and goroutines; call Add under mu, and only if not closed
+	mutexes  map[string]*mutexState
+	sessions map[string]binding
+	begun    map[string]uint64   // the revision of the last tenure in eventLog, by mutex
+	locked   map[string]bool     // mutexes that another transaction had locked at the last step
+	patterns map[string]struct{} // subscribed patterns that can match channels of mutexes
 }
 
 // Options configure an Engine.
@@ -86,25 +83,11 @@ var _ simba.Backend = (*Engine)(nil)
 // Open checks the store and starts an engine on it. It logs a warning for each setting that weakens
 // the engine's guarantees. After an error, the caller closes the store.
 func Open(ctx context.Context, o Options, s Store) (*Engine, error) {
-	e := newEngine(o, s)
-	err := e.checks.Start(ctx)
-	if err == nil {
-		err = e.within(ctx, o.Timeout, s.Ping)
-	}
-	if err != nil {
-		return nil, err
-	}
-	e.running.Go(func() { e.checks.Run(e.ctx, e.waiters) })
-	e.running.Go(e.maintain)
-	return e, nil
-}
-
-func newEngine(o Options, s Store) *Engine {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{
-		name: o.Name, store: s, log: o.Logger, notices: o.Notices, timeout: o.Timeout, poll: o.Poll,
+		options: o, log: o.Logger, notices: o.Notices, store: s,
 		checks:       NewChecks(o.Name, o.Logger, s.Check),
 		eventLog:     history.NewLog(o.Notices, o.History, true),
 		refreshSlots: make(chan struct{}, maxRefreshes),
@@ -117,12 +100,21 @@ func newEngine(o Options, s Store) *Engine {
 		tableLock:    newPriorityLock(),
 	}
 	e.watcher, _ = s.(Watcher)
-	e.waiters = NewWaiters((*waitEnder)(e))
+	e.waiters = NewWaiters(waitEnder{e})
 	e.ctx, e.stop = context.WithCancel(context.Background())
 	e.SetHandoffWindow(o.HandoffWindow)
 	e.SetQueueGrace(o.QueueGrace)
 	s.Start(Hooks{Connected: e.checks.Again, Changed: e.changed})
-	return e
+	err := e.checks.Start(ctx)
+	if err == nil {
+		err = e.within(ctx, o.Timeout, s.Ping)
+	}
+	if err != nil {
+		return nil, err
+	}
+	e.running.Go(func() { e.checks.Run(e.ctx, e.waiters) })
+	e.running.Go(e.maintain)
+	return e, nil
 }
 
 // Close ends all requests with simba.ErrStopped. It closes the store and waits for all goroutines.
@@ -132,7 +124,7 @@ func (e *Engine) Close() error {
 	first := !e.closed
 	e.closed = true
 	for _, m := range e.mutexes {
-		m.disarm()
+		m.timer.Stop()
 	}
 	e.mu.Unlock()
 	e.stop()
@@ -146,22 +138,16 @@ func (e *Engine) Close() error {
 // Faults returns what is wrong with the settings of the store.
 func (e *Engine) Faults() []Fault { return e.checks.Faults() }
 
-// begin starts a request. The returned context ends with ctx, after the time limit, or on Close.
-// The caller calls done at the end. While the store is known to be away, begin fails.
-func (e *Engine) begin(ctx context.Context) (_ context.Context, done func(), err error) {
+// serve runs a request with its time limit. While the store is known to be away, serve fails.
+func (e *Engine) serve(ctx context.Context, request func(context.Context) error) error {
 	if away := e.away.Load(); away != nil && e.ctx.Err() == nil {
-		return nil, nil, away
+		return away
 	}
 	if !e.start() {
-		return nil, nil, simba.ErrStopped
+		return simba.ErrStopped
 	}
-	ctx, cancel := context.WithTimeout(ctx, e.timeout)
-	detach := context.AfterFunc(e.ctx, cancel)
-	return ctx, func() {
-		detach()
-		cancel()
-		e.running.Done()
-	}, nil
+	defer e.running.Done()
+	return e.fail(e.within(ctx, e.options.Timeout, request))
 }
 
 // start adds a request to the wait group running, so that Close waits for it. It returns false
@@ -221,7 +207,7 @@ func (e *Engine) fail(err error) error {
 	if !busy && !errors.Is(err, context.Canceled) {
 		e.probe()
 	}
-	return &simba.UnavailableError{Engine: e.name, Err: err, Busy: busy}
+	return &simba.UnavailableError{Engine: e.options.Name, Err: err, Busy: busy}
 }
 
 // probe finds out in the background whether the store is away. The store is away if two pings in a
@@ -234,7 +220,7 @@ func (e *Engine) probe() {
 		defer e.running.Done()
 		defer e.probing.Store(false)
 		for failed := 1; ; failed++ {
-			err := e.within(e.ctx, min(e.timeout, refreshTimeout), e.store.Ping)
+			err := e.within(e.ctx, min(e.options.Timeout, refreshTimeout), e.store.Ping)
 			switch {
 			case e.ctx.Err() != nil:
 				return
@@ -244,7 +230,7 @@ func (e *Engine) probe() {
 				}
 				return
 			case failed > 1:
-				e.away.Store(&simba.UnavailableError{Engine: e.name, Err: err})
+				e.away.Store(&simba.UnavailableError{Engine: e.options.Name, Err: err})
 			}
 			sleep(e.ctx, retryPause, nil)
 		}

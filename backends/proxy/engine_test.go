@@ -381,7 +381,7 @@ func TestOwnersRenewalRunsBeforeOtherRequests(t *testing.T) {
 }
 
 // The reply to another request's step does not arrive, and its connection stays open.
-func TestOwnersRenewalOvertakesAStepWithoutReply(t *testing.T) {
+func TestOwnersRenewalWaitsForNoOtherStep(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		const ttl = 1500 * time.Millisecond
 		a := w.acquire(request("m", "a", ttl), simba.StatusAcquired)
@@ -397,9 +397,13 @@ func TestOwnersRenewalOvertakesAStepWithoutReply(t *testing.T) {
 		}()
 		synctest.Wait()
 		for _, token := range []uint64{a.Token, 0, a.Token, 0} {
+			sent := time.Now()
 			g, err := w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: ttl, Token: token})
 			if err != nil || g.Status != simba.StatusRenewed || g.Token != a.Token || g.TTL != ttl {
 				t.Errorf("GUARD of the owner %v after the step: %+v, %v; want renewed", time.Since(began), g, err)
+			}
+			if took := time.Since(sent); took > 0 {
+				t.Errorf("the renewal took %v, want none of the time of the step", took)
 			}
 			time.Sleep(ttl / 5)
 		}
@@ -587,7 +591,7 @@ func TestRefreshDelayIsTheContentionTiming(t *testing.T) {
 		"free":                     {State{}, 0, 0, time.Second},
 		"not longer than the poll": {at(5000, 0), 100 * time.Millisecond, 100 * time.Millisecond, 100*time.Millisecond + 1},
 	} {
-		e := &Engine{poll: c.poll}
+		e := &Engine{options: Options{Poll: c.poll}}
 		var least, most time.Duration = time.Hour, -1
 		for range 10000 {
 			d := e.refreshDelay(c.state)

@@ -23,22 +23,23 @@ type handoff struct {
 }
 
 // handOff hands a mutex off to the first reachable waiter, or frees it. The caller holds m.lock.
-// If h.from is a tenure, held reports whether it has ended. If h.from is free, held reports whether
-// a waiter was granted the mutex. If held is true, state is the state as this server has left it.
+// done is false if the mutex was in another state than h.from. Otherwise the tenure in h.from has
+// ended, or the free mutex was granted to a waiter, is reserved, or has no next waiter. Then state
+// is the state as this server has left it.
 //
 // For a blocked waiter, one step ends the tenure and begins that of the waiter. If the waiter has
 // disconnected, handOff hands the mutex off from it to the next waiter.
-func (e *Engine) handOff(ctx context.Context, m *mutexState, h handoff) (state State, held bool, err error) {
+func (e *Engine) handOff(ctx context.Context, m *mutexState, h handoff) (state State, done bool, err error) {
 	from, kind, reason := h.from, h.kind, h.reason
 	for {
 		w, t := e.next(m, from)
 		if from.Free() && t == nil {
 			if w == nil {
 				e.announceFree(m)
-				return state, held, nil
+				return state, true, nil
 			}
 			if reserved := e.notify(m, w, from.Revision); reserved {
-				return state, held, nil
+				return state, true, nil
 			}
 			continue
 		}
@@ -48,16 +49,16 @@ func (e *Engine) handOff(ctx context.Context, m *mutexState, h handoff) (state S
 		}
 		revision, ok, err := e.pass(ctx, m, from, to)
 		if err != nil {
-			e.noteUnknown(ctx, m, err, from, to, held)
-			if held { // the first tenure has ended
+			e.noteUnknown(ctx, m, err, from, to, done)
+			if done { // the first tenure has ended
 				err = nil
 			}
-			return state, held, err
+			return state, done, err
 		}
 		if !ok {
-			return state, held, nil
+			return state, done, nil
 		}
-		held = true
+		done = true
 		if !from.Free() {
 			e.recordEnd(m, from, revision, kind, reason)
 		}
@@ -73,17 +74,10 @@ func (e *Engine) handOff(ctx context.Context, m *mutexState, h handoff) (state S
 		}
 		e.recordBegin(m, to, why)
 		if e.deliver(m, t, to, t == h.requester) {
-			return state, held, nil
+			return state, true, nil
 		}
 		from, kind, reason = to.from(), simba.EventReleased, reasonGone
 	}
-}
-
-// handOffFromGone hands the mutex off from a waiter that did not receive its grant. It does nothing
-// if the contender has renewed the lease.
-func (e *Engine) handOffFromGone(ctx context.Context, m *mutexState, l *Lease) error {
-	_, _, err := e.handOff(ctx, m, handoff{from: l.from(), kind: simba.EventReleased, reason: reasonGone})
-	return err
 }
 
 func (l *Lease) from() From { return From{Owner: l.Owner, Token: l.Token, Mark: l.Mark} }
@@ -91,18 +85,19 @@ func (l *Lease) from() From { return From{Owner: l.Owner, Token: l.Token, Mark: 
 // noteUnknown notes the orphans of a handoff that has failed with err. passed says that from is a
 // waiter that has disconnected, since the handoff has passed the mutex on to it before.
 func (e *Engine) noteUnknown(ctx context.Context, m *mutexState, err error, from From, to *Lease, passed bool) {
-	e.refreshSoon(m)
+	var orphans []orphan
 	if !isNotDone(err) {
 		end, _ := ctx.Deadline()
 		o := orphan{until: e.store.Horizon(end)}
 		if to != nil {
 			o.lease = *to
 		}
-		e.addOrphan(m, o)
+		orphans = append(orphans, o)
 	}
 	if passed && !from.Free() {
-		e.addOrphan(m, orphan{lease: Lease{Owner: from.Owner, Mark: from.Mark}, gone: true})
+		orphans = append(orphans, orphan{lease: Lease{Owner: from.Owner, Mark: from.Mark}, gone: true})
 	}
+	e.addOrphans(m, orphans...)
 }
 
 // deliver gives a lease to its waiter. requester is true if t is handoff.requester. deliver returns
@@ -131,9 +126,7 @@ func (e *Engine) wake(m *mutexState, l *Lease) bool {
 	if t == nil {
 		return false
 	}
-	// The contender may have got the lease by another request, with other windows.
-	other := l.TTL != t.Request.TTL || l.Transition != t.Request.Transition
-	if !t.Grant(Grant{Token: l.Token, Since: l.Since, Mark: l.Mark, Confirm: other}) {
+	if !t.Grant(Grant{Token: l.Token, Since: l.Since, Lease: l}) {
 		return false
 	}
 	e.bindLocked(m.mutex, t.Request.Session, *l)
@@ -159,12 +152,11 @@ type orphan struct {
 	until int64 // on the store's clock; after it, the step takes no effect; 0 = it has, if it can
 }
 
-// addOrphan records an orphan and schedules a refresh.
-func (e *Engine) addOrphan(m *mutexState, o orphan) {
+// addOrphans records orphans and schedules a refresh.
+func (e *Engine) addOrphans(m *mutexState, orphans ...orphan) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.watchLocked(m)
-	m.orphans = append(m.orphans, o)
+	m.orphans = append(m.orphans, orphans...)
 	m.stale = true
 }
 
@@ -188,7 +180,7 @@ func (e *Engine) reconcile(ctx context.Context, m *mutexState, s State) (changed
 				continue
 			}
 			changed = true
-			if err = e.handOffFromGone(ctx, m, &l); err != nil {
+			if _, _, err = e.handOff(ctx, m, handoff{from: l.from(), kind: simba.EventReleased, reason: reasonGone}); err != nil {
 				rest = append(rest, o)
 			}
 		case s.Now < o.until:
@@ -204,11 +196,7 @@ func (e *Engine) reconcile(ctx context.Context, m *mutexState, s State) (changed
 // dropOrphansOf removes the orphans of a contender whose request is answered, with its lease or
 // with an error.
 func (e *Engine) dropOrphansOf(m *mutexState, contender string) {
-	e.dropOrphans(m, func(o orphan) bool { return o.lease.Owner == contender })
-}
-
-func (e *Engine) dropOrphans(m *mutexState, which func(orphan) bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	m.orphans = slices.DeleteFunc(m.orphans, which)
+	m.orphans = slices.DeleteFunc(m.orphans, func(o orphan) bool { return o.lease.Owner == contender })
 }

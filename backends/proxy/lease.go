@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -19,105 +18,67 @@ func (e *Engine) withState(ctx context.Context, mutex, contender string, f func(
 	if err := e.store.CheckNames(mutex, contender); err != nil {
 		return err
 	}
-	ctx, done, err := e.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
-	m := e.ref(mutex)
-	defer e.unref(m)
-	return e.fail(f(ctx, m))
+	return e.serve(ctx, func(ctx context.Context) error {
+		m := e.ref(mutex)
+		defer e.unref(m)
+		return f(ctx, m)
+	})
 }
 
 // Guard implements simba.Backend. Usually it sends one step.
+//
+// The owner's renewal needs no lock: Renew is atomic in the store and changes no tenure but the
+// owner's. So no other step delays it, for example one whose packets the network drops. At most one
+// renewal at a time runs like that, and none while another transaction has locked the mutex.
 func (e *Engine) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outcome, err error) {
 	err = e.withState(ctx, r.Mutex, r.Contender, func(ctx context.Context, m *mutexState) (err error) {
-		guard := func() error {
-			o, err = e.guard(ctx, m, r)
-			return err
-		}
-		if !e.owns(m, r.Contender) {
-			return e.do(ctx, m, r.Contender, guard)
-		}
-		err = e.within(ctx, overtakeAfter, func(short context.Context) error { return e.do(short, m, r.Contender, guard) })
-		overtakes := false
-		if errors.Is(err, errBusy) {
-			if o, overtakes = e.overtake(ctx, m, r); overtakes {
-				return nil
+		if e.owns(m, r.Contender) && !e.knownLocked(m) && m.renewing.TryLock() {
+			var ok bool
+			o, ok, err = e.renewTenure(ctx, m, r)
+			m.renewing.Unlock()
+			if ok || err != nil && !isLocked(err) {
+				return err
 			}
 		}
-		if errors.Is(err, errBusy) || isLocked(err) {
-			return e.do(ctx, m, r.Contender, guard)
-		}
-		return err
+		return e.do(ctx, m, r.Contender, func() (err error) {
+			o, err = e.guard(ctx, m, r)
+			return err
+		})
 	})
 	return o, err
 }
 
-// overtakeAfter is how long the owner's Guard waits for the step of another request. Then it
-// overtakes the step.
-const overtakeAfter = 400 * time.Millisecond
-
-// overtake renews the owner's lease while another step of the mutex is out for long, for example
-// because the network drops the packets of its connection. The caller does not hold m.lock. Renew
-// is atomic in the store and changes no tenure but the owner's, so it may run beside any step.
-//
-// One renewal at a time overtakes, and none if another transaction has locked the mutex. If ok is
-// false, the caller waits for the step.
-func (e *Engine) overtake(ctx context.Context, m *mutexState, r simba.GuardRequest) (o simba.Outcome, ok bool) {
-	e.mu.Lock()
-	may := !m.overtaken && !e.locked[m.mutex]
-	m.overtaken = m.overtaken || may
-	e.mu.Unlock()
-	if !may {
-		return o, false
-	}
-	l := &Lease{Owner: r.Contender, TTL: r.TTL, Transition: r.Transition, Since: time.Now(), Token: r.Token}
-	ok, err := e.renew(ctx, m, l)
-	if ok = ok && err == nil; ok {
-		o, err = l.outcome(simba.StatusRenewed)
-		ok = err == nil
-	}
-	e.mu.Lock()
-	m.overtaken = false
-	if ok && m.lastOwner == l.Owner {
-		m.leaseEnd = l.Since.Add(l.TTL + l.Transition)
-	}
-	e.mu.Unlock()
-	if ok {
-		e.counts.renewed.Add(1)
-		o.Position = e.position(m, r.Contender)
-	}
-	return o, ok
-}
-
-func (e *Engine) guard(ctx context.Context, m *mutexState, r simba.GuardRequest) (o simba.Outcome, err error) {
-	token := r.Token // after a read, the token that the mutex had
+func (e *Engine) guard(ctx context.Context, m *mutexState, r simba.GuardRequest) (simba.Outcome, error) {
+	token := r.Token
 	for range attempts {
-		l := &Lease{Owner: r.Contender, TTL: r.TTL, Transition: r.Transition, Since: time.Now(), Token: token}
-		ok, err := e.renew(ctx, m, l)
-		if err != nil {
+		o, ok, err := e.renewTenure(ctx, m, r)
+		if ok || err != nil {
 			return o, err
-		}
-		if ok {
-			e.counts.renewed.Add(1)
-			e.noteLease(m, l)
-			if o, err = l.outcome(simba.StatusRenewed); err == nil {
-				o.Position = e.position(m, r.Contender)
-				return o, nil
-			}
-			continue // the lease ended before the answer arrived
 		}
 		s, err := e.refresh(ctx, m)
 		if err != nil {
 			return o, err
 		}
-		if !s.Live || s.Owner != r.Contender || r.Token != 0 && r.Token != s.Token {
+		if !s.Live || s.Owner != r.Contender || token != 0 && token != s.Token {
 			return e.outcome(m, simba.StatusLost, r.Contender, s), nil
 		}
-		token = s.Token
+		r.Token = s.Token
 	}
-	return o, errKeepsChanging
+	return simba.Outcome{}, errKeepsChanging
+}
+
+// renewTenure renews the owner's lease. ok is false if there is no such tenure, or if the lease
+// ended before the answer arrived.
+func (e *Engine) renewTenure(ctx context.Context, m *mutexState, r simba.GuardRequest) (o simba.Outcome, ok bool, err error) {
+	l := &Lease{Owner: r.Contender, TTL: r.TTL, Transition: r.Transition, Since: time.Now(), Token: r.Token}
+	if ok, err = e.renew(ctx, m, l); !ok || err != nil {
+		return o, false, err
+	}
+	e.counts.renewed.Add(1)
+	e.noteRenewal(m, l)
+	o, err = l.outcome(simba.StatusRenewed)
+	o.Position = e.position(m, r.Contender)
+	return o, err == nil, nil
 }
 
 // Release implements simba.Backend.
@@ -125,15 +86,18 @@ func (e *Engine) Release(ctx context.Context, r simba.ReleaseRequest) (released 
 	err = e.request(ctx, r.Mutex, r.Contender, func(ctx context.Context, m *mutexState) error {
 		from := From{Owner: r.Contender, Token: r.Token}
 		if r.Session != 0 {
-			b, bound := e.boundTo(r.Mutex, r.Session)
-			if !bound || b.Owner != r.Contender || r.Token != 0 && r.Token != b.Token {
+			e.mu.Lock()
+			b := e.sessions[r.Mutex]
+			e.mu.Unlock()
+			if b.session != r.Session || b.Owner != r.Contender || r.Token != 0 && r.Token != b.Token {
 				return nil
 			}
 			if from.Token = b.Token; b.Token == 0 {
 				from.Mark = b.Mark
 			}
 		} else if r.Token == 0 {
-			e.leaveQueue(m, r.Contender)
+			e.waiters.Grant(r.Mutex, r.Contender, Grant{}) // ends its wait without a lease
+			e.leave(m, r.Contender, "left")
 		}
 		released, err = e.end(ctx, m, from, simba.EventReleased, r.Reason)
 		return err
@@ -177,20 +141,6 @@ func (e *Engine) end(ctx context.Context, m *mutexState, want From, kind simba.E
 	return false, errKeepsChanging
 }
 
-// leaveQueue removes a contender's queue entry at its request.
-func (e *Engine) leaveQueue(m *mutexState, contender string) {
-	e.mu.Lock()
-	w := m.index[contender]
-	if w != nil {
-		m.removeLocked(w)
-		e.waiters.Grant(m.mutex, contender, Grant{Token: removedToken})
-	}
-	e.mu.Unlock()
-	if w != nil {
-		e.eventLog.Record(simba.Event{Kind: simba.EventLeft, Mutex: m.mutex, Owner: contender, Reason: "left"})
-	}
-}
-
 // Owner implements simba.Backend.
 func (e *Engine) Owner(ctx context.Context, mutex string) (t simba.Tenure, _ simba.Seq, err error) {
 	m, s, err := e.inspect(ctx, mutex)
@@ -219,26 +169,20 @@ func (e *Engine) Check(ctx context.Context, mutex string, token uint64) (bool, s
 // inspect reads a mutex for a request that changes nothing. It waits for no other request, unless
 // the lease has ended and may be renewed by a step that is being committed.
 func (e *Engine) inspect(ctx context.Context, mutex string) (m *mutexState, s State, err error) {
-	if err := e.store.CheckNames(mutex, ""); err != nil {
-		return nil, s, err
-	}
-	ctx, done, err := e.begin(ctx)
-	if err != nil {
-		return nil, s, err
-	}
-	defer done()
-	m = e.ref(mutex)
-	defer e.unref(m)
-	if s, err = e.store.Read(ctx, mutex, false); err == nil && s.Owner != "" && !s.Live {
-		if err = m.lock.lock(ctx, false); err == nil {
-			s, err = e.settle(ctx, m, s)
-			m.lock.unlock()
+	err = e.withState(ctx, mutex, "", func(ctx context.Context, state *mutexState) (err error) {
+		m = state
+		if s, err = e.store.Read(ctx, mutex, false); err == nil && s.Owner != "" && !s.Live {
+			if err = m.lock.lock(ctx, false); err == nil {
+				s, err = e.settle(ctx, m, s)
+				m.lock.unlock()
+			}
 		}
-	}
-	if err == nil {
-		e.noteEnd(mutex, s)
-	}
-	return m, s, e.fail(err)
+		if err == nil {
+			e.noteEnd(m, s)
+		}
+		return err
+	})
+	return m, s, err
 }
 
 // settle reads a mutex whose lease has ended again. A step that renewed the lease in time may not
@@ -284,11 +228,4 @@ func (e *Engine) bindLocked(mutex string, session uint64, l Lease) {
 		return
 	}
 	e.sessions[mutex] = binding{session, l}
-}
-
-func (e *Engine) boundTo(mutex string, session uint64) (binding, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	b, ok := e.sessions[mutex]
-	return b, ok && b.session == session
 }

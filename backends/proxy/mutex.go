@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -11,71 +12,74 @@ import (
 // it or has a request for it. It has the queue of this server's waiters.
 //
 // Only the goroutine that holds the field lock sends steps of the mutex, except for reads that
-// decide nothing, and for renewals that overtake (see Engine.overtake).
+// decide nothing, and for renewals of the owner (see Engine.Guard).
 type mutexState struct {
-	mutex string
-	lock  priorityLock
+	mutex    string
+	lock     priorityLock
+	renewing sync.Mutex // held while a renewal runs beside the other steps
 
-	// Guarded by lock.
-	seen   State     // as last read or written
-	seenAt time.Time // when
-	known  bool      // seen is set
-
-	// Guarded by Engine.mu.
+	// Guarded by Engine.mu. Only the holder of lock begins another tenure in seen.
+	seen          State     // as last read or written
+	seenAt        time.Time // when
+	known         bool      // seen was read
 	refs          int
 	subscribed    bool // a client subscribes to the mutex's channels
-	watched       bool // Watcher.Watch was called
 	orphans       []orphan
 	entries       []*entry // the queue, in order
 	index         map[string]*entry
 	reserved      *entry // the polling waiter that the mutex is reserved for
 	reservedUntil time.Time
-	leaseEnd      time.Time // of the last known lease
 	lastOwner     string
 	freedBy       string    // the owner whose release is not announced yet; "" = none
-	refreshAt     time.Time // when to read the mutex if anybody needs it; zero = not set
+	refreshAt     time.Time // when to read the mutex if anybody needs it
 	stale         bool      // read it at once, since it may have changed
 	timer         *time.Timer
 	running       bool // runDue is running, and will set the timer
-	hasSlot       bool // a background refresh runs, and has a slot of Engine.lockedSlots
-	overtaken     bool // a renewal has overtaken the step that is out
 }
 
-// ref returns the state of a mutex and keeps it until unref.
+// leaseEnd returns the end of the last known lease; zero = no lease is running.
+func (m *mutexState) leaseEnd() (end time.Time) {
+	if m.seen.Live {
+		end = m.seenAt.Add(m.seen.left())
+	}
+	return end
+}
+
+// ref returns the state of a mutex and keeps it until unref. A Watcher watches the mutex meanwhile.
+// Since the caller reads the mutex afterwards, it misses no change.
 func (e *Engine) ref(mutex string) *mutexState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m := e.mutexes[mutex]
 	if m == nil {
-		m = &mutexState{mutex: mutex, lock: newPriorityLock()}
+		m = &mutexState{mutex: mutex, lock: newPriorityLock(), refreshAt: time.Now().Add(e.refreshDelay(State{}))}
+		m.timer = time.AfterFunc(e.options.Timeout, func() { e.runDue(m) })
 		e.mutexes[mutex] = m
+		if e.watcher != nil {
+			e.watcher.Watch(mutex)
+		}
 	}
 	m.refs++
 	return m
 }
 
-// unref ends the effect of one ref. It sets the timer, and deletes a state that is not needed.
 func (e *Engine) unref(m *mutexState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	e.unrefLocked(m)
+}
+
+// unrefLocked ends the effect of one ref. It sets the timer, and deletes a state that is not needed.
+func (e *Engine) unrefLocked(m *mutexState) {
 	m.refs--
 	e.armLocked(m)
 	if m.refs > 0 || len(m.entries) > 0 || m.subscribed || len(m.orphans) > 0 || m.reserved != nil {
 		return
 	}
-	m.disarm()
+	m.timer.Stop()
 	delete(e.mutexes, m.mutex)
-	if m.watched {
+	if e.watcher != nil {
 		e.watcher.Unwatch(m.mutex)
-	}
-}
-
-// watchLocked begins to watch a mutex. The caller reads the mutex afterwards, so that it misses no
-// change.
-func (e *Engine) watchLocked(m *mutexState) {
-	if e.watcher != nil && !m.watched {
-		m.watched = true
-		e.watcher.Watch(m.mutex)
 	}
 }
 
@@ -98,7 +102,7 @@ func (e *Engine) changed(mutex string) {
 // owns reports whether a contender owns the mutex, as far as this server knows.
 func (e *Engine) owns(m *mutexState, contender string) bool {
 	e.mu.Lock()
-	last, end := m.lastOwner, m.leaseEnd
+	last, end := m.lastOwner, m.leaseEnd()
 	e.mu.Unlock()
 	if last != "" {
 		return last == contender && time.Now().Before(end)
@@ -124,13 +128,17 @@ func (e *Engine) do(ctx context.Context, m *mutexState, contender string, reques
 	}
 }
 
-// step runs one step of a mutex, which may wait for a lock in the store. If the mutex is known to
-// be locked, the step needs a slot. The caller holds m.lock, or overtakes.
-func (e *Engine) step(ctx context.Context, m *mutexState, do func() error) error {
+// knownLocked reports whether another transaction had locked the mutex at its last step.
+func (e *Engine) knownLocked(m *mutexState) bool {
 	e.mu.Lock()
-	needs := e.locked[m.mutex] && !m.hasSlot
-	e.mu.Unlock()
-	if needs {
+	defer e.mu.Unlock()
+	return e.locked[m.mutex]
+}
+
+// step runs one step of a mutex, which may wait for a lock in the store. If the mutex is known to
+// be locked, the step needs a slot, unless its context has one. The caller holds m.lock, or renews.
+func (e *Engine) step(ctx context.Context, m *mutexState, do func() error) error {
+	if e.knownLocked(m) && ctx.Value(withSlot{}) == nil {
 		free, err := e.lockedSlot(ctx)
 		if err != nil {
 			return err
@@ -147,6 +155,9 @@ func (e *Engine) step(ctx context.Context, m *mutexState, do func() error) error
 	}
 	return err
 }
+
+// withSlot is the key of contexts of work that has a slot of Engine.lockedSlots.
+type withSlot struct{}
 
 // lockedSlot takes a slot for steps of a locked mutex. The caller frees it.
 func (e *Engine) lockedSlot(ctx context.Context) (free func(), err error) {

@@ -1,7 +1,6 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -13,7 +12,6 @@ import (
 // the contender polls.
 type entry struct {
 	contender string
-	order     uint64 // grows with each new entry
 	since     time.Time
 	announced bool      // as queued
 	expiresAt time.Time // when a polling waiter that does not ask again loses its entry
@@ -28,8 +26,7 @@ type entry struct {
 func (e *Engine) enqueueLocked(m *mutexState, contender string) *entry {
 	w := m.index[contender]
 	if w == nil {
-		e.lastOrder++
-		w = &entry{contender: contender, order: e.lastOrder, since: time.Now()}
+		w = &entry{contender: contender, since: time.Now()}
 		m.entries = append(m.entries, w)
 		if m.index == nil {
 			m.index = make(map[string]*entry)
@@ -37,15 +34,15 @@ func (e *Engine) enqueueLocked(m *mutexState, contender string) *entry {
 		m.index[contender] = w
 	}
 	from := time.Now()
-	if m.leaseEnd.After(from) {
-		from = m.leaseEnd
+	if end := m.leaseEnd(); end.After(from) {
+		from = end
 	}
 	w.expiresAt = from.Add(e.QueueGrace())
 	return w
 }
 
 func (m *mutexState) removeLocked(w *entry) {
-	i := m.rank(w)
+	i := slices.Index(m.entries, w)
 	m.entries = slices.Delete(m.entries, i, i+1)
 	delete(m.index, w.contender)
 	if m.reserved == w {
@@ -53,19 +50,11 @@ func (m *mutexState) removeLocked(w *entry) {
 	}
 }
 
-func (m *mutexState) rank(w *entry) int {
-	i, _ := slices.BinarySearchFunc(m.entries, w, func(a, b *entry) int { return cmp.Compare(a.order, b.order) })
-	return i
-}
-
 // position returns the contender's position from 1 on, or 0 if it does not wait.
 func (e *Engine) position(m *mutexState, contender string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if w := m.index[contender]; w != nil {
-		return m.rank(w) + 1
-	}
-	return 0
+	return slices.Index(m.entries, m.index[contender]) + 1
 }
 
 // removeUnlessBlocked removes a contender's queue entry, unless the contender still has a ticket.
@@ -78,6 +67,13 @@ func (e *Engine) removeUnlessBlocked(m *mutexState, contender string) bool {
 	}
 	m.removeLocked(w)
 	return true
+}
+
+// leave is removeUnlessBlocked with an event.
+func (e *Engine) leave(m *mutexState, contender, reason string) {
+	if e.removeUnlessBlocked(m, contender) {
+		e.eventLog.Record(simba.Event{Kind: simba.EventLeft, Mutex: m.mutex, Owner: contender, Reason: reason})
+	}
 }
 
 func (e *Engine) isBlocked(m *mutexState, w *entry) bool {
@@ -158,7 +154,7 @@ func (e *Engine) mayTake(m *mutexState, contender string, revision uint64) bool 
 	}
 	first := e.nextLocked(m, From{Revision: revision})
 	own := m.index[contender]
-	return first == nil || own != nil && own.order <= first.order
+	return first == nil || own != nil && slices.Index(m.entries, own) <= slices.Index(m.entries, first)
 }
 
 // isAlone reports whether no other contender waits for the mutex here.

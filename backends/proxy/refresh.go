@@ -30,8 +30,8 @@ func (e *Engine) refreshDelay(s State) time.Duration {
 		}
 		d += s.left()
 	}
-	if e.poll > 0 {
-		d = min(d, e.poll)
+	if e.options.Poll > 0 {
+		d = min(d, e.options.Poll)
 	}
 	return max(0, d)
 }
@@ -54,9 +54,6 @@ func (e *Engine) dueLocked(m *mutexState) (due time.Time) {
 		sooner(m.reservedUntil)
 	}
 	if needed {
-		if m.refreshAt.IsZero() {
-			m.refreshAt = time.Now().Add(e.refreshDelay(State{}))
-		}
 		if sooner(m.refreshAt); m.stale {
 			due = time.Now()
 		}
@@ -68,22 +65,9 @@ func (e *Engine) armLocked(m *mutexState) {
 	if m.running {
 		return
 	}
-	due := e.dueLocked(m)
-	if e.closed || due.IsZero() {
-		m.disarm()
-		return
-	}
-	d := max(0, time.Until(due))
-	if m.timer == nil {
-		m.timer = time.AfterFunc(d, func() { e.runDue(m) })
-		return
-	}
-	m.timer.Reset(d)
-}
-
-func (m *mutexState) disarm() {
-	if m.timer != nil {
-		m.timer.Stop()
+	m.timer.Stop()
+	if due := e.dueLocked(m); !e.closed && !due.IsZero() {
+		m.timer.Reset(max(0, time.Until(due)))
 	}
 }
 
@@ -99,22 +83,21 @@ func (e *Engine) runDue(m *mutexState) {
 	m.refs++
 	m.running = true
 	now := time.Now()
-	refresh := m.stale || m.reserved != nil && !now.Before(m.reservedUntil) || !m.refreshAt.IsZero() && !now.Before(m.refreshAt)
+	refresh := m.stale || m.reserved != nil && !now.Before(m.reservedUntil) || !now.Before(m.refreshAt)
 	e.mu.Unlock()
 	defer e.running.Done()
 	defer e.unref(m)
 	e.expireEntries(m)
 	var err error
 	if refresh {
-		err = e.within(e.ctx, min(e.timeout, refreshTimeout), func(ctx context.Context) error { return e.backgroundRefresh(ctx, m) })
+		err = e.within(e.ctx, min(e.options.Timeout, refreshTimeout), func(ctx context.Context) error { return e.backgroundRefresh(ctx, m) })
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	m.running = false
-	if err == nil || e.ctx.Err() != nil {
-		return
+	if err != nil {
+		m.stale, m.refreshAt = false, time.Now().Add(retryPause)
 	}
-	m.stale, m.refreshAt = false, time.Now().Add(retryPause)
 }
 
 // backgroundRefresh is handOffIfFree after a refresh. It takes a refresh slot before m.lock, so
@@ -125,15 +108,13 @@ func (e *Engine) backgroundRefresh(ctx context.Context, m *mutexState) (err erro
 	if away := e.away.Load(); away != nil {
 		return away
 	}
-	e.mu.Lock()
-	locked := e.locked[m.mutex]
-	e.mu.Unlock()
-	if locked {
+	if e.knownLocked(m) {
 		free, err := e.lockedSlot(ctx)
 		if err != nil {
 			return err
 		}
 		defer free()
+		ctx = context.WithValue(ctx, withSlot{}, true)
 	} else {
 		select {
 		case e.refreshSlots <- struct{}{}:
@@ -142,20 +123,8 @@ func (e *Engine) backgroundRefresh(ctx context.Context, m *mutexState) (err erro
 			return errBusy
 		}
 	}
-	hasSlot := func(has bool) {
-		e.mu.Lock()
-		defer e.mu.Unlock()
-		m.hasSlot = has
-	}
-	short, cancel := context.WithTimeout(ctx, backgroundLockTimeout)
-	defer cancel()
-	if err = m.lock.lock(short, false); err == nil {
-		hasSlot(locked)
-		err = e.refreshAndHandOff(ctx, m)
-		hasSlot(false)
-		m.lock.unlock()
-	}
-	if err = e.fail(err); isRefusal(err) {
+	err = e.fail(e.briefly(ctx, m, e.refreshAndHandOff))
+	if isRefusal(err) {
 		e.waiters.Fail(m.mutex, err)
 	}
 	if err != nil && e.ctx.Err() == nil {
@@ -164,10 +133,14 @@ func (e *Engine) backgroundRefresh(ctx context.Context, m *mutexState) (err erro
 	return err
 }
 
-func (e *Engine) refreshSoon(m *mutexState) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	m.stale = true
+// briefly runs background work while it holds m.lock. It gives up if m.lock is held for long.
+func (e *Engine) briefly(ctx context.Context, m *mutexState, work func(context.Context, *mutexState) error) error {
+	err := e.within(ctx, backgroundLockTimeout, func(short context.Context) error { return m.lock.lock(short, false) })
+	if err != nil {
+		return err
+	}
+	defer m.lock.unlock()
+	return work(ctx, m)
 }
 
 // refreshAndHandOff reads the mutex, and hands it off if it is free. The caller holds m.lock.
@@ -191,15 +164,15 @@ func (e *Engine) refresh(ctx context.Context, m *mutexState) (State, error) {
 		s, err = e.digest(ctx, m, s, sent, settled)
 	}
 	if err != nil {
-		e.refreshBy(m, time.Now().Add(retryPause)) // it may have been stale
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		m.refreshByLocked(time.Now().Add(retryPause)) // it may have been stale
 	}
 	return s, err
 }
 
-// refreshBy makes the next refresh due at t, or earlier.
-func (e *Engine) refreshBy(m *mutexState, t time.Time) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// refreshByLocked makes the next refresh due at t, or earlier.
+func (m *mutexState) refreshByLocked(t time.Time) {
 	if t.Before(m.refreshAt) {
 		m.refreshAt = t
 	}
@@ -218,14 +191,11 @@ func (e *Engine) digest(ctx context.Context, m *mutexState, s State, sent time.T
 		if changed, err := e.reconcile(ctx, m, s); err != nil {
 			return s, err
 		} else if changed {
-			sent = time.Now()
-			if s, err = e.read(ctx, m, false); err != nil {
-				return s, err
-			}
+			return e.refresh(ctx, m)
 		}
 		e.mu.Lock()
-		if soon := time.Now().Add(retryPause); len(m.orphans) > 0 && soon.Before(m.refreshAt) {
-			m.refreshAt = soon
+		if len(m.orphans) > 0 {
+			m.refreshByLocked(time.Now().Add(retryPause))
 		}
 		e.mu.Unlock()
 	}
@@ -242,12 +212,8 @@ func (e *Engine) handOffIfFree(ctx context.Context, m *mutexState, s State) erro
 		if s.Live || e.reservationLeft(m) > 0 {
 			return nil
 		}
-		if w, _ := e.next(m, From{Revision: s.Revision}); w == nil {
-			e.announceFree(m)
-			return nil
-		}
-		_, held, err := e.handOff(ctx, m, handoff{from: From{Revision: s.Revision}})
-		if err != nil || held || e.reservationLeft(m) > 0 {
+		_, done, err := e.handOff(ctx, m, handoff{from: From{Revision: s.Revision}})
+		if err != nil || done {
 			return err
 		}
 		if s, err = e.refresh(ctx, m); err != nil {

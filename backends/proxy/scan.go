@@ -18,14 +18,17 @@ func byKey(a, b Scanned) int {
 // Scan implements simba.Backend. It orders mutexes by their ScanKey. So a cursor needs no state and
 // is valid on every server. Mutexes with the same key are in the same page.
 func (e *Engine) Scan(ctx context.Context, r simba.ScanRequest) (page simba.ScanPage, _ simba.Seq, err error) {
-	ctx, done, err := e.begin(ctx)
-	if err != nil {
-		return page, 0, err
-	}
-	defer done()
 	if r.Count == 0 {
 		r.Count = 10
 	}
+	err = e.serve(ctx, func(ctx context.Context) error {
+		page, err = e.scan(ctx, r)
+		return err
+	})
+	return page, 0, err
+}
+
+func (e *Engine) scan(ctx context.Context, r simba.ScanRequest) (page simba.ScanPage, err error) {
 	last := uint64(maxScanKey) // the page covers the keys up to here
 	list := e.contended(r.Cursor)
 	if r.Held || !r.Contended {
@@ -34,23 +37,20 @@ func (e *Engine) Scan(ctx context.Context, r simba.ScanRequest) (page simba.Scan
 			last = held[len(held)-1].Key
 			var same []Scanned
 			same, err = e.store.Scan(ctx, last, last, 0)
-			held = append(slices.DeleteFunc(held, func(s Scanned) bool { return s.Key == last }), same...)
+			held = append(held, same...)
 		}
 		if err != nil {
-			return page, 0, e.fail(err)
+			return page, err
 		}
-		switch {
-		case r.Contended:
-			isHeld := func(s Scanned) bool {
-				return slices.ContainsFunc(held, func(h Scanned) bool { return h.Mutex == s.Mutex })
-			}
-			list = slices.DeleteFunc(list, func(s Scanned) bool { return !isHeld(s) })
-		case r.Held:
-			list = held
-		default:
-			list = append(slices.DeleteFunc(list, func(s Scanned) bool { return s.Key > last }), held...)
+		if r.Held {
+			held = slices.DeleteFunc(held, func(h Scanned) bool {
+				return r.Contended && !slices.ContainsFunc(list, func(s Scanned) bool { return s.Mutex == h.Mutex })
+			})
+			list = nil
 		}
+		list = append(list, held...)
 	}
+	list = slices.DeleteFunc(list, func(s Scanned) bool { return s.Key > last })
 	slices.SortFunc(list, byKey)
 	list = slices.CompactFunc(list, func(a, b Scanned) bool { return a.Mutex == b.Mutex })
 	if n := r.Count; len(list) > n {
@@ -69,7 +69,7 @@ func (e *Engine) Scan(ctx context.Context, r simba.ScanRequest) (page simba.Scan
 	if last < maxScanKey {
 		page.Cursor = last + 1
 	}
-	return page, 0, nil
+	return page, nil
 }
 
 // contended returns the mutexes that clients of this server wait for, from a key on.

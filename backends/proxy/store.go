@@ -10,7 +10,8 @@ import (
 //
 // The methods up to Scan are steps. Each step is atomic in the store, and durable when it returns.
 // The Engine sends at most one step of a mutex at a time, except for a Read that is not settled,
-// and for a Renew of the owner beside a step that is out for long. A step ends with its context, and has no effect after the Horizon of the context's end.
+// and for one Renew of the owner beside the other step. A step ends with its context, and has no
+// effect after the Horizon of the context's end.
 //
 // The store decides by one clock, its own or that of its servers, when a lease ends. A lease that
 // has ended is never renewed, even if the step was waiting when it ended: another client may know

@@ -8,10 +8,7 @@ import (
 )
 
 // waitEnder implements WaitEnder for the waiters of an Engine.
-type waitEnder Engine
-
-// removedToken is the token of a Grant that removes a waiter from the queue without a lease.
-const removedToken = 0
+type waitEnder struct{ *Engine }
 
 // lease returns the lease that the waiter of a ticket asks for, from now.
 func (t *Ticket) lease() *Lease {
@@ -19,20 +16,17 @@ func (t *Ticket) lease() *Lease {
 }
 
 // Granted implements WaitEnder.
-func (w *waitEnder) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
-	e := (*Engine)(w)
+func (e waitEnder) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
 	if e.ctx.Err() != nil {
 		return simba.Outcome{}, simba.ErrStopped
 	}
-	if g.Token != removedToken && !g.Confirm {
-		l := t.lease()
-		l.Token, l.Since = g.Token, g.Since
-		if o, err := l.outcome(simba.StatusAcquired); err == nil {
+	if g.Lease != nil {
+		if o, err := g.Lease.outcome(simba.StatusAcquired); err == nil {
 			return o, nil
 		}
 	}
 	return e.endWait(t, func(owns bool, s State) simba.Status {
-		if owns && g.Token != removedToken && s.Token == g.Token {
+		if owns && g.Lease != nil && s.Token == g.Token {
 			return simba.StatusAcquired
 		}
 		return simba.StatusTimeout
@@ -40,18 +34,17 @@ func (w *waitEnder) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
 }
 
 // Reacquire implements WaitEnder.
-func (w *waitEnder) Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error) {
-	return (*Engine)(w).Acquire(context.Background(), t.Request)
+func (e waitEnder) Reacquire(t *Ticket) (simba.Outcome, simba.Ticket, error) {
+	return e.Acquire(context.Background(), t.Request)
 }
 
 // Replaced implements WaitEnder.
-func (w *waitEnder) Replaced(t *Ticket) (simba.Outcome, error) {
-	return (*Engine)(w).endWait(t, func(bool, State) simba.Status { return simba.StatusQueued })
+func (e waitEnder) Replaced(t *Ticket) (simba.Outcome, error) {
+	return e.endWait(t, func(bool, State) simba.Status { return simba.StatusQueued })
 }
 
 // Leave implements WaitEnder.
-func (w *waitEnder) Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error) {
-	e := (*Engine)(w)
+func (e waitEnder) Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error) {
 	e.dequeue(t, why)
 	return e.endWait(t, func(owns bool, _ State) simba.Status {
 		switch {
@@ -100,32 +93,20 @@ func (e *Engine) dequeue(t *Ticket, why simba.EndReason) {
 		}
 		return
 	}
-	if !e.removeUnlessBlocked(m, contender) {
-		return
-	}
 	reason := "left"
 	if why == simba.EndTimeout {
 		reason = "timeout"
 	}
-	e.eventLog.Record(simba.Event{Kind: simba.EventLeft, Mutex: m.mutex, Owner: contender, Reason: reason})
+	e.leave(m, contender, reason)
 }
 
 // HandOff implements WaitEnder.
-func (w *waitEnder) HandOff(t *Ticket, g Grant) error {
-	e := (*Engine)(w)
-	if g.Token == removedToken || g.Mark == 0 {
-		return nil // the contender has the lease from another request
+func (e waitEnder) HandOff(t *Ticket, g Grant) error {
+	if g.Lease == nil || g.Lease.Mark == 0 {
+		return nil // the contender has the lease from another request, or has left the queue
 	}
 	m := e.ref(t.Request.Mutex)
 	defer e.unref(m)
-	// If this request fails, a refresh hands off the mutex.
-	l := Lease{Owner: t.Request.Contender, Token: g.Token, Mark: g.Mark}
-	e.addOrphan(m, orphan{lease: l, gone: true})
-	return e.request(context.Background(), m.mutex, "", func(ctx context.Context, m *mutexState) error {
-		err := e.handOffFromGone(ctx, m, &l)
-		if err == nil {
-			e.dropOrphans(m, func(o orphan) bool { return o.gone && o.lease.Mark == l.Mark })
-		}
-		return err
-	})
+	e.addOrphans(m, orphan{lease: *g.Lease, gone: true})
+	return e.request(context.Background(), m.mutex, "", e.refreshAndHandOff)
 }

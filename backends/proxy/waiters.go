@@ -52,7 +52,9 @@ type Grant struct {
 	Since time.Time
 	Ended bool // the waiter's tenure has expired; Token may be 0
 
-	Mark int64 // of the lease in the store; only an Engine uses this field
+	// Lease is the lease of the tenure. Only an Engine uses this field. The lease has no Mark if the
+	// contender has it by another request.
+	Lease *Lease
 	// Ticket names the ticket to which the store granted the tenure, if the store knows tickets.
 	// The contender may now wait by a later ticket, which has other windows. Only the engine reads
 	// this field.

@@ -33,17 +33,11 @@ func (e *Engine) Subscribed(ctx context.Context, channel string, pattern bool) (
 	if contender != "" && !e.markReachable(m, contender) {
 		return 0, nil
 	}
-	if contender == "" {
-		e.mu.Lock()
-		e.watchLocked(m)
-		m.subscribed = true
-		e.mu.Unlock()
-	}
-	err := e.request(ctx, mutex, "", e.refreshAndHandOff)
-	if err != nil {
-		e.refreshSoon(m)
-	}
-	return 0, err
+	e.mu.Lock()
+	m.subscribed = m.subscribed || contender == ""
+	m.stale = true // if the request fails, another read follows
+	e.mu.Unlock()
+	return 0, e.request(ctx, mutex, "", e.refreshAndHandOff)
 }
 
 // markReachable records that a polling waiter has subscribed. An earlier notice may have gone to a
@@ -65,32 +59,19 @@ func (e *Engine) markReachable(m *mutexState, contender string) bool {
 
 // subscribedPattern watches all mutexes if the pattern can match channels of mutexes.
 func (e *Engine) subscribedPattern(ctx context.Context, pattern string) error {
-	ctx, done, err := e.begin(ctx)
-	if err != nil {
-		return err
-	}
-	defer done()
 	if mutexes, events := simba.MayMatchChannels(pattern); !mutexes && !events {
 		return nil
 	}
 	e.mu.Lock()
 	e.patterns[pattern] = struct{}{}
 	e.mu.Unlock()
-	return e.fail(e.readTable(ctx))
+	return e.serve(ctx, e.readTable)
 }
 
 // maintain watches all mutexes for pattern subscribers, and cleans up, until the engine is closed.
 func (e *Engine) maintain() {
 	for cleaned := time.Now(); sleep(e.ctx, tableInterval, nil); {
-		e.mu.Lock()
-		patterns := len(e.patterns)
-		e.mu.Unlock()
-		if patterns == 0 {
-			if e.within(e.ctx, e.timeout, func(ctx context.Context) error { return e.tableLock.lock(ctx, false) }) == nil {
-				e.table = nil
-				e.tableLock.unlock()
-			}
-		} else if err := e.fail(e.within(e.ctx, e.timeout, e.readTable)); err != nil {
+		if err := e.fail(e.within(e.ctx, e.options.Timeout, e.readTable)); err != nil {
 			e.log.Debug("cannot read all mutexes", "err", err)
 		}
 		if time.Since(cleaned) >= cleanUpInterval {
@@ -104,7 +85,6 @@ func (e *Engine) maintain() {
 // grant, whether it accepts grants. Without that, a waiter would get the error only at the end of
 // the owner's lease.
 func (e *Engine) cleanUp() {
-	var unsubscribed []*mutexState
 	e.mu.Lock()
 	for pattern := range e.patterns {
 		if !e.notices.SubscribedPattern(pattern) {
@@ -115,7 +95,7 @@ func (e *Engine) cleanUp() {
 		if m.subscribed && !e.notices.Subscribed(simba.MutexChannel(mutex)) && !e.notices.Subscribed(simba.EventChannel(mutex)) {
 			m.subscribed = false
 			m.refs++
-			unsubscribed = append(unsubscribed, m)
+			e.unrefLocked(m)
 		}
 	}
 	for mutex, b := range e.sessions { // the connection asks for a lease with a token by itself
@@ -130,10 +110,7 @@ func (e *Engine) cleanUp() {
 		}
 	}
 	e.mu.Unlock()
-	for _, m := range unsubscribed {
-		e.unref(m)
-	}
-	if err := e.fail(e.within(e.ctx, e.timeout, e.store.Ping)); err != nil && e.ctx.Err() == nil {
+	if err := e.fail(e.within(e.ctx, e.options.Timeout, e.store.Ping)); err != nil && e.ctx.Err() == nil {
 		e.log.Warn("cannot query the store", "err", err)
 	}
 	if e.waiters.Len() > 0 {
@@ -141,20 +118,26 @@ func (e *Engine) cleanUp() {
 	}
 }
 
-// readTable reads all held mutexes and announces the changes since the last call. The first call
-// announces nothing. A tenure of another server that begins and ends between two calls stays
-// unnoticed.
+// readTable reads all held mutexes and announces the changes since the last call, if there are
+// pattern subscribers. The first call announces nothing. A tenure of another server that begins and
+// ends between two calls stays unnoticed.
 func (e *Engine) readTable(ctx context.Context) error {
 	if err := e.tableLock.lock(ctx, false); err != nil {
 		return err
 	}
 	defer e.tableLock.unlock()
+	e.mu.Lock()
+	patterns := len(e.patterns)
+	e.mu.Unlock()
+	if patterns == 0 {
+		e.table = nil
+		return nil
+	}
 	list, err := e.store.Scan(ctx, 0, maxScanKey, 0)
 	if err != nil {
 		return err
 	}
-	before := e.table
-	now := make(map[string]State, len(list))
+	before, now := e.table, make(map[string]State, len(list))
 	for _, s := range list {
 		now[s.Mutex] = s.State
 	}
@@ -180,14 +163,12 @@ func (e *Engine) readTable(ctx context.Context) error {
 func (e *Engine) announceFrom(ctx context.Context, mutex string, was State) bool {
 	m := e.ref(mutex)
 	defer e.unref(m)
-	return e.within(ctx, backgroundLockTimeout, func(short context.Context) error {
-		if err := m.lock.lock(short, false); err != nil {
-			return err
-		}
-		defer m.lock.unlock()
+	return e.briefly(ctx, m, func(ctx context.Context, m *mutexState) error {
+		e.mu.Lock()
 		if !m.known {
 			m.seen, m.known = was, true
 		}
+		e.mu.Unlock()
 		return e.refreshAndHandOff(ctx, m)
 	}) == nil
 }
