@@ -52,7 +52,7 @@ func (e *Engine) ref(mutex string) *mutexState {
 	defer e.mu.Unlock()
 	m := e.mutexes[mutex]
 	if m == nil {
-		m = &mutexState{mutex: mutex, lock: newPriorityLock(), refreshAt: time.Now().Add(e.refreshDelay(State{}))}
+		m = &mutexState{mutex: mutex, lock: newPriorityLock(), index: make(map[string]*entry), refreshAt: time.Now().Add(e.refreshDelay(State{}))}
 		m.timer = time.AfterFunc(e.options.Timeout, func() { e.runDue(m) })
 		e.mutexes[mutex] = m
 		if e.watcher != nil {

@@ -28,9 +28,6 @@ func (e *Engine) enqueueLocked(m *mutexState, contender string) *entry {
 	if w == nil {
 		w = &entry{contender: contender, since: time.Now()}
 		m.entries = append(m.entries, w)
-		if m.index == nil {
-			m.index = make(map[string]*entry)
-		}
 		m.index[contender] = w
 	}
 	from := time.Now()
@@ -79,8 +76,6 @@ func (e *Engine) leave(m *mutexState, contender, reason string) {
 func (e *Engine) isBlocked(m *mutexState, w *entry) bool {
 	return e.waiters.Find(m.mutex, w.contender) != nil
 }
-
-func (e *Engine) hasBlocked(m *mutexState) bool { return e.waiters.Count(m.mutex) > 0 }
 
 func (e *Engine) pollingLocked(m *mutexState) (list []*entry) {
 	if len(m.entries) == e.waiters.Count(m.mutex) {

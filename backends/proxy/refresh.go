@@ -43,7 +43,7 @@ func (e *Engine) dueLocked(m *mutexState) (due time.Time) {
 			due = t
 		}
 	}
-	needed := m.subscribed || len(m.orphans) > 0 || e.hasBlocked(m)
+	needed := m.subscribed || len(m.orphans) > 0 || e.waiters.Count(m.mutex) > 0
 	for _, w := range e.pollingLocked(m) {
 		if w != m.reserved {
 			sooner(w.expiresAt)

@@ -66,8 +66,7 @@ func (e *Engine) endWait(t *Ticket, decide func(owns bool, s State) simba.Status
 		if err != nil {
 			return err
 		}
-		contender := t.Request.Contender
-		o = e.outcome(m, decide(s.Live && s.Owner == contender, s), contender, s)
+		o = e.outcome(m, decide(s.Live && s.Owner == t.Request.Contender, s), t.Request.Contender, s)
 		if o.Status == simba.StatusAcquired {
 			// The lease ran on while the reply was under way.
 			l := Lease{TTL: o.TTL, Transition: o.Transition - o.TTL, Since: sent}
