@@ -244,8 +244,7 @@ func (l *lease) unlock(ctx context.Context) error {
 	if Token(ctx) == l.token { // derived from the ownership context, which ends now
 		ctx = context.WithoutCancel(ctx)
 	}
-	limited, cancel := context.WithTimeout(ctx, l.c.timeout)
-	defer cancel()
+	began := now()
 	if first := l.beginRelease(); first && errors.Is(l.cause(), ErrReleased) && ctx.Err() == nil {
 		l.releaseAtServer(ctx)
 	} else if first {
@@ -256,7 +255,13 @@ func (l *lease) unlock(ctx context.Context) error {
 	}
 	select {
 	case <-l.gone:
-	case <-limited.Done():
+	default:
+		limited, cancel := context.WithTimeout(ctx, l.c.timeout-now().since(began))
+		defer cancel()
+		select {
+		case <-l.gone:
+		case <-limited.Done():
+		}
 	}
 	err := errNoAnswer
 	select {
