@@ -104,17 +104,20 @@ var errNoAnswer error = &unavailableError{errors.New("no reply in time")}
 // requestError translates an error of go-redis for the caller: to ErrClosed, or to ErrUnavailable
 // with a cause. It does not change an error reply by which the server refuses the request.
 func requestError(err error) error {
+	if err == nil {
+		return nil
+	}
 	var unavailable *unavailableError
 	var longest int64
-	if err != nil && redis.HasErrorPrefix(err, "TOOLONG ") {
+	if redis.HasErrorPrefix(err, "TOOLONG ") {
 		if _, failure := fmt.Sscanf(err.Error(), "TOOLONG %d ms", &longest); failure == nil {
 			return &TooLongError{time.Duration(longest) * time.Millisecond, err}
 		}
 	}
 	switch {
-	case err != nil && redis.HasErrorPrefix(err, "ERR unknown command"):
+	case redis.HasErrorPrefix(err, "ERR unknown command"):
 		return fmt.Errorf("not a simba-resp server? %w", err)
-	case err == nil, errors.Is(err, redis.Nil), refused(err), errors.As(err, &unavailable):
+	case errors.Is(err, redis.Nil), refused(err), errors.As(err, &unavailable):
 		return err
 	case errors.Is(err, redis.ErrClosed):
 		return fmt.Errorf("the go-redis client is %w", ErrClosed)
