@@ -72,7 +72,10 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	}
 	if o.Migrate {
 		err = s.within(ctx, func(ctx context.Context) error {
-			_, err := s.exec(ctx, Schema)
+			missing, err := s.exec(ctx, "SELECT to_regclass('simba_mutex') IS NULL OR to_regclass('simba_token') IS NULL")
+			if err == nil && string(missing[0][0]) == "t" { // a role that must not create them may still start
+				_, err = s.exec(ctx, Schema)
+			}
 			return err
 		})
 	}

@@ -62,7 +62,7 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 		}
 	}
 	o := options(store.Addr)
-	o.URL, o.Migrate = as("locks", "postgres"), false
+	o.URL, o.Migrate = as("locks", "postgres"), true // nothing is missing
 	own := openSoon(t, o)
 	defer own.Close()
 	take(t, own, "m", "a", long)
