@@ -15,6 +15,8 @@ import (
 const (
 	// maxChannels is how many channels a Client subscribes to. The server allows 10,000.
 	maxChannels = 8192
+	// batchChannels is how many channels one SUBSCRIBE has. The server allows 1 MiB for a command.
+	batchChannels = 512
 	// pingEvery is the time between two PINGs. If the server has sent nothing since the last PING,
 	// the connection is replaced.
 	pingEvery = 3 * time.Second
@@ -214,11 +216,11 @@ func (s *subscriptions) update(ps *redis.PubSub, connected bool) (n int, err err
 	s.mu.Unlock()
 	ctx, cancel := context.WithTimeout(s.quit, s.c.timeout)
 	defer cancel()
-	if len(off) != 0 {
-		err = ps.Unsubscribe(ctx, off...)
+	for batch := range slices.Chunk(off, batchChannels) {
+		err = errors.Join(err, ps.Unsubscribe(ctx, batch...))
 	}
-	if len(on) != 0 && err == nil {
-		err = ps.Subscribe(ctx, on...)
+	for batch := range slices.Chunk(on, batchChannels) {
+		err = errors.Join(err, ps.Subscribe(ctx, batch...))
 	}
 	return len(on), err
 }
