@@ -396,12 +396,14 @@ func (a *attempt) giveUp() <-chan struct{} {
 		var token uint64
 		var v via
 		// RELEASE without one of them must not end a tenure of the next contender of this id.
-		if a.terms.named && !a.uncertain {
+		if a.terms.named {
 			switch token = a.granted; {
 			case last.reply.status == statusAcquired:
 				token = last.reply.token
-			case wait != nil && token == 0 && a.c.waits.has(wait.via):
-				v = wait.via
+			case wait != nil && (token == 0 || a.uncertain) && a.c.waits.has(wait.via):
+				token, v = 0, wait.via
+			case a.uncertain:
+				token = 0
 			}
 		}
 		began := now()
