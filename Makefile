@@ -177,7 +177,7 @@ fuzz: ## each fuzz target for FUZZTIME
 	done
 
 bugs: ## test the tests: build servers with the bugs of tests/bugs, each of which a test must catch
-	go test -count 1 -v -p 1 -timeout 60m -run 'SeededBugs$(if $(RUN),.*/$(RUN))' ./tests/bugs ./backends/proxy ./tests/simulation ./tests/chaos -bugs
+	go test -count 1 -v -p 1 -timeout 60m -run 'SeededBugs$(if $(RUN),.*/$(RUN))' ./tests/bugs ./backends/proxy ./tests/simulation ./tests/client ./tests/chaos -bugs
 
 # A module of its own: the server's need not know the clients of its peers.
 bench: ## this server beside what one would take instead, some 10 minutes: docs/development/benchmarks.md
@@ -211,9 +211,10 @@ docs: ## write the generated pages and tables of docs/ anew; make bench writes d
 gobench: ## Go benchmarks of the hot paths, with allocations
 	$(foreach m,$(MODULES),$(if $(call in-module,$m),cd $m && go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(call in-module,$m)$(newline)))
 
-simulate: ## whole servers, and the core of store engines, in fake time, from SEEDS seeds; SEED=… runs one again and shows its events
+simulate: ## whole servers, the core of store engines, and clients that wait, in fake time, from SEEDS seeds; SEED=… runs one again and shows its events
 	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestSimulation$$' $(if $(SEED),-v) ./tests/simulation $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
 	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestEngineSimulation$$' $(if $(SEED),-v) ./backends/proxy $(if $(SEED),-from $(SEED) -seeds 1,-seeds $(SEEDS))
+	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestWaitsUnderFaults$$' $(if $(SEED),-v) ./tests/client $(if $(SEED),-from $(SEED) -seeds 1,-seeds $(SEEDS))
 
 # Each wait of it is bounded, so go test need not end it.
 chaos: ## faults on every engine for DURATION (0 = a few of them, once), each history checked by porcupine, and a table of them

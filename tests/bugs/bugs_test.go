@@ -14,7 +14,7 @@ func TestEachPatchAppliesAndCompiles(t *testing.T) {
 			t.Parallel()
 			var packages []string
 			for name := range applyPatch(t, moduleRoot(t), bug) {
-				packages = append(packages, "./"+path.Dir(name))
+				packages = append(packages, path.Join("github.com/simba-resp/simba-resp", path.Dir(name)))
 			}
 			if len(packages) == 0 {
 				t.Fatal("the patch changes no file")

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"io"
 	"net"
+	"regexp"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -24,6 +26,8 @@ type wires struct {
 	silent   chan struct{} // closed by heal; nil = no silence
 	up, down time.Duration // the delay in each direction
 	open     map[*wire]struct{}
+	tear     int                  // see tearNext
+	torn     map[uint64]time.Time // when replies of SIMBA.NEXT broke, by the tokens of their grants
 }
 
 // connect sets the server that new connections reach; nil = the network refuses them.
@@ -52,9 +56,17 @@ func (w *wires) silence() {
 	}
 }
 
+// heal ends the silence. It cuts frozen connections, like a TCP keepalive.
 func (w *wires) heal() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	for c := range w.open {
+		select {
+		case <-c.frozen:
+			c.cut()
+		default:
+		}
+	}
 	if w.silent != nil {
 		close(w.silent)
 		w.silent = nil
@@ -91,6 +103,14 @@ func (w *wires) eachNext(do func(*wire)) {
 			do(c)
 		}
 	}
+}
+
+// tearNext breaks the connection in the next reply of SIMBA.NEXT that has a grant, after n bytes; 0 =
+// in none.
+func (w *wires) tearNext(n int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tear = n
 }
 
 // delayReplies delays all replies and notices on the present connections by d, from now on.
@@ -142,24 +162,32 @@ func (w *wires) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	return w.openLocked(false)
+}
+
+func (w *wires) openLocked(prompt bool) (net.Conn, error) {
 	if w.server == nil {
 		return nil, syscall.ECONNREFUSED
 	}
 	client, near := net.Pipe()
 	far, served := net.Pipe()
-	c := &wire{near: near, far: far, lost: make(chan struct{}), frozen: make(chan struct{})}
-	c.freeze = sync.OnceFunc(func() { close(c.frozen) })
+	c := &wire{prompt: prompt, near: near, far: far, lost: make(chan struct{}), frozen: make(chan struct{})}
+	c.freeze = sync.OnceFunc(func() {
+		if !prompt {
+			close(c.frozen)
+		}
+	})
 	c.cut = sync.OnceFunc(func() {
 		close(c.lost)
 		near.Close()
 		far.Close()
 	})
 	if w.open == nil {
-		w.open = make(map[*wire]struct{})
+		w.open, w.torn = make(map[*wire]struct{}), make(map[uint64]time.Time)
 	}
 	w.open[c] = struct{}{}
 	s := w.server
-	w.all.Go(func() { s.ServeConn(served) })
+	w.all.Go(func() { s.ServeConn(serverEnd{served, w, c}) })
 	w.all.Go(func() {
 		var both sync.WaitGroup
 		both.Go(func() { w.carry(c, far, near, func() time.Duration { return max(w.up, c.lateUp) }) })
@@ -170,11 +198,66 @@ func (w *wires) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 		delete(w.open, c)
 		w.mu.Unlock()
 	})
-	return socket{client}, nil
+	return socket{client, c.lost}, nil
 }
 
-// socket ends with io.EOF, as a TCP connection does. go-redis then takes another connection.
-type socket struct{ net.Conn }
+// dialPromptly is a go-redis Dialer of connections on which only a cut has an effect.
+func (w *wires) dialPromptly(context.Context, string, string) (net.Conn, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.openLocked(true)
+}
+
+// serverEnd is the server's end of a connection.
+type serverEnd struct {
+	net.Conn
+	w *wires
+	c *wire
+}
+
+var grant = regexp.MustCompile(`\r\nacquired\r\n[^%]*\r\ntoken\r\n:(\d+)`)
+
+func (e serverEnd) Write(b []byte) (int, error) {
+	e.w.mu.Lock()
+	n := e.w.tear
+	var grants [][][]byte
+	if n != 0 && e.c.next {
+		grants = grant.FindAllSubmatch(b, -1)
+	}
+	for _, g := range grants {
+		token, _ := strconv.ParseUint(string(g[1]), 10, 64)
+		e.w.torn[token] = time.Now()
+		e.w.tear = 0
+	}
+	e.w.mu.Unlock()
+	if grants == nil {
+		return e.Conn.Write(b)
+	}
+	n, _ = e.Conn.Write(b[:n])
+	e.c.cut()
+	return n, io.ErrClosedPipe
+}
+
+// socket is the client's end of a connection. Like one of TCP, it ends with io.EOF, and go-redis sees
+// in its pool that it has ended.
+type socket struct {
+	net.Conn
+	lost <-chan struct{}
+}
+
+// SyscallConn implements syscall.Conn.
+func (s socket) SyscallConn() (syscall.RawConn, error) {
+	select {
+	case <-s.lost:
+		return nil, io.EOF
+	default:
+		return noData{}, nil
+	}
+}
+
+type noData struct{ syscall.RawConn }
+
+func (noData) Read(func(uintptr) bool) error { return nil }
 
 func (s socket) Read(b []byte) (int, error) {
 	n, err := s.Conn.Read(b)
@@ -195,6 +278,7 @@ func asEOF(err error) error {
 
 // wire is one connection: a relay between a pipe to the client and one to the server.
 type wire struct {
+	prompt    bool // only a cut has an effect
 	near, far net.Conn
 	cut       func()
 	lost      chan struct{} // closed by cut
@@ -250,14 +334,14 @@ func (w *wires) carry(c *wire, to, from net.Conn, delay func() time.Duration) {
 
 // deliver delivers a packet, and reports whether more packets may follow.
 func (w *wires) deliver(c *wire, to net.Conn, p packet) bool {
-	if left := time.Until(p.due); left > 0 {
+	if left := time.Until(p.due); left > 0 && !c.prompt {
 		select {
 		case <-time.After(left):
 		case <-c.lost:
 			return false
 		}
 	}
-	for q := w.quiet(); q != nil; q = w.quiet() {
+	for q := w.quiet(); q != nil && !c.prompt; q = w.quiet() {
 		select {
 		case <-q:
 		case <-c.lost:

@@ -180,7 +180,7 @@ func (w *world) replace(rec engine.Recovery) {
 	}
 	w.broker = resp.NewBroker()
 	e, err := engine.New(engine.Config{
-		Clock: engine.NewClock(0), HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
+		Clock: engine.NewClock(simba.Instant(w.elapsed())), HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
 		Notices: commands.Notices(w.broker),
 	}, engine.Memory(), rec)
 	must(w.t, err)
