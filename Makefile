@@ -211,10 +211,10 @@ docs: ## write the generated pages and tables of docs/ anew; make bench writes d
 gobench: ## Go benchmarks of the hot paths, with allocations
 	$(foreach m,$(MODULES),$(if $(call in-module,$m),cd $m && go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(call in-module,$m)$(newline)))
 
-simulate: ## whole servers, the core of store engines, and clients that wait, in fake time, from SEEDS seeds; SEED=… runs one again and shows its events
+simulate: ## whole servers, the core of store engines, and clients that wait (a fifth), in fake time, from SEEDS seeds; SEED=… runs one again and shows its events
 	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestSimulation$$' $(if $(SEED),-v) ./tests/simulation $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
 	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestEngineSimulation$$' $(if $(SEED),-v) ./backends/proxy $(if $(SEED),-from $(SEED) -seeds 1,-seeds $(SEEDS))
-	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestWaitsUnderFaults$$' $(if $(SEED),-v) ./tests/client $(if $(SEED),-from $(SEED) -seeds 1,-seeds $(SEEDS))
+	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestWaitsUnderFaults$$' $(if $(SEED),-v) ./tests/client $(if $(SEED),-from $(SEED) -seeds 1,-seeds $$(( $(SEEDS) / 5 )))
 
 # Each wait of it is bounded, so go test need not end it.
 chaos: ## faults on every engine for DURATION (0 = a few of them, once), each history checked by porcupine, and a table of them

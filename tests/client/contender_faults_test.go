@@ -54,11 +54,9 @@ func TestShortFaultLosesNoLease(t *testing.T) {
 				}
 				a.stop()
 				synctest.Wait()
-				// The RELEASE passes the connections in the pool that were cut. Only of TCP does go-redis
-				// see that before it uses them.
-				time.Sleep(6 * time.Second)
+				time.Sleep(3 * time.Second)
 				if !b.IsOwner() {
-					t.Error("contender a stopped 6 s ago, but contender b is not the owner")
+					t.Error("contender a stopped 3 s ago, but contender b is not the owner")
 				}
 			})
 		})
