@@ -107,7 +107,7 @@ func (e *Engine) acquire(ctx context.Context, m *mutexState, r simba.AcquireRequ
 		}
 		if !s.Live && e.reservationLeft(m) == 0 {
 			// The mutex is free. The next waiter gets it, which may be this one.
-			now, held, err := e.handOff(ctx, m, handoff{from: From{Revision: s.Revision}, requester: t})
+			now, done, err := e.handOff(ctx, m, handoff{from: From{Revision: s.Revision}, requester: t})
 			if err != nil {
 				if ctx.Err() != context.Canceled {
 					// The client gets an error and asks again. If the grant took effect, the next
@@ -120,7 +120,7 @@ func (e *Engine) acquire(ctx context.Context, m *mutexState, r simba.AcquireRequ
 				o, err = t.own.outcome(simba.StatusAcquired)
 				return o, nil, err
 			}
-			if held {
+			if done {
 				s = now
 			}
 		}

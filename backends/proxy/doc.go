@@ -14,9 +14,9 @@
 // A server has a mutexState for each mutex that its clients wait for, subscribe to or send a
 // request for. Only the goroutine that holds the mutexState's lock sends steps of the mutex and
 // changes the queue by what they return, so a server serves its own waiters in order. The owner's
-// requests get the lock first, and a renewal of the owner needs no lock (see Engine.Guard). If several
-// servers compete, the first to ask after the end of a lease gets the mutex. A mutex that another
-// transaction has locked does not delay other mutexes (see Engine.step).
+// requests get the lock first, and a renewal of the owner needs no lock (see Engine.Guard). If
+// several servers compete, the first to ask after the end of a lease gets the mutex. A mutex that
+// another transaction has locked does not delay other mutexes (see Engine.step).
 //
 // A step whose reply was lost is an orphan: it may have been done, or may be done later, until its
 // Horizon. The next refresh reads the mutex when no step is under way. If it finds the Mark of an

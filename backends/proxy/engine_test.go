@@ -172,9 +172,7 @@ func TestLeaseFoundAtTheEndOfAWaitEndsNoLaterThanInTheStore(t *testing.T) {
 					w.changed("m")
 					w.await(woken)
 				}
-				w.data.mu.Lock()
-				w.data.slowRead = 2 * time.Second
-				w.data.mu.Unlock()
+				w.data.slowly("Read", 2*time.Second)
 				began := time.Now()
 				o, err := ticket.End(why)
 				want := time.Minute - time.Since(began)
@@ -529,16 +527,11 @@ func TestChangeDuringAReadIsNotLost(t *testing.T) {
 		w.acquire(request("m", "a", long), simba.StatusAcquired)
 		w.Engine = two
 		_, woken := w.wait("m", "b")
-		d.mu.Lock()
-		d.slowRead = time.Second // the read has its result at the beginning
-		d.mu.Unlock()
+		d.slowly("Read", time.Second)
 		two.changed("m")
 		time.Sleep(500 * time.Millisecond)
 		w.Engine = one
 		w.release("m", "a", 0)
-		d.mu.Lock()
-		d.slowRead = 0
-		d.mu.Unlock()
 		began := time.Now()
 		w.await(woken)
 		if took := time.Since(began); took > time.Second {

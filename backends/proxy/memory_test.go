@@ -24,11 +24,12 @@ type memory struct {
 	refuse []Fault                  // what Check returns
 	locked map[string]chan struct{} // mutexes that another transaction has locked; closed at its end
 
-	harm     error         // what each step returns, if the store needs a repair
-	loses    string        // a mutex whose next reply is lost
-	silent   bool          // then the connection stays open
-	slowRead time.Duration // how late the reply to a Read arrives
-	waiting  atomic.Int64  // steps that wait for a locked mutex
+	harm       error                    // what each step returns, if the store needs a repair
+	loses      string                   // a mutex whose next reply is lost
+	silent     bool                     // then the connection stays open
+	losesUntil time.Duration            // how long after that reply the step takes effect
+	slow       map[string]time.Duration // how late the reply to the next step of a kind arrives
+	waiting    atomic.Int64             // steps that wait for a locked mutex
 
 	// announce says that stores tell each other of changes. Otherwise they must poll.
 	announce bool
@@ -146,14 +147,18 @@ func (s *memoryStore) step(ctx context.Context, mutex string, lock bool, do func
 		}
 	}
 	if f == nil {
-		apply()
 		s.mu.Lock()
 		lost := lock && mutex != "" && s.loses == mutex
 		if lost {
 			s.loses = ""
 		}
-		silent := s.silent
+		silent, until := s.silent, s.losesUntil
 		s.mu.Unlock()
+		if lost && until > 0 {
+			time.AfterFunc(until, func() { run(false) })
+			return errCutOff
+		}
+		apply()
 		switch {
 		case lost && silent:
 			<-ctx.Done()
@@ -258,6 +263,15 @@ func (r *memoryRow) begin(l *Lease, mark, now int64) {
 	r.windows(l, now)
 }
 
+// late delays a reply.
+func (d *memory) late(step string) {
+	d.mu.Lock()
+	slow := d.slow[step]
+	delete(d.slow, step)
+	d.mu.Unlock()
+	time.Sleep(slow)
+}
+
 func (s *memoryStore) Start(h Hooks) { s.hooks = h }
 
 func (s *memoryStore) Take(ctx context.Context, mutex string, l *Lease) (how Taking, was State, err error) {
@@ -280,6 +294,7 @@ func (s *memoryStore) Take(ctx context.Context, mutex string, l *Lease) (how Tak
 			res.Token, res.Revision = r.Token, r.Revision
 		}
 	})
+	s.late("Take")
 	if err == nil && how != Held {
 		l.Token, l.Revision = res.Token, res.Revision
 	}
@@ -298,6 +313,7 @@ func (s *memoryStore) Renew(ctx context.Context, mutex string, l *Lease) (ok boo
 			ok, token = done, r.Token
 		}
 	})
+	s.late("Renew")
 	if err == nil && ok {
 		l.Token = token
 	}
@@ -341,10 +357,7 @@ func (s *memoryStore) Read(ctx context.Context, mutex string, settled bool) (sta
 			state = r.state(now)
 		}
 	})
-	s.mu.Lock()
-	slow := s.slowRead
-	s.mu.Unlock()
-	time.Sleep(slow)
+	s.late("Read")
 	return state, err
 }
 

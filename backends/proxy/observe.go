@@ -8,11 +8,11 @@ import (
 
 // observe records a state that was read. It compares the state with the one that was read before,
 // and announces the changes. The caller holds m.lock.
-func (e *Engine) observe(m *mutexState, s State) {
+func (e *Engine) observe(m *mutexState, s State, sent time.Time) {
 	e.mu.Lock()
 	before, known := m.seen, m.known
 	m.known = true
-	e.noteLocked(m, s)
+	e.noteLocked(m, s, sent)
 	if b := e.sessions[m.mutex]; b.Token != 0 && (!s.Live || s.Token != b.Token) {
 		delete(e.sessions, m.mutex)
 	}
@@ -27,8 +27,14 @@ func (e *Engine) observe(m *mutexState, s State) {
 	e.announceChange(m, before, s, "")
 }
 
-// noteLocked records a state that was read or written.
-func (e *Engine) noteLocked(m *mutexState, s State) {
+// noteLocked records the state that a step has read or written. If another state was recorded after
+// the step was sent, either may be the newer one. Then a refresh follows soon, as it does while
+// there are orphans.
+func (e *Engine) noteLocked(m *mutexState, s State, sent time.Time) {
+	delay := e.refreshDelay(s)
+	if m.seenAt.After(sent) || len(m.orphans) > 0 {
+		delay = min(delay, retryPause)
+	}
 	m.seen, m.seenAt = s, time.Now()
 	if s.Owner != "" {
 		m.lastOwner, m.freedBy = s.Owner, ""
@@ -36,17 +42,19 @@ func (e *Engine) noteLocked(m *mutexState, s State) {
 	if s.Live {
 		m.reserved = nil
 	}
-	m.refreshAt = m.seenAt.Add(e.refreshDelay(s))
+	m.refreshAt = m.seenAt.Add(delay)
 }
 
-// noteRenewal records a renewed lease, if this server knows the tenure.
+// noteRenewal records a renewed lease. If this server does not know the tenure, a refresh follows.
 func (e *Engine) noteRenewal(m *mutexState, l *Lease) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if m.seen.Live && m.seen.Token == l.Token {
 		s := l.state()
 		s.Revision = m.seen.Revision // a renewal need not return it
-		e.noteLocked(m, s)
+		e.noteLocked(m, s, l.Since)
+	} else {
+		m.stale = true
 	}
 }
 
@@ -122,19 +130,17 @@ func (e *Engine) announceFree(m *mutexState) {
 // of the last announced tenure. The caller holds m.lock.
 func (e *Engine) recordBegin(m *mutexState, l *Lease, reason string) {
 	was, ok := e.announced(m.mutex)
+	e.mu.Lock()
 	if !ok || was.Token >= l.Token {
 		was = State{}
 	} else if m.known && m.seen.Token == was.Token {
 		was.Revision = m.seen.Revision // contenders on the JVM change it when they renew
 	}
-	s := l.state()
-	s.Live = true // a read will show its end
-	if e.announceChange(m, was, s, reason) {
+	e.noteLocked(m, l.state(), l.Since)
+	e.mu.Unlock()
+	if e.announceChange(m, was, l.state(), reason) {
 		e.counts.acquired.Add(1)
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.noteLocked(m, l.state())
 }
 
 // recordEnd records and announces the end of a tenure that this server ended. The caller holds
@@ -148,7 +154,7 @@ func (e *Engine) recordEnd(m *mutexState, was From, revision uint64, kind simba.
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.noteLocked(m, State{Revision: revision})
+	e.noteLocked(m, State{Revision: revision}, time.Now())
 	m.lastOwner, m.reserved = was.Owner, nil
 	delete(e.sessions, m.mutex)
 }

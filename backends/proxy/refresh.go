@@ -186,18 +186,13 @@ func (e *Engine) digest(ctx context.Context, m *mutexState, s State, sent time.T
 			return s, err
 		}
 	}
-	e.observe(m, s)
+	e.observe(m, s, sent)
 	if settled {
 		if changed, err := e.reconcile(ctx, m, s); err != nil {
 			return s, err
 		} else if changed {
 			return e.refresh(ctx, m)
 		}
-		e.mu.Lock()
-		if len(m.orphans) > 0 {
-			m.refreshByLocked(time.Now().Add(retryPause))
-		}
-		e.mu.Unlock()
 	}
 	if s.Live {
 		e.wakeOwner(m, Lease{Owner: s.Owner, Token: s.Token, TTL: s.ttlLeft(), Transition: s.left() - s.ttlLeft(), Since: sent})

@@ -194,12 +194,11 @@ func roundUp(d time.Duration) time.Duration {
 }
 
 // state returns the state after the step that began the tenure or renewed the lease. Its times only
-// serve to compute what is left.
+// serve to compute what is left. It is Live even if the reply was late: a read shows the end.
 func (l *Lease) state() State {
 	now := time.Since(l.Since).Milliseconds()
-	s := State{Owner: l.Owner, Token: l.Token, Revision: l.Revision, Mark: l.Mark, Now: now}
+	s := State{Owner: l.Owner, Token: l.Token, Revision: l.Revision, Mark: l.Mark, Now: now, Live: true}
 	s.TTLAt = l.TTL.Milliseconds()
 	s.TransitionAt = s.TTLAt + l.Transition.Milliseconds()
-	s.Live = s.TransitionAt > now
 	return s
 }

@@ -1,0 +1,113 @@
+package proxy
+
+import (
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+// slowly makes the replies to the next step of a kind arrive late. The step itself is not late.
+func (d *memory) slowly(step string, late time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.slow = map[string]time.Duration{step: late}
+}
+
+// A renewal shortens the lease while the reply to an earlier step, which has seen the longer lease,
+// is under way. The next waiter does not wait until the end of the longer lease.
+func TestLateReplyHidesNoShorterLease(t *testing.T) {
+	guard := func(w *world, ttl time.Duration) {
+		g, err := w.Guard(w.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: ttl})
+		if err != nil || g.Status != simba.StatusRenewed {
+			w.Errorf("GUARD of the owner: %+v, %v; want renewed", g, err)
+		}
+	}
+	for step, send := range map[string]func(*world){
+		"Renew": func(w *world) { guard(w, long) },
+		"Read":  func(w *world) { w.acquire(request("m", "c", long), simba.StatusQueued) },
+	} {
+		t.Run(step, func(t *testing.T) {
+			inWorld(t, nil, func(t *testing.T, w *world) {
+				w.acquire(request("m", "a", long), simba.StatusAcquired)
+				_, woken := w.wait("m", "b")
+				w.data.slowly(step, time.Second)
+				var sent sync.WaitGroup
+				sent.Go(func() { send(w) })
+				time.Sleep(500 * time.Millisecond)
+				guard(w, time.Second)
+				began := time.Now()
+				w.await(woken)
+				if took := time.Since(began); took > 3*time.Second {
+					t.Errorf("the waiter was woken %v after the renewal for 1 s, want at most 3 s", took)
+				}
+				sent.Wait()
+			})
+		})
+	}
+}
+
+// The contender has got another tenure through another server, which this server has not noticed.
+func TestRenewalOfAnUnknownTenureIsNoticed(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.acquire(request("m", "a", long), simba.StatusAcquired)
+		_, woken := w.wait("m", "b")
+		other := &world{T: t, Engine: engineOn(t, w.data, nil)}
+		other.release("m", "a", 0)
+		other.acquire(request("m", "a", long), simba.StatusAcquired)
+		g, err := w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: time.Second})
+		if err != nil || g.Status != simba.StatusRenewed {
+			t.Errorf("GUARD: %+v, %v; want renewed", g, err)
+		}
+		began := time.Now()
+		w.await(woken)
+		if took := time.Since(began); took > 2*time.Second {
+			t.Errorf("the waiter was woken %v after the renewal for 1 s, want at most 2 s", took)
+		}
+	})
+}
+
+// The step that grants the mutex to the waiter takes effect late, after a renewal of the owner.
+func TestRenewalDoesNotHideALateGrant(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.acquire(request("m", "a", long), simba.StatusAcquired)
+		_, woken := w.wait("m", "b")
+		w.data.mu.Lock()
+		w.data.loses, w.data.losesUntil = "m", time.Second
+		w.data.mu.Unlock()
+		if _, _, err := w.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"}); !isUnavailable(err) {
+			t.Errorf("the release without reply: %v; want an UnavailableError", err)
+		}
+		released := time.Now()
+		time.Sleep(100 * time.Millisecond)
+		g, err := w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long})
+		if err != nil || g.Status != simba.StatusRenewed {
+			t.Errorf("GUARD of the owner: %+v, %v; want renewed", g, err)
+		}
+		w.await(woken)
+		if took := time.Since(released); took > 2*time.Second {
+			t.Errorf("the waiter was woken after %v, want about 1 s", took)
+		}
+	})
+}
+
+// The reply to a renewal arrives after the end of the lease.
+func TestEndOfALeaseIsAnnouncedThoughTheReplyWasLater(t *testing.T) {
+	channel := simba.EventChannel("m")
+	inWorld(t, []string{channel}, func(t *testing.T, w *world) {
+		w.acquire(request("m", "a", long), simba.StatusAcquired)
+		if _, err := w.Subscribed(t.Context(), channel, false); err != nil {
+			t.Fatal(err)
+		}
+		w.data.slowly("Renew", 2*time.Second)
+		g, err := w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: time.Second})
+		if err != nil || g.Status != simba.StatusLost {
+			t.Errorf("GUARD: %+v, %v; want lost", g, err)
+		}
+		if got, want := w.history("m"), []string{"acquired a", "expired a"}; !slices.Equal(got, want) {
+			t.Errorf("the history is %q, want %q", got, want)
+		}
+	})
+}
