@@ -32,10 +32,10 @@ func (e *Engine) withState(ctx context.Context, mutex, contender string, f func(
 // renewal at a time runs like that, and none while another transaction has locked the mutex.
 func (e *Engine) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outcome, err error) {
 	err = e.withState(ctx, r.Mutex, r.Contender, func(ctx context.Context, m *mutexState) (err error) {
-		if e.owns(m, r.Contender) && !e.knownLocked(m) && m.renewing.TryLock() {
+		if e.owns(m, r.Contender) && !e.knownLocked(m) && m.renewing.CompareAndSwap(false, true) {
 			var ok bool
 			o, ok, err = e.renewTenure(ctx, m, r)
-			m.renewing.Unlock()
+			m.renewing.Store(false)
 			if ok || err != nil && !isLocked(err) {
 				return err
 			}
@@ -187,10 +187,12 @@ func (e *Engine) inspect(ctx context.Context, mutex string) (m *mutexState, s St
 
 // settle reads a mutex whose lease has ended again. A step that renewed the lease in time may not
 // have committed yet. If another transaction keeps the mutex locked for long, settle returns the
-// state as it was read. The caller holds m.lock.
+// state as it was read, unless the transaction may be a renewal of this server. The caller holds
+// m.lock.
 func (e *Engine) settle(ctx context.Context, m *mutexState, was State) (s State, err error) {
+	renewing := m.renewing.Load()
 	s, err = e.read(ctx, m, true)
-	if isLocked(err) {
+	if isLocked(err) && !renewing {
 		return was, nil
 	}
 	return s, err

@@ -2,7 +2,7 @@ package proxy
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -16,7 +16,7 @@ import (
 type mutexState struct {
 	mutex    string
 	lock     priorityLock
-	renewing sync.Mutex // held while a renewal runs beside the other steps
+	renewing atomic.Bool // a renewal runs beside the other steps
 
 	// Guarded by Engine.mu. Only the holder of lock begins another tenure in seen.
 	seen          State     // as last read or written

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"context"
 	"slices"
 	"sync"
 	"testing"
@@ -107,6 +108,47 @@ func TestEndOfALeaseIsAnnouncedThoughTheReplyWasLater(t *testing.T) {
 			t.Errorf("GUARD: %+v, %v; want lost", g, err)
 		}
 		if got, want := w.history("m"), []string{"acquired a", "expired a"}; !slices.Equal(got, want) {
+			t.Errorf("the history is %q, want %q", got, want)
+		}
+	})
+}
+
+// slowCommit is a Store whose renewals check the lease at once, and commit later.
+type slowCommit struct {
+	Store
+	data  *memory
+	takes time.Duration
+}
+
+func (s slowCommit) Renew(_ context.Context, mutex string, l *Lease) (bool, error) {
+	s.data.lock(mutex, s.takes)
+	began := s.data.now()
+	time.Sleep(s.takes - time.Millisecond)
+	s.data.mu.Lock()
+	defer s.data.mu.Unlock()
+	s.data.rows[mutex].windows(l, began)
+	l.Token = s.data.rows[mutex].Token
+	return true, nil
+}
+
+// The commit of a renewal takes longer than a step waits for a lock, and ends after the lease.
+func TestEndIsNotReportedWhileARenewalCommitsSlowly(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.acquire(request("m", "a", time.Second), simba.StatusAcquired)
+		w.store = slowCommit{w.store, w.data, lockedStep + 1500*time.Millisecond}
+		renewed := make(chan error)
+		go func() {
+			_, err := w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long})
+			renewed <- err
+		}()
+		time.Sleep(1200 * time.Millisecond)
+		if o, _, err := w.Owner(t.Context(), "m"); err == nil && o.Owner != "a" {
+			t.Errorf("OWNER shows %q; want a, whose lease was renewed in time", o.Owner)
+		}
+		if err := <-renewed; err != nil {
+			t.Errorf("GUARD: %v; want no error", err)
+		}
+		if got, want := w.history("m"), []string{"acquired a"}; !slices.Equal(got, want) {
 			t.Errorf("the history is %q, want %q", got, want)
 		}
 	})
