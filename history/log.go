@@ -7,7 +7,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// DefaultLimit is how many events an Log keeps by default.
+// DefaultLimit is how many events a Log keeps by default.
 const DefaultLimit = 10000
 
 // Log is the log of events that this server caused or learned of from the store. It numbers
