@@ -26,7 +26,8 @@ const (
 	redialPauseMax = 2 * time.Second
 )
 
-// notice is a message of a channel, or the confirmation or refusal of a new subscription.
+// notice is a message of a channel, or the confirmation of a new subscription. Without a channel it is
+// the refusal of one.
 type notice struct {
 	channel, payload string
 	subscribed       bool // no message: the listener may have missed earlier messages
@@ -132,13 +133,14 @@ func (s *subscriptions) close() {
 	s.running.Wait()
 }
 
-// run keeps a connection.
+// run keeps a connection until the Client is closed.
 func (s *subscriptions) run() {
-	for pause := redialPause; s.quit.Err() == nil; pause = min(2*pause, redialPauseMax) {
+	var err error
+	for pause := redialPause; err == nil; pause = min(2*pause, redialPauseMax) {
 		if s.connect() {
 			pause = redialPause
 		}
-		_ = s.c.sleep(s.quit, pause, nil)
+		err = s.c.sleep(s.quit, pause, nil)
 	}
 }
 
@@ -255,9 +257,11 @@ func (s *subscriptions) receive(ps *redis.PubSub, news chan<- struct{}, broken c
 }
 
 // noteRefusal logs the first refusal. It wakes the listeners, which otherwise wait for notices that do
-// not come.
+// not come, unless an earlier refusal has.
 func (s *subscriptions) noteRefusal(err error) {
-	s.denied.Store(true)
+	if s.denied.Swap(true) {
+		return
+	}
 	if !s.logged.Swap(true) {
 		s.c.log.Error("the server refuses SUBSCRIBE: waiters poll, and an owner learns of a BREAK when it renews", "err", err)
 	}

@@ -1,12 +1,18 @@
 package clienttest
 
 import (
+	"context"
 	"fmt"
+	"net"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/resp"
 )
 
@@ -33,6 +39,41 @@ func TestWatchesOfAMutexShareASubscription(t *testing.T) {
 		if w.subscribed(simba.EventChannel("job")) {
 			t.Error("the client is subscribed to job after its last Watch has ended")
 		}
+	})
+}
+
+// The loop over a Watch is slow, and the server is away.
+func TestCloseSubscribesToNothing(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var dials atomic.Int64
+		g := w.clientOf("", client.Options{}, func(o *redis.Options) {
+			dial := o.Dialer
+			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+				if dials.Add(1) > 1000 {
+					panic("too many dials")
+				}
+				return dial(ctx, network, addr)
+			}
+		})
+		s, end := g.watch(t, "job"), make(chan struct{})
+		s.mu.Lock()
+		s.pause = time.Minute
+		s.mu.Unlock()
+		w.client().take(t, "other", time.Hour)
+		go func() {
+			_ = g.Do(bg, "another", func(context.Context) error { <-end; return nil })
+		}()
+		synctest.Wait()
+		w.stop()
+		time.Sleep(time.Second)
+		before := dials.Load()
+		_ = g.Close()
+		if n := dials.Load() - before; n > 2 {
+			t.Errorf("the client has dialed %d times during Close, want at most once", n)
+		}
+		close(end)
+		w.begin()
+		time.Sleep(time.Minute)
 	})
 }
 
