@@ -20,6 +20,8 @@ const (
 	nextTimeout = 3 * time.Second
 	// idleAfter is how long a connection is kept that nobody uses.
 	idleAfter = 30 * time.Second
+	// refusedPause is how long a Client polls after the server has refused SIMBA.NEXT.
+	refusedPause = time.Minute
 )
 
 // errWaiterGone is the outcome of a wait whose connection has ended.
@@ -60,7 +62,7 @@ type waits struct {
 	last    uint64        // the number of the last wait
 	all     map[uint64]*wait
 	used    time.Time // when the connection was opened, or the last wait ended
-	refused bool      // the server has refused SIMBA.NEXT, so the Client polls
+	refused time.Time // when the server refused SIMBA.NEXT; zero = it did not
 	closed  bool
 }
 
@@ -122,7 +124,7 @@ func (w *waits) open() <-chan struct{} {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	switch {
-	case w.closed || w.refused:
+	case w.closed || time.Since(w.refused) < refusedPause:
 		return nil
 	case w.opened == nil:
 		w.opened = make(chan struct{})
@@ -137,13 +139,16 @@ func (w *waits) run() {
 	name := rand.Text()
 	_, err := w.next(name, 0)
 	w.mu.Lock()
-	if err == nil {
-		w.bound, w.used = name, time.Now()
+	first := w.refused.IsZero()
+	switch {
+	case err == nil:
+		w.bound, w.used, w.refused = name, time.Now(), time.Time{}
+	case refused(err):
+		w.refused = time.Now()
 	}
-	w.refused = refused(err)
 	close(w.opened)
 	w.mu.Unlock()
-	if refused(err) {
+	if first && refused(err) {
 		w.c.log.Error("the server refuses SIMBA.NEXT; waiters poll instead", "err", err)
 	}
 	for err == nil && !w.isIdle() {
