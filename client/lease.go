@@ -258,7 +258,7 @@ func (l *lease) answered(reply reply, err error, sent instant) {
 		if !errors.Is(err, errNoAnswer) {
 			l.tries = 0
 		}
-		if isFinal(err) {
+		if isFinal(err) || l.terms.manual { // a renewal must succeed before the lease ends
 			l.pause = min(2*l.pause, retryPauseMax)
 		}
 		first := !l.refused
@@ -266,9 +266,7 @@ func (l *lease) answered(reply reply, err error, sent instant) {
 		l.mu.Unlock()
 		l.c.noteFailure(l.terms, err, first)
 	default:
-		if l.refused {
-			l.c.log.Info("the server accepts the contender's requests again", "mutex", l.terms.mutex, "contender", l.terms.id)
-		}
+		accepted := l.refused
 		l.pause, l.tries, l.refused = retryPause, 0, false
 		renewed := reply.status != statusBusy
 		if renewed && !late {
@@ -282,6 +280,9 @@ func (l *lease) answered(reply reply, err error, sent instant) {
 		}
 		l.mu.Unlock()
 		l.c.outage.answered()
+		if accepted {
+			l.c.log.Info("the server accepts the contender's requests again", "mutex", l.terms.mutex, "contender", l.terms.id)
+		}
 		if renewed {
 			l.report.renewed()
 		}
@@ -304,27 +305,25 @@ func (l *lease) renew(ctx context.Context) error {
 	l.report.asks(l.token)
 	sent := now()
 	reply, err := l.c.guard(ctx, l.c.timeout, l.terms, l.token)
-	if err != nil && ctx.Err() != nil { // no failure of the server
+	if err != nil { // the caller learns of it
 		l.mu.Lock()
 		l.flying--
 		l.mu.Unlock()
 		return err
 	}
-	l.answered(reply, err, sent)
-	if err == nil {
-		err = l.cause()
-	}
-	return err
+	l.answered(reply, nil, sent)
+	return l.cause()
 }
 
 // notified handles a notice. The owner asks the server if the notice announces another owner or the
-// end of the tenure, or after a new subscription, since it may have missed notices.
+// end of the tenure, or after a new subscription, since it may have missed notices. If the server
+// refuses the subscription, the owner only renews as usual.
 func (l *lease) notified(n notice) {
 	another := !n.subscribed && n.payload != names.AcquiredNotice(l.terms.id)
 	if strings.HasPrefix(n.payload, names.ReleasedPrefix) {
 		another = n.payload == names.ReleasedPrefix+l.terms.id
 	}
-	if !another && !n.subscribed {
+	if !another && !n.subscribed || n.channel == "" {
 		return
 	}
 	l.mu.Lock()

@@ -134,10 +134,7 @@ func (c *Client) lock(ctx, base context.Context, mutex string, try, auto bool, o
 	l, err := a.run(ctx, base)
 	if err != nil {
 		owner, failure, unanswered := a.owner, a.failure, a.report.began && !a.answered
-		gone := a.giveUp()
-		if errors.Is(err, errHeld) {
-			<-gone // so that the caller may use the id again
-		}
+		a.giveUp()
 		err = lockError(ctx, mutex, owner, err, failure)
 		if held := (*NotAcquiredError)(nil); errors.As(err, &held) {
 			held.Unanswered = unanswered
@@ -210,8 +207,8 @@ func (l *Lock) Token() uint64 { return l.lease().token }
 // is suspended after the call, the windows end earlier than the result says.
 func (l *Lock) Owner() Owner { return l.lease().owner() }
 
-// Renew renews the lease now. Only a Lock with [WithoutRenewal] needs it. The error is ErrLost if the
-// tenure has ended, the error of ctx, ErrUnavailable, or the server's error reply.
+// Renew renews the lease now. Only a Lock with [WithoutRenewal] needs it. The error is ErrLost or
+// ErrReleased if the tenure has ended, the error of ctx, ErrUnavailable, or the server's error reply.
 func (l *Lock) Renew(ctx context.Context) error {
 	if err := l.lease().renew(ctx); err != nil {
 		return fmt.Errorf("renew %s: %w", l.l.terms.mutex, err)

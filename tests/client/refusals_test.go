@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -34,6 +35,13 @@ func TestRefusalOfEachCommandIsReportedOnce(t *testing.T) {
 		"simba.guard after a wait": func(t *testing.T, w *world, g *testClient) error {
 			w.client().take(t, "other", time.Minute)
 			_, err := g.Lock(bg, "job")
+			return err
+		},
+		"simba.guard of a lease that is renewed by hand": func(t *testing.T, w *world, g *testClient) error {
+			l, err := g.Lock(bg, "job", client.WithoutRenewal())
+			must(t, err)
+			err = l.Renew(bg)
+			w.unlock(l)
 			return err
 		},
 		"simba.release": func(_ *testing.T, w *world, g *testClient) error { return w.lock(g).Unlock(bg) },
@@ -156,6 +164,60 @@ func TestWaiterThatMayNotListenPolls(t *testing.T) {
 		w.unlock(b.got(w, time.Second))
 		if got := log(); strings.Count(got, "NOPERM") != 2 {
 			t.Errorf("the log does not have each refusal once:\n%s", got)
+		}
+	})
+}
+
+// It asks again after a minute.
+func TestWaiterListensWhenTheServerAllowsIt(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.allow(map[string]string{"bob": "~* +@all -simba.next"})
+		w.client().take(t, "other", time.Hour)
+		g := w.clientOf("bob", client.Options{})
+		w.waits(g).cancel()
+		w.allow(map[string]string{"bob": "~* +@all"})
+		time.Sleep(2 * time.Minute)
+		w.waits(g)
+		if n := w.client().calls(t)["simba.next"]; n == 0 {
+			t.Error("the client sends no SIMBA.NEXT")
+		}
+	})
+}
+
+// After each failure the owner pauses longer, up to 15 s.
+func TestChecksThatFailBackOff(t *testing.T) {
+	for _, reply := range []error{io.ErrUnexpectedEOF, refusal("NOPERM no")} {
+		t.Run(reply.Error(), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				g := w.client()
+				l, err := g.Lock(bg, "job", client.WithTTL(time.Hour), client.WithoutRenewal())
+				must(t, err)
+				time.Sleep(5 * time.Second) // the owner has subscribed
+				n, end := g.countCommands(), g.refuse(reply)
+				w.breakOff("job")
+				time.Sleep(time.Minute)
+				if sent := n.Load(); sent < 5 || sent > 15 {
+					t.Errorf("the client has sent %d requests in a minute, want 5 to 15", sent)
+				}
+				end()
+				<-l.Context().Done()
+			})
+		})
+	}
+}
+
+// Neither may a refused SUBSCRIBE of one mutex make the owners of all others send requests.
+func TestOwnerThatMayNotSubscribeRenewsAsUsual(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		w.allow(map[string]string{"bob": "~* +@all -subscribe"})
+		g := w.clientOf("bob", client.Options{})
+		_, err := g.Lock(bg, "long", client.WithTTL(time.Hour))
+		must(t, err)
+		for range 10 {
+			must(t, g.Do(bg, "job", func(context.Context) error { time.Sleep(time.Second); return nil }))
+		}
+		if n := w.client().calls(t)["simba.guard"]; n != 0 {
+			t.Errorf("the client has sent %d GUARDs, want none", n)
 		}
 	})
 }
