@@ -111,6 +111,26 @@ func TestCloseEndsLead(t *testing.T) {
 	})
 }
 
+func TestLeadEndsInTimeWithoutReplies(t *testing.T) {
+	for name, begin := range map[string]func(*testing.T, *world){
+		"waits": func(t *testing.T, w *world) { w.client().take(t, "other", time.Hour) },
+		"leads": func(*testing.T, *world) {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				begin(t, w)
+				g := w.client()
+				ctx, cancel := context.WithCancel(bg)
+				time.AfterFunc(5*time.Second, func() { g.silence(); cancel() })
+				err := g.Lead(ctx, "job", func(ctx context.Context) error { <-ctx.Done(); return nil })
+				if took := w.elapsed() - 5*time.Second; !errors.Is(err, context.Canceled) || took > timeout {
+					t.Errorf("Lead returns %v, %v after its context has ended; want its error within %v", err, took, timeout)
+				}
+			})
+		})
+	}
+}
+
 func TestDefaultLoggerIsUsedWithoutALogger(t *testing.T) {
 	before := slog.Default()
 	defer slog.SetDefault(before)

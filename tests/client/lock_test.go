@@ -148,6 +148,28 @@ func TestTryLockDoesNotWait(t *testing.T) {
 }
 
 // When its context ends, Lock must not own the mutex then or later, whatever it was doing.
+func TestTryLockWithATTLOfMilliseconds(t *testing.T) {
+	for _, ttl := range []time.Duration{2 * time.Millisecond, 5 * time.Millisecond, 9 * time.Millisecond} {
+		t.Run(ttl.String(), func(t *testing.T) {
+			inWorld(t, func(t *testing.T, w *world) {
+				g := w.client()
+				l, err := g.TryLock(bg, "job", lease(ttl, 0)...)
+				must(t, err)
+				time.Sleep(time.Second)
+				w.unlock(l)
+				g.slow(0, 10*time.Millisecond) // the reply takes longer than the lease
+				at := w.elapsed()
+				_, err = g.TryLock(bg, "job", lease(ttl, 0)...)
+				if took := w.elapsed() - at; !errors.Is(err, client.ErrUnavailable) || took > 20*time.Millisecond {
+					t.Errorf("TryLock returns %v after %v, want ErrUnavailable", err, took)
+				}
+				time.Sleep(time.Second)
+				w.nothingLeft("job")
+			})
+		})
+	}
+}
+
 func TestCanceledLockNeverOwnsTheMutex(t *testing.T) {
 	for name, enter := range map[string]func(*world, *testClient) (want error){
 		"the context ends before Lock": nil,

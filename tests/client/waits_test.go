@@ -323,6 +323,49 @@ func TestWaiterPollsIfTheServerDoesNotKnowIt(t *testing.T) {
 	})
 }
 
+// The RELEASE reaches another server than the wait.
+func TestGrantAfterAReleaseAtAnotherServerIsGivenBack(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		other := w.client()
+		other.take(t, "other", time.Hour)
+		g := w.client()
+		b := w.waits(g, client.WithID("b"))
+		g.connect(w.behindBalancer())
+		g.mu.Lock()
+		for c := range g.open {
+			if !c.next {
+				c.cut()
+			}
+		}
+		g.mu.Unlock()
+		b.cancel()
+		time.Sleep(time.Second)
+		if q := w.queue("job"); len(q) != 1 {
+			t.Fatalf("the queue is %q, want the wait", q)
+		}
+		other.drop(t, "other")
+		time.Sleep(time.Second)
+		w.nothingLeft("job")
+	})
+}
+
+// go-redis gives up a reply after its ReadTimeout. The server refuses a REQUEST that it knows.
+func TestRequestThatWaitsIsNotRepeatedByGoRedis(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		other := w.client()
+		other.take(t, "other", time.Hour)
+		g := w.clientOf("", client.Options{}, func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond })
+		w.waits(g).cancel() // opens the connection for outcomes
+		time.Sleep(time.Second)
+		g.slow(0, 700*time.Millisecond)
+		b := w.waits(g)
+		g.slow(0, 0)
+		time.Sleep(5 * time.Second)
+		other.drop(t, "other")
+		w.unlock(b.got(w, 0))
+	})
+}
+
 // To the server, two waiters with one id are the same waiter.
 func TestAnIDThatTwoWaitersUseIsLogged(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
