@@ -44,7 +44,7 @@ func TestGoClientAsksForTheUserAgainAfterARefusedLogin(t *testing.T) {
 	s := simbatest.Start(t, "--aclfile", writeUsers(t, "user ops on >word ~* +@all"))
 	var password atomic.Value
 	password.Store("wrong")
-	rdb := goredis.NewClient(&goredis.Options{Addr: s.Addr, CredentialsProvider: func() (string, string) {
+	rdb := goredis.NewClient(&goredis.Options{Addr: s.Addr, ContextTimeoutEnabled: true, CredentialsProvider: func() (string, string) {
 		return "ops", password.Load().(string)
 	}})
 	t.Cleanup(func() { rdb.Close() })

@@ -29,7 +29,7 @@ func rewriteUsers(t *testing.T, path string, lines ...string) {
 
 func login(t *testing.T, s *simbatest.Server, user, password string) *goredis.Client {
 	t.Helper()
-	c := goredis.NewClient(&goredis.Options{Addr: s.Addr, Username: user, Password: password})
+	c := goredis.NewClient(&goredis.Options{Addr: s.Addr, Username: user, Password: password, ContextTimeoutEnabled: true})
 	t.Cleanup(func() { c.Close() })
 	return c
 }
