@@ -53,7 +53,7 @@ func TestRequestsBeyondTheLimitsAreRefused(t *testing.T) {
 		words("ECHO", huge+"x"):                           cut + "invalid bulk length",
 		"*2\r\n$4\r\nECHO\r\n$9223372036854775807\r\n":    cut + "invalid bulk length",
 		"*9223372036854775807\r\n":                        cut + "invalid multibulk length",
-		"*1025\r\n":                                       cut + "invalid multibulk length",
+		"*16385\r\n":                                      cut + "invalid multibulk length",
 		huge + "xxx":                                      cut + "too big inline request",
 		"*1\r\n$" + huge + "xxx":                          cut + "too big bulk count string",
 		words("EVAL", "return 1", 0) + words("EVAL", strings.Repeat("x", 1<<20), 0): ":1",
