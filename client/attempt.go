@@ -33,12 +33,13 @@ type attempt struct {
 	c        *Client
 	terms    *terms
 	of       *contender
-	report   report
 	try      bool   // ask once, and take no queue entry
 	persists bool   // ask again even if the server refuses
 	auto     bool   // of the lease
 	lastOver uint64 // the token of the contender's last tenure
 
+	began     instant       // when the first request was sent; zero = none was
+	contended bool          // the event Contended was reported
 	owner     Owner         // in the last reply
 	failure   error         // of the last request; nil = it was answered
 	refused   bool          // a request was refused, which is logged, and none was answered since
@@ -51,12 +52,6 @@ type attempt struct {
 	wait      *wait         // of the last request; nil = it had none
 	listener  *listener
 	wake      chan struct{} // has an element after a notice
-}
-
-func (c *Client) newAttempt(ctx context.Context, t *terms, of *contender) *attempt {
-	a := &attempt{c: c, terms: t, of: of}
-	a.report = report{hook: c.hook, ctx: context.WithoutCancel(ctx), terms: t}
-	return a
 }
 
 // run asks until the contender owns the mutex. base becomes the context of the lease. The error is
@@ -176,13 +171,16 @@ func (a *attempt) ask(ctx context.Context) (reply, instant, error) {
 			v = a.wait.via
 		}
 	}
-	a.report.asks(0)
+	a.c.report(ctx, a.terms, Event{Kind: "Asked"})
 	a.present = true
 	sent := now()
+	if a.began.at.IsZero() {
+		a.began = sent
+	}
 	got, err := a.acquire(ctx, v)
 	switch {
 	case err == nil:
-		a.note(got)
+		a.note(ctx, got)
 	case !refused(err) || misconfigured(err):
 		a.uncertain = true
 	}
@@ -223,7 +221,7 @@ func (a *attempt) guard(ctx context.Context, granted reply) (reply, instant, err
 }
 
 // note notes that the server has replied.
-func (a *attempt) note(r reply) {
+func (a *attempt) note(ctx context.Context, r reply) {
 	a.c.outage.answered()
 	a.answered, a.failure = true, nil
 	if a.refused {
@@ -232,7 +230,10 @@ func (a *attempt) note(r reply) {
 	}
 	if r.status == statusQueued || r.status == statusBusy {
 		a.owner = ownerOf(r, time.Now())
-		a.report.waits(a.owner)
+		if !a.contended {
+			a.contended = true
+			a.c.report(ctx, a.terms, Event{Kind: "Contended", Owner: a.owner})
+		}
 	}
 	a.present = r.status != statusBusy || a.uncertain
 }
@@ -295,7 +296,7 @@ func (a *attempt) own(ctx, base context.Context, r reply, sent instant) (_ *leas
 		return nil, 0, err
 	}
 	a.forget()
-	l.report.acquired(l.token)
+	a.c.report(ctx, a.terms, Event{Kind: "Acquired", Token: l.token, Took: now().since(a.began)})
 	next := l.due
 	if a.terms.manual {
 		next = time.Now().Add(l.left())
@@ -375,10 +376,12 @@ func (a *attempt) forget() (o outcome) {
 // giveUp ends an attempt that has brought no tenure: it releases what the server may keep. Then the
 // contender leaves the Client, and the result is closed. If the RELEASE reaches another server than
 // the wait, the grant comes by SIMBA.NEXT, and is given back.
-func (a *attempt) giveUp() <-chan struct{} {
+func (a *attempt) giveUp(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	end := func(err error) {
-		a.report.gaveUp(a.owner, a.failure)
+		if !a.began.at.IsZero() {
+			a.c.report(ctx, a.terms, Event{Kind: "NotAcquired", Took: now().since(a.began), Owner: a.owner, Err: a.failure})
+		}
 		a.c.contenders.remove(a.of, err)
 		close(done)
 	}
@@ -408,9 +411,9 @@ func (a *attempt) giveUp() <-chan struct{} {
 		}
 		began := now()
 		enough := func() bool { return now().since(began) > a.terms.lease() }
-		err := a.c.releaseUntil(a.report.ctx, a.terms, token, v, enough)
+		err := a.c.releaseUntil(ctx, a.terms, token, v, enough)
 		if err == nil && v.n != 0 && !a.c.waits.has(v) { // the server did not know which tenure the request brought
-			err = a.c.releaseUntil(a.report.ctx, a.terms, 0, via{}, enough)
+			err = a.c.releaseUntil(ctx, a.terms, 0, via{}, enough)
 		}
 		if refused(err) {
 			a.c.noteFailure(a.terms, err, !a.refused)

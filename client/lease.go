@@ -58,7 +58,6 @@ type lease struct {
 	of     *contender
 	token  uint64
 	began  instant
-	report *report
 	auto   bool           // nobody waits for work before the release when the tenure is lost or the Client is closed
 	entry  entry          // in the keeper
 	told   atomic.Bool    // the server has said that the tenure is over
@@ -83,7 +82,7 @@ type lease struct {
 // newLease begins a tenure. from is when the request that acquired the mutex was sent.
 func newLease(base context.Context, a *attempt, token uint64, from instant, length time.Duration) *lease {
 	l := &lease{
-		c: a.c, terms: a.terms, of: a.of, auto: a.auto, token: token, report: &a.report, began: now(),
+		c: a.c, terms: a.terms, of: a.of, auto: a.auto, token: token, began: now(),
 		pause: retryPause,
 	}
 	l.renewed(from, length)
@@ -222,7 +221,7 @@ func (l *lease) renewLocked(left time.Duration) {
 		ctx := context.WithoutCancel(l.Context)
 		sent := now()
 		if !l.terms.manual {
-			l.report.asks(l.token) // not under the lock: a hook may read the lease
+			l.c.report(l.Context, l.terms, Event{Kind: "Asked", Token: l.token}) // not under the lock: a hook may read the lease
 			reply, err := l.c.guard(ctx, left, l.terms, l.token)
 			l.answered(reply, err, sent)
 			return
@@ -284,7 +283,7 @@ func (l *lease) answered(reply reply, err error, sent instant) {
 			l.c.log.Info("the server accepts the contender's requests again", "mutex", l.terms.mutex, "contender", l.terms.id)
 		}
 		if renewed {
-			l.report.renewed()
+			l.c.report(l.Context, l.terms, Event{Kind: "Renewed", Token: l.token})
 		}
 	}
 	l.c.keeper.schedule(l, time.Now())
@@ -302,7 +301,7 @@ func (l *lease) renew(ctx context.Context) error {
 	l.mu.Lock()
 	l.flying++
 	l.mu.Unlock()
-	l.report.asks(l.token)
+	l.c.report(l.Context, l.terms, Event{Kind: "Asked", Token: l.token})
 	sent := now()
 	reply, err := l.c.guard(ctx, l.c.timeout, l.terms, l.token)
 	if err != nil { // the caller learns of it
@@ -360,7 +359,7 @@ func (l *lease) lose(owner Owner, expired bool) {
 	l.told.Store(!expired)
 	l.c.keeper.remove(l)
 	go func() { // a log handler or a hook may hang
-		l.report.lost(owner, expired)
+		l.c.report(l.Context, l.terms, Event{Kind: "Lost", Token: l.token, Took: now().since(l.began), Owner: owner, Expired: expired, Err: ErrLost})
 		l.losing.Done()
 		l.c.log.Warn("mutex lost", "mutex", l.terms.mutex, "contender", l.terms.id, "token", l.token, "owner", owner.ID)
 		if l.auto {
@@ -438,9 +437,9 @@ func (l *lease) wasReleased(released bool, err error) {
 		err = nil
 	case err == nil && !released: // the server ended the tenure before
 		err = ErrLost
-		l.report.lost(Owner{}, false)
+		l.c.report(l.Context, l.terms, Event{Kind: "Lost", Token: l.token, Took: now().since(l.began), Err: ErrLost})
 	default:
-		l.report.released(err)
+		l.c.report(l.Context, l.terms, Event{Kind: "Released", Token: l.token, Took: now().since(l.began), Err: err})
 	}
 	l.failure = err
 	l.c.contenders.leave(l.of, err)
