@@ -12,11 +12,9 @@ import (
 
 const (
 	// retryPause is the pause after the first failed request of a contender. The pause doubles with
-	// each further failure, up to the TTL or retryPauseMax, whichever is less. While the server's
-	// store is misconfigured, the limit is misconfiguredPauseMax: no notice announces the repair.
-	retryPause            = 100 * time.Millisecond
-	retryPauseMax         = 15 * time.Second
-	misconfiguredPauseMax = 2 * time.Second
+	// each further failure, up to the TTL or retryPauseMax, whichever is less.
+	retryPause    = 100 * time.Millisecond
+	retryPauseMax = 2 * time.Second
 	// pollMax is the longest pause of a waiter that gets neither outcomes nor notices.
 	pollMax = time.Second
 )
@@ -33,13 +31,11 @@ type attempt struct {
 	c        *Client
 	terms    *terms
 	of       *contender
+	report   report
 	try      bool   // ask once, and take no queue entry
-	persists bool   // ask again even if the server refuses
 	auto     bool   // of the lease
-	lastOver uint64 // the token of the contender's last tenure
+	lastOver uint64 // the token of the contender's last tenure; not 0 = ask again even if the server refuses
 
-	began     instant       // when the first request was sent; zero = none was
-	contended bool          // the event Contended was reported
 	owner     Owner         // in the last reply
 	failure   error         // of the last request; nil = it was answered
 	refused   bool          // a request was refused, which is logged, and none was answered since
@@ -47,11 +43,16 @@ type attempt struct {
 	uncertain bool          // a request to acquire got no reply
 	answered  bool          // the server has answered a request
 	present   bool          // the server may keep something for the contender
-	granted   uint64        // the token of the last grant
 	flying    chan struct{} // closed when the last request has ended; nil = it has
 	wait      *wait         // of the last request; nil = it had none
 	listener  *listener
 	wake      chan struct{} // has an element after a notice
+}
+
+func (c *Client) newAttempt(ctx context.Context, t *terms, of *contender) *attempt {
+	a := &attempt{c: c, terms: t, of: of}
+	a.report = report{hook: c.hook, ctx: context.WithoutCancel(ctx), terms: t}
+	return a
 }
 
 // run asks until the contender owns the mutex. base becomes the context of the lease. The error is
@@ -69,10 +70,6 @@ func (a *attempt) run(ctx, base context.Context) (*lease, error) {
 				reply, sent, d, err = a.await(ctx, reply, sent)
 			}
 		}
-		granted := err == nil && (reply.status == statusAcquired || reply.status == statusRenewed)
-		if granted {
-			a.granted = reply.token
-		}
 		switch {
 		case ctx.Err() != nil:
 			return nil, ctx.Err()
@@ -83,14 +80,11 @@ func (a *attempt) run(ctx, base context.Context) (*lease, error) {
 			if final := a.failed(err); final || a.try {
 				return nil, err
 			}
-			if errors.Is(err, ErrUnavailable) {
-				a.subscribe() // a new subscription shows that the server is back
-			}
 			d = pause/2 + rand.N(pause)
 			if !errors.Is(err, errNoAnswer) { // else the contender has already waited for the timeout
-				pause = min(2*pause, a.longestPause(err))
+				pause = min(2*pause, a.terms.ttl, retryPauseMax)
 			}
-		case granted:
+		case reply.status == statusAcquired || reply.status == statusRenewed:
 			var l *lease
 			if l, d, err = a.own(ctx, base, reply, sent); l != nil || err != nil {
 				return l, err
@@ -102,13 +96,6 @@ func (a *attempt) run(ctx, base context.Context) (*lease, error) {
 			return nil, err
 		}
 	}
-}
-
-func (a *attempt) longestPause(err error) time.Duration {
-	if misconfigured(err) {
-		return misconfiguredPauseMax
-	}
-	return min(a.terms.ttl, retryPauseMax)
 }
 
 // await waits for the outcome if the server has queued a request. If that is not a grant, the
@@ -171,16 +158,13 @@ func (a *attempt) ask(ctx context.Context) (reply, instant, error) {
 			v = a.wait.via
 		}
 	}
-	a.c.report(ctx, a.terms, Event{Kind: "Asked"})
+	a.report.asks(0)
 	a.present = true
 	sent := now()
-	if a.began.at.IsZero() {
-		a.began = sent
-	}
 	got, err := a.acquire(ctx, v)
 	switch {
 	case err == nil:
-		a.note(ctx, got)
+		a.note(got)
 	case !refused(err) || misconfigured(err):
 		a.uncertain = true
 	}
@@ -221,7 +205,7 @@ func (a *attempt) guard(ctx context.Context, granted reply) (reply, instant, err
 }
 
 // note notes that the server has replied.
-func (a *attempt) note(ctx context.Context, r reply) {
+func (a *attempt) note(r reply) {
 	a.c.outage.answered()
 	a.answered, a.failure = true, nil
 	if a.refused {
@@ -230,10 +214,7 @@ func (a *attempt) note(ctx context.Context, r reply) {
 	}
 	if r.status == statusQueued || r.status == statusBusy {
 		a.owner = ownerOf(r, time.Now())
-		if !a.contended {
-			a.contended = true
-			a.c.report(ctx, a.terms, Event{Kind: "Contended", Owner: a.owner})
-		}
+		a.report.waits(a.owner)
 	}
 	a.present = r.status != statusBusy || a.uncertain
 }
@@ -255,7 +236,7 @@ func (a *attempt) shorten(err error) bool {
 func (a *attempt) failed(err error) (final bool) {
 	a.failure = err
 	a.present = a.present && a.uncertain
-	final = errors.Is(err, ErrClosed) || isFinal(err) && !a.persists
+	final = errors.Is(err, ErrClosed) || isFinal(err) && a.lastOver == 0
 	a.c.noteFailure(a.terms, err, !a.refused && !final)
 	a.refused = a.refused || refused(err)
 	return final
@@ -296,12 +277,8 @@ func (a *attempt) own(ctx, base context.Context, r reply, sent instant) (_ *leas
 		return nil, 0, err
 	}
 	a.forget()
-	a.c.report(ctx, a.terms, Event{Kind: "Acquired", Token: l.token, Took: now().since(a.began)})
-	next := l.due
-	if a.terms.manual {
-		next = time.Now().Add(l.left())
-	}
-	a.c.keeper.schedule(l, earlier(next, l.began.at.Add(subscribeAfter)))
+	l.report.acquired(l.token)
+	l.act()
 	return l, 0, nil
 }
 
@@ -331,7 +308,7 @@ func (a *attempt) contendIn(r reply) time.Duration {
 	if r.transition == r.ttl {
 		d = r.transition + rand.N(late)
 	}
-	if a.c.subscriptions.misses(a.listener) {
+	if a.c.subscriptions.denied.Load() {
 		d = min(d, pollMax)
 	}
 	return d
@@ -357,36 +334,33 @@ func (a *attempt) unsubscribe() {
 func (a *attempt) notified(n notice) {
 	next := n.channel == names.ContenderChannel(a.terms.mutex, a.terms.id)
 	if n.subscribed || next || strings.HasPrefix(n.payload, names.ReleasedPrefix) {
-		select {
-		case a.wake <- struct{}{}:
-		default:
-		}
+		poke(a.wake)
 	}
 }
 
-// forget ends the interest in the last request. It returns an outcome that nobody has taken.
-func (a *attempt) forget() (o outcome) {
+// forget ends the interest in the last request.
+func (a *attempt) forget() {
 	if a.wait != nil {
-		o = a.c.waits.remove(a.wait)
+		a.c.waits.remove(a.wait)
 		a.wait = nil
 	}
-	return o
 }
 
 // giveUp ends an attempt that has brought no tenure: it releases what the server may keep. Then the
 // contender leaves the Client, and the result is closed. If the RELEASE reaches another server than
 // the wait, the grant comes by SIMBA.NEXT, and is given back.
-func (a *attempt) giveUp(ctx context.Context) <-chan struct{} {
+func (a *attempt) giveUp() <-chan struct{} {
 	done := make(chan struct{})
 	end := func(err error) {
-		if !a.began.at.IsZero() {
-			a.c.report(ctx, a.terms, Event{Kind: "NotAcquired", Took: now().since(a.began), Owner: a.owner, Err: a.failure})
-		}
+		a.report.gaveUp(a.owner, a.failure)
 		a.c.contenders.remove(a.of, err)
 		close(done)
 	}
-	wait := a.wait
-	last := a.forget()
+	var v via
+	if a.wait != nil && a.terms.named {
+		v = a.wait.via
+	}
+	a.forget()
 	if !a.present {
 		end(nil)
 		return done
@@ -396,29 +370,32 @@ func (a *attempt) giveUp(ctx context.Context) <-chan struct{} {
 		if a.flying != nil {
 			<-a.flying
 		}
-		var token uint64
-		var v via
-		// RELEASE without one of them must not end a tenure of the next contender of this id.
-		if a.terms.named {
-			switch token = a.granted; {
-			case last.reply.status == statusAcquired:
-				token = last.reply.token
-			case wait != nil && (token == 0 || a.uncertain) && a.c.waits.has(wait.via):
-				token, v = 0, wait.via
-			case a.uncertain:
-				token = 0
-			}
-		}
-		began := now()
-		enough := func() bool { return now().since(began) > a.terms.lease() }
-		err := a.c.releaseUntil(ctx, a.terms, token, v, enough)
-		if err == nil && v.n != 0 && !a.c.waits.has(v) { // the server did not know which tenure the request brought
-			err = a.c.releaseUntil(ctx, a.terms, 0, via{}, enough)
-		}
+		err := a.c.until(a.terms.lease(), func() error { return a.release(v) })
 		if refused(err) {
 			a.c.noteFailure(a.terms, err, !a.refused)
 		}
 		end(err)
 	}()
 	return done
+}
+
+// release releases what the server may keep for the contender. A named contender says what that is,
+// since a late RELEASE could end a later tenure of the id. Without SIMBA.NEXT its queue entry stays for
+// the queue grace. The server offers it nothing.
+func (a *attempt) release(v via) error {
+	ctx := a.report.ctx
+	if !a.terms.named {
+		_, err := a.c.release(ctx, a.terms, 0, via{}, true)
+		return err
+	}
+	if v.n != 0 {
+		if released, err := a.c.release(ctx, a.terms, 0, v, true); released || err != nil {
+			return err
+		}
+	}
+	o, err := a.c.owner(ctx, a.terms.mutex)
+	if err == nil && o.ID == a.terms.id {
+		_, err = a.c.release(ctx, a.terms, o.Token, via{}, true)
+	}
+	return err
 }

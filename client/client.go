@@ -64,7 +64,6 @@ type Client struct {
 	outage          outage
 
 	contenders    *contenders
-	keeper        keeper
 	waits         *waits
 	subscriptions *subscriptions
 }
@@ -132,7 +131,7 @@ func (c *Client) Close() error {
 	var err error
 	select {
 	case <-empty:
-		err = c.contenders.err()
+		err = c.contenders.failure
 	case <-t.C:
 		if mutex := c.contenders.working(); mutex != "" {
 			err = fmt.Errorf("the work of %s has not returned", mutex)
@@ -201,4 +200,12 @@ func (c *Client) sleep(ctx context.Context, d time.Duration, wake <-chan struct{
 		return errClientClosed
 	}
 	return nil
+}
+
+// poke puts an element into a channel that has room for one.
+func poke(wake chan<- struct{}) {
+	select {
+	case wake <- struct{}{}:
+	default:
+	}
 }

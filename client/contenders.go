@@ -4,7 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
+
+	"github.com/simba-resp/simba-resp/client/internal/suspend"
 )
+
+// suspendCheckEvery is how often a Client with contenders checks whether the machine was suspended. A
+// timer of Go stops during a suspension, but a lease does not.
+const suspendCheckEvery = 200 * time.Millisecond
 
 var (
 	errClientClosed = fmt.Errorf("the Client is %w", ErrClosed)
@@ -17,11 +24,13 @@ var (
 type contenders struct {
 	closing chan struct{} // closed by close
 
-	mu      sync.Mutex // guards what follows
-	all     map[contenderKey]*contender
-	closed  bool
-	empty   chan struct{} // closed when the set is closed and empty
-	failure error         // the first error of remove after close, except ErrLost
+	mu        sync.Mutex // guards what follows
+	all       map[contenderKey]*contender
+	checks    bool          // a timer calls checkSuspension
+	suspended time.Duration // suspend.Time at the last check
+	closed    bool
+	empty     chan struct{} // closed when the set is closed and empty
+	failure   error         // the first error of remove after close, except ErrLost; read it when empty is closed
 }
 
 type contenderKey struct{ mutex, id string }
@@ -30,7 +39,6 @@ type contenderKey struct{ mutex, id string }
 // nothing for it.
 type contender struct {
 	contenderKey
-	stays   bool   // it contends again after a tenure, as Lead
 	leaving bool   // its release has begun
 	lease   *lease // the present tenure; nil = none
 }
@@ -56,7 +64,29 @@ func (s *contenders) add(t *terms) (*contender, error) {
 		return nil, fmt.Errorf("%q contends for %s already: %w", t.id, t.mutex, ErrInUse)
 	}
 	s.all[k.contenderKey] = k
+	if !s.checks {
+		s.checks, s.suspended = true, suspend.Time()
+		time.AfterFunc(suspendCheckEvery, s.checkSuspension)
+	}
 	return k, nil
+}
+
+// checkSuspension runs every suspendCheckEvery while there are contenders. If the machine was
+// suspended, the leases act, since their timers stood still.
+func (s *contenders) checkSuspension() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if was := s.suspended; was != suspend.Time() {
+		s.suspended = suspend.Time()
+		for _, k := range s.all {
+			if k.lease != nil {
+				go k.lease.act()
+			}
+		}
+	}
+	if s.checks = len(s.all) != 0; s.checks {
+		time.AfterFunc(suspendCheckEvery, s.checkSuspension)
+	}
 }
 
 // remove removes a contender. err says why the server may still keep something for it.
@@ -83,17 +113,6 @@ func (s *contenders) hold(k *contender, l *lease) error {
 	return nil
 }
 
-// leave notes that the tenure of a contender is released. err is as in remove.
-func (s *contenders) leave(k *contender, err error) {
-	s.mu.Lock()
-	gone := !k.stays
-	k.lease, k.leaving = nil, gone
-	s.mu.Unlock()
-	if gone {
-		s.remove(k, err)
-	}
-}
-
 // owns reports whether a tenure is the present one of a contender. It is true, too, for a contender
 // that still asks: it learns of the tenure by its next request.
 func (s *contenders) owns(mutex, id string, token uint64) bool {
@@ -107,17 +126,6 @@ func (s *contenders) setLeaving(k *contender) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	k.leaving = true
-}
-
-// stop notes that a contender that stays leaves after its present tenure, or now.
-func (s *contenders) stop(k *contender) {
-	s.mu.Lock()
-	k.stays = false
-	over := k.lease == nil
-	s.mu.Unlock()
-	if over {
-		s.remove(k, nil)
-	}
 }
 
 // working returns the mutex of a contender whose work has not returned; "" = there is none.
@@ -154,10 +162,4 @@ func (s *contenders) close() <-chan struct{} {
 		l.abort()
 	}
 	return s.empty
-}
-
-func (s *contenders) err() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.failure
 }

@@ -23,9 +23,8 @@
 // earlier tenure of the mutex. A lease is the owner's right to the mutex for a limited time. Each
 // renewal begins a new lease of the same tenure.
 //
-// A lease has two windows: first the TTL window, then the transition window. The owner renews at
-// the end of the TTL window, or when a third of the lease is left, whichever is earlier. In the
-// transition window it still owns the mutex, and may renew.
+// A lease has two windows: first the TTL window, then the transition window. The owner renews when
+// a third of the TTL has passed. In the transition window it still owns the mutex, and may renew.
 //
 // The name of a mutex has 1 to 255 bytes of UTF-8, without white space, control characters and braces.
 // Of names that come from elsewhere use a hash, or url.QueryEscape.
@@ -44,8 +43,8 @@
 // Only a command that somebody sends can end a lease while the ownership context lasts: SIMBA.BREAK,
 // DEL of the mutex's key, or RELEASE with the contender's id. A tenure that lasts for a second or
 // longer subscribes to notices of it, and ends at once. A shorter one learns of it by its next
-// request, and so does one without the right to SUBSCRIBE, or of a Client with more than 8,192
-// mutexes.
+// renewal, and so does one without the right to SUBSCRIBE, or of a Client that owns more mutexes than
+// the server accepts channels, 10,000.
 //
 // After a freeze of the process or the machine, the lease may have ended. Err of an ownership
 // context reads the clock, so it reports the loss at once. Err of a context that is derived from it

@@ -62,22 +62,21 @@ func (c *Client) lead(ctx context.Context, mutex string, o []Option, work func(*
 	if err != nil {
 		return fmt.Errorf("lead %s: %w", mutex, err)
 	}
-	of.stays = true
 	var l *lease // nil = none, or it is released
 	defer func() {
 		if l != nil { // even if work panics
-			c.contenders.stop(of)
 			_ = l.free() // has logged it
 		}
 	}()
 	var last uint64 // the token of the last tenure
 	for pause := time.Duration(0); ; {
-		a := &attempt{c: c, terms: t, of: of, persists: last != 0, lastOver: last}
+		a := c.newAttempt(ctx, t, of)
+		a.lastOver = last
 		if l, err = a.run(ctx, ctx); err != nil {
 			timer := time.NewTimer(c.timeout)
 			defer timer.Stop()
 			select {
-			case <-a.giveUp(ctx):
+			case <-a.giveUp():
 			case <-timer.C:
 			}
 			return fmt.Errorf("lead %s: %w", mutex, err)
@@ -107,8 +106,10 @@ func (c *Client) lead(ctx context.Context, mutex string, o []Option, work func(*
 		case <-c.contenders.closing:
 			err = errClientClosed
 		}
+		if err == nil {
+			of, err = c.contenders.add(t)
+		}
 		if err != nil {
-			c.contenders.stop(of)
 			return fmt.Errorf("lead %s: %w", mutex, err)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/simba-resp/simba-resp/client/internal/names"
@@ -49,7 +48,7 @@ func (i instant) since(earlier instant) time.Duration {
 //	newLease ──► lasting ──► lost: expired, or the server says so    (ErrLost)
 //	                └──────► released: Unlock, Close, or f returned  (ErrReleased)
 //
-// The keeper calls act when something is due: a renewal, the end of the lease, or the subscription.
+// The timer calls act when something is due: a renewal, the end of the lease, or the subscription.
 type lease struct {
 	context.Context
 	cancel context.CancelCauseFunc
@@ -58,19 +57,19 @@ type lease struct {
 	of     *contender
 	token  uint64
 	began  instant
+	report *report
 	auto   bool           // nobody waits for work before the release when the tenure is lost or the Client is closed
-	entry  entry          // in the keeper
-	told   atomic.Bool    // the server has said that the tenure is over
 	losing sync.WaitGroup // the hook Lost has not returned
 
 	mu         sync.Mutex // guards what follows
 	from       instant    // when the request for the present lease was sent
 	length     time.Duration
-	over       error     // nil = lasts
-	due        time.Time // the next renewal; of a lease without renewal, the next check; zero = none
-	noticed    instant   // when the last notice called for a check
-	flying     int       // renewals without a reply
-	tries      int       // renewals since the last one that was answered
+	timer      *time.Timer // calls act; nil before the first act
+	over       error       // nil = lasts
+	due        time.Time   // the next renewal; of a lease without renewal, the next check; zero = none
+	noticed    instant     // when the last notice called for a check
+	flying     int         // renewals without a reply
+	tries      int         // renewals since the last one that was answered
 	pause      time.Duration
 	refused    bool
 	subscribed bool
@@ -82,7 +81,7 @@ type lease struct {
 // newLease begins a tenure. from is when the request that acquired the mutex was sent.
 func newLease(base context.Context, a *attempt, token uint64, from instant, length time.Duration) *lease {
 	l := &lease{
-		c: a.c, terms: a.terms, of: a.of, auto: a.auto, token: token, began: now(),
+		c: a.c, terms: a.terms, of: a.of, auto: a.auto, token: token, report: &a.report, began: now(),
 		pause: retryPause,
 	}
 	l.renewed(from, length)
@@ -94,7 +93,7 @@ func newLease(base context.Context, a *attempt, token uint64, from instant, leng
 func (l *lease) renewed(from instant, length time.Duration) {
 	l.from, l.length, l.due = from, length, time.Time{}
 	if !l.terms.manual {
-		l.due = from.at.Add(min(l.terms.renewIn(), length*2/3))
+		l.due = from.at.Add(min(l.terms.ttl, length) / 3)
 	}
 }
 
@@ -153,18 +152,15 @@ func (l *lease) owner() Owner {
 	return Owner{ID: l.terms.id, Token: l.token, TTLAt: from.Add(min(l.terms.ttl, l.length)), TransitionAt: from.Add(l.length)}
 }
 
-// act does what is due. It returns when act must be called next; false = never.
-func (l *lease) act(t time.Time) (next time.Time, again bool) {
+// act does what is due, and sets the timer for what is due next.
+func (l *lease) act() {
+	t := time.Now()
 	l.mu.Lock()
 	left := l.leftLocked()
-	switch {
-	case l.over != nil:
-		l.mu.Unlock()
-		return next, false
-	case left <= 0: // the process was frozen, or the server did not reply
+	if left <= 0 { // the tenure has ended, the process was frozen, or the server did not reply
 		l.mu.Unlock()
 		l.lose(Owner{}, true)
-		return next, false
+		return
 	}
 	if !l.due.IsZero() && !t.Before(l.due) {
 		// The wait is a third of what is left, so that there is time to try again. Each request
@@ -175,23 +171,26 @@ func (l *lease) act(t time.Time) (next time.Time, again bool) {
 		l.tries++
 		l.due = t.Add(max(min(l.c.timeout, left/3), renewalPauseMin))
 	}
-	next = t.Add(left)
+	next := left
 	if !l.due.IsZero() {
-		next = earlier(next, l.due)
+		next = min(next, l.due.Sub(t))
 	}
-	subscribe := false
-	if at := l.began.at.Add(subscribeAfter); !l.subscribed {
-		if t.Before(at) {
-			next = earlier(next, at)
-		} else {
-			l.subscribed, subscribe = true, true
-		}
+	untilSubscribe := subscribeAfter - t.Sub(l.began.at)
+	subscribe := untilSubscribe <= 0 && !l.subscribed
+	if subscribe {
+		l.subscribed = true
+	} else if !l.subscribed {
+		next = min(next, untilSubscribe)
+	}
+	if l.timer == nil {
+		l.timer = time.AfterFunc(next, l.act)
+	} else {
+		l.timer.Reset(next)
 	}
 	l.mu.Unlock()
 	if subscribe {
 		l.subscribe()
 	}
-	return next, true
 }
 
 // subscribe subscribes to the notices of the mutex. The first one may come before add returns.
@@ -206,40 +205,39 @@ func (l *lease) subscribe() {
 	l.listener = listener
 }
 
-func earlier(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return a
-	}
-	return b
-}
-
-// renewLocked sends a renewal on a goroutine of its own. For a lease without renewal, it asks whether
-// the tenure lasts.
+// renewLocked sends a renewal on a goroutine of its own.
 func (l *lease) renewLocked(left time.Duration) {
 	l.flying++
 	go func() {
-		ctx := context.WithoutCancel(l.Context)
-		sent := now()
-		if !l.terms.manual {
-			l.c.report(l.Context, l.terms, Event{Kind: "Asked", Token: l.token}) // not under the lock: a hook may read the lease
-			reply, err := l.c.guard(ctx, left, l.terms, l.token)
-			l.answered(reply, err, sent)
-			return
-		}
-		holds, err := l.c.check(ctx, left, l.terms.mutex, l.token)
-		r := reply{status: statusLost}
-		if holds {
-			r.status = statusBusy
-		}
-		l.answered(r, err, sent)
+		reply, sent, err := l.ask(left)
+		l.mu.Lock()
+		l.flying--
+		l.mu.Unlock()
+		l.answered(reply, err, sent)
 	}()
+}
+
+// ask sends a renewal. For a lease without renewal, it asks whether the tenure lasts.
+func (l *lease) ask(timeout time.Duration) (r reply, sent instant, err error) {
+	ctx := context.WithoutCancel(l.Context)
+	if !l.terms.manual {
+		l.report.asks(l.token) // not under the lock: a hook may read the lease
+		sent = now()
+		r, err = l.c.guard(ctx, timeout, l.terms, l.token)
+		return r, sent, err
+	}
+	sent = now()
+	holds, err := l.c.check(ctx, timeout, l.terms.mutex, l.token)
+	if r.status = statusLost; holds {
+		r.status = statusBusy
+	}
+	return r, sent, err
 }
 
 // answered handles the reply to a renewal, or its error. A late reply neither shortens the lease
 // nor counts as a failure.
 func (l *lease) answered(reply reply, err error, sent instant) {
 	l.mu.Lock()
-	l.flying--
 	late := sent.since(l.from) < 0
 	switch {
 	case l.over != nil, late && err != nil:
@@ -257,9 +255,7 @@ func (l *lease) answered(reply reply, err error, sent instant) {
 		if !errors.Is(err, errNoAnswer) {
 			l.tries = 0
 		}
-		if isFinal(err) || l.terms.manual { // a renewal must succeed before the lease ends
-			l.pause = min(2*l.pause, retryPauseMax)
-		}
+		l.pause = min(2*l.pause, retryPauseMax)
 		first := !l.refused
 		l.refused = l.refused || refused(err)
 		l.mu.Unlock()
@@ -283,10 +279,10 @@ func (l *lease) answered(reply reply, err error, sent instant) {
 			l.c.log.Info("the server accepts the contender's requests again", "mutex", l.terms.mutex, "contender", l.terms.id)
 		}
 		if renewed {
-			l.c.report(l.Context, l.terms, Event{Kind: "Renewed", Token: l.token})
+			l.report.renewed()
 		}
 	}
-	l.c.keeper.schedule(l, time.Now())
+	l.act()
 }
 
 // renew renews the lease now, and waits for the reply. The error is ErrLost if the tenure has ended.
@@ -298,16 +294,10 @@ func (l *lease) renew(ctx context.Context) error {
 	if err := l.c.callable(ctx); err != nil {
 		return err
 	}
-	l.mu.Lock()
-	l.flying++
-	l.mu.Unlock()
-	l.c.report(l.Context, l.terms, Event{Kind: "Asked", Token: l.token})
+	l.report.asks(l.token)
 	sent := now()
 	reply, err := l.c.guard(ctx, l.c.timeout, l.terms, l.token)
-	if err != nil { // the caller learns of it
-		l.mu.Lock()
-		l.flying--
-		l.mu.Unlock()
+	if err != nil {
 		return err
 	}
 	l.answered(reply, nil, sent)
@@ -326,10 +316,12 @@ func (l *lease) notified(n notice) {
 		return
 	}
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.noticed = now()
 	l.due = l.noticed.at
-	l.mu.Unlock()
-	l.c.keeper.schedule(l, time.Now())
+	if l.over == nil {
+		l.timer.Reset(0)
+	}
 }
 
 // finish ends the tenure. It returns false if the tenure had ended before.
@@ -344,6 +336,9 @@ func (l *lease) finish(cause error) bool {
 		l.losing.Add(1)
 	}
 	l.cancel(cause)
+	if l.timer != nil {
+		l.timer.Stop()
+	}
 	if l.listener != nil {
 		l.c.subscriptions.remove(l.listener)
 	}
@@ -356,10 +351,8 @@ func (l *lease) lose(owner Owner, expired bool) {
 	if !l.finish(ErrLost) {
 		return
 	}
-	l.told.Store(!expired)
-	l.c.keeper.remove(l)
 	go func() { // a log handler or a hook may hang
-		l.c.report(l.Context, l.terms, Event{Kind: "Lost", Token: l.token, Took: now().since(l.began), Owner: owner, Expired: expired, Err: ErrLost})
+		l.report.lost(owner, expired)
 		l.losing.Done()
 		l.c.log.Warn("mutex lost", "mutex", l.terms.mutex, "contender", l.terms.id, "token", l.token, "owner", owner.ID)
 		if l.auto {
@@ -380,9 +373,7 @@ func (l *lease) abort() {
 // end ends the tenure with ErrReleased, unless it was lost.
 func (l *lease) end() {
 	_ = l.Err()
-	if l.finish(ErrReleased) {
-		l.c.keeper.remove(l)
-	}
+	l.finish(ErrReleased)
 }
 
 // release ends the tenure and releases the mutex in the background. Only the first call has an effect.
@@ -410,22 +401,20 @@ func (l *lease) beginRelease() (first bool) {
 // releaseAtServer sends RELEASE. If the server does not reply, it goes on in the background, until the
 // server confirms or refuses it, or the lease has ended.
 func (l *lease) releaseAtServer(ctx context.Context) {
-	l.losing.Wait()    // before the hooks of a next tenure
-	if l.told.Load() { // the server keeps nothing
-		l.c.contenders.leave(l.of, nil)
-		close(l.gone)
-		return
-	}
-	began := now()
+	l.losing.Wait() // before the hooks of a next tenure
 	released, err := l.c.release(ctx, l.terms, l.token, via{}, false)
 	if err == nil || isFinal(err) {
 		l.wasReleased(released, err)
 		return
 	}
+	ctx = context.WithoutCancel(ctx)
 	go func() {
 		time.Sleep(retryPause)
 		// A renewal without a reply may have renewed the lease shortly before.
-		err := l.c.releaseUntil(ctx, l.terms, l.token, via{}, func() bool { return now().since(began) > l.terms.lease() })
+		err := l.c.until(l.terms.lease(), func() error {
+			_, err := l.c.release(ctx, l.terms, l.token, via{}, true)
+			return err
+		})
 		l.wasReleased(true, err) // perhaps by the first RELEASE
 	}()
 }
@@ -437,21 +426,21 @@ func (l *lease) wasReleased(released bool, err error) {
 		err = nil
 	case err == nil && !released: // the server ended the tenure before
 		err = ErrLost
-		l.c.report(l.Context, l.terms, Event{Kind: "Lost", Token: l.token, Took: now().since(l.began), Err: ErrLost})
+		l.report.lost(Owner{}, false)
 	default:
-		l.c.report(l.Context, l.terms, Event{Kind: "Released", Token: l.token, Took: now().since(l.began), Err: err})
+		l.report.released(err)
 	}
 	l.failure = err
-	l.c.contenders.leave(l.of, err)
+	l.c.contenders.remove(l.of, err)
 	close(l.gone)
 }
 
-// releaseUntil sends RELEASE until the server replies, or enough returns true.
-func (c *Client) releaseUntil(ctx context.Context, t *terms, token uint64, v via, enough func() bool) error {
-	ctx = context.WithoutCancel(ctx)
+// until repeats a release until the server replies, or d has passed.
+func (c *Client) until(d time.Duration, release func() error) error {
+	began := now()
 	for pause := retryPause; ; pause = min(2*pause, time.Second) {
-		_, err := c.release(ctx, t, token, v, true)
-		if err == nil || isFinal(err) || enough() {
+		err := release()
+		if err == nil || isFinal(err) || now().since(began) > d {
 			return err
 		}
 		time.Sleep(pause)

@@ -63,9 +63,7 @@ func (l *lease) run(f func(context.Context) error) (err, failure error) {
 func (l *lease) once(f func(context.Context) error) (err error) {
 	began := now()
 	err = errWorkEnded
-	defer func() {
-		l.c.report(l.Context, l.terms, Event{Kind: "WorkDone", Token: l.token, Took: now().since(began), Err: err})
-	}()
+	defer func() { l.report.workDone(began, err) }()
 	err = f(l)
 	return err
 }
@@ -92,8 +90,8 @@ func (l *lease) free() error {
 // [Client.Do] does all this, and returns ErrLost if the mutex was lost.
 //
 // If ctx ends first, the error is a *[NotAcquiredError] that matches the error of ctx. If the last
-// request failed, or no request had a reply, the error also matches ErrUnavailable. The Client then
-// releases the attempt in the background, and Close waits for the release.
+// request failed, the error also matches ErrUnavailable. The Client then releases the attempt in
+// the background, and Close waits for the release.
 //
 // Lock retries while the server is not available. If the server refuses the request, Lock returns
 // the server's error reply at once. Lock returns ErrClosed if the Client or the go-redis client is
@@ -131,15 +129,17 @@ func (c *Client) lock(ctx, base context.Context, mutex string, try, auto bool, o
 	if err != nil {
 		return nil, lockError(ctx, mutex, Owner{}, err, nil)
 	}
-	a := &attempt{c: c, terms: t, of: of, try: try, auto: auto}
+	a := c.newAttempt(ctx, t, of)
+	a.try, a.auto = try, auto
 	l, err := a.run(ctx, base)
 	if err != nil {
-		a.giveUp(ctx)
-		failure := a.failure
-		if failure == nil && !a.began.at.IsZero() && !a.answered {
-			failure = errNoAnswer
+		owner, failure, unanswered := a.owner, a.failure, a.report.began && !a.answered
+		a.giveUp()
+		err = lockError(ctx, mutex, owner, err, failure)
+		if held := (*NotAcquiredError)(nil); errors.As(err, &held) {
+			held.Unanswered = unanswered
 		}
-		return nil, lockError(ctx, mutex, a.owner, err, failure)
+		return nil, err
 	}
 	return l, nil
 }
@@ -175,8 +175,6 @@ func (c *Client) enter(ctx context.Context, mutex string, try bool, o []Option) 
 			failure = err
 			c.noteFailure(t, err, true)
 			err = c.sleep(ctx, time.Second, nil)
-		case failure == nil && isContextError(err):
-			failure = errNoAnswer
 		}
 	}
 	switch {

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,8 +14,9 @@ import (
 type Option func(*terms)
 
 // WithTTL sets the TTL of the lease, 1 ms to 24 h; 0 means that of the Client. The transition window
-// stays that of the Client, see [WithTransition]. The Client renews the lease until the end of the
-// work. If the process dies, the mutex stays locked for the rest of the TTL and transition windows.
+// stays that of the Client, see [WithTransition]. Until the end of the work, the Client renews the
+// lease whenever a third of the TTL has passed. If the process dies, the mutex stays locked for the
+// rest of the TTL and transition windows.
 func WithTTL(ttl time.Duration) Option {
 	return func(t *terms) {
 		if ttl != 0 {
@@ -30,11 +30,6 @@ func WithTTL(ttl time.Duration) Option {
 func WithTransition(d time.Duration) Option {
 	return func(t *terms) { t.transition, t.fits = d, false }
 }
-
-// WithRenewal sets the longest time between two renewals, 1 ms or more. With 0, the owner renews at
-// the end of the TTL window, or when a third of the lease is left, whichever is earlier. A d that is
-// longer than this time has no effect.
-func WithRenewal(d time.Duration) Option { return func(t *terms) { t.renewal = d } }
 
 // WithoutRenewal makes the lease end after its windows. Only [Lock.Renew] renews it.
 func WithoutRenewal() Option { return func(t *terms) { t.manual = true } }
@@ -50,7 +45,6 @@ type terms struct {
 	named           bool // the caller has chosen the id, and may use it again
 	ttl, transition time.Duration
 	fits            bool // the windows are defaults, which fit may shorten
-	renewal         time.Duration
 	manual          bool
 }
 
@@ -62,9 +56,6 @@ func (c *Client) terms(mutex string, options []Option) (*terms, error) {
 		if set != nil {
 			set(t)
 		}
-	}
-	if t.renewal != 0 && t.renewal < time.Millisecond {
-		return nil, fmt.Errorf("Renewal is %v, less than 1ms", t.renewal)
 	}
 	if longest := c.longest.Load(); longest != 0 {
 		t.fit(time.Duration(longest))
@@ -80,17 +71,6 @@ func checkWindows(ttl, transition time.Duration) error {
 }
 
 func (t *terms) lease() time.Duration { return t.ttl + t.transition }
-
-// renewIn returns the time from a request that acquired or renewed a lease to the next renewal. The
-// owner renews at the end of the TTL window, as in Simba, or when a third of the lease is left. So
-// one slow or lost reply does not lose the lease.
-func (t *terms) renewIn() time.Duration {
-	d := min(t.ttl, t.lease()*2/3)
-	if t.renewal != 0 {
-		d = min(d, t.renewal)
-	}
-	return d
-}
 
 // fit shortens default windows so that the lease is at most longest. It returns false if windows
 // that the program has set are too long.

@@ -13,17 +13,14 @@ import (
 )
 
 const (
-	// maxChannels is how many channels a Client subscribes to. The server allows 10,000.
-	maxChannels = 8192
 	// batchChannels is how many channels one SUBSCRIBE has. The server allows 1 MiB for a command.
 	batchChannels = 512
 	// pingEvery is the time between two PINGs. If the server has sent nothing since the last PING,
 	// the connection is replaced.
 	pingEvery = 3 * time.Second
 	// redialPause is the first pause between two attempts to connect. The pause doubles with each
-	// attempt, up to redialPauseMax.
-	redialPause    = 50 * time.Millisecond
-	redialPauseMax = 2 * time.Second
+	// attempt, up to retryPauseMax.
+	redialPause = 50 * time.Millisecond
 )
 
 // notice is a message of a channel, or the confirmation of a new subscription. Without a channel it is
@@ -38,7 +35,6 @@ type notice struct {
 type listener struct {
 	notify   func(notice)
 	channels []string
-	unheard  bool // there were too many channels: it gets no notices of some of its own
 }
 
 // subscriptions are the channels that a Client subscribes to, with their listeners. They share one
@@ -68,9 +64,6 @@ func newSubscriptions(c *Client) *subscriptions {
 	return s
 }
 
-// misses reports whether a listener gets no notices.
-func (s *subscriptions) misses(l *listener) bool { return l.unheard || s.denied.Load() }
-
 // add adds a listener. For each channel, the listener gets a notice when the subscription is
 // confirmed. If another listener has the channel already, it gets one before add returns.
 func (s *subscriptions) add(notify func(notice), channels ...string) *listener {
@@ -78,13 +71,9 @@ func (s *subscriptions) add(notify func(notice), channels ...string) *listener {
 	var shared []string
 	s.mu.Lock()
 	for _, name := range channels {
-		switch all := s.listeners[name]; {
-		case len(all) != 0:
+		if len(s.listeners[name]) != 0 {
 			shared = append(shared, name)
-		case len(s.listeners) >= maxChannels:
-			l.unheard = true
-			continue
-		default:
+		} else {
 			s.changeLocked(name)
 		}
 		s.listeners[name] = append(s.listeners[name], l)
@@ -119,10 +108,7 @@ func (s *subscriptions) remove(l *listener) {
 
 func (s *subscriptions) changeLocked(name string) {
 	s.changed[name] = struct{}{}
-	select {
-	case s.wake <- struct{}{}:
-	default:
-	}
+	poke(s.wake)
 }
 
 // close ends the connection and waits for its goroutines.
@@ -136,7 +122,7 @@ func (s *subscriptions) close() {
 // run keeps a connection until the Client is closed.
 func (s *subscriptions) run() {
 	var err error
-	for pause := redialPause; err == nil; pause = min(2*pause, redialPauseMax) {
+	for pause := redialPause; err == nil; pause = min(2*pause, retryPauseMax) {
 		if s.connect() {
 			pause = redialPause
 		}
@@ -241,10 +227,7 @@ func (s *subscriptions) receive(ps *redis.PubSub, news chan<- struct{}, broken c
 		} else if err != nil {
 			return
 		}
-		select {
-		case news <- struct{}{}:
-		default:
-		}
+		poke(news)
 		switch m := m.(type) {
 		case *redis.Subscription:
 			if m.Kind == "subscribe" {

@@ -105,17 +105,12 @@ func (w *waits) add() *wait {
 	return one
 }
 
-// remove ends the interest in a wait. It returns the outcome if it has come and nobody has taken it.
-func (w *waits) remove(one *wait) (o outcome) {
+// remove ends the interest in a wait.
+func (w *waits) remove(one *wait) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.all, one.n)
 	w.used = time.Now()
-	select {
-	case o = <-one.outcome:
-	default:
-	}
-	return o
 }
 
 // open opens the connection. The result is closed when the connection is open or has failed. It is
@@ -164,13 +159,6 @@ func (w *waits) run() {
 	w.mu.Unlock()
 }
 
-// has reports whether the connection of a wait is open.
-func (w *waits) has(v via) bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.bound == v.waiter
-}
-
 func (w *waits) isOpen() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,12 +175,12 @@ func (w *waits) isIdle() bool {
 	return idle
 }
 
-func (w *waits) next(name string, d time.Duration) ([]any, error) {
+func (w *waits) next(name string, d time.Duration) ([]map[string]any, error) {
 	ctx, cancel := context.WithTimeout(w.ctx, nextTimeout)
 	defer cancel()
-	cmd := once{redis.NewCmd(ctx, "simba.next", name, d.Milliseconds())}
-	_ = w.rdb.Process(ctx, cmd) // cmd has the error
-	return cmd.Slice()
+	cmd := redis.NewMapStringInterfaceSliceCmd(ctx, "simba.next", name, d.Milliseconds())
+	_ = w.rdb.Process(ctx, once{cmd}) // cmd has the error
+	return cmd.Result()
 }
 
 // collect waits for the next outcomes, and delivers them.
@@ -201,15 +189,12 @@ func (w *waits) collect(name string) error {
 	if err != nil {
 		return err
 	}
-	for _, value := range list {
-		r, err := record(value)
-		if err != nil {
-			return err
-		}
+	for _, values := range list {
+		r := record{values: values}
 		var o outcome
-		if text, failed := r.get("error").(string); failed {
+		if text, failed := values["error"].(string); failed {
 			o.err = requestError(replyError(text))
-		} else if o.reply, o.err = readReply(value); o.err != nil {
+		} else if o.reply, o.err = readReply(values); o.err != nil {
 			return o.err
 		}
 		n := uint64(r.number("request"))

@@ -25,18 +25,26 @@ func (c *Client) ask(ctx context.Context, timeout time.Duration, cmd redis.Cmder
 	return requestError(err)
 }
 
-// askRecord is ask for a command that replies with a record of a tenure.
-func (c *Client) askRecord(ctx context.Context, timeout time.Duration, cmd redis.Cmder) (reply, error) {
-	if err := c.ask(ctx, timeout, cmd); err != nil {
+// askRecord asks with a command that replies with a record of a tenure. If again is set, go-redis may
+// repeat it.
+func (c *Client) askRecord(ctx context.Context, timeout time.Duration, again bool, args ...any) (reply, error) {
+	cmd := redis.NewMapStringInterfaceCmd(ctx, args...)
+	var err error
+	if again {
+		err = c.ask(ctx, timeout, cmd)
+	} else {
+		err = c.ask(ctx, timeout, once{cmd})
+	}
+	if err != nil {
 		return reply{}, err
 	}
-	return readReply(cmd.(interface{ Val() any }).Val())
+	return readReply(cmd.Val())
 }
 
 // once is a command that go-redis does not repeat. The reply to a repeated RELEASE would say that
 // there was nothing to release, although the first RELEASE has released the mutex. A repeated NEXT
 // would return other outcomes, and the server refuses a number of a request that it knows.
-type once struct{ *redis.Cmd }
+type once struct{ redis.Cmder }
 
 // NoRetry implements redis.Cmder.
 func (once) NoRetry() bool { return true }
@@ -54,15 +62,14 @@ func (c *Client) acquire(ctx context.Context, t *terms, noQueue bool, v via) (re
 		args = append(args, "noqueue")
 	case v.n != 0:
 		args = append(args, "wait", 0, "via", v.waiter, "request", v.n)
-		return c.askRecord(ctx, c.timeout, once{redis.NewCmd(ctx, args...)})
 	}
-	return c.askRecord(ctx, c.timeout, redis.NewCmd(ctx, args...))
+	return c.askRecord(ctx, c.timeout, v.n == 0, args...)
 }
 
 // guard sends SIMBA.GUARD, which renews the lease if the tenure has the given token.
 func (c *Client) guard(ctx context.Context, timeout time.Duration, t *terms, token uint64) (reply, error) {
-	return c.askRecord(ctx, timeout, redis.NewCmd(ctx, "simba.guard", t.mutex, t.id, t.ttl.Milliseconds(),
-		"transition", t.transition.Milliseconds(), "token", token))
+	return c.askRecord(ctx, timeout, true, "simba.guard", t.mutex, t.id, t.ttl.Milliseconds(),
+		"transition", t.transition.Milliseconds(), "token", token)
 }
 
 // release sends SIMBA.RELEASE, which ends the tenure with the given token, or what the given request
@@ -93,17 +100,14 @@ func (c *Client) check(ctx context.Context, timeout time.Duration, mutex string,
 }
 
 func (c *Client) owner(ctx context.Context, mutex string) (Owner, error) {
-	cmd := redis.NewCmd(ctx, "simba.owner", mutex)
+	cmd := redis.NewMapStringInterfaceCmd(ctx, "simba.owner", mutex)
 	switch err := c.ask(ctx, c.timeout, cmd); {
 	case errors.Is(err, redis.Nil):
 		return Owner{}, nil
 	case err != nil:
 		return Owner{}, err
 	}
-	r, err := record(cmd.Val())
-	if err != nil {
-		return Owner{}, err
-	}
+	r := record{values: cmd.Val()}
 	return ownerOf(r.tenure(), time.Now()), r.fault
 }
 
@@ -126,16 +130,12 @@ type reply struct {
 	ttl, transition time.Duration // the times until the ends of the owner's windows
 }
 
-func readReply(value any) (reply, error) {
-	r, err := record(value)
-	if err != nil {
-		return reply{}, err
-	}
+func readReply(values map[string]any) (reply, error) {
+	r := record{values: values}
 	out := r.tenure()
 	out.status = r.text("status")
-	if r.get("request") != nil {
-		out.request = uint64(r.number("request"))
-	}
+	n, _ := values["request"].(int64) // else it is null or missing
+	out.request = uint64(n)
 	switch out.status {
 	case statusAcquired, statusRenewed, statusQueued, statusBusy, statusLost, statusTimeout:
 	default:
@@ -146,61 +146,38 @@ func readReply(value any) (reply, error) {
 	return out, r.fault
 }
 
-// fields are the fields of a record. In RESP3 a record is a map, in RESP2 an array that has each
-// name before its value.
-type fields struct {
-	byName map[any]any // nil = array has the fields
-	array  []any
+// record is a record that the server has sent.
+type record struct {
+	values map[string]any
 	fault  error // the first reason why the record is not valid; nil = none
 }
 
-func record(value any) (*fields, error) {
-	switch r := value.(type) {
-	case map[any]any:
-		return &fields{byName: r}, nil
-	case []any:
-		return &fields{array: r}, nil
-	}
-	return nil, fmt.Errorf("the server replies with a %T, not a record: not a simba-resp server?", value)
-}
-
-// get returns the value of a field; nil = it is null or missing.
-func (f *fields) get(name string) any {
-	for i := 0; i+1 < len(f.array); i += 2 {
-		if f.array[i] == name {
-			return f.array[i+1]
-		}
-	}
-	return f.byName[name]
-}
-
-func (f *fields) text(name string) string  { return field[string](f, name) }
-func (f *fields) number(name string) int64 { return field[int64](f, name) }
-func (f *fields) millis(name string) time.Duration {
-	return time.Duration(f.number(name)) * time.Millisecond
+func (r *record) text(name string) string  { return field[string](r, name) }
+func (r *record) number(name string) int64 { return field[int64](r, name) }
+func (r *record) millis(name string) time.Duration {
+	return time.Duration(r.number(name)) * time.Millisecond
 }
 
 // moment returns a field that has a time in Unix milliseconds. If the field is null or missing, it
 // returns the zero time.
-func (f *fields) moment(name string) (at time.Time) {
-	if f.get(name) != nil {
-		at = time.UnixMilli(f.number(name))
+func (r *record) moment(name string) (at time.Time) {
+	if millis, ok := r.values[name].(int64); ok {
+		at = time.UnixMilli(millis)
 	}
 	return at
 }
 
 // tenure returns the fields of an owner and its windows.
-func (f *fields) tenure() reply {
+func (r *record) tenure() reply {
 	return reply{
-		owner: f.text("owner"), token: uint64(f.number("token")), ttl: f.millis("ttl"), transition: f.millis("transition"),
+		owner: r.text("owner"), token: uint64(r.number("token")), ttl: r.millis("ttl"), transition: r.millis("transition"),
 	}
 }
 
-func field[T any](f *fields, name string) (value T) {
-	found := f.get(name)
-	value, ok := found.(T)
-	if !ok && f.fault == nil {
-		f.fault = fmt.Errorf("the field %s of the server's reply is missing or has the wrong type %T", name, found)
+func field[T any](r *record, name string) T {
+	value, ok := r.values[name].(T)
+	if !ok && r.fault == nil {
+		r.fault = fmt.Errorf("the field %s of the server's reply is missing or has the wrong type %T: not a simba-resp server?", name, r.values[name])
 	}
 	return value
 }

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
@@ -20,7 +19,9 @@ type Contender struct {
 	service
 	onAcquired func(context.Context)
 	onReleased func()
-	own        atomic.Pointer[ownership] // the last one; nil = there was none
+
+	mu  sync.Mutex // guards own
+	own *ownership // nil = not the owner
 }
 
 // New returns a stopped Contender. It calls onAcquired when it has acquired the mutex. The context
@@ -67,16 +68,25 @@ func (o *ownership) Err() error {
 func (k *Contender) lead(tenure context.Context) error {
 	ctx, end := context.WithCancelCause(tenure)
 	own := &ownership{ctx, tenure, end}
-	k.own.Store(own)
+	k.note(own)
 	k.onAcquired(own)
 	<-own.Done()
+	k.note(nil)
 	k.onReleased()
 	return nil
 }
 
+func (k *Contender) note(own *ownership) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.own = own
+}
+
 // IsOwner reports whether the Contender owns the mutex at this moment.
 func (k *Contender) IsOwner() bool {
-	own := k.own.Load()
+	k.mu.Lock()
+	own := k.own
+	k.mu.Unlock()
 	return own != nil && own.Err() == nil
 }
 
@@ -84,7 +94,10 @@ func (k *Contender) IsOwner() bool {
 // context at once and does not wait for the release, so callbacks may call it. If the Contender is
 // not the owner, Resign does nothing.
 func (k *Contender) Resign() {
-	if own := k.own.Load(); own != nil && own.Err() == nil {
+	k.mu.Lock()
+	own := k.own
+	k.mu.Unlock()
+	if own != nil && own.Err() == nil {
 		own.end(client.ErrReleased)
 	}
 }
@@ -135,8 +148,10 @@ func (l *Locker) Acquire(ctx context.Context) error {
 	if l.lock != nil && l.lock.Context().Err() == nil {
 		return fmt.Errorf("acquire %s: %w", l.mutex, client.ErrInUse)
 	}
-	var err error
-	l.lock, err = l.c.Lock(ctx, l.mutex, l.options...)
+	lock, err := l.c.Lock(ctx, l.mutex, l.options...)
+	if err == nil {
+		l.lock = lock
+	}
 	return err
 }
 
@@ -144,9 +159,9 @@ func (l *Locker) Acquire(ctx context.Context) error {
 func (l *Locker) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.lock == nil {
+	lock := l.lock
+	if l.lock = nil; lock == nil {
 		return nil
 	}
-	defer func() { l.lock = nil }()
-	return l.lock.Unlock(context.Background())
+	return lock.Unlock(context.Background())
 }

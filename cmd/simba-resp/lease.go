@@ -33,8 +33,6 @@ const (
 	minTTL = time.Second
 	// longestWindow is the longest window that the server accepts.
 	longestWindow = 24 * time.Hour
-	// renewals is the number of renewals in a TTL window.
-	renewals = 3
 	// inUsePause is the pause before another attempt after client.ErrInUse.
 	inUsePause = 100 * time.Millisecond
 	// loginPause is the pause before another request when the server has refused the login.
@@ -176,8 +174,8 @@ func (w *wrapped) plan() (err error) {
 		}
 	}
 	w.client, err = client.New(w.redis, client.Options{
-		// A renewal that gets no reply is repeated in the same TTL window.
-		Timeout: min(max(w.flags.ttl/renewals, time.Second), 3*time.Second),
+		// A renewal that gets no reply is repeated in the same TTL window, which has three.
+		Timeout: min(max(w.flags.ttl/3, time.Second), 3*time.Second),
 		TTL:     w.flags.ttl, Transition: w.flags.grace, Logger: slog.New(w.log), Hook: hook,
 	})
 	return err
@@ -225,7 +223,7 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 	defer w.log.returned.Set(noLevel)
 	go func() {
 		for said := false; ; {
-			l, err := lock(w.client, ctx, w.mutex, client.WithID(w.flags.id), client.WithRenewal(w.flags.ttl/renewals))
+			l, err := lock(w.client, ctx, w.mutex, client.WithID(w.flags.id))
 			if errors.Is(err, client.ErrInUse) && ctx.Err() == nil { // a request still uses the id
 				time.Sleep(inUsePause)
 				continue

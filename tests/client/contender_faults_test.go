@@ -21,6 +21,9 @@ func TestSlowRepliesLoseNoLease(t *testing.T) {
 			b.slow(delay, 0)
 			time.Sleep(5 * time.Minute)
 		}
+		a.slow(0, 0) // else Close does not await a new connection and its request, or two requests
+		b.slow(0, 0)
+		time.Sleep(5 * time.Second)
 		if got := w.tenures("job"); len(got) != 1 {
 			t.Errorf("the tenures are %+v, want one", got)
 		}
@@ -227,7 +230,7 @@ func TestNeverTwoOwnersUnderFaults(t *testing.T) {
 					return k
 				}
 				for range 10 {
-					all = append(all, contend(w.client()))
+					all = append(all, contend(w.clientOf("", client.Options{}, promptNotices)))
 				}
 				// With some seeds there are few tenures in five minutes, and the test continues.
 				for w.elapsed() < 5*time.Minute || w.elapsed() < time.Hour && len(w.tenures("job")) < 8 {

@@ -103,19 +103,20 @@ func newTrial(w *world, seed uint64) *trial {
 	return x
 }
 
+// promptNotices makes faults spare the connections for notices. go-redis holds the lock of a PubSub
+// while it connects, and fake time stands still while another goroutine waits for a lock.
+func promptNotices(g *testClient, o *redis.Options) {
+	o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if bytes.Contains(debug.Stack(), []byte("redis/go-redis/v9.(*PubSub)")) {
+			return g.dialPromptly(ctx, network, addr)
+		}
+		return g.dial(ctx, network, addr)
+	}
+}
+
 func (x *trial) starts() {
 	p := &process{name: fmt.Sprintf("p%d-", len(x.all))}
-	// go-redis holds the lock of a PubSub while it connects, and fake time stands still while another
-	// goroutine waits for a lock. So connections for notices are prompt.
-	p.testClient = x.clientOf("", client.Options{IDPrefix: p.name}, func(o *redis.Options) {
-		usual := o.Dialer
-		o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			if bytes.Contains(debug.Stack(), []byte("redis/go-redis/v9.(*PubSub)")) {
-				return p.dialPromptly(ctx, network, addr)
-			}
-			return usual(ctx, network, addr)
-		}
-	})
+	p.testClient = x.clientOf("", client.Options{IDPrefix: p.name}, promptNotices)
 	p.slow(x.upTo(20*time.Millisecond), x.upTo(20*time.Millisecond))
 	var ctx context.Context
 	ctx, p.end = context.WithCancel(bg)

@@ -333,7 +333,7 @@ func TestAskedAndRenewedReportRequests(t *testing.T) {
 		l, err := g.Lock(bg, "job", client.WithID("a"), client.WithTTL(time.Minute))
 		must(t, err)
 		wants("Asked0")
-		time.Sleep(50 * time.Second) // one renewal after the subscription, and one after two thirds of the lease
+		time.Sleep(30 * time.Second) // one renewal after the subscription, and one after a third of the TTL
 		wants("Asked1", "Renewed1", "Asked1", "Renewed1")
 		must(t, l.Renew(bg))
 		wants("Asked1", "Renewed1")
@@ -352,7 +352,7 @@ func TestHooksMayReadTheOwnership(t *testing.T) {
 			}
 		}
 		l.Store(w.lock(w.clientWith(client.Options{Hook: read})))
-		time.Sleep(9 * time.Second) // one renewal after the subscription, and another
+		time.Sleep(5 * time.Second) // one renewal after the subscription, and another
 		must(t, l.Load().Renew(bg))
 		if calls.Load() != 6 {
 			t.Errorf("%d hooks have read the ownership, want 6", calls.Load())

@@ -2,7 +2,6 @@ package clienttest
 
 import (
 	"context"
-	"fmt"
 	"net"
 	"sync/atomic"
 	"testing"
@@ -46,7 +45,7 @@ func TestWatchesOfAMutexShareASubscription(t *testing.T) {
 func TestCloseSubscribesToNothing(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var dials atomic.Int64
-		g := w.clientOf("", client.Options{}, func(o *redis.Options) {
+		g := w.clientOf("", client.Options{}, func(_ *testClient, o *redis.Options) {
 			dial := o.Dialer
 			o.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 				if dials.Add(1) > 1000 {
@@ -99,25 +98,5 @@ func TestIdleConnectionForOutcomesIsClosed(t *testing.T) {
 				t.Errorf("%d connections are left, want that for notices", n)
 			}
 		}
-	})
-}
-
-// A Client subscribes to so many channels at most. It polls the other mutexes.
-func TestMutexesBeyondTheLargestNumberOfChannelsArePolled(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
-		for i := range maxChannels {
-			g.watch(t, fmt.Sprint(i))
-		}
-		time.Sleep(time.Second)
-		last := g.watch(t, "job")
-		time.Sleep(time.Second)
-		last.want("=")
-		if n := g.subscribers(); n != 1 || !w.subscribed(simba.EventChannel("0")) || w.subscribed(simba.EventChannel("job")) {
-			t.Errorf("there are %d subscriber's connections, want 1 with all mutexes but the last", n)
-		}
-		w.client().take(t, "a", time.Hour)
-		time.Sleep(pollMax)
-		last.want("+a")
 	})
 }

@@ -197,7 +197,7 @@ func TestWaitsSurviveTheLifetimeOfAPooledConnection(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		other := w.client()
 		other.take(t, "other", time.Hour)
-		b := w.waits(w.clientOf("", client.Options{}, func(o *redis.Options) {
+		b := w.waits(w.clientOf("", client.Options{}, func(_ *testClient, o *redis.Options) {
 			o.ConnMaxLifetime, o.ConnMaxIdleTime = 3*time.Second, time.Second
 		}))
 		time.Sleep(time.Minute)
@@ -273,7 +273,7 @@ func TestGrantThatNobodyWaitsForIsReleased(t *testing.T) {
 						if b.lock != nil {
 							w.unlock(b.lock)
 						}
-						time.Sleep(2 * time.Second)
+						time.Sleep(6 * time.Second) // without SIMBA.NEXT, the queue entry stays for the queue grace
 						w.nothingLeft("job")
 					})
 				}
@@ -354,7 +354,7 @@ func TestRequestThatWaitsIsNotRepeatedByGoRedis(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		other := w.client()
 		other.take(t, "other", time.Hour)
-		g := w.clientOf("", client.Options{}, func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond })
+		g := w.clientOf("", client.Options{}, func(_ *testClient, o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond })
 		w.waits(g).cancel() // opens the connection for outcomes
 		time.Sleep(time.Second)
 		g.slow(0, 700*time.Millisecond)

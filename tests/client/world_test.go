@@ -204,7 +204,7 @@ func (w *world) clientWith(o client.Options) *testClient {
 }
 
 // clientOf returns a new Client of a user; "" = the default user.
-func (w *world) clientOf(user string, o client.Options, changes ...func(*redis.Options)) *testClient {
+func (w *world) clientOf(user string, o client.Options, changes ...func(*testClient, *redis.Options)) *testClient {
 	w.t.Helper()
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -223,7 +223,7 @@ func (w *world) clientOf(user string, o client.Options, changes ...func(*redis.O
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	for _, change := range changes {
-		change(options)
+		change(g, options)
 	}
 	g.rdb = redis.NewClient(options)
 	c, err := client.New(g.rdb, o)
@@ -354,7 +354,6 @@ const (
 	pingEvery      = 3 * time.Second
 	redialPauseMax = 2 * time.Second  // the longest pause between attempts to connect
 	idleAfter      = 30 * time.Second // how long the client keeps a connection without channels
-	maxChannels    = 8192             // how many channels a Client subscribes to
 	pollMax        = time.Second      // the longest pause without notices
 
 	watchEvery = 15 * time.Second // how often Watch asks without a notice
