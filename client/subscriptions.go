@@ -15,7 +15,7 @@ import (
 const (
 	// batchChannels is how many channels one SUBSCRIBE has. The server allows 1 MiB for a command.
 	batchChannels = 512
-	// pingEvery is the time between two PINGs. If the server has sent nothing since the last PING,
+	// pingEvery is the time between two PINGs. If the server has sent nothing for twice that time,
 	// the connection is replaced.
 	pingEvery = 3 * time.Second
 	// redialPause is the first pause between two attempts to connect. The pause doubles with each
@@ -123,19 +123,19 @@ func (s *subscriptions) close() {
 func (s *subscriptions) run() {
 	var err error
 	for pause := redialPause; err == nil; pause = min(2*pause, retryPauseMax) {
-		if s.connect() {
+		began := time.Now()
+		s.connect()
+		if time.Since(began) > pingEvery {
 			pause = redialPause
 		}
 		err = s.c.sleep(s.quit, pause, nil)
 	}
 }
 
-// connect makes a connection and uses it until it breaks, or close is called. It returns true if the
-// connection has received something.
-func (s *subscriptions) connect() (received bool) {
+// connect makes a connection and uses it until it breaks, or close is called.
+func (s *subscriptions) connect() {
 	ps := s.c.rdb.Subscribe(s.quit) // connects with the first SUBSCRIBE
 	s.changeAll()
-	news := make(chan struct{}, 1)
 	var broken chan struct{} // nil = there is no connection yet
 	defer func() {
 		_ = ps.Close()
@@ -145,19 +145,17 @@ func (s *subscriptions) connect() (received bool) {
 	}()
 	ping := time.NewTicker(pingEvery)
 	defer ping.Stop()
-	for alive := true; ; {
-		n, err := s.update(ps, broken != nil)
+	for {
+		n, err := s.update(ps)
 		if err != nil {
-			return received
+			return
 		}
-		if broken == nil && n != 0 { // not earlier: without a channel, Receive would connect by itself
+		if broken == nil && n != 0 { // not earlier: without a channel, receive would connect by itself
 			broken = make(chan struct{})
-			go s.receive(ps, news, broken)
+			go s.receive(ps, broken)
 		}
 		select {
 		case <-s.wake:
-		case <-news:
-			received, alive = true, true
 		case <-ping.C:
 			if broken == nil {
 				break
@@ -165,38 +163,39 @@ func (s *subscriptions) connect() (received bool) {
 			ctx, cancel := context.WithTimeout(s.quit, s.c.timeout)
 			err := ps.Ping(ctx)
 			cancel()
-			if err != nil || !alive {
-				return received
+			if err != nil {
+				return
 			}
-			alive = false
 			if s.denied.Swap(false) { // try once more
 				s.changeAll()
 			}
 		case <-broken:
-			return received
+			return
 		case <-s.quit.Done():
-			return received
+			return
 		}
 	}
 }
 
+// changeAll makes update subscribe to all channels.
 func (s *subscriptions) changeAll() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	clear(s.changed) // a channel that nobody wants any more does no harm
 	for name := range s.listeners {
 		s.changeLocked(name)
 	}
 }
 
 // update subscribes to the channels that have got their first listener, and unsubscribes from those
-// that have lost their last one, if there is a connection. It returns how many have a listener.
-func (s *subscriptions) update(ps *redis.PubSub, connected bool) (n int, err error) {
+// that have lost their last one. It returns how many have a listener.
+func (s *subscriptions) update(ps *redis.PubSub) (n int, err error) {
 	var on, off []string
 	s.mu.Lock()
 	for name := range s.changed {
 		if len(s.listeners[name]) != 0 {
 			on = append(on, name)
-		} else if connected {
+		} else {
 			off = append(off, name)
 		}
 	}
@@ -213,21 +212,20 @@ func (s *subscriptions) update(ps *redis.PubSub, connected bool) (n int, err err
 	return len(on), err
 }
 
-// receive delivers notices until the connection breaks. It calls Receive of go-redis with a context
-// that has ended. Receive still reads, but does not connect again when the connection breaks.
-// Otherwise Close of the connection would have to wait for Receive.
-func (s *subscriptions) receive(ps *redis.PubSub, news chan<- struct{}, broken chan<- struct{}) {
+// receive delivers notices until the connection breaks or is silent. It gives go-redis a context that
+// has ended. So go-redis still reads, but does not connect again when the connection breaks. Otherwise
+// Close of the connection would have to wait for receive.
+func (s *subscriptions) receive(ps *redis.PubSub, broken chan<- struct{}) {
 	defer close(broken)
 	ended, end := context.WithCancel(context.Background())
 	end()
 	for {
-		m, err := ps.Receive(ended)
+		m, err := ps.ReceiveTimeout(ended, 2*pingEvery)
 		if reply := redis.Error(nil); errors.As(err, &reply) {
 			s.noteRefusal(err)
 		} else if err != nil {
 			return
 		}
-		poke(news)
 		switch m := m.(type) {
 		case *redis.Subscription:
 			if m.Kind == "subscribe" {
