@@ -134,11 +134,18 @@ func TestNotAcquiredReportsWhyAnAttemptEnded(t *testing.T) {
 		g.heal()
 		h.wants("b not acquired 0 3s: server unavailable")
 
+		g.silence()
+		ctx, cancel = context.WithTimeout(bg, 10*time.Second) // several requests
+		defer cancel()
+		_, _ = g.Lock(ctx, "job", client.WithID("c"))
+		g.heal()
+		h.wants("c not acquired 0 10s: server unavailable")
+
 		must(t, g.rdb.Close())
-		if _, err := g.Lock(bg, "job", client.WithID("c")); !errors.Is(err, client.ErrClosed) {
+		if _, err := g.Lock(bg, "job", client.WithID("d")); !errors.Is(err, client.ErrClosed) {
 			t.Errorf("Lock returns %v, want ErrClosed", err)
 		}
-		h.wants("c not acquired 0 0s: closed")
+		h.wants("d not acquired 0 0s: closed")
 		w.guests = slices.DeleteFunc(w.guests, func(o *testClient) bool { return o == g })
 		must(t, g.Close())
 		g.cut()

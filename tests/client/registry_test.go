@@ -151,6 +151,19 @@ func TestARegistryThatIsClosedDoesNotKeepALateLock(t *testing.T) {
 	})
 }
 
+func TestRegistryOfAClosedClientIsClosed(t *testing.T) {
+	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
+		l, h := obtain(t, a, "x"), a.NewHolder()
+		must(t, l.Lock(bg, h))
+		must(t, a.g.Close())
+		for _, h := range []*registry.Holder{h, a.NewHolder()} {
+			if err := l.Lock(bg, h); !errors.Is(err, client.ErrClosed) {
+				t.Errorf("Lock returns %v, want ErrClosed", err)
+			}
+		}
+	})
+}
+
 func TestRegistryCloseWaitsForTheServerUntilTimeout(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		r := w.client().registry(t, registry.Config{})

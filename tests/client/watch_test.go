@@ -14,6 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/engine"
@@ -331,6 +333,25 @@ func TestWatchMarksAGap(t *testing.T) {
 			}
 		})
 	})
+	t.Run("the begin of a tenure that the server does not keep", func(t *testing.T) {
+		inWorld(t, func(t *testing.T, w *world) {
+			g, watching, over := w.client(), w.client(), new(atomic.Bool)
+			s := watching.watch(t, "job")
+			s.setPause(time.Second)
+			w.change("job", 1)
+			synctest.Wait() // the loop pauses
+			watching.rdb.AddHook(refusingCount{refusing{refusal("NOPERM of the test"), over}})
+			g.take(t, "b", time.Hour)
+			w.change("other", 5000) // the server keeps 10,000 changes
+			g.drop(t, "b")
+			s.setPause(0)
+			time.Sleep(10 * time.Second)
+			s.want("=", "+a", "released", "!")
+			over.Store(true)
+			time.Sleep(2 * time.Second)
+			s.want("gap=")
+		})
+	})
 	// INFO is in @dangerous, so most users may not ask for the run.
 	t.Run("a user without INFO", func(t *testing.T) {
 		inWorld(t, func(t *testing.T, w *world) {
@@ -355,6 +376,19 @@ func TestWatchMarksAGap(t *testing.T) {
 			}
 		})
 	})
+}
+
+// refusingCount refuses reads of the present state.
+type refusingCount struct{ refusing }
+
+func (r refusingCount) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	refuse := r.refusing.ProcessHook(next)
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if slices.Contains(cmd.Args(), any("count")) {
+			return refuse(ctx, cmd)
+		}
+		return next(ctx, cmd)
+	}
 }
 
 // change makes n tenures of a mutex at once.
