@@ -69,8 +69,6 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		{"f is nil", c.Every(bg, "job", client.Schedule{Period: 1}, nil)},
 		{"Period is 0s, not more than 0", every(client.Schedule{})},
 		{"InitialDelay is -1ns, less than 0", every(client.Schedule{Period: 1, InitialDelay: -1})},
-		{"AlignToClock excludes FixedDelay", every(client.Schedule{Period: 1, AlignToClock: true, FixedDelay: true})},
-		{"AlignToClock excludes InitialDelay", every(client.Schedule{Period: 1, AlignToClock: true, InitialDelay: 1})},
 		{"delay is -1ns, less than 0", contender(-1, func(context.Context) {})},
 		{"onAcquired is nil", contender(0, nil)},
 		{"Prefix is empty", newRegistry(registry.Config{})},

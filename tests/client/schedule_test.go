@@ -97,10 +97,6 @@ func TestEveryFollowsItsSchedule(t *testing.T) {
 			client.Schedule{FixedDelay: true, Period: 20 * time.Second}, nil,
 			"[0s 23s 46s 1m9s 1m32s]",
 		},
-		"aligned to the clock, without the missed starts": {
-			client.Schedule{AlignToClock: true, Period: 20 * time.Second}, []time.Duration{0, 50 * time.Second},
-			"[20s 40s 1m40s]",
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, func(t *testing.T, w *world) {
@@ -117,35 +113,6 @@ func TestEveryFollowsItsSchedule(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestAlignedScheduleRunsOnceThoughLeadersChange(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		var all []*worked
-		for range 3 {
-			all = append(all, w.every(client.Schedule{AlignToClock: true, Period: time.Hour}, always(0)))
-		}
-		for i := range 3 {
-			time.Sleep(time.Hour)
-			for range 3 { // three lead within a second
-				time.Sleep(300 * time.Millisecond)
-				w.breakOff("job")
-			}
-			want, runs := fmt.Sprintf("[%dh0m0s]", i+1), 0
-			for _, b := range all {
-				switch got := b.drain(); got {
-				case want:
-					runs++
-				case "[]":
-				default:
-					t.Errorf("the work ran at %s, want %s", got, want)
-				}
-			}
-			if runs != 1 {
-				t.Errorf("the work of %s ran %d times, want once", want, runs)
-			}
-		}
-	})
 }
 
 // The owner keeps the mutex between the runs.
