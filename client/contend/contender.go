@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/simba-resp/simba-resp/client"
@@ -19,9 +20,7 @@ type Contender struct {
 	service
 	onAcquired func(context.Context)
 	onReleased func()
-
-	mu  sync.Mutex // guards own
-	own *ownership // nil = not the owner
+	own        atomic.Pointer[ownership] // the last one; nil = there was none
 }
 
 // New returns a stopped Contender. It calls onAcquired when it has acquired the mutex. The context
@@ -68,25 +67,16 @@ func (o *ownership) Err() error {
 func (k *Contender) lead(tenure context.Context) error {
 	ctx, end := context.WithCancelCause(tenure)
 	own := &ownership{ctx, tenure, end}
-	k.note(own)
+	k.own.Store(own)
 	k.onAcquired(own)
 	<-own.Done()
-	k.note(nil)
 	k.onReleased()
 	return nil
 }
 
-func (k *Contender) note(own *ownership) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.own = own
-}
-
 // IsOwner reports whether the Contender owns the mutex at this moment.
 func (k *Contender) IsOwner() bool {
-	k.mu.Lock()
-	own := k.own
-	k.mu.Unlock()
+	own := k.own.Load()
 	return own != nil && own.Err() == nil
 }
 
@@ -94,10 +84,7 @@ func (k *Contender) IsOwner() bool {
 // context at once and does not wait for the release, so callbacks may call it. If the Contender is
 // not the owner, Resign does nothing.
 func (k *Contender) Resign() {
-	k.mu.Lock()
-	own := k.own
-	k.mu.Unlock()
-	if own != nil && own.Err() == nil {
+	if own := k.own.Load(); own != nil && own.Err() == nil {
 		own.end(client.ErrReleased)
 	}
 }
@@ -148,10 +135,8 @@ func (l *Locker) Acquire(ctx context.Context) error {
 	if l.lock != nil && l.lock.Context().Err() == nil {
 		return fmt.Errorf("acquire %s: %w", l.mutex, client.ErrInUse)
 	}
-	lock, err := l.c.Lock(ctx, l.mutex, l.options...)
-	if err == nil {
-		l.lock = lock
-	}
+	var err error
+	l.lock, err = l.c.Lock(ctx, l.mutex, l.options...)
 	return err
 }
 
@@ -159,9 +144,9 @@ func (l *Locker) Acquire(ctx context.Context) error {
 func (l *Locker) Close() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	lock := l.lock
-	if l.lock = nil; lock == nil {
+	if l.lock == nil {
 		return nil
 	}
-	return lock.Unlock(context.Background())
+	defer func() { l.lock = nil }()
+	return l.lock.Unlock(context.Background())
 }

@@ -23,9 +23,9 @@ type service struct {
 
 // run is one run of a service.
 type run struct {
-	stop func()
-	done chan struct{} // closed when the run has ended
-	err  error         // read it when done is closed
+	stop context.CancelCauseFunc
+	over context.Context // ends with the run
+	err  error           // read it when over has ended
 }
 
 // Start starts the service and does not wait for the server. It returns client.ErrInUse if the
@@ -34,7 +34,7 @@ func (s *service) Start() error {
 	r, err := s.start(context.Background())
 	if err == nil {
 		go func() {
-			if <-r.done; r.err != nil {
+			if <-r.over.Done(); r.err != nil {
 				slog.Error("a contention service has ended", "service", s.name, "err", r.err)
 			}
 		}()
@@ -48,20 +48,20 @@ func (s *service) start(ctx context.Context) (*run, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.last != nil && !s.last.isDone() {
+	if s.last != nil && s.last.over.Err() == nil {
 		return nil, fmt.Errorf("start %s: %w", s.name, client.ErrInUse)
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	r := &run{stop: func() { cancel(client.ErrReleased) }, done: make(chan struct{})}
+	r := &run{err: fmt.Errorf("%s: a callback has ended its goroutine", s.name)}
+	ctx, r.stop = context.WithCancelCause(ctx)
+	over, end := context.WithCancel(context.Background())
+	r.over = over
 	s.last = r
-	r.err = fmt.Errorf("%s: a callback has ended its goroutine", s.name)
 	go func() {
-		defer close(r.done)
-		err := s.f(ctx)
+		defer end()
+		r.err = s.f(ctx)
 		if ctx.Err() != nil {
-			err = nil
+			r.err = nil
 		}
-		r.err = err
 	}()
 	return r, nil
 }
@@ -80,12 +80,12 @@ func (s *service) Stop(ctx context.Context) error {
 		return fmt.Errorf("stop %s: ctx is nil", s.name)
 	case r == nil:
 		return nil
-	case r.isDone():
+	case r.over.Err() != nil:
 		return r.err
 	}
-	r.stop()
+	r.stop(client.ErrReleased)
 	select {
-	case <-r.done:
+	case <-r.over.Done():
 		return r.err
 	case <-ctx.Done():
 		return fmt.Errorf("stop %s: %w; it ends later, in the background", s.name, ctx.Err())
@@ -100,15 +100,6 @@ func (s *service) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	<-r.done
+	<-r.over.Done()
 	return r.err
-}
-
-func (r *run) isDone() bool {
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
-	}
 }
