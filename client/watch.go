@@ -58,45 +58,39 @@ const (
 // Watch sees a restart of the server only if the owner differs.
 func (c *Client) Watch(ctx context.Context, mutex string) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
-		if err := c.callable(ctx); ctx == nil || errors.Is(err, ErrClosed) {
-			yield(State{}, err)
-			return
-		}
 		w := &watcher{c: c, mutex: mutex, wake: make(chan struct{}, 1)}
 		defer w.unsubscribe()
-		pause, text := retryPause, ""
-		for ctx.Err() == nil {
+		for before := ""; ; {
 			states, err := w.read(ctx)
+			if ctx != nil && err != nil && ctx.Err() != nil {
+				return
+			}
 			for _, s := range states {
 				if !yield(s, nil) {
 					return
 				}
 			}
-			d := watchEvery
+			d, text := watchEvery, ""
 			switch {
-			case ctx.Err() != nil:
-				return
 			case err != nil:
-				d, pause = pause, min(2*pause, retryPauseMax)
-				before := text
-				text = err.Error()
+				d, text = retryPauseMax, err.Error()
 				if errors.Is(err, ErrUnavailable) { // the errors of an outage differ
 					text = ErrUnavailable.Error()
 				}
-				if text != before && !yield(State{}, err) || errors.Is(err, ErrClosed) {
-					return
+				if text != before {
+					d = retryPause
+					if !yield(State{}, err) || ctx == nil || errors.Is(err, ErrClosed) {
+						return
+					}
 				}
 			default:
 				w.subscribe()
-				pause, text = retryPause, ""
 				if w.differs || c.subscriptions.denied.Load() {
 					d = pollMax
 				}
 			}
-			if err := c.sleep(ctx, d, w.wake); errors.Is(err, errClientClosed) {
-				yield(State{}, err)
-				return
-			}
+			before = text
+			_ = c.sleep(ctx, d, w.wake) // read returns its error, too
 		}
 	}
 }
@@ -112,13 +106,14 @@ type watcher struct {
 	runID   string // of the server's run that counts seq; "" = not known yet
 	seq     uint64 // of the last change
 	owner   Owner  // after it
-	newest  uint64 // the largest token so far; 0 = not known
+	newest  uint64 // the largest token so far
 	differs bool   // the server has reported another owner in the last read
+	gap     bool   // changes are missing: only the present state can follow
 }
 
 // subscribe subscribes to the events of the mutex, and makes Watch read again when the server has
-// confirmed that. If the user may not read the mutex, a SUBSCRIBE would break the connection for
-// all notices of the Client.
+// confirmed that. Watch calls it after a read: if the user may not read the mutex, a SUBSCRIBE would
+// break the connection for all notices of the Client.
 func (w *watcher) subscribe() {
 	if w.listener == nil {
 		w.listener = w.c.subscriptions.add(w.notified, names.EventChannel(w.mutex))
@@ -140,63 +135,64 @@ func (w *watcher) notified(notice) {
 
 // view is what the server says in one read.
 type view struct {
-	runID   string
-	changes []State
-	last    uint64 // seq of the last event of any kind
-	full    bool   // the server may have left out older events
-	owner   Owner  // after the changes, or later
+	runID  string
+	events []State // of any kind; Owner is the contender of the event
+	owner  Owner   // after the events, or later
 }
 
-// read returns what is new.
+// read returns what is new: the changes since the last read, or the present state.
 func (w *watcher) read(ctx context.Context) ([]State, error) {
-	if w.runID == "" {
-		return w.restart(ctx)
-	}
-	v, err := w.ask(ctx, "since", w.seq)
-	if err != nil {
+	if err := w.c.callable(ctx); err != nil {
 		return nil, err
 	}
-	if v.full || v.runID != w.runID { // another run counts seq anew
-		return w.restart(ctx)
-	}
-	var list []State
-	for _, s := range v.changes {
-		acquired := s.Event == names.EventAcquired
-		follows := w.owner.IsZero() == acquired
-		switch token := s.Owner.Token; {
-		case token < w.newest, token == w.newest && !follows, w.newest == 0 && !acquired:
-			w.newest = max(w.newest, token) // older than the present state that was read
-			continue
-		case token > w.newest == acquired && follows:
-		default: // the server does not keep the changes before this one any more
-			return w.restart(ctx)
+	if w.runID != "" && !w.gap {
+		v, err := w.ask(ctx, "since", w.seq)
+		if err != nil {
+			return nil, err
 		}
-		w.newest = s.Owner.Token
-		if !acquired {
-			s.Owner = Owner{}
+		list, ok := w.follow(v)
+		if ok {
+			return list, nil
 		}
-		w.owner = s.Owner
-		list = append(list, s)
+		w.gap = true
 	}
-	w.seq = max(w.seq, v.last)
-	// The owner may be newer than the changes. But then the next read has a change.
-	before := w.differs
-	w.differs = v.owner.Token != w.owner.Token
-	if before && w.differs && len(list) == 0 {
-		return w.restart(ctx)
-	}
-	return list, nil
-}
-
-// restart reads the present state.
-func (w *watcher) restart(ctx context.Context) ([]State, error) {
 	v, err := w.ask(ctx, "count", 1)
 	if err != nil {
 		return nil, err
 	}
-	gap := w.runID != ""
-	w.runID, w.seq, w.owner, w.newest, w.differs = v.runID, v.last, v.owner, v.owner.Token, false
-	return []State{{Owner: v.owner, Seq: v.last, Gap: gap}}, nil
+	gap := w.gap
+	w.runID, w.seq, w.owner, w.newest, w.differs, w.gap = v.runID, 0, v.owner, v.owner.Token, false, false
+	for _, e := range v.events {
+		w.seq, w.newest = e.Seq, max(w.newest, e.Owner.Token)
+	}
+	return []State{{Owner: w.owner, Seq: w.seq, Gap: gap}}, nil
+}
+
+// follow returns the changes in a view. It returns false if changes are missing.
+func (w *watcher) follow(v view) (list []State, ok bool) {
+	if v.runID != w.runID || len(v.events) >= watchMost { // another run counts seq anew
+		return nil, false
+	}
+	for _, e := range v.events {
+		w.seq = e.Seq
+		token, begins := e.Owner.Token, e.Event == names.EventAcquired
+		switch {
+		case begins && token > w.newest && w.owner.IsZero():
+			w.owner = e.Owner
+		case !begins && token != 0 && token == w.owner.Token:
+			w.owner = Owner{}
+		case token > w.newest: // the server does not keep the change before this one any more
+			return nil, false
+		default: // of the queue, or older than the present state that was read
+			continue
+		}
+		e.Owner, w.newest = w.owner, token
+		list = append(list, e)
+	}
+	// The owner may be newer than the changes. But then the next read has a change.
+	before := w.differs
+	w.differs = v.owner.Token != w.owner.Token
+	return list, !before || !w.differs || len(list) != 0
 }
 
 // ask asks for the run of the server, for its history, and then for the owner, so that the owner is
@@ -209,20 +205,14 @@ func (w *watcher) ask(ctx context.Context, option string, value any) (v view, er
 	if err = w.c.ask(ctx, w.c.timeout, history); err != nil {
 		return v, err
 	}
-	list := history.Val()
-	v.full = len(list) >= watchMost
-	for _, values := range list {
+	for _, values := range history.Val() {
 		r := record{values: values}
-		s := State{
+		v.events = append(v.events, State{
 			Owner: Owner{ID: r.text("owner"), Token: uint64(r.number("token"))},
 			Event: r.text("event"), Reason: r.text("reason"), At: r.moment("at"), Seq: uint64(r.number("seq")),
-		}
+		})
 		if r.fault != nil {
 			return v, r.fault
-		}
-		v.last = max(v.last, s.Seq)
-		if s.Event != names.EventQueued && s.Event != names.EventLeft {
-			v.changes = append(v.changes, s)
 		}
 	}
 	v.owner, err = w.c.owner(ctx, w.mutex)

@@ -46,12 +46,6 @@ func AcquiredNotice(contender string) string { return "acquired@@" + contender }
 // server sends the notice on ContenderChannel of the next waiter, or else on MutexChannel.
 const ReleasedPrefix = "released@@"
 
-// The kinds of events on EventChannel.
-const (
-	EventAcquired = "acquired" // a new tenure began
-	EventReleased = "released" // the owner released the mutex
-	EventExpired  = "expired"  // the lease ended without a renewal
-	EventBroken   = "broken"   // an administrator ended the tenure
-	EventQueued   = "queued"   // a contender joined the queue
-	EventLeft     = "left"     // a contender left the queue without the mutex
-)
+// EventAcquired is the kind of an event with which a tenure begins. The events released, expired and
+// broken end one.
+const EventAcquired = "acquired"
