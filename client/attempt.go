@@ -31,11 +31,12 @@ type attempt struct {
 	c        *Client
 	terms    *terms
 	of       *contender
-	report   report
 	try      bool   // ask once, and take no queue entry
 	auto     bool   // of the lease
 	lastOver uint64 // the token of the contender's last tenure; not 0 = ask again even if the server refuses
 
+	began     instant       // when the first request was sent; zero = none was
+	contended bool          // the event Contended was reported
 	owner     Owner         // in the last reply
 	failure   error         // of the last request; nil = it was answered
 	refused   bool          // a request was refused, which is logged, and none was answered since
@@ -47,12 +48,6 @@ type attempt struct {
 	wait      *wait         // of the last request; nil = it had none
 	listener  *listener
 	wake      chan struct{} // has an element after a notice
-}
-
-func (c *Client) newAttempt(ctx context.Context, t *terms, of *contender) *attempt {
-	a := &attempt{c: c, terms: t, of: of}
-	a.report = report{hook: c.hook, ctx: context.WithoutCancel(ctx), terms: t}
-	return a
 }
 
 // run asks until the contender owns the mutex. base becomes the context of the lease. The error is
@@ -158,13 +153,16 @@ func (a *attempt) ask(ctx context.Context) (reply, instant, error) {
 			v = a.wait.via
 		}
 	}
-	a.report.asks(0)
+	a.c.report(ctx, a.terms, Event{Kind: "Asked"})
 	a.present = true
 	sent := now()
+	if a.began.at.IsZero() {
+		a.began = sent
+	}
 	got, err := a.acquire(ctx, v)
 	switch {
 	case err == nil:
-		a.note(got)
+		a.note(ctx, got)
 	case !refused(err) || misconfigured(err):
 		a.uncertain = true
 	}
@@ -205,7 +203,7 @@ func (a *attempt) guard(ctx context.Context, granted reply) (reply, instant, err
 }
 
 // note notes that the server has replied.
-func (a *attempt) note(r reply) {
+func (a *attempt) note(ctx context.Context, r reply) {
 	a.c.outage.answered()
 	a.answered, a.failure = true, nil
 	if a.refused {
@@ -214,7 +212,10 @@ func (a *attempt) note(r reply) {
 	}
 	if r.status == statusQueued || r.status == statusBusy {
 		a.owner = ownerOf(r, time.Now())
-		a.report.waits(a.owner)
+		if !a.contended {
+			a.contended = true
+			a.c.report(ctx, a.terms, Event{Kind: "Contended", Owner: a.owner})
+		}
 	}
 	a.present = r.status != statusBusy || a.uncertain
 }
@@ -277,7 +278,7 @@ func (a *attempt) own(ctx, base context.Context, r reply, sent instant) (_ *leas
 		return nil, 0, err
 	}
 	a.forget()
-	l.report.acquired(l.token)
+	a.c.report(ctx, a.terms, Event{Kind: "Acquired", Token: l.token, Took: now().since(a.began)})
 	l.act()
 	return l, 0, nil
 }
@@ -349,10 +350,12 @@ func (a *attempt) forget() {
 // giveUp ends an attempt that has brought no tenure: it releases what the server may keep. Then the
 // contender leaves the Client, and the result is closed. If the RELEASE reaches another server than
 // the wait, the grant comes by SIMBA.NEXT, and is given back.
-func (a *attempt) giveUp() <-chan struct{} {
+func (a *attempt) giveUp(ctx context.Context) <-chan struct{} {
 	done := make(chan struct{})
 	end := func(err error) {
-		a.report.gaveUp(a.owner, a.failure)
+		if !a.began.at.IsZero() {
+			a.c.report(ctx, a.terms, Event{Kind: "NotAcquired", Took: now().since(a.began), Owner: a.owner, Err: a.failure})
+		}
 		a.c.contenders.remove(a.of, err)
 		close(done)
 	}
@@ -370,7 +373,7 @@ func (a *attempt) giveUp() <-chan struct{} {
 		if a.flying != nil {
 			<-a.flying
 		}
-		err := a.c.until(a.terms.lease(), func() error { return a.release(v) })
+		err := a.c.until(a.terms.lease(), func() error { return a.release(context.WithoutCancel(ctx), v) })
 		if refused(err) {
 			a.c.noteFailure(a.terms, err, !a.refused)
 		}
@@ -382,8 +385,7 @@ func (a *attempt) giveUp() <-chan struct{} {
 // release releases what the server may keep for the contender. A named contender says what that is,
 // since a late RELEASE could end a later tenure of the id. Without SIMBA.NEXT its queue entry stays for
 // the queue grace. The server offers it nothing.
-func (a *attempt) release(v via) error {
-	ctx := a.report.ctx
+func (a *attempt) release(ctx context.Context, v via) error {
 	if !a.terms.named {
 		_, err := a.c.release(ctx, a.terms, 0, via{}, true)
 		return err

@@ -55,69 +55,10 @@ type Event struct {
 // errWorkEnded is the Err of WorkDone if the work has not returned.
 var errWorkEnded = errors.New("the work panicked or ended its goroutine")
 
-// report calls the hook for one contender. Its fields change between attempts only.
-type report struct {
-	hook  func(context.Context, Event)
-	ctx   context.Context // has the values of the caller's context, and does not end
-	terms *terms
-
-	since     instant // when the attempt or the tenure began
-	began     bool    // an attempt has begun
-	contended bool    // the event Contended of this attempt was reported
-	token     uint64  // 0 = no tenure
-}
-
-func (p *report) call(e Event) {
-	if p.hook != nil {
-		e.Mutex, e.ID = p.terms.mutex, p.terms.id
-		p.hook(p.ctx, e)
+// report calls the hook for a contender. ctx has the values of the caller's context.
+func (c *Client) report(ctx context.Context, t *terms, e Event) {
+	if c.hook != nil {
+		e.Mutex, e.ID = t.mutex, t.id
+		c.hook(context.WithoutCancel(ctx), e)
 	}
-}
-
-// asks reports that a request is sent; token 0 = to acquire.
-func (p *report) asks(token uint64) {
-	if token == 0 && !p.began {
-		p.since, p.began, p.contended, p.token = now(), true, false, 0
-	}
-	p.call(Event{Kind: "Asked", Token: token})
-}
-
-// waits reports, once in an attempt, that another contender owns the mutex or is next.
-func (p *report) waits(owner Owner) {
-	if !p.contended {
-		p.contended = true
-		p.call(Event{Kind: "Contended", Owner: owner})
-	}
-}
-
-// acquired ends the attempt with a tenure.
-func (p *report) acquired(token uint64) {
-	e := Event{Kind: "Acquired", Token: token, Took: now().since(p.since)}
-	p.since, p.began, p.token = now(), false, token
-	p.call(e)
-}
-
-// gaveUp ends the attempt, if one has begun, without a tenure.
-func (p *report) gaveUp(owner Owner, err error) {
-	if p.began {
-		p.began = false
-		p.call(Event{Kind: "NotAcquired", Took: now().since(p.since), Owner: owner, Err: err})
-	}
-}
-
-func (p *report) renewed() { p.call(Event{Kind: "Renewed", Token: p.token}) }
-
-// lost ends the tenure. owner is the next owner; the zero Owner means that it is not known.
-func (p *report) lost(owner Owner, expired bool) {
-	p.call(Event{Kind: "Lost", Token: p.token, Took: now().since(p.since), Owner: owner, Expired: expired, Err: ErrLost})
-}
-
-// released ends the tenure. err is the error of the release.
-func (p *report) released(err error) {
-	p.call(Event{Kind: "Released", Token: p.token, Took: now().since(p.since), Err: err})
-}
-
-// workDone reports that work has ended.
-func (p *report) workDone(began instant, err error) {
-	p.call(Event{Kind: "WorkDone", Token: p.token, Took: now().since(began), Err: err})
 }

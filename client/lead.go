@@ -70,13 +70,12 @@ func (c *Client) lead(ctx context.Context, mutex string, o []Option, work func(*
 	}()
 	var last uint64 // the token of the last tenure
 	for pause := time.Duration(0); ; {
-		a := c.newAttempt(ctx, t, of)
-		a.lastOver = last
+		a := &attempt{c: c, terms: t, of: of, lastOver: last}
 		if l, err = a.run(ctx, ctx); err != nil {
 			timer := time.NewTimer(c.timeout)
 			defer timer.Stop()
 			select {
-			case <-a.giveUp():
+			case <-a.giveUp(ctx):
 			case <-timer.C:
 			}
 			return fmt.Errorf("lead %s: %w", mutex, err)

@@ -57,7 +57,6 @@ type lease struct {
 	of     *contender
 	token  uint64
 	began  instant
-	report *report
 	auto   bool           // nobody waits for work before the release when the tenure is lost or the Client is closed
 	losing sync.WaitGroup // the hook Lost has not returned
 
@@ -81,7 +80,7 @@ type lease struct {
 // newLease begins a tenure. from is when the request that acquired the mutex was sent.
 func newLease(base context.Context, a *attempt, token uint64, from instant, length time.Duration) *lease {
 	l := &lease{
-		c: a.c, terms: a.terms, of: a.of, auto: a.auto, token: token, report: &a.report, began: now(),
+		c: a.c, terms: a.terms, of: a.of, auto: a.auto, token: token, began: now(),
 		pause: retryPause,
 	}
 	l.renewed(from, length)
@@ -221,7 +220,7 @@ func (l *lease) renewLocked(left time.Duration) {
 func (l *lease) ask(timeout time.Duration) (r reply, sent instant, err error) {
 	ctx := context.WithoutCancel(l.Context)
 	if !l.terms.manual {
-		l.report.asks(l.token) // not under the lock: a hook may read the lease
+		l.c.report(l.Context, l.terms, Event{Kind: "Asked", Token: l.token}) // not under the lock: a hook may read the lease
 		sent = now()
 		r, err = l.c.guard(ctx, timeout, l.terms, l.token)
 		return r, sent, err
@@ -279,7 +278,7 @@ func (l *lease) answered(reply reply, err error, sent instant) {
 			l.c.log.Info("the server accepts the contender's requests again", "mutex", l.terms.mutex, "contender", l.terms.id)
 		}
 		if renewed {
-			l.report.renewed()
+			l.c.report(l.Context, l.terms, Event{Kind: "Renewed", Token: l.token})
 		}
 	}
 	l.act()
@@ -294,7 +293,7 @@ func (l *lease) renew(ctx context.Context) error {
 	if err := l.c.callable(ctx); err != nil {
 		return err
 	}
-	l.report.asks(l.token)
+	l.c.report(l.Context, l.terms, Event{Kind: "Asked", Token: l.token})
 	sent := now()
 	reply, err := l.c.guard(ctx, l.c.timeout, l.terms, l.token)
 	if err != nil {
@@ -352,7 +351,7 @@ func (l *lease) lose(owner Owner, expired bool) {
 		return
 	}
 	go func() { // a log handler or a hook may hang
-		l.report.lost(owner, expired)
+		l.c.report(l.Context, l.terms, Event{Kind: "Lost", Token: l.token, Took: now().since(l.began), Owner: owner, Expired: expired, Err: ErrLost})
 		l.losing.Done()
 		l.c.log.Warn("mutex lost", "mutex", l.terms.mutex, "contender", l.terms.id, "token", l.token, "owner", owner.ID)
 		if l.auto {
@@ -426,9 +425,9 @@ func (l *lease) wasReleased(released bool, err error) {
 		err = nil
 	case err == nil && !released: // the server ended the tenure before
 		err = ErrLost
-		l.report.lost(Owner{}, false)
+		l.c.report(l.Context, l.terms, Event{Kind: "Lost", Token: l.token, Took: now().since(l.began), Err: ErrLost})
 	default:
-		l.report.released(err)
+		l.c.report(l.Context, l.terms, Event{Kind: "Released", Token: l.token, Took: now().since(l.began), Err: err})
 	}
 	l.failure = err
 	l.c.contenders.remove(l.of, err)

@@ -63,7 +63,9 @@ func (l *lease) run(f func(context.Context) error) (err, failure error) {
 func (l *lease) once(f func(context.Context) error) (err error) {
 	began := now()
 	err = errWorkEnded
-	defer func() { l.report.workDone(began, err) }()
+	defer func() {
+		l.c.report(l.Context, l.terms, Event{Kind: "WorkDone", Token: l.token, Took: now().since(began), Err: err})
+	}()
 	err = f(l)
 	return err
 }
@@ -90,7 +92,7 @@ func (l *lease) free() error {
 // [Client.Do] does all this, and returns ErrLost if the mutex was lost.
 //
 // If ctx ends first, the error is a *[NotAcquiredError] that matches the error of ctx. If the last
-// request failed, the error also matches ErrUnavailable. The Client then releases the attempt in
+// request failed, or no request had a reply, the error also matches ErrUnavailable. The Client then releases the attempt in
 // the background, and Close waits for the release.
 //
 // Lock retries while the server is not available. If the server refuses the request, Lock returns
@@ -129,15 +131,13 @@ func (c *Client) lock(ctx, base context.Context, mutex string, try, auto bool, o
 	if err != nil {
 		return nil, lockError(ctx, mutex, Owner{}, err, nil)
 	}
-	a := c.newAttempt(ctx, t, of)
-	a.try, a.auto = try, auto
+	a := &attempt{c: c, terms: t, of: of, try: try, auto: auto}
 	l, err := a.run(ctx, base)
 	if err != nil {
-		owner, failure, unanswered := a.owner, a.failure, a.report.began && !a.answered
-		a.giveUp()
-		err = lockError(ctx, mutex, owner, err, failure)
+		a.giveUp(ctx)
+		err = lockError(ctx, mutex, a.owner, err, a.failure)
 		if held := (*NotAcquiredError)(nil); errors.As(err, &held) {
-			held.Unanswered = unanswered
+			held.Unanswered = !a.began.at.IsZero() && !a.answered
 		}
 		return nil, err
 	}
