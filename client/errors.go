@@ -38,10 +38,9 @@ type NotAcquiredError struct {
 	// that the owner is not known.
 	Owner Owner
 	// Err is the error of the context that ended the wait. If the last request failed, Err matches
-	// the error of the request, too. nil means that there was no wait.
+	// the error of the request, too. If no request had a reply, Err matches ErrUnavailable. nil
+	// means that there was no wait.
 	Err error
-	// Unanswered says that the wait ended before the server had answered a request.
-	Unanswered bool
 }
 
 // Error implements error.

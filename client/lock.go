@@ -135,11 +135,11 @@ func (c *Client) lock(ctx, base context.Context, mutex string, try, auto bool, o
 	l, err := a.run(ctx, base)
 	if err != nil {
 		a.giveUp(ctx)
-		err = lockError(ctx, mutex, a.owner, err, a.failure)
-		if held := (*NotAcquiredError)(nil); errors.As(err, &held) {
-			held.Unanswered = !a.began.at.IsZero() && !a.answered
+		failure := a.failure
+		if failure == nil && !a.began.at.IsZero() && !a.answered {
+			failure = errNoAnswer
 		}
-		return nil, err
+		return nil, lockError(ctx, mutex, a.owner, err, failure)
 	}
 	return l, nil
 }
@@ -175,6 +175,8 @@ func (c *Client) enter(ctx context.Context, mutex string, try bool, o []Option) 
 			failure = err
 			c.noteFailure(t, err, true)
 			err = c.sleep(ctx, time.Second, nil)
+		case failure == nil && isContextError(err):
+			failure = errNoAnswer
 		}
 	}
 	switch {

@@ -31,17 +31,13 @@ type Lock struct {
 // that waits retries while the server is not available. If the server refuses the request, Lock returns the server's error reply
 // at once.
 func (l *Lock) Lock(ctx context.Context, h *Holder) error {
-	return l.lock(ctx, h, true)
+	return l.lock(ctx, h, l.r.wait)
 }
 
 // TryLock locks if the lock is free. It sends at most one request. If it returns false and no
 // error, another holder or process has the lock or is next.
 func (l *Lock) TryLock(ctx context.Context, h *Holder) (bool, error) {
-	err := l.lock(ctx, h, false)
-	if held := (*client.NotAcquiredError)(nil); errors.As(err, &held) && held.Err == nil {
-		return false, nil
-	}
-	return err == nil, err
+	return tried(ctx, l.lock(ctx, h, l.r.c.TryLock))
 }
 
 // TryLockFor waits for the lock like Lock, but no longer than wait. If it returns false and no
@@ -53,105 +49,76 @@ func (l *Lock) TryLockFor(ctx context.Context, h *Holder, wait time.Duration) (b
 	}
 	limited, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	err := l.lock(limited, h, true)
-	held := (*client.NotAcquiredError)(nil)
-	switch {
-	case err == nil, ctx.Err() != nil, !errors.Is(err, context.DeadlineExceeded), errors.Is(err, client.ErrUnavailable):
-		return err == nil, err
-	case errors.As(err, &held) && !held.Unanswered:
-		return false, nil
-	}
-	return false, fmt.Errorf("lock %s: %w: no reply in time", l.mutex, client.ErrUnavailable)
+	return tried(ctx, l.lock(limited, h, l.r.wait))
 }
 
-// lock locks for h.
-func (l *Lock) lock(ctx context.Context, h *Holder, wait bool) error {
+// tried returns the results of TryLock and TryLockFor.
+func tried(ctx context.Context, err error) (bool, error) {
+	if errors.Is(err, client.ErrNotAcquired) && !errors.Is(err, client.ErrUnavailable) && ctx.Err() == nil {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// lock locks for h. If h does not have the lock, it gets the lock by acquire.
+func (l *Lock) lock(ctx context.Context, h *Holder, acquire func(context.Context, string, ...client.Option) (*client.Lock, error)) error {
+	r := l.r
 	switch {
 	case ctx == nil:
 		return errors.New("ctx is nil")
 	case h == nil:
 		return errors.New("the holder is nil")
-	case ctx.Err() != nil:
-		return &client.NotAcquiredError{Mutex: l.mutex, Err: ctx.Err()}
-	}
-	r, p := l.r, place{l.mutex, h}
-	r.mu.Lock()
-	e := r.entries[p]
-	if e == nil && r.closing.Err() == nil {
-		r.entries[p] = new(entry)
-	}
-	r.mu.Unlock()
-	switch {
 	case r.closing.Err() != nil:
 		return context.Cause(r.closing)
-	case e == nil:
-		return l.first(ctx, p, wait)
-	case e.lock == nil:
-		return fmt.Errorf("lock %s: the holder asks for it in another call: %w", l.mutex, client.ErrInUse)
+	case ctx.Err() != nil:
+		return &client.NotAcquiredError{Mutex: l.mutex, Err: ctx.Err()}
+	case !h.asking.TryLock():
+		return fmt.Errorf("lock %s: the holder asks for a lock in another call: %w", l.mutex, client.ErrInUse)
 	}
-	err := e.lock.Renew(ctx)
-	if errors.Is(err, client.ErrReleased) { // by Close of the registry or of the Client
-		err = fmt.Errorf("lock %s: %w", l.mutex, client.ErrClosed)
-	}
-	if err == nil {
-		r.mu.Lock()
-		e.count++
-		r.mu.Unlock()
-	}
-	return err
-}
-
-// first locks for a holder that does not have the lock.
-func (l *Lock) first(ctx context.Context, p place, wait bool) error {
-	lock, err := l.acquire(ctx, wait)
-	r := l.r
-	r.mu.Lock()
-	if r.closing.Err() != nil {
-		err = context.Cause(r.closing)
-	}
-	if err == nil {
-		r.entries[p] = &entry{1, lock}
-	} else {
-		delete(r.entries, p)
-	}
-	r.mu.Unlock()
-	if err != nil && lock != nil {
-		_ = lock.Unlock(r.closing) // in the background
-	}
-	return err
-}
-
-// acquire locks at the server.
-func (l *Lock) acquire(ctx context.Context, wait bool) (*client.Lock, error) {
-	r := l.r
+	defer h.asking.Unlock()
 	asking, cancel := context.WithCancel(ctx)
 	defer cancel()
 	defer context.AfterFunc(r.closing, cancel)()
-	options := []client.Option{client.WithTTL(r.cfg.ExpireAfter), client.WithTransition(0)}
-	if !r.cfg.Renew {
-		options = append(options, client.WithoutRenewal())
+	var err error
+	e := l.entry(h)
+	if e == nil {
+		e = new(entry)
+		e.lock, err = acquire(asking, l.mutex, r.options...)
+	} else {
+		err = l.renew(asking, e.lock)
 	}
-	try := r.c.Lock
-	if !wait || r.cfg.SpinEvery != 0 {
-		try = r.c.TryLock
-	}
-	for last := error(nil); ; {
-		lock, err := try(asking, l.mutex, options...)
-		again := errors.Is(err, client.ErrNotAcquired) || errors.Is(err, client.ErrUnavailable)
-		if !again || !wait || r.cfg.SpinEvery == 0 {
-			return lock, err
-		}
-		if last == nil || asking.Err() == nil { // else the end of ctx has cut the request
-			last = err
-		}
-		select {
-		case <-time.After(r.cfg.SpinEvery):
-		case <-asking.Done():
-			held := (*client.NotAcquiredError)(nil)
-			unanswered := errors.As(last, &held) && held.Unanswered
-			return nil, &client.NotAcquiredError{Mutex: l.mutex, Err: fmt.Errorf("%w (%w)", asking.Err(), last), Unanswered: unanswered}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closing.Err() != nil {
+		err = context.Cause(r.closing)
+		if e.lock != nil {
+			_ = e.lock.Unlock(r.closing) // in the background
 		}
 	}
+	if err == nil {
+		e.count++
+		r.entries[place{l.mutex, h}] = e
+	}
+	return err
+}
+
+// renew begins a new lease for a holder that has the lock.
+func (l *Lock) renew(ctx context.Context, lock *client.Lock) error {
+	err := lock.Renew(ctx)
+	switch {
+	case errors.Is(err, client.ErrReleased): // by Close of the Client
+		err = fmt.Errorf("lock %s: %w", l.mutex, client.ErrClosed)
+	case err != nil && ctx.Err() != nil:
+		err = fmt.Errorf("lock %s: %w: no reply in time (%w)", l.mutex, client.ErrUnavailable, ctx.Err())
+	}
+	return err
+}
+
+// entry returns the entry of a holder; nil = the holder does not have the lock.
+func (l *Lock) entry(h *Holder) *entry {
+	l.r.mu.Lock()
+	defer l.r.mu.Unlock()
+	return l.r.entries[place{l.mutex, h}]
 }
 
 // Unlock undoes one Lock of h. The last Unlock ends the ownership context and releases the lock at
@@ -167,7 +134,7 @@ func (l *Lock) Unlock(ctx context.Context, h *Holder) error {
 	r := l.r
 	r.mu.Lock()
 	e := r.entries[place{l.mutex, h}]
-	if e == nil || e.lock == nil {
+	if e == nil {
 		r.mu.Unlock()
 		return fmt.Errorf("%w at %s", ErrNotHolder, l.mutex)
 	}
@@ -180,11 +147,7 @@ func (l *Lock) Unlock(ctx context.Context, h *Holder) error {
 	if !last {
 		return nil
 	}
-	err := e.lock.Unlock(ctx)
-	if errors.Is(err, client.ErrLost) {
-		return fmt.Errorf("unlock %s: %w: it was released in the store due to expiration; the integrity of data protected by this lock may have been compromised", l.mutex, client.ErrLost)
-	}
-	return err
+	return e.lock.Unlock(ctx)
 }
 
 // IsHeldInThisProcess reports whether a holder of this registry has locked the lock and not
@@ -192,8 +155,8 @@ func (l *Lock) Unlock(ctx context.Context, h *Holder) error {
 func (l *Lock) IsHeldInThisProcess() bool {
 	l.r.mu.Lock()
 	defer l.r.mu.Unlock()
-	for p, e := range l.r.entries {
-		if p.mutex == l.mutex && e.lock != nil {
+	for p := range l.r.entries {
+		if p.mutex == l.mutex {
 			return true
 		}
 	}
@@ -205,9 +168,7 @@ func (l *Lock) IsHeldInThisProcess() bool {
 // fencing token. If h does not have the lock, Context returns a context that has ended with the
 // cause ErrNotHolder.
 func (l *Lock) Context(h *Holder) context.Context {
-	l.r.mu.Lock()
-	defer l.r.mu.Unlock()
-	if e := l.r.entries[place{l.mutex, h}]; e != nil && e.lock != nil {
+	if e := l.entry(h); e != nil {
 		return e.lock.Context()
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())

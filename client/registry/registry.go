@@ -2,6 +2,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,11 +39,12 @@ const defaultExpireAfter = 60 * time.Second
 type Registry struct {
 	c       *client.Client
 	cfg     Config
+	options []client.Option // of each lock
 	closing context.Context // ended by close, with the error of later calls
 	close   context.CancelCauseFunc
 
-	mu      sync.Mutex       // guards what follows, and the entries
-	entries map[place]*entry // what is locked or asked for
+	mu      sync.Mutex       // guards what follows, and the counts of the entries
+	entries map[place]*entry // what is locked
 }
 
 type place struct {
@@ -53,32 +55,33 @@ type place struct {
 // entry is the lock of a Holder. Holders of one process contend at the server, which serves them
 // first come, first served.
 type entry struct {
-	count int          // how often the holder has locked it
-	lock  *client.Lock // nil = a call asks the server for it
+	count int // how often the holder has locked it
+	lock  *client.Lock
 }
 
 // Holder is the identity of a lock's owner. It has the role of a thread in Java, because goroutines
 // have no identity. A Holder that has a lock may lock it again. Goroutines should not share a Holder:
-// while one of them waits for a lock, a Lock or TryLock of another returns client.ErrInUse.
+// while a Lock or TryLock of one of them has not returned, that of another returns client.ErrInUse.
 type Holder struct {
-	_ byte // Holders are compared by pointer, and pointers to two values of size 0 may be equal
+	asking sync.Mutex // held by a Lock or TryLock until it returns
 }
 
 // New returns a Registry. It sends no request. The error names the field that is not valid.
 func New(c *client.Client, cfg Config) (*Registry, error) {
-	if cfg.Prefix == "" {
+	cfg.ExpireAfter = cmp.Or(cfg.ExpireAfter, defaultExpireAfter)
+	switch err := names.CheckMillis("ExpireAfter", cfg.ExpireAfter, names.MinTTL, names.MaxTTL); {
+	case cfg.Prefix == "":
 		return nil, errors.New("Prefix is empty")
-	}
-	if cfg.ExpireAfter == 0 {
-		cfg.ExpireAfter = defaultExpireAfter
-	}
-	if err := names.CheckMillis("ExpireAfter", cfg.ExpireAfter, names.MinTTL, names.MaxTTL); err != nil {
+	case cfg.SpinEvery < 0:
+		return nil, fmt.Errorf("SpinEvery is %v, less than 0", cfg.SpinEvery)
+	case err != nil:
 		return nil, err
 	}
-	if cfg.SpinEvery < 0 {
-		return nil, fmt.Errorf("SpinEvery is %v, less than 0", cfg.SpinEvery)
-	}
 	r := &Registry{c: c, cfg: cfg, entries: make(map[place]*entry)}
+	r.options = []client.Option{client.WithTTL(cfg.ExpireAfter), client.WithTransition(0)}
+	if !cfg.Renew {
+		r.options = append(r.options, client.WithoutRenewal())
+	}
 	r.closing, r.close = context.WithCancelCause(context.Background())
 	return r, nil
 }
@@ -96,23 +99,37 @@ func (r *Registry) Obtain(key string) *Lock { return &Lock{r, r.cfg.Prefix + ":"
 func (r *Registry) Close() error {
 	r.close(fmt.Errorf("the registry is %w", client.ErrClosed))
 	r.mu.Lock()
-	var locks []*client.Lock
+	results := make(chan error, len(r.entries))
 	for _, e := range r.entries {
-		if e.lock != nil {
-			locks = append(locks, e.lock)
-		}
+		go func() { results <- e.lock.Unlock(context.Background()) }()
 	}
 	r.mu.Unlock()
-	failures := make([]error, len(locks))
-	var all sync.WaitGroup
-	for i, l := range locks {
-		all.Go(func() { failures[i] = l.Unlock(context.Background()) })
-	}
-	all.Wait()
-	for _, err := range failures {
-		if err != nil && !errors.Is(err, client.ErrLost) {
-			return fmt.Errorf("close the registry %s: %w; the releases continue in the background", r.cfg.Prefix, err)
+	var failure error
+	for range cap(results) {
+		if err := <-results; err != nil && !errors.Is(err, client.ErrLost) {
+			failure = fmt.Errorf("close the registry %s: %w; the releases continue in the background", r.cfg.Prefix, err)
 		}
 	}
-	return nil
+	return failure
+}
+
+// wait acquires a mutex. It waits in the server's queue, or asks every SpinEvery.
+func (r *Registry) wait(ctx context.Context, mutex string, o ...client.Option) (*client.Lock, error) {
+	if r.cfg.SpinEvery == 0 {
+		return r.c.Lock(ctx, mutex, o...)
+	}
+	for last := error(nil); ; {
+		lock, err := r.c.TryLock(ctx, mutex, o...)
+		if !errors.Is(err, client.ErrNotAcquired) && !errors.Is(err, client.ErrUnavailable) {
+			return lock, err
+		}
+		if last == nil || ctx.Err() == nil { // else the end of ctx has cut the request
+			last = err
+		}
+		select {
+		case <-time.After(r.cfg.SpinEvery):
+		case <-ctx.Done():
+			return nil, &client.NotAcquiredError{Mutex: mutex, Err: fmt.Errorf("%w (%w)", ctx.Err(), last)}
+		}
+	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -271,7 +270,7 @@ func TestRegistryLeaseIsNotRenewed(t *testing.T) {
 		must(t, lb.Lock(bg, hb)) // another registry can lock it
 		tried(t, false)(la.TryLock(bg, a.NewHolder()))
 		err := la.Unlock(bg, ha)
-		if !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "integrity of data protected by this lock may have been compromised") {
+		if !errors.Is(err, client.ErrLost) {
 			t.Errorf("Unlock of a lost lock returns %v, want ErrLost", err)
 		}
 		if !w.ours("b") || la.IsHeldInThisProcess() {
@@ -382,7 +381,7 @@ func TestBreakIsNoticedByLockAndUnlock(t *testing.T) {
 		for range 2 {
 			must(t, l.Lock(bg, h))
 			w.breakOff("spring:x")
-			if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) || !strings.Contains(err.Error(), "integrity") {
+			if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) {
 				t.Errorf("Unlock returns %v, want ErrLost", err)
 			}
 		}
