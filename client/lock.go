@@ -92,8 +92,8 @@ func (l *lease) free() error {
 // [Client.Do] does all this, and returns ErrLost if the mutex was lost.
 //
 // If ctx ends first, the error is a *[NotAcquiredError] that matches the error of ctx. If the last
-// request failed, or no request had a reply, the error also matches ErrUnavailable. The Client then releases the attempt in
-// the background, and Close waits for the release.
+// request failed, or no request had a reply, the error also matches ErrUnavailable. The Client then
+// releases the attempt in the background, and Close waits for the release.
 //
 // Lock retries while the server is not available. If the server refuses the request, Lock returns
 // the server's error reply at once. Lock returns ErrClosed if the Client or the go-redis client is
