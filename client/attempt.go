@@ -32,7 +32,7 @@ type attempt struct {
 	terms    *terms
 	of       *contender
 	try      bool   // ask once, and take no queue entry
-	auto     bool   // of the lease
+	auto     bool   // of the lease; the lease outlives the context of the attempt
 	lastOver uint64 // the token of the contender's last tenure; not 0 = ask again even if the server refuses
 
 	began     instant       // when the first request was sent; zero = none was
@@ -50,10 +50,9 @@ type attempt struct {
 	wake      chan struct{} // has an element after a notice
 }
 
-// run asks until the contender owns the mutex. base becomes the context of the lease. The error is
-// that of ctx, of the server's refusal, errClientClosed, or errHeld if try is set. After an error the
-// caller must call giveUp.
-func (a *attempt) run(ctx, base context.Context) (*lease, error) {
+// run asks until the contender owns the mutex. The error is that of ctx, of the server's refusal,
+// errClientClosed, or errHeld if try is set. After an error the caller must call giveUp.
+func (a *attempt) run(ctx context.Context) (*lease, error) {
 	defer a.unsubscribe()
 	pause := retryPause
 	for {
@@ -81,7 +80,7 @@ func (a *attempt) run(ctx, base context.Context) (*lease, error) {
 			}
 		case reply.status == statusAcquired || reply.status == statusRenewed:
 			var l *lease
-			if l, d, err = a.own(ctx, base, reply, sent); l != nil || err != nil {
+			if l, d, err = a.own(ctx, reply, sent); l != nil || err != nil {
 				return l, err
 			}
 		case a.try:
@@ -255,7 +254,7 @@ func (c *Client) noteFailure(t *terms, err error, first bool) {
 
 // own begins the tenure that a reply has granted. Without a lease and an error, the contender asks
 // again after again.
-func (a *attempt) own(ctx, base context.Context, r reply, sent instant) (_ *lease, again time.Duration, err error) {
+func (a *attempt) own(ctx context.Context, r reply, sent instant) (_ *lease, again time.Duration, err error) {
 	if r.status == statusRenewed && r.token == a.lastOver {
 		// The server has renewed a tenure that has ended in this process. End it there, too, so
 		// that each tenure begins once.
@@ -263,6 +262,10 @@ func (a *attempt) own(ctx, base context.Context, r reply, sent instant) (_ *leas
 	}
 	if r.token < a.lastOver {
 		a.c.log.Warn("the server hands out smaller tokens than before: has it lost its data?", "mutex", a.terms.mutex, "token", r.token, "before", a.lastOver)
+	}
+	base := ctx
+	if a.auto {
+		base = context.WithoutCancel(ctx)
 	}
 	l := newLease(base, a, r.token, sent, min(a.terms.lease(), r.transition))
 	if l.left() <= 0 { // the reply took longer than the lease
@@ -325,10 +328,8 @@ func (a *attempt) subscribe() {
 }
 
 func (a *attempt) unsubscribe() {
-	if a.listener != nil {
-		a.c.subscriptions.remove(a.listener)
-		a.listener = nil
-	}
+	a.c.subscriptions.remove(a.listener)
+	a.listener = nil
 }
 
 // notified wakes a polling waiter if it is next, if the mutex is free, or after a new subscription.

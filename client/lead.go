@@ -55,9 +55,6 @@ func (c *Client) Lead(ctx context.Context, mutex string, f func(context.Context)
 
 // lead contends, calls work for each lease, and releases the mutex after that.
 func (c *Client) lead(ctx context.Context, mutex string, o []Option, work func(*lease) error) error {
-	if ctx == nil {
-		return fmt.Errorf("lead %s: ctx is nil", mutex)
-	}
 	t, of, err := c.enter(ctx, mutex, false, o)
 	if err != nil {
 		return fmt.Errorf("lead %s: %w", mutex, err)
@@ -71,7 +68,7 @@ func (c *Client) lead(ctx context.Context, mutex string, o []Option, work func(*
 	var last uint64 // the token of the last tenure
 	for pause := time.Duration(0); ; {
 		a := &attempt{c: c, terms: t, of: of, lastOver: last}
-		if l, err = a.run(ctx, ctx); err != nil {
+		if l, err = a.run(ctx); err != nil {
 			timer := time.NewTimer(c.timeout)
 			defer timer.Stop()
 			select {

@@ -338,9 +338,7 @@ func (l *lease) finish(cause error) bool {
 	if l.timer != nil {
 		l.timer.Stop()
 	}
-	if l.listener != nil {
-		l.c.subscriptions.remove(l.listener)
-	}
+	l.c.subscriptions.remove(l.listener)
 	return true
 }
 

@@ -38,7 +38,7 @@ func (c *Client) do(ctx context.Context, mutex string, try bool, f func(context.
 	if f == nil {
 		return fmt.Errorf("lock %s: f is nil", mutex)
 	}
-	l, err := c.lock(ctx, ctx, mutex, try, false, o)
+	l, err := c.lock(ctx, mutex, try, false, o)
 	if err != nil {
 		return err
 	}
@@ -110,29 +110,22 @@ func (c *Client) TryLock(ctx context.Context, mutex string, o ...Option) (*Lock,
 }
 
 func (c *Client) newLock(ctx context.Context, mutex string, try bool, o []Option) (*Lock, error) {
-	if ctx == nil {
-		return nil, errNilContext(mutex)
-	}
-	l, err := c.lock(ctx, context.WithoutCancel(ctx), mutex, try, true, o)
+	l, err := c.lock(ctx, mutex, try, true, o)
 	if err != nil {
 		return nil, err
 	}
 	return &Lock{l}, nil
 }
 
-func errNilContext(mutex string) error { return fmt.Errorf("lock %s: ctx is nil", mutex) }
-
-// lock locks a mutex for one tenure. If auto is set, nobody waits for work before the release.
-func (c *Client) lock(ctx, base context.Context, mutex string, try, auto bool, o []Option) (*lease, error) {
-	if ctx == nil {
-		return nil, errNilContext(mutex)
-	}
+// lock locks a mutex for one tenure. If auto is set, the tenure outlives ctx, and nobody waits for work
+// before the release.
+func (c *Client) lock(ctx context.Context, mutex string, try, auto bool, o []Option) (*lease, error) {
 	t, of, err := c.enter(ctx, mutex, try, o)
 	if err != nil {
 		return nil, lockError(ctx, mutex, Owner{}, err, nil)
 	}
 	a := &attempt{c: c, terms: t, of: of, try: try, auto: auto}
-	l, err := a.run(ctx, base)
+	l, err := a.run(ctx)
 	if err != nil {
 		a.giveUp(ctx)
 		failure := a.failure
@@ -149,7 +142,7 @@ func lockError(ctx context.Context, mutex string, owner Owner, err, failure erro
 	switch {
 	case errors.Is(err, errHeld):
 		return &NotAcquiredError{Mutex: mutex, Owner: owner}
-	case ctx.Err() == nil || !errors.Is(err, ctx.Err()):
+	case ctx == nil || ctx.Err() == nil || !errors.Is(err, ctx.Err()):
 		return fmt.Errorf("lock %s: %w", mutex, err)
 	case failure != nil:
 		err = fmt.Errorf("%w (%w)", err, failure)
@@ -163,7 +156,7 @@ func lockError(ctx context.Context, mutex string, owner Owner, err, failure erro
 func (c *Client) enter(ctx context.Context, mutex string, try bool, o []Option) (*terms, *contender, error) {
 	t, err := c.terms(mutex, o)
 	if err == nil {
-		err = ctx.Err()
+		err = c.callable(ctx)
 	}
 	var failure error // of the last request
 	for t != nil && err == nil && t.id == "" {

@@ -94,7 +94,7 @@ func (c *Client) prefix(ctx context.Context) (string, error) {
 		return *known, nil
 	}
 	cmd := redis.NewCmd(ctx, "acl", "whoami")
-	err := c.ask(ctx, c.timeout, cmd)
+	err := c.ask(ctx, c.timeout, true, cmd)
 	name, _ := cmd.Val().(string)
 	switch {
 	case err != nil && redis.HasErrorPrefix(err, "NOPERM"): // the user may not ask

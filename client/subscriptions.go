@@ -89,8 +89,11 @@ func (s *subscriptions) add(notify func(notice), channels ...string) *listener {
 	return l
 }
 
-// remove removes a listener. The listener may still get notices that are being delivered.
+// remove removes a listener; nil = none. The listener may still get notices that are being delivered.
 func (s *subscriptions) remove(l *listener) {
+	if l == nil {
+		return
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, name := range l.channels {

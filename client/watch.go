@@ -121,9 +121,7 @@ func (w *watcher) subscribe() {
 }
 
 func (w *watcher) unsubscribe() {
-	if w.listener != nil {
-		w.c.subscriptions.remove(w.listener)
-	}
+	w.c.subscriptions.remove(w.listener)
 }
 
 func (w *watcher) notified(notice) {
@@ -202,7 +200,7 @@ func (w *watcher) ask(ctx context.Context, option string, value any) (v view, er
 		return v, err
 	}
 	history := redis.NewMapStringInterfaceSliceCmd(ctx, "simba.history", w.mutex, option, value)
-	if err = w.c.ask(ctx, w.c.timeout, history); err != nil {
+	if err = w.c.ask(ctx, w.c.timeout, true, history); err != nil {
 		return v, err
 	}
 	for _, values := range history.Val() {
@@ -222,7 +220,7 @@ func (w *watcher) ask(ctx context.Context, option string, value any) (v view, er
 // runID returns the server's id of its present run.
 func (c *Client) runID(ctx context.Context) (string, error) {
 	info := redis.NewStringCmd(ctx, "info", "server")
-	err := c.ask(ctx, c.timeout, info)
+	err := c.ask(ctx, c.timeout, true, info)
 	if refused(err) {
 		if !c.infoDenied.Swap(true) {
 			c.log.Warn("the server refuses INFO, so Watch may not notice that the server was restarted", "err", err)

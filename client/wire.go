@@ -11,8 +11,11 @@ import (
 )
 
 // ask sends a request and waits for the reply, at most for timeout. The error is that of ctx if ctx
-// has ended.
-func (c *Client) ask(ctx context.Context, timeout time.Duration, cmd redis.Cmder) error {
+// has ended. If again is set, go-redis may repeat the request.
+func (c *Client) ask(ctx context.Context, timeout time.Duration, again bool, cmd redis.Cmder) error {
+	if !again {
+		cmd = once{cmd}
+	}
 	limited, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	err := c.rdb.Process(limited, cmd)
@@ -25,17 +28,10 @@ func (c *Client) ask(ctx context.Context, timeout time.Duration, cmd redis.Cmder
 	return requestError(err)
 }
 
-// askRecord asks with a command that replies with a record of a tenure. If again is set, go-redis may
-// repeat it.
+// askRecord asks with a command that replies with a record of a tenure.
 func (c *Client) askRecord(ctx context.Context, timeout time.Duration, again bool, args ...any) (reply, error) {
 	cmd := redis.NewMapStringInterfaceCmd(ctx, args...)
-	var err error
-	if again {
-		err = c.ask(ctx, timeout, cmd)
-	} else {
-		err = c.ask(ctx, timeout, once{cmd})
-	}
-	if err != nil {
+	if err := c.ask(ctx, timeout, again, cmd); err != nil {
 		return reply{}, err
 	}
 	return readReply(cmd.Val())
@@ -85,23 +81,19 @@ func (c *Client) release(ctx context.Context, t *terms, token uint64, v via, aga
 		args = append(args, "via", v.waiter, "request", v.n)
 	}
 	cmd := redis.NewCmd(ctx, args...)
-	if again {
-		err = c.ask(ctx, c.timeout, cmd)
-	} else {
-		err = c.ask(ctx, c.timeout, once{cmd})
-	}
+	err = c.ask(ctx, c.timeout, again, cmd)
 	return cmd.Val() == int64(1), err
 }
 
 func (c *Client) check(ctx context.Context, timeout time.Duration, mutex string, token uint64) (holds bool, err error) {
 	cmd := redis.NewCmd(ctx, "simba.check", mutex, token)
-	err = c.ask(ctx, timeout, cmd)
+	err = c.ask(ctx, timeout, true, cmd)
 	return cmd.Val() == int64(1), err
 }
 
 func (c *Client) owner(ctx context.Context, mutex string) (Owner, error) {
 	cmd := redis.NewMapStringInterfaceCmd(ctx, "simba.owner", mutex)
-	switch err := c.ask(ctx, c.timeout, cmd); {
+	switch err := c.ask(ctx, c.timeout, true, cmd); {
 	case errors.Is(err, redis.Nil):
 		return Owner{}, nil
 	case err != nil:
