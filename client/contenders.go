@@ -72,15 +72,15 @@ func (s *contenders) add(t *terms) (*contender, error) {
 }
 
 // checkSuspension runs every suspendCheckEvery while there are contenders. If the machine was
-// suspended, the leases act, since their timers stood still.
+// suspended, the owners ask the server at once, since the timers of the leases stood still.
 func (s *contenders) checkSuspension() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if was := s.suspended; was != suspend.Time() {
-		s.suspended = suspend.Time()
+	if slept := suspend.Time() - s.suspended; slept > time.Millisecond { // less is an error of measurement
+		s.suspended += slept
 		for _, k := range s.all {
 			if k.lease != nil {
-				go k.lease.act()
+				go k.lease.check()
 			}
 		}
 	}

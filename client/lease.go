@@ -66,7 +66,7 @@ type lease struct {
 	timer      *time.Timer // calls act; nil before the first act
 	over       error       // nil = lasts
 	due        time.Time   // the next renewal; of a lease without renewal, the next check; zero = none
-	noticed    instant     // when the last notice called for a check
+	noticed    instant     // when check was called last
 	flying     int         // renewals without a reply
 	tries      int         // renewals since the last one that was answered
 	pause      time.Duration
@@ -314,11 +314,16 @@ func (l *lease) notified(n notice) {
 	if !another && !n.subscribed || n.channel == "" {
 		return
 	}
+	l.check()
+}
+
+// check makes the owner ask the server at once.
+func (l *lease) check() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.noticed = now()
 	l.due = l.noticed.at
-	if l.over == nil {
+	if l.over == nil && l.timer != nil {
 		l.timer.Reset(0)
 	}
 }
