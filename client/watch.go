@@ -59,7 +59,7 @@ const (
 func (c *Client) Watch(ctx context.Context, mutex string) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
 		w := &watcher{c: c, mutex: mutex, wake: make(chan struct{}, 1)}
-		defer w.unsubscribe()
+		defer func() { c.subscriptions.remove(w.listener) }()
 		for before := ""; ; {
 			states, err := w.read(ctx)
 			if ctx != nil && err != nil && ctx.Err() != nil {
@@ -120,16 +120,7 @@ func (w *watcher) subscribe() {
 	}
 }
 
-func (w *watcher) unsubscribe() {
-	w.c.subscriptions.remove(w.listener)
-}
-
-func (w *watcher) notified(notice) {
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
-}
+func (w *watcher) notified(notice) { poke(w.wake) }
 
 // view is what the server says in one read.
 type view struct {
