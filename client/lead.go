@@ -102,8 +102,11 @@ func (c *Client) lead(ctx context.Context, mutex string, o []Option, work func(*
 		case <-c.contenders.closing:
 			err = errClientClosed
 		}
-		if err == nil {
-			of, err = c.contenders.add(t)
+		for err == nil {
+			if of, err = c.contenders.add(t); !errors.Is(err, ErrInUse) { // else wait for the other one
+				break
+			}
+			err = c.sleep(ctx, retryPause, nil)
 		}
 		if err != nil {
 			return fmt.Errorf("lead %s: %w", mutex, err)

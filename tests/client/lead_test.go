@@ -65,6 +65,37 @@ func TestLeadPausesLongerWhileItsWorkReturnsAtOnce(t *testing.T) {
 	})
 }
 
+// In the pause between two tenures another contender of the Client may take the id.
+func TestLeadWaitsForAnotherContenderOfItsID(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		g, again := w.client(), make(chan *client.Lock)
+		go func() {
+			time.Sleep(50 * time.Millisecond)
+			l, err := g.TryLock(bg, "job", client.WithID("a"))
+			must(t, err)
+			again <- l
+		}()
+		ended := make(chan error)
+		go func() {
+			n := 0
+			ended <- g.Lead(bg, "job", func(context.Context) error {
+				if n++; n == 2 {
+					return client.Final(nil)
+				}
+				return nil
+			}, client.WithID("a"))
+		}()
+		l := <-again
+		select {
+		case err := <-ended:
+			t.Errorf("Lead returns %v while another contender has its id", err)
+		case <-time.After(time.Minute):
+			w.unlock(l)
+			must(t, <-ended)
+		}
+	})
+}
+
 func TestLeadReleasesThoughWorkPanicsOrEndsItsGoroutine(t *testing.T) {
 	for name, end := range map[string]func(){"panic": func() { panic("no paper") }, "Goexit": runtime.Goexit} {
 		inWorld(t, func(t *testing.T, w *world) {
