@@ -276,12 +276,14 @@ func (a *attempt) own(ctx context.Context, r reply, sent instant) (_ *lease, aga
 		}
 		return nil, retryPause, nil
 	}
+	l.hooks.Add(1)
 	if err := a.c.contenders.hold(a.of, l); err != nil {
 		l.cancel(err)
 		return nil, 0, err
 	}
 	a.forget()
 	a.c.report(ctx, a.terms, Event{Kind: "Acquired", Token: l.token, Took: now().since(a.began)})
+	l.hooks.Done()
 	l.act()
 	return l, 0, nil
 }

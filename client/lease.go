@@ -58,7 +58,7 @@ type lease struct {
 	token  uint64
 	began  instant
 	auto   bool           // nobody waits for work before the release when the tenure is lost or the Client is closed
-	losing sync.WaitGroup // the hook Lost has not returned
+	hooks  sync.WaitGroup // the hooks Acquired and Lost that have not returned
 
 	mu         sync.Mutex // guards what follows
 	from       instant    // when the request for the present lease was sent
@@ -337,7 +337,7 @@ func (l *lease) finish(cause error) bool {
 	}
 	l.over = cause
 	if errors.Is(cause, ErrLost) {
-		l.losing.Add(1)
+		l.hooks.Add(1)
 	}
 	l.cancel(cause)
 	if l.timer != nil {
@@ -355,7 +355,7 @@ func (l *lease) lose(owner Owner, expired bool) {
 	}
 	go func() { // a log handler or a hook may hang
 		l.c.report(l.Context, l.terms, Event{Kind: "Lost", Token: l.token, Took: now().since(l.began), Owner: owner, Expired: expired, Err: ErrLost})
-		l.losing.Done()
+		l.hooks.Done()
 		l.c.log.Warn("mutex lost", "mutex", l.terms.mutex, "contender", l.terms.id, "token", l.token, "owner", owner.ID)
 		if l.auto {
 			l.release()
@@ -403,7 +403,7 @@ func (l *lease) beginRelease() (first bool) {
 // releaseAtServer sends RELEASE. If the server does not reply, it goes on in the background, until the
 // server confirms or refuses it, or the lease has ended.
 func (l *lease) releaseAtServer(ctx context.Context) {
-	l.losing.Wait() // before the hooks of a next tenure
+	l.hooks.Wait() // before the next hook
 	released, err := l.c.release(ctx, l.terms, l.token, via{}, false)
 	if err == nil || isFinal(err) {
 		l.wasReleased(released, err)

@@ -114,6 +114,34 @@ func TestHooksAreCalledBeforeTheCallsTheyReportReturn(t *testing.T) {
 	})
 }
 
+// Close ends a tenure before its hook Acquired has returned.
+func TestReleasedComesAfterAcquired(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		var acquired sync.Map // by mutex
+		g := w.clientWith(client.Options{Hook: func(_ context.Context, e client.Event) {
+			switch e.Kind {
+			case "Acquired":
+				time.Sleep(time.Second)
+				acquired.Store(e.Mutex, true)
+			case "Released":
+				if _, found := acquired.Load(e.Mutex); !found {
+					t.Error("Released comes before the hook Acquired has returned")
+				}
+			}
+		}})
+		for _, lock := range []func() error{
+			func() error { _, err := g.Lock(bg, "job"); return err },
+			func() error { return g.Do(bg, "another", func(context.Context) error { return nil }) },
+		} {
+			go func() { must(t, lock()) }()
+		}
+		time.Sleep(500 * time.Millisecond)
+		must(t, g.Close())
+		time.Sleep(time.Second)
+		w.nothingLeft("job")
+	})
+}
+
 func TestNotAcquiredReportsWhyAnAttemptEnded(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		other := w.contend("other")
