@@ -58,8 +58,8 @@ func (s *service) start(ctx context.Context) (*run, error) {
 	s.last = r
 	go func() {
 		defer end()
-		r.err = s.f(ctx)
-		if ctx.Err() != nil {
+		defer r.stop(nil) // ctx of Run may last much longer
+		if r.err = s.f(ctx); ctx.Err() != nil {
 			r.err = nil
 		}
 	}()

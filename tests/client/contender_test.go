@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -440,4 +441,31 @@ func TestNewRefusesWhatAContenderCannotUse(t *testing.T) {
 			t.Errorf("New returns %v, %v, want the error %s", k, err, want)
 		}
 	}
+}
+
+// foreign is a context that package context does not know, so each context that is derived from it
+// has a goroutine.
+type foreign struct{ context.Context }
+
+func (foreign) Value(any) any { return nil }
+
+func TestRunThatHasEndedKeepsNothingInItsContext(t *testing.T) {
+	inWorld(t, func(t *testing.T, w *world) {
+		k, err := contend.New(w.client().Client, "not valid", 0, func(context.Context) {}, nil)
+		must(t, err)
+		ctx, cancel := context.WithCancel(bg)
+		defer cancel()
+		var before int
+		for i := range 11 {
+			if err := k.Run(foreign{ctx}); err == nil {
+				t.Error("Run returns no error for a name that is not valid")
+			}
+			if synctest.Wait(); i == 0 {
+				before = runtime.NumGoroutine()
+			}
+		}
+		if n := runtime.NumGoroutine() - before; n > 5 {
+			t.Errorf("ten calls of Run have left %d goroutines", n)
+		}
+	})
 }
