@@ -39,13 +39,13 @@ const quickTenure = time.Second
 // logs the error, releases the mutex, and contends again at the end of the queue. If f returns within
 // a second, Lead first pauses, each time longer, up to the TTL. When the mutex is lost, the context
 // of f ends with the cause ErrLost. Lead waits until f has returned, and contends again. Then it is
-// no failure that f returns the error of its context, or its cause. If f panics, Lead releases the mutex, and the
-// panic passes on.
+// no failure that f returns the error of its context, or its cause. If f panics, Lead releases the
+// mutex, and the panic passes on.
 //
 // When ctx ends, Lead waits for f, and for the reply to the release at most for Options.Timeout, and
-// returns an error that matches that of ctx. It returns ErrClosed when the Client or the go-redis client is closed. If
-// the server refuses the first request, Lead returns the server's error reply. After the first
-// tenure it logs a refusal, and tries again.
+// returns an error that matches that of ctx. It returns ErrClosed when the Client or the go-redis
+// client is closed. If the server refuses a request before the first tenure, Lead returns the
+// server's error reply. After the first tenure it logs a refusal, and tries again.
 func (c *Client) Lead(ctx context.Context, mutex string, f func(context.Context) error, o ...Option) error {
 	if f == nil {
 		return fmt.Errorf("lead %s: f is nil", mutex)

@@ -14,11 +14,11 @@ type Lock struct{ l *lease }
 // or with the ownership, whichever ends first, and [Token] returns its fencing token. Do waits for
 // the reply to the unlock at most for Options.Timeout.
 //
-// Do waits for the mutex, and for a server that does not answer, until ctx ends. If Do cannot lock the
-// mutex, it returns the error of [Client.Lock]. If the mutex was lost while f
-// ran, the error matches ErrLost, and also the error of f if there is one. Another owner may then
-// have changed what the mutex protects. In all other cases Do returns the error of f unchanged.
-// Check for ErrLost first, since f may return the error of its context.
+// Do waits for the mutex, and for a server that does not answer, until ctx ends. If Do cannot lock
+// the mutex, it returns the error of [Client.Lock]. If the mutex was lost while f ran, the error
+// matches ErrLost, and also the error of f if there is one. Another owner may then have changed what
+// the mutex protects. In all other cases Do returns the error of f unchanged. Check for ErrLost
+// first, since f may return the error of its context.
 //
 // Do unlocks the mutex also if f panics or ends its goroutine. If the server does not confirm the
 // unlock, Do logs a warning. The mutex is then free when its lease ends. Locks are not reentrant: a

@@ -48,8 +48,7 @@ type terms struct {
 	manual          bool
 }
 
-// terms returns the terms of a call. The error names the option that is not valid. If the server has
-// to be asked for the user's name, ctx bounds the time, and the error may be ErrUnavailable.
+// terms returns the terms of a call. The error names the option that is not valid.
 func (c *Client) terms(mutex string, options []Option) (*terms, error) {
 	t := &terms{mutex: mutex, ttl: c.ttl, transition: c.transition, fits: c.fits}
 	for _, set := range options {

@@ -54,8 +54,8 @@ const (
 //
 // Watch yields each error once, with the zero State, and tries again. It asks at least every 15 s, so
 // it may see so late that the server does not answer. It ends when ctx ends, without an error.
-// ErrClosed ends it, too, after it was yielded. Without the right to INFO,
-// Watch sees a restart of the server only if the owner differs.
+// ErrClosed ends it, too, after it was yielded. Without the right to INFO, Watch sees a restart of
+// the server only if the owner differs.
 func (c *Client) Watch(ctx context.Context, mutex string) iter.Seq2[State, error] {
 	return func(yield func(State, error) bool) {
 		w := &watcher{c: c, mutex: mutex, wake: make(chan struct{}, 1)}

@@ -27,9 +27,9 @@ type Lock struct {
 
 // Lock waits until h has the lock. If h has it already, Lock renews the lease; if that fails, h still
 // has the lock as often as before. If ctx ends first, the error matches client.ErrNotAcquired and
-// the error of ctx, and the registry releases the attempt in the background. A holder
-// that waits retries while the server is not available. If the server refuses the request, Lock returns the server's error reply
-// at once.
+// the error of ctx, and the registry releases the attempt in the background. A holder that waits
+// retries while the server is not available. If the server refuses the request, Lock returns the
+// server's error reply at once.
 func (l *Lock) Lock(ctx context.Context, h *Holder) error {
 	return l.lock(ctx, h, l.r.wait)
 }

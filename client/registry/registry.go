@@ -20,8 +20,8 @@ type Config struct {
 	Prefix string
 
 	// ExpireAfter is the lease of a lock, 1 ms to 24 h; 0 means 60 s. The engine zookeeper refuses
-	// more than half of its session timeout. Unless Renew is set, the registry does not renew it by itself, as in
-	// Spring. To keep a lock longer, lock it once more.
+	// more than half of its session timeout. Unless Renew is set, the registry does not renew it by
+	// itself, as in Spring. To keep a lock longer, lock it once more.
 	ExpireAfter time.Duration
 	Renew       bool
 
