@@ -386,8 +386,8 @@ func (a *attempt) giveUp(ctx context.Context) <-chan struct{} {
 }
 
 // release releases what the server may keep for the contender. A named contender says what that is,
-// since a late RELEASE could end a later tenure of the id. Without SIMBA.NEXT its queue entry stays for
-// the queue grace. The server offers it nothing.
+// since a late RELEASE could end a later tenure of the id. A queue entry that a request without VIA
+// has made stays until the queue grace after the owner's lease. The server offers it nothing.
 func (a *attempt) release(ctx context.Context, v via) error {
 	if !a.terms.named {
 		_, err := a.c.release(ctx, a.terms, 0, via{}, true)
