@@ -42,6 +42,7 @@ type attempt struct {
 	refused   bool          // a request was refused, which is logged, and none was answered since
 	doubled   bool          // another waiter with this id was logged
 	uncertain bool          // a request to acquire got no reply
+	polls     bool          // the connection for outcomes could not be opened
 	answered  bool          // the server has answered a request
 	present   bool          // the server may keep something for the contender
 	flying    chan struct{} // closed when the last request has ended; nil = it has
@@ -60,7 +61,7 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 		var d time.Duration // until the contender asks again
 		if err == nil {
 			pause = retryPause
-			if reply.status == statusQueued {
+			if reply.status == statusQueued || reply.status == statusBusy && !a.try {
 				reply, sent, d, err = a.await(ctx, reply, sent)
 			}
 		}
@@ -92,24 +93,22 @@ func (a *attempt) run(ctx context.Context) (*lease, error) {
 	}
 }
 
-// await waits for the outcome if the server has queued a request. If that is not a grant, the
-// contender asks again after again.
+// await opens the connection for outcomes, waits there, or, without it, polls. Unless it returns a grant,
+// the contender asks again after again.
 func (a *attempt) await(ctx context.Context, r reply, sent instant) (_ reply, _ instant, again time.Duration, err error) {
-	if r.request == 0 {
-		opened := a.c.waits.open()
-		if a.wait != nil { // this server has no such waiter
-			opened = nil
-		}
-		if opened != nil {
+	switch {
+	case r.status == statusBusy:
+		if opened := a.c.waits.open(); opened != nil {
 			select {
 			case <-opened:
 			case <-ctx.Done():
 			case <-a.c.contenders.closing:
 			}
-			if a.c.waits.isOpen() {
-				return r, sent, 0, nil
-			}
 		}
+		a.polls = !a.c.waits.isOpen()
+		return r, sent, 0, nil
+	case r.request == 0:
+		a.polls = false // try again to open the connection
 		a.subscribe()
 		return r, sent, a.contendIn(r), nil
 	}
@@ -139,7 +138,8 @@ func (a *attempt) await(ctx context.Context, r reply, sent instant) (_ reply, _ 
 // errHeld is the error of an attempt that did not wait.
 var errHeld = errors.New("another contender owns the mutex or is next")
 
-// ask sends an ACQUIRE. If the connection for outcomes is up, the request waits there.
+// ask sends an ACQUIRE. If the connection for outcomes is up, the request waits there. If not, it takes no
+// queue entry, unless the contender polls.
 func (a *attempt) ask(ctx context.Context) (reply, instant, error) {
 	a.forget()
 	if err := ctx.Err(); err != nil {
@@ -171,8 +171,9 @@ func (a *attempt) ask(ctx context.Context) (reply, instant, error) {
 // acquire sends a request that goes on when ctx or the Client ends, so that the RELEASE that follows
 // does not overtake it.
 func (a *attempt) acquire(ctx context.Context, v via) (reply, error) {
+	noQueue := a.try || v.n == 0 && !a.polls
 	if ctx.Done() == nil {
-		return a.c.acquire(ctx, a.terms, a.try, v)
+		return a.c.acquire(ctx, a.terms, noQueue, v)
 	}
 	var got reply
 	var err error
@@ -180,7 +181,7 @@ func (a *attempt) acquire(ctx context.Context, v via) (reply, error) {
 	a.flying = flying
 	go func() {
 		defer close(flying)
-		got, err = a.c.acquire(context.WithoutCancel(ctx), a.terms, a.try, v)
+		got, err = a.c.acquire(context.WithoutCancel(ctx), a.terms, noQueue, v)
 	}()
 	select {
 	case <-flying:
@@ -386,15 +387,15 @@ func (a *attempt) giveUp(ctx context.Context) <-chan struct{} {
 }
 
 // release releases what the server may keep for the contender. A named contender says what that is,
-// since a late RELEASE could end a later tenure of the id. A queue entry that a request without VIA
-// has made stays until the queue grace after the owner's lease. The server offers it nothing.
+// since a late RELEASE could end a later tenure of the id. The queue entry of one that polls stays until
+// the queue grace after the owner's lease. The server offers it nothing.
 func (a *attempt) release(ctx context.Context, v via) error {
 	if !a.terms.named {
 		_, err := a.c.release(ctx, a.terms, 0, via{}, true)
 		return err
 	}
 	if v.n != 0 {
-		if released, err := a.c.release(ctx, a.terms, 0, v, true); released || err != nil {
+		if released, err := a.c.release(ctx, a.terms, 0, v, true); released || err != nil || !a.uncertain && a.c.waits.isOpen() {
 			return err
 		}
 	}

@@ -282,6 +282,29 @@ func TestGrantThatNobodyWaitsForIsReleased(t *testing.T) {
 	}
 }
 
+// The Client opens the connection for outcomes before a contender takes a queue entry. Without it, only
+// a RELEASE that names nothing could remove the entry of a named contender.
+func TestFirstWaiterThatGivesUpSoonLeavesNoQueueEntry(t *testing.T) {
+	for _, id := range []string{"", "b"} {
+		for d := time.Millisecond; d < 80*time.Millisecond; d += 3 * time.Millisecond {
+			inWorld(t, func(t *testing.T, w *world) {
+				w.client().take(t, "other", time.Hour)
+				g := w.client()
+				g.slow(5*time.Millisecond, 5*time.Millisecond)
+				ctx, cancel := context.WithTimeout(bg, d)
+				defer cancel()
+				if _, err := g.Lock(ctx, "job", client.WithID(id)); !errors.Is(err, context.DeadlineExceeded) {
+					t.Errorf("Lock returns %v, want the end of its context", err)
+				}
+				time.Sleep(time.Second)
+				if q := w.queue("job"); len(q) != 0 {
+					t.Errorf("id %q, after %v: the queue is %q, want none", id, d, q)
+				}
+			})
+		}
+	}
+}
+
 // A request arrives a second after the client has given it up and repeated it, and half a second
 // after the caller has given up.
 func TestGrantOfALateRequestIsReleased(t *testing.T) {
