@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -136,6 +138,35 @@ func TestLeaderThatMayNotReleaseLeadsAgain(t *testing.T) {
 		_ = g.Close()
 		w.users = nil
 		w.restart()
+	})
+}
+
+func TestRightsOfTheGuideAreEnough(t *testing.T) {
+	guide, err := os.ReadFile("../../docs/guides/go-client.md")
+	must(t, err)
+	rights := regexp.MustCompile(`\+[a-z][a-z.|]*`).FindAllString(string(guide), -1)
+	inWorld(t, func(t *testing.T, w *world) {
+		w.allow(map[string]string{"bob": "~* " + strings.Join(rights, " ")})
+		g, log := w.loggedOf("bob")
+		got := []any{
+			watchMinute(t, w, g), waitMinute(t, w, g), lead(g, 10*time.Second),
+			g.Do(bg, "job", func(context.Context) error { time.Sleep(time.Minute); return nil }),
+		}
+		for _, o := range []client.Option{client.WithoutRenewal(), client.WithID("bob")} {
+			l, err := g.Lock(bg, "job", o)
+			must(t, err)
+			time.Sleep(5 * time.Second)
+			got = append(got, l.Unlock(bg))
+		}
+		w.client().take(t, "other", time.Hour)
+		b := w.waits(g, client.WithID("bob"))
+		b.cancel()
+		<-b.done
+		time.Sleep(time.Minute)
+		_, err := g.Check(bg, "job", 1)
+		if text := fmt.Sprint(append(got, err, log())...); strings.Contains(text, "NOPERM") {
+			t.Errorf("with the rights %q: %s", rights, text)
+		}
 	})
 }
 
