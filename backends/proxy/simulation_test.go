@@ -248,7 +248,10 @@ func (w *simulation) everyWaiterIsServed(mutexes []string) {
 				case <-woken:
 					o, err = ticket.End(simba.EndWoken)
 				case <-limit:
-					w.Errorf("%s waits for %s although no fault is left: %+v", r.Contender, c.mutex, w.data.rows[c.mutex])
+					w.data.mu.Lock()
+					row := fmt.Sprintf("%+v", w.data.rows[c.mutex])
+					w.data.mu.Unlock()
+					w.Errorf("%s waits for %s although no fault is left: %s", r.Contender, c.mutex, row)
 					_, _ = ticket.End(simba.EndLeft)
 					return
 				}
