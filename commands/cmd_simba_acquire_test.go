@@ -18,7 +18,9 @@ import (
 // blocks, and the test decides how its Ticket ends.
 type oneTicket struct {
 	*fakeBackend
-	mu      sync.Mutex // protects the rest
+	delay   time.Duration // of End
+	err     error         // of End; nil = none
+	mu      sync.Mutex    // protects the rest
 	waiter  simba.Waiter
 	granted bool
 	missed  int // how many of the next wake-ups come without a grant
@@ -48,9 +50,13 @@ func (s *oneTicket) grant() simba.Waiter {
 }
 
 func (s *oneTicket) End(why simba.EndReason) (simba.Outcome, error) {
+	time.Sleep(s.delay)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ends = append(s.ends, why)
+	if s.err != nil {
+		return simba.Outcome{}, s.err
+	}
 	if why == simba.EndWoken && s.missed > 0 {
 		s.missed--
 		return simba.Outcome{Status: simba.StatusWaiting, Seq: 9}, nil

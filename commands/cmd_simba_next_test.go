@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"slices"
 	"strings"
@@ -13,7 +12,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/engine"
+	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/resp"
 )
 
@@ -25,12 +24,15 @@ var (
 
 // acquireVia returns an ACQUIRE of the mutex m that waits via theWaiter.
 func acquireVia(contender string, n int, wait string) string {
-	return fmt.Sprintf("SIMBA.ACQUIRE m %s 10000 WAIT %s VIA %s REQUEST %d", contender, wait, theWaiter, n)
+	return fmt.Sprintf("SIMBA.ACQUIRE m %s 60000 WAIT %s VIA %s REQUEST %d", contender, wait, theWaiter, n)
 }
 
 func releaseVia(contender string, n int) string {
 	return fmt.Sprintf("SIMBA.RELEASE m %s VIA %s REQUEST %d", contender, theWaiter, n)
 }
+
+// on returns the command for another mutex than m.
+func on(mutex, command string) string { return strings.Replace(command, " m ", " "+mutex+" ", 1) }
 
 func next(ms int) string { return fmt.Sprintf("SIMBA.NEXT %s %d", theWaiter, ms) }
 
@@ -63,7 +65,13 @@ func outcomes(reply string) []string {
 
 func (p *peer) wantNext(ms int, want ...string) {
 	p.t.Helper()
-	if got := outcomes(p.do(next(ms))); !slices.Equal(got, want) {
+	p.send(next(ms))
+	p.wantOutcomes(want...)
+}
+
+func (p *peer) wantOutcomes(want ...string) {
+	p.t.Helper()
+	if got := outcomes(p.reply()); !slices.Equal(got, want) {
 		p.t.Errorf("SIMBA.NEXT returned the outcomes %q, want %q", got, want)
 	}
 }
@@ -75,23 +83,42 @@ func (p *peer) wantStatus(command, want string) {
 	}
 }
 
-// queue returns the contenders in the queue of m and the kinds of their waits.
-func (p *peer) queue() string {
+// wantNoNumber fails the test unless ACQUIRE replies the status and no SIMBA.NEXT will return an
+// outcome.
+func (p *peer) wantNoNumber(acquire, want string) {
 	p.t.Helper()
+	v := values(p.do(acquire))
+	if _, numbered := v["request"]; numbered || v["status"] != want {
+		p.t.Errorf("%s replied %v, want %s without a number", acquire, v, want)
+	}
+}
+
+// wantQueue compares the contenders in the queue of m, and the kinds of their waits.
+func (p *peer) wantQueue(want string) {
+	p.t.Helper()
+	synctest.Wait()
 	var list []string
 	for _, record := range strings.Split(p.do("SIMBA.QUEUE m"), bulk("contender"))[1:] {
 		v := values(bulk("contender") + record)
 		list = append(list, v["contender"]+" "+v["kind"])
 	}
-	return strings.Join(list, ", ")
+	if got := strings.Join(list, ", "); got != want {
+		p.t.Errorf("the queue has %q, want %q", got, want)
+	}
+}
+
+func (p *peer) wantOwner(want string) {
+	p.t.Helper()
+	if got := values(p.do("SIMBA.OWNER m"))["owner"]; got != want {
+		p.t.Errorf("m has the owner %q, want %q", got, want)
+	}
 }
 
 // withWaiter calls test with three connections to a server that has the engine embedded: two for
 // requests, and one that has bound theWaiter. The contender o owns the mutex m.
 func withWaiter(t *testing.T, test func(t *testing.T, s *site, p, q, n *peer)) {
-	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := embeddedSite(t, Config{})
+		s := newSite(t, Config{Backend: newEngine(t)})
 		p, q, n := s.dial(), s.dial(), s.dial()
 		n.wantNext(0)
 		p.wantStatus("SIMBA.ACQUIRE m o 3600000", "acquired")
@@ -99,44 +126,50 @@ func withWaiter(t *testing.T, test func(t *testing.T, s *site, p, q, n *peer)) {
 	})
 }
 
-func embeddedSite(t *testing.T, cfg Config) *site {
-	t.Helper()
-	e, err := engine.New(engine.Config{Clock: engine.NewClock(0), HandoffWindow: time.Second, QueueGrace: 5 * time.Second}, engine.Memory(), engine.Recovery{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Stop)
-	cfg.Backend = e
-	return newSite(t, cfg)
+// withWaiterOfTicket is withTicket with a connection for requests and one that has bound theWaiter.
+func withWaiterOfTicket(t *testing.T, test func(t *testing.T, s *site, ticket *oneTicket, p, n *peer)) {
+	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
+		p, n := s.dial(), s.dial()
+		n.wantNext(0)
+		test(t, s, ticket, p, n)
+	})
+}
+
+// withUsers calls test with connections of two users. The user boss may do everything. The user c
+// sends requests on p, and has bound theWaiter on n. allow changes the rules of c, and returns
+// what rejudge needs.
+func withUsers(t *testing.T, test func(t *testing.T, s *site, allow func(rules string) []*access.Account, boss, p, n *peer)) {
+	synctest.Test(t, func(t *testing.T) {
+		rules := []string{"user default on nopass ~* &* +@all", "user boss on >pw ~* +@all as:*", "user c on >pw ~* +@all"}
+		file := newUsersFile(t, rules...)
+		s := newSite(t, Config{Backend: newEngine(t), Users: file.open()})
+		allow := func(of string) []*access.Account {
+			file.write(append(rules[:2:2], "user c on >pw "+of)...)
+			changed, err := s.x.gate.users.Load()
+			if err != nil {
+				t.Error(err)
+			}
+			return changed
+		}
+		boss, p, n := s.as("boss"), s.as("c"), s.as("c")
+		n.wantNext(0)
+		test(t, s, allow, boss, p, n)
+	})
 }
 
 func TestNextReturnsTheOutcomeOfAWait(t *testing.T) {
-	record := func(proto int, fields ...string) string {
-		head := fmt.Sprintf("*%d\r\n", 2*len(fields))
-		if proto == 3 {
-			head = fmt.Sprintf("%%%d\r\n", len(fields))
-		}
-		for _, f := range fields {
-			name, value, _ := strings.Cut(f, "=")
-			if head += bulk(name); strings.HasPrefix(value, ":") {
-				head += value + "\r\n"
-			} else {
-				head += bulk(value)
-			}
-		}
-		return head
-	}
-	for _, proto := range []int{2, 3} {
+	wire := func(words string) string { return strings.ReplaceAll(words+" ", " ", "\r\n") }
+	for proto, head := range map[int][2]string{2: {"*14", "*1 *16"}, 3: {"%7", "*1 %8"}} {
 		withWaiter(t, func(t *testing.T, _ *site, p, q, n *peer) {
 			p.do(fmt.Sprint("HELLO ", proto))
 			n.do(fmt.Sprint("HELLO ", proto))
 			p.expect("SIMBA.ACQUIRE m c 10000 TRANSITION 500 WAIT 0 VIA "+theWaiter+" REQUEST 9223372036854775807",
-				record(proto, "request=:9223372036854775807", "status=queued", "owner=o", "token=:1", "ttl=:3600000", "transition=:3600000", "position=:1"))
+				wire(head[0]+" $7 request :9223372036854775807 $6 status $6 queued $5 owner $1 o $5 token :1 $3 ttl :3600000 $10 transition :3600000 $8 position :1"))
 			n.send(next(2000))
 			synctest.Wait()
 			time.Sleep(1500 * time.Millisecond)
 			q.expect("SIMBA.RELEASE m o", ":1\r\n")
-			want := "*1\r\n" + record(proto, "request=:9223372036854775807", "mutex=m", "status=acquired", "owner=c", "token=:2", "ttl=:10000", "transition=:10500", "position=:0")
+			want := wire(head[1] + " $7 request :9223372036854775807 $5 mutex $1 m $6 status $8 acquired $5 owner $1 c $5 token :2 $3 ttl :10000 $10 transition :10500 $8 position :0")
 			if got := n.reply(); got != want {
 				t.Errorf("in RESP%d SIMBA.NEXT replied\n%q, want\n%q", proto, got, want)
 			}
@@ -145,7 +178,7 @@ func TestNextReturnsTheOutcomeOfAWait(t *testing.T) {
 }
 
 func TestASilentNextReturnsAnEmptyList(t *testing.T) {
-	withWaiter(t, func(t *testing.T, _ *site, p, _, n *peer) {
+	withWaiter(t, func(t *testing.T, _ *site, _, _, n *peer) {
 		began := time.Now()
 		n.expect(next(2000), "*0\r\n")
 		if took := time.Since(began); took != 2*time.Second {
@@ -154,26 +187,14 @@ func TestASilentNextReturnsAnEmptyList(t *testing.T) {
 	})
 }
 
-func TestAReplyAtOnceHasNoOutcome(t *testing.T) {
-	withWaiter(t, func(t *testing.T, _ *site, p, _, n *peer) {
-		p.do("SIMBA.RELEASE m o")
-		p.wantStatus(acquireVia("c", 1, "0"), "acquired")
-		p.wantStatus(acquireVia("c", 2, "0"), "renewed")
-		n.wantNext(1000)
-	})
-}
-
 // Outcomes wait for the next SIMBA.NEXT, but a wait never lasts longer than its limit.
 func TestAWaitTimesOutWithoutANext(t *testing.T) {
 	withWaiter(t, func(t *testing.T, _ *site, p, _, n *peer) {
 		p.wantStatus(acquireVia("c", 1, "1000"), "queued")
 		p.wantStatus(acquireVia("d", 2, "2000"), "queued")
-		time.Sleep(1000 * time.Millisecond)
-		synctest.Wait()
-		if got := p.queue(); got != "d blocked" {
-			t.Errorf("after the limit of one of two waits the queue has %q, want d alone", got)
-		}
-		time.Sleep(1000 * time.Millisecond)
+		time.Sleep(time.Second)
+		p.wantQueue("d blocked")
+		time.Sleep(time.Second)
 		synctest.Wait()
 		n.wantNext(1000, "1 timeout", "2 timeout")
 	})
@@ -193,398 +214,225 @@ func TestARequestNumberIsNew(t *testing.T) {
 	withWaiter(t, func(t *testing.T, _ *site, p, _, n *peer) {
 		p.wantStatus(acquireVia("c", 1, "0"), "queued")
 		p.expect(acquireVia("d", 1, "0"), failed(string(errOldRequest)))
-		if got := p.queue(); got != "c blocked" {
-			t.Errorf("the queue has %q, want c alone", got)
-		}
+		p.wantQueue("c blocked")
+		p.do("SIMBA.RELEASE m o")
+		n.wantNext(1000, "1 acquired")
+		p.expect(acquireVia("d", 1, "0"), failed(string(errOldRequest))) // has brought a tenure
 	})
 }
 
 func TestAGrantThatExpiresBeforeNextIsATimeout(t *testing.T) {
 	withWaiter(t, func(t *testing.T, _ *site, p, q, n *peer) {
+		p.wantStatus("SIMBA.ACQUIRE x o 60000", "acquired")
 		p.wantStatus(acquireVia("c", 1, "0"), "queued")
-		q.do("SIMBA.RELEASE m o")
+		p.wantStatus(on("x", strings.Replace(acquireVia("c", 2, "0"), "60000", "4000", 1)), "queued")
+		q.expect("SIMBA.RELEASE x o", ":1\r\n")
 		synctest.Wait()
+		q.expect("SIMBA.RELEASE m o", ":1\r\n")
 		time.Sleep(4 * time.Second)
-		if v := values(n.do(next(0))); v["status"] != "acquired" || v["ttl"] != "6000" {
-			t.Errorf("after 4 s of 10 SIMBA.NEXT returned %v, want acquired with 6 s left", v)
-		}
-		q.do("SIMBA.RELEASE m c")
-		q.do("SIMBA.ACQUIRE m o 60000")
-		p.wantStatus("SIMBA.ACQUIRE m c 3000 WAIT 0 VIA "+theWaiter+" REQUEST 2", "queued")
-		q.do("SIMBA.RELEASE m o")
-		synctest.Wait()
-		time.Sleep(3 * time.Second)
-		n.wantNext(0, "2 timeout")
-	})
-}
-
-// A frozen client sends no NEXT. Its grants would be idle, each for a lease.
-func TestAWaiterThatSendsNoNextIsClosed(t *testing.T) {
-	withWaiter(t, func(t *testing.T, s *site, p, q, n *peer) {
-		time.Sleep(time.Minute)
-		n.wantNext(0) // without waits it may be silent
-		p.wantStatus(acquireVia("c", 1, "0"), "queued")
-		other := s.dial()
-		other.wantStatus("SIMBA.ACQUIRE m d 10000", "queued")
-		time.Sleep(maxSilence - time.Millisecond)
-		if got := p.queue(); got != "c blocked, d polling" {
-			t.Errorf("before %v of silence the queue is %s, want c blocked, d polling", maxSilence, got)
-		}
-		time.Sleep(time.Millisecond)
-		synctest.Wait()
-		if got := p.queue(); got != "c polling, d polling" {
-			t.Errorf("after %v of silence the queue is %s, want c polling, d polling", maxSilence, got)
-		}
-		if _, err := n.nc.Read(make([]byte, 1)); err == nil {
-			t.Error("the connection of the silent waiter is open")
+		reply := n.do(next(0))
+		if got, ttl := outcomes(reply), values(reply)["ttl"]; !slices.Equal(got, []string{"2 timeout", "1 acquired"}) || ttl != "56000" {
+			t.Errorf("after 4 s SIMBA.NEXT returned %q with %s ms left, want a timeout, and a grant with 56 s of 60 left", got, ttl)
 		}
 	})
 }
 
 func TestWithoutAWaiterTheContenderPolls(t *testing.T) {
-	withWaiter(t, func(t *testing.T, _ *site, p, _, n *peer) {
-		reply := p.do("SIMBA.ACQUIRE m c 1000 WAIT 0 VIA " + otherWaiter + " REQUEST 1")
-		if v := values(reply); v["status"] != "queued" || strings.Contains(reply, "request") {
-			t.Errorf("via an unknown waiter SIMBA.ACQUIRE replied %v, want queued without a number", v)
-		}
-		if got := p.queue(); got != "c polling" {
-			t.Errorf("the queue has %q, want c polling", got)
-		}
+	withWaiter(t, func(t *testing.T, _ *site, p, _, _ *peer) {
+		p.wantNoNumber("SIMBA.ACQUIRE m c 1000 WAIT 0 VIA "+otherWaiter+" REQUEST 1", "queued")
+		p.wantQueue("c polling")
 	})
 }
 
 func TestAWaiterBelongsToOneConnection(t *testing.T) {
-	withWaiter(t, func(t *testing.T, _ *site, p, q, n *peer) {
+	withWaiter(t, func(t *testing.T, _ *site, p, _, n *peer) {
 		p.expect(next(0), failed(string(errOneWaiter)))
 		n.expect("SIMBA.NEXT "+otherWaiter+" 0", failed(string(errOneWaiter)))
-		p.wantStatus(acquireVia("c", 1, "0"), "queued")
-		n.expect("RESET", "+RESET\r\n")
-		if got := p.queue(); got != "c polling" {
-			t.Errorf("after the waiter's RESET the queue has %q, want c polling", got)
-		}
-		p.wantNext(0) // the name is free again
-		p.nc.Close()
-		synctest.Wait()
-		q.wantNext(0)
 	})
 }
 
 func TestAWaiterBelongsToOneUser(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := embeddedSite(t, Config{Users: newUsersFile(t, team...).open()})
-		boss, n := s.as("boss"), s.as("boss")
-		billing := s.as("billing")
-		n.wantNext(0)
-		boss.wantStatus("SIMBA.ACQUIRE billing:1 boss 60000", "acquired")
-		via := " 1000 WAIT 0 VIA " + theWaiter + " REQUEST "
-		if reply := billing.do("SIMBA.ACQUIRE billing:1 billing" + via + "1"); values(reply)["status"] != "queued" || strings.Contains(reply, "request") {
-			t.Errorf("via the waiter of another user SIMBA.ACQUIRE replied %q, want queued without a number", reply)
-		}
-		billing.expect(next(0), failed(string(errOneWaiter)))
-		boss.wantStatus("SIMBA.ACQUIRE billing:1 boss:2"+via+"2", "queued")
-		s.dial().expect("SIMBA.RELEASE billing:1 boss:2 VIA "+theWaiter+" REQUEST 2", ":0\r\n")
-		if reply := boss.do("SIMBA.QUEUE billing:1"); !strings.Contains(reply, "blocked") {
-			t.Errorf("another user has canceled the wait: %q", reply)
-		}
-		n.expect("AUTH billing pw", ok)
-		if reply := boss.do("SIMBA.QUEUE billing:1"); strings.Contains(reply, "blocked") {
-			t.Errorf("after AUTH on the waiter's connection its wait goes on: %q", reply)
-		}
+	withUsers(t, func(t *testing.T, _ *site, _ func(string) []*access.Account, boss, p, n *peer) {
+		boss.wantStatus("SIMBA.ACQUIRE m o 60000", "acquired")
+		boss.wantNoNumber(acquireVia("b", 1, "0"), "queued")
+		boss.expect(next(0), failed(string(errOneWaiter)))
+		p.wantStatus(acquireVia("c", 2, "0"), "queued")
+		boss.expect(releaseVia("c", 2), ":0\r\n")
+		boss.wantQueue("b polling, c blocked")
+		n.expect("AUTH boss pw", ok)
+		boss.wantQueue("b polling, c polling")
 	})
 }
 
 func TestReleaseEndsTheWaitOfARequest(t *testing.T) {
 	withWaiter(t, func(t *testing.T, _ *site, p, _, n *peer) {
 		p.wantStatus(acquireVia("c", 1, "0"), "queued")
-		for _, foreign := range []string{releaseVia("c", 2), releaseVia("d", 1), strings.Replace(releaseVia("c", 1), " m ", " x ", 1),
-			strings.Replace(releaseVia("c", 1), theWaiter, otherWaiter, 1)} {
-			if p.expect(foreign, ":0\r\n"); p.queue() != "c blocked" {
-				t.Errorf("%s has ended the wait of request 1 of c", foreign)
-			}
+		own := releaseVia("c", 1)
+		for _, foreign := range []string{releaseVia("c", 2), releaseVia("d", 1), on("x", own), strings.Replace(own, theWaiter, otherWaiter, 1)} {
+			p.expect(foreign, ":0\r\n")
+			p.wantQueue("c blocked")
 		}
-		p.expect(releaseVia("c", 1), ":0\r\n")
-		if got := p.queue(); got != "" {
-			t.Errorf("after RELEASE the queue has %q, want nobody", got)
-		}
+		p.expect(own, ":0\r\n")
+		p.wantQueue("")
 		n.wantNext(1000) // no outcome
 	})
 }
 
-func TestReleaseEndsTheTenureOfARequest(t *testing.T) {
-	withWaiter(t, func(t *testing.T, _ *site, p, q, n *peer) {
-		owner := func() string { return values(p.do("SIMBA.OWNER m"))["owner"] }
-		granted := func(n int) {
-			p.wantStatus(acquireVia("c", n, "0"), "queued")
+// withTenure calls test for each way in which request 1 brings c a tenure.
+func withTenure(t *testing.T, test func(p, q, n *peer)) {
+	for _, learns := range []string{"before NEXT", "after NEXT", "at once"} {
+		withWaiter(t, func(t *testing.T, _ *site, p, q, n *peer) {
+			t.Log(learns)
+			if learns == "at once" {
+				q.do("SIMBA.RELEASE m o")
+			}
+			p.do(acquireVia("c", 1, "0"))
 			q.do("SIMBA.RELEASE m o")
 			synctest.Wait()
-		}
-		ended := func(n int) {
-			t.Helper()
-			if p.expect(releaseVia("c", n), ":1\r\n"); owner() != "" {
-				t.Errorf("RELEASE has not ended the tenure of request %d", n)
+			if learns == "after NEXT" {
+				n.wantNext(1000, "1 acquired")
 			}
-			p.wantStatus("SIMBA.ACQUIRE m o 60000", "acquired")
-		}
-		granted(1)
-		ended(1) // before NEXT
-		n.wantNext(1000)
-		granted(2)
-		n.wantNext(1000, "2 acquired")
-		ended(2) // after NEXT
-		q.do("SIMBA.RELEASE m o")
-		p.wantStatus(acquireVia("c", 3, "0"), "acquired")
-		ended(3) // of a request that did not wait
+			test(p, q, n)
+		})
+	}
+}
 
-		// A late RELEASE ends neither the tenure nor the wait of a later request.
-		granted(4)
-		n.wantNext(1000, "4 acquired")
-		for old := range 3 {
-			if p.expect(releaseVia("c", old+1), ":0\r\n"); owner() != "c" {
-				t.Errorf("RELEASE of request %d has ended the tenure of request 4", old+1)
-			}
-		}
-		p.do("SIMBA.BREAK m")
-		p.do("SIMBA.ACQUIRE m o 60000")
-		p.wantStatus(acquireVia("c", 5, "0"), "queued")
-		if p.expect(releaseVia("c", 4), ":0\r\n"); p.queue() != "c blocked" {
-			t.Error("RELEASE of request 4 has ended the wait of request 5")
-		}
+func TestReleaseEndsTheTenureOfARequest(t *testing.T) {
+	withTenure(t, func(p, _, n *peer) {
+		p.expect(releaseVia("c", 1), ":1\r\n")
+		p.wantOwner("")
+		n.wantNext(1000)
 	})
 }
 
-// A client that gives up request 1 and locks again finds its tenure by request 2. The RELEASE of
-// request 1 may arrive after that.
-func TestALateReleaseSparesATenureThatALaterRequestHasRenewed(t *testing.T) {
-	granted := func(p, q *peer) {
-		p.wantStatus(acquireVia("c", 1, "0"), "queued")
-		q.do("SIMBA.RELEASE m o")
-		synctest.Wait()
-	}
-	for how, brings := range map[string]func(p, q, n *peer){
-		"before NEXT": func(p, q, _ *peer) { granted(p, q) },
-		"after NEXT": func(p, q, n *peer) {
-			granted(p, q)
-			n.wantNext(1000, "1 acquired")
-		},
-		"at once": func(p, q, _ *peer) {
-			q.do("SIMBA.RELEASE m o")
-			p.wantStatus(acquireVia("c", 1, "0"), "acquired")
-		},
+// A client that gives up request 1 and locks again finds its tenure by request 2, or gets a new one
+// by request 3. The RELEASE of request 1 may arrive after that.
+func TestALateReleaseSparesALaterRequest(t *testing.T) {
+	for _, again := range []string{
+		acquireVia("c", 2, "0"), "SIMBA.ACQUIRE m c 10000 NOQUEUE",
+		"SIMBA.ACQUIRE m c 10000 WAIT 0 VIA " + otherWaiter + " REQUEST 2", // no such waiter
 	} {
-		for _, again := range []string{
-			acquireVia("c", 2, "0"), "SIMBA.ACQUIRE m c 10000 NOQUEUE",
-			"SIMBA.ACQUIRE m c 10000 WAIT 0 VIA " + otherWaiter + " REQUEST 2", // no such waiter
-		} {
-			withWaiter(t, func(t *testing.T, _ *site, p, q, n *peer) {
-				brings(p, q, n)
-				q.wantStatus(again, "renewed")
-				p.do(releaseVia("c", 1))
-				if v := values(p.do("SIMBA.OWNER m")); v["owner"] != "c" {
-					t.Errorf("granted %s and renewed by %s: RELEASE of request 1 has ended the tenure: %v", how, again, v)
-				}
-			})
-		}
+		withTenure(t, func(p, q, n *peer) {
+			q.wantStatus(again, "renewed")
+			p.do(releaseVia("c", 1))
+			p.wantOwner("c")
+
+			p.do("SIMBA.BREAK m")
+			p.wantStatus("SIMBA.ACQUIRE m o 60000", "acquired")
+			p.wantStatus(acquireVia("c", 3, "0"), "queued")
+			p.expect(releaseVia("c", 1), ":0\r\n")
+			p.wantQueue("c blocked")
+			q.do("SIMBA.RELEASE m o")
+			n.wantNext(1000, "3 acquired")
+			p.expect(releaseVia("c", 1), ":0\r\n")
+			p.wantOwner("c")
+		})
 	}
 }
 
 func TestARequestWaitsForTheReleaseOfAnEarlierOne(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		p, q, n := s.dial(), s.dial(), s.dial()
-		n.wantNext(0)
-		free := false
+	withWaiterOfTicket(t, func(t *testing.T, s *site, ticket *oneTicket, p, n *peer) {
+		status := simba.StatusAcquired
 		ticket.acquire = func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-			status := simba.StatusRenewed
-			if free {
-				status = simba.StatusAcquired
-			}
 			return simba.Outcome{Status: status, Owner: "c", Token: 7, TTL: time.Second, Transition: time.Second}, nil, nil
 		}
-		free = true
 		p.wantStatus(acquireVia("c", 1, "0"), "acquired")
-		free = false
+		status = simba.StatusRenewed
 		ticket.release = func(simba.ReleaseRequest) (bool, simba.Seq, error) {
 			time.Sleep(time.Second)
-			free = true
+			status = simba.StatusAcquired
 			return true, 0, nil
 		}
 		p.send(releaseVia("c", 1))
 		synctest.Wait()
-		q.wantStatus(acquireVia("c", 2, "0"), "acquired")
-		if got := p.reply(); got != ":1\r\n" {
-			t.Errorf("RELEASE replied %q, want 1", got)
-		}
+		s.dial().wantStatus(acquireVia("c", 2, "0"), "acquired")
+		p.reply()
 	})
 }
 
 func TestAWaiterRemembersItsLastTenures(t *testing.T) {
-	withWaiter(t, func(t *testing.T, s *site, p, _, n *peer) {
-		on := func(command string, i int) string { return strings.Replace(command, " m ", fmt.Sprintf(" m%d ", i), 1) }
+	withWaiter(t, func(t *testing.T, _ *site, p, _, _ *peer) {
 		for i := range maxBrought + 1 {
-			p.wantStatus(on(acquireVia("c", i+1, "0"), i+1), "acquired")
+			p.wantStatus(on(fmt.Sprint("m", i), acquireVia("c", i+1, "0")), "acquired")
 		}
-		found, _ := s.x.waiters.Load(theWaiter)
-		if left := len(found.(*waiter).waits); left != 0 {
-			t.Errorf("%d waits are kept for requests that have ended", left)
-		}
-		p.expect(on(releaseVia("c", 1), 1), ":0\r\n")
-		for _, i := range []int{2, maxBrought + 1} {
-			p.expect(on(releaseVia("c", i), i), ":1\r\n")
+		for i, want := range map[int]string{0: ":0\r\n", 1: ":1\r\n", maxBrought: ":1\r\n"} {
+			p.expect(on(fmt.Sprint("m", i), releaseVia("c", i+1)), want)
 		}
 	})
 }
 
-func TestTheWaitsOfAClosedConnectionBecomePolling(t *testing.T) {
-	withWaiter(t, func(t *testing.T, s *site, p, q, n *peer) {
-		p.wantStatus(acquireVia("c", 1, "60000"), "queued")
-		p.wantStatus("SIMBA.ACQUIRE m d 1000", "queued")
-		n.nc.Close()
-		synctest.Wait()
-		if got := p.queue(); got != "c polling, d polling" {
-			t.Errorf("after the connection has closed the queue has %q, want c and d in their order", got)
-		}
-		if left := s.x.store.waits.Load(); left != 0 {
-			t.Errorf("%d waits are left", left)
-		}
-		if _, left := s.x.waiters.Load(theWaiter); left {
-			t.Error("the waiter is left")
-		}
-		q.wantNext(0)
-		q.wantStatus(acquireVia("c", 1, "60000"), "queued") // keeps its place
-		if got := p.queue(); got != "c blocked, d polling" {
-			t.Errorf("after the client has asked again the queue has %q", got)
-		}
-	})
-}
-
-func TestAGrantThatWasNotSentIsHandedOff(t *testing.T) {
-	withWaiter(t, func(t *testing.T, _ *site, p, q, n *peer) {
-		q.wantStatus(acquireVia("c", 1, "0"), "queued")
-		p.send("SIMBA.ACQUIRE m d 10000 WAIT 0")
-		synctest.Wait()
-		q.do("SIMBA.RELEASE m o")
-		synctest.Wait() // the outcome waits for a NEXT
-		n.nc.Close()
-		if got := status(p.reply()); got != "acquired" {
-			t.Errorf("after the waiter's connection has closed the next waiter got %q, want acquired", got)
-		}
-	})
-}
-
-// cutShort is a connection that breaks in the middle of the write that has the text.
-type cutShort struct {
-	net.Conn
-	text string
-}
-
-func (c *cutShort) Write(b []byte) (int, error) {
-	if !strings.Contains(string(b), c.text) {
-		return c.Conn.Write(b)
+func TestTheWaitsOfAWaiterThatEndsBecomePolling(t *testing.T) {
+	for _, end := range []func(n *peer){
+		func(n *peer) { n.nc.Close() },
+		func(n *peer) { n.expect("RESET", "+RESET\r\n") },
+		// The client is frozen. Its grants would be idle, each for a lease.
+		func(n *peer) { time.Sleep(time.Millisecond); n.expectEnd() },
+	} {
+		withWaiter(t, func(t *testing.T, _ *site, p, q, n *peer) {
+			time.Sleep(time.Minute)
+			n.wantNext(0) // without waits it may be silent
+			p.wantStatus(acquireVia("c", 1, "60000"), "queued")
+			p.wantStatus("SIMBA.ACQUIRE m d 10000", "queued")
+			time.Sleep(maxSilence - time.Millisecond)
+			p.wantQueue("c blocked, d polling")
+			end(n)
+			p.wantQueue("c polling, d polling")
+			q.wantNext(0)                                       // the name is free again
+			q.wantStatus(acquireVia("c", 1, "60000"), "queued") // keeps its place
+			p.wantQueue("c blocked, d polling")
+		})
 	}
-	n, _ := c.Conn.Write(b[:len(b)-1])
-	c.Conn.Close()
-	return n, errors.New("broken pipe")
 }
 
-// If the last byte of an outcome does not get to the network, its grants are handed off. An earlier
-// grant stays.
-func TestAGrantThatWasNotWhollySentIsHandedOff(t *testing.T) {
-	withWaiter(t, func(t *testing.T, s *site, p, q, n *peer) {
-		n.nc.Close()
-		synctest.Wait()
-		near, far := net.Pipe()
-		s.running.Go(func() { s.server.ServeConn(&cutShort{far, "second"}) })
-		n = newPeer(t, near)
-		n.wantNext(0)
-		via := fmt.Sprintf(" c 60000 WAIT 0 VIA %s REQUEST ", theWaiter)
-		q.do("SIMBA.ACQUIRE second o 60000")
-		for i, mutex := range []string{"m", "second"} {
-			q.wantStatus(fmt.Sprint("SIMBA.ACQUIRE ", mutex, via, i+1), "queued")
-		}
-		q.do("SIMBA.RELEASE m o")
-		n.wantNext(1000, "1 acquired")
-		p.send("SIMBA.ACQUIRE second d 10000 WAIT 0")
-		synctest.Wait()
-		n.send(next(1000))
-		synctest.Wait()
-		go io.Copy(io.Discard, near)
-		q.do("SIMBA.RELEASE second o")
-		if got := status(p.reply()); got != "acquired" {
-			t.Errorf("after half of the outcome was sent the next waiter got %q, want acquired", got)
-		}
-		if got := values(q.do("SIMBA.OWNER m"))["owner"]; got != "c" {
-			t.Errorf("the mutex of the earlier outcome has the owner %q, want c", got)
-		}
-	})
+// meanwhile makes each acquire call do before it returns.
+func (s *oneTicket) meanwhile(do func()) {
+	acquire := s.acquire
+	s.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+		defer do()
+		return acquire(r)
+	}
 }
 
 func TestARequestInFlightAtTheEndOfTheWaiterPolls(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		p, n := s.dial(), s.dial()
-		n.wantNext(0)
-		acquire := ticket.acquire
-		ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+	withWaiterOfTicket(t, func(t *testing.T, _ *site, ticket *oneTicket, p, n *peer) {
+		ticket.meanwhile(func() {
 			n.nc.Close()
 			time.Sleep(time.Second) // until endWaiter has ended
 			ticket.grant()
-			return acquire(r)
-		}
-		if reply := p.do(acquireVia("c", 1, "0")); strings.Contains(reply, "request") {
-			t.Errorf("via a waiter that has ended SIMBA.ACQUIRE replied %q, want no number", reply)
-		}
+		})
+		p.wantNoNumber(acquireVia("c", 1, "0"), "timeout")
 		wantEnd(t, ticket, simba.EndGone)
 	})
 }
 
 func TestChangedRulesEndTheWaitsOfAWaiter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		file := newUsersFile(t, team...)
-		s := embeddedSite(t, Config{Users: file.open()})
-		boss, p, n := s.as("boss"), s.as("billing"), s.as("billing")
-		n.wantNext(0)
-		for i, mutex := range []string{"billing:1", "billing:2"} {
-			boss.wantStatus("SIMBA.ACQUIRE "+mutex+" boss 60000", "acquired")
-			p.wantStatus(fmt.Sprintf("SIMBA.ACQUIRE %s billing 1000 WAIT 0 VIA %s REQUEST %d", mutex, theWaiter, i+1), "queued")
+	withUsers(t, func(t *testing.T, s *site, allow func(string) []*access.Account, boss, p, n *peer) {
+		for i, mutex := range []string{"m", "x"} {
+			boss.wantStatus(on(mutex, "SIMBA.ACQUIRE m o 60000"), "acquired")
+			p.wantStatus(on(mutex, acquireVia("c", i+1, "0")), "queued")
 		}
-		n.send(next(1000))
-		synctest.Wait()
-		file.write(team[0], team[3], "user billing on >pw ~billing:2 +@all")
-		changed, err := s.x.gate.users.Load()
-		if err != nil {
-			t.Fatal(err)
+		for _, change := range [][2]string{{"~x +@all", "1 " + noKey[1:]}, {"~x +@all -simba.next", "2 " + noCommand("simba.next")[1:]}} {
+			n.send(next(1000))
+			synctest.Wait()
+			s.x.rejudge(nil, allow(change[0]))
+			n.wantOutcomes(strings.TrimSuffix(change[1], "\r\n"))
 		}
-		s.x.rejudge(nil, changed)
-		if got, want := outcomes(n.reply()), []string{"1 " + strings.TrimSuffix(noKey[1:], "\r\n")}; !slices.Equal(got, want) {
-			t.Errorf("after the change of the rules SIMBA.NEXT returned %q, want %q", got, want)
-		}
-		boss.do("SIMBA.RELEASE billing:2 boss")
-		n.wantNext(1000, "2 acquired")
 	})
 }
 
-func TestAWaitEndsWithTheRightToNext(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		file := newUsersFile(t, team...)
-		s := embeddedSite(t, Config{Users: file.open()})
-		boss, p, n := s.as("boss"), s.as("billing"), s.as("billing")
-		n.wantNext(0)
-		boss.wantStatus("SIMBA.ACQUIRE billing:1 boss 60000", "acquired")
-		p.wantStatus("SIMBA.ACQUIRE billing:1 billing 1000 WAIT 0 VIA "+theWaiter+" REQUEST 1", "queued")
-		n.send(next(1000))
-		synctest.Wait()
-		file.write(team[0], team[3], "user billing on >pw ~billing:* +@all -simba.next")
-		changed, err := s.x.gate.users.Load()
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.x.rejudge(nil, changed)
-		if got, want := outcomes(n.reply()), []string{"1 " + strings.TrimSuffix(noCommand("simba.next")[1:], "\r\n")}; !slices.Equal(got, want) {
-			t.Errorf("without the right to NEXT the wait ended with %q, want %q", got, want)
-		}
+func TestAWaitViaAWaiterThatBeginsDuringAChangeOfRulesEnds(t *testing.T) {
+	withUsers(t, func(t *testing.T, s *site, allow func(string) []*access.Account, boss, p, n *peer) {
+		ticket := newOneTicket()
+		ticket.meanwhile(func() { allow("~other +@all") }) // rejudge finds no wait yet
+		s.x.store.backend = ticket
+		p.wantStatus(acquireVia("c", 1, "0"), "queued")
+		n.wantNext(1000, "1 "+strings.TrimSuffix(noKey[1:], "\r\n"))
+		wantEnd(t, ticket, simba.EndLeft)
 	})
 }
 
 func TestAWaitViaAWaiterInATransactionTimesOut(t *testing.T) {
-	withWaiter(t, func(t *testing.T, _ *site, p, _, n *peer) {
+	withWaiter(t, func(t *testing.T, _ *site, p, _, _ *peer) {
 		p.expect("MULTI", ok)
 		p.expect(next(0), failed(string(errNoMulti)))
 		p.expect("DISCARD", ok)
@@ -593,8 +441,8 @@ func TestAWaitViaAWaiterInATransactionTimesOut(t *testing.T) {
 		if got := values(strings.TrimPrefix(p.do("EXEC"), "*1\r\n"))["status"]; got != "timeout" {
 			t.Errorf("inside EXEC the status is %q, want timeout", got)
 		}
-		for _, call := range []string{`'SIMBA.NEXT', '` + theWaiter + `', '0'`, `'SIMBA.ACQUIRE', 'm', 'c', '1', 'WAIT', '0', 'VIA', '` + theWaiter + `', 'REQUEST', '1'`} {
-			if got := p.do(`EVAL "return redis.call(` + call + `)" 0`); !strings.Contains(got, "not allowed from script") {
+		for _, call := range []string{next(0), acquireVia("c", 1, "0")} {
+			if got := p.do(`EVAL "return redis.call('` + strings.ReplaceAll(call, " ", "','") + `')" 0`); !strings.Contains(got, "not allowed from script") {
 				t.Errorf("a script that calls %s got %q, want a refusal", call, got)
 			}
 		}
@@ -602,49 +450,33 @@ func TestAWaitViaAWaiterInATransactionTimesOut(t *testing.T) {
 }
 
 func TestWaitsHaveALimit(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		p, n := s.dial(), s.dial()
-		n.wantNext(0)
-		refused := func(n int) bool {
+	withWaiterOfTicket(t, func(t *testing.T, s *site, ticket *oneTicket, p, _ *peer) {
+		wait := func(from, to int) {
 			t.Helper()
-			reply := p.do(acquireVia("c", n, "0"))
-			return strings.HasPrefix(reply, tooManyWaiting)
-		}
-		s.server.SetMaxClients(2)
-		for i := range 2 * maxWaitsPerClient {
-			if refused(i + 1) {
-				t.Fatalf("request %d was refused", i+1)
+			for n := from; n <= to; n++ {
+				p.wantStatus(acquireVia("c", n, "0"), "queued")
+			}
+			if reply := p.do(acquireVia("c", to+1, "0")); !strings.HasPrefix(reply, tooManyWaiting) {
+				t.Errorf("more than %d waits were accepted: %q", to, reply)
 			}
 		}
-		if !refused(99) {
-			t.Error("more than ten waits for each of maxclients were accepted")
-		}
+		s.server.SetMaxClients(2)
+		wait(1, 2*maxWaitsPerClient)
 		acquire := ticket.acquire
-		ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-			return simba.Outcome{Status: simba.StatusRenewed, Owner: "c", Token: 6, Transition: time.Second}, nil, nil
+		for _, status := range []simba.Status{simba.StatusRenewed, simba.StatusAcquired} {
+			ticket.acquire = func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
+				return simba.Outcome{Status: status, Owner: "c", Token: 7, Transition: time.Second}, nil, nil
+			}
+			p.wantStatus(acquireVia("c", 2*maxWaits, "0"), status.String())
 		}
-		p.wantStatus(acquireVia("c", 99, "0"), "renewed")
-		ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-			return simba.Outcome{Status: simba.StatusAcquired, Owner: "c", Token: 7, Transition: time.Second}, nil, nil
-		}
-		p.wantStatus(acquireVia("c", 2*maxWaits, "0"), "acquired")
 		ticket.release = func(r simba.ReleaseRequest) (bool, simba.Seq, error) { return r.Token == 7, 0, nil }
 		p.expect(releaseVia("c", 2*maxWaits), ":1\r\n") // the reply may have been lost
 		ticket.acquire, ticket.release = acquire, nil
 
 		s.server.SetMaxClients(10_000)
-		for i := 2 * maxWaitsPerClient; i < maxWaits; i++ {
-			if refused(i + 1) {
-				t.Fatalf("request %d was refused", i+1)
-			}
-		}
-		if !refused(maxWaits + 1) {
-			t.Errorf("more than %d waits of a waiter were accepted", maxWaits)
-		}
+		wait(2*maxWaitsPerClient+1, maxWaits)
 		p.expect(releaseVia("c", 1), ":0\r\n")
-		if refused(maxWaits + 1) {
-			t.Error("after a wait has ended, another one was refused")
-		}
+		p.wantStatus(acquireVia("c", maxWaits+1, "0"), "queued") // a wait has ended
 	})
 }
 
@@ -661,12 +493,7 @@ func TestMaxMemoryCountsWaits(t *testing.T) {
 		p.expect(acquireVia("e", 2, "1000"), failed("OOM command not allowed when used memory > 'maxmemory'."))
 		p.wantStatus(acquireVia("c", 3, "1000"), "queued") // waits already
 		n.wantNext(1000, "1 queued")
-		time.Sleep(time.Second)
-		n.wantNext(1000, "3 timeout")
-		synctest.Wait()
-		if n := s.x.store.waits.Load(); n != 0 {
-			t.Errorf("%d waits are counted, want 0", n)
-		}
+		n.wantNext(2000, "3 timeout")
 	})
 }
 
@@ -681,14 +508,8 @@ func TestAWaitIsCounted(t *testing.T) {
 		q.do("SIMBA.RELEASE m o")
 		n.wantNext(1000, "1 acquired")
 		stats := s.x.Stats()
-		if got := stats.Waits; got.Count() != 1 || got.Micros != 3_000_000 {
-			t.Errorf("%d waits of %d µs are counted, want one of 3 s", got.Count(), got.Micros)
-		}
-		if got := s.x.store.backend.Stats().Handoffs; got != 1 {
-			t.Errorf("%d handoffs are counted, want 1", got)
-		}
-		if got := stats.Acquires; got[0] != (Count{"acquired", 2}) || got[2] != (Count{"queued", 0}) {
-			t.Errorf("the counted requests are %v, want that of o and that of c as acquired", got)
+		if waits, acquires := stats.Waits, stats.Acquires; waits.Count() != 1 || waits.Micros != 3_000_000 || acquires[0] != (Count{"acquired", 2}) || acquires[2] != (Count{"queued", 0}) {
+			t.Errorf("waits %v and requests %v are counted, want one wait of 3 s, and the requests of o and c as acquired", waits, acquires)
 		}
 	})
 }
@@ -696,47 +517,32 @@ func TestAWaitIsCounted(t *testing.T) {
 func TestAnUnblockedNextEndsNoWait(t *testing.T) {
 	withWaiter(t, func(t *testing.T, s *site, p, q, n *peer) {
 		p.wantStatus(acquireVia("c", 1, "0"), "queued")
-		for how, want := range map[string]string{"": "*0\r\n", " ERROR": failed(unblocked[resp.UnblockedError].Error())} {
+		wantReply := func(want string, unblock func()) {
+			t.Helper()
+			p.wantQueue("c blocked")
 			n.send(next(1000))
 			synctest.Wait()
-			q.expect("CLIENT UNBLOCK 3"+how, ":1\r\n")
+			unblock()
 			if got := n.reply(); got != want {
-				t.Errorf("after CLIENT UNBLOCK%s SIMBA.NEXT replied %q, want %q", how, got, want)
+				t.Errorf("SIMBA.NEXT replied %q, want %q", got, want)
 			}
 		}
-		if got := p.queue(); got != "c blocked" {
-			t.Errorf("the queue has %q, want c blocked", got)
-		}
-		n.send(next(1000))
-		synctest.Wait()
-		s.running.Go(func() { s.server.Shutdown(context.Background()) })
-		if got := n.reply(); got != failed(unblocked[resp.ShuttingDown].Error()) {
-			t.Errorf("at a shutdown SIMBA.NEXT replied %q", got)
-		}
+		wantReply("*0\r\n", func() { q.expect("CLIENT UNBLOCK 3", ":1\r\n") })
+		wantReply(failed(unblocked[resp.UnblockedError].Error()), func() { q.expect("CLIENT UNBLOCK 3 ERROR", ":1\r\n") })
+		wantReply(failed(unblocked[resp.ShuttingDown].Error()), func() { s.running.Go(func() { s.server.Shutdown(context.Background()) }) })
 	})
 }
 
-// slowTicket is a ticket of a store that takes a minute to end a wait.
-type slowTicket struct{ *oneTicket }
-
-func (t slowTicket) End(why simba.EndReason) (simba.Outcome, error) {
-	time.Sleep(time.Minute)
-	return t.oneTicket.End(why)
-}
-
 func TestTheEndOfAWaitDelaysNoOther(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, fast *oneTicket) {
-		slow := slowTicket{newOneTicket()}
-		acquire := fast.acquire
+	withWaiterOfTicket(t, func(t *testing.T, _ *site, fast *oneTicket, p, n *peer) {
+		slow, acquire := newOneTicket(), fast.acquire
+		slow.delay = time.Minute
 		fast.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-			if r.Contender != "slow" {
-				return acquire(r)
+			if r.Contender == "slow" {
+				return slow.acquire(r)
 			}
-			out, _, err := slow.acquire(r)
-			return out, slow, err
+			return acquire(r)
 		}
-		p, n := s.dial(), s.dial()
-		n.wantNext(0)
 		p.wantStatus(acquireVia("slow", 1, "0"), "queued")
 		p.wantStatus(acquireVia("c", 2, "0"), "queued")
 		began := time.Now()
@@ -752,36 +558,26 @@ func TestTheEndOfAWaitDelaysNoOther(t *testing.T) {
 }
 
 func TestAWaiterWithoutAGrantWaitsOnViaAWaiter(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		p, n := s.dial(), s.dial()
-		n.wantNext(0)
+	withWaiterOfTicket(t, func(t *testing.T, s *site, ticket *oneTicket, p, n *peer) {
 		p.wantStatus(acquireVia("c", 1, "10000"), "queued")
 		ticket.missing().Wake()
 		n.wantNext(1000)
-		if got := s.backend.commits(); !slices.Contains(got, 9) {
-			t.Errorf("the backend committed %v, want 9: the change at the wake-up is missing", got)
-		}
 		ticket.grant().Wake()
 		n.wantNext(1000, "1 acquired")
 		if got := ticket.endings(); !slices.Equal(got, []simba.EndReason{simba.EndWoken, simba.EndWoken}) {
 			t.Errorf("the wait ended with %v, want twice woken", got)
 		}
-		if got := s.backend.commits(); !slices.Contains(got, 11) {
-			t.Errorf("the backend committed %v, want 11: the outcome came before the grant was durable", got)
+		if got := s.backend.commits(); !slices.Contains(got, 9) || !slices.Contains(got, 11) {
+			t.Errorf("the backend committed %v, want 9, the change at the first wake-up, and 11, the grant", got)
 		}
 	})
 }
 
 func TestNoOutcomeIsSentWithoutItsCommit(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		p, n := s.dial(), s.dial()
-		n.wantNext(0)
+	withWaiterOfTicket(t, func(t *testing.T, s *site, ticket *oneTicket, p, n *peer) {
 		p.wantStatus(acquireVia("c", 1, "0"), "queued")
 		s.backend.commit = func(seq simba.Seq) error {
-			if seq == 11 {
-				return errors.New("the disk failed")
-			}
-			return nil
+			return map[simba.Seq]error{11: errors.New("the disk failed")}[seq]
 		}
 		n.send(next(1000))
 		synctest.Wait()
@@ -791,20 +587,11 @@ func TestNoOutcomeIsSentWithoutItsCommit(t *testing.T) {
 }
 
 func TestALeaseThatBecameTooLongIsReleased(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		ticket := newOneTicket()
-		longest := time.Hour
-		s := newSite(t, Config{Backend: ticket, LongestLease: func() time.Duration { return longest }})
-		s.backend = ticket.fakeBackend
-		p, n := s.dial(), s.dial()
-		n.wantNext(0)
+	withWaiterOfTicket(t, func(t *testing.T, s *site, ticket *oneTicket, p, n *peer) {
 		p.wantStatus(acquireVia("c", 1, "0"), "queued")
-		longest = time.Second
-		s.backend.takeCalls()
+		s.x.store.longest = func() time.Duration { return time.Second }
 		ticket.grant().Wake()
-		if got := outcomes(n.do(next(1000))); len(got) != 1 || !strings.HasPrefix(got[0], "1 TOOLONG ") {
-			t.Errorf("SIMBA.NEXT returned %q, want the error TOOLONG", got)
-		}
+		n.wantNext(1000, "1 "+s.x.vouch(time.Hour).Error())
 		if got := s.backend.takeCalls(); !slices.Contains(got, `release m c token=7 session=false reason=""`) {
 			t.Errorf("the backend was called with %q, want a release", got)
 		}
@@ -812,13 +599,8 @@ func TestALeaseThatBecameTooLongIsReleased(t *testing.T) {
 }
 
 func TestAnErrorOfTheStoreIsAnOutcome(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		p, n := s.dial(), s.dial()
-		n.wantNext(0)
-		ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-			ticket.waiter = r.Waiter
-			return simba.Outcome{Status: simba.StatusWaiting}, brokenTicket{err: &simba.MisconfiguredError{Engine: "mysql", Err: errors.New("no table")}}, nil
-		}
+	withWaiterOfTicket(t, func(t *testing.T, s *site, ticket *oneTicket, p, n *peer) {
+		ticket.err = &simba.MisconfiguredError{Engine: "mysql", Err: errors.New("no table")}
 		p.wantStatus(acquireVia("c", 1, "0"), "queued")
 		ticket.waiter.Wake()
 		n.wantNext(1000, "1 ERR engine mysql misconfigured: no table")
@@ -828,21 +610,10 @@ func TestAnErrorOfTheStoreIsAnOutcome(t *testing.T) {
 	})
 }
 
-type brokenTicket struct {
-	simba.Ticket
-	err error
-}
-
-func (b brokenTicket) End(simba.EndReason) (simba.Outcome, error) { return simba.Outcome{}, b.err }
-
 // If the store does not answer, it may have granted the mutex.
 func TestReleaseOfARequestReturnsTheErrorOfTheStore(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		p, n := s.dial(), s.dial()
-		n.wantNext(0)
-		ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-			return simba.Outcome{Status: simba.StatusWaiting}, brokenTicket{err: &simba.UnavailableError{Engine: "mysql", Err: errors.New("no route")}}, nil
-		}
+	withWaiterOfTicket(t, func(t *testing.T, _ *site, ticket *oneTicket, p, _ *peer) {
+		ticket.err = &simba.UnavailableError{Engine: "mysql", Err: errors.New("no route")}
 		p.wantStatus(acquireVia("c", 1, "0"), "queued")
 		if got := p.do(releaseVia("c", 1)); !strings.Contains(got, "no route") {
 			t.Errorf("RELEASE replied %q, want the error of the store", got)
@@ -850,100 +621,72 @@ func TestReleaseOfARequestReturnsTheErrorOfTheStore(t *testing.T) {
 	})
 }
 
-// The grants of a socket that breaks go to the next waiters, if a NEXT has not returned them, or if
-// the client has read only the first byte of the reply.
-func TestTheGrantsOfABrokenSocketAreHandedOff(t *testing.T) {
-	for _, half := range []bool{false, true} {
-		s := embeddedSite(t, Config{})
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer ln.Close()
-		nc, err := net.Dial("tcp", ln.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
-		far, err := ln.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		far.(*net.TCPConn).SetWriteBuffer(4 << 10) // the reply must not fit
-		nc.(*net.TCPConn).SetReadBuffer(4 << 10)
-		s.running.Go(func() { s.server.ServeConn(far) })
-		n, p, second := newPeer(t, nc), s.dial(), s.dial()
-		n.wantNext(0)
-		second.do("SIMBA.NEXT " + otherWaiter + " 0")
-
-		const waits = 500
-		mutex := func(i int) string { return fmt.Sprint(strings.Repeat("m", 200), i) }
-		for i := range waits {
-			p.wantStatus("SIMBA.ACQUIRE "+mutex(i)+" o 60000", "acquired")
-			p.wantStatus(fmt.Sprintf("SIMBA.ACQUIRE %s first 60000 WAIT 0 VIA %s REQUEST %d", mutex(i), theWaiter, i+1), "queued")
-			p.wantStatus(fmt.Sprintf("SIMBA.ACQUIRE %s second 60000 WAIT 0 VIA %s REQUEST %d", mutex(i), otherWaiter, i+1), "queued")
-		}
-		for i := range waits {
-			p.expect("SIMBA.RELEASE "+mutex(i)+" o", ":1\r\n")
-		}
-		found, _ := s.x.waiters.Load(theWaiter)
-		w := found.(*waiter)
-		for ready := 0; ready < waits; {
-			w.mu.Lock()
-			ready = len(w.ready)
-			w.mu.Unlock()
-		}
-		if half {
-			n.send(next(1000))
-			if _, err := nc.Read(make([]byte, 1)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		nc.(*net.TCPConn).SetLinger(0) // resets the connection
-		nc.Close()
-		handedOff := 0
-		for handedOff < waits {
-			for _, o := range outcomes(second.do("SIMBA.NEXT " + otherWaiter + " 60000")) {
-				if _, status, _ := strings.Cut(o, " "); status != "acquired" {
-					t.Fatalf("a wait ended with %q", o)
-				}
-				handedOff++
-			}
-		}
-	}
-}
-
 func TestAWakeUpBeforeTheTicketIsKept(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		p, n := s.dial(), s.dial()
-		n.wantNext(0)
-		acquire := ticket.acquire
-		ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-			out, granted, err := acquire(r)
-			ticket.grant().Wake()
-			return out, granted, err
-		}
+	withWaiterOfTicket(t, func(t *testing.T, _ *site, ticket *oneTicket, p, n *peer) {
+		ticket.meanwhile(func() { ticket.grant().Wake() })
 		p.wantStatus(acquireVia("c", 1, "0"), "queued")
 		n.wantNext(1000, "1 acquired")
 	})
 }
 
-func TestAWaitViaAWaiterThatBeginsDuringAChangeOfRulesEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		file := newUsersFile(t, team...)
-		ticket := newOneTicket()
-		acquire := ticket.acquire
-		s := newSite(t, Config{Backend: ticket, Users: file.open()})
-		ticket.acquire = func(r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-			file.write(team[0], "user billing on >pw ~other +@all")
-			if _, err := s.x.gate.users.Load(); err != nil { // rejudge finds no wait yet
-				t.Error(err)
-			}
-			return acquire(r)
+// If a socket breaks when the client has read only the first byte of a reply, the grants in the
+// reply go to the next waiters. Earlier grants stay. TestRandomWaitsKeepTheRules breaks pipes
+// anywhere.
+func TestTheGrantsOfABrokenSocketAreHandedOff(t *testing.T) {
+	s := newSite(t, Config{Backend: newEngine(t)})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	nc, err := net.Dial("tcp", ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	far, err := ln.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	far.(*net.TCPConn).SetWriteBuffer(4 << 10) // the reply must not fit
+	nc.(*net.TCPConn).SetReadBuffer(4 << 10)
+	s.running.Go(func() { s.server.ServeConn(far) })
+	n, p, second := newPeer(t, nc), s.dial(), s.dial()
+	n.wantNext(0)
+	second.do("SIMBA.NEXT " + otherWaiter + " 0")
+
+	const waits = 500
+	mutex := func(i int) string { return fmt.Sprint(strings.Repeat("m", 200), i) }
+	p.do("SIMBA.ACQUIRE m o 60000")
+	p.wantStatus(acquireVia("c", waits+1, "0"), "queued")
+	p.do("SIMBA.RELEASE m o")
+	n.wantNext(1000, fmt.Sprint(waits+1, " acquired"))
+	for i := range waits {
+		p.wantStatus("SIMBA.ACQUIRE "+mutex(i)+" o 60000", "acquired")
+		p.wantStatus(on(mutex(i), acquireVia("first", i+1, "0")), "queued")
+		p.wantStatus(on(mutex(i), strings.Replace(acquireVia("second", i+1, "0"), theWaiter, otherWaiter, 1)), "queued")
+	}
+	for i := range waits {
+		p.expect("SIMBA.RELEASE "+mutex(i)+" o", ":1\r\n")
+	}
+	found, _ := s.x.waiters.Load(theWaiter)
+	w := found.(*waiter)
+	for ready := 0; ready < waits; {
+		w.mu.Lock()
+		ready = len(w.ready)
+		w.mu.Unlock()
+	}
+	n.send(next(1000))
+	if _, err := nc.Read(make([]byte, 1)); err != nil {
+		t.Fatal(err)
+	}
+	nc.(*net.TCPConn).SetLinger(0) // resets the connection
+	nc.Close()
+	for handedOff := 0; handedOff < waits; {
+		granted := strings.Count(second.do("SIMBA.NEXT "+otherWaiter+" 30000"), bulk("acquired"))
+		if granted == 0 {
+			t.Fatalf("%d of %d grants were handed off", handedOff, waits)
 		}
-		p, n := s.as("billing"), s.as("billing")
-		n.wantNext(0)
-		p.wantStatus("SIMBA.ACQUIRE billing:1 billing 1000 WAIT 0 VIA "+theWaiter+" REQUEST 1", "queued")
-		n.wantNext(1000, "1 "+strings.TrimSuffix(noKey[1:], "\r\n"))
-		wantEnd(t, ticket, simba.EndLeft)
-	})
+		handedOff += granted
+	}
+	p.wantOwner("c")
 }

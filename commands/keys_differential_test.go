@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/simba-resp/simba-resp/access"
 	"github.com/simba-resp/simba-resp/engine"
@@ -90,7 +91,7 @@ func newLockSiteOf(t testing.TB, users *access.Accounts) *site {
 // the servers that the test creates later have stopped.
 func newEngine(t testing.TB) *engine.Engine {
 	t.Helper()
-	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
+	e, err := engine.New(engine.Config{Clock: engine.NewClock(0), HandoffWindow: time.Second, QueueGrace: 5 * time.Second}, engine.Memory(), engine.Recovery{})
 	if err != nil {
 		t.Fatal(err)
 	}

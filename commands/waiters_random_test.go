@@ -68,7 +68,7 @@ func (b *breaking) Write(p []byte) (int, error) {
 }
 
 func newRandomWaits(t *testing.T, seed uint64) *randomWaits {
-	w := &randomWaits{t: t, rng: rand.New(rand.NewPCG(seed, 1)), s: embeddedSite(t, Config{}), last: make(map[string]uint64)}
+	w := &randomWaits{t: t, rng: rand.New(rand.NewPCG(seed, 1)), s: newSite(t, Config{Backend: newEngine(t)}), last: make(map[string]uint64)}
 	w.admin = w.s.dial()
 	for i := range 1 + w.rng.IntN(3) {
 		w.mutexes = append(w.mutexes, fmt.Sprint("m", i))
