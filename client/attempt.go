@@ -44,7 +44,7 @@ type attempt struct {
 	uncertain bool          // a request to acquire got no reply
 	polls     bool          // the connection for outcomes could not be opened
 	answered  bool          // the server has answered a request
-	present   bool          // the server may keep something for the contender
+	present   bool          // the server has said that it keeps something for the contender
 	flying    chan struct{} // closed when the last request has ended; nil = it has
 	wait      *wait         // of the last request; nil = it had none
 	listener  *listener
@@ -153,7 +153,6 @@ func (a *attempt) ask(ctx context.Context) (reply, instant, error) {
 		}
 	}
 	a.c.report(ctx, a.terms, Event{Kind: "Asked"})
-	a.present = true
 	sent := now()
 	if a.began.at.IsZero() {
 		a.began = sent
@@ -162,6 +161,7 @@ func (a *attempt) ask(ctx context.Context) (reply, instant, error) {
 	switch {
 	case err == nil:
 		a.note(ctx, got)
+		a.present = a.present || got.status != statusBusy
 	case !refused(err) || misconfigured(err):
 		a.uncertain = true
 	}
@@ -217,7 +217,6 @@ func (a *attempt) note(ctx context.Context, r reply) {
 			a.c.report(ctx, a.terms, Event{Kind: "Contended", Owner: a.owner})
 		}
 	}
-	a.present = r.status != statusBusy || a.uncertain
 }
 
 // shorten shortens default windows that the server refuses as too long.
@@ -236,7 +235,7 @@ func (a *attempt) shorten(err error) bool {
 // contender that persists is not told of refusals, so they are logged.
 func (a *attempt) failed(err error) (final bool) {
 	a.failure = err
-	a.present = a.present && a.uncertain
+	a.present = a.present && !refused(err)
 	final = errors.Is(err, ErrClosed) || isFinal(err) && a.lastOver == 0
 	a.c.noteFailure(a.terms, err, !a.refused && !final)
 	a.refused = a.refused || refused(err)
@@ -368,7 +367,7 @@ func (a *attempt) giveUp(ctx context.Context) <-chan struct{} {
 		v = a.wait.via
 	}
 	a.forget()
-	if !a.present {
+	if !a.present && !a.uncertain {
 		end(nil)
 		return done
 	}
