@@ -153,6 +153,7 @@ func TestOldFramesOfAReusedFileAreNotFrames(t *testing.T) {
 	o := testOptions(vfs.NewMem())
 	j := mustOpen(t, o)
 	mustWrite(t, j, numbered(1, 60)...) // equal sizes, so each new frame ends where an old one did
+	j.filler.Wait()                     // so that segment 2 takes the spare, and segment 3 the first file
 	mustRotate(t, j)
 	if err := j.Release(60); err != nil {
 		t.Fatal(err)
