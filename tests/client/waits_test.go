@@ -113,7 +113,7 @@ func TestGrantAfterALongWaitIsRenewedBeforeTheWork(t *testing.T) {
 		left   time.Duration // of the lease of 12 s
 	}{
 		time.Second:             {0, 11 * time.Second},
-		3900 * time.Millisecond: {0, 8100 * time.Millisecond},
+		3300 * time.Millisecond: {0, 8700 * time.Millisecond}, // the owner renews 3.3 s after its request
 		4100 * time.Millisecond: {1, 12 * time.Second},
 		time.Hour:               {1, 12 * time.Second},
 	} {
