@@ -81,17 +81,7 @@ func (s *scan) readFrames(o *Options, at int) error {
 		return err
 	}
 	defer r.close()
-	next := uint64(0) // smallest first index of the later segments; 0 = there is none
-	for _, later := range s.segments[at+1:] {
-		if next == 0 || later.first < next {
-			next = later.first
-		}
-	}
-	if next != 0 && next <= r.index { // Truncate has dropped all records of the segment
-		s.segments[at].last = next - 1
-		return nil
-	}
-	for r.index != next {
+	for {
 		ok, err := r.next()
 		if err != nil {
 			return err
@@ -101,9 +91,9 @@ func (s *scan) readFrames(o *Options, at int) error {
 		}
 	}
 	s.segments[at].last = r.index - 1
-	if next != 0 {
-		if next != r.index {
-			return damaged(r.path, r.offset, "record %d should be here, the next segment begins with record %d", r.index, next)
+	if at < len(s.segments)-1 {
+		if next := s.segments[at+1]; next.first != r.index {
+			return damaged(r.path, r.offset, "record %d should be here, the next segment begins with record %d", r.index, next.first)
 		}
 		return nil
 	}
@@ -120,14 +110,12 @@ func (s *scan) readFrames(o *Options, at int) error {
 	return nil
 }
 
-// makeDurable makes the recovered records and the names of the segments durable. If the last run was
-// killed, its writes may be in the kernel's memory only. If no frame states that a record was durable,
-// makeDurable writes the record again: after a failed sync, another sync alone may do nothing.
+// makeDurable makes the recovered records durable. If the last run was killed, its writes may be in
+// the kernel's memory only. If no frame states that a record was durable, makeDurable writes the
+// record again: after a failed sync, another sync alone may do nothing.
 func (s *scan) makeDurable(o *Options) error {
-	for _, dir := range []string{o.FS.PathDir(o.Dir), o.Dir} {
-		if err := SyncDir(o.FS, dir); err != nil {
-			return err
-		}
+	if err := SyncDir(o.FS, o.FS.PathDir(o.Dir)); err != nil {
+		return err
 	}
 	if len(s.segments) == 0 {
 		return nil
