@@ -45,8 +45,8 @@
 // In each it stops at the first invalid frame.
 //
 // In each segment but the last, the records must reach up to the first index of the next segment.
-// If they end earlier, the segment is damaged. Frames after its last record are the torn end of an
-// earlier run, and Open ignores them.
+// If they end earlier, the segment is damaged. Frames after that are the torn end of an earlier run, or
+// records that Truncate has dropped, and Open ignores them.
 //
 // In the last segment, Open searches the bytes after the first invalid frame. If a frame there
 // states that the record in the invalid frame was durable, the segment is damaged. Otherwise the

@@ -68,12 +68,7 @@ func (j *Journal) begin(s *scan) error {
 	if err := j.addSpares(s.spares); err != nil {
 		return err
 	}
-	for _, path := range s.covered {
-		if err := j.retire(path); err != nil {
-			return err
-		}
-	}
-	number, last := uint64(1), uint64(0)
+	number, last := max(1, j.o.Segment), s.last
 	if n := len(s.segments); n > 0 {
 		end := s.segments[n-1]
 		number, last = end.number+1, end.last
@@ -90,7 +85,7 @@ func (j *Journal) begin(s *scan) error {
 	j.offset = headerSize
 	j.appended = last
 	j.durable.Store(last)
-	return nil
+	return j.retireAll(s.covered)
 }
 
 // Append writes a record after all others and returns the record's index, which is one more than

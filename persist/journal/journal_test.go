@@ -26,6 +26,28 @@ func TestRecordsOfEarlierRunsComeBack(t *testing.T) {
 	wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
 }
 
+// TestACrashAtAnyMomentLosesNothingDurable drops records, too.
+func TestTruncateRefusesToDropReleasedRecords(t *testing.T) {
+	o := testOptions(vfs.NewMem())
+	j := mustOpen(t, o)
+	mustWrite(t, j, "record 1")
+	mustClose(t, j)
+	o.From = 1
+	j = mustOpen(t, o)
+	defer j.Close()
+	mustWrite(t, j, "dropped")
+	if err := j.Truncate(1); err != nil {
+		t.Fatal(err)
+	}
+	mustWrite(t, j, "record 2")
+	if err := j.Release(1); err != nil {
+		t.Fatal(err)
+	}
+	if err := j.Truncate(0); err == nil {
+		t.Error("Truncate drops record 1, which was released")
+	}
+}
+
 func TestASegmentHasRoomForAHeaderAndFrames(t *testing.T) {
 	for size, want := range map[int64]int64{0: 2 * block, 1: 2 * block, 3*block - 1: 3 * block, 4 * block: 4 * block} {
 		o := Options{SegmentSize: size}

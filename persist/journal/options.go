@@ -23,6 +23,8 @@ type Options struct {
 	// From is the index of the last record in the checkpoint. Zero means that there is no
 	// checkpoint. Open refuses a journal that lacks the next record, or that ends before From.
 	From uint64
+	// Segment is the first segment that counts: see Journal.Reset. Zero means all.
+	Segment uint64
 	// SegmentSize is the size of a segment's file, in bytes. It is rounded up to whole blocks of 4
 	// KiB, and to two blocks at least. A record that does not fit gets a larger segment.
 	SegmentSize int64

@@ -19,13 +19,13 @@ func (j *Journal) FullIndex() uint64 {
 	return j.current.first - 1
 }
 
-// Behind returns the total size of the full segments that have a record after the index. It is safe
-// for concurrent use.
-func (j *Journal) Behind(index uint64) (size int64) {
+// Behind returns the total size of the full segments that have a record with an index above after,
+// and none above last. It is safe for concurrent use.
+func (j *Journal) Behind(after, last uint64) (size int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, s := range j.full {
-		if s.last > index {
+		if s.last > after && s.last <= last {
 			size += s.size
 		}
 	}

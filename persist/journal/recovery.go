@@ -13,6 +13,8 @@ type scan struct {
 	segments []segment // the others, in order
 	spares   []uint64  // numbers of the spares
 
+	last uint64 // index of the last record if there is no segment
+
 	// Of the last segment:
 	durable uint64 // largest durable index that its frames state
 	end     int64  // offset after its last record
@@ -28,7 +30,9 @@ func scanDir(o *Options) (*scan, error) {
 	var s scan
 	var numbers []uint64
 	for _, name := range names {
-		if n, ok := parseSegment(name); ok {
+		if n, ok := parseSegment(name); ok && n < o.Segment {
+			s.covered = append(s.covered, o.path(name))
+		} else if ok {
 			numbers = append(numbers, n)
 		}
 		if n, ok := parseSpare(name); ok {
@@ -51,6 +55,10 @@ func scanDir(o *Options) (*scan, error) {
 // readHeaders reads headers from the last segment back to the one that has the first record after
 // the checkpoint.
 func (s *scan) readHeaders(o *Options, numbers []uint64) error {
+	if len(numbers) == 0 && len(s.covered) > 0 { // a crash was faster than Reset
+		s.last = o.From
+		return nil
+	}
 	if len(numbers) == 0 && o.From > 0 {
 		return damaged(o.path(segmentName(1)), 0, "no segment is left, the checkpoint has records up to %d", o.From)
 	}
@@ -81,7 +89,17 @@ func (s *scan) readFrames(o *Options, at int) error {
 		return err
 	}
 	defer r.close()
-	for {
+	next := uint64(0) // smallest first index of the later segments; 0 = there is none
+	for _, later := range s.segments[at+1:] {
+		if next == 0 || later.first < next {
+			next = later.first
+		}
+	}
+	if next != 0 && next <= r.index { // Truncate has dropped all records of the segment
+		s.segments[at].last = next - 1
+		return nil
+	}
+	for r.index != next {
 		ok, err := r.next()
 		if err != nil {
 			return err
@@ -91,9 +109,9 @@ func (s *scan) readFrames(o *Options, at int) error {
 		}
 	}
 	s.segments[at].last = r.index - 1
-	if at < len(s.segments)-1 {
-		if next := s.segments[at+1]; next.first != r.index {
-			return damaged(r.path, r.offset, "record %d should be here, the next segment begins with record %d", r.index, next.first)
+	if next != 0 {
+		if next != r.index {
+			return damaged(r.path, r.offset, "record %d should be here, the next segment begins with record %d", r.index, next)
 		}
 		return nil
 	}
@@ -110,12 +128,14 @@ func (s *scan) readFrames(o *Options, at int) error {
 	return nil
 }
 
-// makeDurable makes the recovered records durable. If the last run was killed, its writes may be in
-// the kernel's memory only. If no frame states that a record was durable, makeDurable writes the
-// record again: after a failed sync, another sync alone may do nothing.
+// makeDurable makes the recovered records and the names of the segments durable. If the last run was
+// killed, its writes may be in the kernel's memory only. If no frame states that a record was durable,
+// makeDurable writes the record again: after a failed sync, another sync alone may do nothing.
 func (s *scan) makeDurable(o *Options) error {
-	if err := SyncDir(o.FS, o.FS.PathDir(o.Dir)); err != nil {
-		return err
+	for _, dir := range []string{o.FS.PathDir(o.Dir), o.Dir} {
+		if err := SyncDir(o.FS, dir); err != nil {
+			return err
+		}
 	}
 	if len(s.segments) == 0 {
 		return nil

@@ -30,6 +30,15 @@ func (j *Journal) Release(index uint64) error {
 	}
 }
 
+func (j *Journal) retireAll(paths []string) error {
+	for _, path := range paths {
+		if err := j.retire(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // retire makes a spare of a released segment, or removes it. It syncs nothing: see the invariants.
 func (j *Journal) retire(path string) error {
 	info, err := j.o.FS.Stat(path)

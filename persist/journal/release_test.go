@@ -290,12 +290,6 @@ func TestNothingIsWrittenBehindATornEnd(t *testing.T) {
 	mustWrite(t, j, "record 2")
 	abandon(j)
 	memory(t, o, segmentName(1))[torn+headSize]-- // makes the torn frame valid again
-	_, err := Open(o)
-	var damage *DamageError
-	if !errors.As(err, &damage) {
-		t.Errorf("Open returned %v, want a DamageError", err)
-	}
-	memory(t, o, segmentName(1))[torn+headSize]++
 	j = mustOpen(t, o)
 	defer mustClose(t, j)
 	wantPayloads(t, payloads(t, j, 0), numbered(1, 2))
