@@ -150,6 +150,10 @@ type Outcome struct {
 	Position   int // in the queue, from 1; 0 = not queued
 
 	Seq Seq // must be durable before the outcome is sent
+
+	// Settled says that the caller need not call Commit: the outcome shows no more than a grant to this
+	// contender, which is committed, and the request has caused no notice.
+	Settled bool
 }
 
 // GuardRequest is a request to renew a lease.
@@ -320,6 +324,9 @@ type Change struct {
 	// Token is the largest token that the change has used, 0 = none. Every later tenure must have a
 	// larger token, even if this change stores no lease.
 	Token uint64
+	// Shown says that the change has notices or wake-ups. In a cluster they wait until a majority has
+	// the change.
+	Shown bool
 	// Forced requires an fsync before the reply in every mode with a disk. A forced change ends a
 	// tenure against its owner's will. If a crash lost the change, the old owner and a new one
 	// could both hold the mutex.

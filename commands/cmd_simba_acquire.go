@@ -240,7 +240,9 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	if a.limit > 0 {
 		deadline = c.x.info.Started.Add(c.call.started + a.limit)
 	}
-	c.conn.ReplyAfter(0) // the first Await commits, so that the notice of the queue entry is sent
+	if !out.Settled {
+		c.conn.ReplyAfter(0) // the first Await commits, so that the notice of the queue entry is sent
+	}
 	call := &blockedCall{mutex: a.Mutex, contender: a.Contender, wait: w}
 	c.waiting.Store(call)
 	call.judge(c) // the user's rules may have changed before rejudge could find the call
@@ -254,8 +256,9 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 		if revoked = call.revoked.Load(); revoked != nil && why == resp.Woken {
 			reason = simba.EndLeft
 		}
-		out, err = ticket.End(reason)
-		c.conn.ReplyAfter(out.Seq)
+		if out, err = ticket.End(reason); !out.Settled {
+			c.conn.ReplyAfter(out.Seq)
+		}
 	}
 	c.waiting.Store(nil)
 	if err == nil && (out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed) {

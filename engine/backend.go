@@ -25,6 +25,7 @@ func (e *Engine) Acquire(_ context.Context, r simba.AcquireRequest) (o simba.Out
 		}
 		if !refused {
 			o = m.outcome(m.acquire(s, r, t), s, r.Contender)
+			o.Settled = o.Status == simba.StatusWaiting && !s.changed && !s.isShown(e.sequencer.notices.Any())
 		}
 	})
 	o.Seq = seq
@@ -43,6 +44,7 @@ func (t *ticket) End(why simba.EndReason) (o simba.Outcome, err error) {
 	seq, err := t.engine.do(t.mutex, func(m *mutex, s *step) {
 		o = m.outcome(m.endWait(s, t, why), s, t.contender)
 		first = o.Status != simba.StatusWaiting && t.owns(m) && m.extra != nil && m.extra.unconfirmed == t
+		o.Settled = first && t.committed() && !s.hasEffects()
 	})
 	o.Seq = seq
 	if first { // the reply waits for the grant, not for later changes

@@ -60,11 +60,12 @@ func (q *sequencer) record(m *mutex, s *step) (replyAfter simba.Seq) {
 		return 0
 	}
 	announce := q.notices.Any()
-	ch := change(m, s)
+	ch := change(m, s, announce)
 
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.number(&ch, s) && (q.journal.Append(ch) || s.changed || s.spent != 0) {
+	q.number(&ch, s)
+	if q.journal.Append(ch) || s.changed || s.spent != 0 {
 		replyAfter = ch.Seq
 	}
 	q.post(m, s, announce)
@@ -86,12 +87,11 @@ func (q *sequencer) recordAll(parts []part, messages []message) (replyAfter simb
 		if !p.step.hasEffects() {
 			continue
 		}
-		ch := change(p.m, &p.step)
-		if q.number(&ch, &p.step) {
-			changes = append(changes, ch)
-			p.replyAfter = ch.Seq
-			replyAfter = ch.Seq
-		}
+		ch := change(p.m, &p.step, announce)
+		q.number(&ch, &p.step)
+		changes = append(changes, ch)
+		p.replyAfter = ch.Seq
+		replyAfter = ch.Seq
 		q.post(p.m, &p.step, announce)
 	}
 	if len(changes) > 0 {
@@ -105,8 +105,8 @@ func (q *sequencer) recordAll(parts []part, messages []message) (replyAfter simb
 }
 
 // change returns the change that a step makes to the stored state.
-func change(m *mutex, s *step) simba.Change {
-	ch := simba.Change{Token: s.spent}
+func change(m *mutex, s *step, announce bool) simba.Change {
+	ch := simba.Change{Token: s.spent, Shown: s.isShown(announce)}
 	if s.changed {
 		ch.Forced = s.forced
 		if m.owned() {
@@ -118,9 +118,9 @@ func change(m *mutex, s *step) simba.Change {
 	return ch
 }
 
-// number numbers a change and its events, and reports whether the change must be stored. The caller
-// holds mu.
-func (q *sequencer) number(ch *simba.Change, s *step) bool {
+// number numbers a change and its events. A step that only wakes waiters or sends offers is a change,
+// too: it has effects that may have to wait for the journal. The caller holds mu.
+func (q *sequencer) number(ch *simba.Change, s *step) {
 	for i := range s.events {
 		q.seq++
 		s.events[i].Seq = q.seq
@@ -130,13 +130,9 @@ func (q *sequencer) number(ch *simba.Change, s *step) bool {
 		q.history.Push(e)
 	}
 	if len(s.events) == 0 {
-		if !s.changed && s.spent == 0 {
-			return false
-		}
 		q.seq++
 	}
 	ch.Seq = q.seq
-	return true
 }
 
 // post adds the notices and wake-ups of a step to the unsent ones. The caller holds mu.

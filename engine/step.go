@@ -76,6 +76,11 @@ func (s *step) hasEffects() bool {
 	return s.changed || s.freed || s.spent != 0 || len(s.events) > 0 || len(s.offers) > 0 || len(s.wakes) > 0
 }
 
+// isShown reports whether the step has notices or wake-ups. announce says that somebody subscribes.
+func (s *step) isShown(announce bool) bool {
+	return announce && (s.freed || len(s.events) > 0) || len(s.offers) > 0 || len(s.wakes) > 0
+}
+
 func (s *step) event(kind simba.EventKind, m *mutex, who string, token uint64, reason string) {
 	name := m.name()
 	// The name and the owner are substrings of the label, which may have 128 KiB. An event must not

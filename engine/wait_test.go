@@ -260,3 +260,18 @@ func TestAReleaseEndsTheWaitOfATenureThatIsNotDurable(t *testing.T) {
 		}
 	})
 }
+
+func TestAWaitIsSettledUnlessOthersAreToldOfIt(t *testing.T) {
+	inBubbleOnDisk(t, func(w *world, g *gate) {
+		w.acquire("m", "a", time.Hour, 0)
+		b := &blocked{w: w, woken: make(chan struct{}, 1)}
+		o, ticket, err := w.e.Acquire(w.t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec, Waiter: b})
+		if o.Status != simba.StatusWaiting || o.Settled || err != nil {
+			t.Errorf("a queue entry is settled before its notice is sent: %+v, %v", o, err)
+		}
+		w.release("m", "a")
+		if o, err := ticket.End(simba.EndWoken); o.Status != simba.StatusAcquired || !o.Settled || err != nil {
+			t.Errorf("a committed grant is %+v, %v, want one that is settled", o, err)
+		}
+	})
+}
