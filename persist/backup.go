@@ -30,7 +30,8 @@ const (
 
 const backupPart = 1 << 20
 
-// ErrBackupRuns is returned by Store.Backup while another backup of the store is open.
+// ErrBackupRuns is returned by Store.Backup and Replica.Snapshot while another backup or snapshot of
+// the store is open.
 var ErrBackupRuns = errors.New("another backup is running")
 
 // Backup is a consistent copy of a store at one moment, as a stream of bytes. Until Close, Pebble
@@ -38,7 +39,7 @@ var ErrBackupRuns = errors.New("another backup is running")
 //
 // Its methods are safe for concurrent use.
 type Backup struct {
-	store *Store
+	files *files
 
 	mu   sync.Mutex       // protects the fields below
 	rows *pebble.Iterator // nil after Close
@@ -61,27 +62,30 @@ type backups struct {
 // advances the checkpoint. Neither the engine nor a commit waits for that. The caller must close
 // the backup; Close of the store closes it too. Backup returns ErrBackupRuns while another backup
 // is open, and simba.ErrStopped when the store is closed.
-func (s *Store) Backup() (*Backup, error) {
-	s.backups.mu.Lock()
-	defer s.backups.mu.Unlock()
+func (s *Store) Backup() (*Backup, error) { return s.files.backup(s.upToDate) }
+
+// backup begins a backup of the checkpoint, which upToDate has brought up to date.
+func (f *files) backup(upToDate func(do func(*checkpoint) error) error) (*Backup, error) {
+	f.backups.mu.Lock()
+	defer f.backups.mu.Unlock()
 	switch {
-	case s.backups.closed:
+	case f.backups.closed:
 		return nil, simba.ErrStopped
-	case s.backups.open != nil:
+	case f.backups.open != nil:
 		return nil, ErrBackupRuns
 	}
 	var rows *pebble.Iterator // does not see later changes
-	err := s.upToDate(func(*checkpoint) (err error) {
-		rows, err = s.db.NewIter(nil)
+	err := upToDate(func(*checkpoint) (err error) {
+		rows, err = f.db.NewIter(nil)
 		return pebbleError(err)
 	})
 	if err != nil {
 		return nil, err
 	}
-	b := &Backup{store: s, rows: rows, more: rows.First(), sum: sha256.New()}
+	b := &Backup{files: f, rows: rows, more: rows.First(), sum: sha256.New()}
 	head := binary.AppendUvarint([]byte(backupMagic), backupFormat)
-	b.add(binary.AppendVarint(head, s.clocks.wall().UnixMilli()))
-	s.backups.open = b
+	b.add(binary.AppendVarint(head, f.options.Wall().UnixMilli()))
+	f.backups.open = b
 	return b, nil
 }
 
@@ -145,10 +149,10 @@ func (b *Backup) add(p []byte) {
 // Close ends the backup. It is idempotent.
 func (b *Backup) Close() error {
 	err := b.close()
-	b.store.backups.mu.Lock()
-	defer b.store.backups.mu.Unlock()
-	if b.store.backups.open == b {
-		b.store.backups.open = nil
+	b.files.backups.mu.Lock()
+	defer b.files.backups.mu.Unlock()
+	if b.files.backups.open == b {
+		b.files.backups.open = nil
 	}
 	return err
 }

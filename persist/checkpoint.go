@@ -38,17 +38,13 @@ func (c *checkpoint) add(index uint64, payload []byte) error {
 	}
 	events := row{first: h.first}
 	err = eachChange(changes, func(kind changeKind, body []byte) error {
-		r := reader{rest: body}
 		switch kind {
-		case changeEpoch:
-			c.meta.epoch = r.epoch()
-			return r.finish()
 		case changePut:
-			l, generation, err := decodePut(&h, body, h.instant)
+			l, err := decodePut(&h, body)
 			if err != nil {
 				return err
 			}
-			c.setLease(l.Mutex, appendLeaseRow(make([]byte, 0, len(body)+8), generation, &l))
+			c.setLease(l.Mutex, appendLeaseRow(make([]byte, 0, len(body)+8), h.generation, &l))
 		case changeDelete:
 			c.setLease(string(body), nil)
 		case changeEvent:
@@ -65,8 +61,13 @@ func (c *checkpoint) add(index uint64, payload []byte) error {
 	if events.count > 0 {
 		c.history.add(events)
 	}
-	c.meta.Seq, c.meta.Token, c.meta.Delay, c.meta.Latest = h.seq, h.token, h.delay, h.instant
-	c.meta.Index = index
+	if h.seq != 0 {
+		c.meta.Seq, c.meta.Token, c.meta.Delay = h.seq, h.token, h.delay
+	}
+	if h.generation == c.meta.Generation { // else the record is of an earlier boot
+		c.meta.Latest = h.instant
+	}
+	c.meta.Index, c.meta.Term = index, h.term
 	c.size += int64(len(payload))
 	return nil
 }

@@ -43,7 +43,7 @@ func records(t *testing.T, lists ...[]simba.Change) (written [][]byte) {
 	if err := o.ensureDefaults(); err != nil {
 		t.Fatal(err)
 	}
-	r := run{epoch: epoch{Generation: 1}}
+	r := run{generation: 1}
 	c := newCommitter(&o, r, floors{}, newFault(o.Fatal), func(record []byte) error {
 		written = append(written, bytes.Clone(record))
 		return nil

@@ -18,7 +18,7 @@ const maxBehind = 1
 // Options.CommitTimeout. In that time a checkpoint reads and sorts at most 256 MiB of records.
 const computePatience = 6
 
-// checkpointer lets the checkpoint follow the journal: during Open and for a Replay or a Backup up
+// checkpointer lets the checkpoint follow the journal: during Open, for a Backup and for a new leader up
 // to the last record, and in the background whenever a segment is full. The writer of records waits
 // for it only if the checkpoint is far behind.
 type checkpointer struct {
@@ -28,11 +28,12 @@ type checkpointer struct {
 	step     int64     // bytes of records in one step of the checkpoint: a segment's size
 	timeout  time.Duration
 
+	final func() uint64 // index of the last record that the checkpoint may have
 	full  chan struct{} // has a value when a segment has become full
 	moved chan struct{} // has a value when the checkpoint has advanced
 	taken atomic.Uint64 // index of the last record that the checkpoint has durably
 
-	// mu protects checkpoint. It is held while the checkpoint advances, for a Replay, and while a
+	// mu protects checkpoint. It is held while the checkpoint advances, is read, or is replaced, and while a
 	// backup begins. Neither the engine nor a commit waits for it.
 	mu         sync.Mutex
 	checkpoint *checkpoint
@@ -45,6 +46,7 @@ func newCheckpointer(o *Options, j *journal.Journal, c *checkpoint, f *fault, p 
 		progress:   p,
 		step:       o.SegmentSize,
 		timeout:    o.CommitTimeout,
+		final:      j.Durable,
 		full:       make(chan struct{}, 1),
 		moved:      make(chan struct{}, 1),
 		checkpoint: c,
@@ -115,14 +117,16 @@ func (k *checkpointer) follow(ending <-chan struct{}) {
 			return
 		case <-k.full:
 		}
-		if isClosed(ending) || k.advanced(k.journal.FullIndex(), func(*checkpoint) error { return nil }) != nil {
+		if isClosed(ending) || k.advanced(min(k.journal.FullIndex(), k.final()), func(*checkpoint) error { return nil }) != nil {
 			return
 		}
 	}
 }
 
-// behind returns the bytes of the full segments that are not in the checkpoint.
-func (k *checkpointer) behind() int64 { return k.journal.Behind(k.taken.Load()) }
+// behind returns the bytes of the full segments that are not in the checkpoint, but may be as a whole.
+// A segment whose last records are not final does not count: the checkpoint can never take it, if
+// the records that make them final wait for room.
+func (k *checkpointer) behind() int64 { return k.journal.Behind(k.taken.Load(), k.final()) }
 
 // notifyFull wakes follow if there is a full segment that is not in the checkpoint.
 func (k *checkpointer) notifyFull() {

@@ -53,7 +53,7 @@ func encodeRow(events []simba.Event) (key, value []byte) {
 func encodeRecord() []byte {
 	record := make([]byte, headSize)
 	testHead.put(record)
-	record = appendChange(record, changeEpoch, appendEpoch(nil, &testMeta.epoch))
+	record = appendChange(record, changeMembers, []byte("members"))
 	record = appendChange(record, changePut, appendPut(nil, testHead.base, &testLease))
 	record = appendChange(record, changeDelete, []byte("job"))
 	return appendChange(record, changeEvent, new(lastEvent).append(nil, &testEvents[0]))
@@ -78,9 +78,9 @@ func TestRecordsAreReadAsWritten(t *testing.T) {
 		if !reflect.DeepEqual(l, want) || generation != 9 || err != nil {
 			t.Errorf("decodeLeaseRow = %+v, generation %d, %v, want %+v, 9, nil", l, generation, err, want)
 		}
-		l, generation, err = decodePut(&testHead, appendPut(nil, testHead.base, &want), testHead.instant)
-		if !reflect.DeepEqual(l, want) || generation != testHead.generation || err != nil {
-			t.Errorf("decodePut = %+v, generation %d, %v, want %+v, %d, nil", l, generation, err, want, testHead.generation)
+		l, err = decodePut(&testHead, appendPut(nil, testHead.base, &want))
+		if !reflect.DeepEqual(l, want) || err != nil {
+			t.Errorf("decodePut = %+v, %v, want %+v, nil", l, err, want)
 		}
 	}
 	m, err := decodeMeta(appendMeta(nil, &testMeta))
@@ -109,8 +109,8 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 	if got, want := appendPut(nil, 101, &lease), []byte("\x01m\x05\x01\x90\x03\x04\xac\x02\x01\x01o\x01\x01\x01o\x011"); !bytes.Equal(got, want) {
 		t.Errorf("the put is encoded as %q, want %q", got, want)
 	}
-	if got, want := appendMeta(nil, &meta{epoch{"b", 1, 2, 3}, 4, 5, 6, 7, 8, [16]byte{9}}),
-		[]byte("\x01\x01b\x01\x04\x06\x04\x05\x06\x0e\x08\x09"+strings.Repeat("\x00", 15)); !bytes.Equal(got, want) {
+	if got, want := appendMeta(nil, &meta{epoch{"b", 1, 2, 3}, 4, 5, 6, 7, 8, 9, 10, [16]byte{11}}),
+		[]byte("\x01\x01b\x01\x04\x06\x04\x05\x06\x0e\x08\x09\x0a\x0b"+strings.Repeat("\x00", 15)); !bytes.Equal(got, want) {
 		t.Errorf("the meta row is encoded as %q, want %q", got, want)
 	}
 	key, value := encodeRow([]simba.Event{
@@ -124,16 +124,16 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 		t.Errorf("the row is encoded as %q, want %q", value, want)
 	}
 	record := make([]byte, headSize)
-	(&head{first: 1, last: 2, instant: 3, wall: 4, seq: 5, token: 6, delay: 7, generation: 8, base: 9}).put(record)
-	record = appendChange(record, changeEpoch, appendEpoch(nil, &epoch{"b", 1, 2, 3}))
+	(&head{term: 10, first: 1, last: 2, instant: 3, wall: 4, seq: 5, token: 6, delay: 7, generation: 8, base: 9}).put(record)
+	record = appendChange(record, changeMembers, []byte("members"))
 	record = appendChange(record, changePut, []byte("lease"))
 	record = appendChange(record, changeDelete, []byte("m"))
 	record = appendChange(record, changeEvent, []byte("event"))
 	var want []byte
-	for _, v := range []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9} {
+	for _, v := range []byte{10, 1, 2, 3, 4, 5, 6, 7, 8, 9} {
 		want = append(want, v, 0, 0, 0, 0, 0, 0, 0)
 	}
-	want = slices.Concat([]byte{1, 0, 0, 0}, want, []byte("\x01\x05\x01b\x01\x04\x06\x02\x05lease\x03\x01m\x04\x05event"))
+	want = slices.Concat([]byte{1, 0, 0, 0}, want, []byte("\x01\x07members\x02\x05lease\x03\x01m\x04\x05event"))
 	if !bytes.Equal(record, want) {
 		t.Errorf("the record is encoded as %q, want %q", record, want)
 	}

@@ -55,6 +55,8 @@ type committer struct {
 	run       run
 	fault     *fault
 	write     func(record []byte) error // makes a record durable; one call at a time
+	// confirm is set in a cluster. It returns nil if this server still led after the call.
+	confirm func() error
 
 	committed atomic.Uint64 // the largest committed Seq; written under mu
 	writer    sync.WaitGroup
@@ -83,7 +85,7 @@ type floors struct {
 
 // run is what is the same in all records of a run.
 type run struct {
-	epoch        epoch
+	generation   uint64        // of the present boot
 	inherited    time.Duration // recovery delay that earlier runs left
 	recoverUntil simba.Instant // end of the recovery delay
 }
@@ -106,9 +108,8 @@ func newCommitter(o *Options, r run, f floors, fault *fault, write func(record [
 	return c
 }
 
-// begin makes the first record of the run durable: its epoch.
+// begin makes the first record of the run durable: its floors.
 func (c *committer) begin() error {
-	c.next.append(changeEpoch, appendEpoch(nil, &c.run.epoch))
 	c.next.wanted = true
 	if err := c.writeGroup(c.take()); err != nil {
 		return fmt.Errorf("begin: %w", err)
@@ -161,8 +162,12 @@ func (c *committer) appendLocked(ch *simba.Change) (mustSync bool) {
 // gives out no number that a lost change had. And the next run grants nothing new until every lease
 // of a lost change has ended. So a change must be synced if the last durable record's floors do not
 // cover it. A change that ends a tenure against its owner's will must be synced too.
+//
+// In a cluster, changes that clients are told of must be synced, too. Otherwise a client could see a
+// change of a leader that does not lead any more.
 func (c *committer) mustSync(g *group, ch *simba.Change) bool {
-	if ch.Seq > c.durable.seq || len(g.record) > maxPending || c.closed {
+	shown := ch.Shown || ch.Kind != simba.ChangeNone
+	if c.confirm != nil && shown || ch.Seq > c.durable.seq || len(g.record) > maxPending || c.closed {
 		return true
 	}
 	if ch.Token > c.durable.token { // or the next run would give the token out again
@@ -199,42 +204,52 @@ func (c *committer) Committed() simba.Seq { return simba.Seq(c.committed.Load())
 // Commit returns nil when every change up to seq is committed. Callers whose changes are in the
 // same group share its fsync. It returns simba.ErrStopped if the store has failed, or if Close was
 // called before the changes were appended.
+//
+// In a cluster this server has also led after the call. A write that begins after the call shows
+// that, too.
 func (c *committer) Commit(seq simba.Seq) error {
 	if c.fault.failed() {
 		return simba.ErrStopped
 	}
-	done, err := c.beginCommit(seq)
-	if done == nil {
-		return err
+	done, later, err := c.beginCommit(seq)
+	if err == nil && done != nil {
+		err = c.wait(done)
 	}
-	return c.wait(done)
+	if err == nil && c.confirm != nil && !later && c.confirm() != nil {
+		err = simba.ErrStopped
+	}
+	return err
 }
 
 // beginCommit starts the write of the changes up to seq, and returns a channel that is closed when
-// they are durable. If they are committed already, it returns nil, nil.
-func (c *committer) beginCommit(seq simba.Seq) (done <-chan struct{}, err error) {
-	if seq <= c.Committed() {
-		return nil, nil
+// they are durable. later says that the write begins after the call. If the changes are committed
+// already, beginCommit returns nil.
+func (c *committer) beginCommit(seq simba.Seq) (done <-chan struct{}, later bool, err error) {
+	if seq <= c.Committed() && c.confirm == nil {
+		return nil, false, nil
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if seq == 0 && c.confirm != nil { // notices of the caller may wait for a change that it does not name
+		seq = c.appended.seq
+	}
 	if seq <= c.Committed() {
-		return nil, nil
+		return nil, false, nil
 	}
 	if c.current != nil && seq <= c.current.last {
-		return c.current.done, nil
+		return c.current.done, false, nil
 	}
 	for _, g := range c.ready {
 		if seq <= g.last {
-			return g.done, nil
+			return g.done, false, nil
 		}
 	}
 	if c.closed {
-		return nil, simba.ErrStopped
+		return nil, false, simba.ErrStopped
 	}
 	c.next.wanted = true
 	c.beginWriteLocked()
-	return c.next.done, nil
+	return c.next.done, true, nil
 }
 
 func (c *committer) wait(done <-chan struct{}) error {
@@ -347,7 +362,7 @@ func (c *committer) take() *group {
 	if h.first, h.last = g.first, g.last; g.changes == 0 {
 		h.first, h.last = c.appended.seq, c.appended.seq
 	}
-	h.generation, h.base = c.run.epoch.Generation, g.base
+	h.generation, h.base = c.run.generation, g.base
 	h.put(g.record)
 	c.closed = g.final
 	c.current = g

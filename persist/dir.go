@@ -31,6 +31,9 @@ const (
 // (64 MiB) and a checkpoint of three segments (48 MiB).
 const minFree = 128 << 20
 
+// memberName is the file that a directory of a cluster's member has.
+const memberName = "MEMBER"
+
 func claimDir(o *Options) (*pebble.Lock, error) {
 	if err := signDir(o.FS, o.Dir); err != nil {
 		return nil, err
@@ -41,7 +44,15 @@ func claimDir(o *Options) (*pebble.Lock, error) {
 	if err := checkFormat(o.FS, o.Dir); err != nil {
 		return nil, err
 	}
-	return lockDir(o.FS, o.Dir)
+	lock, err := lockDir(o.FS, o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := claimMember(o); err != nil {
+		_ = lock.Close() // the error at hand says more
+		return nil, err
+	}
+	return lock, nil
 }
 
 // signDir creates the directory if it does not exist, and signs it if it is empty.
@@ -66,6 +77,35 @@ func signDir(fsys vfs.FS, dir string) error {
 	default:
 		return fmt.Errorf("%w: it has %q and %d more", ErrForeign, others[0], len(others)-1)
 	}
+}
+
+// claimMember returns an error if a single server opens the directory of a cluster's member, or a
+// member opens that of a single server. It creates an empty file MEMBER for a new member, before all
+// other files. So after a crash, too, the other files are those of a member if there is one.
+func claimMember(o *Options) error {
+	names, err := o.FS.List(o.Dir)
+	isMember := slices.Contains(names, memberName)
+	isNew := !slices.ContainsFunc(names, func(name string) bool {
+		return name != signName && name != lockName && !isLeftover(name)
+	})
+	switch {
+	case err != nil:
+		return err
+	case isMember && !o.replica:
+		return ErrMember
+	case !isMember && o.replica && !isNew && !o.Single:
+		return ErrSingle
+	case !o.replica:
+		return nil
+	}
+	f, err := o.FS.OpenReadWrite(o.FS.PathJoin(o.Dir, memberName), vfs.WriteCategoryUnspecified)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	return journal.SyncDir(o.FS, o.Dir)
 }
 
 // isLeftover reports whether a new directory may have the file. File systems, desktops and editors

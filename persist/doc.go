@@ -19,6 +19,8 @@
 //
 //	SIMBA-RESP           marks the directory as a data directory, and says whether it has a store
 //	LOCK                 locked while a store is open
+//	MEMBER               only of a cluster's member: what it knows of itself and of the others
+//	snapshot-*           only of a cluster's member: snapshots that it has received
 //	journal/*.seg        the records: see package journal
 //	journal/spare-*      files that will be segments
 //	*.sst, MANIFEST-* …  the checkpoint, in Pebble's files. Pebble's *.log files are empty
@@ -63,8 +65,7 @@
 //
 // Open brings the checkpoint up to the journal's end, with the code of the checkpointer. It reads
 // the leases and the history from the checkpoint. Then it writes the run's first record, with the
-// run's epoch and floors. While a store stays open, Replay reads its leases and its history again,
-// for a new engine.
+// run's floors. If the machine has booted meanwhile, the meta row gets the new epoch before.
 //
 // Invariants, after a crash at any moment:
 //
@@ -78,6 +79,14 @@
 // leases of earlier generations begin anew. A start is on another boot if the boot's id or the time
 // namespace's offset differs. Open also assumes another boot if the clock is behind the last
 // record.
+//
+// # Clusters
+//
+// A Replica is the files of a member. The committer is the leader's: Lead returns a Store whose
+// committer proposes its records to the members, instead of writing them. What a record has is the
+// same for all members, but for the instant of receipt and the generation, which are each member's own.
+// The head has the term, too. Since a record may be replaced until a majority has it, the checkpoint
+// ends at the last final one.
 //
 // # Backups
 //

@@ -29,6 +29,10 @@ var (
 	// ErrClock is returned if the wall clock is before 2026 and the store is new. Restore returns it
 	// if the wall clock is before the time of the backup.
 	ErrClock = errors.New("the clock of this machine is behind")
+	// ErrMember is returned by Open for the directory of a cluster's member.
+	ErrMember = errors.New("that of a member of a cluster: start the server with --cluster")
+	// ErrSingle is returned by OpenReplica for the directory of a single server.
+	ErrSingle = errors.New("that of a single server; simba-resp cluster recover makes it that of a member")
 	// ErrForeign is returned if the directory has files of others, but no file SIMBA-RESP. Open
 	// changes nothing in it.
 	ErrForeign = errors.New("not empty and not a data directory of simba-resp")
@@ -50,7 +54,7 @@ func describe(do, what string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ErrInUse), errors.Is(err, ErrForeign), errors.Is(err, ErrCorrupt), errors.Is(err, errNoBackup):
+	case errors.Is(err, ErrInUse), errors.Is(err, ErrForeign), errors.Is(err, ErrMember), errors.Is(err, ErrSingle), errors.Is(err, ErrCorrupt), errors.Is(err, errNoBackup):
 		verb = "is"
 	case errors.Is(err, ErrNewer), errors.Is(err, ErrUnreleased):
 		verb = "was"

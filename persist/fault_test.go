@@ -273,7 +273,7 @@ func TestAStoreThatHasFailedBeginsNoWrite(t *testing.T) {
 		o := testOptions(t, vfs.NewMem(), Always)
 		failing(&o)
 		s, _ := mustOpen(t, o)
-		s.fault.trip(errBroken) // no write runs
+		s.files.fault.trip(errBroken) // no write runs
 		if err := s.Close(); !errors.Is(err, errBroken) {
 			t.Errorf("Close = %v, want the error of the disk", err)
 		}
@@ -425,7 +425,7 @@ func TestAFailedStoreReleasesNoSegmentThatTheCheckpointLacks(t *testing.T) {
 		mustCommit(t, s, last)
 	}
 	s.backups.mu.Lock() // as while a backup begins: Close keeps the files open
-	s.fault.trip(errBroken)
+	s.files.fault.trip(errBroken)
 	if err := s.Close(); !errors.Is(err, errBroken) {
 		t.Errorf("Close = %v, want the error of the disk", err)
 	}

@@ -38,8 +38,12 @@ type meta struct {
 	// be later only by the time between two readings of a clock.
 	Latest simba.Instant
 
-	Index uint64   // of the last record in the checkpoint
-	Store [16]byte // the store's random id, which its journal has too
+	Index uint64 // of the last record in the checkpoint
+	Term  uint64 // of that record
+	// Segment is the first segment of the journal that counts. It is the one after the last snapshot
+	// that a member of a cluster has received; 0 = all.
+	Segment uint64
+	Store   [16]byte // the store's random id, which its journal has too
 }
 
 func appendEpoch(b []byte, e *epoch) []byte {
@@ -66,6 +70,8 @@ func appendMeta(b []byte, m *meta) []byte {
 	b = binary.AppendUvarint(b, uint64(m.Delay))
 	b = binary.AppendVarint(b, int64(m.Latest))
 	b = binary.AppendUvarint(b, m.Index)
+	b = binary.AppendUvarint(b, m.Term)
+	b = binary.AppendUvarint(b, m.Segment)
 	return append(b, m.Store[:]...)
 }
 
@@ -80,6 +86,8 @@ func decodeMeta(value []byte) (m meta, err error) {
 	m.Delay = r.duration(math.MaxInt64)
 	m.Latest = simba.Instant(r.varint())
 	m.Index = r.uvarint()
+	m.Term = r.uvarint()
+	m.Segment = r.uvarint()
 	for i := range m.Store {
 		m.Store[i] = r.byte()
 	}

@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -21,46 +20,54 @@ const journalName = "journal"
 //
 // After an error nothing is left open, with one exception: if a write to the store failed, the
 // directory stays locked until the process ends.
-func Open(o Options) (*Store, *Recovered, error) {
-	if err := o.ensureDefaults(); err != nil {
-		return nil, nil, describe("open", "data directory "+o.Dir, err)
-	}
-	lock, err := claimDir(&o)
-	if err != nil {
-		return nil, nil, describe("open", "data directory "+o.Dir, oneLine{err})
-	}
-	s, r, err := open(&o, lock)
-	if err != nil {
-		return nil, nil, describe("open", "data directory "+o.Dir, oneLine{err})
-	}
-	return s, r, nil
-}
-
-// open opens the store. After an error, it releases the lock, unless a write has failed.
-func open(o *Options, lock *pebble.Lock) (*Store, *Recovered, error) {
-	fault := newFault(o.Fatal)
-	var s *Store
-	var r *Recovered
-	var err error
-	if failure := fault.guard(func() { s, r, err = openStore(o, lock, fault) }); failure != nil {
-		return nil, nil, failure
-	}
-	if err != nil {
-		_ = lock.Close() // the error at hand says more
-		return nil, nil, err
-	}
-	if err = fault.arm(); err == nil {
-		s.beginBackground()
-	}
+func Open(o Options) (s *Store, r *Recovered, err error) {
+	err = openDir(&o, func(f *files) (err error) {
+		s, r, err = f.recover()
+		return err
+	})
 	return s, r, err
 }
 
-// openStore opens the checkpoint, brings it up to the journal's end, and begins a run.
-func openStore(o *Options, lock *pebble.Lock, fault *fault) (s *Store, r *Recovered, err error) {
+// openDir opens the files in o.Dir, and then calls begin. The error is that of Open.
+func openDir(o *Options, begin func(*files) error) error {
+	err := o.ensureDefaults()
+	if err != nil {
+		return describe("open", "data directory "+o.Dir, err)
+	}
+	lock, err := claimDir(o)
+	if err != nil {
+		return describe("open", "data directory "+o.Dir, oneLine{err})
+	}
+	if err = open(o, lock, begin); err != nil {
+		return describe("open", "data directory "+o.Dir, oneLine{err})
+	}
+	return nil
+}
+
+// open opens the files. After an error, it releases the lock, unless a write has failed.
+func open(o *Options, lock *pebble.Lock, begin func(*files) error) error {
+	fault := newFault(o.Fatal)
+	var f *files
+	var err error
+	if failure := fault.guard(func() { f, err = openFiles(o, lock, fault, begin) }); failure != nil {
+		return failure
+	}
+	if err != nil {
+		_ = lock.Close() // the error at hand says more
+		return err
+	}
+	if err = fault.arm(); err == nil {
+		f.beginBackground()
+	}
+	return err
+}
+
+// openFiles opens the checkpoint and the journal, notes the present boot, and calls begin.
+func openFiles(o *Options, lock *pebble.Lock, fault *fault, begin func(*files) error) (f *files, err error) {
 	progress := new(progress)
 	db, err := pebble.Open(o.Dir, pebbleOptions(o, lock, fault, progress))
 	if err != nil {
-		return nil, nil, pebbleError(err)
+		return nil, pebbleError(err)
 	}
 	defer func() {
 		if err != nil {
@@ -69,19 +76,19 @@ func openStore(o *Options, lock *pebble.Lock, fault *fault) (s *Store, r *Recove
 	}()
 	m, err := readMeta(db)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	held, err := heldStore(o.FS, o.Dir)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	isNew := m.Store == [16]byte{}
 	if isNew {
 		if held {
-			return nil, nil, fmt.Errorf("%w: the store that was here is gone", ErrCorrupt)
+			return nil, fmt.Errorf("%w: the store that was here is gone", ErrCorrupt)
 		}
 		if err := create(db, &m, o); err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 	}
 	j, err := journal.Open(journal.Options{
@@ -89,14 +96,15 @@ func openStore(o *Options, lock *pebble.Lock, fault *fault) (s *Store, r *Recove
 		Dir:         o.FS.PathJoin(o.Dir, journalName),
 		StoreID:     m.Store,
 		From:        m.Index,
+		Segment:     m.Segment,
 		SegmentSize: o.SegmentSize,
 	})
 	if err != nil {
-		return nil, nil, journalError(err)
+		return nil, journalError(err)
 	}
-	s = &Store{
+	f = &files{
 		created:     isNew,
-		timeout:     o.CommitTimeout,
+		options:     o,
 		fault:       fault,
 		lock:        lock,
 		db:          db,
@@ -104,29 +112,41 @@ func openStore(o *Options, lock *pebble.Lock, fault *fault) (s *Store, r *Recove
 		checkpoints: newCheckpointer(o, j, newCheckpoint(db, m, o.HistoryLen), fault, progress),
 		ending:      make(chan struct{}),
 	}
-	s.closing = sync.OnceValue(s.close)
-	s.watchdog = stoppedTimer(func() {
-		fault.trip(fmt.Errorf("commit: %w: %v", errCommitTimeout, s.timeout))
-	})
-	r, err = s.recover(o)
+	f.watchdog = stoppedTimer(f.hangs)
+	err = begin(f)
 	if err == nil && o.FS == vfs.Default { // only real files can be removed
-		s.watch, err = newWatch(o.Dir, j.Current)
+		f.watch, err = newWatch(o.Dir, j.Current)
 	}
 	if err == nil && !held {
 		err = signStore(o.FS, o.Dir)
 	}
 	if err != nil {
 		_ = j.Close() // the error at hand says more
-		return nil, nil, err
+		return nil, err
 	}
-	return s, r, nil
+	return f, nil
 }
 
-// beginBackground starts the goroutines that run until Close, or until the store fails.
-func (s *Store) beginBackground() {
-	s.background.Go(func() { s.checkpoints.follow(s.ending) })
-	if s.watch != nil {
-		s.background.Go(func() { s.watch.run(s.ending, s.fault) })
+// beginEpoch makes the epoch of the present boot durable, if the last run was on another boot.
+func (f *files) beginEpoch() error {
+	o, c := f.options, f.checkpoints.checkpoint
+	if m := &c.meta; !m.isOf(o.Boot, o.Boot.Now()) {
+		warnOfBoot(o, m)
+		m.epoch = epoch{o.Boot.ID, m.Generation + 1, o.Now(), o.Wall().UnixMilli()}
+		m.Latest = o.Boot.Now()
+		if err := c.write(); err != nil {
+			return pebbleError(err)
+		}
+	}
+	f.epoch = c.meta.epoch
+	return nil
+}
+
+// beginBackground starts the goroutines that run until close, or until the store fails.
+func (f *files) beginBackground() {
+	f.background.Go(func() { f.checkpoints.follow(f.ending) })
+	if f.watch != nil {
+		f.background.Go(func() { f.watch.run(f.ending, f.fault) })
 	}
 }
 
@@ -167,13 +187,15 @@ func pebbleOptions(o *Options, lock *pebble.Lock, fault *fault, progress *progre
 
 // create writes the meta row of a new store. The row is durable before the journal exists.
 func create(db *pebble.DB, m *meta, o *Options) error {
-	floor, err := Floor(o.Wall())
-	if err != nil {
-		return err
+	if m.Delay = o.RecoveryDelay; !o.replica { // a cluster's floors are entries
+		floor, err := Floor(o.Wall())
+		if err != nil {
+			return err
+		}
+		m.Seq, m.Token = simba.Seq(floor), floor
 	}
-	m.Seq, m.Token, m.Delay = simba.Seq(floor), floor, o.RecoveryDelay
 	_, _ = rand.Read(m.Store[:]) // it never fails
-	err = db.Set([]byte(metaKey), appendMeta(nil, m), pebble.NoSync)
+	err := db.Set([]byte(metaKey), appendMeta(nil, m), pebble.NoSync)
 	return pebbleError(errors.Join(err, db.Flush()))
 }
 

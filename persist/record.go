@@ -18,7 +18,7 @@ const headSize = 84
 // head is the beginning of a record. Numbers are little endian, offsets and lengths are in bytes:
 //
 //	 0  4  format
-//	 4  8  term: always 0; reserved for a journal that more than one server writes
+//	 4  8  term of the cluster's leader that made the record; 0 on a single server
 //	12  8  first Seq of the changes
 //	20  8  last Seq of the changes
 //	28  8  instant of the record: the writer's boot clock when the record was made
@@ -30,9 +30,11 @@ const headSize = 84
 //	76  8  base: an instant of that boot, from which Acquired counts in each changePut
 //	84  …  changes, each a kind (1 byte), the length of its body (uvarint) and its body
 //
-// Instant and base say how old each lease was when the record was made. So a reader on any machine
-// can convert the lease to its own clock: see decodePut.
+// Instant and base say how old each lease was when the record was made. So a member of a cluster can
+// convert a record to its own clock: see localize. A record that changes nothing of the state has a
+// floor of Seq of 0.
 type head struct {
+	term        uint64
 	first, last simba.Seq
 	instant     simba.Instant
 	wall        int64
@@ -46,17 +48,17 @@ type head struct {
 type changeKind byte
 
 const (
-	changeEpoch  changeKind = 1 // the epoch of a new run
-	changePut    changeKind = 2 // name of the mutex, then appendLease
-	changeDelete changeKind = 3 // name of the mutex
-	changeEvent  changeKind = 4 // lastEvent.append
+	changeMembers changeKind = 1 // a change of the cluster's members: see Entry
+	changePut     changeKind = 2 // name of the mutex, then appendLease
+	changeDelete  changeKind = 3 // name of the mutex
+	changeEvent   changeKind = 4 // lastEvent.append
 )
 
 // put writes the head into the first headSize bytes of a record.
 func (h *head) put(record []byte) {
 	binary.LittleEndian.PutUint32(record, recordFormat)
 	for i, v := range [...]uint64{
-		0, uint64(h.first), uint64(h.last), uint64(h.instant), uint64(h.wall),
+		h.term, uint64(h.first), uint64(h.last), uint64(h.instant), uint64(h.wall),
 		uint64(h.seq), h.token, uint64(h.delay), h.generation, uint64(h.base),
 	} {
 		binary.LittleEndian.PutUint64(record[4+8*i:], v)
@@ -73,10 +75,11 @@ func decodeHead(record []byte) (h head, changes []byte, err error) {
 		return head{}, nil, errGarbage
 	}
 	field := func(i int) uint64 { return binary.LittleEndian.Uint64(record[4+8*i:]) }
-	if field(7) > math.MaxInt64 || field(0) != 0 {
+	if field(7) > math.MaxInt64 {
 		return head{}, nil, errGarbage
 	}
 	return head{
+		term:       field(0),
 		first:      simba.Seq(field(1)),
 		last:       simba.Seq(field(2)),
 		instant:    simba.Instant(field(3)),
@@ -93,21 +96,23 @@ func appendPut(b []byte, base simba.Instant, l *simba.Lease) []byte {
 	return appendLease(appendString(b, l.Mutex), base, l)
 }
 
-// decodePut reads the body of a changePut. made is the instant of the reader's clock at which the
-// record was made. A reader on the writer's boot passes h.instant. A reader on another machine
-// passes the instant at which it received the record. That is later, so on that machine a lease
-// never ends before it ends for its owner.
-//
-// The result generation names the writer's boot.
-func decodePut(h *head, body []byte, made simba.Instant) (l simba.Lease, generation uint64, err error) {
+// localize makes the record of another member one of this member, whose clock shows now. That is
+// later than when the record was made. So a lease never ends here before it ends for its owner.
+func (h *head) localize(now simba.Instant, generation uint64) {
+	h.base += now - h.instant
+	h.instant, h.generation = now, generation
+}
+
+// decodePut reads the body of a changePut.
+func decodePut(h *head, body []byte) (l simba.Lease, err error) {
 	r := reader{rest: body}
 	mutex := r.string()
-	l = r.lease(made - (h.instant - h.base))
+	l = r.lease(h.base)
 	l.Mutex = mutex
 	if h.generation == 0 {
 		r.fail()
 	}
-	return l, h.generation, r.finish()
+	return l, r.finish()
 }
 
 func appendChange(record []byte, kind changeKind, body []byte) []byte {

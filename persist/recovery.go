@@ -3,6 +3,7 @@ package persist
 import (
 	"iter"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
@@ -24,47 +25,35 @@ type Recovered struct {
 }
 
 // recover brings the checkpoint up to the journal's end and reads it. Then it makes the committer,
-// which writes the run's first record, with the floors and the epoch.
-func (s *Store) recover(o *Options) (*Recovered, error) {
-	k := s.checkpoints
-	if err := k.advanceLocked(s.journal.Durable()); err != nil {
-		return nil, err
+// which writes the run's first record, with the floors.
+func (f *files) recover() (*Store, *Recovered, error) {
+	o, k := f.options, f.checkpoints
+	if err := k.advanceLocked(f.journal.Durable()); err != nil {
+		return nil, nil, err
+	}
+	if err := f.beginEpoch(); err != nil {
+		return nil, nil, err
 	}
 	m := k.checkpoint.meta
-	if err := s.journal.Release(m.Index); err != nil {
-		return nil, err
+	if err := f.journal.Release(m.Index); err != nil {
+		return nil, nil, err
 	}
 	k.taken.Store(m.Index)
-	now := o.Now()
-	if !m.isOf(o.Boot, o.Boot.Now()) {
-		warnOfBoot(o, &m)
-		m.epoch = epoch{o.Boot.ID, m.Generation + 1, now, o.Wall().UnixMilli()}
-	}
-	run := run{m.epoch, m.Delay, now.Add(m.Delay)}
-	s.committer = newCommitter(o, run, floors{seq: m.Seq, token: m.Token}, s.fault, s.writeRecord)
+	s := &Store{files: f, committer: newCommitter(o, f.newRun(o.Now(), m.Delay), floors{seq: m.Seq, token: m.Token}, f.fault, f.writeRecord)}
+	s.closing = sync.OnceValue(s.close)
 	r, err := s.recovered(k.checkpoint, m.Delay)
 	if err == nil {
 		err = s.begin()
 	}
 	if err == nil && m.Index == 0 {
 		// From now on, Open refuses a store that has lost its journal.
-		err = k.advanceLocked(s.journal.Durable())
+		err = k.advanceLocked(f.journal.Durable())
 	}
-	return r, err
+	return s, r, err
 }
 
-// Replay returns the state after all appended changes, as Open would. So a new engine can replace
-// one that was stopped, while the store stays open.
-//
-// When the new engine starts, its clock must show the instant that Options.Boot.Now returns.
-// Options.Now must not have stood still while the machine slept. Otherwise the store adds the time
-// of the sleep to each lease, although the new clock includes that time.
-func (s *Store) Replay() (r *Recovered, err error) {
-	err = s.upToDate(func(c *checkpoint) (err error) {
-		r, err = s.recovered(c, max(0, s.run.recoverUntil.Sub(s.clocks.now())))
-		return err
-	})
-	return r, err
+func (f *files) newRun(now simba.Instant, delay time.Duration) run {
+	return run{f.epoch.Generation, delay, now.Add(delay)}
 }
 
 // recovered returns the contents of the checkpoint, which has all changes.
@@ -78,8 +67,8 @@ func (s *Store) recovered(c *checkpoint, delay time.Duration) (*Recovered, error
 }
 
 // leases yields the stored leases, as they are on the current boot.
-func (s *Store) leases(yield func(simba.Lease, error) bool) {
-	it, err := s.db.NewIter(prefix(leasePrefix))
+func (f *files) leases(yield func(simba.Lease, error) bool) {
+	it, err := f.db.NewIter(prefix(leasePrefix))
 	if err != nil {
 		yield(simba.Lease{}, pebbleError(err))
 		return
@@ -87,7 +76,7 @@ func (s *Store) leases(yield func(simba.Lease, error) bool) {
 	more := true
 	for ok := it.First(); ok && more; ok = it.Next() {
 		l, generation, err := decodeLeaseRow(it.Key(), it.Value())
-		more = yield(s.run.epoch.rebase(l, generation), sortError(err)) && err == nil
+		more = yield(f.epoch.rebase(l, generation), sortError(err)) && err == nil
 	}
 	if err := it.Close(); err != nil && more {
 		yield(simba.Lease{}, pebbleError(err))

@@ -21,14 +21,62 @@ const MaxRecoveryDelay = simba.MaxTTL + simba.MaxTransition
 // One goroutine at a time may call Append and AppendAll. All other methods are safe for concurrent
 // use.
 //
-// Its committer decides what is written and when. The Store has the files: it writes the
-// committer's records to the journal, lets the checkpointer follow, and ends the process if the disk
-// fails, hangs or vanishes. It has no lock of its own: the fields do not change after Open.
+// Its committer decides what is written and when. Its files have no lock of their own.
 type Store struct {
 	*committer
+	*files
+	closing func() error // calls close, or retire, once
+}
 
+// upToDate calls do when the checkpoint has all appended changes. While do runs, the checkpoint does
+// not advance.
+func (s *Store) upToDate(do func(*checkpoint) error) error {
+	if err := s.writeAll(false); err != nil {
+		return err
+	}
+	return s.checkpoints.advanced(s.checkpoints.final(), do)
+}
+
+// Close writes and syncs all appended changes, seals the journal, and closes the files. Append must
+// not be called any more. Close is idempotent.
+//
+// After a failure Close returns the cause at once. It closes the files in the background, when no
+// operation hangs any more, and writes nothing.
+//
+// Close of the store of a cluster's leader writes nothing. It ends its commits with
+// simba.ErrStopped, and leaves the files to the Replica.
+func (s *Store) Close() error { return closeError(s.closing()) }
+
+func closeError(err error) error {
+	if err != nil {
+		return fmt.Errorf("close the data directory: %w", oneLine{err})
+	}
+	return nil
+}
+
+func (s *Store) close() error {
+	if s.writeAll(true) != nil {
+		return s.closeFailed(s.abandon)
+	}
+	s.abandon() // waits for the goroutine that wrote the final group
+	return s.files.close()
+}
+
+// retire ends the store of a leader.
+func (s *Store) retire() error {
+	s.committer.fault.trip(simba.ErrStopped)
+	s.abandon()
+	return nil
+}
+
+// files are the files of a store: the journal takes its records, and the checkpoint follows. If the
+// disk fails, hangs or vanishes, the process ends. The fields do not change after Open.
+//
+// Append and sync belong to one goroutine. All other methods are safe for concurrent use.
+type files struct {
 	created     bool
-	timeout     time.Duration
+	options     *Options
+	epoch       epoch // of the present boot
 	fault       *fault
 	lock        *pebble.Lock
 	db          *pebble.DB
@@ -38,87 +86,81 @@ type Store struct {
 
 	watch      *watch         // nil unless the files are those of the operating system
 	watchdog   *time.Timer    // belongs to the goroutine that writes a record
-	ending     chan struct{}  // closed by Close; ends the background goroutines
+	ending     chan struct{}  // closed by close; ends the background goroutines
 	background sync.WaitGroup // the watch and the checkpointer
-	closing    func() error   // calls close once
 }
 
 // Created reports whether Open created the store, in a directory that had none.
-func (s *Store) Created() bool { return s.created }
+func (f *files) Created() bool { return f.created }
 
-// writeRecord appends a record to the journal and syncs it. If the disk hangs, the watchdog ends
-// the process.
-func (s *Store) writeRecord(record []byte) error {
-	if err := s.checkpoints.awaitRoom(); err != nil {
+// writeRecord appends a record to the journal and syncs it.
+func (f *files) writeRecord(record []byte) error {
+	return f.write(func() error {
+		_, err := f.journal.Append(record)
+		return err
+	})
+}
+
+// write calls a function that appends to the journal, and syncs the journal. If the disk hangs, the
+// watchdog ends the process.
+func (f *files) write(add func() error) error {
+	if err := f.checkpoints.awaitRoom(); err != nil {
 		return err
 	}
-	s.watchdog.Reset(s.timeout)
-	defer s.watchdog.Stop()
-	if _, err := s.journal.Append(record); err != nil {
+	f.watchdog.Reset(f.options.CommitTimeout)
+	defer f.watchdog.Stop()
+	if err := add(); err != nil {
 		return err
 	}
-	s.checkpoints.notifyFull()
-	if err := s.journal.Sync(); err != nil {
+	f.checkpoints.notifyFull()
+	if err := f.journal.Sync(); err != nil {
 		return err
 	}
-	if s.fault.failed() { // the watchdog was faster
-		return s.fault.cause()
+	if f.fault.failed() { // the watchdog was faster
+		return f.fault.cause()
 	}
 	return nil
 }
 
-// upToDate calls do when the checkpoint has all appended changes. While do runs, the checkpoint does
-// not advance.
-func (s *Store) upToDate(do func(*checkpoint) error) error {
-	if err := s.writeAll(false); err != nil {
-		return err
-	}
-	return s.checkpoints.advanced(s.journal.Durable(), do)
+// hangs ends the process: a write did not return in time.
+func (f *files) hangs() {
+	f.fault.trip(fmt.Errorf("commit: %w: %v", errCommitTimeout, f.options.CommitTimeout))
 }
 
-// Close writes and syncs all appended changes, seals the journal, and closes the files. Append must
-// not be called any more. Close is idempotent.
-//
-// After a failure Close returns the cause at once. It closes the files in the background, when no
-// operation hangs any more, and writes nothing.
-func (s *Store) Close() error {
-	if err := s.closing(); err != nil {
-		return fmt.Errorf("close the data directory: %w", oneLine{err})
-	}
-	return nil
-}
-
-func (s *Store) close() error {
-	if s.writeAll(true) != nil {
-		close(s.fault.closing)
-		go func() {
-			s.abandon()
-			_ = s.closeFiles() // the first failure says more
-		}()
-		return s.fault.cause()
-	}
-	s.abandon() // waits for the goroutine that wrote the final group
-	close(s.ending)
+// close seals the journal and closes the files. Nobody may write meanwhile.
+func (f *files) close() error {
+	close(f.ending)
 	closed := make(chan struct{})
 	var err error
 	go func() { // never ends if the disk hangs now
-		err = s.closeFiles()
+		err = f.closeFiles()
 		close(closed)
 	}()
-	if err := s.checkpoints.await(closed); err != nil { // the checkpointer may still run
-		s.fault.trip(err)
-		close(s.fault.closing)
-		return s.fault.cause()
+	if err := f.checkpoints.await(closed); err != nil { // the checkpointer may still run
+		f.fault.trip(err)
+		close(f.fault.closing)
+		return f.fault.cause()
 	}
-	return errors.Join(s.journal.Close(), err)
+	return errors.Join(f.journal.Close(), err)
+}
+
+// closeFailed closes the files in the background after a failure, when await has returned. It
+// returns the failure.
+func (f *files) closeFailed(await func()) error {
+	close(f.fault.closing)
+	go func() {
+		await()
+		_ = f.closeFiles() // the first failure says more
+	}()
+	return f.fault.cause()
 }
 
 // closeFiles closes the files when no backup and no goroutine in the background uses them any more.
-// It ignores the error of the journal's Close, because Store.close calls the journal's Close again
-// and gets the same error.
-func (s *Store) closeFiles() error {
-	err := s.backups.end()
-	s.background.Wait()
-	_ = s.journal.Close()
-	return errors.Join(err, s.db.Close(), s.lock.Close())
+// It ignores the error of the journal's Close, because close calls the journal's Close again and
+// gets the same error.
+func (f *files) closeFiles() error {
+	err := f.backups.end()
+	f.background.Wait()
+	_ = f.journal.Close()
+	return errors.Join(err, f.db.Close(), f.lock.Close())
 }
