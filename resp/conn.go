@@ -67,6 +67,10 @@ func (i *identity) init(nc net.Conn) {
 		i.unix, i.remote = at.Name, at.Name+":0"
 		i.local = i.remote
 	}
+	if named, ok := nc.(interface{ CertificateName() string }); ok {
+		name := named.CertificateName()
+		i.certificateName.Store(&name)
+	}
 }
 
 // ID returns a number that no other connection of the server has. Later connections have larger
@@ -90,8 +94,9 @@ func (i *identity) Name() string { return textOf(&i.name) }
 func (i *identity) SetName(name string) { i.name.Store(&name) }
 
 // CertificateName returns the common name (CN) of the client's verified certificate, as Redis'
-// tls-auth-clients-user uses it. It is "" without TLS or without a verified certificate. It does
-// not change after the first command.
+// tls-auth-clients-user uses it. It is "" without TLS or without a verified certificate. If the
+// net.Conn has a method CertificateName, its result counts. It does not change after the first
+// command.
 func (i *identity) CertificateName() string { return textOf(&i.certificateName) }
 
 func textOf(p *atomic.Pointer[string]) string {

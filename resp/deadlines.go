@@ -59,12 +59,12 @@ func (i *interrupts) interrupt() {
 	i.interruptLocked()
 }
 
-// ServerStopping reports whether the server is shutting down. Handler.Closed uses it to distinguish
-// a shutdown from a disconnect. Any goroutine may call it.
-func (i *interrupts) ServerStopping() bool {
-	i.readMu.Lock()
-	defer i.readMu.Unlock()
-	return i.draining
+// ServerStopping reports whether the server is shutting down or suspended. Handler.Closed uses it to
+// distinguish this from a disconnect. Any goroutine may call it.
+func (c *Conn) ServerStopping() bool {
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
+	return c.draining || c.server.suspended.Load()
 }
 
 // checkDeadlines handles a read deadline that has passed between commands. It returns why the

@@ -8,6 +8,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 // lingerTime and lingerBytes limit how much linger reads.
@@ -188,6 +190,8 @@ func (c *Conn) logEnd() {
 		}
 	case errors.Is(c.err, os.ErrDeadlineExceeded):
 		level, why = slog.LevelWarn, "client disconnected: it does not read its replies"
+	case errors.Is(c.err, simba.ErrStopped): // for example, another member of the cluster leads now
+		why = "replies dropped: the engine has stopped"
 	case errors.Is(c.err, errCommit):
 		level, why = slog.LevelError, "replies dropped: commit failed"
 	}

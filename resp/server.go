@@ -50,6 +50,9 @@ type Server struct {
 	lastID    uint64
 	listeners map[net.Listener]struct{}
 	closing   bool
+	ended     sync.Cond // its L is mu; signaled when a connection has ended
+
+	suspended atomic.Bool // written with mu held
 
 	computing chan struct{} // its values are the slots of Conn.Yield
 	pushers   pushers
@@ -74,6 +77,7 @@ func NewServer(cfg Config, h Handler) *Server {
 		stop:      make(chan struct{}),
 		drained:   make(chan struct{}),
 	}
+	s.ended.L = &s.mu
 	s.SetMaxClients(cfg.MaxClients)
 	s.SetIdleTimeout(cfg.IdleTimeout)
 	return s
@@ -89,7 +93,7 @@ func (s *Server) serveConn(nc net.Conn, config *tls.Config) {
 }
 
 // admit adds nc to the connections of the server. The connection uses TLS if config is not nil. If
-// the server is full or shutting down, admit closes nc and returns nil.
+// the server is full, suspended or shutting down, admit closes nc and returns nil.
 func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 	c := newConn(s, nc)
 	if config != nil {
@@ -110,13 +114,13 @@ func (s *Server) admit(nc net.Conn, config *tls.Config) *Conn {
 	return nil
 }
 
-// add adds c to the connections, unless the server is full or shutting down. The server is full if
-// it has at least as many connections as limit.
+// add adds c to the connections, unless the server is full, suspended or shutting down. The server is
+// full if it has at least as many connections as limit.
 func (s *Server) add(c *Conn, limit int) (added, full bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	full = len(s.conns) >= limit
-	if full || s.closing {
+	if full || s.closing || s.suspended.Load() {
 		return false, full
 	}
 	s.lastID++
@@ -139,6 +143,30 @@ func (s *Server) remove(c *Conn) {
 	if s.closing && len(s.conns) == 0 {
 		close(s.drained)
 	}
+	s.ended.Broadcast()
+}
+
+// Suspend closes all connections, drops their unsent replies, and returns when they have ended. For
+// these connections ServerStopping is true. Until Resume, the server closes each new connection.
+func (s *Server) Suspend() {
+	s.mu.Lock()
+	s.suspended.Store(true)
+	s.mu.Unlock()
+	for _, c := range s.Conns() {
+		c.Close()
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for len(s.conns) > 0 {
+		s.ended.Wait()
+	}
+}
+
+// Resume makes the server accept connections after Suspend.
+func (s *Server) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.suspended.Store(false)
 }
 
 // Shutdown ends the server. It stops accepting, wakes blocked commands with ShuttingDown, finishes

@@ -12,7 +12,12 @@ import (
 // acknowledged nothing, neither three retransmissions nor three probes of its full buffer. While
 // data is unacknowledged, the kernel sends no keep-alive probes, and retransmits for 15 minutes.
 // TCP_USER_TIMEOUT would also end the connection of a client that lives and reads nothing.
+//
+// If nc has a method NetConn, as a *tls.Conn has, vanished looks at the connection below.
 func vanished(nc net.Conn) (vanished bool) {
+	if above, ok := nc.(interface{ NetConn() net.Conn }); ok {
+		nc = above.NetConn()
+	}
 	sc, ok := nc.(syscall.Conn)
 	if !ok {
 		return false
