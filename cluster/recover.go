@@ -1,0 +1,45 @@
+package cluster
+
+import (
+	"errors"
+
+	"github.com/simba-resp/simba-resp/persist"
+)
+
+// Recover makes a directory that of the first member of a new cluster. It is that of a single server,
+// which has all leases, or that of a member whose cluster has lost its majority. Such a member may
+// lack leases, so it needs o.RecoveryDelay, and it has a new id, with which it never votes in the old
+// cluster. The member does the rest when it starts: see Member.recover.
+func Recover(o persist.Options) (err error) {
+	o.Single = true
+	r, err := persist.OpenReplica(o)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, r.Close()) }()
+	f, err := openFile(r, randomID)
+	if err != nil {
+		return err
+	}
+	switch isSingle := f.get().Cluster == ""; {
+	case r.Created(), isSingle && r.Checkpoint() == 0: // a single server has one from its first start on
+		return errors.New("the directory has no store")
+	case isSingle && o.RecoveryDelay != 0:
+		return errors.New("a single server's directory has all leases: it needs no --recovery-delay")
+	case !isSingle && o.RecoveryDelay == 0:
+		return errors.New("the member may lack leases that its cluster has granted: --recovery-delay is required, at least the longest ttl + transition that any program asks for")
+	}
+	return f.change(func(i *identity) {
+		*i = identity{ID: randomID(), Cluster: randomCluster(), Term: max(i.Term, 1), Delay: o.RecoveryDelay}
+	})
+}
+
+// recover makes a member the only one of the cluster that Recover has named. A crash may repeat it.
+func (m *Member) recover(i identity) error {
+	index, err := m.o.Replica.Recover(i.Delay)
+	if err != nil {
+		return err
+	}
+	i.Changed, i.Members, i.Delay = index, []member{m.self()}, 0
+	return m.file.change(func(now *identity) { *now = i })
+}

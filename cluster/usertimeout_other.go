@@ -1,0 +1,10 @@
+//go:build !linux
+
+package cluster
+
+import (
+	"syscall"
+	"time"
+)
+
+func endStalled(syscall.RawConn, time.Duration) error { return nil }
