@@ -223,7 +223,20 @@ func (r *report) errorstats() {
 	}
 }
 
-func (r *report) cluster() { r.line("cluster_enabled", 0) }
+func (r *report) cluster() {
+	r.line("cluster_enabled", 0) // of Redis Cluster
+	if r.x.cluster == nil {
+		return
+	}
+	state, members := r.x.cluster.State()
+	for pair := range slices.Chunk(state, 2) {
+		r.line(fmt.Sprint("cluster_", pair[0]), pair[1])
+	}
+	r.line("cluster_members", len(members))
+	for i, m := range members {
+		r.line(fmt.Sprint("cluster_member", i), fmt.Sprintf("name=%s,addr=%s,state=%s,reached=%d,lag=%d", m[1], m[3], m[5], m[7], m[9]))
+	}
+}
 
 func (r *report) simba() {
 	s := r.c.stats()

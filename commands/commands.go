@@ -77,6 +77,7 @@ type Commands struct {
 	info        Info
 	about       func() []Field
 	persistence func() []Field
+	cluster     Cluster
 	shutdown    func()
 	log         *slog.Logger
 

@@ -32,6 +32,8 @@ type Config struct {
 	About func() []Field
 	// Persistence returns more fields for the persistence section of INFO; nil = none.
 	Persistence func() []Field
+	// Cluster is nil for a single server.
+	Cluster Cluster
 	// LongestLease returns the longest lease, ttl + transition, that the engine vouches for at
 	// present; nil = no limit.
 	LongestLease func() time.Duration
@@ -59,6 +61,7 @@ func New(cfg Config) *Commands {
 		info:        cfg.Info,
 		about:       cfg.About,
 		persistence: cfg.Persistence,
+		cluster:     cfg.Cluster,
 		shutdown:    cfg.Shutdown,
 		log:         cfg.Logger,
 		table:       newTable(families()),
@@ -163,6 +166,7 @@ var simbaCommands = []command{
 	simbaBreakRow,
 	simbaHistoryRow,
 	simbaBackupRow,
+	simbaClusterRow,
 	{
 		name: "simba.help", arity: 1, flags: loading | stale | fast,
 		group: simbaGroup, since: "0.1.0", run: (*client).simbaHelp,

@@ -31,8 +31,24 @@ type Sources struct {
 	CertificatesExpire func() map[string]time.Time // by setting
 	Faults             func() []proxy.Fault        // of the store's settings
 	DroppedLines       func() (server, audit uint64)
+	Cluster            func() Cluster
 	Recovery           time.Duration // how long the server took to load the leases at its start
 	Mutexes            []string      // globs of the mutexes that have series of their own
+}
+
+// Cluster is the state of a cluster, as one of its members knows it.
+type Cluster struct {
+	HasLeader       bool
+	Serves          bool // this member leads
+	Term, Committed uint64
+}
+
+// cluster returns the state of the cluster. A single server leads itself.
+func (s *Sources) cluster() Cluster {
+	if s.Cluster == nil {
+		return Cluster{HasLeader: true, Serves: true}
+	}
+	return s.Cluster()
 }
 
 // Build describes the server. It is constant while the server runs.
@@ -49,6 +65,7 @@ type reading struct {
 	commands commands.Stats
 	journal  persist.Stats
 	requests RequestStats
+	cluster  Cluster
 	up       bool
 	mutexes  mutexes
 }
@@ -99,7 +116,7 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 	s := c.sources
 	r := &reading{
 		Sources: s, engine: s.Backend.Stats(), server: s.Server.Stats(), commands: s.Commands.Stats(),
-		up: c.prober.check(ctx) == nil,
+		cluster: s.cluster(), up: c.prober.check(ctx) == nil,
 	}
 	if s.Journal != nil {
 		r.journal = s.Journal()
@@ -131,6 +148,13 @@ func (s *sink) value(v float64, labels ...string) {
 func (s *sink) known(v int64, labels ...string) {
 	if v >= 0 {
 		s.value(float64(v), labels...)
+	}
+}
+
+// cluster emits a figure of the cluster, if there is one.
+func (s *sink) cluster(r *reading, v float64) {
+	if r.Cluster != nil {
+		s.value(v)
 	}
 }
 

@@ -13,7 +13,8 @@ type Health struct {
 	Ready bool `json:"ready"`
 	// State is "starting", "running" or "stopping".
 	State string `json:"state"`
-	// Store says that the store answered a probe. With the engine embedded, the store is the disk.
+	// Store says that the store answered a probe. With the engine embedded, the store is the disk. Of
+	// a cluster, the leader answers, and the others say whether there is a leader.
 	Store bool `json:"store"`
 	// RecoveryDelay is the rest of the recovery delay, in seconds. During the delay the server is
 	// ready, since owners can renew.
@@ -44,6 +45,15 @@ func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
 	_, _ = w.Write(append(body, '\n')) // fails if the client has left
+}
+
+// leader is ready on the leader of a cluster, or on a single server. Other members reply 404.
+func (s *Server) leader(w http.ResponseWriter, r *http.Request) {
+	if o := s.opened.Load(); o != nil && !o.cluster().Serves {
+		http.Error(w, "this member does not lead", http.StatusNotFound)
+		return
+	}
+	s.ready(w, r)
 }
 
 func (s *Server) health(r *http.Request) Health {

@@ -22,12 +22,17 @@ const (
 	probeAge = time.Second
 )
 
-var errNoProbe = errors.New("no answer in time")
+var (
+	errNoProbe  = errors.New("no answer in time")
+	errNoLeader = errors.New("the cluster has no leader")
+)
 
-// prober checks whether the store answers. Requests share a probe that is running. It is safe for
-// concurrent use.
+// prober checks whether the store answers. Requests share a probe that is running. Of a cluster, only
+// the leader asks its store; for another member it suffices that there is a leader. A prober is safe
+// for concurrent use.
 type prober struct {
 	backend simba.Backend
+	cluster func() Cluster
 	life    context.Context // ends when close is called
 	end     context.CancelFunc
 
@@ -36,14 +41,20 @@ type prober struct {
 	ended  time.Time          // when it ended
 }
 
-func newProber(b simba.Backend) *prober {
-	p := &prober{backend: b}
+func newProber(s *Sources) *prober {
+	p := &prober{backend: s.Backend, cluster: s.cluster}
 	p.life, p.end = context.WithCancel(context.Background())
 	return p
 }
 
 // check returns nil if the store answers, else an error that says why it does not.
 func (p *prober) check(ctx context.Context) error {
+	switch c := p.cluster(); {
+	case !c.HasLeader:
+		return errNoLeader
+	case !c.Serves:
+		return nil
+	}
 	select {
 	case r := <-p.probes.DoChan("", p.probe):
 		return r.Err

@@ -42,7 +42,8 @@ type Config struct {
 }
 
 // Server serves metrics and health over HTTP. /livez succeeds at once. /readyz succeeds only
-// between Open and Drain, while the store answers. All methods are safe for concurrent use.
+// between Open and Drain, while the store answers. /leader is the same on the leader of a cluster, and
+// fails on the other members. All methods are safe for concurrent use.
 type Server struct {
 	http    *http.Server
 	tls     *tls.Config
@@ -69,6 +70,7 @@ func New(cfg Config) *Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", s.live)
 	mux.HandleFunc("GET /readyz", s.ready)
+	mux.HandleFunc("GET /leader", s.leader)
 	mux.HandleFunc("GET /metrics", s.authorized(metricsCommand, func(w http.ResponseWriter, r *http.Request) {
 		s.opened.Load().metrics.ServeHTTP(w, r)
 	}))
@@ -117,7 +119,7 @@ func (s *Server) Serve(ln net.Listener) {
 
 // Open makes the server ready. src must be usable until Close.
 func (s *Server) Open(src Sources) error {
-	p := newProber(src.Backend)
+	p := newProber(&src)
 	metrics, err := handler(&src, p, s.log)
 	if err != nil {
 		return fmt.Errorf("metrics: %w", err)

@@ -126,7 +126,7 @@ func (b *slowBackend) Owner(ctx context.Context, _ string) (simba.Tenure, simba.
 func TestRequestsShareAProbe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &slowBackend{Backend: newEngine(t), err: errors.New("broken"), reply: make(chan struct{})}
-		p := newProber(b)
+		p := newProber(&Sources{Backend: b})
 		defer p.close()
 		results := make(chan error, 100)
 		for range cap(results) {
@@ -153,7 +153,7 @@ func TestRequestsShareAProbe(t *testing.T) {
 func TestAProbeOfAStuckStoreEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &slowBackend{Backend: newEngine(t), reply: make(chan struct{})}
-		p := newProber(b)
+		p := newProber(&Sources{Backend: b})
 		defer p.close()
 		if err := p.check(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("check of a stuck store returned %v, want DeadlineExceeded", err)
@@ -205,7 +205,7 @@ func TestAProbeWaitsForTheDisk(t *testing.T) {
 		e := newEngine(t)
 		hold(t, e, "m")
 		d := &hungDisk{Backend: e, answer: make(chan struct{})}
-		p := newProber(d)
+		p := newProber(&Sources{Backend: d})
 		defer p.close()
 		ctx, cancel := context.WithTimeout(t.Context(), probeWait)
 		defer cancel()

@@ -44,6 +44,7 @@ const (
 	onDisk       = "`embedded` with a disk"
 	onStore      = "other engines"
 	withTLS      = "with TLS files"
+	inCluster    = "with `cluster`"
 	withPatterns = "with `metrics-mutexes`"
 )
 
@@ -94,6 +95,12 @@ var table = []row{
 				s.value(1, r.Build.Engine, setting)
 			}
 		}},
+	{Metric{"simba_cluster_leader", gauge, nil, inCluster, "Whether this member leads: 1 or 0. The sum over all members is 1, except during an election."},
+		func(r *reading, s *sink) { s.cluster(r, boolean(r.cluster.Serves)) }},
+	{Metric{"simba_cluster_term", gauge, nil, inCluster, "The term of the cluster, which grows with each election."},
+		func(r *reading, s *sink) { s.cluster(r, float64(r.cluster.Term)) }},
+	{Metric{"simba_cluster_committed_index", gauge, nil, inCluster, "Index of the last record that this member knows to be on a majority. The difference between two members is their lag."},
+		func(r *reading, s *sink) { s.cluster(r, float64(r.cluster.Committed)) }},
 	{Metric{"simba_recovery_delay_seconds", gauge, nil, "", "Time left of the recovery delay. While it is above 0, no new tenure begins."},
 		func(r *reading, s *sink) { s.value(r.engine.RecoveryDelay.Seconds()) }},
 	{Metric{"simba_recovery_duration_seconds", gauge, nil, onEmbedded, "How long the server took to load the leases when it started."},
