@@ -30,7 +30,8 @@ type app struct {
 	cfg     *config
 	log     *logs
 	undo    []func(context.Context) error // stop calls them from last to first; each stops one part
-	store   *persist.Store                // of the embedded engine; nil without a disk
+	store   *persist.Store                // of the embedded engine; nil without a disk, and with a cluster
+	member  *member                       // nil = a single server
 	engine  liveBackend
 	longest func() time.Duration // see commands.Config.LongestLease
 	server  *resp.Server
@@ -58,7 +59,7 @@ type app struct {
 func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *app, err error) {
 	own := *cfg
 	cfg = &own
-	if most := clientLimit(); cfg.MaxClients > most {
+	if most := cfg.clientLimit(); cfg.MaxClients > most {
 		log.Warn("maxclients lowered to the limit of open files", "maxclients", most, "asked", cfg.MaxClients)
 		cfg.MaxClients = most
 	}
@@ -99,6 +100,7 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		Info:         a.info(),
 		About:        a.about(),
 		Persistence:  a.persistence(),
+		Cluster:      a.cluster(),
 		LongestLease: a.longest,
 		MaxMemory:    cfg.MaxMemory,
 		Backup:       a.backup(),
@@ -118,6 +120,9 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		RequireAuth: a.handler.RequireAuth,
 	}, a.handler)
 	a.handler.Attach(a.server)
+	if err := a.openMember(); err != nil {
+		return nil, err
+	}
 	return a, a.openMonitor()
 }
 
@@ -177,6 +182,9 @@ func (a *app) start() <-chan error {
 	failed := make(chan error, 3)
 	var serving sync.WaitGroup
 	serve := func(ln net.Listener, serve func(net.Listener) error) {
+		if a.member != nil {
+			ln = a.member.front(ln)
+		}
 		serving.Go(func() {
 			if err := serve(ln); err != nil {
 				failed <- fmt.Errorf("serve %s: %w", ln.Addr(), err)
@@ -207,13 +215,22 @@ func (a *app) start() <-chan error {
 		}
 		return err
 	})
+	if a.member != nil {
+		a.undo = append(a.undo, a.member.handOver)
+	}
 	if a.httpLn != nil {
 		ready = append(ready, "http", a.httpLn.Addr().String())
 		a.undo = append(a.undo, func(context.Context) error { a.monitor.Drain(); return nil })
 	}
 	ready = append(ready, "engine", a.cfg.Engine)
 	if a.cfg.Engine == engineEmbedded { // other engines leave these facts to their stores
-		ready = append(ready, "durability", a.cfg.Durability, "mutexes", a.engine.Stats().Mutexes)
+		ready = append(ready, "durability", a.cfg.Durability)
+	}
+	switch {
+	case a.member != nil: // it counts the mutexes when it leads
+		ready = append(ready, "cluster", a.cfg.ClusterName)
+	case a.cfg.Engine == engineEmbedded:
+		ready = append(ready, "mutexes", a.engine.Stats().Mutexes)
 	}
 	a.log.Info("ready", append(ready, "version", version)...)
 	return failed
@@ -322,11 +339,11 @@ func (a *app) persistence() func() []commands.Field {
 			return []commands.Field{{Name: "store_faults", Value: strings.Join(proxy.Texts(a.faults()), " | ")}}
 		}
 	}
-	if a.store == nil {
+	if !a.hasDisk() {
 		return nil
 	}
 	return func() []commands.Field {
-		s := a.store.Stats()
+		s := a.storeStats()
 		line := func(name string, value int64) commands.Field {
 			return commands.Field{Name: name, Value: strconv.FormatInt(value, 10)}
 		}

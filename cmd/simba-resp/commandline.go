@@ -91,7 +91,7 @@ func newRoot(out io.Writer, getenv func(string) string, serve func(context.Conte
 		},
 	}
 
-	root.AddCommand(serving, check, showVersion, lockCommand(), electCommand(), backupCommand(), restoreCommand())
+	root.AddCommand(serving, check, showVersion, lockCommand(), electCommand(), backupCommand(), restoreCommand(), clusterCommand())
 	root.SuggestionsMinimumDistance = 2
 	return root
 }

@@ -56,6 +56,15 @@ type config struct {
 	Durability    string
 	RecoveryDelay time.Duration
 
+	Cluster           string // "" = a single server
+	ClusterName       string
+	ClusterCertFile   string
+	ClusterKeyFile    string
+	ClusterCACertFile string
+	ClusterInsecure   bool
+	ClusterElection   time.Duration
+	ClusterHeartbeat  time.Duration
+
 	RequirePass     string // loadConfig sets it to the content of RequirePassFile, if given
 	RequirePassFile string
 	ACLFile         string
@@ -143,7 +152,7 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 	if len(c.RequirePass) <= maxPassword {
 		wrong = append(wrong, c.openUsers()...)
 	}
-	for _, err := range append(c.Validate(), c.checkTLSFiles()...) {
+	for _, err := range slices.Concat(c.Validate(), c.checkTLSFiles(), c.checkClusterFiles()) {
 		wrong = append(wrong, fmt.Errorf("--%w", err))
 	}
 	if len(wrong) > 0 {
@@ -211,6 +220,7 @@ func (c *config) Validate() configErrors {
 		refuse("addr", "it is empty, and so are --tls-addr and --unixsocket: no client could connect")
 	}
 	c.checkHTTP(refuse)
+	c.checkCluster(refuse)
 	for _, l := range c.listeners() {
 		certificates := ""
 		if l.tls {

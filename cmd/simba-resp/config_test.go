@@ -37,6 +37,7 @@ func TestDefaultsAreTheDocumentedOnes(t *testing.T) {
 		HandoffWindow: time.Second, QueueGrace: 5 * time.Second, BackendTimeout: 3 * time.Second, ZooKeeperSessionTimeout: 30 * time.Second,
 		History: 10000, MaxClients: 10000, ShutdownTimeout: 10 * time.Second, LogLevel: "info", LogFormat: "text",
 		TLSAuthClients: "no", TLSMinVersion: "1.2", UnixSocketPerm: 0o700,
+		ClusterElection: time.Second, ClusterHeartbeat: 100 * time.Millisecond,
 	}
 	c.users = nil // other tests check the users
 	if *c != want {

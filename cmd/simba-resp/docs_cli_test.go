@@ -49,6 +49,9 @@ func cliMarkdown() string {
 		if !slices.Contains([]string{"serve", "check"}, cmd.Name()) {
 			writeCommand(&b, cmd)
 		}
+		for _, sub := range cmd.Commands() {
+			writeCommand(&b, sub)
+		}
 	}
 	b.WriteString("\n## JSON objects\n")
 	for _, o := range objects {
@@ -110,7 +113,7 @@ func writeCommand(b *strings.Builder, cmd *cobra.Command) {
 	if long == "" {
 		long = cmd.Short + "."
 	}
-	fmt.Fprintf(b, "\n### %s\n\n```sh\n%s\n```\n", cmd.Name(), cmd.UseLine())
+	fmt.Fprintf(b, "\n### %s\n\n```sh\n%s\n```\n", strings.TrimPrefix(cmd.CommandPath(), "simba-resp "), cmd.UseLine())
 	for paragraph := range strings.SplitSeq(long, "\n\n") {
 		if flag, meaning, ok := strings.Cut(paragraph, "\n"); ok && strings.HasPrefix(flag, "--") {
 			paragraph = "`" + flag + "`: " + strings.TrimSpace(meaning)

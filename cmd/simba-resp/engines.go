@@ -12,6 +12,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/backends/redis"
 	"github.com/simba-resp/simba-resp/backends/zookeeper"
+	"github.com/simba-resp/simba-resp/cluster"
 	"github.com/simba-resp/simba-resp/commands"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/persist"
@@ -39,6 +40,9 @@ func (a *app) openEngine(ctx context.Context, n simba.Notices) error {
 		}
 		return a.useStore(b, err)
 	default:
+		if a.cfg.Cluster != "" {
+			return a.openReplica(n)
+		}
 		return a.openEmbedded(n)
 	}
 }
@@ -101,14 +105,7 @@ func (a *app) openEmbedded(n simba.Notices) error {
 	if recovery.Delay > 0 {
 		a.log.Warn("recovering: new grants delayed until possibly lost leases expire", "wait", recovery.Delay)
 	}
-	e, err := engine.New(engine.Config{
-		Clock:         clock,
-		HandoffWindow: a.cfg.HandoffWindow,
-		QueueGrace:    a.cfg.QueueGrace,
-		HistoryLen:    a.cfg.History,
-		Notices:       n,
-		PlainChannels: a.cfg.LegacySimbaChannels,
-	}, journal, recovery)
+	e, err := engine.New(a.engineConfig(clock, n), journal, recovery)
 	if err != nil {
 		return err
 	}
@@ -116,6 +113,17 @@ func (a *app) openEmbedded(n simba.Notices) error {
 	a.engine = e
 	a.undo = append(a.undo, func(context.Context) error { e.Stop(); return nil })
 	return nil
+}
+
+func (a *app) engineConfig(clock engine.Clock, n simba.Notices) engine.Config {
+	return engine.Config{
+		Clock:         clock,
+		HandoffWindow: a.cfg.HandoffWindow,
+		QueueGrace:    a.cfg.QueueGrace,
+		HistoryLen:    a.cfg.History,
+		Notices:       n,
+		PlainChannels: a.cfg.LegacySimbaChannels,
+	}
 }
 
 // openJournal opens the journal, and the clock that measures its leases.
@@ -148,13 +156,36 @@ func (a *app) openJournal() (engine.Journal, engine.Clock, engine.Recovery, erro
 	return store, clock, engine.Recovery(*recovered), nil
 }
 
+// hasDisk reports whether the server keeps leases on a disk of its own.
+func (a *app) hasDisk() bool { return a.store != nil || a.member != nil }
+
+// storeStats returns the figures of the present store, zero if there is none.
+func (a *app) storeStats() persist.Stats {
+	if s := a.presentStore(); s != nil {
+		return s.Stats()
+	}
+	return persist.Stats{}
+}
+
+// presentStore returns the store, nil while a member of a cluster does not lead.
+func (a *app) presentStore() *persist.Store {
+	if a.member != nil {
+		return a.member.store.Load()
+	}
+	return a.store
+}
+
 // backup returns the function that begins a backup of the store, nil without a store.
 func (a *app) backup() func() (commands.Backup, error) {
-	if a.store == nil {
+	if !a.hasDisk() {
 		return nil
 	}
 	return func() (commands.Backup, error) {
-		b, err := a.store.Backup()
+		s := a.presentStore()
+		if s == nil {
+			return nil, cluster.ErrNotLeader
+		}
+		b, err := s.Backup()
 		if err != nil {
 			return nil, err
 		}
@@ -162,8 +193,11 @@ func (a *app) backup() func() (commands.Backup, error) {
 	}
 }
 
-func (a *app) storeFailed(err error) {
-	a.log.Error("the data directory failed, exiting", "dir", a.cfg.DataDir, "err", err)
+func (a *app) storeFailed(err error) { a.exit("the data directory failed, exiting", err) }
+
+// exit ends the process.
+func (a *app) exit(why string, err error) {
+	a.log.Error(why, "dir", a.cfg.DataDir, "err", err)
 	a.log.out.flush(logFlushTimeout)
 	os.Exit(persist.ExitCode)
 }

@@ -108,7 +108,7 @@ func (c *config) fields() []field {
 		},
 		{
 			name: "http-addr", kind: "host:port", value: (*text)(&c.HTTPAddr),
-			help: "Address for metrics and health checks over HTTP: /metrics, /livez and /readyz. With --tls-addr it serves HTTPS with the same certificate and --tls-auth-clients. Outside loopback it needs the same as --addr, or as --tls-addr.",
+			help: "Address for metrics and health checks over HTTP: /metrics, /livez, /readyz and, for members of a cluster, /leader. With --tls-addr it serves HTTPS with the same certificate and --tls-auth-clients. Outside loopback it needs the same as --addr, or as --tls-addr.",
 		},
 		{
 			name: "http-pprof", kind: "true|false", initial: "false", value: (*boolean)(&c.HTTPPprof),
@@ -133,6 +133,38 @@ func (c *config) fields() []field {
 		{
 			name: "recovery-delay", kind: "duration", initial: "0s", engine: engineEmbedded, value: (*duration)(&c.RecoveryDelay),
 			help: "How long a server with a new data directory grants nothing, from its first start. If the disk is lost, set it to the longest ttl + transition that any program asks for. A data directory that exists ignores it. With --durability memory every start waits.",
+		},
+		{
+			name: "cluster", kind: "name=host:port,…", engine: engineEmbedded, value: (*text)(&c.Cluster),
+			help: "Members of a cluster: servers that keep the same mutexes and survive the loss of one of them. Each has a name and an address for the other members. Three members survive the loss of one, five of two. All members have the same list.",
+		},
+		{
+			name: "cluster-name", kind: "name", engine: engineEmbedded, value: (*text)(&c.ClusterName),
+			help: "Name of this server in --cluster.",
+		},
+		{
+			name: "cluster-cert-file", kind: "path", engine: engineEmbedded, value: (*text)(&c.ClusterCertFile),
+			help: "Certificate of this member in PEM, followed by its intermediate certificates. It must name the host of the member in --cluster, and be valid for servers and for clients.",
+		},
+		{
+			name: "cluster-key-file", kind: "path", engine: engineEmbedded, value: (*text)(&c.ClusterKeyFile),
+			help: "Private key of --cluster-cert-file, in PEM.",
+		},
+		{
+			name: "cluster-ca-cert-file", kind: "path", engine: engineEmbedded, value: (*text)(&c.ClusterCACertFile),
+			help: "Certificates of the authorities that sign the members' certificates, in PEM. Whoever has a certificate of them can act as a member.",
+		},
+		{
+			name: "cluster-insecure", kind: "true|false", initial: "false", engine: engineEmbedded, value: (*boolean)(&c.ClusterInsecure),
+			help: "Let members connect to each other without TLS outside loopback. Then whoever reaches the address of a member can act as a member.",
+		},
+		{
+			name: "cluster-election", kind: "duration", initial: "1s", engine: engineEmbedded, value: (*duration)(&c.ClusterElection),
+			help: "How long a member hears nothing from the leader before it asks to be elected, at least five times --cluster-heartbeat. The real time is one to two times as long. All members need the same value.",
+		},
+		{
+			name: "cluster-heartbeat", kind: "duration", initial: "100ms", engine: engineEmbedded, value: (*duration)(&c.ClusterHeartbeat),
+			help: "How often the leader sends a sign of life. All members need the same value.",
 		},
 		{
 			name: "redis-url", kind: "url", secret: true, engine: engineRedis, value: (*text)(&c.RedisURL),

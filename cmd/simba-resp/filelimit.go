@@ -9,12 +9,17 @@ import (
 // If the store cannot open its next file, the process ends.
 const reservedFiles = 128
 
-// clientLimit returns how many clients the limit of open files allows. Go raises the soft limit to
-// the hard one before main.
-func clientLimit() int {
+// clientLimit returns how many clients the limit of open files allows. A member of a cluster needs a
+// second file for each client that it passes on. Go raises the soft limit to the hard one before
+// main.
+func (c *config) clientLimit() int {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
 		return math.MaxInt32 // when the limit is reached, accept fails
 	}
-	return max(1, int(min(files.Cur, math.MaxInt32))-reservedFiles)
+	most := int(min(files.Cur, math.MaxInt32)) - reservedFiles
+	if c.Cluster != "" {
+		most /= 2
+	}
+	return max(1, most)
 }

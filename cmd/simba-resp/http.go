@@ -81,8 +81,11 @@ func (a *app) openMonitor() error {
 	if a.cfg.Engine == engineEmbedded {
 		src.Build.Durability = a.cfg.Durability
 	}
-	if a.store != nil {
-		src.Journal = a.store.Stats
+	if a.hasDisk() {
+		src.Journal = a.storeStats
+	}
+	if a.member != nil {
+		src.Cluster = a.member.monitored
 	}
 	if a.requests != nil {
 		src.Backend, src.Requests = a.requests.Probes(), a.requests.RequestStats
@@ -96,6 +99,9 @@ func (a *app) certificatesExpire() map[string]time.Time {
 	all := make(map[string]time.Time)
 	if a.certs != nil {
 		all = a.certs.expire()
+	}
+	if a.member != nil {
+		maps.Copy(all, a.member.expire)
 	}
 	if b, ok := a.engine.(interface{ CertificatesExpire() map[string]time.Time }); ok {
 		maps.Copy(all, b.CertificatesExpire())

@@ -32,7 +32,7 @@ func newSettings(a *app) *settings {
 		"maxmemory":      func(c *config) error { a.handler.SetMaxMemory(c.MaxMemory); return nil },
 		"log-level":      func(c *config) error { a.log.level.Set(c.level()); return nil },
 		"maxclients": func(c *config) error {
-			if most := clientLimit(); c.MaxClients > most {
+			if most := c.clientLimit(); c.MaxClients > most {
 				return fmt.Errorf("the limit of open files allows %d clients", most)
 			}
 			a.server.SetMaxClients(c.MaxClients)
@@ -50,7 +50,7 @@ func aliases(a *app) []commands.Setting {
 	// Validate has checked the address. The listeners know the port that replaced port 0.
 	host, _, _ := net.SplitHostPort(cmp.Or(a.cfg.Addr, a.cfg.TLSAddr))
 	dir := ""
-	if a.store != nil {
+	if a.hasDisk() {
 		dir = a.cfg.DataDir
 		// Absolute as in Redis, unless there is no working directory.
 		if abs, err := filepath.Abs(dir); err == nil {

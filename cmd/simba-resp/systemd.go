@@ -51,7 +51,7 @@ func reportToSystemd(a *app) *systemd {
 	case err != nil:
 		s.log.Warn("the watchdog of systemd gets no reports", "err", err)
 	case timeout > 0:
-		if a.store != nil && timeout <= persist.DefaultCommitTimeout {
+		if a.hasDisk() && timeout <= persist.DefaultCommitTimeout {
 			// If the disk hangs for the commit timeout, the process logs the reason and ends. A
 			// watchdog must not kill it earlier.
 			s.log.Warn("WatchdogSec is too short: it must be longer than the commit timeout",

@@ -372,7 +372,12 @@ func TestUnreachableStoreIsReportedInOneLine(t *testing.T) {
 
 // notOfTheApp are the flags without a row. The end-to-end tests check shutdown-timeout and drain.
 // Each row of storeWirings checks engine.
-var notOfTheApp = []string{"shutdown-timeout", "drain", "engine"}
+var notOfTheApp = []string{
+	"shutdown-timeout", "drain", "engine",
+	// These need a cluster.
+	"cluster", "cluster-name", "cluster-cert-file", "cluster-key-file", "cluster-ca-cert-file", "cluster-insecure",
+	"cluster-election", "cluster-heartbeat",
+}
 
 // askedForPassword checks that a client must log in, and that fewer arguments are allowed before
 // AUTH than after it.

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/simba-resp/simba-resp/cluster"
+	"github.com/simba-resp/simba-resp/credentials"
+)
+
+// The limits of the times of a cluster.
+const (
+	minHeartbeat = 10 * time.Millisecond
+	maxElection  = time.Minute
+	// heartbeats is how many heartbeats must fit into the time of an election, so that a few lost
+	// packets end no term.
+	heartbeats = 5
+)
+
+var memberName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
+
+// peers returns the members of Cluster, as far as they are well formed, and the errors of the list.
+func (c *config) peers() (all []cluster.Peer, wrong configErrors) {
+	if c.Cluster == "" {
+		return nil, nil
+	}
+	names, addrs := make(map[string]bool), make(map[string]bool)
+	refuse := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
+	for member := range strings.SplitSeq(c.Cluster, ",") {
+		name, addr, ok := strings.Cut(strings.TrimSpace(member), "=")
+		host, port, _ := net.SplitHostPort(addr)
+		switch _, err := isPublic(addr); {
+		case !ok:
+			refuse("'%s' is not name=host:port", member)
+		case !memberName.MatchString(name):
+			refuse("'%s' is not a name: it may have 1 to 64 letters, digits, dots, underscores and hyphens", name)
+		case err != nil:
+			refuse("member %s: %w", name, err)
+		case host == "" || strings.Trim(port, "0") == "" || net.ParseIP(host).IsUnspecified():
+			refuse("member %s: other members cannot connect to '%s'", name, addr)
+		case names[name]:
+			refuse("the name %s is there twice", name)
+		case addrs[addr]:
+			refuse("the address %s is there twice", addr)
+		default:
+			names[name], addrs[addr] = true, true
+			all = append(all, cluster.Peer{Name: name, Addr: addr})
+		}
+	}
+	return all, wrong
+}
+
+// self returns this server as a member, nil if Cluster does not name it.
+func (c *config) self() *cluster.Peer {
+	all, _ := c.peers()
+	for _, p := range all {
+		if p.Name == c.ClusterName {
+			return &p
+		}
+	}
+	return nil
+}
+
+// checkCluster reports errors of the settings of a cluster, apart from the content of the files.
+func (c *config) checkCluster(refuse func(name, format string, args ...any)) {
+	if c.Cluster == "" {
+		for _, f := range c.fields() {
+			if strings.HasPrefix(f.name, "cluster-") && !f.isInitial() {
+				refuse(f.name, "it needs --cluster")
+			}
+		}
+		return
+	}
+	peers, wrong := c.peers()
+	for _, err := range wrong {
+		refuse("cluster", "%w", err)
+	}
+	switch {
+	case c.ClusterName == "":
+		refuse("cluster-name", "--cluster needs it: the name of this server in the list")
+	case len(wrong) == 0 && c.self() == nil:
+		refuse("cluster-name", "'%s' is not in --cluster %s", c.ClusterName, c.Cluster)
+	}
+	if c.Durability != durabilityAlways {
+		refuse("durability", "--cluster needs %s: with %s a member could forget what it has acknowledged to the others", durabilityAlways, c.Durability)
+	}
+	if c.RecoveryDelay != 0 {
+		refuse("recovery-delay", "it has no effect with --cluster: a member with a new data directory gets the leases from the others")
+	}
+	c.checkClusterTLS(peers, refuse)
+	if c.ClusterHeartbeat < minHeartbeat || c.ClusterHeartbeat > maxElection/heartbeats {
+		refuse("cluster-heartbeat", "%v is out of range, %v to %v", c.ClusterHeartbeat, minHeartbeat, maxElection/heartbeats)
+	} else if least := heartbeats * c.ClusterHeartbeat; c.ClusterElection < least || c.ClusterElection > maxElection {
+		refuse("cluster-election", "%v is out of range, %v (%d times --cluster-heartbeat) to %v", c.ClusterElection, least, heartbeats, maxElection)
+	}
+}
+
+func (c *config) checkClusterTLS(peers []cluster.Peer, refuse func(name, format string, args ...any)) {
+	if c.ClusterCertFile+c.ClusterKeyFile+c.ClusterCACertFile != "" {
+		for _, f := range c.clusterFiles() {
+			if f.Path == "" {
+				refuse(f.Setting, "it is missing: TLS between members needs the certificate, its key and the authorities")
+			}
+		}
+		return
+	}
+	if c.ClusterInsecure {
+		return
+	}
+	for _, p := range peers {
+		if public, _ := isPublic(p.Addr); public {
+			refuse("cluster", "member %s is reached at %s over a network: set --cluster-cert-file, --cluster-key-file and --cluster-ca-cert-file, or --cluster-insecure to trust everybody who reaches it", p.Name, p.Addr)
+			return
+		}
+	}
+}
+
+func (c *config) clusterFiles() [3]credentials.File {
+	return [...]credentials.File{
+		{Setting: "cluster-ca-cert-file", Path: c.ClusterCACertFile},
+		{Setting: "cluster-cert-file", Path: c.ClusterCertFile},
+		{Setting: "cluster-key-file", Path: c.ClusterKeyFile},
+	}
+}
+
+// checkClusterFiles returns the errors of the files of the cluster, if c names all of them.
+func (c *config) checkClusterFiles() configErrors {
+	if _, _, err := c.clusterTLS(); err != nil {
+		return configErrors{err}
+	}
+	return nil
+}
+
+// clusterTLS returns the TLS configuration with which members identify each other, and by setting
+// when its certificates expire. It returns nil if c does not name all files.
+func (c *config) clusterTLS() (*tls.Config, map[string]time.Time, error) {
+	f := c.clusterFiles()
+	if c.Cluster == "" || f[0].Path == "" || f[1].Path == "" || f[2].Path == "" {
+		return nil, nil, nil
+	}
+	config, expires, err := credentials.TLS(f[0], f[1], f[2], "")
+	if err != nil {
+		return nil, nil, err
+	}
+	config.MinVersion = tls.VersionTLS13
+	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, config.RootCAs
+	return config, expires, nil
+}

@@ -1,0 +1,195 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/cluster"
+	"github.com/simba-resp/simba-resp/commands"
+	"github.com/simba-resp/simba-resp/engine"
+	"github.com/simba-resp/simba-resp/monitor"
+	"github.com/simba-resp/simba-resp/persist"
+)
+
+// handOverTimeout bounds how long a stop waits until another member leads.
+const handOverTimeout = time.Second
+
+// member is this server as a member of a cluster. Connections reach the resp.Server only in a term
+// in which this member leads, and end with the term:
+//
+//	client ─ front ─┬─ leads ─────────────▶ resp.Server ─ commands ─ swap ─ engine ─ store of the term
+//	                └─ relay ─▶ leader's serve ──▶ ┘
+type member struct {
+	*cluster.Member
+	app     *app
+	notices simba.Notices
+	replica *persist.Replica
+	swap    *swap
+	expire  map[string]time.Time // when the certificates of the cluster expire, by setting
+
+	store atomic.Pointer[persist.Store]
+}
+
+// openReplica opens the files of this member.
+func (a *app) openReplica(n simba.Notices) error {
+	s, err := newSwap(a.cfg.HandoffWindow, a.cfg.QueueGrace)
+	if err != nil {
+		return err
+	}
+	m := &member{app: a, notices: n, swap: s}
+	m.replica, err = persist.OpenReplica(persist.Options{
+		Dir: a.cfg.DataDir, Boot: persist.MachineBoot(), Logger: a.log.Logger, Fatal: a.storeFailed, HistoryLen: a.cfg.History,
+	})
+	if err != nil {
+		return err
+	}
+	a.undo = append(a.undo, func(context.Context) error { return m.replica.Close() })
+	a.member, a.engine = m, s
+	return nil
+}
+
+// openMember joins the cluster, if there is one. From then on this member may lead.
+func (a *app) openMember() error {
+	m := a.member
+	if m == nil {
+		return nil
+	}
+	config, expire, err := a.cfg.clusterTLS()
+	if err != nil {
+		return err
+	}
+	peers, _ := a.cfg.peers() // Validate has checked them
+	if len(peers) == 2 {
+		a.log.Warn("a cluster of two members serves only while both run")
+	}
+	ln, err := listen("cluster", a.cfg.self().Addr)
+	if err != nil {
+		return err
+	}
+	a.server.Suspend()
+	m.expire = expire
+	m.Member, err = cluster.Open(cluster.Options{
+		Name: a.cfg.ClusterName, Peers: peers, Listener: ln, TLS: config, Replica: m.replica,
+		Lead: m.lead, Serve: a.server.ServeConn,
+		Heartbeat: a.cfg.ClusterHeartbeat, Election: a.cfg.ClusterElection,
+		Fatal:  func(err error) { a.exit("this member of the cluster failed, exiting", err) },
+		Logger: a.log.Logger,
+	})
+	if err != nil {
+		ln.Close()
+		return fmt.Errorf("cluster: %w", err)
+	}
+	a.undo = append(a.undo, func(context.Context) error { return m.Close() })
+	return nil
+}
+
+// front returns the listener of the clients that this member serves itself.
+func (m *member) front(ln net.Listener) net.Listener {
+	if ln == m.app.tlsLn {
+		return m.Front(ln, m.app.certs.serverConfig(), m.app.cfg.MaxClients)
+	}
+	return m.Front(ln, nil, m.app.cfg.MaxClients)
+}
+
+// lead serves clients for one term.
+func (m *member) lead(l *cluster.Lead) {
+	e, store, err := m.build(l)
+	if err != nil {
+		select {
+		case <-l.Done:
+		default:
+			m.app.exit("this member cannot lead, exiting", err)
+		}
+		return
+	}
+	a := m.app
+	a.log.Info("leading", "term", l.Term, "mutexes", e.Stats().Mutexes)
+	m.store.Store(store)
+	m.swap.use(e)
+	a.server.Resume()
+	l.Serve()
+
+	<-l.Done
+	// The engine stops before any connection ends, so that no closed connection releases its SESSION
+	// leases. No reply depends on a change that the engine has not committed in this term.
+	e.Stop()
+	a.server.Suspend()
+	m.swap.use(m.swap.stopped)
+	m.store.Store(nil)
+	if err := store.Close(); err != nil {
+		a.log.Warn("cannot close the store of the last term", "term", l.Term, "err", err)
+	}
+	a.log.Info("no longer leading", "term", l.Term)
+}
+
+// build starts the engine of a term.
+func (m *member) build(l *cluster.Lead) (*engine.Engine, *persist.Store, error) {
+	clock := engine.ClockOf(persist.MachineBoot().Now)
+	store, recovered, err := m.replica.Lead(persist.LeadOptions{Now: clock.Now, Propose: l.Propose, Confirm: l.Confirm})
+	if err != nil {
+		return nil, nil, err
+	}
+	e, err := engine.New(m.app.engineConfig(clock, m.notices), store, engine.Recovery(*recovered))
+	if err != nil {
+		return nil, nil, errors.Join(err, store.Close())
+	}
+	return e, store, nil
+}
+
+// handOver lets another member lead, so that clients do not wait for an election.
+func (m *member) handOver(ctx context.Context) error {
+	for _, ln := range []net.Listener{m.app.ln, m.app.tlsLn, m.app.unixLn} {
+		if ln != nil {
+			ln.Close()
+		}
+	}
+	if _, leads := m.Leader(); !leads || len(m.Status().Members) < 2 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, handOverTimeout)
+	defer cancel()
+	if err := m.Transfer(ctx, ""); err != nil && !errors.Is(err, cluster.ErrNotLeader) {
+		m.app.log.Warn("no other member has taken the lead in time", "err", err)
+	}
+	return nil
+}
+
+// monitored returns the state of the cluster for the HTTP server.
+func (m *member) monitored() monitor.Cluster {
+	s, serves := m.Status(), m.Serves()
+	return monitor.Cluster{
+		Serves: serves, HasLeader: serves || s.Leader != "" && s.Leader != s.Name,
+		Term: s.Term, Committed: s.Committed,
+	}
+}
+
+// cluster returns the cluster, nil for a single server.
+func (a *app) cluster() commands.Cluster {
+	if a.member == nil {
+		return nil
+	}
+	return a.member
+}
+
+// State implements commands.Cluster.
+func (m *member) State() (state []any, members [][]any) {
+	s := m.Status()
+	for _, x := range s.Members {
+		state, reached := "voter", int64(0)
+		if x.Learner {
+			state = "learner"
+		}
+		if x.Reached {
+			reached = 1
+		}
+		members = append(members, []any{
+			"name", x.Name, "addr", x.Addr, "state", state, "reached", reached, "lag", int64(s.Committed - min(x.Match, s.Committed)),
+		})
+	}
+	return []any{"name", s.Name, "id", s.Cluster, "leader", s.Leader, "term", int64(s.Term), "committed", int64(s.Committed)}, members
+}
