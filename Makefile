@@ -1,6 +1,7 @@
 # Every target is one line of `make help`. Variables, with their defaults:
 #
-#   ENGINE=embedded  what keeps the mutexes, for run: make run ENGINE=redis ARGS="--redis-url redis://127.0.0.1:6379"
+#   ENGINE=embedded  what keeps the mutexes, for run: make run ENGINE=redis ARGS="--redis-url redis://127.0.0.1:6379";
+#                    or the only engine of chaos (cluster = three members), which otherwise has all of them
 #   ARGS=            flags of the server, for run:   make run ARGS="--addr 127.0.0.1:7390"
 #   VERSION=         version that build shows, without the v (a development version if empty)
 #   PKG=./...        packages, for test and gobench: make test PKG=./engine
@@ -180,8 +181,8 @@ bugs: ## test the tests: build servers with the bugs of tests/bugs, each of whic
 	go test -count 1 -v -p 1 -timeout 60m -run 'SeededBugs$(if $(RUN),.*/$(RUN))' ./tests/bugs ./backends/proxy ./tests/simulation ./tests/client ./tests/chaos -bugs
 
 # A module of its own: the server's need not know the clients of its peers.
-bench: ## this server beside what one would take instead, some 10 minutes: docs/development/benchmarks.md
-	cd bench && go run .
+bench: ## this server beside what one would take instead, some 20 minutes: docs/development/benchmarks.md
+	cd bench && go run . -kills 50
 
 monitoring: ## the processor time of a server with metrics and without, in ten pairs, a minute
 	cd bench && go run . -monitoring 10
@@ -211,12 +212,13 @@ docs: ## write the generated pages and tables of docs/ anew; make bench writes d
 gobench: ## Go benchmarks of the hot paths, with allocations
 	$(foreach m,$(MODULES),$(if $(call in-module,$m),cd $m && go test -run '^$$' -bench '$(BENCH)' -benchmem -count $(COUNT) $(call in-module,$m)$(newline)))
 
-simulate: ## whole servers, the core of store engines, and clients that wait (a fifth), in fake time, from SEEDS seeds; SEED=… runs one again and shows its events
+simulate: ## whole servers, clusters, the core of store engines, and clients that wait (a fifth), in fake time, from SEEDS seeds; SEED=… runs one again and shows its events
 	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestSimulation$$' $(if $(SEED),-v) ./tests/simulation $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
+	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestClusterSimulation$$' $(if $(SEED),-v) ./tests/simulation $(if $(SEED),-seed $(SEED),-seeds $(SEEDS))
 	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestEngineSimulation$$' $(if $(SEED),-v) ./backends/proxy $(if $(SEED),-from $(SEED) -seeds 1,-seeds $(SEEDS))
 	go test $(if $(RACE),-race) -count 1 -timeout 24h -run 'TestWaitsUnderFaults$$' $(if $(SEED),-v) ./tests/client $(if $(SEED),-from $(SEED) -seeds 1,-seeds $$(( $(SEEDS) / 5 )))
 
 # Each wait of it is bounded, so go test need not end it.
-chaos: ## faults on every engine for DURATION (0 = a few of them, once), each history checked by porcupine, and a table of them
+chaos: ## faults on every engine, or on ENGINE, for DURATION (0 = a few of them, once), each history checked by porcupine, and a table of them
 	@tools/install
-	go test -timeout 0 -count 1 -v -run $(CHAOS) ./tests/chaos -duration $(DURATION) -seed $(or $(SEED),0)
+	go test -timeout 0 -count 1 -v -run $(CHAOS) ./tests/chaos -duration $(DURATION) $(if $(ENGINE),-engine '$(ENGINE)') -seed $(or $(SEED),0)

@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -19,6 +20,8 @@ type fault struct {
 	ofPair   bool // needs a store of a primary and a replica
 	ofServer bool // the server's process ends
 	ofRedis  bool // needs the engine redis
+	ofLeader bool // needs the engine cluster
+	asRoot   bool // needs the rights of root
 	// spares reports whether at least one server and one route to it work during the whole fault.
 	// nil means that none does.
 	spares func(w *world) bool
@@ -27,7 +30,16 @@ type fault struct {
 	inject func(w *world, victim int, length time.Duration, rng *rand.Rand) (parted []int)
 }
 
-// faults has all faults. In the long form they last up to three times as long as in the short form.
+// possible reports whether f can happen in w.
+func (f fault) possible(w *world) bool {
+	switch {
+	case f.ofStore && w.store() == nil, f.ofPair && w.pair == nil, f.ofRedis && w.engine != "redis", f.ofLeader && w.cluster == nil:
+		return false
+	}
+	return !f.asRoot || os.Geteuid() == 0
+}
+
+// faults has the faults of all engines. In the long form they last up to three times as long as in the short form.
 // They can then exceed the session timeout of the engine zookeeper.
 var faults = []fault{
 	{name: "server killed", ofServer: true, spares: others, inject: func(w *world, victim int, length time.Duration, _ *rand.Rand) []int {
@@ -107,7 +119,8 @@ var faults = []fault{
 }
 
 // others is the function spares of a fault that hits one server.
-func others(w *world) bool { return len(w.servers) > 1 }
+// The election of another leader in a cluster takes as long as the fault.
+func others(w *world) bool { return len(w.servers) > 1 && w.cluster == nil }
 
 // everyone is the function spares of a fault that hits clients, which can reconnect.
 func everyone(*world) bool { return true }

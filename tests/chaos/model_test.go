@@ -308,11 +308,13 @@ func (r *rules) away(server int, from, to instant) bool {
 // lease begins only when the granter is back.
 func (r *rules) over(s state, server int) instant {
 	over := after(s.start, s.lease+r.late)
-	if !r.presumed(s, server) && !s.afar {
+	if !r.takesOver && !r.presumed(s, server) && !s.afar {
 		return over
 	}
 	for _, a := range r.absences {
 		switch {
+		case r.takesOver && a.from <= over:
+			over = max(over, after(a.to, s.lease))
 		case a.server != s.granter || a.from > over:
 		case s.afar:
 			over = max(over, after(a.to, s.lease))

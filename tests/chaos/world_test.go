@@ -5,6 +5,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gomodule/redigo/redis"
 
@@ -19,6 +20,7 @@ type world struct {
 	engine  string // an engine and perhaps its variant: a key of documented
 	rules   guarantees
 	servers []host
+	cluster *cluster       // nil = another engine
 	single  *stores.Server // the store; nil = there is no store, or it is a pair
 	pair    stores.Pair    // the store, if it has failover; else nil
 	links   []*stores.Link // from each server to the store
@@ -48,14 +50,22 @@ type route struct {
 	good   latest // when clients sent the last request that got a reply
 }
 
-// open starts an engine: two servers that share a store, or one server of an engine without a
-// store. Clients always have two routes, so a network fault leaves one of them. A store with
+// open starts an engine: two servers that share a store, one server of an engine without a store, or
+// three members of a cluster. Clients always have two routes, so a network fault leaves one of them. A store with
 // failover gets a third server, to which clients send only reads. The other servers learn of a new
 // primary when the old one refuses a write, but the third server does not.
 func open(t *testing.T, engine string) *world {
 	t.Helper()
 	w := &world{t: t, engine: engine, rules: documented[engine]}
 	name, variant, _ := strings.Cut(engine, " ")
+	if name == "cluster" {
+		w.cluster = openCluster(t)
+		for _, s := range w.cluster.servers {
+			w.servers = append(w.servers, host{member{s, t}, s.Addr})
+		}
+		w.openRoutes(t)
+		return w
+	}
 	servers := 2
 	var args func(link string) []string
 	switch name {
@@ -126,11 +136,12 @@ func (w *world) openRoutes(t *testing.T) {
 	to := func(server int) *route {
 		return &route{Link: stores.NewLink(t, w.servers[server].addr), server: server}
 	}
-	for i := range 2 {
+	for i := range max(2, len(w.servers)) {
+		if w.pair != nil && i == 2 {
+			w.reading = to(i)
+			break
+		}
 		w.routes = append(w.routes, to(i%len(w.servers)))
-	}
-	if w.pair != nil {
-		w.reading = to(2)
 	}
 }
 
@@ -155,10 +166,20 @@ func memory(t *testing.T) string {
 
 func (w *world) serverHistory(t *testing.T, server int, mutex string) []tenures.Event {
 	t.Helper()
-	conn, err := redis.Dial("tcp", w.servers[server].addr)
-	simbatest.Must(t, err)
-	defer conn.Close()
-	events, err := tenures.Events(conn.Do("SIMBA.HISTORY", mutex, "COUNT", 10_000))
+	var events []tenures.Event
+	ask := func() error {
+		conn, err := redis.Dial("tcp", w.servers[server].addr)
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		events, err = tenures.Events(conn.Do("SIMBA.HISTORY", mutex, "COUNT", 10_000))
+		return err
+	}
+	err := ask()
+	for end := time.Now().Add(patience); w.cluster != nil && err != nil && time.Now().Before(end); err = ask() {
+		time.Sleep(100 * time.Millisecond) // the cluster elects a leader
+	}
 	simbatest.Must(t, err)
 	return events
 }

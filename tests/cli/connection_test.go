@@ -66,7 +66,7 @@ func TestAWrongPasswordIsSentOnce(t *testing.T) {
 	defer ops.Close()
 	wrong := "redis://ops:wrong@" + s.Addr
 	for i, args := range [][]string{
-		{"status"}, {"watch", "job"}, {"lock", "job", "--", "true"}, {"elect", "job", "--", "true"}, {"backup", t.TempDir()},
+		{"status"}, {"watch", "job"}, {"lock", "job", "--", "true"}, {"elect", "job", "--", "true"}, {"backup", t.TempDir()}, {"cluster", "status"},
 	} {
 		if r := run(t, wrong, args...); r.code != 69 || !strings.Contains(r.err, "the server refuses the password of user ops") {
 			t.Errorf("%v with a wrong password: exit code %d and %q", args, r.code, r.err)

@@ -18,7 +18,7 @@ const Recovery = 10 * time.Second
 // engines names the engines in the order of the documentation's columns, and the folder of each in
 // the repository. The file PromisesFile of that folder says how far the engine keeps each promise.
 var engines = []struct{ name, folder string }{
-	{"embedded", "engine"}, {"redis", "backends/redis"}, {"mysql", "backends/mysql"}, {"postgres", "backends/postgres"},
+	{"embedded", "engine"}, {"cluster", "cluster"}, {"redis", "backends/redis"}, {"mysql", "backends/mysql"}, {"postgres", "backends/postgres"},
 	{"zookeeper", "backends/zookeeper"},
 }
 

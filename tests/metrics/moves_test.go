@@ -212,6 +212,29 @@ func TestEachMetricMoves(t *testing.T) {
 		)},
 	}, func(t *testing.T) *server { return start(t, "--durability", "async") })
 	run("certificate", []move{on("simba_tls_certificate_expiry_timestamp_seconds", `setting="tls-cert-file"`, renewCertificate)}, startTLS)
+	var second *simbatest.Server
+	run("cluster", []move{
+		{"simba_cluster_committed_index", nil, func(t *testing.T, s *server) {
+			simbatest.Await(t, "a leader that serves has acquired", func() bool {
+				c := simbatest.Conn(t, s.Server)
+				defer c.Close()
+				_, err := c.Do("SIMBA.ACQUIRE", "m", "a", hour)
+				return err == nil
+			})
+		}},
+		{"simba_cluster_term", nil, func(t *testing.T, s *server) {
+			second.Stop()
+			simbatest.Await(t, "there is no leader", func() bool { return value(t, s.scrape(t), "simba_store_up") == 0 })
+			second.Start()
+		}},
+		{"simba_cluster_leader", nil, func(t *testing.T, s *server) { changeLeader(t, s, second) }},
+	}, func(t *testing.T) *server {
+		both := fmt.Sprintf("a=127.0.0.1:%d,b=127.0.0.1:%d", stores.FreePort(t), stores.FreePort(t))
+		s := start(t, "--cluster", both, "--cluster-name", "a")
+		second = simbatest.Start(t, "--cluster", both, "--cluster-name", "b")
+		awaitLeader(t, s)
+		return s
+	})
 	run("log", []move{on("simba_log_lines_dropped_total", `log="audit"`, floodLog)}, startUnread)
 	var inMemory *server
 	run("build", []move{
@@ -225,6 +248,28 @@ func TestEachMetricMoves(t *testing.T) {
 		if !slices.Contains(covered, m.Name) {
 			t.Errorf("no move tests the metric %s", m.Name)
 		}
+	}
+}
+
+// awaitLeader waits until the cluster has a leader.
+func awaitLeader(t *testing.T, s *server) {
+	t.Helper()
+	simbatest.Await(t, "the cluster has a leader", func() bool { return value(t, s.scrape(t), "simba_store_up") == 1 })
+}
+
+// changeLeader makes s lead if it did not, and otherwise stops the only other member.
+func changeLeader(t *testing.T, s *server, other *simbatest.Server) {
+	leads := func() bool { return value(t, s.scrape(t), "simba_cluster_leader") == 1 }
+	awaitLeader(t, s)
+	if leads() {
+		other.Stop()
+		return
+	}
+	for !leads() {
+		term := value(t, s.scrape(t), "simba_cluster_term")
+		other.Restart()
+		simbatest.Await(t, "another term has begun", func() bool { return value(t, s.scrape(t), "simba_cluster_term") != term })
+		awaitLeader(t, s)
 	}
 }
 

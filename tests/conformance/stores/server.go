@@ -46,6 +46,21 @@ func start(t TB, s *Server) *Server {
 	return s
 }
 
+// startAll starts the servers of a cluster. None of them answers before most of them are running.
+func startAll(t TB, servers []*Server) {
+	t.Helper()
+	for _, s := range servers {
+		s.t = t
+		t.Cleanup(s.Kill)
+		if _, err := s.launch(nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range servers {
+		s.Start()
+	}
+}
+
 // Start starts the server, or restarts it with the same port and data. It returns when the server
 // answers, or fails the test. If the server is running, Start does not start another process.
 func (s *Server) Start() { s.StartWith() }

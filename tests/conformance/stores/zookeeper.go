@@ -27,7 +27,7 @@ func ZooKeeper(t TB, config ...string) *Server {
 // SyncingZooKeeper is a ZooKeeper with fsync, and a JVM with at most 1 GB of heap, for benchmarks.
 func SyncingZooKeeper(t TB, config ...string) *Server {
 	t.Helper()
-	s := zookeeper(t, "-Xmx1g")
+	s := zookeeper(t, syncingOptions...)
 	configure(t, s, 1, config...)
 	return start(t, s)
 }
@@ -40,25 +40,27 @@ type Ensemble struct {
 // ZooKeeperEnsemble starts n ZooKeepers that elect a leader. It returns when each server answers.
 func ZooKeeperEnsemble(t TB, n int, config ...string) *Ensemble {
 	t.Helper()
+	return ensemble(t, n, testOptions, config)
+}
+
+// SyncingEnsemble is a ZooKeeperEnsemble of servers like SyncingZooKeeper.
+func SyncingEnsemble(t TB, n int, config ...string) *Ensemble {
+	t.Helper()
+	return ensemble(t, n, syncingOptions, config)
+}
+
+func ensemble(t TB, n int, options, config []string) *Ensemble {
+	t.Helper()
 	e := &Ensemble{}
 	var peers []string
 	for i := range n {
-		e.Servers = append(e.Servers, zookeeper(t, testOptions...))
+		e.Servers = append(e.Servers, zookeeper(t, options...))
 		peers = append(peers, fmt.Sprintf("server.%d=127.0.0.1:%d:%d", i+1, FreePort(t), FreePort(t)))
 	}
 	for i, s := range e.Servers {
 		configure(t, s, i+1, append(peers, config...)...)
-		s.t = t
-		t.Cleanup(s.Kill)
 	}
-	for _, s := range e.Servers { // no server serves before most of them are running
-		if _, err := s.launch(nil); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for _, s := range e.Servers {
-		s.Start()
-	}
+	startAll(t, e.Servers)
 	return e
 }
 
@@ -83,6 +85,8 @@ func (e *Ensemble) Leader() *Server {
 
 // testOptions are JVM options for little memory and no fsync.
 var testOptions = []string{"-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Dzookeeper.forceSync=no"}
+
+var syncingOptions = []string{"-Xmx1g"}
 
 func zookeeper(t TB, options ...string) *Server {
 	t.Helper()
