@@ -59,6 +59,21 @@ func (r *results) aims() (all []aim) {
 		value("a sync of "+milliseconds(sync)+": p99 of PING", 2, "ms", most, key{pingP99, slowName(sync), probed})
 		value("a sync of "+milliseconds(sync)+": p99 of SIMBA.CHECK", 2, "ms", most, key{checkP99, slowName(sync), probed})
 	}
+	const apiece, shared = "three servers, 64 clients, a mutex each: tenures, ", "three servers, 16 clients, one mutex for all: tenures, "
+	for _, peer := range []struct {
+		name  string
+		times float64
+	}{{etcdThree, 3}, {zooKeeperThree, 2}} {
+		pair := simbaThree + " / " + peer.name
+		ratio(apiece+pair, peer.times, least, key{tenures, simbaThree, manyClients}, key{tenures, peer.name, manyClients})
+		ratio(shared+pair, 3, least, key{handoffs, simbaThree, threeClients}, key{handoffs, peer.name, threeClients})
+		ratio("three servers, one lock: p50 in ms, "+pair, 1.05, most, key{tenureP50, simbaThree, 1}, key{tenureP50, peer.name, 1})
+	}
+	value("three servers, 16 clients, one mutex for all: fairness of "+simbaThree, 0.99, "", least, key{fairness, simbaThree, threeClients})
+	const killed = "three servers, kill -9 of the leader: time to the next grant, "
+	value(killed+"median", 1.8, "s", most, key{takeover, simbaThree, heldLeases})
+	value(killed+"p99", 3, "s", most, key{takeoverP99, simbaThree, heldLeases})
+	value("three servers, the leader hands over: longest time without a grant", 300, "ms", most, key{handoverLongest, simbaThree, heldLeases})
 	held := figure(float64(*many)) + " held mutexes: "
 	ratio(held+"p99.9 of a commit in ms, while a checkpoint runs / between", 3, most,
 		key{commitDuring, always, renewing}, key{commitBetween, always, renewing})

@@ -21,7 +21,7 @@ type etcdContender struct {
 
 func toEtcd(addr string) connector {
 	return func(mutex, _ string, _ bool) (contender, error) {
-		client, err := etcd.New(etcd.Config{Endpoints: []string{addr}, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
+		client, err := newEtcd(addr)
 		if err != nil {
 			return nil, err
 		}
@@ -36,6 +36,11 @@ func toEtcd(addr string) connector {
 		c.mutex = concurrency.NewMutex(c.session, "/direct/"+mutex)
 		return c, nil
 	}
+}
+
+// newEtcd returns a client of the members at addrs.
+func newEtcd(addrs ...string) (*etcd.Client, error) {
+	return etcd.New(etcd.Config{Endpoints: addrs, DialTimeout: 10 * time.Second, Logger: zap.NewNop()})
 }
 
 func (c *etcdContender) acquire() error { return c.mutex.Lock(c.ctx) }

@@ -25,6 +25,7 @@ var (
 	only   = flag.String("only", "", "measure only servers whose name has this text")
 	loads  = flag.String("load", "", "run only loads whose name has this text, such as \"64 clients\" or handoff, and no other measurements")
 	other  = flag.String("other", "", "program of another build of simba-resp, which runs each load beside this one, on the same store")
+	kills  = flag.Int("kills", 10, "how often kill -9 ends the leader of three servers; a fifth as often it hands over")
 	pairs  = flag.Int("monitoring", 0, "measure only the cost of metrics, with this many pairs of loads, and write no page")
 	many   = flag.Int("mutexes", 1_000_000, "number of held mutexes, for the cost of each")
 )
@@ -53,7 +54,7 @@ func (program) Run() int {
 	}
 	b.try("the loads", func(tb *testbed) {
 		b.tb = tb
-		b.start()
+		b.start(subjects)
 		b.startSlowDisks()
 		for round := range *rounds {
 			b.say("\nround %d of %d, after %v", round+1, *rounds, time.Since(began).Round(time.Second))
@@ -64,6 +65,18 @@ func (program) Run() int {
 			}
 		}
 	})
+	b.try("three servers", func(tb *testbed) {
+		b.tb = tb
+		b.start(threes)
+		for round := range *rounds {
+			b.say("\nthree servers, round %d of %d, after %v", round+1, *rounds, time.Since(began).Round(time.Second))
+			b.compare(round, threeComparisons(round))
+		}
+	})
+	if *loads == "" {
+		b.say("\ntakeovers, after %v", time.Since(began).Round(time.Second))
+		b.takeovers()
+	}
 	if b.wanted(always) && *loads == "" {
 		b.say("\n%d held mutexes, after %v", *many, time.Since(began).Round(time.Second))
 		b.try("held mutexes", func(tb *testbed) { b.hold(tb, *many) })

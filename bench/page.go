@@ -40,23 +40,25 @@ func (b *bench) page(disk, run string, names []string) (string, error) {
 	var w strings.Builder
 	err = t.Execute(&w, map[string]any{
 		"Machine": machine(), "Disk": disk, "Run": run,
-		"Rates": b.rateRows(), "Handoffs": b.handoffRows(), "Pictures": pictureList(names), "Aims": b.aimRows(),
+		"Rates": b.rateRows(subjects, manyClients), "Handoffs": b.handoffRows(), "Threes": b.rateRows(threes, threeClients),
+		"Takeovers": b.takeoverRows(), "Held": figure(heldLeases), "Retrying": retrying, "Attempt": milliseconds(attempt), "Again": milliseconds(again), "Pictures": pictureList(names), "Aims": b.aimRows(),
 		"Poll": milliseconds(handoffPause), "Acquires": figure(acquires), "Names": figure(mutexNames), "Probed": probed, "Renewing": renewing,
-		"Subjects": subjectList(), "Versions": strings.Join(versions(), ";\n"), "Gaps": b.gaps(),
+		"Subjects": subjectList(subjects), "ThreeSubjects": subjectList(threes), "Versions": strings.Join(versions(), ";\n"), "Gaps": b.gaps(),
 	})
 	return strings.TrimRight(w.String(), "\n") + "\n", err
 }
 
-// rateRows returns the rows of the table of times and rates, one for each subject.
-func (r *results) rateRows() string {
+// rateRows returns the rows of a table of times and rates, one for each subject. hot is how many
+// clients want one mutex.
+func (r *results) rateRows(subjects []subject, hot int) string {
 	var w strings.Builder
 	for _, s := range subjects {
 		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s | %s |\n", s.name,
 			withUnit(figure(r.median(tenureP50, s.name, 1)), "ms"),
 			withUnit(figure(r.median(tenureP99, s.name, 1)), "ms"),
 			perSecond(r.median(tenures, s.name, manyClients)),
-			perSecond(r.median(handoffs, s.name, manyClients)),
-			figure(r.median(fairness, s.name, manyClients)))
+			perSecond(r.median(handoffs, s.name, hot)),
+			figure(r.median(fairness, s.name, hot)))
 	}
 	return w.String()
 }
@@ -70,6 +72,19 @@ func (r *results) handoffRows() string {
 				withUnit(figure(r.median(handoffP50, s.name, 2)), "ms"),
 				withUnit(figure(r.median(handoffP99, s.name, 2)), "ms"))
 		}
+	}
+	return w.String()
+}
+
+// takeoverRows returns the rows of the table of takeovers.
+func (r *results) takeoverRows() string {
+	var w strings.Builder
+	for _, name := range []string{simbaThree, etcdThree} {
+		fmt.Fprintf(&w, "| %s | %s | %s | %s | %s |\n", name,
+			withUnit(figure(r.median(takeover, name, heldLeases)), "s"),
+			withUnit(figure(r.median(takeoverP99, name, heldLeases)), "s"),
+			withUnit(figure(r.median(handover, name, heldLeases)), "ms"),
+			withUnit(figure(r.median(handoverLongest, name, heldLeases)), "ms"))
 	}
 	return w.String()
 }
@@ -97,7 +112,7 @@ func (r *results) aimRows() string {
 	return w.String()
 }
 
-func subjectList() string {
+func subjectList(subjects []subject) string {
 	var w strings.Builder
 	for _, s := range subjects {
 		fmt.Fprintf(&w, "- **%s**: %s.\n", s.name, s.about)

@@ -44,6 +44,31 @@ func TestThePageHasTheTimeOfOneLockAndTheRatesOfEachServer(t *testing.T) {
 	}
 }
 
+func TestThePageHasTheFiguresOfThreeServers(t *testing.T) {
+	r := newResults(1)
+	for i, s := range threes {
+		r.add(0, key{tenureP50, s.name, 1}, float64(i)+0.25)
+		r.add(0, key{tenureP99, s.name, 1}, float64(i)+0.75)
+		r.add(0, key{tenures, s.name, manyClients}, float64(2000+i))
+		r.add(0, key{handoffs, s.name, threeClients}, float64(1000+i))
+		r.add(0, key{fairness, s.name, threeClients}, 0.99)
+	}
+	r.add(0, key{takeover, simbaThree, heldLeases}, 1.5)
+	r.add(0, key{takeoverP99, simbaThree, heldLeases}, 1.75)
+	r.add(0, key{handover, simbaThree, heldLeases}, 120)
+	r.add(0, key{handoverLongest, simbaThree, heldLeases}, 250)
+	page := pageOf(t, r)
+	rows := []string{"| simba-resp ×3 | 1.50 s | 1.75 s | 120 ms | 250 ms |", "| etcd ×3 | – | – | – | – |"}
+	for i, s := range threes {
+		rows = append(rows, fmt.Sprintf("| %s | %d.25 ms | %d.75 ms | 2,00%d/s | 1,00%d/s | 0.99 |", s.name, i, i, i, i))
+	}
+	for _, row := range rows {
+		if !strings.Contains(page, row) {
+			t.Errorf("the page lacks %q", row)
+		}
+	}
+}
+
 func TestThePageHasTheTimesOfHandoffsOfThisServerOnly(t *testing.T) {
 	r := newResults(1)
 	for _, s := range subjects {

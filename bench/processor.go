@@ -15,8 +15,9 @@ const tick = 10 * time.Millisecond
 
 // processes are the process ids of a subject; 0 = the subject has no such process.
 type processes struct {
-	server int // simba-resp
-	store  int // Redis, MariaDB, PostgreSQL, ZooKeeper or etcd, which keeps the mutexes
+	server int   // simba-resp
+	store  int   // Redis, MariaDB, PostgreSQL, ZooKeeper or etcd, which keeps the mutexes
+	others []int // the other members of a cluster; each does what server or store does
 }
 
 // spent is processor time in user and system mode.
@@ -32,6 +33,17 @@ func (p processes) spent() (s spent, err error) {
 		return s, err
 	}
 	s.store += timeOfChildren(p.store)
+	for _, pid := range p.others {
+		took, err := processorTime(pid)
+		if err != nil {
+			return s, err
+		}
+		if p.server != 0 {
+			s.server += took
+		} else {
+			s.store += took
+		}
+	}
 	s.clients, err = processorTime(os.Getpid())
 	return s, err
 }

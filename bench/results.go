@@ -31,6 +31,11 @@ const (
 	journalMiB    quantity = "MiB of the full journal"
 	restart       quantity = "restart, s"
 	restartFull   quantity = "restart with a full journal, s"
+
+	takeover        quantity = "from kill -9 of the leader to the next grant, s"
+	takeoverP99     quantity = "from kill -9 of the leader to the next grant, p99 in s"
+	handover        quantity = "time without a grant while the leader hands over, ms"
+	handoverLongest quantity = "time without a grant while the leader hands over, the longest, ms"
 )
 
 // key names one figure: a quantity of a subject, with the size of the load.
@@ -67,10 +72,14 @@ func (r *results) add(round int, k key, value float64) {
 // expected returns how many values of a quantity a complete run has.
 func (r *results) expected(q quantity) int {
 	switch q {
-	case residentBytes, diskBytes, journalMiB:
+	case residentBytes, diskBytes, journalMiB, takeoverP99, handoverLongest:
 		return 1
 	case commitDuring, commitBetween:
 		return min(r.rounds, mostCheckpoints)
+	case takeover:
+		return *kills
+	case handover:
+		return handovers()
 	}
 	return r.rounds
 }

@@ -20,8 +20,8 @@ type bench struct {
 	say    func(format string, args ...any)
 }
 
-// start starts all subjects. Only one of them has a load at a time.
-func (b *bench) start() {
+// start starts subjects. Only one of them has a load at a time.
+func (b *bench) start(subjects []subject) {
 	for _, s := range subjects {
 		if !b.wanted(s.name) {
 			continue
@@ -31,7 +31,12 @@ func (b *bench) start() {
 		at, err := inner.try(s.start)
 		if err == nil && *other != "" && at.processes.server != 0 {
 			inner.program = *other
-			b.sites[s.name+otherBuild], err = inner.try(func(tb *testbed) (*site, error) { return simba(tb, at.processes.store, at.flags...), nil })
+			b.sites[s.name+otherBuild], err = inner.try(func(tb *testbed) (*site, error) {
+				if at.processes.store == 0 {
+					return s.start(tb)
+				}
+				return simba(tb, at.processes.store, at.flags...), nil
+			})
 		}
 		if err != nil {
 			b.failed(s.name, err)
@@ -97,8 +102,8 @@ func orderOf[T any](round int, all []T) []T {
 	return all
 }
 
-func (b *bench) round(round int) {
-	for _, d := range comparisons(round) {
+func (b *bench) compare(round int, all []comparison) {
+	for _, d := range all {
 		if !strings.Contains(d.String(), *loads) {
 			continue
 		}
@@ -106,6 +111,10 @@ func (b *bench) round(round int) {
 			b.measure(round, name, site, d.load)
 		}
 	}
+}
+
+func (b *bench) round(round int) {
+	b.compare(round, comparisons(round))
 	if strings.Contains(handoffLoad, *loads) {
 		b.handoffs(round)
 	}
