@@ -73,13 +73,13 @@ func readManifests(t *testing.T, file string) *manifests {
 
 func TestManifestsAreValidAndTheirObjectsFitTogether(t *testing.T) {
 	files, err := filepath.Glob("../../deploy/kubernetes/*.yaml")
-	if err != nil || len(files) != 2 {
-		t.Fatalf("deploy/kubernetes has the files %q, %v, want two", files, err)
+	if err != nil || len(files) != 3 {
+		t.Fatalf("deploy/kubernetes has the files %q, %v, want three", files, err)
 	}
 	for _, file := range files {
 		m := readManifests(t, file)
-		if len(m.workloads) != 1 || len(m.services) != 1 {
-			t.Fatalf("%s has %d workloads and %d services, want one each", file, len(m.workloads), len(m.services))
+		if len(m.workloads) != 1 || len(m.services) == 0 {
+			t.Fatalf("%s has %d workloads and %d services, want one workload with services", file, len(m.workloads), len(m.services))
 		}
 		w := m.workloads[0]
 		pods := labels.Set(w.pods.Labels)
@@ -96,8 +96,10 @@ func TestManifestsAreValidAndTheirObjectsFitTogether(t *testing.T) {
 		for _, c := range w.pods.Spec.TopologySpreadConstraints {
 			selects("topology constraint", c.LabelSelector)
 		}
-		selects("service", &meta.LabelSelector{MatchLabels: m.services[0].Spec.Selector})
-		checkContainer(t, file, w, m.services[0])
+		for _, s := range m.services {
+			selects("service", &meta.LabelSelector{MatchLabels: s.Spec.Selector})
+			checkContainer(t, file, w, s)
+		}
 	}
 }
 
