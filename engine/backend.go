@@ -215,6 +215,8 @@ func (e *Engine) History(_ context.Context, r simba.HistoryRequest) ([]simba.Eve
 
 // Stats implements simba.Backend.
 func (e *Engine) Stats() simba.Stats {
+	e.life.RLock()
+	defer e.life.RUnlock()
 	var c counts
 	var mutexes int64
 	for i := range e.shards {

@@ -39,7 +39,7 @@ type Engine struct {
 	bytes        atomic.Int64  // sum of mutex.bytes
 	queueLimit   atomic.Int64  // of queue.bytes; 0 = none
 
-	life    sync.RWMutex // calls and timers hold it for reading, and Stop for writing
+	life    sync.RWMutex // calls and timers hold it for reading, Start and Stop for writing
 	stopped bool         // guarded by life
 
 	shards [1 << shardBits]shard
@@ -60,30 +60,41 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 		seed := maphash.MakeSeed()
 		cfg.Hash = func(name string) uint64 { return maphash.String(seed, name) }
 	}
-	e := &Engine{clock: cfg.Clock, hash: cfg.Hash, former: rec.Token}
+	e := &Engine{hash: cfg.Hash, stopped: true}
 	e.SetHandoffWindow(cfg.HandoffWindow)
 	e.SetQueueGrace(cfg.QueueGrace)
-	e.token.Store(rec.Token)
-	e.sequencer.journal, e.sequencer.notices, e.sequencer.missedOffer = j, cfg.Notices, e.missedOffer
+	e.sequencer.notices, e.sequencer.missedOffer = cfg.Notices, e.missedOffer
 	e.sequencer.plain = cfg.PlainChannels
-	e.sequencer.seq = rec.Seq
 	e.sequencer.history.Limit = cfg.HistoryLen
-	for _, ev := range rec.History {
-		e.sequencer.history.Push(ev)
-	}
-	e.recoverUntil = e.clock.Now().Add(rec.Delay)
-	for i := range e.shards {
-		e.shards[i].start(e)
-	}
-	if err := e.restore(rec.Leases); err != nil {
-		e.Stop()
-		return nil, fmt.Errorf("recover leases: %w", err)
+	if err := e.Start(cfg.Clock, j, rec); err != nil {
+		return nil, err
 	}
 	return e, nil
 }
 
-// restore loads the leases of earlier runs before any call runs. The timers then expire leases that
-// ended while the engine was down.
+// Start starts an engine that has stopped, with the state that another journal recovered. Only the
+// settings stay. No caller may still have a ticket, a watch or a transaction of the time before. After
+// an error the engine has stopped.
+func (e *Engine) Start(clock Clock, j Journal, rec Recovery) error {
+	e.life.Lock()
+	defer e.life.Unlock()
+	e.clock, e.former = clock, rec.Token
+	e.recoverUntil = clock.Now().Add(rec.Delay)
+	e.token.Store(rec.Token)
+	e.bytes.Store(0)
+	e.sequencer.start(j, rec)
+	for i := range e.shards {
+		e.shards[i].start(e)
+	}
+	if err := e.restore(rec.Leases); err != nil {
+		return fmt.Errorf("recover leases: %w", err)
+	}
+	e.stopped = false
+	return nil
+}
+
+// restore loads the leases of earlier runs. No call and no timer runs meanwhile. Then the timers expire
+// the leases that ended while the engine was down.
 func (e *Engine) restore(leases iter.Seq2[simba.Lease, error]) error {
 	if leases == nil {
 		return nil

@@ -50,6 +50,17 @@ type wakeUp struct {
 func (n notice) due() simba.Seq { return n.after }
 func (w wakeUp) due() simba.Seq { return w.after }
 
+// start forgets the effects and the history of the time before. Nothing else runs.
+func (q *sequencer) start(j Journal, rec Recovery) {
+	q.journal, q.seq = j, rec.Seq
+	q.unsent, q.wakes = nil, nil
+	q.waiting.Store(0)
+	q.history = history.Ring{Limit: q.history.Limit}
+	for _, ev := range rec.History {
+		q.history.Push(ev)
+	}
+}
+
 // record numbers the change that a step makes, and appends it to the journal. It returns the Seq of
 // the change if later replies about the mutex wait for it, otherwise 0. They do not wait for a change
 // of the queue that need not be synced: see Journal.Append.

@@ -45,9 +45,7 @@ func (c *counts) add(o *counts) {
 }
 
 func (sh *shard) start(e *Engine) {
-	sh.engine = e
-	sh.table = newTable()
-	sh.armed = never
+	*sh = shard{engine: e, table: newTable(), armed: never}
 	sh.step = step{
 		recoverUntil: e.recoverUntil,
 		former:       e.former,

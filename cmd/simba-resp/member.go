@@ -22,14 +22,15 @@ const handOverTimeout = time.Second
 // member is this server as a member of a cluster. Connections reach the resp.Server only in a term
 // in which this member leads, and end with the term:
 //
-//	client ─ front ─┬─ leads ─────────────▶ resp.Server ─ commands ─ swap ─ engine ─ store of the term
+//	client ─ front ─┬─ leads ─────────────▶ resp.Server ─ commands ─ engine ─ store of the term
 //	                └─ relay ─▶ leader's serve ──▶ ┘
+//
+// While this member does not lead, the engine has stopped and has no state.
 type member struct {
 	*cluster.Member
 	app     *app
-	notices simba.Notices
 	replica *persist.Replica
-	swap    *swap
+	engine  *engine.Engine
 	expire  map[string]time.Time // when the certificates of the cluster expire, by setting
 
 	store atomic.Pointer[persist.Store]
@@ -37,11 +38,12 @@ type member struct {
 
 // openReplica opens the files of this member.
 func (a *app) openReplica(n simba.Notices) error {
-	s, err := newSwap(a.cfg.HandoffWindow, a.cfg.QueueGrace)
+	e, err := engine.New(a.engineConfig(engine.NewClock(0), n), engine.Memory(), engine.Recovery{})
 	if err != nil {
 		return err
 	}
-	m := &member{app: a, notices: n, swap: s}
+	e.Stop()
+	m := &member{app: a, engine: e}
 	m.replica, err = persist.OpenReplica(persist.Options{
 		Dir: a.cfg.DataDir, Boot: persist.MachineBoot(), Logger: a.log.Logger, Fatal: a.storeFailed, HistoryLen: a.cfg.History,
 	})
@@ -49,7 +51,7 @@ func (a *app) openReplica(n simba.Notices) error {
 		return err
 	}
 	a.undo = append(a.undo, func(context.Context) error { return m.replica.Close() })
-	a.member, a.engine = m, s
+	a.member, a.engine = m, e
 	return nil
 }
 
@@ -98,7 +100,7 @@ func (m *member) front(ln net.Listener) net.Listener {
 
 // lead serves clients for one term.
 func (m *member) lead(l *cluster.Lead) {
-	e, store, err := m.build(l)
+	store, err := m.begin(l)
 	if err != nil {
 		select {
 		case <-l.Done:
@@ -108,18 +110,18 @@ func (m *member) lead(l *cluster.Lead) {
 		return
 	}
 	a := m.app
-	a.log.Info("leading", "term", l.Term, "mutexes", e.Stats().Mutexes)
+	a.log.Info("leading", "term", l.Term, "mutexes", m.engine.Stats().Mutexes)
 	m.store.Store(store)
-	m.swap.use(e)
 	a.server.Resume()
 	l.Serve()
 
 	<-l.Done
 	// The engine stops before any connection ends, so that no closed connection releases its SESSION
 	// leases. No reply depends on a change that the engine has not committed in this term.
-	e.Stop()
+	m.engine.Stop()
 	a.server.Suspend()
-	m.swap.use(m.swap.stopped)
+	_ = m.engine.Start(engine.NewClock(0), engine.Memory(), engine.Recovery{}) // it has nothing to recover
+	m.engine.Stop()
 	m.store.Store(nil)
 	if err := store.Close(); err != nil {
 		a.log.Warn("cannot close the store of the last term", "term", l.Term, "err", err)
@@ -127,18 +129,17 @@ func (m *member) lead(l *cluster.Lead) {
 	a.log.Info("no longer leading", "term", l.Term)
 }
 
-// build starts the engine of a term.
-func (m *member) build(l *cluster.Lead) (*engine.Engine, *persist.Store, error) {
+// begin starts the engine of a term.
+func (m *member) begin(l *cluster.Lead) (*persist.Store, error) {
 	clock := engine.ClockOf(persist.MachineBoot().Now)
 	store, recovered, err := m.replica.Lead(persist.LeadOptions{Now: clock.Now, Propose: l.Propose, Confirm: l.Confirm})
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	e, err := engine.New(m.app.engineConfig(clock, m.notices), store, engine.Recovery(*recovered))
-	if err != nil {
-		return nil, nil, errors.Join(err, store.Close())
+	if err := m.engine.Start(clock, store, engine.Recovery(*recovered)); err != nil {
+		return nil, errors.Join(err, store.Close())
 	}
-	return e, store, nil
+	return store, nil
 }
 
 // handOver lets another member lead, so that clients do not wait for an election.
