@@ -128,7 +128,9 @@ func (c *collector) Collect(ch chan<- prometheus.Metric) {
 		r.mutexes = readMutexes(ctx, s.Backend, s.Mutexes)
 	}
 	for i, row := range table {
-		row.collect(r, &sink{ch, c.descs[i], row.Kind})
+		if has[row.Where](r) {
+			row.collect(r, &sink{ch, c.descs[i], row.Kind})
+		}
 	}
 }
 
@@ -148,13 +150,6 @@ func (s *sink) value(v float64, labels ...string) {
 func (s *sink) known(v int64, labels ...string) {
 	if v >= 0 {
 		s.value(float64(v), labels...)
-	}
-}
-
-// cluster emits a figure of the cluster, if there is one.
-func (s *sink) cluster(r *reading, v float64) {
-	if r.Cluster != nil {
-		s.value(v)
 	}
 }
 

@@ -35,16 +35,11 @@ func (s *Server) live(w http.ResponseWriter, _ *http.Request) {
 
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) {
 	h := s.health(r)
-	body, err := json.Marshal(h)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
 	if !h.Ready {
 		w.WriteHeader(http.StatusServiceUnavailable)
 	}
-	_, _ = w.Write(append(body, '\n')) // fails if the client has left
+	_ = json.NewEncoder(w).Encode(h) // fails if the client has left
 }
 
 // leader is ready on the leader of a cluster, or on a single server. Other members reply 404.

@@ -48,6 +48,17 @@ const (
 	withPatterns = "with `metrics-mutexes`"
 )
 
+// has says for each Where whether this server has its metrics.
+var has = map[string]func(*reading) bool{
+	"":           func(*reading) bool { return true },
+	onEmbedded:   func(r *reading) bool { return r.engine.Mutexes >= 0 },
+	onDisk:       func(r *reading) bool { return r.Journal != nil },
+	onStore:      func(r *reading) bool { return r.Requests != nil },
+	withTLS:      func(r *reading) bool { return r.CertificatesExpire != nil },
+	inCluster:    func(r *reading) bool { return r.Cluster != nil },
+	withPatterns: func(r *reading) bool { return len(r.Mutexes) > 0 },
+}
+
 // row is a metric and the function that reads it.
 type row struct {
 	Metric
@@ -71,22 +82,11 @@ var table = []row{
 	{Metric{"simba_store_up", gauge, []string{"engine"}, "", "Whether the store, or the disk of embedded, answered this scrape: 1 or 0."},
 		func(r *reading, s *sink) { s.value(boolean(r.up), r.Build.Engine) }},
 	{Metric{"simba_store_request_duration_seconds", histogram, []string{"engine"}, onStore, "Requests to the store, in seconds, without waits for a mutex."},
-		func(r *reading, s *sink) {
-			if r.Requests != nil {
-				s.durations(&r.requests.Durations, requestBuckets, r.Build.Engine)
-			}
-		}},
+		func(r *reading, s *sink) { s.durations(&r.requests.Durations, requestBuckets, r.Build.Engine) }},
 	{Metric{"simba_store_request_failures_total", counter, []string{"engine"}, onStore, "Requests that the store did not answer in time, or refused because of a fault that an operator must repair."},
-		func(r *reading, s *sink) {
-			if r.Requests != nil {
-				s.value(float64(r.requests.Failed), r.Build.Engine)
-			}
-		}},
+		func(r *reading, s *sink) { s.value(float64(r.requests.Failed), r.Build.Engine) }},
 	{Metric{"simba_store_fault", gauge, []string{"engine", "setting"}, onStore, "Always 1: this setting of the store breaks or weakens a promise. Other settings have no series."},
 		func(r *reading, s *sink) {
-			if r.Faults == nil {
-				return
-			}
 			settings := make(map[string]bool) // several nodes may have the same fault
 			for _, f := range r.Faults() {
 				settings[f.Setting] = true
@@ -96,24 +96,17 @@ var table = []row{
 			}
 		}},
 	{Metric{"simba_cluster_leader", gauge, nil, inCluster, "Whether this member leads: 1 or 0. The sum over all members is 1, except during an election."},
-		func(r *reading, s *sink) { s.cluster(r, boolean(r.cluster.Serves)) }},
+		func(r *reading, s *sink) { s.value(boolean(r.cluster.Serves)) }},
 	{Metric{"simba_cluster_term", gauge, nil, inCluster, "The term of the cluster, which grows with each election."},
-		func(r *reading, s *sink) { s.cluster(r, float64(r.cluster.Term)) }},
+		func(r *reading, s *sink) { s.value(float64(r.cluster.Term)) }},
 	{Metric{"simba_cluster_committed_index", gauge, nil, inCluster, "Index of the last record that this member knows to be on a majority. The difference between two members is their lag."},
-		func(r *reading, s *sink) { s.cluster(r, float64(r.cluster.Committed)) }},
+		func(r *reading, s *sink) { s.value(float64(r.cluster.Committed)) }},
 	{Metric{"simba_recovery_delay_seconds", gauge, nil, "", "Time left of the recovery delay. While it is above 0, no new tenure begins."},
 		func(r *reading, s *sink) { s.value(r.engine.RecoveryDelay.Seconds()) }},
 	{Metric{"simba_recovery_duration_seconds", gauge, nil, onEmbedded, "How long the server took to load the leases when it started."},
-		func(r *reading, s *sink) {
-			if r.engine.Mutexes >= 0 {
-				s.value(r.Recovery.Seconds())
-			}
-		}},
+		func(r *reading, s *sink) { s.value(r.Recovery.Seconds()) }},
 	{Metric{"simba_tls_certificate_expiry_timestamp_seconds", gauge, []string{"setting"}, withTLS, "When a certificate expires, in Unix seconds, by setting: the first end in a chain, the last end of authorities."},
 		func(r *reading, s *sink) {
-			if r.CertificatesExpire == nil {
-				return
-			}
 			for setting, at := range r.CertificatesExpire() {
 				s.value(float64(at.Unix()), setting)
 			}
@@ -126,9 +119,9 @@ var table = []row{
 		}},
 
 	{Metric{"simba_mutexes", gauge, nil, onEmbedded, "Mutexes in memory: with an owner, a queue, a reservation, or contenders without a queue."},
-		func(r *reading, s *sink) { s.known(r.engine.Mutexes) }},
+		func(r *reading, s *sink) { s.value(float64(r.engine.Mutexes)) }},
 	{Metric{"simba_mutexes_held", gauge, nil, onEmbedded, "Mutexes with an owner."},
-		func(r *reading, s *sink) { s.known(r.engine.Held) }},
+		func(r *reading, s *sink) { s.value(float64(r.engine.Held)) }},
 	{Metric{"simba_waiters", gauge, []string{"kind"}, "", "Waiters of this server by kind: blocked or polling. Some stores do not count polling waiters."},
 		func(r *reading, s *sink) {
 			s.known(r.engine.Blocked, "blocked")
@@ -169,42 +162,18 @@ var table = []row{
 			}
 		}},
 	{Metric{"simba_mutex_series_complete", gauge, nil, withPatterns, "Whether all mutexes of metrics-mutexes have series: 0 if there are more than 200, or if the server could not read them all."},
-		func(r *reading, s *sink) {
-			if len(r.Mutexes) > 0 {
-				s.value(boolean(r.mutexes.complete))
-			}
-		}},
+		func(r *reading, s *sink) { s.value(boolean(r.mutexes.complete)) }},
 
 	{Metric{"simba_dataset_bytes", gauge, nil, onEmbedded, "Memory of mutexes, queues and keys, which maxmemory limits."},
-		func(r *reading, s *sink) {
-			if r.engine.Mutexes >= 0 {
-				s.value(float64(r.commands.Dataset))
-			}
-		}},
+		func(r *reading, s *sink) { s.value(float64(r.commands.Dataset)) }},
 	{Metric{"simba_dataset_limit_bytes", gauge, nil, onEmbedded, "The setting maxmemory; 0 = no limit."},
-		func(r *reading, s *sink) {
-			if r.engine.Mutexes >= 0 {
-				s.value(float64(r.commands.MaxMemory))
-			}
-		}},
+		func(r *reading, s *sink) { s.value(float64(r.commands.MaxMemory)) }},
 	{Metric{"simba_journal_sync_seconds", histogram, nil, onDisk, "Writes to the journal with their fsync, in seconds."},
-		func(r *reading, s *sink) {
-			if r.Journal != nil {
-				s.durations(&r.journal.Syncs, requestBuckets)
-			}
-		}},
+		func(r *reading, s *sink) { s.durations(&r.journal.Syncs, requestBuckets) }},
 	{Metric{"simba_journal_group_changes", histogram, nil, onDisk, "Changes that shared one write and fsync."},
-		func(r *reading, s *sink) {
-			if r.Journal != nil {
-				s.sizes(r.journal.Groups[:], float64(r.journal.Changes))
-			}
-		}},
+		func(r *reading, s *sink) { s.sizes(r.journal.Groups[:], float64(r.journal.Changes)) }},
 	{Metric{"simba_journal_bytes_total", counter, nil, onDisk, "Bytes written to the journal."},
-		func(r *reading, s *sink) {
-			if r.Journal != nil {
-				s.value(float64(r.journal.Bytes))
-			}
-		}},
+		func(r *reading, s *sink) { s.value(float64(r.journal.Bytes)) }},
 
 	{Metric{"simba_connections", gauge, nil, "", "Connections of clients."},
 		func(r *reading, s *sink) { s.value(float64(r.server.Connected)) }},
