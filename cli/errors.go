@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -137,11 +138,7 @@ func explainReply(o *redis.Options, reply string) string {
 	case code == "NOAUTH":
 		return "the server asks for a login; set --user and --password-file or SIMBA_PASSWORD"
 	case code == "WRONGPASS":
-		user := o.Username
-		if user == "" {
-			user = "default"
-		}
-		return "the server refuses the password of user " + Printable(user) + "; check both, and that the user is on"
+		return "the server refuses the password of user " + Printable(cmp.Or(o.Username, "default")) + "; check both, and that the user is on"
 	case strings.HasPrefix(reply, "ERR unknown command"):
 		return "the server does not know the command; check that the URL is that of a simba-resp server"
 	}

@@ -47,14 +47,12 @@ func printJSON(out io.Writer, v any) error {
 	}
 	var line []byte
 	for _, r := range strings.TrimSuffix(b.String(), "\n") {
-		switch {
-		case unicode.IsPrint(r):
+		if unicode.IsPrint(r) {
 			line = utf8.AppendRune(line, r)
-		case r > 0xffff:
-			high, low := utf16.EncodeRune(r)
-			line = fmt.Appendf(line, `\u%04x\u%04x`, high, low)
-		default:
-			line = fmt.Appendf(line, `\u%04x`, r)
+			continue
+		}
+		for _, unit := range utf16.AppendRune(nil, r) {
+			line = fmt.Appendf(line, `\u%04x`, unit)
 		}
 	}
 	_, err := out.Write(append(line, '\n'))

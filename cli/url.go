@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"errors"
 	"net"
 	"net/url"
@@ -88,10 +89,7 @@ func parseOne(raw string) (t target, err error) {
 }
 
 func (t *target) setHost(u *url.URL) error {
-	port := u.Port()
-	if port == "" {
-		port = defaultPort
-	}
+	port := cmp.Or(u.Port(), defaultPort)
 	t.host = u.Hostname()
 	n, err := strconv.ParseUint(port, 10, 16)
 	switch {
