@@ -2,11 +2,13 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -24,7 +26,7 @@ type Broken struct {
 }
 
 func breakCommand() *cobra.Command {
-	var asJSON, yes *bool
+	var yes *bool
 	var reason *string
 	cmd := mutexCommand("break NAME", "End the tenure of any owner, and hand the mutex off",
 		func(cmd *cobra.Command, c *redis.Client, mutex string) error {
@@ -47,7 +49,7 @@ func breakCommand() *cobra.Command {
 				}
 			}
 			did := fmt.Sprintf("broke the tenure of %s on %s, token %d", Printable(b.Owner), Printable(mutex), b.Token)
-			if *asJSON {
+			if asJSON(cmd) {
 				err = printJSON(cmd.OutOrStdout(), b)
 			} else if b.Broken {
 				_, err = fmt.Fprintln(cmd.OutOrStdout(), did)
@@ -67,7 +69,6 @@ for confirmation on a terminal. It breaks the tenure of that moment, and prints 
 code 1: the mutex has no owner, or the answer was no.`
 	yes = cmd.Flags().Bool("yes", false, "do not ask for confirmation")
 	reason = cmd.Flags().String("reason", "", "`TEXT` for the history of the mutex")
-	asJSON = addJSON(cmd)
 	return cmd
 }
 
@@ -89,20 +90,14 @@ func breakTenure(cmd *cobra.Command, c *redis.Client, t Tenure, reason string) (
 		return b, Explain(c.Options(), err)
 	}
 	b.Broken, b.Owner, b.Token = true, t.Owner, t.Token
-	if v, err := reply(c.Do(cmd.Context(), "SIMBA.HISTORY", t.Mutex, "COUNT", 100)); err == nil {
-		events, _ := toEvents(t.Mutex, v)
-		// Another client may have broken a later tenure with the same reason. So the event of this
-		// BREAK is that with the smallest token.
-		var broken *Event
-		for _, e := range events {
-			first := broken == nil || e.Token < broken.Token
-			if e.Event == "broken" && e.Reason == reason && e.Token >= t.Token && first {
-				broken = &e
-			}
-		}
-		if broken != nil {
-			b.Owner, b.Token = broken.Owner, broken.Token
-		}
+	events, _ := history(cmd.Context(), c, t.Mutex, 100)
+	events = slices.DeleteFunc(events, func(e Event) bool {
+		return e.Event != "broken" || e.Reason != reason || e.Token < t.Token
+	})
+	if len(events) > 0 {
+		// Another client may have broken a later tenure with the same reason.
+		first := slices.MinFunc(events, func(a, b Event) int { return cmp.Compare(a.Token, b.Token) })
+		b.Owner, b.Token = first.Owner, first.Token
 	}
 	return b, nil
 }

@@ -23,19 +23,16 @@ func ClusterCommands() []*cobra.Command {
 }
 
 func membersCommand(use, short string, args cobra.PositionalArgs) *cobra.Command {
-	var asJSON *bool
-	cmd := clientCommand(use, short, args, func(cmd *cobra.Command, c *redis.Client, args []string) error {
+	return clientCommand(use, short, args, func(cmd *cobra.Command, c *redis.Client, args []string) error {
 		s, err := manageCluster(cmd.Context(), c, cmd.Name(), args)
 		switch {
 		case err != nil:
 			return Explain(c.Options(), err)
-		case *asJSON:
+		case asJSON(cmd):
 			return printJSON(cmd.OutOrStdout(), s)
 		}
 		return printCluster(cmd.OutOrStdout(), s)
 	})
-	asJSON = addJSON(cmd)
-	return cmd
 }
 
 // manageCluster sends a subcommand of SIMBA.CLUSTER. It returns the reply of STATUS afterwards, in
@@ -60,7 +57,7 @@ func manageCluster(ctx context.Context, c *redis.Client, verb string, args []str
 	}
 	r, err := toRecord(v)
 	if err == nil {
-		r["members"], err = records(r["members"])
+		r["members"], err = records(r["members"], nil)
 	}
 	return r, err
 }

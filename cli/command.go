@@ -17,7 +17,7 @@ func Commands() []*cobra.Command {
 
 type action func(cmd *cobra.Command, c *redis.Client, args []string) error
 
-// clientCommand returns a command that connects to the server.
+// clientCommand returns a command that connects to the server and can print JSON.
 func clientCommand(use, short string, args cobra.PositionalArgs, do action) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   use + " [flags]",
@@ -35,7 +35,14 @@ func clientCommand(use, short string, args cobra.PositionalArgs, do action) *cob
 		DisableFlagsInUseLine: true,
 	}
 	AddConnection(cmd)
+	cmd.Flags().Bool("json", false, "print JSON, one object a line")
 	return cmd
+}
+
+// asJSON reports whether a command of clientCommand prints JSON.
+func asJSON(cmd *cobra.Command) bool {
+	given, _ := cmd.Flags().GetBool("json") // the flag exists
+	return given
 }
 
 // mutexCommand is clientCommand for commands whose only argument is a mutex.
@@ -59,10 +66,6 @@ func arguments(atLeast, atMost int, names string) cobra.PositionalArgs {
 		}
 		return nil
 	}
-}
-
-func addJSON(cmd *cobra.Command) *bool {
-	return cmd.Flags().Bool("json", false, "print JSON, one object a line")
 }
 
 // no returns the error of a command whose answer is no. It has exit code 1.

@@ -31,20 +31,8 @@ func CompleteMutex(cmd *cobra.Command, args []string, prefix string) ([]cobra.Co
 	}
 	defer c.Close()
 	glob := globEscaper.Replace(prefix) + "*"
-	var names []string
-	for cursor := "0"; len(names) < maxCompletions; {
-		v, err := reply(c.Do(ctx, "SIMBA.SCAN", cursor, "MATCH", glob, "COUNT", scanCount))
-		if err != nil {
-			break
-		}
-		page, next, err := toPage(v)
-		if names = append(names, page...); err != nil || next == "0" {
-			break
-		}
-		cursor = next
-	}
-	slices.Sort(names)
-	return slices.DeleteFunc(slices.Compact(names), func(name string) bool {
+	names, _ := scanNames(ctx, c, maxCompletions, "MATCH", glob)
+	return slices.DeleteFunc(names, func(name string) bool {
 		return Printable(name) != name || strings.HasPrefix(name, "-")
 	}), directive
 }

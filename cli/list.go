@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,18 +40,18 @@ func (l listed) failed() bool {
 }
 
 func listCommand() *cobra.Command {
-	var asJSON, contended *bool
+	var contended *bool
 	var owner *string
 	cmd := clientCommand("list [PATTERN]", "List the mutexes that have an owner or waiters", arguments(0, 1, ""),
 		func(cmd *cobra.Command, c *redis.Client, args []string) error {
-			scan := []any{"MATCH", "*", "COUNT", scanCount}
+			scan := []any{"MATCH", "*"}
 			if len(args) > 0 {
 				scan[1] = args[0]
 			}
 			if *contended {
 				scan = append(scan, "STATE", "contended")
 			}
-			names, err := scanNames(cmd.Context(), c, scan)
+			names, err := scanNames(cmd.Context(), c, math.MaxInt, scan...)
 			if err != nil {
 				return err
 			}
@@ -62,7 +63,7 @@ func listCommand() *cobra.Command {
 					return print(l)
 				}
 			}
-			if *asJSON {
+			if asJSON(cmd) {
 				return list(cmd.Context(), c, names, only(func(l listed) error { return printJSON(cmd.OutOrStdout(), l.json()) }))
 			}
 			t := newTable(cmd.OutOrStdout(), "MUTEX", "OWNER", "TOKEN", "LEASE LEFT", "WAITERS")
@@ -78,31 +79,24 @@ column has "?" and the reason. Exit code 69: the server could not answer for all
 	contended = cmd.Flags().Bool("contended", false, "only mutexes that have waiters")
 	owner = cmd.Flags().String("owner", "", "only mutexes of this `ID`, and those whose owner is not known")
 	_ = cmd.RegisterFlagCompletionFunc("owner", cobra.NoFileCompletions)
-	asJSON = addJSON(cmd)
 	return cmd
 }
 
 // scanCount is the COUNT of SIMBA.SCAN, and the number of mutexes in one pipeline.
 const scanCount = 1000
 
-// scanNames returns the names of the mutexes, sorted. SIMBA.SCAN can return a name twice.
-func scanNames(ctx context.Context, c *redis.Client, options []any) ([]string, error) {
-	var all []string
-	for cursor := "0"; ; {
-		v, err := reply(c.Do(ctx, append([]any{"SIMBA.SCAN", cursor}, options...)...))
-		if err != nil {
-			return nil, Explain(c.Options(), err)
+// scanNames returns the names of the mutexes, sorted. It ends the scan when it has enough names. If
+// the scan fails, it returns the names until then. SIMBA.SCAN can return a name twice.
+func scanNames(ctx context.Context, c *redis.Client, enough int, options ...any) (names []string, err error) {
+	for cursor, page := "0", []string(nil); err == nil && len(names) < enough; {
+		page, cursor, err = toPage(ask(ctx, c, append([]any{"SIMBA.SCAN", cursor, "COUNT", scanCount}, options...)...))
+		names = append(names, page...)
+		if cursor == "0" {
+			break
 		}
-		names, next, err := toPage(v)
-		if err != nil {
-			return nil, err
-		}
-		if all = append(all, names...); next == "0" {
-			slices.Sort(all)
-			return slices.Compact(all), nil
-		}
-		cursor = next
 	}
+	slices.Sort(names)
+	return slices.Compact(names), err
 }
 
 // list asks for the tenures of mutexes, and calls print for each. It returns an error if the server
@@ -129,9 +123,13 @@ func list(ctx context.Context, c *redis.Client, names []string, print func(liste
 	return nil
 }
 
-func toPage(v any) (names []string, next string, err error) {
+// toPage converts a reply of SIMBA.SCAN.
+func toPage(v any, err error) (names []string, next string, _ error) {
 	parts, ok := v.([]any)
-	if !ok || len(parts) != 2 {
+	switch {
+	case err != nil:
+		return nil, "", err
+	case !ok || len(parts) != 2:
 		return nil, "", fmt.Errorf("the server replied %T instead of a page; is it simba-resp?", v)
 	}
 	next = fmt.Sprint(parts[0])

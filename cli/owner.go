@@ -10,7 +10,6 @@ import (
 )
 
 func ownerCommand() *cobra.Command {
-	var asJSON *bool
 	cmd := mutexCommand("owner NAME", "Show who owns a mutex, and until when",
 		func(cmd *cobra.Command, c *redis.Client, mutex string) error {
 			t, err := owner(cmd.Context(), c, mutex)
@@ -18,7 +17,7 @@ func ownerCommand() *cobra.Command {
 				return err
 			}
 			switch {
-			case *asJSON:
+			case asJSON(cmd):
 				err = printJSON(cmd.OutOrStdout(), t)
 			case t.Held:
 				err = printTenure(cmd.OutOrStdout(), t)
@@ -29,15 +28,14 @@ func ownerCommand() *cobra.Command {
 			return err
 		})
 	cmd.Long = cmd.Short + ".\n\nExit code 1: the mutex has no owner."
-	asJSON = addJSON(cmd)
 	return cmd
 }
 
 // owner asks for the tenure of a mutex.
 func owner(ctx context.Context, c *redis.Client, mutex string) (Tenure, error) {
-	v, err := reply(c.Do(ctx, "SIMBA.OWNER", mutex))
+	v, err := ask(ctx, c, "SIMBA.OWNER", mutex)
 	if err != nil {
-		return Tenure{}, Explain(c.Options(), err)
+		return Tenure{}, err
 	}
 	return toTenure(mutex, v)
 }

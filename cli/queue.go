@@ -9,7 +9,6 @@ import (
 )
 
 func queueCommand() *cobra.Command {
-	var asJSON *bool
 	var most *int
 	cmd := mutexCommand("queue NAME", "List the waiters of a mutex, in order",
 		func(cmd *cobra.Command, c *redis.Client, mutex string) error {
@@ -17,7 +16,7 @@ func queueCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if *asJSON {
+			if asJSON(cmd) {
 				return printJSONLines(cmd.OutOrStdout(), waiters)
 			}
 			t := newTable(cmd.OutOrStdout(), "POSITION", "WAITING", "KIND", "CONTENDER")
@@ -31,7 +30,6 @@ func queueCommand() *cobra.Command {
 On the engines mysql and postgres these are the waiters of the server that replies. Other engines
 have one queue for all servers.`
 	most = addCount(cmd, mostWaiters)
-	asJSON = addJSON(cmd)
 	return cmd
 }
 
@@ -44,9 +42,10 @@ func addCount(cmd *cobra.Command, initial int) *int {
 
 // queue asks for the waiters of a mutex.
 func queue(ctx context.Context, c *redis.Client, mutex string, count int) ([]Waiter, error) {
-	v, err := reply(c.Do(ctx, "SIMBA.QUEUE", mutex, "COUNT", count))
-	if err != nil {
-		return nil, Explain(c.Options(), err)
+	list, err := records(ask(ctx, c, "SIMBA.QUEUE", mutex, "COUNT", count))
+	waiters := make([]Waiter, len(list))
+	for i, r := range list {
+		waiters[i] = Waiter{r.text("contender"), r.number("position"), r.number("waiting"), r.text("kind")}
 	}
-	return toWaiters(v)
+	return waiters, err
 }

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -46,9 +47,13 @@ func (r record) optional(name string) *int64 {
 	return nil
 }
 
-func records(reply any) ([]record, error) {
+// records converts a reply that is a list of records.
+func records(reply any, err error) ([]record, error) {
 	list, ok := reply.([]any)
-	if !ok {
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
 		return nil, fmt.Errorf("the server replied %T instead of a list; is it simba-resp?", reply)
 	}
 	converted := make([]record, len(list))
@@ -69,6 +74,12 @@ func reply(cmd *redis.Cmd) (any, error) {
 		return nil, nil
 	}
 	return v, err
+}
+
+// ask sends a command and returns its reply.
+func ask(ctx context.Context, c *redis.Client, args ...any) (any, error) {
+	v, err := reply(c.Do(ctx, args...))
+	return v, Explain(c.Options(), err)
 }
 
 // Tenure is the reply of SIMBA.OWNER. The JSON of the types in this file follows the rule of the
@@ -134,15 +145,6 @@ type Waiter struct {
 	Kind      string `json:"kind" doc:"blocked or polling"`
 }
 
-func toWaiters(v any) ([]Waiter, error) {
-	list, err := records(v)
-	waiters := make([]Waiter, len(list))
-	for i, r := range list {
-		waiters[i] = Waiter{r.text("contender"), r.number("position"), r.number("waiting"), r.text("kind")}
-	}
-	return waiters, err
-}
-
 // Event is a record of SIMBA.HISTORY, and a message on the channel of a mutex.
 type Event struct {
 	Seq    int64  `json:"seq" doc:"number of the change on this server"`
@@ -152,13 +154,4 @@ type Event struct {
 	Owner  string `json:"owner" doc:"the owner; for queued and left the waiter"`
 	Token  int64  `json:"token" doc:"fencing token of the tenure; for queued and left 0"`
 	Reason string `json:"reason" doc:"why; often empty"`
-}
-
-func toEvents(mutex string, v any) ([]Event, error) {
-	list, err := records(v)
-	events := make([]Event, len(list))
-	for i, r := range list {
-		events[i] = Event{r.number("seq"), r.number("at"), r.text("event"), mutex, r.text("owner"), r.number("token"), r.text("reason")}
-	}
-	return events, err
 }

@@ -54,10 +54,10 @@ func TestReplyOfAnotherServerIsAnError(t *testing.T) {
 	if _, err := toTenure("job", "PONG"); err == nil {
 		t.Error("toTenure accepted a string")
 	}
-	if _, err := toWaiters("PONG"); err == nil {
-		t.Error("toWaiters accepted a string")
+	if _, err := records("PONG", nil); err == nil {
+		t.Error("records accepted a string")
 	}
-	if _, _, err := toPage([]any{"x", []any{}}); err == nil {
+	if _, _, err := toPage([]any{"x", []any{}}, nil); err == nil {
 		t.Error("toPage accepted the cursor x")
 	}
 }

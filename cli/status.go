@@ -44,7 +44,6 @@ type Status struct {
 }
 
 func statusCommand() *cobra.Command {
-	var asJSON *bool
 	cmd := clientCommand("status", "Show the state and the figures of a server", arguments(0, 0, ""),
 		func(cmd *cobra.Command, c *redis.Client, _ []string) error {
 			fields, err := info(cmd.Context(), c)
@@ -57,7 +56,7 @@ func statusCommand() *cobra.Command {
 			}
 			var failure error
 			s.Store, failure = askStore(cmd.Context(), c)
-			if *asJSON {
+			if asJSON(cmd) {
 				err = printJSON(cmd.OutOrStdout(), s)
 			} else {
 				err = printStatus(cmd.OutOrStdout(), c.Options().Addr, s)
@@ -68,7 +67,6 @@ func statusCommand() *cobra.Command {
 
 The user needs the right to send INFO. The command also asks for the owner of the mutex
 simba-resp:status, to find out whether the store serves requests. Exit code 69: it does not.`
-	asJSON = addJSON(cmd)
 	return cmd
 }
 

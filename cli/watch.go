@@ -26,12 +26,11 @@ const (
 )
 
 func watchCommand() *cobra.Command {
-	var asJSON *bool
 	cmd := mutexCommand("watch NAME|PATTERN", "Print the events of mutexes as they happen",
 		func(cmd *cobra.Command, c *redis.Client, mutex string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM}, signal.Ignored)...)
 			defer stop()
-			w := watcher{cmd: cmd, client: c, channel: eventChannel(mutex), asJSON: *asJSON}
+			w := watcher{cmd: cmd, client: c, channel: eventChannel(mutex)}
 			w.pattern = strings.ContainsAny(mutex, `*?[\`)
 			err := w.run(ctx)
 			if ctx.Err() != nil {
@@ -46,7 +45,6 @@ a PATTERN, a user needs a rule for channels, such as &*. After an outage watch c
 does not print the events in between, and a line on standard error says so. Ctrl-C ends it with exit
 code 0.`
 	cmd.Example = "  simba-resp watch job\n  simba-resp watch 'billing:*' --json"
-	asJSON = addJSON(cmd)
 	return cmd
 }
 
@@ -61,7 +59,6 @@ type watcher struct {
 	client  *redis.Client
 	channel string
 	pattern bool // the channel is a glob
-	asJSON  bool
 }
 
 // run prints events until ctx ends, the server refuses the subscription, or the output fails. If
@@ -152,7 +149,7 @@ func (w *watcher) print(m *redis.Message) error {
 		return nil
 	}
 	e.Mutex = mutex
-	if w.asJSON {
+	if asJSON(w.cmd) {
 		return printJSON(out, e)
 	}
 	line := fmt.Sprintf("%s  %-8s  %s  %s", clock(e.At), Printable(e.Event), Printable(e.Mutex), Printable(e.Owner))

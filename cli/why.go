@@ -34,7 +34,6 @@ type Why struct {
 }
 
 func whyCommand() *cobra.Command {
-	var asJSON *bool
 	var contender *string
 	cmd := mutexCommand("why NAME", "Show why a mutex is not mine yet, and when it can be",
 		func(cmd *cobra.Command, c *redis.Client, mutex string) error {
@@ -42,7 +41,7 @@ func whyCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if *asJSON {
+			if asJSON(cmd) {
 				return printJSON(cmd.OutOrStdout(), w)
 			}
 			w.print(cmd.OutOrStdout(), c.Options().Addr)
@@ -55,7 +54,6 @@ queue of the server that replies.`
 	cmd.Example = "  simba-resp why job --contender worker-7"
 	contender = cmd.Flags().String("contender", "", "answer for the contender `ID`; without the flag for a new one")
 	_ = cmd.RegisterFlagCompletionFunc("contender", cobra.NoFileCompletions)
-	asJSON = addJSON(cmd)
 	return cmd
 }
 
