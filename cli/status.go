@@ -15,32 +15,32 @@ import (
 )
 
 // Status has the fields of INFO about the state of a server. A figure is nil if only the store
-// could count it, or if the server does not send it.
+// could count it, or if the server does not send it. The tag redis is the name in INFO.
 type Status struct {
-	Version            string   `json:"simba_version" doc:"version of the server"`
-	Engine             string   `json:"engine" doc:"embedded, redis, mysql, postgres or zookeeper"`
+	Version            string   `redis:"simba_version" json:"simba_version" doc:"version of the server"`
+	Engine             string   `redis:"engine" json:"engine" doc:"embedded, redis, mysql, postgres or zookeeper"`
 	Store              *bool    `json:"store_up" doc:"whether the store serves requests; null = the user may not ask for the owner of simba-resp:status"`
 	StoreFaults        []string `json:"store_faults" doc:"what is wrong with the settings of the store; null = nothing"`
-	Durability         string   `json:"durability" doc:"always, async or memory; empty on other engines than embedded"`
+	Durability         string   `redis:"durability" json:"durability" doc:"always, async or memory; empty on other engines than embedded"`
 	SurvivesRestart    bool     `json:"survives_restart" doc:"whether leases survive a restart of the server"`
-	Uptime             *int64   `json:"uptime_ms" doc:"age of the process"`
-	CertificateExpires *int64   `json:"certificate_expires_at" doc:"end of the certificate chain; null = no TLS"`
-	Clients            *int64   `json:"connected_clients" doc:"connections"`
-	MaxClients         *int64   `json:"maxclients" doc:"their limit"`
-	Mutexes            *int64   `json:"mutexes" doc:"mutexes in memory"`
-	Held               *int64   `json:"mutexes_held" doc:"mutexes that have an owner"`
-	Blocked            *int64   `json:"waiters_blocked" doc:"waiters in WAIT"`
-	Polling            *int64   `json:"waiters_polling" doc:"waiters that poll"`
-	Acquired           *int64   `json:"tenures_acquired" doc:"tenures since the start of the server"`
-	HandedOn           *int64   `json:"tenures_handed_on" doc:"those that began as a handoff to a waiter"`
-	Released           *int64   `json:"tenures_released" doc:"tenures that ended by a release"`
-	Expired            *int64   `json:"tenures_expired" doc:"tenures whose lease expired"`
-	Broken             *int64   `json:"tenures_broken" doc:"tenures that were broken"`
-	Memory             *int64   `json:"used_memory_bytes" doc:"memory of the process"`
-	Dataset            *int64   `json:"used_memory_dataset_bytes" doc:"memory of mutexes, queues and keys"`
-	MaxMemory          *int64   `json:"maxmemory_bytes" doc:"limit of used_memory_dataset_bytes; 0 = none"`
-	RecoveryDelay      *int64   `json:"recovery_delay_ms" doc:"rest of the recovery delay"`
-	LongestLease       *int64   `json:"longest_lease_ms" doc:"longest ttl + transition that the server accepts; null = the usual limits"`
+	Uptime             *int64   `redis:"uptime_in_seconds" json:"uptime_ms" doc:"age of the process"`
+	CertificateExpires *int64   `redis:"tls_cert_expires_at" json:"certificate_expires_at" doc:"end of the certificate chain; null = no TLS"`
+	Clients            *int64   `redis:"connected_clients" json:"connected_clients" doc:"connections"`
+	MaxClients         *int64   `redis:"maxclients" json:"maxclients" doc:"their limit"`
+	Mutexes            *int64   `redis:"mutexes" json:"mutexes" doc:"mutexes in memory"`
+	Held               *int64   `redis:"mutexes_held" json:"mutexes_held" doc:"mutexes that have an owner"`
+	Blocked            *int64   `redis:"waiters_blocked" json:"waiters_blocked" doc:"waiters in WAIT"`
+	Polling            *int64   `redis:"waiters_polling" json:"waiters_polling" doc:"waiters that poll"`
+	Acquired           *int64   `redis:"tenures_acquired" json:"tenures_acquired" doc:"tenures since the start of the server"`
+	HandedOn           *int64   `redis:"tenures_handed_on" json:"tenures_handed_on" doc:"those that began as a handoff to a waiter"`
+	Released           *int64   `redis:"tenures_released" json:"tenures_released" doc:"tenures that ended by a release"`
+	Expired            *int64   `redis:"tenures_expired" json:"tenures_expired" doc:"tenures whose lease expired"`
+	Broken             *int64   `redis:"tenures_broken" json:"tenures_broken" doc:"tenures that were broken"`
+	Memory             *int64   `redis:"used_memory" json:"used_memory_bytes" doc:"memory of the process"`
+	Dataset            *int64   `redis:"used_memory_dataset" json:"used_memory_dataset_bytes" doc:"memory of mutexes, queues and keys"`
+	MaxMemory          *int64   `redis:"maxmemory" json:"maxmemory_bytes" doc:"limit of used_memory_dataset_bytes; 0 = none"`
+	RecoveryDelay      *int64   `redis:"recovery_delay_ms" json:"recovery_delay_ms" doc:"rest of the recovery delay"`
+	LongestLease       *int64   `redis:"longest_lease_ms" json:"longest_lease_ms" doc:"longest ttl + transition that the server accepts; null = the usual limits"`
 }
 
 func statusCommand() *cobra.Command {
@@ -50,8 +50,8 @@ func statusCommand() *cobra.Command {
 			if err != nil {
 				return Explain(c.Options(), err)
 			}
-			s := toStatus(fields)
-			if s.Version == "" {
+			s, err := toStatus(fields)
+			if err != nil || s.Version == "" {
 				return Explain(c.Options(), errors.New("the server is not simba-resp; check the URL"))
 			}
 			var failure error
@@ -103,50 +103,19 @@ func info(ctx context.Context, c *redis.Client, section ...string) (map[string]s
 	return fields, nil
 }
 
-func toStatus(fields map[string]string) Status {
-	figure := func(name string) *int64 {
-		n, err := strconv.ParseInt(fields[name], 10, 64)
-		if err != nil {
-			return nil
-		}
-		return &n
-	}
-	inMillis := func(name string) *int64 {
-		n := figure(name)
-		if n != nil {
-			*n *= 1000
-		}
-		return n
-	}
-	var faults []string
+// toStatus decodes the fields of INFO by the tags redis.
+func toStatus(fields map[string]string) (Status, error) {
+	s := Status{SurvivesRestart: fields["survives_restart"] == "yes"}
+	err := redis.NewMapStringStringResult(fields, nil).Scan(&s)
 	if text := fields["store_faults"]; text != "" {
-		faults = strings.Split(text, " | ")
+		s.StoreFaults = strings.Split(text, " | ")
 	}
-	return Status{
-		StoreFaults:        faults,
-		Version:            fields["simba_version"],
-		Engine:             fields["engine"],
-		Durability:         fields["durability"],
-		SurvivesRestart:    fields["survives_restart"] == "yes",
-		Uptime:             inMillis("uptime_in_seconds"),
-		CertificateExpires: inMillis("tls_cert_expires_at"),
-		Clients:            figure("connected_clients"),
-		MaxClients:         figure("maxclients"),
-		Mutexes:            figure("mutexes"),
-		Held:               figure("mutexes_held"),
-		Blocked:            figure("waiters_blocked"),
-		Polling:            figure("waiters_polling"),
-		Acquired:           figure("tenures_acquired"),
-		HandedOn:           figure("tenures_handed_on"),
-		Released:           figure("tenures_released"),
-		Expired:            figure("tenures_expired"),
-		Broken:             figure("tenures_broken"),
-		Memory:             figure("used_memory"),
-		Dataset:            figure("used_memory_dataset"),
-		MaxMemory:          figure("maxmemory"),
-		RecoveryDelay:      figure("recovery_delay_ms"),
-		LongestLease:       figure("longest_lease_ms"),
+	for _, inSeconds := range []*int64{s.Uptime, s.CertificateExpires} {
+		if inSeconds != nil {
+			*inSeconds *= 1000
+		}
 	}
+	return s, err
 }
 
 func printStatus(out io.Writer, addr string, s Status) error {
