@@ -47,8 +47,6 @@ func (a *audit) close() {
 // maxAuditText is the largest number of bytes that a line quotes of a client's text.
 const maxAuditText = 256
 
-func (a *audit) begins(*call) {}
-
 func (a *audit) ended(c *call) {
 	e, args, missed := c.entry, c.args, 0
 	if !e.has(audited) {

@@ -109,16 +109,6 @@ func (c *client) backend() simba.Backend {
 	return c.x.store.backend
 }
 
-func (c *client) writeField(name, value string) {
-	c.w.BulkString(name)
-	c.w.BulkString(value)
-}
-
-func (c *client) writeNumber(name string, value int64) {
-	c.w.BulkString(name)
-	c.w.Int(value)
-}
-
 // fail replies with an error, and counts it.
 func (c *client) fail(err error) {
 	text := wireText(err)

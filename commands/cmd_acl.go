@@ -67,11 +67,7 @@ func (c *client) aclWhoami([][]byte) error {
 }
 
 func (c *client) aclUsers([][]byte) error {
-	names := c.x.gate.users.Names()
-	c.w.Array(len(names))
-	for _, n := range names {
-		c.w.BulkString(n)
-	}
+	writeStrings(c.w, c.x.gate.users.Names())
 	return nil
 }
 
@@ -82,10 +78,7 @@ func (c *client) aclList([][]byte) error {
 			lines = append(lines, u.String())
 		}
 	}
-	c.w.Array(len(lines))
-	for _, l := range lines {
-		c.w.BulkString(l)
-	}
+	writeStrings(c.w, lines)
 	return nil
 }
 
@@ -115,18 +108,12 @@ func (c *client) aclGetUser(args [][]byte) error {
 		w.BulkString(f)
 	}
 	w.BulkString("passwords")
-	passwords := u.Passwords()
-	w.Array(len(passwords))
-	for _, p := range passwords {
-		w.BulkString(p)
-	}
-	c.writeField("commands", u.Commands())
-	c.writeField("keys", u.Keys())
-	c.writeField("channels", u.Channels())
+	writeStrings(w, u.Passwords())
+	w.Pairs("commands", u.Commands(), "keys", u.Keys(), "channels", u.Channels())
 	w.BulkString("selectors")
 	w.Array(0)
 	if u.NamesContenders() {
-		c.writeField("contenders", u.Contenders())
+		w.Pairs("contenders", u.Contenders())
 	}
 	return nil
 }

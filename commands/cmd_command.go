@@ -104,16 +104,12 @@ func (c *client) writeDocs(entries []*entry) {
 func (c *client) writeDoc(e *entry) {
 	w := c.w
 	w.Map(5)
-	c.writeField("summary", e.summary)
-	c.writeField("since", e.since)
-	c.writeField("group", e.group)
+	w.Pairs("summary", e.summary, "since", e.since, "group", e.group)
 	w.BulkString("arguments")
 	args := splitUsage(e.args)
 	w.Array(len(args))
 	for _, a := range args {
-		w.Map(2)
-		c.writeField("name", a)
-		c.writeField("type", "string")
+		w.MapOf("name", a, "type", "string")
 	}
 	w.BulkString("subcommands")
 	c.writeDocs(e.subs)

@@ -126,12 +126,14 @@ func (c *client) hello(args [][]byte) error {
 	}
 	w := c.w
 	w.Map(7)
-	c.writeField("server", "redis")
-	c.writeField("version", redisVersion)
-	c.writeNumber("proto", int64(w.Proto()))
-	c.writeNumber("id", int64(c.conn.ID()))
-	c.writeField("mode", "standalone")
-	c.writeField("role", "master")
+	w.Pairs(
+		"server", "redis",
+		"version", redisVersion,
+		"proto", int64(w.Proto()),
+		"id", int64(c.conn.ID()),
+		"mode", "standalone",
+		"role", "master",
+	)
 	w.BulkString("modules")
 	w.Array(0)
 	return nil

@@ -66,10 +66,7 @@ func (c *client) slowlogGet(args [][]byte) error {
 		w.Int(call.id)
 		w.Int(call.at.Unix())
 		w.Int(call.took.Microseconds())
-		w.Array(len(call.args))
-		for _, a := range call.args {
-			w.BulkString(a)
-		}
+		writeStrings(w, call.args)
 		w.BulkString(call.client)
 		w.BulkString(call.name)
 	}

@@ -15,7 +15,7 @@ var (
 var pubsubCommands = []command{
 	{
 		name: "psubscribe", arity: -2, flags: pubsub | control | unqueued | subMode, channels: listensByGlob,
-		group: "pubsub", since: "2.0.0", run: (*client).psubscribe,
+		group: "pubsub", since: "2.0.0", run: subscribing(resp.KindPattern),
 		summary: "Listen for messages published to channels matching the given patterns",
 		args:    "pattern [pattern ...]",
 	},
@@ -30,7 +30,7 @@ var pubsubCommands = []command{
 		summary: "A container for Pub/Sub commands",
 		subs: []command{
 			{
-				name: "channels", arity: -2, flags: pubsub | loading | stale, since: "2.8.0", run: (*client).pubsubChannels,
+				name: "channels", arity: -2, flags: pubsub | loading | stale, since: "2.8.0", run: listingChannels(resp.KindChannel),
 				summary: "List active channels",
 				args:    "[pattern]",
 			},
@@ -39,17 +39,17 @@ var pubsubCommands = []command{
 				summary: "Get the count of unique patterns pattern subscriptions",
 			},
 			{
-				name: "numsub", arity: -2, flags: pubsub | loading | stale, since: "2.8.0", run: (*client).pubsubNumSub,
+				name: "numsub", arity: -2, flags: pubsub | loading | stale, since: "2.8.0", run: countingSubscribers(resp.KindChannel),
 				summary: "Get the count of subscribers for channels",
 				args:    "[channel [channel ...]]",
 			},
 			{
-				name: "shardchannels", arity: -2, flags: pubsub | loading | stale, since: "7.0.0", run: (*client).pubsubShardChannels,
+				name: "shardchannels", arity: -2, flags: pubsub | loading | stale, since: "7.0.0", run: listingChannels(resp.KindShard),
 				summary: "List active shard channels",
 				args:    "[pattern]",
 			},
 			{
-				name: "shardnumsub", arity: -2, flags: pubsub | loading | stale, since: "7.0.0", run: (*client).pubsubShardNumSub,
+				name: "shardnumsub", arity: -2, flags: pubsub | loading | stale, since: "7.0.0", run: countingSubscribers(resp.KindShard),
 				summary: "Get the count of subscribers for shard channels",
 				args:    "[shardchannel [shardchannel ...]]",
 			},
@@ -57,7 +57,7 @@ var pubsubCommands = []command{
 	},
 	{
 		name: "punsubscribe", arity: -1, flags: pubsub | control | unqueued | subMode,
-		group: "pubsub", since: "2.0.0", run: (*client).punsubscribe,
+		group: "pubsub", since: "2.0.0", run: unsubscribing(resp.KindPattern),
 		summary: "Stop listening for messages posted to channels matching the given patterns",
 		args:    "[pattern [pattern ...]]",
 	},
@@ -69,55 +69,28 @@ var pubsubCommands = []command{
 	},
 	{
 		name: "ssubscribe", arity: -2, flags: pubsub | control | unqueued | subMode, keys: shardChannels, channels: listens,
-		group: "pubsub", since: "7.0.0", run: (*client).ssubscribe,
+		group: "pubsub", since: "7.0.0", run: subscribing(resp.KindShard),
 		summary: "Listen for messages published to the given shard channels",
 		args:    "shardchannel [shardchannel ...]",
 	},
 	{
 		name: "subscribe", arity: -2, flags: pubsub | control | unqueued | subMode, channels: listens,
-		group: "pubsub", since: "2.0.0", run: (*client).subscribe,
+		group: "pubsub", since: "2.0.0", run: subscribing(resp.KindChannel),
 		summary: "Listen for messages published to the given channels",
 		args:    "channel [channel ...]",
 	},
 	{
 		name: "sunsubscribe", arity: -1, flags: pubsub | control | unqueued | subMode, keys: shardChannels,
-		group: "pubsub", since: "7.0.0", run: (*client).sunsubscribe,
+		group: "pubsub", since: "7.0.0", run: unsubscribing(resp.KindShard),
 		summary: "Stop listening for messages posted to the given shard channels",
 		args:    "[shardchannel [shardchannel ...]]",
 	},
 	{
 		name: "unsubscribe", arity: -1, flags: pubsub | control | unqueued | subMode,
-		group: "pubsub", since: "2.0.0", run: (*client).unsubscribe,
+		group: "pubsub", since: "2.0.0", run: unsubscribing(resp.KindChannel),
 		summary: "Stop listening for messages posted to the given channels",
 		args:    "[channel [channel ...]]",
 	},
-}
-
-func (c *client) subscribe(args [][]byte) error {
-	return c.subscribeTo(resp.KindChannel, "subscribe", args[1:])
-}
-
-func (c *client) psubscribe(args [][]byte) error {
-	return c.subscribeTo(resp.KindPattern, "psubscribe", args[1:])
-}
-
-func (c *client) ssubscribe(args [][]byte) error {
-	return c.subscribeTo(resp.KindShard, "ssubscribe", args[1:])
-}
-
-func (c *client) unsubscribe(args [][]byte) error {
-	c.unsubscribeFrom(resp.KindChannel, "unsubscribe", args[1:])
-	return nil
-}
-
-func (c *client) punsubscribe(args [][]byte) error {
-	c.unsubscribeFrom(resp.KindPattern, "punsubscribe", args[1:])
-	return nil
-}
-
-func (c *client) sunsubscribe(args [][]byte) error {
-	c.unsubscribeFrom(resp.KindShard, "sunsubscribe", args[1:])
-	return nil
 }
 
 const (
@@ -143,18 +116,21 @@ func (c *client) checkChannels(kind resp.Kind, channels [][]byte) error {
 	return nil
 }
 
-func (c *client) subscribeTo(kind resp.Kind, word string, channels [][]byte) error {
-	if err := c.checkChannels(kind, channels); err != nil {
-		return err
+// subscribing returns SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE.
+func subscribing(kind resp.Kind) func(c *client, args [][]byte) error {
+	return func(c *client, args [][]byte) error {
+		if err := c.checkChannels(kind, args[1:]); err != nil {
+			return err
+		}
+		for _, ch := range args[1:] {
+			channel := string(ch)
+			c.conn.Subscribe(kind, channel)
+			c.confirm(kind, &channel)
+			c.subscribed(channel, kind == resp.KindPattern)
+		}
+		c.endIfRevoked()
+		return nil
 	}
-	for _, ch := range channels {
-		channel := string(ch)
-		c.conn.Subscribe(kind, channel)
-		c.confirm(kind, word, &channel)
-		c.subscribed(channel, kind == resp.KindPattern)
-	}
-	c.endIfRevoked()
-	return nil
 }
 
 // subscribed reports a new subscription to the backend. If the notice of a reservation has reached
@@ -172,31 +148,34 @@ func (c *client) subscribed(channel string, pattern bool) {
 	}
 }
 
-func (c *client) unsubscribeFrom(kind resp.Kind, word string, channels [][]byte) {
-	if len(channels) > 0 {
-		for _, ch := range channels {
-			channel := string(ch)
-			c.conn.Unsubscribe(kind, channel)
-			c.confirm(kind, word, &channel)
+// unsubscribing returns UNSUBSCRIBE, PUNSUBSCRIBE or SUNSUBSCRIBE. Without channels, the command ends
+// all subscriptions of its kind.
+func unsubscribing(kind resp.Kind) func(c *client, args [][]byte) error {
+	return func(c *client, args [][]byte) error {
+		var channels []string
+		for _, ch := range args[1:] {
+			channels = append(channels, string(ch))
 		}
-		return
-	}
-	all := c.conn.Subscriptions(kind)
-	for _, channel := range all {
-		c.conn.Unsubscribe(kind, channel)
-		c.confirm(kind, word, &channel)
-	}
-	if len(all) == 0 {
-		c.confirm(kind, word, nil)
+		if channels == nil {
+			channels = c.conn.Subscriptions(kind)
+		}
+		for _, channel := range channels {
+			c.conn.Unsubscribe(kind, channel)
+			c.confirm(kind, &channel)
+		}
+		if len(channels) == 0 {
+			c.confirm(kind, nil)
+		}
+		return nil
 	}
 }
 
 // confirm appends the frame that confirms a subscription or its end. For a shard channel, the frame
 // has the number of the connection's subscriptions to shard channels. For a channel or a pattern,
 // it has the number of its other subscriptions.
-func (c *client) confirm(kind resp.Kind, word string, channel *string) {
+func (c *client) confirm(kind resp.Kind, channel *string) {
 	c.w.Push(3)
-	c.w.BulkString(word)
+	c.w.BulkString(c.call.entry.name)
 	if channel != nil {
 		c.w.BulkString(*channel)
 	} else {
@@ -255,50 +234,35 @@ func (c *client) spublish(args [][]byte) error {
 	return nil
 }
 
-func (c *client) pubsubChannels(args [][]byte) error {
-	return c.activeChannels(resp.KindChannel, args)
-}
-
-func (c *client) pubsubShardChannels(args [][]byte) error {
-	return c.activeChannels(resp.KindShard, args)
-}
-
-func (c *client) activeChannels(kind resp.Kind, args [][]byte) error {
-	glob := "*"
-	var err error
-	switch len(args) {
-	case 2:
-	case 3:
-		glob, err = parseGlob("pattern", args[2])
-	default:
-		err = tryHelp(c.call.entry, args)
+// listingChannels returns PUBSUB CHANNELS or PUBSUB SHARDCHANNELS.
+func listingChannels(kind resp.Kind) func(c *client, args [][]byte) error {
+	return func(c *client, args [][]byte) error {
+		glob := "*"
+		var err error
+		switch len(args) {
+		case 2:
+		case 3:
+			glob, err = parseGlob("pattern", args[2])
+		default:
+			err = tryHelp(c.call.entry, args)
+		}
+		if err != nil {
+			return err
+		}
+		writeStrings(c.w, c.x.server.Broker().Channels(kind, glob))
+		return nil
 	}
-	if err != nil {
-		return err
-	}
-	channels := c.x.server.Broker().Channels(kind, glob)
-	c.w.Array(len(channels))
-	for _, ch := range channels {
-		c.w.BulkString(ch)
-	}
-	return nil
 }
 
-func (c *client) pubsubNumSub(args [][]byte) error {
-	c.countSubscribers(resp.KindChannel, args[2:])
-	return nil
-}
-
-func (c *client) pubsubShardNumSub(args [][]byte) error {
-	c.countSubscribers(resp.KindShard, args[2:])
-	return nil
-}
-
-func (c *client) countSubscribers(kind resp.Kind, channels [][]byte) {
-	c.w.Array(2 * len(channels))
-	for _, ch := range channels {
-		c.w.Bulk(ch)
-		c.w.Int(int64(c.x.server.Broker().Subscribers(kind, string(ch))))
+// countingSubscribers returns PUBSUB NUMSUB or PUBSUB SHARDNUMSUB.
+func countingSubscribers(kind resp.Kind) func(c *client, args [][]byte) error {
+	return func(c *client, args [][]byte) error {
+		c.w.Array(2 * len(args[2:]))
+		for _, ch := range args[2:] {
+			c.w.Bulk(ch)
+			c.w.Int(int64(c.x.server.Broker().Subscribers(kind, string(ch))))
+		}
+		return nil
 	}
 }
 

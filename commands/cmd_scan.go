@@ -266,8 +266,5 @@ func (c *client) scan(args [][]byte) error {
 func writePage(w *resp.Writer, cursor uint64, names []string) {
 	w.Array(2)
 	w.BulkString(strconv.FormatUint(cursor, 10))
-	w.Array(len(names))
-	for _, n := range names {
-		w.BulkString(n)
-	}
+	writeStrings(w, names)
 }

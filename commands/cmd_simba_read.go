@@ -53,24 +53,17 @@ func (c *client) simbaOwner(args [][]byte) error {
 		return nil
 	}
 	w.Map(11)
-	w.BulkString("owner")
-	w.BulkString(t.Owner)
-	w.BulkString("token")
-	w.Uint(t.Token)
-	w.BulkString("acquired_at")
-	w.Int(t.AcquiredAt)
-	w.BulkString("ttl_at")
-	w.Int(t.TTLAt)
-	w.BulkString("transition_at")
-	w.Int(t.TransitionAt)
-	w.BulkString("now")
-	w.Int(t.Now)
-	w.BulkString("ttl")
-	w.Int(t.TTL.Milliseconds())
-	w.BulkString("transition")
-	w.Int(t.Transition.Milliseconds())
-	w.BulkString("waiters")
-	w.Int(int64(t.Waiters))
+	w.Pairs(
+		"owner", t.Owner,
+		"token", int64(t.Token),
+		"acquired_at", t.AcquiredAt,
+		"ttl_at", t.TTLAt,
+		"transition_at", t.TransitionAt,
+		"now", t.Now,
+		"ttl", t.TTL.Milliseconds(),
+		"transition", t.Transition.Milliseconds(),
+		"waiters", int64(t.Waiters),
+	)
 	w.BulkString("since")
 	if t.StartedAt == 0 {
 		w.Null()
@@ -93,13 +86,7 @@ func (c *client) writeConnection(session uint64) {
 		c.w.Null()
 		return
 	}
-	c.w.Map(3)
-	c.w.BulkString("id")
-	c.w.Uint(conn.ID())
-	c.w.BulkString("addr")
-	c.w.BulkString(conn.RemoteAddr())
-	c.w.BulkString("name")
-	c.w.BulkString(conn.Name())
+	c.w.MapOf("id", int64(conn.ID()), "addr", conn.RemoteAddr(), "name", conn.Name())
 }
 
 func parseQueue(args [][]byte) (mutex string, count int, err error) {

@@ -56,8 +56,6 @@ func (m *monitors) begins(c *call) {
 	}
 }
 
-func (m *monitors) ended(*call) {}
-
 func (m *monitors) feed(c *call) {
 	if m.n.Load() == 0 {
 		return

@@ -2,43 +2,31 @@ package commands
 
 import "log/slog"
 
-// An observer watches the commands of all clients. Its methods run on the goroutine of the
-// connection.
-type observer interface {
-	// begins is called before a command runs.
-	begins(c *call)
-	// ended is called after the command has written its reply.
-	ended(c *call)
-}
-
-// observers has all observers. client.run calls them for each command. If EXEC runs its commands in
-// one transaction, client.executed calls them for these commands after the transaction.
+// observers watch the commands of all clients. client.run calls them for each command, on the
+// goroutine of the connection. If EXEC runs its commands in one transaction, client.executed calls
+// them for these commands after the transaction.
 type observers struct {
 	monitors monitors
 	stats    statistics
 	slowlog  slowlog
 	audit    audit
-	all      [4]observer
 }
 
 // init makes the audit log write to log. settings are those whose names the audit log may show.
 func (o *observers) init(log *slog.Logger, settings *settings) {
-	o.all = [...]observer{&o.monitors, &o.stats, &o.slowlog, &o.audit}
 	o.slowlog.threshold.Store(defaultSlowlogThreshold)
 	o.slowlog.limit.Store(defaultSlowlogLimit)
 	o.audit.init(log, settings)
 }
 
-func (o *observers) begins(c *call) {
-	for _, w := range o.all {
-		w.begins(c)
-	}
-}
+// begins is called before a command runs.
+func (o *observers) begins(c *call) { o.monitors.begins(c) }
 
+// ended is called after the command has written its reply.
 func (o *observers) ended(c *call) {
-	for _, w := range o.all {
-		w.ended(c)
-	}
+	c.entry.tally.add(c.took, c.err != nil)
+	o.slowlog.ended(c)
+	o.audit.ended(c)
 }
 
 // denied counts and logs the denial of a request by a user at addr. origin is "toplevel", "multi",

@@ -38,8 +38,6 @@ type slowCall struct {
 	name   string
 }
 
-func (l *slowlog) begins(*call) {}
-
 // ended adds a command that has just run, if the command was slow.
 func (l *slowlog) ended(c *call) {
 	threshold := l.threshold.Load()

@@ -21,10 +21,6 @@ type statistics struct {
 	sessions atomic.Int64 // connections that have bound a lease by SESSION
 }
 
-func (s *statistics) begins(*call) {}
-
-func (s *statistics) ended(c *call) { c.entry.tally.add(c.took, c.err != nil) }
-
 // tally counts the calls of one command. All connections add to it without locks.
 type tally struct {
 	durations               // of all calls

@@ -404,6 +404,14 @@ func (c *client) help([][]byte) error {
 	return nil
 }
 
+// writeStrings writes an array of bulk strings.
+func writeStrings(w *resp.Writer, list []string) {
+	w.Array(len(list))
+	for _, s := range list {
+		w.BulkString(s)
+	}
+}
+
 func (c *client) writeLines(lines []string) {
 	c.w.Array(len(lines))
 	for _, l := range lines {
