@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"bytes"
 	"math"
 
 	"github.com/simba-resp/simba-resp/access"
@@ -16,7 +17,7 @@ var connectionCommands = []command{
 	},
 	{
 		name: "echo", arity: 2, flags: loading | stale | fast, categories: catConnection,
-		group: "connection", since: "1.0.0", run: (*client).echo, keyed: echoKeyed,
+		group: "connection", since: "1.0.0", run: withoutTx(echo), keyed: echo,
 		summary: "Echo the given string",
 		args:    "message",
 	},
@@ -28,7 +29,7 @@ var connectionCommands = []command{
 	},
 	{
 		name: "ping", arity: -1, flags: fast | subMode, categories: catConnection,
-		group: "connection", since: "1.0.0", run: (*client).ping, keyed: pingKeyed,
+		group: "connection", since: "1.0.0", run: withoutTx(ping), keyed: ping,
 		summary: "Ping the server",
 		args:    "[message]",
 	},
@@ -44,7 +45,7 @@ var connectionCommands = []command{
 	},
 	{
 		name: "select", arity: 2, flags: loading | stale | fast, categories: catConnection,
-		group: "connection", since: "1.0.0", run: (*client).selectDB, keyed: selectKeyed,
+		group: "connection", since: "1.0.0", run: withoutTx(selectDB), keyed: selectDB,
 		summary: "Change the selected database for the current connection; there is only 0",
 		args:    "index",
 	},
@@ -139,48 +140,23 @@ func (c *client) hello(args [][]byte) error {
 	return nil
 }
 
-func (c *client) echo(args [][]byte) error {
-	c.w.Bulk(args[1])
-	return nil
-}
-
-func echoKeyed(t *keyTx, args [][]byte) error {
+func echo(t *keyTx, args [][]byte) error {
 	t.w.Bulk(args[1])
 	return nil
 }
 
 // ping replies with PONG. A RESP2 connection with subscriptions gets the reply in the form of a
 // message, because its client expects only messages.
-func (c *client) ping(args [][]byte) error {
-	if len(args) > 2 {
-		return arityError(c.call.entry)
-	}
-	switch {
-	case onlySubscribes(c.conn):
-		c.w.Array(2)
-		c.w.BulkString("pong")
-		if len(args) == 2 {
-			c.w.Bulk(args[1])
-		} else {
-			c.w.BulkString("")
-		}
+func ping(t *keyTx, args [][]byte) error {
+	switch messages := onlySubscribes(t.c.conn); {
+	case len(args) > 2:
+		return replyError("ERR wrong number of arguments for 'ping' command")
+	case messages:
+		writeStrings(t.w, []string{"pong", string(bytes.Join(args[1:], nil))})
 	case len(args) == 2:
-		c.w.Bulk(args[1])
-	default:
-		c.w.Simple("PONG")
-	}
-	return nil
-}
-
-// pingKeyed is PING in a transaction or script. Its reply never has the form of a message.
-func pingKeyed(t *keyTx, args [][]byte) error {
-	switch len(args) {
-	case 1:
-		t.w.Simple("PONG")
-	case 2:
 		t.w.Bulk(args[1])
 	default:
-		return replyError("ERR wrong number of arguments for 'ping' command")
+		t.w.Simple("PONG")
 	}
 	return nil
 }
@@ -210,24 +186,8 @@ func (c *client) reset([][]byte) error {
 	return nil
 }
 
-func (c *client) selectDB(args [][]byte) error {
-	if err := checkDB(args[1]); err != nil {
-		return err
-	}
-	c.w.Simple("OK")
-	return nil
-}
-
-func selectKeyed(t *keyTx, args [][]byte) error {
-	if err := checkDB(args[1]); err != nil {
-		return err
-	}
-	t.w.Simple("OK")
-	return nil
-}
-
-func checkDB(index []byte) error {
-	switch n, ok := parseInt(index); {
+func selectDB(t *keyTx, args [][]byte) error {
+	switch n, ok := parseInt(args[1]); {
 	case !ok:
 		return errNotInteger
 	case n != int64(int32(n)):
@@ -235,5 +195,6 @@ func checkDB(index []byte) error {
 	case n != 0:
 		return replyError("ERR DB index is out of range")
 	}
+	t.w.Simple("OK")
 	return nil
 }

@@ -115,7 +115,7 @@ func persist(t *keyTx, args [][]byte) error {
 	case ends:
 		t.renew(k.Mutex, l, forever())
 	}
-	t.writeFlag(ends)
+	writeFlag(t.w, ends)
 	return nil
 }
 

@@ -258,11 +258,7 @@ func hkeys(w *resp.Writer, h *hash, _ [][]byte) {
 }
 
 func hexists(w *resp.Writer, h *hash, args [][]byte) {
-	if h.find(args[2]) >= 0 {
-		w.Int(1)
-		return
-	}
-	w.Int(0)
+	writeFlag(w, h.find(args[2]) >= 0)
 }
 
 func hlen(w *resp.Writer, h *hash, _ [][]byte) { w.Int(int64(len(h.lock.Fields))) }

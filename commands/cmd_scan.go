@@ -17,7 +17,7 @@ import (
 var scanCommands = []command{
 	{
 		name: "dbsize", arity: 1, flags: readonly | fast, categories: catKeyspace,
-		group: "generic", since: "1.0.0", run: withoutKeys((*client).dbsize), keyed: dbsize,
+		group: "generic", since: "1.0.0", run: withoutTx(dbsize), keyed: dbsize,
 		summary: "Return the number of mutexes that have an owner",
 	},
 	{
@@ -28,7 +28,7 @@ var scanCommands = []command{
 	},
 	{
 		name: "scan", arity: -2, flags: readonly, categories: catKeyspace,
-		group: "generic", since: "2.8.0", run: withoutKeys((*client).scan), keyed: scan,
+		group: "generic", since: "2.8.0", run: withoutTx(scan), keyed: scan,
 		summary: "Iterate over the keys of the mutexes that have an owner",
 		args:    "cursor [MATCH pattern] [COUNT count]",
 	},
@@ -37,7 +37,7 @@ var scanCommands = []command{
 // page returns a page of the mutexes that have an owner. The reply waits until the page is durable.
 func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 	r.Held = true
-	page, seq, err := t.c.scanPage(t.c.x.store.keyspace.Scan, r, t.yield)
+	page, seq, err := t.c.scanPage(r, t.yield)
 	if err != nil {
 		return page, err
 	}
@@ -47,14 +47,15 @@ func (t *keyTx) page(r simba.ScanRequest) (simba.ScanPage, error) {
 }
 
 // keyGlob selects the keys of mutexes by a glob. The key of mutex m has two spellings, m and
-// simba:{m}. keyGlob uses simba:{m} if the glob begins with simba:{, and otherwise m.
+// simba:{m}. keyGlob uses simba:{m} if the glob begins with simba:{, and otherwise m. On an engine
+// without a keyspace it always uses simba:{m}.
 type keyGlob struct {
 	glob   string
 	tagged bool
 }
 
-func newKeyGlob(glob string) keyGlob {
-	return keyGlob{glob, strings.HasPrefix(glob, "simba:{")}
+func (t *keyTx) keyGlob(glob string) keyGlob {
+	return keyGlob{glob, t.c.x.store.keyspace == nil || strings.HasPrefix(glob, "simba:{")}
 }
 
 func (g keyGlob) key(mutex string) string {
@@ -78,7 +79,7 @@ func scan(t *keyTx, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	g := newKeyGlob(s.glob)
+	g := t.keyGlob(s.glob)
 	if s.matching {
 		s.Match = g.match
 	}
@@ -95,7 +96,7 @@ func keysOf(t *keyTx, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	g := newKeyGlob(glob)
+	g := t.keyGlob(glob)
 	var found []string
 	for r := (simba.ScanRequest{Count: simba.MaxCount, Match: g.match}); ; {
 		page, err := t.page(r)
@@ -126,9 +127,14 @@ func keysOf(t *keyTx, args [][]byte) error {
 }
 
 func dbsize(t *keyTx, _ [][]byte) error {
-	s := t.c.x.store.keyspace.Stats()
-	t.c.conn.ReplyAfter(s.Seq)
-	t.w.Int(s.Held)
+	held := t.c.stats().Held
+	if held < 0 {
+		var err error
+		if held, err = t.c.countHeld(); err != nil {
+			return err
+		}
+	}
+	t.w.Int(held)
 	return nil
 }
 
@@ -137,18 +143,6 @@ const (
 	errScanType replyError = "ERR SCAN serves only the options MATCH and COUNT: this is a lock server"
 	errCounting replyError = "TRYAGAIN the engine cannot count its mutexes in time; SIMBA.SCAN lists them"
 )
-
-func (c *client) dbsize([][]byte) error {
-	held := c.stats().Held
-	if held < 0 {
-		var err error
-		if held, err = c.countHeld(); err != nil {
-			return err
-		}
-	}
-	c.w.Int(held)
-	return nil
-}
 
 // countHeld scans the mutexes that have an owner and counts them, for an engine that has no count.
 // It may count a mutex twice if other mutexes change meanwhile.
@@ -175,15 +169,15 @@ func (c *client) countHeld() (n int64, err error) {
 	}
 }
 
-// scanPage calls scan, the Scan of a backend. It reads a large page of the embedded engine in
-// parts, and calls yield in between.
-func (c *client) scanPage(scan func(context.Context, simba.ScanRequest) (simba.ScanPage, simba.Seq, error), r simba.ScanRequest, yield func()) (all simba.ScanPage, replyAfter simba.Seq, err error) {
+// scanPage returns a page of mutexes. It reads a large page of the embedded engine in parts, and
+// calls yield in between.
+func (c *client) scanPage(r simba.ScanRequest, yield func()) (all simba.ScanPage, replyAfter simba.Seq, err error) {
 	if c.x.store.keyspace == nil {
-		return scan(c.conn.Context(), r)
+		return c.backend().Scan(c.conn.Context(), r)
 	}
 	for left := r.Count; ; {
 		r.Count = min(left, pageLength)
-		page, seq, err := scan(c.conn.Context(), r)
+		page, seq, err := c.backend().Scan(c.conn.Context(), r)
 		if err != nil {
 			return simba.ScanPage{}, 0, err
 		}
@@ -240,27 +234,6 @@ func parseKeyScan(args [][]byte) (s keyScan, err error) {
 		}
 	}
 	return s, nil
-}
-
-func (c *client) scan(args [][]byte) error {
-	s, err := parseKeyScan(args)
-	if err != nil {
-		return err
-	}
-	if s.matching {
-		s.Match = func(mutex string) bool { return resp.Match(s.glob, simba.MutexChannel(mutex)) }
-	}
-	page, seq, err := c.scanPage(c.backend().Scan, s.ScanRequest, c.yield)
-	if err != nil {
-		return err
-	}
-	c.conn.ReplyAfter(seq)
-	var names []string
-	for _, m := range page.Mutexes {
-		names = append(names, simba.MutexChannel(m))
-	}
-	writePage(c.w, page.Cursor, names)
-	return nil
 }
 
 func writePage(w *resp.Writer, cursor uint64, names []string) {

@@ -192,51 +192,46 @@ func (h *scriptHost) run(args [][]byte) error {
 	return err
 }
 
-// onScripts returns the run function of a SCRIPT subcommand. The subcommand uses no transaction, so
-// its effect is immediate.
-func onScripts(do keyedCommand) func(c *client, args [][]byte) error {
+// onScripts returns the run function of a SCRIPT subcommand.
+func onScripts(do func(c *client, args [][]byte) error) func(c *client, args [][]byte) error {
 	return func(c *client, args [][]byte) error {
 		if _, err := c.keyspace(); err != nil {
 			return err
 		}
-		return do(&keyTx{w: c.w, c: c, user: c.user()}, args)
+		return do(c, args)
 	}
 }
 
-func scriptLoad(t *keyTx, args [][]byte) error {
-	sha, err := t.c.x.scripting.runner.Load(string(args[2]))
+func scriptLoad(c *client, args [][]byte) error {
+	sha, err := c.x.scripting.runner.Load(string(args[2]))
 	if err != nil {
 		return scriptError(err)
 	}
-	t.w.BulkString(sha)
+	c.w.BulkString(sha)
 	return nil
 }
 
-func scriptExists(t *keyTx, args [][]byte) error {
-	t.w.Array(len(args) - 2)
+func scriptExists(c *client, args [][]byte) error {
+	c.w.Array(len(args) - 2)
 	for _, sha := range args[2:] {
-		n := int64(0)
-		if len(sha) == shaLength && t.c.x.scripting.runner.Exists(strings.ToLower(string(sha))) {
-			n = 1
-		}
-		t.w.Int(n)
+		writeFlag(c.w, len(sha) == shaLength && c.x.scripting.runner.Exists(strings.ToLower(string(sha))))
 	}
 	return nil
 }
 
-func scriptFlush(t *keyTx, args [][]byte) error {
+func scriptFlush(c *client, args [][]byte) error {
 	if len(args) > 3 || len(args) == 3 && !equalFold(args[2], "SYNC") && !equalFold(args[2], "ASYNC") {
 		return replyError("ERR SCRIPT FLUSH only support SYNC|ASYNC option")
 	}
-	t.c.x.scripting.runner.Flush()
-	t.w.Simple("OK")
+	c.x.scripting.runner.Flush()
+	c.w.Simple("OK")
 	return nil
 }
 
-func scriptKill(t *keyTx, _ [][]byte) error {
-	if err := t.c.x.scripting.runner.Kill(); err != nil {
+func scriptKill(c *client, _ [][]byte) error {
+	if err := c.x.scripting.runner.Kill(); err != nil {
 		return scriptError(err)
 	}
-	t.w.Simple("OK")
+	c.w.Simple("OK")
 	return nil
 }

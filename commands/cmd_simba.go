@@ -33,11 +33,7 @@ func parseMutex(b []byte) (string, error) {
 // replyYes replies with 1 or 0. The reply waits until seq is durable.
 func (c *client) replyYes(yes bool, seq simba.Seq) {
 	c.conn.ReplyAfter(seq)
-	if yes {
-		c.w.Int(1)
-	} else {
-		c.w.Int(0)
-	}
+	writeFlag(c.w, yes)
 }
 
 // defaultCount is the default COUNT of SCAN, SIMBA.SCAN and SIMBA.HISTORY.

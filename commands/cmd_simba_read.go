@@ -168,7 +168,7 @@ func (c *client) simbaScan(args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	page, seq, err := c.scanPage(c.backend().Scan, r, c.yield)
+	page, seq, err := c.scanPage(r, c.yield)
 	if err != nil {
 		return err
 	}

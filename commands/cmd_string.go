@@ -287,7 +287,7 @@ func msetnx(t *keyTx, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	t.writeFlag(done)
+	writeFlag(t.w, done)
 	return nil
 }
 
@@ -317,7 +317,7 @@ func setnx(t *keyTx, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	t.writeFlag(done)
+	writeFlag(t.w, done)
 	return nil
 }
 
@@ -370,7 +370,7 @@ func delifeq(t *keyTx, args [][]byte) error {
 	case err != nil:
 		return err
 	case !l.Exists() || l.Owner != string(args[2]):
-		t.writeFlag(false)
+		writeFlag(t.w, false)
 		return nil
 	}
 	return del(t, args[:2])

@@ -244,7 +244,7 @@ func (t *keyTx) runSome(tx *transaction, ran int) int {
 var watchCommands = []command{
 	{
 		name: "unwatch", arity: 1, flags: control | fast | allowBusy, categories: catTransaction,
-		group: "transactions", since: "2.2.0", run: (*client).unwatch, keyed: unwatchKeyed,
+		group: "transactions", since: "2.2.0", run: withoutTx(unwatch), keyed: unwatch,
 		summary: "Forget about all watched keys",
 	},
 	{
@@ -290,15 +290,10 @@ func (c *client) watchKeys(args [][]byte) error {
 	return nil
 }
 
-func (c *client) unwatch([][]byte) error {
-	c.multi.watched.forget(c.x.store.keyspace)
-	c.multi.watched = nil
-	c.w.Simple("OK")
-	return nil
-}
-
-// unwatchKeyed is UNWATCH inside EXEC, which has already ended every WATCH.
-func unwatchKeyed(t *keyTx, _ [][]byte) error {
+// unwatch has no effect inside EXEC, which has already ended every WATCH.
+func unwatch(t *keyTx, _ [][]byte) error {
+	t.c.multi.watched.forget(t.c.x.store.keyspace)
+	t.c.multi.watched = nil
 	t.w.Simple("OK")
 	return nil
 }

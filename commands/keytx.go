@@ -115,6 +115,14 @@ func (c *client) runKeyed(args [][]byte) error {
 	})
 }
 
+// withoutTx returns the run function of a command that needs no transaction outside EXEC and scripts.
+// do must not use keyTx.Tx unless the command runs in a transaction.
+func withoutTx(do keyedCommand) func(c *client, args [][]byte) error {
+	return func(c *client, args [][]byte) error {
+		return do(&keyTx{w: c.w, c: c, user: c.permit.user}, args)
+	}
+}
+
 // keyUpdate is a call of simba.Keyspace.Update by a client.
 type keyUpdate struct {
 	t     keyTx
@@ -192,14 +200,6 @@ func (u *keyUpdate) run(tx simba.Tx) error {
 		u.err = replyErrorf("ERR '%s' cannot be deleted: its mutex is owned, and keeps its token", shorten([]byte(simba.Key{Mutex: m, Part: simba.KeyToken}.String())))
 	}
 	return u.err
-}
-
-func (t *keyTx) writeFlag(b bool) {
-	if b {
-		t.w.Int(1)
-	} else {
-		t.w.Int(0)
-	}
 }
 
 // viewError returns why a command cannot write to a view of a mutex.

@@ -404,6 +404,15 @@ func (c *client) help([][]byte) error {
 	return nil
 }
 
+// writeFlag writes 1 or 0.
+func writeFlag(w *resp.Writer, yes bool) {
+	if yes {
+		w.Int(1)
+	} else {
+		w.Int(0)
+	}
+}
+
 // writeStrings writes an array of bulk strings.
 func writeStrings(w *resp.Writer, list []string) {
 	w.Array(len(list))

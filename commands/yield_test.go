@@ -73,7 +73,7 @@ var longCommands = map[string]struct {
 	"many keys":             {[]string{"MGET" + strings.Repeat(" a", 2*64)}, true},
 	"many keys to change":   {[]string{"DEL" + strings.Repeat(" a", 2*64)}, true},
 	"KEYS":                  {[]string{"KEYS *"}, true},
-	"SCAN":                  {[]string{"SCAN 0 COUNT 10000"}, true},
+	"SCAN":                  {[]string{"SCAN 0 COUNT 10000"}, false},
 	"SIMBA.SCAN":            {[]string{"SIMBA.SCAN 0 COUNT 10000"}, false},
 	"FLUSHALL":              {[]string{"FLUSHALL"}, false},
 	"a script":              {[]string{`EVAL "for i = 1, 1000 do end redis.call('GET', 'a') for i = 1, 1000 do end" 0`}, true},
