@@ -148,10 +148,10 @@ func echo(t *keyTx, args [][]byte) error {
 // ping replies with PONG. A RESP2 connection with subscriptions gets the reply in the form of a
 // message, because its client expects only messages.
 func ping(t *keyTx, args [][]byte) error {
-	switch messages := onlySubscribes(t.c.conn); {
+	switch {
 	case len(args) > 2:
 		return replyError("ERR wrong number of arguments for 'ping' command")
-	case messages:
+	case onlySubscribes(t.c.conn):
 		writeStrings(t.w, []string{"pong", string(bytes.Join(args[1:], nil))})
 	case len(args) == 2:
 		t.w.Bulk(args[1])

@@ -86,18 +86,14 @@ func expire(f expiryForm) keyedCommand {
 		k := t.key(args)
 		l, exists := t.lookup(k)
 		switch {
-		case !exists:
+		case !exists, k.Part == simba.KeyQueue && !d.over:
 			t.w.Int(0)
 			return nil
 		case k.Part == simba.KeyFence:
 			return viewError(args, k)
 		case d.over:
 			t.drop(k)
-		case k.Part == simba.KeyQueue:
-			t.w.Int(0)
-			return nil
-		case k.Part == simba.KeyToken:
-		default:
+		case k.Part == simba.KeyLock:
 			t.renew(k.Mutex, l, d)
 		}
 		t.w.Int(1)

@@ -25,46 +25,37 @@ var keyspaceCommands = []command{
 	},
 	{
 		name: "type", arity: 2, flags: readonly | fast, categories: catKeyspace,
-		keys: oneKey(existence), group: "generic", since: "1.0.0", run: withoutKeys((*client).typeOf), keyed: typeOf,
+		keys: oneKey(existence), group: "generic", since: "1.0.0", run: (*client).runOnOwner, keyed: typeOf,
 		summary: "Determine the type of a key: string or hash for a mutex that has an owner, zset for a queue",
 		args:    "key",
 	},
 }
 
-// withoutKeys returns the run function of a command that tools need on every engine. On an engine
-// without a keyspace, fallback serves the command.
-func withoutKeys(fallback func(*client, [][]byte) error) func(*client, [][]byte) error {
-	return func(c *client, args [][]byte) error {
-		if c.x.store.keyspace == nil {
-			return fallback(c, args)
-		}
+// runOnOwner is runKeyed for a command that reads one key and that tools need on every engine.
+func (c *client) runOnOwner(args [][]byte) error {
+	if c.x.store.keyspace != nil {
 		return c.runKeyed(args)
 	}
+	var tx ownerTx
+	mutex, ok := simba.ParseMutexChannel(string(args[1]))
+	if ok {
+		t, seq, err := c.backend().Owner(c.conn.Context(), mutex)
+		if err != nil {
+			return err
+		}
+		c.conn.ReplyAfter(seq)
+		tx.lock = simba.Lock{Token: t.Token, Owner: t.Owner}
+	}
+	return c.call.entry.keyed(&keyTx{Tx: tx, w: c.w, c: c, one: true, oneKey: simba.Key{Mutex: mutex}}, args)
 }
 
-// ownerOfKey returns the mutex and the tenure behind a lock key. If the key does not exist, the
-// Tenure is zero.
-func (c *client) ownerOfKey(key []byte) (mutex string, t simba.Tenure, err error) {
-	mutex, ok := simba.ParseMutexChannel(string(key))
-	if !ok {
-		return "", t, nil
-	}
-	t, seq, err := c.backend().Owner(c.conn.Context(), mutex)
-	c.conn.ReplyAfter(seq)
-	return mutex, t, err
+// ownerTx is a simba.Tx that can only read one lock key.
+type ownerTx struct {
+	simba.Tx
+	lock simba.Lock
 }
 
-func (c *client) typeOf(args [][]byte) error {
-	switch _, t, err := c.ownerOfKey(args[1]); {
-	case err != nil:
-		return err
-	case t.Owner == "":
-		c.w.Simple(typeNone)
-	default:
-		c.w.Simple(typeString)
-	}
-	return nil
-}
+func (tx ownerTx) Lock(string) simba.Lock { return tx.lock }
 
 // flushHeldLocks is the setting that lets FLUSHDB and FLUSHALL end tenures. By default the server
 // refuses both commands while locks are held, because clients would lose their locks.

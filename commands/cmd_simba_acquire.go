@@ -71,11 +71,7 @@ func parseAcquire(args [][]byte) (a acquisition, err error) {
 // wait takes the value of WAIT in milliseconds, 0 = no limit.
 func (o *options) wait() time.Duration {
 	ms := optionValue(o, func(v []byte) (int64, error) {
-		n, ok := parseInt(v)
-		if !ok || n < 0 || n > maxWait {
-			return 0, replyErrorf("ERR WAIT is not an integer or out of range: 0 to %d milliseconds, 0 = no limit", maxWait)
-		}
-		return n, nil
+		return parseRange(o.name, v, 0, maxWait, " milliseconds, 0 = no limit")
 	})
 	if ms > longestWait.Milliseconds() {
 		return 0

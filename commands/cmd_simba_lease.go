@@ -1,6 +1,10 @@
 package commands
 
-import "github.com/simba-resp/simba-resp"
+import (
+	"math"
+
+	"github.com/simba-resp/simba-resp"
+)
 
 var simbaGuardRow = command{
 	name: "simba.guard", arity: -4, flags: write | fast, keys: mutexWritten, actor: contenderActor,
@@ -123,7 +127,7 @@ func (c *client) simbaCheck(args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	token, err := parseAnyToken("token", args[2])
+	token, err := parseRange("token", args[2], 0, math.MaxInt64, "")
 	if err != nil {
 		return err
 	}
@@ -131,7 +135,7 @@ func (c *client) simbaCheck(args [][]byte) error {
 		c.replyYes(false, 0)
 		return nil
 	}
-	current, seq, err := c.backend().Check(c.conn.Context(), mutex, token)
+	current, seq, err := c.backend().Check(c.conn.Context(), mutex, uint64(token))
 	if err != nil {
 		return err
 	}
@@ -156,12 +160,7 @@ func parseBreak(args [][]byte) (mutex, reason string, err error) {
 }
 
 func (o *options) reason() string {
-	return optionValue(o, func(v []byte) (string, error) {
-		if len(v) > simba.MaxReasonLen {
-			return "", replyErrorf("ERR REASON has %d bytes, at most %d are allowed", len(v), simba.MaxReasonLen)
-		}
-		return string(v), nil
-	})
+	return optionValue(o, func(v []byte) (string, error) { return parseText(o.name, v, simba.MaxReasonLen) })
 }
 
 func (c *client) simbaBreak(args [][]byte) error {

@@ -62,14 +62,22 @@ const (
 // queueAt returns the queue behind the key of a command. If the key does not exist, the queue is
 // empty.
 func queueAt(t *keyTx, args [][]byte) (simba.Key, []simba.QueueMember, error) {
+	k, err := queueKey(t, args)
+	if err != nil || k.Part != simba.KeyQueue {
+		return k, nil, err
+	}
+	return k, t.Queue(k.Mutex), nil
+}
+
+// queueKey returns the key of a command. It returns an error if the key exists and is no queue.
+func queueKey(t *keyTx, args [][]byte) (simba.Key, error) {
 	k := t.key(args)
-	if k.Part == simba.KeyQueue {
-		return k, t.Queue(k.Mutex), nil
+	if k.Part != simba.KeyQueue {
+		if _, exists := t.lookup(k); exists {
+			return k, errWrongType
+		}
 	}
-	if _, exists := t.lookup(k); exists {
-		return k, nil, errWrongType
-	}
-	return k, nil, nil
+	return k, nil
 }
 
 type queueAdd struct {
@@ -108,11 +116,11 @@ func zadd(t *keyTx, args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	k := t.key(args)
-	if k.Part != simba.KeyQueue {
-		if _, exists := t.lookup(k); exists {
-			return errWrongType
-		}
+	k, err := queueKey(t, args)
+	switch {
+	case err != nil:
+		return err
+	case k.Part != simba.KeyQueue:
 		return replyErrorf("ERR '%s' works only on the queue of a mutex, simba:{mutex}:contender: this is a lock server", nameOf(args))
 	}
 	isNew := func(p simba.QueueMember) bool { _, member := t.Queued(k.Mutex, p.Contender); return !member }
@@ -160,20 +168,15 @@ func zrem(t *keyTx, args [][]byte) error {
 }
 
 func zscore(t *keyTx, args [][]byte) error {
-	k := t.key(args)
-	if k.Part != simba.KeyQueue {
-		if _, exists := t.lookup(k); exists {
-			return errWrongType
-		}
-		t.w.Null()
-		return nil
+	k, err := queueKey(t, args)
+	if err != nil {
+		return err
 	}
-	p, ok := t.Queued(k.Mutex, string(args[2]))
-	if !ok {
+	if p, ok := t.Queued(k.Mutex, string(args[2])); ok && k.Part == simba.KeyQueue {
+		t.w.Double(p.Score)
+	} else {
 		t.w.Null()
-		return nil
 	}
-	t.w.Double(p.Score)
 	return nil
 }
 
@@ -241,21 +244,14 @@ func writeMembers(w *resp.Writer, members []simba.QueueMember, scores bool) {
 	}
 	w.Array(n)
 	for _, p := range members {
-		switch {
-		case pairs:
+		if pairs {
 			w.Array(2)
-			writeMember(w, p)
-		case scores:
-			writeMember(w, p)
-		default:
-			w.BulkString(p.Contender)
+		}
+		w.BulkString(p.Contender)
+		if scores {
+			w.Double(p.Score)
 		}
 	}
-}
-
-func writeMember(w *resp.Writer, p simba.QueueMember) {
-	w.BulkString(p.Contender)
-	w.Double(p.Score)
 }
 
 // newMembers are the members that ZADD adds.

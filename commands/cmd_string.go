@@ -79,7 +79,7 @@ var stringCommands = []command{
 	},
 	{
 		name: "strlen", arity: 2, flags: readonly | fast, categories: catString, keys: oneKey(existence),
-		group: "string", since: "2.2.0", run: withoutKeys((*client).strlen), keyed: strlen,
+		group: "string", since: "2.2.0", run: (*client).runOnOwner, keyed: strlen,
 		summary: "Get the length of the owner's id, the value behind the key of a mutex",
 		args:    "key",
 	},
@@ -374,13 +374,4 @@ func delifeq(t *keyTx, args [][]byte) error {
 		return nil
 	}
 	return del(t, args[:2])
-}
-
-func (c *client) strlen(args [][]byte) error {
-	_, t, err := c.ownerOfKey(args[1])
-	if err != nil {
-		return err
-	}
-	c.w.Int(int64(len(t.Owner)))
-	return nil
 }

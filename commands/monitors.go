@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -121,27 +121,13 @@ func monitorLine(now time.Time, addr string, args [][]byte) []byte {
 func appendQuoted(line, arg []byte) []byte {
 	line = append(line, '"')
 	for _, ch := range arg {
-		switch {
-		case ch == '\\' || ch == '"':
-			line = append(line, '\\', ch)
-		case ch == '\n':
-			line = append(line, `\n`...)
-		case ch == '\r':
-			line = append(line, `\r`...)
-		case ch == '\t':
-			line = append(line, `\t`...)
-		case ch == '\a':
-			line = append(line, `\a`...)
-		case ch == '\b':
-			line = append(line, `\b`...)
+		switch i := strings.IndexByte("\\\"\n\r\t\a\b", ch); {
+		case i >= 0:
+			line = append(line, '\\', `\"nrtab`[i])
 		case ch >= ' ' && ch <= '~':
 			line = append(line, ch)
 		default:
-			line = append(line, `\x`...)
-			if ch < 0x10 {
-				line = append(line, '0')
-			}
-			line = strconv.AppendUint(line, uint64(ch), 16)
+			line = fmt.Appendf(line, `\x%02x`, ch)
 		}
 	}
 	return append(line, '"')

@@ -2,6 +2,7 @@ package commands
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -50,18 +51,15 @@ func parseUint(b []byte) (uint64, bool) {
 // parseMillis reads a time in milliseconds. name is the argument's name in errors, as in the
 // functions below.
 func parseMillis(name string, b []byte, lo, hi time.Duration) (time.Duration, error) {
-	n, ok := parseInt(b)
-	if !ok || n < lo.Milliseconds() || n > hi.Milliseconds() {
-		return 0, replyErrorf("ERR %s is not an integer or out of range: %d to %d milliseconds",
-			name, lo.Milliseconds(), hi.Milliseconds())
-	}
-	return time.Duration(n) * time.Millisecond, nil
+	n, err := parseRange(name, b, lo.Milliseconds(), hi.Milliseconds(), " milliseconds")
+	return time.Duration(n) * time.Millisecond, err
 }
 
-func parseRange(name string, b []byte, lo, hi int64) (int64, error) {
+// parseRange reads an integer. unit follows the range in errors.
+func parseRange(name string, b []byte, lo, hi int64, unit string) (int64, error) {
 	n, ok := parseInt(b)
 	if !ok || n < lo || n > hi {
-		return 0, replyErrorf("ERR %s is not an integer or out of range: %d to %d", name, lo, hi)
+		return 0, replyErrorf("ERR %s is not an integer or out of range: %d to %d%s", name, lo, hi, unit)
 	}
 	return n, nil
 }
@@ -76,23 +74,20 @@ func checkLength(name string, b []byte, limit int) error {
 // maxGlobLen is the longest glob, in bytes. The time to match a glob is proportional to its length.
 const maxGlobLen = 1024
 
-func parseGlob(name string, b []byte) (string, error) {
-	if err := checkLength(name, b, maxGlobLen); err != nil {
+func parseGlob(name string, b []byte) (string, error) { return parseText(name, b, maxGlobLen) }
+
+// parseText copies only a text that is short enough.
+func parseText(name string, b []byte, limit int) (string, error) {
+	if err := checkLength(name, b, limit); err != nil {
 		return "", err
 	}
 	return string(b), nil
 }
 
-// parseAnyToken reads a fencing token. It accepts 0, because in replies 0 means "no token".
-func parseAnyToken(name string, b []byte) (uint64, error) {
-	n, err := parseRange(name, b, 0, math.MaxInt64)
-	return uint64(n), err
-}
-
 // parseToken reads a fencing token that names a tenure. It refuses 0. To the backend, 0 means "any
 // token", so a client that sends 0 for a missing token would bypass the check.
 func parseToken(name string, b []byte) (uint64, error) {
-	n, err := parseRange(name, b, 1, math.MaxInt64)
+	n, err := parseRange(name, b, 1, math.MaxInt64, "")
 	return uint64(n), err
 }
 
@@ -151,27 +146,17 @@ func (o *options) is(name string) bool {
 	if !equalFold(o.word, name) {
 		return false
 	}
-	for _, s := range o.seen[:o.n] {
-		if s == name {
-			o.err = replyErrorf("ERR syntax error: option '%s' given twice", name)
-		}
-	}
-	if o.err == nil {
-		o.seen[o.n] = name
-		o.n++
-	}
 	o.name = name
+	if o.has(name) {
+		o.err = replyErrorf("ERR syntax error: option '%s' given twice", name)
+		return true
+	}
+	o.seen[o.n] = name
+	o.n++
 	return true
 }
 
-func (o *options) has(name string) bool {
-	for _, s := range o.seen[:o.n] {
-		if s == name {
-			return true
-		}
-	}
-	return false
-}
+func (o *options) has(name string) bool { return slices.Contains(o.seen[:o.n], name) }
 
 func (o *options) value() []byte {
 	if o.err == nil && len(o.rest) == 0 {
@@ -190,7 +175,7 @@ func (o *options) millis(lo, hi time.Duration) time.Duration {
 }
 
 func (o *options) integer(lo, hi int64) int64 {
-	return optionValue(o, func(v []byte) (int64, error) { return parseRange(o.name, v, lo, hi) })
+	return optionValue(o, func(v []byte) (int64, error) { return parseRange(o.name, v, lo, hi, "") })
 }
 
 func (o *options) token() uint64 {

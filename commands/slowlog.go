@@ -62,12 +62,10 @@ func (l *slowlog) trim() {
 func slowlogQuote(args [][]byte) []string {
 	kept := make([]string, 0, min(len(args), slowlogArgs))
 	for i, a := range args {
-		switch {
-		case i == slowlogArgs-1 && len(args) > slowlogArgs:
+		if i == slowlogArgs-1 && len(args) > slowlogArgs {
 			return append(kept, fmt.Sprintf("... (%d more arguments)", len(args)-i))
-		default:
-			kept = append(kept, string(cutArgument(a, slowlogArgBytes)))
 		}
+		kept = append(kept, string(cutArgument(a, slowlogArgBytes)))
 	}
 	return kept
 }
@@ -89,10 +87,8 @@ func (l *slowlog) newest(n int64) []slowCall {
 	if n < 0 || n > int64(len(l.entries)) {
 		n = int64(len(l.entries))
 	}
-	calls := make([]slowCall, 0, n)
-	for i := len(l.entries) - 1; int64(len(calls)) < n; i-- {
-		calls = append(calls, l.entries[i])
-	}
+	calls := slices.Clone(l.entries[len(l.entries)-int(n):])
+	slices.Reverse(calls)
 	return calls
 }
 
