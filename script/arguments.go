@@ -80,25 +80,12 @@ func checkInteger(L *lua.LState, n int) int { return int(toInteger(checkNumber(L
 // isNone reports whether an optional argument is missing or nil.
 func isNone(L *lua.LState, n int) bool { return n > L.GetTop() || L.Get(n) == lua.LNil }
 
-func optInt(L *lua.LState, n, otherwise int) int {
+// optional returns an optional argument as check does.
+func optional[T any](L *lua.LState, n int, otherwise T, check func(*lua.LState, int) T) T {
 	if isNone(L, n) {
 		return otherwise
 	}
-	return checkInt(L, n)
-}
-
-func optInteger(L *lua.LState, n, otherwise int) int {
-	if isNone(L, n) {
-		return otherwise
-	}
-	return checkInteger(L, n)
-}
-
-func optString(L *lua.LState, n int, otherwise string) string {
-	if isNone(L, n) {
-		return otherwise
-	}
-	return checkString(L, n)
+	return check(L, n)
 }
 
 func checkTable(L *lua.LState, n int) *lua.LTable {

@@ -118,11 +118,8 @@ func (r *rewriter) isAnyBox(get *ast.AttrGetExpr) bool {
 
 // isPlain reports whether an expression is a constant.
 func isPlain(e ast.Expr) bool {
-	switch e.(type) {
-	case *ast.NumberExpr, *ast.StringExpr, *ast.TrueExpr, *ast.FalseExpr, *ast.NilExpr:
-		return true
-	}
-	return false
+	_, ok := truth(e)
+	return ok
 }
 
 // checkBounds inserts a conversion of the bounds before a loop, unless they are certainly numbers.

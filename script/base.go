@@ -41,13 +41,13 @@ func baseAssert(L *lua.LState) int {
 	if lua.LVAsBool(checkAny(L, 1)) {
 		return L.GetTop()
 	}
-	raise(L, position(L, 1)+cString(optString(L, 2, "assertion failed!")))
+	raise(L, position(L, 1)+cString(optional(L, 2, "assertion failed!", checkString)))
 	return 0
 }
 
 func baseError(L *lua.LState) int {
 	v := L.Get(1)
-	level := optInt(L, 2, 1)
+	level := optional(L, 2, 1, checkInt)
 	if text, ok := plainString(v); ok {
 		if level > 0 {
 			text = position(L, min(level, maxCalls)) + text
@@ -176,8 +176,8 @@ const maxUnpack = 8000
 
 func (s *state) unpack(L *lua.LState) int {
 	t := s.content(checkTable(L, 1))
-	from := optInt(L, 2, 1)
-	to := optInt(L, 3, -1)
+	from := optional(L, 2, 1, checkInt)
+	to := optional(L, 3, -1, checkInt)
 	if isNone(L, 3) {
 		to = length(t)
 	}
@@ -195,7 +195,7 @@ func (s *state) unpack(L *lua.LState) int {
 }
 
 func toNumber(L *lua.LState) int {
-	base := optInt(L, 2, 10)
+	base := optional(L, 2, 10, checkInt)
 	v := checkAny(L, 1)
 	if base == 10 {
 		if f, ok := plainNumber(v); ok {

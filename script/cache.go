@@ -58,10 +58,7 @@ func shaOf(source string) string {
 func (c *cache) get(sha string, load bool) *compiled {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	found := c.bySHA[sha]
-	if found == nil {
-		found = c.bySHA[strings.ToLower(sha)]
-	}
+	found := c.bySHA[strings.ToLower(sha)]
 	switch {
 	case found == nil || found.eval == nil:
 	case load:

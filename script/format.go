@@ -3,6 +3,7 @@ package script
 import (
 	"fmt"
 	"math"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -52,33 +53,18 @@ type directive struct {
 	length    int
 }
 
+// directiveText matches the text of a directive.
+var directiveText = regexp.MustCompile(`^([-+ 0]*)([0-9]{0,2})(\.[0-9]{0,2})?`)
+
 func parseDirective(L *lua.LState, text string) directive {
-	count := func(from int, accept string, most int) int {
-		n := 0
-		for n < most && from+n < len(text) && strings.IndexByte(accept, text[from+n]) >= 0 {
-			n++
-		}
-		return n
-	}
-	var d directive
-	flags := count(0, "-+ 0", len(text))
-	if flags >= 6 {
+	m := directiveText.FindStringSubmatch(text)
+	d := directive{flags: m[1], width: m[2], precision: m[3], length: len(m[0])}
+	if len(d.flags) >= 6 {
 		raiseError(L, "invalid format (repeated flags)")
 	}
-	d.flags = text[:flags]
-	at := flags
-	n := count(at, "0123456789", 2)
-	d.width = text[at : at+n]
-	at += n
-	if count(at, ".", 1) == 1 {
-		n = 1 + count(at+1, "0123456789", 2)
-		d.precision = text[at : at+n]
-		at += n
-	}
-	if count(at, "0123456789", 1) > 0 {
+	if d.length < len(text) && isDigit(text[d.length]) {
 		raiseError(L, "invalid format (width or precision too long)")
 	}
-	d.length = at
 	return d
 }
 

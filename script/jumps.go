@@ -27,17 +27,11 @@ func beginsWithoutJump(s ast.Stmt) bool {
 		*ast.NumberForStmt, *ast.GenericForStmt:
 		return true
 	case *ast.IfStmt:
-		return hasCode(s.Condition)
+		return !isPlain(s.Condition) // the compiler emits no instruction for a constant condition
 	case *ast.WhileStmt:
-		return hasCode(s.Condition)
+		return !isPlain(s.Condition)
 	case *ast.DoBlockStmt:
 		return len(s.Stmts) > 0 && beginsWithoutJump(s.Stmts[0])
 	}
 	return false
-}
-
-// hasCode reports whether the compiler emits an instruction for a condition.
-func hasCode(e ast.Expr) bool {
-	_, constant := truth(e)
-	return !constant
 }

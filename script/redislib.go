@@ -10,7 +10,7 @@ import (
 func (s *state) redisLibrary() *lua.LTable {
 	t := s.table(map[string]lua.LGFunction{
 		"call": s.redisCall, "pcall": s.redisPcall,
-		"error_reply": redisErrorReply, "status_reply": redisStatusReply,
+		"error_reply": ofString(errorReply), "status_reply": ofString(statusReply),
 		"log":                s.redisLog,
 		"replicate_commands": func(L *lua.LState) int { return push(L, lua.LTrue) },
 	})
@@ -32,25 +32,26 @@ func errorTable(text string) *lua.LTable { return field("err", lua.LString(text)
 // misuse raises an error of the redis library, without a position.
 func misuse(L *lua.LState, text string) { L.Error(errorTable("ERR "+text), 0) }
 
-func redisErrorReply(L *lua.LState) int {
-	text, ok := L.Get(1).(lua.LString)
-	if !ok || L.GetTop() != 1 {
-		return push(L, errorTable("ERR wrong number or type of arguments"))
+// ofString returns a library function that makes a table of a string.
+func ofString(make func(lua.LString) *lua.LTable) lua.LGFunction {
+	return func(L *lua.LState) int {
+		text, ok := L.Get(1).(lua.LString)
+		if !ok || L.GetTop() != 1 {
+			return push(L, errorTable("ERR wrong number or type of arguments"))
+		}
+		return push(L, make(text))
 	}
+}
+
+func errorReply(text lua.LString) *lua.LTable {
 	code, message, found := strings.Cut(strings.TrimPrefix(cString(string(text)), "-"), " ")
 	if !found {
 		code, message = "ERR", code
 	}
-	return push(L, errorTable(code+" "+strings.Trim(message, "\r\n")))
+	return errorTable(code + " " + strings.Trim(message, "\r\n"))
 }
 
-func redisStatusReply(L *lua.LState) int {
-	text, ok := L.Get(1).(lua.LString)
-	if !ok || L.GetTop() != 1 {
-		return push(L, errorTable("ERR wrong number or type of arguments"))
-	}
-	return push(L, field("ok", text))
-}
+func statusReply(text lua.LString) *lua.LTable { return field("ok", text) }
 
 func (s *state) redisLog(L *lua.LState) int {
 	n := L.GetTop()

@@ -27,15 +27,12 @@ func (r *Runner) acquireSlot(ctx context.Context) (*slot, error) {
 		if wait <= 0 {
 			return nil, ErrBusy
 		}
-		timer := time.NewTimer(wait)
 		select {
 		case s := <-r.free:
-			timer.Stop()
 			return s, nil
 		case <-ctx.Done():
-			timer.Stop()
 			return nil, ctx.Err()
-		case <-timer.C:
+		case <-time.After(wait):
 		}
 	}
 }

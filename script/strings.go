@@ -31,8 +31,8 @@ func startIndex(i, n int) int {
 
 func (s *state) stringByte(L *lua.LState) int {
 	text := checkString(L, 1)
-	from := startIndex(optInteger(L, 2, 1), len(text))
-	to := min(startIndex(optInteger(L, 3, from), len(text)), len(text))
+	from := startIndex(optional(L, 2, 1, checkInteger), len(text))
+	to := min(startIndex(optional(L, 3, from, checkInteger), len(text)), len(text))
 	from = max(from, 1)
 	if from > to {
 		return 0
@@ -96,7 +96,7 @@ func (s *state) stringRep(L *lua.LState) int {
 func stringSub(L *lua.LState) int {
 	text := checkString(L, 1)
 	from := max(startIndex(checkInteger(L, 2), len(text)), 1)
-	to := min(startIndex(optInteger(L, 3, -1), len(text)), len(text))
+	to := min(startIndex(optional(L, 3, -1, checkInteger), len(text)), len(text))
 	if from > to {
 		return push(L, lua.LString(""))
 	}
@@ -106,7 +106,7 @@ func stringSub(L *lua.LState) int {
 // stringFind is string.find of a plain text. Lock scripts use no patterns.
 func (s *state) stringFind(L *lua.LState) int {
 	text, part := checkString(L, 1), checkString(L, 2)
-	from := min(max(startIndex(optInteger(L, 3, 1), len(text))-1, 0), len(text))
+	from := min(max(startIndex(optional(L, 3, 1, checkInteger), len(text))-1, 0), len(text))
 	if !lua.LVAsBool(L.Get(4)) && strings.ContainsAny(cString(part), "^$*+?.([%-") {
 		raiseError(L, "patterns are not supported: string.find needs true as its fourth argument")
 	}

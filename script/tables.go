@@ -19,8 +19,8 @@ func (s *state) tableLibrary() map[string]lua.LGFunction {
 
 func (s *state) tableConcat(L *lua.LState) int {
 	t := s.content(checkTable(L, 1))
-	separator := optString(L, 2, "")
-	from, to := optInt(L, 3, 1), optInt(L, 4, length(t))
+	separator := optional(L, 2, "", checkString)
+	from, to := optional(L, 3, 1, checkInt), optional(L, 4, length(t), checkInt)
 	var b []byte
 	for i := from; i <= to; i++ {
 		v := t.RawGet(lua.LNumber(i))
@@ -68,7 +68,7 @@ func (s *state) tableInsert(L *lua.LState) int {
 func (s *state) tableRemove(L *lua.LState) int {
 	t := s.writable(L, 1)
 	end := length(t)
-	at := optInt(L, 2, end)
+	at := optional(L, 2, end, checkInt)
 	if at < 1 || at > end {
 		return 0
 	}
