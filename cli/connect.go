@@ -182,8 +182,8 @@ func login(settings map[string]setting, t target) (user, password string, err er
 	case file.given() && word.given() && file.from == word.from:
 		return "", "", Usagef("%s and %s are both set; use one of them", word.where, file.where)
 	case file.given() && file.from < word.from:
-		if password, err = readPassword(file); err != nil {
-			return "", "", err
+		if password, err = ReadPassword(file.value); err != nil {
+			return "", "", Usagef("%s: %w", file.where, err)
 		}
 	case word.given():
 		password = word.value
@@ -192,20 +192,6 @@ func login(settings map[string]setting, t target) (user, password string, err er
 		return "", "", Usagef("user %s has no password; set --%s or %s", Printable(user), passwordFileFlag, passwordVariable)
 	}
 	return user, password, nil
-}
-
-// readPassword reads the password from the file that a setting names, without a byte order mark and
-// trailing line ends.
-func readPassword(s setting) (string, error) {
-	text, err := os.ReadFile(s.value)
-	if err != nil {
-		return "", Usagef("%s: %w", s.where, fileError(err))
-	}
-	password := strings.TrimRight(strings.TrimPrefix(string(text), "\ufeff"), "\r\n")
-	if password == "" {
-		return "", Usagef("%s: %s is empty", s.where, Printable(s.value))
-	}
-	return password, nil
 }
 
 // tlsConfig returns the configuration of TLS, nil without TLS.

@@ -108,6 +108,24 @@ func readSettings(cmd *cobra.Command, flags []connectionFlag) (map[string]settin
 	return settings, nil
 }
 
+// Trim removes a leading byte order mark and trailing line ends, which editors and echo add.
+func Trim(text string) string {
+	return strings.TrimRight(strings.TrimPrefix(text, "\ufeff"), "\r\n")
+}
+
+// ReadPassword returns the content of a file, as Trim returns it. It refuses an empty one.
+func ReadPassword(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fileError(err)
+	}
+	password := Trim(string(text))
+	if password == "" {
+		return "", fmt.Errorf("%s is empty", Printable(path))
+	}
+	return password, nil
+}
+
 // ReadFile returns the values in a TOML file by key, as a user would write them for flags, and all
 // errors. It does not repeat values, because a URL can have a password.
 func ReadFile(path string, known func(key string) bool) (map[string]string, []error) {

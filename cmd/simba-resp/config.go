@@ -1,11 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,10 +112,7 @@ func (f configErrors) Error() string {
 // loadConfig sets every field from the first source that has it: flags, the environment, the file
 // of --config, the default. Its error has type configErrors.
 func loadConfig(flags map[string]string, getenv func(string) string) (*config, error) {
-	file := trim(flags[configFlag])
-	if file == "" {
-		file = trim(getenv(cli.Variable(configFlag)))
-	}
+	file := cmp.Or(cli.Trim(flags[configFlag]), cli.Trim(getenv(cli.Variable(configFlag))))
 	inFile, wrong := readFile(file)
 
 	c := &config{File: file}
@@ -125,11 +122,11 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 		if s, ok := inFile[f.name]; ok {
 			text, source, given[f.name] = s, f.name+" in "+file, true
 		}
-		if s := trim(getenv(cli.Variable(f.name))); s != "" {
+		if s := cli.Trim(getenv(cli.Variable(f.name))); s != "" {
 			text, source, given[f.name] = s, cli.Variable(f.name), true
 		}
 		if s, ok := flags[f.name]; ok {
-			text, source, given[f.name] = trim(s), "--"+f.name, true
+			text, source, given[f.name] = cli.Trim(s), "--"+f.name, true
 		}
 		if f.secret && f.engine != "" && source == f.name+" in "+file {
 			c.storeInFile += f.name + " "
@@ -146,7 +143,7 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 
 	if c.RequirePassFile != "" {
 		if err := c.readPassword(); err != nil {
-			wrong = append(wrong, fmt.Errorf("--%w", err))
+			wrong = append(wrong, fmt.Errorf("--requirepass-file: %w", err))
 		}
 	}
 	if len(c.RequirePass) <= maxPassword {
@@ -159,11 +156,6 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 		return nil, wrong
 	}
 	return c, nil
-}
-
-// trim removes a leading byte order mark and trailing line ends, which editors and echo add.
-func trim(text string) string {
-	return strings.TrimRight(strings.TrimPrefix(text, "\ufeff"), "\r\n")
 }
 
 // readFile returns the values in a TOML file by key, as a user would write them for flags.
@@ -188,19 +180,12 @@ func (c *config) reread(name string) func() (string, error) {
 	}
 }
 
-func (c *config) readPassword() error {
-	const name = "requirepass-file"
+func (c *config) readPassword() (err error) {
 	if c.RequirePass != "" {
-		return errors.New(name + ": --requirepass is given too; use one of them")
+		return errors.New("--requirepass is given too; use one of them")
 	}
-	b, err := os.ReadFile(c.RequirePassFile)
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	if c.RequirePass = trim(string(b)); c.RequirePass == "" {
-		return fmt.Errorf("%s: %s is empty", name, c.RequirePassFile)
-	}
-	return nil
+	c.RequirePass, err = cli.ReadPassword(c.RequirePassFile)
+	return err
 }
 
 // maxPassword is the maximum length of a password in bytes, far below the limit for an argument
@@ -236,17 +221,13 @@ func (c *config) Validate() configErrors {
 	if len(c.RequirePass) > maxPassword {
 		refuse("requirepass", "it has %d bytes, at most %d are allowed", len(c.RequirePass), maxPassword)
 	}
-	for _, store := range []struct{ flag, value, engine, example string }{
-		{"redis-url", c.RedisURL, engineRedis, "redis://127.0.0.1:6379"},
-		{"mysql-dsn", c.MySQLDSN, engineMySQL, "user:password@tcp(127.0.0.1:3306)/simba"},
-		{"postgres-url", c.PostgresURL, enginePostgres, "postgres://user:password@127.0.0.1:5432/simba"},
-		{"zookeeper-servers", c.ZooKeeperServers, engineZooKeeper, "127.0.0.1:2181"},
-	} {
-		if store.value == "" && c.Engine == store.engine {
-			refuse(store.flag, "--engine %s needs it, for example %s", store.engine, store.example)
-		}
-	}
 	for _, f := range c.fields() {
+		if f.needs != "" && !f.isInitial() && c.field(f.needs).isInitial() {
+			refuse(f.name, "it needs --%s", f.needs)
+		}
+		if f.example != "" && f.isInitial() && f.engine == c.Engine {
+			refuse(f.name, "--engine %s needs it, for example %s", f.engine, f.example)
+		}
 		if f.engine != "" && f.engine != c.Engine && !f.isInitial() && f.name != "data-dir" {
 			// If the server ignored the address of a store, it would grant locks elsewhere. Then
 			// two groups of servers might each grant the same lock. An unused data directory does
