@@ -25,10 +25,7 @@ var memberName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // peers returns the members of Cluster, as far as they are well formed, and the errors of the list.
 func (c *config) peers() (all []cluster.Peer, wrong configErrors) {
-	if c.Cluster == "" {
-		return nil, nil
-	}
-	names, addrs := make(map[string]bool), make(map[string]bool)
+	taken := make(map[string]bool) // names and addresses
 	refuse := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
 	for member := range strings.SplitSeq(c.Cluster, ",") {
 		name, addr, ok := strings.Cut(strings.TrimSpace(member), "=")
@@ -42,12 +39,12 @@ func (c *config) peers() (all []cluster.Peer, wrong configErrors) {
 			refuse("member %s: %w", name, err)
 		case host == "" || strings.Trim(port, "0") == "" || net.ParseIP(host).IsUnspecified():
 			refuse("member %s: other members cannot connect to '%s'", name, addr)
-		case names[name]:
+		case taken[name]:
 			refuse("the name %s is there twice", name)
-		case addrs[addr]:
+		case taken[addr]:
 			refuse("the address %s is there twice", addr)
 		default:
-			names[name], addrs[addr] = true, true
+			taken[name], taken[addr] = true, true
 			all = append(all, cluster.Peer{Name: name, Addr: addr})
 		}
 	}
@@ -68,11 +65,6 @@ func (c *config) self() *cluster.Peer {
 // checkCluster reports errors of the settings of a cluster, apart from the content of the files.
 func (c *config) checkCluster(refuse func(name, format string, args ...any)) {
 	if c.Cluster == "" {
-		for _, f := range c.fields() {
-			if strings.HasPrefix(f.name, "cluster-") && !f.isInitial() {
-				refuse(f.name, "it needs --cluster")
-			}
-		}
 		return
 	}
 	peers, wrong := c.peers()

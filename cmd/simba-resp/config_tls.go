@@ -7,17 +7,11 @@ var tlsLive = []string{"tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls
 
 // checkTLS reports errors of the TLS settings, apart from the content of the files.
 func (c *config) checkTLS(refuse func(name, format string, args ...any)) {
-	given := func(name string) bool { return !c.field(name).isInitial() }
 	if c.TLSAddr == "" {
-		for _, name := range tlsLive {
-			if given(name) {
-				refuse(name, "it needs --tls-addr")
-			}
-		}
 		return
 	}
 	for _, name := range []string{"tls-cert-file", "tls-key-file"} {
-		if !given(name) {
+		if c.field(name).isInitial() {
 			refuse(name, "--tls-addr needs it")
 		}
 	}

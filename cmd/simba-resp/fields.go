@@ -21,6 +21,8 @@ type field struct {
 	help    string     // sentences for --help
 	secret  bool       // the value is never shown
 	engine  string     // the only engine that uses it, "" = all
+	example string     // a value, if its engine cannot do without one
+	needs   string     // a setting without which it has no effect, "" = none
 	value   flag.Value // in the config
 }
 
@@ -63,7 +65,7 @@ func (c *config) fields() []field {
 			help: "Unix socket for clients of this machine, without TLS. The permission of the file protects it, so it needs no password. The server removes the file when it stops.",
 		},
 		{
-			name: "unixsocketperm", kind: "octal number", initial: "700", value: (*permission)(&c.UnixSocketPerm),
+			name: "unixsocketperm", kind: "octal number", initial: "700", needs: "unixsocket", value: (*permission)(&c.UnixSocketPerm),
 			help: "Permission of the unix socket, in octal as for chmod. A client needs the right to write. 0 = as the umask says, which is Redis' default.",
 		},
 		{
@@ -87,23 +89,23 @@ func (c *config) fields() []field {
 			help: "Address for clients that use TLS. Outside loopback it needs a password, --tls-auth-clients yes or --insecure.",
 		},
 		{
-			name: "tls-cert-file", kind: "path", value: (*text)(&c.TLSCertFile),
+			name: "tls-cert-file", kind: "path", needs: "tls-addr", value: (*text)(&c.TLSCertFile),
 			help: "Server certificate in PEM, followed by its intermediate certificates. SIGHUP reads it again.",
 		},
 		{
-			name: "tls-key-file", kind: "path", value: (*text)(&c.TLSKeyFile),
+			name: "tls-key-file", kind: "path", needs: "tls-addr", value: (*text)(&c.TLSKeyFile),
 			help: "Private key of the server certificate, in PEM. SIGHUP reads it again.",
 		},
 		{
-			name: "tls-ca-cert-file", kind: "path", value: (*text)(&c.TLSCACertFile),
+			name: "tls-ca-cert-file", kind: "path", needs: "tls-addr", value: (*text)(&c.TLSCACertFile),
 			help: "Certificates of the authorities that sign client certificates, in PEM. SIGHUP reads it again.",
 		},
 		{
-			name: "tls-auth-clients", kind: strings.Join(tlsAuths, "|"), initial: authNo, value: choice{&c.TLSAuthClients, tlsAuths},
+			name: "tls-auth-clients", kind: strings.Join(tlsAuths, "|"), initial: authNo, needs: "tls-addr", value: choice{&c.TLSAuthClients, tlsAuths},
 			help: "Certificates of TLS clients. no = the server asks for none, optional = a client may present one, yes = every client must. The server verifies certificates with --tls-ca-cert-file.",
 		},
 		{
-			name: "tls-min-version", kind: strings.Join(tlsVersions, "|"), initial: version12, value: choice{&c.TLSMinVersion, tlsVersions},
+			name: "tls-min-version", kind: strings.Join(tlsVersions, "|"), initial: version12, needs: "tls-addr", value: choice{&c.TLSMinVersion, tlsVersions},
 			help: "Oldest version of TLS that the server accepts.",
 		},
 		{
@@ -111,11 +113,11 @@ func (c *config) fields() []field {
 			help: "Address for metrics and health checks over HTTP: /metrics, /livez, /readyz and, for members of a cluster, /leader. With --tls-addr it serves HTTPS with the same certificate and --tls-auth-clients. Outside loopback it needs the same as --addr, or as --tls-addr.",
 		},
 		{
-			name: "http-pprof", kind: "true|false", initial: "false", value: (*boolean)(&c.HTTPPprof),
+			name: "http-pprof", kind: "true|false", initial: "false", needs: "http-addr", value: (*boolean)(&c.HTTPPprof),
 			help: "Serve profiles of the process at /debug/pprof/ of --http-addr, to users who may run CONFIG GET.",
 		},
 		{
-			name: "metrics-mutexes", kind: "glob,…", value: (*text)(&c.MetricsMutexes),
+			name: "metrics-mutexes", kind: "glob,…", needs: "http-addr", value: (*text)(&c.MetricsMutexes),
 			help: "Mutexes that have metrics of their own, as globs between commas. At most 200 mutexes have them. With an asterisk, each scrape reads the list of all mutexes.",
 		},
 		{
@@ -139,39 +141,39 @@ func (c *config) fields() []field {
 			help: "Members of a cluster: servers that keep the same mutexes and survive the loss of one of them. Each has a name and an address for the other members. Three members survive the loss of one, five of two. All members have the same list.",
 		},
 		{
-			name: "cluster-name", kind: "name", engine: engineEmbedded, value: (*text)(&c.ClusterName),
+			name: "cluster-name", kind: "name", engine: engineEmbedded, needs: "cluster", value: (*text)(&c.ClusterName),
 			help: "Name of this server in --cluster.",
 		},
 		{
-			name: "cluster-cert-file", kind: "path", engine: engineEmbedded, value: (*text)(&c.ClusterCertFile),
+			name: "cluster-cert-file", kind: "path", engine: engineEmbedded, needs: "cluster", value: (*text)(&c.ClusterCertFile),
 			help: "Certificate of this member in PEM, followed by its intermediate certificates. It must name the host of the member in --cluster, and be valid for servers and for clients.",
 		},
 		{
-			name: "cluster-key-file", kind: "path", engine: engineEmbedded, value: (*text)(&c.ClusterKeyFile),
+			name: "cluster-key-file", kind: "path", engine: engineEmbedded, needs: "cluster", value: (*text)(&c.ClusterKeyFile),
 			help: "Private key of --cluster-cert-file, in PEM.",
 		},
 		{
-			name: "cluster-ca-cert-file", kind: "path", engine: engineEmbedded, value: (*text)(&c.ClusterCACertFile),
+			name: "cluster-ca-cert-file", kind: "path", engine: engineEmbedded, needs: "cluster", value: (*text)(&c.ClusterCACertFile),
 			help: "Certificates of the authorities that sign the members' certificates, in PEM. Whoever has a certificate of them can act as a member.",
 		},
 		{
-			name: "cluster-insecure", kind: "true|false", initial: "false", engine: engineEmbedded, value: (*boolean)(&c.ClusterInsecure),
+			name: "cluster-insecure", kind: "true|false", initial: "false", engine: engineEmbedded, needs: "cluster", value: (*boolean)(&c.ClusterInsecure),
 			help: "Let members connect to each other without TLS outside loopback. Then whoever reaches the address of a member can act as a member.",
 		},
 		{
-			name: "cluster-election", kind: "duration", initial: "1s", engine: engineEmbedded, value: (*duration)(&c.ClusterElection),
+			name: "cluster-election", kind: "duration", initial: "1s", engine: engineEmbedded, needs: "cluster", value: (*duration)(&c.ClusterElection),
 			help: "How long a member hears nothing from the leader before it asks to be elected, at least five times --cluster-heartbeat. The real time is one to two times as long. All members need the same value.",
 		},
 		{
-			name: "cluster-heartbeat", kind: "duration", initial: "100ms", engine: engineEmbedded, value: (*duration)(&c.ClusterHeartbeat),
+			name: "cluster-heartbeat", kind: "duration", initial: "100ms", engine: engineEmbedded, needs: "cluster", value: (*duration)(&c.ClusterHeartbeat),
 			help: "How often the leader sends a sign of life. All members need the same value.",
 		},
 		{
-			name: "redis-url", kind: "url", secret: true, engine: engineRedis, value: (*text)(&c.RedisURL),
+			name: "redis-url", kind: "url", secret: true, engine: engineRedis, example: "redis://127.0.0.1:6379", value: (*text)(&c.RedisURL),
 			help: "Store of --engine redis: redis://user:password@host:6379/0, rediss:// for TLS, redis+sentinel://host:26379,…/name or redis+cluster://host:6379,…",
 		},
 		{
-			name: "mysql-dsn", kind: "dsn", secret: true, engine: engineMySQL, value: (*text)(&c.MySQLDSN),
+			name: "mysql-dsn", kind: "dsn", secret: true, engine: engineMySQL, example: "user:password@tcp(127.0.0.1:3306)/simba", value: (*text)(&c.MySQLDSN),
 			help: "Store of --engine mysql: user:password@tcp(host:3306)/database",
 		},
 		{
@@ -183,7 +185,7 @@ func (c *config) fields() []field {
 			help: "How often --engine mysql polls a mutex that has waiters, with one statement each time. 0 = once, when its lease ends.",
 		},
 		{
-			name: "postgres-url", kind: "url", secret: true, engine: enginePostgres, value: (*text)(&c.PostgresURL),
+			name: "postgres-url", kind: "url", secret: true, engine: enginePostgres, example: "postgres://user:password@127.0.0.1:5432/simba", value: (*text)(&c.PostgresURL),
 			help: "Store of --engine postgres, as psql accepts it: postgres://user:password@host:5432/database?sslmode=verify-full. It may name several hosts.",
 		},
 		{
@@ -195,7 +197,7 @@ func (c *config) fields() []field {
 			help: "Create the table and the sequence of --engine postgres if they are missing.",
 		},
 		{
-			name: "zookeeper-servers", kind: "host:port,…", engine: engineZooKeeper, value: (*text)(&c.ZooKeeperServers),
+			name: "zookeeper-servers", kind: "host:port,…", engine: engineZooKeeper, example: "127.0.0.1:2181", value: (*text)(&c.ZooKeeperServers),
 			help: "Store of --engine zookeeper. A path behind the last server is the parent of all nodes: host:port,host:port/path.",
 		},
 		{

@@ -12,15 +12,6 @@ import (
 )
 
 func (c *config) checkHTTP(refuse func(name, format string, args ...any)) {
-	if c.HTTPAddr == "" {
-		if c.HTTPPprof {
-			refuse("http-pprof", "it needs --http-addr")
-		}
-		if c.MetricsMutexes != "" {
-			refuse("metrics-mutexes", "it needs --http-addr")
-		}
-		return
-	}
 	for _, name := range c.metricsMutexes() {
 		// On the embedded engine the keys of Redis commands are mutexes too, of any name.
 		if err := simba.CheckMutex(name); err != nil && c.Engine != engineEmbedded && !monitor.IsGlob(name) {

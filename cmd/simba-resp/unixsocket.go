@@ -19,10 +19,6 @@ const maxSocketPath = len(syscall.RawSockaddrUnix{}.Path) - 1
 
 func (c *config) checkUnixSocket(refuse func(name, format string, args ...any)) {
 	switch path := c.UnixSocket; {
-	case path == "":
-		if !c.field("unixsocketperm").isInitial() {
-			refuse("unixsocketperm", "it needs --unixsocket")
-		}
 	case len(path) > maxSocketPath:
 		refuse("unixsocket", "the path has %d bytes, at most %d are allowed", len(path), maxSocketPath)
 	case strings.HasPrefix(path, "@") || strings.ContainsFunc(path, unicode.IsControl):
