@@ -1,5 +1,7 @@
 package resp
 
+import "strings"
+
 // inline reads a command from a line of words.
 func (r *reader) inline(line []byte, unauth bool) error {
 	line = line[:len(line)-1]
@@ -65,18 +67,10 @@ func unquote(line []byte, i int) (n, rest int, ok bool) {
 	return n, i, quote == 0
 }
 
+// unescape returns the byte of the escape \c.
 func unescape(c byte) byte {
-	switch c {
-	case 'n':
-		return '\n'
-	case 'r':
-		return '\r'
-	case 't':
-		return '\t'
-	case 'b':
-		return '\b'
-	case 'a':
-		return '\a'
+	if i := strings.IndexByte("nrtba", c); i >= 0 {
+		return "\n\r\t\b\a"[i]
 	}
 	return c
 }

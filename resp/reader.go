@@ -320,10 +320,7 @@ func parseLength(line []byte) (n int, ok bool) {
 	if negative {
 		digits = digits[1:]
 	}
-	if len(digits) == 0 || digits[0] == '0' {
-		return 0, false
-	}
-	if len(digits) > maxDigits {
+	if len(digits) == 0 || digits[0] == '0' || len(digits) > maxDigits {
 		return 0, false
 	}
 	const most = 1<<31 - 1

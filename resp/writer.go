@@ -72,13 +72,7 @@ func (w *Writer) Null() {
 func (w *Writer) Array(n int) { w.buf = redcon.AppendArray(w.buf, n) }
 
 // Map begins a map of n keys, each followed by its value; a flat array in RESP2.
-func (w *Writer) Map(n int) {
-	if w.resp3 {
-		w.header('%', n)
-		return
-	}
-	w.Array(2 * n)
-}
+func (w *Writer) Map(n int) { w.aggregate('%', n, 2*n) }
 
 // MapOf writes a map of pairs.
 func (w *Writer) MapOf(pairs ...any) {
@@ -99,21 +93,18 @@ func (w *Writer) Pairs(pairs ...any) {
 }
 
 // Set begins a set of n elements; an array in RESP2.
-func (w *Writer) Set(n int) {
-	if w.resp3 {
-		w.header('~', n)
-		return
-	}
-	w.Array(n)
-}
+func (w *Writer) Set(n int) { w.aggregate('~', n, n) }
 
 // Push begins an out-of-band push of n elements; an array in RESP2.
-func (w *Writer) Push(n int) {
+func (w *Writer) Push(n int) { w.aggregate('>', n, n) }
+
+// aggregate begins an aggregate that only RESP3 has. In RESP2 it is an array of flat elements.
+func (w *Writer) aggregate(kind byte, n, flat int) {
 	if w.resp3 {
-		w.header('>', n)
-		return
+		w.header(kind, n)
+	} else {
+		w.Array(flat)
 	}
-	w.Array(n)
 }
 
 // Double writes a number with 17 significant digits, as C's %.17g does; a bulk string of the same
