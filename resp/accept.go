@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"runtime"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -16,7 +17,7 @@ const (
 	lastAcceptPause  = time.Second
 )
 
-// Serve accepts and serves connections until Shutdown, which closes ln and makes Serve return nil.
+// Serve accepts and serves connections until ln is closed, and then returns nil. Shutdown closes ln.
 // A server may serve several listeners at a time. After a temporary error, such as a lack of file
 // descriptors, Serve tries again. It returns any other error. ln must not do TLS itself; see
 // ServeTLS.
@@ -27,30 +28,29 @@ func (s *Server) acceptLoop(ln net.Listener, config *tls.Config) error {
 	if !s.registerListener(ln) {
 		return ln.Close()
 	}
-	defer s.removeListener(ln)
 	pause := firstAcceptPause
 	for {
 		nc, err := ln.Accept()
 		switch {
 		case err == nil:
 			pause = firstAcceptPause
-			s.startConn(nc, config)
+			if c := s.admit(nc, config); c != nil {
+				go c.run()
+			}
 			runtime.Gosched() // a flood of new connections must not starve the open ones
-		case s.stopping():
+		case errors.Is(err, net.ErrClosed):
 			return nil
 		case !isTemporary(err):
 			return fmt.Errorf("accept: %w", err)
 		default:
 			s.cfg.Logger.Warn("cannot accept connections", "err", err, "pause", pause)
-			s.pause(pause)
+			select {
+			case <-time.After(pause):
+			case <-s.stop:
+				return nil
+			}
 			pause = min(2*pause, lastAcceptPause)
 		}
-	}
-}
-
-func (s *Server) startConn(nc net.Conn, config *tls.Config) {
-	if c := s.admit(nc, config); c != nil {
-		go c.run()
 	}
 }
 
@@ -61,46 +61,17 @@ func (s *Server) registerListener(ln net.Listener) bool {
 	if s.closing {
 		return false
 	}
-	s.listeners[ln] = struct{}{}
+	s.listeners = append(s.listeners, ln)
 	s.watch.Do(func() { s.watching.Go(s.cutVanished) })
 	return true
-}
-
-func (s *Server) removeListener(ln net.Listener) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.listeners, ln)
-}
-
-func (s *Server) stopping() bool {
-	select {
-	case <-s.stop:
-		return true
-	default:
-		return false
-	}
-}
-
-// pause waits for d, at most until Shutdown.
-func (s *Server) pause(d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-s.stop:
-	}
 }
 
 // isTemporary reports whether a later accept(2) may succeed. The errors mean that a single
 // connection failed, or that descriptors or memory are lacking.
 func isTemporary(err error) bool {
-	for _, errno := range []syscall.Errno{
+	var errno syscall.Errno
+	return errors.As(err, &errno) && slices.Contains([]syscall.Errno{
 		syscall.ECONNABORTED, syscall.EINTR, syscall.EPROTO, syscall.EPERM,
 		syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM,
-	} {
-		if errors.Is(err, errno) {
-			return true
-		}
-	}
-	return false
+	}, errno)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"maps"
 	"net"
 	"runtime"
 	"slices"
@@ -48,7 +49,7 @@ type Server struct {
 	mu        sync.Mutex // protects this group
 	conns     map[uint64]*Conn
 	lastID    uint64
-	listeners map[net.Listener]struct{}
+	listeners []net.Listener
 	closing   bool
 	ended     sync.Cond // its L is mu; signaled when a connection has ended
 
@@ -73,7 +74,6 @@ func NewServer(cfg Config, h Handler) *Server {
 		conns:     make(map[uint64]*Conn),
 		computing: make(chan struct{}, runtime.GOMAXPROCS(0)),
 		pushers:   newPushers(),
-		listeners: make(map[net.Listener]struct{}),
 		stop:      make(chan struct{}),
 		drained:   make(chan struct{}),
 	}
@@ -186,7 +186,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	s.listeners = nil
 	s.mu.Unlock()
 
-	for ln := range listeners {
+	for _, ln := range listeners {
 		ln.Close() // makes its Serve return
 	}
 	s.watching.Wait()
@@ -218,10 +218,7 @@ func (s *Server) Conn(id uint64) *Conn {
 // Conns returns the connections, sorted by id.
 func (s *Server) Conns() []*Conn {
 	s.mu.Lock()
-	conns := make([]*Conn, 0, len(s.conns))
-	for _, c := range s.conns {
-		conns = append(conns, c)
-	}
+	conns := slices.Collect(maps.Values(s.conns))
 	s.mu.Unlock()
 	slices.SortFunc(conns, func(a, b *Conn) int { return cmp.Compare(a.id, b.id) })
 	return conns
