@@ -30,7 +30,6 @@ type Broker struct {
 	// stores patterns holds mu.
 	patterns atomic.Pointer[patternIndex]
 
-	total   atomic.Int64 // number of subscriptions
 	clients atomic.Int64 // number of connections with a subscription
 }
 
@@ -53,26 +52,35 @@ func NewBroker() *Broker {
 // returns the number of matching subscriptions. A connection receives the message once for each of
 // its matching subscriptions.
 func (b *Broker) Publish(channel, payload string) (receivers int) {
-	exact, matched := b.publish(channel, payload)
+	exact, matched := b.publish(KindChannel, channel, payload)
 	return exact + matched
 }
 
 // PublishCountExact is Publish, but it counts only the subscribers of the channel itself.
 func (b *Broker) PublishCountExact(channel, payload string) (subscribers int) {
-	exact, _ := b.publish(channel, payload)
+	exact, _ := b.publish(KindChannel, channel, payload)
 	return exact
 }
 
-func (b *Broker) publish(channel, payload string) (exact, matched int) {
+// PublishShard queues a message for the subscribers of a shard channel and returns their number.
+func (b *Broker) PublishShard(channel, payload string) (receivers int) {
+	exact, _ := b.publish(KindShard, channel, payload)
+	return exact
+}
+
+func (b *Broker) publish(kind Kind, channel, payload string) (exact, matched int) {
 	if !b.Any() {
 		return 0, 0
 	}
 	var slow []*Conn
 	b.mu.RLock()
-	if t := b.topics[KindChannel][channel]; t != nil {
-		exact = t.send(&publication{kind: KindChannel, channel: channel, payload: payload}, &slow)
+	if t := b.topics[kind][channel]; t != nil {
+		exact = t.send(&publication{kind: kind, channel: channel, payload: payload}, &slow)
 	}
-	patterns := b.patternsLocked()
+	patterns := noPatterns
+	if kind == KindChannel {
+		patterns = b.patternsLocked()
+	}
 	b.mu.RUnlock()
 	for t := range patterns.matches(channel) {
 		p := &publication{kind: KindPattern, pattern: t.name, channel: channel, payload: payload}
@@ -93,21 +101,6 @@ func (b *Broker) patternsLocked() *patternIndex {
 		b.patterns.Store(index)
 	}
 	return index
-}
-
-// PublishShard queues a message for the subscribers of a shard channel and returns their number.
-func (b *Broker) PublishShard(channel, payload string) (receivers int) {
-	if !b.Any() {
-		return 0
-	}
-	var slow []*Conn
-	b.mu.RLock()
-	if t := b.topics[KindShard][channel]; t != nil {
-		receivers = t.send(&publication{kind: KindShard, channel: channel, payload: payload}, &slow)
-	}
-	b.mu.RUnlock()
-	cutAll(slow)
-	return receivers
 }
 
 // send queues p for every subscriber. If the queue of a connection overflowed, send appends the
@@ -131,7 +124,7 @@ func cutAll(slow []*Conn) {
 }
 
 // Any reports whether there is a subscription. It costs one atomic load.
-func (b *Broker) Any() bool { return b.total.Load() > 0 }
+func (b *Broker) Any() bool { return b.clients.Load() > 0 }
 
 // Subscribers returns how many connections subscribe to exactly that name.
 func (b *Broker) Subscribers(kind Kind, name string) int {
@@ -228,7 +221,6 @@ func (b *Broker) patternsChanged(kind Kind) {
 func (b *Broker) count(c *Conn, kind Kind, by int32) {
 	before := c.SubscriptionCount()
 	c.counts[kind].Add(by)
-	b.total.Add(int64(by))
 	switch after := c.SubscriptionCount(); {
 	case before == 0:
 		b.clients.Add(1)

@@ -12,6 +12,9 @@ type patternIndex struct {
 	lengths  []int // the lengths of the keys of byPrefix, sorted, each once
 }
 
+// noPatterns is the index of no patterns.
+var noPatterns = new(patternIndex)
+
 func newPatternIndex(patterns iter.Seq[*topic]) *patternIndex {
 	index := &patternIndex{byPrefix: make(map[string][]*topic)}
 	for t := range patterns {
