@@ -21,15 +21,6 @@ const (
 	parked Wakeup = 0 // the wait has not ended
 )
 
-var wakeupNames = [...]string{"parked", "woken", "timed out", "gone", "unblocked", "unblocked with an error", "shutting down"}
-
-func (w Wakeup) String() string {
-	if w >= 0 && int(w) < len(wakeupNames) {
-		return wakeupNames[w]
-	}
-	return "unknown"
-}
-
 // Wait is one blocked command. Because each command has its own Wait, a late Wake has no effect on
 // the next command.
 type Wait struct {

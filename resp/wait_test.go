@@ -7,6 +7,10 @@ import (
 	"time"
 )
 
+var wakeupNames = [...]string{"parked", "woken", "timed out", "gone", "unblocked", "unblocked with an error", "shutting down"}
+
+func (w Wakeup) String() string { return wakeupNames[w] }
+
 // blocking is a script whose WAIT blocks until its limit or a wake-up, and replies why Await
 // returned.
 type blocking struct {
