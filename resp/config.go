@@ -84,8 +84,8 @@ type Config struct {
 	// A command names its changes with Conn.ReplyAfter, and the Committer makes them durable. The
 	// server calls the Committer for each batch in which a command called ReplyAfter, even after a
 	// disconnect. When the Committer returns nil, the server sends the replies. On an error the
-	// server drops the replies and closes the connection. If Committer is nil, the server closes a
-	// connection whose command names a change.
+	// server drops the replies and closes the connection. Committer may be nil if no
+	// command calls ReplyAfter.
 	Committer simba.Committer
 
 	// InUse reports whether a connection stays open although it was silent for IdleTimeout; nil =
@@ -105,9 +105,6 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Broker == nil {
 		c.Broker = NewBroker()
-	}
-	if c.Committer == nil {
-		c.Committer = noCommitter{}
 	}
 	if c.InUse == nil {
 		c.InUse = func(*Conn) bool { return false }

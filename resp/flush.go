@@ -7,16 +7,13 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-var (
-	errCommit      = errors.New("commit")
-	errNoCommitter = errors.New("the server has no Committer")
-)
+var errCommit = errors.New("commit")
 
 // replies are the replies of a batch, which the server sends together.
 type replies struct {
 	reply       Writer
 	start       int       // where the reply to the current command begins in reply.buf
-	holdsPushes bool      // the current command holds pushes back, see Conn.hold
+	holdsPushes bool      // the current command holds pushes back, see Conn.HoldPushes
 	after       simba.Seq // the replies wait until this Seq is durable
 	mustCommit  bool      // ReplyAfter was called in this batch
 	batches     uint64    // number of completed batches
@@ -70,16 +67,6 @@ func (c *Conn) Commit() error {
 		c.fail(fmt.Errorf("%w: %w", errCommit, err))
 	}
 	return err
-}
-
-// noCommitter is the Committer if Config.Committer is nil. It refuses changes.
-type noCommitter struct{}
-
-func (noCommitter) Commit(seq simba.Seq) error {
-	if seq != 0 {
-		return errNoCommitter
-	}
-	return nil
 }
 
 // send writes the replies. If pushes are held, it also writes those that precede the replies, and
