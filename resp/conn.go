@@ -155,7 +155,7 @@ func (c *Conn) Proto() int { return c.push.proto() }
 
 // SetProto sets the version of RESP, 2 or 3, for later replies and pushes.
 func (c *Conn) SetProto(version int) {
-	c.hold()
+	c.HoldPushes()
 	c.reply.SetProto(version)
 	c.push.setProto(version)
 }

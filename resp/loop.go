@@ -101,7 +101,8 @@ func (c *Conn) batch() {
 			return
 		}
 		c.letOthersRun()
-		c.execute(args)
+		c.beginReply()
+		c.server.handler.Execute(c, args)
 		c.FreeSlot()
 		served++
 		c.waitForPushers()
@@ -113,11 +114,6 @@ func (c *Conn) batch() {
 		c.in.note()
 		c.Flush()
 	}
-}
-
-func (c *Conn) execute(args [][]byte) {
-	c.beginReply()
-	c.server.handler.Execute(c, args)
 }
 
 // refuse ends a connection that breaks the protocol. It sends the error after the replies to

@@ -21,7 +21,15 @@ func (c *Conn) Push(frames []byte) bool {
 
 // HoldPushes holds later pushes back until the next Flush, so that they follow the reply to this
 // command. Subscribe, Unsubscribe and SetProto hold pushes back themselves.
-func (c *Conn) HoldPushes() { c.hold() }
+//
+// Only the first call in a command has an effect. So all changes of subscriptions by one command
+// take effect at the same point in the queue.
+func (c *Conn) HoldPushes() {
+	if !c.holdsPushes {
+		c.holdsPushes = true
+		c.push.hold(c.start)
+	}
+}
 
 // manyPushes is how many messages a connection may publish before it waits for the pushers. Each
 // message counts once for each receiver.
@@ -45,15 +53,6 @@ func (c *Conn) waitForPushers() {
 		return
 	}
 	c.server.pushers.await()
-}
-
-// hold implements HoldPushes. Only the first call in a command has an effect. So all changes of
-// subscriptions by one command take effect at the same point in the queue.
-func (c *Conn) hold() {
-	if !c.holdsPushes {
-		c.holdsPushes = true
-		c.push.hold(c.start)
-	}
 }
 
 // OutputQueued returns the size of the push queue in bytes. Any goroutine may call it.

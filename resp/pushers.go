@@ -55,10 +55,8 @@ func (p *pushers) await() {
 	}
 	caughtUp := p.caughtUp
 	p.mu.Unlock()
-	timer := time.NewTimer(publishWait)
-	defer timer.Stop()
 	select {
 	case <-caughtUp:
-	case <-timer.C:
+	case <-time.After(publishWait):
 	}
 }

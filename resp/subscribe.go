@@ -53,14 +53,14 @@ type subscriptions struct {
 // confirmation to Reply. After the confirmation the client receives every message that is published
 // after this call.
 func (c *Conn) Subscribe(kind Kind, name string) bool {
-	c.hold()
+	c.HoldPushes()
 	return c.server.cfg.Broker.subscribe(c, kind, name)
 }
 
 // Unsubscribe ends a subscription and reports whether there was one. The handler must write the
 // confirmation to Reply. After the confirmation the client receives no message of the subscription.
 func (c *Conn) Unsubscribe(kind Kind, name string) bool {
-	c.hold()
+	c.HoldPushes()
 	t := c.server.cfg.Broker.unsubscribe(c, kind, name)
 	if t == nil {
 		return false
