@@ -290,13 +290,6 @@ func (c *committer) abandon() {
 	c.writer.Wait()
 }
 
-// numbers returns the largest Seq and the largest token of the changes so far.
-func (c *committer) numbers() (simba.Seq, uint64) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.appended.seq, c.appended.token
-}
-
 // closeLargeLocked moves the next group to ready if it could grow beyond maxRecord before its next
 // shrink.
 func (c *committer) closeLargeLocked() {

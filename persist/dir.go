@@ -34,6 +34,10 @@ const minFree = 128 << 20
 // memberName is the file that a directory of a cluster's member has.
 const memberName = "MEMBER"
 
+// temporaryPrefix begins the name of a file that is not complete. It makes the file one that isLeftover
+// accepts.
+const temporaryPrefix = "."
+
 func claimDir(o *Options) (*pebble.Lock, error) {
 	if err := signDir(o.FS, o.Dir); err != nil {
 		return nil, err
@@ -71,7 +75,7 @@ func signDir(fsys vfs.FS, dir string) error {
 	slices.Sort(others)
 	switch len(others) {
 	case 0:
-		return writeSign(fsys, dir, signText)
+		return replaceFile(fsys, dir, signName, strings.NewReader(signText))
 	case 1:
 		return fmt.Errorf("%w: it has %q", ErrForeign, others[0])
 	default:
@@ -95,44 +99,38 @@ func claimMember(o *Options) error {
 		return ErrMember
 	case !isMember && o.replica && !isNew && !o.Single:
 		return ErrSingle
-	case !o.replica:
+	case isMember || !o.replica:
 		return nil
 	}
-	f, err := o.FS.OpenReadWrite(o.FS.PathJoin(o.Dir, memberName), vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return journal.SyncDir(o.FS, o.Dir)
+	return replaceFile(o.FS, o.Dir, memberName, strings.NewReader(""))
 }
 
 // isLeftover reports whether a new directory may have the file. File systems, desktops and editors
 // create such files.
 func isLeftover(name string) bool { return name == "lost+found" || strings.HasPrefix(name, ".") }
 
-// checkSign returns ErrUnreleased if the sign is that of a build before the first release. A crash
-// may have cut the sign short.
+// checkSign returns ErrNewer unless the sign is one of this version.
 func checkSign(fsys vfs.FS, dir string) error {
-	text, err := readSign(fsys, dir)
+	text, err := readFile(fsys, dir, signName)
 	if err == nil && !strings.HasPrefix(signText+heldText, string(text)) {
-		err = ErrUnreleased
+		err = ErrNewer
 	}
 	return err
 }
 
 // signStore notes in the directory's sign that the store has been created.
-func signStore(fsys vfs.FS, dir string) error { return writeSign(fsys, dir, signText+heldText) }
+func signStore(fsys vfs.FS, dir string) error {
+	return replaceFile(fsys, dir, signName, strings.NewReader(signText+heldText))
+}
 
 // heldStore reports whether signStore has marked the directory.
 func heldStore(fsys vfs.FS, dir string) (bool, error) {
-	text, err := readSign(fsys, dir)
+	text, err := readFile(fsys, dir, signName)
 	return bytes.Contains(text, []byte(heldText)), err
 }
 
-func readSign(fsys vfs.FS, dir string) ([]byte, error) {
-	f, err := fsys.Open(fsys.PathJoin(dir, signName))
+func readFile(fsys vfs.FS, dir, name string) ([]byte, error) {
+	f, err := fsys.Open(fsys.PathJoin(dir, name))
 	if err != nil {
 		return nil, err
 	}
@@ -140,13 +138,19 @@ func readSign(fsys vfs.FS, dir string) ([]byte, error) {
 	return text, errors.Join(err, f.Close())
 }
 
-func writeSign(fsys vfs.FS, dir, text string) error {
-	f, err := fsys.Create(fsys.PathJoin(dir, signName), vfs.WriteCategoryUnspecified)
+// replaceFile creates or replaces a file, durably. After a crash it is the old one or the new one.
+func replaceFile(fsys vfs.FS, dir, name string, from io.Reader) error {
+	path, temporary := fsys.PathJoin(dir, name), fsys.PathJoin(dir, temporaryPrefix+name)
+	f, err := fsys.Create(temporary, vfs.WriteCategoryUnspecified)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write([]byte(text))
+	_, err = io.Copy(f, from)
 	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		_ = fsys.Remove(temporary) // the error at hand says more
+		return err
+	}
+	if err := fsys.Rename(temporary, path); err != nil {
 		return err
 	}
 	return journal.SyncDir(fsys, dir)
@@ -154,29 +158,17 @@ func writeSign(fsys vfs.FS, dir, text string) error {
 
 // makeDir creates the directory and its parents, durably.
 func makeDir(fsys vfs.FS, dir string) error {
-	var parents []string
-	for d := dir; ; d = fsys.PathDir(d) {
-		_, err := fsys.Stat(d)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, fs.ErrNotExist) || fsys.PathDir(d) == d {
-			return err
-		}
-		parents = append(parents, fsys.PathDir(d))
+	parent := fsys.PathDir(dir)
+	if _, err := fsys.Stat(dir); !errors.Is(err, fs.ErrNotExist) || parent == dir {
+		return err
 	}
-	if len(parents) == 0 {
-		return nil
+	if err := makeDir(fsys, parent); err != nil {
+		return err
 	}
 	if err := fsys.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
-	for _, d := range parents {
-		if err := journal.SyncDir(fsys, d); err != nil {
-			return err
-		}
-	}
-	return nil
+	return journal.SyncDir(fsys, parent)
 }
 
 func checkSpace(fsys vfs.FS, dir string, need uint64) error {

@@ -185,20 +185,13 @@ func TestFilesOfFileSystemsAndEditorsAreNotForeign(t *testing.T) {
 	}
 }
 
-func TestADirectoryOfAnUnreleasedBuildIsRefusedByName(t *testing.T) {
+func TestADirectoryWithAnotherSignIsRefusedByName(t *testing.T) {
 	o := filled(t)
-	sign := filepath.Join(o.Dir, signName)
-	if err := os.WriteFile(sign, []byte("This directory belongs to simba-resp. Do not change what is in it.\nIt holds a store.\n"), 0o600); err != nil {
+	sign := strings.Replace(signText, "format 1", "format 2", 1)
+	if err := os.WriteFile(filepath.Join(o.Dir, signName), []byte(sign+heldText), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	wantRefusal(t, o, ErrUnreleased, "was written by a development build from before the first release")
-	if err := os.WriteFile(sign, []byte(signText[:10]), 0o600); err != nil { // a crash cut it short
-		t.Fatal(err)
-	}
-	_, r := openClosed(t, o)
-	if len(leasesOf(t, r)) == 0 {
-		t.Error("a sign that was cut short lost the leases")
-	}
+	wantRefusal(t, o, ErrNewer, "was written by a newer version of simba-resp")
 }
 
 func TestTooLittleFreeSpaceIsRefused(t *testing.T) {

@@ -21,6 +21,7 @@
 //	LOCK                 locked while a store is open
 //	MEMBER               only of a cluster's member: what it knows of itself and of the others
 //	snapshot-*           only of a cluster's member: snapshots that it has received
+//	.MEMBER and so on    files that were not complete when the server stopped
 //	journal/*.seg        the records: see package journal
 //	journal/spare-*      files that will be segments
 //	*.sst, MANIFEST-* …  the checkpoint, in Pebble's files. Pebble's *.log files are empty

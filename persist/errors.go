@@ -24,8 +24,6 @@ var (
 	ErrCorrupt = errors.New("corrupt")
 	// ErrNoSpace is returned if less than 128 MiB are free.
 	ErrNoSpace = errors.New("too little free space")
-	// ErrUnreleased is returned for a directory of a build before the first release.
-	ErrUnreleased = errors.New("written by a development build from before the first release, whose data no version reads")
 	// ErrClock is returned if the wall clock is before 2026 and the store is new. Restore returns it
 	// if the wall clock is before the time of the backup.
 	ErrClock = errors.New("the clock of this machine is behind")
@@ -56,7 +54,7 @@ func describe(do, what string, err error) error {
 		return nil
 	case errors.Is(err, ErrInUse), errors.Is(err, ErrForeign), errors.Is(err, ErrMember), errors.Is(err, ErrSingle), errors.Is(err, ErrCorrupt), errors.Is(err, errNoBackup):
 		verb = "is"
-	case errors.Is(err, ErrNewer), errors.Is(err, ErrUnreleased):
+	case errors.Is(err, ErrNewer):
 		verb = "was"
 	case errors.Is(err, ErrNoSpace):
 		verb = "has"

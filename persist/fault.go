@@ -25,15 +25,20 @@ func newFault(fatal func(error)) *fault {
 	return &fault{fatal: fatal, stopped: make(chan struct{}), closing: make(chan struct{})}
 }
 
-// guard runs do in a goroutine. It returns the cause if f trips meanwhile: then do may never end.
-func (f *fault) guard(do func()) error {
+// start runs do in a goroutine. The channel is closed when do has returned.
+func start(do func()) <-chan struct{} {
 	done := make(chan struct{})
 	go func() {
 		do()
 		close(done)
 	}()
+	return done
+}
+
+// guard runs do in a goroutine. It returns the cause if f trips meanwhile: then do may never end.
+func (f *fault) guard(do func()) error {
 	select {
-	case <-done:
+	case <-start(do):
 		return nil
 	case <-f.stopped:
 		return f.cause()

@@ -31,24 +31,24 @@ func Open(o Options) (s *Store, r *Recovered, err error) {
 // openDir opens the files in o.Dir, and then calls begin. The error is that of Open.
 func openDir(o *Options, begin func(*files) error) error {
 	err := o.ensureDefaults()
+	if err == nil {
+		err = open(o, begin)
+	}
 	if err != nil {
-		return describe("open", "data directory "+o.Dir, err)
+		err = describe("open", "data directory "+o.Dir, oneLine{err})
 	}
-	lock, err := claimDir(o)
-	if err != nil {
-		return describe("open", "data directory "+o.Dir, oneLine{err})
-	}
-	if err = open(o, lock, begin); err != nil {
-		return describe("open", "data directory "+o.Dir, oneLine{err})
-	}
-	return nil
+	return err
 }
 
-// open opens the files. After an error, it releases the lock, unless a write has failed.
-func open(o *Options, lock *pebble.Lock, begin func(*files) error) error {
+// open claims the directory and opens the files. After an error, it releases the lock, unless a write
+// has failed.
+func open(o *Options, begin func(*files) error) error {
+	lock, err := claimDir(o)
+	if err != nil {
+		return err
+	}
 	fault := newFault(o.Fatal)
 	var f *files
-	var err error
 	if failure := fault.guard(func() { f, err = openFiles(o, lock, fault, begin) }); failure != nil {
 		return failure
 	}

@@ -39,31 +39,28 @@ func (f *files) recover() (*Store, *Recovered, error) {
 		return nil, nil, err
 	}
 	k.taken.Store(m.Index)
-	s := &Store{files: f, committer: newCommitter(o, f.newRun(o.Now(), m.Delay), floors{seq: m.Seq, token: m.Token}, f.fault, f.writeRecord)}
-	s.closing = sync.OnceValue(s.close)
-	r, err := s.recovered(k.checkpoint, m.Delay)
-	if err == nil {
-		err = s.begin()
+	s, r, err := f.newStore(o, &m, f.fault, f.writeRecord)
+	if err != nil {
+		return nil, nil, err
 	}
-	if err == nil && m.Index == 0 {
+	s.closing = sync.OnceValue(s.close)
+	if err = s.begin(); err == nil && m.Index == 0 {
 		// From now on, Open refuses a store that has lost its journal.
 		err = k.advanceLocked(f.journal.Durable())
 	}
 	return s, r, err
 }
 
-func (f *files) newRun(now simba.Instant, delay time.Duration) run {
-	return run{f.epoch.Generation, delay, now.Add(delay)}
-}
-
-// recovered returns the contents of the checkpoint, which has all changes.
-func (s *Store) recovered(c *checkpoint, delay time.Duration) (*Recovered, error) {
-	events, err := c.readHistory()
+// newStore returns a Store whose records write makes durable, and the contents of the checkpoint, which
+// has all changes. m is its meta row.
+func (f *files) newStore(o *Options, m *meta, fault *fault, write func(record []byte) error) (*Store, *Recovered, error) {
+	events, err := f.checkpoints.checkpoint.readHistory()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	seq, token := s.numbers()
-	return &Recovered{Seq: seq, Token: token, Delay: delay, Leases: s.leases, History: events}, nil
+	run := run{f.epoch.Generation, m.Delay, o.Now().Add(m.Delay)}
+	s := &Store{files: f, committer: newCommitter(o, run, floors{seq: m.Seq, token: m.Token}, fault, write)}
+	return s, &Recovered{Seq: m.Seq, Token: m.Token, Delay: m.Delay, Leases: f.leases, History: events}, nil
 }
 
 // leases yields the stored leases, as they are on the current boot.

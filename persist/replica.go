@@ -8,15 +8,14 @@ import (
 	"io"
 	"iter"
 	"math"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/cockroachdb/pebble/v2"
-	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/persist/journal"
 )
 
 // Replica is a member's copy of a store that the servers of a cluster keep. The members agree on
@@ -27,16 +26,15 @@ import (
 // An entry may be replaced until a majority of the members has it. So the checkpoint follows the
 // journal only up to the index that Commit names.
 //
-// One goroutine at a time may call Append and Install. All other methods are safe for concurrent use.
-// None of them may run when Close is called, unless the store has failed.
+// One goroutine at a time may call Append and Install, one SetMember, and one ReceiveSnapshot. All other
+// methods are safe for concurrent use. None of them may run when Close is called, unless the store has
+// failed.
 type Replica struct {
 	*files
 	committed atomic.Uint64 // index of the last final entry
 	record    []byte        // memory for the next record
 	closing   func() error  // calls close once
 	writing   sync.Mutex    // held by Append and Install
-	member    sync.Mutex    // held while the file MEMBER is written
-	receiving sync.Mutex    // held while a snapshot is received
 }
 
 // EntryKind is what an entry is for.
@@ -62,7 +60,12 @@ func OpenReplica(o Options) (r *Replica, err error) {
 	o.replica = true
 	err = openDir(&o, func(f *files) error {
 		r = &Replica{files: f}
-		r.closing = sync.OnceValue(r.close)
+		r.closing = sync.OnceValue(func() error {
+			return r.close(func() { // after a failure, an Append or Install may still run
+				r.writing.Lock()
+				defer r.writing.Unlock()
+			})
+		})
 		index := f.checkpoints.checkpoint.meta.Index
 		r.committed.Store(index)
 		f.checkpoints.taken.Store(index)
@@ -77,16 +80,6 @@ func OpenReplica(o Options) (r *Replica, err error) {
 
 // Close seals the journal and closes the files. It is idempotent.
 func (r *Replica) Close() error { return closeError(r.closing()) }
-
-func (r *Replica) close() error {
-	if r.fault.failed() {
-		return r.closeFailed(func() { // an Append or Install that runs ends first
-			r.writing.Lock()
-			defer r.writing.Unlock()
-		})
-	}
-	return r.files.close()
-}
 
 // Checkpoint returns the index of the last entry in the checkpoint.
 func (r *Replica) Checkpoint() (index uint64) { return r.checkpoints.taken.Load() }
@@ -231,45 +224,30 @@ func (r *Replica) Lead(o LeadOptions) (s *Store, rec *Recovered, err error) {
 			}
 			m.Seq, m.Token = simba.Seq(floor), floor
 		}
-		s = &Store{files: r.files, committer: newCommitter(&own, r.newRun(o.Now(), m.Delay),
-			floors{seq: m.Seq, token: m.Token}, newFault(func(error) {}),
-			// The committer uses the memory of the record again, but members may lack the entry still.
-			func(record []byte) error { return o.Propose(bytes.Clone(record)) })}
-		s.confirm = o.Confirm
-		s.closing = sync.OnceValue(s.retire)
-		rec, err = s.recovered(c, m.Delay)
+		// The committer uses the memory of the record again, but members may lack the entry still.
+		propose := func(record []byte) error { return o.Propose(bytes.Clone(record)) }
+		s, rec, err = r.newStore(&own, &m, newFault(func(error) {}), propose)
 		return err
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.begin(); err != nil {
-		return nil, nil, err
-	}
-	return s, rec, nil
+	s.confirm = o.Confirm
+	s.closing = sync.OnceValue(s.retire)
+	return s, rec, s.begin()
 }
 
 // Member returns what SetMember has written last; empty = nothing.
 func (r *Replica) Member() ([]byte, error) {
-	f, err := r.options.FS.Open(r.path(memberName))
-	if err != nil {
-		return nil, err
-	}
-	text, err := io.ReadAll(f)
-	return text, errors.Join(err, f.Close())
+	return readFile(r.options.FS, r.options.Dir, memberName)
 }
 
 // SetMember makes the contents of the file MEMBER durable: what the member knows of itself and of its
 // cluster. After an error the store has failed.
 func (r *Replica) SetMember(text []byte) error {
-	r.member.Lock()
-	defer r.member.Unlock()
 	watchdog := time.AfterFunc(r.options.CommitTimeout, r.hangs)
 	defer watchdog.Stop()
-	err := r.writeFile(memberName, func(f vfs.File) error {
-		_, err := f.Write(text)
-		return err
-	})
+	err := replaceFile(r.options.FS, r.options.Dir, memberName, bytes.NewReader(text))
 	if err != nil {
 		r.fault.trip(fmt.Errorf("write %s: %w", memberName, oneLine{err}))
 	}
@@ -277,23 +255,6 @@ func (r *Replica) SetMember(text []byte) error {
 }
 
 func (r *Replica) path(name string) string { return r.options.FS.PathJoin(r.options.Dir, name) }
-
-// writeFile replaces a file durably.
-func (r *Replica) writeFile(name string, write func(vfs.File) error) error {
-	fsys, temporary := r.options.FS, r.path(name+".new")
-	f, err := fsys.Create(temporary, vfs.WriteCategoryUnspecified)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(write(f), f.Sync(), f.Close()); err != nil {
-		_ = fsys.Remove(temporary) // the error at hand says more
-		return err
-	}
-	if err := fsys.Rename(temporary, r.path(name)); err != nil {
-		return err
-	}
-	return journal.SyncDir(fsys, r.options.Dir)
-}
 
 // Snapshot begins a snapshot of the state after all final entries, for a member that lacks entries.
 // It is a Backup, and returns the errors of Store.Backup.
@@ -310,17 +271,10 @@ func (r *Replica) Snapshot() (b *Backup, index, term uint64, err error) {
 // snapshotName is the format of the names of snapshots. It has the index.
 const snapshotName = "snapshot-%d"
 
-// ReceiveSnapshot keeps a snapshot for Install. It may take long, and holds up nothing but other calls
-// of ReceiveSnapshot.
+// ReceiveSnapshot keeps a snapshot for Install. It may take long, and holds up no other method.
 func (r *Replica) ReceiveSnapshot(index, term uint64, from io.Reader) error {
-	r.receiving.Lock()
-	defer r.receiving.Unlock()
 	name := fmt.Sprintf(snapshotName, index)
-	err := r.writeFile(name, func(f vfs.File) error {
-		_, err := io.Copy(f, from)
-		return err
-	})
-	if err != nil {
+	if err := replaceFile(r.options.FS, r.options.Dir, name, from); err != nil {
 		return err
 	}
 	f, err := r.openSnapshot(index, term)
@@ -346,12 +300,8 @@ func (r *Replica) openSnapshot(index, term uint64) (*backupFile, error) {
 // Install replaces the state and all entries by a snapshot. Each lease begins anew. After an error
 // the store has failed.
 func (r *Replica) Install(index, term uint64) error {
-	done := make(chan struct{})
 	var err error
-	go func() { // never ends if the disk hangs
-		err = r.exclusively("install a snapshot", func() error { return r.install(index, term) })
-		close(done)
-	}()
+	done := start(func() { err = r.exclusively("install a snapshot", func() error { return r.install(index, term) }) })
 	if hung := r.checkpoints.await(done); hung != nil {
 		r.fault.trip(fmt.Errorf("install a snapshot: %w", oneLine{hung}))
 		return hung
@@ -429,7 +379,7 @@ func (r *Replica) removeSnapshots(last uint64) error {
 	names, err := r.options.FS.List(r.options.Dir)
 	for _, name := range names {
 		var index uint64
-		if n, _ := fmt.Sscanf(name, snapshotName, &index); n == 1 && index <= last {
+		if n, _ := fmt.Sscanf(strings.TrimPrefix(name, temporaryPrefix), snapshotName, &index); n == 1 && index <= last {
 			err = errors.Join(err, r.options.FS.Remove(r.path(name)))
 		}
 	}

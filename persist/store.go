@@ -55,11 +55,8 @@ func closeError(err error) error {
 }
 
 func (s *Store) close() error {
-	if s.writeAll(true) != nil {
-		return s.closeFailed(s.abandon)
-	}
-	s.abandon() // waits for the goroutine that wrote the final group
-	return s.files.close()
+	_ = s.writeAll(true) // an error is that of the fault
+	return s.files.close(s.abandon)
 }
 
 // retire ends the store of a leader.
@@ -127,40 +124,28 @@ func (f *files) hangs() {
 	f.fault.trip(fmt.Errorf("commit: %w: %v", errCommitTimeout, f.options.CommitTimeout))
 }
 
-// close seals the journal and closes the files. Nobody may write meanwhile.
-func (f *files) close() error {
+// close seals the journal and closes the files, when await has returned. Nobody may begin a write
+// meanwhile. After a failure, close returns the cause at once, and the rest happens in the background.
+func (f *files) close(await func()) error {
 	close(f.ending)
-	closed := make(chan struct{})
 	var err error
-	go func() { // never ends if the disk hangs now
+	closed := start(func() { // never ends if the disk hangs
+		await()
 		err = f.closeFiles()
-		close(closed)
-	}()
-	if err := f.checkpoints.await(closed); err != nil { // the checkpointer may still run
-		f.fault.trip(err)
+	})
+	if hung := f.checkpoints.await(closed); hung != nil { // the checkpointer may still run
+		f.fault.trip(hung)
+	}
+	if f.fault.failed() {
 		close(f.fault.closing)
 		return f.fault.cause()
 	}
-	return errors.Join(f.journal.Close(), err)
-}
-
-// closeFailed closes the files in the background after a failure, when await has returned. It
-// returns the failure.
-func (f *files) closeFailed(await func()) error {
-	close(f.fault.closing)
-	go func() {
-		await()
-		_ = f.closeFiles() // the first failure says more
-	}()
-	return f.fault.cause()
+	return err
 }
 
 // closeFiles closes the files when no backup and no goroutine in the background uses them any more.
-// It ignores the error of the journal's Close, because close calls the journal's Close again and
-// gets the same error.
 func (f *files) closeFiles() error {
 	err := f.backups.end()
 	f.background.Wait()
-	_ = f.journal.Close()
-	return errors.Join(err, f.db.Close(), f.lock.Close())
+	return errors.Join(f.journal.Close(), err, f.db.Close(), f.lock.Close())
 }
