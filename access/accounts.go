@@ -178,14 +178,13 @@ func (a *Accounts) Names() []string { return slices.Sorted(maps.Keys(*a.byName.L
 // Authenticate returns the account of that name if its user is enabled and has that password.
 // Otherwise it returns nil. An unknown name takes as long as a wrong password.
 func (a *Accounts) Authenticate(name, password []byte) *Account {
-	account := (*a.byName.Load())[string(name)]
+	account := a.Find(string(name))
 	var u *User
 	if account != nil {
 		u = account.User()
 	}
 	if u == nil {
-		unknownUser.Verify(password)
-		return nil
+		u = unknownUser
 	}
 	if !u.Verify(password) {
 		return nil
@@ -193,8 +192,8 @@ func (a *Accounts) Authenticate(name, password []byte) *Account {
 	return account
 }
 
-// unknownUser stands for every user that does not exist. Authenticate compares the password with
-// that of unknownUser, so that an unknown name takes as long as a known one.
+// unknownUser stands for every user that does not exist. It is off. Authenticate compares the
+// password with that of unknownUser, so that an unknown name takes as long as a known one.
 var unknownUser = &User{passwords: make([]digest, 1)}
 
 // Protect sets Options.Protected. If protected is true, and a current user can log in with an empty
@@ -203,11 +202,7 @@ func (a *Accounts) Protect(protected bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if protected {
-		users := make(map[string]*User)
-		for name, account := range *a.byName.Load() {
-			users[name] = account.User() // not nil: Load needs mu to remove a user
-		}
-		if err := protect(users); err != nil {
+		if err := protect(a.defaultAccount.User().users); err != nil {
 			return err
 		}
 	}

@@ -45,18 +45,18 @@ func (u *User) apply(rule string) error {
 	case '#', '!':
 		return u.applyHash(rule)
 	case '~':
-		return u.addKeys(rule[1:], Read|Write)
+		return u.keys.add(rule[1:], Read|Write, errKeysCovered)
 	case '%':
 		return u.applyPermission(rule)
 	case '&':
-		return addGlob(&u.channels, rule[1:], u.allChannels, errChannelsCovered)
+		return u.channels.add(rule[1:], 0, errChannelsCovered)
 	case '+', '-':
 		return u.applyCommand(strings.ToLower(rule))
 	case '(':
 		return errSelector
 	}
 	if glob, ok := cutPrefixFold(rule, asPrefix); ok {
-		return addGlob(&u.contenders, glob, u.allContenders, errContenderCovered)
+		return u.contenders.add(glob, 0, errContenderCovered)
 	}
 	return errRule
 }
@@ -80,17 +80,17 @@ func (u *User) applyWord(word string) bool {
 	case "resetpass":
 		u.passwords, u.noPass = nil, false
 	case "allkeys", "~*":
-		u.keys, u.allKeys = nil, true
+		u.keys = rules{all: true}
 	case "resetkeys":
-		u.keys, u.allKeys = nil, false
+		u.keys = rules{}
 	case "allchannels", "&*":
-		u.channels, u.allChannels = nil, true
+		u.channels = rules{all: true}
 	case "resetchannels":
-		u.channels, u.allChannels = nil, false
+		u.channels = rules{}
 	case "allcontenders", asPrefix + "*":
-		u.contenders, u.allContenders = nil, true
+		u.contenders = rules{all: true}
 	case "resetcontenders":
-		u.contenders, u.allContenders = nil, false
+		u.contenders = rules{}
 	case "allcommands", "+@all":
 		u.allowAll(true)
 	case "nocommands", "-@all":
@@ -155,41 +155,29 @@ func (u *User) applyPermission(rule string) error {
 		return errRule
 	}
 	if glob == "*" && allow == Read|Write {
-		u.keys, u.allKeys = nil, true
+		u.keys = rules{all: true}
 		return nil
 	}
-	return u.addKeys(glob, allow)
+	return u.keys.add(glob, allow, errKeysCovered)
 }
 
-func (u *User) addKeys(glob string, allow Use) error {
-	switch {
-	case u.allKeys:
-		return errKeysCovered
-	case len(glob) > maxGlob:
-		return errLongGlob
-	}
-	for i := range u.keys {
-		if u.keys[i].glob == glob {
-			u.keys[i].allow |= allow
-			return nil
-		}
-	}
-	u.keys = append(u.keys, pattern{glob, allow})
-	return nil
-}
-
-// addGlob adds a pattern to the channels or contenders of a user. If all of them are allowed already,
-// it returns the error covered.
-func addGlob(globs *[]string, glob string, all bool, covered error) error {
-	switch {
-	case all:
+// add adds a pattern. If everything is allowed already, it returns the error covered.
+func (r *rules) add(glob string, allow Use, covered error) error {
+	switch i := r.index(glob); {
+	case r.all:
 		return covered
 	case len(glob) > maxGlob:
 		return errLongGlob
-	case !slices.Contains(*globs, glob):
-		*globs = append(*globs, glob)
+	case i >= 0:
+		r.list[i].allow |= allow
+	default:
+		r.list = append(r.list, pattern{glob, allow})
 	}
 	return nil
+}
+
+func (r *rules) index(glob string) int {
+	return slices.IndexFunc(r.list, func(p pattern) bool { return p.glob == glob })
 }
 
 // allowAll allows or denies all commands, including those of later versions.
@@ -241,6 +229,6 @@ func (u *User) finish() *User {
 	for id := range u.catalog.commands {
 		every = every && u.MayRun(id)
 	}
-	u.unlimited = every && u.allKeys && u.allChannels && (u.allContenders || u.name == DefaultName && len(u.contenders) == 0)
+	u.unlimited = every && u.keys.all && u.channels.all && (u.contenders.all || u.name == DefaultName && !u.NamesContenders())
 	return u
 }

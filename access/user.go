@@ -23,10 +23,15 @@ const (
 
 type digest [sha256.Size]byte
 
-// pattern is a rule for mutexes.
+// rules are those for mutexes, channels or contenders.
+type rules struct {
+	all  bool // everything is allowed, and list is empty
+	list []pattern
+}
+
 type pattern struct {
 	glob  string
-	allow Use
+	allow Use // 0 except for mutexes
 }
 
 // User holds the rules of one user. It is immutable. The zero User has no rights.
@@ -42,13 +47,9 @@ type User struct {
 	allCommands bool     // +@all is a rule, and no rule -@all follows it
 	commandText []string // the rules for commands after the last +@all or -@all
 
-	allKeys     bool
-	keys        []pattern
-	allChannels bool
-	channels    []string
-
-	allContenders bool
-	contenders    []string // the globs of the as: rules
+	keys       rules
+	channels   rules
+	contenders rules // as:
 
 	unlimited bool
 
@@ -88,34 +89,29 @@ func (u *User) MayRun(id int) bool { return u.commands[id/64]&(1<<(id%64)) != 0 
 
 // MayUse reports whether one rule allows the whole use of a mutex. As in Redis, two rules do not
 // add up if each allows only a part.
-func (u *User) MayUse(mutex string, use Use) bool {
-	return u.allKeys || slices.ContainsFunc(u.keys, func(p pattern) bool {
-		return p.allow&use == use && u.catalog.match(p.glob, mutex)
+func (u *User) MayUse(mutex string, use Use) bool { return u.allowed(&u.keys, mutex, use) }
+
+func (u *User) allowed(r *rules, name string, use Use) bool {
+	return r.all || slices.ContainsFunc(r.list, func(p pattern) bool {
+		return p.allow&use == use && u.catalog.match(p.glob, name)
 	})
 }
 
 // MayUseChannel reports whether a rule for channels matches this channel.
-func (u *User) MayUseChannel(channel string) bool {
-	return u.allChannels || slices.ContainsFunc(u.channels, func(glob string) bool { return u.catalog.match(glob, channel) })
-}
+func (u *User) MayUseChannel(channel string) bool { return u.allowed(&u.channels, channel, 0) }
 
 // MayUsePattern reports whether the user may subscribe to a glob of channels. As in Redis, a rule
 // for channels must be exactly that glob.
-func (u *User) MayUsePattern(glob string) bool {
-	return u.allChannels || slices.Contains(u.channels, glob)
-}
+func (u *User) MayUsePattern(glob string) bool { return u.channels.all || u.channels.index(glob) >= 0 }
 
 // MayActAs reports whether the user may act as a contender. If the user has as: rules, one of them
 // must match. Without as: rules, the default user may act as any contender. Any other user may act
 // as its own name, and as ids that begin with its name and a colon.
 func (u *User) MayActAs(contender string) bool {
-	if u.allContenders {
-		return true
-	}
-	if len(u.contenders) > 0 {
-		return slices.ContainsFunc(u.contenders, func(glob string) bool { return u.catalog.match(glob, contender) })
-	}
-	if u.name == DefaultName {
+	switch {
+	case u.NamesContenders():
+		return u.allowed(&u.contenders, contender, 0)
+	case u.name == DefaultName:
 		return true
 	}
 	rest, own := strings.CutPrefix(contender, u.name)
@@ -140,7 +136,7 @@ func (u *User) belongsToUser(id string) bool {
 }
 
 // NamesContenders reports whether the user has as: rules.
-func (u *User) NamesContenders() bool { return u.allContenders || len(u.contenders) > 0 }
+func (u *User) NamesContenders() bool { return u.contenders.all || len(u.contenders.list) > 0 }
 
 // Flags returns the flags of ACL GETUSER.
 func (u *User) Flags() []string {
@@ -173,39 +169,24 @@ func (u *User) Commands() string {
 }
 
 // Keys returns the rules for mutexes, "" if there are none.
-func (u *User) Keys() string {
-	if u.allKeys {
-		return "~*"
-	}
-	rules := make([]string, len(u.keys))
-	for i, p := range u.keys {
-		rules[i] = [...]string{Read: "%R~", Write: "%W~", Read | Write: "~"}[p.allow] + p.glob
-	}
-	return strings.Join(rules, " ")
-}
+func (u *User) Keys() string { return u.keys.text("", "%R~", "%W~", "~") }
 
 // Channels returns the rules for channels, "" if there are none.
-func (u *User) Channels() string {
-	if u.allChannels {
-		return "&*"
-	}
-	return prefixed("&", u.channels)
-}
+func (u *User) Channels() string { return u.channels.text("&") }
 
 // Contenders returns the rules for contender ids, "" if there are none.
-func (u *User) Contenders() string {
-	if u.allContenders {
-		return asPrefix + "*"
-	}
-	return prefixed(asPrefix, u.contenders)
-}
+func (u *User) Contenders() string { return u.contenders.text(asPrefix) }
 
-func prefixed(prefix string, globs []string) string {
-	rules := make([]string, len(globs))
-	for i, g := range globs {
-		rules[i] = prefix + g
+// text returns the rules. prefixes has the prefix of a rule for each Use.
+func (r *rules) text(prefixes ...string) string {
+	if r.all {
+		return prefixes[len(prefixes)-1] + "*"
 	}
-	return strings.Join(rules, " ")
+	words := make([]string, len(r.list))
+	for i, p := range r.list {
+		words[i] = prefixes[p.allow] + p.glob
+	}
+	return strings.Join(words, " ")
 }
 
 // String returns the user's line in a file of users.
@@ -215,7 +196,7 @@ func (u *User) String() string {
 		words = append(words, "#"+hash)
 	}
 	reset := "resetchannels"
-	if u.allChannels {
+	if u.channels.all {
 		reset = ""
 	}
 	for _, rules := range []string{u.Keys(), reset, u.Channels(), u.Contenders(), u.Commands()} {
