@@ -238,11 +238,7 @@ func (x *Commands) mayNot(u *access.User, command string, args ...string) *denia
 	for _, arg := range args {
 		call = append(call, []byte(arg))
 	}
-	d := x.table.byName[command].deny(u, call)
-	if d == nil {
-		return nil
-	}
-	return d.direct()
+	return x.table.byName[command].deny(u, call)
 }
 
 // stats returns the engine's figures. The reply waits until the counted changes are durable.

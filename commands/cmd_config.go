@@ -35,10 +35,6 @@ var configSubcommands = []command{
 
 // ownSettings returns the settings of this package, and constants that Redis tools expect.
 func (x *Commands) ownSettings() []Setting {
-	appendonly := "yes"
-	if x.info.Durability == "memory" {
-		appendonly = "no"
-	}
 	return []Setting{
 		integerSetting("slowlog-log-slower-than", &x.observers.slowlog.threshold, -1, math.MaxInt64),
 		integerSetting("slowlog-max-len", &x.observers.slowlog.limit, 0, maxSlowlogLimit),
@@ -48,7 +44,7 @@ func (x *Commands) ownSettings() []Setting {
 		flushSetting(),
 		constantSetting("databases", "1"),
 		constantSetting("save", ""),
-		constantSetting("appendonly", appendonly),
+		constantSetting("appendonly", yesNo(x.info.Durability != "memory")),
 		{Name: "maxmemory", Get: func() string { return strconv.FormatUint(x.gate.memory.bytes.Load(), 10) }},
 		constantSetting("maxmemory-policy", "noeviction"),
 	}

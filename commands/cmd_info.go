@@ -161,11 +161,7 @@ func (r *report) persistence() {
 	if r.x.info.Durability != "" {
 		r.line("durability", r.x.info.Durability)
 	}
-	if r.x.info.Survives {
-		r.line("survives_restart", "yes")
-	} else {
-		r.line("survives_restart", "no")
-	}
+	r.line("survives_restart", yesNo(r.x.info.Survives))
 	r.more(r.x.persistence)
 }
 

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"strings"
 	"sync/atomic"
 
 	"github.com/simba-resp/simba-resp"
@@ -65,20 +66,14 @@ func flushSetting() Setting {
 	var allowed atomic.Bool
 	return Setting{
 		Name: flushHeldLocks,
-		Get: func() string {
-			if allowed.Load() {
-				return "yes"
-			}
-			return "no"
-		},
+		Get:  func() string { return yesNo(allowed.Load()) },
 		Set: func(s string) error {
-			switch yes := equalFold([]byte(s), "YES"); {
-			case !yes && !equalFold([]byte(s), "NO"):
+			yes := strings.EqualFold(s, "yes")
+			if !yes && !strings.EqualFold(s, "no") {
 				return replyError("argument must be 'yes' or 'no'")
-			default:
-				allowed.Store(yes)
-				return nil
 			}
+			allowed.Store(yes)
+			return nil
 		},
 	}
 }

@@ -1,10 +1,6 @@
 package commands
 
-import (
-	"time"
-
-	"github.com/simba-resp/simba-resp/resp"
-)
+import "time"
 
 var serverCommands = []command{
 	{
@@ -32,26 +28,19 @@ var serverCommands = []command{
 	},
 	{
 		name: "time", arity: 1, flags: loading | stale | fast,
-		group: "server", since: "2.6.0", run: (*client).time, keyed: timeKeyed,
+		group: "server", since: "2.6.0", run: withoutTx(timeNow), keyed: timeNow,
 		summary: "Return the current server time",
 	},
 }
 
-func (c *client) time([][]byte) error {
-	writeTime(c.w, time.Now())
+// timeNow is TIME. In a transaction the time is constant.
+func timeNow(t *keyTx, _ [][]byte) error {
+	now := time.Now()
+	if t.Tx != nil {
+		now = t.Now()
+	}
+	writeStrings(t.w, []string{decimal(now.Unix()), decimal(int64(now.Nanosecond() / 1000))})
 	return nil
-}
-
-// timeKeyed is TIME in a transaction, in which the time is constant.
-func timeKeyed(t *keyTx, _ [][]byte) error {
-	writeTime(t.w, t.Now())
-	return nil
-}
-
-func writeTime(w *resp.Writer, now time.Time) {
-	w.Array(2)
-	w.BulkString(decimal(now.Unix()))
-	w.BulkString(decimal(int64(now.Nanosecond() / 1000)))
 }
 
 func (c *client) role([][]byte) error {

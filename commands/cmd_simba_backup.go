@@ -4,7 +4,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/simba-resp/simba-resp/resp"
@@ -43,8 +43,7 @@ type backups struct {
 	log   *slog.Logger
 	begin func() (Backup, error) // nil = the engine has no backups
 
-	mu    sync.Mutex // protects owner; not held while a backup begins
-	owner *resp.Conn // nil = none
+	owner atomic.Uint64 // the id of the connection; 0 = none
 
 	// The owner's backup. Only the owner's goroutine uses these fields.
 	open Backup      // nil = it has not begun
@@ -52,28 +51,8 @@ type backups struct {
 	idle *time.Timer // closes the connection after backupIdleTimeout
 }
 
-// claim makes conn the owner if there is none. It returns the owner.
-func (b *backups) claim(conn *resp.Conn) (owner *resp.Conn) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.owner == nil {
-		b.owner = conn
-	}
-	return b.owner
-}
-
-func (b *backups) leave() {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.owner = nil
-}
-
 // of reports whether conn has a backup.
-func (b *backups) of(conn *resp.Conn) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.owner == conn
-}
+func (b *backups) of(conn *resp.Conn) bool { return b.owner.Load() == conn.ID() }
 
 // end ends the backup of conn. It reports whether conn had one.
 func (b *backups) end(conn *resp.Conn) bool {
@@ -85,7 +64,7 @@ func (b *backups) end(conn *resp.Conn) bool {
 		b.log.Warn("cannot close a backup", "err", err)
 	}
 	b.open, b.read = nil, 0
-	b.leave()
+	b.owner.Store(0)
 	return true
 }
 
@@ -100,12 +79,14 @@ func (c *client) backupBegin([][]byte) error {
 		return c.noBackup()
 	}
 	b.end(c.conn)
-	if owner := b.claim(c.conn); owner != c.conn {
-		return replyErrorf("ERR a backup is running on client id=%d", owner.ID())
+	for !b.owner.CompareAndSwap(0, c.conn.ID()) {
+		if owner := b.owner.Load(); owner != 0 {
+			return replyErrorf("ERR a backup is running on client id=%d", owner)
+		}
 	}
 	open, err := b.begin()
 	if err != nil {
-		b.leave()
+		b.owner.Store(0)
 		return backupError(err)
 	}
 	b.open, b.idle = open, time.AfterFunc(backupIdleTimeout, c.abandonBackup)

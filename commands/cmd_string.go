@@ -223,7 +223,12 @@ func set(t *keyTx, args [][]byte) error {
 			return err
 		}
 	}
-	old, done, err := t.setIf(t.key(args), args, string(args[2]), d, o)
+	return t.setOne(args, args[2], d, o)
+}
+
+// setOne sets a string unless an option forbids it, and replies as SET does.
+func (t *keyTx) setOne(args [][]byte, value []byte, d lease, o setOptions) error {
+	old, done, err := t.setIf(t.key(args), args, string(value), d, o)
 	switch {
 	case err != nil:
 		return err
@@ -327,21 +332,12 @@ func setExpiring(f expiryForm) keyedCommand {
 		if err != nil {
 			return err
 		}
-		if _, _, err := t.setIf(t.key(args), args, string(args[3]), d, setOptions{}); err != nil {
-			return err
-		}
-		t.w.Simple("OK")
-		return nil
+		return t.setOne(args, args[3], d, setOptions{})
 	}
 }
 
 func getset(t *keyTx, args [][]byte) error {
-	old, _, err := t.setIf(t.key(args), args, string(args[2]), forever(), setOptions{get: true})
-	if err != nil {
-		return err
-	}
-	t.writeValue(old)
-	return nil
+	return t.setOne(args, args[2], forever(), setOptions{get: true})
 }
 
 func delex(t *keyTx, args [][]byte) error {

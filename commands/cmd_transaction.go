@@ -198,13 +198,6 @@ func (t *keyTx) runAll(tx *transaction) error {
 	}
 }
 
-func (t *keyTx) mayRun(e *entry, args [][]byte) error {
-	if d := e.deny(t.user, args); d != nil {
-		return d.inExec()
-	}
-	return nil
-}
-
 // runSome runs the commands until one leaves the transaction torn (t.torn) or too large. It returns
 // the index of this command, or the number of commands. ran is how many commands an earlier call
 // has run. If one of these failed, runSome does not run it again, and only repeats its error.
@@ -222,7 +215,10 @@ func (t *keyTx) runSome(tx *transaction, ran int) int {
 			call.err = errExecReply
 		default:
 			args, before := tx.unpack(q), t.shared.denials.run
-			if call.err = t.mayRun(q.entry, args); call.err == nil {
+			if d := q.entry.deny(t.user, args); d != nil {
+				d.inExec = true
+				call.err = d
+			} else {
 				call.err = q.entry.keyed(t, args)
 			}
 			call.denied = t.shared.denials.run - before

@@ -40,10 +40,8 @@ func (g *gate) admit(conn *resp.Conn, u *access.User, m *multiState, e *entry, a
 		return p, errNoMulti
 	}
 	if d := e.deny(u, args); d != nil {
-		if m.executing {
-			return p, d.inExec()
-		}
-		return p, d.direct()
+		d.inExec = m.executing
+		return p, d
 	}
 	switch {
 	case p.full && m.mayGrow(e):

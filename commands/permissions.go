@@ -58,26 +58,20 @@ func everySecond(args [][]byte) (ids [][]byte) {
 type denial struct {
 	reason denialReason
 	object string // the command, key, channel or contender
-	words  string // text of the reply
+	inExec bool   // EXEC runs the command; the user was allowed to run it when the client queued it
 }
 
-func (d *denial) Error() string     { return d.words }
-func (d *denial) replyText() string { return d.words }
+func (d *denial) Error() string { return d.replyText() }
 
-// direct sets the text of the reply to a command outside EXEC and scripts.
-func (d *denial) direct() *denial {
-	d.words = denialWords[d.reason].direct
-	if d.reason == deniedCommand {
-		d.words = fmt.Sprintf(d.words, d.object)
+func (d *denial) replyText() string {
+	words := &denialWords[d.reason]
+	switch {
+	case d.inExec:
+		return execDenial + words.exec
+	case d.reason == deniedCommand:
+		return fmt.Sprintf(words.direct, d.object)
 	}
-	return d
-}
-
-// inExec sets the text of the reply to a command in EXEC. The user was allowed to run the command
-// when the client queued it.
-func (d *denial) inExec() *denial {
-	d.words = execDenial + denialWords[d.reason].exec
-	return d
+	return words.direct
 }
 
 type denialReason uint8

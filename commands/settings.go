@@ -30,6 +30,13 @@ func constantSetting(name, value string) Setting {
 	return Setting{Name: name, Get: func() string { return value }}
 }
 
+func yesNo(yes bool) string {
+	if yes {
+		return "yes"
+	}
+	return "no"
+}
+
 func integerSetting(name string, v *atomic.Int64, lo, hi int64) Setting {
 	return Setting{
 		Name: name,
