@@ -1,6 +1,7 @@
 package access
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -20,8 +21,13 @@ type Account struct {
 // Name returns the user's name.
 func (a *Account) Name() string { return a.name }
 
-// User returns the current rules, or nil if the user was removed.
-func (a *Account) User() *User { return a.user.Load() }
+// User returns the current rules, or nil if the user was removed or a is nil.
+func (a *Account) User() *User {
+	if a == nil {
+		return nil
+	}
+	return a.user.Load()
+}
 
 // Options configure the users of a server. The zero value gives only the default user, with all
 // rights and no password.
@@ -179,14 +185,7 @@ func (a *Accounts) Names() []string { return slices.Sorted(maps.Keys(*a.byName.L
 // Otherwise it returns nil. An unknown name takes as long as a wrong password.
 func (a *Accounts) Authenticate(name, password []byte) *Account {
 	account := a.Find(string(name))
-	var u *User
-	if account != nil {
-		u = account.User()
-	}
-	if u == nil {
-		u = unknownUser
-	}
-	if !u.Verify(password) {
+	if u := cmp.Or(account.User(), unknownUser); !u.Verify(password) {
 		return nil
 	}
 	return account

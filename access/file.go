@@ -10,15 +10,6 @@ import (
 	"unicode"
 )
 
-// FileError is an error in a line of a file of users.
-type FileError struct {
-	Path string
-	Line int // from 1
-	Text string
-}
-
-func (f *FileError) Error() string { return fmt.Sprintf("%s:%d: %s", f.Path, f.Line, f.Text) }
-
 // Errors are all errors of a file of users, so that an operator can fix them together.
 type Errors []error
 
@@ -43,7 +34,7 @@ func parse(c *Catalog, path string, text []byte) (map[string]*User, Errors) {
 	for line := range bytes.Lines(bytes.TrimPrefix(text, []byte("\ufeff"))) {
 		number++
 		addError := func(format string, args ...any) {
-			wrong = append(wrong, &FileError{path, number, fmt.Sprintf(format, args...)})
+			wrong = append(wrong, fmt.Errorf("%s:%d: %w", path, number, fmt.Errorf(format, args...)))
 		}
 		words := strings.FieldsFunc(string(line), func(r rune) bool { return r < unicode.MaxASCII && unicode.IsSpace(r) })
 		if len(words) == 0 || words[0][0] == '#' {
@@ -73,7 +64,7 @@ func parse(c *Catalog, path string, text []byte) (map[string]*User, Errors) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(users)) {
 		if other := overlapping(users, name); other != "" {
-			wrong = append(wrong, &FileError{path, lines[name], fmt.Sprintf("the user '%s' could act as '%s': give '%s' rules as:", other, name, other)})
+			wrong = append(wrong, fmt.Errorf("%s:%d: the user '%s' could act as '%s': give '%s' rules as:", path, lines[name], other, name, other))
 		}
 	}
 	return users, wrong

@@ -14,50 +14,48 @@ var aclCommands = []command{
 	{
 		name: "acl", arity: -2, group: "server", since: "6.0.0",
 		summary: "A container for Access List Control commands",
-		subs:    aclSubcommands,
-	},
-}
-
-var aclSubcommands = []command{
-	{
-		name: "deluser", arity: -3, flags: adminControl, since: "6.0.0", run: (*client).aclReadOnly,
-		summary: "Refused: users are kept in their file",
-		args:    "username [username ...]",
-	},
-	{
-		name: "dryrun", arity: -4, flags: adminControl | secret, since: "7.0.0", run: (*client).aclDryRun,
-		summary: "Returns whether the user can execute the given command without executing the command.",
-		args:    "username command [arg [arg ...]]",
-	},
-	{
-		name: "getuser", arity: 3, flags: adminControl, since: "6.0.0", run: (*client).aclGetUser,
-		summary: "Get the rules for a specific ACL user",
-		args:    "username",
-	},
-	{
-		name: "list", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclList,
-		summary: "List the current ACL rules in ACL config file format",
-	},
-	{
-		name: "load", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclLoad,
-		summary: "Reload the ACLs from the configured ACL file",
-	},
-	{
-		name: "save", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclReadOnly,
-		summary: "Refused: the server does not write the file of its users",
-	},
-	{
-		name: "setuser", arity: -3, flags: adminControl | secret, since: "6.0.0", run: (*client).aclReadOnly,
-		summary: "Refused: users are kept in their file",
-		args:    "username [rule [rule ...]]",
-	},
-	{
-		name: "users", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclUsers,
-		summary: "List the username of all the configured ACL rules",
-	},
-	{
-		name: "whoami", arity: 2, flags: control, since: "6.0.0", run: (*client).aclWhoami,
-		summary: "Return the name of the user associated to the current connection",
+		subs: []command{
+			{
+				name: "deluser", arity: -3, flags: adminControl, since: "6.0.0", run: (*client).aclReadOnly,
+				summary: "Refused: users are kept in their file",
+				args:    "username [username ...]",
+			},
+			{
+				name: "dryrun", arity: -4, flags: adminControl | secret, since: "7.0.0", run: (*client).aclDryRun,
+				summary: "Returns whether the user can execute the given command without executing the command.",
+				args:    "username command [arg [arg ...]]",
+			},
+			{
+				name: "getuser", arity: 3, flags: adminControl, since: "6.0.0", run: (*client).aclGetUser,
+				summary: "Get the rules for a specific ACL user",
+				args:    "username",
+			},
+			{
+				name: "list", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclList,
+				summary: "List the current ACL rules in ACL config file format",
+			},
+			{
+				name: "load", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclLoad,
+				summary: "Reload the ACLs from the configured ACL file",
+			},
+			{
+				name: "save", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclReadOnly,
+				summary: "Refused: the server does not write the file of its users",
+			},
+			{
+				name: "setuser", arity: -3, flags: adminControl | secret, since: "6.0.0", run: (*client).aclReadOnly,
+				summary: "Refused: users are kept in their file",
+				args:    "username [rule [rule ...]]",
+			},
+			{
+				name: "users", arity: 2, flags: adminControl, since: "6.0.0", run: (*client).aclUsers,
+				summary: "List the username of all the configured ACL rules",
+			},
+			{
+				name: "whoami", arity: 2, flags: control, since: "6.0.0", run: (*client).aclWhoami,
+				summary: "Return the name of the user associated to the current connection",
+			},
+		},
 	},
 }
 
@@ -74,7 +72,7 @@ func (c *client) aclUsers([][]byte) error {
 func (c *client) aclList([][]byte) error {
 	var lines []string
 	for _, name := range c.x.gate.users.Names() {
-		if u := c.x.findUser(name); u != nil {
+		if u := c.x.gate.users.Find(name).User(); u != nil {
 			lines = append(lines, u.String())
 		}
 	}
@@ -82,15 +80,8 @@ func (c *client) aclList([][]byte) error {
 	return nil
 }
 
-func (x *Commands) findUser(name string) *access.User {
-	if a := x.gate.users.Find(name); a != nil {
-		return a.User()
-	}
-	return nil
-}
-
 func (c *client) aclGetUser(args [][]byte) error {
-	u := c.x.findUser(string(args[2]))
+	u := c.x.gate.users.Find(string(args[2])).User()
 	if u == nil {
 		c.w.Null()
 		return nil
@@ -137,7 +128,7 @@ func (c *client) aclReadOnly([][]byte) error {
 }
 
 func (c *client) aclDryRun(args [][]byte) error {
-	u := c.x.findUser(string(args[2]))
+	u := c.x.gate.users.Find(string(args[2])).User()
 	if u == nil {
 		return replyErrorf("ERR User '%s' not found", shorten(args[2]))
 	}

@@ -12,51 +12,49 @@ var clientCommands = []command{
 	{
 		name: "client", arity: -2, group: "connection", since: "2.4.0",
 		summary: "A container for client connection commands",
-		subs:    clientSubcommands,
-	},
-}
-
-var clientSubcommands = []command{
-	{
-		name: "getname", arity: 2, flags: control, categories: catConnection, since: "2.6.9", run: (*client).clientGetName,
-		summary: "Get the current connection name",
-	},
-	{
-		name: "id", arity: 2, flags: control, categories: catConnection, since: "5.0.0", run: (*client).clientID,
-		summary: "Returns the client ID for the current connection",
-	},
-	{
-		name: "info", arity: 2, flags: control, categories: catConnection, since: "6.2.0", run: (*client).clientInfo,
-		summary: "Returns information about the current client connection.",
-	},
-	{
-		name: "kill", arity: -3, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientKill,
-		summary: "Kill the connection of a client",
-		args:    "<ip:port | ID client-id | USER username | ADDR ip:port | SKIPME yes/no>",
-	},
-	{
-		name: "list", arity: -2, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientList,
-		summary: "Get the list of client connections",
-	},
-	{
-		name: "setinfo", arity: 4, flags: control, categories: catConnection, since: "7.2.0", run: (*client).clientSetInfo,
-		summary: "Set client or connection specific info",
-		args:    "<LIB-NAME libname | LIB-VER libver>",
-	},
-	{
-		name: "setname", arity: 3, flags: control, categories: catConnection, since: "2.6.9", run: (*client).clientSetName,
-		summary: "Set the current connection name",
-		args:    "connection-name",
-	},
-	{
-		name: "tracking", arity: -3, flags: control, categories: catConnection, since: "6.0.0", run: (*client).clientTracking,
-		summary: "Enable or disable server assisted client side caching, which is not supported",
-		args:    "<ON | OFF>",
-	},
-	{
-		name: "unblock", arity: -3, flags: adminControl, categories: catConnection, since: "5.0.0", run: (*client).clientUnblock,
-		summary: "Unblock a client blocked in a blocking command from a different connection",
-		args:    "client-id [TIMEOUT | ERROR]",
+		subs: []command{
+			{
+				name: "getname", arity: 2, flags: control, categories: catConnection, since: "2.6.9", run: (*client).clientGetName,
+				summary: "Get the current connection name",
+			},
+			{
+				name: "id", arity: 2, flags: control, categories: catConnection, since: "5.0.0", run: (*client).clientID,
+				summary: "Returns the client ID for the current connection",
+			},
+			{
+				name: "info", arity: 2, flags: control, categories: catConnection, since: "6.2.0", run: (*client).clientInfo,
+				summary: "Returns information about the current client connection.",
+			},
+			{
+				name: "kill", arity: -3, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientKill,
+				summary: "Kill the connection of a client",
+				args:    "<ip:port | ID client-id | USER username | ADDR ip:port | SKIPME yes/no>",
+			},
+			{
+				name: "list", arity: -2, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientList,
+				summary: "Get the list of client connections",
+			},
+			{
+				name: "setinfo", arity: 4, flags: control, categories: catConnection, since: "7.2.0", run: (*client).clientSetInfo,
+				summary: "Set client or connection specific info",
+				args:    "<LIB-NAME libname | LIB-VER libver>",
+			},
+			{
+				name: "setname", arity: 3, flags: control, categories: catConnection, since: "2.6.9", run: (*client).clientSetName,
+				summary: "Set the current connection name",
+				args:    "connection-name",
+			},
+			{
+				name: "tracking", arity: -3, flags: control, categories: catConnection, since: "6.0.0", run: (*client).clientTracking,
+				summary: "Enable or disable server assisted client side caching, which is not supported",
+				args:    "<ON | OFF>",
+			},
+			{
+				name: "unblock", arity: -3, flags: adminControl, categories: catConnection, since: "5.0.0", run: (*client).clientUnblock,
+				summary: "Unblock a client blocked in a blocking command from a different connection",
+				args:    "client-id [TIMEOUT | ERROR]",
+			},
+		},
 	},
 }
 
@@ -314,6 +312,5 @@ func (c *client) clientUnblock(args [][]byte) error {
 		return replyError("ERR CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
 	}
 	conn := c.x.server.Conn(uint64(id))
-	c.replyYes(conn != nil && conn.Unblock(asError), 0)
-	return nil
+	return c.replyYes(conn != nil && conn.Unblock(asError), 0, nil)
 }

@@ -1,26 +1,22 @@
 package commands
 
-import "slices"
-
 var commandCommands = []command{
 	{
 		name: "command", arity: -1, flags: loading | stale, categories: catConnection,
 		group: "server", since: "2.8.13", run: (*client).commandAll,
 		summary: "Get array of command details",
-		subs:    commandSubcommands,
-	},
-}
-
-var commandSubcommands = []command{
-	{
-		name: "docs", arity: -2, flags: loading | stale, categories: catConnection, since: "7.0.0", run: (*client).commandDocs,
-		summary: "Get array of specific command documentation",
-		args:    "[command-name [command-name ...]]",
-	},
-	{
-		name: "info", arity: -2, flags: loading | stale, categories: catConnection, since: "2.8.13", run: (*client).commandInfo,
-		summary: "Get array of specific command details, or all when no argument is given.",
-		args:    "[command-name [command-name ...]]",
+		subs: []command{
+			{
+				name: "docs", arity: -2, flags: loading | stale, categories: catConnection, since: "7.0.0", run: (*client).commandDocs,
+				summary: "Get array of specific command documentation",
+				args:    "[command-name [command-name ...]]",
+			},
+			{
+				name: "info", arity: -2, flags: loading | stale, categories: catConnection, since: "2.8.13", run: (*client).commandInfo,
+				summary: "Get array of specific command details, or all when no argument is given.",
+				args:    "[command-name [command-name ...]]",
+			},
+		},
 	},
 }
 
@@ -57,11 +53,11 @@ func (c *client) writeInfo(e *entry) {
 	w.Array(10)
 	w.BulkString(e.full)
 	w.Int(int64(e.arity))
-	c.writeStatusSet(slices.Collect(members(e.flags, flagNames[:])))
+	c.writeStatusSet(members(e.flags, flagNames[:]))
 	w.Int(int64(e.keys.first))
 	w.Int(int64(e.keys.last))
 	w.Int(int64(e.keys.step))
-	categories := slices.Collect(members(e.acl(), categoryNames[:]))
+	categories := members(e.acl(), categoryNames[:])
 	for i, name := range categories {
 		categories[i] = "@" + name
 	}

@@ -12,24 +12,22 @@ var configCommands = []command{
 	{
 		name: "config", arity: -2, group: "server", since: "2.0.0",
 		summary: "A container for server configuration commands",
-		subs:    configSubcommands,
-	},
-}
-
-var configSubcommands = []command{
-	{
-		name: "get", arity: -3, flags: adminControl, since: "2.0.0", run: (*client).configGet,
-		summary: "Get the values of configuration parameters",
-		args:    "parameter [parameter ...]",
-	},
-	{
-		name: "rewrite", arity: 2, flags: adminControl, since: "2.8.0", run: (*client).configRewrite,
-		summary: "Refused: the server does not write its configuration file",
-	},
-	{
-		name: "set", arity: -4, flags: adminControl | secret, since: "2.0.0", run: (*client).configSet,
-		summary: "Set configuration parameters to the given values, all or none",
-		args:    "parameter value [parameter value ...]",
+		subs: []command{
+			{
+				name: "get", arity: -3, flags: adminControl, since: "2.0.0", run: (*client).configGet,
+				summary: "Get the values of configuration parameters",
+				args:    "parameter [parameter ...]",
+			},
+			{
+				name: "rewrite", arity: 2, flags: adminControl, since: "2.8.0", run: (*client).configRewrite,
+				summary: "Refused: the server does not write its configuration file",
+			},
+			{
+				name: "set", arity: -4, flags: adminControl | secret, since: "2.0.0", run: (*client).configSet,
+				summary: "Set configuration parameters to the given values, all or none",
+				args:    "parameter value [parameter value ...]",
+			},
+		},
 	},
 }
 

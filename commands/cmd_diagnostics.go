@@ -25,23 +25,21 @@ var slowlogCommands = []command{
 	{
 		name: "slowlog", arity: -2, group: "server", since: "2.2.12",
 		summary: "A container for slow log commands",
-		subs:    slowlogSubcommands,
-	},
-}
-
-var slowlogSubcommands = []command{
-	{
-		name: "get", arity: -2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogGet,
-		summary: "Get the slow log's entries",
-		args:    "[count]",
-	},
-	{
-		name: "len", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogLen,
-		summary: "Get the slow log's length",
-	},
-	{
-		name: "reset", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogReset,
-		summary: "Clear all entries from the slow log",
+		subs: []command{
+			{
+				name: "get", arity: -2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogGet,
+				summary: "Get the slow log's entries",
+				args:    "[count]",
+			},
+			{
+				name: "len", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogLen,
+				summary: "Get the slow log's length",
+			},
+			{
+				name: "reset", arity: 2, flags: adminHidden | loading | stale, since: "2.2.12", run: (*client).slowlogReset,
+				summary: "Clear all entries from the slow log",
+			},
+		},
 	},
 }
 

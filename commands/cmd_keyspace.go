@@ -81,14 +81,6 @@ func flushSetting() Setting {
 // flush serves FLUSHDB and FLUSHALL. It breaks every tenure that it finds, one by one. It keeps the
 // queues, so the first waiters get the mutexes. A tenure that begins meanwhile may stay.
 func (c *client) flush(args [][]byte) error {
-	if err := c.flushLocks(args); err != nil {
-		return err
-	}
-	c.w.Simple("OK")
-	return nil
-}
-
-func (c *client) flushLocks(args [][]byte) error {
 	if len(args) > 2 || len(args) == 2 && !equalFold(args[1], "ASYNC") && !equalFold(args[1], "SYNC") {
 		return errSyntax
 	}
@@ -114,6 +106,7 @@ func (c *client) flushLocks(args [][]byte) error {
 			c.yield()
 		}
 		if r.Cursor = page.Cursor; r.Cursor == 0 {
+			c.w.Simple("OK")
 			return nil
 		}
 	}

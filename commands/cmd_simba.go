@@ -30,10 +30,14 @@ func parseMutex(b []byte) (string, error) {
 	return string(b), nil
 }
 
-// replyYes replies with 1 or 0. The reply waits until seq is durable.
-func (c *client) replyYes(yes bool, seq simba.Seq) {
+// replyYes replies with 1 or 0, unless there is an error. The reply waits until seq is durable.
+func (c *client) replyYes(yes bool, seq simba.Seq, err error) error {
+	if err != nil {
+		return err
+	}
 	c.conn.ReplyAfter(seq)
 	writeFlag(c.w, yes)
+	return nil
 }
 
 // defaultCount is the default COUNT of SCAN, SIMBA.SCAN and SIMBA.HISTORY.

@@ -139,6 +139,5 @@ func (c *client) backupRead(args [][]byte) error {
 }
 
 func (c *client) backupEnd([][]byte) error {
-	c.replyYes(c.x.backups.end(c.conn), 0)
-	return nil
+	return c.replyYes(c.x.backups.end(c.conn), 0, nil)
 }

@@ -112,14 +112,10 @@ func (c *client) simbaRelease(args [][]byte) error {
 	} else {
 		released, seq, err = c.backend().Release(c.conn.Context(), r)
 	}
-	if err != nil {
-		return err
-	}
-	if released {
+	if err == nil && released {
 		delete(c.session.byMutex, r.Mutex)
 	}
-	c.replyYes(released, seq)
-	return nil
+	return c.replyYes(released, seq, err)
 }
 
 func (c *client) simbaCheck(args [][]byte) error {
@@ -132,15 +128,9 @@ func (c *client) simbaCheck(args [][]byte) error {
 		return err
 	}
 	if token == 0 { // in replies 0 means "no token", so 0 is never current
-		c.replyYes(false, 0)
-		return nil
+		return c.replyYes(false, 0, nil)
 	}
-	current, seq, err := c.backend().Check(c.conn.Context(), mutex, uint64(token))
-	if err != nil {
-		return err
-	}
-	c.replyYes(current, seq)
-	return nil
+	return c.replyYes(c.backend().Check(c.conn.Context(), mutex, uint64(token)))
 }
 
 func parseBreak(args [][]byte) (mutex, reason string, err error) {
@@ -168,10 +158,5 @@ func (c *client) simbaBreak(args [][]byte) error {
 	if err != nil {
 		return err
 	}
-	freed, seq, err := c.backend().Break(c.conn.Context(), mutex, reason)
-	if err != nil {
-		return err
-	}
-	c.replyYes(freed, seq)
-	return nil
+	return c.replyYes(c.backend().Break(c.conn.Context(), mutex, reason))
 }

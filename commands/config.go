@@ -6,7 +6,6 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"math"
-	"slices"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -138,7 +137,7 @@ func (x *Commands) SetMaxMemory(bytes uint64) {
 func Catalog() *access.Catalog {
 	var list []access.Command
 	for e := range newTable(families()).all() {
-		list = append(list, access.Command{Name: e.full, Categories: slices.Collect(members(e.acl(), categoryNames[:]))})
+		list = append(list, access.Command{Name: e.full, Categories: members(e.acl(), categoryNames[:])})
 	}
 	return access.NewCatalog(list, categoryNames[:], resp.Match)
 }

@@ -69,7 +69,7 @@ func row(e *entry) string {
 		since = "Redis " + since
 	}
 	categories := ""
-	for name := range members(e.acl(), categoryNames[:]) {
+	for _, name := range members(e.acl(), categoryNames[:]) {
 		categories += " @" + name
 	}
 	return fmt.Sprintf("| `%s` | %s |%s | %s |\n", strings.ReplaceAll(shown, "|", `\|`), strings.TrimSuffix(e.summary, "."), categories, since)

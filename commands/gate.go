@@ -68,13 +68,7 @@ func (g *gate) requireAuth() bool {
 // byCertificate returns the account that a client certificate names, if the user exists and is on.
 // name is the common name of the verified certificate, "" = none.
 func (g *gate) byCertificate(name string) *access.Account {
-	if name == "" {
-		return nil
-	}
 	account := g.users.Find(name)
-	if account == nil {
-		return nil
-	}
 	if u := account.User(); u == nil || !u.Enabled() {
 		return nil
 	}

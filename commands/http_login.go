@@ -50,13 +50,9 @@ func (x *Commands) MayRun(ctx context.Context, c Credentials, command string) bo
 // httpUser returns the sender's name. If the sender may not run the command, it also returns
 // ErrForbidden. If the sender is not authenticated, it returns ErrNotAuthenticated and no name.
 func (x *Commands) httpUser(ctx context.Context, c Credentials, command string) (name string, err error) {
-	account := x.httpAccount(ctx, c)
-	if account == nil {
-		return "", ErrNotAuthenticated
-	}
-	u := account.User()
+	u := x.httpAccount(ctx, c).User()
 	switch e := x.table.named([]byte(command)); {
-	case u == nil: // the user has just been removed
+	case u == nil:
 		return "", ErrNotAuthenticated
 	case u.Unlimited() || u.MayRun(e.id):
 		return u.Name(), nil

@@ -2,7 +2,6 @@ package commands
 
 import (
 	"iter"
-	"math/bits"
 	"strings"
 	"time"
 
@@ -180,14 +179,14 @@ func (c *command) acl() category {
 	return set
 }
 
-func members[S ~uint32](set S, names []string) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for rest := uint32(set) & (1<<len(names) - 1); rest != 0; rest &= rest - 1 {
-			if !yield(names[bits.TrailingZeros32(rest)]) {
-				return
-			}
+// members returns the names of the bits in a set.
+func members[S ~uint32](set S, names []string) (found []string) {
+	for i, name := range names {
+		if set&(1<<i) != 0 {
+			found = append(found, name)
 		}
 	}
+	return found
 }
 
 type entry struct {
