@@ -20,6 +20,7 @@ type client struct {
 
 	call   call   // the command that runs
 	permit permit // of this command
+	noTx   keyTx  // for a command outside a transaction, see withoutTx
 
 	// The server sends the replies of a batch of commands together. batch is the number of the
 	// batch that outage belongs to. When a new batch has begun, the method lost replaces both.
@@ -121,14 +122,12 @@ func (c *client) fail(err error) {
 
 // pause makes the command wait for d. The wait ends early if the client disconnects or the server
 // stops.
-func (c *client) pause(d time.Duration) resp.Wakeup {
-	if d <= 0 {
-		return resp.TimedOut
+func (c *client) pause(d time.Duration) {
+	if d > 0 {
+		began := time.Now()
+		c.conn.NewWait().Await(began.Add(d))
+		c.call.parked += time.Since(began)
 	}
-	began := time.Now()
-	why := c.conn.NewWait().Await(began.Add(d))
-	c.call.parked += time.Since(began)
-	return why
 }
 
 // begin sets the user of a new connection: the user that the certificate names, if that user exists
@@ -165,15 +164,24 @@ func (c *client) authenticate(name, password []byte) error {
 	if c.multi.executing { // a delay would block EXEC
 		return errNoMulti
 	}
-	host := hostOf(c.conn.RemoteAddr())
-	c.pause(c.x.gate.delays.beforeCheck(host))
-	if account := c.x.gate.users.Authenticate(name, password); account != nil {
-		c.become(account)
-		return nil
+	account := c.x.login(name, password, c.conn.RemoteAddr(), c.pause)
+	if account == nil {
+		return errWrongPass
 	}
-	c.x.observers.failedLogin(name, c.conn.RemoteAddr())
-	c.pause(c.x.gate.delays.failed(host))
-	return errWrongPass
+	c.become(account)
+	return nil
+}
+
+// login returns the account of that name, nil if the password is wrong. addr is that of the client.
+func (x *Commands) login(name, password []byte, addr string, pause func(time.Duration)) *access.Account {
+	host := hostOf(addr)
+	pause(x.gate.delays.beforeCheck(host))
+	account := x.gate.users.Authenticate(name, password)
+	if account == nil {
+		x.observers.failedLogin(name, addr)
+		pause(x.gate.delays.failed(host))
+	}
+	return account
 }
 
 // noteDenial counts and logs a denial. It ignores other errors.

@@ -66,7 +66,8 @@ const httpContext = "http"
 // httpAccount returns the account of the sender, nil if the sender is not authenticated.
 func (x *Commands) httpAccount(ctx context.Context, c Credentials) *access.Account {
 	if c.Given {
-		return x.httpLogin(ctx, c)
+		name := cmp.Or(c.Name, access.DefaultName)
+		return x.login([]byte(name), []byte(c.Password), c.RemoteAddr, func(d time.Duration) { sleep(ctx, d) })
 	}
 	if account := x.gate.byCertificate(c.Certificate); account != nil {
 		return account
@@ -75,17 +76,6 @@ func (x *Commands) httpAccount(ctx context.Context, c Credentials) *access.Accou
 		return nil
 	}
 	return x.gate.users.Default()
-}
-
-func (x *Commands) httpLogin(ctx context.Context, c Credentials) *access.Account {
-	name, host := []byte(cmp.Or(c.Name, access.DefaultName)), hostOf(c.RemoteAddr)
-	sleep(ctx, x.gate.delays.beforeCheck(host))
-	if account := x.gate.users.Authenticate(name, []byte(c.Password)); account != nil {
-		return account
-	}
-	x.observers.failedLogin(name, c.RemoteAddr)
-	sleep(ctx, x.gate.delays.failed(host))
-	return nil
 }
 
 func sleep(ctx context.Context, d time.Duration) {

@@ -119,7 +119,8 @@ func (c *client) runKeyed(args [][]byte) error {
 // do must not use keyTx.Tx unless the command runs in a transaction.
 func withoutTx(do keyedCommand) func(c *client, args [][]byte) error {
 	return func(c *client, args [][]byte) error {
-		return do(&keyTx{w: c.w, c: c, user: c.permit.user}, args)
+		c.noTx = keyTx{w: c.w, c: c, user: c.permit.user}
+		return do(&c.noTx, args)
 	}
 }
 
