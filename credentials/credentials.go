@@ -7,9 +7,11 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 )
@@ -84,39 +86,63 @@ func isPipe(file string) bool {
 }
 
 // File is a PEM file and the setting that names it. Path "" = not given.
-type File struct{ Setting, Path string }
+type File struct {
+	Setting, Path string
+	// Regular refuses other files, for example a device whose read never ends.
+	Regular bool
+}
 
-// TLS returns the TLS configuration of a client, and by setting when its certificates expire.
+func (f File) read() ([]byte, error) {
+	if f.Regular && isPipe(f.Path) {
+		return nil, fmt.Errorf("%s is not a regular file", f.Path)
+	}
+	return os.ReadFile(f.Path)
+}
+
+// Errors has all errors of the files of TLS. Each begins with the setting of the file.
+type Errors []error
+
+// Error implements error. The text has one line.
+func (e Errors) Error() string { return strings.ReplaceAll(errors.Join(e...).Error(), "\n", "; ") }
+
+// TLS returns the TLS configuration of a client, and by setting when its certificates expire. Its
+// error is of type Errors.
 func TLS(ca, cert, key File, serverName string) (*tls.Config, map[string]time.Time, error) {
 	c, expires := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: serverName}, make(map[string]time.Time)
+	var wrong Errors
+	add := func(f File, err error) {
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: %w", f.Setting, err))
+		}
+	}
 	if ca.Path != "" {
-		text, err := os.ReadFile(ca.Path)
+		text, err := ca.read()
 		if err == nil {
 			c.RootCAs, expires[ca.Setting], err = Authorities(text, ca.Path)
 		}
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", ca.Setting, err)
+		add(ca, err)
+	}
+	switch {
+	case (cert.Path == "") != (key.Path == ""):
+		wrong = append(wrong, fmt.Errorf("%s and %s are needed together", cert.Setting, key.Setting))
+	case cert.Path != "":
+		certPEM, err := cert.read()
+		add(cert, err)
+		keyPEM, err := key.read()
+		add(key, err)
+		if len(wrong) > 0 {
+			break
 		}
+		pair, err := Pair(certPEM, keyPEM)
+		if err != nil {
+			add(cert, fmt.Errorf("%s with the key %s: %w", cert.Path, key.Path, err))
+			break
+		}
+		c.Certificates, expires[cert.Setting] = []tls.Certificate{pair}, Expires(pair)
 	}
-	if (cert.Path == "") != (key.Path == "") {
-		return nil, nil, fmt.Errorf("%s and %s are needed together", cert.Setting, key.Setting)
+	if len(wrong) > 0 {
+		return nil, nil, wrong
 	}
-	if cert.Path == "" {
-		return c, expires, nil
-	}
-	certPEM, err := os.ReadFile(cert.Path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", cert.Setting, err)
-	}
-	keyPEM, err := os.ReadFile(key.Path)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", key.Setting, err)
-	}
-	pair, err := Pair(certPEM, keyPEM)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %s with the key %s: %w", cert.Setting, cert.Path, key.Path, err)
-	}
-	c.Certificates, expires[cert.Setting] = []tls.Certificate{pair}, Expires(pair)
 	return c, expires, nil
 }
 

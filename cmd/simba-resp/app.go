@@ -323,7 +323,7 @@ func (a *app) about() func() []commands.Field {
 		if a.certs != nil {
 			fields = append(fields,
 				commands.Field{Name: "tls_port", Value: strconv.Itoa(portOf(a.tlsLn))},
-				commands.Field{Name: "tls_cert_expires_at", Value: strconv.FormatInt(a.certs.current.Load().expires.Unix(), 10)})
+				commands.Field{Name: "tls_cert_expires_at", Value: strconv.FormatInt(a.certs.current.Load().expires().Unix(), 10)})
 		}
 		return fields
 	}

@@ -3,9 +3,7 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"fmt"
 	"log/slog"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -29,18 +27,20 @@ type certificates struct {
 
 // tlsFiles is the content of the TLS files of one configuration.
 type tlsFiles struct {
-	config  *tls.Config
-	subject string
-	begins  time.Time
-	expires time.Time // the earliest end in the chain
-	ca      time.Time // the last end of an authority; zero = no authorities
+	config *tls.Config
+	expire map[string]time.Time // when the certificates expire, by setting
 }
+
+func (l *tlsFiles) leaf() *x509.Certificate { return l.config.Certificates[0].Leaf }
+
+// expires returns when the certificate, or one above it in the chain, expires.
+func (l *tlsFiles) expires() time.Time { return l.expire["tls-cert-file"] }
 
 // openCertificates reads the files that c names.
 func openCertificates(c *config, log *slog.Logger) (*certificates, error) {
-	l, wrong := loadTLS(c)
-	if len(wrong) > 0 {
-		return nil, wrong
+	l, err := loadTLS(c)
+	if err != nil {
+		return nil, err
 	}
 	certs := &certificates{log: log}
 	certs.timer = time.AfterFunc(expiryInterval, certs.checkExpiry)
@@ -51,9 +51,9 @@ func openCertificates(c *config, log *slog.Logger) (*certificates, error) {
 // reload reads the files that c names. On an error it changes nothing. It also fails if an enabled
 // user has no password and requiresPasswords forbids that.
 func (certs *certificates) reload(c *config) error {
-	l, wrong := loadTLS(c)
-	if len(wrong) > 0 {
-		return wrong
+	l, err := loadTLS(c)
+	if err != nil {
+		return err
 	}
 	if err := c.users.Protect(c.requiresPasswords()); err != nil {
 		return err
@@ -72,19 +72,9 @@ func (certs *certificates) serverConfig() *tls.Config {
 	}
 }
 
-// expire returns when the certificates expire, by setting.
-func (certs *certificates) expire() map[string]time.Time {
-	l := certs.current.Load()
-	all := map[string]time.Time{"tls-cert-file": l.expires}
-	if !l.ca.IsZero() {
-		all["tls-ca-cert-file"] = l.ca
-	}
-	return all
-}
-
 func (certs *certificates) use(l *tlsFiles) {
 	certs.current.Store(l)
-	certs.log.Info("TLS certificate in use", "subject", l.subject, "expires", l.expires)
+	certs.log.Info("TLS certificate in use", "subject", l.leaf().Subject.String(), "expires", l.expires())
 	certs.checkExpiry()
 }
 
@@ -93,7 +83,7 @@ func (certs *certificates) use(l *tlsFiles) {
 func (certs *certificates) checkExpiry() {
 	l, now := certs.current.Load(), time.Now()
 	if warning := l.warning(now); warning != "" {
-		certs.log.Warn(warning, "subject", l.subject, "begins", l.begins, "expires", l.expires)
+		certs.log.Warn(warning, "subject", l.leaf().Subject.String(), "begins", l.leaf().NotBefore, "expires", l.expires())
 	}
 	certs.timer.Reset(expiryInterval)
 }
@@ -101,11 +91,11 @@ func (certs *certificates) checkExpiry() {
 // warning returns a warning about the certificate as it is at the time now, "" if none is needed.
 func (l *tlsFiles) warning(now time.Time) string {
 	switch {
-	case now.Before(l.begins):
+	case now.Before(l.leaf().NotBefore):
 		return "the TLS certificate is not valid yet: clients refuse it"
-	case !now.Before(l.expires):
+	case !now.Before(l.expires()):
 		return "the TLS certificate has expired: clients refuse it"
-	case l.expires.Sub(now) < expiryNotice:
+	case l.expires().Sub(now) < expiryNotice:
 		return "the TLS certificate expires soon"
 	}
 	return ""
@@ -119,63 +109,25 @@ var clientAuth = map[string]tls.ClientAuthType{
 
 var minVersions = map[string]uint16{version12: tls.VersionTLS12, version13: tls.VersionTLS13}
 
-// loadTLS reads the files that c names. Validate has checked that c names all of them.
-func loadTLS(c *config) (*tlsFiles, configErrors) {
-	var wrong configErrors
-	add := func(name string, err error) {
-		if err != nil {
-			wrong = append(wrong, fmt.Errorf("%s: %w", name, err))
-		}
+// loadTLS reads the files that c names. It returns nil if c does not name them.
+func loadTLS(c *config) (*tlsFiles, error) {
+	if c.TLSAddr == "" || c.TLSCertFile == "" || c.TLSKeyFile == "" {
+		return nil, nil
 	}
-	cert, err := readRegular(c.TLSCertFile)
-	add("tls-cert-file", err)
-	key, err := readRegular(c.TLSKeyFile)
-	add("tls-key-file", err)
-	var authorities *x509.CertPool // they sign client certificates
-	var ca time.Time
-	if file := c.TLSCACertFile; file != "" {
-		text, err := readRegular(file)
-		if err == nil {
-			authorities, ca, err = credentials.Authorities(text, file)
-		}
-		add("tls-ca-cert-file", err)
+	// CONFIG SET can name any path, also that of a device or a pipe whose read never ends.
+	file := func(setting, path string) credentials.File {
+		return credentials.File{Setting: setting, Path: path, Regular: true}
 	}
-	if len(wrong) > 0 {
-		return nil, wrong
-	}
-	pair, err := credentials.Pair(cert, key)
-	if err != nil {
-		return nil, configErrors{fmt.Errorf("tls-cert-file: %s with the key %s: %w", c.TLSCertFile, c.TLSKeyFile, err)}
-	}
-	l := &tlsFiles{
-		subject: pair.Leaf.Subject.String(),
-		begins:  pair.Leaf.NotBefore,
-		expires: credentials.Expires(pair),
-		ca:      ca,
-		config: &tls.Config{
-			Certificates: []tls.Certificate{pair},
-			ClientAuth:   clientAuth[c.TLSAuthClients],
-			ClientCAs:    authorities,
-			MinVersion:   minVersions[c.TLSMinVersion],
-			// Resumption would accept clients of authorities that a reload has removed.
-			SessionTicketsDisabled: true,
-			// By default the first TLS records are small, for browsers that show parts of a page. A
-			// client of this server needs a whole reply.
-			DynamicRecordSizingDisabled: true,
-		},
-	}
-	return l, nil
-}
-
-// readRegular reads a regular file. CONFIG SET can name any path, also that of a device or a pipe
-// whose read never ends.
-func readRegular(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is not a regular file", path)
-	}
+	config, expire, err := credentials.TLS(file("tls-ca-cert-file", c.TLSCACertFile), file("tls-cert-file", c.TLSCertFile), file("tls-key-file", c.TLSKeyFile), "")
 	if err != nil {
 		return nil, err
 	}
-	return os.ReadFile(path)
+	config.ClientAuth, config.ClientCAs = clientAuth[c.TLSAuthClients], config.RootCAs
+	config.MinVersion = minVersions[c.TLSMinVersion]
+	// Resumption would accept clients of authorities that a reload has removed.
+	config.SessionTicketsDisabled = true
+	// By default the first TLS records are small, for browsers that show parts of a page. A client of
+	// this server needs a whole reply.
+	config.DynamicRecordSizingDisabled = true
+	return &tlsFiles{config, expire}, nil
 }

@@ -96,7 +96,7 @@ func TestAllTLSErrorsAreReportedAtOnce(t *testing.T) {
 			"--tls-ca-cert-file: it needs --tls-auth-clients optional or yes",
 		}},
 		{"--tls-addr 127.0.0.1:0 --tls-cert-file $nowhere --tls-key-file $dir --tls-auth-clients yes --tls-ca-cert-file $dir/text", []string{
-			"--tls-cert-file: stat $nowhere", "--tls-key-file: $dir is not a regular file", "--tls-ca-cert-file: $dir/text has no PEM certificate",
+			"--tls-cert-file: open $nowhere", "--tls-key-file: $dir is not a regular file", "--tls-ca-cert-file: $dir/text has no PEM certificate",
 		}},
 		{"--tls-addr 127.0.0.1:0 --tls-cert-file " + cert + " --tls-key-file $dir/other.key", []string{
 			"--tls-cert-file: " + cert + " with the key $dir/other.key: tls: private key does not match public key",
@@ -179,7 +179,7 @@ func TestWithoutAnAddressThereIsNoPlainText(t *testing.T) {
 		t.Errorf("CONFIG GET *port: %v, %v, want port 0 and tls-port %s", got, err, port)
 	}
 	info, err := redis.String(c.Do("INFO", "server"))
-	expires := a.certs.expire()["tls-cert-file"].Unix()
+	expires := a.certs.current.Load().expires().Unix()
 	for _, want := range []string{"tcp_port:" + port, "tls_port:" + port, fmt.Sprintf("tls_cert_expires_at:%d", expires)} {
 		if err != nil || !strings.Contains(info, want+"\r\n") {
 			t.Errorf("INFO lacks %s: %s, %v", want, info, err)
@@ -386,7 +386,7 @@ func TestCertificatesMayBeginWithByteOrderMarks(t *testing.T) {
 	c, err := loadTest(t, s.args("--tls-cert-file", s.path("bom.server.crt"), "--tls-key-file", s.path("bom.server.key"),
 		"--tls-auth-clients", "yes", "--tls-ca-cert-file", s.path("bom.ca.crt")), nil, "")
 	must(t, err)
-	if l, wrong := loadTLS(c); len(wrong) > 0 || l.subject != "CN=first" {
-		t.Errorf("loadTLS returned %+v, %v; want the certificate CN=first", l, wrong)
+	if l, err := loadTLS(c); err != nil || l.leaf().Subject.String() != "CN=first" {
+		t.Errorf("loadTLS returned %+v, %v; want the certificate CN=first", l, err)
 	}
 }

@@ -149,7 +149,7 @@ func loadConfig(flags map[string]string, getenv func(string) string) (*config, e
 	if len(c.RequirePass) <= maxPassword {
 		wrong = append(wrong, c.openUsers()...)
 	}
-	for _, err := range slices.Concat(c.Validate(), c.checkTLSFiles(), c.checkClusterFiles()) {
+	for _, err := range slices.Concat(c.Validate(), c.checkFiles()) {
 		wrong = append(wrong, fmt.Errorf("--%w", err))
 	}
 	if len(wrong) > 0 {

@@ -119,14 +119,6 @@ func (c *config) clusterFiles() [3]credentials.File {
 	}
 }
 
-// checkClusterFiles returns the errors of the files of the cluster, if c names all of them.
-func (c *config) checkClusterFiles() configErrors {
-	if _, _, err := c.clusterTLS(); err != nil {
-		return configErrors{err}
-	}
-	return nil
-}
-
 // clusterTLS returns the TLS configuration with which members identify each other, and by setting
 // when its certificates expire. It returns nil if c does not name all files.
 func (c *config) clusterTLS() (*tls.Config, map[string]time.Time, error) {

@@ -1,6 +1,11 @@
 package main
 
-import "time"
+import (
+	"errors"
+	"time"
+
+	"github.com/simba-resp/simba-resp/credentials"
+)
 
 // tlsLive are the TLS settings that can change at run time, all at once.
 var tlsLive = []string{"tls-cert-file", "tls-key-file", "tls-ca-cert-file", "tls-auth-clients", "tls-min-version"}
@@ -24,23 +29,23 @@ func (c *config) checkTLS(refuse func(name, format string, args ...any)) {
 	}
 }
 
-// checkTLSFiles returns the errors of the TLS files, if c names them.
-func (c *config) checkTLSFiles() configErrors {
-	if c.TLSAddr == "" || c.TLSCertFile == "" || c.TLSKeyFile == "" {
-		return nil
+// checkFiles returns the errors of the TLS files of clients and of members, if c names them.
+func (c *config) checkFiles() (wrong configErrors) {
+	_, err := loadTLS(c)
+	_, _, ofMembers := c.clusterTLS()
+	for _, err := range []error{err, ofMembers} {
+		var files credentials.Errors
+		errors.As(err, &files) // there is no other error
+		wrong = append(wrong, files...)
 	}
-	_, wrong := loadTLS(c)
 	return wrong
 }
 
 // tlsWarning returns a warning about the dates of the certificate, "" if they need none.
 func (c *config) tlsWarning() string {
-	if c.TLSAddr == "" {
-		return ""
-	}
-	l, wrong := loadTLS(c)
-	if len(wrong) > 0 {
-		return "" // the files have changed since loadConfig
+	l, err := loadTLS(c)
+	if l == nil || err != nil {
+		return "" // no TLS, or the files have changed since loadConfig
 	}
 	return l.warning(time.Now())
 }

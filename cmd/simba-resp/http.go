@@ -89,7 +89,7 @@ func (a *app) openMonitor() error {
 func (a *app) certificatesExpire() map[string]time.Time {
 	all := make(map[string]time.Time)
 	if a.certs != nil {
-		all = a.certs.expire()
+		maps.Copy(all, a.certs.current.Load().expire)
 	}
 	if a.member != nil {
 		maps.Copy(all, a.member.expire)

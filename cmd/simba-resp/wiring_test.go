@@ -145,8 +145,8 @@ var wirings = []wiring{
 		}
 	}},
 	{"tls-cert-file", tlsArgs, func(w *wired) {
-		if got := w.certs.current.Load(); got.subject != "CN=server" || len(got.config.Certificates) != 1 {
-			w.t.Errorf("the server has %d certificates, the first of %s; want one of CN=server", len(got.config.Certificates), got.subject)
+		if got := w.certs.current.Load(); got.leaf().Subject.String() != "CN=server" || len(got.config.Certificates) != 1 {
+			w.t.Errorf("the server has %d certificates, the first of %s; want one of CN=server", len(got.config.Certificates), got.leaf().Subject)
 		}
 	}},
 	{"tls-key-file", tlsArgs, func(w *wired) {
