@@ -114,7 +114,7 @@ func requestError(err error) error {
 		}
 	}
 	switch {
-	case redis.HasErrorPrefix(err, "ERR unknown command"):
+	case redis.HasErrorPrefix(err, "unknown command"):
 		return fmt.Errorf("not a simba-resp server? %w", err)
 	case errors.Is(err, redis.Nil), refused(err), errors.As(err, &unavailable):
 		return err

@@ -2,6 +2,7 @@ package client
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
@@ -40,5 +41,12 @@ func TestMisconfiguredMatchesOnlyTheEngineError(t *testing.T) {
 		if misconfigured(errors.New(text)) {
 			t.Errorf("misconfigured(%q) is true for an error that is not a reply", text)
 		}
+	}
+}
+
+func TestAServerWithoutTheCommandsIsNamed(t *testing.T) {
+	err := requestError(serverError("ERR unknown command 'simba.acquire', with args beginning with: 'job'"))
+	if !strings.HasPrefix(err.Error(), "not a simba-resp server? ERR unknown command") || !refused(err) {
+		t.Errorf("the error is %v; want the question whether it is a simba-resp server, and a refusal", err)
 	}
 }
