@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,17 +88,9 @@ func New(rdb *redis.Client, o Options) (*Client, error) {
 		return nil, fmt.Errorf("Timeout is %v, less than %v", o.Timeout, minTimeout)
 	}
 	c := &Client{
-		rdb: rdb, timeout: o.Timeout, log: o.Logger, hook: o.Hook, contenders: newContenders(),
-		ttl: o.TTL, transition: o.Transition, fits: o.TTL == 0 && o.Transition == 0,
-	}
-	if c.timeout == 0 {
-		c.timeout = defaultTimeout
-	}
-	if c.log == nil {
-		c.log = slog.Default()
-	}
-	if c.ttl == 0 {
-		c.ttl = defaultTTL
+		rdb: rdb, hook: o.Hook, contenders: newContenders(),
+		timeout: cmp.Or(o.Timeout, defaultTimeout), log: cmp.Or(o.Logger, slog.Default()),
+		ttl: cmp.Or(o.TTL, defaultTTL), transition: o.Transition, fits: o.TTL == 0 && o.Transition == 0,
 	}
 	if c.fits {
 		c.transition = defaultTransition
@@ -126,13 +119,11 @@ func New(rdb *redis.Client, o Options) (*Client, error) {
 // the go-redis client was closed before. If work has not returned, the error names its mutex.
 func (c *Client) Close() error {
 	empty := c.contenders.close()
-	t := time.NewTimer(c.timeout)
-	defer t.Stop()
 	var err error
 	select {
 	case <-empty:
 		err = c.contenders.failure
-	case <-t.C:
+	case <-time.After(c.timeout):
 		if mutex := c.contenders.working(); mutex != "" {
 			err = fmt.Errorf("the work of %s has not returned", mutex)
 		} else {
@@ -189,10 +180,8 @@ func (c *Client) sleep(ctx context.Context, d time.Duration, wake <-chan struct{
 	if d == 0 {
 		return ctx.Err()
 	}
-	t := time.NewTimer(d)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(d):
 	case <-wake:
 	case <-ctx.Done():
 		return ctx.Err()

@@ -69,11 +69,9 @@ func (c *Client) lead(ctx context.Context, mutex string, o []Option, work func(*
 	for pause := time.Duration(0); ; {
 		a := &attempt{c: c, terms: t, of: of, lastOver: last}
 		if l, err = a.run(ctx); err != nil {
-			timer := time.NewTimer(c.timeout)
-			defer timer.Stop()
 			select {
 			case <-a.giveUp(ctx):
-			case <-timer.C:
+			case <-time.After(c.timeout):
 			}
 			return fmt.Errorf("lead %s: %w", mutex, err)
 		}

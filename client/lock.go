@@ -247,13 +247,8 @@ func (l *lease) unlock(ctx context.Context) error {
 	}
 	select {
 	case <-l.gone:
-	default:
-		limited, cancel := context.WithTimeout(ctx, l.c.timeout-now().since(began))
-		defer cancel()
-		select {
-		case <-l.gone:
-		case <-limited.Done():
-		}
+	case <-ctx.Done():
+	case <-time.After(l.c.timeout - now().since(began)):
 	}
 	err := errNoAnswer
 	select {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -179,28 +181,22 @@ func field[T any](r *record, name string) T {
 // part of the request.
 func misconfigured(err error) bool {
 	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return false
-	}
-	text, engine := strings.CutPrefix(reply.Error(), "ERR engine ")
-	_, rest, _ := strings.Cut(text, " ") // removes the engine's name
-	return engine && strings.HasPrefix(rest, "misconfigured: ")
+	return errors.As(err, &reply) && misconfiguredText.MatchString(reply.Error())
+}
+
+var misconfiguredText = regexp.MustCompile(`^ERR engine [^ ]* misconfigured: `)
+
+// transient are the beginnings of error replies after which a retry may succeed.
+var transient = []string{
+	"TRYAGAIN", "OOM", "BUSY", "UNBLOCKED",
+	"ERR max number of clients reached", "ERR max number of blocked clients reached",
 }
 
 // refused reports whether err is an error reply for which a retry is useless. Somebody must first
 // change the request, the user's permissions, or the server.
 func refused(err error) bool {
 	var reply redis.Error
-	if !errors.As(err, &reply) {
-		return false
-	}
-	for _, transient := range [...]string{
-		"TRYAGAIN", "OOM", "BUSY", "UNBLOCKED",
-		"ERR max number of clients reached", "ERR max number of blocked clients reached",
-	} {
-		if strings.HasPrefix(reply.Error(), transient) {
-			return false
-		}
-	}
-	return true
+	return errors.As(err, &reply) && !slices.ContainsFunc(transient, func(begin string) bool {
+		return strings.HasPrefix(reply.Error(), begin)
+	})
 }
