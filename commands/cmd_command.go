@@ -3,7 +3,7 @@ package commands
 var commandCommands = []command{
 	{
 		name: "command", arity: -1, flags: loading | stale, categories: catConnection,
-		group: "server", since: "2.8.13", run: (*client).commandAll,
+		group: "server", since: "2.8.13", run: (*client).commandInfo,
 		summary: "Get array of command details",
 		subs: []command{
 			{
@@ -20,14 +20,13 @@ var commandCommands = []command{
 	},
 }
 
-func (c *client) commandAll([][]byte) error {
-	c.writeInfos(c.x.table.entries)
-	return nil
-}
-
+// commandInfo serves COMMAND and COMMAND INFO. Without names it returns all commands.
 func (c *client) commandInfo(args [][]byte) error {
-	if len(args) == 2 {
-		c.writeInfos(c.x.table.entries)
+	if len(args) <= 2 {
+		c.w.Array(len(c.x.table.entries))
+		for _, e := range c.x.table.entries {
+			c.writeInfo(e)
+		}
 		return nil
 	}
 	c.w.Array(len(args) - 2)
@@ -39,13 +38,6 @@ func (c *client) commandInfo(args [][]byte) error {
 		}
 	}
 	return nil
-}
-
-func (c *client) writeInfos(entries []*entry) {
-	c.w.Array(len(entries))
-	for _, e := range entries {
-		c.writeInfo(e)
-	}
 }
 
 func (c *client) writeInfo(e *entry) {

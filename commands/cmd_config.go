@@ -2,6 +2,7 @@ package commands
 
 import (
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -57,28 +58,14 @@ func (c *client) configGet(args [][]byte) error {
 		}
 		globs = append(globs, strings.ToLower(glob))
 	}
-	var found []*Setting
-	for i := range c.x.settings.list {
-		s := &c.x.settings.list[i]
-		if matchesAny(globs, s.Name) {
-			found = append(found, s)
+	var found []any
+	for _, s := range c.x.settings.list {
+		if slices.ContainsFunc(globs, func(glob string) bool { return resp.Match(glob, s.Name) }) {
+			found = append(found, s.Name, s.Get())
 		}
 	}
-	c.w.Map(len(found))
-	for _, s := range found {
-		c.w.BulkString(s.Name)
-		c.w.BulkString(s.Get())
-	}
+	c.w.MapOf(found...)
 	return nil
-}
-
-func matchesAny(globs []string, name string) bool {
-	for _, g := range globs {
-		if resp.Match(g, name) {
-			return true
-		}
-	}
-	return false
 }
 
 func (c *client) configSet(args [][]byte) error {
