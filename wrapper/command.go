@@ -49,10 +49,7 @@ func (e *StartError) ExitCode() int {
 // is a *StartError.
 func Find(args []string) (Command, error) {
 	path, err := exec.LookPath(args[0])
-	if errors.Is(err, exec.ErrDot) { // from the current directory; a shell runs it too
-		err = nil
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, exec.ErrDot) { // a shell, too, runs one in the current directory
 		if cause := (*exec.Error)(nil); errors.As(err, &cause) {
 			err = cause.Err
 		}
