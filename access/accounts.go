@@ -2,6 +2,8 @@ package access
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"maps"
@@ -180,6 +182,17 @@ func (a *Accounts) Find(name string) *Account { return (*a.byName.Load())[name] 
 
 // Names returns the names of all users, sorted.
 func (a *Accounts) Names() []string { return slices.Sorted(maps.Keys(*a.byName.Load())) }
+
+// Digest returns a digest of all users, with their passwords and rights.
+func (a *Accounts) Digest() string {
+	h := sha256.New()
+	for _, name := range a.Names() {
+		if u := a.Find(name).User(); u != nil { // else Load has removed it meanwhile
+			fmt.Fprintln(h, u)
+		}
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
 
 // Authenticate returns the account of that name if its user is enabled and has that password.
 // Otherwise it returns nil. An unknown name takes as long as a wrong password.

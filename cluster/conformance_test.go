@@ -57,7 +57,7 @@ func openMembers(t *testing.T) (leader func() *leading) {
 		}
 		m, err := cluster.Open(cluster.Options{
 			Name: p.Name, Peers: peers, Listener: listeners[i], Replica: replica,
-			Serve: func(c net.Conn) { c.Close() }, Fatal: func(err error) { t.Error(err) },
+			Serve: func(c net.Conn) { c.Close() }, Users: func() string { return "" }, Fatal: func(err error) { t.Error(err) },
 			Lead: func(l *cluster.Lead) {
 				mu.Lock()
 				present = &leading{l, replica}
@@ -112,7 +112,7 @@ func serve(t testing.TB, leader func() *leading, n simba.Notices) serving {
 	t.Helper()
 	l := leader()
 	clock := engine.ClockOf(persist.MachineBoot().Now)
-	store, recovered, err := l.replica.Lead(persist.LeadOptions{Now: clock.Now, Propose: l.Propose, Confirm: l.Confirm})
+	store, recovered, err := l.replica.Lead(persist.LeadOptions{Now: clock.Now, Propose: l.Propose, Confirm: l.Confirm, Format: l.Format})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"go.etcd.io/raft/v3/raftpb"
+
+	"github.com/simba-resp/simba-resp/persist"
 )
 
 // hello is what members tell each other to find their cluster, as JSON. The member that has connected
@@ -19,6 +21,9 @@ import (
 type hello struct {
 	member
 	Join bool // in a question: replace the member of this name, or add it
+
+	Format uint32 // of who answers: the newest format of records that it reads
+	Users  string // of who answers: see Options.Users
 
 	Cluster string    // of who answers; "" = none yet
 	Changed uint64    // of who answers: see identity
@@ -52,6 +57,7 @@ func (m *Member) maintain() {
 			m.askWhatChanged(i)
 		} else {
 			m.promote()
+			m.compare(i)
 		}
 		if err != nil && err.Error() != said {
 			said = err.Error()
@@ -185,7 +191,7 @@ func (m *Member) serveHello(conn net.Conn, _ header) {
 
 func (m *Member) answer(question hello) hello {
 	i := m.file.get()
-	answer := hello{member: m.self(), Cluster: i.Cluster, Changed: i.Changed}
+	answer := hello{member: m.self(), Format: persist.RecordFormat, Users: m.o.Users(), Cluster: i.Cluster, Changed: i.Changed}
 	if leader, ok := m.leader(i); ok {
 		answer.Leader = m.addr(leader)
 	}
@@ -240,6 +246,43 @@ func (m *Member) promote() {
 			learner.Learner = false
 			m.change(raftpb.ConfChangeAddNode, learner)
 			return
+		}
+	}
+}
+
+// compareEvery is the time between two questions of the leader to each other member.
+const compareEvery = 10 * time.Second
+
+// facts are what a leader has heard from a member in its term.
+type facts struct {
+	format      uint32
+	usersDiffer bool // from those of the leader
+}
+
+// compare asks the other members for their facts, if this member leads and has not asked lately.
+func (m *Member) compare(i identity) {
+	m.mu.Lock()
+	l := m.present
+	m.mu.Unlock()
+	if l == nil || time.Since(l.asked) < compareEvery {
+		return
+	}
+	l.asked = time.Now()
+	for _, x := range i.Members {
+		if x.ID == i.ID {
+			continue
+		}
+		answer, err := m.ask(m.addr(x), hello{member: m.self()})
+		if err != nil || answer.ID != x.ID {
+			continue
+		}
+		f := facts{answer.Format, answer.Users != m.o.Users()}
+		m.mu.Lock()
+		before := l.facts[x.ID]
+		l.facts[x.ID] = f
+		m.mu.Unlock()
+		if f.usersDiffer && !before.usersDiffer {
+			m.o.Logger.Warn("a member has other users, passwords or rights than this leader", "member", x.Name)
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -22,7 +23,8 @@ import (
 	"github.com/simba-resp/simba-resp/persist"
 )
 
-// Options are the options of Open. Name, Peers, Listener, Replica, Lead, Serve and Fatal must be set.
+// Options are the options of Open. Name, Peers, Listener, Replica, Lead, Serve, Users and Fatal must be
+// set.
 type Options struct {
 	Name     string       // of this member, one of Peers
 	Peers    []Peer       // all members, this one too
@@ -36,6 +38,9 @@ type Options struct {
 	// while this member serves. The addresses of conn are those of the client's connection to the other
 	// member, and conn has the method CertificateName that resp.Server knows.
 	Serve func(conn net.Conn)
+	// Users returns a digest of the users and passwords. The leader warns of members whose digest is
+	// another one.
+	Users func() string
 	// Fatal is called with the first error that ends the member. It must end the process.
 	Fatal  func(error)
 	Logger *slog.Logger // nil = slog.Default
@@ -57,8 +62,11 @@ type Lead struct {
 	Term   uint64
 	Done   <-chan struct{} // closed when the term has ended
 	done   chan struct{}
+	member *Member
 	node   *Node
 	serves atomic.Bool
+	asked  time.Time        // belongs to maintain: see compare
+	facts  map[uint64]facts // by the id of the member that has said them; guarded by Member.mu
 }
 
 // Propose appends a record to the journals of the members, and returns when a majority has it.
@@ -67,6 +75,20 @@ func (l *Lead) Propose(record []byte) error { return l.node.Propose(l.Term, reco
 
 // Confirm returns nil if this member still led after the call.
 func (l *Lead) Confirm() error { return l.node.Confirm(l.Term) }
+
+// Format returns the newest format of records that all members read: see persist.LeadOptions. While a
+// member has not answered, it is the oldest format.
+func (l *Lead) Format() uint32 {
+	format, i := uint32(persist.RecordFormat), l.member.file.get()
+	l.member.mu.Lock()
+	defer l.member.mu.Unlock()
+	for _, x := range i.Members {
+		if x.ID != i.ID {
+			format = min(format, max(l.facts[x.ID].format, 1))
+		}
+	}
+	return format
+}
 
 // Serve says that this member serves clients now, until Done is closed.
 func (l *Lead) Serve() { l.serves.Store(true) }
@@ -259,7 +281,7 @@ func (m *Member) leads(leads bool, term uint64) {
 	}
 	if leads {
 		done := make(chan struct{})
-		m.present = &Lead{Term: term, Done: done, done: done, node: m.node}
+		m.present = &Lead{Term: term, Done: done, done: done, member: m, node: m.node, facts: make(map[uint64]facts)}
 		m.terms.put(m.present)
 	}
 }
@@ -319,6 +341,7 @@ type Status struct {
 	Leader    string // "" = none is known
 	Term      uint64
 	Committed uint64 // index of the last record that a majority has
+	Format    uint32 // of the records that this leader writes
 	Members   []MemberStatus
 }
 
@@ -329,8 +352,10 @@ type MemberStatus struct {
 	Learner bool // it has no vote yet, since it lacks records
 
 	// The leader alone knows these:
-	Reached bool   // the member has answered lately
-	Match   uint64 // index of the last record that the member surely has
+	Reached     bool   // the member has answered lately
+	Match       uint64 // index of the last record that the member surely has
+	Lag         uint64 // committed records that the member may lack
+	UsersDiffer bool   // from those of the leader
 }
 
 // Status returns the status.
@@ -338,13 +363,25 @@ func (m *Member) Status() Status {
 	i := m.file.get()
 	leader, _ := m.leader(i)
 	s := Status{Name: m.o.Name, Cluster: i.Cluster, Leader: leader.Name}
+	m.mu.Lock()
+	l := m.present
+	said := make(map[uint64]facts)
+	if l != nil {
+		maps.Copy(said, l.facts)
+	}
+	m.mu.Unlock()
+	if l != nil {
+		s.Format = l.Format()
+	}
 	m.with(func(n *Node) {
 		r, heard := n.Status()
 		s.Term, s.Committed = r.GetTerm(), r.GetCommit()
 		for _, x := range i.Members {
+			match := r.Progress[x.ID].Match
 			s.Members = append(s.Members, MemberStatus{
 				Peer: Peer{x.Name, m.addr(x)}, ID: x.ID, Learner: x.Learner,
-				Reached: heard[x.ID] || x.ID == i.ID, Match: r.Progress[x.ID].Match,
+				Reached: heard[x.ID] || x.ID == i.ID, UsersDiffer: said[x.ID].usersDiffer,
+				Match: match, Lag: s.Committed - min(match, s.Committed),
 			})
 		}
 	})

@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ type proc struct {
 	member  *Member
 	replica *persist.Replica
 	fatal   chan error
+	users   atomic.Value // a string, see Options.Users
 }
 
 // newPeers returns members with free addresses.
@@ -41,6 +43,7 @@ func newPeers(t *testing.T, names ...string) (peers []Peer) {
 func newProc(t *testing.T, peers []Peer) *proc {
 	t.Helper()
 	p := &proc{t: t, peers: peers, dir: t.TempDir(), fatal: make(chan error, 1)}
+	p.users.Store("the same")
 	p.mustStart()
 	t.Cleanup(p.stop)
 	return p
@@ -66,7 +69,7 @@ func (p *proc) start() (err error) {
 	}
 	p.member, err = Open(Options{
 		Name: self.Name, Peers: p.peers, Listener: ln, Replica: p.replica, Logger: log,
-		Lead: func(l *Lead) { <-l.Done }, Serve: func(conn net.Conn) { conn.Close() },
+		Lead: func(l *Lead) { <-l.Done }, Serve: func(conn net.Conn) { conn.Close() }, Users: func() string { return p.users.Load().(string) },
 		Fatal: func(err error) {
 			select {
 			case p.fatal <- err:
@@ -133,6 +136,33 @@ func start3(t *testing.T, p []Peer) []*proc {
 	}
 	awaitVoters(t, "abc", procs...)
 	return procs
+}
+
+func TestLeaderNotesWhoHasOtherUsers(t *testing.T) {
+	procs := start3(t, newPeers(t, "a", "b", "c"))
+	differ := func(name string) func() bool {
+		return func() bool {
+			_, leader := voters(procs...)
+			if leader == nil || leader.member.Status().Format == 0 {
+				return false
+			}
+			for _, x := range leader.member.Status().Members {
+				if x.UsersDiffer != (x.Name == name) {
+					return false
+				}
+			}
+			return true
+		}
+	}
+	_, leader := voters(procs...)
+	other := procs[0]
+	if other == leader {
+		other = procs[1]
+	}
+	other.users.Store("others")
+	eventually(t, "a member has other users", differ(other.member.o.Name))
+	other.users.Store("the same")
+	eventually(t, "all have the same users", differ(""))
 }
 
 func TestNewMembersJoinMembersWithAnOldList(t *testing.T) {

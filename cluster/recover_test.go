@@ -22,7 +22,7 @@ func (p *proc) present() *persist.Recovered {
 	p.t.Helper()
 	var l *Lead
 	eventually(p.t, "leads", func() bool { l = p.lead(); return l != nil })
-	s, rec, err := p.replica.Lead(persist.LeadOptions{Now: persist.MachineBoot().Now, Propose: l.Propose, Confirm: l.Confirm})
+	s, rec, err := p.replica.Lead(persist.LeadOptions{Now: persist.MachineBoot().Now, Propose: l.Propose, Confirm: l.Confirm, Format: l.Format})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestMemberBeginsANewClusterAfterTheLossOfTheMajority(t *testing.T) {
 	_, leader := voters(procs...)
 	var l *Lead
 	eventually(t, "leads", func() bool { l = leader.lead(); return l != nil })
-	s, rec, err := leader.replica.Lead(persist.LeadOptions{Now: persist.MachineBoot().Now, Propose: l.Propose, Confirm: l.Confirm})
+	s, rec, err := leader.replica.Lead(persist.LeadOptions{Now: persist.MachineBoot().Now, Propose: l.Propose, Confirm: l.Confirm, Format: l.Format})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -41,6 +41,14 @@ type Cluster struct {
 	HasLeader       bool
 	Serves          bool // this member leads
 	Term, Committed uint64
+	Members         []Member // empty on a member that does not lead
+}
+
+// Member is a member of a cluster, as the leader knows it.
+type Member struct {
+	Name                 string
+	Reached, UsersDiffer bool
+	Lag                  uint64 // records
 }
 
 // cluster returns the state of the cluster. A single server leads itself.
@@ -150,6 +158,13 @@ func (s *sink) value(v float64, labels ...string) {
 func (s *sink) known(v int64, labels ...string) {
 	if v >= 0 {
 		s.value(float64(v), labels...)
+	}
+}
+
+// members emits a figure of each member of the cluster.
+func (s *sink) members(r *reading, figure func(Member) float64) {
+	for _, m := range r.cluster.Members {
+		s.value(figure(m), m.Name)
 	}
 }
 

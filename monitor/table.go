@@ -45,6 +45,7 @@ const (
 	onStore      = "other engines"
 	withTLS      = "with TLS files"
 	inCluster    = "with `cluster`"
+	onLeader     = "leader with `cluster`"
 	withPatterns = "with `metrics-mutexes`"
 )
 
@@ -56,6 +57,7 @@ var has = map[string]func(*reading) bool{
 	onStore:      func(r *reading) bool { return r.Requests != nil },
 	withTLS:      func(r *reading) bool { return r.CertificatesExpire != nil },
 	inCluster:    func(r *reading) bool { return r.Cluster != nil },
+	onLeader:     func(r *reading) bool { return r.Cluster != nil && r.cluster.Serves },
 	withPatterns: func(r *reading) bool { return len(r.Mutexes) > 0 },
 }
 
@@ -99,8 +101,14 @@ var table = []row{
 		func(r *reading, s *sink) { s.value(boolean(r.cluster.Serves)) }},
 	{Metric{"simba_cluster_term", gauge, nil, inCluster, "The term of the cluster, which grows with each election."},
 		func(r *reading, s *sink) { s.value(float64(r.cluster.Term)) }},
-	{Metric{"simba_cluster_committed_index", gauge, nil, inCluster, "Index of the last record that this member knows to be on a majority. The difference between two members is their lag."},
+	{Metric{"simba_cluster_committed_index", gauge, nil, inCluster, "Index of the last record that this member knows to be on a majority."},
 		func(r *reading, s *sink) { s.value(float64(r.cluster.Committed)) }},
+	{Metric{"simba_cluster_member_reached", gauge, []string{"member"}, onLeader, "Whether a member has answered the leader within the election timeout: 1 or 0."},
+		func(r *reading, s *sink) { s.members(r, func(m Member) float64 { return boolean(m.Reached) }) }},
+	{Metric{"simba_cluster_member_lag_records", gauge, []string{"member"}, onLeader, "Committed records that a member may lack."},
+		func(r *reading, s *sink) { s.members(r, func(m Member) float64 { return float64(m.Lag) }) }},
+	{Metric{"simba_cluster_member_users_differ", gauge, []string{"member"}, onLeader, "Whether a member has other users, passwords or rights than the leader: 1 or 0."},
+		func(r *reading, s *sink) { s.members(r, func(m Member) float64 { return boolean(m.UsersDiffer) }) }},
 	{Metric{"simba_recovery_delay_seconds", gauge, nil, "", "Time left of the recovery delay. While it is above 0, no new tenure begins."},
 		func(r *reading, s *sink) { s.value(r.engine.RecoveryDelay.Seconds()) }},
 	{Metric{"simba_recovery_duration_seconds", gauge, nil, onEmbedded, "How long the server took to load the leases when it started."},

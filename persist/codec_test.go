@@ -29,7 +29,8 @@ var testMeta = meta{
 }
 
 var testHead = head{
-	first: 1, last: math.MaxUint64, instant: -4, wall: -5,
+	format: RecordFormat,
+	first:  1, last: math.MaxUint64, instant: -4, wall: -5,
 	seq: math.MaxUint64, token: math.MaxUint64, delay: math.MaxInt64,
 	generation: 3, base: math.MinInt64,
 }
@@ -124,7 +125,7 @@ func TestTheBytesOfRecordsAreTheseForEver(t *testing.T) {
 		t.Errorf("the row is encoded as %q, want %q", value, want)
 	}
 	record := make([]byte, headSize)
-	(&head{term: 10, first: 1, last: 2, instant: 3, wall: 4, seq: 5, token: 6, delay: 7, generation: 8, base: 9}).put(record)
+	(&head{format: RecordFormat, term: 10, first: 1, last: 2, instant: 3, wall: 4, seq: 5, token: 6, delay: 7, generation: 8, base: 9}).put(record)
 	record = appendChange(record, changeMembers, []byte("members"))
 	record = appendChange(record, changePut, []byte("lease"))
 	record = appendChange(record, changeDelete, []byte("m"))
@@ -158,7 +159,7 @@ func goodRecords() map[string][]byte {
 }
 
 func TestRecordsOfNewerVersionsAreRefusedByName(t *testing.T) {
-	newest := map[string]byte{"lease": leaseVersion, "meta": metaFormat, "history": rowVersion, "record": recordFormat}
+	newest := map[string]byte{"lease": leaseVersion, "meta": metaFormat, "history": rowVersion, "record": RecordFormat}
 	for kind, record := range goodRecords() {
 		record[0] = newest[kind] + 1
 		err := decoders[kind](record)

@@ -57,6 +57,7 @@ type committer struct {
 	write     func(record []byte) error // makes a record durable; one call at a time
 	// confirm is set in a cluster. It returns nil if this server still led after the call.
 	confirm func() error
+	format  func() uint32 // of the next record
 
 	committed atomic.Uint64 // the largest committed Seq; written under mu
 	writer    sync.WaitGroup
@@ -94,6 +95,7 @@ type run struct {
 func newCommitter(o *Options, r run, f floors, fault *fault, write func(record []byte) error) *committer {
 	c := &committer{
 		mode:      o.Mode,
+		format:    func() uint32 { return RecordFormat },
 		clocks:    o.clocks(),
 		syncEvery: o.SyncEvery,
 		maxRecord: maxRecord,
@@ -356,6 +358,7 @@ func (c *committer) take() *group {
 		h.first, h.last = c.appended.seq, c.appended.seq
 	}
 	h.generation, h.base = c.run.generation, g.base
+	h.format = c.format()
 	h.put(g.record)
 	c.closed = g.final
 	c.current = g

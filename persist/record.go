@@ -9,8 +9,9 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// recordFormat is the version of the records that a Store writes.
-const recordFormat = 1
+// RecordFormat is the newest format of records that this version reads. A Store writes it, unless a
+// member of its cluster reads only older ones: see LeadOptions.Format.
+const RecordFormat = 1
 
 // headSize is the size of a record's head, in bytes.
 const headSize = 84
@@ -34,6 +35,7 @@ const headSize = 84
 // convert a record to its own clock: see localize. A record that changes nothing of the state has a
 // floor of Seq of 0.
 type head struct {
+	format      uint32
 	term        uint64
 	first, last simba.Seq
 	instant     simba.Instant
@@ -56,7 +58,7 @@ const (
 
 // put writes the head into the first headSize bytes of a record.
 func (h *head) put(record []byte) {
-	binary.LittleEndian.PutUint32(record, recordFormat)
+	binary.LittleEndian.PutUint32(record, h.format)
 	for i, v := range [...]uint64{
 		h.term, uint64(h.first), uint64(h.last), uint64(h.instant), uint64(h.wall),
 		uint64(h.seq), h.token, uint64(h.delay), h.generation, uint64(h.base),
@@ -69,8 +71,9 @@ func decodeHead(record []byte) (h head, changes []byte, err error) {
 	if len(record) < headSize {
 		return head{}, nil, errGarbage
 	}
-	if format := binary.LittleEndian.Uint32(record); format > recordFormat {
-		return head{}, nil, &versionError{"format", uint64(format), recordFormat}
+	format := binary.LittleEndian.Uint32(record)
+	if format > RecordFormat {
+		return head{}, nil, &versionError{"format", uint64(format), RecordFormat}
 	} else if format == 0 {
 		return head{}, nil, errGarbage
 	}
@@ -79,6 +82,7 @@ func decodeHead(record []byte) (h head, changes []byte, err error) {
 		return head{}, nil, errGarbage
 	}
 	return head{
+		format:     format,
 		term:       field(0),
 		first:      simba.Seq(field(1)),
 		last:       simba.Seq(field(2)),

@@ -175,7 +175,7 @@ func (r *Replica) append(entries []Entry) error {
 
 // encode makes r.record of an entry.
 func (r *Replica) encode(e *Entry) error {
-	h := head{wall: r.options.Wall().UnixMilli()}
+	h := head{format: RecordFormat, wall: r.options.Wall().UnixMilli()}
 	r.record = append(r.record[:0], make([]byte, headSize)...)
 	switch e.Kind {
 	case EntryRecord:
@@ -208,6 +208,9 @@ type LeadOptions struct {
 	// Propose makes a record an entry, and returns when it is final. It may keep the record.
 	Propose func(record []byte) error
 	Confirm func() error // returns nil if this member still led after the call
+	// Format returns the newest format of records that all members read: see RecordFormat. It must not
+	// block.
+	Format func() uint32
 }
 
 // Lead returns the store of a leader, with the state after all final entries. Close of the Store
@@ -232,7 +235,7 @@ func (r *Replica) Lead(o LeadOptions) (s *Store, rec *Recovered, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	s.confirm = o.Confirm
+	s.confirm, s.format = o.Confirm, o.Format
 	s.closing = sync.OnceValue(s.retire)
 	return s, rec, s.begin()
 }

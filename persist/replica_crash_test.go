@@ -269,6 +269,7 @@ func (m *memberMachine) check(r *Replica) {
 		Now:     r.options.Boot.Now,
 		Propose: func([]byte) error { return nil },
 		Confirm: func() error { return nil },
+		Format:  func() uint32 { return RecordFormat },
 	})
 	m.must(err)
 	want, floor := model{leases: map[string]simba.Lease{}}, floors{zero, uint64(zero), 0}
@@ -294,7 +295,7 @@ func (m *memberMachine) check(r *Replica) {
 func recordOf(h head, ch simba.Change) []byte {
 	g := newGroup()
 	g.add(&ch, &clocks{})
-	h.first, h.last, h.generation, h.base = g.first, g.last, 3, g.base
+	h.format, h.first, h.last, h.generation, h.base = RecordFormat, g.first, g.last, 3, g.base
 	h.put(g.record)
 	return g.record
 }

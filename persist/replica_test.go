@@ -74,6 +74,7 @@ func (c *copies) lead(r *Replica) (*Store, *Recovered) {
 		Now:     r.options.Boot.Now,
 		Propose: func(record []byte) error { c.add(EntryRecord, record); return nil },
 		Confirm: func() error { return nil },
+		Format:  func() uint32 { return RecordFormat },
 	})
 	if err != nil {
 		c.t.Fatal(err)
@@ -271,6 +272,7 @@ func proposing(t *testing.T) (s *Store, seq simba.Seq, proposed chan []byte, res
 	s, rec, err := r.Lead(LeadOptions{
 		Now:     r.options.Boot.Now,
 		Propose: func(record []byte) error { proposed <- record; return <-result },
+		Format:  func() uint32 { return RecordFormat },
 		Confirm: func() error { confirmed.Add(1); return *confirm },
 	})
 	if err != nil {

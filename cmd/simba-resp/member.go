@@ -77,7 +77,7 @@ func (a *app) openMember() error {
 	m.expire = expire
 	m.Member, err = cluster.Open(cluster.Options{
 		Name: a.cfg.ClusterName, Peers: peers, Listener: ln, TLS: config, Replica: m.replica,
-		Lead: m.lead, Serve: a.server.ServeConn,
+		Lead: m.lead, Serve: a.server.ServeConn, Users: a.cfg.users.Digest,
 		Heartbeat: a.cfg.ClusterHeartbeat, Election: a.cfg.ClusterElection,
 		Fatal:  func(err error) { a.exit("this member of the cluster failed, exiting", err) },
 		Logger: a.log.Logger,
@@ -132,7 +132,7 @@ func (m *member) lead(l *cluster.Lead) {
 // begin starts the engine of a term.
 func (m *member) begin(l *cluster.Lead) (*persist.Store, error) {
 	clock := engine.ClockOf(persist.MachineBoot().Now)
-	store, recovered, err := m.replica.Lead(persist.LeadOptions{Now: clock.Now, Propose: l.Propose, Confirm: l.Confirm})
+	store, recovered, err := m.replica.Lead(persist.LeadOptions{Now: clock.Now, Propose: l.Propose, Confirm: l.Confirm, Format: l.Format})
 	if err != nil {
 		return nil, err
 	}
@@ -163,10 +163,16 @@ func (m *member) handOver(ctx context.Context) error {
 // monitored returns the state of the cluster for the HTTP server.
 func (m *member) monitored() monitor.Cluster {
 	s, serves := m.Status(), m.Serves()
-	return monitor.Cluster{
+	c := monitor.Cluster{
 		Serves: serves, HasLeader: serves || s.Leader != "" && s.Leader != s.Name,
 		Term: s.Term, Committed: s.Committed,
 	}
+	if serves {
+		for _, x := range s.Members {
+			c.Members = append(c.Members, monitor.Member{Name: x.Name, Reached: x.Reached, UsersDiffer: x.UsersDiffer, Lag: x.Lag})
+		}
+	}
+	return c
 }
 
 // cluster returns the cluster, nil for a single server.
@@ -189,8 +195,8 @@ func (m *member) State() (state []any, members [][]any) {
 			reached = 1
 		}
 		members = append(members, []any{
-			"name", x.Name, "addr", x.Addr, "state", state, "reached", reached, "lag", int64(s.Committed - min(x.Match, s.Committed)),
+			"name", x.Name, "addr", x.Addr, "state", state, "reached", reached, "lag", int64(x.Lag),
 		})
 	}
-	return []any{"name", s.Name, "id", s.Cluster, "leader", s.Leader, "term", int64(s.Term), "committed", int64(s.Committed)}, members
+	return []any{"name", s.Name, "id", s.Cluster, "leader", s.Leader, "term", int64(s.Term), "committed", int64(s.Committed), "format", int64(s.Format)}, members
 }

@@ -3,7 +3,10 @@
 package members
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -209,5 +212,79 @@ func TestWithoutAMajorityNothingIsGranted(t *testing.T) {
 	all[1].Start()
 	if now := retried(t, all[1], "SIMBA.GUARD", "job", "alice", 600_000); now["status"] != "renewed" || now["token"] != r["token"] {
 		t.Errorf("when a majority runs again, GUARD of the owner: %v, want renewed with token %v", now, r["token"])
+	}
+}
+
+// nextFormat builds a server whose format of records is one higher, and returns its path.
+func nextFormat(t *testing.T) string {
+	t.Helper()
+	root, err := filepath.Abs("../..")
+	simbatest.Must(t, err)
+	source := filepath.Join(root, "persist/record.go")
+	text, err := os.ReadFile(source)
+	simbatest.Must(t, err)
+	const now, next = "const RecordFormat = 1\n", "const RecordFormat = 2\n"
+	if !strings.Contains(string(text), now) {
+		t.Fatalf("%s lacks %q", source, now)
+	}
+	dir := t.TempDir()
+	changed, overlay, program := filepath.Join(dir, "record.go"), filepath.Join(dir, "overlay.json"), filepath.Join(dir, "simba-resp")
+	simbatest.Must(t, os.WriteFile(changed, []byte(strings.ReplaceAll(string(text), now, next)), 0o600))
+	simbatest.Must(t, os.WriteFile(overlay, fmt.Appendf(nil, `{"Replace":{%q:%q}}`, source, changed), 0o600))
+	cmd := exec.Command("go", "build", "-overlay", overlay, "-o", program, "./cmd/simba-resp")
+	cmd.Dir = root
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %v\n%s", cmd, err, out)
+	}
+	return program
+}
+
+// Of members of different versions, each one can read what any of them writes.
+func TestLeaderWritesTheFormatThatAllMembersRead(t *testing.T) {
+	t.Parallel()
+	newer := nextFormat(t)
+	all := simbatest.Members(t) // the first one leads
+	format := func() int64 { return retried(t, all[0], "SIMBA.CLUSTER", "STATUS").Number("format") }
+	lead := func(s *simbatest.Server) {
+		simbatest.Await(t, "another member leads", func() bool {
+			status := retried(t, all[0], "SIMBA.CLUSTER", "STATUS")
+			if status["name"] == s.Member() {
+				return true
+			}
+			if c, err := redis.Dial("tcp", all[0].Addr); err == nil {
+				_, _ = c.Do("SIMBA.CLUSTER", "TRANSFER", s.Member()) // it may end before its reply
+				c.Close()
+			}
+			return false
+		})
+	}
+	upgrade := func(s *simbatest.Server) {
+		s.Stop()
+		s.Command = []string{newer}
+		s.Start()
+	}
+	upgrade(all[2])
+	lead(all[2])
+	owner := retried(t, all[2], "SIMBA.ACQUIRE", "job", "alice", 600_000)
+	if f := format(); owner["status"] != "acquired" || f != 1 {
+		t.Errorf("while two members read only format 1, the leader writes format %d, and replies %v", f, owner)
+	}
+	upgrade(all[0])
+	upgrade(all[1])
+	simbatest.Await(t, "the leader writes the next format", func() bool {
+		lead(all[0]) // it asks the others at once
+		retried(t, all[0], "SIMBA.GUARD", "job", "alice", 600_000)
+		return format() == 2
+	})
+	retried(t, all[0], "SIMBA.GUARD", "job", "alice", 600_000)
+
+	all[1].Stop()
+	retried(t, all[0], "SIMBA.GUARD", "job", "alice", 600_000)
+	all[1].Command = nil
+	if all[1].StartOrEnd() || !strings.Contains(all[1].Output(), "format 2; this one reads up to 1") {
+		t.Errorf("a server of format 1 must refuse records of format 2, but logs:\n%s", all[1].Output())
+	}
+	if r := retried(t, all[0], "SIMBA.ACQUIRE", "job", "bob", 600_000, "NOQUEUE"); r["status"] != "busy" || r["token"] != owner["token"] {
+		t.Errorf("after all upgrades the mutex is %v, want that of %v", r, owner)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,6 +61,9 @@ func Members(t stores.TB) (all []*Server) {
 	all[0], all[leader] = all[leader], all[0]
 	return all
 }
+
+// Member returns the name of a server among the members of its cluster.
+func (s *Server) Member() string { return s.args[slices.Index(s.args, "--cluster-name")+1] }
 
 var leaderField = regexp.MustCompile(`(?m)^cluster_leader:(\w+)`)
 

@@ -482,6 +482,11 @@ func (w *clusterWorld) finish() {
 		name := memberName(i)
 		w.pass(time.Second)
 		list := w.leaders()
+		// A leader that was frozen just before may only now note that it has heard no majority.
+		for waited := time.Duration(0); len(list) != 1 && waited < settled; waited += 100 * time.Millisecond {
+			w.pass(100 * time.Millisecond)
+			list = w.leaders()
+		}
 		if len(list) != 1 {
 			w.violate(ruleProgress, "%d members lead", len(list))
 		}
@@ -496,9 +501,11 @@ func (w *clusterWorld) finish() {
 			}
 			var err error
 			for !leads() && w.now() < began+5*time.Second {
-				ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
-				err = from.member.Transfer(ctx, name)
-				cancel()
+				if list := w.leaders(); len(list) == 1 {
+					ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+					err = list[0].run.member.Transfer(ctx, name)
+					cancel()
+				}
 				w.pass(100 * time.Millisecond)
 			}
 			if !leads() {

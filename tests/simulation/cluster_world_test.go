@@ -261,6 +261,7 @@ func (m *clusterMember) begin(reboot bool) {
 		Name: memberName(m.index), Peers: peers, Listener: w.net.listen(m.index), Replica: r.replica,
 		Lead:     func(l *cluster.Lead) { <-opened; r.lead(l) },
 		Serve:    func(c net.Conn) { c.Close() },
+		Users:    func() string { return "" },
 		Fatal:    fatal,
 		Logger:   logger,
 		Election: w.election(m.index),
@@ -297,7 +298,7 @@ func (r *clusterRun) hasEnded() bool {
 func (r *clusterRun) lead(l *cluster.Lead) {
 	w := r.w
 	clock := engine.ClockOf(r.boot.Now).WithWall(func() time.Time { return time.Now().Add(time.Duration(r.wall.Load())) })
-	store, recovered, err := r.replica.Lead(persist.LeadOptions{Now: clock.Now, Propose: l.Propose, Confirm: l.Confirm})
+	store, recovered, err := r.replica.Lead(persist.LeadOptions{Now: clock.Now, Propose: l.Propose, Confirm: l.Confirm, Format: l.Format})
 	var e *engine.Engine
 	if err == nil {
 		e, err = engine.New(engine.Config{
