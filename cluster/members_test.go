@@ -43,7 +43,6 @@ func newPeers(t *testing.T, names ...string) (peers []Peer) {
 func newProc(t *testing.T, peers []Peer) *proc {
 	t.Helper()
 	p := &proc{t: t, peers: peers, dir: t.TempDir(), fatal: make(chan error, 1)}
-	p.users.Store("the same")
 	p.mustStart()
 	t.Cleanup(p.stop)
 	return p
@@ -69,7 +68,7 @@ func (p *proc) start() (err error) {
 	}
 	p.member, err = Open(Options{
 		Name: self.Name, Peers: p.peers, Listener: ln, Replica: p.replica, Logger: log,
-		Lead: func(l *Lead) { <-l.Done }, Serve: func(conn net.Conn) { conn.Close() }, Users: func() string { return p.users.Load().(string) },
+		Lead: func(l *Lead) { <-l.Done }, Serve: func(conn net.Conn) { conn.Close() }, Users: func() string { users, _ := p.users.Load().(string); return users },
 		Fatal: func(err error) {
 			select {
 			case p.fatal <- err:
@@ -161,7 +160,7 @@ func TestLeaderNotesWhoHasOtherUsers(t *testing.T) {
 	}
 	other.users.Store("others")
 	eventually(t, "a member has other users", differ(other.member.o.Name))
-	other.users.Store("the same")
+	other.users.Store("")
 	eventually(t, "all have the same users", differ(""))
 }
 
