@@ -15,25 +15,26 @@ func Commands() []*cobra.Command {
 	}
 }
 
+// newCommand returns a command without flags that completes no files.
+func newCommand(use, short string, args cobra.PositionalArgs, run func(*cobra.Command, []string) error) *cobra.Command {
+	return &cobra.Command{
+		Use: use + " [flags]", Short: short, Args: args, RunE: run,
+		ValidArgsFunction: cobra.NoFileCompletions, DisableFlagsInUseLine: true,
+	}
+}
+
 type action func(cmd *cobra.Command, c *redis.Client, args []string) error
 
 // clientCommand returns a command that connects to the server and can print JSON.
 func clientCommand(use, short string, args cobra.PositionalArgs, do action) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   use + " [flags]",
-		Short: short,
-		Args:  args,
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := Connect(cmd)
-			if err != nil {
-				return err
-			}
-			defer c.Close()
-			return do(cmd, c, args)
-		},
-		ValidArgsFunction:     cobra.NoFileCompletions,
-		DisableFlagsInUseLine: true,
-	}
+	cmd := newCommand(use, short, args, func(cmd *cobra.Command, args []string) error {
+		c, err := Connect(cmd)
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		return do(cmd, c, args)
+	})
 	AddConnection(cmd)
 	cmd.Flags().Bool("json", false, "print JSON, one object a line")
 	return cmd

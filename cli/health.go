@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -28,16 +27,7 @@ var httpFlags = append([]connectionFlag{
 }, connectionFlags[1:]...)
 
 func healthCommand() *cobra.Command {
-	cmd := &cobra.Command{
-		Use:                   "health [flags]",
-		Short:                 "Ask the HTTP listener of a server whether it is ready",
-		Args:                  arguments(0, 0, ""),
-		ValidArgsFunction:     cobra.NoFileCompletions,
-		DisableFlagsInUseLine: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return health(cmd)
-		},
-	}
+	cmd := newCommand("health", "Ask the HTTP listener of a server whether it is ready", arguments(0, 0, ""), health)
 	cmd.Long = cmd.Short + `, and print the reply.
 
 The server must have the setting --http-addr. If the URL has no path, it is ` + readyPath + `. Exit code 1:
@@ -48,7 +38,7 @@ the server is not ready, or does not reply within 5 s.`
 
 // health asks the server and prints the reply. If the server is not ready, the error has exit code
 // 1.
-func health(cmd *cobra.Command) error {
+func health(cmd *cobra.Command, _ []string) error {
 	settings, err := readSettings(cmd, httpFlags)
 	if err != nil {
 		return err
@@ -66,13 +56,12 @@ func health(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(cmd.Context(), healthTimeout)
-	defer cancel()
-	r := (&http.Request{Method: http.MethodGet, URL: u, Header: make(http.Header)}).WithContext(ctx)
+	r := (&http.Request{Method: http.MethodGet, URL: u, Header: make(http.Header)}).WithContext(cmd.Context())
 	if password != "" {
 		r.SetBasicAuth(cmp.Or(user, "default"), password)
 	}
 	client := http.Client{
+		Timeout:   healthTimeout,
 		Transport: &http.Transport{TLSClientConfig: secure, DisableKeepAlives: true, Proxy: nil},
 		// A redirect could carry the password elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -75,8 +75,7 @@ func (w *watcher) run(ctx context.Context) error {
 			down, delay = false, firstRetry
 		})
 		var refused redis.Error
-		var output outputError
-		if ctx.Err() != nil || errors.As(err, &refused) || errors.As(err, &output) {
+		if ctx.Err() != nil || errors.As(err, &refused) || !errors.As(err, new(*ExitError)) { // an error of the output
 			return err
 		}
 		if !down {
@@ -95,14 +94,8 @@ func (w *watcher) run(ctx context.Context) error {
 // note prints a line for people to standard error.
 func (w *watcher) note(text string) { fmt.Fprintln(w.cmd.ErrOrStderr(), "#", text) }
 
-// outputError is an error of standard output.
-type outputError struct{ err error }
-
-func (e outputError) Error() string { return e.err.Error() }
-func (e outputError) Unwrap() error { return e.err }
-
 // subscribed connects, and prints events until the connection fails. It calls ready when the server
-// has confirmed the subscription.
+// has confirmed the subscription. Only an error of the connection is an ExitError.
 func (w *watcher) subscribed(ctx context.Context, ready func()) error {
 	ps := w.client.Subscribe(ctx)
 	defer ps.Close()
@@ -132,7 +125,7 @@ func (w *watcher) subscribed(ctx context.Context, ready func()) error {
 			ready()
 		case *redis.Message:
 			if err := w.print(v); err != nil {
-				return outputError{err}
+				return err
 			}
 		}
 	}
