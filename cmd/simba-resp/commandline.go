@@ -189,11 +189,7 @@ TOML file, and the key overrides the default. Durations are written as 1s, 500ms
 
 `)
 	for _, f := range new(config).fields() {
-		initial := f.initial
-		if initial == "" {
-			initial = "none"
-		}
-		fmt.Fprintf(&b, "  --%s %s\n%s        default %s, environment %s\n", f.name, f.kind, wrap(f.help), initial, cli.Variable(f.name))
+		fmt.Fprintf(&b, "  --%s %s\n%s        default %s, environment %s\n", f.name, f.kind, wrap(f.help), cmp.Or(f.initial, "none"), cli.Variable(f.name))
 	}
 	fmt.Fprintf(&b, `  --%s path
         TOML file of settings. Its keys are the names of the flags above.

@@ -100,13 +100,11 @@ func (f configErrors) Error() string {
 	if len(f) == 1 {
 		return f[0].Error()
 	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "%d errors in the configuration:", len(f))
+	text := fmt.Sprintf("%d errors in the configuration:", len(f))
 	for _, err := range f {
-		b.WriteString("\n  ")
-		b.WriteString(err.Error())
+		text += "\n  " + err.Error()
 	}
-	return b.String()
+	return text
 }
 
 // loadConfig sets every field from the first source that has it: flags, the environment, the file

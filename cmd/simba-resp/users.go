@@ -17,10 +17,7 @@ func (c *config) openUsers() (wrong configErrors) {
 		Password:  c.RequirePass,
 		Protected: c.requiresPasswords(),
 	})
-	if err == nil {
-		c.users = users
-		return nil
-	}
+	c.users = users
 	var several access.Errors
 	errors.As(err, &several) // Open returns no other error
 	for _, fault := range several {
