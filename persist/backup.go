@@ -62,31 +62,39 @@ type backups struct {
 // advances the checkpoint. Neither the engine nor a commit waits for that. The caller must close
 // the backup; Close of the store closes it too. Backup returns ErrBackupRuns while another backup
 // is open, and simba.ErrStopped when the store is closed.
-func (s *Store) Backup() (*Backup, error) { return s.files.backup(s.upToDate) }
+func (s *Store) Backup() (*Backup, error) {
+	if err := s.writeAll(false); err != nil {
+		return nil, err
+	}
+	b, _, _, err := s.files.backup()
+	return b, err
+}
 
-// backup begins a backup of the checkpoint, which upToDate has brought up to date.
-func (f *files) backup(upToDate func(do func(*checkpoint) error) error) (*Backup, error) {
+// backup begins a backup of the checkpoint, which it advances as far as it may. It returns the index and
+// the term of the last record in the backup.
+func (f *files) backup() (b *Backup, index, term uint64, err error) {
 	f.backups.mu.Lock()
 	defer f.backups.mu.Unlock()
 	switch {
 	case f.backups.closed:
-		return nil, simba.ErrStopped
+		return nil, 0, 0, simba.ErrStopped
 	case f.backups.open != nil:
-		return nil, ErrBackupRuns
+		return nil, 0, 0, ErrBackupRuns
 	}
 	var rows *pebble.Iterator // does not see later changes
-	err := upToDate(func(*checkpoint) (err error) {
+	err = f.checkpoints.advanced(f.checkpoints.final(), func(c *checkpoint) (err error) {
+		index, term = c.meta.Index, c.meta.Term
 		rows, err = f.db.NewIter(nil)
 		return pebbleError(err)
 	})
 	if err != nil {
-		return nil, err
+		return nil, 0, 0, err
 	}
-	b := &Backup{files: f, rows: rows, more: rows.First(), sum: sha256.New()}
+	b = &Backup{files: f, rows: rows, more: rows.First(), sum: sha256.New()}
 	head := binary.AppendUvarint([]byte(backupMagic), backupFormat)
 	b.add(binary.AppendVarint(head, f.options.Wall().UnixMilli()))
 	f.backups.open = b
-	return b, nil
+	return b, index, term, nil
 }
 
 // Next returns the next bytes of the stream, at most 1 MiB, and io.EOF after the last. After any

@@ -19,7 +19,7 @@ import (
 )
 
 // errNoBackup is returned for a directory, and for a file that does not begin with backupMagic.
-var errNoBackup = errors.New("not a backup of simba-resp")
+var errNoBackup error = &stateError{"is", "not a backup of simba-resp"}
 
 // BackupInfo describes a backup.
 type BackupInfo struct {

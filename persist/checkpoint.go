@@ -44,9 +44,9 @@ func (c *checkpoint) add(index uint64, payload []byte) error {
 			if err != nil {
 				return err
 			}
-			c.setLease(l.Mutex, appendLeaseRow(make([]byte, 0, len(body)+8), h.generation, &l))
+			c.leases[l.Mutex] = appendLeaseRow(make([]byte, 0, len(body)+8), h.generation, &l)
 		case changeDelete:
-			c.setLease(string(body), nil)
+			c.leases[string(body)] = nil
 		case changeEvent:
 			if events.count++; events.count == 1 {
 				events.value = []byte{rowVersion}
@@ -72,11 +72,6 @@ func (c *checkpoint) add(index uint64, payload []byte) error {
 	return nil
 }
 
-// setLease makes the next write set a mutex's row, or delete it if value is nil.
-func (c *checkpoint) setLease(mutex string, value []byte) {
-	c.leases[mutex] = value
-}
-
 // write writes the added changes to Pebble, and makes them durable.
 func (c *checkpoint) write() error {
 	b := c.db.NewBatch()
@@ -97,13 +92,18 @@ func (c *checkpoint) write() error {
 	if err := c.history.write(b); err != nil {
 		return err
 	}
-	if err := b.Set([]byte(metaKey), appendMeta(nil, &c.meta), nil); err != nil {
-		return err
-	}
 	c.leases = make(map[string][]byte) // frees the memory of a large map
 	c.size = 0
-	if err := c.db.Apply(b, pebble.NoSync); err != nil {
+	return apply(c.db, b, &c.meta)
+}
+
+// apply applies a batch with a meta row, and makes all rows durable.
+func apply(db *pebble.DB, b *pebble.Batch, m *meta) error {
+	if err := b.Set([]byte(metaKey), appendMeta(nil, m), nil); err != nil {
 		return err
 	}
-	return c.db.Flush()
+	if err := db.Apply(b, pebble.NoSync); err != nil {
+		return err
+	}
+	return db.Flush()
 }

@@ -40,7 +40,7 @@ type checkpointer struct {
 }
 
 func newCheckpointer(o *Options, j *journal.Journal, c *checkpoint, f *fault, p *progress) *checkpointer {
-	return &checkpointer{
+	k := &checkpointer{
 		journal:    j,
 		fault:      f,
 		progress:   p,
@@ -51,6 +51,8 @@ func newCheckpointer(o *Options, j *journal.Journal, c *checkpoint, f *fault, p 
 		moved:      make(chan struct{}, 1),
 		checkpoint: c,
 	}
+	k.taken.Store(c.meta.Index)
+	return k
 }
 
 // advanced brings the checkpoint up to a record, and then calls do. The store ends if the

@@ -48,9 +48,7 @@ const (
 // One goroutine at a time may call Append and AppendAll. All other methods are safe for concurrent
 // use.
 type committer struct {
-	mode      Mode
-	clocks    clocks
-	syncEvery time.Duration
+	o         *Options
 	maxRecord int // bytes; the constant, except in tests
 	run       run
 	fault     *fault
@@ -94,10 +92,8 @@ type run struct {
 // newCommitter returns a committer whose changes get numbers above the floors.
 func newCommitter(o *Options, r run, f floors, fault *fault, write func(record []byte) error) *committer {
 	c := &committer{
-		mode:      o.Mode,
+		o:         o,
 		format:    func() uint32 { return RecordFormat },
-		clocks:    o.clocks(),
-		syncEvery: o.SyncEvery,
 		maxRecord: maxRecord,
 		run:       r,
 		fault:     fault,
@@ -139,12 +135,12 @@ func (c *committer) AppendAll(changes []simba.Change) (mustSync bool) {
 
 func (c *committer) appendLocked(ch *simba.Change) (mustSync bool) {
 	g := c.next
-	g.add(ch, &c.clocks)
+	g.add(ch, c.o.slept)
 	if mustSync = g.mustSync == 0 && c.mustSync(g, ch); mustSync {
 		g.mustSync = ch.Seq
 	}
-	if g.changes == 1 && c.mode == Async {
-		c.flush.Reset(c.syncEvery)
+	if g.changes == 1 && c.o.Mode == Async {
+		c.flush.Reset(c.o.SyncEvery)
 	}
 	c.appended.seq = ch.Seq
 	c.appended.token = max(c.appended.token, ch.Token)
@@ -178,7 +174,7 @@ func (c *committer) mustSync(g *group, ch *simba.Change) bool {
 	if ch.Kind == simba.ChangeNone {
 		return false
 	}
-	if c.mode == Always || ch.Forced {
+	if c.o.Mode == Always || ch.Forced {
 		return true
 	}
 	return ch.Kind == simba.ChangePut &&
@@ -370,20 +366,20 @@ func (c *committer) take() *group {
 // reserve, because no change follows.
 func (c *committer) promiseLocked(final bool) (floors, head) {
 	f := c.appended
-	if c.mode == Always || final {
+	if c.o.Mode == Always || final {
 		f.longest = 0
 	}
 	if !final {
 		f.seq += seqReserve
 	}
-	if c.mode == Async && !final {
+	if c.o.Mode == Async && !final {
 		f.token += tokenReserve
 	}
-	h := head{seq: f.seq, token: f.token, delay: f.longest, instant: c.clocks.boot(), wall: c.clocks.wall().UnixMilli()}
+	h := head{seq: f.seq, token: f.token, delay: f.longest, instant: c.o.Boot.Now(), wall: c.o.Wall().UnixMilli()}
 	if c.run.inherited == 0 {
 		return f, h
 	}
-	if left := c.run.recoverUntil.Sub(c.clocks.now()); left > 0 {
+	if left := c.run.recoverUntil.Sub(c.o.Now()); left > 0 {
 		if final {
 			h.delay = left
 		} else {

@@ -450,7 +450,7 @@ func TestTheMachinesBootIsTheDefault(t *testing.T) {
 	o := diskOptions(t)
 	o.Boot = Boot{}
 	s, _ := mustOpen(t, o)
-	first := s.clocks.now()
+	first := s.committer.o.Now()
 	ch := put(1, "m")
 	ch.Lease.Acquired = first
 	s.Append(ch)
@@ -459,7 +459,7 @@ func TestTheMachinesBootIsTheDefault(t *testing.T) {
 	if got := leasesOf(t, r)["m"]; !reflect.DeepEqual(got, ch.Lease) {
 		t.Errorf("recovered lease %+v, want %+v: the boot is the same", got, ch.Lease)
 	}
-	if now := s.clocks.now(); now < first || first <= simba.Instant(0) {
+	if now := s.committer.o.Now(); now < first || first <= simba.Instant(0) {
 		t.Errorf("the recovered clock went back from %d to %d", first, now)
 	}
 }

@@ -16,24 +16,24 @@ import (
 var (
 	// ErrInUse is returned if another process, or another Store in this process, has the directory
 	// open.
-	ErrInUse = errors.New("in use by another process")
+	ErrInUse error = &stateError{"is", "in use by another process"}
 	// ErrNewer is returned if the data has a format that this version does not know.
-	ErrNewer = errors.New("written by a newer version of simba-resp")
+	ErrNewer error = &stateError{"was", "written by a newer version of simba-resp"}
 	// ErrCorrupt is returned if files are missing or damaged. Recovered.Leases returns it for a
 	// lease that cannot be read.
-	ErrCorrupt = errors.New("corrupt")
+	ErrCorrupt error = &stateError{"is", "corrupt"}
 	// ErrNoSpace is returned if less than 128 MiB are free.
-	ErrNoSpace = errors.New("too little free space")
+	ErrNoSpace error = &stateError{"has", "too little free space"}
 	// ErrClock is returned if the wall clock is before 2026 and the store is new. Restore returns it
 	// if the wall clock is before the time of the backup.
 	ErrClock = errors.New("the clock of this machine is behind")
 	// ErrMember is returned by Open for the directory of a cluster's member.
-	ErrMember = errors.New("that of a member of a cluster: start the server with --cluster")
+	ErrMember error = &stateError{"is", "that of a member of a cluster: start the server with --cluster"}
 	// ErrSingle is returned by OpenReplica for the directory of a single server.
-	ErrSingle = errors.New("that of a single server; simba-resp cluster recover makes it that of a member")
+	ErrSingle error = &stateError{"is", "that of a single server; simba-resp cluster recover makes it that of a member"}
 	// ErrForeign is returned if the directory has files of others, but no file SIMBA-RESP. Open
 	// changes nothing in it.
-	ErrForeign = errors.New("not empty and not a data directory of simba-resp")
+	ErrForeign error = &stateError{"is", "not empty and not a data directory of simba-resp"}
 )
 
 var errRecoveryDelay = fmt.Errorf("the recovery delay must be at least 0 and at most %v", MaxRecoveryDelay)
@@ -45,23 +45,22 @@ var errCommitTimeout = errors.New("the disk did not answer in time")
 // checkpoint that hangs.
 var errCheckpointTimeout = errors.New("the disk did not answer the checkpoint in time")
 
+// stateError is an error whose text ends a sentence that begins with a thing and the verb.
+type stateError struct{ verb, text string }
+
+func (e *stateError) Error() string { return e.text }
+
 // describe makes a sentence about a thing of the error. what is the thing with its path, and do is
-// what failed for an error that is not named.
+// what failed for an error that is no stateError.
 func describe(do, what string, err error) error {
-	verb := ""
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, ErrInUse), errors.Is(err, ErrForeign), errors.Is(err, ErrMember), errors.Is(err, ErrSingle), errors.Is(err, ErrCorrupt), errors.Is(err, errNoBackup):
-		verb = "is"
-	case errors.Is(err, ErrNewer):
-		verb = "was"
-	case errors.Is(err, ErrNoSpace):
-		verb = "has"
-	default:
-		return fmt.Errorf("%s %s: %w", do, what, err)
 	}
-	return fmt.Errorf("%s %s %w", what, verb, err)
+	var state *stateError
+	if errors.As(err, &state) {
+		return fmt.Errorf("%s %s %w", what, state.verb, err)
+	}
+	return fmt.Errorf("%s %s: %w", do, what, err)
 }
 
 // pebbleError classifies an error of Pebble's, and makes it one line.

@@ -42,16 +42,16 @@ func (g *group) reset() {
 	*g = group{record: record, scratch: g.scratch, limit: maxPending, done: make(chan struct{})}
 }
 
-// add encodes a change into the record.
-func (g *group) add(ch *simba.Change, c *clocks) {
+// add encodes a change into the record. slept is that of Options.
+func (g *group) add(ch *simba.Change, slept func() time.Duration) {
 	if g.changes == 0 {
 		g.first = ch.Seq
 		if len(ch.Events) > 0 {
 			g.first = min(g.first, ch.Events[0].Seq)
 		}
 		g.event = lastEvent{seq: g.first}
-		if c.slept != nil {
-			g.slept = c.slept()
+		if slept != nil {
+			g.slept = slept()
 		}
 	}
 	g.changes++

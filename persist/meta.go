@@ -46,25 +46,12 @@ type meta struct {
 	Store   [16]byte // the store's random id, which its journal has too
 }
 
-func appendEpoch(b []byte, e *epoch) []byte {
-	b = appendString(b, e.Boot)
-	b = binary.AppendUvarint(b, e.Generation)
-	b = binary.AppendVarint(b, int64(e.Rebased))
-	return binary.AppendVarint(b, e.RebasedAt)
-}
-
-func (r *reader) epoch() epoch {
-	return epoch{
-		Boot:       r.string(),
-		Generation: r.uvarint(),
-		Rebased:    simba.Instant(r.varint()),
-		RebasedAt:  r.varint(),
-	}
-}
-
 func appendMeta(b []byte, m *meta) []byte {
 	b = binary.AppendUvarint(b, metaFormat)
-	b = appendEpoch(b, &m.epoch)
+	b = appendString(b, m.Boot)
+	b = binary.AppendUvarint(b, m.Generation)
+	b = binary.AppendVarint(b, int64(m.Rebased))
+	b = binary.AppendVarint(b, m.RebasedAt)
 	b = binary.AppendUvarint(b, uint64(m.Seq))
 	b = binary.AppendUvarint(b, m.Token)
 	b = binary.AppendUvarint(b, uint64(m.Delay))
@@ -80,7 +67,10 @@ func decodeMeta(value []byte) (m meta, err error) {
 	if err := r.version(metaFormat); err != nil {
 		return meta{}, err
 	}
-	m.epoch = r.epoch()
+	m.Boot = r.string()
+	m.Generation = r.uvarint()
+	m.Rebased = simba.Instant(r.varint())
+	m.RebasedAt = r.varint()
 	m.Seq = simba.Seq(r.uvarint())
 	m.Token = r.uvarint()
 	m.Delay = r.duration(math.MaxInt64)

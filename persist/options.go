@@ -85,16 +85,6 @@ type Options struct {
 	slept func() time.Duration
 }
 
-// clocks are the clocks of a store.
-type clocks struct {
-	now   func() simba.Instant // the engine's
-	boot  func() simba.Instant
-	wall  func() time.Time
-	slept func() time.Duration // by how much now is behind boot; nil = never behind
-}
-
-func (o *Options) clocks() clocks { return clocks{o.Now, o.Boot.Now, o.Wall, o.slept} }
-
 // sleep returns a function that returns by how much engineClock is behind bootClock. If engineClock
 // stands still while the machine sleeps, it falls behind.
 func sleep(engineClock, bootClock func() simba.Instant) func() time.Duration {

@@ -38,7 +38,6 @@ func (f *files) recover() (*Store, *Recovered, error) {
 	if err := f.journal.Release(m.Index); err != nil {
 		return nil, nil, err
 	}
-	k.taken.Store(m.Index)
 	s, r, err := f.newStore(o, &m, f.fault, f.writeRecord)
 	if err != nil {
 		return nil, nil, err

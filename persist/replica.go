@@ -3,6 +3,7 @@ package persist
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,8 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/cockroachdb/pebble/v2"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -66,9 +65,7 @@ func OpenReplica(o Options) (r *Replica, err error) {
 				defer r.writing.Unlock()
 			})
 		})
-		index := f.checkpoints.checkpoint.meta.Index
-		r.committed.Store(index)
-		f.checkpoints.taken.Store(index)
+		r.committed.Store(r.Checkpoint())
 		f.checkpoints.final = r.committed.Load
 		if _, err := f.checkpoints.checkpoint.readHistory(); err != nil {
 			return err
@@ -262,13 +259,7 @@ func (r *Replica) path(name string) string { return r.options.FS.PathJoin(r.opti
 // Snapshot begins a snapshot of the state after all final entries, for a member that lacks entries.
 // It is a Backup, and returns the errors of Store.Backup.
 func (r *Replica) Snapshot() (b *Backup, index, term uint64, err error) {
-	b, err = r.backup(func(do func(*checkpoint) error) error {
-		return r.checkpoints.advanced(r.committed.Load(), func(c *checkpoint) error {
-			index, term = c.meta.Index, c.meta.Term
-			return do(c)
-		})
-	})
-	return b, index, term, err
+	return r.backup()
 }
 
 // snapshotName is the format of the names of snapshots. It has the index.
@@ -352,28 +343,10 @@ func (r *Replica) replaceRows(f *backupFile, m *meta) error {
 		}
 	}
 	wall := r.options.Wall().UnixMilli()
-	err := f.rows(func(key, value []byte) error {
-		switch key[0] {
-		case leasePrefix:
-			l, _, err := decodeLeaseRow(key, value)
-			if err != nil {
-				return err
-			}
-			l.Acquired, l.AcquiredAt = m.Latest, wall
-			value = appendLeaseRow(nil, m.Generation, &l)
-		case historyPrefix:
-		default:
-			return nil
-		}
-		return b.Set(key, value, nil)
+	return f.copyTo(context.Background(), r.db, b, math.MaxInt, m, func(l *simba.Lease, _ uint64) uint64 {
+		l.Acquired, l.AcquiredAt = m.Latest, wall
+		return m.Generation
 	})
-	if err != nil {
-		return err
-	}
-	if err := b.Set([]byte(metaKey), appendMeta(nil, m), nil); err != nil {
-		return err
-	}
-	return errors.Join(r.db.Apply(b, pebble.NoSync), r.db.Flush())
 }
 
 // removeSnapshots removes the snapshots up to an index. A later one may wait for its own Install, or

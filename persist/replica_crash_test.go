@@ -294,7 +294,7 @@ func (m *memberMachine) check(r *Replica) {
 // recordOf returns a record of one change. The leader's boot is its third.
 func recordOf(h head, ch simba.Change) []byte {
 	g := newGroup()
-	g.add(&ch, &clocks{})
+	g.add(&ch, nil)
 	h.format, h.first, h.last, h.generation, h.base = RecordFormat, g.first, g.last, 3, g.base
 	h.put(g.record)
 	return g.record

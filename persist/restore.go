@@ -110,9 +110,8 @@ func (o *RestoreOptions) check() error {
 
 type restore struct {
 	*RestoreOptions
-	from  *backupFile
-	meta  meta
-	batch *pebble.Batch
+	from *backupFile
+	meta meta
 }
 
 // newRestore makes the meta row. The other rows depend on it.
@@ -237,44 +236,46 @@ func (r *restore) write(ctx context.Context, lock *pebble.Lock) error {
 // restoreBatch is how many bytes of rows are written together.
 const restoreBatch = 1 << 20
 
-// fill writes the rows to Pebble, with the meta row last, and makes them durable.
+// fill writes the rows to Pebble.
 func (r *restore) fill(ctx context.Context, db *pebble.DB) error {
-	r.batch = db.NewBatch()
-	defer func() { _ = r.batch.Close() }() // its changes were applied, or are not needed
-	err := r.from.rows(func(key, value []byte) error {
-		if string(key) == metaKey {
-			return nil
+	b := db.NewBatch()
+	defer b.Close()
+	return r.from.copyTo(ctx, db, b, restoreBatch, &r.meta, func(l *simba.Lease, generation uint64) uint64 {
+		if r.OwnersStopped {
+			r.meta.Token++
+			l.Token = r.meta.Token
 		}
-		if key[0] == leasePrefix && r.OwnersStopped {
-			var err error
-			if value, err = r.renumber(key, value); err != nil {
+		return generation
+	})
+}
+
+// copyTo adds the rows to a batch, the leases as changed by change, which returns their generation. Then
+// it applies the batch as apply does. It applies rows earlier whenever the batch has limit bytes.
+func (f *backupFile) copyTo(
+	ctx context.Context, db *pebble.DB, b *pebble.Batch, limit int, m *meta, change func(l *simba.Lease, generation uint64) uint64,
+) error {
+	err := f.rows(func(key, value []byte) error {
+		switch key[0] {
+		case metaKey[0]:
+			return nil
+		case leasePrefix:
+			l, generation, err := decodeLeaseRow(key, value)
+			if err != nil {
 				return err
 			}
+			value = appendLeaseRow(nil, change(&l, generation), &l)
 		}
-		if err := r.batch.Set(key, value, nil); err != nil || r.batch.Len() < restoreBatch {
+		if err := b.Set(key, value, nil); err != nil || b.Len() < limit {
 			return err
 		}
-		if err := db.Apply(r.batch, pebble.NoSync); err != nil {
+		if err := db.Apply(b, pebble.NoSync); err != nil {
 			return err
 		}
-		r.batch.Reset()
+		b.Reset()
 		return ctx.Err()
 	})
 	if err = cmp.Or(err, ctx.Err()); err != nil {
 		return err
 	}
-	if err := r.batch.Set([]byte(metaKey), appendMeta(nil, &r.meta), nil); err != nil {
-		return err
-	}
-	return errors.Join(db.Apply(r.batch, pebble.NoSync), db.Flush())
-}
-
-func (r *restore) renumber(key, value []byte) ([]byte, error) {
-	l, generation, err := decodeLeaseRow(key, value)
-	if err != nil {
-		return nil, err
-	}
-	r.meta.Token++
-	l.Token = r.meta.Token
-	return appendLeaseRow(nil, generation, &l), nil
+	return apply(db, b, m)
 }

@@ -28,15 +28,6 @@ type Store struct {
 	closing func() error // calls close, or retire, once
 }
 
-// upToDate calls do when the checkpoint has all appended changes. While do runs, the checkpoint does
-// not advance.
-func (s *Store) upToDate(do func(*checkpoint) error) error {
-	if err := s.writeAll(false); err != nil {
-		return err
-	}
-	return s.checkpoints.advanced(s.checkpoints.final(), do)
-}
-
 // Close writes and syncs all appended changes, seals the journal, and closes the files. Append must
 // not be called any more. Close is idempotent.
 //

@@ -11,15 +11,6 @@ func (j *Journal) Truncate(last uint64) error {
 	if err := j.failure(); err != nil || last >= j.appended {
 		return err
 	}
-	if err := j.truncate(last); err != nil {
-		return j.fail(err)
-	}
-	return nil
-}
-
-// truncate begins a segment after the last record that stays. What earlier segments have beyond the
-// first index of a later one is not part of the journal.
-func (j *Journal) truncate(last uint64) error {
 	j.mu.Lock()
 	first := j.current.first
 	if len(j.full) > 0 {
@@ -27,18 +18,9 @@ func (j *Journal) truncate(last uint64) error {
 	}
 	j.mu.Unlock()
 	if last+1 < first {
-		return fmt.Errorf("journal: drop the records after %d: the first one is %d", last, first)
+		return j.fail(fmt.Errorf("journal: drop the records after %d: the first one is %d", last, first))
 	}
-	j.appended = last
-	if err := j.rotate(0); err != nil {
-		return err
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	for i := range j.full {
-		j.full[i].last = min(j.full[i].last, last)
-	}
-	return nil
+	return j.continueAfter(last)
 }
 
 // NextSegment returns the number of the segment that Reset would begin.
@@ -53,17 +35,23 @@ func (j *Journal) Reset(last uint64) error {
 	if err := j.failure(); err != nil {
 		return err
 	}
+	if err := j.continueAfter(last); err != nil {
+		return err
+	}
+	return j.Release(last)
+}
+
+// continueAfter begins a segment for the records after the index last. What earlier segments have beyond
+// the first index of a later one is not part of the journal.
+func (j *Journal) continueAfter(last uint64) error {
 	j.appended = last
-	j.durable.Store(last)
 	if err := j.rotate(0); err != nil {
 		return j.fail(err)
 	}
 	j.mu.Lock()
-	var paths []string
-	for _, s := range j.full {
-		paths = append(paths, s.path)
+	defer j.mu.Unlock()
+	for i := range j.full {
+		j.full[i].last = min(j.full[i].last, last)
 	}
-	j.full = nil
-	j.mu.Unlock()
-	return j.retireAll(paths)
+	return nil
 }
