@@ -55,9 +55,9 @@ func (m *Member) maintain() {
 			err = m.find()
 		} else if _, ok := m.leader(i); !ok {
 			m.askWhatChanged(i)
-		} else {
-			m.promote()
-			m.compare(i)
+		} else if l := m.term(); l != nil {
+			m.promote(i)
+			m.compare(i, l)
 		}
 		if err != nil && err.Error() != said {
 			said = err.Error()
@@ -78,14 +78,14 @@ func (m *Member) self() member {
 	return x
 }
 
-// find makes the member one of a cluster. If one of its peers belongs to a cluster, it joins that one.
-// If all of them answer that they belong to none, the first one by its name draws the cluster. Each
+// find makes the member one of a cluster. If its peers belong to a cluster, it joins that one. If all of them answer that they belong to none, the first one by its name draws the cluster. Each
 // other one finds itself in the list of that cluster, and accepts it.
 //
 // So a member that has lost its directory never draws a cluster beside the one that lives, and never
 // votes again with its old id.
 func (m *Member) find() error {
 	list := []member{m.self()}
+	var found hello // of a member of the cluster to join
 	var missing error
 	for _, p := range m.o.Peers {
 		if p.Name == m.o.Name {
@@ -97,12 +97,17 @@ func (m *Member) find() error {
 			missing = fmt.Errorf("member %s at %s: %w", p.Name, p.Addr, err)
 		case answer.Name != p.Name:
 			missing = fmt.Errorf("the member at %s is %s, not %s", p.Addr, answer.Name, p.Name)
-		case answer.Cluster != "":
-			return m.join(answer)
+		case found.Cluster != "" && answer.Cluster != "" && found.Cluster != answer.Cluster:
+			return fmt.Errorf("the members %s and %s belong to different clusters", found.Name, answer.Name)
+		case answer.Cluster != "" && found.Leader == "":
+			found = answer
 		}
 		list = append(list, answer.member)
 	}
-	if missing != nil {
+	switch {
+	case found.Cluster != "":
+		return m.join(found)
+	case missing != nil:
 		return missing
 	}
 	slices.SortFunc(list, func(a, b member) int { return strings.Compare(a.Name, b.Name) })
@@ -151,22 +156,11 @@ func (m *Member) ask(addr string, question hello) (answer hello, err error) {
 		return answer, err
 	}
 	defer conn.Close()
-	return answer, exchange(conn, question, &answer)
-}
-
-func exchange(conn net.Conn, question hello, answer *hello) error {
 	_ = conn.SetDeadline(time.Now().Add(prefaceTime))
-	text, err := json.Marshal(question)
-	if err != nil {
-		return err
+	if err := writeJSON(conn, question); err != nil {
+		return answer, err
 	}
-	if err := writeMessage(conn, text); err != nil {
-		return err
-	}
-	if text, err = readMessage(conn); err != nil {
-		return err
-	}
-	return json.Unmarshal(text, answer)
+	return answer, readJSON(conn, &answer)
 }
 
 // serveHello answers a member.
@@ -174,15 +168,9 @@ func (m *Member) serveHello(conn net.Conn, _ header) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(prefaceTime))
 	var question hello
-	text, err := readMessage(conn)
+	err := readJSON(conn, &question)
 	if err == nil {
-		err = json.Unmarshal(text, &question)
-	}
-	if err == nil {
-		text, err = json.Marshal(m.answer(question))
-	}
-	if err == nil {
-		err = writeMessage(conn, text)
+		err = writeJSON(conn, m.answer(question))
 	}
 	if err != nil {
 		m.o.Logger.Debug("could not answer a member", "err", err)
@@ -234,12 +222,8 @@ func (m *Member) change(kind raftpb.ConfChangeType, x member) {
 // catchUp is how many entries a learner may lack when it gets a vote.
 const catchUp = 1000
 
-// promote gives the next learner that has caught up a vote, if this member leads.
-func (m *Member) promote() {
-	i := m.file.get()
-	if _, leads := m.Leader(); !leads || !slices.ContainsFunc(i.Members, func(x member) bool { return x.Learner }) {
-		return
-	}
+// promote gives the next learner that has caught up a vote.
+func (m *Member) promote(i identity) {
 	s := m.Status()
 	for _, x := range s.Members {
 		if learner, _ := i.byID(x.ID); learner.Learner && x.Reached && x.Match != 0 && x.Match+catchUp >= s.Committed {
@@ -259,12 +243,9 @@ type facts struct {
 	usersDiffer bool // from those of the leader
 }
 
-// compare asks the other members for their facts, if this member leads and has not asked lately.
-func (m *Member) compare(i identity) {
-	m.mu.Lock()
-	l := m.present
-	m.mu.Unlock()
-	if l == nil || time.Since(l.asked) < compareEvery {
+// compare asks the other members for their facts, unless it has asked lately.
+func (m *Member) compare(i identity, l *Lead) {
+	if time.Since(l.asked) < compareEvery {
 		return
 	}
 	l.asked = time.Now()
@@ -277,8 +258,8 @@ func (m *Member) compare(i identity) {
 			continue
 		}
 		f := facts{answer.Format, answer.Users != m.o.Users()}
+		before := l.said(x.ID)
 		m.mu.Lock()
-		before := l.facts[x.ID]
 		l.facts[x.ID] = f
 		m.mu.Unlock()
 		if f.usersDiffer && !before.usersDiffer {
@@ -286,6 +267,9 @@ func (m *Member) compare(i identity) {
 		}
 	}
 }
+
+// heartbeats is how many of them Remove waits for.
+const heartbeats = 3
 
 // Remove removes a member from the cluster, and returns when that is done. If ctx ends before, the
 // member may be removed later. Remove refuses what would leave the others without a majority.
@@ -300,9 +284,14 @@ func (m *Member) Remove(ctx context.Context, name string) error {
 	if !ok {
 		return fmt.Errorf("there is no member %s", name)
 	}
+	began := time.Now()
+	select { // who lives answers meanwhile
+	case <-time.After(heartbeats * m.o.Heartbeat):
+	case <-ctx.Done():
+	}
 	voters := slices.DeleteFunc(m.Status().Members, func(x MemberStatus) bool { return x.ID == old.ID || x.Learner })
-	lost := slices.DeleteFunc(slices.Clone(voters), func(x MemberStatus) bool { return x.Reached })
-	if 2*len(lost) >= len(voters) {
+	silent := slices.DeleteFunc(slices.Clone(voters), func(x MemberStatus) bool { return x.Heard.After(began) })
+	if 2*len(silent) >= len(voters) {
 		return fmt.Errorf("without member %s the cluster could not serve: no majority of the other voters answers", name)
 	}
 	for ; ok; _, ok = i.byID(old.ID) {

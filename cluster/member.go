@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -80,14 +79,19 @@ func (l *Lead) Confirm() error { return l.node.Confirm(l.Term) }
 // member has not answered, it is the oldest format.
 func (l *Lead) Format() uint32 {
 	format, i := uint32(persist.RecordFormat), l.member.file.get()
-	l.member.mu.Lock()
-	defer l.member.mu.Unlock()
 	for _, x := range i.Members {
 		if x.ID != i.ID {
-			format = min(format, max(l.facts[x.ID].format, 1))
+			format = min(format, max(l.said(x.ID).format, 1))
 		}
 	}
 	return format
+}
+
+// said returns what a member has said in this term.
+func (l *Lead) said(id uint64) facts {
+	l.member.mu.Lock()
+	defer l.member.mu.Unlock()
+	return l.facts[id]
 }
 
 // Serve says that this member serves clients now, until Done is closed.
@@ -118,6 +122,7 @@ type Member struct {
 // Open starts a member. The caller must call Close, and then close the Replica.
 func Open(o Options) (*Member, error) {
 	o.Logger = cmp.Or(o.Logger, slog.Default())
+	o.Heartbeat, o.Election = cmp.Or(o.Heartbeat, 100*time.Millisecond), cmp.Or(o.Election, time.Second)
 	f, err := openFile(o.Replica, randomID)
 	if err != nil {
 		return nil, err
@@ -151,12 +156,8 @@ func Open(o Options) (*Member, error) {
 // randomID returns an id that no other member has.
 func randomID() uint64 {
 	var b [8]byte
-	for {
-		_, _ = rand.Read(b[:]) // it never fails
-		if id := binary.BigEndian.Uint64(b[:]) >> 1; id != 0 {
-			return id
-		}
-	}
+	_, _ = rand.Read(b[:])                      // it never fails
+	return binary.BigEndian.Uint64(b[:])>>1 | 1 // raft's ids are not 0
 }
 
 // randomCluster returns an id that no other cluster has.
@@ -297,9 +298,15 @@ func (m *Member) lead() {
 
 // Serves reports whether this member serves clients itself: see Lead.Serve.
 func (m *Member) Serves() bool {
+	l := m.term()
+	return l != nil && l.serves.Load()
+}
+
+// term returns the term in which this member leads, nil = it does not.
+func (m *Member) term() *Lead {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.present != nil && m.present.serves.Load()
+	return m.present
 }
 
 // leaderContext returns a context that ends when the leader changes.
@@ -311,6 +318,9 @@ func (m *Member) leaderContext() context.Context {
 
 // leaderChanged ends the connections to the leader.
 func (m *Member) leaderChanged() {
+	if name, leads := m.Leader(); name != "" && !leads {
+		m.o.Logger.Info("another member leads", "leader", name)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.forget != nil {
@@ -352,10 +362,11 @@ type MemberStatus struct {
 	Learner bool // it has no vote yet, since it lacks records
 
 	// The leader alone knows these:
-	Reached     bool   // the member has answered lately
-	Match       uint64 // index of the last record that the member surely has
-	Lag         uint64 // committed records that the member may lack
-	UsersDiffer bool   // from those of the leader
+	Heard       time.Time // when the member has answered last
+	Reached     bool      // that is not longer ago than Options.Election
+	Match       uint64    // index of the last record that the member surely has
+	Lag         uint64    // committed records that the member may lack
+	UsersDiffer bool      // from those of the leader
 }
 
 // Status returns the status.
@@ -363,25 +374,20 @@ func (m *Member) Status() Status {
 	i := m.file.get()
 	leader, _ := m.leader(i)
 	s := Status{Name: m.o.Name, Cluster: i.Cluster, Leader: leader.Name}
-	m.mu.Lock()
-	l := m.present
-	said := make(map[uint64]facts)
-	if l != nil {
-		maps.Copy(said, l.facts)
-	}
-	m.mu.Unlock()
+	l := m.term()
 	if l != nil {
 		s.Format = l.Format()
 	}
 	m.with(func(n *Node) {
 		r, heard := n.Status()
+		heard[i.ID] = time.Now()
 		s.Term, s.Committed = r.GetTerm(), r.GetCommit()
 		for _, x := range i.Members {
 			match := r.Progress[x.ID].Match
 			s.Members = append(s.Members, MemberStatus{
 				Peer: Peer{x.Name, m.addr(x)}, ID: x.ID, Learner: x.Learner,
-				Reached: heard[x.ID] || x.ID == i.ID, UsersDiffer: said[x.ID].usersDiffer,
-				Match: match, Lag: s.Committed - min(match, s.Committed),
+				Heard: heard[x.ID], Reached: time.Since(heard[x.ID]) <= m.o.Election,
+				Match: match, Lag: s.Committed - min(match, s.Committed), UsersDiffer: l != nil && l.said(x.ID).usersDiffer,
 			})
 		}
 	})
@@ -391,11 +397,11 @@ func (m *Member) Status() Status {
 // Transfer hands the leadership to a member, "" = to the one that has the most records. It returns
 // when this member does not lead any more, or ctx ends. After an error this member may lead.
 func (m *Member) Transfer(ctx context.Context, to string) error {
-	m.mu.Lock()
-	l, n := m.present, m.node
-	m.mu.Unlock()
+	l := m.term()
 	if l == nil {
 		return ErrNotLeader
+	} else if to == m.o.Name {
+		return fmt.Errorf("member %s leads already", to)
 	}
 	var best MemberStatus
 	for _, x := range m.Status().Members {
@@ -404,10 +410,10 @@ func (m *Member) Transfer(ctx context.Context, to string) error {
 		}
 	}
 	if best.ID == 0 {
-		return fmt.Errorf("no member %q could take the leadership over", to)
+		return fmt.Errorf("no member %s is a voter that answers", to)
 	}
 	for {
-		n.Transfer(best.ID) // again, if the member was not ready, and raft has given up
+		l.node.Transfer(best.ID) // again, if the member was not ready, and raft has given up
 		select {
 		case <-time.After(maintainEvery):
 		case <-l.Done:

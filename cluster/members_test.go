@@ -137,6 +137,51 @@ func start3(t *testing.T, p []Peer) []*proc {
 	return procs
 }
 
+func TestNewcomerJoinsNoneOfTwoClusters(t *testing.T) {
+	p := newPeers(t, "a", "b", "c")
+	foreign, other := newProc(t, p[:1]), newProc(t, p[1:2])
+	awaitVoters(t, "a", foreign)
+	awaitVoters(t, "b", other)
+	newcomer := newProc(t, p)
+	for range 10 {
+		if err := newcomer.member.find(); err == nil || !strings.Contains(err.Error(), "a and b belong to different clusters") {
+			t.Fatalf("find returns %v", err)
+		}
+	}
+	if names, _ := voters(foreign, other); names != "ab" || newcomer.member.Status().Cluster != "" {
+		t.Errorf("the newcomer is in the cluster %q; the voters are %s, want a and b alone", newcomer.member.Status().Cluster, names)
+	}
+}
+
+func TestMemberThatTheLeaderCannotReachIsNotReached(t *testing.T) {
+	p := newPeers(t, "a", "b", "c", "c")
+	procs := start3(t, p)
+	_, leader := voters(procs...)
+	lost := procs[2]
+	if lost == leader {
+		lost = procs[1]
+	}
+	lost.stop()
+	lost.peers = slices.Clone(lost.peers)
+	lost.peers[2].Addr = p[3].Addr // it can still ask the others
+	lost.mustStart()
+	reached := func() bool {
+		for _, x := range leader.member.Status().Members {
+			if x.Name == lost.peers[2].Name {
+				return x.Reached
+			}
+		}
+		return false
+	}
+	eventually(t, "the member is not reached", func() bool { return !reached() })
+	for range 100 { // while the member campaigns
+		if reached() {
+			t.Fatal("a member that hears nothing of the leader is reached")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 func TestLeaderNotesWhoHasOtherUsers(t *testing.T) {
 	procs := start3(t, newPeers(t, "a", "b", "c"))
 	differ := func(name string) func() bool {
@@ -242,8 +287,8 @@ func TestRemovedMemberEnds(t *testing.T) {
 
 	stopped.stop()
 	name := stopped.peers[2].Name
+	refused(running.peers[2].Name, "could not serve") // although the other one has answered just before
 	awaitVoters(t, strings.Replace("abc", name, "", 1), running, leader)
-	refused(running.peers[2].Name, "could not serve")
 	if err := leader.member.Remove(ctx, name); err != nil {
 		t.Fatal(err)
 	}

@@ -14,6 +14,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -29,7 +30,7 @@ type Log interface {
 	Save(batch []*raftpb.Message) error
 }
 
-// Config is the configuration of a Node. All fields must be set, but for the times.
+// Config is the configuration of a Node. All fields must be set.
 type Config struct {
 	ID  uint64 // of this member
 	Log Log
@@ -47,8 +48,8 @@ type Config struct {
 	// Fatal is called with the first error of Log or Apply. The Node does nothing any more.
 	Fatal func(error)
 
-	Heartbeat time.Duration // the time between two heartbeats; 0 = 100 ms
-	Election  time.Duration // the time without a leader after which a member campaigns; 0 = 1 s
+	Heartbeat time.Duration // the time between two heartbeats
+	Election  time.Duration // the time without a leader after which a member campaigns
 	Logger    *slog.Logger
 }
 
@@ -61,10 +62,10 @@ var (
 // Node is one member. Its methods are safe for concurrent use.
 type Node struct {
 	cfg     Config
-	raw     *raft.RawNode     // belongs to loop, like the two fields below
-	ticks   uint64            // since the start, from 1
-	heard   map[uint64]uint64 // by member: the tick of its last message; belongs to loop
-	told    map[uint64]uint64 // by member, the tick of its last message that appends nothing
+	raw     *raft.RawNode        // belongs to loop, like the two fields below
+	ticks   uint64               // since the start, from 1
+	heard   map[uint64]time.Time // by member: its last answer to this one; belongs to loop
+	told    map[uint64]uint64    // by member, the tick of its last message that appends nothing
 	inbox   queue[*raftpb.Message]
 	toDisk  queue[*raftpb.Message]
 	toApply queue[*raftpb.Message]
@@ -93,13 +94,7 @@ type proposal struct {
 
 // Start starts a member.
 func Start(cfg Config) (*Node, error) {
-	if cfg.Heartbeat == 0 {
-		cfg.Heartbeat = 100 * time.Millisecond
-	}
-	if cfg.Election == 0 {
-		cfg.Election = time.Second
-	}
-	n := &Node{cfg: cfg, wake: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{}), heard: make(map[uint64]uint64), rounds: make(map[uint64][]chan error),
+	n := &Node{cfg: cfg, wake: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{}), heard: make(map[uint64]time.Time), rounds: make(map[uint64][]chan error),
 		ticks: 1, told: make(map[uint64]uint64)}
 	applied, err := cfg.Log.FirstIndex()
 	if err != nil {
@@ -171,14 +166,13 @@ func (n *Node) SnapshotSent(id uint64, err error) {
 	n.calls.put(func() { n.raw.ReportSnapshot(id, status) })
 }
 
-// Status returns raft's status, and whether this member has heard each other one within the time
-// Election. It returns zero values when the member has stopped.
-func (n *Node) Status() (s raft.Status, heard map[uint64]bool) {
+// Status returns raft's status, and when each other member has answered this one last. It returns a
+// zero Status when the member has stopped.
+func (n *Node) Status() (s raft.Status, heard map[uint64]time.Time) {
+	heard = make(map[uint64]time.Time)
 	n.call(func() {
-		s, heard = n.raw.Status(), make(map[uint64]bool)
-		for id, at := range n.heard {
-			heard[id] = n.ticks-at <= uint64(n.cfg.Election/n.cfg.Heartbeat)
-		}
+		s = n.raw.Status()
+		maps.Copy(heard, n.heard)
 	})
 	return s, heard
 }
@@ -231,7 +225,9 @@ func (n *Node) loop() {
 			}
 		case <-n.inbox.ready:
 			for _, m := range n.inbox.take() {
-				n.heard[m.GetFrom()] = n.ticks
+				if raft.IsResponseMsg(m.GetType()) { // others do not show that it can hear this member
+					n.heard[m.GetFrom()] = time.Now()
+				}
 				_ = n.raw.Step(m) // a message from a stranger is ignored
 			}
 		case <-n.wake:

@@ -44,6 +44,7 @@ func startNodes(t *testing.T, n uint64, cut *atomic.Bool) (leader *Node, term ui
 		}
 		node, err := Start(Config{
 			ID: id, Log: memoryLog{log}, Logger: slog.New(slog.DiscardHandler),
+			Heartbeat: 100 * time.Millisecond, Election: time.Second,
 			Send: func(m *raftpb.Message) {
 				time.AfterFunc(time.Millisecond, func() {
 					mu.Lock()

@@ -21,9 +21,13 @@ func Recover(o persist.Options) (err error) {
 	if err != nil {
 		return err
 	}
-	switch isSingle := f.get().Cluster == ""; {
+	now := f.get()
+	_, isMember := now.byID(now.ID)
+	switch isSingle := now.Cluster == ""; {
 	case r.Created(), isSingle && r.Checkpoint() == 0: // a single server has one from its first start on
 		return errors.New("the directory has no store")
+	case !isSingle && !isMember && len(now.Members) != 0:
+		return errors.New("its cluster has removed this member, so it may lack any lease: choose another member")
 	case isSingle && o.RecoveryDelay != 0:
 		return errors.New("a single server's directory has all leases: it needs no --recovery-delay")
 	case !isSingle && o.RecoveryDelay == 0:

@@ -39,6 +39,23 @@ func readMessage(r io.Reader) ([]byte, error) {
 	return message, err
 }
 
+// writeJSON writes a message that is a JSON text.
+func writeJSON(w io.Writer, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return writeMessage(w, text)
+}
+
+func readJSON(r io.Reader, v any) error {
+	text, err := readMessage(r)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, v)
+}
+
 // sendSnapshot sends a snapshot to a member that lacks entries. The message of raft says which one,
 // but not which state: it gets that of now.
 func (m *Member) sendSnapshot(x *raftpb.Message) {
@@ -200,11 +217,7 @@ func (m *Member) forward(ctx context.Context, c client) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := json.Marshal(c)
-	if err == nil {
-		err = writeMessage(conn, text)
-	}
-	if err != nil {
+	if err := writeJSON(conn, c); err != nil {
 		abort(conn)
 		return nil, err
 	}
@@ -216,11 +229,7 @@ func (m *Member) serveClient(conn net.Conn, _ header) {
 	f := &forwarded{Conn: conn}
 	defer f.Close()
 	_ = conn.SetDeadline(time.Now().Add(prefaceTime))
-	text, err := readMessage(conn)
-	if err == nil {
-		err = json.Unmarshal(text, &f.client)
-	}
-	switch {
+	switch err := readJSON(conn, &f.client); {
 	case err != nil:
 	case !m.Serves():
 		refuse(f)

@@ -209,7 +209,7 @@ func (s *sender) put(m *raftpb.Message) bool {
 }
 
 func (s *sender) run() {
-	logger := s.t.cfg.logger.With("member", fmt.Sprintf("%x", s.id), "addr", s.addr, "kind", s.kind)
+	logger := s.t.cfg.logger.With("addr", s.addr, "for", map[byte]string{kindMessages: "messages", kindEntries: "entries"}[s.kind])
 	logged := "" // the reason for the last failure
 	for {
 		begin := time.Now()
