@@ -74,6 +74,9 @@ VARIANTS := OfAnEnsemble|KillingTheLeader|ClusterKeepsTheRules|AtTheContentionTi
 
 # The simulation runs without the race detector: that finds the same races in the tests of the parts.
 SIMULATION := ./tests/simulation
+
+# With the race detector, these search for crashes less. So they run without it, too.
+SEARCHES := ./persist
 REST = $(filter-out $(patsubst ./%,github.com/simba-resp/simba-resp/%,$(FIRST) $(ATTACKS) $(SIMULATION)),$(shell go list ./...))
 
 # The other modules with code that users import.
@@ -99,7 +102,7 @@ test: ## what must pass on any machine; as root on Debian it first installs gcc,
 	@rm -f bin/failed
 ifeq ($(PKG),./...)
 	$(TRY) $(TEST) -race -p 4 -run '$(RUN)' $(if $(RUN),,-skip '$(CHAOS)|$(TIMED)|$(SIMBA)|$(VARIANTS)') $(FIRST) $(REST)
-	$(TRY) env $(PLAIN) -run '$(RUN)' $(SIMULATION)
+	$(TRY) env $(PLAIN) -run '$(RUN)' $(SIMULATION) $(SEARCHES)
 	$(foreach m,$(RACED),cd $m && $(TRY) $(TEST) -race -run '$(RUN)' ./...$(newline))
 	$(foreach m,$(UNRACED),cd $m && $(TRY) env $(PLAIN) -run '$(RUN)' ./...$(newline))
 else

@@ -126,6 +126,7 @@ func TestABackupHasAllChangesBeforeItAndNoLaterOne(t *testing.T) {
 }
 
 func TestABackupOfLargeLeasesComesInPartsOfOneMiB(t *testing.T) {
+	skipUnderRace(t)
 	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
 	for i := range 3 {
 		s.Append(large(simba.Seq(i+1), fmt.Sprint("m", i), 2<<20))

@@ -124,6 +124,9 @@ func (m *machine) work(s *Store, seq simba.Seq, token uint64) {
 	var committers sync.WaitGroup
 	defer committers.Wait()
 	for range 10 + m.draw(100) {
+		if m.hasCrashed() {
+			break
+		}
 		together := make([]simba.Change, 1+max(0, m.draw(6)-3))
 		for i := range together {
 			seq++
@@ -153,6 +156,12 @@ func (m *machine) work(s *Store, seq simba.Seq, token uint64) {
 			s.flushNext()
 		}
 	}
+}
+
+func (m *machine) hasCrashed() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.crashed != nil
 }
 
 func (m *machine) change(seq simba.Seq, token uint64) (simba.Change, uint64) {
@@ -228,9 +237,25 @@ func (m *machine) check(r *Recovered) {
 	m.delay = r.Delay
 }
 
+// searches returns how many random searches of n a test makes.
+func searches(n uint64) uint64 {
+	if underRace {
+		return max(1, n/5)
+	}
+	return n
+}
+
+// skipUnderRace skips a test that copies much memory on one goroutine.
+func skipUnderRace(t *testing.T) {
+	t.Helper()
+	if underRace {
+		t.Skip("make test runs it without the race detector")
+	}
+}
+
 func TestACrashAtAnyMomentLosesNoCommittedChange(t *testing.T) {
 	for _, mode := range []Mode{Always, Async} {
-		for seed := range uint64(10) {
+		for seed := range searches(10) {
 			t.Run(fmt.Sprintf("%v/%d", mode, seed), func(t *testing.T) {
 				m := &machine{
 					t: t, mode: mode, disk: vfs.NewCrashableMem(),

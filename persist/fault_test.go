@@ -364,14 +364,14 @@ func TestPebblesComplaintsAreFatal(t *testing.T) {
 // In turn, each write of a start fails. Open must return the error. The next start must succeed on
 // the files that are left.
 func TestAStartThatFailsSpoilsNothing(t *testing.T) {
+	disk := vfs.NewCrashableMem()
+	o := testOptions(t, disk, Always)
+	s, _ := mustOpen(t, o)
+	s.Append(put(1, "m"))
+	mustCommit(t, s, 1)
+	mustClose(t, s)
 	for failAt := 1; ; failAt++ {
-		mem := vfs.NewCrashableMem()
-		o := testOptions(t, mem, Always)
-		s, _ := mustOpen(t, o)
-		s.Append(put(1, "m"))
-		mustCommit(t, s, 1)
-		mustClose(t, s)
-
+		mem := crash(disk)
 		fsys := newFaultyFS(mem)
 		var n atomic.Int64
 		failed := make(chan string, 1)

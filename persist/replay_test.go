@@ -75,7 +75,7 @@ func newChanges(seed uint64) *changesOf {
 // Another machine, with another boot clock, replays each record up to 300 ms after it was made.
 // On that machine a lease may end up to 300 ms later than for its owner, but never earlier.
 func TestRecordsAreReplayedOnAnotherMachine(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range searches(20) {
 		changes := newChanges(seed)
 		o := testOptions(t, vfs.NewMem(), Mode(seed%2))
 		o.SegmentSize = 1 << 20
@@ -208,7 +208,7 @@ func TestRecordsOfSeveralBootsThatAreReplayedAgainChangeNothing(t *testing.T) {
 
 // In the same boot, recovered leases equal the appended leases to the nanosecond.
 func TestReplayGivesTheLeasesThatWereAppended(t *testing.T) {
-	for seed := range uint64(10) {
+	for seed := range searches(10) {
 		changes := newChanges(seed)
 		fsys := vfs.NewMem()
 		o := testOptions(t, fsys, Mode(seed%2))

@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/iotest"
@@ -228,32 +229,39 @@ func TestAMemberAndASingleServerRefuseEachOthersDirectory(t *testing.T) {
 		first, other func(Options) error
 		refusal      error
 	}{{single, member, ErrSingle}, {member, single, ErrMember}} {
-		refused, whole := 0, false
-		for at := int64(1); !whole; at++ {
-			disk := vfs.NewCrashableMem()
-			var crashed *vfs.MemFS
-			var done atomic.Int64
-			fsys := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
-				if isWrite(op) && done.Add(1) == at {
-					kept := int(at % 2 * 100)
-					crashed = disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: rand.New(rand.NewPCG(uint64(at), 0))})
-				}
+		// A start looks only at the names in a directory. So one crash for each set of names suffices.
+		var mu sync.Mutex
+		crashes := map[string]*vfs.MemFS{}
+		disk := vfs.NewCrashableMem()
+		fsys := errorfs.Wrap(disk, errorfs.InjectorFunc(func(op errorfs.Op) error {
+			if !isWrite(op) {
 				return nil
-			}))
-			if err := test.first(testOptions(t, fsys, Always)); err != nil {
-				t.Fatal(err)
 			}
-			if whole = crashed == nil; whole {
-				crashed = crash(disk)
+			mu.Lock()
+			defer mu.Unlock()
+			for _, kept := range []int{0, 100} {
+				crashed := disk.CrashClone(vfs.CrashCloneCfg{UnsyncedDataPercent: kept, RNG: rand.New(rand.NewPCG(1, 0))})
+				names, _ := crashed.List("data") // fails before the directory is there
+				slices.Sort(names)
+				crashes[fmt.Sprintf("%q, %d%% of the rest", names, kept)] = crashed
 			}
+			return nil
+		}))
+		if err := test.first(testOptions(t, fsys, Always)); err != nil {
+			t.Fatal(err)
+		}
+		const whole = "no"
+		crashes[whole] = crash(disk)
+		refused := 0
+		for at, crashed := range crashes {
 			switch err := test.other(testOptions(t, crashed, Always)); {
 			case errors.Is(err, test.refusal):
 				refused++
 				if err := test.first(testOptions(t, crashed, Always)); err != nil {
-					t.Errorf("crash before operation %d: the next start: %v", at, err)
+					t.Errorf("crash with the files %s: the next start: %v", at, err)
 				}
-			case err != nil || whole:
-				t.Errorf("crash before operation %d: %v, want no error or %v", at, err, test.refusal)
+			case err != nil || at == whole:
+				t.Errorf("crash with the files %s: %v, want no error or %v", at, err, test.refusal)
 			}
 		}
 		if refused == 0 {
