@@ -41,7 +41,7 @@ var ErrBackupRuns = errors.New("another backup is running")
 type Backup struct {
 	files *files
 
-	mu   sync.Mutex       // protects the fields below
+	// Protected by backups.mu:
 	rows *pebble.Iterator // nil after Close
 	more bool             // rows points to a row that is not in the stream yet
 	next []byte           // bytes of the stream that Next has not returned
@@ -53,7 +53,7 @@ type Backup struct {
 // backups has the open backup of a store. At most one backup is open, so the files that Pebble
 // keeps for it take no more space than one copy of the rows.
 type backups struct {
-	mu     sync.Mutex // protects the fields below; also held while a backup begins
+	mu     sync.Mutex // protects the fields below and the open backup; also held while a backup begins
 	open   *Backup
 	closed bool // the store's files are closed, or about to be
 }
@@ -100,8 +100,8 @@ func (f *files) backup() (b *Backup, index, term uint64, err error) {
 // Next returns the next bytes of the stream, at most 1 MiB, and io.EOF after the last. After any
 // other error the stream has ended and is not a backup.
 func (b *Backup) Next() ([]byte, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	b.files.backups.mu.Lock()
+	defer b.files.backups.mu.Unlock()
 	if b.err == nil {
 		b.err = b.fill()
 	}
@@ -156,23 +156,17 @@ func (b *Backup) add(p []byte) {
 
 // Close ends the backup. It is idempotent.
 func (b *Backup) Close() error {
-	err := b.close()
 	b.files.backups.mu.Lock()
 	defer b.files.backups.mu.Unlock()
-	if b.files.backups.open == b {
-		b.files.backups.open = nil
-	}
-	return err
+	return b.closeLocked()
 }
 
-func (b *Backup) close() error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+func (b *Backup) closeLocked() error {
 	if b.rows == nil {
 		return nil
 	}
 	err := b.rows.Close()
-	b.rows, b.next = nil, nil
+	b.rows, b.next, b.files.backups.open = nil, nil, nil
 	return pebbleError(err)
 }
 
@@ -184,5 +178,5 @@ func (b *backups) end() error {
 	if b.open == nil {
 		return nil
 	}
-	return b.open.close()
+	return b.open.closeLocked()
 }

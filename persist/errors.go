@@ -50,7 +50,7 @@ type stateError struct{ verb, text string }
 
 func (e *stateError) Error() string { return e.text }
 
-// describe makes a sentence about a thing of the error. what is the thing with its path, and do is
+// describe makes a sentence in one line about a thing of the error. what is the thing with its path, and do is
 // what failed for an error that is no stateError.
 func describe(do, what string, err error) error {
 	if err == nil {
@@ -58,9 +58,9 @@ func describe(do, what string, err error) error {
 	}
 	var state *stateError
 	if errors.As(err, &state) {
-		return fmt.Errorf("%s %s %w", what, state.verb, err)
+		return fmt.Errorf("%s %s %w", what, state.verb, oneLine{err})
 	}
-	return fmt.Errorf("%s %s: %w", do, what, err)
+	return fmt.Errorf("%s %s: %w", do, what, oneLine{err})
 }
 
 // pebbleError classifies an error of Pebble's, and makes it one line.

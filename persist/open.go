@@ -34,10 +34,7 @@ func openDir(o *Options, begin func(*files) error) error {
 	if err == nil {
 		err = open(o, begin)
 	}
-	if err != nil {
-		err = describe("open", "data directory "+o.Dir, oneLine{err})
-	}
-	return err
+	return describe("open", "data directory "+o.Dir, err)
 }
 
 // open claims the directory and opens the files. After an error, it releases the lock, unless a write

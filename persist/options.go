@@ -103,9 +103,7 @@ func (o *Options) ensureDefaults() error {
 	if o.Dir == "" {
 		return errors.New("no data directory given")
 	}
-	if o.FS == nil {
-		o.FS = vfs.Default
-	}
+	o.FS = cmp.Or(o.FS, vfs.Default)
 	if o.Boot.ID == "" && o.Boot.Now == nil {
 		o.Boot = MachineBoot()
 	}

@@ -76,7 +76,7 @@ func OpenReplica(o Options) (r *Replica, err error) {
 }
 
 // Close seals the journal and closes the files. It is idempotent.
-func (r *Replica) Close() error { return closeError(r.closing()) }
+func (r *Replica) Close() error { return describe("close", "the data directory", r.closing()) }
 
 // Checkpoint returns the index of the last entry in the checkpoint.
 func (r *Replica) Checkpoint() (index uint64) { return r.checkpoints.taken.Load() }

@@ -36,14 +36,7 @@ type Store struct {
 //
 // Close of the store of a cluster's leader writes nothing. It ends its commits with
 // simba.ErrStopped, and leaves the files to the Replica.
-func (s *Store) Close() error { return closeError(s.closing()) }
-
-func closeError(err error) error {
-	if err != nil {
-		return fmt.Errorf("close the data directory: %w", oneLine{err})
-	}
-	return nil
-}
+func (s *Store) Close() error { return describe("close", "the data directory", s.closing()) }
 
 func (s *Store) close() error {
 	_ = s.writeAll(true) // an error is that of the fault
