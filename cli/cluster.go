@@ -35,6 +35,9 @@ func membersCommand(use, short string, args cobra.PositionalArgs) *cobra.Command
 	})
 }
 
+// leaderTimeout bounds how long a change waits for the reply of a leader.
+const leaderTimeout = 10 * time.Second
+
 // manageCluster sends a subcommand of SIMBA.CLUSTER. It returns the reply of STATUS afterwards, in
 // which members is a []record.
 func manageCluster(ctx context.Context, c *redis.Client, verb string, args []string) (record, error) {
@@ -46,8 +49,8 @@ func manageCluster(ctx context.Context, c *redis.Client, verb string, args []str
 	refused := redis.Error(nil)
 	// The old leader ends the connection, perhaps before its reply. The next one needs a moment.
 	again := verb == "remove" && err == nil || verb == "transfer" && !errors.As(err, &refused)
-	for n := 0; again && n < 100; n++ {
-		if v, err = reply(c.Do(ctx, "SIMBA.CLUSTER", "STATUS")); err == nil {
+	for end := time.Now().Add(leaderTimeout); again && time.Now().Before(end); {
+		if v, err = reply(c.Do(ctx, "SIMBA.CLUSTER", "STATUS")); err == nil || RefusesLogin(err) {
 			break
 		}
 		time.Sleep(100 * time.Millisecond)

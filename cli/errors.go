@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -12,6 +13,7 @@ import (
 	"net"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -126,9 +128,32 @@ func explain(o *redis.Options, err error) string {
 	case errors.Is(err, context.DeadlineExceeded) || errors.As(err, &netErr) && netErr.Timeout():
 		return "no reply in time; check the URL, the network and the server's log"
 	case errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE):
+		if why := refusal(o); why != "" {
+			return why
+		}
 		return "the server closed the connection; check its log, and whether it needs rediss://"
 	}
 	return Printable(err.Error())
+}
+
+// refusal asks a server that closes connections why, and returns its error reply, "" = none. A member
+// of a cluster without a leader replies to the first request, with which go-redis opens a connection.
+func refusal(o *redis.Options) string {
+	if o == nil {
+		return ""
+	}
+	conn, err := o.Dialer(context.Background(), o.Network, o.Addr)
+	if err != nil {
+		return ""
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(dialTimeout))
+	_, _ = io.WriteString(conn, "PING\r\n")
+	line, _ := bufio.NewReader(conn).ReadString('\n')
+	if !strings.HasPrefix(line, "-TRYAGAIN ") {
+		return ""
+	}
+	return Printable(strings.TrimSpace(line[1:]))
 }
 
 // explainReply returns the text of an error reply.

@@ -209,6 +209,9 @@ func TestWithoutAMajorityNothingIsGranted(t *testing.T) {
 		}
 	}
 	t.Logf("TRYAGAIN after %v", time.Since(began))
+	if out := simbatest.Output(t, simbatest.Binary(t), "cluster", "status", "--url", all[0].Addr); !strings.Contains(out, "TRYAGAIN the cluster has no leader") {
+		t.Errorf("without a majority, cluster status says %s", out)
+	}
 	all[1].Start()
 	if now := retried(t, all[1], "SIMBA.GUARD", "job", "alice", 600_000); now["status"] != "renewed" || now["token"] != r["token"] {
 		t.Errorf("when a majority runs again, GUARD of the owner: %v, want renewed with token %v", now, r["token"])
