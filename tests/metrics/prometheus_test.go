@@ -185,7 +185,9 @@ func load(t *testing.T, s *server) {
 func TestQueriesOfDashboardAndRulesReturnData(t *testing.T) {
 	need.Program(t, "prometheus", "prometheus")
 	store, authority := stores.Redis(t), certs.NewAuthority(t, "test")
-	embedded := startScraped(t, authority, "--metrics-mutexes", "m:*")
+	embedded := startScraped(t, authority, "--metrics-mutexes", "m:*",
+		"--cluster", "a=127.0.0.1:"+strconv.Itoa(stores.FreePort(t)), "--cluster-name", "a")
+	simbatest.Await(t, "the cluster of one member leads", func() bool { return simbatest.Leader([]*simbatest.Server{embedded.Server}) == 0 })
 	proxy := startScraped(t, authority, "--engine", "redis", "--redis-url", "redis://"+store.Addr, "--backend-timeout", "500ms")
 	p := startPrometheus(t, authority, [2]*server{embedded, proxy})
 
