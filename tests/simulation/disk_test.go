@@ -137,7 +137,16 @@ func (d *disk) faultSince() (f fault, since, met time.Duration) {
 func (d *disk) mayEnd() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.failed != 0 || slices.ContainsFunc(d.hangs, func(h span) bool { return h.until-h.from > 9*time.Second })
+	var hang span
+	for _, h := range d.hangs { // in the order of from
+		if h.from > hang.until {
+			hang.from = h.from
+		}
+		if hang.until = max(hang.until, h.until); hang.until-hang.from > 9*time.Second {
+			return true
+		}
+	}
+	return d.failed != 0
 }
 
 // kill ends the process. Every running operation returns.
