@@ -2,6 +2,8 @@ package metrics
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -233,6 +235,36 @@ func TestEachMetricMoves(t *testing.T) {
 		s := start(t, "--cluster", both, "--cluster-name", "a")
 		second = simbatest.Start(t, "--cluster", both, "--cluster-name", "b")
 		awaitLeader(t, s)
+		return s
+	})
+	var follower *simbatest.Server
+	users := filepath.Join(t.TempDir(), "users.acl")
+	writeUsers := func(text string) { simbatest.Must(t, os.WriteFile(users, []byte(text), 0o600)) }
+	run("leader", []move{
+		on("simba_cluster_member_users_differ", `member="b"`, func(t *testing.T, s *server) {
+			writeUsers("user default on nopass ~* &* +@all\nuser other on nopass ~* &* +@all\n")
+			send(t, s, "ACL", "LOAD")
+		}),
+		on("simba_cluster_member_reached", `member="b"`, func(*testing.T, *server) { follower.Stop() }),
+		on("simba_cluster_member_lag_records", `member="b"`, do("SIMBA.ACQUIRE", "m", "a", hour)),
+	}, func(t *testing.T) *server {
+		writeUsers("user default on nopass ~* &* +@all\n")
+		http := fmt.Sprintf("127.0.0.1:%d", stores.FreePort(t))
+		members := simbatest.NewMembers(t, nil, func(i int) []string {
+			if i == 0 {
+				return []string{"--http-addr", http, "--aclfile", users}
+			}
+			return nil
+		})
+		for _, m := range members {
+			m.Start()
+		}
+		follower = members[1]
+		s := &server{members[0], "http://" + http, httpClient(t, nil)}
+		simbatest.Await(t, "the member leads", func() bool {
+			send(t, s, "SIMBA.CLUSTER", "TRANSFER", "a")
+			return value(t, s.scrape(t), "simba_cluster_leader") == 1
+		})
 		return s
 	})
 	run("log", []move{on("simba_log_lines_dropped_total", `log="audit"`, floodLog)}, startUnread)
