@@ -28,8 +28,9 @@ type Options struct {
 	Name     string       // of this member, one of Peers
 	Peers    []Peer       // all members, this one too
 	Listener net.Listener // on this member's address; Open closes it
-	TLS      *tls.Config  // with which members identify each other; nil = they do not
-	Replica  *persist.Replica
+	// TLS returns for each connection how members identify each other; nil = they do not.
+	TLS     func() *tls.Config
+	Replica *persist.Replica
 	// Lead is called on a goroutine of its own when this member begins to lead. It must return soon
 	// after l.Done is closed. Only then Lead is called again.
 	Lead func(l *Lead)

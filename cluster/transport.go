@@ -70,7 +70,7 @@ type transportConfig struct {
 	self     uint64   // raft's id of this member
 	cluster  [16]byte // zero = none yet, see join
 	listener net.Listener
-	tls      *tls.Config                                              // for both sides; nil = plain TCP
+	tls      func() *tls.Config                                       // for both sides; nil = plain TCP
 	dial     func(ctx context.Context, addr string) (net.Conn, error) // nil = TCP
 
 	step        func(m *raftpb.Message) // handles a message of another member
@@ -325,7 +325,7 @@ func (t *transport) dial(ctx context.Context, addr string, kind byte, to uint64)
 func (t *transport) introduce(conn net.Conn, addr string, h header) (net.Conn, error) {
 	_ = conn.SetDeadline(time.Now().Add(prefaceTime))
 	if t.cfg.tls != nil {
-		config := t.cfg.tls.Clone()
+		config := t.cfg.tls().Clone()
 		config.ServerName, _, _ = net.SplitHostPort(addr)
 		conn = tls.Client(conn, config)
 	}
@@ -388,7 +388,7 @@ func (t *transport) welcome(conn net.Conn) (secured net.Conn, h header, err erro
 	}
 	_ = conn.SetDeadline(time.Now().Add(prefaceTime))
 	if t.cfg.tls != nil {
-		conn = tls.Server(conn, t.cfg.tls)
+		conn = tls.Server(conn, t.cfg.tls())
 	}
 	if err := binary.Read(conn, binary.BigEndian, &h); err != nil {
 		return nil, h, err

@@ -60,10 +60,11 @@ func listen(t *testing.T, id uint64, addr string, change func(*transportConfig))
 func withTLS(t *testing.T) func(*transportConfig) {
 	ca := certs.NewAuthority(t, "members")
 	return func(cfg *transportConfig) {
-		cfg.tls = &tls.Config{
+		config := &tls.Config{
 			MinVersion: tls.VersionTLS13, Certificates: []tls.Certificate{ca.Sign(t, certs.Leaf{Name: "m"}).Certificate},
 			RootCAs: ca.Pool, ClientCAs: ca.Pool, ClientAuth: tls.RequireAndVerifyClientCert,
 		}
+		cfg.tls = func() *tls.Config { return config }
 	}
 }
 
@@ -363,7 +364,9 @@ func TestStrangersAreDisconnected(t *testing.T) {
 	}
 	anonymous := listen(t, 2, "", func(cfg *transportConfig) {
 		secure(cfg)
-		cfg.tls.Certificates = nil
+		config := cfg.tls().Clone()
+		config.Certificates = nil
+		cfg.tls = func() *tls.Config { return config }
 	})
 	if _, err := anonymous.dial(t.Context(), secured.addr, kindMessages, 1); err == nil {
 		t.Error("a member without a certificate is accepted")

@@ -119,18 +119,18 @@ func (c *config) clusterFiles() [3]credentials.File {
 	}
 }
 
-// clusterTLS returns the TLS configuration with which members identify each other, and by setting
-// when its certificates expire. It returns nil if c does not name all files.
-func (c *config) clusterTLS() (*tls.Config, map[string]time.Time, error) {
+// clusterTLS reads the files with which members identify each other. It returns nil if c does not
+// name all of them.
+func (c *config) clusterTLS() (*tlsFiles, error) {
 	f := c.clusterFiles()
 	if c.Cluster == "" || f[0].Path == "" || f[1].Path == "" || f[2].Path == "" {
-		return nil, nil, nil
+		return nil, nil
 	}
-	config, expires, err := credentials.TLS(f[0], f[1], f[2], "")
+	config, expire, err := credentials.TLS(f[0], f[1], f[2], "")
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	config.MinVersion = tls.VersionTLS13
 	config.ClientAuth, config.ClientCAs = tls.RequireAndVerifyClientCert, config.RootCAs
-	return config, expires, nil
+	return &tlsFiles{config, expire}, nil
 }

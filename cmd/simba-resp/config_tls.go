@@ -32,7 +32,7 @@ func (c *config) checkTLS(refuse func(name, format string, args ...any)) {
 // checkFiles returns the errors of the TLS files of clients and of members, if c names them.
 func (c *config) checkFiles() (wrong configErrors) {
 	_, err := loadTLS(c)
-	_, _, ofMembers := c.clusterTLS()
+	_, ofMembers := c.clusterTLS()
 	for _, err := range []error{err, ofMembers} {
 		var files credentials.Errors
 		errors.As(err, &files) // there is no other error

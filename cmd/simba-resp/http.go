@@ -91,8 +91,8 @@ func (a *app) certificatesExpire() map[string]time.Time {
 	if a.certs != nil {
 		maps.Copy(all, a.certs.current.Load().expire)
 	}
-	if a.member != nil {
-		maps.Copy(all, a.member.expire)
+	if a.member != nil && a.member.tls.Last() != nil {
+		maps.Copy(all, a.member.tls.Get().expire)
 	}
 	if b, ok := a.engine.(interface{ CertificatesExpire() map[string]time.Time }); ok {
 		maps.Copy(all, b.CertificatesExpire())

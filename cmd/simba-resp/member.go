@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
@@ -11,6 +12,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/cluster"
 	"github.com/simba-resp/simba-resp/commands"
+	"github.com/simba-resp/simba-resp/credentials"
 	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/monitor"
 	"github.com/simba-resp/simba-resp/persist"
@@ -31,7 +33,7 @@ type member struct {
 	app     *app
 	replica *persist.Replica
 	engine  *engine.Engine
-	expire  map[string]time.Time // when the certificates of the cluster expire, by setting
+	tls     *credentials.Source[*tlsFiles] // of the members; its value is nil if they do not identify each other
 
 	store atomic.Pointer[persist.Store]
 }
@@ -61,9 +63,17 @@ func (a *app) openMember() error {
 	if m == nil {
 		return nil
 	}
-	config, expire, err := a.cfg.clusterTLS()
+	var identify func() *tls.Config
+	var err error
+	m.tls, err = credentials.Open(credentials.Config[*tlsFiles]{
+		Parse:  func(string) (*tlsFiles, error) { return a.cfg.clusterTLS() },
+		Failed: func(err error) { a.log.Error("the last certificate of this member stays in use", "err", err) },
+	})
 	if err != nil {
 		return err
+	}
+	if m.tls.Last() != nil {
+		identify = func() *tls.Config { return m.tls.Get().config }
 	}
 	peers, _ := a.cfg.peers() // Validate has checked them
 	if len(peers) == 2 {
@@ -74,9 +84,8 @@ func (a *app) openMember() error {
 		return err
 	}
 	a.server.Suspend()
-	m.expire = expire
 	m.Member, err = cluster.Open(cluster.Options{
-		Name: a.cfg.ClusterName, Peers: peers, Listener: ln, TLS: config, Replica: m.replica,
+		Name: a.cfg.ClusterName, Peers: peers, Listener: ln, TLS: identify, Replica: m.replica,
 		Lead: m.lead, Serve: a.server.ServeConn, Users: a.cfg.users.Digest,
 		Heartbeat: a.cfg.ClusterHeartbeat, Election: a.cfg.ClusterElection,
 		Fatal:  func(err error) { a.exit("this member of the cluster failed, exiting", err) },

@@ -3,11 +3,14 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -184,6 +187,30 @@ func clusterCLI(t *testing.T, a *app, args ...string) (rows [][]string, err erro
 		rows = append(rows, strings.Fields(line))
 	}
 	return rows, err
+}
+
+func TestMemberReadsItsCertificateAgain(t *testing.T) {
+	a := leaderOf(t, members(t))[0]
+	shown := func() string {
+		conn, err := tls.Dial("tcp", a.cfg.self().Addr, &tls.Config{InsecureSkipVerify: true}) //nolint:gosec // it looks at any certificate
+		must(t, err)
+		defer conn.Close()
+		return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
+	}
+	dir := filepath.Dir(a.cfg.ClusterCertFile)
+	if name := shown(); name != "member" {
+		t.Errorf("the certificate of the member is of %q", name)
+	}
+	authority := certs.NewAuthority(t, "next CA")
+	authority.Sign(t, certs.Leaf{Name: "next"}).Write(t, dir, "member")
+	authority.Write(t, dir, "ca")
+	if name := shown(); name != "next" {
+		t.Errorf("after a new certificate, that of the member is of %q", name)
+	}
+	must(t, os.WriteFile(a.cfg.ClusterKeyFile, []byte("garbage"), 0o600))
+	if name := shown(); name != "next" {
+		t.Errorf("with a damaged key, the certificate of the member is of %q", name)
+	}
 }
 
 func TestMembersChangeByTheCommandLine(t *testing.T) {
