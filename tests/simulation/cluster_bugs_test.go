@@ -34,6 +34,7 @@ var clusterSeeded = map[string]clusterBug{
 	"cluster-each-leader-draws-the-floor":   {rules: []string{ruleClusterTokens}},
 	"cluster-snapshot-without-floor":        {folder: "./persist", test: "TestAMemberLeadsWithTheFloorsOfItsSnapshot"},
 	"cluster-shared-write-not-confirmed":    {folder: "./persist", test: "TestCommitConfirmsUnlessItsWriteBeginsLater"},
+	"cluster-session-released-at-transfer":  {folder: "./cmd/simba-resp", test: "TestLeaderThatStopsHandsOverAndReleasesNoSessionLease"},
 	"cluster-old-term-proposes":             {folder: "./cluster", test: "TestRequestsOfAnEarlierTermFail"},
 }
 
