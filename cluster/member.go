@@ -317,6 +317,9 @@ func (m *Member) leaderContext() context.Context {
 	return m.leading
 }
 
+// LeaderChanged returns a channel that is closed when another leader is known than now, or none.
+func (m *Member) LeaderChanged() <-chan struct{} { return m.leaderContext().Done() }
+
 // leaderChanged ends the connections to the leader.
 func (m *Member) leaderChanged() {
 	if name, leads := m.Leader(); name != "" && !leads {

@@ -157,6 +157,9 @@ func (x *Commands) rejudge(caller *client, changed []*access.Account) {
 	for _, a := range changed {
 		affected[a] = true
 	}
+	if x.beside != nil {
+		x.beside.rejudge(caller, changed)
+	}
 	for _, conn := range x.server.Conns() {
 		c, ok := conn.State().(*client)
 		if !ok || !affected[c.account.Load()] {

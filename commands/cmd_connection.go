@@ -132,8 +132,8 @@ func (c *client) hello(args [][]byte) error {
 		"version", redisVersion,
 		"proto", int64(w.Proto()),
 		"id", int64(c.conn.ID()),
-		"mode", "standalone",
-		"role", "master",
+		"mode", c.x.mode,
+		"role", c.x.role,
 	)
 	w.BulkString("modules")
 	w.Array(0)

@@ -51,6 +51,7 @@ var sections = []section{
 	{name: "Commandstats", extra: true, write: (*report).commandstats},
 	{name: "Errorstats", write: (*report).errorstats},
 	{name: "Cluster", write: (*report).cluster},
+	{name: "Sentinel", write: (*report).sentinel},
 	{name: "Simba", write: (*report).simba},
 	{name: "Keyspace", write: (*report).keyspace},
 }
@@ -58,7 +59,7 @@ var sections = []section{
 func (c *client) info(args [][]byte) error {
 	r := &report{x: c.x, c: c, now: time.Now()}
 	for _, s := range sections {
-		if !s.wanted(args[1:]) {
+		if !s.wanted(args[1:]) || s.name == "Sentinel" && c.x.sentinel == nil {
 			continue
 		}
 		if r.Len() > 0 {
@@ -116,7 +117,7 @@ func (r *report) server() {
 	info := &r.x.info
 	uptime := int64(r.now.Sub(info.Started) / time.Second)
 	r.line("redis_version", redisVersion)
-	r.line("redis_mode", "standalone")
+	r.line("redis_mode", r.x.mode)
 	r.line("server_name", "simba-resp")
 	r.line("simba_version", info.Version)
 	r.line("os", runtime.GOOS)
@@ -187,7 +188,7 @@ func (r *report) stats() {
 }
 
 func (r *report) replication() {
-	r.line("role", "master")
+	r.line("role", r.x.role)
 	r.line("connected_slaves", 0)
 	r.line("master_replid", r.x.info.RunID)
 	r.line("master_repl_offset", 0)
@@ -232,6 +233,12 @@ func (r *report) cluster() {
 	for i, m := range members {
 		r.line(fmt.Sprint("cluster_member", i), fmt.Sprintf("name=%s,addr=%s,state=%s,reached=%d,lag=%d", m[1], m[3], m[5], m[7], m[9]))
 	}
+}
+
+func (r *report) sentinel() {
+	v := r.x.sentinel()
+	r.line("sentinel_masters", 1)
+	r.line("master0", fmt.Sprintf("name=%s,status=%s,address=%s:%s,slaves=%d,sentinels=1", MasterName, v.Status, v.Leader.Host, v.Leader.Port, len(v.Replicas)))
 }
 
 func (r *report) simba() {

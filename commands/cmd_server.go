@@ -44,6 +44,12 @@ func timeNow(t *keyTx, _ [][]byte) error {
 }
 
 func (c *client) role([][]byte) error {
+	if c.x.sentinel != nil {
+		c.w.Array(2)
+		c.w.BulkString("sentinel")
+		writeStrings(c.w, []string{MasterName})
+		return nil
+	}
 	c.w.Array(3)
 	c.w.BulkString("master")
 	c.w.Int(0)

@@ -157,7 +157,7 @@ func (c *client) executed(tx *transaction) {
 	}
 }
 
-// nullArray writes the reply of EXEC if a watched key has changed.
+// nullArray writes the reply of EXEC if a watched key has changed: null, and in RESP2 a null array.
 func (c *client) nullArray() {
 	if c.w.Proto() == 3 {
 		c.w.Null()

@@ -78,6 +78,9 @@ type Commands struct {
 	about       func() []Field
 	persistence func() []Field
 	cluster     Cluster
+	sentinel    func() *SentinelView // nil = this is no Sentinel
+	mode, role  string               // for HELLO and INFO
+	beside      *Commands            // see Beside; nil = none
 	shutdown    func()
 	log         *slog.Logger
 

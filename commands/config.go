@@ -5,7 +5,9 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -33,6 +35,9 @@ type Config struct {
 	Persistence func() []Field
 	// Cluster is nil for a single server.
 	Cluster Cluster
+	// Sentinel returns what a Sentinel replies. If it is not nil, New returns a Sentinel, which serves
+	// only what its clients need.
+	Sentinel func() *SentinelView
 	// LongestLease returns the longest lease, ttl + transition, that the engine vouches for at
 	// present; nil = no limit.
 	LongestLease func() time.Duration
@@ -61,11 +66,19 @@ func New(cfg Config) *Commands {
 		about:       cfg.About,
 		persistence: cfg.Persistence,
 		cluster:     cfg.Cluster,
+		sentinel:    cfg.Sentinel,
 		shutdown:    cfg.Shutdown,
 		log:         cfg.Logger,
 		table:       newTable(families()),
 
 		certificateName: (*resp.Conn).CertificateName,
+	}
+	x.mode, x.role = "standalone", "master"
+	if x.sentinel != nil {
+		x.mode, x.role = "sentinel", "sentinel"
+		// The other commands keep their ids, which the rules of users name.
+		x.table.entries = slices.DeleteFunc(x.table.entries, func(e *entry) bool { return !slices.Contains(sentinelServes, e.name) })
+		maps.DeleteFunc(x.table.byName, func(name string, _ *entry) bool { return !slices.Contains(sentinelServes, name) })
 	}
 	x.store.keyspace, _ = cfg.Backend.(simba.Keyspace)
 	if x.gate.users == nil {
@@ -95,6 +108,10 @@ func New(cfg Config) *Commands {
 
 // Attach sets the server. resp.NewServer needs the handler, so New cannot take the server.
 func (x *Commands) Attach(s *resp.Server) { x.server = s }
+
+// Beside says that y serves the same users by another server, so that a change of their rules applies
+// to its clients too.
+func (x *Commands) Beside(y *Commands) { x.beside = y }
 
 // Close ends background work and logs how many lines the audit log has omitted. The server must
 // have been shut down.
@@ -149,7 +166,7 @@ func families() [][]command {
 		scanCommands, keyspaceCommands, stringCommands, counterCommands, genericCommands, expireCommands, hashCommands,
 		queueCommands,
 		aclCommands, commandCommands, configCommands, infoCommands, monitorCommands,
-		serverCommands, slowlogCommands,
+		serverCommands, slowlogCommands, sentinelCommands,
 	}
 }
 

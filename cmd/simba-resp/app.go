@@ -40,6 +40,9 @@ type app struct {
 	unixLn  net.Listener  // of the unix socket, nil = none
 	certs   *certificates // nil without tlsLn
 
+	sentinelLn net.Listener // nil = no Sentinel
+	sentinel   *resp.Server // on sentinelLn
+
 	httpLn   net.Listener    // nil = no HTTP
 	monitor  *monitor.Server // on httpLn
 	backend  simba.Backend   // the field requests, or the field engine if requests is nil
@@ -97,7 +100,7 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 		StoreTimeout: cfg.BackendTimeout,
 		Settings:     append(a.settings.list(), aliases(a)...),
 		Users:        cfg.users,
-		Info:         a.info(),
+		Info:         a.info(cmp.Or(portOf(a.ln), portOf(a.tlsLn))), // as in Redis, the TLS port if the server serves only TLS
 		About:        a.about(),
 		Persistence:  a.persistence(),
 		Cluster:      a.cluster(),
@@ -123,6 +126,9 @@ func newApp(ctx context.Context, cfg *config, log *logs, shutdown func()) (_ *ap
 	if err := a.openMember(); err != nil {
 		return nil, err
 	}
+	if a.sentinelLn != nil {
+		a.openSentinel()
+	}
 	return a, a.openMonitor()
 }
 
@@ -144,7 +150,7 @@ func (a *app) listen() (err error) {
 		name, addr string
 		open       func(name, addr string) (net.Listener, error)
 		ln         *net.Listener
-	}{{"addr", a.cfg.Addr, listen, &a.ln}, {"tls-addr", a.cfg.TLSAddr, listen, &a.tlsLn}, {"unixsocket", a.cfg.UnixSocket, unix, &a.unixLn}} {
+	}{{"addr", a.cfg.Addr, listen, &a.ln}, {"tls-addr", a.cfg.TLSAddr, listen, &a.tlsLn}, {"unixsocket", a.cfg.UnixSocket, unix, &a.unixLn}, {"cluster-sentinel-addr", a.cfg.ClusterSentinelAddr, listen, &a.sentinelLn}} {
 		if l.addr == "" {
 			continue
 		}
@@ -179,10 +185,10 @@ func listen(name, addr string) (net.Listener, error) {
 // start accepts connections. If a listener fails before the server stops, the channel receives the
 // error.
 func (a *app) start() <-chan error {
-	failed := make(chan error, 3)
+	failed := make(chan error, 4)
 	var serving sync.WaitGroup
 	serve := func(ln net.Listener, serve func(net.Listener) error) {
-		if a.member != nil {
+		if a.member != nil && ln != a.sentinelLn {
 			ln = a.member.front(ln)
 		}
 		serving.Go(func() {
@@ -215,6 +221,15 @@ func (a *app) start() <-chan error {
 		}
 		return err
 	})
+	if a.sentinel != nil {
+		serves := a.sentinel.Serve
+		if a.cfg.onlyTLS() {
+			serves = func(ln net.Listener) error { return a.sentinel.ServeTLS(ln, a.certs.serverConfig()) }
+		}
+		serve(a.sentinelLn, serves)
+		ready = append(ready, "sentinel", a.sentinelLn.Addr().String())
+		a.undo = append(a.undo, func(ctx context.Context) error { _ = a.sentinel.Shutdown(ctx); return nil }) // an error says that ctx has ended
+	}
 	if a.member != nil {
 		a.undo = append(a.undo, a.member.handOver)
 	}
@@ -288,8 +303,8 @@ type oneLine struct{ err error }
 func (e oneLine) Error() string { return strings.ReplaceAll(e.err.Error(), "\n", "; ") }
 func (e oneLine) Unwrap() error { return e.err }
 
-func (a *app) info() commands.Info {
-	info := commands.Info{Version: version, Engine: a.cfg.Engine, ConfigFile: a.cfg.File}
+func (a *app) info(port int) commands.Info {
+	info := commands.Info{TCPPort: port, Version: version, Engine: a.cfg.Engine, ConfigFile: a.cfg.File}
 	switch a.cfg.Engine {
 	case engineEmbedded:
 		info.Durability = a.cfg.Durability
@@ -298,8 +313,6 @@ func (a *app) info() commands.Info {
 	default:
 		info.Survives = true
 	}
-	// As in Redis, this is the TLS port if the server serves only TLS.
-	info.TCPPort = cmp.Or(portOf(a.ln), portOf(a.tlsLn))
 	if path, err := os.Executable(); err == nil { // informative only
 		info.Executable = path
 	}

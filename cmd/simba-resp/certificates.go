@@ -3,7 +3,9 @@ package main
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"fmt"
 	"log/slog"
+	"net"
 	"sync/atomic"
 	"time"
 
@@ -121,6 +123,13 @@ func loadTLS(c *config) (*tlsFiles, error) {
 	config, expire, err := credentials.TLS(file("tls-ca-cert-file", c.TLSCACertFile), file("tls-cert-file", c.TLSCertFile), file("tls-key-file", c.TLSKeyFile), "")
 	if err != nil {
 		return nil, err
+	}
+	announced, _ := peers(c.ClusterAnnounce) // Validate reports its errors
+	if self := find(announced, c.ClusterName); self != nil && c.onlyTLS() {
+		host, _, _ := net.SplitHostPort(self.Addr)
+		if err := config.Certificates[0].Leaf.VerifyHostname(host); err != nil {
+			return nil, credentials.Errors{fmt.Errorf("cluster-announce: clients would refuse %s at %s: %w", c.TLSCertFile, self.Addr, err)}
+		}
 	}
 	config.ClientAuth, config.ClientCAs = clientAuth[c.TLSAuthClients], config.RootCAs
 	config.MinVersion = minVersions[c.TLSMinVersion]

@@ -65,6 +65,9 @@ type config struct {
 	ClusterElection   time.Duration
 	ClusterHeartbeat  time.Duration
 
+	ClusterSentinelAddr string // "" = none
+	ClusterAnnounce     string
+
 	RequirePass     string // loadConfig sets it to the content of RequirePassFile, if given
 	RequirePassFile string
 	ACLFile         string
@@ -295,9 +298,12 @@ type listener struct {
 }
 
 func (c *config) listeners() []listener {
-	all := []listener{{"addr", c.Addr, false}, {"tls-addr", c.TLSAddr, true}, {"http-addr", c.HTTPAddr, c.TLSAddr != ""}}
+	all := []listener{{"addr", c.Addr, false}, {"tls-addr", c.TLSAddr, true}, {"http-addr", c.HTTPAddr, c.TLSAddr != ""}, {"cluster-sentinel-addr", c.ClusterSentinelAddr, c.onlyTLS()}}
 	return slices.DeleteFunc(all, func(l listener) bool { return l.addr == "" })
 }
+
+// onlyTLS reports whether the server has TLS, and no port without it.
+func (c *config) onlyTLS() bool { return c.Addr == "" && c.TLSAddr != "" }
 
 // needsCertificate reports whether every client of the listener must present a certificate.
 func (c *config) needsCertificate(l listener) bool { return l.tls && c.TLSAuthClients == authYes }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,11 +24,11 @@ const (
 
 var memberName = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// peers returns the members of Cluster, as far as they are well formed, and the errors of the list.
-func (c *config) peers() (all []cluster.Peer, wrong configErrors) {
+// peers returns the members in a list, as far as they are well formed, and the errors of the list.
+func peers(list string) (all []cluster.Peer, wrong configErrors) {
 	taken := make(map[string]bool) // names and addresses
 	refuse := func(format string, args ...any) { wrong = append(wrong, fmt.Errorf(format, args...)) }
-	for member := range strings.SplitSeq(c.Cluster, ",") {
+	for member := range strings.SplitSeq(list, ",") {
 		name, addr, ok := strings.Cut(strings.TrimSpace(member), "=")
 		host, port, _ := net.SplitHostPort(addr)
 		switch _, err := isPublic(addr); {
@@ -38,7 +39,7 @@ func (c *config) peers() (all []cluster.Peer, wrong configErrors) {
 		case err != nil:
 			refuse("member %s: %w", name, err)
 		case host == "" || strings.Trim(port, "0") == "" || net.ParseIP(host).IsUnspecified():
-			refuse("member %s: other members cannot connect to '%s'", name, addr)
+			refuse("member %s: no other host can connect to '%s'", name, addr)
 		case taken[name]:
 			refuse("the name %s is there twice", name)
 		case taken[addr]:
@@ -53,9 +54,14 @@ func (c *config) peers() (all []cluster.Peer, wrong configErrors) {
 
 // self returns this server as a member, nil if Cluster does not name it.
 func (c *config) self() *cluster.Peer {
-	all, _ := c.peers()
-	for _, p := range all {
-		if p.Name == c.ClusterName {
+	all, _ := peers(c.Cluster)
+	return find(all, c.ClusterName)
+}
+
+// find returns the member of that name, nil if the list has none.
+func find(list []cluster.Peer, name string) *cluster.Peer {
+	for _, p := range list {
+		if p.Name == name {
 			return &p
 		}
 	}
@@ -67,7 +73,7 @@ func (c *config) checkCluster(refuse func(name, format string, args ...any)) {
 	if c.Cluster == "" {
 		return
 	}
-	peers, wrong := c.peers()
+	members, wrong := peers(c.Cluster)
 	for _, err := range wrong {
 		refuse("cluster", "%w", err)
 	}
@@ -83,7 +89,16 @@ func (c *config) checkCluster(refuse func(name, format string, args ...any)) {
 	if c.RecoveryDelay != 0 {
 		refuse("recovery-delay", "it has no effect with --cluster: a member with a new data directory gets the leases from the others")
 	}
-	c.checkClusterTLS(peers, refuse)
+	if c.ClusterAnnounce != "" {
+		announced, wrong := peers(c.ClusterAnnounce)
+		if slices.ContainsFunc(members, func(p cluster.Peer) bool { return find(announced, p.Name) == nil }) || len(announced) > len(members) {
+			wrong = append(wrong, fmt.Errorf("it must name the members of --cluster %s", c.Cluster))
+		}
+		for _, err := range wrong {
+			refuse("cluster-announce", "%w", err)
+		}
+	}
+	c.checkClusterTLS(members, refuse)
 	if c.ClusterHeartbeat < minHeartbeat || c.ClusterHeartbeat > maxElection/heartbeats {
 		refuse("cluster-heartbeat", "%v is out of range, %v to %v", c.ClusterHeartbeat, minHeartbeat, maxElection/heartbeats)
 	} else if least := heartbeats * c.ClusterHeartbeat; c.ClusterElection < least || c.ClusterElection > maxElection {

@@ -169,6 +169,14 @@ func (c *config) fields() []field {
 			help: "How often the leader sends a sign of life. All members need the same value.",
 		},
 		{
+			name: "cluster-sentinel-addr", kind: "host:port", engine: engineEmbedded, needs: "cluster-announce", value: (*text)(&c.ClusterSentinelAddr),
+			help: "Address at which clients of Redis Sentinel find the leader, as the master named simba. The member answers by itself, also without a leader. It uses TLS if the server accepts only TLS. Outside loopback it needs the same as --addr, or as --tls-addr. All members need the same port.",
+		},
+		{
+			name: "cluster-announce", kind: "name=host:port,…", engine: engineEmbedded, needs: "cluster", value: (*text)(&c.ClusterAnnounce),
+			help: "Addresses at which clients reach the members of --cluster, for --cluster-sentinel-addr. If the server accepts only TLS, its certificate must be valid for its own host here. All members have the same list.",
+		},
+		{
 			name: "redis-url", kind: "url", secret: true, engine: engineRedis, example: "redis://127.0.0.1:6379", value: (*text)(&c.RedisURL),
 			help: "Store of --engine redis: redis://user:password@host:6379/0, rediss:// for TLS, redis+sentinel://host:26379,…/name or redis+cluster://host:6379,…",
 		},

@@ -10,7 +10,7 @@ import (
 const reservedFiles = 128
 
 // clientLimit returns how many clients the limit of open files allows. A member of a cluster needs a
-// second file for each client that it passes on. Go raises the soft limit to the hard one before
+// second file for each client that it passes on, and may have as many clients of Sentinel. Go raises the soft limit to the hard one before
 // main.
 func (c *config) clientLimit() int {
 	var files syscall.Rlimit
@@ -18,7 +18,10 @@ func (c *config) clientLimit() int {
 		return math.MaxInt32 // when the limit is reached, accept fails
 	}
 	most := int(min(files.Cur, math.MaxInt32)) - reservedFiles
-	if c.Cluster != "" {
+	switch {
+	case c.ClusterSentinelAddr != "":
+		most /= 3
+	case c.Cluster != "":
 		most /= 2
 	}
 	return max(1, most)

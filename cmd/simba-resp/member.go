@@ -75,8 +75,8 @@ func (a *app) openMember() error {
 	if m.tls.Last() != nil {
 		identify = func() *tls.Config { return m.tls.Get().config }
 	}
-	peers, _ := a.cfg.peers() // Validate has checked them
-	if len(peers) == 2 {
+	all, _ := peers(a.cfg.Cluster) // Validate has checked them
+	if len(all) == 2 {
 		a.log.Warn("a cluster of two members serves only while both run")
 	}
 	ln, err := listen("cluster", a.cfg.self().Addr)
@@ -85,7 +85,7 @@ func (a *app) openMember() error {
 	}
 	a.server.Suspend()
 	m.Member, err = cluster.Open(cluster.Options{
-		Name: a.cfg.ClusterName, Peers: peers, Listener: ln, TLS: identify, Replica: m.replica,
+		Name: a.cfg.ClusterName, Peers: all, Listener: ln, TLS: identify, Replica: m.replica,
 		Lead: m.lead, Serve: a.server.ServeConn, Users: a.cfg.users.Digest,
 		Heartbeat: a.cfg.ClusterHeartbeat, Election: a.cfg.ClusterElection,
 		Fatal:  func(err error) { a.exit("this member of the cluster failed, exiting", err) },

@@ -375,7 +375,7 @@ func TestUnreachableStoreIsReportedInOneLine(t *testing.T) {
 var notOfTheApp = []string{
 	"shutdown-timeout", "drain", "engine",
 	// These need a cluster.
-	"cluster", "cluster-name", "cluster-cert-file", "cluster-key-file", "cluster-ca-cert-file", "cluster-insecure",
+	"cluster", "cluster-name", "cluster-cert-file", "cluster-key-file", "cluster-ca-cert-file", "cluster-insecure", "cluster-sentinel-addr", "cluster-announce",
 	"cluster-election", "cluster-heartbeat",
 }
 
