@@ -23,21 +23,28 @@ import (
 // machine.
 const itselfTTL, itselfTransition = 5 * time.Second, time.Second
 
-// simbaJars returns the class path of a version of Simba's Redis backend, which Ivy downloads from
-// its default repository. Without Ivy, simbaJars skips the test, or fails it with CI=true.
+// simbaJars returns the class path of SimbaItself with a version of Simba's Redis backend.
 func simbaJars(t testing.TB, version string) string {
+	t.Helper()
+	return jars(t, "simba-"+version, "ivy.xml", "SimbaItself.java", "-Dsimba="+version)
+}
+
+// jars compiles a program of jvm/ into a folder of scratch, and returns its class path. Ivy downloads
+// what the program needs from its default repository. Without Ivy, jars skips the test, or fails it
+// with CI=true.
+func jars(t testing.TB, folder, needs, program string, options ...string) string {
 	t.Helper()
 	const ivy = "/usr/share/java/ivy.jar"
 	java, javac := need.Program(t, "java", "default-jdk-headless"), need.Program(t, "javac", "default-jdk-headless")
 	need.File(t, ivy, "ivy")
-	dir := filepath.Join(scratch, "simba-"+version)
-	resolve := exec.Command(java, "-Dsimba="+version, "-jar", ivy, "-ivy", filepath.Join("jvm", "ivy.xml"),
-		"-confs", "default", "-types", "jar", "bundle", "-retrieve", filepath.Join(dir, "[artifact]-[revision].[ext]"))
+	dir := filepath.Join(scratch, folder)
+	resolve := exec.Command(java, append(options, "-jar", ivy, "-ivy", filepath.Join("jvm", needs),
+		"-confs", "default", "-types", "jar", "bundle", "-retrieve", filepath.Join(dir, "[artifact]-[revision].[ext]"))...)
 	if out, err := resolve.CombinedOutput(); err != nil {
-		t.Fatalf("Ivy cannot resolve Simba %s: %v\n%s", version, err, out)
+		t.Fatalf("Ivy cannot resolve jvm/%s: %v\n%s", needs, err, out)
 	}
 	path := filepath.Join(dir, "*") + string(os.PathListSeparator) + dir
-	compile := exec.Command(javac, "-cp", path, "-d", dir, filepath.Join("jvm", "SimbaItself.java"))
+	compile := exec.Command(javac, "-cp", path, "-d", dir, filepath.Join("jvm", program))
 	if out, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("javac: %v\n%s", err, out)
 	}
