@@ -27,6 +27,8 @@ type Status struct {
 	CertificateExpires *int64   `redis:"tls_cert_expires_at" json:"certificate_expires_at" doc:"end of the certificate chain; null = no TLS"`
 	Clients            *int64   `redis:"connected_clients" json:"connected_clients" doc:"connections"`
 	MaxClients         *int64   `redis:"maxclients" json:"maxclients" doc:"their limit"`
+	ClusterLeader      string   `redis:"cluster_leader" json:"cluster_leader,omitempty" doc:"member that leads; absent without a cluster"`
+	ClusterMembers     *int64   `redis:"cluster_members" json:"cluster_members,omitempty" doc:"how many members the cluster has; absent without a cluster"`
 	Mutexes            *int64   `redis:"mutexes" json:"mutexes" doc:"mutexes in memory"`
 	Held               *int64   `redis:"mutexes_held" json:"mutexes_held" doc:"mutexes that have an owner"`
 	Blocked            *int64   `redis:"waiters_blocked" json:"waiters_blocked" doc:"waiters in WAIT"`
@@ -132,6 +134,9 @@ func printStatus(out io.Writer, addr string, s Status) error {
 	}
 	t.row("server", fmt.Sprintf("%s, version %s", addr, s.Version))
 	t.row("engine", engine)
+	if s.ClusterMembers != nil {
+		t.row("cluster", fmt.Sprintf("%s leads %d members", Printable(s.ClusterLeader), *s.ClusterMembers))
+	}
 	if s.Engine != "embedded" {
 		store := "unknown: the user may not ask for the owner of " + probeMutex
 		if s.Store != nil && *s.Store {

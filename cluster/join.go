@@ -32,16 +32,17 @@ type hello struct {
 	Error   string    // why it could not join
 }
 
-// apply applies a change of the members, which is the entry at an index, unless i has it.
-func (i *identity) apply(index uint64, kind raftpb.ConfChangeType, x member) {
-	if index <= i.Changed { // a snapshot was faster
-		return
+// apply applies a change of the members, which is the entry at an index. It returns false if i has it.
+func (i *identity) apply(index uint64, kind raftpb.ConfChangeType, x member) bool {
+	if index <= i.Changed {
+		return false
 	}
 	i.Changed = index
 	i.Members = slices.DeleteFunc(i.Members, func(m member) bool { return m.ID == x.ID })
 	if kind != raftpb.ConfChangeRemoveNode {
 		i.Members = append(i.Members, x)
 	}
+	return true
 }
 
 // maintain finds a cluster for the member, and then does what its leader must do.
@@ -78,8 +79,9 @@ func (m *Member) self() member {
 	return x
 }
 
-// find makes the member one of a cluster. If its peers belong to a cluster, it joins that one. If all of them answer that they belong to none, the first one by its name draws the cluster. Each
-// other one finds itself in the list of that cluster, and accepts it.
+// find makes the member one of a cluster. If its peers belong to a cluster, it joins that one. If all of
+// them answer that they belong to none, the first one by its name draws the cluster. Each other one
+// finds itself in the list of that cluster, and accepts it.
 //
 // So a member that has lost its directory never draws a cluster beside the one that lives, and never
 // votes again with its old id.
@@ -168,12 +170,8 @@ func (m *Member) serveHello(conn net.Conn, _ header) {
 	defer conn.Close()
 	_ = conn.SetDeadline(time.Now().Add(prefaceTime))
 	var question hello
-	err := readJSON(conn, &question)
-	if err == nil {
-		err = writeJSON(conn, m.answer(question))
-	}
-	if err != nil {
-		m.o.Logger.Debug("could not answer a member", "err", err)
+	if readJSON(conn, &question) == nil {
+		_ = writeJSON(conn, m.answer(question)) // who asks sees an error
 	}
 }
 
@@ -198,10 +196,8 @@ func (m *Member) admit(i identity, x member) string {
 		return "the leader has changed"
 	}
 	if old, ok := i.byName(x.Name); ok {
-		for _, s := range m.Status().Members {
-			if s.ID == old.ID && s.Reached {
-				return fmt.Sprintf("there is a member %s, and it is alive", x.Name)
-			}
+		if slices.ContainsFunc(m.Status().Members, func(s MemberStatus) bool { return s.ID == old.ID && s.Reached }) {
+			return fmt.Sprintf("there is a member %s, and it is alive", x.Name)
 		}
 		m.change(raftpb.ConfChangeRemoveNode, old)
 		return "the old member of this name is being removed"
@@ -258,7 +254,7 @@ func (m *Member) compare(i identity, l *Lead) {
 			continue
 		}
 		f := facts{answer.Format, answer.Users != m.o.Users()}
-		before := l.said(x.ID)
+		before := l.factsOf(x.ID)
 		m.mu.Lock()
 		l.facts[x.ID] = f
 		m.mu.Unlock()
@@ -268,15 +264,13 @@ func (m *Member) compare(i identity, l *Lead) {
 	}
 }
 
-// heartbeats is how many of them Remove waits for.
-const heartbeats = 3
-
 // Remove removes a member from the cluster, and returns when that is done. If ctx ends before, the
 // member may be removed later. Remove refuses what would leave the others without a majority.
 func (m *Member) Remove(ctx context.Context, name string) error {
-	if leader, leads := m.Leader(); !leads {
+	l := m.term()
+	if l == nil {
 		return ErrNotLeader
-	} else if leader == name {
+	} else if name == m.o.Name {
 		return fmt.Errorf("member %s leads: transfer the lead to another member first", name)
 	}
 	i := m.file.get()
@@ -285,10 +279,10 @@ func (m *Member) Remove(ctx context.Context, name string) error {
 		return fmt.Errorf("there is no member %s", name)
 	}
 	began := time.Now()
-	select { // who lives answers meanwhile
-	case <-time.After(heartbeats * m.o.Heartbeat):
-	case <-ctx.Done():
+	if l.Confirm() != nil {
+		return ErrNotLeader
 	}
+	time.Sleep(maintainEvery) // the other answers of that round arrive
 	voters := slices.DeleteFunc(m.Status().Members, func(x MemberStatus) bool { return x.ID == old.ID || x.Learner })
 	silent := slices.DeleteFunc(slices.Clone(voters), func(x MemberStatus) bool { return x.Heard.After(began) })
 	if 2*len(silent) >= len(voters) {

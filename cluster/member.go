@@ -82,14 +82,14 @@ func (l *Lead) Format() uint32 {
 	format, i := uint32(persist.RecordFormat), l.member.file.get()
 	for _, x := range i.Members {
 		if x.ID != i.ID {
-			format = min(format, max(l.said(x.ID).format, 1))
+			format = min(format, max(l.factsOf(x.ID).format, 1))
 		}
 	}
 	return format
 }
 
-// said returns what a member has said in this term.
-func (l *Lead) said(id uint64) facts {
+// factsOf returns what a member has answered in this term.
+func (l *Lead) factsOf(id uint64) facts {
 	l.member.mu.Lock()
 	defer l.member.mu.Unlock()
 	return l.facts[id]
@@ -256,13 +256,11 @@ func (m *Member) apply(e *raftpb.Entry) (change *raftpb.ConfChange, err error) {
 func (m *Member) applyChange(e *raftpb.Entry) (*raftpb.ConfChange, error) {
 	var c raftpb.ConfChange
 	var x member
-	if err := proto.Unmarshal(e.GetData(), &c); err != nil {
+	if err := errors.Join(proto.Unmarshal(e.GetData(), &c), json.Unmarshal(c.GetContext(), &x)); err != nil {
 		return nil, fmt.Errorf("entry %d: %w", e.GetIndex(), err)
 	}
-	if err := json.Unmarshal(c.GetContext(), &x); err != nil {
-		return nil, fmt.Errorf("entry %d: %w", e.GetIndex(), err)
-	}
-	if err := m.file.change(func(i *identity) { i.apply(e.GetIndex(), c.GetType(), x) }); err != nil {
+	isNew := false // else a snapshot was faster
+	if err := m.file.change(func(i *identity) { isNew = i.apply(e.GetIndex(), c.GetType(), x) }); err != nil || !isNew {
 		return nil, err
 	}
 	m.connect()
@@ -391,7 +389,7 @@ func (m *Member) Status() Status {
 			s.Members = append(s.Members, MemberStatus{
 				Peer: Peer{x.Name, m.addr(x)}, ID: x.ID, Learner: x.Learner,
 				Heard: heard[x.ID], Reached: time.Since(heard[x.ID]) <= m.o.Election,
-				Match: match, Lag: s.Committed - min(match, s.Committed), UsersDiffer: l != nil && l.said(x.ID).usersDiffer,
+				Match: match, Lag: s.Committed - min(match, s.Committed), UsersDiffer: l != nil && l.factsOf(x.ID).usersDiffer,
 			})
 		}
 	})

@@ -268,6 +268,7 @@ func TestMemberThatWasAwayFollowsALeaderThatItDoesNotKnow(t *testing.T) {
 func TestRemovedMemberEnds(t *testing.T) {
 	procs := start3(t, newPeers(t, "a", "b", "c"))
 	_, leader := voters(procs...)
+	eventually(t, "leads", func() bool { return leader.member.term() != nil })
 	self := leader.peers[2].Name
 	procs = slices.DeleteFunc(procs, func(p *proc) bool { return p == leader })
 	running, stopped := procs[0], procs[1]

@@ -61,19 +61,19 @@ var (
 
 // Node is one member. Its methods are safe for concurrent use.
 type Node struct {
-	cfg     Config
-	raw     *raft.RawNode        // belongs to loop, like the two fields below
-	ticks   uint64               // since the start, from 1
-	heard   map[uint64]time.Time // by member: its last answer to this one; belongs to loop
-	told    map[uint64]uint64    // by member, the tick of its last message that appends nothing
-	inbox   queue[*raftpb.Message]
-	toDisk  queue[*raftpb.Message]
-	toApply queue[*raftpb.Message]
-	calls   queue[func()] // for loop
-	wake    chan struct{} // has an element when there is a request
-	quit    chan struct{}
-	stopped chan struct{} // closed when loop has returned
-	running sync.WaitGroup
+	cfg       Config
+	raw       *raft.RawNode        // belongs to loop, like the three fields below
+	ticks     uint64               // since the start, from 1
+	heard     map[uint64]time.Time // by member: its last answer to this one
+	lastEmpty map[uint64]uint64    // by member: the tick of the last message to it that appends nothing
+	inbox     queue[*raftpb.Message]
+	toDisk    queue[*raftpb.Message]
+	toApply   queue[*raftpb.Message]
+	calls     queue[func()] // for loop
+	wake      chan struct{} // has an element when there is a request
+	quit      chan struct{}
+	stopped   chan struct{} // closed when loop has returned
+	running   sync.WaitGroup
 
 	mu       sync.Mutex // guards what follows
 	leader   uint64     // the id of the leader, 0 = none is known
@@ -94,8 +94,10 @@ type proposal struct {
 
 // Start starts a member.
 func Start(cfg Config) (*Node, error) {
-	n := &Node{cfg: cfg, wake: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{}), heard: make(map[uint64]time.Time), rounds: make(map[uint64][]chan error),
-		ticks: 1, told: make(map[uint64]uint64)}
+	n := &Node{
+		cfg: cfg, ticks: 1, heard: make(map[uint64]time.Time), lastEmpty: make(map[uint64]uint64), rounds: make(map[uint64][]chan error),
+		wake: make(chan struct{}, 1), quit: make(chan struct{}), stopped: make(chan struct{}),
+	}
 	applied, err := cfg.Log.FirstIndex()
 	if err != nil {
 		return nil, fmt.Errorf("start the member: %w", err)
@@ -228,7 +230,7 @@ func (n *Node) loop() {
 				if raft.IsResponseMsg(m.GetType()) { // others do not show that it can hear this member
 					n.heard[m.GetFrom()] = time.Now()
 				}
-				_ = n.raw.Step(m) // a message from a stranger is ignored
+				_ = n.raw.Step(m) // an error means that raft ignores the message
 			}
 		case <-n.wake:
 			n.ask()
@@ -300,8 +302,8 @@ func (n *Node) repeats(m *raftpb.Message) bool {
 	if m.GetType() != raftpb.MsgApp || len(m.GetEntries()) != 0 {
 		return false
 	}
-	last := n.told[m.GetTo()]
-	n.told[m.GetTo()] = n.ticks
+	last := n.lastEmpty[m.GetTo()]
+	n.lastEmpty[m.GetTo()] = n.ticks
 	return last == n.ticks
 }
 
@@ -353,7 +355,7 @@ func (n *Node) applyEntry(e *raftpb.Entry) error {
 			n.call(func() { n.raw.ApplyConfChange(change) })
 		}
 		return nil
-	case len(e.GetData()) == 0: // the first entry of a leader
+	case len(e.GetData()) == 0: // of a new leader, or of a change of members that raft has refused
 		n.begin(e.GetTerm())
 		return nil
 	}

@@ -11,8 +11,7 @@ import (
 // lack leases, so it needs o.RecoveryDelay, and it has a new id, with which it never votes in the old
 // cluster. The member does the rest when it starts: see Member.recover.
 func Recover(o persist.Options) (err error) {
-	o.Single = true
-	r, err := persist.OpenReplica(o)
+	r, err := persist.OpenToRecover(o)
 	if err != nil {
 		return err
 	}
@@ -24,12 +23,10 @@ func Recover(o persist.Options) (err error) {
 	now := f.get()
 	_, isMember := now.byID(now.ID)
 	switch isSingle := now.Cluster == ""; {
-	case r.Created(), isSingle && r.Checkpoint() == 0: // a single server has one from its first start on
+	case isSingle && r.Checkpoint() == 0: // a member that never had a cluster
 		return errors.New("the directory has no store")
 	case !isSingle && !isMember && len(now.Members) != 0:
 		return errors.New("its cluster has removed this member, so it may lack any lease: choose another member")
-	case isSingle && o.RecoveryDelay != 0:
-		return errors.New("a single server's directory has all leases: it needs no --recovery-delay")
 	case !isSingle && o.RecoveryDelay == 0:
 		return errors.New("the member may lack leases that its cluster has granted: --recovery-delay is required, at least the longest ttl + transition that any program asks for")
 	}

@@ -3,6 +3,8 @@ package cluster
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -70,7 +72,16 @@ func TestSingleServerBecomesTheFirstMember(t *testing.T) {
 	if err := Recover(persist.Options{Dir: dir, RecoveryDelay: time.Second}); err == nil || !strings.Contains(err.Error(), "needs no --recovery-delay") {
 		t.Errorf("Recover with a delay returns %v", err)
 	}
-	// That was as if Recover had been interrupted.
+	if s, _, err = persist.Open(persist.Options{Dir: dir}); err != nil {
+		t.Fatalf("a recovery that was refused has changed the directory: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// As if Recover were interrupted.
+	if err := os.WriteFile(filepath.Join(dir, "MEMBER"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
 	peers := newPeers(t, "b", "a")
 	a := &proc{t: t, peers: peers, dir: dir, fatal: make(chan error, 1)}
 	if err := a.start(); err == nil || !strings.Contains(err.Error(), "interrupted; repeat it") {
@@ -102,6 +113,61 @@ func TestSingleServerBecomesTheFirstMember(t *testing.T) {
 	a.stop()
 	a.mustStart()
 	awaitVoters(t, "ab", a, b)
+}
+
+func TestRestoredBackupBecomesTheFirstMember(t *testing.T) {
+	s, rec, err := persist.Open(persist.Options{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	token := acquire(t, s, rec, "o")
+	b, err := s.Backup()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var backup []byte
+	for err == nil {
+		var part []byte
+		part, err = b.Next()
+		backup = append(backup, part...)
+	}
+	file, dir := filepath.Join(t.TempDir(), "backup"), filepath.Join(t.TempDir(), "data")
+	if err := os.WriteFile(file, backup, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := persist.Restore(t.Context(), persist.RestoreOptions{From: file, Dir: dir, RecoveryDelay: time.Hour}); err != nil {
+		t.Fatal(err)
+	}
+	if err := Recover(persist.Options{Dir: dir}); err != nil {
+		t.Fatal(err)
+	}
+	peers := newPeers(t, "b", "a")
+	a := &proc{t: t, peers: peers, dir: dir, fatal: make(chan error, 1)}
+	a.mustStart()
+	t.Cleanup(a.stop)
+	other := newProc(t, []Peer{peers[1], peers[0]})
+	awaitVoters(t, "ab", a, other)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := a.member.Transfer(ctx, "b"); err != nil {
+		t.Fatal(err)
+	}
+	if rec := other.present(); owners(t, rec) != "o" || rec.Delay < 59*time.Minute || rec.Token < token {
+		t.Errorf("the new member has the owners %q, the delay %v, the token %d, want o, an hour, at least %d", owners(t, rec), rec.Delay, rec.Token, token)
+	}
+}
+
+func TestRecoverLeavesOtherDirectoriesAlone(t *testing.T) {
+	dir := t.TempDir()
+	for _, dir := range []string{dir, filepath.Join(dir, "absent")} {
+		if err := Recover(persist.Options{Dir: dir}); err == nil {
+			t.Error("Recover of a directory without a store succeeds")
+		}
+	}
+	if files, err := os.ReadDir(dir); len(files) != 0 || err != nil {
+		t.Errorf("Recover has made %v (%v)", files, err)
+	}
 }
 
 func TestMemberBeginsANewClusterAfterTheLossOfTheMajority(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 const (
 	// relayTimeout bounds a handshake, and the wait for what a client sends first.
 	relayTimeout = 15 * time.Second
-	// vanishedTime is how long a client may acknowledge nothing.
+	// vanishedTime is how long a client may acknowledge or read nothing.
 	vanishedTime = 11 * time.Second
 	// lingerTime is how long a member reads on after it has sent the last bytes. If it closed a socket
 	// with unread bytes, the client might lose these last bytes.
@@ -61,11 +61,11 @@ func (f *front) Accept() (net.Conn, error) {
 // pass serves a client until its connection ends, or there is another leader.
 func (f *front) pass(nc net.Conn) {
 	defer nc.Close()
-	ctx := f.leader()
-	defer context.AfterFunc(ctx, func() { nc.Close() })()
+	ctx, raw := f.leader(), nc
+	defer context.AfterFunc(ctx, func() { raw.Close() })()
 	if tcp, ok := nc.(*net.TCPConn); ok {
-		if raw, err := tcp.SyscallConn(); err == nil {
-			_ = endStalled(raw, vanishedTime) // if it fails, the kernel notices later
+		if control, err := tcp.SyscallConn(); err == nil {
+			_ = endStalled(control, vanishedTime) // if it fails, the kernel notices later
 		}
 	}
 	c := client{nc.LocalAddr().Network(), nc.RemoteAddr().String(), nc.LocalAddr().String(), ""}

@@ -13,11 +13,14 @@ import (
 
 	"go.etcd.io/raft/v3/raftpb"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/simba-resp/simba-resp/persist"
 )
 
 const (
 	maxMessage   = 1 << 20         // bytes of a message that begins a connection
 	snapshotTime = 2 * time.Minute // for the next part of a snapshot, and for its installation on disk
+	backupPause  = 5 * time.Second // until a member tries again to send a snapshot while a backup runs
 )
 
 // writeMessage writes a message with its length before it.
@@ -63,6 +66,12 @@ func (m *Member) sendSnapshot(x *raftpb.Message) {
 	if err != nil {
 		m.o.Logger.Warn("could not send a snapshot to a member", "member", fmt.Sprintf("%x", x.GetTo()), "err", err)
 	}
+	if errors.Is(err, persist.ErrBackupRuns) {
+		select { // raft tries again at once
+		case <-time.After(backupPause):
+		case <-m.quit:
+		}
+	}
 	m.with(func(n *Node) { n.SnapshotSent(x.GetTo(), err) })
 }
 
@@ -76,17 +85,17 @@ func (m *Member) trySnapshot(x *raftpb.Message) error {
 	}
 	ctx, cancel := context.WithCancel(m.transport.ctx)
 	defer cancel()
+	b, index, term, err := m.o.Replica.Snapshot()
+	if err != nil {
+		return err
+	}
+	defer b.Close()
 	conn, err := m.transport.dial(ctx, m.addr(to), kindSnapshot, to.ID)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { abort(conn) })()
-	b, index, term, err := m.o.Replica.Snapshot()
-	if err != nil {
-		return err
-	}
-	defer b.Close()
 	i = m.file.get()
 	s := x.GetSnapshot()
 	s.Metadata.Index, s.Metadata.Term, s.Metadata.ConfState = &index, &term, i.confState()

@@ -68,6 +68,9 @@ func (c *client) info(args [][]byte) error {
 		r.WriteString("# " + s.name + "\r\n")
 		s.write(r)
 	}
+	if c.x.cluster != nil {
+		c.conn.ReplyAfter(0) // only a leader replies
+	}
 	c.w.Verbatim("txt", r.String())
 	return nil
 }

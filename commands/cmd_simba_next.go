@@ -67,7 +67,9 @@ func (c *client) simbaNext(args [][]byte) error {
 		c.call.parked += time.Since(parked)
 		list = w.take(wait)
 	}
-	if err := unblocked[why]; err != nil && len(list) == 0 {
+	if len(list) > 0 {
+		c.conn.ReplyAfter(0) // in a cluster, this server may have lost the lead since the commit of an outcome
+	} else if err := unblocked[why]; err != nil {
 		return err
 	}
 	c.w.Array(len(list))

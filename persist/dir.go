@@ -97,7 +97,7 @@ func claimMember(o *Options) error {
 		return err
 	case isMember && !o.replica:
 		return ErrMember
-	case !isMember && o.replica && !isNew && !o.Single:
+	case !isMember && o.replica && !isNew && !o.single:
 		return ErrSingle
 	case isMember || !o.replica:
 		return nil

@@ -77,10 +77,8 @@ type Options struct {
 	// SegmentSize is the size of a segment of the journal, in bytes; 0 means 16 MiB.
 	SegmentSize int64
 
-	// Single makes OpenReplica open the directory of a single server too, which becomes a member's.
-	Single bool
-
 	replica bool // the directory is that of a cluster's member
+	single  bool // or that of a single server, which becomes a member's
 	// slept returns by how much Now is behind the boot's clock; nil means that Now is never behind.
 	slept func() time.Duration
 }

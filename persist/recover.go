@@ -2,10 +2,43 @@ package persist
 
 import (
 	"errors"
+	"io/fs"
+	"slices"
 	"time"
+
+	"github.com/cockroachdb/pebble/v2/vfs"
 
 	"github.com/simba-resp/simba-resp"
 )
+
+// OpenToRecover is OpenReplica for a directory that exists, and may be that of a single server, which
+// then becomes a member's. It changes nothing if it refuses the directory.
+func OpenToRecover(o Options) (*Replica, error) {
+	names, err := vfs.Default.List(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	if !slices.Contains(names, memberName) {
+		held, err := heldStore(vfs.Default, o.Dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist), err == nil && !held:
+			return nil, errors.New("the directory has no store")
+		case err != nil:
+			return nil, err
+		case o.RecoveryDelay != 0:
+			return nil, errors.New("a single server's directory has all leases: it needs no --recovery-delay")
+		}
+		s, _, err := Open(o) // it puts what was restored from a backup into the journal
+		if err == nil {
+			err = s.Close()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	o.single = true
+	return OpenReplica(o)
+}
 
 // Recover makes all records final, those of a single server too, and returns the index of the last
 // one. It must not overlap Append.

@@ -54,7 +54,7 @@ type Entry struct {
 }
 
 // OpenReplica opens the store in o.Dir. It returns the errors of Open, but refuses the directory of a
-// single server with ErrSingle. The store of a new directory is empty, and has no floors.
+// single server with ErrSingle: see OpenToRecover. The store of a new directory is empty, and has no floors.
 func OpenReplica(o Options) (r *Replica, err error) {
 	o.replica = true
 	err = openDir(&o, func(f *files) error {
@@ -192,7 +192,9 @@ func (r *Replica) encode(e *Entry) error {
 
 // Commit says that the entries up to index are final. Append must have made them durable.
 func (r *Replica) Commit(index uint64) {
-	r.committed.Store(index)
+	if now := r.committed.Load(); index < now || !r.committed.CompareAndSwap(now, index) {
+		return // Install was faster
+	}
 	if r.Checkpoint() == 0 { // from now on, OpenReplica refuses a store that has lost its journal
 		_ = r.checkpoints.advanced(index, func(*checkpoint) error { return nil }) // an error ends the store
 	}

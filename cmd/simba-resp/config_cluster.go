@@ -68,6 +68,18 @@ func find(list []cluster.Peer, name string) *cluster.Peer {
 	return nil
 }
 
+// membersAddr returns the address at which this server listens for the other members. The name of a
+// host may not be known yet, or be that of an address which the machine does not have itself. So with
+// a name the server listens at all addresses.
+func (c *config) membersAddr() string {
+	addr := c.self().Addr
+	host, port, _ := net.SplitHostPort(addr)
+	if public, _ := isPublic(addr); public && net.ParseIP(host) == nil {
+		return ":" + port
+	}
+	return addr
+}
+
 // checkCluster reports errors of the settings of a cluster, apart from the content of the files.
 func (c *config) checkCluster(refuse func(name, format string, args ...any)) {
 	if c.Cluster == "" {

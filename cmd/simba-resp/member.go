@@ -79,7 +79,7 @@ func (a *app) openMember() error {
 	if len(all) == 2 {
 		a.log.Warn("a cluster of two members serves only while both run")
 	}
-	ln, err := listen("cluster", a.cfg.self().Addr)
+	ln, err := listen("cluster", a.cfg.membersAddr())
 	if err != nil {
 		return err
 	}

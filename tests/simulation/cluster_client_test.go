@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"time"
 
@@ -111,6 +112,17 @@ func (c *simClient) disconnect() {
 	}
 }
 
+// settledSeq is the Seq of a reply that needs no commit.
+const settledSeq simba.Seq = math.MaxUint64
+
+// seqOf returns the Seq that a reply shows, as the server sees it.
+func seqOf(o simba.Outcome) simba.Seq {
+	if o.Settled {
+		return settledSeq
+	}
+	return o.Seq
+}
+
 // call runs a request, and returns whether the reply arrives in time. do returns the Seq that the
 // reply shows.
 func (c *simClient) call(t *term, do func() (simba.Seq, error)) bool {
@@ -119,7 +131,7 @@ func (c *simClient) call(t *term, do func() (simba.Seq, error)) bool {
 		ok := t.run.awaitThaw()
 		if ok {
 			seq, err := do()
-			ok = err == nil && t.engine.Commit(seq) == nil && t.run.awaitThaw()
+			ok = err == nil && (seq == settledSeq || t.engine.Commit(seq) == nil) && t.run.awaitThaw()
 		}
 		done <- ok
 	})
@@ -202,7 +214,7 @@ func (c *simClient) acquire(mx *clusterMutex, wait, session bool) {
 	if !c.call(t, func() (simba.Seq, error) {
 		o, k, err := t.engine.Acquire(context.Background(), r)
 		out, ticket = o, k
-		return o.Seq, err
+		return seqOf(o), err
 	}) {
 		c.lose(mx)
 		return
@@ -232,7 +244,7 @@ func (c *simClient) acquire(mx *clusterMutex, wait, session bool) {
 		if !c.call(t, func() (simba.Seq, error) {
 			o, err := ticket.End(why)
 			out = o
-			return o.Seq, err
+			return seqOf(o), err
 		}) || why == simba.EndGone {
 			c.lose(mx)
 			return

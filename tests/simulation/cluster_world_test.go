@@ -331,15 +331,15 @@ func (r *clusterRun) lead(l *cluster.Lead) {
 	r.mu.Lock()
 	r.serving = nil
 	r.mu.Unlock()
-	e.Stop()
-	close(t.done)
-	for s := range t.sessions.Load() { // the connections end
+	for s := range t.sessions.Load() { // the connections end; the changes are those of an old term
 		for i := range w.mutexes {
 			for c := range w.clients {
 				_, _, _ = e.Release(context.Background(), simba.ReleaseRequest{Mutex: mutexName(i), Contender: clientName(c + 1), Session: s + 1})
 			}
 		}
 	}
+	e.Stop()
+	close(t.done)
 	_ = store.Close() // commits that fail say so to their callers
 	w.logf(-1-r.index, "leads no more")
 }
