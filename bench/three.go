@@ -112,7 +112,7 @@ func (m *members) other(leader *simbatest.Server) *simbatest.Server {
 
 var (
 	leads    = regexp.MustCompile(`cluster_leader:([abc])\r\n`)
-	caughtUp = regexp.MustCompile(`learner=false,reached=true,lag=\d{1,2}\r\n`)
+	caughtUp = regexp.MustCompile(`state=voter,reached=1,lag=\d{1,2}\r\n`)
 )
 
 // leader waits until all members have the same leader and nearly all records, and returns the leader.
