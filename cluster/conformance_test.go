@@ -70,10 +70,9 @@ func openMembers(t *testing.T) (leader func() *leading) {
 			t.Fatal(err)
 		}
 		t.Cleanup(func() {
-			for _, err := range []error{m.Close(), replica.Close()} {
-				if err != nil {
-					t.Error(err)
-				}
+			m.Close()
+			if err := replica.Close(); err != nil {
+				t.Error(err)
 			}
 		})
 	}

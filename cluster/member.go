@@ -162,11 +162,7 @@ func randomID() uint64 {
 }
 
 // randomCluster returns an id that no other cluster has.
-func randomCluster() string {
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // it never fails
-	return hex.EncodeToString(id[:])
-}
+func randomCluster() string { return fmt.Sprintf("%016x%016x", randomID(), randomID()) }
 
 // begin starts raft, when the member knows its cluster.
 func (m *Member) begin() error {
@@ -232,14 +228,13 @@ func (m *Member) with(do func(*Node)) {
 }
 
 // Close ends the member.
-func (m *Member) Close() error {
+func (m *Member) Close() {
 	m.mu.Lock()
 	close(m.quit) // with mu, so that begin starts no raft afterwards
 	m.mu.Unlock()
 	m.with((*Node).Stop)
 	m.transport.close()
 	m.running.Wait()
-	return nil
 }
 
 // apply handles a committed entry. The checkpoint takes no change of the members that the file lacks.

@@ -107,7 +107,7 @@ func Start(cfg Config) (*Node, error) {
 		Storage: cfg.Log, Applied: applied - 1, AsyncStorageWrites: true,
 		MaxSizePerMsg: 1 << 20, MaxInflightMsgs: 64, MaxInflightBytes: 16 << 20,
 		CheckQuorum: true, PreVote: true, DisableProposalForwarding: true, StepDownOnRemoval: true,
-		Logger: raftLogger{cfg.Logger},
+		Logger: raftLogger{cfg.Logger, cfg.Fatal},
 	})
 	if err != nil {
 		return nil, fmt.Errorf("start the member: %w", err)

@@ -93,9 +93,8 @@ type transport struct {
 	running   sync.WaitGroup
 	strangers chan struct{} // has an element for each connection without a header
 
-	mu      sync.Mutex // guards what follows
-	cluster [16]byte
-	peers   map[uint64]*peer
+	mu    sync.Mutex // guards what follows, and cfg.cluster
+	peers map[uint64]*peer
 }
 
 type peer struct {
@@ -106,7 +105,7 @@ type peer struct {
 
 // newTransport starts to accept connections.
 func newTransport(cfg transportConfig) *transport {
-	t := &transport{cfg: cfg, cluster: cfg.cluster, peers: make(map[uint64]*peer)}
+	t := &transport{cfg: cfg, peers: make(map[uint64]*peer)}
 	t.strangers = make(chan struct{}, maxStrangers)
 	t.ctx, t.cancel = context.WithCancel(context.Background())
 	t.running.Go(t.accept)
@@ -126,7 +125,7 @@ func (t *transport) close() {
 func (t *transport) join(cluster [16]byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.cluster = cluster
+	t.cfg.cluster = cluster
 }
 
 // setPeers sets the addresses (host:port) of the members. Messages to others are dropped.
@@ -308,7 +307,7 @@ func (t *transport) dial(ctx context.Context, addr string, kind byte, to uint64)
 	}
 	stop := context.AfterFunc(ctx, func() { abort(conn) })
 	t.mu.Lock()
-	h := header{magic, kind, t.cluster, t.cfg.self, to}
+	h := header{magic, kind, t.cfg.cluster, t.cfg.self, to}
 	t.mu.Unlock()
 	secured, err := t.introduce(conn, addr, h)
 	if !stop() {
@@ -406,7 +405,7 @@ func (t *transport) welcome(conn net.Conn) (secured net.Conn, h header, err erro
 // refuse returns why a connection is refused, or "". The text has at most 256 bytes.
 func (t *transport) refuse(h header) string {
 	t.mu.Lock()
-	cluster := t.cluster
+	cluster := t.cfg.cluster
 	t.mu.Unlock()
 	none := [16]byte{}
 	hello := h.Kind == kindHello

@@ -95,7 +95,7 @@ func (a *app) openMember() error {
 		ln.Close()
 		return fmt.Errorf("cluster: %w", err)
 	}
-	a.undo = append(a.undo, func(context.Context) error { return m.Close() })
+	a.undo = append(a.undo, func(context.Context) error { m.Close(); return nil })
 	return nil
 }
 
