@@ -10,8 +10,8 @@ import (
 const reservedFiles = 128
 
 // clientLimit returns how many clients the limit of open files allows. A member of a cluster needs a
-// second file for each client that it passes on, and may have as many clients of Sentinel. Go raises the soft limit to the hard one before
-// main.
+// second file for each client that it passes on, and may have as many clients of Sentinel. Go raises the
+// soft limit to the hard one before main.
 func (c *config) clientLimit() int {
 	var files syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &files); err != nil {
