@@ -203,6 +203,26 @@ func TestAWaiterWithoutAGrantWaitsOn(t *testing.T) {
 	}
 }
 
+// While each commit takes longer than the lease, each grant is lost before the client can learn of it.
+func TestAWaiterThatLosesEachGrantTimesOut(t *testing.T) {
+	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
+		s.backend.commit = func(seq simba.Seq) error {
+			time.Sleep(400 * time.Millisecond)
+			ticket.missing().Wake()
+			return nil
+		}
+		p := s.dial()
+		began := time.Now()
+		p.send("SIMBA.ACQUIRE m c 100 WAIT 1000")
+		if got := status(p.reply()); got != "timeout" {
+			t.Errorf("the waiter got %q, want timeout", got)
+		}
+		if took := time.Since(began); took != 1600*time.Millisecond { // the commit that ran, and that of the reply
+			t.Errorf("SIMBA.ACQUIRE waited %v, want 1.6s", took)
+		}
+	})
+}
+
 // While an fsync hangs, the reply waits and the lease runs.
 func TestAGrantAfterAWaitHasTheRemainingWindows(t *testing.T) {
 	for _, tt := range []struct {
