@@ -27,6 +27,10 @@ type guarantees struct {
 	// no grant before all leases have ended that may be lost.
 	unwritten time.Duration
 
+	// If the lease of a waiter ends before its grant is durable, the waiter returns to the queue without
+	// a reply. So a wait may begin several tenures, each after the whole lease of the one before.
+	requeues bool
+
 	// The server repeats a grant or renewal if the store answers only after the end of the lease.
 	// So a request may take effect several times. A waiter whose wait times out may see a second
 	// grant to itself, which the server takes back.
@@ -71,14 +75,14 @@ const sessionTimeout = 4 * time.Second
 // documented has the guarantees of each engine and variant. docs/reference/guarantees.md is their
 // source.
 var documented = map[string]guarantees{
-	"embedded": {},
+	"embedded": {requeues: true},
 	// On a busy machine, entries reach the other members late, and these elect another leader without a
 	// fault of the test.
-	"cluster": {late: 500 * time.Millisecond, takesOver: true},
+	"cluster": {requeues: true, late: 500 * time.Millisecond, takesOver: true},
 	// A crash loses all leases.
-	"embedded memory": {forgets: true},
+	"embedded memory": {requeues: true, forgets: true},
 	// A crash loses the last 10 ms or so, more on a busy machine.
-	"embedded async": {unwritten: 250 * time.Millisecond},
+	"embedded async": {requeues: true, unwritten: 250 * time.Millisecond},
 	// Redis and the databases keep whole milliseconds. In scripts, two readings of Redis' clock may differ
 	// by 20 ms. A lease on MySQL may begin up to 50 ms after its grant.
 	"redis":    {early: 2 * time.Millisecond, late: 20 * time.Millisecond, cautious: true, again: true, partial: true},

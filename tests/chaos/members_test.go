@@ -56,7 +56,7 @@ func openCluster(t *testing.T) *cluster {
 	c.servers = simbatest.NewMembers(t, func(i, j int, addr string) string {
 		c.links[i][j] = stores.NewLink(t, addr)
 		return c.links[i][j].Addr()
-	}, func(i int) []string { return []string{"--data-dir", c.dirs[i] + "/data"} })
+	}, func(i int) []string { return []string{"--data-dir", c.dirs[i] + "/data", "--history", "1000000"} })
 	for _, s := range c.servers {
 		s.Start()
 	}

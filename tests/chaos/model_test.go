@@ -41,11 +41,13 @@ type state struct {
 	unannounced bool // the granter may still have to write the grant to the store
 	// the granter has ended the tenure, and no server renews it any more
 	ended bool
-	roams bool    // the owner may also wait at another server, which may be the real granter
-	exact bool    // the lease began at the granter, so all servers agree on its windows
-	afar  bool    // another server renewed the lease; the granter may have been away
-	now   instant // the earliest time of the last operation
-	done  int     // the number of operations so far that have a reply
+	roams bool // the owner may also wait at another server, which may be the real granter
+	exact bool // the lease began at the granter, so all servers agree on its windows
+	afar  bool // another server renewed the lease; the granter may have been away
+	// No request that is sent later sees the tenure: its waiter has a reply that it has no tenure. 0 = none
+	hiddenUntil instant
+	now         instant // the earliest time of the last operation
+	done        int     // the number of operations so far that have a reply
 }
 
 // model returns the rules in porcupine's form, for histories of one mutex.
@@ -146,7 +148,13 @@ func (r *rules) perhaps(s state, in request) state {
 		if !ok {
 			return s
 		}
+		if r.requeues {
+			in.call = next.now // a tenure after another one of the same wait has its whole lease, too
+		}
 		s = r.granted(next, in, 0, never)
+		if r.requeues {
+			s.hiddenUntil = in.until
+		}
 		if in.kind == wait || r.presumes {
 			s.revocable = in.id
 		}
@@ -240,7 +248,8 @@ func (r *rules) seen(s state, in request, out reply) (bool, state) {
 // holds requires that, as far as the server knows, the tenure still runs at some instant after the
 // call.
 func (r *rules) holds(s state, in request, owner string, token uint64) (bool, state) {
-	return s.owner != "" && s.owner == owner && s.mayHave(token) && in.call <= r.over(s, in.server), s.known(token)
+	hidden := s.hiddenUntil != 0 && in.call > s.hiddenUntil
+	return s.owner != "" && s.owner == owner && s.mayHave(token) && !hidden && in.call <= r.over(s, in.server), s.known(token)
 }
 
 // lostTo requires that at some instant up to ret the tenure does not run.

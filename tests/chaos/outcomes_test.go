@@ -39,7 +39,7 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 				break
 			}
 			add(o)
-			for range r.more(o, all) {
+			for range max(r.more(o, all), r.requeued(o, all)) {
 				perhaps(o, o.kind)
 			}
 			if o.kind == wait || r.presumes {
@@ -52,6 +52,9 @@ func (r *rules) outcomes(all []operation) []porcupine.Operation {
 			hidden := o
 			hidden.until = r.last(o)
 			perhaps(hidden, o.kind)
+			for range r.requeued(o, all) {
+				perhaps(hidden, o.kind)
+			}
 			if r.again {
 				perhaps(o, giveBack) // the reply may show a grant that the server then takes back
 			}
@@ -192,12 +195,27 @@ func cutShort(lease, seen, w operation, all []operation) bool {
 	})
 }
 
-// more returns how many tenures beyond the first a request may have begun unnoticed. If the server
-// repeats late requests, other replies show these tenures. Otherwise there are none.
+// requeued returns how many tenures beyond the first a wait may have begun unnoticed, because each
+// ended before the reply.
+func (r *rules) requeued(w operation, all []operation) int {
+	if !r.requeues || w.kind != wait {
+		return 0
+	}
+	return unnoticed(w, all)
+}
+
+// more returns how many tenures beyond the first a request may have begun unnoticed, because the
+// server repeats late requests.
 func (r *rules) more(w operation, all []operation) int {
 	if !r.again {
 		return 0
 	}
+	return unnoticed(w, all)
+}
+
+// unnoticed returns how many tenures beyond the first replies show of the contender of w, after w was
+// sent, of which the contender has not learned.
+func unnoticed(w operation, all []operation) int {
 	reported, seen := reportedTokens(w.contender, all), make(map[uint64]bool)
 	for _, o := range all {
 		if _, is := reported[o.reply.token]; o.owner == w.contender && !is && o.ret >= w.call {

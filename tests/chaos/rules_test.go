@@ -203,6 +203,14 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 	}
 	brief := reply{owner: "a", token: 1, left: 18 * time.Millisecond}
 	again := rules{guarantees: guarantees{again: true}}
+	requeues := rules{guarantees: guarantees{requeues: true}}
+	// The wait of c gets the mutex twice, and each time its lease ends before the grant is durable.
+	lostTwice := func(second int64, rest ...operation) []operation {
+		return append([]operation{
+			first, in(20, 30, releases("a", 1), yes), in(21, 500, waits("c"), reply{status: "timeout"}),
+			in(50, 60, asks, owned("c", 2)), in(second, second+10, asks, owned("c", 3)),
+		}, rest...)
+	}
 	for _, c := range []struct {
 		name  string
 		rules rules
@@ -254,6 +262,15 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 		{"one request begins two hidden tenures before its reply shows a third", rules{guarantees: guarantees{again: true}}, []operation{in(0, 320, acquires("a"), granted("a", 3)), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
 		{"one request begins two hidden tenures before its reply shows another owner", rules{guarantees: guarantees{again: true}}, []operation{in(0, 320, acquires("a"), busy("b", 3)), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2)), in(250, 260, acquires("b"), granted("b", 3))}, true},
 		{"one request begins two hidden tenures in the time of one lease", rules{guarantees: guarantees{again: true}}, []operation{in(0, 190, acquires("a"), busy("b", 3)), in(20, 30, asks, owned("a", 1)), in(120, 130, breaks, yes), in(140, 150, asks, owned("a", 2)), in(160, 165, breaks, yes), in(170, 180, acquires("b"), granted("b", 3))}, false},
+		{"a wait begins two tenures before its reply", requeues, lostTwice(160), true},
+		{"a wait begins two tenures before its reply, but the waiter does not return to the queue", rules{}, lostTwice(160), false},
+		{"a wait begins its second tenure in its first lease", requeues, lostTwice(110), false},
+		{"a wait begins a second tenure, and another contender gets the mutex in its lease", requeues, lostTwice(160, in(200, 220, acquires("b"), granted("b", 4))), false},
+		{"a wait begins a second tenure, and another contender gets the mutex after its lease", requeues, lostTwice(160, in(210, 221, acquires("b"), granted("b", 4))), true},
+		{"a wait without a reply begins two tenures", requeues, []operation{lost(0, waits("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
+		{"an ACQUIRE without a reply begins two tenures", requeues, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, false},
+		{"a wait times out, and its tenure goes on", requeues, []operation{first, in(20, 100, waits("c"), reply{status: "timeout", owner: "a", token: 1}), in(30, 40, releases("a", 1), yes), in(110, 120, asks, owned("c", 2))}, false},
+		{"a wait times out, and the mutex is free before its lease can end", requeues, []operation{first, in(30, 40, releases("a", 1), yes), in(20, 100, waits("c"), reply{status: "timeout"}), in(50, 60, asks, owned("c", 2)), in(110, 120, asks, free)}, false},
 		{"a lease ends 21 ms late, more than the permitted error", rules{guarantees: guarantees{late: 20 * time.Millisecond}}, []operation{first, in(131, 132, asks, owned("a", 1))}, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
