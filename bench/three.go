@@ -26,7 +26,7 @@ var threes = []subject{
 		m := startMembers(tb)
 		return m.site(m.leader(), m.leader()), nil
 	}},
-	{name: simbaFollower, about: "the same, and clients connect to a follower, which passes their bytes on", start: func(tb *testbed) (*site, error) {
+	{name: simbaFollower, about: "the same, but clients connect to a follower", start: func(tb *testbed) (*site, error) {
 		m := startMembers(tb)
 		leader := m.leader()
 		return m.site(leader, m.other(leader)), nil
