@@ -415,19 +415,30 @@ func (w *clusterWorld) loseDisk(m *clusterMember) {
 }
 
 // caughtUp reports whether a member is one of as many voters as there should be, and has all entries.
+// Each other member must know that: one that does not know yet that a learner has got a vote asks
+// only the voters before for theirs.
 func (w *clusterWorld) caughtUp(m *clusterMember) bool {
 	list := w.leaders()
 	if len(list) == 0 || m.run == nil {
 		return false
 	}
 	leader := slices.MaxFunc(list, func(a, b *term) int { return cmp.Compare(a.number, b.number) })
-	s, own := leader.run.member.Status(), m.run.member.Status()
-	is := func(x cluster.MemberStatus) bool {
-		return x.Name == memberName(m.index) && x.Reached && x.Match >= s.Committed &&
-			slices.ContainsFunc(own.Members, func(o cluster.MemberStatus) bool { return o.ID == x.ID })
+	s := leader.run.member.Status()
+	at := slices.IndexFunc(s.Members, func(x cluster.MemberStatus) bool {
+		return x.Name == memberName(m.index) && x.Reached && x.Match >= s.Committed
+	})
+	learns := slices.ContainsFunc(s.Members, func(x cluster.MemberStatus) bool { return x.Learner })
+	if at < 0 || learns || len(s.Members) != w.size || m.run.member.Status().Cluster == "" {
+		return false
 	}
-	return own.Cluster != "" && len(s.Members) == w.size && slices.ContainsFunc(s.Members, is) &&
-		!slices.ContainsFunc(s.Members, func(x cluster.MemberStatus) bool { return x.Learner })
+	return !slices.ContainsFunc(w.members, func(o *clusterMember) bool {
+		if o.run == nil {
+			return w.lost >= 0 // perhaps it does not know
+		}
+		return !slices.ContainsFunc(o.run.member.Status().Members, func(x cluster.MemberStatus) bool {
+			return x.ID == s.Members[at].ID && !x.Learner
+		})
+	})
 }
 
 // heal ends all faults, and waits until every member runs and the cluster grants.
