@@ -46,7 +46,7 @@ endef
 
 .DEFAULT_GOAL := help
 .SECONDEXPANSION:
-.PHONY: help run build test test-long extras prompt lint fuzz bench monitoring gobench simulate bugs chaos attacks variants timed jvm campaigns programs docs release-check release-snapshot package
+.PHONY: help run build test test-long extras prompt lint fuzz bench monitoring gobench simulate bugs chaos attacks variants timed jvm clients campaigns programs docs release-check release-snapshot package
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 23
@@ -113,7 +113,7 @@ endif
 # With QUIET=true, tests also demand that what users wait for comes in time (tests/need).
 prompt campaigns: export QUIET = true
 
-test-long: extras attacks variants timed prompt jvm package bugs campaigns programs simulate chaos ## what make test leaves out: it wants a quiet machine, and some 90 minutes
+test-long: extras clients attacks variants timed prompt jvm package bugs campaigns programs simulate chaos ## what make test leaves out: it wants a quiet machine, and some 90 minutes
 
 attacks: ## hostile and careless clients by the thousand
 	@tools/install
@@ -136,6 +136,10 @@ extras: ## the tests for which more must be installed: Node.js, Python, Curator,
 	@tools/install all
 	$(TEST) -skip '$(SIMBA)|$(VARIANTS)' $(EXTRAS)
 	cd bench && $(PLAIN) ./...
+
+clients: ## what every client must do, with the clients for Python, Node and the JVM: needs python3-venv, npm and maven
+	@tools/install
+	$(TEST) ./clients/cases -all
 
 # Ivy brings Simba's Redis backend from its default repository: minutes the first time, seconds later.
 jvm: ## Simba 2.9.5 and 2.5.0 themselves beside this server, hundreds of changes of leader, and kills

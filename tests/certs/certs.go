@@ -37,6 +37,7 @@ type Authority struct {
 // Leaf describes a certificate that is not an authority. The zero value has no name and is valid.
 type Leaf struct {
 	Name                string    // common name; "" = none
+	Host                string    // the only host name; "" = localhost and 127.0.0.1
 	NotBefore, NotAfter time.Time // zero = the default: 1999 and 2099
 }
 
@@ -63,7 +64,7 @@ func NewAuthority(t testing.TB, name string) *Authority {
 	return a
 }
 
-// Sign returns a certificate for servers and clients on 127.0.0.1 and localhost.
+// Sign returns a certificate for servers and clients, on 127.0.0.1 and localhost unless the leaf names a host.
 func (a *Authority) Sign(t testing.TB, l Leaf) Signed {
 	t.Helper()
 	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
@@ -75,6 +76,9 @@ func (a *Authority) Sign(t testing.TB, l Leaf) Signed {
 		DNSNames: []string{"localhost"}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		KeyUsage:    x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+	}
+	if l.Host != "" {
+		template.DNSNames, template.IPAddresses = []string{l.Host}, nil
 	}
 	if l.NotBefore.IsZero() {
 		template.NotBefore = begin

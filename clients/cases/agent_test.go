@@ -1,0 +1,162 @@
+package cases
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// patience limits each wait for a reply or an event.
+const patience = time.Minute
+
+// line is a line that an agent writes: the reply to a request, or an event.
+type line struct {
+	ID    any            `json:"id"` // of the request; in an event, that of the contender
+	OK    map[string]any `json:"ok"`
+	Error string         `json:"error"` // of the reply; "" = the request was successful
+	Text  string         `json:"text"`  // of the error
+	Event string         `json:"event"`
+	As    string         `json:"as"`
+	At    int64          `json:"at"` // µs on the clock that all processes of the machine share
+
+	fields map[string]any // of the event
+}
+
+// agent is the process of a client.
+type agent struct {
+	cmd  *exec.Cmd
+	in   io.Writer
+	link *stores.Link
+	logs *output
+
+	mu      sync.Mutex // guards what follows
+	last    int        // id of the last request
+	lines   []line     // that no step has received
+	changed chan struct{}
+	ended   bool
+}
+
+// output keeps what a process writes to stderr.
+type output struct {
+	mu   sync.Mutex
+	text []byte
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.text = append(o.text, b...)
+	return len(b), nil
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return string(o.text)
+}
+
+func startAgent(t *testing.T, command []string, link *stores.Link) *agent {
+	t.Helper()
+	a := &agent{cmd: exec.Command(command[0], command[1:]...), link: link, logs: new(output), changed: make(chan struct{})}
+	in, err := a.cmd.StdinPipe()
+	simbatest.Must(t, err)
+	out, err := a.cmd.StdoutPipe()
+	simbatest.Must(t, err)
+	a.in, a.cmd.Stderr, a.cmd.Env = in, a.logs, simbatest.Environ()
+	read := make(chan struct{})
+	simbatest.Must(t, simbatest.StartCmd(a.cmd, func() { <-read }))
+	go func() {
+		defer close(read)
+		a.read(out)
+	}()
+	t.Cleanup(func() {
+		_ = a.cmd.Process.Kill()
+		<-read
+		if t.Failed() {
+			t.Logf("an agent logs:\n%s", a.logs)
+		}
+	})
+	return a
+}
+
+func (a *agent) read(out io.Reader) {
+	in := bufio.NewScanner(out)
+	for in.Scan() {
+		var l line
+		if err := json.Unmarshal(in.Bytes(), &l); err != nil {
+			fmt.Fprintf(a.logs, "not JSON: %q\n", in.Text())
+			continue
+		}
+		_ = json.Unmarshal(in.Bytes(), &l.fields)
+		a.change(func() { a.lines = append(a.lines, l) })
+	}
+	a.change(func() { a.ended = true })
+}
+
+func (a *agent) change(do func()) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	do()
+	close(a.changed)
+	a.changed = make(chan struct{})
+}
+
+// send sends a request and returns its id.
+func (a *agent) send(t *testing.T, request map[string]any) int {
+	t.Helper()
+	a.mu.Lock()
+	a.last++
+	id := a.last
+	a.mu.Unlock()
+	request["id"] = id
+	text, err := json.Marshal(request)
+	simbatest.Must(t, err)
+	if _, err := a.in.Write(append(text, '\n')); err != nil {
+		t.Fatalf("the agent does not read %s: %v", text, err)
+	}
+	return id
+}
+
+// receive waits for a line and takes it.
+func (a *agent) receive(t *testing.T, what string, is func(line) bool) line {
+	t.Helper()
+	late := time.After(patience)
+	for {
+		a.mu.Lock()
+		i := slices.IndexFunc(a.lines, is)
+		var l line
+		if i >= 0 {
+			l = a.lines[i]
+			a.lines = slices.Delete(a.lines, i, i+1)
+		}
+		ended, changed := a.ended, a.changed
+		a.mu.Unlock()
+		switch {
+		case i >= 0:
+			return l
+		case ended:
+			t.Fatalf("the agent ended before %s", what)
+		}
+		select {
+		case <-changed:
+		case <-late:
+			t.Fatalf("no %s within %v", what, patience)
+		}
+	}
+}
+
+// has reports whether a line has arrived that no step has received.
+func (a *agent) has(is func(line) bool) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.ContainsFunc(a.lines, is)
+}

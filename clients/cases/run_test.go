@@ -1,0 +1,403 @@
+package cases
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unicode"
+
+	"github.com/gomodule/redigo/redis"
+
+	"github.com/simba-resp/simba-resp/tests/certs"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
+)
+
+// world is what the steps of one case act on.
+type world struct {
+	t       *testing.T
+	c       testCase
+	variant variant
+	command []string
+	server  *simbatest.Server
+	target  string // the address for clients
+	ca      string // the file of the authority of the server's certificate; "" = clients use no TLS
+	agents  map[string]*agent
+	pending map[string]int   // the id of the request of each name
+	vars    map[string]int64 // tokens
+	at      map[string]int64 // when each named reply and event came
+}
+
+func run(t *testing.T, c testCase, v variant, command []string) {
+	w := &world{
+		t: t, c: c, variant: v, command: command, agents: make(map[string]*agent),
+		pending: make(map[string]int), vars: make(map[string]int64), at: make(map[string]int64),
+	}
+	w.open()
+	for i, s := range c.Steps {
+		for _, actor := range slices.Sorted(maps.Keys(s)) {
+			t.Logf("%d. %s: %s", i+1, actor, s[actor])
+			w.step(strings.Fields(actor), s[actor])
+		}
+	}
+}
+
+func (w *world) open() {
+	t := w.t
+	flags := slices.Clone(w.c.Server)
+	dir := t.TempDir()
+	if w.c.ACL != "" {
+		flags = append(flags, "--aclfile", write(t, dir+"/users.acl", w.c.ACL))
+	}
+	if w.c.TLS != "" {
+		authority := certs.NewAuthority(t, "cases")
+		leaf := certs.Leaf{}
+		if w.c.TLS != "127.0.0.1" {
+			leaf.Host = w.c.TLS
+		}
+		cert, key := authority.Sign(t, leaf).Write(t, dir, "server")
+		w.ca = authority.Write(t, dir, "ca")
+		w.target = net.JoinHostPort("127.0.0.1", strconv.Itoa(stores.FreePort(t)))
+		flags = append(flags, "--tls-addr", w.target, "--tls-cert-file", cert, "--tls-key-file", key)
+	}
+	w.server = simbatest.New(t, flags...)
+	if w.target == "" {
+		w.target = w.server.Addr
+	}
+	if len(w.c.Steps) == 0 || w.c.Steps[0]["server"] != "is away" {
+		w.server.Start()
+	}
+}
+
+// client returns the agent with a name. The first call starts it.
+func (w *world) client(name string) *agent {
+	a := w.agents[name]
+	if a == nil {
+		a = startAgent(w.t, w.command, stores.NewLink(w.t, w.target))
+		w.agents[name] = a
+		scheme := "redis://"
+		if w.ca != "" {
+			scheme = "rediss://"
+		}
+		if w.c.User != "" {
+			scheme += w.c.User + "@"
+		}
+		request := map[string]any{
+			"do": "open", "url": scheme + a.link.Addr(), "protocol": 2 + len(w.agents)%2, "variant": w.variant.option,
+			"timeout": 10_000, // ms; many programs start at a time
+		}
+		if w.ca != "" {
+			request["ca"] = w.ca
+		}
+		w.expect(w.reply(a, a.send(w.t, request)), "")
+	}
+	return a
+}
+
+func (w *world) reply(a *agent, id int) line {
+	w.t.Helper()
+	return a.receive(w.t, "reply", func(l line) bool { return l.Event == "" && l.ID == float64(id) })
+}
+
+func (w *world) step(actor []string, text string) {
+	w.t.Helper()
+	text, want, _ := strings.Cut(text, "->")
+	words := strings.Fields(text)
+	switch {
+	case actor[0] == "wait":
+		time.Sleep(duration(w.t, words[0]))
+	case actor[0] == "order":
+		w.order(strings.Split(text, ","))
+	case actor[0] == "server":
+		w.ofServer(words, want)
+	case actor[0] == "net":
+		w.ofLink(w.client(actor[1]).link, words)
+	case actor[0] == "process":
+		w.ofProcess(w.client(actor[1]), words[0])
+	default:
+		w.ofClient(w.client(actor[0]), words, want)
+	}
+}
+
+// ofClient is a step of a client:
+//
+//	lock M as X [ttl=2s grace=1s limit=1s id=I] -> token=T id=I…
+//	try_lock, lead (work=1s), every (period=1s), watch    the same
+//	unlock X, held X, stop X, owner M, check M T, block 2s, close
+//	begin …             sends the request and does not wait
+//	end X               waits for the reply to the request X
+//	event KIND X        waits for an event
+//	no KIND X           checks that no further event of the kind has come
+func (w *world) ofClient(a *agent, words []string, want string) {
+	w.t.Helper()
+	switch words[0] {
+	case "begin":
+		w.send(a, words[1:])
+	case "end":
+		l := w.reply(a, w.pending[words[1]])
+		w.at["end "+words[1]] = l.At
+		w.expect(l, want)
+	case "event":
+		l := a.receive(w.t, strings.Join(words, " "), func(l line) bool { return l.Event == words[1] && l.As == words[2] })
+		w.at[words[1]+" "+words[2]] = l.At
+		w.compare(l.fields, want)
+	case "no":
+		if a.has(func(l line) bool { return l.Event == words[1] && l.As == words[2] }) {
+			w.t.Fatalf("an event %s of %s has come", words[1], words[2])
+		}
+	default:
+		l := w.reply(a, w.send(a, words))
+		w.at[strings.Join(words[:min(2, len(words))], " ")] = l.At
+		w.expect(l, want)
+	}
+}
+
+func (w *world) send(a *agent, words []string) int {
+	w.t.Helper()
+	r := map[string]any{"do": words[0]}
+	switch words[0] {
+	case "unlock", "held", "stop":
+		r["as"] = words[1]
+	case "owner":
+		r["mutex"] = words[1]
+	case "check":
+		r["mutex"], r["token"] = words[1], w.vars[words[2]]
+	case "block":
+		r["ms"] = duration(w.t, words[1]).Milliseconds()
+	case "close":
+	default:
+		r["mutex"], r["as"] = words[1], words[3]
+		for _, option := range words[4:] {
+			name, value, _ := strings.Cut(option, "=")
+			if name == "id" {
+				r["id_of"] = value
+			} else {
+				r[name] = duration(w.t, value).Milliseconds()
+			}
+		}
+	}
+	id := a.send(w.t, r)
+	if as, ok := r["as"].(string); ok && words[0] != "unlock" && words[0] != "held" && words[0] != "stop" {
+		w.pending[as] = id
+	}
+	return id
+}
+
+// expect compares a reply with what the step wants: "error=lost|unavailable", or fields.
+func (w *world) expect(l line, want string) {
+	w.t.Helper()
+	codes, wantsError := strings.CutPrefix(strings.TrimSpace(want), "error=")
+	switch {
+	case wantsError && slices.Contains(strings.Split(codes, "|"), l.Error) && l.Error != "":
+	case wantsError:
+		w.t.Fatalf("the reply has the error %q (%s) and %v, want the error %s", l.Error, l.Text, l.OK, codes)
+	case strings.TrimSpace(want) == "any":
+	case l.Error != "":
+		w.t.Fatalf("the reply has the error %s: %s", l.Error, l.Text)
+	default:
+		w.compare(l.OK, want)
+	}
+}
+
+// compare compares fields with "held=true token=T token>T id~billing:".
+func (w *world) compare(fields map[string]any, want string) {
+	w.t.Helper()
+	for _, term := range strings.Fields(want) {
+		i := strings.IndexAny(term, "=>~")
+		if i < 0 {
+			w.t.Fatalf("the step wants %q, which is no comparison", term)
+		}
+		name, op, value := term[:i], term[i], term[i+1:]
+		got := fields[name]
+		ok := fmt.Sprint(got) == value
+		if number, is := got.(float64); is && value != "" && unicode.IsUpper(rune(value[0])) {
+			known, set := w.vars[value]
+			if !set && op == '=' {
+				w.vars[value], known = int64(number), int64(number)
+			}
+			ok = op == '=' && int64(number) == known || op == '>' && int64(number) > known
+		} else if op == '~' {
+			ok = strings.HasPrefix(fmt.Sprint(got), value)
+		}
+		if !ok {
+			w.t.Fatalf("the step wants %s, but there is %v (%v)", term, fields, w.vars)
+		}
+	}
+}
+
+func (w *world) order(names []string) {
+	w.t.Helper()
+	var last int64
+	for _, name := range names {
+		at, ok := w.at[strings.TrimSpace(name)]
+		if !ok || at < last {
+			w.t.Fatalf("%s came at %d µs, and the one before at %d µs: not in the order of the step (%v)", name, at, last, w.at)
+		}
+		last = at
+	}
+}
+
+// ofServer is a step of the server:
+//
+//	is away, start, kill, stop, freeze, thaw
+//	queue M has 2       waits until the queue has so many entries
+//	free M              waits until the mutex is free
+//	owned M [-> token=T]  waits until the mutex has an owner
+//	break M, acquire M ID 2s
+//	check M T is 1
+//	tenures M are 1     counts the tenures in the history
+func (w *world) ofServer(words []string, want string) {
+	w.t.Helper()
+	switch words[0] {
+	case "is":
+	case "start":
+		w.server.Start()
+	case "kill":
+		w.server.Kill()
+	case "stop":
+		w.server.Stop()
+	case "freeze":
+		w.server.Pause()
+	case "thaw":
+		w.server.Resume()
+	case "queue":
+		n, err := strconv.Atoi(words[3])
+		simbatest.Must(w.t, err)
+		w.until(strings.Join(words, " "), func(c redis.Conn) bool {
+			list, err := redis.Values(c.Do("SIMBA.QUEUE", words[1]))
+			return err == nil && len(list) == n
+		})
+	case "free", "owned":
+		w.until(strings.Join(words, " "), func(c redis.Conn) bool {
+			r, err := simbatest.ToRecord(c.Do("SIMBA.OWNER", words[1]))
+			if r != nil {
+				w.compare(map[string]any{"token": float64(r.Number("token")), "owner": r.Text("owner")}, want)
+			}
+			return err == nil && (r == nil) == (words[0] == "free")
+		})
+	case "break":
+		w.do(1, "SIMBA.BREAK", words[1])
+	case "acquire":
+		c := w.conn()
+		defer c.Close()
+		simbatest.DoRecord(w.t, c, "SIMBA.ACQUIRE", words[1], words[2], duration(w.t, words[3]).Milliseconds())
+	case "check":
+		n, err := strconv.ParseInt(words[4], 10, 64)
+		simbatest.Must(w.t, err)
+		w.do(n, "SIMBA.CHECK", words[1], w.vars[words[2]])
+	case "tenures":
+		c := w.conn()
+		defer c.Close()
+		events, err := simbatest.ToRecords(c.Do("SIMBA.HISTORY", words[1]))
+		simbatest.Must(w.t, err)
+		n := 0
+		for _, e := range events {
+			if e.Text("event") == "acquired" {
+				n++
+			}
+		}
+		if strconv.Itoa(n) != words[3] {
+			w.t.Fatalf("the mutex had %d tenures", n)
+		}
+	default:
+		w.t.Fatalf("unknown step of the server: %v", words)
+	}
+}
+
+// ofLink is a step of a link: blackhole, heal, refuse, reset, delay 20ms, drops the reply to TEXT.
+func (w *world) ofLink(l *stores.Link, words []string) {
+	w.t.Helper()
+	switch words[0] {
+	case "blackhole":
+		l.Blackhole()
+	case "heal":
+		l.Heal()
+	case "refuse":
+		l.Refuse()
+	case "reset":
+		l.Reset()
+	case "delay":
+		l.Delay(duration(w.t, words[1]))
+	case "drops":
+		l.DropReplyTo(words[4])
+	default:
+		w.t.Fatalf("unknown step of a link: %v", words)
+	}
+}
+
+// ofProcess is a step of a client's process: freeze, thaw, kill.
+func (w *world) ofProcess(a *agent, verb string) {
+	w.t.Helper()
+	switch verb {
+	case "freeze":
+		stores.Freeze(a.cmd.Process)
+	case "thaw":
+		simbatest.Must(w.t, a.cmd.Process.Signal(syscall.SIGCONT))
+	case "kill":
+		simbatest.Must(w.t, a.cmd.Process.Kill())
+	default:
+		w.t.Fatalf("unknown step of a process: %s", verb)
+	}
+}
+
+// conn connects as the administrator, who is the default user.
+func (w *world) conn() redis.Conn {
+	w.t.Helper()
+	c, err := w.dial()
+	simbatest.Must(w.t, err)
+	return c
+}
+
+func (w *world) dial() (redis.Conn, error) {
+	var options []redis.DialOption
+	if w.c.ACL != "" {
+		options = append(options, redis.DialUsername("ops"), redis.DialPassword("ops-password"))
+	}
+	return redis.Dial("tcp", w.server.Addr, options...)
+}
+
+func (w *world) do(want int64, command string, args ...any) {
+	w.t.Helper()
+	c := w.conn()
+	defer c.Close()
+	if got, err := redis.Int64(c.Do(command, args...)); err != nil || got != want {
+		w.t.Fatalf("%s %v returns %d, %v, want %d", command, args, got, err, want)
+	}
+}
+
+func (w *world) until(what string, holds func(redis.Conn) bool) {
+	w.t.Helper()
+	for late := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		c, err := w.dial()
+		if err == nil {
+			is := holds(c)
+			c.Close()
+			if is {
+				return
+			}
+		}
+		if time.Now().After(late) {
+			w.t.Fatalf("not within %v: %s", patience, what)
+		}
+	}
+}
+
+func duration(t *testing.T, text string) time.Duration {
+	t.Helper()
+	d, err := time.ParseDuration(text)
+	simbatest.Must(t, err)
+	return d
+}
+
+func write(t *testing.T, path, text string) string {
+	t.Helper()
+	simbatest.Must(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
