@@ -1,0 +1,48 @@
+"""The errors of the client. An error reply of the server is raised as an error of redis-py."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Owner:
+    """The owner of a mutex, as the server has reported it."""
+
+    id: str  #: the contender's id
+    token: int  #: the fencing token of the tenure
+
+
+class SimbaError(Exception):
+    """The base class of all errors of this package."""
+
+
+class NotAcquired(SimbaError):
+    """The mutex was not acquired: another contender owns it or is next, or the time is over."""
+
+    #: the owner in the last reply; None = another contender is next, or nothing is known
+    owner: Owner | None = None
+
+
+class Lost(SimbaError):
+    """The mutex was lost: others can have changed what it protects."""
+
+
+class Unavailable(SimbaError):
+    """The server or its store did not answer in time. A later attempt may succeed."""
+
+
+class NotAnswered(NotAcquired, Unavailable):
+    """The time is over, and the server did not answer the last request."""
+
+
+class Stopped(NotAcquired):
+    """The event stop was set."""
+
+
+class InUse(SimbaError):
+    """Another contender of this client has the same id and mutex."""
+
+
+class Closed(SimbaError):
+    """The client is closed."""

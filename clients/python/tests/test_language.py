@@ -1,0 +1,297 @@
+"""What the cases of clients/cases cannot reach from outside: fork, cancellation, the end of an event
+loop, and a blocked one. SIMBA_RESP names the server's program, as in
+
+    SIMBA_RESP=../../bin/simba-resp python -m pytest
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import subprocess
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis
+import redis.asyncio
+
+import simba_resp
+import simba_resp.asyncio
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    program = os.environ.get("SIMBA_RESP")
+    if program is None:
+        pytest.skip("SIMBA_RESP does not name the server's program")
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        number = free.getsockname()[1]
+    command = [program, "--addr", f"127.0.0.1:{number}", "--durability", "memory"]
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
+        wait_for(lambda: raw(number).ping())
+        yield number
+        server.terminate()
+
+
+def raw(port: int) -> Any:
+    return redis.Redis(port=port, decode_responses=True)
+
+
+def wait_for(condition: Callable[[], Any], seconds: float = 5) -> None:
+    end = time.monotonic() + seconds
+    while True:
+        try:
+            if condition():
+                return
+        except redis.ConnectionError:
+            pass
+        assert time.monotonic() < end, "the condition did not come true"
+        time.sleep(0.02)
+
+
+def free(port: int, mutex: str) -> bool:
+    """Return whether a mutex has neither an owner nor waiters."""
+    commands = ("SIMBA.OWNER", "SIMBA.QUEUE")
+    return not any(raw(port).execute_command(command, mutex) for command in commands)
+
+
+def in_child(f: Callable[[], bool]) -> bool:
+    """Run f in the child of a fork, and return its result."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python warns of threads
+        pid = os.fork()
+    if pid == 0:
+        try:
+            os._exit(0 if f() else 1)
+        finally:
+            os._exit(2)
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+
+
+def test_child_of_fork_does_not_own(port: int) -> None:
+    with simba_resp.Client(redis.Redis(port=port), ttl=0.6) as client:
+        with client.lock("fork") as lock:
+
+            def child() -> bool:
+                time.sleep(1)
+                with pytest.raises(simba_resp.Lost):
+                    lock.release()
+                return not lock.held() and lock.lost.is_set() and client.check("fork", lock.token)
+
+            assert in_child(child)
+            assert lock.held() and client.check("fork", lock.token)
+
+
+def test_child_of_fork_contends_anew(port: int) -> None:
+    with simba_resp.Client(redis.Redis(port=port)) as client:
+        with client.lock("fork"):
+
+            def child() -> bool:
+                with client.lock("other") as other:
+                    with pytest.raises(simba_resp.NotAcquired):
+                        client.try_lock("fork").acquire()
+                    time.sleep(1)
+                    return other.held() and f":{os.getpid()}@" in other.id
+
+            assert in_child(child)
+        assert free(port, "other")
+
+
+def test_child_of_fork_in_lead_does_not_lead(port: int) -> None:
+    def work(tenure: simba_resp.Tenure[threading.Event]) -> Any:
+        if pids:
+            os._exit(1)  # the child leads, with the id of its parent
+        pids.append(os.fork())
+        if pids[0] == 0:
+            return None
+        return simba_resp.Final(os.waitstatus_to_exitcode(os.waitpid(pids[0], 0)[1]))
+
+    pids: list[int] = []
+    with simba_resp.Client(redis.Redis(port=port)) as client:
+        try:
+            result = client.lead("fork-lead", work)
+        except simba_resp.Closed:
+            os._exit(7)
+        assert result == 7
+
+
+def test_exception_in_body_releases(port: int) -> None:
+    with simba_resp.Client(redis.Redis(port=port)) as client:
+        with pytest.raises(KeyboardInterrupt), client.lock("body"):
+            raise KeyboardInterrupt
+        assert free(port, "body")
+
+
+def test_lost_is_raised_at_end_of_with(port: int) -> None:
+    with simba_resp.Client(redis.Redis(port=port)) as client:
+        with pytest.raises(simba_resp.Lost), client.lock("body"):
+            raw(port).execute_command("SIMBA.BREAK", "body")
+        with pytest.raises(ValueError), client.lock("body"):
+            raw(port).execute_command("SIMBA.BREAK", "body")
+            raise ValueError
+
+
+def test_lead_returns_final(port: int) -> None:
+    with simba_resp.Client(redis.Redis(port=port)) as client:
+        tokens: list[int] = []
+
+        def work(tenure: simba_resp.Tenure[threading.Event]) -> Any:
+            tokens.append(tenure.token)
+            if len(tokens) == 1:
+                raise ValueError("logged")
+            return simba_resp.Final("done")
+
+        assert client.lead("final", work) == "done"
+        assert tokens[0] < tokens[1] and free(port, "final")
+
+
+def test_stop_ends_lead(port: int) -> None:
+    with simba_resp.Client(redis.Redis(port=port)) as client:
+        stop = threading.Event()
+        threading.Timer(0.3, stop.set).start()
+        assert client.lead("stop", lambda tenure: tenure.lost.wait(10), stop=stop) is None
+        assert free(port, "stop")
+
+
+def async_client(port: int, **options: Any) -> simba_resp.asyncio.Client:
+    return simba_resp.asyncio.Client(redis.asyncio.Redis(port=port), **options)
+
+
+async def cancel(task: asyncio.Task[Any]) -> None:
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_cancelled_acquire_leaves_nothing(port: int) -> None:
+    async def main() -> None:
+        async with async_client(port) as client:
+            for i in range(60):  # cancelled at different steps
+                task = asyncio.create_task(client.lock("cancel").acquire())
+                for _ in range(i):
+                    await asyncio.sleep(0)
+                await asyncio.sleep(0.0002 * (i % 7))
+                task.cancel()
+                await asyncio.wait({task})
+                if not task.cancelled():
+                    await asyncio.sleep(0)
+            async with client.lock("cancel2"):
+                task = asyncio.create_task(client.lock("cancel2").acquire())
+                await asyncio.sleep(0.3)
+                await cancel(task)
+                await asyncio.sleep(0.1)
+                assert not raw(port).execute_command("SIMBA.QUEUE", "cancel2")
+
+    asyncio.run(main())
+    assert free(port, "cancel")
+
+
+def test_cancelled_exit_releases(port: int) -> None:
+    async def main() -> None:
+        async def work() -> None:
+            async with client.lock("exit"):
+                inside.set()
+                await asyncio.sleep(10)
+
+        async with async_client(port) as client:
+            inside = asyncio.Event()
+            task = asyncio.create_task(work())
+            await inside.wait()
+            task.cancel()
+            await asyncio.sleep(0)
+            task.cancel()  # while the exit waits for the reply
+            await asyncio.wait({task})
+            await asyncio.sleep(0.1)
+            assert free(port, "exit")
+
+    asyncio.run(main())
+
+
+def test_loop_that_closes_awaits_release(port: int) -> None:
+    async def main() -> None:
+        async def work() -> None:
+            async with client.lock("loop"):
+                inside.set()
+                await asyncio.sleep(10)
+
+        inside = asyncio.Event()
+        tasks.append(asyncio.create_task(work()))
+        tasks.append(asyncio.create_task(client.lead("loop-lead", lambda tenure: asyncio.sleep(10))))
+        await inside.wait()
+        await asyncio.sleep(0.2)
+
+    tasks: list[asyncio.Task[Any]] = []
+    client = async_client(port)
+    for _ in range(3):  # the client serves one loop after the other, and nobody closes it
+        asyncio.run(main())
+        assert free(port, "loop") and free(port, "loop-lead")
+
+
+def test_loop_that_closes_removes_waiters(port: int) -> None:
+    async def main() -> None:
+        tasks.extend(asyncio.create_task(client.lock("queue").acquire()) for _ in range(3))
+        await asyncio.sleep(0.3)
+        assert len(raw(port).execute_command("SIMBA.QUEUE", "queue")) == 3
+
+    tasks: list[asyncio.Task[Any]] = []
+    client = async_client(port)
+    raw(port).execute_command("SIMBA.ACQUIRE", "queue", "other", 60_000)
+    asyncio.run(main())
+    assert not raw(port).execute_command("SIMBA.QUEUE", "queue")
+
+
+def test_close_waits_for_release_at_most_for_timeout(port: int) -> None:
+    async def main() -> None:
+        client = async_client(port, timeout=0.5)
+        await client.lock("close").acquire()
+        waits = asyncio.create_task(client.lock("close").acquire())
+        await asyncio.sleep(0.2)
+        await client.close()
+        assert free(port, "close")
+        with pytest.raises(simba_resp.Closed):
+            await waits
+        with pytest.raises(simba_resp.Closed):
+            await client.lock("close").acquire()
+
+    asyncio.run(main())
+
+
+def test_work_is_cancelled_when_lost(port: int) -> None:
+    async def main() -> None:
+        events: list[str] = []
+
+        async def work(tenure: simba_resp.Tenure[asyncio.Event]) -> Any:
+            if events:
+                return simba_resp.Final(tenure.token)
+            first.append(tenure.token)
+            try:
+                raw(port).execute_command("SIMBA.BREAK", "work")
+                await asyncio.sleep(10)
+            finally:
+                events.append("cancelled" if not tenure.held() else "held")
+
+        first: list[int] = []
+        async with async_client(port, ttl=0.5) as client:
+            assert await client.lead("work", work) > first[0]
+        assert events == ["cancelled"]
+
+    asyncio.run(main())
+
+
+def test_blocked_loop_does_not_hold(port: int) -> None:
+    async def main() -> None:
+        async with async_client(port, ttl=0.5) as client:
+            lock = client.lock("blocked")
+            await lock.acquire()
+            time.sleep(0.7)
+            assert not lock.held()
+            with pytest.raises(simba_resp.Lost):
+                lock.check()
+            await asyncio.wait_for(lock.lost.wait(), 1)
+
+    asyncio.run(main())
