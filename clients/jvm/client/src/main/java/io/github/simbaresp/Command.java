@@ -1,0 +1,22 @@
+package io.github.simbaresp;
+
+import io.lettuce.core.protocol.ProtocolKeyword;
+import java.nio.charset.StandardCharsets;
+
+/** The commands that Lettuce does not know. */
+@SuppressWarnings("deprecation") // Lettuce 7 deprecates name()
+enum Command implements ProtocolKeyword {
+    ACQUIRE, GUARD, RELEASE, NEXT, OWNER, CHECK, HISTORY;
+
+    private final byte[] bytes = toString().getBytes(StandardCharsets.US_ASCII);
+
+    @Override
+    public byte[] getBytes() {
+        return bytes;
+    }
+
+    @Override
+    public String toString() {
+        return "SIMBA." + name();
+    }
+}

@@ -1,0 +1,90 @@
+package io.github.simbaresp.shedlock;
+
+import io.github.simbaresp.Lock;
+import io.github.simbaresp.SimbaClient;
+import io.github.simbaresp.SimbaException;
+import java.time.Duration;
+import java.util.Optional;
+import net.javacrumbs.shedlock.core.AbstractSimpleLock;
+import net.javacrumbs.shedlock.core.ClockProvider;
+import net.javacrumbs.shedlock.core.ExtensibleLockProvider;
+import net.javacrumbs.shedlock.core.LockConfiguration;
+import net.javacrumbs.shedlock.core.SimpleLock;
+import net.javacrumbs.shedlock.support.LockException;
+
+/**
+ * Locks of ShedLock on simba-resp. The lease of a lock lasts for {@code lockAtMostFor}, and is not
+ * renewed unless the job extends it. If the job ends before {@code lockAtLeastFor}, the lease is
+ * shortened to the rest of that time.
+ */
+public final class SimbaRespLockProvider implements ExtensibleLockProvider {
+    private final SimbaClient client;
+    private final String prefix;
+
+    /** Creates a provider whose mutexes have the names of the locks, after {@code shedlock:}. */
+    public SimbaRespLockProvider(SimbaClient client) {
+        this(client, "shedlock:");
+    }
+
+    /** Creates a provider whose mutexes have the names of the locks, after a prefix. */
+    public SimbaRespLockProvider(SimbaClient client, String prefix) {
+        this.client = client;
+        this.prefix = prefix;
+    }
+
+    @Override
+    public Optional<SimpleLock> lock(LockConfiguration configuration) {
+        Duration most = millis(configuration.getLockAtMostFor());
+        return interruptibly(() -> client.with(o -> o.renew(false).ttl(most).grace(Duration.ZERO)).tryLock(prefix + configuration.getName()))
+            .map(lock -> new Held(lock, configuration));
+    }
+
+    private static final class Held extends AbstractSimpleLock {
+        /** The client gives a lease up by a hundredth early, at most 250 ms. */
+        private static final long MARGIN_MOST = 250;
+
+        private final Lock lock;
+
+        Held(Lock lock, LockConfiguration configuration) {
+            super(configuration);
+            this.lock = lock;
+        }
+
+        @Override
+        protected void doUnlock() {
+            long rest = Duration.between(ClockProvider.now(), lockConfiguration.getUnlockTime()).toMillis();
+            if (rest > 0) {
+                interruptibly(() -> lock.extend(Duration.ofMillis(rest + Math.min(rest / 99 + 1, MARGIN_MOST))));
+                return;
+            }
+            try {
+                lock.close();
+            } catch (SimbaException.Lost e) {
+                return; // its time is over
+            }
+        }
+
+        @Override
+        protected Optional<SimpleLock> doExtend(LockConfiguration configuration) {
+            boolean extended = interruptibly(() -> lock.extend(millis(configuration.getLockAtMostFor())));
+            return extended ? Optional.of(new Held(lock, configuration)) : Optional.empty();
+        }
+    }
+
+    private interface Request<T> {
+        T send() throws InterruptedException;
+    }
+
+    private static <T> T interruptibly(Request<T> request) {
+        try {
+            return request.send();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+            throw new LockException("interrupted", e);
+        }
+    }
+
+    private static Duration millis(Duration d) {
+        return Duration.ofMillis(d.toMillis());
+    }
+}
