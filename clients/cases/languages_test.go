@@ -26,7 +26,7 @@ var variants = []variant{
 	{name: "jvm", agent: jvmAgent},
 }
 
-func goAgent(t *testing.T) []string { return []string{simbatest.Build(t, "clients/cases/goagent")} }
+func goAgent(t *testing.T) []string { return []string{simbatest.Build(t, "tests/clients/agent")} }
 
 // pythonAgent installs the redis-py of requirements.txt in a virtual environment.
 func pythonAgent(t *testing.T) []string {

@@ -1,4 +1,4 @@
-// Goagent drives the Go client for the cases, see the package comment of package cases.
+// Agent drives the Go client for the cases of clients/cases.
 package main
 
 import (
