@@ -244,13 +244,10 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	call.judge(c) // the user's rules may have changed before rejudge could find the call
 	var why resp.Wakeup
 	var revoked *denial
-	for again := false; out.Status == simba.StatusWaiting && err == nil; again = true {
+	for out.Status == simba.StatusWaiting && err == nil {
 		parked := time.Now()
 		why = w.Await(deadline)
 		c.call.parked += time.Since(parked)
-		if again && why == resp.Woken && a.limit > 0 && !time.Now().Before(deadline) {
-			why = resp.TimedOut // otherwise it could go on for ever, while commits take longer than leases
-		}
 		reason := endReason(why)
 		if revoked = call.revoked.Load(); revoked != nil && why == resp.Woken {
 			reason = simba.EndLeft

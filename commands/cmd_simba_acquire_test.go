@@ -204,23 +204,38 @@ func TestAWaiterWithoutAGrantWaitsOn(t *testing.T) {
 }
 
 // While each commit takes longer than the lease, each grant is lost before the client can learn of it.
-func TestAWaiterThatLosesEachGrantTimesOut(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		s.backend.commit = func(seq simba.Seq) error {
-			time.Sleep(400 * time.Millisecond)
-			ticket.missing().Wake()
-			return nil
-		}
-		p := s.dial()
-		began := time.Now()
-		p.send("SIMBA.ACQUIRE m c 100 WAIT 1000")
-		if got := status(p.reply()); got != "timeout" {
-			t.Errorf("the waiter got %q, want timeout", got)
-		}
-		if took := time.Since(began); took != 1600*time.Millisecond { // the commit that ran, and that of the reply
-			t.Errorf("SIMBA.ACQUIRE waited %v, want 1.6s", took)
-		}
-	})
+func TestAWaiterThatLosesEachGrantCanEnd(t *testing.T) {
+	const commit = 400 * time.Millisecond
+	for _, end := range []struct {
+		wait, want string
+		by         func(*site)
+		after      time.Duration
+	}{
+		{"1000", "timeout", func(*site) {}, 4 * commit},
+		{"0", "-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n", func(s *site) {
+			time.Sleep(commit / 2)
+			s.dial().expect("CLIENT UNBLOCK 1 ERROR", ":1\r\n")
+		}, 3 * commit},
+	} {
+		withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
+			s.backend.commit = func(simba.Seq) error {
+				time.Sleep(commit)
+				ticket.missing().Wake()
+				return nil
+			}
+			p := s.dial()
+			began := time.Now()
+			p.send("SIMBA.ACQUIRE m c 100 WAIT " + end.wait)
+			synctest.Wait()
+			end.by(s)
+			if got := status(p.reply()); got != end.want {
+				t.Errorf("WAIT %s: the waiter got %q, want %q", end.wait, got, end.want)
+			}
+			if took := time.Since(began); took != end.after {
+				t.Errorf("WAIT %s: SIMBA.ACQUIRE waited %v, want %v", end.wait, took, end.after)
+			}
+		})
+	}
 }
 
 // While an fsync hangs, the reply waits and the lease runs.

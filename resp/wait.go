@@ -26,6 +26,7 @@ const (
 type Wait struct {
 	c     *Conn
 	woken bool // protected by interrupts.readMu
+	again bool // Await has returned; protected by interrupts.readMu
 }
 
 // NewWait returns a Wait for the command that runs.
@@ -52,7 +53,8 @@ func (w *Wait) Wake() {
 // Woken.
 //
 // Await may be called again. A Wake ends one call of Await. CLIENT UNBLOCK, a shutdown and a
-// disconnect also end all later calls.
+// disconnect also end all later calls. These return Woken last. Otherwise a wait could go on for ever
+// if each Wake is in vain, and the next one comes before Await looks at the time.
 //
 // The arguments of the command remain valid. Received bytes stay in the buffer. If the client sends
 // more bytes than the largest command may have, the server disconnects it. Before authentication
@@ -94,7 +96,7 @@ func (c *Conn) endWait() {
 	c.touch()
 	c.readMu.Lock()
 	defer c.readMu.Unlock()
-	c.wait.woken = false
+	c.wait.woken, c.wait.again = false, true
 	// c.unblock stays set. If this Await returned Woken instead, c.unblock ends the next Await.
 	c.wait = nil
 	c.rearm()
@@ -105,18 +107,22 @@ func (c *Conn) endWait() {
 func (i *interrupts) checkWait(w *Wait, deadline time.Time) Wakeup {
 	i.readMu.Lock()
 	defer i.readMu.Unlock()
+	why := parked
 	switch {
-	case w.woken:
+	case w.woken && !w.again:
 		return Woken
 	case i.unblock != parked:
-		return i.unblock
+		why = i.unblock
 	case i.draining:
-		return ShuttingDown
+		why = ShuttingDown
 	case !deadline.IsZero() && !time.Now().Before(deadline):
-		return TimedOut
+		why = TimedOut
+	case w.woken:
+		why = Woken
+	default:
+		i.readUntil(deadline)
 	}
-	i.readUntil(deadline)
-	return parked
+	return why
 }
 
 // Unblock ends the wait of a blocked command with UnblockedError if asError is set, otherwise with
