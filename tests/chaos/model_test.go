@@ -193,6 +193,9 @@ func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 			return out.owner == in.contender && r.within(in, out), s
 		}
 		ok, s := r.free(s, out.ret)
+		if r.requeues {
+			in.call = s.now // the lease begins with the grant, however long the waiter has waited
+		}
 		return ok && out.owner == in.contender && out.token > s.largest && r.within(in, out), r.granted(s, in, out.token, out.ret)
 	case "renewed":
 		return r.renewed(s, in, out)

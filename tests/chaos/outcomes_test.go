@@ -201,7 +201,18 @@ func (r *rules) requeued(w operation, all []operation) int {
 	if !r.requeues || w.kind != wait {
 		return 0
 	}
-	return unnoticed(w, all)
+	end := never
+	if !w.unknown {
+		end = r.last(w)
+	}
+	n := 0
+	meanwhile := slices.DeleteFunc(slices.Clone(all), func(o operation) bool { return o.call > end })
+	for _, o := range meanwhile {
+		if o.kind == breakUp && o.done && o.ret >= w.call {
+			n++ // it may have ended a tenure that no reply has shown
+		}
+	}
+	return max(0, n+unnoticed(w, meanwhile)-1)
 }
 
 // more returns how many tenures beyond the first a request may have begun unnoticed, because the
@@ -210,11 +221,11 @@ func (r *rules) more(w operation, all []operation) int {
 	if !r.again {
 		return 0
 	}
-	return unnoticed(w, all)
+	return max(0, unnoticed(w, all)-1)
 }
 
-// unnoticed returns how many tenures beyond the first replies show of the contender of w, after w was
-// sent, of which the contender has not learned.
+// unnoticed returns how many tenures replies show of the contender of w, after w was sent, of which
+// the contender has not learned.
 func unnoticed(w operation, all []operation) int {
 	reported, seen := reportedTokens(w.contender, all), make(map[uint64]bool)
 	for _, o := range all {
@@ -222,7 +233,7 @@ func unnoticed(w operation, all []operation) int {
 			seen[o.reply.token] = true
 		}
 	}
-	return max(0, len(seen)-1)
+	return len(seen)
 }
 
 // client returns the number of a contender in porcupine's picture.

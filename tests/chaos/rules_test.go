@@ -267,6 +267,10 @@ func TestAnEngineMayDoWhatItsDocumentsSay(t *testing.T) {
 		{"a wait begins its second tenure in its first lease", requeues, lostTwice(110), false},
 		{"a wait begins a second tenure, and another contender gets the mutex in its lease", requeues, lostTwice(160, in(200, 220, acquires("b"), granted("b", 4))), false},
 		{"a wait begins a second tenure, and another contender gets the mutex after its lease", requeues, lostTwice(160, in(210, 221, acquires("b"), granted("b", 4))), true},
+		{"a waiter gets the mutex, and another contender gets it in its lease", requeues, []operation{
+			in(0, 10, request{kind: acquire, contender: "a", lease: 300 * time.Millisecond}, granted("a", 1)),
+			in(5, 310, waits("c"), granted("c", 2)), in(320, 330, acquires("b"), granted("b", 3)),
+		}, false},
 		{"a wait without a reply begins two tenures", requeues, []operation{lost(0, waits("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, true},
 		{"an ACQUIRE without a reply begins two tenures", requeues, []operation{lost(0, acquires("a")), in(20, 30, asks, owned("a", 1)), in(150, 160, asks, owned("a", 2))}, false},
 		{"a wait times out, and its tenure goes on", requeues, []operation{first, in(20, 100, waits("c"), reply{status: "timeout", owner: "a", token: 1}), in(30, 40, releases("a", 1), yes), in(110, 120, asks, owned("c", 2))}, false},
