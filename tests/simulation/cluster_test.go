@@ -432,12 +432,11 @@ func (w *clusterWorld) caughtUp(m *clusterMember) bool {
 		return false
 	}
 	return !slices.ContainsFunc(w.members, func(o *clusterMember) bool {
-		if o.run == nil {
-			return w.lost >= 0 // perhaps it does not know
+		known := o.known
+		if o.run != nil {
+			known = o.run.member.Status().Members
 		}
-		return !slices.ContainsFunc(o.run.member.Status().Members, func(x cluster.MemberStatus) bool {
-			return x.ID == s.Members[at].ID && !x.Learner
-		})
+		return !slices.ContainsFunc(known, func(x cluster.MemberStatus) bool { return x.ID == s.Members[at].ID && !x.Learner })
 	})
 }
 

@@ -147,7 +147,8 @@ type clusterMember struct {
 	index int
 	wall  atomic.Int64 // how far its wall clock is ahead, in nanoseconds
 
-	mem     *vfs.MemFS // while it is down
+	mem     *vfs.MemFS             // while it is down
+	known   []cluster.MemberStatus // the members that it knew when it last ran
 	boots   int
 	booted  time.Duration // the zero of the machine's boot clock
 	run     *clusterRun   // nil = it is down
@@ -396,6 +397,7 @@ func (m *clusterMember) crash(percent int, power bool) {
 		return
 	}
 	synctest.Wait()
+	m.known = r.member.Status().Members
 	w.logf(-1-m.index, "a crash that keeps %d%%, power cut: %t", percent, power)
 	r.end()
 	w.net.kill(m.index, power)
@@ -411,6 +413,7 @@ func (m *clusterMember) stop() {
 		return
 	}
 	w.logf(-1-m.index, "an orderly stop")
+	m.known = r.member.Status().Members
 	r.unfreeze()
 	if _, leads := r.member.Leader(); leads && len(r.member.Status().Members) > 1 {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
