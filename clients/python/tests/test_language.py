@@ -295,3 +295,58 @@ def test_blocked_loop_does_not_hold(port: int) -> None:
             await asyncio.wait_for(lock.lost.wait(), 1)
 
     asyncio.run(main())
+
+
+def test_cancellation_of_lead_counts_while_lost_work_ends(port: int) -> None:
+    async def main() -> None:
+        async def work(tenure: simba_resp.Tenure[asyncio.Event]) -> None:
+            try:
+                raw(port).execute_command("SIMBA.BREAK", "ending")
+                await asyncio.sleep(10)
+            finally:
+                ending.set()
+                await asyncio.sleep(0.3)
+
+        ending = asyncio.Event()
+        async with async_client(port, ttl=0.5) as client:
+            task = asyncio.create_task(client.lead("ending", work))
+            await ending.wait()
+            await cancel(task)
+            await asyncio.sleep(0.1)
+        assert free(port, "ending")
+
+    asyncio.run(main())
+
+
+def test_wait_outlasts_timeout(port: int) -> None:
+    with simba_resp.Client(redis.Redis(port=port), timeout=0.5) as client:
+        first, second = client.lock("outlasts"), client.lock("outlasts", wait=10)
+        first.acquire()
+        waiter = threading.Thread(target=second.acquire)
+        waiter.start()
+        time.sleep(1.5)
+        first.release()
+        waiter.join(0.2)  # a waiter that polls would need longer
+        assert second.held()
+        second.release()
+
+
+def test_release_before_acquire_is_lost(port: int) -> None:
+    with simba_resp.Client(redis.Redis(port=port)) as client:
+        lock = client.lock("before")
+        with pytest.raises(simba_resp.Lost):
+            lock.release()
+        with lock:
+            assert lock.held()
+
+
+def test_given_up_effort_with_an_id_leaves_nothing(port: int) -> None:
+    with simba_resp.Client(redis.Redis(port=port)) as client:
+        raw(port).execute_command("SIMBA.ACQUIRE", "named", "other", 60_000)
+        with pytest.raises(simba_resp.NotAcquired):
+            client.lock("named", id="one", wait=0.4).acquire()
+        wait_for(lambda: not raw(port).execute_command("SIMBA.QUEUE", "named"), 1)
+        raw(port).execute_command("SIMBA.RELEASE", "named", "other")
+        with client.lock("named", id="one", wait=1):
+            pass
+        assert free(port, "named")

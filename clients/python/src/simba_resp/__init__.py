@@ -15,8 +15,7 @@ they are right at once. A process can also be frozen right after its check. So p
 resource, which must refuse a token smaller than the largest that it has seen.
 """
 
-from ._engine import Final
-from ._history import State
+from ._engine import Final, State
 from ._sync import Client, Lock
 from ._tenure import Tenure
 from .errors import Closed, InUse, Lost, NotAcquired, Owner, SimbaError, Unavailable

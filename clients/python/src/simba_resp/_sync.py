@@ -10,20 +10,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from redis import Redis
 
-from . import _wire
-from ._engine import Engine, Time, log
-from ._history import History, State
-from ._tenure import FOREVER, Tenure, Terms, millis, now
-from ._wire import Commands
-from .errors import Owner, Stopped, Unavailable
+from ._engine import Engine, State, Time
+from ._tenure import FOREVER, Tenure, Terms, millis
+from .errors import Owner, Stopped
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 T = TypeVar("T")
 Work = Callable[[Tenure[threading.Event]], Any]
-IDLE_MAX = 16  # how many connections are kept that nobody uses
-FRESH = 0.1  # how long a connection is taken to be open after a request
 
 
 def _run(work: Coroutine[Any, Any, T]) -> T:
@@ -36,105 +31,20 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     raise RuntimeError("a coroutine of the sync client has suspended")
 
 
-class _Wire:
-    """One connection, used by one thread at a time."""
-
-    def __init__(self, redis: Redis, timeout: float, notices: bool = False) -> None:
-        self.closed, self._timeout, self.used = False, timeout, 0.0  # not used = not connected
-        self._connection = _wire.connection(redis, timeout, notices)
-
-    async def ask(self, commands: Commands, timeout: float) -> list[Any]:
-        replies: list[Any] = []
-        end = now() + timeout
-        try:
-            await self.send(commands)
-            while len(replies) < len(commands):
-                if timeout < self._timeout and not self._connection.can_read(max(0, end - now())):
-                    raise Unavailable("server unavailable: no reply in time")
-                replies.append(self._read())
-        except BaseException as error:
-            self.close()
-            if not isinstance(error, Exception):
-                raise
-            replies += [_wire.failure(error)] * (len(commands) - len(replies))
-        return replies
-
-    async def send(self, commands: Commands) -> None:
-        if not self.used:
-            self._connection.connect()
-        self.used = now()
-        for command in commands:
-            self._connection.send_command(*command)
-
-    async def read(self, timeout: float) -> Any:
-        try:
-            return self._read() if self._connection.can_read(timeout) else None
-        except Exception as error:
-            return _wire.failure(error)
-
-    def _read(self) -> Any:
-        try:
-            return self._connection.read_response()
-        except _wire.REFUSALS as error:
-            return _wire.failure(error)
-
-    def quiet(self) -> bool:
-        """Return whether the connection is open, and no reply is left."""
-        try:
-            return now() - self.used < FRESH or not self._connection.can_read(0)
-        except Exception:
-            return False
-
-    def close(self) -> None:
-        self.closed = True
-        self._connection.disconnect()
-
-
 class _Engine(Engine[threading.Event]):
     event = threading.Event
-
-    def reset(self) -> None:
-        super().reset()
-        self.idle: list[_Wire] = []
 
     async def pause(self, event: threading.Event, seconds: float) -> None:
         event.wait(max(0, seconds))
 
-    def spawn(self, work: Coroutine[Any, Any, None], keep: bool = False) -> None:
-        def run() -> None:
-            try:
-                _run(work)
-            except Exception:
-                log.exception("a thread of the client has failed")
-
+    def spawn(self, work: Coroutine[Any, Any, None], keep: bool = True) -> None:
         try:
-            threading.Thread(target=run, name="simba-resp", daemon=True).start()
+            threading.Thread(target=_run, args=(work,), name="simba-resp", daemon=True).start()
         except RuntimeError:  # the interpreter ends
             work.close()
 
-    def wire(self, notices: bool = False) -> _Wire:
-        return _Wire(self.redis, self.timeout, notices)
-
     async def call(self, who: Tenure[threading.Event], f: Any) -> Any:
         return f(who)
-
-    async def ask_all(self, commands: Commands, timeout: float, limit: float = FOREVER) -> list[Any]:
-        timeout, wire = min(timeout, limit), None
-        while self.idle and wire is None:
-            try:
-                wire = self.idle.pop()
-            except IndexError:  # another thread was faster
-                break
-            if not wire.quiet():
-                wire.close()
-                wire = None
-        wire = wire or _Wire(self.redis, timeout)
-        replies = await wire.ask(commands, timeout)
-        if len(self.idle) >= IDLE_MAX or self.closed:
-            wire.close()
-        if not wire.closed:
-            self.idle.append(wire)
-        return replies
 
 
 class Lock(Tenure[threading.Event]):
@@ -228,15 +138,15 @@ class Client:
         """Yield the present state of a mutex, and then each change in order, until stop is set. While
         the server does not answer, watch asks again. It raises Closed, and the server's error
         replies."""
-        who, history = Tenure(self._engine, mutex, {}, stop), History()
-        who._pause = 0.0
+        who = Tenure(self._engine, mutex, {}, stop)
+        who._epoch = self._engine.epoch
         try:
             while True:
-                yield from _run(self._engine.changes(who, history))
+                yield from _run(self._engine.changes(who))
         except Stopped:
             return
         finally:
-            self._engine._unlisten(who)
+            self._engine.watchers.discard(who)
 
     def owner(self, mutex: str) -> Owner | None:
         """Return the owner of a mutex; None = it is free."""
@@ -251,8 +161,6 @@ class Client:
         """End all waits and watches, release all locks, set the events lost of lead and every, and
         wait for all that, at most for timeout."""
         _run(self._engine.close())
-        while self._engine.idle:
-            self._engine.idle.pop().close()
 
     def __enter__(self) -> Client:
         return self

@@ -2,30 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import os
 import secrets
 import socket
-import time
+import threading
 from datetime import timedelta
-from typing import Any, Generic, Protocol, TypedDict, TypeVar
+from typing import Any, Generic, TypedDict, TypeVar
 
+from ._wire import Command, now
 from .errors import Lost, Owner
 
 FOREVER = float("inf")
-PAUSE = 0.1  # after the first failed request, in seconds
 DAY = 24 * 60 * 60 * 1000  # the longest window, in milliseconds
 MAX_ID = 128  # bytes
 
-_boottime = getattr(time, "CLOCK_BOOTTIME", None)
 _counter = itertools.count(1)
 _host = "".join(c for c in socket.gethostname() if c.isascii() and c not in "@{} ")
-
-
-def now() -> float:
-    """Return the time of a clock that nobody can set. On Linux it also runs while the machine is
-    suspended."""
-    return time.monotonic() if _boottime is None else time.clock_gettime(_boottime)
 
 
 def millis(name: str, value: float | timedelta, lowest: int, highest: float = DAY) -> int:
@@ -42,15 +36,7 @@ def new_id(prefix: str) -> str:
     return begin + _host[: max(0, MAX_ID - len(begin.encode()) - len(end))] + end
 
 
-class Signal(Protocol):
-    """A threading.Event or an asyncio.Event."""
-
-    def set(self) -> None: ...
-    def clear(self) -> None: ...
-    def is_set(self) -> bool: ...
-
-
-E = TypeVar("E", bound=Signal)
+E = TypeVar("E", threading.Event, asyncio.Event)
 
 
 class Terms(TypedDict, total=False):
@@ -78,23 +64,21 @@ class Tenure(Generic[E]):
     lost: E
 
     # The effort
-    _ttl = _grace = 0  # the windows, in milliseconds
-    _fits = False  # the windows are the defaults, so they may be shortened
     _epoch = 0  # of the engine; 0 = the effort has not begun
-    _last = 0  # the token of the tenure before; not 0 = ask again even if refused
+    _again = False  # lead has had a tenure: ask again even if refused
     _works = False  # of lead or every: the mutex is released when the work returns
+    _quit = False  # the caller has ended the effort
     _owner: Owner | None = None  # in the last reply
     _failure: Exception | None = None  # of the last request; None = it was answered
-    _present = _uncertain = False  # the server keeps, or may keep, something for the contender
-    _polls = False  # there is no connection for outcomes
-    _request, _via = 0, ""  # the request that waits, and the name of the connection for its outcome
+    _keeps = False  # the server keeps, or may keep, something for the contender
+    _request, _via = 0, ""  # the last request, and the name of the connection for its outcome
+    _waits = False  # the server has confirmed that the request waits
     _outcome: dict[str, Any] | Exception | None = None
-    _channels: tuple[str, ...] = ()  # the subscribed ones
+    _newest = -1  # the largest token that watch has seen
     # The lease
     _over, _leaving = "", False  # why the tenure has ended; whether its release has begun
     _began = _sent = _due = _noticed = 0.0  # when; due is the next renewal
     _until = -FOREVER  # when the lease is given up
-    _pause = PAUSE  # after the next failed renewal
 
     def __init__(
         self, engine: Any, mutex: str, terms: Terms, stop: E | None = None, wait: float | None = None,
@@ -103,7 +87,8 @@ class Tenure(Generic[E]):
         if unknown := terms.keys() - Terms.__annotations__.keys():
             raise TypeError(f"unknown options: {', '.join(unknown)}")
         self.mutex, self.id, self.lost = mutex, terms.get("id") or "", engine.event()
-        self._engine, self._terms, self._wake, self._stop = engine, terms, engine.event(), stop
+        self._engine, self._terms, self._wake = engine, terms, engine.event()
+        self._stop: E | None = stop
         self._once = once  # it does not wait
         self._deadline = FOREVER if wait is None else now() + wait
 
@@ -121,24 +106,21 @@ class Tenure(Generic[E]):
     def _left(self) -> float:
         return -1.0 if self._over else self._until - now()
 
-    def _lease(self) -> float:
-        return (self._ttl + self._grace) / 1000
+    def _windows(self) -> tuple[int, int]:
+        """Return ttl and grace, in milliseconds."""
+        ttl, grace = self._terms.get("ttl"), self._terms.get("grace")
+        return (
+            self._engine.ttl if ttl is None else millis("ttl", ttl, 1),
+            self._engine.grace if grace is None else millis("grace", grace, 0),
+        )
 
-    def _renewed(self, sent: float, left: float) -> None:
+    def _renewed(self, sent: float, left: int) -> None:
         """Begin a lease. sent is when its request was sent, left is what the server has granted."""
-        length = min(self._lease(), left)
-        self._sent, self._due = sent, sent + min(self._ttl / 1000, length) / 3
-        self._until = sent + length - min(length / 100, 0.25)
+        ttl, grace = self._windows()
+        length = min(ttl + grace, left) / 1000
+        self._sent, self._until = sent, sent + length - min(length / 100, 0.25)
+        self._due = sent + min(ttl / 1000, length) / 3 if sent >= self._noticed else sent
 
-    def _fit(self, longest: int) -> bool:
-        """Shorten default windows to the longest lease of the server. Return False if they are the
-        caller's, or short enough."""
-        if not self._fits or not 2 <= longest < self._ttl + self._grace:
-            return False
-        self._ttl = longest * self._ttl // (self._ttl + self._grace)
-        self._grace = longest - self._ttl
-        return True
-
-    def _guard(self, token: int) -> tuple[Any, ...]:
-        windows = self._ttl, "TRANSITION", self._grace
-        return "SIMBA.GUARD", self.mutex, self.id, *windows, "TOKEN", token
+    def _ask(self, verb: str, *more: Any) -> Command:
+        ttl, grace = self._windows()
+        return f"SIMBA.{verb}", self.mutex, self.id, ttl, "TRANSITION", grace, *more

@@ -1,7 +1,11 @@
-"""Requests and replies, and the options of the connections that carry them."""
+"""Connections, requests and replies, for threads and for asyncio."""
 
 from __future__ import annotations
 
+import asyncio
+import inspect
+import sys
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +13,13 @@ from redis import exceptions
 
 from .errors import Owner, Unavailable
 
+if sys.version_info >= (3, 11):
+    from asyncio import timeout as timeout_after
+else:
+    from async_timeout import timeout as timeout_after  # redis-py depends on it there
+
 Command = tuple[Any, ...]
-Commands = Sequence[Command]
+FRESH = 0.1  # how long a connection is taken to be open after a request, in seconds
 # The beginnings of error replies after which a retry may succeed. redis-py removes the codes for
 # which it has a class.
 TRANSIENT = ("TRYAGAIN", "OOM", "BUSY", "UNBLOCKED", "max number of ")
@@ -19,17 +28,77 @@ TRANSIENT_CLASSES = ("TryAgainError", "OutOfMemoryError")
 _login = (exceptions.AuthenticationError, exceptions.AuthorizationError)
 REFUSALS = (exceptions.ResponseError, exceptions.InvalidResponse, *_login)
 
+_boottime = getattr(time, "CLOCK_BOOTTIME", None)
 
-def connection(redis: Any, timeout: float | None, notices: bool) -> Any:
-    """Return a connection with the options of a client of redis-py. Nothing is sent again on it.
-    With notices it speaks RESP2, where they come as replies."""
-    pool = redis.connection_pool
-    options = {k: v for k, v in pool.connection_kwargs.items() if not k.startswith(("maint", "oss"))}
-    options |= {"decode_responses": True, "encoding": "utf-8", "health_check_interval": 0}
-    options |= {"retry": None, "retry_on_timeout": False, "retry_on_error": []}
-    options |= {"socket_timeout": timeout} | ({"protocol": 2} if notices else {})
-    options |= {} if "path" in options else {"socket_connect_timeout": timeout}
-    return pool.connection_class(**options)
+
+def now() -> float:
+    """Return the time of a clock that nobody can set. On Linux it also runs while the machine is
+    suspended."""
+    return time.monotonic() if _boottime is None else time.clock_gettime(_boottime)
+
+
+async def wait(result: Any) -> Any:
+    """Return the result of a method of redis-py, which has the same methods for both worlds."""
+    return await result if inspect.isawaitable(result) else result
+
+
+class Wire:
+    """One connection, used by one request, or one batch of them, at a time. It has the options of a
+    client of redis-py, and sends nothing again."""
+
+    def __init__(self, redis: Any, timeout: float, **more: Any) -> None:
+        pool = redis.connection_pool
+        options = {k: v for k, v in pool.connection_kwargs.items() if not k.startswith(("maint", "oss"))}
+        options |= {"decode_responses": True, "encoding": "utf-8", "health_check_interval": 0}
+        options |= {"retry": None, "retry_on_timeout": False, "retry_on_error": []}
+        options |= {} if "path" in options else {"socket_connect_timeout": timeout}
+        self.connection = pool.connection_class(**options | {"socket_timeout": timeout} | more)
+        self.timeout, self.used = timeout, now()
+
+    async def ask(self, commands: Sequence[Command], timeout: float) -> list[Any]:
+        """Return the replies, each perhaps an exception: Unavailable, or the server's error reply.
+        Without a reply, close the connection and raise Unavailable."""
+        end = now() + timeout
+        try:
+            await self.send(commands)
+            replies = [await self.read(end - now()) for _ in commands]
+        except BaseException as error:
+            await self.close()
+            raise (failure(error) if isinstance(error, Exception) else error) from None
+        self.used = now()
+        return replies
+
+    async def send(self, commands: Sequence[Command]) -> None:
+        for command in commands:  # the first one connects
+            await wait(self.connection.send_command(*command))
+
+    async def read(self, timeout: float) -> Any:
+        read = self.connection.read_response
+        try:
+            if inspect.iscoroutinefunction(read):
+                async with timeout_after(max(0, timeout)):
+                    return await read(disconnect_on_error=False)
+            if not self.connection.can_read(max(0, timeout)):
+                raise TimeoutError("no reply in time")
+            return read()
+        except asyncio.TimeoutError:
+            raise TimeoutError("no reply in time") from None
+        except REFUSALS as error:
+            return failure(error)
+
+    async def stale(self) -> bool:
+        """Return whether the connection is closed, or a reply is left. Then close it."""
+        look = getattr(self.connection, "can_read", None) or self.connection.can_read_destructive
+        try:
+            if now() - self.used < FRESH or not await wait(look()):
+                return False
+        except Exception:
+            pass
+        await self.close()
+        return True
+
+    async def close(self) -> None:
+        await wait(self.connection.disconnect(True))  # in asyncio: do not wait
 
 
 def failure(error: Exception) -> Exception:

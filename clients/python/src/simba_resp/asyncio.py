@@ -8,103 +8,39 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from redis.asyncio import Redis
 
-from . import _wire
-from ._engine import Engine, Time, log
-from ._history import History, State
-from ._tenure import FOREVER, Tenure, Terms, millis, now
-from ._wire import Command, Commands
-from .errors import Owner, Unavailable
+from ._engine import Engine, State, Time
+from ._tenure import FOREVER, Tenure, Terms, millis
+from ._wire import Command
+from .errors import Closed, Owner
 
-if sys.version_info >= (3, 11):
-    from asyncio import timeout as timeout_after
-else:
-    from async_timeout import timeout as timeout_after  # redis-py depends on it there
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 Work = Callable[[Tenure[asyncio.Event]], Coroutine[Any, Any, Any]]
 
 
-class _Wire:
-    """One connection that many tasks may share. The replies come in the order of the commands. So a
-    cancelled task leaves the connection in order, and its RELEASE follows its ACQUIRE."""
+REQUESTS_MAX = 16  # how many requests, and so connections, are under way at a time
 
-    def __init__(self, redis: Redis, notices: bool = False) -> None:
-        self.closed, self._connection = False, _wire.connection(redis, None, notices)
-        self.cancelled = False  # by somebody else: the event loop ends
-        self._early: list[Command] | None = []  # what is sent when the connection is open
-        self.waiting: deque[asyncio.Future[Any]] = deque()
-        self._notices: asyncio.Queue[Any] = asyncio.Queue()
-        self._task = asyncio.ensure_future(self._run())
 
-    async def ask(self, commands: Commands, timeout: float, limit: float = FOREVER) -> list[Any]:
-        loop = asyncio.get_running_loop()
-        futures = [loop.create_future() for _ in commands]
-        self.waiting.extend(futures)
-        guard = loop.call_later(timeout, self.close)
-        try:
-            await self.send(commands)
-            if limit < timeout:
-                await asyncio.wait(futures, timeout=limit)
-                return [one.result() if one.done() else _silence() for one in futures]
-            return [await one for one in futures]
-        finally:
-            guard.cancel()
+class _Task(asyncio.Task[None]):
+    """A task of the client. The end of the event loop, which cancels all tasks, makes the client hang
+    up. So a release does not end with the loop, which waits for its tasks."""
 
-    async def send(self, commands: Commands) -> None:
-        if self._early is not None:
-            self._early.extend(commands)
-        elif not self.closed:
-            # Nobody waits until the bytes are sent: each task waits for the reply to its few bytes.
-            self._connection._writer.writelines(self._connection.pack_commands(commands))
+    engine: _Engine
+    keep: bool
 
-    async def read(self, timeout: float) -> Any:
-        try:
-            async with timeout_after(timeout):
-                return await self._notices.get()
-        except asyncio.TimeoutError:
-            return None
-
-    async def _run(self) -> None:
-        failure: Exception = _silence()
-        try:
-            await self._connection.connect()
-            early, self._early = self._early or [], None
-            await self.send(early)
-            while True:
-                try:
-                    reply = await self._connection.read_response(disconnect_on_error=False)
-                except _wire.REFUSALS as error:
-                    reply = _wire.failure(error)
-                if not self.waiting:
-                    self._notices.put_nowait(reply)
-                elif not (future := self.waiting.popleft()).done():
-                    future.set_result(reply)
-        except asyncio.CancelledError:
-            self.cancelled = not self.closed
-        except Exception as error:
-            failure = _wire.failure(error)
-        finally:
-            self.closed = True
-            self._notices.put_nowait(failure)
-            for future in self.waiting:
-                if not future.done():
-                    future.set_result(failure)
-            if self._connection._writer is not None:
-                self._connection._writer.transport.abort()
-            await self._connection.disconnect(nowait=True)
-
-    def close(self) -> None:
-        self.closed = True
-        self._task.cancel()
+    def cancel(self, msg: Any = None) -> bool:
+        if not self.get_loop().is_running():
+            self.engine.hang_up()
+            if self.keep:
+                return False
+        return super().cancel(msg)  # of a timeout, if the loop runs
 
 
 class _Engine(Engine[asyncio.Event]):
@@ -113,10 +49,8 @@ class _Engine(Engine[asyncio.Event]):
     def reset(self) -> None:
         super().reset()
         self.loop: asyncio.AbstractEventLoop | None = None
-        self.shared: _Wire | None = None
-        self.ending = False  # the event loop ends
-        self.tasks: set[asyncio.Task[None]] = set()
-        self.kept: set[asyncio.Task[Any] | None] = set()  # those that go on after a cancellation
+        self.tasks: set[_Task] = set()
+        self.slots = asyncio.Semaphore(REQUESTS_MAX)
 
     def enter_loop(self) -> None:
         """Begin anew if the event loop of the earlier calls is closed."""
@@ -128,87 +62,54 @@ class _Engine(Engine[asyncio.Event]):
         self.loop = loop
 
     async def pause(self, event: asyncio.Event, seconds: float) -> None:
+        waits = asyncio.ensure_future(event.wait())
         try:
-            async with timeout_after(max(0, seconds)):  # wait_for could swallow a cancellation
-                await event.wait()
-        except asyncio.TimeoutError:
-            pass
-        except asyncio.CancelledError:
-            self._go_on()
+            await asyncio.wait({waits}, timeout=max(0, seconds))
+        finally:
+            waits.cancel()
 
-    def _go_on(self) -> None:
-        """Go on in a task that is kept, but not for long."""
-        if asyncio.current_task() not in self.kept:
-            raise
-        self.hurry = min(self.hurry, now() + self.timeout)
-
-    def spawn(self, work: Coroutine[Any, Any, None], keep: bool = False) -> None:
-        task = asyncio.get_running_loop().create_task(work)
+    def spawn(self, work: Coroutine[Any, Any, None], keep: bool = True) -> _Task:
+        task = _Task(work, loop=asyncio.get_running_loop())
+        task.engine, task.keep = self, keep
         self.tasks.add(task)
-        if keep:
-            self.kept.add(task)
-        task.add_done_callback(self._done)
+        task.add_done_callback(self.tasks.discard)
+        return task
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self.tasks.discard(task)
-        self.kept.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log.error("a task of the client has failed", exc_info=task.exception())
+    async def guard(self, who: Tenure[asyncio.Event], work: Coroutine[Any, Any, None]) -> None:
+        task = self.spawn(work)
+        try:
+            await asyncio.wait({task})
+        except asyncio.CancelledError:
+            who._quit = True
+            who._wake.set()
+            task.add_done_callback(lambda _: task.cancelled() or task.exception())  # nobody else asks
+            if task.done() and who.held():
+                await self.guard(who, self.finish(who))
+            raise
+        if task.cancelled():
+            raise Closed("the client is closed")
+        task.result()
 
-    def wire(self, notices: bool = False) -> _Wire:
-        return _Wire(self.redis, notices)
-
-    async def ask_all(self, commands: Commands, timeout: float, limit: float = FOREVER) -> list[Any]:
-        while True:
-            if self._line_ended():
-                self.shared = self.wire()
-            assert self.shared is not None
-            wire = self.shared
-            try:
-                replies = await wire.ask(commands, timeout, limit)
-            except asyncio.CancelledError:
-                self._go_on()
-                return [_silence()] * len(commands)
-            if not wire.cancelled:
-                if self.ending and not wire.waiting:
-                    wire.close()
-                return replies
-            # Ask again, since a release must not end with the event loop.
-
-    def _line_ended(self) -> bool:
-        self.ending = self.ending or self.shared is not None and self.shared.cancelled
-        return self.shared is None or self.shared.closed
+    async def ask(self, *command: Any, limit: float = FOREVER) -> Any:
+        async with self.slots:  # renewals do not wait here
+            return await super().ask(*command, limit=limit)
 
     async def call(self, who: Tenure[asyncio.Event], f: Any) -> Any:
         # In a task that is cancelled when the tenure or the present task ends. Wait for it.
-        task, lost = asyncio.ensure_future(f(who)), asyncio.ensure_future(who.lost.wait())
-        try:
-            await asyncio.wait({task, lost}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            lost.cancel()
-            while not task.done():
-                task.cancel()
-                try:
-                    await asyncio.wait({task})
-                except asyncio.CancelledError:
-                    continue
-        return None if task.cancelled() else task.result()
-
-    async def settle(self, who: Tenure[asyncio.Event]) -> None:
-        for _ in range(2):  # the end of the loop cancels the task of the connection, too
-            await asyncio.sleep(0)
-        end, _ = now() + self.timeout, self._line_ended()
-        while self.ending and now() < end and who in self.contenders.values():
-            await asyncio.sleep(0.01)
-
-    async def end(self) -> None:
-        """End all tasks of the client."""
-        if self.shared is not None:
-            self.shared.close()
-            self.tasks.add(self.shared._task)
-        for task in self.tasks:
-            task.cancel()
-        await asyncio.gather(*self.tasks, return_exceptions=True)
+        work, lost = asyncio.ensure_future(f(who)), asyncio.ensure_future(who.lost.wait())
+        waits, cancelled = {work, lost}, False
+        while not work.done():
+            try:
+                await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+            except asyncio.CancelledError:
+                cancelled = True
+            if not work.done():
+                work.cancel()
+                waits = {work}
+        lost.cancel()
+        if cancelled:
+            raise asyncio.CancelledError
+        return None if work.cancelled() else work.result()
 
 
 class Lock(Tenure[asyncio.Event]):
@@ -218,19 +119,19 @@ class Lock(Tenure[asyncio.Event]):
     async def acquire(self) -> None:
         """Wait until this process owns the mutex. For the errors see Client.lock. A cancelled acquire
         leaves no queue entry: it is released in the background."""
-        await self._engine.enter(self)
+        await self._engine.guard(self, self._engine.enter(self))
 
     async def release(self) -> None:
         """Release the mutex. Raise Lost if it was lost before. Raise Unavailable if the server does
         not reply in time: then the release goes on in the background, as after a cancellation."""
-        await self._engine.release(self)
+        await self._engine.guard(self, self._engine.release(self))
 
     async def __aenter__(self) -> Lock:
         await self.acquire()
         return self
 
     async def __aexit__(self, kind: object, *_: object) -> None:
-        await self._engine.finish(self, kind is not None)
+        await self._engine.guard(self, self._engine.finish(self, kind is not None))
 
 
 class Client:
@@ -280,15 +181,15 @@ class Client:
     async def watch(self, mutex: str) -> AsyncIterator[State]:
         """Yield the present state of a mutex, and then each change in order, see
         simba_resp.Client.watch."""
-        engine, history = self._engine, History()
+        engine = self._engine
         who: Tenure[asyncio.Event] = Tenure(engine, mutex, {})
-        who._pause = 0.0
+        who._epoch = engine.epoch
         try:
             while True:
-                for state in await engine.changes(who, history):
+                for state in await engine.changes(who):
                     yield state
         finally:
-            engine._unlisten(who)
+            engine.watchers.discard(who)
 
     async def owner(self, mutex: str) -> Owner | None:
         """Return the owner of a mutex; None = it is free."""
@@ -303,14 +204,12 @@ class Client:
         """End all waits, watches and work, release all locks, and wait for all that, at most for
         timeout."""
         await self._engine.close()
-        await self._own.end()
+        for task in self._own.tasks:
+            task.cancel()
+        await asyncio.gather(*self._own.tasks, return_exceptions=True)
 
     async def __aenter__(self) -> Client:
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-
-def _silence() -> Unavailable:
-    return Unavailable("server unavailable: no reply in time")
