@@ -193,6 +193,8 @@ class Engine(Generic[E]):
             self.waits.pop(who._request, None)
             who._began, who.token = now(), reply["token"]
         self.start("tick", self._tick)
+        if who._due < now() + TICK:
+            self.tick_now.set()
 
     async def _id_prefix(self, limit: float) -> str:
         try:
@@ -351,8 +353,6 @@ class Engine(Generic[E]):
             self.running.add(name)
         if starts:
             self.spawn(self._keep(name, loop), keep=False)
-        elif name == "tick":
-            self.tick_now.set()
 
     async def _keep(self, name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a loop again after an error while it is needed."""
