@@ -17,6 +17,7 @@ lock protects the sets and dicts of the engine. Nothing sends, waits or logs whi
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import os
@@ -359,7 +360,7 @@ class Engine(Generic[E]):
         while True:
             try:
                 await loop()
-            except (Unavailable, RedisError, OSError) as error:
+            except (Unavailable, RedisError, OSError, asyncio.TimeoutError) as error:
                 self.note(name, error)
                 await self.pause(self.event(), REDIAL if name == "notices" else 0)
             with self.lock:
@@ -470,12 +471,14 @@ class Engine(Generic[E]):
                 listeners = [(f"simba:{{{who.mutex}}}", who) for who in self._tenures(LISTEN_AFTER)]
                 listeners += [(f"simba-events:{{{who.mutex}}}", who) for who in list(self.watchers)]
                 want = {channel for channel, _ in listeners}
-                for verb, names in ("SUBSCRIBE", want - have), ("UNSUBSCRIBE", have - want):
-                    await wire.send([(verb, name) for name in names])
+                async with wire.within(self.timeout):
+                    for verb, names in ("SUBSCRIBE", want - have), ("UNSUBSCRIBE", have - want):
+                        await wire.send([(verb, name) for name in names])
                 have = want
                 try:
-                    reply = await wire.read(LISTEN_EVERY)
-                except TimeoutError:
+                    async with wire.within(LISTEN_EVERY):
+                        reply = await wire.read(LISTEN_EVERY)
+                except (TimeoutError, asyncio.TimeoutError):
                     continue
                 if isinstance(reply, list) and reply[0] == "message":
                     for who in [who for channel, who in listeners if channel == reply[1]]:

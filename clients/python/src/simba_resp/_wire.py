@@ -7,6 +7,7 @@ import inspect
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
 from redis import exceptions
@@ -52,16 +53,24 @@ class Wire:
         options |= {"decode_responses": True, "encoding": "utf-8", "health_check_interval": 0}
         options |= {"retry": None, "retry_on_timeout": False, "retry_on_error": []}
         options |= {} if "path" in options else {"socket_connect_timeout": timeout}
-        self.connection = pool.connection_class(**options | {"socket_timeout": timeout} | more)
+        self.asyncio = inspect.iscoroutinefunction(pool.connection_class.read_response)
+        # In asyncio, within is the timeout. Those of redis-py would cost a timer for each call.
+        options |= {"socket_timeout": None if self.asyncio else timeout} | more
+        self.connection = pool.connection_class(**options)
         self.timeout, self.used = timeout, now()
+
+    def within(self, timeout: float) -> AbstractAsyncContextManager[Any]:
+        """Limit the time of the body in asyncio. For threads, the socket and read do."""
+        return timeout_after(max(0, timeout)) if self.asyncio else nullcontext()
 
     async def ask(self, commands: Sequence[Command], timeout: float) -> list[Any]:
         """Return the replies, each perhaps an exception: Unavailable, or the server's error reply.
         Without a reply, close the connection and raise Unavailable."""
         end = now() + timeout
         try:
-            await self.send(commands)
-            replies = [await self.read(end - now()) for _ in commands]
+            async with self.within(timeout):
+                await self.send(commands)
+                replies = [await self.read(end - now()) for _ in commands]
         except BaseException as error:
             await self.close()
             raise (failure(error) if isinstance(error, Exception) else error) from None
@@ -73,16 +82,10 @@ class Wire:
             await wait(self.connection.send_command(*command))
 
     async def read(self, timeout: float) -> Any:
-        read = self.connection.read_response
+        if not self.asyncio and not self.connection.can_read(max(0, timeout)):
+            raise TimeoutError
         try:
-            if inspect.iscoroutinefunction(read):
-                async with timeout_after(max(0, timeout)):
-                    return await read(disconnect_on_error=False)
-            if not self.connection.can_read(max(0, timeout)):
-                raise TimeoutError("no reply in time")
-            return read()
-        except asyncio.TimeoutError:
-            raise TimeoutError("no reply in time") from None
+            return await wait(self.connection.read_response(disconnect_on_error=False))
         except REFUSALS as error:
             return failure(error)
 
@@ -106,8 +109,8 @@ def failure(error: Exception) -> Exception:
     transient = str(error).removeprefix("ERR ").startswith(TRANSIENT)
     if isinstance(error, REFUSALS) and type(error).__name__ not in TRANSIENT_CLASSES:
         return Unavailable(f"server unavailable: {error}") if transient else error
-    if isinstance(error, exceptions.RedisError | OSError | EOFError):
-        return Unavailable(f"server unavailable: {error}")
+    if isinstance(error, exceptions.RedisError | OSError | EOFError | asyncio.TimeoutError):
+        return Unavailable(f"server unavailable: {str(error) or 'no reply in time'}")
     return error  # a mistake in an option, or in this package
 
 
