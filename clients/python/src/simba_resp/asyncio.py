@@ -16,7 +16,6 @@ from redis.asyncio import Redis
 
 from ._engine import Engine, State, Time
 from ._tenure import FOREVER, Tenure, Terms, millis
-from ._wire import Command
 from .errors import Closed, Owner
 
 if TYPE_CHECKING:
