@@ -1,16 +1,12 @@
 import { randomBytes } from "node:crypto";
 import os from "node:os";
-import { Attempt } from "./attempt.js";
-import { now, within } from "./clock.js";
-import { dialer, type Dial, type Redis } from "./connections.js";
-import { Contenders, leaseOf, type Contender } from "./contenders.js";
-import { ClosedError, InUseError, isFinal, UnavailableError } from "./errors.js";
-import type { Lease, Lock, Tenure } from "./lease.js";
-import { Stop } from "./stop.js";
-import { Subscriptions } from "./subscriptions.js";
+import { isIoRedis, Wire, type Redis } from "./connections.js";
+import { ClosedError, InUseError, UnavailableError } from "./errors.js";
+import { fieldsOf, Lock, ownerOf, type Owner, type Reply } from "./lock.js";
+import { Notices } from "./notices.js";
+import { now, sleep, within } from "./time.js";
 import { Waits } from "./waits.js";
 import { Watcher, type State } from "./watch.js";
-import { Wire, type Owner, type Reply } from "./wire.js";
 
 /** A Logger gets outages, refusals, lost mutexes, and errors of leaders. console is one. */
 export interface Logger {
@@ -63,53 +59,71 @@ export interface EveryOptions extends ContendOptions {
 }
 
 /** A function that runs while this process owns the mutex. */
-export type Work<T, L = Tenure> = (tenure: L) => T | Promise<T>;
+export type Work<T> = (lock: Lock) => T | Promise<T>;
 
 /** final returns what f of lead or every returns to end lead or every, which then return the value. */
 export const final = <T>(value: T): unknown => new Final(value);
-class Final {
-  constructor(readonly value: unknown) {}
-}
+class Final { constructor(readonly value: unknown) {} }
 
 const quickTenure = 1000; // after a shorter tenure, lead pauses
+const tickEvery = 200; // timers stand still in a suspension, so the Client looks at the clock so often
+const watchEvery = 2000; // how often watch asks without a notice
+const noteEvery = 10_000;
 const maxWindow = 24 * 3600 * 1000;
-const longestTimer = 2 ** 31 - 1;
 const processTag = randomBytes(8).toString("hex"); // tells containers with the same host and pid apart
 const host = /^[\w.-]+$/.test(os.hostname()) ? os.hostname() : "localhost";
 let lastId = 0;
+
+const keyOf = (mutex: string, id: string): string => `${mutex} ${id}`; // a mutex has no white space
+
+function checked(name: string, value: number, least: number): number {
+  if (Number.isInteger(value) && value >= least && value <= maxWindow) return value;
+  throw new RangeError(`${name} is ${value}, not a whole number of milliseconds from ${least} to ${maxWindow}`);
+}
+
+/** link calls f with the reason when the signal fires, or has fired. The result ends that. */
+function link(signal: AbortSignal | undefined, f: (reason: unknown) => void): () => void {
+  const abort = (): void => f(signal?.reason);
+  signal?.addEventListener("abort", abort);
+  if (signal?.aborted) abort();
+  return () => signal?.removeEventListener("abort", abort);
+}
 
 /** A Client locks mutexes, leads and watches. A process needs one. */
 export class Client {
   /** @internal */ readonly timeout: number;
   /** @internal */ readonly logger: Logger;
-  /** @internal */ readonly dial: Dial;
   /** @internal */ readonly wire: Wire;
   /** @internal */ readonly waits = new Waits(this);
-  /** @internal */ readonly subscriptions = new Subscriptions(this);
-  /** @internal */ readonly contenders = new Contenders();
-  private readonly windows: Windows;
-  private readonly calls = new Set<Stop>();
-  private readonly username: string | undefined;
+  /** @internal The windows of contenders that set none. */ ttl: number;
+  /** @internal */ grace: number;
+  private readonly fits: boolean; // default windows may be shortened
+  private readonly notices: Notices;
   private prefix: string | undefined;
-  private longest = Infinity; // the longest lease that the server allows
-  private outage = false;
+  private readonly calls = new Set<AbortController>();
+  private readonly all = new Map<string, Lock>(); // each until the server has nothing for it
+  private readonly watchers = new Map<() => void, string>();
+  private timer: NodeJS.Timeout | undefined;
+  private tickAt = Infinity;
+  private noted = -Infinity;
+  private emptied = (): void => undefined;
   private closing: Promise<void> | undefined;
 
   /**
    * The Client makes its own connections with the options of redis, and never closes redis. It opens
    * the first one when it needs it.
    */
-  constructor(redis: Redis, options: ClientOptions = {}) {
-    this.timeout = options.timeout ?? 3000;
+  constructor(/** @internal */ readonly redis: Redis, options: ClientOptions = {}) {
+    this.timeout = checked("timeout", options.timeout ?? 3000, 1);
+    this.ttl = checked("ttl", options.ttl ?? 10_000, 1);
+    this.grace = checked("grace", options.grace ?? (options.ttl === undefined ? 2000 : 0), 0);
+    this.fits = options.ttl === undefined && options.grace === undefined;
     this.logger = options.logger ?? console;
     this.prefix = options.idPrefix;
-    this.windows = options;
-    this.username = (redis as { options?: { username?: string } }).options?.username;
-    if (!(this.timeout >= 1)) throw new RangeError(`timeout is ${this.timeout}, not 1 or more`);
     if (Buffer.byteLength(this.prefix ?? "") > 64) throw new RangeError("idPrefix has more than 64 bytes");
-    this.contender("m", {}); // throws if the windows are not valid
-    this.dial = dialer(redis, this.timeout);
-    this.wire = new Wire(this.dial, this.timeout);
+    if (typeof redis !== "function") isIoRedis(redis);
+    this.wire = new Wire(redis, this.timeout);
+    this.notices = new Notices(redis, this.timeout, this.noticed);
   }
 
   /**
@@ -138,6 +152,32 @@ export class Client {
     return this.lockOnce(mutex, true, work, options);
   }
 
+  private async lockOnce<T>(mutex: string, once: boolean, work?: Work<T> | LockOptions, last?: LockOptions): Promise<Lock | T> {
+    const options = (typeof work === "function" ? last : work) ?? {};
+    const { stop, end } = this.begin(options.signal);
+    try {
+      const lock = this.contender(mutex, options, typeof work === "function");
+      const late = (): void => stop.abort(lock.why());
+      const timer = options.wait === undefined ? undefined : setTimeout(late, Math.min(options.wait, 2 ** 31 - 1));
+      await lock.acquire(stop.signal, once, false).finally(() => clearTimeout(timer));
+      return typeof work === "function" ? await this.run(lock, stop.signal, work) : lock;
+    } finally {
+      end();
+    }
+  }
+
+  /** run runs work, and releases the mutex. If that was lost, its error has that of work as its cause. */
+  private async run<T>(lock: Lock, stop: AbortSignal, work: Work<T>): Promise<T> {
+    const unlink = link(stop, lock.abort);
+    const result = (async () => work(lock))();
+    const cause = await result.then(() => undefined, (err: unknown) => err);
+    unlink();
+    await lock.free().catch((lost: Error) => {
+      throw cause === undefined || cause === lost ? lost : Object.assign(lost, { cause });
+    });
+    return result;
+  }
+
   /**
    * lead contends for the mutex until the signal fires or the Client is closed, and runs work once for
    * each tenure. When the tenure is lost or the signal fires, `tenure.signal` fires, and work should
@@ -148,8 +188,21 @@ export class Client {
    * It rejects with the signal's reason, and with the server's error reply if that refuses the first
    * tenure. Later refusals are logged, and lead tries again.
    */
-  lead(mutex: string, work: Work<unknown>, options: ContendOptions = {}): Promise<unknown> {
-    return this.contend(mutex, options, work);
+  async lead(mutex: string, work: Work<unknown>, options: ContendOptions = {}): Promise<unknown> {
+    const { stop, end } = this.begin(options.signal);
+    try {
+      for (let pause = 0, again = false; ; again = true) {
+        const lock = await this.contender(mutex, options, true).acquire(stop.signal, false, again);
+        let result: unknown;
+        const once = async (): Promise<void> => void (result = await this.logged(lock, work));
+        await this.run(lock, stop.signal, once).catch(() => undefined); // the loss was logged
+        if (result instanceof Final) return result.value;
+        pause = now() - lock.began < quickTenure ? Math.min(Math.max(100, 2 * pause), this.ttl) : 0;
+        await sleep(pause, stop.signal);
+      }
+    } finally {
+      end();
+    }
   }
 
   /**
@@ -162,31 +215,60 @@ export class Client {
    */
   async every(mutex: string, period: number, work: Work<unknown>, options: EveryOptions = {}): Promise<unknown> {
     if (!(period > 0)) throw new RangeError(`period is ${period}, not more than 0`);
-    return this.contend(mutex, options, (lease) => this.follow(lease, period, work, options.initialDelay ?? 0));
+    const follow = async (lock: Lock): Promise<unknown> => {
+      for (let next = now() + (options.initialDelay ?? 0); ; ) {
+        do await sleep(Math.min(next - now(), 60_000), lock.signal); // timers stand still in a suspension
+        while (next > now());
+        if (!lock.check()) return undefined;
+        const result = await this.logged(lock, work);
+        if (result instanceof Final) return result;
+        next += period * Math.max(1, Math.floor((now() - next) / period)); // the last missed start
+      }
+    };
+    return this.lead(mutex, follow, options);
+  }
+
+  /** logged logs an error of work, unless it only says that the tenure has ended. */
+  private logged(lock: Lock, work: Work<unknown>): Promise<unknown> {
+    return (async () => work(lock))().catch((err: unknown) => {
+      const { aborted, reason } = lock.signal;
+      const ended = aborted && (err === reason || (err instanceof Error && err.name === "AbortError"));
+      if (!ended) this.logger.error("the leader's work failed", { mutex: lock.mutex, contender: lock.id, err });
+    });
   }
 
   /**
    * watch yields the present owner of a mutex, and then each change in order. It does not contend. A
-   * slow loop misses none, as long as the server keeps them in its history. If changes are missing,
-   * watch yields the present owner, with gap set.
+   * slow loop misses none, as long as the server keeps them in its history, and they are less than
+   * 100. If changes are missing, watch yields the present owner.
    *
    * It throws the signal's reason, a ClosedError, and the server's error reply if that refuses the
    * first read. It logs any other error, and goes on.
    */
   async *watch(mutex: string, { signal }: { signal?: AbortSignal | undefined } = {}): AsyncGenerator<State, never, undefined> {
-    const stop = this.begin(signal);
-    const watcher = new Watcher(this, mutex, stop);
+    const { stop, end } = this.begin(signal);
+    const watcher = new Watcher(this, mutex);
+    let woken = (): void => undefined;
+    const wake = (): void => woken();
     try {
-      for (;;) yield* await watcher.read();
+      for (;;) {
+        const notice = new Promise<void>((resolve) => (woken = resolve));
+        stop.signal.throwIfAborted();
+        yield* await within(3 * this.timeout, watcher.read(), stop.signal);
+        this.watchers.set(wake, `simba-events:{${mutex}}`);
+        this.wakeAt(now());
+        await sleep(watchEvery, stop.signal, notice);
+      }
     } finally {
-      watcher.end();
-      this.end(stop);
+      this.watchers.delete(wake);
+      end();
     }
   }
 
   /** owner returns the owner of a mutex, or undefined if the mutex is free. */
-  owner(mutex: string): Promise<Owner | undefined> {
-    return this.wire.owner(mutex);
+  async owner(mutex: string): Promise<Owner | undefined> {
+    const reply = await this.wire.send(["SIMBA.OWNER", mutex]);
+    return reply === null ? undefined : ownerOf(fieldsOf(reply) as unknown as Reply);
   }
 
   /**
@@ -195,7 +277,7 @@ export class Client {
    */
   async check(mutex: string, token: number): Promise<boolean> {
     if (!Number.isSafeInteger(token) || token <= 0) return false; // no tenure has such a token
-    return (await this.wire.ask("SIMBA.CHECK", mutex, String(token))) === 1;
+    return (await this.wire.send(["SIMBA.CHECK", mutex, String(token)])) === 1;
   }
 
   /**
@@ -208,231 +290,112 @@ export class Client {
   }
 
   private async shutDown(): Promise<void> {
-    const empty = this.contenders.close();
-    for (const stop of this.calls) stop.stop(new ClosedError());
-    try {
-      await this.within(empty);
-      if (this.contenders.failure) throw this.contenders.failure;
-    } catch (cause) {
-      throw new UnavailableError("the server may keep a mutex until its lease ends", { cause });
-    } finally {
-      for (const connection of [this.wire, this.waits, this.subscriptions]) connection.close();
-    }
+    const empty = new Promise<void>((resolve) => (this.emptied = resolve));
+    for (const stop of this.calls) stop.abort(new ClosedError());
+    for (const lock of this.all.values()) lock.close();
+    if (this.all.size === 0) this.emptied();
+    const late = await within(this.timeout, empty).catch((err: unknown) => err);
+    for (const connection of [this.wire, this.waits, this.notices]) connection.close();
+    if (late) throw new UnavailableError("the server may keep a mutex until its lease ends", { cause: late });
   }
 
   /** @internal */
-  get closed(): boolean {
-    return this.contenders.closed;
-  }
+  get closed(): boolean { return this.closing !== undefined; }
 
-  private begin(signal: AbortSignal | undefined): Stop {
-    const stop = new Stop(signal);
+  /** begin returns what stops a call: the caller's signal, and the end of the Client. */
+  private begin(signal: AbortSignal | undefined): { stop: AbortController; end: () => void } {
+    const stop = new AbortController();
+    const unlink = link(signal, (reason) => stop.abort(reason));
     this.calls.add(stop);
-    if (this.closed) stop.stop(new ClosedError());
-    return stop;
+    if (this.closed) stop.abort(new ClosedError());
+    return { stop, end: () => (unlink(), void this.calls.delete(stop)) };
   }
 
-  private end(stop: Stop): void {
-    stop.end();
-    this.calls.delete(stop);
+  private contender(mutex: string, options: ContendOptions, works: boolean): Lock {
+    checked("ttl", options.ttl ?? this.ttl, 1);
+    checked("grace", options.grace ?? this.grace, 0);
+    return Object.assign(new Lock(this, mutex, options), { works });
   }
 
-  private async lockOnce<T>(mutex: string, once: boolean, work?: Work<T> | LockOptions, last?: LockOptions): Promise<Lock | T> {
-    const options = (typeof work === "function" ? last : work) ?? {};
-    const stop = this.begin(options.signal);
-    let attempt: Attempt | undefined;
-    const noReply = (): Error => new UnavailableError("the server has not replied");
-    const tooLate = (): void => stop.stop(attempt?.why() ?? stop.failure ?? noReply());
-    const timer = options.wait === undefined ? undefined : setTimeout(tooLate, Math.min(options.wait, longestTimer));
-    try {
-      const contender = this.contender(mutex, options);
-      await this.enter(contender, stop, once, false);
-      attempt = new Attempt(this, contender, stop, { once, auto: typeof work !== "function", last: 0 });
-      const lease = await attempt.run();
-      attempt = undefined;
-      clearTimeout(timer);
-      return typeof work === "function" ? await this.runWork(lease, stop, work) : lease;
-    } finally {
-      void attempt?.giveUp();
-      clearTimeout(timer);
-      this.end(stop);
-    }
+  /** @internal enter refuses a second contender with the same mutex and id: the server takes them for one. */
+  enter(lock: Lock): void {
+    const key = keyOf(lock.mutex, lock.id);
+    const other = this.all.get(key) ?? lock;
+    if (other.leaving) throw new UnavailableError(`the last tenure of ${lock.id} is not released yet`);
+    if (other !== lock) throw new InUseError(`${lock.id} contends for ${lock.mutex} already`);
+    this.all.set(key, lock);
   }
 
-  private async runWork<T>(lease: Lease, stop: Stop, work: Work<T>): Promise<T> {
-    const ended = stop.listen(lease.abort);
-    try {
-      const result = await work(lease);
-      await lease.free();
-      return result;
-    } catch (cause) {
-      const lost = await lease.free().catch((err: Error) => err);
-      throw lost && cause !== lost ? Object.assign(lost, { cause }) : cause;
-    } finally {
-      ended();
-    }
+  /** @internal leave removes a contender for which the server has nothing. */
+  leave(lock: Lock): void {
+    const key = keyOf(lock.mutex, lock.id);
+    if (this.all.get(key) === lock) this.all.delete(key);
+    if (this.all.size === 0) this.emptied();
   }
 
-  /** contend contends, runs work for each tenure, and releases the mutex after that. */
-  private async contend(mutex: string, options: ContendOptions, work: Work<unknown, Lease>): Promise<unknown> {
-    const stop = this.begin(options.signal);
-    try {
-      const contender = this.contender(mutex, options);
-      for (let pause = 0, last = 0; ; ) {
-        await this.enter(contender, stop, false, last > 0);
-        const attempt = new Attempt(this, contender, stop, { once: false, auto: false, last });
-        const lease = await attempt.run().catch(async (err: unknown) => {
-          await this.within(attempt.giveUp()).catch(() => undefined);
-          throw err;
-        });
-        const result = await this.tenure(lease, stop, work);
-        if (result instanceof Final) return result.value;
-        await stop.wait(lease.gone());
-        last = lease.token;
-        pause = now() - lease.began < quickTenure ? Math.min(Math.max(100, 2 * pause), contender.ttl) : 0;
-        await stop.sleep(pause);
-      }
-    } finally {
-      this.end(stop);
-    }
+  /** @internal giveBack releases a tenure that nobody waits for any more. */
+  giveBack(mutex: string, { owner, token }: Reply): void {
+    const lock = this.all.get(keyOf(mutex, owner));
+    // A contender that still asks learns of the tenure by its next request.
+    if (lock && (lock.token ? lock.token === token : !lock.leaving)) return;
+    this.wire.send(["SIMBA.RELEASE", mutex, owner, "TOKEN", `${token}`]).catch(() => undefined); // the lease will end
   }
 
-  /** tenure runs the work of one tenure and releases the mutex. It logs all errors. */
-  private async tenure(lease: Lease, stop: Stop, work: Work<unknown, Lease>): Promise<unknown> {
-    const ended = stop.listen(lease.abort);
-    const result = await this.runLogged(lease, work);
-    ended();
-    await lease.free().catch(() => undefined); // the loss was logged
-    return result;
+  /** @internal wakeAt makes the next tick come at that time or earlier. */
+  wakeAt(time: number): void {
+    if (time >= this.tickAt) return;
+    clearTimeout(this.timer);
+    this.tickAt = Math.min(time, now() + tickEvery);
+    this.timer = setTimeout(this.tick, Math.ceil(this.tickAt - now())).unref();
   }
 
-  /** runLogged logs an error of work, unless it only says that the tenure has ended. */
-  private async runLogged<L extends Lease>(lease: L, work: Work<unknown, L>): Promise<unknown> {
-    try {
-      return await work(lease);
-    } catch (err) {
-      const { aborted, reason } = lease.signal;
-      const ended = aborted && (err === reason || (err instanceof Error && err.name === "AbortError"));
-      if (!ended) this.logger.error("the leader's work failed", { mutex: lease.mutex, contender: lease.id, err });
-      return undefined;
-    }
-  }
+  /** tick does what is due for all tenures, and subscribes to what they and the watchers want. */
+  private readonly tick = (): void => {
+    const time = now();
+    const want = new Set(this.watchers.values());
+    let next = this.all.size > 0 || want.size > 0 ? time + tickEvery : Infinity;
+    for (const lock of this.all.values()) next = Math.min(next, lock.act(time, want));
+    if (!this.closed) this.notices.listen(want).catch((err: unknown) => this.note("SUBSCRIBE", err));
+    this.tickAt = Infinity;
+    if (next < Infinity) this.wakeAt(next);
+  };
 
-  /** follow runs work with a period until the tenure ends. */
-  private async follow(lease: Lease, period: number, work: Work<unknown>, delay: number): Promise<unknown> {
-    const stop = new Stop(lease.signal);
-    for (let next = now() + delay; ; ) {
-      do await stop.sleep(Math.min(next - now(), 60_000)); // timers stand still in a suspension
-      while (next > now());
-      if (!lease.check()) return undefined;
-      const result = await this.runLogged(lease, work);
-      if (result instanceof Final) return result;
-      next += period * Math.max(1, Math.floor((now() - next) / period)); // the last missed start
-    }
-  }
+  /** noticed makes those who want a channel ask the server at once. */
+  private readonly noticed = (channel: string): void => {
+    for (const lock of this.all.values()) if (channel === `simba:{${lock.mutex}}`) lock.due = 0;
+    for (const [wake, name] of this.watchers) if (name === channel) wake();
+    this.wakeAt(now());
+  };
 
-  /** contender returns a new contender. A RangeError names the option that is not valid. */
-  private contender(mutex: string, options: ContendOptions): Contender {
-    const { ttl, grace } = this.windows;
-    const id = options.id ?? "";
-    const c: Contender = {
-      mutex,
-      id,
-      named: id !== "",
-      leaving: false,
-      refused: false,
-      lease: undefined,
-      ttl: options.ttl ?? ttl ?? 10_000,
-      grace: options.grace ?? grace ?? (ttl === undefined ? 2000 : 0),
-      fits: (options.ttl ?? options.grace ?? ttl ?? grace) === undefined,
-    };
-    for (const name of ["ttl", "grace"] as const) {
-      if (Number.isInteger(c[name]) && c[name] >= (name === "ttl" ? 1 : 0) && c[name] <= maxWindow) continue;
-      throw new RangeError(`${name} is ${c[name]}, not a whole number of milliseconds up to ${maxWindow}`);
-    }
-    this.fit(c);
-    return c;
-  }
-
-  /** fit shortens default windows to the longest lease of the server. */
-  private fit(c: Contender): boolean {
-    const lease = leaseOf(c);
-    if (!c.fits || lease <= this.longest) return false;
-    c.ttl = Math.max(1, Math.floor((this.longest * c.ttl) / lease));
-    c.grace = this.longest - c.ttl;
+  /** @internal shorten shortens the default windows to the longest lease of the server. */
+  shorten(longest: number, asked: number): boolean {
+    if (!this.fits || !(longest >= 2 && longest < asked)) return false;
+    this.ttl = Math.floor((longest * 5) / 6);
+    this.grace = longest - this.ttl;
     return true;
   }
 
-  /** @internal shorten shortens default windows if err says that the server refuses them as too long. */
-  shorten(c: Contender, err: unknown): boolean {
-    const found = err instanceof Error && /^TOOLONG (\d+) /.exec(err.message);
-    if (!found) return false;
-    this.longest = Number(found[1]);
-    return this.fit(c);
-  }
-
-  /** enter makes an id and adds the contender. It waits for another one with the id that leaves. */
-  private async enter(c: Contender, stop: Stop, once: boolean, patient: boolean): Promise<void> {
-    for (;;) {
-      if (stop.stopped) throw stop.reason;
-      try {
-        this.prefix ??= await stop.wait(this.askPrefix());
-        c.id ||= this.newId(this.prefix);
-        return this.contenders.add(c);
-      } catch (err) {
-        const leaving = err instanceof InUseError && (patient || this.contenders.get(c.mutex, c.id)?.leaving);
-        if (stop.stopped || once || !(leaving || err instanceof UnavailableError)) throw err;
-        this.failed(c, err);
-        stop.failure = err instanceof InUseError ? undefined : err;
-        await stop.sleep(err instanceof InUseError ? 100 : 1000);
-      }
-    }
-  }
-
-  /** newId returns prefix, counter:pid@host~random. */
-  private newId(prefix: string): string {
-    const begin = `${prefix}${++lastId}:${process.pid}@`;
+  /** @internal newId returns prefix, counter:pid@host~random. */
+  async newId(): Promise<string> {
+    this.prefix ??= await this.askPrefix();
+    const begin = `${this.prefix}${++lastId}:${process.pid}@`;
     return `${begin}${host.slice(0, Math.max(0, 111 - Buffer.byteLength(begin)))}~${processTag}`;
   }
 
   /** askPrefix asks for the name of the user. A user without the right to ask has set it. */
   private async askPrefix(): Promise<string> {
-    const name = await this.wire.ask("ACL", "WHOAMI").catch((err: Error) => {
-      if (err.message.startsWith("NOPERM")) return this.username;
-      throw err;
+    const { username } = (this.redis as { options?: { username?: string } }).options ?? {};
+    const name = await this.wire.send(["ACL", "WHOAMI"]).catch((err: Error) => {
+      if (!err.message.startsWith("NOPERM")) throw err;
+      return username;
     });
     return name && name !== "default" ? `${String(name)}:` : "";
   }
 
-  /** @internal within waits for a promise at most for the option timeout. */
-  within<T>(promise: Promise<T>): Promise<T> {
-    return within(this.timeout, promise);
-  }
-
-  /** @internal giveBack releases a tenure that nobody waits for any more. */
-  giveBack(mutex: string, { owner, token }: Reply): void {
-    const c = this.contenders.get(mutex, owner);
-    // A contender that still asks learns of the tenure by its next request.
-    if (c && (c.lease ? c.lease.token === token : !c.leaving)) return;
-    this.wire.release(mutex, owner, token).catch(() => undefined); // the lease will end
-  }
-
-  /** @internal failed logs the begin of an outage, or of the refusals for a contender. */
-  failed(c: Pick<Contender, "mutex" | "id" | "refused">, err: unknown): void {
-    const details = { mutex: c.mutex, contender: c.id, err };
-    if (isFinal(err)) {
-      if (!c.refused) this.logger.error("the server refuses the contender's requests", details);
-      c.refused = true;
-    } else if (err instanceof UnavailableError && !this.outage) {
-      this.outage = true;
-      this.logger.warn("the server does not answer; logged once for all contenders", details);
-    }
-  }
-
-  /** @internal answered notes that the server has accepted a request. */
-  answered(c: Pick<Contender, "refused">): void {
-    if (this.outage) this.logger.warn("the server answers again", {});
-    this.outage = false;
-    if (c.refused) c.refused = false;
+  /** @internal note logs that something has failed and will be tried again, not more often than noteEvery. */
+  note(what: string, err: unknown): void {
+    if (this.closed || now() - this.noted < noteEvery) return;
+    this.noted = now();
+    this.logger.warn(`${what}: failed, the Client will try again`, { err });
   }
 }

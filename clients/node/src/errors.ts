@@ -1,4 +1,4 @@
-import type { Owner } from "./wire.js";
+import type { Owner } from "./lock.js";
 
 /**
  * A NotAcquiredError is the error of tryLock when another contender owns the mutex or is next, and of
@@ -16,19 +16,13 @@ export class NotAcquiredError extends Error {
  * A LostError says that the lease was not renewed in time, or that SIMBA.BREAK ended it. Another
  * contender may have changed what the mutex protects.
  */
-export class LostError extends Error {
-  override readonly name = "LostError";
-}
+export class LostError extends Error { override readonly name = "LostError"; }
 
 /** An UnavailableError says that the server or its store did not answer. A later try may succeed. */
-export class UnavailableError extends Error {
-  override readonly name = "UnavailableError";
-}
+export class UnavailableError extends Error { override readonly name = "UnavailableError"; }
 
 /** An InUseError says that another contender of the Client has the same mutex and id. */
-export class InUseError extends Error {
-  override readonly name = "InUseError";
-}
+export class InUseError extends Error { override readonly name = "InUseError"; }
 
 /** A ClosedError says that the Client is closed. */
 export class ClosedError extends Error {

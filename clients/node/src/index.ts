@@ -7,6 +7,5 @@ export { Client, final } from "./client.js";
 export type { ClientOptions, ContendOptions, EveryOptions, LockOptions, Logger, Windows, Work } from "./client.js";
 export type { IoRedis, NodeRedis, Redis } from "./connections.js";
 export { ClosedError, InUseError, LostError, NotAcquiredError, UnavailableError } from "./errors.js";
-export type { Lock, Tenure } from "./lease.js";
+export type { Lock, Owner } from "./lock.js";
 export type { State } from "./watch.js";
-export type { Owner } from "./wire.js";

@@ -27,7 +27,7 @@ interface Request {
 }
 
 const cancelled = new Error("cancelled by stop");
-const locks = new Map<string, simba.Tenure>();
+const locks = new Map<string, simba.Lock>();
 const held = new Map<string, simba.Lock>();
 const stops = new Map<string, AbortController>();
 let client: simba.Client;

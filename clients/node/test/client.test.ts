@@ -25,7 +25,7 @@ async function eventually(f: () => Promise<boolean> | boolean, ms = 5000): Promi
 /** An Inside can send any command. */
 class Inside extends Client {
   ask(...args: string[]): Promise<unknown> {
-    return (this as unknown as { wire: { ask(...args: string[]): Promise<unknown> } }).wire.ask(...args);
+    return (this as unknown as { wire: { send(args: string[]): Promise<unknown> } }).wire.send(args);
   }
 }
 
