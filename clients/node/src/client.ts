@@ -1,4 +1,5 @@
 import { randomBytes } from "node:crypto";
+import { setMaxListeners } from "node:events";
 import os from "node:os";
 import { isIoRedis, Wire, type Redis } from "./connections.js";
 import { ClosedError, InUseError, UnavailableError } from "./errors.js";
@@ -100,7 +101,7 @@ export class Client {
   private readonly fits: boolean; // default windows may be shortened
   private readonly notices: Notices;
   private prefix: string | undefined;
-  private readonly calls = new Set<AbortController>();
+  private readonly stop = new AbortController(); // fires when the Client is closed
   private readonly all = new Map<string, Lock>(); // each until the server has nothing for it
   private readonly watchers = new Map<() => void, string>();
   private timer: NodeJS.Timeout | undefined;
@@ -122,6 +123,7 @@ export class Client {
     this.prefix = options.idPrefix;
     if (Buffer.byteLength(this.prefix ?? "") > 64) throw new RangeError("idPrefix has more than 64 bytes");
     if (typeof redis !== "function") isIoRedis(redis);
+    setMaxListeners(0, this.stop.signal);
     this.wire = new Wire(redis, this.timeout);
     this.notices = new Notices(redis, this.timeout, this.noticed);
   }
@@ -154,7 +156,7 @@ export class Client {
 
   private async lockOnce<T>(mutex: string, once: boolean, work?: Work<T> | LockOptions, last?: LockOptions): Promise<Lock | T> {
     const options = (typeof work === "function" ? last : work) ?? {};
-    const { stop, end } = this.begin(options.signal);
+    const { stop, end } = this.begin(options.signal, options.wait);
     try {
       const lock = this.contender(mutex, options, typeof work === "function");
       const late = (): void => stop.abort(lock.why());
@@ -291,7 +293,7 @@ export class Client {
 
   private async shutDown(): Promise<void> {
     const empty = new Promise<void>((resolve) => (this.emptied = resolve));
-    for (const stop of this.calls) stop.abort(new ClosedError());
+    this.stop.abort(new ClosedError());
     for (const lock of this.all.values()) lock.close();
     if (this.all.size === 0) this.emptied();
     const late = await within(this.timeout, empty).catch((err: unknown) => err);
@@ -300,15 +302,14 @@ export class Client {
   }
 
   /** @internal */
-  get closed(): boolean { return this.closing !== undefined; }
+  get closed(): boolean { return this.stop.signal.aborted; }
 
   /** begin returns what stops a call: the caller's signal, and the end of the Client. */
-  private begin(signal: AbortSignal | undefined): { stop: AbortController; end: () => void } {
+  private begin(signal?: AbortSignal, wait?: number): { stop: AbortController; end: () => void } {
+    if (!signal && wait === undefined) return { stop: this.stop, end: () => undefined };
     const stop = new AbortController();
-    const unlink = link(signal, (reason) => stop.abort(reason));
-    this.calls.add(stop);
-    if (this.closed) stop.abort(new ClosedError());
-    return { stop, end: () => (unlink(), void this.calls.delete(stop)) };
+    const links = [this.stop.signal, signal].map((one) => link(one, (reason) => stop.abort(reason)));
+    return { stop, end: () => links.forEach((unlink) => unlink()) };
   }
 
   private contender(mutex: string, options: ContendOptions, works: boolean): Lock {

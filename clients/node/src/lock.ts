@@ -27,7 +27,9 @@ export interface Reply extends Omit<Owner, "id"> {
 /** fieldsOf returns a record, which is a map in RESP3, and a list of names and values in RESP2. */
 export function fieldsOf(reply: unknown): Record<string, unknown> {
   if (!Array.isArray(reply)) return reply as Record<string, unknown>;
-  return Object.fromEntries(reply.flatMap((name, i) => (i % 2 === 0 ? [[String(name), reply[i + 1]]] : [])));
+  const fields: Record<string, unknown> = {};
+  for (let i = 0; i + 1 < reply.length; i += 2) fields[String(reply[i])] = reply[i + 1];
+  return fields;
 }
 
 export const ownerOf = ({ owner, token, ttl, transition }: Reply): Owner | undefined =>
@@ -65,7 +67,8 @@ export class Lock implements AsyncDisposable {
   /** @internal why returns the error of a contender that has not acquired the mutex. */
   why: () => unknown = () => new UnavailableError("the server has not replied");
   private pause = retryPause; // before the next request
-  private readonly controller = new AbortController();
+  private controller: AbortController | undefined; // made when it is needed, since it is slow to make
+  private aborted: { reason: unknown } | undefined;
   private state: "asking" | "held" | "lost" | "released" = "asking";
   private loss: LostError | undefined;
   private sent = 0; // when the request for the present lease was sent
@@ -85,7 +88,11 @@ export class Lock implements AsyncDisposable {
    * closed. That of a function fires, too, when the signal of the call fires. It can fire only while
    * the event loop runs.
    */
-  readonly signal = this.controller.signal;
+  get signal(): AbortSignal {
+    this.controller ??= new AbortController();
+    if (this.aborted) this.controller.abort(this.aborted.reason);
+    return this.controller.signal;
+  }
 
   /**
    * check reports whether this process still owns the mutex. It asks no server but reads a clock, so
@@ -247,7 +254,10 @@ export class Lock implements AsyncDisposable {
   private readonly lost = (): LostError => new LostError(`mutex ${this.mutex} lost: another contender may own it`);
 
   /** @internal abort makes the signal fire. The tenure may last. */
-  readonly abort = (reason: unknown): void => this.controller.abort(reason);
+  readonly abort = (reason: unknown): void => {
+    this.aborted ??= { reason };
+    this.controller?.abort(reason);
+  };
 
   /** @internal close ends the tenure because the Client is closed. A function releases it when it ends. */
   close(): void {
