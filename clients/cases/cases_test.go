@@ -64,10 +64,10 @@ func readCases(t *testing.T) (all []testCase) {
 
 func TestEveryClientPassesTheCases(t *testing.T) {
 	for _, v := range variants {
+		if !*all && v.name != "go" {
+			continue // make clients runs it
+		}
 		t.Run(v.name, func(t *testing.T) {
-			if !*all && v.name != "go" {
-				t.Skip("it runs with make clients")
-			}
 			command := v.agent(t)
 			for _, c := range readCases(t) {
 				if len(c.Only) != 0 && !slices.Contains(c.Only, v.name) {

@@ -116,7 +116,7 @@ func (w *world) step(actor []string, text string) {
 	case actor[0] == "order":
 		w.order(strings.Split(text, ","))
 	case actor[0] == "server":
-		w.ofServer(words, want)
+		w.ofServer(words)
 	case actor[0] == "net":
 		w.ofLink(w.client(actor[1]).link, words)
 	case actor[0] == "process":
@@ -246,14 +246,13 @@ func (w *world) order(names []string) {
 
 // ofServer is a step of the server:
 //
-//	is away, start, kill, stop, freeze, thaw
+//	is away, start, kill
 //	queue M has 2       waits until the queue has so many entries
 //	free M              waits until the mutex is free
-//	owned M [-> token=T]  waits until the mutex has an owner
-//	break M, acquire M ID 2s
+//	break M
 //	check M T is 1
 //	tenures M are 1     counts the tenures in the history
-func (w *world) ofServer(words []string, want string) {
+func (w *world) ofServer(words []string) {
 	w.t.Helper()
 	switch words[0] {
 	case "is":
@@ -261,12 +260,6 @@ func (w *world) ofServer(words []string, want string) {
 		w.server.Start()
 	case "kill":
 		w.server.Kill()
-	case "stop":
-		w.server.Stop()
-	case "freeze":
-		w.server.Pause()
-	case "thaw":
-		w.server.Resume()
 	case "queue":
 		n, err := strconv.Atoi(words[3])
 		simbatest.Must(w.t, err)
@@ -274,20 +267,13 @@ func (w *world) ofServer(words []string, want string) {
 			list, err := redis.Values(c.Do("SIMBA.QUEUE", words[1]))
 			return err == nil && len(list) == n
 		})
-	case "free", "owned":
+	case "free":
 		w.until(strings.Join(words, " "), func(c redis.Conn) bool {
 			r, err := simbatest.ToRecord(c.Do("SIMBA.OWNER", words[1]))
-			if r != nil {
-				w.compare(map[string]any{"token": float64(r.Number("token")), "owner": r.Text("owner")}, want)
-			}
-			return err == nil && (r == nil) == (words[0] == "free")
+			return err == nil && r == nil
 		})
 	case "break":
 		w.do(1, "SIMBA.BREAK", words[1])
-	case "acquire":
-		c := w.conn()
-		defer c.Close()
-		simbatest.DoRecord(w.t, c, "SIMBA.ACQUIRE", words[1], words[2], duration(w.t, words[3]).Milliseconds())
 	case "check":
 		n, err := strconv.ParseInt(words[4], 10, 64)
 		simbatest.Must(w.t, err)
@@ -311,7 +297,7 @@ func (w *world) ofServer(words []string, want string) {
 	}
 }
 
-// ofLink is a step of a link: blackhole, heal, refuse, reset, delay 20ms, drops the reply to TEXT.
+// ofLink is a step of a link: blackhole, heal, reset, drops the reply to TEXT.
 func (w *world) ofLink(l *stores.Link, words []string) {
 	w.t.Helper()
 	switch words[0] {
@@ -319,12 +305,8 @@ func (w *world) ofLink(l *stores.Link, words []string) {
 		l.Blackhole()
 	case "heal":
 		l.Heal()
-	case "refuse":
-		l.Refuse()
 	case "reset":
 		l.Reset()
-	case "delay":
-		l.Delay(duration(w.t, words[1]))
 	case "drops":
 		l.DropReplyTo(words[4])
 	default:
