@@ -216,6 +216,10 @@ func TestAWaiterThatLosesEachGrantCanEnd(t *testing.T) {
 			time.Sleep(commit / 2)
 			s.dial().expect("CLIENT UNBLOCK 1 ERROR", ":1\r\n")
 		}, 3 * commit},
+		{"0", "-UNBLOCKED the server is shutting down; ask again when it is back\r\n", func(s *site) {
+			time.Sleep(commit / 2)
+			s.running.Go(func() { s.server.Shutdown(context.Background()) })
+		}, 3 * commit},
 	} {
 		withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
 			s.backend.commit = func(simba.Seq) error {
