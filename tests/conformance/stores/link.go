@@ -23,7 +23,7 @@ type Link struct {
 	delay    time.Duration
 	listener net.Listener
 	pairs    map[*pair]struct{}
-	trap     *trap
+	traps    [faults]*trap // by trap.next
 	closed   bool
 }
 
@@ -34,6 +34,8 @@ const (
 	blackhole         // no bytes are passed on
 	refused           // connections are reset and refused
 	dropReplies       // requests are passed on, replies are dropped
+	stalled           // of one connection: no bytes are passed on
+	faults
 )
 
 // pair is a client's connection to the link, and the connection to the store that the link opened
@@ -44,12 +46,13 @@ type pair struct {
 	// Guarded by Link.mu.
 	replyDropped bool
 	armed        bool // the link must drop the next reply; guarded by Link.mu
+	stalled      bool // guarded by Link.mu
 }
 
 // trap waits for a request that contains text. Then the link drops the reply, or starts a fault.
 type trap struct {
-	text []byte
-	next fault // the fault to start; whole = drop only the reply
+	text []byte // in lower case
+	next fault  // the fault to start; whole = drop only the reply
 	done chan struct{}
 }
 
@@ -125,14 +128,22 @@ func (l *Link) DropRepliesFrom(text string) (begun <-chan struct{}) {
 // arrives after Heal. The link closes begun when the fault begins.
 func (l *Link) BlackholeFrom(text string) (begun <-chan struct{}) { return l.setTrap(text, blackhole) }
 
+// StallFrom stops all traffic of one connection: that of the first request that contains the text. That
+// request arrives after Heal. The link closes begun when it has come.
+func (l *Link) StallFrom(text string) (begun <-chan struct{}) { return l.setTrap(text, stalled) }
+
+// setTrap replaces an earlier trap for the same fault. The case of letters in text does not matter.
 func (l *Link) setTrap(text string, next fault) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.trap = &trap{text: []byte(text), next: next, done: make(chan struct{})}
-	for p := range l.pairs {
-		p.armed = false
+	t := &trap{text: bytes.ToLower([]byte(text)), next: next, done: make(chan struct{})}
+	l.traps[next] = t
+	if next == whole {
+		for p := range l.pairs {
+			p.armed = false
+		}
 	}
-	return l.trap.done
+	return t.done
 }
 
 // Heal ends all faults. When it returns, the link accepts new connections.
@@ -142,9 +153,9 @@ func (l *Link) Heal() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.trap = nil
+	l.traps = [faults]*trap{}
 	for p := range l.pairs {
-		p.armed = false
+		p.armed, p.stalled = false, false
 		if p.replyDropped {
 			p.reset() // before anything else is passed on
 		}
@@ -152,12 +163,12 @@ func (l *Link) Heal() {
 	l.setLocked(whole, 0)
 }
 
-// Whole reports whether the link has no fault and no trap. DropReplyTo, DropRepliesFrom and
-// BlackholeFrom set a trap, which waits for a request.
+// Whole reports whether the link has no fault and no trap. DropReplyTo and the methods whose names end
+// with From set a trap, which waits for a request.
 func (l *Link) Whole() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.fault == whole && l.trap == nil
+	return l.fault == whole && l.traps == [faults]*trap{}
 }
 
 // Connections returns the number of connected clients.
@@ -254,7 +265,7 @@ func (l *Link) pump(p *pair, dst, src *net.TCPConn, pass func(*pair, []byte) boo
 	for {
 		n, err := src.Read(buf)
 		if n > 0 {
-			if !l.hold() {
+			if !l.hold(p) {
 				p.reset()
 				return
 			}
@@ -268,7 +279,7 @@ func (l *Link) pump(p *pair, dst, src *net.TCPConn, pass func(*pair, []byte) boo
 		if err != nil {
 			// After an orderly close, close the other side too. During Blackhole, hold delays that
 			// until Heal.
-			if l.hold() && errors.Is(err, io.EOF) {
+			if l.hold(p) && errors.Is(err, io.EOF) {
 				_ = dst.CloseWrite()
 				return
 			}
@@ -278,9 +289,9 @@ func (l *Link) pump(p *pair, dst, src *net.TCPConn, pass func(*pair, []byte) boo
 	}
 }
 
-// hold waits for the link's delay, and while the link blocks traffic. It returns false if the link
-// refuses connections.
-func (l *Link) hold() bool {
+// hold waits for the link's delay, and while the link blocks the traffic of a pair. It returns false if
+// the link refuses connections.
+func (l *Link) hold(p *pair) bool {
 	l.mu.Lock()
 	delay := l.delay
 	l.mu.Unlock()
@@ -290,11 +301,12 @@ func (l *Link) hold() bool {
 	for {
 		l.mu.Lock()
 		f, changed := l.fault, l.changed
+		stops := f == blackhole || p.stalled
 		l.mu.Unlock()
-		switch f {
-		case refused:
+		switch {
+		case f == refused:
 			return false
-		case blackhole:
+		case stops:
 			<-changed
 		default:
 			return true
@@ -306,27 +318,33 @@ func (l *Link) hold() bool {
 func (l *Link) request(p *pair, b []byte) bool {
 	l.mu.Lock()
 	begins := false
-	switch {
-	case l.trap == nil || !bytes.Contains(b, l.trap.text):
-	case l.trap.next != whole:
+	for _, t := range l.traps {
+		switch {
+		case t == nil || !bytes.Contains(bytes.ToLower(b), t.text):
+			continue
+		case t.next == whole:
+			p.armed = true
+			continue
+		case t.next == stalled:
+			p.stalled = true
+		default:
+			l.setLocked(t.next, 0)
+		}
 		begins = true
-		close(l.trap.done)
-		l.setLocked(l.trap.next, 0)
-		l.trap = nil
-	default:
-		p.armed = true
+		close(t.done)
+		l.traps[t.next] = nil
 	}
 	l.mu.Unlock()
-	return !begins || l.hold()
+	return !begins || l.hold(p)
 }
 
 // reply handles bytes from the store, and reports whether to pass them to the client.
 func (l *Link) reply(p *pair, _ []byte) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if p.armed && l.trap != nil {
-		close(l.trap.done)
-		l.trap = nil
+	if t := l.traps[whole]; p.armed && t != nil {
+		close(t.done)
+		l.traps[whole] = nil
 		p.reset()
 		return false
 	}

@@ -237,6 +237,24 @@ func TestLinkBlackholesFromARequestOn(t *testing.T) {
 	other.expect("$1")
 }
 
+func TestLinkStallsTheConnectionOfARequest(t *testing.T) {
+	l := NewLink(t, Redis(t).Addr)
+	k, other := dial(t, l.Addr()), dial(t, l.Addr())
+	dropped, stalled := l.DropReplyTo("before"), l.StallFrom("SET MINE")
+	other.send("GET before")
+	<-dropped
+	k.send("set mine 1")
+	<-stalled
+	other = dial(t, l.Addr())
+	other.send("GET mine")
+	other.expect("$-1")
+	if got, err := k.line(50 * time.Millisecond); err == nil {
+		t.Errorf("the link passed the reply %q, want none", got)
+	}
+	l.Heal()
+	k.expect("+OK")
+}
+
 func TestLinkDelaysBothWaysAndResets(t *testing.T) {
 	l := NewLink(t, Redis(t).Addr)
 	k := dial(t, l.Addr())
