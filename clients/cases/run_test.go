@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,31 +23,46 @@ import (
 
 // world is what the steps of one case act on.
 type world struct {
-	t       *testing.T
-	c       testCase
-	variant variant
-	command []string
-	server  *simbatest.Server
-	target  string // the address for clients
-	ca      string // the file of the authority of the server's certificate; "" = clients use no TLS
-	agents  map[string]*agent
-	pending map[string]int   // the id of the request of each name
-	vars    map[string]int64 // tokens
-	at      map[string]int64 // when each named reply and event came
+	t         *testing.T
+	c         testCase
+	variant   variant
+	command   []string
+	server    *simbatest.Server
+	target    string              // the address for clients
+	members   []*simbatest.Server // of a cluster
+	sentinels []string            // their addresses for clients
+	ca        string              // the file of the authority of the server's certificate; "" = clients use no TLS
+	agents    map[string]*agent
+	pending   map[string]int             // the id of the request of each name
+	vars      map[string]int64           // tokens
+	at        map[string]int64           // when each named reply and event came
+	traps     map[string]<-chan struct{} // of the links, by step; closed when the request has come
 }
+
+var series = regexp.MustCompile(`\{1\.\.(\d+)\}`)
 
 func run(t *testing.T, c testCase, v variant, command []string) {
 	w := &world{
 		t: t, c: c, variant: v, command: command, agents: make(map[string]*agent),
 		pending: make(map[string]int), vars: make(map[string]int64), at: make(map[string]int64),
+		traps: make(map[string]<-chan struct{}),
 	}
 	w.open()
 	for i, s := range c.Steps {
-		for _, actor := range slices.Sorted(maps.Keys(s)) {
-			t.Logf("%d. %s: %s", i+1, actor, s[actor])
-			w.step(strings.Fields(actor), s[actor])
+		t.Logf("%d. %v", i+1, s)
+		times := 1
+		for _, text := range s {
+			if match := series.FindStringSubmatch(text); match != nil {
+				times, _ = strconv.Atoi(match[1])
+			}
+		}
+		for n := range times {
+			for _, actor := range slices.Sorted(maps.Keys(s)) {
+				w.step(strings.Fields(actor), series.ReplaceAllString(s[actor], strconv.Itoa(n+1)))
+			}
 		}
 	}
+	w.caught()
 }
 
 func (w *world) open() {
@@ -67,6 +83,16 @@ func (w *world) open() {
 		w.target = net.JoinHostPort("127.0.0.1", strconv.Itoa(stores.FreePort(t)))
 		flags = append(flags, "--tls-addr", w.target, "--tls-cert-file", cert, "--tls-key-file", key)
 	}
+	if w.c.Cluster {
+		w.members, w.sentinels = simbatest.SentinelMembers(t)
+		w.target = "" // a link would hide what Sentinel says
+		w.follow()
+		return
+	}
+	if w.c.Engine != "" {
+		_, more := simbatest.Store(t, w.c.Engine)
+		flags = append(more, flags...)
+	}
 	w.server = simbatest.New(t, flags...)
 	if w.target == "" {
 		w.target = w.server.Addr
@@ -74,6 +100,21 @@ func (w *world) open() {
 	if len(w.c.Steps) == 0 || w.c.Steps[0]["server"] != "is away" {
 		w.server.Start()
 	}
+}
+
+// follow waits until a member of the cluster leads, which is the server then.
+func (w *world) follow() {
+	w.t.Helper()
+	simbatest.Await(w.t, "a member leads", func() bool {
+		leader := simbatest.Leader(w.members)
+		i := slices.IndexFunc(w.members, func(s *simbatest.Server) bool {
+			return leader >= 0 && s.Member() == simbatest.MemberNames[leader:leader+1]
+		})
+		if i >= 0 {
+			w.server = w.members[i]
+		}
+		return i >= 0
+	})
 }
 
 // client returns the agent with a name. The first call starts it.
@@ -95,6 +136,9 @@ func (w *world) client(name string) *agent {
 		}
 		if w.ca != "" {
 			request["ca"] = w.ca
+		}
+		if w.sentinels != nil {
+			request["sentinel"] = strings.Join(w.sentinels, ",")
 		}
 		w.expect(w.reply(a, a.send(w.t, request)), "")
 	}
@@ -246,7 +290,8 @@ func (w *world) order(names []string) {
 
 // ofServer is a step of the server:
 //
-//	is away, start, kill
+//	is away, start, kill; the rest of a cluster goes on
+//	waits are 1         waits until so many clients wait in SIMBA.NEXT
 //	queue M has 2       waits until the queue has so many entries
 //	free M              waits until the mutex is free
 //	break M
@@ -260,6 +305,17 @@ func (w *world) ofServer(words []string) {
 		w.server.Start()
 	case "kill":
 		w.server.Kill()
+		if w.members != nil {
+			w.members = slices.DeleteFunc(w.members, func(s *simbatest.Server) bool { return s == w.server })
+			w.follow()
+		}
+	case "waits":
+		n, err := strconv.Atoi(words[2])
+		simbatest.Must(w.t, err)
+		w.until(strings.Join(words, " "), func(c redis.Conn) bool {
+			blocked, err := simbatest.ClientsInfo(c, "blocked_clients")
+			return err == nil && blocked == n
+		})
 	case "queue":
 		n, err := strconv.Atoi(words[3])
 		simbatest.Must(w.t, err)
@@ -297,7 +353,12 @@ func (w *world) ofServer(words []string) {
 	}
 }
 
-// ofLink is a step of a link: blackhole, heal, reset, drops the reply to TEXT.
+// ofLink is a step of a link:
+//
+//	blackhole, heal, reset
+//	drops the reply to TEXT        to the first request with the text, and resets its connection
+//	stalls at TEXT                 stalls the connection of the first request with the text
+//	caught                         waits for the requests of the traps so far, which each case does at its end
 func (w *world) ofLink(l *stores.Link, words []string) {
 	w.t.Helper()
 	switch words[0] {
@@ -308,9 +369,25 @@ func (w *world) ofLink(l *stores.Link, words []string) {
 	case "reset":
 		l.Reset()
 	case "drops":
-		l.DropReplyTo(words[4])
+		w.traps[strings.Join(words, " ")] = l.DropReplyTo(words[4])
+	case "stalls":
+		w.traps[strings.Join(words, " ")] = l.StallFrom(words[2])
+	case "caught":
+		w.caught()
 	default:
 		w.t.Fatalf("unknown step of a link: %v", words)
+	}
+}
+
+// caught waits for the requests for which the links have a trap.
+func (w *world) caught() {
+	w.t.Helper()
+	for step, came := range w.traps {
+		select {
+		case <-came:
+		case <-time.After(patience):
+			w.t.Fatalf("no request came to a link that %s", step)
+		}
 	}
 }
 

@@ -13,30 +13,9 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
-
-// sentinelMembers starts three members that answer clients of Sentinel, and returns the addresses for
-// these.
-func sentinelMembers(t *testing.T) (all []*simbatest.Server, sentinels []string) {
-	t.Helper()
-	var addrs, announced []string
-	for i := range simbatest.MemberNames {
-		addrs = append(addrs, fmt.Sprintf("127.0.0.1:%d", stores.FreePort(t)))
-		sentinels = append(sentinels, fmt.Sprintf("127.0.0.1:%d", stores.FreePort(t)))
-		announced = append(announced, simbatest.MemberNames[i:i+1]+"="+addrs[i])
-	}
-	all = simbatest.NewMembers(t, nil, func(i int) []string {
-		return []string{"--addr", addrs[i], "--cluster-sentinel-addr", sentinels[i], "--cluster-announce", strings.Join(announced, ",")}
-	})
-	for i, s := range all {
-		s.Addr = addrs[i]
-		s.Start()
-	}
-	return all, sentinels
-}
 
 // sent is a request of a client that finds the leader by Sentinel.
 type sent struct {
@@ -157,7 +136,7 @@ func leads(t *testing.T, members []*simbatest.Server) (leader *simbatest.Server,
 // requests. The first request that a client sends after the next leader serves must succeed within 1 s.
 // Earlier ones may fail.
 func TestSentinelClientsFindEachLeader(t *testing.T) {
-	all, sentinels := sentinelMembers(t)
+	all, sentinels := simbatest.SentinelMembers(t)
 	leads(t, all)
 	list := strings.Join(sentinels, ",")
 	path := "" // of SentinelClients.java

@@ -62,6 +62,26 @@ func Members(t stores.TB) (all []*Server) {
 	return all
 }
 
+// SentinelMembers starts three members that answer clients of Sentinel, and returns the addresses for
+// these.
+func SentinelMembers(t stores.TB) (all []*Server, sentinels []string) {
+	t.Helper()
+	var addrs, announced []string
+	for i := range MemberNames {
+		addrs = append(addrs, fmt.Sprintf("127.0.0.1:%d", stores.FreePort(t)))
+		sentinels = append(sentinels, fmt.Sprintf("127.0.0.1:%d", stores.FreePort(t)))
+		announced = append(announced, MemberNames[i:i+1]+"="+addrs[i])
+	}
+	all = NewMembers(t, nil, func(i int) []string {
+		return []string{"--addr", addrs[i], "--cluster-sentinel-addr", sentinels[i], "--cluster-announce", strings.Join(announced, ",")}
+	})
+	for i, s := range all {
+		s.Addr = addrs[i]
+		s.Start()
+	}
+	return all, sentinels
+}
+
 // Member returns the name of a server among the members of its cluster.
 func (s *Server) Member() string { return s.args[slices.Index(s.args, "--cluster-name")+1] }
 

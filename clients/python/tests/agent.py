@@ -69,11 +69,11 @@ def make_redis(request: dict[str, Any], kind: Any, sentinel: Any) -> Any:
         options["ssl_ca_certs"] = request["ca"]
     if not request.get("sentinel"):
         return kind.from_url(request["url"], **options)
-    host, _, port = request["sentinel"].rpartition(":")
+    addresses = [address.rsplit(":", 1) for address in request["sentinel"].split(",")]
     url = redis.connection.parse_url(request["url"])
     options |= {key: url[key] for key in ("username", "password") if key in url}
     options |= {"ssl": True} if request["url"].startswith("rediss:") else {}
-    return sentinel([(host, int(port))], socket_timeout=1).master_for("simba", **options)
+    return sentinel([(host, int(port)) for host, port in addresses], socket_timeout=1).master_for("simba", **options)
 
 
 def client_options(request: dict[str, Any]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ type request struct {
 	ID       int    `json:"id"`
 	Do       string `json:"do"`
 	URL      string `json:"url"`
+	Sentinel string `json:"sentinel"` // addresses with commas; "" = URL is that of the server
 	CA       string `json:"ca"`
 	Protocol int    `json:"protocol"`
 	Timeout  int64  `json:"timeout"`
@@ -191,6 +193,12 @@ func (a *agent) open(r request) error {
 		o.TLSConfig.MinVersion = tls.VersionTLS12
 	}
 	a.rdb = redis.NewClient(o)
+	if r.Sentinel != "" {
+		a.rdb = redis.NewFailoverClient(&redis.FailoverOptions{
+			MasterName: "simba", SentinelAddrs: strings.Split(r.Sentinel, ","), Protocol: o.Protocol,
+			Username: o.Username, Password: o.Password, TLSConfig: o.TLSConfig, ContextTimeoutEnabled: true,
+		})
+	}
 	a.c, err = client.New(a.rdb, client.Options{Timeout: millis(r.Timeout), TTL: millis(r.TTL), Transition: millis(r.Grace)})
 	return err
 }

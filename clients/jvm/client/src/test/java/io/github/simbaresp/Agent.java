@@ -44,10 +44,10 @@ public final class Agent {
     private static RedisURI uri(Map<String, String> request) {
         RedisURI uri = RedisURI.create(request.get("url"));
         if (request.containsKey("sentinel")) {
-            String[] address = request.get("sentinel").split(":");
-            RedisURI sentinel = RedisURI.Builder.sentinel(address[0], Integer.parseInt(address[1]), "simba").withSsl(uri.isSsl()).build();
-            sentinel.setCredentialsProvider(uri.getCredentialsProvider());
-            return sentinel;
+            RedisURI leader = RedisURI.create("redis-sentinel://" + request.get("sentinel") + "#simba");
+            leader.setSsl(uri.isSsl());
+            leader.setCredentialsProvider(uri.getCredentialsProvider());
+            return leader;
         }
         return uri;
     }
