@@ -110,25 +110,39 @@ func (a *agent) change(do func()) {
 	a.changed = make(chan struct{})
 }
 
+// ask sends a request and returns its reply.
+func (a *agent) ask(request map[string]any) (line, error) {
+	id, err := a.send(request)
+	if err != nil {
+		return line{}, err
+	}
+	return a.reply(id)
+}
+
 // send sends a request and returns its id.
-func (a *agent) send(t *testing.T, request map[string]any) int {
-	t.Helper()
+func (a *agent) send(request map[string]any) (id int, _ error) {
 	a.mu.Lock()
 	a.last++
-	id := a.last
+	id = a.last
 	a.mu.Unlock()
 	request["id"] = id
 	text, err := json.Marshal(request)
-	simbatest.Must(t, err)
-	if _, err := a.in.Write(append(text, '\n')); err != nil {
-		t.Fatalf("the agent does not read %s: %v", text, err)
+	if err != nil {
+		return 0, err
 	}
-	return id
+	if _, err := a.in.Write(append(text, '\n')); err != nil {
+		return 0, fmt.Errorf("the agent does not read %s: %w", text, err)
+	}
+	return id, nil
+}
+
+// reply waits for the reply to a request.
+func (a *agent) reply(id int) (line, error) {
+	return a.receive("reply", func(l line) bool { return l.Event == "" && l.ID == float64(id) })
 }
 
 // receive waits for a line and takes it.
-func (a *agent) receive(t *testing.T, what string, is func(line) bool) line {
-	t.Helper()
+func (a *agent) receive(what string, is func(line) bool) (line, error) {
 	late := time.After(patience)
 	for {
 		a.mu.Lock()
@@ -142,14 +156,14 @@ func (a *agent) receive(t *testing.T, what string, is func(line) bool) line {
 		a.mu.Unlock()
 		switch {
 		case i >= 0:
-			return l
+			return l, nil
 		case ended:
-			t.Fatalf("the agent ended before %s", what)
+			return line{}, fmt.Errorf("the agent ended before %s", what)
 		}
 		select {
 		case <-changed:
 		case <-late:
-			t.Fatalf("no %s within %v", what, patience)
+			return line{}, fmt.Errorf("no %s within %v", what, patience)
 		}
 	}
 }

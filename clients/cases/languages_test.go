@@ -12,18 +12,19 @@ import (
 
 // variant is a client library on one Redis client.
 type variant struct {
-	name   string
-	option string // of the agent's request open
-	agent  func(*testing.T) (command []string)
+	name     string
+	language string
+	option   string // of the agent's request open
+	agent    func(*testing.T) (command []string)
 }
 
 var variants = []variant{
-	{name: "go", agent: goAgent},
-	{name: "python-sync", option: "sync", agent: pythonAgent},
-	{name: "python-asyncio", option: "asyncio", agent: pythonAgent},
-	{name: "node-ioredis", option: "ioredis", agent: nodeAgent},
-	{name: "node-redis", option: "node-redis", agent: nodeAgent},
-	{name: "jvm", agent: jvmAgent},
+	{name: "go", language: "go", agent: goAgent},
+	{name: "python-sync", language: "python", option: "sync", agent: pythonAgent},
+	{name: "python-asyncio", language: "python", option: "asyncio", agent: pythonAgent},
+	{name: "node-ioredis", language: "node", option: "ioredis", agent: nodeAgent},
+	{name: "node-redis", language: "node", option: "node-redis", agent: nodeAgent},
+	{name: "jvm", language: "jvm", agent: jvmAgent},
 }
 
 func goAgent(t *testing.T) []string { return []string{simbatest.Build(t, "tests/clients/agent")} }

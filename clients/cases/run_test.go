@@ -140,14 +140,18 @@ func (w *world) client(name string) *agent {
 		if w.sentinels != nil {
 			request["sentinel"] = strings.Join(w.sentinels, ",")
 		}
-		w.expect(w.reply(a, a.send(w.t, request)), "")
+		opened, err := a.ask(request)
+		simbatest.Must(w.t, err)
+		w.expect(opened, "")
 	}
 	return a
 }
 
 func (w *world) reply(a *agent, id int) line {
 	w.t.Helper()
-	return a.receive(w.t, "reply", func(l line) bool { return l.Event == "" && l.ID == float64(id) })
+	l, err := a.reply(id)
+	simbatest.Must(w.t, err)
+	return l
 }
 
 func (w *world) step(actor []string, text string) {
@@ -189,7 +193,8 @@ func (w *world) ofClient(a *agent, words []string, want string) {
 		w.at["end "+words[1]] = l.At
 		w.expect(l, want)
 	case "event":
-		l := a.receive(w.t, strings.Join(words, " "), func(l line) bool { return l.Event == words[1] && l.As == words[2] })
+		l, err := a.receive(strings.Join(words, " "), func(l line) bool { return l.Event == words[1] && l.As == words[2] })
+		simbatest.Must(w.t, err)
 		w.at[words[1]+" "+words[2]] = l.At
 		w.compare(l.fields, want)
 	case "no":
@@ -227,7 +232,8 @@ func (w *world) send(a *agent, words []string) int {
 			}
 		}
 	}
-	id := a.send(w.t, r)
+	id, err := a.send(r)
+	simbatest.Must(w.t, err)
 	if as, ok := r["as"].(string); ok && words[0] != "unlock" && words[0] != "held" && words[0] != "stop" {
 		w.pending[as] = id
 	}

@@ -89,6 +89,16 @@ func (l *Log) Owners() map[string]int {
 	return owners
 }
 
+// Jain returns Jain's index of shares: 1 = they are equal, 1/n = one of n has all.
+func Jain(shares map[string]int) float64 {
+	var sum, squares float64
+	for _, n := range shares {
+		sum += float64(n)
+		squares += float64(n) * float64(n)
+	}
+	return sum * sum / (float64(len(shares)) * squares)
+}
+
 // NeverTwo fails the test if two tenures overlap, or if tokens do not ascend. It returns the
 // tenures in order.
 func (l *Log) NeverTwo(t testing.TB) []Tenure {
