@@ -20,7 +20,7 @@ type race struct {
 	t          *testing.T
 	server     *simbatest.Server
 	contenders []*contender
-	length     time.Duration // of a tenure
+	length     time.Duration  // of a tenure
 	started    sync.WaitGroup // until the first process of each contender has started
 	tenures    tenures.Log    // by language
 	shares     tenures.Log    // those of tenures for which all contenders were there
@@ -32,8 +32,8 @@ type race struct {
 type contender struct {
 	language string
 	variants []variant
-	commands [][]string // by variant
-	careless bool       // it takes itself for the owner until it unlocks, without asking its client
+	commands [][]string            // by variant
+	careless bool                  // it takes itself for the owner until it unlocks, without asking its client
 	agent    atomic.Pointer[agent] // nil = it starts
 	killed   atomic.Bool
 }
