@@ -1,81 +1,65 @@
 package io.github.simbaresp;
 
+import java.io.FileInputStream;
 import java.io.IOException;
-import java.io.RandomAccessFile;
+import java.io.InputStream;
 import java.nio.charset.StandardCharsets;
-import java.util.concurrent.locks.ReentrantLock;
+import java.util.concurrent.atomic.AtomicLong;
+import java.util.function.LongSupplier;
 
 /**
- * A clock in nanoseconds that runs on while the machine is suspended. {@link System#nanoTime}
- * stands still then, but the server's clock may not. On Linux, {@code /proc/uptime} shows how long
- * the machine was suspended. Elsewhere, this clock is {@code nanoTime}.
+ * A clock in nanoseconds that nobody can set, and that runs on while the machine is suspended.
+ * {@link System#nanoTime} stands still then, but the server's clock may not.
+ *
+ * <p>The uptime of Linux counts a suspension, but has steps of 10 ms and is in a file. So the clock
+ * reads it only once a second, and when the wall clock has moved otherwise than nanoTime, as it does
+ * in a suspension. Elsewhere, this clock is nanoTime.
  */
 final class Clock {
-    /** The resolution of {@code /proc/uptime}. */
-    private static final long RESOLUTION = 10_000_000;
-    private static final ReentrantLock LOCK = new ReentrantLock(); // guards what follows
-    /** Not a file of java.nio, which closes when its reader is interrupted. */
-    private static final RandomAccessFile UPTIME = open();
-    private static final byte[] BUFFER = new byte[32];
-    private static volatile long suspended = -1; // -1 = not measured yet
-    private static volatile long pretended; // by tests
+    private static final long STEP = 10_000_000; // of the uptime
+    private static final long READ_EVERY = 1_000_000_000;
+    private static final long DRIFT = 5_000_000; // of the wall clock against nanoTime
+    private static final long UNKNOWN = Long.MIN_VALUE / 2;
+    private static final Clock BOOT = new Clock(System::nanoTime, System::currentTimeMillis, Clock::uptime);
 
-    static {
-        suspended();
+    private final LongSupplier nanoTime;
+    private final LongSupplier wallMillis;
+    private final LongSupplier uptime;
+    private final AtomicLong ahead; // of nanoTime, in the last reading, as wallAhead
+    private volatile long wallAhead;
+    private volatile long readAt = UNKNOWN;
+
+    Clock(LongSupplier nanoTime, LongSupplier wallMillis, LongSupplier uptime) {
+        this.nanoTime = nanoTime;
+        this.wallMillis = wallMillis;
+        this.uptime = uptime;
+        this.ahead = new AtomicLong(uptime.getAsLong() - nanoTime.getAsLong());
     }
-
-    private Clock() {}
 
     static long now() {
-        long slept = suspended();
-        return System.nanoTime() + slept;
+        return BOOT.read();
     }
 
-    /**
-     * Returns the time without asking whether the machine was suspended since the last call of
-     * now. It is cheap, and never later than now. So it is right for the begin of a lease, but not
-     * for its end.
-     */
-    static long rough() {
-        return System.nanoTime() + suspended + pretended;
-    }
-
-    /**
-     * Returns how long the machine was suspended since it booted, with a constant error of up to
-     * 10 ms. The difference of the two clocks is too small by up to 10 ms. So only a larger jump
-     * shows a suspension, which then counts as up to 10 ms too long.
-     */
-    static long suspended() {
-        LOCK.lock();
-        try {
-            long span = UPTIME == null ? 0 : uptime() - System.nanoTime();
-            if (suspended == -1 || span > suspended + RESOLUTION) {
-                suspended = Math.max(0, suspended == -1 ? span : span + RESOLUTION);
-            }
-        } catch (IOException | NumberFormatException e) {
-            suspended = Math.max(0, suspended); // unknown
-        } finally {
-            LOCK.unlock();
+    long read() {
+        long now = nanoTime.getAsLong();
+        long wall = wallMillis.getAsLong() * 1_000_000 - now;
+        if (now - readAt > READ_EVERY || Math.abs(wall - wallAhead) > DRIFT) {
+            // The difference is too small by up to a step. So only a larger jump shows a suspension,
+            // which then counts as up to a step too long.
+            long measured = uptime.getAsLong() - nanoTime.getAsLong();
+            ahead.accumulateAndGet(measured, (known, read) -> read > known + STEP ? read + STEP : known);
+            wallAhead = wall;
+            readAt = now;
         }
-        return suspended + pretended;
+        return nanoTime.getAsLong() + ahead.get();
     }
 
-    /** Makes the clock jump forward, as after a suspension. */
-    static void pretend(long nanos) {
-        pretended = pretended + nanos;
-    }
-
-    private static long uptime() throws IOException {
-        UPTIME.seek(0);
-        String line = new String(BUFFER, 0, UPTIME.read(BUFFER), StandardCharsets.US_ASCII); // 350735.47 234388.90
-        return Long.parseLong(line.substring(0, line.indexOf(' ')).replace(".", "")) * RESOLUTION;
-    }
-
-    private static RandomAccessFile open() {
-        try {
-            return new RandomAccessFile("/proc/uptime", "r");
+    private static long uptime() {
+        try (InputStream file = new FileInputStream("/proc/uptime")) { // not of java.nio, which heeds interrupts
+            String line = new String(file.readAllBytes(), StandardCharsets.US_ASCII); // 350735.47 234388.90
+            return Long.parseLong(line.substring(0, line.indexOf(' ')).replace(".", "")) * STEP;
         } catch (IOException e) {
-            return null;
+            return UNKNOWN;
         }
     }
 }

@@ -17,16 +17,14 @@ import java.util.function.Function;
 
 /**
  * The connection for requests, which are pipelined. The first request opens it, and opens it again
- * after it broke.
+ * after it broke. When a request gets no reply, the later ones take a new connection, and the old one
+ * is closed a little later.
  *
  * <p>Lettuce resends requests after a reconnect unless the options of its client forbid it, and
  * these belong to the caller. Therefore each connection is closed the moment it breaks, before
  * Lettuce reconnects. That cancels its requests, so that none is sent twice.
  */
 final class Link {
-    /** How long a connection is kept that was replaced, in case replies still arrive. */
-    private static final long RETIRED = 10_000_000_000L;
-
     private final Core core;
     private CompletableFuture<StatefulRedisConnection<String, String>> present; // guarded by this; null = none
 
@@ -34,54 +32,53 @@ final class Link {
         this.core = core;
     }
 
-    /** Returns the present connection, and opens one if there is none. */
-    synchronized CompletableFuture<StatefulRedisConnection<String, String>> open() {
-        if (present == null || present.isCompletedExceptionally() || present.isDone() && !present.join().isOpen()) {
+    private synchronized CompletableFuture<StatefulRedisConnection<String, String>> open() {
+        if (!isUsable(present)) {
             present = connect(core, redis -> redis.connect(UTF8));
         }
         return present;
     }
 
-    /** Makes later requests use a new connection, unless they do already. */
-    synchronized void retire(CompletableFuture<StatefulRedisConnection<String, String>> connection) {
+    private synchronized void retire(CompletableFuture<StatefulRedisConnection<String, String>> connection) {
         if (connection == present) {
             present = null;
-            core.after(RETIRED, () -> connection.thenAccept(core::close));
+            core.after(core.timeout, () -> connection.thenAccept(core::close));
         }
     }
 
-    CompletableFuture<List<Object>> send(long timeout, ProtocolKeyword command, Object... args) {
-        return send(open(), timeout, command, args);
-    }
-
     /**
-     * Sends a request and returns its reply. The future fails with an exception that the client
-     * can throw. If no reply comes in time, the connection is replaced.
+     * Sends a request and returns its reply. The future fails with an exception that the client can
+     * throw: that the server is unavailable if no reply comes in time.
      */
-    CompletableFuture<List<Object>> send(CompletableFuture<StatefulRedisConnection<String, String>> connection, long timeout,
-            ProtocolKeyword command, Object... args) {
+    CompletableFuture<List<Object>> send(long timeout, ProtocolKeyword command, Object... args) {
+        CompletableFuture<StatefulRedisConnection<String, String>> connection = open();
         CompletableFuture<List<Object>> result = new CompletableFuture<>();
         Future<?> timer = core.after(timeout, () -> {
             if (result.completeExceptionally(new SimbaException.Unavailable("no reply in time", null))) {
                 retire(connection);
             }
         });
-        connection.thenCompose(c -> result.isDone() ? result : dispatch(c, command, args)).whenComplete((reply, failure) -> {
-            timer.cancel(false);
-            if (failure == null) {
-                result.complete(reply);
-            } else {
-                result.completeExceptionally(SimbaException.of(failure));
-            }
-        });
+        connection.thenCompose(c -> result.isDone() ? result : dispatch(c, command, args))
+            .whenComplete((reply, failure) -> {
+                timer.cancel(false);
+                if (failure == null) {
+                    result.complete(reply);
+                } else {
+                    result.completeExceptionally(SimbaException.of(failure));
+                }
+            });
         return result;
     }
 
+    /** Whether the connection is open, or is being opened. */
+    static boolean isUsable(CompletableFuture<? extends StatefulRedisConnection<?, ?>> connection) {
+        return connection != null && !connection.isCompletedExceptionally()
+            && (!connection.isDone() || connection.join().isOpen());
+    }
+
     /** Opens a connection on a thread of its own, since Lettuce blocks. It never reconnects. */
-    static <C extends StatefulRedisConnection<String, String>> CompletableFuture<C> connect(Core core, Function<RedisClient, C> dial) {
-        if (core.threads.isShutdown()) {
-            return CompletableFuture.failedFuture(new SimbaException.Closed());
-        }
+    static <C extends StatefulRedisConnection<String, String>> CompletableFuture<C> connect(
+            Core core, Function<RedisClient, C> dial) {
         return CompletableFuture.supplyAsync(() -> {
             C connection = dial.apply(core.redis);
             core.connections.add(connection);
@@ -92,20 +89,18 @@ final class Link {
                     core.close(connection);
                 }
             });
-            if (core.isClosed()) {
+            if (core.timers.isShutdown()) {
                 core.close(connection);
             }
             return connection;
         }, core.threads);
     }
 
-    /** Sends a request. An argument can be a list of arguments. */
-    static CompletableFuture<List<Object>> dispatch(StatefulRedisConnection<String, String> c, ProtocolKeyword command, Object... args) {
+    static CompletableFuture<List<Object>> dispatch(
+            StatefulRedisConnection<String, String> c, ProtocolKeyword command, Object... args) {
         CommandArgs<String, String> list = new CommandArgs<>(UTF8);
         for (Object arg : args) {
-            for (Object one : arg instanceof List<?> more ? more : List.of(arg)) {
-                list.addValue(one.toString());
-            }
+            list.addValue(arg.toString());
         }
         return c.async().dispatch(command, new NestedMultiOutput<>(UTF8), list).toCompletableFuture();
     }

@@ -7,6 +7,7 @@ import java.time.Duration;
  *
  * @param id    the contender's id
  * @param token the fencing token of the tenure
- * @param left  the time until the lease ends unless the owner renews it, when the server replied
+ * @param left  the time until the lease ends unless the owner renews it, when the server replied;
+ *              zero if it is not known
  */
 public record Owner(String id, long token, Duration left) {}

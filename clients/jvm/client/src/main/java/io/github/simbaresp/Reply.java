@@ -10,57 +10,43 @@ import java.util.Map;
  * Lettuce's output makes a flat list of both.
  */
 record Reply(Map<String, Object> fields) {
-    static Reply of(List<?> flat) {
+    static Reply of(Object flat) {
+        List<?> list = (List<?>) flat;
         Map<String, Object> fields = new HashMap<>();
-        for (int i = 0; i + 1 < flat.size(); i += 2) {
-            fields.put(String.valueOf(flat.get(i)), flat.get(i + 1));
+        for (int i = 0; i + 1 < list.size(); i += 2) {
+            fields.put(String.valueOf(list.get(i)), list.get(i + 1));
         }
         return new Reply(fields);
     }
 
     String text(String name) {
-        return field(name, String.class);
+        return (String) fields.get(name);
     }
 
     long number(String name) {
-        return field(name, Long.class);
+        return (Long) fields.get(name);
     }
 
     boolean has(String name) {
         return fields.get(name) != null;
     }
 
-    private <T> T field(String name, Class<T> type) {
-        if (!type.isInstance(fields.get(name))) {
-            throw new SimbaException("the server's reply lacks " + name + ": not a simba-resp server?", null);
-        }
-        return type.cast(fields.get(name));
-    }
-
     boolean is(String status) {
         return text("status").equals(status);
     }
 
-    boolean granted() {
-        return is("acquired") || is("renewed");
-    }
-
-    long token() {
-        return number("token");
-    }
-
     /** Returns the time until the lease ends, in nanoseconds. */
     long left() {
-        return number("transition") * 1_000_000;
+        return number("transition") * Core.MILLI;
     }
 
     /** Returns the owner; null if there is none. */
     Owner owner() {
-        return text("owner").isEmpty() ? null : new Owner(text("owner"), token(), Duration.ofNanos(left()));
+        return text("owner").isEmpty() ? null : new Owner(text("owner"), number("token"), Duration.ofNanos(left()));
     }
 
     /** Returns the owner in a reply to SIMBA.OWNER; null if there is none. */
-    static Owner ownerOf(List<Object> reply) {
+    static Owner owner(List<Object> reply) {
         return reply.isEmpty() || reply.get(0) == null ? null : of(reply).owner();
     }
 }

@@ -1,10 +1,14 @@
 package io.github.simbaresp;
 
 import io.lettuce.core.RedisClient;
+import io.lettuce.core.RedisCommandExecutionException;
 import java.time.Duration;
 import java.util.Optional;
+import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
+import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
 import java.util.function.Consumer;
 import java.util.function.UnaryOperator;
 
@@ -28,8 +32,11 @@ import java.util.function.UnaryOperator;
  * io.lettuce.core.RedisCommandExecutionException} if the server refuses a request.
  */
 public final class SimbaClient implements AutoCloseable {
+    private static final long QUICK = 1_000 * Core.MILLI; // lead pauses after a shorter tenure
+    private static final long WATCH_EVERY = 2_000 * Core.MILLI; // without a notice
+
     private final Core core;
-    private final Options options;
+    private final Options options; // of the calls
 
     private SimbaClient(Core core, Options options) {
         this.core = core;
@@ -43,16 +50,15 @@ public final class SimbaClient implements AutoCloseable {
 
     /** Creates a client with options. It does not connect yet. */
     public static SimbaClient create(RedisClient redis, Options options) {
-        boolean only = options.ttl() != null && options.grace() == null;
-        return new SimbaClient(new Core(redis), only ? options.grace(Duration.ZERO) : options);
+        return new SimbaClient(new Core(redis, options), options.ttl(null).grace(null));
     }
 
     /**
-     * Returns this client with other options, for some of its calls. It shares the connections and
-     * the end of this one.
+     * Returns this client with other options for some of its calls. It shares the connections and the
+     * end of this one.
      *
      * <pre>{@code
-     * client.with(o -> o.limit(Duration.ofSeconds(5))).lock("report")
+     * client.with(o -> o.wait(Duration.ofSeconds(5))).lock("report")
      * }</pre>
      */
     public SimbaClient with(UnaryOperator<Options> change) {
@@ -60,140 +66,165 @@ public final class SimbaClient implements AutoCloseable {
     }
 
     /**
-     * Waits until it owns the mutex, at most for {@link Options#limit}. The server grants the
-     * mutex first come, first served. While the server is not available, lock tries again.
+     * Waits until it owns the mutex, at most for {@link Options#wait(Duration)}. The server grants
+     * the mutex first come, first served. While the server does not answer, lock tries again.
      *
-     * @throws SimbaException.NotAcquired if the limit has passed. Its cause is the failure of the
-     *                                    last request, if it failed
+     * @throws SimbaException.NotAcquired if the time has passed. Its cause is the failure of the last
+     *                                    request, if it failed
      */
     public Lock lock(String mutex) throws InterruptedException {
-        return new Attempt(core, terms(mutex), false, false, false).run();
+        return new Lock(core, mutex, options, false).acquire(false, false);
     }
 
     /**
-     * Asks for the mutex once, and takes no queue entry. The result is empty if another contender
-     * owns the mutex or is next.
+     * Asks for the mutex once, and takes no queue entry.
      *
+     * @throws SimbaException.NotAcquired if another contender owns the mutex or is next
      * @throws SimbaException.Unavailable if the server does not reply
      */
-    public Optional<Lock> tryLock(String mutex) throws InterruptedException {
-        try {
-            return Optional.of(new Attempt(core, terms(mutex), true, false, false).run());
-        } catch (SimbaException.NotAcquired e) {
-            return Optional.empty();
-        }
+    public Lock tryLock(String mutex) throws InterruptedException {
+        return new Lock(core, mutex, options.wait(null), false).acquire(true, false);
     }
 
     /**
-     * Locks as {@link #lock} does, on a thread of the client. Cancelling the future ends the wait.
-     */
-    public CompletableFuture<Lock> lockAsync(String mutex) {
-        core.checkOpen();
-        CompletableFuture<Lock> result = new CompletableFuture<>();
-        Future<?> task = core.threads.submit(() -> {
-            try {
-                Lock lock = lock(mutex);
-                if (!result.complete(lock)) {
-                    lock.closeAsync();
-                }
-            } catch (RuntimeException | InterruptedException e) {
-                result.completeExceptionally(e);
-            }
-        });
-        result.whenComplete((lock, failure) -> task.cancel(result.isCancelled()));
-        return result;
-    }
-
-    /**
-     * Contends for the mutex, and runs the work once for each tenure, until the thread is
-     * interrupted or the work calls {@link Tenure#stop}. While the work runs, this process is the
-     * leader. When the mutex is lost, lead interrupts the work, waits for its return, and contends
-     * again. If the work returns or throws, lead releases the mutex and contends again at the end
-     * of the queue; it pauses before if the tenure was shorter than a second. An exception of the
-     * work is logged.
+     * Contends for the mutex, and runs the work once for each tenure, until the thread is interrupted,
+     * the client is closed, or the work calls {@link Lock#stop}. While the work runs, this process is
+     * the leader. When the mutex is lost, {@link Lock#check} and {@link Lock#await} return false. The
+     * work should then return, and lead contends again. If the work returns or throws earlier, lead
+     * releases the mutex and contends again at the end of the queue; it pauses before if the tenure
+     * was shorter than a second. An exception of the work is logged.
      *
      * <p>A refusal by the server before the first tenure is thrown. Later ones are logged.
      */
     public void lead(String mutex, Work work) throws InterruptedException {
-        leader(mutex, null, work).here();
-    }
-
-    /** Leads as {@link #lead} does, on a thread of its own. */
-    public Running leadAsync(String mutex, Work work) {
-        return leader(mutex, null, work).start(mutex);
+        long pause = 0;
+        for (boolean again = false; ; again = true) {
+            Lock lock = new Lock(core, mutex, options, true).acquire(false, again);
+            try {
+                run(lock, work);
+            } finally {
+                try {
+                    lock.close();
+                } catch (RuntimeException e) {
+                    core.log.debug("unlock", e); // a loss was logged, and the release goes on
+                }
+            }
+            if (lock.stops) {
+                return;
+            }
+            pause = Clock.now() - lock.began >= QUICK ? 0
+                : Math.max(Core.PAUSE, Math.min(2 * pause, core.ttl * Core.MILLI));
+            Core.get(core.closing, pause);
+        }
     }
 
     /**
-     * Runs the work again and again in one of many processes, which holds the mutex from run to
-     * run. A new leader runs the work at once, and then each period. If a run takes longer than a
-     * period, the next one begins at once, but only for the last missed start time. In all else
-     * every is like {@link #lead}.
+     * Runs the work again and again in one of many processes, which holds the mutex from run to run.
+     * A new leader runs the work at once, and then each period. If a run takes longer than a period,
+     * the next one begins at once, but only for the last missed start time. In all else every is like
+     * {@link #lead}.
      */
     public void every(String mutex, Duration period, Work work) throws InterruptedException {
-        leader(mutex, period, work).here();
-    }
-
-    /** Runs periodic work as {@link #every} does, on a thread of its own. */
-    public Running everyAsync(String mutex, Duration period, Work work) {
-        return leader(mutex, period, work).start(mutex);
-    }
-
-    private Running leader(String mutex, Duration period, Work work) {
-        if (period != null && (period.isZero() || period.isNegative())) {
+        long step = period.toNanos();
+        if (step <= 0) {
             throw new IllegalArgumentException("period is " + period + ", not more than 0");
         }
-        return new Running(core, options, new Leader(core, terms(mutex), period, work));
+        lead(mutex, lock -> {
+            for (long next = Clock.now(); !lock.stops && lock.await(Duration.ofNanos(next - Clock.now())); ) {
+                run(lock, work);
+                next += Math.max(1, (Clock.now() - next) / step) * step;
+            }
+        });
+    }
+
+    private void run(Lock lock, Work work) throws InterruptedException {
+        try {
+            work.run(lock);
+        } catch (InterruptedException e) {
+            throw e;
+        } catch (Exception e) {
+            core.log.error("the work failed: mutex={} contender={}", lock.mutex(), lock.id(), e);
+        }
     }
 
     /**
-     * Passes the present state of the mutex to the consumer, and then each change in order, until
-     * the thread is interrupted. A slow consumer misses none, as long as the server keeps them in
-     * its history. When changes are missing, the consumer gets a present state with {@link
-     * State#gap}. While the server does not answer, watch tries again.
+     * Passes the present state of the mutex to the consumer, and then each change in order, until the
+     * thread is interrupted or the client is closed. It does not contend. A slow consumer misses no
+     * change, as long as the server keeps them in its history, and they are less than 100. While the
+     * server does not answer, watch tries again.
      */
     public void watch(String mutex, Consumer<State> consumer) throws InterruptedException {
-        watcher(mutex, consumer).here();
+        Semaphore wake = new Semaphore(0);
+        Watcher watcher = new Watcher(core, mutex);
+        try {
+            while (true) {
+                core.checkOpen();
+                try {
+                    watcher.read().forEach(consumer);
+                    core.watchers.put(wake, "simba-events:{" + mutex + "}"); // the user has the right to it
+                } catch (SimbaException.Unavailable | RedisCommandExecutionException e) {
+                    if (watcher.isNew() && !(e instanceof SimbaException.Unavailable)) {
+                        throw e;
+                    }
+                    core.note("watch " + mutex, e);
+                }
+                wake.tryAcquire(WATCH_EVERY, TimeUnit.NANOSECONDS);
+                wake.drainPermits();
+            }
+        } finally {
+            core.watchers.remove(wake);
+        }
     }
 
-    /** Watches as {@link #watch} does, on a thread of its own. */
-    public Running watchAsync(String mutex, Consumer<State> consumer) {
-        return watcher(mutex, consumer).start(mutex);
-    }
-
-    private Running watcher(String mutex, Consumer<State> consumer) {
-        return new Running(core, options, new Watcher(core, mutex, options, consumer));
+    /**
+     * Runs a call of this client on one of its threads, for example {@code async(() ->
+     * client.lock("report"))}. If the future is cancelled, the call is interrupted, and a lock that it
+     * returns nevertheless is released.
+     */
+    public <T> CompletableFuture<T> async(Callable<T> call) {
+        core.checkOpen();
+        CompletableFuture<T> result = new CompletableFuture<>();
+        Future<?> task = core.threads.submit(() -> {
+            try {
+                T value = call.call();
+                if (!result.complete(value) && value instanceof Lock lock) {
+                    lock.close();
+                }
+            } catch (Throwable e) {
+                result.completeExceptionally(e);
+            }
+        });
+        result.whenComplete((value, failure) -> task.cancel(result.isCancelled()));
+        return result;
     }
 
     /** Asks the server for the owner of the mutex. */
     public Optional<Owner> owner(String mutex) throws InterruptedException {
         core.checkOpen();
-        return Core.get(core.link.send(options.timeout().toNanos(), Command.OWNER, mutex)
-            .thenApply(reply -> Optional.ofNullable(Reply.ownerOf(reply))));
+        return Optional.ofNullable(Core.get(core.owner(mutex), Core.FOREVER));
     }
 
     /**
-     * Asks the server whether the tenure with this fencing token still lasts. A resource calls
-     * check before it acts for a client that claims to be the owner. The tenure can end right
-     * after the reply. So a resource that can store a number better refuses tokens that are
-     * smaller than one that it has seen.
+     * Asks the server whether the tenure with this fencing token still lasts. A resource calls check
+     * before it acts for a client that claims to be the owner. The tenure can end right after the
+     * reply. So a resource that can store a number better refuses tokens that are smaller than one
+     * that it has seen.
      */
     public boolean check(String mutex, long token) throws InterruptedException {
         core.checkOpen();
-        return token > 0 && Core.get(core.link.send(options.timeout().toNanos(), Command.CHECK, mutex, token).thenApply(Core::isOne));
+        return token > 0
+            && Core.get(core.link.send(core.timeout, Command.CHECK, mutex, token), Core.FOREVER).get(0).equals(1L);
     }
 
     /**
-     * Ends the work of lead and every, unlocks all locks, and ends all waits and watches. It waits
-     * for them at most for {@link Options#timeout}. It does not close the RedisClient.
+     * Ends all calls with {@link SimbaException.Closed}, unlocks all locks, those of work when it has
+     * returned, and waits for that at most for {@link Options#timeout}. It does not close the
+     * RedisClient.
      *
      * @throws SimbaException.Unavailable if the server may keep a mutex until its lease ends
      */
     @Override
     public void close() {
-        core.close(options.timeout().toNanos());
-    }
-
-    private Terms terms(String mutex) {
-        return new Terms(mutex, options);
+        core.close();
     }
 }

@@ -1,135 +1,107 @@
 package io.github.simbaresp;
 
 import static io.lettuce.core.codec.StringCodec.UTF8;
-import static java.util.concurrent.TimeUnit.SECONDS;
+import static java.util.concurrent.TimeUnit.NANOSECONDS;
 
 import io.lettuce.core.RedisCommandExecutionException;
 import io.lettuce.core.api.StatefulRedisConnection;
-import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * The connection on which SIMBA.NEXT returns the outcomes of all waits of a client. It opens when
- * a contender finds that it has to wait, and closes when nobody has waited for 30 s. When it
- * breaks, all its waits end with {@link #GONE}, and their contenders ask again.
+ * The connection on which SIMBA.NEXT returns the outcomes of all waits of a client. It opens when a
+ * contender has to wait, and closes when nobody has waited for 30 s. When it ends, the waiter gets a
+ * new name, its waits fail, and their contenders ask again.
  */
 final class Waits {
-    /** The outcome of a wait whose connection has ended. */
-    static final SimbaException GONE = new SimbaException.Unavailable("the connection for outcomes has ended", null);
     private static final long NEXT = 2_000; // how long a NEXT waits for an outcome, in ms
-    private static final long BROKEN_AFTER = 3; // seconds without a reply
-    private static final long IDLE_AFTER = 30_000_000_000L;
-    /** How long contenders poll after the server has refused SIMBA.NEXT. */
-    private static final long REFUSED_PAUSE = 60_000_000_000L;
+    private static final long BROKEN_AFTER = 3_000 * Core.MILLI; // without a reply
+    private static final long IDLE_AFTER = 30_000 * Core.MILLI;
+    private static final long REFUSED_PAUSE = 60_000 * Core.MILLI; // how long contenders poll after a refusal
 
     /** One request that may wait at the server. */
-    record Wait(String waiter, long number, CompletableFuture<Reply> outcome) {
-        List<Object> args() {
-            return List.of("VIA", waiter, "REQUEST", number);
-        }
-    }
+    record Wait(String waiter, long request, CompletableFuture<Reply> outcome) {}
 
     private final Core core;
-    private final Map<Long, Wait> all = new HashMap<>(); // this and what follows is guarded by this
-    private CompletableFuture<Boolean> opened; // null = there is no connection
-    private String bound; // the waiter's name; null = the connection is not open
-    private long last; // the number of the last wait
-    private long used; // when the connection was opened, or the last wait ended
-    private long refused = Clock.rough() - REFUSED_PAUSE; // when the server refused SIMBA.NEXT
+    private final Map<Long, Wait> all = new ConcurrentHashMap<>();
+    private volatile String waiter = Core.random();
+    private volatile boolean bound; // the server knows the waiter
+    private volatile long used; // when the connection was opened, or the last wait ended
+    private boolean runs; // guarded by this, as what follows
+    private long last; // the last request
+    private long refused = Clock.now() - REFUSED_PAUSE;
 
     Waits(Core core) {
         this.core = core;
     }
 
-    /**
-     * Adds a wait for a request that is about to be sent. Returns null if the connection is not
-     * open.
-     */
+    /** Adds a wait for a request that is about to be sent. */
     synchronized Wait add() {
-        if (bound == null) {
-            return null;
-        }
-        Wait wait = new Wait(bound, ++last, new CompletableFuture<>());
-        all.put(wait.number, wait);
+        Wait wait = new Wait(waiter, ++last, new CompletableFuture<>());
+        all.put(wait.request, wait);
         return wait;
     }
 
-    /** Ends the interest in a wait. */
-    synchronized void remove(Wait wait) {
-        if (wait != null) {
-            all.remove(wait.number);
-            used = Clock.rough();
+    void remove(Wait wait) {
+        all.remove(wait.request);
+        used = Clock.now();
+    }
+
+    boolean isBound(Wait wait) {
+        return bound && wait.waiter.equals(waiter);
+    }
+
+    /** Opens the connection, unless it is open or the server has refused it. */
+    synchronized void start() {
+        if (!runs && Clock.now() - refused >= REFUSED_PAUSE) {
+            runs = true;
+            used = Clock.now();
+            core.threads.execute(this::collect);
         }
     }
 
-    /** Opens the connection. The result is whether it is open. It never fails. */
-    synchronized CompletableFuture<Boolean> open() {
-        if (opened == null && Clock.rough() - refused < REFUSED_PAUSE) {
-            return CompletableFuture.completedFuture(false);
-        }
-        if (opened == null) {
-            opened = new CompletableFuture<>();
-            core.run(this::collect);
-        }
-        return opened;
-    }
-
-    /** Uses one connection, from its begin to its end. */
     private void collect() {
-        String waiter = Ids.random();
-        CompletableFuture<StatefulRedisConnection<String, String>> connection = Link.connect(core, redis -> redis.connect(UTF8));
+        CompletableFuture<StatefulRedisConnection<String, String>> connection =
+            Link.connect(core, redis -> redis.connect(UTF8));
         RuntimeException cause = null;
         try {
-            StatefulRedisConnection<String, String> c = connection.get(BROKEN_AFTER, SECONDS);
-            Link.dispatch(c, Command.NEXT, waiter, 0).get(BROKEN_AFTER, SECONDS);
-            bind(waiter);
-            while (!isIdle()) {
-                List<Object> outcomes = Link.dispatch(c, Command.NEXT, waiter, NEXT).get(BROKEN_AFTER, SECONDS);
-                outcomes.forEach(outcome -> deliver(Reply.of((List<?>) outcome)));
+            StatefulRedisConnection<String, String> c = connection.get(BROKEN_AFTER, NANOSECONDS);
+            for (long ms = 0; !isIdle(); ms = NEXT) {
+                List<Object> outcomes = Link.dispatch(c, Command.NEXT, waiter, ms).get(BROKEN_AFTER, NANOSECONDS);
+                if (ms == 0) {
+                    bound = true;
+                    core.contenders.values().forEach(contender -> contender.wake.release());
+                }
+                outcomes.forEach(outcome -> deliver(Reply.of(outcome)));
             }
         } catch (Exception e) {
             cause = SimbaException.of(e);
+            core.note("SIMBA.NEXT", cause);
         }
         connection.thenAccept(core::close); // the server hands on what was not received
-        end(cause);
+        end(cause instanceof RedisCommandExecutionException);
     }
 
-    private synchronized void bind(String waiter) {
-        bound = waiter;
-        used = Clock.rough();
-        opened.complete(true);
+    private boolean isIdle() {
+        return all.isEmpty() && (core.isClosed() || Clock.now() - used > IDLE_AFTER);
     }
 
-    private synchronized boolean isIdle() {
-        if (all.isEmpty() && Clock.rough() - used > IDLE_AFTER) {
-            bound = null; // so that no wait is added any more
-        }
-        return bound == null;
-    }
-
-    private synchronized void end(RuntimeException cause) {
-        if (SimbaException.refused(cause)) {
-            core.log.error("the server refuses SIMBA.NEXT; waiters poll instead: {}", cause.getMessage());
-            refused = Clock.rough();
-        }
-        opened.complete(false);
-        opened = null;
-        bound = null;
-        all.values().forEach(wait -> wait.outcome.completeExceptionally(GONE));
+    /** Ends all waits, also those that were added since the waiter has its name. */
+    private synchronized void end(boolean isRefused) {
+        refused = isRefused ? Clock.now() : refused;
+        waiter = Core.random();
+        bound = false;
+        runs = false;
+        all.values().forEach(wait -> wait.outcome.completeExceptionally(
+            new SimbaException.Unavailable("the connection for outcomes has ended", null)));
         all.clear();
     }
 
     private void deliver(Reply outcome) {
-        Wait wait;
-        synchronized (this) {
-            wait = all.remove(outcome.number("request"));
-            used = Clock.rough();
-        }
-        if (wait != null && outcome.has("error")) {
-            wait.outcome.completeExceptionally(SimbaException.of(new RedisCommandExecutionException(outcome.text("error"))));
-        } else if (wait != null) {
+        Wait wait = all.get(outcome.number("request"));
+        if (wait != null) {
             wait.outcome.complete(outcome);
         } else if (!outcome.has("error") && outcome.is("acquired")) {
             core.giveBack(outcome);

@@ -1,12 +1,12 @@
 package io.github.simbaresp;
 
-/** What {@code lead} and {@code every} run. */
+/** What {@code lead} and {@code every} run while this process owns the mutex. */
 @FunctionalInterface
 public interface Work {
     /**
-     * Works as the owner of a mutex, until {@link Tenure#check} is false or the work is done.
+     * Works until {@link Lock#await} or {@link Lock#check} returns false, or the work is done.
      *
-     * @throws Exception is logged, unless {@link Tenure#stop} was called
+     * @throws Exception is logged, but an InterruptedException ends lead or every
      */
-    void run(Tenure tenure) throws Exception;
+    void run(Lock tenure) throws Exception;
 }

@@ -83,13 +83,13 @@ public final class Agent {
         String mutex = request.get("mutex");
         String as = request.get("as");
         SimbaClient with = client.with(o -> windows(request, o).id(request.get("id_of"))
-            .limit(request.containsKey("limit") ? millis(request, "limit") : null));
+            .wait(request.containsKey("limit") ? millis(request, "limit") : null));
         switch (request.get("do")) {
             case "lock" -> {
                 return locked(as, with.lock(mutex));
             }
             case "try_lock" -> {
-                return locked(as, with.tryLock(mutex).orElseThrow(() -> new SimbaException.NotAcquired(mutex, null, null)));
+                return locked(as, with.tryLock(mutex));
             }
             case "unlock" -> locks.get(as).close();
             case "held" -> {
@@ -100,7 +100,7 @@ public final class Agent {
                 try {
                     tenure.await(request.containsKey("work") ? millis(request, "work") : Duration.ofDays(1));
                 } finally {
-                    say("event", "end", "as", as, "lost", !((Lease) tenure).held());
+                    say("event", "end", "as", as, "lost", !tenure.check());
                 }
             });
             case "every" -> with.every(mutex, millis(request, "period"), tenure -> say("event", "run", "as", as, "token", tenure.token()));

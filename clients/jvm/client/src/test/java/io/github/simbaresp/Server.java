@@ -4,6 +4,8 @@ import java.io.IOException;
 import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 import org.junit.jupiter.api.Assumptions;
 
@@ -13,13 +15,15 @@ public final class Server implements AutoCloseable {
     private final int port;
 
     /** Starts a server, or skips the test if there is no program. */
-    public Server() throws Exception {
+    public Server(String... options) throws Exception {
         String program = System.getenv("SIMBA_RESP");
         Assumptions.assumeTrue(program != null, "SIMBA_RESP is not set");
         try (ServerSocket free = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
             port = free.getLocalPort();
         }
-        process = new ProcessBuilder(program, "--addr", "127.0.0.1:" + port, "--durability", "memory")
+        List<String> command = new ArrayList<>(List.of(program, "--addr", "127.0.0.1:" + port, "--durability", "memory"));
+        command.addAll(List.of(options));
+        process = new ProcessBuilder(command)
             .redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD).start();
         while (!answers()) {
             Thread.sleep(20);

@@ -3,6 +3,7 @@ package io.github.simbaresp;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertInstanceOf;
+import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
@@ -10,6 +11,8 @@ import io.lettuce.core.RedisClient;
 import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.protocol.ProtocolKeyword;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.List;
 import java.util.concurrent.CompletableFuture;
@@ -21,6 +24,7 @@ import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.api.io.TempDir;
 
 /** What the cases of clients/cases cannot reach from outside. */
 @Timeout(30)
@@ -87,7 +91,7 @@ class SimbaClientTest {
     @Test
     void cancelledFutureLeavesNoQueueEntry() throws Exception {
         try (SimbaClient client = SimbaClient.create(redis); Lock held = client.lock("cancelled")) {
-            CompletableFuture<Lock> waits = client.lockAsync("cancelled");
+            CompletableFuture<Lock> waits = client.async(() -> client.lock("cancelled"));
             until(() -> waiters("cancelled") == 1);
             assertTrue(waits.cancel(true));
             until(() -> waiters("cancelled") == 0);
@@ -95,98 +99,209 @@ class SimbaClientTest {
         }
     }
 
+    /** Runs lead on a thread of the client. Cancelling the future interrupts it. */
+    private static CompletableFuture<Void> lead(SimbaClient client, String mutex, Work work) {
+        return client.async(() -> {
+            client.lead(mutex, work);
+            return null;
+        });
+    }
+
     @Test
     void closeEndsWorkWaitsAndLocks() throws Exception {
         SimbaClient client = SimbaClient.create(redis);
-        SimbaClient other = SimbaClient.create(redis);
         Lock held = client.lock("closed");
         CountDownLatch leads = new CountDownLatch(1);
-        Running leader = client.leadAsync("closed-leader", tenure -> {
+        CompletableFuture<Void> leader = lead(client, "closed-leader", tenure -> {
             leads.countDown();
-            Thread.sleep(60_000);
+            assertFalse(tenure.await(Duration.ofMinutes(1)));
+            assertTrue(tenure.check()); // it is released after the work
         });
-        Running watcher = client.watchAsync("closed", state -> { });
-        CompletableFuture<Lock> waits = client.lockAsync("closed");
+        CompletableFuture<Void> watcher = client.async(() -> {
+            client.watch("closed", state -> { });
+            return null;
+        });
+        CompletableFuture<Lock> waits = client.async(() -> client.lock("closed"));
         leads.await();
         until(() -> waiters("closed") == 1);
         client.close();
-        for (CompletableFuture<?> ended : new CompletableFuture<?>[] {leader.ended(), watcher.ended(), waits}) {
+        for (CompletableFuture<?> ended : new CompletableFuture<?>[] {leader, watcher, waits}) {
             ExecutionException e = assertThrows(ExecutionException.class, () -> ended.get(5, TimeUnit.SECONDS));
             assertInstanceOf(SimbaException.Closed.class, e.getCause());
         }
         assertFalse(held.check());
-        assertTrue(other.owner("closed").isEmpty());
-        assertTrue(other.owner("closed-leader").isEmpty());
+        held.close();
+        try (SimbaClient other = SimbaClient.create(redis)) {
+            assertTrue(other.owner("closed").isEmpty());
+            assertTrue(other.owner("closed-leader").isEmpty());
+        }
         assertThrows(SimbaException.Closed.class, () -> client.lock("closed"));
-        other.close();
+        client.close();
     }
 
     @Test
-    void closedLeaderReleasesAfterItsWork() throws Exception {
+    void interruptEndsLeadAfterItsWork() throws Exception {
         try (SimbaClient client = SimbaClient.create(redis)) {
             CountDownLatch leads = new CountDownLatch(1);
-            CompletableFuture<Boolean> after = new CompletableFuture<>();
-            Running leader = client.leadAsync("stopped", tenure -> {
-                leads.countDown();
-                while (tenure.check()) {
-                    Thread.onSpinWait(); // notices no interrupt
+            AtomicReference<Throwable> end = new AtomicReference<>();
+            CompletableFuture<Boolean> owned = new CompletableFuture<>();
+            Thread leader = new Thread(() -> {
+                try {
+                    client.lead("interrupted-leader", tenure -> {
+                        leads.countDown();
+                        while (!Thread.currentThread().isInterrupted()) {
+                            Thread.onSpinWait(); // the flag stays set
+                        }
+                        owned.complete(tenure.check());
+                    });
+                } catch (Throwable e) {
+                    end.set(e);
                 }
-                after.complete(client.owner("stopped").isPresent());
             });
+            leader.start();
             leads.await();
-            leader.close();
-            leader.ended().get(1, TimeUnit.SECONDS);
-            assertTrue(client.owner("stopped").isEmpty());
+            leader.interrupt();
+            leader.join();
+            assertTrue(owned.get());
+            assertInstanceOf(InterruptedException.class, end.get());
+            assertTrue(client.owner("interrupted-leader").isEmpty());
         }
     }
 
     @Test
-    void lossInterruptsTheWorkOnly() throws Exception {
+    void interruptThatCoincidesWithALossEndsLead() throws Exception {
+        try (SimbaClient client = SimbaClient.create(redis)) {
+            CountDownLatch leads = new CountDownLatch(1);
+            AtomicReference<Throwable> end = new AtomicReference<>();
+            Thread leader = new Thread(() -> {
+                try {
+                    client.lead("coincidence", tenure -> {
+                        leads.countDown();
+                        while (tenure.check()) {
+                            Thread.onSpinWait();
+                        }
+                        Thread.currentThread().interrupt(); // as the caller's, at the moment of the loss
+                    });
+                } catch (Throwable e) {
+                    end.set(e);
+                }
+            });
+            leader.start();
+            leads.await();
+            Thread.sleep(1000); // an older tenure hears notices
+            ask("SIMBA.BREAK", "coincidence");
+            leader.join();
+            assertInstanceOf(InterruptedException.class, end.get());
+        }
+    }
+
+    @Test
+    void clientInterruptsNobody() throws Exception {
         try (SimbaClient client = SimbaClient.create(redis)) {
             CountDownLatch tenures = new CountDownLatch(2);
-            Running leader = client.leadAsync("broken", tenure -> {
+            AtomicReference<Throwable> interrupt = new AtomicReference<>();
+            CompletableFuture<Void> leader = lead(client, "broken", tenure -> {
                 tenures.countDown();
-                Thread.sleep(60_000);
+                try {
+                    tenure.lost().toCompletableFuture().get();
+                    Thread.sleep(50);
+                } catch (InterruptedException e) {
+                    interrupt.set(tenures.getCount() == 0 ? null : e); // the second tenure is cancelled
+                    throw e;
+                }
             });
             until(() -> client.owner("broken").isPresent());
-            Thread.sleep(1000); // a tenure that lasts hears notices
+            Thread.sleep(1000);
             ask("SIMBA.BREAK", "broken");
-            assertTrue(tenures.await(10, TimeUnit.SECONDS));
-            leader.close();
+            tenures.await();
+            leader.cancel(true);
+            until(() -> client.owner("broken").isEmpty());
+            assertNull(interrupt.get());
+        }
+    }
+
+    @Test
+    void closeOfALockHonoursAnInterrupt() throws Exception {
+        try (SimbaClient client = SimbaClient.create(redis)) {
+            Lock lock = client.lock("interrupted-close");
+            Thread.currentThread().interrupt();
+            lock.close();
+            assertTrue(Thread.interrupted());
+            assertTrue(client.owner("interrupted-close").isEmpty());
         }
     }
 
     @Test
     void workEndsLead() throws Exception {
         try (SimbaClient client = SimbaClient.create(redis)) {
-            client.lead("final", Tenure::stop);
-            assertThrows(IllegalStateException.class, () -> client.lead("final", tenure -> {
+            client.lead("final", Lock::stop);
+            client.every("final", Duration.ofMinutes(1), tenure -> {
                 tenure.stop();
-                throw new IllegalStateException("no");
-            }));
+                throw new IllegalStateException("is logged");
+            });
             assertTrue(client.owner("final").isEmpty());
         }
     }
 
     @Test
-    void suspendedMachineLosesTheMutex() throws Exception {
+    void cancelledLockOfACallersIdLeavesNothing() throws Exception {
+        try (SimbaClient client = SimbaClient.create(redis); Lock held = client.lock("named")) {
+            for (int i = 0; i < 3; i++) { // before and after the connection for outcomes is open
+                CompletableFuture<Lock> waits = client.async(() -> client.with(o -> o.id("me")).lock("named"));
+                until(() -> waiters("named") == 1);
+                Thread.sleep(200);
+                waits.cancel(true);
+                until(() -> waiters("named") == 0);
+            }
+            assertTrue(held.check());
+        }
+    }
+
+    @Test
+    void keptLeaseEndsByItself() throws Exception {
         try (SimbaClient client = SimbaClient.create(redis)) {
-            Lock lock = client.lock("suspended");
-            CountDownLatch lost = new CountDownLatch(1);
-            lock.lost().thenRun(lost::countDown);
+            Lock lock = client.with(o -> o.grace(Duration.ZERO)).lock("kept");
+            assertTrue(lock.keepFor(Duration.ofMillis(400)));
+            Thread.sleep(300);
             assertTrue(lock.check());
-            Clock.pretend(Duration.ofSeconds(12).toNanos());
+            Thread.sleep(150);
             assertFalse(lock.check());
-            assertTrue(lost.await(1, TimeUnit.SECONDS));
+            assertFalse(lock.keepFor(Duration.ofMillis(400)));
             assertThrows(SimbaException.Lost.class, lock::close);
         }
     }
 
     @Test
-    void shortSuspensionMakesTheOwnerRenewAtOnce() throws Exception {
-        try (SimbaClient client = SimbaClient.create(redis); Lock lock = client.lock("naps")) {
-            Clock.pretend(Duration.ofSeconds(2).toNanos());
-            until(() -> lock.left().toMillis() > 11_000); // of 12 s less the margin
+    void userWithoutTheRightToAskItsNameLocks(@TempDir Path dir) throws Exception {
+        Path users = Files.writeString(dir.resolve("users.acl"), """
+            user default on nopass ~* +@simba -@dangerous +hello
+            user blind on >pw ~* +@simba -@dangerous +hello
+            """);
+        try (Server own = new Server("--aclfile", users.toString())) {
+            RedisClient blind = RedisClient.create(own.url().replace("://", "://blind:pw@"));
+            RedisClient nobody = RedisClient.create(own.url());
+            try (SimbaClient client = SimbaClient.create(blind, new Options().idPrefix("blind:"));
+                    SimbaClient other = SimbaClient.create(nobody)) {
+                client.lock("blind").close();
+                other.lock("blind").close();
+            } finally {
+                blind.shutdown();
+                nobody.shutdown();
+            }
+        }
+    }
+
+    @Test
+    void thereIsOneConnectionWithoutWaitersAndOldTenures() throws Exception {
+        try (Proxy proxy = new Proxy(server.port())) {
+            RedisClient through = RedisClient.create("redis://127.0.0.1:" + proxy.port());
+            try (SimbaClient client = SimbaClient.create(through); Lock held = client.lock("quiet")) {
+                Thread.sleep(500);
+                assertEquals(1, proxy.count("HELLO"));
+                assertTrue(held.check());
+            } finally {
+                through.shutdown();
+            }
         }
     }
 

@@ -34,9 +34,19 @@ public final class SimbaRespLockProvider implements ExtensibleLockProvider {
 
     @Override
     public Optional<SimpleLock> lock(LockConfiguration configuration) {
-        Duration most = millis(configuration.getLockAtMostFor());
-        return interruptibly(() -> client.with(o -> o.renew(false).ttl(most).grace(Duration.ZERO)).tryLock(prefix + configuration.getName()))
-            .map(lock -> new Held(lock, configuration));
+        Duration most = configuration.getLockAtMostFor();
+        SimbaClient terms = client.with(o -> o.ttl(most).grace(Duration.ZERO));
+        try {
+            Lock lock = interruptibly(() -> terms.tryLock(prefix + configuration.getName()));
+            try {
+                return new Held(lock, configuration).keepFor(most);
+            } catch (RuntimeException e) {
+                lock.close(); // the job will not run
+                throw e;
+            }
+        } catch (SimbaException.NotAcquired e) {
+            return Optional.empty();
+        }
     }
 
     private static final class Held extends AbstractSimpleLock {
@@ -50,11 +60,16 @@ public final class SimbaRespLockProvider implements ExtensibleLockProvider {
             this.lock = lock;
         }
 
+        /** Makes the lease end after this time. The result is empty if it has ended. */
+        Optional<SimpleLock> keepFor(Duration time) {
+            return interruptibly(() -> lock.keepFor(time)) ? Optional.of(this) : Optional.empty();
+        }
+
         @Override
         protected void doUnlock() {
             long rest = Duration.between(ClockProvider.now(), lockConfiguration.getUnlockTime()).toMillis();
             if (rest > 0) {
-                interruptibly(() -> lock.extend(Duration.ofMillis(rest + Math.min(rest / 99 + 1, MARGIN_MOST))));
+                keepFor(Duration.ofMillis(rest + Math.min(rest / 99 + 1, MARGIN_MOST)));
                 return;
             }
             try {
@@ -66,8 +81,7 @@ public final class SimbaRespLockProvider implements ExtensibleLockProvider {
 
         @Override
         protected Optional<SimpleLock> doExtend(LockConfiguration configuration) {
-            boolean extended = interruptibly(() -> lock.extend(millis(configuration.getLockAtMostFor())));
-            return extended ? Optional.of(new Held(lock, configuration)) : Optional.empty();
+            return new Held(lock, configuration).keepFor(configuration.getLockAtMostFor());
         }
     }
 
@@ -82,9 +96,5 @@ public final class SimbaRespLockProvider implements ExtensibleLockProvider {
             Thread.currentThread().interrupt();
             throw new LockException("interrupted", e);
         }
-    }
-
-    private static Duration millis(Duration d) {
-        return Duration.ofMillis(d.toMillis());
     }
 }

@@ -1,11 +1,12 @@
 package io.github.simbaresp.simba;
 
+import io.github.simbaresp.Lock;
 import io.github.simbaresp.Owner;
-import io.github.simbaresp.Running;
 import io.github.simbaresp.SimbaClient;
+import io.github.simbaresp.SimbaException;
 import io.github.simbaresp.State;
-import io.github.simbaresp.Tenure;
 import java.time.Duration;
+import java.util.Optional;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.Executor;
@@ -14,6 +15,8 @@ import java.util.concurrent.TimeoutException;
 import me.ahoo.simba.core.AbstractMutexContendService;
 import me.ahoo.simba.core.MutexContender;
 import me.ahoo.simba.core.MutexOwner;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
 
 /**
  * One contender. It leads as {@link SimbaClient#lead} does. When a tenure is lost, the client
@@ -25,10 +28,16 @@ final class SimbaRespMutexContendService extends AbstractMutexContendService {
      * How long a release waits for {@code onReleased}. A contender may stop itself in a callback.
      */
     private static final long CALLBACK = 1_000; // ms
+    private static final long RELEASE = 3_000; // how long stop waits for the release, in ms
+    private static final Logger LOG = LoggerFactory.getLogger(SimbaRespMutexContendService.class);
+
+    private interface Body {
+        void run() throws InterruptedException;
+    }
 
     private final SimbaClient client;
-    private Running leader;
-    private Running watcher;
+    private Thread leader;
+    private Thread watcher;
     private boolean owns; // guarded by this, as notified
     private CompletableFuture<?> notified = CompletableFuture.completedFuture(null); // the last callback
 
@@ -39,18 +48,39 @@ final class SimbaRespMutexContendService extends AbstractMutexContendService {
 
     @Override
     protected void startContend() {
-        leader = client.leadAsync(getMutex(), this::own);
-        watcher = client.watchAsync(getMutex(), this::observe);
+        leader = start("simba leader " + getMutex(), () -> client.lead(getMutex(), this::own));
+        watcher = start("simba watcher " + getMutex(), () -> client.watch(getMutex(), this::observe));
     }
 
+    private static Thread start(String name, Body body) {
+        Thread thread = new Thread(() -> {
+            try {
+                body.run();
+            } catch (InterruptedException | SimbaException.Closed e) {
+                LOG.debug("{} has ended", name, e);
+            } catch (RuntimeException e) {
+                LOG.error("{} has failed", name, e);
+            }
+        }, name);
+        thread.setDaemon(true);
+        thread.start();
+        return thread;
+    }
+
+    /** Ends the contention, and waits until the mutex is released. */
     @Override
     protected void stopContend() {
-        watcher.close();
-        leader.close();
+        watcher.interrupt();
+        leader.interrupt();
+        try {
+            leader.join(RELEASE);
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
     }
 
-    /** Notifies the contender of its own tenure, whose windows grow with each renewal. */
-    private void own(Tenure tenure) throws InterruptedException {
+    /** Notifies the contender of its own tenure, whose end moves with each renewal. */
+    private void own(Lock tenure) throws InterruptedException {
         long began = System.currentTimeMillis();
         try {
             Duration third;
@@ -65,8 +95,9 @@ final class SimbaRespMutexContendService extends AbstractMutexContendService {
 
     /** Notifies the contender of other owners. */
     private synchronized void observe(State state) {
-        if (!owns && !state.owner().map(Owner::id).equals(java.util.Optional.of(getContenderId()))) {
-            tell(false, state.owner().<MutexOwner>map(owner -> fenced(owner.id(), owner.token(), System.currentTimeMillis(), owner.left()))
+        if (!owns && !state.owner().map(Owner::id).equals(Optional.of(getContenderId()))) {
+            long now = System.currentTimeMillis();
+            tell(false, state.owner().<MutexOwner>map(owner -> fenced(owner.id(), owner.token(), now, owner.left()))
                 .orElse(MutexOwner.NONE));
         }
     }

@@ -5,7 +5,6 @@ import io.github.simbaresp.SimbaException;
 import java.time.Duration;
 import java.util.ConcurrentModificationException;
 import java.util.Map;
-import java.util.Optional;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.locks.Condition;
@@ -62,7 +61,7 @@ public final class SimbaRespLockRegistry implements ExpirableLockRegistry {
                 while (true) {
                     local.lock();
                     try {
-                        acquired(() -> Optional.of(client.lock(mutex)));
+                        acquired(() -> client.lock(mutex));
                         return;
                     } catch (InterruptedException e) {
                         interrupted = true; // acquired has unlocked the local lock
@@ -78,7 +77,7 @@ public final class SimbaRespLockRegistry implements ExpirableLockRegistry {
         @Override
         public void lockInterruptibly() throws InterruptedException {
             local.lockInterruptibly();
-            acquired(() -> Optional.of(client.lock(mutex)));
+            acquired(() -> client.lock(mutex));
         }
 
         @Override
@@ -95,22 +94,18 @@ public final class SimbaRespLockRegistry implements ExpirableLockRegistry {
         public boolean tryLock(long time, TimeUnit unit) throws InterruptedException {
             long end = System.nanoTime() + unit.toNanos(time);
             return local.tryLock(time, unit) && acquired(() -> {
-                Duration rest = Duration.ofMillis(Math.max(0, TimeUnit.NANOSECONDS.toMillis(end - System.nanoTime())));
-                try {
-                    return Optional.of(client.with(o -> o.limit(rest)).lock(mutex));
-                } catch (SimbaException.NotAcquired e) {
-                    return Optional.empty();
-                }
+                Duration rest = Duration.ofNanos(Math.max(0, end - System.nanoTime()));
+                return client.with(o -> o.wait(rest)).lock(mutex);
             });
         }
 
         private interface Request {
-            Optional<io.github.simbaresp.Lock> send() throws InterruptedException;
+            io.github.simbaresp.Lock send() throws InterruptedException;
         }
 
         /**
-         * Locks the mutex after the local lock, unless the thread has it already. Unlocks the
-         * local lock otherwise.
+         * Locks the mutex after the local lock, unless the thread has it already. If that fails, it
+         * unlocks the local lock. Returns false if another one owns the mutex.
          */
         private boolean acquired(Request request) throws InterruptedException {
             boolean done = false;
@@ -120,12 +115,13 @@ public final class SimbaRespLockRegistry implements ExpirableLockRegistry {
                     if (!held.check()) {
                         throw new ConcurrentModificationException("the mutex " + mutex + " was lost");
                     }
-                    done = true;
                 } else {
-                    held = request.send().orElse(null);
-                    done = held != null;
+                    held = request.send();
                 }
-                return done;
+                done = true;
+                return true;
+            } catch (SimbaException.NotAcquired e) {
+                return false;
             } finally {
                 if (!done) {
                     local.unlock();
