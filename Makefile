@@ -131,15 +131,16 @@ prompt: ## that stores and libraries for locks are served in time, on a quiet ma
 	@tools/install
 	$(TEST) -p 1 -skip '$(SIMBA)|$(VARIANTS)' ./backends/mysql ./backends/postgres ./backends/redis ./tests/dropin ./tests/outages
 
-EXTRAS := ./backends/zookeeper ./examples ./tests/dropin ./tests/lifecycle ./tests/metrics ./tests/protocol
-extras: ## the tests for which more must be installed: Node.js, Python, Curator, Prometheus, Tcl, systemd; tests of bench
+EXTRAS := ./backends/zookeeper ./examples ./tests/clients ./tests/dropin ./tests/lifecycle ./tests/metrics ./tests/protocol
+extras: ## the tests for which more must be installed: Node.js, Python, PHP, Ruby, Curator, Prometheus, Tcl, systemd; tests of bench
 	@tools/install all
 	$(TEST) -skip '$(SIMBA)|$(VARIANTS)' $(EXTRAS)
 	cd bench && $(PLAIN) ./...
 
-clients: ## what every client must do, with the clients for Python, Node and the JVM: needs python3-venv, npm and maven
+clients: ## what every client must do, with the clients for Python, Node and the JVM, and all code of their guide: needs python3-venv, npm, maven, cargo
 	@tools/install
 	$(TEST) ./clients/cases -all
+	$(TEST) -run Guides ./tests/clients -all
 
 # Ivy brings Simba's Redis backend from its default repository: minutes the first time, seconds later.
 jvm: ## Simba 2.9.5 and 2.5.0 themselves beside this server, hundreds of changes of leader, and kills
