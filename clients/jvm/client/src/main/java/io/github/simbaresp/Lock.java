@@ -69,7 +69,7 @@ public final class Lock implements AutoCloseable {
     private volatile long sent; // when the request for the present lease was sent
     private volatile long until; // when this process gives it up
     private volatile long due; // when to renew it
-    private volatile Duration fixed; // the last lease, which is not renewed, has this TTL; null = it is renewed
+    private volatile Duration fixed; // the length of the last lease, which is not renewed; null = it is renewed
 
     Lock(Core core, String mutex, Options options, boolean work) {
         this.core = core;
@@ -109,7 +109,7 @@ public final class Lock implements AutoCloseable {
     }
 
     private long grace() {
-        return options.grace() == null ? core.grace : options.grace().toMillis();
+        return fixed != null ? 0 : options.grace() == null ? core.grace : options.grace().toMillis();
     }
 
     private long lease() {
@@ -297,13 +297,13 @@ public final class Lock implements AutoCloseable {
     }
 
     /**
-     * Makes the lease end by itself: renews it now, with another first window, which can be shorter,
-     * and then never again.
+     * Makes the lease end by itself after this time, from 1 ms to 24 h: renews it now, and then never
+     * again. The time can be shorter than what is left.
      *
      * @return false if the mutex was lost
      */
-    public boolean keepFor(Duration ttl) throws InterruptedException {
-        fixed = new Options().ttl(ttl).ttl();
+    public boolean keepFor(Duration time) throws InterruptedException {
+        fixed = new Options().ttl(Objects.requireNonNull(time, "time")).ttl();
         if (check()) {
             long now = Clock.now();
             renewed(now, Core.get(send(core.timeout, Command.GUARD, "TOKEN", token), Core.FOREVER), null);

@@ -260,7 +260,7 @@ class SimbaClientTest {
     @Test
     void keptLeaseEndsByItself() throws Exception {
         try (SimbaClient client = SimbaClient.create(redis)) {
-            Lock lock = client.with(o -> o.grace(Duration.ZERO)).lock("kept");
+            Lock lock = client.lock("kept");
             assertTrue(lock.keepFor(Duration.ofMillis(400)));
             Thread.sleep(300);
             assertTrue(lock.check());

@@ -34,12 +34,10 @@ public final class SimbaRespLockProvider implements ExtensibleLockProvider {
 
     @Override
     public Optional<SimpleLock> lock(LockConfiguration configuration) {
-        Duration most = configuration.getLockAtMostFor();
-        SimbaClient terms = client.with(o -> o.ttl(most).grace(Duration.ZERO));
         try {
-            Lock lock = interruptibly(() -> terms.tryLock(prefix + configuration.getName()));
+            Lock lock = interruptibly(() -> client.tryLock(prefix + configuration.getName()));
             try {
-                return new Held(lock, configuration).keepFor(most);
+                return new Held(lock, configuration).keepFor(configuration.getLockAtMostFor());
             } catch (RuntimeException e) {
                 lock.close(); // the job will not run
                 throw e;

@@ -15,11 +15,14 @@ import java.util.List;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import me.ahoo.simba.core.AbstractMutexContender;
 import me.ahoo.simba.core.ContenderIdGenerator;
 import me.ahoo.simba.core.MutexContendService;
 import me.ahoo.simba.core.MutexContendServiceFactory;
 import me.ahoo.simba.core.MutexState;
+import me.ahoo.simba.schedule.AbstractScheduler;
+import me.ahoo.simba.schedule.ScheduleConfig;
 import org.junit.jupiter.api.AfterEach;
 import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
@@ -123,15 +126,66 @@ class SimbaRespMutexContendServiceTest {
             assertEquals("acquired", acquired.what);
             assertTrue(acquired.token > last);
             last = acquired.token;
-            MutexContendService owner = services.stream().filter(s -> s.getContenderId().equals(acquired.id)).findFirst().orElseThrow();
-            MutexContendService other = services.stream().filter(s -> s != owner && s.getStatus().isActive()).findFirst().orElse(owner);
-            while (!other.getAfterOwner().getOwnerId().equals(acquired.id)) { // all learn who the owner is
-                Thread.sleep(5);
+            MutexContendService owner = services.stream()
+                .filter(s -> s.getContenderId().equals(acquired.id)).findFirst().orElseThrow();
+            for (MutexContendService one : services) { // all learn who the owner is
+                while (one.getStatus().isActive() && !one.getAfterOwner().getOwnerId().equals(acquired.id)) {
+                    Thread.sleep(5);
+                }
+                assertEquals(one == owner, one.isOwner());
             }
             owner.stop();
             assertEquals(new Event("released", acquired.id, 0), next()); // before the next one acquires
         }
         assertNull(events.poll(200, TimeUnit.MILLISECONDS));
+    }
+
+    @Test
+    void oneContenderOfTenOwnsTheMutex() throws Exception {
+        List<MutexContendService> services = new ArrayList<>();
+        for (int i = 0; i < 10; i++) {
+            services.add(factory.createMutexContendService(new Contender("ten")));
+            services.get(i).start();
+        }
+        Event acquired = next();
+        assertEquals("acquired", acquired.what);
+        assertNull(events.poll(3, TimeUnit.SECONDS)); // longer than three leases
+        assertEquals(List.of(acquired.id),
+            services.stream().filter(MutexContendService::isOwner).map(MutexContendService::getContenderId).toList());
+        services.forEach(MutexContendService::stop);
+    }
+
+    @Test
+    void schedulerWorksWhileItOwnsTheMutex() throws Exception {
+        AtomicInteger runs = new AtomicInteger();
+        AbstractScheduler scheduler = new AbstractScheduler("schedule", factory) {
+            @Override
+            protected ScheduleConfig getConfig() {
+                return ScheduleConfig.delay(Duration.ZERO, Duration.ofMillis(50));
+            }
+
+            @Override
+            protected String getWorker() {
+                return "worker";
+            }
+
+            @Override
+            protected void work() {
+                runs.incrementAndGet();
+            }
+        };
+        assertFalse(scheduler.getRunning());
+        scheduler.start();
+        assertTrue(scheduler.getRunning());
+        while (runs.get() < 3) {
+            Thread.sleep(5);
+        }
+        scheduler.stop();
+        assertFalse(scheduler.getRunning());
+        Thread.sleep(100);
+        int last = runs.get();
+        Thread.sleep(200);
+        assertEquals(last, runs.get());
     }
 
     @Test

@@ -41,7 +41,7 @@ public final class SimbaRespLockRegistry implements ExpirableLockRegistry {
     @Override
     public void expireUnusedOlderThan(long age) {
         long now = System.currentTimeMillis();
-        locks.values().removeIf(lock -> now - lock.used > age && !lock.local.isLocked() && !lock.local.hasQueuedThreads());
+        locks.values().removeIf(lock -> now - lock.used > age && lock.isUnused());
     }
 
     private final class KeyLock implements Lock {
@@ -52,6 +52,10 @@ public final class SimbaRespLockRegistry implements ExpirableLockRegistry {
 
         KeyLock(String mutex) {
             this.mutex = mutex;
+        }
+
+        boolean isUnused() {
+            return !local.isLocked() && !local.hasQueuedThreads();
         }
 
         @Override
@@ -132,7 +136,7 @@ public final class SimbaRespLockRegistry implements ExpirableLockRegistry {
         @Override
         public void unlock() {
             if (!local.isHeldByCurrentThread()) {
-                throw new IllegalStateException("this thread does not own the lock " + mutex);
+                throw new IllegalStateException("You do not own lock at " + mutex);
             }
             io.github.simbaresp.Lock last = local.getHoldCount() == 1 ? held : null;
             try {
@@ -141,7 +145,7 @@ public final class SimbaRespLockRegistry implements ExpirableLockRegistry {
                     last.close();
                 }
             } catch (SimbaException.Lost e) {
-                throw (ConcurrentModificationException) new ConcurrentModificationException(e.getMessage()).initCause(e);
+                throw new ConcurrentModificationException(e.getMessage(), e);
             } finally {
                 local.unlock();
             }
