@@ -1,91 +1,128 @@
+import type { Client } from "./client.js";
 import { ClosedError, requestError, UnavailableError } from "./errors.js";
-import { within } from "./time.js";
 
-/** An IoRedis is a client of ioredis 5 or 6 for one server, or with sentinels. */
-export interface IoRedis {
-  readonly isCluster: boolean;
-  duplicate(override?: object): unknown;
-  call(command: string, ...args: string[]): Promise<unknown>;
-}
-
-/** A NodeRedis is a client that createClient of redis (node-redis) has made. */
-export interface NodeRedis {
-  readonly isOpen: boolean;
-  duplicate(overrides?: object): unknown;
-  sendCommand(args: readonly string[]): Promise<unknown>;
+/** A RedisClient is a Redis of ioredis 5 or 6, or what createClient of redis (node-redis) 5 or 6 returns. */
+export interface RedisClient {
+  duplicate(options?: object): unknown;
 }
 
 /** A Redis is a client, or a function that returns one for each new connection. */
-export type Redis = IoRedis | NodeRedis | (() => IoRedis | NodeRedis | Promise<IoRedis | NodeRedis>);
+export type Redis = RedisClient | (() => RedisClient | Promise<RedisClient>);
 
 /** A Raw is a client of ioredis or node-redis. They have different methods to send and to close. */
-interface Raw extends IoRedis, NodeRedis {
+interface Raw extends RedisClient {
+  call?(...args: string[]): Promise<unknown>;
+  sendCommand(args: readonly string[]): Promise<unknown>;
   connect(): Promise<unknown>;
-  disconnect(): void;
-  destroy(): void;
-  subscribe(channel: string, listener?: (payload: string, channel: string) => void): Promise<unknown>;
+  subscribe(channel: string, ...listener: (() => void)[]): Promise<unknown>;
   unsubscribe(channel: string): Promise<unknown>;
   on(event: string, listener: (...args: never[]) => void): void;
+  disconnect(): void;
+  destroy(): void;
+  readonly isOpen: boolean;
+}
+
+// A connection never connects again, so it resends nothing.
+const ioredisOptions = {
+  lazyConnect: true,
+  retryStrategy: null,
+  reconnectOnError: null,
+  enableOfflineQueue: false,
+  enableReadyCheck: false,
+  stringNumbers: false,
+  keyPrefix: "",
+  commandTimeout: undefined,
+  socketTimeout: undefined,
+};
+const nodeRedisOptions = {
+  disableOfflineQueue: true,
+  maintNotifications: "disabled",
+  commandOptions: undefined,
+};
+
+/** isIoRedis tells the clients apart, and throws a TypeError if it knows neither. */
+export function isIoRedis(redis: RedisClient): boolean {
+  const usable = typeof redis?.duplicate === "function" && !("slots" in redis);
+  if (usable && "call" in redis && !("isCluster" in redis && redis.isCluster)) return true;
+  if (usable && "isOpen" in redis) return false;
+  throw new TypeError("redis is neither a Redis of ioredis nor what createClient of redis returns");
 }
 
 /**
  * A Connection is one connection to the server. It never connects again and sends no command twice,
  * so whoever uses it knows which requests may have been lost.
  */
-export type Connection = Awaited<ReturnType<typeof dial>>;
+export class Connection {
+  private readonly ready: Promise<Raw>;
 
-const ioredisOptions = {
-  ...{ lazyConnect: true, retryStrategy: null, reconnectOnError: null, failoverDetector: false },
-  ...{ autoResendUnfulfilledCommands: false, enableOfflineQueue: false, enableAutoPipelining: false },
-  ...{ enableReadyCheck: false, monitor: false, stringNumbers: false, keyPrefix: "" },
-  ...{ commandTimeout: undefined, socketTimeout: undefined, blockingTimeout: undefined },
-  disconnectTimeout: 100,
-};
-const nodeRedisOptions = {
-  ...{ disableOfflineQueue: true, maintNotifications: "disabled", pingInterval: undefined },
-  ...{ clientSideCache: undefined, emitInvalidate: false },
-  ...{ commandOptions: undefined, commandsQueueMaxLength: undefined },
-};
+  /** It opens at once. It calls ended when it ends or cannot open. */
+  constructor(
+    private readonly client: Client,
+    private readonly ended: () => void,
+  ) {
+    this.ready = this.dial(client);
+    this.ready.catch(ended);
+  }
 
-/** isIoRedis tells the clients apart, and throws a TypeError if it knows neither. */
-export function isIoRedis(redis: IoRedis | NodeRedis): redis is IoRedis {
-  const usable = typeof redis?.duplicate === "function" && !("slots" in redis);
-  if (usable && "call" in redis && !redis.isCluster) return true;
-  if (usable && "isOpen" in redis) return false;
-  throw new TypeError("redis is neither a Redis of ioredis nor what createClient of redis returns");
+  private async dial({ redis, timeout }: Client): Promise<Raw> {
+    const given =
+      typeof redis === "function" ? await this.client.within(timeout, (async () => redis())()) : redis;
+    const io = isIoRedis(given);
+    const { socket } = (given as { options?: { socket?: object } }).options ?? {};
+    const once = { reconnectStrategy: false, connectTimeout: timeout, socketTimeout: undefined };
+    const ioOptions = { ...ioredisOptions, connectTimeout: timeout };
+    const nodeOptions = { ...nodeRedisOptions, socket: { ...socket, ...once } };
+    const raw = given.duplicate(io ? ioOptions : nodeOptions) as Raw;
+    let failure: unknown; // after a refused AUTH or SELECT, connect of ioredis resolves
+    raw.on("error", (err: unknown) => {
+      failure ??= err;
+      if (!io && !raw.isOpen) this.ended(); // the last event of a connection of node-redis that breaks
+    });
+    raw.on("end", this.ended);
+    raw.on("message", (channel: string) => this.client.noticed(channel));
+    try {
+      await this.client.within(timeout, raw.connect());
+      if (io && failure) throw failure;
+      return raw;
+    } catch (err) {
+      hangUp(raw);
+      throw (io && failure) || err;
+    }
+  }
+
+  /**
+   * send sends a request and returns its reply. Without one it rejects with an UnavailableError. Without
+   * one after patience milliseconds, the connection counts as ended, but the reply may still come.
+   */
+  async send(args: string[], timeout: number, patience = timeout): Promise<unknown> {
+    let over = false; // a request that was given up must not be sent later
+    if (patience < timeout) setTimeout(() => over || this.ended(), patience).unref();
+    try {
+      const sent = this.ready.then((raw) => over || (raw.call ? raw.call(...args) : raw.sendCommand(args)));
+      return await this.client.within(timeout, sent);
+    } catch (err) {
+      if (err instanceof UnavailableError) this.ended();
+      throw requestError(err);
+    } finally {
+      over = true;
+    }
+  }
+
+  /** listen subscribes to a channel, or unsubscribes from it. */
+  async listen(channel: string, on: boolean): Promise<void> {
+    const raw = await this.ready;
+    const listener = raw.call ? [] : [() => this.client.noticed(channel)];
+    await (on ? raw.subscribe(channel, ...listener) : raw.unsubscribe(channel));
+  }
+
+  close(): void {
+    this.ready.then(hangUp).catch(() => undefined);
+  }
 }
 
-/**
- * dial opens a connection. It calls ended when that ends, and message with the channel of each message.
- */
-export async function dial(redis: Redis, limit: number, ended = (): void => {}, message = (_channel: string): void => {}) {
-  const given = typeof redis === "function" ? await within(limit, (async () => redis())()) : redis;
-  const io = isIoRedis(given);
-  const { socket } = (given as { options?: { socket?: object } }).options ?? {};
-  const once = { reconnectStrategy: false, connectTimeout: limit, socketTimeout: undefined };
-  const options = io ? { ...ioredisOptions, connectTimeout: limit } : { ...nodeRedisOptions, socket: { ...socket, ...once } };
-  const raw = given.duplicate(options) as Raw;
-  const close = (): void => void (io ? raw.disconnect() : raw.isOpen && raw.destroy());
-  let failure: unknown; // after a refused AUTH or SELECT, connect of ioredis resolves
-  raw.on("error", (err: unknown) => {
-    failure ??= err;
-    if (!io && !raw.isOpen) ended(); // the last event of a connection of node-redis that breaks
-  });
-  raw.on("end", ended);
-  raw.on("message", message);
-  try {
-    await within(limit, raw.connect());
-    if (io && failure) throw failure;
-  } catch (err) {
-    close();
-    throw requestError((io && failure) || err);
-  }
-  return {
-    send: (args: readonly string[]): Promise<unknown> => (io ? raw.call(args[0]!, ...args.slice(1)) : raw.sendCommand(args)),
-    subscribe: (channel: string): Promise<unknown> => (io ? raw.subscribe(channel) : raw.subscribe(channel, () => message(channel))),
-    unsubscribe: (channel: string): Promise<unknown> => raw.unsubscribe(channel),
-    close,
-  };
+function hangUp(raw: Raw): void {
+  if (raw.call) raw.disconnect();
+  else if (raw.isOpen) raw.destroy();
 }
 
 /**
@@ -94,44 +131,25 @@ export async function dial(redis: Redis, limit: number, ended = (): void => {}, 
  */
 export class Wire {
   private closed = false;
-  private opening: Promise<Connection> | undefined;
+  private connection: Connection | undefined;
 
-  constructor(private readonly redis: Redis, private readonly timeout: number) {}
+  constructor(private readonly client: Client) {}
 
-  /**
-   * send sends a request and returns its reply. Without one it rejects with an UnavailableError. Without
-   * one after patience milliseconds, later requests take a new connection.
-   */
-  async send(args: string[], patience = this.timeout): Promise<unknown> {
-    if (this.closed) throw new ClosedError();
-    const opening: Promise<Connection> = (this.opening ??= dial(this.redis, this.timeout, () => this.retire(opening)));
-    opening.catch(() => this.retire(opening));
-    const timer = patience < this.timeout ? setTimeout(() => this.retire(opening), patience).unref() : undefined;
-    let over = false; // a request that was given up must not be sent later
-    try {
-      return await within(this.timeout, opening.then((connection) => (over ? undefined : connection.send(args))));
-    } catch (err) {
-      if (err instanceof UnavailableError) this.retire(opening);
-      throw requestError(err);
-    } finally {
-      over = true;
-      clearTimeout(timer);
-    }
-  }
-
-  private retire(opening: Promise<Connection>): void {
-    if (this.opening !== opening) return;
-    this.opening = undefined;
-    setTimeout(() => end(opening), this.timeout).unref();
+  /** send is that of Connection. */
+  send(args: string[], patience?: number): Promise<unknown> {
+    const { client } = this;
+    if (this.closed) return Promise.reject(new ClosedError("the Client is closed"));
+    const retire = (): void => {
+      if (this.connection !== connection) return;
+      this.connection = undefined;
+      setTimeout(() => connection.close(), client.timeout).unref();
+    };
+    const connection: Connection = (this.connection ??= new Connection(client, retire));
+    return connection.send(args, client.timeout, patience);
   }
 
   close(): void {
     this.closed = true;
-    end(this.opening);
+    this.connection?.close();
   }
-}
-
-/** end closes a connection, when it is open. */
-export function end(opening: Promise<Connection> | undefined): void {
-  opening?.then((connection) => connection.close()).catch(() => undefined);
 }

@@ -1,7 +1,6 @@
-import type { Client, ContendOptions } from "./client.js";
-import { ClosedError, isFinal, isRefusal, LostError, NotAcquiredError, UnavailableError } from "./errors.js";
-import { now, sleep, within } from "./time.js";
-import type { Wait } from "./waits.js";
+import { keyOf, type Client, type ContendOptions } from "./client.js";
+import { ClosedError, isFinal, LostError, NotAcquiredError, UnavailableError } from "./errors.js";
+import { now, type Signals } from "./time.js";
 
 /** An Owner is the owner of a mutex, as the server has reported it. */
 export interface Owner {
@@ -9,43 +8,49 @@ export interface Owner {
   readonly id: string;
   /** The fencing token of its tenure. */
   readonly token: number;
-  /** How long the TTL window lasted when the server replied, in milliseconds. */
-  readonly ttl: number;
-  /** How long both windows together lasted when the server replied, in milliseconds. */
-  readonly transition: number;
 }
 
 /** A Reply is the reply to ACQUIRE and GUARD, or an outcome of NEXT. */
-export interface Reply extends Omit<Owner, "id"> {
+export interface Reply {
   /** The number of the request, if NEXT will return its outcome. */
   readonly request?: number | null;
   readonly status: "acquired" | "renewed" | "queued" | "busy" | "lost" | "timeout";
   /** The owner's id; "" if there is none. */
   readonly owner: string;
+  readonly token: number;
+  /** How long both windows together lasted when the server replied, in milliseconds. */
+  readonly transition: number;
 }
 
 /** fieldsOf returns a record, which is a map in RESP3, and a list of names and values in RESP2. */
-export function fieldsOf(reply: unknown): Record<string, unknown> {
-  if (!Array.isArray(reply)) return reply as Record<string, unknown>;
+export function fieldsOf<T>(reply: unknown): T {
+  if (!Array.isArray(reply)) return reply as T;
   const fields: Record<string, unknown> = {};
   for (let i = 0; i + 1 < reply.length; i += 2) fields[String(reply[i])] = reply[i + 1];
-  return fields;
+  return fields as T;
 }
 
-export const ownerOf = ({ owner, token, ttl, transition }: Reply): Owner | undefined =>
-  owner ? { id: owner, token, ttl, transition } : undefined;
+export const ownerOf = ({ owner, token }: Reply): Owner | undefined =>
+  owner ? { id: owner, token } : undefined;
+
+/**
+ * A Kind says how a contender contends: "once" asks once, "patient" goes on after refusals. The tenure of
+ * "work" and "patient" is released when the function of a call ends, and not earlier.
+ */
+export type Kind = "lock" | "once" | "work" | "patient";
 
 const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for("asyncDispose");
-const retryPause = 100; // doubles with each request that brings nothing, up to the TTL or retryPauseMax
+const retryPause = 100; // doubles with each request that fails, up to the TTL or retryPauseMax
 const retryPauseMax = 2000;
+const pollPause = 300; // a free mutex stays reserved for a second for a waiter that polls
 const askAgain = 60_000; // how long a contender waits for an outcome before it asks again
 // A tenure subscribes to notices when it has lasted so long. It needs them only to learn at once that
 // an administrator has broken it, which is not worth a subscription in a short tenure.
 const subscribeAfter = 800;
 
 /**
- * A Lock is one unbroken ownership of a mutex by this process. A caller of lock without a function must
- * release it.
+ * A Lock is one unbroken ownership of a mutex by this process. A caller of lock or tryLock must release
+ * it.
  *
  *     asking ──acquired──► held ──► lost: expired, or the server says so
  *      ▲ │ queued            └────► released
@@ -57,30 +62,38 @@ const subscribeAfter = 800;
  */
 export class Lock implements AsyncDisposable {
   /** The contender's id. */
-  readonly id: string;
+  id: string;
   /** The fencing token. It is larger than that of every earlier tenure of the mutex. */
-  readonly token: number = 0;
-  /** @internal When the tenure began. */ readonly began: number = 0;
+  token = 0;
+  /** @internal */ key = "";
+  /** @internal When the tenure began. */ began = 0;
   /** @internal When to renew. */ due = 0;
   /** @internal Its release has begun. */ leaving = false;
-  /** @internal It is released when the function of a call ends, and not earlier. */ works = false;
-  /** @internal why returns the error of a contender that has not acquired the mutex. */
-  why: () => unknown = () => new UnavailableError("the server has not replied");
-  private pause = retryPause; // before the next request
-  private controller: AbortController | undefined; // made when it is needed, since it is slow to make
-  private aborted: { reason: unknown } | undefined;
+  /** @internal wake ends a pause. */ wake = (): void => undefined;
   private state: "asking" | "held" | "lost" | "released" = "asking";
-  private loss: LostError | undefined;
-  private sent = 0; // when the request for the present lease was sent
+  private quit = false; // the call has ended, so the contender must
+  private why: () => unknown = () => new UnavailableError("the server has not replied");
+  private request = 0; // the number of the last request
+  private via: string[] | undefined; // names that request, if it waits
+  private outcome: Reply | Error | undefined; // of that request
+  private keeps = false; // the server may have a tenure or a queue entry for the contender
+  private ttl: number;
+  private grace: number;
   private until = 0; // when the owner gives the lease up
-  private keeps: "nothing" | "wait" | "unknown" = "nothing"; // what the server has for the contender
-  private wait: Wait | undefined; // of the last request, if its outcome comes
-  private flying: Promise<unknown> = Promise.resolve(); // settles with the last request
+  private loss: LostError | undefined;
+  private controller: AbortController | undefined; // made when it is needed, since it is slow to make
   private giving: Promise<Error | undefined> | undefined;
 
   /** @internal */
-  constructor(private readonly client: Client, readonly mutex: string, private readonly options: ContendOptions) {
+  constructor(
+    private readonly client: Client,
+    readonly mutex: string,
+    private readonly options: ContendOptions,
+    private readonly kind: Kind,
+  ) {
     this.id = options.id ?? "";
+    this.ttl = options.ttl ?? client.ttl;
+    this.grace = options.grace ?? client.grace;
   }
 
   /**
@@ -89,9 +102,7 @@ export class Lock implements AsyncDisposable {
    * the event loop runs.
    */
   get signal(): AbortSignal {
-    this.controller ??= new AbortController();
-    if (this.aborted) this.controller.abort(this.aborted.reason);
-    return this.controller.signal;
+    return (this.controller ??= new AbortController()).signal;
   }
 
   /**
@@ -103,114 +114,134 @@ export class Lock implements AsyncDisposable {
     return this.state === "held";
   }
 
-  private windows(): [ttl: number, grace: number] {
-    return [this.options.ttl ?? this.client.ttl, this.options.grace ?? this.client.grace];
+  /** @internal acquire contends. If it rejects, the contender takes back what it has asked for. */
+  async acquire(signals: Signals): Promise<this> {
+    const late = (): never => {
+      throw this.why();
+    };
+    try {
+      return await this.client.within(this.options.wait ?? Infinity, this.contend(), late, signals);
+    } catch (err) {
+      this.quit = true;
+      this.wake();
+      throw err;
+    }
   }
 
-  /** @internal acquire asks until it owns the mutex. If it is patient, a refusal does not end that. */
-  async acquire(stop: AbortSignal, once: boolean, patient: boolean): Promise<this> {
+  /** contend asks until it owns the mutex, or until it is useless to ask again. */
+  private async contend(): Promise<this> {
+    const { client, kind } = this;
     try {
-      for (this.pause = retryPause; ; this.pause = Math.min(2 * this.pause || retryPause, this.windows()[0], retryPauseMax)) {
+      for (let pause = retryPause; ; pause = Math.min(2 * pause, this.ttl, retryPauseMax)) {
         try {
-          if (await this.round(stop, once)) return this;
+          while (!(await this.round())) pause = retryPause;
+          return this;
         } catch (err) {
-          if (stop.aborted || once || err instanceof ClosedError || !(patient || err instanceof UnavailableError)) throw err;
+          if (this.fit(err)) continue;
+          const useless = kind === "once" || err instanceof ClosedError;
+          const refused = kind !== "patient" && !(err instanceof UnavailableError);
+          if (useless || refused || this.quit) throw err;
           this.why = () => err;
-          this.client.note(this.mutex, err);
+          client.note(this.mutex, err);
         }
-        await sleep(this.pause * (0.5 + Math.random()), stop);
+        await this.rest(pause);
       }
     } catch (err) {
-      this.giveUp();
+      if (this.keeps) void this.giveBack();
+      else client.leave(this);
       throw err;
     } finally {
-      this.client.waits.remove(this.wait);
+      client.waits.remove(this.request);
     }
   }
 
-  /** round sends one request, and waits for its outcome. It reports whether the tenure has begun. */
-  private async round(stop: AbortSignal, once: boolean): Promise<boolean> {
+  /** round sends one ACQUIRE and waits for its outcome. It reports whether the tenure has begun. */
+  private async round(): Promise<boolean> {
     const { client } = this;
-    const { waits, timeout } = client;
-    stop.throwIfAborted();
-    if (!this.id) Object.assign(this, { id: await within(timeout, client.newId(), stop) });
+    this.id ||= await client.newId();
+    this.key ||= keyOf(this.mutex, this.id);
+    if (this.quit) throw this.why();
     client.enter(this);
-    const unbound = !waits.bound;
     let sent = now();
-    let reply = await this.request(stop, once);
+    let reply = await this.ask();
     if (reply.status === "busy") throw this.why();
-    if (reply.status === "queued" && !reply.request) {
-      await within(2 * timeout, waits.open(), stop);
-      if (unbound && waits.bound) this.pause = 0;
-      return false;
-    }
-    this.pause = retryPause;
     if (reply.status === "queued") {
-      const outcome = await sleep(askAgain, stop, this.wait!.outcome);
-      if (outcome instanceof Error) throw outcome;
-      if (outcome?.status !== "acquired") return false;
-      reply = outcome;
-      if (now() - sent > reply.transition / 3) {
+      client.waits.open();
+      if (!this.outcome) await this.rest(this.via ? askAgain : pollPause);
+      if (!this.outcome) return false;
+      if (this.outcome instanceof Error) throw this.outcome;
+      reply = this.outcome;
+      if (reply.status === "acquired" && now() - sent > reply.transition / 3) {
         sent = now(); // the lease counts from the ACQUIRE, and may be over
-        reply = await within(timeout, this.ask("GUARD", ["TOKEN", `${reply.token}`]), stop);
+        reply = await this.send("GUARD", ["TOKEN", `${reply.token}`]);
       }
     }
-    stop.throwIfAborted();
-    return (reply.status === "acquired" || reply.status === "renewed") && this.begin(reply, sent);
+    if (this.quit) throw this.why();
+    if (reply.status === "acquired" || reply.status === "renewed") return this.begin(reply, sent);
+    throw new UnavailableError(`the wait has ended: ${reply.status}`);
   }
 
-  /** request sends an ACQUIRE. Even if the server does not know the waiter, the contender gets its place. */
-  private async request(stop: AbortSignal, once: boolean): Promise<Reply> {
-    const { waits, timeout } = this.client;
-    waits.remove(this.wait);
-    const wait = (this.wait = once ? undefined : waits.add());
-    const before = this.keeps;
-    this.keeps = "unknown";
-    const answered = (reply: Reply): Reply => {
-      this.keeps = reply.status === "busy" ? "nothing" : reply.request ? "wait" : "unknown";
+  /** ask sends an ACQUIRE. The reply `queued` without a request says that the waiter is not known yet. */
+  private async ask(): Promise<Reply> {
+    const { waits } = this.client;
+    waits.remove(this.request);
+    this.request = waits.add(this);
+    this.outcome = undefined;
+    const via = ["VIA", waits.name, "REQUEST", `${this.request}`];
+    try {
+      const reply = await this.send("ACQUIRE", this.kind === "once" ? ["NOQUEUE"] : ["WAIT", "0", ...via]);
+      this.via = reply.request ? via : undefined;
+      this.keeps = reply.status !== "busy";
+      this.why = () => new NotAcquiredError(this.mutex, ownerOf(reply));
       return reply;
-    };
-    const failed = (err: unknown): never => {
-      if (isRefusal(err)) this.keeps = before;
+    } catch (err) {
+      this.keeps ||= !isFinal(err); // a request without a reply may have been granted
       throw err;
-    };
-    const how = wait ? ["WAIT", "0", "VIA", wait.waiter, "REQUEST", `${wait.n}`] : ["NOQUEUE"];
-    const asking = this.ask("ACQUIRE", how).then(answered, failed);
-    this.flying = asking.catch(() => undefined);
-    const reply = await within(timeout, asking, stop);
-    if (!reply.request) waits.remove(wait);
-    this.why = () => new NotAcquiredError(this.mutex, ownerOf(reply));
-    return reply;
+    }
   }
 
-  private begin(reply: Reply, sent: number): boolean {
-    this.renewed(reply, sent);
-    if (this.until <= now()) throw new UnavailableError("the reply took longer than the lease");
-    this.state = "held";
-    Object.assign(this, { token: reply.token, began: now() });
-    this.client.wakeAt(Math.min(this.due, now() + subscribeAfter));
+  /** rest waits for about so many milliseconds, or until something has happened. */
+  private async rest(ms: number): Promise<void> {
+    const woken = new Promise<void>((resolve) => (this.wake = resolve));
+    if (!this.quit) await this.client.sleep(ms * (0.5 + Math.random()), [], woken);
+  }
+
+  /** @internal deliver hands over the outcome of the last request. */
+  deliver(outcome: Reply | Error): void {
+    this.outcome = outcome;
+    this.wake();
+  }
+
+  /** fit makes default windows shorter that the server has refused as too long. */
+  private fit(err: unknown): boolean {
+    const longest = Number(/^TOOLONG (\d+) /.exec((err as Error).message)?.[1]);
+    const given = this.options.ttl !== undefined || this.options.grace !== undefined;
+    if (given || !this.client.fits || !(longest >= 2 && longest < this.ttl + this.grace)) return false;
+    this.client.ttl = this.ttl = Math.floor((longest * 5) / 6);
+    this.client.grace = this.grace = longest - this.ttl;
     return true;
   }
 
-  /** ask sends a request with both windows. If the server refuses default windows, they get shorter. */
-  private async ask(verb: string, more: string[], patience = this.client.timeout): Promise<Reply> {
-    const { client, options } = this;
-    const [ttl, grace] = this.windows();
-    try {
-      const args = [`SIMBA.${verb}`, this.mutex, this.id, `${ttl}`, "TRANSITION", `${grace}`, ...more];
-      return fieldsOf(await client.wire.send(args, patience)) as unknown as Reply;
-    } catch (err) {
-      const longest = Number(/^TOOLONG (\d+) /.exec((err as Error).message)?.[1]);
-      if (options.ttl !== undefined || options.grace !== undefined || !client.shorten(longest, ttl + grace)) throw err;
-      return this.ask(verb, more, patience);
-    }
+  private async send(verb: string, args: string[], patience?: number): Promise<Reply> {
+    const windows = [`${this.ttl}`, "TRANSITION", `${this.grace}`];
+    return fieldsOf(
+      await this.client.wire.send([`SIMBA.${verb}`, this.mutex, this.id, ...windows, ...args], patience),
+    );
+  }
+
+  private begin(reply: Reply, sent: number): true {
+    this.renewed(reply, sent);
+    if (this.until <= now()) throw new UnavailableError("the reply took longer than the lease");
+    this.token = reply.token;
+    this.began = now();
+    this.state = "held";
+    this.client.wakeAt(this.due);
+    return true;
   }
 
   private renewed(reply: Reply, sent: number): void {
-    const [ttl, grace] = this.windows();
-    const length = Math.min(ttl + grace, reply.transition);
-    this.sent = sent;
-    this.due = sent + Math.min(ttl, length) / 3;
+    const length = Math.min(this.ttl + this.grace, reply.transition);
+    this.due = sent + Math.min(this.ttl, length) / 3;
     this.until = sent + length - Math.min(length / 100, 250);
   }
 
@@ -231,11 +262,10 @@ export class Lock implements AsyncDisposable {
   private async renew(patience: number): Promise<void> {
     const sent = now();
     try {
-      const reply = await this.ask("GUARD", ["TOKEN", `${this.token}`], patience);
+      const reply = await this.send("GUARD", ["TOKEN", `${this.token}`], patience);
       if (reply.status === "lost") this.lose(reply.owner);
-      else if (sent >= this.sent) this.renewed(reply, sent);
+      else this.renewed(reply, sent);
     } catch (err) {
-      if (sent < this.sent || this.state !== "held") return; // a later renewal has succeeded
       this.client.note(this.mutex, err);
       this.due = Math.min(this.due, now() + Math.max(10, (this.until - now()) / 8));
     }
@@ -246,24 +276,20 @@ export class Lock implements AsyncDisposable {
     if (this.state !== "held") return;
     this.state = "lost";
     this.loss = this.lost();
-    this.client.logger.warn("mutex lost", { mutex: this.mutex, contender: this.id, token: this.token, owner });
-    this.abort(this.loss);
-    if (!this.works) void this.gone();
+    const { client, mutex, id, token } = this;
+    client.logger.warn("mutex lost", { mutex, contender: id, token, owner });
+    this.end(this.loss);
   }
 
-  private readonly lost = (): LostError => new LostError(`mutex ${this.mutex} lost: another contender may own it`);
+  private lost(): LostError {
+    return new LostError(`mutex ${this.mutex} lost: another contender may own it`);
+  }
 
-  /** @internal abort makes the signal fire. The tenure may last. */
-  readonly abort = (reason: unknown): void => {
-    this.aborted ??= { reason };
-    this.controller?.abort(reason);
-  };
-
-  /** @internal close ends the tenure because the Client is closed. A function releases it when it ends. */
-  close(): void {
-    if (this.works || this.state !== "held") return;
-    this.abort(new ClosedError());
-    this.release().catch(() => undefined);
+  /** @internal end makes the signal fire. If a function works, it ends by itself before the release. */
+  end(reason: unknown): void {
+    this.controller ??= new AbortController();
+    this.controller.abort(reason);
+    if (this.kind === "lock" || this.kind === "once") this.release().catch(() => undefined);
   }
 
   /**
@@ -273,30 +299,43 @@ export class Lock implements AsyncDisposable {
    */
   async release(): Promise<void> {
     if (this.check()) this.state = "released";
-    const gone = this.gone();
-    const failure = this.loss ?? (await within(this.client.timeout, gone));
+    this.giving ??= this.giveBack();
+    const failure = this.loss ?? (await this.client.within(this.client.timeout, this.giving));
     if (failure) throw failure;
   }
 
-  /** @internal free releases the mutex, and logs what fails. It rejects only with a LostError. */
-  async free(): Promise<void> {
-    await this.release().catch((err: unknown) => {
+  /** For `await using`: release, but it logs an UnavailableError. */
+  async [asyncDispose](): Promise<void> {
+    await this.release().catch((err: Error) => {
       if (err instanceof LostError) throw err;
       this.client.note(`${this.mutex} is free when its lease ends: RELEASE`, err);
     });
   }
 
-  readonly [asyncDispose] = (): Promise<void> => this.free();
-
-  /** gone releases the tenure once. It resolves when the server has nothing for it, or has refused. */
-  private gone(): Promise<Error | undefined> {
-    return (this.giving ??= this.giveBack(async () => ["TOKEN", `${this.token}`]));
-  }
-
-  /** giveUp releases what the server may keep for a contender without a tenure. It never rejects. */
-  private giveUp(): void {
-    if (this.keeps === "nothing") this.client.leave(this);
-    else void this.giveBack(() => this.kept());
+  /** giveBack repeats a release until the server replies, or the lease would be over. */
+  private async giveBack(): Promise<Error | undefined> {
+    const { client } = this;
+    let failure: Error | undefined;
+    this.leaving = true;
+    for (
+      const over = now() + this.ttl + this.grace;
+      ;
+      await client.sleep(retryPause * (1 + 9 * Math.random()))
+    ) {
+      try {
+        const what = this.token ? ["TOKEN", `${this.token}`] : await this.kept();
+        const released = what && (await client.wire.send(["SIMBA.RELEASE", this.mutex, this.id, ...what]));
+        // After a request without a reply, 0 can mean that it has released the mutex.
+        const lost = released === 0 && !failure && this.state === "released";
+        failure = lost ? this.lost() : undefined;
+        break;
+      } catch (err) {
+        failure = err as Error;
+        if (isFinal(err) || now() > over) break;
+      }
+    }
+    client.leave(this);
+    return failure;
   }
 
   /**
@@ -304,32 +343,9 @@ export class Lock implements AsyncDisposable {
    * Client has made. An id of the caller may have a later tenure, which a late RELEASE must not end.
    */
   private async kept(): Promise<string[] | undefined> {
-    const { client, wait } = this;
-    await this.flying; // a RELEASE must not overtake it
     if (this.options.id === undefined) return [];
-    if (this.keeps === "wait" && wait?.waiter === client.waits.bound) return ["VIA", wait.waiter, "REQUEST", `${wait.n}`];
-    const owner = await client.owner(this.mutex);
+    if (this.via?.[1] === this.client.waits.name) return this.via;
+    const owner = await this.client.owner(this.mutex);
     return owner?.id === this.id ? ["TOKEN", `${owner.token}`] : undefined;
-  }
-
-  /** giveBack repeats a release until the server replies, or the lease would be over. */
-  private async giveBack(what: () => Promise<string[] | undefined>): Promise<Error | undefined> {
-    this.leaving = true;
-    const [ttl, grace] = this.windows();
-    let failure: Error | undefined;
-    for (const over = now() + ttl + grace; ; await sleep(retryPause * (1 + 9 * Math.random()))) {
-      try {
-        const args = await what();
-        const released = args && (await this.client.wire.send(["SIMBA.RELEASE", this.mutex, this.id, ...args]));
-        // After a request without a reply, 0 can mean that it has released the mutex.
-        failure = released === 0 && !failure && this.token ? this.lost() : undefined;
-        break;
-      } catch (err) {
-        failure = err as Error;
-        if (isFinal(err) || now() > over) break;
-      }
-    }
-    this.client.leave(this);
-    return failure;
   }
 }

@@ -1,4 +1,5 @@
-import { dial, end, type Connection, type Redis } from "./connections.js";
+import type { Client } from "./client.js";
+import { Connection } from "./connections.js";
 import { now } from "./time.js";
 
 const redialAfter = 1000;
@@ -8,30 +9,30 @@ const redialAfter = 1000;
  * lost: whoever gets it asks the server.
  */
 export class Notices {
-  private connection: Promise<Connection> | undefined;
+  private connection: Connection | undefined;
   private channels = new Set<string>(); // that the connection has asked for
   private dialed = -Infinity;
 
-  constructor(private readonly redis: Redis, private readonly timeout: number, private readonly message: (channel: string) => void) {}
+  constructor(private readonly client: Client) {}
 
   /** listen subscribes to these channels and to no others. Without channels it closes the connection. */
   async listen(want: Set<string>): Promise<void> {
     if (want.size === 0) return this.close();
-    if (!this.connection && now() - this.dialed < redialAfter) return;
-    if (!this.connection) this.dialed = now();
-    const ended = (): void => void (this.connection === opening && this.close());
-    const opening: Promise<Connection> = (this.connection ??= dial(this.redis, this.timeout, ended, this.message));
-    opening.catch(ended);
-    const connection = await opening;
-    if (this.connection !== opening) return;
-    const added = [...want].filter((channel) => !this.channels.has(channel));
-    const gone = [...this.channels].filter((channel) => !want.has(channel));
+    if (!this.connection) {
+      if (now() - this.dialed < redialAfter) return;
+      this.dialed = now();
+      const ended = (): void => void (this.connection === connection && this.close());
+      const connection: Connection = new Connection(this.client, ended);
+      this.connection = connection;
+    }
+    const { connection, channels } = this;
     this.channels = want;
-    await Promise.all([...added.map((name) => connection.subscribe(name)), ...gone.map((name) => connection.unsubscribe(name))]);
+    const changed = [...want, ...channels].filter((channel) => want.has(channel) !== channels.has(channel));
+    await Promise.all(changed.map((channel) => connection.listen(channel, want.has(channel))));
   }
 
   close(): void {
-    end(this.connection);
+    this.connection?.close();
     this.connection = undefined;
     this.channels = new Set();
   }

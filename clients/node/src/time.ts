@@ -1,7 +1,4 @@
 import os from "node:os";
-import { UnavailableError } from "./errors.js";
-
-const longestTimer = 2 ** 31 - 1;
 
 // How far the boot clock is ahead of the monotonic clock, in milliseconds, and when that was read.
 let ahead = process.platform === "linux" ? -Infinity : 0;
@@ -30,34 +27,13 @@ export function now(): number {
   return monotonic + ahead;
 }
 
-/**
- * race settles as the promise does, or as late does after ms milliseconds, or rejects with the reason
- * of the signal. If the event loop was blocked, the replies that have arrived meanwhile come first.
- */
-function race<T, L>(ms: number, promise: Promise<T> | undefined, signal: AbortSignal | undefined, late: () => L | Promise<L>): Promise<T | L> {
-  return new Promise((resolve, reject) => {
-    let over = false;
-    const settle = (f: () => void): void => {
-      if (over) return;
-      over = true;
-      clearTimeout(timer);
-      signal?.removeEventListener("abort", abort);
-      f();
-    };
-    const abort = (): void => settle(() => reject(signal?.reason));
-    const timer = setTimeout(() => setImmediate(settle, () => resolve(late())), Math.min(ms, longestTimer));
-    promise?.then((value) => settle(() => resolve(value)), (err) => settle(() => reject(err)));
-    signal?.addEventListener("abort", abort);
-    if (signal?.aborted) abort();
-  });
+/** Signals are those that can end a call. */
+export type Signals = readonly (AbortSignal | undefined)[];
+
+/** onAbort calls f with the reason when a signal fires, until the function that it returns is called. */
+export function onAbort(signals: Signals, f: (reason: unknown) => void): () => void {
+  const abort = (): void => f(signals.find((signal) => signal?.aborted)?.reason);
+  for (const signal of signals) signal?.addEventListener("abort", abort);
+  if (signals.some((signal) => signal?.aborted)) abort();
+  return () => signals.forEach((signal) => signal?.removeEventListener("abort", abort));
 }
-
-/** within settles as the promise, or rejects with an UnavailableError after ms milliseconds. */
-export const within = <T>(ms: number, promise: Promise<T>, signal?: AbortSignal): Promise<T> =>
-  race<T, never>(ms, promise, signal, async () => {
-    throw new UnavailableError("the server does not reply in time");
-  });
-
-/** sleep resolves after ms milliseconds, or earlier as wake does. Its timer keeps the process alive. */
-export const sleep = <T>(ms: number, signal?: AbortSignal, wake?: Promise<T>): Promise<T | undefined> =>
-  race(ms, wake, signal, () => undefined);

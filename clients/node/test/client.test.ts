@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import os from "node:os";
 import { after, afterEach, before, beforeEach, describe, test } from "node:test";
-import { Client, ClosedError, final, LostError, NotAcquiredError, UnavailableError } from "simba-resp";
+import { Client, ClosedError, final, type Lock, LostError, NotAcquiredError, UnavailableError } from "simba-resp";
 import { startProxy, startServer, type Proxy, type Server } from "./server.js";
 import { variants } from "./variants.js";
 
@@ -9,6 +9,12 @@ const sleep = (ms: number): Promise<void> => new Promise((resolve) => setTimeout
 const quiet = { warn: () => undefined, error: () => undefined };
 const aborted = (signal: AbortSignal): Promise<unknown> =>
   new Promise((resolve) => (signal.aborted ? resolve(undefined) : signal.addEventListener("abort", resolve)));
+
+/** withLock runs work while it owns the mutex. */
+async function withLock<T>(client: Client, mutex: string, work: (lock: Lock) => T | Promise<T>): Promise<T> {
+  await using lock = await client.lock(mutex);
+  return await work(lock);
+}
 
 /** block blocks the event loop. */
 function block(ms: number): void {
@@ -62,8 +68,8 @@ for (const variant of variants) {
     const waiters = async (): Promise<number> =>
       ((await other.ask("SIMBA.QUEUE", mutex)) as unknown[]).length;
 
-    test("lock runs a function and returns its result", async () => {
-      const result = await client.lock(mutex, async (lock) => {
+    test("a lock is held until its release, whatever happens", async () => {
+      const result = await withLock(client, mutex, async (lock) => {
         assert.equal((await other.owner(mutex))?.token, lock.token);
         assert.ok(lock.check() && (await other.check(mutex, lock.token)));
         await assert.rejects(other.tryLock(mutex), (err) => err instanceof NotAcquiredError && err.owner?.id === lock.id);
@@ -72,7 +78,7 @@ for (const variant of variants) {
       assert.equal(result, 7);
       assert.equal(await other.owner(mutex), undefined);
       const failure = new Error("work");
-      await assert.rejects(client.lock(mutex, () => Promise.reject(failure)), failure);
+      await assert.rejects(withLock(client, mutex, () => Promise.reject(failure)), failure);
       assert.equal(await other.owner(mutex), undefined);
     });
 
@@ -93,7 +99,7 @@ for (const variant of variants) {
       const order: number[] = [];
       const waits: Promise<unknown>[] = [];
       for (let i = 0; i < 5; i++) {
-        const one = other.lock(mutex, async () => {
+        const one = withLock(other, mutex, async () => {
           order.push(i);
           await sleep(5);
         });
@@ -111,7 +117,8 @@ for (const variant of variants) {
       await using lock = await other.lock(mutex);
       for (const method of ["lock", "lead"] as const) {
         const stop = new AbortController();
-        const waiting = client[method](mutex, () => undefined, { signal: stop.signal });
+        const options = { signal: stop.signal };
+        const waiting = method === "lock" ? client.lock(mutex, options) : client.lead(mutex, () => undefined, options);
         await eventually(async () => (await waiters()) === 1);
         const reason = new Error("enough");
         stop.abort(reason);
@@ -135,7 +142,7 @@ for (const variant of variants) {
       assert.ok(performance.now() - from < 500);
       assert.ok(lock.signal.reason instanceof LostError && !lock.check());
       await assert.rejects(lock.release(), LostError);
-      await assert.rejects(client.lock(mutex, () => other.ask("SIMBA.BREAK", mutex)), LostError);
+      await assert.rejects(withLock(client, mutex, () => other.ask("SIMBA.BREAK", mutex)), LostError);
     });
 
     test("an owner renews", async () => {
@@ -168,7 +175,7 @@ for (const variant of variants) {
     });
 
     test("a request whose reply is lost is sent again, with the same id", async () => {
-      await client.lock(mutex, () => undefined);
+      await withLock(client, mutex, () => undefined);
       proxy.mute = true;
       const waiting = client.lock(mutex);
       await eventually(async () => (await other.owner(mutex)) !== undefined);
@@ -182,7 +189,7 @@ for (const variant of variants) {
     });
 
     test("an aborted call whose reply is lost leaves nothing", async () => {
-      await client.lock(mutex, () => undefined);
+      await withLock(client, mutex, () => undefined);
       proxy.mute = true;
       const stop = new AbortController();
       const waiting = client.lock(mutex, { signal: stop.signal });

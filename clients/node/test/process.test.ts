@@ -29,7 +29,9 @@ test("a program that closes the Client ends by itself", async () => {
   const from = performance.now();
   const out = await run(
     `${setUp()}
-    await client.lock("m", async () => { await Promise.allSettled([client.lock("m", { wait: 50 }), client.owner("m")]) });
+    const lock = await client.lock("m");
+    await Promise.allSettled([client.lock("m", { wait: 50 }), client.owner("m")]);
+    await lock.release();
     await client.close();
     console.log("end");`,
     "module",
@@ -55,7 +57,7 @@ test("CommonJS can load the package", async () => {
     `const { createClient } = require("redis");
     const { Client } = require("simba-resp");
     const client = new Client(createClient({ url: "redis://127.0.0.1:${server.port}" }));
-    client.lock("c", async (lock) => console.log(lock.check())).then(() => client.close());`,
+    client.lock("c").then((lock) => console.log(lock.check())).then(() => client.close());`,
     "commonjs",
   );
   assert.equal(out, "true\n");

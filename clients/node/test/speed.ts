@@ -1,13 +1,19 @@
 // Compares lock and release with the raw commands by the same Redis client, by turns. Arguments: the
 // seconds of each turn, and how many loops run at the same time.
-import { Client } from "simba-resp";
-import type { IoRedis, NodeRedis } from "simba-resp";
+import { Client, type RedisClient } from "simba-resp";
 import { startServer } from "./server.js";
 import { variants } from "./variants.js";
 
 const seconds = Number(process.argv[2] ?? 2);
 const loops = Number(process.argv[3] ?? 1);
 const turns = 5;
+
+interface Raw extends RedisClient {
+  connect(): Promise<unknown>;
+  call?(...args: string[]): Promise<unknown>;
+  sendCommand(args: string[]): Promise<unknown>;
+  disconnect(): unknown;
+}
 
 async function rate(pair: (loop: number) => Promise<unknown>): Promise<number> {
   let pairs = 0;
@@ -22,10 +28,9 @@ async function rate(pair: (loop: number) => Promise<unknown>): Promise<number> {
 const median = (all: number[]): number => all.sort((a, b) => a - b)[all.length >> 1]!;
 const server = await startServer();
 for (const variant of variants) {
-  const redis = variant.make(server.port) as (IoRedis | NodeRedis) & { connect(): Promise<unknown>; disconnect(): unknown };
+  const redis = variant.make(server.port) as Raw;
   await redis.connect();
-  const send = (...args: string[]) =>
-    "call" in redis ? redis.call(args[0]!, ...args.slice(1)) : redis.sendCommand(args);
+  const send = (...args: string[]) => (redis.call ? redis.call(...args) : redis.sendCommand(args));
   const client = new Client(redis);
   const raw = async (i: number): Promise<void> => {
     await send("SIMBA.ACQUIRE", `raw${i}`, "me", "10000", "TRANSITION", "2000", "NOQUEUE");

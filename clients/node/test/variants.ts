@@ -2,12 +2,12 @@
 import { Redis } from "ioredis";
 import { Redis as Redis6 } from "ioredis6";
 import { createClient } from "redis";
-import type { NodeRedis, IoRedis } from "simba-resp";
+import type { RedisClient } from "simba-resp";
 
 export interface Variant {
   name: string;
   /** make returns a client that is not connected. */
-  make(port: number): IoRedis | NodeRedis;
+  make(port: number): RedisClient;
 }
 
 export const variants: Variant[] = [
