@@ -46,7 +46,7 @@ endef
 
 .DEFAULT_GOAL := help
 .SECONDEXPANSION:
-.PHONY: help run build test test-long extras prompt lint fuzz bench monitoring gobench simulate bugs chaos attacks variants timed jvm clients campaigns programs docs release-check release-snapshot package
+.PHONY: help run build test test-long extras prompt lint fuzz bench monitoring gobench simulate bugs chaos attacks variants timed jvm clients campaigns programs docs release-check release-snapshot package packages
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' $(MAKEFILE_LIST) | expand -t 23
@@ -62,7 +62,7 @@ build: ## bin/simba-resp: static, stripped
 
 # Tests of the engines mostly wait for their stores, so more packages at a time than cores, and
 # the longest first.
-FIRST := ./tests/outages ./backends/zookeeper ./tests/contenders ./tests/handoffs ./backends/mysql ./backends/postgres ./backends/redis
+FIRST := ./clients/cases ./tests/outages ./backends/zookeeper ./tests/contenders ./tests/handoffs ./backends/mysql ./backends/postgres ./backends/redis
 
 # What make test leaves to make test-long: attacks with thousands of connections, chaos, what has to happen within
 # milliseconds, Simba itself, and the conformance suite on stores of other forms. It needs the machine for itself.
@@ -137,9 +137,9 @@ extras: ## the tests for which more must be installed: Node.js, Python, PHP, Rub
 	$(TEST) -skip '$(SIMBA)|$(VARIANTS)' $(EXTRAS)
 	cd bench && $(PLAIN) ./...
 
-clients: ## what every client must do, with the clients for Python, Node and the JVM, and all code of their guide: needs python3-venv, npm, maven, cargo
+clients: ## the clients for Go, Python, Node and the JVM on every version of their Redis clients, tenures that pass between them, all code of their guide
 	@tools/install
-	$(TEST) ./clients/cases -all
+	$(TEST) ./clients/cases -long
 	$(TEST) -run Guides ./tests/clients -all
 
 # Ivy brings Simba's Redis backend from its default repository: minutes the first time, seconds later.

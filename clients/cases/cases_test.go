@@ -20,7 +20,6 @@
 package cases
 
 import (
-	"flag"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,8 +30,6 @@ import (
 
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
-
-var all = flag.Bool("all", false, "run the cases with every client, not only with that for Go")
 
 func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 
@@ -67,11 +64,11 @@ func readCases(t *testing.T) (all []testCase) {
 
 func TestEveryClientPassesTheCases(t *testing.T) {
 	for _, v := range variants {
-		if !*all && v.name != "go" {
-			continue // make clients runs it
+		if v.version != "" && !simbatest.Long() {
+			continue // make clients tests it
 		}
-		t.Run(v.name, func(t *testing.T) {
-			command := v.agent(t)
+		t.Run(strings.TrimSuffix(v.name+"-"+v.version, "-"), func(t *testing.T) {
+			command := v.agent(t, v.version)
 			for _, c := range readCases(t) {
 				if len(c.Only) != 0 && !slices.Contains(c.Only, v.name) {
 					continue

@@ -140,21 +140,18 @@ func (r *race) reaches(n int64) {
 	time.Sleep(rand.N(2 * r.length))
 }
 
-// newRace returns a race of the languages. Without -all that are several of Go.
+// newRace returns a race of the languages.
 func newRace(t *testing.T, length time.Duration, languages ...string) *race {
 	r := &race{t: t, server: simbatest.Start(t), length: length}
 	commands := make(map[string][]string)
 	for i, language := range languages {
-		k := &contender{language: language}
-		if !*all {
-			k.language = fmt.Sprint(language, " ", i)
-		}
+		k := &contender{language: fmt.Sprint(language, " ", i)}
 		for _, v := range variants {
-			if v.language != language {
+			if v.language != language || v.version != "" {
 				continue
 			}
 			if commands[v.name] == nil {
-				commands[v.name] = v.agent(t)
+				commands[v.name] = v.agent(t, "")
 			}
 			k.variants, k.commands = append(k.variants, v), append(k.commands, commands[v.name])
 		}
@@ -165,10 +162,7 @@ func newRace(t *testing.T, length time.Duration, languages ...string) *race {
 
 // TestTenuresPassBetweenClientsWithKills kills each contender, and the server, again and again.
 func TestTenuresPassBetweenClientsWithKills(t *testing.T) {
-	languages := []string{"go", "go", "go"}
-	if *all {
-		languages = []string{"go", "python", "node", "jvm"}
-	}
+	languages := []string{"go", "python", "node", "jvm"}
 	n, kills := int64(simbatest.Count(150, 1000)), simbatest.Count(1, 5) // of each contender, and of the server
 	r := newRace(t, 20*time.Millisecond, languages...)
 	killed := make(map[string]int)
