@@ -235,10 +235,10 @@ public final class Lock implements AutoCloseable {
 
     /** Ends the contender because the client is closed. */
     void hangUp() {
+        core.threads.execute(() -> lost.complete(null));
         if (phase.get() == Phase.HELD && !work) {
             end();
         } else {
-            core.threads.execute(() -> lost.complete(null));
             wait.outcome().completeExceptionally(new SimbaException.Closed());
             wake.release();
         }
@@ -284,8 +284,8 @@ public final class Lock implements AutoCloseable {
     }
 
     /**
-     * Returns a stage that completes when the mutex is lost, and for work of {@code lead} and {@code
-     * every} also when the client is closed. Actions run on a thread of the client that may block.
+     * Returns a stage that completes when the mutex is lost, or the client is closed. Actions run on a
+     * thread of the client that may block.
      */
     public CompletionStage<Void> lost() {
         return lost.minimalCompletionStage();

@@ -5,6 +5,7 @@ import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandExecutionException;
 import io.lettuce.core.RedisURI;
 import io.lettuce.core.SslOptions;
+import io.lettuce.core.api.StatefulRedisConnection;
 import io.lettuce.core.protocol.ProtocolVersion;
 import java.io.BufferedReader;
 import java.io.File;
@@ -37,8 +38,18 @@ public final class Agent {
         }
         RedisClient redis = RedisClient.create(uri(request));
         redis.setOptions(options.build());
+        loadClasses(redis);
         Options own = windows(request, new Options());
         client = SimbaClient.create(redis, request.containsKey("timeout") ? own.timeout(millis(request, "timeout")) : own);
+    }
+
+    /** Loads Lettuce before the first request, whose time counts. On a busy machine, that takes seconds. */
+    private static void loadClasses(RedisClient redis) {
+        try (StatefulRedisConnection<String, String> connection = redis.connect()) {
+            connection.sync().ping();
+        } catch (RuntimeException e) {
+            System.err.println("open: " + e); // as some cases want
+        }
     }
 
     private static RedisURI uri(Map<String, String> request) {

@@ -261,13 +261,41 @@ class SimbaClientTest {
     void keptLeaseEndsByItself() throws Exception {
         try (SimbaClient client = SimbaClient.create(redis)) {
             Lock lock = client.lock("kept");
-            assertTrue(lock.keepFor(Duration.ofMillis(400)));
-            Thread.sleep(300);
-            assertTrue(lock.check());
-            Thread.sleep(150);
-            assertFalse(lock.check());
-            assertFalse(lock.keepFor(Duration.ofMillis(400)));
+            long begin = System.nanoTime();
+            assertTrue(lock.keepFor(Duration.ofSeconds(1)));
+            until(() -> !lock.check());
+            long passed = (System.nanoTime() - begin) / 1_000_000;
+            assertTrue(passed > 900 && passed < 5_000, passed + " ms"); // it would last for 12 s
+            assertFalse(lock.keepFor(Duration.ofSeconds(1)));
             assertThrows(SimbaException.Lost.class, lock::close);
+        }
+    }
+
+    @Test
+    void closedClientEndsTheAwaitOfALock() throws Exception {
+        SimbaClient client = SimbaClient.create(redis);
+        Lock lock = client.lock("awaited");
+        CompletableFuture<Boolean> awaits = client.async(() -> lock.await(Duration.ofMinutes(1)));
+        client.close();
+        assertFalse(awaits.get(5, TimeUnit.SECONDS));
+    }
+
+    @Test
+    void callersIdIsNeverReleasedBlindly() throws Exception {
+        try (Proxy proxy = new Proxy(server.port())) {
+            RedisClient through = RedisClient.create("redis://127.0.0.1:" + proxy.port());
+            SimbaClient client = SimbaClient.create(through, new Options().timeout(Duration.ofSeconds(1)));
+            client.lock("blind").close();
+            int released = proxy.count("SIMBA.RELEASE");
+            proxy.eat(true);
+            assertThrows(SimbaException.Unavailable.class, () -> client.with(o -> o.id("me")).tryLock("blind"));
+            proxy.eat(false);
+            proxy.cut();
+            until(() -> proxy.count("SIMBA.OWNER") >= 1);
+            Thread.sleep(300);
+            assertEquals(released, proxy.count("SIMBA.RELEASE")); // the mutex is free
+            client.close();
+            through.shutdown();
         }
     }
 
@@ -309,7 +337,7 @@ class SimbaClientTest {
     void requestWithoutReplyIsNeverSentAgain() throws Exception {
         try (Proxy proxy = new Proxy(server.port())) {
             RedisClient through = RedisClient.create("redis://127.0.0.1:" + proxy.port());
-            SimbaClient client = SimbaClient.create(through, new Options().timeout(Duration.ofMillis(300)));
+            SimbaClient client = SimbaClient.create(through, new Options().timeout(Duration.ofSeconds(1)));
             client.lock("eaten").close();
             int before = proxy.count("SIMBA.ACQUIRE");
             proxy.eat(true);
