@@ -1,8 +1,8 @@
 import { randomBytes } from "node:crypto";
 import { setMaxListeners } from "node:events";
 import os from "node:os";
-import { isIoRedis, Wire, type Redis } from "./connections.js";
-import { ClosedError, InUseError, isFinal, UnavailableError } from "./errors.js";
+import { isFinal, isIoRedis, Wire, type Redis } from "./connections.js";
+import { ClosedError, InUseError, UnavailableError } from "./errors.js";
 import { fieldsOf, Lock, ownerOf, type Kind, type Owner, type Reply } from "./lock.js";
 import { Notices } from "./notices.js";
 import { now, onAbort, type Signals } from "./time.js";
@@ -47,9 +47,7 @@ export type Work = (tenure: Lock) => unknown;
 
 /** final returns what the work of lead or every returns to end that call, which then returns value. */
 export const final = (value?: unknown): unknown => new Final(value);
-class Final {
-  constructor(readonly value: unknown) {}
-}
+class Final { constructor(readonly value: unknown) {} }
 
 const quickTenure = 1000; // after a shorter tenure, lead pauses
 const tickEvery = 200; // timers stand still in a suspension, so the Client looks at the clock so often
@@ -90,10 +88,7 @@ export class Client {
    * The Client makes its own connections with the options of redis, and never closes redis. It opens
    * the first one when it needs it.
    */
-  constructor(
-    /** @internal */ readonly redis: Redis,
-    options: ClientOptions = {},
-  ) {
+  constructor(/** @internal */ readonly redis: Redis, options: ClientOptions = {}) {
     if (typeof redis !== "function") isIoRedis(redis);
     this.timeout = options.timeout ?? 3000;
     this.ttl = options.ttl ?? 10_000;
@@ -187,16 +182,14 @@ export class Client {
   }
 
   /**
-   * watch yields the present state of a mutex, and then each change of its owner, in order. It does not contend. A slow loop misses no owner, as long as the server keeps the
-   * changes in its history, and they are less than 100.
+   * watch yields the present state of a mutex, and then each change of its owner, in order. It does not
+   * contend. A slow loop misses no owner, as long as the server keeps the changes in its history, and
+   * they are less than 100.
    *
    * It throws the signal's reason, a ClosedError, and the server's error reply if that refuses the
    * first read. It logs any other error, and goes on.
    */
-  async *watch(
-    mutex: string,
-    options: Pick<ContendOptions, "signal"> = {},
-  ): AsyncGenerator<State, never, undefined> {
+  async *watch(mutex: string, options: Pick<ContendOptions, "signal"> = {}): AsyncGenerator<State, never> {
     const signals = [this.stop.signal, options.signal];
     const watcher = new Watcher(this, mutex);
     try {
@@ -278,10 +271,7 @@ export class Client {
       this.wakeAt(limit.until);
       this.timer?.ref(); // a call keeps the process alive
       unlink = onAbort(signals, (reason) => end(() => reject(reason)));
-      promise.then(
-        (value) => end(() => resolve(value)),
-        (err) => end(() => reject(err)),
-      );
+      promise.then((value) => end(() => resolve(value)), (err) => end(() => reject(err)));
     });
   }
 

@@ -1,5 +1,5 @@
 import type { Client } from "./client.js";
-import { ClosedError, requestError, UnavailableError } from "./errors.js";
+import { ClosedError, SimbaError, UnavailableError } from "./errors.js";
 
 /** A RedisClient is a Redis of ioredis 5 or 6, or what createClient of redis (node-redis) 5 or 6 returns. */
 export interface RedisClient {
@@ -48,6 +48,21 @@ export function isIoRedis(redis: RedisClient): boolean {
   throw new TypeError("redis is neither a Redis of ioredis nor what createClient of redis returns");
 }
 
+/** isFinal reports whether it is useless to try again after err: the server has refused the request. */
+export function isFinal(err: unknown): boolean {
+  if (err instanceof SimbaError) return err instanceof ClosedError;
+  if (!(err instanceof Error) || "code" in err) return false; // a fault of the network has a code
+  const transient = /^(TRYAGAIN|OOM|BUSY|UNBLOCKED|ERR max number of (blocked )?clients reached)/;
+  return /^[A-Z]+ /.test(err.message) && !transient.test(err.message);
+}
+
+/** requestError returns a refusal as it is, and any other fault as an UnavailableError. */
+export function requestError(cause: unknown): Error {
+  if (isFinal(cause) || cause instanceof UnavailableError) return cause as Error;
+  const { message, code } = cause as NodeJS.ErrnoException;
+  return new UnavailableError(`the server is unavailable: ${message || code}`, { cause });
+}
+
 /**
  * A Connection is one connection to the server. It never connects again and sends no command twice,
  * so whoever uses it knows which requests may have been lost.
@@ -56,10 +71,7 @@ export class Connection {
   private readonly ready: Promise<Raw>;
 
   /** It opens at once. It calls ended when it ends or cannot open. */
-  constructor(
-    private readonly client: Client,
-    private readonly ended: () => void,
-  ) {
+  constructor(private readonly client: Client, private readonly ended: () => void) {
     this.ready = this.dial(client);
     this.ready.catch(ended);
   }
@@ -85,7 +97,7 @@ export class Connection {
       if (io && failure) throw failure;
       return raw;
     } catch (err) {
-      hangUp(raw);
+      this.hangUp(raw);
       throw (io && failure) || err;
     }
   }
@@ -116,13 +128,13 @@ export class Connection {
   }
 
   close(): void {
-    this.ready.then(hangUp).catch(() => undefined);
+    this.ready.then(this.hangUp).catch(() => undefined);
   }
-}
 
-function hangUp(raw: Raw): void {
-  if (raw.call) raw.disconnect();
-  else if (raw.isOpen) raw.destroy();
+  private hangUp(raw: Raw): void {
+    if (raw.call) raw.disconnect();
+    else if (raw.isOpen) raw.destroy();
+  }
 }
 
 /**

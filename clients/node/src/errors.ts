@@ -33,18 +33,3 @@ export class InUseError extends SimbaError {}
 
 /** A ClosedError says that the Client is closed. */
 export class ClosedError extends SimbaError {}
-
-/** isFinal reports whether it is useless to try again after err: the server has refused the request. */
-export function isFinal(err: unknown): boolean {
-  if (err instanceof SimbaError) return err instanceof ClosedError;
-  if (!(err instanceof Error) || "code" in err) return false; // a fault of the network has a code
-  const transient = /^(TRYAGAIN|OOM|BUSY|UNBLOCKED|ERR max number of (blocked )?clients reached)/;
-  return /^[A-Z]+ /.test(err.message) && !transient.test(err.message);
-}
-
-/** requestError returns a refusal as it is, and any other fault as an UnavailableError. */
-export function requestError(cause: unknown): Error {
-  if (isFinal(cause) || cause instanceof UnavailableError) return cause as Error;
-  const { message, code } = cause as NodeJS.ErrnoException;
-  return new UnavailableError(`the server is unavailable: ${message || code}`, { cause });
-}

@@ -6,13 +6,6 @@
 export { Client, final } from "./client.js";
 export type { ClientOptions, ContendOptions, Logger, Work } from "./client.js";
 export type { Redis, RedisClient } from "./connections.js";
-export {
-  ClosedError,
-  InUseError,
-  LostError,
-  NotAcquiredError,
-  SimbaError,
-  UnavailableError,
-} from "./errors.js";
+export * from "./errors.js";
 export type { Lock, Owner } from "./lock.js";
 export type { State } from "./watch.js";

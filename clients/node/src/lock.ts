@@ -1,5 +1,6 @@
 import { keyOf, type Client, type ContendOptions } from "./client.js";
-import { ClosedError, isFinal, LostError, NotAcquiredError, UnavailableError } from "./errors.js";
+import { isFinal } from "./connections.js";
+import { ClosedError, LostError, NotAcquiredError, UnavailableError } from "./errors.js";
 import { now, type Signals } from "./time.js";
 
 /** An Owner is the owner of a mutex, as the server has reported it. */
@@ -30,8 +31,7 @@ export function fieldsOf<T>(reply: unknown): T {
   return fields as T;
 }
 
-export const ownerOf = ({ owner, token }: Reply): Owner | undefined =>
-  owner ? { id: owner, token } : undefined;
+export const ownerOf = ({ owner: id, token }: Reply): Owner | undefined => (id ? { id, token } : undefined);
 
 /**
  * A Kind says how a contender contends: "once" asks once, "patient" goes on after refusals. The tenure of
@@ -39,6 +39,7 @@ export const ownerOf = ({ owner, token }: Reply): Owner | undefined =>
  */
 export type Kind = "lock" | "once" | "work" | "patient";
 
+const lostError = (mutex: string): Error => new LostError(`mutex ${mutex} lost: another contender may own it`);
 const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for("asyncDispose");
 const retryPause = 100; // doubles with each request that fails, up to the TTL or retryPauseMax
 const retryPauseMax = 2000;
@@ -80,7 +81,7 @@ export class Lock implements AsyncDisposable {
   private ttl: number;
   private grace: number;
   private until = 0; // when the owner gives the lease up
-  private loss: LostError | undefined;
+  private loss: Error | undefined;
   private controller: AbortController | undefined; // made when it is needed, since it is slow to make
   private giving: Promise<Error | undefined> | undefined;
 
@@ -98,7 +99,7 @@ export class Lock implements AsyncDisposable {
 
   /**
    * A signal that fires when the mutex is lost, with a LostError as its reason, or the Client is
-   * closed. That of a function fires, too, when the signal of the call fires. It can fire only while
+   * closed. That of lead and every fires, too, when the signal of the call fires. It can fire only while
    * the event loop runs.
    */
   get signal(): AbortSignal {
@@ -224,9 +225,8 @@ export class Lock implements AsyncDisposable {
 
   private async send(verb: string, args: string[], patience?: number): Promise<Reply> {
     const windows = [`${this.ttl}`, "TRANSITION", `${this.grace}`];
-    return fieldsOf(
-      await this.client.wire.send([`SIMBA.${verb}`, this.mutex, this.id, ...windows, ...args], patience),
-    );
+    const request = [`SIMBA.${verb}`, this.mutex, this.id, ...windows, ...args];
+    return fieldsOf(await this.client.wire.send(request, patience));
   }
 
   private begin(reply: Reply, sent: number): true {
@@ -245,7 +245,7 @@ export class Lock implements AsyncDisposable {
     this.until = sent + length - Math.min(length / 100, 250);
   }
 
-  /** @internal act does what is due, adds the channel that it needs, and returns when the next thing is due. */
+  /** @internal act does what is due, adds the wanted channel, and returns when the next thing is due. */
   act(time: number, want: Set<string>): number {
     if (!this.check()) return Infinity;
     const old = time - this.began >= subscribeAfter;
@@ -275,14 +275,10 @@ export class Lock implements AsyncDisposable {
   private lose(owner = ""): void {
     if (this.state !== "held") return;
     this.state = "lost";
-    this.loss = this.lost();
+    this.loss = lostError(this.mutex);
     const { client, mutex, id, token } = this;
     client.logger.warn("mutex lost", { mutex, contender: id, token, owner });
     this.end(this.loss);
-  }
-
-  private lost(): LostError {
-    return new LostError(`mutex ${this.mutex} lost: another contender may own it`);
   }
 
   /** @internal end makes the signal fire. If a function works, it ends by itself before the release. */
@@ -317,17 +313,14 @@ export class Lock implements AsyncDisposable {
     const { client } = this;
     let failure: Error | undefined;
     this.leaving = true;
-    for (
-      const over = now() + this.ttl + this.grace;
-      ;
-      await client.sleep(retryPause * (1 + 9 * Math.random()))
-    ) {
+    const pause = (): Promise<void> => client.sleep(retryPause * (1 + 9 * Math.random()));
+    for (const over = now() + this.ttl + this.grace; ; await pause()) {
       try {
         const what = this.token ? ["TOKEN", `${this.token}`] : await this.kept();
         const released = what && (await client.wire.send(["SIMBA.RELEASE", this.mutex, this.id, ...what]));
         // After a request without a reply, 0 can mean that it has released the mutex.
         const lost = released === 0 && !failure && this.state === "released";
-        failure = lost ? this.lost() : undefined;
+        failure = lost ? lostError(this.mutex) : undefined;
         break;
       } catch (err) {
         failure = err as Error;

@@ -1,7 +1,7 @@
 import { randomBytes } from "node:crypto";
 import type { Client } from "./client.js";
-import { Connection } from "./connections.js";
-import { isFinal, requestError, UnavailableError } from "./errors.js";
+import { Connection, isFinal, requestError } from "./connections.js";
+import { UnavailableError } from "./errors.js";
 import { fieldsOf, type Lock, type Reply } from "./lock.js";
 import { now } from "./time.js";
 

@@ -1,5 +1,5 @@
 import type { Client } from "./client.js";
-import { isFinal } from "./errors.js";
+import { isFinal } from "./connections.js";
 import { fieldsOf, type Owner } from "./lock.js";
 
 type Change = { event: string; owner: string; token: number };
@@ -17,10 +17,7 @@ export class Watcher {
   private owner: Owner | undefined;
   private newest = -1; // the largest token so far; -1 = nothing is known
 
-  constructor(
-    private readonly client: Client,
-    readonly mutex: string,
-  ) {}
+  constructor(private readonly client: Client, readonly mutex: string) {}
 
   /** read returns the states since the last call. */
   async read(): Promise<State[]> {

@@ -146,8 +146,8 @@ for (const variant of variants) {
     });
 
     test("an owner renews", async () => {
-      const lock = await client.lock(mutex, { ttl: 200, grace: 100 });
-      await sleep(1500);
+      const lock = await client.lock(mutex, { ttl: 1000, grace: 1000 });
+      await sleep(2500);
       assert.ok(lock.check());
       assert.equal((await other.owner(mutex))?.token, lock.token);
       await lock.release();
