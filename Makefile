@@ -113,7 +113,7 @@ endif
 # With QUIET=true, tests also demand that what users wait for comes in time (tests/need).
 prompt campaigns: export QUIET = true
 
-test-long: extras clients attacks variants timed prompt jvm package bugs campaigns programs simulate chaos ## what make test leaves out: it wants a quiet machine, and some 90 minutes
+test-long: extras clients attacks variants timed prompt jvm package packages bugs campaigns programs simulate chaos ## what make test leaves out: it wants a quiet machine, and some 90 minutes
 
 attacks: ## hostile and careless clients by the thousand
 	@tools/install
@@ -213,6 +213,19 @@ release-snapshot: $$(RELEASER) ## dist/: archives, deb and rpm for all systems a
 package: release-snapshot ## install, run, upgrade and remove the packages of dist/ in a private copy of this machine, as root
 	@tools/install all
 	$(TEST) -v ./tests/packages -dist $(CURDIR)/dist
+
+# Pip, npm and Maven take what they need for that from their usual places.
+PACKAGES := $(CURDIR)/dist/clients
+packages: ## dist/clients: the wheel, the npm tarball and the jars of the clients, with their API docs
+	@tools/install
+	rm -rf $(PACKAGES) bin/packages && mkdir -p $(PACKAGES)
+	python3 -m venv bin/packages && bin/packages/bin/pip install --quiet --disable-pip-version-check pdoc ./clients/python
+	bin/packages/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(PACKAGES) ./clients/python
+	bin/packages/bin/pdoc --output-directory $(PACKAGES)/api-python simba_resp
+	cd clients/node && npm ci --silent && npm pack --silent --pack-destination $(PACKAGES) && npm run --silent docs -- --out $(PACKAGES)/api-node
+	cd clients/jvm && mvn --quiet --batch-mode -DskipTests package && cp */target/simba-resp-*.jar $(PACKAGES) && rm $(PACKAGES)/*-tests.jar
+	for jar in $(PACKAGES)/*.jar; do jar --update --file $$jar LICENSE; done
+	ls $(PACKAGES)
 
 docs: ## write the generated pages and tables of docs/ anew; make bench writes docs/development/benchmarks.md
 	go test -count 1 -run 'PageOfCommand|PageOfSettings|PageOfMetrics|TableOfPromises' ./commands ./cmd/simba-resp ./monitor ./tests/conformance -update
