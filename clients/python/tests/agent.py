@@ -25,7 +25,6 @@ import redis.sentinel
 
 import simba_resp
 import simba_resp.asyncio
-from simba_resp.errors import Stopped
 
 _write = threading.Lock()
 
@@ -39,7 +38,6 @@ def send(**line: Any) -> None:
 
 def name_of(error: BaseException) -> str:
     names = [
-        (Stopped, "cancelled"),
         (asyncio.CancelledError, "cancelled"),
         (simba_resp.NotAcquired, "not_acquired"),
         (simba_resp.Lost, "lost"),
@@ -66,7 +64,7 @@ def make_redis(request: dict[str, Any], kind: Any, sentinel: Any) -> Any:
     if request.get("protocol"):
         options["protocol"] = request["protocol"]
     if request.get("ca"):
-        options["ssl_ca_certs"] = request["ca"]
+        options |= {"ssl_ca_certs": request["ca"], "ssl_check_hostname": True}  # redis-py 5: False
     if not request.get("sentinel"):
         return kind.from_url(request["url"], **options)
     addresses = [address.rsplit(":", 1) for address in request["sentinel"].split(",")]
@@ -86,7 +84,7 @@ def terms(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_lost(tenure: Any) -> bool:
-    return not tenure.held() and tenure._over != "released"
+    return not tenure.check() and tenure._over != "released"
 
 
 def owner_of(owner: simba_resp.Owner | None) -> dict[str, Any]:
@@ -117,7 +115,9 @@ class Threads:
             reply = getattr(self, "do_" + request["do"])(request)
             send(id=request["id"], ok=reply or {})
         except BaseException as error:
-            fail(request, error)
+            stop = self.stops.get(request.get("as", ""))
+            stopped = isinstance(error, simba_resp.NotAcquired) and stop is not None and stop.is_set()
+            fail(request, asyncio.CancelledError() if stopped else error)
         if request["do"] == "close":
             os._exit(0)
 
@@ -145,7 +145,7 @@ class Threads:
         self.locks[request["as"]].release()
 
     def do_held(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"held": self.locks[request["as"]].held()}
+        return {"held": self.locks[request["as"]].check()}
 
     def do_lead(self, request: dict[str, Any]) -> None:
         def work(tenure: Any) -> None:
@@ -155,7 +155,7 @@ class Threads:
 
         stop = self.stops[request["as"]]
         self.client.lead(request["mutex"], work, stop=stop, **terms(request))
-        raise Stopped(request["mutex"], None)
+        raise asyncio.CancelledError
 
     def do_every(self, request: dict[str, Any]) -> None:
         def work(tenure: Any) -> None:
@@ -163,12 +163,12 @@ class Threads:
 
         stop = self.stops[request["as"]]
         self.client.every(request["mutex"], request["period"] / 1000, work, stop=stop, **terms(request))
-        raise Stopped(request["mutex"], None)
+        raise asyncio.CancelledError
 
     def do_watch(self, request: dict[str, Any]) -> None:
         for state in self.client.watch(request["mutex"], stop=self.stops[request["as"]]):
             send(event="owner", **owner_of(state.owner), **{"as": request["as"]})
-        raise Stopped(request["mutex"], None)
+        raise asyncio.CancelledError
 
     def do_stop(self, request: dict[str, Any]) -> None:
         self.stops[request["as"]].set()
@@ -245,7 +245,7 @@ class Tasks:
         await self.locks[request["as"]].release()
 
     async def do_held(self, request: dict[str, Any]) -> dict[str, Any]:
-        return {"held": self.locks[request["as"]].held()}
+        return {"held": self.locks[request["as"]].check()}
 
     async def do_lead(self, request: dict[str, Any]) -> None:
         async def work(tenure: Any) -> None:

@@ -18,7 +18,8 @@ class SimbaError(Exception):
 
 
 class NotAcquired(SimbaError):
-    """The mutex was not acquired: another contender owns it or is next, or the time is over."""
+    """The mutex was not acquired: another contender owns it or is next, the time is over, or the
+    event stop is set."""
 
     #: the owner in the last reply; None = another contender is next, or nothing is known
     owner: Owner | None = None
@@ -30,14 +31,6 @@ class Lost(SimbaError):
 
 class Unavailable(SimbaError):
     """The server or its store did not answer in time. A later attempt may succeed."""
-
-
-class NotAnswered(NotAcquired, Unavailable):
-    """The time is over, and the server did not answer the last request."""
-
-
-class Stopped(NotAcquired):
-    """The event stop was set."""
 
 
 class InUse(SimbaError):
