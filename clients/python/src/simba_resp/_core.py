@@ -120,6 +120,7 @@ class BaseLock:
     _kept = ""  # what the server keeps: "" = nothing, wait = the last request, maybe = unknown
     _request, _via = 0, ""  # the last request, and the name of the connection for its outcome
     _outcome: dict[str, Any] | Exception | None = None
+    _why: NotAcquired | None = None  # raised at the deadline; None = no reply has come
     # The tenure
     _over, _leaving = "", False  # why it has ended; whether the release has begun
     _due = _until = 0.0  # when the lease is renewed next; when it is given up
@@ -128,13 +129,12 @@ class BaseLock:
         self, client: Any, mutex: str, terms: Terms, retry: tuple[type, ...] = (Unavailable,),
         wait: Time | None = None,
     ) -> None:
-        if unknown := terms.keys() - Terms.__annotations__.keys():
+        if terms and (unknown := terms.keys() - Terms.__annotations__.keys()):
             raise TypeError(f"unknown options: {', '.join(unknown)}")
         self.mutex, self.id, self.lost = mutex, terms.get("id") or "", client._event()
         self._client, self._terms, self._wake = client, terms, client._event()
         self._retry = retry  # the errors after which it asks again; () = it does not wait
         self._deadline = now() + (FOREVER if wait is None else millis("wait", wait, 0) / 1000)
-        self._why = NotAcquired(f"mutex {mutex}: no reply in time")  # raised at the deadline
         ttl, grace = terms.get("ttl"), terms.get("grace")
         self._fits = client._fits and ttl is None and grace is None
         self._ttl = client._ttl if ttl is None else millis("ttl", ttl, 1)
@@ -200,8 +200,8 @@ class BaseLock:
         self.id = self.id or await client._new_id(self._deadline - now())
         # The server would treat two contenders with the same id as one.
         if (other := client._contenders.setdefault((self.mutex, self.id), self)) is not self:
-            error = Unavailable if other._leaving else InUse
-            raise error(f"{self.id!r} contends for {self.mutex} already")
+            kind = Unavailable if other._leaving else InUse
+            raise kind(f"{self.id!r} contends for {self.mutex} already")
         how: tuple[Any, ...] = ("NOQUEUE",)
         if self._retry:
             self._request, self._via, self._outcome = next(client._numbers), client._waiter, None
@@ -213,11 +213,11 @@ class BaseLock:
             if reply["status"] in ("busy", "queued"):
                 owner = owner_in(reply)
                 why = f"owned by {owner.id}" if owner else "another is next"
-                self._why = NotAcquired(f"mutex {self.mutex}: {why}")
-                self._why.owner = owner
-            if reply["status"] == "busy":
-                self._kept = ""
-                raise self._why
+                self._why = error = NotAcquired(f"mutex {self.mutex}: {why}")
+                error.owner = owner
+                if reply["status"] == "busy":
+                    self._kept = ""
+                    raise error
             if reply["status"] == "queued" and not reply.get("request"):
                 client._start("next", client._collect)
                 return POLL
@@ -260,7 +260,7 @@ class BaseLock:
         if self._stopped:
             raise self._stopped
         if now() >= self._deadline:
-            raise self._why
+            raise self._why or NotAcquired(f"mutex {self.mutex}: no reply in time")
 
     def _quit(self, error: Exception) -> None:
         """Make the effort or the work end."""
