@@ -221,7 +221,7 @@ packages: ## dist/clients: the wheel, the npm tarball and the jars of the client
 	rm -rf $(PACKAGES) bin/packages && mkdir -p $(PACKAGES)
 	python3 -m venv bin/packages && bin/packages/bin/pip install --quiet --disable-pip-version-check pdoc ./clients/python
 	bin/packages/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(PACKAGES) ./clients/python
-	bin/packages/bin/pdoc --output-directory $(PACKAGES)/api-python simba_resp
+	bin/packages/bin/pdoc --output-directory $(PACKAGES)/api-python simba_resp simba_resp.asyncio
 	cd clients/node && npm ci --silent && npm pack --silent --pack-destination $(PACKAGES) && npm run --silent docs -- --out $(PACKAGES)/api-node
 	cd clients/jvm && mvn --quiet --batch-mode -DskipTests package && cp */target/simba-resp-*.jar $(PACKAGES) && rm $(PACKAGES)/*-tests.jar
 	for jar in $(PACKAGES)/*.jar; do jar --update --file $$jar LICENSE; done
