@@ -218,7 +218,7 @@ package: release-snapshot ## install, run, upgrade and remove the packages of di
 PACKAGES := $(CURDIR)/dist/clients
 packages: ## dist/clients: the wheel, the npm tarball and the jars of the clients, with their API docs
 	@tools/install
-	rm -rf $(PACKAGES) bin/packages && mkdir -p $(PACKAGES)
+	rm -rf $(PACKAGES) bin/packages clients/python/build clients/node/dist clients/jvm/*/target && mkdir -p $(PACKAGES)
 	python3 -m venv bin/packages && bin/packages/bin/pip install --quiet --disable-pip-version-check pdoc ./clients/python
 	bin/packages/bin/pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir $(PACKAGES) ./clients/python
 	bin/packages/bin/pdoc --output-directory $(PACKAGES)/api-python simba_resp simba_resp.asyncio
