@@ -1,13 +1,12 @@
 import { randomBytes } from "node:crypto";
 import { setMaxListeners } from "node:events";
 import os from "node:os";
-import { isFinal, isIoRedis, Wire, type Redis } from "./connections.js";
+import { Connection, isFinal, known, type Redis } from "./connections.js";
 import { ClosedError, InUseError, UnavailableError } from "./errors.js";
 import { fieldsOf, Lock, ownerOf, type Kind, type Owner, type Reply } from "./lock.js";
-import { Notices } from "./notices.js";
 import { now, onAbort, type Signals } from "./time.js";
 import { Waits } from "./waits.js";
-import { Watcher, type State } from "./watch.js";
+import { follow, type State } from "./watch.js";
 
 /** Options of a call that contends. */
 export interface ContendOptions {
@@ -53,15 +52,13 @@ const quickTenure = 1000; // after a shorter tenure, lead pauses
 const tickEvery = 200; // timers stand still in a suspension, so the Client looks at the clock so often
 const watchEvery = 2000; // how often watch asks without a notice
 const noteEvery = 10_000;
+const redialAfter = 1000; // between connections for notices
 const processTag = randomBytes(8).toString("hex"); // tells containers with the same host and pid apart
-const host = os.hostname().replace(/[^\w.-]/g, "");
+const host = os.hostname().replace(/[^\w.-]/g, "").slice(0, 28);
 let lastId = 0;
-const unavailable = (): never => {
-  throw new UnavailableError("the server does not reply in time");
-};
 
 /** keyOf returns the key of a contender. A mutex has no white space. */
-export const keyOf = (mutex: string, id: string): string => `${mutex} ${id}`;
+const keyOf = (mutex: string, id: string): string => `${mutex} ${id}`;
 
 /**
  * A Client contends for mutexes. A process needs one, and closes it at its end.
@@ -69,16 +66,16 @@ export const keyOf = (mutex: string, id: string): string => `${mutex} ${id}`;
 export class Client {
   /** @internal */ readonly timeout: number;
   /** @internal */ readonly logger: Logger;
-  /** @internal */ readonly wire = new Wire(this);
   /** @internal */ readonly waits = new Waits(this);
   /** @internal */ ttl: number;
   /** @internal */ grace: number;
-  /** @internal Default windows may be shortened. */ readonly fits: boolean;
-  private readonly notices = new Notices(this);
+  private requests: Connection | undefined;
+  private notices: Connection | undefined;
+  private closed = false;
   private prefix: string | undefined;
   private readonly stop = new AbortController(); // aborted when the Client is closed
   private readonly all = new Map<string, Lock>(); // each until the server has nothing for it
-  private readonly watchers = new Set<Watcher>();
+  private readonly watchers = new Set<{ readonly mutex: string; wake: () => void }>();
   private readonly limits = new Set<{ readonly until: number; readonly expire: () => void }>();
   private timer: NodeJS.Timeout | undefined;
   private tickAt = Infinity;
@@ -88,12 +85,11 @@ export class Client {
    * The Client makes its own connections with the options of redis, and never closes redis. It opens
    * the first one when it needs it.
    */
-  constructor(/** @internal */ readonly redis: Redis, options: ClientOptions = {}) {
-    if (typeof redis !== "function") isIoRedis(redis);
+  constructor(/** @internal */ readonly redis: Redis, /** @internal */ readonly options: ClientOptions = {}) {
+    if (typeof redis !== "function") known(redis);
     this.timeout = options.timeout ?? 3000;
     this.ttl = options.ttl ?? 10_000;
     this.grace = options.grace ?? (options.ttl === undefined ? 2000 : 0);
-    this.fits = options.ttl === undefined && options.grace === undefined;
     this.logger = options.logger ?? console;
     this.prefix = options.idPrefix;
     setMaxListeners(0, this.stop.signal);
@@ -177,7 +173,6 @@ export class Client {
       const { aborted, reason } = lock.signal;
       const ended = aborted && (err === reason || (err instanceof Error && err.name === "AbortError"));
       if (!ended) this.logger.error("the work failed", { mutex: lock.mutex, contender: lock.id, err });
-      return undefined;
     }
   }
 
@@ -191,13 +186,14 @@ export class Client {
    */
   async *watch(mutex: string, options: Pick<ContendOptions, "signal"> = {}): AsyncGenerator<State, never> {
     const signals = [this.stop.signal, options.signal];
-    const watcher = new Watcher(this, mutex);
+    const watcher = { mutex, wake: (): void => undefined };
+    const read = follow(this, mutex);
     try {
       for (;;) {
-        yield* await this.within(Infinity, watcher.read(), undefined, signals);
+        yield* await this.within(Infinity, read(), undefined, signals);
         this.watchers.add(watcher);
         this.wakeAt(now());
-        await this.sleep(watchEvery, signals, new Promise((resolve) => (watcher.wake = resolve)));
+        await this.sleep(watchEvery, signals, (wake) => (watcher.wake = wake));
       }
     } finally {
       this.watchers.delete(watcher);
@@ -206,7 +202,7 @@ export class Client {
 
   /** owner returns the owner of a mutex, or undefined if the mutex is free. */
   async owner(mutex: string): Promise<Owner | undefined> {
-    const reply = await this.wire.send(["SIMBA.OWNER", mutex]);
+    const reply = await this.send(["SIMBA.OWNER", mutex]);
     return reply === null ? undefined : ownerOf(fieldsOf<Reply>(reply));
   }
 
@@ -216,7 +212,7 @@ export class Client {
    */
   async check(mutex: string, token: number): Promise<boolean> {
     if (!Number.isSafeInteger(token) || token <= 0) return false; // no tenure has such a token
-    return (await this.wire.send(["SIMBA.CHECK", mutex, String(token)])) === 1;
+    return (await this.send(["SIMBA.CHECK", mutex, String(token)])) === 1;
   }
 
   /**
@@ -228,36 +224,50 @@ export class Client {
     this.stop.abort(new ClosedError("the Client is closed"));
     for (const lock of this.all.values()) if (lock.check()) lock.end(this.stop.signal.reason);
     for (const end = now() + this.timeout; this.all.size > 0 && now() < end;) await this.sleep(5);
-    for (const connection of [this.wire, this.waits, this.notices]) connection.close();
+    this.closed = true;
+    for (const connection of [this.requests, this.waits.connection, this.notices]) connection?.close();
     if (this.all.size > 0) throw new UnavailableError("the server may keep a mutex until its lease ends");
+  }
+
+  /**
+   * @internal send is that of Connection. All requests share a connection, in a pipeline. When one gets no
+   * reply, the later ones take a new connection.
+   */
+  send(args: string[], patience?: number): Promise<unknown> {
+    if (this.closed) return Promise.reject(new ClosedError("the Client is closed"));
+    if (this.requests?.ended ?? true) this.requests = new Connection(this);
+    return this.requests!.send(args, patience);
   }
 
   /** @internal enter refuses a second contender with the same mutex and id: the server takes them for one. */
   enter(lock: Lock): void {
-    const other = this.all.get(lock.key) ?? lock;
-    if (other.leaving) throw new UnavailableError(`the last tenure of ${lock.id} is not released yet`);
+    const key = keyOf(lock.mutex, lock.id);
+    const other = this.all.get(key) ?? lock;
+    if (other.giving) throw new UnavailableError(`the last tenure of ${lock.id} is not released yet`);
     if (other !== lock) throw new InUseError(`${lock.id} contends for ${lock.mutex} already`);
-    this.all.set(lock.key, lock);
+    this.all.set(key, lock);
   }
 
   /** @internal leave removes a contender for which the server has nothing. */
   leave(lock: Lock): void {
-    if (this.all.get(lock.key) === lock) this.all.delete(lock.key);
+    const key = keyOf(lock.mutex, lock.id);
+    if (this.all.get(key) === lock) this.all.delete(key);
   }
 
   /** @internal giveBack releases a tenure that nobody waits for any more. */
   giveBack(mutex: string, { owner, token }: Reply): void {
     const lock = this.all.get(keyOf(mutex, owner));
     // A contender that still asks learns of the tenure by its next request.
-    if (lock && (lock.token ? lock.token === token : !lock.leaving)) return;
-    this.wire.send(["SIMBA.RELEASE", mutex, owner, "TOKEN", `${token}`]).catch(() => undefined); // it expires
+    if (lock && (lock.token ? lock.token === token : !lock.giving)) return;
+    this.send(["SIMBA.RELEASE", mutex, owner, "TOKEN", `${token}`]).catch(() => undefined); // it expires
   }
 
   /**
-   * @internal within settles as the promise does. After ms milliseconds it returns what late returns or
-   * throws, and a signal that fires rejects it. All limits share the tick, since timers are slow.
+   * @internal within settles as the promise does. After ms milliseconds it rejects with the error that
+   * late returns, or resolves without late. A signal that fires rejects it. All limits share the tick,
+   * since timers are slow.
    */
-  within<T>(ms: number, promise: Promise<T>, late: () => T = unavailable, signals: Signals = []): Promise<T> {
+  within<T>(ms: number, promise: Promise<T>, late?: () => unknown, signals: Signals = []): Promise<T> {
     return new Promise((resolve, reject) => {
       let unlink = (): void => undefined;
       const end = (f: () => void): void => {
@@ -265,7 +275,7 @@ export class Client {
         unlink();
         f();
       };
-      const expire = (): void => void (this.limits.has(limit) && end(() => resolve((async () => late())())));
+      const expire = (): void => end(() => (late ? reject(late()) : resolve(undefined as T)));
       const limit = { until: now() + ms, expire };
       this.limits.add(limit);
       this.wakeAt(limit.until);
@@ -275,9 +285,9 @@ export class Client {
     });
   }
 
-  /** @internal sleep resolves after ms milliseconds, or when woken does. A signal that fires rejects it. */
-  sleep(ms: number, signals: Signals = [], woken = new Promise<void>(() => undefined)): Promise<void> {
-    return this.within(ms, woken, () => undefined, signals);
+  /** @internal sleep resolves after ms milliseconds, or on a call of wake. A signal that fires rejects it. */
+  sleep(ms: number, signals?: Signals, until = (_wake: () => void): void => undefined): Promise<void> {
+    return this.within(ms, new Promise(until), undefined, signals);
   }
 
   /** @internal wakeAt makes the next tick come at that time or earlier. */
@@ -299,10 +309,18 @@ export class Client {
       if (until <= time) setImmediate(expire); // after the replies that came while the event loop was blocked
       next = Math.min(next, until > time ? until : Infinity);
     }
-    this.notices.listen(want).catch((err: unknown) => this.note("SUBSCRIBE", err));
+    this.listen(want);
     this.tickAt = Infinity;
     if (this.all.size + want.size + this.limits.size > 0) this.wakeAt(Math.min(next, time + tickEvery));
   };
+
+  /** listen subscribes to these channels and to no others. Without channels it closes the connection. */
+  private listen(want: Set<string>): void {
+    if (want.size === 0) return this.notices?.close();
+    const { ended, opened } = this.notices ?? { ended: true, opened: -Infinity };
+    if (ended && now() - opened > redialAfter) this.notices = new Connection(this);
+    this.notices?.listen(want).catch((err: unknown) => this.note("SUBSCRIBE", err));
+  }
 
   /** @internal noticed makes those who want a channel ask the server at once. */
   noticed(channel: string): void {
@@ -314,12 +332,12 @@ export class Client {
   /** @internal newId returns prefix, counter:pid@host~random. */
   async newId(): Promise<string> {
     this.prefix ??= await this.askPrefix();
-    return `${this.prefix}${++lastId}:${process.pid}@${host.slice(0, 28)}~${processTag}`;
+    return `${this.prefix}${++lastId}:${process.pid}@${host}~${processTag}`;
   }
 
   /** askPrefix asks for the name of the user. Without the right to ask, the server names none. */
   private async askPrefix(): Promise<string> {
-    const name = await this.wire.send(["ACL", "WHOAMI"]).catch((err: unknown) => {
+    const name = await this.send(["ACL", "WHOAMI"]).catch((err: unknown) => {
       if (!isFinal(err)) throw err;
     });
     return name && name !== "default" ? `${String(name)}:` : "";

@@ -1,5 +1,6 @@
 import type { Client } from "./client.js";
 import { ClosedError, SimbaError, UnavailableError } from "./errors.js";
+import { now } from "./time.js";
 
 /** A RedisClient is a Redis of ioredis 5 or 6, or what createClient of redis (node-redis) 5 or 6 returns. */
 export interface RedisClient {
@@ -11,19 +12,20 @@ export type Redis = RedisClient | (() => RedisClient | Promise<RedisClient>);
 
 /** A Raw is a client of ioredis or node-redis. They have different methods to send and to close. */
 interface Raw extends RedisClient {
+  readonly options?: { readonly socket?: object };
   call?(...args: string[]): Promise<unknown>;
   sendCommand(args: readonly string[]): Promise<unknown>;
   connect(): Promise<unknown>;
-  subscribe(channel: string, ...listener: (() => void)[]): Promise<unknown>;
+  subscribe(channel: string, ...listener: ((message: string, channel: string) => void)[]): Promise<unknown>;
   unsubscribe(channel: string): Promise<unknown>;
   on(event: string, listener: (...args: never[]) => void): void;
   disconnect(): void;
   destroy(): void;
-  readonly isOpen: boolean;
+  readonly isOpen?: boolean;
 }
 
-// A connection never connects again, so it resends nothing.
-const ioredisOptions = {
+// A connection never connects again, so it resends nothing. Each client ignores the options of the other.
+const once = {
   lazyConnect: true,
   retryStrategy: null,
   reconnectOnError: null,
@@ -32,21 +34,19 @@ const ioredisOptions = {
   stringNumbers: false,
   keyPrefix: "",
   commandTimeout: undefined,
-  socketTimeout: undefined,
-};
-const nodeRedisOptions = {
   disableOfflineQueue: true,
   maintNotifications: "disabled",
   commandOptions: undefined,
 };
 
-/** isIoRedis tells the clients apart, and throws a TypeError if it knows neither. */
-export function isIoRedis(redis: RedisClient): boolean {
-  const usable = typeof redis?.duplicate === "function" && !("slots" in redis);
-  if (usable && "call" in redis && !("isCluster" in redis && redis.isCluster)) return true;
-  if (usable && "isOpen" in redis) return false;
+/** known returns the client of a single server, or throws a TypeError if it does not know it. */
+export function known(redis: RedisClient): Raw {
+  const usable = typeof redis?.duplicate === "function" && ("call" in redis || "isOpen" in redis);
+  if (usable && !("slots" in redis) && !("isCluster" in redis && redis.isCluster)) return redis as Raw;
   throw new TypeError("redis is neither a Redis of ioredis nor what createClient of redis returns");
 }
+
+export const unavailable = (): Error => new UnavailableError("the server does not reply in time");
 
 /** isFinal reports whether it is useless to try again after err: the server has refused the request. */
 export function isFinal(err: unknown): boolean {
@@ -68,100 +68,83 @@ export function requestError(cause: unknown): Error {
  * so whoever uses it knows which requests may have been lost.
  */
 export class Connection {
+  /** It is of no use for new requests. It is closed a little later. */
+  ended = false;
+  readonly opened = now();
+  private readonly raw: Promise<Raw>;
   private readonly ready: Promise<Raw>;
+  private channels = new Set<string>(); // that it has asked for
 
-  /** It opens at once. It calls ended when it ends or cannot open. */
-  constructor(private readonly client: Client, private readonly ended: () => void) {
-    this.ready = this.dial(client);
-    this.ready.catch(ended);
+  /** It opens at once. */
+  constructor(private readonly client: Client) {
+    this.raw = this.make();
+    this.ready = client.within(client.timeout, this.connect(), unavailable);
+    this.ready.catch(() => this.close());
   }
 
-  private async dial({ redis, timeout }: Client): Promise<Raw> {
-    const given =
-      typeof redis === "function" ? await this.client.within(timeout, (async () => redis())()) : redis;
-    const io = isIoRedis(given);
-    const { socket } = (given as { options?: { socket?: object } }).options ?? {};
-    const once = { reconnectStrategy: false, connectTimeout: timeout, socketTimeout: undefined };
-    const ioOptions = { ...ioredisOptions, connectTimeout: timeout };
-    const nodeOptions = { ...nodeRedisOptions, socket: { ...socket, ...once } };
-    const raw = given.duplicate(io ? ioOptions : nodeOptions) as Raw;
+  private async make(): Promise<Raw> {
+    const { redis, timeout } = this.client;
+    const given = known(typeof redis === "function" ? await redis() : redis);
+    const limits = { connectTimeout: timeout, socketTimeout: undefined };
+    const socket = { ...given.options?.socket, ...limits, reconnectStrategy: false };
+    return given.duplicate({ ...once, ...limits, socket }) as Raw;
+  }
+
+  private async connect(): Promise<Raw> {
+    const raw = await this.raw;
     let failure: unknown; // after a refused AUTH or SELECT, connect of ioredis resolves
     raw.on("error", (err: unknown) => {
       failure ??= err;
-      if (!io && !raw.isOpen) this.ended(); // the last event of a connection of node-redis that breaks
+      if (!raw.isOpen) this.end(); // the last event of a connection of node-redis that breaks
     });
-    raw.on("end", this.ended);
+    raw.on("end", () => this.end());
     raw.on("message", (channel: string) => this.client.noticed(channel));
-    try {
-      await this.client.within(timeout, raw.connect());
-      if (io && failure) throw failure;
-      return raw;
-    } catch (err) {
-      this.hangUp(raw);
-      throw (io && failure) || err;
-    }
+    await raw.connect().catch((err: unknown) => (failure ??= err));
+    if (failure) throw failure;
+    return raw;
   }
 
   /**
    * send sends a request and returns its reply. Without one it rejects with an UnavailableError. Without
    * one after patience milliseconds, the connection counts as ended, but the reply may still come.
    */
-  async send(args: string[], timeout: number, patience = timeout): Promise<unknown> {
+  async send(args: string[], patience = Infinity, timeout = this.client.timeout): Promise<unknown> {
     let over = false; // a request that was given up must not be sent later
-    if (patience < timeout) setTimeout(() => over || this.ended(), patience).unref();
+    if (patience < timeout) setTimeout(() => over || this.end(), patience).unref();
     try {
       const sent = this.ready.then((raw) => over || (raw.call ? raw.call(...args) : raw.sendCommand(args)));
-      return await this.client.within(timeout, sent);
+      return await this.client.within(timeout, sent, unavailable);
     } catch (err) {
-      if (err instanceof UnavailableError) this.ended();
+      if (err instanceof UnavailableError) this.end();
       throw requestError(err);
     } finally {
       over = true;
     }
   }
 
-  /** listen subscribes to a channel, or unsubscribes from it. */
-  async listen(channel: string, on: boolean): Promise<void> {
+  /**
+   * listen subscribes to these channels and to no others. A message is only a hint, because it can be
+   * lost: whoever gets it asks the server.
+   */
+  async listen(want: Set<string>): Promise<void> {
     const raw = await this.ready;
-    const listener = raw.call ? [] : [() => this.client.noticed(channel)];
-    await (on ? raw.subscribe(channel, ...listener) : raw.unsubscribe(channel));
+    const { channels, client } = this;
+    const changed = [...want, ...channels].filter((channel) => want.has(channel) !== channels.has(channel));
+    this.channels = want;
+    const listener = raw.call ? [] : [(_: string, channel: string) => client.noticed(channel)];
+    const change = (channel: string): Promise<unknown> =>
+      want.has(channel) ? raw.subscribe(channel, ...listener) : raw.unsubscribe(channel);
+    await Promise.all(changed.map(change));
+  }
+
+  private end(): void {
+    if (!this.ended) setTimeout(() => this.close(), this.client.timeout).unref();
+    this.ended = true;
   }
 
   close(): void {
-    this.ready.then(this.hangUp).catch(() => undefined);
-  }
-
-  private hangUp(raw: Raw): void {
-    if (raw.call) raw.disconnect();
-    else if (raw.isOpen) raw.destroy();
-  }
-}
-
-/**
- * A Wire sends the requests of a Client on one connection, in a pipeline. When a request gets no reply,
- * the later ones take a new connection, and the old one is closed a little later.
- */
-export class Wire {
-  private closed = false;
-  private connection: Connection | undefined;
-
-  constructor(private readonly client: Client) {}
-
-  /** send is that of Connection. */
-  send(args: string[], patience?: number): Promise<unknown> {
-    const { client } = this;
-    if (this.closed) return Promise.reject(new ClosedError("the Client is closed"));
-    const retire = (): void => {
-      if (this.connection !== connection) return;
-      this.connection = undefined;
-      setTimeout(() => connection.close(), client.timeout).unref();
-    };
-    const connection: Connection = (this.connection ??= new Connection(client, retire));
-    return connection.send(args, client.timeout, patience);
-  }
-
-  close(): void {
-    this.closed = true;
-    this.connection?.close();
+    this.ended = true;
+    const hangUp = (raw: Raw): unknown => (raw.call ? raw.disconnect() : raw.isOpen && raw.destroy());
+    this.raw.then(hangUp).catch(() => undefined);
   }
 }

@@ -1,5 +1,5 @@
-import { keyOf, type Client, type ContendOptions } from "./client.js";
-import { isFinal } from "./connections.js";
+import type { Client, ContendOptions } from "./client.js";
+import { isFinal, unavailable } from "./connections.js";
 import { ClosedError, LostError, NotAcquiredError, UnavailableError } from "./errors.js";
 import { now, type Signals } from "./time.js";
 
@@ -39,15 +39,16 @@ export const ownerOf = ({ owner: id, token }: Reply): Owner | undefined => (id ?
  */
 export type Kind = "lock" | "once" | "work" | "patient";
 
-const lostError = (mutex: string): Error => new LostError(`mutex ${mutex} lost: another contender may own it`);
+const lostError = (mutex: string): Error => new LostError(`mutex ${mutex} lost: another may own it`);
 const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for("asyncDispose");
 const retryPause = 100; // doubles with each request that fails, up to the TTL or retryPauseMax
 const retryPauseMax = 2000;
+const givePause = 1000; // at most, between the requests of a release
 const pollPause = 300; // a free mutex stays reserved for a second for a waiter that polls
 const askAgain = 60_000; // how long a contender waits for an outcome before it asks again
 // A tenure subscribes to notices when it has lasted so long. It needs them only to learn at once that
 // an administrator has broken it, which is not worth a subscription in a short tenure.
-const subscribeAfter = 800;
+const subscribeAfter = 600;
 
 /**
  * A Lock is one unbroken ownership of a mutex by this process. A caller of lock or tryLock must release
@@ -66,24 +67,22 @@ export class Lock implements AsyncDisposable {
   id: string;
   /** The fencing token. It is larger than that of every earlier tenure of the mutex. */
   token = 0;
-  /** @internal */ key = "";
   /** @internal When the tenure began. */ began = 0;
   /** @internal When to renew. */ due = 0;
-  /** @internal Its release has begun. */ leaving = false;
+  /** @internal Its release. */ giving: Promise<Error | undefined> | undefined;
+  /** @internal The number of the last request. */ request = 0;
+  /** @internal The outcome of that request. */ outcome: Reply | Error | undefined;
   /** @internal wake ends a pause. */ wake = (): void => undefined;
-  private state: "asking" | "held" | "lost" | "released" = "asking";
+  private held = false;
   private quit = false; // the call has ended, so the contender must
   private why: () => unknown = () => new UnavailableError("the server has not replied");
-  private request = 0; // the number of the last request
   private via: string[] | undefined; // names that request, if it waits
-  private outcome: Reply | Error | undefined; // of that request
   private keeps = false; // the server may have a tenure or a queue entry for the contender
   private ttl: number;
   private grace: number;
   private until = 0; // when the owner gives the lease up
   private loss: Error | undefined;
   private controller: AbortController | undefined; // made when it is needed, since it is slow to make
-  private giving: Promise<Error | undefined> | undefined;
 
   /** @internal */
   constructor(
@@ -111,17 +110,15 @@ export class Lock implements AsyncDisposable {
    * it is right at once after a freeze of the process or work that has blocked the event loop.
    */
   check(): boolean {
-    if (this.state === "held" && this.until <= now()) this.lose();
-    return this.state === "held";
+    if (this.held && this.until <= now()) this.lose();
+    return this.held;
   }
 
   /** @internal acquire contends. If it rejects, the contender takes back what it has asked for. */
   async acquire(signals: Signals): Promise<this> {
-    const late = (): never => {
-      throw this.why();
-    };
     try {
-      return await this.client.within(this.options.wait ?? Infinity, this.contend(), late, signals);
+      const limit = this.options.wait ?? Infinity;
+      return await this.client.within(limit, this.contend(), () => this.why(), signals);
     } catch (err) {
       this.quit = true;
       this.wake();
@@ -148,11 +145,11 @@ export class Lock implements AsyncDisposable {
         await this.rest(pause);
       }
     } catch (err) {
-      if (this.keeps) void this.giveBack();
+      if (this.keeps) this.giving = this.giveBack();
       else client.leave(this);
       throw err;
     } finally {
-      client.waits.remove(this.request);
+      client.waits.remove(this);
     }
   }
 
@@ -160,12 +157,21 @@ export class Lock implements AsyncDisposable {
   private async round(): Promise<boolean> {
     const { client } = this;
     this.id ||= await client.newId();
-    this.key ||= keyOf(this.mutex, this.id);
     if (this.quit) throw this.why();
     client.enter(this);
+    client.waits.add(this);
+    const via = ["VIA", client.waits.name, "REQUEST", `${this.request}`];
     let sent = now();
-    let reply = await this.ask();
-    if (reply.status === "busy") throw this.why();
+    const asked = this.send("ACQUIRE", this.kind === "once" ? ["NOQUEUE"] : ["WAIT", "0", ...via]);
+    let reply = await asked.catch((err: unknown) => {
+      this.keeps ||= !isFinal(err); // a request without a reply may have been granted
+      throw err;
+    });
+    this.via = reply.request ? via : undefined; // without a number, the waiter is not known yet
+    const owner = ownerOf(reply);
+    this.why = () => new NotAcquiredError(this.mutex, owner);
+    this.keeps = reply.status !== "busy";
+    if (!this.keeps) throw this.why();
     if (reply.status === "queued") {
       client.waits.open();
       if (!this.outcome) await this.rest(this.via ? askAgain : pollPause);
@@ -178,33 +184,21 @@ export class Lock implements AsyncDisposable {
       }
     }
     if (this.quit) throw this.why();
-    if (reply.status === "acquired" || reply.status === "renewed") return this.begin(reply, sent);
-    throw new UnavailableError(`the wait has ended: ${reply.status}`);
-  }
-
-  /** ask sends an ACQUIRE. The reply `queued` without a request says that the waiter is not known yet. */
-  private async ask(): Promise<Reply> {
-    const { waits } = this.client;
-    waits.remove(this.request);
-    this.request = waits.add(this);
-    this.outcome = undefined;
-    const via = ["VIA", waits.name, "REQUEST", `${this.request}`];
-    try {
-      const reply = await this.send("ACQUIRE", this.kind === "once" ? ["NOQUEUE"] : ["WAIT", "0", ...via]);
-      this.via = reply.request ? via : undefined;
-      this.keeps = reply.status !== "busy";
-      this.why = () => new NotAcquiredError(this.mutex, ownerOf(reply));
-      return reply;
-    } catch (err) {
-      this.keeps ||= !isFinal(err); // a request without a reply may have been granted
-      throw err;
-    }
+    const granted = reply.status === "acquired" || reply.status === "renewed";
+    if (!granted) throw new UnavailableError(`the wait has ended: ${reply.status}`);
+    this.renewed(reply, sent);
+    if (this.until <= now()) throw new UnavailableError("the reply took longer than the lease");
+    this.token = reply.token;
+    this.began = now();
+    this.held = true;
+    client.wakeAt(this.due);
+    return true;
   }
 
   /** rest waits for about so many milliseconds, or until something has happened. */
   private async rest(ms: number): Promise<void> {
-    const woken = new Promise<void>((resolve) => (this.wake = resolve));
-    if (!this.quit) await this.client.sleep(ms * (0.5 + Math.random()), [], woken);
+    const until = (wake: () => void): void => void (this.wake = wake);
+    if (!this.quit) await this.client.sleep(ms * (0.5 + Math.random()), [], until);
   }
 
   /** @internal deliver hands over the outcome of the last request. */
@@ -216,8 +210,8 @@ export class Lock implements AsyncDisposable {
   /** fit makes default windows shorter that the server has refused as too long. */
   private fit(err: unknown): boolean {
     const longest = Number(/^TOOLONG (\d+) /.exec((err as Error).message)?.[1]);
-    const given = this.options.ttl !== undefined || this.options.grace !== undefined;
-    if (given || !this.client.fits || !(longest >= 2 && longest < this.ttl + this.grace)) return false;
+    const given = [this.options, this.client.options].some(({ ttl, grace }) => (ttl ?? grace) !== undefined);
+    if (given || !(longest >= 2 && longest < this.ttl + this.grace)) return false;
     this.client.ttl = this.ttl = Math.floor((longest * 5) / 6);
     this.client.grace = this.grace = longest - this.ttl;
     return true;
@@ -226,17 +220,7 @@ export class Lock implements AsyncDisposable {
   private async send(verb: string, args: string[], patience?: number): Promise<Reply> {
     const windows = [`${this.ttl}`, "TRANSITION", `${this.grace}`];
     const request = [`SIMBA.${verb}`, this.mutex, this.id, ...windows, ...args];
-    return fieldsOf(await this.client.wire.send(request, patience));
-  }
-
-  private begin(reply: Reply, sent: number): true {
-    this.renewed(reply, sent);
-    if (this.until <= now()) throw new UnavailableError("the reply took longer than the lease");
-    this.token = reply.token;
-    this.began = now();
-    this.state = "held";
-    this.client.wakeAt(this.due);
-    return true;
+    return fieldsOf(await this.client.send(request, patience));
   }
 
   private renewed(reply: Reply, sent: number): void {
@@ -248,15 +232,14 @@ export class Lock implements AsyncDisposable {
   /** @internal act does what is due, adds the wanted channel, and returns when the next thing is due. */
   act(time: number, want: Set<string>): number {
     if (!this.check()) return Infinity;
-    const old = time - this.began >= subscribeAfter;
-    if (old) want.add(`simba:{${this.mutex}}`);
+    if (time - this.began >= subscribeAfter) want.add(`simba:{${this.mutex}}`);
     if (time >= this.due) {
       // A third of what is left, so that there is time to try again by another connection.
       const patience = Math.max(1, Math.min(this.client.timeout, (this.until - time) / 3));
       this.due = time + patience;
       void this.renew(patience);
     }
-    return Math.min(this.due, this.until, old ? Infinity : this.began + subscribeAfter);
+    return Math.min(this.due, this.until);
   }
 
   private async renew(patience: number): Promise<void> {
@@ -273,8 +256,8 @@ export class Lock implements AsyncDisposable {
   }
 
   private lose(owner = ""): void {
-    if (this.state !== "held") return;
-    this.state = "lost";
+    if (!this.held) return;
+    this.held = false;
     this.loss = lostError(this.mutex);
     const { client, mutex, id, token } = this;
     client.logger.warn("mutex lost", { mutex, contender: id, token, owner });
@@ -294,9 +277,9 @@ export class Lock implements AsyncDisposable {
    * until the lease is over. A second call returns the result of the first.
    */
   async release(): Promise<void> {
-    if (this.check()) this.state = "released";
+    if (this.check()) this.held = false;
     this.giving ??= this.giveBack();
-    const failure = this.loss ?? (await this.client.within(this.client.timeout, this.giving));
+    const failure = this.loss ?? (await this.client.within(this.client.timeout, this.giving, unavailable));
     if (failure) throw failure;
   }
 
@@ -312,15 +295,12 @@ export class Lock implements AsyncDisposable {
   private async giveBack(): Promise<Error | undefined> {
     const { client } = this;
     let failure: Error | undefined;
-    this.leaving = true;
-    const pause = (): Promise<void> => client.sleep(retryPause * (1 + 9 * Math.random()));
-    for (const over = now() + this.ttl + this.grace; ; await pause()) {
+    for (const over = now() + this.ttl + this.grace; ; await client.sleep(givePause * Math.random())) {
       try {
         const what = this.token ? ["TOKEN", `${this.token}`] : await this.kept();
-        const released = what && (await client.wire.send(["SIMBA.RELEASE", this.mutex, this.id, ...what]));
+        const released = what && (await client.send(["SIMBA.RELEASE", this.mutex, this.id, ...what]));
         // After a request without a reply, 0 can mean that it has released the mutex.
-        const lost = released === 0 && !failure && this.state === "released";
-        failure = lost ? lostError(this.mutex) : undefined;
+        failure = released === 0 && !failure ? lostError(this.mutex) : undefined;
         break;
       } catch (err) {
         failure = err as Error;

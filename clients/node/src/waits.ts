@@ -7,50 +7,53 @@ import { now } from "./time.js";
 
 const nextWait = 2000; // how long SIMBA.NEXT waits for an outcome
 const nextTimeout = 3000; // without a reply after that time, the connection is broken
-const idleAfter = 30_000; // how long a connection is kept that nobody uses
+const idleRounds = 15; // a connection on which nobody waits is kept for so many SIMBA.NEXT
 const refusedPause = 60_000; // how long a Client polls after the server has refused SIMBA.NEXT
 const newName = (): string => randomBytes(16).toString("hex");
 
 /**
  * Waits has the connection on which SIMBA.NEXT returns the outcomes of all waits of a Client. It
- * opens when a contender has to wait, and closes when nobody has waited for idleAfter. When it ends,
+ * opens when a contender has to wait, and closes when nobody has waited for 30 s. When it ends,
  * the waiter gets a new name, and the contenders ask again.
  */
 export class Waits {
   /** The waiter's name. */
   name = newName();
-  private connection: Connection | undefined;
+  /** The connection, if there is one. */
+  connection: Connection | undefined;
   private last = 0;
   private readonly all = new Map<number, Lock>();
-  private used = 0;
   private refusedAt = -Infinity;
 
   constructor(private readonly client: Client) {}
 
-  /** add returns the number of a request that is about to be sent. */
-  add(lock: Lock): number {
-    this.all.set(++this.last, lock);
-    return this.last;
+  /** add gives a contender the number of the request that it is about to send. */
+  add(lock: Lock): void {
+    this.remove(lock);
+    lock.request = ++this.last;
+    lock.outcome = undefined;
+    this.all.set(lock.request, lock);
   }
 
-  remove(n: number): void {
-    if (this.all.delete(n)) this.used = now();
+  remove(lock: Lock): void {
+    this.all.delete(lock.request);
   }
 
   /** open opens the connection, if there is none. */
   open(): void {
     if (this.connection || now() - this.refusedAt < refusedPause) return;
-    this.connection = new Connection(this.client, () => undefined);
+    this.connection = new Connection(this.client);
     void this.run(this.connection);
   }
 
   private async run(connection: Connection): Promise<void> {
-    this.used = now();
     try {
-      for (let ms = 0; this.all.size > 0 || now() - this.used < idleAfter; ms = nextWait) {
-        const replies = await connection.send(["SIMBA.NEXT", this.name, `${ms}`], nextTimeout);
+      for (let ms = 0, idle = 0; idle < idleRounds; ms = nextWait) {
+        const next = ["SIMBA.NEXT", this.name, `${ms}`];
+        const replies = (await connection.send(next, Infinity, nextTimeout)) as unknown[];
         if (ms === 0) this.all.forEach((lock) => lock.wake()); // those that poll ask again
-        for (const reply of replies as unknown[]) this.deliver(fieldsOf(reply));
+        idle = replies.length + this.all.size > 0 ? 0 : idle + 1;
+        for (const reply of replies) this.deliver(fieldsOf(reply));
       }
     } catch (err) {
       if (isFinal(err)) this.refusedAt = now();
@@ -66,12 +69,8 @@ export class Waits {
 
   private deliver(reply: Reply & { request: number; mutex: string; error?: string }): void {
     const lock = this.all.get(reply.request);
-    this.remove(reply.request);
+    this.all.delete(reply.request);
     if (lock) lock.deliver(reply.error ? requestError(new Error(reply.error)) : reply);
     else if (reply.status === "acquired") this.client.giveBack(reply.mutex, reply);
-  }
-
-  close(): void {
-    this.connection?.close();
   }
 }

@@ -31,7 +31,7 @@ async function eventually(f: () => Promise<boolean> | boolean, ms = 5000): Promi
 /** An Inside can send any command. */
 class Inside extends Client {
   ask(...args: string[]): Promise<unknown> {
-    return (this as unknown as { wire: { send(args: string[]): Promise<unknown> } }).wire.send(args);
+    return (this as unknown as { send(args: string[]): Promise<unknown> }).send(args);
   }
 }
 
