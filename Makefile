@@ -137,8 +137,8 @@ extras: ## the tests for which more must be installed: Node.js, Python, PHP, Rub
 	$(TEST) -skip '$(SIMBA)|$(VARIANTS)' $(EXTRAS)
 	cd bench && $(PLAIN) ./...
 
-clients: ## the clients for Go, Python, Node and the JVM on every version of their Redis clients, tenures that pass between them, all code of their guide
-	@tools/install
+clients: ## the clients for Go, Python, Node and the JVM on every version of their Redis clients, tenures that pass between them, and the code of their guide: Rust and .NET where they are installed
+	@tools/install all
 	$(TEST) ./clients/cases -long
 	$(TEST) -run Guides ./tests/clients -all
 
