@@ -1,11 +1,11 @@
 package cases
 
 import (
-	"os"
-	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/simba-resp/simba-resp/tests/clients/builds"
 	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
@@ -42,58 +42,18 @@ func goAgent(t *testing.T, _ string) []string {
 }
 
 func pythonAgent(t *testing.T, version string) []string {
-	return []string{venv(t, version), filepath.Join("..", "python", "tests", "agent.py")}
-}
-
-// venv returns the Python of a virtual environment with a version of redis-py. "" means that of
-// requirements.txt.
-func venv(t *testing.T, version string) (python string) {
-	dir := filepath.Join("..", "python", ".venv"+version)
-	python = filepath.Join(dir, "bin", "python")
-	system := need.Program(t, "python3", "python3-venv")
-	if _, err := os.Stat(filepath.Join(dir, "bin", "pip")); err != nil {
-		prepare(t, ".", system, "-m", "venv", dir)
-	}
-	install := []string{"-m", "pip", "install", "--quiet", "--disable-pip-version-check"}
-	if version == "" {
-		prepare(t, ".", python, append(install, "-r", filepath.Join("..", "python", "tests", "requirements.txt"))...)
-	} else {
-		prepare(t, ".", python, append(install, "redis=="+version)...)
-	}
-	return python
+	return []string{builds.Python(t, version), filepath.Join("..", "python", "tests", "agent.py")}
 }
 
 func nodeAgent(t *testing.T, _ string) []string {
-	dir := filepath.Join("..", "node")
-	npm := npm(t, dir)
-	prepare(t, dir, npm, "run", "--silent", "build")
-	prepare(t, dir, npm, "run", "--silent", "build:test")
-	return []string{need.Program(t, "node", "nodejs"), filepath.Join(dir, "build", "agent.js")}
-}
-
-// npm returns the path of npm, with which it installs what the client for Node and its tests need.
-func npm(t *testing.T, dir string) (program string) {
-	program = need.Program(t, "npm", "npm")
-	if _, err := os.Stat(filepath.Join(dir, "node_modules", "typescript")); err != nil {
-		prepare(t, dir, program, "ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund")
-	}
-	return program
+	node, dir := builds.Node(t)
+	return []string{node, filepath.Join(dir, "build", "agent.js")}
 }
 
 func jvmAgent(t *testing.T, version string) []string {
-	mvn, java := need.Program(t, "mvn", "maven"), need.Program(t, "java", "default-jdk-headless")
-	dir := filepath.Join("..", "jvm")
-	path := filepath.Join(dir, "client", "target")
-	args := []string{"--quiet", "--batch-mode", "-pl", "client", "test-compile", "dependency:build-classpath",
-		"-Dmdep.outputFile=" + "target/classpath", "-Dmdep.includeScope=test"}
-	if version != "" {
-		args = append(args, "-Dlettuce="+version)
-	}
-	prepare(t, dir, mvn, args...)
-	libraries, err := os.ReadFile(filepath.Join(path, "classpath"))
-	simbatest.Must(t, err)
-	return []string{java, "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp",
-		filepath.Join(path, "classes") + ":" + filepath.Join(path, "test-classes") + ":" + string(libraries), "io.github.simbaresp.Agent"}
+	client, tests, libraries := builds.JVM(t, version)
+	return []string{need.Program(t, "java", "default-jdk-headless"), "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-cp", strings.Join([]string{client, tests, libraries}, ":"), "io.github.simbaresp.Agent"}
 }
 
 // TestEachClientPassesItsOwnTests runs what no case can reach from outside, and the tests of the
@@ -105,27 +65,27 @@ func TestEachClientPassesItsOwnTests(t *testing.T) {
 		run  func(t *testing.T, dir string)
 	}{
 		{"python", func(t *testing.T, dir string) {
-			python, err := filepath.Abs(venv(t, ""))
+			python, err := filepath.Abs(builds.Python(t, ""))
 			simbatest.Must(t, err)
-			prepare(t, dir, python, "-m", "mypy")
-			prepare(t, dir, python, "-m", "pytest", "--quiet")
+			builds.Run(t, dir, python, "-m", "mypy")
+			builds.Run(t, dir, python, "-m", "pytest", "--quiet")
 		}},
-		{"node", func(t *testing.T, dir string) { prepare(t, dir, npm(t, dir), "test") }},
+		{"node", func(t *testing.T, dir string) {
+			node, built := builds.Node(t)
+			tests, err := filepath.Glob(filepath.Join(built, "build", "*.test.js"))
+			if err != nil || len(tests) == 0 {
+				t.Fatalf("no tests: %v", err)
+			}
+			for i := range tests {
+				tests[i] = filepath.Join("build", filepath.Base(tests[i]))
+			}
+			builds.Run(t, dir, node, append([]string{"--test"}, tests...)...)
+		}},
 		{"jvm", func(t *testing.T, dir string) {
-			need.Program(t, "javac", "default-jdk-headless")
-			prepare(t, dir, need.Program(t, "mvn", "maven"), "--quiet", "--batch-mode", "test")
+			builds.JVM(t, "")
+			builds.Run(t, dir, need.Program(t, "mvn", "maven"), "--quiet", "--batch-mode", "test")
 		}},
 	} {
 		t.Run(language.name, func(t *testing.T) { language.run(t, filepath.Join("..", language.name)) })
-	}
-}
-
-// prepare runs a program that builds or tests a client.
-func prepare(t *testing.T, dir, program string, args ...string) {
-	t.Helper()
-	c := exec.Command(program, args...)
-	c.Dir = dir
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%s %v: %v\n%s", program, args, err, out)
 	}
 }

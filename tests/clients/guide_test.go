@@ -13,11 +13,12 @@ import (
 
 	"github.com/gomodule/redigo/redis"
 
+	"github.com/simba-resp/simba-resp/tests/clients/builds"
 	"github.com/simba-resp/simba-resp/tests/need"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-var all = flag.Bool("all", false, "run the code of docs/guides/clients.md in all languages, not only in those that need no download")
+var all = flag.Bool("all", false, "run the code of docs/guides/clients.md in all languages, not only in those whose tools make test installs")
 
 const (
 	guide     = "guides/clients.md"
@@ -27,7 +28,7 @@ const (
 // language is one whose code the guide shows, in a block of that name.
 type language struct {
 	name      string
-	downloads bool // it runs with -all only
+	downloads bool // make test does not install what it needs, so it runs with -all only
 	// build writes and compiles a program in a new folder, and returns the command that runs it. It
 	// skips the test if the language is missing.
 	build func(t *testing.T, dir, code string) []string
@@ -58,47 +59,30 @@ var others = []language{
 		if err := exec.Command(ruby, "-e", `require "redis"`).Run(); err != nil {
 			need.Missing(t, "no redis-rb: apt-get install ruby-redis: %v", err)
 		}
-		return []string{ruby, write(t, dir, "main.rb", code)}
+		return []string{ruby, builds.Write(t, filepath.Join(dir, "main.rb"), code)}
 	}},
 	{name: "php", build: func(t *testing.T, dir, code string) []string {
 		php := need.Program(t, "php", "php-redis")
 		if err := exec.Command(php, "-r", `exit(extension_loaded("redis") ? 0 : 1);`).Run(); err != nil {
 			need.Missing(t, "no phpredis: apt-get install php-redis: %v", err)
 		}
-		return []string{php, write(t, dir, "main.php", code)}
+		return []string{php, builds.Write(t, filepath.Join(dir, "main.php"), code)}
 	}},
 	{name: "rust", downloads: true, build: func(t *testing.T, dir, code string) []string {
 		cargo := need.Program(t, "cargo", "cargo")
-		write(t, dir, "Cargo.toml", "[package]\nname = \"snippet\"\nedition = \"2021\"\n\n[dependencies]\nredis = \"1.8\"\nrand = \"0.10\"\n")
-		write(t, dir, "src/main.rs", code)
-		prepare(t, dir, cargo, "build", "--quiet")
+		builds.Write(t, filepath.Join(dir, "Cargo.toml"), "[package]\nname = \"snippet\"\nedition = \"2021\"\n\n[dependencies]\nredis = \"1.8\"\nrand = \"0.10\"\n")
+		builds.Write(t, filepath.Join(dir, "src/main.rs"), code)
+		builds.Run(t, dir, cargo, "build", "--quiet")
 		return []string{filepath.Join(dir, "target/debug/snippet")}
 	}},
 	{name: "dotnet", downloads: true, build: func(t *testing.T, dir, code string) []string {
 		dotnet := need.Program(t, "dotnet", "dotnet-sdk, which Debian lacks")
-		prepare(t, dir, dotnet, "new", "console", "--name", "snippet", "--output", dir)
-		prepare(t, dir, dotnet, "add", "package", "StackExchange.Redis")
-		write(t, dir, "Program.cs", code)
-		prepare(t, dir, dotnet, "build", "--output", "out")
+		builds.Run(t, dir, dotnet, "new", "console", "--name", "snippet", "--output", dir)
+		builds.Run(t, dir, dotnet, "add", "package", "StackExchange.Redis")
+		builds.Write(t, filepath.Join(dir, "Program.cs"), code)
+		builds.Run(t, dir, dotnet, "build", "--output", "out")
 		return []string{dotnet, filepath.Join(dir, "out/snippet.dll")}
 	}},
-}
-
-func write(t *testing.T, dir, name, text string) string {
-	t.Helper()
-	path := filepath.Join(dir, name)
-	simbatest.Must(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	simbatest.Must(t, os.WriteFile(path, []byte(text), 0o644))
-	return path
-}
-
-func prepare(t *testing.T, dir, program string, args ...string) {
-	t.Helper()
-	c := exec.Command(program, args...)
-	c.Dir = dir
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("%s %v: %v\n%s", program, args, err, out)
-	}
 }
 
 func TestTheGuidesSnippetsWaitRenewAndRelease(t *testing.T) {
@@ -175,12 +159,12 @@ func run(ctx context.Context) error {
 `, "\n_ = err\n", "return nil\n}\n"},
 		build: func(t *testing.T, dir, code string) []string {
 			program := filepath.Join(dir, "examples")
-			prepare(t, "../..", "go", "build", "-o", program, write(t, dir, "main.go", code))
+			builds.Run(t, "../..", "go", "build", "-o", program, builds.Write(t, filepath.Join(dir, "main.go"), code))
 			return []string{program}
 		},
 	},
 	{
-		name: "python", downloads: true, when: "if sys.argv[1] == %q:\n",
+		name: "python", when: "if sys.argv[1] == %q:\n",
 		frame: [3]string{`import sys, time
 
 token = 1
@@ -196,14 +180,12 @@ sys.path.insert(0, "../../clients/python/src")
 sys.stdout.reconfigure(line_buffering=True)
 `, "\n", ""},
 		build: func(t *testing.T, dir, code string) []string {
-			prepare(t, dir, need.Program(t, "python3", "python3-venv"), "-m", "venv", "venv")
-			python := filepath.Join(dir, "venv/bin/python")
-			prepare(t, ".", python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", "../../clients/python/tests/requirements.txt")
-			return []string{python, write(t, dir, "main.py", code)}
+			python := builds.Python(t, "")
+			return []string{python, builds.Write(t, filepath.Join(dir, "main.py"), code)}
 		},
 	},
 	{
-		name: "node", downloads: true, when: "if (process.argv[2] === %q) {\n", end: "\n}\n",
+		name: "node", when: "if (process.argv[2] === %q) {\n", end: "\n}\n",
 		frame: [3]string{`const token = 1;
 
 async function write(token) {
@@ -217,14 +199,10 @@ async function cleanup(token) {
 
 `, "\n", "process.exit();\n"},
 		build: func(t *testing.T, dir, code string) []string {
-			npm, node := need.Program(t, "npm", "npm"), need.Program(t, "node", "nodejs")
-			source, err := filepath.Abs("../../clients/node")
+			node, source := builds.Node(t)
+			source, err := filepath.Abs(source)
 			simbatest.Must(t, err)
-			if _, err := os.Stat(filepath.Join(source, "node_modules/typescript")); err != nil {
-				prepare(t, source, npm, "ci", "--prefer-offline", "--ignore-scripts", "--no-audit", "--no-fund")
-			}
-			prepare(t, source, npm, "run", "--silent", "build")
-			main := write(t, dir, "main.mjs", code)
+			main := builds.Write(t, filepath.Join(dir, "main.mjs"), code)
 			simbatest.Must(t, os.Mkdir(filepath.Join(dir, "node_modules"), 0o755))
 			simbatest.Must(t, os.Symlink(source, filepath.Join(dir, "node_modules/simba-resp")))
 			simbatest.Must(t, os.Symlink(filepath.Join(source, "node_modules/ioredis"), filepath.Join(dir, "node_modules/ioredis")))
@@ -232,8 +210,17 @@ async function cleanup(token) {
 		},
 	},
 	{
-		name: "jvm", downloads: true, when: "if (args[0].equals(%q)) {\n", end: "\n}\n",
-		frame: [3]string{"", "\n", `System.exit(0);
+		name: "jvm", when: "if (args[0].equals(%q)) {\n", end: "\n}\n",
+		frame: [3]string{"", `
+        for (boolean loaded = false; !loaded; ) { // on a busy machine, Java loads classes for longer than the timeout
+            try {
+                client.owner("other");
+                loaded = true;
+            } catch (SimbaException.Unavailable e) {
+                System.err.println(e);
+            }
+        }
+`, `System.exit(0);
     }
 
     static final long token = 1;
@@ -249,18 +236,13 @@ async function cleanup(token) {
 }
 `},
 		build: func(t *testing.T, dir, code string) []string {
-			mvn, javac := need.Program(t, "mvn", "maven"), need.Program(t, "javac", "default-jdk-headless")
-			source := "../../clients/jvm/client/target"
-			prepare(t, "../../clients/jvm", mvn, "--quiet", "--batch-mode", "-pl", "client", "test-compile", "dependency:build-classpath",
-				"-Dmdep.outputFile=target/classpath", "-Dmdep.includeScope=test")
-			libraries, err := os.ReadFile(filepath.Join(source, "classpath"))
-			simbatest.Must(t, err)
-			path := filepath.Join(source, "classes") + ":" + string(libraries)
+			client, _, libraries := builds.JVM(t, "")
+			path := client + ":" + libraries
 			// In Java, the imports come before the class.
 			imports := regexp.MustCompile(`(?m)^import .*\n`)
 			head := strings.Join(imports.FindAllString(code, -1), "") +
 				"\npublic class Main {\n    public static void main(String[] args) throws Exception {\n"
-			prepare(t, ".", javac, "-d", dir, "-cp", path, write(t, dir, "Main.java", head+imports.ReplaceAllString(code, "")))
+			builds.Run(t, ".", need.Program(t, "javac", "default-jdk-headless"), "-d", dir, "-cp", path, builds.Write(t, filepath.Join(dir, "Main.java"), head+imports.ReplaceAllString(code, "")))
 			return []string{"java", "-XX:TieredStopAtLevel=1", "-cp", path + ":" + dir, "Main"}
 		},
 	},
