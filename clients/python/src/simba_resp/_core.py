@@ -520,6 +520,8 @@ class BaseClient(Generic[L]):
         """Collect the outcomes of all waits on one connection, until there are no more waits."""
         connection, ms = self._own.connection_pool.make_connection(), 0
         try:
+            async with self._within(self._timeout):  # with Sentinel, only connect asks for the leader
+                await wait(connection.connect())
             while True:
                 async with self._within(self._timeout):
                     await wait(connection.send_command("SIMBA.NEXT", self._waiter, ms))
