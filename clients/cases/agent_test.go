@@ -15,8 +15,9 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-// patience limits each wait for a reply or an event.
-const patience = time.Minute
+// patience limits each wait for a reply or an event. It is shorter than the lease that each step has
+// without an option.
+const patience = simbatest.Patience
 
 // line is a line that an agent writes: the reply to a request, or an event.
 type line struct {
@@ -64,16 +65,22 @@ func (o *output) String() string {
 	return string(o.text)
 }
 
-func startAgent(t *testing.T, command []string, link *stores.Link) *agent {
-	t.Helper()
+// startAgent starts the process of a client, which ends with the test. It may run on any goroutine.
+func startAgent(t *testing.T, command []string, link *stores.Link) (*agent, error) {
 	a := &agent{cmd: exec.Command(command[0], command[1:]...), link: link, logs: new(output), changed: make(chan struct{})}
 	in, err := a.cmd.StdinPipe()
-	simbatest.Must(t, err)
+	if err != nil {
+		return nil, err
+	}
 	out, err := a.cmd.StdoutPipe()
-	simbatest.Must(t, err)
+	if err != nil {
+		return nil, err
+	}
 	a.in, a.cmd.Stderr, a.cmd.Env = in, a.logs, simbatest.Environ()
 	read := make(chan struct{})
-	simbatest.Must(t, simbatest.StartCmd(a.cmd, func() { <-read }))
+	if err := simbatest.StartCmd(a.cmd, func() { <-read }); err != nil {
+		return nil, err
+	}
 	go func() {
 		defer close(read)
 		a.read(out)
@@ -85,7 +92,7 @@ func startAgent(t *testing.T, command []string, link *stores.Link) *agent {
 			t.Logf("an agent logs:\n%s", a.logs)
 		}
 	})
-	return a
+	return a, nil
 }
 
 func (a *agent) read(out io.Reader) {

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"net"
-	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -17,6 +17,7 @@ import (
 	"github.com/gomodule/redigo/redis"
 
 	"github.com/simba-resp/simba-resp/tests/certs"
+	"github.com/simba-resp/simba-resp/tests/clients/builds"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
@@ -70,7 +71,7 @@ func (w *world) open() {
 	flags := slices.Clone(w.c.Server)
 	dir := t.TempDir()
 	if w.c.ACL != "" {
-		flags = append(flags, "--aclfile", write(t, dir+"/users.acl", w.c.ACL))
+		flags = append(flags, "--aclfile", builds.Write(t, filepath.Join(dir, "users.acl"), w.c.ACL))
 	}
 	if w.c.TLS != "" {
 		authority := certs.NewAuthority(t, "cases")
@@ -121,7 +122,9 @@ func (w *world) follow() {
 func (w *world) client(name string) *agent {
 	a := w.agents[name]
 	if a == nil {
-		a = startAgent(w.t, w.command, stores.NewLink(w.t, w.target))
+		var err error
+		a, err = startAgent(w.t, w.command, stores.NewLink(w.t, w.target))
+		simbatest.Must(w.t, err)
 		w.agents[name] = a
 		scheme := "redis://"
 		if w.ca != "" {
@@ -176,13 +179,15 @@ func (w *world) step(actor []string, text string) {
 
 // ofClient is a step of a client:
 //
-//	lock M as X [ttl=2s grace=1s limit=1s id=I] -> token=T id=I…
-//	try_lock, lead (work=1s), every (period=1s), watch    the same
+//	lock M as X [limit=1s], try_lock M as X, lead M as X [work=1s], every M as X period=1s, watch M as X
 //	unlock X, held X, stop X, owner M, check M T, block 2s, close
 //	begin …             sends the request and does not wait
-//	end X               waits for the reply to the request X
+//	end X               waits for the reply to the last request that was begun as X, or to unlock X
 //	event KIND X        waits for an event
 //	no KIND X           checks that no further event of the kind has come
+//
+// All requests that contend have the options id=I ttl=2s grace=1s. Without ttl, a lease is longer than
+// every test, so that only a release or a notice ends it. ttl=default asks for the client's default.
 func (w *world) ofClient(a *agent, words []string, want string) {
 	w.t.Helper()
 	switch words[0] {
@@ -208,6 +213,18 @@ func (w *world) ofClient(a *agent, words []string, want string) {
 	}
 }
 
+// Lease of a request without the option, in ms.
+const (
+	defaultTTL   = 3_600_000
+	defaultGrace = 2000
+)
+
+// options are those of the requests that contend, or watch.
+var options = map[string][]string{
+	"lock": {"id", "ttl", "grace", "limit"}, "try_lock": {"id", "ttl", "grace"}, "lead": {"id", "ttl", "grace", "work"},
+	"every": {"id", "ttl", "grace", "period"}, "watch": {},
+}
+
 func (w *world) send(a *agent, words []string) int {
 	w.t.Helper()
 	r := map[string]any{"do": words[0]}
@@ -217,27 +234,56 @@ func (w *world) send(a *agent, words []string) int {
 	case "owner":
 		r["mutex"] = words[1]
 	case "check":
-		r["mutex"], r["token"] = words[1], w.vars[words[2]]
+		r["mutex"], r["token"] = words[1], w.known(words[2])
 	case "block":
 		r["ms"] = duration(w.t, words[1]).Milliseconds()
 	case "close":
 	default:
-		r["mutex"], r["as"] = words[1], words[3]
-		for _, option := range words[4:] {
-			name, value, _ := strings.Cut(option, "=")
-			if name == "id" {
-				r["id_of"] = value
-			} else {
-				r[name] = duration(w.t, value).Milliseconds()
-			}
-		}
+		w.contend(r, words)
 	}
 	id, err := a.send(r)
 	simbatest.Must(w.t, err)
-	if as, ok := r["as"].(string); ok && words[0] != "unlock" && words[0] != "held" && words[0] != "stop" {
+	if as, ok := r["as"].(string); ok && words[0] != "held" && words[0] != "stop" {
 		w.pending[as] = id
 	}
 	return id
+}
+
+// contend adds the mutex, the name and the options.
+func (w *world) contend(r map[string]any, words []string) {
+	w.t.Helper()
+	known, ok := options[words[0]]
+	if !ok || len(words) < 4 || words[2] != "as" {
+		w.t.Fatalf("unknown request of a client: %v", words)
+	}
+	r["mutex"], r["as"] = words[1], words[3]
+	if len(known) > 0 {
+		r["ttl"], r["grace"] = defaultTTL, defaultGrace
+	}
+	for _, option := range words[4:] {
+		name, value, _ := strings.Cut(option, "=")
+		switch {
+		case !slices.Contains(known, name):
+			w.t.Fatalf("%s has no option %s", words[0], name)
+		case option == "ttl=default":
+			delete(r, "ttl")
+			delete(r, "grace")
+		case name == "id":
+			r["id_of"] = value
+		default:
+			r[name] = duration(w.t, value).Milliseconds()
+		}
+	}
+}
+
+// known returns the value of a variable that an earlier step has set.
+func (w *world) known(name string) int64 {
+	w.t.Helper()
+	value, ok := w.vars[name]
+	if !ok {
+		w.t.Fatalf("no step has set %s", name)
+	}
+	return value
 }
 
 // expect compares a reply with what the step wants: "error=lost|unavailable", or fields.
@@ -268,10 +314,10 @@ func (w *world) compare(fields map[string]any, want string) {
 		got := fields[name]
 		ok := fmt.Sprint(got) == value
 		if number, is := got.(float64); is && value != "" && unicode.IsUpper(rune(value[0])) {
-			known, set := w.vars[value]
-			if !set && op == '=' {
-				w.vars[value], known = int64(number), int64(number)
+			if _, set := w.vars[value]; !set && op == '=' {
+				w.vars[value] = int64(number)
 			}
+			known := w.known(value)
 			ok = op == '=' && int64(number) == known || op == '>' && int64(number) > known
 		} else if op == '~' {
 			ok = strings.HasPrefix(fmt.Sprint(got), value)
@@ -300,6 +346,8 @@ func (w *world) order(names []string) {
 //	waits are 1         waits until so many clients wait in SIMBA.NEXT
 //	queue M has 2       waits until the queue has so many entries
 //	free M              waits until the mutex is free
+//	calls of C reach 2  waits until the server has had so many calls of the command
+//	subscribers of M are 1
 //	break M
 //	check M T is 1
 //	tenures M are 1     counts the tenures in the history
@@ -329,6 +377,25 @@ func (w *world) ofServer(words []string) {
 			list, err := redis.Values(c.Do("SIMBA.QUEUE", words[1]))
 			return err == nil && len(list) == n
 		})
+	case "calls":
+		n, err := strconv.Atoi(words[4])
+		simbatest.Must(w.t, err)
+		of := regexp.MustCompile(`(?m)^cmdstat_` + regexp.QuoteMeta(words[2]) + `:calls=(\d+),`)
+		w.until(strings.Join(words, " "), func(c redis.Conn) bool {
+			stats, err := redis.String(c.Do("INFO", "commandstats"))
+			match := of.FindStringSubmatch(stats)
+			if err != nil || match == nil {
+				return false
+			}
+			calls, err := strconv.Atoi(match[1])
+			return err == nil && calls >= n
+		})
+	case "subscribers":
+		channel := "simba:{" + words[2] + "}"
+		w.until(strings.Join(words, " "), func(c redis.Conn) bool {
+			numbers, err := redis.IntMap(c.Do("PUBSUB", "NUMSUB", channel))
+			return err == nil && strconv.Itoa(numbers[channel]) == words[4]
+		})
 	case "free":
 		w.until(strings.Join(words, " "), func(c redis.Conn) bool {
 			r, err := simbatest.ToRecord(c.Do("SIMBA.OWNER", words[1]))
@@ -339,7 +406,7 @@ func (w *world) ofServer(words []string) {
 	case "check":
 		n, err := strconv.ParseInt(words[4], 10, 64)
 		simbatest.Must(w.t, err)
-		w.do(n, "SIMBA.CHECK", words[1], w.vars[words[2]])
+		w.do(n, "SIMBA.CHECK", words[1], w.known(words[2]))
 	case "tenures":
 		c := w.conn()
 		defer c.Close()
@@ -362,6 +429,7 @@ func (w *world) ofServer(words []string) {
 // ofLink is a step of a link:
 //
 //	blackhole, heal, reset
+//	delays 500ms                   delays all traffic in each direction
 //	drops the reply to TEXT        to the first request with the text, and resets its connection
 //	stalls at TEXT                 stalls the connection of the first request with the text
 //	caught                         waits for the requests of the traps so far, which each case does at its end
@@ -374,6 +442,8 @@ func (w *world) ofLink(l *stores.Link, words []string) {
 		l.Heal()
 	case "reset":
 		l.Reset()
+	case "delays":
+		l.Delay(duration(w.t, words[1]))
 	case "drops":
 		w.traps[strings.Join(words, " ")] = l.DropReplyTo(words[4])
 	case "stalls":
@@ -459,10 +529,4 @@ func duration(t *testing.T, text string) time.Duration {
 	d, err := time.ParseDuration(text)
 	simbatest.Must(t, err)
 	return d
-}
-
-func write(t *testing.T, path, text string) string {
-	t.Helper()
-	simbatest.Must(t, os.WriteFile(path, []byte(text), 0o600))
-	return path
 }

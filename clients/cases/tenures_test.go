@@ -23,6 +23,7 @@ type race struct {
 	length     time.Duration  // of a tenure
 	started    sync.WaitGroup // until the first process of each contender has started
 	tenures    tenures.Log    // by language
+	ids        tenures.Log    // the same, by contender id
 	shares     tenures.Log    // those of tenures for which all contenders were there
 	count      atomic.Int64   // of the tenures
 	over       chan struct{}  // closed when there were enough tenures
@@ -77,10 +78,16 @@ func (r *race) isOver() bool {
 // contend starts a process, which has tenures until it is killed.
 func (r *race) contend(k *contender, process int) {
 	v := k.variants[process%len(k.variants)]
-	a := startAgent(r.t, k.commands[process%len(k.variants)], nil)
-	defer a.cmd.Process.Kill()
-	_, err := a.ask(map[string]any{"do": "open", "url": "redis://" + r.server.Addr, "protocol": 2 + process%2, "variant": v.option})
-	k.agent.Store(a)
+	a, err := startAgent(r.t, k.commands[process%len(k.variants)], nil)
+	if err == nil {
+		defer a.cmd.Process.Kill()
+		var opened line
+		opened, err = a.ask(map[string]any{"do": "open", "url": "redis://" + r.server.Addr, "protocol": 2 + process%2, "variant": v.option})
+		if opened.Error != "" {
+			err = fmt.Errorf("open fails with %s: %s", opened.Error, opened.Text)
+		}
+		k.agent.Store(a)
+	}
 	if process == 0 {
 		r.started.Done()
 		r.started.Wait()
@@ -112,6 +119,8 @@ func (r *race) tenure(k *contender, a *agent) error {
 	}
 	defer func() {
 		r.tenures.Add(one)
+		one.Owner, _ = l.OK["id"].(string)
+		r.ids.Add(one)
 		r.count.Add(1)
 	}()
 	for one.To-from < r.length {
@@ -189,7 +198,7 @@ func TestTenuresPassBetweenClientsWithKills(t *testing.T) {
 	events, err := tenures.Events(c.Do("SIMBA.HISTORY", contested, "COUNT", 10_000))
 	simbatest.Must(t, err)
 	t.Logf("%d tenures in %v, %d in the history, %v; killed: %v", len(noted), noted[len(noted)-1].To-noted[0].From,
-		tenures.ServerSaw(t, events, nil), r.tenures.Owners(), killed)
+		tenures.ServerSaw(t, events, r.ids.InOrder()), r.tenures.Owners(), killed)
 	shares := r.shares.Owners()
 	t.Logf("Jain's index of the shares is %.4f; while all contenders were there, %.4f", tenures.Jain(r.tenures.Owners()), tenures.Jain(shares))
 	if tenures.Jain(shares) < 0.95 || len(shares) != len(languages) {
