@@ -427,6 +427,116 @@ def test_second_cancellation_of_lead_does_not_release_early(port: int) -> None:
     asyncio.run(main())
 
 
+def test_renewals_go_on_after_the_machine_had_no_threads(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with simba_resp.Client(redis.Redis(port=port), ttl=0.9) as client:
+        with client.lock("threads") as lock:
+            with monkeypatch.context() as patch:
+                patch.setattr(threading.Thread, "start", refuse)
+                with pytest.raises(RuntimeError):
+                    simba_resp.Client(redis.Redis(port=port)).lock("other").acquire()
+                time.sleep(0.5)
+            time.sleep(1)
+            assert lock.check()
+
+
+def test_loop_that_fails_starts_again(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = simba_resp.Client._look
+    looks: list[int] = []
+
+    def fails(self: Any) -> float:
+        looks.append(1)
+        if len(looks) == 2:
+            raise ValueError
+        return look(self)
+
+    monkeypatch.setattr(simba_resp.Client, "_look", fails)
+    with simba_resp.Client(redis.Redis(port=port), ttl=0.6) as client, client.lock("look") as lock:
+        time.sleep(1)
+        assert lock.check()
+
+
+def test_wrong_arguments_raise_at_once(port: int) -> None:
+    nan, event = float("nan"), threading.Event()
+    wrong: list[tuple[str, dict[str, Any]]] = [
+        *(("stop", {"stop": stop}) for stop in (True, 5, "event")),
+        *(("id", {"id": id}) for id in ("", 5, b"id")),
+        *((name, {name: of}) for name in ("wait", "ttl", "grace") for of in ("5", nan, -1, [])),
+    ]
+    with simba_resp.Client(redis.Redis(port=port)) as client:
+        for name, options in wrong:
+            with pytest.raises((TypeError, ValueError), match=name):
+                client.lock("wrong", **options)
+        for mutex in (None, 5, "", b"wrong"):
+            with pytest.raises((TypeError, ValueError), match="mutex"):
+                client.lock(mutex)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="f must be"):
+            client.lead("wrong", None, stop=event)  # type: ignore[arg-type]
+        with pytest.raises(TypeError, match="f must be"):
+            client.every("wrong", 1, "f", stop=event)  # type: ignore[arg-type]
+        with pytest.raises((TypeError, ValueError), match="period"):
+            client.every("wrong", "1", print, stop=event)  # type: ignore[arg-type]
+        with client.lock("wrong", wait=float("inf")):
+            pass
+
+
+def test_data_error_is_no_outage() -> None:
+    error = redis.DataError("Invalid input of type")
+    assert simba_resp._core.failure(error) is error  # type: ignore[attr-defined]
+
+
+def test_given_up_polling_with_an_id_leaves_nothing(
+    port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse() -> None:
+        raise redis.ResponseError("NOPERM")
+
+    with simba_resp.Client(redis.Redis(port=port)) as client:
+        monkeypatch.setattr(client, "_collect", refuse)
+        raw(port).execute_command("SIMBA.ACQUIRE", "polled", "other", 60_000)
+        for wait in (0.4, 1.3):  # in the first poll, and after the second
+            with pytest.raises(simba_resp.NotAcquired):
+                client.lock("polled", id="one", wait=wait).acquire()
+            wait_for(lambda: not raw(port).execute_command("SIMBA.QUEUE", "polled"), 1)
+        raw(port).execute_command("SIMBA.RELEASE", "polled", "other")
+
+
+def test_close_reaches_the_body(port: int) -> None:
+    client = simba_resp.Client(redis.Redis(port=port))
+    with pytest.raises(simba_resp.Closed):
+        with client.lock("closes") as lock:
+            client.close()
+            assert lock.lost.is_set() and not lock.check() and free(port, "closes")
+
+
+def test_interrupted_release_is_repeated(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    with simba_resp.Client(redis.Redis(port=port)) as client:
+        lock = client.lock("interrupt", id="one").acquire()
+        with monkeypatch.context() as patch:
+            patch.setattr(lock, "_free", interrupt)
+            patch.setattr(threading.Thread, "run", run_later(threading.Thread.run))
+            with pytest.raises(KeyboardInterrupt):
+                lock.release()
+        wait_for(lambda: free(port, "interrupt"))
+        with client.lock("interrupt", id="one", wait=1):
+            pass
+
+
+def run_later(run: Callable[[Any], None]) -> Callable[[Any], None]:
+    def later(self: Any) -> None:
+        time.sleep(0.2)
+        run(self)
+
+    return later
+
+
 def test_sentinel_names_the_server(port: int) -> None:
     class Sentinel(redis.sentinel.Sentinel):
         def discover_master(self, service_name: str) -> Any:

@@ -108,7 +108,11 @@ class Client(BaseClient[Lock]):
         event.wait(max(0, seconds))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        threading.Thread(target=_run, args=(work,), name="simba-resp", daemon=True).start()
+        try:
+            threading.Thread(target=_run, args=(work,), name="simba-resp", daemon=True).start()
+        except BaseException:  # no more threads
+            work.close()
+            raise
 
     async def _call(self, who: Lock, f: Any) -> Any:
         return f(who)

@@ -65,13 +65,21 @@ def now() -> float:
     return time.monotonic() if _boottime is None else time.clock_gettime(_boottime)
 
 
-def millis(name: str, value: Time, lowest: int, highest: float = 86_400_000) -> int:
+def expect(fits: bool, name: str, value: Any, kind: str) -> None:
+    """Raise unless an argument fits."""
+    if not fits:
+        error = ValueError if value == "" else TypeError
+        raise error(f"{name} must be {kind}, not {value!r}")
+
+
+def millis(name: str, value: Time, lowest: int, highest: float = 86_400_000) -> float:
     """Return a time in milliseconds. value is in seconds, or a timedelta. The longest window is a
     day."""
+    expect(isinstance(value, float | int | timedelta), name, value, "seconds or a timedelta")
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if not lowest <= round(seconds * 1000) <= highest:
+    if not lowest <= seconds * 1000 <= highest:
         raise ValueError(f"{name} is {seconds} s, not {lowest / 1000} s to {highest / 1000} s")
-    return round(seconds * 1000)
+    return round(seconds * 1000) if seconds < FOREVER else FOREVER
 
 
 @dataclass(frozen=True)
@@ -113,11 +121,14 @@ class BaseLock:
     token = 0
     lost: Any
 
+    _deadline = FOREVER
     _began = 0.0  # when the effort has begun, and later the tenure; 0 = nothing has begun
     _stopped: Exception | None = None  # why the effort, or the work, should end
     _works = _watches = False  # it is of lead or every, which release after the work; of watch
     # The effort
-    _kept = ""  # what the server keeps: "" = nothing, wait = the last request, maybe = unknown
+    # What the server keeps: "" = nothing, wait = the last request, maybe = unknown,
+    # polls = a place in the queue that no request names
+    _kept = ""
     _request, _via = 0, ""  # the last request, and the name of the connection for its outcome
     _outcome: dict[str, Any] | Exception | None = None
     _why: NotAcquired | None = None  # raised at the deadline; None = no reply has come
@@ -131,10 +142,14 @@ class BaseLock:
     ) -> None:
         if terms and (unknown := terms.keys() - Terms.__annotations__.keys()):
             raise TypeError(f"unknown options: {', '.join(unknown)}")
-        self.mutex, self.id, self.lost = mutex, terms.get("id") or "", client._event()
+        name, stop = terms.get("id"), terms.get("stop")
+        expect(isinstance(mutex, str) and mutex != "", "mutex", mutex, "a non-empty str")
+        expect(name is None or isinstance(name, str) and name != "", "id", name, "a non-empty str")
+        expect(stop is None or hasattr(stop, "is_set"), "stop", stop, "an event")
+        self.mutex, self.id, self.lost = mutex, name or "", client._event()
         self._client, self._terms, self._wake = client, terms, client._event()
         self._retry = retry  # the errors after which it asks again; () = it does not wait
-        self._deadline = now() + (FOREVER if wait is None else millis("wait", wait, 0) / 1000)
+        self._wait = FOREVER if wait is None else millis("wait", wait, 0, FOREVER) / 1000
         ttl, grace = terms.get("ttl"), terms.get("grace")
         self._fits = client._fits and ttl is None and grace is None
         self._ttl = client._ttl if ttl is None else millis("ttl", ttl, 1)
@@ -170,9 +185,10 @@ class BaseLock:
         client, longer = self._client, PAUSE
         if self._began:
             raise RuntimeError("this lock was used before: it serves once, and is not reentrant")
-        client._join(self)
         self._began = now()
+        self._deadline = self._began + self._wait
         try:
+            client._join(self)
             while not self.token:
                 if pause:
                     await self._rest(pause * random.uniform(0.5, 1.0))
@@ -197,7 +213,8 @@ class BaseLock:
     async def _round(self) -> float:
         """Send an ACQUIRE, and wait for its outcome. Return the pause before the next one."""
         client = self._client
-        self.id = self.id or await client._new_id(self._deadline - now())
+        until = max(self._deadline, self._began + client._timeout)
+        self.id = self.id or await client._new_id(until)
         # The server would treat two contenders with the same id as one.
         if (other := client._contenders.setdefault((self.mutex, self.id), self)) is not self:
             kind = Unavailable if other._leaving else InUse
@@ -207,9 +224,9 @@ class BaseLock:
             self._request, self._via, self._outcome = next(client._numbers), client._waiter, None
             client._waits[self._request] = self
             how = ("WAIT", 0, "VIA", self._via, "REQUEST", self._request)
-        self._kept, sent = "maybe", now()
+        self._kept, sent = "polls" if self._kept == "polls" else "maybe", now()
         try:
-            reply = record(await client._ask(*self._command("ACQUIRE", *how), until=self._deadline))
+            reply = record(await client._ask(*self._command("ACQUIRE", *how), until=until))
             if reply["status"] in ("busy", "queued"):
                 owner = owner_in(reply)
                 why = f"owned by {owner.id}" if owner else "another is next"
@@ -219,6 +236,7 @@ class BaseLock:
                     self._kept = ""
                     raise error
             if reply["status"] == "queued" and not reply.get("request"):
+                self._kept = "polls"
                 client._start("next", client._collect)
                 return POLL
             if reply["status"] == "queued":
@@ -289,22 +307,27 @@ class BaseLock:
                 first, self._leaving = not self._leaving, True
         if first and self._over == "released":
             try:
-                self._over = "released" if await self._free() else "lost"
-            except (SimbaError, RedisError, asyncio.CancelledError):
+                if not await self._free():
+                    self._over = ""
+                    self._end("lost")
+            except BaseException:
                 client._spawn(self._insist())
                 raise
         if first:
             client._leave(self)
         if self._over != "released":
             raise Lost(f"mutex {self.mutex} lost: others can have changed what it protects")
+        if not first and isinstance(self._stopped, Closed):  # close has released it before
+            raise self._stopped
 
     async def _finish(self, failed: object = True, *_: object) -> None:
-        """Release after work. Raise Lost unless the work has failed."""
+        """Release after work. Raise Lost and Closed unless the work has failed."""
         try:
             await self._release()
-        except (SimbaError, RedisError) as error:
-            if isinstance(error, Lost) and failed is None:
+        except (Lost, Closed):  # _end has logged a loss
+            if failed is None:
                 raise
+        except (SimbaError, RedisError) as error:
             log.warning("%s contender=%s: %s", self.mutex, self.id, error)
 
     async def _insist(self) -> None:
@@ -326,6 +349,8 @@ class BaseLock:
         if not self.token and self._terms.get("id"):
             if self._kept == "wait" and self._via == self._client._waiter:
                 what = ("VIA", self._via, "REQUEST", self._request)
+            elif self._kept == "polls":
+                self._kept = "maybe"  # only the first RELEASE names nothing: a later one may be late
             elif (owner := await self._client._owner(self.mutex)) and owner.id == self.id:
                 what = ("TOKEN", owner.token)
             else:
@@ -409,11 +434,11 @@ class BaseClient(Generic[L]):
         if self._contenders.get((who.mutex, who.id)) is who:
             self._contenders.pop((who.mutex, who.id), None)
 
-    async def _new_id(self, limit: float) -> str:
+    async def _new_id(self, until: float) -> str:
         """Return a contender id that people can read: prefix counter:pid@host~random."""
         if self._prefix is None:
             try:
-                name = await self._ask("ACL", "WHOAMI", until=now() + limit)
+                name = await self._ask("ACL", "WHOAMI", until=until)
             except ResponseError:  # the user may not ask
                 name = self._redis.connection_pool.connection_kwargs.get("username")
             self._prefix = f"{name}:" if name and name != "default" else ""
@@ -436,8 +461,9 @@ class BaseClient(Generic[L]):
             who._wake.set()
 
     async def _close(self) -> None:
-        """End all waits and watches, release all locks, set the events lost of lead and every, and
-        wait for all that, at most for timeout."""
+        """End all waits, watches and work, release all locks, set their events lost, and wait for
+        all that, at most for timeout. A body of with that still runs has lost its mutex: its end
+        raises Closed."""
         await self._hang_up(release=True)
 
     async def _hang_up(self, release: bool) -> None:
@@ -446,6 +472,8 @@ class BaseClient(Generic[L]):
             self._closed, self._hurry = True, min(self._hurry, now() + self._timeout)
             for who in list(self._live):
                 who._quit(Closed("the client is closed"))
+                if who.token:
+                    who.lost.set()
                 if release and who.token and not who._works:  # work releases when it returns
                     self._spawn(who._finish())
         while self._live and now() < self._hurry:
@@ -461,42 +489,55 @@ class BaseClient(Generic[L]):
             starts = name not in self._running and not self._closed
             self._running.add(name)
         if starts:
-            self._spawn(self._keep(name, loop))
+            try:
+                self._spawn(self._keep(name, loop))
+            except BaseException:
+                self._running.discard(name)
+                raise
 
     async def _keep(self, name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        running = self._running
         try:
             await loop()
-        except (Unavailable, RedisError, OSError, asyncio.TimeoutError) as error:
+        except Exception as error:
             self._note(name, error)
             unavailable = isinstance(failure(error), Unavailable)
             await self._pause(self._event(), REDIAL if unavailable else REFUSED)
-        self._running.discard(name)
+        finally:
+            running.discard(name)
         if self._live:  # somebody has joined after the last tick
             self._start("tick", self._tick)
 
     async def _tick(self) -> None:
-        """Decide for all tenures when to renew, and what is lost. It ends when nothing lives."""
+        """Look at all tenures again and again. It ends when nothing lives."""
         while self._live and now() < self._hurry:
-            t, wake, due = now(), now() + TICK, list[L]()
-            for who in list(self._live):
-                if (stop := who._terms.get("stop")) is not None and stop.is_set():
-                    who._quit(NotAcquired(f"mutex {who.mutex}: stop is set"))
-                if who.token and not who._over:
-                    if t >= who._until:
-                        who._end("lost")
-                    elif t >= who._due:  # again if there is no reply until then
-                        who._due = t + min(self._timeout, (who._until - t) / 3)
-                        due.append(who)
-                    wake = min(wake, who._due, who._until)
-            if due:
-                self._spawn(self._renew(due, min(who._due for who in due)))
-            if self._channels():
-                self._start("notices", self._hear)
             try:  # not for long, since it does not count the time of a suspended machine
-                await self._pause(self._event(), max(TICK_MIN, wake - now()))
+                await self._pause(self._event(), max(TICK_MIN, self._look() - now()))
             except asyncio.CancelledError:  # the event loop ends, which waits for this
                 await self._hang_up(release=False)
                 raise
+            except Exception as error:  # such as no more threads
+                self._note("renewals", error)
+                await self._pause(self._event(), TICK)
+
+    def _look(self) -> float:
+        """Decide for all tenures when to renew, and what is lost. Return when to look again."""
+        t, wake, due = now(), now() + TICK, list[L]()
+        for who in list(self._live):
+            if (stop := who._terms.get("stop")) is not None and stop.is_set():
+                who._quit(NotAcquired(f"mutex {who.mutex}: stop is set"))
+            if who.token and not who._over:
+                if t >= who._until:
+                    who._end("lost")
+                elif t >= who._due:  # again if there is no reply until then
+                    who._due = t + min(self._timeout, (who._until - t) / 3)
+                    due.append(who)
+                wake = min(wake, who._due, who._until)
+        if due:
+            self._spawn(self._renew(due, min(who._due for who in due)))
+        if self._channels():
+            self._start("notices", self._hear)
+        return wake
 
     async def _renew(self, tenures: list[L], until: float) -> None:
         """Send a GUARD for each tenure, and handle the replies."""
@@ -598,6 +639,7 @@ class BaseClient(Generic[L]):
         return await self._reign(mutex, f, terms, millis("period", period, 1, FOREVER) / 1000)
 
     async def _reign(self, mutex: str, f: Any, terms: Terms, period: float) -> Any:
+        expect(callable(f), "f", f, "callable")
         pause, who = 0.0, self._lock_class(self, mutex, terms)
         try:
             while True:

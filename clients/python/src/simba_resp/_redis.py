@@ -14,8 +14,11 @@ from .errors import Owner, Unavailable
 # which it has a class.
 TRANSIENT = ("TRYAGAIN", "OOM", "BUSY", "UNBLOCKED", "max number of ")
 TRANSIENT_CLASSES = ("TryAgainError", "OutOfMemoryError")
-# The last two are errors of a connection by their class.
-REFUSALS = (exceptions.ResponseError, exceptions.AuthenticationError, exceptions.AuthorizationError)
+# The last two are errors of a connection by their class. DataError is a mistake of the caller.
+REFUSALS = (
+    exceptions.ResponseError, exceptions.DataError,
+    exceptions.AuthenticationError, exceptions.AuthorizationError,
+)
 
 
 async def wait(result: Any) -> Any:
