@@ -8,11 +8,9 @@ import java.nio.charset.StandardCharsets;
 enum Command implements ProtocolKeyword {
     ACQUIRE, GUARD, RELEASE, NEXT, OWNER, CHECK, HISTORY;
 
-    private final byte[] bytes = toString().getBytes(StandardCharsets.US_ASCII);
-
     @Override
     public byte[] getBytes() {
-        return bytes;
+        return toString().getBytes(StandardCharsets.US_ASCII);
     }
 
     @Override

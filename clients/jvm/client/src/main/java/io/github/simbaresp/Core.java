@@ -5,13 +5,14 @@ import io.lettuce.core.RedisCommandExecutionException;
 import io.lettuce.core.api.StatefulConnection;
 import io.lettuce.core.protocol.CommandType;
 import java.lang.management.ManagementFactory;
+import java.math.BigInteger;
 import java.nio.charset.StandardCharsets;
 import java.security.SecureRandom;
 import java.util.HashSet;
-import java.util.HexFormat;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.CompletionException;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ExecutionException;
 import java.util.concurrent.ExecutorService;
@@ -24,6 +25,7 @@ import java.util.concurrent.ThreadPoolExecutor;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 import java.util.concurrent.atomic.AtomicLong;
+import java.util.concurrent.locks.LockSupport;
 import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 import java.util.stream.Stream;
@@ -41,8 +43,6 @@ final class Core {
     static final long PAUSE = 100 * MILLI;
     /** Timers stand still while the machine is suspended, so a client looks at its clock so often. */
     private static final long TICK = 200 * MILLI;
-    private static final long NOTE_EVERY = 10_000 * MILLI;
-    private static final int LONGEST_ID = 128;
     private static final Pattern TOO_LONG = Pattern.compile("TOOLONG (\\d{1,12}) .*", Pattern.DOTALL);
     private static final SecureRandom RANDOM = new SecureRandom();
     private static final AtomicLong COUNTER = new AtomicLong();
@@ -64,6 +64,7 @@ final class Core {
     final Waits waits = new Waits(this);
     final Notices notices = new Notices(this);
     final Set<StatefulConnection<?, ?>> connections = ConcurrentHashMap.newKeySet();
+    private final Set<CompletableFuture<?>> changes = ConcurrentHashMap.newKeySet(); // of connections
     final Map<Semaphore, String> watchers = new ConcurrentHashMap<>(); // with the channels that wake them
     volatile long ttl; // of contenders that set none, in ms, as grace
     volatile long grace;
@@ -73,7 +74,8 @@ final class Core {
     final ScheduledThreadPoolExecutor timers =
         new ScheduledThreadPoolExecutor(1, DAEMONS, new ThreadPoolExecutor.DiscardPolicy());
     final Map<String, Lock> contenders = new ConcurrentHashMap<>(); // until the server keeps nothing for them
-    private volatile long noted = Clock.now() - NOTE_EVERY;
+    private final Set<String> noted = ConcurrentHashMap.newKeySet(); // the failures that were logged since notedFrom
+    private volatile long notedFrom = Clock.now();
     private volatile String prefix; // of ids; null = not known yet
     private long tickAt = Long.MAX_VALUE; // guarded by this, as timer
     private Future<?> timer = CompletableFuture.completedFuture(null);
@@ -86,7 +88,6 @@ final class Core {
         grace = options.grace() != null ? options.grace().toMillis() : fits ? 2_000 : 0;
         prefix = options.idPrefix();
         timers.setRemoveOnCancelPolicy(true);
-        wakeAt(Clock.now());
     }
 
     boolean isClosed() {
@@ -109,13 +110,24 @@ final class Core {
         } finally {
             timers.shutdownNow();
             connections.forEach(this::close);
+            // Lettuce complains about open connections when its client is shut down.
+            for (long end = Clock.now() + 1_000 * MILLI; !changes.isEmpty() && Clock.now() < end; ) {
+                LockSupport.parkNanos(MILLI);
+            }
         }
     }
 
     void close(StatefulConnection<?, ?> connection) {
         if (connections.remove(connection)) {
-            connection.closeAsync();
+            pending(connection.closeAsync());
         }
+    }
+
+    /** Makes the close of the client wait a little for a connection that opens or closes. */
+    <T> CompletableFuture<T> pending(CompletableFuture<T> change) {
+        changes.add(change);
+        change.whenComplete((done, failure) -> changes.remove(change));
+        return change;
     }
 
     /** Adds a contender. The server would treat a second one with the same id as the first. */
@@ -128,12 +140,13 @@ final class Core {
         checkOpen();
     }
 
-    /** Makes the next tick come at that time or earlier. */
+    /** Makes the next tick come at that time or earlier. After it, there are ticks as long as somebody needs them. */
     synchronized void wakeAt(long time) {
-        if (time < tickAt) {
+        long next = Math.min(time, Clock.now() + TICK);
+        if (next < tickAt) {
             timer.cancel(false);
-            tickAt = time;
-            timer = after(time - Clock.now(), this::tick);
+            tickAt = next;
+            timer = after(next - Clock.now(), this::tick);
         }
     }
 
@@ -141,42 +154,33 @@ final class Core {
         synchronized (this) {
             tickAt = Long.MAX_VALUE;
         }
-        long now = Clock.now();
-        long next = now + TICK;
-        try {
-            Set<String> want = new HashSet<>(watchers.values());
-            for (Lock lock : contenders.values()) {
-                next = Math.min(next, lock.act(now, want));
-            }
-            notices.listen(want);
-        } finally {
-            wakeAt(next);
+        if (!contenders.isEmpty() || !watchers.isEmpty()) {
+            wakeAt(Core.FOREVER); // first, whatever fails
         }
+        Set<String> want = new HashSet<>(watchers.values());
+        contenders.values().forEach(lock -> wakeAt(lock.act(Clock.now(), want)));
+        notices.listen(want);
     }
 
     /** Makes those who want a channel ask the server at once. */
     void noticed(String channel) {
         contenders.values().stream().filter(lock -> lock.channel().equals(channel)).forEach(Lock::noticed);
-        watchers.forEach((wake, name) -> {
-            if (name.equals(channel)) {
-                wake.release();
-            }
-        });
+        watchers.entrySet().stream().filter(e -> e.getValue().equals(channel)).forEach(e -> e.getKey().release());
     }
 
     /** Releases a tenure that nobody waits for. A contender that still asks learns of it by its next request. */
     void giveBack(Reply outcome) {
-        String mutex = outcome.text("mutex");
         String id = outcome.text("owner");
-        Lock lock = contenders.get(mutex + " " + id);
+        Lock lock = contenders.get(outcome.text("mutex") + " " + id);
         if (lock == null || (lock.token() == 0 ? lock.leaving.get() : lock.token() != outcome.number("token"))) {
-            link.send(timeout, Command.RELEASE, mutex, id, "TOKEN", outcome.number("token"));
+            link.send(timeout, timeout, Command.RELEASE, outcome.text("mutex"), id, "TOKEN", outcome.number("token"));
         }
     }
 
     /** Asks for the owner of a mutex; null = it is free. */
     CompletableFuture<Owner> owner(String mutex) {
-        return link.send(timeout, Command.OWNER, mutex).thenApply(Reply::owner);
+        return link.send(timeout, timeout, Command.OWNER, mutex).thenApply(reply ->
+            reply.isEmpty() || reply.get(0) == null ? null : Reply.of(reply).owner());
     }
 
     /** Whether an error says that the default windows are too long. Then they get shorter. */
@@ -194,34 +198,34 @@ final class Core {
     /** Returns what new ids begin with. A user without the right to ask sets the option. */
     CompletableFuture<String> prefix() {
         return prefix != null ? CompletableFuture.completedFuture(prefix)
-            : link.send(timeout, CommandType.ACL, "WHOAMI").handle((user, failure) -> {
-                RuntimeException e = failure == null ? null : SimbaException.of(failure);
-                if (e != null && !(e instanceof RedisCommandExecutionException)) {
+            : link.send(timeout, timeout, CommandType.ACL, "WHOAMI").handle((user, failure) -> {
+                if (failure instanceof SimbaException e) {
                     throw e;
                 }
-                prefix = e != null || user.get(0).equals("default") ? "" : user.get(0) + ":";
+                prefix = failure != null || user.get(0).equals("default") ? "" : user.get(0) + ":";
                 return prefix;
             });
     }
 
-    /** Returns a contender id that people can read: prefix, {@code counter:pid@host~random}. */
+    /** Returns a contender id of at most 128 bytes that people can read: prefix, {@code counter:pid@host~random}. */
     static String newId(String prefix) {
         String begin = prefix + COUNTER.incrementAndGet() + ":";
-        int room = LONGEST_ID - begin.getBytes(StandardCharsets.UTF_8).length - PROCESS.length();
+        int room = 128 - begin.getBytes(StandardCharsets.UTF_8).length - PROCESS.length();
         return begin + PID_AND_HOST.substring(0, Math.max(0, Math.min(PID_AND_HOST.length(), room))) + PROCESS;
     }
 
     /** Returns 32 random hexadecimal digits. */
     static String random() {
-        byte[] bytes = new byte[16];
-        RANDOM.nextBytes(bytes);
-        return HexFormat.of().formatHex(bytes);
+        return "%032x".formatted(new BigInteger(128, RANDOM));
     }
 
-    /** Logs a failure after which the client tries again, but not each one. */
+    /** Logs a failure after which the client tries again, but the same one only each 30 s. */
     void note(String what, Throwable failure) {
-        if (failure != null && !isClosed() && Clock.now() - noted >= NOTE_EVERY) {
-            noted = Clock.now();
+        if (Clock.now() - notedFrom >= 30_000 * MILLI) {
+            notedFrom = Clock.now();
+            noted.clear();
+        }
+        if (failure != null && !isClosed() && noted.add(what)) {
             log.warn("{}: {}; trying again", what, SimbaException.of(failure).getMessage());
         }
     }
@@ -244,23 +248,11 @@ final class Core {
 
     /** Waits for a release, at most for timeout. An interrupt stays set, and does not end the wait. */
     boolean await(CompletableFuture<Boolean> release) {
-        boolean interrupted = false;
         try {
-            for (long end = Clock.now() + timeout; Clock.now() < end; ) {
-                try {
-                    Boolean released = get(release, end - Clock.now());
-                    if (released != null) {
-                        return released;
-                    }
-                } catch (InterruptedException e) {
-                    interrupted = true;
-                }
-            }
-            throw new SimbaException.Unavailable("the server may keep a mutex until its lease ends", null);
-        } finally {
-            if (interrupted) {
-                Thread.currentThread().interrupt();
-            }
+            return release.copy().orTimeout(timeout, TimeUnit.NANOSECONDS).join();
+        } catch (CompletionException e) {
+            throw !(e.getCause() instanceof TimeoutException) ? SimbaException.of(e)
+                : new SimbaException.Unavailable("the server may keep a mutex until its lease ends", e.getCause());
         }
     }
 }

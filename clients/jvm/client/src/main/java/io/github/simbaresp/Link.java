@@ -14,11 +14,12 @@ import java.util.List;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import java.util.function.Function;
+import java.util.stream.Stream;
 
 /**
  * The connection for requests, which are pipelined. The first request opens it, and opens it again
- * after it broke. When a request gets no reply, the later ones take a new connection, and the old one
- * is closed a little later.
+ * after it broke. When a request gets no reply, the later ones take a new connection. The old one is
+ * closed when its requests have ended, because a late reply still counts.
  *
  * <p>Lettuce resends requests after a reconnect unless the options of its client forbid it, and
  * these belong to the caller. Therefore each connection is closed the moment it breaks, before
@@ -26,46 +27,55 @@ import java.util.function.Function;
  */
 final class Link {
     private final Core core;
-    private CompletableFuture<StatefulRedisConnection<String, String>> present; // guarded by this; null = none
+    private CompletableFuture<StatefulRedisConnection<String, String>> present; // guarded by this, as the others
+    private volatile long ready; // when present has opened; until then, when it should have
+    private long last; // when the last request ends
+    private long retired = Clock.now() - Core.FOREVER;
 
     Link(Core core) {
         this.core = core;
     }
 
-    private synchronized CompletableFuture<StatefulRedisConnection<String, String>> open() {
+    private synchronized CompletableFuture<StatefulRedisConnection<String, String>> open(long end) {
+        last = Math.max(last, end);
         if (!isUsable(present)) {
+            ready = Clock.now() + core.timeout;
             present = connect(core, redis -> redis.connect(UTF8));
+            present.thenRun(() -> ready = Clock.now());
         }
         return present;
     }
 
-    private synchronized void retire(CompletableFuture<StatefulRedisConnection<String, String>> connection) {
-        if (connection == present) {
+    /** Replaces a connection without replies, but seldom: while the server stalls, a new one is no better. */
+    private synchronized void retire(CompletableFuture<StatefulRedisConnection<String, String>> connection, long sent) {
+        long now = Clock.now();
+        boolean stalls = connection.isDone() ? sent >= ready : now >= ready;
+        if (connection == present && stalls && now - retired >= core.timeout / 3) {
             present = null;
-            core.after(core.timeout, () -> connection.thenAccept(core::close));
+            retired = now;
+            core.after(last - now, () -> connection.thenAccept(core::close));
         }
     }
 
     /**
      * Sends a request and returns its reply. The future fails with an exception that the client can
-     * throw: that the server is unavailable if no reply comes in time.
+     * throw: that the server is unavailable if no reply comes within the timeout. After the patience,
+     * later requests take another connection.
      */
-    CompletableFuture<List<Object>> send(long timeout, ProtocolKeyword command, Object... args) {
-        CompletableFuture<StatefulRedisConnection<String, String>> connection = open();
+    CompletableFuture<List<Object>> send(long timeout, long patience, ProtocolKeyword command, Object... args) {
+        long from = Clock.now();
+        CompletableFuture<StatefulRedisConnection<String, String>> connection = open(from + timeout);
         CompletableFuture<List<Object>> result = new CompletableFuture<>();
-        Future<?> timer = core.after(timeout, () -> {
-            if (result.completeExceptionally(new SimbaException.Unavailable("no reply in time", null))) {
-                retire(connection);
-            }
+        Future<?> timer = core.after(patience, () -> {
+            retire(connection, from);
+            core.after(timeout - patience, () -> result.completeExceptionally(
+                new SimbaException.Unavailable("the server has not replied in time", null)));
         });
         connection.thenCompose(c -> result.isDone() ? result : dispatch(c, command, args))
-            .whenComplete((reply, failure) -> {
+            .handle((reply, failure) -> {
                 timer.cancel(false);
-                if (failure == null) {
-                    result.complete(reply);
-                } else {
-                    result.completeExceptionally(SimbaException.of(failure));
-                }
+                return failure == null ? result.complete(reply)
+                    : result.completeExceptionally(SimbaException.of(failure));
             });
         return result;
     }
@@ -79,7 +89,7 @@ final class Link {
     /** Opens a connection on a thread of its own, since Lettuce blocks. It never reconnects. */
     static <C extends StatefulRedisConnection<String, String>> CompletableFuture<C> connect(
             Core core, Function<RedisClient, C> dial) {
-        return CompletableFuture.supplyAsync(() -> {
+        return core.pending(CompletableFuture.supplyAsync(() -> {
             C connection = dial.apply(core.redis);
             core.connections.add(connection);
             connection.setTimeout(Duration.ofMinutes(1)); // the client has timers of its own
@@ -93,15 +103,12 @@ final class Link {
                 core.close(connection);
             }
             return connection;
-        }, core.threads);
+        }, core.threads));
     }
 
     static CompletableFuture<List<Object>> dispatch(
             StatefulRedisConnection<String, String> c, ProtocolKeyword command, Object... args) {
-        CommandArgs<String, String> list = new CommandArgs<>(UTF8);
-        for (Object arg : args) {
-            list.addValue(arg.toString());
-        }
-        return c.async().dispatch(command, new NestedMultiOutput<>(UTF8), list).toCompletableFuture();
+        return c.async().dispatch(command, new NestedMultiOutput<>(UTF8), new CommandArgs<>(UTF8)
+            .addValues(Stream.of(args).map(Object::toString).toList())).toCompletableFuture();
     }
 }

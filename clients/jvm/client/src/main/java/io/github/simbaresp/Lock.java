@@ -12,6 +12,7 @@ import java.util.concurrent.ThreadLocalRandom;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.concurrent.atomic.AtomicReference;
+import java.util.function.Supplier;
 import java.util.stream.Stream;
 
 /**
@@ -33,13 +34,10 @@ public final class Lock implements AutoCloseable {
     // than at the server.
     private enum Phase { ASKING, HELD, LOST, RELEASED }
 
-    private static final long PAUSE_MOST = 2_000 * Core.MILLI;
     /** How long a contender waits for an outcome before it asks whether it still waits. */
     private static final long ASK_AGAIN = 60_000 * Core.MILLI;
     /** An owner gives up a lease by a hundredth of it early, at most this: clocks differ in speed. */
     private static final long MARGIN = 250 * Core.MILLI;
-    /** Shorter tenures are not worth a subscription. */
-    private static final long LISTEN_AFTER = 800 * Core.MILLI;
     private static final long RENEWAL_PAUSE = 10 * Core.MILLI;
 
     private final Core core;
@@ -59,8 +57,9 @@ public final class Lock implements AutoCloseable {
     // Of the contender
     private volatile Waits.Wait wait; // of the last request
     private long pause = Core.PAUSE;
-    private Owner owner; // in the last reply
-    private RuntimeException failure; // of the last request; null = none
+    /** What the limit of the wait throws. */
+    private Supplier<RuntimeException> why =
+        () -> new SimbaException.Unavailable("the server has not replied in time", null);
     private CompletableFuture<Reply> flying = CompletableFuture.completedFuture(null); // the last request
     private volatile boolean keeps; // the server may keep something
 
@@ -70,6 +69,7 @@ public final class Lock implements AutoCloseable {
     private volatile long until; // when this process gives it up
     private volatile long due; // when to renew it
     private volatile Duration fixed; // the length of the last lease, which is not renewed; null = it is renewed
+    private volatile long longest; // of the leases that were asked for
 
     Lock(Core core, String mutex, Options options, boolean work) {
         this.core = core;
@@ -116,9 +116,10 @@ public final class Lock implements AutoCloseable {
         return (ttl() + grace()) * Core.MILLI;
     }
 
-    private CompletableFuture<Reply> send(long timeout, ProtocolKeyword command, Object... how) {
-        Object[] args = Stream.concat(Stream.of(mutex, id, ttl(), "TRANSITION", grace()), Stream.of(how)).toArray();
-        return core.link.send(timeout, command, args).thenApply(Reply::of);
+    private CompletableFuture<Reply> send(long timeout, long patience, ProtocolKeyword command, Object... how) {
+        longest = Math.max(longest, lease());
+        return core.link.send(timeout, patience, command, Stream.concat(
+            Stream.of(mutex, id, ttl(), "TRANSITION", grace()), Stream.of(how)).toArray()).thenApply(Reply::of);
     }
 
     private static long nanos(Duration d) {
@@ -134,17 +135,17 @@ public final class Lock implements AutoCloseable {
     Lock acquire(boolean once, boolean again) throws InterruptedException {
         try {
             while (true) {
-                wait = core.waits.add();
+                wait = once ? Waits.NONE : core.waits.add();
                 try {
                     if (ask(once)) {
                         return this;
                     }
                 } catch (SimbaException.Unavailable | SimbaException.InUse | RedisCommandExecutionException e) {
-                    boolean shorter = options.ttl() == null && options.grace() == null && core.shortens(e);
-                    if (!shorter && (once || !again && !(e instanceof SimbaException.Unavailable))) {
+                    if ((options.ttl() != null || options.grace() != null || !core.shortens(e))
+                            && (once || Clock.now() >= deadline || !again && !(e instanceof SimbaException.Unavailable))) {
                         throw e;
                     }
-                    failure = e;
+                    why = () -> e;
                     core.note("acquire " + mutex, e);
                 } finally {
                     core.waits.remove(wait);
@@ -166,28 +167,25 @@ public final class Lock implements AutoCloseable {
         long from = Clock.now();
         keeps = true;
         // Even if the server does not know the waiter, the contender gets its place in the queue.
-        Object[] how = once ? new Object[] {"NOQUEUE"}
-            : new Object[] {"WAIT", 0, "VIA", wait.waiter(), "REQUEST", wait.request()};
-        flying = send(core.timeout, Command.ACQUIRE, how).thenApply(reply -> {
-            keeps = !reply.is("busy");
-            return reply;
-        });
+        flying = send(core.timeout, core.timeout, Command.ACQUIRE, once ? new Object[] {"NOQUEUE"}
+            : new Object[] {"WAIT", 0, "VIA", wait.waiter(), "REQUEST", wait.request()});
         Reply reply = get(flying, Core.FOREVER);
-        owner = reply.owner();
-        failure = null;
+        keeps = !reply.is("busy");
+        Owner owner = reply.owner();
+        why = () -> new SimbaException.NotAcquired(mutex, owner);
         if (once && reply.is("busy")) {
-            throw notAcquired();
+            throw why.get();
         }
-        if (reply.has("request")) {
+        if (reply.fields().get("request") != null) {
             pause = Core.PAUSE;
             reply = get(wait.outcome(), ASK_AGAIN);
             if (reply == null) {
                 return false;
-            } else if (reply.has("error")) {
+            } else if (reply.text("error") != null) {
                 throw SimbaException.of(new RedisCommandExecutionException(reply.text("error")));
             } else if (reply.is("acquired") && Clock.now() - from > lease() / 3) { // it counts from the request
                 from = Clock.now();
-                reply = get(send(core.timeout, Command.GUARD, "TOKEN", reply.number("token")), Core.FOREVER);
+                reply = get(send(core.timeout, core.timeout, Command.GUARD, "TOKEN", reply.number("token")), Core.FOREVER);
             }
         } else if (reply.is("queued")) { // it polls
             core.waits.start();
@@ -196,7 +194,7 @@ public final class Lock implements AutoCloseable {
     }
 
     private boolean begin(long from, Reply reply) {
-        renewed(from, reply);
+        renewed(from, lease(), reply);
         if (until <= Clock.now()) {
             throw new SimbaException.Unavailable("the reply took longer than the lease", null);
         }
@@ -213,7 +211,7 @@ public final class Lock implements AutoCloseable {
         long left = deadline - Clock.now();
         T value = Core.get(future, Math.min(left, nanos));
         if (value == null && left <= nanos) {
-            throw notAcquired();
+            throw why.get();
         }
         return value;
     }
@@ -223,32 +221,38 @@ public final class Lock implements AutoCloseable {
         long nanos = pause / 2 + ThreadLocalRandom.current().nextLong(pause);
         long left = deadline - Clock.now();
         if (!wake.tryAcquire(Math.min(left, nanos), TimeUnit.NANOSECONDS) && left <= nanos) {
-            throw notAcquired();
+            throw why.get();
         }
         core.checkOpen();
-        pause = Math.min(2 * pause, Math.min(PAUSE_MOST, ttl() * Core.MILLI));
+        pause = Math.min(2 * pause, Math.min(2_000, ttl()) * Core.MILLI);
     }
 
-    private SimbaException notAcquired() {
-        return new SimbaException.NotAcquired(mutex, owner, failure);
-    }
-
-    /** Ends the contender because the client is closed. */
+    /** Ends the contender because the client is closed. A lease that ends by itself stays. */
     void hangUp() {
         core.threads.execute(() -> lost.complete(null));
         if (phase.get() == Phase.HELD && !work) {
-            end();
+            if (fixed != null && leaving.compareAndSet(false, true)) {
+                core.contenders.remove(key(), this);
+                gone.complete(true);
+            } else {
+                end();
+            }
         } else {
             wait.outcome().completeExceptionally(new SimbaException.Closed());
             wake.release();
         }
     }
 
+    /** Returns how much of a lease counts here. */
+    private static long usable(long length) {
+        return length - Math.min(length / 100, MARGIN);
+    }
+
     /** Begins a lease. */
-    private synchronized void renewed(long from, Reply reply) {
-        long length = Math.min(lease(), reply.left());
+    private synchronized void renewed(long from, long asked, Reply reply) {
+        long length = Math.min(asked, reply.left());
         sent = from;
-        until = from + length - Math.min(length / 100, MARGIN);
+        until = from + usable(length);
         due = fixed != null ? Core.FOREVER : from + Math.min(ttl() * Core.MILLI, length) / 3;
     }
 
@@ -298,15 +302,19 @@ public final class Lock implements AutoCloseable {
 
     /**
      * Makes the lease end by itself after this time, from 1 ms to 24 h: renews it now, and then never
-     * again. The time can be shorter than what is left.
+     * again. The time can be shorter than what is left. The close of the client then does not release
+     * the mutex. After this call, the lock does not notice a {@code SIMBA.BREAK}.
      *
      * @return false if the mutex was lost
+     * @throws SimbaException.Unavailable if the server does not reply in time. The client tries again
+     *                                    in the background, also after an interrupt, and {@link #check}
+     *                                    turns false at the end of the shorter of both leases
      */
     public boolean keepFor(Duration time) throws InterruptedException {
+        core.checkOpen();
         fixed = new Options().ttl(Objects.requireNonNull(time, "time")).ttl();
-        if (check()) {
-            long now = Clock.now();
-            renewed(now, Core.get(send(core.timeout, Command.GUARD, "TOKEN", token), Core.FOREVER), null);
+        if (check() && Core.get(renew(), core.timeout) == null) {
+            throw new SimbaException.Unavailable("the server has not replied in time", null);
         }
         return check();
     }
@@ -316,11 +324,11 @@ public final class Lock implements AutoCloseable {
         if (!check()) {
             return Core.FOREVER;
         }
-        if (fixed == null && now - began >= LISTEN_AFTER) {
+        if (fixed == null && now - began >= 800 * Core.MILLI) { // a short tenure is not worth a subscription
             want.add(channel());
         }
         if (now >= due) {
-            renew(now);
+            renew();
         }
         return Math.min(due, until);
     }
@@ -328,24 +336,32 @@ public final class Lock implements AutoCloseable {
     /** Asks the server whether the tenure lasts. */
     void noticed() {
         if (fixed == null && check()) {
-            renew(Clock.now());
+            renew();
         }
     }
 
-    private void renew(long now) {
+    /** Sends a renewal. If its lease is the shorter one, that counts even without a reply. */
+    private synchronized CompletableFuture<Reply> renew() {
+        long from = Clock.now();
+        long asked = lease();
+        Duration last = fixed;
+        until = Math.min(until, from + usable(asked));
         // A third of what is left, so that there is time to try again by another connection.
-        long patience = Math.max(RENEWAL_PAUSE, Math.min(core.timeout, (until - now) / 3));
-        due = now + patience;
-        send(patience, Command.GUARD, "TOKEN", token).whenComplete((reply, e) -> renewed(now, reply, e));
+        long patience = Math.max(RENEWAL_PAUSE, Math.min(core.timeout, (until - from) / 3));
+        due = from + patience;
+        // A late reply counts, too, but its connection does not stay open for a day.
+        return send(Math.max(core.timeout, Math.min(until - from, 10 * core.timeout)), patience,
+            Command.GUARD, "TOKEN", token).whenComplete((reply, e) ->
+                renewed(from, asked, last == fixed && from >= sent, reply, e));
     }
 
-    /** Handles the reply to a renewal. A late one does not shorten the lease. */
-    private void renewed(long from, Reply reply, Throwable e) {
+    /** Handles the reply to a renewal, unless it is older than the present lease. */
+    private void renewed(long from, long asked, boolean counts, Reply reply, Throwable e) {
         if (e == null && reply.is("lost")) {
             lose(reply.text("owner"));
-        } else if (from >= sent && e == null) {
-            renewed(from, reply);
-        } else if (from >= sent && phase.get() == Phase.HELD) {
+        } else if (counts && e == null) {
+            renewed(from, asked, reply);
+        } else if (counts && phase.get() == Phase.HELD) {
             due = Math.min(due, Clock.now() + Math.max(RENEWAL_PAUSE, (until - Clock.now()) / 8));
             core.note("renew " + mutex, e);
         }
@@ -354,10 +370,10 @@ public final class Lock implements AutoCloseable {
 
     private void lose(String other) {
         if (phase.compareAndSet(Phase.HELD, Phase.LOST)) {
+            core.threads.execute(() -> lost.complete(null));
             if (fixed == null) {
                 core.log.warn("mutex lost: mutex={} contender={} token={} owner={}", mutex, id, token, other);
             }
-            core.threads.execute(() -> lost.complete(null));
             if (!work) {
                 end();
             }
@@ -369,7 +385,8 @@ public final class Lock implements AutoCloseable {
         check();
         phase.compareAndSet(Phase.HELD, Phase.RELEASED);
         if (leaving.compareAndSet(false, true)) {
-            flying.whenComplete((reply, e) -> free(Clock.now() + lease(), true)); // a RELEASE must not overtake it
+            // A RELEASE does not overtake the last request, unless that has got no reply in time.
+            flying.whenComplete((reply, e) -> free(Clock.now() + longest, true));
         }
         return gone;
     }
@@ -397,12 +414,9 @@ public final class Lock implements AutoCloseable {
      * must not end.
      */
     private CompletableFuture<Boolean> freeOnce() {
-        if (!keeps) {
-            return CompletableFuture.completedFuture(true);
-        } else if (token != 0) {
-            return release("TOKEN", token);
-        } else if (options.id() == null) {
-            return release();
+        if (!keeps || token != 0 || options.id() == null) {
+            return !keeps ? CompletableFuture.completedFuture(true)
+                : token != 0 ? release("TOKEN", token) : release();
         }
         CompletableFuture<Boolean> ended = !core.waits.isBound(wait) ? CompletableFuture.completedFuture(false)
             : release("VIA", wait.waiter(), "REQUEST", wait.request());
@@ -411,8 +425,8 @@ public final class Lock implements AutoCloseable {
     }
 
     private CompletableFuture<Boolean> release(Object... what) {
-        Object[] args = Stream.concat(Stream.of(mutex, id), Stream.of(what)).toArray();
-        return core.link.send(core.timeout, Command.RELEASE, args).thenApply(reply -> reply.get(0).equals(1L));
+        return core.link.send(core.timeout, core.timeout, Command.RELEASE, Stream.concat(
+            Stream.of(mutex, id), Stream.of(what)).toArray()).thenApply(reply -> reply.get(0).equals(1L));
     }
 
     /**

@@ -2,7 +2,6 @@ package io.github.simbaresp;
 
 import static io.lettuce.core.codec.StringCodec.UTF8;
 
-import io.lettuce.core.RedisFuture;
 import io.lettuce.core.pubsub.RedisPubSubAdapter;
 import io.lettuce.core.pubsub.StatefulRedisPubSubConnection;
 import java.util.Set;
@@ -13,12 +12,10 @@ import java.util.concurrent.CompletableFuture;
  * whoever gets it asks the server. Only the tick uses this object.
  */
 final class Notices {
-    private static final long REDIAL = 1_000_000_000;
-
     private final Core core;
     private CompletableFuture<StatefulRedisPubSubConnection<String, String>> connection; // null = none
     private Set<String> channels = Set.of(); // that the connection has asked for
-    private long dialed = Clock.now() - REDIAL;
+    private long dialed = Clock.now() - Core.FOREVER;
 
     Notices(Core core) {
         this.core = core;
@@ -31,17 +28,16 @@ final class Notices {
                 connection.thenAccept(core::close);
             }
             connection = null;
-        } else if (!Link.isUsable(connection)) {
+        } else if (Link.isUsable(connection)) {
+            if (connection.isDone()) {
+                subscribe(connection.join(), want);
+            }
+        } else if (Clock.now() - dialed >= 1_000 * Core.MILLI) {
             dial();
-        } else if (connection.isDone()) {
-            subscribe(connection.join(), want);
         }
     }
 
     private void dial() {
-        if (Clock.now() - dialed < REDIAL) {
-            return;
-        }
         dialed = Clock.now();
         channels = Set.of();
         connection = Link.connect(core, redis -> redis.connectPubSub(UTF8));
@@ -59,10 +55,8 @@ final class Notices {
     private void subscribe(StatefulRedisPubSubConnection<String, String> c, Set<String> want) {
         Set<String> had = channels;
         channels = Set.copyOf(want);
-        want.stream().filter(channel -> !had.contains(channel)).forEach(channel -> {
-            RedisFuture<Void> asked = c.async().subscribe(channel);
-            asked.whenComplete((done, failure) -> core.note("SUBSCRIBE " + channel, failure));
-        });
+        want.stream().filter(channel -> !had.contains(channel)).forEach(channel -> c.async().subscribe(channel)
+            .whenComplete((done, failure) -> core.note("SUBSCRIBE " + channel, failure)));
         had.stream().filter(channel -> !want.contains(channel)).forEach(channel -> c.async().unsubscribe(channel));
     }
 }

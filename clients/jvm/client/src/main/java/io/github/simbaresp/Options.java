@@ -14,7 +14,8 @@ import java.time.Duration;
  *                 refuses such a lease as too long, the client uses a shorter one
  * @param timeout  the longest time for a request, and for a release that somebody waits for; null
  *                 means 3 s. Only {@link SimbaClient#create} uses it
- * @param longest  the longest time that {@code lock} waits; null means no limit
+ * @param longest  the longest time that {@code lock} waits; null means no limit, and zero that it asks
+ *                 once, as {@code tryLock} does
  * @param id       the contender's id; null means a new one for each call. Two contenders of a mutex
  *                 must not have the same id, since the server treats them as one
  * @param idPrefix what new ids begin with; null means the name of the user and a colon, as the server
@@ -22,8 +23,6 @@ import java.time.Duration;
  *                 uses it
  */
 public record Options(Duration ttl, Duration grace, Duration timeout, Duration longest, String id, String idPrefix) {
-    private static final Duration DAY = Duration.ofHours(24);
-
     /** Creates the default options. */
     public Options() {
         this(null, null, null, null, null, null);
@@ -35,10 +34,13 @@ public record Options(Duration ttl, Duration grace, Duration timeout, Duration l
         check("ttl", ttl, 1);
         check("grace", grace, 0);
         check("timeout", timeout, 1);
+        if (longest != null && longest.isNegative()) {
+            throw new IllegalArgumentException("wait is " + longest + ", not 0 or more");
+        }
     }
 
     private static void check(String name, Duration d, long least) {
-        if (d != null && (d.toMillis() < least || d.compareTo(DAY) > 0)) {
+        if (d != null && (d.toMillis() < least || d.compareTo(Duration.ofHours(24)) > 0)) {
             throw new IllegalArgumentException(name + " is " + d + ", not " + least + " ms to 24 h");
         }
     }

@@ -19,16 +19,13 @@ record Reply(Map<String, Object> fields) {
         return new Reply(fields);
     }
 
+    /** Returns a text; null if there is none. */
     String text(String name) {
         return (String) fields.get(name);
     }
 
     long number(String name) {
         return (Long) fields.get(name);
-    }
-
-    boolean has(String name) {
-        return fields.get(name) != null;
     }
 
     boolean is(String status) {
@@ -43,10 +40,5 @@ record Reply(Map<String, Object> fields) {
     /** Returns the owner; null if there is none. */
     Owner owner() {
         return text("owner").isEmpty() ? null : new Owner(text("owner"), number("token"), Duration.ofNanos(left()));
-    }
-
-    /** Returns the owner in a reply to SIMBA.OWNER; null if there is none. */
-    static Owner owner(List<Object> reply) {
-        return reply.isEmpty() || reply.get(0) == null ? null : of(reply).owner();
     }
 }

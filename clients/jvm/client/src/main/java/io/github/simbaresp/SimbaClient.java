@@ -3,12 +3,15 @@ package io.github.simbaresp;
 import io.lettuce.core.RedisClient;
 import io.lettuce.core.RedisCommandExecutionException;
 import java.time.Duration;
+import java.util.List;
+import java.util.Objects;
 import java.util.Optional;
 import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.Future;
 import java.util.concurrent.Semaphore;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicBoolean;
 import java.util.function.Consumer;
 import java.util.function.UnaryOperator;
 
@@ -55,25 +58,31 @@ public final class SimbaClient implements AutoCloseable {
 
     /**
      * Returns this client with other options for some of its calls. It shares the connections and the
-     * end of this one.
+     * end of this one, so it cannot have another {@code timeout} or {@code idPrefix}.
      *
      * <pre>{@code
      * client.with(o -> o.wait(Duration.ofSeconds(5))).lock("report")
      * }</pre>
      */
     public SimbaClient with(UnaryOperator<Options> change) {
-        return new SimbaClient(core, change.apply(options));
+        Options other = change.apply(options);
+        if (!other.timeout().equals(options.timeout()) || !Objects.equals(other.idPrefix(), options.idPrefix())) {
+            throw new IllegalArgumentException("timeout and idPrefix are options of create only");
+        }
+        return new SimbaClient(core, other);
     }
 
     /**
      * Waits until it owns the mutex, at most for {@link Options#wait(Duration)}. The server grants
-     * the mutex first come, first served. While the server does not answer, lock tries again.
+     * the mutex first come, first served. While the server does not answer, lock tries again. With a
+     * wait of zero, lock is {@link #tryLock}.
      *
-     * @throws SimbaException.NotAcquired if the time has passed. Its cause is the failure of the last
-     *                                    request, if it failed
+     * @throws SimbaException.NotAcquired if the time has passed
+     * @throws SimbaException.Unavailable if the time has passed, and the server has not answered at its end
      */
     public Lock lock(String mutex) throws InterruptedException {
-        return new Lock(core, mutex, options, false).acquire(false, false);
+        return Duration.ZERO.equals(options.longest()) ? tryLock(mutex)
+            : new Lock(core, mutex, options, false).acquire(false, false);
     }
 
     /**
@@ -97,9 +106,11 @@ public final class SimbaClient implements AutoCloseable {
      * <p>A refusal by the server before the first tenure is thrown. Later ones are logged.
      */
     public void lead(String mutex, Work work) throws InterruptedException {
+        Lock lock = null;
         long pause = 0;
-        for (boolean again = false; ; again = true) {
-            Lock lock = new Lock(core, mutex, options, true).acquire(false, again);
+        do {
+            Core.get(core.closing, pause);
+            lock = new Lock(core, mutex, options, true).acquire(false, lock != null);
             try {
                 run(lock, work);
             } finally {
@@ -109,13 +120,9 @@ public final class SimbaClient implements AutoCloseable {
                     core.log.debug("unlock", e); // a loss was logged, and the release goes on
                 }
             }
-            if (lock.stops) {
-                return;
-            }
             pause = Clock.now() - lock.began >= QUICK ? 0
                 : Math.max(Core.PAUSE, Math.min(2 * pause, core.ttl * Core.MILLI));
-            Core.get(core.closing, pause);
-        }
+        } while (!lock.stops);
     }
 
     /**
@@ -150,7 +157,7 @@ public final class SimbaClient implements AutoCloseable {
     /**
      * Passes the present state of the mutex to the consumer, and then each change in order, until the
      * thread is interrupted or the client is closed. It does not contend. A slow consumer misses no
-     * change, as long as the server keeps them in its history, and they are less than 100. While the
+     * change, as long as the server keeps them in its history, and they are fewer than 100. While the
      * server does not answer, watch tries again.
      */
     public void watch(String mutex, Consumer<State> consumer) throws InterruptedException {
@@ -159,15 +166,18 @@ public final class SimbaClient implements AutoCloseable {
         try {
             while (true) {
                 core.checkOpen();
+                List<State> changes = List.of();
                 try {
-                    watcher.read().forEach(consumer);
+                    changes = watcher.read();
                     core.watchers.put(wake, "simba-events:{" + mutex + "}"); // the user has the right to it
+                    core.wakeAt(Core.FOREVER);
                 } catch (SimbaException.Unavailable | RedisCommandExecutionException e) {
                     if (watcher.isNew() && !(e instanceof SimbaException.Unavailable)) {
                         throw e;
                     }
                     core.note("watch " + mutex, e);
                 }
+                changes.forEach(consumer);
                 wake.tryAcquire(WATCH_EVERY, TimeUnit.NANOSECONDS);
                 wake.drainPermits();
             }
@@ -178,23 +188,27 @@ public final class SimbaClient implements AutoCloseable {
 
     /**
      * Runs a call of this client on one of its threads, for example {@code async(() ->
-     * client.lock("report"))}. If the future is cancelled, the call is interrupted, and a lock that it
-     * returns nevertheless is released.
+     * client.lock("report"))}. If the future is cancelled or completed otherwise, as by {@code
+     * orTimeout}, the call is interrupted, and a lock that it returns nevertheless is released. Each
+     * call takes a daemon thread until it returns.
      */
     public <T> CompletableFuture<T> async(Callable<T> call) {
         core.checkOpen();
         CompletableFuture<T> result = new CompletableFuture<>();
+        AtomicBoolean returned = new AtomicBoolean();
         Future<?> task = core.threads.submit(() -> {
             try {
                 T value = call.call();
+                returned.set(true);
                 if (!result.complete(value) && value instanceof Lock lock) {
                     lock.close();
                 }
             } catch (Throwable e) {
+                returned.set(true);
                 result.completeExceptionally(e);
             }
         });
-        result.whenComplete((value, failure) -> task.cancel(result.isCancelled()));
+        result.whenComplete((value, failure) -> task.cancel(!returned.get()));
         return result;
     }
 
@@ -213,7 +227,7 @@ public final class SimbaClient implements AutoCloseable {
     public boolean check(String mutex, long token) throws InterruptedException {
         core.checkOpen();
         return token > 0
-            && Core.get(core.link.send(core.timeout, Command.CHECK, mutex, token), Core.FOREVER).get(0).equals(1L);
+            && Core.get(core.link.send(core.timeout, core.timeout, Command.CHECK, mutex, token), Core.FOREVER).get(0).equals(1L);
     }
 
     /**

@@ -14,20 +14,17 @@ public class SimbaException extends RuntimeException {
         super(message, cause);
     }
 
-    /** Is thrown when another contender owns the mutex, or the limit of a wait has passed. */
+    /** Is thrown when another contender owns the mutex or is next, at once or until the limit of a wait. */
     public static final class NotAcquired extends SimbaException {
         private final transient Owner owner;
 
-        NotAcquired(String mutex, Owner owner, Throwable cause) {
-            super("lock " + mutex + ": not acquired" + (owner != null ? ", " + owner.id() + " owns it"
-                : cause != null ? ": " + cause.getMessage() : ", another waiter is next"), cause);
+        NotAcquired(String mutex, Owner owner) {
+            super("lock " + mutex + ": not acquired, "
+                + (owner != null ? owner.id() + " owns it" : "another waiter is next"), null);
             this.owner = owner;
         }
 
-        /**
-         * Returns the owner in the server's last reply. It is empty if another waiter is next, or
-         * if the owner is not known.
-         */
+        /** Returns the owner in the server's last reply. It is empty if another waiter is next. */
         public Optional<Owner> owner() {
             return Optional.ofNullable(owner);
         }
@@ -49,7 +46,7 @@ public class SimbaException extends RuntimeException {
      */
     public static final class Unavailable extends SimbaException {
         Unavailable(String reason, Throwable cause) {
-            super("server unavailable: " + reason, cause);
+            super(reason, cause);
         }
     }
 
@@ -78,8 +75,9 @@ public class SimbaException extends RuntimeException {
         }
         if (failure instanceof RedisCommandExecutionException reply) {
             return !TRANSIENT.matcher(reply.getMessage()).lookingAt() ? reply
-                : new Unavailable(reply.getMessage(), reply);
+                : new Unavailable("server unavailable: " + reply.getMessage(), reply);
         }
-        return failure.getCause() == null ? new Unavailable(failure.toString(), failure) : of(failure.getCause());
+        return failure.getCause() != null ? of(failure.getCause())
+            : new Unavailable("server unavailable: " + failure, failure);
     }
 }

@@ -24,6 +24,9 @@ final class Waits {
     /** One request that may wait at the server. */
     record Wait(String waiter, long request, CompletableFuture<Reply> outcome) {}
 
+    /** Of a contender that does not wait. */
+    static final Wait NONE = new Wait("", 0, new CompletableFuture<>());
+
     private final Core core;
     private final Map<Long, Wait> all = new ConcurrentHashMap<>();
     private volatile String waiter = Core.random();
@@ -68,7 +71,7 @@ final class Waits {
         RuntimeException cause = null;
         try {
             StatefulRedisConnection<String, String> c = connection.get(BROKEN_AFTER, NANOSECONDS);
-            for (long ms = 0; !isIdle(); ms = NEXT) {
+            for (long ms = 0; !all.isEmpty() || !core.isClosed() && Clock.now() - used <= IDLE_AFTER; ms = NEXT) {
                 List<Object> outcomes = Link.dispatch(c, Command.NEXT, waiter, ms).get(BROKEN_AFTER, NANOSECONDS);
                 if (ms == 0) {
                     bound = true;
@@ -82,10 +85,6 @@ final class Waits {
         }
         connection.thenAccept(core::close); // the server hands on what was not received
         end(cause instanceof RedisCommandExecutionException);
-    }
-
-    private boolean isIdle() {
-        return all.isEmpty() && (core.isClosed() || Clock.now() - used > IDLE_AFTER);
     }
 
     /** Ends all waits, also those that were added since the waiter has its name. */
@@ -103,7 +102,7 @@ final class Waits {
         Wait wait = all.get(outcome.number("request"));
         if (wait != null) {
             wait.outcome.complete(outcome);
-        } else if (!outcome.has("error") && outcome.is("acquired")) {
+        } else if (outcome.text("error") == null && outcome.is("acquired")) {
             core.giveBack(outcome);
         }
     }

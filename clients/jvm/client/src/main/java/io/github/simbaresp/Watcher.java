@@ -24,14 +24,16 @@ final class Watcher {
     /** Returns the changes since the last read, or the present state if it is the first or changes are missing. */
     List<State> read() throws InterruptedException {
         Owner present = Core.get(core.owner(mutex), Core.FOREVER); // first, so that the history is not older
-        List<Reply> events = Core.get(core.link.send(core.timeout, Command.HISTORY, mutex, "COUNT", 100), Core.FOREVER)
+        List<Reply> events = Core.get(core.link.send(core.timeout, core.timeout, Command.HISTORY, mutex, "COUNT", 100), Core.FOREVER)
             .stream().map(Reply::of).toList();
         List<State> changes = isNew() ? List.of() : follow(events);
         if (!isNew() && (!changes.isEmpty() || token(present) == token(owner))) {
             return changes;
         }
-        owner = present;
-        newest = Math.max(token(present), events.stream().mapToLong(event -> event.number("token")).max().orElse(0));
+        // Without an owner after it, the history has all tenures so far.
+        owner = isNew() ? Core.get(core.owner(mutex), Core.FOREVER) : present;
+        newest = owner != null ? owner.token()
+            : events.stream().mapToLong(event -> event.number("token")).reduce(Math.max(newest, 0), Math::max);
         return List.of(new State(Optional.ofNullable(owner), "", ""));
     }
 

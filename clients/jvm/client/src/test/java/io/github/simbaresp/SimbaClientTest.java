@@ -271,6 +271,131 @@ class SimbaClientTest {
         }
     }
 
+    /** Runs the test with a client whose server is behind the proxy. */
+    private interface Behind {
+        void run(Proxy proxy, SimbaClient client) throws Exception;
+    }
+
+    private static void behindProxy(Options options, Behind test) throws Exception {
+        try (Proxy proxy = new Proxy(server.port())) {
+            RedisClient through = RedisClient.create("redis://127.0.0.1:" + proxy.port());
+            try (SimbaClient client = SimbaClient.create(through, options)) {
+                test.run(proxy, client);
+                proxy.eat(false);
+                proxy.delay(0);
+                proxy.cut();
+            } finally {
+                through.shutdown();
+            }
+        }
+    }
+
+    @Test
+    void shorterLeaseCountsWithoutAReply() throws Exception {
+        behindProxy(new Options().timeout(Duration.ofSeconds(1)), (proxy, client) -> {
+            Lock lock = client.lock("shortened");
+            proxy.eat(true);
+            assertThrows(SimbaException.Unavailable.class, () -> lock.keepFor(Duration.ofMillis(500)));
+            assertFalse(lock.check()); // the server may have taken the request
+        });
+    }
+
+    @Test
+    void shorteningIsRepeatedAfterAnOutage() throws Exception {
+        behindProxy(new Options().timeout(Duration.ofSeconds(1)), (proxy, client) -> {
+            Lock lock = client.lock("repeated");
+            proxy.eat(true);
+            assertThrows(SimbaException.Unavailable.class, () -> lock.keepFor(Duration.ofSeconds(5)));
+            proxy.eat(false);
+            proxy.cut();
+            try (SimbaClient other = SimbaClient.create(redis)) {
+                until(() -> other.owner("repeated").orElseThrow().left().toMillis() <= 5_000);
+            }
+            assertTrue(lock.check());
+        });
+    }
+
+    @Test
+    void interruptedShorteningCounts() throws Exception {
+        try (SimbaClient client = SimbaClient.create(redis)) {
+            Lock lock = client.lock("interrupted-keep");
+            Thread.currentThread().interrupt();
+            assertThrows(InterruptedException.class, () -> lock.keepFor(Duration.ofSeconds(1)));
+            until(() -> client.owner("interrupted-keep").isEmpty());
+            assertFalse(lock.check());
+        }
+    }
+
+    @Test
+    void lateRepliesToRenewalsCount() throws Exception {
+        behindProxy(new Options().timeout(Duration.ofSeconds(10)).ttl(Duration.ofSeconds(3)), (proxy, client) -> {
+            Lock lock = client.lock("late");
+            proxy.delay(1_000); // longer than the patience, which is 670 ms
+            assertTrue(lock.await(Duration.ofSeconds(5)));
+        });
+    }
+
+    @Test
+    void stalledServerGetsFewConnections() throws Exception {
+        behindProxy(new Options().timeout(Duration.ofSeconds(1)).ttl(Duration.ofSeconds(3)), (proxy, client) -> {
+            for (int i = 0; i < 20; i++) {
+                client.lock("stalled-" + i);
+            }
+            int before = proxy.connections();
+            proxy.eat(true);
+            Thread.sleep(3_000);
+            assertTrue(proxy.connections() - before < 8, "" + (proxy.connections() - before));
+        });
+    }
+
+    @Test
+    void closedClientLeavesAKeptLease() throws Exception {
+        SimbaClient client = SimbaClient.create(redis);
+        Lock lock = client.lock("kept-on");
+        assertTrue(lock.keepFor(Duration.ofSeconds(20)));
+        client.close();
+        assertTrue(lock.check());
+        lock.close();
+        try (SimbaClient other = SimbaClient.create(redis)) {
+            assertEquals(lock.token(), other.owner("kept-on").orElseThrow().token());
+        }
+    }
+
+    @Test
+    void waitOfZeroAsksOnce() throws Exception {
+        try (SimbaClient client = SimbaClient.create(redis)) {
+            SimbaClient once = client.with(o -> o.wait(Duration.ZERO));
+            try (Lock held = once.lock("zero")) {
+                SimbaException.NotAcquired e =
+                    assertThrows(SimbaException.NotAcquired.class, () -> once.lock("zero"));
+                assertEquals(held.id(), e.owner().orElseThrow().id());
+            }
+            assertThrows(IllegalArgumentException.class, () -> client.with(o -> o.wait(Duration.ofMillis(-1))));
+        }
+    }
+
+    @Test
+    void limitWithoutAReplyIsUnavailable() throws Exception {
+        behindProxy(new Options().timeout(Duration.ofSeconds(1)), (proxy, client) -> {
+            client.lock("limit").close();
+            proxy.eat(true);
+            for (int ms : new int[] {1, 1_500}) {
+                SimbaClient brief = client.with(o -> o.wait(Duration.ofMillis(ms)));
+                assertThrows(SimbaException.Unavailable.class, () -> brief.lock("limit"));
+            }
+        });
+    }
+
+    @Test
+    void futureThatIsCompletedOtherwiseEndsItsCall() throws Exception {
+        try (SimbaClient client = SimbaClient.create(redis); Lock held = client.lock("completed")) {
+            client.async(() -> client.lock("completed")).orTimeout(500, TimeUnit.MILLISECONDS);
+            until(() -> waiters("completed") == 1);
+            until(() -> waiters("completed") == 0);
+            assertTrue(held.check());
+        }
+    }
+
     @Test
     void closedClientEndsTheAwaitOfALock() throws Exception {
         SimbaClient client = SimbaClient.create(redis);
