@@ -275,7 +275,8 @@ public final class Lock implements AutoCloseable {
 
     /**
      * Waits for the given time, or until the work should end, whichever comes first. Returns whether
-     * the work may go on: the mutex is not lost, and the client not closed.
+     * the work may go on: the mutex is not lost, and the client not closed. When the client is closed,
+     * {@link #check} of work stays true until the work returns.
      *
      * @throws InterruptedException if the thread is interrupted
      */
@@ -289,13 +290,17 @@ public final class Lock implements AutoCloseable {
 
     /**
      * Returns a stage that completes when the mutex is lost, or the client is closed. Actions run on a
-     * thread of the client that may block.
+     * thread of the client that may block. An action must not interrupt the thread of {@code lead},
+     * because that ends lead.
      */
     public CompletionStage<Void> lost() {
         return lost.minimalCompletionStage();
     }
 
-    /** Makes {@code lead} or {@code every} return when the present work returns. */
+    /**
+     * Makes {@code lead} or {@code every} return when the present work returns. It has no effect on
+     * other locks.
+     */
     public void stop() {
         stops = true;
     }

@@ -232,8 +232,9 @@ public final class SimbaClient implements AutoCloseable {
 
     /**
      * Ends all calls with {@link SimbaException.Closed}, unlocks all locks, those of work when it has
-     * returned, and waits for that at most for {@link Options#timeout}. It does not close the
-     * RedisClient.
+     * returned, and waits for that at most for {@link Options#timeout}, and a second for its
+     * connections. Locks after {@link Lock#keepFor} stay until they end by themselves. It does not
+     * close the RedisClient.
      *
      * @throws SimbaException.Unavailable if the server may keep a mutex until its lease ends
      */

@@ -25,7 +25,7 @@ class ReadmeTest {
             .results().map((MatchResult m) -> m.group(1)).toList());
         assertTrue(examples.size() > 6);
         String[] first = examples.remove(0).split("\n\n"); // the imports, and the client
-        StringBuilder source = new StringBuilder(first[0] + "\nimport java.util.concurrent.CompletableFuture;\n"
+        StringBuilder source = new StringBuilder(first[0] + "\nimport java.util.concurrent.*;\n"
             + "class Examples {\n void write(long token) {}\n void first() {" + first[1] + "}\n");
         for (int i = 0; i < examples.size(); i++) {
             source.append("void example" + i + "(SimbaClient client, long token) throws Exception {\n" + examples.get(i) + "}\n");

@@ -15,7 +15,10 @@ import net.javacrumbs.shedlock.support.LockException;
 /**
  * Locks of ShedLock on simba-resp. The lease of a lock lasts for {@code lockAtMostFor}, and is not
  * renewed unless the job extends it. If the job ends before {@code lockAtLeastFor}, the lease is
- * shortened to the rest of that time.
+ * shortened to the rest of that time. If the server does not answer then, {@code unlock} throws, and the
+ * client goes on trying. The close of the client does not release such a lock.
+ *
+ * <p>The name of a lock must not contain white space or braces.
  */
 public final class SimbaRespLockProvider implements ExtensibleLockProvider {
     private final SimbaClient client;
@@ -39,11 +42,19 @@ public final class SimbaRespLockProvider implements ExtensibleLockProvider {
             try {
                 return new Held(lock, configuration).keepFor(configuration.getLockAtMostFor());
             } catch (RuntimeException e) {
-                lock.close(); // the job will not run
+                release(lock, e); // the job will not run
                 throw e;
             }
         } catch (SimbaException.NotAcquired e) {
             return Optional.empty();
+        }
+    }
+
+    private static void release(Lock lock, RuntimeException cause) {
+        try {
+            lock.close();
+        } catch (RuntimeException e) {
+            cause.addSuppressed(e);
         }
     }
 

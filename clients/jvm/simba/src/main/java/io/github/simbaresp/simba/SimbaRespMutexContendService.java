@@ -29,6 +29,7 @@ final class SimbaRespMutexContendService extends AbstractMutexContendService {
      */
     private static final long CALLBACK = 1_000; // ms
     private static final long RELEASE = 3_000; // how long stop waits for the release, in ms
+    private static final long RETRY = 1_000; // the pause after a refusal, in ms
     private static final Logger LOG = LoggerFactory.getLogger(SimbaRespMutexContendService.class);
 
     private interface Body {
@@ -55,11 +56,11 @@ final class SimbaRespMutexContendService extends AbstractMutexContendService {
     private static Thread start(String name, Body body) {
         Thread thread = new Thread(() -> {
             try {
-                body.run();
+                while (!runs(name, body)) {
+                    Thread.sleep(RETRY);
+                }
             } catch (InterruptedException | SimbaException.Closed e) {
                 LOG.debug("{} has ended", name, e);
-            } catch (RuntimeException e) {
-                LOG.error("{} has failed", name, e);
             }
         }, name);
         thread.setDaemon(true);
@@ -67,14 +68,33 @@ final class SimbaRespMutexContendService extends AbstractMutexContendService {
         return thread;
     }
 
-    /** Ends the contention, and waits until the mutex is released. */
+    /** Returns false if the call has failed, as while another contender of the client has the same id. */
+    private static boolean runs(String name, Body body) throws InterruptedException {
+        try {
+            body.run();
+            return true;
+        } catch (SimbaException.Closed e) {
+            throw e;
+        } catch (RuntimeException e) {
+            LOG.error("{} has failed; trying again", name, e);
+            return false;
+        }
+    }
+
+    /** Ends the contention, and waits until the mutex is released. An interrupt does not end the wait. */
     @Override
     protected void stopContend() {
         watcher.interrupt();
         leader.interrupt();
-        try {
-            leader.join(RELEASE);
-        } catch (InterruptedException e) {
+        boolean interrupted = false;
+        for (long end = System.nanoTime() + RELEASE * 1_000_000; leader.isAlive() && System.nanoTime() < end; ) {
+            try {
+                leader.join(Math.max(1, (end - System.nanoTime()) / 1_000_000));
+            } catch (InterruptedException e) {
+                interrupted = true;
+            }
+        }
+        if (interrupted) {
             Thread.currentThread().interrupt();
         }
     }

@@ -10,6 +10,12 @@ import me.ahoo.simba.core.MutexContender;
 /**
  * Creates contenders of Simba on simba-resp. A contender's {@code onAcquired} gets a {@link
  * FencedMutexOwner} in {@code state.getAfter()}, which has the fencing token.
+ *
+ * <p>Callbacks should return soon, because the contender learns of a loss only after the callback
+ * before it. Start work on another thread, call {@code isInTtl()} of the service before each piece of
+ * it, and pass the token with each write.
+ *
+ * <p>The name of a mutex must not contain white space or braces.
  */
 public final class SimbaRespMutexContendServiceFactory implements MutexContendServiceFactory {
     private final SimbaClient client;

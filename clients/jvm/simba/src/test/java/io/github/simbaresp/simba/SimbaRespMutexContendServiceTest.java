@@ -48,6 +48,10 @@ class SimbaRespMutexContendServiceTest {
             super(mutex, ContenderIdGenerator.HOST.generate());
         }
 
+        Contender(String mutex, String id) {
+            super(mutex, id);
+        }
+
         @Override
         public void onAcquired(MutexState state) {
             events.add(new Event("acquired", getContenderId(), ((FencedMutexOwner) state.getAfter()).token()));
@@ -96,6 +100,23 @@ class SimbaRespMutexContendServiceTest {
             assertFalse(service.isOwner());
             assertTrue(client.owner("restart").isEmpty());
         }
+    }
+
+    @Test
+    void contenderWhoseIdIsInUseTriesAgain() throws Exception {
+        MutexContendService first = factory.createMutexContendService(new Contender("twins", "same"));
+        MutexContendService second = factory.createMutexContendService(new Contender("twins", "same"));
+        first.start();
+        assertEquals("acquired", next().what);
+        second.start();
+        Thread.sleep(200); // it is refused
+        first.stop();
+        assertEquals("released", next().what);
+        assertEquals("acquired", next().what);
+        Thread.currentThread().interrupt(); // does not end the wait for the release
+        second.stop();
+        assertTrue(Thread.interrupted());
+        assertTrue(client.owner("twins").isEmpty());
     }
 
     @Test

@@ -18,6 +18,8 @@ import org.springframework.integration.support.locks.ExpirableLockRegistry;
  *
  * <p>A lock throws {@link ConcurrentModificationException} when it is unlocked or locked again
  * after it was lost.
+ *
+ * <p>A key, which is a part of the mutex's name, must not contain white space or braces.
  */
 public final class SimbaRespLockRegistry implements ExpirableLockRegistry {
     private final SimbaClient client;
