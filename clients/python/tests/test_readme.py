@@ -6,6 +6,7 @@ import ast
 import asyncio
 import inspect
 import re
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +31,7 @@ def test_readme(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redis.asyncio, "Redis", at(redis.asyncio.Redis, port))
     seen: list[Any] = []
     names: dict[str, Any] = {"write": seen.append, "cleanup": seen.append, "print": lambda *of: seen.append(of)}
-    create, lock, try_lock, lead, every, watch, check, aio = BLOCKS
+    create, lock, try_lock, lead, sigterm, every, watch, check, aio = BLOCKS
     exec(create, names)
 
     def runs(block: str) -> list[Any]:
@@ -58,6 +59,8 @@ def test_readme(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
     assert runs(try_lock)[0][1].id == "other"
     raw(port).execute_command("SIMBA.RELEASE", "report", "other")
     assert isinstance(runs(lead)[0], int)
+    monkeypatch.setattr(signal, "signal", lambda number, handler: None)  # this is no main thread
+    assert isinstance(runs(sigterm)[0], int)
     assert isinstance(runs(every)[0], int)
     assert runs(watch) == [("leader:", None)]
     names["token"] = 1

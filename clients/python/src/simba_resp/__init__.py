@@ -83,7 +83,7 @@ class Client(BaseClient[Lock]):
     _classes, _lock_class, _event = (Redis, ConnectionPool), Lock, threading.Event
     lead, every = _blocking(BaseClient._lead), _blocking(BaseClient._every)
     owner, check = _blocking(BaseClient._owner), _blocking(BaseClient._check)
-    close = _blocking(BaseClient._close)
+    close, __exit__ = _blocking(BaseClient._close), _blocking(BaseClient._exit)
 
     def watch(self, mutex: str, *, stop: threading.Event | None = None) -> Iterator[State]:
         """Yield the present state of a mutex, and then each change in order, until the event stop
@@ -101,18 +101,11 @@ class Client(BaseClient[Lock]):
     def __enter__(self) -> Client:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
     async def _pause(self, event: threading.Event, seconds: float) -> None:
         event.wait(max(0, seconds))
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        try:
-            threading.Thread(target=_run, args=(work,), name="simba-resp", daemon=True).start()
-        except BaseException:  # no more threads
-            work.close()
-            raise
+        threading.Thread(target=_run, args=(work,), name="simba-resp", daemon=True).start()
 
     async def _call(self, who: Lock, f: Any) -> Any:
         return f(who)

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("simba_resp")
 Time = float | timedelta
 L = TypeVar("L", bound="BaseLock")
+Work = Callable[[L], Any]
 FOREVER = float("inf")
 
 # Seconds
@@ -56,20 +57,20 @@ NOTE_EVERY = 10.0  # how often failures are logged
 
 _clients: weakref.WeakSet[BaseClient[Any]] = weakref.WeakSet()  # of this process
 _host = "".join(c for c in socket.gethostname() if c.isascii() and c not in "@{} ")[:40]
-_boottime = getattr(time, "CLOCK_BOOTTIME", None)
+# The clock of macOS has the second name.
+_clock = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC_RAW", None))
 
 
 def now() -> float:
-    """Return the time of a clock that nobody can set. On Linux it also runs while the machine is
-    suspended."""
-    return time.monotonic() if _boottime is None else time.clock_gettime(_boottime)
+    """Return the time of a clock that nobody can set. On Linux and macOS it also runs while the
+    machine is suspended."""
+    return time.monotonic() if _clock is None else time.clock_gettime(_clock)
 
 
 def expect(fits: bool, name: str, value: Any, kind: str) -> None:
     """Raise unless an argument fits."""
     if not fits:
-        error = ValueError if value == "" else TypeError
-        raise error(f"{name} must be {kind}, not {value!r}")
+        raise TypeError(f"{name} must be {kind}, not {value!r}")
 
 
 def millis(name: str, value: Time, lowest: int, highest: float = 86_400_000) -> float:
@@ -338,8 +339,12 @@ class BaseLock:
                 await client._pause(client._event(), pause)
                 await self._free()
                 break
-            except (SimbaError, RedisError, asyncio.CancelledError):  # by the end of the loop
+            except asyncio.CancelledError:  # by close, or the end of the event loop
+                client._hurry = min(client._hurry, now() + client._timeout)
+            except (SimbaError, RedisError):
                 pause = min(2 * pause + PAUSE, 1.0)
+        else:
+            client._gave_up |= now() + pause < end
         client._leave(self)
 
     async def _free(self) -> Any:
@@ -350,7 +355,7 @@ class BaseLock:
             if self._kept == "wait" and self._via == self._client._waiter:
                 what = ("VIA", self._via, "REQUEST", self._request)
             elif self._kept == "polls":
-                self._kept = "maybe"  # only the first RELEASE names nothing: a later one may be late
+                self._kept = "maybe"  # a second RELEASE could be late
             elif (owner := await self._client._owner(self.mutex)) and owner.id == self.id:
                 what = ("TOKEN", owner.token)
             else:
@@ -390,6 +395,7 @@ class BaseClient(Generic[L]):
         self._lock = threading.RLock()
         # When close stops waiting, and when a failure was logged
         self._closed, self._hurry, self._noted = False, FOREVER, -FOREVER
+        self._gave_up = False  # whether close has ended a release that had no reply
         self._live: set[L] = set()  # until the server keeps nothing of it
         self._contenders: dict[tuple[str, str], L] = {}  # those with an id, by mutex and id
         self._waits: dict[int, L] = {}  # by request
@@ -402,13 +408,13 @@ class BaseClient(Generic[L]):
         """Return a lock for with, or async with. It waits until this process owns the mutex, first
         come, first served.
 
-        wait is how many seconds it waits, and then at most timeout for a reply; None = for ever.
-        Then, or when the event stop is set, it raises NotAcquired. While the server does not
-        answer, it asks again. It raises InUse if this client uses the id for the mutex already,
-        Closed, or the server's error reply, a ResponseError of redis-py. The end of with raises
-        Lost if the mutex was lost, unless the body has raised an exception. Nothing interrupts the
-        body when the mutex is lost: see Lock.check and Lock.lost. terms are id, ttl, grace and
-        stop, see Terms.
+        wait is how many seconds it waits, counted from acquire or the beginning of with, and then
+        at most timeout for a reply; None = for ever, 0 = it asks once. Then, or when the event stop
+        is set, it raises NotAcquired. While the server does not answer, it asks again. It raises
+        InUse if this client uses the id for the mutex already, Closed, or the server's error reply,
+        a ResponseError of redis-py. The end of with raises Lost if the mutex was lost, unless the
+        body has raised an exception. Nothing interrupts the body when the mutex is lost: see
+        Lock.check and Lock.lost. terms are id, ttl, grace and stop, see Terms.
         """
         return self._lock_class(self, mutex, terms, wait=wait)
 
@@ -463,8 +469,19 @@ class BaseClient(Generic[L]):
     async def _close(self) -> None:
         """End all waits, watches and work, release all locks, set their events lost, and wait for
         all that, at most for timeout. A body of with that still runs has lost its mutex: its end
-        raises Closed."""
+        raises Closed. Raise Unavailable if a mutex may stay owned until its lease ends."""
         await self._hang_up(release=True)
+        if self._gave_up or any(who.token or who._kept for who in list(self._live)):
+            raise Unavailable("close took too long: a mutex may stay owned until its lease ends")
+
+    async def _exit(self, failed: object, *_: object) -> None:
+        """Close. Raise Unavailable unless the body of with has failed."""
+        try:
+            await self._close()
+        except Unavailable as error:
+            if failed is None:
+                raise
+            log.warning("%s", error)
 
     async def _hang_up(self, release: bool) -> None:
         """Make all efforts, works and loops end, and wait for that."""
@@ -486,14 +503,9 @@ class BaseClient(Generic[L]):
     def _start(self, name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a loop, unless it runs."""
         with self._lock:
-            starts = name not in self._running and not self._closed
-            self._running.add(name)
-        if starts:
-            try:
-                self._spawn(self._keep(name, loop))
-            except BaseException:
-                self._running.discard(name)
-                raise
+            if name not in self._running and not self._closed:
+                self._spawn(self._keep(name, loop))  # which may fail
+                self._running.add(name)
 
     async def _keep(self, name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         running = self._running
@@ -504,7 +516,8 @@ class BaseClient(Generic[L]):
             unavailable = isinstance(failure(error), Unavailable)
             await self._pause(self._event(), REDIAL if unavailable else REFUSED)
         finally:
-            running.discard(name)
+            with self._lock:  # after _start has added it
+                running.discard(name)
         if self._live:  # somebody has joined after the last tick
             self._start("tick", self._tick)
 
@@ -561,7 +574,7 @@ class BaseClient(Generic[L]):
         """Collect the outcomes of all waits on one connection, until there are no more waits."""
         connection, ms = self._own.connection_pool.make_connection(), 0
         try:
-            async with self._within(self._timeout):  # with Sentinel, only connect asks for the leader
+            async with self._within(self._timeout):  # only this asks Sentinel for the leader
                 await wait(connection.connect())
             while True:
                 async with self._within(self._timeout):
@@ -580,28 +593,31 @@ class BaseClient(Generic[L]):
             self._wake_all()
 
     def _deliver(self, values: dict[str, Any]) -> None:
-        """Pass an outcome to its contender. Give a grant back that nobody asks for any more."""
+        """Pass an outcome to its contender. Release a grant whose contender is gone."""
         name = values["mutex"], values.get("owner")
         if who := self._waits.pop(values["request"], None):
             who._outcome = failure(ResponseError(values["error"])) if "error" in values else values
             who._wake.set()
         elif values.get("status") == "acquired" and name not in self._contenders:
             who = self._lock_class(self, values["mutex"], {"id": values["owner"]})
-            who.token = values["token"]
+            who.token, who._over = values["token"], "released"
+            self._live.add(who)
             self._spawn(who._insist())
 
     def _channels(self) -> set[str]:
         return {channel for who in list(self._live) if (channel := who._channel())}
 
     async def _hear(self) -> None:
-        """Listen to notices. A notice makes who needs it ask now."""
+        """Listen to notices, which make a contender renew, or a watch read, at once."""
         pubsub, have = self._own.pubsub(), set[str]()
         try:
             while (want := self._channels()) and not self._closed:
                 async with self._within(self._timeout):
                     if new := want - have:
                         await wait(pubsub.subscribe(*new))
-                    have |= new
+                    if old := have - want:
+                        await wait(pubsub.unsubscribe(*old))
+                    have = want
                     message = await wait(pubsub.get_message(timeout=LISTEN_EVERY))
                 if message:
                     for who in list(self._live):
@@ -613,7 +629,7 @@ class BaseClient(Generic[L]):
 
     # Lead, every and watch
 
-    async def _lead(self, mutex: str, f: Callable[[L], Any], **terms: Unpack[Terms]) -> Any:
+    async def _lead(self, mutex: str, f: Work[L], **terms: Unpack[Terms]) -> Any:
         """Call f(lock) whenever this process is the leader, until f returns Final(value): then
         return value.
 
@@ -629,12 +645,11 @@ class BaseClient(Generic[L]):
         """
         return await self._reign(mutex, f, terms, 0.0)
 
-    async def _every(
-        self, mutex: str, period: Time, f: Callable[[L], Any], **terms: Unpack[Terms]
-    ) -> Any:
+    async def _every(self, mutex: str, period: Time, f: Work[L], **terms: Unpack[Terms]) -> Any:
         """Call f(lock) once a period in one of many processes. The process that runs it holds the
-        mutex from run to run. A new leader calls f at once, and counts the period from the begin of
-        its tenure. Of missed start times, f makes up for the last one only. For all else see lead.
+        mutex from run to run. A new leader calls f at once, and counts the period from the
+        beginning of its tenure. Of missed start times, f makes up for the last one only. For all
+        else see lead.
         """
         return await self._reign(mutex, f, terms, millis("period", period, 1, FOREVER) / 1000)
 
@@ -660,7 +675,7 @@ class BaseClient(Generic[L]):
             return None
 
     async def _follow(self, who: L, f: Any, period: float) -> Any:
-        """Call f, once a period counted from the begin of the tenure, until the tenure ends."""
+        """Call f, once a period counted from the beginning of the tenure, until the tenure ends."""
         due, result = who._began, None
         while who.check() and not who.lost.is_set() and not isinstance(result, Final):
             if now() < due:
@@ -680,29 +695,31 @@ class BaseClient(Generic[L]):
         is set. While the server does not answer, watch asks again. It raises Closed, and the
         server's error replies."""
         who, seen = self._lock_class(self, mutex, {"stop": stop}), None
-        who._watches, newest = True, -1  # newest is the largest token so far
+        who._watches, newest, first = True, -1, True  # newest is the largest token so far
         try:
             self._join(who)
             while True:
                 try:  # read the changes, so that no lost notice can hide one
-                    raw = await self._ask("SIMBA.HISTORY", mutex, "COUNT", 100)
-                    owner = await self._owner(mutex)
+                    if newest < 0:
+                        newest = max((e["token"] for e in await self._history(mutex)), default=0)
+                    owner, events = await self._owner(mutex), await self._history(mutex)
                 except Unavailable as error:
                     self._note(mutex, error)
                 else:
-                    first = newest < 0
-                    for event in map(record, raw):
+                    states = [State(owner)] if first else []
+                    if first:
+                        seen, first = owner, False
+                        newest = max(newest, owner.token if owner else 0)
+                    for event in events:
                         token, begins = event["token"], event["event"] == "acquired"
-                        ends = not begins and seen is not None and token == seen.token
-                        if ends or begins and token > newest:
+                        if token > newest if begins else seen is not None and token == seen.token:
                             seen = Owner(event["owner"], token) if begins else None
-                            if not first:
-                                yield State(seen, event["event"], event["reason"])
+                            states.append(State(seen, event["event"], event["reason"]))
                         newest = max(newest, token)
-                    newest = max(newest, owner.token if owner else 0)
-                    if first or owner != seen:
-                        seen = owner
-                        yield State(owner)
+                    if not states and owner != seen:  # the history was too short, or is off
+                        seen, states = owner, [State(owner)]
+                    for state in states:
+                        yield state
                 await who._rest(PAUSE_MAX)
         except NotAcquired:
             return
@@ -715,6 +732,9 @@ class BaseClient(Generic[L]):
         """Return the owner of a mutex; None = it is free."""
         raw = await self._ask("SIMBA.OWNER", mutex)
         return None if raw is None else owner_in(record(raw))
+
+    async def _history(self, mutex: str) -> list[dict[str, Any]]:
+        return [record(raw) for raw in await self._ask("SIMBA.HISTORY", mutex, "COUNT", 100)]
 
     async def _check(self, mutex: str, token: int) -> bool:
         """Ask the server whether the tenure with this fencing token still lasts. A resource that
@@ -735,15 +755,17 @@ class BaseClient(Generic[L]):
                 return await wait(request())
         except Exception as error:
             problem = failure(error)
-            if isinstance(problem, Unavailable):
-                await wait(self._own.connection_pool.disconnect(inuse_connections=False))
-            raise problem from None
+            if problem is error:
+                raise
+            await wait(self._own.connection_pool.disconnect(inuse_connections=False))
+            raise problem from error
 
     def _note(self, what: str, error: Exception) -> None:
         """Log a failure after which the client tries again, but not each one."""
         if now() - self._noted > NOTE_EVERY:
             self._noted = now()
-            log.warning("%s: %s; trying again", what, error)
+            unknown = not isinstance(failure(error), SimbaError | RedisError)
+            log.warning("%s: %s; trying again", what, error, exc_info=unknown)
 
     # Input and output
 

@@ -15,13 +15,15 @@ from typing import Any
 
 from redis.asyncio import ConnectionPool, Redis
 
-from ._core import FOREVER, BaseClient, BaseLock
-from .errors import NotAcquired
+from ._core import FOREVER, BaseClient, BaseLock, log
+from .errors import Closed, NotAcquired
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout as timeout_after
 else:
     from async_timeout import timeout as timeout_after  # redis-py depends on it there
+
+__all__ = ["Client", "Lock"]
 
 
 class Lock(BaseLock):
@@ -47,22 +49,24 @@ class Client(BaseClient[Lock]):
     lead, every = BaseClient._lead, BaseClient._every
     owner, check, watch = BaseClient._owner, BaseClient._check, BaseClient._watch
 
-    async def close(self) -> None:
-        """End all waits, watches and work, release all locks, and wait for all that, at most for
-        timeout."""
-        await self._close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+    async def _close(self) -> None:
+        """See simba_resp.Client.close."""
+        self._final = True
+        try:
+            await super()._close()
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    close, __aexit__ = _close, BaseClient._exit
 
     async def __aenter__(self) -> Client:
         return self
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
     def _reset(self) -> None:
         super()._reset()
+        self._final = False  # whether close was called
         self._tasks: set[asyncio.Task[None]] = set()
         self._slots = asyncio.Semaphore(16)  # requests, and so connections, at a time
 
@@ -71,6 +75,8 @@ class Client(BaseClient[Lock]):
         if self._loop is not loop:
             if self._loop is not None and not self._loop.is_closed():
                 raise RuntimeError("the client belongs to another event loop")
+            if self._final:
+                raise Closed("the client is closed")
             self._reset()
             self._loop = loop
 
@@ -114,5 +120,7 @@ class Client(BaseClient[Lock]):
                 work.cancel()
         lost.cancel()
         if cancelled:
+            if not work.cancelled() and (error := work.exception()):
+                log.error("the work failed: %s contender=%s", who.mutex, who.id, exc_info=error)
             raise asyncio.CancelledError
         return None if work.cancelled() else work.result()
