@@ -59,8 +59,8 @@ class Lock(BaseLock):
     """A tenure: one unbroken ownership of a mutex. Lock it by with, or by acquire; it is released
     at the end of with, or by release. Locks are not reentrant, and serve once. See BaseLock."""
 
-    #: An event that is set when the mutex is lost. For work of lead and every, it is also set when
-    #: the work should end because stop is set, or the client is closed.
+    #: An event that is set when the mutex is lost, or the client is closed. For work of lead and
+    #: every, it is also set when the work should end because stop is set.
     lost: threading.Event
     acquire, release = _blocking(BaseLock._acquire), _blocking(BaseLock._release)
     __enter__, __exit__ = acquire, _blocking(BaseLock._finish)

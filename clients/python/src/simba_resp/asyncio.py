@@ -30,7 +30,8 @@ class Lock(BaseLock):
     """A tenure: one unbroken ownership of a mutex. Lock it by async with, or by acquire; it is
     released at the end of async with, or by release. Locks are not reentrant, and serve once."""
 
-    #: An event that is set when the mutex is lost, or, for work of lead and every, should end.
+    #: An event that is set when the mutex is lost, or the client is closed, or stop is set for work
+    #: of lead and every.
     lost: asyncio.Event
     acquire, release = BaseLock._acquire, BaseLock._release
     __aenter__, __aexit__ = BaseLock._acquire, BaseLock._finish
