@@ -84,7 +84,7 @@ def terms(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def is_lost(tenure: Any) -> bool:
-    return not tenure.check() and tenure._over != "released"
+    return not tenure._held() and tenure._over != "released"
 
 
 def owner_of(owner: simba_resp.Owner | None) -> dict[str, Any]:

@@ -149,17 +149,21 @@ class BaseLock:
         expect(stop is None or hasattr(stop, "is_set"), "stop", stop, "an event")
         self.mutex, self.id, self.lost = mutex, name or "", client._event()
         self._client, self._terms, self._wake = client, terms, client._event()
-        self._retry = retry  # the errors after which it asks again; () = it does not wait
         self._wait = FOREVER if wait is None else millis("wait", wait, 0, FOREVER) / 1000
+        # The errors after which it asks again; () = it does not wait
+        self._retry = retry if self._wait else ()
         ttl, grace = terms.get("ttl"), terms.get("grace")
         self._fits = client._fits and ttl is None and grace is None
         self._ttl = client._ttl if ttl is None else millis("ttl", ttl, 1)
         self._grace = client._grace if grace is None else millis("grace", grace, 0)
 
     def check(self) -> bool:
-        """Return whether this process owns the mutex. check reads the clock and sends nothing, so
-        call it before each piece of work. It is right even after a freeze of the process, or after
-        work that has blocked the event loop."""
+        """Return whether this process owns the mutex, and lost is not set. check reads the clock
+        and sends nothing, so call it before each piece of work. It is right even after a freeze of
+        the process, or after work that has blocked the event loop."""
+        return self._held() and not self.lost.is_set()
+
+    def _held(self) -> bool:
         return self.token > 0 and not self._over and now() < self._until
 
     def _command(self, verb: str, *more: Any) -> tuple[Any, ...]:
@@ -303,7 +307,7 @@ class BaseLock:
         not reply in time: then the release goes on in the background, as after a cancellation."""
         client, first = self._client, False
         if self.token:
-            self._end("released" if self.check() else "lost")
+            self._end("released" if self._held() else "lost")
             with client._lock:
                 first, self._leaving = not self._leaving, True
         if first and self._over == "released":
@@ -409,8 +413,8 @@ class BaseClient(Generic[L]):
         come, first served.
 
         wait is how many seconds it waits, counted from acquire or the beginning of with, and then
-        at most timeout for a reply; None = for ever, 0 = it asks once. Then, or when the event stop
-        is set, it raises NotAcquired. While the server does not answer, it asks again. It raises
+        at most timeout for a reply; None = for ever, 0 = like try_lock. Then, or when the event
+        stop is set, it raises NotAcquired. While the server is away, it asks again. It raises
         InUse if this client uses the id for the mutex already, Closed, or the server's error reply,
         a ResponseError of redis-py. The end of with raises Lost if the mutex was lost, unless the
         body has raised an exception. Nothing interrupts the body when the mutex is lost: see
@@ -677,7 +681,7 @@ class BaseClient(Generic[L]):
     async def _follow(self, who: L, f: Any, period: float) -> Any:
         """Call f, once a period counted from the beginning of the tenure, until the tenure ends."""
         due, result = who._began, None
-        while who.check() and not who.lost.is_set() and not isinstance(result, Final):
+        while who.check() and not isinstance(result, Final):
             if now() < due:
                 await self._pause(who.lost, min(60.0, due - now()))  # a suspension does not count
                 continue

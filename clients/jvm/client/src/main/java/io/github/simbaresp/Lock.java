@@ -257,15 +257,16 @@ public final class Lock implements AutoCloseable {
     }
 
     /**
-     * Reports whether this process owns the mutex. It reads the clock and asks nobody, so it is
-     * cheap, and right even after the process was frozen or the machine was suspended. It returns
-     * false from shortly before the lease can end at the server. Call it before each piece of work.
+     * Reports whether this process owns the mutex, and {@link #lost} has not completed. It reads the
+     * clock and asks nobody, so it is cheap, and right even after the process was frozen or the machine
+     * was suspended. It returns false from shortly before the lease can end at the server. Call it
+     * before each piece of work.
      */
     public boolean check() {
         if (phase.get() == Phase.HELD && until <= Clock.now()) {
             lose("");
         }
-        return phase.get() == Phase.HELD;
+        return phase.get() == Phase.HELD && !lost.isDone();
     }
 
     /** Returns the time until {@link #check} turns false unless the client renews the lease. */
@@ -274,18 +275,17 @@ public final class Lock implements AutoCloseable {
     }
 
     /**
-     * Waits for the given time, or until the work should end, whichever comes first. Returns whether
-     * the work may go on: the mutex is not lost, and the client not closed. When the client is closed,
-     * {@link #check} of work stays true until the work returns.
+     * Waits for the given time, or until the work should end, whichever comes first. Returns
+     * {@link #check}.
      *
      * @throws InterruptedException if the thread is interrupted
      */
     public boolean await(Duration time) throws InterruptedException {
         long end = Clock.now() + nanos(time);
-        while (check() && !lost.isDone() && Clock.now() < end) {
+        while (check() && Clock.now() < end) {
             Core.get(lost, Math.min(end - Clock.now(), ASK_AGAIN)); // which does not count a suspension
         }
-        return check() && !lost.isDone();
+        return check();
     }
 
     /**

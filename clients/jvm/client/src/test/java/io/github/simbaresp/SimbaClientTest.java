@@ -115,7 +115,7 @@ class SimbaClientTest {
         CompletableFuture<Void> leader = lead(client, "closed-leader", tenure -> {
             leads.countDown();
             assertFalse(tenure.await(Duration.ofMinutes(1)));
-            assertTrue(tenure.check()); // it is released after the work
+            assertFalse(tenure.check()); // but it is released after the work
         });
         CompletableFuture<Void> watcher = client.async(() -> {
             client.watch("closed", state -> { });
@@ -357,7 +357,6 @@ class SimbaClientTest {
         Lock lock = client.lock("kept-on");
         assertTrue(lock.keepFor(Duration.ofSeconds(20)));
         client.close();
-        assertTrue(lock.check());
         lock.close();
         try (SimbaClient other = SimbaClient.create(redis)) {
             assertEquals(lock.token(), other.owner("kept-on").orElseThrow().token());
