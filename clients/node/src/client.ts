@@ -235,8 +235,8 @@ export class Client {
    */
   send(args: string[], patience?: number): Promise<unknown> {
     if (this.closed) return Promise.reject(new ClosedError("the Client is closed"));
-    if (this.requests?.ended ?? true) this.requests = new Connection(this);
-    return this.requests!.send(args, patience);
+    if (!this.requests || this.requests.ended) this.requests = new Connection(this);
+    return this.requests.send(args, patience);
   }
 
   /** @internal enter refuses a second contender with the same mutex and id: the server takes them for one. */
@@ -267,9 +267,8 @@ export class Client {
    * late returns, or resolves without late. A signal that fires rejects it. All limits share the tick,
    * since timers are slow.
    */
-  within<T>(ms: number, promise: Promise<T>, late?: () => unknown, signals: Signals = []): Promise<T> {
+  within<T>(ms = Infinity, promise: Promise<T>, late?: () => unknown, signals: Signals = []): Promise<T> {
     return new Promise((resolve, reject) => {
-      let unlink = (): void => undefined;
       const end = (f: () => void): void => {
         this.limits.delete(limit);
         unlink();
@@ -280,7 +279,7 @@ export class Client {
       this.limits.add(limit);
       this.wakeAt(limit.until);
       this.timer?.ref(); // a call keeps the process alive
-      unlink = onAbort(signals, (reason) => end(() => reject(reason)));
+      const unlink = onAbort(signals, (reason) => end(() => reject(reason)));
       promise.then((value) => end(() => resolve(value)), (err) => end(() => reject(err)));
     });
   }
@@ -331,16 +330,13 @@ export class Client {
 
   /** @internal newId returns prefix, counter:pid@host~random. */
   async newId(): Promise<string> {
-    this.prefix ??= await this.askPrefix();
+    if (this.prefix === undefined) {
+      const name = await this.send(["ACL", "WHOAMI"]).catch((err: unknown) => {
+        if (!isFinal(err)) throw err; // a user without the right to ask sets idPrefix
+      });
+      this.prefix = name && name !== "default" ? `${String(name)}:` : "";
+    }
     return `${this.prefix}${++lastId}:${process.pid}@${host}~${processTag}`;
-  }
-
-  /** askPrefix asks for the name of the user. Without the right to ask, the server names none. */
-  private async askPrefix(): Promise<string> {
-    const name = await this.send(["ACL", "WHOAMI"]).catch((err: unknown) => {
-      if (!isFinal(err)) throw err;
-    });
-    return name && name !== "default" ? `${String(name)}:` : "";
   }
 
   /** @internal note logs that something has failed and will be tried again, not more often than noteEvery. */

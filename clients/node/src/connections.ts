@@ -145,6 +145,7 @@ export class Connection {
   close(): void {
     this.ended = true;
     const hangUp = (raw: Raw): unknown => (raw.call ? raw.disconnect() : raw.isOpen && raw.destroy());
-    this.raw.then(hangUp).catch(() => undefined);
+    // A client that still connects may ignore it.
+    this.ready.catch(() => this.raw).then(hangUp).catch(() => undefined);
   }
 }

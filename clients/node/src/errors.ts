@@ -11,11 +11,9 @@ export class SimbaError extends Error {
  * means that another waiter is next.
  */
 export class NotAcquiredError extends SimbaError {
-  readonly owner: Owner | undefined;
   /** @internal */
-  constructor(mutex: string, owner?: Owner) {
+  constructor(mutex: string, readonly owner: Owner | undefined) {
     super(`mutex ${mutex} not acquired: ${owner ? `${owner.id} owns it` : "another waiter is next"}`);
-    this.owner = owner;
   }
 }
 

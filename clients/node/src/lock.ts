@@ -117,8 +117,7 @@ export class Lock implements AsyncDisposable {
   /** @internal acquire contends. If it rejects, the contender takes back what it has asked for. */
   async acquire(signals: Signals): Promise<this> {
     try {
-      const limit = this.options.wait ?? Infinity;
-      return await this.client.within(limit, this.contend(), () => this.why(), signals);
+      return await this.client.within(this.options.wait, this.contend(), () => this.why(), signals);
     } catch (err) {
       this.quit = true;
       this.wake();
@@ -149,7 +148,7 @@ export class Lock implements AsyncDisposable {
       else client.leave(this);
       throw err;
     } finally {
-      client.waits.remove(this);
+      client.waits.all.delete(this.request);
     }
   }
 
@@ -197,8 +196,7 @@ export class Lock implements AsyncDisposable {
 
   /** rest waits for about so many milliseconds, or until something has happened. */
   private async rest(ms: number): Promise<void> {
-    const until = (wake: () => void): void => void (this.wake = wake);
-    if (!this.quit) await this.client.sleep(ms * (0.5 + Math.random()), [], until);
+    if (!this.quit) await this.client.sleep(ms * (0.5 + Math.random()), [], (wake) => (this.wake = wake));
   }
 
   /** @internal deliver hands over the outcome of the last request. */
@@ -266,8 +264,7 @@ export class Lock implements AsyncDisposable {
 
   /** @internal end makes the signal fire. If a function works, it ends by itself before the release. */
   end(reason: unknown): void {
-    this.controller ??= new AbortController();
-    this.controller.abort(reason);
+    (this.controller ??= new AbortController()).abort(reason);
     if (this.kind === "lock" || this.kind === "once") this.release().catch(() => undefined);
   }
 

@@ -30,10 +30,13 @@ export function now(): number {
 /** Signals are those that can end a call. */
 export type Signals = readonly (AbortSignal | undefined)[];
 
-/** onAbort calls f with the reason when a signal fires, until the function that it returns is called. */
+/**
+ * onAbort calls f with the reason when a signal fires, until the function that it returns is called. It
+ * returns before it calls f.
+ */
 export function onAbort(signals: Signals, f: (reason: unknown) => void): () => void {
   const abort = (): void => f(signals.find((signal) => signal?.aborted)?.reason);
   for (const signal of signals) signal?.addEventListener("abort", abort);
-  if (signals.some((signal) => signal?.aborted)) abort();
+  if (signals.some((signal) => signal?.aborted)) queueMicrotask(abort);
   return () => signals.forEach((signal) => signal?.removeEventListener("abort", abort));
 }

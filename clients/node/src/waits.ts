@@ -22,21 +22,18 @@ export class Waits {
   /** The connection, if there is one. */
   connection: Connection | undefined;
   private last = 0;
-  private readonly all = new Map<number, Lock>();
+  /** The contenders by the numbers of their last requests. */
+  readonly all = new Map<number, Lock>();
   private refusedAt = -Infinity;
 
   constructor(private readonly client: Client) {}
 
   /** add gives a contender the number of the request that it is about to send. */
   add(lock: Lock): void {
-    this.remove(lock);
+    this.all.delete(lock.request);
     lock.request = ++this.last;
     lock.outcome = undefined;
     this.all.set(lock.request, lock);
-  }
-
-  remove(lock: Lock): void {
-    this.all.delete(lock.request);
   }
 
   /** open opens the connection, if there is none. */
@@ -62,8 +59,7 @@ export class Waits {
     connection.close(); // so that the server hands on what this connection did not receive
     this.connection = undefined;
     this.name = newName();
-    for (const lock of this.all.values())
-      lock.deliver(new UnavailableError("the wait's connection has ended"));
+    this.all.forEach((lock) => lock.deliver(new UnavailableError("the wait's connection has ended")));
     this.all.clear();
   }
 
