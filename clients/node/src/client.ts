@@ -5,6 +5,7 @@ import { Connection, isFinal, known, type Redis } from "./connections.js";
 import { ClosedError, InUseError, UnavailableError } from "./errors.js";
 import { fieldsOf, Lock, ownerOf, type Kind, type Owner, type Reply } from "./lock.js";
 import { now, onAbort, type Signals } from "./time.js";
+import { verify } from "./verify.js";
 import { Waits } from "./waits.js";
 import { follow, type State } from "./watch.js";
 
@@ -17,12 +18,19 @@ export interface ContendOptions {
    * the Client, 2,000, or 0 if only its ttl is set. The server calls it TRANSITION.
    */
   grace?: number | undefined;
-  /** How long to wait for the mutex at most, in milliseconds; default: without limit. */
-  wait?: number | undefined;
   /** The contender's id, instead of a new one. No other contender of the mutex may have it. */
   id?: string | undefined;
   /** Ends the call, which then rejects with the signal's reason. */
   signal?: AbortSignal | undefined;
+}
+
+/** Options of lock. */
+export interface LockOptions extends ContendOptions {
+  /**
+   * How long to wait for the mutex at most, in milliseconds; default: without limit. 0 asks once, like
+   * tryLock, which can take as long as the server takes to reply.
+   */
+  wait?: number | undefined;
 }
 
 /** Options of a Client. Default windows are shortened if the server refuses them as too long. */
@@ -74,7 +82,7 @@ export class Client {
   private closed = false;
   private prefix: string | undefined;
   private readonly stop = new AbortController(); // aborted when the Client is closed
-  private readonly all = new Map<string, Lock>(); // each until the server has nothing for it
+  private readonly all = new Map<string, Lock>(); // until the server keeps no tenure or queue entry
   private readonly watchers = new Set<{ readonly mutex: string; wake: () => void }>();
   private readonly limits = new Set<{ readonly until: number; readonly expire: () => void }>();
   private timer: NodeJS.Timeout | undefined;
@@ -87,6 +95,7 @@ export class Client {
    */
   constructor(/** @internal */ readonly redis: Redis, /** @internal */ readonly options: ClientOptions = {}) {
     if (typeof redis !== "function") known(redis);
+    verify({}, options);
     this.timeout = options.timeout ?? 3000;
     this.ttl = options.ttl ?? 10_000;
     this.grace = options.grace ?? (options.ttl === undefined ? 2000 : 0);
@@ -99,12 +108,12 @@ export class Client {
    * lock waits until it owns the mutex, first come, first served, and renews its lease. The caller must
    * release the Lock. Locks are not reentrant.
    *
-   * It rejects with a NotAcquiredError or an UnavailableError when the option wait has passed, with
-   * the reason of an aborted signal, and with the server's error reply if that refuses the request.
-   * While the server does not answer, lock tries again.
+   * When the option wait has passed, it rejects with a NotAcquiredError, or with an UnavailableError if
+   * the last request got no reply. It rejects with the reason of an aborted signal, and with the server's
+   * error reply if that refuses the request. While the server does not answer, lock tries again.
    */
-  lock(mutex: string, options: ContendOptions = {}): Promise<Lock> {
-    return this.contend(mutex, options, "lock");
+  lock(mutex: string, options: LockOptions = {}): Promise<Lock> {
+    return this.contend(mutex, options, options.wait === 0 ? "once" : "lock");
   }
 
   /**
@@ -115,21 +124,23 @@ export class Client {
     return this.contend(mutex, options, "once");
   }
 
-  private contend(mutex: string, options: ContendOptions, kind: Kind): Promise<Lock> {
+  private async contend(mutex: string, options: LockOptions, kind: Kind): Promise<Lock> {
+    verify({ mutex }, options);
     return new Lock(this, mutex, options, kind).acquire([this.stop.signal, options.signal]);
   }
 
   /**
    * lead contends for the mutex until the signal fires or the Client is closed, and runs work once for
-   * each tenure. When the tenure is lost or the signal fires, `tenure.signal` fires, and work should
-   * return. When work returns, lead releases the mutex and contends again at the end of the queue. If
-   * work ends within a second, lead first pauses, each time longer, up to the TTL. It logs what work
-   * throws. If work returns `final(value)`, lead resolves with the value.
+   * each tenure. When the tenure is lost or the signal fires, `tenure.signal` fires, `tenure.check()`
+   * returns false, and work should return. When work returns, lead releases the mutex and contends again
+   * at the end of the queue. If work ends within a second, lead first pauses, each time longer, up to
+   * the TTL. It logs what work throws. If work returns `final(value)`, lead resolves with the value.
    *
    * It rejects with the signal's reason, and with the server's error reply if that refuses the first
    * tenure. Later refusals are logged, and lead tries again.
    */
   async lead(mutex: string, work: Work, options: ContendOptions = {}): Promise<unknown> {
+    verify({ mutex, work }, options);
     const signals = [this.stop.signal, options.signal];
     for (let pause = 0, kind: Kind = "work"; ; kind = "patient") {
       const lock = await this.contend(mutex, options, kind);
@@ -152,7 +163,7 @@ export class Client {
    * every logs what work throws, and goes on. In all else it is like lead.
    */
   async every(mutex: string, period: number, work: Work, options: ContendOptions = {}): Promise<unknown> {
-    if (!(period > 0)) throw new RangeError(`period is ${period}, not more than 0`);
+    verify({ mutex, period, work });
     const follow = async (lock: Lock): Promise<unknown> => {
       for (let next = now(); ;) {
         await this.sleep(next - now(), [lock.signal]);
@@ -172,7 +183,7 @@ export class Client {
     } catch (err) {
       const { aborted, reason } = lock.signal;
       const ended = aborted && (err === reason || (err instanceof Error && err.name === "AbortError"));
-      if (!ended) this.logger.error("the work failed", { mutex: lock.mutex, contender: lock.id, err });
+      if (!ended) this.log("error", "the work failed", { mutex: lock.mutex, contender: lock.id, err });
     }
   }
 
@@ -185,15 +196,17 @@ export class Client {
    * first read. It logs any other error, and goes on.
    */
   async *watch(mutex: string, options: Pick<ContendOptions, "signal"> = {}): AsyncGenerator<State, never> {
+    verify({ mutex }, options);
     const signals = [this.stop.signal, options.signal];
     const watcher = { mutex, wake: (): void => undefined };
     const read = follow(this, mutex);
     try {
       for (;;) {
+        const noticed = new Promise<void>((wake) => (watcher.wake = wake)); // also by a notice during the read
         yield* await this.within(Infinity, read(), undefined, signals);
         this.watchers.add(watcher);
         this.wakeAt(now());
-        await this.sleep(watchEvery, signals, (wake) => (watcher.wake = wake));
+        await this.within(watchEvery, noticed, undefined, signals);
       }
     } finally {
       this.watchers.delete(watcher);
@@ -202,6 +215,7 @@ export class Client {
 
   /** owner returns the owner of a mutex, or undefined if the mutex is free. */
   async owner(mutex: string): Promise<Owner | undefined> {
+    verify({ mutex });
     const reply = await this.send(["SIMBA.OWNER", mutex]);
     return reply === null ? undefined : ownerOf(fieldsOf<Reply>(reply));
   }
@@ -211,6 +225,7 @@ export class Client {
    * for a client that claims to be the owner. If it rejects, the resource must refuse.
    */
   async check(mutex: string, token: number): Promise<boolean> {
+    verify({ mutex });
     if (!Number.isSafeInteger(token) || token <= 0) return false; // no tenure has such a token
     return (await this.send(["SIMBA.CHECK", mutex, String(token)])) === 1;
   }
@@ -248,7 +263,7 @@ export class Client {
     this.all.set(key, lock);
   }
 
-  /** @internal leave removes a contender for which the server has nothing. */
+  /** @internal leave removes a contender: the server keeps no tenure or queue entry for it. */
   leave(lock: Lock): void {
     const key = keyOf(lock.mutex, lock.id);
     if (this.all.get(key) === lock) this.all.delete(key);
@@ -300,6 +315,7 @@ export class Client {
 
   /** tick does what is due for all tenures, and subscribes to what they and the watchers want. */
   private readonly tick = (): void => {
+    this.tickAt = Infinity;
     const time = now();
     const want = new Set([...this.watchers].map(({ mutex }) => `simba-events:{${mutex}}`));
     let next = Infinity;
@@ -309,13 +325,12 @@ export class Client {
       next = Math.min(next, until > time ? until : Infinity);
     }
     this.listen(want);
-    this.tickAt = Infinity;
     if (this.all.size + want.size + this.limits.size > 0) this.wakeAt(Math.min(next, time + tickEvery));
   };
 
   /** listen subscribes to these channels and to no others. Without channels it closes the connection. */
   private listen(want: Set<string>): void {
-    if (want.size === 0) return this.notices?.close();
+    if (want.size === 0 || this.closed) return this.notices?.close();
     const { ended, opened } = this.notices ?? { ended: true, opened: -Infinity };
     if (ended && now() - opened > redialAfter) this.notices = new Connection(this);
     this.notices?.listen(want).catch((err: unknown) => this.note("SUBSCRIBE", err));
@@ -343,6 +358,11 @@ export class Client {
   note(what: string, err: unknown): void {
     if (this.stop.signal.aborted || now() - this.noted < noteEvery) return;
     this.noted = now();
-    this.logger.warn(`${what}: failed, the Client will try again`, { err });
+    this.log("warn", `${what}: failed, the Client will try again`, { err: String(err) });
+  }
+
+  /** @internal log drops what the logger throws, so that a fault of it stops nothing else. */
+  log(level: keyof Logger, message: string, details: object): void {
+    (async () => this.logger[level](message, details))().catch(() => undefined);
   }
 }

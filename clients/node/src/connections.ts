@@ -26,17 +26,11 @@ interface Raw extends RedisClient {
 
 // A connection never connects again, so it resends nothing. Each client ignores the options of the other.
 const once = {
-  lazyConnect: true,
-  retryStrategy: null,
-  reconnectOnError: null,
-  enableOfflineQueue: false,
-  enableReadyCheck: false,
-  stringNumbers: false,
-  keyPrefix: "",
-  commandTimeout: undefined,
-  disableOfflineQueue: true,
-  maintNotifications: "disabled",
-  commandOptions: undefined,
+  // ioredis
+  lazyConnect: true, retryStrategy: null, reconnectOnError: null, enableOfflineQueue: false,
+  enableReadyCheck: false, stringNumbers: false, keyPrefix: "", commandTimeout: undefined,
+  // node-redis
+  disableOfflineQueue: true, maintNotifications: "disabled", commandOptions: undefined,
 };
 
 /** known returns the client of a single server, or throws a TypeError if it does not know it. */

@@ -4,7 +4,7 @@
  * @packageDocumentation
  */
 export { Client, final } from "./client.js";
-export type { ClientOptions, ContendOptions, Logger, Work } from "./client.js";
+export type { ClientOptions, ContendOptions, LockOptions, Logger, Work } from "./client.js";
 export type { Redis, RedisClient } from "./connections.js";
 export * from "./errors.js";
 export type { Lock, Owner } from "./lock.js";

@@ -1,4 +1,4 @@
-import type { Client, ContendOptions } from "./client.js";
+import type { Client, LockOptions } from "./client.js";
 import { isFinal, unavailable } from "./connections.js";
 import { ClosedError, LostError, NotAcquiredError, UnavailableError } from "./errors.js";
 import { now, type Signals } from "./time.js";
@@ -40,7 +40,6 @@ export const ownerOf = ({ owner: id, token }: Reply): Owner | undefined => (id ?
 export type Kind = "lock" | "once" | "work" | "patient";
 
 const lostError = (mutex: string): Error => new LostError(`mutex ${mutex} lost: another may own it`);
-const asyncDispose: typeof Symbol.asyncDispose = Symbol.asyncDispose ?? Symbol.for("asyncDispose");
 const retryPause = 100; // doubles with each request that fails, up to the TTL or retryPauseMax
 const retryPauseMax = 2000;
 const givePause = 1000; // at most, between the requests of a release
@@ -76,11 +75,12 @@ export class Lock implements AsyncDisposable {
   private held = false;
   private quit = false; // the call has ended, so the contender must
   private why: () => unknown = () => new UnavailableError("the server has not replied");
-  private via: string[] | undefined; // names that request, if it waits
+  private via: string[] | undefined; // names that request, if it waits; [] if the contender polls
   private keeps = false; // the server may have a tenure or a queue entry for the contender
   private ttl: number;
   private grace: number;
   private until = 0; // when the owner gives the lease up
+  private sent = 0; // when the request was sent from which the lease counts
   private loss: Error | undefined;
   private controller: AbortController | undefined; // made when it is needed, since it is slow to make
 
@@ -88,7 +88,7 @@ export class Lock implements AsyncDisposable {
   constructor(
     private readonly client: Client,
     readonly mutex: string,
-    private readonly options: ContendOptions,
+    private readonly options: LockOptions,
     private readonly kind: Kind,
   ) {
     this.id = options.id ?? "";
@@ -106,21 +106,30 @@ export class Lock implements AsyncDisposable {
   }
 
   /**
-   * check reports whether this process still owns the mutex. It asks no server but reads a clock, so
-   * it is right at once after a freeze of the process or work that has blocked the event loop.
+   * check reports whether this process still owns the mutex and may work: it returns false, too, as soon
+   * as the signal has fired. It asks no server but reads a clock, so it is right at once after a freeze of
+   * the process or work that has blocked the event loop.
    */
   check(): boolean {
+    return this.owns() && !this.controller?.signal.aborted;
+  }
+
+  /** owns reports whether the lease lasts. It does until the work has returned, also after the signal. */
+  private owns(): boolean {
     if (this.held && this.until <= now()) this.lose();
     return this.held;
   }
 
   /** @internal acquire contends. If it rejects, the contender takes back what it has asked for. */
   async acquire(signals: Signals): Promise<this> {
+    signals.forEach((signal) => signal?.throwIfAborted());
+    const wait = this.kind === "lock" ? this.options.wait : undefined; // "once" ends by the timeout
     try {
-      return await this.client.within(this.options.wait, this.contend(), () => this.why(), signals);
+      return await this.client.within(wait, this.contend(), () => this.why(), signals);
     } catch (err) {
       this.quit = true;
       this.wake();
+      if (this.held) this.release().catch(() => undefined); // the call ended at the moment of the grant
       throw err;
     }
   }
@@ -166,14 +175,15 @@ export class Lock implements AsyncDisposable {
       this.keeps ||= !isFinal(err); // a request without a reply may have been granted
       throw err;
     });
-    this.via = reply.request ? via : undefined; // without a number, the waiter is not known yet
+    // Without a number, the waiter is not known yet, and the contender polls.
+    this.via = reply.request ? via : reply.status === "queued" ? [] : undefined;
     const owner = ownerOf(reply);
     this.why = () => new NotAcquiredError(this.mutex, owner);
     this.keeps = reply.status !== "busy";
     if (!this.keeps) throw this.why();
     if (reply.status === "queued") {
       client.waits.open();
-      if (!this.outcome) await this.rest(this.via ? askAgain : pollPause);
+      if (!this.outcome) await this.rest(reply.request ? askAgain : pollPause);
       if (!this.outcome) return false;
       if (this.outcome instanceof Error) throw this.outcome;
       reply = this.outcome;
@@ -222,6 +232,8 @@ export class Lock implements AsyncDisposable {
   }
 
   private renewed(reply: Reply, sent: number): void {
+    if (sent < this.sent) return; // the reply to a later request came first
+    this.sent = sent;
     const length = Math.min(this.ttl + this.grace, reply.transition);
     this.due = sent + Math.min(this.ttl, length) / 3;
     this.until = sent + length - Math.min(length / 100, 250);
@@ -229,7 +241,7 @@ export class Lock implements AsyncDisposable {
 
   /** @internal act does what is due, adds the wanted channel, and returns when the next thing is due. */
   act(time: number, want: Set<string>): number {
-    if (!this.check()) return Infinity;
+    if (!this.owns()) return Infinity;
     if (time - this.began >= subscribeAfter) want.add(`simba:{${this.mutex}}`);
     if (time >= this.due) {
       // A third of what is left, so that there is time to try again by another connection.
@@ -258,8 +270,8 @@ export class Lock implements AsyncDisposable {
     this.held = false;
     this.loss = lostError(this.mutex);
     const { client, mutex, id, token } = this;
-    client.logger.warn("mutex lost", { mutex, contender: id, token, owner });
     this.end(this.loss);
+    client.log("warn", "mutex lost", { mutex, contender: id, token, owner });
   }
 
   /** @internal end makes the signal fire. If a function works, it ends by itself before the release. */
@@ -274,14 +286,14 @@ export class Lock implements AsyncDisposable {
    * until the lease is over. A second call returns the result of the first.
    */
   async release(): Promise<void> {
-    if (this.check()) this.held = false;
+    if (this.owns()) this.held = false;
     this.giving ??= this.giveBack();
     const failure = this.loss ?? (await this.client.within(this.client.timeout, this.giving, unavailable));
     if (failure) throw failure;
   }
 
   /** For `await using`: release, but it logs an UnavailableError. */
-  async [asyncDispose](): Promise<void> {
+  async [Symbol.asyncDispose](): Promise<void> {
     await this.release().catch((err: Error) => {
       if (err instanceof LostError) throw err;
       this.client.note(`${this.mutex} is free when its lease ends: RELEASE`, err);
@@ -314,7 +326,10 @@ export class Lock implements AsyncDisposable {
    */
   private async kept(): Promise<string[] | undefined> {
     if (this.options.id === undefined) return [];
-    if (this.via?.[1] === this.client.waits.name) return this.via;
+    const { via } = this;
+    if (via?.[1] === this.client.waits.name) return via;
+    this.via = undefined;
+    if (via?.length === 0) return via; // a queue entry has no token; sent once, so that it cannot be late
     const owner = await this.client.owner(this.mutex);
     return owner?.id === this.id ? ["TOKEN", `${owner.token}`] : undefined;
   }

@@ -6,7 +6,13 @@ import { fieldsOf, type Owner } from "./lock.js";
 export interface State {
   /** undefined: the mutex was free. */
   readonly owner: Owner | undefined;
+  /** The change: acquired, released, expired or broken. "": the present state, at first or after a gap. */
+  readonly event: string;
+  /** Why; often "". */
+  readonly reason: string;
 }
+
+type Change = Pick<State, "event" | "reason"> & { owner: string; token: number };
 
 /**
  * follow returns a function that reads the owners of a mutex since its last call. It reads the server's
@@ -22,17 +28,17 @@ export function follow(client: Client, mutex: string): () => Promise<State[]> {
       const history = (await client.send(["SIMBA.HISTORY", mutex, "COUNT", "100"])) as unknown[];
       const states: State[] = [];
       for (const record of history) {
-        const { event, owner: id, token } = fieldsOf<{ event: string; owner: string; token: number }>(record);
+        const { event, reason, owner: id, token } = fieldsOf<Change>(record);
         const begins = event === "acquired";
         if (begins ? token <= newest : token !== owner?.token) continue;
         newest = Math.max(newest, token);
         owner = begins ? { id, token } : undefined;
-        states.push({ owner });
+        states.push({ owner, event, reason: reason ?? "" });
       }
       if (!first && (states.length > 0 || present?.token === owner?.token)) return states;
       newest = Math.max(newest, present?.token ?? 0);
       owner = present;
-      return [{ owner }]; // the first owner, or one before whom changes are missing
+      return [{ owner, event: "", reason: "" }]; // the first owner, or one before whom changes are missing
     } catch (err) {
       if (first && isFinal(err)) throw err;
       client.note(mutex, err);

@@ -91,7 +91,7 @@ async function open(r: Request): Promise<simba.Client> {
 }
 
 // contendOptions returns the options of a call that stop can cancel.
-function contendOptions(r: Request): simba.ContendOptions {
+function contendOptions(r: Request): simba.LockOptions {
   const stop = new AbortController();
   stops.set(r.as, stop);
   return { id: r.id_of, ttl: r.ttl, grace: r.grace, wait: r.limit, signal: stop.signal };

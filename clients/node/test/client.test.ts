@@ -35,6 +35,15 @@ class Inside extends Client {
   }
 }
 
+/** An Inner has what the types of the package leave out. */
+interface Inner {
+  all: Map<string, Lock>;
+  waits: { open(): void };
+  wakeAt(time: number): void;
+  send(args: string[], patience?: number): Promise<unknown>;
+}
+const innerOf = (client: Client): Inner => client as unknown as Inner;
+
 let server: Server;
 let slept = 0;
 const unhandled: unknown[] = [];
@@ -296,6 +305,129 @@ for (const variant of variants) {
       assert.equal(await waiters(), 0);
       assert.ok(lock.signal.reason instanceof ClosedError);
       await assert.rejects(client.lock(mutex), ClosedError);
+    });
+
+    test("check is false as soon as the call of a leader is aborted, and the work keeps the mutex", async () => {
+      for (const end of [(stop: AbortController) => stop.abort(), () => void client.close()]) {
+        const stop = new AbortController();
+        let owned = false;
+        const work = async (tenure: Lock): Promise<void> => {
+          setTimeout(end, 20, stop);
+          for (let i = 0; i < 300 && tenure.check(); i++) await sleep(5);
+          assert.ok(tenure.signal.aborted && !tenure.check());
+          await sleep(1500); // longer than the TTL
+          owned = await other.check(mutex, tenure.token);
+        };
+        const leading = client.lead(mutex, work, { signal: stop.signal, ttl: 600, grace: 600 });
+        await assert.rejects(leading);
+        assert.ok(owned);
+        assert.equal(await other.owner(mutex), undefined);
+      }
+    });
+
+    test("a call that is aborted at the moment of the grant leaves nothing", async () => {
+      const stop = new AbortController();
+      const inner = innerOf(client);
+      const { wakeAt } = inner;
+      inner.wakeAt = (time) => {
+        for (const lock of inner.all.values()) if (lock.check()) stop.abort(7);
+        wakeAt.call(client, time);
+      };
+      await assert.rejects(client.lock(mutex, { signal: stop.signal }), (err) => err === 7);
+      await eventually(async () => (await other.owner(mutex)) === undefined);
+      assert.equal(inner.all.size, 0);
+    });
+
+    test("a wait with an id of the caller that polls leaves the queue at its end", async () => {
+      await using lock = await other.lock(mutex);
+      innerOf(client).waits.open = () => undefined; // as when the user may not send SIMBA.NEXT
+      await assert.rejects(client.lock(mutex, { id: "mine", wait: 500 }), NotAcquiredError);
+      await eventually(async () => (await waiters()) === 0, 500);
+      assert.ok(lock.check());
+    });
+
+    test("wait 0 asks once", async () => {
+      await (await client.lock(mutex, { wait: 0 })).release();
+      await using _ = await other.lock(mutex);
+      await assert.rejects(client.lock(mutex, { wait: 0 }), NotAcquiredError);
+      assert.equal(await waiters(), 0);
+    });
+
+    test("arguments are verified at the call", async () => {
+      const loose = client as unknown as Record<string, (...args: unknown[]) => Promise<unknown>>;
+      const work = (): undefined => undefined;
+      const calls: [ErrorConstructor, RegExp, string, ...unknown[]][] = [
+        [TypeError, /^mutex /, "lock", undefined],
+        [RangeError, /^mutex /, "tryLock", ""],
+        [TypeError, /^mutex /, "owner", 3],
+        [TypeError, /^mutex /, "check", undefined, 1],
+        [RangeError, /^id /, "lock", mutex, { id: "" }],
+        [TypeError, /^id /, "lock", mutex, { id: 5 }],
+        [TypeError, /^signal /, "lock", mutex, { signal: "x" }],
+        [TypeError, /^signal /, "lead", mutex, work, { signal: {} }],
+        [RangeError, /^wait /, "lock", mutex, { wait: -1 }],
+        [RangeError, /^wait /, "lock", mutex, { wait: NaN }],
+        [TypeError, /^wait /, "lock", mutex, { wait: "1" }],
+        [RangeError, /^ttl /, "lock", mutex, { ttl: 0 }],
+        [RangeError, /^grace /, "lock", mutex, { grace: -1 }],
+        [TypeError, /^work /, "lead", mutex, undefined],
+        [TypeError, /^work /, "every", mutex, 1, 2],
+        [RangeError, /^period /, "every", mutex, 0, work],
+      ];
+      for (const [type, message, method, ...args] of calls) {
+        await assert.rejects(loose[method]!(...args), (err) => err instanceof type && message.test(err.message));
+      }
+      for (const timeout of [0, NaN]) assert.throws(() => new Client(variant.make(1), { timeout }), RangeError);
+      await assert.rejects(client.watch(undefined as unknown as string).next(), TypeError);
+      assert.equal(await other.owner(mutex), undefined);
+    });
+
+    test("an aborted signal sends nothing", async () => {
+      const sent: string[] = [];
+      const { send } = innerOf(client);
+      innerOf(client).send = (args, patience) => (sent.push(args[0]!), send.call(client, args, patience));
+      await assert.rejects(client.lock(mutex, { signal: AbortSignal.abort(7) }), (err) => err === 7);
+      await sleep(20);
+      assert.deepEqual(sent, []);
+    });
+
+    test("watch does not miss a notice while its consumer works", async () => {
+      const stop = new AbortController();
+      const watching = client.watch(mutex, { signal: stop.signal });
+      await watching.next();
+      const change = watching.next();
+      await sleep(200); // until it has subscribed
+      const lock = await other.lock(mutex, { id: "a" });
+      const { value } = await change;
+      assert.deepEqual([value.owner?.id, value.event], ["a", "acquired"]);
+      await lock.release();
+      await sleep(200); // the notice comes now
+      const from = performance.now();
+      assert.equal((await watching.next()).value.event, "released");
+      assert.ok(performance.now() - from < 1000);
+      stop.abort();
+      await assert.rejects(watching.next());
+    });
+
+    test("a late reply to a renewal does not shorten the lease", async () => {
+      const lock = await client.lock(mutex);
+      const inner = lock as unknown as { until: number; sent: number; renewed(reply: object, sent: number): void };
+      const { until, sent } = inner;
+      inner.renewed({ transition: 12_000 }, sent - 5000);
+      assert.equal(inner.until, until);
+      await lock.release();
+    });
+
+    test("a logger that throws stops nothing", async () => {
+      const fail = (): never => assert.fail("the logger");
+      const loud = new Client(variant.make(server.port), { logger: { warn: fail, error: fail } });
+      const lock = await loud.lock(mutex);
+      await sleep(1000);
+      await other.ask("SIMBA.BREAK", mutex);
+      await aborted(lock.signal);
+      let runs = 0;
+      await loud.lead(mutex, () => (++runs < 2 ? assert.fail("work") : final()));
+      await loud.close();
     });
 
     test("a server that is away is waited for, but not by tryLock", async () => {
