@@ -30,7 +30,7 @@ func (b *Backend) applyReply(mutex string, s *reply) {
 }
 
 // scheduleNext schedules the next reconciliation of a mutex after a reply. Replies arrive in any
-// order. If the mutex has waiters here or orphans, a reply only brings the time forward.
+// order. If the mutex has waiters or chores here, a reply only brings the time forward.
 // Backend.reconcile sets the next time after each reconciliation.
 func (b *Backend) scheduleNext(mutex string, s *reply) {
 	changed := len(s.tickets) > 0
@@ -41,22 +41,22 @@ func (b *Backend) scheduleNext(mutex string, s *reply) {
 	}
 	switch {
 	case changed && b.needsReconciling(mutex):
-		b.schedule.bringForward(mutex, s.reconcileAt())
+		b.schedule.bringForward(s.reconcileAt(), mutex)
 	case changed:
 		b.schedule.set(mutex, s.reconcileAt(), s.now)
 	case s.due == 0 && s.status == "released" && !b.needsReconciling(mutex):
 		b.schedule.cancel(mutex, s.now)
 	}
 	if len(s.tickets) == 0 && slices.ContainsFunc(s.events, isHandoff) {
-		b.schedule.bringForward(mutex, time.Now().Add(checkAfter))
+		b.schedule.bringForward(time.Now().Add(checkAfter), mutex)
 	}
 }
 
 func (b *Backend) needsReconciling(mutex string) bool {
 	b.mu.Lock()
-	orphaned := len(b.orphans[mutex]) > 0
+	hasChores := len(b.chores[mutex]) > 0
 	b.mu.Unlock()
-	return orphaned || b.waiters.Count(mutex) > 0
+	return hasChores || b.waiters.Count(mutex) > 0
 }
 
 func isHandoff(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.Reason == "handoff" }

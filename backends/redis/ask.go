@@ -39,7 +39,7 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 	}
 	if err != nil {
 		if b.waiters.Count(mutex) > 0 {
-			b.schedule.bringForward(mutex, time.Now().Add(retryAfter))
+			b.schedule.bringForward(time.Now().Add(retryAfter), mutex)
 		}
 		return nil, b.requestError(err)
 	}

@@ -49,7 +49,7 @@ type Backend struct {
 	delivered        recentSet[delivery]          // grants that this server has handled
 	lateGrants       map[string]grant             // by ticket, see waitTicket
 	acknowledged     recentSet[string]            // tickets whose End returned StatusAcquired
-	orphans          map[string][]orphan          // by mutex
+	chores           map[string][]chore           // by mutex
 }
 
 // Open connects to Redis and checks that Redis can keep locks. If Redis cannot, the error says why
@@ -85,12 +85,12 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		source:           source,
 		tasks:            newTasks(),
 		eventLog:         newOrderedLog(o.Notices, o.History),
-		schedule:         newSchedule(),
 		reconciling:      make(map[string]bool),
 		contenderNotices: make(map[string][]contenderNotice),
 		lateGrants:       make(map[string]grant),
-		orphans:          make(map[string][]orphan),
+		chores:           make(map[string][]chore),
 	}
+	b.schedule = &schedule{reconcile: b.reconcileSoon, byMutex: make(map[string]*dueTime)}
 	b.SetHandoffWindow(o.HandoffWindow)
 	b.SetQueueGrace(o.QueueGrace)
 	b.waiters = proxy.NewWaiters(waitEnder{b})
@@ -122,7 +122,6 @@ func (b *Backend) start(ctx context.Context, t target) error {
 	}
 	b.checks.Repaired = b.subs.catchUp
 	b.tasks.start(func() { b.checks.Run(b.tasks.ctx, b.waiters) })
-	b.tasks.start(func() { b.schedule.run(b.tasks.ctx, b.reconcileSoon) })
 	b.tasks.start(b.runSweeps)
 	return nil
 }
@@ -140,6 +139,7 @@ func (b *Backend) Close() error {
 	b.subs.close()
 	_ = b.up.close() // requests in flight fail
 	b.tasks.wg.Wait()
+	b.schedule.stop()
 	return nil
 }
 
@@ -192,7 +192,7 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 		// began while this request ran, a reconciliation ends it.
 		if earlier == nil || !earlier.Grant(proxy.Grant{Token: s.token, Since: s.sent, Confirm: true}) {
 			if b.waiters.Find(r.Mutex, r.Contender) != nil {
-				b.schedule.bringForward(r.Mutex, time.Now())
+				b.schedule.bringForward(time.Now(), r.Mutex)
 			}
 		}
 	}

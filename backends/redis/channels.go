@@ -15,17 +15,17 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	if b.tasks.ctx.Err() != nil {
 		return 0, simba.ErrStopped
 	}
+	mutex, contender, ok := simba.ParseChannel(channel)
 	var channels []string
-	var mutex, contender string
-	if pattern {
-		channels = b.subs.patternSubscribed(channel)
-	} else if m, c, ok := simba.ParseContenderChannel(channel); ok {
-		mutex, contender, channels = m, c, []string{channel}
-	} else if m, ok := simba.ParseMutexChannel(channel); ok {
-		mutex, channels = m, []string{channel}
-	} else if m, ok := simba.ParseEventChannel(channel); ok {
-		// Tenures that begin without our scripts are announced on the mutex's channel only.
-		mutex, channels = m, []string{channel, simba.MutexChannel(m)}
+	switch {
+	case pattern:
+		mutex, channels = "", b.subs.patternSubscribed(channel)
+	case ok && contender == "":
+		// Tenures that begin without our scripts are announced on the mutex's channel only, also to
+		// subscribers of events.
+		channels = []string{channel, simba.MutexChannel(mutex)}
+	case ok:
+		channels = []string{channel}
 	}
 	if len(channels) == 0 {
 		return 0, nil
@@ -35,7 +35,7 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	if err := b.subs.subscribeAndWait(ctx, channels...); err != nil {
 		return 0, b.requestError(err)
 	}
-	if mutex == "" {
+	if pattern {
 		b.subs.subscribe(contenderGlob)
 		return 0, nil
 	}
@@ -44,7 +44,7 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 		_, err := b.runReconcile(ctx, mutex, contender, nil)
 		return 0, err
 	}
-	b.schedule.bringForward(mutex, time.Now()) // to learn when its lease ends
+	b.schedule.bringForward(time.Now(), mutex) // to learn when its lease ends
 	return 0, nil
 }
 
@@ -76,6 +76,37 @@ func (s *subscriptions) hasSubscriber(mutex string) bool {
 	return hasPatterns || s.b.notices.Subscribed(simba.MutexChannel(mutex)) || s.b.notices.Subscribed(simba.EventChannel(mutex))
 }
 
+// onConfirmed reads the state of the mutexes that a channel concerns, after a node has confirmed
+// the subscription to the channel. Messages before the confirmation have not reached this server,
+// and other servers may have removed the waiters' queue entries.
+func (s *subscriptions) onConfirmed(channel string, again bool) {
+	b := s.b
+	switch mutex, contender, ok := simba.ParseChannel(channel); {
+	case channel == s.serverChannel():
+		b.checks.Again() // the connection may be new, and lead to another node
+		b.schedule.bringForward(time.Now(), append(b.waiters.Mutexes(), b.choreMutexes()...)...)
+	case channel == contenderGlob:
+		b.schedule.bringForward(time.Now(), b.waiters.Mutexes()...)
+	case ok && contender != "" && again: // else Subscribed repeats the notice
+		b.addChore(mutex, chore{contender: contender}, 0)
+	case ok && contender == "":
+		b.schedule.bringForward(time.Now(), mutex)
+	}
+}
+
+// catchUp reconciles all mutexes that concern this server. While the checks refuse Redis, no script
+// hands a mutex off, so catchUp runs after the repair.
+func (s *subscriptions) catchUp() {
+	s.onConfirmed(s.serverChannel(), true)
+	for _, sub := range s.all() {
+		for _, name := range sub.names() {
+			if mutex, _, ok := simba.ParseChannel(name); ok {
+				s.b.schedule.bringForward(time.Now(), mutex)
+			}
+		}
+	}
+}
+
 // runSweeps regularly unsubscribes from channels that nobody needs, and forgets old grants.
 func (b *Backend) runSweeps() {
 	ticker := time.NewTicker(unsubscribeAfter)
@@ -96,54 +127,31 @@ func (b *Backend) runSweeps() {
 }
 
 // sweep unsubscribes from channels that were last wanted before an instant, unless a waiter or a
-// client of this server needs them.
+// client of this server needs a channel of the same mutex.
 func (s *subscriptions) sweep(before time.Time) {
-	needed := s.neededChannels(before)
-	for _, sub := range s.all() {
-		sub.sweep(before, func(name string, pattern bool) bool {
-			return name == s.serverChannel() || needed[name] || !pattern && s.b.notices.Subscribed(name)
-		})
-	}
-}
-
-// neededChannels returns the channels that waiters and clients of this server need, besides those
-// that clients subscribe to by their names.
-func (s *subscriptions) neededChannels(before time.Time) map[string]bool {
-	needed := make(map[string]bool)
-	if s.b.waiters.Len() > 0 {
-		needed[contenderGlob] = true
-	}
+	needed := make(map[string]bool) // mutexes
 	for _, m := range s.b.waiters.Mutexes() {
-		needed[simba.MutexChannel(m)] = true
-	}
-	if s.prunePatterns(before) > 0 {
-		needed[noticeGlob], needed[eventGlob], needed[contenderGlob] = true, true, true
+		needed[m] = true
 	}
 	for _, sub := range s.all() {
 		for _, name := range sub.names() {
-			m, isEvent := simba.ParseEventChannel(name)
-			if mutex, _, ok := simba.ParseContenderChannel(name); ok {
-				m = mutex
-			} else if !isEvent {
-				m, _ = simba.ParseMutexChannel(name)
-			}
-			if m != "" && s.b.notices.Subscribed(name) {
-				needed[simba.MutexChannel(m)], needed[contenderGlob] = true, true
+			if m, _, ok := simba.ParseChannel(name); ok && s.b.notices.Subscribed(name) {
+				needed[m] = true
 			}
 		}
 	}
-	return needed
-}
-
-// prunePatterns forgets a glob if no client subscribes to it any more, and the last subscription
-// was before an instant. It returns how many globs remain.
-func (s *subscriptions) prunePatterns(before time.Time) int {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	for glob, at := range s.patterns {
 		if at.Before(before) && !s.b.notices.SubscribedPattern(glob) {
 			delete(s.patterns, glob)
 		}
 	}
-	return len(s.patterns)
+	patterns := len(s.patterns) > 0
+	s.mu.Unlock()
+	for _, sub := range s.all() {
+		sub.sweep(before, func(name string) bool {
+			m, _, ok := simba.ParseChannel(name)
+			return s.isOwn(name) || ok && needed[m] || isServerGlob(name) && patterns || name == contenderGlob && len(needed) > 0
+		})
+	}
 }

@@ -25,12 +25,12 @@ func (b *Backend) confirmGrant(ctx context.Context, mutex string, g grant) {
 	s, err := b.ask(ctx, mutex, confirmScript, g.contender, tokenText(g.token), g.ticket, "received")
 	switch {
 	case err != nil:
-		b.schedule.bringForward(mutex, time.Now().Add(retryAfter)) // to find the grant again
+		b.schedule.bringForward(time.Now().Add(retryAfter), mutex) // to find the grant again
 	case s.owner == g.contender && s.token == g.token:
 		isNew := s.extra == int64(1) // false = this server has handled the grant before
 		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.began()}, isNew)
 	default:
-		b.schedule.bringForward(mutex, time.Now())
+		b.schedule.bringForward(time.Now(), mutex)
 	}
 }
 
@@ -65,14 +65,14 @@ func (b *Backend) noteEarlierGrant(mutex string, later *proxy.Ticket, g grant) {
 	b.mu.Lock()
 	waitOf(later).earlier = g
 	b.mu.Unlock()
-	b.schedule.bringForward(mutex, time.Now())
+	b.schedule.bringForward(time.Now(), mutex)
 }
 
 // handOffGrant hands off, in the background, a grant that nobody here can take.
 func (b *Backend) handOffGrant(mutex string, g grant) {
 	b.background(mutex, func(ctx context.Context) {
 		if _, err := b.ask(ctx, mutex, giveBackScript, g.contender, tokenText(g.token), g.ticket); err != nil {
-			b.addOrphan(mutex, orphan{g.contender, g.ticket, time.Now().Add(simba.MaxTTL + simba.MaxTransition)})
+			b.addChore(mutex, chore{g.contender, g.ticket, time.Now().Add(simba.MaxTTL + simba.MaxTransition)}, retryAfter)
 		}
 	})
 }

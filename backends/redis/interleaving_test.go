@@ -19,12 +19,12 @@ func TestOrphanIsEndedWhateverElseHappensToItsMutex(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Hour, nil)
-	b.addOrphan("m", orphan{"c", "77", time.Now().Add(time.Hour)})
+	b.addChore("m", chore{"c", "77", time.Now().Add(time.Hour)}, 0)
 	acquire(t, b, "m", "d", time.Minute, nil) // a poll
 	until(t, "the orphan is gone", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return len(b.orphans["m"]) == 0
+		return len(b.chores["m"]) == 0
 	})
 }
 
@@ -171,7 +171,7 @@ func TestUnreceivedTenureEndsTheWaitUnlessItExpired(t *testing.T) {
 					t.Fatalf("OWNER after the release: %+v; want c", o)
 				}
 				story.then(mutex)
-				b.schedule.bringForward(mutex, time.Now())
+				b.schedule.bringForward(time.Now(), mutex)
 				w.await(t)
 				sent := time.Now()
 				o, err := ticket.End(simba.EndWoken)
@@ -249,7 +249,7 @@ func awaitIdle(t *testing.T, b *Backend, mutex, contender string) {
 	for _, channel := range []string{simba.MutexChannel(mutex), contenderGlob} {
 		until(t, channel+" is confirmed", func() bool { return b.subs.subscriberForChannel(channel).confirmed(channel) })
 	}
-	b.schedule.bringForward(mutex, time.Now())
+	b.schedule.bringForward(time.Now(), mutex)
 	until(t, "the mutex has been reconciled", func() bool {
 		b.schedule.mu.Lock()
 		defer b.schedule.mu.Unlock()
@@ -284,17 +284,17 @@ func mustStay(t *testing.T, b *Backend, mutex, contender string) {
 }
 
 func TestCancelRemovesMutexFromSchedule(t *testing.T) {
-	s := newSchedule()
+	fired := make(chan string, 3)
+	s := &schedule{reconcile: func(m string) { fired <- m }, byMutex: make(map[string]*dueTime)}
 	for _, m := range []string{"x", "y", "z"} {
-		s.set(m, time.Now().Add(time.Hour), 1)
+		s.set(m, time.Now().Add(50*time.Millisecond), 1)
 	}
 	s.cancel("x", 1)
 	s.cancel("z", 2)
 	s.cancel("z", 2)
 	s.cancel("y", 0)
-	if len(s.heap) != 1 || len(s.byMutex) != 1 || s.heap[0].mutex != "y" || s.heap[0].index != 0 {
-		t.Errorf("cancel leaves %d mutexes in the heap and %d by name, want only y in both",
-			len(s.heap), len(s.byMutex))
+	if m := <-fired; m != "y" || len(s.byMutex) != 0 {
+		t.Errorf("after cancel %q was due and %d mutexes are left, want y and none", m, len(s.byMutex))
 	}
 }
 

@@ -28,7 +28,7 @@ func (s *subscriptions) onMessage(m *redis.Message) {
 			return // it also arrives by the channel's own subscription
 		}
 	}
-	if m.Channel == s.serverChannel() {
+	if s.isOwn(m.Channel) {
 		s.onGrantMessage(m.Payload)
 		return
 	}
@@ -69,7 +69,7 @@ func (s *subscriptions) onContenderNotice(channel, payload string) {
 	all := append(s.b.contenderNotices[mutex], contenderNotice{contender, releaser})
 	s.b.contenderNotices[mutex] = all[max(0, len(all)-maxContenderNotices):]
 	s.b.mu.Unlock()
-	s.b.schedule.bringForward(mutex, time.Now())
+	s.b.schedule.bringForward(time.Now(), mutex)
 }
 
 // onGrantMessage handles a grant that another server's script made to a waiter here: "mutex
@@ -123,7 +123,7 @@ func (b *Backend) onAcquiredNotice(mutex, payload string) {
 	if last, ok := b.eventLog.Last(mutex); ok && last.Kind == simba.EventAcquired && last.Owner == owner {
 		return
 	}
-	b.schedule.bringForward(mutex, time.Now().Add(foreignDelay))
+	b.schedule.bringForward(time.Now().Add(foreignDelay), mutex)
 }
 
 // onReleasedNotice reconciles a mutex that a notice announces as free, if this server has waiters
@@ -134,13 +134,13 @@ func (b *Backend) onReleasedNotice(mutex, payload string) {
 		return
 	}
 	if b.waiters.Count(mutex) > 0 {
-		b.schedule.bringForward(mutex, time.Now())
+		b.schedule.bringForward(time.Now(), mutex)
 		return
 	}
 	if last, ok := b.eventLog.Last(mutex); ok && last.Kind != simba.EventAcquired && last.Owner == owner {
 		return
 	}
-	b.schedule.bringForward(mutex, time.Now().Add(foreignDelay))
+	b.schedule.bringForward(time.Now().Add(foreignDelay), mutex)
 }
 
 // onSilentReservation reconciles a mutex that a script of another server has reserved for a
@@ -149,7 +149,7 @@ func (b *Backend) onReleasedNotice(mutex, payload string) {
 func (b *Backend) onSilentReservation(name, server string) {
 	mutex, ok := simba.ParseMutexChannel("simba:" + name)
 	if ok && server != b.id && (b.waiters.Count(mutex) > 0 || b.subs.hasSubscriber(mutex)) {
-		b.schedule.bringForward(mutex, time.Now())
+		b.schedule.bringForward(time.Now(), mutex)
 	}
 }
 

@@ -243,7 +243,7 @@ func TestWaitersGetRedisRefusalAndRecoverAfterRepair(t *testing.T) {
 func endOwner(t testing.TB, b *Backend, c *redis.Client, mutex string) {
 	t.Helper()
 	must(t, c.Del(t.Context(), seeds.Lease(mutex)).Err())
-	b.schedule.bringForward(mutex, time.Now())
+	b.schedule.bringForward(time.Now(), mutex)
 }
 
 type redisError string

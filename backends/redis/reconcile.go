@@ -52,16 +52,15 @@ func (b *Backend) reconcileSoon(mutex string) {
 		delete(b.reconciling, mutex)
 		b.mu.Unlock()
 		if again {
-			b.schedule.bringForward(mutex, time.Now())
+			b.schedule.bringForward(time.Now(), mutex)
 		}
 	})
 }
 
-// reconcile ends the orphans of a mutex: tickets whose wait is over, but perhaps not in Redis. Then
-// it runs the reconcile script for the waiters here. The script hands the mutex off if it is free.
+// reconcile does the chores of a mutex. Then it runs the reconcile script for the waiters here. The script hands the mutex off if it is free.
 // Last, reconcile schedules the next reconciliation of the mutex.
 func (b *Backend) reconcile(ctx context.Context, mutex string) {
-	if err := b.endOrphans(ctx, mutex); err != nil {
+	if err := b.doChores(ctx, mutex); err != nil {
 		b.retryReconcile(mutex, err)
 		return
 	}
@@ -85,9 +84,9 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 		if due := s.reconcileAt(); s.due != 0 && due.Before(at) {
 			at = due
 		}
-		b.schedule.bringForward(mutex, at)
+		b.schedule.bringForward(at, mutex)
 	case s.due != 0 && s.due < s.ends: // renewals do not put off the end of a queue entry
-		b.schedule.bringForward(mutex, s.reconcileAt())
+		b.schedule.bringForward(s.reconcileAt(), mutex)
 	case s.due != 0 && (waiters > 0 || b.subs.hasSubscriber(mutex)):
 		b.schedule.set(mutex, s.reconcileAt(), s.now)
 	}
@@ -149,11 +148,11 @@ func (b *Backend) keepNoticesLocked(mutex string, earlier []contenderNotice) {
 func (b *Backend) retryReconcile(mutex string, err error) {
 	refusal := (*simba.MisconfiguredError)(nil)
 	if !errors.As(err, &refusal) || errors.Is(err, errMaxClients) { // a connection may end soon
-		b.schedule.bringForward(mutex, time.Now().Add(retryAfter))
+		b.schedule.bringForward(time.Now().Add(retryAfter), mutex)
 		return
 	}
 	b.waiters.Fail(mutex, refusal)
-	b.schedule.bringForward(mutex, time.Now().Add(refusedAfter))
+	b.schedule.bringForward(time.Now().Add(refusedAfter), mutex)
 }
 
 // subscriptionError returns a lasting error that keeps the node of a mutex from delivering grants

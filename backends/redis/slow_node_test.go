@@ -35,7 +35,7 @@ func TestStuckNodeDelaysNoGrantAtOtherNodes(t *testing.T) {
 	bad.Pause()
 	defer bad.Resume()
 	for _, m := range there {
-		b.schedule.bringForward(m, time.Now())
+		b.schedule.bringForward(time.Now(), m)
 	}
 	until(t, "reconciliations at the node pile up", func() bool {
 		b.mu.Lock()

@@ -2,145 +2,105 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"maps"
+	"net"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/simba-resp/simba-resp"
+)
+
+const (
+	minReconnectPause = 10 * time.Millisecond
+	maxReconnectPause = 500 * time.Millisecond
 )
 
 // subscriber is the pub/sub connection to one node. If the connection breaks, it reconnects and
-// subscribes again. It has its own read loop, since that of go-redis drops messages that arrive
-// fast, and does not report a reconnect. Safe for concurrent use.
+// subscribes again. It receives by redis.PubSub.ReceiveTimeout, because redis.PubSub.Channel drops
+// messages that arrive fast. Safe for concurrent use.
 type subscriber struct {
 	client  *redis.Client
 	timeout time.Duration // a node that sends nothing for so long counts as dead
-
-	onMessage   func(m *redis.Message)
-	onConfirmed func(channel string) // called when the node has confirmed a subscription
-	// onResubscribed is called when the node has answered all subscriptions that were wanted when a
-	// connection was made. After that, it is called when the node confirms a channel on which
-	// messages may have been lost. Such a channel has moved here from another node, or the node had
-	// refused it before.
-	onResubscribed func()
-	// serverChannel is the name of this simba-resp server's own channel. Each connection also
-	// subscribes to a probe channel (see subscriber_probe.go), whose name begins with
-	// serverChannel.
-	serverChannel string
-	// renotification numbers the latest call of subscriptions.renotify; guarded by
-	// subscriptions.mu.
-	renotification uint64
-
-	mu            sync.Mutex // guards the fields below
-	channels      map[string]*subscription
-	toSubscribe   []string
-	toUnsubscribe []string
-	awaited       int                     // initial subscriptions that the node has not answered
-	lastErr       error                   // why a connection ended, or a subscription was refused
-	unanswered    []subscribeCommand      // SUBSCRIBE and PSUBSCRIBE commands, in order
-	oneByOne      bool                    // after a refusal: send one command for each channel
-	refused       []string                // tried again later, because rights may change
-	connects      int                     // connections so far
-	probe         string                  // this connection's probe channel, once confirmed
-	disconnect    context.CancelCauseFunc // ends this connection; nil = there is none
-
-	changes chan struct{} // capacity 1: signals new elements of toSubscribe or toUnsubscribe
+	// own is the name of this server's own channel. Each connection also subscribes to a probe
+	// channel, whose name begins with own (see probe).
+	own       string
+	onMessage func(m *redis.Message)
+	// onConfirmed is called when the node has confirmed a subscription. again says that the server
+	// was subscribed before, so that messages may have been lost meanwhile.
+	onConfirmed func(channel string, again bool)
+	// publish publishes an empty message at the node that commands go to, and returns the number of
+	// its receivers.
+	publish func(ctx context.Context, channel string) (any, error)
 	stop    context.CancelFunc
+	changes chan struct{} // capacity 1: signals new elements of changed
+
+	mu       sync.Mutex // guards the fields below
+	channels map[string]*subscription
+	changed  []string // channels to subscribe to, or to unsubscribe from
+	sent     []string // the subscriptions that the node has not answered, in order
+	refused  []string // tried again later, because rights may change
+	lastErr  error    // why a connection ended, or a subscription was refused
+	connects int      // connections so far
 }
 
 // subscription is a channel, or a glob of channels, that the server wants to receive.
 type subscription struct {
-	pattern     bool
-	initial     bool          // wanted when the connection was made; the node has not answered yet
-	confirmed   chan struct{} // closed when the node has confirmed it
-	isConfirmed bool
-	wantedAt    time.Time // the last call of subscribe
-	// interruptions counts how often messages may have been lost. The server has caught up with the
-	// first caughtUp interruptions.
-	interruptions, caughtUp int
+	confirmed chan struct{} // closed when the node has confirmed it
+	again     bool          // see subscriber.onConfirmed
+	wantedAt  time.Time     // the last call of subscribe
 }
 
-// subscribeCommand is a command that subscribes to channels. The node confirms each channel, or
-// refuses them all.
-type subscribeCommand struct {
-	names       []string
-	unconfirmed int
-}
-
-func newSubscriber(client *redis.Client, timeout time.Duration) *subscriber {
-	return &subscriber{
-		client: client, timeout: timeout,
-		channels: make(map[string]*subscription), changes: make(chan struct{}, 1),
+func (s *subscription) isConfirmed() bool {
+	select {
+	case <-s.confirmed:
+		return true
+	default:
+		return false
 	}
 }
 
 // subscribe subscribes to a channel, unless it is subscribed already. The returned Go channel
 // closes when the node has confirmed the subscription. If the connection ends after that, later
-// calls return a new Go channel.
-func (s *subscriber) subscribe(name string, pattern bool) <-chan struct{} {
+// calls return a new Go channel. again says that the server was subscribed at another node.
+func (s *subscriber) subscribe(name string, again bool) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub := s.channels[name]
 	if sub == nil {
-		sub = &subscription{pattern: pattern, confirmed: make(chan struct{})}
+		sub = &subscription{confirmed: make(chan struct{})}
 		s.channels[name] = sub
-		s.toSubscribe = append(s.toSubscribe, name)
-		s.signal()
+		s.changeLocked(name)
 	}
+	sub.again = sub.again || again
 	sub.wantedAt = time.Now()
 	return sub.confirmed
 }
 
 func (s *subscriber) unsubscribe(name string) {
-	resubscribed := false
-	s.mu.Lock()
-	if sub := s.channels[name]; sub != nil {
-		resubscribed = s.removeLocked(name, sub)
-	}
-	s.mu.Unlock()
-	if resubscribed {
-		s.onResubscribed()
-	}
+	s.sweep(time.Now().Add(time.Hour), func(n string) bool { return n != name })
 }
 
-// sweep unsubscribes from the channels that were last wanted before an instant and for which keep
-// returns false.
-func (s *subscriber) sweep(before time.Time, keep func(name string, pattern bool) bool) {
-	resubscribed := false
+// sweep unsubscribes from the channels that were last wanted before an instant, and that are not
+// needed.
+func (s *subscriber) sweep(before time.Time, needed func(name string) bool) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	for name, sub := range s.channels {
-		if sub.wantedAt.Before(before) && !keep(name, sub.pattern) {
-			resubscribed = s.removeLocked(name, sub) || resubscribed
+		if sub.wantedAt.Before(before) && !needed(name) {
+			delete(s.channels, name)
+			s.changeLocked(name)
 		}
 	}
-	s.mu.Unlock()
-	if resubscribed {
-		s.onResubscribed()
-	}
 }
 
-// removeLocked unsubscribes from a channel. If resubscribed is true, the caller must unlock mu and
-// call onResubscribed: see answeredLocked.
-func (s *subscriber) removeLocked(name string, sub *subscription) (resubscribed bool) {
-	delete(s.channels, name)
-	s.toUnsubscribe = append(s.toUnsubscribe, name)
-	s.signal()
-	return s.answeredLocked(sub)
-}
-
-// answeredLocked notes that the subscriber no longer awaits an answer to sub. resubscribed reports
-// whether sub was the last initial subscription without an answer.
-func (s *subscriber) answeredLocked(sub *subscription) (resubscribed bool) {
-	if !sub.initial {
-		return false
-	}
-	sub.initial = false
-	s.awaited--
-	return s.awaited == 0
-}
-
-func (s *subscriber) signal() {
+func (s *subscriber) changeLocked(names ...string) {
+	s.changed = append(s.changed, names...)
 	select {
 	case s.changes <- struct{}{}:
 	default:
@@ -157,7 +117,7 @@ func (s *subscriber) confirmed(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub := s.channels[name]
-	return sub != nil && sub.isConfirmed
+	return sub != nil && sub.isConfirmed()
 }
 
 func (s *subscriber) names() []string {
@@ -174,33 +134,219 @@ func (s *subscriber) err() error {
 	return s.lastErr
 }
 
-func (s *subscriber) markInterrupted(name string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if sub := s.channels[name]; sub != nil {
-		sub.interruptions++
+// run connects, and reconnects when the connection breaks, until ctx ends.
+func (s *subscriber) run(ctx context.Context) {
+	delay := minReconnectPause
+	for ctx.Err() == nil {
+		began := time.Now()
+		err := s.runConnection(ctx)
+		s.mu.Lock()
+		s.lastErr = err
+		s.mu.Unlock()
+		if time.Since(began) > time.Second {
+			delay = minReconnectPause
+		}
+		pause(ctx, delay)
+		delay = min(2*delay, maxReconnectPause)
 	}
 }
 
-// interrupted returns the confirmed channels for which the server has yet to catch up, with their
-// counts of interruptions.
-func (s *subscriber) interrupted() map[string]int {
+func (s *subscriber) runConnection(ctx context.Context) error {
+	ps := s.client.Subscribe(ctx) // does not connect yet
+	connecting, cancel := context.WithTimeout(ctx, s.timeout)
+	err := ps.Ping(connecting) // connects
+	cancel()
+	if err != nil {
+		_ = ps.Close()
+		return err
+	}
+	ctx, disconnect := context.WithCancelCause(ctx)
+	probe := s.connected()
+	context.AfterFunc(ctx, func() { _ = ps.Close() }) // ends the read
+	var others sync.WaitGroup
+	others.Go(func() { disconnect(s.write(ctx, ps)) })
+	others.Go(func() { disconnect(s.probe(ctx, probe)) })
+	disconnect(s.read(ps)) // the first cause stands
+	others.Wait()
+	s.disconnected(probe)
+	return context.Cause(ctx)
+}
+
+// connected notes that there is a connection, on which all channels must be subscribed. It returns
+// the connection's probe channel.
+func (s *subscriber) connected() (probe string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := make(map[string]int)
-	for name, sub := range s.channels {
-		if sub.isConfirmed && sub.interruptions != sub.caughtUp {
-			list[name] = sub.interruptions
+	s.connects++
+	probe = s.own + ":" + strconv.Itoa(s.connects)
+	s.channels[probe] = &subscription{confirmed: make(chan struct{}), wantedAt: time.Now()}
+	s.lastErr, s.sent, s.refused = nil, nil, nil
+	// The grants on the server's own channel are the most urgent messages.
+	s.changed = append([]string{s.own}, slices.Collect(maps.Keys(s.channels))...)
+	return probe
+}
+
+func (s *subscriber) disconnected(probe string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.channels, probe)
+	for _, sub := range s.channels {
+		if sub.isConfirmed() {
+			sub.confirmed, sub.again = make(chan struct{}), true
 		}
 	}
-	return list
 }
 
-// markCaughtUp notes that the server has caught up with the first n interruptions of a channel.
-func (s *subscriber) markCaughtUp(name string, n int) {
+// write sends changes of the subscriptions, and PING at regular intervals.
+func (s *subscriber) write(ctx context.Context, ps *redis.PubSub) error {
+	ping := time.NewTicker(s.timeout / 3)
+	defer ping.Stop()
+	for {
+		if err := s.sendChanges(ps); err != nil {
+			return err
+		}
+		select {
+		case <-s.changes:
+		case <-ping.C:
+			if err := ps.Ping(endedContext); err != nil {
+				return err
+			}
+			s.mu.Lock()
+			s.changed, s.refused = append(s.changed, s.refused...), nil
+			s.mu.Unlock()
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// sendChanges sends a command for each changed channel, so that a refusal concerns no other one.
+func (s *subscriber) sendChanges(ps *redis.PubSub) error {
+	for {
+		s.mu.Lock()
+		if len(s.changed) == 0 {
+			s.mu.Unlock()
+			return nil
+		}
+		name := s.changed[0]
+		s.changed = s.changed[1:]
+		wanted := s.channels[name] != nil
+		names := []string{name}
+		if servers := serversChannel(name); servers != "" {
+			// First, so that no script counts this server as another program.
+			names = []string{servers, name}
+		}
+		if wanted {
+			s.sent = append(s.sent, names...)
+		}
+		s.mu.Unlock()
+		send := ps.Unsubscribe
+		switch glob := isServerGlob(name); {
+		case wanted && glob:
+			send = ps.PSubscribe
+		case wanted:
+			send = ps.Subscribe
+		case glob:
+			send = ps.PUnsubscribe
+		}
+		for _, n := range names {
+			if err := send(endedContext, n); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+const serversPrefix = "simba-servers:"
+
+// serversChannel returns the channel to which a server subscribes with the channel of a mutex, ""
+// for other channels. By the numbers of subscribers of both, a script finds those that are not
+// servers of ours: see openToOutsiders in lua/waiters.lua. On it scripts publish what only servers
+// must learn.
+func serversChannel(channel string) string {
+	if _, ok := simba.ParseMutexChannel(channel); ok {
+		return serversPrefix + strings.TrimPrefix(channel, "simba:")
+	}
+	return ""
+}
+
+func (s *subscriber) read(ps *redis.PubSub) error {
+	for {
+		got, err := ps.ReceiveTimeout(endedContext, s.timeout)
+		var refusal redis.Error
+		switch late := net.Error(nil); {
+		case err == nil:
+		case errors.As(err, &refusal) && redis.HasErrorPrefix(err, "NOPERM"):
+			if !strings.Contains(err.Error(), "'ping'") { // the node lives if it refuses PING
+				s.refuse(err)
+			}
+			continue
+		case errors.As(err, &late) && late.Timeout():
+			return errors.New("the node's pub/sub connection does not answer")
+		default:
+			return err
+		}
+		switch m := got.(type) {
+		case *redis.Message:
+			s.onMessage(m)
+		case *redis.Subscription:
+			if m.Kind == "subscribe" || m.Kind == "psubscribe" {
+				s.onSubscribed(m.Channel)
+			}
+		}
+	}
+}
+
+func (s *subscriber) onSubscribed(name string) {
+	s.mu.Lock()
+	if len(s.sent) > 0 && s.sent[0] == name {
+		s.sent = s.sent[1:]
+	}
+	sub, again := s.channels[name], false
+	isNew := sub != nil && !sub.isConfirmed()
+	if isNew {
+		close(sub.confirmed)
+		again, sub.again = sub.again, false
+	}
+	s.mu.Unlock()
+	if isNew {
+		s.onConfirmed(name, again)
+	}
+}
+
+// refuse handles the refusal of the oldest unanswered subscription.
+func (s *subscriber) refuse(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if sub := s.channels[name]; sub != nil {
-		sub.caughtUp = n
+	s.lastErr = err
+	if len(s.sent) > 0 {
+		if s.channels[s.sent[0]] != nil {
+			s.refused = append(s.refused, s.sent[0])
+		}
+		s.sent = s.sent[1:]
+	}
+}
+
+// errOtherNode is why a subscriber closes a connection that still answers.
+var errOtherNode = errors.New("the pub/sub connection is not at the node that commands go to")
+
+// probe publishes to the probe channel of the connection at regular intervals. It returns an error
+// when nobody has received the message, or when ctx ends. After a failover a connection may stay at
+// the old primary, which still answers PING.
+func (s *subscriber) probe(ctx context.Context, channel string) error {
+	for {
+		pause(ctx, min(s.timeout/3, time.Second))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if !s.confirmed(channel) {
+			continue
+		}
+		limited, cancel := context.WithTimeout(ctx, s.timeout)
+		n, err := s.publish(limited, channel)
+		cancel()
+		if err == nil && n == int64(0) {
+			return errOtherNode
+		}
 	}
 }

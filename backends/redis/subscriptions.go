@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,7 +21,7 @@ type subscriptions struct {
 	b       *Backend
 	timeout time.Duration // see subscriber.timeout
 
-	mu          sync.Mutex // guards the fields below, and subscriber.renotification
+	mu          sync.Mutex // guards the fields below
 	subscribers map[*redis.Client]*subscriber
 	patterns    map[string]time.Time // by glob of a client: when a client last subscribed to it
 }
@@ -199,42 +200,38 @@ func (s *subscriptions) followMasters(ctx context.Context) error {
 	}
 	s.mu.Unlock()
 	s.b.up.retain(masters)
-	if s.b.up.cluster == nil {
-		return nil
-	}
 	for _, sub := range s.all() {
 		for _, name := range sub.names() {
-			if home := s.subscriberForChannel(name); home != nil && home != sub && !isServerGlob(name) && name != s.serverChannel() {
+			if home := s.subscriberForChannel(name); home != sub && !isServerGlob(name) && !s.isOwn(name) {
 				moved = append(moved, name)
 				sub.unsubscribe(name)
 			}
 		}
 	}
 	for _, name := range moved {
-		if name == s.serverChannel() {
-			continue
-		}
-		if sub, _ := s.subscribe(name); sub != nil {
-			sub.markInterrupted(name)
+		if home := s.subscriberForChannel(name); home != nil && !s.isOwn(name) {
+			home.subscribe(name, true)
 		}
 	}
 	return nil
 }
 
-// startLocked makes the subscriber of a master and starts its goroutines.
+// isOwn reports whether a channel belongs to a subscriber, at whatever node.
+func (s *subscriptions) isOwn(name string) bool { return strings.HasPrefix(name, s.serverChannel()) }
+
+// startLocked makes the subscriber of a master and starts its goroutine.
 func (s *subscriptions) startLocked(c *redis.Client) *subscriber {
-	sub := newSubscriber(c, s.timeout)
-	sub.onMessage, sub.onConfirmed, sub.onResubscribed = s.onMessage, s.onConfirmed, s.onResubscribed
-	sub.serverChannel = s.serverChannel()
+	sub := &subscriber{
+		client: c, timeout: s.timeout, own: s.serverChannel(), onMessage: s.onMessage, onConfirmed: s.onConfirmed,
+		publish: func(ctx context.Context, channel string) (receivers any, err error) {
+			return s.b.up.eval(ctx, c, subscriberCountLua, channel)
+		},
+		channels: make(map[string]*subscription), changes: make(chan struct{}, 1),
+	}
 	sub.subscribe(s.serverChannel(), false)
 	var ctx context.Context
 	ctx, sub.stop = context.WithCancel(s.b.tasks.ctx)
 	s.b.tasks.start(func() { sub.run(ctx) })
-	s.b.tasks.start(func() {
-		sub.runProbe(ctx, func(ctx context.Context, channel string) (subscribers any, err error) {
-			return s.b.up.eval(ctx, c, subscriberCountLua, channel)
-		})
-	})
 	return sub
 }
 
@@ -244,7 +241,7 @@ func (s *subscriptions) subscribe(channel string) (*subscriber, <-chan struct{})
 	if sub == nil {
 		return nil, nil
 	}
-	return sub, sub.subscribe(channel, isServerGlob(channel))
+	return sub, sub.subscribe(channel, false)
 }
 
 // subscribeReleases subscribes to the channels on which any program publishes a release of a mutex.
@@ -255,21 +252,18 @@ func (s *subscriptions) subscribeReleases(mutex string) {
 	s.subscribe(contenderGlob)
 }
 
+// subscribeAndWait subscribes to channels, and waits for the confirmations.
 func (s *subscriptions) subscribeAndWait(ctx context.Context, channels ...string) error {
-	type pending struct {
-		sub       *subscriber
-		confirmed <-chan struct{}
-	}
-	var list []pending
+	var list []func() error
 	for _, c := range channels {
 		sub, confirmed := s.subscribe(c)
 		if sub == nil {
 			return fmt.Errorf("no node is known for channel %s", c)
 		}
-		list = append(list, pending{sub, confirmed})
+		list = append(list, func() error { return awaitConfirmation(ctx, sub, confirmed, 0) })
 	}
-	for _, p := range list {
-		if err := awaitConfirmation(ctx, p.sub, p.confirmed, 0); err != nil {
+	for _, await := range list {
+		if err := await(); err != nil {
 			return err
 		}
 	}

@@ -70,7 +70,7 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 	if uninterrupted() {
 		next = next.Add(reconcileInterval)
 	}
-	b.schedule.bringForward(r.Mutex, next)
+	b.schedule.bringForward(next, r.Mutex)
 	return out, waitTicket{t, b}, nil
 }
 

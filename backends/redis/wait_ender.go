@@ -72,7 +72,7 @@ func (b waitEnder) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, e
 		return simba.Outcome{}, err
 	}
 	if why == simba.EndGone {
-		b.schedule.bringForward(t.Request.Mutex, time.Now().Add(b.QueueGrace()+time.Millisecond))
+		b.schedule.bringForward(time.Now().Add(b.QueueGrace()+time.Millisecond), t.Request.Mutex)
 	}
 	return s.result(), nil
 }
