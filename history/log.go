@@ -18,17 +18,25 @@ const DefaultLimit = 10000
 // the log ignores a second event for the beginning or the end of a tenure, as long as it keeps the
 // first. It also ignores the beginning of a tenure that arrives after the end of the same tenure.
 // The token identifies the tenure.
+//
+// With a Window, the log also brings the events of a mutex into the order of its tenures, because
+// replies and messages of the store may overtake each other. It holds back the beginning of a
+// tenure until the tenure before has ended. It holds back an end until its own tenure has begun. It
+// holds no event back for longer than the Window.
 type Log struct {
+	Window time.Duration // 0 = none; to be set before the first Record
+
 	notices  simba.Notices
 	announce bool
-	sending  sync.Mutex // keeps the order from numbering to publishing; locked before mu
+	sending  sync.Mutex             // keeps the order from numbering to publishing; locked before mu
+	held     map[string]*heldEvents // by mutex; guarded by sending
 
 	mu   sync.Mutex // guards the fields below
 	seq  simba.Seq
 	ring Ring
 	seen map[boundary]struct{} // the beginnings and ends in ring
-	// last has the last beginning or end by mutex, as long as ring has it. The beginning of a running
-	// tenure stays longer, unless last has maxLast mutexes.
+	// last has the last beginning or end by mutex, as long as ring has it. The beginning of a
+	// running tenure stays longer, unless last has maxLast mutexes.
 	last    map[string]simba.Event
 	lengths simba.Durations // of tenures whose beginning was in last when they ended
 }
@@ -66,6 +74,7 @@ func NewLog(n simba.Notices, limit int, announce bool) *Log {
 		announce: announce,
 		seq:      simba.Seq(time.Now().UnixMicro()),
 		ring:     Ring{Limit: limit},
+		held:     make(map[string]*heldEvents),
 		seen:     make(map[boundary]struct{}),
 		last:     make(map[string]simba.Event),
 	}
@@ -73,8 +82,8 @@ func NewLog(n simba.Notices, limit int, announce bool) *Log {
 
 // Record records events in order, and publishes each new one as JSON on the event channel of its
 // mutex. A recorded event gets a Seq, and the current time if its At is 0. Record returns how many
-// events were new. It calls the Notices while it holds a lock of the log. So the caller must not
-// hold a lock that the Notices need.
+// events were new, without those that it holds back. It calls the Notices while it holds a lock of
+// the log. So the caller must not hold a lock that the Notices need.
 func (l *Log) Record(events ...simba.Event) (recorded int) {
 	if len(events) == 0 {
 		return 0
@@ -85,19 +94,31 @@ func (l *Log) Record(events ...simba.Event) (recorded int) {
 		if e.At == 0 {
 			e.At = time.Now().UnixMilli()
 		}
-		if !l.add(&e) {
-			continue
+		if l.isEarly(e) {
+			l.holdBack(e)
+		} else if l.record(e) {
+			recorded++
 		}
-		recorded++
-		if !l.notices.Any() {
-			continue
-		}
+	}
+	// This is a second loop, because any of the events may be the end for which a held event waits.
+	for _, e := range events {
+		l.recordInOrder(e.Mutex)
+	}
+	return recorded
+}
+
+// record records an event, and reports whether it was new. The caller holds sending.
+func (l *Log) record(e simba.Event) bool {
+	if !l.add(&e) {
+		return false
+	}
+	if l.notices.Any() {
 		if l.announce && e.Kind == simba.EventAcquired {
 			l.notices.Publish(simba.MutexChannel(e.Mutex), simba.AcquiredNotice(e.Owner))
 		}
 		l.notices.Publish(simba.EventChannel(e.Mutex), string(e.AppendJSON(nil)))
 	}
-	return recorded
+	return true
 }
 
 // add numbers and keeps an event. It returns false if the event is not new.
@@ -141,8 +162,8 @@ func (l *Log) Last(mutex string) (e simba.Event, ok bool) {
 	return e, ok
 }
 
-// HasBegun reports whether the log has the beginning of a tenure.
-func (l *Log) HasBegun(mutex string, token uint64) bool {
+// hasBegun reports whether the log has the beginning of a tenure.
+func (l *Log) hasBegun(mutex string, token uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	_, begun := l.seen[boundary{mutex, token, false}]

@@ -47,7 +47,7 @@ func (e *Engine) Acquire(ctx context.Context, r simba.AcquireRequest) (o simba.O
 // the read and the queue entry.
 func (e *Engine) acquire(ctx context.Context, m *mutexState, r simba.AcquireRequest, t *Ticket) (o simba.Outcome, _ *Ticket, err error) {
 	for range attempts {
-		refusal := e.checks.Refusal()
+		refusal := e.Checks.Refusal()
 		l := &Lease{Owner: r.Contender, TTL: r.TTL, Transition: r.Transition, Since: time.Now()}
 		var s State
 		// The lease of a session, and that of a waiter, need a Mark.
@@ -70,7 +70,7 @@ func (e *Engine) acquire(ctx context.Context, m *mutexState, r simba.AcquireRequ
 		if err != nil {
 			return o, t, err
 		}
-		if t != nil && e.waiters.Find(r.Mutex, r.Contender) != t {
+		if t != nil && e.Waiters.Find(r.Mutex, r.Contender) != t {
 			// The refresh has granted the ticket, or a later ticket has replaced it.
 			return simba.Outcome{Status: simba.StatusWaiting}, t, nil
 		}
@@ -154,7 +154,7 @@ func (e *Engine) enter(m *mutexState, r simba.AcquireRequest) *Ticket {
 	if w := e.enqueueLocked(m, r.Contender); m.reserved == w {
 		m.reserved = nil
 	}
-	return e.waiters.Enter(r)
+	return e.Waiters.Enter(r)
 }
 
 // pass is Store.Pass as a step of the mutex.
@@ -181,7 +181,7 @@ func (e *Engine) finishAcquire(m *mutexState, r simba.AcquireRequest, l *Lease, 
 	status := simba.StatusAcquired
 	if renewed {
 		status = simba.StatusRenewed
-		e.counts.renewed.Add(1)
+		e.Counts.Renewed.Add(1)
 		e.noteRenewal(m, l)
 	} else {
 		e.recordBegin(m, l, "")
@@ -213,7 +213,7 @@ func (e *Engine) refuseOrWait(m *mutexState, r simba.AcquireRequest, t *Ticket, 
 	w.announced = true
 	e.mu.Unlock()
 	if fresh {
-		e.eventLog.Record(simba.Event{Kind: simba.EventQueued, Mutex: m.mutex, Owner: r.Contender})
+		e.Events.Record(simba.Event{Kind: simba.EventQueued, Mutex: m.mutex, Owner: r.Contender})
 	}
 	if t != nil {
 		return e.outcome(m, simba.StatusWaiting, r.Contender, s)

@@ -106,7 +106,7 @@ func refusedOf(faults []Fault) error {
 // Run makes the later checks until ctx ends. If a check refuses the store, Run ends all waits.
 func (c *Checks) Run(ctx context.Context, waiters *Waiters) {
 	for wait := checkInterval; ; {
-		if !sleep(ctx, checkPause, nil) || !sleep(ctx, wait-checkPause, c.again) {
+		if !Sleep(ctx, checkPause, nil) || !Sleep(ctx, wait-checkPause, c.again) {
 			return
 		}
 		before := c.Refusal()
@@ -152,8 +152,8 @@ func (c *Checks) logFailure(err error) {
 	}
 }
 
-// sleep waits for d, or for an element of wake. It returns false if ctx ends first.
-func sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
+// Sleep waits for d, or for an element of wake. It returns false if ctx ends first.
+func Sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {

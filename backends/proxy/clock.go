@@ -49,6 +49,13 @@ func (c *Clock) Latest(t time.Time) int64 {
 	return us/1000 + 1
 }
 
+// Earliest returns a lower bound of the store's time at t, in ms. ok is false without a reading.
+func (c *Clock) Earliest(t time.Time) (ms int64, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return (c.low + t.Sub(c.epoch).Microseconds() - drift(time.Since(c.readAt))) / 1000, c.known
+}
+
 // drift returns by how many µs two clocks may diverge within the duration age. It assumes at most
 // 100 ppm, which quartz clocks under NTP keep.
 func drift(age time.Duration) int64 { return age.Microseconds() / 10_000 }

@@ -15,20 +15,12 @@ import (
 // Engine keeps mutexes in a Store. It has the queue of this server's waiters, since a Store has
 // none. It implements simba.Backend and is safe for concurrent use.
 type Engine struct {
-	QueueSettings
+	*Core
 
-	options  Options
-	log      *slog.Logger
-	notices  simba.Notices
-	store    Store
-	watcher  Watcher // the store, if it is one
-	checks   *Checks
-	waiters  *Waiters
-	eventLog *history.Log
-	counts   struct{ acquired, renewed, released, expired, broken, handoffs atomic.Int64 }
+	options Options
+	store   Store
+	watcher Watcher // the store, if it is one
 
-	ctx          context.Context // ends when Close is called
-	stop         context.CancelFunc
 	refreshSlots chan struct{} // bounds concurrent background refreshes
 	lockedSlots  chan struct{} // bounds concurrent steps of locked mutexes
 	probing      atomic.Bool
@@ -41,8 +33,6 @@ type Engine struct {
 
 	// mu guards the fields below, and the queue of every mutexState. It is never held during I/O.
 	mu       sync.Mutex
-	closed   bool
-	running  sync.WaitGroup // requests and goroutines; call Add under mu, and only if not closed
 	mutexes  map[string]*mutexState
 	sessions map[string]binding
 	begun    map[string]uint64   // the revision of the last tenure in eventLog, by mutex
@@ -83,13 +73,8 @@ var _ simba.Backend = (*Engine)(nil)
 // Open checks the store and starts an engine on it. It logs a warning for each setting that weakens
 // the engine's guarantees. After an error, the caller closes the store.
 func Open(ctx context.Context, o Options, s Store) (*Engine, error) {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	e := &Engine{
-		options: o, log: o.Logger, notices: o.Notices, store: s,
-		checks:       NewChecks(o.Name, o.Logger, s.Check),
-		eventLog:     history.NewLog(o.Notices, o.History, true),
+		options: o, store: s,
 		refreshSlots: make(chan struct{}, maxRefreshes),
 		lockedSlots:  make(chan struct{}, maxLocked),
 		mutexes:      make(map[string]*mutexState),
@@ -100,73 +85,53 @@ func Open(ctx context.Context, o Options, s Store) (*Engine, error) {
 		tableLock:    newPriorityLock(),
 	}
 	e.watcher, _ = s.(Watcher)
-	e.waiters = NewWaiters(waitEnder{e})
-	e.ctx, e.stop = context.WithCancel(context.Background())
-	e.SetHandoffWindow(o.HandoffWindow)
-	e.SetQueueGrace(o.QueueGrace)
-	s.Start(Hooks{Connected: e.checks.Again, Changed: e.changed})
-	err := e.checks.Start(ctx)
+	e.Core = NewCore(o, history.NewLog(o.Notices, o.History, true), s.Check, waitEnder{e})
+	s.Start(Hooks{Connected: e.Checks.Again, Changed: e.changed})
+	err := e.Checks.Start(ctx)
 	if err == nil {
 		err = e.within(ctx, o.Timeout, s.Ping)
 	}
 	if err != nil {
 		return nil, err
 	}
-	e.running.Go(func() { e.checks.Run(e.ctx, e.waiters) })
-	e.running.Go(e.maintain)
+	e.Go(func() { e.Checks.Run(e.Stopping, e.Waiters) })
+	e.Go(e.maintain)
 	return e, nil
 }
 
 // Close ends all requests with simba.ErrStopped. It closes the store and waits for all goroutines.
 // Later calls only wait.
 func (e *Engine) Close() error {
+	first := e.Stop()
 	e.mu.Lock()
-	first := !e.closed
-	e.closed = true
 	for _, m := range e.mutexes {
 		m.timer.Stop()
 	}
 	e.mu.Unlock()
-	e.stop()
-	e.running.Wait()
+	e.Wait()
 	if first {
 		_ = e.store.Close() // an error of a broken connection does not matter
 	}
 	return nil
 }
 
-// Faults returns what is wrong with the settings of the store.
-func (e *Engine) Faults() []Fault { return e.checks.Faults() }
-
 // serve runs a request with its time limit. While the store is known to be away, serve fails.
 func (e *Engine) serve(ctx context.Context, request func(context.Context) error) error {
-	if away := e.away.Load(); away != nil && e.ctx.Err() == nil {
+	if away := e.away.Load(); away != nil && !e.Stopped() {
 		return away
 	}
-	if !e.start() {
+	if !e.Begin() {
 		return simba.ErrStopped
 	}
-	defer e.running.Done()
+	defer e.Done()
 	return e.fail(e.within(ctx, e.options.Timeout, request))
-}
-
-// start adds a request to the wait group running, so that Close waits for it. It returns false
-// after Close.
-func (e *Engine) start() bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
-		return false
-	}
-	e.running.Add(1)
-	return true
 }
 
 // within runs a step with a time limit that also ends on Close.
 func (e *Engine) within(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	defer context.AfterFunc(e.ctx, cancel)()
+	defer context.AfterFunc(e.Stopping, cancel)()
 	return step(ctx)
 }
 
@@ -195,10 +160,10 @@ func (e *Engine) fail(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case e.ctx.Err() != nil:
+	case e.Stopped():
 		return simba.ErrStopped
 	case isRefusal(err):
-		e.checks.Again() // it fails the blocked waiters
+		e.Checks.Again() // it fails the blocked waiters
 		return err
 	case errors.As(err, new(*simba.NameError)), errors.As(err, new(*simba.UnavailableError)):
 		return err
@@ -213,16 +178,16 @@ func (e *Engine) fail(err error) error {
 // probe finds out in the background whether the store is away. The store is away if two pings in a
 // row fail. It is back when a ping succeeds. Until then all requests fail at once.
 func (e *Engine) probe() {
-	if e.probing.Swap(true) || !e.start() {
+	if e.probing.Swap(true) || !e.Begin() {
 		return
 	}
 	go func() {
-		defer e.running.Done()
+		defer e.Done()
 		defer e.probing.Store(false)
 		for failed := 1; ; failed++ {
-			err := e.within(e.ctx, min(e.options.Timeout, refreshTimeout), e.store.Ping)
+			err := e.within(e.Stopping, min(e.options.Timeout, refreshTimeout), e.store.Ping)
 			switch {
-			case e.ctx.Err() != nil:
+			case e.Stopped():
 				return
 			case err == nil, isRefusal(err), isNotDone(err):
 				if e.away.Swap(nil) != nil {
@@ -232,43 +197,20 @@ func (e *Engine) probe() {
 			case failed > 1:
 				e.away.Store(&simba.UnavailableError{Engine: e.options.Name, Err: err})
 			}
-			sleep(e.ctx, retryPause, nil)
+			Sleep(e.Stopping, retryPause, nil)
 		}
 	}()
 }
 
-// Commit implements simba.Committer. A change is durable when the store has answered, so there is
-// nothing to wait for.
-func (e *Engine) Commit(seq simba.Seq) error {
-	if seq != 0 && e.ctx.Err() != nil {
-		return simba.ErrStopped
-	}
-	return nil
-}
-
 // Stats implements simba.Backend.
 func (e *Engine) Stats() simba.Stats {
-	blocked := int64(e.waiters.Len())
+	s := e.Core.Stats()
 	e.mu.Lock()
+	defer e.mu.Unlock()
 	all := int64(0)
 	for _, m := range e.mutexes {
 		all += int64(len(m.entries))
 	}
-	e.mu.Unlock()
-	return simba.Stats{
-		Held: -1, Mutexes: -1, Blocked: blocked, Polling: max(0, all-blocked),
-		Acquired: e.counts.acquired.Load(), Renewed: e.counts.renewed.Load(),
-		Released: e.counts.released.Load(), Expired: e.counts.expired.Load(),
-		Broken: e.counts.broken.Load(), Handoffs: e.counts.handoffs.Load(),
-		TenureLengths: e.eventLog.TenureLengths(),
-		Seq:           e.eventLog.Seq(),
-	}
-}
-
-// History implements simba.Backend. It returns the events that this server caused or observed.
-func (e *Engine) History(_ context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
-	if e.ctx.Err() != nil {
-		return nil, 0, simba.ErrStopped
-	}
-	return e.eventLog.Find(r), 0, nil
+	s.Polling = max(0, all-s.Blocked)
+	return s
 }

@@ -89,7 +89,7 @@ func (w *world) await(woken wakes) {
 }
 
 func (w *world) history(mutex string) (list []string) {
-	for _, e := range w.eventLog.Find(simba.HistoryRequest{Mutex: mutex, Count: 100}) {
+	for _, e := range w.Events.Find(simba.HistoryRequest{Mutex: mutex, Count: 100}) {
 		list = append(list, e.Kind.String()+" "+e.Owner)
 	}
 	return list
@@ -145,7 +145,7 @@ func TestWaiterHasTheLeaseOfItsOtherRequest(t *testing.T) {
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.TTL > time.Minute {
 			t.Errorf("the end of the wait: %+v, %v; want acquired, with the lease of the other request", o, err)
 		}
-		if err := w.Engine.waiters.ender.HandOff(ticket.(*Ticket), Grant{Token: o.Token}); err != nil || w.owner("m") != "b" {
+		if err := w.Engine.Waiters.ender.HandOff(ticket.(*Ticket), Grant{Token: o.Token}); err != nil || w.owner("m") != "b" {
 			t.Errorf("a waiter that is gone gives up the lease of its other request")
 		}
 	})
@@ -253,7 +253,7 @@ func TestRefusedStoreBeginsNoTenure(t *testing.T) {
 			w.data.refuse = f
 			w.data.mu.Unlock()
 			time.Sleep(checkPause)
-			w.checks.Again()
+			w.Checks.Again()
 			time.Sleep(2 * checkPause)
 		}
 		w.acquire(request("m", "a", long), simba.StatusAcquired)
@@ -429,7 +429,7 @@ func TestLockedMutexesUseFewConnections(t *testing.T) {
 			w.data.lock(fmt.Sprint(i), 10*time.Second)
 			for _, contender := range []string{"a", "a", "b"} {
 				go func() {
-					for w.ctx.Err() == nil {
+					for w.Stopping.Err() == nil {
 						_, _ = w.Guard(context.Background(), simba.GuardRequest{Mutex: fmt.Sprint(i), Contender: contender, TTL: long})
 					}
 				}()

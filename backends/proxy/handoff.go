@@ -110,7 +110,7 @@ func (e *Engine) deliver(m *mutexState, t *Ticket, l *Lease, requester bool) boo
 		return true
 	}
 	if e.wake(m, l) {
-		e.counts.handoffs.Add(1)
+		e.Counts.Handoffs.Add(1)
 		return true
 	}
 	e.removeUnlessBlocked(m, l.Owner)
@@ -122,7 +122,7 @@ func (e *Engine) deliver(m *mutexState, t *Ticket, l *Lease, requester bool) boo
 func (e *Engine) wake(m *mutexState, l *Lease) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	t := e.waiters.Find(m.mutex, l.Owner)
+	t := e.Waiters.Find(m.mutex, l.Owner)
 	if t == nil {
 		return false
 	}
@@ -176,7 +176,7 @@ func (e *Engine) reconcile(ctx context.Context, m *mutexState, s State) (changed
 			l.Token, l.Revision = s.Token, s.Revision
 			e.recordBegin(m, &l, reasonHandoff)
 			if !o.gone && e.wake(m, &l) {
-				e.counts.handoffs.Add(1)
+				e.Counts.Handoffs.Add(1)
 				continue
 			}
 			changed = true

@@ -74,7 +74,7 @@ func (e *Engine) renewTenure(ctx context.Context, m *mutexState, r simba.GuardRe
 	if ok, err = e.renew(ctx, m, l); !ok || err != nil {
 		return o, false, err
 	}
-	e.counts.renewed.Add(1)
+	e.Counts.Renewed.Add(1)
 	e.noteRenewal(m, l)
 	o, err = l.outcome(simba.StatusRenewed)
 	o.Position = e.position(m, r.Contender)
@@ -96,7 +96,7 @@ func (e *Engine) Release(ctx context.Context, r simba.ReleaseRequest) (released 
 				from.Mark = b.Mark
 			}
 		} else if r.Token == 0 {
-			e.waiters.Grant(r.Mutex, r.Contender, Grant{}) // ends its wait without a lease
+			e.Waiters.Grant(r.Mutex, r.Contender, Grant{}) // ends its wait without a lease
 			e.leave(m, r.Contender, "left")
 		}
 		released, err = e.end(ctx, m, from, simba.EventReleased, r.Reason)

@@ -107,7 +107,7 @@ func (e *Engine) owns(m *mutexState, contender string) bool {
 	if last != "" {
 		return last == contender && time.Now().Before(end)
 	}
-	event, ok := e.eventLog.Last(m.mutex)
+	event, ok := e.Events.Last(m.mutex)
 	return ok && event.Kind == simba.EventAcquired && event.Owner == contender
 }
 

@@ -60,7 +60,7 @@ func (e *Engine) noteRenewal(m *mutexState, l *Lease) {
 
 // announced returns the last announced tenure of a mutex, if this server has not announced its end.
 func (e *Engine) announced(mutex string) (s State, ok bool) {
-	event, ok := e.eventLog.Last(mutex)
+	event, ok := e.Events.Last(mutex)
 	if !ok || event.Kind != simba.EventAcquired {
 		return s, false
 	}
@@ -98,7 +98,7 @@ func (e *Engine) announceChange(m *mutexState, before, now State, reason string)
 
 // announce announces the beginning or the end of a tenure. It reports whether that is news.
 func (e *Engine) announce(m *mutexState, kind simba.EventKind, s State, reason string) bool {
-	if e.eventLog.Record(simba.Event{Kind: kind, Mutex: m.mutex, Owner: s.Owner, Token: s.Token, Reason: reason}) == 0 {
+	if e.Events.Record(simba.Event{Kind: kind, Mutex: m.mutex, Owner: s.Owner, Token: s.Token, Reason: reason}) == 0 {
 		return false
 	}
 	e.mu.Lock()
@@ -107,7 +107,7 @@ func (e *Engine) announce(m *mutexState, kind simba.EventKind, s State, reason s
 	case simba.EventAcquired:
 		e.begun[m.mutex], m.freedBy = s.Revision, ""
 	case simba.EventExpired:
-		e.counts.expired.Add(1)
+		e.Counts.Expired.Add(1)
 	default:
 		m.freedBy = s.Owner
 	}
@@ -122,7 +122,7 @@ func (e *Engine) announceFree(m *mutexState) {
 	m.freedBy = ""
 	e.mu.Unlock()
 	if owner != "" {
-		e.notices.Publish(simba.MutexChannel(m.mutex), simba.ReleasedNotice(owner))
+		e.Notices.Publish(simba.MutexChannel(m.mutex), simba.ReleasedNotice(owner))
 	}
 }
 
@@ -139,7 +139,7 @@ func (e *Engine) recordBegin(m *mutexState, l *Lease, reason string) {
 	e.noteLocked(m, l.state(), l.Since)
 	e.mu.Unlock()
 	if e.announceChange(m, was, l.state(), reason) {
-		e.counts.acquired.Add(1)
+		e.Counts.Acquired.Add(1)
 	}
 }
 
@@ -148,9 +148,9 @@ func (e *Engine) recordBegin(m *mutexState, l *Lease, reason string) {
 func (e *Engine) recordEnd(m *mutexState, was From, revision uint64, kind simba.EventKind, reason string) {
 	fresh := e.announce(m, kind, State{Owner: was.Owner, Token: was.Token}, reason)
 	if fresh && kind == simba.EventBroken {
-		e.counts.broken.Add(1)
+		e.Counts.Broken.Add(1)
 	} else if fresh {
-		e.counts.released.Add(1)
+		e.Counts.Released.Add(1)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

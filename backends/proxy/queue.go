@@ -8,7 +8,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// entry is a queue entry. Its contender is blocked while Engine.waiters has its ticket. Otherwise
+// entry is a queue entry. Its contender is blocked while Engine.Waiters has its ticket. Otherwise
 // the contender polls.
 type entry struct {
 	contender string
@@ -69,16 +69,16 @@ func (e *Engine) removeUnlessBlocked(m *mutexState, contender string) bool {
 // leave is removeUnlessBlocked with an event.
 func (e *Engine) leave(m *mutexState, contender, reason string) {
 	if e.removeUnlessBlocked(m, contender) {
-		e.eventLog.Record(simba.Event{Kind: simba.EventLeft, Mutex: m.mutex, Owner: contender, Reason: reason})
+		e.Events.Record(simba.Event{Kind: simba.EventLeft, Mutex: m.mutex, Owner: contender, Reason: reason})
 	}
 }
 
 func (e *Engine) isBlocked(m *mutexState, w *entry) bool {
-	return e.waiters.Find(m.mutex, w.contender) != nil
+	return e.Waiters.Find(m.mutex, w.contender) != nil
 }
 
 func (e *Engine) pollingLocked(m *mutexState) (list []*entry) {
-	if len(m.entries) == e.waiters.Count(m.mutex) {
+	if len(m.entries) == e.Waiters.Count(m.mutex) {
 		return nil
 	}
 	for _, w := range m.entries {
@@ -105,7 +105,7 @@ func (e *Engine) expireEntries(m *mutexState) {
 		}
 	}
 	e.mu.Unlock()
-	e.eventLog.Record(gone...)
+	e.Events.Record(gone...)
 }
 
 // nextLocked returns the first waiter that this server can notify: it is blocked here, or
@@ -117,7 +117,7 @@ func (e *Engine) nextLocked(m *mutexState, from From) *entry {
 			return w
 		}
 		notified := from.Free() && w.notifiedAt == from.Revision+1
-		if !notified && e.notices.Subscribed(simba.ContenderChannel(m.mutex, w.contender)) {
+		if !notified && e.Notices.Subscribed(simba.ContenderChannel(m.mutex, w.contender)) {
 			return w
 		}
 	}
@@ -127,7 +127,7 @@ func (e *Engine) nextLocked(m *mutexState, from From) *entry {
 // next returns the entry of the next waiter, and the ticket if the waiter is blocked. The entry is
 // nil if there is no such waiter, or if no tenure may begin.
 func (e *Engine) next(m *mutexState, from From) (*entry, *Ticket) {
-	if e.checks.Refusal() != nil {
+	if e.Checks.Refusal() != nil {
 		return nil, nil
 	}
 	e.mu.Lock()
@@ -136,7 +136,7 @@ func (e *Engine) next(m *mutexState, from From) (*entry, *Ticket) {
 	if w == nil {
 		return nil, nil
 	}
-	return w, e.waiters.Find(m.mutex, w.contender)
+	return w, e.Waiters.Find(m.mutex, w.contender)
 }
 
 // mayTake reports whether a contender may take the free mutex: the mutex is not reserved for
@@ -182,7 +182,7 @@ func (e *Engine) notify(m *mutexState, w *entry, revision uint64) (reserved bool
 	}
 	last := m.lastOwner
 	e.mu.Unlock()
-	if e.notices.Publish(simba.ContenderChannel(m.mutex, w.contender), simba.OfferNotice(last, w.contender)) > 0 {
+	if e.Notices.Publish(simba.ContenderChannel(m.mutex, w.contender), simba.OfferNotice(last, w.contender)) > 0 {
 		return window > 0
 	}
 	e.mu.Lock()
@@ -195,7 +195,7 @@ func (e *Engine) notify(m *mutexState, w *entry, revision uint64) (reserved bool
 
 // Queue implements simba.Backend. It lists the waiters of this server.
 func (e *Engine) Queue(_ context.Context, mutex string, count int) ([]simba.QueueEntry, simba.Seq, error) {
-	if e.ctx.Err() != nil {
+	if e.Stopped() {
 		return nil, 0, simba.ErrStopped
 	}
 	if err := e.store.CheckNames(mutex, ""); err != nil {

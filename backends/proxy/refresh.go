@@ -43,12 +43,12 @@ func (e *Engine) dueLocked(m *mutexState) (due time.Time) {
 			due = t
 		}
 	}
-	needed := m.subscribed || len(m.orphans) > 0 || e.waiters.Count(m.mutex) > 0
+	needed := m.subscribed || len(m.orphans) > 0 || e.Waiters.Count(m.mutex) > 0
 	for _, w := range e.pollingLocked(m) {
 		if w != m.reserved {
 			sooner(w.expiresAt)
 		}
-		needed = needed || e.notices.Subscribed(simba.ContenderChannel(m.mutex, w.contender))
+		needed = needed || e.Notices.Subscribed(simba.ContenderChannel(m.mutex, w.contender))
 	}
 	if m.reserved != nil {
 		sooner(m.reservedUntil)
@@ -66,7 +66,7 @@ func (e *Engine) armLocked(m *mutexState) {
 		return
 	}
 	m.timer.Stop()
-	if due := e.dueLocked(m); !e.closed && !due.IsZero() {
+	if due := e.dueLocked(m); !e.Stopped() && !due.IsZero() {
 		m.timer.Reset(max(0, time.Until(due)))
 	}
 }
@@ -75,22 +75,21 @@ func (e *Engine) armLocked(m *mutexState) {
 // goroutine.
 func (e *Engine) runDue(m *mutexState) {
 	e.mu.Lock()
-	if e.closed || m.running || e.mutexes[m.mutex] != m {
+	if m.running || e.mutexes[m.mutex] != m || !e.Begin() {
 		e.mu.Unlock()
 		return
 	}
-	e.running.Add(1)
 	m.refs++
 	m.running = true
 	now := time.Now()
 	refresh := m.stale || m.reserved != nil && !now.Before(m.reservedUntil) || !now.Before(m.refreshAt)
 	e.mu.Unlock()
-	defer e.running.Done()
+	defer e.Done()
 	defer e.unref(m)
 	e.expireEntries(m)
 	var err error
 	if refresh {
-		err = e.within(e.ctx, min(e.options.Timeout, refreshTimeout), func(ctx context.Context) error { return e.backgroundRefresh(ctx, m) })
+		err = e.within(e.Stopping, min(e.options.Timeout, refreshTimeout), func(ctx context.Context) error { return e.backgroundRefresh(ctx, m) })
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -125,10 +124,10 @@ func (e *Engine) backgroundRefresh(ctx context.Context, m *mutexState) (err erro
 	}
 	err = e.fail(e.briefly(ctx, m, e.refreshAndHandOff))
 	if isRefusal(err) {
-		e.waiters.Fail(m.mutex, err)
+		e.Waiters.Fail(m.mutex, err)
 	}
-	if err != nil && e.ctx.Err() == nil {
-		e.log.Debug("cannot refresh a mutex", "mutex", m.mutex, "err", err)
+	if err != nil && !e.Stopped() {
+		e.Log.Debug("cannot refresh a mutex", "mutex", m.mutex, "err", err)
 	}
 	return err
 }

@@ -17,7 +17,7 @@ func (t *Ticket) lease() *Lease {
 
 // Granted implements WaitEnder.
 func (e waitEnder) Granted(t *Ticket, g Grant) (simba.Outcome, error) {
-	if e.ctx.Err() != nil {
+	if e.Stopped() {
 		return simba.Outcome{}, simba.ErrStopped
 	}
 	if g.Lease != nil {

@@ -73,16 +73,21 @@ func NewWaiters(e WaitEnder) *Waiters {
 // request, since a grant may arrive before the store's reply. If the contender waits already, the
 // new ticket replaces the earlier one, and Enter wakes the earlier waiter.
 func (w *Waiters) Enter(r simba.AcquireRequest) *Ticket {
+	t, _ := w.Replace(r)
+	return t
+}
+
+// Replace is Enter, but also returns the ticket that the new one replaces; nil = none.
+func (w *Waiters) Replace(r simba.AcquireRequest) (t, old *Ticket) {
 	w.mu.Lock()
 	w.lastOrder++
-	t := &Ticket{Request: r, waiters: w, order: w.lastOrder}
+	t = &Ticket{Request: r, waiters: w, order: w.lastOrder}
 	m := w.mutexes[r.Mutex]
 	if m == nil {
 		m = make(map[string]*Ticket)
 		w.mutexes[r.Mutex] = m
 	}
-	old := m[r.Contender]
-	if old != nil {
+	if old = m[r.Contender]; old != nil {
 		old.state = replaced
 		t.order = old.order
 	}
@@ -91,7 +96,7 @@ func (w *Waiters) Enter(r simba.AcquireRequest) *Ticket {
 	if old != nil {
 		old.Request.Waiter.Wake()
 	}
-	return t
+	return t, old
 }
 
 // Grant ends the wait of a contender with a grant. It returns false if the contender does not wait.

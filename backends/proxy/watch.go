@@ -19,7 +19,7 @@ const (
 // this server announces every later change.
 func (e *Engine) Subscribed(ctx context.Context, channel string, pattern bool) (simba.Seq, error) {
 	switch {
-	case e.ctx.Err() != nil:
+	case e.Stopped():
 		return 0, simba.ErrStopped
 	case pattern:
 		return 0, e.subscribedPattern(ctx, channel)
@@ -70,9 +70,9 @@ func (e *Engine) subscribedPattern(ctx context.Context, pattern string) error {
 
 // maintain watches all mutexes for pattern subscribers, and cleans up, until the engine is closed.
 func (e *Engine) maintain() {
-	for cleaned := time.Now(); sleep(e.ctx, tableInterval, nil); {
-		if err := e.fail(e.within(e.ctx, e.options.Timeout, e.readTable)); err != nil {
-			e.log.Debug("cannot read all mutexes", "err", err)
+	for cleaned := time.Now(); Sleep(e.Stopping, tableInterval, nil); {
+		if err := e.fail(e.within(e.Stopping, e.options.Timeout, e.readTable)); err != nil {
+			e.Log.Debug("cannot read all mutexes", "err", err)
 		}
 		if time.Since(cleaned) >= cleanUpInterval {
 			cleaned = time.Now()
@@ -87,12 +87,12 @@ func (e *Engine) maintain() {
 func (e *Engine) cleanUp() {
 	e.mu.Lock()
 	for pattern := range e.patterns {
-		if !e.notices.SubscribedPattern(pattern) {
+		if !e.Notices.SubscribedPattern(pattern) {
 			delete(e.patterns, pattern)
 		}
 	}
 	for mutex, m := range e.mutexes {
-		if m.subscribed && !e.notices.Subscribed(simba.MutexChannel(mutex)) && !e.notices.Subscribed(simba.EventChannel(mutex)) {
+		if m.subscribed && !e.Notices.Subscribed(simba.MutexChannel(mutex)) && !e.Notices.Subscribed(simba.EventChannel(mutex)) {
 			m.subscribed = false
 			m.refs++
 			e.unrefLocked(m)
@@ -105,16 +105,16 @@ func (e *Engine) cleanUp() {
 	}
 	maps.DeleteFunc(e.locked, func(mutex string, _ bool) bool { return e.mutexes[mutex] == nil })
 	for mutex := range e.begun {
-		if last, ok := e.eventLog.Last(mutex); !ok || last.Kind != simba.EventAcquired {
+		if last, ok := e.Events.Last(mutex); !ok || last.Kind != simba.EventAcquired {
 			delete(e.begun, mutex)
 		}
 	}
 	e.mu.Unlock()
-	if err := e.fail(e.within(e.ctx, e.options.Timeout, e.store.Ping)); err != nil && e.ctx.Err() == nil {
-		e.log.Warn("cannot query the store", "err", err)
+	if err := e.fail(e.within(e.Stopping, e.options.Timeout, e.store.Ping)); err != nil && !e.Stopped() {
+		e.Log.Warn("cannot query the store", "err", err)
 	}
-	if e.waiters.Len() > 0 {
-		e.checks.Again()
+	if e.Waiters.Len() > 0 {
+		e.Checks.Again()
 	}
 }
 

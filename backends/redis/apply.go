@@ -15,16 +15,21 @@ const checkAfter = 100 * time.Millisecond
 // applyReply handles the events and grants in a reply, and schedules the next reconciliation.
 func (b *Backend) applyReply(mutex string, s *reply) {
 	b.recordOwner(mutex, s)
-	b.eventLog.Record(s.events...)
-	b.counts.add(s)
+	b.Events.Record(s.events...)
+	b.Count(s.events...)
+	if s.status == "renewed" {
+		b.Counts.Renewed.Add(1)
+	}
+	b.SawToken(s.token)
 	for _, g := range s.tickets {
 		if g.token == 0 {
 			b.endWait(mutex, g.contender, g.ticket, proxy.Grant{Confirm: true, Ended: g.expired})
 			continue
 		}
-		// A reply with status ok may report a grant of an earlier script. Then s.sent is not when
+		// A reply of reconcile.lua may report a grant of an earlier script. Then s.sent is not when
 		// the lease began, so the waiter asks Redis to confirm the grant.
-		b.deliver(mutex, g.grant, proxy.Grant{Token: g.token, Since: s.sent, Confirm: s.status == "ok"}, true)
+		earlier := s.status == "ok" || s.status == "full"
+		b.deliver(mutex, g.grant, proxy.Grant{Token: g.token, Since: s.sent, Confirm: earlier}, true)
 	}
 	b.scheduleNext(mutex, s)
 }
@@ -56,7 +61,7 @@ func (b *Backend) needsReconciling(mutex string) bool {
 	b.mu.Lock()
 	hasChores := len(b.chores[mutex]) > 0
 	b.mu.Unlock()
-	return hasChores || b.waiters.Count(mutex) > 0
+	return hasChores || b.Waiters.Count(mutex) > 0
 }
 
 func isHandoff(e simba.Event) bool { return e.Kind == simba.EventAcquired && e.Reason == "handoff" }
@@ -70,11 +75,11 @@ func (b *Backend) recordOwner(mutex string, s *reply) {
 	e := simba.Event{At: s.acquired, Kind: simba.EventAcquired, Mutex: mutex, Owner: s.owner, Token: s.token}
 	// The tenure began by a handoff if the owner was a waiter. If this reply has overtaken the
 	// reply of confirm.lua, the owner's wait is still registered here.
-	if s.status == "confirmed" || len(s.tickets) > 0 || b.waiters.Find(mutex, s.owner) != nil {
+	if s.status == "confirmed" || len(s.tickets) > 0 || b.Waiters.Find(mutex, s.owner) != nil {
 		e.Reason = "handoff"
 	}
-	if last, known := b.eventLog.Last(mutex); known && last.Token >= s.token {
+	if last, known := b.Events.Last(mutex); known && last.Token >= s.token {
 		return // a later reply has arrived already
 	}
-	b.eventLog.Record(e)
+	b.Events.Record(e)
 }

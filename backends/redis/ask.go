@@ -15,19 +15,19 @@ import (
 // ask runs a script on a mutex and applies its reply. Its errors are simba.ErrStopped,
 // *simba.UnavailableError and *simba.MisconfiguredError. After an error the script may have run.
 func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any) (*reply, error) {
-	if b.tasks.ctx.Err() != nil {
+	if b.Stopped() {
 		return nil, simba.ErrStopped
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	refusal := b.checks.Refusal()
+	refusal := b.Checks.Refusal()
 	all := s.command(mutex, b.header(refusal != nil), args...)
 
 	sent := time.Now()
 	raw, err := b.up.run(ctx, simba.MutexChannel(mutex), s, all)
 	var st *reply
 	if err == nil {
-		st, err = parseReply(mutex, s, args, raw)
+		st, err = parseReply(mutex, raw)
 	}
 	if slotMoves(err) {
 		if s == acquireScript || s == guardScript {
@@ -38,7 +38,7 @@ func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any)
 		}
 	}
 	if err != nil {
-		if b.waiters.Count(mutex) > 0 {
+		if b.Waiters.Count(mutex) > 0 {
 			b.schedule.bringForward(time.Now().Add(retryAfter), mutex)
 		}
 		return nil, b.requestError(err)
@@ -96,7 +96,7 @@ func (b *Backend) header(closed bool) [6]any {
 func tokenText(token uint64) string { return strconv.FormatUint(token, 10) }
 
 func (b *Backend) requestError(err error) error {
-	if b.tasks.ctx.Err() != nil || errors.Is(err, simba.ErrStopped) {
+	if b.Stopped() || errors.Is(err, simba.ErrStopped) {
 		return simba.ErrStopped
 	}
 	if errors.Is(err, context.DeadlineExceeded) {

@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"strings"
@@ -14,29 +13,23 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/credentials"
+	"github.com/simba-resp/simba-resp/history"
 )
 
 // Backend keeps mutexes in Redis. It is a simba.Backend, safe for concurrent use.
 type Backend struct {
-	proxy.QueueSettings
+	*proxy.Core
 
 	id      string // names this server among those that share the Redis
 	timeout time.Duration
-	log     *slog.Logger
-	notices simba.Notices
 
 	fenceTTL      time.Duration // see Options.URL
 	plainChannels bool          // Options.PlainChannels
 
 	source   *credentials.Source[target]
 	up       *upstream
-	checks   *proxy.Checks
-	tasks    *tasks
-	eventLog *orderedLog
-	waiters  *proxy.Waiters
 	schedule *schedule
 	subs     *subscriptions
-	counts   counts
 
 	faultsByNode map[string][]proxy.Fault // what check has found at each master; used by check only
 
@@ -46,9 +39,8 @@ type Backend struct {
 	lastTicket       uint64
 	reconciling      map[string]bool              // running reconciliations; true = run again
 	contenderNotices map[string][]contenderNotice // by mutex, for its next reconciliation
-	delivered        recentSet[delivery]          // grants that this server has handled
-	lateGrants       map[string]grant             // by ticket, see waitTicket
-	acknowledged     recentSet[string]            // tickets whose End returned StatusAcquired
+	tickets          map[string]bool              // by ticket, see forget
+	restoring        map[string]chan struct{}     // by mutex: closed when a script that restores queue entries has run
 	chores           map[string][]chore           // by mutex
 }
 
@@ -76,25 +68,24 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	}
 	t := source.Last()
 	b := &Backend{
-		id:               newID(),
+		id:               rand.Text(),
 		timeout:          o.Timeout,
-		log:              o.Logger,
-		notices:          o.Notices,
 		fenceTTL:         t.fenceTTL,
 		plainChannels:    o.PlainChannels,
 		source:           source,
-		tasks:            newTasks(),
-		eventLog:         newOrderedLog(o.Notices, o.History),
 		reconciling:      make(map[string]bool),
 		contenderNotices: make(map[string][]contenderNotice),
-		lateGrants:       make(map[string]grant),
+		tickets:          make(map[string]bool),
+		restoring:        make(map[string]chan struct{}),
 		chores:           make(map[string][]chore),
 	}
 	b.schedule = &schedule{reconcile: b.reconcileSoon, byMutex: make(map[string]*dueTime)}
-	b.SetHandoffWindow(o.HandoffWindow)
-	b.SetQueueGrace(o.QueueGrace)
-	b.waiters = proxy.NewWaiters(waitEnder{b})
-	b.up = newUpstream(b.source, o.Timeout, b.tasks)
+	events := history.NewLog(o.Notices, o.History, false)
+	events.Window = reorderWindow
+	b.Core = proxy.NewCore(proxy.Options{
+		Name: "redis", Notices: o.Notices, Logger: o.Logger, HandoffWindow: o.HandoffWindow, QueueGrace: o.QueueGrace,
+	}, events, func(ctx context.Context) ([]proxy.Fault, error) { return b.check(ctx, t) }, waitEnder{b})
+	b.up = newUpstream(b.source, o.Timeout, b.Core)
 	b.subs = newSubscriptions(b)
 	// go-redis respects a context's deadline, but not its cancellation. Closing the connections
 	// ends its requests.
@@ -111,8 +102,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 }
 
 func (b *Backend) start(ctx context.Context, t target) error {
-	b.checks = proxy.NewChecks("redis", b.log, func(ctx context.Context) ([]proxy.Fault, error) { return b.check(ctx, t) })
-	if err := b.checks.Start(ctx); err != nil {
+	if err := b.Checks.Start(ctx); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
@@ -120,33 +110,21 @@ func (b *Backend) start(ctx context.Context, t target) error {
 	if err := b.subs.start(ctx); err != nil {
 		return explain(err, strings.Join(t.addrs, ","))
 	}
-	b.checks.Repaired = b.subs.catchUp
-	b.tasks.start(func() { b.checks.Run(b.tasks.ctx, b.waiters) })
-	b.tasks.start(b.runSweeps)
+	b.Checks.Repaired = b.subs.catchUp
+	b.Go(func() { b.Checks.Run(b.Stopping, b.Waiters) })
+	b.Go(b.runSweeps)
 	return nil
 }
-
-// Faults returns what is wrong with the settings of Redis.
-func (b *Backend) Faults() []proxy.Fault { return b.checks.Faults() }
 
 // Close ends all goroutines and connections. Blocked waiters keep their queue entries until other
 // servers detect that this server is dead. Close may be called more than once.
 func (b *Backend) Close() error {
-	if !b.tasks.stop() {
-		b.tasks.wg.Wait()
-		return nil
+	if b.Stop() {
+		b.subs.close()
+		_ = b.up.close() // requests in flight fail
 	}
-	b.subs.close()
-	_ = b.up.close() // requests in flight fail
-	b.tasks.wg.Wait()
-	b.schedule.stop()
+	b.Wait()
 	return nil
-}
-
-func newID() string {
-	var id [8]byte
-	_, _ = rand.Read(id[:]) // never fails
-	return hex.EncodeToString(id[:])
 }
 
 // CertificatesExpire returns when the certificates of the connections expire, by setting.
@@ -154,21 +132,25 @@ func (b *Backend) CertificatesExpire() map[string]time.Time {
 	return b.source.Get().expires
 }
 
+// reorderWindow is how long the event log waits for the events of a reply that another reply has
+// overtaken.
+const reorderWindow = 100 * time.Millisecond
+
 // maxBackground is how many background tasks run at one node at a time.
 const maxBackground = 64
 
 // background runs f in a goroutine, as a task at the node of a mutex. A node that does not answer
 // delays only its own tasks.
 func (b *Backend) background(mutex string, f func(ctx context.Context)) {
-	b.tasks.start(func() {
+	b.Go(func() {
 		limit := b.up.backgroundLimitFor(simba.MutexChannel(mutex))
 		select {
 		case limit <- struct{}{}:
-		case <-b.tasks.ctx.Done():
+		case <-b.Stopping.Done():
 			return
 		}
 		defer func() { <-limit }()
-		f(b.tasks.ctx)
+		f(b.Stopping)
 	})
 }
 
@@ -181,7 +163,7 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	if r.NoQueue {
 		mode = "noqueue"
 	}
-	earlier := b.waiters.Find(r.Mutex, r.Contender)
+	earlier := b.Waiters.Find(r.Mutex, r.Contender)
 	s, err := b.acquire(ctx, r, mode, "")
 	if err != nil {
 		return simba.Outcome{}, nil, err
@@ -191,7 +173,7 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 		// An earlier request of the contender may still wait. This reply ends that wait. If a wait
 		// began while this request ran, a reconciliation ends it.
 		if earlier == nil || !earlier.Grant(proxy.Grant{Token: s.token, Since: s.sent, Confirm: true}) {
-			if b.waiters.Find(r.Mutex, r.Contender) != nil {
+			if b.Waiters.Find(r.Mutex, r.Contender) != nil {
 				b.schedule.bringForward(time.Now(), r.Mutex)
 			}
 		}
@@ -216,7 +198,7 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (simba.Outcom
 func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, simba.Seq, error) {
 	var t *proxy.Ticket // the ticket of the contender's wait, which this request ends; nil = none
 	if r.Token == 0 && r.Session == 0 {
-		t = b.waiters.Find(r.Mutex, r.Contender)
+		t = b.Waiters.Find(r.Mutex, r.Contender)
 	}
 	if t != nil {
 		var cancel context.CancelFunc
@@ -231,11 +213,13 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, si
 	switch {
 	case err != nil:
 		if t != nil {
-			b.allowRestoring(t)
+			b.mu.Lock()
+			waitOf(t).restoreStopped = false
+			b.mu.Unlock()
 		}
 		return false, 0, err
 	case t != nil:
-		b.endSuperseded(r.Mutex, r.Contender, waitOf(t).ticket)
+		b.endWait(r.Mutex, r.Contender, waitOf(t).ticket, proxy.Grant{Confirm: true})
 	}
 	return s.status == "released", 0, nil
 }
@@ -283,24 +267,4 @@ func (b *Backend) Queue(ctx context.Context, mutex string, count int) ([]simba.Q
 		})
 	}
 	return entries, 0, nil
-}
-
-// History implements simba.Backend. It returns the events that this server caused or received from
-// Redis. The event log holds some events back for a moment, to sort them. History waits for these.
-func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
-	if b.tasks.ctx.Err() != nil {
-		return nil, 0, simba.ErrStopped
-	}
-	if err := b.eventLog.Await(ctx, r.Mutex); err != nil {
-		return nil, 0, b.requestError(err)
-	}
-	return b.eventLog.Find(r), 0, nil
-}
-
-// Commit implements simba.Committer. It has nothing to do: a change is complete when Redis replies.
-func (b *Backend) Commit(seq simba.Seq) error {
-	if seq != 0 && b.tasks.ctx.Err() != nil {
-		return simba.ErrStopped
-	}
-	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // unsubscribeAfter is how long a channel stays subscribed after it was last wanted.
@@ -12,7 +13,7 @@ const unsubscribeAfter = 10 * time.Second
 
 // Subscribed implements simba.Backend.
 func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) (simba.Seq, error) {
-	if b.tasks.ctx.Err() != nil {
+	if b.Stopped() {
 		return 0, simba.ErrStopped
 	}
 	mutex, contender, ok := simba.ParseChannel(channel)
@@ -73,7 +74,7 @@ func (s *subscriptions) hasSubscriber(mutex string) bool {
 	s.mu.Lock()
 	hasPatterns := len(s.patterns) > 0
 	s.mu.Unlock()
-	return hasPatterns || s.b.notices.Subscribed(simba.MutexChannel(mutex)) || s.b.notices.Subscribed(simba.EventChannel(mutex))
+	return hasPatterns || s.b.Notices.Subscribed(simba.MutexChannel(mutex)) || s.b.Notices.Subscribed(simba.EventChannel(mutex))
 }
 
 // onConfirmed reads the state of the mutexes that a channel concerns, after a node has confirmed
@@ -82,11 +83,9 @@ func (s *subscriptions) hasSubscriber(mutex string) bool {
 func (s *subscriptions) onConfirmed(channel string, again bool) {
 	b := s.b
 	switch mutex, contender, ok := simba.ParseChannel(channel); {
-	case channel == s.serverChannel():
-		b.checks.Again() // the connection may be new, and lead to another node
-		b.schedule.bringForward(time.Now(), append(b.waiters.Mutexes(), b.choreMutexes()...)...)
-	case channel == contenderGlob:
-		b.schedule.bringForward(time.Now(), b.waiters.Mutexes()...)
+	case channel == s.serverChannel(), channel == contenderGlob:
+		b.Checks.Again() // the connection may be new, and lead to another node
+		b.schedule.bringForward(time.Now(), b.Waiters.Mutexes()...)
 	case ok && contender != "" && again: // else Subscribed repeats the notice
 		b.addChore(mutex, chore{contender: contender}, 0)
 	case ok && contender == "":
@@ -107,21 +106,10 @@ func (s *subscriptions) catchUp() {
 	}
 }
 
-// runSweeps regularly unsubscribes from channels that nobody needs, and forgets old grants.
+// runSweeps regularly unsubscribes from channels that nobody needs.
 func (b *Backend) runSweeps() {
-	ticker := time.NewTicker(unsubscribeAfter)
-	defer ticker.Stop()
-	rotated := time.Now()
-	for {
-		select {
-		case <-ticker.C:
-		case <-b.tasks.ctx.Done():
-			return
-		}
-		if time.Since(rotated) > 2*b.timeout { // by now every reply has arrived
-			rotated = time.Now()
-			b.forgetOldGrants()
-		}
+	for !b.Stopped() {
+		proxy.Sleep(b.Stopping, unsubscribeAfter, nil)
 		b.subs.sweep(time.Now().Add(-unsubscribeAfter))
 	}
 }
@@ -130,19 +118,19 @@ func (b *Backend) runSweeps() {
 // client of this server needs a channel of the same mutex.
 func (s *subscriptions) sweep(before time.Time) {
 	needed := make(map[string]bool) // mutexes
-	for _, m := range s.b.waiters.Mutexes() {
+	for _, m := range s.b.Waiters.Mutexes() {
 		needed[m] = true
 	}
 	for _, sub := range s.all() {
 		for _, name := range sub.names() {
-			if m, _, ok := simba.ParseChannel(name); ok && s.b.notices.Subscribed(name) {
+			if m, _, ok := simba.ParseChannel(name); ok && s.b.Notices.Subscribed(name) {
 				needed[m] = true
 			}
 		}
 	}
 	s.mu.Lock()
 	for glob, at := range s.patterns {
-		if at.Before(before) && !s.b.notices.SubscribedPattern(glob) {
+		if at.Before(before) && !s.b.Notices.SubscribedPattern(glob) {
 			delete(s.patterns, glob)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 
@@ -43,21 +44,21 @@ func (b *Backend) checkMaster(ctx context.Context, t target, client *redis.Clien
 	if t.topology == sentinel {
 		name = "the primary " + t.master
 	}
-	// The checks use one connection, so that all reach the same node. Only checkChannels and load
-	// use other connections.
+	// The checks use one connection, so that all reach the same node. Only checkChannels uses another
+	// one.
 	node := client.Conn()
 	defer func() { _ = node.Close() }()
 	if err := node.Ping(ctx).Err(); err != nil {
 		return nil, explain(err, name)
 	}
-	info, err := node.Info(ctx, "server", "replication", "cluster").Result()
-	if err != nil && strings.Contains(err.Error(), "syntax") { // before 7.0 INFO takes one section
-		info, err = node.Info(ctx).Result()
-	}
+	sections, err := node.InfoMap(ctx).Result()
 	if err != nil {
 		return nil, explain(err, name)
 	}
-	fields := parseInfo(info)
+	fields := make(map[string]string)
+	for _, section := range sections {
+		maps.Copy(fields, section)
+	}
 	version := fields["redis_version"]
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < 6 {
@@ -80,9 +81,6 @@ func (b *Backend) checkMaster(ctx context.Context, t target, client *redis.Clien
 	key, err := b.up.writeCheckKey(ctx, client)
 	if err == nil {
 		err = node.Eval(ctx, writeCheckLua, []string{key}).Err()
-	}
-	if err == nil {
-		err = (&pipeline{client: client}).load(ctx)
 	}
 	if err != nil {
 		return nil, explain(err, name)
@@ -171,14 +169,4 @@ func explain(err error, name string) error {
 		return fmt.Errorf("redis at %s does not answer in time: %w", name, err)
 	}
 	return fmt.Errorf("cannot use redis at %s: %w", name, err)
-}
-
-func parseInfo(text string) map[string]string {
-	fields := make(map[string]string)
-	for line := range strings.Lines(text) {
-		if k, v, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			fields[k] = v
-		}
-	}
-	return fields
 }

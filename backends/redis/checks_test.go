@@ -41,7 +41,7 @@ func hasFault(b *Backend, setting string, refused bool) bool {
 // awaitCheck makes the server check Redis until the check has, or no longer has, a fault.
 func awaitCheck(t *testing.T, b *Backend, setting string, refused, want bool) {
 	t.Helper()
-	b.checks.Again()
+	b.Checks.Again()
 	until(t, fmt.Sprintf("fault of %s: %v", setting, want), func() bool { return hasFault(b, setting, refused) == want })
 }
 

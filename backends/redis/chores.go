@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -39,12 +38,6 @@ func (b *Backend) addChore(mutex string, c chore, delay time.Duration) {
 	b.schedule.bringForward(time.Now().Add(delay), mutex)
 }
 
-func (b *Backend) choreMutexes() []string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Collect(maps.Keys(b.chores))
-}
-
 // doChores does the chores of a mutex. After an error, the remaining ones stay.
 func (b *Backend) doChores(ctx context.Context, mutex string) (err error) {
 	b.mu.Lock()
@@ -55,7 +48,7 @@ func (b *Backend) doChores(ctx context.Context, mutex string) (err error) {
 		switch {
 		case c.ticket != "" && time.Now().Before(c.until):
 			_, err = b.ask(ctx, mutex, leaveScript, c.contender, c.ticket, "gone")
-		case c.ticket == "" && b.waiters.Find(mutex, c.contender) == nil && b.notices.Subscribed(simba.ContenderChannel(mutex, c.contender)):
+		case c.ticket == "" && b.Waiters.Find(mutex, c.contender) == nil && b.Notices.Subscribed(simba.ContenderChannel(mutex, c.contender)):
 			_, err = b.runReconcile(ctx, mutex, c.contender, nil)
 		}
 		if err != nil {

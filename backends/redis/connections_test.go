@@ -35,7 +35,7 @@ func TestClosedConnectionFailsNoRequest(t *testing.T) {
 					t.Errorf("PING with %d closed connections in the pool: %v", had, err)
 				}
 			}
-			until(t, "the subscriber is back", func() bool { return b.subs.reachable("m") })
+			until(t, "the subscriber is back", func() bool { ok, _ := b.subs.reachable("m"); return ok })
 		})
 	}
 }

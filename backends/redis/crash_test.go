@@ -25,7 +25,7 @@ func TestWrongClockEstimateMovesNoLease(t *testing.T) {
 	p := b.up.pipeline(b.up.client)
 	for i, wrong := range []time.Duration{time.Hour, -time.Hour} {
 		m := fmt.Sprint("m", i)
-		misestimate := func() { p.clock.replace(time.Now().Add(wrong).UnixMilli(), time.Now()) }
+		misestimate := func() { p.clock.Learn(time.Now().Add(wrong).UnixMilli(), time.Now(), time.Now()) }
 		const ttl = 10 * time.Minute
 		keeps := func(contender string, since time.Time) {
 			t.Helper()

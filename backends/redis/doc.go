@@ -30,7 +30,7 @@
 // A demoted primary still answers on old connections, and its data may be stale. Therefore every
 // script also writes, and the server drops connections to a node that refuses the write
 // (writable.go). It also checks that its pub/sub connection leads to the same node as its commands
-// (subscriber_probe.go).
+// (subscriber.probe).
 //
 // The state can become wrong without a request: a lease ends, or a message or a reply is lost. So
 // the server reconciles mutexes: reconcile.lua repairs the state of a mutex and returns it
@@ -39,21 +39,21 @@
 // wait for the mutex, the server also reconciles it after every failed request.
 //
 // A script whose reply is lost may have run. The server repeats a request only if the script has
-// certainly done nothing. This is so after NOSCRIPT, MOVED, ASK and a failed dial. It is also so if
-// the script replied that it began after the deadline of its request.
+// certainly done nothing. This is so after NOSCRIPT, MOVED and a failed dial. It is also so if the
+// script replied that it began after the deadline of its request.
 //
 // # Files
 //
-//	options.go, backend.go, tasks.go         open and close the engine; its goroutines
-//	ask.go, reply.go, apply.go, counts.go    a request: run a script, parse and apply its reply
+//	options.go, backend.go                   open and close the engine; its requests
+//	ask.go, reply.go, apply.go               a request: run a script, parse and apply its reply
 //	scripts.go, lua/                         the scripts
 //	scan.go                                  lists the mutexes
 //	wait.go, ticket.go, wait_ender.go        a wait, from its request to its end
-//	grants.go, orphans.go, recent.go         grants that arrive, and waits that could not be ended
+//	grants.go, chores.go                     grants that arrive, and waits that could not be ended
 //	reconcile.go, schedule.go                repairs without a request, and when they are due
-//	upstream.go, pipeline.go, clock.go       send scripts to nodes, in batches and with deadlines
+//	upstream.go, pipeline.go, migration.go   send scripts to nodes, in batches and with deadlines
 //	dial.go, connections.go, writable.go     connections, and how stale ones are found
-//	subscriptions.go, subscriber*.go         pub/sub connections, one for each master
-//	channels.go, messages.go, catch_up.go    channels, messages, and how missed ones are found
+//	subscriptions.go, subscriber.go          pub/sub connections, one for each master
+//	channels.go, messages.go                 channels, messages, and how missed ones are found
 //	url.go, check.go, lasting.go             the URL, checks of the settings, kinds of errors
 package redis

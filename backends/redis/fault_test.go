@@ -123,9 +123,9 @@ func TestReconcileBeforeConfirmationRecordsHandoff(t *testing.T) {
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	a, _ := acquire(t, b, "m", "a", time.Minute, nil)
 	acquire(t, b, "m", "b", time.Minute, newWaiter())
-	b.eventLog.Record(simba.Event{Kind: simba.EventReleased, Mutex: "m", Owner: "a", Token: a.Token})
+	b.Events.Record(simba.Event{Kind: simba.EventReleased, Mutex: "m", Owner: "a", Token: a.Token})
 	b.recordOwner("m", &reply{status: "ok", owner: "b", token: a.Token + 1})
-	if last, _ := b.eventLog.Last("m"); last.Owner != "b" || last.Reason != "handoff" {
+	if last, _ := b.Events.Last("m"); last.Owner != "b" || last.Reason != "handoff" {
 		t.Errorf("the last event of the log: %+v; want b with the reason handoff", last)
 	}
 }

@@ -91,7 +91,7 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 		newSimbaContender(t, s.Addr, seeds.Simba31, m, "a").mustAcquire()
 	}
 	until(t, "a lease has expired, and is recorded as such", func() bool {
-		last, _ := b.eventLog.Last("lapsed")
+		last, _ := b.Events.Last("lapsed")
 		return last.Kind == simba.EventExpired
 	})
 	// Simba before 3.3 knows no tokens and renews only the lock, so the token can expire before it.

@@ -37,8 +37,9 @@ func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
 	awaitIdle(t, b, "m", "c")
 	p := waitOf(ticket.(waitTicket).Ticket)
+	restored := make(chan struct{})
 	b.mu.Lock()
-	p.restoring++ // as during a reconciliation, for which End must wait
+	b.restoring["m"] = restored // as during a reconciliation, for which End must wait
 	b.mu.Unlock()
 	ended := make(chan simba.Outcome)
 	go func() {
@@ -51,15 +52,11 @@ func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	until(t, "End waits", func() bool {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		return p.restoringEnded != nil
+		return p.restoreStopped
 	})
 	b.applyReply("m", runScript(t, b, "m", releaseScript, "a", "0", "", ""))
 	mustStay(t, b, "m", "c")
-	b.mu.Lock()
-	p.restoring--
-	close(p.restoringEnded)
-	p.restoringEnded = nil
-	b.mu.Unlock()
+	close(restored)
 	if o := <-ended; o.Status != simba.StatusAcquired {
 		t.Errorf("End(EndTimeout): %+v; want acquired; Redis has %+v", o, owner(t, b, "m"))
 	}
@@ -93,7 +90,7 @@ func TestWaitThatEndedWithoutTheMutexGetsNoGrant(t *testing.T) {
 	acquire(t, b, "m", "a", time.Minute, nil)
 	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
 	awaitIdle(t, b, "m", "c")
-	b.waiters.Grant("m", "c", proxy.Grant{Token: 1, Confirm: true}) // no tenure has this token
+	b.Waiters.Grant("m", "c", proxy.Grant{Token: 1, Confirm: true}) // no tenure has this token
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
 		t.Fatalf("End of the waiter: %+v %v; want queued", o, err)
 	}
@@ -302,9 +299,9 @@ func TestCancelRemovesMutexFromSchedule(t *testing.T) {
 func runScript(t *testing.T, b *Backend, mutex string, s *script, args ...any) *reply {
 	t.Helper()
 	sent := time.Now()
-	reply, err := b.up.run(context.Background(), simba.MutexChannel(mutex), s, s.command(mutex, b.header(b.checks.Refusal() != nil), args...))
+	reply, err := b.up.run(context.Background(), simba.MutexChannel(mutex), s, s.command(mutex, b.header(b.Checks.Refusal() != nil), args...))
 	must(t, err)
-	st, err := parseReply(mutex, s, args, reply)
+	st, err := parseReply(mutex, reply)
 	must(t, err)
 	st.sent = sent
 	return st

@@ -112,12 +112,45 @@ func TestLateMessageHandsOffNoAcknowledgedGrant(t *testing.T) {
 		t.Fatalf("End of the waiter: %+v %v; want acquired", o, err)
 	}
 	b.applyReply("m", reply)
-	// Forget the grant, as the server does some time before a very late message arrives.
-	b.mu.Lock()
-	b.delivered, b.acknowledged = recentSet[delivery]{}, recentSet[string]{}
-	b.mu.Unlock()
 	b.confirmGrant(t.Context(), "m", grant{contender: "c", token: o.Token, ticket: waitOf(ticket.(waitTicket).Ticket).ticket})
 	mustStay(t, b, "m", "c")
+}
+
+// The reply of the confirmation arrives after the server has found the grant by a reconciliation,
+// and the client has got the tenure.
+func TestLateConfirmationHandsOffNoAcknowledgedGrant(t *testing.T) {
+	s := stores.Redis(t)
+	b, other := serve(t, "redis://"+s.Addr, newListener()), serve(t, "redis://"+s.Addr, newListener())
+	acquire(t, other, "m", "a", time.Minute, nil)
+	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
+	awaitIdle(t, b, "m", "c")
+	blockReconciling(t, b, "m")
+	header := b.header(false)
+	header[0], header[4] = "other", noDeadline
+	c := clientOf(t, s.Addr)
+	must(t, c.ScriptLoad(t.Context(), releaseScript.text).Err())
+	must(t, c.Do(t.Context(), releaseScript.command("m", header, "a", "0", "", "")...).Err())
+	o := owner(t, b, "m")
+	g := grant{contender: "c", token: o.Token, ticket: waitOf(ticket.(waitTicket).Ticket).ticket}
+	b.Waiters.Grant("m", "c", proxy.Grant{Token: o.Token, Confirm: true})
+	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
+		t.Fatalf("End of the waiter: %+v %v; want acquired", o, err)
+	}
+	b.deliver("m", g, proxy.Grant{Token: g.token}, true)
+	mustStay(t, b, "m", "c")
+}
+
+// Redis runs the ACQUIRE of a ticket after the server has given the ticket up.
+func TestGrantToUnknownTicketIsHandedOff(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newListener())
+	other := serve(t, "redis://"+s.Addr, noNotices{})
+	for _, releasing := range []*Backend{b, other} {
+		acquire(t, b, "m", "a", time.Minute, nil)
+		runScript(t, b, "m", acquireScript, "c", int64(60_000), int64(0), "wait", "", "77")
+		release(t, releasing, "m", "a")
+		until(t, "nobody owns the mutex", func() bool { return owner(t, other, "m").Owner == "" })
+	}
 }
 
 func TestLateReplyOfEarlierWaitEndsNoLaterWait(t *testing.T) {
@@ -136,7 +169,7 @@ func TestLateReplyOfEarlierWaitEndsNoLaterWait(t *testing.T) {
 	_, second := acquire(t, b, "m", "c", time.Minute, w)
 	awaitIdle(t, b, "m", "c")
 	b.applyReply("m", late)
-	if t2 := b.waiters.Find("m", "c"); t2 != second.(waitTicket).Ticket {
+	if t2 := b.Waiters.Find("m", "c"); t2 != second.(waitTicket).Ticket {
 		t.Fatalf("after the late reply c waits by %v, want the later ticket %v", t2, second)
 	}
 	release(t, b, "m", "a")
@@ -150,11 +183,11 @@ func TestWaiterIsGrantedThoughItsEarlierRequestRanLater(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
-	_, first := b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
+	first, _ := b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
 	w := newWaiter()
 	_, second := acquire(t, b, "m", "c", time.Minute, w)
 	awaitIdle(t, b, "m", "c")
-	runScript(t, b, "m", acquireScript, "c", int64(60_000), int64(0), "wait", "", first.ticket)
+	runScript(t, b, "m", acquireScript, "c", int64(60_000), int64(0), "wait", "", waitOf(first).ticket)
 	release(t, b, "m", "a")
 	w.await(t)
 	o, err := second.End(simba.EndWoken)

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
@@ -58,22 +59,13 @@ func commandCalls(t *testing.T, s *stores.Server, command string) int {
 }
 
 func TestDeadlineAtNodeIsNotLaterThanDeadline(t *testing.T) {
-	var c clock
+	p := &pipeline{clock: proxy.NewClock()}
 	at := time.Now()
-	if got := c.atNode(at); got != noDeadline {
-		t.Errorf("atNode before any reply: %s; want no deadline", got)
+	if got := p.deadlineAtNode(at); got != noDeadline {
+		t.Errorf("the deadline before any reply is %s; want none", got)
 	}
-	c.update(1000, at.Add(-time.Second)) // Redis' clock showed 1000 at some time in the last second
-	last := c.last.Load()
-	if got := c.atNode(last.at.Add(300 * time.Millisecond)); got != "1300" {
-		t.Errorf("atNode after 300 ms: %s; want 1300", got)
-	}
-	c.update(5000, time.Now().Add(-time.Minute))
-	if c.last.Load() != last {
-		t.Error("a reading replaced a better one")
-	}
-	c.update(2000, time.Now())
-	if c.last.Load().millis != 2000 {
-		t.Error("a better reading was ignored")
+	p.clock.Learn(1000, at.Add(-time.Second), at) // Redis' clock showed 1000 at some time in the last second
+	if got := p.deadlineAtNode(at.Add(300 * time.Millisecond)); got != "1299" {
+		t.Errorf("the deadline in 300 ms is %s; want 1299, which is not too late", got)
 	}
 }

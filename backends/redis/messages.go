@@ -10,6 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // foreignDelay is how long the server waits before it attributes a notice to another program. The
@@ -40,10 +41,9 @@ func (s *subscriptions) onMessage(m *redis.Message) {
 		s.b.recordEvent(mutex, m.Payload)
 		return
 	}
-	receivers := s.b.notices.Publish(m.Channel, m.Payload)
+	receivers := s.b.Notices.Publish(m.Channel, m.Payload)
 	if mutex, ok := simba.ParseMutexChannel(m.Channel); ok {
-		s.b.onAcquiredNotice(mutex, m.Payload)
-		s.b.onReleasedNotice(mutex, m.Payload)
+		s.b.onNotice(mutex, m.Payload)
 		return
 	}
 	if mutex, contender, ok := simba.ParseContenderChannel(m.Channel); ok && m.Pattern == "" {
@@ -62,7 +62,7 @@ func (s *subscriptions) onContenderNotice(channel, payload string) {
 		return
 	}
 	name := simba.MutexChannel(mutex)
-	if sub := s.subscriberForChannel(name); s.b.waiters.Count(mutex) == 0 && !s.hasSubscriber(mutex) && (sub == nil || !sub.wants(name)) {
+	if sub := s.subscriberForChannel(name); s.b.Waiters.Count(mutex) == 0 && !s.hasSubscriber(mutex) && (sub == nil || !sub.confirmed(name)) {
 		return
 	}
 	s.b.mu.Lock()
@@ -85,7 +85,7 @@ func (s *subscriptions) onGrantMessage(payload string) {
 		return
 	}
 	if token == 0 {
-		s.b.endSuperseded(f[0], f[1], f[3])
+		s.b.endWait(f[0], f[1], f[3], proxy.Grant{Confirm: true})
 		return
 	}
 	s.b.background(f[0], func(ctx context.Context) {
@@ -108,39 +108,25 @@ func (b *Backend) recordEvent(mutex, payload string) {
 		// not notice the duplicate, because the event has no token.
 		return
 	}
-	b.eventLog.Record(simba.Event{
+	b.Events.Record(simba.Event{
 		At: e.At, Kind: eventKinds[e.Event], Mutex: mutex, Owner: e.Owner, Token: e.Token, Reason: e.Reason,
 	})
 }
 
-// onAcquiredNotice reconciles a mutex that has subscribers, if a notice announces a tenure that
-// this server does not know. Such a tenure may have begun without our scripts.
-func (b *Backend) onAcquiredNotice(mutex, payload string) {
-	owner, ok := strings.CutPrefix(payload, "acquired@@")
-	if !ok || !b.subs.hasSubscriber(mutex) {
-		return
-	}
-	if last, ok := b.eventLog.Last(mutex); ok && last.Kind == simba.EventAcquired && last.Owner == owner {
-		return
-	}
-	b.schedule.bringForward(time.Now().Add(foreignDelay), mutex)
-}
-
-// onReleasedNotice reconciles a mutex that a notice announces as free, if this server has waiters
-// for it or does not know the release.
-func (b *Backend) onReleasedNotice(mutex, payload string) {
-	owner, ok := strings.CutPrefix(payload, "released@@")
-	if !ok {
-		return
-	}
-	if b.waiters.Count(mutex) > 0 {
+// onNotice reconciles a mutex after a notice of a change that this server does not know. The change
+// may have been made without our scripts. Tenures that begin matter only to subscribers.
+func (b *Backend) onNotice(mutex, payload string) {
+	kind, owner, _ := strings.Cut(payload, "@@")
+	released := kind == "released"
+	last, ok := b.Events.Last(mutex)
+	switch {
+	case released && b.Waiters.Count(mutex) > 0:
 		b.schedule.bringForward(time.Now(), mutex)
-		return
+	case !released && (kind != "acquired" || !b.subs.hasSubscriber(mutex)):
+	case ok && last.Owner == owner && released == (last.Kind != simba.EventAcquired):
+	default:
+		b.schedule.bringForward(time.Now().Add(foreignDelay), mutex)
 	}
-	if last, ok := b.eventLog.Last(mutex); ok && last.Kind != simba.EventAcquired && last.Owner == owner {
-		return
-	}
-	b.schedule.bringForward(time.Now().Add(foreignDelay), mutex)
 }
 
 // onSilentReservation reconciles a mutex that a script of another server has reserved for a
@@ -148,7 +134,7 @@ func (b *Backend) onReleasedNotice(mutex, payload string) {
 // the mutex would stay free for longer if that server crashes.
 func (b *Backend) onSilentReservation(name, server string) {
 	mutex, ok := simba.ParseMutexChannel("simba:" + name)
-	if ok && server != b.id && (b.waiters.Count(mutex) > 0 || b.subs.hasSubscriber(mutex)) {
+	if ok && server != b.id && (b.Waiters.Count(mutex) > 0 || b.subs.hasSubscriber(mutex)) {
 		b.schedule.bringForward(time.Now(), mutex)
 	}
 }
@@ -156,10 +142,10 @@ func (b *Backend) onSilentReservation(name, server string) {
 // onReservation handles a notice that a free mutex is reserved for a contender. If no client
 // received it, and the contender does not wait here, the reservation goes to the next waiter.
 func (b *Backend) onReservation(mutex, contender string, receivers int) {
-	if receivers == 0 && b.waiters.Find(mutex, contender) == nil {
+	if receivers == 0 && b.Waiters.Find(mutex, contender) == nil {
 		b.background(mutex, func(ctx context.Context) {
 			// On an error the reservation ends with the handoff window.
-			_, _ = b.ask(ctx, mutex, giveBackScript, contender, "0", "")
+			_, _ = b.ask(ctx, mutex, leaveScript, contender, "", "gone")
 		})
 	}
 }

@@ -2,9 +2,9 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,8 +13,8 @@ import (
 )
 
 // While a slot of a cluster moves, its keys are spread over two nodes. Redis then refuses scripts
-// of several keys by TRYAGAIN. Renewals go on by two scripts of one key each. They leave the record
-// of the tenure as it is. Later steps.lua adopts the end of the lock.
+// of several keys by TRYAGAIN or ASK. Renewals go on by two scripts of one key each. They leave the
+// record of the tenure as it is. Later steps.lua adopts the end of the lock.
 
 // extendKeyLua moves the end of a key that has a value. It returns the value and the clock, or
 // nothing if the value differs. If any value will do, the key may belong to another contender's
@@ -30,7 +30,7 @@ const extendKeyLua = `local value, time = redis.call('GET', KEYS[1]), redis.call
 
 // slotMoves reports whether a script did not run because the slot of its keys moves.
 func slotMoves(err error) bool {
-	return errors.Is(err, errUnknownNode) || err != nil && redis.HasErrorPrefix(err, "TRYAGAIN")
+	return err != nil && (redis.HasErrorPrefix(err, "TRYAGAIN") || redis.HasErrorPrefix(err, "ASK"))
 }
 
 // renewWhileSlotMoves renews the lease of the owner. args are those of the scripts acquire and
@@ -67,11 +67,11 @@ func (u *upstream) extendKey(ctx context.Context, key, value string, ms int64) (
 		return "", 0, err
 	}
 	cmd := client.Eval(ctx, extendKeyLua, []string{key}, value, ms)
-	if addr, asked := redirect(cmd.Err(), "ASK "); asked {
-		if client = u.clientAt(ctx, addr); client == nil { // no slot has moved there yet
-			client = u.open(addr)
-			defer client.Close()
-		}
+	if redis.HasErrorPrefix(cmd.Err(), "ASK") { // ASK slot host:port
+		addr := cmd.Err().Error()
+		addr = addr[strings.LastIndexByte(addr, ' ')+1:]
+		client = u.open(addr) // the cluster's client may not know the node yet
+		defer client.Close()
 		pipe := client.Pipeline()
 		pipe.Do(ctx, "ASKING")
 		cmd = pipe.Eval(ctx, extendKeyLua, []string{key}, value, ms)
@@ -97,7 +97,7 @@ func (b *Backend) warnOfMovingSlot(mutex string, err error) error {
 	const advice = "if no reshard runs, an earlier one was interrupted: run redis-cli --cluster fix"
 	now := time.Now().UnixNano()
 	if last := b.slotWarned.Load(); now-last >= int64(slotWarnings) && b.slotWarned.CompareAndSwap(last, now) {
-		b.log.Warn("a slot of the redis cluster moves: its owners can renew, but its mutexes get no new owner; "+advice, "mutex", mutex)
+		b.Log.Warn("a slot of the redis cluster moves: its owners can renew, but its mutexes get no new owner; "+advice, "mutex", mutex)
 	}
 	return fmt.Errorf("%w; the slot of the mutex moves; %s", err, advice)
 }

@@ -22,7 +22,7 @@ type migration struct {
 	addr     string // of to
 	ids      [2]string
 	slot     int64
-	keys     *[len(suffixes)]string
+	keys     []string
 }
 
 func beginMigration(t *testing.T, cluster *stores.Cluster, mutex, to string) *migration {
@@ -171,4 +171,12 @@ func other(cluster *stores.Cluster, mutex string) string {
 		}
 	}
 	return ""
+}
+
+// keysOf returns the keys of a mutex.
+func keysOf(mutex string) (keys []string) {
+	for _, suffix := range suffixes {
+		keys = append(keys, simba.MutexChannel(mutex)+suffix)
+	}
+	return keys
 }

@@ -59,7 +59,7 @@ func releaseThenRunAmid(t testing.TB, before, after func(redis.Pipeliner), j *si
 		return nil
 	})
 	must(t, err)
-	st, err := parseReply(j.mutex, s, args, reply.Val())
+	st, err := parseReply(j.mutex, reply.Val())
 	must(t, err)
 	st.sent = sent
 	b.applyReply(j.mutex, st)
@@ -79,7 +79,7 @@ var grantNothing = []struct {
 	{"queue", queueScript, []any{10}},
 	{"confirm", confirmScript, []any{"x", "7", "7", "acknowledged"}},
 	{"leave", leaveScript, []any{"x", "7", "left"}},
-	{"giveback", giveBackScript, []any{"x", "0", "7"}},
+	{"reservation", leaveScript, []any{"x", "", "gone"}},
 }
 
 // subscribedTo returns a server without waiters that receives the notices to all contenders of a
@@ -306,7 +306,7 @@ func TestContenderThatMissesItsReservationIsNotNext(t *testing.T) {
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusQueued {
 		t.Fatalf("ACQUIRE of N during J1's reservation: %+v; want queued", o)
 	}
-	if _, err := b.ask(t.Context(), "m", giveBackScript, "J1", "0", ""); err != nil {
+	if _, err := b.ask(t.Context(), "m", leaveScript, "J1", "", "gone"); err != nil {
 		t.Fatal(err)
 	}
 	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusAcquired {

@@ -55,7 +55,7 @@ func TestLateOwnNoticeEndsNoReservation(t *testing.T) {
 	release(t, b, "m", "L") // P gets the notice released@@L
 	acquire(t, b, "m", "L", time.Minute, nil)
 	acquire(t, b, "m", "N", time.Minute, nil)
-	if _, err := b.ask(t.Context(), "m", giveBackScript, "P", "0", ""); err != nil {
+	if _, err := b.ask(t.Context(), "m", leaveScript, "P", "", "gone"); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := b.ask(t.Context(), "m", reconcileScript, "1", "", 1, "P", "L"); err != nil {

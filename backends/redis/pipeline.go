@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 const (
@@ -27,22 +29,22 @@ const (
 type pipeline struct {
 	client          *redis.Client
 	timeout         time.Duration
-	tasks           *tasks
-	clock           clock         // of the node
+	tasks           *proxy.Core
+	clock           *proxy.Clock  // of the node
 	backgroundLimit chan struct{} // see Backend.background
 	// onResult is called after each request, with its error (nil = none) and the time when it was
 	// sent.
 	onResult func(client *redis.Client, sent time.Time, err error)
 
-	mu            sync.Mutex // guards the fields below
-	queue         []*request
-	inFlight      int // batches
-	lastBatchSize int // in requests
+	mu       sync.Mutex // guards the fields below
+	queue    []*request
+	inFlight int // batches
 }
 
 // request is one run of a script. Its reply and err may be read only after done is closed.
 type request struct {
-	args []any // the command: EVALSHA and its arguments
+	script *script
+	args   []any // the command: EVALSHA and its arguments
 
 	abandoned atomic.Bool // the caller no longer waits, so a queued request must not be sent
 	done      chan struct{}
@@ -66,20 +68,19 @@ func (p *pipeline) do(ctx context.Context, s *script, args []any) (any, error) {
 		if !ok {
 			deadline = sent.Add(p.timeout)
 		}
-		args[deadlineArg] = p.clock.atNode(deadline)
-		reply, err := p.run(ctx, &request{args: args})
+		args[deadlineArg] = p.deadlineAtNode(deadline)
+		reply, err := p.run(ctx, &request{script: s, args: args})
 		if err != nil {
 			return nil, err
 		}
 		now, late := clockOf(reply)
+		if now > 0 {
+			p.clock.Learn(now, sent, time.Now())
+		}
 		switch {
 		case !late:
-			if now > 0 {
-				p.clock.update(now, sent)
-			}
 			return reply, nil
 		case retry && time.Now().Before(deadline): // the node's clock was set forward
-			p.clock.replace(now, sent)
 			args = slices.Clone(args)
 		default:
 			return nil, errOverdue
@@ -87,16 +88,33 @@ func (p *pipeline) do(ctx context.Context, s *script, args []any) (any, error) {
 	}
 }
 
+// noDeadline is the deadline of a script at a node whose clock is not known yet.
+const noDeadline = "9007199254740992"
+
+// deadlineAtNode returns what the node's clock will show at an instant of this server's clock. The
+// result may be somewhat too early. If somebody sets the node's clock back, the results are too
+// late until the next reply.
+func (p *pipeline) deadlineAtNode(at time.Time) string {
+	if ms, ok := p.clock.Earliest(at); ok {
+		return strconv.FormatInt(ms, 10)
+	}
+	return noDeadline
+}
+
 func (p *pipeline) run(ctx context.Context, r *request) (any, error) {
 	r.done = make(chan struct{})
 	p.mu.Lock()
-	if p.inFlight == 0 && len(p.queue) == 0 && p.lastBatchSize <= 1 {
+	if p.inFlight == 0 && len(p.queue) == 0 {
+		// This goroutine sends the lone request, which saves two switches of goroutines. It waits for
+		// the reply until ctx' deadline, even if ctx is cancelled.
 		p.inFlight++
 		p.mu.Unlock()
-		// This goroutine sends the lone request, and waits for the reply until ctx' deadline, even
-		// if ctx is cancelled.
 		p.send(ctx, []*request{r})
-		p.finishLone()
+		p.mu.Lock()
+		if len(p.queue) == 0 || !p.tasks.Go(p.sendBatches) {
+			p.inFlight--
+		}
+		p.mu.Unlock()
 		return r.reply, r.err
 	}
 	p.queue = append(p.queue, r)
@@ -105,7 +123,7 @@ func (p *pipeline) run(ctx context.Context, r *request) (any, error) {
 		p.inFlight++
 	}
 	p.mu.Unlock()
-	if start && !p.tasks.start(p.sendBatches) {
+	if start && !p.tasks.Go(p.sendBatches) {
 		p.mu.Lock()
 		p.inFlight--
 		p.mu.Unlock()
@@ -117,17 +135,8 @@ func (p *pipeline) run(ctx context.Context, r *request) (any, error) {
 	case <-ctx.Done():
 		r.abandoned.Store(true)
 		return nil, ctx.Err()
-	case <-p.tasks.ctx.Done():
+	case <-p.tasks.Stopping.Done():
 		return nil, simba.ErrStopped
-	}
-}
-
-// finishLone starts sending the requests that arrived while a lone request was in flight.
-func (p *pipeline) finishLone() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.queue) == 0 || !p.tasks.start(p.sendBatches) {
-		p.inFlight--
 	}
 }
 
@@ -148,44 +157,39 @@ func (p *pipeline) sendBatches() {
 func (p *pipeline) nextBatch(batch []*request) []*request {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := 0
-	for ; i < len(p.queue) && len(batch) < maxBatch; i++ {
-		if r := p.queue[i]; !r.abandoned.Load() {
-			batch = append(batch, r)
-		}
-	}
-	n := copy(p.queue, p.queue[i:])
-	clear(p.queue[n:])
-	p.queue = p.queue[:n]
-	if len(batch) == 0 {
+	p.queue = slices.DeleteFunc(p.queue, func(r *request) bool { return r.abandoned.Load() })
+	n := min(len(p.queue), maxBatch)
+	batch = append(batch, p.queue[:n]...)
+	p.queue = slices.Delete(p.queue, 0, n)
+	if n == 0 {
 		p.inFlight--
-	} else {
-		p.lastBatchSize = len(batch)
 	}
 	return batch
 }
 
-// send sends a batch and completes its requests. If the node lacks a script, send loads the scripts
-// and sends the requests of that script again.
+// send sends a batch and completes its requests. If the node lacks scripts, send repeats their
+// requests. EVAL then has the text of a script, and loads it for later requests.
 func (p *pipeline) send(ctx context.Context, batch []*request) {
-	missing := p.exchange(ctx, batch, false)
-	if len(missing) == 0 {
-		return
+	missing := p.exchange(ctx, batch)
+	loads := make(map[*script]bool)
+	for _, r := range missing {
+		if !loads[r.script] {
+			loads[r.script] = true
+			r.args[0], r.args[1] = "eval", r.script.text
+		}
 	}
-	for _, r := range p.exchange(ctx, missing, true) {
-		close(r.done)
+	if len(missing) > 0 {
+		for _, r := range p.exchange(ctx, missing) {
+			close(r.done)
+		}
 	}
 }
 
 // exchange sends a batch and completes its requests. If the node lacks the script of a request,
-// exchange returns the request and does not complete it. If load is set, exchange first loads the
-// scripts on the same connection, since another connection may lead to another node.
-func (p *pipeline) exchange(ctx context.Context, batch []*request, load bool) (missing []*request) {
+// exchange returns the request and does not complete it.
+func (p *pipeline) exchange(ctx context.Context, batch []*request) (missing []*request) {
 	cmds := make([]*redis.Cmd, len(batch))
 	pipe := p.client.Pipeline()
-	if load {
-		queueScripts(ctx, pipe)
-	}
 	for i, r := range batch {
 		cmds[i] = redis.NewCmd(ctx, r.args...)
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
@@ -203,26 +207,10 @@ func (p *pipeline) exchange(ctx context.Context, batch []*request, load bool) (m
 	}
 	for _, r := range batch {
 		if r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
-			if load && err != nil {
-				r.err = err // the error of SCRIPT LOAD
-			}
 			missing = append(missing, r)
-			continue
+		} else {
+			close(r.done)
 		}
-		close(r.done)
 	}
 	return missing
-}
-
-func queueScripts(ctx context.Context, pipe redis.Pipeliner) {
-	for _, s := range scripts {
-		pipe.ScriptLoad(ctx, s.text)
-	}
-}
-
-func (p *pipeline) load(ctx context.Context) error {
-	pipe := p.client.Pipeline()
-	queueScripts(ctx, pipe)
-	_, err := pipe.Exec(ctx)
-	return err
 }

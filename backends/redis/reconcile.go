@@ -57,16 +57,18 @@ func (b *Backend) reconcileSoon(mutex string) {
 	})
 }
 
-// reconcile does the chores of a mutex. Then it runs the reconcile script for the waiters here. The script hands the mutex off if it is free.
-// Last, reconcile schedules the next reconciliation of the mutex.
+// reconcile does the chores of a mutex. Then it runs the reconcile script for the waiters here. The
+// script hands the mutex off if it is free. Last, reconcile schedules the next reconciliation of
+// the mutex.
 func (b *Backend) reconcile(ctx context.Context, mutex string) {
 	if err := b.doChores(ctx, mutex); err != nil {
 		b.retryReconcile(mutex, err)
 		return
 	}
-	waiting := b.waiters.Waiting(mutex)
+	waiting := b.Waiters.Waiting(mutex)
 	waiting = waiting[:min(len(waiting), maxRestored)]
-	if len(waiting) > 0 && !b.subs.reachable(mutex) {
+	reachable, cause := b.subs.reachable(mutex)
+	if !reachable {
 		waiting = nil // no grant could reach them; onConfirmed reconciles the mutex again
 	}
 	s, err := b.runReconcile(ctx, mutex, "", waiting)
@@ -74,12 +76,12 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 		b.retryReconcile(mutex, err)
 		return
 	}
-	if err := b.subscriptionError(mutex); err != nil {
-		b.waiters.Fail(mutex, err)
+	if lastingCause(cause) != nil {
+		b.Waiters.Fail(mutex, b.requestError(cause))
 	}
 	waiters, _ := s.readExtra()
 	switch {
-	case b.waiters.Count(mutex) > 0:
+	case b.Waiters.Count(mutex) > 0:
 		at := time.Now().Add(reconcileInterval)
 		if due := s.reconcileAt(); s.due != 0 && due.Before(at) {
 			at = due
@@ -97,50 +99,39 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 // repeats the notice of its reservation.
 func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, waiting []*proxy.Ticket) (*reply, error) {
 	args := make([]any, 0, 3+6*len(waiting))
-	var restoring []*localWait
 	b.mu.Lock()
 	notices := b.contenderNotices[mutex]
+	delete(b.contenderNotices, mutex)
 	args = append(args, "1", renotify, len(notices))
 	for _, n := range notices {
 		args = append(args, n.contender, n.releaser)
 	}
-	delete(b.contenderNotices, mutex)
 	for _, t := range waiting {
 		r, w := t.Request, waitOf(t)
 		if w.score == "" || w.restoreStopped {
 			continue // a request that begins or ends this wait is running
 		}
-		w.restoring++
-		restoring = append(restoring, w)
 		args = append(args, r.Contender, w.score, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
 			b.binding(r.Session), w.ticket)
+	}
+	if len(waiting) > 0 {
+		done := make(chan struct{})
+		b.restoring[mutex] = done
+		defer close(done)
 	}
 	b.mu.Unlock()
 	s, err := b.ask(ctx, mutex, reconcileScript, args...)
 	b.mu.Lock()
-	for _, w := range restoring {
-		w.restoring--
-		if w.restoring == 0 && w.restoringEnded != nil {
-			close(w.restoringEnded)
-			w.restoringEnded = nil
-		}
+	defer b.mu.Unlock()
+	if len(waiting) > 0 {
+		delete(b.restoring, mutex)
 	}
 	if err != nil {
-		b.keepNoticesLocked(mutex, notices)
-	}
-	b.mu.Unlock()
-	if err != nil {
-		return nil, err
-	}
-	return s, nil
-}
-
-// keepNoticesLocked keeps the contender notices of a failed reconciliation for the next one, in
-// front of those that arrived meanwhile.
-func (b *Backend) keepNoticesLocked(mutex string, earlier []contenderNotice) {
-	if all := slices.Concat(earlier, b.contenderNotices[mutex]); len(all) > 0 {
+		// The next reconciliation handles these notices before those that arrived meanwhile.
+		all := slices.Concat(notices, b.contenderNotices[mutex])
 		b.contenderNotices[mutex] = all[max(0, len(all)-maxContenderNotices):]
 	}
+	return s, err
 }
 
 // retryReconcile schedules a mutex again after a failed reconciliation. If the error is lasting,
@@ -151,19 +142,6 @@ func (b *Backend) retryReconcile(mutex string, err error) {
 		b.schedule.bringForward(time.Now().Add(retryAfter), mutex)
 		return
 	}
-	b.waiters.Fail(mutex, refusal)
+	b.Waiters.Fail(mutex, refusal)
 	b.schedule.bringForward(time.Now().Add(refusedAfter), mutex)
-}
-
-// subscriptionError returns a lasting error that keeps the node of a mutex from delivering grants
-// to this server, nil if there is none.
-func (b *Backend) subscriptionError(mutex string) error {
-	sub := b.subs.subscriberForKey(endedContext, simba.MutexChannel(mutex))
-	if sub == nil || sub.confirmed(b.subs.serverChannel()) {
-		return nil
-	}
-	if err := sub.err(); err != nil && lastingCause(err) != nil {
-		return b.requestError(err)
-	}
-	return nil
 }

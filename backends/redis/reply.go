@@ -49,12 +49,22 @@ var eventKinds = map[string]simba.EventKind{
 	"broken": simba.EventBroken, "queued": simba.EventQueued, "left": simba.EventLeft,
 }
 
-// parseReply parses the reply of a script that ran with args. The fast paths of acquire, guard and
-// release return three values, and so does a script whose deadline has passed. All other replies
-// have twelve.
-func parseReply(mutex string, by *script, args []any, raw any) (s *reply, err error) {
-	list, ok := raw.([]any)
-	if !ok || len(list) != 12 && len(list) != 3 {
+// parseReply parses the reply of a script. That of a fast path is short, because replies cost time: it
+// ends with the clock, and the reason of a release. After a release it has the owner and the token of
+// the tenure that has ended.
+func parseReply(mutex string, raw any) (s *reply, err error) {
+	list, _ := raw.([]any)
+	if len(list) == 8 {
+		events := []any{}
+		if list[0] != "renewed" {
+			events = append(events, list[0], list[1], list[2], list[7])
+		}
+		if list[0] == "released" {
+			list[1], list[2] = "", "0"
+		}
+		list = append(list[:7:7], int64(0), "", list[5], []any{}, events)
+	}
+	if len(list) != 12 {
 		return nil, errReply
 	}
 	defer func() {
@@ -62,9 +72,6 @@ func parseReply(mutex string, by *script, args []any, raw any) (s *reply, err er
 			s, err = nil, fmt.Errorf("%w: %v", errReply, r)
 		}
 	}()
-	if len(list) == 3 {
-		return parseShortReply(mutex, by, args, list)
-	}
 	s = &reply{
 		status: list[0].(string), owner: list[1].(string),
 		acquired: list[3].(int64), ttlAt: list[4].(int64), ends: list[5].(int64), now: list[6].(int64),
@@ -107,40 +114,11 @@ func parseReply(mutex string, by *script, args []any, raw any) (s *reply, err er
 // clockOf returns what the node's clock showed, 0 if the reply does not say. late reports whether
 // the script did nothing, because its deadline had passed.
 func clockOf(raw any) (now int64, late bool) {
-	list, _ := raw.([]any)
-	switch len(list) {
-	case 3:
-		now, _ = list[2].(int64)
-		return now, list[0] == "late"
-	case 12:
+	if list, _ := raw.([]any); len(list) > 6 {
 		now, _ = list[6].(int64)
+		late = list[0] == "late"
 	}
-	return now, false
-}
-
-// parseShortReply parses the reply of a fast path: status, token, now. It derives the other fields
-// from the arguments.
-func parseShortReply(mutex string, by *script, args, list []any) (*reply, error) {
-	s := &reply{status: list[0].(string), now: list[2].(int64)}
-	token, err := strconv.ParseUint(list[1].(string), 10, 64)
-	if err != nil {
-		return nil, errReply
-	}
-	contender := args[0].(string)
-	if by == releaseScript {
-		s.events = []simba.Event{{
-			At: s.now, Kind: simba.EventReleased, Mutex: mutex, Owner: contender, Token: token, Reason: args[3].(string),
-		}}
-		return s, nil
-	}
-	ttl, transition := args[1].(int64), args[2].(int64)
-	s.owner, s.token = contender, token
-	s.acquired, s.ttlAt, s.ends = s.now, s.now+ttl, s.now+ttl+transition
-	s.due = s.ends
-	if by == acquireScript {
-		s.events = []simba.Event{{At: s.now, Kind: simba.EventAcquired, Mutex: mutex, Owner: contender, Token: token}}
-	}
-	return s, nil
+	return now, late
 }
 
 var acquireStatuses = map[string]simba.Status{

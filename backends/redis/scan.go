@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"strconv"
 	"strings"
 	"time"
 
@@ -17,7 +16,7 @@ const nodeBits = 8
 // Scan implements simba.Backend: it runs SCAN at one master after another. If a cluster's masters
 // change meanwhile, it may miss some mutexes.
 func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
-	if b.tasks.ctx.Err() != nil {
+	if b.Stopped() {
 		return simba.ScanPage{}, 0, simba.ErrStopped
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
@@ -41,11 +40,15 @@ func (b *Backend) scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	if r.Count == 0 {
 		r.Count = 10
 	}
-	reply, err := b.up.eval(ctx, masters[at], scanLua, r.Cursor>>nodeBits, "simba:{*", r.Count)
+	key, err := b.up.writeCheckKey(ctx, masters[at])
 	if err != nil {
 		return page, err
 	}
-	keys, cursor, err := parseScan(reply)
+	sent := time.Now()
+	cmd := redis.NewScanCmd(ctx, masters[at].Process, "eval", scanLua, 1, key, r.Cursor>>nodeBits, "simba:{*", r.Count)
+	_ = masters[at].Process(ctx, cmd) // cmd has the error
+	keys, cursor, err := cmd.Result()
+	b.up.closeIfWritesRefused(masters[at], sent, err)
 	if err != nil {
 		return page, err
 	}
@@ -57,24 +60,6 @@ func (b *Backend) scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	}
 	page.Mutexes, err = b.up.pick(ctx, masters[at], keys, r)
 	return page, err
-}
-
-func parseScan(reply any) (keys []string, cursor uint64, err error) {
-	list, _ := reply.([]any)
-	if len(list) != 2 {
-		return nil, 0, errReply
-	}
-	text, _ := list[0].(string)
-	if cursor, err = strconv.ParseUint(text, 10, 64); err != nil {
-		return nil, 0, errReply
-	}
-	found, _ := list[1].([]any)
-	for _, k := range found {
-		if key, ok := k.(string); ok {
-			keys = append(keys, key)
-		}
-	}
-	return keys, cursor, nil
 }
 
 // pick returns the mutexes of these keys, each once, without those that the request does not ask

@@ -83,13 +83,3 @@ func (s *schedule) fire(mutex string, d *dueTime) {
 		s.reconcile(mutex)
 	}
 }
-
-// stop removes all times.
-func (s *schedule) stop() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for mutex, d := range s.byMutex {
-		d.timer.Stop()
-		delete(s.byMutex, mutex)
-	}
-}

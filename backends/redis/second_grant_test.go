@@ -137,7 +137,7 @@ func TestWaiterWhoseGrantIsConfirmedTooLateWaitsOn(t *testing.T) {
 		m := strconv.Itoa(i)
 		release(t, one, m, "a")
 		granted := time.Now()
-		b.waiters.Grant(m, "c", proxy.Grant{Token: owner(t, one, m).Token, Since: granted, Confirm: true})
+		b.Waiters.Grant(m, "c", proxy.Grant{Token: owner(t, one, m).Token, Since: granted, Confirm: true})
 		all.Go(func() {
 			time.Sleep(time.Duration(i) * oneWay / 2)
 			o, err := tickets[m].End(simba.EndWoken)

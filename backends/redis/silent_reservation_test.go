@@ -17,6 +17,7 @@ func TestReservationByACrashedServerEndsInTime(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
 	c := clientOf(t, s.Addr)
+	must(t, c.ScriptLoad(t.Context(), releaseScript.text).Err())
 	for n := 0; ; n++ {
 		mutex := fmt.Sprint("m", n)
 		deaf := newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "deaf")

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"net"
 	"slices"
@@ -14,12 +15,10 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-const (
-	minReconnectPause = 10 * time.Millisecond
-	maxReconnectPause = 500 * time.Millisecond
-)
+const minReconnectPause, maxReconnectPause = 10 * time.Millisecond, 500 * time.Millisecond
 
 // subscriber is the pub/sub connection to one node. If the connection breaks, it reconnects and
 // subscribes again. It receives by redis.PubSub.ReceiveTimeout, because redis.PubSub.Channel drops
@@ -107,10 +106,17 @@ func (s *subscriber) changeLocked(names ...string) {
 	}
 }
 
-func (s *subscriber) wants(name string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.channels[name] != nil
+// await waits for the confirmation of a subscription, until ctx ends.
+func (s *subscriber) await(ctx context.Context, confirmed <-chan struct{}) error {
+	select {
+	case <-confirmed:
+		return nil
+	case <-ctx.Done():
+	}
+	if err := s.err(); err != nil {
+		return err
+	}
+	return fmt.Errorf("the node has not confirmed a subscription: %w", ctx.Err())
 }
 
 func (s *subscriber) confirmed(name string) bool {
@@ -146,7 +152,7 @@ func (s *subscriber) run(ctx context.Context) {
 		if time.Since(began) > time.Second {
 			delay = minReconnectPause
 		}
-		pause(ctx, delay)
+		proxy.Sleep(ctx, delay, nil)
 		delay = min(2*delay, maxReconnectPause)
 	}
 }
@@ -335,7 +341,7 @@ var errOtherNode = errors.New("the pub/sub connection is not at the node that co
 // the old primary, which still answers PING.
 func (s *subscriber) probe(ctx context.Context, channel string) error {
 	for {
-		pause(ctx, min(s.timeout/3, time.Second))
+		proxy.Sleep(ctx, min(s.timeout/3, time.Second), nil)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // subscriptions has one subscriber for each master. In a cluster a message reaches every node, but
@@ -57,15 +59,15 @@ func (s *subscriptions) start(ctx context.Context) error {
 		return err
 	}
 	for _, sub := range s.all() {
-		if err := awaitConfirmation(ctx, sub, sub.subscribe(s.serverChannel(), false), 0); err != nil {
+		if err := sub.await(ctx, sub.subscribe(s.serverChannel(), false)); err != nil {
 			return err
 		}
 	}
 	if s.b.up.cluster != nil {
-		s.b.tasks.start(func() {
-			for s.b.tasks.ctx.Err() == nil {
-				pause(s.b.tasks.ctx, time.Second)
-				ctx, cancel := context.WithTimeout(s.b.tasks.ctx, s.b.timeout)
+		s.b.Go(func() {
+			for !s.b.Stopped() {
+				proxy.Sleep(s.b.Stopping, time.Second, nil)
+				ctx, cancel := context.WithTimeout(s.b.Stopping, s.b.timeout)
 				_ = s.followMasters(ctx) // tried again in a second
 				cancel()
 			}
@@ -74,7 +76,7 @@ func (s *subscriptions) start(ctx context.Context) error {
 	return nil
 }
 
-// close ends the subscribers' connections. Their goroutines end with Backend.tasks.
+// close ends the subscribers' connections. Their goroutines end with Backend.Core.
 func (s *subscriptions) close() {
 	for _, sub := range s.all() {
 		sub.stop()
@@ -86,20 +88,20 @@ func (s *subscriptions) close() {
 // uninterrupted reports whether this subscription has had no interruption since waitReachable
 // returned.
 func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (uninterrupted func() bool, err error) {
-	err = fmt.Errorf("no node is known for mutex %s", mutex)
 	for {
-		sub := s.subscriberForKey(ctx, simba.MutexChannel(mutex))
-		if sub != nil {
+		if sub := s.subscriberForKey(ctx, simba.MutexChannel(mutex)); sub != nil {
 			confirmed := sub.subscribe(s.serverChannel(), false)
-			if err = awaitConfirmation(ctx, sub, confirmed, redialPause); err == nil {
-				return func() bool {
-					return sub.subscribe(s.serverChannel(), false) == confirmed && sub.confirmed(s.serverChannel())
-				}, nil
+			limited, cancel := context.WithTimeout(ctx, redialPause)
+			err = sub.await(limited, confirmed)
+			cancel()
+			if err == nil {
+				return func() bool { return sub.subscribe(s.serverChannel(), false) == confirmed }, nil
 			}
-		} else if err := s.followMasters(ctx); err != nil { // the master is new
+		} else if err = s.followMasters(ctx); err != nil { // the master is new
 			return nil, err
 		} else {
-			pause(ctx, redialPause)
+			err = fmt.Errorf("no node is known for mutex %s", mutex)
+			proxy.Sleep(ctx, redialPause, nil)
 		}
 		if ctx.Err() != nil {
 			return nil, err
@@ -107,10 +109,14 @@ func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (uninte
 	}
 }
 
-// reachable reports whether the node of a mutex has confirmed the subscription to serverChannel.
-func (s *subscriptions) reachable(mutex string) bool {
+// reachable reports whether the node of a mutex has confirmed the subscription to serverChannel. If
+// not, cause is the last error of the node's subscriber, nil if there is none.
+func (s *subscriptions) reachable(mutex string) (ok bool, cause error) {
 	sub := s.subscriberForKey(endedContext, simba.MutexChannel(mutex))
-	return sub != nil && sub.confirmed(s.serverChannel())
+	if sub == nil || sub.confirmed(s.serverChannel()) {
+		return sub != nil, nil
+	}
+	return false, sub.err()
 }
 
 // subscriberForKey returns the subscriber of the master that has a key, nil if there is none yet.
@@ -135,47 +141,18 @@ func (s *subscriptions) subscriberForChannel(channel string) *subscriber {
 			return s.subscribers[c]
 		}
 	}
-	var first *subscriber
-	for _, sub := range s.subscribers {
-		if first == nil || sub.client.Options().Addr < first.client.Options().Addr {
-			first = sub
-		}
-	}
-	return first
-}
-
-// awaitConfirmation waits for the confirmation of a subscription, until ctx ends or limit has
-// passed; limit 0 = no limit.
-func awaitConfirmation(ctx context.Context, s *subscriber, confirmed <-chan struct{}, limit time.Duration) error {
-	select {
-	case <-confirmed: // the usual case
+	if len(s.subscribers) == 0 {
 		return nil
-	default:
 	}
-	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
-	}
-	select {
-	case <-confirmed:
-		return nil
-	case <-ctx.Done():
-		if err := s.err(); err != nil {
-			return err
-		}
-		return fmt.Errorf("the node has not confirmed a subscription: %w", ctx.Err())
-	}
+	return slices.MinFunc(slices.Collect(maps.Values(s.subscribers)), func(a, b *subscriber) int {
+		return strings.Compare(a.client.Options().Addr, b.client.Options().Addr)
+	})
 }
 
 func (s *subscriptions) all() []*subscriber {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	list := make([]*subscriber, 0, len(s.subscribers))
-	for _, sub := range s.subscribers {
-		list = append(list, sub)
-	}
-	return list
+	return slices.Collect(maps.Values(s.subscribers))
 }
 
 // followMasters gives each master a subscriber, and moves channels to the subscriber of their slot.
@@ -230,8 +207,8 @@ func (s *subscriptions) startLocked(c *redis.Client) *subscriber {
 	}
 	sub.subscribe(s.serverChannel(), false)
 	var ctx context.Context
-	ctx, sub.stop = context.WithCancel(s.b.tasks.ctx)
-	s.b.tasks.start(func() { sub.run(ctx) })
+	ctx, sub.stop = context.WithCancel(s.b.Stopping)
+	s.b.Go(func() { sub.run(ctx) })
 	return sub
 }
 
@@ -260,7 +237,7 @@ func (s *subscriptions) subscribeAndWait(ctx context.Context, channels ...string
 		if sub == nil {
 			return fmt.Errorf("no node is known for channel %s", c)
 		}
-		list = append(list, func() error { return awaitConfirmation(ctx, sub, confirmed, 0) })
+		list = append(list, func() error { return sub.await(ctx, confirmed) })
 	}
 	for _, await := range list {
 		if err := await(); err != nil {

@@ -40,10 +40,7 @@ type target struct {
 }
 
 // The bounds of fence-ttl.
-const (
-	minFenceTTL = time.Second
-	maxFenceTTL = 100 * 365 * 24 * time.Hour
-)
+const minFenceTTL, maxFenceTTL = time.Second, 100 * 365 * 24 * time.Hour
 
 var schemes = map[string]topology{"redis": single, "redis+sentinel": sentinel, "redis+cluster": cluster}
 
@@ -176,30 +173,24 @@ func (t *target) setQuery(raw string, secure bool) error {
 	}
 	ca, cert, key := credentials.File{Setting: "redis-url tls-ca"}, credentials.File{Setting: "redis-url tls-cert"}, credentials.File{Setting: "redis-url tls-key"}
 	name := ""
+	texts := map[string]*string{
+		"tls-ca": &ca.Path, "tls-cert": &cert.Path, "tls-key": &key.Path, "tls-server-name": &name,
+		"sentinel-user": &t.sentinelUser, "sentinel-password": &t.sentinelPassword,
+	}
 	for k, values := range query {
 		v := values[0]
-		switch k {
-		case "tls-ca":
-			ca.Path = v
-		case "tls-cert":
-			cert.Path = v
-		case "tls-key":
-			key.Path = v
-		case "tls-server-name":
-			name = v
-		case "sentinel-user":
-			t.sentinelUser = v
-		case "sentinel-password":
-			t.sentinelPassword = v
-		case "pool-size":
+		switch {
+		case texts[k] != nil:
+			*texts[k] = v
+		case k == "pool-size":
 			if t.poolSize, err = strconv.Atoi(v); err != nil || t.poolSize < 0 || t.poolSize > 10000 {
 				return fmt.Errorf("pool-size %q is not a number from 0 to 10000", v)
 			}
-		case "allow-eviction":
+		case k == "allow-eviction":
 			if t.allowEviction, err = strconv.ParseBool(v); err != nil {
 				return fmt.Errorf("allow-eviction %q is not true or false", v)
 			}
-		case "fence-ttl":
+		case k == "fence-ttl":
 			if t.fenceTTL, err = time.ParseDuration(v); err != nil || t.fenceTTL < minFenceTTL || t.fenceTTL > maxFenceTTL {
 				return fmt.Errorf("fence-ttl %q is not a duration from %v to %v", v, minFenceTTL, maxFenceTTL)
 			}

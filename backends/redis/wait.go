@@ -17,18 +17,15 @@ type localWait struct {
 
 	// Backend.mu guards the fields below. A script that restores the queue entry must not run after
 	// the script that ends the wait. So stopRestoring runs before that script.
-	score          string        // the entry's order in the queue, "" = not known
-	restoreStopped bool          // reconciling no longer restores the entry
-	restoring      int           // how many running reconciliations may restore it
-	restoringEnded chan struct{} // closed when restoring falls to 0; nil = nobody awaits that
-	earlier        grant         // to an earlier ticket of the contender; zero value = none
+	score          string // the entry's order in the queue, "" = not known
+	restoreStopped bool   // reconciling no longer restores the entry
 }
 
 func waitOf(t *proxy.Ticket) *localWait { return t.Request.Waiter.(*localWait) }
 
 // acquireWaiting is Acquire for a request that waits.
 func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-	if b.tasks.ctx.Err() != nil {
+	if b.Stopped() {
 		return simba.Outcome{}, nil, simba.ErrStopped
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
@@ -37,29 +34,26 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 	if err != nil {
 		return simba.Outcome{}, nil, b.requestError(err)
 	}
-	t, w := b.enter(r)
+	t, earlier := b.enter(r)
+	w := waitOf(t)
 	s, err := b.acquire(ctx, r, "wait", w.ticket)
 	if err != nil {
 		if !t.Withdraw() { // a grant or another request has ended the wait: End returns the outcome
 			return simba.Outcome{Status: simba.StatusWaiting}, waitTicket{t, b}, nil
 		}
+		b.forget(t, false)
 		b.orphanTicket(t)
-		b.mu.Lock()
-		g := w.earlier
-		b.mu.Unlock()
-		if g.token != 0 {
-			b.handOffGrant(r.Mutex, g)
+		if earlier != nil { // its wait has ended, and this request has not taken over its grant
+			b.orphanTicket(earlier)
 		}
 		return simba.Outcome{}, nil, err
 	}
 	out := s.result()
 	if out.Status != simba.StatusWaiting {
 		t.Withdraw() // if something else ended the wait meanwhile, the reply is newer
+		b.forget(t, false)
 		return out, nil, nil
 	}
-	// This call comes before the score is set: as soon as the score is known, a reconciliation may
-	// find another grant.
-	b.expectLateGrants(w.ticket)
 	b.mu.Lock()
 	w.score, _ = s.extra.(string)
 	b.mu.Unlock()
@@ -74,55 +68,56 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 	return out, waitTicket{t, b}, nil
 }
 
-// enter registers a new ticket here. Redis learns of it only by the acquire script.
-func (b *Backend) enter(r simba.AcquireRequest) (*proxy.Ticket, *localWait) {
+// enter registers a new ticket here. Redis learns of it only by the acquire script. earlier is the
+// ticket that it replaces, nil if there is none.
+func (b *Backend) enter(r simba.AcquireRequest) (t, earlier *proxy.Ticket) {
 	b.mu.Lock()
 	b.lastTicket++
 	w := &localWait{Waiter: r.Waiter, ticket: strconv.FormatUint(b.lastTicket, 10)}
+	b.tickets[w.ticket] = true
 	b.mu.Unlock()
 	r.Waiter = w
-	return b.waiters.Enter(r), w
+	return b.Waiters.Replace(r)
 }
 
-// stopRestoring stops reconciliations from restoring a ticket's queue entry, and waits for running
-// ones.
+// forget forgets a ticket whose wait has ended. If the client has got the tenure, forget waits
+// until every reply has arrived, since a reply that reports the grant may be late.
+func (b *Backend) forget(t *proxy.Ticket, acquired bool) {
+	remove := func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.tickets, waitOf(t).ticket)
+	}
+	if acquired {
+		time.AfterFunc(2*b.timeout, remove)
+	} else {
+		remove()
+	}
+}
+
+// stopRestoring stops reconciliations from restoring a ticket's queue entry, and waits for a
+// running one.
 func (b *Backend) stopRestoring(ctx context.Context, t *proxy.Ticket) error {
-	w := waitOf(t)
 	b.mu.Lock()
-	w.restoreStopped = true
-	if w.restoring == 0 {
-		b.mu.Unlock()
+	waitOf(t).restoreStopped = true
+	running := b.restoring[t.Request.Mutex]
+	b.mu.Unlock()
+	if running == nil {
 		return nil
 	}
-	if w.restoringEnded == nil {
-		w.restoringEnded = make(chan struct{})
-	}
-	ended := w.restoringEnded
-	b.mu.Unlock()
 	select {
-	case <-ended:
+	case <-running:
 		return nil
 	case <-ctx.Done():
 		return b.requestError(ctx.Err())
 	}
 }
 
-// allowRestoring undoes stopRestoring.
-func (b *Backend) allowRestoring(t *proxy.Ticket) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	waitOf(t).restoreStopped = false
-}
-
-// endSuperseded ends the wait of a ticket whose queue entry another request of its contender has
-// taken over or released. waitEnder.Granted then asks Redis for the outcome.
-func (b *Backend) endSuperseded(mutex, contender, ticket string) {
-	b.endWait(mutex, contender, ticket, proxy.Grant{Confirm: true})
-}
-
-// endWait ends the wait of a ticket by a grant, if the ticket still waits.
+// endWait ends the wait of a ticket by a grant, if the ticket still waits. If another request of
+// the contender has taken over or released its queue entry, the grant is only Confirm, and
+// waitEnder.Granted asks Redis for the outcome.
 func (b *Backend) endWait(mutex, contender, ticket string, with proxy.Grant) {
-	if t := b.waiters.Find(mutex, contender); t != nil && waitOf(t).ticket == ticket {
+	if t := b.Waiters.Find(mutex, contender); t != nil && waitOf(t).ticket == ticket {
 		t.Grant(with)
 	}
 }

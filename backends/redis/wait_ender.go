@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -8,7 +9,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// waitEnder is the proxy.WaitEnder of Backend.waiters.
+// waitEnder is the proxy.WaitEnder of Backend.Waiters.
 type waitEnder struct{ *Backend }
 
 // Granted implements proxy.WaitEnder.
@@ -60,14 +61,8 @@ func (b waitEnder) Replaced(t *proxy.Ticket) (simba.Outcome, error) {
 
 // Leave implements proxy.WaitEnder.
 func (b waitEnder) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, error) {
-	reason := "left"
-	switch why {
-	case simba.EndTimeout:
-		reason = "timeout"
-	case simba.EndGone:
-		reason = "gone"
-	}
-	s, err := b.runLast(t, leaveScript, waitOf(t).ticket, reason)
+	reasons := map[simba.EndReason]string{simba.EndTimeout: "timeout", simba.EndGone: "gone"}
+	s, err := b.runLast(t, leaveScript, waitOf(t).ticket, cmp.Or(reasons[why], "left"))
 	if err != nil {
 		return simba.Outcome{}, err
 	}
@@ -78,8 +73,8 @@ func (b waitEnder) Leave(t *proxy.Ticket, why simba.EndReason) (simba.Outcome, e
 }
 
 // HandOff implements proxy.WaitEnder.
-func (b waitEnder) HandOff(t *proxy.Ticket, g proxy.Grant) error {
-	_, err := b.runLast(t, giveBackScript, tokenText(g.Token), waitOf(t).ticket)
+func (b waitEnder) HandOff(t *proxy.Ticket, _ proxy.Grant) error {
+	_, err := b.runLast(t, leaveScript, waitOf(t).ticket, "gone")
 	return err
 }
 

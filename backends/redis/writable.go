@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 // These scripts serve the checks at the start, Scan, and the probes of pub/sub connections. In
 // scanLua and bothLua, the write comes last and is not replicated: see lua/reconcile_fast.lua.
 var (
+	writableLua   = lua("writable")
 	writeCheckLua = writableLua + `requireWritable(KEYS[1]) return 1`
 	// ARGV  1 cursor  2 pattern  3 count
 	scanLua = writableLua + `local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
@@ -29,16 +31,8 @@ var (
 // refusesWrites reports whether an error says that a node takes no writes at this moment. Before
 // Redis 7 the code is inside the text of a script's error.
 func refusesWrites(err error) bool {
-	if err == nil {
-		return false
-	}
-	text := err.Error()
-	for _, code := range []string{"READONLY ", "MASTERDOWN ", "LOADING ", "NOREPLICAS ", "MISCONF "} {
-		if strings.Contains(text, code) {
-			return true
-		}
-	}
-	return false
+	codes := []string{"READONLY ", "MASTERDOWN ", "LOADING ", "NOREPLICAS ", "MISCONF "}
+	return err != nil && slices.ContainsFunc(codes, func(code string) bool { return strings.Contains(err.Error(), code) })
 }
 
 // closeIfWritesRefused closes a node's connections if the error of a request says that the node
@@ -56,7 +50,7 @@ func (u *upstream) closeIfWritesRefused(node *redis.Client, sent time.Time, err 
 	u.connections.closeBefore(addr, sent)
 }
 
-// eval runs scanLua or subscriberCountLua. The script's only key is that of the write check.
+// eval runs subscriberCountLua. The script's only key is that of the write check.
 func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, args ...any) (any, error) {
 	key, err := u.writeCheckKey(ctx, node)
 	if err != nil {

@@ -31,7 +31,7 @@ if idle and not closed and owner == '' and reserved == '' and not unnotified and
       ',"event":"acquired","mutex":' .. cjson.encode(string.sub(lock, 8, -2)) .. ',"owner":' .. cjson.encode(me) ..
       ',"token":' .. token .. ',"reason":"","via":"' .. server .. '"}')
     call('PUBLISH', lock, 'acquired@@' .. me)
-    return { 'acquired', token, now }
+    return { 'acquired', me, token, now, now + t, now + t + tr, now, '' }
   end
 end
 

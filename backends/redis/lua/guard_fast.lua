@@ -16,6 +16,6 @@ if owner == ARGV[7] and lockOwner == owner and lockToken == token and now < ends
     record = cmsgpack.pack(token, owner, last, now, t, tr)
   end
   call('SET', tenure, record, 'PX', KEEP)
-  return { 'renewed', token, now }
+  return { 'renewed', owner, token, now, now + t, now + t + tr, now, '' }
 end
 

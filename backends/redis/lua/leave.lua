@@ -1,9 +1,12 @@
 -- leave: ends the wait of a ticket of this server. If the client has disconnected ('gone'), the
--- contender keeps its queue entry and becomes a polling waiter.
--- ARGV  7 contender  8 ticket  9 'timeout', 'left' or 'gone'
+-- contender keeps its queue entry and becomes a polling waiter. A tenure that the contender has renewed
+-- since the grant stays.
+-- ARGV  7 contender  8 ticket, '' = its reservation  9 'timeout', 'left' or 'gone'
 local me, ticket, why = ARGV[7], ARGV[8], ARGV[9]
 local status = 'timeout'
-if owner == me then
+if ticket == '' then
+  if owner == '' and reserved == me then endReservation() end
+elseif owner == me then
   if why ~= 'gone' then
     status = 'acquired'
     acknowledge(ticket)

@@ -20,6 +20,6 @@ if owner == ARGV[7] and lockOwner == owner and lockToken == token and now < ends
     ',"event":"released","mutex":' .. cjson.encode(string.sub(lock, 8, -2)) .. ',"owner":' .. cjson.encode(owner) ..
     ',"token":' .. token .. ',"reason":' .. cjson.encode(ARGV[10]) .. ',"via":"' .. server .. '"}')
   call('PUBLISH', lock, 'released@@' .. owner)
-  return { 'released', token, now }
+  return { 'released', owner, token, 0, 0, 0, now, ARGV[10] }
 end
 

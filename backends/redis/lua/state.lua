@@ -29,7 +29,7 @@ local micros = time[1] * 1000000 + time[2]
 local now = math.floor(micros / 1000)
 -- After its deadline the script does nothing. The server has returned an error, and the client may
 -- have sent other requests since. A late release could end the tenure of a later acquire.
-if now >= tonumber(ARGV[5]) then return { 'late', '0', now } end -- now and the deadline are rounded down to ms
+if now >= tonumber(ARGV[5]) then return { 'late', '', '0', 0, 0, 0, now, '' } end -- now and the deadline are rounded down to ms
 
 local state = call('MGET', lock, tenure, fence, tokenKey)
 -- lockOwner, lockToken: the values of the keys lock and tokenKey. The record may differ.

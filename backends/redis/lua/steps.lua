@@ -5,8 +5,8 @@
 -- Most requests find nothing to repair and nobody waiting. A fast path handles these in a few lines
 -- before this file. It writes and publishes the same, but leaves out some repairs. A fast renewal
 -- clears `unnotified`, and does not raise the fence. The fast paths of acquire and reconcile do not
--- compare the fence with the token to find unseen tenures. A fast path's reply is short: status,
--- token, now. Only the fast path of reconcile returns a complete reply.
+-- compare the fence with the token to find unseen tenures. A fast path's reply is short, see
+-- parseReply in reply.go. Only the fast path of reconcile returns a complete reply.
 --
 -- Fast paths exist because Lua creates the functions of this file anew in each run. That costs as
 -- much time as the rest of a script.

@@ -145,7 +145,7 @@ local function grantBlocked(c, wttl, wtransition, wserver, wticket, wsession)
 end
 
 -- serversChannel: our servers with waiters or subscribers of the mutex subscribe to it, see
--- serversChannel in subscriber_conn.go. A message, with the id of its server, says that the mutex is
+-- serversChannel in subscriber.go. A message, with the id of its server, says that the mutex is
 -- reserved for a contender that gets no notice. The other servers then learn when the reservation
 -- ends.
 local serversChannel = 'simba-servers:' .. string.sub(lock, 7)

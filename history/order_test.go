@@ -1,10 +1,9 @@
-package redis
+package history
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -12,27 +11,17 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/tests/conformance"
 )
 
-func acquired(m, owner string, token uint64) simba.Event {
-	return simba.Event{Kind: simba.EventAcquired, Mutex: m, Owner: owner, Token: token}
-}
-
-func endOf(kind simba.EventKind, m, owner string, token uint64) simba.Event {
-	return simba.Event{Kind: kind, Mutex: m, Owner: owner, Token: token}
-}
-
-func story(c *orderedLog, m string) (lines []string) {
-	for _, e := range c.Find(simba.HistoryRequest{Mutex: m, Count: 1000}) {
-		lines = append(lines, fmt.Sprintf("%v %s %d", e.Kind, e.Owner, e.Token))
-	}
-	return lines
+func ordered(window time.Duration) *Log {
+	l := NewLog(&recorder{}, 0, false)
+	l.Window = window
+	return l
 }
 
 func TestEarlyTenureIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newOrderedLog(conformance.NewBroker(), 0)
+		c := ordered(100 * time.Millisecond)
 		want := func(want ...string) {
 			t.Helper()
 			synctest.Wait()
@@ -69,7 +58,7 @@ func TestEarlyTenureIsHeldBack(t *testing.T) {
 
 func TestHeldEventKeepsItsFirstVersion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newOrderedLog(conformance.NewBroker(), 0)
+		c := ordered(100 * time.Millisecond)
 		c.Record(acquired("m", "a", 1))
 		first := acquired("m", "b", 2)
 		first.Reason = "handoff"
@@ -84,7 +73,7 @@ func TestHeldEventKeepsItsFirstVersion(t *testing.T) {
 
 func TestAwaitWaitsForHeldEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := newOrderedLog(conformance.NewBroker(), 0)
+		c := ordered(100 * time.Millisecond)
 		find := func(want ...string) {
 			t.Helper()
 			if err := c.Await(t.Context(), "m"); err != nil {
@@ -127,7 +116,7 @@ func TestAwaitWaitsForHeldEvents(t *testing.T) {
 func TestEndBeforeBeginningIsHeldBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		in := []string{"acquired a 1", "released a 1", "acquired b 2", "released b 2", "acquired c 3", "released c 3", "acquired d 4"}
-		c := newOrderedLog(conformance.NewBroker(), 0)
+		c := ordered(100 * time.Millisecond)
 		c.Record(acquired("m", "a", 1))
 		// b had disconnected, so its server handed the mutex off to c.
 		c.Record(endOf(simba.EventReleased, "m", "b", 2), acquired("m", "c", 3))
@@ -168,8 +157,7 @@ func TestEventsFromReplyAndStoreAreRecordedInOrderOfTenures(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 0))
 			late := func() time.Duration { return time.Duration(rng.IntN(window-10)) * time.Millisecond }
-			c := newOrderedLog(conformance.NewBroker(), 0)
-			c.window = window * time.Millisecond
+			c := ordered(window * time.Millisecond)
 			want := []simba.Event{{Kind: simba.EventAcquired, Mutex: "m", Token: 1}}
 			c.Record(want...)
 			var arrivals []arrival
@@ -188,7 +176,7 @@ func TestEventsFromReplyAndStoreAreRecordedInOrderOfTenures(t *testing.T) {
 				time.Sleep(e.at - time.Since(began))
 				c.Record(e.events...)
 			}
-			time.Sleep(c.window)
+			time.Sleep(c.Window)
 			got := c.Find(simba.HistoryRequest{Mutex: "m", Count: 100})
 			if !slices.EqualFunc(got, want, func(a, b simba.Event) bool { return a.Kind == b.Kind && a.Token == b.Token }) {
 				t.Fatalf("seed %d: the history is %v, want it in the order of tenures", seed, got)
@@ -203,8 +191,7 @@ func TestEarlyTenureIsRecordedAfterAllEarlierOnes(t *testing.T) {
 	}
 	one, two, three := event(simba.EventAcquired, 1), event(simba.EventAcquired, 2), event(simba.EventAcquired, 3)
 	first, second := event(simba.EventReleased, 1), event(simba.EventReleased, 2)
-	c := newOrderedLog(conformance.NewBroker(), 0)
-	c.window = time.Hour
+	c := ordered(time.Hour)
 	c.Record(one)
 	c.Record(three) // by a reply that shows only the owner
 	c.Record(first, two)
