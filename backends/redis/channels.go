@@ -138,8 +138,9 @@ func (s *subscriptions) sweep(before time.Time) {
 	s.mu.Unlock()
 	for _, sub := range s.all() {
 		sub.sweep(before, func(name string) bool {
-			m, _, ok := simba.ParseChannel(name)
-			return s.isOwn(name) || ok && needed[m] || isServerGlob(name) && patterns || name == contenderGlob && len(needed) > 0
+			m, contender, ok := simba.ParseChannel(name)
+			wanted := ok && (contender == "" && needed[m] || s.b.Notices.Subscribed(name))
+			return s.isOwn(name) || wanted || isServerGlob(name) && patterns || name == contenderGlob && len(needed) > 0
 		})
 	}
 }

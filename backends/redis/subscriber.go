@@ -239,8 +239,11 @@ func (s *subscriber) sendChanges(ps *redis.PubSub) error {
 		wanted := s.channels[name] != nil
 		names := []string{name}
 		if servers := serversChannel(name); servers != "" {
-			// First, so that no script counts this server as another program.
+			// The server has both whenever it has name, so that no script counts it as another program.
 			names = []string{servers, name}
+			if !wanted {
+				slices.Reverse(names)
+			}
 		}
 		if wanted {
 			s.sent = append(s.sent, names...)

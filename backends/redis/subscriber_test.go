@@ -61,3 +61,19 @@ func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 		t.Errorf("ACQUIRE of p, which was notified: %+v; want acquired", o)
 	}
 }
+
+func TestChannelOfAContenderThatIsGoneIsUnsubscribed(t *testing.T) {
+	s := stores.Redis(t)
+	e := newListener()
+	b := serve(t, "redis://"+s.Addr, e)
+	const wanted, gone = "simba:{m}", "simba:{m}:gone"
+	e.subscribe(t, b, wanted)
+	_, err := b.Subscribed(t.Context(), gone, false) // by a client that leaves at once
+	must(t, err)
+	b.subs.sweep(time.Now().Add(time.Hour))
+	c := clientOf(t, s.Addr)
+	until(t, "the server has unsubscribed from the channel of the contender only", func() bool {
+		n := c.PubSubNumSub(t.Context(), wanted, gone).Val()
+		return n[wanted] == 1 && n[gone] == 0
+	})
+}
