@@ -173,8 +173,8 @@ func (s *subscriber) runConnection(ctx context.Context) error {
 	others.Go(func() { disconnect(s.write(ctx, ps)) })
 	others.Go(func() { disconnect(s.probe(ctx, probe)) })
 	disconnect(s.read(ps)) // the first cause stands
-	others.Wait()
 	s.disconnected(probe)
+	others.Wait() // a publish of the probe may take long
 	return context.Cause(ctx)
 }
 
