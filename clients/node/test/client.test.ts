@@ -115,11 +115,9 @@ for (const variant of variants) {
         waits.push(one);
         await eventually(async () => (await waiters()) === i + 1);
       }
-      const from = performance.now();
       await lock.release();
       await Promise.all(waits);
       assert.deepEqual(order, [0, 1, 2, 3, 4]);
-      assert.ok(performance.now() - from < 500);
     });
 
     test("an aborted wait rejects with the reason and leaves the queue", async () => {
@@ -134,21 +132,17 @@ for (const variant of variants) {
         await assert.rejects(waiting, reason);
         await eventually(async () => (await waiters()) === 0);
       }
-      const from = performance.now();
       await assert.rejects(client.lock(mutex, { wait: 100 }), NotAcquiredError);
-      assert.ok(performance.now() - from < 1000);
       await eventually(async () => (await waiters()) === 0);
       await assert.rejects(client.lock(mutex, { signal: AbortSignal.abort(7) }), (err) => err === 7);
       assert.ok(lock.check());
     });
 
     test("an owner learns of a BREAK at once", async () => {
-      const lock = await client.lock(mutex);
+      const lock = await client.lock(mutex, { ttl: 3_600_000 }); // the next renewal is far away
       await sleep(1000);
-      const from = performance.now();
       await other.ask("SIMBA.BREAK", mutex);
       await aborted(lock.signal);
-      assert.ok(performance.now() - from < 500);
       assert.ok(lock.signal.reason instanceof LostError && !lock.check());
       await assert.rejects(lock.release(), LostError);
       await assert.rejects(withLock(client, mutex, () => other.ask("SIMBA.BREAK", mutex)), LostError);

@@ -37,7 +37,7 @@ test("a program that closes the Client ends by itself", async () => {
     "module",
   );
   assert.equal(out, "end\n");
-  assert.ok(performance.now() - from < 3000);
+  assert.ok(performance.now() - from < 20_000); // an idle connection would last for 30 s
 });
 
 test("a call in progress keeps the process alive while the server is away", async () => {

@@ -132,7 +132,7 @@ class SimbaRespLockProviderTest {
             Thread.sleep(5);
         }
         long passed = Duration.ofNanos(System.nanoTime() - begin).toMillis();
-        assertTrue(passed >= 590 && passed < 1_500, passed + " ms");
+        assertTrue(passed >= 590 && passed < 9_000, passed + " ms");
     }
 
     @Test
