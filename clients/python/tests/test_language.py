@@ -14,6 +14,8 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,18 +27,27 @@ import simba_resp
 import simba_resp.asyncio
 
 
-@pytest.fixture(scope="module")
-def port() -> Iterator[int]:
+@contextmanager
+def serve(*flags: str) -> Iterator[int]:
+    """Start a server, and yield its port."""
     program = os.environ.get("SIMBA_RESP")
     if program is None:
         pytest.skip("SIMBA_RESP does not name the server's program")
     with socket.create_server(("127.0.0.1", 0)) as free:
         number = free.getsockname()[1]
-    command = [program, "--addr", f"127.0.0.1:{number}", "--durability", "memory"]
+    command = [program, "--addr", f"127.0.0.1:{number}", "--durability", "memory", *flags]
     with subprocess.Popen(command, stderr=subprocess.DEVNULL) as server:
         wait_for(lambda: raw(number).ping())
+        try:
+            yield number
+        finally:
+            server.terminate()
+
+
+@pytest.fixture(scope="module")
+def port() -> Iterator[int]:
+    with serve() as number:
         yield number
-        server.terminate()
 
 
 def raw(port: int) -> Any:
@@ -398,7 +409,7 @@ def test_every_makes_up_for_the_last_missed_start(port: int) -> None:
     assert all(offset > due - 0.1 for offset, due in zip(offsets, [0, 1.3, 1.5, 2], strict=True))
 
 
-def test_second_cancellation_of_lead_does_not_release_early(port: int) -> None:
+def test_second_cancellation_of_lead_reaches_the_work_and_does_not_release_early(port: int) -> None:
     async def main() -> None:
         async def work(lock: simba_resp.asyncio.Lock) -> None:
             try:
@@ -409,23 +420,67 @@ def test_second_cancellation_of_lead_does_not_release_early(port: int) -> None:
                     try:
                         await asyncio.sleep(0.3)
                     except asyncio.CancelledError:
-                        pass
+                        interrupted.append(True)
                 held.append(client_check())
 
         def client_check() -> bool:
             return raw(port).execute_command("SIMBA.OWNER", "twice") is not None
 
-        begun, held = asyncio.Event(), list[bool]()
+        begun, held, interrupted = asyncio.Event(), list[bool](), list[bool]()
         async with async_client(port) as client:
             task = asyncio.create_task(client.lead("twice", work))
             await begun.wait()
             task.cancel()
             await asyncio.sleep(0.1)
             await cancel(task)
-            assert held == [True]
+            assert held == interrupted == [True]
             wait_for(lambda: free(port, "twice"), 1)
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("method", ["lead", "every"])
+def test_cancellation_of_lead_counts_if_work_returns_final(port: int, method: str) -> None:
+    async def main() -> None:
+        async def work(lock: simba_resp.asyncio.Lock) -> Any:
+            begun.set()
+            try:
+                await asyncio.sleep(10)
+            except asyncio.CancelledError:
+                return simba_resp.Final("done")
+
+        begun = asyncio.Event()
+        async with async_client(port) as client:
+            lead = client.lead("f", work) if method == "lead" else client.every("f", 1, work)
+            task = asyncio.create_task(lead)
+            await begun.wait()
+            await cancel(task)
+            assert free(port, "f")
+
+    asyncio.run(main())
+
+
+def test_stopped_lead_returns_final(port: int) -> None:
+    def work(lock: simba_resp.Lock) -> Any:
+        stop.set()
+        return simba_resp.Final(lock.lost.wait(5))
+
+    stop = threading.Event()
+    with simba_resp.Client(redis.Redis(port=port)) as client:
+        assert client.lead("stopped", work, stop=stop) is True
+
+
+def test_user_without_the_right_to_whoami_is_that_of_the_options(tmp_path: Path) -> None:
+    rights = "~* +@simba +@connection +@pubsub"
+    users = tmp_path / "users.acl"
+    users.write_text(f"user default on nopass {rights}\nuser mute on >word {rights}\n")
+    with serve("--aclfile", str(users)) as port:
+        for options, prefix in (({}, ""), ({"username": "mute", "password": "word"}, "mute:")):
+            server = redis.Redis(port=port, **options)
+            with pytest.raises(redis.exceptions.NoPermissionError):
+                server.execute_command("ACL WHOAMI")
+            with simba_resp.Client(server) as client, client.lock("job") as lock:
+                assert lock.id.startswith(f"{prefix}1:")
 
 
 def test_renewals_go_on_after_the_machine_had_no_threads(
@@ -587,19 +642,24 @@ def test_subscriptions_are_given_back(port: int) -> None:
         wait_for(lambda: channels() == ["simba:{back1}"])
 
 
-def test_close_raises_if_a_release_has_no_reply(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("failed", [False, True])
+def test_close_raises_or_logs_if_a_release_has_no_reply(
+    port: int, failed: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     async def silent(self: Any, *command: Any, **options: Any) -> Any:
         if command[0] == "SIMBA.RELEASE":
             raise simba_resp.Unavailable
         return await ask(self, *command, **options)
 
     ask = simba_resp.Client._ask
-    client = simba_resp.Client(redis.Redis(port=port), timeout=0.5)
-    lock = client.lock("silent").acquire()
     with monkeypatch.context() as patch:
         patch.setattr(simba_resp.Client, "_ask", silent)
-        with pytest.raises(simba_resp.Unavailable):
-            client.close()
+        with pytest.raises(ValueError if failed else simba_resp.Unavailable):
+            with simba_resp.Client(redis.Redis(port=port), timeout=0.5) as client:
+                lock = client.lock("silent").acquire()
+                if failed:
+                    raise ValueError("the body has failed")
+    assert ("close took too long" in caplog.text) == failed
     raw(port).execute_command("SIMBA.RELEASE", "silent", lock.id)
 
 

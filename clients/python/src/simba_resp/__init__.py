@@ -21,7 +21,7 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable, Coroutine, Iterator
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from redis import ConnectionPool, Redis
 
@@ -40,8 +40,7 @@ def _run(work: Coroutine[Any, Any, T]) -> T:
     try:
         work.send(None)
     except StopIteration as end:
-        result: T = end.value
-        return result
+        return cast(T, end.value)
     raise RuntimeError("a coroutine of the client for threads has suspended")
 
 
@@ -91,10 +90,8 @@ class Client(BaseClient[Lock]):
         server's error replies."""
         states = self._watch(mutex, stop=stop)
         try:
-            while True:
-                yield _run(states.__anext__())
-        except StopAsyncIteration:
-            return
+            while state := _run(anext(states, None)):
+                yield state
         finally:
             _run(states.aclose())
 

@@ -1,8 +1,8 @@
-"""What both clients do, without their input and output.
+"""What both clients do, and what they need of redis-py.
 
     _enter ── ACQUIRE ──queued──► the outcome, by SIMBA.NEXT
       │                               │
-      └───────────► _own ◄────────────┘
+      └────────► the tenure ◄─────────┘
                      │   _tick decides when to renew, and what is lost; _renew sends GUARD
                      ▼
             lost, or released by _release
@@ -24,14 +24,13 @@ import threading
 import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
 
-from redis.exceptions import RedisError, ResponseError
+from redis import AuthenticationError, DataError, Redis, RedisError, ResponseError, exceptions
 
-from ._redis import connect, failure, owner_in, record, wait
 from .errors import Closed, InUse, Lost, NotAcquired, Owner, SimbaError, Unavailable
 
 if TYPE_CHECKING:
@@ -50,10 +49,18 @@ WAIT_MAX = 60.0  # after that a contender asks whether it still waits
 NEXT_WAIT = 2.0  # how long SIMBA.NEXT blocks
 LISTEN_AFTER = 0.8  # shorter tenures are not worth a subscription
 LISTEN_EVERY = 0.25  # how often new subscriptions are sent
-REDIAL, REFUSED = 0.5, 60.0  # the pause after a failed connection, and after a refused request
+REDIAL, REFUSED = 0.25, 60.0  # the pause of a loop after a failure, and after a refused request
 TICK_MIN, TICK = 0.002, 0.1  # between two looks at all leases
 QUICK = 1.0  # lead pauses after a shorter tenure
 NOTE_EVERY = 10.0  # how often failures are logged
+
+# The beginnings of error replies after which a retry may succeed. redis-py removes the codes for
+# which it has a class.
+TRANSIENT = ("TRYAGAIN", "OOM", "BUSY", "UNBLOCKED", "max number of ", "ERR max number of ")
+TRANSIENT_CLASSES = exceptions.TryAgainError, exceptions.OutOfMemoryError
+# The last two are errors of a connection by their class. DataError is a mistake of the caller.
+REFUSALS = ResponseError, DataError, AuthenticationError, exceptions.AuthorizationError
+FAILURES = RedisError, OSError, EOFError, asyncio.TimeoutError
 
 _clients: weakref.WeakSet[BaseClient[Any]] = weakref.WeakSet()  # of this process
 _host = "".join(c for c in socket.gethostname() if c.isascii() and c not in "@{} ")[:40]
@@ -81,6 +88,42 @@ def millis(name: str, value: Time, lowest: int, highest: float = 86_400_000) -> 
     if not lowest <= seconds * 1000 <= highest:
         raise ValueError(f"{name} is {seconds} s, not {lowest / 1000} s to {highest / 1000} s")
     return round(seconds * 1000) if seconds < FOREVER else FOREVER
+
+
+async def wait(result: Any) -> Any:
+    """Return the result of a method of redis-py, which has the same methods for both worlds."""
+    return await result if hasattr(result, "__await__") else result
+
+
+def connect(redis: Any, redis_class: Any, pool_class: Any, timeout: float) -> Any:
+    """Return a client of redis-py with the options of redis, but with connections of its own. It
+    speaks RESP2, and sends nothing again."""
+    pool, server = redis.connection_pool, ("maint", "oss")  # options for servers of Redis only
+    options = {k: v for k, v in pool.connection_kwargs.items() if not k.startswith(server)}
+    options |= {} if "path" in options else {"socket_connect_timeout": timeout}
+    # The timeouts of redis-py would cost a task for each call in asyncio, which has _within.
+    options |= {"socket_timeout": timeout if redis_class is Redis else None}
+    options |= {"decode_responses": True, "encoding": "utf-8", "health_check_interval": 0}
+    options |= {"protocol": 2, "retry": None, "retry_on_timeout": False, "retry_on_error": []}
+    return redis_class(connection_pool=pool_class(pool.connection_class, **options))
+
+
+def failure(error: Exception) -> Exception:
+    """Return Unavailable if a retry may succeed, or else the error itself."""
+    text = str(error) or "no reply in time"
+    transient = text.startswith(TRANSIENT) or isinstance(error, TRANSIENT_CLASSES)
+    if isinstance(error, REFUSALS) and not transient or not isinstance(error, FAILURES):
+        return error  # a refusal, or a mistake in an option, or in this package
+    return Unavailable(f"server unavailable: {text}")
+
+
+def record(raw: Any) -> dict[str, Any]:
+    """Return a record, which is a list of names and values in RESP2."""
+    return dict(zip(raw[::2], raw[1::2], strict=True))
+
+
+def owner_in(values: dict[str, Any]) -> Owner | None:
+    return Owner(values["owner"], values["token"]) if values["owner"] else None
 
 
 @dataclass(frozen=True)
@@ -122,10 +165,10 @@ class BaseLock:
     token = 0
     lost: Any
 
-    _deadline = FOREVER
     _began = 0.0  # when the effort has begun, and later the tenure; 0 = nothing has begun
-    _stopped: Exception | None = None  # why the effort, or the work, should end
-    _works = _watches = False  # it is of lead or every, which release after the work; of watch
+    _stopped: BaseException | None = None  # why the effort, or the work, should end
+    _works = False  # it is of lead or every, which release after the work
+    _channel = ""  # the channel whose notices it needs; "" = none
     # The effort
     # What the server keeps: "" = nothing, wait = the last request, maybe = unknown,
     # polls = a place in the queue that no request names
@@ -138,21 +181,18 @@ class BaseLock:
     _due = _until = 0.0  # when the lease is renewed next; when it is given up
 
     def __init__(
-        self, client: Any, mutex: str, terms: Terms, retry: tuple[type, ...] = (Unavailable,),
-        wait: Time | None = None,
-    ) -> None:
-        if terms and (unknown := terms.keys() - Terms.__annotations__.keys()):
-            raise TypeError(f"unknown options: {', '.join(unknown)}")
-        name, stop = terms.get("id"), terms.get("stop")
+        self, client: Any, mutex: str, retry: tuple[type, ...] = (Unavailable,),
+        wait: Time | None = None, /, *, id: str | None = None, ttl: Time | None = None,
+        grace: Time | None = None, stop: Any = None,
+    ) -> None:  # the options are those of Terms
         expect(isinstance(mutex, str) and mutex != "", "mutex", mutex, "a non-empty str")
-        expect(name is None or isinstance(name, str) and name != "", "id", name, "a non-empty str")
+        expect(id is None or isinstance(id, str) and id != "", "id", id, "a non-empty str")
         expect(stop is None or hasattr(stop, "is_set"), "stop", stop, "an event")
-        self.mutex, self.id, self.lost = mutex, name or "", client._event()
-        self._client, self._terms, self._wake = client, terms, client._event()
+        self.mutex, self.id, self.lost = mutex, id or "", client._event()
+        self._client, self._wake, self._named, self._stop = client, client._event(), id, stop
         self._wait = FOREVER if wait is None else millis("wait", wait, 0, FOREVER) / 1000
         # The errors after which it asks again; () = it does not wait
         self._retry = retry if self._wait else ()
-        ttl, grace = terms.get("ttl"), terms.get("grace")
         self._fits = client._fits and ttl is None and grace is None
         self._ttl = client._ttl if ttl is None else millis("ttl", ttl, 1)
         self._grace = client._grace if grace is None else millis("grace", grace, 0)
@@ -169,13 +209,6 @@ class BaseLock:
     def _command(self, verb: str, *more: Any) -> tuple[Any, ...]:
         return f"SIMBA.{verb}", self.mutex, self.id, self._ttl, "TRANSITION", self._grace, *more
 
-    def _channel(self) -> str:
-        """Return the channel whose notices it needs; "" = none."""
-        if self._watches:
-            return f"simba-events:{{{self.mutex}}}"
-        lasts = self.token and not self._over and now() - self._began > LISTEN_AFTER
-        return f"simba:{{{self.mutex}}}" if lasts else ""
-
     # Acquire
 
     async def _acquire(self: L) -> L:
@@ -191,7 +224,6 @@ class BaseLock:
         if self._began:
             raise RuntimeError("this lock was used before: it serves once, and is not reentrant")
         self._began = now()
-        self._deadline = self._began + self._wait
         try:
             client._join(self)
             while not self.token:
@@ -200,7 +232,11 @@ class BaseLock:
                 try:
                     pause, longer = await self._round(), PAUSE
                 except (Unavailable, InUse, RedisError) as error:
-                    if client._shorten(self, error):
+                    if self._fits and str(error).startswith("TOOLONG "):
+                        longest = int(str(error).split()[1])
+                        log.warning("the server refuses the default lease: %s", error)
+                        client._ttl = self._ttl = longest * 5 // 6
+                        client._grace = self._grace = longest - self._ttl
                         continue
                     if not isinstance(error, self._retry):
                         raise
@@ -218,20 +254,18 @@ class BaseLock:
     async def _round(self) -> float:
         """Send an ACQUIRE, and wait for its outcome. Return the pause before the next one."""
         client = self._client
-        until = max(self._deadline, self._began + client._timeout)
-        self.id = self.id or await client._new_id(until)
+        self.id = self.id or await client._new_id()
         # The server would treat two contenders with the same id as one.
         if (other := client._contenders.setdefault((self.mutex, self.id), self)) is not self:
             kind = Unavailable if other._leaving else InUse
             raise kind(f"{self.id!r} contends for {self.mutex} already")
-        how: tuple[Any, ...] = ("NOQUEUE",)
-        if self._retry:
-            self._request, self._via, self._outcome = next(client._numbers), client._waiter, None
-            client._waits[self._request] = self
-            how = ("WAIT", 0, "VIA", self._via, "REQUEST", self._request)
+        self._request, self._via, self._outcome = next(client._numbers), client._waiter, None
+        client._waits[self._request] = self
+        via = ("WAIT", 0, "VIA", self._via, "REQUEST", self._request)
+        how = via if self._retry else ("NOQUEUE",)
         self._kept, sent = "polls" if self._kept == "polls" else "maybe", now()
         try:
-            reply = record(await client._ask(*self._command("ACQUIRE", *how), until=until))
+            reply = record(await client._ask(*self._command("ACQUIRE", *how)))
             if reply["status"] in ("busy", "queued"):
                 owner = owner_in(reply)
                 why = f"owned by {owner.id}" if owner else "another is next"
@@ -240,11 +274,10 @@ class BaseLock:
                 if reply["status"] == "busy":
                     self._kept = ""
                     raise error
-            if reply["status"] == "queued" and not reply.get("request"):
-                self._kept = "polls"
-                client._start("next", client._collect)
-                return POLL
-            if reply["status"] == "queued":
+                if not reply.get("request"):
+                    self._kept = "polls"
+                    client._start("next", client._collect)
+                    return POLL
                 self._kept, end = "wait", now() + WAIT_MAX
                 while self._outcome is None and self._via == client._waiter and now() < end:
                     await self._rest(end - now())
@@ -257,18 +290,14 @@ class BaseLock:
             sent = now()
             reply = record(await client._ask(*self._command("GUARD", "TOKEN", reply["token"])))
         if reply["status"] in ("acquired", "renewed"):
-            self._own(reply, sent)
+            self._renewed(sent, reply["transition"])
+            if now() >= self._until:
+                raise Unavailable("server unavailable: the reply took longer than the lease")
+            with client._lock:  # so that close finds the tenure
+                if self._stopped:
+                    raise self._stopped
+                self._began, self.token = now(), reply["token"]
         return PAUSE
-
-    def _own(self, reply: dict[str, Any], sent: float) -> None:
-        """Begin the tenure that a reply has granted."""
-        self._renewed(sent, reply["transition"])
-        if now() >= self._until:
-            raise Unavailable("server unavailable: the reply took longer than the lease")
-        with self._client._lock:  # so that close finds the tenure
-            if self._stopped:
-                raise self._stopped
-            self._began, self.token = now(), reply["token"]
 
     def _renewed(self, sent: float, left: int) -> None:
         """Begin a lease. sent is when its request was sent, left is what the server has granted."""
@@ -278,14 +307,15 @@ class BaseLock:
 
     async def _rest(self, seconds: float) -> None:
         """Wait until somebody wakes it, at most for that time. Raise if it should end."""
-        await self._client._pause(self._wake, min(seconds, self._deadline - now()))
+        deadline = self._began + self._wait
+        await self._client._pause(self._wake, min(seconds, deadline - now()))
         self._wake.clear()
         if self._stopped:
             raise self._stopped
-        if now() >= self._deadline:
+        if now() >= deadline:
             raise self._why or NotAcquired(f"mutex {self.mutex}: no reply in time")
 
-    def _quit(self, error: Exception) -> None:
+    def _quit(self, error: BaseException) -> None:
         """Make the effort or the work end."""
         self._stopped = self._stopped or error
         self._wake.set()
@@ -342,20 +372,19 @@ class BaseLock:
             try:
                 await client._pause(client._event(), pause)
                 await self._free()
-                break
+                end = 0.0  # the server keeps nothing
             except asyncio.CancelledError:  # by close, or the end of the event loop
                 client._hurry = min(client._hurry, now() + client._timeout)
             except (SimbaError, RedisError):
                 pause = min(2 * pause + PAUSE, 1.0)
-        else:
-            client._gave_up |= now() + pause < end
-        client._leave(self)
+        if now() + pause >= end:  # or else close raises
+            client._leave(self)
 
     async def _free(self) -> Any:
         """Release a tenure, or what the server may keep for an effort. Others may use the caller's
         id later, so a late RELEASE of such an effort names its request or tenure."""
         what: tuple[Any, ...] = ("TOKEN", self.token) if self.token else ()
-        if not self.token and self._terms.get("id"):
+        if not self.token and self._named:
             if self._kept == "wait" and self._via == self._client._waiter:
                 what = ("VIA", self._via, "REQUEST", self._request)
             elif self._kept == "polls":
@@ -375,15 +404,15 @@ class BaseClient(Generic[L]):
     _event: Callable[[], Any]
     # Limits the time of its body in asyncio. For threads, the timeout of the socket does.
     _within: Callable[[float], Any] = nullcontext
+    _limit: Callable[[], Any] = nullcontext  # of requests, and so of connections, at a time
 
     def __init__(
         self, redis: Any, *, timeout: Time = 3.0, ttl: Time | None = None,
         grace: Time | None = None, id_prefix: str | None = None,
     ) -> None:
-        if not isinstance(redis, self._classes[0]):
-            raise TypeError(f"{redis!r} is not of {self._classes[0]}; see also simba_resp.asyncio")
+        expect(isinstance(redis, self._classes[0]), "redis", redis, f"of {self._classes[0]}")
         self._redis, self._prefix, self._fits = redis, id_prefix, ttl is None and grace is None
-        self._timeout = millis("timeout", timeout, 1) / 1000
+        self._timeout, self._closed = millis("timeout", timeout, 1) / 1000, False
         self._ttl = millis("ttl", 10 if ttl is None else ttl, 1)
         self._grace = millis("grace", grace if grace is not None else 2 if self._fits else 0, 0)
         self._reset()
@@ -391,21 +420,21 @@ class BaseClient(Generic[L]):
 
     def _reset(self) -> None:
         """Begin anew: at first, in the child of a fork, or in another event loop. What lives
-        belongs to the parent, or to the other loop."""
+        belongs to the parent, or to the other loop. A closed client stays closed."""
         for who in getattr(self, "_live", ()):
             who._over, who._leaving, who._kept, who.lost = "lost", True, "", self._event()
             who.lost.set()
             who._stopped = Closed("the process has forked, or the event loop has ended")
         self._lock = threading.RLock()
         # When close stops waiting, and when a failure was logged
-        self._closed, self._hurry, self._noted = False, FOREVER, -FOREVER
-        self._gave_up = False  # whether close has ended a release that had no reply
+        self._hurry, self._noted = -FOREVER if self._closed else FOREVER, -FOREVER
         self._live: set[L] = set()  # until the server keeps nothing of it
         self._contenders: dict[tuple[str, str], L] = {}  # those with an id, by mutex and id
         self._waits: dict[int, L] = {}  # by request
         self._waiter, self._tag = secrets.token_hex(16), secrets.token_hex(8)
         self._numbers = itertools.count(1)  # of ids and requests
         self._running: set[str] = set()  # the loops in the background
+        self._slots, self._tasks = self._limit(), set[Any]()
         self._own = connect(self._redis, *self._classes, self._timeout)
 
     def lock(self, mutex: str, *, wait: Time | None = None, **terms: Unpack[Terms]) -> L:
@@ -420,13 +449,13 @@ class BaseClient(Generic[L]):
         body has raised an exception. Nothing interrupts the body when the mutex is lost: see
         Lock.check and Lock.lost. terms are id, ttl, grace and stop, see Terms.
         """
-        return self._lock_class(self, mutex, terms, wait=wait)
+        return self._lock_class(self, mutex, (Unavailable,), wait, **terms)
 
     def try_lock(self, mutex: str, **terms: Unpack[Terms]) -> L:
         """Return a lock for with, or async with, that does not wait. It raises NotAcquired if
         another contender owns the mutex or is next, and Unavailable if the server does not answer.
         For all else see lock."""
-        return self._lock_class(self, mutex, terms, ())
+        return self._lock_class(self, mutex, (), **terms)
 
     # Contenders
 
@@ -434,7 +463,7 @@ class BaseClient(Generic[L]):
         """Let the tick look after a contender or watch."""
         self._here()
         with self._lock:
-            if self._closed:
+            if self._hurry < FOREVER:
                 raise Closed("the client is closed")
             self._live.add(who)
         self._start("tick", self._tick)
@@ -444,27 +473,15 @@ class BaseClient(Generic[L]):
         if self._contenders.get((who.mutex, who.id)) is who:
             self._contenders.pop((who.mutex, who.id), None)
 
-    async def _new_id(self, until: float) -> str:
+    async def _new_id(self) -> str:
         """Return a contender id that people can read: prefix counter:pid@host~random."""
         if self._prefix is None:
             try:
-                name = await self._ask("ACL", "WHOAMI", until=until)
-            except ResponseError:  # the user may not ask
+                name = await self._ask("ACL", "WHOAMI")
+            except exceptions.NoPermissionError:
                 name = self._redis.connection_pool.connection_kwargs.get("username")
             self._prefix = f"{name}:" if name and name != "default" else ""
         return f"{self._prefix}{next(self._numbers)}:{os.getpid()}@{_host}~{self._tag}"
-
-    def _shorten(self, who: L, error: Exception) -> bool:
-        """Shorten the default windows to the longest lease of the server. Return False if that is
-        not the error, or the windows are the caller's."""
-        code, _, rest = str(error).partition(" ")
-        if code != "TOOLONG" or not who._fits:
-            return False
-        longest = min(int(rest.split()[0]), self._ttl + self._grace)
-        log.warning("the server refuses the default lease: %s", error)
-        who._ttl = self._ttl = longest * 5 // 6
-        who._grace = self._grace = longest - self._ttl
-        return True
 
     def _wake_all(self) -> None:
         for who in list(self._live):
@@ -474,12 +491,13 @@ class BaseClient(Generic[L]):
         """End all waits, watches and work, release all locks, set their events lost, and wait for
         all that, at most for timeout. A body of with that still runs has lost its mutex: its end
         raises Closed. Raise Unavailable if a mutex may stay owned until its lease ends."""
-        await self._hang_up(release=True)
-        if self._gave_up or any(who.token or who._kept for who in list(self._live)):
+        self._closed = True
+        await self._hang_up()
+        if any(who.token or who._kept for who in list(self._live)):
             raise Unavailable("close took too long: a mutex may stay owned until its lease ends")
 
     async def _exit(self, failed: object, *_: object) -> None:
-        """Close. Raise Unavailable unless the body of with has failed."""
+        """Close. Raise Unavailable, or log it if the body of with has failed."""
         try:
             await self._close()
         except Unavailable as error:
@@ -487,15 +505,14 @@ class BaseClient(Generic[L]):
                 raise
             log.warning("%s", error)
 
-    async def _hang_up(self, release: bool) -> None:
+    async def _hang_up(self) -> None:
         """Make all efforts, works and loops end, and wait for that."""
         with self._lock:
-            self._closed, self._hurry = True, min(self._hurry, now() + self._timeout)
+            self._hurry = min(self._hurry, now() + self._timeout)
             for who in list(self._live):
                 who._quit(Closed("the client is closed"))
-                if who.token:
-                    who.lost.set()
-                if release and who.token and not who._works:  # work releases when it returns
+                who.lost.set()
+                if self._closed and who.token and not who._works:  # work releases when it returns
                     self._spawn(who._finish())
         while self._live and now() < self._hurry:
             await self._pause(self._event(), 0.02)
@@ -507,41 +524,41 @@ class BaseClient(Generic[L]):
     def _start(self, name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Run a loop, unless it runs."""
         with self._lock:
-            if name not in self._running and not self._closed:
+            if name not in self._running and self._hurry == FOREVER:
                 self._spawn(self._keep(name, loop))  # which may fail
                 self._running.add(name)
 
     async def _keep(self, name: str, loop: Callable[[], Coroutine[Any, Any, None]]) -> None:
         running = self._running
         try:
-            await loop()
-        except Exception as error:
-            self._note(name, error)
-            unavailable = isinstance(failure(error), Unavailable)
-            await self._pause(self._event(), REDIAL if unavailable else REFUSED)
+            while self._live and now() < self._hurry:
+                try:
+                    return await loop()
+                except Exception as error:  # such as no more threads
+                    self._note(name, error)
+                    pause = REFUSED if isinstance(failure(error), RedisError) else REDIAL
+                await self._pause(self._event(), pause)
         finally:
             with self._lock:  # after _start has added it
                 running.discard(name)
-        if self._live:  # somebody has joined after the last tick
-            self._start("tick", self._tick)
+            if self._live:  # somebody has joined after the last tick
+                self._start("tick", self._tick)
 
     async def _tick(self) -> None:
         """Look at all tenures again and again. It ends when nothing lives."""
-        while self._live and now() < self._hurry:
-            try:  # not for long, since it does not count the time of a suspended machine
+        try:
+            while self._live and now() < self._hurry:
+                # not for long, since it does not count the time of a suspended machine
                 await self._pause(self._event(), max(TICK_MIN, self._look() - now()))
-            except asyncio.CancelledError:  # the event loop ends, which waits for this
-                await self._hang_up(release=False)
-                raise
-            except Exception as error:  # such as no more threads
-                self._note("renewals", error)
-                await self._pause(self._event(), TICK)
+        except asyncio.CancelledError:  # the event loop ends, which waits for this
+            await self._hang_up()
+            raise
 
     def _look(self) -> float:
         """Decide for all tenures when to renew, and what is lost. Return when to look again."""
         t, wake, due = now(), now() + TICK, list[L]()
         for who in list(self._live):
-            if (stop := who._terms.get("stop")) is not None and stop.is_set():
+            if who._stop is not None and who._stop.is_set():
                 who._quit(NotAcquired(f"mutex {who.mutex}: stop is set"))
             if who.token and not who._over:
                 if t >= who._until:
@@ -549,20 +566,21 @@ class BaseClient(Generic[L]):
                 elif t >= who._due:  # again if there is no reply until then
                     who._due = t + min(self._timeout, (who._until - t) / 3)
                     due.append(who)
+                if t - who._began > LISTEN_AFTER:
+                    who._channel = f"simba:{{{who.mutex}}}"
+                    self._start("notices", self._hear)
                 wake = min(wake, who._due, who._until)
         if due:
-            self._spawn(self._renew(due, min(who._due for who in due)))
-        if self._channels():
-            self._start("notices", self._hear)
+            self._spawn(self._renew(due))
         return wake
 
-    async def _renew(self, tenures: list[L], until: float) -> None:
+    async def _renew(self, tenures: list[L]) -> None:
         """Send a GUARD for each tenure, and handle the replies."""
         sent, pipeline = now(), self._own.pipeline(transaction=False)
         for who in tenures:
             pipeline.execute_command(*who._command("GUARD", "TOKEN", who.token))
         try:
-            replies = await self._send(lambda: pipeline.execute(raise_on_error=False), until)
+            replies = await self._send(lambda: pipeline.execute(raise_on_error=False))
         except (SimbaError, RedisError) as error:
             replies = [error] * len(tenures)
         for who, raw in zip(tenures, replies, strict=True):
@@ -578,10 +596,9 @@ class BaseClient(Generic[L]):
         """Collect the outcomes of all waits on one connection, until there are no more waits."""
         connection, ms = self._own.connection_pool.make_connection(), 0
         try:
-            async with self._within(self._timeout):  # only this asks Sentinel for the leader
-                await wait(connection.connect())
             while True:
                 async with self._within(self._timeout):
+                    await wait(connection.connect())  # once; only this asks Sentinel for the leader
                     await wait(connection.send_command("SIMBA.NEXT", self._waiter, ms))
                     outcomes = await wait(connection.read_response())
                 for values in map(record, outcomes):
@@ -603,19 +620,16 @@ class BaseClient(Generic[L]):
             who._outcome = failure(ResponseError(values["error"])) if "error" in values else values
             who._wake.set()
         elif values.get("status") == "acquired" and name not in self._contenders:
-            who = self._lock_class(self, values["mutex"], {"id": values["owner"]})
+            who = self._lock_class(self, values["mutex"], id=values["owner"])
             who.token, who._over = values["token"], "released"
             self._live.add(who)
             self._spawn(who._insist())
-
-    def _channels(self) -> set[str]:
-        return {channel for who in list(self._live) if (channel := who._channel())}
 
     async def _hear(self) -> None:
         """Listen to notices, which make a contender renew, or a watch read, at once."""
         pubsub, have = self._own.pubsub(), set[str]()
         try:
-            while (want := self._channels()) and not self._closed:
+            while (want := {who._channel for who in list(self._live)} - {""}) and not self._closed:
                 async with self._within(self._timeout):
                     if new := want - have:
                         await wait(pubsub.subscribe(*new))
@@ -623,11 +637,10 @@ class BaseClient(Generic[L]):
                         await wait(pubsub.unsubscribe(*old))
                     have = want
                     message = await wait(pubsub.get_message(timeout=LISTEN_EVERY))
-                if message:
-                    for who in list(self._live):
-                        if who._channel() == message["channel"]:
-                            who._due = now()
-                            who._wake.set()
+                for who in list(self._live):
+                    if message and who._channel == message["channel"]:
+                        who._due = now()
+                        who._wake.set()
         finally:
             await wait(getattr(pubsub, "aclose", pubsub.close)())
 
@@ -659,8 +672,8 @@ class BaseClient(Generic[L]):
 
     async def _reign(self, mutex: str, f: Any, terms: Terms, period: float) -> Any:
         expect(callable(f), "f", f, "callable")
-        pause, who = 0.0, self._lock_class(self, mutex, terms)
-        try:
+        pause, who = 0.0, self._lock_class(self, mutex, **terms)
+        with suppress(NotAcquired):
             while True:
                 who._works = True
                 await self._guard(who._enter(pause), who)
@@ -674,14 +687,13 @@ class BaseClient(Generic[L]):
                     raise who._stopped
                 quick = now() - who._began < QUICK
                 pause = max(PAUSE, min(2 * pause, self._ttl / 1000)) if quick else 0.0
-                who = self._lock_class(self, mutex, terms, (Exception,))
-        except NotAcquired:
-            return None
+                who = self._lock_class(self, mutex, (Exception,), **terms)
+        return None
 
     async def _follow(self, who: L, f: Any, period: float) -> Any:
         """Call f, once a period counted from the beginning of the tenure, until the tenure ends."""
         due, result = who._began, None
-        while who.check() and not isinstance(result, Final):
+        while who.check() and not who._stopped and not isinstance(result, Final):
             if now() < due:
                 await self._pause(who.lost, min(60.0, due - now()))  # a suspension does not count
                 continue
@@ -692,28 +704,29 @@ class BaseClient(Generic[L]):
             if not period:
                 break
             due += period * max(1, (now() - due) // period)  # only the last missed start time
-        return result
+        # A cancellation of lead counts, whatever f returns.
+        return None if isinstance(who._stopped, asyncio.CancelledError) else result
 
     async def _watch(self, mutex: str, *, stop: Any = None) -> AsyncGenerator[State, None]:
         """Yield the present state of a mutex, and then each change in order, until the event stop
         is set. While the server does not answer, watch asks again. It raises Closed, and the
         server's error replies."""
-        who, seen = self._lock_class(self, mutex, {"stop": stop}), None
-        who._watches, newest, first = True, -1, True  # newest is the largest token so far
+        who, seen = self._lock_class(self, mutex, stop=stop), None
+        who._channel, newest = f"simba-events:{{{mutex}}}", -1  # the largest token so far
         try:
             self._join(who)
             while True:
+                self._start("notices", self._hear)
                 try:  # read the changes, so that no lost notice can hide one
-                    if newest < 0:
-                        newest = max((e["token"] for e in await self._history(mutex)), default=0)
+                    before = await self._history(mutex) if newest < 0 else []
                     owner, events = await self._owner(mutex), await self._history(mutex)
                 except Unavailable as error:
                     self._note(mutex, error)
                 else:
-                    states = [State(owner)] if first else []
-                    if first:
-                        seen, first = owner, False
-                        newest = max(newest, owner.token if owner else 0)
+                    states = list[State]()
+                    if newest < 0:
+                        seen, states = owner, [State(owner)]
+                        newest = max([owner.token if owner else 0] + [e["token"] for e in before])
                     for event in events:
                         token, begins = event["token"], event["event"] == "acquired"
                         if token > newest if begins else seen is not None and token == seen.token:
@@ -745,21 +758,21 @@ class BaseClient(Generic[L]):
         can store a number needs no check: it keeps the largest token, and refuses smaller ones."""
         return token > 0 and await self._ask("SIMBA.CHECK", mutex, token) == 1
 
-    async def _ask(self, *command: Any, until: float = FOREVER) -> Any:
+    async def _ask(self, *command: Any) -> Any:
         """Send one command, once, and return its reply. In asyncio the caller waits until then."""
-        return await self._send(lambda: self._own.execute_command(*command), until)
+        async with self._slots:  # renewals do not wait here
+            return await self._send(lambda: self._own.execute_command(*command))
 
-    async def _send(self, request: Callable[[], Any], until: float) -> Any:
+    async def _send(self, request: Callable[[], Any]) -> Any:
         """Do one request. Without a reply, no idle connection is trusted."""
         self._here()
         if now() > self._hurry:
             raise Closed("the client is closed")
         try:
-            async with self._within(min(self._timeout, until - now(), self._hurry - now())):
+            async with self._within(min(self._timeout, self._hurry - now())):
                 return await wait(request())
         except Exception as error:
-            problem = failure(error)
-            if problem is error:
+            if (problem := failure(error)) is error:
                 raise
             await wait(self._own.connection_pool.disconnect(inuse_connections=False))
             raise problem from error
@@ -768,8 +781,8 @@ class BaseClient(Generic[L]):
         """Log a failure after which the client tries again, but not each one."""
         if now() - self._noted > NOTE_EVERY:
             self._noted = now()
-            unknown = not isinstance(failure(error), SimbaError | RedisError)
-            log.warning("%s: %s; trying again", what, error, exc_info=unknown)
+            known = isinstance(failure(error), SimbaError | RedisError)
+            log.warning("%s: %s; trying again", what, error, exc_info=not known)
 
     # Input and output
 
@@ -790,10 +803,5 @@ class BaseClient(Generic[L]):
         """Call the work of lead or every."""
 
 
-def _after_fork() -> None:
-    for client in list(_clients):
-        client._reset()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(after_in_child=lambda: list(map(BaseClient._reset, _clients)))

@@ -15,8 +15,7 @@ from typing import Any
 
 from redis.asyncio import ConnectionPool, Redis
 
-from ._core import FOREVER, BaseClient, BaseLock, log
-from .errors import Closed, NotAcquired
+from ._core import BaseClient, BaseLock
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout as timeout_after
@@ -46,13 +45,12 @@ class Client(BaseClient[Lock]):
 
     _classes, _lock_class, _event = (Redis, ConnectionPool), Lock, asyncio.Event
     _loop: asyncio.AbstractEventLoop | None = None
-    _within = staticmethod(timeout_after)
+    _within, _limit = staticmethod(timeout_after), staticmethod(lambda: asyncio.Semaphore(16))
     lead, every = BaseClient._lead, BaseClient._every
     owner, check, watch = BaseClient._owner, BaseClient._check, BaseClient._watch
 
     async def _close(self) -> None:
         """See simba_resp.Client.close."""
-        self._final = True
         try:
             await super()._close()
         finally:
@@ -65,25 +63,13 @@ class Client(BaseClient[Lock]):
     async def __aenter__(self) -> Client:
         return self
 
-    def _reset(self) -> None:
-        super()._reset()
-        self._final = False  # whether close was called
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._slots = asyncio.Semaphore(16)  # requests, and so connections, at a time
-
     def _here(self) -> None:
         loop = asyncio.get_running_loop()
         if self._loop is not loop:
             if self._loop is not None and not self._loop.is_closed():
                 raise RuntimeError("the client belongs to another event loop")
-            if self._final:
-                raise Closed("the client is closed")
             self._reset()
             self._loop = loop
-
-    async def _ask(self, *command: Any, until: float = FOREVER) -> Any:
-        async with self._slots:  # renewals do not wait here
-            return await super()._ask(*command, until=until)
 
     async def _pause(self, event: asyncio.Event, seconds: float) -> None:
         with suppress(asyncio.TimeoutError):
@@ -97,31 +83,22 @@ class Client(BaseClient[Lock]):
         return task
 
     async def _guard(self, effort: Coroutine[Any, Any, None], who: Lock) -> None:
-        task = self._spawn(effort)
         try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            task.add_done_callback(lambda _: task.cancelled() or task.exception())  # nobody asks
-            who._quit(NotAcquired(f"mutex {who.mutex}: cancelled"))
-            if who.token:  # it was acquired at the same moment
-                await who._finish()
+            await asyncio.shield(self._spawn(effort))
+        except asyncio.CancelledError as error:
+            who._quit(error)
+            await who._finish()  # in case it was acquired at the same moment
             raise
-        task.result()
 
     async def _call(self, who: Lock, f: Any) -> Any:
-        # In a task that is cancelled when the tenure or the present task ends. Wait for it.
+        # In a task that is cancelled when lost is set, also if this one is cancelled. Wait for it.
         work, lost = asyncio.ensure_future(f(who)), asyncio.ensure_future(who.lost.wait())
         lost.add_done_callback(lambda _: work.cancel())
-        cancelled = False
         while not work.done():
             try:
                 await asyncio.wait({work})
-            except asyncio.CancelledError:
-                cancelled = True
+            except asyncio.CancelledError as error:
+                who._stopped = error
                 work.cancel()
         lost.cancel()
-        if cancelled:
-            if not work.cancelled() and (error := work.exception()):
-                log.error("the work failed: %s contender=%s", who.mutex, who.id, exc_info=error)
-            raise asyncio.CancelledError
         return None if work.cancelled() else work.result()
