@@ -3,7 +3,9 @@ package redis
 import (
 	"errors"
 	"log/slog"
+	"math"
 	"net"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -140,6 +142,50 @@ func TestOwnersRenewWhileASlotOfTheClusterMoves(t *testing.T) {
 	if n, most := log.Count("redis-cli --cluster fix"), 1+int(time.Since(began)/slotWarnings); n < 1 || n > most {
 		t.Errorf("%d lines of the log name redis-cli --cluster fix; want 1 a minute", n)
 	}
+}
+
+// The nodes tell each other of a moved slot, but the server learns of it by MOVED.
+func TestRequestFollowsTheMasterThatMovedNames(t *testing.T) {
+	cluster := stores.RedisCluster(t)
+	b := openSoon(t, Options{URL: "redis+cluster://" + strings.Join(cluster.Addrs, ","), Notices: noNotices{}})
+	defer b.Close()
+	fastest, moved := time.Duration(math.MaxInt64), 0
+	for i := range 100 {
+		if moved == 5 {
+			break
+		}
+		mutex := strconv.Itoa(i)
+		acquire(t, b, mutex, "a", time.Minute, nil) // the node knows the script
+		release(t, b, mutex, "a")
+		m := beginMigration(t, cluster, mutex, other(cluster, mutex))
+		m.move(m.keys...)
+		before := movedErrors(t, m.from)
+		m.end()
+		began := time.Now()
+		acquire(t, b, mutex, "a", time.Minute, nil)
+		if took := time.Since(began); movedErrors(t, m.from) > before { // else the server knew the new master
+			fastest = min(fastest, took)
+			moved++
+		}
+	}
+	if moved == 0 || fastest >= redialPause {
+		t.Errorf("the fastest of %d requests after MOVED took %v; want one without the pause of %v", moved, fastest, redialPause)
+	}
+}
+
+// movedErrors returns how many requests a node has answered by MOVED.
+func movedErrors(t *testing.T, c *redis.Client) int {
+	t.Helper()
+	info, err := c.InfoMap(t.Context(), "errorstats").Result()
+	must(t, err)
+	for _, fields := range info {
+		if text, ok := strings.CutPrefix(fields["errorstat_MOVED"], "count="); ok {
+			n, err := strconv.Atoi(text)
+			must(t, err)
+			return n
+		}
+	}
+	return 0
 }
 
 // emptyNode adds a master without slots to the cluster.

@@ -150,30 +150,42 @@ func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (
 	if err != nil {
 		return nil, err
 	}
-	var reply any
-	for range maxTries {
-		reply, err = u.pipeline(client).do(ctx, s, args)
+	for try := 1; ; try++ {
+		reply, err := u.pipeline(client).do(ctx, s, args)
 		if err == nil || u.cluster == nil {
 			return reply, err
 		}
 		u.cluster.ReloadState(ctx) // the slot may have moved, or have a new master
 		var dial *net.OpError
-		if !redis.HasErrorPrefix(err, "MOVED") && !(errors.As(err, &dial) && dial.Op == "dial") {
+		if try == maxTries || !redis.HasErrorPrefix(err, "MOVED") && !(errors.As(err, &dial) && dial.Op == "dial") {
 			return nil, err
 		}
 		// The script has not run. Nodes learn of a change one after another, so several reloads may
-		// be needed.
-		proxy.Sleep(ctx, redialPause, nil)
-		if ctx.Err() != nil {
-			return nil, err
+		// be needed, and two nodes may refer to each other for a moment.
+		next := u.masterNamed(ctx, err)
+		if next == nil || try > 1 {
+			proxy.Sleep(ctx, redialPause, nil)
 		}
-		next, unrouted := u.clientFor(ctx, key)
-		if unrouted != nil {
+		if next == nil {
+			next, _ = u.clientFor(ctx, key)
+		}
+		if next == nil || ctx.Err() != nil {
 			return nil, err
 		}
 		client = next
 	}
-	return nil, err
+}
+
+// masterNamed returns the client of the master that a MOVED error names. It returns nil for other
+// errors, and if the master is not known yet.
+func (u *upstream) masterNamed(ctx context.Context, err error) *redis.Client {
+	masters, _ := u.masters(ctx)
+	for _, c := range masters {
+		if redis.HasErrorPrefix(err, "MOVED") && strings.HasSuffix(err.Error(), " "+c.Options().Addr) {
+			return c
+		}
+	}
+	return nil
 }
 
 // discard is a logger for go-redis that drops everything: go-redis logs every failed dial, but the
