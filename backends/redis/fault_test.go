@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/simba-resp/simba-resp"
@@ -42,6 +44,44 @@ func TestFlushedScriptsAreLoadedAgain(t *testing.T) {
 		if o, _ := acquire(t, b, "m", "a", time.Minute, nil); i == 0 && o.Status != simba.StatusAcquired || i > 0 && o.Status != simba.StatusRenewed {
 			t.Fatalf("ACQUIRE after SCRIPT FLUSH: %+v; want acquired the first time, then renewed", o)
 		}
+	}
+}
+
+// nodeWithoutScripts answers as a node that lacks all scripts, and whose first slot moves away
+// between NOSCRIPT and EVAL.
+type nodeWithoutScripts struct{}
+
+func (nodeWithoutScripts) ProcessPipelineHook(redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(_ context.Context, cmds []redis.Cmder) error {
+		for i, cmd := range cmds {
+			switch {
+			case cmd.Name() == "evalsha":
+				cmd.SetErr(redisError("NOSCRIPT No matching script"))
+			case i == 0:
+				cmd.SetErr(redisError("MOVED 1 127.0.0.1:1"))
+			default:
+				cmd.(*redis.Cmd).SetVal("done")
+			}
+		}
+		return cmds[0].Err()
+	}
+}
+
+func (nodeWithoutScripts) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (nodeWithoutScripts) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+
+func TestScriptIsLoadedThoughAnotherRequestForItIsRefused(t *testing.T) {
+	c := redis.NewClient(&redis.Options{})
+	defer c.Close()
+	c.AddHook(nodeWithoutScripts{})
+	p := &pipeline{client: c, onResult: func(*redis.Client, time.Time, error) {}}
+	var batch []*request
+	for range 3 {
+		batch = append(batch, &request{script: queueScript, args: queueScript.command("m", [6]any{}), done: make(chan struct{})})
+	}
+	p.send(t.Context(), batch)
+	if moved := batch[0].err; !redis.HasErrorPrefix(moved, "MOVED") || batch[1].err != nil || batch[2].err != nil {
+		t.Errorf("the errors of the batch are %v, %v and %v; want MOVED for the first one only", moved, batch[1].err, batch[2].err)
 	}
 }
 

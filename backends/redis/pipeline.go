@@ -168,15 +168,13 @@ func (p *pipeline) nextBatch(batch []*request) []*request {
 }
 
 // send sends a batch and completes its requests. If the node lacks scripts, send repeats their
-// requests. EVAL then has the text of a script, and loads it for later requests.
+// requests by EVAL, which has the text of the script and loads it for later requests. A request
+// does not rely on an EVAL before it, because the node does not load the script of an EVAL that it
+// refuses, for example by MOVED.
 func (p *pipeline) send(ctx context.Context, batch []*request) {
 	missing := p.exchange(ctx, batch)
-	loads := make(map[*script]bool)
 	for _, r := range missing {
-		if !loads[r.script] {
-			loads[r.script] = true
-			r.args[0], r.args[1] = "eval", r.script.text
-		}
+		r.args[0], r.args[1] = "eval", r.script.text
 	}
 	if len(missing) > 0 {
 		for _, r := range p.exchange(ctx, missing) {
@@ -204,8 +202,6 @@ func (p *pipeline) exchange(ctx context.Context, batch []*request) (missing []*r
 			r.err = err
 		}
 		p.onResult(p.client, sent, r.err) // before the caller can send another request
-	}
-	for _, r := range batch {
 		if r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
 			missing = append(missing, r)
 		} else {
