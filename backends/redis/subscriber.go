@@ -38,6 +38,9 @@ type subscriber struct {
 	publish func(ctx context.Context, channel string) (any, error)
 	stop    context.CancelFunc
 	changes chan struct{} // capacity 1: signals new elements of changed
+	// probes are the calls of probe. The next connection does not wait for that of the last one,
+	// whose publish may take long.
+	probes sync.WaitGroup
 
 	mu       sync.Mutex // guards the fields below
 	channels map[string]*subscription
@@ -143,6 +146,7 @@ func (s *subscriber) err() error {
 // run connects, and reconnects when the connection breaks, until ctx ends.
 func (s *subscriber) run(ctx context.Context) {
 	delay := minReconnectPause
+	defer s.probes.Wait()
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := s.runConnection(ctx)
@@ -169,12 +173,12 @@ func (s *subscriber) runConnection(ctx context.Context) error {
 	ctx, disconnect := context.WithCancelCause(ctx)
 	probe := s.connected()
 	context.AfterFunc(ctx, func() { _ = ps.Close() }) // ends the read
-	var others sync.WaitGroup
-	others.Go(func() { disconnect(s.write(ctx, ps)) })
-	others.Go(func() { disconnect(s.probe(ctx, probe)) })
+	var writer sync.WaitGroup
+	writer.Go(func() { disconnect(s.write(ctx, ps)) })
+	s.probes.Go(func() { disconnect(s.probe(ctx, probe)) })
 	disconnect(s.read(ps)) // the first cause stands
 	s.disconnected(probe)
-	others.Wait() // a publish of the probe may take long
+	writer.Wait() // otherwise it could take changes from the writer of the next connection
 	return context.Cause(ctx)
 }
 

@@ -1,9 +1,14 @@
 package redis
 
 import (
+	"context"
+	"errors"
 	"strings"
+	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
@@ -31,6 +36,47 @@ func TestRefusedChannelPreventsNoOtherSubscription(t *testing.T) {
 	until(t, "all allowed channels are confirmed", func() bool {
 		return r.confirmed("simba:{ok}") && r.confirmed(b.subs.serverChannel())
 	})
+}
+
+func TestProbeWithoutReplyDelaysNoReconnection(t *testing.T) {
+	s := stores.Redis(t)
+	c := clientOf(t, s.Addr)
+	probing, stuck := make(chan struct{}, 10), make(chan struct{})
+	const own = "simba-server:x"
+	r := &subscriber{
+		client: clientOf(t, s.Addr), timeout: time.Second, own: own,
+		onMessage: func(*redis.Message) {}, onConfirmed: func(string, bool) {},
+		publish: func(context.Context, string) (any, error) { // go-redis does not respect a cancellation
+			probing <- struct{}{}
+			<-stuck
+			return nil, errors.New("no reply")
+		},
+		channels: make(map[string]*subscription), changes: make(chan struct{}, 1),
+	}
+	r.subscribe(own, false)
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { r.run(ctx) })
+	<-probing
+	r.mu.Lock()
+	before := r.connects
+	r.mu.Unlock()
+	must(t, c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		r.mu.Lock()
+		again := r.connects > before
+		r.mu.Unlock()
+		if again && r.confirmed(own) {
+			break
+		}
+		if time.Now().After(end) {
+			t.Error("the subscriber does not connect again while a probe has no reply")
+			break
+		}
+	}
+	close(stuck)
+	cancel()
+	running.Wait()
 }
 
 func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
