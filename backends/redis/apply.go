@@ -27,9 +27,10 @@ func (b *Backend) applyReply(mutex string, s *reply) {
 			continue
 		}
 		// A reply of reconcile.lua may report a grant of an earlier script. Then s.sent is not when
-		// the lease began, so the waiter asks Redis to confirm the grant.
-		earlier := s.status == "ok" || s.status == "full"
-		b.deliver(mutex, g.grant, proxy.Grant{Token: g.token, Since: s.sent, Confirm: earlier}, true)
+		// the lease began, so the waiter asks Redis to confirm the grant. If this server stood still,
+		// the reply may be so late that forget has forgotten a ticket whose client has the tenure.
+		earlier, isNew := s.status == "ok" || s.status == "full", time.Since(s.sent) < 2*b.timeout
+		b.deliver(mutex, g.grant, proxy.Grant{Token: g.token, Since: s.sent, Confirm: earlier}, isNew)
 	}
 	b.scheduleNext(mutex, s)
 }

@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
@@ -116,6 +117,23 @@ func TestLateMessageHandsOffNoAcknowledgedGrant(t *testing.T) {
 	mustStay(t, b, "m", "c")
 }
 
+// The server stood still between a reply and its handling, for longer than forget waits.
+func TestVeryLateReplyHandsOffNoAcknowledgedGrant(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, newListener())
+	acquire(t, b, "m", "a", time.Minute, nil)
+	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
+	awaitIdle(t, b, "m", "c")
+	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
+	if o, err := ticket.End(simba.EndTimeout); err != nil || o.Status != simba.StatusAcquired {
+		t.Fatalf("End of the waiter: %+v %v; want acquired", o, err)
+	}
+	b.forget(ticket.(waitTicket).Ticket, false)
+	late.sent = late.sent.Add(-2 * b.timeout)
+	b.applyReply("m", late)
+	mustStay(t, b, "m", "c")
+}
+
 // The reply of the confirmation arrives after the server has found the grant by a reconciliation,
 // and the client has got the tenure.
 func TestLateConfirmationHandsOffNoAcknowledgedGrant(t *testing.T) {
@@ -215,6 +233,47 @@ func TestGrantOfEarlierWaitIsHandedOffIfLaterRequestFails(t *testing.T) {
 	if lost := (*simba.UnavailableError)(nil); !errors.As(err, &lost) {
 		t.Fatalf("ACQUIRE … WAIT at a stopped Redis: %v; want an UnavailableError", err)
 	}
+	until(t, "nobody owns the mutex", func() bool {
+		o, _, err := b.Owner(t.Context(), "m")
+		return err == nil && o.Owner == ""
+	})
+}
+
+// The second request of c fails after a third one has replaced it, and the third one fails too.
+func TestGrantOfEarlierWaitIsHandedOffIfReplacedRequestFails(t *testing.T) {
+	s := stores.Redis(t)
+	b := openSoon(t, Options{URL: "redis://" + s.Addr, Notices: newListener(), Timeout: time.Second})
+	defer b.Close()
+	acquire(t, b, "m", "a", time.Minute, nil)
+	paused, replaced := make(chan struct{}), make(chan struct{})
+	acquire(t, b, "m", "c", time.Minute, wakeFunc(func() {
+		release(t, b, "m", "a")
+		s.Pause()
+		close(paused)
+	}))
+	awaitIdle(t, b, "m", "c")
+	request := func(w simba.Waiter, sent time.Duration) (simba.Outcome, simba.Ticket, error) {
+		ctx, cancel := context.WithTimeout(t.Context(), sent)
+		defer cancel()
+		return b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: w})
+	}
+	var second simba.Outcome
+	var ticket simba.Ticket
+	var others sync.WaitGroup
+	others.Go(func() { second, ticket, _ = request(wakeFunc(func() { close(replaced) }), 600*time.Millisecond) })
+	<-paused
+	others.Go(func() {
+		if _, _, err := request(newWaiter(), 400*time.Millisecond); err == nil {
+			t.Error("ACQUIRE … WAIT at a stopped Redis succeeds")
+		}
+	})
+	<-replaced
+	others.Wait()
+	if second.Status != simba.StatusWaiting {
+		t.Fatalf("the second request, which was replaced: %+v; want waiting", second)
+	}
+	_, _ = ticket.End(simba.EndWoken)
+	s.Resume()
 	until(t, "nobody owns the mutex", func() bool {
 		o, _, err := b.Owner(t.Context(), "m")
 		return err == nil && o.Owner == ""

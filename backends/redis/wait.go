@@ -38,14 +38,14 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 	w := waitOf(t)
 	s, err := b.acquire(ctx, r, "wait", w.ticket)
 	if err != nil {
+		if earlier != nil { // its wait has ended, and this request may not have taken over its grant
+			b.orphanTicket(earlier)
+		}
 		if !t.Withdraw() { // a grant or another request has ended the wait: End returns the outcome
 			return simba.Outcome{Status: simba.StatusWaiting}, waitTicket{t, b}, nil
 		}
 		b.forget(t, false)
 		b.orphanTicket(t)
-		if earlier != nil { // its wait has ended, and this request has not taken over its grant
-			b.orphanTicket(earlier)
-		}
 		return simba.Outcome{}, nil, err
 	}
 	out := s.result()
