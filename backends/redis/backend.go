@@ -120,7 +120,7 @@ func (b *Backend) start(ctx context.Context, t target) error {
 // servers detect that this server is dead. Close may be called more than once.
 func (b *Backend) Close() error {
 	if b.Stop() {
-		b.subs.close()
+		b.schedule.stop()
 		_ = b.up.close() // requests in flight fail
 	}
 	b.Wait()
@@ -172,10 +172,9 @@ func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Ou
 	if out.Status == simba.StatusAcquired || out.Status == simba.StatusRenewed {
 		// An earlier request of the contender may still wait. This reply ends that wait. If a wait
 		// began while this request ran, a reconciliation ends it.
-		if earlier == nil || !earlier.Grant(proxy.Grant{Token: s.token, Since: s.sent, Confirm: true}) {
-			if b.Waiters.Find(r.Mutex, r.Contender) != nil {
-				b.schedule.bringForward(time.Now(), r.Mutex)
-			}
+		ended := earlier != nil && earlier.Grant(proxy.Grant{Token: s.token, Since: s.sent, Confirm: true})
+		if !ended && b.Waiters.Find(r.Mutex, r.Contender) != nil {
+			b.schedule.bringForward(time.Now(), r.Mutex)
 		}
 	}
 	return out, nil, nil

@@ -83,8 +83,10 @@ func (s *subscriptions) hasSubscriber(mutex string) bool {
 func (s *subscriptions) onConfirmed(channel string, again bool) {
 	b := s.b
 	switch mutex, contender, ok := simba.ParseChannel(channel); {
-	case channel == s.serverChannel(), channel == contenderGlob:
+	case channel == s.serverChannel():
 		b.Checks.Again() // the connection may be new, and lead to another node
+		fallthrough
+	case channel == contenderGlob:
 		b.schedule.bringForward(time.Now(), b.Waiters.Mutexes()...)
 	case ok && contender != "" && again: // else Subscribed repeats the notice
 		b.addChore(mutex, chore{contender: contender}, 0)
@@ -96,12 +98,9 @@ func (s *subscriptions) onConfirmed(channel string, again bool) {
 // catchUp reconciles all mutexes that concern this server. While the checks refuse Redis, no script
 // hands a mutex off, so catchUp runs after the repair.
 func (s *subscriptions) catchUp() {
-	s.onConfirmed(s.serverChannel(), true)
 	for _, sub := range s.all() {
 		for _, name := range sub.names() {
-			if mutex, _, ok := simba.ParseChannel(name); ok {
-				s.b.schedule.bringForward(time.Now(), mutex)
-			}
+			s.onConfirmed(name, true)
 		}
 	}
 }

@@ -38,8 +38,10 @@ func (b *Backend) addChore(mutex string, c chore, delay time.Duration) {
 	b.schedule.bringForward(time.Now().Add(delay), mutex)
 }
 
-// doChores does the chores of a mutex. After an error, the remaining ones stay.
-func (b *Backend) doChores(ctx context.Context, mutex string) (err error) {
+// repair does the chores of a mutex, and then runs the reconcile script for the waiters here. After
+// an error, the remaining chores stay. A chore that repeats a notice also restores the queue
+// entries of the waiters, since they may be before the contender that gets the notice.
+func (b *Backend) repair(ctx context.Context, mutex string, waiting []*proxy.Ticket) (s *reply, err error) {
 	b.mu.Lock()
 	list := b.chores[mutex]
 	delete(b.chores, mutex)
@@ -49,14 +51,14 @@ func (b *Backend) doChores(ctx context.Context, mutex string) (err error) {
 		case c.ticket != "" && time.Now().Before(c.until):
 			_, err = b.ask(ctx, mutex, leaveScript, c.contender, c.ticket, "gone")
 		case c.ticket == "" && b.Waiters.Find(mutex, c.contender) == nil && b.Notices.Subscribed(simba.ContenderChannel(mutex, c.contender)):
-			_, err = b.runReconcile(ctx, mutex, c.contender, nil)
+			_, err = b.runReconcile(ctx, mutex, c.contender, waiting)
 		}
 		if err != nil {
 			b.mu.Lock()
 			b.chores[mutex] = append(b.chores[mutex], list[i:]...)
 			b.mu.Unlock()
-			return err
+			return nil, err
 		}
 	}
-	return nil
+	return b.runReconcile(ctx, mutex, "", waiting)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -239,6 +240,83 @@ func TestWaitersAreQueuedAgainWhenTheirServerIsReachable(t *testing.T) {
 	})
 }
 
+// After an interruption of the server's pub/sub connection, its waiter b has lost its queue entry,
+// and the contender p, which queued after b, may have missed a notice.
+func TestWaitersAreQueuedAgainBeforeANoticeIsRepeated(t *testing.T) {
+	s := stores.Redis(t)
+	one := serve(t, "redis://"+s.Addr, newListener())
+	e := newListener()
+	two := serve(t, "redis://"+s.Addr, e)
+	c := clientOf(t, s.Addr)
+	own, channel := two.subs.serverChannel(), simba.ContenderChannel("m", "p")
+	e.subscribe(t, two, channel)
+	acquire(t, one, "m", "a", time.Minute, nil)
+	w := newWaiter()
+	_, ticket := acquire(t, two, "m", "b", time.Minute, w)
+	acquire(t, two, "m", "p", time.Minute, nil)
+	awaitIdle(t, two, "m", "b")
+	blockReconciling(t, two, "m")
+	r := two.subs.all()[0]
+	r.unsubscribe(own)
+	r.unsubscribe(channel)
+	until(t, "the server has unsubscribed", func() bool {
+		n := c.PubSubNumSub(t.Context(), own, channel).Val()
+		return len(n) == 2 && n[own]+n[channel] == 0
+	})
+	release(t, one, "m", "a")
+	for _, name := range []string{own, channel} {
+		r.subscribe(name, true)
+		until(t, name+" is confirmed", func() bool { return r.confirmed(name) })
+	}
+	until(t, "the notice to p is to be repeated", func() bool {
+		two.mu.Lock()
+		defer two.mu.Unlock()
+		return len(two.chores["m"]) == 1
+	})
+	two.reconcile(t.Context(), "m")
+	if o := owner(t, one, "m"); o.Owner != "b" {
+		t.Errorf("OWNER: %+v; want b, which queued before p", o)
+	}
+	granted(t, w, ticket)
+}
+
+func TestContenderChannelsCauseNoCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		checks := 0
+		b := &Backend{Core: proxy.NewCore(proxy.Options{}, nil, func(context.Context) ([]proxy.Fault, error) {
+			checks++
+			return nil, nil
+		}, nil)}
+		b.schedule = &schedule{byMutex: make(map[string]*dueTime)}
+		b.subs = newSubscriptions(b)
+		ctx, cancel := context.WithCancel(t.Context())
+		go b.Checks.Run(ctx, b.Waiters)
+		for channel, want := range map[string]int{contenderGlob: 0, b.subs.serverChannel(): 1} {
+			checks = 0
+			b.subs.onConfirmed(channel, false)
+			time.Sleep(10 * time.Second)
+			synctest.Wait()
+			if checks != want {
+				t.Errorf("after the confirmation of %s the server has checked Redis %d times; want %d", channel, checks, want)
+			}
+		}
+		cancel()
+	})
+}
+
+func TestCloseStopsTimers(t *testing.T) {
+	s := stores.Redis(t)
+	b := openSoon(t, Options{URL: "redis://" + s.Addr, Notices: noNotices{}})
+	acquire(t, b, "m", "a", time.Hour, nil)
+	b.schedule.mu.Lock()
+	d := b.schedule.byMutex["m"]
+	b.schedule.mu.Unlock()
+	must(t, b.Close())
+	if d == nil || d.timer.Stop() {
+		t.Errorf("the timer of the mutex, %+v, runs after Close", d)
+	}
+}
+
 // awaitIdle waits until the server has finished the subscriptions and the reconciliation that
 // follow a new waiter.
 func awaitIdle(t *testing.T, b *Backend, mutex, contender string) {
@@ -281,18 +359,21 @@ func mustStay(t *testing.T, b *Backend, mutex, contender string) {
 }
 
 func TestCancelRemovesMutexFromSchedule(t *testing.T) {
-	fired := make(chan string, 3)
-	s := &schedule{reconcile: func(m string) { fired <- m }, byMutex: make(map[string]*dueTime)}
-	for _, m := range []string{"x", "y", "z"} {
-		s.set(m, time.Now().Add(50*time.Millisecond), 1)
-	}
-	s.cancel("x", 1)
-	s.cancel("z", 2)
-	s.cancel("z", 2)
-	s.cancel("y", 0)
-	if m := <-fired; m != "y" || len(s.byMutex) != 0 {
-		t.Errorf("after cancel %q was due and %d mutexes are left, want y and none", m, len(s.byMutex))
-	}
+	synctest.Test(t, func(t *testing.T) {
+		fired := make(chan string, 3)
+		s := &schedule{reconcile: func(m string) { fired <- m }, byMutex: make(map[string]*dueTime)}
+		for _, m := range []string{"x", "y", "z"} {
+			s.set(m, time.Now().Add(time.Hour), 1)
+		}
+		s.cancel("x", 1)
+		s.cancel("z", 2)
+		s.cancel("z", 2)
+		s.cancel("y", 0)
+		time.Sleep(2 * time.Hour)
+		if n := len(fired); n != 1 || <-fired != "y" || len(s.byMutex) != 0 {
+			t.Errorf("after cancel %d mutexes were due and %d are left, want y and none", n, len(s.byMutex))
+		}
+	})
 }
 
 // runScript is Backend.ask without applyReply.

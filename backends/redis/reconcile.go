@@ -57,21 +57,16 @@ func (b *Backend) reconcileSoon(mutex string) {
 	})
 }
 
-// reconcile does the chores of a mutex. Then it runs the reconcile script for the waiters here. The
-// script hands the mutex off if it is free. Last, reconcile schedules the next reconciliation of
-// the mutex.
+// reconcile repairs a mutex for the waiters here, and hands it off if it is free. Then it schedules
+// the next reconciliation of the mutex.
 func (b *Backend) reconcile(ctx context.Context, mutex string) {
-	if err := b.doChores(ctx, mutex); err != nil {
-		b.retryReconcile(mutex, err)
-		return
-	}
 	waiting := b.Waiters.Waiting(mutex)
 	waiting = waiting[:min(len(waiting), maxRestored)]
 	reachable, cause := b.subs.reachable(mutex)
 	if !reachable {
 		waiting = nil // no grant could reach them; onConfirmed reconciles the mutex again
 	}
-	s, err := b.runReconcile(ctx, mutex, "", waiting)
+	s, err := b.repair(ctx, mutex, waiting)
 	if err != nil {
 		b.retryReconcile(mutex, err)
 		return
@@ -80,16 +75,15 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 		b.Waiters.Fail(mutex, b.requestError(cause))
 	}
 	waiters, _ := s.readExtra()
+	waitsHere := b.Waiters.Count(mutex) > 0
+	if waitsHere {
+		b.schedule.bringForward(time.Now().Add(reconcileInterval), mutex)
+	}
 	switch {
-	case b.Waiters.Count(mutex) > 0:
-		at := time.Now().Add(reconcileInterval)
-		if due := s.reconcileAt(); s.due != 0 && due.Before(at) {
-			at = due
-		}
-		b.schedule.bringForward(at, mutex)
-	case s.due != 0 && s.due < s.ends: // renewals do not put off the end of a queue entry
+	case s.due == 0:
+	case waitsHere, s.due < s.ends: // renewals do not put off the end of a queue entry
 		b.schedule.bringForward(s.reconcileAt(), mutex)
-	case s.due != 0 && (waiters > 0 || b.subs.hasSubscriber(mutex)):
+	case waiters > 0, b.subs.hasSubscriber(mutex):
 		b.schedule.set(mutex, s.reconcileAt(), s.now)
 	}
 }

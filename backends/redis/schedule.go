@@ -71,6 +71,15 @@ func (s *schedule) cancel(mutex string, asOf int64) {
 	}
 }
 
+// stop stops the timers. The owner of the schedule calls it last.
+func (s *schedule) stop() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, d := range s.byMutex {
+		d.timer.Stop()
+	}
+}
+
 // fire reconciles a mutex, unless its time has been put off or cancelled meanwhile.
 func (s *schedule) fire(mutex string, d *dueTime) {
 	s.mu.Lock()

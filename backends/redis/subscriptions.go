@@ -76,13 +76,6 @@ func (s *subscriptions) start(ctx context.Context) error {
 	return nil
 }
 
-// close ends the subscribers' connections. Their goroutines end with Backend.Core.
-func (s *subscriptions) close() {
-	for _, sub := range s.all() {
-		sub.stop()
-	}
-}
-
 // waitReachable waits until the node of a mutex has confirmed the subscription to serverChannel.
 // From then on, this server receives the grants of this mutex to its waiters. The function
 // uninterrupted reports whether this subscription has had no interruption since waitReachable
