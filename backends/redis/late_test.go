@@ -28,6 +28,7 @@ func TestAbandonedRequestDoesNothingLater(t *testing.T) {
 			return err
 		},
 	} {
+		must(t, request(t.Context())) // from now on Redis knows the script
 		o := eventually(t, b, "m", "a")
 		ran := commandCalls(t, s, "evalsha")
 		s.Pause()

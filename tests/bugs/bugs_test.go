@@ -14,7 +14,11 @@ func TestEachPatchAppliesAndCompiles(t *testing.T) {
 			t.Parallel()
 			var packages []string
 			for name := range applyPatch(t, moduleRoot(t), bug) {
-				packages = append(packages, path.Join("github.com/simba-resp/simba-resp", path.Dir(name)))
+				dir := path.Dir(name)
+				if path.Ext(name) == ".lua" {
+					dir = path.Dir(dir) // of the package that embeds the script
+				}
+				packages = append(packages, path.Join("github.com/simba-resp/simba-resp", dir))
 			}
 			if len(packages) == 0 {
 				t.Fatal("the patch changes no file")
