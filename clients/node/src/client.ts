@@ -4,7 +4,7 @@ import os from "node:os";
 import { Connection, isFinal, known, type Redis } from "./connections.js";
 import { ClosedError, InUseError, UnavailableError } from "./errors.js";
 import { fieldsOf, Lock, ownerOf, type Kind, type Owner, type Reply } from "./lock.js";
-import { now, onAbort, type Signals } from "./time.js";
+import { now, onAbort, sleep, within } from "./time.js";
 import { verify } from "./verify.js";
 import { Waits } from "./waits.js";
 import { follow, type State } from "./watch.js";
@@ -27,15 +27,19 @@ export interface ContendOptions {
 /** Options of lock. */
 export interface LockOptions extends ContendOptions {
   /**
-   * How long to wait for the mutex at most, in milliseconds; default: without limit. 0 asks once, like
-   * tryLock, which can take as long as the server takes to reply.
+   * How long to wait for the mutex at most, in milliseconds; default, and from 2 ** 31 - 1 on: without
+   * limit. 0 asks once, like tryLock, which can take as long as the server takes to reply. The time in
+   * which the machine is suspended does not count.
    */
   wait?: number | undefined;
 }
 
 /** Options of a Client. Default windows are shortened if the server refuses them as too long. */
 export interface ClientOptions extends Pick<ContendOptions, "ttl" | "grace"> {
-  /** The longest time for a request, and for a release that is awaited, in ms; default 3,000. */
+  /**
+   * The longest time for a request, and for a release that is awaited, in ms; default 3,000. It is below
+   * 2 ** 31 - 1.
+   */
   timeout?: number | undefined;
   /**
    * What contender ids begin with. The default is the name of the user and a colon, as the server
@@ -61,30 +65,26 @@ const tickEvery = 200; // timers stand still in a suspension, so the Client look
 const watchEvery = 2000; // how often watch asks without a notice
 const noteEvery = 10_000;
 const redialAfter = 1000; // between connections for notices
-const processTag = randomBytes(8).toString("hex"); // tells containers with the same host and pid apart
 const host = os.hostname().replace(/[^\w.-]/g, "").slice(0, 28);
+// The random part tells containers with the same host and pid apart.
+const place = `${process.pid}@${host}~${randomBytes(8).toString("hex")}`;
 let lastId = 0;
 
 /** keyOf returns the key of a contender. A mutex has no white space. */
-const keyOf = (mutex: string, id: string): string => `${mutex} ${id}`;
+const keyOf = ({ mutex, id }: Pick<Lock, "mutex" | "id">): string => `${mutex} ${id}`;
 
 /**
  * A Client contends for mutexes. A process needs one, and closes it at its end.
  */
 export class Client {
-  /** @internal */ readonly timeout: number;
-  /** @internal */ readonly logger: Logger;
+  /** @internal The options, with the default of each that is not given. */ readonly settings;
   /** @internal */ readonly waits = new Waits(this);
-  /** @internal */ ttl: number;
-  /** @internal */ grace: number;
   private requests: Connection | undefined;
   private notices: Connection | undefined;
   private closed = false;
-  private prefix: string | undefined;
   private readonly stop = new AbortController(); // aborted when the Client is closed
   private readonly all = new Map<string, Lock>(); // until the server keeps no tenure or queue entry
   private readonly watchers = new Set<{ readonly mutex: string; wake: () => void }>();
-  private readonly limits = new Set<{ readonly until: number; readonly expire: () => void }>();
   private timer: NodeJS.Timeout | undefined;
   private tickAt = Infinity;
   private noted = -Infinity;
@@ -95,12 +95,8 @@ export class Client {
    */
   constructor(/** @internal */ readonly redis: Redis, /** @internal */ readonly options: ClientOptions = {}) {
     if (typeof redis !== "function") known(redis);
-    verify({}, options);
-    this.timeout = options.timeout ?? 3000;
-    this.ttl = options.ttl ?? 10_000;
-    this.grace = options.grace ?? (options.ttl === undefined ? 2000 : 0);
-    this.logger = options.logger ?? console;
-    this.prefix = options.idPrefix;
+    const grace = options.ttl === undefined ? 2000 : 0;
+    this.settings = { ttl: 10_000, grace, timeout: 3000, logger: console as Logger, ...verify({}, options) };
     setMaxListeners(0, this.stop.signal);
   }
 
@@ -125,8 +121,7 @@ export class Client {
   }
 
   private async contend(mutex: string, options: LockOptions, kind: Kind): Promise<Lock> {
-    verify({ mutex }, options);
-    return new Lock(this, mutex, options, kind).acquire([this.stop.signal, options.signal]);
+    return new Lock(this, mutex, verify({ mutex }, options), kind).acquire(this.stop.signal, options.signal);
   }
 
   /**
@@ -145,12 +140,12 @@ export class Client {
     for (let pause = 0, kind: Kind = "work"; ; kind = "patient") {
       const lock = await this.contend(mutex, options, kind);
       const unlink = onAbort(signals, (reason) => lock.end(reason));
-      const result = await this.logged(lock, work);
+      const result = await within(Infinity, this.logged(lock, work)); // which keeps the process alive
       unlink();
       await lock[Symbol.asyncDispose]().catch(() => undefined); // the loss was logged
       if (result instanceof Final) return result.value;
-      pause = now() - lock.began < quickTenure ? Math.min(Math.max(100, 2 * pause), this.ttl) : 0;
-      await this.sleep(pause, signals);
+      pause = now() - lock.began < quickTenure ? Math.min(Math.max(100, 2 * pause), this.settings.ttl) : 0;
+      await sleep(pause, signals);
     }
   }
 
@@ -166,7 +161,7 @@ export class Client {
     verify({ mutex, period, work });
     const follow = async (lock: Lock): Promise<unknown> => {
       for (let next = now(); ;) {
-        await this.sleep(next - now(), [lock.signal]);
+        while (now() < next) await sleep(Math.min(next - now(), tickEvery), [lock.signal]);
         if (!lock.check()) return undefined;
         const result = await this.logged(lock, work);
         if (result instanceof Final) return result;
@@ -202,11 +197,11 @@ export class Client {
     const read = follow(this, mutex);
     try {
       for (;;) {
-        const noticed = new Promise<void>((wake) => (watcher.wake = wake)); // also by a notice during the read
-        yield* await this.within(Infinity, read(), undefined, signals);
+        const noticed = new Promise<void>((wake) => (watcher.wake = wake)); // also by notices during the read
+        yield* await within(Infinity, read(), signals);
         this.watchers.add(watcher);
         this.wakeAt(now());
-        await this.within(watchEvery, noticed, undefined, signals);
+        await within(watchEvery, noticed, signals);
       }
     } finally {
       this.watchers.delete(watcher);
@@ -216,8 +211,7 @@ export class Client {
   /** owner returns the owner of a mutex, or undefined if the mutex is free. */
   async owner(mutex: string): Promise<Owner | undefined> {
     verify({ mutex });
-    const reply = await this.send(["SIMBA.OWNER", mutex]);
-    return reply === null ? undefined : ownerOf(fieldsOf<Reply>(reply));
+    return ownerOf(fieldsOf<Reply>((await this.send(["SIMBA.OWNER", mutex])) ?? {}));
   }
 
   /**
@@ -238,7 +232,7 @@ export class Client {
   async close(): Promise<void> {
     this.stop.abort(new ClosedError("the Client is closed"));
     for (const lock of this.all.values()) if (lock.check()) lock.end(this.stop.signal.reason);
-    for (const end = now() + this.timeout; this.all.size > 0 && now() < end;) await this.sleep(5);
+    for (const end = now() + this.settings.timeout; this.all.size > 0 && now() < end;) await sleep(5);
     this.closed = true;
     for (const connection of [this.requests, this.waits.connection, this.notices]) connection?.close();
     if (this.all.size > 0) throw new UnavailableError("the server may keep a mutex until its lease ends");
@@ -256,52 +250,23 @@ export class Client {
 
   /** @internal enter refuses a second contender with the same mutex and id: the server takes them for one. */
   enter(lock: Lock): void {
-    const key = keyOf(lock.mutex, lock.id);
-    const other = this.all.get(key) ?? lock;
+    const other = this.all.get(keyOf(lock)) ?? lock;
     if (other.giving) throw new UnavailableError(`the last tenure of ${lock.id} is not released yet`);
     if (other !== lock) throw new InUseError(`${lock.id} contends for ${lock.mutex} already`);
-    this.all.set(key, lock);
+    this.all.set(keyOf(lock), lock);
   }
 
   /** @internal leave removes a contender: the server keeps no tenure or queue entry for it. */
   leave(lock: Lock): void {
-    const key = keyOf(lock.mutex, lock.id);
-    if (this.all.get(key) === lock) this.all.delete(key);
+    if (this.all.get(keyOf(lock)) === lock) this.all.delete(keyOf(lock));
   }
 
   /** @internal giveBack releases a tenure that nobody waits for any more. */
   giveBack(mutex: string, { owner, token }: Reply): void {
-    const lock = this.all.get(keyOf(mutex, owner));
+    const lock = this.all.get(keyOf({ mutex, id: owner }));
     // A contender that still asks learns of the tenure by its next request.
     if (lock && (lock.token ? lock.token === token : !lock.giving)) return;
     this.send(["SIMBA.RELEASE", mutex, owner, "TOKEN", `${token}`]).catch(() => undefined); // it expires
-  }
-
-  /**
-   * @internal within settles as the promise does. After ms milliseconds it rejects with the error that
-   * late returns, or resolves without late. A signal that fires rejects it. All limits share the tick,
-   * since timers are slow.
-   */
-  within<T>(ms = Infinity, promise: Promise<T>, late?: () => unknown, signals: Signals = []): Promise<T> {
-    return new Promise((resolve, reject) => {
-      const end = (f: () => void): void => {
-        this.limits.delete(limit);
-        unlink();
-        f();
-      };
-      const expire = (): void => end(() => (late ? reject(late()) : resolve(undefined as T)));
-      const limit = { until: now() + ms, expire };
-      this.limits.add(limit);
-      this.wakeAt(limit.until);
-      this.timer?.ref(); // a call keeps the process alive
-      const unlink = onAbort(signals, (reason) => end(() => reject(reason)));
-      promise.then((value) => end(() => resolve(value)), (err) => end(() => reject(err)));
-    });
-  }
-
-  /** @internal sleep resolves after ms milliseconds, or on a call of wake. A signal that fires rejects it. */
-  sleep(ms: number, signals?: Signals, until = (_wake: () => void): void => undefined): Promise<void> {
-    return this.within(ms, new Promise(until), undefined, signals);
   }
 
   /** @internal wakeAt makes the next tick come at that time or earlier. */
@@ -309,8 +274,7 @@ export class Client {
     if (time >= this.tickAt) return;
     clearTimeout(this.timer);
     this.tickAt = Math.min(time, now() + tickEvery);
-    this.timer = setTimeout(this.tick, Math.ceil(this.tickAt - now()));
-    if (this.limits.size === 0) this.timer.unref();
+    this.timer = setTimeout(this.tick, Math.ceil(this.tickAt - now())).unref();
   }
 
   /** tick does what is due for all tenures, and subscribes to what they and the watchers want. */
@@ -318,20 +282,15 @@ export class Client {
     this.tickAt = Infinity;
     const time = now();
     const want = new Set([...this.watchers].map(({ mutex }) => `simba-events:{${mutex}}`));
-    let next = Infinity;
-    for (const lock of this.all.values()) next = Math.min(next, lock.act(time, want));
-    for (const { until, expire } of this.limits) {
-      if (until <= time) setImmediate(expire); // after the replies that came while the event loop was blocked
-      next = Math.min(next, until > time ? until : Infinity);
-    }
+    for (const lock of this.all.values()) lock.act(time, want);
     this.listen(want);
-    if (this.all.size + want.size + this.limits.size > 0) this.wakeAt(Math.min(next, time + tickEvery));
+    if (this.all.size + want.size > 0) this.wakeAt(time + tickEvery);
   };
 
   /** listen subscribes to these channels and to no others. Without channels it closes the connection. */
   private listen(want: Set<string>): void {
-    if (want.size === 0 || this.closed) return this.notices?.close();
     const { ended, opened } = this.notices ?? { ended: true, opened: -Infinity };
+    if (want.size === 0 || this.closed) return ended ? undefined : this.notices?.close();
     if (ended && now() - opened > redialAfter) this.notices = new Connection(this);
     this.notices?.listen(want).catch((err: unknown) => this.note("SUBSCRIBE", err));
   }
@@ -345,13 +304,12 @@ export class Client {
 
   /** @internal newId returns prefix, counter:pid@host~random. */
   async newId(): Promise<string> {
-    if (this.prefix === undefined) {
-      const name = await this.send(["ACL", "WHOAMI"]).catch((err: unknown) => {
-        if (!isFinal(err)) throw err; // a user without the right to ask sets idPrefix
-      });
-      this.prefix = name && name !== "default" ? `${String(name)}:` : "";
+    if (this.settings.idPrefix === undefined) {
+      const asked = this.send(["ACL", "WHOAMI"]); // a user without the right to ask sets idPrefix
+      const name = await asked.catch((err) => (isFinal(err) ? "" : Promise.reject(err)));
+      this.settings.idPrefix = name && name !== "default" ? `${String(name)}:` : "";
     }
-    return `${this.prefix}${++lastId}:${process.pid}@${host}~${processTag}`;
+    return `${this.settings.idPrefix}${++lastId}:${place}`;
   }
 
   /** @internal note logs that something has failed and will be tried again, not more often than noteEvery. */
@@ -363,6 +321,6 @@ export class Client {
 
   /** @internal log drops what the logger throws, so that a fault of it stops nothing else. */
   log(level: keyof Logger, message: string, details: object): void {
-    (async () => this.logger[level](message, details))().catch(() => undefined);
+    (async () => this.settings.logger[level](message, details))().catch(() => undefined);
   }
 }

@@ -1,6 +1,6 @@
 import type { Client } from "./client.js";
 import { ClosedError, SimbaError, UnavailableError } from "./errors.js";
-import { now } from "./time.js";
+import { now, within } from "./time.js";
 
 /** A RedisClient is a Redis of ioredis 5 or 6, or what createClient of redis (node-redis) 5 or 6 returns. */
 export interface RedisClient {
@@ -65,27 +65,24 @@ export class Connection {
   /** It is of no use for new requests. It is closed a little later. */
   ended = false;
   readonly opened = now();
-  private readonly raw: Promise<Raw>;
+  private closed = false;
+  private raw: Raw | undefined;
   private readonly ready: Promise<Raw>;
   private channels = new Set<string>(); // that it has asked for
 
   /** It opens at once. */
   constructor(private readonly client: Client) {
-    this.raw = this.make();
-    this.ready = client.within(client.timeout, this.connect(), unavailable);
+    this.ready = within(client.settings.timeout, this.connect(), [], unavailable);
     this.ready.catch(() => this.close());
   }
 
-  private async make(): Promise<Raw> {
-    const { redis, timeout } = this.client;
-    const given = known(typeof redis === "function" ? await redis() : redis);
-    const limits = { connectTimeout: timeout, socketTimeout: undefined };
-    const socket = { ...given.options?.socket, ...limits, reconnectStrategy: false };
-    return given.duplicate({ ...once, ...limits, socket }) as Raw;
-  }
-
   private async connect(): Promise<Raw> {
-    const raw = await this.raw;
+    const { redis, settings } = this.client;
+    const given = known(typeof redis === "function" ? await redis() : redis);
+    if (this.closed) throw unavailable();
+    const limits = { connectTimeout: settings.timeout, socketTimeout: undefined };
+    const socket = { ...given.options?.socket, ...limits, reconnectStrategy: false };
+    const raw = (this.raw = given.duplicate({ ...once, ...limits, socket }) as Raw);
     let failure: unknown; // after a refused AUTH or SELECT, connect of ioredis resolves
     raw.on("error", (err: unknown) => {
       failure ??= err;
@@ -102,17 +99,16 @@ export class Connection {
    * send sends a request and returns its reply. Without one it rejects with an UnavailableError. Without
    * one after patience milliseconds, the connection counts as ended, but the reply may still come.
    */
-  async send(args: string[], patience = Infinity, timeout = this.client.timeout): Promise<unknown> {
-    let over = false; // a request that was given up must not be sent later
-    if (patience < timeout) setTimeout(() => over || this.end(), patience).unref();
+  async send(args: string[], patience = Infinity, timeout = this.client.settings.timeout): Promise<unknown> {
+    const timer = patience < timeout ? setTimeout(() => this.end(), patience).unref() : undefined;
     try {
-      const sent = this.ready.then((raw) => over || (raw.call ? raw.call(...args) : raw.sendCommand(args)));
-      return await this.client.within(timeout, sent, unavailable);
+      const sent = this.ready.then((raw) => (raw.call ? raw.call(...args) : raw.sendCommand(args)));
+      return await within(timeout, sent, [], unavailable);
     } catch (err) {
       if (err instanceof UnavailableError) this.end();
       throw requestError(err);
     } finally {
-      over = true;
+      clearTimeout(timer);
     }
   }
 
@@ -122,23 +118,21 @@ export class Connection {
    */
   async listen(want: Set<string>): Promise<void> {
     const raw = await this.ready;
-    const { channels, client } = this;
-    const changed = [...want, ...channels].filter((channel) => want.has(channel) !== channels.has(channel));
+    const changed = [...want, ...this.channels].filter((name) => want.has(name) !== this.channels.has(name));
     this.channels = want;
-    const listener = raw.call ? [] : [(_: string, channel: string) => client.noticed(channel)];
-    const change = (channel: string): Promise<unknown> =>
-      want.has(channel) ? raw.subscribe(channel, ...listener) : raw.unsubscribe(channel);
-    await Promise.all(changed.map(change));
+    const notify = raw.call ? [] : [(_: string, channel: string) => this.client.noticed(channel)];
+    const apply = (name: string) => (want.has(name) ? raw.subscribe(name, ...notify) : raw.unsubscribe(name));
+    await Promise.all(changed.map(apply));
   }
 
   private end(): void {
-    if (!this.ended) setTimeout(() => this.close(), this.client.timeout).unref();
+    if (!this.ended) setTimeout(() => this.close(), this.client.settings.timeout).unref();
     this.ended = true;
   }
 
   close(): void {
-    this.ended = true;
-    const hangUp = (raw: Raw): unknown => (raw.call ? raw.disconnect() : raw.isOpen && raw.destroy());
+    this.closed = this.ended = true;
+    const hangUp = (raw?: Raw): unknown => (raw?.call ? raw.disconnect() : raw?.isOpen && raw.destroy());
     // A client that still connects may ignore it.
     this.ready.catch(() => this.raw).then(hangUp).catch(() => undefined);
   }

@@ -1,7 +1,7 @@
 import type { Client, LockOptions } from "./client.js";
 import { isFinal, unavailable } from "./connections.js";
-import { ClosedError, LostError, NotAcquiredError, UnavailableError } from "./errors.js";
-import { now, type Signals } from "./time.js";
+import { LostError, NotAcquiredError, UnavailableError } from "./errors.js";
+import { now, sleep, type Signals, within } from "./time.js";
 
 /** An Owner is the owner of a mutex, as the server has reported it. */
 export interface Owner {
@@ -77,8 +77,7 @@ export class Lock implements AsyncDisposable {
   private why: () => unknown = () => new UnavailableError("the server has not replied");
   private via: string[] | undefined; // names that request, if it waits; [] if the contender polls
   private keeps = false; // the server may have a tenure or a queue entry for the contender
-  private ttl: number;
-  private grace: number;
+  private readonly settings; // the options, with those of the Client for what is not given
   private until = 0; // when the owner gives the lease up
   private sent = 0; // when the request was sent from which the lease counts
   private loss: Error | undefined;
@@ -92,8 +91,7 @@ export class Lock implements AsyncDisposable {
     private readonly kind: Kind,
   ) {
     this.id = options.id ?? "";
-    this.ttl = options.ttl ?? client.ttl;
-    this.grace = options.grace ?? client.grace;
+    this.settings = { ...client.settings, ...options };
   }
 
   /**
@@ -121,11 +119,16 @@ export class Lock implements AsyncDisposable {
   }
 
   /** @internal acquire contends. If it rejects, the contender takes back what it has asked for. */
-  async acquire(signals: Signals): Promise<this> {
+  async acquire(...signals: Signals): Promise<this> {
     signals.forEach((signal) => signal?.throwIfAborted());
-    const wait = this.kind === "lock" ? this.options.wait : undefined; // "once" ends by the timeout
+    const contending = this.contend().finally(() => {
+      this.client.waits.all.delete(this.request);
+      if (!this.keeps) this.client.leave(this);
+      else if (!this.held) this.giving ??= this.giveBack();
+    });
+    const { wait = Infinity } = this.kind === "lock" ? this.options : {}; // "once" ends by the timeout
     try {
-      return await this.client.within(wait, this.contend(), () => this.why(), signals);
+      return await within(wait, contending, signals, () => this.why());
     } catch (err) {
       this.quit = true;
       this.wake();
@@ -136,28 +139,18 @@ export class Lock implements AsyncDisposable {
 
   /** contend asks until it owns the mutex, or until it is useless to ask again. */
   private async contend(): Promise<this> {
-    const { client, kind } = this;
-    try {
-      for (let pause = retryPause; ; pause = Math.min(2 * pause, this.ttl, retryPauseMax)) {
-        try {
-          while (!(await this.round())) pause = retryPause;
-          return this;
-        } catch (err) {
-          if (this.fit(err)) continue;
-          const useless = kind === "once" || err instanceof ClosedError;
-          const refused = kind !== "patient" && !(err instanceof UnavailableError);
-          if (useless || refused || this.quit) throw err;
-          this.why = () => err;
-          client.note(this.mutex, err);
-        }
-        await this.rest(pause);
+    for (let pause = retryPause; ; pause = Math.min(2 * pause, this.settings.ttl, retryPauseMax)) {
+      try {
+        while (!(await this.round())) pause = retryPause;
+        return this;
+      } catch (err) {
+        if (this.fit(err)) continue;
+        const refused = this.kind !== "patient" && !(err instanceof UnavailableError);
+        if (refused || this.kind === "once" || this.quit) throw err;
+        this.why = () => err;
+        this.client.note(this.mutex, err);
       }
-    } catch (err) {
-      if (this.keeps) this.giving = this.giveBack();
-      else client.leave(this);
-      throw err;
-    } finally {
-      client.waits.all.delete(this.request);
+      await this.rest(pause);
     }
   }
 
@@ -177,8 +170,7 @@ export class Lock implements AsyncDisposable {
     });
     // Without a number, the waiter is not known yet, and the contender polls.
     this.via = reply.request ? via : reply.status === "queued" ? [] : undefined;
-    const owner = ownerOf(reply);
-    this.why = () => new NotAcquiredError(this.mutex, owner);
+    this.why = () => new NotAcquiredError(this.mutex, ownerOf(reply));
     this.keeps = reply.status !== "busy";
     if (!this.keeps) throw this.why();
     if (reply.status === "queued") {
@@ -206,7 +198,7 @@ export class Lock implements AsyncDisposable {
 
   /** rest waits for about so many milliseconds, or until something has happened. */
   private async rest(ms: number): Promise<void> {
-    if (!this.quit) await this.client.sleep(ms * (0.5 + Math.random()), [], (wake) => (this.wake = wake));
+    if (!this.quit) await within(ms * (0.5 + Math.random()), new Promise<void>((wake) => (this.wake = wake)));
   }
 
   /** @internal deliver hands over the outcome of the last request. */
@@ -219,37 +211,38 @@ export class Lock implements AsyncDisposable {
   private fit(err: unknown): boolean {
     const longest = Number(/^TOOLONG (\d+) /.exec((err as Error).message)?.[1]);
     const given = [this.options, this.client.options].some(({ ttl, grace }) => (ttl ?? grace) !== undefined);
-    if (given || !(longest >= 2 && longest < this.ttl + this.grace)) return false;
-    this.client.ttl = this.ttl = Math.floor((longest * 5) / 6);
-    this.client.grace = this.grace = longest - this.ttl;
+    if (given || !(longest >= 2 && longest < this.settings.ttl + this.settings.grace)) return false;
+    const windows = { ttl: Math.floor((longest * 5) / 6), grace: Math.ceil(longest / 6) };
+    for (const settings of [this.settings, this.client.settings]) Object.assign(settings, windows);
     return true;
   }
 
   private async send(verb: string, args: string[], patience?: number): Promise<Reply> {
-    const windows = [`${this.ttl}`, "TRANSITION", `${this.grace}`];
-    const request = [`SIMBA.${verb}`, this.mutex, this.id, ...windows, ...args];
+    const { ttl, grace } = this.settings;
+    const request = [`SIMBA.${verb}`, this.mutex, this.id, `${ttl}`, "TRANSITION", `${grace}`, ...args];
     return fieldsOf(await this.client.send(request, patience));
   }
 
   private renewed(reply: Reply, sent: number): void {
     if (sent < this.sent) return; // the reply to a later request came first
     this.sent = sent;
-    const length = Math.min(this.ttl + this.grace, reply.transition);
-    this.due = sent + Math.min(this.ttl, length) / 3;
+    const { ttl, grace } = this.settings;
+    const length = Math.min(ttl + grace, reply.transition);
+    this.due = sent + Math.min(ttl, length) / 3;
     this.until = sent + length - Math.min(length / 100, 250);
   }
 
-  /** @internal act does what is due, adds the wanted channel, and returns when the next thing is due. */
-  act(time: number, want: Set<string>): number {
-    if (!this.owns()) return Infinity;
+  /** @internal act does what is due, adds the wanted channel, and makes the next tick come in time. */
+  act(time: number, want: Set<string>): void {
+    if (!this.owns()) return;
     if (time - this.began >= subscribeAfter) want.add(`simba:{${this.mutex}}`);
     if (time >= this.due) {
       // A third of what is left, so that there is time to try again by another connection.
-      const patience = Math.max(1, Math.min(this.client.timeout, (this.until - time) / 3));
+      const patience = Math.max(1, Math.min(this.settings.timeout, (this.until - time) / 3));
       this.due = time + patience;
       void this.renew(patience);
     }
-    return Math.min(this.due, this.until);
+    this.client.wakeAt(Math.min(this.due, this.until));
   }
 
   private async renew(patience: number): Promise<void> {
@@ -268,10 +261,9 @@ export class Lock implements AsyncDisposable {
   private lose(owner = ""): void {
     if (!this.held) return;
     this.held = false;
-    this.loss = lostError(this.mutex);
-    const { client, mutex, id, token } = this;
-    this.end(this.loss);
-    client.log("warn", "mutex lost", { mutex, contender: id, token, owner });
+    const { mutex, id: contender, token } = this;
+    this.end((this.loss = lostError(mutex)));
+    this.client.log("warn", "mutex lost", { mutex, contender, token, owner });
   }
 
   /** @internal end makes the signal fire. If a function works, it ends by itself before the release. */
@@ -288,7 +280,7 @@ export class Lock implements AsyncDisposable {
   async release(): Promise<void> {
     if (this.owns()) this.held = false;
     this.giving ??= this.giveBack();
-    const failure = this.loss ?? (await this.client.within(this.client.timeout, this.giving, unavailable));
+    const failure = this.loss ?? (await within(this.settings.timeout, this.giving, [], unavailable));
     if (failure) throw failure;
   }
 
@@ -302,9 +294,9 @@ export class Lock implements AsyncDisposable {
 
   /** giveBack repeats a release until the server replies, or the lease would be over. */
   private async giveBack(): Promise<Error | undefined> {
-    const { client } = this;
+    const { client, settings } = this;
     let failure: Error | undefined;
-    for (const over = now() + this.ttl + this.grace; ; await client.sleep(givePause * Math.random())) {
+    for (const over = now() + settings.ttl + settings.grace; ; await sleep(givePause * Math.random())) {
       try {
         const what = this.token ? ["TOKEN", `${this.token}`] : await this.kept();
         const released = what && (await client.send(["SIMBA.RELEASE", this.mutex, this.id, ...what]));

@@ -40,3 +40,27 @@ export function onAbort(signals: Signals, f: (reason: unknown) => void): () => v
   if (signals.some((signal) => signal?.aborted)) queueMicrotask(abort);
   return () => signals.forEach((signal) => signal?.removeEventListener("abort", abort));
 }
+
+/**
+ * within settles as the promise does. After ms milliseconds it rejects with the error that late returns,
+ * or resolves without late. A signal that fires rejects it. From 2 ** 31 - 1 ms on, which no timer can
+ * last, there is no limit. Its timer keeps the process alive, and stands still while the machine is
+ * suspended.
+ */
+export function within<T>(ms: number, promise: Promise<T>, signals: Signals = [], late?: () => unknown) {
+  return new Promise<T>((resolve, reject) => {
+    const end = (f: () => void): void => {
+      clearTimeout(timer);
+      unlink();
+      f();
+    };
+    const expire = (): void => end(() => (late ? reject(late()) : resolve(undefined as T)));
+    // It expires after the replies that came while the event loop was blocked.
+    const timer = ms < 2 ** 31 - 1 ? setTimeout(setImmediate, ms, expire) : setInterval(() => {}, 2 ** 30);
+    const unlink = onAbort(signals, (reason) => end(() => reject(reason)));
+    promise.then((value) => end(() => resolve(value)), (err) => end(() => reject(err)));
+  });
+}
+
+/** sleep resolves after ms milliseconds. A signal that fires rejects it. */
+export const sleep = (ms: number, signals?: Signals) => within(ms, new Promise<void>(() => {}), signals);

@@ -1,4 +1,4 @@
-import { randomBytes } from "node:crypto";
+import { randomUUID } from "node:crypto";
 import type { Client } from "./client.js";
 import { Connection, isFinal, requestError } from "./connections.js";
 import { UnavailableError } from "./errors.js";
@@ -9,7 +9,6 @@ const nextWait = 2000; // how long SIMBA.NEXT waits for an outcome
 const nextTimeout = 3000; // without a reply after that time, the connection is broken
 const idleRounds = 15; // a connection on which nobody waits is kept for so many SIMBA.NEXT
 const refusedPause = 60_000; // how long a Client polls after the server has refused SIMBA.NEXT
-const newName = (): string => randomBytes(16).toString("hex");
 
 /**
  * Waits has the connection on which SIMBA.NEXT returns the outcomes of all waits of a Client. It
@@ -18,7 +17,7 @@ const newName = (): string => randomBytes(16).toString("hex");
  */
 export class Waits {
   /** The waiter's name. */
-  name = newName();
+  name: string = randomUUID();
   /** The connection, if there is one. */
   connection: Connection | undefined;
   private last = 0;
@@ -58,7 +57,7 @@ export class Waits {
     }
     connection.close(); // so that the server hands on what this connection did not receive
     this.connection = undefined;
-    this.name = newName();
+    this.name = randomUUID();
     this.all.forEach((lock) => lock.deliver(new UnavailableError("the wait's connection has ended")));
     this.all.clear();
   }

@@ -25,9 +25,8 @@ export function follow(client: Client, mutex: string): () => Promise<State[]> {
     const first = newest < 0;
     try {
       const present = await client.owner(mutex); // first, so that the history is not older
-      const history = (await client.send(["SIMBA.HISTORY", mutex, "COUNT", "100"])) as unknown[];
       const states: State[] = [];
-      for (const record of history) {
+      for (const record of (await client.send(["SIMBA.HISTORY", mutex, "COUNT", "100"])) as unknown[]) {
         const { event, reason, owner: id, token } = fieldsOf<Change>(record);
         const begins = event === "acquired";
         if (begins ? token <= newest : token !== owner?.token) continue;

@@ -52,6 +52,25 @@ test("a call in progress keeps the process alive while the server is away", asyn
   assert.equal(out, "UnavailableError\n");
 });
 
+test("a leader whose work waits for the signal keeps the process alive in an outage", async () => {
+  const lost = await startServer();
+  const out = await run(
+    `import { Redis } from "ioredis";
+    import { Client, final } from "simba-resp";
+    const redis = new Redis(${lost.port}, { lazyConnect: true });
+    const client = new Client(redis, { ttl: 600, grace: 200, logger: { warn() {}, error() {} } });
+    await client.lead("m", async ({ signal }) => {
+      console.log("leads");
+      await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      return final(console.log(signal.reason.name));
+    });
+    await client.close();`,
+    "module",
+    () => void lost.kill(),
+  );
+  assert.equal(out, "leads\nLostError\n");
+});
+
 test("CommonJS can load the package", async () => {
   const out = await run(
     `const { createClient } = require("redis");
