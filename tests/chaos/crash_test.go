@@ -106,7 +106,7 @@ func (r *rules) survivors(before []operation) (states []state) {
 func survivor(o operation, token uint64, ret instant, largest uint64) state {
 	return state{
 		owner: o.contender, token: token, largest: largest,
-		start: ret, lease: o.lease, ends: after(o.call, o.lease), granter: o.server, exact: true,
+		start: ret, lease: o.lease, ends: after(o.call, o.lease), granter: o.server,
 	}
 }
 

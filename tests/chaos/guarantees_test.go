@@ -43,10 +43,9 @@ type guarantees struct {
 	// mutex to that waiter.
 	presumes bool
 
-	// An owner may renew through a server that is not the granter of its lease. The renewed windows
-	// then begin when the granter learns of the renewal. Other servers may reply that the lease is
-	// over. Until the next grant, the owner may still renew at the granter.
-	relearns bool
+	// Only the granter ends a lease. While it is away, other servers report the owner, and can end the
+	// tenure by RELEASE and BREAK if the granter has stopped, until its session has ended.
+	lingers bool
 
 	// CHECK replies 0 if the lease may be over when the reply arrives.
 	cautious bool
@@ -88,12 +87,10 @@ var documented = map[string]guarantees{
 	"redis":    {early: 2 * time.Millisecond, late: 20 * time.Millisecond, cautious: true, again: true, partial: true},
 	"mysql":    {early: 2 * time.Millisecond, late: 50 * time.Millisecond, again: true, partial: true},
 	"postgres": {early: 2 * time.Millisecond, again: true, partial: true},
-	// When a server stops or is cut off, owners cannot renew its leases. If an owner renews through
-	// another server, the granter learns of the renewal at most 250 ms late. The new windows begin
-	// then. Other servers measure the lease by the clock of ZooKeeper's leader. An exchange with
-	// the leader may take a while.
+	// Only the granter ends a lease, by a write. Other servers measure the rest of the windows by the
+	// clock of ZooKeeper's leader. An exchange with the leader may take a while.
 	"zookeeper": {
-		late: 250*time.Millisecond + 100*time.Millisecond, imprecision: 100 * time.Millisecond, relearns: true,
+		late: 250 * time.Millisecond, imprecision: 100 * time.Millisecond, lingers: true,
 		session: sessionTimeout + time.Second, presumes: true, again: true, partial: true,
 	},
 }

@@ -42,8 +42,6 @@ type state struct {
 	// the granter has ended the tenure, and no server renews it any more
 	ended bool
 	roams bool // the owner may also wait at another server, which may be the real granter
-	exact bool // the lease began at the granter, so all servers agree on its windows
-	afar  bool // another server renewed the lease; the granter may have been away
 	// No request that is sent later sees the tenure: its waiter has a reply that it has no tenure. 0 = none
 	hiddenUntil instant
 	now         instant // the earliest time of the last operation
@@ -86,7 +84,9 @@ func (r *rules) step(s state, in request, out reply) (bool, state) {
 		return false, s // an earlier step in this order happened only after this operation's return
 	}
 	s.now = max(s.now, in.call)
-	s.start = min(s.start, out.ret)
+	if !s.unannounced { // else the windows begin when the granter learns of the grant
+		s.start = min(s.start, out.ret)
+	}
 	s.done++
 	ok, s := r.answered(s, in, out)
 	return ok && r.inTime(s), s
@@ -213,6 +213,8 @@ func (r *rules) acquired(s state, in request, out reply) (bool, state) {
 
 func (r *rules) renewed(s state, in request, out reply) (bool, state) {
 	ok, s := r.holds(s, in, in.contender, out.token)
+	// Only the granter renews, and by then it has not ended the lease.
+	ok = ok && (!r.lingers || in.call <= after(s.start, s.lease+r.late))
 	ok = ok && !s.ended && out.owner == in.contender && (in.token == 0 || in.token == out.token) && r.within(in, out)
 	s = r.renew(s, in, out.ret)
 	s.revocable, s.unannounced = 0, false
@@ -267,7 +269,7 @@ func (r *rules) lostTo(s state, owner string, token uint64, ret instant) (bool, 
 // is free for all clients, with two exceptions. The granter may not know yet when the lease began,
 // or may still have to write the grant to the store.
 func (r *rules) reportedFree(s state, ret instant) (bool, state) {
-	if s.owner != "" && (r.relearns && !s.exact || r.presumes && s.revocable != 0) {
+	if s.owner != "" && r.presumes && s.revocable != 0 {
 		s.now = max(s.now, s.ends)
 		// A server replies so only if the granter has ended the tenure or has lost its leases. So
 		// without a loss, the granter has ended it.
@@ -300,8 +302,6 @@ func (r *rules) granted(s state, in request, token uint64, ret instant) state {
 
 func (r *rules) renew(s state, in request, ret instant) state {
 	s.start, s.lease = ret, in.lease
-	s.exact = in.server == s.granter && !s.roams
-	s.afar = r.relearns && in.server != s.granter && r.away(s.granter, in.call, after(ret, in.lease))
 	s.ends = after(in.call, in.lease-r.early)
 	for _, l := range r.losses {
 		if l.server == s.granter && l.to > in.call {
@@ -316,20 +316,18 @@ func (r *rules) away(server int, from, to instant) bool {
 }
 
 // over returns the latest end of the lease, as a server sees it. If the granter was away, the lease
-// may last until the granter's session has ended. If the granter has yet to learn of a renewal, the
-// lease begins only when the granter is back.
+// may last until the granter is back, or its session has ended.
 func (r *rules) over(s state, server int) instant {
 	over := after(s.start, s.lease+r.late)
-	if !r.takesOver && !r.presumed(s, server) && !s.afar {
+	lingers := r.lingers && (server != s.granter || s.roams || r.ended(server))
+	if !r.takesOver && !r.presumed(s, server) && !lingers {
 		return over
 	}
 	for _, a := range r.absences {
 		switch {
 		case r.takesOver && a.from <= over:
 			over = max(over, after(a.to, s.lease))
-		case a.server != s.granter || a.from > over:
-		case s.afar:
-			over = max(over, after(a.to, s.lease))
+		case a.server != s.granter && !s.roams || a.from > over:
 		default:
 			over = max(over, a.to)
 		}
@@ -363,6 +361,9 @@ func (r *rules) ended(server int) bool {
 func (r *rules) latestEnd(s state, server int) instant {
 	if r.presumed(s, server) {
 		return after(r.over(s, server), s.lease+r.imprecision)
+	}
+	if r.lingers {
+		return after(s.start, s.lease+r.late+r.imprecision)
 	}
 	return after(r.over(s, server), r.imprecision)
 }

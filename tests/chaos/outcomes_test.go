@@ -123,7 +123,7 @@ func (r *rules) unreported(w, seen operation, reported map[uint64]operation) boo
 func explained(b operation, all []operation) bool {
 	released := func(o operation) bool {
 		return slices.ContainsFunc(all, func(p operation) bool {
-			return p.kind == release && p.done && p.contender == o.contender && p.call >= o.ret && p.ret <= b.call
+			return p.kind == release && p.done && p.contender == o.contender && p.call >= o.ret && p.call <= b.ret
 		})
 	}
 	return slices.ContainsFunc(all, func(o operation) bool {
