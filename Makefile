@@ -69,7 +69,7 @@ FIRST := ./clients/cases ./tests/outages ./backends/zookeeper ./tests/contenders
 ATTACKS  := ./tests/abuse
 CHAOS    := LinearizableUnderFaults
 TIMED    := LeaseOfAKilledOwnerEnds
-SIMBA    := SimbaItself
+SIMBA    := SimbaItself|LeaderLatchOfCurator
 VARIANTS := OfAnEnsemble|KillingTheLeader|ClusterKeepsTheRules|AtTheContentionTiming|OnTheSeedsTable|ThroughPgBouncer
 
 # The simulation runs without the race detector: that finds the same races in the tests of the parts.
@@ -142,10 +142,10 @@ clients: ## the clients for Go, Python, Node and the JVM on every version of the
 	$(TEST) ./clients/cases -long
 	$(TEST) -run Guides ./tests/clients -all
 
-# Ivy brings Simba's Redis backend from its default repository: minutes the first time, seconds later.
-jvm: ## Simba 2.9.5 and 2.5.0 themselves beside this server, hundreds of changes of leader, and kills
+# Ivy brings Simba's Redis backend and Curator from its default repository: minutes the first time, seconds later.
+jvm: ## Simba 2.9.5 and 2.5.0 themselves, and Curator 5.9, beside this server: hundreds of changes of leader, and kills
 	@tools/install all
-	$(TEST) -v -run '$(SIMBA)' ./tests/dropin
+	$(TEST) -v -run '$(SIMBA)' ./tests/dropin ./backends/zookeeper
 
 # The same tests as in make test, told to do it more often by -long. Without the race detector: what is counted is
 # what users run. The table's path is absolute, since each package's tests run in its folder.

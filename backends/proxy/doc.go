@@ -1,8 +1,7 @@
 // Package proxy is the core of the engines that keep their mutexes in a store. An Engine on a Store
 // is such an engine: the Store has the tenures, and the Engine has everything else, above all the
 // queue of this server's waiters. Redis and ZooKeeper have queues of their own, so their engines
-// only use parts of the package: Redis' engine embeds a Core, and ZooKeeper's has Waiters,
-// QueueSettings and Checks.
+// only embed a Core.
 //
 //	commands ─▶ Engine ─▶ mutexState ─▶ Store: Take, Renew, Pass, Read (one step, atomic)
 //	                          ▲   │

@@ -4,371 +4,312 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
-
-	"github.com/go-zookeeper/zk"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-const reasonHandoff = "handoff"
-
 // Acquire implements simba.Backend. It acquires a free mutex in one round trip.
 func (b *Backend) Acquire(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-	ctx, leave, err := b.enter(ctx)
-	if err != nil {
-		return simba.Outcome{}, nil, err
+	var t *proxy.Ticket
+	if r.Waiter != nil {
+		t = b.Waiters.Enter(r)
 	}
-	defer leave()
-	if r.Waiter == nil {
-		out, err := b.acquire(ctx, r)
-		if err != nil {
-			return simba.Outcome{}, nil, b.failed(err)
-		}
-		return out, nil, nil
-	}
-	t := b.waiters.Enter(r)
-	var out simba.Outcome
-	unlock, err := b.lockKey(ctx, nodeKey{r.Mutex, r.Contender})
-	if err == nil {
-		// tryRejoin waits for this lock and then looks for the ticket. So unlock only after
-		// Withdraw.
-		defer unlock()
-		out, err = b.acquireWithLock(ctx, r, t)
-	}
-	if err == nil && out.Status == simba.StatusWaiting {
+	out, err := with(ctx, b, r.Mutex, func(ctx context.Context, s *session, m *mutex) (simba.Outcome, error) {
+		return b.acquire(ctx, s, m, r, t)
+	})
+	switch {
+	case t == nil:
+		return out, nil, err
+	case err == nil && out.Status == simba.StatusWaiting:
 		return out, t, nil
-	}
-	if !t.Withdraw() { // the ticket was granted or replaced meanwhile; End returns the outcome
+	case !t.Withdraw(): // the ticket was granted or replaced meanwhile; End returns the outcome
 		return simba.Outcome{Status: simba.StatusWaiting}, t, nil
+	case err != nil:
+		b.tendSoon(r.Mutex) // no connection is blocked on the entry
 	}
-	if err != nil {
-		b.unblock(nodeKey{r.Mutex, r.Contender})
-		return simba.Outcome{}, nil, b.failed(err)
-	}
-	b.mu.Lock()
-	if n := b.nodeLocked(nodeKey{r.Mutex, r.Contender}); n != nil {
-		n.unacknowledged = false // this reply acknowledges the tenure
-	}
-	b.mu.Unlock()
-	return out, nil, nil
+	return out, nil, err
 }
 
-func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest) (simba.Outcome, error) {
-	unlock, err := b.lockKey(ctx, nodeKey{r.Mutex, r.Contender})
-	if err != nil {
-		return simba.Outcome{}, err
+// acquire grants, renews or enqueues. t is the ticket of r.Waiter, nil without a Waiter.
+func (b *Backend) acquire(ctx context.Context, s *session, m *mutex, r simba.AcquireRequest, t *proxy.Ticket) (out simba.Outcome, err error) {
+	if t != nil && b.Waiters.Find(r.Mutex, r.Contender) != t {
+		return simba.Outcome{Status: simba.StatusWaiting}, nil
 	}
-	defer unlock()
-	return b.acquireWithLock(ctx, r, nil)
-}
-
-// acquireWithLock grants, renews or enqueues. t is the ticket of r.Waiter, nil without a Waiter.
-// The caller holds the key's lock.
-func (b *Backend) acquireWithLock(ctx context.Context, r simba.AcquireRequest, t *proxy.Ticket) (simba.Outcome, error) {
-	for made := (*node)(nil); ; {
-		s, err := b.current(ctx, r.Mutex)
-		if err != nil {
-			return simba.Outcome{}, err
+	n, err := b.entryOf(ctx, m, r.Contender)
+	switch {
+	case err != nil:
+	case n == nil:
+		out, err = b.enqueue(ctx, s, m, r, t)
+	default:
+		var status simba.Status
+		var names []string
+		if status, names, err = b.take(ctx, m, n, b.windowsOf(r), nil); status == simba.StatusQueued {
+			out, err = b.stayQueued(ctx, m, n, names, r, t)
+		} else if err == nil {
+			out = n.outcome(status)
 		}
-		out, done, err := b.tryAcquire(ctx, s, r, t, &made)
+	}
+	if errors.Is(err, errSessionOver) && t != nil { // only a wait goes on
+		err = errChanged
+	}
+	return out, err
+}
+
+// take renews an owner's lease, or makes the contender of a first node the owner. Otherwise it
+// returns StatusQueued and the nodes. It lists them without the lock: a node that was the first is
+// still the first, and the watcher serves one that has become the first meanwhile.
+func (b *Backend) take(ctx context.Context, m *mutex, n *entry, w windows, a *answering) (status simba.Status, names []string, err error) {
+	status = simba.StatusRenewed
+	if n.kind != kindOwner {
+		m.apart(func() { names, err = n.s.children(ctx, m.name) })
+		switch i := slices.Index(names, n.child); {
+		case err != nil:
+			return 0, nil, err
+		case !m.has(n) || n.kind == kindOwner:
+			return 0, nil, errChanged
+		case i < 0:
+			b.forgetDeleted(m, n)
+			return 0, nil, errChanged
+		case i > 0:
+			return simba.StatusQueued, names, nil
+		case n.kind == kindBlocked:
+			return 0, nil, orChanged(b.grant(m, n, reasonHandoff))
+		}
+		status = simba.StatusAcquired
+	}
+	if a != nil {
+		a.answer = answer{Status: status.String(), Token: n.token}
+	}
+	return status, nil, b.renew(ctx, m, n, w, a)
+}
+
+// orChanged returns errChanged if there is no other error.
+func orChanged(err error) error {
+	if err == nil {
+		return errChanged
+	}
+	return err
+}
+
+// enqueue creates a node for a contender that has none here. If it has one at another server,
+// enqueue deletes the new one again, and asks that server.
+func (b *Backend) enqueue(ctx context.Context, s *session, m *mutex, r simba.AcquireRequest, t *proxy.Ticket) (out simba.Outcome, err error) {
+	if owner := m.owner(); r.NoQueue && owner != nil { // refuse without a node
+		h := b.headOf(owner)
+		return h.outcome(simba.StatusBusy), nil
+	}
+	k := kindOwner
+	if t != nil {
+		k = kindBlocked
+	}
+	n, child, names, err := b.create(ctx, s, m, r, k)
+	if child == "" {
+		if lasting(err) || errors.Is(err, errQuotaExceeded) { // a renewal needs no new node below the mutex
+			if names, failed := s.children(ctx, r.Mutex); failed == nil && older(names, r.Contender, s.tag) != "" {
+				return b.acquireElsewhere(ctx, s, m, r, t, older(names, r.Contender, s.tag))
+			}
+		}
+		return out, err
+	}
+	n.child = child
+	for pauses := 0; err == nil || errors.Is(err, errChanged); {
+		if err != nil {
+			if names, err = s.children(s.ctx, m.name); err != nil {
+				break
+			}
+		}
+		at := slices.Index(names, child)
+		if at < 0 {
+			b.forgetDeleted(m, n)
+			return out, errChanged
+		}
+		other := older(names[:at], r.Contender, s.tag)
+		n.ahead = s.latch(m.name, names[0])
 		switch {
-		case err == nil && done:
-			return out, nil
-		case t == nil && errors.Is(err, errSessionOver):
-			// The ensemble may have executed the request, and another attempt could change a later
-			// tenure. Only a blocked request tries again.
-			return simba.Outcome{}, errUnknown
-		case err == nil, errors.Is(err, zk.ErrNoNode), errors.Is(err, errSessionOver), errors.Is(err, errChanged):
-			if ctx.Err() != nil {
-				return simba.Outcome{}, errNoAnswer
+		case ctx.Err() != nil: // the client may have left
+			err = errNoAnswer
+		case at == 0:
+			n.ahead, n.onlyOwnAhead = "", true
+			if t != nil { // the end of its wait returns the outcome
+				return simba.Outcome{Status: simba.StatusWaiting}, b.grant(m, n, "")
+			}
+			n.renewed = true
+			b.record(m, n.event(simba.EventAcquired, ""))
+			return n.outcome(simba.StatusAcquired), nil
+		case other != "":
+			if err = b.remove(s.ctx, m, n, simba.Event{}, nil); err == nil {
+				return b.acquireElsewhere(ctx, s, m, r, t, other)
+			}
+		case t == nil && pauses < maxPauses && b.endsSoon(ctx, s, m, names[0]):
+			n.child = ""
+			m.apart(func() { proxy.Sleep(ctx, changedPause, nil) })
+			n.child = child
+			if pauses, err = pauses+1, errChanged; !m.has(n) {
+				return out, errSessionOver
+			}
+		case r.NoQueue:
+			if err = b.remove(s.ctx, m, n, simba.Event{}, nil); err == nil {
+				return b.refuse(ctx, s, m, r, slices.Delete(names, at, at+1), nil)
 			}
 		default:
-			return simba.Outcome{}, err
-		}
-	}
-}
-
-// tryAcquire makes one attempt. done is false if the caller must try again. made points to the node
-// that this request has created, nil = none yet.
-func (b *Backend) tryAcquire(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket, made **node) (out simba.Outcome, done bool, err error) {
-	k := nodeKey{r.Mutex, r.Contender}
-	if b.hasOrphans(k) {
-		if err := b.reconcile(ctx, s, k); err != nil {
-			return out, false, err
-		}
-	}
-	n := b.nodeAt(k)
-	switch {
-	case n == nil:
-		return b.joinQueue(ctx, s, r, t, made)
-	case n.s != s: // its session is over
-		b.mu.Lock()
-		b.dropLocked(n)
-		b.mu.Unlock()
-		return out, false, nil
-	}
-	b.mu.Lock()
-	owner, ended, unacknowledged := n.kind == kindOwner, n.endedLocked(time.Now()), n.unacknowledged && !n.answered
-	b.mu.Unlock()
-	switch {
-	case owner && ended:
-		// The contender itself asks. So end its lease even if another server created the node.
-		return out, false, b.expire(ctx, n)
-	case owner:
-		if err := b.renew(ctx, n, r.TTL, r.Transition, b.binding(r.Session)); err != nil {
-			return out, false, err
-		}
-		b.setUnacknowledged(n, t != nil && unacknowledged)
-		b.counters.renewed.Add(1)
-		return b.ownOutcome(n, simba.StatusRenewed), true, nil
-	}
-	names, err := s.children(ctx, r.Mutex)
-	if err != nil {
-		return out, false, err
-	}
-	switch i := slices.Index(names, n.child); {
-	case i < 0:
-		b.forgetDeleted(n)
-		return out, false, nil
-	case i == 0 && ended: // other servers may have reported its lease, which has now ended
-		b.announceTenure(n, "")
-		return out, false, b.expire(ctx, n)
-	case i == 0:
-		return b.becomeOwner(ctx, n, r, t, n == *made)
-	case r.NoQueue:
-		return b.refuse(ctx, s, r, names, n.child)
-	default:
-		return b.stayQueued(ctx, s, n, r, t, names)
-	}
-}
-
-// joinQueue creates a node for a contender that has none, as far as this server knows. If the
-// contender has an older node, joinQueue deletes the new one again.
-func (b *Backend) joinQueue(ctx context.Context, s *session, r simba.AcquireRequest, t *proxy.Ticket, made **node) (out simba.Outcome, done bool, err error) {
-	k := nodeKey{r.Mutex, r.Contender}
-	if r.NoQueue && b.heldHere(r.Mutex) {
-		out, done, err = b.checkBusy(ctx, s, r)
-		if err != nil || done {
-			return out, done, err
-		}
-	}
-	rec := &record{
-		Mutex: r.Mutex, Contender: r.Contender, Kind: kindAsking, Creator: b.id, Server: b.id, Session: b.binding(r.Session),
-		TTL: r.TTL.Milliseconds(), Transition: r.Transition.Milliseconds(),
-	}
-	if t != nil {
-		rec.Kind = kindBlocked
-	}
-	c, err := b.create(ctx, s, k, rec)
-	if lasting(err) || errors.Is(err, errQuotaExceeded) {
-		// A renewal needs no new node. So if the contender owns the mutex by a node of another
-		// server, continue with that node.
-		if n, found := b.owned(ctx, s, k, 0); n != nil && found == nil {
-			return out, false, nil
-		}
-	}
-	if err != nil {
-		return out, false, err
-	}
-	n := c.node
-	*made = n
-	if c.only {
-		return b.beginTenure(n, t), true, nil
-	}
-	names, err := s.children(ctx, r.Mutex)
-	if err != nil {
-		b.mu.Lock()
-		b.dropLocked(n)
-		b.addOrphanLocked(k, n.guid, 0)
-		b.mu.Unlock()
-		return out, false, err
-	}
-	at := slices.Index(names, n.child)
-	if at < 0 {
-		b.forgetDeleted(n)
-		return out, false, nil
-	}
-	other, err := b.olderNode(ctx, s, k, names[:at])
-	// If the older node is the first, the contender may be the owner. decided finds that out.
-	if err == nil && other != nil && other.child == names[0] {
-		other, err = b.decided(ctx, s, r.Mutex, other.child)
-	}
-	if err != nil || other != nil {
-		return out, false, errors.Join(err, b.yieldTo(ctx, n, other))
-	}
-	if at > 0 {
-		left, err := b.removeMissedAhead(ctx, s, r.Mutex, names[:at])
-		if err != nil {
-			return out, false, errors.Join(err, b.yieldTo(ctx, n, nil))
-		}
-		names, at = names[at-left:], left
-	}
-	switch {
-	case at == 0 && b.ended(n): // n's windows ended before the nodes ahead were deleted
-		b.mu.Lock()
-		n.expiresAt = time.Now()
-		b.addLocked(n)
-		b.mu.Unlock()
-		return out, false, nil
-	case at == 0:
-		return b.beginTenure(n, t), true, nil
-	case r.NoQueue:
-		if kept, err := b.undoCreate(ctx, n); kept || err != nil {
-			return out, false, err
-		}
-		return b.refuse(ctx, s, r, slices.Delete(names, at, at+1), "")
-	}
-	b.mu.Lock()
-	n.expiresAt = time.Now().Add(b.QueueGrace()) // a first value; stayQueued sets the final one
-	if t != nil {
-		n.kind = kindBlocked
-	}
-	b.addLocked(n)
-	n.onlyOwnAhead = true
-	for _, child := range names[:at] {
-		n.onlyOwnAhead = n.onlyOwnAhead && b.createdLocked(r.Mutex, child) != nil
-	}
-	b.mu.Unlock()
-	b.eventLog.Record(simba.Event{Kind: simba.EventQueued, Mutex: r.Mutex, Owner: r.Contender})
-	return b.stayQueued(ctx, s, n, r, t, names)
-}
-
-func (b *Backend) ended(n *node) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return n.endedLocked(time.Now())
-}
-
-// stayQueued keeps a queue entry, and records whether its contender is blocked or polls.
-func (b *Backend) stayQueued(ctx context.Context, s *session, n *node, r simba.AcquireRequest, t *proxy.Ticket, names []string) (out simba.Outcome, done bool, err error) {
-	out.Status = simba.StatusWaiting
-	if t == nil {
-		h, err := b.head(ctx, s, r.Mutex, names, n.child)
-		if err != nil {
-			return out, false, err
-		}
-		if h.child == n.child { // the nodes ahead are gone
-			return out, false, nil
-		}
-		out = h.outcome(simba.StatusQueued)
-		out.Position = h.position(n.child)
-	}
-	if b.recordWait(n, r, t, out) {
-		// The creator must know that the contender waits here. Else it deletes the node, as that of a
-		// polling waiter that nobody can reach.
-		err = b.writeRecord(ctx, n)
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if n.kind == kindOwner || n.forgotten { // granted or deleted meanwhile
-		return out, false, ignoreNoNode(err)
-	}
-	b.watcherLocked(r.Mutex).wake()
-	return out, true, err
-}
-
-// recordWait makes a waiter blocked or polling, unless it is the owner by now, and schedules the
-// write of its lease node. foreign reports that the waiter is blocked and that another server
-// created its node.
-func (b *Backend) recordWait(n *node, r simba.AcquireRequest, t *proxy.Ticket, out simba.Outcome) (foreign bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if out.Token != 0 {
-		n.queuedBehind = simba.Event{Owner: out.Owner, Token: out.Token}
-	}
-	if n.kind == kindOwner || n.forgotten {
-		return false
-	}
-	blocked := b.waitsLocked(n.key())
-	// A poll does not change the windows of a blocked request of the same contender.
-	if t != nil || !blocked {
-		n.ttl, n.transition, n.binding = r.TTL, r.Transition, b.binding(r.Session)
-	}
-	if blocked {
-		if n.kind != kindBlocked || n.foreign || b.elsewhereLocked(n) {
-			b.scheduleWriteLocked(n, 0)
-		}
-		n.kind, n.reservedUntil, n.idle = kindBlocked, time.Time{}, false
-	} else {
-		n.kind = kindPolling
-		n.expiresAt = time.Now().Add(out.Transition + b.QueueGrace())
-		b.scheduleWriteLocked(n, 0)
-	}
-	return blocked && n.foreign
-}
-
-// refuse returns the outcome of a NOQUEUE request. child is the contender's node from an earlier
-// request, "" = none. done is false if the contender has become the owner meanwhile. The caller
-// then tries again, since an owner is never refused.
-func (b *Backend) refuse(ctx context.Context, s *session, r simba.AcquireRequest, names []string, child string) (out simba.Outcome, done bool, err error) {
-	h, err := b.head(ctx, s, r.Mutex, names, child)
-	if err != nil || h.child != "" && h.child == child || h.owned && !h.bare && h.contender == r.Contender {
-		return out, false, err
-	}
-	out = h.outcome(simba.StatusBusy)
-	out.Position = h.position(child)
-	return out, true, nil
-}
-
-func (b *Backend) heldHere(mutex string) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if m := b.mutexes[mutex]; m != nil {
-		now := time.Now()
-		for _, n := range m.nodes {
-			if n.ownsLocked(now) {
-				return true
+			if t == nil {
+				err = b.demote(s.ctx, m, n)
+			}
+			if err == nil {
+				n.ahead = ""
+				m.markOwn(names)
+				b.record(m, n.event(simba.EventQueued, ""))
+				if m.at(names[0]) == nil {
+					b.watch(m).wake() // the node may have become the first before others could see the entry
+				}
+				return b.stayQueued(ctx, m, n, names, r, t)
 			}
 		}
+	}
+	// The contender's next request must not find the entry, which may not be the first.
+	n.doomed, n.ahead = true, ""
+	b.retryLater(m, n, b.tend(m, n))
+	return out, err
+}
+
+// older looks for a latch node that another session created for the contender; "" = none.
+func older(names []string, contender string, own tag) string {
+	mark := protected + contenderMark(contender)
+	i := slices.IndexFunc(names, func(child string) bool { return strings.HasPrefix(child, mark) && !guidOf(child).tagged(own) })
+	if i < 0 {
+		return ""
+	}
+	return names[i]
+}
+
+// maxPauses bounds how often a request looks whether the first node is gone.
+const maxPauses = 50
+
+// endsSoon reports whether the first node is about to be deleted: its lease has ended, or its polling
+// waiter is idle, or its request has yet to decide. If it is one of this server, endsSoon deletes it.
+func (b *Backend) endsSoon(ctx context.Context, s *session, m *mutex, child string) bool {
+	n := m.at(child)
+	if n == nil {
+		h, err := b.readNode(ctx, s, m.name, child)
+		return err == nil && (h == nil || h.idle)
+	}
+	switch {
+	case !n.isDecided():
+		return true
+	case n.over():
+		return b.remove(ctx, m, n, n.event(simba.EventExpired, ""), nil) == nil
+	case n.idle:
+		return b.skip(m, n, false) == nil
 	}
 	return false
 }
 
-// checkBusy refuses a NOQUEUE request for a mutex that is not free, without creating a node. done
-// is false if the mutex may be free, or if the contender may own it.
-func (b *Backend) checkBusy(ctx context.Context, s *session, r simba.AcquireRequest) (out simba.Outcome, done bool, err error) {
-	if err := s.sync(ctx, s.mutexes()); err != nil {
-		return out, false, err
+// stayQueued keeps a queue entry, and records whether its contender is blocked or polls. A poll does
+// not change a blocked request of the same contender.
+func (b *Backend) stayQueued(ctx context.Context, m *mutex, n *entry, names []string, r simba.AcquireRequest, t *proxy.Ticket) (out simba.Outcome, err error) {
+	b.watch(m)
+	w := b.windowsOf(r)
+	if t != nil {
+		if n.kind != kindBlocked || n.windows != w {
+			err = b.write(ctx, m, n, nil, func(s *state) { *s = state{kind: kindBlocked, windows: w} })
+		}
+		return simba.Outcome{Status: simba.StatusWaiting}, err
 	}
-	names, err := s.children(ctx, r.Mutex)
-	if err != nil || len(names) == 0 {
-		return out, false, err
+	if n.kind == kindBlocked && b.Waiters.Find(r.Mutex, r.Contender) == nil && !r.NoQueue {
+		if err = b.unblock(m, n); err != nil {
+			return out, err
+		}
 	}
-	mark := protected + contenderMark(r.Contender)
-	if slices.ContainsFunc(names, func(c string) bool { return strings.HasPrefix(c, mark) }) {
-		return out, false, nil // the first node may be the contender's own
+	out, err = b.refuse(ctx, n.s, m, r, names, n)
+	if err == nil && !r.NoQueue {
+		out.Status = simba.StatusQueued
+		b.keepPolling(n, w, out.Transition, false)
 	}
-	return b.refuse(ctx, s, r, names, "")
+	return out, err
 }
 
-// expire deletes the node of an owner whose lease has ended. If another server has changed the
-// lease, expire adopts the change instead.
-func (b *Backend) expire(ctx context.Context, n *node) error {
-	err := b.remove(ctx, n, simba.Event{Kind: simba.EventExpired}, thisVersion)
-	if errors.Is(err, zk.ErrBadVersion) {
-		err = b.reload(ctx, n)
+// keepPolling extends the queue entry of a polling waiter, to a queue grace after the lease that it
+// has seen.
+func (b *Backend) keepPolling(n *entry, w windows, left time.Duration, elsewhere bool) {
+	if n.kind == kindPolling {
+		n.windows, n.elsewhere, n.expiresAt = w, n.elsewhere || elsewhere, time.Now().Add(left+b.QueueGrace())
 	}
-	return ignoreNoNode(err)
 }
 
-// unblock makes a blocked waiter a polling waiter, after its connection has closed or its wait has
-// failed.
-func (b *Backend) unblock(k nodeKey) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := b.nodeLocked(k)
-	// The contender may be blocked on another connection.
-	if n == nil || n.kind != kindBlocked || b.waitsLocked(k) || b.elsewhereLocked(n) {
-		return
+// refuse returns the outcome of a NOQUEUE request. n is the contender's entry here; nil = none. If
+// the contender may be the owner, refuse returns errChanged, since an owner is never refused.
+func (b *Backend) refuse(ctx context.Context, s *session, m *mutex, r simba.AcquireRequest, names []string, n *entry) (out simba.Outcome, err error) {
+	h, err := b.head(ctx, s, m, names)
+	out = h.outcome(simba.StatusBusy)
+	if n != nil {
+		out.Position = h.position(n.child)
 	}
-	n.kind, n.reservedUntil, n.idle = kindPolling, time.Time{}, false
-	n.expiresAt = time.Now().Add(b.QueueGrace())
-	b.scheduleWriteLocked(n, 0)
-	b.watcherLocked(k.mutex).wake()
+	if err == nil && (n != nil && (h.child == n.child || out.Position == 0) || h.owned && !h.bare && h.contender == r.Contender) {
+		err = errChanged
+	}
+	return out, err
 }
 
-// waitsLocked reports whether the contender is blocked on a connection of this server.
-func (b *Backend) waitsLocked(k nodeKey) bool { return b.waiters.Find(k.mutex, k.contender) != nil }
+// acquireElsewhere asks the server that created a node of the contender. If that is a waiter's, and
+// the contender waits here now, it gets a new node here.
+func (b *Backend) acquireElsewhere(ctx context.Context, s *session, m *mutex, r simba.AcquireRequest, t *proxy.Ticket, child string) (out simba.Outcome, err error) {
+	asked := time.Now()
+	a, err := b.ask(ctx, s, m, guidOf(child), request{
+		Op: opAcquire, Contender: r.Contender, TTL: r.TTL.Milliseconds(), Transition: r.Transition.Milliseconds(),
+		Binding: b.binding(r.Session), Waits: t != nil,
+	})
+	switch {
+	case err != nil:
+		return out, err
+	case a.Status != simba.StatusQueued.String():
+		return leaseOutcome(a, r.Contender, asked, r.TTL, r.Transition)
+	}
+	h, err := b.inspect(ctx, s, m)
+	out = h.outcome(simba.StatusQueued)
+	if out.Position = h.position(child); err == nil && (h.child == child || out.Position == 0) {
+		err = errChanged
+	}
+	if r.NoQueue {
+		out.Status = simba.StatusBusy
+	}
+	return out, err
+}
+
+// errLate is returned when the lease ended before the answer arrived.
+var errLate = errors.New("the answer arrived after the end of the lease")
+
+// leaseOutcome returns the outcome for an owner's lease that another server has begun after asked.
+func leaseOutcome(a answer, contender string, asked time.Time, ttl, transition time.Duration) (out simba.Outcome, err error) {
+	passed := time.Since(asked)
+	out = simba.Outcome{Status: simba.StatusRenewed, Owner: contender, Token: a.Token, TTL: max(0, ttl-passed), Transition: max(0, ttl+transition-passed)}
+	if a.Status == simba.StatusAcquired.String() {
+		out.Status = simba.StatusAcquired
+	}
+	if out.Transition == 0 {
+		err = errLate
+	}
+	return out, err
+}
+
+func (b *Backend) windowsOf(r simba.AcquireRequest) windows {
+	return windows{r.TTL, r.Transition, b.binding(r.Session)}
+}
+
+// binding encodes a session of this server for a lease that is bound to it; 0 = "".
+func (b *Backend) binding(session uint64) string {
+	if session == 0 {
+		return ""
+	}
+	return b.id + ":" + strconv.FormatUint(session, 10)
+}
+
+// boundSession returns the session in a binding, or 0 if it is not one of this server.
+func (b *Backend) boundSession(binding string) uint64 {
+	text, _ := strings.CutPrefix(binding, b.id+":")
+	session, _ := strconv.ParseUint(text, 10, 64) // fails for another server's
+	return session
+}

@@ -5,9 +5,8 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
-	"log/slog"
 	"sync"
-	"sync/atomic"
+	"time"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
@@ -16,50 +15,21 @@ import (
 
 // Backend is the engine. It implements simba.Backend and is safe for concurrent use.
 type Backend struct {
-	proxy.QueueSettings
+	*proxy.Core
 
 	options Options
 	target  target
-	log     *slog.Logger
-	notices simba.Notices
-	id      string // names this process in lease records
+	id      string // names this process in the bindings of leases
+	clock   *proxy.Clock
+	slots   []*slot
 
-	slots    []*sessionSlot
-	waiters  *proxy.Waiters
-	eventLog *history.Log
-	checks   *proxy.Checks
-	clock    storeClock
-	counters counters
-
-	life  context.Context // ends with Close; background work uses it
-	close context.CancelFunc
-	all   sync.WaitGroup // requests and background work
-
-	mu       sync.Mutex // guards the fields below; never held during I/O, logging or waiting
-	closed   bool
+	mu       sync.Mutex // guards the fields below; never held during I/O or waiting
 	mutexes  map[string]*mutex
-	creating map[guid]struct{} // nodes that are being created
-	// orphans has the nodes that are to be deleted. The value is the last known version of the
-	// lease node.
-	orphans      map[nodeKey]map[guid]int32
-	createdNodes map[guid]*node // nodes that this server created
-	keyLocks     map[nodeKey]*keyLock
-	patterns     map[string]struct{} // subscribed patterns that can match channels of mutexes
-	root         *watcher            // watches the list of mutexes for patterns; nil = no patterns
+	patterns map[string]struct{} // subscribed patterns that can match channels of mutexes
+	root     *watcher            // watches the list of mutexes for patterns; nil = no patterns
 }
 
-// nodeKey identifies a node: a contender has at most one in a mutex.
-type nodeKey struct{ mutex, contender string }
-
-type counters struct {
-	acquired, renewed, released, expired, broken, handoffs atomic.Int64
-	token                                                  atomic.Uint64
-}
-
-var (
-	_ simba.Backend   = (*Backend)(nil)
-	_ proxy.WaitEnder = (*Backend)(nil)
-)
+var _ simba.Backend = (*Backend)(nil)
 
 // Open connects to the ensemble and checks that it can keep mutexes. The chroot must exist, the
 // user must have the right to create nodes, and the ensemble must support container nodes
@@ -73,95 +43,91 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	var raw [4]byte
 	rand.Read(raw[:])
 	b := &Backend{
-		options:      o,
-		target:       target,
-		log:          o.Logger,
-		notices:      o.Notices,
-		id:           hex.EncodeToString(raw[:]),
-		eventLog:     history.NewLog(o.Notices, o.History, true),
-		mutexes:      make(map[string]*mutex),
-		creating:     make(map[guid]struct{}),
-		orphans:      make(map[nodeKey]map[guid]int32),
-		createdNodes: make(map[guid]*node),
-		keyLocks:     make(map[nodeKey]*keyLock),
-		patterns:     make(map[string]struct{}),
+		options: o, target: target, id: hex.EncodeToString(raw[:]), clock: proxy.NewClock(),
+		mutexes: make(map[string]*mutex), patterns: make(map[string]struct{}),
 	}
-	b.waiters = proxy.NewWaiters(b)
-	b.checks = proxy.NewChecks("zookeeper", b.log, b.recheck)
-	b.SetHandoffWindow(o.HandoffWindow)
-	b.SetQueueGrace(o.QueueGrace)
-	sessions, err := b.firstSessions(ctx)
-	if err != nil {
+	b.Core = proxy.NewCore(proxy.Options{
+		Name: "zookeeper", Notices: o.Notices, Logger: o.Logger, HandoffWindow: o.HandoffWindow, QueueGrace: o.QueueGrace,
+	}, history.NewLog(o.Notices, o.History, true), b.recheck, waitEnder{b})
+	if err = b.firstSessions(ctx); err != nil {
 		return nil, err
 	}
-	b.life, b.close = context.WithCancel(context.Background())
-	for _, s := range sessions {
-		b.slots = append(b.slots, &sessionSlot{session: s, renewed: make(chan struct{})})
+	for _, l := range b.slots {
+		b.Go(func() { b.run(l, l.session) })
+		b.Go(func() { b.serveInbox(l) })
 	}
-	for i, s := range sessions {
-		b.all.Go(func() { b.runSlot(b.slots[i], s) })
-	}
-	b.all.Go(b.stopUnwantedWatchers)
-	b.all.Go(func() { b.checks.Run(b.life, b.waiters) })
+	b.Go(b.stopUnwantedWatchers)
+	b.Go(func() { b.Checks.Run(b.Stopping, b.Waiters) })
 	return b, nil
 }
 
-// Faults returns what is wrong with the settings of the ensemble.
-func (b *Backend) Faults() []proxy.Fault { return b.checks.Faults() }
-
-// Close ends the engine and all its goroutines. Later calls of Close do nothing. Waits end with
-// simba.ErrStopped, and the waiters' nodes are deleted. If a client may still own a mutex in a
-// session with the ensemble, Close leaves this session open until its timeout. So nobody else gets
+// Close ends the engine and all its goroutines. Later calls of Close only wait. Waits end with
+// simba.ErrStopped, and the waiters' nodes are deleted. If a client may still own a mutex in the
+// session with the ensemble, Close leaves the session open until its timeout. So nobody else gets
 // the mutex before its lease or the session ends.
 func (b *Backend) Close() error {
-	b.mu.Lock()
-	if b.closed {
-		b.mu.Unlock()
-		return nil
-	}
-	b.closed = true
-	b.mu.Unlock()
-	b.close()
-	b.all.Wait()
+	b.Stop()
+	b.Wait()
 	return nil
 }
 
-// enter begins a request. The caller must call the returned function when the request is done. The
-// returned context ends after Options.Timeout or with Close.
-func (b *Backend) enter(ctx context.Context) (context.Context, func(), error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
-		return nil, nil, simba.ErrStopped
+// call runs a request in a goroutine of its own. The client waits for it at most Options.Timeout.
+// The request goes on until the outcome of what it has sent is known. It sends nothing new once ctx
+// has ended.
+func call[T any](ctx context.Context, b *Backend, f func(context.Context) (T, error)) (v T, err error) {
+	type answer struct {
+		value T
+		err   error
 	}
-	b.all.Add(1)
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
-	stop := context.AfterFunc(b.life, cancel)
-	return ctx, func() {
-		stop()
-		cancel()
-		b.all.Done()
-	}, nil
+	defer cancel()
+	defer context.AfterFunc(b.Stopping, cancel)()
+	answers := make(chan answer, 1)
+	b.Go(func() {
+		v, err := f(ctx)
+		answers <- answer{v, err}
+	})
+	select {
+	case a := <-answers:
+		return a.value, b.failed(a.err)
+	case <-ctx.Done():
+		return v, b.failed(errNoAnswer)
+	}
 }
 
-// background runs f in a goroutine unless the engine is closed. f must end when b.life does.
-func (b *Backend) background(f func()) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if !b.closed {
-		b.all.Go(f)
-	}
+// with is call for a request that holds the lock of a mutex. It runs f again while f returns
+// errChanged.
+func with[T any](ctx context.Context, b *Backend, name string, f func(context.Context, *session, *mutex) (T, error)) (T, error) {
+	return call(ctx, b, func(ctx context.Context) (v T, err error) {
+		for {
+			s, err := b.slotOf(name).current(ctx, b)
+			if err != nil {
+				return v, err
+			}
+			m := b.lock(name)
+			if err = errNoAnswer; ctx.Err() == nil {
+				v, err = f(ctx, s, m)
+			}
+			b.unlock(m)
+			if !errors.Is(err, errChanged) {
+				return v, err
+			}
+			if !proxy.Sleep(ctx, changedPause, nil) {
+				return v, errNoAnswer
+			}
+		}
+	})
 }
+
+// changedPause is the pause before a request lists the queue again.
+const changedPause = 5 * time.Millisecond
 
 // failed turns an error into the one that a method of simba.Backend returns.
 func (b *Backend) failed(err error) error {
-	var name *simba.NameError
 	switch {
-	case err == nil:
-		return nil
-	case b.life.Err() != nil:
+	case b.Stopped():
 		return simba.ErrStopped
-	case errors.As(err, &name), errors.Is(err, simba.ErrNotServed):
+	case err == nil, errors.Is(err, simba.ErrNotServed), errors.As(err, new(*simba.UnavailableError)), errors.As(err, new(*simba.MisconfiguredError)):
 		return err
 	case lasting(err), errors.Is(err, errQuotaExceeded): // a quota need not end waits
 		return b.misconfigured(err)
@@ -169,79 +135,45 @@ func (b *Backend) failed(err error) error {
 	return &simba.UnavailableError{Engine: "zookeeper", Err: err}
 }
 
-// keyLock makes the requests of one contender for one mutex run one after another.
-type keyLock struct {
-	free  chan struct{} // has one element while unlocked
-	users int           // guarded by Backend.mu
+// slot holds one of several sessions. ZooKeeper reads the requests of a connection one by one, so a
+// single session would be slow for many clients. A mutex always uses the same slot.
+type slot struct {
+	// Guarded by Backend.mu.
+	session  *session
+	replaced chan struct{} // closed when session is replaced
+	fault    error         // the lasting error that prevents a new session; nil = none
 }
 
-// lockKey waits for the lock of a key and returns its unlock function. It returns errNoAnswer if
-// ctx ends first.
-func (b *Backend) lockKey(ctx context.Context, k nodeKey) (unlock func(), err error) {
-	b.mu.Lock()
-	l := b.keyLocks[k]
-	if l == nil {
-		l = &keyLock{free: make(chan struct{}, 1)}
-		l.free <- struct{}{}
-		b.keyLocks[k] = l
-	}
-	l.users++
-	b.mu.Unlock()
-	leave := func() {
+func (b *Backend) slotOf(mutex string) *slot { return b.slots[scanHash(mutex)%uint64(len(b.slots))] }
+
+// current returns the session. If there is none, it waits for a new one, at most until ctx ends.
+func (l *slot) current(ctx context.Context, b *Backend) (*session, error) {
+	for {
 		b.mu.Lock()
-		defer b.mu.Unlock()
-		if l.users--; l.users == 0 {
-			delete(b.keyLocks, k)
+		s, replaced, fault := l.session, l.replaced, l.fault
+		b.mu.Unlock()
+		switch {
+		case s.alive():
+			return s, nil
+		case fault != nil:
+			return nil, fault
+		}
+		select {
+		case <-replaced:
+		case <-ctx.Done():
+			return nil, errCutOff
 		}
 	}
-	select {
-	case <-l.free:
-		return func() { l.free <- struct{}{}; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, errNoAnswer
-	}
 }
 
-// History implements simba.Backend. It returns the events that this server caused or observed.
-func (b *Backend) History(ctx context.Context, r simba.HistoryRequest) ([]simba.Event, simba.Seq, error) {
-	_, leave, err := b.enter(ctx)
-	if err != nil {
-		return nil, 0, err
-	}
-	defer leave()
-	return b.eventLog.Find(r), 0, nil
-}
-
-// Stats implements simba.Backend. Held and Mutexes are unknown: only Scan reads them from the
-// ensemble.
-func (b *Backend) Stats() simba.Stats {
-	return simba.Stats{
-		Held:          -1,
-		Mutexes:       -1,
-		Blocked:       int64(b.waiters.Len()),
-		Polling:       -1,
-		Acquired:      b.counters.acquired.Load(),
-		Renewed:       b.counters.renewed.Load(),
-		Released:      b.counters.released.Load(),
-		Expired:       b.counters.expired.Load(),
-		Broken:        b.counters.broken.Load(),
-		Handoffs:      b.counters.handoffs.Load(),
-		TenureLengths: b.eventLog.TenureLengths(),
-		Seq:           b.eventLog.Seq(),
-		Token:         b.counters.token.Load(),
-	}
-}
-
-// Commit implements simba.Committer. Every answer of the ensemble is durable already.
-func (b *Backend) Commit(seq simba.Seq) error {
-	if seq == 0 {
-		return nil
-	}
+// LongestLease returns the longest lease, ttl + transition, that the sessions vouch for: half of
+// their shortest timeout. The ensemble chooses the timeout anew whenever a session reconnects.
+func (b *Backend) LongestLease() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
-		return simba.ErrStopped
+	shortest := b.slots[0].session.negotiated()
+	for _, l := range b.slots[1:] {
+		shortest = min(shortest, l.session.negotiated())
 	}
-	return nil
+	return shortest / 2
 }

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -9,368 +10,215 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// This file has the requests that create or change latch nodes and lease nodes. The caller holds
-// the key's lock. Each function retries until the outcome is known or ctx ends. If ctx ends
-// first, the server reconciles the unknown outcome in the background.
+// This file has the changes of latch nodes and lease nodes. The caller holds the mutex's lock. When a
+// function returns, the outcome is known, unless the session is over. An answering is the answer
+// that the same step gives to a request of another server; nil = none. If ahead is not "", a change
+// is only made while that node exists, so that the entry is not the first.
 
-// condition says when remove may delete a node.
-type condition uint8
+// errChanged is returned when the queue is no longer as the request found it. The caller lists it
+// again.
+var errChanged = errors.New("the queue has changed meanwhile")
 
-const (
-	thisVersion condition = iota // the lease node has the version that this server knows
-	// asWaiter also requires that the contender still waits, and that no grant is in progress.
-	asWaiter
-)
-
-type creation struct {
-	node *node
-	only bool // it was the mutex's only latch node
+// step makes a change of nodes together with an answer. It returns errWithdrawn if the other server
+// has withdrawn the request, and errChanged if the node ahead is gone. unsure means that the change
+// may have been made although err is not nil.
+func (s *session) step(ctx context.Context, ahead string, a *answering, ops ...any) (res []zk.MultiResponse, unsure bool, err error) {
+	checked := len(ops)
+	if ahead != "" {
+		ops = append(ops, &zk.CheckVersionRequest{Path: ahead, Version: -1})
+	}
+	if a != nil {
+		ops = append(ops, &zk.SetDataRequest{Path: a.path, Data: encode(a.answer), Version: 0})
+	}
+	res, unsure, err = s.change(ctx, ops...)
+	failed := func(i int, err error) bool { return len(res) == len(ops) && errors.Is(res[i].Error, err) }
+	switch last := len(ops) - 1; {
+	case err == nil:
+	case a != nil && unsure && failed(last, zk.ErrBadVersion):
+		return nil, false, nil
+	case a != nil && failed(last, zk.ErrNoNode):
+		err = errWithdrawn
+	case ahead != "" && failed(checked, zk.ErrNoNode):
+		err = errChanged
+	}
+	return res, unsure, err
 }
 
-// create creates a latch node and its lease node in one step. The step also writes the mutex's node.
-// So the answer has the number of latch nodes, the zxid and the leader's clock.
-func (b *Backend) create(ctx context.Context, s *session, k nodeKey, rec *record) (c creation, err error) {
-	g := newGUID(k.contender, s.tag)
-	b.mu.Lock()
-	b.creating[g] = struct{}{}
-	b.mu.Unlock()
-	defer func() {
-		if c.node == nil {
-			b.mu.Lock()
-			delete(b.creating, g)
-			b.mu.Unlock()
-		}
-	}()
-	n := &node{
-		s: s, mutex: k.mutex, contender: k.contender, guid: g, kind: kindPolling, creator: b.id, server: b.id, binding: rec.Session,
-		ttl: millis(rec.TTL), transition: millis(rec.Transition),
+// create creates a latch node and its lease node in one step, and lists the nodes. The step also
+// writes the mutex's node, so the answer has the number of latch nodes, the zxid and the leader's
+// clock. create gives the lock up meanwhile, so names may be older than the lock. child is "" if
+// there is no node. The caller decides what the entry becomes, and sets its child.
+func (b *Backend) create(ctx context.Context, s *session, m *mutex, r simba.AcquireRequest, k kind) (n *entry, child string, names []string, err error) {
+	n = &entry{
+		s: s, contender: r.Contender, guid: newGUID(r.Contender, s.tag),
+		state: state{kind: k, windows: b.windowsOf(r), since: time.Now()},
 	}
-	defer func() {
-		if c.node != nil && rec.Kind == kindAsking {
-			n.presumedUntil = n.end()
+	n.acquiredAt = b.clock.Latest(n.since)
+	m.add(n)
+	data := encode(n.record(m.name))
+	var stat *zk.Stat
+	m.apart(func() {
+		if child, stat, err = b.tryCreate(ctx, s, m.name, n, data); err == nil {
+			if names = []string{child}; stat.NumChildren != 1 {
+				names, err = s.children(s.ctx, m.name)
+			}
 		}
-	}()
-	data := rec.encode()
+	})
+	switch {
+	case !m.has(n):
+		return n, "", nil, errSessionOver
+	case child == "":
+		m.drop(n)
+		return n, "", nil, err
+	}
+	n.token, n.made = uint64(stat.Czxid), time.Now()
+	return n, child, names, err
+}
+
+// tryCreate returns the name and the Stat of the new latch node, with the number of latch nodes if
+// that is known.
+func (b *Backend) tryCreate(ctx context.Context, s *session, mutex string, n *entry, data []byte) (child string, stat *zk.Stat, err error) {
 	for {
 		start := time.Now()
-		res, err := s.multi(ctx,
-			&zk.CreateRequest{Path: s.newLatch(k.mutex, g), Data: []byte(k.contender), Acl: s.acl, Flags: zk.FlagEphemeralSequential},
-			&zk.CreateRequest{Path: s.lease(g), Data: data, Acl: s.acl, Flags: zk.FlagEphemeral},
-			&zk.SetDataRequest{Path: s.mutex(k.mutex), Version: -1})
+		res, unsure, err := s.change(ctx,
+			&zk.CreateRequest{Path: s.newLatch(mutex, n.guid), Data: []byte(n.contender), Acl: s.acl, Flags: zk.FlagEphemeralSequential},
+			&zk.CreateRequest{Path: s.lease(n.guid), Data: data, Acl: s.acl, Flags: zk.FlagEphemeral},
+			&zk.SetDataRequest{Path: s.mutex(mutex), Version: -1})
 		switch {
 		case err == nil:
-			n.since = start // no earlier attempt succeeded
-			stat := res[2].Stat
-			b.clock.observe(stat.Mtime, start, time.Now())
-			n.child, n.token, n.acquiredAt = res[0].String[len(s.mutex(k.mutex))+1:], uint64(stat.Mzxid), stat.Mtime
-			n.made = time.Now()
-			return creation{n, stat.NumChildren == 1}, nil
+			stat = res[2].Stat
+			b.clock.Learn(stat.Mtime, start, time.Now())
+			return res[0].String[len(s.mutex(mutex))+1:], &zk.Stat{Czxid: stat.Mzxid, NumChildren: stat.NumChildren}, nil
+		case unsure && !errors.Is(err, errSessionOver): // an earlier attempt may have created the nodes
+			return s.findCreated(mutex, n.guid)
 		case errors.Is(err, zk.ErrNoNode):
-			if err = s.ensure(ctx, k.mutex); err == nil {
+			if err = s.ensure(ctx, mutex); err == nil {
 				continue
 			}
-			return c, err
-		case errors.Is(err, zk.ErrNodeExists): // an earlier attempt arrived late
-		case certain(err):
-			return c, err
 		}
-		if !s.alive() {
-			return c, errSessionOver
-		}
-		if n.since.IsZero() { // any attempt may have succeeded: count from the first
-			n.since = start
-		}
-		found, err := b.findCreated(ctx, s, n)
-		switch {
-		case err != nil:
-			b.addOrphan(k, g, 0)
-			return c, err
-		case found:
-			return creation{n, false}, nil
-		}
+		return "", nil, err
 	}
 }
 
-// findCreated looks for a node by its guid, after the request to create it had no answer.
-func (b *Backend) findCreated(ctx context.Context, s *session, n *node) (found bool, err error) {
-	child, err := s.find(ctx, n.mutex, n.guid)
-	if err != nil || child == "" {
-		return false, err
-	}
-	latch, err := s.get(ctx, s.latch(n.mutex, child))
-	if err != nil {
-		return false, err
-	}
-	n.child, n.token, n.acquiredAt = child, uint64(latch.stat.Czxid), latch.stat.Ctime
-	n.made = time.Now()
-	return true, nil
-}
-
-func (s *session) find(ctx context.Context, mutex string, g guid) (child string, err error) {
-	if err := s.sync(ctx, s.mutexes()); err != nil {
-		return "", err
-	}
-	names, err := s.children(ctx, mutex)
-	if err != nil {
-		return "", err
-	}
-	if i := slices.IndexFunc(names, func(c string) bool { return guidOf(c) == g }); i >= 0 {
-		return names[i], nil
-	}
-	return "", nil
-}
-
-// renew makes a node the owner's, and begins both windows again with the given durations. If the
-// node is gone, renew forgets it and returns zk.ErrNoNode. It returns errChanged if the lease has
-// ended by this server's clock, or if other servers may have reported its end.
-func (b *Backend) renew(ctx context.Context, n *node, ttl, transition time.Duration, binding string) error {
-	return b.writeOwner(ctx, n, ttl, transition, binding, false)
-}
-
-// writeOwner is like renew. made is true if the request that is in progress has created the node.
-// Other servers may then have reported the contender as the owner already, with windows from the
-// creation on. In that case writeOwner keeps these windows.
-func (b *Backend) writeOwner(ctx context.Context, n *node, ttl, transition time.Duration, binding string, made bool) error {
-	first := time.Time{}
-	for {
-		start, err := b.vouch(ctx, n, ttl+transition)
-		if err != nil {
-			return err
+// findCreated looks for a latch node whose creation had no answer.
+func (s *session) findCreated(mutex string, g guid) (child string, stat *zk.Stat, err error) {
+	for s.alive() {
+		names, err := s.children(s.ctx, mutex)
+		i := slices.IndexFunc(names, func(c string) bool { return guidOf(c) == g })
+		if err == nil && i < 0 {
+			return "", nil, errChanged // not created, or deleted by hand
 		}
-		if first.IsZero() {
-			first = start
-		}
-		b.mu.Lock()
-		now := time.Now()
-		over := n.endedLocked(now)
-		begun := made && !n.presumedUntil.IsZero()
-		rec, version := n.recordLocked(now), n.version
-		rec.Acquired = 0
-		if begun {
-			rec.Acquired = n.acquiredAt
-		}
-		if !over {
-			n.renewalStart = first
-		}
-		b.mu.Unlock()
-		if over {
-			return errChanged
-		}
-		rec.Kind, rec.Creator, rec.Server, rec.TTL, rec.Transition, rec.Session = kindOwner, n.creator, b.id, ttl.Milliseconds(), transition.Milliseconds(), binding
-		rec.Over, rec.Idle, rec.Lapse, rec.Reserved = false, false, 0, 0
-		stat, err := b.write(ctx, n, rec, version)
 		if err == nil {
-			b.clock.observe(stat.Mtime, start, time.Now())
-			b.mu.Lock()
-			n.kind, n.server, n.ttl, n.transition, n.binding = kindOwner, b.id, ttl, transition, binding
-			if !begun {
-				n.since, n.acquiredAt = start, stat.Mtime
+			if z, err := s.get(s.ctx, s.latch(mutex, names[i])); err == nil {
+				return names[i], &z.stat, nil
 			}
-			n.version, n.presumedUntil = stat.Version, time.Time{}
-			n.reservedUntil, n.idle, n.writeAt, n.unacknowledged, n.over = time.Time{}, false, time.Time{}, false, false
-			b.armLocked(n)
-			b.mu.Unlock()
-			return nil
 		}
-		if err := b.retryWrite(ctx, n, err); err != nil {
-			return err
+		proxy.Sleep(s.ctx, retryPause, nil)
+	}
+	return "", nil, errSessionOver
+}
+
+// write changes an entry and its lease node by f. If f sets since, an owner's windows begin then, even
+// if the ensemble executes the write later.
+func (b *Backend) write(ctx context.Context, m *mutex, n *entry, a *answering, f func(*state)) error {
+	next := *n
+	f(&next.state)
+	if !next.since.Equal(n.since) {
+		next.acquiredAt = b.clock.Latest(next.since)
+	}
+	data := encode(next.record(m.name))
+	_, unsure, err := n.s.step(ctx, n.ahead, a,
+		&zk.CheckVersionRequest{Path: n.s.latch(m.name, n.child), Version: -1},
+		&zk.SetDataRequest{Path: n.s.lease(n.guid), Data: data, Version: -1})
+	if unsure && among(err, errWithdrawn, errChanged) {
+		// An earlier attempt may have been executed. The other server may have read its answer and
+		// deleted the request, or the node ahead is gone since.
+		if z, failed := n.s.get(n.s.ctx, n.s.lease(n.guid)); failed == nil && bytes.Equal(z.data, data) {
+			err = nil
 		}
 	}
-}
-
-func (b *Backend) writeRecord(ctx context.Context, n *node) error {
-	for {
-		b.mu.Lock()
-		rec, version, asked := n.recordLocked(time.Now()), n.version, n.writeAt
-		b.mu.Unlock()
-		stat, err := b.write(ctx, n, rec, version)
-		if err == nil {
-			b.mu.Lock()
-			n.version, n.presumedUntil = stat.Version, time.Time{}
-			if n.writeAt.Equal(asked) {
-				n.writeAt = time.Time{}
-			}
-			b.mu.Unlock()
-			return nil
-		}
-		if err := b.retryWrite(ctx, n, err); err != nil {
-			return err
-		}
-		b.mu.Lock()
-		dirty := !n.writeAt.IsZero()
-		b.mu.Unlock()
-		if !dirty {
-			return nil
-		}
-	}
-}
-
-// write changes a lease node if the latch node exists and the lease node has this version.
-func (b *Backend) write(ctx context.Context, n *node, rec *record, version int32) (*zk.Stat, error) {
-	b.mu.Lock()
-	n.writing = true
-	b.mu.Unlock()
-	defer func() {
-		b.mu.Lock()
-		n.writing = false
-		b.mu.Unlock()
-	}()
-	return n.s.change(ctx, n, rec, version)
-}
-
-// change makes the request of write. The node need not be one that this server knows.
-func (s *session) change(ctx context.Context, n *node, rec *record, version int32) (*zk.Stat, error) {
-	res, err := s.multi(ctx,
-		&zk.CheckVersionRequest{Path: s.latch(n.mutex, n.child), Version: -1},
-		&zk.SetDataRequest{Path: s.lease(n.guid), Data: rec.encode(), Version: version})
-	if err != nil {
-		return nil, err
-	}
-	return res[1].Stat, nil
-}
-
-// retryWrite handles the error of a write. It returns nil if the write should be tried again.
-func (b *Backend) retryWrite(ctx context.Context, n *node, err error) error {
 	switch {
-	case errors.Is(err, zk.ErrBadVersion):
-		return b.reload(ctx, n)
+	case err == nil:
+		n.state = next.state
 	case errors.Is(err, zk.ErrNoNode):
-		b.forgetDeleted(n)
-		return zk.ErrNoNode
-	case certain(err):
-		return err
-	case !n.s.alive():
-		return errSessionOver
-	case ctx.Err() != nil:
-		return err
+		b.forgetDeleted(m, n)
+		err = errChanged
 	}
-	return nil // if this write was done, the next attempt fails with ErrBadVersion
+	return err
 }
 
-// reload reads the lease node. It adopts a write of another server, and a renewal of this server
-// that had no answer. If this server created the node, reload also sets a watch on the lease node.
-func (b *Backend) reload(ctx context.Context, n *node) error {
-	read := n.s.get
-	if !n.foreign {
-		read = n.s.getAndWatch
+// renew makes an entry the owner's, and begins both windows. The entry must be that of the owner, or
+// its node must be the first.
+func (b *Backend) renew(ctx context.Context, m *mutex, n *entry, w windows, a *answering) error {
+	start, renewed := time.Now(), n.kind == kindOwner
+	err := b.write(ctx, m, n, a, func(s *state) { *s = state{kind: kindOwner, windows: w, since: start, renewed: true} })
+	switch {
+	case err != nil:
+	case renewed:
+		b.Counts.Renewed.Add(1)
+	default:
+		b.record(m, n.event(simba.EventAcquired, ""))
 	}
-	lease, err := read(ctx, n.s.lease(n.guid))
-	if errors.Is(err, zk.ErrNoNode) {
-		b.forgetDeleted(n)
+	return err
+}
+
+// demote makes an entry that of a polling waiter.
+func (b *Backend) demote(ctx context.Context, m *mutex, n *entry) error {
+	return b.write(ctx, m, n, nil, func(s *state) {
+		*s = state{kind: kindPolling, windows: s.windows, expiresAt: time.Now().Add(b.QueueGrace())}
+	})
+}
+
+// remove deletes an entry's nodes and records the event, unless its Kind is 0. If the next waiter is
+// blocked here, and certainly the first now, remove grants it the mutex. remove returns errChanged if a person
+// had deleted the nodes.
+func (b *Backend) remove(ctx context.Context, m *mutex, n *entry, e simba.Event, a *answering) error {
+	ops := deletes(n.s.latch(m.name, n.child), n.s.lease(n.guid))
+	if m.watcher != nil { // to learn whether the mutex is free now
+		ops = append(ops, &zk.SetDataRequest{Path: n.s.mutex(m.name), Version: -1})
 	}
-	if err != nil {
+	res, unsure, err := n.s.step(ctx, n.ahead, a, ops...)
+	switch {
+	case errors.Is(err, zk.ErrNoNode) && !unsure:
+		b.forgetDeleted(m, n)
+		return errChanged
+	case err != nil && !errors.Is(err, zk.ErrNoNode):
 		return err
 	}
-	rec, err := decodeRecord(lease.data)
-	if err != nil && n.foreign {
-		return err
+	m.drop(n)
+	if e.Kind != 0 {
+		b.record(m, e)
 	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n.watchAt = time.Time{}
-	if err != nil { // no server writes such data: write the known state again
-		n.version = lease.stat.Version
-		b.scheduleWriteLocked(n, 0)
-		return nil
+	if err == nil && len(res) > 2 && res[2].Stat != nil && res[2].Stat.NumChildren == 0 {
+		b.announceFree(m)
 	}
-	if lease.stat.Version != n.version {
-		if rec.Server == b.id { // this server's own write: the known state is newer
-			n.version, n.listening, n.over = lease.stat.Version, rec.Listening, rec.Over && n.kind == kindOwner
-			if rec.Kind != kindAsking && rec.Kind != kindOwner {
-				n.presumedUntil = time.Time{}
-			}
-			// But a renewal that had no answer has begun other windows.
-			if began := rec.began(&lease.stat); began != n.acquiredAt && n.kind == kindOwner && rec.Kind == kindOwner && !n.renewalStart.IsZero() {
-				n.since, n.acquiredAt = n.renewalStart, began
-				n.ttl, n.transition, n.binding, n.unacknowledged = millis(rec.TTL), millis(rec.Transition), rec.Session, false
-			}
-		} else {
-			b.adoptLocked(n, rec, &lease.stat)
-			if n.kind == kindPolling && b.waitsLocked(n.key()) {
-				// The contender is blocked at this server. The write of its former server arrived
-				// late.
-				n.kind, n.reservedUntil, n.idle = kindBlocked, time.Time{}, false
-				b.scheduleWriteLocked(n, 0)
-			}
-		}
-		if m := b.mutexes[n.mutex]; m != nil && m.watcher != nil {
-			m.watcher.wake()
-		}
+	if next := m.nextHere(); next != nil && next.kind == kindBlocked {
+		b.retryLater(m, next, b.grant(m, next, reasonHandoff))
 	}
-	b.armLocked(n)
 	return nil
 }
 
-// The library calls leaseChanged when a watched lease node has changed. leaseChanged only sets the
-// timer.
-func (b *Backend) leaseChanged(g guid) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	n := b.createdNodes[g]
-	if n == nil {
-		return
+func deletes(latch, lease string) []any {
+	return []any{&zk.DeleteRequest{Path: latch, Version: -1}, &zk.DeleteRequest{Path: lease, Version: -1}}
+}
+
+// forgetDeleted forgets an entry of which the ensemble lacks a node, because a person has deleted it.
+// It deletes the other node. A waiter queues again.
+func (b *Backend) forgetDeleted(m *mutex, n *entry) {
+	m.drop(n)
+	for _, o := range m.entries {
+		o.onlyOwnAhead = false // the latch node may still exist
 	}
-	if m := b.mutexes[n.mutex]; m != nil {
-		if _, ending := m.endings[g]; ending {
-			return
+	if n.kind == kindOwner && !n.doomed {
+		b.record(m, n.event(simba.EventReleased, "node deleted"))
+	}
+	b.Go(func() {
+		for _, op := range deletes(n.s.latch(m.name, n.child), n.s.lease(n.guid)) {
+			_, _, _ = n.s.change(n.s.ctx, op)
 		}
-	}
-	n.watchAt = time.Now()
-	if n.writing { // probably a write of this server
-		n.watchAt = n.watchAt.Add(watchDelay)
-	}
-	b.armLocked(n)
-}
-
-// adoptLocked sets a node to the state in its record. If another server renewed the lease, this
-// server counts the windows from now. So it never ends the lease too early, and does not depend on
-// the ensemble's clock. If the record has the flag Over, the lease of a foreign node counts as
-// ended. The creator keeps windows that it counts already.
-func (b *Backend) adoptLocked(n *node, rec record, stat *zk.Stat) {
-	now := time.Now()
-	since := now
-	switch known := n.kind == kindOwner && n.acquiredAt == rec.began(stat); {
-	case rec.Over && n.foreign:
-		since = now.Add(-millis(rec.TTL + rec.Transition))
-	case rec.Over && known:
-		since = n.since
-	}
-	n.version = stat.Version
-	n.kind, n.creator, n.server = rec.Kind, rec.Creator, rec.Server
-	n.ttl, n.transition, n.binding, n.listening = millis(rec.TTL), millis(rec.Transition), rec.Session, rec.Listening
-	n.since, n.acquiredAt, n.over = since, rec.began(stat), rec.Over
-	n.idle, n.unacknowledged, n.writeAt, n.reservedUntil, n.presumedUntil = rec.Idle, false, time.Time{}, time.Time{}, time.Time{}
-	switch {
-	case rec.Kind == kindPolling && rec.Reserved > 0:
-		n.reservedUntil = now.Add(millis(rec.Reserved))
-	case rec.Kind == kindPolling:
-		n.expiresAt = now.Add(max(millis(rec.Lapse), b.QueueGrace()))
-	}
-}
-
-// forgetDeleted forgets a node that the ensemble no longer has. Its latch node or its lease may
-// still exist. If this server created them, forgetDeleted makes them an orphan, which is deleted
-// later.
-func (b *Backend) forgetDeleted(n *node) {
-	b.mu.Lock()
-	if n.forgotten {
-		b.mu.Unlock()
-		return
-	}
-	owner, version := n.kind == kindOwner && !n.foreign, n.version
-	b.dropLocked(n)
-	if m := b.mutexes[n.mutex]; m != nil {
-		m.resetOwnAheadLocked() // its latch node may still exist
-	}
-	if !n.foreign { // else the creator does that
-		b.addOrphanLocked(n.key(), n.guid, version)
-	}
-	b.mu.Unlock()
-	if owner {
-		b.announceEnd(simba.Event{
-			Kind: simba.EventReleased, Mutex: n.mutex, Owner: n.contender, Token: n.token, Reason: "through another server",
-		})
-	}
+	})
+	b.rejoin(m.name)
 }

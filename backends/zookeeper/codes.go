@@ -6,18 +6,17 @@ import "strings"
 type codeError string
 
 const (
-	errUnimplemented codeError = "-6"
-	errQuotaExceeded codeError = "-125"
+	errConnectionLoss   codeError = "-4"
+	errUnimplemented    codeError = "-6"
+	errOperationTimeout codeError = "-7"
+	errRequestTimeout   codeError = "-122"
+	errQuotaExceeded    codeError = "-125"
+	errThrottled        codeError = "-127"
 )
 
-// codeNames has the names that ZooKeeper 3.9 gives the codes.
 var codeNames = map[codeError]string{
-	"-1": "SystemError", "-2": "RuntimeInconsistency", "-3": "DataInconsistency", "-4": "ConnectionLoss",
-	"-5": "MarshallingError", errUnimplemented: "Unimplemented", "-7": "OperationTimeout",
-	"-12": "UnknownSession", "-13": "NewConfigNoQuorum", "-14": "ReconfigInProgress",
-	"-113": "InvalidCallback", "-119": "NotReadOnly", "-120": "EphemeralOnLocalSession",
-	"-121": "NoWatcher", "-122": "RequestTimeout", "-124": "SessionClosedRequireSaslAuth",
-	errQuotaExceeded: "QuotaExceeded", "-127": "ThrottledOp",
+	errConnectionLoss: "ConnectionLoss", errUnimplemented: "Unimplemented", errOperationTimeout: "OperationTimeout",
+	errRequestTimeout: "RequestTimeout", errQuotaExceeded: "QuotaExceeded", errThrottled: "ThrottledOp",
 }
 
 func (e codeError) Error() string { return codeNames[e] + " (" + string(e) + ")" }

@@ -12,73 +12,67 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-func (b *Backend) connect(ctx context.Context) (*session, error) {
-	return openSession(ctx, b.target, b.options.SessionTimeout, min(b.options.Timeout, 2*time.Second), b.leaseChanged, b.checks.Again, b.log)
-}
-
-func (b *Backend) join(ctx context.Context) (*session, error) {
-	s, err := b.connect(ctx)
+// join opens a session. check is called before the session has its marker.
+func (b *Backend) join(ctx context.Context, check func(context.Context, *session) error) (*session, error) {
+	s, err := openSession(ctx, b.target, b.options.SessionTimeout, min(b.options.Timeout, b.options.SessionTimeout/3), b.Checks.Again, b.Log)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.register(ctx); err != nil {
+	if check != nil {
+		err = check(ctx, s)
+	}
+	if err == nil {
+		err = b.heartbeat(ctx, s)
+	}
+	if err != nil {
 		s.close()
 		return nil, err
 	}
 	return s, nil
+}
+
+// sessions is how many sessions a server opens.
+const sessions = 4
+
+func (b *Backend) firstSessions(ctx context.Context) error {
+	s, err := b.firstSession(ctx)
+	if err != nil {
+		return err
+	}
+	b.slots = []*slot{{session: s, replaced: make(chan struct{})}}
+	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	defer cancel()
+	for range sessions - 1 {
+		if s, err = b.join(ctx, nil); err != nil {
+			for _, l := range b.slots {
+				l.session.close()
+			}
+			return fmt.Errorf("zookeeper at %s: open %d sessions (see its maxClientCnxns): %w", b.options.Servers, sessions, err)
+		}
+		b.slots = append(b.slots, &slot{session: s, replaced: make(chan struct{})})
+	}
+	return nil
 }
 
 func (b *Backend) firstSession(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
-	s, err := b.connect(ctx)
-	if err != nil {
-		if errors.Is(err, errCutOff) {
-			err = b.diagnose(ctx)
-		}
-		return nil, fmt.Errorf("zookeeper at %s: %w", b.options.Servers, err)
-	}
-	if err = b.check(ctx, s); err == nil {
-		err = s.register(ctx)
+	s, err := b.join(ctx, b.check)
+	if errors.Is(err, errCutOff) {
+		err = b.diagnose(err)
 	}
 	if err != nil {
-		s.close()
 		return nil, fmt.Errorf("zookeeper at %s: %w", b.options.Servers, err)
 	}
 	if got := s.negotiated(); got != b.options.SessionTimeout {
-		b.log.Warn("the ensemble chose another session timeout; see its minSessionTimeout and maxSessionTimeout",
+		b.Log.Warn("the ensemble chose another session timeout; see its minSessionTimeout and maxSessionTimeout",
 			"asked", b.options.SessionTimeout, "got", got, "longest_lease", got/2)
 	}
 	return s, nil
 }
 
-func (b *Backend) firstSessions(ctx context.Context) ([]*session, error) {
-	first, err := b.firstSession(ctx)
-	if err != nil {
-		return nil, err
-	}
-	sessions := make([]*session, b.options.Sessions)
-	sessions[0] = first
-	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
-	defer cancel()
-	err = each(len(sessions)-1, func(i int) (err error) {
-		sessions[i+1], err = b.join(ctx)
-		return err
-	})
-	if err == nil {
-		return sessions, nil
-	}
-	for _, s := range sessions {
-		if s != nil {
-			s.close()
-		}
-	}
-	return nil, fmt.Errorf("zookeeper at %s: open %d sessions (see its maxClientCnxns): %w", b.options.Servers, len(sessions), err)
-}
-
 // diagnose returns why no session could be opened. The library gives no reason.
-func (b *Backend) diagnose(context.Context) error {
-	var last error
+func (b *Backend) diagnose(last error) error {
 	for _, h := range b.target.servers {
 		c, err := net.DialTimeout("tcp", h, time.Second)
 		if err == nil {
@@ -95,9 +89,10 @@ func (b *Backend) diagnose(context.Context) error {
 func (b *Backend) recheck(ctx context.Context) (faults []proxy.Fault, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
-	b.mu.Lock()
-	s := b.slots[0].session
-	b.mu.Unlock()
+	s, err := b.slots[0].current(ctx, b)
+	if err != nil {
+		return nil, err
+	}
 	if got := 2 * b.LongestLease(); got < b.options.SessionTimeout {
 		faults = append(faults, proxy.Fault{Setting: "maxSessionTimeout", Text: fmt.Sprintf(
 			"the ensemble chose the session timeout %v instead of %v: see its maxSessionTimeout", got, b.options.SessionTimeout)})
@@ -121,8 +116,7 @@ func (b *Backend) check(ctx context.Context, s *session) error {
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
 			return fault("chroot", "the chroot %s does not exist; create it first", s.root)
-		case errors.Is(err, zk.ErrNoAuth):
-		case err != nil:
+		case err != nil && !errors.Is(err, zk.ErrNoAuth):
 			return fmt.Errorf("read the chroot %s: %w", s.root, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,22 +29,43 @@ type jvm struct {
 	out map[string]chan string
 }
 
-// startJVM compiles the Java program and starts it. Without a JDK or Curator it skips the test,
+// installedCurator returns the jars of Debian's Curator. Without it, installedCurator skips the test,
 // or fails it with CI=true.
-func startJVM(t testing.TB, servers string) *jvm {
+func installedCurator(t testing.TB) (jars string) {
 	t.Helper()
-	var jars []string
+	var list []string
 	for _, name := range []string{
 		"curator-framework", "curator-client", "curator-recipes", "zookeeper", "zookeeper-jute", "guava", "slf4j-api", "slf4j-nop",
 		"netty-all", "netty-buffer", "netty-common", "netty-handler", "netty-transport",
 	} {
 		jar := filepath.Join("/usr/share/java", name+".jar")
 		need.File(t, jar, "libcurator-recipes-java")
-		jars = append(jars, jar)
+		list = append(list, jar)
 	}
+	return strings.Join(list, string(os.PathListSeparator))
+}
+
+// curator59 returns the jars of testdata/curator.xml. Ivy downloads them from its default repository.
+// Without Ivy, curator59 skips the test, or fails it with CI=true.
+func curator59(t testing.TB) (jars string) {
+	t.Helper()
+	const ivy = "/usr/share/java/ivy.jar"
+	java, dir := need.Program(t, "java", "default-jdk-headless"), t.TempDir()
+	need.File(t, ivy, "ivy")
+	resolve := exec.Command(java, "-jar", ivy, "-ivy", "testdata/curator.xml", "-confs", "default", "-types", "jar", "bundle",
+		"-retrieve", filepath.Join(dir, "[artifact]-[revision](-[classifier]).[ext]"))
+	if out, err := resolve.CombinedOutput(); err != nil {
+		t.Fatalf("Ivy cannot resolve testdata/curator.xml: %v\n%s", err, out)
+	}
+	return filepath.Join(dir, "*")
+}
+
+// startJVM compiles the Java program and starts it with the jars of a Curator.
+func startJVM(t testing.TB, jars, servers string) *jvm {
+	t.Helper()
 	javac := need.Program(t, "javac", "default-jdk-headless")
 	dir := t.TempDir()
-	path := strings.Join(append(jars, dir), string(os.PathListSeparator))
+	path := jars + string(os.PathListSeparator) + dir
 	if out, err := exec.Command(javac, "-cp", path, "-d", dir, "testdata/Contender.java").CombinedOutput(); err != nil {
 		t.Fatalf("javac: %v\n%s", err, out)
 	}
@@ -95,17 +117,33 @@ func (j *jvm) send(format string, args ...any) {
 
 // await waits until the JVM sends this report about a contender. It ignores other reports.
 func (j *jvm) await(id, report string) error {
+	_, err := j.next(id, report)
+	return err
+}
+
+// next waits for a report about a contender that begins with these words, and returns the rest.
+func (j *jvm) next(id, words string) (rest string, err error) {
 	deadline := time.After(patience)
 	for {
 		select {
 		case got := <-j.events(id):
-			if got == report {
-				return nil
+			if rest, ok := strings.CutPrefix(got, words); ok {
+				return strings.TrimSpace(rest), nil
 			}
 		case <-deadline:
-			return fmt.Errorf("the JVM did not report %q about %s within %v", report, id, patience)
+			return "", fmt.Errorf("the JVM did not report %q about %s within %v", words, id, patience)
 		}
 	}
+}
+
+// token returns the token of a leader on the JVM, as Simba reads it: the czxid of its node.
+func (j *jvm) token(id string) (uint64, error) {
+	j.send("token %s", id)
+	text, err := j.next(id, "TOKEN ")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseUint(text, 10, 64)
 }
 
 // exclusiveResource may be used by one contender at a time.
@@ -126,7 +164,7 @@ func (r *exclusiveResource) use(t *testing.T, who string) {
 
 func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	j := startJVM(t, srv.Addr)
+	j := startJVM(t, installedCurator(t), srv.Addr)
 	said := conformance.NewBroker(simba.MutexChannel("m"))
 	b := open(t, Options{Servers: srv.Addr, Notices: said})
 	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
@@ -190,7 +228,7 @@ func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 
 func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	j := startJVM(t, srv.Addr)
+	j := startJVM(t, installedCurator(t), srv.Addr)
 	said := conformance.NewBroker(simba.MutexChannel("m"))
 	b := open(t, Options{Servers: srv.Addr, Notices: said})
 	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
@@ -225,4 +263,128 @@ func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 	_, woken := block(t, b, "m", "c", time.Minute)
 	j.send("close j")
 	woken.await(t)
+}
+
+// tokens checks that the tokens of a mutex's tenures grow.
+type tokens struct {
+	mu   sync.Mutex // guards last
+	last uint64
+}
+
+func (l *tokens) add(t *testing.T, who string, token uint64) {
+	t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if token <= l.last {
+		t.Errorf("%s leads with token %d after a tenure with token %d; want a larger one", who, token, l.last)
+	}
+	l.last = token
+}
+
+func TestLeaderLatchOfCuratorWakesBehindHandoffs(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	j := startJVM(t, curator59(t), srv.Addr)
+	servers := []*Backend{open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})}
+	var seen tokens
+	seen.add(t, "a", take(t, servers[0], "m", "a", time.Minute).Token)
+	type wait struct {
+		server *Backend
+		ticket simba.Ticket
+		woken  waiter
+	}
+	waits := make(map[string]wait)
+	for i, id := range []string{"b", "c", "d"} {
+		b := servers[(i+1)%2]
+		ticket, woken := block(t, b, "m", id, time.Minute)
+		waits[id] = wait{b, ticket, woken}
+	}
+	j.send("start m j")
+	await(t, "the latch waits behind b, c and d", func() bool {
+		q, _, err := servers[0].Queue(ctx, "m", 10)
+		return err == nil && len(q) == 4 && q[3].Contender == "j"
+	})
+	giveUp(t, servers[0], "m", "a")
+	for _, id := range []string{"b", "c", "d"} {
+		w := waits[id]
+		w.woken.await(t)
+		out, err := w.ticket.End(simba.EndWoken)
+		if err != nil || out.Status != simba.StatusAcquired {
+			t.Fatalf("the end of %s's wait: %+v, %v; want acquired", id, out, err)
+		}
+		seen.add(t, id, out.Token)
+		giveUp(t, w.server, "m", id)
+	}
+	must(t, j.await("j", "LEADER"))
+	token, err := j.token("j")
+	must(t, err)
+	seen.add(t, "j", token)
+	for i, b := range servers {
+		if owner, _, err := b.Owner(ctx, "m"); err != nil || owner.Owner != "j" || owner.Token != token {
+			t.Errorf("OWNER at server %d: %+v, %v; want j with token %d", i, owner, err, token)
+		}
+	}
+}
+
+func TestLeaderLatchOfCuratorAndTwoServersShareAMutex(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	j := startJVM(t, curator59(t), srv.Addr)
+	const changes = 400
+	var shared exclusiveResource
+	var seen tokens
+	lead := func(id string, token uint64, tenures *int64) {
+		seen.add(t, id, token)
+		*tenures++
+		shared.use(t, id)
+	}
+	ids := []string{"ours-1", "ours-2", "jvm-1", "jvm-2"}
+	tenures := make([]int64, len(ids))
+	var all sync.WaitGroup
+	for i, id := range ids[:2] {
+		b := open(t, Options{Servers: srv.Addr})
+		all.Go(func() {
+			for shared.changes.Load() < changes {
+				w := newWaiter()
+				out, ticket, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: id, TTL: time.Minute, Waiter: w})
+				if err == nil && out.Status == simba.StatusWaiting {
+					w.await(t)
+					out, err = ticket.End(simba.EndWoken)
+				}
+				if err != nil || out.Status != simba.StatusAcquired {
+					t.Errorf("the end of %s's wait: %+v, %v; want acquired", id, out, err)
+					return
+				}
+				lead(id, out.Token, &tenures[i])
+				giveUp(t, b, "m", id)
+			}
+		})
+	}
+	for i, id := range ids[2:] {
+		all.Go(func() {
+			for shared.changes.Load() < changes {
+				j.send("start m %s", id)
+				err := j.await(id, "LEADER")
+				var token uint64
+				if err == nil {
+					token, err = j.token(id)
+				}
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				lead(id, token, &tenures[2+i])
+				j.send("close %s", id)
+				if err := j.await(id, "CLOSED"); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	for i, id := range ids {
+		t.Logf("%s: %d tenures", id, tenures[i])
+		if tenures[i] < changes/8 {
+			t.Errorf("%s led %d times in %d tenures; want at least half of its share", id, tenures[i], changes)
+		}
+	}
 }

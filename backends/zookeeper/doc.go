@@ -3,65 +3,59 @@
 // recipe of Curator's LeaderLatch. So programs that use Simba, a lock library for the JVM, compete
 // for these mutexes too.
 //
-//	/simba/<mutex>/_c_<guid>-latch-<number>  ephemeral: a contender's latch node; its data is
-//	                                         the contender id
+//	/simba/<mutex>/_c_<guid>-latch-<number>  ephemeral: a contender's latch node; its data is the
+//	                                         contender id
 //	/simba-leases/<guid>                     ephemeral: the latch node's lease node, see record
-//	/simba-leases/session-<tag>              ephemeral: the marker of a session; its data is the
-//	                                         session timeout in milliseconds
+//	/simba-leases/session-<tag>              ephemeral: the marker of a session; a server has four, and
+//	                                         all nodes of a mutex are in one of them
+//	/simba-leases/inbox-<tag>/<id>           ephemeral: a request of another server, see request
 //
-// The first latch node by number is the owner's, or that of a polling waiter with a reservation.
-// The other latch nodes are the queue. The node /simba/<mutex> is a container: the engine creates
-// it when needed, and ZooKeeper deletes it some time after the deletion of its last child. The
-// fencing token is the czxid of the owner's latch node: the id of the transaction that created the
-// node. It grows even when the numbers begin again in a new container.
+// The latch nodes in the order of their numbers are the queue. The contender of the first one owns
+// the mutex, unless its lease node says that it polls. So the ensemble decides, and no reader waits
+// for a decision. The fencing token is the czxid of the owner's latch node: the id of the
+// transaction that created the node. The nodes /simba/<mutex> and inbox-<tag> are containers:
+// ZooKeeper deletes them some time after their last child.
 //
-// ZooKeeper has sessions but no leases. The server in whose session a latch node was created is the
-// node's creator. It ends the lease by its own monotonic clock and deletes the node. One
-// transaction creates a latch node and its lease node, or deletes both. Every change of a lease
-// node names the version that the changing server has read. So a renewal through another server and
-// the end of the lease exclude each other. To notice such a renewal, the creator watches a lease
-// node from 250 ms after its creation on (watchDelay).
-//
-// A request to create or delete a node may have no answer. The node is then an orphan: it may exist
-// although no client knows of it. The server that made the request looks for the node until the
-// node is certainly gone (orphans.go). The server keeps the node if the contender has continued
-// with it through another server.
+// One writer: while a server runs, only it creates, changes and deletes the nodes of its session. It
+// is their creator. A latch node never changes, because Curator watches the node ahead only once.
+// The creator ends a lease by its own monotonic clock, by deleting both nodes in one step. Until
+// then other servers report the owner, so nobody sees an end that a renewal follows.
 //
 // These are the requests of each command. A multi is a transaction of ZooKeeper.
 //
-//	ACQUIRE   one multi: create both nodes, write the mutex's node. The answer has the token, the
-//	          clock of the ensemble's leader and the number of latch nodes. If the
-//	          number is 1, the contender owns the mutex, and no other request is needed
-//	GUARD     one multi: check the latch node, write the lease node at its version
-//	RELEASE   one multi: delete both nodes; if the next node is that of a blocked waiter of this
-//	          server, also make it the owner's
-//	waiters   one watch for each mutex (watcher.go). When the node of a blocked waiter becomes the
-//	          first, the server writes the lease node and then wakes the waiter
+//	ACQUIRE   one multi: create both nodes, write the mutex's node. If the answer shows one latch
+//	          node, the contender owns the mutex. Otherwise a second multi makes the node a polling
+//	          waiter's, or deletes it (NOQUEUE). It also checks that a node ahead exists, so a node
+//	          that was the first is never taken back
+//	GUARD     one multi: check the latch node, write the lease node
+//	RELEASE   one multi: delete both nodes
+//	waiters   one watch for each mutex (watcher.go). When the node of a blocked waiter is the first,
+//	          its server wakes the waiter, and later writes when the windows began
 //
-// Before a server reports the end of a lease, it records the end in the ensemble. It deletes the
-// node, or writes the flag Over to the lease node (markOver). Both requests name the version that
-// the server has read. So a renewal at the same time fails, and the renewing server reads the lease
-// node again. By the renewing server's own clock the lease may not have ended yet. Then that server
-// may still renew the lease for the same owner, in spite of the flag Over. So the end of a lease
-// does not depend on the ensemble's clock.
+// A client may ask any server. A server that did not create the contender's node asks the creator
+// (requests.go). It creates a request node in a multi that checks the marker's version, and watches
+// the node. The creator acts and answers in one multi. If the answer does not come in time, the
+// server deletes the request at version 0 and replies TRYAGAIN. So a late request does nothing.
 //
-// A new lease node has the kind "asking" until its creator writes the outcome of the ACQUIRE. Until
-// then, another server treats the contender as the owner only under two conditions. Its latch node
-// must be the first, and the list of latch nodes must not have changed since the node's creation.
-// Otherwise the other server waits briefly for the outcome. Both servers count the windows from the
-// creation of the node.
+// Each mutex has a lock (mutex.go). Its holder changes nodes, and decides from the list of nodes who
+// gets the mutex. So a waiter that is granted the mutex, a waiter that leaves and a lease that ends
+// exclude each other. The lock is not held while a node is created or another server is asked. An
+// entry that is being created has no child yet, and everybody else leaves it alone.
 //
-// A node lives as long as its session. This server gives up the session and all its leases two
-// thirds of the session timeout after the last confirmed exchange with the ensemble's leader. That
-// is before the ensemble can let another contender in. The ensemble may keep the session for
-// longer, and other servers may have renewed its leases. So only the ensemble ends the session.
-// This server uses a new session only when the old session's marker is gone. It then queues the
-// remaining waiters again, at the end of the queue.
+// Each client request runs in its own goroutine. The client waits for it until a deadline. The
+// goroutine goes on until it knows the outcome of what it has sent, or until the session is over, and
+// holds the lock so long. ZooKeeper executes the requests of a session in order, also after a
+// reconnect. So a repeated multi shows whether an earlier attempt was executed. What is due later, or
+// has failed, tend does by a timer.
 //
-// A renewal through another server does not prolong the session. So that server renews only if the
-// session certainly lives until the end of the new lease. Each heartbeat of a session writes its
-// marker. The other server compares the marker's zxid with those of its own heartbeats, and so
-// learns how old the last heartbeat is at most (heartbeat.go).
+// A node lives as long as its session. A server gives its session up two thirds of the session
+// timeout after the last confirmed write. That is before the ensemble can let another contender in.
+// From then on it sends nothing in that session. When the session's marker is gone, it publishes the
+// ends of its leases, uses a new session, and queues the remaining waiters again.
+//
+// A server that stops marks its session, and leaves it to its timeout if a client owns a mutex in
+// it. Then other servers may delete the nodes for RELEASE and BREAK, in a multi that checks the
+// marker's version.
 //
 // Differences from the other engines:
 //
@@ -72,8 +66,5 @@
 //   - A program on the JVM keeps the mutex for an unknown time, so replies give the session timeout
 //     as the time left. BREAK refuses to end such a tenure, since a LeaderLatch would not notice.
 //
-// Lock order: a key's lock before Backend.mu. Backend.mu is never held during I/O. A goroutine that
-// changes a contender's nodes holds the lock of that contender's key. No goroutine holds two of
-// these locks. BREAK and flagListeners also lock only the key of the contender whose node they
-// change.
+// Lock order: mutex.lock before Backend.mu before session.mu and Waiters.mu.
 package zookeeper

@@ -114,12 +114,14 @@ func unavailable(t testing.TB, err error) {
 	}
 }
 
-// leases returns the lease nodes, without the markers of sessions next to them.
+// leases returns the lease nodes, without the markers and inboxes of sessions next to them.
 func leases(t testing.TB, c *zk.Conn) []string {
 	t.Helper()
 	names, _, err := c.Children("/simba-leases")
 	must(t, err)
-	return slices.DeleteFunc(names, func(name string) bool { return strings.HasPrefix(name, "session-") })
+	return slices.DeleteFunc(names, func(name string) bool {
+		return strings.HasPrefix(name, "session-") || strings.HasPrefix(name, "inbox-")
+	})
 }
 
 type silentLogger struct{}

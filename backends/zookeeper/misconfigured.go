@@ -14,12 +14,7 @@ var errNoChroot = errors.New("the chroot no longer exists")
 // lasting reports whether an error stays until an operator changes rights or nodes. An unreadable
 // lease node gives no lasting error: its creator rewrites it, or its session ends.
 func lasting(err error) bool {
-	for _, known := range [...]error{zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrAuthFailed, zk.ErrNoChildrenForEphemerals, errNoChroot} {
-		if errors.Is(err, known) {
-			return true
-		}
-	}
-	return false
+	return among(err, zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrAuthFailed, zk.ErrNoChildrenForEphemerals, errNoChroot)
 }
 
 // misconfigured turns a lasting error into one that says what to change.
@@ -39,30 +34,4 @@ func (b *Backend) misconfigured(err error) error {
 		err = fmt.Errorf("the chroot %s no longer exists: create it", b.target.chroot)
 	}
 	return &simba.MisconfiguredError{Engine: "zookeeper", Err: err}
-}
-
-// failWaits ends the waits for a mutex with err if err is lasting.
-func (b *Backend) failWaits(mutex string, err error) {
-	if lasting(err) && b.life.Err() == nil {
-		b.waiters.Fail(mutex, b.misconfigured(err))
-	}
-}
-
-// setFault records why no new session could be opened in a slot; nil = a session was opened. Only a
-// lasting error counts: requests return it at once, and it ends the slot's waits.
-func (b *Backend) setFault(l *sessionSlot, err error) {
-	if err != nil && !lasting(err) {
-		err = nil
-	}
-	b.mu.Lock()
-	l.fault = err
-	b.mu.Unlock()
-	if err == nil {
-		return
-	}
-	for _, mutex := range b.waiters.Mutexes() {
-		if b.slotOf(mutex) == l {
-			b.failWaits(mutex, err)
-		}
-	}
 }

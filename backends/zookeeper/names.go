@@ -5,9 +5,10 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
+	"net/url"
 	"slices"
 	"strings"
-	"unicode/utf8"
 )
 
 // The layout of the nodes, see the package comment. Curator's LeaderLatch on /simba/<mutex> creates
@@ -28,14 +29,7 @@ func encodeName(mutex string) string {
 	if mutex == "." || mutex == ".." {
 		return strings.ReplaceAll(mutex, ".", "%2E")
 	}
-	plain := true
-	for _, r := range mutex {
-		if !plainRune(r) {
-			plain = false
-			break
-		}
-	}
-	if plain {
+	if !strings.ContainsFunc(mutex, func(r rune) bool { return !plainRune(r) }) {
 		return mutex
 	}
 	var b strings.Builder
@@ -44,46 +38,21 @@ func encodeName(mutex string) string {
 			b.WriteRune(r)
 			continue
 		}
-		var raw [utf8.UTFMax]byte
-		for _, c := range raw[:utf8.EncodeRune(raw[:], r)] {
-			b.WriteByte('%')
-			b.WriteString(strings.ToUpper(hex.EncodeToString([]byte{c})))
+		for _, c := range []byte(string(r)) {
+			fmt.Fprintf(&b, "%%%02X", c)
 		}
 	}
 	return b.String()
 }
 
 func plainRune(r rune) bool {
-	switch {
-	case r == '/', r == '%', r < ' ', r >= 0x7f && r <= 0x9f, r >= 0xd800 && r <= 0xf8ff, r >= 0xfff0:
-		return false
-	}
-	return true
+	return r != '/' && r != '%' && r >= ' ' && (r < 0x7f || r > 0x9f) && (r < 0xd800 || r > 0xf8ff) && r < 0xfff0
 }
 
 // decodeName is the inverse of encodeName. ok is false for a name that encodeName never returns.
 func decodeName(node string) (mutex string, ok bool) {
-	if !strings.Contains(node, "%") {
-		return node, node != "." && node != ".."
-	}
-	var b strings.Builder
-	for i := 0; i < len(node); i++ {
-		if node[i] != '%' {
-			b.WriteByte(node[i])
-			continue
-		}
-		if i+3 > len(node) {
-			return "", false
-		}
-		c, err := hex.DecodeString(node[i+1 : i+3])
-		if err != nil {
-			return "", false
-		}
-		b.WriteByte(c[0])
-		i += 2
-	}
-	mutex = b.String()
-	return mutex, encodeName(mutex) == node
+	mutex, err := url.PathUnescape(node)
+	return mutex, err == nil && encodeName(mutex) == node
 }
 
 // A guid identifies one latch node and its lease node. It has the form of Curator's GUIDs. It
@@ -167,3 +136,6 @@ func (p paths) lease(g guid) string { return p.root + leasesDir + "/" + string(g
 // marker returns the path of a session's marker. It is beside the lease nodes, where the user has
 // the needed rights.
 func (p paths) marker(t tag) string { return p.root + leasesDir + "/session-" + string(t) }
+
+// inbox returns the path of the node below which other servers make requests to a session.
+func (p paths) inbox(t tag) string { return p.root + leasesDir + "/inbox-" + string(t) }

@@ -18,7 +18,6 @@ const (
 	// DefaultSessionTimeout is twice the default lease of the commands lock and elect, 10 s + 5 s.
 	// The default lease of the Go client is shorter. See Backend.LongestLease.
 	DefaultSessionTimeout = 30 * time.Second
-	DefaultSessions       = 4
 )
 
 // Options configure the engine.
@@ -34,10 +33,6 @@ type Options struct {
 	// it deletes the session's nodes, which ends the leases that this server granted. 0 =
 	// DefaultSessionTimeout. The ensemble may choose another value, which then applies.
 	SessionTimeout time.Duration
-	// Sessions is how many sessions the server opens. Each mutex belongs to one of them. 0 =
-	// DefaultSessions, which is about twice as fast as one session when many clients use different
-	// mutexes.
-	Sessions int
 	// Timeout bounds every request to the ensemble. 0 = DefaultTimeout.
 	Timeout time.Duration
 
@@ -52,9 +47,6 @@ type Options struct {
 func (o *Options) ensureDefaults() {
 	if o.SessionTimeout == 0 {
 		o.SessionTimeout = DefaultSessionTimeout
-	}
-	if o.Sessions == 0 {
-		o.Sessions = DefaultSessions
 	}
 	if o.Timeout == 0 {
 		o.Timeout = DefaultTimeout
@@ -76,8 +68,8 @@ func (o *Options) validate() (t target, err error) {
 	if o.Notices == nil {
 		return t, errors.New("notices are missing")
 	}
-	if o.SessionTimeout < 0 || o.Timeout < 0 || o.Sessions < 0 {
-		return t, errors.New("session timeout, timeout and sessions must not be negative")
+	if o.SessionTimeout < 0 || o.Timeout < 0 {
+		return t, errors.New("session timeout and timeout must not be negative")
 	}
 	if t.servers, t.chroot, err = parseServers(o.Servers); err != nil {
 		return t, err

@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -12,10 +13,14 @@ import (
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
-var ctx = context.Background()
+func newBroker(channels ...string) *conformance.Broker { return conformance.NewBroker(channels...) }
 
-func guardOf(mutex, contender string, ttl time.Duration) simba.GuardRequest {
-	return simba.GuardRequest{Mutex: mutex, Contender: contender, TTL: ttl}
+func lastEvent(b *Backend, mutex string) (e simba.Event) {
+	events, _, err := b.History(ctx, simba.HistoryRequest{Mutex: mutex, Count: 1})
+	if err == nil && len(events) == 1 {
+		e = events[0]
+	}
+	return e
 }
 
 func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
@@ -26,65 +31,94 @@ func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
 	take(t, far, "m", "a", time.Minute)
 	_, woken := block(t, near, "m", "b", time.Minute)
 	link.Blackhole()
-	lost := func() bool {
-		events, _, err := far.History(ctx, simba.HistoryRequest{Mutex: "m"})
-		return err == nil && slices.ContainsFunc(events, func(e simba.Event) bool {
-			return e.Kind == simba.EventExpired && e.Owner == "a" && e.Reason == "zookeeper session lost"
-		})
+	woken.await(t)
+	if far.slotOf("m").session.alive() {
+		t.Error("b owns the mutex, but a's server has not given its session up")
 	}
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for given := false; ; {
-		given = given || lost()
-		select {
-		case <-woken:
-			// b's server has its own network, so it may reply before a's server notices the loss.
-			if !given && !lost() {
-				t.Error("b owns the mutex, but a's server has not given a's lease up")
-			}
-			_, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
-			unavailable(t, err)
-			link.Heal()
-			await(t, "a's server is back", func() bool {
-				out, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
-				return err == nil && out.Status == simba.StatusLost && out.Owner == "b"
-			})
-			return
-		case <-tick.C:
-		case <-time.After(patience):
-			t.Fatal("b never got the mutex")
-		}
+	_, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
+	unavailable(t, err)
+	link.Heal()
+	await(t, "a's server is back", func() bool {
+		out, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
+		return err == nil && out.Status == simba.StatusLost && out.Owner == "b"
+	})
+	if e := lastEvent(far, "m"); e.Kind != simba.EventExpired || e.Owner != "a" || e.Reason != reasonSessionLost {
+		t.Errorf("the last event at a's server: %+v; want the end of a's tenure", e)
 	}
 }
 
-func TestWaitersSurviveALostSession(t *testing.T) {
+func TestEndsArePublishedWhenTheSessionIsOver(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, Options{Servers: link.Addr(), SessionTimeout: 8 * time.Second, Timeout: time.Second})
+	near := open(t, Options{Servers: srv.Addr})
+	a := take(t, far, "m", "a", time.Minute)
+	link.Blackhole()
+	await(t, "the session is given up", func() bool { return !far.slotOf("m").session.alive() })
+	// The ensemble has not ended the session yet.
+	if owner, _, err := near.Owner(ctx, "m"); err != nil || owner.Owner != "a" || owner.Token != a.Token {
+		t.Fatalf("OWNER at the other server: %+v, %v; want a with the same token", owner, err)
+	}
+	if e := lastEvent(far, "m"); e.Kind != simba.EventAcquired {
+		t.Errorf("the last event of a session that may still live: %+v; want acquired", e)
+	}
+	link.Heal()
+	await(t, "the server is back", func() bool {
+		out, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
+		if err != nil {
+			unavailable(t, err)
+			return false
+		}
+		if out.Status != simba.StatusLost || out.Owner != "" {
+			t.Errorf("GUARD of a after its session was lost: %+v; want lost without an owner", out)
+		}
+		return true
+	})
+	if out, err := near.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Status != simba.StatusLost {
+		t.Errorf("GUARD of a at the other server, after a reply of status lost: %+v, %v; want lost", out, err)
+	}
+	if e := lastEvent(far, "m"); e.Kind != simba.EventExpired {
+		t.Errorf("the last event after the session: %+v; want expired", e)
+	}
+	take(t, far, "m", "b", time.Minute)
+}
+
+func TestWaitersSurviveALostSessionInOrder(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	far := open(t, Options{Servers: link.Addr(), SessionTimeout: time.Second, Timeout: time.Second})
 	near := open(t, Options{Servers: srv.Addr})
 	take(t, near, "m", "a", time.Minute)
-	ticket, woken := block(t, far, "m", "b", time.Minute)
+	var names []string
+	var tickets []simba.Ticket
+	var woken []waiter
+	for i := range 5 {
+		names = append(names, fmt.Sprint("b", 9-i))
+		ticket, w := block(t, far, "m", names[i], time.Minute)
+		tickets, woken = append(tickets, ticket), append(woken, w)
+	}
+	queue := func() (list []string) {
+		q, _, _ := near.Queue(ctx, "m", 10)
+		for _, e := range q {
+			list = append(list, e.Contender)
+		}
+		return list
+	}
 	link.Blackhole()
-	await(t, "b's node is gone with its session", func() bool {
-		q, _, err := near.Queue(ctx, "m", 10)
-		return err == nil && len(q) == 0
-	})
+	await(t, "the waiters' nodes are gone with their session", func() bool { return len(queue()) == 0 })
 	link.Heal()
-	await(t, "b has a new node", func() bool {
-		q, _, err := near.Queue(ctx, "m", 10)
-		return err == nil && len(q) == 1 && q[0].Contender == "b" && q[0].Blocked
-	})
+	await(t, "the waiters have new nodes, in order", func() bool { return slices.Equal(queue(), names) })
 	giveUp(t, near, "m", "a")
-	woken.await(t)
-	if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
-		t.Errorf("the end of b's wait: %+v, %v; want acquired", out, err)
+	woken[0].await(t)
+	if out, err := tickets[0].End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
+		t.Errorf("the end of the first wait: %+v, %v; want acquired", out, err)
 	}
 }
 
 func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	mutex, own := simba.MutexChannel("m"), simba.ContenderChannel("m", "b")
-	heard := conformance.NewBroker(mutex, own)
+	heard := newBroker(mutex, own)
 	b := open(t, Options{Servers: srv.Addr, Notices: heard, SessionTimeout: 4 * time.Second, Timeout: 4 * time.Second})
 	for _, channel := range []string{mutex, own} {
 		if _, err := b.Subscribed(ctx, channel, false); err != nil {
@@ -96,9 +130,10 @@ func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 		t.Fatalf("ACQUIRE of b: %+v; want queued", out)
 	}
 	srv.Pause()
-	await(t, "the lease is given up", func() bool {
-		events, _, err := b.History(ctx, simba.HistoryRequest{Mutex: "m", Count: 1})
-		return err == nil && len(events) == 1 && events[0].Kind == simba.EventExpired
+	await(t, "the session is given up", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return !b.slotOf("m").session.alive()
 	})
 	srv.Resume()
 	for _, channel := range []string{mutex, own} {
@@ -120,12 +155,83 @@ func TestLostReplyLeavesNoNode(t *testing.T) {
 	_, _, err := b.Acquire(soon, simba.AcquireRequest{Mutex: "lost", Contender: "a", TTL: time.Minute})
 	unavailable(t, err)
 	link.Heal()
-	await(t, "the orphan is deleted", func() bool {
+	await(t, "the node is deleted", func() bool {
 		names, _, err := c.Children("/simba/lost")
-		return err != nil || len(names) == 0
+		return (err != nil || len(names) == 0) && len(leases(t, c)) == 0
 	})
-	if l := leases(t, c); len(l) != 0 {
-		t.Errorf("lease nodes are left: %v", l)
+}
+
+func TestUnansweredAcquireIsUndoneBeforeTheNextOne(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, Options{Servers: link.Addr(), Timeout: time.Second})
+	near := open(t, Options{Servers: srv.Addr})
+	take(t, near, "m", "w", longLease)
+	giveUp(t, near, "m", "w")
+	link.DropReplies()
+	_, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: longLease})
+	unavailable(t, err)
+	link.Heal()
+	var x simba.Outcome
+	await(t, "x acquires elsewhere", func() bool {
+		x, _, err = near.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: longLease})
+		return err == nil && x.Owner == "x"
+	})
+	noOtherOwner(t, near, "m", 2*time.Second)
+	if o, _, err := far.Owner(ctx, "m"); err != nil || o.Token != x.Token {
+		t.Errorf("OWNER at x's first server: %+v, %v; want the tenure %+v", o, err, x)
+	}
+}
+
+func TestUnansweredRenewalIsCounted(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, Options{Servers: link.Addr(), Timeout: time.Second})
+	near := open(t, Options{Servers: srv.Addr})
+	a := take(t, far, "m", "a", 1500*time.Millisecond)
+	link.DropReplies()
+	_, err := far.Guard(ctx, guardOf("m", "a", longLease))
+	unavailable(t, err)
+	link.Heal()
+	noOtherOwner(t, near, "m", 2*time.Second)
+	var out simba.Outcome
+	await(t, "the server is back", func() bool {
+		out, err = far.Guard(ctx, guardOf("m", "a", longLease))
+		return err == nil
+	})
+	if out.Status != simba.StatusRenewed || out.Token != a.Token {
+		t.Errorf("GUARD: %+v; want renewed with the token of %+v", out, a)
+	}
+}
+
+func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	near := open(t, Options{Servers: srv.Addr})
+	for _, m := range []string{"guarded", "released"} {
+		link := stores.NewLink(t, srv.Addr)
+		far := open(t, Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: patience})
+		take(t, far, m, "x", time.Minute)
+		link.DropReplies()
+		failed := make(chan error, 1)
+		go func() {
+			var err error
+			if m == "guarded" {
+				_, err = far.Guard(ctx, guardOf(m, "x", time.Minute))
+			} else {
+				_, _, err = far.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "x"})
+			}
+			failed <- err
+		}()
+		await(t, "the session is over", func() bool {
+			o, _, err := near.Owner(ctx, m)
+			return err == nil && o.Owner == "" && !far.slotOf(m).session.alive()
+		})
+		next := take(t, near, m, "x", time.Minute)
+		link.Heal()
+		unavailable(t, <-failed)
+		if o, _, err := near.Owner(ctx, m); err != nil || o.Token != next.Token {
+			t.Errorf("OWNER after the late request: %+v, %v; want the tenure %+v unchanged", o, err, next)
+		}
 	}
 }
 
@@ -167,45 +273,25 @@ func TestDeletingANodeByHandEndsTheLease(t *testing.T) {
 	if err != nil || out.Status != simba.StatusLost || out.Owner != "b" {
 		t.Errorf("GUARD of a: %+v, %v; want lost with b as the owner", out, err)
 	}
-	await(t, "a's lease node is deleted too", func() bool {
-		return len(leases(t, c)) == 1
-	})
+	await(t, "a's lease node is deleted too", func() bool { return len(leases(t, c)) == 1 })
 }
 
-func TestServerWaitsForTheEndOfALostSession(t *testing.T) {
+func TestUnreadableLeaseNodeOfTheOwnerIsWrittenAgain(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr(), SessionTimeout: 8 * time.Second, Timeout: time.Second})
-	near := open(t, Options{Servers: srv.Addr})
-	a := take(t, far, "m", "a", time.Minute)
-	link.Blackhole()
-	await(t, "the session is given up", func() bool {
-		events, _, err := far.History(ctx, simba.HistoryRequest{Mutex: "m", Count: 1})
-		return err == nil && len(events) == 1 && events[0].Kind == simba.EventExpired
-	})
-	// The ensemble has not ended the session yet.
-	if owner, _, err := near.Owner(ctx, "m"); err != nil || owner.Owner != "a" || owner.Token != a.Token {
-		t.Fatalf("OWNER at the other server: %+v, %v; want a with the same token", owner, err)
+	b, other := open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})
+	c := raw(t, srv.Addr)
+	a := take(t, b, "m", "a", longLease)
+	if _, err := c.Set("/simba-leases/"+leases(t, c)[0], []byte("{}"), -1); err != nil {
+		t.Fatal(err)
 	}
-	link.Heal()
-	healed := time.Now()
-	await(t, "the server is back", func() bool {
-		out, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
-		if err != nil {
-			unavailable(t, err)
-			return false
-		}
-		if out.Status != simba.StatusLost || out.Owner != "" {
-			t.Errorf("GUARD of a after its session was lost: %+v; want lost without an owner", out)
-		}
-		return true
-	})
-	t.Logf("the server served again %v after the network was healed", time.Since(healed))
-	if out, err := near.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Status != simba.StatusLost {
-		t.Errorf("GUARD of a at the other server, after a reply of status lost: %+v, %v; want lost", out, err)
+	if o, _, err := other.Owner(ctx, "m"); err != nil || o.Owner != "a" || o.Token != a.Token {
+		t.Errorf("OWNER at another server: %+v, %v; want a", o, err)
 	}
-	await(t, "the session's lease nodes are deleted", func() bool {
-		return len(leases(t, raw(t, srv.Addr))) == 0
-	})
-	take(t, far, "m", "b", time.Minute)
+	if out, err := b.Guard(ctx, guardOf("m", "a", longLease)); err != nil || out.Status != simba.StatusRenewed {
+		t.Errorf("GUARD of the owner: %+v, %v; want renewed", out, err)
+	}
+	if o, _, err := other.Owner(ctx, "m"); err != nil || o.TTLAt-o.AcquiredAt != longLease.Milliseconds() {
+		t.Errorf("OWNER after the renewal: %+v, %v; want the windows", o, err)
+	}
+	giveUp(t, b, "m", "a")
 }

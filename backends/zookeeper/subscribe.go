@@ -3,181 +3,150 @@ package zookeeper
 import (
 	"context"
 	"maps"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
+
+// unwantedCheckInterval is how often the server stops watchers that no client needs.
+const unwantedCheckInterval = 10 * time.Second
 
 // Subscribed implements simba.Backend. While a pattern that can match channels of mutexes is
 // subscribed, every mutex is watched.
 func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) (simba.Seq, error) {
-	ctx, leave, err := b.enter(ctx)
-	if err != nil {
-		return 0, err
-	}
-	defer leave()
-	ready := b.watchChannel(channel, pattern)
-	if ready == nil {
-		return 0, nil
-	}
-	select {
-	case <-ready:
-		return 0, nil
-	case <-ctx.Done():
-		return 0, b.failed(errNoAnswer)
-	}
-}
-
-// watchChannel watches the mutexes of a channel or pattern. It closes the returned channel once the
-// watch notices all later changes. It returns nil if the channel belongs to no mutex.
-func (b *Backend) watchChannel(channel string, pattern bool) <-chan struct{} {
-	if pattern {
-		if mutexes, events := simba.MayMatchChannels(channel); !mutexes && !events {
-			return nil
+	_, err := call(ctx, b, func(ctx context.Context) (none struct{}, err error) {
+		var w *watcher
+		mutex, contender, ok := simba.ParseChannel(channel)
+		switch {
+		case pattern:
+			w = b.watchPattern(channel)
+		case ok:
+			w = b.watchChannel(mutex, contender)
 		}
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.patterns[channel] = struct{}{}
-		if b.root == nil && !b.closed {
-			w := newWatcher("")
-			b.root = w
-			b.all.Go(func() { b.runRootWatcher(w) })
-		}
-		return b.root.ready
-	}
-	mutex, contender, ok := simba.ParseChannel(channel)
-	if !ok {
-		return nil
-	}
-	renotify := false
-	b.mu.Lock()
-	w := b.watcherLocked(mutex)
-	if contender != "" {
-		w.listeners[contender] = struct{}{}
-		if n := b.nodeLocked(nodeKey{mutex, contender}); n != nil && n.kind == kindPolling {
-			// The last notice may have gone to a subscription that has ended.
-			renotify = time.Now().Before(n.reservedUntil)
-			n.idle = false
-		}
-		w.wake()
-	}
-	b.mu.Unlock()
-	if renotify {
-		b.notices.Publish(channel, simba.OfferNotice(b.lastOwner(nodeKey{mutex, contender}), contender))
-	}
-	return w.ready
-}
-
-// runRootWatcher watches every mutex, including new ones.
-func (b *Backend) runRootWatcher(w *watcher) {
-	first := true
-	for {
-		changed, s, ready, err := b.listAll(!first)
-		var later <-chan time.Time
-		if err == nil {
-			for _, r := range ready {
-				select {
-				case <-r:
-				case <-w.stop:
-					return
-				case <-b.life.Done():
-					return
-				}
-			}
-			if first {
-				close(w.ready)
-				first = false
-			}
-		} else {
-			later = time.After(retryPause)
+		if w == nil {
+			return none, nil
 		}
 		select {
-		case <-changed:
-		case <-later:
-		case <-sessionOver(s):
-		case <-w.stop:
-			return
-		case <-b.life.Done():
-			return
+		case <-w.ready:
+		case <-ctx.Done():
+			err = errNoAnswer
 		}
-	}
+		return none, err
+	})
+	return 0, err
 }
 
-// listAll lists and watches the mutexes, and starts a watcher for each. If fresh is true, a new
-// watcher also announces its mutex's first owner. ready has the watchers' ready channels.
-func (b *Backend) listAll(fresh bool) (changed <-chan zk.Event, s *session, ready []<-chan struct{}, err error) {
-	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
-	defer cancel()
-	if s, err = b.current(ctx, ""); err != nil {
-		return nil, nil, nil, err
+// watchChannel watches a mutex for a subscriber of one of its channels.
+func (b *Backend) watchChannel(mutex, contender string) *watcher {
+	m := b.lock(mutex)
+	defer b.unlock(m)
+	w := b.watch(m)
+	if contender == "" {
+		return w
 	}
-	w, err := s.watch(ctx, s.mutexes(), true)
-	if err != nil {
-		return nil, nil, nil, err
+	w.listeners[contender] = struct{}{}
+	if n := m.entries[contender]; n != nil && !n.reservedUntil.IsZero() {
+		// The last notice may have gone to a subscription that has ended.
+		b.Notices.Publish(simba.ContenderChannel(mutex, contender), simba.OfferNotice(b.lastOwner(mutex), contender))
+	} else if n != nil {
+		n.idle = false
 	}
-	b.stopWatchingMissing(w.names)
+	w.wake()
+	return w
+}
+
+// watchPattern watches every mutex, including new ones, if the pattern can match channels of mutexes.
+func (b *Backend) watchPattern(pattern string) *watcher {
+	if mutexes, events := simba.MayMatchChannels(pattern); !mutexes && !events {
+		return nil
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, name := range w.names {
+	b.patterns[pattern] = struct{}{}
+	if b.root == nil {
+		w, known := newWatcher(b.slots[0], (*session).mutexes), false
+		w.act = func(_ *session, names []string, _ time.Time) time.Duration {
+			b.watchAll(w, names, known)
+			known = true
+			return 0
+		}
+		b.root = w
+		b.Go(func() { b.follow(w) })
+	}
+	return b.root
+}
+
+// watchAll starts a watcher for each mutex, and stops those of mutexes that no longer exist. If known
+// is true, a new watcher also announces its mutex's first owner.
+func (b *Backend) watchAll(root *watcher, names []string, known bool) {
+	listed := make(map[string]bool, len(names))
+	for _, name := range names {
+		listed[name] = true
+	}
+	b.stopWatching(func(mutex string) bool { return !listed[encodeName(mutex)] })
+	var started []*watcher
+	for _, name := range names {
 		mutex, ok := decodeName(name)
 		if !ok || simba.CheckMutex(mutex) != nil {
 			continue
 		}
-		m := b.mutexes[mutex]
-		isNew := m == nil || m.watcher == nil
-		w := b.watcherLocked(mutex)
-		if isNew && fresh {
-			w.fresh = true
+		m := b.lock(mutex)
+		if m.watcher == nil {
+			w := b.watch(m)
+			w.known = known
+			w.byPattern.Store(true)
+			started = append(started, w)
 		}
-		ready = append(ready, w.ready)
+		b.unlock(m)
 	}
-	return w.changed, s, ready, nil
+	for _, w := range started {
+		select {
+		case <-w.ready:
+		case <-root.stop:
+		case <-b.Stopping.Done():
+		}
+	}
 }
 
-// flagListeners sets Listening in the leases of nodes that other servers created, if their
-// contenders subscribe here.
-func (b *Backend) flagListeners(w *watcher, v *view) {
-	b.mu.Lock()
-	var contenders []string
-	for c := range w.listeners {
-		contenders = append(contenders, c)
+func (b *Backend) stopUnwantedWatchers() {
+	for proxy.Sleep(b.Stopping, unwantedCheckInterval, nil) {
+		b.mu.Lock()
+		maps.DeleteFunc(b.patterns, func(p string, _ struct{}) bool { return !b.Notices.SubscribedPattern(p) })
+		if len(b.patterns) == 0 && b.root != nil {
+			close(b.root.stop)
+			b.root = nil
+		}
+		all := b.root != nil
+		b.mu.Unlock()
+		if !all {
+			b.stopWatching(func(string) bool { return true })
+		}
 	}
-	b.mu.Unlock()
-	maps.DeleteFunc(v.flagged, func(g guid, _ bool) bool {
-		return !slices.ContainsFunc(v.names, func(child string) bool { return guidOf(child) == g })
-	})
-	for _, c := range contenders {
-		if !b.notices.Subscribed(simba.ContenderChannel(w.mutex, c)) {
+}
+
+// stopWatching stops the watchers of the mutexes for which unwanted is true, unless a contender
+// waits or a client subscribes to their channels.
+func (b *Backend) stopWatching(unwanted func(mutex string) bool) {
+	for _, name := range b.names() {
+		if !unwanted(name) {
 			continue
 		}
-		mark := protected + contenderMark(c)
-		for _, child := range v.names {
-			if g := guidOf(child); strings.HasPrefix(child, mark) && !g.tagged(v.s.tag) && !v.flagged[g] {
-				v.flagged[g] = b.flagListener(v.s, nodeKey{w.mutex, c}, child)
-			}
+		m := b.lock(name)
+		if w := m.watcher; w != nil && !b.isNeeded(m, w) {
+			close(w.stop)
+			m.watcher = nil
 		}
+		b.unlock(m)
 	}
 }
 
-// flagListener reports whether the lease of the node has Listening now, or does not need it.
-func (b *Backend) flagListener(s *session, k nodeKey, child string) bool {
-	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
-	defer cancel()
-	unlock, err := b.lockKey(ctx, k)
-	if err != nil {
-		return false
+func (b *Backend) isNeeded(m *mutex, w *watcher) bool {
+	maps.DeleteFunc(w.listeners, func(c string, _ struct{}) bool { return !b.Notices.Subscribed(simba.ContenderChannel(m.name, c)) })
+	needed := len(w.listeners) > 0 || b.Waiters.Count(m.name) > 0 ||
+		b.Notices.Subscribed(simba.MutexChannel(m.name)) || b.Notices.Subscribed(simba.EventChannel(m.name))
+	for _, n := range m.entries {
+		needed = needed || n.kind != kindOwner
 	}
-	defer unlock()
-	n, err := b.readNode(ctx, s, k.mutex, child)
-	if err != nil || n == nil || n.contender != k.contender || n.bare || n.kind == kindOwner {
-		return err == nil
-	}
-	b.mu.Lock()
-	n.listening = true
-	b.mu.Unlock()
-	return ignoreNoNode(b.writeRecord(ctx, n)) == nil
+	return needed
 }

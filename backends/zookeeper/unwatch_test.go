@@ -1,14 +1,11 @@
 package zookeeper
 
 import (
-	"context"
 	"fmt"
 	"testing"
 	"time"
 
-	"github.com/go-zookeeper/zk"
-
-	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
@@ -22,10 +19,7 @@ func (stubNotices) Any() bool                      { return true }
 
 func TestDeletedMutexIsNotWatched(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	ctx := context.Background()
-	b, err := Open(ctx, Options{Servers: srv.Addr, Notices: stubNotices{}})
-	must(t, err)
-	defer b.Close()
+	b := open(t, Options{Servers: srv.Addr, Notices: stubNotices{}})
 	for i := range 100 {
 		if _, err := b.Subscribed(ctx, fmt.Sprintf("simba:{m}:c%d", i), false); err != nil {
 			t.Fatal(err)
@@ -36,27 +30,36 @@ func TestDeletedMutexIsNotWatched(t *testing.T) {
 	}
 	for i := range 100 {
 		m := fmt.Sprintf("job-%d", i)
-		if _, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: "a", TTL: time.Minute}); err != nil {
-			t.Fatal(err)
-		}
-		if _, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "a"}); err != nil {
-			t.Fatal(err)
-		}
+		take(t, b, m, "a", time.Minute)
+		giveUp(t, b, m, "a")
 	}
-	until(t, b, "the server knows only m, without listeners", func() bool {
+	await(t, "the server knows only m, without listeners", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		m := b.mutexes["m"]
 		return len(b.mutexes) == 1 && m != nil && m.watcher != nil && len(m.watcher.listeners) == 0
 	})
 }
 
-func TestNoLeaseDependsOnTheEnsemblesClock(t *testing.T) {
-	var b Backend
-	now := time.Now()
-	n := &node{since: now.Add(-20 * time.Second)}
-	stat := &zk.Stat{Version: 2, Mtime: b.clock.at(now.Add(-10 * time.Second))}
-	b.clock.observe(now.UnixMilli()+5000, now, now) // a new leader, whose clock is ahead
-	b.adoptLocked(n, record{Kind: kindOwner, TTL: 30000}, stat)
-	if left := n.end().Sub(now); left < 30*time.Second {
-		t.Errorf("the creator ends a lease of 30 s, just renewed by another server, in %v; want 30 s or more", left)
+// patternSubscriber has a subscriber of every pattern.
+type patternSubscriber struct{ *conformance.Broker }
+
+func (patternSubscriber) SubscribedPattern(string) bool { return true }
+func (patternSubscriber) Any() bool                     { return true }
+
+// The watcher of a pattern does not watch for the creation of each mutex.
+func TestPatternSubscriberSeesARecreatedMutex(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	heard := patternSubscriber{newBroker()}
+	one, two := open(t, Options{Servers: srv.Addr, Notices: heard}), open(t, Options{Servers: srv.Addr})
+	if _, err := one.Subscribed(ctx, "simba:*", true); err != nil {
+		t.Fatal(err)
+	}
+	c := raw(t, srv.Addr)
+	for i := range 3 {
+		take(t, two, "m", "a", time.Minute)
+		await(t, "the tenure is announced", func() bool { return heard.Count("simba:{m}", "acquired@@a") == i+1 })
+		giveUp(t, two, "m", "a")
+		await(t, "the mutex's node is deleted", func() bool { there, _, err := c.Exists("/simba/m"); return err == nil && !there })
 	}
 }

@@ -2,26 +2,65 @@ package zookeeper
 
 import (
 	"context"
-	"sync"
+	"maps"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// watcher watches the nodes of a mutex while clients here wait for it or subscribe to it. One watch
-// serves all of them.
+const (
+	// relistInterval is how often a watcher lists without a watch event. If the user lacks the right
+	// to read, ZooKeeper 3.8.4 drops the watch silently (CVE-2024-23944).
+	relistInterval = 10 * time.Second
+	// reevaluateDelay is the pause before a listing is repeated, if its first node may become the
+	// owner's without a change of the listing.
+	reevaluateDelay = 25 * time.Millisecond
+)
+
+// watcher watches the children of a node. That of a mutex runs while clients here wait for the mutex
+// or subscribe to it.
 type watcher struct {
-	mutex string
-	woken chan struct{} // has an element if the watcher must evaluate again
+	woken chan struct{} // has an element if the watcher must list again
 	stop  chan struct{} // closed when the watcher is not needed
 	ready chan struct{} // closed after the first listing: the watcher notices all later changes
 
-	// Guarded by Backend.mu.
-	fresh     bool                // the mutex's node is new: announce its first owner too
-	leaseEnd  time.Time           // when the lease of another server's owner ends
+	slot *slot
+	path func(*session) string
+	// byPattern says that only patterns need the watcher. It does not watch for the creation of its
+	// node then, since the root watcher sees that.
+	byPattern atomic.Bool
+	// act acts on a listing that began at start. The watcher lists again after the time in the result;
+	// 0 = after a change.
+	act  func(s *session, names []string, start time.Time) time.Duration
+	fail func(error)
+
+	// Of the watcher of a mutex, guarded by the mutex's lock.
 	listeners map[string]struct{} // contenders whose own channel is subscribed here
+	told      map[guid]bool       // nodes whose server knows that the contender subscribes here
+	known     bool                // announce a first node of another server, since it is new
+	first     firstNode           // as of the last listing
+}
+
+// firstNode is the first node of a mutex, if another server or a JVM has created it.
+type firstNode struct {
+	child string
+	owned bool
+	event simba.Event // the beginning of its tenure
+	end   time.Time   // when the lease ends, as far as this server knows; zero = unknown
+	// readAgain is when to read the node again. The owner may have renewed the lease, or a polling
+	// waiter may have become the owner.
+	readAgain time.Time
+}
+
+func newWatcher(l *slot, path func(*session) string) *watcher {
+	return &watcher{
+		slot: l, path: path, woken: make(chan struct{}, 1), stop: make(chan struct{}), ready: make(chan struct{}),
+		listeners: make(map[string]struct{}), told: make(map[guid]bool), fail: func(error) {},
+	}
 }
 
 func (w *watcher) wake() {
@@ -31,217 +70,194 @@ func (w *watcher) wake() {
 	}
 }
 
-func (b *Backend) watcherLocked(mutex string) *watcher {
-	m := b.mutexLocked(mutex)
+// watch starts the watcher of a mutex.
+func (b *Backend) watch(m *mutex) *watcher {
 	if m.watcher == nil {
-		m.watcher = newWatcher(mutex)
-		if !b.closed {
-			b.all.Go(func() { b.runWatcher(m.watcher) })
+		name := m.name
+		w := newWatcher(b.slotOf(name), func(s *session) string { return s.mutex(name) })
+		w.act = func(s *session, names []string, start time.Time) time.Duration {
+			return b.evaluate(w, s, name, names, start)
 		}
+		w.fail = func(err error) { b.failWaits(name, err) }
+		m.watcher, m.freedBy = w, "" // nobody here has subscribed before
+		b.Go(func() { b.follow(w) })
 	}
+	m.watcher.byPattern.Store(false)
 	return m.watcher
 }
 
-func newWatcher(mutex string) *watcher {
-	return &watcher{
-		mutex: mutex, woken: make(chan struct{}, 1), stop: make(chan struct{}), ready: make(chan struct{}),
-		listeners: make(map[string]struct{}),
-	}
-}
-
-// view is the state of a running watcher.
-type view struct {
-	s        *session
-	names    []string
-	pzxid    int64 // zxid of the last creation or deletion of a child
-	first    firstNode
-	began    bool          // first is valid
-	suspects map[guid]bool // see orphanUnknownNodes
-	flagged  map[guid]bool // nodes in whose lease this server set Listening
-}
-
-// runWatcher lists the nodes and evaluates the list. It lists again after each change and from time
-// to time. It evaluates again when it is woken.
-func (b *Backend) runWatcher(w *watcher) {
-	v := view{suspects: make(map[guid]bool), flagged: make(map[guid]bool)}
-	var seen sync.Once
-	relist := time.NewTicker(relistInterval)
-	defer relist.Stop()
-	for {
-		changed, err := b.listAndWatch(w, &v)
-		var later <-chan time.Time
+// follow lists the children of a watcher's node, and acts on the list: after each change, when the
+// watcher is woken, after a reconnect, when all watches fire, and from time to time.
+func (b *Backend) follow(w *watcher) {
+	var s *session
+	var changed <-chan zk.Event // nil = the watch is not set
+	for first := true; !b.Stopped(); {
+		now, err := w.slot.current(b.Stopping, b)
+		delay := retryPause
 		if err == nil {
-			incomplete := b.evaluate(w, &v)
-			seen.Do(func() { close(w.ready) })
-			if incomplete {
-				later = time.After(reevaluateDelay)
-			} else if changed == nil {
-				later = time.After(retryPause)
+			if now != s {
+				s, changed = now, nil
 			}
-		} else {
-			b.failWaits(w.mutex, err)
-			later = time.After(retryPause)
-		}
-	waiting:
-		for {
-			select {
-			case <-changed:
-				if b.canBatch(w) {
-					select {
-					case <-time.After(batchDelay):
-					case <-w.woken:
-					case <-w.stop:
-						return
-					case <-b.life.Done():
-						return
-					}
+			start := time.Now()
+			var names []string
+			if changed != nil {
+				names, err = s.list(s.ctx, w.path(s))
+			} else {
+				names, changed, err = s.watch(s.ctx, w.path(s), !w.byPattern.Load())
+			}
+			if err == nil {
+				sortChildren(names)
+				if soon := w.act(s, names, start); soon > 0 {
+					delay = min(soon, relistInterval)
+				} else if changed != nil {
+					delay = relistInterval
 				}
-				break waiting
-			case <-w.woken:
-				if v.s != nil && v.s.alive() && b.evaluate(w, &v) && later == nil {
-					later = time.After(reevaluateDelay)
+				if first {
+					close(w.ready)
 				}
-			case <-later:
-				if changed == nil {
-					break waiting
-				}
-				later = nil
-				if b.relist(w, &v) != nil || b.evaluate(w, &v) {
-					later = time.After(reevaluateDelay)
-				}
-			case <-relist.C:
-				before := v.pzxid
-				if changed != nil && b.isNeeded(w) && (b.relist(w, &v) != nil || v.pzxid != before) {
-					break waiting
-				}
-			case <-sessionOver(v.s):
-				break waiting
-			case <-w.stop:
-				return
-			case <-b.life.Done():
-				return
+				first = false
 			}
 		}
+		if err != nil {
+			changed, delay = nil, retryPause
+			w.fail(err)
+		}
+		later := time.NewTimer(delay)
+		select {
+		case <-changed:
+			changed = nil
+		case <-w.woken:
+		case <-later.C:
+		case <-w.stop:
+			later.Stop()
+			return
+		case <-b.Stopping.Done():
+		}
+		later.Stop()
 	}
 }
 
-// relistInterval is how often the watcher lists without a watch event, while clients wait or
-// subscribe. If the user lacks the right to read, ZooKeeper 3.8.4 drops the watch silently
-// (CVE-2024-23944).
-const relistInterval = 10 * time.Second
-
-// isNeeded reports whether a client of this server waits for the mutex or subscribes to it.
-func (b *Backend) isNeeded(w *watcher) bool {
-	if b.waiters.Count(w.mutex) > 0 {
-		return true
+// evaluate acts on a listing of the nodes of a mutex. It returns when to list again; 0 = after a
+// change.
+func (b *Backend) evaluate(w *watcher, s *session, name string, names []string, start time.Time) (again time.Duration) {
+	m := b.lock(name)
+	defer b.unlock(m)
+	if m.watcher != w || !s.alive() {
+		return 0
 	}
-	b.mu.Lock()
-	m := b.mutexes[w.mutex]
-	b.mu.Unlock()
-	return m != nil && b.hasSubscribers(m)
-}
-
-// reevaluateDelay is the pause before an incomplete evaluation is repeated.
-const reevaluateDelay = 25 * time.Millisecond
-
-// batchDelay delays a listing that is not urgent, so that several changes of a busy queue are
-// listed together.
-const batchDelay = 5 * time.Millisecond
-
-// canBatch reports whether a listing is not urgent: a client here owns the mutex, and no node is
-// being deleted.
-func (b *Backend) canBatch(w *watcher) bool {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	m := b.mutexes[w.mutex]
-	if m == nil || len(m.endings) != 0 {
-		return false
+	listed := make(map[guid]bool, len(names))
+	for _, child := range names {
+		listed[guidOf(child)] = true
 	}
-	now := time.Now()
-	for _, n := range m.nodes {
-		if n.ownsLocked(now) && !n.foreign {
-			return true
+	for _, n := range m.entries { // a person has deleted the nodes that are missing
+		if n.child != "" && n.made.Before(start) && !listed[n.guid] {
+			b.forgetDeleted(m, n)
 		}
 	}
-	return false
+	m.markOwn(names)
+	maps.DeleteFunc(w.told, func(g guid, _ bool) bool { return !listed[g] })
+	b.tellListeners(m, w, s, names)
+	switch {
+	case len(names) == 0:
+		b.setFirst(m, w, firstNode{})
+		b.announceFree(m)
+	case m.at(names[0]) != nil:
+		n := m.at(names[0])
+		b.setFirst(m, w, firstNode{})
+		if err := b.serveFirst(m, n, len(names) == 1); err != nil {
+			b.failWaits(name, err)
+			again = retryPause
+		}
+	default:
+		if again = time.Until(w.first.readAgain); w.first.child != names[0] || again <= 0 {
+			return b.evaluateForeign(m, w, s, names[0])
+		}
+	}
+	return again
 }
 
-func sessionOver(s *session) <-chan struct{} {
-	if s == nil {
-		return nil
+// tellListeners tells other servers that the contenders of their nodes subscribe here.
+func (b *Backend) tellListeners(m *mutex, w *watcher, s *session, names []string) {
+	for c := range w.listeners {
+		if g := guidOf(older(names, c, s.tag)); g != "" && !w.told[g] {
+			w.told[g] = true
+			b.Go(func() {
+				ctx, cancel := context.WithTimeout(b.Stopping, b.options.Timeout)
+				defer cancel()
+				_, _ = b.tryAsk(ctx, s, request{Op: opListen, GUID: g, Mutex: m.name, Contender: c})
+			})
+		}
 	}
-	return s.over
 }
 
-func (b *Backend) listAndWatch(w *watcher, v *view) (changed <-chan zk.Event, err error) {
-	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
-	defer cancel()
-	s, err := b.current(ctx, w.mutex)
-	if err != nil {
-		v.s = nil
-		return nil, err
+// setFirst records the first node. If the previous first node was another server's owner, setFirst
+// announces the end of that tenure.
+func (b *Backend) setFirst(m *mutex, w *watcher, now firstNode) {
+	before := w.first
+	w.first, w.known = now, true
+	if before.child == now.child || !before.owned {
+		return
 	}
-	start := time.Now()
-	l, err := s.watch(ctx, s.mutex(w.mutex), b.waitsForCreation(w))
-	if err != nil {
-		v.s = nil
-		return nil, err
+	e := before.event
+	e.At, e.Kind = 0, simba.EventReleased
+	if !before.end.IsZero() && !time.Now().Before(before.end) {
+		e.Kind = simba.EventExpired
 	}
-	sortChildren(l.names)
-	v.s, v.names, v.pzxid = s, l.names, l.pzxid
-	b.dropMissing(w, v, start)
-	return l.changed, nil
+	b.Events.Record(e)
+	m.note(e)
 }
 
-// waitsForCreation reports whether a watcher must watch for the creation of its mutex's node. If
-// only patterns need the watcher, it need not: the root watcher sees the creation.
-func (b *Backend) waitsForCreation(w *watcher) bool {
-	b.mu.Lock()
-	m, pattern := b.mutexes[w.mutex], b.root != nil
-	waiting := m != nil && len(m.nodes) != 0
-	b.mu.Unlock()
-	return !pattern || waiting || m == nil || b.hasSubscribers(m)
+// evaluateForeign reads a first node of another server. It announces the contender's tenure, or
+// notifies the contender if it is a polling waiter.
+func (b *Backend) evaluateForeign(m *mutex, w *watcher, s *session, child string) (again time.Duration) {
+	h, err := b.readNode(s.ctx, s, m.name, child)
+	if err != nil || h == nil {
+		b.failWaits(m.name, err)
+		return reevaluateDelay
+	}
+	before, known := w.first, w.known
+	now := firstNode{
+		child: child, owned: h.owned,
+		event: simba.Event{Kind: simba.EventAcquired, Mutex: m.name, Owner: h.contender, Token: h.token, At: h.acquiredAt},
+	}
+	again = reevaluateDelay
+	if h.owned {
+		again = max(again, h.transitionLeft/2)
+	}
+	if h.owned && !h.bare {
+		now.end = time.Now().Add(h.transitionLeft)
+	}
+	now.readAgain = time.Now().Add(again)
+	b.setFirst(m, w, now)
+	own := simba.ContenderChannel(m.name, h.contender)
+	switch {
+	case h.owned && known:
+		b.Events.Record(now.event)
+		m.note(now.event)
+	case !h.owned && before.child != child:
+		m.quiet = false
+		if b.Notices.Subscribed(own) {
+			b.Notices.Publish(own, simba.OfferNotice(b.lastOwner(m.name), h.contender))
+		}
+	}
+	return again
 }
 
-// relist lists the nodes again under the existing watch.
-func (b *Backend) relist(w *watcher, v *view) error {
-	ctx, cancel := context.WithTimeout(b.life, b.options.Timeout)
-	defer cancel()
-	start := time.Now()
-	names, pzxid, err := v.s.childrenAt(ctx, w.mutex)
-	if err != nil {
-		return err
+// failWaits ends the waits for a mutex with err if err is lasting.
+func (b *Backend) failWaits(mutex string, err error) {
+	if lasting(err) && !b.Stopped() {
+		b.Waiters.Fail(mutex, b.misconfigured(err))
 	}
-	v.names, v.pzxid = names, pzxid
-	b.dropMissing(w, v, start)
-	return nil
 }
 
-// dropMissing forgets nodes that existed before the listing began and are missing from it. Another
-// server, or a person, has deleted them.
-func (b *Backend) dropMissing(w *watcher, v *view, start time.Time) {
-	listed := make(map[string]bool, len(v.names))
-	for _, child := range v.names {
-		listed[child] = true
-	}
-	var missing []*node
-	b.mu.Lock()
-	if m := b.mutexes[w.mutex]; m != nil {
-		for _, n := range m.nodes {
-			_, ending := m.endings[n.guid]
-			if n.s == v.s && !listed[n.child] && n.made.Before(start) && !ending {
-				missing = append(missing, n)
+// rejoin makes the requests of the blocked waiters of a mutex again that have no entry here, in
+// order.
+func (b *Backend) rejoin(mutex string) {
+	b.Go(func() {
+		for _, t := range b.Waiters.Waiting(mutex) {
+			for !b.Stopped() && !b.tryRejoin(t) {
+				proxy.Sleep(b.Stopping, retryPause, nil)
 			}
 		}
-	}
-	b.mu.Unlock()
-	for _, n := range missing {
-		b.forgetDeleted(n)
-		if n.foreign { // the creator is probably gone: queue the waiter here
-			b.rejoin(w.mutex)
-		} else {
-			// An empty Grant ends the wait without the mutex.
-			b.waiters.Grant(n.mutex, n.contender, proxy.Grant{})
-		}
-	}
+	})
 }

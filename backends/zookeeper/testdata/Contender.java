@@ -16,6 +16,7 @@ import org.apache.curator.retry.RetryOneTime;
  *   start MUTEX ID     starts the latch of contender ID. Reports LEADER ID when the latch becomes the
  *                      leader, and NOT_LEADER ID when it stops being the leader
  *   close ID           closes the latch. Reports NOT_LEADER ID if it was the leader, then CLOSED ID
+ *   token ID           reports TOKEN ID CZXID: the id of the transaction that created the latch's node
  *   leader ID          reports OWNER ID LEADER: the id of the leader that the latch knows ("" = none)
  *   participants ID    reports PARTICIPANTS ID A,B,...: the ids of all contenders, in order
  */
@@ -44,6 +45,9 @@ public class Contender {
                 case "close":
                     latches.remove(words[1]).close(LeaderLatch.CloseMode.NOTIFY_LEADER);
                     say("CLOSED " + words[1]);
+                    break;
+                case "token":
+                    say("TOKEN " + words[1] + " " + client.checkExists().forPath(latches.get(words[1]).getOurPath()).getCzxid());
                     break;
                 case "leader":
                     say("OWNER " + words[1] + " " + latches.get(words[1]).getLeader().getId());

@@ -1,0 +1,36 @@
+package zookeeper
+
+import (
+	"testing"
+	"time"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
+)
+
+// A server that only watches a mutex must not take a renewed lease for one that has expired.
+func TestReleaseOfARenewedTenureElsewhereIsAnnounced(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	there := open(t, Options{Servers: srv.Addr})
+	channel := simba.MutexChannel("m")
+	heard := newBroker(channel)
+	here := open(t, Options{Servers: srv.Addr, Notices: heard})
+	if _, err := here.Subscribed(ctx, channel, false); err != nil {
+		t.Fatal(err)
+	}
+	const ttl = 300 * time.Millisecond
+	take(t, there, "m", "a", ttl)
+	for end := time.Now().Add(2 * ttl); time.Now().Before(end); time.Sleep(ttl / 6) {
+		if out, err := there.Guard(ctx, guardOf("m", "a", ttl)); err != nil || out.Status != simba.StatusRenewed {
+			t.Skipf("the machine is too slow to renew a lease of %v: %+v, %v", ttl, out, err)
+		}
+	}
+	if _, err := there.Guard(ctx, guardOf("m", "a", longLease)); err != nil {
+		t.Fatal(err)
+	}
+	giveUp(t, there, "m", "a")
+	await(t, "the release is announced", func() bool { return heard.Count(channel, simba.ReleasedNotice("a")) == 1 })
+	if e := lastEvent(here, "m"); e.Kind != simba.EventReleased {
+		t.Errorf("the last event: %+v; want released", e)
+	}
+}

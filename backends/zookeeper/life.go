@@ -1,0 +1,235 @@
+package zookeeper
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
+)
+
+const (
+	// heartbeatsPerTimeout is so large that a grant need not wait for a heartbeat. For the longest
+	// lease, half of the timeout, the last heartbeat must not be older than a sixth of the timeout:
+	// see session.giveUpAt.
+	heartbeatsPerTimeout = 12
+	// maxHeartbeatInterval bounds the time between two heartbeats, which find a dead connection.
+	maxHeartbeatInterval = time.Second
+	// retryPause is the pause between attempts of work that this server must complete.
+	retryPause = 100 * time.Millisecond
+)
+
+// run keeps a session open in a slot until the engine is closed. It replaces each lost one.
+func (b *Backend) run(l *slot, s *session) {
+	for {
+		b.keepAlive(s)
+		if b.Stopped() {
+			b.leave(l, s)
+			return
+		}
+		b.Log.Warn("lost the session with the ensemble, and with it the leases of this server", "err", context.Cause(s.ctx))
+		if !b.Go(s.abandon) {
+			s.abandon()
+		}
+		next := b.nextSession(l, s.tag)
+		if next == nil {
+			return
+		}
+		b.Log.Info("opened a new session with the ensemble", "session_timeout", next.negotiated())
+		b.replace(l, s, next)
+		s = next
+	}
+}
+
+// keepAlive makes heartbeats. It gives the session up if nothing confirms it in time. It returns
+// when the session is over, or the engine is closed.
+func (b *Backend) keepAlive(s *session) {
+	var busy atomic.Bool // a heartbeat is under way
+	for s.alive() && !b.Stopped() {
+		left := time.Until(s.giveUpAt())
+		if left <= 0 {
+			s.end(fmt.Errorf("the ensemble confirmed nothing for two thirds of %v", s.negotiated()))
+			return
+		}
+		if !busy.Swap(true) {
+			b.Go(func() {
+				if err := b.heartbeat(s.ctx, s); err != nil && !b.Stopped() {
+					b.Log.Debug("the ensemble did not confirm the session", "err", err)
+				}
+				busy.Store(false)
+			})
+		}
+		proxy.Sleep(s.ctx, min(left, s.negotiated()/heartbeatsPerTimeout, maxHeartbeatInterval), b.Stopping.Done())
+	}
+}
+
+func (b *Backend) markerData() []byte {
+	if b.Stopped() {
+		return markerStopping
+	}
+	return markerOpen
+}
+
+// heartbeat confirms a session, and reads the clock of the ensemble's leader.
+func (b *Backend) heartbeat(ctx context.Context, s *session) error {
+	for {
+		start := time.Now()
+		stat, err := s.mark(ctx, b.markerData)
+		if err == nil {
+			b.clock.Learn(stat.Mtime, start, time.Now())
+		}
+		if !errors.Is(err, zk.ErrNoNode) {
+			return err
+		}
+		if err = s.register(ctx); err != nil { // there is no marker yet, or a person has deleted it
+			return err
+		}
+	}
+}
+
+// leave ends the work in a session at Close. It marks the session as stopping, deletes the waiters'
+// nodes, and closes the session if no client owns a mutex in it.
+func (b *Backend) leave(l *slot, s *session) {
+	ctx, cancel := context.WithTimeout(s.ctx, b.options.Timeout)
+	defer cancel()
+	finished := make(chan bool, 1)
+	var work sync.WaitGroup
+	work.Go(func() {
+		_, err := s.mark(ctx, b.markerData)
+		finished <- err == nil && b.removeWaiters(ctx, l, s)
+	})
+	select {
+	case free := <-finished:
+		if free {
+			s.close()
+			return
+		}
+	case <-ctx.Done():
+	}
+	s.abandon()
+	work.Wait()
+}
+
+// removeWaiters deletes the nodes of a session's waiters. free is true if no client owns a mutex in
+// the session.
+func (b *Backend) removeWaiters(ctx context.Context, l *slot, s *session) (free bool) {
+	free = true
+	for _, name := range b.names() {
+		if b.slotOf(name) != l {
+			continue
+		}
+		m := b.lock(name)
+		for _, n := range m.entries {
+			if n.s == s && n.child != "" && n.kind != kindOwner {
+				_, _, _ = s.change(ctx, deletes(s.latch(name, n.child), s.lease(n.guid))...)
+			} else if n.s == s {
+				free = false
+			}
+		}
+		b.unlock(m)
+	}
+	return free
+}
+
+// nextSession opens the session that follows old, which was given up. It returns after the ensemble
+// has ended old. Until then the ensemble may execute old's requests. It returns nil after Close.
+func (b *Backend) nextSession(l *slot, old tag) *session {
+	for logged := false; !b.Stopped(); {
+		ctx, cancel := context.WithTimeout(b.Stopping, max(b.options.Timeout, 5*time.Second))
+		s, err := b.join(ctx, nil)
+		cancel()
+		b.setFault(l, err)
+		for err == nil && s.alive() && !b.Stopped() && time.Now().Before(s.giveUpAt()) {
+			var ended bool
+			ctx, cancel := context.WithTimeout(b.Stopping, min(b.options.Timeout, s.negotiated()/3))
+			ended, err = call(ctx, b, func(ctx context.Context) (bool, error) { return s.hasEnded(ctx, old) })
+			cancel()
+			if ended {
+				return s
+			}
+			if err == nil {
+				proxy.Sleep(b.Stopping, retryPause, nil)
+			}
+		}
+		if s != nil {
+			s.close() // it has not been used
+		}
+		if err != nil && !logged && !b.Stopped() {
+			b.Log.Warn("cannot open a session with the ensemble; retrying", "err", err)
+			logged = true
+		}
+		proxy.Sleep(b.Stopping, retryPause, nil)
+	}
+	return nil
+}
+
+// setFault records why no new session could be opened; nil = a session was opened. Only a lasting
+// error counts: requests return it at once, and it ends the waits.
+func (b *Backend) setFault(l *slot, err error) {
+	if b.Stopped() {
+		return
+	}
+	if !lasting(err) {
+		err = nil
+	}
+	b.mu.Lock()
+	l.fault = err
+	b.mu.Unlock()
+	for _, mutex := range b.Waiters.Mutexes() {
+		if b.slotOf(mutex) == l {
+			b.failWaits(mutex, err)
+		}
+	}
+}
+
+// replace publishes the ends of the leases of a session that the ensemble has ended, and uses the
+// next session. Blocked waiters queue again. A polling waiter gets a notice, because no other notice
+// would make it ask again.
+func (b *Backend) replace(l *slot, old, next *session) {
+	polling := make(map[string]string) // contenders and mutexes by channel
+	for _, name := range b.names() {
+		if b.slotOf(name) != l {
+			continue
+		}
+		m := b.lock(name)
+		for _, n := range m.entries {
+			switch {
+			case n.child == "" || n.doomed:
+			case n.kind == kindOwner:
+				b.record(m, n.event(simba.EventExpired, reasonSessionLost))
+			case n.kind == kindPolling:
+				polling[simba.ContenderChannel(name, n.contender)] = simba.OfferNotice(b.lastOwner(name), n.contender)
+			}
+			m.drop(n)
+		}
+		b.unlock(m)
+	}
+	b.mu.Lock()
+	l.session, l.fault = next, nil
+	close(l.replaced)
+	l.replaced = make(chan struct{})
+	b.mu.Unlock()
+	for _, mutex := range b.Waiters.Mutexes() {
+		if b.slotOf(mutex) == l {
+			b.rejoin(mutex)
+		}
+	}
+	for channel, notice := range polling {
+		b.Notices.Publish(channel, notice)
+	}
+}
+
+// names returns the names of the mutexes that this server knows.
+func (b *Backend) names() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.Collect(maps.Keys(b.mutexes))
+}

@@ -1,0 +1,417 @@
+package zookeeper
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
+)
+
+// In these tests a server asks another one, which created the node of the contender.
+
+// noOtherOwner checks that no other contender gets the mutex during d.
+func noOtherOwner(t *testing.T, b *Backend, mutex string, d time.Duration) {
+	t.Helper()
+	end := time.After(d)
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-end:
+			return
+		case <-tick.C:
+			out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: "y", TTL: longLease, NoQueue: true})
+			if err == nil && out.Status == simba.StatusAcquired {
+				t.Fatalf("y acquired a mutex that still has an owner: %+v", out)
+			}
+		}
+	}
+}
+
+func inbox(b *Backend) string { s := b.slotOf("m").session; return s.inbox(s.tag) }
+
+func TestWithdrawnRequestIsNeverExecuted(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, Options{Servers: link.Addr(), Timeout: time.Second})
+	near := open(t, Options{Servers: srv.Addr, Timeout: time.Second})
+	c := raw(t, srv.Addr)
+	a := take(t, far, "m", "a", longLease)
+	link.Blackhole()
+	for name, ask := range map[string]func() error{
+		"GUARD": func() error { _, err := near.Guard(ctx, guardOf("m", "a", time.Millisecond)); return err },
+		"RELEASE": func() error {
+			_, _, err := near.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+			return err
+		},
+		"BREAK": func() error { _, _, err := near.Break(ctx, "m", "stuck"); return err },
+		"ACQUIRE": func() error {
+			_, _, err := near.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Millisecond})
+			return err
+		},
+	} {
+		if err := ask(); err == nil {
+			t.Errorf("%s succeeded although the owner's server is cut off", name)
+		} else {
+			unavailable(t, err)
+		}
+	}
+	await(t, "the requests are withdrawn", func() bool {
+		names, _, err := c.Children(inbox(far))
+		return (err == nil || errors.Is(err, zk.ErrNoNode)) && len(names) == 0
+	})
+	link.Heal()
+	noOtherOwner(t, near, "m", time.Second)
+	if o, _, err := near.Owner(ctx, "m"); err != nil || o.Token != a.Token || o.TTLAt-o.AcquiredAt != longLease.Milliseconds() {
+		t.Errorf("OWNER after withdrawn requests: %+v, %v; want a with its lease", o, err)
+	}
+	giveUp(t, near, "m", "a") // the server is back
+}
+
+func TestRequestsToAServerAreBounded(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, Options{Servers: link.Addr(), Timeout: time.Second, SessionTimeout: time.Minute})
+	near := open(t, Options{Servers: srv.Addr, Timeout: patience})
+	c := raw(t, srv.Addr)
+	take(t, far, "m", "a", longLease)
+	link.Blackhole()
+	if _, err := c.CreateContainer(inbox(far), nil, zk.FlagContainer, zk.WorldACL(zk.PermAll)); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+		t.Fatal(err)
+	}
+	for i := range maxRequests {
+		if _, err := c.Create(fmt.Sprintf("%s/r%d", inbox(far), i), nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := time.Now()
+	_, err := near.Guard(ctx, guardOf("m", "a", longLease))
+	if unavailable(t, err); !errors.Is(err, errBusy) || time.Since(asked) > patience/2 {
+		t.Errorf("GUARD beside %d open requests: %v after %v; want a refusal at once", maxRequests, err, time.Since(asked))
+	}
+}
+
+func TestStoppedServersTenuresEndByRequests(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one := open(t, Options{Servers: srv.Addr, SessionTimeout: 8 * time.Second})
+	two := open(t, Options{Servers: srv.Addr})
+	for _, m := range []string{"released", "broken", "kept"} {
+		take(t, one, m, "a", time.Minute)
+		block(t, one, m, "w", time.Minute)
+	}
+	must(t, one.Close())
+	if q, _, err := two.Queue(ctx, "kept", 10); err != nil || len(q) != 0 {
+		t.Errorf("QUEUE after the waiter's server has stopped: %+v, %v; want nobody", q, err)
+	}
+	_, err := two.Guard(ctx, guardOf("kept", "a", longLease))
+	unavailable(t, err)
+	giveUp(t, two, "released", "a")
+	take(t, two, "released", "b", longLease)
+	if ok, _, err := two.Break(ctx, "broken", "stuck"); !ok || err != nil {
+		t.Errorf("BREAK of a stopped server's tenure: %v, %v; want true", ok, err)
+	}
+	take(t, two, "broken", "b", longLease)
+	noOtherOwner(t, two, "kept", time.Second)
+	await(t, "the session of the stopped server is over", func() bool {
+		out, err := two.Guard(ctx, guardOf("kept", "a", longLease))
+		return err == nil && out.Status == simba.StatusLost
+	})
+	take(t, two, "kept", "b", longLease)
+}
+
+func TestCrashedServersTenuresEndWithItsSession(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	dead := open(t, Options{Servers: link.Addr(), SessionTimeout: 4 * time.Second, Timeout: time.Second})
+	near := open(t, Options{Servers: srv.Addr, Timeout: time.Second})
+	a := take(t, dead, "m", "a", longLease)
+	link.Refuse()
+	for _, err := range []error{
+		func() error { _, err := near.Guard(ctx, guardOf("m", "a", longLease)); return err }(),
+		func() error {
+			_, _, err := near.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+			return err
+		}(),
+	} {
+		unavailable(t, err)
+	}
+	if o, _, err := near.Owner(ctx, "m"); err != nil || o.Token != a.Token {
+		t.Errorf("OWNER while the session lasts: %+v, %v; want a", o, err)
+	}
+	await(t, "the session is over", func() bool {
+		out, err := near.Guard(ctx, guardOf("m", "a", longLease))
+		return err == nil && out.Status == simba.StatusLost
+	})
+	take(t, near, "m", "b", longLease)
+}
+
+// A server must not report an end that a renewal follows, whatever the clocks show.
+func TestOwnerIsReportedUntilItsServerEndsTheLease(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, Options{Servers: link.Addr(), SessionTimeout: 8 * time.Second, Timeout: time.Second})
+	near := open(t, Options{Servers: srv.Addr})
+	near.clock.Learn(time.Now().Add(time.Hour).UnixMilli(), time.Now(), time.Now()) // a clock that is wrong
+	a := take(t, far, "m", "a", 4*time.Second)
+	if o, _, err := near.Owner(ctx, "m"); err != nil || o.Token != a.Token {
+		t.Errorf("OWNER by a clock that is ahead: %+v, %v; want a", o, err)
+	}
+	take(t, far, "n", "a", 500*time.Millisecond)
+	link.Blackhole()
+	time.Sleep(time.Second)
+	if o, _, err := near.Owner(ctx, "n"); err != nil || o.Owner != "a" || o.Transition != 0 {
+		t.Errorf("OWNER after the lease, but before its server has ended it: %+v, %v; want a with nothing left", o, err)
+	}
+	link.Heal()
+	await(t, "the lease is ended", func() bool {
+		o, _, err := near.Owner(ctx, "n")
+		return err == nil && o.Owner == ""
+	})
+}
+
+// Curator's LeaderLatch watches the node ahead once, by its data. Simba's token is the node's czxid.
+func TestLatchNodesNeverChange(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one, two := open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})
+	c := raw(t, srv.Addr)
+	unchanged := func() {
+		t.Helper()
+		names, _, err := c.Children("/simba/m")
+		must(t, err)
+		for _, name := range names {
+			if _, stat, err := c.Get("/simba/m/" + name); err == nil && (stat.Version != 0 || stat.Czxid != stat.Mzxid) {
+				t.Errorf("the latch node %s was changed: %+v", name, stat)
+			}
+		}
+	}
+	take(t, one, "m", "a", longLease)
+	_, b := block(t, one, "m", "b", longLease)
+	block(t, two, "m", "c", longLease)
+	acquire(t, two, "m", "d", longLease)
+	for _, s := range []*Backend{one, two} {
+		if _, err := s.Guard(ctx, guardOf("m", "a", longLease)); err != nil {
+			t.Error(err)
+		}
+		acquire(t, s, "m", "a", longLease)
+		acquire(t, s, "m", "d", longLease)
+		unchanged()
+	}
+	giveUp(t, two, "m", "a")
+	b.await(t)
+	unchanged()
+}
+
+func TestConcurrentRequestsThroughTwoServersKeepOneTenure(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	servers := []*Backend{open(t, Options{Servers: srv.Addr, Timeout: patience}), open(t, Options{Servers: srv.Addr, Timeout: patience})}
+	a := take(t, servers[0], "m", "a", longLease)
+	var all sync.WaitGroup
+	for i := range 40 {
+		all.Go(func() {
+			b := servers[i%2]
+			switch i % 4 {
+			case 0, 1:
+				if out, err := b.Guard(ctx, guardOf("m", "a", longLease)); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
+					t.Errorf("GUARD: %+v, %v; want renewed", out, err)
+				}
+			default:
+				if out := acquire(t, b, "m", "a", longLease); out.Status != simba.StatusRenewed || out.Token != a.Token {
+					t.Errorf("ACQUIRE: %+v; want renewed", out)
+				}
+			}
+		})
+	}
+	all.Wait()
+	released := make([]bool, 8)
+	for i := range released {
+		all.Go(func() {
+			var err error
+			if released[i], _, err = servers[i%2].Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: a.Token}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if n := len(slices.DeleteFunc(released, func(ok bool) bool { return !ok })); n != 1 {
+		t.Errorf("%d RELEASEs of one tenure returned true, want 1", n)
+	}
+	if l := leases(t, raw(t, srv.Addr)); len(l) != 0 {
+		t.Errorf("lease nodes are left: %v", l)
+	}
+}
+
+func TestRequestOfADeadServerIsNotKept(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link, farLink := stores.NewLink(t, srv.Addr), stores.NewLink(t, srv.Addr)
+	creator := open(t, Options{Servers: farLink.Addr(), SessionTimeout: time.Minute})
+	asker := open(t, Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: time.Second})
+	c := raw(t, srv.Addr)
+	a := take(t, creator, "m", "a", longLease)
+	farLink.Blackhole()
+	asked := link.BlackholeFrom(`"op":"release"`)
+	_, _, err := asker.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+	unavailable(t, err)
+	<-asked
+	await(t, "the asker's session is over, and its requests are gone", func() bool {
+		names, _, err := c.Children(inbox(creator))
+		return (err == nil || errors.Is(err, zk.ErrNoNode)) && len(names) == 0
+	})
+	farLink.Heal()
+	await(t, "the creator is back", func() bool {
+		out, err := creator.Guard(ctx, guardOf("m", "a", longLease))
+		return err == nil && out.Token == a.Token
+	})
+}
+
+func TestRenewalElsewhereMayShortenTheLease(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one := open(t, Options{Servers: srv.Addr})
+	two := open(t, Options{Servers: srv.Addr})
+	take(t, one, "m", "x", time.Hour)
+	_, woken := block(t, one, "m", "y", longLease)
+	if out, err := two.Guard(ctx, guardOf("m", "x", 500*time.Millisecond)); err != nil || out.Status != simba.StatusRenewed {
+		t.Fatalf("GUARD at the other server: %+v, %v; want renewed", out, err)
+	}
+	woken.await(t)
+}
+
+func TestTenureGrantedElsewhereIsKnownHere(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	here := open(t, Options{Servers: srv.Addr})
+	there := open(t, Options{Servers: srv.Addr})
+	for name, use := range map[string]func(mutex string, token uint64) bool{
+		"guarded": func(mutex string, token uint64) bool {
+			r := guardOf(mutex, "x", longLease)
+			r.Token = token
+			out, err := here.Guard(ctx, r)
+			return err == nil && out.Status == simba.StatusRenewed && out.Token == token
+		},
+		"released": func(mutex string, token uint64) bool {
+			ok, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "x", Token: token})
+			return err == nil && ok
+		},
+		"released-without-a-token": func(mutex string, _ uint64) bool {
+			ok, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "x"})
+			return err == nil && ok
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			take(t, here, name, "x", longLease)
+			giveUp(t, there, name, "x")
+			now := take(t, there, name, "x", longLease)
+			if !use(name, now.Token) {
+				t.Error("the server here refused a request of the owner x")
+			}
+		})
+	}
+}
+
+func TestSessionBoundElsewhereEndsOnlyItsOwnLease(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	there, here := open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})
+	ask := func(b *Backend, session uint64) {
+		t.Helper()
+		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: longLease, Session: session})
+		if err != nil || out.Owner != "x" {
+			t.Fatalf("ACQUIRE: %+v, %v; want x as the owner", out, err)
+		}
+	}
+	end := func(b *Backend, session uint64) bool {
+		t.Helper()
+		ok, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "x", Session: session})
+		must(t, err)
+		return ok
+	}
+	ask(there, 1)
+	ask(here, 2)
+	if end(there, 1) {
+		t.Error("the end of x's first session ended the lease that is bound to another one")
+	}
+	if !end(here, 2) {
+		t.Error("the end of x's session at the other server returned false, want true")
+	}
+}
+
+func TestSubscriberElsewhereGetsTheReservation(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one := open(t, Options{Servers: srv.Addr, QueueGrace: time.Minute, HandoffWindow: time.Minute})
+	channel := simba.ContenderChannel("m", "b")
+	heard := newBroker(channel)
+	two := open(t, Options{Servers: srv.Addr, QueueGrace: time.Minute, HandoffWindow: time.Minute, Notices: heard})
+	if _, err := two.Subscribed(ctx, channel, false); err != nil {
+		t.Fatal(err)
+	}
+	take(t, one, "m", "a", longLease)
+	acquire(t, one, "m", "b", longLease) // b polls at the one server, and subscribes at the other
+	block(t, one, "m", "c", longLease)
+	await(t, "b's server knows of the subscription", func() bool {
+		m := one.lock("m")
+		defer one.unlock(m)
+		return m.entries["b"].elsewhere
+	})
+	giveUp(t, one, "m", "a")
+	await(t, "b gets the notice", func() bool { return heard.Count(channel, simba.ReleasedNotice("a")) == 1 })
+	take(t, one, "m", "b", longLease)
+}
+
+func TestMovedWaiterThatLeavesDelaysNobody(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	const grace = 300 * time.Millisecond
+	one := open(t, Options{Servers: srv.Addr, QueueGrace: grace})
+	two := open(t, Options{Servers: srv.Addr, QueueGrace: grace})
+	for _, why := range []simba.EndReason{simba.EndGone, simba.EndTimeout} {
+		m := fmt.Sprint("m", why)
+		take(t, one, m, "o", longLease)
+		first, _ := block(t, one, m, "x", time.Hour)
+		second, _ := block(t, two, m, "x", time.Hour)
+		if _, err := first.End(simba.EndGone); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := second.End(why); err != nil {
+			t.Fatal(err)
+		}
+		_, woken := block(t, one, m, "z", longLease)
+		giveUp(t, one, m, "o")
+		woken.await(t)
+	}
+}
+
+func TestWaiterElsewhereGetsOnlyALeaseThatTheCreatorKeeps(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	const ttl = 1200 * time.Millisecond
+	near := open(t, Options{Servers: srv.Addr, QueueGrace: 5 * time.Second})
+	far := open(t, Options{Servers: link.Addr(), QueueGrace: 5 * time.Second})
+	take(t, near, "m", "o", longLease)
+	first, _ := block(t, near, "m", "x", ttl)
+	if _, err := first.End(simba.EndGone); err != nil {
+		t.Fatal(err)
+	}
+	second, woken := block(t, far, "m", "x", ttl)
+	_, after := block(t, near, "m", "z", longLease)
+	link.Delay(50 * time.Millisecond)
+	giveUp(t, near, "m", "o")
+	select {
+	case <-woken:
+	case <-after:
+		t.Skip("x's server was too slow, so x missed its reservation")
+	case <-time.After(patience):
+		t.Fatal("nobody got the mutex")
+	}
+	out, err := second.End(simba.EndWoken)
+	answered := time.Now()
+	if err != nil || out.Status != simba.StatusAcquired {
+		t.Fatalf("the end of x's wait: %+v, %v; want acquired", out, err)
+	}
+	after.await(t)
+	if left := out.TTL - time.Since(answered); left > 3*time.Millisecond {
+		t.Errorf("z owns the mutex, but x's reply gives x another %v", left)
+	}
+}
