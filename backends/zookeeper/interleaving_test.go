@@ -1,0 +1,276 @@
+package zookeeper
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/go-zookeeper/zk"
+
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
+)
+
+// In these tests a link holds one request, or drops its reply, until another server has acted.
+
+// awaitEmptyInbox waits until nobody asks this server for anything.
+func awaitEmptyInbox(t *testing.T, c *zk.Conn, b *Backend) {
+	t.Helper()
+	await(t, "the requests are gone", func() bool {
+		names, _, err := c.Children(inbox(b))
+		return (err == nil || errors.Is(err, zk.ErrNoNode)) && len(names) == 0
+	})
+}
+
+// A creator sends a change for another server, which withdraws its request before the change arrives.
+func TestChangeThatArrivesAfterTheWithdrawalIsNotMade(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, Options{Servers: link.Addr()})
+	near := open(t, Options{Servers: srv.Addr, Timeout: time.Second})
+	c := raw(t, srv.Addr)
+	a := take(t, far, "m", "a", longLease)
+	for name, request := range map[string]struct {
+		change string // is in the creator's change
+		ask    func() error
+	}{
+		"GUARD": {`"ttl":4321`, func() error { _, err := near.Guard(ctx, guardOf("m", "a", 4321*time.Millisecond)); return err }},
+		"RELEASE": {"latch-0000000000", func() error {
+			_, _, err := near.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+			return err
+		}},
+	} {
+		held := link.BlackholeFrom(request.change)
+		unavailable(t, request.ask())
+		<-held
+		awaitEmptyInbox(t, c, far)
+		link.Heal()
+		await(t, "a's server is back", func() bool { _, _, err := far.Owner(ctx, "m"); return err == nil })
+		if o, _, err := near.Owner(ctx, "m"); err != nil || o.Token != a.Token || o.TTLAt-o.AcquiredAt != longLease.Milliseconds() {
+			t.Fatalf("OWNER after a withdrawn %s: %+v, %v; want a with its lease", name, o, err)
+		}
+	}
+}
+
+// The other server deletes its request when it has read the answer, so the creator's repeated change
+// finds none.
+func TestRenewalWhoseAnswerWasReadIsCounted(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, Options{Servers: link.Addr()})
+	near := open(t, Options{Servers: srv.Addr, Timeout: patience})
+	c := raw(t, srv.Addr)
+	take(t, far, "m", "a", longLease/2)
+	dropped := link.DropRepliesFrom(`"ttl":15000`)
+	if out, err := near.Guard(ctx, guardOf("m", "a", longLease)); err != nil || out.Status != simba.StatusRenewed {
+		t.Fatalf("GUARD through the other server: %+v, %v; want renewed", out, err)
+	}
+	<-dropped
+	awaitEmptyInbox(t, c, far)
+	link.Heal()
+	var o simba.Tenure
+	await(t, "a's server is back", func() (ok bool) {
+		var err error
+		o, _, err = far.Owner(ctx, "m")
+		return err == nil
+	})
+	if o.TTLAt-o.AcquiredAt != longLease.Milliseconds() {
+		t.Errorf("OWNER at a's server: %+v; want the windows of the renewal", o)
+	}
+}
+
+// While an ACQUIRE without a wait finds another owner, its node becomes the first. Other servers may
+// have reported its contender as the owner.
+func TestFirstNodeIsNeverTakenBack(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, Options{Servers: link.Addr(), Timeout: patience})
+	near := open(t, Options{Servers: srv.Addr})
+	for mutex, change := range map[string]string{"polls": `"kind":"polling"`, "noqueue": "latch-0000000001"} {
+		take(t, near, mutex, "a", longLease)
+		held := link.BlackholeFrom(change)
+		reply := make(chan simba.Outcome, 1)
+		go func() {
+			out, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: "b", TTL: longLease, NoQueue: mutex == "noqueue"})
+			if err != nil {
+				t.Errorf("ACQUIRE of b: %v", err)
+			}
+			reply <- out
+		}()
+		<-held
+		giveUp(t, near, mutex, "a")
+		o, _, err := near.Owner(ctx, mutex)
+		if err != nil || o.Owner != "b" {
+			t.Errorf("%s: OWNER: %+v, %v; want b, whose node is the first", mutex, o, err)
+		}
+		link.Heal()
+		if out := <-reply; out.Status != simba.StatusAcquired || out.Token != o.Token {
+			t.Errorf("%s: ACQUIRE of b: %+v; want acquired with the token of %+v", mutex, out, o)
+		}
+	}
+}
+
+// The reply to the change that queues b is lost. Before the server repeats the change, b's node becomes
+// the first.
+func TestOwnerWhoseQueueEntryWasUnconfirmedIsTheOwnerElsewhere(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, Options{Servers: link.Addr(), Timeout: patience})
+	near := open(t, Options{Servers: srv.Addr})
+	take(t, near, "m", "a", longLease)
+	dropped := link.DropRepliesFrom(`"kind":"polling"`)
+	reply := make(chan simba.Outcome, 1)
+	go func() {
+		out, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: longLease})
+		if err != nil {
+			t.Errorf("ACQUIRE of b: %v", err)
+		}
+		reply <- out
+	}()
+	<-dropped
+	await(t, "b is queued", func() bool {
+		q, _, err := near.Queue(ctx, "m", 1)
+		return err == nil && len(q) == 1 && !q[0].Blocked
+	})
+	giveUp(t, near, "m", "a")
+	link.Heal()
+	out := <-reply
+	if o, _, err := near.Owner(ctx, "m"); out.Status != simba.StatusAcquired || err != nil || o.Owner != "b" || o.Token != out.Token {
+		t.Errorf("ACQUIRE of b: %+v; OWNER at the other server: %+v, %v; want b to own the mutex", out, o, err)
+	}
+}
+
+func TestUnansweredAcquireOfATakenMutexBeginsNothing(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, Options{Servers: link.Addr(), Timeout: time.Second})
+	near := open(t, Options{Servers: srv.Addr})
+	take(t, near, "m", "a", longLease)
+	link.DropReplies()
+	_, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: longLease})
+	unavailable(t, err)
+	link.Heal()
+	var out simba.Outcome
+	await(t, "b's server is back", func() bool {
+		out, _, err = far.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: longLease})
+		return err == nil
+	})
+	if out.Status != simba.StatusQueued || out.Owner != "a" {
+		t.Errorf("ACQUIRE of b: %+v; want queued behind a", out)
+	}
+}
+
+// The reply to p's creation is lost. Until p's server has found p's node, it must not grant the mutex
+// to a waiter behind that node.
+func TestWaiterBehindANodeInCreationIsNotGrantedTheMutex(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	b := open(t, Options{Servers: link.Addr(), Timeout: patience})
+	take(t, b, "m", "o", longLease)
+	link.Delay(50 * time.Millisecond)
+	lost := link.DropReplyTo("pending")
+	reply := make(chan simba.Outcome, 1)
+	go func() {
+		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "pending", TTL: longLease})
+		if err != nil {
+			t.Errorf("ACQUIRE: %v", err)
+		}
+		reply <- out
+	}()
+	<-lost
+	_, woken := block(t, b, "m", "x", longLease)
+	giveUp(t, b, "m", "o")
+	out := <-reply
+	if out.Status == simba.StatusQueued {
+		t.Skip("the server found the node before the release")
+	}
+	if out.Status != simba.StatusAcquired || len(woken) != 0 {
+		t.Fatalf("ACQUIRE of the first contender: %+v, the second one is woken: %v; want acquired, and the other one waiting", out, len(woken) != 0)
+	}
+	giveUp(t, b, "m", "pending")
+	woken.await(t)
+}
+
+func TestServerThatBeginsToStopIsNotAsked(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	one := open(t, Options{Servers: srv.Addr})
+	two := open(t, Options{Servers: link.Addr(), Timeout: 8 * time.Second})
+	take(t, one, "m", "a", longLease)
+	if _, err := two.Guard(ctx, guardOf("m", "a", longLease)); err != nil { // now the inbox exists
+		t.Fatal(err)
+	}
+	held := link.BlackholeFrom(`"op":"release"`)
+	failed := make(chan error, 1)
+	go func() {
+		ok, _, err := two.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+		if err == nil && !ok {
+			err = errors.New("false")
+		}
+		failed <- err
+	}()
+	<-held
+	must(t, one.Close())
+	link.Heal()
+	if err := <-failed; err != nil {
+		t.Errorf("RELEASE, while the owner's server stops: %v; want true", err)
+	}
+}
+
+func TestStoppedServersTenureEndsOnlyWithItsToken(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one, two := open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})
+	old := take(t, one, "m", "a", longLease)
+	giveUp(t, one, "m", "a")
+	now := take(t, one, "m", "a", longLease)
+	must(t, one.Close())
+	for _, token := range []uint64{old.Token, now.Token} {
+		ok, _, err := two.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: token})
+		if want := token == now.Token; err != nil || ok != want {
+			t.Errorf("RELEASE with token %d in the tenure with token %d: %v, %v; want %v", token, now.Token, ok, err, want)
+		}
+	}
+}
+
+func TestEndIsPublishedAfterTheEndOfTheSession(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, Options{Servers: link.Addr(), SessionTimeout: 4 * time.Second, Timeout: time.Second})
+	near := open(t, Options{Servers: srv.Addr})
+	take(t, far, "m", "a", time.Minute)
+	link.Blackhole()
+	await(t, "the session is given up", func() bool { return !far.slotOf("m").session.alive() })
+	link.Heal() // the ensemble has not ended the session yet
+	await(t, "the end is published", func() bool { return lastEvent(far, "m").Kind == simba.EventExpired })
+	if o, _, err := near.Owner(ctx, "m"); err != nil || o.Owner != "" {
+		t.Errorf("OWNER at the other server, after a's server has published the end: %+v, %v; want nobody", o, err)
+	}
+}
+
+// The ensemble executes a renewal late. The owner's server counts the lease from when it sent the
+// renewal, and so must other servers.
+func TestLateRenewalIsReportedFromWhenItWasSent(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link := stores.NewLink(t, srv.Addr)
+	far := open(t, Options{Servers: link.Addr(), Timeout: patience})
+	near := open(t, Options{Servers: srv.Addr})
+	c := raw(t, srv.Addr)
+	take(t, far, "m", "a", longLease)
+	held := link.BlackholeFrom(`"ttl":14321`)
+	failed := make(chan error, 1)
+	go func() {
+		_, err := far.Guard(ctx, guardOf("m", "a", 14321*time.Millisecond))
+		failed <- err
+	}()
+	<-held
+	time.Sleep(time.Second) // how late the renewal is
+	_, err := c.Create("/late", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
+	must(t, err)
+	_, late, err := c.Get("/late") // by the ensemble's clock
+	must(t, err)
+	link.Heal()
+	must(t, <-failed)
+	if o, _, err := near.Owner(ctx, "m"); err != nil || o.TTLAt-o.AcquiredAt != 14321 || o.AcquiredAt >= late.Ctime {
+		t.Errorf("OWNER at the other server: %+v, %v; want the windows of the renewal, from before %d", o, err, late.Ctime)
+	}
+}
