@@ -186,7 +186,7 @@ fuzz: ## each fuzz target for FUZZTIME
 	done
 
 bugs: ## test the tests: build servers with the bugs of tests/bugs, each of which a test must catch
-	go test -count 1 -v -p 1 -timeout 60m -run 'SeededBugs$(if $(RUN),.*/$(RUN))' ./tests/bugs ./backends/proxy ./backends/redis ./tests/simulation ./tests/client ./tests/chaos -bugs
+	go test -count 1 -v -p 1 -timeout 60m -run 'SeededBugs$(if $(RUN),.*/$(RUN))' ./tests/bugs ./backends/proxy ./backends/redis ./backends/zookeeper ./tests/simulation ./tests/client ./tests/chaos -bugs
 
 # A module of its own: the server's need not know the clients of its peers.
 bench: ## this server beside what one would take instead, some 20 minutes: docs/development/benchmarks.md

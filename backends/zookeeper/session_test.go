@@ -295,3 +295,23 @@ func TestUnreadableLeaseNodeOfTheOwnerIsWrittenAgain(t *testing.T) {
 	}
 	giveUp(t, b, "m", "a")
 }
+
+// A heartbeat that waits for a connection when the server stops must not undo the mark of stopping.
+func TestMarkOfAStoppingServerStays(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	near := open(t, Options{Servers: srv.Addr})
+	for i := range 3 {
+		link := stores.NewLink(t, srv.Addr)
+		far := open(t, Options{Servers: link.Addr(), Timeout: patience})
+		m := fmt.Sprint("m", i)
+		take(t, far, m, "a", longLease)
+		link.Refuse()
+		time.Sleep(3 * maxHeartbeatInterval / 2) // now a heartbeat waits for a connection
+		closed := make(chan error, 1)
+		go func() { closed <- far.Close() }()
+		await(t, "the server stops", far.Stopped)
+		link.Heal()
+		must(t, <-closed)
+		giveUp(t, near, m, "a")
+	}
+}
