@@ -99,7 +99,7 @@ func (r *rules) signs(w operation, all []operation) bool {
 			continue
 		}
 		switch {
-		case o.kind == breakUp && o.done && (!r.presumes || w.unknown || !explained(o, all)),
+		case o.kind == breakUp && o.done,
 			o.kind == release && o.done && o.request.token == 0 && o.contender == w.contender,
 			o.owner == w.contender && r.unreported(w, o, reported):
 			return true
@@ -116,20 +116,6 @@ func (r *rules) signs(w operation, all []operation) bool {
 func (r *rules) unreported(w, seen operation, reported map[uint64]operation) bool {
 	acquirer, is := reported[seen.reply.token]
 	return !is || r.presumes && (seen.ret < acquirer.call || w.ret <= acquirer.call && seen.ret < acquirer.ret)
-}
-
-// explained reports whether a BREAK may have ended a tenure of which its owner knows. Then the
-// reply to BREAK needs no hidden tenure.
-func explained(b operation, all []operation) bool {
-	released := func(o operation) bool {
-		return slices.ContainsFunc(all, func(p operation) bool {
-			return p.kind == release && p.done && p.contender == o.contender && p.call >= o.ret && p.call <= b.ret
-		})
-	}
-	return slices.ContainsFunc(all, func(o operation) bool {
-		owns := o.status == "acquired" || o.status == "renewed"
-		return owns && o.call <= b.ret && after(o.ret, o.lease) >= b.call && !released(o)
-	})
 }
 
 // reportedTokens returns, by token, the requests with which a contender acquired the mutex.
