@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -72,7 +71,7 @@ func (b *Backend) reconcileAndRead(ctx context.Context, mutex string) (*reply, e
 
 func (b *Backend) acquire(ctx context.Context, r simba.AcquireRequest, mode, ticket string) (*reply, error) {
 	return b.ask(ctx, r.Mutex, acquireScript, r.Contender, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
-		mode, b.binding(r.Session), ticket)
+		mode, proxy.Binding(b.id, r.Session), ticket)
 }
 
 // header returns the first arguments of every script: see lua/state.lua. pipeline.do sets the
@@ -106,19 +105,4 @@ func (b *Backend) requestError(err error) error {
 		return &simba.MisconfiguredError{Engine: "redis", Err: refusal}
 	}
 	return &simba.UnavailableError{Engine: "redis", Err: err, Busy: errors.Is(err, errLate)}
-}
-
-// binding encodes a session of this server for the record of a lease that is bound to it; 0 = "".
-func (b *Backend) binding(session uint64) string {
-	if session == 0 {
-		return ""
-	}
-	return b.id + ":" + strconv.FormatUint(session, 10)
-}
-
-// boundSession returns the session in a binding, or 0 if it is not one of this server.
-func (b *Backend) boundSession(binding string) uint64 {
-	text, _ := strings.CutPrefix(binding, b.id+":")
-	session, _ := strconv.ParseUint(text, 10, 64) // fails for another server's
-	return session
 }

@@ -208,7 +208,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, si
 		}
 	}
 	s, err := b.ask(ctx, r.Mutex, releaseScript, r.Contender, tokenText(r.Token),
-		b.binding(r.Session), r.Reason)
+		proxy.Binding(b.id, r.Session), r.Reason)
 	switch {
 	case err != nil:
 		if t != nil {
@@ -237,7 +237,7 @@ func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.
 	}
 	t := s.tenure()
 	if _, session := s.readExtra(); !t.IsFree() {
-		t.Session = b.boundSession(session)
+		t.Session = proxy.BoundSession(b.id, session)
 	}
 	return t, 0, nil
 }

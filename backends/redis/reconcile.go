@@ -106,7 +106,7 @@ func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, wait
 			continue // a request that begins or ends this wait is running
 		}
 		args = append(args, r.Contender, w.score, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
-			b.binding(r.Session), w.ticket)
+			proxy.Binding(b.id, r.Session), w.ticket)
 	}
 	if len(waiting) > 0 {
 		done := make(chan struct{})

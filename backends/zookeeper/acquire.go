@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -260,7 +259,7 @@ func (b *Backend) acquireElsewhere(ctx context.Context, s *session, m *mutex, r 
 	asked := time.Now()
 	a, err := b.ask(ctx, s, m, guidOf(child), request{
 		Op: opAcquire, Contender: r.Contender, TTL: r.TTL.Milliseconds(), Transition: r.Transition.Milliseconds(),
-		Binding: b.binding(r.Session), Waits: t != nil,
+		Binding: proxy.Binding(b.id, r.Session), Waits: t != nil,
 	})
 	switch {
 	case err != nil:
@@ -296,20 +295,5 @@ func leaseOutcome(a answer, contender string, asked time.Time, ttl, transition t
 }
 
 func (b *Backend) windowsOf(r simba.AcquireRequest) windows {
-	return windows{r.TTL, r.Transition, b.binding(r.Session)}
-}
-
-// binding encodes a session of this server for a lease that is bound to it; 0 = "".
-func (b *Backend) binding(session uint64) string {
-	if session == 0 {
-		return ""
-	}
-	return b.id + ":" + strconv.FormatUint(session, 10)
-}
-
-// boundSession returns the session in a binding, or 0 if it is not one of this server.
-func (b *Backend) boundSession(binding string) uint64 {
-	text, _ := strings.CutPrefix(binding, b.id+":")
-	session, _ := strconv.ParseUint(text, 10, 64) // fails for another server's
-	return session
+	return windows{r.TTL, r.Transition, proxy.Binding(b.id, r.Session)}
 }

@@ -45,7 +45,7 @@ func (b *Backend) Guard(ctx context.Context, r simba.GuardRequest) (simba.Outcom
 // Release implements simba.Backend.
 func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, simba.Seq, error) {
 	released, err := with(ctx, b, r.Mutex, func(ctx context.Context, s *session, m *mutex) (bool, error) {
-		q := request{Op: opRelease, Contender: r.Contender, Token: r.Token, Binding: b.binding(r.Session), Reason: r.Reason}
+		q := request{Op: opRelease, Contender: r.Contender, Token: r.Token, Binding: proxy.Binding(b.id, r.Session), Reason: r.Reason}
 		n, err := b.entryOf(ctx, m, r.Contender)
 		if err != nil {
 			return false, err

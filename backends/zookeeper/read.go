@@ -209,7 +209,7 @@ func (b *Backend) Owner(ctx context.Context, mutex string) (simba.Tenure, simba.
 	t := simba.Tenure{
 		Owner: h.contender, Token: h.token, AcquiredAt: h.acquiredAt, Now: h.now,
 		TTL: h.ttlLeft, Transition: h.transitionLeft, Waiters: len(h.waiters()),
-		Session: b.boundSession(h.binding),
+		Session: proxy.BoundSession(b.id, h.binding),
 	}
 	t.TTLAt = t.AcquiredAt + h.ttl.Milliseconds()
 	t.TransitionAt = t.TTLAt + h.transition.Milliseconds()
