@@ -143,7 +143,7 @@ func TestBreakIsAuditedInTransactionsToo(t *testing.T) {
 // The audit log does not show the commands that scripts call. So scripts must not call commands of
 // administrators.
 func TestAScriptCannotBreak(t *testing.T) {
-	s := newLockSiteOf(t, nil)
+	s := newEngineSite(t)
 	p := s.dial()
 	p.expect("SET m v", ok)
 	for _, call := range []string{"'simba.break','m'", "'shutdown'", "'monitor'", "'config','get','*'", "'client','kill','id','1'", "'acl','load'", "'flushall'", "'role'"} {

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -118,19 +117,4 @@ func TestClientKill(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestAKilledSessionReleasesItsLeases(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		backend := granting()
-		s := newSite(t, Config{Backend: backend})
-		p := s.dial()
-		p.do("SIMBA.ACQUIRE m c 1000 SESSION")
-		backend.takeCalls()
-		s.dial().expect("CLIENT KILL ID 1", ":1\r\n")
-		synctest.Wait()
-		if got := fmt.Sprint(backend.takeCalls()); !strings.Contains(got, "session closed") {
-			t.Errorf("the backend was called with %s, want a release", got)
-		}
-	})
 }

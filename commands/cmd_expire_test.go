@@ -51,30 +51,6 @@ func TestOptionsOfExpireAreRefused(t *testing.T) {
 	p.expect("TTL k", ":-1\r\n")
 }
 
-func TestANewExpiryKeepsTheTenure(t *testing.T) {
-	p := newEngineSite(t).dial()
-	p.do("SIMBA.ACQUIRE m w1 1000000 TRANSITION 1000000")
-	first := token(p, "m")
-	for _, command := range []string{"EXPIRE m 5000", "PEXPIREAT m 4000000000000", "PERSIST m"} {
-		p.do(command)
-		if now := token(p, "m"); now != first || now == "" {
-			t.Errorf("%s: the token is %q, want the same as before, %q", command, now, first)
-		}
-	}
-}
-
-func TestAnExpiryInThePastHandsTheMutexOff(t *testing.T) {
-	s := newEngineSite(t)
-	p, waiter := s.dial(), s.dial()
-	p.do("SET m w1")
-	waiter.send("SIMBA.ACQUIRE m w2 3600000 WAIT 0")
-	for p.do("ZCARD simba:{m}:contender") != ":1\r\n" {
-	}
-	p.expect("PEXPIRE m 0", ":1\r\n")
-	waiter.reply()
-	p.expect("GET m", bulk("w2"))
-}
-
 func TestAQueueNeverExpires(t *testing.T) {
 	p := newEngineSite(t).dial()
 	const q = "simba:{m}:contender"

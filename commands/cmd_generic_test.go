@@ -17,42 +17,6 @@ func TestGenericCommandsReplyAsRedis(t *testing.T) {
 	})
 }
 
-func TestCommandInfoOfKeyCommandsIsThatOfRedis(t *testing.T) {
-	redis := realRedis(t)
-	ours, theirs := newEngineSite(t).dial(), redis(t)
-	var names []string
-	for _, family := range [][]command{stringCommands, genericCommands, keyspaceCommands, hashCommands, queueCommands} {
-		for i := range family {
-			if c := &family[i]; c.since < "8" { // the real Redis is of version 7
-				names = append(names, c.name)
-			}
-		}
-	}
-	for _, name := range names {
-		want, got := infoOf(theirs.do("COMMAND INFO "+name)), infoOf(ours.do("COMMAND INFO "+name))
-		if got != want {
-			t.Errorf("COMMAND INFO %s:\n  ours %q\ntheirs %q", name, got, want)
-		}
-	}
-}
-
-func TestDelHandsTheMutexOff(t *testing.T) {
-	for _, command := range []string{"DEL m", "UNLINK simba:{m}"} {
-		s := newEngineSite(t)
-		p, waiter := s.dial(), s.dial()
-		p.expect("SET m w1", ok)
-		waiter.send("SIMBA.ACQUIRE m w2 3600000 WAIT 0")
-		for p.do("EXISTS simba:{m}:contender") != ":1\r\n" {
-		}
-		p.do(command)
-		if got := waiter.reply(); !strings.Contains(got, "acquired") {
-			t.Errorf("%s: the waiter got %q, want acquired", command, got)
-		}
-		p.expect("GET m", bulk("w2"))
-		p.expect("EXISTS simba:{m}:contender", ":0\r\n")
-	}
-}
-
 func TestAQueueExistsWhileItHasWaitersAndCannotBeDeleted(t *testing.T) {
 	p := newEngineSite(t).dial()
 	const q = "simba:{m}:contender"
@@ -104,12 +68,17 @@ func TestFlushBreaksEveryTenure(t *testing.T) {
 func TestKeyCommandsNeedTheEmbeddedEngine(t *testing.T) {
 	backend := &fakeBackend{stats: simba.Stats{Held: 1}}
 	p := newSite(t, Config{Backend: backend, Info: Info{Engine: "redis"}}).dial()
-	for _, command := range []string{"GET k", "SET k v", "DEL k", "INCR k", "TTL k", "KEYS *", "FLUSHALL",
-		"MSETNX k v", "DELEX k IFEQ v", "DELIFEQ k v"} {
+	for _, command := range []string{"GET k", "SET k v", "DEL k", "INCR k", "TTL k", "KEYS *", "FLUSHALL", "MSETNX k v", "DELEX k IFEQ v", "DELIFEQ k v", "EVAL x 0", "WATCH a"} {
 		name := strings.ToLower(strings.Fields(command)[0])
 		p.expect(command, failed("ERR '"+name+"' is served by the embedded engine only, and this server keeps its mutexes in redis"))
 	}
-	for command, reply := range map[string]string{"DBSIZE": ":1\r\n", "TYPE simba:{m}": "+none\r\n", "STRLEN simba:{m}": ":0\r\n", "SCAN 0": "*2\r\n" + bulk("0") + "*0\r\n"} {
+	for command, reply := range map[string]string{
+		"DBSIZE": ":1\r\n", "TYPE simba:{m}": "+none\r\n", "STRLEN simba:{m}": ":0\r\n", "SCAN 0": "*2\r\n" + bulk("0") + "*0\r\n", "UNWATCH": ok,
+		"SCRIPT KILL":                           failed("ERR 'script|kill' is served by the embedded engine only, and this server keeps its mutexes in redis"),
+		"CONFIG GET notify-keyspace-events":     bulks("notify-keyspace-events", ""),
+		"CONFIG SET notify-keyspace-events KEA": failed("ERR CONFIG SET failed (possibly related to argument 'notify-keyspace-events') - can't set immutable config"),
+	} {
 		p.expect(command, reply)
 	}
+	p.expectTransaction("*1\r\n"+ok, "UNWATCH")
 }

@@ -5,57 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/simba-resp/simba-resp/engine"
-	"github.com/simba-resp/simba-resp/resp"
 )
-
-// newEngineSite serves an embedded engine without a disk. Polling waiters keep their queue entries
-// and reservations for the time of the test.
-func newEngineSite(t testing.TB) *site { return engineSite(t, false) }
-
-// engineSite is newEngineSite. If plain is set, it notifies contenders on channels without braces.
-func engineSite(t testing.TB, plain bool) *site {
-	t.Helper()
-	broker := resp.NewBroker()
-	e, err := engine.New(engine.Config{
-		Clock: engine.NewClock(0), HandoffWindow: time.Hour, QueueGrace: time.Hour, Notices: Notices(broker), PlainChannels: plain,
-	}, engine.Memory(), engine.Recovery{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Stop)
-	s := &site{t: t, x: New(Config{Backend: e})}
-	s.server = resp.NewServer(resp.Config{Committer: e, Broker: broker}, s.x)
-	s.x.Attach(s.server)
-	t.Cleanup(s.stop)
-	return s
-}
-
-func expectSameAsRedis(t *testing.T, commands []string) {
-	t.Helper()
-	redis := realRedis(t)
-	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
-		ours, theirs := newEngineSite(t).dial(), redis(t)
-		theirs.do("FLUSHALL")
-		theirs.do(proto)
-		ours.do(proto)
-		for _, command := range commands {
-			want, got := theirs.do(command), ours.do(command)
-			if got != want && !sameRemainder(command, got, want) {
-				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
-			}
-		}
-	}
-}
-
-// sameRemainder reports whether both replies are the remaining time of the same expiry. The
-// expiries of these tests differ by more than the time between two requests.
-func sameRemainder(command, got, want string) bool {
-	name, _, _ := strings.Cut(command, " ")
-	return (name == "TTL" || name == "PTTL") && sameTime(got, want)
-}
 
 func TestHashesReplyAsRedis(t *testing.T) {
 	expectSameAsRedis(t, []string{
@@ -76,61 +26,12 @@ func TestHashesReplyAsRedis(t *testing.T) {
 	})
 }
 
-func (p *peer) token(mutex string) string {
-	p.t.Helper()
-	reply := p.do("SIMBA.OWNER " + mutex)
-	_, after, ok := strings.Cut(reply, bulk("token"))
-	if !ok {
-		p.t.Fatalf("SIMBA.OWNER %s: no token in %q", mutex, reply)
-	}
-	token, _, _ := strings.Cut(after, "\r\n")
-	return token
-}
-
-func (p *peer) expectOwner(mutex, owner string) {
-	p.t.Helper()
-	if reply := p.do("SIMBA.OWNER " + mutex); !strings.Contains(reply, bulk("owner")+bulk(owner)) {
-		p.t.Errorf("SIMBA.OWNER %s: want owner %q, got %q", mutex, owner, reply)
-	}
-}
-
-func TestTheFirstFieldOfAHashTakesTheMutex(t *testing.T) {
+func TestTheFirstFieldOfAHashIsTheOwner(t *testing.T) {
 	p := newEngineSite(t).dial()
 	p.expect("HSET job worker:1 1 other 5", ":2\r\n")
 	p.expectOwner("job", "worker:1")
-	first := p.token("job")
-	if reply := p.do("SIMBA.ACQUIRE job w2 1000 NOQUEUE"); !strings.Contains(reply, bulk("worker:1")) {
-		t.Errorf("SIMBA.ACQUIRE replied %q, want the owner of the hash, worker:1", reply)
-	}
-	p.expect("HINCRBY job worker:1 1", ":2\r\n")
-	p.expect("HSET job third 1", ":1\r\n")
-	p.expect("HDEL job other", ":1\r\n")
-	if now := p.token("job"); now != first {
-		t.Errorf("after other fields have changed, the token is %s, want that of the same tenure, %s", now, first)
-	}
-	p.expectOwner("job", "worker:1")
 	p.expect("HDEL job worker:1", ":1\r\n")
-	p.expectOwner("job", "third")
-	if now := p.token("job"); now != first {
-		t.Errorf("after HDEL of the owner's field, the token is %s, want that of the same tenure, %s", now, first)
-	}
-}
-
-func TestHDELOfTheLastFieldReleasesTheMutex(t *testing.T) {
-	s := newEngineSite(t)
-	p, waiter := s.dial(), s.dial()
-	p.expect("HSET job a 1 b 1", ":2\r\n")
-	waiter.send("SIMBA.ACQUIRE job next 10000 WAIT 60000")
-	for p.do("ZCARD simba:{job}:contender") != ":1\r\n" {
-	}
-	p.expect("HDEL job a b", ":2\r\n")
-	if reply := waiter.reply(); !strings.Contains(reply, bulk("next")) {
-		t.Errorf("the waiter got %q, want the mutex", reply)
-	}
-	p.expectOwner("job", "next")
-	p.expect("HLEN job", failed(string(errWrongType)))
-	waiter.do("SIMBA.RELEASE job next")
-	p.expect("HLEN job", ":0\r\n")
+	p.expectOwner("job", "other")
 }
 
 func TestAHashIsBounded(t *testing.T) {

@@ -55,15 +55,6 @@ func TestSubscribersReceivePublishedMessages(t *testing.T) {
 	pub.expect("PUBSUB NUMPAT", ":0\r\n")
 }
 
-func TestASubscribedRESP3ConnectionMaySendAllCommands(t *testing.T) {
-	p := newSite(t, Config{}).dial()
-	p.do("HELLO 3")
-	p.expect("SUBSCRIBE a", ">3\r\n"+bulk("subscribe")+bulk("a")+":1\r\n")
-	p.expect("ECHO x", bulk("x"))
-	p.expect("UNSUBSCRIBE", ">3\r\n"+bulk("unsubscribe")+bulk("a")+":0\r\n")
-	p.expect("UNSUBSCRIBE", ">3\r\n"+bulk("unsubscribe")+"_\r\n:0\r\n")
-}
-
 func TestTheEngineKnowsASubscriberBeforeTheReply(t *testing.T) {
 	s := newSite(t, Config{})
 	p := s.dial()

@@ -99,12 +99,7 @@ func (e *claimingEngine) Commit(seq simba.Seq) error {
 }
 
 func TestListingsAreDurableBeforeTheReply(t *testing.T) {
-	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Stop)
-	claiming := &claimingEngine{e, 1 << 60, map[simba.Seq]bool{}}
+	claiming := &claimingEngine{newEngine(t), 1 << 60, map[simba.Seq]bool{}}
 	p := newSite(t, Config{Backend: claiming}).dial()
 	p.do("SET k v")
 	for _, command := range []string{"KEYS *", "SCAN 0", "DBSIZE"} {
@@ -142,12 +137,7 @@ func (e *changingEngine) Scan(ctx context.Context, r simba.ScanRequest) (simba.S
 }
 
 func TestAListingCausesNoConflict(t *testing.T) {
-	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Stop)
-	p := newSite(t, Config{Backend: &changingEngine{Engine: e}}).dial()
+	p := newSite(t, Config{Backend: &changingEngine{Engine: newEngine(t)}}).dial()
 	for _, command := range []string{"SET k v", "WATCH watched", "MULTI", "SCAN 0 COUNT 100", "KEYS *"} {
 		p.do(command)
 	}

@@ -3,12 +3,9 @@ package commands
 import (
 	"strconv"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
@@ -47,29 +44,20 @@ var sameScripting = []string{
 }
 
 func TestScriptsAndWatchesReplyAsRedis(t *testing.T) {
-	redis := realRedis(t)
-	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
-		ours, theirs := newLockSite(t).dial(), redis(t)
-		ours.do(proto)
-		theirs.do(proto)
-		theirs.do("FLUSHALL")
+	inBothProtocols(t, realRedis(t), func() *site { return newEngineSite(t) }, func(_ *site, _ string, ours, theirs *peer) {
 		theirs.do("SCRIPT FLUSH")
 		theirs.do("CONFIG SET busy-reply-threshold 5000")
-		for _, command := range sameScripting {
-			want, got := theirs.do(command), ours.do(command)
-			// The texts of compiler errors differ.
-			if got != want && !strings.Contains(want, "Error compiling script") {
-				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
-			}
-		}
-	}
+		expectSame(ours, theirs, sameScripting, func(_, _, want string) bool {
+			return strings.Contains(want, "Error compiling script") // the texts of compilers differ
+		})
+	})
 }
 
 // abort at the end of a script makes the script fail.
 const abort = ` error('no more')`
 
 func TestAScriptThatFailsChangesNothing(t *testing.T) {
-	p := newLockSite(t).dial()
+	p := newEngineSite(t).dial()
 	p.expect("SET a w1", ok)
 	for _, rest := range []string{abort, ` redis.call('incr','a')`, ` redis.call('nonsense')`, ` nonsense()`} {
 		reply := p.do(`EVAL "redis.call('set','a','w2') redis.call('set','b','w2')` + rest + `" 0`)
@@ -86,7 +74,7 @@ func TestAScriptThatFailsChangesNothing(t *testing.T) {
 
 func TestAFailedScriptInATransactionChangesNothing(t *testing.T) {
 	const fails = `EVAL "redis.call('set','a','script') redis.call('zadd','simba:{a}:contender',0,'w9') redis.call('publish','ch','x')` + abort + `" 0`
-	s := newLockSite(t)
+	s := newEngineSite(t)
 	for _, watch := range []string{"UNWATCH", "WATCH a simba:{a}:contender"} {
 		p := s.dial()
 		p.expect("DEL a b c", p.do("EXISTS a b c"))
@@ -101,7 +89,7 @@ func TestAFailedScriptInATransactionChangesNothing(t *testing.T) {
 }
 
 func TestTooManyFailedScriptsUndoTheTransaction(t *testing.T) {
-	p := newLockSite(t).dial()
+	p := newEngineSite(t).dial()
 	commands := []string{"SET a w1"}
 	for range maxTorn + 1 {
 		commands = append(commands, `EVAL "redis.call('set','b','script')`+abort+`" 0`)
@@ -110,40 +98,10 @@ func TestTooManyFailedScriptsUndoTheTransaction(t *testing.T) {
 	p.expect("EXISTS a b", ":0\r\n")
 }
 
-func TestAScriptIsAtomic(t *testing.T) {
-	s := newLockSite(t)
-	const clients, rounds = 3, 50
-	// Each script reads n and then writes n+1. No write may be lost.
-	const add = `EVAL "local n = tonumber(redis.call('get','n') or 0) redis.call('set','n',n+1) redis.call('set','m',n+1) return n" 0`
-	var all sync.WaitGroup
-	for range clients {
-		p := s.dial()
-		all.Go(func() {
-			for range rounds {
-				p.send(add)
-				p.reply()
-			}
-		})
-	}
-	all.Wait()
-	s.dial().expect("MGET n m", bulks("150", "150"))
-}
-
-func TestAScriptThatConflictsRunsAgain(t *testing.T) {
-	s, space := newConflictingSite(t)
-	p := s.dial()
-	space.times = 5
-	p.expect(`EVAL "redis.call('incr','n') return redis.call('get','n')" 0`, bulk("1"))
-	if space.times != 0 {
-		t.Error("the transaction did not conflict 5 times")
-	}
-	p.expect("PING", "+PONG\r\n") // no reply of an earlier run is left
-}
-
 // Redisson renews a read lock by such a script. Its for loop begins at a string, which Lua must
 // convert to a number.
 func TestAScriptMayRenewAReadLockForEachHold(t *testing.T) {
-	p := newLockSite(t).dial()
+	p := newEngineSite(t).dial()
 	renew := strings.Join([]string{
 		`if redis.call('hexists', KEYS[1], ARGV[2]) == 0 then return 0 end`,
 		`redis.call('pexpire', KEYS[1], ARGV[1])`,
@@ -167,21 +125,12 @@ func TestAScriptMayRenewAReadLockForEachHold(t *testing.T) {
 }
 
 func TestTimeIsConstantInAScript(t *testing.T) {
-	p := newLockSite(t).dial()
+	p := newEngineSite(t).dial()
 	p.expect(`EVAL "local a = redis.call('time') for i = 1, 100000 do end local b = redis.call('time') return a[1] == b[1] and a[2] == b[2]" 0`, ":1\r\n")
 }
 
-func TestAnEngineWithoutKeysRunsNoScripts(t *testing.T) {
-	p := newSite(t, Config{Info: Info{Engine: "mysql"}}).dial()
-	for command, name := range map[string]string{"EVAL x 0": "eval", "SCRIPT LOAD x": "script|load", "SCRIPT KILL": "script|kill"} {
-		p.expect(command, failed("ERR '"+name+"' is served by the embedded engine only, and this server keeps its mutexes in mysql"))
-	}
-	p.expect("CONFIG GET notify-keyspace-events", bulks("notify-keyspace-events", ""))
-	p.expect("CONFIG SET notify-keyspace-events KEA", failed("ERR CONFIG SET failed (possibly related to argument 'notify-keyspace-events') - can't set immutable config"))
-}
-
 func TestAMessageOfAScriptReachesSubscribers(t *testing.T) {
-	s := newNoticeSite(t)
+	s := newEngineSite(t)
 	p, q := s.dial(), s.dial()
 	q.expect("SUBSCRIBE ch", subscribed("subscribe", "ch", 1))
 	q.expect("PSUBSCRIBE c*", subscribed("psubscribe", "c*", 2))
@@ -200,25 +149,8 @@ func TestAMessageOfAScriptReachesSubscribers(t *testing.T) {
 	}
 }
 
-// newNoticeSite is newLockSite with an engine that publishes to the server's subscribers.
-func newNoticeSite(t *testing.T) *site {
-	t.Helper()
-	late := new(lateNotices)
-	e, err := engine.New(engine.Config{Clock: engine.NewClock(0), Notices: late}, engine.Memory(), engine.Recovery{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Stop)
-	s := newSite(t, Config{Backend: e})
-	late.Notices = Notices(s.server.Broker())
-	return s
-}
-
-// lateNotices gets its Notices after the engine exists, but before the engine's first change.
-type lateNotices struct{ simba.Notices }
-
 func TestAnEndlessScriptCanBeKilledAndBlocksNobody(t *testing.T) {
-	s := newLockSite(t)
+	s := newEngineSite(t)
 	p, q := s.dial(), s.dial()
 	q.expect("CONFIG SET busy-reply-threshold 10", ok)
 	p.send(`EVAL "redis.call('set','a','w1') while true do end" 0`)
@@ -236,7 +168,7 @@ func TestAnEndlessScriptCanBeKilledAndBlocksNobody(t *testing.T) {
 }
 
 func TestAKilledScriptInEXECDoesNotRunAgainAfterAConflict(t *testing.T) {
-	s := newLockSite(t)
+	s := newEngineSite(t)
 	p, q := s.dial(), s.dial()
 	q.expect("CONFIG SET busy-reply-threshold 10", ok)
 	p.expect("MULTI", ok)
@@ -263,7 +195,7 @@ func TestAKilledScriptInEXECDoesNotRunAgainAfterAConflict(t *testing.T) {
 
 // The server counts errors by code in a map. Scripts must not add codes without limit.
 func TestErrorCodesOfScriptsAreBounded(t *testing.T) {
-	p := newLockSite(t).dial()
+	p := newEngineSite(t).dial()
 	const scripts = 300
 	p.do("nonsense")
 	p.do(`EVAL "error({err=string.rep('X',65) .. ' x'})" 0`)

@@ -2,8 +2,6 @@ package commands
 
 import (
 	"context"
-	"errors"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -108,26 +106,6 @@ func wantCommitted(t *testing.T, s *site) {
 	if got := s.backend.commits(); !slices.Contains(got, 10) {
 		t.Errorf("the backend committed %v, want 10: the reply came before the end of the wait was durable", got)
 	}
-}
-
-func TestAWokenWaiterReceivesItsGrant(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		p := s.dial()
-		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
-		synctest.Wait()
-		if got := s.server.Stats().Blocked; got != 1 {
-			t.Fatalf("%d clients blocked, want 1", got)
-		}
-		time.Sleep(1000 * time.Hour) // WAIT 0 has no limit
-		ticket.grant().Wake()
-		if got := status(p.reply()); got != "acquired" {
-			t.Errorf("SIMBA.ACQUIRE replied the status %q, want acquired", got)
-		}
-		wantEnd(t, ticket, simba.EndWoken)
-		if got := s.backend.commits(); !slices.Contains(got, 11) {
-			t.Errorf("the backend committed %v, want 11: the reply came before the grant was durable", got)
-		}
-	})
 }
 
 // The backend sends the notices of a request when the connection commits.
@@ -320,54 +298,6 @@ func TestAShutdownUnblocksWaitersWithAnError(t *testing.T) {
 		p.expectEnd()
 		wantEnd(t, ticket, simba.EndLeft)
 		wantCommitted(t, s)
-	})
-}
-
-func TestADisconnectedWaiterStaysQueuedAsPolling(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		p := s.dial()
-		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
-		synctest.Wait()
-		p.nc.Close()
-		synctest.Wait()
-		wantEnd(t, ticket, simba.EndGone)
-		if got := s.backend.takeCalls(); len(got) != 1 {
-			t.Errorf("the backend was called with %q, want the acquire alone", got)
-		}
-	})
-}
-
-// deadEnd is a connection on which a number of writes succeed, and later writes fail.
-type deadEnd struct {
-	net.Conn
-	writes int
-}
-
-func (d *deadEnd) Write(b []byte) (int, error) {
-	if d.writes--; d.writes < 0 {
-		return 0, errors.New("broken pipe")
-	}
-	return d.Conn.Write(b)
-}
-
-func TestAGrantToADisconnectedWaiterIsHandedOff(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		near, far := net.Pipe()
-		s.running.Go(func() { s.server.ServeConn(&deadEnd{Conn: far}) })
-		p := newPeer(t, near)
-		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0 SESSION")
-		synctest.Wait()
-		s.backend.takeCalls()
-		s.backend.commits()
-		ticket.grant().Wake()
-		synctest.Wait()
-		want := []string{"abandon"}
-		if got := s.backend.takeCalls(); !slices.Equal(got, want) {
-			t.Errorf("the backend was called with %q, want %q", got, want)
-		}
-		if got := s.backend.commits(); !slices.Contains(got, 12) {
-			t.Errorf("the backend committed %v, want 12: without the commit of the handoff the next waiter is not woken", got)
-		}
 	})
 }
 

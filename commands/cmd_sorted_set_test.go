@@ -66,51 +66,6 @@ func TestOptionsThatNoLockNeedsAreRefused(t *testing.T) {
 	}
 }
 
-func TestEqualScoresAreInOrderOfArrival(t *testing.T) {
-	p := newEngineSite(t).dial()
-	p.expect("ZADD simba:{job}:contender 1 c 1 b 0 z 1 a", ":4\r\n")
-	p.expect("ZRANGE simba:{job}:contender 0 -1", bulks("z", "c", "b", "a"))
-	p.expect("ZADD simba:{job}:contender 1 c", ":0\r\n")
-	p.expect("ZREVRANGE simba:{job}:contender 0 -1", bulks("a", "b", "c", "z"))
-}
-
-// TestARemovedWaiterIsNextAfterTheRelease sends the commands that Simba's script for a release
-// calls.
-func TestARemovedWaiterIsNextAfterTheRelease(t *testing.T) {
-	s := newEngineSite(t)
-	p, listener := s.dial(), s.dial()
-	for _, contender := range []string{"second", "third"} {
-		listener.do("SUBSCRIBE simba:{job}:" + contender)
-	}
-	p.do("SET job first")
-	p.do("ZADD simba:{job}:contender 1 second 2 third")
-	for _, c := range []string{"MULTI", "DEL job", "ZREM simba:{job}:contender second", "EXEC"} {
-		p.do(c)
-	}
-	p.expect("ZRANGE simba:{job}:contender 0 -1", bulks("third"))
-	p.expect("SET job third NX", "$-1\r\n")
-	p.expect("SET job second NX", ok)
-	p.expectOwner("job", "second")
-}
-
-func TestARemovedBlockedWaiterGetsTheMutex(t *testing.T) {
-	s := newEngineSite(t)
-	p, waiter := s.dial(), s.dial()
-	p.do("SET job first")
-	p.do("ZADD simba:{job}:contender 1 early")
-	waiter.send("SIMBA.ACQUIRE job second 60000 WAIT 60000")
-	for p.do("ZCARD simba:{job}:contender") != ":2\r\n" {
-	}
-	for _, c := range []string{"MULTI", "DEL job", "ZREM simba:{job}:contender second", "EXEC"} {
-		p.do(c)
-	}
-	if reply := waiter.reply(); !strings.Contains(reply, bulk("second")) {
-		t.Errorf("the waiter got %q, want the mutex", reply)
-	}
-	p.expectOwner("job", "second")
-	p.expect("ZCARD simba:{job}:contender", ":1\r\n")
-}
-
 func TestASortedSetIsOnlyAQueue(t *testing.T) {
 	p := newEngineSite(t).dial()
 	refused := failed("ERR 'zadd' works only on the queue of a mutex, simba:{mutex}:contender: this is a lock server")

@@ -40,12 +40,6 @@ func TestCountersReplyAsRedis(t *testing.T) {
 	})
 }
 
-func token(p *peer, mutex string) string {
-	_, after, _ := strings.Cut(p.do("SIMBA.OWNER "+mutex), "token\r\n")
-	line, _, _ := strings.Cut(after, "\r\n")
-	return line
-}
-
 func TestALockKeyIsAMutex(t *testing.T) {
 	p := newEngineSite(t).dial()
 	p.expect("SET orders w1 NX PX 3600000", ok)
@@ -70,82 +64,62 @@ func TestALockKeyIsAMutex(t *testing.T) {
 	p.expect("SIMBA.OWNER jobs", "$-1\r\n")
 }
 
-func TestSettingTheSameValueKeepsTheTenure(t *testing.T) {
+func TestATenureLastsUntilAnotherValueIsSet(t *testing.T) {
 	p := newEngineSite(t).dial()
-	p.expect("SET m w1 PX 3600000", ok)
-	first := token(p, "m")
-	for _, command := range []string{"SET m w1 PX 7200000", "SET m w1 XX", "SET m w1 KEEPTTL", "SET m w1", "SETEX m 100 w1", "GETSET m w1"} {
-		p.do(command)
-		if now := token(p, "m"); now != first || now == "" {
-			t.Errorf("%s: the token is %q, want the same as before, %q", command, now, first)
+	for _, row := range []struct {
+		before   string
+		commands []string
+		keep     bool
+	}{
+		{"SET m w1 PX 3600000", []string{"SET m w1 PX 7200000", "SET m w1 XX", "SET m w1 KEEPTTL", "SET m w1", "SETEX m 100 w1", "GETSET m w1", "MSET m w1 b w2"}, true},
+		{"SET m 1", []string{"INCR m", "DECRBY m 5"}, true},
+		{"SIMBA.ACQUIRE m w1 1000000 TRANSITION 1000000", []string{"EXPIRE m 5000", "PEXPIREAT m 4000000000000", "PERSIST m"}, true},
+		{"HSET m w1 1 other 5", []string{"HINCRBY m w1 1", "HSET m third 1", "HDEL m other", "HDEL m w1"}, true},
+		{"SET m w0", []string{"SET m w1 PX 3600000", "SET m w2 XX KEEPTTL", "SETEX m 100 w3", "GETSET m w4", "SET m w5 GET", "MSET m w6 b w2"}, false},
+		{"HSET m w1 1", []string{"SET m w1"}, false},
+	} {
+		p.do("DEL m")
+		p.do(row.before)
+		for _, command := range row.commands {
+			before := p.token("m")
+			if reply := p.do(command); reply[0] == '-' {
+				t.Errorf("%s replied %q", command, reply)
+			}
+			if kept := p.token("m") == before; kept != row.keep {
+				t.Errorf("%s, then %s: the tenure has the same token: %v, want %v", row.before, command, kept, row.keep)
+			}
 		}
 	}
-}
-
-func TestSettingAnotherValueBeginsATenure(t *testing.T) {
-	p := newEngineSite(t).dial()
-	p.do("SET m w0")
-	for i, command := range []string{"SET m w1 PX 3600000", "SET m w2 XX KEEPTTL", "SETEX m 100 w3", "GETSET m w4", "SET m w5 GET"} {
-		before := token(p, "m")
-		p.do(command)
-		if now := token(p, "m"); now == before || now == "" {
-			t.Errorf("%s: the token is %q, want another than before, %q", command, now, before)
-		}
-		p.expect("GET m", bulk(fmt.Sprint("w", i+1)))
+	if got := p.do("SIMBA.HISTORY m COUNT 100"); strings.Count(got, bulk("broken")) != 7 {
+		t.Errorf("SIMBA.HISTORY replied %q, want 7 broken tenures", got)
 	}
-	if got := p.do("SIMBA.HISTORY m"); strings.Count(got, bulk("broken")) != 5 {
-		t.Errorf("SIMBA.HISTORY replied %q, want 5 broken tenures", got)
+	p.expect("MSETNX x w1 y w1", ":1\r\n")
+	if x, y := p.token("x"), p.token("y"); x == y {
+		t.Errorf("two keys of MSETNX have the token %s", x)
 	}
 }
 
-func TestTheSameValueInAHashBeginsATenure(t *testing.T) {
-	p := newEngineSite(t).dial()
-	p.do("HSET m w1 1")
-	before := token(p, "m")
-	p.expect("SET m w1", ok)
-	p.expect("TYPE m", "+string\r\n")
-	if now := token(p, "m"); now == before {
-		t.Error("SET has kept the tenure of the hash")
-	}
-}
-
-func TestSetNXRespectsAReservation(t *testing.T) {
+func TestOnlySetWithoutNXIgnoresAReservation(t *testing.T) {
 	s := newEngineSite(t)
 	p, waiter := s.dial(), s.dial()
-	p.expect("SET m w1", ok)
-	waiter.do("SUBSCRIBE simba:{m}:w2")
-	p.do("SIMBA.ACQUIRE m w2 3600000")
-	p.expect("DEL m", ":1\r\n")
+	reserve := func(contender string) {
+		waiter.do("SUBSCRIBE simba:{m}:" + contender)
+		p.expect("SET m w1", ok)
+		p.do("SIMBA.ACQUIRE m " + contender + " 3600000")
+		p.expect("DEL m", ":1\r\n")
+	}
+	reserve("w2")
 	for command, reply := range map[string]string{
 		"SET m w3 NX": "$-1\r\n", "SETNX m w3": ":0\r\n", "SET m w3 NX PX 1000": "$-1\r\n", "SET m w3 NX PXAT 1": "$-1\r\n", "SET m w3 XX": "$-1\r\n",
+		"MSETNX a w3 m w3 b w3": ":0\r\n", `EVAL "return redis.call('msetnx', 'a', 'w3', 'm', 'w3', 'b', 'w3')" 0`: ":0\r\n",
 	} {
 		p.expect(command, reply)
-		p.expect("EXISTS m", ":0\r\n")
+		p.expect("EXISTS a m b", ":0\r\n")
 	}
-	p.expect("SET m w2 NX", ok)
-}
-
-func TestSetWithoutNXIgnoresAReservation(t *testing.T) {
-	s := newEngineSite(t)
-	p, waiter := s.dial(), s.dial()
-	p.expect("SET m w1", ok)
-	waiter.do("SUBSCRIBE simba:{m}:w2")
-	p.do("SIMBA.ACQUIRE m w2 3600000")
-	p.expect("DEL m", ":1\r\n")
+	p.expect("MSETNX a w2 m w2", ":1\r\n")
+	reserve("w4")
 	p.expect("SET m w3", ok)
 	p.expect("GET m", bulk("w3"))
-}
-
-func TestCountersKeepTenureAndLease(t *testing.T) {
-	p := newEngineSite(t).dial()
-	p.expect("SET n 1 PXAT 4000000000000", ok)
-	before := token(p, "n")
-	p.expect("INCR n", ":2\r\n")
-	p.expect("DECRBY n 5", ":-3\r\n")
-	if now := token(p, "n"); now != before {
-		t.Errorf("the token is %q, want the same as before, %q", now, before)
-	}
-	p.expect("PEXPIRETIME n", ":4000000000000\r\n")
 }
 
 func TestValuesAndKeysAreKeptByteForByte(t *testing.T) {
@@ -236,44 +210,6 @@ func TestCompareAndSetRepliesAsNewerServers(t *testing.T) {
 	}
 }
 
-func TestEachKeyOfMSETIsATenure(t *testing.T) {
-	p := newEngineSite(t).dial()
-	p.expect("MSETNX a w1 b w1 c w1", ":1\r\n")
-	first := map[string]string{}
-	for _, m := range []string{"a", "b", "c"} {
-		first[token(p, m)] = m
-	}
-	if len(first) != 3 || first[""] != "" {
-		t.Errorf("the tokens of three keys are %v, want three different ones", first)
-	}
-	before := token(p, "a")
-	p.expect("MSET a w1 b w2", ok)
-	if got := token(p, "a"); got != before {
-		t.Errorf("MSET of the same value changed the token from %s to %s", before, got)
-	}
-	if got := token(p, "b"); first[got] != "" {
-		t.Errorf("MSET of another value kept the token %s", got)
-	}
-	p.expect("DELIFEQ a w1", ":1\r\n")
-	p.expect("DELIFEQ b w1", ":0\r\n")
-	p.expect("MSETNX a w3 b w3", ":0\r\n")
-	p.expect("EXISTS a", ":0\r\n")
-}
-
-func TestMSETNXTakesNothingIfOneMutexIsReserved(t *testing.T) {
-	for _, command := range []string{"MSETNX a w3 m w3 b w3", `EVAL "return redis.call('msetnx', 'a', 'w3', 'm', 'w3', 'b', 'w3')" 0`} {
-		s := newEngineSite(t)
-		p, waiter := s.dial(), s.dial()
-		p.expect("SET m w1", ok)
-		waiter.do("SUBSCRIBE simba:{m}:w2")
-		p.do("SIMBA.ACQUIRE m w2 3600000")
-		p.expect("DELEX m IFEQ w1", ":1\r\n")
-		p.expect(command, ":0\r\n")
-		p.expect("EXISTS a m b", ":0\r\n")
-		p.expect("MSETNX a w2 m w2", ":1\r\n")
-	}
-}
-
 // A key of MSET that must not be written leaves the keys before it as they are.
 func TestMSETChangesNothingIfOneKeyIsRefused(t *testing.T) {
 	p := newEngineSite(t).dial()
@@ -283,11 +219,11 @@ func TestMSETChangesNothingIfOneKeyIsRefused(t *testing.T) {
 		p.expect("MGET a b", "*2\r\n"+bulk("w1")+"$-1\r\n")
 	}
 	p.expect("DELEX simba:{a}:fence", failed("ERR 'delex' cannot change 'simba:{a}:fence': it counts the fencing tokens of a mutex, and only INCR does so"))
-	p.expect("MSET a w1 simba:{a}:token "+strings.TrimPrefix(token(p, "a"), ":"), ok)
+	p.expect("MSET a w1 simba:{a}:token "+strings.TrimPrefix(p.token("a"), ":"), ok)
 }
 
 func TestUsersAreLimitedInCompareAndSetAndMSET(t *testing.T) {
-	s := newLockSiteOf(t, newUsersFile(t, append(team, "user drop on >pw %W~* +@all")...).open())
+	s := newUsersSite(t, newUsersFile(t, append(team, "user drop on >pw %W~* +@all")...))
 	worker := s.as("worker") // has the rule as:w-*
 	p := s.dial()
 	p.expect("SET m w-1", ok)

@@ -3,11 +3,8 @@ package commands
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/engine"
@@ -34,59 +31,6 @@ func (p *peer) expectTransaction(reply string, commands ...string) {
 	}
 }
 
-func TestATransactionIsAtomic(t *testing.T) {
-	s := newLockSite(t)
-	const writers, rounds = 3, 50
-	var all sync.WaitGroup
-	for range writers {
-		p := s.dial()
-		all.Go(func() {
-			for range rounds {
-				p.send("MULTI", "INCR a", "INCR b", "EXEC")
-				for range 4 {
-					p.reply()
-				}
-			}
-		})
-	}
-	reader := s.dial()
-	all.Go(func() {
-		for range rounds {
-			reader.send("MULTI", "GET a", "GET b", "EXEC")
-			for range 3 {
-				reader.reply()
-			}
-			reply := strings.TrimPrefix(reader.reply(), "*2\r\n")
-			if half := len(reply) / 2; reply[:half] != reply[half:] {
-				t.Errorf("a reader saw %q between two changes of one transaction", reply)
-			}
-		}
-	})
-	all.Wait()
-	reader.expect("GET a", bulk(fmt.Sprint(writers*rounds)))
-}
-
-func TestAFailedCommandKeepsTheRestOfItsTransaction(t *testing.T) {
-	p := newLockSite(t).dial()
-	p.expect("SET s word", ok)
-	p.expectTransaction("*4\r\n"+ok+failed(string(errNotInteger))+bulk("1")+bulk("word"),
-		"SET a 1", "INCR s", "GET a", "GET s")
-}
-
-func TestATransactionReadsItsOwnWrites(t *testing.T) {
-	p := newLockSite(t).dial()
-	p.expectTransaction("*5\r\n"+ok+bulk("w1")+":1\r\n$-1\r\n"+ok, "SET a w1", "GET a", "DEL a", "GET a", "SET a w2 NX")
-	p.expect("GET a", bulk("w2"))
-}
-
-func TestOtherCommandsInATransactionRunOneByOne(t *testing.T) {
-	p := newLockSite(t).dial()
-	reply := p.transaction("SET a w1 PX 60000", "SIMBA.ACQUIRE a w2 1000 NOQUEUE", "ACL WHOAMI", "GET a")
-	if !strings.HasPrefix(reply, "*4\r\n"+ok) || !strings.HasSuffix(reply, bulk("default")+bulk("w1")) {
-		t.Errorf("EXEC replied %q, want default and w1 as the last replies", reply)
-	}
-}
-
 func TestAChangedWatchedKeyPreventsExec(t *testing.T) {
 	for name, change := range map[string]string{
 		"set":            "SET a other",
@@ -97,7 +41,7 @@ func TestAChangedWatchedKeyPreventsExec(t *testing.T) {
 		"broken":         "SIMBA.BREAK a",
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newLockSite(t)
+			s := newEngineSite(t)
 			p, q := s.dial(), s.dial()
 			q.expect("SET a w1", ok)
 			p.expect("WATCH x a", ok)
@@ -109,56 +53,8 @@ func TestAChangedWatchedKeyPreventsExec(t *testing.T) {
 	}
 }
 
-func TestAnUnchangedWatchedKeyAllowsExec(t *testing.T) {
-	s := newLockSite(t)
-	p, q := s.dial(), s.dial()
-	p.expect("WATCH a b", ok)
-	q.expect("SET c w1", ok)
-	q.expect("GET a", "$-1\r\n")
-	p.expectTransaction("*2\r\n"+ok+bulk("w2"), "SET a w2", "GET a")
-	p.expect("GET a", bulk("w2"))
-
-	p.expect("WATCH a", ok)
-	p.expectTransaction("*0\r\n")
-}
-
-func TestAChangeByTheWatcherPreventsExecToo(t *testing.T) {
-	p := newLockSite(t).dial()
-	p.expect("WATCH a", ok)
-	p.expect("SET a w1", ok)
-	p.expectTransaction(nullTwo, "SET a w2")
-	p.expect("HELLO 3", p.do("HELLO 3"))
-	p.expect("WATCH a", ok)
-	p.expect("DEL a", ":1\r\n")
-	p.expectTransaction("_\r\n", "SET a w2")
-}
-
-func TestAnExpiredWatchedKeyPreventsExec(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newLockSite(t)
-		p := s.dial()
-		p.expect("SET a w1 PX 100", ok)
-		p.expect("WATCH a", ok)
-		time.Sleep(101 * time.Millisecond)
-		p.expectTransaction(nullTwo, "SET a w2")
-		p.expect("GET a", "$-1\r\n")
-		s.stop()
-	})
-}
-
-func TestAChangedWatchedQueuePreventsExec(t *testing.T) {
-	s := newLockSite(t)
-	p, q := s.dial(), s.dial()
-	q.expect("SET a w1 PX 60000", ok)
-	p.expect("WATCH simba:{a}:contender", ok)
-	p.expectTransaction("*1\r\n"+bulk("w1"), "GET a")
-	p.expect("WATCH simba:{a}:contender", ok)
-	q.do("SIMBA.ACQUIRE a w2 1000")
-	p.expectTransaction(nullTwo, "GET a")
-}
-
 func TestWatchCoversOtherCommandsToo(t *testing.T) {
-	s := newLockSite(t)
+	s := newEngineSite(t)
 	p, q := s.dial(), s.dial()
 	p.expect("WATCH a", ok)
 	p.expectTransaction("*1\r\n:0\r\n", "SIMBA.RELEASE a w1")
@@ -177,7 +73,7 @@ func TestWatchEndsWithoutExecToo(t *testing.T) {
 		"exec, bad arity": {"EXEC x"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newLockSite(t)
+			s := newEngineSite(t)
 			p, q := s.dial(), s.dial()
 			p.expect("WATCH a", ok)
 			q.expect("SET a w1", ok)
@@ -190,7 +86,7 @@ func TestWatchEndsWithoutExecToo(t *testing.T) {
 }
 
 func TestWatchIsRefusedInMultiAndBeyondItsLimit(t *testing.T) {
-	p := newLockSite(t).dial()
+	p := newEngineSite(t).dial()
 	p.expect("MULTI", ok)
 	p.expect("WATCH a", failed("ERR WATCH inside MULTI is not allowed"))
 	p.expect("GET a", queued)
@@ -206,13 +102,6 @@ func TestWatchIsRefusedInMultiAndBeyondItsLimit(t *testing.T) {
 	p.expect("WATCH a", failed("ERR too many watched keys: a connection may watch at most 1000"))
 	p.expect("UNWATCH", ok)
 	p.expect("WATCH a", ok)
-}
-
-func TestAnEngineWithoutKeysWatchesNone(t *testing.T) {
-	p := newSite(t, Config{Info: Info{Engine: "redis"}}).dial()
-	p.expect("WATCH a", failed("ERR 'watch' is served by the embedded engine only, and this server keeps its mutexes in redis"))
-	p.expect("UNWATCH", ok)
-	p.expectTransaction("*1\r\n"+ok, "UNWATCH")
 }
 
 type counting struct {
@@ -268,7 +157,7 @@ func TestATooLargeTransactionStopsEarly(t *testing.T) {
 }
 
 func TestTheReplyOfAKeyTransactionIsBounded(t *testing.T) {
-	p := newLockSite(t).dial()
+	p := newEngineSite(t).dial()
 	p.expect("SET a "+strings.Repeat("x", 60<<10), ok)
 	get := make([]string, maxExecReply/(60<<10)+10)
 	for i := range get {
@@ -308,14 +197,7 @@ func (s *conflicting) Update(do func(simba.Tx) error) (simba.Seq, error) {
 	})
 }
 
-func newConflicting(t *testing.T) *conflicting {
-	e, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Stop)
-	return &conflicting{Engine: e}
-}
+func newConflicting(t *testing.T) *conflicting { return &conflicting{Engine: newEngine(t)} }
 
 func newConflictingSite(t *testing.T) (*site, *conflicting) {
 	space := newConflicting(t)

@@ -71,7 +71,7 @@ func TestWaitsInsideExecCountForNoCommand(t *testing.T) {
 	} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newLockSite(t)
+				s := newEngineSite(t)
 				e, err := s.x.table.find([][]byte{[]byte(c.name), []byte("m")})
 				if err != nil {
 					t.Fatal(err)

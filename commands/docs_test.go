@@ -2,22 +2,14 @@ package commands
 
 import (
 	"bytes"
-	cli "flag"
 	"fmt"
-	"os"
 	"os/exec"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/simba-resp/simba-resp/tests/need"
+	"github.com/simba-resp/simba-resp/tests/pages"
 )
-
-var update = cli.Bool("update", false, "rewrite docs/reference/commands.md")
-
-const commandsPage = "../docs/reference/commands.md"
 
 // commandsHead is the text above the tables of the page.
 const commandsHead = `# Commands
@@ -76,20 +68,7 @@ func row(e *entry) string {
 }
 
 func TestPageOfCommandsIsCurrent(t *testing.T) {
-	want := commandsHead + commandTables()
-	if *update {
-		if err := os.WriteFile(commandsPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	shown, err := os.ReadFile(commandsPage)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if string(shown) != want {
-		t.Error("docs/reference/commands.md is not what the command table gives; run: make docs")
-	}
+	pages.Current(t, "../docs/reference/commands.md", "", "", commandsHead+commandTables())
 }
 
 func TestEveryCommandIsDocumented(t *testing.T) {
@@ -149,29 +128,6 @@ func checkArguments(t *testing.T, command string, args []argument) {
 			t.Errorf("%s: argument %s has no token", command, a.name)
 		}
 		checkArguments(t, command, a.args)
-	}
-}
-
-func TestGoRedisUnderstandsCommand(t *testing.T) {
-	for _, proto := range []int{2, 3} {
-		rdb := redis.NewClient(&redis.Options{Addr: newSite(t, Config{}).listen(), Protocol: proto})
-		defer rdb.Close()
-		infos, err := rdb.Command(t.Context()).Result()
-		if err != nil {
-			t.Fatal(err)
-		}
-		acquire := infos["simba.acquire"]
-		if acquire == nil || acquire.Arity != -4 || acquire.FirstKeyPos != 1 || acquire.LastKeyPos != 1 || acquire.StepCount != 1 || acquire.ReadOnly ||
-			!slices.Contains(acquire.Flags, "blocking") {
-			t.Errorf("RESP%d: go-redis understands simba.acquire as %+v, want a blocking write with arity -4 and key 1", proto, acquire)
-		}
-		if owner := infos["simba.owner"]; owner == nil || !owner.ReadOnly {
-			t.Errorf("RESP%d: go-redis understands simba.owner as %+v, want a read", proto, owner)
-		}
-		docs, err := rdb.Do(t.Context(), "COMMAND", "DOCS").Result()
-		if err != nil || docs == nil {
-			t.Errorf("RESP%d: COMMAND DOCS returned %v and the error %v, want a reply and no error", proto, docs, err)
-		}
 	}
 }
 

@@ -127,11 +127,7 @@ func fuzzCommand(t *testing.T, e *entry, state int, args [][]byte) {
 		// Only the scripts of fuzzScripts surely end. FuzzScript runs others.
 		args[1] = []byte(fuzzScripts[len(args[1])%len(fuzzScripts)])
 	}
-	eng, err := engine.New(engine.Config{Clock: engine.NewClock(0)}, engine.Memory(), engine.Recovery{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(eng.Stop)
+	eng := newEngine(t)
 	file := newUsersFile(t, "user default on nopass ~* &* +@all")
 	s := newSite(t, Config{Backend: eng, Users: file.open(), Shutdown: func() {}})
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/access"
+	"github.com/simba-resp/simba-resp/engine"
 	"github.com/simba-resp/simba-resp/resp"
 	"github.com/simba-resp/simba-resp/tests/leaks"
 	"github.com/simba-resp/simba-resp/tests/need"
@@ -182,6 +183,12 @@ type site struct {
 // newSite serves cfg until the test ends. If cfg has no Backend, it uses a fakeBackend.
 func newSite(t testing.TB, cfg Config) *site {
 	t.Helper()
+	return newSiteOn(t, cfg, nil)
+}
+
+// newSiteOn is newSite with the broker of the server.
+func newSiteOn(t testing.TB, cfg Config, broker *resp.Broker) *site {
+	t.Helper()
 	s := &site{t: t}
 	if cfg.Backend == nil {
 		s.backend = new(fakeBackend)
@@ -195,10 +202,39 @@ func newSite(t testing.TB, cfg Config) *site {
 	s.x = New(cfg)
 	// Tests that guess passwords take longer than the default AuthTimeout.
 	patient := resp.Limits{AuthTimeout: 24 * time.Hour}
-	s.server = resp.NewServer(resp.Config{Limits: patient, Committer: cfg.Backend, RequireAuth: s.x.RequireAuth, InUse: s.x.InUse}, s.x)
+	s.server = resp.NewServer(resp.Config{Limits: patient, Committer: cfg.Backend, Broker: broker, RequireAuth: s.x.RequireAuth, InUse: s.x.InUse}, s.x)
 	s.x.Attach(s.server)
 	t.Cleanup(s.stop)
 	return s
+}
+
+// newEngine returns an engine without a disk. The engine stops at the end of the test, after
+// the servers that the test creates later have stopped.
+func newEngine(t testing.TB) *engine.Engine {
+	return newEngineOf(t, engine.Config{HandoffWindow: time.Second, QueueGrace: 5 * time.Second})
+}
+
+func newEngineOf(t testing.TB, cfg engine.Config) *engine.Engine {
+	t.Helper()
+	cfg.Clock = engine.NewClock(0)
+	e, err := engine.New(cfg, engine.Memory(), engine.Recovery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(e.Stop)
+	return e
+}
+
+// newEngineSite serves an embedded engine without a disk. Polling waiters keep their queue entries
+// and reservations for the time of the test.
+func newEngineSite(t testing.TB) *site { return engineSite(t, false) }
+
+// engineSite is newEngineSite. If plain is set, it notifies contenders on channels without braces.
+func engineSite(t testing.TB, plain bool) *site {
+	t.Helper()
+	broker := resp.NewBroker()
+	e := newEngineOf(t, engine.Config{HandoffWindow: time.Hour, QueueGrace: time.Hour, Notices: Notices(broker), PlainChannels: plain})
+	return newSiteOn(t, Config{Backend: e}, broker)
 }
 
 type usersFile struct {
@@ -226,6 +262,12 @@ func (f *usersFile) open() *access.Accounts {
 		f.t.Fatal(err)
 	}
 	return users
+}
+
+// newUsersSite serves an engine without a disk to the users in the file.
+func newUsersSite(t testing.TB, users *usersFile) *site {
+	t.Helper()
+	return newSite(t, Config{Backend: newEngine(t), Users: users.open()})
 }
 
 func (s *site) stop() {
@@ -361,6 +403,24 @@ func (p *peer) expectEnd() {
 	p.t.Helper()
 	if frame, err := readFrame(p.r); err == nil {
 		p.t.Errorf("got %q, want the end of the connection", frame)
+	}
+}
+
+func (p *peer) token(mutex string) string {
+	p.t.Helper()
+	reply := p.do("SIMBA.OWNER " + mutex)
+	_, after, ok := strings.Cut(reply, bulk("token"))
+	if !ok {
+		p.t.Fatalf("SIMBA.OWNER %s: no token in %q", mutex, reply)
+	}
+	token, _, _ := strings.Cut(after, "\r\n")
+	return token
+}
+
+func (p *peer) expectOwner(mutex, owner string) {
+	p.t.Helper()
+	if reply := p.do("SIMBA.OWNER " + mutex); !strings.Contains(reply, bulk("owner")+bulk(owner)) {
+		p.t.Errorf("SIMBA.OWNER %s: want owner %q, got %q", mutex, owner, reply)
 	}
 }
 

@@ -7,10 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/simba-resp/simba-resp/access"
-	"github.com/simba-resp/simba-resp/engine"
 )
 
 // These tests send commands on keys to a real Redis and to a server with the embedded engine, and
@@ -50,7 +46,7 @@ func compareSequences(t *testing.T, sequence func(*rand.Rand) []string) {
 	t.Helper()
 	redis := realRedis(t)
 	for proto := 2; proto <= 3; proto++ {
-		ours, theirs := newLockSite(t).dial(), redis(t)
+		ours, theirs := newEngineSite(t).dial(), redis(t)
 		both := func(command string) (got, want string) { return ours.do(command), theirs.do(command) }
 		ours.expect("CONFIG SET flush-held-locks yes", ok)
 		hello := fmt.Sprint("HELLO ", proto)
@@ -77,26 +73,6 @@ func compareSequences(t *testing.T, sequence func(*rand.Rand) []string) {
 			theirs.expect("FLUSHALL", ok)
 		}
 	}
-}
-
-// newLockSite returns a site with an embedded engine without a disk.
-func newLockSite(t testing.TB) *site { return newLockSiteOf(t, nil) }
-
-func newLockSiteOf(t testing.TB, users *access.Accounts) *site {
-	t.Helper()
-	return newSite(t, Config{Backend: newEngine(t), Users: users})
-}
-
-// newEngine returns an engine without a disk. The engine stops at the end of the test, after
-// the servers that the test creates later have stopped.
-func newEngine(t testing.TB) *engine.Engine {
-	t.Helper()
-	e, err := engine.New(engine.Config{Clock: engine.NewClock(0), HandoffWindow: time.Second, QueueGrace: 5 * time.Second}, engine.Memory(), engine.Recovery{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(e.Stop)
-	return e
 }
 
 // same reports whether two replies to a command are equal, or differ only in a known way.

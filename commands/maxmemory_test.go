@@ -100,44 +100,27 @@ var sameWhenFull = []string{
 	"ZADD simba:{q}:contender 1 b", "SET k other", "SET k", "SETNX k",
 	"GET k", "MGET k n", "EXISTS k new", "TTL k", "PEXPIRE k 100000", "EXPIRE n 100", "PERSIST n", "TYPE h", "HGET h f", "HDEL h f", "DEL n", "UNLINK none", "PING", "ECHO x",
 	"PUBLISH ch m", "WATCH k", "UNWATCH", "CONFIG GET maxmemory", "CONFIG GET maxmemory-policy", "CLIENT SETNAME x",
-	"MULTI", "SET k v2", "EXEC", "MULTI", "GET k", "EXEC", "MULTI", "PING", "DISCARD", "MULTI", "EXEC", "MULTI", "SETNX k v", "PING", "DISCARD", "MULTI", "INCR k", "RESET",
+	"MULTI", "SET k v2", "EXEC", "MULTI", "GET k", "EXEC", "MULTI", "PING", "DISCARD", "MULTI", "EXEC", "MULTI", "SETNX k v", "PING", "DISCARD",
 	`EVAL "return redis.call('set', 'new', 'v')" 0`, `EVAL "return redis.pcall('set', KEYS[1], 'v')" 1 new`, `EVAL "return redis.call('get', KEYS[1])" 1 k`,
 	`EVAL "return redis.call('pexpire', KEYS[1], 1000000)" 1 k`, `EVAL "redis.call('incr', 'n')" 0`, `EVAL "return redis.pcall('hset', 'h', 'f', 'v')['err']" 0`,
-	"SUBSCRIBE ch", "PING", "UNSUBSCRIBE ch", "DEL k", "GET k",
+	"MULTI", "INCR k", "RESET",
 }
 
 func TestAFullServerRefusesTheCommandsThatRedisRefuses(t *testing.T) {
 	redis := realRedis(t)
-	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
-		s := newLockSite(t)
-		ours, theirs := s.dial(), redis(t)
-		theirs.expect("CONFIG SET maxmemory 0", ok)
-		theirs.expect("FLUSHALL", ok)
-		ours.do(proto)
-		theirs.do(proto)
-		for _, command := range []string{"SET k v", "SET n 5", "HSET h f v g w", "MULTI", "INCR n", "GET n"} {
-			if want, got := theirs.do(command), ours.do(command); got != want {
-				t.Errorf("%s: ours %q, theirs %q", command, got, want)
-			}
-		}
+	inBothProtocols(t, redis, func() *site { return newEngineSite(t) }, func(s *site, proto string, ours, theirs *peer) {
+		expectSame(ours, theirs, []string{"SET k v", "SET n 5", "HSET h f v g w", "MULTI", "INCR n", "GET n"})
 		other := redis(t)
 		other.expect("CONFIG SET maxmemory 1", ok)
 		s.x.SetMaxMemory(1)
-		for _, command := range append([]string{"EXEC"}, sameWhenFull...) {
-			if want, got := theirs.do(command), ours.do(command); got != want {
-				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
-			}
-			if command == "RESET" {
-				ours.do(proto)
-				theirs.do(proto)
-			}
-		}
+		expectSame(ours, theirs, append([]string{"EXEC"}, sameWhenFull...))
+		ours.do(proto) // after RESET
+		theirs.do(proto)
+		expectSame(ours, theirs, []string{"SUBSCRIBE ch", "PING", "UNSUBSCRIBE ch", "DEL k", "GET k"})
 		other.expect("CONFIG SET maxmemory 0", ok)
 		s.x.SetMaxMemory(0)
-		if want, got := theirs.do("SET new v"), ours.do("SET new v"); got != want {
-			t.Errorf("after the limit was removed, SET new v: ours %q, theirs %q", got, want)
-		}
-	}
+		expectSame(ours, theirs, []string{"SET new v"})
+	})
 }
 
 func TestAFullServerRenewsAndReleasesButGrantsNothingNew(t *testing.T) {

@@ -21,47 +21,27 @@ const unavailable = "TRYAGAIN engine redis unavailable: dial tcp 127.0.0.1:6379:
 
 // lostStore returns a backend whose store fails each request after the given time.
 func lostStore(after time.Duration) *fakeBackend {
-	lost := &simba.UnavailableError{Engine: "redis", Err: errors.New("dial tcp 127.0.0.1:6379: connect: connection refused")}
+	return failingStore(after, &simba.UnavailableError{Engine: "redis", Err: errors.New("dial tcp 127.0.0.1:6379: connect: connection refused")})
+}
+
+func failingStore(after time.Duration, err error) *fakeBackend {
+	fail := func() error { time.Sleep(after); return err }
 	return &fakeBackend{
-		stats: simba.Stats{Held: -1}, // unknown, so DBSIZE asks the store
-		acquire: func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-			time.Sleep(after)
-			return simba.Outcome{}, nil, lost
-		},
-		release: func(simba.ReleaseRequest) (bool, simba.Seq, error) {
-			time.Sleep(after)
-			return false, 0, lost
-		},
-		guard: func(simba.GuardRequest) (simba.Outcome, error) {
-			time.Sleep(after)
-			return simba.Outcome{}, lost
-		},
-		owner: func(string) (simba.Tenure, simba.Seq, error) {
-			time.Sleep(after)
-			return simba.Tenure{}, 0, lost
-		},
-		queue: func(string, int) ([]simba.QueueEntry, simba.Seq, error) {
-			time.Sleep(after)
-			return nil, 0, lost
-		},
-		scan: func(simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
-			time.Sleep(after)
-			return simba.ScanPage{}, 0, lost
-		},
-		check: func(string, uint64) (bool, simba.Seq, error) {
-			time.Sleep(after)
-			return false, 0, lost
-		},
-		break_: func(string, string) (bool, simba.Seq, error) {
-			time.Sleep(after)
-			return false, 0, lost
-		},
+		stats:   simba.Stats{Held: -1}, // unknown, so DBSIZE asks the store
+		acquire: func(simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) { return simba.Outcome{}, nil, fail() },
+		release: func(simba.ReleaseRequest) (bool, simba.Seq, error) { return false, 0, fail() },
+		guard:   func(simba.GuardRequest) (simba.Outcome, error) { return simba.Outcome{}, fail() },
+		owner:   func(string) (simba.Tenure, simba.Seq, error) { return simba.Tenure{}, 0, fail() },
+		queue:   func(string, int) ([]simba.QueueEntry, simba.Seq, error) { return nil, 0, fail() },
+		scan:    func(simba.ScanRequest) (simba.ScanPage, simba.Seq, error) { return simba.ScanPage{}, 0, fail() },
+		check:   func(string, uint64) (bool, simba.Seq, error) { return false, 0, fail() },
+		break_:  func(string, string) (bool, simba.Seq, error) { return false, 0, fail() },
 		subscribed: func(ctx context.Context, _ string) error {
 			select {
 			case <-time.After(after):
 			case <-ctx.Done():
 			}
-			return lost
+			return err
 		},
 	}
 }
@@ -89,10 +69,16 @@ func TestStoreCommandsAreComplete(t *testing.T) {
 	}
 }
 
-func TestAnOutageIsOneLineOfTryAgain(t *testing.T) {
-	p := newSite(t, Config{Backend: lostStore(0)}).dial()
-	for _, command := range storeCommands {
-		p.expect(command, failed(unavailable))
+func TestErrorsOfTheStoreAreReplies(t *testing.T) {
+	for want, backend := range map[string]*fakeBackend{unavailable: lostStore(0), misconfigured: failingStore(0, errNoTable)} {
+		p := newSite(t, Config{Backend: backend}).dial()
+		for _, command := range storeCommands {
+			p.expect(command, failed(want))
+		}
+		code, _, _ := strings.Cut(want, " ")
+		if info := infoFields(t, p.do("INFO errorstats")); len(info) != 1 || info["errorstat_"+code] == "" {
+			t.Errorf("INFO errorstats shows %v, want only %s", info, code)
+		}
 	}
 }
 
@@ -197,23 +183,25 @@ func TestTheEndOfASessionWaitsOnceForAStoreOutage(t *testing.T) {
 }
 
 func TestASessionReleasesALeaseThatItMayHaveBound(t *testing.T) {
-	backend := granting()
-	backend.acquire = lostStore(0).acquire
-	backend.guard = func(simba.GuardRequest) (simba.Outcome, error) {
-		return simba.Outcome{Status: simba.StatusRenewed, Owner: "c", Token: 9}, nil
-	}
-	synctest.Test(t, func(t *testing.T) {
-		p := newSite(t, Config{Backend: backend}).dial()
-		p.expect("SIMBA.ACQUIRE m c 1000 SESSION", failed(unavailable))
-		p.expect("SIMBA.ACQUIRE n c 1000", failed(unavailable))
-		p.do("SIMBA.GUARD m c 1000")
-		backend.takeCalls()
-		p.nc.Close()
-		synctest.Wait()
-		if got := fmt.Sprint(backend.takeCalls()); got != `[release m c token=0 session=true reason="session closed"]` {
-			t.Errorf("the backend was called with %s, want a release of m", got)
+	for reply, store := range map[string]*fakeBackend{unavailable: lostStore(0), misconfigured: failingStore(0, errNoTable)} {
+		backend := granting()
+		backend.acquire = store.acquire
+		backend.guard = func(simba.GuardRequest) (simba.Outcome, error) {
+			return simba.Outcome{Status: simba.StatusRenewed, Owner: "c", Token: 9}, nil
 		}
-	})
+		synctest.Test(t, func(t *testing.T) {
+			p := newSite(t, Config{Backend: backend}).dial()
+			p.expect("SIMBA.ACQUIRE m c 1000 SESSION", failed(reply))
+			p.expect("SIMBA.ACQUIRE n c 1000", failed(reply))
+			p.do("SIMBA.GUARD m c 1000")
+			backend.takeCalls()
+			p.nc.Close()
+			synctest.Wait()
+			if got := fmt.Sprint(backend.takeCalls()); got != `[release m c token=0 session=true reason="session closed"]` {
+				t.Errorf("the backend was called with %s, want a release of m", got)
+			}
+		})
+	}
 }
 
 func TestASweepStopsAtTheFirstStoreError(t *testing.T) {

@@ -95,23 +95,6 @@ func TestAGuardWithAnotherTokenDoesNotEndTheSession(t *testing.T) {
 	}
 }
 
-func TestAGrantAfterAWaitIsBoundToTheSession(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		p := s.dial()
-		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0 SESSION")
-		synctest.Wait()
-		ticket.grant().Wake()
-		p.reply()
-		s.backend.takeCalls()
-		p.nc.Close()
-		synctest.Wait()
-		want := []string{`release m c token=0 session=true reason="session closed"`}
-		if got := s.backend.takeCalls(); !slices.Equal(got, want) {
-			t.Errorf("the backend was called with %q, want %q", got, want)
-		}
-	})
-}
-
 func TestASessionForgetsExpiredLeases(t *testing.T) {
 	backend := granting() // its Check reports every tenure as ended
 	var c *client

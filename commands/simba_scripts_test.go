@@ -374,7 +374,7 @@ func TestAWatchedTokenChangesWithTheNextTenure(t *testing.T) {
 
 func TestAUserMayWriteItsToken(t *testing.T) {
 	g := generation(t, "3.3")
-	s := newLockSiteOf(t, newUsersFile(t, team...).open())
+	s := newUsersSite(t, newUsersFile(t, team...))
 	p := s.as("worker") // this user has the rule as:w-*
 	if n := tokenOf(t, p.do(evalOf(g.Acquire, "m", "w-1", "60000"))); n == 0 {
 		t.Error("the script got no token")
@@ -390,7 +390,7 @@ func TestAUserMayWriteItsToken(t *testing.T) {
 }
 
 func TestAUserMaySubscribeToItsMutexesOfAnyName(t *testing.T) {
-	s := newLockSiteOf(t, newUsersFile(t, "user jvm on >pw ~job* +@all", "user deaf on >pw ~job* &simba:job:* +@all").open())
+	s := newUsersSite(t, newUsersFile(t, "user jvm on >pw ~job* +@all", "user deaf on >pw ~job* &simba:job:* +@all"))
 	for channel, may := range map[string]bool{
 		"simba:{job one}": true, "simba-events:{job one}": true, "simba:{job one}:jvm:1": true, "simba:{job{2}}:jvm": true,
 		"simba:{my job}": false, "simba:{job one}:boss": false,

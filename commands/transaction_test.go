@@ -74,7 +74,7 @@ func TestATransactionStartsEmpty(t *testing.T) {
 		t.Errorf("after reset the memory still has the commands %+v and the results %+v", q, c)
 	}
 
-	p := newLockSite(t).dial()
+	p := newEngineSite(t).dial()
 	p.expectTransaction("*2\r\n+OK\r\n-"+string(errWrongType)+"\r\n", "SET a 1 PX 1000000", "HGET a f")
 	p.expect("MULTI", ok)
 	p.expect("SET b 1", queued)

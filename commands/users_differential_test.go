@@ -30,24 +30,11 @@ var sameForAlice = []string{
 }
 
 func TestUsersAreLimitedAsByRedis(t *testing.T) {
-	redis := realRedis(t, "--aclfile", newUsersFile(t, sharedUsers...).path)
-	for _, proto := range []string{"HELLO 2", "HELLO 3"} {
-		ours, theirs := newLockSiteOf(t, newUsersFile(t, sharedUsers...).open()).dial(), redis(t)
-		theirs.do("FLUSHALL")
-		ours.do(proto)
-		theirs.do(proto)
-		for _, command := range sameForAlice {
-			want, got := theirs.do(command), ours.do(command)
-			if got != want {
-				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
-			}
-		}
-		for _, command := range []string{"CLIENT LIST", "ACL GETUSER alice"} {
-			if want, got := shape(theirs.do(command)), shape(ours.do(command)); got != want {
-				t.Errorf("after %s, %s:\n  ours %q\ntheirs %q", proto, command, got, want)
-			}
-		}
-	}
+	users := newUsersFile(t, sharedUsers...)
+	inBothProtocols(t, realRedis(t, "--aclfile", users.path), func() *site { return newUsersSite(t, users) }, func(_ *site, _ string, ours, theirs *peer) {
+		expectSame(ours, theirs, sameForAlice)
+		expectSame(ours, theirs, []string{"CLIENT LIST", "ACL GETUSER alice"}, func(_, got, want string) bool { return shape(got) == shape(want) })
+	})
 }
 
 // An operator may change the rules while a transaction is queued.
@@ -61,7 +48,7 @@ func TestExecChecksRulesAgainAsRedis(t *testing.T) {
 	}
 	ourFile, theirFile := newUsersFile(t, sharedUsers...), newUsersFile(t, sharedUsers...)
 	redis := realRedis(t, "--aclfile", theirFile.path)
-	s := newLockSiteOf(t, ourFile.open())
+	s := newUsersSite(t, ourFile)
 	ourAdmin, theirAdmin := s.dial(), redis(t)
 	for _, rule := range rules {
 		ourFile.write(sharedUsers...)
