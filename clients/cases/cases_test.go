@@ -63,11 +63,13 @@ func readCases(t *testing.T) (all []testCase) {
 }
 
 func TestEveryClientPassesTheCases(t *testing.T) {
+	t.Parallel()
 	for _, v := range variants {
 		if v.version != "" && !simbatest.Long() {
 			continue // make clients tests it
 		}
 		t.Run(strings.TrimSuffix(v.name+"-"+v.version, "-"), func(t *testing.T) {
+			t.Parallel()
 			command := v.agent(t, v.version)
 			for _, c := range readCases(t) {
 				if len(c.Only) != 0 && !slices.Contains(c.Only, v.name) {

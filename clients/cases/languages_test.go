@@ -59,7 +59,7 @@ func jvmAgent(t *testing.T, version string) []string {
 // TestEachClientPassesItsOwnTests runs what no case can reach from outside, and the tests of the
 // adapters.
 func TestEachClientPassesItsOwnTests(t *testing.T) {
-	t.Setenv("SIMBA_RESP", simbatest.Binary(t))
+	server := "SIMBA_RESP=" + simbatest.Binary(t)
 	for _, language := range []struct {
 		name string
 		run  func(t *testing.T, dir string)
@@ -68,7 +68,7 @@ func TestEachClientPassesItsOwnTests(t *testing.T) {
 			python, err := filepath.Abs(builds.Python(t, ""))
 			simbatest.Must(t, err)
 			builds.Run(t, dir, python, "-m", "mypy")
-			builds.Run(t, dir, python, "-m", "pytest", "--quiet")
+			builds.Run(t, dir, "env", server, python, "-m", "pytest", "--quiet")
 		}},
 		{"node", func(t *testing.T, dir string) {
 			node, built := builds.Node(t)
@@ -79,13 +79,16 @@ func TestEachClientPassesItsOwnTests(t *testing.T) {
 			for i := range tests {
 				tests[i] = filepath.Join("build", filepath.Base(tests[i]))
 			}
-			builds.Run(t, dir, node, append([]string{"--test"}, tests...)...)
+			builds.Run(t, dir, "env", append([]string{server, node, "--test"}, tests...)...)
 		}},
 		{"jvm", func(t *testing.T, dir string) {
 			builds.JVM(t, "")
-			builds.Run(t, dir, need.Program(t, "mvn", "maven"), "--quiet", "--batch-mode", "test")
+			builds.Run(t, dir, "env", server, need.Program(t, "mvn", "maven"), "--quiet", "--batch-mode", "test")
 		}},
 	} {
-		t.Run(language.name, func(t *testing.T) { language.run(t, filepath.Join("..", language.name)) })
+		t.Run(language.name, func(t *testing.T) {
+			t.Parallel()
+			language.run(t, filepath.Join("..", language.name))
+		})
 	}
 }
