@@ -27,7 +27,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.api.io.TempDir;
 
 /** What the cases of clients/cases cannot reach from outside. */
-@Timeout(30)
+@Timeout(300)
 class SimbaClientTest {
     private static Server server;
     private static RedisClient redis;

@@ -27,7 +27,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** The rules of ShedLock's own tests for providers that can extend locks. */
-@Timeout(30)
+@Timeout(300)
 class SimbaRespLockProviderTest {
     private static Server server;
     private static RedisClient redis;

@@ -32,7 +32,7 @@ import org.junit.jupiter.api.Timeout;
  * The rules of Simba's own spec, and ours. Assertions are outside callbacks, since Simba swallows
  * those inside.
  */
-@Timeout(30)
+@Timeout(300)
 class SimbaRespMutexContendServiceTest {
     private Server server;
     private RedisClient redis;
@@ -81,7 +81,7 @@ class SimbaRespMutexContendServiceTest {
     }
 
     private Event next() throws InterruptedException {
-        return events.poll(10, TimeUnit.SECONDS);
+        return events.poll(100, TimeUnit.SECONDS);
     }
 
     @Test

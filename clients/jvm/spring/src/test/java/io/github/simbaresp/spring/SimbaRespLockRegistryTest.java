@@ -29,7 +29,7 @@ import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
 /** The rules of Spring Integration's own tests for lock registries, and ours. */
-@Timeout(30)
+@Timeout(300)
 class SimbaRespLockRegistryTest {
     private Server server;
     private RedisClient redis;
