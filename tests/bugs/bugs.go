@@ -31,6 +31,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 )
 
 //go:embed *.patch
@@ -74,6 +75,29 @@ func Go(t testing.TB, bug, command string, args ...string) (output string, err e
 		err = fmt.Errorf("%v: %w", cmd, err)
 	}
 	return string(out), err
+}
+
+// TestsCatch checks that the tests of a package catch its bugs: those whose names begin with prefix.
+// caught maps each of them to the test that must fail. Some bugs prevent an event for which that
+// test waits; such a test fails after the time atMost.
+func TestsCatch(t *testing.T, prefix, folder string, atMost time.Duration, caught map[string]string) {
+	t.Helper()
+	for _, bug := range Names(t) {
+		if strings.HasPrefix(bug, prefix) && caught[bug] == "" {
+			t.Errorf("no test is named for the bug %s", bug)
+		}
+	}
+	SkipUnlessWanted(t)
+	for bug, test := range caught {
+		t.Run(bug, func(t *testing.T) {
+			pattern := "^" + strings.ReplaceAll(test, "/", "$/^") + "$"
+			out, err := Go(t, bug, "test", "-count", "1", "-vet", "off", "-run", pattern, "-timeout", atMost.String(), folder)
+			waits := strings.Contains(out, "test timed out") && strings.Contains(out, "\t"+test+" (")
+			if err == nil || !waits && !strings.Contains(out, "--- FAIL: "+test) {
+				t.Errorf("go test ends with %v, want a failure of %s:\n%s", err, test, out)
+			}
+		})
+	}
 }
 
 // changedFile matches the line of a patch that names a changed file.
