@@ -15,6 +15,7 @@ import (
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
@@ -55,14 +56,17 @@ func begin(b *Backend, mutex, contender string) error {
 }
 
 func TestEvictionSetAtRunTimeLetsNoSecondOwnerIn(t *testing.T) {
-	s := stores.Redis(t, "--maxmemory", "6mb", "--maxmemory-policy", "noeviction")
-	b, log := serveLogging(t, "redis://"+s.Addr)
+	s := stores.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "noeviction")
+	e, log := newListener(), new(conformance.Log)
+	b := openSoon(t, Options{URL: "redis://" + s.Addr, Notices: e, HandoffWindow: time.Minute, QueueGrace: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	defer b.Close()
 	const mutexes = 20
 	for i := range mutexes {
 		acquire(t, b, fmt.Sprint("m", i), "a", 10*time.Minute, nil)
 	}
 	w := newWaiter()
 	_, ticket := acquire(t, b, "m0", "w", time.Minute, w)
+	e.subscribe(t, b, "simba:{m0}:polls")
 	acquire(t, b, "m0", "polls", time.Minute, nil)
 
 	configure(t, s.Addr, "maxmemory-policy", "allkeys-random")
@@ -82,21 +86,8 @@ func TestEvictionSetAtRunTimeLetsNoSecondOwnerIn(t *testing.T) {
 		t.Error("RELEASE by the owner did not end the tenure")
 	}
 
-	c := clientOf(t, s.Addr)
-	evicted := func() (n int64) {
-		for i := range mutexes {
-			n += 1 - c.Exists(t.Context(), fmt.Sprintf("simba:{m%d}", i)).Val()
-		}
-		return n
-	}
-	for n := 0; evicted() < mutexes/2; n++ {
-		pipe := c.Pipeline()
-		for i := range 500 {
-			pipe.Set(t.Context(), fmt.Sprint("other", n, "-", i), strings.Repeat("x", 400), 0)
-		}
-		if _, err := pipe.Exec(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+	for i := range mutexes / 2 { // as an eviction does
+		must(t, clientOf(t, s.Addr).Del(t.Context(), seeds.Lease(fmt.Sprint("m", i))).Err())
 	}
 	for i := range mutexes {
 		m := fmt.Sprint("m", i)
@@ -110,27 +101,10 @@ func TestEvictionSetAtRunTimeLetsNoSecondOwnerIn(t *testing.T) {
 		t.Errorf("the log has %d errors, want one that names maxmemory-policy", n)
 	}
 
-	configure(t, s.Addr, "maxmemory-policy", "noeviction", "maxmemory", "100mb")
-	until(t, "the mutex is granted after the repair", func() bool { return begin(b, "m0", "polls") == nil })
-	if len(b.Faults()) != 1 || log.Count("no longer at fault") == 0 {
-		t.Errorf("after the repair the server reports %v, want only appendfsync", b.Faults())
-	}
-}
-
-func TestPollingContenderGetsItsNoticeAfterTheRepair(t *testing.T) {
-	s, e := stores.Redis(t), newListener()
-	b := serve(t, "redis://"+s.Addr, e)
-	b.SetHandoffWindow(time.Minute)
-	acquire(t, b, "m", "a", 10*time.Minute, nil)
-	e.subscribe(t, b, "simba:{m}:polls")
-	acquire(t, b, "m", "polls", time.Minute, nil)
-	configure(t, s.Addr, "maxmemory", "100mb", "maxmemory-policy", "allkeys-lru")
-	awaitCheck(t, b, "maxmemory-policy", true, true)
-	release(t, b, "m", "a")
 	configure(t, s.Addr, "maxmemory-policy", "noeviction")
-	e.receive(t, "simba:{m}:polls", func(payload string) bool { return payload == "released@@a" })
-	if err := begin(b, "m", "polls"); err != nil {
-		t.Errorf("ACQUIRE after the notice: %v; want acquired", err)
+	e.receive(t, "simba:{m0}:polls", is("released@@a"))
+	if err := begin(b, "m0", "polls"); err != nil {
+		t.Errorf("ACQUIRE after the repair and its notice: %v; want acquired", err)
 	}
 }
 
@@ -178,70 +152,25 @@ func TestNodeOfANewConnectionIsChecked(t *testing.T) {
 	})
 }
 
-func TestDeadNodeHidesNoRefusedSettingOfAnotherNode(t *testing.T) {
-	s := stores.RedisCluster(t, "--cluster-require-full-coverage", "no")
-	b, _ := serveLogging(t, "redis+cluster://"+strings.Join(s.Addrs, ","))
-	s.Nodes[3].Kill() // the replica of the first master
-	s.Nodes[0].Kill()
-	for _, node := range s.Nodes[1:3] {
-		configure(t, node.Addr, "maxmemory", "100mb", "maxmemory-policy", "volatile-lru")
-	}
-	awaitCheck(t, b, "maxmemory-policy", true, true)
-}
-
-func TestRepairEndsTheRefusalWhileAnotherNodeIsAway(t *testing.T) {
-	s := stores.RedisCluster(t, "--cluster-require-full-coverage", "no")
-	b, _ := serveLogging(t, "redis+cluster://"+strings.Join(s.Addrs, ","))
-	configure(t, s.Nodes[1].Addr, "maxmemory", "100mb", "maxmemory-policy", "volatile-lru")
-	awaitCheck(t, b, "maxmemory-policy", true, true)
-	s.Nodes[3].Kill() // the replica of the first master
-	s.Nodes[0].Kill()
-	configure(t, s.Nodes[1].Addr, "maxmemory-policy", "noeviction")
-	awaitCheck(t, b, "maxmemory-policy", true, false)
-}
-
-func TestRefusalLastsWhileTheRefusedNodeIsAway(t *testing.T) {
+func TestChecksWhileANodeOfTheClusterIsAway(t *testing.T) {
 	s := stores.RedisCluster(t, "--cluster-require-full-coverage", "no")
 	b, _ := serveLogging(t, "redis+cluster://"+strings.Join(s.Addrs, ","))
 	configure(t, s.Nodes[0].Addr, "maxmemory", "100mb", "maxmemory-policy", "volatile-lru")
 	awaitCheck(t, b, "maxmemory-policy", true, true)
-	s.Nodes[3].Kill()
+	s.Nodes[3].Kill() // the replica of the first master
 	s.Nodes[0].Kill()
 	configure(t, s.Nodes[1].Addr, "replica-read-only", "no")
 	awaitCheck(t, b, "replica-read-only", false, true)
 	if !hasFault(b, "maxmemory-policy", true) {
-		t.Errorf("while the node is away, the server reports only %v", b.Faults())
+		t.Errorf("while the refused node is away, the server reports only %v", b.Faults())
 	}
-}
-
-func TestSettingThatOnlyWarnsIsLoggedOncePerChange(t *testing.T) {
-	s := stores.Redis(t, "--appendfsync", "always")
-	b, log := serveLogging(t, "redis://"+s.Addr)
-	if len(b.Faults()) != 0 || log.Count("level") != 0 {
-		t.Fatalf("the server reports %v at the start, want nothing", b.Faults())
-	}
-	for i, c := range []struct{ setting, bad, good string }{
-		{"appendfsync", "everysec", "always"},
-		{"appendonly", "no", "yes"},
-		{"replica-read-only", "no", "yes"},
-		{"maxmemory-policy", "allkeys-lru", "noeviction"}, // maxmemory is 0
-	} {
-		configure(t, s.Addr, c.setting, c.bad)
-		awaitCheck(t, b, c.setting, false, true)
-		// The check that finds the second change has met the first one again.
-		if err := begin(b, "m", fmt.Sprint("c", i)); err != nil {
-			t.Errorf("ACQUIRE with %s %s: %v", c.setting, c.bad, err)
-		}
-		release(t, b, "m", fmt.Sprint("c", i))
-		if n := log.Count("level=ERROR"); n != i+1 || log.Count("setting="+c.setting+" ") == 0 {
-			t.Errorf("after %s became %s, the log has %d errors, want %d", c.setting, c.bad, n, i+1)
-		}
-	}
-	configure(t, s.Addr, "appendfsync", "always", "appendonly", "yes", "replica-read-only", "yes", "maxmemory-policy", "noeviction")
-	awaitCheck(t, b, "replica-read-only", false, false)
-	if len(b.Faults()) != 0 {
-		t.Errorf("after the repair the server reports %v", b.Faults())
-	}
+	s.Nodes[0].Start() // it has not kept the setting
+	awaitCheck(t, b, "maxmemory-policy", true, false)
+	s.Nodes[0].Kill()
+	configure(t, s.Nodes[1].Addr, "maxmemory", "100mb", "maxmemory-policy", "volatile-lru")
+	awaitCheck(t, b, "maxmemory-policy", true, true)
+	configure(t, s.Nodes[1].Addr, "maxmemory-policy", "noeviction")
+	awaitCheck(t, b, "maxmemory-policy", true, false)
 }
 
 // One of two servers refuses the store. It leaves the waiters of the other server to that server.
@@ -263,30 +192,5 @@ func TestAllowEvictionHoldsAtRunTime(t *testing.T) {
 	w.await(t)
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
 		t.Errorf("the wait at the server with allow-eviction=true: %+v, %v; want acquired", o, err)
-	}
-}
-
-func TestUnreadableSettingsAreNoFault(t *testing.T) {
-	s := stores.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru")
-	c := clientOf(t, s.Addr)
-	set := func(words ...any) {
-		t.Helper()
-		must(t, c.Do(t.Context(), append([]any{"ACL", "SETUSER", "simba"}, words...)...).Err())
-	}
-	set("on", ">secret", "~*", "&*", "+@all", "-config")
-	b, log := serveLogging(t, "redis://simba:secret@"+s.Addr)
-	unknown := `msg="cannot read the settings of the store"`
-	if n := log.Count(unknown); n != 1 || len(b.Faults()) != 0 {
-		t.Errorf("without the right to CONFIG, the log has %d warnings and the server reports %v; want 1 and nothing", n, b.Faults())
-	}
-	if err := begin(b, "m", "a"); err != nil {
-		t.Errorf("ACQUIRE without the right to CONFIG: %v", err)
-	}
-	set("+config")
-	awaitCheck(t, b, "maxmemory-policy", true, true)
-	set("-config")
-	until(t, "the settings are unknown again", func() bool { return log.Count(unknown) == 2 })
-	if err := begin(b, "m2", "a"); err != nil || len(b.Faults()) != 0 {
-		t.Errorf("ACQUIRE when the right is gone: %v, faults %v", err, b.Faults())
 	}
 }

@@ -1,25 +1,16 @@
 package redis
 
 import (
-	"fmt"
 	"net"
-	"strconv"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
 func TestClosedConnectionFailsNoRequest(t *testing.T) {
-	cert, key := selfSigned(t, t.TempDir())
-	port := strconv.Itoa(stores.FreePort(t))
-	s := stores.Redis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
-	for name, url := range map[string]string{
-		"plain": "redis://" + s.Addr,
-		"TLS":   fmt.Sprintf("rediss://127.0.0.1:%s?tls-ca=%s&tls-cert=%s&tls-key=%s", port, cert, cert, key),
-	} {
+	s, secure, files := redisTLS(t)
+	for name, url := range map[string]string{"plain": "redis://" + s.Addr, "TLS": "rediss://" + secure + files} {
 		t.Run(name, func(t *testing.T) {
 			b := serve(t, url, noNotices{})
 			c := b.up.client

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -92,8 +93,16 @@ func TestRenewedPasswordIsReadAtTheNextDial(t *testing.T) {
 	defer b.Close()
 	acquire(t, b, "m", "a", time.Minute, nil)
 	must(t, c.ConfigSet(t.Context(), "requirepass", "second").Err())
-	set("second")
 	cutOff(t, c)
+	until(t, "a request is refused", func() bool {
+		err := begin(b, "other", "b")
+		refusal := (*simba.MisconfiguredError)(nil)
+		if errors.As(err, &refusal) {
+			mustBeMisconfigured(t, "ACQUIRE with the old password", err, "WRONGPASS")
+		}
+		return refusal != nil
+	})
+	set("second")
 	if o := eventually(t, b, "m", "a"); o.Status != simba.StatusRenewed {
 		t.Errorf("the owner's request after the rotation: %+v; want renewed", o)
 	}

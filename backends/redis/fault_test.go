@@ -4,48 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"go.uber.org/goleak"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
-	"github.com/simba-resp/simba-resp/tests/need"
+	"github.com/simba-resp/simba-resp/tests/leaks"
 )
 
-// TestMain checks that no goroutines are left. It waits, because after failed dials a goroutine of
-// go-redis checks only once a second whether its pool is closed.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	var err error
-	for start := time.Now(); time.Since(start) < need.Hang; {
-		if err = goleak.Find(); err == nil {
-			break
-		}
-	}
-	if code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
-}
-
-func TestFlushedScriptsAreLoadedAgain(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, noNotices{})
-	c := clientOf(t, s.Addr)
-	for i := range 20 {
-		must(t, c.ScriptFlush(t.Context()).Err())
-		if o, _ := acquire(t, b, "m", "a", time.Minute, nil); i == 0 && o.Status != simba.StatusAcquired || i > 0 && o.Status != simba.StatusRenewed {
-			t.Fatalf("ACQUIRE after SCRIPT FLUSH: %+v; want acquired the first time, then renewed", o)
-		}
-	}
-}
+func TestMain(m *testing.M) { leaks.Exit(m.Run()) }
 
 // nodeWithoutScripts answers as a node that lacks all scripts, and whose first slot moves away
 // between NOSCRIPT and EVAL.
@@ -180,103 +151,31 @@ func TestCrashOfSyncingRedisMakesNoTwoOwners(t *testing.T) {
 	})
 }
 
-func TestWaiterWhoseLeaseExpiredDuringOutageWaitsOn(t *testing.T) {
-	s := stores.Redis(t)
-	for ttl := 100 * time.Millisecond; !leaseExpiresDuringOutage(t, s, fmt.Sprint("m", ttl), ttl); ttl *= 2 {
-		if ttl > 10*time.Second {
-			t.Fatalf("the reply to End never arrives within the lease, even if the lease lasts %v", ttl)
-		}
-	}
-}
-
-// leaseExpiresDuringOutage reports false if a busy Redis answered only after b's lease had expired.
-// Then the caller tries a longer lease.
-func leaseExpiresDuringOutage(t *testing.T, s *stores.Server, m string, ttl time.Duration) (inTime bool) {
-	t.Helper()
-	link := stores.NewLink(t, s.Addr)
-	one, two := serve(t, "redis://"+link.Addr(), noNotices{}), serve(t, "redis://"+s.Addr, noNotices{})
-	a, _ := acquire(t, two, m, "a", time.Minute, nil)
-	w := wakeChan{make(chan struct{}, 1)}
-	_, ticket := acquire(t, one, m, "b", ttl, w)
-	link.Blackhole()
-	release(t, two, m, "a")
-	first := owner(t, two, m)
-	until(t, "b's lease has expired", func() bool { return owner(t, two, m).Owner == "" })
-	c, _ := acquire(t, two, m, "c", time.Minute, nil)
-	if c.Status != simba.StatusAcquired || c.Token <= a.Token {
-		t.Fatalf("ACQUIRE of c after b's lease: %+v; want acquired with a larger token", c)
-	}
-	link.Heal()
-	<-w.woken
-	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting || o.Owner != "c" || o.Position != 1 {
-		t.Fatalf("End of b after the outage: %+v, %v; want waiting at position 1 with c as the owner; b had owned %+v",
-			o, err, first)
-	}
-	release(t, two, m, "c")
-	o := simba.Outcome{Status: simba.StatusWaiting}
-	for err := error(nil); o.Status == simba.StatusWaiting; {
-		<-w.woken
-		asked := time.Now()
-		if o, err = ticket.End(simba.EndWoken); unavailable(t, err) {
-			if time.Since(asked) < ttl {
-				t.Fatal(err)
-			}
-			return false
-		}
-	}
-	if o.Status != simba.StatusAcquired || o.Owner != "b" || o.Token <= c.Token {
-		t.Errorf("End of b after c's release: %+v; want acquired with a larger token", o)
-	}
-	if _, err := ticket.Abandon(); err != nil {
-		t.Error(err)
-	}
-	until(t, "the mutex is handed off", func() bool { return owner(t, two, m).Owner == "" })
-	return true
-}
-
 // The record names only the last grant. Here that grant is c's, so the server learns from the hash
 // of ended tickets that b's tenure has ended.
-func TestWaiterWhoseTenureWasEndedDuringOutageWaitsNoMore(t *testing.T) {
+func TestWaiterWhoseTenureWasBrokenDuringOutageWaitsNoMore(t *testing.T) {
 	s := stores.Redis(t)
-	direct := clientOf(t, s.Addr)
-	for name, end := range map[string]func(two *Backend){
-		"broken": func(two *Backend) {
-			acquire(t, two, "broken", "c", time.Minute, newWaiter())
-			if done, _, err := two.Break(t.Context(), "broken", ""); err != nil || !done {
-				t.Fatalf("BREAK: %v %v; want true", done, err)
-			}
-		},
-		"released": func(two *Backend) {
-			release(t, two, "released", "b")
-			acquire(t, two, "released", "a", time.Minute, nil)
-			acquire(t, two, "released", "c", time.Minute, newWaiter())
-			release(t, two, "released", "a")
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			link := stores.NewLink(t, s.Addr)
-			one, two := serve(t, "redis://"+link.Addr(), noNotices{}), serve(t, "redis://"+s.Addr, noNotices{})
-			acquire(t, two, name, "a", time.Minute, nil)
-			w := newWaiter()
-			_, ticket := acquire(t, one, name, "b", time.Minute, w)
-			link.Blackhole()
-			release(t, two, name, "a")
-			if o := owner(t, two, name); o.Owner != "b" {
-				t.Fatalf("OWNER during the outage: %+v; want b", o)
-			}
-			end(two)
-			if o := owner(t, two, name); o.Owner != "c" {
-				t.Fatalf("OWNER after b's tenure has ended: %+v; want c", o)
-			}
-			link.Heal()
-			w.await(t)
-			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusTimeout || o.Position != 0 {
-				t.Errorf("End of b after the outage: %+v %v; want timeout without a position", o, err)
-			}
-			if left, err := direct.Keys(t.Context(), "*:ended").Result(); err != nil || len(left) > 0 {
-				t.Errorf("records of ended tenures are left in Redis: %q %v", left, err)
-			}
-		})
+	link := stores.NewLink(t, s.Addr)
+	one, two := serve(t, "redis://"+link.Addr(), noNotices{}), serve(t, "redis://"+s.Addr, noNotices{})
+	acquire(t, two, "m", "a", time.Minute, nil)
+	w := newWaiter()
+	_, ticket := acquire(t, one, "m", "b", time.Minute, w)
+	link.Blackhole()
+	release(t, two, "m", "a")
+	acquire(t, two, "m", "c", time.Minute, newWaiter())
+	if done, _, err := two.Break(t.Context(), "m", ""); err != nil || !done {
+		t.Fatalf("BREAK of b's tenure: %v %v; want true", done, err)
+	}
+	if o := owner(t, two, "m"); o.Owner != "c" {
+		t.Fatalf("OWNER after b's tenure has ended: %+v; want c", o)
+	}
+	link.Heal()
+	w.await(t)
+	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusTimeout || o.Position != 0 {
+		t.Errorf("End of b after the outage: %+v %v; want timeout without a position", o, err)
+	}
+	if n, err := clientOf(t, s.Addr).Exists(t.Context(), "simba:{m}:ended").Result(); err != nil || n != 0 {
+		t.Errorf("the record of the ended tenure is left in Redis: %v", err)
 	}
 }
 

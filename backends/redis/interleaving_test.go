@@ -16,6 +16,16 @@ import (
 // These tests produce orders of replies, messages and requests that otherwise occur only on a busy
 // server.
 
+// blocked starts a Redis and a server, at which c waits for the mutex m of a.
+func blocked(t *testing.T) (b *Backend, w *waiter, ticket simba.Ticket) {
+	t.Helper()
+	b, w = serve(t, "redis://"+stores.Redis(t).Addr, newListener()), newWaiter()
+	acquire(t, b, "m", "a", time.Minute, nil)
+	_, ticket = acquire(t, b, "m", "c", time.Minute, w)
+	awaitIdle(t, b, "m", "c")
+	return b, w, ticket
+}
+
 func TestOrphanIsEndedWhateverElseHappensToItsMutex(t *testing.T) {
 	s := stores.Redis(t)
 	b := serve(t, "redis://"+s.Addr, newListener())
@@ -86,11 +96,7 @@ func (h *hook) Publish(channel, payload string) int {
 }
 
 func TestWaitThatEndedWithoutTheMutexGetsNoGrant(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newListener())
-	acquire(t, b, "m", "a", time.Minute, nil)
-	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
-	awaitIdle(t, b, "m", "c")
+	b, _, ticket := blocked(t)
 	b.Waiters.Grant("m", "c", proxy.Grant{Token: 1, Confirm: true}) // no tenure has this token
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
 		t.Fatalf("End of the waiter: %+v %v; want queued", o, err)
@@ -98,27 +104,6 @@ func TestWaitThatEndedWithoutTheMutexGetsNoGrant(t *testing.T) {
 	release(t, b, "m", "a")
 	if o := owner(t, b, "m"); o.Owner != "" {
 		t.Errorf("OWNER while nobody waits: %+v; want no owner", o)
-	}
-}
-
-func TestAbandonHandsOffGrantFoundByEnd(t *testing.T) {
-	for _, why := range []simba.EndReason{simba.EndTimeout, simba.EndLeft} {
-		s := stores.Redis(t)
-		b := serve(t, "redis://"+s.Addr, newListener())
-		acquire(t, b, "m", "a", time.Minute, nil)
-		_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
-		awaitIdle(t, b, "m", "c")
-		late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
-		if o, err := ticket.End(why); err != nil || o.Status != simba.StatusAcquired {
-			t.Fatalf("End of the waiter: %+v %v; want acquired", o, err)
-		}
-		b.applyReply("m", late)
-		if _, err := ticket.Abandon(); err != nil {
-			t.Fatal(err)
-		}
-		if o := owner(t, b, "m"); o.Owner != "" {
-			t.Errorf("OWNER after End(%d) and Abandon: %+v; want no owner", why, o)
-		}
 	}
 }
 
@@ -145,7 +130,15 @@ func TestUnreceivedTenureEndsTheWaitUnlessItExpired(t *testing.T) {
 		"deleted": {time.Minute, func(m string) {
 			must(t, c.Del(t.Context(), simba.MutexChannel(m)).Err())
 		}, simba.StatusTimeout},
+		"released-then-tenure-of-d": {time.Minute, func(m string) {
+			runUnseen(m, releaseScript, "c", "0", "", "")
+			acquire(t, b, m, "d", time.Minute, nil)
+		}, simba.StatusTimeout},
 		"expired": {50 * time.Millisecond, expire, simba.StatusAcquired},
+		"expired-then-tenure-of-d": {50 * time.Millisecond, func(m string) {
+			expire(m)
+			acquire(t, b, m, "d", time.Minute, nil)
+		}, simba.StatusWaiting},
 		"expired-then-tenure-of-d-broken": {50 * time.Millisecond, func(m string) {
 			expire(m)
 			acquire(t, b, m, "d", time.Minute, nil)
@@ -278,43 +271,6 @@ func TestWaitersAreQueuedAgainBeforeANoticeIsRepeated(t *testing.T) {
 		t.Errorf("OWNER: %+v; want b, which queued before p", o)
 	}
 	granted(t, w, ticket)
-}
-
-func TestContenderChannelsCauseNoCheck(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		checks := 0
-		b := &Backend{Core: proxy.NewCore(proxy.Options{}, nil, func(context.Context) ([]proxy.Fault, error) {
-			checks++
-			return nil, nil
-		}, nil)}
-		b.schedule = &schedule{byMutex: make(map[string]*dueTime)}
-		b.subs = newSubscriptions(b)
-		ctx, cancel := context.WithCancel(t.Context())
-		go b.Checks.Run(ctx, b.Waiters)
-		for channel, want := range map[string]int{contenderGlob: 0, b.subs.serverChannel(): 1} {
-			checks = 0
-			b.subs.onConfirmed(channel, false)
-			time.Sleep(10 * time.Second)
-			synctest.Wait()
-			if checks != want {
-				t.Errorf("after the confirmation of %s the server has checked Redis %d times; want %d", channel, checks, want)
-			}
-		}
-		cancel()
-	})
-}
-
-func TestCloseStopsTimers(t *testing.T) {
-	s := stores.Redis(t)
-	b := openSoon(t, Options{URL: "redis://" + s.Addr, Notices: noNotices{}})
-	acquire(t, b, "m", "a", time.Hour, nil)
-	b.schedule.mu.Lock()
-	d := b.schedule.byMutex["m"]
-	b.schedule.mu.Unlock()
-	must(t, b.Close())
-	if d == nil || d.timer.Stop() {
-		t.Errorf("the timer of the mutex, %+v, runs after Close", d)
-	}
 }
 
 // awaitIdle waits until the server has finished the subscriptions and the reconciliation that

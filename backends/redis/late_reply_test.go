@@ -2,7 +2,6 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"sync"
 	"testing"
 	"time"
@@ -61,9 +60,14 @@ func TestHistoryWaitsForLateReply(t *testing.T) {
 // No contender waits at this server, but another server may have a waiter. So this server must keep
 // the reconciliation that the owner's request scheduled.
 func TestOlderReplyPutsOffNoReconciliation(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, noNotices{})
-	next := func() time.Duration {
+	b := serve(t, "redis://"+stores.Redis(t).Addr, noNotices{})
+	// apply applies a reply that Redis sent at the time now, and returns when the mutex is due.
+	apply := func(status string, now int64, due time.Duration) time.Duration {
+		at := now + due.Milliseconds()
+		if due == 0 {
+			at = 0
+		}
+		b.applyReply("m", &reply{status: status, now: now, due: at, sent: time.Now()})
 		b.schedule.mu.Lock()
 		defer b.schedule.mu.Unlock()
 		if x := b.schedule.byMutex["m"]; x != nil {
@@ -71,91 +75,43 @@ func TestOlderReplyPutsOffNoReconciliation(t *testing.T) {
 		}
 		return 0
 	}
-	guard := func(ttl time.Duration, after *reply) (st *reply) {
-		until(t, "the clock of Redis goes on", func() bool {
-			st = runScript(t, b, "m", guardScript, "a", ttl.Milliseconds(), int64(0), "0")
-			return after == nil || st.now > after.now
-		})
-		return st
-	}
-	acquired := runScript(t, b, "m", acquireScript, "z", int64(60_000), int64(0), "noqueue", "", "")
-	released := runScript(t, b, "m", releaseScript, "z", "0", "", "")
-	runScript(t, b, "m", acquireScript, "a", int64(60_000), int64(0), "noqueue", "", "")
-	hour := guard(time.Hour, released)
-	minute := guard(time.Minute, hour)
-	day := guard(24*time.Hour, minute)
-
-	b.applyReply("m", minute)
-	b.applyReply("m", hour)
-	if d := next(); d == 0 || d > time.Minute+time.Second {
+	apply("renewed", 4, time.Minute)
+	if d := apply("renewed", 3, time.Hour); d == 0 || d > time.Minute+time.Second {
 		t.Errorf("after an older reply the next reconciliation is in %v, want at most a minute", d)
 	}
-	b.applyReply("m", released)
-	if d := next(); d == 0 {
+	if d := apply("released", 2, 0); d == 0 {
 		t.Error("an older release cancelled the reconciliation")
 	}
-	b.applyReply("m", acquired)
-	b.applyReply("m", day)
-	if d := next(); d < 23*time.Hour {
+	apply("acquired", 1, time.Minute)
+	if d := apply("renewed", 5, 24*time.Hour); d < 23*time.Hour {
 		t.Errorf("after a renewal for a day the next reconciliation is in %v, want about a day", d)
 	}
 }
 
-func TestLateMessageHandsOffNoAcknowledgedGrant(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newListener())
-	acquire(t, b, "m", "a", time.Minute, nil)
-	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
-	awaitIdle(t, b, "m", "c")
-	reply := runScript(t, b, "m", releaseScript, "a", "0", "", "")
-	o, err := ticket.End(simba.EndTimeout)
-	if err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("End of the waiter: %+v %v; want acquired", o, err)
+func TestLateReportHandsOffNoAcknowledgedGrant(t *testing.T) {
+	for name, arrive := range map[string]func(*Backend, simba.Ticket, simba.Outcome, *reply){
+		"reply and message": func(b *Backend, ticket simba.Ticket, o simba.Outcome, late *reply) {
+			b.applyReply("m", late)
+			b.confirmGrant(t.Context(), "m", grant{contender: "c", token: o.Token, ticket: waitOf(ticket.(waitTicket).Ticket).ticket})
+		},
+		// The server stood still between a reply and its handling, for longer than forget waits.
+		"reply after the ticket is forgotten": func(b *Backend, ticket simba.Ticket, _ simba.Outcome, late *reply) {
+			b.forget(ticket.(waitTicket).Ticket, false)
+			late.sent = late.sent.Add(-2 * b.timeout)
+			b.applyReply("m", late)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b, _, ticket := blocked(t)
+			late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
+			o, err := ticket.End(simba.EndTimeout)
+			if err != nil || o.Status != simba.StatusAcquired {
+				t.Fatalf("End of the waiter: %+v %v; want acquired", o, err)
+			}
+			arrive(b, ticket, o, late)
+			mustStay(t, b, "m", "c")
+		})
 	}
-	b.applyReply("m", reply)
-	b.confirmGrant(t.Context(), "m", grant{contender: "c", token: o.Token, ticket: waitOf(ticket.(waitTicket).Ticket).ticket})
-	mustStay(t, b, "m", "c")
-}
-
-// The server stood still between a reply and its handling, for longer than forget waits.
-func TestVeryLateReplyHandsOffNoAcknowledgedGrant(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newListener())
-	acquire(t, b, "m", "a", time.Minute, nil)
-	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
-	awaitIdle(t, b, "m", "c")
-	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
-	if o, err := ticket.End(simba.EndTimeout); err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("End of the waiter: %+v %v; want acquired", o, err)
-	}
-	b.forget(ticket.(waitTicket).Ticket, false)
-	late.sent = late.sent.Add(-2 * b.timeout)
-	b.applyReply("m", late)
-	mustStay(t, b, "m", "c")
-}
-
-// The reply of the confirmation arrives after the server has found the grant by a reconciliation,
-// and the client has got the tenure.
-func TestLateConfirmationHandsOffNoAcknowledgedGrant(t *testing.T) {
-	s := stores.Redis(t)
-	b, other := serve(t, "redis://"+s.Addr, newListener()), serve(t, "redis://"+s.Addr, newListener())
-	acquire(t, other, "m", "a", time.Minute, nil)
-	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())
-	awaitIdle(t, b, "m", "c")
-	blockReconciling(t, b, "m")
-	header := b.header(false)
-	header[0], header[4] = "other", noDeadline
-	c := clientOf(t, s.Addr)
-	must(t, c.ScriptLoad(t.Context(), releaseScript.text).Err())
-	must(t, c.Do(t.Context(), releaseScript.command("m", header, "a", "0", "", "")...).Err())
-	o := owner(t, b, "m")
-	g := grant{contender: "c", token: o.Token, ticket: waitOf(ticket.(waitTicket).Ticket).ticket}
-	b.Waiters.Grant("m", "c", proxy.Grant{Token: o.Token, Confirm: true})
-	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Fatalf("End of the waiter: %+v %v; want acquired", o, err)
-	}
-	b.deliver("m", g, proxy.Grant{Token: g.token}, true)
-	mustStay(t, b, "m", "c")
 }
 
 // Redis runs the ACQUIRE of a ticket after the server has given the ticket up.
@@ -172,11 +128,7 @@ func TestGrantToUnknownTicketIsHandedOff(t *testing.T) {
 }
 
 func TestLateReplyOfEarlierWaitEndsNoLaterWait(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newListener())
-	acquire(t, b, "m", "a", time.Minute, nil)
-	_, first := acquire(t, b, "m", "c", time.Minute, newWaiter())
-	awaitIdle(t, b, "m", "c")
+	b, _, first := blocked(t)
 	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
 	if o, err := first.End(simba.EndTimeout); err != nil || o.Status != simba.StatusAcquired {
 		t.Fatalf("End of the earlier wait: %+v %v; want acquired", o, err)
@@ -215,28 +167,6 @@ func TestWaiterIsGrantedThoughItsEarlierRequestRanLater(t *testing.T) {
 	if o.TTL < time.Minute-reconcileInterval+time.Second {
 		t.Errorf("the TTL window has %v left: only the regular reconciliation found the grant", o.TTL)
 	}
-}
-
-func TestGrantOfEarlierWaitIsHandedOffIfLaterRequestFails(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newListener())
-	acquire(t, b, "m", "a", time.Minute, nil)
-	acquire(t, b, "m", "c", time.Minute, wakeFunc(func() {
-		release(t, b, "m", "a")
-		s.Pause()
-	}))
-	awaitIdle(t, b, "m", "c")
-	ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
-	defer cancel()
-	_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
-	s.Resume()
-	if lost := (*simba.UnavailableError)(nil); !errors.As(err, &lost) {
-		t.Fatalf("ACQUIRE … WAIT at a stopped Redis: %v; want an UnavailableError", err)
-	}
-	until(t, "nobody owns the mutex", func() bool {
-		o, _, err := b.Owner(t.Context(), "m")
-		return err == nil && o.Owner == ""
-	})
 }
 
 // The second request of c fails after a third one has replaced it, and the third one fails too.

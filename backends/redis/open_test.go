@@ -3,25 +3,17 @@ package redis
 import (
 	"bytes"
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/x509"
-	"crypto/x509/pkix"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net"
-	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/certs"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
@@ -68,16 +60,6 @@ func TestOpenRefusesReplica(t *testing.T) {
 	mentions(t, refused(t, "redis://"+replica.Addr), "replica", "READONLY", s.Addr)
 }
 
-func TestOpenRefusesEvictionUnlessAllowed(t *testing.T) {
-	s := stores.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "volatile-lru")
-	mentions(t, refused(t, "redis://"+s.Addr), "volatile-lru", "noeviction", "allow-eviction")
-	if log := opened(t, "redis://"+s.Addr+"?allow-eviction=true"); !strings.Contains(log, "volatile-lru") {
-		t.Errorf("Open logs no warning of the eviction policy: %s", log)
-	}
-	harmless := stores.Redis(t, "--maxmemory-policy", "allkeys-lru")
-	mentions(t, opened(t, "redis://"+harmless.Addr), "allkeys-lru")
-}
-
 func opened(t *testing.T, url string) string {
 	t.Helper()
 	var log bytes.Buffer
@@ -87,12 +69,25 @@ func opened(t *testing.T, url string) string {
 	return log.String()
 }
 
-func TestOpenWarnsOfLocksThatACrashMayLose(t *testing.T) {
-	mentions(t, opened(t, "redis://"+stores.Redis(t, "--appendonly", "no").Addr), "append only file")
-	mentions(t, opened(t, "redis://"+stores.Redis(t, "--appendfsync", "everysec").Addr), "everysec")
-	if log := opened(t, "redis://"+stores.Redis(t, "--appendfsync", "always").Addr); log != "" {
+func TestOpenWarnsOfLocksThatRedisMayLose(t *testing.T) {
+	s := stores.Redis(t, "--appendfsync", "always")
+	url := "redis://" + s.Addr
+	for _, c := range []struct{ setting, bad, good, word string }{
+		{"appendfsync", "everysec", "always", "everysec"},
+		{"appendonly", "no", "yes", "append only file"},
+		{"replica-read-only", "no", "yes", "replica-read-only"},
+		{"maxmemory-policy", "allkeys-lru", "noeviction", "allkeys-lru"}, // maxmemory is 0
+	} {
+		configure(t, s.Addr, c.setting, c.bad)
+		mentions(t, opened(t, url), c.word)
+		configure(t, s.Addr, c.setting, c.good)
+	}
+	if log := opened(t, url); log != "" {
 		t.Errorf("Open logs a warning without a reason: %s", log)
 	}
+	configure(t, s.Addr, "maxmemory", "100mb", "maxmemory-policy", "volatile-lru")
+	mentions(t, refused(t, url), "volatile-lru", "noeviction", "allow-eviction")
+	mentions(t, opened(t, url+"?allow-eviction=true"), "volatile-lru")
 }
 
 func TestOpenRefusesClusterNodeAsSingleServer(t *testing.T) {
@@ -135,7 +130,7 @@ func TestUserNeedsOnlyDocumentedRights(t *testing.T) {
 		must(t, c.Do(t.Context(), append([]any{"ACL", "SETUSER", "locks", "reset", "on", ">pw"}, rules...)...).Err())
 	}
 	set("~simba:*", "&simba*", "+@all", "-@dangerous", "+info")
-	mentions(t, opened(t, "redis://locks:pw@"+s.Addr), "NOPERM", "&simba:{*}[:]*")
+	mentions(t, opened(t, "redis://locks:pw@"+s.Addr), "NOPERM", "&simba:{*}[:]*", "does not show its settings")
 	set("~simba:*", "&simba*", "&simba:{*", "&simba:{*}[:]*", "&simba-events:{*", "+@all", "-@dangerous", "+info")
 	if log := opened(t, "redis://locks:pw@"+s.Addr); strings.Contains(log, "contenders") {
 		t.Errorf("Open with the documented user logs a warning: %s", log)
@@ -154,38 +149,23 @@ func TestUserNeedsOnlyDocumentedRights(t *testing.T) {
 }
 
 func TestTLSIsUsedAndVerified(t *testing.T) {
-	dir := t.TempDir()
-	cert, key := selfSigned(t, dir)
-	port := strconv.Itoa(stores.FreePort(t))
-	secure := net.JoinHostPort("127.0.0.1", port)
-	stores.Redis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", cert)
-	b := serve(t, fmt.Sprintf("rediss://%s?tls-ca=%s&tls-cert=%s&tls-key=%s", secure, cert, cert, key), noNotices{})
+	_, secure, files := redisTLS(t)
+	b := serve(t, "rediss://"+secure+files, noNotices{})
 	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Status != simba.StatusAcquired {
 		t.Errorf("ACQUIRE over TLS: %+v; want acquired", o)
 	}
 	mentions(t, refused(t, "rediss://"+secure), "certificate")
-	mentions(t, refused(t, fmt.Sprintf("rediss://%s?tls-ca=%s&tls-cert=%s&tls-key=%s&tls-server-name=other", secure, cert, cert, key)), "other")
+	mentions(t, refused(t, "rediss://"+secure+files+"&tls-server-name=other"), "other")
 }
 
-func selfSigned(t *testing.T, dir string) (cert, key string) {
+// redisTLS starts a Redis that demands certificates. It returns its TLS address, and the options of
+// a url that has them.
+func redisTLS(t *testing.T) (s *stores.Server, addr, options string) {
 	t.Helper()
-	k, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	must(t, err)
-	template := x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "simba"},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageDigitalSignature | x509.KeyUsageCertSign,
-	}
-	der, err := x509.CreateCertificate(rand.Reader, &template, &template, &k.PublicKey, k)
-	must(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(k)
-	must(t, err)
-	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
-	for path, block := range map[string]*pem.Block{
-		cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: private},
-	} {
-		must(t, os.WriteFile(path, pem.EncodeToMemory(block), 0o600))
-	}
-	return cert, key
+	dir, port := t.TempDir(), strconv.Itoa(stores.FreePort(t))
+	authority := certs.NewAuthority(t, "test CA")
+	ca := authority.Write(t, dir, "ca")
+	cert, key := authority.Sign(t, certs.Leaf{}).Write(t, dir, "redis")
+	s = stores.Redis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca)
+	return s, net.JoinHostPort("127.0.0.1", port), fmt.Sprintf("?tls-ca=%s&tls-cert=%s&tls-key=%s", ca, cert, key)
 }
