@@ -129,14 +129,6 @@ func granted(t testing.TB, w *waiter, ticket simba.Ticket) simba.Outcome {
 	return o
 }
 
-// isCurrent reports whether a token is the current tenure's token.
-func isCurrent(t testing.TB, b *Backend, mutex string, token uint64) bool {
-	t.Helper()
-	ok, _, err := b.Check(t.Context(), mutex, token)
-	must(t, err)
-	return ok
-}
-
 // readToken returns the token in a key, 0 if there is no key.
 func readToken(t testing.TB, c *redis.Client, key string) uint64 {
 	t.Helper()

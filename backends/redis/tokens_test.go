@@ -1,7 +1,6 @@
 package redis
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -12,99 +11,6 @@ import (
 
 // These tests check that our servers and Simba, the lock library for the JVM, see the same token of
 // a tenure.
-
-func TestTokensGrowAcrossOurAndSimbaTenures(t *testing.T) {
-	s := stores.Redis(t)
-	c := clientOf(t, s.Addr)
-	b := serve(t, "redis://"+s.Addr, noNotices{})
-	other := serve(t, "redis://"+s.Addr, noNotices{})
-	for _, of := range seeds.Generations {
-		t.Run(of.Name, func(t *testing.T) {
-			mutex := "m" + of.Name
-			j := newSimbaContender(t, s.Addr, of, mutex, "jvm")
-			var last uint64
-			for i := range 5 {
-				theirs := j.mustAcquire()
-				seen := owner(t, b, mutex)
-				if seen.Owner != "jvm" || seen.Token <= last || of.Tokens && seen.Token != theirs {
-					t.Fatalf("round %d, OWNER: %+v; want jvm with a token above %d; Simba has token %d", i, seen, last, theirs)
-				}
-				if of.Tokens && i > 0 && seen.Token != last+1 {
-					t.Errorf("round %d: token %d follows %d; want the next number", i, seen.Token, last)
-				}
-				j.run(of.Guard, 120_000)
-				for _, e := range []*Backend{b, other} {
-					if !isCurrent(t, e, mutex, seen.Token) || isCurrent(t, e, mutex, last) {
-						t.Errorf("round %d: CHECK of %d is false, or CHECK of %d is true; want the reverse", i, seen.Token, last)
-					}
-				}
-				j.release()
-
-				ours, _ := acquire(t, other, mutex, "ours", time.Minute, nil)
-				if ours.Status != simba.StatusAcquired || ours.Token <= seen.Token {
-					t.Fatalf("round %d, ACQUIRE of ours: %+v; want acquired with a token above %d",
-						i, ours, seen.Token)
-				}
-				if got := readToken(t, c, seeds.Token(mutex)); got != ours.Token {
-					t.Errorf("round %d: the token key has %d, ACQUIRE returned %d", i, got, ours.Token)
-				}
-				if got := readToken(t, c, seeds.Fence(mutex)); got != ours.Token {
-					t.Errorf("round %d: the fence has %d, ACQUIRE returned %d", i, got, ours.Token)
-				}
-				if _, shown := j.acquire(time.Minute); of.Tokens && shown != ours.Token {
-					t.Errorf("round %d: Simba reads token %d, ACQUIRE returned %d", i, shown, ours.Token)
-				}
-				if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "ours", TTL: 10 * time.Minute}); err != nil {
-					t.Fatal(err)
-				}
-				if ms := c.PTTL(t.Context(), seeds.Token(mutex)).Val(); ms < 9*time.Minute {
-					t.Errorf("round %d: after a renewal for 10 minutes the token key expires in %v", i, ms)
-				}
-				c.Del(t.Context(), seeds.Queue(mutex)) // so that there is no reservation for Simba
-				if !release(t, b, mutex, "ours") || readToken(t, c, seeds.Token(mutex)) != 0 {
-					t.Errorf("round %d: the token key outlives the tenure", i)
-				}
-				if ms := c.PTTL(t.Context(), seeds.Fence(mutex)).Val(); ms != -1 {
-					t.Errorf("round %d: the fence expires in %v, want never", i, ms)
-				}
-				last = ours.Token
-			}
-		})
-	}
-}
-
-func TestTwoTenuresAroundAnotherHaveDifferentTokens(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, noNotices{})
-	for name, story := range map[string]struct{ first, between seeds.Generation }{
-		"the token key shows it, 3.3 around 3.3": {seeds.Simba33, seeds.Simba33},
-		"the token key shows it, 4.0 around 3.1": {seeds.Simba40, seeds.Simba31},
-		"the fence shows it, 3.1 around 3.3":     {seeds.Simba31, seeds.Simba33},
-		"the fence shows it, 2.9 around 4.0":     {seeds.Simba29, seeds.Simba40},
-	} {
-		t.Run(name, func(t *testing.T) {
-			mutex := strings.ReplaceAll(name, " ", "-")
-			j := newSimbaContender(t, s.Addr, story.first, mutex, "j")
-			k := newSimbaContender(t, s.Addr, story.between, mutex, "k")
-			j.mustAcquire()
-			older := owner(t, b, mutex)
-			j.release()
-			k.mustAcquire()
-			k.release()
-			theirs := j.mustAcquire()
-			if isCurrent(t, b, mutex, older.Token) {
-				t.Errorf("CHECK of the older tenure's token %d: true; want false", older.Token)
-			}
-			now := owner(t, b, mutex)
-			if now.Owner != "j" || now.Token <= older.Token || story.first.Tokens && now.Token != theirs {
-				t.Errorf("OWNER: %+v; want j with a larger token than in %+v; Simba has token %d", now, older, theirs)
-			}
-			if o, _ := acquire(t, b, mutex, "j", time.Minute, nil); o.Status != simba.StatusRenewed || o.Token != now.Token {
-				t.Errorf("ACQUIRE of j: %+v; want renewed with OWNER's token", o)
-			}
-		})
-	}
-}
 
 func TestOurTokenIsLargerThanThatOfUnseenTenure(t *testing.T) {
 	s := stores.Redis(t)

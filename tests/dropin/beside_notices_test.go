@@ -87,31 +87,6 @@ var noticeRules = []rule{
 		}
 		server.expectAcquired("acquired@@jvm", "acquired@@ours")
 	}},
-	{"a release or a break without a next waiter is announced", nil, func(m *meeting) {
-		// Both subscriptions stay open to the end, because the store publishes a tenure earlier
-		// than the server.
-		server, store := m.subscribe(m.rdb, seeds.Lease(m.mutex)), m.subscribe(m.store, seeds.Lease(m.mutex))
-		for name, end := range map[string][]any{
-			"release": {"simba.release", m.mutex, "ours"},
-			"break":   {"simba.break", m.mutex},
-		} {
-			m.takes("ours")
-			is(m, m.rdb, int64(1), end...)
-			for _, s := range []*subscription{store, server} {
-				if before, got := s.next(name), s.next(name); before != "acquired@@ours" || got != "released@@ours" {
-					m.Errorf("for the tenure and its %s, the notices %s and %s arrive, want acquired@@ours and released@@ours", name, before, got)
-				}
-			}
-		}
-	}},
-	{"a handoff announces only the new tenure", nil, func(m *meeting) {
-		m.takes("ours")
-		w := m.waits("waits")
-		store := m.subscribe(m.store, seeds.Lease(m.mutex))
-		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
-		m.comes("our waiter owns it", w)
-		store.expect("acquired@@waits")
-	}},
 }
 
 // channels subscribes to channels of the store.

@@ -24,6 +24,15 @@ func queuing(g seeds.Generation) bool { return g.Queues }
 
 func fencing(g seeds.Generation) bool { return g.Tokens }
 
+// wakesTheirs checks that a command which ends our tenure wakes a contender of Simba.
+func (m *meeting) wakesTheirs(end ...any) {
+	m.Helper()
+	m.takes("ours")
+	k := m.queues(m.jvm("jvm"))
+	is(m, m.rdb, int64(1), end...)
+	m.comes("their waiter owns it", k)
+}
+
 var handoverRules = []rule{
 	{"their release grants our waiter at once", nil, func(m *meeting) {
 		k := m.owns(m.jvm("jvm"))
@@ -54,18 +63,8 @@ var handoverRules = []rule{
 		m.must(k.end(m.ctx))
 		m.inOrder(all)
 	}},
-	{"our release wakes their waiter", nil, func(m *meeting) {
-		m.takes("ours")
-		k := m.queues(m.jvm("jvm"))
-		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
-		m.comes("their waiter owns it", k)
-	}},
-	{"our break wakes their waiter", nil, func(m *meeting) {
-		m.takes("ours")
-		k := m.queues(m.jvm("jvm"))
-		is(m, m.rdb, int64(1), "simba.break", m.mutex)
-		m.comes("their waiter owns it", k)
-	}},
+	{"our release wakes their waiter", nil, func(m *meeting) { m.wakesTheirs("simba.release", m.mutex, "ours") }},
+	{"our break wakes their waiter", nil, func(m *meeting) { m.wakesTheirs("simba.break", m.mutex) }},
 	{"the end of our session wakes their waiter", nil, func(m *meeting) {
 		rdb := connect(m.T, m.at.servers[0])
 		o, err := record(m.ctx, rdb, "simba.acquire", m.mutex, "ours", time.Hour.Milliseconds(), "session")

@@ -3,7 +3,6 @@ package dropin
 import (
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -185,84 +184,6 @@ func TestSimbaContendersThatHearNothingOrDoNotQueueDoNotStarve(t *testing.T) {
 					}
 				})
 			}
-		})
-	}
-}
-
-const fairShare = "each side has its share of the tenures"
-
-// share runs a contest without pauses: as soon as a contender has released the mutex, it asks
-// again. Each side must have at least so many percent of the tenures.
-func share(c *contest, percent int, sides map[string][]contender) {
-	const tenures = 150
-	var running sync.WaitGroup
-	stop, stopOurs := make(chan struct{}), make(chan struct{})
-	for side, all := range sides {
-		group, done := &running, stop
-		if side == "ours" {
-			group, done = &c.running, stopOurs
-		}
-		for _, k := range all {
-			group.Go(func() {
-				for n := 0; c.tryRound(k, n); n++ {
-					select {
-					case <-done:
-						return
-					default:
-					}
-				}
-			})
-		}
-	}
-	for end := time.Now().Add(longestLoad); len(c.noted.inOrder()) < tenures && !c.noted.starved() && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
-	count := c.noted.count()
-	close(stop)
-	running.Wait()
-	close(stopOurs) // last, as in mix
-	total, of := 0, make(map[string]int)
-	for owner, n := range count {
-		side, _, _ := strings.Cut(owner, "-")
-		of[side] += n
-		total += n
-	}
-	c.t.Logf("tenures until the end: %v", count)
-	for side := range sides {
-		if 100*of[side] < percent*total {
-			c.noted.breaks(fairShare, "%s has %d of %d tenures", side, of[side], total)
-		}
-	}
-	c.noted.more = []string{fairShare}
-	c.end()
-}
-
-// TestSimbaItselfHasItsShare has the rules of those versions of Simba that do not queue.
-func TestSimbaItselfHasItsShare(t *testing.T) {
-	for _, engine := range []string{"redis", "embedded"} {
-		t.Run(engine, func(t *testing.T) {
-			at := newSite(t, engine, 2)
-			ours := func(mutex string) []contender {
-				return []contender{&simba{connect(t, at.servers[0]), mutex, "ours-waits", 0}, &simba{connect(t, at.last()), mutex, "ours-too", 0}}
-			}
-			for _, gen := range seeds.Generations {
-				if gen.Queues {
-					continue
-				}
-				t.Run(gen.Name, func(t *testing.T) {
-					share(newContestAt(t, at, gen.Name), 15, map[string][]contender{
-						"jvm":  {newJVM(t, at.store, gen, gen.Name, "jvm-0"), newJVM(t, at.store, gen, gen.Name, "jvm-1")},
-						"ours": ours(gen.Name),
-					})
-				})
-			}
-			t.Run("an upgrade", func(t *testing.T) {
-				share(newContestAt(t, at, "upgrade"), 3, map[string][]contender{
-					"new":  {newJVM(t, at.store, seeds.Simba40, "upgrade", "new-0")},
-					"old":  {newJVM(t, at.store, seeds.Simba31, "upgrade", "old-0")},
-					"ours": ours("upgrade")[:1],
-				})
-			})
 		})
 	}
 }

@@ -61,59 +61,6 @@ func (k *spring) release(ctx context.Context) error {
 	return err
 }
 
-// compareAndSet is a contender that acts like Spring Integration 7.1 on a new server: it uses the
-// compare-and-set commands of Redis 8.4 or Valkey 9.
-type compareAndSet struct {
-	rdb     *redis.Client
-	key, id string
-	removal []any
-}
-
-func (k *compareAndSet) set(ctx context.Context, condition ...any) (bool, error) {
-	err := k.rdb.Do(ctx, append([]any{"set", k.key, k.id, "px", lease}, condition...)...).Err()
-	if err == redis.Nil {
-		return false, nil
-	}
-	return err == nil, err
-}
-
-func (k *compareAndSet) acquire(ctx context.Context) (string, error) {
-	for {
-		ok, err := k.set(ctx, "nx")
-		if err != nil || ok {
-			return k.id, err
-		}
-		select {
-		case <-time.After(springPause):
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-	}
-}
-
-func (k *compareAndSet) release(ctx context.Context) error {
-	if ok, err := k.set(ctx, "ifeq", k.id); err != nil || !ok {
-		return fmt.Errorf("%s cannot renew its lock: %v", k.id, err)
-	}
-	n, err := k.rdb.Do(ctx, append(k.removal, k.id)...).Int()
-	if err == nil && n != 1 {
-		err = fmt.Errorf("%s has lost its lease", k.id)
-	}
-	return err
-}
-
-func TestCompareAndSetLocksContendWithScriptsAndSimbaAcquire(t *testing.T) {
-	t.Parallel()
-	c := newContest(t, "spring-locks:compared")
-	for i := range 2 {
-		c.enter(&compareAndSet{connect(t, c.server), c.mutex, fmt.Sprint("delex", i), []any{"delex", c.mutex, "ifeq"}}, 12, springPause)
-		c.enter(&compareAndSet{connect(t, c.server), c.mutex, fmt.Sprint("delifeq", i), []any{"delifeq", c.mutex}}, 12, springPause)
-	}
-	c.enter(newSpring(c, "scripts", seeds.SpringUnlink), 12, springPause)
-	c.enterSimba(2, 15, 2*springPause)
-	c.end()
-}
-
 func TestSpringLocksContendWithSimbaAcquire(t *testing.T) {
 	t.Parallel()
 	c := newContest(t, "spring-locks:orders") // registryKey:lockKey
