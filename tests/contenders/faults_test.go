@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/simba-resp/simba-resp/client"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 	"github.com/simba-resp/simba-resp/tests/tenures"
 )
@@ -68,41 +67,4 @@ func noneOwns(t *testing.T, c *contender, after time.Duration, tenure string) (c
 		}
 	}
 	return checked
-}
-
-// The owner renews often, and its lease outlasts a restart of the server.
-func TestATenureSurvivesACrashOfTheServer(t *testing.T) {
-	t.Parallel()
-	s := simbatest.Start(t)
-	lock := func(c *client.Client) (*client.Lock, error) {
-		return c.Lock(t.Context(), "m", client.WithTTL(300*time.Millisecond), client.WithTransition(20*time.Second))
-	}
-	l, err := lock(newClient(t, s.Addr))
-	simbatest.Must(t, err)
-	next := make(chan uint64, 1) // has the token of the other contender
-	other := newClient(t, s.Addr)
-	go func() {
-		l, err := lock(other)
-		if err != nil {
-			t.Error(err)
-			next <- 0
-			return
-		}
-		next <- l.Token()
-	}()
-	for range 3 {
-		s.Restart()
-		until := l.Owner().TransitionAt
-		simbatest.Await(t, "the owner renews its lease", func() bool { return l.Owner().TransitionAt.After(until) })
-	}
-	if o, err := newClient(t, s.Addr).Owner(t.Context(), "m"); err != nil || o.ID != l.Owner().ID || o.Token != l.Token() {
-		t.Errorf("after the restart, Owner returns %+v, %v, want %+v", o, err, l.Owner())
-	}
-	if l.Context().Err() != nil || len(next) != 0 {
-		t.Error("the ownership has ended, or another one has begun")
-	}
-	simbatest.Must(t, l.Unlock(t.Context()))
-	if token := within(t, "the other contender acquires the mutex", next); token <= l.Token() {
-		t.Errorf("token %d of the next owner follows token %d, want a larger token", token, l.Token())
-	}
 }
