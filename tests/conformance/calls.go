@@ -1,6 +1,8 @@
 package conformance
 
 import (
+	"errors"
+	"fmt"
 	"sync"
 	"testing"
 	"time"
@@ -85,4 +87,52 @@ func (w *Blocked) Granted(t testing.TB) simba.Outcome {
 		t.Fatalf("the end of the woken wait: %+v, %v; want acquired", o, err)
 	}
 	return o
+}
+
+// OpenSoon calls open until it succeeds. On a busy machine the store may at first answer too late.
+func OpenSoon[B any](t testing.TB, open func() (B, error)) B {
+	t.Helper()
+	for end := time.Now().Add(need.Hang); ; {
+		b, err := open()
+		if err == nil {
+			return b
+		}
+		if time.Now().After(end) {
+			t.Fatalf("Open: %v; want no error", err)
+		}
+	}
+}
+
+// AwaitRenewal waits until a has renewed its lease of m. It fails the test if the store refuses that.
+func AwaitRenewal(t testing.TB, b simba.Backend) {
+	t.Helper()
+	need.Await(t, "the owner has renewed its lease", func() bool {
+		o, _, err := b.Acquire(t.Context(), Request("m", "a", time.Minute))
+		if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) {
+			t.Fatal(err)
+		}
+		return err == nil && o.Status == simba.StatusRenewed
+	})
+}
+
+// WrongClock checks that a server's estimate of its store's clock decides nothing: if the estimate is
+// wrong, the server tries again. astray sets the estimate ahead of what it is now.
+func WrongClock(t *testing.T, b simba.Backend, astray func(by time.Duration)) {
+	t.Helper()
+	for i, step := range []time.Duration{time.Hour, -time.Hour} {
+		mutex := fmt.Sprintf("step-%d", i)
+		astray(step)
+		Take(t, b, mutex, "a", long)
+		w := Block(t, b, mutex, "b", long)
+		astray(step)
+		if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusRenewed {
+			t.Errorf("GUARD: %+v, %v; want renewed", o, err)
+		}
+		astray(step)
+		Release(t, b, mutex, "a")
+		w.Granted(t)
+		if o := OwnerOf(t, b, mutex); o.Owner != "b" || o.Transition > long || o.Transition < long-time.Minute {
+			t.Errorf("OWNER: %+v; want b with its whole lease", o)
+		}
+	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 // These are the windows of all requests while the network fails. All requests have the same
@@ -140,7 +141,7 @@ func Hammer(t *testing.T, e Engine, d, interval time.Duration, inflict func()) {
 	t.Helper()
 	tc := newTestCase(t, e)
 	one, two, _ := tc.pair()
-	tenures, violations := tc.hammer(d, func(stop <-chan struct{}) {
+	count, violations := tc.hammer(d, func(stop <-chan struct{}) {
 		for {
 			select {
 			case <-stop:
@@ -150,7 +151,7 @@ func Hammer(t *testing.T, e Engine, d, interval time.Duration, inflict func()) {
 			}
 		}
 	}, one, two)
-	t.Logf("%d tenures", tenures)
+	t.Logf("%d tenures", count)
 	for _, v := range violations {
 		t.Error(v)
 	}
@@ -158,7 +159,7 @@ func Hammer(t *testing.T, e Engine, d, interval time.Duration, inflict func()) {
 
 // hammer is Hammer with the given servers. disturb disturbs the store or the network until stop is
 // closed; nil = no disturbance. hammer returns a text for each violation.
-func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) (tenures int, violations []string) {
+func (tc *testCase) hammer(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) (count int, violations []string) {
 	tc.t.Helper()
 	const contenders = 6 // of each server
 	mutexes := []string{tc.mutex(), tc.mutex()}
@@ -220,48 +221,45 @@ func (tc *testCase) scale(servers ...*server) int {
 
 func (tc *testCase) mustBeSafe(d time.Duration, disturb func(stop <-chan struct{}), servers ...*server) {
 	tc.t.Helper()
-	tenures, violations := tc.hammer(d, disturb, servers...)
-	tc.t.Logf("%d tenures", tenures)
-	if tenures < enoughTenures {
-		tc.t.Errorf("the contenders had only %d tenures, want at least %d", tenures, enoughTenures)
+	count, violations := tc.hammer(d, disturb, servers...)
+	tc.t.Logf("%d tenures", count)
+	if count < enoughTenures {
+		tc.t.Errorf("the contenders had only %d tenures, want at least %d", count, enoughTenures)
 	}
 	for _, f := range violations {
 		tc.t.Error(f)
 	}
 }
 
-// findViolations compares each ownership of a mutex with the previous one. It returns a text if the
-// two overlap, if the later one has a smaller token, or if two contenders have the same token.
+// findViolations returns a text for each two successive tenures of a mutex that overlap, or whose
+// tokens do not grow.
 func findViolations(owned []ownership) (violations []string) {
+	if len(owned) == 0 {
+		return nil
+	}
 	slices.SortFunc(owned, func(a, b ownership) int { return a.from.Compare(b.from) })
-	last := map[string]ownership{}
+	start := owned[0].from
+	all := map[string][]tenures.Tenure{}
 	for _, s := range owned {
-		p, ok := last[s.mutex]
-		// After a late reply the contender cannot be sure to own the mutex.
-		if !s.from.Before(s.to) {
-			if s.token == p.token && p.to.After(s.from) {
-				// The contender may release the mutex after this late reply. So the earlier
-				// ownership ends here.
-				p.to = s.from
-				last[s.mutex] = p
-			}
-			continue
-		}
+		t := tenures.Tenure{Owner: s.contender, Token: s.token, From: s.from.Sub(start), To: s.to.Sub(start) - rounding}
+		list := all[s.mutex]
+		last := len(list) - 1
+		same := last >= 0 && list[last].Token == s.token
 		switch {
-		case !ok:
-		case s.token == p.token:
-			if s.contender != p.contender {
-				violations = append(violations, fmt.Sprintf("token %d has two owners: %s and %s", s.token, p.contender, s.contender))
+		case !s.from.Before(s.to): // after a late reply the contender cannot be sure to own the mutex
+			if same { // it may release the mutex, so the earlier ownership ends here
+				list[last].To = min(list[last].To, t.From)
 			}
-			// The same contender has renewed its tenure, and only the last reply counts.
-		case s.from.Before(p.to.Add(-rounding)):
-			violations = append(violations, fmt.Sprintf("two owners of %s: the lease of %s (token %d) had %v left when %s (token %d) got its reply",
-				s.mutex, p.contender, p.token, p.to.Sub(s.from), s.contender, s.token))
-		case s.token < p.token:
-			violations = append(violations, fmt.Sprintf("%s: token %d of %s comes after token %d of %s",
-				s.mutex, s.token, s.contender, p.token, p.contender))
+		case same && list[last].Owner == t.Owner: // it has renewed its tenure, and only the last reply counts
+			list[last].To = t.To
+		default:
+			all[s.mutex] = append(list, t)
 		}
-		last[s.mutex] = s
+	}
+	for mutex, list := range all {
+		for _, wrong := range append(tenures.Overlaps(list), tenures.Descents(list)...) {
+			violations = append(violations, mutex+": "+wrong)
+		}
 	}
 	return violations
 }

@@ -204,10 +204,7 @@ func leaseRules() []rule {
 			s := tc.server()
 			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
 				taken := time.Now()
-				if _, inTime := s.acquireIfInTime(m, "a", lease, 0); !inTime {
-					return false
-				}
-				b := s.blockIfInTime(m, "b")
+				b := s.blockBehind(s, m, lease)
 				if b == nil {
 					return false
 				}

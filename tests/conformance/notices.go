@@ -11,9 +11,7 @@ import (
 func noticeRules() []rule {
 	return []rule{
 		{"notices", "every new tenure is announced once, and renewals are not", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.subscribe(simba.MutexChannel(m))
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.watched()
 			s.acquire(m, "a", long, 0)
 			s.guard(m, "a", long, 0, 0)
 			b := s.block(m, "b", long, 0)
@@ -56,27 +54,21 @@ func noticeRules() []rule {
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a", "acquired@@c")
 		}},
 		{"notices", "the end of a lease announces nothing on the mutex's channel", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.subscribe(simba.MutexChannel(m))
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.watched()
 			s.expire(m, "a", 200*ms)
 			pause(100 * ms)
 			s.mustAcquire(m, "b", long, 0)
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "acquired@@b")
 		}},
 		{"notices", "a mutex with only unreachable waiters is announced as free", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			s.subscribe(simba.MutexChannel(m))
-			s.mustAcquire(m, "a", long, 0)
+			s, m := tc.watched()
 			s.mustQueue(m, "mute", sec)
 			s.mustRelease(m, "a")
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a")
 		}},
 		{"notices", "a free mutex is not announced while it is reserved", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.watched()
 			s.b.SetHandoffWindow(long)
-			s.subscribe(simba.MutexChannel(m))
-			s.mustAcquire(m, "a", long, 0)
 			s.poll(m, "b", sec)
 			s.mustRelease(m, "a")
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
@@ -85,10 +77,8 @@ func noticeRules() []rule {
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "acquired@@b")
 		}},
 		{"notices", "a missed reservation without a next waiter announces a free mutex", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.watched()
 			s.b.SetHandoffWindow(300 * ms)
-			s.subscribe(simba.MutexChannel(m))
-			s.mustAcquire(m, "a", long, 0)
 			s.poll(m, "b", sec)
 			sent := time.Now()
 			s.mustRelease(m, "a")
@@ -101,10 +91,8 @@ func noticeRules() []rule {
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a", "acquired@@c")
 		}},
 		{"notices", "a waiter that leaves during its reservation, without a next waiter, announces a free mutex", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.watched()
 			s.b.SetHandoffWindow(long)
-			s.subscribe(simba.MutexChannel(m))
-			s.mustAcquire(m, "a", long, 0)
 			s.poll(m, "b", sec)
 			s.mustRelease(m, "a")
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
@@ -112,10 +100,8 @@ func noticeRules() []rule {
 			s.awaitNotices(simba.MutexChannel(m), "acquired@@a", "released@@a")
 		}},
 		{"notices", "with a handoff window of zero, a free mutex is announced to all", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
+			s, m := tc.watched()
 			s.b.SetHandoffWindow(0)
-			s.subscribe(simba.MutexChannel(m))
-			s.mustAcquire(m, "a", long, 0)
 			s.poll(m, "b", long)
 			s.mustRelease(m, "a")
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")

@@ -58,10 +58,7 @@ func outageRules() (rules []rule) {
 				s := tc.server()
 				tc.withLease(sec, func(m string, lease time.Duration) bool {
 					asked := time.Now()
-					if _, inTime := s.acquireIfInTime(m, "a", lease, 0); !inTime {
-						return false
-					}
-					b := s.blockIfInTime(m, "b")
+					b := s.blockBehind(s, m, lease)
 					if b == nil {
 						return false
 					}
@@ -154,14 +151,17 @@ func outageRules() (rules []rule) {
 // mustBeUnavailable checks that err is an UnavailableError of the engine, in one line.
 func (tc *testCase) mustBeUnavailable(what string, err error) {
 	tc.t.Helper()
-	var unavailable *simba.UnavailableError
-	if !errors.As(err, &unavailable) {
-		tc.t.Errorf("%s: %v; want an UnavailableError", what, err)
-		return
-	}
+	e := &simba.UnavailableError{}
+	_ = errors.As(err, &e)
+	tc.mustName(what, err, "an UnavailableError", e.Engine, e.Err)
+}
+
+// mustName checks that an error has one line, names the engine, and has a cause.
+func (tc *testCase) mustName(what string, err error, kind, engine string, cause error) {
+	tc.t.Helper()
 	name, _, _ := strings.Cut(tc.engine.Name, "-")
-	if unavailable.Engine != name || unavailable.Err == nil || strings.Contains(err.Error(), "\n") {
-		tc.t.Errorf("%s: %q; want one line that names the engine, with a cause", what, err)
+	if engine != name || cause == nil || strings.Contains(err.Error(), "\n") {
+		tc.t.Errorf("%s: %v; want %s of one line that names the engine %s, with a cause", what, err, kind, name)
 	}
 }
 

@@ -9,9 +9,7 @@ import (
 func pollingRules() []rule {
 	return []rule{
 		{"reservation", "a subscribed polling waiter is notified, and the mutex is reserved for it", 0, func(tc *testCase) {
-			s, m := tc.held()
-			s.b.SetHandoffWindow(long)
-			s.poll(m, "b", sec)
+			s, m := tc.polled(long)
 			s.mustRelease(m, "a")
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 			o := s.acquire(m, "c", sec, 0)
@@ -28,9 +26,7 @@ func pollingRules() []rule {
 			s.mustAcquire(m, "b", sec, 0)
 		}},
 		{"reservation", "a notified polling waiter goes before blocked ones", 0, func(tc *testCase) {
-			s, m := tc.held()
-			s.b.SetHandoffWindow(long)
-			s.poll(m, "b", sec)
+			s, m := tc.polled(long)
 			c := s.block(m, "c", long, 0)
 			s.mustRelease(m, "a")
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
@@ -42,9 +38,7 @@ func pollingRules() []rule {
 			c.granted()
 		}},
 		{"next-waiter", "a missed reservation goes to the next waiter", 0, func(tc *testCase) {
-			s, m := tc.held()
-			s.b.SetHandoffWindow(200 * ms)
-			s.poll(m, "b", sec)
+			s, m := tc.polled(200 * ms)
 			c := s.block(m, "c", long, 0)
 			sent := time.Now()
 			s.mustRelease(m, "a")
@@ -55,18 +49,14 @@ func pollingRules() []rule {
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
 		}},
 		{"next-waiter", "a polling waiter that has unsubscribed is skipped at once", 0, func(tc *testCase) {
-			s, m := tc.held()
-			s.b.SetHandoffWindow(long)
-			s.poll(m, "b", sec)
+			s, m := tc.polled(long)
 			c := s.block(m, "c", long, 0)
 			s.broker.unsubscribe(simba.ContenderChannel(m, "b"))
 			s.mustRelease(m, "a")
 			c.granted()
 		}},
 		{"next-waiter", "leaving during a reservation hands the mutex off", 0, func(tc *testCase) {
-			s, m := tc.held()
-			s.b.SetHandoffWindow(long)
-			s.poll(m, "b", sec)
+			s, m := tc.polled(long)
 			c := s.block(m, "c", long, 0)
 			s.mustRelease(m, "a")
 			s.awaitNotices(simba.ContenderChannel(m, "b"), "released@@a")
@@ -120,9 +110,7 @@ func pollingRules() []rule {
 			s.mustAcquire(m, "stranger", long, 0)
 		}},
 		{"window-0", "a blocked waiter is granted after notified waiters that do not ask", 0, func(tc *testCase) {
-			s, m := tc.held()
-			s.b.SetHandoffWindow(0)
-			s.poll(m, "b", long)
+			s, m := tc.polled(0)
 			d := s.block(m, "d", long, 0)
 			s.mustRelease(m, "a")
 			d.granted()

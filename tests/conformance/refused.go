@@ -3,7 +3,6 @@ package conformance
 import (
 	"context"
 	"errors"
-	"strings"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -105,13 +104,7 @@ func (s *server) awaitAcquire(mutex, contender string) {
 // mustBeMisconfigured checks that err is a MisconfiguredError of the engine, in one line.
 func (tc *testCase) mustBeMisconfigured(what string, err error) {
 	tc.t.Helper()
-	var refusal *simba.MisconfiguredError
-	if !errors.As(err, &refusal) {
-		tc.t.Errorf("%s: %v; want a MisconfiguredError", what, err)
-		return
-	}
-	name, _, _ := strings.Cut(tc.engine.Name, "-")
-	if refusal.Engine != name || refusal.Err == nil || strings.Contains(err.Error(), "\n") {
-		tc.t.Errorf("%s: %q; want one line that names the engine, with a cause", what, err)
-	}
+	e := &simba.MisconfiguredError{}
+	_ = errors.As(err, &e)
+	tc.mustName(what, err, "a MisconfiguredError", e.Engine, e.Err)
 }

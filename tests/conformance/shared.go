@@ -186,10 +186,7 @@ func sharedRules() []rule {
 			tc.withLease(2*sec, func(m string, lease time.Duration) bool {
 				one := tc.server()
 				sent := time.Now()
-				if _, inTime := one.acquireIfInTime(m, "a", lease, 0); !inTime {
-					return false
-				}
-				b := two.blockIfInTime(m, "b")
+				b := two.blockBehind(one, m, lease)
 				if b == nil {
 					return false
 				}

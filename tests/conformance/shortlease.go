@@ -74,6 +74,16 @@ func (s *server) blockIfInTime(mutex, contender string) *waiter {
 	return x
 }
 
+// blockBehind lets b wait at this server for the end of a's short lease, which other grants. The waiter
+// is nil if the lease ended too soon.
+func (s *server) blockBehind(other *server, mutex string, lease time.Duration) *waiter {
+	s.tc.t.Helper()
+	if _, inTime := other.acquireIfInTime(mutex, "a", lease, 0); !inTime {
+		return nil
+	}
+	return s.blockIfInTime(mutex, "b")
+}
+
 const longestLease = time.Minute
 
 // withLease calls steps with a new mutex. steps returns false if the lease ended too soon. Then

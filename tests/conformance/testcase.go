@@ -11,6 +11,8 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/leaks"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
@@ -76,22 +78,12 @@ func newTestCase(t *testing.T, e Engine) *testCase {
 		if !t.Failed() {
 			tc.await("the store has closed the connections", func() bool { return connected() <= before })
 			// If the test called Refuse, Heal has started a new goroutine of the link.
-			tc.awaitGoroutines(already, goleak.IgnoreAnyFunction(linkAccepts), goleak.IgnoreAnyFunction(storeRuns))
+			if err := leaks.Find(already, goleak.IgnoreAnyFunction(linkAccepts), goleak.IgnoreAnyFunction(storeRuns)); err != nil {
+				t.Error(err)
+			}
 		}
 	})
 	return tc
-}
-
-// awaitGoroutines waits until no goroutine is left, longer than goleak does by default.
-func (tc *testCase) awaitGoroutines(but ...goleak.Option) {
-	tc.t.Helper()
-	var err error
-	for end := time.Now().Add(tc.patience()); time.Now().Before(end); {
-		if err = goleak.Find(but...); err == nil {
-			return
-		}
-	}
-	tc.t.Error(err)
 }
 
 func (tc *testCase) mutex() string {
@@ -114,6 +106,24 @@ func (tc *testCase) directServer() *server {
 func (tc *testCase) held() (s *server, m string) {
 	tc.t.Helper()
 	s, m = tc.server(), tc.mutex()
+	s.mustAcquire(m, "a", long, 0)
+	return s, m
+}
+
+// polled is held with a handoff window. Contender b polls for the mutex.
+func (tc *testCase) polled(window time.Duration) (s *server, m string) {
+	tc.t.Helper()
+	s, m = tc.held()
+	s.b.SetHandoffWindow(window)
+	s.poll(m, "b", sec)
+	return s, m
+}
+
+// watched is held with a subscription to the channel of the mutex.
+func (tc *testCase) watched() (s *server, m string) {
+	tc.t.Helper()
+	s, m = tc.server(), tc.mutex()
+	s.subscribe(simba.MutexChannel(m))
 	s.mustAcquire(m, "a", long, 0)
 	return s, m
 }
