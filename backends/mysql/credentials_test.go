@@ -1,14 +1,12 @@
 package mysql
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
-	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/tests/certs"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
@@ -18,13 +16,7 @@ import (
 func awaitRenewal(t *testing.T, b *Backend, user string, store *stores.Server) {
 	t.Helper()
 	must(t, direct(t, store, ""), "KILL USER "+user)
-	await(t, "the owner has renewed its lease", func() bool {
-		o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Minute})
-		if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) {
-			t.Fatal(err)
-		}
-		return err == nil && o.Status == simba.StatusRenewed
-	})
+	conformance.AwaitRenewal(t, b)
 }
 
 func TestRenewedCertificatesAreReadAtTheNextDial(t *testing.T) {

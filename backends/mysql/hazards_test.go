@@ -1,14 +1,15 @@
 package mysql
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
@@ -149,91 +150,34 @@ func lockRow(t testing.TB, db *sql.DB, mutex string) *sql.Tx {
 	return tx
 }
 
-// The network delays each request until its client has received an UnavailableError.
-func TestRequestAfterItsDeadlineHasNoEffect(t *testing.T) {
-	store := stores.MariaDB(t)
-	link := stores.NewLink(t, store.Addr)
-	b, observer := serve(t, link.Addr(), shortTimeout), serve(t, store.Addr, nil)
-	take(t, b, "warm", "a", long) // opens the connection that is to be delayed
-	take(t, observer, "mine", "x", long)
-	take(t, observer, "free", "x", long)
-	release(t, observer, "free", "x")
-	before := ownerOf(t, observer, "mine")
-
-	link.Blackhole()
-	var all sync.WaitGroup
-	all.Go(func() {
-		if _, _, err := b.Acquire(t.Context(), request("free", "late", long)); !isUnavailable(err) {
-			t.Errorf("ACQUIRE at a stopped database: %v; want an UnavailableError", err)
+// By the server's estimate of the clock, each step arrives an hour after its deadline.
+func TestStepAfterItsDeadlineHasNoEffect(t *testing.T) {
+	b := serve(t, stores.MariaDB(t).Addr, nil)
+	a := take(t, b, "mine", "a", long)
+	take(t, b, "free", "a", long)
+	release(t, b, "free", "a")
+	before, free := ownerOf(t, b, "mine"), proxy.Lease{Owner: "b", TTL: long, Since: time.Now()}
+	for name, step := range map[string]func(ctx context.Context) (done bool, err error){
+		"Take": func(ctx context.Context) (bool, error) {
+			how, _, err := b.store.Take(ctx, "free", &free)
+			return how != proxy.Held, err
+		},
+		"Renew": func(ctx context.Context) (bool, error) {
+			return b.store.Renew(ctx, "mine", &proxy.Lease{Owner: "a", TTL: time.Minute, Since: time.Now()})
+		},
+		"Pass": func(ctx context.Context) (bool, error) {
+			_, ok, err := b.store.Pass(ctx, "mine", proxy.From{Owner: "a", Token: a.Token}, nil)
+			return ok, err
+		},
+	} {
+		now := time.Now()
+		b.store.clock.Learn(now.Add(-time.Hour).UnixMilli(), now, now)
+		if done, err := step(deadline(t)); done || err != nil {
+			t.Errorf("%s after its deadline: %v, %v; want no effect", name, done, err)
 		}
-	})
-	all.Go(func() {
-		if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "mine", Contender: "x", TTL: time.Minute}); !isUnavailable(err) {
-			t.Errorf("GUARD at a stopped database: %v; want an UnavailableError", err)
-		}
-	})
-	all.Go(func() {
-		if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "mine", Contender: "x"}); !isUnavailable(err) {
-			t.Errorf("RELEASE at a stopped database: %v; want an UnavailableError", err)
-		}
-	})
-	all.Wait()
-	fence := b.store.clock.Latest(time.Now())
-	await(t, "the deadlines are over by the database's clock", func() bool {
-		return ownerOf(t, observer, "mine").Now > fence
-	})
-	link.Heal() // delivers what was sent
-	await(t, "the link passes again", func() bool {
-		_, _, err := b.Owner(t.Context(), "free")
-		return err == nil
-	})
-	// When a connection is gone, the database has run its request.
-	await(t, "the old connections are gone", func() bool { return link.Connections() <= b.store.db.Stats().OpenConnections })
-	if o := ownerOf(t, observer, "free"); o.Owner != "" {
-		t.Errorf("OWNER after the late ACQUIRE: %+v; want no owner", o)
 	}
-	if o := ownerOf(t, observer, "mine"); o.Owner != "x" || o.Token != before.Token || o.TTLAt != before.TTLAt {
-		t.Errorf("OWNER after the late requests: %+v; want the same as before: %+v", o, before)
-	}
-}
-
-// The answer to the handoff is lost, and then the waiter disconnects.
-func TestGrantToADisconnectedWaiterIsHandedOff(t *testing.T) {
-	store := stores.MariaDB(t)
-	link := stores.NewLink(t, store.Addr)
-	b := serve(t, link.Addr(), nil)
-	take(t, b, "orphan", "a", long)
-	gone := block(t, b, "orphan", "b", long)
-	lost := link.DropReplyTo("orphan")
-	if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: "orphan", Contender: "a"}); !isUnavailable(err) {
-		t.Fatalf("RELEASE: %v; want an UnavailableError", err)
-	}
-	<-lost
-	link.Heal()
-	if _, err := gone.Ticket.End(simba.EndGone); err != nil {
-		t.Fatalf("End: %v; want no error", err)
-	}
-	await(t, "nobody owns the mutex", func() bool { return ownerOf(t, b, "orphan").Owner == "" })
-	take(t, b, "orphan", "c", long)
-}
-
-func TestLeaseSurvivesADatabaseRestart(t *testing.T) {
-	store := stores.MariaDB(t)
-	b := serve(t, store.Addr, nil)
-	a := take(t, b, "restart", "a", long)
-	waiting := block(t, b, "restart", "b", long)
-	store.Kill()
-	if _, _, err := b.Acquire(t.Context(), request("restart", "c", long)); !isUnavailable(err) {
-		t.Errorf("ACQUIRE without a database: %v; want an UnavailableError", err)
-	}
-	store.Start()
-	await(t, "the owner renews", func() bool {
-		o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "restart", Contender: "a", TTL: long, Token: a.Token})
-		return err == nil && o.Status == simba.StatusRenewed
-	})
-	release(t, b, "restart", "a")
-	if o := waiting.Granted(t); o.Token <= a.Token {
-		t.Errorf("the end of the wait of b: %+v; want a token above %d", o, a.Token)
+	if o := ownerOf(t, b, "mine"); o.Owner != "a" || o.Token != a.Token || o.TTLAt != before.TTLAt {
+		t.Errorf("OWNER after the late steps: %+v; want the same as before: %+v", o, before)
 	}
 }
 
@@ -288,28 +232,11 @@ func TestTimesAreUTC(t *testing.T) {
 // The server's estimate of the clock decides nothing. If the estimate is wrong, the server tries
 // again.
 func TestDatabaseClockStepIsNoticed(t *testing.T) {
-	store := stores.MariaDB(t)
-	b := serve(t, store.Addr, nil)
-	for i, step := range []time.Duration{time.Hour, -time.Hour} {
-		mutex := fmt.Sprintf("step-%d", i)
-		astray := func() {
-			now := time.Now()
-			b.store.clock.Learn(b.store.clock.Latest(now)+step.Milliseconds(), now, now)
-		}
-		astray()
-		take(t, b, mutex, "a", long)
-		w := block(t, b, mutex, "b", long)
-		astray()
-		if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusRenewed {
-			t.Errorf("GUARD: %+v, %v; want renewed", o, err)
-		}
-		astray()
-		release(t, b, mutex, "a")
-		w.Granted(t)
-		if o := ownerOf(t, b, mutex); o.Owner != "b" || o.Transition > long || o.Transition < long-time.Minute {
-			t.Errorf("OWNER: %+v; want b with its whole lease", o)
-		}
-	}
+	b := serve(t, stores.MariaDB(t).Addr, nil)
+	conformance.WrongClock(t, b, func(step time.Duration) {
+		now := time.Now()
+		b.store.clock.Learn(b.store.clock.Latest(now)+step.Milliseconds(), now, now)
+	})
 }
 
 func TestCloseWithoutADatabaseSucceeds(t *testing.T) {

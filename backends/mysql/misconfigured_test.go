@@ -173,53 +173,6 @@ func TestTransientErrorIsNoMisconfiguration(t *testing.T) {
 	await(t, "requests succeed again", func() bool { return guard(t.Context()) == nil })
 }
 
-// The owner's lease is long. The waiter gets the error after another request for its mutex was
-// refused, or without any request.
-func TestBlockedWaiterGetsTheMisconfiguration(t *testing.T) {
-	store := stores.MariaDB(t)
-	db := direct(t, store, "")
-	must(t, db, Schema)
-	must(t, db, "CREATE USER u")
-	must(t, db, "GRANT SELECT, INSERT, UPDATE ON simba.simba_mutex TO u")
-	mustBeWoken := func(t *testing.T, w *conformance.Blocked) {
-		t.Helper()
-		select {
-		case <-w.Woken:
-		case <-time.After(patience):
-			t.Fatal("the waiter was not woken")
-		}
-		if _, err := w.Ticket.End(simba.EndWoken); !isMisconfigured(err, "simba_mutex") {
-			t.Errorf("the end of the wait: %v; want a MisconfiguredError that names simba_mutex", err)
-		}
-	}
-	pollAtLeaseEnd := func(o *Options) { o.DSN, o.Migrate, o.Poll = "u@tcp("+store.Addr+")/simba", false, 0 }
-	t.Run("missing table, refused request", func(t *testing.T) {
-		b := serve(t, "", pollAtLeaseEnd)
-		take(t, b, "m", "a", long)
-		w := block(t, b, "m", "w", long)
-		must(t, db, "RENAME TABLE simba.simba_mutex TO simba.elsewhere")
-		defer must(t, db, "RENAME TABLE simba.elsewhere TO simba.simba_mutex")
-		if _, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long}); !isMisconfigured(err, "simba_mutex") {
-			t.Fatalf("GUARD: %v; want a MisconfiguredError", err)
-		}
-		mustBeWoken(t, w)
-	})
-	for name, c := range map[string]struct{ harm, mend string }{
-		"missing table":     {"RENAME TABLE simba.simba_mutex TO simba.elsewhere", "RENAME TABLE simba.elsewhere TO simba.simba_mutex"},
-		"no right to grant": {"REVOKE UPDATE ON simba.simba_mutex FROM u", "GRANT UPDATE ON simba.simba_mutex TO u"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := serve(t, "", pollAtLeaseEnd)
-			take(t, b, name, "a", long)
-			w := block(t, b, name, "w", long)
-			must(t, db, c.harm)
-			defer must(t, db, c.mend)
-			checkAgain(b) // the engine does so every 10 s
-			mustBeWoken(t, w)
-		})
-	}
-}
-
 func TestRefusedConnectionNamesTheLimit(t *testing.T) {
 	for _, number := range []uint16{1040, 1203, 1226} {
 		f := endpoint{"u", "h:3306", "simba"}.fault(&mysqldriver.MySQLError{Number: number, Message: "Too many connections"})

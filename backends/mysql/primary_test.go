@@ -21,58 +21,6 @@ func openOnPair(t testing.TB, p *stores.MariaDBPair) *Backend {
 	return serve(t, "", func(o *Options) { o.DSN, o.Poll = p.DSN(p.Link().Addr()), time.Hour })
 }
 
-// After the failover the reader's connections lead to the old primary. It still runs, is read-only,
-// and no longer replicates.
-func TestReadsNeverTrustADemotedPrimary(t *testing.T) {
-	p := stores.NewMariaDBPair(t)
-	writer, reader := openOnPair(t, p), openOnPair(t, p)
-	alice := take(t, writer, "s", "alice", long).Token
-	// The reader has several connections to the old primary.
-	var all sync.WaitGroup
-	for range 8 {
-		all.Go(func() {
-			if ok, _, err := reader.Check(t.Context(), "s", alice); !ok || err != nil {
-				t.Errorf("CHECK before the failover: %v, %v; want true", ok, err)
-			}
-		})
-	}
-	all.Wait()
-
-	p.Failover()
-	await(t, "the writer reaches the new primary", func() bool {
-		ok, _, err := writer.Release(t.Context(), simba.ReleaseRequest{Mutex: "s", Contender: "alice"})
-		return ok && err == nil
-	})
-	bob := take(t, writer, "s", "bob", long).Token
-	refused := 0
-	answer := func(what string, right bool, err error) (answered bool) {
-		if isUnavailable(err) {
-			refused++
-			return false
-		}
-		if err != nil || !right {
-			t.Errorf("%s: %v, %v; want the data of the new primary", what, right, err)
-		}
-		return true
-	}
-	for answered := 0; answered < 30; {
-		old, _, err := reader.Check(t.Context(), "s", alice)
-		is := answer("the old token does not count", !old, err)
-		now, _, err := reader.Check(t.Context(), "s", bob)
-		is = answer("the new token counts", now, err) && is
-		o, _, err := reader.Owner(t.Context(), "s")
-		is = answer("bob is the owner", o.Owner == "bob", err) && is
-		page, _, err := reader.Scan(t.Context(), simba.ScanRequest{Held: true})
-		if is = answer("s is held", len(page.Mutexes) == 1, err) && is; is {
-			answered++
-		}
-		if refused > 20 {
-			t.Fatal("the reader does not reach the new primary")
-		}
-	}
-	t.Logf("%d answers were refused", refused)
-}
-
 func TestReadOnlyServerAnswersNoRead(t *testing.T) {
 	p := stores.NewMariaDBPair(t)
 	b := openOnPair(t, p)

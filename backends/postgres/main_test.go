@@ -2,35 +2,19 @@ package postgres
 
 import (
 	"errors"
-	"fmt"
-	"os"
 	"testing"
 	"time"
-
-	"go.uber.org/goleak"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
+	"github.com/simba-resp/simba-resp/tests/leaks"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
-// TestMain checks for leaked goroutines. It waits longer for their end than goleak does by default,
-// for busy machines.
 func TestMain(m *testing.M) {
 	heartbeat = 200 * time.Millisecond
-	code := m.Run()
-	var err error
-	for start := time.Now(); time.Since(start) < patience; {
-		if err = goleak.Find(); err == nil {
-			break
-		}
-	}
-	if code == 0 && err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		code = 1
-	}
-	os.Exit(code)
+	leaks.Exit(m.Run())
 }
 
 // serveTimeout is the Options.Timeout of most tests. It is long, so that no request fails on a busy
@@ -56,19 +40,9 @@ func serve(t testing.TB, addr string, set func(*Options)) *Backend {
 	return b
 }
 
-// openSoon calls Open until it succeeds. On a busy machine the database may at first answer too
-// late.
 func openSoon(t testing.TB, o Options) *Backend {
 	t.Helper()
-	for end := time.Now().Add(patience); ; {
-		b, err := Open(t.Context(), o)
-		if err == nil {
-			return b
-		}
-		if time.Now().After(end) {
-			t.Fatalf("Open: %v; want no error", err)
-		}
-	}
+	return conformance.OpenSoon(t, func() (*Backend, error) { return Open(t.Context(), o) })
 }
 
 const long = 10 * time.Minute
@@ -80,15 +54,8 @@ var (
 	release = conformance.Release
 	ownerOf = conformance.OwnerOf
 	block   = conformance.Block
+	await   = need.Await
 )
-
-// patience is how long a test waits for an event.
-const patience = need.Hang
-
-func await(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	need.Await(t, what, is)
-}
 
 func noError(t testing.TB, err error) {
 	t.Helper()

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/tests/certs"
+	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
@@ -113,13 +112,7 @@ func TestServersMayMigrateAtTheSameTime(t *testing.T) {
 func awaitRenewal(t *testing.T, b *Backend, role string, store *stores.Server) {
 	t.Helper()
 	direct(t, store, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '"+role+"'")
-	await(t, "the owner has renewed its lease", func() bool {
-		o, _, err := b.Acquire(t.Context(), request("m", "a", time.Minute))
-		if refusal := (*simba.MisconfiguredError)(nil); errors.As(err, &refusal) {
-			t.Fatal(err)
-		}
-		return err == nil && o.Status == simba.StatusRenewed
-	})
+	conformance.AwaitRenewal(t, b)
 }
 
 func TestRenewedPasswordIsReadAtTheNextDial(t *testing.T) {

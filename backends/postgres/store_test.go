@@ -39,28 +39,11 @@ func TestDatabaseCrashLosesNothingAcknowledged(t *testing.T) {
 }
 
 func TestWrongClockEstimateMovesNoLease(t *testing.T) {
-	store := stores.Postgres(t)
-	b := serve(t, store.Addr, nil)
-	for i, step := range []time.Duration{time.Hour, -time.Hour} {
-		mutex := fmt.Sprintf("step-%d", i)
-		astray := func() {
-			now := time.Now()
-			b.store.clock.Learn(b.store.clock.Latest(now)+step.Milliseconds(), now, now)
-		}
-		astray()
-		take(t, b, mutex, "a", long)
-		w := block(t, b, mutex, "b", long)
-		astray()
-		if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusRenewed {
-			t.Errorf("GUARD: %+v, %v; want renewed", o, err)
-		}
-		astray()
-		release(t, b, mutex, "a")
-		w.Granted(t)
-		if o := ownerOf(t, b, mutex); o.Owner != "b" || o.Transition > long || o.Transition < long-time.Minute {
-			t.Errorf("OWNER: %+v; want b with its whole lease", o)
-		}
-	}
+	b := serve(t, stores.Postgres(t).Addr, nil)
+	conformance.WrongClock(t, b, func(step time.Duration) {
+		now := time.Now()
+		b.store.clock.Learn(b.store.clock.Latest(now)+step.Milliseconds(), now, now)
+	})
 }
 
 // A transaction of somebody else holds the row of the owner until the lease has ended. The renewal

@@ -1,37 +1,16 @@
 package postgres
 
 import (
-	"bytes"
 	"log/slog"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
-
-// logBuffer is a log that a test can read while a server writes it.
-type logBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
-}
 
 func options(addr string) Options {
 	return Options{URL: stores.PostgresURL(addr), Migrate: true, Timeout: serveTimeout, Notices: conformance.NewBroker()}
@@ -82,7 +61,7 @@ func TestReleaseIsNoticedAlthoughTheListeningConnectionIsLost(t *testing.T) {
 	store := stores.Postgres(t)
 	one := serve(t, store.Addr, nil)
 	link := stores.NewLink(t, store.Addr)
-	log := new(logBuffer)
+	log := new(conformance.Log)
 	two := serve(t, store.Addr, func(o *Options) {
 		o.ListenURL, o.Timeout = stores.PostgresURL(link.Addr()), testTimeout
 		o.Logger = slog.New(slog.NewTextHandler(log, nil))
@@ -107,7 +86,7 @@ func TestListenURLIsNeededBehindPgBouncer(t *testing.T) {
 	store := stores.Postgres(t)
 	bouncer := stores.PgBouncer(t, store, 5)
 	one := serve(t, bouncer.Addr, func(o *Options) { o.ListenURL = stores.PostgresURL(store.Addr) })
-	log := new(logBuffer)
+	log := new(conformance.Log)
 	deaf := serve(t, bouncer.Addr, func(o *Options) {
 		o.Timeout = testTimeout
 		o.Logger = slog.New(slog.NewTextHandler(log, nil))
@@ -122,18 +101,4 @@ func TestListenURLIsNeededBehindPgBouncer(t *testing.T) {
 	if took := handoffs(t, one, two, "m", 20); took > need.AtMost(20*time.Millisecond) {
 		t.Errorf("the median handoff took %v, want at most 20 ms", took)
 	}
-}
-
-func TestSubscriberHearsOfTenuresOfAnotherServer(t *testing.T) {
-	store := stores.Postgres(t)
-	n := conformance.NewBroker(simba.MutexChannel("m"))
-	one, two := serve(t, store.Addr, nil), serve(t, store.Addr, func(o *Options) { o.Notices = n })
-	hearing(t, two)
-	_, err := two.Subscribed(t.Context(), simba.MutexChannel("m"), false)
-	noError(t, err)
-	take(t, one, "m", "a", long)
-	await(t, "the tenure is in the history of the other server", func() bool {
-		events, _, err := two.History(t.Context(), simba.HistoryRequest{Mutex: "m", Count: 10})
-		return err == nil && len(events) == 1
-	})
 }
