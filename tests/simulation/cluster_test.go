@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"runtime"
 	"runtime/debug"
@@ -39,9 +40,8 @@ const settled = 40 * time.Second
 // TestClusterSimulation runs clusters, one for each seed, one after the other: raft's timeouts come from
 // crypto/rand, which has one source for all.
 func TestClusterSimulation(t *testing.T) {
-	base, n := uint64(0), clusterSeeds
-	switch {
-	case *oneSeed != 0:
+	base, n := chosenSeeds(clusterSeeds)
+	if *oneSeed != 0 {
 		base, n = *oneSeed-1, 1
 		if *debugLevel != "" {
 			debugLog = new(slog.Level)
@@ -50,10 +50,6 @@ func TestClusterSimulation(t *testing.T) {
 			}
 			defer func() { debugLog = nil }()
 		}
-	case *seeds > 0 && *from > 0:
-		base, n = *from-1, *seeds
-	case *seeds > 0:
-		base, n = uint64(time.Now().UnixMilli())*1_000_000, *seeds
 	}
 	total := map[string]int{}
 	began := time.Now()
@@ -73,12 +69,7 @@ func TestClusterSimulation(t *testing.T) {
 		}
 	}
 	t.Logf("seeds from %d on: %d in %v", base+1, n, time.Since(began).Round(time.Second))
-	kinds := make([]string, 0, len(total))
-	for kind := range total {
-		kinds = append(kinds, kind)
-	}
-	slices.Sort(kinds)
-	for _, kind := range kinds {
+	for _, kind := range slices.Sorted(maps.Keys(total)) {
 		t.Logf("%7d %s", total[kind], kind)
 	}
 }
@@ -96,20 +87,7 @@ func simulateCluster(t *testing.T, seed uint64) *report {
 	cryptotest.SetGlobalRandom(t, seed)
 	// With one processor, which goroutine of an instant is the fastest does not depend on the machine.
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	done := make(chan *report, 1)
-	go func() { done <- clusterBubble(t, seed) }()
-	timer := time.NewTimer(clusterPatience)
-	defer timer.Stop()
-	select {
-	case r := <-done:
-		return r
-	case <-timer.C:
-		stacks := make([]byte, 1<<20)
-		stacks = stacks[:runtime.Stack(stacks, true)]
-		return &report{seed: seed, counts: map[string]int{}, violations: []violation{
-			{ruleProgress, fmt.Sprintf("the run has not ended after %v\n%s", clusterPatience, stacks)},
-		}}
-	}
+	return within(clusterPatience, seed, ruleProgress, func() *report { return clusterBubble(t, seed) })
 }
 
 func clusterBubble(t *testing.T, seed uint64) (r *report) {
@@ -132,15 +110,7 @@ func clusterBubble(t *testing.T, seed uint64) (r *report) {
 			w.mutexesByName[mutexName(i)] = &clusterMutex{name: mutexName(i)}
 		}
 		w.run()
-		slices.SortStableFunc(w.lines, func(a, b line) int {
-			if a.at != b.at {
-				return int(a.at - b.at)
-			}
-			return a.wire - b.wire
-		})
-		for _, l := range w.lines {
-			r.log = append(r.log, l.text)
-		}
+		r.log = inOrder(w.lines)
 	})
 	return r
 }

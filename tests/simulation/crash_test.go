@@ -78,29 +78,3 @@ func TestACrashKeepsWhatWasSyncedAndByChanceTheRest(t *testing.T) {
 		}
 	}
 }
-
-// The order of Pebble's goroutines decides the numbers of its files, and when Pebble removes old
-// files. The surviving data must not depend on that order.
-func TestACrashLeavesTheSameOfAFileWhateverItsNumber(t *testing.T) {
-	logs := func(numbers ...int) *disk {
-		mem := vfs.NewCrashableMem()
-		must(0, mem.MkdirAll("data", 0o755))
-		syncDirs(mem, "/")
-		for _, n := range numbers {
-			f := must(mem.Create(fmt.Sprintf("data/%06d.log", n), vfs.WriteCategoryUnspecified))
-			syncDirs(mem, "/")
-			must(f.Write([]byte(strings.Repeat("new", 5000))))
-			must(0, f.Close())
-		}
-		return newDisk(mem, time.Now(), 0)
-	}
-	for seed := range uint64(20) {
-		want := contents(logs(46).crash(50, seed, 1))["000046.log"]
-		if got := contents(logs(47).crash(50, seed, 1))["000047.log"]; got != want {
-			t.Errorf("seed %d: after a crash a log has %.200q; with another number it has %.200q", seed, want, got)
-		}
-		if got := contents(logs(41, 46).crash(50, seed, 1))["000046.log"]; got != want {
-			t.Errorf("seed %d: after a crash a log has %.200q; beside an older log it has %.200q", seed, want, got)
-		}
-	}
-}

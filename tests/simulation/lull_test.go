@@ -2,10 +2,7 @@ package simulation
 
 import (
 	"sync"
-	"sync/atomic"
-	"testing"
 	"testing/synctest"
-	"time"
 )
 
 // lulls orders the goroutines that run at one instant of fake time, so no result depends on the
@@ -91,45 +88,4 @@ func (l *lulls) ask() {
 	case l.asked <- struct{}{}:
 	default:
 	}
-}
-
-func TestRestReturnsAfterTheLastYield(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := newLulls()
-		go l.watch()
-		defer l.stop()
-		var yields atomic.Int32
-		for range 2 {
-			go func() {
-				for range 3 {
-					l.yield(nil)
-					yields.Add(1)
-				}
-			}()
-		}
-		l.rest()
-		if n := yields.Load(); n != 6 {
-			t.Errorf("rest returned after %d yields, want all 6", n)
-		}
-	})
-}
-
-func TestYieldReturnsAfterStop(t *testing.T) {
-	synctest.Test(t, func(*testing.T) {
-		l := newLulls()
-		go l.watch()
-		l.stop()
-		l.yield(nil)
-	})
-}
-
-func TestARunMayEndWhileATimerIsDue(t *testing.T) {
-	synctest.Test(t, func(*testing.T) {
-		l := newLulls()
-		go l.watch()
-		defer l.stop()
-		timer := time.AfterFunc(time.Hour, func() {})
-		l.yield(nil)
-		timer.Reset(0)
-	})
 }

@@ -14,6 +14,7 @@ import (
 	"cmp"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"testing"
@@ -39,16 +40,23 @@ func simulate(t *testing.T, seed uint64) *report {
 // simulateWith runs one seed like simulate, after change has modified the configuration.
 func simulateWith(t *testing.T, seed uint64, change func(*config)) *report {
 	t.Helper()
+	return within(patience, seed, ruleLiveness, func() *report { return bubble(t, seed, change) })
+}
+
+// within returns the report of a run, or one with a violation if the run takes too long.
+func within(limit time.Duration, seed uint64, rule string, run func() *report) *report {
 	done := make(chan *report, 1)
-	go func() { done <- bubble(t, seed, change) }()
-	timer := time.NewTimer(patience)
+	go func() { done <- run() }()
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 	select {
 	case r := <-done:
 		return r
 	case <-timer.C:
+		stacks := make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
 		return &report{seed: seed, counts: map[string]int{}, violations: []violation{
-			{ruleLiveness, fmt.Sprintf("the run has not ended after %v", patience)},
+			{rule, fmt.Sprintf("the run has not ended after %v\n%s", limit, stacks)},
 		}}
 	}
 }
@@ -80,20 +88,19 @@ func bubble(t *testing.T, seed uint64, change func(*config)) (r *report) {
 		r.config = w.config.String()
 		time.Sleep(time.Millisecond) // the code takes the instant 0 for "never"
 		w.run()
-		r.log = w.log()
+		r.log = inOrder(w.lines)
 	})
 	return r
 }
 
-// log returns the text of the lines in order of time. It sorts lines of one instant by wire, then
+// inOrder returns the text of the lines in order of time. It sorts lines of one instant by wire, then
 // by mutex.
-func (w *world) log() []string {
-	slices.SortStableFunc(w.lines, func(a, b line) int {
+func inOrder(lines []line) (text []string) {
+	slices.SortStableFunc(lines, func(a, b line) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.wire, b.wire), cmp.Compare(a.of, b.of))
 	})
-	text := make([]string, len(w.lines))
-	for i, l := range w.lines {
-		text[i] = l.text
+	for _, l := range lines {
+		text = append(text, l.text)
 	}
 	return text
 }

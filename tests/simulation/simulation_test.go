@@ -19,7 +19,8 @@ var (
 	oneSeed = flag.Uint64("seed", 0, "the only seed that TestSimulation runs, with its log; 0 = many")
 )
 
-// TestSimulation runs the seeds 1 to 200. With -seeds it runs that many new seeds.
+// TestSimulation runs the seeds 1 to 200, in which every kind of request and fault must happen. With
+// -seeds it runs that many new seeds.
 func TestSimulation(t *testing.T) {
 	if *oneSeed != 0 {
 		r := simulate(t, *oneSeed)
@@ -27,19 +28,36 @@ func TestSimulation(t *testing.T) {
 		judgeRun(t, r)
 		return
 	}
-	base, n := uint64(0), 200
-	switch {
-	case *seeds > 0 && *from > 0:
-		base, n = *from-1, *seeds
-	case *seeds > 0:
-		base, n = uint64(time.Now().UnixMilli())*1_000_000, *seeds
-	}
+	const usual = 200
+	base, n := chosenSeeds(usual)
 	t.Logf("seeds from %d on", base+1)
+	total := map[string]int{}
 	for r := range runs(t, base, n) {
 		if judgeRun(t, r); t.Failed() {
 			return
 		}
+		for kind, count := range r.counts {
+			total[kind] += count
+		}
 	}
+	if *seeds == 0 {
+		everyKindHappens(t, total, usual)
+	}
+	for _, kind := range slices.Sorted(maps.Keys(total)) {
+		t.Logf("%7d %s", total[kind], kind)
+	}
+}
+
+// chosenSeeds returns how many seeds the flags ask for, usual by default, and the number before the
+// first one.
+func chosenSeeds(usual int) (base uint64, n int) {
+	switch {
+	case *seeds > 0 && *from > 0:
+		return *from - 1, *seeds
+	case *seeds > 0:
+		return uint64(time.Now().UnixMilli()) * 1_000_000, *seeds
+	}
+	return 0, usual
 }
 
 // runs yields the reports of the seeds base+1 to base+n, in the order in which they finish.
@@ -106,16 +124,9 @@ func TestALateJournalKeepsTheRules(t *testing.T) {
 	}
 }
 
-// TestEveryKindOfFaultHappens fails if the schedule hardly causes some kind of request or fault.
-func TestEveryKindOfFaultHappens(t *testing.T) {
-	const n = 200
-	total := map[string]int{}
-	for r := range runs(t, 0, n) {
-		judgeRun(t, r)
-		for kind, count := range r.counts {
-			total[kind] += count
-		}
-	}
+// everyKindHappens fails the test if n runs hardly had some kind of request or fault.
+func everyKindHappens(t *testing.T, total map[string]int, n int) {
+	t.Helper()
 	for kind, least := range map[string]int{
 		"hello": n, "acquire": n, "acquire wait": n, "acquire noqueue": n, "acquire wait session": n / 4, "acquire session": n / 4,
 		"guard": n, "guard token": n, "release": n, "release token": n / 2, "owner": n, "check": n / 2, "queue": n / 2, "history": n / 4,
@@ -136,10 +147,6 @@ func TestEveryKindOfFaultHappens(t *testing.T) {
 	// A run ends as "unclear" when the model cannot predict the next steps: see replyTime.
 	if most := n / 20; total["unclear"] > most {
 		t.Errorf("%d of %d runs ended as \"unclear\", want at most %d", total["unclear"], n, most)
-	}
-	kinds := slices.Sorted(maps.Keys(total))
-	for _, kind := range kinds {
-		t.Logf("%7d %s", total[kind], kind)
 	}
 }
 
