@@ -1,8 +1,8 @@
 package proxy
 
 import (
-	"strings"
 	"testing"
+	"time"
 
 	"github.com/simba-resp/simba-resp/tests/bugs"
 )
@@ -10,7 +10,7 @@ import (
 // seeded maps each seeded bug of the core to the test that must catch it.
 var seeded = map[string]string{
 	"store-change-during-read-lost":             "TestChangeDuringAReadIsNotLost",
-	"store-double-grant":                        "TestOwnerThatAsksAgainKeepsItsTenure",
+	"store-double-grant":                        "TestEngineConformance/announced/every_request_may_be_repeated",
 	"store-end-after-next-begin":                "TestHistoryHasUnseenEndsInOrder",
 	"store-end-while-renewal-commits":           "TestEndIsNotReportedWhileARenewalCommits",
 	"store-failed-read-not-repeated":            "TestFailedReadIsRepeatedSoon",
@@ -23,7 +23,7 @@ var seeded = map[string]string{
 	"store-orphan-stays":                        "TestEngineSimulation",
 	"store-polling-waiter-passed-over":          "TestReservationOfAPollingWaiterEnds",
 	"store-refusal-ignored":                     "TestRefusedStoreBeginsNoTenure",
-	"store-release-without-token-check":         "TestTokenProtectsLaterTenures",
+	"store-release-without-token-check":         "TestEngineConformance/announced/GUARD_and_RELEASE_with_a_token_act_only_on_that_tenure",
 	"store-renewal-behind-lost-step":            "TestOwnersRenewalWaitsForNoOtherStep",
 	"store-reservation-never-ends":              "TestReservationOfAPollingWaiterEnds",
 	"store-session-keeps-lease":                 "TestSessionEndsALeaseOfUnknownOutcome",
@@ -32,21 +32,5 @@ var seeded = map[string]string{
 }
 
 func TestSeededBugsOfTheCoreAreCaught(t *testing.T) {
-	bugs.SkipUnlessWanted(t)
-	for bug, test := range seeded {
-		t.Run(bug, func(t *testing.T) {
-			out, err := bugs.Go(t, bug, "test", "-count", "1", "-vet", "off", "-run", "^"+test+"$", "./backends/proxy", "-seeds", "2000")
-			if err == nil || !strings.Contains(out, "--- FAIL: "+test) {
-				t.Errorf("go test ends with %v, want a failure of %s:\n%s", err, test, out)
-			}
-		})
-	}
-}
-
-func TestEachBugOfTheCoreHasATest(t *testing.T) {
-	for _, bug := range bugs.Names(t) {
-		if strings.HasPrefix(bug, "store-") && seeded[bug] == "" {
-			t.Errorf("the table seeded has no test for the bug %s", bug)
-		}
-	}
+	bugs.TestsCatch(t, "store-", "./backends/proxy", 10*time.Minute, seeded, "-seeds", "2000")
 }

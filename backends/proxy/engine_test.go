@@ -34,6 +34,11 @@ func inWorld(t *testing.T, channels []string, test func(t *testing.T, w *world))
 	})
 }
 
+// another starts another server on the store.
+func (w *world) another() *world {
+	return &world{T: w.T, Engine: engineOn(w.T, w.data, nil), data: w.data}
+}
+
 func request(mutex, contender string, ttl time.Duration) simba.AcquireRequest {
 	return simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl}
 }
@@ -95,11 +100,16 @@ func (w *world) history(mutex string) (list []string) {
 	return list
 }
 
-// lock locks a mutex in the store, as another transaction does, for a while.
-func (d *memory) lock(mutex string, during time.Duration) {
+// set changes what the store does.
+func (d *memory) set(change func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.lockLocked(mutex, during)
+	change()
+}
+
+// lock locks a mutex in the store, as another transaction does, for a while.
+func (d *memory) lock(mutex string, during time.Duration) {
+	d.set(func() { d.lockLocked(mutex, during) })
 }
 
 func (d *memory) lockLocked(mutex string, during time.Duration) {
@@ -115,31 +125,14 @@ func (d *memory) lockLocked(mutex string, during time.Duration) {
 
 func isUnavailable(err error) bool { return errors.As(err, new(*simba.UnavailableError)) }
 
-func TestOwnerThatAsksAgainKeepsItsTenure(t *testing.T) {
-	inWorld(t, nil, func(t *testing.T, w *world) {
-		a := w.acquire(request("m", "a", long), simba.StatusAcquired)
-		for _, r := range []simba.AcquireRequest{{}, {NoQueue: true}, {Session: 7}, {Waiter: make(wakes, 1)}} {
-			r.Mutex, r.Contender, r.TTL = "m", "a", 2*long
-			if again := w.acquire(r, simba.StatusRenewed); again.Token != a.Token || again.TTL != 2*long {
-				t.Errorf("ACQUIRE again: %+v; want token %d and the new ttl", again, a.Token)
-			}
-		}
-	})
-}
-
 // A waiter gets the mutex by another request, which asked for a shorter lease.
 func TestWaiterHasTheLeaseOfItsOtherRequest(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.acquire(request("m", "a", long), simba.StatusAcquired)
 		ticket, woken := w.wait("m", "b")
-		other := engineOn(t, w.data, nil)
-		if _, _, err := other.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"}); err != nil {
-			t.Fatal(err)
-		}
-		o, _, err := other.Acquire(t.Context(), request("m", "b", time.Minute))
-		if err != nil || o.Status != simba.StatusAcquired {
-			t.Fatalf("ACQUIRE through another server: %+v, %v; want acquired", o, err)
-		}
+		other := w.another()
+		other.release("m", "a", 0)
+		o := other.acquire(request("m", "b", time.Minute), simba.StatusAcquired)
 		w.changed("m")
 		w.await(woken)
 		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.TTL > time.Minute {
@@ -159,15 +152,11 @@ func TestLeaseFoundAtTheEndOfAWaitEndsNoLaterThanInTheStore(t *testing.T) {
 			inWorld(t, nil, func(t *testing.T, w *world) {
 				w.acquire(request("m", "a", long), simba.StatusAcquired)
 				ticket, woken := w.wait("m", "b")
-				other := engineOn(t, w.data, nil)
-				if _, _, err := other.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"}); err != nil {
-					t.Fatal(err)
-				}
+				other := w.another()
+				other.release("m", "a", 0)
 				r := request("m", "b", time.Minute)
 				r.Transition = time.Minute
-				if o, _, err := other.Acquire(t.Context(), r); err != nil || o.Status != simba.StatusAcquired {
-					t.Fatalf("ACQUIRE through another server: %+v, %v; want acquired", o, err)
-				}
+				other.acquire(r, simba.StatusAcquired)
 				if why == simba.EndWoken {
 					w.changed("m")
 					w.await(woken)
@@ -182,21 +171,6 @@ func TestLeaseFoundAtTheEndOfAWaitEndsNoLaterThanInTheStore(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestTokenProtectsLaterTenures(t *testing.T) {
-	inWorld(t, nil, func(t *testing.T, w *world) {
-		old := w.acquire(request("m", "a", long), simba.StatusAcquired)
-		w.release("m", "a", 0)
-		w.acquire(request("m", "a", long), simba.StatusAcquired)
-		if w.release("m", "a", old.Token) || w.owner("m") != "a" {
-			t.Error("RELEASE with the token of an earlier tenure ended a later one")
-		}
-		g, err := w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long, Token: old.Token})
-		if err != nil || g.Status != simba.StatusLost {
-			t.Errorf("GUARD with that token: %+v, %v; want lost", g, err)
-		}
-	})
 }
 
 func TestBlockedWaitersAreServedInOrder(t *testing.T) {
@@ -249,9 +223,7 @@ func TestReservedWaiterMayAcquireWithWait(t *testing.T) {
 func TestRefusedStoreBeginsNoTenure(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		refuse := func(f ...Fault) {
-			w.data.mu.Lock()
-			w.data.refuse = f
-			w.data.mu.Unlock()
+			w.data.set(func() { w.data.refuse = f })
 			time.Sleep(checkPause)
 			w.Checks.Again()
 			time.Sleep(2 * checkPause)
@@ -277,6 +249,26 @@ func TestRefusedStoreBeginsNoTenure(t *testing.T) {
 		}
 		refuse()
 		w.acquire(request("m", "c", long), simba.StatusAcquired)
+	})
+}
+
+// The owner's lease is long, and its request is refused. So the engine checks the store at once.
+func TestRefusedRequestEndsAllWaits(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.acquire(request("m", "a", long), simba.StatusAcquired)
+		ticket, woken := w.wait("m", "b")
+		w.data.mu.Lock()
+		w.data.refuse = []Fault{{Text: "the data is gone", Refused: true}}
+		w.data.harm = &simba.MisconfiguredError{Engine: "memory", Err: w.data.refuse[0]}
+		w.data.mu.Unlock()
+		if _, err := w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long}); !isRefusal(err) {
+			t.Errorf("GUARD: %v; want a MisconfiguredError", err)
+		}
+		began := time.Now()
+		w.await(woken)
+		if _, err := ticket.End(simba.EndWoken); !isRefusal(err) || time.Since(began) > 2*time.Second {
+			t.Errorf("the end of the wait after %v: %v; want a MisconfiguredError within 2 s", time.Since(began), err)
+		}
 	})
 }
 
@@ -326,21 +318,17 @@ func TestSessionOfAnExpiredLeaseIsForgotten(t *testing.T) {
 
 // loseNextReply loses the reply to the next step that changes a mutex.
 func (d *memory) loseNextReply(mutex string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.loses = mutex
+	d.set(func() { d.loses = mutex })
 }
 
 // The history has the end of a tenure before the beginning of the next one, and says how it ended.
 func TestHistoryHasUnseenEndsInOrder(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
-		other := engineOn(t, w.data, nil)
+		other := w.another()
 		w.acquire(request("m", "a", time.Second), simba.StatusAcquired)
 		time.Sleep(2 * time.Second)
 		w.acquire(request("m", "b", long), simba.StatusAcquired)
-		if _, _, err := other.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "b"}); err != nil {
-			t.Fatal(err)
-		}
+		other.release("m", "b", 0)
 		w.acquire(request("m", "c", long), simba.StatusAcquired)
 		want := []string{"acquired a", "expired a", "acquired b", "released b", "acquired c"}
 		if got := w.history("m"); !slices.Equal(got, want) {
@@ -385,9 +373,7 @@ func TestOwnersRenewalWaitsForNoOtherStep(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		const ttl = 1500 * time.Millisecond
 		a := w.acquire(request("m", "a", ttl), simba.StatusAcquired)
-		w.data.mu.Lock()
-		w.data.silent = true
-		w.data.mu.Unlock()
+		w.data.set(func() { w.data.silent = true })
 		w.data.loseNextReply("m")
 		began := time.Now()
 		other := make(chan error)
@@ -478,9 +464,7 @@ func TestRequestsFailAtOnceWhileTheStoreIsAway(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.acquire(request("m", "a", long), simba.StatusAcquired)
 		_, woken := w.wait("m", "b")
-		w.data.mu.Lock()
-		w.data.faults = &faults{until: time.Now().Add(long), silent: true}
-		w.data.mu.Unlock()
+		w.data.set(func() { w.data.faults = &faults{until: time.Now().Add(long), silent: true} })
 		ask := func() (time.Duration, error) {
 			began := time.Now()
 			_, _, err := w.Owner(t.Context(), "m")
@@ -493,9 +477,7 @@ func TestRequestsFailAtOnceWhileTheStoreIsAway(t *testing.T) {
 		if took, err := ask(); !isUnavailable(err) || took != 0 {
 			t.Errorf("the next request: %v after %v; want an UnavailableError at once", err, took)
 		}
-		w.data.mu.Lock()
-		w.data.faults = nil
-		w.data.mu.Unlock()
+		w.data.set(func() { w.data.faults = nil })
 		time.Sleep(refreshTimeout + retryPause)
 		w.release("m", "a", 0)
 		w.await(woken)
@@ -508,9 +490,7 @@ func TestEndIsNotReportedWhileARenewalCommits(t *testing.T) {
 		w.acquire(request("m", "a", time.Second), simba.StatusAcquired)
 		w.data.lock("m", 1500*time.Millisecond)
 		time.AfterFunc(1400*time.Millisecond, func() {
-			w.data.mu.Lock()
-			defer w.data.mu.Unlock()
-			w.data.rows["m"].TransitionAt += long.Milliseconds()
+			w.data.set(func() { w.data.rows["m"].TransitionAt += long.Milliseconds() })
 		})
 		time.Sleep(1200 * time.Millisecond)
 		if o := w.owner("m"); o != "a" {

@@ -11,8 +11,7 @@ var errRefused = errors.New("the store refuses")
 
 func TestFailWakesTheWaiterAndEndReturnsTheError(t *testing.T) {
 	s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusTimeout}}
-	l := NewWaiters(s)
-	a, waiterA := enter(l, "m", "a")
+	l, a, waiterA := wait(s)
 	_, waiterB := enter(l, "other", "b")
 	l.Fail("m", errRefused)
 	l.Fail("m", errors.New("another"))
@@ -33,8 +32,7 @@ func TestFailWakesTheWaiterAndEndReturnsTheError(t *testing.T) {
 
 func TestFailedWaitReturnsTheErrorThoughLeaveFails(t *testing.T) {
 	s := &fakeEnder{err: errors.New("cannot leave")}
-	l := NewWaiters(s)
-	a, _ := enter(l, "m", "a")
+	l, a, _ := wait(s)
 	l.Fail("m", errRefused)
 	if o, err := a.End(simba.EndWoken); err != errRefused || o != (simba.Outcome{}) {
 		t.Errorf("End of the failed wait: %+v, %v; want the error of Fail", o, err)
@@ -42,28 +40,22 @@ func TestFailedWaitReturnsTheErrorThoughLeaveFails(t *testing.T) {
 }
 
 func TestGrantBeforeEndWinsOverTheError(t *testing.T) {
-	for name, grant := range map[string]func(*Waiters){
-		"after the error":  func(l *Waiters) { l.Fail("m", errRefused); l.Grant("m", "a", Grant{Token: 7}) },
-		"before the error": func(l *Waiters) { l.Grant("m", "a", Grant{Token: 7}); l.Fail("m", errRefused) },
+	for _, grant := range []func(*Waiters){
+		func(l *Waiters) { l.Fail("m", errRefused); l.Grant("m", "a", Grant{Token: 7}) },
+		func(l *Waiters) { l.Grant("m", "a", Grant{Token: 7}); l.Fail("m", errRefused) },
 	} {
 		s := &fakeEnder{}
-		l := NewWaiters(s)
-		a, _ := enter(l, "m", "a")
+		l, a, _ := wait(s)
 		grant(l)
-		if o, err := a.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 7 {
-			t.Errorf("%s, End: %+v, %v; want acquired with token 7", name, o, err)
-		}
+		ends(t, a, simba.EndWoken, simba.StatusAcquired, 7)
 	}
 }
 
 func TestGrantFoundInTheStoreWinsOverTheError(t *testing.T) {
 	s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusAcquired, Token: 7}}
-	l := NewWaiters(s)
-	a, _ := enter(l, "m", "a")
+	l, a, _ := wait(s)
 	l.Fail("m", errRefused)
-	if o, err := a.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 7 {
-		t.Errorf("End: %+v, %v; want acquired with the token in the store, 7", o, err)
-	}
+	ends(t, a, simba.EndWoken, simba.StatusAcquired, 7)
 	if _, err := a.Abandon(); err != nil {
 		t.Errorf("Abandon: %v, want no error", err)
 	}
@@ -72,11 +64,8 @@ func TestGrantFoundInTheStoreWinsOverTheError(t *testing.T) {
 
 func TestFailedWaiterStaysQueuedIfItsConnectionIsGone(t *testing.T) {
 	s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusQueued}}
-	l := NewWaiters(s)
-	a, _ := enter(l, "m", "a")
+	l, a, _ := wait(s)
 	l.Fail("m", errRefused)
-	if o, err := a.End(simba.EndGone); err != nil || o.Status != simba.StatusQueued {
-		t.Errorf("End of the gone waiter: %+v, %v; want queued", o, err)
-	}
+	ends(t, a, simba.EndGone, simba.StatusQueued, 0)
 	s.expect(t, "leave a 3")
 }

@@ -428,13 +428,8 @@ func TestEngineConformance(t *testing.T) {
 			e := conformance.Engine{
 				Name: "memory", Promises: "../mysql", Shared: true, PollLatency: 1300 * time.Millisecond,
 				Harm: func(testing.TB, string) func() {
-					set := func(err error) {
-						d.mu.Lock()
-						defer d.mu.Unlock()
-						d.harm = err
-					}
-					set(&simba.MisconfiguredError{Engine: "memory", Err: errors.New("the data is gone")})
-					return func() { set(nil) }
+					d.set(func() { d.harm = &simba.MisconfiguredError{Engine: "memory", Err: errors.New("the data is gone")} })
+					return func() { d.set(func() { d.harm = nil }) }
 				},
 				Open: func(t testing.TB, n simba.Notices, timeout time.Duration) conformance.Backend {
 					o := Options{Name: "memory", Notices: n, Timeout: timeout}

@@ -12,9 +12,7 @@ import (
 
 // slowly makes the replies to the next step of a kind arrive late. The step itself is not late.
 func (d *memory) slowly(step string, late time.Duration) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.slow = map[string]time.Duration{step: late}
+	d.set(func() { d.slow = map[string]time.Duration{step: late} })
 }
 
 // A renewal shortens the lease while the reply to an earlier step, which has seen the longer lease,
@@ -55,7 +53,7 @@ func TestRenewalOfAnUnknownTenureIsNoticed(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.acquire(request("m", "a", long), simba.StatusAcquired)
 		_, woken := w.wait("m", "b")
-		other := &world{T: t, Engine: engineOn(t, w.data, nil)}
+		other := w.another()
 		other.release("m", "a", 0)
 		other.acquire(request("m", "a", long), simba.StatusAcquired)
 		g, err := w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: time.Second})
@@ -75,9 +73,7 @@ func TestRenewalDoesNotHideALateGrant(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.acquire(request("m", "a", long), simba.StatusAcquired)
 		_, woken := w.wait("m", "b")
-		w.data.mu.Lock()
-		w.data.loses, w.data.losesUntil = "m", time.Second
-		w.data.mu.Unlock()
+		w.data.set(func() { w.data.loses, w.data.losesUntil = "m", time.Second })
 		if _, _, err := w.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a"}); !isUnavailable(err) {
 			t.Errorf("the release without reply: %v; want an UnavailableError", err)
 		}

@@ -59,9 +59,7 @@ func simulate(t *testing.T, seed uint64) {
 			}
 		}))
 	}
-	w.data.mu.Lock()
-	w.data.faults = &faults{rng: rand.New(rand.NewPCG(seed, 8)), rate: rng.IntN(30)}
-	w.data.mu.Unlock()
+	w.data.set(func() { w.data.faults = &faults{rng: rand.New(rand.NewPCG(seed, 8)), rate: rng.IntN(30)} })
 	end := time.Now().Add(faultTime)
 	var clients sync.WaitGroup
 	mutexes := []string{"m", "n"}[:1+rng.IntN(2)]
@@ -76,9 +74,7 @@ func simulate(t *testing.T, seed uint64) {
 		time.Sleep(time.Duration(rng.IntN(4000)) * time.Millisecond)
 		w.breakStore(rng, mutexes)
 	}
-	w.data.mu.Lock()
-	w.data.faults = nil
-	w.data.mu.Unlock()
+	w.data.set(func() { w.data.faults = nil })
 	clients.Wait()
 	time.Sleep(10 * time.Second) // the servers notice that the store is back
 	w.everyWaiterIsServed(mutexes)

@@ -97,10 +97,24 @@ func enter(l *Waiters, mutex, contender string) (*Ticket, *waiter) {
 	return l.Enter(simba.AcquireRequest{Mutex: mutex, Contender: contender, Waiter: b}), b
 }
 
-func TestGrantWakesItsWaiterOnceAndEndReturnsIt(t *testing.T) {
-	s := &fakeEnder{}
+// wait makes a ticket of contender a for mutex m.
+func wait(s *fakeEnder) (*Waiters, *Ticket, *waiter) {
 	l := NewWaiters(s)
 	ticket, b := enter(l, "m", "a")
+	return l, ticket, b
+}
+
+// ends checks the outcome of a wait.
+func ends(t *testing.T, ticket *Ticket, why simba.EndReason, status simba.Status, token uint64) {
+	t.Helper()
+	if o, err := ticket.End(why); err != nil || o.Status != status || o.Token != token {
+		t.Errorf("End(%v): %+v, %v; want %v with token %d", why, o, err, status, token)
+	}
+}
+
+func TestGrantWakesItsWaiterOnceAndEndReturnsIt(t *testing.T) {
+	s := &fakeEnder{}
+	l, ticket, b := wait(s)
 	if l.Grant("m", "x", Grant{Token: 1}) || l.Grant("x", "a", Grant{Token: 1}) {
 		t.Error("Grant for another contender or mutex returned true, want false")
 	}
@@ -111,16 +125,13 @@ func TestGrantWakesItsWaiterOnceAndEndReturnsIt(t *testing.T) {
 		t.Error("the second Grant for the waiter returned true, want false")
 	}
 	b.expect(t, 1)
-	if o, err := ticket.End(simba.EndTimeout); err != nil || o.Status != simba.StatusAcquired || o.Token != 7 {
-		t.Errorf("End of the granted wait: %+v, %v; want acquired with token 7", o, err)
-	}
+	ends(t, ticket, simba.EndTimeout, simba.StatusAcquired, 7)
 	s.expect(t, "granted a 7")
 }
 
 func TestAbandonHandsOffTheLaterTenureOfEnd(t *testing.T) {
 	s := &fakeEnder{later: 9}
-	l := NewWaiters(s)
-	ticket, _ := enter(l, "m", "a")
+	l, ticket, _ := wait(s)
 	l.Grant("m", "a", Grant{Token: 7})
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Token != 9 {
 		t.Errorf("End: %+v, %v; want the later token 9", o, err)
@@ -154,14 +165,10 @@ func TestGrantThatExpiredBeforeEndIsReacquired(t *testing.T) {
 			s := &fakeEnder{}
 			s.next, _ = enter(NewWaiters(s), "m", "a")
 			ticket := endedBy(s, grant())
-			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
-				t.Errorf("End of the expired grant: %+v, %v; want waiting", o, err)
-			}
+			ends(t, ticket, simba.EndWoken, simba.StatusWaiting, 0)
 			s.ended = false
 			s.next.Grant(Grant{Token: 9})
-			if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 9 {
-				t.Errorf("End of the next grant: %+v, %v; want acquired with token 9", o, err)
-			}
+			ends(t, ticket, simba.EndWoken, simba.StatusAcquired, 9)
 			if _, err := ticket.Abandon(); err != nil {
 				t.Errorf("Abandon: %v, want no error", err)
 			}
@@ -175,9 +182,7 @@ func TestGrantConfirmedTooLateIsReacquired(t *testing.T) {
 	s.next, _ = enter(NewWaiters(s), "m", "a")
 	ticket := endedBy(s, Grant{Token: 7, Since: time.Now().Add(time.Hour), Confirm: true})
 	s.ended, s.late = false, true
-	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusWaiting {
-		t.Errorf("End of the grant that is confirmed too late: %+v, %v; want waiting", o, err)
-	}
+	ends(t, ticket, simba.EndWoken, simba.StatusWaiting, 0)
 	s.expect(t, "granted a 7", "reacquire a")
 }
 
@@ -199,9 +204,7 @@ func TestRepeatedlyReacquiredTicketsFormNoChain(t *testing.T) {
 func TestGrantOfReacquireIsTheOutcome(t *testing.T) {
 	s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
 	ticket := endedBy(s, tooLate())
-	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.Token != 9 {
-		t.Errorf("End of the expired grant: %+v, %v; want acquired with token 9", o, err)
-	}
+	ends(t, ticket, simba.EndWoken, simba.StatusAcquired, 9)
 	_, _ = ticket.Abandon()
 	s.expect(t, "granted a 7", "reacquire a", "hand off a 9")
 }
@@ -212,17 +215,13 @@ func TestExpiredGrantIsNotReacquiredIfItsContenderHasALaterRequest(t *testing.T)
 		s := &fakeEnder{outcome: queued}
 		ticket := endedBy(s, tooLate())
 		_, later := enter(ticket.waiters, "m", "a")
-		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
-			t.Errorf("End of the earlier request: %+v, %v; want queued", o, err)
-		}
+		ends(t, ticket, simba.EndWoken, simba.StatusQueued, 0)
 		s.expect(t, "granted a 7", "replaced a")
 		later.expect(t, 0)
 	})
 	t.Run("and polls", func(t *testing.T) {
 		s := &fakeEnder{outcome: queued, position: 3}
-		if o, err := endedBy(s, tooLate()).End(simba.EndWoken); err != nil || o.Status != simba.StatusQueued {
-			t.Errorf("End of the earlier request: %+v, %v; want queued", o, err)
-		}
+		ends(t, endedBy(s, tooLate()), simba.EndWoken, simba.StatusQueued, 0)
 		s.expect(t, "granted a 7", "replaced a")
 	})
 	t.Run("and owns the mutex", func(t *testing.T) {
@@ -256,9 +255,7 @@ func TestWaitThatHasEndedAnywayIsNotReacquired(t *testing.T) {
 	} {
 		s := &fakeEnder{}
 		ticket := endedBy(s, end.g)
-		if o, err := ticket.End(end.why); err != nil || o.Status != simba.StatusTimeout {
-			t.Errorf("End with %v of the grant %+v: %+v, %v; want timeout", end.why, end.g, o, err)
-		}
+		ends(t, ticket, end.why, simba.StatusTimeout, 0)
 		s.expect(t, fmt.Sprintf("granted a %d", end.g.Token))
 	}
 }
@@ -266,8 +263,7 @@ func TestWaitThatHasEndedAnywayIsNotReacquired(t *testing.T) {
 func TestAbandonHandsOffGrantFoundInTheStore(t *testing.T) {
 	for _, how := range []string{"leave", "replaced"} {
 		s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusAcquired, Token: 9}}
-		l := NewWaiters(s)
-		ticket, _ := enter(l, "m", "a")
+		l, ticket, _ := wait(s)
 		first := "leave a 1"
 		if how == "replaced" {
 			enter(l, "m", "a")
@@ -283,8 +279,7 @@ func TestAbandonHandsOffGrantFoundInTheStore(t *testing.T) {
 
 func TestAbandonAfterEndWithoutTheMutexDoesNothing(t *testing.T) {
 	s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusTimeout}}
-	l := NewWaiters(s)
-	ticket, _ := enter(l, "m", "a")
+	l, ticket, _ := wait(s)
 	_, _ = ticket.End(simba.EndTimeout)
 	_, _ = ticket.Abandon()
 	failed, _ := enter(l, "m", "b")
@@ -299,8 +294,7 @@ func TestAbandonAfterEndWithoutTheMutexDoesNothing(t *testing.T) {
 
 func TestSecondTicketOfAContenderReplacesTheFirst(t *testing.T) {
 	s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusQueued}}
-	l := NewWaiters(s)
-	first, woken := enter(l, "m", "a")
+	l, first, woken := wait(s)
 	enter(l, "m", "b")
 	second, b := enter(l, "m", "a")
 	woken.expect(t, 1)
@@ -366,8 +360,7 @@ func TestWaitersAreListedByArrivalAndRemovedAtTheEnd(t *testing.T) {
 func TestTicketEndsExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
 	for i := range 2000 {
 		s := &fakeEnder{outcome: simba.Outcome{Status: simba.StatusTimeout}}
-		l := NewWaiters(s)
-		ticket, b := enter(l, "m", "a")
+		l, ticket, b := wait(s)
 		var all sync.WaitGroup
 		var granted atomic.Int32
 		for k := range 3 {

@@ -79,8 +79,8 @@ func Go(t testing.TB, bug, command string, args ...string) (output string, err e
 
 // TestsCatch checks that the tests of a package catch its bugs: those whose names begin with prefix.
 // caught maps each of them to the test that must fail. Some bugs prevent an event for which that
-// test waits; such a test fails after the time atMost.
-func TestsCatch(t *testing.T, prefix, folder string, atMost time.Duration, caught map[string]string) {
+// test waits; such a test fails after the time atMost. args are more arguments of go test.
+func TestsCatch(t *testing.T, prefix, folder string, atMost time.Duration, caught map[string]string, args ...string) {
 	t.Helper()
 	for _, bug := range Names(t) {
 		if strings.HasPrefix(bug, prefix) && caught[bug] == "" {
@@ -91,7 +91,8 @@ func TestsCatch(t *testing.T, prefix, folder string, atMost time.Duration, caugh
 	for bug, test := range caught {
 		t.Run(bug, func(t *testing.T) {
 			pattern := "^" + strings.ReplaceAll(test, "/", "$/^") + "$"
-			out, err := Go(t, bug, "test", "-count", "1", "-vet", "off", "-run", pattern, "-timeout", atMost.String(), folder)
+			args := append([]string{"-count", "1", "-vet", "off", "-run", pattern, "-timeout", atMost.String(), folder}, args...)
+			out, err := Go(t, bug, "test", args...)
 			waits := strings.Contains(out, "test timed out") && strings.Contains(out, "\t"+test+" (")
 			if err == nil || !waits && !strings.Contains(out, "--- FAIL: "+test) {
 				t.Errorf("go test ends with %v, want a failure of %s:\n%s", err, test, out)
