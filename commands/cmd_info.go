@@ -20,8 +20,7 @@ import (
 
 var infoCommands = []command{
 	{
-		name: "info", arity: -1, flags: loading | stale, categories: catDangerous,
-		group: "server", since: "1.0.0", run: (*client).info,
+		name: "info", arity: -1, flags: loading | stale, categories: catDangerous, since: "1.0.0", run: (*client).info,
 		summary: "Get information and statistics about the server",
 		args:    "[section [section ...]]",
 	},
@@ -86,7 +85,7 @@ func (s *section) wanted(names [][]byte) bool {
 		case equalFold(name, "DEFAULT"):
 			return !s.extra
 		}
-		return equalFold(name, strings.ToUpper(s.name))
+		return equalFold(name, s.name)
 	})
 }
 

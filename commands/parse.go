@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"bytes"
 	"math"
 	"slices"
 	"strconv"
@@ -13,39 +14,16 @@ import (
 // parseInt reads a decimal integer as strictly as Redis does: an optional minus sign, and digits
 // without a leading zero.
 func parseInt(b []byte) (int64, bool) {
-	digits, negative := b, false
-	if len(b) > 0 && b[0] == '-' {
-		digits, negative = b[1:], true
-	}
-	n, ok := parseUint(digits)
-	switch {
-	case !ok:
-		return 0, false
-	case negative && n == 0, negative && n > 1<<63, !negative && n > math.MaxInt64:
-		return 0, false
-	case negative:
-		return -int64(n), true
-	}
-	return int64(n), true
+	n, err := strconv.ParseInt(string(b), 10, 64)
+	var canonical [20]byte
+	return n, err == nil && bytes.Equal(strconv.AppendInt(canonical[:0], n, 10), b)
 }
 
 // parseUint is parseInt without a sign.
 func parseUint(b []byte) (uint64, bool) {
-	if len(b) == 0 || len(b) > 20 || b[0] == '0' && len(b) > 1 {
-		return 0, false
-	}
-	var n uint64
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return 0, false
-		}
-		d := uint64(c - '0')
-		if n > (math.MaxUint64-d)/10 {
-			return 0, false
-		}
-		n = n*10 + d
-	}
-	return n, true
+	n, err := strconv.ParseUint(string(b), 10, 64)
+	var canonical [20]byte
+	return n, err == nil && bytes.Equal(strconv.AppendUint(canonical[:0], n, 10), b)
 }
 
 // parseMillis reads a time in milliseconds. name is the argument's name in errors, as in the
@@ -91,20 +69,9 @@ func parseToken(name string, b []byte) (uint64, error) {
 	return uint64(n), err
 }
 
-// equalFold reports whether b equals word, without regard to case. word is ASCII in upper case.
+// equalFold reports whether b equals word, an ASCII text, without regard to the case of ASCII letters.
 func equalFold(b []byte, word string) bool {
-	if len(b) != len(word) {
-		return false
-	}
-	for i, c := range b {
-		if 'a' <= c && c <= 'z' {
-			c -= 'a' - 'A'
-		}
-		if c != word[i] {
-			return false
-		}
-	}
-	return true
+	return len(b) == len(word) && strings.EqualFold(string(b), word)
 }
 
 // shorten cuts a client's text to 128 bytes, for an error.

@@ -1,6 +1,9 @@
 package resp
 
-import "strings"
+import (
+	"strconv"
+	"strings"
+)
 
 // inline reads a command from a line of words.
 func (r *reader) inline(line []byte, unauth bool) error {
@@ -51,12 +54,10 @@ func unquote(line []byte, i int) (n, rest int, ok bool) {
 				return 0, 0, false
 			}
 			return n, i + 1, true
-		case quote == '"' && c == '\\' && i+3 < len(line) && line[i+1] == 'x' && isHex(line[i+2]) && isHex(line[i+3]):
-			c = unhex(line[i+2])<<4 | unhex(line[i+3])
-			i += 3
 		case quote == '"' && c == '\\' && i+1 < len(line):
-			i++
-			c = unescape(line[i])
+			var length int
+			c, length = unescape(line[i:])
+			i += length - 1
 		case quote == '\'' && c == '\\' && i+1 < len(line) && line[i+1] == '\'':
 			i++
 			c = '\''
@@ -67,12 +68,18 @@ func unquote(line []byte, i int) (n, rest int, ok bool) {
 	return n, i, quote == 0
 }
 
-// unescape returns the byte of the escape \c.
-func unescape(c byte) byte {
-	if i := strings.IndexByte("nrtba", c); i >= 0 {
-		return "\n\r\t\b\a"[i]
+// unescape returns the byte of the escape at the beginning of text, and the length of the escape.
+// The text has the backslash and at least one more byte.
+func unescape(text []byte) (c byte, length int) {
+	if len(text) >= len(`\xHH`) && text[1] == 'x' {
+		if hex, err := strconv.ParseUint(string(text[2:4]), 16, 8); err == nil {
+			return byte(hex), len(`\xHH`)
+		}
 	}
-	return c
+	if i := strings.IndexByte("nrtba", text[1]); i >= 0 {
+		return "\n\r\t\b\a"[i], 2
+	}
+	return text[1], 2
 }
 
 func skipSpace(line []byte, i int) int {
@@ -84,14 +91,3 @@ func skipSpace(line []byte, i int) int {
 
 // isSpace is C's isspace.
 func isSpace(c byte) bool { return c == ' ' || c >= '\t' && c <= '\r' }
-
-func isHex(c byte) bool {
-	return c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'f'
-}
-
-func unhex(c byte) byte {
-	if c <= '9' {
-		return c - '0'
-	}
-	return c | 0x20 - 'a' + 10
-}
