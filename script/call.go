@@ -1,6 +1,7 @@
 package script
 
 import (
+	"github.com/tidwall/redcon"
 	lua "github.com/yuin/gopher-lua"
 )
 
@@ -60,11 +61,8 @@ func (s *state) call(L *lua.LState) lua.LValue {
 		s.args = append(s.args, s.arena[start:len(s.arena):len(s.arena)])
 	}
 	s.spend(L, size/64)
-	in := reader{reply: s.host.Call(s.args)}
-	v := in.value()
-	if in.bad {
-		return errorTable("ERR the reply of the command cannot be read")
-	}
-	s.spend(L, len(in.reply)/64)
-	return v
+	reply := s.host.Call(s.args)
+	s.spend(L, len(reply)/64)
+	_, v := redcon.ReadNextRESP(reply)
+	return luaValue(v)
 }
