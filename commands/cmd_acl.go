@@ -12,7 +12,7 @@ import (
 
 var aclCommands = []command{
 	{
-		name: "acl", arity: -2, group: "server", since: "6.0.0",
+		name: "acl", arity: -2, since: "6.0.0",
 		summary: "A container for Access List Control commands",
 		subs: []command{
 			{

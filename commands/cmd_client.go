@@ -10,47 +10,47 @@ import (
 
 var clientCommands = []command{
 	{
-		name: "client", arity: -2, group: "connection", since: "2.4.0",
+		name: "client", arity: -2, since: "2.4.0",
 		summary: "A container for client connection commands",
 		subs: []command{
 			{
-				name: "getname", arity: 2, flags: control, categories: catConnection, since: "2.6.9", run: (*client).clientGetName,
+				name: "getname", arity: 2, flags: control, since: "2.6.9", run: (*client).clientGetName,
 				summary: "Get the current connection name",
 			},
 			{
-				name: "id", arity: 2, flags: control, categories: catConnection, since: "5.0.0", run: (*client).clientID,
+				name: "id", arity: 2, flags: control, since: "5.0.0", run: (*client).clientID,
 				summary: "Returns the client ID for the current connection",
 			},
 			{
-				name: "info", arity: 2, flags: control, categories: catConnection, since: "6.2.0", run: (*client).clientInfo,
+				name: "info", arity: 2, flags: control, since: "6.2.0", run: (*client).clientInfo,
 				summary: "Returns information about the current client connection.",
 			},
 			{
-				name: "kill", arity: -3, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientKill,
+				name: "kill", arity: -3, flags: adminControl, since: "2.4.0", run: (*client).clientKill,
 				summary: "Kill the connection of a client",
 				args:    "<ip:port | ID client-id | USER username | ADDR ip:port | SKIPME yes/no>",
 			},
 			{
-				name: "list", arity: -2, flags: adminControl, categories: catConnection, since: "2.4.0", run: (*client).clientList,
+				name: "list", arity: -2, flags: adminControl, since: "2.4.0", run: (*client).clientList,
 				summary: "Get the list of client connections",
 			},
 			{
-				name: "setinfo", arity: 4, flags: control, categories: catConnection, since: "7.2.0", run: (*client).clientSetInfo,
+				name: "setinfo", arity: 4, flags: control, since: "7.2.0", run: (*client).clientSetInfo,
 				summary: "Set client or connection specific info",
 				args:    "<LIB-NAME libname | LIB-VER libver>",
 			},
 			{
-				name: "setname", arity: 3, flags: control, categories: catConnection, since: "2.6.9", run: (*client).clientSetName,
+				name: "setname", arity: 3, flags: control, since: "2.6.9", run: (*client).clientSetName,
 				summary: "Set the current connection name",
 				args:    "connection-name",
 			},
 			{
-				name: "tracking", arity: -3, flags: control, categories: catConnection, since: "6.0.0", run: (*client).clientTracking,
+				name: "tracking", arity: -3, flags: control, since: "6.0.0", run: (*client).clientTracking,
 				summary: "Enable or disable server assisted client side caching, which is not supported",
 				args:    "<ON | OFF>",
 			},
 			{
-				name: "unblock", arity: -3, flags: adminControl, categories: catConnection, since: "5.0.0", run: (*client).clientUnblock,
+				name: "unblock", arity: -3, flags: adminControl, since: "5.0.0", run: (*client).clientUnblock,
 				summary: "Unblock a client blocked in a blocking command from a different connection",
 				args:    "client-id [TIMEOUT | ERROR]",
 			},

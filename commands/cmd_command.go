@@ -2,17 +2,16 @@ package commands
 
 var commandCommands = []command{
 	{
-		name: "command", arity: -1, flags: loading | stale, categories: catConnection,
-		group: "server", since: "2.8.13", run: (*client).commandInfo,
+		name: "command", arity: -1, flags: loading | stale, since: "2.8.13", run: (*client).commandInfo,
 		summary: "Get array of command details",
 		subs: []command{
 			{
-				name: "docs", arity: -2, flags: loading | stale, categories: catConnection, since: "7.0.0", run: (*client).commandDocs,
+				name: "docs", arity: -2, flags: loading | stale, since: "7.0.0", run: (*client).commandDocs,
 				summary: "Get array of specific command documentation",
 				args:    "[command-name [command-name ...]]",
 			},
 			{
-				name: "info", arity: -2, flags: loading | stale, categories: catConnection, since: "2.8.13", run: (*client).commandInfo,
+				name: "info", arity: -2, flags: loading | stale, since: "2.8.13", run: (*client).commandInfo,
 				summary: "Get array of specific command details, or all when no argument is given.",
 				args:    "[command-name [command-name ...]]",
 			},

@@ -11,7 +11,7 @@ import (
 
 var configCommands = []command{
 	{
-		name: "config", arity: -2, group: "server", since: "2.0.0",
+		name: "config", arity: -2, since: "2.0.0",
 		summary: "A container for server configuration commands",
 		subs: []command{
 			{

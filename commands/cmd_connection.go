@@ -10,42 +10,35 @@ import (
 
 var connectionCommands = []command{
 	{
-		name: "auth", arity: -2, flags: control | fast | noAuth | allowBusy | secret, categories: catConnection,
-		group: "connection", since: "1.0.0", run: (*client).auth,
+		name: "auth", arity: -2, flags: control | fast | noAuth | allowBusy | secret, since: "1.0.0", run: (*client).auth,
 		summary: "Authenticate to the server",
 		args:    "[username] password",
 	},
 	{
-		name: "echo", arity: 2, flags: loading | stale | fast, categories: catConnection,
-		group: "connection", since: "1.0.0", run: withoutTx(echo), keyed: echo,
+		name: "echo", arity: 2, flags: loading | stale | fast, since: "1.0.0", run: withoutTx(echo), keyed: echo,
 		summary: "Echo the given string",
 		args:    "message",
 	},
 	{
-		name: "hello", arity: -1, flags: control | fast | noAuth | allowBusy | secret, categories: catConnection,
-		group: "connection", since: "6.0.0", run: (*client).hello,
+		name: "hello", arity: -1, flags: control | fast | noAuth | allowBusy | secret, since: "6.0.0", run: (*client).hello,
 		summary: "Handshake with the server",
 		args:    "[protover [AUTH username password] [SETNAME clientname]]",
 	},
 	{
-		name: "ping", arity: -1, flags: fast | subMode, categories: catConnection,
-		group: "connection", since: "1.0.0", run: withoutTx(ping), keyed: ping,
+		name: "ping", arity: -1, flags: fast | subMode, since: "1.0.0", run: withoutTx(ping), keyed: ping,
 		summary: "Ping the server",
 		args:    "[message]",
 	},
 	{
-		name: "quit", arity: -1, flags: control | fast | noAuth | allowBusy | immediate | subMode, categories: catConnection,
-		group: "connection", since: "1.0.0", run: (*client).quit,
+		name: "quit", arity: -1, flags: control | fast | noAuth | allowBusy | immediate | subMode, since: "1.0.0", run: (*client).quit,
 		summary: "Close the connection",
 	},
 	{
-		name: "reset", arity: 1, flags: control | fast | noAuth | allowBusy | immediate | subMode, categories: catConnection,
-		group: "connection", since: "6.2.0", run: (*client).reset,
+		name: "reset", arity: 1, flags: control | fast | noAuth | allowBusy | immediate | subMode, since: "6.2.0", run: (*client).reset,
 		summary: "Reset the connection",
 	},
 	{
-		name: "select", arity: 2, flags: loading | stale | fast, categories: catConnection,
-		group: "connection", since: "1.0.0", run: withoutTx(selectDB), keyed: selectDB,
+		name: "select", arity: 2, flags: loading | stale | fast, since: "1.0.0", run: withoutTx(selectDB), keyed: selectDB,
 		summary: "Change the selected database for the current connection; there is only 0",
 		args:    "index",
 	},

@@ -12,26 +12,22 @@ import (
 
 var counterCommands = []command{
 	{
-		name: "decr", arity: 2, flags: write | denyoom | fast, categories: catString, keys: oneKey(valueRead | valueWritten),
-		group: "string", since: "1.0.0", keyed: decr,
+		name: "decr", arity: 2, flags: write | denyoom | fast, keys: oneKey(valueRead | valueWritten), since: "1.0.0", keyed: decr,
 		summary: "Decrement the integer value of a lock key by one; its tenure goes on",
 		args:    "key",
 	},
 	{
-		name: "decrby", arity: 3, flags: write | denyoom | fast, categories: catString, keys: oneKey(valueRead | valueWritten),
-		group: "string", since: "1.0.0", keyed: decrby,
+		name: "decrby", arity: 3, flags: write | denyoom | fast, keys: oneKey(valueRead | valueWritten), since: "1.0.0", keyed: decrby,
 		summary: "Decrement the integer value of a lock key by the given number",
 		args:    "key decrement",
 	},
 	{
-		name: "incr", arity: 2, flags: write | denyoom | fast, categories: catString, keys: oneKey(valueRead | valueWritten),
-		group: "string", since: "1.0.0", keyed: incr,
+		name: "incr", arity: 2, flags: write | denyoom | fast, keys: oneKey(valueRead | valueWritten), since: "1.0.0", keyed: incr,
 		summary: "Increment the integer value of a lock key by one; its tenure goes on",
 		args:    "key",
 	},
 	{
-		name: "incrby", arity: 3, flags: write | denyoom | fast, categories: catString, keys: oneKey(valueRead | valueWritten),
-		group: "string", since: "1.0.0", keyed: incrby,
+		name: "incrby", arity: 3, flags: write | denyoom | fast, keys: oneKey(valueRead | valueWritten), since: "1.0.0", keyed: incrby,
 		summary: "Increment the integer value of a lock key by the given amount",
 		args:    "key increment",
 	},

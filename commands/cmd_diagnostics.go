@@ -4,8 +4,7 @@ import "math"
 
 var monitorCommands = []command{
 	{
-		name: "monitor", arity: 1, flags: adminControl | unqueued,
-		group: "server", since: "1.0.0", run: (*client).startMonitor,
+		name: "monitor", arity: 1, flags: adminControl | unqueued, since: "1.0.0", run: (*client).startMonitor,
 		summary: "Listen for all requests received by the server in real time",
 	},
 }
@@ -23,7 +22,7 @@ func (c *client) startMonitor([][]byte) error {
 
 var slowlogCommands = []command{
 	{
-		name: "slowlog", arity: -2, group: "server", since: "2.2.12",
+		name: "slowlog", arity: -2, since: "2.2.12",
 		summary: "A container for slow log commands",
 		subs: []command{
 			{

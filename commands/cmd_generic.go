@@ -4,20 +4,17 @@ import "github.com/simba-resp/simba-resp"
 
 var genericCommands = []command{
 	{
-		name: "del", arity: -2, flags: write, categories: catKeyspace, keys: manyKeys(valueWritten),
-		group: "generic", since: "1.0.0", keyed: del,
+		name: "del", arity: -2, flags: write, keys: manyKeys(valueWritten), since: "1.0.0", keyed: del,
 		summary: "Release the mutexes of lock keys, or empty queues",
 		args:    "key [key ...]",
 	},
 	{
-		name: "exists", arity: -2, flags: readonly | fast, categories: catKeyspace, keys: manyKeys(existence),
-		group: "generic", since: "1.0.0", keyed: exists,
+		name: "exists", arity: -2, flags: readonly | fast, keys: manyKeys(existence), since: "1.0.0", keyed: exists,
 		summary: "Determine if a lock key exists",
 		args:    "key [key ...]",
 	},
 	{
-		name: "unlink", arity: -2, flags: write | fast, categories: catKeyspace, keys: manyKeys(valueWritten),
-		group: "generic", since: "4.0.0", keyed: del,
+		name: "unlink", arity: -2, flags: write | fast, keys: manyKeys(valueWritten), since: "4.0.0", keyed: del,
 		summary: "Release the mutexes of lock keys, or empty queues, as DEL",
 		args:    "key [key ...]",
 	},

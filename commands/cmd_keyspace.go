@@ -13,20 +13,18 @@ import (
 
 var keyspaceCommands = []command{
 	{
-		name: "flushall", arity: -1, flags: write | audited, categories: catKeyspace | catDangerous,
-		group: "generic", since: "1.0.0", run: (*client).flush,
+		name: "flushall", arity: -1, flags: write | audited, categories: catDangerous, since: "1.0.0", run: (*client).flush,
 		summary: "Break all tenures, if the setting flush-held-locks allows it",
 		args:    "[ASYNC | SYNC]",
 	},
 	{
-		name: "flushdb", arity: -1, flags: write | audited, categories: catKeyspace | catDangerous,
-		group: "generic", since: "1.0.0", run: (*client).flush,
+		name: "flushdb", arity: -1, flags: write | audited, categories: catDangerous, since: "1.0.0", run: (*client).flush,
 		summary: "Break all tenures, as FLUSHALL: there is one database",
 		args:    "[ASYNC | SYNC]",
 	},
 	{
-		name: "type", arity: 2, flags: readonly | fast, categories: catKeyspace,
-		keys: oneKey(existence), group: "generic", since: "1.0.0", run: (*client).runOnOwner, keyed: typeOf,
+		name: "type", arity: 2, flags: readonly | fast, keys: oneKey(existence),
+		since: "1.0.0", run: (*client).runOnOwner, keyed: typeOf,
 		summary: "Determine the type of a key: string or hash for a mutex that has an owner, zset for a queue",
 		args:    "key",
 	},

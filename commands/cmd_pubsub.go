@@ -15,18 +15,18 @@ var (
 var pubsubCommands = []command{
 	{
 		name: "psubscribe", arity: -2, flags: pubsub | control | unqueued | subMode, channels: listensByGlob,
-		group: "pubsub", since: "2.0.0", run: subscribing(resp.KindPattern),
+		since: "2.0.0", run: subscribing(resp.KindPattern),
 		summary: "Listen for messages published to channels matching the given patterns",
 		args:    "pattern [pattern ...]",
 	},
 	{
 		name: "publish", arity: 3, flags: pubsub | loading | stale | fast | mayReplicate, channels: publishes, actor: noticeOwner,
-		group: "pubsub", since: "2.0.0", run: (*client).publish, keyed: publishKeyed,
+		since: "2.0.0", run: (*client).publish, keyed: publishKeyed,
 		summary: "Post a message to a channel",
 		args:    "channel message",
 	},
 	{
-		name: "pubsub", arity: -2, group: "pubsub", since: "2.8.0",
+		name: "pubsub", arity: -2, since: "2.8.0",
 		summary: "A container for Pub/Sub commands",
 		subs: []command{
 			{
@@ -57,37 +57,37 @@ var pubsubCommands = []command{
 	},
 	{
 		name: "punsubscribe", arity: -1, flags: pubsub | control | unqueued | subMode,
-		group: "pubsub", since: "2.0.0", run: unsubscribing(resp.KindPattern),
+		since: "2.0.0", run: unsubscribing(resp.KindPattern),
 		summary: "Stop listening for messages posted to channels matching the given patterns",
 		args:    "[pattern [pattern ...]]",
 	},
 	{
 		name: "spublish", arity: 3, flags: pubsub | loading | stale | fast, keys: shardChannel, channels: publishes, actor: noticeOwner,
-		group: "pubsub", since: "7.0.0", run: (*client).spublish,
+		since: "7.0.0", run: (*client).spublish,
 		summary: "Post a message to a shard channel",
 		args:    "shardchannel message",
 	},
 	{
 		name: "ssubscribe", arity: -2, flags: pubsub | control | unqueued | subMode, keys: shardChannels, channels: listens,
-		group: "pubsub", since: "7.0.0", run: subscribing(resp.KindShard),
+		since: "7.0.0", run: subscribing(resp.KindShard),
 		summary: "Listen for messages published to the given shard channels",
 		args:    "shardchannel [shardchannel ...]",
 	},
 	{
 		name: "subscribe", arity: -2, flags: pubsub | control | unqueued | subMode, channels: listens,
-		group: "pubsub", since: "2.0.0", run: subscribing(resp.KindChannel),
+		since: "2.0.0", run: subscribing(resp.KindChannel),
 		summary: "Listen for messages published to the given channels",
 		args:    "channel [channel ...]",
 	},
 	{
 		name: "sunsubscribe", arity: -1, flags: pubsub | control | unqueued | subMode, keys: shardChannels,
-		group: "pubsub", since: "7.0.0", run: unsubscribing(resp.KindShard),
+		since: "7.0.0", run: unsubscribing(resp.KindShard),
 		summary: "Stop listening for messages posted to the given shard channels",
 		args:    "[shardchannel [shardchannel ...]]",
 	},
 	{
 		name: "unsubscribe", arity: -1, flags: pubsub | control | unqueued | subMode,
-		group: "pubsub", since: "2.0.0", run: unsubscribing(resp.KindChannel),
+		since: "2.0.0", run: unsubscribing(resp.KindChannel),
 		summary: "Stop listening for messages posted to the given channels",
 		args:    "[channel [channel ...]]",
 	},

@@ -16,19 +16,16 @@ import (
 
 var scanCommands = []command{
 	{
-		name: "dbsize", arity: 1, flags: readonly | fast, categories: catKeyspace,
-		group: "generic", since: "1.0.0", run: withoutTx(dbsize), keyed: dbsize,
+		name: "dbsize", arity: 1, flags: readonly | fast, since: "1.0.0", run: withoutTx(dbsize), keyed: dbsize,
 		summary: "Return the number of mutexes that have an owner",
 	},
 	{
-		name: "keys", arity: 2, flags: readonly, categories: catKeyspace | catDangerous,
-		group: "generic", since: "1.0.0", keyed: keysOf,
+		name: "keys", arity: 2, flags: readonly, categories: catDangerous, since: "1.0.0", keyed: keysOf,
 		summary: "Find all lock keys matching the given pattern",
 		args:    "pattern",
 	},
 	{
-		name: "scan", arity: -2, flags: readonly, categories: catKeyspace,
-		group: "generic", since: "2.8.0", run: withoutTx(scan), keyed: scan,
+		name: "scan", arity: -2, flags: readonly, since: "2.8.0", run: withoutTx(scan), keyed: scan,
 		summary: "Iterate over the keys of the mutexes that have an owner",
 		args:    "cursor [MATCH pattern] [COUNT count]",
 	},

@@ -21,37 +21,33 @@ var scriptKeys = keys{use: valueRead | valueWritten}
 
 var scriptingCommands = []command{
 	{
-		name: "eval", arity: -3, flags: scriptFlags | longArgs, categories: catScripting,
-		keys: scriptKeys, keyCount: scriptKeyArg,
-		group: "scripting", since: "2.6.0", keyed: eval,
+		name: "eval", arity: -3, flags: scriptFlags | longArgs, keys: scriptKeys, keyCount: scriptKeyArg, since: "2.6.0", keyed: eval,
 		summary: "Execute a Lua script server side; a script that fails changes nothing", args: "script numkeys [key [key ...]] [arg [arg ...]]",
 	},
 	{
-		name: "evalsha", arity: -3, flags: scriptFlags, categories: catScripting,
-		keys: scriptKeys, keyCount: scriptKeyArg,
-		group: "scripting", since: "2.6.0", keyed: evalStored,
+		name: "evalsha", arity: -3, flags: scriptFlags, keys: scriptKeys, keyCount: scriptKeyArg, since: "2.6.0", keyed: evalStored,
 		summary: "Execute a Lua script server side", args: "sha1 numkeys [key [key ...]] [arg [arg ...]]",
 	},
 	{
-		name: "script", arity: -2, group: "scripting", since: "2.6.0",
+		name: "script", arity: -2, since: "2.6.0",
 		summary: "A container for Lua scripts management commands",
 		subs: []command{
 			{
-				name: "exists", arity: -3, flags: noscript, categories: catScripting, since: "2.6.0", run: onScripts(scriptExists),
+				name: "exists", arity: -3, flags: noscript, since: "2.6.0", run: onScripts(scriptExists),
 				summary: "Check existence of scripts in the script cache.",
 				args:    "sha1 [sha1 ...]",
 			},
 			{
-				name: "flush", arity: -2, flags: noscript | audited, categories: catScripting, since: "2.6.0", run: onScripts(scriptFlush),
+				name: "flush", arity: -2, flags: noscript | audited, since: "2.6.0", run: onScripts(scriptFlush),
 				summary: "Remove all the scripts from the script cache.",
 				args:    "[ASYNC | SYNC]",
 			},
 			{
-				name: "kill", arity: 2, flags: noscript | allowBusy | audited, categories: catScripting, since: "2.6.0", run: onScripts(scriptKill),
+				name: "kill", arity: 2, flags: noscript | allowBusy | audited, since: "2.6.0", run: onScripts(scriptKill),
 				summary: "Kill the scripts that have run too long.",
 			},
 			{
-				name: "load", arity: 3, flags: noscript | stale | longArgs, categories: catScripting, since: "2.6.0", run: onScripts(scriptLoad),
+				name: "load", arity: 3, flags: noscript | stale | longArgs, since: "2.6.0", run: onScripts(scriptLoad),
 				summary: "Load the specified Lua script into the script cache.",
 				args:    "script",
 			},

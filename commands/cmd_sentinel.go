@@ -21,15 +21,15 @@ var sentinelServes = []string{"auth", "client", "command", "hello", "info", "pin
 
 var sentinelCommands = []command{
 	{
-		name: "sentinel", arity: -2, group: "sentinel", since: "2.8.4",
+		name: "sentinel", arity: -2, since: "2.8.4",
 		summary: "A container for the commands of Redis Sentinel",
 		subs: []command{
-			{name: "get-master-addr-by-name", arity: 3, flags: loading | stale, categories: catConnection, since: "2.8.4", run: (*client).sentinel, summary: "Returns the host and the port of the leader", args: "master-name"},
-			{name: "master", arity: 3, flags: loading | stale, categories: catConnection, since: "2.8.4", run: (*client).sentinel, summary: "Returns the state of the leader", args: "master-name"},
-			{name: "masters", arity: 2, flags: loading | stale, categories: catConnection, since: "2.8.4", run: (*client).sentinel, summary: "Returns a list with the state of the leader"},
-			{name: "replicas", arity: 3, flags: loading | stale, categories: catConnection, since: "5.0.0", run: (*client).sentinel, summary: "Returns the members that do not lead", args: "master-name"},
-			{name: "sentinels", arity: 3, flags: loading | stale, categories: catConnection, since: "2.8.4", run: (*client).sentinel, summary: "Returns an empty list, since a member does not know where the others listen", args: "master-name"},
-			{name: "slaves", arity: 3, flags: loading | stale, categories: catConnection, since: "2.8.0", run: (*client).sentinel, summary: "The old name of REPLICAS", args: "master-name"},
+			{name: "get-master-addr-by-name", arity: 3, flags: loading | stale, since: "2.8.4", run: (*client).sentinel, summary: "Returns the host and the port of the leader", args: "master-name"},
+			{name: "master", arity: 3, flags: loading | stale, since: "2.8.4", run: (*client).sentinel, summary: "Returns the state of the leader", args: "master-name"},
+			{name: "masters", arity: 2, flags: loading | stale, since: "2.8.4", run: (*client).sentinel, summary: "Returns a list with the state of the leader"},
+			{name: "replicas", arity: 3, flags: loading | stale, since: "5.0.0", run: (*client).sentinel, summary: "Returns the members that do not lead", args: "master-name"},
+			{name: "sentinels", arity: 3, flags: loading | stale, since: "2.8.4", run: (*client).sentinel, summary: "Returns an empty list, since a member does not know where the others listen", args: "master-name"},
+			{name: "slaves", arity: 3, flags: loading | stale, since: "2.8.0", run: (*client).sentinel, summary: "The old name of REPLICAS", args: "master-name"},
 		},
 	},
 }

@@ -8,7 +8,7 @@ var serverCommands = []command{
 		summary: "Refused: cluster support is disabled",
 	},
 	{
-		name: "module", arity: -2, group: "server", since: "4.0.0",
+		name: "module", arity: -2, since: "4.0.0",
 		summary: "A container for module commands",
 		subs: []command{{
 			name: "list", arity: 2, flags: adminHidden | noscript, since: "4.0.0", run: (*client).moduleList,
@@ -16,19 +16,16 @@ var serverCommands = []command{
 		}},
 	},
 	{
-		name: "role", arity: 1, flags: control | fast, categories: catAdmin | catDangerous,
-		group: "server", since: "2.8.12", run: (*client).role,
+		name: "role", arity: 1, flags: control | fast, categories: catAdmin | catDangerous, since: "2.8.12", run: (*client).role,
 		summary: "Return the role of the instance in the context of replication",
 	},
 	{
-		name: "shutdown", arity: -1, flags: adminControl | noMulti | allowBusy,
-		group: "server", since: "1.0.0", run: (*client).shutdown,
+		name: "shutdown", arity: -1, flags: adminControl | noMulti | allowBusy, since: "1.0.0", run: (*client).shutdown,
 		summary: "Stop the server; leases stay, on disk",
 		args:    "[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]",
 	},
 	{
-		name: "time", arity: 1, flags: loading | stale | fast,
-		group: "server", since: "2.6.0", run: withoutTx(timeNow), keyed: timeNow,
+		name: "time", arity: 1, flags: loading | stale | fast, since: "2.6.0", run: withoutTx(timeNow), keyed: timeNow,
 		summary: "Return the current server time",
 	},
 }

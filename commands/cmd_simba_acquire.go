@@ -12,7 +12,7 @@ import (
 
 var simbaAcquireRow = command{
 	name: "simba.acquire", arity: -4, flags: write | denyoom | renewing | noscript | blocking, keys: mutexWritten, actor: contenderActor,
-	group: simbaGroup, since: "0.1.0", run: (*client).simbaAcquire,
+	since: "0.1.0", run: (*client).simbaAcquire,
 	summary: "Acquires the mutex, renews its lease, or queues or waits for it",
 	args:    "mutex contender ttl [TRANSITION ms] [WAIT ms [VIA waiter REQUEST n] | NOQUEUE] [SESSION]",
 }

@@ -11,7 +11,7 @@ import (
 )
 
 var simbaBackupRow = command{
-	name: "simba.backup", arity: -2, group: simbaGroup, since: "0.1.0",
+	name: "simba.backup", arity: -2, since: "0.1.0",
 	summary: "A container for the commands that copy the data of a running server",
 	subs: []command{
 		{

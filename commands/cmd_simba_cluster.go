@@ -9,7 +9,7 @@ import (
 const clusterFlags = adminHidden | noscript | noMulti
 
 var simbaClusterRow = command{
-	name: "simba.cluster", arity: -2, group: simbaGroup, since: "0.1.0",
+	name: "simba.cluster", arity: -2, since: "0.1.0",
 	summary: "A container for the commands of a cluster",
 	subs: []command{
 		{name: "status", arity: 2, flags: clusterFlags, since: "0.1.0", run: (*client).manageCluster, summary: "Returns the state of the cluster and of its members"},

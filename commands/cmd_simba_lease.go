@@ -8,28 +8,26 @@ import (
 
 var simbaGuardRow = command{
 	name: "simba.guard", arity: -4, flags: write | fast, keys: mutexWritten, actor: contenderActor,
-	group: simbaGroup, since: "0.1.0", run: (*client).simbaGuard,
+	since: "0.1.0", run: (*client).simbaGuard,
 	summary: "Renews the lease if the contender is still the owner",
 	args:    "mutex contender ttl [TRANSITION ms] [TOKEN token]",
 }
 
 var simbaReleaseRow = command{
 	name: "simba.release", arity: -3, flags: write | fast, keys: mutexWritten, actor: contenderActor,
-	group: simbaGroup, since: "0.1.0", run: (*client).simbaRelease,
+	since: "0.1.0", run: (*client).simbaRelease,
 	summary: "Releases the mutex, or leaves its queue",
 	args:    "mutex contender [TOKEN token | VIA waiter REQUEST n]",
 }
 
 var simbaCheckRow = command{
-	name: "simba.check", arity: 3, flags: readonly | fast, keys: mutexRead,
-	group: simbaGroup, since: "0.1.0", run: (*client).simbaCheck,
+	name: "simba.check", arity: 3, flags: readonly | fast, keys: mutexRead, since: "0.1.0", run: (*client).simbaCheck,
 	summary: "Reports whether a token is that of the present tenure, for a protected resource",
 	args:    "mutex token",
 }
 
 var simbaBreakRow = command{
-	name: "simba.break", arity: -2, flags: write | admin, keys: mutexWritten,
-	group: simbaGroup, since: "0.1.0", run: (*client).simbaBreak,
+	name: "simba.break", arity: -2, flags: write | admin, keys: mutexWritten, since: "0.1.0", run: (*client).simbaBreak,
 	summary: "Ends the tenure of any owner and hands the mutex off to the next waiter",
 	args:    "mutex [REASON text]",
 }

@@ -8,8 +8,7 @@ import (
 )
 
 var simbaNextRow = command{
-	name: "simba.next", arity: 3, flags: noscript | blocking | noMulti,
-	group: simbaGroup, since: "0.1.0", run: (*client).simbaNext,
+	name: "simba.next", arity: 3, flags: noscript | blocking | noMulti, since: "0.1.0", run: (*client).simbaNext,
 	summary: "Returns the outcomes of the requests that wait via the waiter, or waits for one",
 	args:    "waiter ms",
 }

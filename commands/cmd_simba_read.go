@@ -10,29 +10,25 @@ import (
 )
 
 var simbaOwnerRow = command{
-	name: "simba.owner", arity: 2, flags: readonly | fast, keys: mutexRead,
-	group: simbaGroup, since: "0.1.0", run: (*client).simbaOwner,
+	name: "simba.owner", arity: 2, flags: readonly | fast, keys: mutexRead, since: "0.1.0", run: (*client).simbaOwner,
 	summary: "Shows the owner of the mutex, its token, its windows, its start and its connection",
 	args:    "mutex",
 }
 
 var simbaQueueRow = command{
-	name: "simba.queue", arity: -2, flags: readonly, keys: mutexRead,
-	group: simbaGroup, since: "0.1.0", run: (*client).simbaQueue,
+	name: "simba.queue", arity: -2, flags: readonly, keys: mutexRead, since: "0.1.0", run: (*client).simbaQueue,
 	summary: "Lists the waiters of the mutex, in order",
 	args:    "mutex [COUNT count]",
 }
 
 var simbaScanRow = command{
-	name: "simba.scan", arity: -2, flags: readonly,
-	group: simbaGroup, since: "0.1.0", run: (*client).simbaScan,
+	name: "simba.scan", arity: -2, flags: readonly, since: "0.1.0", run: (*client).simbaScan,
 	summary: "Iterates over the mutexes that have an owner or waiters",
 	args:    "cursor [MATCH pattern] [COUNT count] [STATE <held | contended>]",
 }
 
 var simbaHistoryRow = command{
-	name: "simba.history", arity: -2, flags: readonly, keys: mutexRead,
-	group: simbaGroup, since: "0.1.0", run: (*client).simbaHistory,
+	name: "simba.history", arity: -2, flags: readonly, keys: mutexRead, since: "0.1.0", run: (*client).simbaHistory,
 	summary: "Lists the events of the mutex and its queue, oldest first",
 	args:    "mutex [COUNT count] [SINCE seq]",
 }

@@ -16,38 +16,33 @@ import (
 
 var queueCommands = []command{
 	{
-		name: "zadd", arity: -4, flags: write | denyoom | fast, categories: catSortedSet, keys: oneKey(valueWritten), actor: newMembers,
-		group: "sorted-set", since: "1.2.0", keyed: zadd,
+		name: "zadd", arity: -4, flags: write | denyoom | fast, keys: oneKey(valueWritten), actor: newMembers,
+		since: "1.2.0", keyed: zadd,
 		summary: "Add one or more contenders to the queue of a mutex, or move them in it",
 		args:    "key [NX] score member [score member ...]",
 	},
 	{
-		name: "zrem", arity: -3, flags: write | fast, categories: catSortedSet, keys: oneKey(valueWritten), actor: oldMembers,
-		group: "sorted-set", since: "1.2.0", keyed: zrem,
+		name: "zrem", arity: -3, flags: write | fast, keys: oneKey(valueWritten), actor: oldMembers, since: "1.2.0", keyed: zrem,
 		summary: "Remove one or more contenders from the queue of a mutex; a free mutex is handed off to them",
 		args:    "key member [member ...]",
 	},
 	{
-		name: "zscore", arity: 3, flags: readonly | fast, categories: catSortedSet, keys: oneKey(valueRead),
-		group: "sorted-set", since: "1.2.0", keyed: zscore,
+		name: "zscore", arity: 3, flags: readonly | fast, keys: oneKey(valueRead), since: "1.2.0", keyed: zscore,
 		summary: "Get the score of a contender in the queue of a mutex, its time of arrival in Unix seconds",
 		args:    "key member",
 	},
 	{
-		name: "zcard", arity: 2, flags: readonly | fast, categories: catSortedSet, keys: oneKey(existence),
-		group: "sorted-set", since: "1.2.0", keyed: zcard,
+		name: "zcard", arity: 2, flags: readonly | fast, keys: oneKey(existence), since: "1.2.0", keyed: zcard,
 		summary: "Get the number of contenders in the queue of a mutex",
 		args:    "key",
 	},
 	{
-		name: "zrange", arity: -4, flags: readonly, categories: catSortedSet, keys: oneKey(valueRead),
-		group: "sorted-set", since: "1.2.0", keyed: ranging(false),
+		name: "zrange", arity: -4, flags: readonly, keys: oneKey(valueRead), since: "1.2.0", keyed: ranging(false),
 		summary: "Return a range of contenders in the queue of a mutex, by index",
 		args:    "key start stop [WITHSCORES]",
 	},
 	{
-		name: "zrevrange", arity: -4, flags: readonly, categories: catSortedSet, keys: oneKey(valueRead),
-		group: "sorted-set", since: "1.2.0", keyed: ranging(true),
+		name: "zrevrange", arity: -4, flags: readonly, keys: oneKey(valueRead), since: "1.2.0", keyed: ranging(true),
 		summary: "Return a range of contenders in the queue of a mutex, by index, the last one first",
 		args:    "key start stop [WITHSCORES]",
 	},

@@ -9,18 +9,15 @@ import (
 
 var transactionCommands = []command{
 	{
-		name: "discard", arity: 1, flags: control | fast | allowBusy | immediate, categories: catTransaction,
-		group: "transactions", since: "2.0.0", run: (*client).discard,
+		name: "discard", arity: 1, flags: control | fast | allowBusy | immediate, since: "2.0.0", run: (*client).discard,
 		summary: "Discard all commands issued after MULTI",
 	},
 	{
-		name: "exec", arity: 1, flags: control | skipSlowlog | immediate | unmonitored, categories: catTransaction,
-		group: "transactions", since: "1.2.0", run: (*client).exec,
+		name: "exec", arity: 1, flags: control | skipSlowlog | immediate | unmonitored, since: "1.2.0", run: (*client).exec,
 		summary: "Execute all commands issued after MULTI, in one step unless SIMBA.* is among them; no command blocks",
 	},
 	{
-		name: "multi", arity: 1, flags: control | fast | allowBusy | immediate, categories: catTransaction,
-		group: "transactions", since: "1.2.0", run: (*client).beginMulti,
+		name: "multi", arity: 1, flags: control | fast | allowBusy | immediate, since: "1.2.0", run: (*client).beginMulti,
 		summary: "Mark the start of a transaction block",
 	},
 }
@@ -239,14 +236,12 @@ func (t *keyTx) runSome(tx *transaction, ran int) int {
 
 var watchCommands = []command{
 	{
-		name: "unwatch", arity: 1, flags: control | fast | allowBusy, categories: catTransaction,
-		group: "transactions", since: "2.2.0", run: withoutTx(unwatch), keyed: unwatch,
+		name: "unwatch", arity: 1, flags: control | fast | allowBusy, since: "2.2.0", run: withoutTx(unwatch), keyed: unwatch,
 		summary: "Forget about all watched keys",
 	},
 	{
-		name: "watch", arity: -2, flags: control | fast | allowBusy | immediate, categories: catTransaction,
-		keys:  keys{first: 1, last: -1, step: 1, use: existence},
-		group: "transactions", since: "2.2.0", run: (*client).watchKeys,
+		name: "watch", arity: -2, flags: control | fast | allowBusy | immediate, keys: manyKeys(existence),
+		since: "2.2.0", run: (*client).watchKeys,
 		summary: "Watch the given keys to determine execution of the MULTI/EXEC block",
 		args:    "key [key ...]",
 	},

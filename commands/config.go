@@ -160,13 +160,31 @@ func Catalog() *access.Catalog {
 }
 
 // families returns the rows of this package, in the order of the documentation.
-func families() [][]command {
-	return [][]command{
-		simbaCommands, connectionCommands, clientCommands, pubsubCommands, transactionCommands, watchCommands, scriptingCommands,
-		scanCommands, keyspaceCommands, stringCommands, counterCommands, genericCommands, expireCommands, hashCommands,
-		queueCommands,
-		aclCommands, commandCommands, configCommands, infoCommands, monitorCommands,
-		serverCommands, slowlogCommands, sentinelCommands,
+func families() []family {
+	return []family{
+		{simbaGroup, 0, simbaCommands},
+		{"connection", catConnection, connectionCommands},
+		{"connection", catConnection, clientCommands},
+		{"pubsub", 0, pubsubCommands},
+		{"transactions", catTransaction, transactionCommands},
+		{"transactions", catTransaction, watchCommands},
+		{"scripting", catScripting, scriptingCommands},
+		{"generic", catKeyspace, scanCommands},
+		{"generic", catKeyspace, keyspaceCommands},
+		{"string", catString, stringCommands},
+		{"string", catString, counterCommands},
+		{"generic", catKeyspace, genericCommands},
+		{"generic", catKeyspace, expireCommands},
+		{"hash", catHash, hashCommands},
+		{"sorted-set", catSortedSet, queueCommands},
+		{"server", 0, aclCommands},
+		{"server", catConnection, commandCommands},
+		{"server", 0, configCommands},
+		{"server", 0, infoCommands},
+		{"server", 0, monitorCommands},
+		{"server", 0, serverCommands},
+		{"server", 0, slowlogCommands},
+		{"sentinel", catConnection, sentinelCommands},
 	}
 }
 
@@ -184,8 +202,7 @@ var simbaCommands = []command{
 	simbaBackupRow,
 	simbaClusterRow,
 	{
-		name: "simba.help", arity: 1, flags: loading | stale | fast,
-		group: simbaGroup, since: "0.1.0", run: (*client).simbaHelp,
+		name: "simba.help", arity: 1, flags: loading | stale | fast, since: "0.1.0", run: (*client).simbaHelp,
 		summary: "Shows the syntax of the SIMBA commands",
 	},
 }

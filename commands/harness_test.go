@@ -12,7 +12,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -471,14 +470,16 @@ func readFrame(r *bufio.Reader) (string, error) {
 // keyspace.
 func backendRows() iter.Seq2[string, command] {
 	return func(yield func(string, command) bool) {
-		for _, row := range slices.Concat(families()...) {
-			for _, sub := range row.subs {
-				if sub.run != nil && sub.flags&(readonly|write) != 0 && !yield(row.name+"|"+sub.name, sub) {
+		for _, f := range families() {
+			for _, row := range f.rows {
+				for _, sub := range row.subs {
+					if sub.run != nil && sub.flags&(readonly|write) != 0 && !yield(row.name+"|"+sub.name, sub) {
+						return
+					}
+				}
+				if row.run != nil && row.flags&(readonly|write) != 0 && !yield(row.name, row) {
 					return
 				}
-			}
-			if row.run != nil && row.flags&(readonly|write) != 0 && !yield(row.name, row) {
-				return
 			}
 		}
 	}

@@ -1,7 +1,9 @@
 package commands
 
 import (
+	"cmp"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,12 +16,12 @@ type command struct {
 	name       string // lower case; "kill" is the name of CLIENT KILL
 	arity      int    // number of arguments, the name included; -n = n or more
 	flags      flag
-	categories category // in addition to those that follow from flags
+	categories category // in addition to those of the family, and to those that follow from flags
 	keys       keys
 	keyCount   int // index of the number of keys; the keys follow it; 0 = see the field keys
 	channels   channelUse
 	actor      actor
-	group      string
+	group      string // "" = that of the family
 	since      string // first version with the command: of this server for SIMBA.*, else of Redis
 	summary    string
 	args       string    // the arguments, in the notation of Redis' documentation
@@ -31,6 +33,13 @@ type command struct {
 	// EXEC and scripts run several commands in one transaction. Outside EXEC and scripts, each
 	// call has a transaction of its own if run is nil.
 	keyed keyedCommand
+}
+
+// family is the rows of one part of the table, with what they have in common.
+type family struct {
+	group      string
+	categories category // of the commands and subcommands, but not of containers that only contain
+	rows       []command
 }
 
 // keys says which arguments are keys. The zero value means none.
@@ -45,6 +54,9 @@ func oneKey(use access.Use) keys { return keys{first: 1, last: 1, step: 1, use: 
 
 // manyKeys returns keys for a command whose arguments are all keys.
 func manyKeys(use access.Use) keys { return keys{first: 1, last: -1, step: 1, use: use} }
+
+// keyPairs are the keys of a command whose arguments are keys, each followed by its new value.
+var keyPairs = keys{first: 1, last: -1, step: 2, use: valueWritten}
 
 // How commands use keys.
 const (
@@ -251,11 +263,11 @@ type table struct {
 // maxName is the longest name that lookup finds, in bytes.
 const maxName = 32
 
-func newTable(families [][]command) *table {
+func newTable(families []family) *table {
 	t := &table{byName: make(map[string]*entry)}
-	for _, family := range families {
-		for i := range family {
-			e := newEntry(&family[i], nil)
+	for i := range families {
+		for _, row := range families[i].rows {
+			e := newEntry(row, &families[i], nil)
 			t.entries = append(t.entries, e)
 			t.byName[e.name] = e
 		}
@@ -268,30 +280,29 @@ func newTable(families [][]command) *table {
 	return t
 }
 
-func newEntry(line *command, container *entry) *entry {
-	own := *line
-	if own.run == nil && own.keyed != nil {
-		own.run = (*client).runKeyed
+func newEntry(row command, f *family, container *entry) *entry {
+	if row.run == nil && row.keyed != nil {
+		row.run = (*client).runKeyed
 	}
-	if own.acl()&catAdmin != 0 {
-		own.flags |= audited
+	if row.run != nil {
+		row.categories |= f.categories
 	}
-	e := &entry{command: &own, full: line.name, container: container}
+	row.group = cmp.Or(row.group, f.group)
+	if row.acl()&catAdmin != 0 {
+		row.flags |= audited
+	}
+	e := &entry{command: &row, full: row.name, container: container}
 	if container != nil {
-		e.full = container.name + "|" + line.name
+		e.full = container.name + "|" + row.name
 	}
-	if line.subs == nil {
+	if row.subs == nil {
 		return e
 	}
 	e.bySub = make(map[string]*entry)
-	help := command{name: "help", arity: 2, flags: loading | stale, group: line.group, since: "5.0.0",
-		categories: line.subs[0].categories, run: (*client).help,
+	help := command{name: "help", arity: 2, flags: loading | stale, since: "5.0.0", run: (*client).help,
 		summary: "Show helpful text about the different subcommands"}
-	for _, sub := range append(line.subs[:len(line.subs):len(line.subs)], help) {
-		if sub.group == "" {
-			sub.group = line.group
-		}
-		s := newEntry(&sub, e)
+	for _, sub := range append(slices.Clip(row.subs), help) {
+		s := newEntry(sub, f, e)
 		e.subs = append(e.subs, s)
 		e.bySub[s.name] = s
 	}
