@@ -86,20 +86,6 @@ func TestTheZeroLockSaysThatItIsNotLocked(t *testing.T) {
 	}
 }
 
-func TestOwnerRenewsWhenAThirdOfTheTTLHasPassed(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
-		l, err := g.Lock(bg, "job", client.WithTTL(3*time.Second))
-		must(t, err)
-		n := g.countCommands()
-		time.Sleep(time.Minute)
-		if n := n.Load(); n < 59 || n > 61 {
-			t.Errorf("the owner has sent %d requests in a minute, want 60", n)
-		}
-		w.unlock(l)
-	})
-}
-
 func TestCloseNamesTheWorkThatHasNotReturned(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()

@@ -65,6 +65,7 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 		{"TTL is 1.5ms, not a whole", lock("job", client.WithTTL(1500*time.Microsecond))},
 		{"TTL is 24h0m0.001s, not", lock("job", client.WithTTL(24*time.Hour+time.Millisecond))},
 		{"Transition is -1ms, not 0s to", lock("job", client.WithTransition(-time.Millisecond))},
+		{"f is nil", c.Do(bg, "job", nil)},
 		{"f is nil", c.Lead(bg, "job", nil)},
 		{"f is nil", c.Every(bg, "job", client.Schedule{Period: 1}, nil)},
 		{"Period is 0s, not more than 0", every(client.Schedule{})},
@@ -244,7 +245,6 @@ func TestCloseReturnsFailedReleases(t *testing.T) {
 
 func TestCloseEndsARegistryLockThatWaits(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		w.lock(w.client()) // locks job
 		other, err := w.client().Lock(bg, "spring:x")
 		must(t, err)
 		g := w.client()
@@ -274,25 +274,6 @@ func TestIDOfAFailedTryLockMayBeUsedAgain(t *testing.T) {
 				t.Fatalf("TryDo returns %v, want ErrNotAcquired", err)
 			}
 		}
-	})
-}
-
-func TestCanceledLockNamesTheLastOwner(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		w.contend("boss")
-		synctest.Wait()
-		g := w.client()
-		ctx, cancel := context.WithTimeout(bg, time.Minute)
-		defer cancel()
-		go func() {
-			time.Sleep(time.Second)
-			g.silence()
-		}()
-		var held *client.NotAcquiredError
-		if _, err := g.Lock(ctx, "job"); !errors.As(err, &held) || held.Owner.ID != "boss" || !errors.Is(err, client.ErrUnavailable) {
-			t.Errorf("Lock returns %v, want ErrUnavailable", err)
-		}
-		g.heal()
 	})
 }
 

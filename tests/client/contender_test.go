@@ -16,42 +16,6 @@ import (
 	"github.com/simba-resp/simba-resp/client/contend"
 )
 
-func TestOwnerKeepsItsTenureOverManyTTLs(t *testing.T) {
-	for _, transition := range []time.Duration{0, 2 * time.Second, time.Minute} {
-		t.Run(fmt.Sprint(transition), func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				a := w.contend("a", client.WithTransition(transition))
-				b := w.contend("b", client.WithTransition(transition))
-				time.Sleep(20 * time.Minute)
-				if got := w.tenures("job"); len(got) != 1 || a.IsOwner() == b.IsOwner() {
-					t.Fatalf("the tenures are %+v, a is the owner: %v, b is the owner: %v; want one owner", got, a.IsOwner(), b.IsOwner())
-				}
-			})
-		})
-	}
-}
-
-func TestStopHandsOverAtOnce(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.contend("a")
-		synctest.Wait()
-		b := w.contend("b")
-		time.Sleep(25 * time.Second)
-		at := w.elapsed()
-		a.stop()
-		synctest.Wait()
-		if !b.IsOwner() || w.elapsed() != at {
-			t.Errorf("b is the owner: %v, %v after a was stopped; want true at once", b.IsOwner(), w.elapsed()-at)
-		}
-		if got := a.callbacks(); got != "[acquired 1 released]" {
-			t.Errorf("the callbacks of a are %s, want acquired 1 and released", got)
-		}
-		b.stop()
-		w.nothingLeft("job")
-		w.neverTwo("job", a.recorder, b.recorder)
-	})
-}
-
 func TestWaiterWithoutAQueueEntryAsksAgain(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		a := w.contend("a")
@@ -69,36 +33,6 @@ func TestWaiterWithoutAQueueEntryAsksAgain(t *testing.T) {
 		}
 		b.stop()
 		w.neverTwo("job", a.recorder, b.recorder)
-	})
-}
-
-func TestDeadOwnersMutexGoesToTheNextAtTransitionAt(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a := w.contend("a")
-		synctest.Wait()
-		b := w.contend("b")
-		time.Sleep(25 * time.Second)
-		o, err := b.Owner(bg, "job")
-		must(t, err)
-		a.silence()
-		time.Sleep(time.Until(o.TransitionAt) - time.Millisecond)
-		if b.IsOwner() {
-			t.Error("b owns the mutex before transition_at")
-		}
-		if a.IsOwner() {
-			t.Error("a has no connection, but still owns the mutex when the server may grant it to b")
-		}
-		time.Sleep(2 * time.Millisecond)
-		synctest.Wait()
-		if !b.IsOwner() {
-			t.Error("b does not own the mutex just after transition_at")
-		}
-		w.neverTwo("job", a.recorder, b.recorder)
-		a.heal()
-		time.Sleep(time.Minute)
-		if got := a.callbacks(); got != "[acquired 1 released]" || a.IsOwner() {
-			t.Errorf("the callbacks of a are %s, want acquired 1 and released; a is the owner: %v", got, a.IsOwner())
-		}
 	})
 }
 
@@ -431,19 +365,6 @@ func TestResignDuringAnOutageReleasesLater(t *testing.T) {
 			t.Errorf("the tenures are %+v, want two, the first shorter than its lease", got)
 		}
 	})
-}
-
-func TestNewRefusesWhatAContenderCannotUse(t *testing.T) {
-	for want, make := range map[string]func(*client.Client) (*contend.Contender, error){
-		"onAcquired is nil": func(c *client.Client) (*contend.Contender, error) { return contend.New(c, "job", 0, nil, nil) },
-		"delay is -1ns": func(c *client.Client) (*contend.Contender, error) {
-			return contend.New(c, "job", -1, func(context.Context) {}, nil)
-		},
-	} {
-		if k, err := make(new(client.Client)); k != nil || err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("New returns %v, %v, want the error %s", k, err, want)
-		}
-	}
 }
 
 // foreign is a context that package context does not know, so each context that is derived from it

@@ -3,33 +3,17 @@ package clienttest
 import (
 	"context"
 	"errors"
-	"fmt"
-	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/client"
 )
 
 type ctxKey struct{}
-
-func TestDoHoldsTheMutexWhileWorkRuns(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
-		ctx := context.WithValue(bg, ctxKey{}, "value")
-		err := g.Do(ctx, "job", func(ctx context.Context) error {
-			if client.Token(ctx) != 1 || ctx.Value(ctxKey{}) != "value" || w.owner("job") != "a" {
-				t.Errorf("during the work the token is %d, the context's value %v, the owner %q; want 1, value, a", client.Token(ctx), ctx.Value(ctxKey{}), w.owner("job"))
-			}
-			time.Sleep(time.Hour)
-			return ctx.Err()
-		}, client.WithID("a"))
-		must(t, err)
-		w.nothingLeft("job")
-	})
-}
 
 func TestDoReturnsTheErrorOfWorkUnchanged(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -63,60 +47,6 @@ func TestTheContextOfDoEndsWithItsCaller(t *testing.T) {
 			t.Errorf("the error is %v, want context.Canceled", err)
 		}
 		w.nothingLeft("job")
-	})
-}
-
-func TestTheContextOfDoHasTheDeadlineOfItsCaller(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
-		ctx, cancel := context.WithTimeout(bg, time.Hour)
-		defer cancel()
-		want, _ := ctx.Deadline()
-		must(t, g.Do(ctx, "job", func(ctx context.Context) error {
-			derived, cancel := context.WithCancel(ctx)
-			defer cancel()
-			if got, ok := derived.Deadline(); !ok || !got.Equal(want) {
-				t.Errorf("the deadline is %v, want %v", got, want)
-			}
-			return nil
-		}))
-		must(t, g.Do(bg, "job", func(ctx context.Context) error {
-			if got, ok := ctx.Deadline(); ok {
-				t.Errorf("the context of the work has the deadline %v, but the context of Do has none", got)
-			}
-			return nil
-		}))
-	})
-}
-
-// The work may leave a goroutine running. The goroutine's context must end before another contender
-// owns the mutex.
-func TestTheContextOfDoEndsBeforeTheMutexIsFree(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
-		must(t, g.rdb.Ping(bg).Err())
-		g.slow(100*time.Millisecond, 100*time.Millisecond)
-		ended := make(chan string, 1)
-		must(t, g.Do(bg, "job", func(ctx context.Context) error {
-			derived, cancel := context.WithTimeout(ctx, time.Hour)
-			go func() {
-				defer cancel()
-				<-derived.Done()
-				ended <- w.owner("job")
-			}()
-			return nil
-		}, client.WithID("a")))
-		if owner := <-ended; owner != "a" {
-			t.Errorf("when the context ends %q owns the mutex, want a", owner)
-		}
-	})
-}
-
-func TestDoRejectsNilWork(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		if err := w.client().Do(bg, "job", nil); err == nil || len(w.history("job")) > 0 {
-			t.Errorf("Do without work returns %v, want an error; the server has the events %v, want none", err, w.history("job"))
-		}
 	})
 }
 
@@ -165,25 +95,6 @@ func TestDoReturnsErrLost(t *testing.T) {
 	}
 }
 
-func TestDoUnlocksThoughWorkPanicsOrEndsItsGoroutine(t *testing.T) {
-	for name, end := range map[string]func(){"panic": func() { panic("no paper") }, "Goexit": runtime.Goexit} {
-		t.Run(name, func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				g := w.client()
-				recovered := make(chan any)
-				go func() {
-					defer func() { recovered <- recover() }()
-					_ = g.Do(bg, "job", func(context.Context) error { end(); return nil })
-				}()
-				if got := <-recovered; name == "panic" && got != "no paper" {
-					t.Errorf("recover returns %v, want no paper, the panic of the work", got)
-				}
-				w.nothingLeft("job")
-			})
-		})
-	}
-}
-
 func TestTryDoDoesNotRunWhileAnotherWorks(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.contend("other")
@@ -192,6 +103,9 @@ func TestTryDoDoesNotRunWhileAnotherWorks(t *testing.T) {
 		err := w.client().TryDo(bg, "job", func(context.Context) error { t.Error("TryDo runs the work"); return nil })
 		if !errors.As(err, &held) || held.Owner.ID != "other" || held.Mutex != "job" || w.elapsed() != 0 {
 			t.Errorf("TryDo returns %v after %v, want that other owns job", err, w.elapsed())
+		}
+		if slices.ContainsFunc(w.history("job"), func(e simba.Event) bool { return e.Kind == simba.EventQueued }) {
+			t.Errorf("TryDo has had a queue entry: %+v", w.history("job"))
 		}
 	})
 }
@@ -208,48 +122,6 @@ func TestALockHasTheValuesOfItsCallerAndNotItsEnd(t *testing.T) {
 		}
 		w.unlock(l)
 	})
-}
-
-func TestCheckNeedsOnlyTheToken(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
-		l := w.lock(g)
-		for token, want := range map[uint64]bool{l.Token(): true, l.Token() + 1: false} {
-			if holds, err := g.Check(bg, "job", token); holds != want || err != nil {
-				t.Errorf("Check of token %d returns %v, %v, want %v", token, holds, err, want)
-			}
-		}
-		w.unlock(l)
-		if holds, err := g.Check(bg, "job", l.Token()); holds || err != nil {
-			t.Errorf("after Unlock, Check returns %v, %v, want false", holds, err)
-		}
-		if _, err := g.Check(bg, "", 1); err == nil {
-			t.Error("Check of the mutex \"\" returns nil, want an error")
-		}
-		g.silence()
-		ctx, cancel := context.WithTimeout(bg, time.Second)
-		defer cancel()
-		if _, err := g.Check(ctx, "job", 1); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Check returns %v when its context has ended, want context.DeadlineExceeded", err)
-		}
-		if _, err := g.Check(bg, "job", 1); !errors.Is(err, client.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Check returns %v when the server does not answer, want ErrUnavailable", err)
-		}
-	})
-}
-
-func TestNotAcquiredErrorNamesTheOwner(t *testing.T) {
-	held := &client.NotAcquiredError{Mutex: "job", Owner: client.Owner{ID: "a"}}
-	for want, err := range map[string]error{
-		"lock job: mutex not acquired, a owns it":                            held,
-		"lock job: mutex not acquired, another waiter is next":               &client.NotAcquiredError{Mutex: "job"},
-		"lock job: mutex not acquired: context canceled":                     &client.NotAcquiredError{Mutex: "job", Err: context.Canceled},
-		"lock job: mutex not acquired: context deadline exceeded, a owns it": &client.NotAcquiredError{Mutex: "job", Owner: client.Owner{ID: "a"}, Err: context.DeadlineExceeded},
-	} {
-		if err.Error() != want || !errors.Is(err, client.ErrNotAcquired) || !strings.Contains(fmt.Sprint(err), "job") {
-			t.Errorf("the text of the error is %v, want %s", err, want)
-		}
-	}
 }
 
 // The log of a loss has one line, whether the work returns the error of its context or the cause.

@@ -14,28 +14,6 @@ import (
 
 // The tests in this file cover renewals without a reply.
 
-func TestABlackHoledConnectionLosesNoneOfManyLeases(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
-		var all []*client.Lock
-		for i := range 1000 {
-			l, err := g.Lock(bg, fmt.Sprint("job", i))
-			must(t, err)
-			all = append(all, l)
-		}
-		if n := g.rdb.PoolStats().TotalConns; n != 1 {
-			t.Fatalf("the pool has %d connections, want the one that is about to break", n)
-		}
-		g.freeze()
-		time.Sleep(time.Minute)
-		for i, l := range all {
-			if err := context.Cause(l.Context()); err != nil {
-				t.Errorf("the lease of job%d has ended: %v", i, err)
-			}
-		}
-	})
-}
-
 // hookHandler is a log handler that calls f with each message.
 type hookHandler struct {
 	slog.Handler

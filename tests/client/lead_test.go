@@ -96,19 +96,20 @@ func TestLeadWaitsForAnotherContenderOfItsID(t *testing.T) {
 	})
 }
 
-func TestLeadReleasesThoughWorkPanicsOrEndsItsGoroutine(t *testing.T) {
+func TestWorkThatPanicsOrEndsItsGoroutineReleasesTheMutex(t *testing.T) {
 	for name, end := range map[string]func(){"panic": func() { panic("no paper") }, "Goexit": runtime.Goexit} {
 		inWorld(t, func(t *testing.T, w *world) {
 			g := w.client()
 			f := func(context.Context) error { end(); return nil }
-			for _, lead := range []func() error{
+			for _, run := range []func() error{
+				func() error { return g.Do(bg, "job", f) },
 				func() error { return g.Lead(bg, "job", f) },
 				func() error { return g.Every(bg, "job", client.Schedule{Period: time.Second}, f) },
 			} {
 				recovered := make(chan any)
 				go func() {
 					defer func() { recovered <- recover() }()
-					_ = lead()
+					_ = run()
 				}()
 				if got := <-recovered; name == "panic" && got != "no paper" {
 					t.Errorf("recover returns %v, want no paper, the panic of the work", got)
@@ -119,26 +120,20 @@ func TestLeadReleasesThoughWorkPanicsOrEndsItsGoroutine(t *testing.T) {
 	}
 }
 
-func TestCloseEndsLead(t *testing.T) {
+func TestALeaderThatLosesItsMutexEndsIfGoRedisIsClosed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		for _, mutex := range []string{"job", "another"} {
-			g := w.client()
-			ended := make(chan error)
-			go func() { ended <- g.Lead(bg, mutex, func(ctx context.Context) error { <-ctx.Done(); return nil }) }()
-			time.Sleep(time.Minute)
-			if mutex == "job" {
-				must(t, g.Close())
-			} else {
-				w.breakOff(mutex)
-				must(t, g.rdb.Close())
-				defer g.Close()
-			}
-			if err := <-ended; !errors.Is(err, client.ErrClosed) {
-				t.Errorf("Lead returns %v, want ErrClosed", err)
-			}
-			w.nothingLeft(mutex)
+		g := w.client()
+		time.AfterFunc(time.Minute, func() {
+			must(t, g.rdb.Close())
+			w.breakOff("job")
+		})
+		err := g.Lead(bg, "job", func(ctx context.Context) error { <-ctx.Done(); return nil })
+		if !errors.Is(err, client.ErrClosed) {
+			t.Errorf("Lead returns %v, want ErrClosed", err)
 		}
-		w.guests = w.guests[:1]
+		w.nothingLeft("job")
+		_ = g.Close()
+		g.replace(w)
 	})
 }
 

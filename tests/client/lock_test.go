@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/client"
 )
 
@@ -79,70 +77,6 @@ func TestLockIsHeldUntilUnlock(t *testing.T) {
 		}
 		if all := w.tenures("job"); len(all) != 3 || all[0].Owner == all[1].Owner || all[1].Owner == all[2].Owner {
 			t.Errorf("the tenures are %v, want one contender for each Lock", all)
-		}
-	})
-}
-
-func TestLocksAreFirstComeFirstServed(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		var order []int
-		first := w.lock(w.client())
-		done := make(chan struct{})
-		for i := range 10 {
-			g := w.client()
-			go func() {
-				l := w.lock(g)
-				order = append(order, i) // the lock guards order
-				w.unlock(l)
-				done <- struct{}{}
-			}()
-			synctest.Wait()
-		}
-		at := w.elapsed()
-		w.unlock(first)
-		for range 10 {
-			<-done
-		}
-		if want := []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}; !slices.Equal(order, want) || w.elapsed() != at {
-			t.Errorf("the Locks return in the order %v after %v, want 0 to 9 at once", order, w.elapsed()-at)
-		}
-		w.nothingLeft("job")
-	})
-}
-
-func TestTryLockDoesNotWait(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		a, b := w.client(), w.client()
-		has, err := a.TryLock(bg, "job", client.WithID("a"))
-		must(t, err)
-		l, err := b.TryLock(bg, "job")
-		var not *client.NotAcquiredError
-		if l != nil || !errors.Is(err, client.ErrNotAcquired) || !errors.As(err, &not) || not.Owner.ID != "a" || w.elapsed() != 0 {
-			t.Errorf("TryLock of a mutex that a owns returns %v after %v, want ErrNotAcquired at once", err, w.elapsed())
-		}
-		if q := w.queue("job"); len(q) != 0 {
-			t.Errorf("the queue is %q, want no waiter", q)
-		}
-		for _, e := range w.history("job") {
-			if e.Kind == simba.EventQueued {
-				t.Errorf("%s has had a queue entry, want none", e.Owner)
-			}
-		}
-		w.unlock(has)
-		l, err = b.TryLock(bg, "job")
-		if err != nil || l.Token() != 2 {
-			t.Fatalf("TryLock of a free mutex returns %v, want token 2", err)
-		}
-		time.Sleep(time.Hour)
-		if l.Context().Err() != nil {
-			t.Errorf("after an hour Err of the ownership context is %v, want nil", l.Context().Err())
-		}
-		w.unlock(l)
-		b.silence()
-		at := w.elapsed()
-		if _, err := b.TryLock(bg, "job"); !errors.Is(err, client.ErrUnavailable) || errors.Is(err, client.ErrNotAcquired) ||
-			errors.Is(err, context.DeadlineExceeded) || w.elapsed()-at > 3*time.Second {
-			t.Errorf("if the server does not answer, TryLock returns %v after %v, want ErrUnavailable", err, w.elapsed()-at)
 		}
 	})
 }
@@ -248,25 +182,6 @@ func TestSecondUnlockIsHarmless(t *testing.T) {
 	})
 }
 
-// To the server, two contenders with one id are the same contender.
-func TestClientRefusesASecondContenderWithTheSameID(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
-		l, err := g.Lock(bg, "job", client.WithID("a"))
-		must(t, err)
-		if _, err := g.Lock(bg, "job", client.WithID("a")); !errors.Is(err, client.ErrInUse) || !strings.Contains(err.Error(), `"a" contends for job already`) {
-			t.Errorf("Lock returns %v, want ErrInUse", err)
-		}
-		if err := g.Lead(bg, "job", func(context.Context) error { return nil }, client.WithID("a")); !errors.Is(err, client.ErrInUse) {
-			t.Errorf("Lead returns %v, want ErrInUse", err)
-		}
-		other, err := g.Lock(bg, "another", client.WithID("a"))
-		must(t, err)
-		w.unlock(other)
-		w.unlock(l)
-	})
-}
-
 func TestLostLockEndsItsContextAndUnlockReturnsErrLost(t *testing.T) {
 	for name, lose := range map[string]func(w *world, g *testClient){
 		"broken":                    func(w *world, _ *testClient) { time.Sleep(9 * time.Second); w.breakOff("job") },
@@ -313,23 +228,6 @@ func TestLostLockEndsItsContextAndUnlockReturnsErrLost(t *testing.T) {
 	}
 }
 
-func TestLostLockIsNotAcquiredAgain(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		l := w.lock(w.client())
-		time.Sleep(time.Minute)
-		w.breakOff("job")
-		<-l.Context().Done()
-		time.Sleep(time.Hour)
-		w.nothingLeft("job")
-		if got := w.tenures("job"); len(got) != 1 {
-			t.Errorf("the tenures are %+v, want one", got)
-		}
-		if err := l.Unlock(bg); !errors.Is(err, client.ErrLost) {
-			t.Errorf("Unlock returns %v, want ErrLost", err)
-		}
-	})
-}
-
 func TestUnlockContinuesAfterItsContext(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g := w.client()
@@ -365,54 +263,6 @@ func TestUnlockWhoseReplyIsLostReturnsNoError(t *testing.T) {
 	})
 }
 
-func TestUnlockThroughADeadConnectionTakesNoLongerThanTimeout(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
-		l := w.lock(g)
-		g.silence()
-		at := w.elapsed()
-		err := l.Unlock(bg)
-		if took := w.elapsed() - at; took > 3*time.Second {
-			t.Errorf("Unlock took %v, want at most 3s", took)
-		}
-		if !errors.Is(err, client.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the error is %v, want ErrUnavailable", err)
-		}
-		g.heal()
-		time.Sleep(5 * time.Second)
-		w.nothingLeft("job") // the release has reached the server
-	})
-}
-
-func TestCloseUnlocksAndEndsWaitingLocks(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
-		l := w.lock(g)
-		must(t, g.Close())
-		if l.Context().Err() == nil {
-			t.Error("the context of the ownership has not ended after Close")
-		}
-		w.nothingLeft("job")
-		must(t, g.Close())
-		w.contend("other")
-		synctest.Wait()
-		waits := w.client()
-		failed := make(chan error)
-		go func() {
-			_, err := waits.Lock(bg, "job")
-			failed <- err
-		}()
-		synctest.Wait()
-		must(t, waits.Close())
-		if err := <-failed; !errors.Is(err, client.ErrClosed) {
-			t.Errorf("the Lock that waited during Close returns %v, want ErrClosed", err)
-		}
-		if q := w.queue("job"); len(q) != 0 {
-			t.Errorf("the queue is %q, want no waiter", q)
-		}
-	})
-}
-
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -438,40 +288,4 @@ func (r refusing) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 }
 func (refusing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
-}
-
-func TestLockReturnsRefusalsAtOnce(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
-		g.rdb.AddHook(refusing{refusal("NOPERM this user has no permissions"), new(atomic.Bool)})
-		if _, err := g.Lock(bg, "job"); err == nil || !strings.Contains(err.Error(), "NOPERM") || w.elapsed() != 0 {
-			t.Errorf("Lock returns %v after %v, want NOPERM at once", err, w.elapsed())
-		}
-		if _, err := g.TryLock(bg, "job"); err == nil || !strings.Contains(err.Error(), "NOPERM") {
-			t.Errorf("TryLock returns %v, want NOPERM", err)
-		}
-	})
-}
-
-func TestLocksOfAClientShareItsConnections(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
-		var all []*client.Lock
-		for i := range 50 {
-			l, err := g.Lock(bg, fmt.Sprint("job", i))
-			must(t, err)
-			all = append(all, l)
-		}
-		time.Sleep(9 * time.Second) // all owners have renewed their leases and subscribed
-		if n := w.broker.Subscribers(0, "simba:{job0}"); n != 1 {
-			t.Errorf("simba:{job0} has %d subscribers, want 1", n)
-		}
-		time.Sleep(time.Minute)
-		if n := g.subscribers(); n != 1 {
-			t.Errorf("the Client has %d subscriber's connections, want 1", n)
-		}
-		for _, l := range all {
-			w.unlock(l)
-		}
-	})
 }

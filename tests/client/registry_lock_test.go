@@ -3,8 +3,6 @@ package clienttest
 import (
 	"context"
 	"errors"
-	"io"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -109,45 +107,6 @@ func TestSpinSendsARequestEverySpinEvery(t *testing.T) {
 	})
 }
 
-func TestHoldersInAProcessAreFirstComeFirstServed(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
-		l := obtain(t, a, "x")
-		const n = 20
-		var order, want []int
-		inside := false
-		done := make(chan error)
-		for i := range n {
-			want = append(want, i)
-			go func() {
-				h := a.NewHolder()
-				if err := l.Lock(bg, h); err != nil {
-					done <- err
-					return
-				}
-				if inside {
-					t.Error("two holders have the lock at a time")
-				}
-				inside = true
-				order = append(order, i)
-				time.Sleep(time.Second)
-				inside = false
-				done <- l.Unlock(bg, h)
-			}()
-			synctest.Wait()
-		}
-		for range n {
-			must(t, <-done)
-		}
-		if a.cfg.SpinEvery == 0 && !slices.Equal(order, want) {
-			t.Errorf("the holders got the lock in the order %v, want the order of their calls", order)
-		}
-		if got := w.tenures("spring:x"); len(got) != n {
-			t.Errorf("there are %d tenures, want one for each of %d holders", len(got), n)
-		}
-		w.nothingLeft("spring:x")
-	})
-}
-
 func TestAHolderAsksInOneCallAtATime(t *testing.T) {
 	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
 		l, h, other := obtain(t, a, "x"), a.NewHolder(), a.NewHolder()
@@ -201,26 +160,6 @@ func TestCanceledRegistryLockIsNotOwnedLater(t *testing.T) {
 		must(t, la.Lock(bg, ha))
 		must(t, la.Unlock(bg, ha))
 		w.tenures("spring:x")
-	})
-}
-
-func TestLocalWaiterCanBeCanceled(t *testing.T) {
-	inBothModes(t, func(t *testing.T, w *world, a, _ *testRegistry) {
-		l, h, third := obtain(t, a, "x"), a.NewHolder(), a.NewHolder()
-		must(t, l.Lock(bg, h))
-		ctx, cancel := context.WithCancel(bg)
-		got := make(chan error, 2)
-		go func() { got <- l.Lock(ctx, a.NewHolder()) }()
-		synctest.Wait()
-		go func() { got <- l.Lock(bg, third) }()
-		synctest.Wait()
-		cancel()
-		if err := <-got; !errors.Is(err, context.Canceled) || !errors.Is(err, client.ErrNotAcquired) {
-			t.Errorf("the error is %v, want context.Canceled and ErrNotAcquired", err)
-		}
-		must(t, l.Unlock(bg, h))
-		must(t, <-got)
-		must(t, l.Unlock(bg, third))
 	})
 }
 
@@ -355,23 +294,6 @@ func TestBreakDuringACheckIsNoticed(t *testing.T) {
 			t.Errorf("the context ends %v after BREAK, want at most 2 s", took)
 		}
 		g.slow(0, 0)
-	})
-}
-
-func TestBreakOfALeaseIsNoticedAfterACheckWithoutReply(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
-		l, err := g.Lock(bg, "job", client.WithTTL(time.Hour), client.WithoutRenewal())
-		must(t, err)
-		time.Sleep(5 * time.Second) // the owner has subscribed
-		end := g.refuse(io.ErrUnexpectedEOF)
-		w.breakOff("job")
-		time.Sleep(time.Second)
-		end()
-		time.Sleep(time.Second)
-		if !errors.Is(context.Cause(l.Context()), client.ErrLost) {
-			t.Errorf("the cause is %v, want ErrLost", context.Cause(l.Context()))
-		}
 	})
 }
 

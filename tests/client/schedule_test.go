@@ -115,56 +115,6 @@ func TestEveryFollowsItsSchedule(t *testing.T) {
 	}
 }
 
-// The owner keeps the mutex between the runs.
-func TestOneOfManyRunsScheduledWork(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		var inside sync.Mutex
-		counts := make([]int, 3)
-		var all []*contend.Scheduler
-		var guests []*testClient
-		for i := range counts {
-			g := w.client()
-			s, err := contend.NewScheduler(g.Client, "job", client.Schedule{Period: time.Second}, func(ctx context.Context) error {
-				if !inside.TryLock() {
-					t.Error("two runs of the work overlap")
-					return nil
-				}
-				defer inside.Unlock()
-				counts[i]++
-				select {
-				case <-time.After(900 * time.Millisecond):
-				case <-ctx.Done():
-				}
-				return nil
-			}, client.WithID(fmt.Sprint(i)))
-			must(t, err)
-			must(t, s.Start())
-			all, guests = append(all, s), append(guests, g)
-		}
-		for i := range 30 {
-			time.Sleep(20 * time.Second)
-			var leader int
-			if _, err := fmt.Sscan(w.owner("job"), &leader); err != nil {
-				t.Fatalf("%q owns the mutex between two runs: %v", w.owner("job"), err)
-			}
-			if i%2 == 0 {
-				must(t, all[leader].Stop(bg))
-				must(t, all[leader].Start())
-			} else {
-				guests[leader].silence()
-				time.Sleep(20 * time.Second)
-				guests[leader].heal()
-			}
-		}
-		for _, s := range all {
-			must(t, s.Stop(bg))
-		}
-		if counts[0] < 100 || counts[1] < 100 || counts[2] < 100 || counts[0]+counts[1]+counts[2] < 500 {
-			t.Errorf("the schedulers have worked %v times, want at least 100 each and 500 together", counts)
-		}
-	})
-}
-
 func TestEveryEndsByFinalAndContinuesAfterOtherErrors(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		g, log := w.logged()
@@ -182,18 +132,6 @@ func TestEveryEndsByFinalAndContinuesAfterOtherErrors(t *testing.T) {
 			t.Errorf("the log does not have each error once:\n%s", got)
 		}
 		w.nothingLeft("job")
-	})
-}
-
-func TestEveryReleasesTheMutexIfItsWorkPanics(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		defer func() {
-			if p := recover(); p != "no paper" {
-				t.Errorf("the panic is %v, want that of the work", p)
-			}
-			w.nothingLeft("job")
-		}()
-		_ = w.client().Every(bg, "job", client.Schedule{Period: time.Minute}, func(context.Context) error { panic("no paper") })
 	})
 }
 

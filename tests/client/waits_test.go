@@ -134,64 +134,6 @@ func TestGrantAfterALongWaitIsRenewedBeforeTheWork(t *testing.T) {
 	}
 }
 
-// The grant takes half a second to arrive, and then the network fails.
-func TestLeaseAfterAWaitEndsBeforeThatOfTheServer(t *testing.T) {
-	for _, wait := range []time.Duration{0, time.Second, 3600 * time.Millisecond, time.Minute} {
-		t.Run(wait.String(), func(t *testing.T) {
-			inWorld(t, func(t *testing.T, w *world) {
-				other, g, d := w.client(), w.client(), w.recorder()
-				other.take(t, "other", time.Hour)
-				b := w.waits(g)
-				g.slow(0, 500*time.Millisecond)
-				next := w.contend("next")
-				time.Sleep(wait)
-				other.drop(t, "other")
-				l := b.got(w, time.Second)
-				d.begins(l.Context())
-				g.silence()
-				<-l.Context().Done()
-				time.Sleep(time.Minute)
-				if !next.IsOwner() {
-					t.Error("the next contender is not the owner")
-				}
-				w.neverTwo("job", d, next.recorder)
-			})
-		})
-	}
-}
-
-func TestWaitsSurviveTheEndOfTheirConnection(t *testing.T) {
-	for name, fault := range map[string]struct {
-		begin func(*world, *testClient)
-		most  time.Duration // until the next waiter owns the mutex
-	}{
-		"cut":              {func(_ *world, g *testClient) { g.cutNext() }, 0},
-		"cut as all":       {func(_ *world, g *testClient) { g.cut() }, 0},
-		"frozen":           {func(_ *world, g *testClient) { g.freezeNext() }, 3100 * time.Millisecond},
-		"server restarted": {func(w *world, _ *testClient) { w.restart() }, 0},
-	} {
-		for _, after := range []time.Duration{time.Second, 2 * time.Second, 2900 * time.Millisecond, 4 * time.Second, time.Minute} {
-			t.Run(fmt.Sprint(name, "/", after), func(t *testing.T) {
-				inWorld(t, func(t *testing.T, w *world) {
-					other, g, h := w.client(), w.client(), w.client()
-					other.take(t, "other", time.Hour)
-					first, second := w.waits(g), w.waits(h)
-					time.Sleep(time.Minute)
-					fault.begin(w, g)
-					time.Sleep(after)
-					w.breakOff("job")
-					l := first.got(w, fault.most)
-					time.Sleep(time.Second)
-					w.unlock(l)
-					w.unlock(second.got(w, 0))
-					w.nothingLeft("job")
-				})
-			})
-		}
-	}
-}
-
-// The grant is lost with the connection, or is made when nobody waits.
 // go-redis replaces connections that are older than ConnMaxLifetime, without an error.
 func TestWaitsSurviveTheLifetimeOfAPooledConnection(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
@@ -209,26 +151,27 @@ func TestWaitsSurviveTheLifetimeOfAPooledConnection(t *testing.T) {
 	})
 }
 
+// The grant is lost with the connection, or is made when nobody waits, or after the fault.
 func TestGrantDuringAFaultIsNotLost(t *testing.T) {
-	for name, fault := range map[string]func(*world, *testClient){
-		"cut":              func(_ *world, g *testClient) { g.cutNext() },
-		"cut as all":       func(_ *world, g *testClient) { g.cut() },
-		"frozen":           func(_ *world, g *testClient) { g.freezeNext() },
-		"all frozen":       func(_ *world, g *testClient) { g.freeze() },
-		"server restarted": func(w *world, _ *testClient) { w.restart() },
-		"server away": func(w *world, _ *testClient) {
-			w.stop()
-			time.Sleep(time.Minute)
-			w.begin()
-		},
-		"silence": func(_ *world, g *testClient) {
-			g.silence()
-			time.Sleep(time.Minute)
-			g.heal()
-		},
+	const most = 7 * time.Second
+	offsets := []time.Duration{time.Second, 2 * time.Second, 2900 * time.Millisecond, 4 * time.Second, time.Minute}
+	for off := -15 * time.Millisecond; off <= 60*time.Millisecond; off += 5 * time.Millisecond {
+		offsets = append(offsets, off)
+	}
+	for name, fault := range map[string]struct {
+		begin func(*world, *testClient)
+		late  time.Duration // until the waiter owns a mutex that is free a second after the fault, or later
+	}{
+		"cut":              {func(_ *world, g *testClient) { g.cutNext() }, 80 * time.Millisecond},
+		"cut as all":       {func(_ *world, g *testClient) { g.cut() }, 80 * time.Millisecond},
+		"frozen":           {func(_ *world, g *testClient) { g.freezeNext() }, 3200 * time.Millisecond},
+		"all frozen":       {func(_ *world, g *testClient) { g.freeze() }, most},
+		"server restarted": {func(w *world, _ *testClient) { w.restart() }, 80 * time.Millisecond},
+		"server away":      {func(w *world, _ *testClient) { w.stop(); time.Sleep(time.Minute); w.begin() }, most},
+		"silence":          {func(_ *world, g *testClient) { g.silence(); time.Sleep(time.Minute); g.heal() }, most},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for off := -15 * time.Millisecond; off <= 60*time.Millisecond; off += 5 * time.Millisecond {
+			for _, off := range offsets {
 				inWorld(t, func(t *testing.T, w *world) {
 					other, g := w.client(), w.client()
 					other.take(t, "other", time.Hour)
@@ -237,8 +180,13 @@ func TestGrantDuringAFaultIsNotLost(t *testing.T) {
 					time.Sleep(time.Second)
 					time.AfterFunc(off+100*time.Millisecond, func() { w.breakOff("job") })
 					time.Sleep(100 * time.Millisecond)
-					fault(w, g)
-					if err := b.got(w, 7*time.Second).Unlock(bg); err != nil && !errors.Is(err, client.ErrUnavailable) {
+					fault.begin(w, g)
+					limit := most
+					if off >= time.Second {
+						time.Sleep(off)
+						limit = fault.late
+					}
+					if err := b.got(w, limit).Unlock(bg); err != nil && !errors.Is(err, client.ErrUnavailable) {
 						t.Error(err)
 					}
 					time.Sleep(timeout)
@@ -246,39 +194,6 @@ func TestGrantDuringAFaultIsNotLost(t *testing.T) {
 				})
 			}
 		})
-	}
-}
-
-// Whenever the caller gives up, nothing is left at the server a few seconds later.
-func TestGrantThatNobodyWaitsForIsReleased(t *testing.T) {
-	for name, fault := range map[string]func(*testClient){
-		"no fault": func(*testClient) {},
-		"cut":      func(g *testClient) { g.cutNext() },
-		"frozen":   func(g *testClient) { g.freezeNext() },
-	} {
-		for _, id := range []string{"", "b"} {
-			t.Run(fmt.Sprintf("%s/%q", name, id), func(t *testing.T) {
-				for off := -60 * time.Millisecond; off <= 60*time.Millisecond; off += 5 * time.Millisecond {
-					inWorld(t, func(t *testing.T, w *world) {
-						other, g := w.client(), w.client()
-						other.take(t, "other", time.Hour)
-						b := w.waits(g, client.WithID(id))
-						g.slow(20*time.Millisecond, 20*time.Millisecond)
-						time.Sleep(time.Second)
-						time.AfterFunc(off+100*time.Millisecond, func() { w.breakOff("job") })
-						time.Sleep(100 * time.Millisecond)
-						b.cancel()
-						fault(g)
-						<-b.done
-						if b.lock != nil {
-							w.unlock(b.lock)
-						}
-						time.Sleep(6 * time.Second) // without SIMBA.NEXT, the queue entry stays for the queue grace
-						w.nothingLeft("job")
-					})
-				}
-			})
-		}
 	}
 }
 
@@ -303,29 +218,6 @@ func TestFirstWaiterThatGivesUpSoonLeavesNoQueueEntry(t *testing.T) {
 			})
 		}
 	}
-}
-
-// A request arrives a second after the client has given it up and repeated it, and half a second
-// after the caller has given up.
-func TestGrantOfALateRequestIsReleased(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		other, g := w.client(), w.client()
-		other.take(t, "other", time.Hour)
-		b := w.waits(g) // opens the connection for outcomes
-		b.cancel()
-		time.Sleep(time.Second)
-		g.delayRequests(timeout + time.Second)
-		b = w.waits(g)
-		time.Sleep(timeout + time.Second/2)
-		b.cancel()
-		time.Sleep(time.Second)
-		if q := w.queue("job"); len(q) != 1 {
-			t.Fatalf("the queue is %q, want the late request", q)
-		}
-		other.drop(t, "other")
-		time.Sleep(time.Second)
-		w.nothingLeft("job")
-	})
 }
 
 // A balancer leads requests and SIMBA.NEXT to different servers of one store.

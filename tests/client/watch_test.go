@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -403,19 +402,6 @@ func (w *world) change(mutex string, n int) {
 	}
 }
 
-// A notice only wakes Watch, so it need not be true.
-func TestWatchIgnoresForeignMessages(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		g := w.client()
-		g.take(t, "a", time.Minute)
-		s := w.client().watch(t, "job")
-		for _, payload := range []string{"", "nonsense", `{"event":"released","owner":"a","token":1,"seq":99}`} {
-			must(t, g.rdb.Publish(bg, simba.EventChannel("job"), payload).Err())
-		}
-		s.want("=a")
-	})
-}
-
 func TestWatchWithoutSubscribePolls(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		w.allow(map[string]string{"bob": "~* +@all -subscribe"})
@@ -493,28 +479,4 @@ func TestWatchEnds(t *testing.T) {
 			})
 		})
 	}
-}
-
-func TestWatchThatCannotBeginYieldsWhy(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		closed := w.client()
-		must(t, closed.Close())
-		for name, states := range map[string]iter.Seq2[client.State, error]{
-			"no context":      w.client().Watch(nil, "job"), //nolint:staticcheck // the case
-			"a closed Client": closed.Watch(bg, "job"),
-		} {
-			var got []error
-			for _, err := range states {
-				got = append(got, err)
-			}
-			if len(got) != 1 || got[0] == nil || name == "a closed Client" && !errors.Is(got[0], client.ErrClosed) {
-				t.Errorf("with %s, Watch yields the errors %v, want one", name, got)
-			}
-		}
-		ctx, cancel := context.WithCancel(bg)
-		cancel()
-		for s, err := range w.client().Watch(ctx, "job") {
-			t.Errorf("when its context has ended, Watch yields %+v, %v, want nothing", s, err)
-		}
-	})
 }
