@@ -88,120 +88,78 @@ func TestContenderStartsAgainAfterEachStop(t *testing.T) {
 	})
 }
 
-// start starts the contender k. linger is how long OnAcquired takes after the end of its context.
-type start func(delay, linger time.Duration) *contender
-
 // Stop in any state leaves nothing at the server, and the contender acquires nothing later.
 func TestStopInEveryStateLeavesNothing(t *testing.T) {
-	states := map[string]func(w *world, other *contender, begin start) *contender{
-		"at once after Start": func(_ *world, _ *contender, begin start) *contender { return begin(0, 0) },
-		"before the first request": func(_ *world, _ *contender, begin start) *contender {
-			k := begin(time.Hour, 0)
-			time.Sleep(time.Minute)
-			return k
-		},
-		"waiting": func(_ *world, _ *contender, begin start) *contender {
-			k := begin(0, 0)
-			time.Sleep(time.Minute)
-			return k
-		},
-		"receiving its grant": func(_ *world, other *contender, begin start) *contender {
-			k := begin(0, 0)
-			time.Sleep(time.Minute)
-			k.slow(0, time.Second)
-			other.stop()
-			time.Sleep(time.Second / 2)
-			return k
-		},
-		"guarding its late grant": func(_ *world, other *contender, begin start) *contender {
-			k := begin(0, 0)
-			time.Sleep(time.Minute)
-			k.slow(time.Second, 0)
-			other.stop()
-			time.Sleep(time.Second / 2)
-			return k
-		},
-		"owner": func(_ *world, other *contender, begin start) *contender {
-			k := begin(0, 0)
+	handsOver := func(k, other *contender, up, down time.Duration) {
+		time.Sleep(time.Minute)
+		k.slow(up, down)
+		other.stop()
+		time.Sleep(time.Second / 2)
+	}
+	away := func(w *world, before, d time.Duration) {
+		time.Sleep(before)
+		w.stop()
+		time.Sleep(d)
+		w.begin()
+	}
+	for name, state := range map[string]struct {
+		free   bool          // other stops before k starts
+		delay  time.Duration // of k
+		linger time.Duration // how long OnAcquired takes after the end of its context
+		enter  func(w *world, k, other *contender)
+	}{
+		"at once after Start":      {enter: func(*world, *contender, *contender) {}},
+		"before the first request": {delay: time.Hour, enter: func(*world, *contender, *contender) { time.Sleep(time.Minute) }},
+		"waiting":                  {enter: func(*world, *contender, *contender) { time.Sleep(time.Minute) }},
+		"receiving its grant":      {enter: func(_ *world, k, other *contender) { handsOver(k, other, 0, time.Second) }},
+		"guarding its late grant":  {enter: func(_ *world, k, other *contender) { handsOver(k, other, time.Second, 0) }},
+		"owner": {enter: func(_ *world, _, other *contender) {
 			time.Sleep(time.Minute)
 			other.stop()
 			time.Sleep(time.Minute)
-			return k
-		},
-		"in OnAcquired": func(_ *world, other *contender, begin start) *contender {
-			other.stop()
-			k := begin(0, 3*time.Second)
-			time.Sleep(time.Minute)
-			return k
-		},
-		"acquiring": func(_ *world, other *contender, begin start) *contender {
-			other.stop()
-			k := begin(0, 0)
-			time.Sleep(time.Second) // shorter than the delay of the reply
-			return k
-		},
-		"acquiring, with a request slower than the release": func(w *world, other *contender, begin start) *contender {
-			other.stop()
-			k := begin(10*time.Second, 0)
+		}},
+		"in OnAcquired": {free: true, linger: 3 * time.Second, enter: func(*world, *contender, *contender) { time.Sleep(time.Minute) }},
+		// The second is shorter than the delay of the reply.
+		"acquiring": {free: true, enter: func(*world, *contender, *contender) { time.Sleep(time.Second) }},
+		"acquiring, with a request slower than the release": {free: true, delay: 10 * time.Second, enter: func(w *world, k, _ *contender) {
 			must(w.t, k.rdb.Ping(bg).Err()) // opens a connection
 			time.Sleep(9 * time.Second)
 			k.slow(2*time.Second, 0)
 			time.Sleep(2 * time.Second)
 			k.slow(0, 0)
-			return k
-		},
-		"renewing": func(_ *world, other *contender, begin start) *contender {
-			other.stop()
-			k := begin(0, 0)
+		}},
+		"renewing": {free: true, enter: func(_ *world, k, _ *contender) {
 			time.Sleep(9 * time.Second)
 			k.slow(0, 2*time.Second)
 			time.Sleep(2 * time.Second)
-			return k
-		},
-		"its request gets no reply": func(_ *world, other *contender, begin start) *contender {
-			other.stop()
-			k := begin(0, 0)
+		}},
+		"its request gets no reply": {free: true, enter: func(_ *world, k, _ *contender) {
 			k.silence()
 			time.Sleep(time.Second)
 			k.cut()
 			k.heal()
-			return k
-		},
-		"without a server": func(w *world, _ *contender, begin start) *contender {
-			k := begin(0, 0)
-			time.Sleep(time.Second)
-			w.stop()
-			time.Sleep(4 * time.Second)
-			w.begin()
-			return k
-		},
-		"without a server, as the owner": func(w *world, other *contender, begin start) *contender {
-			other.stop()
-			k := begin(0, 0)
-			time.Sleep(time.Second)
-			w.stop()
-			time.Sleep(9 * time.Second)
-			w.begin()
-			return k
-		},
-	}
-	for name, enter := range states {
+		}},
+		"without a server":               {enter: func(w *world, _, _ *contender) { away(w, time.Second, 4*time.Second) }},
+		"without a server, as the owner": {free: true, enter: func(w *world, _, _ *contender) { away(w, time.Second, 9*time.Second) }},
+	} {
 		for _, slow := range []time.Duration{0, 10 * time.Millisecond, time.Second} {
 			t.Run(fmt.Sprintf("%s/%v", name, slow), func(t *testing.T) {
 				inWorld(t, func(t *testing.T, w *world) {
 					other := w.contend("other")
 					synctest.Wait()
-					k := enter(w, other, func(delay, linger time.Duration) *contender {
-						g, d := w.client(), w.recorder()
-						g.slow(slow/2, slow/2)
-						return w.contendAfter(delay, g, d, "k", func(ctx context.Context) {
-							d.acquired(ctx)
-							if linger != 0 {
-								<-ctx.Done()
-								time.Sleep(linger)
-							}
-						}, d.released)
-					})
+					if state.free {
+						other.stop()
+					}
+					g, d := w.client(), w.recorder()
+					g.slow(slow/2, slow/2)
+					k := w.contendAfter(state.delay, g, d, "k", func(ctx context.Context) {
+						d.acquired(ctx)
+						if state.linger != 0 {
+							<-ctx.Done()
+							time.Sleep(state.linger)
+						}
+					}, d.released)
+					state.enter(w, k, other)
 					must(t, k.Stop(bg))
 					if slow != 0 {
 						time.Sleep(5 * time.Second) // the release may continue in the background
@@ -283,36 +241,6 @@ func TestContenderStartsAgainAfterAStopWithoutReply(t *testing.T) {
 				t.Errorf("5 s after the server answers again, k is not the owner")
 			}
 		}
-	})
-}
-
-func TestResignHandsOffToTheNextWaiter(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		all := map[string]*contender{}
-		for _, id := range []string{"a", "b", "c"} {
-			all[id] = w.contend(id)
-			synctest.Wait()
-		}
-		for _, id := range []string{"a", "b", "c", "a"} {
-			time.Sleep(2 * time.Second)
-			if got := w.owner("job"); got != id {
-				t.Fatalf("the owner is %q, want %s", got, id)
-			}
-			at := w.elapsed()
-			all[id].Resign()
-			if all[id].IsOwner() {
-				t.Errorf("%s is the owner after Resign", id)
-			}
-			all[id].Resign() // has no effect without an ownership
-			synctest.Wait()
-			if w.elapsed() != at || w.owner("job") == id {
-				t.Errorf("the owner is %q %v after Resign, want the next contender at once", w.owner("job"), w.elapsed()-at)
-			}
-		}
-		if got := all["a"].callbacks(); got != "[acquired 1 released acquired 4 released]" {
-			t.Errorf("the callbacks of a are %s, want acquired 1, released, acquired 4, released", got)
-		}
-		w.neverTwo("job", all["a"].recorder, all["b"].recorder, all["c"].recorder)
 	})
 }
 

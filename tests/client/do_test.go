@@ -50,18 +50,24 @@ func TestTheContextOfDoEndsWithItsCaller(t *testing.T) {
 	})
 }
 
-// The owner subscribes to notices one second after the grant.
+// The owner subscribes to notices within a second after the grant. With a lease of an hour, it has no
+// other reason to ask.
 func TestBrokenLockEndsWithinASecond(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
-		for _, after := range []time.Duration{0, 500 * time.Millisecond, 3 * time.Second, time.Minute} {
-			l := w.lock(w.client())
-			time.Sleep(after)
-			at := w.elapsed()
-			w.breakOff("job")
-			<-l.Context().Done()
-			most := max(0, time.Second-after)
-			if took := w.elapsed() - at; took > most || !errors.Is(context.Cause(l.Context()), client.ErrLost) {
-				t.Errorf("BREAK %v after Lock: the context ends %v later with the cause %v, want ErrLost within a second of Lock", after, took, context.Cause(l.Context()))
+		hour := client.WithTTL(time.Hour)
+		for name, options := range map[string][]client.Option{
+			"default": nil, "an hour": {hour}, "an hour, not renewed": {hour, client.WithoutRenewal()},
+		} {
+			for _, after := range []time.Duration{0, 500 * time.Millisecond, 3 * time.Second, time.Minute} {
+				l, err := w.client().Lock(bg, "job", options...)
+				must(t, err)
+				time.Sleep(after)
+				at := w.elapsed()
+				w.breakOff("job")
+				<-l.Context().Done()
+				if took := w.elapsed() - at; took > max(0, time.Second-after) || !errors.Is(context.Cause(l.Context()), client.ErrLost) {
+					t.Errorf("%s, BREAK %v after Lock: the context ends %v later with the cause %v, want ErrLost within a second of Lock", name, after, took, context.Cause(l.Context()))
+				}
 			}
 		}
 	})
@@ -110,10 +116,15 @@ func TestTryDoDoesNotRunWhileAnotherWorks(t *testing.T) {
 	})
 }
 
-func TestALockHasTheValuesOfItsCallerAndNotItsEnd(t *testing.T) {
+func TestALockAndItsHooksHaveTheValuesOfTheCallerAndNotItsEnd(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithCancel(context.WithValue(bg, ctxKey{}, "value"))
-		l, err := w.client().Lock(ctx, "job")
+		g := w.clientWith(client.Options{Hook: func(ctx context.Context, e client.Event) {
+			if ctx.Value(ctxKey{}) != "value" || ctx.Done() != nil || e.Mutex != "job" {
+				t.Errorf("the hook gets %+v, the value %v and a context that can end: %v", e, ctx.Value(ctxKey{}), ctx.Done() != nil)
+			}
+		}})
+		l, err := g.Lock(ctx, "job")
 		must(t, err)
 		cancel()
 		time.Sleep(time.Minute)

@@ -311,24 +311,6 @@ func TestContenderReportsEachTenure(t *testing.T) {
 	})
 }
 
-func TestHooksHaveTheValuesOfTheirCaller(t *testing.T) {
-	inWorld(t, func(t *testing.T, w *world) {
-		var calls int
-		check := func(ctx context.Context, e client.Event) {
-			calls++
-			if ctx.Value(ctxKey{}) != "value" || e.Mutex != "job" {
-				t.Errorf("a hook gets the context value %v and the event %+v, want value and the mutex job", ctx.Value(ctxKey{}), e)
-			}
-		}
-		g := w.clientWith(client.Options{Hook: check})
-		ctx, cancel := context.WithCancel(context.WithValue(bg, ctxKey{}, "value"))
-		must(t, g.Do(ctx, "job", func(context.Context) error { cancel(); return nil }))
-		if calls != 4 {
-			t.Errorf("the hook was called %d times, want 4", calls)
-		}
-	})
-}
-
 func TestAskedAndRenewedReportRequests(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {
 		var mu sync.Mutex

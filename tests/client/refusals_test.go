@@ -483,37 +483,16 @@ func TestDefaultLeaseShrinksToTheLongestOfTheServer(t *testing.T) {
 	})
 }
 
-func TestEachDefaultLeaseShrinksToTheLongestOfTheServer(t *testing.T) {
+func TestExplicitLeaseStaysAndIsAnErrorIfItIsTooLong(t *testing.T) {
 	inShortWorld(t, func(t *testing.T, w *world) {
-		for name, c := range map[string]struct {
-			options         []client.Option
-			ttl, transition time.Duration
-		}{
-			"default":    {nil, 5 * time.Second, time.Second},
-			"set":        {lease(4*time.Second, 0), 4 * time.Second, 0},
-			"transition": {[]client.Option{client.WithTTL(4500 * time.Millisecond), client.WithTransition(1500 * time.Millisecond)}, 4500 * time.Millisecond, 1500 * time.Millisecond},
+		for ttl, transition := range map[time.Duration]time.Duration{
+			4 * time.Second: 0, 4500 * time.Millisecond: 1500 * time.Millisecond,
 		} {
-			l, err := w.client().TryLock(bg, name, c.options...)
+			l, err := w.client().TryLock(bg, "job", lease(ttl, transition)...)
 			must(t, err)
-			w.holds(name, c.ttl, c.transition, 0)
+			w.holds("job", ttl, transition, 0)
 			w.unlock(l)
 		}
-		ctx, end := context.WithCancel(bg)
-		ended := make(chan error)
-		go func() {
-			ended <- w.client().Lead(ctx, "job", func(ctx context.Context) error { <-ctx.Done(); return nil })
-		}()
-		time.Sleep(time.Minute)
-		w.holds("job", 5*time.Second, time.Second, 4*time.Second)
-		end()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("Lead returns %v, want context.Canceled", err)
-		}
-	})
-}
-
-func TestExplicitLeaseThatIsTooLongIsAnError(t *testing.T) {
-	inShortWorld(t, func(t *testing.T, w *world) {
 		g := w.clientWith(client.Options{TTL: 10 * time.Second})
 		for name, lock := range map[string]func() error{
 			"Lock": func() error { _, err := g.Lock(bg, "job"); return err },

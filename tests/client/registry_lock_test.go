@@ -255,30 +255,6 @@ func TestRegistryWithRenewKeepsItsLocks(t *testing.T) {
 	})
 }
 
-// The client has no reason to ask for a lease of an hour, except that it hears of the break.
-func TestBreakOfARegistryLockIsNoticedWithinASecond(t *testing.T) {
-	for _, renew := range []bool{false, true} {
-		for _, after := range []time.Duration{0, 500 * time.Millisecond, 10 * time.Second} {
-			inWorld(t, func(t *testing.T, w *world) {
-				r := w.client().registry(t, registry.Config{ExpireAfter: time.Hour, Renew: renew})
-				l, h := obtain(t, r, "x"), r.NewHolder()
-				must(t, l.Lock(bg, h))
-				own := l.Context(h)
-				time.Sleep(after)
-				w.breakOff("spring:x")
-				at := w.elapsed()
-				<-own.Done()
-				if took := w.elapsed() - at; took > time.Second || !errors.Is(context.Cause(own), client.ErrLost) {
-					t.Errorf("Renew %v, BREAK after %v: the context ends %v later with the cause %v, want ErrLost within a second", renew, after, took, context.Cause(own))
-				}
-				if err := l.Unlock(bg, h); !errors.Is(err, client.ErrLost) {
-					t.Errorf("Unlock returns %v, want ErrLost", err)
-				}
-			})
-		}
-	}
-}
-
 // The first check is in progress when the mutex is broken, and its reply says that the lease lasts.
 func TestBreakDuringACheckIsNoticed(t *testing.T) {
 	inWorld(t, func(t *testing.T, w *world) {

@@ -1,11 +1,9 @@
 package clienttest
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -167,9 +165,7 @@ func TestSchedulerStopEndsTheWorkAtOnce(t *testing.T) {
 }
 
 func TestSchedulerContinuesAfterAPanic(t *testing.T) {
-	var log bytes.Buffer
-	defer slog.SetDefault(slog.Default())
-	slog.SetDefault(slog.New(slog.NewTextHandler(&log, nil)))
+	log := defaultLog(t)
 	inWorld(t, func(t *testing.T, w *world) {
 		calls := 0
 		s, err := contend.NewScheduler(w.client().Client, "job", client.Schedule{Period: time.Second}, func(context.Context) error {
