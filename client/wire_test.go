@@ -12,21 +12,6 @@ type serverError string
 func (r serverError) Error() string { return string(r) }
 func (serverError) RedisError()     {}
 
-func TestFullServerIsNotARefusal(t *testing.T) {
-	for text, want := range map[string]bool{
-		"ERR max number of clients reached":                                           false,
-		"ERR max number of blocked clients reached: ask again later, or without WAIT": false,
-		"TRYAGAIN engine redis unavailable: EOF":                                      false,
-		"LOADING Redis is loading the dataset in memory":                              true, // never sent by simba-resp
-		"ERR syntax error":                        true,
-		"NOPERM User a has no permissions to run": true,
-	} {
-		if got := refused(serverError(text)); got != want {
-			t.Errorf("refused(%s) is %v, want %v", text, got, want)
-		}
-	}
-}
-
 func TestMisconfiguredMatchesOnlyTheEngineError(t *testing.T) {
 	for text, want := range map[string]bool{
 		"ERR engine mysql misconfigured: table simba_mutex does not exist": true,

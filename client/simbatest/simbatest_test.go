@@ -2,8 +2,6 @@ package simbatest_test
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -93,86 +91,6 @@ func TestLeaseOfADeadProcessExpiresInFakeTime(t *testing.T) {
 			t.Errorf("Lock returned after %v with token %d, want %v and token 2", waited, l.Token(), lease)
 		}
 		must(t, l.Unlock(t.Context()))
-	})
-}
-
-func TestBlockedWaiterIsGrantedTheMutexAtTheRelease(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rdb := simbatest.Start(t)
-		c := newClient(t, rdb)
-		l, err := c.Lock(t.Context(), "report")
-		must(t, err)
-		granted := make(chan error, 1)
-		go func() { // a waiter that blocks its connection
-			r, err := rdb.Do(context.Background(), "SIMBA.ACQUIRE", "report", "w", 60_000, "WAIT", 0).Result()
-			if err == nil && !strings.Contains(fmt.Sprint(r), "acquired") {
-				err = fmt.Errorf("SIMBA.ACQUIRE with WAIT replies %v, want acquired", r)
-			}
-			granted <- err
-		}()
-		waiting := make(chan error, 1)
-		go func() { waiting <- c.Do(context.Background(), "report", func(context.Context) error { return nil }) }()
-		time.Sleep(2 * time.Second)
-		select {
-		case err := <-granted:
-			t.Fatal("the blocked waiter got a reply before Unlock:", err)
-		case err := <-waiting:
-			t.Fatal("Do returned before Unlock:", err)
-		default:
-		}
-		must(t, l.Unlock(t.Context()))
-		must(t, <-granted)
-		must(t, rdb.Do(t.Context(), "SIMBA.RELEASE", "report", "w").Err())
-		must(t, <-waiting)
-	})
-}
-
-// unreachable is a hook of go-redis. While its value is true, no command reaches the server.
-type unreachable struct{ atomic.Bool }
-
-var errUnreachable = errors.New("no route to host")
-
-func (u *unreachable) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (u *unreachable) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		if u.Load() {
-			cmd.SetErr(errUnreachable)
-			return errUnreachable
-		}
-		return next(ctx, cmd)
-	}
-}
-func (u *unreachable) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
-func TestOwnerThatCannotRenewLosesTheMutexToAnother(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		rdb := simbatest.Start(t)
-		other := redis.NewClient(rdb.Options())
-		t.Cleanup(func() { must(t, other.Close()) })
-		cut := new(unreachable)
-		other.AddHook(cut)
-
-		a := newLeader(t, newClient(t, other), "a")
-		synctest.Wait()
-		b := newLeader(t, newClient(t, rdb), "b")
-		time.Sleep(time.Minute)
-		cut.Store(true)
-		time.Sleep(12 * time.Second) // the TTL and transition windows
-		synctest.Wait()
-		if a.IsOwner() || a.leads.Load() {
-			t.Error("a still leads after the end of its lease")
-		}
-		time.Sleep(time.Second)
-		if !b.leads.Load() {
-			t.Error("b does not lead a second after the lease of a has ended")
-		}
-		cut.Store(false)
-		time.Sleep(time.Minute)
-		if a.leads.Load() || !b.leads.Load() {
-			t.Errorf("when a reaches the server again, a leads: %v, b leads: %v, want only b", a.leads.Load(), b.leads.Load())
-		}
 	})
 }
 
