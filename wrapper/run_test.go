@@ -208,37 +208,3 @@ func TestPanicKillsTheWholeGroup(t *testing.T) {
 		}
 	}
 }
-
-func TestNoSignalWhileTheLeaseIsRenewed(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		l := &fakeLease{ctx: t.Context()}
-		l.renew()
-		r := &run{
-			Runner: &Runner{Mutex: "job", Grace: 4 * time.Second, Say: t.Logf}, lease: l,
-			send: func(sig unix.Signal) error { t.Errorf("the command got signal %v", sig); return nil },
-		}
-		for began := time.Now(); time.Since(began) < time.Hour; {
-			time.Sleep(r.check())
-			if time.Until(l.owner.TTLAt) < time.Second {
-				l.renew()
-			}
-		}
-		if r.Lost {
-			t.Error("each renewal succeeded, but Lost is true")
-		}
-	})
-}
-
-func TestEnvironmentReplacesTheNamesOfAnOuterTenure(t *testing.T) {
-	t.Setenv("SIMBA_TOKEN", "1")
-	t.Setenv("SIMBA_TOKENS", "kept")
-	env := environment("job", client.Owner{ID: "me", Token: 7})
-	for _, v := range []string{"SIMBA_MUTEX=job", "SIMBA_OWNER=me", "SIMBA_TOKEN=7", "SIMBA_TOKENS=kept"} {
-		if !slices.Contains(env, v) {
-			t.Errorf("the environment lacks %s", v)
-		}
-	}
-	if slices.Contains(env, "SIMBA_TOKEN=1") {
-		t.Error("the environment still has the token of the outer tenure")
-	}
-}

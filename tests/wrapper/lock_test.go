@@ -162,33 +162,24 @@ func TestLockOfAMutexThatAnotherOwns(t *testing.T) {
 	w := newWorld(t)
 	first := w.lock(w.worker(), "--id", "first")
 	w.started(first)
+	const says = "simba-resp: job: not acquired; its owner is first"
 	for _, row := range []struct {
 		flags []string
 		code  int
+		want  string
 	}{
-		{[]string{"--try"}, exitConflict},
-		{[]string{"--wait", "2s"}, exitConflict}, // without a reply within that time, it would be exitUnavailable
-		{[]string{"--try", "--conflict-exit-code", "0", "--verbose"}, 0},
+		{[]string{"--try"}, exitConflict, says},
+		{[]string{"--wait", "2s"}, exitConflict, says}, // without a reply within that time, it would be exitUnavailable
+		{[]string{"--try", "--conflict-exit-code", "0", "--verbose"}, 0, says},
+		// cron sends each line as a mail.
+		{[]string{"--try", "--quiet"}, exitConflict, ""},
+		{[]string{"--wait", "2s", "--quiet"}, exitConflict, ""},
+		{[]string{"--try", "--conflict-exit-code", "0"}, 0, ""},
 	} {
 		p := w.lock(sh("echo ran"), row.flags...)
 		w.wantsCode(p, row.code)
-		if got := p.Output(); got != "simba-resp: job: not acquired; its owner is first" {
-			t.Errorf("lock with %v prints %q", row.flags, got)
-		}
-	}
-	// cron sends each line as a mail.
-	for _, row := range []struct {
-		flags []string
-		code  int
-	}{
-		{[]string{"--try", "--quiet"}, exitConflict},
-		{[]string{"--wait", "2s", "--quiet"}, exitConflict},
-		{[]string{"--try", "--conflict-exit-code", "0"}, 0},
-	} {
-		p := w.lock(sh("echo ran"), row.flags...)
-		w.wantsCode(p, row.code)
-		if got := p.Output(); got != "" {
-			t.Errorf("lock with %v prints %q, want nothing", row.flags, got)
+		if got := p.Output(); got != row.want {
+			t.Errorf("lock with %v prints %q, want %q", row.flags, got, row.want)
 		}
 	}
 	// The failed attempts have left the queue. A waiter leaves it on SIGTERM, too.

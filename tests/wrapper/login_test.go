@@ -18,8 +18,8 @@ type site struct {
 	*world
 	dir   string
 	url   string
-	flags []string // of the login
-	renew func()   // gives the server and the files of the client a new login
+	flags []string          // of the login
+	renew func(client bool) // gives the server a new login, and also the files of the client
 	admin redis.Conn
 }
 
@@ -47,16 +47,6 @@ func (s *site) elect(flags ...string) *simbatest.Process {
 	return s.world.elect(s.worker(), append(append([]string{"--url", s.url}, s.flags...), flags...)...)
 }
 
-// files returns the files of the login.
-func (s *site) files() (files []string) {
-	for _, flag := range s.flags {
-		if strings.HasPrefix(flag, s.dir) {
-			files = append(files, flag)
-		}
-	}
-	return files
-}
-
 // awaitConnected waits until the wrapper has a connection.
 func (s *site) awaitConnected() {
 	s.Helper()
@@ -71,32 +61,39 @@ func withPassword(t *testing.T) *site {
 	s.server = simbatest.Start(t, "--aclfile", users("first"))
 	s.url, s.admin = s.world.url(), simbatest.Conn(t, s.server)
 	s.flags = []string{"--user", "ops", "--password-file", s.write("password", "first\n")}
-	s.renew = func() {
+	s.renew = func(client bool) {
 		users("second")
 		s.do("ACL", "LOAD")
-		s.write("password", "second\n")
+		if client {
+			s.write("password", "second\n")
+		}
 	}
 	return s
 }
 
 func withCertificate(t *testing.T) *site {
 	s := &site{world: &world{TB: t, file: t.TempDir() + "/moments"}, dir: t.TempDir()}
-	write := func(name string) {
+	write := func(name string, files ...string) {
 		authority := certs.NewAuthority(t, name)
-		authority.Write(t, s.dir, "ca")
-		authority.Sign(t, certs.Leaf{Name: "server"}).Write(t, s.dir, "server")
-		authority.Sign(t, certs.Leaf{Name: "client"}).Write(t, s.dir, "client")
+		for _, file := range files {
+			authority.Write(t, s.dir, file+"-ca")
+			authority.Sign(t, certs.Leaf{Name: file}).Write(t, s.dir, file)
+		}
 	}
-	write("first")
+	write("first", "server", "client")
 	in := func(name string) string { return filepath.Join(s.dir, name) }
 	server := simbatest.Launch(t, "--addr", "127.0.0.1:0", "--tls-addr", "127.0.0.1:0", "--data-dir", in("data"),
-		"--tls-cert-file", in("server.crt"), "--tls-key-file", in("server.key"), "--tls-ca-cert-file", in("ca.crt"), "--tls-auth-clients", "yes")
+		"--tls-cert-file", in("server.crt"), "--tls-key-file", in("server.key"), "--tls-ca-cert-file", in("server-ca.crt"), "--tls-auth-clients", "yes")
 	ready := server.Wants(t, `msg=ready addr=(\S+) tls=(\S+)`)
 	s.server = &simbatest.Server{Addr: ready[1]}
 	s.url, s.admin = "rediss://"+ready[2], simbatest.Conn(t, s.server)
-	s.flags = []string{"--cacert", in("ca.crt"), "--cert", in("client.crt"), "--key", in("client.key")}
-	s.renew = func() {
-		write("second")
+	s.flags = []string{"--cacert", in("client-ca.crt"), "--cert", in("client.crt"), "--key", in("client.key")}
+	s.renew = func(client bool) {
+		files := []string{"server"}
+		if client {
+			files = append(files, "client")
+		}
+		write("second", files...)
 		s.do("CONFIG", "SET", "tls-cert-file", in("server.crt"))
 	}
 	return s
@@ -111,7 +108,7 @@ func TestRenewedLoginIsReadAtTheNextDial(t *testing.T) {
 			s := open(t)
 			p := s.elect("--ttl", "1m")
 			s.started(p)
-			s.renew()
+			s.renew(true)
 			s.cutOff()
 			s.awaitConnected()
 			p.Signal(unix.SIGTERM)
@@ -133,14 +130,7 @@ func TestRefusedLoginEndsElectAfterGiveUp(t *testing.T) {
 			s := logins[name](t)
 			p := s.elect("--ttl", "1s", "--grace", "2s", "--give-up", "1500ms")
 			s.started(p)
-			old := t.TempDir()
-			for _, file := range s.files() {
-				keep(t, file, filepath.Join(old, filepath.Base(file)))
-			}
-			s.renew()
-			for _, file := range s.files() {
-				keep(t, filepath.Join(old, filepath.Base(file)), file)
-			}
+			s.renew(false)
 			s.cutOff()
 			s.wantsCode(p, exitUnavailable)
 			p.Wants(t, "contending again")
@@ -155,8 +145,7 @@ func TestRefusedLoginIsTriedAgainUntilGiveUp(t *testing.T) {
 	s := withPassword(t)
 	p := s.elect("--ttl", "1s", "--grace", "2s", "--give-up", "1h")
 	_, line := p.WantsAfter(t, 0, "^started")
-	s.renew()
-	s.write("password", "first\n")
+	s.renew(false)
 	s.cutOff()
 	p.Wants(t, "job: the command has ended; contending again")
 	p.Wants(t, "job: trying again: .* refuses the password of user ops")
@@ -164,13 +153,4 @@ func TestRefusedLoginIsTriedAgainUntilGiveUp(t *testing.T) {
 	p.WantsAfter(t, line, "^started")
 	p.Signal(unix.SIGTERM)
 	s.wantsCode(p, 0)
-}
-
-func keep(t *testing.T, from, to string) {
-	t.Helper()
-	text, err := os.ReadFile(from)
-	if err == nil {
-		err = os.WriteFile(to, text, 0o600)
-	}
-	simbatest.Must(t, err)
 }

@@ -93,9 +93,7 @@ func TestFullStandardErrorDoesNotKeepTheCommandAlive(t *testing.T) {
 	simbatest.Must(t, simbatest.StartCmd(first, func() { ended <- first.Wait() }))
 	full.Close()
 	t.Cleanup(func() { _ = first.Process.Kill() })
-	for info, err := os.Stat(w.file); err != nil || info.Size() == 0; info, err = os.Stat(w.file) {
-		time.Sleep(time.Millisecond)
-	}
+	w.awaitMoments()
 	next := w.lock(w.worker())
 	w.awaitQueued(1)
 	w.server.Pause()
@@ -134,18 +132,6 @@ func TestServerThatIsBackWithinTheLeaseIsNotNoticed(t *testing.T) {
 	w.gone(pid)
 }
 
-func TestKilledWrapperTakesTheCommandWithIt(t *testing.T) {
-	w := newWorld(t)
-	p := w.lock(w.worker("--stubborn"), "--ttl", "2s", "--grace", "2s")
-	pid, _ := w.started(p)
-	next := w.lock(w.worker())
-	w.awaitQueued(1)
-	simbatest.Must(t, unix.Kill(p.Pid(), unix.SIGKILL))
-	w.gone(pid)
-	w.started(next)
-	w.endsAsSecond(next)
-}
-
 // The lease ends while the wrapper is stopped. When it continues, it must kill the command at once,
 // without a wait for a timer or the server.
 func TestStoppedWrapperKillsTheCommandWhenItContinues(t *testing.T) {
@@ -162,16 +148,4 @@ func TestStoppedWrapperKillsTheCommandWhenItContinues(t *testing.T) {
 	w.wantsCode(p, exitLost)
 	w.gone(pid)
 	p.Wants(t, `too late for SIGTERM`)
-}
-
-func TestBrokenMutexKillsACommandThatIgnoresSIGTERM(t *testing.T) {
-	w := newWorld(t)
-	p := w.lock(w.worker("--stubborn", "--family"), "--ttl", "12h", "--grace", "1s")
-	pid, _ := w.started(p)
-	c := simbatest.Conn(t, w.server)
-	simbatest.DoOne(t, c, "SIMBA.BREAK", "job")
-	p.Wants(t, `^signal terminated`)
-	p.Wants(t, `it gets SIGKILL`)
-	w.wantsCode(p, exitLost)
-	w.gone(pid)
 }

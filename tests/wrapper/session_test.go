@@ -5,8 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
@@ -23,35 +21,19 @@ func newSharedWorlds(t *testing.T) (one, two *world) {
 	return one, two
 }
 
-// takesOver runs the second wrapper after the first one, and checks that their commands do not
-// overlap.
-func takesOver(one, two *world, fault func(), flags ...string) {
-	one.Helper()
-	a := one.lock(one.worker("--stubborn"), flags...)
-	one.started(a)
-	b := two.lock(two.worker(), flags...)
-	two.awaitQueued(1)
-	time.Sleep(2 * time.Second) // the lease was renewed
-	fault()
-	two.started(b)
-	one.wantsCode(a, exitLost)
-	b.Signal(unix.SIGTERM)
-	b.Wait(two)
-	if n := one.neverTwo(); n != 2 {
-		one.Errorf("%d commands ran, want 2", n)
-	}
-}
-
-func TestKilledServerOfAShortSessionNeverRunsTwoCommandsAtOnce(t *testing.T) {
-	one, two := newSharedWorlds(t)
-	takesOver(one, two, func() { one.server.Kill() })
-}
-
 // After the restart, the first wrapper can reach its server again, but must not renew the lease. It
 // belongs to the session of the killed process.
 func TestRestartedServerOfAShortSessionNeverRunsTwoCommandsAtOnce(t *testing.T) {
 	one, two := newSharedWorlds(t)
-	takesOver(one, two, func() { one.server.Restart() })
+	a := one.lock(one.worker("--stubborn"))
+	one.started(a)
+	b := two.lock(two.worker())
+	two.awaitQueued(1)
+	time.Sleep(2 * time.Second) // the lease was renewed
+	one.server.Restart()
+	two.started(b)
+	one.wantsCode(a, exitLost)
+	two.endsAsSecond(b)
 }
 
 func TestLeaseFlagsThatAShortSessionDoesNotVouchForAreRefused(t *testing.T) {

@@ -138,41 +138,6 @@ func TestCtrlZStopsTheJobAndFgContinuesIt(t *testing.T) {
 	c.wants(`code 0`)
 }
 
-func TestCommandDoesNotContinueWhenItsLeaseEndedWhileItWasStopped(t *testing.T) {
-	w := newWorld(t)
-	c := w.shell()
-	c.types("$lock --ttl 3s --grace 1s job -- $worker\n")
-	c.wants(`started`)
-	c.types(ctrlZ)
-	c.wants(`Stopped`)
-	next := w.lock(w.worker())
-	w.started(next)
-	c.types("fg; echo code $?\n")
-	c.wants(`too late for SIGTERM`)
-	c.wants(`code 76`)
-	w.endsAsSecond(next)
-}
-
-// If the first process of the group stops, the wrapper stops, and cannot renew. So the other
-// processes must stop, too.
-func TestStoppedFirstProcessStopsItsWholeGroup(t *testing.T) {
-	w := newWorld(t)
-	c := w.shell()
-	c.types("$lock --ttl 5s --grace 1s job -- $worker --family\n")
-	pid := atoi(c.wants(`started (\d+) token`)[1])
-	simbatest.Must(t, unix.Kill(pid, unix.SIGSTOP))
-	c.wants(`Stopped`)
-	next := w.lock(w.worker())
-	w.started(next)
-	next.Signal(unix.SIGTERM)
-	w.wantsCode(next, 0)
-	c.types("fg; echo code $?\n")
-	c.wants(`code 76`)
-	if n := w.neverTwo(); n != 2 {
-		t.Errorf("%d commands ran, want 2", n)
-	}
-}
-
 // Without a shell, nobody could continue a stopped wrapper. So it must not stop.
 func TestCtrlZWithoutAShellDoesNotStopTheCommandForEver(t *testing.T) {
 	w := newWorld(t)
@@ -290,26 +255,52 @@ func TestTerminalGoesToWhoeverWritesToIt(t *testing.T) {
 	c.wants(`(?s)(command 50\..*pipe 50\.|pipe 50\..*command 50\.).*prompt> `)
 }
 
-// A job in the background must not take the terminal from the shell. It stops, as without a
-// wrapper.
-func TestBackgroundJobWhoseMembersNeedTheTerminalStopsWithItsCommand(t *testing.T) {
-	for name, pipe := range map[string]string{"pager": " | sh -c 'read line; read line </dev/tty'", "wrapper": ""} {
+// A stopped wrapper cannot renew its lease. So the command stops with it, and does not continue if the
+// lease has ended meanwhile. The shell has the terminal, as without a wrapper.
+func TestCommandDoesNotContinueWhenItsLeaseEndedWhileItWasStopped(t *testing.T) {
+	keys := func(keys string) func(*console) { return func(c *console) { c.types(keys) } }
+	const lock = "$lock --ttl 3s --grace 1s job -- "
+	// One of the processes ignores SIGTSTP.
+	const alone = "stty -tostop; " + lock + "sh -c \"trap '' TSTP; $worker\" &\n"
+	for name, row := range map[string]struct {
+		command string
+		stop    func(*console)
+		resume  string
+	}{
+		"Ctrl-Z": {lock + "$worker\n", keys(ctrlZ), "fg\n"},
+		// In a script, a shell without job control starts the wrapper in its own process group, and
+		// Ctrl-Z stops all of them.
+		"Ctrl-Z, in the background of a script": {"sh -c \"" + lock + "$worker & wait\"\n", keys(ctrlZ), "fg\n"},
+		"SIGTSTP for the wrapper alone":         {alone, keys("kill -TSTP $!\n"), "kill -CONT $!\n"},
+		"SIGTTIN for the wrapper alone":         {alone, keys("kill -TTIN $!\n"), "kill -CONT $!\n"},
+		"SIGTTOU for the wrapper alone":         {alone, keys("kill -TTOU $!\n"), "kill -CONT $!\n"},
+		// The outer wrapper stops the inner one, which must stop its own command first.
+		"SIGTSTP for an outer wrapper": {"$lock --ttl 1h outer -- " + lock + "$worker &\n", keys("kill -TSTP $!\n"), "fg\n"},
+		"the first process of the group": {lock + "$worker --family\n", func(c *console) {
+			simbatest.Must(c, unix.Kill(atoi(c.wants(`started (\d+) token`)[1]), unix.SIGSTOP))
+		}, "fg\n"},
+		"a job in the background that needs the terminal": {lock + "$worker --family &\n", keys("kill -TTIN %1\n"), "fg\n"},
+		"a pager in the background that needs the terminal": {
+			lock + "$worker --family | sh -c 'read line; read line </dev/tty' &\n", keys(""), "fg\nwords\n",
+		},
+	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
 			c := w.shell()
-			c.types("$lock --ttl 3s --grace 1s job -- $worker --family" + pipe + " & lock=%1\n")
+			c.types(row.command)
 			w.awaitMoments()
-			if pipe == "" {
-				c.types("kill -TTIN %1\n")
-			}
+			row.stop(c)
 			next := w.lock(w.worker())
 			w.started(next)
 			w.awaitRun()
 			c.types("echo still he''re\n")
 			c.wants(`still here`)
-			c.types("fg\n")
-			c.wants(`job -- `)
-			c.types("words\n")
+			for line := range strings.Lines(row.resume) {
+				c.types(line)
+				if line == "fg\n" {
+					c.wants(`job -- `)
+				}
+			}
 			c.wants(`too late for SIGTERM`)
 			w.endsAsSecond(next)
 		})
@@ -324,59 +315,6 @@ func (w *world) awaitRun() {
 		all := tenures.Moments(w, w.file)
 		return all[len(all)-1].To-all[len(all)-1].From >= 100*time.Millisecond
 	})
-}
-
-func TestStopSignalToTheWrapperAloneStopsTheCommandFirst(t *testing.T) {
-	for _, sig := range []string{"TSTP", "TTIN", "TTOU"} {
-		t.Run(sig, func(t *testing.T) {
-			w := newWorld(t)
-			c := w.shell()
-			// One of the processes ignores SIGTSTP.
-			c.types("stty -tostop; $lock --ttl 3s --grace 1s job -- sh -c \"trap '' TSTP; $worker\" & echo wrapper $!.\n")
-			pid := atoi(c.wants(`wrapper (\d+)\.`)[1])
-			w.awaitMoments()
-			simbatest.Must(t, unix.Kill(pid, unix.SignalNum("SIG"+sig)))
-			next := w.lock(w.worker())
-			w.started(next)
-			w.awaitRun()
-			simbatest.Must(t, unix.Kill(pid, unix.SIGCONT))
-			c.wants(`too late for SIGTERM`)
-			w.endsAsSecond(next)
-		})
-	}
-}
-
-// The outer wrapper stops the inner one, which must stop its own command first.
-func TestStopSignalStopsTheCommandOfAnInnerWrapper(t *testing.T) {
-	w := newWorld(t)
-	c := w.shell()
-	c.types("$lock --ttl 1h outer -- $lock --ttl 3s --grace 1s job -- $worker & echo wrapper $!.\n")
-	pid := atoi(c.wants(`wrapper (\d+)\.`)[1])
-	w.awaitMoments()
-	simbatest.Must(t, unix.Kill(pid, unix.SIGTSTP))
-	next := w.lock(w.worker())
-	w.started(next)
-	w.awaitRun()
-	c.types("fg\n")
-	c.wants(`too late for SIGTERM`)
-	w.endsAsSecond(next)
-}
-
-// In a script, a shell without job control starts the wrapper in its own process group, and Ctrl-Z
-// stops all of them.
-func TestCtrlZStopsTheCommandOfAWrapperInTheBackgroundOfAScript(t *testing.T) {
-	w := newWorld(t)
-	c := w.shell()
-	c.types("sh -c \"$lock --ttl 3s --grace 1s job -- $worker & wait\"\n")
-	w.awaitMoments()
-	c.types(ctrlZ)
-	c.wants(`Stopped`)
-	next := w.lock(w.worker())
-	w.started(next)
-	w.awaitRun()
-	c.types("fg\n")
-	c.wants(`too late for SIGTERM`)
-	w.endsAsSecond(next)
 }
 
 // A script without job control starts its background jobs with SIGINT ignored.
