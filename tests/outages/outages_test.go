@@ -28,8 +28,7 @@ const (
 	outageWaiters = 4
 )
 
-// limits has the longest times that a server in an outage may take. The test subtracts the pauses
-// of its own process, which a pulse measures, before it compares a time with a limit.
+// limits has the longest times that a server in an outage may take.
 type limits struct {
 	timeout time.Duration // --backend-timeout
 	// slack is how much later than timeout a reply may arrive. It allows for inexact timers, and
@@ -60,7 +59,7 @@ func TestAServerRecoversFromEachOfManyPartitions(t *testing.T) {
 			test.Parallel()
 			t := simbatest.NewCampaign(test, "store cut off and healed", engine)
 			s := simbatest.OpenShared(t, engine)
-			o := &outages{t: t, engine: engine, limits: outageLimits(), link: stores.NewLink(t, s.Store.Addr), pulse: startPulse(t)}
+			o := &outages{t: t, engine: engine, limits: outageLimits(), link: stores.NewLink(t, s.Store.Addr)}
 			o.server = startBriefly(t, s, o.link.Addr(), o.limits.timeout, o.limits.session)
 			simbatest.PreferServer(o.server.Pid())
 			o.play(simbatest.Count(5, 100), rand.New(rand.NewPCG(uint64(i), 3)))
@@ -75,7 +74,6 @@ type outages struct {
 	limits limits
 	link   *stores.Link
 	server *simbatest.Server
-	pulse  *pulse
 
 	mu       sync.Mutex // guards the fields below
 	failures simbatest.Latencies
@@ -115,11 +113,11 @@ func (o *outages) play(times int, rng *rand.Rand) {
 				o.until(c.askers, "gets an error reply", func(a *asker) *atomic.Int64 { return &a.refused })
 			}
 			o.link.Heal()
-			healed, last, pauses := time.Now(), o.lastGranted(), o.pulse.soFar()
+			healed, last := time.Now(), o.lastGranted()
 			o.until(c.all(), "gets a good reply after the outage", func(a *asker) *atomic.Int64 { return &a.served })
 			o.untilReceived(last)
 			took := time.Since(healed)
-			if recoveries = append(recoveries, took); took-(o.pulse.soFar()-pauses) > need.AtMost(conformance.Recovery) {
+			if recoveries = append(recoveries, took); took > need.AtMost(conformance.Recovery) {
 				o.t.Errorf("outage %d (%s): the last client gets a good reply %v after the end, want at most %v", i, way, took, conformance.Recovery)
 			}
 			if o.t.Failed() {
@@ -186,22 +184,21 @@ func (o *outages) ask(a *asker, id int, stop <-chan struct{}) {
 		case 3:
 			command, args = "SIMBA.RELEASE", []any{mutex, me}
 		}
-		began, pauses := time.Now(), o.pulse.soFar()
+		began := time.Now()
 		_, err := c.Do(command, args...)
 		if err == nil {
 			a.served.Add(1)
 			continue
 		}
-		if !o.refused(a, err, began, pauses, o.limits.timeout, command, args) {
+		if !o.refused(a, err, began, o.limits.timeout, command, args) {
 			return
 		}
 	}
 }
 
 // refused checks the error reply of an outage, and reports whether the client may go on. began is
-// when the client sent the request, and pauses is the reading of the pulse at that time. The reply
-// may take at most the time limit plus the slack.
-func (o *outages) refused(a *asker, err error, began time.Time, pauses, limit time.Duration, command string, args []any) bool {
+// when the client sent the request. The reply may take at most the time limit plus the slack.
+func (o *outages) refused(a *asker, err error, began time.Time, limit time.Duration, command string, args []any) bool {
 	took := time.Since(began)
 	if !strings.HasPrefix(err.Error(), "TRYAGAIN ") {
 		o.t.Errorf("%s %v returns the error %v, want TRYAGAIN", command, args, err)
@@ -210,8 +207,8 @@ func (o *outages) refused(a *asker, err error, began time.Time, pauses, limit ti
 	o.mu.Lock()
 	o.failures = append(o.failures, took)
 	o.mu.Unlock()
-	if pauses = o.pulse.soFar() - pauses; took-pauses > need.AtMost(limit+o.limits.slack) {
-		o.t.Errorf("%s %v returns an error after %v, want %v at most; the process of the test paused for %v; the error is %v", command, args, took, limit+o.limits.slack, pauses, err)
+	if most := limit + o.limits.slack; took > need.AtMost(most) {
+		o.t.Errorf("%s %v returns an error after %v, want %v at most; the error is %v", command, args, took, most, err)
 	}
 	a.refused.Add(1)
 	return true
@@ -225,27 +222,32 @@ func (o *outages) until(all []*asker, what string, replies func(*asker) *atomic.
 	for _, a := range all {
 		before = append(before, replies(a).Load())
 	}
-	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
+	o.await("every client "+what, func() bool {
 		done := true
 		for i, a := range all {
 			done = done && replies(a).Load() >= before[i]+more
 		}
-		if done || o.t.Failed() {
-			return
+		return done
+	})
+}
+
+// await waits until holds returns true or the test has failed. The caller must end the clients, so
+// await does not end the test.
+func (o *outages) await(what string, holds func() bool) {
+	for end := time.Now().Add(simbatest.Patience); !holds() && !o.t.Failed(); time.Sleep(2 * time.Millisecond) {
+		if time.Now().After(end) {
+			o.t.Errorf("not within %v: %s", simbatest.Patience, what)
 		}
 	}
-	o.t.Errorf("this did not happen within %v: every client %s", simbatest.Patience, what)
 }
 
 // backTo waits until a number is not larger than before the outages, and returns it. Connections
 // and goroutines of an outage may need a moment to end.
 func (o *outages) backTo(what string, before int, now func() int) (n int) {
-	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if n = now(); n <= before {
-			return n
-		}
-	}
-	o.t.Errorf("the server had %d %s before the outages, and has %d after them", before, what, n)
+	o.await(fmt.Sprintf("the server has %d %s, as before the outages", before, what), func() bool {
+		n = now()
+		return n <= before
+	})
 	return n
 }
 
@@ -296,60 +298,6 @@ func (o *outages) files() int {
 }
 
 func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
-
-// pulse measures how long this process could not run. Other processes may use the processors, and
-// the host may pause a virtual machine. Tests subtract this time from what they measure at the
-// server.
-type pulse struct {
-	mu   sync.Mutex // guards the fields below
-	lost time.Duration
-	due  time.Time // when the next beat is due
-}
-
-// beat is the time between two readings of the clock. A delay shorter than beat does not count.
-const beat = 10 * time.Millisecond
-
-// startPulse starts a pulse that ends with the test.
-func startPulse(t testing.TB) *pulse {
-	p := &pulse{due: time.Now().Add(beat)}
-	done := make(chan struct{})
-	var beating sync.WaitGroup
-	beating.Go(func() {
-		again := time.NewTicker(beat)
-		defer again.Stop()
-		for {
-			select {
-			case <-done:
-				return
-			case <-again.C:
-			}
-			p.mu.Lock()
-			now := time.Now()
-			p.lost += lateBy(now.Sub(p.due))
-			p.due = now.Add(beat)
-			p.mu.Unlock()
-		}
-	})
-	t.Cleanup(func() {
-		close(done)
-		beating.Wait()
-	})
-	return p
-}
-
-func lateBy(d time.Duration) time.Duration {
-	if d < beat {
-		return 0
-	}
-	return d
-}
-
-// soFar returns how long the process could not run since the start of the pulse.
-func (p *pulse) soFar() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.lost + lateBy(time.Since(p.due))
-}
 
 // eventually repeats a command until the store answers it.
 func eventually(t testing.TB, c redis.Conn, command string, args ...any) simbatest.Record {

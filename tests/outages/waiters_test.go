@@ -24,29 +24,20 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 	}
 	defer c.Close()
 	me := fmt.Sprint("w", id)
-	// do sends a request. done reports whether the store answered. ok is false if the waiter must
-	// end.
-	do := func(limit time.Duration, command string, args ...any) (reply any, done, ok bool) {
-		began, pauses := time.Now(), o.pulse.soFar()
-		reply, err := c.Do(command, args...)
-		if err != nil {
-			return nil, false, o.refused(a, err, began, pauses, limit, command, args)
-		}
-		return reply, true, true
-	}
 	for {
 		select {
 		case <-stop:
 			return
 		default:
 		}
-		// An error reply may take two backend timeouts: one in the handoff to this waiter, and one
-		// in its own request.
-		reply, done, ok := do(2*o.limits.timeout, "SIMBA.ACQUIRE", outageMutex, me, 1000, "WAIT", 0)
-		if !ok {
-			return
-		}
-		if !done {
+		began, acquire := time.Now(), []any{outageMutex, me, 1000, "WAIT", 0}
+		reply, err := c.Do("SIMBA.ACQUIRE", acquire...)
+		if err != nil {
+			// The reply may take two backend timeouts: one in the handoff to this waiter, and one in its
+			// own request.
+			if !o.refused(a, err, began, 2*o.limits.timeout, "SIMBA.ACQUIRE", acquire) {
+				return
+			}
 			continue
 		}
 		r, err := simbatest.ToRecord(reply, nil)
@@ -58,7 +49,8 @@ func (o *outages) wait(a *asker, id int, stop <-chan struct{}) {
 		o.granted = max(o.granted, uint64(r.Number("token")))
 		o.mu.Unlock()
 		a.served.Add(1)
-		if _, _, ok := do(o.limits.timeout, "SIMBA.RELEASE", outageMutex, me); !ok {
+		began = time.Now()
+		if _, err := c.Do("SIMBA.RELEASE", outageMutex, me); err != nil && !o.refused(a, err, began, o.limits.timeout, "SIMBA.RELEASE", []any{outageMutex, me}) {
 			return
 		}
 	}
@@ -108,16 +100,9 @@ func (o *outages) lastGranted() uint64 {
 // untilReceived waits until the subscriber has received the event of a tenure with a larger token
 // than the given one.
 func (o *outages) untilReceived(than uint64) {
-	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end) && !o.t.Failed(); time.Sleep(2 * time.Millisecond) {
+	o.await(fmt.Sprint("the subscriber receives a tenure after token ", than), func() bool {
 		o.mu.Lock()
-		received := o.received
-		o.mu.Unlock()
-		if received > than {
-			return
-		}
-	}
-	if o.t.Failed() {
-		return
-	}
-	o.t.Errorf("within %v the subscriber has received no tenure after token %d", simbatest.Patience, than)
+		defer o.mu.Unlock()
+		return o.received > than
+	})
 }
