@@ -131,14 +131,4 @@ func TestRedisBenchmarkLineWorks(t *testing.T) {
 		t.Fatalf("redis-benchmark prints no rate, or an error:\n%s", out)
 	}
 	t.Log(out[strings.LastIndex(out, "\r")+1:])
-
-	size := strings.TrimSpace(strings.TrimPrefix(cli(t, s, "DBSIZE"), "(integer) "))
-	names := strings.Fields(cli(t, s, "--scan", "--pattern", "simba:{m:*}"))
-	distinct := make(map[string]bool)
-	for _, name := range names {
-		distinct[name] = true
-	}
-	if strconv.Itoa(len(distinct)) != size || len(distinct) < 15_000 {
-		t.Errorf("SCAN finds %d mutexes, DBSIZE is %s; want the same, at least 15,000", len(distinct), size)
-	}
 }

@@ -100,28 +100,6 @@ func needTLSTools(t *testing.T) {
 	}
 }
 
-func TestRedisCliWorksOverTLS(t *testing.T) {
-	needTLSTools(t)
-	s := startTLS(t)
-	onlooker := simbatest.Run(t, "redis-cli", s.cliArgs("SUBSCRIBE", "simba:{job}")...)
-	onlooker.Wants(t, `\(integer\) 1`)
-	a := cliFields(t, s.cli("SIMBA.ACQUIRE", "job", "a", "600000"))
-	if a["status"] != "acquired" {
-		t.Errorf("ACQUIRE by a returns %v, want acquired", a)
-	}
-	onlooker.Wants(t, `"acquired@@a"`)
-	waiter := simbatest.Run(t, "redis-cli", s.cliArgs("-3", "SIMBA.ACQUIRE", "job", "b", "600000", "WAIT", "0")...)
-	s.blocked(1)
-	if got := s.cli("SIMBA.RELEASE", "job", "a"); got != "(integer) 1" {
-		t.Errorf("RELEASE by a shows %s, want 1", got)
-	}
-	waiter.Wait(t)
-	if b := cliFields(t, waiter.Output()); b["status"] != "acquired" || b["token"] <= a["token"] {
-		t.Errorf("ACQUIRE by b after the release returns %v, want acquired with a larger token", b)
-	}
-	onlooker.Wants(t, `"acquired@@b"`)
-}
-
 func TestMutualTLSAcceptsOnlyCertificatesOfItsAuthority(t *testing.T) {
 	s := startTLS(t, "--tls-auth-clients", "yes", "--tls-ca-cert-file", "$ca")
 	known := s.authority.Sign(t, certs.Leaf{Name: "billing"})
@@ -199,27 +177,5 @@ func TestSIGHUPReloadsTheCertificateAndKeepsConnections(t *testing.T) {
 	s.Signal(syscall.SIGTERM)
 	if code := s.Wait(t); code != 0 {
 		t.Errorf("the server exits with code %d, want 0", code)
-	}
-}
-
-func TestAKilledTLSClientLosesItsSessionLeaseAtOnce(t *testing.T) {
-	s := startTLS(t)
-	nc, err := tls.Dial("tcp", s.addr, &tls.Config{RootCAs: s.authority.Pool, MinVersion: tls.VersionTLS12})
-	simbatest.Must(t, err)
-	if _, err := nc.Write([]byte("SIMBA.ACQUIRE job a 600000 SESSION\r\n")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := nc.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	status := make(chan string, 1)
-	go func() {
-		r, err := simbatest.ToRecord(s.client().Do(t.Context(), "SIMBA.ACQUIRE", "job", "b", 60_000, "WAIT", simbatest.Patience.Milliseconds()).Result())
-		status <- fmt.Sprint(r["status"], err)
-	}()
-	s.blocked(1)
-	nc.NetConn().Close() // without a TLS alert
-	if got := <-status; got != "acquired<nil>" {
-		t.Errorf("ACQUIRE … WAIT by b returns %s, want acquired", got)
 	}
 }

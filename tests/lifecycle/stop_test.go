@@ -120,6 +120,23 @@ func deaf(t *testing.T, s *simbatest.Server) {
 	}
 }
 
+// signalUntil sends signals until the server has ended.
+func signalUntil(t *testing.T, ended <-chan struct{}, signal func()) {
+	t.Helper()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for late := time.After(simbatest.Patience); ; {
+		select {
+		case <-ended:
+			return
+		case <-again.C:
+			signal()
+		case <-late:
+			t.Fatal("further signals do not end the server")
+		}
+	}
+}
+
 // A process supervisor may send a signal twice in a row, so the server must ignore the second one.
 // Only a signal more than a second after the first ends the stop early.
 func TestOnlyALaterSignalEndsTheStopEarly(t *testing.T) {
@@ -128,19 +145,7 @@ func TestOnlyALaterSignalEndsTheStopEarly(t *testing.T) {
 	asked := time.Now()
 	s.Signal(syscall.SIGTERM)
 	s.Wants(t, "msg=stopping")
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	late := time.After(simbatest.Patience)
-	for running := true; running; {
-		select {
-		case <-s.Exited():
-			running = false
-		case <-again.C:
-			s.Signal(syscall.SIGTERM)
-		case <-late:
-			t.Fatal("further signals do not end the server")
-		}
-	}
+	signalUntil(t, s.Exited(), func() { s.Signal(syscall.SIGTERM) })
 	if code := s.Wait(t); code != 1 || !strings.Contains(s.Output(), "second signal: exiting") {
 		t.Errorf("the server exits with code %d, want 1:\n%s", code, s.Output())
 	}

@@ -120,44 +120,10 @@ func TestAStuckLogReaderDoesNotOutlastTheShutdownTimeout(t *testing.T) {
 	}
 }
 
-func TestALogReaderThatResumesInTheShutdownTimeoutGetsAllLines(t *testing.T) {
-	s := startUnread(t, "--shutdown-timeout", "1m")
-	s.flood(t, 1000)
-	s.Terminate()
-	for { // until the server accepts no connections: then it waits only for the log
-		c, err := net.Dial("tcp", s.Addr)
-		if err != nil {
-			break
-		}
-		c.Close()
-	}
-	var log strings.Builder
-	for s.Log.Scan() {
-		log.WriteString(s.Log.Text() + "\n")
-	}
-	if n := strings.Count(log.String(), "command=config|get"); n != 1000 || !strings.Contains(log.String(), "msg=stopping") {
-		t.Errorf("the log has %d audit lines of 1000, or no line about the stop:\n%s", n, log.String()[max(0, log.Len()-1000):])
-	}
-	if code := s.Ended(t); code != 0 {
-		t.Errorf("the server exits with code %d, want 0", code)
-	}
-}
-
 func TestAStuckLogReaderDoesNotDelayASecondSignal(t *testing.T) {
 	s := startUnread(t, "--shutdown-timeout", "1h")
 	s.flood(t, 700)
-	asked := time.NewTicker(100 * time.Millisecond)
-	defer asked.Stop()
-	for running := true; running; {
-		select {
-		case <-s.Exited:
-			running = false
-		case <-asked.C:
-			s.Terminate()
-		case <-time.After(simbatest.Patience):
-			t.Fatal("further signals do not end the server")
-		}
-	}
+	signalUntil(t, s.Exited, s.Terminate)
 	if code := s.Ended(t); code != 1 {
 		t.Errorf("the server exits with code %d, want 1", code)
 	}

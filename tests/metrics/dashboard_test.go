@@ -22,7 +22,6 @@ type variable struct {
 type panel struct {
 	ID                       int
 	Type, Title, Description string
-	GridPos                  struct{ X, Y, W, H int }
 	Datasource               struct{ UID string }
 	Targets                  []target
 	FieldConfig              struct{ Defaults struct{ Unit string } }
@@ -50,20 +49,12 @@ func TestEachPanelIsDescribedAndFollowsTheVariables(t *testing.T) {
 			t.Errorf("the variable %s has the data source %q", v.Name, v.Datasource.UID)
 		}
 	}
-	ids, cells := make(map[int]bool), make(map[[2]int]string)
+	ids := make(map[int]bool)
 	for _, p := range d.Panels {
 		if ids[p.ID] {
 			t.Errorf("two panels have the id %d", p.ID)
 		}
 		ids[p.ID] = true
-		for x := p.GridPos.X; x < p.GridPos.X+p.GridPos.W; x++ {
-			for y := p.GridPos.Y; y < p.GridPos.Y+p.GridPos.H; y++ {
-				if other := cells[[2]int{x, y}]; other != "" || x >= 24 {
-					t.Fatalf("the panel %q is outside of the grid, or overlaps the panel %q", p.Title, other)
-				}
-				cells[[2]int{x, y}] = p.Title
-			}
-		}
 		if p.Type == "row" {
 			continue
 		}
