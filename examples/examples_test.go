@@ -134,46 +134,6 @@ func gone(p *simbatest.Process) bool {
 	}
 }
 
-func TestWaitersOfAllLanguagesAreFirstComeFirstServed(t *testing.T) {
-	t.Parallel()
-	// With long windows no waiter misses its reservation or loses its queue entry on a busy
-	// machine.
-	s := simbatest.Start(t, "--handoff-window", simbatest.Patience.String(), "--queue-grace", simbatest.Patience.String())
-	m := newMutex(t, s, example{name: "m"})
-	var ring []example
-	for _, e := range examples {
-		switch e.name {
-		case "go/contend", "nodejs", "python", "shell/sh":
-			t.Run(e.name, func(t *testing.T) {
-				e.program(t) // skips a language that is not installed
-				ring = append(ring, e)
-			})
-		}
-	}
-	var processes []*simbatest.Process
-	for i, e := range ring {
-		processes = append(processes, e.start(t, s, m.option, e.name, long))
-		m.waitFor("the process owns the mutex or waits", func() bool { return m.owner() != "" && m.waiters() == i })
-	}
-	var before uint64 // the token of the tenure before
-	var ended int64   // when that tenure ended
-	for i, e := range ring {
-		token := e.token(t, processes[i])
-		if token <= before {
-			t.Errorf("%s has token %d, want more than the token %d of the process before", e.name, token, before)
-		}
-		if owner := m.owner(); owner != e.name {
-			t.Errorf("%[2]q owns the mutex, not %[1]s", e.name, owner)
-		}
-		processes[i].Signal(syscall.SIGTERM)
-		processes[i].Wait(t)
-		if began := m.began(token); began < ended {
-			t.Errorf("the tenure of %s began at %d, before the earlier one ended at %d", e.name, began, ended)
-		}
-		before, ended = token, m.ended(token, "released")
-	}
-}
-
 func TestObserverPrintsEachOwner(t *testing.T) {
 	t.Parallel()
 	s := simbatest.Start(t)

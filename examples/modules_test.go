@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
@@ -29,70 +28,46 @@ func inModule(t *testing.T, name string) string {
 	return path
 }
 
-func stopped(t *testing.T, p *simbatest.Process) {
-	t.Helper()
-	p.Signal(syscall.SIGTERM)
-	if code := p.Wait(t); code != 0 {
-		t.Errorf("the program exits with code %d:\n%s", code, p.Output())
-	}
-}
-
-func TestGocronRunsTheJobOnTheNextLeader(t *testing.T) {
-	t.Parallel()
-	s := simbatest.Start(t)
-	program := inModule(t, "gocron")
-	first := simbatest.Run(t, program, "--addr", s.Addr, "--by", "elector", "--every", "100ms")
-	first.Wants(t, working)
-	second := simbatest.Run(t, program, "--addr", s.Addr, "--by", "elector", "--every", "100ms")
-	m := newMutex(t, s, example{name: "gocron"})
-	m.waitFor("the second waits", func() bool { return m.waiters() == 1 })
-	if out := second.Output(); out != "" {
-		t.Errorf("the second process works while the first leads:\n%s", out)
-	}
-	stopped(t, first)
-	second.Wants(t, working)
-	stopped(t, second)
-	m.waitFor("the mutex is free", func() bool { return m.owner() == "" })
-
-	locked := simbatest.Run(t, program, "--addr", s.Addr, "--by", "locker", "--every", "100ms")
-	locked.Wants(t, working)
-	stopped(t, locked)
-}
-
-func TestPrometheusServesMetricsOfItsLocks(t *testing.T) {
-	t.Parallel()
-	s := simbatest.Start(t)
-	p := simbatest.Run(t, inModule(t, "prometheus"), "--addr", s.Addr, "--work", "1ms", "--http-addr", "127.0.0.1:0")
-	url := p.Wants(t, `metrics at (\S+)$`)[1]
-	m := newMutex(t, s, example{name: "report"})
-	m.waitFor("the metrics count a tenure", func() bool {
-		r, err := http.Get(url)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer r.Body.Close()
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text := string(body)
-		return strings.Contains(text, `simba_client_acquires_total{result="acquired"} `) &&
-			strings.Contains(text, `simba_client_work_seconds_count{result="ok"} `)
-	})
-	stopped(t, p)
-	m.waitFor("the mutex is free", func() bool { return m.owner() == "" })
-}
-
-func TestOpenTelemetryPrintsTheSpansOfItsLock(t *testing.T) {
-	t.Parallel()
-	s := simbatest.Start(t)
-	p := simbatest.Run(t, inModule(t, "opentelemetry"), "--addr", s.Addr, "--work", time.Millisecond.String())
-	if code := p.Wait(t); code != 0 {
-		t.Errorf("the example opentelemetry exits with code %d", code)
-	}
-	for _, span := range []string{"simba acquire", "simba work", "simba hold", "report"} {
-		if !strings.Contains(p.Output(), `"Name": "`+span+`"`) {
-			t.Errorf("the program has printed no span %q:\n%s", span, p.Output())
-		}
+// The modules' own tests cover what the programs do. This one runs them with a real server.
+func TestProgramsOfOtherModulesRun(t *testing.T) {
+	for name, c := range map[string]struct {
+		mutex, wants string
+		args         []string
+		check        func(t *testing.T, m *mutex, match string)
+		ends         bool // by itself; the others end by SIGTERM
+	}{
+		"gocron": {mutex: "gocron", wants: working, args: []string{"--by", "elector", "--every", "100ms"}},
+		"prometheus": {
+			mutex: "report", wants: `metrics at (\S+)$`, args: []string{"--work", "1ms", "--http-addr", "127.0.0.1:0"},
+			check: func(t *testing.T, m *mutex, url string) {
+				m.waitFor("the metrics count a tenure", func() bool {
+					r, err := http.Get(url)
+					simbatest.Must(t, err)
+					defer r.Body.Close()
+					body, err := io.ReadAll(r.Body)
+					simbatest.Must(t, err)
+					return strings.Contains(string(body), `simba_client_acquires_total{result="acquired"} `)
+				})
+			},
+		},
+		"opentelemetry": {mutex: "report", wants: `"Name": "simba hold"`, args: []string{"--work", "1ms"}, ends: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := simbatest.Start(t)
+			p := simbatest.Run(t, inModule(t, name), append([]string{"--addr", s.Addr}, c.args...)...)
+			match := p.Wants(t, c.wants)
+			m := newMutex(t, s, example{name: c.mutex})
+			if c.check != nil {
+				c.check(t, m, match[1])
+			}
+			if !c.ends {
+				p.Signal(syscall.SIGTERM)
+			}
+			if code := p.Wait(t); code != 0 {
+				t.Errorf("the program exits with code %d:\n%s", code, p.Output())
+			}
+			m.waitFor("the mutex is free", func() bool { return m.owner() == "" })
+		})
 	}
 }
