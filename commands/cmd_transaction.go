@@ -1,8 +1,8 @@
 package commands
 
 import (
+	"bytes"
 	"errors"
-	"slices"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -28,22 +28,24 @@ func (c *client) beginMulti([][]byte) error {
 	if c.multi.tx != nil {
 		return replyError("ERR MULTI calls can not be nested")
 	}
-	c.multi.tx = idleTransactions.Get().(*transaction)
+	c.multi.tx = new(transaction)
 	c.multi.queued.Store(0)
 	c.w.Simple("OK")
 	return nil
 }
 
 func (c *client) enqueue(e *entry, args [][]byte) {
-	size := len(args) * argumentOverhead
-	for _, a := range args {
-		size += len(a)
-	}
+	copied := bytes.Join(args, nil) // the arguments are in the connection's buffer
+	size := len(args)*argumentOverhead + len(copied)
 	if len(c.multi.tx.queue) == maxQueuedCommands || c.multi.tx.bytes+size > maxQueuedBytes {
 		c.reject(e, replyErrorf("ERR transaction too large: at most %d commands and %d bytes", maxQueuedCommands, maxQueuedBytes))
 		return
 	}
-	c.multi.tx.queue = append(c.multi.tx.queue, queuedCommand{e, c.multi.tx.pack(args)})
+	q := queuedCommand{e, make([][]byte, len(args))}
+	for i, a := range args {
+		q.args[i], copied = copied[:len(a):len(a)], copied[len(a):]
+	}
+	c.multi.tx.queue = append(c.multi.tx.queue, q)
 	c.multi.tx.bytes += size
 	c.multi.tx.grows = c.multi.tx.grows || e.has(denyoom)
 	c.multi.queued.Store(int32(len(c.multi.tx.queue)))
@@ -54,7 +56,6 @@ func (c *client) discard([][]byte) error {
 	if c.multi.tx == nil {
 		return replyError("ERR DISCARD without MULTI")
 	}
-	defer c.multi.tx.recycle()
 	c.multi.end(c.x.store.keyspace)
 	c.w.Simple("OK")
 	return nil
@@ -69,7 +70,6 @@ func (c *client) exec([][]byte) error {
 	if tx == nil {
 		return replyError("ERR EXEC without MULTI")
 	}
-	defer tx.recycle()
 	c.multi.watched = nil
 	defer watched.forget(c.x.store.keyspace)
 	c.multi.end(c.x.store.keyspace)
@@ -100,9 +100,8 @@ func (c *client) execEach(tx *transaction, watched watches) error {
 	exec, start := c.call, c.w.Len()
 	c.w.Array(len(tx.queue))
 	for _, q := range tx.queue {
-		args := tx.unpack(q)
 		// An earlier command of the transaction may have changed the rules.
-		err := c.admit(q.entry, args)
+		err := c.admit(q.entry, q.args)
 		if c.w.Len()-start > maxExecReply {
 			err = errExecReply
 		}
@@ -110,7 +109,7 @@ func (c *client) execEach(tx *transaction, watched watches) error {
 			c.reject(q.entry, err)
 			continue
 		}
-		c.run(q.entry, args)
+		c.run(q.entry, q.args)
 		c.yield()
 		exec.parked += c.call.parked
 	}
@@ -148,7 +147,7 @@ func (c *client) executed(tx *transaction) {
 				continue
 			}
 		}
-		c.call.entry, c.call.args, c.call.took, c.call.err = q.entry, tx.unpack(q), done.took, done.err
+		c.call.entry, c.call.args, c.call.took, c.call.err = q.entry, q.args, done.took, done.err
 		c.x.observers.begins(&c.call)
 		c.x.observers.ended(&c.call)
 	}
@@ -172,7 +171,7 @@ const errTorn replyError = "ERR nothing executed: too many scripts of this trans
 // runAll runs the commands of an EXEC and replies with the array of their replies. After a command
 // that fails, the next commands still run, as in Redis.
 func (t *keyTx) runAll(tx *transaction) error {
-	tx.calls = slices.Grow(tx.calls[:0], len(tx.queue))[:len(tx.queue)]
+	tx.calls = make([]execution, len(tx.queue))
 	start, torn := t.w.Len(), 0
 	for from := 0; ; {
 		i := t.runSome(tx, from)
@@ -211,12 +210,12 @@ func (t *keyTx) runSome(tx *transaction, ran int) int {
 		case from-start > maxExecReply:
 			call.err = errExecReply
 		default:
-			args, before := tx.unpack(q), t.shared.denials.run
-			if d := q.entry.deny(t.user, args); d != nil {
+			before := t.shared.denials.run
+			if d := q.entry.deny(t.user, q.args); d != nil {
 				d.inExec = true
 				call.err = d
 			} else {
-				call.err = q.entry.keyed(t, args)
+				call.err = q.entry.keyed(t, q.args)
 			}
 			call.denied = t.shared.denials.run - before
 			now := t.c.x.age()
