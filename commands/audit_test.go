@@ -259,24 +259,3 @@ func TestUsersCannotFloodTheAuditLogByAuditedCommands(t *testing.T) {
 		}
 	})
 }
-
-// Each transaction runs several times, because its first runs conflict. If a script fails after a
-// change, the scripts before it run again, too.
-func TestADeniedCallOfAScriptIsNotedOnceHoweverOftenItRuns(t *testing.T) {
-	space := newConflicting(t)
-	s := newSite(t, Config{Backend: space, Users: newUsersFile(t, team...).open()})
-	p := s.as("billing")
-	const denied = `EVAL "redis.pcall('get','other') redis.pcall('get','other')" 0`
-	torn := `EVAL "redis.call('set','billing:a','x') redis.pcall('get','other')` + abort + `" 0`
-	noted := func() uint64 { return s.x.observers.stats.denials[deniedKey].Load() }
-	space.times = 3
-	p.expect(denied, "$-1\r\n")
-	if n := noted(); n != 2 {
-		t.Errorf("%d denials are noted, want one for each of the script's 2 denied calls", n)
-	}
-	space.times = 3
-	p.transaction(denied, torn, denied)
-	if n := noted() - 2; n != 5 {
-		t.Errorf("%d denials are noted, want one for each of the transaction's 5 denied calls", n)
-	}
-}

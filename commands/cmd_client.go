@@ -165,7 +165,7 @@ func (c *client) clientList(args [][]byte) error {
 }
 
 // describe returns a connection's line in CLIENT LIST. The line has the fields of Redis, except
-// memory figures that this server does not have for each connection.
+// most memory figures.
 func describe(conn *resp.Conn, now time.Time) string {
 	c, ok := conn.State().(*client)
 	if !ok {
@@ -180,14 +180,12 @@ func describe(conn *resp.Conn, now time.Time) string {
 	if lib == nil {
 		lib = new(library)
 	}
-	used, free := conn.QueryBuffered()
-	queued := conn.OutputQueued()
 	return fmt.Sprintf("id=%d addr=%s laddr=%s name=%s age=%d idle=%d flags=%s db=0 sub=%d psub=%d ssub=%d multi=%d"+
-		" qbuf=%d qbuf-free=%d omem=%d tot-mem=%d cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s",
+		" omem=%d cmd=%s user=%s redir=-1 resp=%d lib-name=%s lib-ver=%s",
 		conn.ID(), conn.RemoteAddr(), conn.LocalAddr(), conn.Name(),
 		int64(now.Sub(conn.Created()).Seconds()), int64(now.Sub(conn.LastActive()).Seconds()), c.flags(conn),
 		conn.SubscriptionCountOf(resp.KindChannel), conn.SubscriptionCountOf(resp.KindPattern), conn.SubscriptionCountOf(resp.KindShard),
-		c.multi.queued.Load(), used, free, queued, used+free+queued,
+		c.multi.queued.Load(), conn.OutputQueued(),
 		lastCommand, userName(conn), conn.Proto(), lib.name, lib.version)
 }
 

@@ -168,9 +168,7 @@ func (h *scriptHost) run(args [][]byte) error {
 		return errScriptRefused
 	}
 	if d := e.deny(h.tx.user, args); d != nil {
-		if h.tx.shared.denials.isNew() {
-			h.tx.c.noteDenial(d, "lua")
-		}
+		h.tx.c.noteDenial(d, "lua")
 		return replyError(denialWords[d.reason].script)
 	}
 	if h.full && h.tx.mayGrow(e, args) {

@@ -42,20 +42,18 @@ func parseAcquire(args [][]byte) (a acquisition, err error) {
 		return a, err
 	}
 	o := options{rest: args[4:]}
-	for o.next() {
-		switch {
-		case o.is("TRANSITION"):
+	for o.next("TRANSITION", "WAIT", "NOQUEUE", "SESSION", "VIA") {
+		switch o.name {
+		case "TRANSITION":
 			a.Transition = o.millis(0, simba.MaxTransition)
-		case o.is("WAIT"):
+		case "WAIT":
 			a.wait, a.limit = true, o.wait()
-		case o.is("NOQUEUE"):
+		case "NOQUEUE":
 			a.NoQueue = true
-		case o.is("SESSION"):
+		case "SESSION":
 			a.session = true
-		case o.is("VIA"):
+		case "VIA":
 			a.via = o.via()
-		default:
-			o.unknown()
 		}
 	}
 	switch {

@@ -40,14 +40,12 @@ func parseGuard(args [][]byte) (g simba.GuardRequest, err error) {
 		return g, err
 	}
 	o := options{rest: args[4:]}
-	for o.next() {
-		switch {
-		case o.is("TRANSITION"):
+	for o.next("TRANSITION", "TOKEN") {
+		switch o.name {
+		case "TRANSITION":
 			g.Transition = o.millis(0, simba.MaxTransition)
-		case o.is("TOKEN"):
+		case "TOKEN":
 			g.Token = o.token()
-		default:
-			o.unknown()
 		}
 	}
 	return g, o.err
@@ -77,31 +75,26 @@ func (c *client) simbaGuard(args [][]byte) error {
 	return nil
 }
 
-func parseRelease(args [][]byte) (r simba.ReleaseRequest, via viaRequest, err error) {
-	if r.Mutex, r.Contender, err = parseNames(args[1], args[2]); err != nil {
-		return r, via, err
-	}
-	o := options{rest: args[3:]}
-	for o.next() {
-		switch {
-		case o.is("TOKEN"):
-			r.Token = o.token()
-		case o.is("VIA"):
-			via = o.via()
-		default:
-			o.unknown()
-		}
-	}
-	if o.err == nil && via.n != 0 && r.Token != 0 {
-		o.err = replyError("ERR syntax error: TOKEN and VIA exclude each other")
-	}
-	return r, via, o.err
-}
-
 func (c *client) simbaRelease(args [][]byte) error {
-	r, via, err := parseRelease(args)
+	mutex, contender, err := parseNames(args[1], args[2])
 	if err != nil {
 		return err
+	}
+	r, via := simba.ReleaseRequest{Mutex: mutex, Contender: contender}, viaRequest{}
+	o := options{rest: args[3:]}
+	for o.next("TOKEN", "VIA") {
+		switch o.name {
+		case "TOKEN":
+			r.Token = o.token()
+		case "VIA":
+			via = o.via()
+		}
+	}
+	switch {
+	case o.err != nil:
+		return o.err
+	case via.n != 0 && r.Token != 0:
+		return replyError("ERR syntax error: TOKEN and VIA exclude each other")
 	}
 	var released bool
 	var seq simba.Seq
@@ -131,30 +124,18 @@ func (c *client) simbaCheck(args [][]byte) error {
 	return c.replyYes(c.backend().Check(c.conn.Context(), mutex, uint64(token)))
 }
 
-func parseBreak(args [][]byte) (mutex, reason string, err error) {
-	if mutex, err = parseMutex(args[1]); err != nil {
-		return "", "", err
-	}
-	o := options{rest: args[2:]}
-	for o.next() {
-		switch {
-		case o.is("REASON"):
-			reason = o.reason()
-		default:
-			o.unknown()
-		}
-	}
-	return mutex, reason, o.err
-}
-
-func (o *options) reason() string {
-	return optionValue(o, func(v []byte) (string, error) { return parseText(o.name, v, simba.MaxReasonLen) })
-}
-
 func (c *client) simbaBreak(args [][]byte) error {
-	mutex, reason, err := parseBreak(args)
+	mutex, err := parseMutex(args[1])
 	if err != nil {
 		return err
+	}
+	reason := ""
+	o := options{rest: args[2:]}
+	for o.next("REASON") {
+		reason = o.text(simba.MaxReasonLen)
+	}
+	if o.err != nil {
+		return o.err
 	}
 	return c.replyYes(c.backend().Break(c.conn.Context(), mutex, reason))
 }

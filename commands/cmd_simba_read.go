@@ -85,27 +85,18 @@ func (c *client) writeConnection(session uint64) {
 	c.w.MapOf("id", int64(conn.ID()), "addr", conn.RemoteAddr(), "name", conn.Name())
 }
 
-func parseQueue(args [][]byte) (mutex string, count int, err error) {
-	if mutex, err = parseMutex(args[1]); err != nil {
-		return "", 0, err
-	}
-	count = simba.MaxCount // without COUNT
-	o := options{rest: args[2:]}
-	for o.next() {
-		switch {
-		case o.is("COUNT"):
-			count = o.count()
-		default:
-			o.unknown()
-		}
-	}
-	return mutex, count, o.err
-}
-
 func (c *client) simbaQueue(args [][]byte) error {
-	mutex, count, err := parseQueue(args)
+	mutex, err := parseMutex(args[1])
 	if err != nil {
 		return err
+	}
+	count := simba.MaxCount
+	o := options{rest: args[2:]}
+	for o.next("COUNT") {
+		count = o.count()
+	}
+	if o.err != nil {
+		return o.err
 	}
 	entries, seq, err := c.backend().Queue(c.conn.Context(), mutex, count)
 	if err != nil {
@@ -123,29 +114,6 @@ func (c *client) simbaQueue(args [][]byte) error {
 	return nil
 }
 
-func parseScan(args [][]byte) (r simba.ScanRequest, err error) {
-	cursor, ok := parseUint(args[1])
-	if !ok {
-		return r, errCursor
-	}
-	r.Cursor, r.Count = cursor, defaultCount
-	o := options{rest: args[2:]}
-	for o.next() {
-		switch {
-		case o.is("MATCH"):
-			glob := o.glob()
-			r.Match = func(mutex string) bool { return resp.Match(glob, mutex) }
-		case o.is("COUNT"):
-			r.Count = o.count()
-		case o.is("STATE"):
-			r.Held, r.Contended = o.state()
-		default:
-			o.unknown()
-		}
-	}
-	return r, o.err
-}
-
 func (o *options) state() (held, contended bool) {
 	switch v := o.value(); {
 	case o.err != nil:
@@ -160,9 +128,25 @@ func (o *options) state() (held, contended bool) {
 }
 
 func (c *client) simbaScan(args [][]byte) error {
-	r, err := parseScan(args)
-	if err != nil {
-		return err
+	cursor, ok := parseUint(args[1])
+	if !ok {
+		return errCursor
+	}
+	r := simba.ScanRequest{Cursor: cursor, Count: defaultCount}
+	o := options{rest: args[2:]}
+	for o.next("MATCH", "COUNT", "STATE") {
+		switch o.name {
+		case "MATCH":
+			glob := o.text(maxGlobLen)
+			r.Match = func(mutex string) bool { return resp.Match(glob, mutex) }
+		case "COUNT":
+			r.Count = o.count()
+		case "STATE":
+			r.Held, r.Contended = o.state()
+		}
+	}
+	if o.err != nil {
+		return o.err
 	}
 	page, seq, err := c.scanPage(r, c.yield)
 	if err != nil {
@@ -179,23 +163,18 @@ func parseHistory(args [][]byte) (r simba.HistoryRequest, err error) {
 	if r.Mutex, err = parseMutex(args[1]); err != nil {
 		return r, err
 	}
+	r.Count = defaultCount
 	o := options{rest: args[2:]}
-	for o.next() {
-		switch {
-		case o.is("COUNT"):
+	for o.next("COUNT", "SINCE") {
+		switch o.name {
+		case "COUNT":
 			r.Count = o.count()
-		case o.is("SINCE"):
+		case "SINCE":
 			r.Since = simba.Seq(o.integer(0, math.MaxInt64))
-		default:
-			o.unknown()
 		}
 	}
-	switch {
-	case r.Count > 0:
-	case o.has("SINCE"):
+	if o.has("SINCE") && !o.has("COUNT") {
 		r.Count = simba.MaxCount
-	default:
-		r.Count = defaultCount
 	}
 	return r, o.err
 }

@@ -199,25 +199,21 @@ func (t *keyTx) runAll(tx *transaction) error {
 // has run. If one of these failed, runSome does not run it again, and only repeats its error.
 func (t *keyTx) runSome(tx *transaction, ran int) int {
 	start, ended, parked := t.w.Len(), t.c.x.age(), t.c.call.parked
-	t.shared.denials.run = 0
 	t.w.Array(len(tx.queue))
 	for i, q := range tx.queue {
 		t.yield()
 		from, call := t.w.Len(), &tx.calls[i]
 		switch {
 		case i < ran && call.err != nil:
-			t.shared.denials.run += call.denied
 		case from-start > maxExecReply:
 			call.err = errExecReply
 		default:
-			before := t.shared.denials.run
 			if d := q.entry.deny(t.user, q.args); d != nil {
 				d.inExec = true
 				call.err = d
 			} else {
 				call.err = q.entry.keyed(t, q.args)
 			}
-			call.denied = t.shared.denials.run - before
 			now := t.c.x.age()
 			call.took = now - ended - (t.c.call.parked - parked)
 			ended, parked = now, t.c.call.parked

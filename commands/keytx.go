@@ -33,29 +33,8 @@ type keyTx struct {
 	steps int  // how often step was called
 	again bool // an earlier run of this transaction has conflicted
 
-	shared *shared
-}
-
-// shared is what a keyTx and those of its scripts share.
-type shared struct {
-	denials      denialCount
-	droppedToken bool // a command has called DropToken
-}
-
-// denialCount counts the commands in scripts that the user's rules deny. A transaction may run
-// again after a conflict. The later run does not note the denials of the earlier run once more in
-// the audit log.
-type denialCount struct {
-	run   int // denials in this run so far
-	noted int // denials noted in all runs
-}
-
-// isNew counts a denial and reports whether no earlier run has noted it.
-func (d *denialCount) isNew() bool {
-	d.run++
-	isNew := d.run > d.noted
-	d.noted = max(d.noted, d.run)
-	return isNew
+	// droppedToken reports that a command has called DropToken. Scripts share it with their caller.
+	droppedToken *bool
 }
 
 // key returns the key of a command on one key, its first argument.
@@ -131,8 +110,8 @@ type keyUpdate struct {
 	start int   // where the reply begins
 	err   error // of the last run
 
-	shared shared
-	bound  func(simba.Tx) error // the method value u.run, made once to save allocations
+	droppedToken bool
+	bound        func(simba.Tx) error // the method value u.run, made once to save allocations
 }
 
 // idleUpdates holds ended calls. Later calls reuse their memory.
@@ -153,8 +132,7 @@ func (c *client) transact(one []byte, do func(t *keyTx) error) error {
 	u := idleUpdates.Get().(*keyUpdate)
 	defer idleUpdates.Put(u)
 	u.do, u.start, u.err = do, c.w.Len(), nil
-	u.t = keyTx{w: c.w, c: c, user: c.permit.user, shared: &u.shared}
-	u.shared = shared{}
+	u.t = keyTx{w: c.w, c: c, user: c.permit.user, droppedToken: &u.droppedToken}
 	var seq simba.Seq
 	if one != nil {
 		u.t.one, u.t.oneKey = true, parseKey(one)
@@ -193,8 +171,8 @@ func (u *keyUpdate) run(tx simba.Tx) error {
 		}
 	}
 	t.Tx, t.torn, t.steps = tx, false, 0
-	t.shared.denials.run, t.shared.droppedToken = 0, false
-	if u.err = u.do(t); u.err != nil || !t.shared.droppedToken {
+	u.droppedToken = false
+	if u.err = u.do(t); u.err != nil || !u.droppedToken {
 		return u.err
 	}
 	if m, ok := t.DroppedToken(); ok {
@@ -275,7 +253,7 @@ func (t *keyTx) drop(k simba.Key) bool {
 		t.Drop(k.Mutex)
 	case k.Part == simba.KeyToken:
 		t.DropToken(k.Mutex)
-		t.shared.droppedToken = true
+		*t.droppedToken = true
 	}
 	return exists
 }

@@ -1,7 +1,9 @@
 package commands
 
 import (
+	"maps"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 )
@@ -56,7 +58,7 @@ func (g *loginDelays) failed(host netip.Prefix) time.Duration {
 	defer g.mu.Unlock()
 	f := g.hosts[host]
 	if f == nil || now.Sub(f.last) >= forgetFailures {
-		f = g.enter(host, now)
+		f = g.enter(host)
 	}
 	f.failures++
 	f.last = now
@@ -87,26 +89,14 @@ func (g *loginDelays) beforeCheck(host netip.Prefix) time.Duration {
 	return 0
 }
 
-// enter adds a host. If maxHosts is reached, it first removes the hosts whose failures are old
-// enough to forget. If there are none, it removes the host with the oldest last failure.
-func (g *loginDelays) enter(host netip.Prefix, now time.Time) *loginFailures {
+// enter adds a host. If maxHosts is reached, it removes the host with the oldest last failure.
+func (g *loginDelays) enter(host netip.Prefix) *loginFailures {
 	if g.hosts == nil {
 		g.hosts = make(map[netip.Prefix]*loginFailures)
 	}
 	if len(g.hosts) >= maxHosts {
-		var silent netip.Prefix
-		oldest := now
-		for h, f := range g.hosts {
-			switch {
-			case now.Sub(f.last) >= forgetFailures:
-				delete(g.hosts, h)
-			case !f.last.After(oldest):
-				silent, oldest = h, f.last
-			}
-		}
-		if len(g.hosts) >= maxHosts {
-			delete(g.hosts, silent)
-		}
+		hosts := slices.Collect(maps.Keys(g.hosts))
+		delete(g.hosts, slices.MinFunc(hosts, func(a, b netip.Prefix) int { return g.hosts[a].last.Compare(g.hosts[b].last) }))
 	}
 	f := new(loginFailures)
 	g.hosts[host] = f

@@ -80,45 +80,43 @@ func shorten(b []byte) []byte { return b[:min(len(b), 128)] }
 // options iterates over the options after a command's fixed arguments. Options may come in any
 // order and in any case, each at most once:
 //
-//	for o := (options{rest: args[3:]}); o.next(); {
-//		switch {
-//		case o.is("TOKEN"):
+//	for o := (options{rest: args[3:]}); o.next("TRANSITION", "TOKEN"); {
+//		switch o.name {
+//		case "TRANSITION":
+//			transition = o.millis(0, simba.MaxTransition)
+//		case "TOKEN":
 //			token = o.token()
-//		default:
-//			o.unknown()
 //		}
 //	}
 //
 // The first error ends the iteration and stays in err.
 type options struct {
 	rest [][]byte
-	word []byte    // the present option
-	name string    // the present option in upper case
+	name string    // the present option
 	seen [5]string // the names of the options so far; no command has more than 5
 	n    int       // how many elements of seen are used
 	err  error
 }
 
-func (o *options) next() bool {
+// next goes to the next option, which must have one of the names, in upper case. It returns false if
+// there is none, or after an error.
+func (o *options) next(names ...string) bool {
 	if o.err != nil || len(o.rest) == 0 {
 		return false
 	}
-	o.word, o.rest = o.rest[0], o.rest[1:]
-	return true
-}
-
-// is reports whether the present option has the given name, which is in upper case. A second option
-// of this name is an error.
-func (o *options) is(name string) bool {
-	if !equalFold(o.word, name) {
+	word := o.rest[0]
+	o.rest = o.rest[1:]
+	i := slices.IndexFunc(names, func(name string) bool { return equalFold(word, name) })
+	switch {
+	case i < 0:
+		o.err = replyErrorf("ERR syntax error: unknown option '%s'", shorten(word))
+		return false
+	case o.has(names[i]):
+		o.err = replyErrorf("ERR syntax error: option '%s' given twice", names[i])
 		return false
 	}
-	o.name = name
-	if o.has(name) {
-		o.err = replyErrorf("ERR syntax error: option '%s' given twice", name)
-		return true
-	}
-	o.seen[o.n] = name
+	o.name = names[i]
+	o.seen[o.n] = o.name
 	o.n++
 	return true
 }
@@ -149,8 +147,8 @@ func (o *options) token() uint64 {
 	return optionValue(o, func(v []byte) (uint64, error) { return parseToken(o.name, v) })
 }
 
-func (o *options) glob() string {
-	return optionValue(o, func(v []byte) (string, error) { return parseGlob(o.name, v) })
+func (o *options) text(limit int) string {
+	return optionValue(o, func(v []byte) (string, error) { return parseText(o.name, v, limit) })
 }
 
 func optionValue[T any](o *options, parse func([]byte) (T, error)) (v T) {
@@ -159,10 +157,6 @@ func optionValue[T any](o *options, parse func([]byte) (T, error)) (v T) {
 		v, o.err = parse(raw)
 	}
 	return v
-}
-
-func (o *options) unknown() {
-	o.err = replyErrorf("ERR syntax error: unknown option '%s'", shorten(o.word))
 }
 
 func decimal(n int64) string { return strconv.FormatInt(n, 10) }

@@ -64,24 +64,23 @@ func (d *durations) read() (r simba.Durations) {
 	return r
 }
 
-// waits is simba.Durations for concurrent use. It counts microseconds, because the sum of long
-// waits could overflow an int64 of nanoseconds.
+// waits is simba.Durations for concurrent use. Few requests end a wait at a time. They add up
+// microseconds, because the sum of long waits could overflow an int64 of nanoseconds.
 type waits struct {
-	buckets [simba.DurationBuckets]atomic.Uint64
-	micros  atomic.Uint64
+	mu    sync.Mutex
+	total simba.Durations
 }
 
 func (w *waits) add(took time.Duration) {
-	w.buckets[simba.DurationBucket(took)].Add(1)
-	w.micros.Add(uint64(max(took, 0).Microseconds()))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.total.Add(took)
 }
 
-func (w *waits) read() (r simba.Durations) {
-	for i := range w.buckets {
-		r.Buckets[i] = w.buckets[i].Load()
-	}
-	r.Micros = w.micros.Load()
-	return r
+func (w *waits) read() simba.Durations {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.total
 }
 
 // The limits for codes that scripts choose. Codes beyond the limits are counted together, as in

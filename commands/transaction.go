@@ -64,9 +64,8 @@ func (tx *transaction) keyed() bool {
 }
 
 type execution struct {
-	took   time.Duration
-	err    error // nil = the command succeeded; else its reply
-	denied int   // if the command is a script: how many of its calls the rules denied
+	took time.Duration
+	err  error // nil = the command succeeded; else its reply
 }
 
 // watches maps each watched key to the version that it had when WATCH named it.

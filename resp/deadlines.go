@@ -85,7 +85,6 @@ func (c *Conn) checkDeadlines() error {
 		return errUnauthenticated
 	}
 	c.in.shrink()
-	c.in.note()
 	c.reply.reset(minBuffer)
 	c.rearm()
 	return nil

@@ -76,7 +76,6 @@ func (c *Conn) fill(space func() ([]byte, error)) error {
 		return err
 	}
 	c.in.feed(n)
-	c.in.note()
 	c.touch()
 	c.server.bytesIn.Add(int64(n))
 	return nil
@@ -111,7 +110,6 @@ func (c *Conn) batch() {
 		}
 	}
 	if served > 0 {
-		c.in.note()
 		c.Flush()
 	}
 }

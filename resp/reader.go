@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"sync/atomic"
 )
 
 const (
@@ -36,21 +35,7 @@ var (
 // input is the reader of a connection.
 type input struct {
 	*reader
-	sizes  atomic.Uint64 // used and free bytes in one word; see QueryBuffered
-	checks bool          // the read deadline is set in time to check a grown buffer
-}
-
-// note makes the size of the buffer visible to other goroutines.
-func (in *input) note() {
-	used := in.buffered()
-	in.sizes.Store(uint64(used)<<32 | uint64(len(in.buf)-used))
-}
-
-// QueryBuffered returns the numbers of used and free bytes in the input buffer, as of the last
-// read. Any goroutine may call it.
-func (c *Conn) QueryBuffered() (used, free int) {
-	b := c.in.sizes.Load()
-	return int(b >> 32), int(b & (1<<32 - 1))
+	checks bool // the read deadline is set in time to check a grown buffer
 }
 
 // reader splits the bytes of one connection into commands. It scans each byte once, even if the
