@@ -79,7 +79,10 @@ func (c *client) run(e *entry, args [][]byte) {
 	c.x.observers.begins(&c.call)
 	c.call.started = c.x.age()
 	c.last.Store(e)
-	if c.call.err = e.run(c, args); c.call.err != nil {
+	if c.call.err = c.refusal(e); c.call.err == nil {
+		c.call.err = e.run(c, args)
+	}
+	if c.call.err != nil {
 		c.fail(c.call.err)
 	}
 	c.session.count(&c.x.observers.stats.sessions)
@@ -100,15 +103,18 @@ func (c *client) lost() *outage {
 	return &c.outage
 }
 
-// backend returns the backend for this client's calls. If the current batch has lost too much time
-// to the store, the returned backend fails without calling the store. A handler that calls the
-// backend passes the Seq of the result to Conn.ReplyAfter, or returns an error.
-func (c *client) backend() simba.Backend {
-	if c.outage.over() && c.lost().over() { // the outage may be of an earlier batch
-		return refusing{c.x.store.backend, c.outage.err}
+// refusal returns the error of the store if the current batch has lost too much time to the store, and
+// the command needs it. Otherwise it returns nil.
+func (c *client) refusal(e *entry) error {
+	if e.has(readonly|write) && c.outage.over() && c.lost().over() { // the outage may be of an earlier batch
+		return c.outage.err
 	}
-	return c.x.store.backend
+	return nil
 }
+
+// backend returns the backend. A handler that calls it passes the Seq of the result to
+// Conn.ReplyAfter, or returns an error.
+func (c *client) backend() simba.Backend { return c.x.store.backend }
 
 // fail replies with an error, and counts it.
 func (c *client) fail(err error) {

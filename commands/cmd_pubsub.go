@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"context"
 	"time"
 
 	"github.com/simba-resp/simba-resp/resp"
@@ -138,7 +139,12 @@ func subscribing(kind resp.Kind) func(c *client, args [][]byte) error {
 // records the subscription later. Until then the client may miss notices.
 func (c *client) subscribed(channel string, pattern bool) {
 	began := time.Now()
-	seq, err := c.backend().Subscribed(c.conn.Context(), channel, pattern)
+	ctx, cancel := context.WithCancel(c.conn.Context())
+	defer cancel()
+	if c.lost().over() {
+		cancel() // the engine does not wait for the store
+	}
+	seq, err := c.backend().Subscribed(ctx, channel, pattern)
 	c.conn.ReplyAfter(seq)
 	if err != nil {
 		c.lost().met(err)

@@ -3,6 +3,7 @@ package commands
 import (
 	"bytes"
 	"errors"
+	"maps"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -253,24 +254,21 @@ func (c *client) watchKeys(args [][]byte) error {
 	case c.multi.tx != nil:
 		return replyError("ERR WATCH inside MULTI is not allowed")
 	}
-	var added []simba.Key
+	added := make(watches)
 	for _, a := range args[1:] {
 		k := parseKey(a)
 		if _, ok := c.multi.watched[k]; !ok {
-			added = append(added, k)
+			added[k] = 0
 		}
 	}
 	if len(c.multi.watched)+len(added) > maxWatched {
 		return replyErrorf("ERR too many watched keys: a connection may watch at most %d", maxWatched)
 	}
-	if c.multi.watched == nil {
-		c.multi.watched = make(watches)
+	for k := range added {
+		added[k] = space.Watch(k.Mutex, isQueue(k))
 	}
-	for _, k := range added {
-		if _, ok := c.multi.watched[k]; !ok { // the arguments may repeat a key
-			c.multi.watched[k] = space.Watch(k.Mutex, isQueue(k))
-		}
-	}
+	maps.Copy(added, c.multi.watched)
+	c.multi.watched = added
 	c.conn.ReplyAfter(0) // Watch may have ended a lease that had expired
 	c.w.Simple("OK")
 	return nil

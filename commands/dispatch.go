@@ -66,6 +66,10 @@ func (c *client) releaseSession() {
 	ctx := context.Background() // the context of the connection has ended
 	kept, cause := 0, error(nil)
 	for mutex, b := range c.session.byMutex {
+		if c.lost().over() {
+			kept++
+			continue
+		}
 		began := time.Now()
 		_, seq, err := c.backend().Release(ctx, simba.ReleaseRequest{
 			Mutex: mutex, Contender: b.contender, Session: c.conn.ID(), Reason: "session closed",

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"maps"
@@ -53,52 +52,6 @@ func (o *outage) note(took time.Duration) {
 }
 
 func (o *outage) over() bool { return o.lost >= outageLimit }
-
-// refusing is a backend that fails without calling its store.
-type refusing struct {
-	simba.Backend // serves the calls that do not need the store
-	err           error
-}
-
-func (r refusing) Acquire(context.Context, simba.AcquireRequest) (simba.Outcome, simba.Ticket, error) {
-	return simba.Outcome{}, nil, r.err
-}
-
-func (r refusing) Guard(context.Context, simba.GuardRequest) (simba.Outcome, error) {
-	return simba.Outcome{}, r.err
-}
-
-func (r refusing) Release(context.Context, simba.ReleaseRequest) (bool, simba.Seq, error) {
-	return false, 0, r.err
-}
-
-func (r refusing) Owner(context.Context, string) (simba.Tenure, simba.Seq, error) {
-	return simba.Tenure{}, 0, r.err
-}
-
-func (r refusing) Queue(context.Context, string, int) ([]simba.QueueEntry, simba.Seq, error) {
-	return nil, 0, r.err
-}
-
-func (r refusing) Scan(context.Context, simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
-	return simba.ScanPage{}, 0, r.err
-}
-
-func (r refusing) Check(context.Context, string, uint64) (bool, simba.Seq, error) {
-	return false, 0, r.err
-}
-
-func (r refusing) Break(context.Context, string, string) (bool, simba.Seq, error) {
-	return false, 0, r.err
-}
-
-// Subscribed reports the subscription to the engine with a canceled context, so that the engine
-// does not wait for the store.
-func (r refusing) Subscribed(ctx context.Context, channel string, pattern bool) (simba.Seq, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	cancel()
-	return r.Backend.Subscribed(ctx, channel, pattern)
-}
 
 // storeFaults logs that the store refuses what the engine needs (simba.MisconfiguredError). Clients
 // get the error as a reply, but only an operator can repair the store. Each fault is logged at most
