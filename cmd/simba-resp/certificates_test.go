@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -168,8 +167,7 @@ func TestTLSDisablesPlainTextByDefault(t *testing.T) {
 
 func TestWithoutAnAddressThereIsNoPlainText(t *testing.T) {
 	s := newSite(t)
-	a, _ := newTestApp(t, io.Discard, s.args()...)
-	a.start()
+	a := startTestApp(t, s.args()...)
 	if a.ln != nil {
 		t.Errorf("the server listens without TLS on %s", a.ln.Addr())
 	}
@@ -285,8 +283,7 @@ func TestPublicUsersWithoutPasswordNeedCertificates(t *testing.T) {
 
 func TestSettingsOfTLSAreRefusedWithoutIt(t *testing.T) {
 	s := newSite(t)
-	a, _ := newTestApp(t, io.Discard)
-	a.start()
+	a := startTestApp(t)
 	_, err := dial(t, a).Do("CONFIG", "SET", "tls-cert-file", s.path("server.crt"), "tls-key-file", s.path("server.key"))
 	if err == nil || !strings.Contains(err.Error(), "tls-cert-file: it needs --tls-addr") {
 		t.Errorf("CONFIG SET of a TLS setting without TLS returned %v, want that it needs --tls-addr", err)
@@ -296,27 +293,9 @@ func TestSettingsOfTLSAreRefusedWithoutIt(t *testing.T) {
 	}
 }
 
-// timedLog is a log that timers write to while the test reads it.
-type timedLog struct {
-	mu  sync.Mutex // guards buf
-	buf bytes.Buffer
-}
-
-func (l *timedLog) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(b)
-}
-
-func (l *timedLog) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
-}
-
 func TestCertificateExpiryIsLoggedAtStartAndDaily(t *testing.T) {
 	const day = 24 * time.Hour
-	warnings := func(log *timedLog) map[string]int {
+	warnings := func(log *pipe) map[string]int {
 		return map[string]int{
 			"soon":    strings.Count(log.String(), "level=WARN msg=\"the TLS certificate expires soon"),
 			"expired": strings.Count(log.String(), "level=WARN msg=\"the TLS certificate has expired"),
@@ -327,7 +306,7 @@ func TestCertificateExpiryIsLoggedAtStartAndDaily(t *testing.T) {
 		reach2026()
 		s := newSite(t)
 		s.write("server", certs.Leaf{Name: "old", NotAfter: time.Now().Add(20*day + time.Hour)})
-		var log timedLog
+		var log pipe
 		a, _ := newTestApp(t, &log, s.args("--durability", "memory")...)
 		expect := func(soon, expired int) {
 			t.Helper()

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"regexp"
 	"slices"
@@ -91,8 +90,7 @@ func TestPageOfSettingsIsCurrent(t *testing.T) {
 }
 
 func TestPageOfSettingsHasTheDefaultsOfConfig(t *testing.T) {
-	a, _ := newTestApp(t, io.Discard)
-	a.start()
+	a := startTestApp(t)
 	c := dial(t, a)
 	rows := 0
 	for _, match := range regexp.MustCompile("(?m)^\\| `([a-z-]+)` \\| (\\S+) \\|").FindAllStringSubmatch(configurationTail, -1) {
@@ -120,8 +118,7 @@ func TestPageOfInfoListsTheFieldsThatTheServerSends(t *testing.T) {
 			}
 		}
 	}
-	a, _ := newTestApp(t, io.Discard)
-	a.start()
+	a := startTestApp(t)
 	c := dial(t, a)
 	if _, err := c.Do("SIMBA.ACQUIRE", "job", "a", 600_000); err != nil {
 		t.Fatal(err)

@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/simba-resp/simba-resp/persist"
@@ -41,12 +40,14 @@ func (p *pipe) setBroken(broken bool) {
 	p.broken = broken
 }
 
-// lines returns the lines that the reader has read.
-func (p *pipe) lines() []string {
+// String returns what the reader has read.
+func (p *pipe) String() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return strings.Split(strings.TrimSuffix(p.text.String(), "\n"), "\n")
+	return p.text.String()
 }
+
+func (p *pipe) lines() []string { return strings.Split(strings.TrimSuffix(p.String(), "\n"), "\n") }
 
 func newPipedLogs(t *testing.T, args ...string) (*pipe, *logs) {
 	t.Helper()
@@ -241,21 +242,6 @@ func TestFailedLogWritesAreCounted(t *testing.T) {
 		!strings.Contains(got[1], `"msg":"written"`) {
 		t.Errorf("the log has the lines %q, want a report of 3 dropped lines, and the written line", got)
 	}
-}
-
-func TestLogFlushTimesOut(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		unread := make(chan struct{})
-		out := newLogBuffer(writerFunc(func(line []byte) (int, error) { <-unread; return len(line), nil }))
-		fmt.Fprintln(out, "a line")
-		began := time.Now()
-		out.close(time.Second)
-		if took := time.Since(began); took != time.Second {
-			t.Errorf("close took %v, want 1 s", took)
-		}
-		close(unread)
-		<-out.ended
-	})
 }
 
 type writerFunc func([]byte) (int, error)

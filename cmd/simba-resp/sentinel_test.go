@@ -39,6 +39,16 @@ func dialSentinel(t *testing.T, a *app, options ...redis.DialOption) redis.Conn 
 	return c
 }
 
+// ask returns the reply to a command as text.
+func ask(c redis.Conn, command string) string {
+	words := strings.Fields(command)
+	var args []any
+	for _, w := range words[1:] {
+		args = append(args, w)
+	}
+	return flat(c.Do(words[0], args...))
+}
+
 // flat returns a reply with its arrays as text.
 func flat(reply any, err error) string {
 	switch x := reply.(type) {
@@ -100,12 +110,7 @@ func TestSentinelNamesTheLeader(t *testing.T) {
 			{"MULTI", "ERR unknown command 'MULTI', with args beginning with: "},
 			{"PUBLISH +switch-master x", "ERR unknown command 'PUBLISH', with args beginning with: '+switch-master' 'x' "},
 		} {
-			words := strings.Fields(x.command)
-			var args []any
-			for _, w := range words[1:] {
-				args = append(args, w)
-			}
-			if got := flat(c.Do(words[0], args...)); got != x.want {
+			if got := ask(c, x.command); got != x.want {
 				t.Errorf("%s replies %s, want %s", x.command, got, x.want)
 			}
 		}
@@ -161,11 +166,7 @@ func TestSentinelWithoutALeaderSoFar(t *testing.T) {
 	a.start()
 	c := dialSentinel(t, a)
 	for command, want := range map[string]string{"MASTERS": "[]", "MASTER simba": "ERR No such master with that name", "GET-MASTER-ADDR-BY-NAME simba": "<nil>"} {
-		var args []any
-		for _, w := range strings.Fields(command) {
-			args = append(args, w)
-		}
-		if got := flat(c.Do("SENTINEL", args...)); got != want {
+		if got := ask(c, "SENTINEL "+command); got != want {
 			t.Errorf("SENTINEL %s replies %s, want %s", command, got, want)
 		}
 	}
@@ -206,9 +207,9 @@ func TestSentinelHasTheUsersOfTheServer(t *testing.T) {
 
 	must(t, os.WriteFile(file, []byte(fixed), 0o600))
 	admin := dial(t, a)
-	for _, command := range [][]any{{"AUTH", "secret"}, {"ACL", "LOAD"}} {
-		if got := flat(admin.Do(command[0].(string), command[1:]...)); got != "OK" {
-			t.Fatalf("%v replies %s", command, got)
+	for _, command := range []string{"AUTH secret", "ACL LOAD"} {
+		if got := ask(admin, command); got != "OK" {
+			t.Fatalf("%s replies %s", command, got)
 		}
 	}
 	if err, ok := sub.ReceiveWithTimeout(time.Minute).(error); !ok || !strings.Contains(err.Error(), "EOF") {

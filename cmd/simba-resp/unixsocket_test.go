@@ -1,7 +1,6 @@
 package main
 
 import (
-	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -93,8 +92,7 @@ func TestUnixSocketSettingsAreChecked(t *testing.T) {
 // If a server listens only on the unix socket, it needs no password, and has no port.
 func TestUnixSocketServesWithoutAPort(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
-	a, _ := newTestApp(t, io.Discard, "--addr", "", "--unixsocket", path, "--unixsocketperm", "770", "--maxclients", "2")
-	a.start()
+	a := startTestApp(t, "--addr", "", "--unixsocket", path, "--unixsocketperm", "770", "--maxclients", "2")
 	connect := func() redis.Conn {
 		c, err := redis.Dial("unix", path)
 		must(t, err)

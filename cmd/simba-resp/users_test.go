@@ -22,6 +22,9 @@ func TestAllUserErrorsAreReportedWithTheirLines(t *testing.T) {
 	if !errors.As(err, &wrong) {
 		t.Fatalf("got %v, want configErrors", err)
 	}
+	if _, err := loadTest(t, []string{"--aclfile", path + "x"}, nil, ""); err == nil {
+		t.Error("a missing file of users is accepted")
+	}
 	text := err.Error()
 	for _, want := range []string{
 		path + ":2: Error in applying operation '+nonsense'", path + ":3: ", path + ":4: duplicate user 'a'", path + ":6: ", "--maxclients",
@@ -35,12 +38,6 @@ func TestAllUserErrorsAreReportedWithTheirLines(t *testing.T) {
 	}
 	if strings.Contains(text, "secret") {
 		t.Errorf("the errors show a password:\n%s", text)
-	}
-}
-
-func TestUnreadableUserFileIsAnError(t *testing.T) {
-	if _, err := loadTest(t, []string{"--aclfile", filepath.Join(t.TempDir(), "nowhere")}, nil, ""); err == nil {
-		t.Error("a missing file of users is accepted")
 	}
 }
 
