@@ -47,11 +47,15 @@ func mustBackup(t testing.TB, s *Store) *Backup {
 	return b
 }
 
-// restored restores a backup with this content, and opens the store until the test ends.
+// restored restores a backup with this content into a directory that has only what a file system
+// puts there. It opens the store until the test ends.
 func restored(t testing.TB, content []byte, o RestoreOptions) (*Restored, *Recovered) {
 	t.Helper()
 	fsys := vfs.NewMem()
 	writeBackup(t, fsys, content)
+	if err := fsys.MkdirAll("data/lost+found", 0o700); err != nil {
+		t.Fatal(err)
+	}
 	o.FS, o.From, o.Dir = fsys, "backup", "data"
 	done, err := Restore(t.Context(), o)
 	if err != nil {

@@ -21,7 +21,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs/errorfs"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 func rowsOf(t *testing.T, db *pebble.DB) map[string]string {
@@ -197,6 +196,8 @@ func openHeldBack(t *testing.T) (s *Store, hold func() (release func())) {
 	return s, hold
 }
 
+func (s *Store) isTooFarBehind() bool { return s.checkpoints.behind() > maxBehind*s.checkpoints.step }
+
 func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
 	s, hold := openHeldBack(t)
 	release := hold()
@@ -213,11 +214,7 @@ func TestTheWriterWaitsForACheckpointThatIsTooFarBehind(t *testing.T) {
 			written <- seq
 		}
 	}()
-	for began := time.Now(); s.checkpoints.behind() <= maxBehind*s.checkpoints.step; time.Sleep(time.Millisecond) {
-		if time.Since(began) > need.Hang {
-			t.Fatalf("full segments of only %d bytes wait for the checkpoint, want more than %d", s.checkpoints.behind(), maxBehind*s.checkpoints.step)
-		}
-	}
+	await(t, "the checkpoint is too far behind", s.isTooFarBehind)
 	time.Sleep(20 * time.Millisecond) // a writer that wrongly does not wait needs time
 	if n := s.checkpoints.behind(); n != (maxBehind+1)*s.checkpoints.step {
 		t.Errorf("full segments of %d bytes wait for the checkpoint, want %d", n, (maxBehind+1)*s.checkpoints.step)
@@ -249,11 +246,7 @@ func TestTheWriterWaitsForBytesNotForSegments(t *testing.T) {
 			errs <- s.Commit(abs(seq))
 		}
 	}()
-	for began := time.Now(); s.checkpoints.behind() <= maxBehind*s.checkpoints.step || len(errs) < 2; time.Sleep(time.Millisecond) {
-		if time.Since(began) > need.Hang {
-			t.Fatalf("full segments of only %d bytes wait for the checkpoint, want more than %d", s.checkpoints.behind(), maxBehind*s.checkpoints.step)
-		}
-	}
+	await(t, "the checkpoint is too far behind", func() bool { return s.isTooFarBehind() && len(errs) >= 2 })
 	time.Sleep(50 * time.Millisecond) // a writer that wrongly does not wait needs time
 	if n := len(errs); n != 2 {
 		t.Errorf("%d records of 1 MiB are written while the checkpoint stands still, want 2", n)
@@ -295,11 +288,7 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 	// be one more file.
 	awaitSmall := func() {
 		t.Helper()
-		for began := time.Now(); size() > 4*o.SegmentSize; time.Sleep(time.Millisecond) {
-			if time.Since(began) > need.Hang {
-				t.Fatalf("the files have %d bytes, want at most %d", size(), 4*o.SegmentSize)
-			}
-		}
+		await(t, "the journal has at most four files", func() bool { return size() <= 4*o.SegmentSize })
 	}
 	for range 5 {
 		release := hold()
@@ -308,11 +297,7 @@ func TestTheJournalHasAtMostFourFilesOfASegmentsSize(t *testing.T) {
 			defer close(done)
 			write(300)
 		}()
-		for began := time.Now(); s.checkpoints.behind() <= maxBehind*s.checkpoints.step; time.Sleep(time.Millisecond) {
-			if time.Since(began) > need.Hang {
-				t.Fatalf("full segments of only %d bytes wait for the checkpoint, want more than %d", s.checkpoints.behind(), maxBehind*s.checkpoints.step)
-			}
-		}
+		await(t, "the checkpoint is too far behind", s.isTooFarBehind)
 		time.Sleep(10 * time.Millisecond) // the journal fills a spare meanwhile
 		awaitSmall()
 		release()

@@ -33,15 +33,9 @@ func TestNothingIsCommittedBeforeItsFsync(t *testing.T) {
 	if got := s.Committed(); got != abs(2) {
 		t.Errorf("Committed = %d after the fsync, want 2", got)
 	}
-}
-
-func TestADeletionIsCommittedOnlyAfterItsFsync(t *testing.T) {
-	s, _ := openClosed(t, testOptions(t, vfs.NewMem(), Always))
-	s.Append(put(1, "m"))
-	mustCommit(t, s, 1)
-	s.Append(del(2, "m"))
-	if got := s.Committed(); got != abs(1) {
-		t.Errorf("Committed = %d, want 1", got)
+	s.Append(del(3, "m"))
+	if got := s.Committed(); got != abs(2) {
+		t.Errorf("Committed = %d before the fsync of a deletion, want 2", got)
 	}
 }
 
@@ -103,18 +97,6 @@ func TestClientsBehindAnFsyncShareTheNext(t *testing.T) {
 	if got := s.Stats(); got.LargestCommit != 64 || got.Changes != 65 || got.Commits != 3 {
 		t.Errorf("Stats = %+v, want 65 changes, 3 commits with that of Open, and 64 changes in the largest commit", got)
 	}
-}
-
-func TestCommitOfChangesOfAnEarlierRunReturnsAtOnce(t *testing.T) {
-	fsys := vfs.NewMem()
-	s, _ := mustOpen(t, testOptions(t, fsys, Always))
-	s.Append(put(7, "m"))
-	mustClose(t, s)
-	s, r := openClosed(t, testOptions(t, fsys, Always))
-	if r.Seq != abs(7) || s.Committed() != abs(7) {
-		t.Errorf("Seq = %d, Committed = %d, want 7 and 7", r.Seq, s.Committed())
-	}
-	mustCommit(t, s, 7)
 }
 
 func TestNumbersBeyondTheStoredFloorHold(t *testing.T) {

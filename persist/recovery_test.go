@@ -21,7 +21,7 @@ import (
 func TestALeaseOfTheSameBootIsAsItWas(t *testing.T) {
 	fsys := vfs.NewCrashableMem()
 	s, _ := openClosed(t, testOptions(t, fsys, Always))
-	kept, ended := put(1, "kept"), put(2, "ended")
+	kept, ended := put(1, "simba:{kept}"), put(2, "ended") // a name like that of a key
 	ended.Lease.Acquired = -5
 	s.Append(kept)
 	s.Append(ended)
@@ -34,7 +34,7 @@ func TestALeaseOfTheSameBootIsAsItWas(t *testing.T) {
 	o := testOptions(t, crash(fsys), Always)
 	o.Now = c.now
 	_, r := openClosed(t, o)
-	want := map[string]simba.Lease{"kept": kept.Lease, "ended": ended.Lease}
+	want := map[string]simba.Lease{"simba:{kept}": kept.Lease, "ended": ended.Lease}
 	if got := leasesOf(t, r); !reflect.DeepEqual(got, want) {
 		t.Errorf("recovered leases %+v, want %+v", got, want)
 	}
@@ -114,17 +114,6 @@ func TestAClockThatHasGoneBackIsThatOfAnotherBoot(t *testing.T) {
 	}
 	if got := strings.Count(log.String(), "lies behind"); got != 1 {
 		t.Errorf("%d warnings about the clock, want one:\n%s", got, &log)
-	}
-}
-
-func TestAMutexThatIsNamedLikeAnothersKeyKeepsItsName(t *testing.T) {
-	fsys := vfs.NewCrashableMem()
-	s, _ := openClosed(t, testOptions(t, fsys, Always))
-	s.Append(put(1, "simba:{m}"))
-	mustCommit(t, s, 1)
-	_, r := openClosed(t, testOptions(t, crash(fsys), Always))
-	if got := leasesOf(t, r); got["simba:{m}"].Token != uint64(abs(1)) || len(got) != 1 {
-		t.Errorf("the recovered leases are %+v, want simba:{m} with token 1", got)
 	}
 }
 
@@ -308,14 +297,20 @@ func TestAStartSyncsAManifestOfItsOwnBeforeItChangesTheJournal(t *testing.T) {
 	}
 }
 
+// await waits until ok returns true.
+func await(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for began := time.Now(); !ok(); time.Sleep(time.Millisecond) {
+		if time.Since(began) > need.Hang {
+			t.Fatalf("this did not happen within %v: %s", need.Hang, what)
+		}
+	}
+}
+
 // awaitCheckpoint waits until the checkpoint has all full segments.
 func awaitCheckpoint(t *testing.T, s *Store) {
 	t.Helper()
-	for began := time.Now(); s.checkpoints.behind() > 0; time.Sleep(time.Millisecond) {
-		if time.Since(began) > need.Hang {
-			t.Fatalf("full segments of %d bytes still wait for the checkpoint", s.checkpoints.behind())
-		}
-	}
+	await(t, "the checkpoint has all full segments", func() bool { return s.checkpoints.behind() == 0 })
 }
 
 func countRows(t *testing.T, s *Store) (n int) {

@@ -160,18 +160,6 @@ func TestRestoreKnowsTheLongestLeaseOfAnAsyncServer(t *testing.T) {
 	}
 }
 
-func TestRestoreWritesIntoAnEmptyDirectoryWithLeftovers(t *testing.T) {
-	fsys := vfs.NewMem()
-	writeBackup(t, fsys, smallBackup(t))
-	if err := fsys.MkdirAll("data/lost+found", 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", RecoveryDelay: time.Minute}); err != nil {
-		t.Fatal(err)
-	}
-	openClosed(t, testOptions(t, fsys, Always))
-}
-
 func isWrite(op errorfs.Op) bool { return op.Kind.ReadOrWrite() == errorfs.OpIsWrite }
 
 // The test crashes before each operation in turn. The disk then has only the synced data, or all

@@ -237,6 +237,10 @@ func TestCloseWritesUncommittedChanges(t *testing.T) {
 		if r.Seq != abs(2) || r.Token != uint64(abs(1)) || r.Delay != 0 {
 			t.Errorf("%v: Seq %d, Token %d, Delay %v, want the exact %d, %d, 0", mode, r.Seq, r.Token, r.Delay, abs(2), abs(1))
 		}
+		if got := s.Committed(); got != abs(2) {
+			t.Errorf("%v: Committed = %d, want 2 of the earlier run", mode, got)
+		}
+		mustCommit(t, s, 2)
 		mustClose(t, s)
 	}
 }

@@ -7,7 +7,6 @@ import (
 	"net"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 )
 
@@ -105,56 +104,6 @@ func benchmarkPipeline(b *testing.B, config *tls.Config, dial func(network, addr
 	nc.Close()
 	s.Shutdown(b.Context())
 	wg.Wait()
-}
-
-// BenchmarkRequestsOverTCP has clients that each send a command and read its reply.
-func BenchmarkRequestsOverTCP(b *testing.B) {
-	for _, clients := range []int{1, 64} {
-		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) { benchmarkRequests(b, clients) })
-	}
-}
-
-func benchmarkRequests(b *testing.B, clients int) {
-	s := NewServer(Config{}, &script{})
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		b.Fatal(err)
-	}
-	var serving, asking sync.WaitGroup
-	serving.Go(func() { s.acceptLoop(ln, nil) })
-	command, reply := []byte(bulk("PING")), "+PONG\r\n"
-	conns := make([]net.Conn, clients)
-	for i := range conns {
-		if conns[i], err = net.Dial("tcp", ln.Addr().String()); err != nil {
-			b.Fatal(err)
-		}
-	}
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	b.ReportAllocs()
-	b.ResetTimer()
-	for _, nc := range conns {
-		asking.Go(func() {
-			got := make([]byte, len(reply))
-			for left.Add(-1) >= 0 {
-				if _, err := nc.Write(command); err != nil {
-					b.Error(err)
-					return
-				}
-				if _, err := io.ReadFull(nc, got); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	asking.Wait()
-	b.StopTimer()
-	for _, nc := range conns {
-		nc.Close()
-	}
-	s.Shutdown(b.Context())
-	serving.Wait()
 }
 
 func BenchmarkPublish(b *testing.B) {

@@ -54,22 +54,6 @@ func TestMessagesReachTheirSubscribers(t *testing.T) {
 	})
 }
 
-func TestSubscriptionsOfAConnection(t *testing.T) {
-	onEachTransport(t, func(t *testing.T) {
-		commands := pubsub()
-		commands["CHECK"] = func(c *Conn, _ [][]byte) {
-			c.Reply().Simple(fmt.Sprint(
-				c.Subscribe(KindChannel, "b"), c.Subscribe(KindChannel, "a"), c.Subscribe(KindChannel, "b"), c.Subscribe(KindShard, "a"),
-				c.Subscriptions(KindChannel), c.SubscriptionCountOf(KindChannel), c.SubscriptionCount(),
-				c.Unsubscribe(KindChannel, "b"), c.Unsubscribe(KindChannel, "b"), c.Unsubscribe(KindPattern, "a"),
-				c.Subscriptions(KindChannel), c.SubscriptionCount(),
-			))
-		}
-		dial(t, NewServer(Config{}, &script{commands: commands})).
-			call("CHECK\r\n", "+true true false true [a b] 2 3 true false false [a] 2\r\n")
-	})
-}
-
 func TestMessagesArePushesInRESP3(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		s := NewServer(Config{}, &script{commands: pubsub()})

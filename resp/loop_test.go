@@ -370,38 +370,3 @@ func TestIdleConnectionShrinksItsBuffers(t *testing.T) {
 		cl.call("PING\r\n", "+PONG\r\n")
 	})
 }
-
-func TestClientListFields(t *testing.T) {
-	onEachTransport(t, func(t *testing.T) {
-		h := &script{commands: map[string]func(*Conn, [][]byte){
-			"SET": func(c *Conn, _ [][]byte) {
-				c.SetName("n")
-				c.SetState(42)
-				c.SetAuthenticated(true)
-				c.SetProto(3)
-				c.Reply().Null()
-			},
-		}}
-		s := NewServer(Config{}, h)
-		start := time.Now()
-		cl := dial(t, s)
-		synctest.Wait()
-		c := s.Conns()[0]
-		if s.Conn(c.ID()) != c || c.State() != nil || c.Proto() != 2 || c.RemoteAddr() != "pipe" || c.LocalAddr() != "pipe" {
-			t.Errorf("new connection has state %v, RESP%d, remote address %s, local address %s; want nil, RESP2, pipe, pipe, and Conn must find it", c.State(), c.Proto(), c.RemoteAddr(), c.LocalAddr())
-		}
-		time.Sleep(time.Minute)
-		cl.call("SET\r\n", "_\r\n")
-		if c.Name() != "n" || c.State() != 42 || !c.Authenticated() || c.Proto() != 3 {
-			t.Errorf("connection has name %q, state %v, authenticated %t, RESP%d; want n, 42, true, RESP3", c.Name(), c.State(), c.Authenticated(), c.Proto())
-		}
-		if !c.Created().Equal(start) || !c.LastActive().Equal(start.Add(time.Minute)) {
-			t.Errorf("created %v and last active %v after the start, want 0 and 1 min", c.Created().Sub(start), c.LastActive().Sub(start))
-		}
-		cl.Close()
-		synctest.Wait()
-		if s.Conn(c.ID()) != nil || c.Context().Err() == nil {
-			t.Error("the server still knows the closed connection, or its Context has not ended")
-		}
-	})
-}

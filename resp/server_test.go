@@ -39,8 +39,7 @@ func serveOn(t *testing.T, s *Server, config *tls.Config) (addr string, done <-c
 }
 
 func TestAServerOverTCP(t *testing.T) {
-	h := newBlocking(0)
-	s := NewServer(Config{}, h)
+	s := NewServer(Config{}, &script{})
 	addr, done := serveTCP(t, s)
 	nc, err := net.Dial("tcp", addr)
 	if err != nil {
@@ -48,16 +47,7 @@ func TestAServerOverTCP(t *testing.T) {
 	}
 	cl := &client{t: t, Conn: nc}
 	cl.call("PING\r\n"+bulk("PING"), "+PONG\r\n+PONG\r\n")
-	cl.send("WAIT 1\r\n")
-	(<-h.waits).Wake()
-	<-h.ends
-	cl.expect("+1 woken\r\n")
-	cl.send("WAIT 2\r\n")
-	<-h.waits
 	nc.Close()
-	if why := <-h.ends; why != Gone {
-		t.Errorf("Await returned %v, want Gone", why)
-	}
 	stopServer(t, s)
 	<-done
 	if _, err := net.Dial("tcp", addr); err == nil {
@@ -239,27 +229,6 @@ func TestServeAfterShutdownClosesTheListener(t *testing.T) {
 		t.Error(err)
 	}
 	<-ln.closed
-}
-
-func TestAThousandSubscribersGetEachMessage(t *testing.T) {
-	onEachTransport(t, func(t *testing.T) {
-		const subscribers, messages = 1000, 5
-		s := NewServer(Config{}, &script{commands: pubsub()})
-		clients := make([]*client, subscribers)
-		for i := range clients {
-			clients[i] = dial(t, s)
-			clients[i].call("SUBSCRIBE a\r\n", confirmation("subscribe", "a", 1))
-		}
-		want := strings.Repeat(message("a", "x"), messages)
-		for range messages {
-			if n := s.Broker().Publish("a", "x"); n != subscribers {
-				t.Errorf("Publish counts %d receivers, want %d", n, subscribers)
-			}
-		}
-		for _, cl := range clients {
-			cl.expect(want)
-		}
-	})
 }
 
 // frames reads whole frames from a connection.

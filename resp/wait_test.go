@@ -60,33 +60,6 @@ func TestWakeEndsABlockedCommand(t *testing.T) {
 	})
 }
 
-func TestWakeBeforeAwaitIsNotLost(t *testing.T) {
-	onEachTransport(t, func(t *testing.T) {
-		h := &script{commands: map[string]func(*Conn, [][]byte){
-			"WAIT": func(c *Conn, _ [][]byte) {
-				w := c.NewWait()
-				w.Wake()
-				c.Reply().Simple(w.Await(time.Time{}).String())
-			},
-		}}
-		dial(t, NewServer(Config{}, h)).call("WAIT\r\n", "+woken\r\n")
-	})
-}
-
-func TestWakeDuringCommitIsNotLost(t *testing.T) {
-	onEachTransport(t, func(t *testing.T) {
-		h := newBlocking(0)
-		durable := make(chan struct{})
-		h.commit = func() error { <-durable; return nil }
-		cl := dial(t, NewServer(committing(&h.script), h))
-		cl.send("WAIT job\r\n")
-		(<-h.waits).Wake()
-		synctest.Wait()
-		close(durable)
-		cl.expect("+job woken\r\n")
-	})
-}
-
 func TestAwaitMayBeCalledAgainAfterAWake(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		waits := make(chan *Wait, 1)
@@ -208,23 +181,6 @@ func TestBlockedCommandEndsAtItsDeadline(t *testing.T) {
 	})
 }
 
-func TestDisconnectOfABlockedClientIsDetectedAtOnce(t *testing.T) {
-	onEachTransport(t, func(t *testing.T) {
-		h := newBlocking(0)
-		closed := make(chan struct{})
-		h.closed = func(*Conn) { close(closed) }
-		cl := dial(t, NewServer(Config{}, h))
-		cl.send("WAIT job\r\n")
-		synctest.Wait()
-		start := time.Now()
-		cl.Close()
-		if why := <-h.ends; why != Gone || time.Since(start) != 0 {
-			t.Errorf("Await returned %v after %v, want Gone at once", why, time.Since(start))
-		}
-		<-closed
-	})
-}
-
 func TestGonePrecedesWoken(t *testing.T) {
 	onEachTransport(t, func(t *testing.T) {
 		h := newBlocking(0)
@@ -238,21 +194,6 @@ func TestGonePrecedesWoken(t *testing.T) {
 		if why := <-h.ends; why != Gone {
 			t.Errorf("Await returned %v, want Gone", why)
 		}
-	})
-}
-
-func TestBlockedClientCanBeKilled(t *testing.T) {
-	onEachTransport(t, func(t *testing.T) {
-		h := newBlocking(0)
-		s := NewServer(Config{}, h)
-		cl := dial(t, s)
-		cl.send("WAIT job\r\n")
-		synctest.Wait()
-		s.Conns()[0].Close()
-		if why := <-h.ends; why != Gone {
-			t.Errorf("Await returned %v, want Gone", why)
-		}
-		cl.expectEnd("")
 	})
 }
 
@@ -315,22 +256,6 @@ func TestCommandsQueueBehindABlockedOne(t *testing.T) {
 		cl.expectSilence()
 		(<-h.waits).Wake()
 		cl.expect("+job woken\r\n" + strings.Repeat("+PONG\r\n", n))
-	})
-}
-
-func TestFloodDuringABlockedCommandDisconnects(t *testing.T) {
-	onEachTransport(t, func(t *testing.T) {
-		h := newBlocking(0)
-		cl := dial(t, NewServer(Config{Limits: Limits{Args: 4, Command: 8000, Inline: 1000}}, h))
-		cl.send("WAIT job\r\n")
-		for range 10_000 {
-			if _, err := cl.Write([]byte("PING\r\n")); err != nil {
-				break
-			}
-		}
-		if why := <-h.ends; why != Gone {
-			t.Errorf("Await returned %v, want Gone", why)
-		}
 	})
 }
 

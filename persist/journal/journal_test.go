@@ -11,21 +11,6 @@ import (
 	"github.com/cockroachdb/pebble/v2/vfs"
 )
 
-func TestRecordsOfEarlierRunsComeBack(t *testing.T) {
-	o := testOptions(vfs.NewMem())
-	for run := range 3 {
-		j := mustOpen(t, o)
-		if s, d := j.FullIndex(), j.Durable(); s != uint64(run) || d != s {
-			t.Errorf("FullIndex is %d and Durable is %d, want %d", s, d, run)
-		}
-		mustWrite(t, j, fmt.Sprint("record ", run+1))
-		mustClose(t, j)
-	}
-	j := mustOpen(t, o)
-	defer mustClose(t, j)
-	wantPayloads(t, payloads(t, j, 0), numbered(1, 3))
-}
-
 // TestACrashAtAnyMomentLosesNothingDurable drops records, too.
 func TestTruncateRefusesToDropReleasedRecords(t *testing.T) {
 	o := testOptions(vfs.NewMem())

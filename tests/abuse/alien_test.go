@@ -3,40 +3,9 @@ package abuse
 import (
 	"bytes"
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
-
-	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
-
-func TestHTTPIsClosedAndNothingOfItIsExecuted(t *testing.T) {
-	t.Parallel()
-	v := attacked(t)
-	body := strings.Repeat("SIMBA.ACQUIRE stolen http 600000\r\n", 1000)
-	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodOptions} {
-		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+v.addr+"/", strings.NewReader(body))
-		simbatest.Must(t, err)
-		client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-		if resp, err := client.Do(req); err == nil {
-			resp.Body.Close()
-			t.Errorf("the server replies to an HTTP %s request with status %s; want a closed connection", method, resp.Status)
-		}
-	}
-	for _, first := range []string{"POST / HTTP/1.1\r\n", "GET / HTTP/1.1\r\nHost: x\r\n", "DELETE / HTTP/1.1\r\nhost: x\r\n"} {
-		c := v.raw()
-		simbatest.Must(t, c.send(first+"\r\n"+body))
-		if err := c.ended(); err != nil {
-			t.Errorf("the server does not close the connection after %q: %v", first, err)
-		}
-	}
-	if owner, err := v.eye.Do("SIMBA.OWNER", "stolen"); owner != nil || err != nil {
-		t.Errorf("the server executed the body of a request: SIMBA.OWNER returns %s, %v, want no owner", owner, err)
-	}
-	v.servesOthers()
-	v.costsAtMost(16 << 20)
-	v.recovers()
-}
 
 func TestRequestsBeyondTheLimitsAreRefused(t *testing.T) {
 	t.Parallel()
