@@ -170,16 +170,6 @@ func TestNextReturnsTheOutcomeOfAWait(t *testing.T) {
 	}
 }
 
-func TestASilentNextReturnsAnEmptyList(t *testing.T) {
-	withWaiter(t, func(t *testing.T, _ *site, _, _, n *peer) {
-		began := time.Now()
-		n.expect(next(2000), "*0\r\n")
-		if took := time.Since(began); took != 2*time.Second {
-			t.Errorf("SIMBA.NEXT with 2000 ms took %v", took)
-		}
-	})
-}
-
 // Outcomes wait for the next SIMBA.NEXT, but a wait never lasts longer than its limit.
 func TestAWaitTimesOutWithoutANext(t *testing.T) {
 	withWaiter(t, func(t *testing.T, _ *site, p, _, n *peer) {
@@ -190,16 +180,6 @@ func TestAWaitTimesOutWithoutANext(t *testing.T) {
 		time.Sleep(time.Second)
 		synctest.Wait()
 		n.wantNext(1000, "1 timeout", "2 timeout")
-	})
-}
-
-func TestAReplacedWaitEndsUnderItsNumber(t *testing.T) {
-	withWaiter(t, func(t *testing.T, _ *site, p, q, n *peer) {
-		p.wantStatus(acquireVia("c", 1, "0"), "queued")
-		p.wantStatus(acquireVia("c", 2, "0"), "queued")
-		n.wantNext(1000, "1 queued")
-		q.expect("SIMBA.RELEASE m o", ":1\r\n")
-		n.wantNext(1000, "2 acquired")
 	})
 }
 
@@ -227,13 +207,6 @@ func TestAGrantThatExpiresBeforeNextIsATimeout(t *testing.T) {
 		if got, ttl := outcomes(reply), values(reply)["ttl"]; !slices.Equal(got, []string{"2 timeout", "1 acquired"}) || ttl != "56000" {
 			t.Errorf("after 4 s SIMBA.NEXT returned %q with %s ms left, want a timeout, and a grant with 56 s of 60 left", got, ttl)
 		}
-	})
-}
-
-func TestWithoutAWaiterTheContenderPolls(t *testing.T) {
-	withWaiter(t, func(t *testing.T, _ *site, p, _, _ *peer) {
-		p.wantNoNumber("SIMBA.ACQUIRE m c 1000 WAIT 0 VIA "+otherWaiter+" REQUEST 1", "queued")
-		p.wantQueue("c polling")
 	})
 }
 

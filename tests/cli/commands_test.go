@@ -182,12 +182,6 @@ func TestInvalidArgumentIsNamed(t *testing.T) {
 	}
 }
 
-func TestErrorOfTheServerIsShown(t *testing.T) {
-	s := simbatest.Start(t)
-	run(t, url(s), "owner", "{x}").fails(t, 69, "ERR invalid mutex: it must not contain '{' or '}'")
-	run(t, url(s), "queue", "a", "--count", "10001").fails(t, 69, "COUNT")
-}
-
 func TestHelpShowsNoEmptyDefault(t *testing.T) {
 	for _, command := range []string{
 		"status", "list", "owner", "queue", "history", "watch", "why", "break", "health", "lock", "elect", "backup", "restore",

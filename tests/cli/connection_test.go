@@ -84,12 +84,6 @@ func listen(t *testing.T, serve func(net.Conn)) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	simbatest.Must(t, err)
-	relay(t, ln, serve)
-	return ln.Addr().String()
-}
-
-// relay calls serve for each connection, until the test ends.
-func relay(t *testing.T, ln net.Listener, serve func(net.Conn)) {
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -107,6 +101,7 @@ func relay(t *testing.T, ln net.Listener, serve func(net.Conn)) {
 		ln.Close()
 		running.Wait()
 	})
+	return ln.Addr().String()
 }
 
 func TestLoginBySettings(t *testing.T) {
@@ -153,21 +148,8 @@ func TestCommandsWorkOverTLS(t *testing.T) {
 }
 
 func TestCommandsWorkOverAUnixSocket(t *testing.T) {
-	s := simbatest.Start(t)
 	path := filepath.Join(t.TempDir(), "simba.sock")
-	ln, err := net.Listen("unix", path)
-	simbatest.Must(t, err)
-	relay(t, ln, func(c net.Conn) {
-		server, err := net.Dial("tcp", s.Addr)
-		if err != nil {
-			return
-		}
-		var both sync.WaitGroup
-		both.Go(func() { _, _ = io.Copy(server, c); server.Close() })
-		_, _ = io.Copy(c, server)
-		c.Close()
-		both.Wait()
-	})
+	simbatest.Start(t, "--unixsocket", path)
 	if out := must(t, "unix://"+path, "status"); !strings.Contains(out, path) {
 		t.Errorf("status prints\n%s\nwant %s in it", out, path)
 	}
@@ -188,22 +170,9 @@ func TestTheNextAddressIsTriedIfOneDoesNotAnswer(t *testing.T) {
 	refusing, err := net.Listen("tcp", "127.0.0.1:0")
 	simbatest.Must(t, err)
 	refusing.Close()
-	dead := map[string]string{"refuses": refusing.Addr().String(), "host without a server": "localhost:1"}
-	for name, serve := range map[string]func(net.Conn){"closes": func(c net.Conn) { c.Close() }, "is silent": func(net.Conn) {}} {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		simbatest.Must(t, err)
-		defer l.Close()
-		dead[name] = l.Addr().String()
-		go func() {
-			for {
-				c, err := l.Accept()
-				if err != nil {
-					return
-				}
-				defer c.Close()
-				serve(c)
-			}
-		}()
+	dead := map[string]string{
+		"refuses": refusing.Addr().String(), "host without a server": "localhost:1",
+		"closes": listen(t, func(net.Conn) {}), "is silent": listen(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) }),
 	}
 	for name, addr := range dead {
 		if r := run(t, addr+","+s.Addr, "owner", "free"); r.code != 1 || r.err == "" {
