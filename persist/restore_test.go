@@ -74,32 +74,6 @@ func TestARestoredStoreCountsAboveTheBackupEvenIfThatIsAboveTheClock(t *testing.
 	}
 }
 
-// After a crash during the recovery delay, the whole delay begins again. After an orderly stop, the
-// rest of it remains.
-func TestARestoredStoreKeepsItsRecoveryDelayOverRestarts(t *testing.T) {
-	fsys := vfs.NewCrashableMem()
-	writeBackup(t, fsys, smallBackup(t))
-	if _, err := Restore(t.Context(), RestoreOptions{FS: fsys, From: "backup", Dir: "data", RecoveryDelay: time.Minute}); err != nil {
-		t.Fatal(err)
-	}
-	at := new(clock)
-	o := testOptions(t, fsys, Always)
-	o.Boot.Now = at.now
-	s, _ := mustOpen(t, o)
-	at.advance(20 * time.Second)
-	o.FS = crash(fsys)
-	mustClose(t, s)
-	s, r := mustOpen(t, o)
-	if r.Delay != time.Minute {
-		t.Errorf("after a crash the delay is %v, want a minute", r.Delay)
-	}
-	at.advance(20 * time.Second)
-	mustClose(t, s)
-	if _, r = openClosed(t, o); r.Delay != 40*time.Second {
-		t.Errorf("after an orderly stop the delay is %v, want 40s", r.Delay)
-	}
-}
-
 func TestRestoreRefuses(t *testing.T) {
 	content := smallBackup(t) // has a lease of 12 s
 	tests := map[string]struct {

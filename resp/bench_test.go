@@ -19,51 +19,6 @@ func acquires() string {
 	return b.String()
 }
 
-func BenchmarkReaderPipeline(b *testing.B) {
-	data := acquires()
-	r := newReader(defaults())
-	b.SetBytes(int64(len(data)))
-	b.ReportAllocs()
-	for b.Loop() {
-		room, err := r.space()
-		if err != nil {
-			b.Fatal(err)
-		}
-		r.feed(copy(room, data))
-		for n := 0; n < 16; n++ {
-			if args, err := r.next(false); len(args) != 4 || err != nil {
-				b.Fatalf("next returned %d arguments, %v; want 4", len(args), err)
-			}
-		}
-	}
-}
-
-func BenchmarkWriterRecord(b *testing.B) {
-	for _, proto := range []int{2, 3} {
-		b.Run(fmt.Sprintf("RESP%d", proto), func(b *testing.B) {
-			var w Writer
-			w.SetProto(proto)
-			b.ReportAllocs()
-			for b.Loop() {
-				w.Truncate(0)
-				w.Map(6)
-				w.BulkString("status")
-				w.BulkString("acquired")
-				w.BulkString("owner")
-				w.BulkString("contender-1")
-				w.BulkString("token")
-				w.Uint(123456)
-				w.BulkString("ttl")
-				w.Int(60000)
-				w.BulkString("transition")
-				w.Int(0)
-				w.BulkString("position")
-				w.Int(0)
-			}
-		})
-	}
-}
-
 // BenchmarkPipelineOverTCP sends 16 commands and reads 16 replies of the usual length.
 func BenchmarkPipelineOverTCP(b *testing.B) { benchmarkPipeline(b, nil, net.Dial) }
 

@@ -13,36 +13,6 @@ import (
 	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
-func TestAMillionPipelinedCommandsAreAnsweredInBatches(t *testing.T) {
-	t.Parallel()
-	v := attacked(t)
-	for command, reply := range map[string]string{
-		"PING\r\n":                   "+PONG\r\n",
-		words("SIMBA.OWNER", "free"): "$-1\r\n",
-	} {
-		const n = 1_000_000
-		c := v.raw()
-		sent := make(chan error, 1)
-		go func() { sent <- c.send(strings.Repeat(command, n)) }()
-		in := bufio.NewReaderSize(c, 1<<20)
-		got := make([]byte, len(reply))
-		for i := range n {
-			if _, err := io.ReadFull(in, got); err != nil || string(got) != reply {
-				t.Fatalf("reply %d is %q, %v", i, got, err)
-			}
-			if i == n/2 {
-				v.servesOthers()
-			}
-		}
-		simbatest.Must(t, <-sent)
-		c.Close()
-	}
-	v.costsAtMost(16 << 20)
-	v.recovers()
-}
-
-// The pipeline is shorter than in the test above: each write waits for the disk, and the test
-// checks each reply.
 func TestPipelinedWritesAreAnsweredOneByOneAndInOrder(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
@@ -181,24 +151,4 @@ func fill(t testing.TB, v *victim, n int) {
 			}
 		}
 	}
-}
-
-func TestManyKeysInOneStepDelayNoOtherClient(t *testing.T) {
-	t.Parallel()
-	v := attacked(t)
-	c := v.raw()
-	go func() { _, _ = io.Copy(io.Discard, c.in) }()
-	var all strings.Builder
-	all.WriteString("MULTI\r\n")
-	for i := range 1000 {
-		all.WriteString(words("SET", fmt.Sprint("key", i), strings.Repeat("v", 100), "PX", 600_000))
-	}
-	all.WriteString("EXEC\r\n")
-	for range 20 {
-		simbatest.Must(t, c.send(all.String()))
-	}
-	v.servesOthers()
-	v.costsAtMost(64 << 20)
-	c.Close()
-	v.recovers()
 }

@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/gomodule/redigo/redis"
-
-	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 func TestOneStuckSubscriberOfAThousandIsCutAndTheOthersMissNothing(t *testing.T) {
@@ -98,30 +96,6 @@ func TestMemoryOfSubscribersThatReadNothingIsBounded(t *testing.T) {
 	}
 	v.servesOthers()
 	v.costsAtMost(len(conns)*2<<20 + 16<<20)
-	hangUp(conns)
-	v.recovers()
-}
-
-func TestAStuckMonitorIsCut(t *testing.T) {
-	t.Parallel()
-	v := attacked(t)
-	conns := v.raws(20)
-	if err := v.each(len(conns), func(i int) error {
-		_, err := conns[i].ask("MONITOR\r\n")
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	shown := words("ECHO", strings.Repeat("\x00", 4<<10))
-	c := v.raw()
-	go func() { _, _ = io.Copy(io.Discard, c.in) }()
-	v.until("the server has disconnected all", func() bool {
-		simbatest.Must(t, c.send(strings.Repeat(shown, 50)))
-		return v.info("monitor_clients") == 0
-	})
-	v.servesOthers()
-	v.costsAtMost(len(conns)*3<<20 + 16<<20)
-	c.Close()
 	hangUp(conns)
 	v.recovers()
 }

@@ -5,10 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -56,90 +53,6 @@ func TestUnauthenticatedConnectionsAreCutAndMakeRoom(t *testing.T) {
 	v.recovers()
 }
 
-func TestGuessingPasswordsLocksNoUserOut(t *testing.T) {
-	t.Parallel()
-	const password = "secret"
-	s := simbatest.Start(t, "--requirepass", password)
-	v := watched(t, s.Addr, password, s.Log)
-	conns := v.raws(200)
-	var answered atomic.Int64
-	began := time.Now()
-	var guessers sync.WaitGroup
-	for _, c := range conns {
-		guessers.Go(func() {
-			for {
-				if _, err := c.ask(words("AUTH", "guess")); err != nil {
-					return // the server or the test has closed c
-				}
-				answered.Add(1)
-			}
-		})
-	}
-	v.until("each connection has made a guess", func() bool { return v.info("acl_access_denied_auth") >= len(conns) })
-
-	// The server delays a right password from the address of attackers by at most 1 s. On a busy
-	// machine only the median must keep this limit. All replies but one must be faster than the
-	// reply to a wrong password.
-	const promised, slack = time.Second, 2 * time.Second
-	const firstOnes, wait = 9, 5 * time.Second
-	var waits []time.Duration
-	for range 7 {
-		asked := time.Now()
-		c, err := v.dialClient() // from the same address as the attackers
-		if err != nil {
-			t.Fatalf("a client with the right password gets %v", err)
-		}
-		waits = append(waits, time.Since(asked))
-		c.Close()
-	}
-	slices.Sort(waits)
-	t.Logf("the replies to right passwords came after %v", waits)
-	if waits[len(waits)/2] > promised+slack || waits[len(waits)-2] > wait {
-		t.Errorf("the replies to right passwords came too late: %v", waits)
-	}
-
-	// After its first wrong passwords, an address gets each reply only after the full delay.
-	n := int(answered.Load())
-	took := time.Since(began)
-	most := firstOnes + len(conns)*int(took/wait)
-	t.Logf("the server replied to %d guesses in %v, at most %d are allowed", n, took, most)
-	if n > most {
-		t.Errorf("the server replied to %d guesses of %d connections in %v, want at most %d", n, len(conns), took, most)
-	}
-	v.servesOthers()
-	// 10 MiB for garbage.
-	v.costsAtMost(len(conns)*64<<10 + 10<<20)
-	hangUp(conns)
-	guessers.Wait()
-	v.recovers()
-}
-
-func TestCommandsSentByteByByteDelayNoOtherClient(t *testing.T) {
-	t.Parallel()
-	v := attacked(t)
-	conns := v.raws(1000)
-	command := func(i int) string { return words("SIMBA.ACQUIRE", fmt.Sprintf("slow%04d", i), "c", 600_000, "NOQUEUE") }
-	for at := range len(command(0)) {
-		simbatest.Must(t, v.each(len(conns), func(i int) error { return conns[i].send(command(i)[at : at+1]) }))
-		if at%16 == 0 {
-			v.servesOthers()
-		}
-	}
-	err := v.each(len(conns), func(i int) error {
-		r, err := conns[i].record()
-		if err == nil && r["status"] != "acquired" {
-			err = fmt.Errorf("ACQUIRE returns %v", r)
-		}
-		return err
-	})
-	if err != nil {
-		t.Error(err)
-	}
-	v.costsAtMost(len(conns) * 32 << 10)
-	hangUp(conns)
-	v.recovers()
-}
-
 func TestUnfinishedCommandsHoldAtMostTwiceTheirBytes(t *testing.T) {
 	t.Parallel()
 	v := attacked(t)
@@ -151,45 +64,6 @@ func TestUnfinishedCommandsHoldAtMostTwiceTheirBytes(t *testing.T) {
 	v.servesOthers()
 	// While a buffer grows, it exists twice, and once more as garbage.
 	v.costsAtMost(len(conns)*3*came + 16<<20)
-	hangUp(conns)
-	v.recovers()
-}
-
-func TestClientsThatReadNoRepliesAreCut(t *testing.T) {
-	t.Parallel()
-	v := attacked(t)
-	conns := v.raws(100)
-	batch := strings.Repeat(words("ECHO", strings.Repeat("x", 32<<10)), 8)
-	began := time.Now()
-	err := v.each(len(conns), func(i int) error {
-		_ = conns[i].SetReadBuffer(4 << 10)
-		return conns[i].send(batch)
-	})
-	simbatest.Must(t, err)
-	ended := make(chan error, len(conns))
-	// v.each, with 32 connections at a time, would take three times as long.
-	for _, c := range conns {
-		go func() {
-			for {
-				if err := c.send(batch); err != nil {
-					ended <- err
-					return
-				}
-			}
-		}()
-	}
-	v.servesOthers()
-	for range conns {
-		err := <-ended
-		if isTimeout(err) {
-			t.Fatalf("the server does not disconnect a client that reads nothing: %v", err)
-		}
-	}
-	t.Logf("the server closed all connections within %v", time.Since(began))
-	if !strings.Contains(v.log(), "client disconnected: it does not read its replies") {
-		t.Errorf("the log does not say why the server disconnected clients:\n%s", v.log())
-	}
-	v.costsAtMost(len(conns) * 2 << 20)
 	hangUp(conns)
 	v.recovers()
 }
