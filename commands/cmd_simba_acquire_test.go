@@ -100,14 +100,6 @@ func wantEnd(t *testing.T, ticket *oneTicket, want simba.EndReason) {
 	}
 }
 
-// wantCommitted fails unless the end of a wait without a grant was committed before the reply.
-func wantCommitted(t *testing.T, s *site) {
-	t.Helper()
-	if got := s.backend.commits(); !slices.Contains(got, 10) {
-		t.Errorf("the backend committed %v, want 10: the reply came before the end of the wait was durable", got)
-	}
-}
-
 // The backend sends the notices of a request when the connection commits.
 func TestARequestWithoutAResultCommits(t *testing.T) {
 	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
@@ -171,6 +163,9 @@ func TestAWaiterWithoutAGrantWaitsOn(t *testing.T) {
 				}
 				if took := time.Since(began); end.name == "until its time is up" && took != time.Second {
 					t.Errorf("SIMBA.ACQUIRE waited %v, want 1s in all", took)
+				}
+				if got := s.backend.commits(); end.why != simba.EndWoken && !slices.Contains(got, 10) {
+					t.Errorf("the backend committed %v, want 10: the reply came before the end of the wait was durable", got)
 				}
 				want := []simba.EndReason{simba.EndWoken, simba.EndWoken, end.why}
 				if got := ticket.endings(); !slices.Equal(got, want) {
@@ -284,38 +279,6 @@ func TestAGrantIsTheReplyWhateverEndsTheWait(t *testing.T) {
 			}
 		})
 	}
-}
-
-func TestAShutdownUnblocksWaitersWithAnError(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		p := s.dial()
-		p.send("SIMBA.ACQUIRE m c 1000 WAIT 0")
-		synctest.Wait()
-		s.running.Go(func() { s.server.Shutdown(context.Background()) })
-		if got := p.reply(); !strings.HasPrefix(got, "-UNBLOCKED the server is shutting down") {
-			t.Errorf("the waiter got %q, want an UNBLOCKED error", got)
-		}
-		p.expectEnd()
-		wantEnd(t, ticket, simba.EndLeft)
-		wantCommitted(t, s)
-	})
-}
-
-func TestRepliesBeforeABlockedCommandAreSentFirst(t *testing.T) {
-	withTicket(t, func(t *testing.T, s *site, ticket *oneTicket) {
-		p := s.dial()
-		p.send("PING", "SIMBA.ACQUIRE m c 1000 WAIT 0", "ECHO after")
-		if got := p.reply(); got != "+PONG\r\n" {
-			t.Fatalf("while the next command is blocked, the reply is %q, want PONG", got)
-		}
-		ticket.grant().Wake()
-		if got := status(p.reply()); got != "acquired" {
-			t.Errorf("SIMBA.ACQUIRE replied the status %q, want acquired", got)
-		}
-		if got := p.reply(); got != bulk("after") {
-			t.Errorf("ECHO replied %q, want after", got)
-		}
-	})
 }
 
 func TestNothingBlocksInsideExec(t *testing.T) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -593,66 +592,4 @@ func TestAWakeUpBeforeTheTicketIsKept(t *testing.T) {
 		p.wantStatus(acquireVia("c", 1, "0"), "queued")
 		n.wantNext(1000, "1 acquired")
 	})
-}
-
-// If a socket breaks when the client has read only the first byte of a reply, the grants in the
-// reply go to the next waiters. Earlier grants stay. TestRandomWaitsKeepTheRules breaks pipes
-// anywhere.
-func TestTheGrantsOfABrokenSocketAreHandedOff(t *testing.T) {
-	s := newSite(t, Config{Backend: newEngine(t)})
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	nc, err := net.Dial("tcp", ln.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	far, err := ln.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	far.(*net.TCPConn).SetWriteBuffer(4 << 10) // the reply must not fit
-	nc.(*net.TCPConn).SetReadBuffer(4 << 10)
-	s.running.Go(func() { s.server.ServeConn(far) })
-	n, p, second := newPeer(t, nc), s.dial(), s.dial()
-	n.wantNext(0)
-	second.do("SIMBA.NEXT " + otherWaiter + " 0")
-
-	const waits = 500
-	mutex := func(i int) string { return fmt.Sprint(strings.Repeat("m", 200), i) }
-	p.do("SIMBA.ACQUIRE m o 60000")
-	p.wantStatus(acquireVia("c", waits+1, "0"), "queued")
-	p.do("SIMBA.RELEASE m o")
-	n.wantNext(1000, fmt.Sprint(waits+1, " acquired"))
-	for i := range waits {
-		p.wantStatus("SIMBA.ACQUIRE "+mutex(i)+" o 60000", "acquired")
-		p.wantStatus(on(mutex(i), acquireVia("first", i+1, "0")), "queued")
-		p.wantStatus(on(mutex(i), strings.Replace(acquireVia("second", i+1, "0"), theWaiter, otherWaiter, 1)), "queued")
-	}
-	for i := range waits {
-		p.expect("SIMBA.RELEASE "+mutex(i)+" o", ":1\r\n")
-	}
-	found, _ := s.x.waiters.Load(theWaiter)
-	w := found.(*waiter)
-	for ready := 0; ready < waits; {
-		w.mu.Lock()
-		ready = len(w.ready)
-		w.mu.Unlock()
-	}
-	n.send(next(1000))
-	if _, err := nc.Read(make([]byte, 1)); err != nil {
-		t.Fatal(err)
-	}
-	nc.(*net.TCPConn).SetLinger(0) // resets the connection
-	nc.Close()
-	for handedOff := 0; handedOff < waits; {
-		granted := strings.Count(second.do("SIMBA.NEXT "+otherWaiter+" 30000"), bulk("acquired"))
-		if granted == 0 {
-			t.Fatalf("%d of %d grants were handed off", handedOff, waits)
-		}
-		handedOff += granted
-	}
-	p.expectOwner("m", "c")
 }

@@ -125,52 +125,6 @@ func commits(e *Engine, seq simba.Seq) func() bool {
 	}
 }
 
-func TestWithFsyncHeldBackNobodyCanSeeAGrant(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		g := newGate()
-		w := newWorldOn(t, g, Recovery{})
-		ctx := t.Context()
-		o, _, err := w.e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: time.Hour})
-		if err != nil {
-			t.Fatal(err)
-		}
-		reply := commits(w.e, o.Seq)
-		_, seq, _ := w.e.Owner(ctx, "m")
-		owner := commits(w.e, seq)
-		_, seq, _ = w.e.Check(ctx, "m", o.Token)
-		check := commits(w.e, seq)
-		_, seq, _ = w.e.History(ctx, simba.HistoryRequest{Mutex: "m"})
-		history := commits(w.e, seq)
-		page, seq, _ := w.e.Scan(ctx, simba.ScanRequest{Count: 1 << 20})
-		scan := commits(w.e, seq)
-		busy, _, _ := w.e.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: sec})
-		queued := commits(w.e, busy.Seq)
-		if len(page.Mutexes) != 1 || busy.Owner != "a" {
-			t.Fatalf("Scan returned %v, Acquire of b returned %+v; want one mutex and the owner a", page, busy)
-		}
-		views := map[string]func() bool{
-			"the reply to a": reply, "OWNER": owner, "CHECK": check, "HISTORY": history, "SCAN": scan, "the reply to b": queued,
-		}
-		for name, committed := range views {
-			if committed() {
-				t.Errorf("%s shows the grant before it is durable", name)
-			}
-		}
-		if len(w.recorder.heard) != 0 {
-			t.Errorf("notices before the fsync: %q, want none", w.recorder.heard)
-		}
-		g.set(true)
-		for name, committed := range views {
-			if !committed() {
-				t.Errorf("the commit of %s does not return after the fsync", name)
-			}
-		}
-		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
-			t.Errorf("notices after the fsync: %q, want the grant of a", got)
-		}
-	})
-}
-
 func TestRepliesWaitForTheirMutexAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
@@ -213,21 +167,6 @@ func TestRepliesWaitForTheirMutexAlone(t *testing.T) {
 			}
 		}
 		g.set(true)
-	})
-}
-
-func TestBlockedWaiterIsWokenOnlyWhenItsGrantIsDurable(t *testing.T) {
-	inBubbleOnDisk(t, func(w *world, g *gate) {
-		w.acquire("m", "a", 10*sec, 0)
-		b := w.block("m", "b", time.Hour, 0)
-		g.set(false)
-		time.Sleep(10 * sec) // the timer hands the mutex off without a request
-		synctest.Wait()
-		if b.isWoken() {
-			w.t.Error("b was woken before its grant was durable")
-		}
-		g.set(true)
-		b.granted()
 	})
 }
 
@@ -370,40 +309,6 @@ func TestRecoveredLeaseKeepsItsRemainingTime(t *testing.T) {
 		}
 		if o := b.granted(); o.Token <= 9 {
 			t.Errorf("b was granted token %d, want more than the recovered 9", o.Token)
-		}
-		w.audit()
-	})
-}
-
-func TestRecoveryDelayGrantsNothingNewWhileRecoveredOwnersGuard(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t, Recovery{Delay: 30 * sec, Leases: leases(
-			simba.Lease{Mutex: "m", Owner: "a", Token: 7, Acquired: 1000, TTL: 8 * sec, Transition: 2 * sec},
-			simba.Lease{Mutex: "old", Owner: "o", Token: 8, Acquired: 1000, TTL: 8 * sec},
-		)})
-		if o := w.guard("m", "a", 40*sec, 0, 7); o.Status != simba.StatusRenewed {
-			t.Errorf("GUARD during the recovery delay: %+v; want renewed", o)
-		}
-		if o := w.ask(simba.AcquireRequest{Mutex: "free", Contender: "b", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy || o.Transition != 30*sec {
-			t.Errorf("ACQUIRE during the recovery delay: %+v; want busy for 30 s", o)
-		}
-		// A crash may have lost the owner's release and a later tenure of another contender.
-		if o := w.ask(simba.AcquireRequest{Mutex: "m", Contender: "a", TTL: sec, NoQueue: true}); o.Status != simba.StatusBusy {
-			t.Errorf("ACQUIRE by a recovered owner: %+v; want busy", o)
-		}
-		start := time.Now()
-		b := w.block("free", "b", sec, 0)
-		o := w.block("old", "next", sec, 0)
-		w.audit()
-		<-b.woken
-		<-o.woken
-		if took := time.Since(start); took != 30*sec {
-			t.Errorf("the recovery delay ended after %v, want 30 s", took)
-		}
-		b.granted()
-		o.granted()
-		if got := w.owner("m"); got.Owner != "a" || got.Token != 7 {
-			t.Errorf("owner after the recovery delay: %+v; want a with token 7", got)
 		}
 		w.audit()
 	})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -26,35 +25,6 @@ func (w *world) askFull(r simba.AcquireRequest) (o simba.Outcome, refused bool) 
 	w.mustCommit(o.Seq, err)
 	w.audit()
 	return o, refused
-}
-
-func TestAFullEngineRenewsForTheOwnerAndRefusesNewContenders(t *testing.T) {
-	inBubble(t, func(w *world) {
-		first := w.acquire("m", "a", sec, 0)
-		time.Sleep(sec / 2)
-		if o, _ := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "a"}); o.Status != simba.StatusRenewed || o.Token != first.Token || o.TTL != sec {
-			w.t.Errorf("ACQUIRE of the owner: %+v; want renewed for 1 s", o)
-		}
-		before := len(w.history("m"))
-		for _, r := range []simba.AcquireRequest{
-			{Mutex: "m", Contender: "b"}, {Mutex: "m", Contender: "b", Waiter: &blocked{}},
-			{Mutex: "free", Contender: "b"}, {Mutex: "free", Contender: "b", NoQueue: true}, {Mutex: "free", Contender: "b", Session: 1},
-		} {
-			if o, refused := w.askFull(r); !refused {
-				w.t.Errorf("Acquire with %+v returned %+v, want ErrOutOfMemory", r, o)
-			}
-		}
-		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "b", NoQueue: true}); refused || o.Status != simba.StatusBusy {
-			w.t.Errorf("NoQueue request for an owned mutex: %+v, refused %t; want busy, since it takes no memory", o, refused)
-		}
-		if s := w.e.Stats(); s.Mutexes != 1 || s.Polling != 0 || len(w.history("m")) != before || len(w.history("free")) != 0 {
-			w.t.Errorf("the refused requests changed the state: stats %+v, histories %v and %v", s, w.history("m"), w.history("free"))
-		}
-		time.Sleep(sec)
-		if o, refused := w.askFull(simba.AcquireRequest{Mutex: "m", Contender: "a"}); !refused {
-			w.t.Errorf("ACQUIRE of the last owner returned %+v, want ErrOutOfMemory", o)
-		}
-	})
 }
 
 func TestAFullEngineKeepsItsQueuesAndHandsOff(t *testing.T) {

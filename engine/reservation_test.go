@@ -8,21 +8,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-func TestAMissedReservationGoesToTheNextWaiter(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.acquire("m", "a", time.Hour, 0)
-		w.poll("m", "b", sec)
-		c := w.block("m", "c", sec, 0)
-		w.release("m", "a")
-		start := time.Now()
-		<-c.woken
-		if took := time.Since(start); took != testWindow {
-			w.t.Errorf("c was granted the mutex after %v, want %v, the handoff window", took, testWindow)
-		}
-		c.granted()
-	})
-}
-
 func TestASubscriberThatVanishedLosesItsReservationAtOnce(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.acquire("m", "a", time.Hour, 0)

@@ -24,59 +24,6 @@ func TestDroppingAKeyHandsTheMutexOff(t *testing.T) {
 	})
 }
 
-func TestATransactionThatTakesWhatItDroppedGoesBeforeTheWaiters(t *testing.T) {
-	inBubble(t, func(w *world) {
-		first := w.acquire("m", "a", 9*sec, 0)
-		b := w.block("m", "b", 3*sec, 0)
-		w.commit(func(tx simba.Tx) {
-			tx.Drop("m")
-			tx.Take("m", str("c", sec))
-		})
-		if o := w.owner("m"); b.isWoken() || o.Owner != "c" || o.Token <= first.Token {
-			w.t.Errorf("owner %+v, want c in a new tenure", o)
-		}
-		time.Sleep(sec)
-		b.granted()
-	})
-}
-
-func TestOverwritingBreaksTheTenure(t *testing.T) {
-	inBubble(t, func(w *world) {
-		first := w.acquire("m", "a", 9*sec, 0)
-		w.commit(func(tx simba.Tx) { tx.Take("m", str("b", sec)) })
-		if o := w.owner("m"); o.Owner != "b" || o.Token <= first.Token {
-			w.t.Errorf("owner %+v, want b in a new tenure", o)
-		}
-		if got, want := w.history("m"), []string{"acquired a", "broken a", "acquired b"}; !slices.Equal(got, want) {
-			w.t.Errorf("history %q, want the break before b's tenure", got)
-		}
-	})
-}
-
-func TestAChangeKeepsTheTenure(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.commit(func(tx simba.Tx) {
-			tx.Take("h", simba.Lock{Owner: "f", TTL: sec, Fields: []simba.Field{{Name: "f", Value: "1"}}})
-		})
-		before := w.lock("h")
-		w.commit(func(tx simba.Tx) {
-			l := tx.Lock("h")
-			l.Fields = append(slices.Clone(l.Fields), simba.Field{Name: "g", Value: "2"})
-			tx.Change("h", l, false)
-			if l := tx.Lock("h"); l.TTL != sec || len(l.Fields) != 2 {
-				w.t.Errorf("the transaction sees %+v, want 1 s and two fields", l)
-			}
-		})
-		if l := w.lock("h"); l.Token != before.Token || len(l.Fields) != 2 || l.EndsAt != before.EndsAt {
-			w.t.Errorf("lock %+v after the change, %+v before; want two fields, and the same token and end", l, before)
-		}
-		w.commit(func(tx simba.Tx) { tx.Change("h", simba.Lock{Owner: "f", TTL: simba.Endless}, true) })
-		if l := w.lock("h"); l.Token != before.Token || l.Fields != nil || l.TTL != simba.Endless || l.EndsAt != 0 {
-			w.t.Errorf("lock %+v, want an endless one without fields", l)
-		}
-	})
-}
-
 func TestAKeyThatIsChangedAgainAndAgainIsChangedOnce(t *testing.T) {
 	inBubble(t, func(w *world) {
 		w.commit(func(tx simba.Tx) { tx.Take("m", str("a", sec)) })

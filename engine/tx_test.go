@@ -2,7 +2,6 @@ package engine
 
 import (
 	"errors"
-	"slices"
 	"testing"
 	"time"
 
@@ -32,41 +31,6 @@ func conflicts(t *testing.T, tx *tx) {
 }
 
 func str(owner string, ttl time.Duration) simba.Lock { return simba.Lock{Owner: owner, TTL: ttl} }
-
-func TestAKeyThatIsTakenIsATenure(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.commit(func(tx simba.Tx) {
-			if tx.Lock("m").Exists() || !tx.MayTake("m", "a") {
-				w.t.Error("Lock shows a free mutex as owned, or MayTake is false")
-			}
-			tx.Take("m", str("a", 10*sec))
-			if l := tx.Lock("m"); l.Owner != "a" || l.TTL != 10*sec || tx.MayTake("m", "b") {
-				w.t.Errorf("the transaction does not see its own lock: %+v", l)
-			}
-			if w.owner("m").Token != 0 {
-				w.t.Error("Owner shows the lock before the commit")
-			}
-		})
-		o := w.owner("m")
-		if o.Owner != "a" || o.Token == 0 || o.TTL != 10*sec || o.Transition != 10*sec {
-			w.t.Errorf("owner %+v, want a", o)
-		}
-		l := w.lock("m")
-		if l.Token != o.Token || l.EndsAt != o.TransitionAt {
-			w.t.Errorf("lock %+v and owner %+v differ in token or end", l, o)
-		}
-		if got := w.recorder.published(simba.MutexChannel("m")); !slices.Equal(got, []string{"acquired@@a"}) {
-			w.t.Errorf("notices %q, want the grant of a", got)
-		}
-		if o := w.acquire("m", "b", sec, 0); o.Status != simba.StatusQueued {
-			w.t.Errorf("b got %+v, want queued", o)
-		}
-		time.Sleep(10 * sec)
-		if w.lock("m").Exists() {
-			w.t.Error("the lock did not end after 10 s")
-		}
-	})
-}
 
 func TestReadValuesMustBeCurrentAtTheCommit(t *testing.T) {
 	for name, change := range map[string]func(w *world){

@@ -119,36 +119,6 @@ func TestAReadOfAKeyAndItsQueueIsOfOneInstant(t *testing.T) {
 	})
 }
 
-func TestATakerIsNotInTheQueueAfterwards(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.acquire("m", "a", 9*sec, 0)
-		w.acquire("m", "b", sec, 0)
-		w.commit(func(tx simba.Tx) {
-			tx.Take("m", str("b", sec))
-			if got := contenders(tx.Queue("m")); got != "" {
-				w.t.Errorf("queue in the transaction %q, want nobody", got)
-			}
-		})
-	})
-}
-
-func TestATenureMayTakeOverTheLease(t *testing.T) {
-	inBubble(t, func(w *world) {
-		w.acquire("m", "a", 9*sec, sec)
-		time.Sleep(2500 * time.Microsecond)
-		before := w.lock("m")
-		w.commit(func(tx simba.Tx) {
-			tx.Take("m", str("b", simba.KeepTTL))
-			if l := tx.Lock("m"); l.TTL != before.TTL || l.EndsAt != before.EndsAt {
-				w.t.Errorf("the transaction sees lock %+v, want the end of %+v", l, before)
-			}
-		})
-		if l := w.lock("m"); l.Owner != "b" || l.Token == before.Token || l.EndsAt != before.EndsAt || l.TTL != before.TTL {
-			w.t.Errorf("lock %+v after the new tenure, %+v before; want b, a new token, and the same end", l, before)
-		}
-	})
-}
-
 // A crash must not undo a value that a client saw, or the new end of an endless lock. This holds in
 // the durability async too.
 func TestIrreversibleChangesAreForced(t *testing.T) {
@@ -313,6 +283,39 @@ func TestAWaiterDequeuedFromAFreeMutexGetsTheReservation(t *testing.T) {
 			w.commit(func(tx simba.Tx) { tx.Dequeue("m", "b") })
 			if o := b.end(simba.EndWoken); o.Status != simba.StatusTimeout || o.Owner != "a" {
 				w.t.Errorf("End of b: %+v; want timeout with a as the owner", o)
+			}
+		})
+	})
+}
+
+func TestATenureMayTakeOverTheLease(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", 9*sec, sec)
+		time.Sleep(2500 * time.Microsecond)
+		before := w.lock("m")
+		w.commit(func(tx simba.Tx) {
+			tx.Take("m", str("b", simba.KeepTTL))
+			if l := tx.Lock("m"); l.TTL != before.TTL || l.EndsAt != before.EndsAt {
+				w.t.Errorf("the transaction sees lock %+v, want the end of %+v", l, before)
+			}
+		})
+		if l := w.lock("m"); l.Owner != "b" || l.Token == before.Token || l.EndsAt != before.EndsAt || l.TTL != before.TTL {
+			w.t.Errorf("lock %+v after the new tenure, %+v before; want b, a new token, and the same end", l, before)
+		}
+	})
+}
+
+func TestATakerIsNotInTheQueueAfterwards(t *testing.T) {
+	inBubble(t, func(w *world) {
+		w.acquire("m", "a", 9*sec, 0)
+		w.acquire("m", "b", sec, 0)
+		w.commit(func(tx simba.Tx) {
+			tx.Take("m", str("b", sec))
+			if got := contenders(tx.Queue("m")); got != "" {
+				w.t.Errorf("queue in the transaction %q, want nobody", got)
+			}
+			if tx.MayTake("m", "c") {
+				w.t.Error("MayTake is true for a key that the transaction has taken")
 			}
 		})
 	})

@@ -184,20 +184,3 @@ func TestEventsFromReplyAndStoreAreRecordedInOrderOfTenures(t *testing.T) {
 		})
 	}
 }
-
-func TestEarlyTenureIsRecordedAfterAllEarlierOnes(t *testing.T) {
-	event := func(kind simba.EventKind, token uint64) simba.Event {
-		return simba.Event{Kind: kind, Mutex: "m", Token: token}
-	}
-	one, two, three := event(simba.EventAcquired, 1), event(simba.EventAcquired, 2), event(simba.EventAcquired, 3)
-	first, second := event(simba.EventReleased, 1), event(simba.EventReleased, 2)
-	c := ordered(time.Hour)
-	c.Record(one)
-	c.Record(three) // by a reply that shows only the owner
-	c.Record(first, two)
-	c.Record(second, three)
-	want := []simba.Event{one, first, two, second, three}
-	if got := c.Find(simba.HistoryRequest{Mutex: "m", Count: 10}); !slices.EqualFunc(got, want, func(a, b simba.Event) bool { return a.Kind == b.Kind && a.Token == b.Token }) {
-		t.Errorf("the history is %v, want the early tenure after all earlier ones", got)
-	}
-}

@@ -40,18 +40,3 @@ func TestMembersOfAClusterAreReadyWhileThereIsALeader(t *testing.T) {
 		}
 	}
 }
-
-func TestSingleServerLeads(t *testing.T) {
-	s := New(Config{Logger: quiet})
-	url := "http://" + serve(t, s)
-	if got, _ := get(t, url+"/leader"); got != 503 {
-		t.Errorf("/leader replies %d while the server starts, want 503", got)
-	}
-	must(t, s.Open(sources(t)))
-	if got, body := get(t, url+"/leader"); got != 200 {
-		t.Errorf("/leader replies %d %s, want 200", got, body)
-	}
-	if _, text := get(t, url+"/metrics"); strings.Contains(text, "simba_cluster") {
-		t.Error("/metrics of a single server has metrics of a cluster")
-	}
-}

@@ -92,12 +92,15 @@ func TestServerIsLiveWhileItStartsAndStops(t *testing.T) {
 		must(t, json.Unmarshal([]byte(body), &h))
 		return h
 	}
-	want("before Open", map[string]int{"/livez": 200, "/readyz": 503, "/metrics": 503, "/debug/pprof/": 503})
+	want("before Open", map[string]int{"/livez": 200, "/readyz": 503, "/leader": 503, "/metrics": 503, "/debug/pprof/": 503})
 	if h := state(); h.State != "starting" || h.Ready {
 		t.Errorf("/readyz before Open: %+v; want starting, not ready", h)
 	}
 	must(t, s.Open(sources(t)))
-	want("after Open", map[string]int{"/livez": 200, "/readyz": 200, "/metrics": 200, "/debug/pprof/": 200})
+	want("after Open", map[string]int{"/livez": 200, "/readyz": 200, "/leader": 200, "/metrics": 200, "/debug/pprof/": 200})
+	if _, text := get(t, url+"/metrics"); strings.Contains(text, "simba_cluster") {
+		t.Error("/metrics of a single server has metrics of a cluster")
+	}
 	s.Drain()
 	want("after Drain", map[string]int{"/livez": 200, "/readyz": 503, "/metrics": 200})
 	if h := state(); h.State != "stopping" || h.Ready || !h.Store {

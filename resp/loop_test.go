@@ -60,36 +60,6 @@ func TestRunningTimeWithoutAPollerSpansReads(t *testing.T) {
 	})
 }
 
-func TestRepliesWaitForCommit(t *testing.T) {
-	onEachTransport(t, func(t *testing.T) {
-		durable := make(chan struct{})
-		h := &script{commit: func() error { <-durable; return nil }}
-		cl := dial(t, NewServer(committing(h), h))
-		cl.send("PING\r\nPING\r\n")
-		cl.expectSilence()
-		close(durable)
-		cl.expect("+PONG\r\n+PONG\r\n")
-	})
-}
-
-func TestRepliesOfAFailedCommitAreDropped(t *testing.T) {
-	onEachTransport(t, func(t *testing.T) {
-		broken := errors.New("disk full")
-		closed := false
-		h := &script{
-			commit: func() error { return broken },
-			closed: func(*Conn) { closed = true },
-		}
-		cl := dial(t, NewServer(committing(h), h))
-		cl.send("PING\r\n")
-		cl.expectEnd("")
-		synctest.Wait()
-		if !closed {
-			t.Error("the server did not call Closed")
-		}
-	})
-}
-
 // doneCommitter is a Committer whose changes are durable at once.
 type doneCommitter struct{ err error }
 
@@ -212,20 +182,6 @@ func TestCloseAfterReplyEndsTheBatch(t *testing.T) {
 		cl := dial(t, NewServer(Config{}, h))
 		cl.send("PING\r\nQUIT\r\nPING\r\n")
 		cl.expectEnd("+PONG\r\n+OK\r\n")
-	})
-}
-
-func TestWriteTimeoutDisconnectsAClientThatReadsNothing(t *testing.T) {
-	onEachTransport(t, func(t *testing.T) {
-		ended := make(chan time.Time, 1)
-		h := &script{closed: func(*Conn) { ended <- time.Now() }}
-		cl := dial(t, NewServer(Config{Limits: Limits{WriteTimeout: 10 * time.Second}}, h))
-		cl.call("PING\r\n", "+PONG\r\n") // sets the write deadline
-		start := time.Now()
-		cl.send("PING\r\n")
-		if d := (<-ended).Sub(start); d < 10*time.Second || d > 15*time.Second {
-			t.Errorf("the server closed the connection after %v, want 10 to 15 s", d)
-		}
 	})
 }
 

@@ -72,30 +72,3 @@ func hears(c *raw, messages int, payload func(int) string) error {
 	}
 	return nil
 }
-
-func TestMemoryOfSubscribersThatReadNothingIsBounded(t *testing.T) {
-	t.Parallel()
-	v := attacked(t)
-	conns := v.raws(50)
-	if err := v.each(len(conns), func(i int) error {
-		_, err := conns[i].ask(words("SUBSCRIBE", "large"))
-		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
-	v.until("all clients are subscribed", func() bool { return v.info("pubsub_clients") == len(conns) })
-	message := strings.Repeat("x", 64<<10) // the limit
-	for n := len(conns); n > 0; {
-		var err error
-		if n, err = redis.Int(v.eye.Do("PUBLISH", "large", message)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if cut := v.info("pubsub_clients_cut"); cut != len(conns) {
-		t.Errorf("the server disconnected %d subscribers, want %d", cut, len(conns))
-	}
-	v.servesOthers()
-	v.costsAtMost(len(conns)*2<<20 + 16<<20)
-	hangUp(conns)
-	v.recovers()
-}
