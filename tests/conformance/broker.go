@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"slices"
 	"sync"
 
 	"github.com/simba-resp/simba-resp"
@@ -14,7 +13,6 @@ type Broker struct {
 	channels  map[string]int
 	patterns  map[string]int
 	published []notice
-	changed   chan struct{} // closed at the next notice
 }
 
 type notice struct{ channel, payload string }
@@ -23,7 +21,7 @@ var _ simba.Notices = (*Broker)(nil)
 
 // NewBroker returns a Broker with a subscriber of each channel.
 func NewBroker(channels ...string) *Broker {
-	b := &Broker{channels: map[string]int{}, patterns: map[string]int{}, changed: make(chan struct{})}
+	b := &Broker{channels: map[string]int{}, patterns: map[string]int{}}
 	for _, channel := range channels {
 		b.subscribe(channel)
 	}
@@ -53,8 +51,6 @@ func (b *Broker) Publish(channel, payload string) int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.published = append(b.published, notice{channel, payload})
-	close(b.changed)
-	b.changed = make(chan struct{})
 	return b.channels[channel]
 }
 
@@ -79,9 +75,7 @@ func (b *Broker) Any() bool {
 	return len(b.channels)+len(b.patterns) > 0
 }
 
-// payloadsOn returns the payloads on a channel so far, and a Go channel that is closed at the next
-// notice on any channel.
-func (b *Broker) payloadsOn(channel string) (payloads []string, more <-chan struct{}) {
+func (b *Broker) publishedOn(channel string) (payloads []string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, n := range b.published {
@@ -89,12 +83,7 @@ func (b *Broker) payloadsOn(channel string) (payloads []string, more <-chan stru
 			payloads = append(payloads, n.payload)
 		}
 	}
-	return payloads, b.changed
-}
-
-func (b *Broker) publishedOn(channel string) []string {
-	payloads, _ := b.payloadsOn(channel)
-	return slices.Clone(payloads)
+	return payloads
 }
 
 // Count returns how often a payload was published on a channel.

@@ -37,6 +37,16 @@ func Release(t testing.TB, b simba.Backend, mutex, contender string) {
 	}
 }
 
+// Renew is a GUARD of the owner.
+func Renew(t testing.TB, b simba.Backend, mutex, contender string, ttl time.Duration) simba.Outcome {
+	t.Helper()
+	o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: contender, TTL: ttl})
+	if err != nil || o.Status != simba.StatusRenewed {
+		t.Fatalf("GUARD: %s should renew %s, got %+v, %v", contender, mutex, o, err)
+	}
+	return o
+}
+
 // OwnerOf returns the tenure of a mutex.
 func OwnerOf(t testing.TB, b simba.Backend, mutex string) simba.Tenure {
 	t.Helper()
@@ -125,9 +135,7 @@ func WrongClock(t *testing.T, b simba.Backend, astray func(by time.Duration)) {
 		Take(t, b, mutex, "a", long)
 		w := Block(t, b, mutex, "b", long)
 		astray(step)
-		if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: mutex, Contender: "a", TTL: long}); err != nil || o.Status != simba.StatusRenewed {
-			t.Errorf("GUARD: %+v, %v; want renewed", o, err)
-		}
+		Renew(t, b, mutex, "a", long)
 		astray(step)
 		Release(t, b, mutex, "a")
 		w.Granted(t)

@@ -52,11 +52,7 @@ func cutOffRules() []rule {
 					tc.t.Errorf("b acquired the mutex %v after a's request, before a's lease had ended", took)
 				}
 				tc.engine.Link.Heal()
-				var o simba.Outcome
-				far.untilServed("guard", func(ctx context.Context) (_ simba.Seq, err error) {
-					o, err = far.b.Guard(ctx, simba.GuardRequest{Mutex: m, Contender: "a", TTL: long})
-					return 0, err
-				})
+				o := far.guardAgain(m, "a", 0)
 				if o.Status != simba.StatusLost || o.Owner != "b" {
 					tc.t.Errorf("GUARD of a after the partition: %s; want lost with b as the owner", show(o))
 				}
@@ -89,10 +85,7 @@ func cutOffRules() []rule {
 				}
 				return
 			}
-			near.untilServed("release", func(ctx context.Context) (simba.Seq, error) {
-				_, seq, err := near.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "b"})
-				return seq, err
-			})
+			near.releaseAgain(m, "b")
 			x.granted()
 		}},
 		{"outage", "a request that arrives after its deadline affects no owner", link | direct, func(tc *testCase) {

@@ -8,20 +8,15 @@ import (
 
 func leaseRules() []rule {
 	return []rule{
-		{"2", "a free mutex is acquired with the requested windows", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			sent := time.Now()
-			o := s.mustAcquire(m, "a", 10*sec, 5*sec)
-			tc.checkLeft("ttl", o.TTL, 10*sec, sent)
-			tc.checkLeft("transition", o.Transition, 15*sec, sent)
-			if o.Position != 0 {
-				tc.t.Errorf("ACQUIRE: %s; want no queue position", show(o))
-			}
-		}},
-		{"2", "OWNER reports the windows on one clock", 0, func(tc *testCase) {
+		{"2", "ACQUIRE and OWNER report the requested windows, on one clock", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			sent := time.Now()
 			a := s.mustAcquire(m, "a", 10*sec, 5*sec)
+			tc.checkLeft("ttl", a.TTL, 10*sec, sent)
+			tc.checkLeft("transition", a.Transition, 15*sec, sent)
+			if a.Position != 0 {
+				tc.t.Errorf("ACQUIRE: %s; want no queue position", show(a))
+			}
 			o := s.owner(m)
 			if o.Owner != "a" || o.Token != a.Token || o.Waiters != 0 {
 				tc.t.Errorf("OWNER: %+v; want a with its token and no waiters", o)
@@ -64,8 +59,11 @@ func leaseRules() []rule {
 				tc.t.Errorf("OWNER of the next tenure: %+v; want a new StartedAt; the tenure before: %+v", o, first)
 			}
 		}},
-		{"2", "a free mutex has no owner", 0, func(tc *testCase) {
+		{"3", "a free mutex has no owner, and GUARD begins nothing", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
+			if o := s.guard(m, "a", long, 0, 0); o.Status != simba.StatusLost || o.Owner != "" || o.Token != 0 {
+				tc.t.Errorf("GUARD of a free mutex: %s; want lost without an owner", show(o))
+			}
 			if o := s.owner(m); o != (simba.Tenure{}) {
 				tc.t.Errorf("OWNER of a mutex that was never held: %+v; want nothing", o)
 			}
@@ -101,27 +99,6 @@ func leaseRules() []rule {
 				return true
 			})
 		}},
-		{"1", "a lease that has ended has no owner", 0, func(tc *testCase) {
-			s := tc.server()
-			tc.withLease(150*ms, func(m string, lease time.Duration) bool {
-				sent := time.Now()
-				a, inTime := s.acquireIfInTime(m, "a", lease-50*ms, 50*ms)
-				if !inTime {
-					return false
-				}
-				s.awaitNoOwner(m)
-				if took := time.Since(sent); took < lease-rounding {
-					tc.t.Errorf("OWNER reports no owner %v after a's request, before a's lease had ended", took)
-				}
-				if s.check(m, a.Token) {
-					tc.t.Error("CHECK of the expired lease's token returned 1, want 0")
-				}
-				if s.release(m, "a") {
-					tc.t.Error("RELEASE of the expired lease returned 1, want 0")
-				}
-				return true
-			})
-		}},
 		{"1", "requests of others do not end a tenure", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()
 			a := s.mustAcquire(m, "a", long, 0)
@@ -152,12 +129,19 @@ func leaseRules() []rule {
 		}},
 		{"3", "GUARD after the end is lost and revives nothing", 0, func(tc *testCase) {
 			s := tc.server()
-			tc.withLease(50*ms, func(m string, lease time.Duration) bool {
-				a, inTime := s.acquireIfInTime(m, "a", lease, 0)
+			tc.withLease(150*ms, func(m string, lease time.Duration) bool {
+				sent := time.Now()
+				a, inTime := s.acquireIfInTime(m, "a", lease-50*ms, 50*ms)
 				if !inTime {
 					return false
 				}
 				s.awaitNoOwner(m)
+				if took := time.Since(sent); took < lease-rounding {
+					tc.t.Errorf("OWNER reports no owner %v after a's request, before a's lease had ended", took)
+				}
+				if s.check(m, a.Token) || s.release(m, "a") {
+					tc.t.Error("CHECK or RELEASE after the lease had expired returned 1, want 0")
+				}
 				for _, token := range []uint64{0, a.Token} {
 					if o := s.guard(m, "a", long, 0, token); o.Status != simba.StatusLost || o.Owner != "" || o.Token != 0 {
 						tc.t.Errorf("GUARD after the lease had expired: %s; want lost without an owner", show(o))
@@ -168,15 +152,6 @@ func leaseRules() []rule {
 				}
 				return true
 			})
-		}},
-		{"3", "GUARD of a free mutex begins nothing", 0, func(tc *testCase) {
-			s, m := tc.server(), tc.mutex()
-			if o := s.guard(m, "a", long, 0, 0); o.Status != simba.StatusLost || o.Owner != "" || o.Token != 0 {
-				tc.t.Errorf("GUARD of a free mutex: %s; want lost without an owner", show(o))
-			}
-			if o := s.owner(m); o.Owner != "" {
-				tc.t.Errorf("OWNER after that GUARD: %+v; want no owner", o)
-			}
 		}},
 		{"3", "a renewal sets both windows, shorter or longer", 0, func(tc *testCase) {
 			s, m := tc.server(), tc.mutex()

@@ -72,11 +72,7 @@ func lostReplyRules() []rule {
 					_, err := s.b.Guard(context.Background(), simba.GuardRequest{Mutex: m, Contender: "a", TTL: long, Token: a.Token})
 					return err
 				})
-				var o simba.Outcome
-				s.untilServed("guard", func(ctx context.Context) (_ simba.Seq, err error) {
-					o, err = s.b.Guard(ctx, simba.GuardRequest{Mutex: m, Contender: "a", TTL: long, Token: a.Token})
-					return 0, err
-				})
+				o := s.guardAgain(m, "a", a.Token)
 				if o.Status != simba.StatusRenewed || o.Token != a.Token {
 					tc.t.Errorf("GUARD whose reply was lost: %s; want renewed with a's token", show(o))
 				}
@@ -95,13 +91,9 @@ func lostReplyRules() []rule {
 				if o.Owner != "b" {
 					tc.t.Errorf("b, granted by a release whose reply was lost: %s; want b as the owner", show(o))
 				}
-				s.untilServed("release", func(ctx context.Context) (simba.Seq, error) {
-					owned, _, err := s.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "a"})
-					if owned {
-						tc.t.Error("RELEASE repeated after the handoff returned 1, want 0")
-					}
-					return 0, err
-				})
+				if s.releaseAgain(m, "a") {
+					tc.t.Error("RELEASE repeated after the handoff returned 1, want 0")
+				}
 				if o := s.owner(m); o.Owner != "b" {
 					tc.t.Errorf("OWNER after the repeated release: %+v; want b", o)
 				}
@@ -113,10 +105,7 @@ func lostReplyRules() []rule {
 				_, _, err := s.b.Release(context.Background(), simba.ReleaseRequest{Mutex: m, Contender: "a"})
 				return err
 			})
-			s.untilServed("release", func(ctx context.Context) (simba.Seq, error) {
-				_, seq, err := s.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "a"})
-				return seq, err
-			})
+			s.releaseAgain(m, "a")
 			s.mustAcquire(m, "b", long, 0)
 		}},
 		{"lost", "a BREAK whose reply was lost hands off", link, func(tc *testCase) {
@@ -180,10 +169,7 @@ func lostReplyRules() []rule {
 				} else if o.Status == simba.StatusAcquired {
 					tc.t.Errorf("b, end of the wait: %s; want no grant", show(o))
 				}
-				s.untilServed("release", func(ctx context.Context) (simba.Seq, error) {
-					_, seq, err := s.b.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "a"})
-					return seq, err
-				})
+				s.releaseAgain(m, "a")
 				c.awaitWake()
 				if o := c.endAgain(); o.Owner != "c" {
 					tc.t.Errorf("c, woken after b had left: %s; want c as the owner", show(o))

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -193,6 +194,24 @@ func (s *server) ownerAgain(mutex string) (o simba.Tenure) {
 	return o
 }
 
+func (s *server) releaseAgain(mutex, contender string) (owned bool) {
+	s.tc.t.Helper()
+	s.untilServed("release", func(ctx context.Context) (seq simba.Seq, err error) {
+		owned, seq, err = s.b.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: contender})
+		return seq, err
+	})
+	return owned
+}
+
+func (s *server) guardAgain(mutex, contender string, token uint64) (o simba.Outcome) {
+	s.tc.t.Helper()
+	s.untilServed("guard", func(ctx context.Context) (_ simba.Seq, err error) {
+		o, err = s.b.Guard(ctx, simba.GuardRequest{Mutex: mutex, Contender: contender, TTL: long, Token: token})
+		return o.Seq, err
+	})
+	return o
+}
+
 func (s *server) mustRelease(mutex, contender string) {
 	s.tc.t.Helper()
 	if owned, repeated := s.releaseRepeated(simba.ReleaseRequest{Mutex: mutex, Contender: contender}); !owned && !repeated {
@@ -285,25 +304,13 @@ func (s *server) subscribeContender(mutex, contender string) {
 // if a payload differs, or if there are more.
 func (s *server) awaitNotices(channel string, want ...string) {
 	s.tc.t.Helper()
-	deadline := time.NewTimer(s.tc.patience())
-	defer deadline.Stop()
-	for {
-		got, more := s.broker.payloadsOn(channel)
-		if slices.Equal(got, want) {
-			return
-		}
-		if len(got) >= len(want) && !slices.Equal(got[:len(want)], want) {
+	s.tc.await(fmt.Sprintf("the notices on %s are %q", channel, want), func() bool {
+		got := s.broker.publishedOn(channel)
+		if !slices.Equal(got, want[:min(len(got), len(want))]) {
 			s.tc.t.Fatalf("notices on %s: %q, want %q", channel, got, want)
 		}
-		if len(got) > len(want) {
-			s.tc.t.Fatalf("too many notices on %s: %q, want %q", channel, got, want)
-		}
-		select {
-		case <-more:
-		case <-deadline.C:
-			s.tc.t.Fatalf("notices on %s: %q, want %q", channel, got, want)
-		}
-	}
+		return len(got) == len(want)
+	})
 }
 
 // awaitOnly waits until the payload is on a channel at least once. It fails the test on any other
@@ -311,22 +318,13 @@ func (s *server) awaitNotices(channel string, want ...string) {
 // subscribes.
 func (s *server) awaitOnly(channel, want string) {
 	s.tc.t.Helper()
-	deadline := time.NewTimer(s.tc.patience())
-	defer deadline.Stop()
-	for {
-		got, more := s.broker.payloadsOn(channel)
+	s.tc.await(fmt.Sprintf("a notice on %s is %q", channel, want), func() bool {
+		got := s.broker.publishedOn(channel)
 		if slices.ContainsFunc(got, func(payload string) bool { return payload != want }) {
 			s.tc.t.Fatalf("notices on %s: %q, want only %q", channel, got, want)
 		}
-		if len(got) > 0 {
-			return
-		}
-		select {
-		case <-more:
-		case <-deadline.C:
-			s.tc.t.Fatalf("no notice on %s, want %q", channel, want)
-		}
-	}
+		return len(got) > 0
+	})
 }
 
 // waiter is a client that is blocked in ACQUIRE … WAIT.

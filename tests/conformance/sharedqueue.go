@@ -144,18 +144,12 @@ func sharedNoticeRules() []rule {
 			one.subscribe(channel)
 			two.subscribe(channel)
 			one.mustAcquire(m, "a", long, 0)
-			for _, s := range []*server{one, two} {
-				s.awaitNotices(channel, "acquired@@a")
-			}
+			awaitBoth(one, two, channel, "acquired@@a")
 			one.guard(m, "a", long, 0, 0)
 			one.mustRelease(m, "a")
-			for _, s := range []*server{one, two} {
-				s.awaitNotices(channel, "acquired@@a", "released@@a")
-			}
+			awaitBoth(one, two, channel, "acquired@@a", "released@@a")
 			two.mustAcquire(m, "b", long, 0)
-			for _, s := range []*server{one, two} {
-				s.awaitNotices(channel, "acquired@@a", "released@@a", "acquired@@b")
-			}
+			awaitBoth(one, two, channel, "acquired@@a", "released@@a", "acquired@@b")
 		}},
 		{"7s", "a handoff between servers announces no free mutex", shared, func(tc *testCase) {
 			one, two, m := tc.pair()
@@ -163,15 +157,11 @@ func sharedNoticeRules() []rule {
 			one.subscribe(channel)
 			two.subscribe(channel)
 			one.mustAcquire(m, "a", long, 0)
-			for _, s := range []*server{one, two} {
-				s.awaitNotices(channel, "acquired@@a")
-			}
+			awaitBoth(one, two, channel, "acquired@@a")
 			b := two.block(m, "b", long, 0)
 			one.mustRelease(m, "a")
 			b.granted()
-			for _, s := range []*server{one, two} {
-				s.awaitNotices(channel, "acquired@@a", "acquired@@b")
-			}
+			awaitBoth(one, two, channel, "acquired@@a", "acquired@@b")
 		}},
 		{"notices-s", "a pattern subscriber gets notices of other servers", shared, func(tc *testCase) {
 			one, two, m := tc.pair()
@@ -233,4 +223,11 @@ func sharedNoticeRules() []rule {
 			})
 		}},
 	}
+}
+
+// awaitBoth waits until both servers have published the payloads on a channel.
+func awaitBoth(one, two *server, channel string, want ...string) {
+	one.tc.t.Helper()
+	one.awaitNotices(channel, want...)
+	two.awaitNotices(channel, want...)
 }

@@ -136,18 +136,7 @@ func (tc *testCase) pair() (one, two *server, m string) {
 
 func (tc *testCase) await(what string, is func() bool) {
 	tc.t.Helper()
-	limit := tc.patience()
-	deadline := time.NewTimer(limit)
-	defer deadline.Stop()
-	again := time.NewTicker(5 * ms)
-	defer again.Stop()
-	for !is() {
-		select {
-		case <-deadline.C:
-			tc.t.Fatalf("still not true after %v: %s", limit, what)
-		case <-again.C:
-		}
-	}
+	need.Await(tc.t, what, is)
 }
 
 func (tc *testCase) patience() time.Duration { return patience + tc.engine.PollLatency }

@@ -66,18 +66,3 @@ func replyContains(addr, command string, want ...string) bool {
 	}
 	return true
 }
-
-func await(t TB, what string, is func() bool) {
-	t.Helper()
-	deadline := time.NewTimer(readyTimeout)
-	defer deadline.Stop()
-	again := time.NewTicker(20 * time.Millisecond)
-	defer again.Stop()
-	for !is() {
-		select {
-		case <-deadline.C:
-			t.Fatalf("still not true after %v: %s", readyTimeout, what)
-		case <-again.C:
-		}
-	}
-}

@@ -3,6 +3,8 @@ package stores
 import (
 	"fmt"
 	"strings"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 const slots = 16384
@@ -41,9 +43,9 @@ func RedisCluster(t TB, args ...string) *Cluster {
 	}
 	for i, s := range c.Nodes[masters:] {
 		id := mustAsk(t, c.Addrs[i], "CLUSTER MYID")
-		await(t, "a replica knows its master", func() bool { return replyContains(s.Addr, "CLUSTER REPLICATE "+id, "OK") })
+		need.Await(t, "a replica knows its master", func() bool { return replyContains(s.Addr, "CLUSTER REPLICATE "+id, "OK") })
 	}
-	await(t, "every node finds the cluster in order", func() bool {
+	need.Await(t, "every node finds the cluster in order", func() bool {
 		for i, s := range c.Nodes {
 			if !replyContains(s.Addr, "CLUSTER INFO", "cluster_state:ok", "cluster_known_nodes:6", "cluster_slots_ok:16384") {
 				return false

@@ -1,14 +1,11 @@
 package stores
 
 import (
-	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/simba-resp/simba-resp/tests/need"
 )
@@ -57,7 +54,7 @@ func mariaDB(t TB, begin []string, args ...string) *Server {
 		"--socket=sock", // relative to the data folder, since a socket's path must be short
 		"--pid-file=pid", "--init-file="+filepath.Join(s.Dir, initFile), "--performance-schema=off", "--max-connections=500")
 	s.args = append(s.args, args...)
-	s.ready = func() error { return sendsGreeting(s.Addr) }
+	s.ready = func() error { return answers(s.Addr, "", "-MariaDB") } // its greeting has the version
 	return start(t, s)
 }
 
@@ -67,22 +64,4 @@ func writeInitFile(t TB, s *Server, statements []string) {
 	if err := os.WriteFile(filepath.Join(s.Dir, initFile), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// sendsGreeting returns nil if a MariaDB sends its greeting, which means that it is ready.
-func sendsGreeting(addr string) error {
-	c, err := net.DialTimeout("tcp", addr, time.Second)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(2 * time.Second))
-	head := make([]byte, 5) // length and number of the packet, protocol version
-	if _, err := c.Read(head); err != nil {
-		return err
-	}
-	if head[4] != 10 {
-		return fmt.Errorf("%s greets with protocol %d", addr, head[4])
-	}
-	return nil
 }

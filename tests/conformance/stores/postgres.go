@@ -216,9 +216,5 @@ func (p *PostgresPair) ask(s *Server, statement string) string {
 // await waits until a condition holds.
 func (p *PostgresPair) await(s *Server, what, condition string) {
 	p.t.Helper()
-	for end := time.Now().Add(pairTimeout); p.ask(s, condition) != "t"; time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			p.t.Fatalf("PostgreSQL at %s: not within %v: %s", s.Addr, pairTimeout, what)
-		}
-	}
+	need.Await(p.t, what, func() bool { return p.ask(s, condition) == "t" })
 }

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // RedisPair is a Pair of two Redis servers. The replica follows asynchronously. Failover and Rejoin
@@ -76,7 +78,7 @@ func (p *RedisPair) Rejoin() {
 func (p *RedisPair) awaitSync() {
 	p.t.Helper()
 	wanted := offset(p.t, p.Primary().Addr)
-	await(p.t, "the replica has caught up", func() bool {
+	need.Await(p.t, "the replica has caught up", func() bool {
 		addr := p.Other().Addr
 		return replyContains(addr, "INFO replication", "master_link_status:up", "master_sync_in_progress:0") &&
 			offset(p.t, addr) >= wanted

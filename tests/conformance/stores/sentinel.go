@@ -28,7 +28,7 @@ func RedisSentinel(t TB, args ...string) *Sentinel {
 	host, port, _ := strings.Cut(primary.Addr, ":")
 	replica := Redis(t, append(args, "--replicaof", host, port)...)
 	s.Nodes = []*Server{primary, replica}
-	await(t, "the replica follows", func() bool { return replyContains(replica.Addr, "INFO replication", "master_link_status:up") })
+	need.Await(t, "the replica follows", func() bool { return replyContains(replica.Addr, "INFO replication", "master_link_status:up") })
 	for range 3 {
 		w := s.watcher(t, host, port)
 		s.Sentinels = append(s.Sentinels, start(t, w))
@@ -37,7 +37,7 @@ func RedisSentinel(t TB, args ...string) *Sentinel {
 		// command shortens that time to 3 s. Redis before 7 lacks the command.
 		_, _ = ask(w.Addr, "SENTINEL DEBUG tilt-period 3000")
 	}
-	await(t, "the sentinels know each other and the replica", func() bool {
+	need.Await(t, "the sentinels know each other and the replica", func() bool {
 		for _, addr := range s.SentinelAddrs {
 			if !replyContains(addr, "SENTINEL CKQUORUM "+s.MasterName, "OK 3 usable") || !replyContains(addr, "INFO sentinel", "status=ok,", "slaves=1,") {
 				return false
