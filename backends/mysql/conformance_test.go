@@ -20,12 +20,8 @@ const (
 	testLatency = 1300 * time.Millisecond
 )
 
-// conform runs the suite. If the database has no table, the engine creates its own. It adds the
-// column fencing_token to the table of Simba up to 3.2.
-func conform(t *testing.T, store *stores.Server) {
-	conformance.Run(t, suiteEngine(t, store))
-}
-
+// If the database has no table, the engine creates its own. It adds the column fencing_token to the table
+// of Simba up to 3.2.
 func suiteEngine(t *testing.T, store *stores.Server) conformance.Engine {
 	return polling(t, store, testPoll)
 }
@@ -52,7 +48,7 @@ func polling(t *testing.T, store *stores.Server, poll time.Duration) conformance
 
 func dsn(addr string) string { return "root@tcp(" + addr + ")/simba" }
 
-func TestConformance(t *testing.T) { conform(t, stores.MariaDB(t)) }
+func TestConformance(t *testing.T) { conformance.Run(t, suiteEngine(t, stores.MariaDB(t))) }
 
 // With a Poll of 0, the engine reads the row again only around the end of the lease (see
 // refreshDelay). So no earlier refresh hides a lost wake-up. A server notices changes by other
@@ -63,11 +59,13 @@ func TestConformanceAtTheContentionTiming(t *testing.T) {
 	conformance.Run(t, e)
 }
 
-func TestConformanceOnTheSeedsTable(t *testing.T) { conform(t, serverWithTable(t, seeds.MySQLTable)) }
+func TestConformanceOnTheSeedsTable(t *testing.T) {
+	conformance.Run(t, suiteEngine(t, serverWithTable(t, seeds.MySQLTable)))
+}
 
 // TestConformanceOnTheSeedsTableWithTokens uses the table of Simba 3.3 and later.
 func TestConformanceOnTheSeedsTableWithTokens(t *testing.T) {
-	conform(t, serverWithTable(t, seeds.MySQLFencedTable))
+	conformance.Run(t, suiteEngine(t, serverWithTable(t, seeds.MySQLFencedTable)))
 }
 
 func TestNoTwoOwnersWhileTheDatabaseIsKilled(t *testing.T) {

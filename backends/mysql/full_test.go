@@ -23,29 +23,11 @@ func TestOwnerRenewsInAFullDatabase(t *testing.T) {
 
 	for round := range 5 {
 		inserts := insertsOf(t, db)
-		for name, renew := range map[string]func() (simba.Outcome, error){
-			"guard": func() (simba.Outcome, error) {
-				return b.Guard(t.Context(), simba.GuardRequest{Mutex: "owned", Contender: "a", TTL: long})
-			},
-			"acquire": func() (simba.Outcome, error) {
-				o, _, err := b.Acquire(t.Context(), request("owned", "a", long))
-				return o, err
-			},
-			"acquire session": func() (simba.Outcome, error) {
-				r := request("owned", "a", long)
-				r.Session = 7
-				o, _, err := b.Acquire(t.Context(), r)
-				return o, err
-			},
-			"acquire wait": func() (simba.Outcome, error) {
-				r := request("owned", "a", long)
-				r.Waiter = conformance.NewBlocked()
-				o, _, err := b.Acquire(t.Context(), r)
-				return o, err
-			},
-		} {
-			if o, err := renew(); err != nil || o.Status != simba.StatusRenewed || o.Token != owned.Token {
-				t.Errorf("round %d, %s of the owner: %+v, %v; want renewed", round, name, o, err)
+		conformance.Renew(t, b, "owned", "a", long)
+		for _, r := range []simba.AcquireRequest{{}, {Session: 7}, {Waiter: conformance.NewBlocked()}} {
+			r.Mutex, r.Contender, r.TTL = "owned", "a", long
+			if o, _, err := b.Acquire(t.Context(), r); err != nil || o.Status != simba.StatusRenewed || o.Token != owned.Token {
+				t.Errorf("round %d, ACQUIRE %+v of the owner: %+v, %v; want renewed", round, r, o, err)
 			}
 		}
 		if n := insertsOf(t, db) - inserts; n > 0 {

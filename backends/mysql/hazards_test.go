@@ -106,40 +106,6 @@ func TestLockWaitNeverGrantsAnExpiredLease(t *testing.T) {
 	}
 }
 
-// The answer arrives when the lease has ended by the server's clock, but not by the database's. The
-// server asks again and finds its own grant.
-func TestLateGrantIsReportedAsAcquired(t *testing.T) {
-	store := stores.MariaDB(t)
-	b := serve(t, store.Addr, func(o *Options) { o.Timeout = 5 * time.Second })
-	for i := range 5 {
-		mutex := fmt.Sprint("late-", i)
-		take(t, b, mutex, "before", long)
-		release(t, b, mutex, "before") // creates the row
-		store.Pause()
-		time.AfterFunc(500*time.Millisecond, store.Resume)
-		o, _, err := b.Acquire(t.Context(), request(mutex, "a", 300*time.Millisecond))
-		if err != nil || o.Status != simba.StatusAcquired {
-			t.Errorf("ACQUIRE: %+v, %v; want acquired", o, err)
-		}
-	}
-}
-
-// With the transaction of Simba's own contenders, a contender that does not get the mutex blocks
-// the owner's renewal.
-func TestLosingContenderDoesNotBlockTheOwnersRenewal(t *testing.T) {
-	store := stores.MariaDB(t)
-	b := serve(t, store.Addr, nil)
-	take(t, b, "busy", "a", long)
-	if o, _, err := b.Acquire(t.Context(), request("busy", "b", long)); err != nil || o.Status != simba.StatusQueued {
-		t.Fatalf("ACQUIRE: %+v, %v; want queued", o, err)
-	}
-	var version int64
-	row := direct(t, store, "").QueryRow("SELECT version FROM simba_mutex WHERE mutex = 'busy' FOR UPDATE NOWAIT")
-	if err := row.Scan(&version); err != nil {
-		t.Errorf("the contender that did not get the mutex keeps its row locked: %v", err)
-	}
-}
-
 func lockRow(t testing.TB, db *sql.DB, mutex string) *sql.Tx {
 	t.Helper()
 	tx, err := db.Begin()

@@ -1,7 +1,6 @@
 package mysql
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -138,39 +137,6 @@ func TestMisconfigurationIsNamed(t *testing.T) {
 			}
 		})
 	}
-}
-
-// After a transient error a retry may succeed.
-func TestTransientErrorIsNoMisconfiguration(t *testing.T) {
-	store := stores.MariaDB(t)
-	db := direct(t, store, "")
-	must(t, db, Schema)
-	must(t, db, "CREATE USER u")
-	must(t, db, "GRANT SELECT, INSERT, UPDATE ON simba.simba_mutex TO u")
-	b := serve(t, store.Addr, func(o *Options) { o.DSN, o.Migrate = "u@tcp("+store.Addr+")/simba", false })
-	take(t, b, "m", "a", long)
-	guard := func(ctx context.Context) error {
-		_, err := b.Guard(ctx, simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long})
-		return err
-	}
-	check := func(what string) {
-		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-		defer cancel()
-		if err := guard(ctx); !isUnavailable(err) {
-			t.Errorf("%s: GUARD: %v; want an UnavailableError", what, err)
-		}
-	}
-	must(t, db, "SET GLOBAL read_only = ON")
-	check("read-only")
-	must(t, db, "SET GLOBAL read_only = OFF")
-	tx := lockRow(t, db, "m")
-	check("locked")
-	tx.Rollback()
-	store.Stop()
-	check("stopped")
-	store.Start()
-	await(t, "requests succeed again", func() bool { return guard(t.Context()) == nil })
 }
 
 func TestRefusedConnectionNamesTheLimit(t *testing.T) {

@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -15,6 +15,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
+	judge "github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 // direct connects to the store like any other program.
@@ -94,24 +95,18 @@ func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 	must(t, db, seeds.MySQLInit, mutex)
 	one, two := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
 
-	type sure struct {
-		kind, id string
-		from, to time.Time
-	}
-	var mu sync.Mutex // guards the variables below
-	var list []sure
-	hold := func(kind, id string, asked time.Time) (dies bool) {
-		s := sure{kind, id, time.Now(), asked.Add(ttl)}
+	var list judge.Log
+	hold := func(id string, asked time.Duration) (dies bool) {
+		s := judge.Tenure{Owner: id, From: judge.Clock(), To: asked + ttl}
 		dies = rand.N(4) > 0
-		if !s.from.Before(s.to) {
+		if s.From >= s.To {
 			return dies // the lease may have ended
 		}
 		if !dies {
-			s.to = s.from // it releases at once
+			s.To = s.From // it releases at once
 		}
-		mu.Lock()
-		defer mu.Unlock()
-		list = append(list, s)
+		s.To -= 3 * time.Millisecond // for clocks that count milliseconds
+		list.Add(s)
 		return dies
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), took)
@@ -121,8 +116,8 @@ func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 		all.Go(func() {
 			for n := 0; ctx.Err() == nil; n++ {
 				j := jvm{db: db, mutex: mutex, id: fmt.Sprintf("jvm-%d-%d", i, n), ttl: ttl}
-				asked := time.Now()
-				if owns, err := j.acquire(t.Context()); err == nil && owns && !hold("jvm", j.id, asked) {
+				asked := judge.Clock()
+				if owns, err := j.acquire(t.Context()); err == nil && owns && !hold(j.id, asked) {
 					if err := j.release(t.Context()); err != nil && errorNumber(err) != errDeadlock {
 						t.Errorf("release: %v; want no error", err)
 					}
@@ -137,7 +132,7 @@ func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 				id := fmt.Sprintf("ours-%d-%d", i, n)
 				r := request(mutex, id, ttl)
 				r.NoQueue = true
-				asked := time.Now()
+				asked := judge.Clock()
 				o, _, err := b.Acquire(t.Context(), r)
 				if isBusy(err) {
 					continue
@@ -146,7 +141,7 @@ func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 					t.Errorf("ACQUIRE: %v; want no error", err)
 					return
 				}
-				if o.Status == simba.StatusAcquired && !hold("ours", id, asked) {
+				if o.Status == simba.StatusAcquired && !hold(id, asked) {
 					if _, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: id}); err != nil && !isBusy(err) {
 						t.Errorf("RELEASE: %v; want no error", err)
 					}
@@ -156,16 +151,16 @@ func TestJVMAndOwnLeasesExpireForEachOther(t *testing.T) {
 		})
 	}
 	all.Wait()
-	slices.SortFunc(list, func(a, b sure) int { return a.from.Compare(b.from) })
+	inOrder := list.InOrder()
+	for _, wrong := range judge.Overlaps(inOrder) {
+		t.Error(wrong)
+	}
 	changes := map[string]int{}
-	var last sure
-	for _, s := range list {
-		// The tolerance is for clocks that count milliseconds.
-		if last.id != "" && s.from.Before(last.to.Add(-3*time.Millisecond)) {
-			t.Errorf("%s got the mutex %v before the end of the lease of %s", s.id, last.to.Sub(s.from), last.id)
-		}
-		changes[last.kind+" to "+s.kind]++
-		last = s
+	last := ""
+	for _, s := range inOrder {
+		kind, _, _ := strings.Cut(s.Owner, "-")
+		changes[last+" to "+kind]++
+		last = kind
 	}
 	t.Log(changes)
 	if changes["jvm to ours"] == 0 || changes["ours to jvm"] == 0 {

@@ -134,6 +134,17 @@ func TestTokensGrowAndAgreeAcrossJVMAndOwnTenures(t *testing.T) {
 					k.begin(t, "now", now.mustAcquire(t), two, one)
 					stop("now", &now)
 				}
+				// Servers that start when an owner without a token has followed refuse the old token.
+				stale := take(t, one, mutex, "a", long).Token
+				stop("a", nil)
+				old.mustAcquire(t)
+				old.mustAcquire(t)
+				checks, owns := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
+				if ok, _, err := checks.Check(t.Context(), mutex, stale); ok || err != nil {
+					t.Errorf("CHECK of the stale token: %v, %v; want false", ok, err)
+				}
+				k.list = append(k.list, stale)
+				k.begin(t, "old", ownerOf(t, owns, mutex).Token, owns, checks, one)
 			})
 		}
 	}
@@ -151,15 +162,6 @@ func TestOwnerWithoutATokenIsAssignedOne(t *testing.T) {
 		b.id = "b"
 		return a, b
 	}
-	t.Run("the first owner of a mutex", func(t *testing.T) {
-		a, _ := fresh(t, "first")
-		a.mustAcquire(t)
-		a.mustAcquire(t)
-		k := tokens{mutex: "first"}
-		k.begin(t, "a", ownerOf(t, servers[0], "first").Token, servers...)
-		a.mustAcquire(t)
-		k.goOn(t, "a", servers...)
-	})
 	t.Run("after a known tenure, read by many servers at once", func(t *testing.T) {
 		for round := range 10 {
 			mutex := fmt.Sprint("next-", round)
@@ -269,39 +271,6 @@ func TestSimba33OwnerWithAMultipleOfAMillionIsReassigned(t *testing.T) {
 	}
 	now.giveUp(t)
 	k.begin(t, "now", now.mustAcquire(t), b)
-}
-
-// A tenure of this engine ends, and an owner that takes no token follows. Servers that start
-// afterwards refuse the old token, however the tenure ended.
-func TestStaleTokenIsRefusedByANewServer(t *testing.T) {
-	for table, statement := range map[string]string{"ours": Schema, "Simba's": seeds.MySQLFencedTable} {
-		store := serverWithTable(t, statement)
-		db := direct(t, store, "")
-		one := serve(t, store.Addr, withoutMigration)
-		tenures := map[string]simba.Outcome{}
-		for end := range endings(t, db, one, "") {
-			tenures[end] = take(t, one, end, "a", long)
-		}
-		for end, a := range tenures {
-			t.Run(table+", "+end, func(t *testing.T) {
-				if ok, _, err := one.Check(t.Context(), end, a.Token); !ok || err != nil {
-					t.Errorf("CHECK of the token of the running tenure: %v, %v; want true", ok, err)
-				}
-				endings(t, db, one, end)[end]("a", nil)
-				old := jvm{db: db, mutex: end, id: "old", ttl: long}
-				old.mustAcquire(t)
-				old.mustAcquire(t)
-				checks, owns := serve(t, store.Addr, withoutMigration), serve(t, store.Addr, withoutMigration)
-				if ok, _, err := checks.Check(t.Context(), end, a.Token); ok || err != nil {
-					t.Errorf("CHECK of the stale token: %v, %v; want false", ok, err)
-				}
-				k := tokens{mutex: end, list: []uint64{a.Token}}
-				k.begin(t, "old", ownerOf(t, owns, end).Token, owns, checks, one)
-				old.mustAcquire(t)
-				k.goOn(t, "old", owns, checks, one)
-			})
-		}
-	}
 }
 
 // The later tenure is on the JVM and takes no token.
