@@ -70,29 +70,6 @@ func (w *world) owner(mutex string) string {
 	return o.Owner
 }
 
-// wait is ACQUIRE … WAIT of a contender that has to wait.
-func (w *world) wait(mutex, contender string) (simba.Ticket, wakes) {
-	w.Helper()
-	r := request(mutex, contender, long)
-	woken := make(wakes, 1)
-	r.Waiter = woken
-	o, ticket, err := w.Acquire(w.Context(), r)
-	if err != nil || o.Status != simba.StatusWaiting {
-		w.Fatalf("ACQUIRE … WAIT of %s: %+v, %v; want waiting", contender, o, err)
-	}
-	return ticket, woken
-}
-
-// await waits until a waiter is woken.
-func (w *world) await(woken wakes) {
-	w.Helper()
-	select {
-	case <-woken:
-	case <-time.After(2 * long):
-		w.Fatal("the waiter was not woken")
-	}
-}
-
 func (w *world) history(mutex string) (list []string) {
 	for _, e := range w.Events.Find(simba.HistoryRequest{Mutex: mutex, Count: 100}) {
 		list = append(list, e.Kind.String()+" "+e.Owner)
@@ -129,16 +106,15 @@ func isUnavailable(err error) bool { return errors.As(err, new(*simba.Unavailabl
 func TestWaiterHasTheLeaseOfItsOtherRequest(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.acquire(request("m", "a", long), simba.StatusAcquired)
-		ticket, woken := w.wait("m", "b")
+		b := conformance.Block(t, w, "m", "b", long)
 		other := w.another()
 		other.release("m", "a", 0)
 		o := other.acquire(request("m", "b", time.Minute), simba.StatusAcquired)
 		w.changed("m")
-		w.await(woken)
-		if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired || o.TTL > time.Minute {
-			t.Errorf("the end of the wait: %+v, %v; want acquired, with the lease of the other request", o, err)
+		if o := b.Granted(t); o.TTL > time.Minute {
+			t.Errorf("the end of the wait: %+v; want the lease of the other request", o)
 		}
-		if err := w.Engine.Waiters.ender.HandOff(ticket.(*Ticket), Grant{Token: o.Token}); err != nil || w.owner("m") != "b" {
+		if err := w.Engine.Waiters.ender.HandOff(b.Ticket.(*Ticket), Grant{Token: o.Token}); err != nil || w.owner("m") != "b" {
 			t.Errorf("a waiter that is gone gives up the lease of its other request")
 		}
 	})
@@ -151,7 +127,7 @@ func TestLeaseFoundAtTheEndOfAWaitEndsNoLaterThanInTheStore(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inWorld(t, nil, func(t *testing.T, w *world) {
 				w.acquire(request("m", "a", long), simba.StatusAcquired)
-				ticket, woken := w.wait("m", "b")
+				b := conformance.Block(t, w, "m", "b", long)
 				other := w.another()
 				other.release("m", "a", 0)
 				r := request("m", "b", time.Minute)
@@ -159,11 +135,11 @@ func TestLeaseFoundAtTheEndOfAWaitEndsNoLaterThanInTheStore(t *testing.T) {
 				other.acquire(r, simba.StatusAcquired)
 				if why == simba.EndWoken {
 					w.changed("m")
-					w.await(woken)
+					<-b.Woken
 				}
 				w.data.slowly("Read", 2*time.Second)
 				began := time.Now()
-				o, err := ticket.End(why)
+				o, err := b.Ticket.End(why)
 				want := time.Minute - time.Since(began)
 				if err != nil || o.Status != simba.StatusAcquired || o.TTL != want || o.Transition != want+time.Minute {
 					t.Errorf("the end of the wait: %+v, %v; want acquired, %v + 60 s before the end of the lease", o, err, want)
@@ -177,7 +153,7 @@ func TestBlockedWaitersAreServedInOrder(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.acquire(request("m", "0", long), simba.StatusAcquired)
 		for i := 1; i < 5; i++ {
-			w.wait("m", fmt.Sprint(i))
+			conformance.Block(t, w, "m", fmt.Sprint(i), long)
 		}
 		for i := range 5 {
 			if o := w.owner("m"); o != fmt.Sprint(i) {
@@ -229,12 +205,12 @@ func TestRefusedStoreBeginsNoTenure(t *testing.T) {
 			time.Sleep(2 * checkPause)
 		}
 		w.acquire(request("m", "a", long), simba.StatusAcquired)
-		ticket, woken := w.wait("m", "b")
+		b := conformance.Block(t, w, "m", "b", long)
 		refuse(Fault{Setting: "s", Text: "s is unsafe", Refused: true})
-		w.await(woken)
+		<-b.Woken
 		w.acquire(request("m", "a", long), simba.StatusRenewed)
 		w.release("m", "a", 0)
-		if _, err := ticket.End(simba.EndWoken); !isRefusal(err) {
+		if _, err := b.Ticket.End(simba.EndWoken); !isRefusal(err) {
 			t.Errorf("the end of the wait: %v; want a MisconfiguredError", err)
 		}
 		r := request("m", "c", long)
@@ -256,7 +232,7 @@ func TestRefusedStoreBeginsNoTenure(t *testing.T) {
 func TestRefusedRequestEndsAllWaits(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.acquire(request("m", "a", long), simba.StatusAcquired)
-		ticket, woken := w.wait("m", "b")
+		b := conformance.Block(t, w, "m", "b", long)
 		w.data.mu.Lock()
 		w.data.refuse = []Fault{{Text: "the data is gone", Refused: true}}
 		w.data.harm = &simba.MisconfiguredError{Engine: "memory", Err: w.data.refuse[0]}
@@ -265,8 +241,8 @@ func TestRefusedRequestEndsAllWaits(t *testing.T) {
 			t.Errorf("GUARD: %v; want a MisconfiguredError", err)
 		}
 		began := time.Now()
-		w.await(woken)
-		if _, err := ticket.End(simba.EndWoken); !isRefusal(err) || time.Since(began) > 2*time.Second {
+		<-b.Woken
+		if _, err := b.Ticket.End(simba.EndWoken); !isRefusal(err) || time.Since(began) > 2*time.Second {
 			t.Errorf("the end of the wait after %v: %v; want a MisconfiguredError within 2 s", time.Since(began), err)
 		}
 	})
@@ -357,10 +333,7 @@ func TestOwnersRenewalRunsBeforeOtherRequests(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		g, err := w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "owner", TTL: 2 * long})
-		if err != nil || g.Status != simba.StatusRenewed {
-			t.Errorf("GUARD of the owner: %+v, %v; want renewed", g, err)
-		}
+		conformance.Renew(t, w, "m", "owner", 2*long)
 		all.Wait()
 		if n := before.Load(); n > 1 { // the one whose step is running
 			t.Errorf("%d GUARDs of others ran before that of the owner, want at most 1", n)
@@ -443,15 +416,15 @@ func TestLockedMutexesDelayNoOtherWaiter(t *testing.T) {
 		for i := range 12 * maxRefreshes {
 			mutex := fmt.Sprint(i)
 			w.acquire(request(mutex, "a", time.Second), simba.StatusAcquired)
-			w.wait(mutex, "b")
+			conformance.Block(t, w, mutex, "b", long)
 			w.data.lock(mutex, time.Minute)
 		}
 		time.Sleep(10 * time.Second) // the engine knows that they are locked
 		for range 5 {
 			w.acquire(request("other", "a", time.Second), simba.StatusAcquired)
-			_, woken := w.wait("other", "b")
+			b := conformance.Block(t, w, "other", "b", long)
 			began := time.Now()
-			w.await(woken)
+			b.Granted(t)
 			if took := time.Since(began); took > 3*time.Second {
 				t.Errorf("the other waiter was woken after %v, want at most 3 s", took)
 			}
@@ -463,7 +436,7 @@ func TestLockedMutexesDelayNoOtherWaiter(t *testing.T) {
 func TestRequestsFailAtOnceWhileTheStoreIsAway(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.acquire(request("m", "a", long), simba.StatusAcquired)
-		_, woken := w.wait("m", "b")
+		b := conformance.Block(t, w, "m", "b", long)
 		w.data.set(func() { w.data.faults = &faults{until: time.Now().Add(long), silent: true} })
 		ask := func() (time.Duration, error) {
 			began := time.Now()
@@ -480,7 +453,7 @@ func TestRequestsFailAtOnceWhileTheStoreIsAway(t *testing.T) {
 		w.data.set(func() { w.data.faults = nil })
 		time.Sleep(refreshTimeout + retryPause)
 		w.release("m", "a", 0)
-		w.await(woken)
+		b.Granted(t)
 	})
 }
 
@@ -508,14 +481,14 @@ func TestChangeDuringAReadIsNotLost(t *testing.T) {
 		w := &world{T: t, Engine: one, data: d}
 		w.acquire(request("m", "a", long), simba.StatusAcquired)
 		w.Engine = two
-		_, woken := w.wait("m", "b")
+		b := conformance.Block(t, w, "m", "b", long)
 		d.slowly("Read", time.Second)
 		two.changed("m")
 		time.Sleep(500 * time.Millisecond)
 		w.Engine = one
 		w.release("m", "a", 0)
 		began := time.Now()
-		w.await(woken)
+		b.Granted(t)
 		if took := time.Since(began); took > time.Second {
 			t.Errorf("b was granted the mutex %v after the release, want at most 1 s", took)
 		}
@@ -527,7 +500,7 @@ func TestChangeDuringAReadIsNotLost(t *testing.T) {
 func TestFailedReadIsRepeatedSoon(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.acquire(request("m", "a", long), simba.StatusAcquired)
-		_, woken := w.wait("m", "b")
+		b := conformance.Block(t, w, "m", "b", long)
 		lose := func(request func() error) {
 			w.data.loseNextReply("m")
 			if err := request(); !isUnavailable(err) {
@@ -547,7 +520,7 @@ func TestFailedReadIsRepeatedSoon(t *testing.T) {
 		m.running = false
 		w.unref(m)
 		began := time.Now()
-		w.await(woken)
+		b.Granted(t)
 		if took := time.Since(began); took > 2*time.Second {
 			t.Errorf("b was woken after %v, want at most 2 s", took)
 		}
