@@ -44,20 +44,6 @@ var lost = []string{ruleClusterOwner, ruleKept, ruleStale, ruleClusterTokens, ru
 
 const mostClusterSeeds = 300
 
-func TestEachBugOfAClusterIsInTheTable(t *testing.T) {
-	names := bugs.Names(t)
-	for _, bug := range names {
-		if _, ok := clusterSeeded[bug]; strings.HasPrefix(bug, "cluster-") && !ok {
-			t.Errorf("the table clusterSeeded lacks the bug %s", bug)
-		}
-	}
-	for bug := range clusterSeeded {
-		if !slices.Contains(names, bug) {
-			t.Errorf("the table clusterSeeded names %s, but tests/bugs has no such bug", bug)
-		}
-	}
-}
-
 func TestSeededBugsOfClustersAreCaught(t *testing.T) {
 	bugs.SkipUnlessWanted(t)
 	for bug, by := range clusterSeeded {

@@ -137,12 +137,18 @@ func (c *simClient) call(t *term, do func() (simba.Seq, error)) bool {
 	})
 	timer := time.NewTimer(time.Second + time.Duration(c.rng.Int64N(int64(8*time.Second))))
 	defer timer.Stop()
+	replied := false
 	select {
-	case ok := <-done:
-		return ok
+	case replied = <-done:
 	case <-timer.C:
-		return false
 	}
+	if !replied { // the request may have been done or not
+		c.w.mu.Lock()
+		defer c.w.mu.Unlock()
+		c.w.report.counts["no reply"]++
+		c.w.logLocked(c.index, "← nothing")
+	}
+	return replied
 }
 
 func (c *simClient) ask(mx *clusterMutex, what string) question {
@@ -216,7 +222,6 @@ func (c *simClient) acquire(mx *clusterMutex, wait, session bool) {
 		out, ticket = o, k
 		return seqOf(o), err
 	}) {
-		c.lose(mx)
 		return
 	}
 	limit := time.Duration(c.rng.Int64N(int64(10 * time.Second)))
@@ -246,7 +251,6 @@ func (c *simClient) acquire(mx *clusterMutex, wait, session bool) {
 			out = o
 			return seqOf(o), err
 		}) || why == simba.EndGone {
-			c.lose(mx)
 			return
 		}
 	}
@@ -267,14 +271,6 @@ func (c *simClient) acquire(mx *clusterMutex, wait, session bool) {
 			c.w.shownLocked(&q, out.Owner, out.Token, out.Transition)
 		}
 	})
-}
-
-// lose notes that a request for a mutex may have been done or not.
-func (c *simClient) lose(mx *clusterMutex) {
-	c.w.mu.Lock()
-	defer c.w.mu.Unlock()
-	c.w.report.counts["no reply"]++
-	c.w.logLocked(c.index, "← nothing")
 }
 
 // notMineLocked judges a reply that says that the client does not own a mutex.
@@ -300,7 +296,6 @@ func (c *simClient) guard(mx *clusterMutex) {
 		out = o
 		return o.Seq, err
 	}) {
-		c.lose(mx)
 		return
 	}
 	c.reply("guard "+out.Status.String(), func() {
@@ -331,7 +326,6 @@ func (c *simClient) release(mx *clusterMutex) {
 		owned = is
 		return seq, err
 	}) {
-		c.lose(mx)
 		return
 	}
 	c.reply(fmt.Sprintf("release %t", owned), func() {
@@ -358,7 +352,6 @@ func (c *simClient) check(mx *clusterMutex) {
 		is = ok
 		return seq, err
 	}) {
-		c.lose(mx)
 		return
 	}
 	c.reply(fmt.Sprintf("check %t", is), func() {
@@ -384,7 +377,6 @@ func (c *simClient) owner(mx *clusterMutex) {
 		is = o
 		return seq, err
 	}) {
-		c.lose(mx)
 		return
 	}
 	what := "owner none"

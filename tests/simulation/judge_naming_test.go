@@ -117,9 +117,8 @@ func (w *world) statusRule(r *request, got string) string {
 	mx := r.mx
 	var held *tenure
 	should := ""
-	kept := time.Duration(0)
 	if r.due != nil {
-		held, should, kept = r.due.record.held, r.due.status, r.due.record.kept
+		held, should = r.due.record.held, r.due.status
 	} else {
 		held = mx.held
 	}
@@ -149,11 +148,8 @@ func (w *world) statusRule(r *request, got string) string {
 	case got == "acquired" && should == "renewed":
 		return ruleTokens
 	case got == "acquired" || got == "OK":
-		switch {
-		case held != nil && held.owner != r.who:
+		if held != nil && held.owner != r.who {
 			return w.lengthRule(held)
-		case kept != 0:
-			return ruleOrder
 		}
 		return ruleOrder
 	case got == "renewed":

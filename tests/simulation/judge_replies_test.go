@@ -74,9 +74,7 @@ func (w *world) judgeReply(r *request, at time.Duration) {
 		w.judgeQueue(r, last)
 	case reqHistory:
 		w.judgeHistory(r, last)
-	case reqGet:
-		w.judgeGet(r, last)
-	case reqWatch:
+	case reqGet, reqWatch:
 		w.judgeGet(r, last)
 	}
 }
@@ -98,8 +96,7 @@ func (d *outcome) show() string {
 func (w *world) status(r *request, v any) string {
 	switch r.kind {
 	case reqAcquire, reqGuard:
-		s := record(v).Text("status")
-		return s
+		return record(v).Text("status")
 	case reqRelease, reqBreak, reqCheck, reqDelete:
 		return fmt.Sprint(v)
 	case reqSet:
