@@ -30,16 +30,23 @@ func TestMissingRightIsFoundAtANewConnection(t *testing.T) {
 	b := open(t, Options{Servers: link.Addr(), Timeout: patience, Logger: slog.New(slog.NewTextHandler(log, nil))})
 	a := take(t, b, "m", "a", time.Minute)
 	o := operator(t, srv.Addr)
-	setACL(t, o, "/simba-leases", without(zk.PermCreate))
+	paths := []string{"/", "/simba", "/simba/m", "/simba-leases"}
+	for _, path := range paths {
+		setACL(t, o, path, without(zk.PermCreate))
+	}
 	awaitFault(t, b, link, "acl", true)
 	_, err := ask(b, "m", "b")
 	mustBeMisconfigured(t, "ACQUIRE of b", err, "/simba-leases")
-	mustRenewByAllCommands(t, b, b, a)
+	_, err = ask(b, "new", "b")
+	mustBeMisconfigured(t, "ACQUIRE of b for another mutex", err, "/simba-leases")
+	mustRenewByAllCommands(t, b, b, a) // another server creates a request node
 	awaitFault(t, b, link, "acl", true)
 	if n := log.Count("level=ERROR"); n != 1 || log.Count("setting=acl") != 1 {
 		t.Errorf("the log has %d errors, want one that names the setting acl", n)
 	}
-	setACL(t, o, "/simba-leases", zk.WorldACL(zk.PermAll))
+	for _, path := range paths {
+		setACL(t, o, path, zk.WorldACL(zk.PermAll))
+	}
 	awaitFault(t, b, link, "acl", false)
 	if _, err := ask(b, "m2", "b"); err != nil {
 		t.Errorf("ACQUIRE after the repair: %v; want acquired", err)

@@ -19,6 +19,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
+	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
 // jvm is a process that runs testdata/Contender.java: contenders of Curator's LeaderLatch.
@@ -146,67 +147,52 @@ func (j *jvm) token(id string) (uint64, error) {
 	return strconv.ParseUint(text, 10, 64)
 }
 
-// exclusiveResource may be used by one contender at a time.
-type exclusiveResource struct {
-	user    atomic.Pointer[string]
-	changes atomic.Int64
-}
-
-func (r *exclusiveResource) use(t *testing.T, who string) {
-	if !r.user.CompareAndSwap(nil, &who) {
-		t.Errorf("%s leads while %s still leads", who, *r.user.Load())
-		return
+// contest lets two contenders of each kind lead in turn. Ours use the servers. It returns how often each
+// has led.
+func contest(t *testing.T, j *jvm, changes int64, servers [2]*Backend) map[string]int {
+	var list tenures.Log
+	var led atomic.Int64
+	lead := func(id string, token uint64) {
+		from := tenures.Clock()
+		time.Sleep(time.Millisecond)
+		list.Add(tenures.Tenure{Owner: id, Token: token, From: from, To: tenures.Clock()})
+		led.Add(1)
 	}
-	r.changes.Add(1)
-	<-time.After(time.Millisecond)
-	r.user.Store(nil)
-}
-
-func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	j := startJVM(t, installedCurator(t), srv.Addr)
-	said := conformance.NewBroker(simba.MutexChannel("m"))
-	b := open(t, Options{Servers: srv.Addr, Notices: said})
-	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
-		t.Fatal(err)
-	}
-	const changes = 200
-	var shared exclusiveResource
-	tenures := make(map[string]*atomic.Int64)
 	var all sync.WaitGroup
-	for _, id := range []string{"ours-1", "ours-2"} {
-		tenures[id] = new(atomic.Int64)
+	for i, b := range servers {
+		id := fmt.Sprint("ours-", i+1)
 		all.Go(func() {
-			for shared.changes.Load() < changes {
-				w := newWaiter()
+			for led.Load() < changes {
+				w := conformance.NewBlocked()
 				out, ticket, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: id, TTL: time.Minute, Waiter: w})
 				if err == nil && out.Status == simba.StatusWaiting {
-					w.await(t)
-					out, err = ticket.End(simba.EndWoken)
+					w.Ticket = ticket
+					out = w.Granted(t)
 				}
 				if err != nil || out.Status != simba.StatusAcquired {
-					t.Errorf("the end of %s's wait: %+v, %v; want acquired", id, out, err)
+					t.Errorf("ACQUIRE of %s: %+v, %v; want acquired", id, out, err)
 					return
 				}
-				tenures[id].Add(1)
-				shared.use(t, id)
+				lead(id, out.Token)
 				giveUp(t, b, "m", id)
 			}
 		})
 	}
 	for _, id := range []string{"jvm-1", "jvm-2"} {
-		tenures[id] = new(atomic.Int64)
 		all.Go(func() {
-			for shared.changes.Load() < changes {
+			for led.Load() < changes {
 				j.send("start m %s", id)
-				if err := j.await(id, "LEADER"); err != nil {
-					t.Error(err)
-					return
+				err := j.await(id, "LEADER")
+				var token uint64
+				if err == nil {
+					token, err = j.token(id)
 				}
-				tenures[id].Add(1)
-				shared.use(t, id)
-				j.send("close %s", id)
-				if err := j.await(id, "CLOSED"); err != nil {
+				if err == nil {
+					lead(id, token)
+					j.send("close %s", id)
+					err = j.await(id, "CLOSED")
+				}
+				if err != nil {
 					t.Error(err)
 					return
 				}
@@ -214,14 +200,22 @@ func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 		})
 	}
 	all.Wait()
-	for id, n := range tenures {
-		t.Logf("%s: %d tenures", id, n.Load())
-		if n.Load() == 0 {
-			t.Errorf("%s never led", id)
-		}
-		ours := strings.HasPrefix(id, "ours")
-		if got := said.Count("simba:{m}", "acquired@@"+id); ours && int64(got) != n.Load() || got == 0 {
-			t.Errorf("%s: %d acquired notices for %d tenures; want one each", id, got, n.Load())
+	list.NeverTwo(t)
+	t.Log(list.Owners())
+	return list.Owners()
+}
+
+func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	j := startJVM(t, installedCurator(t), srv.Addr)
+	said := newBroker(simba.MutexChannel("m"))
+	b := open(t, Options{Servers: srv.Addr, Notices: said})
+	subscribe(t, b, simba.MutexChannel("m"))
+	led := contest(t, j, 200, [2]*Backend{b, b})
+	for _, id := range []string{"ours-1", "ours-2", "jvm-1", "jvm-2"} {
+		ours, n := strings.HasPrefix(id, "ours"), led[id]
+		if got := said.Count("simba:{m}", "acquired@@"+id); ours && got != n || got == 0 || n == 0 {
+			t.Errorf("%s: %d acquired notices for %d tenures; want one each", id, got, n)
 		}
 	}
 }
@@ -229,11 +223,9 @@ func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	j := startJVM(t, installedCurator(t), srv.Addr)
-	said := conformance.NewBroker(simba.MutexChannel("m"))
+	said := newBroker(simba.MutexChannel("m"))
 	b := open(t, Options{Servers: srv.Addr, Notices: said})
-	if _, err := b.Subscribed(ctx, simba.MutexChannel("m"), false); err != nil {
-		t.Fatal(err)
-	}
+	subscribe(t, b, simba.MutexChannel("m"))
 	take(t, b, "m", "a", time.Minute)
 	j.send("start m j")
 	await(t, "the JVM waits", func() bool {
@@ -260,131 +252,19 @@ func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 	if ok, _, err := b.Break(ctx, "m", "test"); ok || !errors.Is(err, simba.ErrNotServed) {
 		t.Errorf("BREAK of the JVM's tenure: %v, %v; want ErrNotServed", ok, err)
 	}
-	_, woken := block(t, b, "m", "c", time.Minute)
+	c := block(t, b, "m", "c", time.Minute)
 	j.send("close j")
-	woken.await(t)
-}
-
-// tokens checks that the tokens of a mutex's tenures grow.
-type tokens struct {
-	mu   sync.Mutex // guards last
-	last uint64
-}
-
-func (l *tokens) add(t *testing.T, who string, token uint64) {
-	t.Helper()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if token <= l.last {
-		t.Errorf("%s leads with token %d after a tenure with token %d; want a larger one", who, token, l.last)
-	}
-	l.last = token
-}
-
-func TestLeaderLatchOfCuratorWakesBehindHandoffs(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	j := startJVM(t, curator59(t), srv.Addr)
-	servers := []*Backend{open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})}
-	var seen tokens
-	seen.add(t, "a", take(t, servers[0], "m", "a", time.Minute).Token)
-	type wait struct {
-		server *Backend
-		ticket simba.Ticket
-		woken  waiter
-	}
-	waits := make(map[string]wait)
-	for i, id := range []string{"b", "c", "d"} {
-		b := servers[(i+1)%2]
-		ticket, woken := block(t, b, "m", id, time.Minute)
-		waits[id] = wait{b, ticket, woken}
-	}
-	j.send("start m j")
-	await(t, "the latch waits behind b, c and d", func() bool {
-		q, _, err := servers[0].Queue(ctx, "m", 10)
-		return err == nil && len(q) == 4 && q[3].Contender == "j"
-	})
-	giveUp(t, servers[0], "m", "a")
-	for _, id := range []string{"b", "c", "d"} {
-		w := waits[id]
-		w.woken.await(t)
-		out, err := w.ticket.End(simba.EndWoken)
-		if err != nil || out.Status != simba.StatusAcquired {
-			t.Fatalf("the end of %s's wait: %+v, %v; want acquired", id, out, err)
-		}
-		seen.add(t, id, out.Token)
-		giveUp(t, w.server, "m", id)
-	}
-	must(t, j.await("j", "LEADER"))
-	token, err := j.token("j")
-	must(t, err)
-	seen.add(t, "j", token)
-	for i, b := range servers {
-		if owner, _, err := b.Owner(ctx, "m"); err != nil || owner.Owner != "j" || owner.Token != token {
-			t.Errorf("OWNER at server %d: %+v, %v; want j with token %d", i, owner, err, token)
-		}
-	}
+	c.Granted(t)
 }
 
 func TestLeaderLatchOfCuratorAndTwoServersShareAMutex(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	j := startJVM(t, curator59(t), srv.Addr)
 	const changes = 400
-	var shared exclusiveResource
-	var seen tokens
-	lead := func(id string, token uint64, tenures *int64) {
-		seen.add(t, id, token)
-		*tenures++
-		shared.use(t, id)
-	}
-	ids := []string{"ours-1", "ours-2", "jvm-1", "jvm-2"}
-	tenures := make([]int64, len(ids))
-	var all sync.WaitGroup
-	for i, id := range ids[:2] {
-		b := open(t, Options{Servers: srv.Addr})
-		all.Go(func() {
-			for shared.changes.Load() < changes {
-				w := newWaiter()
-				out, ticket, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: id, TTL: time.Minute, Waiter: w})
-				if err == nil && out.Status == simba.StatusWaiting {
-					w.await(t)
-					out, err = ticket.End(simba.EndWoken)
-				}
-				if err != nil || out.Status != simba.StatusAcquired {
-					t.Errorf("the end of %s's wait: %+v, %v; want acquired", id, out, err)
-					return
-				}
-				lead(id, out.Token, &tenures[i])
-				giveUp(t, b, "m", id)
-			}
-		})
-	}
-	for i, id := range ids[2:] {
-		all.Go(func() {
-			for shared.changes.Load() < changes {
-				j.send("start m %s", id)
-				err := j.await(id, "LEADER")
-				var token uint64
-				if err == nil {
-					token, err = j.token(id)
-				}
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				lead(id, token, &tenures[2+i])
-				j.send("close %s", id)
-				if err := j.await(id, "CLOSED"); err != nil {
-					t.Error(err)
-					return
-				}
-			}
-		})
-	}
-	all.Wait()
-	for i, id := range ids {
-		t.Logf("%s: %d tenures", id, tenures[i])
-		if tenures[i] < changes/8 {
-			t.Errorf("%s led %d times in %d tenures; want at least half of its share", id, tenures[i], changes)
+	led := contest(t, j, changes, [2]*Backend{open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})})
+	for _, id := range []string{"ours-1", "ours-2", "jvm-1", "jvm-2"} {
+		if led[id] < changes/8 {
+			t.Errorf("%s led %d times in %d tenures; want at least half of its share", id, led[id], changes)
 		}
 	}
 }

@@ -15,9 +15,7 @@ func TestReleaseOfARenewedTenureElsewhereIsAnnounced(t *testing.T) {
 	channel := simba.MutexChannel("m")
 	heard := newBroker(channel)
 	here := open(t, Options{Servers: srv.Addr, Notices: heard})
-	if _, err := here.Subscribed(ctx, channel, false); err != nil {
-		t.Fatal(err)
-	}
+	subscribe(t, here, channel)
 	const ttl = 300 * time.Millisecond
 	take(t, there, "m", "a", ttl)
 	for begun := time.Now(); time.Since(begun) < 2*ttl; time.Sleep(ttl / 6) {
@@ -25,9 +23,7 @@ func TestReleaseOfARenewedTenureElsewhereIsAnnounced(t *testing.T) {
 			begun = time.Now()
 		}
 	}
-	if _, err := there.Guard(ctx, guardOf("m", "a", longLease)); err != nil {
-		t.Fatal(err)
-	}
+	renew(t, there, "m", "a", longLease)
 	giveUp(t, there, "m", "a")
 	await(t, "the release is announced", func() bool { return heard.Count(channel, simba.ReleasedNotice("a")) == 1 })
 	if e := lastEvent(here, "m"); e.Kind != simba.EventReleased {

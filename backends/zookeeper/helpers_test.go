@@ -12,30 +12,64 @@ import (
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/tests/conformance"
+	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 // patience is how long a test waits for an event that must happen.
 const patience = need.Hang
 
-type waiter chan struct{}
+var ctx = context.Background()
 
-func newWaiter() waiter { return make(waiter, 1) }
+// longLease is the longest lease of the default session timeout.
+const longLease = DefaultSessionTimeout / 2
 
-func (w waiter) Wake() {
-	select {
-	case w <- struct{}{}:
-	default:
+// The calls that every test uses.
+var (
+	take      = conformance.Take
+	giveUp    = conformance.Release
+	block     = conformance.Block
+	renew     = conformance.Renew
+	await     = need.Await
+	newBroker = conformance.NewBroker
+)
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
-func (w waiter) await(t testing.TB) {
+func guardOf(mutex, contender string, ttl time.Duration) simba.GuardRequest {
+	return simba.GuardRequest{Mutex: mutex, Contender: contender, TTL: ttl}
+}
+
+// apart starts a ZooKeeper and two servers. A link leads from the far one to the ZooKeeper.
+func apart(t testing.TB, far, near Options) (srv *stores.Server, link *stores.Link, _, _ *Backend) {
 	t.Helper()
-	select {
-	case <-w:
-	case <-time.After(patience):
-		t.Fatal("the waiter was not woken")
-	}
+	srv = stores.ZooKeeper(t)
+	link = stores.NewLink(t, srv.Addr)
+	far.Servers, near.Servers = link.Addr(), srv.Addr
+	return srv, link, open(t, far), open(t, near)
+}
+
+// subscribe tells a server of a subscription of one of its clients.
+func subscribe(t testing.TB, b *Backend, channel string) {
+	t.Helper()
+	_, err := b.Subscribed(ctx, channel, strings.HasSuffix(channel, "*"))
+	must(t, err)
+}
+
+// ownerAgain waits until a server is connected again, and returns the tenure.
+func ownerAgain(t testing.TB, b *Backend, mutex string) (o simba.Tenure) {
+	t.Helper()
+	await(t, "the server is back", func() (ok bool) {
+		var err error
+		o, _, err = b.Owner(ctx, mutex)
+		return err == nil
+	})
+	return o
 }
 
 func open(t testing.TB, o Options) *Backend {
@@ -48,62 +82,18 @@ func open(t testing.TB, o Options) *Backend {
 	return b
 }
 
-// openSoon opens a server. On a busy machine the ensemble may at first answer later than the
-// timeout in o, so openSoon tries again.
 func openSoon(t testing.TB, o Options) *Backend {
 	t.Helper()
-	for end := time.Now().Add(patience); ; {
-		b, err := Open(context.Background(), o)
-		if err == nil {
-			return b
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
+	return conformance.OpenSoon(t, func() (*Backend, error) { return Open(ctx, o) })
 }
 
 func acquire(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration) simba.Outcome {
 	t.Helper()
-	out, _, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl})
+	out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: ttl})
 	if err != nil {
 		t.Fatalf("ACQUIRE of %s for %s: %v", contender, mutex, err)
 	}
 	return out
-}
-
-func take(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration) simba.Outcome {
-	t.Helper()
-	out := acquire(t, b, mutex, contender, ttl)
-	if out.Status != simba.StatusAcquired {
-		t.Fatalf("ACQUIRE: %s should acquire %s, got %+v", contender, mutex, out)
-	}
-	return out
-}
-
-func block(t testing.TB, b *Backend, mutex, contender string, ttl time.Duration) (simba.Ticket, waiter) {
-	t.Helper()
-	w := newWaiter()
-	out, ticket, err := b.Acquire(context.Background(), simba.AcquireRequest{
-		Mutex: mutex, Contender: contender, TTL: ttl, Waiter: w,
-	})
-	if err != nil || out.Status != simba.StatusWaiting {
-		t.Fatalf("ACQUIRE … WAIT: %s should wait for %s, got %+v, %v", contender, mutex, out, err)
-	}
-	return ticket, w
-}
-
-func giveUp(t testing.TB, b *Backend, mutex, contender string) {
-	t.Helper()
-	ok, _, err := b.Release(context.Background(), simba.ReleaseRequest{Mutex: mutex, Contender: contender})
-	if err != nil || !ok {
-		t.Fatalf("RELEASE of %s for %s: %v, %v; want true", contender, mutex, ok, err)
-	}
-}
-
-func await(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	need.Await(t, what, is)
 }
 
 func unavailable(t testing.TB, err error) {
@@ -135,4 +125,10 @@ func raw(t testing.TB, addr string) *zk.Conn {
 	must(t, err)
 	t.Cleanup(c.Close)
 	return c
+}
+
+func create(t testing.TB, c *zk.Conn, path, data string, flags int32) {
+	t.Helper()
+	_, err := c.Create(path, []byte(data), flags, zk.WorldACL(zk.PermAll))
+	must(t, err)
 }

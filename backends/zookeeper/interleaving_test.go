@@ -23,12 +23,22 @@ func awaitEmptyInbox(t *testing.T, c *zk.Conn, b *Backend) {
 	})
 }
 
+// acquiring makes an ACQUIRE in the background.
+func acquiring(t *testing.T, b *Backend, r simba.AcquireRequest) (reply <-chan simba.Outcome) {
+	out := make(chan simba.Outcome, 1)
+	go func() {
+		o, _, err := b.Acquire(ctx, r)
+		if err != nil {
+			t.Errorf("ACQUIRE of %s: %v", r.Contender, err)
+		}
+		out <- o
+	}()
+	return out
+}
+
 // A creator sends a change for another server, which withdraws its request before the change arrives.
 func TestChangeThatArrivesAfterTheWithdrawalIsNotMade(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr()})
-	near := open(t, Options{Servers: srv.Addr, Timeout: time.Second})
+	srv, link, far, near := apart(t, Options{}, Options{Timeout: time.Second})
 	c := raw(t, srv.Addr)
 	a := take(t, far, "m", "a", longLease)
 	for name, request := range map[string]struct {
@@ -46,7 +56,7 @@ func TestChangeThatArrivesAfterTheWithdrawalIsNotMade(t *testing.T) {
 		<-held
 		awaitEmptyInbox(t, c, far)
 		link.Heal()
-		await(t, "a's server is back", func() bool { _, _, err := far.Owner(ctx, "m"); return err == nil })
+		ownerAgain(t, far, "m")
 		if o, _, err := near.Owner(ctx, "m"); err != nil || o.Token != a.Token || o.TTLAt-o.AcquiredAt != longLease.Milliseconds() {
 			t.Fatalf("OWNER after a withdrawn %s: %+v, %v; want a with its lease", name, o, err)
 		}
@@ -56,26 +66,15 @@ func TestChangeThatArrivesAfterTheWithdrawalIsNotMade(t *testing.T) {
 // The other server deletes its request when it has read the answer, so the creator's repeated change
 // finds none.
 func TestRenewalWhoseAnswerWasReadIsCounted(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr()})
-	near := open(t, Options{Servers: srv.Addr, Timeout: patience})
+	srv, link, far, near := apart(t, Options{}, Options{Timeout: patience})
 	c := raw(t, srv.Addr)
 	take(t, far, "m", "a", longLease/2)
 	dropped := link.DropRepliesFrom(`"ttl":15000`)
-	if out, err := near.Guard(ctx, guardOf("m", "a", longLease)); err != nil || out.Status != simba.StatusRenewed {
-		t.Fatalf("GUARD through the other server: %+v, %v; want renewed", out, err)
-	}
+	renew(t, near, "m", "a", longLease)
 	<-dropped
 	awaitEmptyInbox(t, c, far)
 	link.Heal()
-	var o simba.Tenure
-	await(t, "a's server is back", func() (ok bool) {
-		var err error
-		o, _, err = far.Owner(ctx, "m")
-		return err == nil
-	})
-	if o.TTLAt-o.AcquiredAt != longLease.Milliseconds() {
+	if o := ownerAgain(t, far, "m"); o.TTLAt-o.AcquiredAt != longLease.Milliseconds() {
 		t.Errorf("OWNER at a's server: %+v; want the windows of the renewal", o)
 	}
 }
@@ -83,21 +82,11 @@ func TestRenewalWhoseAnswerWasReadIsCounted(t *testing.T) {
 // While an ACQUIRE without a wait finds another owner, its node becomes the first. Other servers may
 // have reported its contender as the owner.
 func TestFirstNodeIsNeverTakenBack(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr(), Timeout: patience})
-	near := open(t, Options{Servers: srv.Addr})
+	_, link, far, near := apart(t, Options{Timeout: patience}, Options{})
 	for mutex, change := range map[string]string{"polls": `"kind":"polling"`, "noqueue": "latch-0000000001"} {
 		take(t, near, mutex, "a", longLease)
 		held := link.BlackholeFrom(change)
-		reply := make(chan simba.Outcome, 1)
-		go func() {
-			out, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: "b", TTL: longLease, NoQueue: mutex == "noqueue"})
-			if err != nil {
-				t.Errorf("ACQUIRE of b: %v", err)
-			}
-			reply <- out
-		}()
+		reply := acquiring(t, far, simba.AcquireRequest{Mutex: mutex, Contender: "b", TTL: longLease, NoQueue: mutex == "noqueue"})
 		<-held
 		giveUp(t, near, mutex, "a")
 		o, _, err := near.Owner(ctx, mutex)
@@ -114,20 +103,10 @@ func TestFirstNodeIsNeverTakenBack(t *testing.T) {
 // The reply to the change that queues b is lost. Before the server repeats the change, b's node becomes
 // the first.
 func TestOwnerWhoseQueueEntryWasUnconfirmedIsTheOwnerElsewhere(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr(), Timeout: patience})
-	near := open(t, Options{Servers: srv.Addr})
+	_, link, far, near := apart(t, Options{Timeout: patience}, Options{})
 	take(t, near, "m", "a", longLease)
 	dropped := link.DropRepliesFrom(`"kind":"polling"`)
-	reply := make(chan simba.Outcome, 1)
-	go func() {
-		out, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: longLease})
-		if err != nil {
-			t.Errorf("ACQUIRE of b: %v", err)
-		}
-		reply <- out
-	}()
+	reply := acquiring(t, far, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: longLease})
 	<-dropped
 	await(t, "b is queued", func() bool {
 		q, _, err := near.Queue(ctx, "m", 1)
@@ -142,10 +121,7 @@ func TestOwnerWhoseQueueEntryWasUnconfirmedIsTheOwnerElsewhere(t *testing.T) {
 }
 
 func TestUnansweredAcquireOfATakenMutexBeginsNothing(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr(), Timeout: time.Second})
-	near := open(t, Options{Servers: srv.Addr})
+	_, link, far, near := apart(t, Options{Timeout: time.Second}, Options{})
 	take(t, near, "m", "a", longLease)
 	link.DropReplies()
 	_, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: longLease})
@@ -180,27 +156,25 @@ func grantBesideCreation(t *testing.T, b *Backend, link *stores.Link, mutex stri
 	take(t, b, mutex, "o", longLease)
 	link.Delay(50 * time.Millisecond)
 	lost := link.DropReplyTo("pending")
-	reply := make(chan simba.Outcome, 1)
-	go func() {
-		out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: "pending", TTL: longLease})
-		if err != nil {
-			t.Errorf("ACQUIRE: %v", err)
-		}
-		reply <- out
-	}()
+	reply := acquiring(t, b, simba.AcquireRequest{Mutex: mutex, Contender: "pending", TTL: longLease})
 	<-lost
-	_, woken := block(t, b, mutex, "x", longLease)
+	x := block(t, b, mutex, "x", longLease)
 	giveUp(t, b, mutex, "o")
 	out := <-reply
 	if out.Status == simba.StatusQueued {
 		link.Heal()
 		return false
 	}
-	if out.Status != simba.StatusAcquired || len(woken) != 0 {
-		t.Fatalf("ACQUIRE of the first contender: %+v, the second one is woken: %v; want acquired, and the other one waiting", out, len(woken) != 0)
+	select {
+	case <-x.Woken:
+		t.Fatal("x is woken, although the node of pending is before its own")
+	default:
+	}
+	if out.Status != simba.StatusAcquired {
+		t.Fatalf("ACQUIRE of the first contender: %+v; want acquired", out)
 	}
 	giveUp(t, b, mutex, "pending")
-	woken.await(t)
+	x.Granted(t)
 	return true
 }
 
@@ -210,9 +184,7 @@ func TestServerThatBeginsToStopIsNotAsked(t *testing.T) {
 	one := open(t, Options{Servers: srv.Addr})
 	two := open(t, Options{Servers: link.Addr(), Timeout: 8 * time.Second})
 	take(t, one, "m", "a", longLease)
-	if _, err := two.Guard(ctx, guardOf("m", "a", longLease)); err != nil { // now the inbox exists
-		t.Fatal(err)
-	}
+	renew(t, two, "m", "a", longLease) // now the inbox exists
 	held := link.BlackholeFrom(`"op":"release"`)
 	failed := make(chan error, 1)
 	go func() {
@@ -246,13 +218,13 @@ func TestStoppedServersTenureEndsOnlyWithItsToken(t *testing.T) {
 }
 
 func TestEndIsPublishedAfterTheEndOfTheSession(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr(), SessionTimeout: 4 * time.Second, Timeout: time.Second})
-	near := open(t, Options{Servers: srv.Addr})
+	_, link, far, near := apart(t, Options{SessionTimeout: 4 * time.Second, Timeout: time.Second}, Options{})
 	take(t, far, "m", "a", time.Minute)
 	link.Blackhole()
 	await(t, "the session is given up", func() bool { return !far.slotOf("m").session.alive() })
+	if e := lastEvent(far, "m"); e.Kind != simba.EventAcquired {
+		t.Errorf("the last event of a session that may still live: %+v; want acquired", e)
+	}
 	link.Heal() // the ensemble has not ended the session yet
 	await(t, "the end is published", func() bool { return lastEvent(far, "m").Kind == simba.EventExpired })
 	if o, _, err := near.Owner(ctx, "m"); err != nil || o.Owner != "" {
@@ -263,10 +235,7 @@ func TestEndIsPublishedAfterTheEndOfTheSession(t *testing.T) {
 // The ensemble executes a renewal late. The owner's server counts the lease from when it sent the
 // renewal, and so must other servers.
 func TestLateRenewalIsReportedFromWhenItWasSent(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr(), Timeout: patience})
-	near := open(t, Options{Servers: srv.Addr})
+	srv, link, far, near := apart(t, Options{Timeout: patience}, Options{})
 	c := raw(t, srv.Addr)
 	take(t, far, "m", "a", longLease)
 	held := link.BlackholeFrom(`"ttl":14321`)
@@ -277,8 +246,7 @@ func TestLateRenewalIsReportedFromWhenItWasSent(t *testing.T) {
 	}()
 	<-held
 	time.Sleep(time.Second) // how late the renewal is
-	_, err := c.Create("/late", nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll))
-	must(t, err)
+	create(t, c, "/late", "", zk.FlagEphemeral)
 	_, late, err := c.Get("/late") // by the ensemble's clock
 	must(t, err)
 	link.Heal()

@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -10,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
@@ -54,29 +54,8 @@ func mustBeMisconfigured(t testing.TB, what string, err error, names string) {
 }
 
 func ask(b *Backend, mutex, contender string) (simba.Outcome, error) {
-	out, _, err := b.Acquire(context.Background(), simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: longLease})
+	out, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: mutex, Contender: contender, TTL: longLease})
 	return out, err
-}
-
-func TestOwnerRenewsWithoutCreatePermission(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	one, two := open(t, Options{Servers: srv.Addr, Timeout: patience}), open(t, Options{Servers: srv.Addr})
-	a := take(t, one, "m", "a", longLease)
-	o := operator(t, srv.Addr)
-	for _, path := range []string{"/", "/simba", "/simba/m", "/simba-leases"} {
-		setACL(t, o, path, without(zk.PermCreate))
-	}
-	mustRenewByAllCommands(t, one, one, a) // another server creates a request node
-	_, err := ask(one, "m", "b")
-	mustBeMisconfigured(t, "ACQUIRE of b", err, "/simba-leases")
-	_, err = ask(two, "new", "b")
-	mustBeMisconfigured(t, "ACQUIRE of b for another mutex", err, "/simba-leases")
-	for _, path := range []string{"/", "/simba", "/simba/m", "/simba-leases"} {
-		setACL(t, o, path, zk.WorldACL(zk.PermAll))
-	}
-	if out, err := ask(two, "new", "b"); err != nil || out.Status != simba.StatusAcquired {
-		t.Errorf("ACQUIRE at a server that may create nodes: %+v, %v; want acquired", out, err)
-	}
 }
 
 // mustRenewByAllCommands checks that a can renew its lease of m by GUARD and ACQUIRE at both
@@ -85,7 +64,7 @@ func mustRenewByAllCommands(t *testing.T, one, two *Backend, a simba.Outcome) {
 	t.Helper()
 	for name, b := range map[string]*Backend{"its server": one, "another server": two} {
 		for range 2 {
-			if out, err := b.Guard(context.Background(), guardOf("m", "a", longLease)); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
+			if out, err := b.Guard(ctx, guardOf("m", "a", longLease)); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
 				t.Errorf("GUARD through %s: %+v, %v; want renewed with the same token", name, out, err)
 			}
 			if out, err := ask(b, "m", "a"); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
@@ -111,9 +90,7 @@ func TestUsedUpQuotaIsMisconfiguredAndOwnersRenew(t *testing.T) {
 				{quota + "/zookeeper_limits", limits},
 				{quota + "/zookeeper_stats", "count=3,bytes=1"},
 			} {
-				if _, err := o.Create(node.path, []byte(node.data), 0, zk.WorldACL(zk.PermAll)); err != nil {
-					t.Fatal(err)
-				}
+				create(t, o, node.path, node.data, 0)
 			}
 			began := time.Now()
 			_, err := ask(one, "m", "b")
@@ -121,7 +98,7 @@ func TestUsedUpQuotaIsMisconfiguredAndOwnersRenew(t *testing.T) {
 			if took := time.Since(began); took > patience/2 {
 				t.Errorf("ACQUIRE was refused after %v; want less than %v", took, patience/2)
 			}
-			_, _, err = one.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: longLease, Waiter: newWaiter()})
+			_, _, err = one.Acquire(t.Context(), simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: longLease, Waiter: conformance.NewBlocked()})
 			mustBeMisconfigured(t, "ACQUIRE WAIT", err, "QuotaExceeded (-125)")
 			mustRenewByAllCommands(t, one, two, a)
 		})
@@ -134,11 +111,10 @@ func TestEveryCommandNamesAMissingPermission(t *testing.T) {
 	take(t, b, "m", "a", longLease)
 	o := operator(t, srv.Addr)
 	setACL(t, o, "/simba/m", otherUsersACL)
-	ctx := context.Background()
 	for name, question := range map[string]func() error{
 		"ACQUIRE": func() error { _, err := ask(b, "m", "b"); return err },
 		"ACQUIRE WAIT": func() error {
-			_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: longLease, Waiter: newWaiter()})
+			_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: longLease, Waiter: conformance.NewBlocked()})
 			return err
 		},
 		"RELEASE": func() error {
@@ -165,9 +141,7 @@ func TestForeignEphemeralNodeIsNamedAndKept(t *testing.T) {
 	b := open(t, Options{Servers: srv.Addr})
 	take(t, b, "other", "x", longLease) // ZooKeeper deletes /simba while it is empty
 	o := operator(t, srv.Addr)
-	if _, err := o.Create("/simba/m", []byte("theirs"), zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-		t.Fatal(err)
-	}
+	create(t, o, "/simba/m", "theirs", zk.FlagEphemeral)
 	_, err := ask(b, "m", "a")
 	mustBeMisconfigured(t, "acquire", err, "ephemeral")
 	if data, _, err := o.Get("/simba/m"); err != nil || string(data) != "theirs" {
@@ -182,9 +156,7 @@ func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
 	o := operator(t, srv.Addr)
 	make := func() {
 		t.Helper()
-		if _, err := o.Create("/locks", nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		create(t, o, "/locks", "", 0)
 	}
 	make()
 	b := open(t, Options{Servers: srv.Addr + "/locks", Timeout: patience})
@@ -229,7 +201,7 @@ func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 	b := open(t, Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: time.Second})
 	other := open(t, Options{Servers: srv.Addr})
 	take(t, other, "m", "a", longLease)
-	ticket, w := block(t, b, "m", "w", longLease)
+	w := block(t, b, "m", "w", longLease)
 	o := operator(t, srv.Addr)
 	link.Refuse()
 	await(t, "the sessions are lost", func() bool {
@@ -239,63 +211,50 @@ func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 	pause() // until the server too has given the sessions up
 	setACL(t, o, "/simba-leases", without(zk.PermCreate))
 	link.Heal()
-	w.await(t)
-	_, err := ticket.End(simba.EndWoken)
-	mustBeMisconfigured(t, "the wait", err, "no permission")
-	_, err = ask(b, "m", "c")
+	mustBeRefused(t, w)
+	_, err := ask(b, "m", "c")
 	mustBeMisconfigured(t, "acquire", err, "no permission")
 	setACL(t, o, "/simba-leases", zk.WorldACL(zk.PermAll))
 	await(t, "requests succeed again", func() bool { out, err := ask(b, "m", "c"); return err == nil && out.Owner == "a" })
-	ticket, w = block(t, b, "m", "w", longLease)
+	w = block(t, b, "m", "w", longLease)
 	giveUp(t, other, "m", "a")
-	w.await(t)
-	if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
-		t.Errorf("the end of w's wait after the repair: %+v, %v; want acquired", out, err)
-	}
+	w.Granted(t)
 }
 
 func pause() { <-time.After(time.Second) }
 
-// To be granted a mutex, a waiter needs the right to read the queue. The grant itself changes no node.
-func TestWaiterGetsTheMissingPermission(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	one := open(t, Options{Servers: srv.Addr})
-	two := open(t, Options{Servers: srv.Addr})
-	o := operator(t, srv.Addr)
-	take(t, one, "m", "a", longLease)
-	ticket, w := block(t, two, "m", "w", longLease)
-	pause() // until the server watches the queue
-	setACL(t, o, "/simba/m", without(zk.PermRead))
-	giveUp(t, one, "m", "a")
-	w.await(t)
-	_, err := ticket.End(simba.EndWoken)
+// mustBeRefused waits until a wait ends for want of a permission.
+func mustBeRefused(t *testing.T, w *conformance.Blocked) {
+	t.Helper()
+	<-w.Woken
+	_, err := w.Ticket.End(simba.EndWoken)
 	mustBeMisconfigured(t, "the wait", err, "no permission")
-	freeACL(t, o, "/simba/m")
-	await(t, "x acquires the mutex", func() bool { out, err := ask(two, "m", "x"); return err == nil && out.Owner == "x" })
-	ticket, w = block(t, two, "m", "y", longLease)
-	giveUp(t, two, "m", "x")
-	w.await(t)
-	if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
-		t.Errorf("the end of y's wait, after the node has its rights again: %+v, %v; want acquired", out, err)
-	}
 }
 
+// To be granted a mutex, a waiter needs the right to read the queue. The grant itself changes no node.
 // If a client may not read a node, the ensemble drops the client's watch and sends no event.
-func TestDroppedWatchLosesNoWakeUp(t *testing.T) {
+func TestWaiterGetsTheMissingPermission(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	one := open(t, Options{Servers: srv.Addr})
-	two := open(t, Options{Servers: srv.Addr})
+	one, two := open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})
 	o := operator(t, srv.Addr)
-	take(t, one, "m", "a", longLease)
-	ticket, w := block(t, two, "m", "w", longLease)
-	pause() // until the server watches the queue
-	setACL(t, o, "/simba/m", without(zk.PermRead))
-	giveUp(t, one, "m", "a")
-	setACL(t, o, "/simba/m", zk.WorldACL(zk.PermAll))
-	w.await(t)
-	if out, err := ticket.End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
-		t.Errorf("the end of w's wait: %+v, %v; want acquired", out, err)
+	released := func(mutex string) *conformance.Blocked {
+		take(t, one, mutex, "a", longLease)
+		w := block(t, two, mutex, "w", longLease)
+		pause() // until the server watches the queue
+		setACL(t, o, "/simba/"+mutex, without(zk.PermRead))
+		giveUp(t, one, mutex, "a")
+		return w
 	}
+	mustBeRefused(t, released("m"))
+	freeACL(t, o, "/simba/m")
+	await(t, "x acquires the mutex", func() bool { out, err := ask(two, "m", "x"); return err == nil && out.Owner == "x" })
+	w := block(t, two, "m", "y", longLease)
+	giveUp(t, two, "m", "x")
+	w.Granted(t)
+
+	w = released("n")
+	setACL(t, o, "/simba/n", zk.WorldACL(zk.PermAll)) // at once
+	w.Granted(t)
 }
 
 // The request fails after it has created a node. That node must not count as the owner's.
@@ -304,7 +263,7 @@ func TestFailedRequestLeavesNoEntry(t *testing.T) {
 	b := open(t, Options{Servers: srv.Addr})
 	o := operator(t, srv.Addr)
 	a := take(t, b, "m", "a", longLease)
-	for _, w := range []simba.Waiter{nil, newWaiter()} {
+	for _, w := range []simba.Waiter{nil, conformance.NewBlocked()} {
 		setACL(t, o, "/simba/m", without(zk.PermRead))
 		_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: longLease, Waiter: w})
 		mustBeMisconfigured(t, "ACQUIRE without the right to read", err, "no permission")

@@ -81,9 +81,7 @@ func TestChrootsSeparateMutexes(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	c := raw(t, srv.Addr)
 	for _, dir := range []string{"/teams", "/teams/a"} {
-		if _, err := c.Create(dir, nil, 0, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		create(t, c, dir, "", 0)
 	}
 	top := open(t, Options{Servers: srv.Addr})
 	team := open(t, Options{Servers: srv.Addr + "/teams/a/"})

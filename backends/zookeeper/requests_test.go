@@ -3,8 +3,6 @@ package zookeeper
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 
@@ -38,10 +36,7 @@ func noOtherOwner(t *testing.T, b *Backend, mutex string, d time.Duration) {
 func inbox(b *Backend) string { s := b.slotOf("m").session; return s.inbox(s.tag) }
 
 func TestWithdrawnRequestIsNeverExecuted(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr(), Timeout: time.Second})
-	near := open(t, Options{Servers: srv.Addr, Timeout: time.Second})
+	srv, link, far, near := apart(t, Options{Timeout: time.Second}, Options{Timeout: time.Second})
 	c := raw(t, srv.Addr)
 	a := take(t, far, "m", "a", longLease)
 	link.Blackhole()
@@ -63,10 +58,7 @@ func TestWithdrawnRequestIsNeverExecuted(t *testing.T) {
 			unavailable(t, err)
 		}
 	}
-	await(t, "the requests are withdrawn", func() bool {
-		names, _, err := c.Children(inbox(far))
-		return (err == nil || errors.Is(err, zk.ErrNoNode)) && len(names) == 0
-	})
+	awaitEmptyInbox(t, c, far)
 	link.Heal()
 	noOtherOwner(t, near, "m", time.Second)
 	if o, _, err := near.Owner(ctx, "m"); err != nil || o.Token != a.Token || o.TTLAt-o.AcquiredAt != longLease.Milliseconds() {
@@ -76,10 +68,7 @@ func TestWithdrawnRequestIsNeverExecuted(t *testing.T) {
 }
 
 func TestRequestsToAServerAreBounded(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr(), Timeout: time.Second, SessionTimeout: time.Minute})
-	near := open(t, Options{Servers: srv.Addr, Timeout: patience})
+	srv, link, far, near := apart(t, Options{Timeout: time.Second, SessionTimeout: time.Minute}, Options{Timeout: patience})
 	c := raw(t, srv.Addr)
 	take(t, far, "m", "a", longLease)
 	link.Blackhole()
@@ -87,9 +76,7 @@ func TestRequestsToAServerAreBounded(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range maxRequests {
-		if _, err := c.Create(fmt.Sprintf("%s/r%d", inbox(far), i), nil, zk.FlagEphemeral, zk.WorldACL(zk.PermAll)); err != nil {
-			t.Fatal(err)
-		}
+		create(t, c, fmt.Sprintf("%s/r%d", inbox(far), i), "", zk.FlagEphemeral)
 	}
 	asked := time.Now()
 	_, err := near.Guard(ctx, guardOf("m", "a", longLease))
@@ -127,21 +114,13 @@ func TestStoppedServersTenuresEndByRequests(t *testing.T) {
 }
 
 func TestCrashedServersTenuresEndWithItsSession(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	dead := open(t, Options{Servers: link.Addr(), SessionTimeout: 4 * time.Second, Timeout: time.Second})
-	near := open(t, Options{Servers: srv.Addr, Timeout: time.Second})
+	_, link, dead, near := apart(t, Options{SessionTimeout: 4 * time.Second, Timeout: time.Second}, Options{Timeout: time.Second})
 	a := take(t, dead, "m", "a", longLease)
 	link.Refuse()
-	for _, err := range []error{
-		func() error { _, err := near.Guard(ctx, guardOf("m", "a", longLease)); return err }(),
-		func() error {
-			_, _, err := near.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"})
-			return err
-		}(),
-	} {
-		unavailable(t, err)
-	}
+	_, err := near.Guard(ctx, guardOf("m", "a", longLease))
+	unavailable(t, err)
+	_, _, err = near.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+	unavailable(t, err)
 	if o, _, err := near.Owner(ctx, "m"); err != nil || o.Token != a.Token {
 		t.Errorf("OWNER while the session lasts: %+v, %v; want a", o, err)
 	}
@@ -154,10 +133,7 @@ func TestCrashedServersTenuresEndWithItsSession(t *testing.T) {
 
 // A server must not report an end that a renewal follows, whatever the clocks show.
 func TestOwnerIsReportedUntilItsServerEndsTheLease(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr(), SessionTimeout: 8 * time.Second, Timeout: time.Second})
-	near := open(t, Options{Servers: srv.Addr})
+	_, link, far, near := apart(t, Options{SessionTimeout: 8 * time.Second, Timeout: time.Second}, Options{})
 	near.clock.Learn(time.Now().Add(time.Hour).UnixMilli(), time.Now(), time.Now()) // a clock that is wrong
 	a := take(t, far, "m", "a", 4*time.Second)
 	if o, _, err := near.Owner(ctx, "m"); err != nil || o.Token != a.Token {
@@ -192,59 +168,18 @@ func TestLatchNodesNeverChange(t *testing.T) {
 		}
 	}
 	take(t, one, "m", "a", longLease)
-	_, b := block(t, one, "m", "b", longLease)
+	b := block(t, one, "m", "b", longLease)
 	block(t, two, "m", "c", longLease)
 	acquire(t, two, "m", "d", longLease)
 	for _, s := range []*Backend{one, two} {
-		if _, err := s.Guard(ctx, guardOf("m", "a", longLease)); err != nil {
-			t.Error(err)
-		}
+		renew(t, s, "m", "a", longLease)
 		acquire(t, s, "m", "a", longLease)
 		acquire(t, s, "m", "d", longLease)
 		unchanged()
 	}
 	giveUp(t, two, "m", "a")
-	b.await(t)
+	b.Granted(t)
 	unchanged()
-}
-
-func TestConcurrentRequestsThroughTwoServersKeepOneTenure(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	servers := []*Backend{open(t, Options{Servers: srv.Addr, Timeout: patience}), open(t, Options{Servers: srv.Addr, Timeout: patience})}
-	a := take(t, servers[0], "m", "a", longLease)
-	var all sync.WaitGroup
-	for i := range 40 {
-		all.Go(func() {
-			b := servers[i%2]
-			switch i % 4 {
-			case 0, 1:
-				if out, err := b.Guard(ctx, guardOf("m", "a", longLease)); err != nil || out.Status != simba.StatusRenewed || out.Token != a.Token {
-					t.Errorf("GUARD: %+v, %v; want renewed", out, err)
-				}
-			default:
-				if out := acquire(t, b, "m", "a", longLease); out.Status != simba.StatusRenewed || out.Token != a.Token {
-					t.Errorf("ACQUIRE: %+v; want renewed", out)
-				}
-			}
-		})
-	}
-	all.Wait()
-	released := make([]bool, 8)
-	for i := range released {
-		all.Go(func() {
-			var err error
-			if released[i], _, err = servers[i%2].Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a", Token: a.Token}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	all.Wait()
-	if n := len(slices.DeleteFunc(released, func(ok bool) bool { return !ok })); n != 1 {
-		t.Errorf("%d RELEASEs of one tenure returned true, want 1", n)
-	}
-	if l := leases(t, raw(t, srv.Addr)); len(l) != 0 {
-		t.Errorf("lease nodes are left: %v", l)
-	}
 }
 
 func TestRequestOfADeadServerIsNotKept(t *testing.T) {
@@ -259,10 +194,7 @@ func TestRequestOfADeadServerIsNotKept(t *testing.T) {
 	_, _, err := asker.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 	unavailable(t, err)
 	<-asked
-	await(t, "the asker's session is over, and its requests are gone", func() bool {
-		names, _, err := c.Children(inbox(creator))
-		return (err == nil || errors.Is(err, zk.ErrNoNode)) && len(names) == 0
-	})
+	awaitEmptyInbox(t, c, creator) // when the asker's session is over
 	farLink.Heal()
 	await(t, "the creator is back", func() bool {
 		out, err := creator.Guard(ctx, guardOf("m", "a", longLease))
@@ -275,42 +207,9 @@ func TestRenewalElsewhereMayShortenTheLease(t *testing.T) {
 	one := open(t, Options{Servers: srv.Addr})
 	two := open(t, Options{Servers: srv.Addr})
 	take(t, one, "m", "x", time.Hour)
-	_, woken := block(t, one, "m", "y", longLease)
-	if out, err := two.Guard(ctx, guardOf("m", "x", 500*time.Millisecond)); err != nil || out.Status != simba.StatusRenewed {
-		t.Fatalf("GUARD at the other server: %+v, %v; want renewed", out, err)
-	}
-	woken.await(t)
-}
-
-func TestTenureGrantedElsewhereIsKnownHere(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	here := open(t, Options{Servers: srv.Addr})
-	there := open(t, Options{Servers: srv.Addr})
-	for name, use := range map[string]func(mutex string, token uint64) bool{
-		"guarded": func(mutex string, token uint64) bool {
-			r := guardOf(mutex, "x", longLease)
-			r.Token = token
-			out, err := here.Guard(ctx, r)
-			return err == nil && out.Status == simba.StatusRenewed && out.Token == token
-		},
-		"released": func(mutex string, token uint64) bool {
-			ok, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "x", Token: token})
-			return err == nil && ok
-		},
-		"released-without-a-token": func(mutex string, _ uint64) bool {
-			ok, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: mutex, Contender: "x"})
-			return err == nil && ok
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			take(t, here, name, "x", longLease)
-			giveUp(t, there, name, "x")
-			now := take(t, there, name, "x", longLease)
-			if !use(name, now.Token) {
-				t.Error("the server here refused a request of the owner x")
-			}
-		})
-	}
+	y := block(t, one, "m", "y", longLease)
+	renew(t, two, "m", "x", 500*time.Millisecond)
+	y.Granted(t)
 }
 
 func TestSessionBoundElsewhereEndsOnlyItsOwnLease(t *testing.T) {
@@ -345,9 +244,7 @@ func TestSubscriberElsewhereGetsTheReservation(t *testing.T) {
 	channel := simba.ContenderChannel("m", "b")
 	heard := newBroker(channel)
 	two := open(t, Options{Servers: srv.Addr, QueueGrace: time.Minute, HandoffWindow: time.Minute, Notices: heard})
-	if _, err := two.Subscribed(ctx, channel, false); err != nil {
-		t.Fatal(err)
-	}
+	subscribe(t, two, channel)
 	take(t, one, "m", "a", longLease)
 	acquire(t, one, "m", "b", longLease) // b polls at the one server, and subscribes at the other
 	block(t, one, "m", "c", longLease)
@@ -369,17 +266,14 @@ func TestMovedWaiterThatLeavesDelaysNobody(t *testing.T) {
 	for _, why := range []simba.EndReason{simba.EndGone, simba.EndTimeout} {
 		m := fmt.Sprint("m", why)
 		take(t, one, m, "o", longLease)
-		first, _ := block(t, one, m, "x", time.Hour)
-		second, _ := block(t, two, m, "x", time.Hour)
-		if _, err := first.End(simba.EndGone); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := second.End(why); err != nil {
-			t.Fatal(err)
-		}
-		_, woken := block(t, one, m, "z", longLease)
+		first, second := block(t, one, m, "x", time.Hour), block(t, two, m, "x", time.Hour)
+		_, err := first.Ticket.End(simba.EndGone)
+		must(t, err)
+		_, err = second.Ticket.End(why)
+		must(t, err)
+		z := block(t, one, m, "z", longLease)
 		giveUp(t, one, m, "o")
-		woken.await(t)
+		z.Granted(t)
 	}
 }
 
@@ -390,27 +284,24 @@ func TestWaiterElsewhereGetsOnlyALeaseThatTheCreatorKeeps(t *testing.T) {
 	near := open(t, Options{Servers: srv.Addr, QueueGrace: 5 * time.Second})
 	far := open(t, Options{Servers: link.Addr(), QueueGrace: 5 * time.Second})
 	take(t, near, "m", "o", longLease)
-	first, _ := block(t, near, "m", "x", ttl)
-	if _, err := first.End(simba.EndGone); err != nil {
-		t.Fatal(err)
-	}
-	second, woken := block(t, far, "m", "x", ttl)
-	_, after := block(t, near, "m", "z", longLease)
+	_, err := block(t, near, "m", "x", ttl).Ticket.End(simba.EndGone)
+	must(t, err)
+	second, after := block(t, far, "m", "x", ttl), block(t, near, "m", "z", longLease)
 	link.Delay(50 * time.Millisecond)
 	giveUp(t, near, "m", "o")
 	select {
-	case <-woken:
-	case <-after:
+	case <-second.Woken:
+	case <-after.Woken:
 		t.Fatal("z got the mutex before x, which waited first")
 	case <-time.After(patience):
 		t.Fatal("nobody got the mutex")
 	}
-	out, err := second.End(simba.EndWoken)
+	out, err := second.Ticket.End(simba.EndWoken)
 	answered := time.Now()
 	if err != nil || out.Status != simba.StatusAcquired {
 		t.Fatalf("the end of x's wait: %+v, %v; want acquired", out, err)
 	}
-	after.await(t)
+	after.Granted(t)
 	if left := out.TTL - time.Since(answered); left > 3*time.Millisecond {
 		t.Errorf("z owns the mutex, but x's reply gives x another %v", left)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
@@ -78,7 +79,7 @@ func (r *roamer) tryOnce() {
 
 func (r *roamer) acquire() (simba.Outcome, error) {
 	q := simba.AcquireRequest{Mutex: r.mutex, Contender: r.id, TTL: longLease}
-	w := newWaiter()
+	w := conformance.NewBlocked()
 	switch rand.N(4) {
 	case 0:
 		q.NoQueue = true
@@ -92,7 +93,7 @@ func (r *roamer) acquire() (simba.Outcome, error) {
 	}
 	why := simba.EndWoken
 	select {
-	case <-w:
+	case <-w.Woken:
 	case <-time.After(rand.N(30 * time.Millisecond)):
 		why = []simba.EndReason{simba.EndTimeout, simba.EndLeft, simba.EndGone}[rand.N(3)]
 	}

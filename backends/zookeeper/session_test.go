@@ -1,7 +1,6 @@
 package zookeeper
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,8 +12,6 @@ import (
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
-func newBroker(channels ...string) *conformance.Broker { return conformance.NewBroker(channels...) }
-
 func lastEvent(b *Backend, mutex string) (e simba.Event) {
 	events, _, err := b.History(ctx, simba.HistoryRequest{Mutex: mutex, Count: 1})
 	if err == nil && len(events) == 1 {
@@ -24,14 +21,11 @@ func lastEvent(b *Backend, mutex string) (e simba.Event) {
 }
 
 func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: time.Second})
-	near := open(t, Options{Servers: srv.Addr})
+	_, link, far, near := apart(t, Options{SessionTimeout: 2 * time.Second, Timeout: time.Second}, Options{})
 	take(t, far, "m", "a", time.Minute)
-	_, woken := block(t, near, "m", "b", time.Minute)
+	b := block(t, near, "m", "b", time.Minute)
 	link.Blackhole()
-	woken.await(t)
+	b.Granted(t)
 	if far.slotOf("m").session.alive() {
 		t.Error("b owns the mutex, but a's server has not given its session up")
 	}
@@ -47,55 +41,14 @@ func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
 	}
 }
 
-func TestEndsArePublishedWhenTheSessionIsOver(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr(), SessionTimeout: 8 * time.Second, Timeout: time.Second})
-	near := open(t, Options{Servers: srv.Addr})
-	a := take(t, far, "m", "a", time.Minute)
-	link.Blackhole()
-	await(t, "the session is given up", func() bool { return !far.slotOf("m").session.alive() })
-	// The ensemble has not ended the session yet.
-	if owner, _, err := near.Owner(ctx, "m"); err != nil || owner.Owner != "a" || owner.Token != a.Token {
-		t.Fatalf("OWNER at the other server: %+v, %v; want a with the same token", owner, err)
-	}
-	if e := lastEvent(far, "m"); e.Kind != simba.EventAcquired {
-		t.Errorf("the last event of a session that may still live: %+v; want acquired", e)
-	}
-	link.Heal()
-	await(t, "the server is back", func() bool {
-		out, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
-		if err != nil {
-			unavailable(t, err)
-			return false
-		}
-		if out.Status != simba.StatusLost || out.Owner != "" {
-			t.Errorf("GUARD of a after its session was lost: %+v; want lost without an owner", out)
-		}
-		return true
-	})
-	if out, err := near.Guard(ctx, guardOf("m", "a", time.Minute)); err != nil || out.Status != simba.StatusLost {
-		t.Errorf("GUARD of a at the other server, after a reply of status lost: %+v, %v; want lost", out, err)
-	}
-	if e := lastEvent(far, "m"); e.Kind != simba.EventExpired {
-		t.Errorf("the last event after the session: %+v; want expired", e)
-	}
-	take(t, far, "m", "b", time.Minute)
-}
-
 func TestWaitersSurviveALostSessionInOrder(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr(), SessionTimeout: time.Second, Timeout: time.Second})
-	near := open(t, Options{Servers: srv.Addr})
+	_, link, far, near := apart(t, Options{SessionTimeout: time.Second, Timeout: time.Second}, Options{})
 	take(t, near, "m", "a", time.Minute)
 	var names []string
-	var tickets []simba.Ticket
-	var woken []waiter
+	var waits []*conformance.Blocked
 	for i := range 5 {
 		names = append(names, fmt.Sprint("b", 9-i))
-		ticket, w := block(t, far, "m", names[i], time.Minute)
-		tickets, woken = append(tickets, ticket), append(woken, w)
+		waits = append(waits, block(t, far, "m", names[i], time.Minute))
 	}
 	queue := func() (list []string) {
 		q, _, _ := near.Queue(ctx, "m", 10)
@@ -109,10 +62,7 @@ func TestWaitersSurviveALostSessionInOrder(t *testing.T) {
 	link.Heal()
 	await(t, "the waiters have new nodes, in order", func() bool { return slices.Equal(queue(), names) })
 	giveUp(t, near, "m", "a")
-	woken[0].await(t)
-	if out, err := tickets[0].End(simba.EndWoken); err != nil || out.Status != simba.StatusAcquired {
-		t.Errorf("the end of the first wait: %+v, %v; want acquired", out, err)
-	}
+	waits[0].Granted(t)
 }
 
 func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
@@ -121,9 +71,7 @@ func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 	heard := newBroker(mutex, own)
 	b := open(t, Options{Servers: srv.Addr, Notices: heard, SessionTimeout: 4 * time.Second, Timeout: 4 * time.Second})
 	for _, channel := range []string{mutex, own} {
-		if _, err := b.Subscribed(ctx, channel, false); err != nil {
-			t.Fatal(err)
-		}
+		subscribe(t, b, channel)
 	}
 	take(t, b, "m", "a", time.Hour)
 	if out := acquire(t, b, "m", "b", time.Hour); out.Status != simba.StatusQueued {
@@ -142,30 +90,8 @@ func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 	take(t, b, "m", "b", time.Hour)
 }
 
-func TestLostReplyLeavesNoNode(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	b := open(t, Options{Servers: link.Addr()})
-	c := raw(t, srv.Addr)
-	take(t, b, "lost", "x", time.Minute) // now the mutex's node exists
-	giveUp(t, b, "lost", "x")
-	link.DropReplies()
-	soon, cancel := context.WithTimeout(ctx, time.Second)
-	defer cancel()
-	_, _, err := b.Acquire(soon, simba.AcquireRequest{Mutex: "lost", Contender: "a", TTL: time.Minute})
-	unavailable(t, err)
-	link.Heal()
-	await(t, "the node is deleted", func() bool {
-		names, _, err := c.Children("/simba/lost")
-		return (err != nil || len(names) == 0) && len(leases(t, c)) == 0
-	})
-}
-
 func TestUnansweredAcquireIsUndoneBeforeTheNextOne(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr(), Timeout: time.Second})
-	near := open(t, Options{Servers: srv.Addr})
+	srv, link, far, near := apart(t, Options{Timeout: time.Second}, Options{})
 	take(t, near, "m", "w", longLease)
 	giveUp(t, near, "m", "w")
 	link.DropReplies()
@@ -181,13 +107,15 @@ func TestUnansweredAcquireIsUndoneBeforeTheNextOne(t *testing.T) {
 	if o, _, err := far.Owner(ctx, "m"); err != nil || o.Token != x.Token {
 		t.Errorf("OWNER at x's first server: %+v, %v; want the tenure %+v", o, err, x)
 	}
+	c := raw(t, srv.Addr)
+	await(t, "only the nodes of x's tenure are left", func() bool {
+		names, _, err := c.Children("/simba/m")
+		return err == nil && len(names) == 1 && len(leases(t, c)) == 1
+	})
 }
 
 func TestUnansweredRenewalIsCounted(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	far := open(t, Options{Servers: link.Addr(), Timeout: time.Second})
-	near := open(t, Options{Servers: srv.Addr})
+	_, link, far, near := apart(t, Options{Timeout: time.Second}, Options{})
 	a := take(t, far, "m", "a", 1500*time.Millisecond)
 	link.DropReplies()
 	_, err := far.Guard(ctx, guardOf("m", "a", longLease))
@@ -263,12 +191,12 @@ func TestDeletingANodeByHandEndsTheLease(t *testing.T) {
 	b := open(t, Options{Servers: srv.Addr})
 	c := raw(t, srv.Addr)
 	take(t, b, "m", "a", time.Minute)
-	_, woken := block(t, b, "m", "b", time.Minute)
+	w := block(t, b, "m", "b", time.Minute)
 	names, _, err := c.Children("/simba/m")
 	must(t, err)
 	first := slices.MinFunc(names, func(a, b string) int { return strings.Compare(a[len(a)-10:], b[len(b)-10:]) })
 	must(t, c.Delete("/simba/m/"+first, -1))
-	woken.await(t)
+	w.Granted(t)
 	out, err := b.Guard(ctx, guardOf("m", "a", time.Minute))
 	if err != nil || out.Status != simba.StatusLost || out.Owner != "b" {
 		t.Errorf("GUARD of a: %+v, %v; want lost with b as the owner", out, err)
@@ -287,9 +215,7 @@ func TestUnreadableLeaseNodeOfTheOwnerIsWrittenAgain(t *testing.T) {
 	if o, _, err := other.Owner(ctx, "m"); err != nil || o.Owner != "a" || o.Token != a.Token {
 		t.Errorf("OWNER at another server: %+v, %v; want a", o, err)
 	}
-	if out, err := b.Guard(ctx, guardOf("m", "a", longLease)); err != nil || out.Status != simba.StatusRenewed {
-		t.Errorf("GUARD of the owner: %+v, %v; want renewed", out, err)
-	}
+	renew(t, b, "m", "a", longLease)
 	if o, _, err := other.Owner(ctx, "m"); err != nil || o.TTLAt-o.AcquiredAt != longLease.Milliseconds() {
 		t.Errorf("OWNER after the renewal: %+v, %v; want the windows", o, err)
 	}

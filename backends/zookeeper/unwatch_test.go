@@ -9,25 +9,19 @@ import (
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
-// stubNotices is a simba.Notices with subscribers of mutex m and of every pattern.
-type stubNotices struct{}
+// patternSubscriber has a subscriber of every pattern.
+type patternSubscriber struct{ *conformance.Broker }
 
-func (stubNotices) Publish(string, string) int     { return 1 }
-func (stubNotices) Subscribed(channel string) bool { return channel == "simba:{m}" }
-func (stubNotices) SubscribedPattern(string) bool  { return true }
-func (stubNotices) Any() bool                      { return true }
+func (patternSubscriber) SubscribedPattern(string) bool { return true }
+func (patternSubscriber) Any() bool                     { return true }
 
 func TestDeletedMutexIsNotWatched(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	b := open(t, Options{Servers: srv.Addr, Notices: stubNotices{}})
+	b := open(t, Options{Servers: srv.Addr, Notices: patternSubscriber{newBroker("simba:{m}")}})
 	for i := range 100 {
-		if _, err := b.Subscribed(ctx, fmt.Sprintf("simba:{m}:c%d", i), false); err != nil {
-			t.Fatal(err)
-		}
+		subscribe(t, b, fmt.Sprintf("simba:{m}:c%d", i))
 	}
-	if _, err := b.Subscribed(ctx, "simba:*", true); err != nil {
-		t.Fatal(err)
-	}
+	subscribe(t, b, "simba:*")
 	for i := range 100 {
 		m := fmt.Sprintf("job-%d", i)
 		take(t, b, m, "a", time.Minute)
@@ -41,20 +35,12 @@ func TestDeletedMutexIsNotWatched(t *testing.T) {
 	})
 }
 
-// patternSubscriber has a subscriber of every pattern.
-type patternSubscriber struct{ *conformance.Broker }
-
-func (patternSubscriber) SubscribedPattern(string) bool { return true }
-func (patternSubscriber) Any() bool                     { return true }
-
 // The watcher of a pattern does not watch for the creation of each mutex.
 func TestPatternSubscriberSeesARecreatedMutex(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	heard := patternSubscriber{newBroker()}
 	one, two := open(t, Options{Servers: srv.Addr, Notices: heard}), open(t, Options{Servers: srv.Addr})
-	if _, err := one.Subscribed(ctx, "simba:*", true); err != nil {
-		t.Fatal(err)
-	}
+	subscribe(t, one, "simba:*")
 	c := raw(t, srv.Addr)
 	for i := range 3 {
 		take(t, two, "m", "a", time.Minute)
