@@ -7,6 +7,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
+	"github.com/simba-resp/simba-resp/tests/simbatest"
 )
 
 type subscription struct {
@@ -73,7 +74,7 @@ var noticeRules = []rule{
 	{"a new tenure is announced once", nil, func(m *meeting) {
 		server, store := m.subscribe(m.rdb, seeds.Lease(m.mutex)), m.subscribe(m.store, seeds.Lease(m.mutex))
 		m.must(m.owns(m.jvm("jvm")).end(m.ctx))
-		m.until("the server has seen the release", func() bool {
+		simbatest.Await(m, "the server has seen the release", func() bool {
 			o, err := record(m.ctx, m.rdb, "simba.owner", m.mutex)
 			return err == nil && o == nil
 		})

@@ -30,7 +30,7 @@ func (m *meeting) wakesTheirs(end ...any) {
 	m.takes("ours")
 	k := m.queues(m.jvm("jvm"))
 	is(m, m.rdb, int64(1), end...)
-	m.comes("their waiter owns it", k)
+	comes(m, "their waiter owns it", k)
 }
 
 var handoverRules = []rule{
@@ -39,7 +39,7 @@ var handoverRules = []rule{
 		w := m.waits("ours")
 		m.awaitFirstRead()
 		m.must(k.end(m.ctx))
-		m.comes("our waiter owns it", w)
+		comes(m, "our waiter owns it", w)
 	}},
 	{"their release grants five waiters of ours in order", nil, func(m *meeting) {
 		k := m.owns(m.jvm("jvm"))
@@ -73,7 +73,7 @@ var handoverRules = []rule{
 		}
 		k := m.queues(m.jvm("jvm"))
 		rdb.Close()
-		m.comes("their waiter owns it", k)
+		comes(m, "their waiter owns it", k)
 	}},
 	{"the end of our reservation wakes their waiter", nil, func(m *meeting) {
 		m.takes("ours")
@@ -91,7 +91,7 @@ var handoverRules = []rule{
 		if m.gen.Queues { // Simba 3.2 and later may ignore the reservation
 			notices.await("released@@ours")
 		}
-		m.comes("their waiter owns it", k)
+		comes(m, "their waiter owns it", k)
 	}},
 	{"their release wakes their waiter beside our subscriber", nil, func(m *meeting) {
 		m.subscribe(m.rdb, seeds.Lease(m.mutex))
@@ -99,7 +99,7 @@ var handoverRules = []rule{
 		w := m.queues(m.jvm("jvm1"))
 		m.awaitFirstRead()
 		m.must(k.end(m.ctx))
-		m.comes("their waiter owns it", w)
+		comes(m, "their waiter owns it", w)
 	}},
 	{"the end of their lease grants our waiter", nil, func(m *meeting) {
 		k := m.owns(m.jvm("jvm"))
@@ -107,7 +107,7 @@ var handoverRules = []rule{
 		k.lease = 500
 		m.must(k.guard(m.ctx))
 		w := m.waits("ours")
-		m.comes("our waiter owns it", w)
+		comes(m, "our waiter owns it", w)
 		if next := m.owner("ours"); next <= token {
 			m.Errorf("our token is %d, want more than %d, the token of the earlier tenure", next, token)
 		}
@@ -124,7 +124,7 @@ var handoverRules = []rule{
 		w := m.waits("ours")
 		m.awaitFirstRead()
 		m.must(k.end(m.ctx))
-		m.comes("our waiter owns it", w)
+		comes(m, "our waiter owns it", w)
 	}},
 	{"a release announced to a dead contender of theirs wakes one of a generation without a queue", queuing, func(m *meeting) {
 		m.subscribe(m.rdb, seeds.Lease(m.mutex))
@@ -135,7 +135,7 @@ var handoverRules = []rule{
 		w := m.queues(m.jvmOf(seeds.Simba33, "jvm2"))
 		m.awaitFirstRead()
 		m.must(k.end(m.ctx))
-		m.comes("their new waiter owns it", w)
+		comes(m, "their new waiter owns it", w)
 	}},
 	{"their notified contender that is overtaken is queued again", queuing, func(m *meeting) {
 		m.subscribe(m.rdb, seeds.Lease(m.mutex))
@@ -144,8 +144,8 @@ var handoverRules = []rule{
 		m.awaitFirstRead()
 		// A pipeline, so that no other client acquires the mutex between the two commands.
 		_, err := m.store.Pipelined(m.ctx, func(p redis.Pipeliner) error {
-			p.Eval(m.ctx, k.gen.Release.Source, k.gen.Release.Keys(m.mutex), k.id)
-			p.Eval(m.ctx, barger.gen.Acquire.Source, barger.gen.Acquire.Keys(m.mutex), barger.id, barger.lease)
+			k.Send(m.ctx, p, k.Of.Release)
+			barger.Send(m.ctx, p, barger.Of.Acquire, barger.lease)
 			return nil
 		})
 		m.must(err)
@@ -154,7 +154,7 @@ var handoverRules = []rule{
 		if m.at.engine != "embedded" {
 			m.must(barger.end(m.ctx))
 		}
-		m.comes("their waiter owns it", w)
+		comes(m, "their waiter owns it", w)
 	}},
 	{"a dead contender of theirs keeps its queue entry when our waiter is granted", queuing, func(m *meeting) {
 		m.takes("ours")
@@ -164,7 +164,7 @@ var handoverRules = []rule{
 		}
 		w := m.waits("waits")
 		is(m, m.rdb, int64(1), "simba.release", m.mutex, "ours")
-		m.comes("our waiter owns it", w)
+		comes(m, "our waiter owns it", w)
 		if _, err := m.store.ZScore(m.ctx, seeds.Queue(m.mutex), "dead").Result(); err != nil {
 			m.Errorf("ZSCORE of the dead contender returns the error %v, want its queue entry", err)
 		}

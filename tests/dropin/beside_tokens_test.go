@@ -41,12 +41,12 @@ var tokenRules = []rule{
 	{"their scripts return our token", fencing, func(m *meeting) {
 		token := m.takes("ours")
 		k := m.jvm("jvm")
-		owner, _, last, err := k.state(m.ctx, k.gen.Acquire)
+		owner, _, last, err := k.state(m.ctx, k.Of.Acquire)
 		m.must(err)
 		if owner != "ours" || last != token {
 			m.Errorf("their acquire script returns the owner %s with token %d, want ours with %d", owner, last, token)
 		}
-		if owner, _, last, err = k.state(m.ctx, k.gen.Guard); err != nil || owner != "ours" || last != token {
+		if owner, _, last, err = k.state(m.ctx, k.Of.Guard); err != nil || owner != "ours" || last != token {
 			m.Errorf("their guard script returns the owner %s with token %d, %v, want ours with %d", owner, last, err, token)
 		}
 	}},

@@ -104,7 +104,7 @@ func newContestAt(t *testing.T, at *site, mutex string) *contest {
 	t.Helper()
 	return &contest{
 		t: t, at: at, server: at.servers[0], mutex: mutex, rdb: connect(t, at.servers[0]),
-		patience: simbatest.Patience,
+		patience: simbatest.Patience, noted: notes{t: t, broken: make(map[string]int)},
 	}
 }
 
@@ -215,10 +215,9 @@ func (c *contest) end() {
 	c.running.Wait()
 	c.noted.neverTwo(c.at.engine)
 	if !c.unchecked {
-		c.noted.history(c.t, c.rdb, c.at.engine, c.mutex)
+		c.noted.history(c.rdb, c.at.engine, c.mutex)
 	}
 	c.t.Logf("tenures: %v", c.noted.count())
-	c.noted.report(c.t)
 }
 
 // simba is a contender that uses SIMBA.ACQUIRE.

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -55,11 +54,7 @@ func TestAKilledServerKeepsAllOrNothingOfAScript(t *testing.T) {
 			rdb := connect(t, s)
 			running.Go(func() { w.run(t.Context(), rdb) })
 		}
-		for end := time.Now().Add(simbatest.Patience); all[0].done.Load() < goOn; time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
-				t.Fatalf("the server replies to no further script; the last reply was to number %d", all[0].done.Load())
-			}
-		}
+		simbatest.Await(t, "the server replies to further scripts", func() bool { return all[0].done.Load() >= goOn })
 		s.Kill()
 		running.Wait()
 		s.Start()

@@ -74,8 +74,8 @@ func (m *meeting) owns(k *jvm) *jvm {
 	m.Helper()
 	owner, _, err := k.try(m.ctx)
 	m.must(err)
-	if owner != k.id {
-		m.Fatalf("%s cannot acquire a free mutex: the script returns the owner %q", k.id, owner)
+	if owner != k.ID {
+		m.Fatalf("%s cannot acquire a free mutex: the script returns the owner %q", k.ID, owner)
 	}
 	return k
 }
@@ -94,7 +94,7 @@ func (m *meeting) queues(k *jvm) (owns <-chan error) {
 		})
 		got <- err
 	})
-	m.comes("the contender "+k.id+" of Simba waits", waiting)
+	comes(m, "the contender "+k.ID+" of Simba waits", waiting)
 	return got
 }
 
@@ -126,7 +126,7 @@ func (m *meeting) waits(id string) (owns <-chan uint64) {
 		}
 		got <- uint64(o.Number("token"))
 	})
-	m.until(id+" is in the queue", func() bool {
+	simbatest.Await(m, id+" is in the queue", func() bool {
 		if len(got) > 0 {
 			return true
 		}
@@ -139,51 +139,20 @@ func (m *meeting) waits(id string) (owns <-chan uint64) {
 	return got
 }
 
-func (m *meeting) until(what string, is func() bool) {
-	m.Helper()
-	for end := time.Now().Add(simbatest.Patience); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			m.Fatalf("after %v still not true: %s", simbatest.Patience, what)
-		}
-	}
-}
-
 // awaitFirstRead waits until a server has read the mutex for a new waiter. Otherwise this read, and
 // not a notice, might reveal the next change.
 func (m *meeting) awaitFirstRead() { time.Sleep(500 * time.Millisecond) }
 
-// comes fails the test unless the channel gets a value within the time soon. The text what
-// describes the value.
-func (m *meeting) comes(what string, happens any) {
+// comes fails the test unless the channel gets a value within the time soon, and the value is no
+// error. The text what describes the value.
+func comes[T any](m *meeting, what string, happens <-chan T) {
 	m.Helper()
-	late := time.After(soon)
-	var ok bool
-	switch c := happens.(type) {
-	case <-chan error:
-		select {
-		case err := <-c:
-			if err != nil {
-				m.Fatalf("%s: %v", what, err)
-			}
-			ok = true
-		case <-late:
+	select {
+	case v := <-happens:
+		if err, failed := any(v).(error); failed {
+			m.Fatalf("%s: %v", what, err)
 		}
-	case <-chan uint64:
-		select {
-		case <-c:
-			ok = true
-		case <-late:
-		}
-	case chan bool:
-		select {
-		case <-c:
-			ok = true
-		case <-late:
-		}
-	default:
-		panic(fmt.Sprintf("%T", happens))
-	}
-	if !ok {
+	case <-time.After(soon):
 		o, _ := record(m.ctx, m.rdb, "simba.owner", m.mutex)
 		q, _ := m.rdb.Do(m.ctx, "simba.queue", m.mutex).Slice()
 		key, _ := m.store.Get(m.ctx, seeds.Lease(m.mutex)).Result()
@@ -214,7 +183,7 @@ func (m *meeting) inOrder(all []<-chan uint64) {
 	m.Helper()
 	var last uint64
 	for i, w := range all {
-		m.comes(fmt.Sprintf("waiter %d owns it", i), w)
+		comes(m, fmt.Sprintf("waiter %d owns it", i), w)
 		token := m.owner(fmt.Sprint("ours", i))
 		if token <= last {
 			m.Errorf("waiter %d has token %d, want more than %d", i, token, last)

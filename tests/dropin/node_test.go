@@ -19,18 +19,15 @@ import (
 // nodeRounds is how often each of the three workers of a program acquires the mutex.
 const nodeRounds = 10
 
-func TestLockFunctionsForNodeContendWithSimbaAcquire(t *testing.T) {
+// Two processes of a program in nodejs/ contend with two clients that use SIMBA.ACQUIRE. The program
+// document.mjs has lock functions from a web page, redlock.mjs the npm package.
+func TestNodeLocksContendWithSimbaAcquire(t *testing.T) {
 	t.Parallel()
-	contendWithNode(t, "document.mjs")
+	for _, program := range []string{"document.mjs", "redlock.mjs"} {
+		t.Run(program, func(t *testing.T) { contendWithNode(t, program) })
+	}
 }
 
-func TestTheNpmPackageRedlockContendsWithSimbaAcquire(t *testing.T) {
-	t.Parallel()
-	contendWithNode(t, "redlock.mjs")
-}
-
-// contendWithNode lets two processes of a program in nodejs/ contend with two clients that use
-// SIMBA.ACQUIRE.
 func contendWithNode(t *testing.T, program string) {
 	t.Helper()
 	dir := nodePrograms(t)

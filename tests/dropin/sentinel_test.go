@@ -188,23 +188,14 @@ func TestSentinelClientsFindEachLeader(t *testing.T) {
 	}
 	for range 2 {
 		leader, _ := leads(t, all)
-		killed := time.Now()
 		leader.Kill()
 		rest := slices.DeleteFunc(slices.Clone(all), func(s *simbatest.Server) bool { return s == leader })
-		next, served := leads(t, rest)
-		t.Logf("%s serves %v after the end of %s", next.Member(), served.Sub(killed), leader.Member())
+		_, served := leads(t, rest)
 		for _, c := range clients {
 			s := c.first(t, served)
 			if took := s.to.Sub(s.from); s.result != "ok" || took > need.AtMost(time.Second) {
 				t.Errorf("%s: the first request after the new leader serves takes %v: %s", c.library, took, s.result)
 			}
-			failed := make(map[string]int)
-			for _, e := range c.requests(killed) {
-				if e.result != "ok" && e.from.Before(served) {
-					failed[e.result]++
-				}
-			}
-			t.Logf("%s: succeeds %v after the new leader serves, in %v; errors before: %v", c.library, s.to.Sub(served), s.to.Sub(s.from), failed)
 			if now := owner(c); now != tokens[c.library] {
 				t.Errorf("%s: the lock's token was %d, now it is %d", c.library, tokens[c.library], now)
 			}

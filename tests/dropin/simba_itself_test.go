@@ -1,7 +1,6 @@
 package dropin
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -55,76 +55,41 @@ var errGone = errors.New("the JVM has ended")
 
 // simbaProcess is a JVM with contenders of Simba's own Redis backend: see jvm/SimbaItself.java.
 type simbaProcess struct {
-	cmd  *exec.Cmd
-	in   io.WriteCloser
-	gone chan struct{} // closed when the process has ended
-
-	mu    sync.Mutex             // protects the next fields
-	lines map[string]chan string // output of the process, by contender
+	*simbatest.Process
+	in io.Writer
 }
 
-func startSimba(path, addr string) (*simbaProcess, error) {
+func startSimba(t testing.TB, path, addr string) *simbaProcess {
+	t.Helper()
 	host, port, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil, err
-	}
-	p := &simbaProcess{gone: make(chan struct{}), lines: make(map[string]chan string)}
-	p.cmd = exec.Command("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path, "SimbaItself",
+	simbatest.Must(t, err)
+	cmd := exec.Command("java", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", path, "SimbaItself",
 		host, port, fmt.Sprint(itselfTTL.Milliseconds()), fmt.Sprint(itselfTransition.Milliseconds()))
-	p.cmd.Stderr = os.Stderr
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	err = simbatest.StartCmd(p.cmd, func() {
-		defer close(p.gone)
-		for lines := bufio.NewScanner(out); lines.Scan(); {
-			what, rest, _ := strings.Cut(lines.Text(), " ")
-			id, rest, _ := strings.Cut(rest, " ")
-			p.linesOf(id) <- strings.TrimSpace(what + " " + rest)
-		}
-		_ = p.cmd.Wait() // an error is normal: the test kills the process
-	})
-	return p, err
-}
-
-func (p *simbaProcess) linesOf(id string) chan string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.lines[id] == nil {
-		p.lines[id] = make(chan string, 10_000)
-	}
-	return p.lines[id]
-}
-
-// kill kills the process and returns when it has ended.
-func (p *simbaProcess) kill() {
-	_ = p.cmd.Process.Kill() // fails only if the process has ended
-	<-p.gone
+	in, err := cmd.StdinPipe()
+	simbatest.Must(t, err)
+	return &simbaProcess{simbatest.RunCmd(t, cmd), in}
 }
 
 func (p *simbaProcess) send(format string, args ...any) {
 	fmt.Fprintf(p.in, format+"\n", args...) // after an error, await returns errGone
 }
 
-// await reads the lines about a contender until one equals what.
-func (p *simbaProcess) await(ctx context.Context, id, what string) error {
-	for {
+// await waits until the process prints a line.
+func (p *simbaProcess) await(ctx context.Context, format string, args ...any) error {
+	for line := fmt.Sprintf("\n"+format+"\n", args...); ; {
+		out := "\n" + p.Output() + "\n"
+		switch {
+		case strings.Contains(out, line):
+			return nil
+		case strings.Contains(out, "FAILED "):
+			return errors.New(out)
+		}
 		select {
-		case got := <-p.linesOf(id):
-			if got == what {
-				return nil
-			}
-			if strings.HasPrefix(got, "FAILED") {
-				return errors.New(id + ": " + got)
-			}
-		case <-p.gone:
+		case <-p.Exited():
 			return errGone
 		case <-ctx.Done():
-			return fmt.Errorf("the JVM prints no line %q for %s: %w", what, id, ctx.Err())
+			return fmt.Errorf("the JVM does not print %q: %w", line, ctx.Err())
+		case <-time.After(5 * time.Millisecond):
 		}
 	}
 }
@@ -132,13 +97,14 @@ func (p *simbaProcess) await(ctx context.Context, id, what string) error {
 // simbaItself is a contender of Simba's own backend in a JVM of its own. After a kill it starts
 // another JVM, with another contender id.
 type simbaItself struct {
+	t                       testing.TB
 	path, addr, mutex, name string
+	killNext                atomic.Bool // the next acquire kills the process when the contender owns the mutex
 
-	mu       sync.Mutex // protects p to killNext
-	p        *simbaProcess
-	id       string // the contender's id in p
-	kills    int
-	killNext bool // the next acquire kills the process when the contender owns the mutex
+	mu    sync.Mutex // protects p, id and kills
+	p     *simbaProcess
+	id    string // the contender's id in p
+	kills int
 
 	// Only the contender's goroutine uses the fields below.
 	owner  *simbaProcess // the process of its last tenure
@@ -159,11 +125,8 @@ func (k *simbaItself) alive(ctx context.Context) (p *simbaProcess, id string, er
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.p == nil {
-		if p, err = startSimba(k.path, k.addr); err != nil {
-			return nil, "", err
-		}
-		k.p, k.id = p, fmt.Sprint(k.name, "-", k.kills)
-		if err := p.await(ctx, "0", "READY"); err != nil {
+		k.p, k.id = startSimba(k.t, k.path, k.addr), fmt.Sprint(k.name, "-", k.kills)
+		if err := k.p.await(ctx, "READY 0"); err != nil {
 			return nil, "", err
 		}
 	}
@@ -174,24 +137,10 @@ func (k *simbaItself) kill() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.p != nil {
-		k.p.kill()
+		k.p.Kill()
 		k.p = nil
 		k.kills++
 	}
-}
-
-func (k *simbaItself) killAsOwner() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.killNext = true
-}
-
-func (k *simbaItself) takeKillNext() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	was := k.killNext
-	k.killNext = false
-	return was
 }
 
 func (k *simbaItself) acquire(ctx context.Context) (string, error) {
@@ -202,10 +151,10 @@ func (k *simbaItself) acquire(ctx context.Context) (string, error) {
 		}
 		k.rounds++
 		p.send("start %s %s %d", id, k.mutex, k.rounds)
-		if err = p.await(ctx, id, fmt.Sprint("ACQUIRED ", k.rounds)); errors.Is(err, errGone) {
+		if err = p.await(ctx, "ACQUIRED %s %d", id, k.rounds); errors.Is(err, errGone) {
 			continue
 		}
-		if k.owner = p; err == nil && k.takeKillNext() {
+		if k.owner = p; err == nil && k.killNext.Swap(false) {
 			k.kill()
 		}
 		return id, err
@@ -217,8 +166,8 @@ func (k *simbaItself) release(ctx context.Context) error {
 	if err != nil || p != k.owner {
 		return err // the owner was killed, so its lease ends by itself
 	}
-	p.send("stop %s", id)
-	if err = p.await(ctx, id, "STOPPED"); errors.Is(err, errGone) {
+	p.send("stop %s %d", id, k.rounds)
+	if err = p.await(ctx, "STOPPED %s %d", id, k.rounds); errors.Is(err, errGone) {
 		return nil
 	}
 	return err
@@ -248,7 +197,7 @@ func contendWithSimbaItself(c *contest, path string) {
 	var theirs []*simbaItself
 	var want []contender
 	for i := range 2 {
-		k := &simbaItself{path: path, addr: c.at.store, mutex: c.mutex, name: fmt.Sprint("jvm", i)}
+		k := &simbaItself{t: t, path: path, addr: c.at.store, mutex: c.mutex, name: fmt.Sprint("jvm", i)}
 		t.Cleanup(k.kill)
 		if _, _, err := k.alive(t.Context()); err != nil {
 			t.Fatal(err)
@@ -259,7 +208,7 @@ func contendWithSimbaItself(c *contest, path string) {
 	c.mix(want, pause, func() bool {
 		if next := (killed + 1) * changes / (kills + 1); killed < kills && c.noted.reached(next, 4) {
 			if k := theirs[killed%2]; killed/2%2 == 0 {
-				k.killAsOwner()
+				k.killNext.Store(true)
 			} else {
 				k.kill()
 			}
@@ -277,7 +226,6 @@ func contendWithSimbaItself(c *contest, path string) {
 			c.noted.breaks(noStarvation, "%s acquired the mutex after another contender only %d times", k.name, took[k.name])
 		}
 	}
-	c.noted.more = []string{allWays}
 	c.end()
 }
 

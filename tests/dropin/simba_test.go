@@ -3,7 +3,6 @@ package dropin
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,10 +16,9 @@ import (
 // that generation. It is subscribed only while it waits for or owns the mutex. Simba itself stays
 // subscribed from start to stop.
 type jvm struct {
-	rdb       *redis.Client
-	gen       seeds.Generation
-	mutex, id string
-	lease     int64 // both windows, in milliseconds
+	seeds.Contender
+	rdb   *redis.Client
+	lease int64 // both windows, in milliseconds
 
 	sub     *redis.PubSub // nil = not subscribed
 	notices <-chan *redis.Message
@@ -29,25 +27,21 @@ type jvm struct {
 
 func newJVM(t testing.TB, addr string, gen seeds.Generation, mutex, id string) *jvm {
 	t.Helper()
-	k := &jvm{rdb: connectTo(t, addr), gen: gen, mutex: mutex, id: id, lease: lease}
+	rdb := connectTo(t, addr)
+	k := &jvm{Contender: seeds.Contender{Client: rdb, Of: gen, Mutex: mutex, ID: id}, rdb: rdb, lease: lease}
 	t.Cleanup(k.unsubscribe)
 	return k
 }
 
 // subscribe subscribes to the contender's channels, unless it has done so.
-func (k *jvm) subscribe(ctx context.Context) error {
+func (k *jvm) subscribe(ctx context.Context) (err error) {
 	if k.sub != nil {
 		return nil
 	}
-	channels := k.gen.Channels(k.mutex, k.id)
-	k.sub = k.rdb.Subscribe(ctx, channels...)
-	for range channels {
-		if _, err := k.sub.Receive(ctx); err != nil {
-			return err
-		}
+	if k.sub, err = k.Subscribe(ctx); err == nil {
+		k.notices = k.sub.Channel(redis.WithChannelSize(100_000))
 	}
-	k.notices = k.sub.Channel(redis.WithChannelSize(100_000))
-	return nil
+	return err
 }
 
 func (k *jvm) unsubscribe() {
@@ -57,38 +51,13 @@ func (k *jvm) unsubscribe() {
 	}
 }
 
-// state runs the acquire or guard script, which returns the owner, the remaining time of its lease,
-// and its token.
 func (k *jvm) state(ctx context.Context, s seeds.Script) (owner string, left time.Duration, token uint64, err error) {
-	reply := k.rdb.Eval(ctx, s.Source, s.Keys(k.mutex), k.id, k.lease)
-	if k.gen.Queues {
-		text, err := reply.Text()
-		if err != nil {
-			return "", 0, 0, err
-		}
-		owner, rest, _ := strings.Cut(text, "@@")
-		if rest == "" {
-			return owner, 0, 0, nil
-		}
-		ms, err := strconv.ParseInt(rest, 10, 64)
-		return owner, time.Duration(ms) * time.Millisecond, 0, err
-	}
-	all, err := reply.Slice()
-	if err != nil {
-		return "", 0, 0, err
-	}
-	if len(all) != 3 {
-		return "", 0, 0, fmt.Errorf("the script returns %v, want 3 values", all)
-	}
-	owner, _ = all[0].(string)
-	ms, _ := all[1].(int64)
-	n, _ := all[2].(int64)
-	return owner, time.Duration(ms) * time.Millisecond, uint64(n), nil
+	return k.State(ctx, s, time.Duration(k.lease)*time.Millisecond)
 }
 
 func (k *jvm) try(ctx context.Context) (owner string, left time.Duration, err error) {
-	owner, left, token, err := k.state(ctx, k.gen.Acquire)
-	if err == nil && owner == k.id {
+	owner, left, token, err := k.state(ctx, k.Of.Acquire)
+	if err == nil && owner == k.ID {
 		k.last = token
 	}
 	return owner, left, err
@@ -103,7 +72,7 @@ func (k *jvm) contend(ctx context.Context, waits func()) (string, error) {
 	}
 	for {
 		owner, left, err := k.try(ctx)
-		if err != nil || owner == k.id {
+		if err != nil || owner == k.ID {
 			return owner, err
 		}
 		waits()
@@ -127,15 +96,15 @@ func (k *jvm) awaitNotice(ctx context.Context, left time.Duration) error {
 		case <-end:
 			return nil
 		case <-ctx.Done():
-			return fmt.Errorf("%s of Simba %s got no notice: %w", k.id, k.gen.Name, ctx.Err())
+			return fmt.Errorf("%s of Simba %s got no notice: %w", k.ID, k.Of.Name, ctx.Err())
 		}
 	}
 }
 
 func (k *jvm) guard(ctx context.Context) error {
-	owner, _, token, err := k.state(ctx, k.gen.Guard)
-	if err == nil && (owner != k.id || token != k.last) {
-		err = fmt.Errorf("%s cannot renew its tenure with token %d: the script returns the owner %q with token %d", k.id, k.last, owner, token)
+	owner, _, token, err := k.state(ctx, k.Of.Guard)
+	if err == nil && (owner != k.ID || token != k.last) {
+		err = fmt.Errorf("%s cannot renew its tenure with token %d: the script returns the owner %q with token %d", k.ID, k.last, owner, token)
 	}
 	return err
 }
@@ -150,9 +119,9 @@ func (k *jvm) release(ctx context.Context) error {
 // end releases the mutex without a renewal.
 func (k *jvm) end(ctx context.Context) error {
 	k.unsubscribe()
-	n, err := k.rdb.Eval(ctx, k.gen.Release.Source, k.gen.Release.Keys(k.mutex), k.id).Int()
+	n, err := k.Send(ctx, k.rdb, k.Of.Release).Int()
 	if err == nil && n != 1 {
-		err = fmt.Errorf("%s has lost its lease", k.id)
+		err = fmt.Errorf("%s has lost its lease", k.ID)
 	}
 	return err
 }

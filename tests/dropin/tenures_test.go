@@ -13,7 +13,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/tenures"
 )
 
-// The rules of every contest. Each is a subtest.
+// The rules of every contest.
 const (
 	oneOwner     = "at most one owner at a time"
 	ascending    = "tokens ascend from tenure to tenure"
@@ -24,8 +24,6 @@ const (
 	noStarvation = "no contender waits in vain"
 )
 
-var rules = []string{oneOwner, ascending, oneToken, checked, known, inHistory, noStarvation}
-
 // tenure is a contender's note of one tenure. The contender got the mutex before From, and began
 // the release at To.
 type tenure struct {
@@ -35,12 +33,13 @@ type tenure struct {
 	killed    bool   // the test killed the owner: the tenure ends with its lease
 }
 
-// notes collects the tenures of all contenders for a mutex, and the violations of rules.
+// notes collects the tenures of all contenders for a mutex, and fails the test if a rule is broken.
 type notes struct {
-	mu     sync.Mutex // protects all fields
+	t *testing.T
+
+	mu     sync.Mutex // protects the fields below
 	all    []tenure
-	broken map[string][]string // descriptions of violations, by rule
-	more   []string            // rules beyond the common ones
+	broken map[string]int // violations by rule
 }
 
 func (l *notes) add(t tenure) {
@@ -49,29 +48,12 @@ func (l *notes) add(t tenure) {
 	l.all = append(l.all, t)
 }
 
-// breaks notes a violation of a rule.
+// breaks fails the test. It reports the first violations of each rule.
 func (l *notes) breaks(rule, format string, args ...any) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.broken == nil {
-		l.broken = make(map[string][]string)
-	}
-	l.broken[rule] = append(l.broken[rule], fmt.Sprintf(format, args...))
-}
-
-func (l *notes) report(t *testing.T) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, rule := range slices.Concat(rules, l.more) {
-		t.Run(rule, func(t *testing.T) {
-			for i, what := range l.broken[rule] {
-				if i == 5 {
-					t.Errorf("and %d more", len(l.broken[rule])-i)
-					break
-				}
-				t.Error(what)
-			}
-		})
+	if l.broken[rule]++; l.broken[rule] <= 5 {
+		l.t.Errorf("broken rule: %s: %s", rule, fmt.Sprintf(format, args...))
 	}
 }
 
@@ -104,7 +86,7 @@ func (l *notes) reached(changes, owners int) bool {
 func (l *notes) starved() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.broken[noStarvation] != nil
+	return l.broken[noStarvation] > 0
 }
 
 func (l *notes) inOrder() []tenure {
@@ -145,8 +127,8 @@ func (l *notes) neverTwo(engine string) {
 // tokens must grow, and each noted tenure must be there. A server before a store sees the tenures
 // of other clients late, so its history may lack the end of a tenure. With MySQL it may lack whole
 // tenures.
-func (l *notes) history(t testing.TB, rdb *redis.Client, engine, mutex string) {
-	t.Helper()
+func (l *notes) history(rdb *redis.Client, engine, mutex string) {
+	l.t.Helper()
 	complete := tenures.Gaps
 	if engine == "embedded" {
 		complete = tenures.Complete
@@ -154,8 +136,8 @@ func (l *notes) history(t testing.TB, rdb *redis.Client, engine, mutex string) {
 	var wrong []string
 	var unknown []tenures.Tenure
 	for end := time.Now().Add(simbatest.Patience); ; time.Sleep(10 * time.Millisecond) {
-		events, err := tenures.Events(rdb.Do(t.Context(), "simba.history", mutex, "count", 10_000).Result())
-		simbatest.Must(t, err)
+		events, err := tenures.Events(rdb.Do(l.t.Context(), "simba.history", mutex, "count", 10_000).Result())
+		simbatest.Must(l.t, err)
 		var seen []tenures.Tenure
 		seen, wrong = tenures.InHistory(events, complete)
 		if unknown = tenures.Unknown(l.plain(), seen); engine == "mysql" || len(unknown) == 0 || time.Now().After(end) {

@@ -21,7 +21,7 @@ import org.springframework.data.redis.listener.RedisMessageListenerContainer;
  *
  *   start ID MUTEX ROUND   starts a contender. Prints ACQUIRED ID ROUND when it owns the mutex, and
  *                          RELEASED ID ROUND when it no longer does
- *   stop ID                stops the contender, and releases the mutex. Prints STOPPED ID
+ *   stop ID ROUND          stops the contender, and releases the mutex. Prints STOPPED ID ROUND
  *
  * A callback of one round may come in the next.
  */
@@ -58,7 +58,7 @@ public class SimbaItself {
                     service.start();
                 } else {
                     services.remove(id).stop();
-                    say("STOPPED " + id);
+                    say("STOPPED " + id + " " + words[2]);
                 }
             } catch (Throwable failure) {
                 say("FAILED " + id + " " + failure);
