@@ -64,8 +64,7 @@ func TestEvictionSetAtRunTimeLetsNoSecondOwnerIn(t *testing.T) {
 	for i := range mutexes {
 		acquire(t, b, fmt.Sprint("m", i), "a", 10*time.Minute, nil)
 	}
-	w := newWaiter()
-	_, ticket := acquire(t, b, "m0", "w", time.Minute, w)
+	w, ticket := waits(t, b, "m0", "w")
 	e.subscribe(t, b, "simba:{m0}:polls")
 	acquire(t, b, "m0", "polls", time.Minute, nil)
 
@@ -179,8 +178,7 @@ func TestAllowEvictionHoldsAtRunTime(t *testing.T) {
 	b, _ := serveLogging(t, "redis://"+s.Addr)
 	allows, _ := serveLogging(t, "redis://"+s.Addr+"?allow-eviction=true")
 	acquire(t, b, "m", "a", time.Minute, nil)
-	w := newWaiter()
-	_, ticket := acquire(t, allows, "m", "w", time.Minute, w)
+	w, ticket := waits(t, allows, "m", "w")
 	configure(t, s.Addr, "maxmemory-policy", "allkeys-lru")
 	awaitCheck(t, b, "maxmemory-policy", true, true)
 	awaitCheck(t, allows, "maxmemory-policy", false, true)
@@ -189,8 +187,5 @@ func TestAllowEvictionHoldsAtRunTime(t *testing.T) {
 	if st.status != "released" || st.owner != "" {
 		t.Errorf("release at the server that refuses Redis: status %s, owner %q; want released and no owner", st.status, st.owner)
 	}
-	w.await(t)
-	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Errorf("the wait at the server with allow-eviction=true: %+v, %v; want acquired", o, err)
-	}
+	granted(t, w, ticket)
 }

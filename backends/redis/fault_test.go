@@ -14,6 +14,7 @@ import (
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/leaks"
+	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 func TestMain(m *testing.M) { leaks.Exit(m.Run()) }
@@ -61,21 +62,12 @@ func TestWaitersAreQueuedAgainAfterFlushAll(t *testing.T) {
 	b := serve(t, "redis://"+s.Addr, noNotices{})
 	c := clientOf(t, s.Addr)
 	acquire(t, b, "m", "a", time.Minute, nil)
-	var waiters []*waiter
-	var tickets []simba.Ticket
-	for i := range 5 {
-		w := newWaiter()
-		_, ticket := acquire(t, b, "m", fmt.Sprint("w", i), time.Minute, w)
-		waiters, tickets = append(waiters, w), append(tickets, ticket)
-	}
+	first, ticket := waits(t, b, "m", "first")
+	second, later := waits(t, b, "m", "second")
 	must(t, c.FlushAll(t.Context()).Err())
-	for i, w := range waiters { // within reconcileInterval
-		w.await(t)
-		if o, err := tickets[i].End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-			t.Fatalf("waiter %d after FLUSHALL: %+v %v; want acquired", i, o, err)
-		}
-		release(t, b, "m", fmt.Sprint("w", i))
-	}
+	granted(t, first, ticket) // within reconcileInterval
+	release(t, b, "m", "first")
+	granted(t, second, later)
 }
 
 // eventually retries an ACQUIRE until the store answers again.
@@ -93,38 +85,28 @@ func eventually(t *testing.T, b *Backend, mutex, contender string) simba.Outcome
 	return o
 }
 
-func TestWaitersAreServedAfterSentinelFailover(t *testing.T) {
-	s := stores.RedisSentinel(t)
-	url := "redis+sentinel://" + strings.Join(s.SentinelAddrs, ",") + "/" + s.MasterName
-	failOver(t, serve(t, url, newListener()), serve(t, url, newListener()), s.Primary())
-}
-
-func TestWaitersAreServedAfterClusterFailover(t *testing.T) {
-	c := stores.RedisCluster(t)
-	url := "redis+cluster://" + strings.Join(c.Addrs, ",")
-	failOver(t, serve(t, url, newListener()), serve(t, url, newListener()), c.Master("simba:{m}"))
-}
-
-// failOver kills the primary while a contender waits, and then checks the handoff to that
-// contender.
-func failOver(t *testing.T, one, two *Backend, primary *stores.Server) {
-	t.Helper()
-	before, _ := acquire(t, one, "m", "a", time.Minute, nil)
-	w := newWaiter()
-	_, ticket := acquire(t, two, "m", "w", time.Minute, w)
-	primary.Kill()
-	if o := eventually(t, one, "m", "a"); o.Token < before.Token {
-		t.Errorf("ACQUIRE of a before the failover: %+v, after it: %+v; want no smaller token", before, o)
-	}
-	until(t, "the waiter is queued again", func() bool {
-		list, _, err := one.Queue(t.Context(), "m", 10)
-		return err == nil && len(list) == 1 && list[0].Blocked
-	})
-	release(t, one, "m", "a")
-	w.await(t)
-	o, err := ticket.End(simba.EndWoken)
-	if err != nil || o.Status != simba.StatusAcquired || o.Token <= before.Token {
-		t.Errorf("the waiter after the failover: %+v %v; want acquired with a larger token", o, err)
+// The primary is killed while a contender waits. The server must hand off to that contender later.
+func TestWaitersAreServedAfterFailover(t *testing.T) {
+	behind, nodes := stores.RedisSentinel(t), stores.RedisCluster(t)
+	for url, primary := range map[string]*stores.Server{
+		"redis+sentinel://" + strings.Join(behind.SentinelAddrs, ",") + "/" + behind.MasterName: behind.Primary(),
+		"redis+cluster://" + strings.Join(nodes.Addrs, ","):                                     nodes.Master("simba:{m}"),
+	} {
+		one, two := serve(t, url, newListener()), serve(t, url, newListener())
+		before, _ := acquire(t, one, "m", "a", time.Minute, nil)
+		w, ticket := waits(t, two, "m", "w")
+		primary.Kill()
+		if o := eventually(t, one, "m", "a"); o.Token < before.Token {
+			t.Errorf("%s: ACQUIRE of a before the failover: %+v, after it: %+v; want no smaller token", url, before, o)
+		}
+		until(t, "the waiter is queued again", func() bool {
+			list, _, err := one.Queue(t.Context(), "m", 10)
+			return err == nil && len(list) == 1 && list[0].Blocked
+		})
+		release(t, one, "m", "a")
+		if o := granted(t, w, ticket); o.Token <= before.Token {
+			t.Errorf("%s: the waiter after the failover: %+v; want a token above %d", url, o, before.Token)
+		}
 	}
 }
 
@@ -158,17 +140,14 @@ func TestWaiterWhoseTenureWasBrokenDuringOutageWaitsNoMore(t *testing.T) {
 	link := stores.NewLink(t, s.Addr)
 	one, two := serve(t, "redis://"+link.Addr(), noNotices{}), serve(t, "redis://"+s.Addr, noNotices{})
 	acquire(t, two, "m", "a", time.Minute, nil)
-	w := newWaiter()
-	_, ticket := acquire(t, one, "m", "b", time.Minute, w)
+	w, ticket := waits(t, one, "m", "b")
 	link.Blackhole()
 	release(t, two, "m", "a")
 	acquire(t, two, "m", "c", time.Minute, newWaiter())
 	if done, _, err := two.Break(t.Context(), "m", ""); err != nil || !done {
 		t.Fatalf("BREAK of b's tenure: %v %v; want true", done, err)
 	}
-	if o := owner(t, two, "m"); o.Owner != "c" {
-		t.Fatalf("OWNER after b's tenure has ended: %+v; want c", o)
-	}
+	mustOwn(t, two, "m", "c")
 	link.Heal()
 	w.await(t)
 	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusTimeout || o.Position != 0 {
@@ -184,13 +163,10 @@ func TestWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
 	link := stores.NewLink(t, s.Addr)
 	one, two := serve(t, "redis://"+link.Addr(), noNotices{}), serve(t, "redis://"+s.Addr, noNotices{})
 	acquire(t, two, "m", "a", time.Minute, nil)
-	w := newWaiter()
-	_, ticket := acquire(t, one, "m", "b", time.Minute, w)
+	w, ticket := waits(t, one, "m", "b")
 	link.Blackhole()
 	release(t, two, "m", "a")
-	if o := owner(t, two, "m"); o.Owner != "b" {
-		t.Fatalf("OWNER during the outage: %+v; want b", o)
-	}
+	mustOwn(t, two, "m", "b")
 	link.Refuse()
 	until(t, "b's tenure is revoked", func() bool {
 		o, _ := acquire(t, two, "m", "c", time.Minute, nil)
@@ -198,10 +174,7 @@ func TestWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
 	})
 	release(t, two, "m", "c")
 	link.Heal()
-	w.await(t)
-	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Errorf("End of b after the outage: %+v %v; want acquired", o, err)
-	}
+	granted(t, w, ticket)
 }
 
 // wakeChan is a simba.Waiter that may be woken more than once.
@@ -211,5 +184,99 @@ func (d wakeChan) Wake() {
 	select {
 	case d.woken <- struct{}{}:
 	default:
+	}
+}
+
+func TestCrashOfSyncingRedisLosesNothingAcknowledged(t *testing.T) {
+	s := stores.Redis(t, "--appendfsync", "always", "--maxmemory-policy", "noeviction")
+	e := conformance.Engine{Name: "redis", Shared: true, Timeout: suiteTimeout, Open: opener("redis://" + s.Addr)}
+	conformance.Crash(t, e, 8, s.Kill, s.Start)
+}
+
+// The server uses its estimate of Redis' clock only for a script's deadline. If the estimate is
+// behind, the script does nothing. Then the server corrects the estimate and sends the script
+// again. The windows of a lease follow Redis' own clock.
+func TestWrongClockEstimateMovesNoLease(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, noNotices{})
+	p := b.up.pipeline(b.up.client)
+	for i, wrong := range []time.Duration{time.Hour, -time.Hour} {
+		m := fmt.Sprint("m", i)
+		misestimate := func() { p.clock.Learn(time.Now().Add(wrong).UnixMilli(), time.Now(), time.Now()) }
+		const ttl = 10 * time.Minute
+		keeps := func(contender string, since time.Time) {
+			t.Helper()
+			misestimate()
+			o := owner(t, b, m)
+			if least := ttl - time.Since(since) - 10*time.Millisecond; o.Owner != contender || o.TTL < least || o.TTL > ttl {
+				t.Errorf("clock estimate off by %v: OWNER %+v; want %s with at least %v left", wrong, o, contender, least)
+			}
+		}
+		misestimate()
+		sent := time.Now()
+		a, _ := acquire(t, b, m, "a", ttl, nil)
+		if a.Status != simba.StatusAcquired {
+			t.Fatalf("ACQUIRE: %+v; want acquired", a)
+		}
+		keeps("a", sent)
+		misestimate()
+		sent = time.Now()
+		if o, err := b.Guard(t.Context(), simba.GuardRequest{Mutex: m, Contender: "a", TTL: ttl}); err != nil || o.Status != simba.StatusRenewed || o.Token != a.Token {
+			t.Errorf("GUARD with a wrong clock estimate: %+v, %v; want renewed", o, err)
+		}
+		keeps("a", sent)
+		w := newWaiter()
+		misestimate()
+		_, ticket := acquire(t, b, m, "b", ttl, w)
+		misestimate()
+		sent = time.Now()
+		if !release(t, b, m, "a") {
+			t.Error("RELEASE of a returned 0, want 1")
+		}
+		granted(t, w, ticket)
+		keeps("b", sent)
+	}
+}
+
+// At the stuck node, each reconciliation takes the whole timeout of a request. Far more
+// reconciliations are due than may run at a time. Mutexes of other nodes must not wait for them.
+func TestStuckNodeDelaysNoGrantAtOtherNodes(t *testing.T) {
+	c := stores.RedisCluster(t, "--cluster-node-timeout", "60000") // no failover in the test
+	url := "redis+cluster://" + strings.Join(c.Addrs, ",")
+	b, other := serve(t, url, noNotices{}), serve(t, url, noNotices{})
+	bad := c.Nodes[0]
+	var there, elsewhere []string
+	for i := 0; len(there) < 6*maxBackground || len(elsewhere) < 10; i++ {
+		m := fmt.Sprint("m", i)
+		if c.Master("simba:{"+m+"}") == bad {
+			there = append(there, m)
+		} else if len(elsewhere) < 10 {
+			elsewhere = append(elsewhere, m)
+		}
+	}
+	waiters := make(map[string]*waiter)
+	for _, m := range append(there, elsewhere...) {
+		acquire(t, other, m, "a", time.Minute, nil)
+		waiters[m] = newWaiter()
+		acquire(t, b, m, "w", time.Minute, waiters[m])
+	}
+	bad.Pause()
+	defer bad.Resume()
+	for _, m := range there {
+		b.schedule.bringForward(time.Now(), m)
+	}
+	until(t, "reconciliations at the node pile up", func() bool {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		return len(b.reconciling) > 5*maxBackground
+	})
+	for _, m := range elsewhere {
+		start := time.Now()
+		release(t, other, m, "a")
+		waiters[m].await(t)
+		// A grant that waits for the reconciliations would take five timeouts.
+		if took := time.Since(start); took > need.AtMost(3*b.timeout) {
+			t.Errorf("the waiter for %s was granted it after %v, want less than three timeouts", m, took)
+		}
 	}
 }

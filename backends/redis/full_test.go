@@ -3,6 +3,7 @@ package redis
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -76,17 +77,10 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 	release(t, b, "free", "a")
 	acquire(t, b, "contended", "w", time.Minute, nil)
 	acquire(t, b, "poll", "w", time.Minute, nil)
-	w := newWaiter()
-	_, ticket := acquire(t, other, "on", "w", time.Minute, w)
-	h := newWaiter()
-	_, handed := acquire(t, b, "handed", "b", time.Minute, h)
+	w, ticket := waits(t, other, "on", "w")
+	h, handed := waits(t, b, "handed", "b")
 	release(t, b, "handed", "a")
-	h.await(t)
-	got, err := handed.End(simba.EndWoken)
-	if err != nil || got.Status != simba.StatusAcquired {
-		t.Fatalf("End by the waiter b of the mutex handed returns %+v, %v; want acquired", got, err)
-	}
-	tokens["handed"] = got.Token
+	tokens["handed"] = granted(t, h, handed).Token
 	for _, m := range []string{"foreign", "unseen", "unbroken"} {
 		newSimbaContender(t, s.Addr, seeds.Simba31, m, "a").mustAcquire()
 	}
@@ -105,36 +99,32 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 			who = "b"
 		}
 		const ttl = 10 * time.Minute
+		guard := func(token uint64) func() (simba.Outcome, error) {
+			return func() (simba.Outcome, error) {
+				return b.Guard(t.Context(), simba.GuardRequest{Mutex: m, Contender: who, TTL: ttl, Token: token})
+			}
+		}
+		ask := func(b *Backend, r simba.AcquireRequest) func() (simba.Outcome, error) {
+			return func() (simba.Outcome, error) {
+				r.Mutex, r.Contender, r.TTL = m, who, ttl
+				o, _, err := b.Acquire(t.Context(), r)
+				return o, err
+			}
+		}
 		for what, renew := range map[string]func() (simba.Outcome, error){
-			"GUARD": func() (simba.Outcome, error) {
-				return b.Guard(t.Context(), simba.GuardRequest{Mutex: m, Contender: who, TTL: ttl})
-			},
-			"GUARD TOKEN": func() (simba.Outcome, error) {
-				return b.Guard(t.Context(), simba.GuardRequest{Mutex: m, Contender: who, TTL: ttl, Token: tokens[m]})
-			},
-			"ACQUIRE": func() (simba.Outcome, error) {
-				o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: who, TTL: ttl})
-				return o, err
-			},
-			"ACQUIRE NOQUEUE": func() (simba.Outcome, error) {
-				o, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: who, TTL: ttl, NoQueue: true})
-				return o, err
-			},
-			"ACQUIRE WAIT": func() (simba.Outcome, error) {
-				o, _, err := other.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: who, TTL: ttl, Waiter: newWaiter()})
-				return o, err
-			},
+			"GUARD": guard(0), "GUARD TOKEN": guard(tokens[m]),
+			"ACQUIRE": ask(b, simba.AcquireRequest{}), "ACQUIRE NOQUEUE": ask(b, simba.AcquireRequest{NoQueue: true}),
+			"ACQUIRE WAIT": ask(other, simba.AcquireRequest{Waiter: newWaiter()}),
 		} {
 			must(t, c.PExpire(t.Context(), "simba:{"+m+"}", time.Minute).Err())
 			o, err := renew()
 			if err != nil || o.Status != simba.StatusRenewed || tokens[m] != 0 && o.Token != tokens[m] {
 				t.Errorf("%s of %s on a full Redis: %+v %v; want renewed with the same token", what, m, o, err)
 			}
-			if left := c.PTTL(t.Context(), "simba:{"+m+"}").Val(); left < ttl-20*time.Second {
-				t.Errorf("after %s of %s the lease key expires in %v, want about %v", what, m, left, ttl)
-			}
-			if left := c.PTTL(t.Context(), "simba:{"+m+"}:token").Val(); left < ttl-20*time.Second {
-				t.Errorf("after %s of %s the token key expires in %v, want about %v", what, m, left, ttl)
+			for _, key := range []string{"simba:{" + m + "}", "simba:{" + m + "}:token"} {
+				if left := c.PTTL(t.Context(), key).Val(); left < ttl-20*time.Second {
+					t.Errorf("after %s of %s the key %s expires in %v, want about %v", what, m, key, left, ttl)
+				}
 			}
 			tokens[m] = o.Token
 		}
@@ -142,23 +132,16 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 
 	// No new contender is accepted, and the attempt leaves nothing.
 	keys := c.DBSize(t.Context()).Val()
-	for what, try := range map[string]func(mutex string) error{
-		"ACQUIRE": func(m string) error {
-			_, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "n", TTL: time.Minute})
-			return err
-		},
-		"ACQUIRE WAIT": func(m string) error {
-			_, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "n", TTL: time.Minute, Waiter: newWaiter()})
-			return err
-		},
-	} {
+	for _, waiter := range []simba.Waiter{nil, newWaiter()} {
 		for _, m := range []string{"never", "free", "lapsed", "queue", "poll"} {
-			refusedForMemory(t, what+" of "+m, try(m))
+			_, _, err := b.Acquire(t.Context(), simba.AcquireRequest{Mutex: m, Contender: "n", TTL: time.Minute, Waiter: waiter})
+			what := fmt.Sprintf("ACQUIRE of %s with the waiter %v", m, waiter)
+			refusedForMemory(t, what, err)
 			if holder := c.Get(t.Context(), "simba:{"+m+"}").Val(); holder == "n" {
-				t.Errorf("%s of %s was refused, but the mutex was granted", what, m)
+				t.Errorf("%s was refused, but the mutex was granted", what)
 			}
 			if c.ZScore(t.Context(), "simba:{"+m+"}:contender", "n").Err() == nil {
-				t.Errorf("%s of %s was refused, but the contender was queued", what, m)
+				t.Errorf("%s was refused, but the contender was queued", what)
 			}
 		}
 	}
@@ -192,15 +175,10 @@ func TestFullRedisKeepsLeasesAndAcceptsNoNewContender(t *testing.T) {
 		}
 	}
 	release(t, b, "on", "a")
-	w.await(t)
-	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Errorf("the blocked waiter on a full Redis: %+v %v; want acquired", o, err)
-	}
+	granted(t, w, ticket)
 
 	must(t, c.ConfigSet(t.Context(), "maxmemory", "0").Err())
-	if o, _ := acquire(t, b, "never", "n", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("ACQUIRE after Redis has memory again: %+v; want acquired", o)
-	}
+	wants(t, simba.StatusAcquired, b, "never", "n")
 	if o := owner(t, b, "unseen"); o.Owner != "a" || o.Token == 0 {
 		t.Errorf("OWNER after Redis has memory again: %+v; want a with a token", o)
 	}

@@ -71,9 +71,7 @@ func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	if o := <-ended; o.Status != simba.StatusAcquired {
 		t.Errorf("End(EndTimeout): %+v; want acquired; Redis has %+v", o, owner(t, b, "m"))
 	}
-	if o := owner(t, b, "m"); o.Owner != "c" {
-		t.Errorf("OWNER after End(EndTimeout): %+v; want c", o)
-	}
+	mustOwn(t, b, "m", "c")
 }
 
 // wakeFunc is a waiter that calls a function when it is woken. In these tests a later request of
@@ -102,9 +100,7 @@ func TestWaitThatEndedWithoutTheMutexGetsNoGrant(t *testing.T) {
 		t.Fatalf("End of the waiter: %+v %v; want queued", o, err)
 	}
 	release(t, b, "m", "a")
-	if o := owner(t, b, "m"); o.Owner != "" {
-		t.Errorf("OWNER while nobody waits: %+v; want no owner", o)
-	}
+	mustOwn(t, b, "m", "")
 }
 
 // The server has not received the grant. When it reconciles, it finds that the tenure has ended.
@@ -185,16 +181,10 @@ func TestWaiterIsQueuedOnlyIfItsServerIsReachable(t *testing.T) {
 	two := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, one, "m", "a", time.Minute, nil)
 	two.subs.all()[0].unsubscribe(two.subs.serverChannel())
-	w := newWaiter()
-	_, ticket := acquire(t, two, "m", "b", time.Minute, w)
+	w, ticket := waits(t, two, "m", "b")
 	release(t, one, "m", "a")
-	if o := owner(t, one, "m"); o.Owner != "b" {
-		t.Errorf("OWNER after the release: %+v; want b, whose server is reachable", o)
-	}
-	w.await(t)
-	if o, err := ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Errorf("the waiter b: %+v %v; want acquired", o, err)
-	}
+	mustOwn(t, one, "m", "b")
+	granted(t, w, ticket)
 }
 
 func TestWaitersAreQueuedAgainWhenTheirServerIsReachable(t *testing.T) {
@@ -244,8 +234,7 @@ func TestWaitersAreQueuedAgainBeforeANoticeIsRepeated(t *testing.T) {
 	own, channel := two.subs.serverChannel(), simba.ContenderChannel("m", "p")
 	e.subscribe(t, two, channel)
 	acquire(t, one, "m", "a", time.Minute, nil)
-	w := newWaiter()
-	_, ticket := acquire(t, two, "m", "b", time.Minute, w)
+	w, ticket := waits(t, two, "m", "b")
 	acquire(t, two, "m", "p", time.Minute, nil)
 	awaitIdle(t, two, "m", "b")
 	blockReconciling(t, two, "m")
@@ -267,9 +256,7 @@ func TestWaitersAreQueuedAgainBeforeANoticeIsRepeated(t *testing.T) {
 		return len(two.chores["m"]) == 1
 	})
 	two.reconcile(t.Context(), "m")
-	if o := owner(t, one, "m"); o.Owner != "b" {
-		t.Errorf("OWNER: %+v; want b, which queued before p", o)
-	}
+	mustOwn(t, one, "m", "b")
 	granted(t, w, ticket)
 }
 

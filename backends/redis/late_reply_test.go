@@ -2,9 +2,14 @@ package redis
 
 import (
 	"context"
+	"errors"
+	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
@@ -25,22 +30,6 @@ func TestOutcomeHasWindowsOfTheGrantedTicket(t *testing.T) {
 	if err != nil || o.Status == simba.StatusAcquired && o.TTL > time.Second {
 		t.Errorf("End of the second ticket: %+v, %v; want the windows of the granted ticket; Redis has %+v",
 			o, err, owner(t, b, "m"))
-	}
-}
-
-func TestLateReplyPutsOffNoReconciliation(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newListener())
-	acquire(t, b, "m", "a", time.Minute, nil)
-	late := runScript(t, b, "m", releaseScript, "a", "0", "", "")
-	acquire(t, b, "m", "x", time.Minute, nil)
-	acquire(t, b, "m", "c", time.Minute, newWaiter())
-	awaitIdle(t, b, "m", "c")
-	b.applyReply("m", late)
-	b.schedule.mu.Lock()
-	defer b.schedule.mu.Unlock()
-	if x := b.schedule.byMutex["m"]; x == nil || time.Until(x.at) > reconcileInterval {
-		t.Errorf("while c waits, the next reconciliation is %+v; want one within reconcileInterval", x)
 	}
 }
 
@@ -85,6 +74,12 @@ func TestOlderReplyPutsOffNoReconciliation(t *testing.T) {
 	apply("acquired", 1, time.Minute)
 	if d := apply("renewed", 5, 24*time.Hour); d < 23*time.Hour {
 		t.Errorf("after a renewal for a day the next reconciliation is in %v, want about a day", d)
+	}
+	acquire(t, b, "m", "a", time.Minute, nil)
+	waits(t, b, "m", "c")
+	awaitIdle(t, b, "m", "c")
+	if d := apply("released", time.Now().Add(time.Hour).UnixMilli(), 0); d == 0 || d > reconcileInterval {
+		t.Errorf("while c waits, the next reconciliation is in %v; want one within reconcileInterval", d)
 	}
 }
 
@@ -135,18 +130,14 @@ func TestLateReplyOfEarlierWaitEndsNoLaterWait(t *testing.T) {
 	}
 	release(t, b, "m", "c")
 	acquire(t, b, "m", "a", time.Minute, nil)
-	w := newWaiter()
-	_, second := acquire(t, b, "m", "c", time.Minute, w)
+	w, second := waits(t, b, "m", "c")
 	awaitIdle(t, b, "m", "c")
 	b.applyReply("m", late)
 	if t2 := b.Waiters.Find("m", "c"); t2 != second.(waitTicket).Ticket {
 		t.Fatalf("after the late reply c waits by %v, want the later ticket %v", t2, second)
 	}
 	release(t, b, "m", "a")
-	w.await(t)
-	if o, err := second.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Errorf("the end of the later wait: %+v %v; want acquired", o, err)
-	}
+	granted(t, w, second)
 }
 
 func TestWaiterIsGrantedThoughItsEarlierRequestRanLater(t *testing.T) {
@@ -154,8 +145,7 @@ func TestWaiterIsGrantedThoughItsEarlierRequestRanLater(t *testing.T) {
 	b := serve(t, "redis://"+s.Addr, newListener())
 	acquire(t, b, "m", "a", time.Minute, nil)
 	first, _ := b.enter(simba.AcquireRequest{Mutex: "m", Contender: "c", TTL: time.Minute, Waiter: newWaiter()})
-	w := newWaiter()
-	_, second := acquire(t, b, "m", "c", time.Minute, w)
+	w, second := waits(t, b, "m", "c")
 	awaitIdle(t, b, "m", "c")
 	runScript(t, b, "m", acquireScript, "c", int64(60_000), int64(0), "wait", "", waitOf(first).ticket)
 	release(t, b, "m", "a")
@@ -242,8 +232,61 @@ func TestReplyGrantsNoWaitThatBeganLater(t *testing.T) {
 	}
 	acquire(t, b, "m", "c", time.Minute, nil)
 	release(t, b, "m", "a")
-	w.await(t)
-	if o, err := second.End(simba.EndWoken); err != nil || o.Status != simba.StatusAcquired {
-		t.Errorf("the end of the later wait: %+v %v; want acquired", o, err)
+	granted(t, w, second)
+}
+
+func TestAbandonedRequestDoesNothingLater(t *testing.T) {
+	s := stores.Redis(t)
+	b := serve(t, "redis://"+s.Addr, noNotices{})
+	for name, request := range map[string]func(ctx context.Context) error{
+		"release": func(ctx context.Context) error {
+			_, _, err := b.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+			return err
+		},
+		"break": func(ctx context.Context) error {
+			_, _, err := b.Break(ctx, "m", "")
+			return err
+		},
+	} {
+		must(t, request(t.Context())) // from now on Redis knows the script
+		o := eventually(t, b, "m", "a")
+		ran := commandCalls(t, s, "evalsha")
+		s.Pause()
+		lost := (*simba.UnavailableError)(nil)
+		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		if err := request(ctx); !errors.As(err, &lost) {
+			t.Errorf("%s at a stopped Redis: %v; want an UnavailableError", name, err)
+		}
+		cancel()
+		s.Resume()
+		until(t, "the request has reached redis", func() bool { return commandCalls(t, s, "evalsha") > ran })
+		if now := eventually(t, b, "m", "a"); now.Status != simba.StatusRenewed || now.Token != o.Token {
+			t.Errorf("%s ran after its deadline: the tenure was %+v, then ACQUIRE returned %+v", name, o, now)
+		}
+	}
+}
+
+// commandCalls returns how often Redis has run a command, also in scripts.
+func commandCalls(t *testing.T, s *stores.Server, command string) int {
+	t.Helper()
+	c := redis.NewClient(&redis.Options{Addr: s.Addr})
+	defer c.Close()
+	info, err := c.Info(t.Context(), "commandstats").Result()
+	must(t, err)
+	_, rest, _ := strings.Cut(info, "cmdstat_"+command+":calls=")
+	text, _, _ := strings.Cut(rest, ",")
+	n, _ := strconv.Atoi(text)
+	return n
+}
+
+func TestDeadlineAtNodeIsNotLaterThanDeadline(t *testing.T) {
+	p := &pipeline{clock: proxy.NewClock()}
+	at := time.Now()
+	if got := p.deadlineAtNode(at); got != noDeadline {
+		t.Errorf("the deadline before any reply is %s; want none", got)
+	}
+	p.clock.Learn(1000, at.Add(-time.Second), at) // Redis' clock showed 1000 at some time in the last second
+	if got := p.deadlineAtNode(at.Add(300 * time.Millisecond)); got != "1299" {
+		t.Errorf("the deadline in 300 ms is %s; want 1299, which is not too late", got)
 	}
 }

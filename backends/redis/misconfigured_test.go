@@ -76,26 +76,32 @@ func TestForeignKeyIsNamedAndNotChanged(t *testing.T) {
 	s := stores.Redis(t)
 	c := clientOf(t, s.Addr)
 	b := serve(t, "redis://"+s.Addr, noNotices{})
-	for _, theirs := range []struct {
+	type foreign struct {
 		key     string
 		command []any // writes the key
-		owned   bool  // before the command, c acquires the mutex
-	}{
-		{"simba:{m}", []any{"RPUSH", "simba:{m}", "x"}, false},
-		{"simba:{m}", []any{"HSET", "simba:{m}", "x", "y"}, false},
-		{"simba:{m}:tenure", []any{"RPUSH", "simba:{m}:tenure", "x"}, false},
-		{"simba:{m}:tenure", []any{"SET", "simba:{m}:tenure", "x"}, false},
-		{"simba:{m}:tenure", []any{"SET", "simba:{m}:tenure", "\xc1"}, false},
-		{"simba:{m}:tenure", []any{"SET", "simba:{m}:tenure", "\xa11"}, false},
-		{"simba:{m}:tenure", []any{"SET", "simba:{m}:tenure", ""}, false},
-		{"simba:{m}:contender", []any{"SET", "simba:{m}:contender", "x"}, false},
-		{"simba:{m}:contender", []any{"SADD", "simba:{m}:contender", "x"}, true},
-		{"simba:{m}:waiting", []any{"SET", "simba:{m}:waiting", "x"}, true},
-		{"simba:{m}:ended", []any{"SET", "simba:{m}:ended", "x"}, true},
-		{"simba:{m}:fence", []any{"RPUSH", "simba:{m}:fence", "x"}, false},
-		{"simba:{m}:token", []any{"RPUSH", "simba:{m}:token", "x"}, false},
-		{"simba:{m}:token", []any{"SET", "simba:{m}:token", "x"}, false},
-	} {
+		owned   bool  // before the command, c acquires the mutex. Then a fast path may renew or release
+		begins  bool  // only requests that begin a tenure need the key
+	}
+	all := []foreign{
+		{key: "simba:{m}", command: []any{"RPUSH", "simba:{m}", "x"}},
+		{key: "simba:{m}", command: []any{"HSET", "simba:{m}", "x", "y"}},
+		{key: "simba:{m}:tenure", command: []any{"RPUSH", "simba:{m}:tenure", "x"}},
+		{key: "simba:{m}:tenure", command: []any{"SET", "simba:{m}:tenure", "x"}},
+		{key: "simba:{m}:tenure", command: []any{"SET", "simba:{m}:tenure", "\xc1"}},
+		{key: "simba:{m}:tenure", command: []any{"SET", "simba:{m}:tenure", "\xa11"}},
+		{key: "simba:{m}:tenure", command: []any{"SET", "simba:{m}:tenure", ""}},
+		{key: "simba:{m}:contender", command: []any{"SET", "simba:{m}:contender", "x"}},
+		{key: "simba:{m}:contender", command: []any{"SADD", "simba:{m}:contender", "x"}, owned: true},
+		{key: "simba:{m}:waiting", command: []any{"SET", "simba:{m}:waiting", "x"}, owned: true},
+		{key: "simba:{m}:ended", command: []any{"SET", "simba:{m}:ended", "x"}, owned: true},
+		{key: "simba:{m}:fence", command: []any{"RPUSH", "simba:{m}:fence", "x"}},
+		{key: "simba:{m}:token", command: []any{"RPUSH", "simba:{m}:token", "x"}},
+		{key: "simba:{m}:token", command: []any{"SET", "simba:{m}:token", "x"}},
+	}
+	for _, value := range []string{"", "x", "0x10", "-1", "1e5", "9007199254740992"} {
+		all = append(all, foreign{key: "simba:{m}:fence", command: []any{"SET", "simba:{m}:fence", value}, begins: true})
+	}
+	for _, theirs := range all {
 		for _, q := range requests {
 			name := fmt.Sprintf("%q: %s", theirs.command, q.name)
 			must(t, c.FlushDB(t.Context()).Err())
@@ -106,8 +112,8 @@ func TestForeignKeyIsNamedAndNotChanged(t *testing.T) {
 			before := c.Dump(t.Context(), theirs.key).Val()
 			lock := c.Get(t.Context(), "simba:{m}").Val()
 			err := q.run(t.Context(), b)
-			// A renewal or a release by a fast path does not check these keys, and may succeed.
-			if !theirs.owned || err != nil {
+			needed := !theirs.owned && (!theirs.begins || strings.HasPrefix(q.name, "ACQUIRE"))
+			if needed || err != nil {
 				mustBeMisconfigured(t, name, err, "key "+theirs.key+" ")
 				if now := c.Get(t.Context(), "simba:{m}").Val(); now != lock {
 					t.Errorf("%s was refused, but the owner changed from %q to %q", name, lock, now)
@@ -119,26 +125,6 @@ func TestForeignKeyIsNamedAndNotChanged(t *testing.T) {
 			scan(t, b)
 			if now := c.Dump(t.Context(), theirs.key).Val(); now != before {
 				t.Errorf("SCAN after %s changed the other program's key from %q to %q", name, before, now)
-			}
-		}
-	}
-}
-
-// Reads and renewals do not need the fence.
-func TestFenceWithoutTokenBeginsNoTenure(t *testing.T) {
-	s := stores.Redis(t)
-	c := clientOf(t, s.Addr)
-	b := serve(t, "redis://"+s.Addr, noNotices{})
-	const key = "simba:{m}:fence"
-	for _, value := range []string{"", "x", "0x10", "-1", "1e5", "9007199254740992"} {
-		must(t, c.Set(t.Context(), key, value, 0).Err())
-		for _, q := range requests {
-			err := q.run(t.Context(), b)
-			if strings.HasPrefix(q.name, "ACQUIRE") || err != nil {
-				mustBeMisconfigured(t, fmt.Sprintf("%q: %s", value, q.name), err, "key "+key+" ")
-			}
-			if now := c.Get(t.Context(), key).Val(); now != value || c.Exists(t.Context(), "simba:{m}").Val() != 0 {
-				t.Errorf("fence %q: %s left %q in the key, or began a tenure", value, q.name, now)
 			}
 		}
 	}
@@ -204,15 +190,8 @@ func TestLastingErrors(t *testing.T) {
 		{at6 + "@user_script: 12: -OOM command not allowed when used memory > 'maxmemory'.", ""},
 		{"READONLY You can't write against a read only replica." + at7, ""},
 		{at6 + "@user_script: 12: -READONLY You can't write against a read only replica.", ""},
-		{"READONLY You can't write against a read only replica.", ""},
 		{"MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk." + at7, ""},
 		{"NOREPLICAS Not enough good replicas to write." + at7, ""},
-		{"LOADING Redis is loading the dataset in memory", ""},
-		{"BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", ""},
-		{"MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", ""},
-		{"CLUSTERDOWN The cluster is down", ""},
-		{"TRYAGAIN Multiple keys request during rehashing of slot", ""},
-		{"MOVED 3999 127.0.0.1:6381", ""},
 		{"ERR Script attempted to access a non local key in a cluster node" + at7, ""},
 		{"ERR Error running script (call to f_ab81a0e4e11674d35e5af392da84baadf7c6da22): @user_script:1: Script killed by user with SCRIPT KILL...", ""},
 		{"ERR max number of clients reached", ""},
@@ -228,5 +207,57 @@ func TestLastingErrors(t *testing.T) {
 		if got := lastingCause(err); got != nil {
 			t.Errorf("lastingCause of %v: %v; want nil", err, got)
 		}
+	}
+}
+
+// The write check must not change a key of another program, whatever its type.
+func TestWriteCheckChangesNothing(t *testing.T) {
+	s := stores.Redis(t)
+	c := clientOf(t, s.Addr)
+	b := serve(t, "redis://"+s.Addr, noNotices{})
+	acquire(t, b, "m", "a", time.Minute, nil)
+	keys := []string{"simba:{m}:proof", "simba:{0}:proof"}
+	for _, theirs := range [][]any{
+		{"SET", "", "x"}, {"SET", "", ""}, {"RPUSH", "", "x"}, {"SADD", "", "x", ""}, {"HSET", "", "", "x"},
+		{"ZADD", "", "1", "", "2", "x"}, {"XADD", "", "1-1", "x", "y"},
+	} {
+		before := make(map[string]string)
+		for _, key := range keys {
+			c.Del(t.Context(), key)
+			theirs[1] = key
+			must(t, c.Do(t.Context(), theirs...).Err())
+			before[key] = c.Dump(t.Context(), key).Val()
+		}
+		unchanged := func(what string) {
+			t.Helper()
+			for _, key := range keys {
+				if now := c.Dump(t.Context(), key).Val(); now != before[key] || now == "" {
+					t.Errorf("%s changed the key %s, written by %s, from %q to %q",
+						what, key, theirs[0], before[key], now)
+				}
+			}
+		}
+		for _, q := range requests {
+			if err := q.run(t.Context(), b); err != nil {
+				t.Errorf("%s, after another program has changed the proof key by %s: %v; want no error", q.name, theirs[0], err)
+			}
+			unchanged(q.name)
+		}
+		scan(t, b)
+		unchanged("SCAN")
+		for _, script := range []string{writeCheckLua, subscriberCountLua} {
+			if _, err := b.up.eval(t.Context(), b.up.client, script, "a channel"); err != nil {
+				t.Error(err)
+			}
+			unchanged(script)
+		}
+		serve(t, "redis://"+s.Addr, noNotices{})
+		unchanged("a start")
+		c.ConfigSet(t.Context(), "maxmemory", "1")
+		for _, q := range requests {
+			_ = q.run(t.Context(), b)
+			unchanged(fmt.Sprint(q.name, " of a full Redis"))
+		}
+		c.ConfigSet(t.Context(), "maxmemory", "0")
 	}
 }

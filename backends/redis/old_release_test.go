@@ -50,19 +50,19 @@ func releaseThenRunAmid(t testing.TB, before, after func(redis.Pipeliner), j *si
 	header[4] = noDeadline
 	sent := time.Now()
 	var reply *redis.Cmd
-	_, err := j.client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+	_, err := j.Client.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
 		p.ScriptLoad(t.Context(), s.text)
-		j.send(p, j.of.Release)
+		j.send(p, j.Of.Release)
 		before(p)
-		reply = p.Do(t.Context(), s.command(j.mutex, header, args...)...)
+		reply = p.Do(t.Context(), s.command(j.Mutex, header, args...)...)
 		after(p)
 		return nil
 	})
 	must(t, err)
-	st, err := parseReply(j.mutex, reply.Val())
+	st, err := parseReply(j.Mutex, reply.Val())
 	must(t, err)
 	st.sent = sent
-	b.applyReply(j.mutex, st)
+	b.applyReply(j.Mutex, st)
 }
 
 // grantNothing are requests that do not acquire a free mutex for their contender.
@@ -90,39 +90,43 @@ func subscribedTo(t testing.TB, addr, mutex string) *Backend {
 	b := serve(t, "redis://"+addr, e)
 	b.SetHandoffWindow(time.Minute) // longer than atOnce
 	e.subscribe(t, b, seeds.Lease(mutex))
-	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberForChannel(contenderGlob).confirmed(contenderGlob) })
+	awaitContenders(t, b)
 	return b
+}
+
+// awaitContenders waits until the server gets the notices to all contenders.
+func awaitContenders(t testing.TB, b *Backend) {
+	t.Helper()
+	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberForChannel(contenderGlob).confirmed(contenderGlob) })
 }
 
 func TestOldReleaseRecordedByRequestReachesContenderWithoutQueue(t *testing.T) {
 	s := stores.Redis(t)
 	for _, by := range grantNothing {
-		for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33, seeds.Simba40} {
-			t.Run(by.name+" "+of.Name, func(t *testing.T) {
-				mutex := "m" + by.name + of.Name
-				b := subscribedTo(t, s.Addr, mutex)
-				j, k := beforeAnOldRelease(t, s.Addr, b, of, mutex)
-				sent := time.Now()
-				releaseThenRun(t, j, b, by.script, by.args...)
-				k.receive("released@@J0")
-				within(t, "the notice", sent)
-				acquire(t, b, mutex, "a", time.Minute, nil)
-				if before := k.receive("acquired@@a"); slices.Contains(before, "released@@J0") {
-					t.Errorf("the contender received the release again: %q", before)
-				}
-			})
-		}
+		t.Run(by.name, func(t *testing.T) {
+			mutex := "m" + by.name
+			b := subscribedTo(t, s.Addr, mutex)
+			j, k := beforeAnOldRelease(t, s.Addr, b, mutex)
+			sent := time.Now()
+			releaseThenRun(t, j, b, by.script, by.args...)
+			k.receive("released@@J0")
+			within(t, "the notice", sent)
+			acquire(t, b, mutex, "a", time.Minute, nil)
+			if before := k.receive("acquired@@a"); slices.Contains(before, "released@@J0") {
+				t.Errorf("the contender received the release again: %q", before)
+			}
+		})
 	}
 }
 
 // beforeAnOldRelease returns two contenders of Simba. The first is an owner of version 3.1, whose
 // release will notify a dead contender. The second waits, and is of a version without a queue.
-func beforeAnOldRelease(t testing.TB, addr string, b *Backend, of seeds.Generation, mutex string) (owning, waiting *simbaContender) {
+func beforeAnOldRelease(t testing.TB, addr string, b *Backend, mutex string) (owning, waiting *simbaContender) {
 	t.Helper()
 	j := newSimbaContender(t, addr, seeds.Simba31, mutex, "J0")
 	j.mustAcquire()
 	newSimbaContender(t, addr, seeds.Simba31, mutex, "J1").mustQueue()
-	k := newSimbaContender(t, addr, of, mutex, "K").subscribe()
+	k := newSimbaContender(t, addr, seeds.Simba33, mutex, "K").subscribe()
 	k.mustQueue()
 	owner(t, b, mutex) // records the tenure
 	return j, k
@@ -131,7 +135,7 @@ func beforeAnOldRelease(t testing.TB, addr string, b *Backend, of seeds.Generati
 func TestOldReleaseOfMutexAcquiredInSameStepIsNotAnnounced(t *testing.T) {
 	s := stores.Redis(t)
 	b := subscribedTo(t, s.Addr, "m")
-	j, k := beforeAnOldRelease(t, s.Addr, b, seeds.Simba33, "m")
+	j, k := beforeAnOldRelease(t, s.Addr, b, "m")
 	releaseThenRun(t, j, b, acquireScript, "a", int64(60_000), int64(0), "noqueue", "", "")
 	awaitReconciled(t, b, "m")
 	release(t, b, "m", "a")
@@ -197,62 +201,45 @@ func TestExpiryOfOldLeaseIsNotAnnounced(t *testing.T) {
 // grants the mutex to our waiter. J1 must be next.
 func TestNotifiedSimbaContenderIsFirstIfRequestRecordsReleaseFirst(t *testing.T) {
 	s := stores.Redis(t)
+	check := func(t *testing.T, mutex string, script *script, args []any, queuesAgain bool) {
+		b := serve(t, "redis://"+s.Addr, newListener())
+		b.SetHandoffWindow(time.Minute)
+		j := newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "J0")
+		j.mustAcquire()
+		next := newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "J1").subscribe()
+		next.mustQueue()
+		first, ticket := waits(t, b, mutex, "first")
+		second, later := waits(t, b, mutex, "second")
+		awaitIdle(t, b, mutex, "first")
+		awaitIdle(t, b, mutex, "second")
+		awaitContenders(t, b)
+		after := nothing
+		if queuesAgain {
+			time.Sleep(time.Second) // Simba scores by whole seconds: J1 needs a later one
+			after = func(p redis.Pipeliner) { next.send(p, next.Of.Acquire, 60_000) }
+		}
+		releaseThenRunAmid(t, nothing, after, j, b, script, args...)
+		granted(t, first, ticket)
+		until(t, "J1 is the first again", func() bool {
+			rank, err := next.Client.ZRank(t.Context(), seeds.Queue(mutex), "J1").Result()
+			return err == nil && rank == 0
+		})
+		next.mustQueue()
+		release(t, b, mutex, "first")
+		next.receive("released@@first")
+		next.mustAcquire()
+		next.release()
+		granted(t, second, later)
+	}
 	for _, by := range grantNothing {
 		if by.script == confirmScript {
 			continue // confirm hands nothing off, so a reconciliation reserves the mutex for J1
 		}
-		t.Run(by.name, func(t *testing.T) {
-			mutex := "m" + by.name
-			b := serve(t, "redis://"+s.Addr, newListener())
-			b.SetHandoffWindow(time.Minute)
-			j := newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "J0")
-			j.mustAcquire()
-			next := newSimbaContender(t, s.Addr, seeds.Simba31, mutex, "J1").subscribe()
-			next.mustQueue()
-			first, second := newWaiter(), newWaiter()
-			_, ticket := acquire(t, b, mutex, "first", time.Minute, first)
-			_, later := acquire(t, b, mutex, "second", time.Minute, second)
-			awaitIdle(t, b, mutex, "first")
-			awaitIdle(t, b, mutex, "second")
-			until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberForChannel(contenderGlob).confirmed(contenderGlob) })
-			releaseThenRun(t, j, b, by.script, by.args...)
-			granted(t, first, ticket)
-			next.receive("released@@J0")
-			until(t, "J1 is queued again", func() bool { return next.client.ZScore(t.Context(), seeds.Queue(mutex), "J1").Err() == nil })
-			next.mustQueue()
-			release(t, b, mutex, "first")
-			next.receive("released@@first")
-			next.mustAcquire()
-			next.release()
-			granted(t, second, later)
-		})
+		t.Run(by.name, func(t *testing.T) { check(t, "m"+by.name, by.script, by.args, false) })
 	}
-}
-
-func TestNotifiedSimbaContenderIsFirstIfItQueuesAgainBeforeReconciling(t *testing.T) {
-	s := stores.Redis(t)
-	b := serve(t, "redis://"+s.Addr, newListener())
-	b.SetHandoffWindow(time.Minute)
-	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J0")
-	j.mustAcquire()
-	next := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J1").subscribe()
-	next.mustQueue()
-	first, second := newWaiter(), newWaiter()
-	_, ticket := acquire(t, b, "m", "first", time.Minute, first)
-	_, later := acquire(t, b, "m", "second", time.Minute, second)
-	awaitIdle(t, b, "m", "first")
-	awaitIdle(t, b, "m", "second")
-	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberForChannel(contenderGlob).confirmed(contenderGlob) })
-	<-time.After(time.Second) // Simba scores by whole seconds: J1 needs a later one
-	again := func(p redis.Pipeliner) { next.send(p, next.of.Acquire, 60_000) }
-	releaseThenRunAmid(t, nothing, again, j, b, guardScript, "x", int64(60_000), int64(0), "0")
-	granted(t, first, ticket)
-	until(t, "J1 is the first again", func() bool { return next.client.ZRank(t.Context(), seeds.Queue("m"), "J1").Val() == 0 })
-	release(t, b, "m", "first")
-	next.receive("released@@first")
-	next.mustAcquire()
-	next.release()
-	granted(t, second, later)
+	t.Run("guard, and J1 queues again before the server reconciles", func(t *testing.T) {
+		check(t, "again", guardScript, grantNothing[0].args, true)
+	})
 }
 
 // C acquires before our request, which finds C's tenure and does not see that the mutex was free.
@@ -266,14 +253,12 @@ func TestNotifiedSimbaContenderIsFirstIfAnotherAcquiresInSameStep(t *testing.T) 
 	acquire(t, b, "m", "W", time.Minute, newWaiter())
 	awaitIdle(t, b, "m", "W")
 	c := newSimbaContender(t, s.Addr, seeds.Simba33, "m", "C")
-	faster := func(p redis.Pipeliner) { c.send(p, c.of.Acquire, 60_000) }
+	faster := func(p redis.Pipeliner) { c.send(p, c.Of.Acquire, 60_000) }
 	releaseThenRunAmid(t, faster, nothing, j, b, guardScript, "x", int64(60_000), int64(0), "0")
 	until(t, "J1 is the first again", func() bool {
-		return fmt.Sprint(next.client.ZRange(t.Context(), seeds.Queue("m"), 0, -1).Val()) == "[J1 W]"
+		return fmt.Sprint(next.Client.ZRange(t.Context(), seeds.Queue("m"), 0, -1).Val()) == "[J1 W]"
 	})
-	if o := owner(t, b, "m"); o.Owner != "C" {
-		t.Errorf("OWNER: %+v; want C", o)
-	}
+	mustOwn(t, b, "m", "C")
 }
 
 // X acquires and releases the mutex before the server reconciles it. J1 gets a reservation and does
@@ -289,9 +274,9 @@ func TestContenderThatMissesItsReservationIsNotNext(t *testing.T) {
 	owner(t, b, "m") // records the tenure
 	x := newSimbaContender(t, s.Addr, seeds.Simba40, "m", "X")
 	unseen := func(p redis.Pipeliner) {
-		x.send(p, x.of.Acquire, 60_000)
-		next.send(p, next.of.Acquire, 60_000)
-		x.send(p, x.of.Release)
+		x.send(p, x.Of.Acquire, 60_000)
+		next.send(p, next.Of.Acquire, 60_000)
+		x.send(p, x.Of.Release)
 	}
 	blockReconciling(t, b, "m")
 	releaseThenRunAmid(t, nothing, unseen, j, b, guardScript, "y", int64(60_000), int64(0), "0")
@@ -303,15 +288,9 @@ func TestContenderThatMissesItsReservationIsNotNext(t *testing.T) {
 	if _, err := b.runReconcile(t.Context(), "m", "", nil); err != nil {
 		t.Fatal(err)
 	}
-	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusQueued {
-		t.Fatalf("ACQUIRE of N during J1's reservation: %+v; want queued", o)
-	}
-	if _, err := b.ask(t.Context(), "m", leaveScript, "J1", "", "gone"); err != nil {
-		t.Fatal(err)
-	}
-	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("ACQUIRE of N after J1's reservation: %+v; want acquired", o)
-	}
+	wants(t, simba.StatusQueued, b, "m", "N")
+	ask(t, b, leaveScript, "J1", "", "gone")
+	wants(t, simba.StatusAcquired, b, "m", "N")
 }
 
 // A script needs long to read all waiters. So it does that only if another program may have changed
@@ -327,9 +306,7 @@ func TestExpiryOfOwnLeaseReadsNoWaiters(t *testing.T) {
 	acquire(t, b, "m", "p", time.Minute, nil)
 	runScript(t, b, "m", guardScript, "a", int64(200), int64(0), "0")
 	until(t, "the lease expires", func() bool { return c.Get(t.Context(), seeds.Lease("m")).Err() == redis.Nil })
-	if o, _ := acquire(t, b, "m", "p", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Fatalf("ACQUIRE of p: %+v; want acquired", o)
-	}
+	wants(t, simba.StatusAcquired, b, "m", "p")
 	if n := fullReads(); n != "" {
 		t.Errorf("Redis ran HKEYS on the waiters: %s; want no such call", n)
 	}

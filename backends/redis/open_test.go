@@ -151,9 +151,7 @@ func TestUserNeedsOnlyDocumentedRights(t *testing.T) {
 func TestTLSIsUsedAndVerified(t *testing.T) {
 	_, secure, files := redisTLS(t)
 	b := serve(t, "rediss://"+secure+files, noNotices{})
-	if o, _ := acquire(t, b, "m", "a", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("ACQUIRE over TLS: %+v; want acquired", o)
-	}
+	wants(t, simba.StatusAcquired, b, "m", "a")
 	mentions(t, refused(t, "rediss://"+secure), "certificate")
 	mentions(t, refused(t, "rediss://"+secure+files+"&tls-server-name=other"), "other")
 }

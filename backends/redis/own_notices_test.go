@@ -16,6 +16,12 @@ import (
 // for the JVM, publishes its releases there up to version 3.1. A server must not take its own
 // notices for Simba's.
 
+func ask(t *testing.T, b *Backend, s *script, args ...any) {
+	t.Helper()
+	_, err := b.ask(t.Context(), "m", s, args...)
+	must(t, err)
+}
+
 func TestLateOwnNoticeQueuesNobody(t *testing.T) {
 	s := stores.Redis(t)
 	c := clientOf(t, s.Addr)
@@ -25,17 +31,14 @@ func TestLateOwnNoticeQueuesNobody(t *testing.T) {
 	e.subscribe(t, b, channel)
 	acquire(t, b, "m", "L", time.Minute, nil)
 	acquire(t, b, "m", "P", time.Minute, nil)
-	w := newWaiter()
-	_, ticket := acquire(t, b, "m", "W", time.Minute, w)
+	w, ticket := waits(t, b, "m", "W")
 	awaitIdle(t, b, "m", "W")
 	release(t, b, "m", "L")
 	e.receive(t, channel, is("released@@L"))
 	acquire(t, b, "m", "P", time.Minute, nil)
 	release(t, b, "m", "P")
 	granted(t, w, ticket)
-	if _, err := b.ask(t.Context(), "m", reconcileScript, "1", "", 1, "P", "L"); err != nil {
-		t.Fatal(err)
-	}
+	ask(t, b, reconcileScript, "1", "", 1, "P", "L")
 	if err := c.ZScore(t.Context(), seeds.Queue("m"), "P").Err(); err != redis.Nil {
 		t.Errorf("P does not wait, but Redis has it in the queue: %v", err)
 	}
@@ -55,18 +58,10 @@ func TestLateOwnNoticeEndsNoReservation(t *testing.T) {
 	release(t, b, "m", "L") // P gets the notice released@@L
 	acquire(t, b, "m", "L", time.Minute, nil)
 	acquire(t, b, "m", "N", time.Minute, nil)
-	if _, err := b.ask(t.Context(), "m", leaveScript, "P", "", "gone"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := b.ask(t.Context(), "m", reconcileScript, "1", "", 1, "P", "L"); err != nil {
-		t.Fatal(err)
-	}
-	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusQueued {
-		t.Errorf("ACQUIRE of N: %+v; want queued, since L has the reservation", o)
-	}
-	if o, _ := acquire(t, b, "m", "L", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("ACQUIRE of L during its reservation: %+v; want acquired", o)
-	}
+	ask(t, b, leaveScript, "P", "", "gone")
+	ask(t, b, reconcileScript, "1", "", 1, "P", "L")
+	wants(t, simba.StatusQueued, b, "m", "N")
+	wants(t, simba.StatusAcquired, b, "m", "L")
 }
 
 // The server handles a notice to P and a later notice to jvm in one reconciliation. Meanwhile jvm,
@@ -80,7 +75,7 @@ func TestLateOwnNoticeEndsNoReservationOfSimbaContender(t *testing.T) {
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "jvm").subscribe()
 	j.mustAcquire()
 	acquire(t, b, "m", "P", time.Minute, nil)
-	until(t, "the contender channels are confirmed", func() bool { return b.subs.subscriberForChannel(contenderGlob).confirmed(contenderGlob) })
+	awaitContenders(t, b)
 	blockReconciling(t, b, "m")
 	if _, _, err := b.Break(t.Context(), "m", ""); err != nil {
 		t.Fatal(err)
@@ -100,7 +95,7 @@ func TestLateOwnNoticeEndsNoReservationOfSimbaContender(t *testing.T) {
 	if _, err := b.runReconcile(t.Context(), "m", "", nil); err != nil {
 		t.Fatal(err)
 	}
-	if record := j.client.Get(t.Context(), seeds.Lease("m")+":tenure").Val(); !strings.Contains(record, "jvm") {
+	if record := j.Client.Get(t.Context(), seeds.Lease("m")+":tenure").Val(); !strings.Contains(record, "jvm") {
 		t.Errorf("jvm's reservation is gone; the record is %q", record)
 	}
 	j.mustAcquire()
@@ -139,10 +134,6 @@ func TestLateOwnNoticeIsNotTakenForRecordedRelease(t *testing.T) {
 	j.mustAcquire()
 	owner(t, b, "m") // records the tenure
 	releaseThenRun(t, j, b, guardScript, "x", int64(60_000), int64(0), "0")
-	if _, err := b.ask(t.Context(), "m", reconcileScript, "1", "", 1, "P", "L"); err != nil {
-		t.Fatal(err)
-	}
-	if o, _ := acquire(t, b, "m", "N", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Errorf("ACQUIRE of N: %+v; want acquired, since P does not wait", o)
-	}
+	ask(t, b, reconcileScript, "1", "", 1, "P", "L")
+	wants(t, simba.StatusAcquired, b, "m", "N")
 }

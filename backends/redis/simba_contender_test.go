@@ -3,7 +3,6 @@ package redis
 import (
 	"context"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -17,11 +16,9 @@ import (
 // simbaContender is a contender of one generation of Simba, a lock library for the JVM. It receives
 // messages only after a call of subscribe.
 type simbaContender struct {
-	t         testing.TB
-	client    redis.UniversalClient
-	of        seeds.Generation
-	mutex, id string
-	pubsub    *redis.PubSub
+	seeds.Contender
+	t      testing.TB
+	pubsub *redis.PubSub
 }
 
 func newSimbaContender(t testing.TB, addr string, of seeds.Generation, mutex, id string) *simbaContender {
@@ -33,43 +30,27 @@ func newSimbaContenderAt(t testing.TB, at *redis.UniversalOptions, of seeds.Gene
 	t.Helper()
 	c := redis.NewUniversalClient(at)
 	t.Cleanup(func() { _ = c.Close() })
-	return &simbaContender{t: t, client: c, of: of, mutex: mutex, id: id}
-}
-
-func (r *simbaContender) run(s seeds.Script, args ...any) any {
-	r.t.Helper()
-	v, err := r.client.Eval(context.Background(), s.Source, s.Keys(r.mutex), append([]any{r.id}, args...)...).Result()
-	if err != nil {
-		r.t.Fatalf("script of the Simba contender %s: %v", r.id, err)
-	}
-	return v
+	return &simbaContender{Contender: seeds.Contender{Client: c, Of: of, Mutex: mutex, ID: id}, t: t}
 }
 
 func (r *simbaContender) send(p redis.Pipeliner, s seeds.Script, args ...any) {
-	p.Eval(context.Background(), s.Source, s.Keys(r.mutex), append([]any{r.id}, args...)...)
+	r.Send(context.Background(), p, s, args...)
 }
 
 // acquire runs the acquire script. It returns the owner and its token, 0 if the generation has no
 // tokens.
 func (r *simbaContender) acquire(lease time.Duration) (owner string, token uint64) {
 	r.t.Helper()
-	switch v := r.run(r.of.Acquire, lease.Milliseconds()).(type) {
-	case string:
-		owner, _, _ = strings.Cut(v, "@@")
-		return owner, 0
-	case []any:
-		return v[0].(string), uint64(v[2].(int64))
-	default:
-		r.t.Fatalf("the Simba contender's acquire returned %v", v)
-		return "", 0
-	}
+	owner, _, token, err := r.State(context.Background(), r.Of.Acquire, lease)
+	must(r.t, err)
+	return owner, token
 }
 
 func (r *simbaContender) mustAcquire() (token uint64) {
 	r.t.Helper()
 	owner, token := r.acquire(time.Minute)
-	if owner != r.id {
-		r.t.Fatalf("%s tried to acquire, and %s is the owner", r.id, owner)
+	if owner != r.ID {
+		r.t.Fatalf("%s tried to acquire, and %s is the owner", r.ID, owner)
 	}
 	return token
 }
@@ -77,28 +58,24 @@ func (r *simbaContender) mustAcquire() (token uint64) {
 // mustQueue tries to acquire a mutex that is not free.
 func (r *simbaContender) mustQueue() {
 	r.t.Helper()
-	if owner, _ := r.acquire(time.Minute); owner == r.id {
-		r.t.Fatalf("the Simba contender %s is the owner, and should be queued", r.id)
+	if owner, _ := r.acquire(time.Minute); owner == r.ID {
+		r.t.Fatalf("the Simba contender %s is the owner, and should be queued", r.ID)
 	}
 }
 
 func (r *simbaContender) release() {
 	r.t.Helper()
-	if r.run(r.of.Release) != int64(1) {
-		r.t.Fatalf("release of the Simba contender %s did not return 1", r.id)
+	if n, err := r.Send(context.Background(), r.Client, r.Of.Release).Int(); err != nil || n != 1 {
+		r.t.Fatalf("release of the Simba contender %s returns %d, %v; want 1", r.ID, n, err)
 	}
 }
 
 func (r *simbaContender) subscribe() *simbaContender {
 	r.t.Helper()
-	channels := r.of.Channels(r.mutex, r.id)
-	r.pubsub = r.client.Subscribe(context.Background(), channels...)
-	r.t.Cleanup(func() { _ = r.pubsub.Close() })
-	for range channels {
-		if _, err := r.pubsub.Receive(context.Background()); err != nil {
-			r.t.Fatal(err)
-		}
-	}
+	sub, err := r.Subscribe(context.Background())
+	must(r.t, err)
+	r.t.Cleanup(func() { _ = sub.Close() })
+	r.pubsub = sub
 	return r
 }
 
@@ -110,7 +87,7 @@ func (r *simbaContender) receive(payload string) (before []string) {
 	for {
 		m, err := r.pubsub.ReceiveMessage(ctx)
 		if err != nil {
-			r.t.Fatalf("the Simba contender %s did not receive %s, only %q: %v", r.id, payload, before, err)
+			r.t.Fatalf("the Simba contender %s did not receive %s, only %q: %v", r.ID, payload, before, err)
 		}
 		if m.Payload == payload {
 			return before

@@ -129,6 +129,14 @@ func acquire(t testing.TB, b *Backend, mutex, contender string, ttl time.Duratio
 	return o, ticket
 }
 
+// waits lets a contender wait for a mutex that is not free.
+func waits(t testing.TB, b *Backend, mutex, contender string) (*waiter, simba.Ticket) {
+	t.Helper()
+	w := newWaiter()
+	_, ticket := acquire(t, b, mutex, contender, time.Minute, w)
+	return w, ticket
+}
+
 func release(t testing.TB, b *Backend, mutex, contender string) bool {
 	t.Helper()
 	ok, _, err := b.Release(t.Context(), simba.ReleaseRequest{Mutex: mutex, Contender: contender})
@@ -141,6 +149,22 @@ func owner(t testing.TB, b *Backend, mutex string) simba.Tenure {
 	o, _, err := b.Owner(t.Context(), mutex)
 	must(t, err)
 	return o
+}
+
+// mustOwn fails the test unless the contender owns the mutex; "" = nobody.
+func mustOwn(t testing.TB, b *Backend, mutex, contender string) {
+	t.Helper()
+	if o := owner(t, b, mutex); o.Owner != contender {
+		t.Fatalf("OWNER of %s: %+v; want the owner %q", mutex, o, contender)
+	}
+}
+
+// wants fails the test unless ACQUIRE for a minute has the status.
+func wants(t testing.TB, status simba.Status, b *Backend, mutex, contender string) {
+	t.Helper()
+	if o, _ := acquire(t, b, mutex, contender, time.Minute, nil); o.Status != status {
+		t.Fatalf("ACQUIRE of %s by %s: %+v; want %v", mutex, contender, o, status)
+	}
 }
 
 // clientOf returns a client of a Redis, which is closed when the test ends.

@@ -24,62 +24,52 @@ func TestContenderOnPlainChannelNotifiedBySimbaReleaseHasReservation(t *testing.
 	j.mustAcquire()
 	next := newSimbaContender(t, s.Addr, seeds.Simba29, "m", "J1").subscribe()
 	next.mustQueue()
-	w := newWaiter()
-	_, ticket := acquire(t, b, "m", "W", time.Minute, w)
+	w, ticket := waits(t, b, "m", "W")
 	awaitIdle(t, b, "m", "W")
 	j.release()
 	next.receive("released@@J0")
 	until(t, "the record has the reservation", func() bool {
-		return strings.Contains(j.client.Get(t.Context(), seeds.Lease("m")+":tenure").Val(), "J1")
+		return strings.Contains(j.Client.Get(t.Context(), seeds.Lease("m")+":tenure").Val(), "J1")
 	})
 	next.mustAcquire()
 	next.release()
 	granted(t, w, ticket)
 }
 
+// p polls. The others wait at two servers, and get the mutex after p.
 func TestReleaseThatDeletesTheQueueKeepsTheOrder(t *testing.T) {
 	s := stores.Redis(t)
+	e := newListener()
+	servers := []*Backend{serve(t, "redis://"+s.Addr, e), serve(t, "redis://"+s.Addr, newListener())}
+	for _, b := range servers {
+		b.SetHandoffWindow(time.Minute) // longer than atOnce
+	}
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33} {
-		for _, polls := range []bool{false, true} {
-			e := newListener()
-			servers := []*Backend{serve(t, "redis://"+s.Addr, e), serve(t, "redis://"+s.Addr, newListener())}
-			for _, b := range servers {
-				b.SetHandoffWindow(time.Minute) // longer than atOnce
+		mutex := "m" + of.Name
+		j := newSimbaContender(t, s.Addr, of, mutex, "J")
+		j.mustAcquire()
+		e.subscribe(t, servers[0], simba.ContenderChannel(mutex, "p"))
+		acquire(t, servers[0], mutex, "p", time.Minute, nil)
+		var grants []func() simba.Outcome
+		for i := range 6 {
+			b, name := servers[i/2%2], fmt.Sprint("c", 9-i)
+			w, ticket := waits(t, b, mutex, name)
+			awaitIdle(t, b, mutex, name)
+			grants = append(grants, func() simba.Outcome { return granted(t, w, ticket) })
+		}
+		j.release()
+		e.receive(t, simba.ContenderChannel(mutex, "p"), is("released@@J"))
+		wants(t, simba.StatusAcquired, servers[0], mutex, "p")
+		sent := time.Now()
+		release(t, servers[1], mutex, "p")
+		for i, grant := range grants {
+			o := grant()
+			within(t, fmt.Sprintf("%s: the grant to waiter %d", mutex, i), sent)
+			if o.Owner != fmt.Sprint("c", 9-i) {
+				t.Errorf("%s: the granted waiter: %+v; want the contenders in their order", mutex, o)
 			}
-			mutex := fmt.Sprintf("m%s-%v", of.Name, polls)
-			j := newSimbaContender(t, s.Addr, of, mutex, "J")
-			j.mustAcquire()
-			const first = "p"
-			if polls {
-				e.subscribe(t, servers[0], simba.ContenderChannel(mutex, first))
-				acquire(t, servers[0], mutex, first, time.Minute, nil)
-			}
-			var waiters []*waiter
-			var tickets []simba.Ticket
-			for i := range 6 {
-				w := newWaiter()
-				_, ticket := acquire(t, servers[i/2%2], mutex, fmt.Sprint("c", 9-i), time.Minute, w)
-				waiters, tickets = append(waiters, w), append(tickets, ticket)
-				awaitIdle(t, servers[i/2%2], mutex, fmt.Sprint("c", 9-i))
-			}
-			sent := time.Now()
-			j.release()
-			if polls {
-				e.receive(t, simba.ContenderChannel(mutex, first), is("released@@J"))
-				if o, _ := acquire(t, servers[0], mutex, first, time.Minute, nil); o.Status != simba.StatusAcquired {
-					t.Fatalf("ACQUIRE of %s, which was notified: %+v; want acquired", first, o)
-				}
-				release(t, servers[1], mutex, first)
-			}
-			for i := range waiters {
-				o := granted(t, waiters[i], tickets[i])
-				within(t, fmt.Sprintf("%s: the grant to waiter %d", mutex, i), sent)
-				if o.Owner != fmt.Sprint("c", 9-i) {
-					t.Errorf("%s: the granted waiter: %+v; want the contenders in their order", mutex, o)
-				}
-				sent = time.Now()
-				release(t, servers[i%2], mutex, o.Owner)
-			}
+			sent = time.Now()
+			release(t, servers[i%2], mutex, o.Owner)
 		}
 	}
 }
@@ -129,9 +119,8 @@ func TestWaiterRemovedBySimbaReleaseIsNotPassedOver(t *testing.T) {
 	two := serve(t, "redis://"+s.Addr, newListener())
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "J")
 	j.mustAcquire()
-	first, second := newWaiter(), newWaiter()
-	_, ticket := acquire(t, one, "m", "first", time.Minute, first)
-	_, later := acquire(t, two, "m", "second", time.Minute, second)
+	first, ticket := waits(t, one, "m", "first")
+	second, later := waits(t, two, "m", "second")
 	awaitIdle(t, one, "m", "first")
 	awaitIdle(t, two, "m", "second")
 	unsubscribeReleases(one, "m")
@@ -169,9 +158,7 @@ func TestWithoutHandoffWindowSimbaContenderIsNotifiedOnceAndStaysQueued(t *testi
 			t.Fatal(err)
 		}
 	}
-	if o, _ := acquire(t, b, "m", "b", time.Minute, nil); o.Status != simba.StatusAcquired {
-		t.Fatalf("ACQUIRE of b: %+v; want acquired", o)
-	}
+	wants(t, simba.StatusAcquired, b, "m", "b")
 	// One notice is on the contender's own channel, and one on the mutex's channel.
 	notices := 0
 	for _, payload := range j.receive("acquired@@b") {
@@ -209,47 +196,38 @@ func TestWaiterIsNotifiedAgainAfterTenureInItsReservation(t *testing.T) {
 		j.release()
 		// The notice names J if the server saw J's tenure.
 		e.receive(t, channel, func(payload string) bool { return payload == "released@@a" || payload == "released@@J" })
-		if o, _ := acquire(t, b, mutex, "p", time.Minute, nil); o.Status != simba.StatusAcquired {
-			t.Errorf("ACQUIRE of p, which was notified: %+v; want acquired", o)
-		}
+		wants(t, simba.StatusAcquired, b, mutex, "p")
 	}
 }
 
 func TestSimbaAndOurContendersShareAClustersMutexes(t *testing.T) {
 	s := stores.RedisCluster(t)
 	url := "redis+cluster://" + strings.Join(s.Addrs, ",")
-	servers := []*Backend{serve(t, url, newListener()), serve(t, url, newListener())}
-	for _, b := range servers {
-		b.SetHandoffWindow(time.Minute) // longer than atOnce
-	}
+	b, other := serve(t, url, newListener()), serve(t, url, newListener())
+	b.SetHandoffWindow(time.Minute) // longer than atOnce
+	other.SetHandoffWindow(time.Minute)
 	for i := range 6 { // names of several nodes
 		for _, of := range []seeds.Generation{seeds.Simba31, seeds.Simba33} {
 			mutex := fmt.Sprint("m", i, of.Name)
 			j := newSimbaContenderAt(t, &redis.UniversalOptions{Addrs: s.Addrs}, of, mutex, "J")
 			theirs := j.mustAcquire()
-			var waiters []*waiter
-			var tickets []simba.Ticket
-			for k, b := range servers {
-				w := newWaiter()
-				_, ticket := acquire(t, b, mutex, fmt.Sprint("c", k), time.Minute, w)
-				waiters, tickets = append(waiters, w), append(tickets, ticket)
-				awaitIdle(t, b, mutex, fmt.Sprint("c", k))
-			}
-			seen := owner(t, servers[1], mutex)
+			first, ticket := waits(t, b, mutex, "first")
+			awaitIdle(t, b, mutex, "first")
+			second, later := waits(t, other, mutex, "second")
+			awaitIdle(t, other, mutex, "second")
+			seen := owner(t, other, mutex)
 			if of.Tokens && seen.Token != theirs {
 				t.Errorf("%s: Simba has token %d, OWNER reports %d", mutex, theirs, seen.Token)
 			}
 			sent := time.Now()
 			j.release()
-			for k := range waiters {
-				if o := granted(t, waiters[k], tickets[k]); o.Token <= seen.Token || o.Owner != fmt.Sprint("c", k) {
-					t.Errorf("%s: the granted waiter: %+v; want the next one, with a larger token than in %+v",
-						mutex, o, seen)
-				}
-				within(t, "the grant of "+mutex, sent)
-				release(t, servers[k], mutex, fmt.Sprint("c", k))
-				sent = time.Now()
+			one := granted(t, first, ticket)
+			release(t, b, mutex, "first")
+			if two := granted(t, second, later); one.Token <= seen.Token || two.Token <= one.Token {
+				t.Errorf("%s: the tokens of the waiters are %d and %d; want ascending ones, above %d", mutex, one.Token, two.Token, seen.Token)
 			}
+			within(t, "the grants of "+mutex, sent)
+			release(t, other, mutex, "second")
 		}
 	}
 }
@@ -260,11 +238,6 @@ func TestSimbaAndOurContendersShareAClustersMutexes(t *testing.T) {
 func TestContenderOnPlainChannelIsNotifiedAfterDeletedQueue(t *testing.T) {
 	s := stores.Redis(t)
 	b := servePlain(t, "redis://"+s.Addr, newListener())
-	wait := func(mutex, id string) (w *waiter, ticket simba.Ticket) {
-		w = newWaiter()
-		_, ticket = acquire(t, b, mutex, id, time.Minute, w)
-		return w, ticket
-	}
 	for _, of := range []seeds.Generation{seeds.Simba32, seeds.Simba33} {
 		for waiters := range 5 {
 			mutex := fmt.Sprint("m", of.Name, waiters)
@@ -275,12 +248,12 @@ func TestContenderOnPlainChannelIsNotifiedAfterDeletedQueue(t *testing.T) {
 			owner(t, b, mutex)
 			want := "released@@one"
 			if waiters > 0 {
-				w, ticket := wait(mutex, "W0")
+				w, ticket := waits(t, b, mutex, "W0")
 				awaitIdle(t, b, mutex, "W0")
 				one.release()
 				granted(t, w, ticket)
 				for i := 1; i < waiters; i++ {
-					w, ticket = wait(mutex, fmt.Sprint("W", i))
+					w, ticket = waits(t, b, mutex, fmt.Sprint("W", i))
 					release(t, b, mutex, fmt.Sprint("W", i-1))
 					granted(t, w, ticket)
 				}

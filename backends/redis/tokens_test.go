@@ -63,7 +63,8 @@ func TestOldSimbaRenewalProlongsTheToken(t *testing.T) {
 	j := newSimbaContender(t, s.Addr, seeds.Simba31, "m", "j")
 	j.mustAcquire()
 	first := owner(t, b, "m")
-	j.run(j.of.Guard, 600_000)
+	_, _, _, err := j.State(t.Context(), j.Of.Guard, 10*time.Minute)
+	must(t, err)
 	if o := owner(t, b, "m"); o.Token != first.Token || o.Transition < 9*time.Minute {
 		t.Errorf("OWNER after the renewal: %+v; want the token of %+v and the longer lease", o, first)
 	}
