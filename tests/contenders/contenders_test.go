@@ -9,7 +9,6 @@ import (
 	"context"
 	"log/slog"
 	"testing"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
@@ -46,19 +45,6 @@ func newClient(t testing.TB, addr string) *client.Client {
 	simbatest.Must(t, err)
 	t.Cleanup(func() { c.Close() })
 	return c
-}
-
-// within returns the value that arrives on the channel. It fails the test if none arrives within
-// simbatest.Patience.
-func within[T any](t testing.TB, what string, happens <-chan T) T {
-	t.Helper()
-	select {
-	case v := <-happens:
-		return v
-	case <-time.After(simbatest.Patience):
-		t.Fatalf("this did not happen within %v: %s", simbatest.Patience, what)
-		panic("unreachable")
-	}
 }
 
 // changes returns the events of a mutex after the event seq.

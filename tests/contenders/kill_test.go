@@ -3,6 +3,7 @@ package contenders
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -90,7 +91,7 @@ func TestBlockedWaiterAcquiresWhenTheLeaseOfAKilledOwnerEnds(test *testing.T) {
 		f.waits(waiter)
 		f.launch() // the next victim queues behind the waiter
 		o := f.kill(victim)
-		r := within(t, "the waiter gets its reply", got)
+		r := <-got
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
@@ -153,31 +154,23 @@ func (f *fleet) prefer() {
 
 // owner waits for an owner that has reported its tenure, and returns it. An owner whose reply is
 // late never reports the tenure.
-func (f *fleet) owner() *contender {
+func (f *fleet) owner() (c *contender) {
 	f.t.Helper()
-	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	simbatest.Await(f.t, "a contender reports that it owns "+f.mutex, func() bool {
 		id, o := f.ask()
-		c := f.all[id]
-		if c != nil && strings.Contains(c.Output(), fmt.Sprintf(" acquired %d\n", o.token)) {
-			return c
-		}
-	}
-	f.t.Fatalf("no contender reports that it owns %s", f.mutex)
-	return nil
+		c = f.all[id]
+		return c != nil && strings.Contains(c.Output(), fmt.Sprintf(" acquired %d\n", o.token))
+	})
+	return c
 }
 
 func (f *fleet) waits(contender string) {
 	f.t.Helper()
-	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	simbatest.Await(f.t, contender+" is in the queue", func() bool {
 		queue, err := simbatest.ToRecords(f.rdb.Do(f.t.Context(), "simba.queue", f.mutex).Result())
 		simbatest.Must(f.t, err)
-		for _, q := range queue {
-			if q["contender"] == contender {
-				return
-			}
-		}
-	}
-	f.t.Fatalf("%s is not in the queue of %s", contender, f.mutex)
+		return slices.ContainsFunc(queue, func(q simbatest.Record) bool { return q["contender"] == contender })
+	})
 }
 
 func (f *fleet) ask() (owner string, o tenureEnd) {
@@ -292,15 +285,15 @@ func (f *fleet) inTime(what string, late time.Duration, seen simbatest.Stolen, o
 }
 
 // acquiredAfter waits for the tenure after o, and returns its grant.
-func (f *fleet) acquiredAfter(o tenureEnd) tenures.Event {
+func (f *fleet) acquiredAfter(o tenureEnd) (grant tenures.Event) {
 	f.t.Helper()
-	for end := time.Now().Add(simbatest.Patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		for _, c := range f.read() {
-			if c.Kind == "acquired" && c.Token > o.token {
-				return c
-			}
+	simbatest.Await(f.t, "a contender acquires the mutex of a killed owner", func() bool {
+		news := f.read()
+		i := slices.IndexFunc(news, func(e tenures.Event) bool { return e.Kind == "acquired" && e.Token > o.token })
+		if i >= 0 {
+			grant = news[i]
 		}
-	}
-	f.t.Fatalf("no contender acquires %s after token %d", f.mutex, o.token)
-	return tenures.Event{}
+		return i >= 0
+	})
+	return grant
 }
