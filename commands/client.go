@@ -192,11 +192,9 @@ func (x *Commands) login(name, password []byte, addr string, pause func(time.Dur
 
 // noteDenial counts and logs a denial. It ignores other errors.
 func (c *client) noteDenial(err error, context string) {
-	d := (*denial)(nil)
-	if !errors.As(err, &d) {
-		return
+	if d, ok := errors.AsType[*denial](err); ok {
+		c.x.observers.denied(c.account.Load().Name(), c.conn.RemoteAddr(), d, context)
 	}
-	c.x.observers.denied(c.account.Load().Name(), c.conn.RemoteAddr(), d, context)
 }
 
 // endIfRevoked closes the connection if the user's rules have changed since admit and no longer

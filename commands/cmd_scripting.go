@@ -82,7 +82,7 @@ const shaLength = 40
 
 func evalStored(t *keyTx, args [][]byte) error {
 	if len(args[1]) != shaLength {
-		return replyError(script.ErrNoScript) // even if the number of keys is wrong, as in Redis
+		return script.ErrNoScript // even if the number of keys is wrong, as in Redis
 	}
 	return t.runScript(script.Call{SHA: strings.ToLower(string(args[1]))}, args)
 }
@@ -101,7 +101,7 @@ func (t *keyTx) runScript(call script.Call, args [][]byte) error {
 	if err := t.c.x.scripting.runner.Run(t.c.conn.Context(), call, h, t.w); err != nil {
 		t.torn = h.changed
 		t.final = t.final || errors.As(err, new(*script.StoppedError))
-		return scriptError(err)
+		return err
 	}
 	return nil
 }
@@ -117,13 +117,6 @@ func parseKeyCount(args [][]byte) (int, error) {
 		return 0, replyError("ERR Number of keys can't be negative")
 	}
 	return int(n), nil
-}
-
-func scriptError(err error) error {
-	if failure := script.Error(""); errors.As(err, &failure) {
-		return scriptedError(failure)
-	}
-	return err
 }
 
 // scriptHost runs the commands that a script calls. It is a script.Host.
@@ -199,7 +192,7 @@ func onScripts(do func(c *client, args [][]byte) error) func(c *client, args [][
 func scriptLoad(c *client, args [][]byte) error {
 	sha, err := c.x.scripting.runner.Load(string(args[2]))
 	if err != nil {
-		return scriptError(err)
+		return err
 	}
 	c.w.BulkString(sha)
 	return nil
@@ -224,7 +217,7 @@ func scriptFlush(c *client, args [][]byte) error {
 
 func scriptKill(c *client, _ [][]byte) error {
 	if err := c.x.scripting.runner.Kill(); err != nil {
-		return scriptError(err)
+		return err
 	}
 	c.w.Simple("OK")
 	return nil

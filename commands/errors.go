@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/script"
 )
 
 // A replyError is the text of an error reply. It begins with a code, such as ERR.
@@ -12,12 +13,6 @@ type replyError string
 
 func (e replyError) Error() string     { return string(e) }
 func (e replyError) replyText() string { return string(e) }
-
-// A scriptedError is the text of an error reply, with its code, that a script has chosen.
-type scriptedError string
-
-func (e scriptedError) Error() string     { return string(e) }
-func (e scriptedError) replyText() string { return string(e) }
 
 func replyErrorf(format string, args ...any) error {
 	return replyError(fmt.Sprintf(format, args...))
@@ -39,11 +34,14 @@ const (
 // lasts until an operator acts does not get TRYAGAIN, because clients would retry for ever.
 func wireText(err error) string {
 	var reply interface{ replyText() string }
+	var failure script.Error
 	var name *simba.NameError
 	var misconfigured *simba.MisconfiguredError
 	switch {
 	case errors.As(err, &reply):
 		return reply.replyText()
+	case errors.As(err, &failure):
+		return failure.Error()
 	case errors.Is(err, simba.ErrOutOfMemory):
 		return "OOM command not allowed when used memory > 'maxmemory'."
 	case errors.As(err, &name), errors.As(err, &misconfigured), errors.Is(err, simba.ErrNotServed), errors.Is(err, simba.ErrTooLarge):

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"errors"
 	"maps"
 	"strings"
 	"sync"
@@ -83,8 +82,8 @@ func (w *waits) read() simba.Durations {
 	return w.total
 }
 
-// The limits for codes that scripts choose. Codes beyond the limits are counted together, as in
-// Redis.
+// The limits for codes, which scripts can choose. Codes beyond the limits are counted together, as
+// in Redis.
 const (
 	maxErrorCodes   = 128
 	maxErrorCode    = 64 // bytes
@@ -94,19 +93,18 @@ const (
 type errorTally struct {
 	mu    sync.Mutex
 	total uint64
-	codes map[string]uint64 // counts by code; scripts add codes until it has maxErrorCodes
+	codes map[string]uint64 // counts by code, at most maxErrorCodes and otherErrorCodes
 }
 
 func (t *errorTally) add(err error) {
 	code, _, _ := strings.Cut(wireText(err), " ")
-	scripted := errors.As(err, new(scriptedError))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.codes == nil {
 		t.codes = make(map[string]uint64)
 	}
 	_, known := t.codes[code]
-	if scripted && !known && (len(t.codes) >= maxErrorCodes || len(code) > maxErrorCode) {
+	if !known && (len(t.codes) >= maxErrorCodes || len(code) > maxErrorCode) {
 		code = otherErrorCodes
 	}
 	t.codes[strings.Clone(code)]++ // the code shares the memory of a text that may be long

@@ -39,7 +39,7 @@ type outage struct {
 const outageLimit = time.Second
 
 func (o *outage) met(err error) {
-	if lost := (*simba.UnavailableError)(nil); errors.As(err, &lost) {
+	if lost, ok := errors.AsType[*simba.UnavailableError](err); ok {
 		o.err, o.fresh = lost, true
 	}
 }
@@ -55,31 +55,27 @@ func (o *outage) over() bool { return o.lost >= outageLimit }
 
 // storeFaults logs that the store refuses what the engine needs (simba.MisconfiguredError). Clients
 // get the error as a reply, but only an operator can repair the store. Each fault is logged at most
-// once a minute. The next line reports how many replies with this fault were not logged.
+// once a minute.
 type storeFaults struct {
 	log *slog.Logger
 
-	mu    sync.Mutex // protects the rest
-	known map[string]*storeFault
-}
-
-type storeFault struct {
-	logged time.Time // when the fault was last logged
-	missed int       // replies with the fault since then
+	mu     sync.Mutex           // protects the rest
+	logged map[string]time.Time // the faults of the last minute
+	missed int                  // replies since the last line whose fault was not logged
 }
 
 const (
 	// faultPause is the shortest time between two log lines about one fault.
 	faultPause = time.Minute
-	// maxFaults is how many different faults are logged in a minute. Further faults share one line.
-	// Without this limit a client could cause any number of lines, because some errors name a key.
+	// maxFaults is how many different faults are logged in a minute. Without this limit a client
+	// could cause any number of lines, because some errors name a key.
 	maxFaults = 16
 )
 
 // met counts a refusal of the store, and may log it. It ignores other errors.
 func (f *storeFaults) met(err error) {
-	refusal := (*simba.MisconfiguredError)(nil)
-	if !errors.As(err, &refusal) {
+	refusal, ok := errors.AsType[*simba.MisconfiguredError](err)
+	if !ok {
 		return
 	}
 	if missed, due := f.due(refusal.Err.Error(), time.Now()); due {
@@ -88,29 +84,20 @@ func (f *storeFaults) met(err error) {
 	}
 }
 
-// due reports whether to log a fault now, and how many replies with this fault were not logged.
+// due reports whether to log a fault now, and how many replies were not logged since the last line.
 func (f *storeFaults) due(text string, now time.Time) (missed int, due bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	known := f.known[text]
-	if known == nil && len(f.known) >= maxFaults {
-		maps.DeleteFunc(f.known, func(_ string, old *storeFault) bool { return now.Sub(old.logged) >= faultPause })
-		if len(f.known) >= maxFaults {
-			text = ""
-			known = f.known[text]
-		}
-	}
-	if known != nil && now.Sub(known.logged) < faultPause {
-		known.missed++
+	maps.DeleteFunc(f.logged, func(_ string, at time.Time) bool { return now.Sub(at) >= faultPause })
+	if _, recent := f.logged[text]; recent || len(f.logged) >= maxFaults {
+		f.missed++
 		return 0, false
 	}
-	if known != nil {
-		missed = known.missed
+	if f.logged == nil {
+		f.logged = make(map[string]time.Time)
 	}
-	if f.known == nil {
-		f.known = make(map[string]*storeFault)
-	}
-	f.known[text] = &storeFault{logged: now}
+	f.logged[text] = now
+	missed, f.missed = f.missed, 0
 	return missed, true
 }
 
