@@ -55,17 +55,10 @@ func (u *User) apply(rule string) error {
 	case '(':
 		return errSelector
 	}
-	if glob, ok := cutPrefixFold(rule, asPrefix); ok {
-		return u.contenders.add(glob, 0, errContenderCovered)
+	if n := len(asPrefix); len(rule) >= n && strings.EqualFold(rule[:n], asPrefix) {
+		return u.contenders.add(rule[n:], 0, errContenderCovered)
 	}
 	return errRule
-}
-
-func cutPrefixFold(s, prefix string) (string, bool) {
-	if len(s) < len(prefix) || !strings.EqualFold(s[:len(prefix)], prefix) {
-		return s, false
-	}
-	return s[len(prefix):], true
 }
 
 // applyWord applies a rule that is a keyword. It reports whether the rule is a keyword.

@@ -110,17 +110,12 @@ func (c *client) clientSetInfo(args [][]byte) error {
 	if l := c.library.Load(); l != nil {
 		lib = *l
 	}
-	var field *string
-	var option string
+	option := strings.ToUpper(string(shorten(args[2])))
+	field := map[string]*string{"LIB-NAME": &lib.name, "LIB-VER": &lib.version}[option]
 	switch {
-	case equalFold(args[2], "LIB-NAME"):
-		field, option = &lib.name, "LIB-NAME"
-	case equalFold(args[2], "LIB-VER"):
-		field, option = &lib.version, "LIB-VER"
-	default:
+	case field == nil:
 		return replyErrorf("ERR Unrecognized option '%s'", shorten(args[2]))
-	}
-	if !printable(args[3]) {
+	case !printable(args[3]):
 		return replyErrorf("ERR %s cannot contain spaces, newlines or special characters.", args[2])
 	}
 	if err := checkLength(option, args[3], maxClientName); err != nil {

@@ -43,7 +43,7 @@ func (x *Commands) ownSettings() []Setting {
 		flushSetting(),
 		constantSetting("databases", "1"),
 		constantSetting("save", ""),
-		constantSetting("appendonly", yesNo(x.info.Durability != "memory")),
+		constantSetting("appendonly", yesNo(x.cfg.Info.Durability != "memory")),
 		{Name: "maxmemory", Get: func() string { return strconv.FormatUint(x.gate.memory.bytes.Load(), 10) }},
 		constantSetting("maxmemory-policy", "noeviction"),
 	}

@@ -58,7 +58,7 @@ var sections = []section{
 func (c *client) info(args [][]byte) error {
 	r := &report{x: c.x, c: c, now: time.Now()}
 	for _, s := range sections {
-		if !s.wanted(args[1:]) || s.name == "Sentinel" && c.x.sentinel == nil {
+		if !s.wanted(args[1:]) || s.name == "Sentinel" && c.x.cfg.Sentinel == nil {
 			continue
 		}
 		if r.Len() > 0 {
@@ -67,7 +67,7 @@ func (c *client) info(args [][]byte) error {
 		r.WriteString("# " + s.name + "\r\n")
 		s.write(r)
 	}
-	if c.x.cluster != nil {
+	if c.x.cfg.Cluster != nil {
 		c.conn.ReplyAfter(0) // only a leader replies
 	}
 	c.w.Verbatim("txt", r.String())
@@ -116,7 +116,7 @@ func (r *report) known(name string, value int64) {
 // in this server.
 
 func (r *report) server() {
-	info := &r.x.info
+	info := &r.x.cfg.Info
 	uptime := int64(r.now.Sub(info.Started) / time.Second)
 	r.line("redis_version", redisVersion)
 	r.line("redis_mode", r.x.mode)
@@ -129,7 +129,7 @@ func (r *report) server() {
 	r.line("process_id", os.Getpid())
 	r.line("run_id", info.RunID)
 	r.line("tcp_port", info.TCPPort)
-	r.more(r.x.about)
+	r.more(r.x.cfg.About)
 	r.line("server_time_usec", r.now.UnixMicro())
 	r.line("uptime_in_seconds", uptime)
 	r.line("uptime_in_days", uptime/(24*60*60))
@@ -161,11 +161,11 @@ func (r *report) memory() {
 
 func (r *report) persistence() {
 	r.line("loading", 0) // the server opens its port after loading
-	if r.x.info.Durability != "" {
-		r.line("durability", r.x.info.Durability)
+	if r.x.cfg.Info.Durability != "" {
+		r.line("durability", r.x.cfg.Info.Durability)
 	}
-	r.line("survives_restart", yesNo(r.x.info.Survives))
-	r.more(r.x.persistence)
+	r.line("survives_restart", yesNo(r.x.cfg.Info.Survives))
+	r.more(r.x.cfg.Persistence)
 }
 
 func (r *report) stats() {
@@ -192,7 +192,7 @@ func (r *report) stats() {
 func (r *report) replication() {
 	r.line("role", r.x.role)
 	r.line("connected_slaves", 0)
-	r.line("master_replid", r.x.info.RunID)
+	r.line("master_replid", r.x.cfg.Info.RunID)
 	r.line("master_repl_offset", 0)
 }
 
@@ -224,10 +224,10 @@ func (r *report) errorstats() {
 
 func (r *report) cluster() {
 	r.line("cluster_enabled", 0) // of Redis Cluster
-	if r.x.cluster == nil {
+	if r.x.cfg.Cluster == nil {
 		return
 	}
-	state, members := r.x.cluster.State()
+	state, members := r.x.cfg.Cluster.State()
 	for pair := range slices.Chunk(state, 2) {
 		r.line(fmt.Sprint("cluster_", pair[0]), pair[1])
 	}
@@ -238,14 +238,14 @@ func (r *report) cluster() {
 }
 
 func (r *report) sentinel() {
-	v := r.x.sentinel()
+	v := r.x.cfg.Sentinel()
 	r.line("sentinel_masters", 1)
 	r.line("master0", fmt.Sprintf("name=%s,status=%s,address=%s:%s,slaves=%d,sentinels=1", MasterName, v.Status, v.Leader.Host, v.Leader.Port, len(v.Replicas)))
 }
 
 func (r *report) simba() {
 	s := r.c.stats()
-	r.line("engine", r.x.info.Engine)
+	r.line("engine", r.x.cfg.Info.Engine)
 	r.known("mutexes", s.Mutexes)
 	r.known("mutexes_held", s.Held)
 	r.line("waiters_blocked", s.Blocked)
@@ -261,8 +261,8 @@ func (r *report) simba() {
 	r.line("last_token", s.Token)
 	r.line("last_seq", uint64(s.Seq))
 	r.line("recovery_delay_ms", s.RecoveryDelay.Milliseconds())
-	if r.x.store.longest != nil {
-		r.line("longest_lease_ms", r.x.store.longest().Milliseconds())
+	if r.x.cfg.LongestLease != nil {
+		r.line("longest_lease_ms", r.x.cfg.LongestLease().Milliseconds())
 	}
 }
 

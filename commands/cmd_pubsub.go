@@ -150,7 +150,7 @@ func (c *client) subscribed(channel string, pattern bool) {
 		c.lost().met(err)
 		c.lost().note(time.Since(began))
 		c.x.store.faults.met(err) // client.fail does this only for errors in replies
-		c.x.log.Debug("cannot report a subscription to the engine yet", "channel", channel, "err", err)
+		c.x.cfg.Logger.Debug("cannot report a subscription to the engine yet", "channel", channel, "err", err)
 	}
 }
 

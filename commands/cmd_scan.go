@@ -72,15 +72,38 @@ func (g keyGlob) keys(mutexes []string) []string {
 }
 
 func scan(t *keyTx, args [][]byte) error {
-	s, err := parseKeyScan(args)
-	if err != nil {
-		return err
+	cursor, ok := parseUint(args[1])
+	if !ok {
+		return errCursor
 	}
-	g := t.keyGlob(s.glob)
-	if s.matching {
-		s.Match = g.match
+	r, g := simba.ScanRequest{Cursor: cursor, Count: defaultCount}, t.keyGlob("")
+	for i := 2; i < len(args); i += 2 {
+		switch {
+		case i+1 == len(args):
+			return errSyntax
+		case equalFold(args[i], "MATCH"):
+			glob, err := parseGlob("MATCH", args[i+1])
+			if err != nil {
+				return err
+			}
+			g = t.keyGlob(glob)
+			r.Match = g.match
+		case equalFold(args[i], "TYPE"):
+			return errScanType
+		case equalFold(args[i], "COUNT"):
+			n, ok := parseInt(args[i+1])
+			switch {
+			case !ok:
+				return errNotInteger
+			case n < 1:
+				return errSyntax
+			}
+			r.Count = int(min(n, simba.MaxCount))
+		default:
+			return errSyntax
+		}
 	}
-	page, err := t.page(s.ScanRequest)
+	page, err := t.page(r)
 	if err != nil {
 		return err
 	}
@@ -145,7 +168,7 @@ const (
 // It may count a mutex twice if other mutexes change meanwhile.
 func (c *client) countHeld() (n int64, err error) {
 	ctx := c.conn.Context()
-	if limit := c.x.store.timeout; limit > 0 {
+	if limit := c.x.cfg.StoreTimeout; limit > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeoutCause(ctx, limit, errCounting)
 		defer cancel()
@@ -190,47 +213,6 @@ func (c *client) scanPage(r simba.ScanRequest, yield func()) (all simba.ScanPage
 		}
 		yield()
 	}
-}
-
-type keyScan struct {
-	simba.ScanRequest
-	matching bool
-	glob     string // of MATCH
-}
-
-func parseKeyScan(args [][]byte) (s keyScan, err error) {
-	cursor, ok := parseUint(args[1])
-	if !ok {
-		return s, errCursor
-	}
-	s.Cursor, s.Count, s.Held = cursor, defaultCount, true
-	for i := 2; i < len(args); i += 2 {
-		if i+1 == len(args) {
-			return s, errSyntax
-		}
-		value := args[i+1]
-		switch {
-		case equalFold(args[i], "MATCH"):
-			if s.glob, err = parseGlob("MATCH", value); err != nil {
-				return s, err
-			}
-			s.matching = true
-		case equalFold(args[i], "TYPE"):
-			return s, errScanType
-		case equalFold(args[i], "COUNT"):
-			n, ok := parseInt(value)
-			if !ok {
-				return s, errNotInteger
-			}
-			if n < 1 {
-				return s, errSyntax
-			}
-			s.Count = int(min(n, simba.MaxCount))
-		default:
-			return s, errSyntax
-		}
-	}
-	return s, nil
 }
 
 func writePage(w *resp.Writer, cursor uint64, names []string) {

@@ -67,8 +67,7 @@ func (s *scripting) init(log *slog.Logger) {
 	s.busyAfter.Store(defaultBusyAfter)
 	s.runner = script.New(script.Config{
 		BusyAfter: func() time.Duration {
-			ms := min(s.busyAfter.Load(), int64(simba.Endless/time.Millisecond))
-			return max(time.Duration(ms)*time.Millisecond, 1) // 0 would mean the default
+			return time.Duration(min(s.busyAfter.Load(), simba.Endless.Milliseconds())) * time.Millisecond
 		},
 		Logger: log,
 	})

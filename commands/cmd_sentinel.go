@@ -36,10 +36,10 @@ var sentinelCommands = []command{
 
 // sentinel replies as Redis does, also to another name than MasterName.
 func (c *client) sentinel(args [][]byte) error {
-	if c.x.sentinel == nil {
+	if c.x.cfg.Sentinel == nil {
 		return replyError("ERR SENTINEL is served at the address of --cluster-sentinel-addr only")
 	}
-	v, verb := c.x.sentinel(), c.call.entry.name
+	v, verb := c.x.cfg.Sentinel(), c.call.entry.name
 	switch known := v.Leader.Host != "" && (len(args) == 2 || string(args[2]) == MasterName); {
 	case known && verb == "get-master-addr-by-name":
 		writeStrings(c.w, []string{v.Leader.Host, v.Leader.Port})

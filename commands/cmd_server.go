@@ -41,7 +41,7 @@ func timeNow(t *keyTx, _ [][]byte) error {
 }
 
 func (c *client) role([][]byte) error {
-	if c.x.sentinel != nil {
+	if c.x.cfg.Sentinel != nil {
 		c.w.Array(2)
 		c.w.BulkString("sentinel")
 		writeStrings(c.w, []string{MasterName})
@@ -81,11 +81,11 @@ func (c *client) shutdown(args [][]byte) error {
 		return errSyntax
 	case abort:
 		return replyError("ERR No shutdown in progress.")
-	case c.x.shutdown == nil:
+	case c.x.cfg.Shutdown == nil:
 		return replyError("ERR SHUTDOWN is not served here")
 	default:
 		c.conn.CloseAfterReply()
-		c.x.shutdown()
+		c.x.cfg.Shutdown()
 	}
 	return nil
 }

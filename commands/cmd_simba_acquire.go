@@ -148,11 +148,11 @@ func (x *Commands) countAcquire(status simba.Status, err error, couldWait bool, 
 // vouch returns an error if the engine does not vouch for such a lease, ttl + transition, at
 // present. Clients read the number behind the code.
 func (x *Commands) vouch(lease time.Duration) error {
-	if x.store.longest == nil || lease <= x.store.longest() {
+	if x.cfg.LongestLease == nil || lease <= x.cfg.LongestLease() {
 		return nil
 	}
 	return replyErrorf("TOOLONG %d ms is the longest lease (ttl + transition), half of the session timeout that ZooKeeper granted: "+
-		"ask for less, or raise zookeeper-session-timeout and ZooKeeper's maxSessionTimeout", x.store.longest().Milliseconds())
+		"ask for less, or raise zookeeper-session-timeout and ZooKeeper's maxSessionTimeout", x.cfg.LongestLease().Milliseconds())
 }
 
 // vouchAfter is vouch after an acquisition or a renewal. The session may have become shorter while
@@ -232,7 +232,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 	}
 	var deadline time.Time
 	if a.limit > 0 {
-		deadline = c.x.info.Started.Add(c.call.started + a.limit)
+		deadline = c.x.cfg.Info.Started.Add(c.call.started + a.limit)
 	}
 	if !out.Settled {
 		c.conn.ReplyAfter(0) // the first Await commits, so that the notice of the queue entry is sent
@@ -363,7 +363,7 @@ func (x *Commands) abandon(ticket simba.Ticket, mutex, contender string, token u
 		err = x.store.backend.Commit(seq)
 	}
 	if err != nil {
-		x.log.Warn("cannot hand off a mutex whose waiter has disconnected; its lease will expire",
+		x.cfg.Logger.Warn("cannot hand off a mutex whose waiter has disconnected; its lease will expire",
 			"mutex", mutex, "contender", contender, "token", token, "err", err)
 	}
 }

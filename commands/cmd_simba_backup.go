@@ -40,8 +40,7 @@ type Backup interface {
 
 // backups lets only one connection at a time have a backup.
 type backups struct {
-	log   *slog.Logger
-	begin func() (Backup, error) // nil = the engine has no backups
+	log *slog.Logger
 
 	owner atomic.Uint64 // the id of the connection; 0 = none
 
@@ -75,7 +74,7 @@ const backupIdleTimeout = 5 * time.Minute
 // backupBegin begins a backup. If the connection has one, backupBegin ends it first.
 func (c *client) backupBegin([][]byte) error {
 	b := &c.x.backups
-	if b.begin == nil {
+	if c.x.cfg.Backup == nil {
 		return c.noBackup()
 	}
 	b.end(c.conn)
@@ -84,7 +83,7 @@ func (c *client) backupBegin([][]byte) error {
 			return replyErrorf("ERR a backup is running on client id=%d", owner)
 		}
 	}
-	open, err := b.begin()
+	open, err := c.x.cfg.Backup()
 	if err != nil {
 		b.owner.Store(0)
 		return backupError(err)
@@ -97,14 +96,14 @@ func (c *client) backupBegin([][]byte) error {
 // abandonBackup closes the connection because its backup is idle. Commands.Closed then ends the
 // backup. The idle timer calls abandonBackup on another goroutine.
 func (c *client) abandonBackup() {
-	c.x.log.Warn("closed a client whose backup was idle", "id", c.conn.ID(), "timeout", backupIdleTimeout)
+	c.x.cfg.Logger.Warn("closed a client whose backup was idle", "id", c.conn.ID(), "timeout", backupIdleTimeout)
 	c.conn.Close()
 }
 
 func (c *client) noBackup() error {
 	if c.x.store.keyspace == nil {
 		return replyErrorf("ERR '%s' is served by the embedded engine only, and this server keeps its mutexes in %s: back up that store",
-			c.call.entry.full, c.x.info.Engine)
+			c.call.entry.full, c.x.cfg.Info.Engine)
 	}
 	return replyErrorf("ERR '%s' is served with durability always or async only: this server keeps nothing on disk", c.call.entry.full)
 }

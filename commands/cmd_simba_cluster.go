@@ -36,7 +36,7 @@ const changeClusterTimeout = 2 * time.Second
 func (c *client) manageCluster(args [][]byte) (err error) {
 	ctx, cancel := context.WithTimeout(c.conn.Context(), changeClusterTimeout)
 	defer cancel()
-	switch x, verb := c.x.cluster, c.call.entry.name; {
+	switch x, verb := c.x.cfg.Cluster, c.call.entry.name; {
 	case x == nil:
 		return replyErrorf("ERR '%s' is served with --cluster only: this is a single server", c.call.entry.full)
 	case len(args) > 3:

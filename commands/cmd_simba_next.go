@@ -58,7 +58,7 @@ func (c *client) simbaNext(args [][]byte) error {
 	}
 	w.asks(true)
 	defer w.asks(false)
-	wait, deadline := c.conn.NewWait(), c.x.info.Started.Add(c.call.started+limit)
+	wait, deadline := c.conn.NewWait(), c.x.cfg.Info.Started.Add(c.call.started+limit)
 	list, why := w.take(wait), resp.Woken
 	for len(list) == 0 && why == resp.Woken {
 		parked := time.Now()

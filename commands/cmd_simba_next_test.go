@@ -554,7 +554,7 @@ func TestNoOutcomeIsSentWithoutItsCommit(t *testing.T) {
 func TestALeaseThatBecameTooLongIsReleased(t *testing.T) {
 	withWaiterOfTicket(t, func(t *testing.T, s *site, ticket *oneTicket, p, n *peer) {
 		p.wantStatus(acquireVia("c", 1, "0"), "queued")
-		s.x.store.longest = func() time.Duration { return time.Second }
+		s.x.cfg.LongestLease = func() time.Duration { return time.Second }
 		ticket.grant().Wake()
 		n.wantNext(1000, "1 "+s.x.vouch(time.Hour).Error())
 		if got := s.backend.takeCalls(); !slices.Contains(got, `release m c token=7 session=false reason=""`) {

@@ -131,18 +131,10 @@ func zadd(t *keyTx, args [][]byte) error {
 		case a.nx || was.Score == p.Score:
 			continue
 		}
-		t.Enqueue(k.Mutex, p.Contender, plusZero(p.Score))
+		t.Enqueue(k.Mutex, p.Contender, p.Score+0) // +0 turns -0 into 0, as a small sorted set of Redis does
 	}
 	t.w.Int(added)
 	return nil
-}
-
-// plusZero turns -0 into 0, as a small sorted set of Redis does.
-func plusZero(f float64) float64 {
-	if f == 0 {
-		return 0
-	}
-	return f
 }
 
 func zrem(t *keyTx, args [][]byte) error {

@@ -37,7 +37,6 @@
 package commands
 
 import (
-	"log/slog"
 	"sync"
 	"time"
 
@@ -63,6 +62,7 @@ type Field struct{ Name, Value string }
 // Commands executes the commands of all connections. It is a resp.Handler, and safe for concurrent
 // use.
 type Commands struct {
+	cfg       Config // with defaults; does not change
 	store     store
 	gate      gate
 	waiters   sync.Map // those that SIMBA.NEXT has bound, by name
@@ -74,19 +74,12 @@ type Commands struct {
 	scripting scripting
 	backups   backups
 
-	info        Info
-	about       func() []Field
-	persistence func() []Field
-	cluster     Cluster
-	sentinel    func() *SentinelView // nil = this is no Sentinel
-	mode, role  string               // for HELLO and INFO
-	beside      *Commands            // see Beside; nil = none
-	shutdown    func()
-	log         *slog.Logger
+	mode, role string    // for HELLO and INFO
+	beside     *Commands // see Beside; nil = none
 
 	certificateName func(*resp.Conn) string // tests replace it
 }
 
 var _ resp.Handler = (*Commands)(nil)
 
-func (x *Commands) age() time.Duration { return time.Since(x.info.Started) }
+func (x *Commands) age() time.Duration { return time.Since(x.cfg.Info.Started) }

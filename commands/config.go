@@ -58,23 +58,26 @@ type Config struct {
 // New returns the handler for cfg. The caller must call Attach before the server accepts
 // connections, and Close after the server's Shutdown.
 func New(cfg Config) *Commands {
+	cfg.Logger = cmp.Or(cfg.Logger, slog.Default())
+	if cfg.Info.Started.IsZero() {
+		cfg.Info.Started = time.Now()
+	}
+	if cfg.Info.RunID == "" {
+		id := make([]byte, 20)
+		rand.Read(id)
+		cfg.Info.RunID = hex.EncodeToString(id)
+	}
 	x := &Commands{
-		store:       store{backend: cfg.Backend, timeout: cfg.StoreTimeout, longest: cfg.LongestLease},
-		gate:        gate{users: cfg.Users},
-		backups:     backups{begin: cfg.Backup},
-		info:        cfg.Info,
-		about:       cfg.About,
-		persistence: cfg.Persistence,
-		cluster:     cfg.Cluster,
-		sentinel:    cfg.Sentinel,
-		shutdown:    cfg.Shutdown,
-		log:         cfg.Logger,
-		table:       newTable(families()),
+		cfg:   cfg,
+		store: store{backend: cfg.Backend},
+		gate:  gate{users: cfg.Users},
+		table: newTable(families()),
+		mode:  "standalone",
+		role:  "master",
 
 		certificateName: (*resp.Conn).CertificateName,
 	}
-	x.mode, x.role = "standalone", "master"
-	if x.sentinel != nil {
+	if cfg.Sentinel != nil {
 		x.mode, x.role = "sentinel", "sentinel"
 		// The other commands keep their ids, which the rules of users name.
 		x.table.entries = slices.DeleteFunc(x.table.entries, func(e *entry) bool { return !slices.Contains(sentinelServes, e.name) })
@@ -84,24 +87,13 @@ func New(cfg Config) *Commands {
 	if x.gate.users == nil {
 		x.gate.users, _ = access.Open(Catalog(), access.Options{}) // without a file there is no error
 	}
-	if x.log == nil {
-		x.log = slog.Default()
-	}
-	x.store.faults.log, x.backups.log = x.log, x.log
-	if x.info.Started.IsZero() {
-		x.info.Started = time.Now()
-	}
-	if x.info.RunID == "" {
-		id := make([]byte, 20)
-		rand.Read(id)
-		x.info.RunID = hex.EncodeToString(id)
-	}
-	x.scripting.init(x.log)
-	x.settings.log = x.log
+	x.store.faults.log, x.backups.log = cfg.Logger, cfg.Logger
+	x.settings.log, x.gate.memory.log = cfg.Logger, cfg.Logger
+	x.scripting.init(cfg.Logger)
 	x.settings.add(cfg.Settings...)
 	x.settings.add(x.ownSettings()...)
-	x.observers.init(cmp.Or(cfg.Audit, x.log), &x.settings)
-	x.gate.memory.used, x.gate.memory.log = x.store.dataset, x.log
+	x.observers.init(cmp.Or(cfg.Audit, cfg.Logger), &x.settings)
+	x.gate.memory.used = x.store.dataset
 	x.SetMaxMemory(cfg.MaxMemory)
 	return x
 }

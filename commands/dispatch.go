@@ -83,9 +83,9 @@ func (c *client) releaseSession() {
 		c.conn.ReplyAfter(seq)
 	}
 	if kept > 0 {
-		c.x.log.Warn("cannot release leases of a closed session; they will expire", "leases", kept, "err", cause)
+		c.x.cfg.Logger.Warn("cannot release leases of a closed session; they will expire", "leases", kept, "err", cause)
 	}
 	if err := c.conn.Commit(); err != nil {
-		c.x.log.Warn("cannot commit the release of leases of a closed session", "err", err)
+		c.x.cfg.Logger.Warn("cannot commit the release of leases of a closed session", "err", err)
 	}
 }

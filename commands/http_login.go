@@ -67,7 +67,12 @@ const httpContext = "http"
 func (x *Commands) httpAccount(ctx context.Context, c Credentials) *access.Account {
 	if c.Given {
 		name := cmp.Or(c.Name, access.DefaultName)
-		return x.login([]byte(name), []byte(c.Password), c.RemoteAddr, func(d time.Duration) { sleep(ctx, d) })
+		return x.login([]byte(name), []byte(c.Password), c.RemoteAddr, func(d time.Duration) {
+			select {
+			case <-time.After(d):
+			case <-ctx.Done():
+			}
+		})
 	}
 	if account := x.gate.byCertificate(c.Certificate); account != nil {
 		return account
@@ -76,14 +81,4 @@ func (x *Commands) httpAccount(ctx context.Context, c Credentials) *access.Accou
 		return nil
 	}
 	return x.gate.users.Default()
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	if d <= 0 {
-		return
-	}
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
 }

@@ -76,7 +76,7 @@ const errContended replyError = "TRYAGAIN the keys change too often"
 
 func (c *client) keyspace() (simba.Keyspace, error) {
 	if c.x.store.keyspace == nil {
-		return nil, replyErrorf("ERR '%s' is served by the embedded engine only, and this server keeps its mutexes in %s", c.call.entry.full, c.x.info.Engine)
+		return nil, replyErrorf("ERR '%s' is served by the embedded engine only, and this server keeps its mutexes in %s", c.call.entry.full, c.x.cfg.Info.Engine)
 	}
 	return c.x.store.keyspace, nil
 }

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"errors"
 	"maps"
 	"strings"
 	"sync"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/script"
 )
 
 // statistics are the figures of commands for INFO and the metrics.
@@ -82,8 +84,8 @@ func (w *waits) read() simba.Durations {
 	return w.total
 }
 
-// The limits for codes, which scripts can choose. Codes beyond the limits are counted together, as
-// in Redis.
+// The limits for codes that scripts choose. Codes beyond the limits are counted together, as in
+// Redis.
 const (
 	maxErrorCodes   = 128
 	maxErrorCode    = 64 // bytes
@@ -93,18 +95,19 @@ const (
 type errorTally struct {
 	mu    sync.Mutex
 	total uint64
-	codes map[string]uint64 // counts by code, at most maxErrorCodes and otherErrorCodes
+	codes map[string]uint64 // counts by code; scripts add codes until it has maxErrorCodes
 }
 
 func (t *errorTally) add(err error) {
 	code, _, _ := strings.Cut(wireText(err), " ")
+	scripted := errors.As(err, new(script.Error))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.codes == nil {
 		t.codes = make(map[string]uint64)
 	}
 	_, known := t.codes[code]
-	if !known && (len(t.codes) >= maxErrorCodes || len(code) > maxErrorCode) {
+	if scripted && !known && (len(t.codes) >= maxErrorCodes || len(code) > maxErrorCode) {
 		code = otherErrorCodes
 	}
 	t.codes[strings.Clone(code)]++ // the code shares the memory of a text that may be long

@@ -14,9 +14,7 @@ import (
 // store is the backend, which keeps the mutexes, and what is known about it.
 type store struct {
 	backend  simba.Backend
-	keyspace simba.Keyspace       // the backend if it is a Keyspace, else nil
-	timeout  time.Duration        // of a command that calls the backend many times; 0 = no limit
-	longest  func() time.Duration // longest lease that the backend vouches for; nil = no limit
+	keyspace simba.Keyspace // the backend if it is a Keyspace, else nil
 	faults   storeFaults
 	waits    atomic.Int64 // requests that wait via a waiter
 }

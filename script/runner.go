@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"runtime"
@@ -16,7 +17,7 @@ const (
 
 // Config configures a Runner. The zero Config is usable.
 type Config struct {
-	// BusyAfter returns how long a script runs before it counts as busy; nil or 0 = 5 s. A busy
+	// BusyAfter returns how long a script runs before it counts as busy; nil = 5 s. A busy
 	// script can be killed, and no other script waits for its slot.
 	BusyAfter func() time.Duration
 	// Memory is the allowed growth of the heap in bytes while a script runs; 0 = 64 MiB.
@@ -48,9 +49,10 @@ type Runner struct {
 
 // New returns a Runner with an empty cache. It runs at most GOMAXPROCS scripts at a time.
 func New(config Config) *Runner {
-	if config.Memory <= 0 {
-		config.Memory = defaultMemory
+	if config.BusyAfter == nil {
+		config.BusyAfter = func() time.Duration { return defaultBusyAfter }
 	}
+	config.Memory = cmp.Or(config.Memory, defaultMemory)
 	n := runtime.GOMAXPROCS(0)
 	r := &Runner{config: config, epoch: time.Now(), cache: newCache(), free: make(chan *slot, n)}
 	for range n {

@@ -48,22 +48,13 @@ func (r *Runner) untilBusy() time.Duration {
 		}
 		youngest = min(youngest, age)
 	}
-	return r.busyAfter() - youngest
-}
-
-func (r *Runner) busyAfter() time.Duration {
-	if r.config.BusyAfter != nil {
-		if d := r.config.BusyAfter(); d > 0 {
-			return d
-		}
-	}
-	return defaultBusyAfter
+	return r.config.BusyAfter() - youngest
 }
 
 // Kill ends the scripts that have run for longer than Config.BusyAfter. Their Run returns an error
 // soon after. Kill returns ErrNotBusy if there are none.
 func (r *Runner) Kill() error {
-	now, after := r.clock(), r.busyAfter()
+	now, after := r.clock(), r.config.BusyAfter()
 	found := false
 	for _, s := range r.slots {
 		started := s.started.Load()
