@@ -29,7 +29,7 @@ func TestAuthTimeoutHoldsWithinAPipeline(t *testing.T) {
 		start := time.Now()
 		cl.send(strings.Repeat("AUTH\r\n", 100))
 		cl.expectEnd("-WRONGPASS\r\n-WRONGPASS\r\n")
-		if d := time.Since(start); d != DefaultAuthTimeout {
+		if d := time.Since(start); d != defaultAuthTimeout {
 			t.Errorf("the server closed the connection after %v, want AuthTimeout", d)
 		}
 	})
@@ -40,7 +40,7 @@ func TestUnauthenticatedClientsBufferLittle(t *testing.T) {
 		cl := dial(t, NewServer(passwords(), guessing()))
 		cl.send("AUTH\r\n")
 		synctest.Wait()
-		const most = DefaultUnauthArgs*(DefaultUnauthArg+headerSize) + DefaultMaxInline
+		const most = unauthArgs*(unauthArg+headerSize) + defaultMaxInline
 		n, err := cl.Write(make([]byte, 2*most))
 		if err == nil || n > most {
 			t.Errorf("the server read %d bytes, Write returned %v; want at most %d bytes and an error", n, err, most)
@@ -67,7 +67,7 @@ func TestAuthTimeoutHoldsForActiveClients(t *testing.T) {
 					act(cl)
 				}
 				cl.expectEnd("")
-				if d := time.Since(start); d != DefaultAuthTimeout {
+				if d := time.Since(start); d != defaultAuthTimeout {
 					t.Errorf("the server closed the connection after %v, want AuthTimeout", d)
 				}
 			})
@@ -78,7 +78,7 @@ func TestAuthTimeoutHoldsForActiveClients(t *testing.T) {
 func TestAuthTimeoutEndsWithAuthentication(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cl := dial(t, NewServer(passwords(), guarded()))
-		time.Sleep(DefaultAuthTimeout - time.Nanosecond)
+		time.Sleep(defaultAuthTimeout - time.Nanosecond)
 		cl.call("AUTH\r\n", "+OK\r\n")
 		time.Sleep(24 * time.Hour)
 		cl.call("PING\r\n", "+PONG\r\n")
@@ -93,7 +93,7 @@ func TestResetRestartsTheAuthTimeout(t *testing.T) {
 		cl.call("RESET\r\n", "+RESET\r\n")
 		start := time.Now()
 		cl.expectEnd("")
-		if d := time.Since(start); d != DefaultAuthTimeout {
+		if d := time.Since(start); d != defaultAuthTimeout {
 			t.Errorf("the server closed the connection after %v, not after AuthTimeout", d)
 		}
 	})

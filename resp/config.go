@@ -1,27 +1,25 @@
 package resp
 
 import (
+	"cmp"
 	"log/slog"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
 
-// The defaults of Limits and Config.
+// Defaults of Limits.
 const (
-	DefaultMaxArgs      = 16 << 10
-	DefaultMaxArg       = 64 << 10
-	DefaultMaxCommand   = 1 << 20
-	DefaultMaxInline    = 64 << 10
-	DefaultUnauthArgs   = 10
-	DefaultUnauthArg    = 16 << 10
-	DefaultPushQueue    = 1 << 20
-	DefaultReplyBatch   = 64 << 10
-	DefaultWriteTimeout = 10 * time.Second
-	DefaultAuthTimeout  = 10 * time.Second
-	DefaultMaxClients   = 10000
+	DefaultMaxArg           = 64 << 10
+	defaultMaxInline        = 64 << 10
+	defaultAuthTimeout      = 10 * time.Second
+	defaultHandshakeTimeout = 10 * time.Second
+)
 
-	DefaultHandshakeTimeout = 10 * time.Second
+// The limits before authentication, in place of Limits.Args and Limits.Arg, as in Redis.
+const (
+	unauthArgs = 10
+	unauthArg  = 16 << 10
 )
 
 // Limits bound the memory and time that one connection can use. A zero field means its default.
@@ -34,10 +32,6 @@ type Limits struct {
 	// time.
 	MayBeLong func(command []byte) bool
 	Inline    int // bytes of an inline command, or of a line "*<n>" or "$<n>"; default 64 KiB
-
-	// UnauthArgs and UnauthArg replace Args and Arg before authentication; default 10 and 16 KiB,
-	// as in Redis.
-	UnauthArgs, UnauthArg int
 
 	// AuthTimeout is how long a client may take to authenticate; default 10 s. After that time the
 	// server closes even an active connection. The time begins when the server accepts the
@@ -58,17 +52,15 @@ type Limits struct {
 }
 
 func (l Limits) withDefaults() Limits {
-	l.Args = orDefault(l.Args, DefaultMaxArgs)
-	l.Arg = orDefault(l.Arg, DefaultMaxArg)
-	l.Command = orDefault(l.Command, DefaultMaxCommand)
-	l.Inline = orDefault(l.Inline, DefaultMaxInline)
-	l.UnauthArgs = min(orDefault(l.UnauthArgs, DefaultUnauthArgs), l.Args)
-	l.UnauthArg = min(orDefault(l.UnauthArg, DefaultUnauthArg), l.Arg)
-	l.AuthTimeout = orDefault(l.AuthTimeout, DefaultAuthTimeout)
-	l.PushQueue = orDefault(l.PushQueue, DefaultPushQueue)
-	l.ReplyBatch = orDefault(l.ReplyBatch, DefaultReplyBatch)
-	l.WriteTimeout = orDefault(l.WriteTimeout, DefaultWriteTimeout)
-	l.HandshakeTimeout = orDefault(l.HandshakeTimeout, DefaultHandshakeTimeout)
+	l.Args = cmp.Or(l.Args, 16<<10)
+	l.Arg = cmp.Or(l.Arg, DefaultMaxArg)
+	l.Command = cmp.Or(l.Command, 1<<20)
+	l.Inline = cmp.Or(l.Inline, defaultMaxInline)
+	l.AuthTimeout = cmp.Or(l.AuthTimeout, defaultAuthTimeout)
+	l.PushQueue = cmp.Or(l.PushQueue, 1<<20)
+	l.ReplyBatch = cmp.Or(l.ReplyBatch, 64<<10)
+	l.WriteTimeout = cmp.Or(l.WriteTimeout, 10*time.Second)
+	l.HandshakeTimeout = cmp.Or(l.HandshakeTimeout, defaultHandshakeTimeout)
 	return l
 }
 
@@ -99,7 +91,7 @@ type Config struct {
 
 func (c Config) withDefaults() Config {
 	c.Limits = c.Limits.withDefaults()
-	c.MaxClients = orDefault(c.MaxClients, DefaultMaxClients)
+	c.MaxClients = cmp.Or(c.MaxClients, 10000)
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -113,11 +105,4 @@ func (c Config) withDefaults() Config {
 		c.RequireAuth = func() bool { return false }
 	}
 	return c
-}
-
-func orDefault[T int | time.Duration](v, def T) T {
-	if v <= 0 {
-		return def
-	}
-	return v
 }

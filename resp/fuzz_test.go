@@ -35,7 +35,7 @@ func FuzzReader(f *testing.F) {
 		f.Add([]byte(data), 1, false)
 		f.Add([]byte(data), 3, true)
 	}
-	small := Limits{Args: 16, Arg: 64, Command: 100, Inline: 128, UnauthArgs: 3, UnauthArg: 16,
+	small := Limits{Args: 16, Arg: 64, Command: 100, Inline: 128,
 		MayBeLong: func(name []byte) bool { return string(name) == "EVAL" }}.withDefaults()
 	f.Fuzz(func(t *testing.T, data []byte, piece int, unauth bool) {
 		for _, l := range []Limits{small, defaults()} {

@@ -14,8 +14,8 @@ func (r *reader) inline(line []byte, unauth bool) error {
 	maxArgs, tooMany := r.limits.Args, protocolError("invalid multibulk length")
 	maxArg, tooLong := r.limits.Arg, protocolError("invalid bulk length")
 	if unauth {
-		maxArgs, tooMany = r.limits.UnauthArgs, "unauthenticated multibulk length"
-		maxArg, tooLong = r.limits.UnauthArg, "unauthenticated bulk length"
+		maxArgs, tooMany = unauthArgs, "unauthenticated multibulk length"
+		maxArg, tooLong = unauthArg, "unauthenticated bulk length"
 	}
 	for i := skipSpace(line, 0); i < len(line); i = skipSpace(line, i) {
 		n, rest, ok := unquote(line, i)

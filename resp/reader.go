@@ -99,7 +99,7 @@ func (r *reader) extend() ([]byte, error) {
 }
 
 func (r *reader) extendUnauth() ([]byte, error) {
-	return r.extendTo(r.limits.UnauthArgs*(r.limits.UnauthArg+headerSize) + r.limits.Inline)
+	return r.extendTo(unauthArgs*(unauthArg+headerSize) + r.limits.Inline)
 }
 
 func (r *reader) extendTo(most int) ([]byte, error) {
@@ -209,7 +209,7 @@ func (r *reader) begin(line []byte, unauth bool) error {
 	switch {
 	case !ok || n > r.limits.Args:
 		return protocolError("invalid multibulk length")
-	case unauth && n > r.limits.UnauthArgs:
+	case unauth && n > unauthArgs:
 		return protocolError("unauthenticated multibulk length")
 	}
 	r.missing = max(n, 0)
@@ -263,7 +263,7 @@ func (r *reader) header(unauth bool) (ok bool, err error) {
 	switch {
 	case !ok || n < 0 || n > r.limits.Arg && !r.mayBeLong() || n > r.limits.Command-r.size:
 		return false, protocolError("invalid bulk length")
-	case unauth && n > r.limits.UnauthArg:
+	case unauth && n > unauthArg:
 		return false, protocolError("unauthenticated bulk length")
 	}
 	r.bulk = n

@@ -48,7 +48,7 @@ func checkLimits(t testing.TB, l Limits, unauth bool, args [][]byte) {
 	t.Helper()
 	most, longest := l.Args, l.Arg
 	if unauth {
-		most, longest = l.UnauthArgs, l.UnauthArg
+		most, longest = unauthArgs, unauthArg
 	}
 	if l.MayBeLong != nil && l.MayBeLong(args[0]) && !unauth {
 		longest = l.Command
@@ -358,7 +358,7 @@ func TestSomeCommandsMayHaveLongArguments(t *testing.T) {
 			}
 		}
 	}
-	if _, err := parse(t, Limits{Arg: 10, UnauthArg: 10, MayBeLong: l.MayBeLong}.withDefaults(), true, fmt.Sprintf("*2\r\n$4\r\nEVAL\r\n$50\r\n%s\r\n", long), 0); err == nil {
+	if _, err := parse(t, Limits{MayBeLong: l.MayBeLong}.withDefaults(), true, bulk("EVAL", strings.Repeat("x", unauthArg+1)), 0); err == nil {
 		t.Error("an unauthenticated client may send a long argument")
 	}
 }

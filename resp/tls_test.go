@@ -55,7 +55,7 @@ func TestHandshakeTimeout(t *testing.T) {
 				}
 				// A connection counts towards MaxClients during its handshake.
 				dial(t, s).expectEnd("-ERR max number of clients reached\r\n")
-				if _, err := io.ReadAll(nc); err != nil || time.Since(start) != DefaultHandshakeTimeout {
+				if _, err := io.ReadAll(nc); err != nil || time.Since(start) != defaultHandshakeTimeout {
 					t.Errorf("the connection ended after %v with error %v, want nil after the handshake timeout", time.Since(start), err)
 				}
 				synctest.Wait()
@@ -86,7 +86,7 @@ func TestHandshakeBlocksNoOther(t *testing.T) {
 	start := time.Now()
 	stopServer(t, s) // a handshake does not delay a shutdown either
 	<-done
-	if d := time.Since(start); d >= DefaultHandshakeTimeout {
+	if d := time.Since(start); d >= defaultHandshakeTimeout {
 		t.Errorf("Shutdown took %v, as long as the handshake timeout", d)
 	}
 }
