@@ -76,8 +76,6 @@ func (c *client) clientGetName([][]byte) error {
 	return nil
 }
 
-const errClientName replyError = "ERR Client names cannot contain spaces, newlines or special characters."
-
 // printable reports whether b has only visible ASCII characters. Blanks separate the fields of
 // CLIENT LIST, so a name must have none.
 func printable(b []byte) bool {
@@ -91,7 +89,7 @@ func printable(b []byte) bool {
 
 func checkClientName(name []byte) error {
 	if !printable(name) {
-		return errClientName
+		return replyError("ERR Client names cannot contain spaces, newlines or special characters.")
 	}
 	return checkLength("client name", name, maxClientName)
 }

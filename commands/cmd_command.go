@@ -81,25 +81,21 @@ func (c *client) commandDocs(args [][]byte) error {
 }
 
 func (c *client) writeDocs(entries []*entry) {
-	c.w.Map(len(entries))
-	for _, e := range entries {
-		c.w.BulkString(e.full)
-		c.writeDoc(e)
-	}
-}
-
-func (c *client) writeDoc(e *entry) {
 	w := c.w
-	w.Map(5)
-	w.Pairs("summary", e.summary, "since", e.since, "group", e.group)
-	w.BulkString("arguments")
-	args := splitUsage(e.args)
-	w.Array(len(args))
-	for _, a := range args {
-		w.MapOf("name", a, "type", "string")
+	w.Map(len(entries))
+	for _, e := range entries {
+		w.BulkString(e.full)
+		w.Map(5)
+		w.Pairs("summary", e.summary, "since", e.since, "group", e.group)
+		w.BulkString("arguments")
+		args := splitUsage(e.args)
+		w.Array(len(args))
+		for _, a := range args {
+			w.MapOf("name", a, "type", "string")
+		}
+		w.BulkString("subcommands")
+		c.writeDocs(e.subs)
 	}
-	w.BulkString("subcommands")
-	c.writeDocs(e.subs)
 }
 
 // splitUsage splits the arguments of a command at the blanks outside brackets. redis-cli shows the

@@ -68,8 +68,7 @@ const (
 var errHashTooLarge = replyErrorf("ERR hash too large: at most %d fields of %d bytes in all are allowed", maxHashFields, maxHashBytes)
 
 const (
-	errHashNotInteger replyError = "ERR hash value is not an integer"
-	errIncrOverflow   replyError = "ERR increment or decrement would overflow"
+	errIncrOverflow replyError = "ERR increment or decrement would overflow"
 )
 
 // hash is a key and the lock behind it. If the key does not exist, lock is zero.
@@ -169,7 +168,7 @@ func hincrby(t *keyTx, args [][]byte) error {
 	var n int64
 	if i := h.find(args[2]); i >= 0 {
 		if n, ok = parseInt([]byte(h.lock.Fields[i].Value)); !ok {
-			return errHashNotInteger
+			return replyError("ERR hash value is not an integer")
 		}
 	}
 	if by > 0 && n > math.MaxInt64-by || by < 0 && n < math.MinInt64-by {

@@ -110,23 +110,16 @@ func (c *client) flush(args [][]byte) error {
 	}
 }
 
-const (
-	typeNone   = "none"
-	typeString = "string"
-	typeHash   = "hash"
-	typeQueue  = "zset"
-)
-
 func (t *keyTx) typeOf(k simba.Key) string {
 	switch l, exists := t.lookup(k); {
 	case !exists:
-		return typeNone
+		return "none"
 	case k.Part == simba.KeyQueue:
-		return typeQueue
+		return "zset"
 	case l.Fields != nil:
-		return typeHash
+		return "hash"
 	}
-	return typeString
+	return "string"
 }
 
 func typeOf(t *keyTx, args [][]byte) error {

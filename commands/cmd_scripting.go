@@ -126,13 +126,6 @@ type scriptHost struct {
 	changed bool        // a command has changed something
 }
 
-// The errors of calls that scripts may not make, in Redis' words.
-const (
-	errScriptUnknown replyError = "ERR Unknown Redis command called from script"
-	errScriptArity   replyError = "ERR Wrong number of args calling Redis command from script"
-	errScriptRefused replyError = "ERR This Redis command is not allowed from script"
-)
-
 // Call implements script.Host.
 func (h *scriptHost) Call(args [][]byte) []byte {
 	h.reply.Truncate(0)
@@ -153,11 +146,11 @@ func (h *scriptHost) run(args [][]byte) error {
 	case e == nil && notServed(args[0]) != nil:
 		return notServed(args[0])
 	case e == nil, err != nil && e.bySub != nil && len(args) > 1: // no such command or subcommand
-		return errScriptUnknown
+		return replyError("ERR Unknown Redis command called from script")
 	case err != nil:
-		return errScriptArity
+		return replyError("ERR Wrong number of args calling Redis command from script")
 	case e.keyed == nil || e.has(noscript):
-		return errScriptRefused
+		return replyError("ERR This Redis command is not allowed from script")
 	}
 	if d := e.deny(h.tx.user, args); d != nil {
 		h.tx.c.noteDenial(d, "lua")

@@ -43,7 +43,14 @@ func (c *client) manageCluster(args [][]byte) (err error) {
 		return tryHelp(c.call.entry, args)
 	case verb == "status":
 		c.conn.ReplyAfter(0)
-		c.writeCluster(x.State())
+		cluster, members := x.State()
+		c.w.Map(len(cluster)/2 + 1)
+		c.w.Pairs(cluster...)
+		c.w.BulkString("members")
+		c.w.Array(len(members))
+		for _, m := range members {
+			c.w.MapOf(m...)
+		}
 		return nil
 	case verb == "remove":
 		err = x.Remove(ctx, string(shorten(args[2])))
@@ -55,14 +62,4 @@ func (c *client) manageCluster(args [][]byte) (err error) {
 	}
 	c.w.Simple("OK")
 	return nil
-}
-
-func (c *client) writeCluster(cluster []any, members [][]any) {
-	c.w.Map(len(cluster)/2 + 1)
-	c.w.Pairs(cluster...)
-	c.w.BulkString("members")
-	c.w.Array(len(members))
-	for _, m := range members {
-		c.w.MapOf(m...)
-	}
 }

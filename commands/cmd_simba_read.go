@@ -157,28 +157,6 @@ func (c *client) simbaScan(args [][]byte) error {
 	return nil
 }
 
-// parseHistory parses SIMBA.HISTORY. A client that sends SINCE wants all events that it has missed.
-// So with SINCE the default of COUNT is the largest count.
-func parseHistory(args [][]byte) (r simba.HistoryRequest, err error) {
-	if r.Mutex, err = parseMutex(args[1]); err != nil {
-		return r, err
-	}
-	r.Count = defaultCount
-	o := options{rest: args[2:]}
-	for o.next("COUNT", "SINCE") {
-		switch o.name {
-		case "COUNT":
-			r.Count = o.count()
-		case "SINCE":
-			r.Since = simba.Seq(o.integer(0, math.MaxInt64))
-		}
-	}
-	if o.has("SINCE") && !o.has("COUNT") {
-		r.Count = simba.MaxCount
-	}
-	return r, o.err
-}
-
 // withGrant adds the grant of the present tenure to the events, unless they have it. The server has
 // dropped the event, or has not seen it, or newer events fill the COUNT of the request. The new
 // event has the number of the one before it.
@@ -199,9 +177,25 @@ func withGrant(events []simba.Event, present simba.Tenure) []simba.Event {
 }
 
 func (c *client) simbaHistory(args [][]byte) error {
-	r, err := parseHistory(args)
+	mutex, err := parseMutex(args[1])
 	if err != nil {
 		return err
+	}
+	r := simba.HistoryRequest{Mutex: mutex, Count: defaultCount}
+	o := options{rest: args[2:]}
+	for o.next("COUNT", "SINCE") {
+		switch o.name {
+		case "COUNT":
+			r.Count = o.count()
+		case "SINCE":
+			r.Since = simba.Seq(o.integer(0, math.MaxInt64))
+		}
+	}
+	if o.err != nil {
+		return o.err
+	}
+	if o.has("SINCE") && !o.has("COUNT") { // the client wants all events that it has missed
+		r.Count = simba.MaxCount
 	}
 	var present simba.Tenure
 	var replyAfter simba.Seq

@@ -49,7 +49,6 @@ var queueCommands = []command{
 }
 
 const (
-	errNotDouble   replyError = "ERR value is not a valid float"
 	errRangeOption replyError = "ERR a range of a queue is by index, and its only option is WITHSCORES: this is a lock server"
 	errAddOption   replyError = "ERR 'zadd' serves only the option NX: this is a lock server"
 )
@@ -99,7 +98,7 @@ options:
 	for ; len(rest) > 0; rest = rest[2:] {
 		score, err := strconv.ParseFloat(string(rest[0]), 64)
 		if err != nil || math.IsNaN(score) || bytes.ContainsAny(rest[0], "_xX") {
-			return a, errNotDouble
+			return a, replyError("ERR value is not a valid float")
 		}
 		a.members = append(a.members, simba.QueueMember{Contender: string(rest[1]), Score: score})
 	}

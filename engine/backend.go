@@ -214,26 +214,20 @@ func (e *Engine) History(_ context.Context, r simba.HistoryRequest) ([]simba.Eve
 }
 
 // Stats implements simba.Backend.
-func (e *Engine) Stats() simba.Stats {
+func (e *Engine) Stats() (sum simba.Stats) {
 	e.life.RLock()
 	defer e.life.RUnlock()
-	var c counts
-	var mutexes int64
 	for i := range e.shards {
 		sh := &e.shards[i]
 		sh.mu.Lock()
-		c.add(&sh.counts)
-		mutexes += int64(sh.table.len)
+		addStats(&sum, &sh.stats)
+		sum.Mutexes += int64(sh.table.len)
 		sh.mu.Unlock()
 	}
 	e.sequencer.mu.Lock()
-	seq := e.sequencer.seq
+	sum.Seq = e.sequencer.seq
 	e.sequencer.mu.Unlock()
-	return simba.Stats{
-		Held: c.held, Mutexes: mutexes, Blocked: c.blocked, Polling: c.polling,
-		Acquired: c.acquired, Renewed: c.renewed, Released: c.released,
-		Expired: c.expired, Broken: c.broken, Handoffs: c.handedOn, TenureLengths: c.tenureLengths,
-		Seq: seq, Token: e.token.Load(),
-		RecoveryDelay: remaining(e.recoverUntil, e.clock.Now()),
-	}
+	sum.Token = e.token.Load()
+	sum.RecoveryDelay = remaining(e.recoverUntil, e.clock.Now())
+	return sum
 }

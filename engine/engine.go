@@ -107,7 +107,7 @@ func (e *Engine) restore(leases iter.Seq2[simba.Lease, error]) error {
 		m := newMutex(l.Mutex, hash)
 		m.load(l)
 		sh.table.add(m)
-		sh.counts.held++
+		sh.stats.Held++
 		e.bytes.Add(m.bytes())
 		if at := m.deadline(e.recoverUntil, e.former); at != never {
 			sh.due.set(m, at)

@@ -19,29 +19,23 @@ type shard struct {
 	latest   float64   // the largest score that newOrder has returned
 	step     step      // the memory of every step
 	watched  watched
-	counts   counts
+	stats    simba.Stats // what the shard counts
 	timer    *time.Timer
 	armed    simba.Instant // when the timer fires; never = the timer is not set
 }
 
-// counts are the shard's part of the Stats.
-type counts struct {
-	held, blocked, polling                                 int64
-	acquired, renewed, released, expired, broken, handedOn int64
-	tenureLengths                                          simba.Durations
-}
-
-func (c *counts) add(o *counts) {
-	c.held += o.held
-	c.blocked += o.blocked
-	c.polling += o.polling
-	c.acquired += o.acquired
-	c.renewed += o.renewed
-	c.released += o.released
-	c.expired += o.expired
-	c.broken += o.broken
-	c.handedOn += o.handedOn
-	c.tenureLengths.Merge(&o.tenureLengths)
+// addStats adds what a shard counts to a sum.
+func addStats(sum, s *simba.Stats) {
+	sum.Held += s.Held
+	sum.Blocked += s.Blocked
+	sum.Polling += s.Polling
+	sum.Acquired += s.Acquired
+	sum.Renewed += s.Renewed
+	sum.Released += s.Released
+	sum.Expired += s.Expired
+	sum.Broken += s.Broken
+	sum.Handoffs += s.Handoffs
+	sum.TenureLengths.Merge(&s.TenureLengths)
 }
 
 func (sh *shard) start(e *Engine) {
@@ -164,36 +158,36 @@ func statsOf(m *mutex, known bool) mutexStats {
 }
 
 func (sh *shard) count(s *step, before, after mutexStats) {
-	c := &sh.counts
-	c.blocked += after.blocked - before.blocked
-	c.polling += after.polling - before.polling
+	c := &sh.stats
+	c.Blocked += after.blocked - before.blocked
+	c.Polling += after.polling - before.polling
 	if after.owned != before.owned {
 		if after.owned {
-			c.held++
+			c.Held++
 		} else {
-			c.held--
+			c.Held--
 		}
 	}
 	for _, e := range s.events {
 		switch e.Kind {
 		case simba.EventAcquired:
-			c.acquired++
+			c.Acquired++
 			if e.Reason == reasonHandoff {
-				c.handedOn++
+				c.Handoffs++
 			}
 		case simba.EventReleased:
-			c.released++
+			c.Released++
 		case simba.EventExpired:
-			c.expired++
+			c.Expired++
 		case simba.EventBroken:
-			c.broken++
+			c.Broken++
 		}
 	}
 	for _, held := range s.tenureLengths {
-		c.tenureLengths.Add(held)
+		c.TenureLengths.Add(held)
 	}
 	if s.changed && len(s.events) == 0 {
-		c.renewed++
+		c.Renewed++
 	}
 }
 

@@ -311,7 +311,7 @@ func (b *blocked) granted() simba.Outcome {
 // a recount.
 func (w *world) audit() {
 	w.t.Helper()
-	var total counts
+	var total simba.Stats
 	var bytes int64
 	for i := range w.e.shards {
 		sh := &w.e.shards[i]
@@ -324,10 +324,10 @@ func (w *world) audit() {
 				w.auditMutex(sh, m, now)
 				bytes += walked(m)
 				c := statsOf(m, true)
-				total.blocked += c.blocked
-				total.polling += c.polling
+				total.Blocked += c.blocked
+				total.Polling += c.polling
 				if c.owned {
-					total.held++
+					total.Held++
 				}
 			}
 		}
@@ -343,7 +343,7 @@ func (w *world) audit() {
 		sh.mu.Unlock()
 	}
 	s := w.e.Stats()
-	if s.Held != total.held || s.Blocked != total.blocked || s.Polling != total.polling {
+	if s.Held != total.Held || s.Blocked != total.Blocked || s.Polling != total.Polling {
 		w.t.Errorf("Stats returned %+v, a recount gives %+v", s, total)
 	}
 	if counted := w.e.Bytes(); counted != bytes {
