@@ -33,13 +33,10 @@ const lockWait = time.Second
 
 // settings are the session settings that the engine needs. A new connection runs them after the
 // settings of the DSN, which they override.
-var settings = []string{
-	// The server must not truncate values, and quoting must be what the driver assumes.
-	`SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1, innodb_lock_wait_timeout = 1`,
-	// READ WRITE is needed because a server that accepts writes may still make new sessions
-	// read-only by default.
-	`SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE`,
-}
+// The server must not truncate values, and quoting must be what the driver assumes. READ WRITE is needed
+// because a server that accepts writes may still make new sessions read-only by default.
+const settings = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1, innodb_lock_wait_timeout = 1;" +
+	" SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
 
 // fileParameter matches a parameter that the driver does not know. Its path may have slashes, which
 // the driver would take for the one before the database.
@@ -150,12 +147,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, s := range settings {
-		if err == nil {
-			_, err = conn.(driver.ExecerContext).ExecContext(ctx, s, nil)
-		}
-	}
-	if err == nil {
+	if _, err = conn.(driver.ExecerContext).ExecContext(ctx, settings, nil); err == nil {
 		err = checkFormat(ctx, conn)
 	}
 	if err != nil {

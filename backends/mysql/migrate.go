@@ -22,14 +22,14 @@ const addToken = "ALTER TABLE simba_mutex ADD COLUMN fencing_token BIGINT UNSIGN
 //
 // The time limit does not apply to adding the column, since the database may copy the table for it.
 func migrate(ctx context.Context, db *sql.DB, o Options) error {
+	limited, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	if _, err := db.ExecContext(limited, Schema); err != nil {
+		return fmt.Errorf("create the table simba_mutex: %w", err)
+	}
 	var columns int
-	err := within(ctx, o.Timeout, func(ctx context.Context) error {
-		if _, err := db.ExecContext(ctx, Schema); err != nil {
-			return fmt.Errorf("create the table simba_mutex: %w", err)
-		}
-		return queryRow(ctx, db, []any{&columns}, `SELECT COUNT(*) FROM information_schema.columns
-			WHERE table_schema = DATABASE() AND table_name = 'simba_mutex' AND column_name = 'fencing_token'`)
-	})
+	err := queryRow(limited, db, []any{&columns}, `SELECT COUNT(*) FROM information_schema.columns
+		WHERE table_schema = DATABASE() AND table_name = 'simba_mutex' AND column_name = 'fencing_token'`)
 	if err != nil || columns > 0 {
 		return err
 	}

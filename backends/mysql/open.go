@@ -1,8 +1,10 @@
 package mysql
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -12,9 +14,6 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/credentials"
 )
-
-// defaultTimeout replaces an Options.Timeout of 0.
-const defaultTimeout = 3 * time.Second
 
 // name is the engine's name in errors.
 const name = "mysql"
@@ -35,15 +34,8 @@ func (b *Backend) CertificatesExpire() map[string]time.Time { return b.source.Ge
 // rights. An error has one line, says what to do, and never contains the password. Open logs a
 // warning for each setting that weakens the engine's guarantees.
 func Open(ctx context.Context, o Options) (*Backend, error) {
-	if o.Notices == nil {
-		panic("mysql: Options without Notices")
-	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Timeout = cmp.Or(o.Timeout, 3*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	source, err := credentials.Open(credentials.Config[target]{
 		Text: o.DSN, Reread: o.Reread,
 		Parse: func(dsn string) (target, error) { o := o; o.DSN = dsn; return parseDSN(o) },
@@ -55,7 +47,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		return nil, err
 	}
 	cfg := source.Last()
-	s := &store{endpoint: endpoint{cfg.User, cfg.Addr, cfg.DBName}, timeout: o.Timeout, clock: proxy.NewClock()}
+	s := &store{endpoint: endpoint{cfg.User, cfg.Addr, cfg.DBName}, clock: proxy.NewClock()}
 	s.db, err = openPool(source, func() {
 		if h := s.hooks.Load(); h != nil {
 			h.Connected()
@@ -81,31 +73,21 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	return b, nil
 }
 
-func within(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	return step(ctx)
-}
-
 // Check implements proxy.Store. It checks the server, and then the table. A read-only server is an
 // error and no fault, since a failover may follow. Requests fail there anyway, even if the user may
 // write (see query).
 func (s *store) Check(ctx context.Context) (faults []proxy.Fault, err error) {
-	err = within(ctx, s.timeout, func(ctx context.Context) error {
-		faults, err = checkServer(ctx, s.db, s.endpoint)
-		// A server with a refused setting may refuse the check of the table too.
-		if err != nil || slices.ContainsFunc(faults, func(f proxy.Fault) bool { return f.Refused }) {
-			return err
-		}
-		t, err := checkTable(ctx, s.db)
-		if err == nil {
+	faults, err = checkServer(ctx, s.db, s.endpoint)
+	// A server with a refused setting may refuse the check of the table too.
+	if err == nil && !slices.ContainsFunc(faults, func(f proxy.Fault) bool { return f.Refused }) {
+		var t table
+		if t, err = checkTable(ctx, s.db); err == nil {
 			s.table.Store(&t)
 		}
-		return err
-	})
+	}
 	// Other errors do not concern the table. For example, the server refuses the login.
 	if f := s.endpoint.fault(err); f != nil && strings.Contains(f.Error(), "simba_mutex") {
-		return append(faults, proxy.Fault{Setting: "simba_mutex", Text: f.Error(), Refused: true}), nil
+		return append(faults, proxy.Refused("simba_mutex", "%v", f)...), nil
 	}
 	return faults, err
 }
@@ -113,16 +95,12 @@ func (s *store) Check(ctx context.Context) (faults []proxy.Fault, err error) {
 // checkServer checks the database server and its settings.
 func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (faults []proxy.Fault, err error) {
 	warn := func(setting, text string) { faults = append(faults, proxy.Fault{Setting: setting, Text: text}) }
-	refuse := func(setting, text string) {
-		faults = append(faults, proxy.Fault{Setting: setting, Text: text, Refused: true})
-	}
 	var version string
 	if err := queryRow(ctx, db, []any{&version}, "SELECT VERSION()"); err != nil {
 		return nil, err
 	}
 	if !supported(version) {
-		refuse("version", "the server's version is "+version+": the engine needs MySQL 5.7, MariaDB 10.3 or later")
-		return faults, nil
+		return proxy.Refused("version", "the server's version is %s: the engine needs MySQL 5.7, MariaDB 10.3 or later", version), nil
 	}
 	settings, err := variables(ctx, db, "wsrep_on", "wsrep_dirty_reads", "log_bin", "binlog_format",
 		"innodb_flush_log_at_trx_commit", "sync_binlog")
@@ -135,9 +113,9 @@ func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (faults []proxy.F
 	}
 	switch {
 	case on("wsrep_on") && on("wsrep_dirty_reads"):
-		refuse("wsrep_dirty_reads", "the server answers reads while it is cut off from its cluster: set wsrep_dirty_reads to OFF")
+		faults = proxy.Refused("wsrep_dirty_reads", "the server answers reads while it is cut off from its cluster: set wsrep_dirty_reads to OFF")
 	case on("log_bin") && strings.EqualFold(settings["binlog_format"], "STATEMENT"):
-		refuse("binlog_format", errStatements.Error())
+		faults = proxy.Refused("binlog_format", "%v", errStatements)
 	}
 	if v := settings["innodb_flush_log_at_trx_commit"]; v != "" && v != "1" {
 		warn("innodb_flush_log_at_trx_commit", "innodb_flush_log_at_trx_commit is "+v+", not 1: a crash of the database's machine can undo acknowledged grants")
@@ -160,7 +138,8 @@ func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (faults []proxy.F
 		return nil, err
 	}
 	if privilege != "" {
-		warn("user", readOnlyBypassWarning(ep.user, privilege))
+		warn("user", fmt.Sprintf("user %q may write to a server that is read_only (%s): after a failover, the old primary can still grant; "+
+			"give simba-resp a user with SELECT, INSERT, UPDATE on simba_mutex only", ep.user, privilege))
 	}
 	return faults, nil
 }

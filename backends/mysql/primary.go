@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"strings"
 )
 
@@ -126,10 +125,4 @@ func readOnlyBypass(ctx context.Context, db *sql.DB) (privilege string, err erro
 		}
 	}
 	return privilege, rows.Err()
-}
-
-// readOnlyBypassWarning returns the warning about a privilege from readOnlyBypass.
-func readOnlyBypassWarning(user, privilege string) string {
-	return fmt.Sprintf("user %q may write to a server that is read_only (%s): after a failover, the old primary can still grant; "+
-		"give simba-resp a user with SELECT, INSERT, UPDATE on simba_mutex only", user, privilege)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -63,15 +64,25 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 		return t, err
 	}
 	t.mutex, t.owner = columns["mutex"], columns["owner_id"]
-	for _, name := range []string{"mutex", "acquired_at", "ttl_at", "transition_at", "owner_id", "version", "fencing_token"} {
-		c, ok := columns[name]
-		switch want := wrongType(name, c); {
-		case !ok && name == "fencing_token":
+	for _, want := range []struct {
+		name, kind string
+		kinds      []string
+	}{
+		{"mutex", "VARCHAR", []string{"char", "varchar"}},
+		{"acquired_at", "BIGINT UNSIGNED", []string{"bigint"}},
+		{"ttl_at", "BIGINT UNSIGNED", []string{"bigint"}},
+		{"transition_at", "BIGINT UNSIGNED", []string{"bigint"}},
+		{"owner_id", "VARCHAR", []string{"char", "varchar"}},
+		{"version", "BIGINT UNSIGNED", []string{"int", "bigint"}},
+		{"fencing_token", "BIGINT UNSIGNED", []string{"bigint"}},
+	} {
+		switch c, ok := columns[want.name]; {
+		case !ok && want.name == "fencing_token":
 			return t, errNoToken
 		case !ok:
-			return t, faultf("table simba_mutex has no column %s, so it is not Simba's: rename it, and start with --mysql-migrate", name)
-		case want != "":
-			return t, faultf("table simba_mutex: column %s is %s, expected %s", name, c.whole, want)
+			return t, faultf("table simba_mutex has no column %s, so it is not Simba's: rename it, and start with --mysql-migrate", want.name)
+		case !slices.Contains(want.kinds, c.kind):
+			return t, faultf("table simba_mutex: column %s is %s, expected %s", want.name, c.whole, want.kind)
 		}
 	}
 	if columns["fencing_token"].initial != "NO 0" {
@@ -90,29 +101,6 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 		return t, faultf("table simba_mutex uses engine %s: run ALTER TABLE simba_mutex ENGINE = InnoDB", engine)
 	}
 	return t, nil
-}
-
-// wrongType returns the type that a column should have, "" if it has that type.
-func wrongType(name string, c column) string {
-	switch name {
-	case "mutex", "owner_id":
-		switch c.kind {
-		case "char", "varchar":
-			return ""
-		}
-		return "VARCHAR"
-	case "version":
-		switch c.kind {
-		case "int", "bigint":
-			return ""
-		}
-		return "BIGINT UNSIGNED"
-	default:
-		if c.kind == "bigint" {
-			return ""
-		}
-		return "BIGINT UNSIGNED"
-	}
 }
 
 // check returns a *simba.NameError for a name that the column cannot hold exactly.

@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"hash/crc32"
 	"sync"
 	"sync/atomic"
@@ -18,7 +17,6 @@ import (
 type store struct {
 	db       *sql.DB
 	endpoint endpoint
-	timeout  time.Duration
 	clock    *proxy.Clock
 	tenures  tenures
 	table    atomic.Pointer[table] // as of the last check
@@ -208,20 +206,14 @@ func (s *store) Read(ctx context.Context, mutex string, settled bool) (proxy.Sta
 	return r.State, s.fail(err)
 }
 
-const maxReads = 3
-
 // readOnce returns the row of a mutex. If lock is true, it waits until statements that began
-// earlier can no longer change the row. A read changes nothing, so it is repeated after the
-// connection broke.
+// earlier can no longer change the row.
 func (s *store) readOnce(ctx context.Context, mutex string, lock bool) (r row, err error) {
 	where := "mutex = ?"
 	if lock {
 		where += " FOR UPDATE"
 	}
-	var rows []row
-	for i := 0; i < maxReads && (i == 0 || isBroken(err)) && ctx.Err() == nil; i++ {
-		rows, err = s.readRows(ctx, where, mutex)
-	}
+	rows, err := s.readRows(ctx, where, mutex)
 	switch {
 	case err != nil:
 		return r, err
@@ -232,11 +224,6 @@ func (s *store) readOnce(ctx context.Context, mutex string, lock bool) (r row, e
 		return r, &simba.NameError{Argument: "mutex", Problem: "the table does not distinguish it from " + rows[0].mutex + ", because of the collation of its column mutex"}
 	}
 	return rows[0], nil
-}
-
-func isBroken(err error) bool {
-	own := fault("")
-	return err != nil && errorNumber(err) == 0 && !errors.As(err, &own) && !isReadOnly(err)
 }
 
 func (s *store) readRows(ctx context.Context, where string, args ...any) (list []row, err error) {

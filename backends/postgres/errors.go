@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -40,18 +39,10 @@ const (
 )
 
 func codeOf(err error) string {
-	var e *pgconn.PgError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Code
 	}
 	return ""
-}
-
-// isBroken reports whether a connection broke, or could not be made.
-func isBroken(err error) bool {
-	var answered *pgconn.PgError
-	return err != nil && !errors.As(err, &answered) && !errors.As(err, new(*simba.MisconfiguredError)) &&
-		!errors.Is(err, errStandby) && !errors.Is(err, errOldTimeline)
 }
 
 // fail returns an error of the driver as the error of a step that was sent at the given time. If
@@ -89,21 +80,20 @@ func (s *store) reset(sent time.Time) {
 
 // fault returns what an operator has to change, or nil for an error that may pass by itself.
 func fault(err error) error {
-	var untrusted *tls.CertificateVerificationError
-	if errors.As(err, &untrusted) {
-		return fmt.Errorf("the certificate of the database is not trusted: %s", oneLine(err))
+	if errors.As(err, new(*tls.CertificateVerificationError)) {
+		return fmt.Errorf("the certificate of the database is not trusted: %s", proxy.OneLine(err))
 	}
 	switch code := codeOf(err); code {
 	case codeManyConns:
-		return fmt.Errorf("the database refuses new connections (%s): raise max_connections", oneLine(err))
+		return fmt.Errorf("the database refuses new connections (%s): raise max_connections", proxy.OneLine(err))
 	case codeBadAuth, codeBadPassword, codeNoDatabase:
-		return fmt.Errorf("the database refuses the connection: %s", oneLine(err))
+		return fmt.Errorf("the database refuses the connection: %s", proxy.OneLine(err))
 	case codeDenied:
-		return fmt.Errorf("the role lacks a privilege (%s): %s", oneLine(err), grants)
+		return fmt.Errorf("the role lacks a privilege (%s): %s", proxy.OneLine(err), grants)
 	case codeNoTable, codeNoSchema:
-		return fmt.Errorf("the database lacks the table simba_mutex or the sequence simba_token (%s): %s", oneLine(err), migrateHint)
+		return fmt.Errorf("the database lacks the table simba_mutex or the sequence simba_token (%s): %s", proxy.OneLine(err), migrateHint)
 	case codeNoColumn, codeWrongObject:
-		return fmt.Errorf("the table simba_mutex is not simba-resp's (%s): rename it, and %s", oneLine(err), migrateHint)
+		return fmt.Errorf("the table simba_mutex is not simba-resp's (%s): rename it, and %s", proxy.OneLine(err), migrateHint)
 	case codeMaxTokens:
 		return errors.New("the sequence simba_token has reached its maximum: ALTER SEQUENCE simba_token NO MAXVALUE")
 	}
@@ -120,17 +110,13 @@ func explain(err error) error {
 	if f := fault(err); f != nil {
 		return f
 	}
-	var refused proxy.Fault
-	var answered *pgconn.PgError
 	switch {
-	case errors.As(err, &refused):
-		return refused
+	case errors.As(err, new(proxy.Fault)):
+		return err
 	case errors.Is(err, errStandby):
 		return fmt.Errorf("%w: name the primary in the URL, or all hosts with target_session_attrs=read-write", errStandby)
-	case errors.As(err, &answered):
-		return errors.New(oneLine(err))
+	case codeOf(err) != "":
+		return errors.New(proxy.OneLine(err))
 	}
-	return fmt.Errorf("cannot reach the database: %s", oneLine(err))
+	return fmt.Errorf("cannot reach the database: %s", proxy.OneLine(err))
 }
-
-func oneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	_ "embed"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -20,9 +19,6 @@ import (
 //
 //go:embed init-simba-postgres.sql
 var Schema string
-
-// defaultTimeout replaces an Options.Timeout of 0.
-const defaultTimeout = 3 * time.Second
 
 // Backend keeps mutexes in a table of PostgreSQL. It implements simba.Backend and is safe for
 // concurrent use.
@@ -40,10 +36,7 @@ func (b *Backend) CertificatesExpire() map[string]time.Time { return b.source.Ge
 // rights. An error has one line, says what to do, and never contains the password. Open logs a
 // warning for each setting that weakens the engine's guarantees.
 func Open(ctx context.Context, o Options) (*Backend, error) {
-	if o.Notices == nil {
-		panic("postgres: Options without Notices")
-	}
-	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.Timeout = cmp.Or(o.Timeout, 3*time.Second)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	s := &store{timeout: o.Timeout, clock: proxy.NewClock()}
 	validate := func(ctx context.Context, c *pgconn.PgConn) error {
@@ -71,13 +64,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		return nil, err
 	}
 	if o.Migrate {
-		err = s.within(ctx, func(ctx context.Context) error {
-			missing, err := s.exec(ctx, "SELECT to_regclass('simba_mutex') IS NULL OR to_regclass('simba_token') IS NULL")
-			if err == nil && string(missing[0][0]) == "t" { // a role that must not create them may still start
-				_, err = s.exec(ctx, Schema)
-			}
-			return err
-		})
+		err = s.migrate(ctx)
 	}
 	b := &Backend{store: s, source: source}
 	if err == nil {
@@ -93,25 +80,29 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	return b, nil
 }
 
-func (s *store) within(ctx context.Context, step func(context.Context) error) error {
+// migrate creates the table and the sequence, unless both exist: a role that must not create them may
+// still start.
+func (s *store) migrate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, s.timeout)
 	defer cancel()
-	return step(ctx)
+	missing, err := s.exec(ctx, "SELECT to_regclass('simba_mutex') IS NULL OR to_regclass('simba_token') IS NULL")
+	if err == nil && string(missing[0][0]) == "t" {
+		_, err = s.exec(ctx, Schema)
+	}
+	return err
 }
 
 // Check implements proxy.Store. A node that refuses writes is an error and no fault, since a failover
 // may follow.
 func (s *store) Check(ctx context.Context) (faults []proxy.Fault, err error) {
-	err = s.within(ctx, func(ctx context.Context) error {
-		if faults, err = s.checkServer(ctx); err != nil || slices.ContainsFunc(faults, func(f proxy.Fault) bool { return f.Refused }) {
-			return err
-		}
-		found, err := s.checkTable(ctx)
+	faults, err = s.checkServer(ctx)
+	if err == nil && !slices.ContainsFunc(faults, func(f proxy.Fault) bool { return f.Refused }) {
+		var found []proxy.Fault
+		found, err = s.checkTable(ctx)
 		faults = append(faults, found...)
-		return err
-	})
+	}
 	if f := fault(err); f != nil {
-		return append(faults, proxy.Fault{Setting: "role", Text: f.Error(), Refused: true}), nil
+		return append(faults, proxy.Refused("role", "%v", f)...), nil
 	}
 	return faults, err
 }
@@ -128,10 +119,10 @@ func (s *store) checkServer(ctx context.Context) (faults []proxy.Fault, err erro
 	}
 	v := rows[0][2:]
 	if number(v[0]) < 130000 {
-		return refuse("server_version", "the server's version is %s: the engine needs PostgreSQL 13 or later", v[1]), nil
+		return proxy.Refused("server_version", "the server's version is %s: the engine needs PostgreSQL 13 or later", v[1]), nil
 	}
 	if encoding := string(v[2]); encoding != "UTF8" {
-		return refuse("server_encoding", "the encoding of the database is %s, which does not hold all names: create a database with ENCODING 'UTF8'", encoding), nil
+		return proxy.Refused("server_encoding", "the encoding of the database is %s, which does not hold all names: create a database with ENCODING 'UTF8'", encoding), nil
 	}
 	for i, setting := range []string{"fsync", "full_page_writes"} {
 		if string(v[3+i]) == "off" {
@@ -139,10 +130,6 @@ func (s *store) checkServer(ctx context.Context) (faults []proxy.Fault, err erro
 		}
 	}
 	return faults, nil
-}
-
-func refuse(setting, format string, args ...any) []proxy.Fault {
-	return []proxy.Fault{{Setting: setting, Text: fmt.Sprintf(format, args...), Refused: true}}
 }
 
 // checkTable checks the table, the sequence and the role's rights to them.
@@ -156,10 +143,7 @@ func (s *store) checkTable(ctx context.Context) ([]proxy.Fault, error) {
 			EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum = i.indkey[0]
 				WHERE i.indrelid = r.oid AND a.attname = 'mutex' AND i.indisunique AND i.indisvalid AND i.indimmediate
 				AND i.indnkeyatts = 1 AND i.indpred IS NULL),
-			concat_ws(', ', CASE WHEN NOT has_table_privilege(r.oid, 'SELECT') THEN 'SELECT' END,
-				CASE WHEN NOT has_table_privilege(r.oid, 'INSERT') THEN 'INSERT' END,
-				CASE WHEN NOT has_table_privilege(r.oid, 'UPDATE') THEN 'UPDATE' END,
-				CASE WHEN NOT has_table_privilege(r.oid, 'DELETE') THEN 'DELETE' END),
+			(SELECT string_agg(p, ', ') FROM unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) p WHERE NOT has_table_privilege(r.oid, p)),
 			has_sequence_privilege(q.oid, 'USAGE'), current_user
 		FROM (SELECT) one LEFT JOIN pg_class r ON r.oid = to_regclass('simba_mutex') LEFT JOIN pg_class q ON q.oid = to_regclass('simba_token')`)
 	if err != nil {
@@ -172,35 +156,35 @@ func (s *store) checkTable(ctx context.Context) ([]proxy.Fault, error) {
 	role := v[9]
 	switch {
 	case v[0] == "":
-		return refuse("simba_mutex", "role %q sees no table simba_mutex in its search_path: %s", role, migrateHint), nil
+		return proxy.Refused("simba_mutex", "role %q sees no table simba_mutex in its search_path: %s", role, migrateHint), nil
 	case v[0] != "r":
-		return refuse("simba_mutex", "simba_mutex is not an ordinary table: rename it, and %s", migrateHint), nil
+		return proxy.Refused("simba_mutex", "simba_mutex is not an ordinary table: rename it, and %s", migrateHint), nil
 	case v[1] != "p":
-		return refuse("simba_mutex", "table simba_mutex does not survive a crash: ALTER TABLE simba_mutex SET LOGGED"), nil
+		return proxy.Refused("simba_mutex", "table simba_mutex does not survive a crash: ALTER TABLE simba_mutex SET LOGGED"), nil
 	case v[2] != "S":
-		return refuse("simba_token", "role %q sees no sequence simba_token in its search_path: %s", role, migrateHint), nil
+		return proxy.Refused("simba_token", "role %q sees no sequence simba_token in its search_path: %s", role, migrateHint), nil
 	case v[3] != "p":
-		return refuse("simba_token", "sequence simba_token does not survive a crash: ALTER SEQUENCE simba_token SET LOGGED"), nil
+		return proxy.Refused("simba_token", "sequence simba_token does not survive a crash: ALTER SEQUENCE simba_token SET LOGGED"), nil
 	case v[4] != "t":
-		return refuse("simba_token", "sequence simba_token does not count one by one in all sessions: ALTER SEQUENCE simba_token INCREMENT 1 CACHE 1 NO CYCLE"), nil
+		return proxy.Refused("simba_token", "sequence simba_token does not count one by one in all sessions: ALTER SEQUENCE simba_token INCREMENT 1 CACHE 1 NO CYCLE"), nil
 	}
 	for _, name := range []string{"mutex", "owner_id"} {
 		for _, wrong := range strings.Split(v[5], ", ") {
 			if collation, is := strings.CutPrefix(wrong, name+" text "); is && collation != "C" {
-				return refuse("simba_mutex", `table simba_mutex: column %s has the collation %s, which may mix names up: ALTER TABLE simba_mutex ALTER COLUMN %[1]s TYPE text COLLATE "C"`, name, collation), nil
+				return proxy.Refused("simba_mutex", `table simba_mutex: column %s has the collation %s, which may mix names up: ALTER TABLE simba_mutex ALTER COLUMN %[1]s TYPE text COLLATE "C"`, name, collation), nil
 			}
 		}
 	}
 	const want = "mutex text C, owner_id text C, token bigint C, revision bigint C, mark bigint C, acquired_at bigint C, ttl_at bigint C, transition_at bigint C"
 	switch {
 	case v[5] != want:
-		return refuse("simba_mutex", "table simba_mutex has the columns %s, so it is not simba-resp's: rename it, and %s", strings.ReplaceAll(v[5], " C", ""), migrateHint), nil
+		return proxy.Refused("simba_mutex", "table simba_mutex has the columns %s, so it is not simba-resp's: rename it, and %s", strings.ReplaceAll(v[5], " C", ""), migrateHint), nil
 	case v[6] != "t":
-		return refuse("simba_mutex", "table simba_mutex: column mutex is not its primary key"), nil
+		return proxy.Refused("simba_mutex", "table simba_mutex: column mutex is not its primary key"), nil
 	case v[7] != "":
-		return refuse("simba_mutex", "role %q lacks %s on table simba_mutex: GRANT %[2]s ON simba_mutex TO %[1]q", role, v[7]), nil
+		return proxy.Refused("simba_mutex", "role %q lacks %s on table simba_mutex: GRANT %[2]s ON simba_mutex TO %[1]q", role, v[7]), nil
 	case v[8] != "t":
-		return refuse("simba_token", "role %q lacks USAGE on sequence simba_token: GRANT USAGE ON SEQUENCE simba_token TO %[1]q", role), nil
+		return proxy.Refused("simba_token", "role %q lacks USAGE on sequence simba_token: GRANT USAGE ON SEQUENCE simba_token TO %[1]q", role), nil
 	}
 	return nil, nil
 }

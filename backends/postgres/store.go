@@ -254,22 +254,9 @@ func (s *store) Pass(ctx context.Context, mutex string, from proxy.From, to *pro
 	return after.revision, true, nil
 }
 
-// maxReads is how often a read is sent while connections break. A read changes nothing.
-const maxReads = 3
-
-// Read implements proxy.Store.
-func (s *store) Read(ctx context.Context, mutex string, settled bool) (state proxy.State, err error) {
-	for range maxReads {
-		if state, err = s.read(ctx, mutex, settled); !isBroken(err) || ctx.Err() != nil {
-			break
-		}
-	}
-	return state, err
-}
-
-// read reads a mutex once. A settled read locks the row. It inserts a missing one, and so waits for a
-// transaction that is doing the same.
-func (s *store) read(ctx context.Context, mutex string, settled bool) (proxy.State, error) {
+// Read implements proxy.Store. A settled read locks the row. It inserts a missing one, and so waits
+// for a transaction that is doing the same.
+func (s *store) Read(ctx context.Context, mutex string, settled bool) (proxy.State, error) {
 	if settled {
 		r, _, err := s.step(ctx, mutex, change{free: true})
 		return r.State, err
@@ -290,7 +277,7 @@ func (s *store) read(ctx context.Context, mutex string, settled bool) (proxy.Sta
 
 // Ping implements proxy.Store. It reads the database's clock.
 func (s *store) Ping(ctx context.Context) error {
-	_, err := s.read(ctx, "", false)
+	_, err := s.Read(ctx, "", false)
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/credentials"
 )
 
@@ -102,10 +103,7 @@ func (s *store) announce(mutex string) {
 	w.mu.Lock()
 	w.changed[mutex] = struct{}{}
 	w.mu.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	proxy.Wake(w.wake)
 }
 
 // notify sends what announce has collected, until ctx ends. It repeats what it could not send.

@@ -3,8 +3,10 @@ package proxy
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,6 +36,14 @@ func (f Fault) String() string {
 }
 
 func (f Fault) Error() string { return f.Text }
+
+// Refused returns a refused Fault.
+func Refused(setting, format string, args ...any) []Fault {
+	return []Fault{{Setting: setting, Text: fmt.Sprintf(format, args...), Refused: true}}
+}
+
+// OneLine returns the text of an error without line breaks.
+func OneLine(err error) string { return strings.Join(strings.Fields(err.Error()), " ") }
 
 // Incomplete is the error of a check that could not check a part of the store. The faults that such
 // a check returns include those that an earlier check has found in that part.
@@ -165,13 +175,16 @@ func Sleep(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	return true
 }
 
-// Again makes Run check soon. The engine calls it for each new connection to a node of the store.
-func (c *Checks) Again() {
+// Wake puts an element into a channel that has room for one, unless it has one.
+func Wake(c chan<- struct{}) {
 	select {
-	case c.again <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }
+
+// Again makes Run check soon. The engine calls it for each new connection to a node of the store.
+func (c *Checks) Again() { Wake(c.again) }
 
 // set stores a result, and logs what has changed.
 func (c *Checks) set(level slog.Level, faults []Fault) {

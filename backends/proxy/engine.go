@@ -85,7 +85,12 @@ func Open(ctx context.Context, o Options, s Store) (*Engine, error) {
 		tableLock:    newPriorityLock(),
 	}
 	e.watcher, _ = s.(Watcher)
-	e.Core = NewCore(o, history.NewLog(o.Notices, o.History, true), s.Check, waitEnder{e})
+	check := func(ctx context.Context) ([]Fault, error) {
+		ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+		defer cancel()
+		return s.Check(ctx)
+	}
+	e.Core = NewCore(o, history.NewLog(o.Notices, o.History, true), check, waitEnder{e})
 	s.Start(Hooks{Connected: e.Checks.Again, Changed: e.changed})
 	err := e.Checks.Start(ctx)
 	if err == nil {

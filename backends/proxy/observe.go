@@ -146,11 +146,8 @@ func (e *Engine) recordBegin(m *mutexState, l *Lease, reason string) {
 // recordEnd records and announces the end of a tenure that this server ended. The caller holds
 // m.lock.
 func (e *Engine) recordEnd(m *mutexState, was From, revision uint64, kind simba.EventKind, reason string) {
-	fresh := e.announce(m, kind, State{Owner: was.Owner, Token: was.Token}, reason)
-	if fresh && kind == simba.EventBroken {
-		e.Counts.Broken.Add(1)
-	} else if fresh {
-		e.Counts.Released.Add(1)
+	if e.announce(m, kind, State{Owner: was.Owner, Token: was.Token}, reason) {
+		e.Count(simba.Event{Kind: kind})
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -15,12 +15,25 @@ func byKey(a, b Scanned) int {
 	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Mutex, b.Mutex))
 }
 
+// Page returns the first page of what a scan has found from its cursor on: count mutexes by ascending
+// key, and those with the same key as the last one. next is the cursor of the rest; 0 = there is none.
+func Page(found []Scanned, count int) (page []Scanned, next uint64) {
+	slices.SortFunc(found, byKey)
+	found = slices.CompactFunc(found, func(a, b Scanned) bool { return a.Mutex == b.Mutex })
+	n := min(count, len(found))
+	for n < len(found) && found[n].Key == found[n-1].Key {
+		n++
+	}
+	if n < len(found) {
+		next = found[n].Key
+	}
+	return found[:n], next
+}
+
 // Scan implements simba.Backend. It orders mutexes by their ScanKey. So a cursor needs no state and
 // is valid on every server. Mutexes with the same key are in the same page.
 func (e *Engine) Scan(ctx context.Context, r simba.ScanRequest) (page simba.ScanPage, _ simba.Seq, err error) {
-	if r.Count == 0 {
-		r.Count = 10
-	}
+	r.Count = cmp.Or(r.Count, 10)
 	err = e.serve(ctx, func(ctx context.Context) error {
 		page, err = e.scan(ctx, r)
 		return err
@@ -51,23 +64,14 @@ func (e *Engine) scan(ctx context.Context, r simba.ScanRequest) (page simba.Scan
 		list = append(list, held...)
 	}
 	list = slices.DeleteFunc(list, func(s Scanned) bool { return s.Key > last })
-	slices.SortFunc(list, byKey)
-	list = slices.CompactFunc(list, func(a, b Scanned) bool { return a.Mutex == b.Mutex })
-	if n := r.Count; len(list) > n {
-		for n < len(list) && list[n].Key == list[n-1].Key {
-			n++
-		}
-		if n < len(list) {
-			list, last = list[:n], list[n-1].Key
-		}
+	list, page.Cursor = Page(list, r.Count)
+	if page.Cursor == 0 && last < maxScanKey {
+		page.Cursor = last + 1
 	}
 	for _, s := range list {
 		if r.Match == nil || r.Match(s.Mutex) {
 			page.Mutexes = append(page.Mutexes, s.Mutex)
 		}
-	}
-	if last < maxScanKey {
-		page.Cursor = last + 1
 	}
 	return page, nil
 }

@@ -72,7 +72,7 @@ type Store interface {
 	// Ping asks whether the store answers and accepts changes. The Engine calls it every 10 s, and
 	// more often while the store is away.
 	Ping(ctx context.Context) error
-	// Check returns what is wrong with the store: see Checks. It bounds its own time.
+	// Check returns what is wrong with the store: see Checks.
 	Check(ctx context.Context) ([]Fault, error)
 	// Close closes all connections. The Engine calls it when no other method runs.
 	Close() error

@@ -1,9 +1,9 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"log/slog"
 	"strings"
 	"sync"
@@ -47,17 +47,8 @@ type Backend struct {
 // Open connects to Redis and checks that Redis can keep locks. If Redis cannot, the error says why
 // in one line. Open logs a warning for each setting that only weakens a promise.
 func Open(ctx context.Context, o Options) (*Backend, error) {
-	switch {
-	case o.Notices == nil:
-		return nil, errors.New("cannot open the redis engine without Notices")
-	case o.Timeout < 0:
-		return nil, errors.New("cannot open the redis engine: Timeout is negative")
-	case o.Timeout == 0:
-		o.Timeout = DefaultTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Timeout = cmp.Or(o.Timeout, 3*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 	source, err := credentials.Open(credentials.Config[target]{
 		Text: o.URL, Reread: o.Reread, Parse: parseURL, Failed: func(err error) {
 			o.Logger.Error("cannot read the login or the TLS files of redis again; keeping the last ones", "err", err)

@@ -62,14 +62,14 @@ func (b *Backend) checkMaster(ctx context.Context, t target, client *redis.Clien
 	version := fields["redis_version"]
 	major, _, _ := strings.Cut(version, ".")
 	if n, err := strconv.Atoi(major); err == nil && n < 6 {
-		return refuse("redis_version", "redis at %s is version %s, but at least 6.0 is needed", name, version), nil
+		return proxy.Refused("redis_version", "redis at %s is version %s, but at least 6.0 is needed", name, version), nil
 	}
 	if role := fields["role"]; role != "master" && role != "" {
 		return nil, fmt.Errorf("redis at %s is a replica (READONLY) of %s:%s: use the primary's address, or its Sentinels by redis+sentinel://",
 			name, fields["master_host"], fields["master_port"])
 	}
 	if fields["cluster_enabled"] == "1" && t.topology != cluster {
-		return refuse("cluster-enabled", "redis at %s is a node of a cluster (cluster-enabled yes): use redis+cluster://", name), nil
+		return proxy.Refused("cluster-enabled", "redis at %s is a node of a cluster (cluster-enabled yes): use redis+cluster://", name), nil
 	}
 	faults, err := checkSettings(ctx, t, node, name)
 	if err == nil {
@@ -88,10 +88,6 @@ func (b *Backend) checkMaster(ctx context.Context, t target, client *redis.Clien
 	return faults, nil
 }
 
-func refuse(setting, format string, args ...any) []proxy.Fault {
-	return []proxy.Fault{{Setting: setting, Text: fmt.Sprintf(format, args...), Refused: true}}
-}
-
 // checkSettings checks the node's settings that decide whether Redis can lose locks.
 func checkSettings(ctx context.Context, t target, node *redis.Conn, name string) (faults []proxy.Fault, err error) {
 	warn := func(setting, format string, args ...any) {
@@ -101,8 +97,7 @@ func checkSettings(ctx context.Context, t target, node *redis.Conn, name string)
 	for _, field := range []string{"maxmemory", "maxmemory-policy", "appendonly", "appendfsync", "replica-read-only"} {
 		m, err := node.ConfigGet(ctx, field).Result()
 		if err != nil {
-			var answer redis.Error
-			if ctx.Err() != nil || !errors.As(err, &answer) {
+			if ctx.Err() != nil || !errors.As(err, new(redis.Error)) {
 				return nil, explain(err, name)
 			}
 			warn("", "does not show its settings: make sure that maxmemory-policy is noeviction; appendonly and appendfsync decide what a crash may lose (%v)", err)
@@ -117,7 +112,7 @@ func checkSettings(ctx context.Context, t target, node *redis.Conn, name string)
 		case t.allowEviction:
 			warn("maxmemory-policy", "may evict locks when its memory is full (maxmemory-policy %s); then two owners are possible", policy)
 		default:
-			faults = refuse("maxmemory-policy", "redis at %s evicts keys, including locks, when its memory is full (maxmemory-policy %s): set it to noeviction, or accept it with allow-eviction=true in the url", name, policy)
+			faults = proxy.Refused("maxmemory-policy", "redis at %s evicts keys, including locks, when its memory is full (maxmemory-policy %s): set it to noeviction, or accept it with allow-eviction=true in the url", name, policy)
 		}
 	}
 	if set["replica-read-only"] == "no" {

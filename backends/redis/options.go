@@ -7,9 +7,6 @@ import (
 	"github.com/simba-resp/simba-resp"
 )
 
-// DefaultTimeout is the default of Options.Timeout.
-const DefaultTimeout = 3 * time.Second
-
 // Options are the options of Open.
 type Options struct {
 	// URL names the server, its Sentinels or the nodes of a cluster. Required.
@@ -32,7 +29,7 @@ type Options struct {
 	// Reread returns the present URL. The engine calls it before each new connection, and uses the
 	// login and the TLS files of its result. nil = URL does not change; the files may.
 	Reread func() (string, error)
-	// Timeout bounds each request to Redis; 0 = DefaultTimeout.
+	// Timeout bounds each request to Redis; 0 = 3 s.
 	Timeout time.Duration
 	// Notices publishes to subscribers of this server. Required.
 	Notices simba.Notices

@@ -103,10 +103,7 @@ func (s *subscriber) sweep(before time.Time, needed func(name string) bool) {
 
 func (s *subscriber) changeLocked(names ...string) {
 	s.changed = append(s.changed, names...)
-	select {
-	case s.changes <- struct{}{}:
-	default:
-	}
+	proxy.Wake(s.changes)
 }
 
 // await waits for the confirmation of a subscription, until ctx ends.
