@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -35,8 +36,9 @@ var _ simba.Backend = (*Backend)(nil)
 // user must have the right to create nodes, and the ensemble must support container nodes
 // (ZooKeeper 3.5).
 func Open(ctx context.Context, o Options) (*Backend, error) {
-	o.ensureDefaults()
-	target, err := o.validate()
+	o.SessionTimeout = cmp.Or(o.SessionTimeout, DefaultSessionTimeout)
+	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	target, err := o.parse()
 	if err != nil {
 		return nil, err
 	}
@@ -144,7 +146,7 @@ type slot struct {
 	fault    error         // the lasting error that prevents a new session; nil = none
 }
 
-func (b *Backend) slotOf(mutex string) *slot { return b.slots[scanHash(mutex)%uint64(len(b.slots))] }
+func (b *Backend) slotOf(mutex string) *slot { return b.slots[scanKey(mutex)%uint64(len(b.slots))] }
 
 // current returns the session. If there is none, it waits for a new one, at most until ctx ends.
 func (l *slot) current(ctx context.Context, b *Backend) (*session, error) {

@@ -113,7 +113,7 @@ func (s *session) findCreated(mutex string, g guid) (child string, stat *zk.Stat
 		}
 		if err == nil {
 			if z, err := s.get(s.ctx, s.latch(mutex, names[i])); err == nil {
-				return names[i], &z.stat, nil
+				return names[i], z.stat, nil
 			}
 		}
 		proxy.Sleep(s.ctx, retryPause, nil)

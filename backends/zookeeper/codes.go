@@ -2,24 +2,19 @@ package zookeeper
 
 import "strings"
 
-// codeError is the code of an error for which the library has no name.
+// codeError is an error for which the library has only a code.
 type codeError string
 
 const (
-	errConnectionLoss   codeError = "-4"
-	errUnimplemented    codeError = "-6"
-	errOperationTimeout codeError = "-7"
-	errRequestTimeout   codeError = "-122"
-	errQuotaExceeded    codeError = "-125"
-	errThrottled        codeError = "-127"
+	errConnectionLoss   codeError = "ConnectionLoss (-4)"
+	errUnimplemented    codeError = "Unimplemented (-6)"
+	errOperationTimeout codeError = "OperationTimeout (-7)"
+	errRequestTimeout   codeError = "RequestTimeout (-122)"
+	errQuotaExceeded    codeError = "QuotaExceeded (-125)"
+	errThrottled        codeError = "ThrottledOp (-127)"
 )
 
-var codeNames = map[codeError]string{
-	errConnectionLoss: "ConnectionLoss", errUnimplemented: "Unimplemented", errOperationTimeout: "OperationTimeout",
-	errRequestTimeout: "RequestTimeout", errQuotaExceeded: "QuotaExceeded", errThrottled: "ThrottledOp",
-}
-
-func (e codeError) Error() string { return codeNames[e] + " (" + string(e) + ")" }
+func (e codeError) Error() string { return string(e) }
 
 // named replaces an error of the library that has only a code.
 func named(err error) error {
@@ -27,8 +22,10 @@ func named(err error) error {
 		return nil
 	}
 	_, code, _ := strings.Cut(err.Error(), "unknown error: ")
-	if codeNames[codeError(code)] != "" {
-		return codeError(code)
+	for _, e := range []codeError{errConnectionLoss, errUnimplemented, errOperationTimeout, errRequestTimeout, errQuotaExceeded, errThrottled} {
+		if strings.HasSuffix(string(e), " ("+code+")") {
+			return e
+		}
 	}
 	return err
 }

@@ -7,7 +7,6 @@ import (
 	"io"
 	"log/slog"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -116,9 +115,9 @@ func (c *trackedConn) SetReadDeadline(t time.Time) error {
 }
 
 // hosts implements zk.HostProvider. It returns the configured servers in turn, by name. Each
-// connection resolves the name anew, so a server may move.
+// connection resolves the name anew, so a server may move. The library calls its methods on one
+// goroutine at a time.
 type hosts struct {
-	mu      sync.Mutex // guards the fields below
 	servers []string
 	at      int // index of the next
 	tried   int // servers returned since the last success
@@ -129,23 +128,16 @@ func (h *hosts) Init(servers []string) error { h.servers = servers; return nil }
 func (h *hosts) Len() int { return len(h.servers) }
 
 func (h *hosts) Next() (server string, retryStart bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	if retryStart = h.tried == len(h.servers); retryStart {
+		h.tried = 0
+	}
 	server = h.servers[h.at]
 	h.at = (h.at + 1) % len(h.servers)
 	h.tried++
-	if h.tried > len(h.servers) {
-		h.tried = 1
-		return server, true
-	}
-	return server, false
+	return server, retryStart
 }
 
-func (h *hosts) Connected() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.tried = 0
-}
+func (h *hosts) Connected() { h.tried = 0 }
 
 type libraryLog struct{ log *slog.Logger }
 

@@ -58,7 +58,9 @@ func (b *Backend) firstSession(ctx context.Context) (*session, error) {
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
 	s, err := b.join(ctx, b.check)
-	if errors.Is(err, errCutOff) {
+	if f, ok := b.fault(err); ok {
+		err = f
+	} else if errors.Is(err, errCutOff) {
 		err = b.diagnose(err)
 	}
 	if err != nil {
@@ -97,47 +99,24 @@ func (b *Backend) recheck(ctx context.Context) (faults []proxy.Fault, err error)
 		faults = append(faults, proxy.Fault{Setting: "maxSessionTimeout", Text: fmt.Sprintf(
 			"the ensemble chose the session timeout %v instead of %v: see its maxSessionTimeout", got, b.options.SessionTimeout)})
 	}
-	var found proxy.Fault
-	if err = b.check(ctx, s); errors.As(err, &found) {
-		return append(faults, found), nil
+	err = b.check(ctx, s)
+	if f, ok := b.fault(err); ok {
+		return append(faults, f), nil
 	}
 	return faults, err
 }
 
-func fault(setting, format string, args ...any) error {
-	return proxy.Fault{Setting: setting, Text: fmt.Sprintf(format, args...)}
-}
-
-// check checks the chroot and the user's rights. It returns a proxy.Fault for what an operator must
-// correct.
+// check checks the chroot and the user's rights.
 func (b *Backend) check(ctx context.Context, s *session) error {
-	if s.root != "" {
-		_, err := s.get(ctx, s.root)
-		switch {
-		case errors.Is(err, zk.ErrNoNode):
-			return fault("chroot", "the chroot %s does not exist; create it first", s.root)
-		case err != nil && !errors.Is(err, zk.ErrNoAuth):
-			return fmt.Errorf("read the chroot %s: %w", s.root, err)
-		}
-	}
 	err := b.probe(ctx, s)
 	// Try again if ZooKeeper deleted the empty container between two steps of probe.
 	for errors.Is(err, zk.ErrNoNode) && ctx.Err() == nil {
 		err = b.probe(ctx, s)
 	}
-	switch {
-	case errors.Is(err, zk.ErrNoAuth) && b.target.scheme == "":
-		return fault("acl", "no permission to write below %s and %s; they belong to a user: give --zookeeper-auth", s.mutexes(), s.leases())
-	case errors.Is(err, zk.ErrNoAuth):
-		return fault("acl", "no permission to write below %s and %s; check user and password of --zookeeper-auth", s.mutexes(), s.leases())
-	case errors.Is(err, zk.ErrInvalidACL):
-		return fault("auth", "the ensemble rejects the authentication; check --zookeeper-auth")
-	case errors.Is(err, errUnimplemented):
+	if errors.Is(err, errUnimplemented) {
 		return errors.New("it does not support container nodes: ZooKeeper 3.5 or later is needed")
-	case err != nil:
-		return fmt.Errorf("create %s and %s: %w", s.mutexes(), s.leases(), err)
 	}
-	return nil
+	return err
 }
 
 // probe creates the top nodes, and tries each operation that the engine needs below them.

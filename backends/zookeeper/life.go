@@ -44,7 +44,7 @@ func (b *Backend) run(l *slot, s *session) {
 			return
 		}
 		b.Log.Info("opened a new session with the ensemble", "session_timeout", next.negotiated())
-		b.replace(l, s, next)
+		b.replace(l, next)
 		s = next
 	}
 }
@@ -122,20 +122,15 @@ func (b *Backend) leave(l *slot, s *session) {
 // the session.
 func (b *Backend) removeWaiters(ctx context.Context, l *slot, s *session) (free bool) {
 	free = true
-	for _, name := range b.names() {
-		if b.slotOf(name) != l {
-			continue
-		}
-		m := b.lock(name)
+	b.eachMutex(b.inSlot(l), func(m *mutex) {
 		for _, n := range m.entries {
 			if n.s == s && n.child != "" && n.kind != kindOwner {
-				_, _, _ = s.change(ctx, deletes(s.latch(name, n.child), s.lease(n.guid))...)
+				_, _, _ = s.change(ctx, deletes(s.latch(m.name, n.child), s.lease(n.guid))...)
 			} else if n.s == s {
 				free = false
 			}
 		}
-		b.unlock(m)
-	}
+	})
 	return free
 }
 
@@ -193,25 +188,20 @@ func (b *Backend) setFault(l *slot, err error) {
 // replace publishes the ends of the leases of a session that the ensemble has ended, and uses the
 // next session. Blocked waiters queue again. A polling waiter gets a notice, because no other notice
 // would make it ask again.
-func (b *Backend) replace(l *slot, old, next *session) {
+func (b *Backend) replace(l *slot, next *session) {
 	polling := make(map[string]string) // contenders and mutexes by channel
-	for _, name := range b.names() {
-		if b.slotOf(name) != l {
-			continue
-		}
-		m := b.lock(name)
+	b.eachMutex(b.inSlot(l), func(m *mutex) {
 		for _, n := range m.entries {
 			switch {
 			case n.child == "" || n.doomed:
 			case n.kind == kindOwner:
 				b.record(m, n.event(simba.EventExpired, reasonSessionLost))
 			case n.kind == kindPolling:
-				polling[simba.ContenderChannel(name, n.contender)] = simba.OfferNotice(b.lastOwner(name), n.contender)
+				polling[simba.ContenderChannel(m.name, n.contender)] = simba.OfferNotice(b.lastOwner(m.name), n.contender)
 			}
 			m.drop(n)
 		}
-		b.unlock(m)
-	}
+	})
 	b.mu.Lock()
 	l.session, l.fault = next, nil
 	close(l.replaced)
@@ -227,9 +217,20 @@ func (b *Backend) replace(l *slot, old, next *session) {
 	}
 }
 
-// names returns the names of the mutexes that this server knows.
-func (b *Backend) names() []string {
+func (b *Backend) inSlot(l *slot) func(mutex string) bool {
+	return func(mutex string) bool { return b.slotOf(mutex) == l }
+}
+
+// eachMutex calls f for each mutex that this server knows and for which is is true, with its lock held.
+func (b *Backend) eachMutex(is func(mutex string) bool, f func(*mutex)) {
 	b.mu.Lock()
-	defer b.mu.Unlock()
-	return slices.Collect(maps.Keys(b.mutexes))
+	names := slices.Collect(maps.Keys(b.mutexes))
+	b.mu.Unlock()
+	for _, name := range names {
+		if is(name) {
+			m := b.lock(name)
+			f(m)
+			b.unlock(m)
+		}
+	}
 }

@@ -7,9 +7,10 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-var errNoChroot = errors.New("the chroot no longer exists")
+var errNoChroot = errors.New("the chroot does not exist")
 
 // lasting reports whether an error stays until an operator changes rights or nodes. An unreadable
 // lease node gives no lasting error: its creator rewrites it, or its session ends.
@@ -17,21 +18,33 @@ func lasting(err error) bool {
 	return among(err, zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrAuthFailed, zk.ErrNoChildrenForEphemerals, errNoChroot)
 }
 
-// misconfigured turns a lasting error into one that says what to change.
-func (b *Backend) misconfigured(err error) error {
+// fault returns what an operator has to change. ok is false for an error that may pass by itself.
+func (b *Backend) fault(err error) (f proxy.Fault, ok bool) {
 	p := paths{b.target.chroot}
-	top, leases := p.mutexes(), p.leases()
+	fault := func(setting, format string, args ...any) (proxy.Fault, bool) {
+		return proxy.Fault{Setting: setting, Text: fmt.Sprintf(format, args...)}, true
+	}
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
-		err = fmt.Errorf("no permission (NoAuth): the user must be allowed to create, read, write and delete in and below %s and %s", top, leases)
+		who := "give --zookeeper-auth, or let everybody"
+		if b.target.scheme != "" {
+			who = "check user and password of --zookeeper-auth, and let this user"
+		}
+		return fault("acl", "no permission (NoAuth): %s create, read, write and delete in and below %s and %s", who, p.mutexes(), p.leases())
 	case errors.Is(err, zk.ErrInvalidACL), errors.Is(err, zk.ErrAuthFailed):
-		err = fmt.Errorf("the ensemble rejects the authentication: %w", err)
+		return fault("auth", "the ensemble rejects the authentication (%v): check --zookeeper-auth", err)
 	case errors.Is(err, zk.ErrNoChildrenForEphemerals):
-		err = fmt.Errorf("an ephemeral node of another program is below %s, or is %s: delete it", top, leases)
+		return fault("nodes", "an ephemeral node of another program is below %s, or is %s: delete it", p.mutexes(), p.leases())
 	case errors.Is(err, errQuotaExceeded):
-		err = fmt.Errorf("the quota of %s or %s is used up (%w): raise it by setquota, or delete nodes", top, leases, err)
+		return fault("quota", "the quota of %s or %s is used up (%v): raise it by setquota, or delete nodes", p.mutexes(), p.leases(), err)
 	case errors.Is(err, errNoChroot):
-		err = fmt.Errorf("the chroot %s no longer exists: create it", b.target.chroot)
+		return fault("chroot", "the chroot %s does not exist: create it", b.target.chroot)
 	}
-	return &simba.MisconfiguredError{Engine: "zookeeper", Err: err}
+	return f, false
+}
+
+// misconfigured turns a lasting error into one that says what to change.
+func (b *Backend) misconfigured(err error) error {
+	f, _ := b.fault(err)
+	return &simba.MisconfiguredError{Engine: "zookeeper", Err: f}
 }

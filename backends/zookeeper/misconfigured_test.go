@@ -168,7 +168,7 @@ func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
 	})
 	began := time.Now()
 	_, err := ask(b, "n", "b")
-	mustBeMisconfigured(t, "acquire", err, "the chroot /locks no longer exists")
+	mustBeMisconfigured(t, "acquire", err, "the chroot /locks does not exist")
 	if took := time.Since(began); took > patience/2 {
 		t.Errorf("ACQUIRE was refused after %v; want less than %v", took, patience/2)
 	}

@@ -29,9 +29,6 @@ func encodeName(mutex string) string {
 	if mutex == "." || mutex == ".." {
 		return strings.ReplaceAll(mutex, ".", "%2E")
 	}
-	if !strings.ContainsFunc(mutex, func(r rune) bool { return !plainRune(r) }) {
-		return mutex
-	}
 	var b strings.Builder
 	for _, r := range mutex {
 		if plainRune(r) {

@@ -27,10 +27,10 @@ const brokenPause = 5 * time.Millisecond
 // do makes a request and waits for the answer, however long that takes. But it sends nothing once
 // ctx has ended. A read is repeated if the connection breaks. A write returns the error: then the
 // ensemble may have executed it.
-func do[T any](ctx context.Context, s *session, e effect, request func(*zk.Conn) (T, error)) (v T, err error) {
+func (s *session) do(ctx context.Context, e effect, request func(*zk.Conn) error) error {
 	for {
 		if err := s.await(ctx); err != nil {
-			return v, err
+			return err
 		}
 		s.mu.Lock()
 		over := !s.alive() || s.closing
@@ -39,22 +39,21 @@ func do[T any](ctx context.Context, s *session, e effect, request func(*zk.Conn)
 		}
 		s.mu.Unlock()
 		if over {
-			return v, errSessionOver
+			return errSessionOver
 		}
 		start := time.Now()
-		v, err = request(s.conn)
+		err := named(request(s.conn))
 		s.calls.Done()
-		err = named(err)
 		switch {
 		case !s.alive(): // the answer may come from the library's next session
-			return v, errSessionOver
+			return errSessionOver
 		case broken(err) && e == reads:
 			proxy.Sleep(ctx, brokenPause, nil)
 			continue
 		case e == writes && (err == nil || certain(err)):
 			s.confirm(start)
 		}
-		return v, err
+		return err
 	}
 }
 
@@ -90,23 +89,25 @@ func (s *session) change(ctx context.Context, ops ...any) (res []zk.MultiRespons
 	}
 }
 
-func (s *session) multi(ctx context.Context, ops ...any) ([]zk.MultiResponse, error) {
-	return do(ctx, s, writes, func(c *zk.Conn) ([]zk.MultiResponse, error) { return c.Multi(ops...) })
+func (s *session) multi(ctx context.Context, ops ...any) (res []zk.MultiResponse, err error) {
+	err = s.do(ctx, writes, func(c *zk.Conn) (err error) {
+		res, err = c.Multi(ops...)
+		return err
+	})
+	return res, err
 }
 
 type znode struct {
 	data []byte
-	stat zk.Stat
+	stat *zk.Stat
 }
 
-func (s *session) get(ctx context.Context, path string) (znode, error) {
-	return do(ctx, s, reads, func(c *zk.Conn) (znode, error) {
-		data, stat, err := c.Get(path)
-		if err != nil {
-			return znode{}, err
-		}
-		return znode{data, *stat}, nil
+func (s *session) get(ctx context.Context, path string) (z znode, err error) {
+	err = s.do(ctx, reads, func(c *zk.Conn) (err error) {
+		z.data, z.stat, err = c.Get(path)
+		return err
 	})
+	return z, err
 }
 
 // children returns the sorted latch nodes of a mutex, none if the mutex's node does not exist.
@@ -117,10 +118,10 @@ func (s *session) children(ctx context.Context, mutex string) ([]string, error) 
 }
 
 // list returns the names of a node's children, none if the node does not exist.
-func (s *session) list(ctx context.Context, path string) ([]string, error) {
-	names, err := do(ctx, s, reads, func(c *zk.Conn) ([]string, error) {
-		names, _, err := c.Children(path)
-		return names, err
+func (s *session) list(ctx context.Context, path string) (names []string, err error) {
+	err = s.do(ctx, reads, func(c *zk.Conn) (err error) {
+		names, _, err = c.Children(path)
+		return err
 	})
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil
@@ -131,8 +132,10 @@ func (s *session) list(ctx context.Context, path string) ([]string, error) {
 // sync lets the connected server of the ensemble catch up with the leader. The next read is then at
 // least as new as every answer given before.
 func (s *session) sync(ctx context.Context) error {
-	_, err := do(ctx, s, reads, func(c *zk.Conn) (string, error) { return c.Sync(s.mutexes()) })
-	return err
+	return s.do(ctx, reads, func(c *zk.Conn) error {
+		_, err := c.Sync(s.mutexes())
+		return err
+	})
 }
 
 // barrier is like sync, but is certain even if the leader has lost its majority, since it is a
@@ -148,29 +151,22 @@ func (s *session) barrier(ctx context.Context) error {
 // watch lists the children of a node and watches them. If the node does not exist and creation is
 // true, it watches for its creation. Otherwise changed is nil.
 func (s *session) watch(ctx context.Context, path string, creation bool) (names []string, changed <-chan zk.Event, err error) {
-	type list struct {
-		names   []string
-		changed <-chan zk.Event
-	}
-	l, err := do(ctx, s, reads, func(c *zk.Conn) (list, error) {
-		for {
-			names, _, changed, err := c.ChildrenW(path)
-			if err == nil {
-				return list{names, changed}, nil
-			}
+	err = s.do(ctx, reads, func(c *zk.Conn) (err error) {
+		for exists := true; exists; {
+			names, _, changed, err = c.ChildrenW(path)
 			if !errors.Is(err, zk.ErrNoNode) || !creation {
-				return list{}, err
+				return err
 			}
-			exists, _, changed, err := c.ExistsW(path)
-			if err != nil || !exists {
-				return list{nil, changed}, err
+			if exists, _, changed, err = c.ExistsW(path); err != nil {
+				return err
 			}
 		}
+		return nil
 	})
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil, nil, nil
 	}
-	return l.names, l.changed, err
+	return names, changed, err
 }
 
 // ensure creates the missing parents of the nodes of a mutex.
@@ -188,22 +184,25 @@ func (s *session) ensure(ctx context.Context, mutex string) error {
 }
 
 func (s *session) makeContainer(ctx context.Context, path string) error {
-	return s.make(ctx, path, nil, func(c *zk.Conn, data []byte) (string, error) {
-		return c.CreateContainer(path, data, zk.FlagContainer, s.acl)
+	return s.make(ctx, path, func(c *zk.Conn) (string, error) {
+		return c.CreateContainer(path, nil, zk.FlagContainer, s.acl)
 	})
 }
 
 func (s *session) ensureLeases(ctx context.Context) error {
-	err := s.inChroot(s.make(ctx, s.leases(), nil, func(c *zk.Conn, data []byte) (string, error) { return c.Create(s.leases(), data, 0, s.acl) }))
+	err := s.inChroot(s.make(ctx, s.leases(), func(c *zk.Conn) (string, error) { return c.Create(s.leases(), nil, 0, s.acl) }))
 	if errors.Is(err, zk.ErrNodeExists) {
 		return nil
 	}
 	return err
 }
 
-func (s *session) make(ctx context.Context, path string, data []byte, create func(*zk.Conn, []byte) (string, error)) error {
+func (s *session) make(ctx context.Context, path string, create func(*zk.Conn) (string, error)) error {
 	for {
-		_, err := do(ctx, s, writes, func(c *zk.Conn) (string, error) { return create(c, data) })
+		err := s.do(ctx, writes, func(c *zk.Conn) error {
+			_, err := create(c)
+			return err
+		})
 		if err == nil {
 			return nil
 		}
@@ -231,8 +230,8 @@ var (
 // register creates the session's marker.
 func (s *session) register(ctx context.Context) error {
 	for {
-		err := s.make(ctx, s.marker(s.tag), markerOpen, func(c *zk.Conn, data []byte) (string, error) {
-			return c.Create(s.marker(s.tag), data, zk.FlagEphemeral, s.acl)
+		err := s.make(ctx, s.marker(s.tag), func(c *zk.Conn) (string, error) {
+			return c.Create(s.marker(s.tag), markerOpen, zk.FlagEphemeral, s.acl)
 		})
 		switch {
 		case errors.Is(err, zk.ErrNodeExists): // an earlier attempt arrived late
@@ -247,8 +246,12 @@ func (s *session) register(ctx context.Context) error {
 }
 
 // mark writes the session's marker. The write confirms the session. data is called when it is sent.
-func (s *session) mark(ctx context.Context, data func() []byte) (*zk.Stat, error) {
-	return do(ctx, s, writes, func(c *zk.Conn) (*zk.Stat, error) { return c.Set(s.marker(s.tag), data(), -1) })
+func (s *session) mark(ctx context.Context, data func() []byte) (stat *zk.Stat, err error) {
+	err = s.do(ctx, writes, func(c *zk.Conn) (err error) {
+		stat, err = c.Set(s.marker(s.tag), data(), -1)
+		return err
+	})
+	return stat, err
 }
 
 // hasEnded reports whether the ensemble has ended the session with that tag. Then it executes no

@@ -30,14 +30,12 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"no notices":         {Options{Servers: srv.Addr}, "notices are missing"},
 		"no servers":         {Options{Notices: n}, "invalid zookeeper servers"},
 		"an empty element":   {Options{Notices: n, Servers: "a:1,,b:2"}, "invalid zookeeper servers"},
 		"an invalid port":    {Options{Notices: n, Servers: "a:x"}, `"a:x" is not host:port`},
 		"a relative chroot":  {Options{Notices: n, Servers: "a:1/x/../y"}, "is relative"},
 		"another scheme":     {Options{Notices: n, Servers: srv.Addr, Auth: "sasl:x:secret"}, "invalid zookeeper auth"},
 		"no password":        {Options{Notices: n, Servers: srv.Addr, Auth: "digest:x"}, "invalid zookeeper auth"},
-		"a negative timeout": {Options{Notices: n, Servers: srv.Addr, Timeout: -1}, "must not be negative"},
 		"no listener":        {Options{Notices: n, Servers: "127.0.0.1:1"}, "cannot connect"},
 		"a silent server":    {Options{Notices: n, Servers: mute.Addr().String()}, "opens no session within"},
 		"no chroot":          {Options{Notices: n, Servers: srv.Addr + "/missing"}, "the chroot /missing does not exist"},

@@ -44,18 +44,6 @@ type Options struct {
 	Logger  *slog.Logger  // nil = discard
 }
 
-func (o *Options) ensureDefaults() {
-	if o.SessionTimeout == 0 {
-		o.SessionTimeout = DefaultSessionTimeout
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-}
-
 // target is the parsed form of Options.Servers and Options.Auth.
 type target struct {
 	servers []string
@@ -64,13 +52,7 @@ type target struct {
 	auth    []byte
 }
 
-func (o *Options) validate() (t target, err error) {
-	if o.Notices == nil {
-		return t, errors.New("notices are missing")
-	}
-	if o.SessionTimeout < 0 || o.Timeout < 0 {
-		return t, errors.New("session timeout and timeout must not be negative")
-	}
+func (o *Options) parse() (t target, err error) {
 	if t.servers, t.chroot, err = parseServers(o.Servers); err != nil {
 		return t, err
 	}

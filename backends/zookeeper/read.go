@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"hash/fnv"
+	"hash/crc32"
 	"slices"
 	"sync"
 	"time"
@@ -271,8 +271,8 @@ func each(n int, f func(i int) error) error {
 	return all.Wait()
 }
 
-// Scan implements simba.Backend. It lists mutexes in the order of a hash of their names. The cursor
-// is the next hash, so a scan needs no state and misses no mutex.
+// Scan implements simba.Backend. It lists mutexes in the order of their keys. The cursor is the next
+// key, so a scan needs no state and misses no mutex.
 func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
 	page, err := call(ctx, b, func(ctx context.Context) (page simba.ScanPage, err error) {
 		s, err := b.slots[0].current(ctx, b)
@@ -292,36 +292,23 @@ func (b *Backend) scan(ctx context.Context, s *session, r simba.ScanRequest) (pa
 	if err != nil {
 		return page, err
 	}
-	type candidate struct {
-		mutex string
-		hash  uint64
-	}
-	list := make([]candidate, 0, len(names))
+	var list []proxy.Scanned
 	for _, name := range names {
-		if mutex, ok := decodeName(name); ok && simba.CheckMutex(mutex) == nil {
-			if h := scanHash(mutex); h >= r.Cursor {
-				list = append(list, candidate{mutex, h})
-			}
+		if mutex, ok := decodeName(name); ok && simba.CheckMutex(mutex) == nil && scanKey(mutex) >= r.Cursor {
+			list = append(list, proxy.Scanned{Mutex: mutex, Key: scanKey(mutex)})
 		}
 	}
-	slices.SortFunc(list, func(a, b candidate) int { return cmp.Compare(a.hash, b.hash) })
-	n := min(cmp.Or(r.Count, 10), len(list))
-	for n < len(list) && list[n].hash == list[n-1].hash { // keep equal hashes in one page
-		n++
-	}
-	if n < len(list) {
-		page.Cursor = list[n].hash
-	}
-	found := make([]bool, n)
-	err = each(n, func(i int) (err error) {
-		if r.Match == nil || r.Match(list[i].mutex) {
-			found[i], err = b.fits(ctx, s, list[i].mutex, r)
+	list, page.Cursor = proxy.Page(list, cmp.Or(r.Count, 10))
+	fits := make([]bool, len(list))
+	err = each(len(list), func(i int) (err error) {
+		if r.Match == nil || r.Match(list[i].Mutex) {
+			fits[i], err = b.fits(ctx, s, list[i].Mutex, r)
 		}
 		return err
 	})
-	for i := range found {
-		if found[i] {
-			page.Mutexes = append(page.Mutexes, list[i].mutex)
+	for i := range fits {
+		if fits[i] {
+			page.Mutexes = append(page.Mutexes, list[i].Mutex)
 		}
 	}
 	return page, err
@@ -340,10 +327,5 @@ func (b *Backend) fits(ctx context.Context, s *session, name string, r simba.Sca
 	return (h.owned || !r.Held) && (len(h.waiters()) > 0 || !r.Contended), err
 }
 
-// scanHash returns the hash of a name. It is never 0, since cursor 0 starts a scan. It has 48 bits,
-// which JavaScript numbers hold exactly.
-func scanHash(mutex string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(mutex))
-	return max(1, h.Sum64()>>16)
-}
+// scanKey returns the place of a mutex in a scan.
+func scanKey(mutex string) uint64 { return uint64(crc32.ChecksumIEEE([]byte(mutex))) }

@@ -139,30 +139,24 @@ func (b *Backend) tryAsk(ctx context.Context, s *session, q request) (a answer, 
 // await waits for the answer to a request. When ctx ends, it withdraws the request.
 func (b *Backend) await(ctx context.Context, s *session, path string) (a answer, err error) {
 	defer b.forgetRequest(s, path)
-	type state struct {
-		data    []byte
-		version int32
-		changed <-chan zk.Event
-	}
 	for {
-		now, err := do(s.ctx, s, reads, func(c *zk.Conn) (state, error) {
-			data, stat, changed, err := c.GetW(path)
-			if err != nil {
-				return state{}, err
-			}
-			return state{data, stat.Version, changed}, nil
+		var now znode
+		var changed <-chan zk.Event
+		err := s.do(s.ctx, reads, func(c *zk.Conn) (err error) {
+			now.data, now.stat, changed, err = c.GetW(path)
+			return err
 		})
 		switch {
 		case err != nil:
 			return a, err
-		case now.version > 0:
+		case now.stat.Version > 0:
 			if err = json.Unmarshal(now.data, &a); err == nil && a.Status == statusNone {
 				err = errChanged
 			}
 			return a, err
 		}
 		select {
-		case <-now.changed:
+		case <-changed:
 			continue
 		case <-s.ctx.Done():
 			return a, errSessionOver

@@ -67,7 +67,7 @@ func openSession(ctx context.Context, t target, timeout, patience time.Duration,
 	}
 	err = s.await(ctx)
 	if err == nil && t.scheme != "" {
-		_, err = do(ctx, s, reads, func(c *zk.Conn) (struct{}, error) { return struct{}{}, c.AddAuth(t.scheme, t.auth) })
+		err = s.do(ctx, reads, func(c *zk.Conn) error { return c.AddAuth(t.scheme, t.auth) })
 	}
 	if err != nil {
 		s.close()

@@ -128,17 +128,12 @@ func (b *Backend) stopUnwantedWatchers() {
 // stopWatching stops the watchers of the mutexes for which unwanted is true, unless a contender
 // waits or a client subscribes to their channels.
 func (b *Backend) stopWatching(unwanted func(mutex string) bool) {
-	for _, name := range b.names() {
-		if !unwanted(name) {
-			continue
-		}
-		m := b.lock(name)
+	b.eachMutex(unwanted, func(m *mutex) {
 		if w := m.watcher; w != nil && !b.isNeeded(m, w) {
 			close(w.stop)
 			m.watcher = nil
 		}
-		b.unlock(m)
-	}
+	})
 }
 
 func (b *Backend) isNeeded(m *mutex, w *watcher) bool {

@@ -63,12 +63,7 @@ func newWatcher(l *slot, path func(*session) string) *watcher {
 	}
 }
 
-func (w *watcher) wake() {
-	select {
-	case w.woken <- struct{}{}:
-	default:
-	}
-}
+func (w *watcher) wake() { proxy.Wake(w.woken) }
 
 // watch starts the watcher of a mutex.
 func (b *Backend) watch(m *mutex) *watcher {
