@@ -49,10 +49,6 @@ var (
 	confirmScript   = newScript("confirm", "")
 	leaveScript     = newScript("leave", "")
 	queueScript     = newScript("queue", "queue_prelude")
-
-	scripts = []*script{
-		acquireScript, guardScript, releaseScript, breakScript, reconcileScript, confirmScript, leaveScript, queueScript,
-	}
 )
 
 // newScript makes a script, which Redis runs as one text. It consists of writable.lua, state.lua,
