@@ -181,14 +181,6 @@ func (w *wrapped) plan() (err error) {
 	return err
 }
 
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) {
-	select {
-	case <-time.After(d):
-	case <-ctx.Done():
-	}
-}
-
 // argsError returns an error unless the arguments are NAME -- command.
 func argsError(cmd *cobra.Command, args []string) error {
 	switch dash := cmd.ArgsLenAtDash(); {
@@ -233,7 +225,10 @@ func (w *wrapped) acquire(ctx context.Context, try bool) (*client.Lock, error) {
 					w.runner.Say("trying again: %v", cli.Explain(w.options, err))
 				}
 				said = true
-				sleep(ctx, loginPause)
+				select {
+				case <-time.After(loginPause):
+				case <-ctx.Done():
+				}
 				continue
 			}
 			if long := (*client.TooLongError)(nil); errors.As(err, &long) {

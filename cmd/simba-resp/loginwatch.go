@@ -36,8 +36,7 @@ func (w *loginWatch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		err := next(ctx, cmd)
 		// The replies to other requests do not show whether the user may contend.
-		var reply redis.Error
-		if replied := err == nil || errors.As(err, &reply); !replied || strings.HasPrefix(cmd.Name(), "simba.") {
+		if replied := err == nil || errors.As(err, new(redis.Error)); !replied || strings.HasPrefix(cmd.Name(), "simba.") {
 			w.note(err, replied)
 		}
 		return err

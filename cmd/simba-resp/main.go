@@ -138,7 +138,7 @@ func serve(ctx, draining context.Context, cfg *config, out *logBuffer) error {
 			if cfg.Drain > 0 && ctx.Err() == nil {
 				log.Info("draining: not ready, but still serving", "drain", cfg.Drain)
 				a.drain()
-				systemd.stop("Draining")
+				systemd.stop()
 			}
 		case err = <-failed:
 			serving = false
@@ -147,7 +147,7 @@ func serve(ctx, draining context.Context, cfg *config, out *logBuffer) error {
 		}
 	}
 	log.Info("stopping")
-	systemd.stop("Stopping")
+	systemd.stop()
 	// The stop needs time of its own, even if ctx has ended.
 	stopCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cfg.ShutdownTimeout)
 	defer cancel()

@@ -68,11 +68,6 @@ func aliases(a *app) []commands.Setting {
 // redisNames maps names of flags to Redis' names of the same settings, which CONFIG uses.
 var redisNames = map[string]string{"log-level": "loglevel"}
 
-// redisWords maps Redis' words for a setting to our values. CONFIG SET accepts both.
-var redisWords = map[string]map[string]string{
-	"log-level": {"verbose": "debug", "notice": "info", "warning": "warn"},
-}
-
 // list returns all settings but secret ones and those of other engines.
 func (s *settings) list() []commands.Setting {
 	var all []commands.Setting
@@ -114,9 +109,6 @@ func (s *settings) set(texts map[string]string, apply func(*config) error) error
 		f := next.field(name)
 		if _, ok := f.value.(choice); ok { // upper or lower case, as in Redis
 			text = strings.ToLower(text)
-		}
-		if word, ok := redisWords[name][text]; ok {
-			text = word
 		}
 		if err := f.value.Set(text); err != nil {
 			return err

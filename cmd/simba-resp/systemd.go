@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
 	"strings"
@@ -33,19 +32,7 @@ func reportToSystemd(a *app) *systemd {
 	if !underSystemd() {
 		return s
 	}
-	delay := a.engine.Stats().RecoveryDelay
-	if delay > 0 {
-		s.notify(daemon.SdNotifyReady, fmt.Sprintf("STATUS=Recovering: new grants are delayed for %v", delay.Round(time.Second)))
-		s.running.Go(func() {
-			select {
-			case <-time.After(delay):
-				s.notify(statusServing)
-			case <-ctx.Done():
-			}
-		})
-	} else {
-		s.notify(daemon.SdNotifyReady, statusServing)
-	}
+	s.notify(daemon.SdNotifyReady)
 	timeout, err := daemon.SdWatchdogEnabled(false)
 	switch {
 	case err != nil:
@@ -67,8 +54,6 @@ func reportToSystemd(a *app) *systemd {
 	}
 	return s
 }
-
-const statusServing = "STATUS=Serving"
 
 // feedWatchdog calls feed four times in each timeout until ctx ends. feed takes the locks that
 // requests take, so if one of them hangs, the watchdog gets no report.
@@ -93,10 +78,10 @@ func (s *systemd) reload(f func()) {
 
 // stop reports that the service stops, and ends the reports to the watchdog, which systemd then no
 // longer expects.
-func (s *systemd) stop(status string) {
+func (s *systemd) stop() {
 	s.end()
 	s.running.Wait()
-	s.notify(daemon.SdNotifyStopping, "STATUS="+status)
+	s.notify(daemon.SdNotifyStopping)
 }
 
 // notify sends assignments, one a line.

@@ -107,7 +107,7 @@ func TestWatchdogIsNotFedWhileALockHangs(t *testing.T) {
 	}
 	h.lock.Unlock()
 	eventually(t, "WATCHDOG after the hang", func() bool { return m.count("WATCHDOG=1") > fed })
-	s.stop("Stopping")
+	s.stop()
 }
 
 func TestWithoutNotifySocketNothingIsReported(t *testing.T) {
@@ -117,7 +117,7 @@ func TestWithoutNotifySocketNothingIsReported(t *testing.T) {
 	a.start()
 	s := reportToSystemd(a)
 	s.reload(func() {})
-	s.stop("Stopping")
+	s.stop()
 	a.log.out.flush(time.Minute)
 	if strings.Contains(log.String(), "systemd") {
 		t.Errorf("the log mentions systemd: %s", &log)
