@@ -82,8 +82,7 @@ func breakTenure(cmd *cobra.Command, c *redis.Client, t Tenure, reason string) (
 	}
 	signal.Ignore(syscall.SIGPIPE) // else a closed pipe ends break before it says what it did
 	n, err := c.Do(cmd.Context(), send...).Int()
-	var refused redis.Error
-	if err != nil && !errors.As(err, &refused) {
+	if err != nil && !errors.As(err, new(redis.Error)) {
 		return b, &ExitError{Code: exitUnavailable, Err: fmt.Errorf("%w; the tenure may have ended: look at it before you repeat this", Explain(c.Options(), err))}
 	}
 	if err != nil || n == 0 {

@@ -46,9 +46,8 @@ func manageCluster(ctx context.Context, c *redis.Client, verb string, args []str
 		send = append(send, a)
 	}
 	v, err := reply(c.Do(ctx, send...))
-	refused := redis.Error(nil)
 	// The old leader ends the connection, perhaps before its reply. The next one needs a moment.
-	again := verb == "remove" && err == nil || verb == "transfer" && !errors.As(err, &refused)
+	again := verb == "remove" && err == nil || verb == "transfer" && !errors.As(err, new(redis.Error))
 	for end := time.Now().Add(leaderTimeout); again && time.Now().Before(end); {
 		if v, err = reply(c.Do(ctx, "SIMBA.CLUSTER", "STATUS")); err == nil || RefusesLogin(err) {
 			break

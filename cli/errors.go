@@ -72,18 +72,20 @@ func Explain(o *redis.Options, err error) error {
 // client certificate, or that the server's certificate is not valid. A retry is useless until
 // somebody changes a file or the server.
 func RefusesLogin(err error) bool {
-	var reply redis.Error
-	var op *net.OpError
-	var untrusted *tls.CertificateVerificationError
-	if errors.As(err, &reply) {
+	if reply, ok := errors.AsType[redis.Error](err); ok {
 		code, _, _ := strings.Cut(reply.Error(), " ")
 		return code == "NOAUTH" || code == "WRONGPASS" || code == "NOPERM"
 	}
-	return errors.As(err, &op) && op.Op == alert || errors.As(err, &untrusted)
+	return alertOf(err) != nil || errors.As(err, new(*tls.CertificateVerificationError))
 }
 
-// alert is the Op of the error for an alert of TLS.
-const alert = "remote error"
+// alertOf returns the alert of TLS that err is, or nil.
+func alertOf(err error) error {
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+		return op.Err
+	}
+	return nil
+}
 
 // explained is an error with a text of its own.
 type explained struct {
@@ -97,28 +99,23 @@ func (e explained) Unwrap() error { return e.err }
 // explain returns the text of an error. No text has the password: neither the server nor go-redis
 // repeats it. o may be nil if err is no error reply.
 func explain(o *redis.Options, err error) string {
-	var dns *net.DNSError
-	var netErr net.Error
-	var record tls.RecordHeaderError
-	var authority x509.UnknownAuthorityError
-	var host x509.HostnameError
-	var op *net.OpError
-	var reply redis.Error
-	switch {
-	case errors.As(err, &reply):
+	if reply, ok := errors.AsType[redis.Error](err); ok {
 		return explainReply(o, Printable(reply.Error()))
+	}
+	var netErr net.Error
+	switch {
 	case errors.Is(err, context.Canceled):
 		return "interrupted"
-	case errors.As(err, &dns):
+	case errors.As(err, new(*net.DNSError)):
 		return "unknown host; check the URL"
-	case errors.As(err, &record):
+	case errors.As(err, new(tls.RecordHeaderError)):
 		return "the server does not speak TLS on this port; use redis:// or its TLS port"
-	case errors.As(err, &authority):
+	case errors.As(err, new(x509.UnknownAuthorityError)):
 		return "an unknown authority signed the server's certificate; check --cacert"
-	case errors.As(err, &host):
+	case errors.As(err, new(x509.HostnameError)):
 		return "the server's certificate is for another host; use a host name that is in the certificate"
-	case errors.As(err, &op) && op.Op == alert:
-		return "the server refuses the TLS connection (" + Printable(op.Err.Error()) + "); check --cert and --key"
+	case alertOf(err) != nil:
+		return "the server refuses the TLS connection (" + Printable(alertOf(err).Error()) + "); check --cert and --key"
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "connection refused; check that the server runs, and the URL"
 	case errors.Is(err, fs.ErrNotExist):

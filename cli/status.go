@@ -83,12 +83,10 @@ const (
 // error if the read failed. On the engine embedded the server is its own store.
 func askStore(ctx context.Context, c *redis.Client) (up *bool, failure error) {
 	_, err := owner(ctx, c.WithTimeout(probeTimeout), probeMutex)
-	var refused redis.Error
-	if errors.As(err, &refused) && strings.HasPrefix(refused.Error(), "NOPERM ") {
+	if refused, ok := errors.AsType[redis.Error](err); ok && strings.HasPrefix(refused.Error(), "NOPERM ") {
 		return nil, nil
 	}
-	serves := err == nil
-	return &serves, err
+	return new(err == nil), err
 }
 
 func info(ctx context.Context, c *redis.Client, section ...string) (map[string]string, error) {

@@ -30,7 +30,7 @@ func watchCommand() *cobra.Command {
 		func(cmd *cobra.Command, c *redis.Client, mutex string) error {
 			ctx, stop := signal.NotifyContext(cmd.Context(), slices.DeleteFunc([]os.Signal{os.Interrupt, syscall.SIGTERM}, signal.Ignored)...)
 			defer stop()
-			w := watcher{cmd: cmd, client: c, channel: eventChannel(mutex)}
+			w := watcher{cmd: cmd, client: c, channel: eventPrefix + mutex + "}"}
 			w.pattern = strings.ContainsAny(mutex, `*?[\`)
 			err := w.run(ctx)
 			if ctx.Err() != nil {
@@ -48,10 +48,8 @@ code 0.`
 	return cmd
 }
 
+// eventPrefix begins the name of a channel with the events of a mutex, or the glob of such channels.
 const eventPrefix = "simba-events:{"
-
-// eventChannel returns the channel with the events of a mutex, or the glob of the channels.
-func eventChannel(name string) string { return eventPrefix + name + "}" }
 
 // watcher prints the events on a channel.
 type watcher struct {

@@ -68,14 +68,11 @@ func why(ctx context.Context, c *redis.Client, mutex, contender string) (Why, er
 		return w, err
 	}
 	fields, err := info(ctx, c, "simba")
-	var refused redis.Error
-	if err != nil && !errors.As(err, &refused) { // a user may ask for mutexes, and not for INFO
+	if err != nil && !errors.As(err, new(redis.Error)) { // a user may ask for mutexes, and not for INFO
 		return w, Explain(c.Options(), err)
 	}
-	w.Engine = fields["engine"]
-	if w.Engine != "" {
-		shared := w.Engine != "mysql" && w.Engine != "postgres"
-		w.SharedQueue = &shared
+	if w.Engine = fields["engine"]; w.Engine != "" {
+		w.SharedQueue = new(w.Engine != "mysql" && w.Engine != "postgres")
 	}
 	if ms, err := strconv.ParseInt(fields["recovery_delay_ms"], 10, 64); err == nil {
 		w.RecoveryDelay = &ms
@@ -104,8 +101,7 @@ func (w *Why) judge(t Tenure, waiters []Waiter) {
 		w.FreeIn = t.Transition
 	}
 	if w.RecoveryDelay != nil && w.FreeIn != nil {
-		free := max(*w.FreeIn, *w.RecoveryDelay)
-		w.FreeIn = &free
+		w.FreeIn = new(max(*w.FreeIn, *w.RecoveryDelay))
 	}
 	if w.first() {
 		w.YoursIn = w.FreeIn

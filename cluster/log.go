@@ -8,7 +8,6 @@ import (
 
 	"go.etcd.io/raft/v3"
 	"go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/simba-resp/simba-resp/persist"
 )
@@ -150,7 +149,7 @@ func toRaft(e persist.Entry) *raftpb.Entry {
 	if e.Kind == persist.EntryMembers {
 		kind = raftpb.EntryConfChange
 	}
-	return &raftpb.Entry{Index: proto.Uint64(e.Index), Term: proto.Uint64(e.Term), Type: kind.Enum(), Data: e.Data}
+	return &raftpb.Entry{Index: new(e.Index), Term: new(e.Term), Type: kind.Enum(), Data: e.Data}
 }
 
 func fromRaft(e *raftpb.Entry) persist.Entry {

@@ -45,7 +45,7 @@ func readMutexes(ctx context.Context, b simba.Backend, globs []string) (found mu
 		replyAfter = max(replyAfter, seq)
 		if err != nil {
 			complete = false
-			if badName := (*simba.NameError)(nil); errors.As(err, &badName) {
+			if errors.As(err, new(*simba.NameError)) {
 				continue
 			}
 			break

@@ -28,12 +28,12 @@ type outage struct {
 
 // note records the result of a request, which began at the given time.
 func (o *outage) note(began time.Time, err error) {
-	unavailable, misconfigured := (*simba.UnavailableError)(nil), (*simba.MisconfiguredError)(nil)
+	unavailable, _ := errors.AsType[*simba.UnavailableError](err)
 	switch {
-	case err == nil, errors.As(err, &misconfigured): // a refusal is an answer
+	case err == nil, errors.As(err, new(*simba.MisconfiguredError)): // a refusal is an answer
 		o.end()
 	case errors.Is(err, context.Canceled): // the client has disconnected
-	case errors.As(err, &unavailable) && !unavailable.Busy:
+	case unavailable != nil && !unavailable.Busy:
 		o.goesOn(began, unavailable)
 	}
 }

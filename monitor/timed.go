@@ -59,8 +59,7 @@ func (p probes) Owner(ctx context.Context, mutex string) (_ simba.Tenure, _ simb
 func (t *Timed) measure(began time.Time, err *error) {
 	took := time.Since(began)
 	t.outage.note(began, *err)
-	unavailable, misconfigured := (*simba.UnavailableError)(nil), (*simba.MisconfiguredError)(nil)
-	failed := *err != nil && (errors.As(*err, &unavailable) || errors.As(*err, &misconfigured))
+	failed := errors.As(*err, new(*simba.UnavailableError)) || errors.As(*err, new(*simba.MisconfiguredError))
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.stats.Durations.Add(took)
