@@ -87,7 +87,9 @@ func (c *client) run(e *entry, args [][]byte) {
 	}
 	c.session.count(&c.x.observers.stats.sessions)
 	c.call.took = c.x.age() - c.call.started - c.call.parked
-	c.outage.note(c.call.took)
+	if c.call.err != nil {
+		c.lost().met(c.call.err, c.call.took)
+	}
 	c.x.observers.ended(&c.call)
 }
 
@@ -120,7 +122,6 @@ func (c *client) backend() simba.Backend { return c.x.store.backend }
 func (c *client) fail(err error) {
 	text := wireText(err)
 	c.conn.ReplyAfter(0) // the request may have caused notices before it failed
-	c.lost().met(err)
 	c.x.store.faults.met(err)
 	c.x.observers.stats.errors.add(err)
 	c.w.Error(text)
@@ -142,7 +143,7 @@ func (c *client) begin() {
 	c.account.Store(c.x.gate.users.Default())
 	// If an operator sets a password later, this connection stays authenticated, as in Redis.
 	c.conn.SetAuthenticated(!c.x.gate.requireAuth())
-	if account := c.x.gate.byCertificate(c.x.certificateName(c.conn)); account != nil {
+	if account := c.x.gate.byCertificate(c.conn.CertificateName()); account != nil {
 		c.become(account)
 	}
 }

@@ -230,10 +230,8 @@ func parseKill(args [][]byte) (v victims, err error) {
 			v.addr = string(value)
 		case equalFold(args[i], "USER"):
 			v.user = string(value)
-		case equalFold(args[i], "SKIPME") && equalFold(value, "YES"):
-			v.skipMe = true
-		case equalFold(args[i], "SKIPME") && equalFold(value, "NO"):
-			v.skipMe = false
+		case equalFold(args[i], "SKIPME") && (equalFold(value, "YES") || equalFold(value, "NO")):
+			v.skipMe = equalFold(value, "YES")
 		case equalFold(args[i], "TYPE"), equalFold(args[i], "LADDR"), equalFold(args[i], "MAXAGE"):
 			return v, replyError("ERR CLIENT KILL serves only the filters ADDR, ID, SKIPME and USER: this is a lock server")
 		default:

@@ -147,8 +147,7 @@ func (c *client) subscribed(channel string, pattern bool) {
 	seq, err := c.backend().Subscribed(ctx, channel, pattern)
 	c.conn.ReplyAfter(seq)
 	if err != nil {
-		c.lost().met(err)
-		c.lost().note(time.Since(began))
+		c.lost().met(err, time.Since(began))
 		c.x.store.faults.met(err) // client.fail does this only for errors in replies
 		c.x.cfg.Logger.Debug("cannot report a subscription to the engine yet", "channel", channel, "err", err)
 	}

@@ -246,7 +246,7 @@ func (c *client) acquireWaiting(a acquisition) (out simba.Outcome, ticket simba.
 		parked := time.Now()
 		why = w.Await(deadline)
 		c.call.parked += time.Since(parked)
-		reason := endReason(why)
+		reason := endReasons[why]
 		if revoked = call.revoked.Load(); revoked != nil && why == resp.Woken {
 			reason = simba.EndLeft
 		}
@@ -320,17 +320,14 @@ func age(out *simba.Outcome, granted time.Time) bool {
 	return true
 }
 
-func endReason(w resp.Wakeup) simba.EndReason {
-	switch w {
-	case resp.Woken:
-		return simba.EndWoken
-	case resp.TimedOut, resp.UnblockedTimeout:
-		return simba.EndTimeout
-	case resp.UnblockedError, resp.ShuttingDown:
-		return simba.EndLeft
-	default:
-		return simba.EndGone
-	}
+// endReasons are the reasons for which a blocked ACQUIRE calls its ticket.
+var endReasons = map[resp.Wakeup]simba.EndReason{
+	resp.Woken:            simba.EndWoken,
+	resp.TimedOut:         simba.EndTimeout,
+	resp.UnblockedTimeout: simba.EndTimeout,
+	resp.UnblockedError:   simba.EndLeft,
+	resp.ShuttingDown:     simba.EndLeft,
+	resp.Gone:             simba.EndGone,
 }
 
 // bindOrUnbind updates the session's leases after an acquire.

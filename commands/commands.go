@@ -76,8 +76,6 @@ type Commands struct {
 
 	mode, role string    // for HELLO and INFO
 	beside     *Commands // see Beside; nil = none
-
-	certificateName func(*resp.Conn) string // tests replace it
 }
 
 var _ resp.Handler = (*Commands)(nil)

@@ -74,8 +74,6 @@ func New(cfg Config) *Commands {
 		table: newTable(families()),
 		mode:  "standalone",
 		role:  "master",
-
-		certificateName: (*resp.Conn).CertificateName,
 	}
 	if cfg.Sentinel != nil {
 		x.mode, x.role = "sentinel", "sentinel"

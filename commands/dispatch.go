@@ -11,7 +11,7 @@ import (
 // Opened implements resp.Handler. If the client has a certificate, Opened sets the user at once,
 // because the limits for the first command depend on the user.
 func (x *Commands) Opened(conn *resp.Conn) {
-	if x.certificateName(conn) != "" {
+	if conn.CertificateName() != "" {
 		x.client(conn)
 	}
 }
@@ -42,12 +42,13 @@ func (x *Commands) Closed(conn *resp.Conn) {
 	}
 	x.observers.monitors.remove(&c.monitor)
 	c.multi.end(x.store.keyspace)
-	c.session.uncount(&x.observers.stats.sessions)
 	x.backups.end(conn)
 	c.endWaiter()
 	if !conn.ServerStopping() {
 		c.releaseSession()
 	}
+	clear(c.session.byMutex)
+	c.session.count(&x.observers.stats.sessions)
 }
 
 // InUse reports whether the connection owns a lease that the server releases when the connection
@@ -76,8 +77,7 @@ func (c *client) releaseSession() {
 		})
 		if err != nil {
 			kept, cause = kept+1, err
-			c.lost().met(err)
-			c.lost().note(time.Since(began))
+			c.lost().met(err, time.Since(began))
 			c.x.store.faults.met(err)
 		}
 		c.conn.ReplyAfter(seq)

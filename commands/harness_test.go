@@ -177,6 +177,8 @@ type site struct {
 	x       *Commands
 	server  *resp.Server
 	running sync.WaitGroup
+
+	certificate string // the name in the certificates of later clients, "" = none
 }
 
 // newSite serves cfg until the test ends. If cfg has no Backend, it uses a fakeBackend.
@@ -290,7 +292,9 @@ func (s *site) dialFrom(addr string) *peer {
 	if addr != "" {
 		from = net.TCPAddrFromAddrPort(netip.MustParseAddrPort(addr))
 	}
-	s.running.Go(func() { s.server.ServeConn(&signalConn{Conn: far, from: from, served: served}) })
+	s.running.Go(func() {
+		s.server.ServeConn(&signalConn{Conn: far, from: from, certificate: s.certificate, served: served})
+	})
 	<-served
 	return newPeer(s.t, near)
 }
@@ -298,10 +302,14 @@ func (s *site) dialFrom(addr string) *peer {
 // signalConn closes the channel served when the server first reads.
 type signalConn struct {
 	net.Conn
-	from   net.Addr
-	once   sync.Once
-	served chan struct{}
+	from        net.Addr
+	certificate string
+	once        sync.Once
+	served      chan struct{}
 }
+
+// CertificateName is the method that resp.Conn looks for.
+func (c *signalConn) CertificateName() string { return c.certificate }
 
 func (c *signalConn) RemoteAddr() net.Addr { return c.from }
 

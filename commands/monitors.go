@@ -2,8 +2,6 @@ package commands
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,21 +14,20 @@ import (
 // only one atomic load.
 type monitors struct {
 	n    atomic.Int32
-	mu   sync.RWMutex // protects list
+	mu   sync.RWMutex // protects list; held for reading while a line is pushed
 	list map[*monitor]struct{}
 }
 
 // monitor is a connection that may receive the commands of all clients.
 type monitor struct {
 	conn *resp.Conn
-	mu   sync.Mutex  // held while on changes, and while a line is pushed
-	on   atomic.Bool // the client has sent MONITOR; set under mu
+	on   atomic.Bool // the client has sent MONITOR
 }
 
 func (m *monitors) add(w *monitor) {
-	w.set(true)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	w.on.Store(true)
 	if m.list == nil {
 		m.list = make(map[*monitor]struct{})
 	}
@@ -38,14 +35,15 @@ func (m *monitors) add(w *monitor) {
 	m.n.Store(int32(len(m.list)))
 }
 
-// remove ends the monitoring of w. After remove returns, w receives no further command.
+// remove ends the monitoring of w. After remove returns, w receives no further command. After RESET,
+// the client would take it for a reply.
 func (m *monitors) remove(w *monitor) {
 	if !w.on.Load() {
 		return
 	}
-	w.set(false)
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	w.on.Store(false)
 	delete(m.list, w)
 	m.n.Store(int32(len(m.list)))
 }
@@ -62,10 +60,9 @@ func (m *monitors) feed(c *call) {
 	}
 	line := monitorLine(time.Now(), monitorAddr(c.conn), c.args)
 	m.mu.RLock()
-	list := slices.Collect(maps.Keys(m.list))
-	m.mu.RUnlock()
-	for _, w := range list {
-		w.push(line)
+	defer m.mu.RUnlock()
+	for w := range m.list {
+		w.conn.Push(line)
 	}
 }
 
@@ -74,22 +71,6 @@ func monitorAddr(conn *resp.Conn) string {
 		return "unix:" + path
 	}
 	return conn.RemoteAddr()
-}
-
-func (w *monitor) set(on bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.on.Store(on)
-}
-
-// push sends a line, unless the monitoring has ended. After RESET, the client would take the line
-// for a reply.
-func (w *monitor) push(line []byte) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.on.Load() {
-		w.conn.Push(line)
-	}
 }
 
 // The limits of an argument and of a line, in bytes. They keep a large command from overflowing the

@@ -84,21 +84,15 @@ func (s *sessionLeases) inUse(ctx context.Context, backend simba.Backend) bool {
 	return false
 }
 
-// count keeps the number of sessions up to date after a command. The command may have bound the
-// connection's first lease, or released its last one.
+// count keeps the number of sessions up to date after a command, or after the connection's end. The
+// command may have bound the connection's first lease, or released its last one.
 func (s *sessionLeases) count(sessions *atomic.Int64) {
-	switch bound := len(s.byMutex) > 0; {
+	bound := len(s.byMutex) > 0
+	switch {
 	case bound && !s.counted:
 		sessions.Add(1)
-		s.counted = true
-	case !bound:
-		s.uncount(sessions)
-	}
-}
-
-func (s *sessionLeases) uncount(sessions *atomic.Int64) {
-	if s.counted {
+	case !bound && s.counted:
 		sessions.Add(-1)
-		s.counted = false
 	}
+	s.counted = bound
 }

@@ -28,24 +28,17 @@ const waitBytes = 512
 // it may reach another node. A refusal (simba.MisconfiguredError) does not count, because the store
 // has answered.
 type outage struct {
-	err   error         // the last error of the store
-	lost  time.Duration // time that failed commands took
-	fresh bool          // the method note has not yet been called for the command that met err
+	err  error         // the last error of the store
+	lost time.Duration // time that failed commands took
 }
 
 // outageLimit is the lost time after which the next commands of the batch do not call the store.
 const outageLimit = time.Second
 
-func (o *outage) met(err error) {
+// met adds the time of a command to the lost time, if its error is one of the store.
+func (o *outage) met(err error, took time.Duration) {
 	if lost, ok := errors.AsType[*simba.UnavailableError](err); ok {
-		o.err, o.fresh = lost, true
-	}
-}
-
-// note adds the time of a command to the lost time, if the command met an error of the store.
-func (o *outage) note(took time.Duration) {
-	if o.fresh {
-		o.lost, o.fresh = o.lost+took, false
+		o.err, o.lost = lost, o.lost+took
 	}
 }
 

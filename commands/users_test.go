@@ -7,7 +7,6 @@ import (
 	"testing/synctest"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/resp"
 )
 
 const (
@@ -290,15 +289,13 @@ func TestAWaitEndsWhenItsUserLosesTheMutex(t *testing.T) {
 func TestACertificateAuthenticatesItsUser(t *testing.T) {
 	file := newUsersFile(t, append(team, "user closed off >pw ~* +@all", "user default off")[1:]...)
 	s := newSite(t, Config{Users: file.open()})
-	name := ""
-	s.x.certificateName = func(*resp.Conn) string { return name }
 	for _, c := range []struct{ name, whoami string }{
 		{"billing", bulk("billing")}, {"closed", failed(string(errNoAuth))}, {"nobody", failed(string(errNoAuth))}, {"", failed(string(errNoAuth))},
 	} {
-		name = c.name
+		s.certificate = c.name
 		s.dial().expect("ACL WHOAMI", c.whoami)
 	}
-	name = "billing"
+	s.certificate = "billing"
 	p := s.dial()
 	p.expect("SIMBA.OWNER other", noKey)
 	p.expect("AUTH boss pw", ok)

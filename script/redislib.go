@@ -61,15 +61,9 @@ func (s *state) redisLog(L *lua.LState) int {
 	if _, ok := L.Get(1).(lua.LNumber); !ok {
 		misuse(L, "First argument must be a number (log level).")
 	}
-	var level slog.Level
-	switch checkInt(L, 1) {
-	case 0, 1:
-		level = slog.LevelDebug
-	case 2:
-		level = slog.LevelInfo
-	case 3:
-		level = slog.LevelWarn
-	default:
+	levels := []slog.Level{slog.LevelDebug, slog.LevelDebug, slog.LevelInfo, slog.LevelWarn}
+	level := checkInt(L, 1)
+	if level < 0 || level >= len(levels) {
 		misuse(L, "Invalid debug level.")
 	}
 	var words []string
@@ -80,7 +74,7 @@ func (s *state) redisLog(L *lua.LState) int {
 	}
 	s.spend(L, 100)
 	if s.logger != nil {
-		s.logger.Log(s.Context, level, "redis.log", "message", cut(strings.Join(words, " ")))
+		s.logger.Log(s.Context, levels[level], "redis.log", "message", cut(strings.Join(words, " ")))
 	}
 	return 0
 }
