@@ -2,6 +2,7 @@ package commands
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -63,7 +64,7 @@ var clientCommands = []command{
 const maxClientName = 128
 
 func (c *client) clientID([][]byte) error {
-	c.w.Uint(c.conn.ID())
+	c.w.Int(int64(c.conn.ID()))
 	return nil
 }
 
@@ -79,12 +80,7 @@ func (c *client) clientGetName([][]byte) error {
 // printable reports whether b has only visible ASCII characters. Blanks separate the fields of
 // CLIENT LIST, so a name must have none.
 func printable(b []byte) bool {
-	for _, ch := range b {
-		if ch < '!' || ch > '~' {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(b, func(ch byte) bool { return ch < '!' || ch > '~' })
 }
 
 func checkClientName(name []byte) error {

@@ -1,7 +1,6 @@
 package commands
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"maps"
@@ -9,7 +8,6 @@ import (
 	"runtime"
 	"runtime/metrics"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -289,19 +287,13 @@ func usedMemory() uint64 {
 	return used
 }
 
-// residentMemory returns the memory in RAM, 0 if it is unknown. It reads the second field of
-// /proc/self/statm, a number of pages.
+// residentMemory returns the memory in RAM, 0 if it is unknown. It is the second number in
+// /proc/self/statm, in pages.
 func residentMemory() uint64 {
-	text, err := os.ReadFile("/proc/self/statm")
-	fields := bytes.Fields(text)
-	if err != nil || len(fields) < 2 {
-		return 0
-	}
-	pages, err := strconv.ParseUint(string(fields[1]), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return pages * uint64(os.Getpagesize())
+	text, _ := os.ReadFile("/proc/self/statm") // does not exist on every system
+	var size, resident uint64
+	_, _ = fmt.Sscan(string(text), &size, &resident)
+	return resident * uint64(os.Getpagesize())
 }
 
 func cpuTime() (user, system time.Duration) {

@@ -110,20 +110,17 @@ func (c *client) flush(args [][]byte) error {
 	}
 }
 
-func (t *keyTx) typeOf(k simba.Key) string {
+func typeOf(t *keyTx, args [][]byte) error {
+	k, kind := t.key(args), "string"
 	switch l, exists := t.lookup(k); {
 	case !exists:
-		return "none"
+		kind = "none"
 	case k.Part == simba.KeyQueue:
-		return "zset"
+		kind = "zset"
 	case l.Fields != nil:
-		return "hash"
+		kind = "hash"
 	}
-	return "string"
-}
-
-func typeOf(t *keyTx, args [][]byte) error {
-	t.w.Simple(t.typeOf(t.key(args)))
+	t.w.Simple(kind)
 	return nil
 }
 

@@ -1,6 +1,7 @@
 package commands
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/simba-resp/simba-resp"
@@ -32,12 +33,13 @@ var simbaBreakRow = command{
 	args:    "mutex [REASON text]",
 }
 
-func parseGuard(args [][]byte) (g simba.GuardRequest, err error) {
+// guard parses and serves GUARD, without its reply.
+func (c *client) guard(args [][]byte) (g simba.GuardRequest, out simba.Outcome, err error) {
 	if g.Mutex, g.Contender, err = parseNames(args[1], args[2]); err != nil {
-		return g, err
+		return g, out, err
 	}
 	if g.TTL, err = parseMillis("ttl", args[3], simba.MinTTL, simba.MaxTTL); err != nil {
-		return g, err
+		return g, out, err
 	}
 	o := options{rest: args[4:]}
 	for o.next("TRANSITION", "TOKEN") {
@@ -48,22 +50,18 @@ func parseGuard(args [][]byte) (g simba.GuardRequest, err error) {
 			g.Token = o.token()
 		}
 	}
-	return g, o.err
-}
-
-func (c *client) simbaGuard(args [][]byte) error {
-	g, err := parseGuard(args)
-	if err == nil {
-		err = c.x.vouch(g.TTL + g.Transition)
+	if err = cmp.Or(o.err, c.x.vouch(g.TTL+g.Transition)); err != nil {
+		return g, out, err
 	}
-	if err != nil {
-		c.x.observers.stats.guards.add(0)
-		return err
-	}
-	out, err := c.backend().Guard(c.conn.Context(), g)
+	out, err = c.backend().Guard(c.conn.Context(), g)
 	if err == nil && out.Status == simba.StatusRenewed {
 		err = c.x.vouch(g.TTL + g.Transition) // the session may have become shorter meanwhile
 	}
+	return g, out, err
+}
+
+func (c *client) simbaGuard(args [][]byte) error {
+	g, out, err := c.guard(args)
 	if err != nil {
 		c.x.observers.stats.guards.add(0)
 		return err

@@ -21,6 +21,16 @@ var transactionCommands = []command{
 		name: "multi", arity: 1, flags: control | fast | allowBusy | immediate, since: "1.2.0", run: (*client).beginMulti,
 		summary: "Mark the start of a transaction block",
 	},
+	{
+		name: "unwatch", arity: 1, flags: control | fast | allowBusy, since: "2.2.0", run: withoutTx(unwatch), keyed: unwatch,
+		summary: "Forget about all watched keys",
+	},
+	{
+		name: "watch", arity: -2, flags: control | fast | allowBusy | immediate, keys: manyKeys(existence),
+		since: "2.2.0", run: (*client).watchKeys,
+		summary: "Watch the given keys to determine execution of the MULTI/EXEC block",
+		args:    "key [key ...]",
+	},
 }
 
 const errExecReply replyError = "ERR not executed: the replies of this transaction are too large"
@@ -228,19 +238,6 @@ func (t *keyTx) runSome(tx *transaction, ran int) int {
 		}
 	}
 	return len(tx.queue)
-}
-
-var watchCommands = []command{
-	{
-		name: "unwatch", arity: 1, flags: control | fast | allowBusy, since: "2.2.0", run: withoutTx(unwatch), keyed: unwatch,
-		summary: "Forget about all watched keys",
-	},
-	{
-		name: "watch", arity: -2, flags: control | fast | allowBusy | immediate, keys: manyKeys(existence),
-		since: "2.2.0", run: (*client).watchKeys,
-		summary: "Watch the given keys to determine execution of the MULTI/EXEC block",
-		args:    "key [key ...]",
-	},
 }
 
 // maxWatched is how many keys a connection may watch. The engine keeps a counter for each key.

@@ -113,15 +113,7 @@ func (x *Commands) Close() {
 // is the function for resp.Limits.MayBeLong.
 func (x *Commands) LongArguments(name []byte) bool {
 	e := lookup(x.table.byName, name)
-	if e == nil {
-		return false
-	}
-	for _, sub := range e.subs {
-		if sub.has(longArgs) {
-			return true
-		}
-	}
-	return e.has(longArgs)
+	return e != nil && (e.has(longArgs) || slices.ContainsFunc(e.subs, func(sub *entry) bool { return sub.has(longArgs) }))
 }
 
 // SetMaxMemory limits the memory of the engine's mutexes, in bytes; 0 = no limit. Above the limit,
@@ -157,7 +149,6 @@ func families() []family {
 		{"connection", catConnection, clientCommands},
 		{"pubsub", 0, pubsubCommands},
 		{"transactions", catTransaction, transactionCommands},
-		{"transactions", catTransaction, watchCommands},
 		{"scripting", catScripting, scriptingCommands},
 		{"generic", catKeyspace, scanCommands},
 		{"generic", catKeyspace, keyspaceCommands},

@@ -103,10 +103,8 @@ func (s *settings) parse(args [][]byte) ([]assignment, error) {
 		case a.setting.immutable():
 			return nil, configSetError(a.name, "can't set immutable config")
 		}
-		for _, before := range assignments {
-			if before.setting == a.setting {
-				return nil, configSetError(a.name, "duplicate parameter")
-			}
+		if slices.ContainsFunc(assignments, func(before assignment) bool { return before.setting == a.setting }) {
+			return nil, configSetError(a.name, "duplicate parameter")
 		}
 		assignments = append(assignments, a)
 	}

@@ -50,11 +50,9 @@ func (d *durations) add(took time.Duration) {
 	d.nanos.Add(int64(took))
 }
 
-func (d *durations) calls() (n uint64) {
-	for i := range d.buckets {
-		n += d.buckets[i].Load()
-	}
-	return n
+func (d *durations) calls() uint64 {
+	r := d.read()
+	return r.Count()
 }
 
 func (d *durations) read() (r simba.Durations) {

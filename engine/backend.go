@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"context"
 	"iter"
 	"slices"
@@ -157,9 +158,7 @@ func (e *Engine) Scan(_ context.Context, r simba.ScanRequest) (page simba.ScanPa
 		return page, 0, simba.ErrStopped
 	}
 	defer e.leave()
-	if r.Count == 0 {
-		r.Count = defaultCount
-	}
+	r.Count = cmp.Or(r.Count, defaultCount)
 	from := r.Cursor << cursorShift
 	for i := shardOf(from); i < len(e.shards); i++ {
 		before := len(page.Mutexes)
@@ -203,9 +202,7 @@ func (e *Engine) History(_ context.Context, r simba.HistoryRequest) ([]simba.Eve
 		return nil, 0, simba.ErrStopped
 	}
 	defer e.leave()
-	if r.Count == 0 {
-		r.Count = defaultCount
-	}
+	r.Count = cmp.Or(r.Count, defaultCount)
 	events := e.sequencer.history.Find(&e.sequencer.mu, r)
 	if len(events) == 0 {
 		return nil, 0, nil

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"iter"
@@ -53,9 +54,6 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	if cfg.Notices == nil {
 		cfg.Notices = Silent{}
 	}
-	if cfg.HistoryLen == 0 {
-		cfg.HistoryLen = 10000
-	}
 	if cfg.Hash == nil {
 		seed := maphash.MakeSeed()
 		cfg.Hash = func(name string) uint64 { return maphash.String(seed, name) }
@@ -65,7 +63,7 @@ func New(cfg Config, j Journal, rec Recovery) (*Engine, error) {
 	e.SetQueueGrace(cfg.QueueGrace)
 	e.sequencer.notices, e.sequencer.missedOffer = cfg.Notices, e.missedOffer
 	e.sequencer.plain = cfg.PlainChannels
-	e.sequencer.history.Limit = cfg.HistoryLen
+	e.sequencer.history.Limit = cmp.Or(cfg.HistoryLen, 10000)
 	if err := e.Start(cfg.Clock, j, rec); err != nil {
 		return nil, err
 	}

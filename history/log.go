@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"sync"
 	"time"
 
@@ -66,14 +67,11 @@ func boundaryOf(e simba.Event) (b boundary, ok bool) {
 // announce is true, the log also publishes the notice of each new tenure on the channel of its
 // mutex. Engines whose store has no channels use it.
 func NewLog(n simba.Notices, limit int, announce bool) *Log {
-	if limit == 0 {
-		limit = DefaultLimit
-	}
 	return &Log{
 		notices:  n,
 		announce: announce,
 		seq:      simba.Seq(time.Now().UnixMicro()),
-		ring:     Ring{Limit: limit},
+		ring:     Ring{Limit: cmp.Or(limit, DefaultLimit)},
 		held:     make(map[string]*heldEvents),
 		seen:     make(map[boundary]struct{}),
 		last:     make(map[string]simba.Event),
@@ -186,8 +184,6 @@ func (l *Log) TenureLengths() simba.Durations {
 
 // Find returns the newest events that match a request, from old to new.
 func (l *Log) Find(q simba.HistoryRequest) []simba.Event {
-	if q.Count == 0 {
-		q.Count = 10
-	}
+	q.Count = cmp.Or(q.Count, 10)
 	return l.ring.Find(&l.mu, q)
 }

@@ -92,12 +92,8 @@ type Config struct {
 func (c Config) withDefaults() Config {
 	c.Limits = c.Limits.withDefaults()
 	c.MaxClients = cmp.Or(c.MaxClients, 10000)
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Broker == nil {
-		c.Broker = NewBroker()
-	}
+	c.Logger = cmp.Or(c.Logger, slog.New(slog.DiscardHandler))
+	c.Broker = cmp.Or(c.Broker, NewBroker())
 	if c.InUse == nil {
 		c.InUse = func(*Conn) bool { return false }
 	}

@@ -50,9 +50,6 @@ func (w *Writer) Error(msg string) { w.buf = redcon.AppendError(w.buf, msg) }
 // Int writes an integer.
 func (w *Writer) Int(n int64) { w.buf = redcon.AppendInt(w.buf, n) }
 
-// Uint writes an integer.
-func (w *Writer) Uint(n uint64) { w.buf = redcon.AppendUint(w.buf, n) }
-
 // Bulk writes a bulk string. nil is an empty string, not null.
 func (w *Writer) Bulk(b []byte) { w.buf = redcon.AppendBulk(w.buf, b) }
 

@@ -14,7 +14,6 @@ func TestRepliesInBothProtocols(t *testing.T) {
 		{"simple", func(w *Writer) { w.Simple("O\r\nK") }, "+O  K\r\n", "+O  K\r\n"},
 		{"error", func(w *Writer) { w.Error("ERR a\r\nb") }, "-ERR a  b\r\n", "-ERR a  b\r\n"},
 		{"int", func(w *Writer) { w.Int(-12) }, ":-12\r\n", ":-12\r\n"},
-		{"uint", func(w *Writer) { w.Uint(math.MaxUint64) }, ":18446744073709551615\r\n", ":18446744073709551615\r\n"},
 		{"bulk", func(w *Writer) { w.Bulk([]byte("a\r\nb")) }, "$4\r\na\r\nb\r\n", "$4\r\na\r\nb\r\n"},
 		{"nil bulk", func(w *Writer) { w.Bulk(nil) }, "$0\r\n\r\n", "$0\r\n\r\n"},
 		{"bulk string", func(w *Writer) { w.BulkString("0123456789") }, "$10\r\n0123456789\r\n", "$10\r\n0123456789\r\n"},

@@ -91,8 +91,8 @@ func sourceError(line int, format string, args ...any) error {
 }
 
 func syntaxError(err error, text string) error {
-	var e *parse.Error
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*parse.Error](err)
+	if !ok {
 		return sourceError(1, "%w", err)
 	}
 	line, near := e.Pos.Line, e.Token
@@ -103,8 +103,8 @@ func syntaxError(err error, text string) error {
 }
 
 func compileError(err error) error {
-	var e *lua.CompileError
-	if !errors.As(err, &e) {
+	e, ok := errors.AsType[*lua.CompileError](err)
+	if !ok {
 		return sourceError(1, "%w", err)
 	}
 	return sourceError(e.Line, "%s", e.Message)

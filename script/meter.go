@@ -62,11 +62,7 @@ func (m *meter) begin(ctx context.Context, started int64, yieldCPU func()) {
 
 // Done implements context.Context. The virtual machine calls it before each instruction.
 func (m *meter) Done() <-chan struct{} {
-	m.left--
-	if m.left > 0 {
-		return never
-	}
-	if m.check() != nil {
+	if m.charge(1) != nil {
 		return done
 	}
 	return never
