@@ -35,42 +35,24 @@ func (b *Backend) join(ctx context.Context, check func(context.Context, *session
 const sessions = 4
 
 func (b *Backend) firstSessions(ctx context.Context) error {
-	s, err := b.firstSession(ctx)
-	if err != nil {
-		return err
-	}
-	b.slots = []*slot{{session: s, replaced: make(chan struct{})}}
-	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
-	defer cancel()
-	for range sessions - 1 {
-		if s, err = b.join(ctx, nil); err != nil {
+	for check := b.check; len(b.slots) < sessions; check = nil {
+		limited, cancel := context.WithTimeout(ctx, b.options.Timeout)
+		s, err := b.join(limited, check)
+		cancel()
+		if f, ok := b.fault(err); ok {
+			err = f
+		} else if errors.Is(err, errCutOff) {
+			err = b.diagnose(err)
+		}
+		if err != nil {
 			for _, l := range b.slots {
 				l.session.close()
 			}
-			return fmt.Errorf("zookeeper at %s: open %d sessions (see its maxClientCnxns): %w", b.options.Servers, sessions, err)
+			return fmt.Errorf("zookeeper at %s: %w", b.options.Servers, err)
 		}
 		b.slots = append(b.slots, &slot{session: s, replaced: make(chan struct{})})
 	}
 	return nil
-}
-
-func (b *Backend) firstSession(ctx context.Context) (*session, error) {
-	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
-	defer cancel()
-	s, err := b.join(ctx, b.check)
-	if f, ok := b.fault(err); ok {
-		err = f
-	} else if errors.Is(err, errCutOff) {
-		err = b.diagnose(err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("zookeeper at %s: %w", b.options.Servers, err)
-	}
-	if got := s.negotiated(); got != b.options.SessionTimeout {
-		b.Log.Warn("the ensemble chose another session timeout; see its minSessionTimeout and maxSessionTimeout",
-			"asked", b.options.SessionTimeout, "got", got, "longest_lease", got/2)
-	}
-	return s, nil
 }
 
 // diagnose returns why no session could be opened. The library gives no reason.
@@ -79,7 +61,8 @@ func (b *Backend) diagnose(last error) error {
 		c, err := net.DialTimeout("tcp", h, time.Second)
 		if err == nil {
 			c.Close()
-			return fmt.Errorf("%s accepts connections but opens no session within %v: is it a ZooKeeper with a quorum?", h, b.options.Timeout)
+			return fmt.Errorf("%s accepts connections but opens no session within %v: is it a ZooKeeper with a quorum, and is its maxClientCnxns at least %d?",
+				h, b.options.Timeout, sessions)
 		}
 		last = err
 	}

@@ -71,14 +71,6 @@ func parseServers(s string) (servers []string, chroot string, err error) {
 	hosts := s
 	if i := strings.IndexByte(s, '/'); i >= 0 {
 		hosts, chroot = s[:i], strings.TrimSuffix(s[i:], "/")
-		if strings.Contains(chroot, "//") {
-			return nil, "", fmt.Errorf("invalid zookeeper servers: the chroot %q has an empty part", chroot)
-		}
-		for part := range strings.SplitSeq(chroot, "/") {
-			if part == "." || part == ".." {
-				return nil, "", fmt.Errorf("invalid zookeeper servers: the chroot %q is relative", chroot)
-			}
-		}
 	}
 	for h := range strings.SplitSeq(hosts, ",") {
 		if h = strings.TrimSpace(h); h == "" {
