@@ -59,26 +59,19 @@ func parseTarget(raw string) (t target, err error) {
 	if err != nil {
 		return t, err
 	}
-	plain, secure := u.Scheme, false
-	if rest, ok := strings.CutPrefix(plain, "rediss"); ok {
-		plain, secure = "redis"+rest, true
-	}
-	kind, ok := schemes[plain]
-	if !ok {
+	var ok bool
+	if t.topology, ok = schemes[strings.Replace(u.Scheme, "rediss", "redis", 1)]; !ok {
 		return t, fmt.Errorf("unknown scheme %q: use redis, redis+sentinel or redis+cluster, with TLS rediss, rediss+sentinel or rediss+cluster", u.Scheme)
 	}
-	t.topology = kind
-	if u.User != nil {
-		t.user = u.User.Username()
-		t.password, _ = u.User.Password()
-	}
+	t.user = u.User.Username()
+	t.password, _ = u.User.Password()
 	if err := t.setHosts(hosts); err != nil {
 		return t, err
 	}
 	if err := t.setPath(u.Path); err != nil {
 		return t, err
 	}
-	return t, t.setQuery(u.RawQuery, secure)
+	return t, t.setQuery(u.RawQuery, strings.HasPrefix(u.Scheme, "rediss"))
 }
 
 // splitHosts cuts the list of hosts out of a URL and parses the rest, because url.Parse accepts
@@ -93,24 +86,17 @@ func splitHosts(raw string) (u *url.URL, hosts string, err error) {
 		end = len(rest)
 	}
 	authority, tail := rest[:end], rest[end:]
-	login := ""
-	hosts = authority
-	if at := strings.LastIndexByte(authority, '@'); at >= 0 {
-		login, hosts = authority[:at+1], authority[at+1:]
-	}
-	u, err = url.Parse(scheme + "://" + login + "host" + tail)
+	at := strings.LastIndexByte(authority, '@') + 1
+	u, err = url.Parse(scheme + "://" + authority[:at] + "host" + tail)
 	if err != nil {
 		return nil, "", errors.New("it cannot be parsed: special characters in user or password must be percent-encoded")
 	}
 	// If a password contains '/', '?' or '#', the list of hosts ends too soon, and the '@' follows
 	// later. Without this check, errors could show parts of the password.
-	if strings.Contains(tail, "@") {
-		return nil, "", errors.New("it has a '@' after the hosts: special characters in user or password must be percent-encoded")
+	if strings.ContainsAny(tail, "@#") {
+		return nil, "", errors.New("it has a '@' or '#' after the hosts: special characters in user or password must be percent-encoded")
 	}
-	if u.Fragment != "" {
-		return nil, "", errors.New("it has a '#': special characters in user or password must be percent-encoded")
-	}
-	return u, hosts, nil
+	return u, authority[at:], nil
 }
 
 // setHosts parses the list of hosts. A host without a port gets the default port.
@@ -119,7 +105,7 @@ func (t *target) setHosts(hosts string) error {
 	if t.topology == sentinel {
 		port = "26379"
 	}
-	for _, h := range strings.Split(hosts, ",") {
+	for h := range strings.SplitSeq(hosts, ",") {
 		host, p, err := net.SplitHostPort(h)
 		if err != nil { // no port
 			host, p = strings.Trim(h, "[]"), port
@@ -141,10 +127,7 @@ func (t *target) setHosts(hosts string) error {
 // setPath parses the path. Behind Sentinel it begins with the primary's name. The number of the
 // database follows.
 func (t *target) setPath(path string) error {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	if parts[0] == "" {
-		parts = nil
-	}
+	parts := strings.FieldsFunc(path, func(r rune) bool { return r == '/' })
 	if t.topology == sentinel {
 		if len(parts) == 0 {
 			return errors.New("the primary's name is missing: redis+sentinel://host:26379/name")
