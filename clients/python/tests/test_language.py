@@ -273,6 +273,26 @@ def test_close_waits_for_release_at_most_for_timeout(port: int) -> None:
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("executed", [False, True])
+def test_release_needs_no_unbroken_connection(port: int, executed: bool) -> None:
+    async def main() -> None:
+        async with async_client(port) as client:
+            lock = await client.lock("broken").acquire()
+            send = client._own.execute_command
+
+            async def breaks(*command: Any) -> None:
+                client._own.execute_command = send
+                if executed:
+                    await send(*command)
+                raise redis.ConnectionError("Connection reset by peer")
+
+            client._own.execute_command = breaks
+            await lock.release()
+            assert free(port, "broken")
+
+    asyncio.run(main())
+
+
 def test_work_is_cancelled_when_lost(port: int) -> None:
     async def main() -> None:
         events: list[str] = []

@@ -25,9 +25,8 @@ import time
 import weakref
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypedDict, TypeVar
 
 from redis import AuthenticationError, DataError, Redis, RedisError, ResponseError, exceptions
 
@@ -126,15 +125,13 @@ def owner_in(values: dict[str, Any]) -> Owner | None:
     return Owner(values["owner"], values["token"]) if values["owner"] else None
 
 
-@dataclass(frozen=True)
-class Final:
+class Final(NamedTuple):
     """The result with which the work of lead or every ends lead or every, which returns value."""
 
     value: Any = None
 
 
-@dataclass(frozen=True)
-class State:
+class State(NamedTuple):
     """What watch has seen of a mutex: its present state, or one change."""
 
     owner: Owner | None  #: the owner after the change; None = the mutex is free
@@ -393,7 +390,8 @@ class BaseLock:
                 what = ("TOKEN", owner.token)
             else:
                 return None
-        return await self._client._ask("SIMBA.RELEASE", self.mutex, self.id, *what)
+        ask = self._client._ask
+        return await ask("SIMBA.RELEASE", self.mutex, self.id, *what, again=bool(what))
 
 
 class BaseClient(Generic[L]):
@@ -758,13 +756,15 @@ class BaseClient(Generic[L]):
         can store a number needs no check: it keeps the largest token, and refuses smaller ones."""
         return token > 0 and await self._ask("SIMBA.CHECK", mutex, token) == 1
 
-    async def _ask(self, *command: Any) -> Any:
-        """Send one command, once, and return its reply. In asyncio the caller waits until then."""
+    async def _ask(self, *command: Any, again: bool = False) -> Any:
+        """Send one command and return its reply. In asyncio the caller waits until then."""
         async with self._slots:  # renewals do not wait here
-            return await self._send(lambda: self._own.execute_command(*command))
+            return await self._send(lambda: self._own.execute_command(*command), again)
 
-    async def _send(self, request: Callable[[], Any]) -> Any:
-        """Do one request. Without a reply, no idle connection is trusted."""
+    async def _send(self, request: Callable[[], Any], again: bool = False) -> Any:
+        """Do one request. Without a reply, no idle connection is trusted. again means that the
+        request is sent once more if its connection breaks, and that it may have done its work
+        before: then the reply is never 0."""
         self._here()
         if now() > self._hurry:
             raise Closed("the client is closed")
@@ -775,6 +775,8 @@ class BaseClient(Generic[L]):
             if (problem := failure(error)) is error:
                 raise
             await wait(self._own.connection_pool.disconnect(inuse_connections=False))
+            if again and isinstance(error, exceptions.ConnectionError):
+                return await self._send(request) or 1
             raise problem from error
 
     def _note(self, what: str, error: Exception) -> None:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Owner:
+class Owner(NamedTuple):
     """The owner of a mutex, as the server has reported it."""
 
     id: str  #: the contender's id

@@ -76,7 +76,7 @@ public final class SimbaRespLockProvider implements ExtensibleLockProvider {
 
         @Override
         protected void doUnlock() {
-            long rest = Duration.between(ClockProvider.now(), lockConfiguration.getUnlockTime()).toMillis();
+            long rest = Duration.between(ClockProvider.now(), lockConfiguration.getLockAtLeastUntil()).toMillis();
             if (rest > 0) {
                 keepFor(Duration.ofMillis(rest + Math.min(rest / 99 + 1, MARGIN_MOST)));
                 return;
