@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
@@ -31,7 +32,7 @@ func polling(t *testing.T, store *stores.Server, poll time.Duration) conformance
 	open := func(addr string) conformance.Opener {
 		return func(t testing.TB, n simba.Notices, timeout time.Duration) conformance.Backend {
 			t.Helper()
-			return openSoon(t, Options{DSN: dsn(addr), Migrate: true, Poll: poll, Timeout: timeout, Notices: n})
+			return openSoon(t, Options{DSN: dsn(addr), Migrate: true, Options: proxy.Options{Poll: poll, Timeout: timeout, Notices: n}})
 		}
 	}
 	return conformance.Engine{

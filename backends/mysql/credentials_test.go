@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/certs"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
@@ -33,10 +34,7 @@ func TestRenewedCertificatesAreReadAtTheNextDial(t *testing.T) {
 	db := direct(t, store, "")
 	must(t, db, "CREATE USER secured REQUIRE X509")
 	must(t, db, "GRANT ALL ON simba.* TO secured")
-	b := openSoon(t, Options{
-		DSN:     fmt.Sprintf("secured@tcp(%s)/simba?tls-ca=%s&tls-cert=%s&tls-key=%s&timeout=3s", store.Addr, ca, clientCert, clientKey),
-		Migrate: true, Notices: conformance.NewBroker(),
-	})
+	b := openSoon(t, Options{DSN: fmt.Sprintf("secured@tcp(%s)/simba?tls-ca=%s&tls-cert=%s&tls-key=%s&timeout=3s", store.Addr, ca, clientCert, clientKey), Migrate: true, Options: proxy.Options{Notices: conformance.NewBroker()}})
 	defer b.Close()
 	take(t, b, "m", "a", time.Minute)
 	if got := b.CertificatesExpire()["mysql-dsn tls-cert"]; !got.Equal(first) {
@@ -63,10 +61,10 @@ func TestRenewedPasswordIsReadAtTheNextDial(t *testing.T) {
 		}
 		return dsn
 	}
-	b := openSoon(t, Options{DSN: set("first"), Migrate: true, Notices: conformance.NewBroker(), Reread: func() (string, error) {
+	b := openSoon(t, Options{DSN: set("first"), Migrate: true, Reread: func() (string, error) {
 		text, err := os.ReadFile(file)
 		return string(text), err
-	}})
+	}, Options: proxy.Options{Notices: conformance.NewBroker()}})
 	defer b.Close()
 	take(t, b, "m", "a", time.Minute)
 	must(t, db, "SET PASSWORD FOR locks = PASSWORD('second')")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
@@ -22,10 +23,7 @@ const serveTimeout = time.Minute
 // serve opens one more server on the store. set changes its options.
 func serve(t testing.TB, addr string, set func(*Options)) *Backend {
 	t.Helper()
-	o := Options{
-		DSN: dsn(addr), Migrate: true, Poll: testPoll, Timeout: serveTimeout, Notices: conformance.NewBroker(),
-		HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
-	}
+	o := Options{DSN: dsn(addr), Migrate: true, Options: proxy.Options{Poll: testPoll, Timeout: serveTimeout, Notices: conformance.NewBroker(), HandoffWindow: time.Second, QueueGrace: 5 * time.Second}}
 	if set != nil {
 		set(&o)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
 )
@@ -18,7 +19,7 @@ func TestTokensBeginAfterTheMigration(t *testing.T) {
 	old := jvm{db: db, mutex: "m", id: "old", ttl: long}
 	must(t, db, seeds.MySQLInit, "m")
 	old.mustAcquire(t)
-	_, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Notices: conformance.NewBroker()})
+	_, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Options: proxy.Options{Notices: conformance.NewBroker()}})
 	if err == nil || !strings.Contains(err.Error(), "no column fencing_token: start with --mysql-migrate, or run "+addToken) {
 		t.Errorf("Open without the column: %v; want an error with the statement that adds it", err)
 	}
@@ -34,7 +35,7 @@ func TestTokensBeginAfterTheMigration(t *testing.T) {
 	k.begin(t, "now", now.mustAcquire(t), one, two)
 	must(t, db, seeds.MySQLInit, "another") // names six columns
 	must(t, db, "ALTER TABLE simba_mutex ALTER COLUMN fencing_token DROP DEFAULT")
-	if _, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Notices: conformance.NewBroker()}); err == nil || !strings.Contains(err.Error(), "fencing_token") {
+	if _, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Options: proxy.Options{Notices: conformance.NewBroker()}}); err == nil || !strings.Contains(err.Error(), "fencing_token") {
 		t.Errorf("Open with a column without a default: %v; want an error that names fencing_token", err)
 	}
 }
@@ -44,7 +45,7 @@ func TestConcurrentMigrationsSucceed(t *testing.T) {
 	var all sync.WaitGroup
 	for range 6 {
 		all.Go(func() {
-			b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Timeout: patience, Notices: conformance.NewBroker()})
+			b, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Migrate: true, Options: proxy.Options{Timeout: patience, Notices: conformance.NewBroker()}})
 			if err != nil {
 				t.Errorf("Open: %v; want no error", err)
 				return
@@ -64,7 +65,7 @@ func TestFailedMigrationNamesTheCause(t *testing.T) {
 	user := "u:geheim@tcp(" + store.Addr + ")/simba"
 	migrates := func(dsn, want string) {
 		t.Helper()
-		b, err := Open(t.Context(), Options{DSN: dsn, Migrate: true, Timeout: patience, Notices: conformance.NewBroker()})
+		b, err := Open(t.Context(), Options{DSN: dsn, Migrate: true, Options: proxy.Options{Timeout: patience, Notices: conformance.NewBroker()}})
 		if err == nil {
 			b.Close()
 			err = errors.New("no error")

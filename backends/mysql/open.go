@@ -1,11 +1,9 @@
 package mysql
 
 import (
-	"cmp"
 	"context"
 	"database/sql"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,8 +32,7 @@ func (b *Backend) CertificatesExpire() map[string]time.Time { return b.source.Ge
 // rights. An error has one line, says what to do, and never contains the password. Open logs a
 // warning for each setting that weakens the engine's guarantees.
 func Open(ctx context.Context, o Options) (*Backend, error) {
-	o.Timeout = cmp.Or(o.Timeout, 3*time.Second)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.SetDefaults(name)
 	source, err := credentials.Open(credentials.Config[target]{
 		Text: o.DSN, Reread: o.Reread,
 		Parse: func(dsn string) (target, error) { o := o; o.DSN = dsn; return parseDSN(o) },
@@ -61,10 +58,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	}
 	b := &Backend{store: s, source: source}
 	if err == nil {
-		b.Engine, err = proxy.Open(ctx, proxy.Options{
-			Name: name, Notices: o.Notices, Logger: o.Logger, Timeout: o.Timeout, Poll: o.Poll,
-			HandoffWindow: o.HandoffWindow, QueueGrace: o.QueueGrace, History: o.History,
-		}, s)
+		b.Engine, err = proxy.Open(ctx, o.Options, s)
 	}
 	if err != nil {
 		_ = s.db.Close()

@@ -11,6 +11,7 @@ import (
 
 	mysqldriver "github.com/go-sql-driver/mysql"
 
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
@@ -60,7 +61,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 		"not the primary key":          {"root@" + at + "keyless", "not its primary key"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			b, err := Open(t.Context(), Options{DSN: c.dsn, Notices: conformance.NewBroker()})
+			b, err := Open(t.Context(), Options{DSN: c.dsn, Options: proxy.Options{Notices: conformance.NewBroker()}})
 			if err == nil {
 				b.Close()
 				t.Fatal("Open succeeded, want an error")

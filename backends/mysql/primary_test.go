@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
@@ -91,7 +92,7 @@ func TestInnoDBReadOnlyServerIsNoPrimary(t *testing.T) {
 			t.Errorf("%s: %d idle connections to the server are kept, want at most 2", name, n)
 		}
 	}
-	if _, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Notices: conformance.NewBroker()}); err == nil || !strings.Contains(err.Error(), "read-only") {
+	if _, err := Open(t.Context(), Options{DSN: dsn(store.Addr), Options: proxy.Options{Notices: conformance.NewBroker()}}); err == nil || !strings.Contains(err.Error(), "read-only") {
 		t.Errorf("Open with a read-only server: %v; want an error that says so", err)
 	}
 	store.Stop()

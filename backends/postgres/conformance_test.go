@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
@@ -22,7 +23,7 @@ func suiteEngine(t *testing.T, store *stores.Server) conformance.Engine {
 	open := func(addr string) conformance.Opener {
 		return func(t testing.TB, n simba.Notices, timeout time.Duration) conformance.Backend {
 			t.Helper()
-			return openSoon(t, Options{URL: stores.PostgresURL(addr), Migrate: true, Timeout: timeout, Notices: n})
+			return openSoon(t, Options{URL: stores.PostgresURL(addr), Migrate: true, Options: proxy.Options{Timeout: timeout, Notices: n}})
 		}
 	}
 	return conformance.Engine{

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/leaks"
@@ -24,10 +25,7 @@ const serveTimeout = time.Minute
 // serve opens one more server on the store. set changes its options.
 func serve(t testing.TB, addr string, set func(*Options)) *Backend {
 	t.Helper()
-	o := Options{
-		URL: stores.PostgresURL(addr), Migrate: true, Timeout: serveTimeout, Notices: conformance.NewBroker(),
-		HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
-	}
+	o := Options{URL: stores.PostgresURL(addr), Migrate: true, Options: proxy.Options{Timeout: serveTimeout, Notices: conformance.NewBroker(), HandoffWindow: time.Second, QueueGrace: 5 * time.Second}}
 	if set != nil {
 		set(&o)
 	}

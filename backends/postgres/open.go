@@ -1,10 +1,8 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	_ "embed"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -36,8 +34,7 @@ func (b *Backend) CertificatesExpire() map[string]time.Time { return b.source.Ge
 // rights. An error has one line, says what to do, and never contains the password. Open logs a
 // warning for each setting that weakens the engine's guarantees.
 func Open(ctx context.Context, o Options) (*Backend, error) {
-	o.Timeout = cmp.Or(o.Timeout, 3*time.Second)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.SetDefaults(name)
 	s := &store{timeout: o.Timeout, clock: proxy.NewClock()}
 	validate := func(ctx context.Context, c *pgconn.PgConn) error {
 		rows, err := run(ctx, c, "SELECT "+node)
@@ -68,10 +65,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	}
 	b := &Backend{store: s, source: source}
 	if err == nil {
-		b.Engine, err = proxy.Open(ctx, proxy.Options{
-			Name: name, Notices: o.Notices, Logger: o.Logger, Timeout: o.Timeout,
-			HandoffWindow: o.HandoffWindow, QueueGrace: o.QueueGrace, History: o.History,
-		}, s)
+		b.Engine, err = proxy.Open(ctx, o.Options, s)
 	}
 	if err != nil {
 		_ = s.Close()

@@ -1,14 +1,11 @@
 package postgres
 
-import (
-	"log/slog"
-	"time"
-
-	"github.com/simba-resp/simba-resp"
-)
+import "github.com/simba-resp/simba-resp/backends/proxy"
 
 // Options configure the engine.
 type Options struct {
+	proxy.Options // without Poll
+
 	// URL names the database as psql does: postgres://user:password@host:5432/database?sslmode=…,
 	// or host=… dbname=…. The environment variables and files of psql apply too. It may name several
 	// hosts. Required.
@@ -24,14 +21,4 @@ type Options struct {
 	RereadListen func() (string, error)
 	// Migrate runs Schema at the start.
 	Migrate bool
-	// Timeout bounds each request to the database; 0 = 3 s.
-	Timeout time.Duration
-	// Notices carries notices to subscribers of this server. Required.
-	Notices simba.Notices
-	// Logger receives warnings about the database; nil = none.
-	Logger *slog.Logger
-
-	HandoffWindow time.Duration // see proxy.QueueSettings.SetHandoffWindow; 0 = no reservations
-	QueueGrace    time.Duration // see proxy.QueueSettings.SetQueueGrace; 0 = no grace
-	History       int           // number of events kept; 0 = history.DefaultLimit
 }

@@ -7,13 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
 )
 
 func options(addr string) Options {
-	return Options{URL: stores.PostgresURL(addr), Migrate: true, Timeout: serveTimeout, Notices: conformance.NewBroker()}
+	return Options{URL: stores.PostgresURL(addr), Migrate: true, Options: proxy.Options{Timeout: serveTimeout, Notices: conformance.NewBroker()}}
 }
 
 // handoffs lets two servers pass a mutex on, and returns how long the median waiter waits for the

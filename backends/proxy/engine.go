@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -43,9 +44,9 @@ type Engine struct {
 // Options configure an Engine.
 type Options struct {
 	Name    string        // of the engine, for its errors
-	Notices simba.Notices // carries notices to subscribers of this server
-	Logger  *slog.Logger
-	Timeout time.Duration // bounds each request
+	Notices simba.Notices // carries notices to subscribers of this server; required
+	Logger  *slog.Logger  // receives warnings about the store; nil = none
+	Timeout time.Duration // bounds each request to the store; 0 = 3 s
 	// Poll is how often the engine reads a mutex that a client of this server waits for or
 	// subscribes to. The read finds a release through another server. 0 = the engine reads only
 	// around the end of the lease, from 200 ms before it to 1 s after it. Simba's JDBC contenders
@@ -55,6 +56,13 @@ type Options struct {
 	HandoffWindow time.Duration // see QueueSettings.SetHandoffWindow; 0 = no reservations
 	QueueGrace    time.Duration // see QueueSettings.SetQueueGrace; 0 = no grace
 	History       int           // number of events kept; 0 = history.DefaultLimit
+}
+
+// SetDefaults sets the name, and what is 0 and must not be.
+func (o *Options) SetDefaults(name string) {
+	o.Name = name
+	o.Timeout = cmp.Or(o.Timeout, 3*time.Second)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 }
 
 const (

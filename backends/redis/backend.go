@@ -1,10 +1,8 @@
 package redis
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
-	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -47,8 +45,7 @@ type Backend struct {
 // Open connects to Redis and checks that Redis can keep locks. If Redis cannot, the error says why
 // in one line. Open logs a warning for each setting that only weakens a promise.
 func Open(ctx context.Context, o Options) (*Backend, error) {
-	o.Timeout = cmp.Or(o.Timeout, 3*time.Second)
-	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
+	o.SetDefaults("redis")
 	source, err := credentials.Open(credentials.Config[target]{
 		Text: o.URL, Reread: o.Reread, Parse: parseURL, Failed: func(err error) {
 			o.Logger.Error("cannot read the login or the TLS files of redis again; keeping the last ones", "err", err)
@@ -73,9 +70,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	b.schedule = &schedule{reconcile: b.reconcileSoon, byMutex: make(map[string]*dueTime)}
 	events := history.NewLog(o.Notices, o.History, false)
 	events.Window = reorderWindow
-	b.Core = proxy.NewCore(proxy.Options{
-		Name: "redis", Notices: o.Notices, Logger: o.Logger, HandoffWindow: o.HandoffWindow, QueueGrace: o.QueueGrace,
-	}, events, func(ctx context.Context) ([]proxy.Fault, error) { return b.check(ctx, t) }, waitEnder{b})
+	b.Core = proxy.NewCore(o.Options, events, func(ctx context.Context) ([]proxy.Fault, error) { return b.check(ctx, t) }, waitEnder{b})
 	b.up = newUpstream(b.source, o.Timeout, b.Core)
 	b.subs = newSubscriptions(b)
 	// go-redis respects a context's deadline, but not its cancellation. Closing the connections

@@ -23,7 +23,7 @@ import (
 func serveLogging(t *testing.T, url string) (*Backend, *conformance.Log) {
 	t.Helper()
 	log := new(conformance.Log)
-	b := openSoon(t, Options{URL: url, Notices: noNotices{}, QueueGrace: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	b := openSoon(t, Options{URL: url, Options: proxy.Options{Notices: noNotices{}, QueueGrace: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))}})
 	t.Cleanup(func() { _ = b.Close() })
 	return b, log
 }
@@ -58,7 +58,7 @@ func begin(b *Backend, mutex, contender string) error {
 func TestEvictionSetAtRunTimeLetsNoSecondOwnerIn(t *testing.T) {
 	s := stores.Redis(t, "--maxmemory", "100mb", "--maxmemory-policy", "noeviction")
 	e, log := newListener(), new(conformance.Log)
-	b := openSoon(t, Options{URL: "redis://" + s.Addr, Notices: e, HandoffWindow: time.Minute, QueueGrace: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	b := openSoon(t, Options{URL: "redis://" + s.Addr, Options: proxy.Options{Notices: e, HandoffWindow: time.Minute, QueueGrace: time.Minute, Logger: slog.New(slog.NewTextHandler(log, nil))}})
 	defer b.Close()
 	const mutexes = 20
 	for i := range mutexes {

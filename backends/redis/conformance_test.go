@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
@@ -17,10 +18,7 @@ import (
 func opener(url string) conformance.Opener {
 	return func(t testing.TB, n simba.Notices, timeout time.Duration) conformance.Backend {
 		t.Helper()
-		return openSoon(t, Options{
-			URL: url, Notices: n, Logger: slog.New(slog.DiscardHandler), Timeout: timeout,
-			HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
-		})
+		return openSoon(t, Options{URL: url, Options: proxy.Options{Notices: n, Logger: slog.New(slog.DiscardHandler), Timeout: timeout, HandoffWindow: time.Second, QueueGrace: 5 * time.Second}})
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/certs"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
@@ -41,10 +42,7 @@ func TestRenewedCertificatesAreReadAtTheNextDial(t *testing.T) {
 	s := stores.Redis(t, "--tls-port", port, "--tls-cert-file", cert, "--tls-key-file", key, "--tls-ca-cert-file", ca)
 	c := clientOf(t, s.Addr)
 	log := new(conformance.Log)
-	b := openSoon(t, Options{
-		URL:     fmt.Sprintf("rediss://%s?tls-ca=%s&tls-cert=%s&tls-key=%s", net.JoinHostPort("127.0.0.1", port), ca, clientCert, clientKey),
-		Notices: noNotices{}, Logger: slog.New(slog.NewTextHandler(log, nil)),
-	})
+	b := openSoon(t, Options{URL: fmt.Sprintf("rediss://%s?tls-ca=%s&tls-cert=%s&tls-key=%s", net.JoinHostPort("127.0.0.1", port), ca, clientCert, clientKey), Options: proxy.Options{Notices: noNotices{}, Logger: slog.New(slog.NewTextHandler(log, nil))}})
 	defer b.Close()
 	expires := func() string { return fmt.Sprint(b.CertificatesExpire()["redis-url tls-cert"].UTC()) }
 	if got, want := expires(), fmt.Sprint(first.UTC()); got != want {
@@ -86,10 +84,10 @@ func TestRenewedPasswordIsReadAtTheNextDial(t *testing.T) {
 		must(t, os.WriteFile(file, []byte("redis://:"+password+"@"+s.Addr), 0o600))
 	}
 	set("first")
-	b := openSoon(t, Options{URL: "redis://:first@" + s.Addr, Notices: noNotices{}, Reread: func() (string, error) {
+	b := openSoon(t, Options{URL: "redis://:first@" + s.Addr, Reread: func() (string, error) {
 		text, err := os.ReadFile(file)
 		return string(text), err
-	}})
+	}, Options: proxy.Options{Notices: noNotices{}}})
 	defer b.Close()
 	acquire(t, b, "m", "a", time.Minute, nil)
 	must(t, c.ConfigSet(t.Context(), "requirepass", "second").Err())

@@ -42,7 +42,7 @@ func TestOrphanIsEndedWhateverElseHappensToItsMutex(t *testing.T) {
 func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	s := stores.Redis(t)
 	// The timeout is long, since End waits while many requests run.
-	b := openSoon(t, Options{URL: "redis://" + s.Addr, Notices: newListener(), Timeout: time.Minute})
+	b := openSoon(t, Options{URL: "redis://" + s.Addr, Options: proxy.Options{Notices: newListener(), Timeout: time.Minute}})
 	defer b.Close()
 	acquire(t, b, "m", "a", time.Minute, nil)
 	_, ticket := acquire(t, b, "m", "c", time.Minute, newWaiter())

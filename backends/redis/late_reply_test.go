@@ -162,7 +162,7 @@ func TestWaiterIsGrantedThoughItsEarlierRequestRanLater(t *testing.T) {
 // The second request of c fails after a third one has replaced it, and the third one fails too.
 func TestGrantOfEarlierWaitIsHandedOffIfReplacedRequestFails(t *testing.T) {
 	s := stores.Redis(t)
-	b := openSoon(t, Options{URL: "redis://" + s.Addr, Notices: newListener(), Timeout: time.Second})
+	b := openSoon(t, Options{URL: "redis://" + s.Addr, Options: proxy.Options{Notices: newListener(), Timeout: time.Second}})
 	defer b.Close()
 	acquire(t, b, "m", "a", time.Minute, nil)
 	paused, replaced := make(chan struct{}), make(chan struct{})

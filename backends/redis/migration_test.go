@@ -13,6 +13,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
@@ -81,10 +82,7 @@ func ageRecord(t *testing.T, c *redis.Client, tenure string) {
 func TestOwnersRenewWhileASlotOfTheClusterMoves(t *testing.T) {
 	cluster := stores.RedisCluster(t)
 	log, began := new(conformance.Log), time.Now()
-	b := openSoon(t, Options{
-		URL:     "redis+cluster://" + strings.Join(cluster.Addrs, ","),
-		Notices: noNotices{}, Logger: slog.New(slog.NewTextHandler(log, nil)),
-	})
+	b := openSoon(t, Options{URL: "redis+cluster://" + strings.Join(cluster.Addrs, ","), Options: proxy.Options{Notices: noNotices{}, Logger: slog.New(slog.NewTextHandler(log, nil))}})
 	defer b.Close()
 	for mutex, to := range map[string]string{"m": other(cluster, "m"), "n": emptyNode(t, cluster)} {
 		const lease = 10 * time.Minute
@@ -147,7 +145,7 @@ func TestOwnersRenewWhileASlotOfTheClusterMoves(t *testing.T) {
 // The nodes tell each other of a moved slot, but the server learns of it by MOVED.
 func TestRequestFollowsTheMasterThatMovedNames(t *testing.T) {
 	cluster := stores.RedisCluster(t)
-	b := openSoon(t, Options{URL: "redis+cluster://" + strings.Join(cluster.Addrs, ","), Notices: noNotices{}})
+	b := openSoon(t, Options{URL: "redis+cluster://" + strings.Join(cluster.Addrs, ","), Options: proxy.Options{Notices: noNotices{}}})
 	defer b.Close()
 	fastest, moved := time.Duration(math.MaxInt64), 0
 	for i := range 100 {

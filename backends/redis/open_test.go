@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/certs"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
@@ -26,7 +27,7 @@ func refused(t *testing.T, url string) string {
 
 func refusedWithin(t *testing.T, url string, timeout time.Duration) string {
 	t.Helper()
-	b, err := Open(t.Context(), Options{URL: url, Notices: noNotices{}, Timeout: timeout})
+	b, err := Open(t.Context(), Options{URL: url, Options: proxy.Options{Notices: noNotices{}, Timeout: timeout}})
 	if err == nil {
 		_ = b.Close()
 		t.Fatalf("Open of %s succeeded, want an error", url)
@@ -63,7 +64,7 @@ func TestOpenRefusesReplica(t *testing.T) {
 func opened(t *testing.T, url string) string {
 	t.Helper()
 	var log bytes.Buffer
-	b, err := Open(t.Context(), Options{URL: url, Notices: noNotices{}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	b, err := Open(t.Context(), Options{URL: url, Options: proxy.Options{Notices: noNotices{}, Logger: slog.New(slog.NewTextHandler(&log, nil))}})
 	must(t, err)
 	_ = b.Close()
 	return log.String()
@@ -116,7 +117,7 @@ func TestOpenEndsWithItsContext(t *testing.T) {
 			cancel()
 		}
 	}()
-	_, err = Open(ctx, Options{URL: "redis://" + l.Addr().String(), Notices: noNotices{}, Timeout: time.Hour})
+	_, err = Open(ctx, Options{URL: "redis://" + l.Addr().String(), Options: proxy.Options{Notices: noNotices{}, Timeout: time.Hour}})
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("Open after its context was cancelled: %v; want context.Canceled", err)
 	}

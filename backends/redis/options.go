@@ -1,14 +1,11 @@
 package redis
 
-import (
-	"log/slog"
-	"time"
-
-	"github.com/simba-resp/simba-resp"
-)
+import "github.com/simba-resp/simba-resp/backends/proxy"
 
 // Options are the options of Open.
 type Options struct {
+	proxy.Options // without Poll
+
 	// URL names the server, its Sentinels or the nodes of a cluster. Required.
 	//
 	//	redis://[user:password@]host:port[/db]
@@ -29,15 +26,6 @@ type Options struct {
 	// Reread returns the present URL. The engine calls it before each new connection, and uses the
 	// login and the TLS files of its result. nil = URL does not change; the files may.
 	Reread func() (string, error)
-	// Timeout bounds each request to Redis; 0 = 3 s.
-	Timeout time.Duration
-	// Notices publishes to subscribers of this server. Required.
-	Notices simba.Notices
-	// Logger logs warnings about Redis; nil = none.
-	Logger *slog.Logger
-
-	HandoffWindow time.Duration // see proxy.QueueSettings.SetHandoffWindow; 0 = no reservations
-	QueueGrace    time.Duration // see proxy.QueueSettings.SetQueueGrace; 0 = no grace
-	History       int           // number of events kept; 0 = history.DefaultLimit
-	PlainChannels bool          // also notify contenders on simba.PlainContenderChannel
+	// PlainChannels is whether contenders are also notified on simba.PlainContenderChannel.
+	PlainChannels bool
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
@@ -102,7 +103,7 @@ func (b *waiter) await(t testing.TB) {
 
 func serve(t testing.TB, url string, n simba.Notices) *Backend {
 	t.Helper()
-	b := openSoon(t, Options{URL: url, Notices: n, HandoffWindow: time.Second, QueueGrace: 5 * time.Second})
+	b := openSoon(t, Options{URL: url, Options: proxy.Options{Notices: n, HandoffWindow: time.Second, QueueGrace: 5 * time.Second}})
 	t.Cleanup(func() { _ = b.Close() })
 	return b
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance/seeds"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
@@ -138,7 +139,7 @@ func TestWaiterRemovedBySimbaReleaseIsNotPassedOver(t *testing.T) {
 // servePlain serves with notices on channels without braces.
 func servePlain(t *testing.T, url string, n simba.Notices) *Backend {
 	t.Helper()
-	b := openSoon(t, Options{URL: url, Notices: n, HandoffWindow: time.Minute, QueueGrace: 5 * time.Second, PlainChannels: true})
+	b := openSoon(t, Options{URL: url, PlainChannels: true, Options: proxy.Options{Notices: n, HandoffWindow: time.Minute, QueueGrace: 5 * time.Second}})
 	t.Cleanup(func() { _ = b.Close() })
 	return b
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
@@ -21,7 +22,7 @@ func TestRefusedChannelPreventsNoOtherSubscription(t *testing.T) {
 		"&simba-server:*", "&simba:{ok}*", "&simba-events:{ok}*").Err()
 	must(t, err)
 	e := newListener()
-	b, err := Open(t.Context(), Options{URL: "redis://u:p@" + s.Addr, Notices: e, Timeout: 500 * time.Millisecond})
+	b, err := Open(t.Context(), Options{URL: "redis://u:p@" + s.Addr, Options: proxy.Options{Notices: e, Timeout: 500 * time.Millisecond}})
 	must(t, err)
 	defer b.Close()
 	e.subscribe(t, b, "simba:{ok}")

@@ -37,7 +37,7 @@ var _ simba.Backend = (*Backend)(nil)
 // (ZooKeeper 3.5).
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	o.SessionTimeout = cmp.Or(o.SessionTimeout, DefaultSessionTimeout)
-	o.Timeout = cmp.Or(o.Timeout, DefaultTimeout)
+	o.SetDefaults("zookeeper")
 	target, err := o.parse()
 	if err != nil {
 		return nil, err
@@ -48,9 +48,7 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		options: o, target: target, id: hex.EncodeToString(raw[:]), clock: proxy.NewClock(),
 		mutexes: make(map[string]*mutex), patterns: make(map[string]struct{}),
 	}
-	b.Core = proxy.NewCore(proxy.Options{
-		Name: "zookeeper", Notices: o.Notices, Logger: o.Logger, HandoffWindow: o.HandoffWindow, QueueGrace: o.QueueGrace,
-	}, history.NewLog(o.Notices, o.History, true), b.recheck, waitEnder{b})
+	b.Core = proxy.NewCore(o.Options, history.NewLog(o.Notices, o.History, true), b.recheck, waitEnder{b})
 	if err = b.firstSessions(ctx); err != nil {
 		return nil, err
 	}

@@ -27,7 +27,7 @@ func awaitFault(t *testing.T, b *Backend, l *stores.Link, setting string, want b
 func TestMissingRightIsFoundAtANewConnection(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link, log := stores.NewLink(t, srv.Addr), new(conformance.Log)
-	b := open(t, Options{Servers: link.Addr(), Timeout: patience, Logger: slog.New(slog.NewTextHandler(log, nil))})
+	b := open(t, Options{Servers: link.Addr(), Options: proxy.Options{Timeout: patience, Logger: slog.New(slog.NewTextHandler(log, nil))}})
 	a := take(t, b, "m", "a", time.Minute)
 	o := operator(t, srv.Addr)
 	paths := []string{"/", "/simba", "/simba/m", "/simba-leases"}
@@ -56,6 +56,6 @@ func TestMissingRightIsFoundAtANewConnection(t *testing.T) {
 func TestShorterSessionTimeoutIsAFault(t *testing.T) {
 	srv := stores.ZooKeeper(t, "maxSessionTimeout=5000")
 	link := stores.NewLink(t, srv.Addr)
-	b := open(t, Options{Servers: link.Addr(), Timeout: patience})
+	b := open(t, Options{Servers: link.Addr(), Options: proxy.Options{Timeout: patience}})
 	awaitFault(t, b, link, "maxSessionTimeout", true)
 }

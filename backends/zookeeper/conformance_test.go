@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
@@ -19,7 +20,7 @@ const (
 func opener(servers string) conformance.Opener {
 	return func(t testing.TB, n simba.Notices, timeout time.Duration) conformance.Backend {
 		t.Helper()
-		o := Options{Servers: servers, Notices: n, Timeout: timeout}
+		o := Options{Servers: servers, Options: proxy.Options{Notices: n, Timeout: timeout}}
 		if timeout == suiteTimeout {
 			o.SessionTimeout = outageSession
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
@@ -15,7 +16,7 @@ func TestEnsembleCrashLosesNothingAcknowledged(t *testing.T) {
 	srv := stores.ZooKeeper(t, "forceSync=yes")
 	open := func(t testing.TB, n simba.Notices, timeout time.Duration) conformance.Backend {
 		t.Helper()
-		return openSoon(t, Options{Servers: srv.Addr, Notices: n, Timeout: timeout, SessionTimeout: time.Minute})
+		return openSoon(t, Options{Servers: srv.Addr, SessionTimeout: time.Minute, Options: proxy.Options{Notices: n, Timeout: timeout}})
 	}
 	e := conformance.Engine{Name: "zookeeper", Shared: true, Timeout: suiteTimeout, Open: open}
 	conformance.Crash(t, e, 3, srv.Kill, srv.Start)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 	"github.com/simba-resp/simba-resp/tests/need"
@@ -209,7 +210,7 @@ func TestLeaderLatchAndEngineElectOneLeader(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	j := startJVM(t, installedCurator(t), srv.Addr)
 	said := newBroker(simba.MutexChannel("m"))
-	b := open(t, Options{Servers: srv.Addr, Notices: said})
+	b := open(t, Options{Servers: srv.Addr, Options: proxy.Options{Notices: said}})
 	subscribe(t, b, simba.MutexChannel("m"))
 	led := contest(t, j, 200, [2]*Backend{b, b})
 	for _, id := range []string{"ours-1", "ours-2", "jvm-1", "jvm-2"} {
@@ -224,7 +225,7 @@ func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	j := startJVM(t, installedCurator(t), srv.Addr)
 	said := newBroker(simba.MutexChannel("m"))
-	b := open(t, Options{Servers: srv.Addr, Notices: said})
+	b := open(t, Options{Servers: srv.Addr, Options: proxy.Options{Notices: said}})
 	subscribe(t, b, simba.MutexChannel("m"))
 	take(t, b, "m", "a", time.Minute)
 	j.send("start m j")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
@@ -14,7 +15,7 @@ func TestReleaseOfARenewedTenureElsewhereIsAnnounced(t *testing.T) {
 	there := open(t, Options{Servers: srv.Addr})
 	channel := simba.MutexChannel("m")
 	heard := newBroker(channel)
-	here := open(t, Options{Servers: srv.Addr, Notices: heard})
+	here := open(t, Options{Servers: srv.Addr, Options: proxy.Options{Notices: heard}})
 	subscribe(t, here, channel)
 	const ttl = 300 * time.Millisecond
 	take(t, there, "m", "a", ttl)

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
@@ -38,7 +39,7 @@ func acquiring(t *testing.T, b *Backend, r simba.AcquireRequest) (reply <-chan s
 
 // A creator sends a change for another server, which withdraws its request before the change arrives.
 func TestChangeThatArrivesAfterTheWithdrawalIsNotMade(t *testing.T) {
-	srv, link, far, near := apart(t, Options{}, Options{Timeout: time.Second})
+	srv, link, far, near := apart(t, Options{}, Options{Options: proxy.Options{Timeout: time.Second}})
 	c := raw(t, srv.Addr)
 	a := take(t, far, "m", "a", longLease)
 	for name, request := range map[string]struct {
@@ -66,7 +67,7 @@ func TestChangeThatArrivesAfterTheWithdrawalIsNotMade(t *testing.T) {
 // The other server deletes its request when it has read the answer, so the creator's repeated change
 // finds none.
 func TestRenewalWhoseAnswerWasReadIsCounted(t *testing.T) {
-	srv, link, far, near := apart(t, Options{}, Options{Timeout: patience})
+	srv, link, far, near := apart(t, Options{}, Options{Options: proxy.Options{Timeout: patience}})
 	c := raw(t, srv.Addr)
 	take(t, far, "m", "a", longLease/2)
 	dropped := link.DropRepliesFrom(`"ttl":15000`)
@@ -82,7 +83,7 @@ func TestRenewalWhoseAnswerWasReadIsCounted(t *testing.T) {
 // While an ACQUIRE without a wait finds another owner, its node becomes the first. Other servers may
 // have reported its contender as the owner.
 func TestFirstNodeIsNeverTakenBack(t *testing.T) {
-	_, link, far, near := apart(t, Options{Timeout: patience}, Options{})
+	_, link, far, near := apart(t, Options{Options: proxy.Options{Timeout: patience}}, Options{})
 	for mutex, change := range map[string]string{"polls": `"kind":"polling"`, "noqueue": "latch-0000000001"} {
 		take(t, near, mutex, "a", longLease)
 		held := link.BlackholeFrom(change)
@@ -103,7 +104,7 @@ func TestFirstNodeIsNeverTakenBack(t *testing.T) {
 // The reply to the change that queues b is lost. Before the server repeats the change, b's node becomes
 // the first.
 func TestOwnerWhoseQueueEntryWasUnconfirmedIsTheOwnerElsewhere(t *testing.T) {
-	_, link, far, near := apart(t, Options{Timeout: patience}, Options{})
+	_, link, far, near := apart(t, Options{Options: proxy.Options{Timeout: patience}}, Options{})
 	take(t, near, "m", "a", longLease)
 	dropped := link.DropRepliesFrom(`"kind":"polling"`)
 	reply := acquiring(t, far, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: longLease})
@@ -121,7 +122,7 @@ func TestOwnerWhoseQueueEntryWasUnconfirmedIsTheOwnerElsewhere(t *testing.T) {
 }
 
 func TestUnansweredAcquireOfATakenMutexBeginsNothing(t *testing.T) {
-	_, link, far, near := apart(t, Options{Timeout: time.Second}, Options{})
+	_, link, far, near := apart(t, Options{Options: proxy.Options{Timeout: time.Second}}, Options{})
 	take(t, near, "m", "a", longLease)
 	link.DropReplies()
 	_, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "b", TTL: longLease})
@@ -142,7 +143,7 @@ func TestUnansweredAcquireOfATakenMutexBeginsNothing(t *testing.T) {
 func TestWaiterBehindANodeInCreationIsNotGrantedTheMutex(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	b := open(t, Options{Servers: link.Addr(), Timeout: patience})
+	b := open(t, Options{Servers: link.Addr(), Options: proxy.Options{Timeout: patience}})
 	for i := range 20 {
 		if grantBesideCreation(t, b, link, fmt.Sprint("m", i)) {
 			return
@@ -182,7 +183,7 @@ func TestServerThatBeginsToStopIsNotAsked(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	one := open(t, Options{Servers: srv.Addr})
-	two := open(t, Options{Servers: link.Addr(), Timeout: 8 * time.Second})
+	two := open(t, Options{Servers: link.Addr(), Options: proxy.Options{Timeout: 8 * time.Second}})
 	take(t, one, "m", "a", longLease)
 	renew(t, two, "m", "a", longLease) // now the inbox exists
 	held := link.BlackholeFrom(`"op":"release"`)
@@ -218,7 +219,7 @@ func TestStoppedServersTenureEndsOnlyWithItsToken(t *testing.T) {
 }
 
 func TestEndIsPublishedAfterTheEndOfTheSession(t *testing.T) {
-	_, link, far, near := apart(t, Options{SessionTimeout: 4 * time.Second, Timeout: time.Second}, Options{})
+	_, link, far, near := apart(t, Options{SessionTimeout: 4 * time.Second, Options: proxy.Options{Timeout: time.Second}}, Options{})
 	take(t, far, "m", "a", time.Minute)
 	link.Blackhole()
 	await(t, "the session is given up", func() bool { return !far.slotOf("m").session.alive() })
@@ -235,7 +236,7 @@ func TestEndIsPublishedAfterTheEndOfTheSession(t *testing.T) {
 // The ensemble executes a renewal late. The owner's server counts the lease from when it sent the
 // renewal, and so must other servers.
 func TestLateRenewalIsReportedFromWhenItWasSent(t *testing.T) {
-	srv, link, far, near := apart(t, Options{Timeout: patience}, Options{})
+	srv, link, far, near := apart(t, Options{Options: proxy.Options{Timeout: patience}}, Options{})
 	c := raw(t, srv.Addr)
 	take(t, far, "m", "a", longLease)
 	held := link.BlackholeFrom(`"ttl":14321`)

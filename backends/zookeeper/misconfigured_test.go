@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
@@ -81,7 +82,7 @@ func TestUsedUpQuotaIsMisconfiguredAndOwnersRenew(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := stores.ZooKeeper(t, "enforceQuota=true")
-			one, two := open(t, Options{Servers: srv.Addr, Timeout: patience}), open(t, Options{Servers: srv.Addr})
+			one, two := open(t, Options{Servers: srv.Addr, Options: proxy.Options{Timeout: patience}}), open(t, Options{Servers: srv.Addr})
 			a := take(t, one, "m", "a", longLease)
 			o := operator(t, srv.Addr)
 			const quota = "/zookeeper/quota/simba"
@@ -159,7 +160,7 @@ func TestDeletedChrootIsNamedAndServesAgainWhenRecreated(t *testing.T) {
 		create(t, o, "/locks", "", 0)
 	}
 	make()
-	b := open(t, Options{Servers: srv.Addr + "/locks", Timeout: patience})
+	b := open(t, Options{Servers: srv.Addr + "/locks", Options: proxy.Options{Timeout: patience}})
 	take(t, b, "m", "a", longLease)
 	await(t, "the chroot is deleted", func() bool { // the server keeps creating nodes in it
 		deleteAll(o, "/locks")
@@ -198,7 +199,7 @@ func deleteAll(c *zk.Conn, path string) {
 func TestWaitersGetTheReasonForNoSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
-	b := open(t, Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: time.Second})
+	b := open(t, Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Options: proxy.Options{Timeout: time.Second}})
 	other := open(t, Options{Servers: srv.Addr})
 	take(t, other, "m", "a", longLease)
 	w := block(t, b, "m", "w", longLease)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
@@ -30,17 +31,17 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 		o    Options
 		want string
 	}{
-		"no servers":         {Options{Notices: n}, "invalid zookeeper servers"},
-		"an empty element":   {Options{Notices: n, Servers: "a:1,,b:2"}, "invalid zookeeper servers"},
-		"an invalid port":    {Options{Notices: n, Servers: "a:x"}, `"a:x" is not host:port`},
-		"a relative chroot":  {Options{Notices: n, Servers: srv.Addr + "/x/../y"}, "invalid path"},
-		"another scheme":     {Options{Notices: n, Servers: srv.Addr, Auth: "sasl:x:secret"}, "invalid zookeeper auth"},
-		"no password":        {Options{Notices: n, Servers: srv.Addr, Auth: "digest:x"}, "invalid zookeeper auth"},
-		"no listener":        {Options{Notices: n, Servers: "127.0.0.1:1"}, "cannot connect"},
-		"a silent server":    {Options{Notices: n, Servers: mute.Addr().String()}, "opens no session within"},
-		"no chroot":          {Options{Notices: n, Servers: srv.Addr + "/missing"}, "the chroot /missing does not exist"},
-		"no permission":      {Options{Notices: n, Servers: srv.Addr + "/private"}, "give --zookeeper-auth"},
-		"the wrong password": {Options{Notices: n, Servers: srv.Addr + "/taken", Auth: "digest:owner:secrte"}, "check user and password"},
+		"no servers":         {Options{Options: proxy.Options{Notices: n}}, "invalid zookeeper servers"},
+		"an empty element":   {Options{Servers: "a:1,,b:2", Options: proxy.Options{Notices: n}}, "invalid zookeeper servers"},
+		"an invalid port":    {Options{Servers: "a:x", Options: proxy.Options{Notices: n}}, `"a:x" is not host:port`},
+		"a relative chroot":  {Options{Servers: srv.Addr + "/x/../y", Options: proxy.Options{Notices: n}}, "invalid path"},
+		"another scheme":     {Options{Servers: srv.Addr, Auth: "sasl:x:secret", Options: proxy.Options{Notices: n}}, "invalid zookeeper auth"},
+		"no password":        {Options{Servers: srv.Addr, Auth: "digest:x", Options: proxy.Options{Notices: n}}, "invalid zookeeper auth"},
+		"no listener":        {Options{Servers: "127.0.0.1:1", Options: proxy.Options{Notices: n}}, "cannot connect"},
+		"a silent server":    {Options{Servers: mute.Addr().String(), Options: proxy.Options{Notices: n}}, "opens no session within"},
+		"no chroot":          {Options{Servers: srv.Addr + "/missing", Options: proxy.Options{Notices: n}}, "the chroot /missing does not exist"},
+		"no permission":      {Options{Servers: srv.Addr + "/private", Options: proxy.Options{Notices: n}}, "give --zookeeper-auth"},
+		"the wrong password": {Options{Servers: srv.Addr + "/taken", Auth: "digest:owner:secrte", Options: proxy.Options{Notices: n}}, "check user and password"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if test.o.Timeout == 0 && (name == "no listener" || name == "a silent server") {

@@ -3,25 +3,22 @@ package zookeeper
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"strconv"
 	"strings"
 	"time"
 
-	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// Defaults of Options.
-const (
-	DefaultTimeout = 3 * time.Second
-	// DefaultSessionTimeout is twice the default lease of the commands lock and elect, 10 s + 5 s.
-	// The default lease of the Go client is shorter. See Backend.LongestLease.
-	DefaultSessionTimeout = 30 * time.Second
-)
+// DefaultSessionTimeout is twice the default lease of the commands lock and elect, 10 s + 5 s. The
+// default lease of the Go client is shorter. See Backend.LongestLease.
+const DefaultSessionTimeout = 30 * time.Second
 
 // Options configure the engine.
 type Options struct {
+	proxy.Options // without Poll
+
 	// Servers is a connect string in the syntax of ZooKeeper's own clients: "h1:2181,h2:2181",
 	// optionally with a chroot at the end: "h1:2181,h2:2181/teams/a". The default port is 2181. The
 	// chroot must exist.
@@ -33,15 +30,6 @@ type Options struct {
 	// it deletes the session's nodes, which ends the leases that this server granted. 0 =
 	// DefaultSessionTimeout. The ensemble may choose another value, which then applies.
 	SessionTimeout time.Duration
-	// Timeout bounds every request to the ensemble. 0 = DefaultTimeout.
-	Timeout time.Duration
-
-	HandoffWindow time.Duration // initial, see proxy.QueueSettings; 0 = no reservations
-	QueueGrace    time.Duration // initial, see proxy.QueueSettings; 0 = no grace
-	History       int           // number of events kept; 0 = history.DefaultLimit
-
-	Notices simba.Notices // required
-	Logger  *slog.Logger  // nil = discard
 }
 
 // target is the parsed form of Options.Servers and Options.Auth.

@@ -9,6 +9,7 @@ import (
 	"github.com/go-zookeeper/zk"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
 
@@ -36,7 +37,7 @@ func noOtherOwner(t *testing.T, b *Backend, mutex string, d time.Duration) {
 func inbox(b *Backend) string { s := b.slotOf("m").session; return s.inbox(s.tag) }
 
 func TestWithdrawnRequestIsNeverExecuted(t *testing.T) {
-	srv, link, far, near := apart(t, Options{Timeout: time.Second}, Options{Timeout: time.Second})
+	srv, link, far, near := apart(t, Options{Options: proxy.Options{Timeout: time.Second}}, Options{Options: proxy.Options{Timeout: time.Second}})
 	c := raw(t, srv.Addr)
 	a := take(t, far, "m", "a", longLease)
 	link.Blackhole()
@@ -68,7 +69,7 @@ func TestWithdrawnRequestIsNeverExecuted(t *testing.T) {
 }
 
 func TestRequestsToAServerAreBounded(t *testing.T) {
-	srv, link, far, near := apart(t, Options{Timeout: time.Second, SessionTimeout: time.Minute}, Options{Timeout: patience})
+	srv, link, far, near := apart(t, Options{SessionTimeout: time.Minute, Options: proxy.Options{Timeout: time.Second}}, Options{Options: proxy.Options{Timeout: patience}})
 	c := raw(t, srv.Addr)
 	take(t, far, "m", "a", longLease)
 	link.Blackhole()
@@ -114,7 +115,7 @@ func TestStoppedServersTenuresEndByRequests(t *testing.T) {
 }
 
 func TestCrashedServersTenuresEndWithItsSession(t *testing.T) {
-	_, link, dead, near := apart(t, Options{SessionTimeout: 4 * time.Second, Timeout: time.Second}, Options{Timeout: time.Second})
+	_, link, dead, near := apart(t, Options{SessionTimeout: 4 * time.Second, Options: proxy.Options{Timeout: time.Second}}, Options{Options: proxy.Options{Timeout: time.Second}})
 	a := take(t, dead, "m", "a", longLease)
 	link.Refuse()
 	_, err := near.Guard(ctx, guardOf("m", "a", longLease))
@@ -133,7 +134,7 @@ func TestCrashedServersTenuresEndWithItsSession(t *testing.T) {
 
 // A server must not report an end that a renewal follows, whatever the clocks show.
 func TestOwnerIsReportedUntilItsServerEndsTheLease(t *testing.T) {
-	_, link, far, near := apart(t, Options{SessionTimeout: 8 * time.Second, Timeout: time.Second}, Options{})
+	_, link, far, near := apart(t, Options{SessionTimeout: 8 * time.Second, Options: proxy.Options{Timeout: time.Second}}, Options{})
 	near.clock.Learn(time.Now().Add(time.Hour).UnixMilli(), time.Now(), time.Now()) // a clock that is wrong
 	a := take(t, far, "m", "a", 4*time.Second)
 	if o, _, err := near.Owner(ctx, "m"); err != nil || o.Token != a.Token {
@@ -186,7 +187,7 @@ func TestRequestOfADeadServerIsNotKept(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link, farLink := stores.NewLink(t, srv.Addr), stores.NewLink(t, srv.Addr)
 	creator := open(t, Options{Servers: farLink.Addr(), SessionTimeout: time.Minute})
-	asker := open(t, Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: time.Second})
+	asker := open(t, Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Options: proxy.Options{Timeout: time.Second}})
 	c := raw(t, srv.Addr)
 	a := take(t, creator, "m", "a", longLease)
 	farLink.Blackhole()
@@ -240,10 +241,10 @@ func TestSessionBoundElsewhereEndsOnlyItsOwnLease(t *testing.T) {
 
 func TestSubscriberElsewhereGetsTheReservation(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	one := open(t, Options{Servers: srv.Addr, QueueGrace: time.Minute, HandoffWindow: time.Minute})
+	one := open(t, Options{Servers: srv.Addr, Options: proxy.Options{QueueGrace: time.Minute, HandoffWindow: time.Minute}})
 	channel := simba.ContenderChannel("m", "b")
 	heard := newBroker(channel)
-	two := open(t, Options{Servers: srv.Addr, QueueGrace: time.Minute, HandoffWindow: time.Minute, Notices: heard})
+	two := open(t, Options{Servers: srv.Addr, Options: proxy.Options{QueueGrace: time.Minute, HandoffWindow: time.Minute, Notices: heard}})
 	subscribe(t, two, channel)
 	take(t, one, "m", "a", longLease)
 	acquire(t, one, "m", "b", longLease) // b polls at the one server, and subscribes at the other
@@ -261,8 +262,8 @@ func TestSubscriberElsewhereGetsTheReservation(t *testing.T) {
 func TestMovedWaiterThatLeavesDelaysNobody(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	const grace = 300 * time.Millisecond
-	one := open(t, Options{Servers: srv.Addr, QueueGrace: grace})
-	two := open(t, Options{Servers: srv.Addr, QueueGrace: grace})
+	one := open(t, Options{Servers: srv.Addr, Options: proxy.Options{QueueGrace: grace}})
+	two := open(t, Options{Servers: srv.Addr, Options: proxy.Options{QueueGrace: grace}})
 	for _, why := range []simba.EndReason{simba.EndGone, simba.EndTimeout} {
 		m := fmt.Sprint("m", why)
 		take(t, one, m, "o", longLease)
@@ -281,8 +282,8 @@ func TestWaiterElsewhereGetsOnlyALeaseThatTheCreatorKeeps(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	link := stores.NewLink(t, srv.Addr)
 	const ttl = 1200 * time.Millisecond
-	near := open(t, Options{Servers: srv.Addr, QueueGrace: 5 * time.Second})
-	far := open(t, Options{Servers: link.Addr(), QueueGrace: 5 * time.Second})
+	near := open(t, Options{Servers: srv.Addr, Options: proxy.Options{QueueGrace: 5 * time.Second}})
+	far := open(t, Options{Servers: link.Addr(), Options: proxy.Options{QueueGrace: 5 * time.Second}})
 	take(t, near, "m", "o", longLease)
 	_, err := block(t, near, "m", "x", ttl).Ticket.End(simba.EndGone)
 	must(t, err)

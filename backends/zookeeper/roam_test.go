@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
@@ -35,7 +36,7 @@ func TestContendersThatRoamBetweenServersKeepTheRules(t *testing.T) {
 	end := time.Now().Add(lasts)
 	for range 3 {
 		link := stores.NewLink(t, srv.Addr)
-		servers = append(servers, open(t, Options{Servers: link.Addr(), QueueGrace: time.Second / 2, HandoffWindow: time.Second / 20}))
+		servers = append(servers, open(t, Options{Servers: link.Addr(), Options: proxy.Options{QueueGrace: time.Second / 2, HandoffWindow: time.Second / 20}}))
 		breaks.Go(func() {
 			for time.Now().Before(end) {
 				time.Sleep(100*time.Millisecond + rand.N(600*time.Millisecond))

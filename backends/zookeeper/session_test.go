@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
@@ -21,7 +22,7 @@ func lastEvent(b *Backend, mutex string) (e simba.Event) {
 }
 
 func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
-	_, link, far, near := apart(t, Options{SessionTimeout: 2 * time.Second, Timeout: time.Second}, Options{})
+	_, link, far, near := apart(t, Options{SessionTimeout: 2 * time.Second, Options: proxy.Options{Timeout: time.Second}}, Options{})
 	take(t, far, "m", "a", time.Minute)
 	b := block(t, near, "m", "b", time.Minute)
 	link.Blackhole()
@@ -42,7 +43,7 @@ func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
 }
 
 func TestWaitersSurviveALostSessionInOrder(t *testing.T) {
-	_, link, far, near := apart(t, Options{SessionTimeout: time.Second, Timeout: time.Second}, Options{})
+	_, link, far, near := apart(t, Options{SessionTimeout: time.Second, Options: proxy.Options{Timeout: time.Second}}, Options{})
 	take(t, near, "m", "a", time.Minute)
 	var names []string
 	var waits []*conformance.Blocked
@@ -69,7 +70,7 @@ func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	mutex, own := simba.MutexChannel("m"), simba.ContenderChannel("m", "b")
 	heard := newBroker(mutex, own)
-	b := open(t, Options{Servers: srv.Addr, Notices: heard, SessionTimeout: 4 * time.Second, Timeout: 4 * time.Second})
+	b := open(t, Options{Servers: srv.Addr, SessionTimeout: 4 * time.Second, Options: proxy.Options{Notices: heard, Timeout: 4 * time.Second}})
 	for _, channel := range []string{mutex, own} {
 		subscribe(t, b, channel)
 	}
@@ -91,7 +92,7 @@ func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 }
 
 func TestUnansweredAcquireIsUndoneBeforeTheNextOne(t *testing.T) {
-	srv, link, far, near := apart(t, Options{Timeout: time.Second}, Options{})
+	srv, link, far, near := apart(t, Options{Options: proxy.Options{Timeout: time.Second}}, Options{})
 	take(t, near, "m", "w", longLease)
 	giveUp(t, near, "m", "w")
 	link.DropReplies()
@@ -115,7 +116,7 @@ func TestUnansweredAcquireIsUndoneBeforeTheNextOne(t *testing.T) {
 }
 
 func TestUnansweredRenewalIsCounted(t *testing.T) {
-	_, link, far, near := apart(t, Options{Timeout: time.Second}, Options{})
+	_, link, far, near := apart(t, Options{Options: proxy.Options{Timeout: time.Second}}, Options{})
 	a := take(t, far, "m", "a", 1500*time.Millisecond)
 	link.DropReplies()
 	_, err := far.Guard(ctx, guardOf("m", "a", longLease))
@@ -137,7 +138,7 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 	near := open(t, Options{Servers: srv.Addr})
 	for _, m := range []string{"guarded", "released"} {
 		link := stores.NewLink(t, srv.Addr)
-		far := open(t, Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Timeout: patience})
+		far := open(t, Options{Servers: link.Addr(), SessionTimeout: 2 * time.Second, Options: proxy.Options{Timeout: patience}})
 		take(t, far, m, "x", time.Minute)
 		link.DropReplies()
 		failed := make(chan error, 1)
@@ -228,7 +229,7 @@ func TestMarkOfAStoppingServerStays(t *testing.T) {
 	near := open(t, Options{Servers: srv.Addr})
 	for i := range 3 {
 		link := stores.NewLink(t, srv.Addr)
-		far := open(t, Options{Servers: link.Addr(), Timeout: patience})
+		far := open(t, Options{Servers: link.Addr(), Options: proxy.Options{Timeout: patience}})
 		m := fmt.Sprint("m", i)
 		take(t, far, m, "a", longLease)
 		link.Refuse()

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
 )
@@ -17,7 +18,7 @@ func (patternSubscriber) Any() bool                     { return true }
 
 func TestDeletedMutexIsNotWatched(t *testing.T) {
 	srv := stores.ZooKeeper(t)
-	b := open(t, Options{Servers: srv.Addr, Notices: patternSubscriber{newBroker("simba:{m}")}})
+	b := open(t, Options{Servers: srv.Addr, Options: proxy.Options{Notices: patternSubscriber{newBroker("simba:{m}")}}})
 	for i := range 100 {
 		subscribe(t, b, fmt.Sprintf("simba:{m}:c%d", i))
 	}
@@ -39,7 +40,7 @@ func TestDeletedMutexIsNotWatched(t *testing.T) {
 func TestPatternSubscriberSeesARecreatedMutex(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	heard := patternSubscriber{newBroker()}
-	one, two := open(t, Options{Servers: srv.Addr, Notices: heard}), open(t, Options{Servers: srv.Addr})
+	one, two := open(t, Options{Servers: srv.Addr, Options: proxy.Options{Notices: heard}}), open(t, Options{Servers: srv.Addr})
 	subscribe(t, one, "simba:*")
 	c := raw(t, srv.Addr)
 	for i := range 3 {

@@ -64,34 +64,38 @@ func (a *app) useStore(b storeBackend, err error) error {
 	return nil
 }
 
+func (a *app) storeOptions(n simba.Notices) proxy.Options {
+	return proxy.Options{
+		Notices: n, Logger: a.log.Logger, Timeout: a.cfg.BackendTimeout,
+		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace, History: a.cfg.History,
+	}
+}
+
 func (a *app) redisOptions(n simba.Notices) redis.Options {
 	return redis.Options{
-		URL: a.cfg.RedisURL, Reread: a.cfg.reread("redis-url"), Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
-		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace, History: a.cfg.History, PlainChannels: a.cfg.LegacySimbaChannels,
+		Options: a.storeOptions(n), URL: a.cfg.RedisURL, Reread: a.cfg.reread("redis-url"), PlainChannels: a.cfg.LegacySimbaChannels,
 	}
 }
 
 func (a *app) mysqlOptions(n simba.Notices) mysql.Options {
-	return mysql.Options{
-		DSN: a.cfg.MySQLDSN, Reread: a.cfg.reread("mysql-dsn"), Migrate: a.cfg.MySQLMigrate, Poll: a.cfg.MySQLPoll, Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
-		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace, History: a.cfg.History,
+	o := mysql.Options{
+		Options: a.storeOptions(n), DSN: a.cfg.MySQLDSN, Reread: a.cfg.reread("mysql-dsn"), Migrate: a.cfg.MySQLMigrate,
 	}
+	o.Poll = a.cfg.MySQLPoll
+	return o
 }
 
 func (a *app) postgresOptions(n simba.Notices) postgres.Options {
 	return postgres.Options{
-		URL: a.cfg.PostgresURL, Reread: a.cfg.reread("postgres-url"),
-		ListenURL: a.cfg.PostgresListen, RereadListen: a.cfg.reread("postgres-listen-url"),
-		Migrate: a.cfg.PostgresMigrate, Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
-		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace, History: a.cfg.History,
+		Options: a.storeOptions(n), URL: a.cfg.PostgresURL, Reread: a.cfg.reread("postgres-url"),
+		ListenURL: a.cfg.PostgresListen, RereadListen: a.cfg.reread("postgres-listen-url"), Migrate: a.cfg.PostgresMigrate,
 	}
 }
 
 func (a *app) zookeeperOptions(n simba.Notices) zookeeper.Options {
 	return zookeeper.Options{
-		Servers: a.cfg.ZooKeeperServers, Auth: a.cfg.ZooKeeperAuth, SessionTimeout: a.cfg.ZooKeeperSessionTimeout,
-		Timeout: a.cfg.BackendTimeout, Notices: n, Logger: a.log.Logger,
-		HandoffWindow: a.cfg.HandoffWindow, QueueGrace: a.cfg.QueueGrace, History: a.cfg.History,
+		Options: a.storeOptions(n), Servers: a.cfg.ZooKeeperServers, Auth: a.cfg.ZooKeeperAuth,
+		SessionTimeout: a.cfg.ZooKeeperSessionTimeout,
 	}
 }
 
