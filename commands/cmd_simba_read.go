@@ -199,7 +199,7 @@ func (c *client) simbaHistory(args [][]byte) error {
 	}
 	var present simba.Tenure
 	var replyAfter simba.Seq
-	if r.Since == 0 {
+	if r.Since == 0 && !c.lost().over() {
 		// If the store does not reply, the events in memory are still of use.
 		if t, seq, err := c.backend().Owner(c.conn.Context(), r.Mutex); err == nil {
 			present, replyAfter = t, seq

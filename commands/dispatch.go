@@ -68,7 +68,7 @@ func (c *client) releaseSession() {
 	kept, cause := 0, error(nil)
 	for mutex, b := range c.session.byMutex {
 		if c.lost().over() {
-			kept++
+			kept, cause = kept+1, c.outage.err
 			continue
 		}
 		began := time.Now()

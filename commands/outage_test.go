@@ -84,7 +84,8 @@ func TestErrorsOfTheStoreAreReplies(t *testing.T) {
 
 func TestAPipelineWaitsOnceForAStoreOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := newSite(t, Config{Backend: lostStore(backendTimeout)}).dial()
+		s := newSite(t, Config{Backend: lostStore(backendTimeout)})
+		p := s.dial()
 		for range 2 { // the next pipeline calls the store again
 			began := time.Now()
 			p.send(storeCommands...)
@@ -97,10 +98,16 @@ func TestAPipelineWaitsOnceForAStoreOutage(t *testing.T) {
 				t.Errorf("the pipeline took %v, want %v", took, backendTimeout)
 			}
 		}
-		p.send("SIMBA.OWNER m", "PING")
+		stats := s.x.Stats()
+		for of, counts := range map[Count][]Count{{"error", 6}: stats.Acquires, {"error", 2}: stats.Guards} {
+			if got := counts[len(counts)-1]; got != of {
+				t.Errorf("%v requests are counted, want %v", got, of)
+			}
+		}
+		p.send("SIMBA.OWNER m", "SIMBA.HISTORY m", "PING")
 		p.reply()
-		if got := p.reply(); got != "+PONG\r\n" {
-			t.Errorf("after a store outage PING replied %q, want PONG", got)
+		if history, pong := p.reply(), p.reply(); history != "*0\r\n" || pong != "+PONG\r\n" {
+			t.Errorf("after a store outage SIMBA.HISTORY and PING replied %q and %q, want no events and PONG", history, pong)
 		}
 	})
 }

@@ -65,7 +65,7 @@ func (k *checkpointer) advanced(last uint64, do func(*checkpoint) error) error {
 		return err // the checkpoint may have records that it lacks on disk: see stepLocked
 	}
 	if err := k.advanceLocked(last); err != nil {
-		k.fault.trip(fmt.Errorf("checkpoint: %w", oneLine{err}))
+		k.fault.trip(fmt.Errorf("checkpoint: %w", OneLine{err}))
 		return err
 	}
 	return do(k.checkpoint)

@@ -326,7 +326,7 @@ func (c *committer) writeGroups() {
 			return
 		}
 		if err := c.writeGroup(g); err != nil {
-			c.fault.trip(fmt.Errorf("commit: %w", oneLine{err}))
+			c.fault.trip(fmt.Errorf("commit: %w", OneLine{err}))
 			return
 		}
 	}

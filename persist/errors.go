@@ -58,9 +58,9 @@ func describe(do, what string, err error) error {
 	}
 	var state *stateError
 	if errors.As(err, &state) {
-		return fmt.Errorf("%s %s %w", what, state.verb, oneLine{err})
+		return fmt.Errorf("%s %s %w", what, state.verb, OneLine{err})
 	}
-	return fmt.Errorf("%s %s: %w", do, what, oneLine{err})
+	return fmt.Errorf("%s %s: %w", do, what, OneLine{err})
 }
 
 // pebbleError classifies an error of Pebble's, and makes it one line.
@@ -68,7 +68,7 @@ func pebbleError(err error) error {
 	if err == nil {
 		return nil
 	}
-	line := oneLine{err}
+	line := OneLine{err}
 	if pebble.IsCorruptionError(err) || errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", ErrCorrupt, line)
 	}
@@ -100,8 +100,9 @@ func sortError(err error) error {
 	}
 }
 
-// oneLine is an error whose text has no line breaks. Pebble joins several errors by line breaks.
-type oneLine struct{ err error }
+// OneLine is an error whose text has no line breaks. Pebble and errors.Join join several errors by
+// line breaks.
+type OneLine struct{ Err error }
 
-func (e oneLine) Error() string { return strings.ReplaceAll(e.err.Error(), "\n", "; ") }
-func (e oneLine) Unwrap() error { return e.err }
+func (e OneLine) Error() string { return strings.ReplaceAll(e.Err.Error(), "\n", "; ") }
+func (e OneLine) Unwrap() error { return e.Err }

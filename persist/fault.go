@@ -123,7 +123,7 @@ func (l pebbleLogger) Infof(format string, args ...any)  { l.log(slog.LevelDebug
 func (l pebbleLogger) Errorf(format string, args ...any) { l.log(slog.LevelError, format, args) }
 
 func (l pebbleLogger) Fatalf(format string, args ...any) {
-	l.fault.halt(oneLine{fmt.Errorf(format, args...)})
+	l.fault.halt(OneLine{fmt.Errorf(format, args...)})
 }
 
 func (l pebbleLogger) log(level slog.Level, format string, args []any) {

@@ -139,7 +139,7 @@ func (r *Replica) exclusively(what string, do func() error) error {
 	err := r.fault.cause()
 	if err == nil {
 		if err = do(); err != nil {
-			r.fault.trip(fmt.Errorf("%s: %w", what, oneLine{err}))
+			r.fault.trip(fmt.Errorf("%s: %w", what, OneLine{err}))
 		}
 	}
 	return err
@@ -251,7 +251,7 @@ func (r *Replica) SetMember(text []byte) error {
 	defer watchdog.Stop()
 	err := replaceFile(r.options.FS, r.options.Dir, memberName, bytes.NewReader(text))
 	if err != nil {
-		r.fault.trip(fmt.Errorf("write %s: %w", memberName, oneLine{err}))
+		r.fault.trip(fmt.Errorf("write %s: %w", memberName, OneLine{err}))
 	}
 	return cmp.Or(err, r.fault.cause()) // the watchdog may have been faster
 }
@@ -299,7 +299,7 @@ func (r *Replica) Install(index, term uint64) error {
 	var err error
 	done := start(func() { err = r.exclusively("install a snapshot", func() error { return r.install(index, term) }) })
 	if hung := r.checkpoints.await(done); hung != nil {
-		r.fault.trip(fmt.Errorf("install a snapshot: %w", oneLine{hung}))
+		r.fault.trip(fmt.Errorf("install a snapshot: %w", OneLine{hung}))
 		return hung
 	}
 	return err

@@ -91,7 +91,7 @@ func Restore(ctx context.Context, o RestoreOptions) (*Restored, error) {
 		return nil, err
 	}
 	if err := r.run(ctx); err != nil {
-		return nil, fmt.Errorf("restore to %s: %w", o.Dir, oneLine{err})
+		return nil, fmt.Errorf("restore to %s: %w", o.Dir, OneLine{err})
 	}
 	return &Restored{*f.info, r.meta.Token}, nil
 }

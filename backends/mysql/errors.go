@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	mysqldriver "github.com/go-sql-driver/mysql"
@@ -109,6 +110,9 @@ func (e endpoint) fault(err error) error {
 		if errors.As(err, new(*tls.CertificateVerificationError)) {
 			return faultf("the certificate of the database at %s is not trusted: %s", e.addr, proxy.OneLine(err))
 		}
+		if slices.ContainsFunc(driverRefusals, func(refusal error) bool { return errors.Is(err, refusal) }) {
+			return faultf("the database at %s does not accept the DSN: %s", e.addr, proxy.OneLine(err))
+		}
 	case 1045, 1698: // access denied
 		return faultf("the database at %s refuses user %q: check user and password in the DSN", e.addr, e.user)
 	case 1040, 1203, 1226: // too many connections: of the server, of the user
@@ -136,6 +140,12 @@ func (e endpoint) fault(err error) error {
 		return faultf("the server cannot run a statement of the engine (%s): it needs MySQL 5.7, MariaDB 10.3 or later", proxy.OneLine(err))
 	}
 	return nil
+}
+
+// driverRefusals are errors of the driver, which does not log in.
+var driverRefusals = []error{
+	mysqldriver.ErrNoTLS, mysqldriver.ErrCleartextPassword, mysqldriver.ErrNativePassword,
+	mysqldriver.ErrOldPassword, mysqldriver.ErrOldProtocol, mysqldriver.ErrUnknownPlugin,
 }
 
 func wrongTable(err error) error {

@@ -52,6 +52,10 @@ func (b *Backend) firstSessions(ctx context.Context) error {
 		}
 		b.slots = append(b.slots, &slot{session: s, replaced: make(chan struct{})})
 	}
+	if got := 2 * b.LongestLease(); got != b.options.SessionTimeout {
+		b.Log.Warn("the ensemble chose another session timeout; see its minSessionTimeout and maxSessionTimeout",
+			"asked", b.options.SessionTimeout, "got", got, "longest_lease", got/2)
+	}
 	return nil
 }
 

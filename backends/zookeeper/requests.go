@@ -42,6 +42,9 @@ type request struct {
 	Binding    string `json:"binding,omitempty"`
 	Reason     string `json:"reason,omitempty"`
 	Waits      bool   `json:"waits,omitempty"` // the contender is blocked at the asking server
+	// Deadline is when the client of the asking server gets TRYAGAIN, in Unix milliseconds on the
+	// ensemble's clock. In an outage the asking server may withdraw the request only after that.
+	Deadline int64 `json:"deadline"`
 }
 
 // answer is the data of a request node after the creator has acted.
@@ -90,6 +93,9 @@ func (b *Backend) ask(ctx context.Context, s *session, m *mutex, g guid, q reque
 func (b *Backend) tryAsk(ctx context.Context, s *session, q request) (a answer, err error) {
 	marker, inbox := s.marker(q.GUID.tag()), s.inbox(q.GUID.tag())
 	path := inbox + "/" + strings.ReplaceAll(string(newTag()+newTag()), "-", "")
+	if end, ok := ctx.Deadline(); ok {
+		q.Deadline = b.clock.Latest(end)
+	}
 	for {
 		m, err := s.get(ctx, marker)
 		switch {
@@ -273,6 +279,9 @@ func (b *Backend) tryServe(s *session, path string) error {
 	var q request
 	a := &answering{path: path, answer: answer{Status: statusNone}}
 	if json.Unmarshal(z.data, &q) == nil && (&record{Mutex: q.Mutex, Contender: q.Contender, Kind: kindOwner, TTL: q.TTL, Transition: q.Transition}).isValid() {
+		if q.Deadline != 0 && b.storeNow() > q.Deadline {
+			return nil // the asking server withdraws it
+		}
 		m := b.lock(q.Mutex)
 		defer b.unlock(m)
 		n, err := b.entryOf(s.ctx, m, q.Contender)

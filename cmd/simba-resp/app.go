@@ -292,16 +292,10 @@ func (a *app) stop(ctx context.Context) error {
 // joinErrors is errors.Join with a text of one line.
 func joinErrors(errs ...error) error {
 	if err := errors.Join(errs...); err != nil {
-		return oneLine{err}
+		return persist.OneLine{Err: err}
 	}
 	return nil
 }
-
-// oneLine is an error whose text has no line breaks.
-type oneLine struct{ err error }
-
-func (e oneLine) Error() string { return strings.ReplaceAll(e.err.Error(), "\n", "; ") }
-func (e oneLine) Unwrap() error { return e.err }
 
 func (a *app) info(port int) commands.Info {
 	info := commands.Info{TCPPort: port, Version: version, Engine: a.cfg.Engine, ConfigFile: a.cfg.File}
