@@ -275,13 +275,14 @@ func TestLeaderWritesTheFormatThatAllMembersRead(t *testing.T) {
 	upgrade(all[0])
 	upgrade(all[1])
 	simbatest.Await(t, "the leader writes the next format", func() bool {
-		lead(all[0]) // it asks the others at once
-		retried(t, all[0], "SIMBA.GUARD", "job", "alice", 600_000)
+		lead(all[1]) // it asks the others at once
+		retried(t, all[1], "SIMBA.GUARD", "job", "alice", 600_000)
 		return format() == 2
 	})
-	retried(t, all[0], "SIMBA.GUARD", "job", "alice", 600_000)
+	retried(t, all[1], "SIMBA.GUARD", "job", "alice", 600_000) // so the log of this member has that format
 
 	all[1].Stop()
+	lead(all[0])
 	retried(t, all[0], "SIMBA.GUARD", "job", "alice", 600_000)
 	all[1].Command = nil
 	if all[1].StartOrEnd() || !strings.Contains(all[1].Output(), "format 2; this one reads up to 1") {
