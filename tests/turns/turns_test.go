@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { os.Exit(simbatest.Main(m)) }
 // go-redis alone, and with redislock on a Redis without a disk. All take turns in one run. The
 // metrics are the medians of 6 rounds.
 //
-//	go test -run XXX -bench ByTurns -benchtime 1x ./tests/turns
+//	go test -run '^$' -bench ByTurns -benchtime 1x ./tests/turns
 func BenchmarkByTurns(b *testing.B) {
 	const rounds, length = 6, time.Second
 	server := simbatest.Start(b, "--durability", "memory")
