@@ -46,7 +46,7 @@ func TestScriptIsLoadedThoughAnotherRequestForItIsRefused(t *testing.T) {
 	c := redis.NewClient(&redis.Options{})
 	defer c.Close()
 	c.AddHook(nodeWithoutScripts{})
-	p := &pipeline{client: c, onResult: func(*redis.Client, time.Time, error) {}}
+	p := &pipeline{client: c}
 	var batch []*request
 	for range 3 {
 		batch = append(batch, &request{script: queueScript, args: queueScript.command("m", [6]any{}), done: make(chan struct{})})

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -60,24 +59,10 @@ func (b *Backend) renewWhileSlotMoves(ctx context.Context, mutex string, s *scri
 	return st
 }
 
-// extendKey runs extendKeyLua at the node that has the key.
+// extendKey runs extendKeyLua at the node that has the key. go-redis follows ASK. It may run the
+// script again after a lost reply, which does no harm.
 func (u *upstream) extendKey(ctx context.Context, key, value string, ms int64) (is string, now int64, err error) {
-	client, err := u.clientFor(ctx, key)
-	if err != nil {
-		return "", 0, err
-	}
-	cmd := client.Eval(ctx, extendKeyLua, []string{key}, value, ms)
-	if redis.HasErrorPrefix(cmd.Err(), "ASK") { // ASK slot host:port
-		addr := cmd.Err().Error()
-		addr = addr[strings.LastIndexByte(addr, ' ')+1:]
-		client = u.open(addr) // the cluster's client may not know the node yet
-		defer client.Close()
-		pipe := client.Pipeline()
-		pipe.Do(ctx, "ASKING")
-		cmd = pipe.Eval(ctx, extendKeyLua, []string{key}, value, ms)
-		_, _ = pipe.Exec(ctx) // cmd has the error
-	}
-	list, err := cmd.Slice()
+	list, err := u.cluster.Eval(ctx, extendKeyLua, []string{key}, value, ms).Slice()
 	if err != nil {
 		return "", 0, err
 	}

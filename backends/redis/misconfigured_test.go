@@ -246,9 +246,7 @@ func TestWriteCheckChangesNothing(t *testing.T) {
 		scan(t, b)
 		unchanged("SCAN")
 		for _, script := range []string{writeCheckLua, subscriberCountLua} {
-			if _, err := b.up.eval(t.Context(), b.up.client, script, "a channel"); err != nil {
-				t.Error(err)
-			}
+			must(t, b.up.eval(t.Context(), b.up.client, script, "a channel").Err())
 			unchanged(script)
 		}
 		serve(t, "redis://"+s.Addr, noNotices{})

@@ -32,9 +32,6 @@ type pipeline struct {
 	tasks           *proxy.Core
 	clock           *proxy.Clock  // of the node
 	backgroundLimit chan struct{} // see Backend.background
-	// onResult is called after each request, with its error (nil = none) and the time when it was
-	// sent.
-	onResult func(client *redis.Client, sent time.Time, err error)
 
 	mu       sync.Mutex // guards the fields below
 	queue    []*request
@@ -192,7 +189,6 @@ func (p *pipeline) exchange(ctx context.Context, batch []*request) (missing []*r
 		cmds[i] = redis.NewCmd(ctx, r.args...)
 		_ = pipe.Process(ctx, cmds[i]) // only queues it
 	}
-	sent := time.Now()
 	// err is the first error. If no connection could be made, the commands have neither a reply nor
 	// an error.
 	_, err := pipe.Exec(ctx)
@@ -201,7 +197,6 @@ func (p *pipeline) exchange(ctx context.Context, batch []*request) (missing []*r
 		if r.reply == nil && r.err == nil {
 			r.err = err
 		}
-		p.onResult(p.client, sent, r.err) // before the caller can send another request
 		if r.err != nil && redis.HasErrorPrefix(r.err, "NOSCRIPT") {
 			missing = append(missing, r)
 		} else {

@@ -1,11 +1,10 @@
 package redis
 
 import (
+	"cmp"
 	"context"
+	"strconv"
 	"strings"
-	"time"
-
-	"github.com/redis/go-redis/v9"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -37,18 +36,12 @@ func (b *Backend) scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	if at >= len(masters) {
 		return page, nil
 	}
-	if r.Count == 0 {
-		r.Count = 10
-	}
-	key, err := b.up.writeCheckKey(ctx, masters[at])
+	both := r.Held && r.Contended
+	list, err := b.up.eval(ctx, masters[at], scanLua, r.Cursor>>nodeBits, cmp.Or(r.Count, 10), both).StringSlice()
 	if err != nil {
 		return page, err
 	}
-	sent := time.Now()
-	cmd := redis.NewScanCmd(ctx, masters[at].Process, "eval", scanLua, 1, key, r.Cursor>>nodeBits, "simba:{*", r.Count)
-	_ = masters[at].Process(ctx, cmd) // cmd has the error
-	keys, cursor, err := cmd.Result()
-	b.up.closeIfWritesRefused(masters[at], sent, err)
+	cursor, err := strconv.ParseUint(list[0], 10, 64)
 	if err != nil {
 		return page, err
 	}
@@ -58,46 +51,25 @@ func (b *Backend) scan(ctx context.Context, r simba.ScanRequest) (page simba.Sca
 	case at+1 < len(masters):
 		page.Cursor = uint64(at + 1)
 	}
-	page.Mutexes, err = b.up.pick(ctx, masters[at], keys, r)
-	return page, err
+	page.Mutexes = pick(list[1:], r)
+	return page, nil
 }
 
 // pick returns the mutexes of these keys, each once, without those that the request does not ask
 // for.
-func (u *upstream) pick(ctx context.Context, node *redis.Client, keys []string, r simba.ScanRequest) (names []string, err error) {
+func pick(keys []string, r simba.ScanRequest) (names []string) {
 	seen := make(map[string]bool)
-	pipe := node.Pipeline()
-	var checks []*redis.Cmd
 	for _, key := range keys {
 		lock, queued := strings.CutSuffix(key, ":contender")
 		mutex, ok := simba.ParseMutexChannel(lock)
 		switch {
 		case !ok || seen[mutex]:
-			continue
-		case r.Held && queued && !r.Contended, r.Contended && !queued && !r.Held:
-			continue // the other key of the mutex decides; SCAN lists it too if it exists
-		case r.Match != nil && !r.Match(mutex):
-			continue
-		}
-		seen[mutex] = true
-		names = append(names, mutex)
-		if r.Held && r.Contended {
-			checks = append(checks, pipe.Eval(ctx, bothLua, []string{lock, lock + ":contender"}))
+		case r.Held && queued, r.Contended && !queued && !r.Held:
+			// The other key of the mutex decides. SCAN lists it too if it exists.
+		case r.Match == nil || r.Match(mutex):
+			seen[mutex] = true
+			names = append(names, mutex)
 		}
 	}
-	if len(checks) == 0 {
-		return names, nil
-	}
-	sent := time.Now()
-	if _, err := pipe.Exec(ctx); err != nil {
-		u.closeIfWritesRefused(node, sent, err)
-		return nil, err
-	}
-	both := names[:0]
-	for i, name := range names {
-		if checks[i].Val() == int64(2) {
-			both = append(both, name)
-		}
-	}
-	return both, nil
+	return names
 }

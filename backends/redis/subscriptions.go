@@ -194,7 +194,7 @@ func (s *subscriptions) startLocked(c *redis.Client) *subscriber {
 	sub := &subscriber{
 		client: c, timeout: s.timeout, own: s.serverChannel(), onMessage: s.onMessage, onConfirmed: s.onConfirmed,
 		publish: func(ctx context.Context, channel string) (receivers any, err error) {
-			return s.b.up.eval(ctx, c, subscriberCountLua, channel)
+			return s.b.up.eval(ctx, c, subscriberCountLua, channel).Result()
 		},
 		channels: make(map[string]*subscription), changes: make(chan struct{}, 1),
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 
 	"github.com/simba-resp/simba-resp/backends/proxy"
 	"github.com/simba-resp/simba-resp/credentials"
@@ -25,11 +26,9 @@ type upstream struct {
 	cluster *redis.ClusterClient // nil without a cluster
 
 	connections *connections
-	open        func(addr string) *redis.Client // makes a client of one node
 
-	mu           sync.Mutex // guards pipelines
-	pipelines    map[*redis.Client]*pipeline
-	unknownLimit chan struct{} // limits background tasks for keys whose node is not known
+	mu        sync.Mutex                  // guards the field below
+	pipelines map[*redis.Client]*pipeline // by node; nil = background tasks for keys whose node is not known
 }
 
 // newUpstream makes the clients for a target. They connect at their first request. For each new
@@ -38,7 +37,6 @@ func newUpstream(source *credentials.Source[target], timeout time.Duration, task
 	u := &upstream{
 		timeout: timeout, tasks: tasks,
 		connections: newConnections(), pipelines: make(map[*redis.Client]*pipeline),
-		unknownLimit: make(chan struct{}, maxBackground),
 	}
 	dialTimeout := min(timeout, 2*time.Second)
 	t := source.Last()
@@ -51,14 +49,9 @@ func newUpstream(source *credentials.Source[target], timeout time.Duration, task
 	o := redis.UniversalOptions{
 		Addrs: t.addrs, MasterName: t.master, SentinelUsername: t.sentinelUser, SentinelPassword: t.sentinelPassword,
 		CredentialsProviderContext: login, DB: t.db, TLSConfig: t.tls,
-		Protocol: 2, MaxRetries: -1, MaxRedirects: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
+		Protocol: 2, MaxRetries: -1, DialerRetries: 1, ContextTimeoutEnabled: true, DisableIdentity: true,
 		Dialer: dial, DialTimeout: dialTimeout, ReadTimeout: timeout, WriteTimeout: timeout, PoolTimeout: timeout,
 		PoolSize: t.poolSize, PipelinePoolSize: -1,
-	}
-	u.open = func(addr string) *redis.Client {
-		of := o
-		of.Addrs = []string{addr}
-		return redis.NewClient(of.Simple())
 	}
 	switch t.topology {
 	case sentinel:
@@ -68,7 +61,7 @@ func newUpstream(source *credentials.Source[target], timeout time.Duration, task
 		c.ClusterStateReloadInterval, c.DisableRoutingPolicies = time.Second, true
 		u.cluster = redis.NewClusterClient(c)
 	default:
-		u.client = u.open(t.addrs[0])
+		u.client = redis.NewClient(o.Simple())
 	}
 	return u
 }
@@ -111,7 +104,7 @@ func (u *upstream) pipeline(c *redis.Client) *pipeline {
 	p := u.pipelines[c]
 	if p == nil {
 		p = &pipeline{
-			client: c, timeout: u.timeout, tasks: u.tasks, onResult: u.closeIfWritesRefused,
+			client: c, timeout: u.timeout, tasks: u.tasks,
 			clock: proxy.NewClock(), backgroundLimit: make(chan struct{}, maxBackground),
 		}
 		u.pipelines[c] = p
@@ -121,10 +114,7 @@ func (u *upstream) pipeline(c *redis.Client) *pipeline {
 
 // backgroundLimitFor returns the limit of background work at the node that has a key.
 func (u *upstream) backgroundLimitFor(key string) chan struct{} {
-	client, err := u.clientFor(endedContext, key)
-	if err != nil {
-		return u.unknownLimit
-	}
+	client, _ := u.clientFor(endedContext, key) // nil if the node is not known
 	return u.pipeline(client).backgroundLimit
 }
 
@@ -151,7 +141,9 @@ func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (
 		return nil, err
 	}
 	for try := 1; ; try++ {
+		sent := time.Now()
 		reply, err := u.pipeline(client).do(ctx, s, args)
+		u.closeIfWritesRefused(client, sent, err)
 		if err == nil || u.cluster == nil {
 			return reply, err
 		}
@@ -188,10 +180,4 @@ func (u *upstream) masterNamed(ctx context.Context, err error) *redis.Client {
 	return nil
 }
 
-// discard is a logger for go-redis that drops everything: go-redis logs every failed dial, but the
-// backend returns or logs these errors itself.
-type discard struct{}
-
-func (discard) Printf(context.Context, string, ...any) {}
-
-func init() { redis.SetLogger(discard{}) } // go-redis has one logger for all clients
+func init() { logging.Disable() } // go-redis logs every failed dial; the backend returns or logs these errors itself

@@ -13,17 +13,20 @@ import (
 
 // A demoted primary still answers reads on its old connections. So each script that reads also
 // makes a write, which a demoted primary refuses. The write changes nothing: see lua/writable.lua.
-// These scripts serve the checks at the start, Scan, and the probes of pub/sub connections. In
-// scanLua and bothLua, the write comes last and is not replicated: see lua/reconcile_fast.lua.
+// These scripts serve the checks at the start, Scan, and the probes of pub/sub connections. Their
+// only key is that of the write check. In scanLua, the write comes last and is not replicated: see
+// lua/reconcile_fast.lua.
 var (
 	writableLua   = lua("writable")
 	writeCheckLua = writableLua + `requireWritable(KEYS[1]) return 1`
-	// ARGV  1 cursor  2 pattern  3 count
-	scanLua = writableLua + `local page = redis.call('SCAN', ARGV[1], 'MATCH', ARGV[2], 'COUNT', ARGV[3])
-		redis.set_repl(redis.REPL_NONE) requireWritable(KEYS[1]) return page`
-	// KEYS  1 lock  2 queue
-	bothLua = writableLua + `local n = redis.call('EXISTS', KEYS[1], KEYS[2])
-		redis.set_repl(redis.REPL_NONE) requireWritable(KEYS[2]) return n`
+	// scanLua returns the next cursor and a page of keys.
+	// ARGV  1 cursor  2 count  3 '1' = only the locks of mutexes that have a queue too
+	scanLua = writableLua + `local page = redis.call('SCAN', ARGV[1], 'MATCH', 'simba:{*', 'COUNT', ARGV[2])
+		local list = { page[1] }
+		for _, key in ipairs(page[2]) do
+			if ARGV[3] ~= '1' or redis.call('EXISTS', key .. ':contender') == 1 then list[#list + 1] = key end
+		end
+		redis.set_repl(redis.REPL_NONE) requireWritable(KEYS[1]) return list`
 	// ARGV  1 channel
 	subscriberCountLua = writableLua + `requireWritable(KEYS[1]) return redis.call('PUBLISH', ARGV[1], '')`
 )
@@ -50,16 +53,18 @@ func (u *upstream) closeIfWritesRefused(node *redis.Client, sent time.Time, err 
 	u.connections.closeBefore(addr, sent)
 }
 
-// eval runs subscriberCountLua. The script's only key is that of the write check.
-func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, args ...any) (any, error) {
+// eval runs one of these scripts at a node.
+func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, args ...any) *redis.Cmd {
 	key, err := u.writeCheckKey(ctx, node)
 	if err != nil {
-		return nil, err
+		cmd := redis.NewCmd(ctx)
+		cmd.SetErr(err)
+		return cmd
 	}
 	sent := time.Now()
-	reply, err := node.Eval(ctx, script, []string{key}, args...).Result()
-	u.closeIfWritesRefused(node, sent, err)
-	return reply, err
+	cmd := node.Eval(ctx, script, []string{key}, args...)
+	u.closeIfWritesRefused(node, sent, cmd.Err())
+	return cmd
 }
 
 var errNoSlot = errors.New("redis: the node no longer has any slot of the cluster")
