@@ -93,33 +93,23 @@ func (b *Backend) recheck(ctx context.Context) (faults []proxy.Fault, err error)
 	return faults, err
 }
 
-// check checks the chroot and the user's rights.
+// check creates the top nodes, and tries each operation that the engine needs below them.
 func (b *Backend) check(ctx context.Context, s *session) error {
-	err := b.probe(ctx, s)
-	// Try again if ZooKeeper deleted the empty container between two steps of probe.
-	for errors.Is(err, zk.ErrNoNode) && ctx.Err() == nil {
-		err = b.probe(ctx, s)
-	}
-	if errors.Is(err, errUnimplemented) {
-		return errors.New("it does not support container nodes: ZooKeeper 3.5 or later is needed")
-	}
-	return err
-}
-
-// probe creates the top nodes, and tries each operation that the engine needs below them.
-func (b *Backend) probe(ctx context.Context, s *session) error {
-	if err := s.ensureLeases(ctx); err != nil {
-		return err
-	}
-	if err := s.makeContainer(ctx, s.mutexes()); err != nil && !errors.Is(err, zk.ErrNodeExists) {
-		return err
-	}
 	mutex, lease := s.mutexes()+"/probe-"+string(s.tag), s.leases()+"/probe-"+string(s.tag)
-	_, err := s.multi(ctx,
-		&zk.CreateRequest{Path: mutex, Acl: s.acl, Flags: zk.FlagEphemeral},
-		&zk.CreateRequest{Path: lease, Acl: s.acl, Flags: zk.FlagEphemeral},
-		&zk.SetDataRequest{Path: lease, Version: 0},
-		&zk.DeleteRequest{Path: lease, Version: 1},
-		&zk.DeleteRequest{Path: mutex, Version: 0})
-	return err
+	for {
+		for _, parent := range []string{s.leases(), s.mutexes()} {
+			if _, err := s.make(ctx, parent, nil, zk.FlagContainer); err != nil {
+				return err
+			}
+		}
+		_, err := s.multi(ctx,
+			&zk.CreateRequest{Path: mutex, Acl: s.acl, Flags: zk.FlagEphemeral},
+			&zk.CreateRequest{Path: lease, Acl: s.acl, Flags: zk.FlagEphemeral},
+			&zk.SetDataRequest{Path: lease, Version: 0},
+			&zk.DeleteRequest{Path: lease, Version: 1},
+			&zk.DeleteRequest{Path: mutex, Version: 0})
+		if !errors.Is(err, zk.ErrNoNode) { // else ZooKeeper has deleted the empty container meanwhile
+			return err
+		}
+	}
 }

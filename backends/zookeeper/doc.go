@@ -13,8 +13,8 @@
 // The latch nodes in the order of their numbers are the queue. The contender of the first one owns
 // the mutex, unless its lease node says that it polls. So the ensemble decides, and no reader waits
 // for a decision. The fencing token is the czxid of the owner's latch node: the id of the
-// transaction that created the node. The nodes /simba/<mutex> and inbox-<tag> are containers:
-// ZooKeeper deletes them some time after their last child.
+// transaction that created the node. All nodes that are not ephemeral are containers: ZooKeeper
+// deletes them some time after their last child.
 //
 // One writer: while a server runs, only it creates, changes and deletes the nodes of its session. It
 // is their creator. A latch node never changes, because Curator watches the node ahead only once.

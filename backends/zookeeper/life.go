@@ -71,25 +71,28 @@ func (b *Backend) keepAlive(s *session) {
 	}
 }
 
-func (b *Backend) markerData() []byte {
-	if b.Stopped() {
-		return markerStopping
-	}
-	return markerOpen
-}
-
-// heartbeat confirms a session, and reads the clock of the ensemble's leader.
+// heartbeat writes the session's marker. That confirms the session, and reads the clock of the
+// ensemble's leader.
 func (b *Backend) heartbeat(ctx context.Context, s *session) error {
 	for {
 		start := time.Now()
-		stat, err := s.mark(ctx, b.markerData)
+		var stat *zk.Stat
+		err := s.do(ctx, writes, func(c *zk.Conn) (err error) {
+			data := markerOpen
+			if b.Stopped() {
+				data = markerStopping
+			}
+			stat, err = c.Set(s.marker(s.tag), data, -1)
+			return err
+		})
 		if err == nil {
 			b.clock.Learn(stat.Mtime, start, time.Now())
 		}
 		if !errors.Is(err, zk.ErrNoNode) {
 			return err
 		}
-		if err = s.register(ctx); err != nil { // there is no marker yet, or a person has deleted it
+		// There is no marker yet, or a person has deleted it.
+		if _, err = s.make(ctx, s.marker(s.tag), markerOpen, zk.FlagEphemeral); err != nil {
 			return err
 		}
 	}
@@ -103,8 +106,7 @@ func (b *Backend) leave(l *slot, s *session) {
 	finished := make(chan bool, 1)
 	var work sync.WaitGroup
 	work.Go(func() {
-		_, err := s.mark(ctx, b.markerData)
-		finished <- err == nil && b.removeWaiters(ctx, l, s)
+		finished <- b.heartbeat(ctx, s) == nil && b.removeWaiters(ctx, l, s)
 	})
 	select {
 	case free := <-finished:

@@ -37,6 +37,8 @@ func (b *Backend) fault(err error) (f proxy.Fault, ok bool) {
 		return fault("nodes", "an ephemeral node of another program is below %s, or is %s: delete it", p.mutexes(), p.leases())
 	case errors.Is(err, errQuotaExceeded):
 		return fault("quota", "the quota of %s or %s is used up (%v): raise it by setquota, or delete nodes", p.mutexes(), p.leases(), err)
+	case errors.Is(err, errUnimplemented):
+		return fault("version", "the ensemble does not support container nodes: ZooKeeper 3.5 or later is needed")
 	case errors.Is(err, errNoChroot):
 		return fault("chroot", "the chroot %s does not exist: create it", b.target.chroot)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -50,7 +51,7 @@ func (s *session) do(ctx context.Context, e effect, request func(*zk.Conn) error
 		case broken(err) && e == reads:
 			proxy.Sleep(ctx, brokenPause, nil)
 			continue
-		case e == writes && (err == nil || certain(err)):
+		case e == writes && answered(err):
 			s.confirm(start)
 		}
 		return err
@@ -67,11 +68,9 @@ func broken(err error) bool {
 	return errors.As(err, new(net.Error)) || among(err, zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionMoved, errConnectionLoss, errOperationTimeout, errRequestTimeout, errThrottled)
 }
 
-// certain reports whether an error shows that the ensemble has not executed the request.
-func certain(err error) bool {
-	return among(err, zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, zk.ErrNotEmpty, zk.ErrInvalidACL,
-		zk.ErrNoChildrenForEphemerals, zk.ErrBadArguments, zk.ErrAPIError, zk.ErrInvalidPath, zk.ErrInvalidFlags,
-		errCutOff, errNoChroot, errQuotaExceeded)
+// answered reports whether the result of a write is an answer of the ensemble's leader.
+func answered(err error) bool {
+	return err == nil || among(err, zk.ErrNoNode, zk.ErrNodeExists, zk.ErrBadVersion, zk.ErrNoAuth, errQuotaExceeded)
 }
 
 // change is a multi whose outcome is known when it returns, unless the session ends. It may have
@@ -141,10 +140,7 @@ func (s *session) sync(ctx context.Context) error {
 // barrier is like sync, but is certain even if the leader has lost its majority, since it is a
 // write.
 func (s *session) barrier(ctx context.Context) error {
-	_, _, err := s.change(ctx, &zk.CheckVersionRequest{Path: s.marker(s.tag), Version: -1})
-	if errors.Is(err, zk.ErrNoNode) { // deleted by hand: the next heartbeat makes it again
-		return nil
-	}
+	_, err := s.hasEnded(ctx, s.tag) // a marker deleted by hand is made again by the next heartbeat
 	return err
 }
 
@@ -171,54 +167,41 @@ func (s *session) watch(ctx context.Context, path string, creation bool) (names 
 
 // ensure creates the missing parents of the nodes of a mutex.
 func (s *session) ensure(ctx context.Context, mutex string) error {
-	err := s.makeContainer(ctx, s.mutex(mutex))
-	if errors.Is(err, zk.ErrNoNode) {
-		if err = s.inChroot(s.makeContainer(ctx, s.mutexes())); err == nil || errors.Is(err, zk.ErrNodeExists) {
-			err = s.makeContainer(ctx, s.mutex(mutex))
-		}
-	}
-	if errors.Is(err, zk.ErrNodeExists) { // so the parent of the lease nodes is missing
-		return s.ensureLeases(ctx)
+	exists, err := s.make(ctx, s.mutex(mutex), nil, zk.FlagContainer)
+	if exists { // so the parent of the lease nodes is missing
+		_, err = s.make(ctx, s.leases(), nil, zk.FlagContainer)
 	}
 	return err
 }
 
-func (s *session) makeContainer(ctx context.Context, path string) error {
-	return s.make(ctx, path, func(c *zk.Conn) (string, error) {
-		return c.CreateContainer(path, nil, zk.FlagContainer, s.acl)
-	})
-}
-
-func (s *session) ensureLeases(ctx context.Context) error {
-	err := s.inChroot(s.make(ctx, s.leases(), func(c *zk.Conn) (string, error) { return c.Create(s.leases(), nil, 0, s.acl) }))
-	if errors.Is(err, zk.ErrNodeExists) {
-		return nil
-	}
-	return err
-}
-
-func (s *session) make(ctx context.Context, path string, create func(*zk.Conn) (string, error)) error {
+// make creates a node, and its missing parents as containers. It reports whether the node existed.
+func (s *session) make(ctx context.Context, path string, data []byte, flag int32) (exists bool, err error) {
 	for {
-		err := s.do(ctx, writes, func(c *zk.Conn) error {
-			_, err := create(c)
+		err = s.do(ctx, writes, func(c *zk.Conn) error {
+			create := c.Create
+			if flag == zk.FlagContainer {
+				create = c.CreateContainer
+			}
+			_, err := create(path, data, flag, s.acl)
 			return err
 		})
-		if err == nil {
-			return nil
-		}
-		if !broken(err) {
-			return fmt.Errorf("create %s: %w", path, err)
+		switch {
+		case errors.Is(err, zk.ErrNodeExists):
+			return true, nil
+		case errors.Is(err, zk.ErrNoNode):
+			parent := path[:strings.LastIndexByte(path, '/')]
+			if parent == s.root {
+				return false, errNoChroot
+			}
+			if _, err = s.make(ctx, parent, nil, zk.FlagContainer); err != nil {
+				return false, err
+			}
+		case err == nil:
+			return false, nil
+		case !broken(err):
+			return false, fmt.Errorf("create %s: %w", path, err)
 		}
 	}
-}
-
-// inChroot takes the error of creating a node directly below the chroot. It returns errNoChroot if
-// the chroot is missing, else err.
-func (s *session) inChroot(err error) error {
-	if errors.Is(err, zk.ErrNoNode) && s.root != "" {
-		return errNoChroot
-	}
-	return err
 }
 
 // The data of a session's marker.
@@ -227,38 +210,11 @@ var (
 	markerStopping = []byte("stopping") // it changes nothing more, and others may delete its nodes
 )
 
-// register creates the session's marker.
-func (s *session) register(ctx context.Context) error {
-	for {
-		err := s.make(ctx, s.marker(s.tag), func(c *zk.Conn) (string, error) {
-			return c.Create(s.marker(s.tag), markerOpen, zk.FlagEphemeral, s.acl)
-		})
-		switch {
-		case errors.Is(err, zk.ErrNodeExists): // an earlier attempt arrived late
-			return nil
-		case errors.Is(err, zk.ErrNoNode):
-			if err = s.ensureLeases(ctx); err == nil {
-				continue
-			}
-		}
-		return err
-	}
-}
-
-// mark writes the session's marker. The write confirms the session. data is called when it is sent.
-func (s *session) mark(ctx context.Context, data func() []byte) (stat *zk.Stat, err error) {
-	err = s.do(ctx, writes, func(c *zk.Conn) (err error) {
-		stat, err = c.Set(s.marker(s.tag), data(), -1)
-		return err
-	})
-	return stat, err
-}
-
 // hasEnded reports whether the ensemble has ended the session with that tag. Then it executes no
 // more requests of that session. hasEnded makes a write, so that the leader answers. The answer
 // also confirms s.
 func (s *session) hasEnded(ctx context.Context, old tag) (bool, error) {
-	_, err := s.multi(ctx, &zk.CheckVersionRequest{Path: s.marker(old), Version: -1})
+	_, _, err := s.change(ctx, &zk.CheckVersionRequest{Path: s.marker(old), Version: -1})
 	if errors.Is(err, zk.ErrNoNode) {
 		return true, nil
 	}

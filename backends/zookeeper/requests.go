@@ -112,7 +112,7 @@ func (b *Backend) tryAsk(ctx context.Context, s *session, q request) (a answer, 
 			&zk.SetDataRequest{Path: inbox, Version: -1})
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
-			if err = s.makeContainer(ctx, inbox); err != nil && !errors.Is(err, zk.ErrNodeExists) {
+			if _, err = s.make(ctx, inbox, nil, zk.FlagContainer); err != nil {
 				return a, err
 			}
 		case errors.Is(err, zk.ErrBadVersion): // a heartbeat came between
