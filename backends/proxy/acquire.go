@@ -137,7 +137,7 @@ func (e *Engine) acquire(ctx context.Context, m *mutexState, r simba.AcquireRequ
 func (e *Engine) recent(m *mutexState) (s State) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if now := time.Now(); !m.known || len(m.orphans) > 0 || now.Sub(m.seenAt) > recentTime || !now.Before(m.leaseEnd()) {
+	if now := time.Now(); len(m.orphans) > 0 || now.Sub(m.seenAt) > recentTime || !now.Before(m.leaseEnd()) {
 		return s
 	}
 	m.refreshByLocked(m.seenAt.Add(recentTime))

@@ -117,12 +117,14 @@ func (e *Engine) Break(ctx context.Context, mutex, reason string) (broken bool, 
 
 // end ends the tenure that matches want, in which zero values match any. It reports whether there
 // was such a tenure. The step names a token, so that it cannot end a later tenure if it is late. If
-// this server granted the tenure, it knows the token, and does not read the mutex first.
+// this server knows the token, it does not read the mutex first.
 func (e *Engine) end(ctx context.Context, m *mutexState, want From, kind simba.EventKind, reason string) (ended bool, err error) {
 	from := want
-	if was, ok := e.announced(m.mutex); ok && from.Token == 0 && from.Mark == 0 && was.Owner == want.Owner {
-		from.Token = was.Token
+	e.mu.Lock()
+	if m.seen.Live && m.seen.Owner == want.Owner && from.Token == 0 && from.Mark == 0 {
+		from.Token = m.seen.Token
 	}
+	e.mu.Unlock()
 	for range attempts {
 		if from.Token != 0 {
 			_, ended, err := e.handOff(ctx, m, handoff{from: from, kind: kind, reason: reason})
@@ -174,12 +176,9 @@ func (e *Engine) inspect(ctx context.Context, mutex string) (m *mutexState, s St
 		m = state
 		if s, err = e.readUnsettled(ctx, mutex); err == nil && s.Owner != "" && !s.Live {
 			if err = m.lock.lock(ctx, false); err == nil {
-				s, err = e.settle(ctx, m, s)
+				s, err = e.refresh(ctx, m)
 				m.lock.unlock()
 			}
-		}
-		if err == nil {
-			e.noteEnd(m, s)
 		}
 		return err
 	})

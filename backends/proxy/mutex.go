@@ -4,8 +4,6 @@ import (
 	"context"
 	"sync/atomic"
 	"time"
-
-	"github.com/simba-resp/simba-resp"
 )
 
 // mutexState is what this server knows of a mutex while a client here waits for it, subscribes to
@@ -19,9 +17,9 @@ type mutexState struct {
 	renewing atomic.Bool // a renewal runs beside the other steps
 
 	// Guarded by Engine.mu. Only the holder of lock begins another tenure in seen.
-	seen          State     // as last read or written
-	seenAt        time.Time // when
-	known         bool      // seen was read
+	seen          State     // as last read, written or announced
+	seenAt        time.Time // when; zero = announced, so its windows are unknown
+	known         bool      // seen is not empty
 	refs          int
 	subscribed    bool // a client subscribes to the mutex's channels
 	orphans       []orphan
@@ -53,6 +51,7 @@ func (e *Engine) ref(mutex string) *mutexState {
 	m := e.mutexes[mutex]
 	if m == nil {
 		m = &mutexState{mutex: mutex, lock: newPriorityLock(), index: make(map[string]*entry), refreshAt: time.Now().Add(e.refreshDelay(State{}))}
+		m.seen, m.known = e.announcedLocked(mutex)
 		m.timer = time.AfterFunc(e.options.Timeout, func() { e.runDue(m) })
 		e.mutexes[mutex] = m
 		if e.watcher != nil {
@@ -99,16 +98,11 @@ func (e *Engine) changed(mutex string) {
 	}
 }
 
-// owns reports whether a contender owns the mutex, as far as this server knows.
+// owns reports whether a contender owns the mutex, as this server has last seen it.
 func (e *Engine) owns(m *mutexState, contender string) bool {
 	e.mu.Lock()
-	last, end := m.lastOwner, m.leaseEnd()
-	e.mu.Unlock()
-	if last != "" {
-		return last == contender && time.Now().Before(end)
-	}
-	event, ok := e.Events.Last(m.mutex)
-	return ok && event.Kind == simba.EventAcquired && event.Owner == contender
+	defer e.mu.Unlock()
+	return m.seen.Live && m.seen.Owner == contender
 }
 
 // do runs a request of a contender while it holds m.lock. If another transaction has locked the

@@ -11,20 +11,14 @@ import (
 func (e *Engine) observe(m *mutexState, s State, sent time.Time) {
 	e.mu.Lock()
 	before, known := m.seen, m.known
-	m.known = true
 	e.noteLocked(m, s, sent)
 	if b := e.sessions[m.mutex]; b.Token != 0 && (!s.Live || s.Token != b.Token) {
 		delete(e.sessions, m.mutex)
 	}
 	e.mu.Unlock()
-	if !known {
-		// The state may show the end of a tenure that this server announced.
-		var announced bool
-		if before, announced = e.announced(m.mutex); !announced {
-			return
-		}
+	if known {
+		e.announceChange(m, before, s, "")
 	}
-	e.announceChange(m, before, s, "")
 }
 
 // noteLocked records the state that a step has read or written. If another state was recorded after
@@ -35,7 +29,7 @@ func (e *Engine) noteLocked(m *mutexState, s State, sent time.Time) {
 	if m.seenAt.After(sent) || len(m.orphans) > 0 {
 		delay = min(delay, retryPause)
 	}
-	m.seen, m.seenAt = s, time.Now()
+	m.seen, m.seenAt, m.known = s, time.Now(), true
 	if s.Owner != "" {
 		m.lastOwner, m.freedBy = s.Owner, ""
 	}
@@ -58,22 +52,14 @@ func (e *Engine) noteRenewal(m *mutexState, l *Lease) {
 	}
 }
 
-// announced returns the last announced tenure of a mutex, if this server has not announced its end.
-func (e *Engine) announced(mutex string) (s State, ok bool) {
+// announcedLocked returns the last announced tenure of a mutex, if this server has not announced its
+// end.
+func (e *Engine) announcedLocked(mutex string) (s State, ok bool) {
 	event, ok := e.Events.Last(mutex)
 	if !ok || event.Kind != simba.EventAcquired {
 		return s, false
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
 	return State{Owner: event.Owner, Token: event.Token, Revision: e.begun[mutex], Live: true}, true
-}
-
-// noteEnd announces the end of the last announced tenure, if the state shows the end.
-func (e *Engine) noteEnd(m *mutexState, s State) {
-	if was, ok := e.announced(m.mutex); ok && was.Token == s.Token && was.Owner == s.Owner && !s.Live {
-		e.announceChange(m, was, s, "")
-	}
 }
 
 // announceChange announces what happened between two states of a mutex. It reports whether the
@@ -127,18 +113,13 @@ func (e *Engine) announceFree(m *mutexState) {
 }
 
 // recordBegin records and announces a tenure that this server granted. First it announces the end
-// of the last announced tenure. The caller holds m.lock.
+// of the tenure before. The caller holds m.lock.
 func (e *Engine) recordBegin(m *mutexState, l *Lease, reason string) {
-	was, ok := e.announced(m.mutex)
 	e.mu.Lock()
-	if !ok || was.Token >= l.Token {
-		was = State{}
-	} else if m.known && m.seen.Token == was.Token {
-		was.Revision = m.seen.Revision // contenders on the JVM change it when they renew
-	}
+	before := m.seen
 	e.noteLocked(m, l.state(), l.Since)
 	e.mu.Unlock()
-	if e.announceChange(m, was, l.state(), reason) {
+	if e.announceChange(m, before, l.state(), reason) {
 		e.Counts.Acquired.Add(1)
 	}
 }
