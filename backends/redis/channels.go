@@ -2,6 +2,7 @@ package redis
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -16,17 +17,13 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	if b.Stopped() {
 		return 0, simba.ErrStopped
 	}
-	mutex, contender, ok := simba.ParseChannel(channel)
 	var channels []string
-	switch {
-	case pattern:
-		mutex, channels = "", b.subs.patternSubscribed(channel)
-	case ok && contender == "":
-		// Tenures that begin without our scripts are announced on the mutex's channel only, also to
-		// subscribers of events.
+	if pattern {
+		channels = b.subs.patternSubscribed(channel)
+	} else if mutex, _, ok := simba.ParseChannel(channel); ok {
+		// Releases, and tenures that begin without our scripts, are announced on the mutex's channel
+		// only.
 		channels = []string{channel, simba.MutexChannel(mutex)}
-	case ok:
-		channels = []string{channel}
 	}
 	if len(channels) == 0 {
 		return 0, nil
@@ -36,16 +33,7 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	if err := b.subs.subscribeAndWait(ctx, channels...); err != nil {
 		return 0, b.requestError(err)
 	}
-	if pattern {
-		b.subs.subscribe(contenderGlob)
-		return 0, nil
-	}
-	b.subs.subscribeReleases(mutex)
-	if contender != "" {
-		_, err := b.runReconcile(ctx, mutex, contender, nil)
-		return 0, err
-	}
-	b.schedule.bringForward(time.Now(), mutex) // to learn when its lease ends
+	b.subs.subscribe(contenderGlob)
 	return 0, nil
 }
 
@@ -61,7 +49,7 @@ func (s *subscriptions) patternSubscribed(glob string) (needed []string) {
 	}
 	if len(needed) > 0 {
 		s.mu.Lock()
-		s.patterns[glob] = time.Now()
+		s.patterns[glob] = struct{}{}
 		s.mu.Unlock()
 	}
 	return needed
@@ -78,9 +66,9 @@ func (s *subscriptions) hasSubscriber(mutex string) bool {
 }
 
 // onConfirmed reads the state of the mutexes that a channel concerns, after a node has confirmed
-// the subscription to the channel. Messages before the confirmation have not reached this server,
-// and other servers may have removed the waiters' queue entries.
-func (s *subscriptions) onConfirmed(channel string, again bool) {
+// the subscription to the channel, or after a client has subscribed to it. Earlier messages have not
+// reached the server or the client, and other servers may have removed the waiters' queue entries.
+func (s *subscriptions) onConfirmed(channel string) {
 	b := s.b
 	switch mutex, contender, ok := simba.ParseChannel(channel); {
 	case channel == s.serverChannel():
@@ -88,9 +76,9 @@ func (s *subscriptions) onConfirmed(channel string, again bool) {
 		fallthrough
 	case channel == contenderGlob:
 		b.schedule.bringForward(time.Now(), b.Waiters.Mutexes()...)
-	case ok && contender != "" && again: // else Subscribed repeats the notice
+	case ok && contender != "":
 		b.addChore(mutex, chore{contender: contender}, 0)
-	case ok && contender == "":
+	case ok:
 		b.schedule.bringForward(time.Now(), mutex)
 	}
 }
@@ -100,7 +88,7 @@ func (s *subscriptions) onConfirmed(channel string, again bool) {
 func (s *subscriptions) catchUp() {
 	for _, sub := range s.all() {
 		for _, name := range sub.names() {
-			s.onConfirmed(name, true)
+			s.onConfirmed(name)
 		}
 	}
 }
@@ -128,18 +116,14 @@ func (s *subscriptions) sweep(before time.Time) {
 		}
 	}
 	s.mu.Lock()
-	for glob, at := range s.patterns {
-		if at.Before(before) && !s.b.Notices.SubscribedPattern(glob) {
-			delete(s.patterns, glob)
-		}
-	}
+	maps.DeleteFunc(s.patterns, func(glob string, _ struct{}) bool { return !s.b.Notices.SubscribedPattern(glob) })
 	patterns := len(s.patterns) > 0
 	s.mu.Unlock()
 	for _, sub := range s.all() {
 		sub.sweep(before, func(name string) bool {
 			m, contender, ok := simba.ParseChannel(name)
 			wanted := ok && (contender == "" && needed[m] || s.b.Notices.Subscribed(name))
-			return s.isOwn(name) || wanted || isServerGlob(name) && patterns || name == contenderGlob && len(needed) > 0
+			return name == s.serverChannel() || wanted || isServerGlob(name) && patterns || name == contenderGlob && len(needed) > 0
 		})
 	}
 }

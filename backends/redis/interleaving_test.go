@@ -216,7 +216,7 @@ func TestWaitersAreQueuedAgainWhenTheirServerIsReachable(t *testing.T) {
 		return x != nil
 	})
 	two.schedule.set("m", time.Now().Add(time.Hour), 1)
-	r.subscribe(own, false)
+	r.subscribe(own)
 	until(t, "b is queued again", func() bool {
 		list, _, err := one.Queue(t.Context(), "m", 10)
 		return err == nil && len(list) == 1 && list[0].Blocked
@@ -247,7 +247,7 @@ func TestWaitersAreQueuedAgainBeforeANoticeIsRepeated(t *testing.T) {
 	})
 	release(t, one, "m", "a")
 	for _, name := range []string{own, channel} {
-		r.subscribe(name, true)
+		r.subscribe(name)
 		until(t, name+" is confirmed", func() bool { return r.confirmed(name) })
 	}
 	until(t, "the notice to p is to be repeated", func() bool {

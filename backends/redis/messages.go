@@ -29,7 +29,7 @@ func (s *subscriptions) onMessage(m *redis.Message) {
 			return // it also arrives by the channel's own subscription
 		}
 	}
-	if s.isOwn(m.Channel) {
+	if m.Channel == s.serverChannel() {
 		s.onGrantMessage(m.Payload)
 		return
 	}

@@ -11,8 +11,7 @@ import (
 )
 
 // Reconciling repairs the state of a mutex. It mostly runs in the background, at the times in
-// Backend.schedule. Owner, Check and the subscription to a contender's channel run the same script
-// at once.
+// Backend.schedule. Owner and Check run the same script at once.
 
 const (
 	// reconcileInterval is the longest time between two reconciliations of a mutex that somebody

@@ -7,7 +7,6 @@ import (
 	"maps"
 	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,37 +23,20 @@ const minReconnectPause, maxReconnectPause = 10 * time.Millisecond, 500 * time.M
 // subscribes again. It receives by redis.PubSub.ReceiveTimeout, because redis.PubSub.Channel drops
 // messages that arrive fast. Safe for concurrent use.
 type subscriber struct {
+	subs    *subscriptions
 	client  *redis.Client
-	timeout time.Duration // a node that sends nothing for so long counts as dead
-	// own is the name of this server's own channel. Each connection also subscribes to a probe
-	// channel, whose name begins with own (see probe).
-	own       string
-	onMessage func(m *redis.Message)
-	// onConfirmed is called when the node has confirmed a subscription. again says that the server
-	// was subscribed before, so that messages may have been lost meanwhile.
-	onConfirmed func(channel string, again bool)
-	// publish publishes an empty message at the node that commands go to, and returns the number of
-	// its receivers.
-	publish func(ctx context.Context, channel string) (any, error)
 	stop    context.CancelFunc
 	changes chan struct{} // capacity 1: signals new elements of changed
-	// probes are the calls of probe. The next connection does not wait for that of the last one,
-	// whose publish may take long.
-	probes sync.WaitGroup
 
 	mu       sync.Mutex // guards the fields below
 	channels map[string]*subscription
 	changed  []string // channels to subscribe to, or to unsubscribe from
-	sent     []string // the subscriptions that the node has not answered, in order
-	refused  []string // tried again later, because rights may change
-	lastErr  error    // why a connection ended, or a subscription was refused
-	connects int      // connections so far
+	lastErr  error    // why the last connection ended, or with which the node has refused a subscription since
 }
 
 // subscription is a channel, or a glob of channels, that the server wants to receive.
 type subscription struct {
 	confirmed chan struct{} // closed when the node has confirmed it
-	again     bool          // see subscriber.onConfirmed
 	wantedAt  time.Time     // the last call of subscribe
 }
 
@@ -69,8 +51,8 @@ func (s *subscription) isConfirmed() bool {
 
 // subscribe subscribes to a channel, unless it is subscribed already. The returned Go channel
 // closes when the node has confirmed the subscription. If the connection ends after that, later
-// calls return a new Go channel. again says that the server was subscribed at another node.
-func (s *subscriber) subscribe(name string, again bool) <-chan struct{} {
+// calls return a new Go channel.
+func (s *subscriber) subscribe(name string) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub := s.channels[name]
@@ -79,7 +61,6 @@ func (s *subscriber) subscribe(name string, again bool) <-chan struct{} {
 		s.channels[name] = sub
 		s.changeLocked(name)
 	}
-	sub.again = sub.again || again
 	sub.wantedAt = time.Now()
 	return sub.confirmed
 }
@@ -132,24 +113,25 @@ func (s *subscriber) names() []string {
 	return slices.Collect(maps.Keys(s.channels))
 }
 
-// err returns the error that ended the last connection, or with which the node has refused a
-// subscription since. It returns nil if there is no such error.
 func (s *subscriber) err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.lastErr
 }
 
+func (s *subscriber) setErr(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lastErr = err
+}
+
 // run connects, and reconnects when the connection breaks, until ctx ends.
 func (s *subscriber) run(ctx context.Context) {
 	delay := minReconnectPause
-	defer s.probes.Wait()
 	for ctx.Err() == nil {
 		began := time.Now()
 		err := s.runConnection(ctx)
-		s.mu.Lock()
-		s.lastErr = err
-		s.mu.Unlock()
+		s.setErr(err)
 		if time.Since(began) > time.Second {
 			delay = minReconnectPause
 		}
@@ -160,7 +142,7 @@ func (s *subscriber) run(ctx context.Context) {
 
 func (s *subscriber) runConnection(ctx context.Context) error {
 	ps := s.client.Subscribe(ctx) // does not connect yet
-	connecting, cancel := context.WithTimeout(ctx, s.timeout)
+	connecting, cancel := context.WithTimeout(ctx, s.subs.timeout)
 	err := ps.Ping(connecting) // connects
 	cancel()
 	if err != nil {
@@ -168,45 +150,40 @@ func (s *subscriber) runConnection(ctx context.Context) error {
 		return err
 	}
 	ctx, disconnect := context.WithCancelCause(ctx)
-	probe := s.connected()
+	s.connected()
 	context.AfterFunc(ctx, func() { _ = ps.Close() }) // ends the read
 	var writer sync.WaitGroup
 	writer.Go(func() { disconnect(s.write(ctx, ps)) })
-	s.probes.Go(func() { disconnect(s.probe(ctx, probe)) })
+	// The next connection does not wait for this probe, whose publish may take long.
+	s.subs.b.Go(func() { disconnect(s.probe(ctx)) })
 	disconnect(s.read(ps)) // the first cause stands
-	s.disconnected(probe)
+	s.disconnected()
 	writer.Wait() // otherwise it could take changes from the writer of the next connection
 	return context.Cause(ctx)
 }
 
-// connected notes that there is a connection, on which all channels must be subscribed. It returns
-// the connection's probe channel.
-func (s *subscriber) connected() (probe string) {
+// connected notes that there is a connection, on which all channels must be subscribed.
+func (s *subscriber) connected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.connects++
-	probe = s.own + ":" + strconv.Itoa(s.connects)
-	s.channels[probe] = &subscription{confirmed: make(chan struct{}), wantedAt: time.Now()}
-	s.lastErr, s.sent, s.refused = nil, nil, nil
+	s.lastErr = nil
 	// The grants on the server's own channel are the most urgent messages.
-	s.changed = append([]string{s.own}, slices.Collect(maps.Keys(s.channels))...)
-	return probe
+	s.changed = append([]string{s.subs.serverChannel()}, slices.Collect(maps.Keys(s.channels))...)
 }
 
-func (s *subscriber) disconnected(probe string) {
+func (s *subscriber) disconnected() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.channels, probe)
 	for _, sub := range s.channels {
 		if sub.isConfirmed() {
-			sub.confirmed, sub.again = make(chan struct{}), true
+			sub.confirmed = make(chan struct{})
 		}
 	}
 }
 
 // write sends changes of the subscriptions, and PING at regular intervals.
 func (s *subscriber) write(ctx context.Context, ps *redis.PubSub) error {
-	ping := time.NewTicker(s.timeout / 3)
+	ping := time.NewTicker(s.subs.timeout / 3)
 	defer ping.Stop()
 	for {
 		if err := s.sendChanges(ps); err != nil {
@@ -218,11 +195,24 @@ func (s *subscriber) write(ctx context.Context, ps *redis.PubSub) error {
 			if err := ps.Ping(endedContext); err != nil {
 				return err
 			}
-			s.mu.Lock()
-			s.changed, s.refused = append(s.changed, s.refused...), nil
-			s.mu.Unlock()
+			s.retryRefused()
 		case <-ctx.Done():
 			return ctx.Err()
+		}
+	}
+}
+
+// retryRefused subscribes again to the channels that the node has refused, because rights may
+// change.
+func (s *subscriber) retryRefused() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.lastErr == nil {
+		return
+	}
+	for name, sub := range s.channels {
+		if !sub.isConfirmed() {
+			s.changed = append(s.changed, name)
 		}
 	}
 }
@@ -238,6 +228,7 @@ func (s *subscriber) sendChanges(ps *redis.PubSub) error {
 		name := s.changed[0]
 		s.changed = s.changed[1:]
 		wanted := s.channels[name] != nil
+		s.mu.Unlock()
 		names := []string{name}
 		if servers := serversChannel(name); servers != "" {
 			// The server has both whenever it has name, so that no script counts it as another program.
@@ -246,10 +237,6 @@ func (s *subscriber) sendChanges(ps *redis.PubSub) error {
 				slices.Reverse(names)
 			}
 		}
-		if wanted {
-			s.sent = append(s.sent, names...)
-		}
-		s.mu.Unlock()
 		send := ps.Unsubscribe
 		switch glob := isServerGlob(name); {
 		case wanted && glob:
@@ -282,13 +269,13 @@ func serversChannel(channel string) string {
 
 func (s *subscriber) read(ps *redis.PubSub) error {
 	for {
-		got, err := ps.ReceiveTimeout(endedContext, s.timeout)
+		got, err := ps.ReceiveTimeout(endedContext, s.subs.timeout)
 		var refusal redis.Error
 		switch late := net.Error(nil); {
 		case err == nil:
 		case errors.As(err, &refusal) && redis.HasErrorPrefix(err, "NOPERM"):
 			if !strings.Contains(err.Error(), "'ping'") { // the node lives if it refuses PING
-				s.refuse(err)
+				s.setErr(err)
 			}
 			continue
 		case errors.As(err, &late) && late.Timeout():
@@ -298,7 +285,7 @@ func (s *subscriber) read(ps *redis.PubSub) error {
 		}
 		switch m := got.(type) {
 		case *redis.Message:
-			s.onMessage(m)
+			s.subs.onMessage(m)
 		case *redis.Subscription:
 			if m.Kind == "subscribe" || m.Kind == "psubscribe" {
 				s.onSubscribed(m.Channel)
@@ -309,53 +296,37 @@ func (s *subscriber) read(ps *redis.PubSub) error {
 
 func (s *subscriber) onSubscribed(name string) {
 	s.mu.Lock()
-	if len(s.sent) > 0 && s.sent[0] == name {
-		s.sent = s.sent[1:]
-	}
-	sub, again := s.channels[name], false
+	sub := s.channels[name]
 	isNew := sub != nil && !sub.isConfirmed()
 	if isNew {
 		close(sub.confirmed)
-		again, sub.again = sub.again, false
 	}
 	s.mu.Unlock()
 	if isNew {
-		s.onConfirmed(name, again)
-	}
-}
-
-// refuse handles the refusal of the oldest unanswered subscription.
-func (s *subscriber) refuse(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.lastErr = err
-	if len(s.sent) > 0 {
-		if s.channels[s.sent[0]] != nil {
-			s.refused = append(s.refused, s.sent[0])
-		}
-		s.sent = s.sent[1:]
+		s.subs.onConfirmed(name)
 	}
 }
 
 // errOtherNode is why a subscriber closes a connection that still answers.
 var errOtherNode = errors.New("the pub/sub connection is not at the node that commands go to")
 
-// probe publishes to the probe channel of the connection at regular intervals. It returns an error
-// when nobody has received the message, or when ctx ends. After a failover a connection may stay at
-// the old primary, which still answers PING.
-func (s *subscriber) probe(ctx context.Context, channel string) error {
+// probe publishes an empty message to the server's own channel at regular intervals, at the node
+// that commands go to. It returns an error when nobody has received the message, or when ctx ends.
+// After a failover a connection may stay at the old primary, which still answers PING.
+func (s *subscriber) probe(ctx context.Context) error {
+	own := s.subs.serverChannel()
 	for {
-		proxy.Sleep(ctx, min(s.timeout/3, time.Second), nil)
+		proxy.Sleep(ctx, min(s.subs.timeout/3, time.Second), nil)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if !s.confirmed(channel) {
+		if !s.confirmed(own) {
 			continue
 		}
-		limited, cancel := context.WithTimeout(ctx, s.timeout)
-		n, err := s.publish(limited, channel)
+		limited, cancel := context.WithTimeout(ctx, s.subs.timeout)
+		n, err := s.subs.b.up.eval(limited, s.client, subscriberCountLua, own).Int()
 		cancel()
-		if err == nil && n == int64(0) {
+		if err == nil && n == 0 {
 			return errOtherNode
 		}
 	}

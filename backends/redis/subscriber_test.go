@@ -2,9 +2,7 @@ package redis
 
 import (
 	"context"
-	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -39,45 +37,39 @@ func TestRefusedChannelPreventsNoOtherSubscription(t *testing.T) {
 	})
 }
 
+// stuckProbe makes each probe wait until the test closes it. go-redis does not respect a cancellation.
+type stuckProbe struct{ probing, stuck chan struct{} }
+
+func (p stuckProbe) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		if cmd.Name() == "eval" && cmd.Args()[1] == subscriberCountLua {
+			select {
+			case p.probing <- struct{}{}:
+			default:
+			}
+			<-p.stuck
+		}
+		return next(ctx, cmd)
+	}
+}
+
+func (stuckProbe) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (stuckProbe) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
 func TestProbeWithoutReplyDelaysNoReconnection(t *testing.T) {
 	s := stores.Redis(t)
 	c := clientOf(t, s.Addr)
-	probing, stuck := make(chan struct{}, 10), make(chan struct{})
-	const own = "simba-server:x"
-	r := &subscriber{
-		client: clientOf(t, s.Addr), timeout: time.Second, own: own,
-		onMessage: func(*redis.Message) {}, onConfirmed: func(string, bool) {},
-		publish: func(context.Context, string) (any, error) { // go-redis does not respect a cancellation
-			probing <- struct{}{}
-			<-stuck
-			return nil, errors.New("no reply")
-		},
-		channels: make(map[string]*subscription), changes: make(chan struct{}, 1),
-	}
-	r.subscribe(own, false)
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	running.Go(func() { r.run(ctx) })
-	<-probing
-	r.mu.Lock()
-	before := r.connects
-	r.mu.Unlock()
+	b := serve(t, "redis://"+s.Addr, noNotices{})
+	p := stuckProbe{make(chan struct{}, 1), make(chan struct{})}
+	b.up.client.AddHook(p)
+	defer close(p.stuck)
+	<-p.probing
+	r, own := b.subs.all()[0], b.subs.serverChannel()
+	before := r.subscribe(own)
 	must(t, c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		r.mu.Lock()
-		again := r.connects > before
-		r.mu.Unlock()
-		if again && r.confirmed(own) {
-			break
-		}
-		if time.Now().After(end) {
-			t.Error("the subscriber does not connect again while a probe has no reply")
-			break
-		}
-	}
-	close(stuck)
-	cancel()
-	running.Wait()
+	until(t, "the subscriber has connected again", func() bool { return r.subscribe(own) != before && r.confirmed(own) })
 }
 
 func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
@@ -100,9 +92,7 @@ func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 	until(t, "the server has unsubscribed from p's channel", func() bool { return c.PubSubNumSub(t.Context(), channel).Val()[channel] == 1 })
 	release(t, b, "m", "a")
 	_ = lost.Close()
-	r.subscribe(channel, false)
-	until(t, "the server has subscribed to p's channel", func() bool { return r.confirmed(channel) })
-	must(t, c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
+	r.subscribe(channel)
 	e.receive(t, channel, is("released@@a"))
 	wants(t, simba.StatusAcquired, b, "m", "p")
 }

@@ -21,11 +21,11 @@ import (
 // concurrent use.
 type subscriptions struct {
 	b       *Backend
-	timeout time.Duration // see subscriber.timeout
+	timeout time.Duration // a node that sends nothing for so long counts as dead
 
 	mu          sync.Mutex // guards the fields below
 	subscribers map[*redis.Client]*subscriber
-	patterns    map[string]time.Time // by glob of a client: when a client last subscribed to it
+	patterns    map[string]struct{} // globs of clients
 }
 
 // The globs that match the channels of all mutexes. For a client's glob, the server subscribes to
@@ -47,7 +47,7 @@ func isServerGlob(name string) bool {
 func newSubscriptions(b *Backend) *subscriptions {
 	return &subscriptions{
 		b: b, timeout: max(b.timeout, 300*time.Millisecond),
-		subscribers: make(map[*redis.Client]*subscriber), patterns: make(map[string]time.Time),
+		subscribers: make(map[*redis.Client]*subscriber), patterns: make(map[string]struct{}),
 	}
 }
 
@@ -59,7 +59,7 @@ func (s *subscriptions) start(ctx context.Context) error {
 		return err
 	}
 	for _, sub := range s.all() {
-		if err := sub.await(ctx, sub.subscribe(s.serverChannel(), false)); err != nil {
+		if err := sub.await(ctx, sub.subscribe(s.serverChannel())); err != nil {
 			return err
 		}
 	}
@@ -83,12 +83,12 @@ func (s *subscriptions) start(ctx context.Context) error {
 func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (uninterrupted func() bool, err error) {
 	for {
 		if sub := s.subscriberForKey(ctx, simba.MutexChannel(mutex)); sub != nil {
-			confirmed := sub.subscribe(s.serverChannel(), false)
+			confirmed := sub.subscribe(s.serverChannel())
 			limited, cancel := context.WithTimeout(ctx, redialPause)
 			err = sub.await(limited, confirmed)
 			cancel()
 			if err == nil {
-				return func() bool { return sub.subscribe(s.serverChannel(), false) == confirmed }, nil
+				return func() bool { return sub.subscribe(s.serverChannel()) == confirmed }, nil
 			}
 		} else if err = s.followMasters(ctx); err != nil { // the master is new
 			return nil, err
@@ -172,33 +172,26 @@ func (s *subscriptions) followMasters(ctx context.Context) error {
 	s.b.up.retain(masters)
 	for _, sub := range s.all() {
 		for _, name := range sub.names() {
-			if home := s.subscriberForChannel(name); home != sub && !isServerGlob(name) && !s.isOwn(name) {
+			if home := s.subscriberForChannel(name); home != sub && !isServerGlob(name) && name != s.serverChannel() {
 				moved = append(moved, name)
 				sub.unsubscribe(name)
 			}
 		}
 	}
 	for _, name := range moved {
-		if home := s.subscriberForChannel(name); home != nil && !s.isOwn(name) {
-			home.subscribe(name, true)
+		if home := s.subscriberForChannel(name); home != nil && name != s.serverChannel() {
+			home.subscribe(name)
 		}
 	}
 	return nil
 }
 
-// isOwn reports whether a channel belongs to a subscriber, at whatever node.
-func (s *subscriptions) isOwn(name string) bool { return strings.HasPrefix(name, s.serverChannel()) }
-
 // startLocked makes the subscriber of a master and starts its goroutine.
 func (s *subscriptions) startLocked(c *redis.Client) *subscriber {
 	sub := &subscriber{
-		client: c, timeout: s.timeout, own: s.serverChannel(), onMessage: s.onMessage, onConfirmed: s.onConfirmed,
-		publish: func(ctx context.Context, channel string) (receivers any, err error) {
-			return s.b.up.eval(ctx, c, subscriberCountLua, channel).Result()
-		},
-		channels: make(map[string]*subscription), changes: make(chan struct{}, 1),
+		subs: s, client: c, changes: make(chan struct{}, 1), channels: make(map[string]*subscription),
 	}
-	sub.subscribe(s.serverChannel(), false)
+	sub.subscribe(s.serverChannel())
 	var ctx context.Context
 	ctx, sub.stop = context.WithCancel(s.b.Stopping)
 	s.b.Go(func() { sub.run(ctx) })
@@ -211,7 +204,7 @@ func (s *subscriptions) subscribe(channel string) (*subscriber, <-chan struct{})
 	if sub == nil {
 		return nil, nil
 	}
-	return sub, sub.subscribe(channel, false)
+	return sub, sub.subscribe(channel)
 }
 
 // subscribeReleases subscribes to the channels on which any program publishes a release of a mutex.
@@ -222,13 +215,17 @@ func (s *subscriptions) subscribeReleases(mutex string) {
 	s.subscribe(contenderGlob)
 }
 
-// subscribeAndWait subscribes to channels, and waits for the confirmations.
+// subscribeAndWait subscribes to channels, and waits for the confirmations. For a channel that is
+// confirmed already, it calls onConfirmed itself.
 func (s *subscriptions) subscribeAndWait(ctx context.Context, channels ...string) error {
 	var list []func() error
 	for _, c := range channels {
 		sub, confirmed := s.subscribe(c)
 		if sub == nil {
 			return fmt.Errorf("no node is known for channel %s", c)
+		}
+		if sub.confirmed(c) {
+			s.onConfirmed(c)
 		}
 		list = append(list, func() error { return sub.await(ctx, confirmed) })
 	}
