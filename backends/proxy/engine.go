@@ -37,7 +37,6 @@ type Engine struct {
 	mutexes  map[string]*mutexState
 	sessions map[string]binding
 	begun    map[string]uint64   // the revision of the last tenure in eventLog, by mutex
-	locked   map[string]bool     // mutexes that another transaction had locked at the last step
 	patterns map[string]struct{} // subscribed patterns that can match channels of mutexes
 }
 
@@ -88,7 +87,6 @@ func Open(ctx context.Context, o Options, s Store) (*Engine, error) {
 		mutexes:      make(map[string]*mutexState),
 		sessions:     make(map[string]binding),
 		begun:        make(map[string]uint64),
-		locked:       make(map[string]bool),
 		patterns:     make(map[string]struct{}),
 		tableLock:    newPriorityLock(),
 	}

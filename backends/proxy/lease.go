@@ -33,7 +33,7 @@ func (e *Engine) withState(ctx context.Context, mutex, contender string, f func(
 // renewal at a time runs like that, and none while another transaction has locked the mutex.
 func (e *Engine) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outcome, err error) {
 	err = e.withState(ctx, r.Mutex, r.Contender, func(ctx context.Context, m *mutexState) (err error) {
-		if e.owns(m, r.Contender) && !e.knownLocked(m) && m.renewing.CompareAndSwap(false, true) {
+		if e.owns(m, r.Contender) && !m.locked.Load() && m.renewing.CompareAndSwap(false, true) {
 			var ok bool
 			o, ok, err = e.renewTenure(ctx, m, r)
 			m.renewing.Store(false)

@@ -15,6 +15,7 @@ type mutexState struct {
 	mutex    string
 	lock     priorityLock
 	renewing atomic.Bool // a renewal runs beside the other steps
+	locked   atomic.Bool // another transaction had locked the mutex at the last step
 
 	// Guarded by Engine.mu. Only the holder of lock begins another tenure in seen.
 	seen          State     // as last read, written or announced
@@ -122,17 +123,10 @@ func (e *Engine) do(ctx context.Context, m *mutexState, contender string, reques
 	}
 }
 
-// knownLocked reports whether another transaction had locked the mutex at its last step.
-func (e *Engine) knownLocked(m *mutexState) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.locked[m.mutex]
-}
-
 // step runs one step of a mutex, which may wait for a lock in the store. If the mutex is known to
-// be locked, the step needs a slot, unless its context has one. The caller holds m.lock, or renews.
+// be locked, the step needs a slot. The caller holds m.lock, or renews.
 func (e *Engine) step(ctx context.Context, m *mutexState, do func() error) error {
-	if e.knownLocked(m) && ctx.Value(withSlot{}) == nil {
+	if m.locked.Load() {
 		free, err := e.lockedSlot(ctx)
 		if err != nil {
 			return err
@@ -140,18 +134,11 @@ func (e *Engine) step(ctx context.Context, m *mutexState, do func() error) error
 		defer free()
 	}
 	err := do()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if isLocked(err) {
-		e.locked[m.mutex] = true
-	} else if err == nil {
-		delete(e.locked, m.mutex)
+	if err == nil || isLocked(err) {
+		m.locked.Store(err != nil)
 	}
 	return err
 }
-
-// withSlot is the key of contexts of work that has a slot of Engine.lockedSlots.
-type withSlot struct{}
 
 // lockedSlot takes a slot for steps of a locked mutex. The caller frees it.
 func (e *Engine) lockedSlot(ctx context.Context) (free func(), err error) {

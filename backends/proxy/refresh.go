@@ -101,20 +101,13 @@ func (e *Engine) runDue(m *mutexState) {
 
 // backgroundRefresh is handOffIfFree after a refresh. It takes a refresh slot before m.lock, so
 // that no request for the mutex waits for the slot. Other mutexes need the slot. So
-// backgroundRefresh gives up if m.lock is held for long, and a mutex that is known to be locked in
-// the store takes a locked slot instead.
+// backgroundRefresh gives up if m.lock is held for long. It needs no refresh slot for a mutex that
+// is known to be locked in the store: its steps take a slot of their own.
 func (e *Engine) backgroundRefresh(ctx context.Context, m *mutexState) (err error) {
 	if away := e.away.Load(); away != nil {
 		return away
 	}
-	if e.knownLocked(m) {
-		free, err := e.lockedSlot(ctx)
-		if err != nil {
-			return err
-		}
-		defer free()
-		ctx = context.WithValue(ctx, withSlot{}, true)
-	} else {
+	if !m.locked.Load() {
 		select {
 		case e.refreshSlots <- struct{}{}:
 			defer func() { <-e.refreshSlots }()

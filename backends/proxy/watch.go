@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"maps"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -103,7 +102,6 @@ func (e *Engine) cleanUp() {
 			delete(e.sessions, mutex)
 		}
 	}
-	maps.DeleteFunc(e.locked, func(mutex string, _ bool) bool { return e.mutexes[mutex] == nil })
 	for mutex := range e.begun {
 		if last, ok := e.Events.Last(mutex); !ok || last.Kind != simba.EventAcquired {
 			delete(e.begun, mutex)
