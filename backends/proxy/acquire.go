@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -12,19 +11,10 @@ import (
 func (e *Engine) Acquire(ctx context.Context, r simba.AcquireRequest) (o simba.Outcome, _ simba.Ticket, err error) {
 	var t *Ticket
 	err = e.withState(ctx, r.Mutex, r.Contender, func(ctx context.Context, m *mutexState) (err error) {
-		for range attempts {
-			late := o
-			err = e.do(ctx, m, r.Contender, func() (err error) {
-				o, t, err = e.acquire(ctx, m, r, t)
-				return err
-			})
-			if o.Status == simba.StatusRenewed && late.Status == simba.StatusAcquired && o.Token == late.Token {
-				o.Status = simba.StatusAcquired // the client has not seen this tenure before
-			}
-			if !errors.Is(err, errLate) {
-				break
-			}
-		}
+		err = e.do(ctx, m, r.Contender, func() (err error) {
+			o, t, err = e.acquire(ctx, m, r, t)
+			return err
+		})
 		switch {
 		case err == nil || t == nil:
 		case t.Withdraw():

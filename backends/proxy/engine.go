@@ -189,11 +189,10 @@ func (e *Engine) fail(err error) error {
 // probe finds out in the background whether the store is away. The store is away if two pings in a
 // row fail. It is back when a ping succeeds. Until then all requests fail at once.
 func (e *Engine) probe() {
-	if e.probing.Swap(true) || !e.Begin() {
+	if e.probing.Swap(true) {
 		return
 	}
-	go func() {
-		defer e.Done()
+	e.Go(func() {
 		defer e.probing.Store(false)
 		for failed := 1; ; failed++ {
 			err := e.within(e.Stopping, min(e.options.Timeout, refreshTimeout), e.store.Ping)
@@ -210,7 +209,7 @@ func (e *Engine) probe() {
 			}
 			Sleep(e.Stopping, retryPause, nil)
 		}
-	}()
+	})
 }
 
 // Stats implements simba.Backend.

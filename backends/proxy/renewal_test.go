@@ -98,12 +98,15 @@ func TestEndOfALeaseIsAnnouncedThoughTheReplyWasLater(t *testing.T) {
 	})
 }
 
-// The store begins the lease late, so that it has ended by the server's clock, but not by the store's. The
-// server asks again, and finds its own grant.
-func TestLateGrantIsReportedAsAcquired(t *testing.T) {
+// The store begins the lease late, so that it has ended by the server's clock, but not by the store's.
+func TestLateGrantIsNotReported(t *testing.T) {
 	inWorld(t, nil, func(t *testing.T, w *world) {
 		w.data.lock("m", 500*time.Millisecond)
-		w.acquire(request("m", "a", 300*time.Millisecond), simba.StatusAcquired)
+		r := request("m", "a", 300*time.Millisecond)
+		if o, _, err := w.Acquire(t.Context(), r); !isUnavailable(err) {
+			t.Errorf("ACQUIRE whose lease has ended: %+v, %v; want an UnavailableError", o, err)
+		}
+		w.acquire(r, simba.StatusRenewed)
 	})
 }
 

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -143,14 +144,12 @@ func (e *Engine) readTable(ctx context.Context) error {
 	if before == nil {
 		return nil
 	}
-	for mutex, is := range now {
-		if was := before[mutex]; (was.Token != is.Token || was.Owner != is.Owner) && !e.announceFrom(ctx, mutex, was) {
+	all := maps.Clone(before)
+	maps.Copy(all, now)
+	for mutex := range all {
+		was, is := before[mutex], now[mutex]
+		if (was.Token != is.Token || was.Owner != is.Owner) && !e.announceFrom(ctx, mutex, was) {
 			now[mutex] = was // the next call tries again
-		}
-	}
-	for mutex, was := range before {
-		if _, held := now[mutex]; !held && was.Owner != "" && !e.announceFrom(ctx, mutex, was) {
-			now[mutex] = was
 		}
 	}
 	return nil
