@@ -3,8 +3,6 @@ package zookeeper
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"sync"
 	"time"
@@ -42,10 +40,8 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	var raw [4]byte
-	rand.Read(raw[:])
 	b := &Backend{
-		options: o, target: target, id: hex.EncodeToString(raw[:]), clock: proxy.NewClock(),
+		options: o, target: target, id: string(newTag()), clock: proxy.NewClock(),
 		mutexes: make(map[string]*mutex), patterns: make(map[string]struct{}),
 	}
 	b.Core = proxy.NewCore(o.Options, history.NewLog(o.Notices, o.History, true), b.recheck, waitEnder{b})
@@ -141,7 +137,7 @@ type slot struct {
 	// Guarded by Backend.mu.
 	session  *session
 	replaced chan struct{} // closed when session is replaced
-	fault    error         // the lasting error that prevents a new session; nil = none
+	fault    error         // of the last attempt to open a new session; requests return a lasting one at once
 }
 
 func (b *Backend) slotOf(mutex string) *slot { return b.slots[scanKey(mutex)%uint64(len(b.slots))] }
@@ -155,7 +151,7 @@ func (l *slot) current(ctx context.Context, b *Backend) (*session, error) {
 		switch {
 		case s.alive():
 			return s, nil
-		case fault != nil:
+		case lasting(fault):
 			return nil, fault
 		}
 		select {

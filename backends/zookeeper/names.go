@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/url"
 	"slices"
@@ -67,21 +66,19 @@ type tag string
 func newTag() tag {
 	var raw [4]byte
 	rand.Read(raw[:]) // never fails, see crypto/rand
-	h := hex.EncodeToString(raw[:])
-	return tag(h[:4] + "-" + h[4:])
+	return tag(fmt.Sprintf("%x-%x", raw[:2], raw[2:]))
 }
 
 // contenderMark returns the start of the guids of a contender's nodes.
 func contenderMark(contender string) string {
 	sum := sha256.Sum256([]byte(contender))
-	h := hex.EncodeToString(sum[:6])
-	return h[:8] + "-" + h[8:] + "-"
+	return fmt.Sprintf("%x-%x-", sum[:4], sum[4:6])
 }
 
 func newGUID(contender string, t tag) guid {
 	var raw [6]byte
 	rand.Read(raw[:])
-	return guid(contenderMark(contender) + string(t) + "-" + hex.EncodeToString(raw[:]))
+	return guid(fmt.Sprintf("%s%s-%x", contenderMark(contender), t, raw))
 }
 
 // tag returns the tag of the session that created the node, "" for a guid of another form.
