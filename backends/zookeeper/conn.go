@@ -3,40 +3,26 @@ package zookeeper
 import (
 	"bufio"
 	"encoding/binary"
-	"fmt"
 	"io"
-	"log/slog"
 	"net"
-	"sync/atomic"
 	"time"
 )
 
-type dialer struct {
-	s        *session
-	patience time.Duration // the longest time without a packet from the ensemble
-}
-
-func (d dialer) dial(network, address string, timeout time.Duration) (net.Conn, error) {
-	if !d.s.alive() {
-		return nil, errSessionOver
-	}
-	c, err := net.DialTimeout(network, address, timeout)
-	if err != nil {
-		return nil, err
-	}
-	t := &trackedConn{Conn: c, s: d.s, patience: d.patience, seen: d.s.zxid.Load()}
-	t.buffered = bufio.NewReader(receiver{t})
-	d.s.mu.Lock()
-	d.s.netConn = t
-	if !d.s.alive() { // since the check above
+// dial connects to a server of the ensemble, unless the session is over.
+func (s *session) dial(network, address string, timeout time.Duration) (net.Conn, error) {
+	c, err := (&net.Dialer{Timeout: timeout}).DialContext(s.ctx, network, address)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err == nil && !s.alive() { // since it has connected
+		c.Close()
 		err = errSessionOver
 	}
-	d.s.mu.Unlock()
+	s.dialErr = err
 	if err != nil {
-		c.Close()
 		return nil, err
 	}
-	return t, nil
+	s.netConn = &trackedConn{Conn: c, s: s, buffered: bufio.NewReader(c)}
+	return s.netConn, nil
 }
 
 // trackedConn is a connection to the ensemble. It fails if no packet arrives for a third of the session
@@ -48,65 +34,48 @@ func (d dialer) dial(network, address string, timeout time.Duration) (net.Conn, 
 // it at the same time after a reconnect. A watch could then miss a change. So the library sees the
 // zxid 0 in all replies. After a reconnect all its watches fire, and the ensemble gets the right
 // zxid in the handshake: it refuses a session that has seen newer data than the server has.
+//
+// The library uses a connection for the handshake on one goroutine, and then reads and writes on two.
 type trackedConn struct {
 	net.Conn
-	s           *session
-	patience    time.Duration
-	seen        int64         // the session's zxid when this connection was opened
-	buffered    *bufio.Reader // the library reads each packet in two steps
-	established atomic.Bool
-	silent      atomic.Bool // sends nothing more
-
-	// The start of the ensemble's first packet (ConnectResponse): length, protocol version, session
-	// timeout. The library does not expose the timeout. Used only by the library's loop.
-	response [12]byte
-	received int
+	s        *session
+	buffered *bufio.Reader // the library reads each packet in two steps
+	timeout  time.Duration // of the session, from the handshake; 0 = not yet. The library does not expose it
 }
 
-func (c *trackedConn) timeout() time.Duration {
-	return time.Duration(int32(binary.BigEndian.Uint32(c.response[8:]))) * time.Millisecond
-}
-
-// Write writes one whole packet.
+// Write writes one whole packet, unless the session is over.
 func (c *trackedConn) Write(p []byte) (int, error) {
-	if c.silent.Load() {
+	if !c.s.alive() {
 		return 0, errSessionOver
 	}
-	if !c.established.Load() && len(p) >= 16 { // length, protocol version, zxid
-		binary.BigEndian.PutUint64(p[8:], uint64(c.seen))
+	if c.timeout == 0 && len(p) >= 16 { // the handshake: length, protocol version, zxid
+		binary.BigEndian.PutUint64(p[8:], uint64(c.s.zxid))
 	}
 	return c.Conn.Write(p)
 }
 
-// Read fills p. The library reads the length of a packet, and then the packet: number, zxid, error.
-// The number of an event or a ping is negative. More events with the same zxid may follow.
+// Read fills p. The library reads the length of a packet, and then the packet. The first one is the
+// answer to the handshake: protocol version, session timeout. The others are: number, zxid, error. The
+// number of an event or a ping is negative. More events with the same zxid may follow.
 func (c *trackedConn) Read(p []byte) (int, error) {
 	n, err := io.ReadFull(c.buffered, p)
-	if n >= 12 && c.established.Load() {
-		if zxid := int64(binary.BigEndian.Uint64(p[4:])); int32(binary.BigEndian.Uint32(p)) >= 0 && zxid > c.s.zxid.Load() {
-			c.s.zxid.Store(zxid)
+	switch {
+	case n < 12:
+	case c.timeout == 0:
+		c.timeout = time.Duration(binary.BigEndian.Uint32(p[4:])) * time.Millisecond
+	default:
+		if number := int32(binary.BigEndian.Uint32(p)); number >= 0 {
+			c.s.zxid = max(c.s.zxid, int64(binary.BigEndian.Uint64(p[4:])))
 		}
 		clear(p[4:12])
 	}
 	return n, err
 }
 
-// receiver reads from the network.
-type receiver struct{ c *trackedConn }
-
-func (r receiver) Read(p []byte) (int, error) {
-	c := r.c
-	n, err := c.Conn.Read(p)
-	if n > 0 && !c.established.Load() {
-		c.received += copy(c.response[c.received:], p[:n])
-	}
-	return n, err
-}
-
 func (c *trackedConn) SetReadDeadline(t time.Time) error {
-	patience := c.patience
-	if c.established.Load() {
-		patience = min(patience, c.timeout()/3)
+	patience := c.s.patience
+	if c.timeout != 0 {
+		patience = min(patience, c.timeout/3)
 	}
 	if soon := time.Now().Add(patience); t.After(soon) {
 		t = soon
@@ -138,9 +107,3 @@ func (h *hosts) Next() (server string, retryStart bool) {
 }
 
 func (h *hosts) Connected() { h.tried = 0 }
-
-type libraryLog struct{ log *slog.Logger }
-
-func (l libraryLog) Printf(format string, args ...any) {
-	l.log.Debug("zookeeper client", "text", fmt.Sprintf(format, args...))
-}

@@ -4,27 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"time"
 
 	"github.com/go-zookeeper/zk"
 
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// join opens a session. check is called before the session has its marker.
-func (b *Backend) join(ctx context.Context, check func(context.Context, *session) error) (*session, error) {
-	s, err := openSession(ctx, b.target, b.options.SessionTimeout, min(b.options.Timeout, b.options.SessionTimeout/3), b.Checks.Again, b.Log)
+// join opens a session, and creates its marker.
+func (b *Backend) join(ctx context.Context) (*session, error) {
+	s, err := b.openSession(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if check != nil {
-		err = check(ctx, s)
-	}
-	if err == nil {
-		err = b.heartbeat(ctx, s)
-	}
-	if err != nil {
+	if err = b.heartbeat(ctx, s); err != nil {
 		s.close()
 		return nil, err
 	}
@@ -35,42 +27,29 @@ func (b *Backend) join(ctx context.Context, check func(context.Context, *session
 const sessions = 4
 
 func (b *Backend) firstSessions(ctx context.Context) error {
-	for check := b.check; len(b.slots) < sessions; check = nil {
-		limited, cancel := context.WithTimeout(ctx, b.options.Timeout)
-		s, err := b.join(limited, check)
-		cancel()
-		if f, ok := b.fault(err); ok {
-			err = f
-		} else if errors.Is(err, errCutOff) {
-			err = b.diagnose(err)
-		}
-		if err != nil {
-			for _, l := range b.slots {
-				l.session.close()
-			}
-			return fmt.Errorf("zookeeper at %s: %w", b.options.Servers, err)
-		}
-		b.slots = append(b.slots, &slot{session: s, replaced: make(chan struct{})})
+	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
+	defer cancel()
+	b.slots = make([]*slot, sessions)
+	err := each(sessions, func(i int) error {
+		s, err := b.join(ctx)
+		b.slots[i] = &slot{session: s, replaced: make(chan struct{})}
+		return err
+	})
+	if err == nil {
+		err = b.check(ctx, b.slots[0].session)
 	}
-	if got := 2 * b.LongestLease(); got != b.options.SessionTimeout {
-		b.Log.Warn("the ensemble chose another session timeout; see its minSessionTimeout and maxSessionTimeout",
-			"asked", b.options.SessionTimeout, "got", got, "longest_lease", got/2)
+	if err == nil {
+		return nil
 	}
-	return nil
-}
-
-// diagnose returns why no session could be opened. The library gives no reason.
-func (b *Backend) diagnose(last error) error {
-	for _, h := range b.target.servers {
-		c, err := net.DialTimeout("tcp", h, time.Second)
-		if err == nil {
-			c.Close()
-			return fmt.Errorf("%s accepts connections but opens no session within %v: is it a ZooKeeper with a quorum, and is its maxClientCnxns at least %d?",
-				h, b.options.Timeout, sessions)
+	for _, l := range b.slots {
+		if l.session != nil {
+			l.session.close()
 		}
-		last = err
 	}
-	return fmt.Errorf("cannot connect: %w", last)
+	if f, ok := b.fault(err); ok {
+		err = f
+	}
+	return fmt.Errorf("zookeeper at %s: %w", b.options.Servers, err)
 }
 
 // recheck checks the ensemble while the server runs. A fault refuses no request by itself: a
@@ -79,16 +58,15 @@ func (b *Backend) recheck(ctx context.Context) (faults []proxy.Fault, err error)
 	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
 	defer cancel()
 	s, err := b.slots[0].current(ctx, b)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = b.check(ctx, s)
+	}
+	if f, ok := b.fault(err); ok {
+		faults, err = append(faults, f), nil
 	}
 	if got := 2 * b.LongestLease(); got < b.options.SessionTimeout {
 		faults = append(faults, proxy.Fault{Setting: "maxSessionTimeout", Text: fmt.Sprintf(
 			"the ensemble chose the session timeout %v instead of %v: see its maxSessionTimeout", got, b.options.SessionTimeout)})
-	}
-	err = b.check(ctx, s)
-	if f, ok := b.fault(err); ok {
-		return append(faults, f), nil
 	}
 	return faults, err
 }

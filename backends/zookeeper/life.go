@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -30,7 +28,15 @@ const (
 // run keeps a session open in a slot until the engine is closed. It replaces each lost one.
 func (b *Backend) run(l *slot, s *session) {
 	for {
-		b.keepAlive(s)
+		b.Go(func() { b.keepAlive(s) })
+		for s.alive() && !b.Stopped() {
+			left := time.Until(s.giveUpAt())
+			if left <= 0 {
+				s.end(fmt.Errorf("the ensemble confirmed nothing for two thirds of %v", s.negotiated()))
+			}
+			// The ensemble may choose a shorter timeout meanwhile.
+			proxy.Sleep(s.ctx, min(left, maxHeartbeatInterval), b.Stopping.Done())
+		}
 		if b.Stopped() {
 			b.leave(l, s)
 			return
@@ -49,25 +55,13 @@ func (b *Backend) run(l *slot, s *session) {
 	}
 }
 
-// keepAlive makes heartbeats. It gives the session up if nothing confirms it in time. It returns
-// when the session is over, or the engine is closed.
+// keepAlive makes heartbeats until the session is over, or the engine is closed.
 func (b *Backend) keepAlive(s *session) {
-	var busy atomic.Bool // a heartbeat is under way
 	for s.alive() && !b.Stopped() {
-		left := time.Until(s.giveUpAt())
-		if left <= 0 {
-			s.end(fmt.Errorf("the ensemble confirmed nothing for two thirds of %v", s.negotiated()))
-			return
+		if err := b.heartbeat(s.ctx, s); err != nil && !b.Stopped() {
+			b.Log.Debug("the ensemble did not confirm the session", "err", err)
 		}
-		if !busy.Swap(true) {
-			b.Go(func() {
-				if err := b.heartbeat(s.ctx, s); err != nil && !b.Stopped() {
-					b.Log.Debug("the ensemble did not confirm the session", "err", err)
-				}
-				busy.Store(false)
-			})
-		}
-		proxy.Sleep(s.ctx, min(left, s.negotiated()/heartbeatsPerTimeout, maxHeartbeatInterval), b.Stopping.Done())
+		proxy.Sleep(s.ctx, min(s.negotiated()/heartbeatsPerTimeout, maxHeartbeatInterval), b.Stopping.Done())
 	}
 }
 
@@ -101,33 +95,23 @@ func (b *Backend) heartbeat(ctx context.Context, s *session) error {
 // leave ends the work in a session at Close. It marks the session as stopping, deletes the waiters'
 // nodes, and closes the session if no client owns a mutex in it.
 func (b *Backend) leave(l *slot, s *session) {
-	ctx, cancel := context.WithTimeout(s.ctx, b.options.Timeout)
-	defer cancel()
-	finished := make(chan bool, 1)
-	var work sync.WaitGroup
-	work.Go(func() {
-		finished <- b.heartbeat(ctx, s) == nil && b.removeWaiters(ctx, l, s)
-	})
-	select {
-	case free := <-finished:
-		if free {
-			s.close()
-			return
-		}
-	case <-ctx.Done():
+	late := time.AfterFunc(b.options.Timeout, s.abandon)
+	defer late.Stop()
+	if b.heartbeat(s.ctx, s) == nil && b.removeWaiters(l, s) {
+		s.close()
+	} else {
+		s.abandon()
 	}
-	s.abandon()
-	work.Wait()
 }
 
 // removeWaiters deletes the nodes of a session's waiters. free is true if no client owns a mutex in
 // the session.
-func (b *Backend) removeWaiters(ctx context.Context, l *slot, s *session) (free bool) {
+func (b *Backend) removeWaiters(l *slot, s *session) (free bool) {
 	free = true
 	b.eachMutex(b.inSlot(l), func(m *mutex) {
 		for _, n := range m.entries {
 			if n.s == s && n.child != "" && n.kind != kindOwner {
-				_, _, _ = s.change(ctx, deletes(s.latch(m.name, n.child), s.lease(n.guid))...)
+				_, _, _ = s.change(s.ctx, deletes(s.latch(m.name, n.child), s.lease(n.guid))...)
 			} else if n.s == s {
 				free = false
 			}
@@ -139,44 +123,44 @@ func (b *Backend) removeWaiters(ctx context.Context, l *slot, s *session) (free 
 // nextSession opens the session that follows old, which was given up. It returns after the ensemble
 // has ended old. Until then the ensemble may execute old's requests. It returns nil after Close.
 func (b *Backend) nextSession(l *slot, old tag) *session {
-	for logged := false; !b.Stopped(); {
+	for logged := false; !b.Stopped(); proxy.Sleep(b.Stopping, retryPause, nil) {
 		ctx, cancel := context.WithTimeout(b.Stopping, max(b.options.Timeout, 5*time.Second))
-		s, err := b.join(ctx, nil)
+		s, err := b.join(ctx)
 		cancel()
 		b.setFault(l, err)
-		for err == nil && s.alive() && !b.Stopped() && time.Now().Before(s.giveUpAt()) {
-			var ended bool
-			ctx, cancel := context.WithTimeout(b.Stopping, min(b.options.Timeout, s.negotiated()/3))
-			ended, err = call(ctx, b, func(ctx context.Context) (bool, error) { return s.hasEnded(ctx, old) })
-			cancel()
-			if ended {
+		if err == nil {
+			if err = b.awaitEnd(s, old); err == nil {
 				return s
 			}
-			if err == nil {
-				proxy.Sleep(b.Stopping, retryPause, nil)
-			}
 		}
-		if s != nil {
-			s.close() // it has not been used
-		}
-		if err != nil && !logged && !b.Stopped() {
+		if !logged && !b.Stopped() {
 			b.Log.Warn("cannot open a session with the ensemble; retrying", "err", err)
 			logged = true
 		}
-		proxy.Sleep(b.Stopping, retryPause, nil)
 	}
 	return nil
 }
 
-// setFault records why no new session could be opened; nil = a session was opened. Only a lasting
-// error counts: requests return it at once, and it ends the waits.
+// awaitEnd waits until the ensemble has ended the session old. If it returns an error, it has closed s.
+func (b *Backend) awaitEnd(s *session, old tag) error {
+	stop := context.AfterFunc(b.Stopping, s.close)
+	defer stop()
+	for {
+		ended, err := s.hasEnded(b.Stopping, old)
+		if ended {
+			return nil
+		}
+		if err != nil {
+			s.close()
+			return err
+		}
+		proxy.Sleep(b.Stopping, retryPause, nil)
+	}
+}
+
+// setFault records why no new session could be opened; nil = a session was opened. A lasting error
+// also ends the waits.
 func (b *Backend) setFault(l *slot, err error) {
-	if b.Stopped() {
-		return
-	}
-	if !lasting(err) {
-		err = nil
-	}
 	b.mu.Lock()
 	l.fault = err
 	b.mu.Unlock()
@@ -205,7 +189,7 @@ func (b *Backend) replace(l *slot, next *session) {
 		}
 	})
 	b.mu.Lock()
-	l.session, l.fault = next, nil
+	l.session = next
 	close(l.replaced)
 	l.replaced = make(chan struct{})
 	b.mu.Unlock()

@@ -27,7 +27,7 @@ func (b *Backend) fault(err error) (f proxy.Fault, ok bool) {
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
 		who := "give --zookeeper-auth, or let everybody"
-		if b.target.scheme != "" {
+		if b.target.auth != nil {
 			who = "check user and password of --zookeeper-auth, and let this user"
 		}
 		return fault("acl", "no permission (NoAuth): %s create, read, write and delete in and below %s and %s", who, p.mutexes(), p.leases())

@@ -33,18 +33,8 @@ func (s *session) do(ctx context.Context, e effect, request func(*zk.Conn) error
 		if err := s.await(ctx); err != nil {
 			return err
 		}
-		s.mu.Lock()
-		over := !s.alive() || s.closing
-		if !over {
-			s.calls.Add(1)
-		}
-		s.mu.Unlock()
-		if over {
-			return errSessionOver
-		}
 		start := time.Now()
 		err := named(request(s.conn))
-		s.calls.Done()
 		switch {
 		case !s.alive(): // the answer may come from the library's next session
 			return errSessionOver
@@ -180,6 +170,8 @@ func (s *session) make(ctx context.Context, path string, data []byte, flag int32
 		err = s.do(ctx, writes, func(c *zk.Conn) error {
 			create := c.Create
 			if flag == zk.FlagContainer {
+				s.containers.RLock()
+				defer s.containers.RUnlock()
 				create = c.CreateContainer
 			}
 			_, err := create(path, data, flag, s.acl)

@@ -38,7 +38,7 @@ func TestOpenErrorsAreOneLine(t *testing.T) {
 		"another scheme":     {Options{Servers: srv.Addr, Auth: "sasl:x:secret", Options: proxy.Options{Notices: n}}, "invalid zookeeper auth"},
 		"no password":        {Options{Servers: srv.Addr, Auth: "digest:x", Options: proxy.Options{Notices: n}}, "invalid zookeeper auth"},
 		"no listener":        {Options{Servers: "127.0.0.1:1", Options: proxy.Options{Notices: n}}, "cannot connect"},
-		"a silent server":    {Options{Servers: mute.Addr().String(), Options: proxy.Options{Notices: n}}, "opens no session within"},
+		"a silent server":    {Options{Servers: mute.Addr().String(), Options: proxy.Options{Notices: n}}, "opens no session"},
 		"no chroot":          {Options{Servers: srv.Addr + "/missing", Options: proxy.Options{Notices: n}}, "the chroot /missing does not exist"},
 		"no permission":      {Options{Servers: srv.Addr + "/private", Options: proxy.Options{Notices: n}}, "give --zookeeper-auth"},
 		"the wrong password": {Options{Servers: srv.Addr + "/taken", Auth: "digest:owner:secrte", Options: proxy.Options{Notices: n}}, "check user and password"},

@@ -1,10 +1,11 @@
 package zookeeper
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
-	"strconv"
+	"net/url"
 	"strings"
 	"time"
 
@@ -36,42 +37,29 @@ type Options struct {
 type target struct {
 	servers []string
 	chroot  string // "" or "/a/b"
-	scheme  string // "" = no authentication
-	auth    []byte
+	auth    []byte // "user:password"; nil = no authentication
 }
 
 func (o *Options) parse() (t target, err error) {
-	if t.servers, t.chroot, err = parseServers(o.Servers); err != nil {
-		return t, err
-	}
-	if o.Auth != "" {
-		scheme, rest, _ := strings.Cut(o.Auth, ":")
-		user, password, ok := strings.Cut(rest, ":")
-		if scheme != "digest" || !ok || user == "" || password == "" {
-			return t, errors.New(`invalid zookeeper auth: it must be "digest:user:password"`)
-		}
-		t.scheme, t.auth = scheme, []byte(rest)
-	}
-	return t, nil
-}
-
-func parseServers(s string) (servers []string, chroot string, err error) {
-	hosts := s
-	if i := strings.IndexByte(s, '/'); i >= 0 {
-		hosts, chroot = s[:i], strings.TrimSuffix(s[i:], "/")
+	hosts, chroot, below := strings.Cut(o.Servers, "/")
+	if below {
+		t.chroot = strings.TrimSuffix("/"+chroot, "/")
 	}
 	for h := range strings.SplitSeq(hosts, ",") {
-		if h = strings.TrimSpace(h); h == "" {
-			return nil, "", fmt.Errorf("invalid zookeeper servers: %q names no server, or has an empty element", s)
+		h = strings.TrimSpace(h)
+		u, err := url.Parse("//" + h)
+		if err != nil || u.Host != h || u.Hostname() == "" {
+			return t, fmt.Errorf("invalid zookeeper servers %q: %q is not host:port", o.Servers, h)
 		}
-		if !strings.Contains(h, ":") || strings.HasPrefix(h, "[") && strings.HasSuffix(h, "]") {
-			h += ":2181"
-		}
-		_, port, err := net.SplitHostPort(h)
-		if n, perr := strconv.Atoi(port); err != nil || perr != nil || n < 1 || n > 65535 {
-			return nil, "", fmt.Errorf("invalid zookeeper servers: %q is not host:port", h)
-		}
-		servers = append(servers, h)
+		t.servers = append(t.servers, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "2181")))
 	}
-	return servers, chroot, nil
+	if o.Auth != "" {
+		auth, isDigest := strings.CutPrefix(o.Auth, "digest:")
+		user, password, _ := strings.Cut(auth, ":")
+		if !isDigest || user == "" || password == "" {
+			return t, errors.New(`invalid zookeeper auth: it must be "digest:user:password"`)
+		}
+		t.auth = []byte(auth)
+	}
+	return t, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/go-zookeeper/zk"
@@ -26,54 +25,74 @@ var (
 // Otherwise the library would continue with a new session, which could execute old requests.
 type session struct {
 	paths
-	tag   tag
-	acl   []zk.ACL
-	check func() // called for each new connection
-	conn  *zk.Conn
-	quit  <-chan zk.Event // closed when the library's goroutines have ended
-	calls sync.WaitGroup  // requests that are in the library
-	ctx   context.Context // ends when the session is over
-	end   context.CancelCauseFunc
-	zxid  atomic.Int64 // the largest in any reply, see trackedConn
+	tag      tag
+	acl      []zk.ACL
+	patience time.Duration // the longest time without a packet from the ensemble
+	check    func()        // called for each new connection
+	conn     *zk.Conn
+	quit     <-chan zk.Event // closed when the library's goroutines have ended
+	ctx      context.Context // ends when the session is over
+	end      context.CancelCauseFunc
+	zxid     int64 // the largest in any reply, see trackedConn
+
+	// containers is held while a container is created. Otherwise the library's Close may let
+	// CreateContainer return an answer that another goroutine still decodes.
+	containers sync.RWMutex
 
 	mu        sync.Mutex    // guards the fields below
-	netConn   *trackedConn  // the current connection; nil = none yet
-	closing   bool          // takes no more requests
-	ready     bool          // connected
-	changed   chan struct{} // closed when ready changes
+	netConn   *trackedConn  // the last connection; nil = none yet
+	dialErr   error         // of the last attempt to connect
+	connected chan struct{} // closed while the session is connected
 	timeout   time.Duration // as the ensemble chose it
 	confirmed time.Time     // start of the last write that reached the ensemble's leader
 }
 
 // openSession returns when the ensemble has created a session.
-func openSession(ctx context.Context, t target, timeout, patience time.Duration, check func(), log *slog.Logger) (*session, error) {
+func (b *Backend) openSession(ctx context.Context) (*session, error) {
 	s := &session{
-		paths: paths{t.chroot}, tag: newTag(), acl: zk.WorldACL(zk.PermAll), check: check,
-		changed: make(chan struct{}),
+		paths: paths{b.target.chroot}, tag: newTag(), acl: zk.WorldACL(zk.PermAll), check: b.Checks.Again,
+		patience:  min(b.options.Timeout, b.options.SessionTimeout/3),
+		connected: make(chan struct{}),
 	}
-	if t.scheme != "" {
+	if b.target.auth != nil {
 		s.acl = zk.AuthACL(zk.PermAll)
 	}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
-	d := dialer{s, patience}
+	log := slog.NewLogLogger(b.Log.With("from", "zookeeper client").Handler(), slog.LevelDebug)
 	s.mu.Lock() // events may arrive before Connect returns
-	conn, quit, err := zk.Connect(t.servers, timeout,
-		zk.WithDialer(d.dial), zk.WithHostProvider(&hosts{}), zk.WithEventCallback(s.event),
-		zk.WithLogger(libraryLog{log}), zk.WithLogInfo(false))
+	conn, quit, err := zk.Connect(b.target.servers, b.options.SessionTimeout,
+		zk.WithDialer(s.dial), zk.WithHostProvider(&hosts{}), zk.WithEventCallback(s.event),
+		zk.WithLogger(log), zk.WithLogInfo(false))
 	s.conn, s.quit = conn, quit
 	s.mu.Unlock()
 	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	err = s.await(ctx)
-	if err == nil && t.scheme != "" {
-		err = s.do(ctx, reads, func(c *zk.Conn) error { return c.AddAuth(t.scheme, t.auth) })
+	if err = s.await(ctx); errors.Is(err, errCutOff) {
+		err = s.whyCutOff()
+	}
+	if err == nil && b.target.auth != nil {
+		err = s.do(ctx, reads, func(c *zk.Conn) error { return c.AddAuth("digest", b.target.auth) })
 	}
 	if err != nil {
 		s.close()
-		return nil, fmt.Errorf("open a session: %w", err)
+		return nil, err
 	}
 	return s, nil
+}
+
+// whyCutOff returns why there is no session yet.
+func (s *session) whyCutOff() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch {
+	case s.netConn != nil:
+		return fmt.Errorf("%v accepts connections but opens no session in time: is it a ZooKeeper with a quorum, and is its maxClientCnxns at least %d?",
+			s.netConn.RemoteAddr(), sessions)
+	case s.dialErr != nil:
+		return fmt.Errorf("cannot connect: %w", s.dialErr)
+	}
+	return errCutOff
 }
 
 // event handles the library's events. It runs on the library's goroutines.
@@ -86,26 +105,21 @@ func (s *session) event(e zk.Event) {
 		s.check()
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.netConn.established.Store(true)
-		s.timeout = s.netConn.timeout()
+		s.timeout = s.netConn.timeout
 		if s.confirmed.IsZero() {
 			s.confirmed = time.Now()
 		}
-		s.setReadyLocked(true)
+		close(s.connected)
 	case zk.StateDisconnected:
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		s.setReadyLocked(false)
+		select {
+		case <-s.connected:
+			s.connected = make(chan struct{})
+		default: // it was not connected
+		}
 	case zk.StateExpired:
 		s.end(errors.New("the ensemble reports that the session has expired"))
-	}
-}
-
-func (s *session) setReadyLocked(ready bool) {
-	if s.ready != ready {
-		s.ready = ready
-		close(s.changed)
-		s.changed = make(chan struct{})
 	}
 }
 
@@ -113,24 +127,21 @@ func (s *session) alive() bool { return s.ctx.Err() == nil }
 
 // await waits until the session is connected.
 func (s *session) await(ctx context.Context) error {
-	for {
-		s.mu.Lock()
-		ready, changed := s.ready, s.changed
-		s.mu.Unlock()
-		switch {
-		case !s.alive():
-			return errSessionOver
-		case ctx.Err() != nil:
-			return errCutOff
-		case ready:
-			return nil
-		}
-		select {
-		case <-changed:
-		case <-s.ctx.Done():
-		case <-ctx.Done():
-		}
+	s.mu.Lock()
+	connected := s.connected
+	s.mu.Unlock()
+	select {
+	case <-connected:
+	case <-s.ctx.Done():
+	case <-ctx.Done():
 	}
+	switch {
+	case !s.alive():
+		return errSessionOver
+	case ctx.Err() != nil:
+		return errCutOff
+	}
+	return nil
 }
 
 // confirm records that a write which began at start reached the leader.
@@ -157,42 +168,13 @@ func (s *session) negotiated() time.Duration {
 	return s.timeout
 }
 
-// close asks the ensemble to end the session, so that its nodes are deleted at once. First it waits
-// for the answers to requests, for a moment: a request that the library's Close ends returns while
-// another goroutine may still be decoding its answer.
+// close closes the library's connection, and waits for its goroutines. Unless the session is over, it
+// asks the ensemble to end the session, so that its nodes are deleted at once.
 func (s *session) close() {
-	s.mu.Lock()
-	s.closing = true
-	s.mu.Unlock()
-	answered := make(chan struct{})
-	go func() {
-		s.calls.Wait()
-		close(answered)
-	}()
-	select {
-	case <-answered:
-	case <-time.After(500 * time.Millisecond):
-	}
-	s.leave()
-	<-answered
-}
-
-// abandon sends nothing more in the session, and leaves it to its timeout in the ensemble.
-func (s *session) abandon() {
-	s.end(errSessionOver)
-	s.mu.Lock()
-	if s.netConn != nil {
-		s.netConn.silent.Store(true) // so that the library's Close sends nothing, and returns at once
-	}
-	s.mu.Unlock()
-	s.leave()
-}
-
-// leave closes the library's connection, and waits for its goroutines.
-func (s *session) leave() {
+	s.containers.Lock()
 	s.conn.Close()
+	s.containers.Unlock()
 	s.end(errSessionOver)
-	<-s.ctx.Done()
 	s.mu.Lock() // the dialer opens no other connection from here on
 	c := s.netConn
 	s.mu.Unlock()
@@ -201,5 +183,10 @@ func (s *session) leave() {
 	}
 	for range s.quit {
 	}
-	s.calls.Wait()
+}
+
+// abandon sends nothing more in the session, and leaves it to its timeout in the ensemble.
+func (s *session) abandon() {
+	s.end(errSessionOver)
+	s.close()
 }
