@@ -2,7 +2,6 @@ package redis
 
 import (
 	"bytes"
-	"crypto/tls"
 	"errors"
 	"net"
 	"sync"
@@ -11,16 +10,32 @@ import (
 	"time"
 )
 
-// connections is the set of open connections to Redis and Sentinels. When one connection fails,
-// go-redis closes only that one. closeBefore closes the other connections to the node. Safe for
+// connections knows which connections to Redis and Sentinels are stale. When one connection fails,
+// go-redis closes only that one, although the others may lead to the same old node. Safe for
 // concurrent use.
 type connections struct {
-	mu   sync.Mutex // guards open
-	open map[*connection]struct{}
+	mu          sync.Mutex           // guards staleBefore
+	staleBefore map[string]time.Time // by address; "" = all addresses
 }
 
 func newConnections() *connections {
-	return &connections{open: make(map[*connection]struct{})}
+	return &connections{staleBefore: make(map[string]time.Time)}
+}
+
+// dropBefore makes go-redis drop the connections to an address that were opened before an instant;
+// "" = all addresses.
+func (s *connections) dropBefore(addr string, before time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if before.After(s.staleBefore[addr]) {
+		s.staleBefore[addr] = before
+	}
+}
+
+func (s *connections) isStale(c *connection) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return c.opened.Before(s.staleBefore[c.addr]) || c.opened.Before(s.staleBefore[""])
 }
 
 type connection struct {
@@ -28,8 +43,11 @@ type connection struct {
 	set    *connections
 	addr   string // the dialed address
 	opened time.Time
-	closed atomic.Bool
 	heard  atomic.Bool // the node has sent something
+}
+
+func (s *connections) add(conn net.Conn, addr string) net.Conn {
+	return &connection{Conn: conn, set: s, addr: addr, opened: time.Now()}
 }
 
 // errMaxClients is the error of a connection that the node has refused because it has too many.
@@ -44,63 +62,10 @@ func (c *connection) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Write implements net.Conn. A node that refuses a connection says why, and closes it. Then the
-// first write can fail, and the reason is still unread.
-func (c *connection) Write(p []byte) (int, error) {
-	n, err := c.Conn.Write(p)
-	if (errors.Is(err, syscall.EPIPE) || errors.Is(err, syscall.ECONNRESET)) && !c.heard.Load() {
-		var unread [64]byte
-		if _, refusal := c.Read(unread[:]); errors.Is(refusal, errMaxClients) {
-			err = refusal
-		}
-	}
-	return n, err
-}
-
-func (s *connections) add(conn net.Conn, addr string) net.Conn {
-	c := &connection{Conn: conn, set: s, addr: addr, opened: time.Now()}
-	s.mu.Lock()
-	s.open[c] = struct{}{}
-	s.mu.Unlock()
-	return c
-}
-
-// closeBefore closes the connections to an address that were opened before an instant; "" = all
-// addresses.
-func (s *connections) closeBefore(addr string, before time.Time) {
-	var list []*connection
-	s.mu.Lock()
-	for c := range s.open {
-		if (addr == "" || c.addr == addr) && c.opened.Before(before) {
-			delete(s.open, c)
-			list = append(list, c)
-		}
-	}
-	s.mu.Unlock()
-	for _, c := range list {
-		c.closed.Store(true)
-		// tls.Conn.Close would first send an alert, and block if the peer does not read.
-		if secure, ok := c.Conn.(*tls.Conn); ok {
-			_ = secure.NetConn().Close()
-		} else {
-			_ = c.Conn.Close()
-		}
-	}
-}
-
-// Close implements net.Conn.
-func (c *connection) Close() error {
-	c.set.mu.Lock()
-	delete(c.set.open, c)
-	c.set.mu.Unlock()
-	c.closed.Store(true)
-	return c.Conn.Close()
-}
-
-// SyscallConn implements syscall.Conn. go-redis calls it to test an idle connection. The error
-// makes go-redis drop a connection that closeBefore has closed.
+// SyscallConn implements syscall.Conn. go-redis calls it to test an idle connection, and drops the
+// connection after an error.
 func (c *connection) SyscallConn() (syscall.RawConn, error) {
-	if c.closed.Load() {
+	if c.set.isStale(c) {
 		return nil, net.ErrClosed
 	}
 	if plain, ok := c.Conn.(syscall.Conn); ok {

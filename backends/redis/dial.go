@@ -20,23 +20,21 @@ func dialer(timeout time.Duration, secure func() *tls.Config, all *connections) 
 		defer cancel()
 		conn, err := redis.NewDialer(&redis.Options{DialTimeout: timeout, TLSConfig: secure()})(ctx, network, addr)
 		if err != nil {
-			return failedConn{err}, nil
+			pipe, _ := net.Pipe()
+			return failedConn{pipe, err}, nil
 		}
 		return all.add(conn, addr), nil
 	}
 }
 
 // failedConn is a connection that could not be made.
-type failedConn struct{ err error }
+type failedConn struct {
+	net.Conn // a pipe, which has the other methods
+	err      error
+}
 
-func (c failedConn) Read([]byte) (int, error)       { return 0, c.err }
-func (c failedConn) Write([]byte) (int, error)      { return 0, c.err }
-func (failedConn) Close() error                     { return nil }
-func (failedConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
-func (failedConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
-func (failedConn) SetDeadline(time.Time) error      { return nil }
-func (failedConn) SetReadDeadline(time.Time) error  { return nil }
-func (failedConn) SetWriteDeadline(time.Time) error { return nil }
+func (c failedConn) Read([]byte) (int, error)  { return 0, c.err }
+func (c failedConn) Write([]byte) (int, error) { return 0, c.err }
 
 // endedContext is a context that has ended. With it, go-redis uses an open connection or loaded
 // cluster state, but opens no connection.

@@ -143,7 +143,7 @@ func (u *upstream) run(ctx context.Context, key string, s *script, args []any) (
 	for try := 1; ; try++ {
 		sent := time.Now()
 		reply, err := u.pipeline(client).do(ctx, s, args)
-		u.closeIfWritesRefused(client, sent, err)
+		u.dropIfWritesRefused(client, sent, err)
 		if err == nil || u.cluster == nil {
 			return reply, err
 		}

@@ -38,11 +38,11 @@ func refusesWrites(err error) bool {
 	return err != nil && slices.ContainsFunc(codes, func(code string) bool { return strings.Contains(err.Error(), code) })
 }
 
-// closeIfWritesRefused closes a node's connections if the error of a request says that the node
-// takes no writes. It keeps connections that were opened after the request was sent, since the
-// address may lead to another node by now. It also closes connections to Sentinels, to which
-// go-redis connects again.
-func (u *upstream) closeIfWritesRefused(node *redis.Client, sent time.Time, err error) {
+// dropIfWritesRefused drops a node's connections if the error of a request says that the node takes
+// no writes. It keeps connections that were opened after the request was sent, since the address may
+// lead to another node by now. It also drops connections to Sentinels, to which go-redis connects
+// again.
+func (u *upstream) dropIfWritesRefused(node *redis.Client, sent time.Time, err error) {
 	if !refusesWrites(err) {
 		return
 	}
@@ -50,7 +50,7 @@ func (u *upstream) closeIfWritesRefused(node *redis.Client, sent time.Time, err 
 	if u.cluster != nil {
 		addr = node.Options().Addr
 	}
-	u.connections.closeBefore(addr, sent)
+	u.connections.dropBefore(addr, sent)
 }
 
 // eval runs one of these scripts at a node.
@@ -63,7 +63,7 @@ func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, 
 	}
 	sent := time.Now()
 	cmd := node.Eval(ctx, script, []string{key}, args...)
-	u.closeIfWritesRefused(node, sent, cmd.Err())
+	u.dropIfWritesRefused(node, sent, cmd.Err())
 	return cmd
 }
 
