@@ -1,11 +1,10 @@
 package zookeeper
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net"
-	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -47,11 +46,14 @@ func (o *Options) parse() (t target, err error) {
 	}
 	for h := range strings.SplitSeq(hosts, ",") {
 		h = strings.TrimSpace(h)
-		u, err := url.Parse("//" + h)
-		if err != nil || u.Host != h || u.Hostname() == "" {
+		host, port, err := net.SplitHostPort(h)
+		if err != nil {
+			host, port, err = net.SplitHostPort(h + ":2181")
+		}
+		if _, invalid := strconv.ParseUint(port, 10, 16); err != nil || invalid != nil || host == "" {
 			return t, fmt.Errorf("invalid zookeeper servers %q: %q is not host:port", o.Servers, h)
 		}
-		t.servers = append(t.servers, net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "2181")))
+		t.servers = append(t.servers, net.JoinHostPort(host, port))
 	}
 	if o.Auth != "" {
 		auth, isDigest := strings.CutPrefix(o.Auth, "digest:")

@@ -87,8 +87,8 @@ func (s *session) whyCutOff() error {
 	defer s.mu.Unlock()
 	switch {
 	case s.netConn != nil:
-		return fmt.Errorf("%v accepts connections but opens no session in time: is it a ZooKeeper with a quorum, and is its maxClientCnxns at least %d?",
-			s.netConn.RemoteAddr(), sessions)
+		return fmt.Errorf("%v accepts connections but opens no session in time: "+
+			"is it a ZooKeeper with a quorum, and is its maxClientCnxns at least %d?", s.netConn.RemoteAddr(), sessions)
 	case s.dialErr != nil:
 		return fmt.Errorf("cannot connect: %w", s.dialErr)
 	}
