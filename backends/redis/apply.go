@@ -21,7 +21,7 @@ func (b *Backend) applyReply(mutex string, s *reply) {
 		b.Counts.Renewed.Add(1)
 	}
 	b.SawToken(s.token)
-	for _, g := range s.tickets {
+	for _, g := range s.grants {
 		if g.token == 0 {
 			b.endWait(mutex, g.contender, g.ticket, proxy.Grant{Confirm: true, Ended: g.expired})
 			continue
@@ -30,7 +30,7 @@ func (b *Backend) applyReply(mutex string, s *reply) {
 		// the lease began, so the waiter asks Redis to confirm the grant. If this server stood still,
 		// the reply may be so late that forget has forgotten a ticket whose client has the tenure.
 		earlier, isNew := s.status == "ok" || s.status == "full", time.Since(s.sent) < 2*b.timeout
-		b.deliver(mutex, g.grant, proxy.Grant{Token: g.token, Since: s.sent, Confirm: earlier}, isNew)
+		b.deliver(mutex, g, proxy.Grant{Token: g.token, Since: s.sent, Confirm: earlier}, isNew)
 	}
 	b.scheduleNext(mutex, s)
 }
@@ -39,7 +39,7 @@ func (b *Backend) applyReply(mutex string, s *reply) {
 // order. If the mutex has waiters or chores here, a reply only brings the time forward.
 // Backend.reconcile sets the next time after each reconciliation.
 func (b *Backend) scheduleNext(mutex string, s *reply) {
-	changed := len(s.tickets) > 0
+	changed := len(s.grants) > 0
 	switch s.status {
 	case "busy", "lost", "full", "closed", "ok", "confirmed":
 	default: // the reply began, renewed or ended a lease, or queued a contender
@@ -53,7 +53,7 @@ func (b *Backend) scheduleNext(mutex string, s *reply) {
 	case s.due == 0 && s.status == "released" && !b.needsReconciling(mutex):
 		b.schedule.cancel(mutex, s.now)
 	}
-	if len(s.tickets) == 0 && slices.ContainsFunc(s.events, isHandoff) {
+	if len(s.grants) == 0 && slices.ContainsFunc(s.events, isHandoff) {
 		b.schedule.bringForward(time.Now().Add(checkAfter), mutex)
 	}
 }
@@ -76,7 +76,7 @@ func (b *Backend) recordOwner(mutex string, s *reply) {
 	e := simba.Event{At: s.acquired, Kind: simba.EventAcquired, Mutex: mutex, Owner: s.owner, Token: s.token}
 	// The tenure began by a handoff if the owner was a waiter. If this reply has overtaken the
 	// reply of confirm.lua, the owner's wait is still registered here.
-	if s.status == "confirmed" || len(s.tickets) > 0 || b.Waiters.Find(mutex, s.owner) != nil {
+	if s.status == "confirmed" || len(s.grants) > 0 || b.Waiters.Find(mutex, s.owner) != nil {
 		e.Reason = "handoff"
 	}
 	if last, known := b.Events.Last(mutex); known && last.Token >= s.token {

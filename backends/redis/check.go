@@ -147,21 +147,15 @@ func checkChannels(ctx context.Context, client *redis.Client, name string, fault
 	return nil, explain(err, name)
 }
 
-// explain turns an error at the start into an error of one line that names the node. If the cause
-// is a setting, the line says what to do.
+// explain turns an error at the start into an error of one line that names the node. If Redis' own
+// words do not say what to do, the line does.
 func explain(err error, name string) error {
 	text := err.Error()
 	switch {
 	case strings.HasPrefix(text, "NOAUTH"):
 		return fmt.Errorf("redis at %s needs a password: put user and password into the url (NOAUTH)", name)
-	case strings.HasPrefix(text, "WRONGPASS"), strings.Contains(text, "invalid password"), strings.Contains(text, "without any password configured"):
-		return fmt.Errorf("redis at %s refuses the user or password in the url: %w", name, err)
 	case strings.HasPrefix(text, "NOPERM"):
 		return fmt.Errorf("redis at %s denies a right; the user needs "+neededRights+": %w", name, err)
-	case refusesWrites(err):
-		return fmt.Errorf("redis at %s takes no writes: %w", name, err)
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Errorf("redis at %s does not answer in time: %w", name, err)
 	}
 	return fmt.Errorf("cannot use redis at %s: %w", name, err)
 }

@@ -23,7 +23,7 @@ type reply struct {
 	position int
 	extra    any   // depends on the script: see its file in lua/
 	due      int64 // when to reconcile the mutex; 0 = no need
-	tickets  []ticketReport
+	grants   []grant
 	events   []simba.Event
 
 	sent time.Time // when the request was sent
@@ -32,14 +32,9 @@ type reply struct {
 // grant is a tenure that a script granted to a waiter of this server.
 type grant struct {
 	contender string
-	token     uint64
+	token     uint64 // 0 = the tenure has ended
 	ticket    string
-}
-
-// ticketReport says that a ticket was granted a tenure, and whether that tenure has ended.
-type ticketReport struct {
-	grant        // its token is 0 if the tenure has ended
-	expired bool // no command ended the tenure: it expired, or this server had not confirmed it
+	expired   bool // no command ended the tenure: it expired, or this server had not confirmed it
 }
 
 var errReply = errors.New("redis: unexpected reply of a script; does an incompatible version use the same keys?")
@@ -85,7 +80,7 @@ func parseReply(mutex string, raw any) (s *reply, err error) {
 		return nil, errReply
 	}
 	for i := 0; i < len(grants); i += 3 {
-		g := ticketReport{grant: grant{contender: grants[i].(string), ticket: grants[i+2].(string)}}
+		g := grant{contender: grants[i].(string), ticket: grants[i+2].(string)}
 		switch fate := grants[i+1].(string); fate {
 		case "expired":
 			g.expired = true
@@ -95,7 +90,7 @@ func parseReply(mutex string, raw any) (s *reply, err error) {
 				return nil, errReply
 			}
 		}
-		s.tickets = append(s.tickets, g)
+		s.grants = append(s.grants, g)
 	}
 	for i := 0; i < len(events); i += 4 {
 		token, err := strconv.ParseUint(events[i+2].(string), 10, 64)

@@ -32,7 +32,7 @@ func TestWaiterGrantedTwiceBeforeFirstMessageGetsSecondGrant(t *testing.T) {
 		// The second lease is long, so that the test has time.
 		second = runScript(t, b, m, reconcileScript, "1", "", 0,
 			"c", e.score, int64(60_000), int64(0), "", e.ticket)
-		if len(first.tickets) != 1 || len(second.tickets) != 1 || second.owner != "c" {
+		if len(first.grants) != 1 || len(second.grants) != 1 || second.owner != "c" {
 			t.Fatalf("first reply %+v, second reply %+v; want one grant each, the second to c", first, second)
 		}
 		return w, ticket, first, second
