@@ -14,9 +14,6 @@ import (
 // ask runs a script on a mutex and applies its reply. Its errors are simba.ErrStopped,
 // *simba.UnavailableError and *simba.MisconfiguredError. After an error the script may have run.
 func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any) (*reply, error) {
-	if b.Stopped() {
-		return nil, simba.ErrStopped
-	}
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	refusal := b.Checks.Refusal()

@@ -38,7 +38,6 @@ type Backend struct {
 	reconciling      map[string]bool              // running reconciliations; true = run again
 	contenderNotices map[string][]contenderNotice // by mutex, for its next reconciliation
 	tickets          map[string]bool              // by ticket, see forget
-	restoring        map[string]chan struct{}     // by mutex: closed when a script that restores queue entries has run
 	chores           map[string][]chore           // by mutex
 }
 
@@ -64,7 +63,6 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		reconciling:      make(map[string]bool),
 		contenderNotices: make(map[string][]contenderNotice),
 		tickets:          make(map[string]bool),
-		restoring:        make(map[string]chan struct{}),
 		chores:           make(map[string][]chore),
 	}
 	b.schedule = &schedule{reconcile: b.reconcileSoon, byMutex: make(map[string]*dueTime)}
@@ -98,7 +96,7 @@ func (b *Backend) start(ctx context.Context, t target) error {
 	}
 	b.Checks.Repaired = b.subs.catchUp
 	b.Go(func() { b.Checks.Run(b.Stopping, b.Waiters) })
-	b.Go(b.runSweeps)
+	b.Go(b.subs.maintain)
 	return nil
 }
 
@@ -189,9 +187,7 @@ func (b *Backend) Release(ctx context.Context, r simba.ReleaseRequest) (bool, si
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, b.timeout)
 		defer cancel()
-		if err := b.stopRestoring(ctx, t); err != nil {
-			return false, 0, err
-		}
+		b.stopRestoring(t)
 	}
 	s, err := b.ask(ctx, r.Mutex, releaseScript, r.Contender, tokenText(r.Token),
 		proxy.Binding(b.id, r.Session), r.Reason)

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/simba-resp/simba-resp"
-	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 // unsubscribeAfter is how long a channel stays subscribed after it was last wanted.
@@ -17,15 +16,18 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 	if b.Stopped() {
 		return 0, simba.ErrStopped
 	}
+	mutex, contender, ok := simba.ParseChannel(channel)
+	mutexes, events := simba.MayMatchChannels(channel)
 	var channels []string
-	if pattern {
-		channels = b.subs.patternSubscribed(channel)
-	} else if mutex, _, ok := simba.ParseChannel(channel); ok {
+	switch {
+	case pattern && (mutexes || events):
+		b.subs.addPattern(channel)
+		channels = []string{noticeGlob, eventGlob}
+	case !pattern && ok:
 		// Releases, and tenures that begin without our scripts, are announced on the mutex's channel
 		// only.
 		channels = []string{channel, simba.MutexChannel(mutex)}
-	}
-	if len(channels) == 0 {
+	default:
 		return 0, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
@@ -34,25 +36,17 @@ func (b *Backend) Subscribed(ctx context.Context, channel string, pattern bool) 
 		return 0, b.requestError(err)
 	}
 	b.subs.subscribe(contenderGlob)
+	if !pattern && contender != "" {
+		_, err := b.runReconcile(ctx, mutex, contender, nil) // repeats the notice of a reservation
+		return 0, err
+	}
 	return 0, nil
 }
 
-// patternSubscribed notes a client's glob. It returns the server's globs that may match the same
-// channels.
-func (s *subscriptions) patternSubscribed(glob string) (needed []string) {
-	mutexes, events := simba.MayMatchChannels(glob)
-	if mutexes {
-		needed = append(needed, noticeGlob)
-	}
-	if events {
-		needed = append(needed, eventGlob)
-	}
-	if len(needed) > 0 {
-		s.mu.Lock()
-		s.patterns[glob] = struct{}{}
-		s.mu.Unlock()
-	}
-	return needed
+func (s *subscriptions) addPattern(glob string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.patterns[glob] = struct{}{}
 }
 
 // hasSubscriber reports whether a client of this server may subscribe to the notices or events of a
@@ -68,7 +62,8 @@ func (s *subscriptions) hasSubscriber(mutex string) bool {
 // onConfirmed reads the state of the mutexes that a channel concerns, after a node has confirmed
 // the subscription to the channel, or after a client has subscribed to it. Earlier messages have not
 // reached the server or the client, and other servers may have removed the waiters' queue entries.
-func (s *subscriptions) onConfirmed(channel string) {
+// See subscription.again.
+func (s *subscriptions) onConfirmed(channel string, again bool) {
 	b := s.b
 	switch mutex, contender, ok := simba.ParseChannel(channel); {
 	case channel == s.serverChannel():
@@ -76,9 +71,9 @@ func (s *subscriptions) onConfirmed(channel string) {
 		fallthrough
 	case channel == contenderGlob:
 		b.schedule.bringForward(time.Now(), b.Waiters.Mutexes()...)
-	case ok && contender != "":
+	case ok && contender != "" && again: // else Subscribed repeats the notice
 		b.addChore(mutex, chore{contender: contender}, 0)
-	case ok:
+	case ok && contender == "":
 		b.schedule.bringForward(time.Now(), mutex)
 	}
 }
@@ -88,16 +83,8 @@ func (s *subscriptions) onConfirmed(channel string) {
 func (s *subscriptions) catchUp() {
 	for _, sub := range s.all() {
 		for _, name := range sub.names() {
-			s.onConfirmed(name)
+			s.onConfirmed(name, true)
 		}
-	}
-}
-
-// runSweeps regularly unsubscribes from channels that nobody needs.
-func (b *Backend) runSweeps() {
-	for !b.Stopped() {
-		proxy.Sleep(b.Stopping, unsubscribeAfter, nil)
-		b.subs.sweep(time.Now().Add(-unsubscribeAfter))
 	}
 }
 

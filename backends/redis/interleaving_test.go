@@ -50,7 +50,7 @@ func TestGrantDuringTimeoutIsTheOutcome(t *testing.T) {
 	p := waitOf(ticket.(waitTicket).Ticket)
 	restored := make(chan struct{})
 	b.mu.Lock()
-	b.restoring["m"] = restored // as during a reconciliation, for which End must wait
+	p.restored = restored // as during a reconciliation, for which End must wait
 	b.mu.Unlock()
 	ended := make(chan simba.Outcome)
 	go func() {
@@ -216,7 +216,7 @@ func TestWaitersAreQueuedAgainWhenTheirServerIsReachable(t *testing.T) {
 		return x != nil
 	})
 	two.schedule.set("m", time.Now().Add(time.Hour), 1)
-	r.subscribe(own)
+	r.subscribe(own, false)
 	until(t, "b is queued again", func() bool {
 		list, _, err := one.Queue(t.Context(), "m", 10)
 		return err == nil && len(list) == 1 && list[0].Blocked
@@ -247,7 +247,7 @@ func TestWaitersAreQueuedAgainBeforeANoticeIsRepeated(t *testing.T) {
 	})
 	release(t, one, "m", "a")
 	for _, name := range []string{own, channel} {
-		r.subscribe(name)
+		r.subscribe(name, true)
 		until(t, name+" is confirmed", func() bool { return r.confirmed(name) })
 	}
 	until(t, "the notice to p is to be repeated", func() bool {

@@ -11,7 +11,8 @@ import (
 )
 
 // Reconciling repairs the state of a mutex. It mostly runs in the background, at the times in
-// Backend.schedule. Owner and Check run the same script at once.
+// Backend.schedule. Owner, Check and the subscription to a contender's channel run the same script
+// at once.
 
 const (
 	// reconcileInterval is the longest time between two reconciliations of a mutex that somebody
@@ -92,6 +93,8 @@ func (b *Backend) reconcile(ctx context.Context, mutex string) {
 // repeats the notice of its reservation.
 func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, waiting []*proxy.Ticket) (*reply, error) {
 	args := make([]any, 0, 3+6*len(waiting))
+	restored := make(chan struct{})
+	defer close(restored)
 	b.mu.Lock()
 	notices := b.contenderNotices[mutex]
 	delete(b.contenderNotices, mutex)
@@ -106,20 +109,13 @@ func (b *Backend) runReconcile(ctx context.Context, mutex, renotify string, wait
 		}
 		args = append(args, r.Contender, w.score, r.TTL.Milliseconds(), r.Transition.Milliseconds(),
 			proxy.Binding(b.id, r.Session), w.ticket)
-	}
-	if len(waiting) > 0 {
-		done := make(chan struct{})
-		b.restoring[mutex] = done
-		defer close(done)
+		w.restored = restored
 	}
 	b.mu.Unlock()
 	s, err := b.ask(ctx, mutex, reconcileScript, args...)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(waiting) > 0 {
-		delete(b.restoring, mutex)
-	}
 	if err != nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
 		// The next reconciliation handles these notices before those that arrived meanwhile.
 		all := slices.Concat(notices, b.contenderNotices[mutex])
 		b.contenderNotices[mutex] = all[max(0, len(all)-maxContenderNotices):]

@@ -15,9 +15,6 @@ const nodeBits = 8
 // Scan implements simba.Backend: it runs SCAN at one master after another. If a cluster's masters
 // change meanwhile, it may miss some mutexes.
 func (b *Backend) Scan(ctx context.Context, r simba.ScanRequest) (simba.ScanPage, simba.Seq, error) {
-	if b.Stopped() {
-		return simba.ScanPage{}, 0, simba.ErrStopped
-	}
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	page, err := b.scan(ctx, r)

@@ -37,6 +37,7 @@ type subscriber struct {
 // subscription is a channel, or a glob of channels, that the server wants to receive.
 type subscription struct {
 	confirmed chan struct{} // closed when the node has confirmed it
+	again     bool          // the server was subscribed before, so that messages may have been lost meanwhile
 	wantedAt  time.Time     // the last call of subscribe
 }
 
@@ -51,13 +52,13 @@ func (s *subscription) isConfirmed() bool {
 
 // subscribe subscribes to a channel, unless it is subscribed already. The returned Go channel
 // closes when the node has confirmed the subscription. If the connection ends after that, later
-// calls return a new Go channel.
-func (s *subscriber) subscribe(name string) <-chan struct{} {
+// calls return a new Go channel. again says that the server was subscribed at another node.
+func (s *subscriber) subscribe(name string, again bool) <-chan struct{} {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	sub := s.channels[name]
 	if sub == nil {
-		sub = &subscription{confirmed: make(chan struct{})}
+		sub = &subscription{confirmed: make(chan struct{}), again: again}
 		s.channels[name] = sub
 		s.changeLocked(name)
 	}
@@ -130,8 +131,7 @@ func (s *subscriber) run(ctx context.Context) {
 	delay := minReconnectPause
 	for ctx.Err() == nil {
 		began := time.Now()
-		err := s.runConnection(ctx)
-		s.setErr(err)
+		s.setErr(s.runConnection(ctx))
 		if time.Since(began) > time.Second {
 			delay = minReconnectPause
 		}
@@ -176,7 +176,7 @@ func (s *subscriber) disconnected() {
 	defer s.mu.Unlock()
 	for _, sub := range s.channels {
 		if sub.isConfirmed() {
-			sub.confirmed = make(chan struct{})
+			sub.confirmed, sub.again = make(chan struct{}), true
 		}
 	}
 }
@@ -298,12 +298,13 @@ func (s *subscriber) onSubscribed(name string) {
 	s.mu.Lock()
 	sub := s.channels[name]
 	isNew := sub != nil && !sub.isConfirmed()
+	again := isNew && sub.again
 	if isNew {
 		close(sub.confirmed)
 	}
 	s.mu.Unlock()
 	if isNew {
-		s.subs.onConfirmed(name)
+		s.subs.onConfirmed(name, again)
 	}
 }
 
@@ -315,11 +316,7 @@ var errOtherNode = errors.New("the pub/sub connection is not at the node that co
 // After a failover a connection may stay at the old primary, which still answers PING.
 func (s *subscriber) probe(ctx context.Context) error {
 	own := s.subs.serverChannel()
-	for {
-		proxy.Sleep(ctx, min(s.subs.timeout/3, time.Second), nil)
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
+	for proxy.Sleep(ctx, min(s.subs.timeout/3, time.Second), nil) {
 		if !s.confirmed(own) {
 			continue
 		}
@@ -330,4 +327,5 @@ func (s *subscriber) probe(ctx context.Context) error {
 			return errOtherNode
 		}
 	}
+	return ctx.Err()
 }

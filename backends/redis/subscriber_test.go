@@ -67,9 +67,9 @@ func TestProbeWithoutReplyDelaysNoReconnection(t *testing.T) {
 	defer close(p.stuck)
 	<-p.probing
 	r, own := b.subs.all()[0], b.subs.serverChannel()
-	before := r.subscribe(own)
+	before := r.subscribe(own, false)
 	must(t, c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
-	until(t, "the subscriber has connected again", func() bool { return r.subscribe(own) != before && r.confirmed(own) })
+	until(t, "the subscriber has connected again", func() bool { return r.subscribe(own, false) != before && r.confirmed(own) })
 }
 
 func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
@@ -92,7 +92,9 @@ func TestReservationNoticeLostByInterruptionIsRepeated(t *testing.T) {
 	until(t, "the server has unsubscribed from p's channel", func() bool { return c.PubSubNumSub(t.Context(), channel).Val()[channel] == 1 })
 	release(t, b, "m", "a")
 	_ = lost.Close()
-	r.subscribe(channel)
+	r.subscribe(channel, false)
+	until(t, "the server has subscribed to p's channel", func() bool { return r.confirmed(channel) })
+	must(t, c.ClientKillByFilter(t.Context(), "TYPE", "pubsub").Err())
 	e.receive(t, channel, is("released@@a"))
 	wants(t, simba.StatusAcquired, b, "m", "p")
 }

@@ -59,21 +59,27 @@ func (s *subscriptions) start(ctx context.Context) error {
 		return err
 	}
 	for _, sub := range s.all() {
-		if err := sub.await(ctx, sub.subscribe(s.serverChannel())); err != nil {
+		if err := sub.await(ctx, sub.subscribe(s.serverChannel(), false)); err != nil {
 			return err
 		}
 	}
-	if s.b.up.cluster != nil {
-		s.b.Go(func() {
-			for !s.b.Stopped() {
-				proxy.Sleep(s.b.Stopping, time.Second, nil)
-				ctx, cancel := context.WithTimeout(s.b.Stopping, s.b.timeout)
-				_ = s.followMasters(ctx) // tried again in a second
-				cancel()
-			}
-		})
-	}
 	return nil
+}
+
+// maintain follows the masters of a cluster, and regularly unsubscribes from channels that nobody
+// needs.
+func (s *subscriptions) maintain() {
+	for swept := time.Now(); proxy.Sleep(s.b.Stopping, time.Second, nil); {
+		if s.b.up.cluster != nil {
+			ctx, cancel := context.WithTimeout(s.b.Stopping, s.b.timeout)
+			_ = s.followMasters(ctx) // tried again in a second
+			cancel()
+		}
+		if time.Since(swept) >= unsubscribeAfter {
+			swept = time.Now()
+			s.sweep(swept.Add(-unsubscribeAfter))
+		}
+	}
 }
 
 // waitReachable waits until the node of a mutex has confirmed the subscription to serverChannel.
@@ -83,12 +89,12 @@ func (s *subscriptions) start(ctx context.Context) error {
 func (s *subscriptions) waitReachable(ctx context.Context, mutex string) (uninterrupted func() bool, err error) {
 	for {
 		if sub := s.subscriberForKey(ctx, simba.MutexChannel(mutex)); sub != nil {
-			confirmed := sub.subscribe(s.serverChannel())
+			confirmed := sub.subscribe(s.serverChannel(), false)
 			limited, cancel := context.WithTimeout(ctx, redialPause)
 			err = sub.await(limited, confirmed)
 			cancel()
 			if err == nil {
-				return func() bool { return sub.subscribe(s.serverChannel()) == confirmed }, nil
+				return func() bool { return sub.subscribe(s.serverChannel(), false) == confirmed }, nil
 			}
 		} else if err = s.followMasters(ctx); err != nil { // the master is new
 			return nil, err
@@ -180,7 +186,7 @@ func (s *subscriptions) followMasters(ctx context.Context) error {
 	}
 	for _, name := range moved {
 		if home := s.subscriberForChannel(name); home != nil && name != s.serverChannel() {
-			home.subscribe(name)
+			home.subscribe(name, true)
 		}
 	}
 	return nil
@@ -191,7 +197,7 @@ func (s *subscriptions) startLocked(c *redis.Client) *subscriber {
 	sub := &subscriber{
 		subs: s, client: c, changes: make(chan struct{}, 1), channels: make(map[string]*subscription),
 	}
-	sub.subscribe(s.serverChannel())
+	sub.subscribe(s.serverChannel(), false)
 	var ctx context.Context
 	ctx, sub.stop = context.WithCancel(s.b.Stopping)
 	s.b.Go(func() { sub.run(ctx) })
@@ -204,15 +210,7 @@ func (s *subscriptions) subscribe(channel string) (*subscriber, <-chan struct{})
 	if sub == nil {
 		return nil, nil
 	}
-	return sub, sub.subscribe(channel)
-}
-
-// subscribeReleases subscribes to the channels on which any program publishes a release of a mutex.
-// It does not wait for the confirmation: onConfirmed reconciles the mutex when the confirmation
-// comes.
-func (s *subscriptions) subscribeReleases(mutex string) {
-	s.subscribe(simba.MutexChannel(mutex))
-	s.subscribe(contenderGlob)
+	return sub, sub.subscribe(channel, false)
 }
 
 // subscribeAndWait subscribes to channels, and waits for the confirmations. For a channel that is
@@ -225,7 +223,7 @@ func (s *subscriptions) subscribeAndWait(ctx context.Context, channels ...string
 			return fmt.Errorf("no node is known for channel %s", c)
 		}
 		if sub.confirmed(c) {
-			s.onConfirmed(c)
+			s.onConfirmed(c, false)
 		}
 		list = append(list, func() error { return sub.await(ctx, confirmed) })
 	}

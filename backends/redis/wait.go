@@ -17,8 +17,9 @@ type localWait struct {
 
 	// Backend.mu guards the fields below. A script that restores the queue entry must not run after
 	// the script that ends the wait. So stopRestoring runs before that script.
-	score          string // the entry's order in the queue, "" = not known
-	restoreStopped bool   // reconciling no longer restores the entry
+	score          string        // the entry's order in the queue, "" = not known
+	restored       chan struct{} // closed when the last script that may restore the entry has run; nil = none
+	restoreStopped bool          // reconciling no longer restores the entry
 }
 
 func waitOf(t *proxy.Ticket) *localWait { return t.Request.Waiter.(*localWait) }
@@ -57,7 +58,10 @@ func (b *Backend) acquireWaiting(ctx context.Context, r simba.AcquireRequest) (s
 	b.mu.Lock()
 	w.score, _ = s.extra.(string)
 	b.mu.Unlock()
-	b.subs.subscribeReleases(r.Mutex)
+	// Any program publishes releases on these channels. onConfirmed reconciles the mutex when the
+	// confirmations come.
+	b.subs.subscribe(simba.MutexChannel(r.Mutex))
+	b.subs.subscribe(contenderGlob)
 	// During an interruption another server may have found this server unreachable, and removed the
 	// queue entry. Then the mutex is reconciled at once.
 	next := time.Now()
@@ -96,20 +100,15 @@ func (b *Backend) forget(t *proxy.Ticket, acquired bool) {
 }
 
 // stopRestoring stops reconciliations from restoring a ticket's queue entry, and waits for a
-// running one.
-func (b *Backend) stopRestoring(ctx context.Context, t *proxy.Ticket) error {
+// running one, which takes Options.Timeout at most.
+func (b *Backend) stopRestoring(t *proxy.Ticket) {
+	w := waitOf(t)
 	b.mu.Lock()
-	waitOf(t).restoreStopped = true
-	running := b.restoring[t.Request.Mutex]
+	w.restoreStopped = true
+	restored := w.restored
 	b.mu.Unlock()
-	if running == nil {
-		return nil
-	}
-	select {
-	case <-running:
-		return nil
-	case <-ctx.Done():
-		return b.requestError(ctx.Err())
+	if restored != nil {
+		<-restored
 	}
 }
 

@@ -15,11 +15,7 @@ type waitEnder struct{ *Backend }
 // Granted implements proxy.WaitEnder.
 func (b waitEnder) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error) {
 	r := t.Request
-	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
-	defer cancel()
-	if err := b.endEntry(ctx, t); err != nil {
-		return simba.Outcome{}, err
-	}
+	b.stopRestoring(t)
 	passed := time.Since(g.Since)
 	// Redis rounds the start of a lease down to a millisecond, so the last millisecond is in doubt.
 	if !g.Confirm && g.Ticket == waitOf(t).ticket && wholeMillis(r.TTL+r.Transition-passed) > 0 {
@@ -28,9 +24,8 @@ func (b waitEnder) Granted(t *proxy.Ticket, g proxy.Grant) (simba.Outcome, error
 			TTL: wholeMillis(r.TTL - passed), Transition: wholeMillis(r.TTL + r.Transition - passed),
 		}, nil
 	}
-	s, err := b.ask(ctx, r.Mutex, confirmScript, r.Contender, tokenText(g.Token), waitOf(t).ticket, "acknowledged")
+	s, err := b.runLast(t, confirmScript, tokenText(g.Token), waitOf(t).ticket, "acknowledged")
 	if err != nil {
-		b.orphanTicket(t)
 		return simba.Outcome{}, err
 	}
 	if s.status == "confirmed" { // the granted tenure, or a later one of the same ticket
@@ -83,22 +78,10 @@ func (b waitEnder) HandOff(t *proxy.Ticket, _ proxy.Grant) error {
 func (b waitEnder) runLast(t *proxy.Ticket, s *script, args ...any) (*reply, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
 	defer cancel()
-	if err := b.endEntry(ctx, t); err != nil {
-		return nil, err
-	}
+	b.stopRestoring(t)
 	st, err := b.ask(ctx, t.Request.Mutex, s, append([]any{t.Request.Contender}, args...)...)
 	if err != nil {
 		b.orphanTicket(t)
 	}
 	return st, err
-}
-
-// endEntry stops reconciliations from restoring the entry of a ticket in the queue. On an error the
-// ticket becomes an orphan.
-func (b waitEnder) endEntry(ctx context.Context, t *proxy.Ticket) error {
-	err := b.stopRestoring(ctx, t)
-	if err != nil {
-		b.orphanTicket(t)
-	}
-	return err
 }

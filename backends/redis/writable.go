@@ -67,8 +67,6 @@ func (u *upstream) eval(ctx context.Context, node *redis.Client, script string, 
 	return cmd
 }
 
-var errNoSlot = errors.New("redis: the node no longer has any slot of the cluster")
-
 // writeCheckKey returns a key in one of the node's slots. The write check changes nothing there,
 // even if the key exists.
 func (u *upstream) writeCheckKey(ctx context.Context, node *redis.Client) (string, error) {
@@ -82,5 +80,5 @@ func (u *upstream) writeCheckKey(ctx context.Context, node *redis.Client) (strin
 			return key, nil
 		}
 	}
-	return "", errNoSlot
+	return "", errors.New("redis: the node no longer has any slot of the cluster")
 }
