@@ -28,14 +28,18 @@ const (
 	maxIdle = 3 * time.Minute
 )
 
-// lockWait is how long a statement waits for a locked row. The database counts whole seconds.
-const lockWait = time.Second
+// lockWait is how long a statement waits for a locked row, and tableWait how long it waits for a
+// locked table, twice at most: when it begins and when it commits. The database counts whole seconds.
+const (
+	lockWait  = time.Second
+	tableWait = 2 * time.Second
+)
 
 // settings are the session settings that the engine needs. A new connection runs them after the
 // settings of the DSN, which they override.
 // The server must not truncate values, and quoting must be what the driver assumes. READ WRITE is needed
 // because a server that accepts writes may still make new sessions read-only by default.
-const settings = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1, innodb_lock_wait_timeout = 1;" +
+const settings = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION', time_zone = '+00:00', autocommit = 1, innodb_lock_wait_timeout = 1, lock_wait_timeout = 2;" +
 	" SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE"
 
 // fileParameter matches a parameter that the driver does not know. Its path may have slashes, which

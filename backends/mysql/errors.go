@@ -113,12 +113,10 @@ func (e endpoint) fault(err error) error {
 		if slices.ContainsFunc(driverRefusals, func(refusal error) bool { return errors.Is(err, refusal) }) {
 			return faultf("the database at %s does not accept the DSN: %s", e.addr, proxy.OneLine(err))
 		}
-	case 1045, 1698: // access denied
-		return faultf("the database at %s refuses user %q: check user and password in the DSN", e.addr, e.user)
 	case 1040, 1203, 1226: // too many connections: of the server, of the user
 		return faultf("the database at %s refuses new connections (%s): raise max_connections or max_user_connections", e.addr, proxy.OneLine(err))
-	case 1129, 1130, 1251, 1524, 1820, 1862, 3118, 4151: // blocked host, unknown plugin, expired password, locked account
-		return faultf("the database at %s refuses user %q: %s", e.addr, e.user, proxy.OneLine(err))
+	case 1045, 1698, 1129, 1130, 1251, 1524, 1820, 1862, 3118, 4151: // wrong password, blocked host, unknown plugin, locked account
+		return faultf("the database at %s refuses user %q (%s): check user and password in the DSN", e.addr, e.user, proxy.OneLine(err))
 	case 1044: // no right to the database
 		return faultf("user %q has no privilege on database %q at %s: GRANT SELECT, INSERT, UPDATE ON it", e.user, e.database, e.addr)
 	case 1049: // unknown database

@@ -3,7 +3,6 @@ package mysql
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	_ "embed"
 	"fmt"
 )
@@ -21,6 +20,8 @@ const addToken = "ALTER TABLE simba_mutex ADD COLUMN fencing_token BIGINT UNSIGN
 // migrate creates the table if it is missing, and adds a missing fencing_token.
 //
 // The time limit does not apply to adding the column, since the database may copy the table for it.
+// Other clients' statements wait behind it, so it waits only briefly for transactions that use the
+// table: see tableWait.
 func migrate(ctx context.Context, db *sql.DB, o Options) error {
 	limited, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
@@ -34,31 +35,12 @@ func migrate(ctx context.Context, db *sql.DB, o Options) error {
 		return err
 	}
 	o.Logger.Info("adding the column fencing_token to the table simba_mutex")
-	err = addColumn(ctx, db)
+	_, err = db.ExecContext(ctx, addToken)
 	switch {
 	case errorNumber(err) == errDuplicateColumn: // another server has just added it
 		return nil
 	case isConflict(err):
 		return fmt.Errorf("add the column fencing_token: a transaction uses the table simba_mutex; start again when it has ended: %w", err)
-	}
-	return err
-}
-
-// addColumn adds fencing_token. Other clients' statements wait behind it, so its connection waits
-// only briefly for transactions that use the table.
-func addColumn(ctx context.Context, db *sql.DB) error {
-	conn, err := db.Conn(ctx)
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	defer func() {
-		// ErrBadConn closes the connection, so that no other request gets its settings.
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn })
-	}()
-	_, err = conn.ExecContext(ctx, "SET SESSION lock_wait_timeout = 2")
-	if err == nil {
-		_, err = conn.ExecContext(ctx, addToken)
 	}
 	return err
 }

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -162,12 +161,8 @@ func supported(version string) bool {
 	if maria {
 		version = strings.TrimPrefix(version, "5.5.5-") // MariaDB adds it for old replicas
 	}
-	number := strings.FieldsFunc(version, func(r rune) bool { return r < '0' || r > '9' })
-	if len(number) < 2 {
-		return false
-	}
-	major, _ := strconv.Atoi(number[0])
-	minor, _ := strconv.Atoi(number[1])
+	var major, minor int
+	_, _ = fmt.Sscanf(version, "%d.%d", &major, &minor) // they stay 0 if the version has another form
 	if maria {
 		return major > 10 || major == 10 && minor >= 3
 	}

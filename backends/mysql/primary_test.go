@@ -114,7 +114,7 @@ func TestReadOnlyBypassIsWarnedOf(t *testing.T) {
 		t.Errorf("Open warns of a user who may not write to a read_only server:\n%s", log)
 	}
 	root, log := warnings("root@tcp(" + p.Link().Addr() + ")/simba")
-	if !strings.Contains(log, "may write to a server that is read_only (ALL PRIVILEGES)") {
+	if !strings.Contains(log, "may write to a server that is read_only (") {
 		t.Errorf("the warning of the rights of root is missing:\n%s", log)
 	}
 	db := direct(t, p.Primary(), "")

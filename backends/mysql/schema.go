@@ -41,18 +41,19 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 	}
 	rows, err := query(ctx, db, `SELECT column_name, data_type, column_type,
 		COALESCE(character_maximum_length, 0), COALESCE(character_set_name, ''), column_key,
-		CONCAT(is_nullable, ' ', COALESCE(column_default, ''))
+		CONCAT(is_nullable, ' ', COALESCE(column_default, '')),
+		COALESCE((SELECT engine FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = 'simba_mutex'), '')
 		FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = 'simba_mutex'`)
 	if err != nil {
 		return t, err
 	}
 	defer rows.Close()
 	columns := make(map[string]column)
-	keys := 0
+	keys, engine := 0, ""
 	for rows.Next() {
 		var name string
 		var c column
-		if err := rows.Scan(&name, &c.kind, &c.whole, &c.length, &c.charset, &c.key, &c.initial); err != nil {
+		if err := rows.Scan(&name, &c.kind, &c.whole, &c.length, &c.charset, &c.key, &c.initial, &engine); err != nil {
 			return t, err
 		}
 		columns[strings.ToLower(name)] = c
@@ -90,12 +91,6 @@ func checkTable(ctx context.Context, db *sql.DB) (t table, err error) {
 	}
 	if t.mutex.key != "PRI" || keys != 1 {
 		return t, faultf("table simba_mutex: column mutex is not its primary key")
-	}
-	var engine string
-	err = queryRow(ctx, db, []any{&engine}, `SELECT COALESCE(engine, '') FROM information_schema.tables
-		WHERE table_schema = DATABASE() AND table_name = 'simba_mutex'`)
-	if err != nil {
-		return t, err
 	}
 	if !strings.EqualFold(engine, "InnoDB") {
 		return t, faultf("table simba_mutex uses engine %s: run ALTER TABLE simba_mutex ENGINE = InnoDB", engine)

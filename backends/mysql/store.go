@@ -173,17 +173,14 @@ const clockError = 50
 
 // deadline returns the end of a context on the database's clock.
 func (s *store) deadline(ctx context.Context) int64 {
-	end, ok := ctx.Deadline()
-	if !ok {
-		panic("mysql: a step without a deadline")
-	}
+	end, _ := ctx.Deadline()
 	return s.clock.Latest(end)
 }
 
-// Horizon implements proxy.Store. A statement that began before its deadline may wait for a row,
-// and the database checks once a second whether the wait has been too long.
+// Horizon implements proxy.Store. A statement that began before its deadline may wait for the table
+// and for a row, and the database checks once a second whether the wait has been too long.
 func (s *store) Horizon(t time.Time) int64 {
-	return s.clock.Latest(t) + int64(2*lockWait/time.Millisecond) + 500
+	return s.clock.Latest(t) + (2*tableWait + 2*lockWait).Milliseconds() + 500
 }
 
 // exec runs a statement. It returns LAST_INSERT_ID, and whether the statement matched its row.
