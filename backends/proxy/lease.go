@@ -2,7 +2,6 @@ package proxy
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -121,8 +120,8 @@ func (e *Engine) Break(ctx context.Context, mutex, reason string) (broken bool, 
 func (e *Engine) end(ctx context.Context, m *mutexState, want From, kind simba.EventKind, reason string) (ended bool, err error) {
 	from := want
 	e.mu.Lock()
-	if m.seen.Live && m.seen.Owner == want.Owner && from.Token == 0 && from.Mark == 0 {
-		from.Token = m.seen.Token
+	if m.seen.Live && (want.Owner == "" || want.Owner == m.seen.Owner) && from.Token == 0 && from.Mark == 0 {
+		from.Owner, from.Token = m.seen.Owner, m.seen.Token
 	}
 	e.mu.Unlock()
 	for range attempts {
@@ -174,7 +173,7 @@ func (e *Engine) Check(ctx context.Context, mutex string, token uint64) (bool, s
 func (e *Engine) inspect(ctx context.Context, mutex string) (m *mutexState, s State, err error) {
 	err = e.withState(ctx, mutex, "", func(ctx context.Context, state *mutexState) (err error) {
 		m = state
-		if s, err = e.readUnsettled(ctx, mutex); err == nil && s.Owner != "" && !s.Live {
+		if s, err = e.store.Read(ctx, mutex, false); err == nil && s.Owner != "" && !s.Live {
 			if err = m.lock.lock(ctx, false); err == nil {
 				s, err = e.refresh(ctx, m)
 				m.lock.unlock()
@@ -201,26 +200,12 @@ func (e *Engine) settle(ctx context.Context, m *mutexState, was State) (s State,
 // read reads a mutex. The caller holds m.lock.
 func (e *Engine) read(ctx context.Context, m *mutexState, settled bool) (s State, err error) {
 	if !settled {
-		return e.readUnsettled(ctx, m.mutex)
+		return e.store.Read(ctx, m.mutex, false)
 	}
 	err = e.step(ctx, m, func() (err error) {
 		s, err = e.store.Read(ctx, m.mutex, true)
 		return err
 	})
-	return s, err
-}
-
-// maxReads is how often a read is sent while connections break.
-const maxReads = 3
-
-// readUnsettled is Store.Read, which it repeats if the connection may have broken.
-func (e *Engine) readUnsettled(ctx context.Context, mutex string) (s State, err error) {
-	for range maxReads {
-		s, err = e.store.Read(ctx, mutex, false)
-		if err == nil || isNotDone(err) || isRefusal(err) || errors.As(err, new(*simba.NameError)) || ctx.Err() != nil {
-			break
-		}
-	}
 	return s, err
 }
 
