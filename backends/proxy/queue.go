@@ -171,26 +171,22 @@ func (e *Engine) reservationLeft(m *mutexState) time.Duration {
 // notify sends a polling waiter the released notice, and reports whether the mutex is now reserved
 // for it.
 func (e *Engine) notify(m *mutexState, w *entry, revision uint64) (reserved bool) {
-	window := e.HandoffWindow()
 	e.mu.Lock()
 	w.notifiedAt = revision + 1
-	if window > 0 {
-		m.reserved, m.reservedUntil = w, time.Now().Add(window)
-		if w.expiresAt.Before(m.reservedUntil) {
-			w.expiresAt = m.reservedUntil
-		}
-	}
 	last := m.lastOwner
 	e.mu.Unlock()
-	if e.Notices.Publish(simba.ContenderChannel(m.mutex, w.contender), simba.OfferNotice(last, w.contender)) > 0 {
-		return window > 0
-	}
+	received := e.Notices.Publish(simba.ContenderChannel(m.mutex, w.contender), simba.OfferNotice(last, w.contender))
+	window := e.HandoffWindow()
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if m.reserved == w {
-		m.reserved = nil
+	if received == 0 || window == 0 || m.index[w.contender] != w {
+		return false
 	}
-	return false
+	m.reserved, m.reservedUntil = w, time.Now().Add(window)
+	if w.expiresAt.Before(m.reservedUntil) {
+		w.expiresAt = m.reservedUntil
+	}
+	return true
 }
 
 // Queue implements simba.Backend. It lists the waiters of this server.

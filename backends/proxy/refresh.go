@@ -192,20 +192,15 @@ func (e *Engine) digest(ctx context.Context, m *mutexState, s State, sent time.T
 	return s, nil
 }
 
-// handOffIfFree hands off a free mutex, or announces it as free if there is no next waiter. The
-// caller holds m.lock.
+// handOffIfFree hands off a free mutex, or announces it as free if there is no next waiter. If the
+// mutex has changed since it was read, the timer reads it again. The caller holds m.lock.
 func (e *Engine) handOffIfFree(ctx context.Context, m *mutexState, s State) error {
-	for range attempts {
-		if s.Live || e.reservationLeft(m) > 0 {
-			return nil
-		}
-		_, done, err := e.handOff(ctx, m, handoff{from: From{Revision: s.Revision}})
-		if err != nil || done {
-			return err
-		}
-		if s, err = e.refresh(ctx, m); err != nil {
-			return err
-		}
+	if s.Live || e.reservationLeft(m) > 0 {
+		return nil
 	}
-	return errKeepsChanging
+	_, done, err := e.handOff(ctx, m, handoff{from: From{Revision: s.Revision}})
+	if err == nil && !done {
+		e.changed(m.mutex)
+	}
+	return err
 }
