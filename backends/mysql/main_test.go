@@ -91,7 +91,7 @@ func serverWithSeedTable(t testing.TB) *stores.Server {
 }
 
 // checkAgain makes the engine check the store soon.
-func checkAgain(b *Backend) { b.store.hooks.Load().Connected() }
+func checkAgain(b *Backend) { b.store.hooks.Connected() }
 
 // unavailable returns an error of the store as the engine does.
 func unavailable(err error) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -43,41 +42,22 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		return nil, err
 	}
 	cfg := source.Last()
-	s := &store{endpoint: endpoint{cfg.User, cfg.Addr, cfg.DBName}, clock: proxy.NewClock()}
-	s.db, err = openPool(source, func() {
-		if h := s.hooks.Load(); h != nil {
-			h.Connected()
-		}
-	})
-	if err != nil {
+	s := &store{options: o, endpoint: endpoint{cfg.User, cfg.Addr, cfg.DBName}, clock: proxy.NewClock()}
+	if s.db, err = openPool(source, func() { s.hooks.Connected() }); err != nil {
 		return nil, err
 	}
-	if o.Migrate {
-		err = migrate(ctx, s.db, o)
-	}
-	b := &Backend{store: s, source: source}
-	if err == nil {
-		b.Engine, err = proxy.Open(ctx, o.Options, s)
-	}
+	e, err := proxy.Open(ctx, o.Options, s)
 	if err != nil {
-		_ = s.db.Close()
 		return nil, s.endpoint.explain(err)
 	}
-	return b, nil
+	return &Backend{Engine: e, store: s, source: source}, nil
 }
 
 // Check implements proxy.Store. It checks the server, and then the table. A read-only server is an
 // error and no fault, since a failover may follow. Requests fail there anyway, even if the user may
 // write (see query).
-func (s *store) Check(ctx context.Context) (faults []proxy.Fault, err error) {
-	faults, err = checkServer(ctx, s.db, s.endpoint)
-	// A server with a refused setting may refuse the check of the table too.
-	if err == nil && !slices.ContainsFunc(faults, func(f proxy.Fault) bool { return f.Refused }) {
-		var t table
-		if t, err = checkTable(ctx, s.db); err == nil {
-			s.table.Store(&t)
-		}
-	}
+func (s *store) Check(ctx context.Context) ([]proxy.Fault, error) {
+	faults, err := s.check(ctx)
 	// Other errors do not concern the table. For example, the server refuses the login.
 	if f := s.endpoint.fault(err); f != nil && strings.Contains(f.Error(), "simba_mutex") {
 		return append(faults, proxy.Refused("simba_mutex", "%v", f)...), nil
@@ -85,8 +65,10 @@ func (s *store) Check(ctx context.Context) (faults []proxy.Fault, err error) {
 	return faults, err
 }
 
-// checkServer checks the database server and its settings.
-func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (faults []proxy.Fault, err error) {
+// check checks the database server, its settings and the table. If it refuses a setting, it ends, since
+// the server may refuse the check of the table too.
+func (s *store) check(ctx context.Context) (faults []proxy.Fault, err error) {
+	db := s.db
 	warn := func(setting, text string) { faults = append(faults, proxy.Fault{Setting: setting, Text: text}) }
 	var version string
 	if err := queryRow(ctx, db, []any{&version}, "SELECT VERSION()"); err != nil {
@@ -106,9 +88,9 @@ func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (faults []proxy.F
 	}
 	switch {
 	case on("wsrep_on") && on("wsrep_dirty_reads"):
-		faults = proxy.Refused("wsrep_dirty_reads", "the server answers reads while it is cut off from its cluster: set wsrep_dirty_reads to OFF")
+		return proxy.Refused("wsrep_dirty_reads", "the server answers reads while it is cut off from its cluster: set wsrep_dirty_reads to OFF"), nil
 	case on("log_bin") && strings.EqualFold(settings["binlog_format"], "STATEMENT"):
-		faults = proxy.Refused("binlog_format", "%v", errStatements)
+		return proxy.Refused("binlog_format", "%v", errStatements), nil
 	}
 	if v := settings["innodb_flush_log_at_trx_commit"]; v != "" && v != "1" {
 		warn("innodb_flush_log_at_trx_commit", "innodb_flush_log_at_trx_commit is "+v+", not 1: a crash of the database's machine can undo acknowledged grants")
@@ -132,9 +114,13 @@ func checkServer(ctx context.Context, db *sql.DB, ep endpoint) (faults []proxy.F
 	}
 	if privilege != "" {
 		warn("user", fmt.Sprintf("user %q may write to a server that is read_only (%s): after a failover, the old primary can still grant; "+
-			"give simba-resp a user with SELECT, INSERT, UPDATE on simba_mutex only", ep.user, privilege))
+			"give simba-resp a user with SELECT, INSERT, UPDATE on simba_mutex only", s.endpoint.user, privilege))
 	}
-	return faults, nil
+	t, err := checkTable(ctx, db)
+	if err == nil {
+		s.table.Store(&t)
+	}
+	return faults, err
 }
 
 // variables returns global variables of the server, without those that the server does not have.

@@ -121,7 +121,7 @@ func TestUnreadableSettingFailsOpen(t *testing.T) {
 	noError(t, err)
 	db := sql.OpenDB(unreadable{c})
 	defer db.Close()
-	if _, err := checkServer(t.Context(), db, endpoint{}); err == nil || !strings.Contains(err.Error(), "cannot read variables") {
-		t.Errorf("checkServer: %v; want the error \"cannot read variables\"", err)
+	if _, err := (&store{db: db}).check(t.Context()); err == nil || !strings.Contains(err.Error(), "cannot read variables") {
+		t.Errorf("check: %v; want the error \"cannot read variables\"", err)
 	}
 }

@@ -15,20 +15,18 @@ import (
 // store implements proxy.Store. Each step that changes a row is one statement, which commits by
 // itself. Statements that read also check that the database accepts writes (see query).
 type store struct {
+	options  Options
 	db       *sql.DB
 	endpoint endpoint
 	clock    *proxy.Clock
 	tenures  tenures
 	table    atomic.Pointer[table] // as of the last check
-	hooks    atomic.Pointer[proxy.Hooks]
+	hooks    proxy.Hooks
 
 	reconnecting sync.Mutex // held while the idle connections are replaced
 }
 
 var _ proxy.Store = (*store)(nil)
-
-// Start implements proxy.Store.
-func (s *store) Start(h proxy.Hooks) { s.hooks.Store(&h) }
 
 // Close implements proxy.Store.
 func (s *store) Close() error { return s.db.Close() }
@@ -130,15 +128,13 @@ func (s *store) Renew(ctx context.Context, mutex string, l *proxy.Lease) (bool, 
 // Pass implements proxy.Store. The Mark of a tenure is the start of its lease, computed from the
 // estimate of the database's clock.
 func (s *store) Pass(ctx context.Context, mutex string, from proxy.From, to *proxy.Lease) (version uint64, ok bool, err error) {
-	for try := 1; ; try++ {
-		version, ok, err = s.pass(ctx, mutex, from, to)
-		if ok || err != nil || !from.Free() || from.Revision > 0 || try > 1 {
-			return version, ok, s.fail(err)
-		}
-		if fresh, err := s.insert(ctx, mutex); err != nil || !fresh {
-			return 0, false, s.fail(err)
-		}
+	if from.Free() && from.Revision == 0 { // there may be no row
+		_, err = s.insert(ctx, mutex)
 	}
+	if err == nil {
+		version, ok, err = s.pass(ctx, mutex, from, to)
+	}
+	return version, ok, s.fail(err)
 }
 
 func (s *store) pass(ctx context.Context, mutex string, from proxy.From, to *proxy.Lease) (version uint64, ok bool, err error) {

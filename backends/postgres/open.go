@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	_ "embed"
-	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +34,7 @@ func (b *Backend) CertificatesExpire() map[string]time.Time { return b.source.Ge
 // warning for each setting that weakens the engine's guarantees.
 func Open(ctx context.Context, o Options) (*Backend, error) {
 	o.SetDefaults(name)
-	s := &store{timeout: o.Timeout, clock: proxy.NewClock()}
+	s := &store{timeout: o.Timeout, migrate: o.Migrate, clock: proxy.NewClock()}
 	validate := func(ctx context.Context, c *pgconn.PgConn) error {
 		rows, err := run(ctx, c, "SELECT "+node)
 		if err == nil {
@@ -52,56 +51,27 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 		return nil, err
 	}
 	s.watch = newWatch(listen, o.Logger)
-	s.pool, err = openPool(source, func() {
-		if h := s.hooks.Load(); h != nil {
-			h.Connected()
-		}
-	})
-	if err != nil {
+	if s.pool, err = openPool(source, func() { s.hooks.Connected() }); err != nil {
 		return nil, err
 	}
-	if o.Migrate {
-		err = s.migrate(ctx)
-	}
-	b := &Backend{store: s, source: source}
-	if err == nil {
-		b.Engine, err = proxy.Open(ctx, o.Options, s)
-	}
+	e, err := proxy.Open(ctx, o.Options, s)
 	if err != nil {
-		_ = s.Close()
 		return nil, explain(err)
 	}
-	return b, nil
-}
-
-// migrate creates the table and the sequence, unless both exist: a role that must not create them may
-// still start.
-func (s *store) migrate(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, s.timeout)
-	defer cancel()
-	missing, err := s.exec(ctx, "SELECT to_regclass('simba_mutex') IS NULL OR to_regclass('simba_token') IS NULL")
-	if err == nil && string(missing[0][0]) == "t" {
-		_, err = s.exec(ctx, Schema)
-	}
-	return err
+	return &Backend{Engine: e, store: s, source: source}, nil
 }
 
 // Check implements proxy.Store. A node that refuses writes is an error and no fault, since a failover
 // may follow.
-func (s *store) Check(ctx context.Context) (faults []proxy.Fault, err error) {
-	faults, err = s.checkServer(ctx)
-	if err == nil && !slices.ContainsFunc(faults, func(f proxy.Fault) bool { return f.Refused }) {
-		var found []proxy.Fault
-		found, err = s.checkTable(ctx)
-		faults = append(faults, found...)
-	}
+func (s *store) Check(ctx context.Context) ([]proxy.Fault, error) {
+	faults, err := s.checkServer(ctx)
 	if f := fault(err); f != nil {
 		return append(faults, proxy.Refused("role", "%v", f)...), nil
 	}
 	return faults, err
 }
 
-// checkServer checks the version and the settings of the server.
+// checkServer checks the version and the settings of the server, and then the table.
 func (s *store) checkServer(ctx context.Context) (faults []proxy.Fault, err error) {
 	rows, err := s.exec(ctx, "SELECT "+node+", current_setting('server_version_num'), current_setting('server_version'),"+
 		" current_setting('server_encoding'), current_setting('fsync'), current_setting('full_page_writes')")
@@ -123,7 +93,8 @@ func (s *store) checkServer(ctx context.Context) (faults []proxy.Fault, err erro
 			faults = append(faults, proxy.Fault{Setting: setting, Text: setting + " is off: a crash of the database's machine can undo acknowledged grants, or destroy the table"})
 		}
 	}
-	return faults, nil
+	found, err := s.checkTable(ctx)
+	return append(faults, found...), err
 }
 
 // checkTable checks the table, the sequence and the role's rights to them.

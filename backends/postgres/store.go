@@ -24,8 +24,9 @@ import (
 type store struct {
 	pool    *pgxpool.Pool
 	timeout time.Duration
+	migrate bool // run Schema at the start
 	clock   *proxy.Clock
-	hooks   atomic.Pointer[proxy.Hooks]
+	hooks   proxy.Hooks
 	watch   watch
 	// timeline is the highest timeline that this server has seen; 0 = none.
 	timeline atomic.Uint32
@@ -148,10 +149,7 @@ func (s *store) step(ctx context.Context, mutex string, c change) (before row, a
 // The settings apply to this transaction only, since a pooler may give the session to others. A
 // transaction that changes nothing need not wait for the disk.
 func (s *store) send(ctx context.Context, mutex string, c change, insert bool) (before row, after *changed, err error) {
-	end, ok := ctx.Deadline()
-	if !ok {
-		panic("postgres: a step without a deadline")
-	}
+	end, _ := ctx.Deadline()
 	sent := time.Now()
 	wait := max(10*time.Millisecond, min(lockWait, end.Sub(sent)-50*time.Millisecond))
 	name, add := quote(mutex), ""
@@ -327,10 +325,23 @@ func (s *store) Horizon(t time.Time) int64 { return s.clock.Latest(t) + 1000 }
 // CheckNames implements proxy.Store. The table holds all names.
 func (s *store) CheckNames(_, _ string) error { return nil }
 
-// Start implements proxy.Store.
-func (s *store) Start(h proxy.Hooks) {
-	s.hooks.Store(&h)
+// Start implements proxy.Store. It may create the table and the sequence, unless both exist: a role
+// that must not create them may still start.
+func (s *store) Start(ctx context.Context, h proxy.Hooks) error {
+	s.hooks = h
+	if s.migrate {
+		ctx, cancel := context.WithTimeout(ctx, s.timeout)
+		defer cancel()
+		missing, err := s.exec(ctx, "SELECT to_regclass('simba_mutex') IS NULL OR to_regclass('simba_token') IS NULL")
+		if err == nil && string(missing[0][0]) == "t" {
+			_, err = s.exec(ctx, Schema)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	s.watch.start(s)
+	return nil
 }
 
 // Close implements proxy.Store.

@@ -119,16 +119,13 @@ func (s *store) notify(ctx context.Context) {
 		changed := w.changed
 		w.changed = make(map[string]struct{})
 		w.mu.Unlock()
-		var b strings.Builder
-		b.WriteString("SET LOCAL synchronous_commit = off; SELECT pg_notify('" + channel + "', x) FROM unnest(ARRAY[")
-		separator := ""
+		var notices []string
 		for mutex := range changed {
-			b.WriteString(separator + quote(w.id+" "+mutex))
-			separator = ","
+			notices = append(notices, quote(w.id+" "+mutex))
 		}
-		b.WriteString("]) x")
 		short, cancel := context.WithTimeout(ctx, s.timeout)
-		_, err := s.exec(short, b.String())
+		_, err := s.exec(short, "SET LOCAL synchronous_commit = off; "+
+			"SELECT pg_notify('"+channel+"', x) FROM unnest(ARRAY["+strings.Join(notices, ",")+"]) x")
 		cancel()
 		if err != nil && ctx.Err() == nil {
 			w.log.Debug("cannot notify other servers", "mutexes", len(changed), "err", err)
@@ -153,7 +150,7 @@ var (
 // listen calls Hooks.Changed for notices of other servers, until ctx ends. It logs when it begins to
 // hear nothing, and when it hears again.
 func (s *store) listen(ctx context.Context) {
-	hooks, warned := s.hooks.Load(), false
+	hooks, warned := s.hooks, false
 	for failed := 1; ctx.Err() == nil; failed++ {
 		err := s.hear(ctx, func() {
 			if warned {
@@ -188,7 +185,7 @@ func (s *store) listen(ctx context.Context) {
 // It returns when ctx ends, or when it hears nothing any more.
 func (s *store) hear(ctx context.Context, heard func()) error {
 	w := &s.watch
-	hooks, first := s.hooks.Load(), true
+	first := true
 	var at time.Time // of the last notice of its own
 	cfg := w.source.Get().ConnConfig.Config.Copy()
 	cfg.OnNotification = func(_ *pgconn.PgConn, n *pgconn.Notification) {
@@ -198,7 +195,7 @@ func (s *store) hear(ctx context.Context, heard func()) error {
 		w.mu.Unlock()
 		switch {
 		case id != w.id && watched:
-			hooks.Changed(mutex)
+			s.hooks.Changed(mutex)
 		case id == w.id && mutex == "":
 			at = time.Now()
 		}

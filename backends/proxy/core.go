@@ -35,11 +35,8 @@ type Core struct {
 // Counts are figures of a server since its start.
 type Counts struct{ Acquired, Renewed, Released, Expired, Broken, Handoffs atomic.Int64 }
 
-// NewCore returns the core of an engine.
+// NewCore returns the core of an engine. The options must have their defaults.
 func NewCore(o Options, events *history.Log, check func(context.Context) ([]Fault, error), e WaitEnder) *Core {
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 	c := &Core{
 		Log: o.Logger, Notices: o.Notices, Events: events, name: o.Name,
 		Checks:  NewChecks(o.Name, o.Logger, check),

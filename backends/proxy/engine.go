@@ -78,7 +78,7 @@ const (
 var _ simba.Backend = (*Engine)(nil)
 
 // Open checks the store and starts an engine on it. It logs a warning for each setting that weakens
-// the engine's guarantees. After an error, the caller closes the store.
+// the engine's guarantees. After an error it closes the store. The options must have their defaults.
 func Open(ctx context.Context, o Options, s Store) (*Engine, error) {
 	e := &Engine{
 		options: o, store: s,
@@ -97,12 +97,15 @@ func Open(ctx context.Context, o Options, s Store) (*Engine, error) {
 		return s.Check(ctx)
 	}
 	e.Core = NewCore(o, history.NewLog(o.Notices, o.History, true), check, waitEnder{e})
-	s.Start(Hooks{Connected: e.Checks.Again, Changed: e.changed})
-	err := e.Checks.Start(ctx)
+	err := s.Start(ctx, Hooks{Connected: e.Checks.Again, Changed: e.changed})
+	if err == nil {
+		err = e.Checks.Start(ctx)
+	}
 	if err == nil {
 		err = e.within(ctx, o.Timeout, s.Ping)
 	}
 	if err != nil {
+		_ = s.Close() // err says more
 		return nil, err
 	}
 	e.Go(func() { e.Checks.Run(e.Stopping, e.Waiters) })

@@ -272,7 +272,10 @@ func (d *memory) late(step string) {
 	time.Sleep(slow)
 }
 
-func (s *memoryStore) Start(h Hooks) { s.hooks = h }
+func (s *memoryStore) Start(_ context.Context, h Hooks) error {
+	s.hooks = h
+	return nil
+}
 
 func (s *memoryStore) Take(ctx context.Context, mutex string, l *Lease) (how Taking, was State, err error) {
 	want := *l
@@ -404,12 +407,13 @@ const requestTimeout = 3 * time.Second
 func engineOn(t testing.TB, d *memory, set func(*Options)) *Engine {
 	t.Helper()
 	o := Options{
-		Name: "memory", Notices: conformance.NewBroker(), Timeout: requestTimeout,
+		Notices: conformance.NewBroker(), Timeout: requestTimeout,
 		HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
 	}
 	if set != nil {
 		set(&o)
 	}
+	o.SetDefaults("memory")
 	e, err := Open(t.Context(), o, d.store())
 	if err != nil {
 		t.Fatalf("Open: %v; want no error", err)
@@ -432,7 +436,8 @@ func TestEngineConformance(t *testing.T) {
 					return func() { d.set(func() { d.harm = nil }) }
 				},
 				Open: func(t testing.TB, n simba.Notices, timeout time.Duration) conformance.Backend {
-					o := Options{Name: "memory", Notices: n, Timeout: timeout}
+					o := Options{Notices: n, Timeout: timeout}
+					o.SetDefaults("memory")
 					if !announce {
 						o.Poll = 50 * time.Millisecond
 					}

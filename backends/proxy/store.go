@@ -29,8 +29,8 @@ import (
 // A step must prove that it reached the node that decides, such as the writable primary. A node
 // that was demoted or lags behind must return an error, even to a Read.
 type Store interface {
-	// Start is called once, before all other methods.
-	Start(Hooks)
+	// Start is called once, before all other methods. It may create what the store needs.
+	Start(context.Context, Hooks) error
 
 	// Take begins the tenure l if the mutex is free. If l.Owner is the owner, Take renews its lease
 	// instead. It sets the Token, the Revision and the Mark of l, but may leave the Mark 0. For
