@@ -49,20 +49,13 @@ func isReadOnly(err error) bool {
 	return errors.Is(err, errNotPrimary)
 }
 
-// isConflict reports whether a statement failed because of another transaction. Such a statement
-// has done nothing.
-func isConflict(err error) bool {
-	n := errorNumber(err)
-	return n == errLockWait || n == errDeadlock
-}
-
 // fail returns an error of the driver as the error of a step.
 func (s *store) fail(err error) error {
 	if err == nil || errors.As(err, new(*simba.NameError)) || errors.As(err, new(proxy.NotDone)) {
 		return err
 	}
 	switch errorNumber(err) {
-	case errLockWait, errDeadlock:
+	case errLockWait, errDeadlock: // another transaction was in the way
 		return proxy.NotDone{Err: err, Locked: true}
 	case errTableFull, errDiskFull: // no space for a row, or for a longer owner in it
 		return proxy.NotDone{Err: fmt.Errorf("the database has no space for a new mutex or owner: %w", err)}

@@ -42,10 +42,10 @@ func (s *store) Start(ctx context.Context, h proxy.Hooks) error {
 	}
 	s.options.Logger.Info("adding the column fencing_token to the table simba_mutex")
 	_, err = s.db.ExecContext(ctx, addToken)
-	switch {
-	case errorNumber(err) == errDuplicateColumn: // another server has just added it
+	switch errorNumber(err) {
+	case errDuplicateColumn: // another server has just added it
 		return nil
-	case isConflict(err):
+	case errLockWait, errDeadlock:
 		return fmt.Errorf("add the column fencing_token: a transaction uses the table simba_mutex; start again when it has ended: %w", err)
 	}
 	return err

@@ -276,6 +276,12 @@ func (s *store) Ping(ctx context.Context) error {
 	return s.fail(err)
 }
 
+// Watch implements proxy.Store. The store learns of no changes: see proxy.Options.Poll.
+func (s *store) Watch(string) {}
+
+// Unwatch implements proxy.Store.
+func (s *store) Unwatch(string) {}
+
 // CheckNames implements proxy.Store.
 func (s *store) CheckNames(mutex, contender string) error {
 	t := s.table.Load()

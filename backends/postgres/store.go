@@ -20,7 +20,7 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// store implements proxy.Store and proxy.Watcher.
+// store implements proxy.Store.
 type store struct {
 	pool    *pgxpool.Pool
 	timeout time.Duration
@@ -35,10 +35,7 @@ type store struct {
 	resetAt   time.Time // of the pool, last
 }
 
-var _ interface {
-	proxy.Store
-	proxy.Watcher
-} = (*store)(nil)
+var _ proxy.Store = (*store)(nil)
 
 const (
 	// dbClock is the present time of the database in Unix ms. now() would be the start of the

@@ -83,14 +83,14 @@ func (w *watch) close() {
 	w.running.Wait()
 }
 
-// Watch implements proxy.Watcher.
+// Watch implements proxy.Store.
 func (s *store) Watch(mutex string) {
 	s.watch.mu.Lock()
 	defer s.watch.mu.Unlock()
 	s.watch.watched[mutex] = struct{}{}
 }
 
-// Unwatch implements proxy.Watcher.
+// Unwatch implements proxy.Store.
 func (s *store) Unwatch(mutex string) {
 	s.watch.mu.Lock()
 	defer s.watch.mu.Unlock()

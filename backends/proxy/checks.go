@@ -28,13 +28,6 @@ type Fault struct {
 	Refused bool   // no tenure may begin; otherwise the engine only warns
 }
 
-func (f Fault) String() string {
-	if f.Refused {
-		return f.Text + "; until then no new tenure begins"
-	}
-	return f.Text
-}
-
 func (f Fault) Error() string { return f.Text }
 
 // Refused returns a refused Fault.
@@ -59,7 +52,11 @@ func count(err error) bool { return err == nil || errors.As(err, new(Incomplete)
 // Texts returns the faults as texts for an operator.
 func Texts(faults []Fault) (texts []string) {
 	for _, f := range faults {
-		texts = append(texts, f.String())
+		text := f.Text
+		if f.Refused {
+			text += "; until then no new tenure begins"
+		}
+		texts = append(texts, text)
 	}
 	return texts
 }

@@ -20,7 +20,6 @@ type Engine struct {
 
 	options Options
 	store   Store
-	watcher Watcher // the store, if it is one
 
 	refreshSlots chan struct{} // bounds concurrent background refreshes
 	lockedSlots  chan struct{} // bounds concurrent steps of locked mutexes
@@ -78,8 +77,9 @@ const (
 var _ simba.Backend = (*Engine)(nil)
 
 // Open checks the store and starts an engine on it. It logs a warning for each setting that weakens
-// the engine's guarantees. After an error it closes the store. The options must have their defaults.
+// the engine's guarantees. After an error it closes the store.
 func Open(ctx context.Context, o Options, s Store) (*Engine, error) {
+	o.SetDefaults(o.Name)
 	e := &Engine{
 		options: o, store: s,
 		refreshSlots: make(chan struct{}, maxRefreshes),
@@ -90,7 +90,6 @@ func Open(ctx context.Context, o Options, s Store) (*Engine, error) {
 		patterns:     make(map[string]struct{}),
 		tableLock:    newPriorityLock(),
 	}
-	e.watcher, _ = s.(Watcher)
 	check := func(ctx context.Context) ([]Fault, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 		defer cancel()

@@ -60,23 +60,15 @@ func (d *memory) store() Store {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.stores = append(d.stores, s)
-	if d.announce {
-		return struct {
-			*memoryStore
-			Watcher
-		}{s, watching{s}}
-	}
 	return s
 }
 
-type watching struct{ s *memoryStore }
-
-func (w watching) Watch(mutex string)   { w.set(mutex, true) }
-func (w watching) Unwatch(mutex string) { w.set(mutex, false) }
-func (w watching) set(mutex string, on bool) {
-	w.s.mu.Lock()
-	defer w.s.mu.Unlock()
-	w.s.watched[mutex] = on
+func (s *memoryStore) Watch(mutex string)   { s.setWatched(mutex, true) }
+func (s *memoryStore) Unwatch(mutex string) { s.setWatched(mutex, false) }
+func (s *memoryStore) setWatched(mutex string, on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watched[mutex] = on
 }
 
 var (
@@ -407,13 +399,12 @@ const requestTimeout = 3 * time.Second
 func engineOn(t testing.TB, d *memory, set func(*Options)) *Engine {
 	t.Helper()
 	o := Options{
-		Notices: conformance.NewBroker(), Timeout: requestTimeout,
+		Name: "memory", Notices: conformance.NewBroker(), Timeout: requestTimeout,
 		HandoffWindow: time.Second, QueueGrace: 5 * time.Second,
 	}
 	if set != nil {
 		set(&o)
 	}
-	o.SetDefaults("memory")
 	e, err := Open(t.Context(), o, d.store())
 	if err != nil {
 		t.Fatalf("Open: %v; want no error", err)
@@ -436,8 +427,7 @@ func TestEngineConformance(t *testing.T) {
 					return func() { d.set(func() { d.harm = nil }) }
 				},
 				Open: func(t testing.TB, n simba.Notices, timeout time.Duration) conformance.Backend {
-					o := Options{Notices: n, Timeout: timeout}
-					o.SetDefaults("memory")
+					o := Options{Name: "memory", Notices: n, Timeout: timeout}
 					if !announce {
 						o.Poll = 50 * time.Millisecond
 					}

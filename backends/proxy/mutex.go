@@ -44,7 +44,7 @@ func (m *mutexState) leaseEnd() (end time.Time) {
 	return end
 }
 
-// ref returns the state of a mutex and keeps it until unref. A Watcher watches the mutex meanwhile.
+// ref returns the state of a mutex and keeps it until unref. The store watches the mutex meanwhile.
 // Since the caller reads the mutex afterwards, it misses no change.
 func (e *Engine) ref(mutex string) *mutexState {
 	e.mu.Lock()
@@ -55,9 +55,7 @@ func (e *Engine) ref(mutex string) *mutexState {
 		m.seen, m.known = e.announcedLocked(mutex)
 		m.timer = time.AfterFunc(e.options.Timeout, func() { e.runDue(m) })
 		e.mutexes[mutex] = m
-		if e.watcher != nil {
-			e.watcher.Watch(mutex)
-		}
+		e.store.Watch(mutex)
 	}
 	m.refs++
 	return m
@@ -78,9 +76,7 @@ func (e *Engine) unrefLocked(m *mutexState) {
 	}
 	m.timer.Stop()
 	delete(e.mutexes, m.mutex)
-	if e.watcher != nil {
-		e.watcher.Unwatch(m.mutex)
-	}
+	e.store.Unwatch(m.mutex)
 }
 
 // changed implements Hooks.Changed.

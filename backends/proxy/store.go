@@ -69,6 +69,11 @@ type Store interface {
 	// CheckNames returns a *simba.NameError for names that the store cannot hold. It does no I/O.
 	// An empty contender is fine.
 	CheckNames(mutex, contender string) error
+	// Watch and Unwatch do not block, and call no hook. Between them, a store that learns of changes
+	// by other servers and programs calls Hooks.Changed for those of the mutex. A lost notice costs
+	// time, because the Engine reads the mutex at the end of the lease anyway.
+	Watch(mutex string)
+	Unwatch(mutex string)
 	// Ping asks whether the store answers and accepts changes. The Engine calls it every 10 s, and
 	// more often while the store is away.
 	Ping(ctx context.Context) error
@@ -76,17 +81,6 @@ type Store interface {
 	Check(ctx context.Context) ([]Fault, error)
 	// Close closes all connections. The Engine calls it when no other method runs.
 	Close() error
-}
-
-// Watcher is a Store that learns of changes by other servers and programs. Between Watch and
-// Unwatch it calls Hooks.Changed for such changes of the mutex. The Engine then needs no polling.
-//
-// Watch and Unwatch do not block, and call no hook.
-//
-// A lost notice costs time, because the Engine reads the mutex at the end of the lease anyway.
-type Watcher interface {
-	Watch(mutex string)
-	Unwatch(mutex string)
 }
 
 // Hooks are functions of an Engine that its Store calls. They do not block, and may be called from

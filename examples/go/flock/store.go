@@ -197,7 +197,13 @@ func (s *Store) CheckNames(_, _ string) error { return nil }
 func (s *Store) Check(context.Context) ([]proxy.Fault, error) { return nil, nil }
 
 // Start implements proxy.Store.
-func (s *Store) Start(proxy.Hooks) {}
+func (s *Store) Start(context.Context, proxy.Hooks) error { return nil }
+
+// Watch implements proxy.Store. The store learns of no changes: see proxy.Options.Poll.
+func (s *Store) Watch(string) {}
+
+// Unwatch implements proxy.Store.
+func (s *Store) Unwatch(string) {}
 
 // Close implements proxy.Store.
 func (s *Store) Close() error { return s.dir.Close() }
