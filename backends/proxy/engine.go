@@ -116,11 +116,6 @@ func Open(ctx context.Context, o Options, s Store) (*Engine, error) {
 // Later calls only wait.
 func (e *Engine) Close() error {
 	first := e.Stop()
-	e.mu.Lock()
-	for _, m := range e.mutexes {
-		m.timer.Stop()
-	}
-	e.mu.Unlock()
 	e.Wait()
 	if first {
 		_ = e.store.Close() // an error of a broken connection does not matter

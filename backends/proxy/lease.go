@@ -184,19 +184,6 @@ func (e *Engine) inspect(ctx context.Context, mutex string) (m *mutexState, s St
 	return m, s, err
 }
 
-// settle reads a mutex whose lease has ended again. A step that renewed the lease in time may not
-// have committed yet. If another transaction keeps the mutex locked for long, settle returns the
-// state as it was read, unless the transaction may be a renewal of this server. The caller holds
-// m.lock.
-func (e *Engine) settle(ctx context.Context, m *mutexState, was State) (s State, err error) {
-	renewing := m.renewing.Load()
-	s, err = e.read(ctx, m, true)
-	if isLocked(err) && !renewing {
-		return was, nil
-	}
-	return s, err
-}
-
 // read reads a mutex. The caller holds m.lock.
 func (e *Engine) read(ctx context.Context, m *mutexState, settled bool) (s State, err error) {
 	if !settled {

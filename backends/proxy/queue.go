@@ -108,35 +108,30 @@ func (e *Engine) expireEntries(m *mutexState) {
 	e.Events.Record(gone...)
 }
 
-// nextLocked returns the first waiter that this server can notify: it is blocked here, or
-// subscribes to its own channel here. For a free mutex, nextLocked skips polling waiters that were
-// notified since the mutex became free.
-func (e *Engine) nextLocked(m *mutexState, from From) *entry {
+// nextLocked returns the first waiter that this server can notify: it is blocked here, and then has
+// a ticket, or subscribes to its own channel here. The entry is nil if there is none. For a free
+// mutex, nextLocked skips polling waiters that were notified since the mutex became free.
+func (e *Engine) nextLocked(m *mutexState, from From) (*entry, *Ticket) {
 	for _, w := range m.entries {
-		if e.isBlocked(m, w) {
-			return w
+		if t := e.Waiters.Find(m.mutex, w.contender); t != nil {
+			return w, t
 		}
 		notified := from.Free() && w.notifiedAt == from.Revision+1
 		if !notified && e.Notices.Subscribed(simba.ContenderChannel(m.mutex, w.contender)) {
-			return w
+			return w, nil
 		}
 	}
-	return nil
+	return nil, nil
 }
 
-// next returns the entry of the next waiter, and the ticket if the waiter is blocked. The entry is
-// nil if there is no such waiter, or if no tenure may begin.
+// next is nextLocked, but returns no waiter if no tenure may begin.
 func (e *Engine) next(m *mutexState, from From) (*entry, *Ticket) {
 	if e.Checks.Refusal() != nil {
 		return nil, nil
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	w := e.nextLocked(m, from)
-	if w == nil {
-		return nil, nil
-	}
-	return w, e.Waiters.Find(m.mutex, w.contender)
+	return e.nextLocked(m, from)
 }
 
 // mayTake reports whether a contender may take the free mutex: the mutex is not reserved for
@@ -147,7 +142,7 @@ func (e *Engine) mayTake(m *mutexState, contender string, revision uint64) bool 
 	if m.reserved != nil {
 		return m.reserved.contender == contender
 	}
-	first := e.nextLocked(m, From{Revision: revision})
+	first, _ := e.nextLocked(m, From{Revision: revision})
 	own := m.index[contender]
 	return first == nil || own != nil && slices.Index(m.entries, own) <= slices.Index(m.entries, first)
 }

@@ -174,7 +174,15 @@ func (m *mutexState) refreshByLocked(t time.Time) {
 // sent. settled says that the state is settled, so that orphans can be reconciled.
 func (e *Engine) digest(ctx context.Context, m *mutexState, s State, sent time.Time, settled bool) (_ State, err error) {
 	if !settled && s.Owner != "" && !s.Live {
-		if s, err = e.settle(ctx, m, s); err != nil {
+		// A step that renewed the lease in time may not have committed yet. If another transaction
+		// keeps the mutex locked for long, the state counts as it was read, unless the transaction
+		// may be a renewal of this server.
+		was, renewing := s, m.renewing.Load()
+		s, err = e.read(ctx, m, true)
+		if isLocked(err) && !renewing {
+			s, err = was, nil
+		}
+		if err != nil {
 			return s, err
 		}
 	}
