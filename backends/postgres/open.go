@@ -3,7 +3,6 @@ package postgres
 import (
 	"context"
 	_ "embed"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -102,7 +101,7 @@ func (s *store) checkTable(ctx context.Context) ([]proxy.Fault, error) {
 	rows, err := s.exec(ctx, `
 		SELECT r.relkind, r.relpersistence, q.relkind, q.relpersistence,
 			(SELECT seqincrement = 1 AND seqcache = 1 AND NOT seqcycle FROM pg_sequence WHERE seqrelid = q.oid),
-			(SELECT string_agg(a.attname || ' ' || format_type(a.atttypid, NULL) || coalesce(' ' || nullif(o.collname, 'POSIX'), ' C'), ', ' ORDER BY a.attnum)
+			(SELECT string_agg(a.attname || ' ' || format_type(a.atttypid, NULL) || coalesce(' COLLATE "' || replace(o.collname, 'POSIX', 'C') || '"', ''), ', ' ORDER BY a.attnum)
 				FROM pg_attribute a LEFT JOIN pg_collation o ON o.oid = a.attcollation
 				WHERE a.attrelid = r.oid AND a.attnum > 0 AND NOT a.attisdropped),
 			EXISTS (SELECT FROM pg_index i JOIN pg_attribute a ON a.attrelid = r.oid AND a.attnum = i.indkey[0]
@@ -133,17 +132,10 @@ func (s *store) checkTable(ctx context.Context) ([]proxy.Fault, error) {
 	case v[4] != "t":
 		return proxy.Refused("simba_token", "sequence simba_token does not count one by one in all sessions: ALTER SEQUENCE simba_token INCREMENT 1 CACHE 1 NO CYCLE"), nil
 	}
-	for _, name := range []string{"mutex", "owner_id"} {
-		for _, wrong := range strings.Split(v[5], ", ") {
-			if collation, is := strings.CutPrefix(wrong, name+" text "); is && collation != "C" {
-				return proxy.Refused("simba_mutex", `table simba_mutex: column %s has the collation %s, which may mix names up: ALTER TABLE simba_mutex ALTER COLUMN %[1]s TYPE text COLLATE "C"`, name, collation), nil
-			}
-		}
-	}
-	const want = "mutex text C, owner_id text C, token bigint C, revision bigint C, mark bigint C, acquired_at bigint C, ttl_at bigint C, transition_at bigint C"
+	const want = `mutex text COLLATE "C", owner_id text COLLATE "C", token bigint, revision bigint, mark bigint, acquired_at bigint, ttl_at bigint, transition_at bigint`
 	switch {
 	case v[5] != want:
-		return proxy.Refused("simba_mutex", "table simba_mutex has the columns %s, so it is not simba-resp's: rename it, and %s", strings.ReplaceAll(v[5], " C", ""), migrateHint), nil
+		return proxy.Refused("simba_mutex", "table simba_mutex has the columns (%s), but simba-resp needs (%s): change them, or rename the table, and %s", v[5], want, migrateHint), nil
 	case v[6] != "t":
 		return proxy.Refused("simba_mutex", "table simba_mutex: column mutex is not its primary key"), nil
 	case v[7] != "":

@@ -37,7 +37,7 @@ func TestOpenNamesWhatIsWrong(t *testing.T) {
 		"cache":         {harm: "ALTER SEQUENCE simba_token CACHE 10", mend: "ALTER SEQUENCE simba_token CACHE 1", want: "ALTER SEQUENCE simba_token INCREMENT 1 CACHE 1 NO CYCLE"},
 		"no UPDATE":     {harm: "REVOKE UPDATE ON simba_mutex FROM locks", mend: "GRANT UPDATE ON simba_mutex TO locks", want: `GRANT UPDATE ON simba_mutex TO "locks"`},
 		"no USAGE":      {harm: "REVOKE USAGE ON SEQUENCE simba_token FROM locks", mend: "GRANT USAGE ON SEQUENCE simba_token TO locks", want: `GRANT USAGE ON SEQUENCE simba_token TO "locks"`},
-		"collation":     {harm: `ALTER TABLE simba_mutex ALTER COLUMN owner_id TYPE text COLLATE "default"`, mend: `ALTER TABLE simba_mutex ALTER COLUMN owner_id TYPE text COLLATE "C"`, want: "column owner_id has the collation default"},
+		"collation":     {harm: `ALTER TABLE simba_mutex ALTER COLUMN owner_id TYPE text COLLATE "default"`, mend: `ALTER TABLE simba_mutex ALTER COLUMN owner_id TYPE text COLLATE "C"`, want: `owner_id text COLLATE "default"`},
 		"other columns": {harm: "ALTER TABLE simba_mutex ALTER COLUMN mark TYPE int", mend: "ALTER TABLE simba_mutex ALTER COLUMN mark TYPE bigint", want: "mark integer"},
 		"no key":        {harm: "ALTER TABLE simba_mutex DROP CONSTRAINT simba_mutex_pkey", mend: "ALTER TABLE simba_mutex ADD PRIMARY KEY (mutex)", want: "not its primary key"},
 	} {
