@@ -15,5 +15,5 @@
 // An UPDATE whose answer was lost may have run, or may run later. Every UPDATE carries a deadline
 // on the database's clock, and does nothing after it. A grant to a waiter also carries the start of
 // the lease, which is its Mark. A statement waits at most lockWait for a row that another
-// transaction has locked.
+// transaction has locked, and tableWait for the table.
 package mysql
