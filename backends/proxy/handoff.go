@@ -110,7 +110,6 @@ func (e *Engine) deliver(m *mutexState, t *Ticket, l *Lease, requester bool) boo
 		return true
 	}
 	if e.wake(m, l) {
-		e.Counts.Handoffs.Add(1)
 		return true
 	}
 	e.removeUnlessBlocked(m, l.Owner)
@@ -176,7 +175,6 @@ func (e *Engine) reconcile(ctx context.Context, m *mutexState, s State) (changed
 			l.Token, l.Revision = s.Token, s.Revision
 			e.recordBegin(m, &l, reasonHandoff)
 			if !o.gone && e.wake(m, &l) {
-				e.Counts.Handoffs.Add(1)
 				continue
 			}
 			changed = true

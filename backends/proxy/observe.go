@@ -120,7 +120,7 @@ func (e *Engine) recordBegin(m *mutexState, l *Lease, reason string) {
 	e.noteLocked(m, l.state(), l.Since)
 	e.mu.Unlock()
 	if e.announceChange(m, before, l.state(), reason) {
-		e.Counts.Acquired.Add(1)
+		e.Count(simba.Event{Kind: simba.EventAcquired, Reason: reason})
 	}
 }
 

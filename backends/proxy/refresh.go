@@ -186,7 +186,6 @@ func (e *Engine) digest(ctx context.Context, m *mutexState, s State, sent time.T
 			return s, err
 		}
 	}
-	e.observe(m, s, sent)
 	if settled {
 		if changed, err := e.reconcile(ctx, m, s); err != nil {
 			return s, err
@@ -194,6 +193,7 @@ func (e *Engine) digest(ctx context.Context, m *mutexState, s State, sent time.T
 			return e.refresh(ctx, m)
 		}
 	}
+	e.observe(m, s, sent)
 	if s.Live {
 		e.wakeOwner(m, Lease{Owner: s.Owner, Token: s.Token, TTL: s.ttlLeft(), Transition: s.left() - s.ttlLeft(), Since: sent})
 	}
