@@ -48,11 +48,11 @@
 //	ask.go, reply.go, apply.go               a request: run a script, parse and apply its reply
 //	scripts.go, lua/                         the scripts
 //	scan.go                                  lists the mutexes
-//	wait.go, ticket.go, wait_ender.go        a wait, from its request to its end
+//	wait.go, wait_ender.go                   a wait, from its request to its end
 //	grants.go, chores.go                     grants that arrive, and waits that could not be ended
 //	reconcile.go, schedule.go                repairs without a request, and when they are due
 //	upstream.go, pipeline.go, migration.go   send scripts to nodes, in batches and with deadlines
-//	dial.go, connections.go, writable.go     connections, and how stale ones are found
+//	connections.go, writable.go              connections, and how stale ones are found
 //	subscriptions.go, subscriber.go          pub/sub connections, one for each master
 //	channels.go, messages.go                 channels, messages, and how missed ones are found
 //	url.go, check.go, lasting.go             the URL, checks of the settings, kinds of errors

@@ -99,6 +99,19 @@ func (b *Backend) forget(t *proxy.Ticket, acquired bool) {
 	}
 }
 
+// waitTicket is the simba.Ticket of a waiter.
+type waitTicket struct {
+	*proxy.Ticket
+	b *Backend
+}
+
+// End implements simba.Ticket.
+func (t waitTicket) End(why simba.EndReason) (simba.Outcome, error) {
+	o, err := t.Ticket.End(why)
+	t.b.forget(t.Ticket, err == nil && o.Status == simba.StatusAcquired)
+	return o, err
+}
+
 // stopRestoring stops reconciliations from restoring a ticket's queue entry, and waits for a
 // running one, which takes Options.Timeout at most.
 func (b *Backend) stopRestoring(t *proxy.Ticket) {
