@@ -10,19 +10,6 @@ import (
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
-// join opens a session, and creates its marker.
-func (b *Backend) join(ctx context.Context) (*session, error) {
-	s, err := b.openSession(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if err = b.heartbeat(ctx, s); err != nil {
-		s.close()
-		return nil, err
-	}
-	return s, nil
-}
-
 // sessions is how many sessions a server opens.
 const sessions = 4
 
@@ -31,7 +18,7 @@ func (b *Backend) firstSessions(ctx context.Context) error {
 	defer cancel()
 	b.slots = make([]*slot, sessions)
 	err := each(sessions, func(i int) error {
-		s, err := b.join(ctx)
+		s, err := b.openSession(ctx)
 		b.slots[i] = &slot{session: s, replaced: make(chan struct{})}
 		return err
 	})

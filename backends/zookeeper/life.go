@@ -125,7 +125,7 @@ func (b *Backend) removeWaiters(l *slot, s *session) (free bool) {
 func (b *Backend) nextSession(l *slot, old tag) *session {
 	for logged := false; !b.Stopped(); proxy.Sleep(b.Stopping, retryPause, nil) {
 		ctx, cancel := context.WithTimeout(b.Stopping, max(b.options.Timeout, 5*time.Second))
-		s, err := b.join(ctx)
+		s, err := b.openSession(ctx)
 		cancel()
 		b.setFault(l, err)
 		if err == nil {

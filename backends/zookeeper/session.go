@@ -47,7 +47,7 @@ type session struct {
 	confirmed time.Time     // start of the last write that reached the ensemble's leader
 }
 
-// openSession returns when the ensemble has created a session.
+// openSession returns when the ensemble has created a session and its marker.
 func (b *Backend) openSession(ctx context.Context) (*session, error) {
 	s := &session{
 		paths: paths{b.target.chroot}, tag: newTag(), acl: zk.WorldACL(zk.PermAll), check: b.Checks.Again,
@@ -73,6 +73,9 @@ func (b *Backend) openSession(ctx context.Context) (*session, error) {
 	}
 	if err == nil && b.target.auth != nil {
 		err = s.do(ctx, reads, func(c *zk.Conn) error { return c.AddAuth("digest", b.target.auth) })
+	}
+	if err == nil {
+		err = b.heartbeat(ctx, s)
 	}
 	if err != nil {
 		s.close()
