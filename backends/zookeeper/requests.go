@@ -55,7 +55,8 @@ type answer struct {
 
 const (
 	statusReleased = "released"
-	statusNone     = "none" // no tenure, or no entry
+	statusNone     = "none"    // no tenure, or no entry
+	statusTooLong  = "toolong" // the session of the creator cannot vouch for such a lease
 )
 
 // answering is a request of another server, and the answer that a step gives.
@@ -71,6 +72,8 @@ var (
 	errBusy = errors.New("the server that granted the lease has too many requests")
 	// errStopping is returned when the creator of an entry is stopping.
 	errStopping = errors.New("the server that granted the lease or queued the contender is stopping")
+	// errTooLong is returned for a lease that is longer than the creator's LongestLease.
+	errTooLong = errors.New("the lease is longer than half of the session timeout of the server that granted it")
 	// errSilent is returned when the creator of an entry does not answer.
 	errSilent = errors.New("the server that granted the lease or queued the contender does not answer; it may be dead")
 )
@@ -152,6 +155,8 @@ func (b *Backend) await(ctx context.Context, s *session, path string) (a answer,
 		case now.stat.Version > 0:
 			if err = json.Unmarshal(now.data, &a); err == nil && a.Status == statusNone {
 				err = errChanged
+			} else if a.Status == statusTooLong {
+				err = errTooLong
 			}
 			return a, err
 		}
@@ -303,6 +308,9 @@ func (b *Backend) execute(ctx context.Context, m *mutex, n *entry, q request, a 
 	w := windows{millis(q.TTL), millis(q.Transition), q.Binding}
 	mine := n.kind == kindOwner && (q.Token == 0 || q.Token == n.token)
 	switch {
+	case (q.Op == opGuard || q.Op == opAcquire && n.kind != kindBlocked) && w.ttl+w.transition > n.s.negotiated()/2:
+		a.answer.Status = statusTooLong
+		return false, nil
 	case q.Op == opRelease:
 		_, err := b.release(ctx, m, n, q, a)
 		return !m.has(n), err

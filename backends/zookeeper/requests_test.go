@@ -203,6 +203,21 @@ func TestRequestOfADeadServerIsNotKept(t *testing.T) {
 	})
 }
 
+// A client's lease must not outlive the session of the server that granted it.
+func TestRenewalElsewhereIsNoLongerThanTheCreatorsSession(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	there, here := open(t, Options{Servers: srv.Addr, SessionTimeout: 4 * time.Second}), open(t, Options{Servers: srv.Addr})
+	take(t, there, "m", "a", time.Second)
+	tooLong := there.LongestLease() + time.Millisecond
+	if _, err := here.Guard(ctx, guardOf("m", "a", tooLong)); !errors.Is(err, errTooLong) {
+		t.Errorf("GUARD: %v; want %v", err, errTooLong)
+	}
+	if _, err := ask(here, "m", "a"); !errors.Is(err, errTooLong) { // for longLease
+		t.Errorf("ACQUIRE: %v; want %v", err, errTooLong)
+	}
+	renew(t, here, "m", "a", there.LongestLease())
+}
+
 func TestRenewalElsewhereMayShortenTheLease(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	one := open(t, Options{Servers: srv.Addr})
