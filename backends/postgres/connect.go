@@ -96,7 +96,7 @@ func parseURL(setting, text string, timeout time.Duration, validate pgconn.Valid
 // openPool opens the pool. It calls connected for each new connection.
 func openPool(source *credentials.Source[target], connected func()) (*pgxpool.Pool, error) {
 	cfg := source.Last().Config
-	cfg.MaxConns, cfg.MinConns, cfg.MaxConnIdleTime = maxConns, 0, maxIdle
+	cfg.MaxConns, cfg.MinConns, cfg.MinIdleConns, cfg.MaxConnIdleTime = maxConns, 0, 0, maxIdle
 	cfg.ShouldPing = func(context.Context, pgxpool.ShouldPingParams) bool { return false }
 	cfg.BeforeConnect = func(_ context.Context, c *pgx.ConnConfig) error {
 		*c = *source.Get().ConnConfig.Copy()

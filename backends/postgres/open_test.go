@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/simba-resp/simba-resp/credentials"
 	"github.com/simba-resp/simba-resp/tests/certs"
 	"github.com/simba-resp/simba-resp/tests/conformance"
 	"github.com/simba-resp/simba-resp/tests/conformance/stores"
@@ -188,5 +189,25 @@ func TestRenewedCertificatesAreReadAtTheNextDial(t *testing.T) {
 	awaitRenewal(t, b, "secured", store)
 	if got := b.CertificatesExpire()["postgres-url sslcert"]; !got.Equal(second) {
 		t.Errorf("after the rotation the certificate expires at %v; want %v", got, second)
+	}
+}
+
+// The engine must be there before the first connection: see proxy.Hooks.
+func TestPoolConnectsOnlyWhenItIsUsed(t *testing.T) {
+	config, err := parseURL("url", "postgres://h/d?pool_min_conns=3&pool_min_idle_conns=3", time.Second, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	source, err := credentials.Open(credentials.Config[target]{Parse: func(string) (target, error) { return config, nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool, err := openPool(source, func() {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer pool.Close()
+	if c := pool.Config(); c.MinConns != 0 || c.MinIdleConns != 0 {
+		t.Errorf("the pool opens %d and %d connections by itself, want none", c.MinConns, c.MinIdleConns)
 	}
 }
