@@ -22,6 +22,15 @@ func (e *Engine) Acquire(ctx context.Context, r simba.AcquireRequest) (o simba.O
 		default: // the ticket was granted meanwhile, or a later ticket has replaced it
 			o, err = simba.Outcome{Status: simba.StatusWaiting}, nil
 		}
+		if err != nil && e.queue != nil {
+			e.mu.Lock()
+			if b := e.sessions[m.mutex]; b.session == r.Session && b.Owner == r.Contender {
+				b.Mark = 0 // the lease may be renewed nevertheless
+				e.sessions[m.mutex] = b
+			}
+			e.mu.Unlock()
+			e.settleLater(m.mutex, r.Contender)
+		}
 		return err
 	})
 	if err != nil || t == nil {
@@ -36,6 +45,9 @@ func (e *Engine) Acquire(ctx context.Context, r simba.AcquireRequest) (o simba.O
 // first tries one step that needs no read. The caller holds m.lock, so it misses no release between
 // the read and the queue entry.
 func (e *Engine) acquire(ctx context.Context, m *mutexState, r simba.AcquireRequest, t *Ticket) (o simba.Outcome, _ *Ticket, err error) {
+	if e.queue != nil {
+		return e.acquireQueued(ctx, m, r, t)
+	}
 	for range attempts {
 		refusal := e.Checks.Refusal()
 		l := &Lease{Owner: r.Contender, TTL: r.TTL, Transition: r.Transition, Since: time.Now()}
@@ -43,10 +55,7 @@ func (e *Engine) acquire(ctx context.Context, m *mutexState, r simba.AcquireRequ
 		// The lease of a session, and that of a waiter, need a Mark.
 		if r.Waiter == nil && r.Session == 0 && refusal == nil && e.isAlone(m, r.Contender) {
 			var taking Taking
-			err = e.step(ctx, m, func() (err error) {
-				taking, s, err = e.store.Take(ctx, m.mutex, l)
-				return err
-			})
+			taking, s, err = e.take(ctx, m, l)
 			if err == nil && taking != Held {
 				o, err = e.finishAcquire(m, r, l, taking == Renewed)
 				return o, nil, err
@@ -212,9 +221,17 @@ func (e *Engine) refuseOrWait(m *mutexState, r simba.AcquireRequest, t *Ticket, 
 }
 
 func (e *Engine) outcome(m *mutexState, status simba.Status, contender string, s State) simba.Outcome {
-	o := simba.Outcome{Status: status, Position: e.position(m, contender)}
+	o := simba.Outcome{Status: status}
+	if s.Position != nil {
+		o.Position = s.Position(contender)
+	} else if e.queue == nil {
+		o.Position = e.position(m, contender)
+	}
 	if s.Live {
 		o.Owner, o.Token, o.TTL, o.Transition = s.Owner, s.Token, s.ttlLeft(), s.left()
+		if e.queue != nil && s.Owner == "" {
+			o.Transition = e.HandoffWindow()
+		}
 	} else {
 		o.Transition = e.reservationLeft(m)
 	}

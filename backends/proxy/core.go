@@ -15,21 +15,33 @@ import (
 type Core struct {
 	QueueSettings
 
-	Log      *slog.Logger
-	Notices  simba.Notices
-	Checks   *Checks
-	Waiters  *Waiters
-	Events   *history.Log
-	Stopping context.Context // ends when Stop is called
-	Counts   Counts
+	Log     *slog.Logger
+	Notices simba.Notices
+	Checks  *Checks
+	Waiters *Waiters
+	Events  *history.Log
+	Counts  Counts
+	*Life
 
 	name  string
 	token atomic.Uint64 // the largest seen
-	stop  context.CancelFunc
+}
+
+// Life counts requests and goroutines, so that their owner can end. Safe for concurrent use.
+type Life struct {
+	Stopping context.Context // ends when Stop is called
+	stop     context.CancelFunc
 
 	mu      sync.Mutex // guards stopped, and running.Add against running.Wait
 	stopped bool
-	running sync.WaitGroup // requests and goroutines
+	running sync.WaitGroup
+}
+
+// NewLife returns the Life of something that runs.
+func NewLife() *Life {
+	l := &Life{}
+	l.Stopping, l.stop = context.WithCancel(context.Background())
+	return l
 }
 
 // Counts are figures of a server since its start.
@@ -38,18 +50,17 @@ type Counts struct{ Acquired, Renewed, Released, Expired, Broken, Handoffs atomi
 // NewCore returns the core of an engine. The options must have their defaults.
 func NewCore(o Options, events *history.Log, check func(context.Context) ([]Fault, error), e WaitEnder) *Core {
 	c := &Core{
-		Log: o.Logger, Notices: o.Notices, Events: events, name: o.Name,
+		Log: o.Logger, Notices: o.Notices, Events: events, Life: NewLife(), name: o.Name,
 		Checks:  NewChecks(o.Name, o.Logger, check),
 		Waiters: NewWaiters(e),
 	}
-	c.Stopping, c.stop = context.WithCancel(context.Background())
 	c.SetHandoffWindow(o.HandoffWindow)
 	c.SetQueueGrace(o.QueueGrace)
 	return c
 }
 
 // Begin makes Wait wait for a request, until Done is called. After Stop it returns false.
-func (c *Core) Begin() bool {
+func (c *Life) Begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !c.stopped {
@@ -59,10 +70,10 @@ func (c *Core) Begin() bool {
 }
 
 // Done ends a request for which Begin returned true.
-func (c *Core) Done() { c.running.Done() }
+func (c *Life) Done() { c.running.Done() }
 
 // Go runs f in a goroutine, for which Wait waits. After Stop it returns false and does not run f.
-func (c *Core) Go(f func()) bool {
+func (c *Life) Go(f func()) bool {
 	if !c.Begin() {
 		return false
 	}
@@ -74,7 +85,7 @@ func (c *Core) Go(f func()) bool {
 }
 
 // Stop ends Stopping. It reports whether this is the first call.
-func (c *Core) Stop() (first bool) {
+func (c *Life) Stop() (first bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	first = !c.stopped
@@ -84,10 +95,10 @@ func (c *Core) Stop() (first bool) {
 }
 
 // Wait waits for all requests and goroutines. Call it after Stop.
-func (c *Core) Wait() { c.running.Wait() }
+func (c *Life) Wait() { c.running.Wait() }
 
 // Stopped reports whether Stop has been called.
-func (c *Core) Stopped() bool { return c.Stopping.Err() != nil }
+func (c *Life) Stopped() bool { return c.Stopping.Err() != nil }
 
 // Faults returns what is wrong with the settings of the store.
 func (c *Core) Faults() []Fault { return c.Checks.Faults() }

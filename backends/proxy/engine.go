@@ -13,16 +13,18 @@ import (
 	"github.com/simba-resp/simba-resp/history"
 )
 
-// Engine keeps mutexes in a Store. It has the queue of this server's waiters, since a Store has
-// none. It implements simba.Backend and is safe for concurrent use.
+// Engine keeps mutexes in a Store. It has the queue of this server's waiters. It implements
+// simba.Backend and is safe for concurrent use.
 type Engine struct {
 	*Core
 
 	options Options
 	store   Store
+	queue   Queue // the store, if it is one
 
 	refreshSlots chan struct{} // bounds concurrent background refreshes
 	lockedSlots  chan struct{} // bounds concurrent steps of locked mutexes
+	settling     sync.Map      // the mutexes and contenders of settleLater calls that wait
 	probing      atomic.Bool
 	away         atomic.Pointer[simba.UnavailableError] // not nil = the store is away
 
@@ -37,6 +39,9 @@ type Engine struct {
 	sessions map[string]binding
 	begun    map[string]uint64   // the revision of the last tenure in eventLog, by mutex
 	patterns map[string]struct{} // subscribed patterns that can match channels of mutexes
+	// allListed is closed when the mutexes are watched that existed when the first pattern came. nil =
+	// no pattern. Of a Queue.
+	allListed chan struct{}
 }
 
 // Options configure an Engine.
@@ -90,13 +95,17 @@ func Open(ctx context.Context, o Options, s Store) (*Engine, error) {
 		patterns:     make(map[string]struct{}),
 		tableLock:    newPriorityLock(),
 	}
+	e.queue, _ = s.(Queue)
 	check := func(ctx context.Context) ([]Fault, error) {
 		ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 		defer cancel()
 		return s.Check(ctx)
 	}
 	e.Core = NewCore(o, history.NewLog(o.Notices, o.History, true), check, waitEnder{e})
-	err := s.Start(ctx, Hooks{Connected: e.Checks.Again, Changed: e.changed})
+	err := s.Start(ctx, Hooks{
+		Connected: e.Checks.Again, Changed: e.changed,
+		Left: e.left, Listens: e.listens, Listeners: e.listeners, Listed: e.listed, Lost: e.lost,
+	})
 	if err == nil {
 		err = e.Checks.Start(ctx)
 	}
@@ -173,7 +182,7 @@ func (e *Engine) fail(err error) error {
 	case isRefusal(err):
 		e.Checks.Again() // it fails the blocked waiters
 		return err
-	case errors.As(err, new(*simba.NameError)), errors.As(err, new(*simba.UnavailableError)):
+	case errors.As(err, new(*simba.NameError)), errors.As(err, new(*simba.UnavailableError)), errors.Is(err, simba.ErrNotServed):
 		return err
 	}
 	busy := isNotDone(err) || errors.Is(err, errBusy) || errors.Is(err, errLate) || errors.Is(err, errKeepsChanging)

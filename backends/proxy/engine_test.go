@@ -582,3 +582,31 @@ func TestPriorityLockIsExclusive(t *testing.T) {
 		t.Errorf("after the last unlock: free has %d elements, and %d calls have had the lock; want 1 and more than 0", len(g.free), entered.Load())
 	}
 }
+
+// counted is a store that counts reads.
+type counted struct {
+	*memoryStore
+	reads atomic.Int64
+}
+
+func (c *counted) Read(ctx context.Context, mutex string, settled bool) (State, error) {
+	c.reads.Add(1)
+	return c.memoryStore.Read(ctx, mutex, settled)
+}
+
+func TestWaiterReadsTheMutexOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &counted{memoryStore: newMemory().store().(*memoryStore)}
+		e, err := Open(t.Context(), Options{Notices: conformance.NewBroker()}, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		conformance.Take(t, e, "m", "o", time.Minute)
+		conformance.Block(t, e, "m", "w", time.Minute)
+		time.Sleep(time.Second)
+		if n := s.reads.Load(); n != 1 {
+			t.Errorf("%d reads, want 1", n)
+		}
+	})
+}

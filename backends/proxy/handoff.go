@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/simba-resp/simba-resp"
@@ -28,11 +29,15 @@ type handoff struct {
 // is the state as this server has left it.
 //
 // For a blocked waiter, one step ends the tenure and begins that of the waiter. If the waiter has
-// disconnected, handOff hands the mutex off from it to the next waiter.
+// disconnected, handOff hands the mutex off from it to the next waiter. For a Queue, handOff only ends
+// the tenure. A refresh serves the next waiter (see serveNext).
 func (e *Engine) handOff(ctx context.Context, m *mutexState, h handoff) (state State, done bool, err error) {
 	from, kind, reason := h.from, h.kind, h.reason
 	for {
 		w, t := e.next(m, from)
+		if e.queue != nil {
+			t = nil
+		}
 		if from.Free() && t == nil {
 			if w == nil {
 				e.announceFree(m)
@@ -62,6 +67,15 @@ func (e *Engine) handOff(ctx context.Context, m *mutexState, h handoff) (state S
 		if !from.Free() {
 			e.recordEnd(m, from, revision, kind, reason)
 		}
+		if e.queue != nil {
+			if revision == 0 {
+				e.announceFree(m)
+			}
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			m.stale = true
+			return state, true, nil
+		}
 		if to == nil {
 			state = State{Revision: revision}
 			from = From{Revision: revision}
@@ -86,7 +100,7 @@ func (l *Lease) from() From { return From{Owner: l.Owner, Token: l.Token, Mark: 
 // waiter that has disconnected, since the handoff has passed the mutex on to it before.
 func (e *Engine) noteUnknown(ctx context.Context, m *mutexState, err error, from From, to *Lease, passed bool) {
 	var orphans []orphan
-	if !isNotDone(err) {
+	if !isNotDone(err) && !errors.As(err, new(*Elsewhere)) {
 		end, _ := ctx.Deadline()
 		o := orphan{until: e.store.Horizon(end)}
 		if to != nil {

@@ -2,6 +2,8 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"sync"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -18,7 +20,7 @@ func (e *Engine) withState(ctx context.Context, mutex, contender string, f func(
 	if err := e.store.CheckNames(mutex, contender); err != nil {
 		return err
 	}
-	return e.serve(ctx, func(ctx context.Context) error {
+	return e.serve(context.WithValue(ctx, answersKey{}, new(sync.Map)), func(ctx context.Context) error {
 		m := e.ref(mutex)
 		defer e.unref(m)
 		return f(ctx, m)
@@ -36,6 +38,9 @@ func (e *Engine) Guard(ctx context.Context, r simba.GuardRequest) (o simba.Outco
 			var ok bool
 			o, ok, err = e.renewTenure(ctx, m, r)
 			m.renewing.Store(false)
+			if other := new(Elsewhere); errors.As(err, &other) {
+				err = other.Ask(ctx)
+			}
 			if ok || err != nil && !isLocked(err) {
 				return err
 			}
@@ -84,6 +89,9 @@ func (e *Engine) renewTenure(ctx context.Context, m *mutexState, r simba.GuardRe
 // Release implements simba.Backend.
 func (e *Engine) Release(ctx context.Context, r simba.ReleaseRequest) (released bool, _ simba.Seq, err error) {
 	err = e.request(ctx, r.Mutex, r.Contender, func(ctx context.Context, m *mutexState) error {
+		if released = e.endedElsewhere(ctx, m, simba.EventReleased, r.Reason); released {
+			return nil // a wait that the contender has begun meanwhile goes on
+		}
 		from := From{Owner: r.Contender, Token: r.Token}
 		if r.Session != 0 {
 			e.mu.Lock()
@@ -94,12 +102,20 @@ func (e *Engine) Release(ctx context.Context, r simba.ReleaseRequest) (released 
 			}
 			if from.Token = b.Token; b.Token == 0 {
 				from.Mark = b.Mark
+			} else if e.queue != nil { // the contender may have bound the lease at another server
+				from.Acquired = b.Mark
 			}
 		} else if r.Token == 0 {
 			e.Waiters.Grant(r.Mutex, r.Contender, Grant{}) // ends its wait without a lease
 			e.leave(m, r.Contender, "left")
 		}
 		released, err = e.end(ctx, m, from, simba.EventReleased, r.Reason)
+		if err == nil && !released && e.queue != nil && r.Session == 0 && r.Token == 0 {
+			err = e.queue.Leave(ctx, m.mutex, r.Contender, true)
+		}
+		if err != nil && e.queue != nil {
+			e.settleLater(m.mutex, r.Contender)
+		}
 		return err
 	})
 	return released, 0, err
@@ -108,10 +124,29 @@ func (e *Engine) Release(ctx context.Context, r simba.ReleaseRequest) (released 
 // Break implements simba.Backend.
 func (e *Engine) Break(ctx context.Context, mutex, reason string) (broken bool, _ simba.Seq, err error) {
 	err = e.request(ctx, mutex, "", func(ctx context.Context, m *mutexState) error {
+		if broken = e.endedElsewhere(ctx, m, simba.EventBroken, reason); broken {
+			return nil
+		}
 		broken, err = e.end(ctx, m, From{}, simba.EventBroken, reason)
 		return err
 	})
 	return broken, 0, err
+}
+
+// endedElsewhere reports whether another server has ended the tenure that a request ends, and records
+// that. Another tenure may have begun since, so a refresh follows.
+func (e *Engine) endedElsewhere(ctx context.Context, m *mutexState, kind simba.EventKind, reason string) bool {
+	v, ended := Answers(ctx).Load(EndedElsewhere)
+	if was, ok := v.(From); ok {
+		e.announce(m, kind, State{Owner: was.Owner, Token: was.Token}, reason)
+		e.Count(simba.Event{Kind: kind})
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		if m.stale = true; e.sessions[m.mutex].Token == was.Token {
+			delete(e.sessions, m.mutex)
+		}
+	}
+	return ended
 }
 
 // end ends the tenure that matches want, in which zero values match any. It reports whether there
@@ -135,7 +170,7 @@ func (e *Engine) end(ctx context.Context, m *mutexState, want From, kind simba.E
 		if err != nil {
 			return false, err
 		}
-		if !s.Live || want.Owner != "" && s.Owner != want.Owner || want.Token != 0 && want.Token != s.Token || want.Mark != 0 && want.Mark != s.Mark {
+		if !s.Live || s.Owner == "" || want.Owner != "" && s.Owner != want.Owner || want.Token != 0 && want.Token != s.Token || want.Mark != 0 && want.Mark != s.Mark || want.Acquired != 0 {
 			return false, e.handOffIfFree(ctx, m, s)
 		}
 		from.Owner, from.Token = s.Owner, s.Token
@@ -146,7 +181,7 @@ func (e *Engine) end(ctx context.Context, m *mutexState, want From, kind simba.E
 // Owner implements simba.Backend.
 func (e *Engine) Owner(ctx context.Context, mutex string) (t simba.Tenure, _ simba.Seq, err error) {
 	m, s, err := e.inspect(ctx, mutex)
-	if err != nil || !s.Live {
+	if err != nil || !s.Live || s.Owner == "" {
 		return t, 0, err
 	}
 	e.mu.Lock()
@@ -155,6 +190,9 @@ func (e *Engine) Owner(ctx context.Context, mutex string) (t simba.Tenure, _ sim
 		Owner: s.Owner, Token: s.Token,
 		AcquiredAt: s.AcquiredAt, TTLAt: s.TTLAt, TransitionAt: s.TransitionAt, Now: s.Now,
 		TTL: s.ttlLeft(), Transition: s.left(), Waiters: len(m.entries),
+	}
+	if e.queue != nil {
+		t.Waiters = s.Waiters
 	}
 	if b := e.sessions[mutex]; b.Owner == s.Owner && b.Token == s.Token {
 		t.Session = b.session
@@ -173,7 +211,7 @@ func (e *Engine) Check(ctx context.Context, mutex string, token uint64) (bool, s
 func (e *Engine) inspect(ctx context.Context, mutex string) (m *mutexState, s State, err error) {
 	err = e.withState(ctx, mutex, "", func(ctx context.Context, state *mutexState) (err error) {
 		m = state
-		if s, err = e.store.Read(ctx, mutex, false); err == nil && s.Owner != "" && !s.Live {
+		if s, err = e.store.Read(ctx, mutex, e.queue != nil); err == nil && s.Owner != "" && !s.Live {
 			if err = m.lock.lock(ctx, false); err == nil {
 				s, err = e.refresh(ctx, m)
 				m.lock.unlock()

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"errors"
 	"sync/atomic"
 	"time"
 )
@@ -23,6 +24,10 @@ type mutexState struct {
 	known         bool      // seen is not empty
 	refs          int
 	subscribed    bool // a client subscribes to the mutex's channels
+	byPattern     bool // of a Queue: a client subscribes to a pattern
+	watched       bool
+	requeuing     bool            // of a Queue: requeueAll will run
+	listeners     map[string]bool // of a Queue: contenders that subscribe to their own channel here
 	orphans       []orphan
 	entries       []*entry // the queue, in order
 	index         map[string]*entry
@@ -44,18 +49,25 @@ func (m *mutexState) leaseEnd() (end time.Time) {
 	return end
 }
 
-// ref returns the state of a mutex and keeps it until unref. The store watches the mutex meanwhile.
-// Since the caller reads the mutex afterwards, it misses no change.
+// ref returns the state of a mutex and keeps it until unref. A store without a queue watches the mutex
+// meanwhile. Since the caller reads the mutex afterwards, it misses no change.
 func (e *Engine) ref(mutex string) *mutexState {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	return e.refLocked(mutex)
+}
+
+func (e *Engine) refLocked(mutex string) *mutexState {
 	m := e.mutexes[mutex]
 	if m == nil {
 		m = &mutexState{mutex: mutex, lock: newPriorityLock(), index: make(map[string]*entry), refreshAt: time.Now().Add(e.refreshDelay(State{}))}
 		m.seen, m.known = e.announcedLocked(mutex)
 		m.timer = time.AfterFunc(e.options.Timeout, func() { e.runDue(m) })
 		e.mutexes[mutex] = m
-		e.store.Watch(mutex)
+		if e.queue == nil {
+			m.watched = true
+			e.store.Watch(mutex)
+		}
 	}
 	m.refs++
 	return m
@@ -71,12 +83,23 @@ func (e *Engine) unref(m *mutexState) {
 func (e *Engine) unrefLocked(m *mutexState) {
 	m.refs--
 	e.armLocked(m)
-	if m.refs > 0 || len(m.entries) > 0 || m.subscribed || len(m.orphans) > 0 || m.reserved != nil {
+	if m.refs > 0 || len(m.entries) > 0 || m.subscribed || m.byPattern || len(m.listeners) > 0 || len(m.orphans) > 0 || m.reserved != nil {
 		return
 	}
 	m.timer.Stop()
 	delete(e.mutexes, m.mutex)
-	e.store.Unwatch(m.mutex)
+	if m.watched {
+		e.store.Unwatch(m.mutex)
+	}
+}
+
+// watchLocked watches a mutex of a Queue that a client waits for or subscribes to. The next refresh
+// finds what has changed since it was read.
+func (e *Engine) watchLocked(m *mutexState) {
+	if !m.watched {
+		m.watched, m.stale = true, true
+		e.store.Watch(m.mutex)
+	}
 }
 
 // changed implements Hooks.Changed.
@@ -113,7 +136,11 @@ func (e *Engine) do(ctx context.Context, m *mutexState, contender string, reques
 		e.expireEntries(m)
 		err := request()
 		m.lock.unlock()
-		if !isLocked(err) || ctx.Err() != nil {
+		if other := new(Elsewhere); errors.As(err, &other) {
+			if err = other.Ask(ctx); err != nil {
+				return err
+			}
+		} else if !isLocked(err) || ctx.Err() != nil {
 			return err
 		}
 	}

@@ -19,6 +19,7 @@ func (e *Engine) observe(m *mutexState, s State, sent time.Time) {
 	if known {
 		e.announceChange(m, before, s, "")
 	}
+	e.noteOffer(m, before, s)
 }
 
 // noteLocked records the state that a step has read or written. If another state was recorded after
@@ -29,7 +30,8 @@ func (e *Engine) noteLocked(m *mutexState, s State, sent time.Time) {
 	if m.seenAt.After(sent) || len(m.orphans) > 0 {
 		delay = min(delay, retryPause)
 	}
-	m.seen, m.seenAt, m.known = s, time.Now(), true
+	m.seenAt, m.known = time.Now(), true
+	m.seen, m.seen.readAt = s, m.seenAt
 	if s.Owner != "" {
 		m.lastOwner, m.freedBy = s.Owner, ""
 	}
@@ -66,9 +68,9 @@ func (e *Engine) announcedLocked(mutex string) (s State, ok bool) {
 // beginning of the tenure in now is news.
 func (e *Engine) announceChange(m *mutexState, before, now State, reason string) (begun bool) {
 	same := before.Owner == now.Owner && before.Token == now.Token
-	if before.Live && !(same && now.Live) {
+	if before.Live && before.Owner != "" && !(same && now.Live) {
 		kind := simba.EventExpired
-		if !same && (now.Owner == "" || now.Revision != before.Revision+1) {
+		if e.wasReleased(before, now) {
 			kind = simba.EventReleased
 		}
 		e.announce(m, kind, before, "")
@@ -80,6 +82,16 @@ func (e *Engine) announceChange(m *mutexState, before, now State, reason string)
 		}
 	}
 	return begun
+}
+
+// wasReleased reports whether the tenure before, which this server did not see end, was released.
+// Otherwise its lease has expired.
+func (e *Engine) wasReleased(before, now State) bool {
+	if e.queue != nil {
+		return before.readAt.IsZero() || time.Since(before.readAt) < before.left()
+	}
+	same := before.Owner == now.Owner && before.Token == now.Token
+	return !same && (now.Owner == "" || now.Revision != before.Revision+1)
 }
 
 // announce announces the beginning or the end of a tenure. It reports whether that is news.

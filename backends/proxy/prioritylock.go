@@ -2,25 +2,25 @@ package proxy
 
 import "context"
 
-// priorityLock is a lock of this process. Calls for the contender that owns the mutex get the lock
-// before other calls do. Otherwise the order of the calls counts, since the receivers of a channel
-// form a queue.
+// priorityLock is a lock of this process. Urgent calls get the lock before other calls do: those for
+// the contender that owns the mutex, and those that serve the next waiter of a Queue. Otherwise the
+// order of the calls counts, since the receivers of a channel form a queue.
 type priorityLock struct {
-	free  chan struct{} // capacity 1; has an element while the lock is free
-	owner chan struct{} // passes the lock on to a call for the owner
+	free   chan struct{} // capacity 1; has an element while the lock is free
+	urgent chan struct{} // passes the lock on to an urgent call
 }
 
 func newPriorityLock() priorityLock {
-	l := priorityLock{free: make(chan struct{}, 1), owner: make(chan struct{})}
+	l := priorityLock{free: make(chan struct{}, 1), urgent: make(chan struct{})}
 	l.unlock()
 	return l
 }
 
 // lock waits for the lock. It returns errBusy if the context ends first.
-func (l priorityLock) lock(ctx context.Context, owner bool) error {
+func (l priorityLock) lock(ctx context.Context, urgent bool) error {
 	var first chan struct{}
-	if owner {
-		first = l.owner
+	if urgent {
+		first = l.urgent
 	}
 	select {
 	case <-l.free:
@@ -33,7 +33,7 @@ func (l priorityLock) lock(ctx context.Context, owner bool) error {
 
 func (l priorityLock) unlock() {
 	select {
-	case l.owner <- struct{}{}:
+	case l.urgent <- struct{}{}:
 	default:
 		l.free <- struct{}{}
 	}

@@ -18,6 +18,7 @@ type entry struct {
 	// notifiedAt is 1 more than the revision at which the waiter was notified; 0 = never. So a
 	// waiter is notified once each time the mutex becomes free.
 	notifiedAt uint64
+	elsewhere  bool // it subscribes to its own channel at another server
 }
 
 // enqueueLocked adds a contender to the queue, or extends its entry. A polling waiter keeps its
@@ -29,6 +30,7 @@ func (e *Engine) enqueueLocked(m *mutexState, contender string) *entry {
 		w = &entry{contender: contender, since: time.Now()}
 		m.entries = append(m.entries, w)
 		m.index[contender] = w
+		e.watchLocked(m)
 	}
 	from := time.Now()
 	if end := m.leaseEnd(); end.After(from) {
@@ -52,6 +54,13 @@ func (e *Engine) position(m *mutexState, contender string) int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Index(m.entries, m.index[contender]) + 1
+}
+
+// isQueued reports whether a contender waits here.
+func (e *Engine) isQueued(m *mutexState, contender string) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return m.index[contender] != nil
 }
 
 // removeUnlessBlocked removes a contender's queue entry, unless the contender still has a ticket.
@@ -106,6 +115,11 @@ func (e *Engine) expireEntries(m *mutexState) {
 	}
 	e.mu.Unlock()
 	e.Events.Record(gone...)
+	if e.queue != nil {
+		for _, left := range gone {
+			e.settleLater(m.mutex, left.Owner)
+		}
+	}
 }
 
 // nextLocked returns the first waiter that this server can notify: it is blocked here, and then has
@@ -168,10 +182,13 @@ func (e *Engine) reservationLeft(m *mutexState) time.Duration {
 func (e *Engine) notify(m *mutexState, w *entry, revision uint64) (reserved bool) {
 	e.mu.Lock()
 	w.notifiedAt = revision + 1
-	last := m.lastOwner
+	last, elsewhere := m.lastOwner, w.elsewhere
 	e.mu.Unlock()
 	received := e.Notices.Publish(simba.ContenderChannel(m.mutex, w.contender), simba.OfferNotice(last, w.contender))
 	window := e.HandoffWindow()
+	if elsewhere {
+		received, window = 1, max(window, elsewhereWindow)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if received == 0 || window == 0 || m.index[w.contender] != w {
@@ -184,10 +201,17 @@ func (e *Engine) notify(m *mutexState, w *entry, revision uint64) (reserved bool
 	return true
 }
 
-// Queue implements simba.Backend. It lists the waiters of this server.
-func (e *Engine) Queue(_ context.Context, mutex string, count int) ([]simba.QueueEntry, simba.Seq, error) {
+// Queue implements simba.Backend. It lists the waiters of this server, or those of the store.
+func (e *Engine) Queue(ctx context.Context, mutex string, count int) (list []simba.QueueEntry, _ simba.Seq, err error) {
 	if e.Stopped() {
 		return nil, 0, simba.ErrStopped
+	}
+	if e.queue != nil {
+		err = e.serve(ctx, func(ctx context.Context) error {
+			list, err = e.queue.Waiters(ctx, mutex, count)
+			return err
+		})
+		return list, 0, err
 	}
 	if err := e.store.CheckNames(mutex, ""); err != nil {
 		return nil, 0, err
@@ -198,7 +222,8 @@ func (e *Engine) Queue(_ context.Context, mutex string, count int) ([]simba.Queu
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	// All waiting times end at the same instant, so that they keep the order of the queue.
-	list, now := make([]simba.QueueEntry, 0, min(count, len(m.entries))), time.Now()
+	now := time.Now()
+	list = make([]simba.QueueEntry, 0, min(count, len(m.entries)))
 	for i, w := range m.entries[:min(count, len(m.entries))] {
 		list = append(list, simba.QueueEntry{
 			Contender: w.contender, Position: i + 1, Waiting: now.Sub(w.since), Blocked: e.isBlocked(m, w),

@@ -13,6 +13,11 @@ const (
 	refreshTimeout = 2 * time.Second
 	// retryPause is the pause after a refresh that failed, or that left orphans.
 	retryPause = 250 * time.Millisecond
+	// queuePoll is the shortest time until a mutex is read again whose owner, or whose next waiter,
+	// belongs to another server.
+	queuePoll = 25 * time.Millisecond
+	// idleDelay is the time until a mutex of a Queue is read again that nobody owns or waits for.
+	idleDelay = 10 * time.Second
 	// backgroundLockTimeout is how long background work waits for the lock of one mutex. It is
 	// short because other mutexes wait for the same work.
 	backgroundLockTimeout = 100 * time.Millisecond
@@ -24,7 +29,14 @@ const (
 // follows soon. (Simba, "Contention Mechanics".)
 func (e *Engine) refreshDelay(s State) time.Duration {
 	d := rand.N(time.Second)
-	if s.Live {
+	switch {
+	case e.queue != nil && !s.Live && s.Next == "": // a notice follows
+		return idleDelay
+	case s.Live && s.Elsewhere && s.Owner != "" && s.left() == 0: // its server is dead, cut off or late
+		return retryPause
+	case s.Live && s.Elsewhere: // no notice follows if the owner renews, or if the next waiter becomes the owner
+		return max(queuePoll, s.left()/2)
+	case s.Live:
 		if s.TransitionAt > s.TTLAt {
 			d = rand.N(1200*time.Millisecond) - 200*time.Millisecond
 		}
@@ -43,7 +55,7 @@ func (e *Engine) dueLocked(m *mutexState) (due time.Time) {
 			due = t
 		}
 	}
-	needed := m.subscribed || len(m.orphans) > 0 || e.Waiters.Count(m.mutex) > 0
+	needed := e.queue != nil && len(m.entries) > 0 || m.subscribed || m.byPattern || len(m.listeners) > 0 || len(m.orphans) > 0 || e.Waiters.Count(m.mutex) > 0
 	for _, w := range e.pollingLocked(m) {
 		if w != m.reserved {
 			sooner(w.expiresAt)
@@ -127,7 +139,7 @@ func (e *Engine) backgroundRefresh(ctx context.Context, m *mutexState) (err erro
 
 // briefly runs background work while it holds m.lock. It gives up if m.lock is held for long.
 func (e *Engine) briefly(ctx context.Context, m *mutexState, work func(context.Context, *mutexState) error) error {
-	err := e.within(ctx, backgroundLockTimeout, func(short context.Context) error { return m.lock.lock(short, false) })
+	err := e.within(ctx, backgroundLockTimeout, func(short context.Context) error { return m.lock.lock(short, e.queue != nil) })
 	if err != nil {
 		return err
 	}
@@ -137,18 +149,30 @@ func (e *Engine) briefly(ctx context.Context, m *mutexState, work func(context.C
 
 // refreshAndHandOff reads the mutex, and hands it off if it is free. The caller holds m.lock.
 func (e *Engine) refreshAndHandOff(ctx context.Context, m *mutexState) error {
-	s, err := e.refresh(ctx, m)
+	s, err := e.look(ctx, m)
 	if err != nil {
 		return err
 	}
 	return e.handOffIfFree(ctx, m, s)
 }
 
-// refresh reads the mutex, announces the changes, and reconciles orphans. The caller holds m.lock.
+// refresh reads the mutex for a reply, announces the changes, and reconciles orphans. The caller holds
+// m.lock.
 func (e *Engine) refresh(ctx context.Context, m *mutexState) (State, error) {
+	return e.readState(ctx, m, e.queue != nil)
+}
+
+// look is refresh for background work. A Queue may return an older state, since a notice follows.
+func (e *Engine) look(ctx context.Context, m *mutexState) (State, error) {
+	return e.readState(ctx, m, false)
+}
+
+func (e *Engine) readState(ctx context.Context, m *mutexState, settled bool) (State, error) {
 	e.mu.Lock()
-	settled := len(m.orphans) > 0
-	m.stale = false
+	if !settled { // a settled read is that of a request, which serves no waiter
+		m.stale = false
+	}
+	settled = settled || len(m.orphans) > 0
 	e.mu.Unlock()
 	sent := time.Now()
 	s, err := e.read(ctx, m, settled)
@@ -194,7 +218,7 @@ func (e *Engine) digest(ctx context.Context, m *mutexState, s State, sent time.T
 		}
 	}
 	e.observe(m, s, sent)
-	if s.Live {
+	if s.Live && !s.Elsewhere { // its windows are only upper bounds
 		e.wakeOwner(m, Lease{Owner: s.Owner, Token: s.Token, TTL: s.ttlLeft(), Transition: s.left() - s.ttlLeft(), Since: sent})
 	}
 	return s, nil
@@ -203,6 +227,10 @@ func (e *Engine) digest(ctx context.Context, m *mutexState, s State, sent time.T
 // handOffIfFree hands off a free mutex, or announces it as free if there is no next waiter. If the
 // mutex has changed since it was read, the timer reads it again. The caller holds m.lock.
 func (e *Engine) handOffIfFree(ctx context.Context, m *mutexState, s State) error {
+	if e.queue != nil {
+		_, err := e.serveNext(ctx, m, s, "")
+		return err
+	}
 	if s.Live || e.reservationLeft(m) > 0 {
 		return nil
 	}

@@ -44,7 +44,7 @@ func (e *Engine) Scan(ctx context.Context, r simba.ScanRequest) (page simba.Scan
 func (e *Engine) scan(ctx context.Context, r simba.ScanRequest) (page simba.ScanPage, err error) {
 	last := uint64(maxScanKey) // the page covers the keys up to here
 	list := e.contended(r.Cursor)
-	if r.Held || !r.Contended {
+	if r.Held || !r.Contended || e.queue != nil {
 		held, err := e.store.Scan(ctx, r.Cursor, maxScanKey, r.Count)
 		if err == nil && len(held) == r.Count {
 			last = held[len(held)-1].Key
@@ -55,7 +55,12 @@ func (e *Engine) scan(ctx context.Context, r simba.ScanRequest) (page simba.Scan
 		if err != nil {
 			return page, err
 		}
-		if r.Held {
+		if e.queue != nil {
+			list = nil
+			held = slices.DeleteFunc(held, func(h Scanned) bool {
+				return !h.Live && h.Next == "" || r.Held && h.Owner == "" || r.Contended && h.Waiters == 0
+			})
+		} else if r.Held {
 			held = slices.DeleteFunc(held, func(h Scanned) bool {
 				return r.Contended && !slices.ContainsFunc(list, func(s Scanned) bool { return s.Mutex == h.Mutex })
 			})

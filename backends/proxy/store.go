@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -23,8 +24,8 @@ import (
 //   - NotDone, if the step has certainly changed nothing and never will;
 //   - *simba.MisconfiguredError, if an operator has to change the store;
 //   - *simba.NameError, if the store cannot hold the name, or mixes it up with another one;
-//   - any other error, if the step may have been done, or may still be done until Horizon. The store
-//     is cut off, slow, or no longer the primary.
+//   - any other error, if the step may have been done, or may still be done until Horizon. The
+//     store is cut off, slow, or no longer the primary.
 //
 // A step must prove that it reached the node that decides, such as the writable primary. A node
 // that was demoted or lags behind must return an error, even to a Read.
@@ -83,8 +84,9 @@ type Store interface {
 	Close() error
 }
 
-// Hooks are functions of an Engine that its Store calls. They do not block, and may be called from
-// within a step.
+// Hooks are functions of an Engine that its Store calls. Except for Listed, they do not block, and
+// may be called from within a step. A Store calls them without a lock that it takes in Watch,
+// Unwatch, Listen or WatchAll.
 type Hooks struct {
 	// Connected is called for each new connection. The Engine then checks the store soon, because
 	// the connection may lead to another node.
@@ -92,6 +94,24 @@ type Hooks struct {
 	// Changed is called when a watched mutex may have changed. "" means any of them, after the
 	// store may have missed changes.
 	Changed func(mutex string)
+
+	// The rest is for a Queue.
+
+	// Left is called when a queue entry of this server has ended because the contender asked another
+	// server. reason "" = the contender owns the mutex now.
+	Left func(mutex, contender, reason string)
+	// Listens is called when a contender with an entry here subscribes to its own channel at
+	// another server. Listens returns false if the Engine does not know the contender.
+	Listens func(mutex, contender string) bool
+	// Listeners returns the contenders that subscribe to their own channel of a mutex here.
+	Listeners func(mutex string) map[string]bool
+	// Listed is called for WatchAll with all mutexes. first says that it is the first call for this
+	// WatchAll. Listed may block: it reads the mutexes.
+	Listed func(mutexes []string, first bool)
+	// Lost is called when an entry of this server is gone: the tenure with the token, or a queue entry
+	// (token 0). reason is that of the event; "" = the lease has expired. The Engine queues its blocked
+	// waiters again, and notifies the polling ones, which have to ask again.
+	Lost func(mutex, contender string, token uint64, reason string)
 }
 
 // State is what the store has about a mutex. Times are Unix milliseconds on the clock that decides
@@ -114,6 +134,17 @@ type State struct {
 	TransitionAt int64
 	Now          int64 // when the store has read the state
 	Live         bool  // the lease is running
+
+	// Of a Queue. If Next is a waiter of another server, the state is Live without an Owner, so that
+	// nobody else takes the mutex.
+	Next      string // gets the free mutex next; "" = nobody waits
+	Waiters   int    // how many contenders wait, at all servers
+	Elsewhere bool   // the owner or Next belongs to another server
+	// Position returns a contender's position in the queue, 0 if it does not wait; nil = unknown.
+	Position func(contender string) int
+	NextOwns bool // other servers see Next, a blocked waiter of this server, as the owner
+
+	readAt time.Time // by the clock of this server; zero = unknown
 }
 
 // Lease is a lease that a step begins or renews. The Engine sets the fields up to Since.
@@ -121,10 +152,13 @@ type Lease struct {
 	Owner           string
 	TTL, Transition time.Duration
 	Since           time.Time // just before the step was sent: the windows begin no earlier
+	Queueing        Queueing  // of a Take of a Queue
 
 	Token    uint64
 	Revision uint64 // when the tenure began; 0 = unknown
 	Mark     int64  // as in State; 0 = unknown
+
+	Elsewhere bool // as in State; of a Queue
 }
 
 // From is the state in which Pass expects a mutex.
@@ -133,6 +167,9 @@ type From struct {
 	Token    uint64 // of the tenure
 	Mark     int64  // of the lease, which a renewal changes; 0 = any
 	Revision uint64 // of a free mutex, as it was read
+	// Acquired is the Mark of the last lease that ACQUIRE or Pass gave, which GUARD does not change; 0 =
+	// any. Of a Queue.
+	Acquired int64
 }
 
 // Free reports whether Pass expects no tenure.
@@ -168,6 +205,29 @@ func (e NotDone) Error() string { return e.Err.Error() }
 
 func (e NotDone) Unwrap() error { return e.Err }
 
+// Elsewhere is the error of a step that another server has to make. The Engine calls Ask without any
+// lock. If Ask returns nil, the Engine makes the request again with the same context. Answers then has
+// what the other server has answered.
+type Elsewhere struct {
+	Ask func(ctx context.Context) error
+}
+
+// EndedElsewhere is a key of Answers. The value is the From of the tenure that the request should end,
+// and that another server has ended.
+const EndedElsewhere = "ended"
+
+// Answers returns what other servers have answered to the request of a context, for the Queue's use.
+func Answers(ctx context.Context) *sync.Map {
+	if answers, ok := ctx.Value(answersKey{}).(*sync.Map); ok {
+		return answers
+	}
+	return new(sync.Map) // background work asks nobody
+}
+
+type answersKey struct{}
+
+func (e *Elsewhere) Error() string { return "another server has to be asked" }
+
 func (s State) left() time.Duration { return Between(s.Now, s.TransitionAt) }
 
 func (s State) ttlLeft() time.Duration { return Between(s.Now, s.TTLAt) }
@@ -191,7 +251,7 @@ func roundUp(d time.Duration) time.Duration {
 // serve to compute what is left. It is Live even if the reply was late: a read shows the end.
 func (l *Lease) state() State {
 	now := time.Since(l.Since).Milliseconds()
-	s := State{Owner: l.Owner, Token: l.Token, Revision: l.Revision, Mark: l.Mark, Now: now, Live: true}
+	s := State{Owner: l.Owner, Token: l.Token, Revision: l.Revision, Mark: l.Mark, Now: now, Live: true, Elsewhere: l.Elsewhere}
 	s.TTLAt = l.TTL.Milliseconds()
 	s.TransitionAt = s.TTLAt + l.Transition.Milliseconds()
 	return s

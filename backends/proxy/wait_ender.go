@@ -45,7 +45,11 @@ func (e waitEnder) Replaced(t *Ticket) (simba.Outcome, error) {
 
 // Leave implements WaitEnder.
 func (e waitEnder) Leave(t *Ticket, why simba.EndReason) (simba.Outcome, error) {
-	e.dequeue(t, why)
+	if e.queue == nil {
+		e.dequeue(t, why)
+	} else if err := e.endEntry(t, why); err != nil {
+		return simba.Outcome{}, err
+	}
 	return e.endWait(t, func(owns bool, _ State) simba.Status {
 		switch {
 		case why == simba.EndGone:
@@ -66,7 +70,7 @@ func (e *Engine) endWait(t *Ticket, decide func(owns bool, s State) simba.Status
 		if err != nil {
 			return err
 		}
-		o = e.outcome(m, decide(s.Live && s.Owner == t.Request.Contender, s), t.Request.Contender, s)
+		o = e.outcome(m, decide(s.Live && !s.Elsewhere && s.Owner == t.Request.Contender, s), t.Request.Contender, s)
 		if o.Status == simba.StatusAcquired {
 			// The lease ran on while the reply was under way.
 			l := Lease{TTL: o.TTL, Transition: o.Transition - o.TTL, Since: sent}

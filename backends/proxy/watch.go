@@ -30,10 +30,21 @@ func (e *Engine) Subscribed(ctx context.Context, channel string, pattern bool) (
 	}
 	m := e.ref(mutex)
 	defer e.unref(m)
-	if contender != "" && !e.markReachable(m, contender) {
+	if contender != "" && !e.markReachable(m, contender) && e.queue == nil {
 		return 0, nil
 	}
 	e.mu.Lock()
+	e.watchLocked(m)
+	if contender != "" && e.queue != nil {
+		if m.listeners == nil {
+			m.listeners = make(map[string]bool)
+		}
+		m.listeners[contender] = true
+		if m.seen.Next == contender {
+			m.seen.Next = "" // so that it is notified again
+		}
+		e.queue.Listen(mutex)
+	}
 	m.subscribed = m.subscribed || contender == ""
 	m.stale = true // if the request fails, another read follows
 	e.mu.Unlock()
@@ -64,8 +75,23 @@ func (e *Engine) subscribedPattern(ctx context.Context, pattern string) error {
 	}
 	e.mu.Lock()
 	e.patterns[pattern] = struct{}{}
+	if e.queue != nil && e.allListed == nil {
+		e.allListed = make(chan struct{})
+		e.queue.WatchAll(false)
+	}
+	all := e.allListed
 	e.mu.Unlock()
-	return e.serve(ctx, e.readTable)
+	if e.queue == nil {
+		return e.serve(ctx, e.readTable)
+	}
+	return e.serve(ctx, func(ctx context.Context) error {
+		select {
+		case <-all:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
 }
 
 // maintain watches all mutexes for pattern subscribers, and cleans up, until the engine is closed.
@@ -91,11 +117,27 @@ func (e *Engine) cleanUp() {
 			delete(e.patterns, pattern)
 		}
 	}
+	if len(e.patterns) == 0 && e.allListed != nil {
+		e.allListed = nil
+		e.queue.WatchAll(true)
+	}
 	for mutex, m := range e.mutexes {
 		if m.subscribed && !e.Notices.Subscribed(simba.MutexChannel(mutex)) && !e.Notices.Subscribed(simba.EventChannel(mutex)) {
 			m.subscribed = false
 			m.refs++
 			e.unrefLocked(m)
+		}
+		if m.byPattern && len(e.patterns) == 0 {
+			m.byPattern = false
+			m.refs++
+			e.unrefLocked(m)
+		}
+		for c := range m.listeners {
+			if !e.Notices.Subscribed(simba.ContenderChannel(mutex, c)) {
+				delete(m.listeners, c)
+				m.refs++
+				e.unrefLocked(m)
+			}
 		}
 	}
 	for mutex, b := range e.sessions { // the connection asks for a lease with a token by itself
@@ -128,7 +170,7 @@ func (e *Engine) readTable(ctx context.Context) error {
 	e.mu.Lock()
 	patterns := len(e.patterns)
 	e.mu.Unlock()
-	if patterns == 0 {
+	if patterns == 0 || e.queue != nil {
 		e.table = nil
 		return nil
 	}
