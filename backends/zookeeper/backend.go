@@ -3,29 +3,18 @@ package zookeeper
 import (
 	"cmp"
 	"context"
-	"errors"
+	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
-	"github.com/simba-resp/simba-resp/history"
 )
 
 // Backend is the engine. It implements simba.Backend and is safe for concurrent use.
 type Backend struct {
-	*proxy.Core
-
-	options Options
-	target  target
-	id      string // names this process in the bindings of leases
-	clock   *proxy.Clock
-	slots   []*slot
-
-	mu       sync.Mutex // guards the fields below; never held during I/O or waiting
-	mutexes  map[string]*mutex
-	patterns map[string]struct{} // subscribed patterns that can match channels of mutexes
-	root     *watcher            // watches the list of mutexes for patterns; nil = no patterns
+	*proxy.Engine
+	store *store
 }
 
 var _ simba.Backend = (*Backend)(nil)
@@ -40,118 +29,113 @@ func Open(ctx context.Context, o Options) (*Backend, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &Backend{
-		options: o, target: target, id: string(newTag()), clock: proxy.NewClock(),
-		mutexes: make(map[string]*mutex), patterns: make(map[string]struct{}),
+	st := &store{
+		Life: proxy.NewLife(), options: o, target: target, log: o.Logger, clock: proxy.NewClock(),
+		mutexes: make(map[string]*mutex), watched: make(map[string]*watcher),
 	}
-	b.Core = proxy.NewCore(o.Options, history.NewLog(o.Notices, o.History, true), b.recheck, waitEnder{b})
-	if err = b.firstSessions(ctx); err != nil {
+	e, err := proxy.Open(ctx, o.Options, st)
+	if err != nil {
 		return nil, err
 	}
-	for _, l := range b.slots {
-		b.Go(func() { b.run(l, l.session) })
-		b.Go(func() { b.serveInbox(l) })
-	}
-	b.Go(b.stopUnwantedWatchers)
-	b.Go(func() { b.Checks.Run(b.Stopping, b.Waiters) })
-	return b, nil
+	return &Backend{e, st}, nil
 }
 
-// Close ends the engine and all its goroutines. Later calls of Close only wait. Waits end with
-// simba.ErrStopped, and the waiters' nodes are deleted. If a client may still own a mutex in the
-// session with the ensemble, Close leaves the session open until its timeout. So nobody else gets
-// the mutex before its lease or the session ends.
-func (b *Backend) Close() error {
-	b.Stop()
-	b.Wait()
+// LongestLease returns the longest lease, ttl + transition, that the sessions vouch for: half of
+// their shortest timeout. The ensemble chooses the timeout anew whenever a session reconnects.
+func (b *Backend) LongestLease() time.Duration { return b.store.longestLease() }
+
+// store is the proxy.Queue of the engine.
+type store struct {
+	*proxy.Life
+
+	options Options
+	target  target
+	log     *slog.Logger
+	clock   *proxy.Clock
+	slots   []*slot
+	hooks   proxy.Hooks
+
+	mu      sync.Mutex // guards the fields below; never held during I/O or waiting
+	mutexes map[string]*mutex
+	watched map[string]*watcher
+	root    *watcher // watches the list of mutexes; nil = not needed
+}
+
+var _ proxy.Queue = (*store)(nil)
+
+// Start implements proxy.Store.
+func (st *store) Start(ctx context.Context, h proxy.Hooks) error {
+	st.hooks = h
+	if err := st.firstSessions(ctx); err != nil {
+		return err
+	}
+	for _, l := range st.slots {
+		st.Go(func() { st.run(l, l.session) })
+		st.Go(func() { st.serveInbox(l) })
+	}
 	return nil
 }
 
-// call runs a request in a goroutine of its own. The client waits for it at most Options.Timeout.
-// The request goes on until the outcome of what it has sent is known. It sends nothing new once ctx
-// has ended.
-func call[T any](ctx context.Context, b *Backend, f func(context.Context) (T, error)) (v T, err error) {
-	type answer struct {
-		value T
-		err   error
-	}
-	ctx, cancel := context.WithTimeout(ctx, b.options.Timeout)
-	defer cancel()
-	defer context.AfterFunc(b.Stopping, cancel)()
-	answers := make(chan answer, 1)
-	b.Go(func() {
-		v, err := f(ctx)
-		answers <- answer{v, err}
-	})
-	select {
-	case a := <-answers:
-		return a.value, b.failed(a.err)
-	case <-ctx.Done():
-		return v, b.failed(errNoAnswer)
-	}
+// Close implements proxy.Store. The waiters' nodes are deleted. If a client may still own a mutex in
+// a session with the ensemble, Close leaves the session open until its timeout. So nobody else gets
+// the mutex before its lease or the session ends.
+func (st *store) Close() error {
+	st.Stop()
+	st.Wait()
+	return nil
 }
 
-// with is call for a request that holds the lock of a mutex. It runs f again while f returns
-// errChanged.
-func with[T any](ctx context.Context, b *Backend, name string, f func(context.Context, *session, *mutex) (T, error)) (T, error) {
-	return call(ctx, b, func(ctx context.Context) (v T, err error) {
-		for {
-			s, err := b.slotOf(name).current(ctx, b)
-			if err != nil {
-				return v, err
-			}
-			m := b.lock(name)
-			if err = errNoAnswer; ctx.Err() == nil {
-				v, err = f(ctx, s, m)
-			}
-			b.unlock(m)
-			if !errors.Is(err, errChanged) {
-				return v, err
-			}
-			if !proxy.Sleep(ctx, changedPause, nil) {
-				return v, errNoAnswer
-			}
+// CheckNames implements proxy.Store. All names fit.
+func (st *store) CheckNames(string, string) error { return nil }
+
+// Horizon implements proxy.Store. A settled Read has waited for all earlier steps.
+func (st *store) Horizon(time.Time) int64 { return 0 }
+
+// Ping implements proxy.Store. The store is away if no session has an answer.
+func (st *store) Ping(ctx context.Context) (err error) {
+	answers := make(chan error, len(st.slots))
+	for _, l := range st.slots {
+		go func() {
+			_, err := call(ctx, st, func(ctx context.Context) (none struct{}, err error) {
+				s, err := l.current(ctx, st)
+				if err == nil {
+					err = s.barrier(ctx)
+				}
+				return none, err
+			})
+			answers <- err
+		}()
+	}
+	for range st.slots {
+		if err = <-answers; err == nil {
+			break
 		}
-	})
-}
-
-// changedPause is the pause before a request lists the queue again.
-const changedPause = 5 * time.Millisecond
-
-// failed turns an error into the one that a method of simba.Backend returns.
-func (b *Backend) failed(err error) error {
-	switch {
-	case b.Stopped():
-		return simba.ErrStopped
-	case err == nil, errors.Is(err, simba.ErrNotServed), errors.As(err, new(*simba.UnavailableError)), errors.As(err, new(*simba.MisconfiguredError)):
-		return err
-	case lasting(err), errors.Is(err, errQuotaExceeded): // a quota need not end waits
-		return b.misconfigured(err)
 	}
-	return &simba.UnavailableError{Engine: "zookeeper", Err: err}
+	return err
 }
 
 // slot holds one of several sessions. ZooKeeper reads the requests of a connection one by one, so a
 // single session would be slow for many clients. A mutex always uses the same slot.
 type slot struct {
-	// Guarded by Backend.mu.
+	// Guarded by store.mu.
 	session  *session
 	replaced chan struct{} // closed when session is replaced
-	fault    error         // of the last attempt to open a new session; requests return a lasting one at once
+	fault    error         // of the last attempt to open a new session; requests return one that stays at once
 }
 
-func (b *Backend) slotOf(mutex string) *slot { return b.slots[scanKey(mutex)%uint64(len(b.slots))] }
+func (st *store) slotOf(mutex string) *slot { return st.slots[st.ScanKey(mutex)%uint64(len(st.slots))] }
 
 // current returns the session. If there is none, it waits for a new one, at most until ctx ends.
-func (l *slot) current(ctx context.Context, b *Backend) (*session, error) {
+func (l *slot) current(ctx context.Context, st *store) (*session, error) {
 	for {
-		b.mu.Lock()
+		st.mu.Lock()
 		s, replaced, fault := l.session, l.replaced, l.fault
-		b.mu.Unlock()
+		st.mu.Unlock()
+		_, stays := st.fault(fault)
 		switch {
 		case s.alive():
 			return s, nil
-		case lasting(fault):
+		case stays:
 			return nil, fault
 		}
 		select {
@@ -162,13 +146,11 @@ func (l *slot) current(ctx context.Context, b *Backend) (*session, error) {
 	}
 }
 
-// LongestLease returns the longest lease, ttl + transition, that the sessions vouch for: half of
-// their shortest timeout. The ensemble chooses the timeout anew whenever a session reconnects.
-func (b *Backend) LongestLease() time.Duration {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	shortest := b.slots[0].session.negotiated()
-	for _, l := range b.slots[1:] {
+func (st *store) longestLease() time.Duration {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	shortest := st.slots[0].session.negotiated()
+	for _, l := range st.slots {
 		shortest = min(shortest, l.session.negotiated())
 	}
 	return shortest / 2

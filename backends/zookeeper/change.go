@@ -2,6 +2,7 @@ package zookeeper
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
@@ -21,6 +21,8 @@ import (
 // errChanged is returned when the queue is no longer as the request found it. The caller lists it
 // again.
 var errChanged = errors.New("the queue has changed meanwhile")
+
+var errNumbers = errors.New("the mutex has had too many nodes; ZooKeeper counts anew some time after the last contender has left")
 
 // step makes a change of nodes together with an answer. It returns errWithdrawn if the other server
 // has withdrawn the request, and errChanged if the node ahead is gone. unsure means that the change
@@ -47,40 +49,33 @@ func (s *session) step(ctx context.Context, ahead string, a *answering, ops ...a
 	return res, unsure, err
 }
 
-// create creates a latch node and its lease node in one step, and lists the nodes. The step also
-// writes the mutex's node, so the answer has the number of latch nodes, the zxid and the leader's
-// clock. create gives the lock up meanwhile, so names may be older than the lock. child is "" if
-// there is no node. The caller decides what the entry becomes, and sets its child.
-func (b *Backend) create(ctx context.Context, s *session, m *mutex, r simba.AcquireRequest, k kind) (n *entry, child string, names []string, err error) {
+// create creates a latch node and its lease node in one step, and lists the nodes. It gives the lock up
+// meanwhile, so names may be older than the lock. child is "" if there is no node. The caller decides
+// what the entry becomes, and sets its child.
+func (st *store) create(ctx context.Context, s *session, m *mutex, w proxy.Lease) (n *entry, child string, names []string, err error) {
 	n = &entry{
-		s: s, contender: r.Contender, guid: newGUID(r.Contender, s.tag),
-		state: state{kind: k, windows: b.windowsOf(r), since: time.Now()},
+		s: s, contender: w.Owner, guid: newGUID(w.Owner, s.tag),
+		state: st.ownerOf(w),
 	}
-	n.acquiredAt = b.clock.Latest(n.since)
-	m.add(n)
+	if w.Queueing == proxy.Blocks {
+		n.kind = kindBlocked
+	}
+	m.entries[n.contender], m.guids[n.guid] = n, n
 	data := encode(n.record(m.name))
-	var stat *zk.Stat
-	m.apart(func() {
-		if child, stat, err = b.tryCreate(ctx, s, m.name, n, data); err == nil {
-			if names = []string{child}; stat.NumChildren != 1 {
-				names, err = s.children(s.ctx, m.name)
-			}
-		}
-	})
+	m.apart(func() { child, names, err = st.tryCreate(ctx, s, m.name, n, data) })
 	switch {
 	case !m.has(n):
 		return n, "", nil, errSessionOver
 	case child == "":
 		m.drop(n)
-		return n, "", nil, err
 	}
-	n.token, n.made = uint64(stat.Czxid), time.Now()
+	n.made = time.Now()
 	return n, child, names, err
 }
 
-// tryCreate returns the name and the Stat of the new latch node, with the number of latch nodes if
-// that is known.
-func (b *Backend) tryCreate(ctx context.Context, s *session, mutex string, n *entry, data []byte) (child string, stat *zk.Stat, err error) {
+// tryCreate also writes the mutex's node, so the answer has the number of latch nodes, the zxid and the
+// leader's clock.
+func (st *store) tryCreate(ctx context.Context, s *session, mutex string, n *entry, data []byte) (child string, names []string, err error) {
 	for {
 		start := time.Now()
 		res, unsure, err := s.change(ctx,
@@ -89,46 +84,47 @@ func (b *Backend) tryCreate(ctx context.Context, s *session, mutex string, n *en
 			&zk.SetDataRequest{Path: s.mutex(mutex), Version: -1})
 		switch {
 		case err == nil:
-			stat = res[2].Stat
-			b.clock.Learn(stat.Mtime, start, time.Now())
-			return res[0].String[len(s.mutex(mutex))+1:], &zk.Stat{Czxid: stat.Mzxid, NumChildren: stat.NumChildren}, nil
-		case unsure && !errors.Is(err, errSessionOver): // an earlier attempt may have created the nodes
-			return s.findCreated(mutex, n.guid)
-		case errors.Is(err, zk.ErrNoNode):
-			if err = s.ensure(ctx, mutex); err == nil {
-				continue
+			stat := res[2].Stat
+			st.clock.Learn(stat.Mtime, start, time.Now())
+			child, n.token = res[0].String[len(s.mutex(mutex))+1:], uint64(stat.Mzxid)
+			if stat.NumChildren == 1 && sortKey(child) <= lastNumber {
+				return child, []string{child}, nil
 			}
+			if names, err = s.children(s.ctx, mutex); sortKey(child) > lastNumber {
+				err = errNumbers
+			}
+			return child, names, err
+		case unsure && !errors.Is(err, errSessionOver): // an earlier attempt may have created the nodes
+			return s.findCreated(mutex, n)
+		case !errors.Is(err, zk.ErrNoNode):
+			return "", nil, err
 		}
-		return "", nil, err
+		if err = s.ensure(ctx, mutex); err != nil {
+			return "", nil, err
+		}
 	}
 }
 
 // findCreated looks for a latch node whose creation had no answer.
-func (s *session) findCreated(mutex string, g guid) (child string, stat *zk.Stat, err error) {
-	for s.alive() {
-		names, err := s.children(s.ctx, mutex)
-		i := slices.IndexFunc(names, func(c string) bool { return guidOf(c) == g })
+func (s *session) findCreated(mutex string, n *entry) (child string, names []string, err error) {
+	for ; s.alive(); proxy.Sleep(s.ctx, retryPause, nil) {
+		names, err = s.children(s.ctx, mutex)
+		i := slices.IndexFunc(names, func(c string) bool { return guidOf(c) == n.guid })
 		if err == nil && i < 0 {
 			return "", nil, errChanged // not created, or deleted by hand
 		}
-		if err == nil {
-			if z, err := s.get(s.ctx, s.latch(mutex, names[i])); err == nil {
-				return names[i], z.stat, nil
-			}
+		if z, failed := s.get(s.ctx, s.lease(n.guid)); err == nil && failed == nil {
+			n.token = uint64(z.stat.Czxid)
+			return names[i], names, nil
 		}
-		proxy.Sleep(s.ctx, retryPause, nil)
 	}
 	return "", nil, errSessionOver
 }
 
-// write changes an entry and its lease node by f. If f sets since, an owner's windows begin then, even
-// if the ensemble executes the write later.
-func (b *Backend) write(ctx context.Context, m *mutex, n *entry, a *answering, f func(*state)) error {
+// write changes an entry and its lease node by f.
+func (st *store) write(ctx context.Context, m *mutex, n *entry, a *answering, f func(*state)) error {
 	next := *n
 	f(&next.state)
-	if !next.since.Equal(n.since) {
-		next.acquiredAt = b.clock.Latest(next.since)
-	}
 	data := encode(next.record(m.name))
 	_, unsure, err := n.s.step(ctx, n.ahead, a,
 		&zk.CheckVersionRequest{Path: n.s.latch(m.name, n.child), Version: -1},
@@ -144,61 +140,72 @@ func (b *Backend) write(ctx context.Context, m *mutex, n *entry, a *answering, f
 	case err == nil:
 		n.state = next.state
 	case errors.Is(err, zk.ErrNoNode):
-		b.forgetDeleted(m, n)
+		st.forgetDeleted(m, n)
 		err = errChanged
 	}
 	return err
 }
 
-// renew makes an entry the owner's, and begins both windows. The entry must be that of the owner, or
-// its node must be the first.
-func (b *Backend) renew(ctx context.Context, m *mutex, n *entry, w windows, a *answering) error {
-	start, renewed := time.Now(), n.kind == kindOwner
-	err := b.write(ctx, m, n, a, func(s *state) { *s = state{kind: kindOwner, windows: w, since: start, renewed: true} })
-	switch {
-	case err != nil:
-	case renewed:
-		b.Counts.Renewed.Add(1)
-	default:
-		b.record(m, n.event(simba.EventAcquired, ""))
+// ownerOf returns the state of an owner. Both windows begin at w.Since, even if the ensemble executes
+// the write later. w.Mark is 0 unless the lease stays the one that was acquired before.
+func (st *store) ownerOf(w proxy.Lease) state {
+	acquired := cmp.Or(w.Mark, w.Since.UnixNano())
+	return state{kind: kindOwner, ttl: w.TTL, transition: w.Transition, since: w.Since, acquired: acquired, acquiredAt: st.clock.Latest(w.Since)}
+}
+
+// renew makes an entry the owner's. The entry must be that of the owner, or its node must be the first.
+// For another server, it refuses a lease for which the session cannot vouch.
+func (st *store) renew(ctx context.Context, m *mutex, n *entry, w proxy.Lease, a *answering) error {
+	if a != nil && w.TTL+w.Transition > n.s.negotiated()/2 {
+		a.answer = answer{Status: statusTooLong}
+		_, _, err := n.s.step(ctx, "", a)
+		return err
+	}
+	err := st.write(ctx, m, n, a, func(s *state) { *s = st.ownerOf(w) })
+	if err == nil {
+		st.arm(m, n, nil)
 	}
 	return err
 }
 
-// demote makes an entry that of a polling waiter.
-func (b *Backend) demote(ctx context.Context, m *mutex, n *entry) error {
-	return b.write(ctx, m, n, nil, func(s *state) {
-		*s = state{kind: kindPolling, windows: s.windows, expiresAt: time.Now().Add(b.QueueGrace())}
-	})
+// demote makes an entry that of a polling waiter, while a node ahead exists.
+func (st *store) demote(ctx context.Context, m *mutex, n *entry, ahead string) error {
+	n.ahead = n.s.latch(m.name, ahead)
+	defer func() { n.ahead = "" }()
+	return st.write(ctx, m, n, nil, func(s *state) { s.kind = kindPolling })
 }
 
-// remove deletes an entry's nodes and records the event, unless its Kind is 0. If the next waiter is
-// blocked here, and certainly the first now, remove grants it the mutex. remove returns errChanged if a person
-// had deleted the nodes.
-func (b *Backend) remove(ctx context.Context, m *mutex, n *entry, e simba.Event, a *answering) error {
+// remove deletes an entry's nodes. It returns errChanged if a person had deleted them.
+func (st *store) remove(ctx context.Context, m *mutex, n *entry, a *answering) error {
 	ops := deletes(n.s.latch(m.name, n.child), n.s.lease(n.guid))
-	if m.watcher != nil { // to learn whether the mutex is free now
+	st.mu.Lock()
+	if st.watched[m.name] != nil { // to learn whether the mutex is free now
 		ops = append(ops, &zk.SetDataRequest{Path: n.s.mutex(m.name), Version: -1})
 	}
+	st.mu.Unlock()
 	res, unsure, err := n.s.step(ctx, n.ahead, a, ops...)
 	switch {
 	case errors.Is(err, zk.ErrNoNode) && !unsure:
-		b.forgetDeleted(m, n)
+		st.forgetDeleted(m, n)
 		return errChanged
 	case err != nil && !errors.Is(err, zk.ErrNoNode):
 		return err
 	}
 	m.drop(n)
-	if e.Kind != 0 {
-		b.record(m, e)
-	}
-	if err == nil && len(res) > 2 && res[2].Stat != nil && res[2].Stat.NumChildren == 0 {
-		b.announceFree(m)
-	}
-	if next := m.nextHere(); next != nil && next.kind == kindBlocked {
-		b.retryLater(m, next, b.grant(m, next, reasonHandoff))
+	m.left = 1
+	if err == nil && len(res) > 2 && res[2].Stat != nil {
+		m.left = res[2].Stat.NumChildren
 	}
 	return nil
+}
+
+// expire ends a tenure whose lease is over.
+func (st *store) expire(ctx context.Context, m *mutex, n *entry) error {
+	err := st.remove(ctx, m, n, nil)
+	if err == nil {
+		st.lost(m, n, "")
+	}
+	return err
 }
 
 func deletes(latch, lease string) []any {
@@ -207,18 +214,21 @@ func deletes(latch, lease string) []any {
 
 // forgetDeleted forgets an entry of which the ensemble lacks a node, because a person has deleted it.
 // It deletes the other node. A waiter queues again.
-func (b *Backend) forgetDeleted(m *mutex, n *entry) {
+func (st *store) forgetDeleted(m *mutex, n *entry) {
 	m.drop(n)
-	for _, o := range m.entries {
-		o.onlyOwnAhead = false // the latch node may still exist
-	}
-	if n.kind == kindOwner && !n.doomed {
-		b.record(m, n.event(simba.EventReleased, "node deleted"))
-	}
-	b.Go(func() {
+	st.Go(func() {
 		for _, op := range deletes(n.s.latch(m.name, n.child), n.s.lease(n.guid)) {
 			_, _, _ = n.s.change(n.s.ctx, op)
 		}
 	})
-	b.rejoin(m.name)
+	st.lost(m, n, "node deleted")
+}
+
+// lost tells the engine that an entry is gone.
+func (st *store) lost(m *mutex, n *entry, reason string) {
+	token := n.token
+	if n.kind != kindOwner || !n.isDecided() {
+		token = 0
+	}
+	st.hooks.Lost(m.name, n.contender, token, reason)
 }

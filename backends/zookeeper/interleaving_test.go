@@ -2,7 +2,6 @@ package zookeeper
 
 import (
 	"errors"
-	"fmt"
 	"testing"
 	"time"
 
@@ -138,45 +137,32 @@ func TestUnansweredAcquireOfATakenMutexBeginsNothing(t *testing.T) {
 	}
 }
 
-// The reply to p's creation is lost. Until p's server has found p's node, it must not grant the mutex
-// to a waiter behind that node.
-func TestWaiterBehindANodeInCreationIsNotGrantedTheMutex(t *testing.T) {
-	srv := stores.ZooKeeper(t)
-	link := stores.NewLink(t, srv.Addr)
-	b := open(t, Options{Servers: link.Addr(), Options: proxy.Options{Timeout: patience}})
-	for i := range 20 {
-		if grantBesideCreation(t, b, link, fmt.Sprint("m", i)) {
-			return
-		}
-	}
-	t.Fatal("p's server found the node before each release")
+// While a server is cut off, it cannot even send the change that takes a waiter out of the queue.
+func TestWaitThatEndsInAnOutageLeavesNoNode(t *testing.T) {
+	_, link, far, near := apart(t, Options{Options: proxy.Options{Timeout: time.Second}}, Options{})
+	take(t, near, "m", "a", time.Hour) // its end would also remove b
+	w := block(t, far, "m", "b", longLease)
+	link.Refuse()
+	await(t, "the server is cut off", func() bool { return !isConnected(far.store.slotOf("m").session) })
+	_, err := w.Ticket.End(simba.EndTimeout)
+	unavailable(t, err)
+	time.Sleep(3 * time.Second / 2) // the next attempt fails, too
+	link.Heal()
+	await(t, "the queue is empty", func() bool {
+		q, _, err := near.Queue(ctx, "m", 10)
+		return err == nil && len(q) == 0
+	})
 }
 
-// grantBesideCreation returns false if p's server found the node before the release.
-func grantBesideCreation(t *testing.T, b *Backend, link *stores.Link, mutex string) bool {
-	take(t, b, mutex, "o", longLease)
-	link.Delay(50 * time.Millisecond)
-	lost := link.DropReplyTo("pending")
-	reply := acquiring(t, b, simba.AcquireRequest{Mutex: mutex, Contender: "pending", TTL: longLease})
-	<-lost
-	x := block(t, b, mutex, "x", longLease)
-	giveUp(t, b, mutex, "o")
-	out := <-reply
-	if out.Status == simba.StatusQueued {
-		link.Heal()
+func isConnected(s *session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	select {
+	case <-s.connected:
+		return true
+	default:
 		return false
 	}
-	select {
-	case <-x.Woken:
-		t.Fatal("x is woken, although the node of pending is before its own")
-	default:
-	}
-	if out.Status != simba.StatusAcquired {
-		t.Fatalf("ACQUIRE of the first contender: %+v; want acquired", out)
-	}
-	giveUp(t, b, mutex, "pending")
-	x.Granted(t)
-	return true
 }
 
 func TestServerThatBeginsToStopIsNotAsked(t *testing.T) {
@@ -222,7 +208,7 @@ func TestEndIsPublishedAfterTheEndOfTheSession(t *testing.T) {
 	_, link, far, near := apart(t, Options{SessionTimeout: 4 * time.Second, Options: proxy.Options{Timeout: time.Second}}, Options{})
 	take(t, far, "m", "a", time.Minute)
 	link.Blackhole()
-	await(t, "the session is given up", func() bool { return !far.slotOf("m").session.alive() })
+	await(t, "the session is given up", func() bool { return !far.store.slotOf("m").session.alive() })
 	if e := lastEvent(far, "m"); e.Kind != simba.EventAcquired {
 		t.Errorf("the last event of a session that may still live: %+v; want acquired", e)
 	}

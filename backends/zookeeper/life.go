@@ -4,13 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
@@ -26,61 +23,61 @@ const (
 )
 
 // run keeps a session open in a slot until the engine is closed. It replaces each lost one.
-func (b *Backend) run(l *slot, s *session) {
+func (st *store) run(l *slot, s *session) {
 	for {
-		b.Go(func() { b.keepAlive(s) })
-		for s.alive() && !b.Stopped() {
+		st.Go(func() { st.keepAlive(s) })
+		for s.alive() && !st.Stopped() {
 			left := time.Until(s.giveUpAt())
 			if left <= 0 {
 				s.end(fmt.Errorf("the ensemble confirmed nothing for two thirds of %v", s.negotiated()))
 			}
 			// The ensemble may choose a shorter timeout meanwhile.
-			proxy.Sleep(s.ctx, min(left, maxHeartbeatInterval), b.Stopping.Done())
+			proxy.Sleep(s.ctx, min(left, maxHeartbeatInterval), st.Stopping.Done())
 		}
-		if b.Stopped() {
-			b.leave(l, s)
+		if st.Stopped() {
+			st.leave(l, s)
 			return
 		}
-		b.Log.Warn("lost the session with the ensemble, and with it the leases of this server", "err", context.Cause(s.ctx))
-		if !b.Go(s.abandon) {
+		st.log.Warn("lost the session with the ensemble, and with it the leases of this server", "err", context.Cause(s.ctx))
+		if !st.Go(s.abandon) {
 			s.abandon()
 		}
-		next := b.nextSession(l, s.tag)
+		next := st.nextSession(l, s.tag)
 		if next == nil {
 			return
 		}
-		b.Log.Info("opened a new session with the ensemble", "session_timeout", next.negotiated())
-		b.replace(l, next)
+		st.log.Info("opened a new session with the ensemble", "session_timeout", next.negotiated())
+		st.replace(l, next)
 		s = next
 	}
 }
 
 // keepAlive makes heartbeats until the session is over, or the engine is closed.
-func (b *Backend) keepAlive(s *session) {
-	for s.alive() && !b.Stopped() {
-		if err := b.heartbeat(s.ctx, s); err != nil && !b.Stopped() {
-			b.Log.Debug("the ensemble did not confirm the session", "err", err)
+func (st *store) keepAlive(s *session) {
+	for s.alive() && !st.Stopped() {
+		if err := st.heartbeat(s.ctx, s); err != nil && !st.Stopped() {
+			st.log.Debug("the ensemble did not confirm the session", "err", err)
 		}
-		proxy.Sleep(s.ctx, min(s.negotiated()/heartbeatsPerTimeout, maxHeartbeatInterval), b.Stopping.Done())
+		proxy.Sleep(s.ctx, min(s.negotiated()/heartbeatsPerTimeout, maxHeartbeatInterval), st.Stopping.Done())
 	}
 }
 
 // heartbeat writes the session's marker. That confirms the session, and reads the clock of the
 // ensemble's leader.
-func (b *Backend) heartbeat(ctx context.Context, s *session) error {
+func (st *store) heartbeat(ctx context.Context, s *session) error {
 	for {
 		start := time.Now()
 		var stat *zk.Stat
 		err := s.do(ctx, writes, func(c *zk.Conn) (err error) {
 			data := markerOpen
-			if b.Stopped() {
+			if st.Stopped() {
 				data = markerStopping
 			}
 			stat, err = c.Set(s.marker(s.tag), data, -1)
 			return err
 		})
 		if err == nil {
-			b.clock.Learn(stat.Mtime, start, time.Now())
+			st.clock.Learn(stat.Mtime, start, time.Now())
 		}
 		if !errors.Is(err, zk.ErrNoNode) {
 			return err
@@ -94,10 +91,14 @@ func (b *Backend) heartbeat(ctx context.Context, s *session) error {
 
 // leave ends the work in a session at Close. It marks the session as stopping, deletes the waiters'
 // nodes, and closes the session if no client owns a mutex in it.
-func (b *Backend) leave(l *slot, s *session) {
-	late := time.AfterFunc(b.options.Timeout, s.abandon)
+func (st *store) leave(l *slot, s *session) {
+	late := time.AfterFunc(st.options.Timeout, s.abandon)
 	defer late.Stop()
-	if b.heartbeat(s.ctx, s) == nil && b.removeWaiters(l, s) {
+	err := st.heartbeat(s.ctx, s)
+	for ; broken(err); err = st.heartbeat(s.ctx, s) {
+		proxy.Sleep(s.ctx, brokenPause, nil)
+	}
+	if err == nil && st.removeWaiters(l, s) {
 		s.close()
 	} else {
 		s.abandon()
@@ -106,11 +107,14 @@ func (b *Backend) leave(l *slot, s *session) {
 
 // removeWaiters deletes the nodes of a session's waiters. free is true if no client owns a mutex in
 // the session.
-func (b *Backend) removeWaiters(l *slot, s *session) (free bool) {
+func (st *store) removeWaiters(l *slot, s *session) (free bool) {
 	free = true
-	b.eachMutex(b.inSlot(l), func(m *mutex) {
+	st.eachMutex(l, func(m *mutex) {
 		for _, n := range m.entries {
-			if n.s == s && n.child != "" && n.kind != kindOwner {
+			for n.child == "" && m.has(n) && s.alive() { // its step removes it, or decides
+				m.apart(func() { proxy.Sleep(s.ctx, retryPause, nil) })
+			}
+			if n.s == s && (n.kind != kindOwner || n.doomed || n.over()) {
 				_, _, _ = s.change(s.ctx, deletes(s.latch(m.name, n.child), s.lease(n.guid))...)
 			} else if n.s == s {
 				free = false
@@ -122,101 +126,47 @@ func (b *Backend) removeWaiters(l *slot, s *session) (free bool) {
 
 // nextSession opens the session that follows old, which was given up. It returns after the ensemble
 // has ended old. Until then the ensemble may execute old's requests. It returns nil after Close.
-func (b *Backend) nextSession(l *slot, old tag) *session {
-	for logged := false; !b.Stopped(); proxy.Sleep(b.Stopping, retryPause, nil) {
-		ctx, cancel := context.WithTimeout(b.Stopping, max(b.options.Timeout, 5*time.Second))
-		s, err := b.openSession(ctx)
+func (st *store) nextSession(l *slot, old tag) *session {
+	for logged := false; !st.Stopped(); proxy.Sleep(st.Stopping, retryPause, nil) {
+		ctx, cancel := context.WithTimeout(st.Stopping, max(st.options.Timeout, 5*time.Second))
+		s, err := st.openSession(ctx)
 		cancel()
-		b.setFault(l, err)
+		st.mu.Lock()
+		l.fault = err
+		st.mu.Unlock()
 		if err == nil {
-			if err = b.awaitEnd(s, old); err == nil {
+			stop := context.AfterFunc(st.Stopping, s.close)
+			var ended bool
+			for ; err == nil && !ended; ended, err = s.hasEnded(st.Stopping, old) {
+				proxy.Sleep(st.Stopping, retryPause, nil)
+			}
+			if stop(); ended {
 				return s
 			}
+			s.close()
 		}
-		if !logged && !b.Stopped() {
-			b.Log.Warn("cannot open a session with the ensemble; retrying", "err", err)
+		if !logged && !st.Stopped() {
+			st.log.Warn("cannot open a session with the ensemble; retrying", "err", err)
 			logged = true
 		}
 	}
 	return nil
 }
 
-// awaitEnd waits until the ensemble has ended the session old. If it returns an error, it has closed s.
-func (b *Backend) awaitEnd(s *session, old tag) error {
-	stop := context.AfterFunc(b.Stopping, s.close)
-	defer stop()
-	for {
-		ended, err := s.hasEnded(b.Stopping, old)
-		if ended {
-			return nil
-		}
-		if err != nil {
-			s.close()
-			return err
-		}
-		proxy.Sleep(b.Stopping, retryPause, nil)
-	}
-}
-
-// setFault records why no new session could be opened; nil = a session was opened. A lasting error
-// also ends the waits.
-func (b *Backend) setFault(l *slot, err error) {
-	b.mu.Lock()
-	l.fault = err
-	b.mu.Unlock()
-	for _, mutex := range b.Waiters.Mutexes() {
-		if b.slotOf(mutex) == l {
-			b.failWaits(mutex, err)
-		}
-	}
-}
-
-// replace publishes the ends of the leases of a session that the ensemble has ended, and uses the
-// next session. Blocked waiters queue again. A polling waiter gets a notice, because no other notice
-// would make it ask again.
-func (b *Backend) replace(l *slot, next *session) {
-	polling := make(map[string]string) // contenders and mutexes by channel
-	b.eachMutex(b.inSlot(l), func(m *mutex) {
+// replace tells the engine that the tenures and the queue entries of a session have ended, and uses
+// the next session.
+func (st *store) replace(l *slot, next *session) {
+	st.eachMutex(l, func(m *mutex) {
 		for _, n := range m.entries {
-			switch {
-			case n.child == "" || n.doomed:
-			case n.kind == kindOwner:
-				b.record(m, n.event(simba.EventExpired, reasonSessionLost))
-			case n.kind == kindPolling:
-				polling[simba.ContenderChannel(m.name, n.contender)] = simba.OfferNotice(b.lastOwner(m.name), n.contender)
-			}
 			m.drop(n)
+			if n.child != "" && !n.doomed {
+				st.lost(m, n, "zookeeper session lost")
+			}
 		}
 	})
-	b.mu.Lock()
+	st.mu.Lock()
+	defer st.mu.Unlock()
 	l.session = next
 	close(l.replaced)
 	l.replaced = make(chan struct{})
-	b.mu.Unlock()
-	for _, mutex := range b.Waiters.Mutexes() {
-		if b.slotOf(mutex) == l {
-			b.rejoin(mutex)
-		}
-	}
-	for channel, notice := range polling {
-		b.Notices.Publish(channel, notice)
-	}
-}
-
-func (b *Backend) inSlot(l *slot) func(mutex string) bool {
-	return func(mutex string) bool { return b.slotOf(mutex) == l }
-}
-
-// eachMutex calls f for each mutex that this server knows and for which is is true, with its lock held.
-func (b *Backend) eachMutex(is func(mutex string) bool, f func(*mutex)) {
-	b.mu.Lock()
-	names := slices.Collect(maps.Keys(b.mutexes))
-	b.mu.Unlock()
-	for _, name := range names {
-		if is(name) {
-			m := b.lock(name)
-			f(m)
-			b.unlock(m)
-		}
-	}
 }

@@ -6,28 +6,22 @@ import (
 
 	"github.com/go-zookeeper/zk"
 
-	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/backends/proxy"
 )
 
 var errNoChroot = errors.New("the chroot does not exist")
 
-// lasting reports whether an error stays until an operator changes rights or nodes. An unreadable
-// lease node gives no lasting error: its creator rewrites it, or its session ends.
-func lasting(err error) bool {
-	return among(err, zk.ErrNoAuth, zk.ErrInvalidACL, zk.ErrAuthFailed, zk.ErrNoChildrenForEphemerals, errNoChroot)
-}
-
-// fault returns what an operator has to change. ok is false for an error that may pass by itself.
-func (b *Backend) fault(err error) (f proxy.Fault, ok bool) {
-	p := paths{b.target.chroot}
+// fault returns what an operator has to change. ok is false for an error that may pass by itself, also
+// that of an unreadable lease node: its creator rewrites it, or its session ends.
+func (st *store) fault(err error) (f proxy.Fault, ok bool) {
+	p := paths{st.target.chroot}
 	fault := func(setting, format string, args ...any) (proxy.Fault, bool) {
 		return proxy.Fault{Setting: setting, Text: fmt.Sprintf(format, args...)}, true
 	}
 	switch {
 	case errors.Is(err, zk.ErrNoAuth):
 		who := "give --zookeeper-auth, or let everybody"
-		if b.target.auth != nil {
+		if st.target.auth != nil {
 			who = "check user and password of --zookeeper-auth, and let this user"
 		}
 		return fault("acl", "no permission (NoAuth): %s create, read, write and delete in and below %s and %s", who, p.mutexes(), p.leases())
@@ -40,13 +34,7 @@ func (b *Backend) fault(err error) (f proxy.Fault, ok bool) {
 	case errors.Is(err, errUnimplemented):
 		return fault("version", "the ensemble does not support container nodes: ZooKeeper 3.5 or later is needed")
 	case errors.Is(err, errNoChroot):
-		return fault("chroot", "the chroot %s does not exist: create it", b.target.chroot)
+		return fault("chroot", "the chroot %s does not exist: create it", st.target.chroot)
 	}
 	return f, false
-}
-
-// misconfigured turns a lasting error into one that says what to change.
-func (b *Backend) misconfigured(err error) error {
-	f, _ := b.fault(err)
-	return &simba.MisconfiguredError{Engine: "zookeeper", Err: f}
 }

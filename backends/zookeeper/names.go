@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/simba-resp/simba-resp"
 )
 
 // The layout of the nodes, see the package comment. Curator's LeaderLatch on /simba/<mutex> creates
@@ -49,6 +51,16 @@ func plainRune(r rune) bool {
 func decodeName(node string) (mutex string, ok bool) {
 	mutex, err := url.PathUnescape(node)
 	return mutex, err == nil && encodeName(mutex) == node
+}
+
+// decodeNames decodes the names of nodes, without those of no mutex.
+func decodeNames(nodes []string) (mutexes []string) {
+	for _, node := range nodes {
+		if mutex, ok := decodeName(node); ok && simba.CheckMutex(mutex) == nil {
+			mutexes = append(mutexes, mutex)
+		}
+	}
+	return mutexes
 }
 
 // A guid identifies one latch node and its lease node. It has the form of Curator's GUIDs. It
@@ -109,6 +121,10 @@ func sortKey(child string) string {
 	}
 	return child
 }
+
+// lastNumber is the largest number of a latch node, a variable for tests. ZooKeeper's numbers become
+// negative after 2^31 nodes, and their order would be lost.
+var lastNumber = "2000000000"
 
 // sortChildren orders the children of a mutex. The first is the owner's.
 func sortChildren(children []string) {

@@ -135,15 +135,22 @@ func (s *session) barrier(ctx context.Context) error {
 }
 
 // watch lists the children of a node and watches them. If the node does not exist and creation is
-// true, it watches for its creation. Otherwise changed is nil.
+// true, it watches for its creation. Otherwise changed is nil, and the node does not exist at any
+// server of the ensemble.
 func (s *session) watch(ctx context.Context, path string, creation bool) (names []string, changed <-chan zk.Event, err error) {
 	err = s.do(ctx, reads, func(c *zk.Conn) (err error) {
-		for exists := true; exists; {
+		for exists, synced := true, false; exists; {
 			names, _, changed, err = c.ChildrenW(path)
-			if !errors.Is(err, zk.ErrNoNode) || !creation {
+			switch {
+			case !errors.Is(err, zk.ErrNoNode) || synced:
 				return err
+			case creation:
+				exists, _, changed, err = c.ExistsW(path)
+			default:
+				_, err = c.Sync(path)
+				synced = true
 			}
-			if exists, _, changed, err = c.ExistsW(path); err != nil {
+			if err != nil {
 				return err
 			}
 		}

@@ -3,7 +3,6 @@ package zookeeper
 import (
 	"encoding/json"
 	"slices"
-	"time"
 
 	"github.com/simba-resp/simba-resp"
 )
@@ -27,9 +26,6 @@ type record struct {
 	Transition int64  `json:"transition"`
 	// Acquired is when the windows of an owner began, in Unix milliseconds on the ensemble's clock.
 	Acquired int64 `json:"acquired,omitempty"`
-	// Idle says that a polling waiter is the first, and that the mutex is not reserved for it. Its
-	// server deletes the node when another contender asks.
-	Idle bool `json:"idle,omitempty"`
 }
 
 func encode(v any) []byte {
@@ -61,5 +57,3 @@ func (r *record) isValid() bool {
 		within(r.TTL, simba.MaxTTL.Milliseconds()) && within(r.Transition, simba.MaxTransition.Milliseconds()) &&
 		within(r.Acquired, lastInstant)
 }
-
-func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }

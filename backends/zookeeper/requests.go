@@ -2,9 +2,11 @@ package zookeeper
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,13 +22,13 @@ import (
 type op string
 
 const (
-	// Renew the owner's lease, or make a first polling waiter the owner. Otherwise keep the queue entry
-	// of a contender that polls, and end that of one that waits at the asking server.
+	// Renew the owner's lease, or make the contender of the first node the owner. Otherwise end the
+	// queue entry.
 	opAcquire op = "acquire"
 	opListen  op = "listen" // the contender subscribes to its own channel at the asking server
 	opGuard   op = "guard"
 	opRelease op = "release"
-	opBreak   op = "break"
+	opLeave   op = "leave" // end the queue entry
 )
 
 // request is the data of a request node. It names an entry by its GUID, which no other entry ever
@@ -37,26 +39,37 @@ type request struct {
 	Mutex      string `json:"mutex"`
 	Contender  string `json:"contender"`
 	Token      uint64 `json:"token,omitempty"`
+	Mark       int64  `json:"mark,omitempty"`     // of the lease; 0 = any
+	Acquired   int64  `json:"acquired,omitempty"` // see proxy.From
 	TTL        int64  `json:"ttl,omitempty"`
 	Transition int64  `json:"transition,omitempty"`
-	Binding    string `json:"binding,omitempty"`
-	Reason     string `json:"reason,omitempty"`
-	Waits      bool   `json:"waits,omitempty"` // the contender is blocked at the asking server
 	// Deadline is when the client of the asking server gets TRYAGAIN, in Unix milliseconds on the
 	// ensemble's clock. In an outage the asking server may withdraw the request only after that.
 	Deadline int64 `json:"deadline"`
 }
 
+// asking returns a request for a lease.
+func asking(o op, w proxy.Lease) request {
+	return request{Op: o, Contender: w.Owner, Token: w.Token, TTL: w.TTL.Milliseconds(), Transition: w.Transition.Milliseconds()}
+}
+
 // answer is the data of a request node after the creator has acted.
 type answer struct {
-	Status string `json:"status"` // of a lease: the name of a simba.Status
+	Status string `json:"status"`
 	Token  uint64 `json:"token,omitempty"`
+	Mark   int64  `json:"mark,omitempty"`
+	Begun  bool   `json:"begun,omitempty"` // the lease is that of a new tenure
+
+	since     time.Time   // of the windows of the lease, or earlier
+	elsewhere bool        // another server has answered
+	state     proxy.State // what Take returns without a lease
 }
 
 const (
-	statusReleased = "released"
-	statusNone     = "none"    // no tenure, or no entry
-	statusTooLong  = "toolong" // the session of the creator cannot vouch for such a lease
+	statusLease    = "lease"    // or the entry goes on as it is
+	statusReleased = "released" // or the queue entry has ended
+	statusNone     = "none"     // no tenure, or no entry
+	statusTooLong  = "toolong"  // the session of the creator cannot vouch for such a lease
 )
 
 // answering is a request of another server, and the answer that a step gives.
@@ -68,38 +81,62 @@ type answering struct {
 var (
 	// errWithdrawn is returned when the asking server has withdrawn a request.
 	errWithdrawn = errors.New("the request was withdrawn")
-	// errBusy is returned when too many requests to a server are open.
-	errBusy = errors.New("the server that granted the lease has too many requests")
 	// errStopping is returned when the creator of an entry is stopping.
 	errStopping = errors.New("the server that granted the lease or queued the contender is stopping")
-	// errTooLong is returned for a lease that is longer than the creator's LongestLease.
+	// errTooLong is returned for a lease that is longer than the creator's longest lease.
 	errTooLong = errors.New("the lease is longer than half of the session timeout of the server that granted it")
 	// errSilent is returned when the creator of an entry does not answer.
-	errSilent = errors.New("the server that granted the lease or queued the contender does not answer; it may be dead")
+	errSilent = errors.New("the server that granted the lease or queued the contender does not answer; it may be dead, or have too many requests")
 )
 
 // maxRequests bounds the open requests to a server.
 const maxRequests = 1000
 
-// ask makes a request to the creator of an entry, and waits for the answer. It gives the lock up
-// meanwhile. It returns errChanged if the entry does not exist any more. After another error, the
-// request is not executed later, unless this server is cut off from the ensemble.
-func (b *Backend) ask(ctx context.Context, s *session, m *mutex, g guid, q request) (a answer, err error) {
+// ask returns the answer of the creator of an entry to a request with a key, from proxy.Answers.
+// Otherwise it returns a *proxy.Elsewhere, whose Ask makes the request. After an error of Ask, the
+// request is not executed later, unless this server is cut off from the ensemble. ask returns
+// errChanged if the entry does not exist any more.
+func (st *store) ask(ctx context.Context, s *session, m *mutex, g guid, key string, q request) (a answer, err error) {
+	if a, ok := answerOf(ctx, key); ok {
+		return a, nil
+	}
 	if g.tagged(s.tag) {
 		return a, errChanged
 	}
 	q.GUID, q.Mutex = g, m.name
-	m.apart(func() { a, err = b.tryAsk(ctx, s, q) })
-	return a, err
+	answers := proxy.Answers(ctx)
+	return a, &proxy.Elsewhere{Ask: func(ctx context.Context) error {
+		asked := time.Now()
+		a, err := call(ctx, st, func(ctx context.Context) (answer, error) { return st.tryAsk(ctx, s, q) })
+		if errors.Is(err, errChanged) {
+			proxy.Sleep(ctx, changedPause, nil)
+			return nil
+		}
+		if a.since, a.elsewhere = asked, true; err == nil {
+			answers.Store(key, a)
+		}
+		if q.Op == opRelease && a.Status == statusReleased {
+			answers.Store(proxy.EndedElsewhere, proxy.From{Owner: q.Contender, Token: q.Token})
+		}
+		return err
+	}}
 }
 
-func (b *Backend) tryAsk(ctx context.Context, s *session, q request) (a answer, err error) {
+func answerOf(ctx context.Context, key string) (a answer, ok bool) {
+	v, _ := proxy.Answers(ctx).LoadAndDelete(key)
+	a, ok = v.(answer)
+	return a, ok
+}
+
+func (st *store) tryAsk(ctx context.Context, s *session, q request) (a answer, err error) {
 	marker, inbox := s.marker(q.GUID.tag()), s.inbox(q.GUID.tag())
-	path := inbox + "/" + strings.ReplaceAll(string(newTag()+newTag()), "-", "")
-	if end, ok := ctx.Deadline(); ok {
-		q.Deadline = b.clock.Latest(end)
-	}
+	end, _ := ctx.Deadline()
+	end = end.Add(-st.options.Timeout / 10) // so that it is withdrawn before the client gets TRYAGAIN
+	q.Deadline = st.clock.Latest(end)
+	ctx, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
 	for {
+		path := inbox + "/" + strings.ReplaceAll(string(newTag()+newTag()), "-", "")
 		m, err := s.get(ctx, marker)
 		switch {
 		case errors.Is(err, zk.ErrNoNode):
@@ -107,41 +144,33 @@ func (b *Backend) tryAsk(ctx context.Context, s *session, q request) (a answer, 
 		case err != nil:
 			return a, err
 		case bytes.Equal(m.data, markerStopping):
-			return b.actForStopping(ctx, s, q, m.stat.Version)
+			return st.actForStopping(ctx, s, q, m.stat.Version)
 		}
 		res, unsure, err := s.change(ctx,
 			&zk.CheckVersionRequest{Path: marker, Version: m.stat.Version},
 			&zk.CreateRequest{Path: path, Data: encode(q), Acl: s.acl, Flags: zk.FlagEphemeral},
 			&zk.SetDataRequest{Path: inbox, Version: -1})
+		if err == nil && res[2].Stat.NumChildren > maxRequests {
+			cancel() // withdraw it
+		}
 		switch {
+		case err == nil || unsure: // an earlier attempt may have created the request
+			if a, err = st.await(ctx, s, path); !errors.Is(err, zk.ErrNoNode) {
+				return a, err
+			}
 		case errors.Is(err, zk.ErrNoNode):
 			if _, err = s.make(ctx, inbox, nil, zk.FlagContainer); err != nil {
 				return a, err
 			}
-		case errors.Is(err, zk.ErrBadVersion): // a heartbeat came between
-			if unsure { // or an earlier attempt was executed before it
-				if _, err = s.get(s.ctx, path); err == nil {
-					return b.await(ctx, s, path)
-				}
-			}
-		case err == nil && res[2].Stat.NumChildren > maxRequests:
-			withdrawn, cancel := context.WithCancel(ctx)
-			cancel()
-			if a, err = b.await(withdrawn, s, path); errors.Is(err, errSilent) {
-				err = errBusy
-			}
-			return a, err
-		case err == nil, unsure && errors.Is(err, zk.ErrNodeExists):
-			return b.await(ctx, s, path)
-		default:
+		case !errors.Is(err, zk.ErrBadVersion): // that says that a heartbeat came between
 			return a, err
 		}
 	}
 }
 
 // await waits for the answer to a request. When ctx ends, it withdraws the request.
-func (b *Backend) await(ctx context.Context, s *session, path string) (a answer, err error) {
-	defer b.forgetRequest(s, path)
+func (st *store) await(ctx context.Context, s *session, path string) (a answer, err error) {
+	defer st.Go(func() { _, _, _ = s.change(s.ctx, &zk.DeleteRequest{Path: path, Version: -1}) })
 	for {
 		var now znode
 		var changed <-chan zk.Event
@@ -177,168 +206,125 @@ func (b *Backend) await(ctx context.Context, s *session, path string) (a answer,
 	}
 }
 
-// forgetRequest deletes a request node in the background.
-func (b *Backend) forgetRequest(s *session, path string) {
-	b.Go(func() { _, _, _ = s.change(s.ctx, &zk.DeleteRequest{Path: path, Version: -1}) })
-}
-
-// askAll makes a request to every creator of a node of the contender at another server. It reports
-// whether one of them has ended a tenure.
-func (b *Backend) askAll(ctx context.Context, s *session, m *mutex, q request) (released bool, err error) {
-	var names []string
-	m.apart(func() { names, err = b.fresh(ctx, s, m.name) })
-	if err != nil {
-		return false, err
-	}
-	mark := protected + contenderMark(q.Contender)
-	for _, child := range names {
-		if g := guidOf(child); strings.HasPrefix(child, mark) && !g.tagged(s.tag) {
-			a, err := b.ask(ctx, s, m, g, q)
-			if err != nil && !errors.Is(err, errChanged) {
-				return released, err
-			}
-			released = released || a.Status == statusReleased
-		}
-	}
-	return released, nil
-}
-
 // actForStopping executes a request whose creator has stopped, if it ends the entry. The check of the
 // marker's version makes sure that the creator changes nothing more.
-func (b *Backend) actForStopping(ctx context.Context, s *session, q request, version int32) (a answer, err error) {
-	if q.Op != opRelease && q.Op != opBreak {
+func (st *store) actForStopping(ctx context.Context, s *session, q request, version int32) (a answer, err error) {
+	if q.Op != opRelease && q.Op != opLeave {
 		return a, errStopping
 	}
 	names, err := s.children(ctx, q.Mutex)
-	if err != nil {
-		return a, err
+	i := slices.IndexFunc(names, func(child string) bool { return guidOf(child) == q.GUID })
+	if err != nil || i < 0 {
+		return a, cmp.Or(err, errChanged)
 	}
-	for i, child := range names {
-		if guidOf(child) != q.GUID {
-			continue
-		}
-		n, err := b.readNode(ctx, s, q.Mutex, child)
-		if err != nil || n == nil {
-			return a, orChanged(err)
-		}
-		if owner := i == 0 && n.owned; q.Token != 0 && q.Token != n.token || q.Binding != "" || q.Op == opBreak && !owner {
-			return answer{Status: statusNone}, nil
-		} else if owner {
-			a.Status = statusReleased
-		}
-		_, unsure, err := s.change(ctx,
-			append(deletes(s.latch(q.Mutex, child), s.lease(q.GUID)), &zk.CheckVersionRequest{Path: s.marker(q.GUID.tag()), Version: version})...)
-		switch {
-		case err == nil && a.Status == statusReleased:
-			kind := simba.EventReleased
-			if q.Op == opBreak {
-				kind = simba.EventBroken
-			}
-			b.recordEvent(simba.Event{Kind: kind, Mutex: q.Mutex, Owner: n.contender, Token: n.token, Reason: q.Reason})
-		case errors.Is(err, zk.ErrNoNode) && unsure:
-			err = errSilent // this request or another one has ended it
-		case errors.Is(err, zk.ErrNoNode):
-			err = errChanged
-		}
-		return a, err
+	n, err := st.readNode(ctx, s, q.Mutex, names[i])
+	if err != nil || n == nil {
+		return a, cmp.Or(err, errChanged)
 	}
-	return a, errChanged
+	owner := i == 0 && n.owned()
+	switch {
+	case owner != (q.Op == opRelease) || q.Token != 0 && q.Token != n.token:
+		return a, errChanged
+	case q.Mark != 0 || q.Acquired != 0: // only the creator knows the marks of the lease
+		return answer{Status: statusLease}, nil
+	}
+	_, unsure, err := s.change(ctx,
+		append(deletes(s.latch(q.Mutex, n.child), s.lease(q.GUID)), &zk.CheckVersionRequest{Path: s.marker(q.GUID.tag()), Version: version})...)
+	if errors.Is(err, zk.ErrNoNode) && !unsure { // otherwise this request or another one has ended it
+		err = errChanged
+	}
+	return answer{Status: statusReleased}, err
 }
 
-// serveInbox executes the requests of other servers to a session, until the engine is closed.
-func (b *Backend) serveInbox(l *slot) {
+// serveInbox executes the requests of other servers to a session, until the store is closed.
+func (st *store) serveInbox(l *slot) {
 	known := make(map[string]bool)
 	w := newWatcher(l, func(s *session) string { return s.inbox(s.tag) })
-	w.act = func(s *session, names []string, _ time.Time) time.Duration {
+	w.act = func(s *session, names []string, _ time.Time) {
 		listed := make(map[string]bool)
 		for _, name := range names {
 			path := s.inbox(s.tag) + "/" + name
 			if listed[path] = true; !known[path] {
-				b.Go(func() { b.serveRequest(s, path) })
+				st.Go(func() { st.serveRequest(s, path) })
 			}
 		}
 		known = listed
-		return 0
 	}
-	b.follow(w)
+	st.follow(w)
 }
 
 // serveRequest executes a request and answers it.
-func (b *Backend) serveRequest(s *session, path string) {
-	err := errChanged
-	for errors.Is(err, errChanged) && s.alive() && !b.Stopped() {
-		if err = b.tryServe(s, path); err != nil {
-			proxy.Sleep(b.Stopping, changedPause, nil)
-		}
+func (st *store) serveRequest(s *session, path string) {
+	z, err := s.get(s.ctx, path)
+	if err != nil || z.stat.Version > 0 {
+		return
 	}
-	if lasting(err) {
-		b.Log.Warn("cannot execute a request of another server", "err", err)
+	var q request
+	if json.Unmarshal(z.data, &q) != nil || !(&record{Mutex: q.Mutex, Contender: q.Contender, Kind: kindOwner, TTL: q.TTL, Transition: q.Transition}).isValid() {
+		q = request{} // nobody has that entry
+	}
+	_, err = step(s.ctx, st, q.Mutex, func(ctx context.Context, s *session, m *mutex) (none struct{}, err error) {
+		if q.Deadline != 0 && st.storeNow() > q.Deadline {
+			return none, nil // the asking server withdraws it
+		}
+		a := &answering{path, answer{Status: statusNone}}
+		n, err := st.entryOf(ctx, m, q.Contender)
+		switch {
+		case err != nil:
+			return none, err
+		case n == nil || n.guid != q.GUID:
+			_, _, err = s.step(ctx, "", a)
+			return none, err
+		}
+		defer st.hooks.Changed(m.name)
+		return none, st.execute(ctx, m, n, q, a)
+	})
+	if errors.As(err, new(*simba.MisconfiguredError)) {
+		st.log.Warn("cannot execute a request of another server", "err", err)
 	}
 }
 
-func (b *Backend) tryServe(s *session, path string) error {
-	z, err := s.get(s.ctx, path)
-	if err != nil || z.stat.Version > 0 {
-		return err
-	}
-	var q request
-	a := &answering{path: path, answer: answer{Status: statusNone}}
-	if json.Unmarshal(z.data, &q) == nil && (&record{Mutex: q.Mutex, Contender: q.Contender, Kind: kindOwner, TTL: q.TTL, Transition: q.Transition}).isValid() {
-		if q.Deadline != 0 && b.storeNow() > q.Deadline {
-			return nil // the asking server withdraws it
+// execute executes a request for an entry, and answers it.
+func (st *store) execute(ctx context.Context, m *mutex, n *entry, q request, a *answering) error {
+	w := proxy.Lease{TTL: proxy.Between(0, q.TTL), Transition: proxy.Between(0, q.Transition), Since: time.Now()}
+	owner := n.kind == kindOwner
+	switch {
+	case q.Op == opListen:
+		if a.answer.Status = statusLease; !st.hooks.Listens(m.name, n.contender) && !owner {
+			return errChanged // the engine has yet to queue it
 		}
-		m := b.lock(q.Mutex)
-		defer b.unlock(m)
-		n, err := b.entryOf(s.ctx, m, q.Contender)
-		if err != nil {
+	case q.Op == opAcquire:
+		_, _, err := st.takeEntry(ctx, m, n, w, a)
+		if err == nil && a.answer.Begun {
+			st.hooks.Left(m.name, n.contender, "")
+		}
+		if err != nil || a.answer.Status != statusNone {
 			return err
 		}
-		if n != nil && n.guid == q.GUID {
-			if answered, err := b.execute(s.ctx, m, n, q, a); err != nil || answered {
-				return err
-			}
+		return st.endEntry(ctx, m, n, "asks another server", a)
+	case q.Op == opLeave:
+		if a.answer.Status = statusReleased; !owner {
+			return st.endEntry(ctx, m, n, "left", a)
 		}
+	case !owner || q.Token != 0 && q.Token != n.token:
+	case q.Mark != 0 && q.Mark != n.mark() || q.Acquired != 0 && q.Acquired != n.acquired:
+		a.answer.Status = statusLease // it goes on
+	case q.Op == opGuard:
+		a.answer, w.Mark = leaseOf(n.token, w.Since, false), n.acquired
+		return st.renew(ctx, m, n, w, a)
+	case q.Op == opRelease:
+		a.answer.Status = statusReleased
+		return st.remove(ctx, m, n, a)
 	}
-	_, _, err = s.step(s.ctx, "", a)
+	_, _, err := n.s.step(ctx, "", a)
 	return err
 }
 
-// execute executes a request for an entry. If answered is false, the caller has to answer.
-func (b *Backend) execute(ctx context.Context, m *mutex, n *entry, q request, a *answering) (answered bool, err error) {
-	w := windows{millis(q.TTL), millis(q.Transition), q.Binding}
-	mine := n.kind == kindOwner && (q.Token == 0 || q.Token == n.token)
-	switch {
-	case (q.Op == opGuard || q.Op == opAcquire && n.kind != kindBlocked) && w.ttl+w.transition > n.s.negotiated()/2:
-		a.answer.Status = statusTooLong
-		return false, nil
-	case q.Op == opRelease:
-		_, err := b.release(ctx, m, n, q, a)
-		return !m.has(n), err
-	case q.Op == opListen:
-		n.elsewhere = true
-		return false, nil
-	case q.Op == opAcquire:
-		status, _, err := b.take(ctx, m, n, w, a)
-		switch {
-		case err != nil || status != simba.StatusQueued:
-			return true, err
-		case q.Waits:
-			if err = b.remove(ctx, m, n, n.event(simba.EventLeft, "waits at another server"), a); err == nil {
-				b.Waiters.Grant(m.name, n.contender, proxy.Grant{})
-			}
-			return true, err
-		}
-		a.answer.Status = status.String()
-		h, err := b.inspect(ctx, n.s, m)
-		b.keepPolling(n, w, h.transitionLeft, true)
-		return false, err
-	case !mine:
-		return false, b.grantIfFirst(ctx, m, n)
-	case q.Op == opGuard:
-		a.answer = answer{Status: simba.StatusRenewed.String(), Token: n.token}
-		return true, b.renew(ctx, m, n, windows{w.ttl, w.transition, n.binding}, a)
-	case q.Op == opBreak:
-		return b.end(ctx, m, n, simba.EventBroken, q.Reason, a)
+// endEntry takes a waiter out of the queue for another server.
+func (st *store) endEntry(ctx context.Context, m *mutex, n *entry, reason string, a *answering) error {
+	err := st.remove(ctx, m, n, a)
+	if err == nil {
+		st.hooks.Left(m.name, n.contender, reason)
 	}
-	return false, nil
+	return err
 }

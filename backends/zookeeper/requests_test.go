@@ -34,7 +34,18 @@ func noOtherOwner(t *testing.T, b *Backend, mutex string, d time.Duration) {
 	}
 }
 
-func inbox(b *Backend) string { s := b.slotOf("m").session; return s.inbox(s.tag) }
+func inbox(b *Backend) string { s := b.store.slotOf("m").session; return s.inbox(s.tag) }
+
+// awaitAnswer waits until a server has answered its first request. The node's version counts how often
+// a request was created or deleted.
+func awaitAnswer(t *testing.T, srv *stores.Server, b *Backend) {
+	t.Helper()
+	c := raw(t, srv.Addr)
+	await(t, "the first request is answered", func() bool {
+		_, stat, err := c.Exists(inbox(b))
+		return err == nil && stat.Cversion >= 2 && stat.NumChildren == 0
+	})
+}
 
 func TestWithdrawnRequestIsNeverExecuted(t *testing.T) {
 	srv, link, far, near := apart(t, Options{Options: proxy.Options{Timeout: time.Second}}, Options{Options: proxy.Options{Timeout: time.Second}})
@@ -81,7 +92,7 @@ func TestRequestsToAServerAreBounded(t *testing.T) {
 	}
 	asked := time.Now()
 	_, err := near.Guard(ctx, guardOf("m", "a", longLease))
-	if unavailable(t, err); !errors.Is(err, errBusy) || time.Since(asked) > patience/2 {
+	if unavailable(t, err); !errors.Is(err, errSilent) || time.Since(asked) > patience/2 {
 		t.Errorf("GUARD beside %d open requests: %v after %v; want a refusal at once", maxRequests, err, time.Since(asked))
 	}
 }
@@ -135,7 +146,7 @@ func TestCrashedServersTenuresEndWithItsSession(t *testing.T) {
 // A server must not report an end that a renewal follows, whatever the clocks show.
 func TestOwnerIsReportedUntilItsServerEndsTheLease(t *testing.T) {
 	_, link, far, near := apart(t, Options{SessionTimeout: 8 * time.Second, Options: proxy.Options{Timeout: time.Second}}, Options{})
-	near.clock.Learn(time.Now().Add(time.Hour).UnixMilli(), time.Now(), time.Now()) // a clock that is wrong
+	near.store.clock.Learn(time.Now().Add(time.Hour).UnixMilli(), time.Now(), time.Now()) // a clock that is wrong
 	a := take(t, far, "m", "a", 4*time.Second)
 	if o, _, err := near.Owner(ctx, "m"); err != nil || o.Token != a.Token {
 		t.Errorf("OWNER by a clock that is ahead: %+v, %v; want a", o, err)
@@ -249,7 +260,12 @@ func TestSessionBoundElsewhereEndsOnlyItsOwnLease(t *testing.T) {
 	if end(there, 1) {
 		t.Error("the end of x's first session ended the lease that is bound to another one")
 	}
-	if !end(here, 2) {
+	ask(there, 3)
+	if end(here, 2) {
+		t.Error("the end of x's session at the other server ended the lease that is bound to another one")
+	}
+	ask(here, 4)
+	if !end(here, 4) {
 		t.Error("the end of x's session at the other server returned false, want true")
 	}
 }
@@ -264,11 +280,7 @@ func TestSubscriberElsewhereGetsTheReservation(t *testing.T) {
 	take(t, one, "m", "a", longLease)
 	acquire(t, one, "m", "b", longLease) // b polls at the one server, and subscribes at the other
 	block(t, one, "m", "c", longLease)
-	await(t, "b's server knows of the subscription", func() bool {
-		m := one.lock("m")
-		defer one.unlock(m)
-		return m.entries["b"].elsewhere
-	})
+	awaitAnswer(t, srv, one)
 	giveUp(t, one, "m", "a")
 	await(t, "b gets the notice", func() bool { return heard.Count(channel, simba.ReleasedNotice("a")) == 1 })
 	take(t, one, "m", "b", longLease)
@@ -320,5 +332,98 @@ func TestWaiterElsewhereGetsOnlyALeaseThatTheCreatorKeeps(t *testing.T) {
 	after.Granted(t)
 	if left := out.TTL - time.Since(answered); left > 3*time.Millisecond {
 		t.Errorf("z owns the mutex, but x's reply gives x another %v", left)
+	}
+}
+
+func TestWaitEndsWhenItsContenderWaitsAtAnotherServer(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one, two := open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})
+	take(t, one, "m", "o", longLease)
+	first, second := block(t, one, "m", "x", longLease), block(t, two, "m", "x", longLease)
+	select {
+	case <-first.Woken:
+	case <-time.After(patience):
+		t.Fatal("the first wait of x goes on without a queue entry")
+	}
+	if out, err := first.Ticket.End(simba.EndWoken); err != nil || out.Status == simba.StatusAcquired {
+		t.Errorf("the end of x's first wait: %+v, %v; want no lease", out, err)
+	}
+	if q, _, err := one.Queue(ctx, "m", 10); err != nil || len(q) != 1 {
+		t.Errorf("QUEUE: %+v, %v; want x once", q, err)
+	}
+	giveUp(t, one, "m", "o")
+	second.Granted(t)
+}
+
+func TestLeaseOfAGrantedWaiterRunsElsewhere(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one, two := open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})
+	take(t, one, "m", "a", longLease)
+	b := block(t, two, "m", "b", longLease)
+	giveUp(t, one, "m", "a")
+	b.Granted(t)
+	await(t, "the other server reports that b's lease runs", func() bool {
+		o, _, err := one.Owner(ctx, "m")
+		return err == nil && o.Owner == "b" && o.Now-o.AcquiredAt >= 100
+	})
+}
+
+// The session of the creator cannot vouch for the lease that its waiter asks for elsewhere.
+func TestWaiterWithALongLeaseMovesUnlessItsNodeIsTheFirst(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	there, here := open(t, Options{Servers: srv.Addr, SessionTimeout: 4 * time.Second}), open(t, Options{Servers: srv.Addr})
+	take(t, here, "m", "o", longLease)
+	acquire(t, there, "m", "x", time.Second)
+	if out, err := ask(here, "m", "x"); err != nil || out.Status != simba.StatusQueued { // for longLease
+		t.Errorf("ACQUIRE of a waiter elsewhere: %+v, %v; want queued", out, err)
+	}
+	_, _, err := here.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "x"})
+	must(t, err)
+	blocked := &proxy.Lease{Owner: "w", TTL: time.Second, Since: time.Now(), Queueing: proxy.Blocks}
+	_, _, err = there.store.Take(ctx, "m", blocked) // the engine does not know of it, so it does not grant the mutex
+	must(t, err)
+	giveUp(t, here, "m", "o")
+	if out, err := ask(here, "m", "w"); !errors.Is(err, errTooLong) {
+		t.Errorf("ACQUIRE of the first waiter elsewhere: %+v, %v; want %v", out, err, errTooLong)
+	}
+}
+
+// GUARD does not change the binding of a lease.
+func TestSessionEndsItsLeaseAfterARenewalElsewhere(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one, two := open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})
+	for _, m := range []string{"here", "elsewhere"} {
+		by, other := one, two
+		if m == "elsewhere" {
+			take(t, one, m, "x", longLease)
+			by, other = two, one
+		}
+		_, _, err := by.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: "x", TTL: longLease, Session: 1})
+		must(t, err)
+		renew(t, other, m, "x", longLease)
+		if ok, _, err := by.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "x", Session: 1}); err != nil || !ok {
+			t.Errorf("%s: the end of the session after GUARD at the other server: %v, %v; want true", m, ok, err)
+		}
+	}
+}
+
+// The contender subscribes at another server, and takes no notice of its reservation.
+func TestSubscriberElsewhereGetsOneReservation(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one := open(t, Options{Servers: srv.Addr, Options: proxy.Options{QueueGrace: time.Minute, HandoffWindow: time.Second}})
+	channel := simba.ContenderChannel("m", "b")
+	heard := newBroker(channel)
+	two := open(t, Options{Servers: srv.Addr, Options: proxy.Options{Notices: heard}})
+	subscribe(t, two, channel)
+	take(t, one, "m", "a", longLease)
+	acquire(t, one, "m", "b", longLease)
+	c := block(t, one, "m", "c", longLease)
+	awaitAnswer(t, srv, one)
+	giveUp(t, one, "m", "a")
+	await(t, "b gets the notice", func() bool { return heard.Count(channel, simba.ReleasedNotice("a")) == 1 })
+	select {
+	case <-c.Woken:
+	case <-time.After(4500 * time.Millisecond):
+		t.Fatal("the mutex is reserved for b again")
 	}
 }

@@ -48,19 +48,19 @@ type session struct {
 }
 
 // openSession returns when the ensemble has created a session and its marker.
-func (b *Backend) openSession(ctx context.Context) (*session, error) {
+func (st *store) openSession(ctx context.Context) (*session, error) {
 	s := &session{
-		paths: paths{b.target.chroot}, tag: newTag(), acl: zk.WorldACL(zk.PermAll), check: b.Checks.Again,
-		patience:  min(b.options.Timeout, b.options.SessionTimeout/3),
+		paths: paths{st.target.chroot}, tag: newTag(), acl: zk.WorldACL(zk.PermAll), check: st.hooks.Connected,
+		patience:  min(st.options.Timeout, st.options.SessionTimeout/3),
 		connected: make(chan struct{}),
 	}
-	if b.target.auth != nil {
+	if st.target.auth != nil {
 		s.acl = zk.AuthACL(zk.PermAll)
 	}
 	s.ctx, s.end = context.WithCancelCause(context.Background())
-	log := slog.NewLogLogger(b.Log.With("from", "zookeeper client").Handler(), slog.LevelDebug)
+	log := slog.NewLogLogger(st.log.With("from", "zookeeper client").Handler(), slog.LevelDebug)
 	s.mu.Lock() // events may arrive before Connect returns
-	conn, quit, err := zk.Connect(b.target.servers, b.options.SessionTimeout,
+	conn, quit, err := zk.Connect(st.target.servers, st.options.SessionTimeout,
 		zk.WithDialer(s.dial), zk.WithHostProvider(&hosts{}), zk.WithEventCallback(s.event),
 		zk.WithLogger(log), zk.WithLogInfo(false))
 	s.conn, s.quit = conn, quit
@@ -71,11 +71,11 @@ func (b *Backend) openSession(ctx context.Context) (*session, error) {
 	if err = s.await(ctx); errors.Is(err, errCutOff) {
 		err = s.whyCutOff()
 	}
-	if err == nil && b.target.auth != nil {
-		err = s.do(ctx, reads, func(c *zk.Conn) error { return c.AddAuth("digest", b.target.auth) })
+	if err == nil && st.target.auth != nil {
+		err = s.do(ctx, reads, func(c *zk.Conn) error { return c.AddAuth("digest", st.target.auth) })
 	}
 	if err == nil {
-		err = b.heartbeat(ctx, s)
+		err = st.heartbeat(ctx, s)
 	}
 	if err != nil {
 		s.close()

@@ -27,7 +27,7 @@ func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
 	b := block(t, near, "m", "b", time.Minute)
 	link.Blackhole()
 	b.Granted(t)
-	if far.slotOf("m").session.alive() {
+	if far.store.slotOf("m").session.alive() {
 		t.Error("b owns the mutex, but a's server has not given its session up")
 	}
 	_, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
@@ -37,8 +37,11 @@ func TestOwnerLosesItsLeaseBeforeAnotherGetsTheMutex(t *testing.T) {
 		out, err := far.Guard(ctx, guardOf("m", "a", time.Minute))
 		return err == nil && out.Status == simba.StatusLost && out.Owner == "b"
 	})
-	if e := lastEvent(far, "m"); e.Kind != simba.EventExpired || e.Owner != "a" || e.Reason != reasonSessionLost {
-		t.Errorf("the last event at a's server: %+v; want the end of a's tenure", e)
+	events, _, err := far.History(ctx, simba.HistoryRequest{Mutex: "m", Count: 10})
+	if err != nil || !slices.ContainsFunc(events, func(e simba.Event) bool {
+		return e.Kind == simba.EventExpired && e.Owner == "a" && e.Reason == "zookeeper session lost"
+	}) {
+		t.Errorf("the events at a's server: %+v, %v; want the end of a's tenure", events, err)
 	}
 }
 
@@ -80,9 +83,9 @@ func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {
 	}
 	srv.Pause()
 	await(t, "the session is given up", func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		return !b.slotOf("m").session.alive()
+		b.store.mu.Lock()
+		defer b.store.mu.Unlock()
+		return !b.store.slotOf("m").session.alive()
 	})
 	srv.Resume()
 	for _, channel := range []string{mutex, own} {
@@ -153,7 +156,7 @@ func TestRequestIsNotRepeatedAfterItsSession(t *testing.T) {
 		}()
 		await(t, "the session is over", func() bool {
 			o, _, err := near.Owner(ctx, m)
-			return err == nil && o.Owner == "" && !far.slotOf(m).session.alive()
+			return err == nil && o.Owner == "" && !far.store.slotOf(m).session.alive()
 		})
 		next := take(t, near, m, "x", time.Minute)
 		link.Heal()
@@ -240,5 +243,25 @@ func TestMarkOfAStoppingServerStays(t *testing.T) {
 		link.Heal()
 		must(t, <-closed)
 		giveUp(t, near, m, "a")
+	}
+}
+
+// The engine must not take the store for away if only one of its sessions is over.
+func TestLostSessionStopsOnlyItsMutexes(t *testing.T) {
+	b := open(t, Options{Servers: stores.ZooKeeper(t).Addr, Options: proxy.Options{Timeout: time.Second}})
+	first, other := "", ""
+	for i := 0; first == "" || other == ""; i++ {
+		if m := fmt.Sprint("m", i); b.store.slotOf(m) == b.store.slots[0] {
+			first = m
+		} else {
+			other = m
+		}
+	}
+	take(t, b, other, "a", longLease)
+	b.store.slots[0].session.abandon()
+	for end := time.Now().Add(6 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: first, Contender: "a", TTL: longLease})
+		unavailable(t, err)
+		renew(t, b, other, "a", longLease)
 	}
 }

@@ -29,10 +29,9 @@ func TestDeletedMutexIsNotWatched(t *testing.T) {
 		giveUp(t, b, m, "a")
 	}
 	await(t, "the server knows only m, without listeners", func() bool {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		m := b.mutexes["m"]
-		return len(b.mutexes) == 1 && m != nil && m.watcher != nil && len(m.watcher.listeners) == 0
+		b.store.mu.Lock()
+		defer b.store.mu.Unlock()
+		return len(b.store.mutexes) <= 1 && len(b.store.watched) == 1
 	})
 }
 
