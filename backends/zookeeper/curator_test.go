@@ -261,11 +261,37 @@ func TestLeaderLatchAndEngineSeeEachOther(t *testing.T) {
 func TestLeaderLatchOfCuratorAndTwoServersShareAMutex(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	j := startJVM(t, curator59(t), srv.Addr)
+	servers := [2]*Backend{open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})}
 	const changes = 400
-	led := contest(t, j, changes, [2]*Backend{open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})})
+	led := contest(t, j, changes, servers)
 	for _, id := range []string{"ours-1", "ours-2", "jvm-1", "jvm-2"} {
 		if led[id] < changes/8 {
 			t.Errorf("%s led %d times in %d tenures; want at least half of its share", id, led[id], changes)
 		}
+	}
+
+	// A latch waits behind three handoffs of ours.
+	owner, last := "a", take(t, servers[0], "behind", "a", time.Minute).Token
+	var waiters []*conformance.Blocked
+	for i, id := range []string{"b", "c", "d"} {
+		waiters = append(waiters, block(t, servers[(i+1)%2], "behind", id, time.Minute))
+	}
+	j.send("start behind j")
+	await(t, "the latch waits", func() bool {
+		q, _, err := servers[0].Queue(ctx, "behind", 10)
+		return err == nil && len(q) == 4 && q[3].Contender == "j"
+	})
+	for i, id := range []string{"b", "c", "d"} {
+		giveUp(t, servers[i%2], "behind", owner)
+		out := waiters[i].Granted(t)
+		if out.Token <= last {
+			t.Errorf("the token of %s is %d after %d", id, out.Token, last)
+		}
+		owner, last = id, out.Token
+	}
+	giveUp(t, servers[1], "behind", owner)
+	must(t, j.await("j", "LEADER"))
+	if token, err := j.token("j"); err != nil || token <= last {
+		t.Errorf("the token of the latch: %d, %v; want more than %d", token, err, last)
 	}
 }
