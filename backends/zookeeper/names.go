@@ -101,9 +101,6 @@ func (g guid) tag() tag {
 	return tag(g[14:23])
 }
 
-// tagged reports whether the session with that tag created the node.
-func (g guid) tagged(t tag) bool { return g.tag() == t }
-
 // guidOf returns the guid in a child's name, "" if it has none.
 func guidOf(child string) guid {
 	rest, ok := strings.CutPrefix(child, protected)

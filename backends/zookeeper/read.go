@@ -30,10 +30,10 @@ type head struct {
 
 // owned reports whether the contender owns the mutex. Otherwise the contender, if any, gets it next.
 // A blocked waiter of this server owns it only when the engine has granted it.
-func (h *head) owned() bool { return h.Kind == kindOwner || h.Kind == kindBlocked && !h.here }
+func (h head) owned() bool { return h.Kind == kindOwner || h.Kind == kindBlocked && !h.here }
 
 // state returns the state of the mutex for the engine.
-func (h *head) state() proxy.State {
+func (h head) state() proxy.State {
 	waiters := h.waiters()
 	s := proxy.State{Now: h.now, Waiters: len(waiters), Elsewhere: !h.here}
 	s.Position = func(contender string) int { return slices.Index(waiters, older(waiters, contender, "")) + 1 }
@@ -116,7 +116,7 @@ func (st *store) head(ctx context.Context, s *session, m *mutex, names []string)
 	return h, err
 }
 
-func (h *head) waiters() []string {
+func (h head) waiters() []string {
 	if h.owned() && len(h.names) > 0 {
 		return h.names[1:]
 	}

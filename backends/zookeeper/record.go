@@ -40,10 +40,8 @@ func encode(v any) []byte {
 // written it. So ok is false for what no server writes, such as an empty owner or values that could
 // overflow.
 func decodeRecord(b []byte) (r record, ok bool) {
-	if json.Unmarshal(b, &r) != nil || !r.isValid() {
-		return record{}, false
-	}
-	return r, true
+	ok = json.Unmarshal(b, &r) == nil && r.isValid()
+	return r, ok
 }
 
 // lastInstant bounds a clock in Unix milliseconds (year 2248), so that its nanoseconds fit an

@@ -100,7 +100,7 @@ func (st *store) ask(ctx context.Context, s *session, m *mutex, g guid, key stri
 	if a, ok := answerOf(ctx, key); ok {
 		return a, nil
 	}
-	if g.tagged(s.tag) {
+	if g.tag() == s.tag {
 		return a, errChanged
 	}
 	q.GUID, q.Mutex = g, m.name
@@ -239,7 +239,7 @@ func (st *store) actForStopping(ctx context.Context, s *session, q request, vers
 // serveInbox executes the requests of other servers to a session, until the store is closed.
 func (st *store) serveInbox(l *slot) {
 	known := make(map[string]bool)
-	w := newWatcher(l, func(s *session) string { return s.inbox(s.tag) })
+	w := newWatcher(l, "", func(s *session) string { return s.inbox(s.tag) })
 	w.act = func(s *session, names []string, _ time.Time) {
 		listed := make(map[string]bool)
 		for _, name := range names {

@@ -111,8 +111,7 @@ func (st *store) grant(ctx context.Context, m *mutex, n *entry, w proxy.Lease) e
 func (st *store) enqueue(ctx context.Context, s *session, m *mutex, w proxy.Lease) (a answer, err error) {
 	for _, o := range m.entries {
 		if w.Queueing == proxy.AsItIs && o.kind == kindOwner && o.isDecided() && !o.over() && o.s == s { // needs no node
-			h := st.headOf(m, o)
-			return answer{state: h.state()}, nil
+			return answer{state: st.headOf(m, o).state()}, nil
 		}
 	}
 	n, child, names, err := st.create(ctx, s, m, w)
@@ -182,7 +181,7 @@ func (st *store) enqueue(ctx context.Context, s *session, m *mutex, w proxy.Leas
 // older looks for a latch node that another session created for the contender; "" = none.
 func older(names []string, contender string, own tag) string {
 	mark := protected + contenderMark(contender)
-	i := slices.IndexFunc(names, func(child string) bool { return strings.HasPrefix(child, mark) && !guidOf(child).tagged(own) })
+	i := slices.IndexFunc(names, func(child string) bool { return strings.HasPrefix(child, mark) && guidOf(child).tag() != own })
 	if i < 0 {
 		return ""
 	}

@@ -28,15 +28,14 @@ type watcher struct {
 	changed <-chan zk.Event
 }
 
-func newWatcher(l *slot, path func(*session) string) *watcher {
-	return &watcher{slot: l, path: path, wake: make(chan struct{}, 1), stop: make(chan struct{})}
+func newWatcher(l *slot, mutex string, path func(*session) string) *watcher {
+	return &watcher{slot: l, mutex: mutex, path: path, wake: make(chan struct{}, 1), stop: make(chan struct{})}
 }
 
 // Watch implements proxy.Store.
 func (st *store) Watch(mutex string) {
-	w := newWatcher(st.slotOf(mutex), func(s *session) string { return s.mutex(mutex) })
+	w := newWatcher(st.slotOf(mutex), mutex, func(s *session) string { return s.mutex(mutex) })
 	var told sync.Map // by contender: the guid of a node whose server knows that it subscribes here
-	w.mutex = mutex
 	w.act = func(s *session, names []string, start time.Time) {
 		st.findDeleted(s, mutex, names, start)
 		st.tellListeners(&told, s, mutex, names)
@@ -76,7 +75,7 @@ func (st *store) WatchAll(none bool) {
 	if none {
 		return
 	}
-	w, first := newWatcher(st.slots[0], (*session).mutexes), true
+	w, first := newWatcher(st.slots[0], "", (*session).mutexes), true
 	w.act = func(_ *session, names []string, _ time.Time) {
 		mutexes := decodeNames(names)
 		st.hooks.Listed(mutexes, first)
