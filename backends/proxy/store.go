@@ -98,7 +98,8 @@ type Hooks struct {
 	// The rest is for a Queue.
 
 	// Left is called when a queue entry of this server has ended because the contender asked another
-	// server. reason "" = the contender owns the mutex now.
+	// server, or because the store cannot keep its lease any more. reason "" = the contender owns the
+	// mutex now.
 	Left func(mutex, contender, reason string)
 	// Listens is called when a contender with an entry here subscribes to its own channel at
 	// another server. Listens returns false if the Engine does not know the contender.

@@ -27,6 +27,7 @@ func TestSeededBugsOfZooKeeperAreCaught(t *testing.T) {
 		"zookeeper-guard-without-write":                        "TestUnansweredRenewalIsCounted",
 		"zookeeper-later-waiter-is-granted-when-it-asks-again": "TestConformance/the_second_connection_of_a_waiter_takes_over_its_queue_entry",
 		"zookeeper-listener-elsewhere-unknown":                 "TestSubscriberElsewhereGetsTheReservation",
+		"zookeeper-long-lease-after-a-lost-session":            "TestWaiterGetsNoLeaseThatTheNextSessionCannotVouchFor",
 		"zookeeper-long-lease-of-a-waiter-elsewhere":           "TestWaiterWithALongLeaseMovesUnlessItsNodeIsTheFirst",
 		"zookeeper-lost-entry-without-notice":                  "TestPollingWaitersGetANoticeAfterALostSession",
 		"zookeeper-moved-wait-goes-on":                         "TestWaitEndsWhenItsContenderWaitsAtAnotherServer",

@@ -154,12 +154,16 @@ func (st *store) nextSession(l *slot, old tag) *session {
 }
 
 // replace tells the engine that the tenures and the queue entries of a session have ended, and uses
-// the next session.
+// the next session. If that has a shorter timeout, the waits end whose leases it cannot vouch for.
 func (st *store) replace(l *slot, next *session) {
 	st.eachMutex(l, func(m *mutex) {
 		for _, n := range m.entries {
 			m.drop(n)
-			if n.child != "" && !n.doomed {
+			switch got := next.negotiated(); {
+			case n.doomed:
+			case n.kind == kindBlocked && got < n.s.negotiated() && n.ttl+n.transition > got/2:
+				st.hooks.Left(m.name, n.contender, "lease too long")
+			case n.child != "":
 				st.lost(m, n, "zookeeper session lost")
 			}
 		}

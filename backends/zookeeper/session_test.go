@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -67,6 +68,32 @@ func TestWaitersSurviveALostSessionInOrder(t *testing.T) {
 	await(t, "the waiters have new nodes, in order", func() bool { return slices.Equal(queue(), names) })
 	giveUp(t, near, "m", "a")
 	waits[0].Granted(t)
+}
+
+// The ensemble chose a shorter timeout for the new session.
+func TestWaiterGetsNoLeaseThatTheNextSessionCannotVouchFor(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	near := open(t, Options{Servers: srv.Addr})
+	far := open(t, Options{Servers: srv.Addr, SessionTimeout: 6 * time.Second, Options: proxy.Options{Timeout: patience}})
+	take(t, near, "m", "o", longLease)
+	long := block(t, far, "m", "long", far.LongestLease())
+	short := block(t, far, "m", "short", time.Second)
+	far.store.options.SessionTimeout = 2 * time.Second
+	longest := far.LongestLease()
+	far.store.slotOf("m").session.abandon()
+	if o, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "late", TTL: longest, Waiter: conformance.NewBlocked()}); !errors.Is(err, errTooLong) {
+		t.Errorf("ACQUIRE during the replacement: %+v, %v; want %v", o, err, errTooLong)
+	}
+	select {
+	case <-long.Woken:
+	case <-time.After(patience):
+		t.Fatal("the wait goes on")
+	}
+	if o, err := long.Ticket.End(simba.EndWoken); err != nil || o.Status != simba.StatusTimeout {
+		t.Errorf("the end of the long lease's wait: %+v, %v; want timeout", o, err)
+	}
+	giveUp(t, near, "m", "o")
+	short.Granted(t)
 }
 
 func TestPollingWaitersGetANoticeAfterALostSession(t *testing.T) {

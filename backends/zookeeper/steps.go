@@ -32,14 +32,18 @@ func (a answer) give(l *proxy.Lease) proxy.Taking {
 // mark returns the proxy.State.Mark of an owner's lease.
 func (n *entry) mark() int64 { return n.since.UnixNano() }
 
-// Take implements proxy.Store. It acquires a free mutex in one round trip.
+// Take implements proxy.Store. It acquires a free mutex in one round trip. If the session ends meanwhile,
+// and the next one has a shorter timeout, Take refuses a lease that has become too long.
 func (st *store) Take(ctx context.Context, name string, l *proxy.Lease) (proxy.Taking, proxy.State, error) {
-	w := *l
+	w, lease, longest := *l, l.TTL+l.Transition, st.longestLease()
 	a, err := step(ctx, st, name, func(ctx context.Context, s *session, m *mutex) (a answer, err error) {
 		if a, ok := answerOf(ctx, string(opAcquire)); ok {
 			return a, nil
 		}
 		n, err := st.entryOf(ctx, m, w.Owner)
+		if n == nil && err == nil && lease > s.negotiated()/2 && lease <= longest {
+			err = errTooLong
+		}
 		if n == nil && err == nil {
 			if a, err = st.enqueue(ctx, s, m, w); errors.Is(err, errSessionOver) && w.Queueing == proxy.Blocks { // only a wait goes on
 				err = errChanged
