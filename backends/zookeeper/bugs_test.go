@@ -31,6 +31,7 @@ func TestSeededBugsOfZooKeeperAreCaught(t *testing.T) {
 		"zookeeper-long-lease-of-a-waiter-elsewhere":           "TestWaiterWithALongLeaseMovesUnlessItsNodeIsTheFirst",
 		"zookeeper-lost-entry-without-notice":                  "TestPollingWaitersGetANoticeAfterALostSession",
 		"zookeeper-moved-wait-goes-on":                         "TestWaitEndsWhenItsContenderWaitsAtAnotherServer",
+		"zookeeper-older-renewal-shortens":                     "TestOlderRenewalShortensNoLease",
 		"zookeeper-ordered-by-contender":                       "TestConformance/first_come,_first_served",
 		"zookeeper-release-without-token-check":                "TestConformance/GUARD_and_RELEASE_with_a_token_act_only_on_that_tenure",
 		"zookeeper-renewal-elsewhere-unbinds":                  "TestSessionEndsItsLeaseAfterARenewalElsewhere",

@@ -204,6 +204,25 @@ func TestStoppedServersTenureEndsOnlyWithItsToken(t *testing.T) {
 	}
 }
 
+// Two GUARDs may get the mutex's lock in the other order.
+func TestOlderRenewalShortensNoLease(t *testing.T) {
+	b := open(t, Options{Servers: stores.ZooKeeper(t).Addr})
+	take(t, b, "m", "x", longLease)
+	older := proxy.Lease{Owner: "x", TTL: longLease, Since: time.Now()}
+	newer := proxy.Lease{Owner: "x", TTL: longLease, Since: time.Now().Add(time.Millisecond)}
+	time.Sleep(time.Until(newer.Since))
+	for _, l := range []proxy.Lease{newer, older} {
+		if ok, err := b.store.Renew(ctx, "m", &l); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+	}
+	m := b.store.lock("m")
+	defer b.store.unlock(m)
+	if end := m.entries["x"].end(); end.Before(newer.Since.Add(longLease)) {
+		t.Errorf("the lease ends %v before the end that the newer GUARD was given", newer.Since.Add(longLease).Sub(end))
+	}
+}
+
 func TestEndIsPublishedAfterTheEndOfTheSession(t *testing.T) {
 	_, link, far, near := apart(t, Options{SessionTimeout: 4 * time.Second, Options: proxy.Options{Timeout: time.Second}}, Options{})
 	take(t, far, "m", "a", time.Minute)

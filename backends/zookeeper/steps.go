@@ -66,7 +66,8 @@ func (st *store) Take(ctx context.Context, name string, l *proxy.Lease) (proxy.T
 
 // takeEntry renews an owner's lease, or makes the contender of a first node the owner. Otherwise it
 // returns an answer without a Status, and the nodes. It lists them without the lock: a node that was
-// the first is still the first. r is the request of another server, nil = none.
+// the first is still the first. The windows begin when it has the lock, since an older request that
+// gets the lock later must not shorten the lease. r is the request of another server, nil = none.
 func (st *store) takeEntry(ctx context.Context, m *mutex, n *entry, w proxy.Lease, r *answering) (a answer, names []string, err error) {
 	begun := n.kind != kindOwner
 	if begun {
@@ -81,23 +82,23 @@ func (st *store) takeEntry(ctx context.Context, m *mutex, n *entry, w proxy.Leas
 			return a, nil, errChanged
 		case i > 0:
 			return a, names, nil
-		case r == nil:
-			return leaseOf(n.token, w.Since, true), nil, st.grant(ctx, m, n, w)
 		}
 	}
+	w.Since = time.Now()
 	a = leaseOf(n.token, w.Since, begun)
 	if r != nil {
 		r.answer = a
 	}
-	return a, nil, st.renew(ctx, m, n, w, r)
+	return a, nil, st.grant(ctx, m, n, w, r)
 }
 
-// grant makes a waiter the owner whose node is the first. For a blocked one it changes no node, since
-// other servers see the owner already. Only this server deletes the node, and the session lives until
-// the end of the lease: if no write has confirmed that lately, grant makes one.
-func (st *store) grant(ctx context.Context, m *mutex, n *entry, w proxy.Lease) error {
-	if n.kind == kindPolling {
-		return st.renew(ctx, m, n, w, nil)
+// grant makes a waiter the owner whose node is the first, or renews the owner's lease. For a blocked
+// waiter of this server it changes no node, since other servers see the owner already. Only this
+// server deletes the node, and the session lives until the end of the lease: if no write has confirmed
+// that lately, grant makes one.
+func (st *store) grant(ctx context.Context, m *mutex, n *entry, w proxy.Lease, r *answering) error {
+	if n.kind != kindBlocked || r != nil {
+		return st.renew(ctx, m, n, w, r)
 	}
 	if time.Until(n.s.giveUpAt()) < n.s.negotiated()/2 {
 		if err := n.s.barrier(n.s.ctx); err != nil {
@@ -145,7 +146,7 @@ func (st *store) enqueue(ctx context.Context, s *session, m *mutex, w proxy.Leas
 			err = errNoAnswer
 		case at == 0:
 			if n.ahead = ""; n.kind != kindOwner {
-				err = st.grant(ctx, m, n, w)
+				err = st.grant(ctx, m, n, w, nil)
 			}
 			if err == nil {
 				st.arm(m, n, nil)
@@ -236,7 +237,8 @@ func (st *store) Renew(ctx context.Context, name string, l *proxy.Lease) (ok boo
 		}
 		if n != nil && n.kind == kindOwner && (w.Token == 0 || w.Token == n.token) {
 			w.Mark = n.acquired
-			return leaseOf(n.token, w.Since, false), st.renew(ctx, m, n, w, nil)
+			a, _, err = st.takeEntry(ctx, m, n, w, nil)
+			return a, err
 		}
 		m.apart(func() { err = s.barrier(ctx) }) // the answer that there is no such tenure needs a majority, too
 		if err != nil {
@@ -292,7 +294,7 @@ func (st *store) begin(ctx context.Context, name string, to *proxy.Lease) (uint6
 		if n == nil || !n.first || n.kind == kindOwner {
 			return a, nil
 		}
-		return leaseOf(n.token, w.Since, true), st.grant(ctx, m, n, w)
+		return leaseOf(n.token, w.Since, true), st.grant(ctx, m, n, w, nil)
 	})
 	return 0, err == nil && a.give(to) == proxy.Granted, err
 }
