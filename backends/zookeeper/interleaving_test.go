@@ -204,6 +204,18 @@ func TestStoppedServersTenureEndsOnlyWithItsToken(t *testing.T) {
 	}
 }
 
+func TestStoppedServersTenureEndsEvenIfTheReplyIsLost(t *testing.T) {
+	_, link, two, one := apart(t, patient(), Options{})
+	take(t, one, "m", "a", longLease)
+	must(t, one.Close())
+	lost := link.DropReplyTo("latch-0000000000")
+	ok, _, err := two.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"})
+	<-lost
+	if !ok || err != nil {
+		t.Errorf("RELEASE: %v, %v; want true", ok, err)
+	}
+}
+
 // Two GUARDs may get the mutex's lock in the other order.
 func TestOlderRenewalShortensNoLease(t *testing.T) {
 	b := open(t, Options{Servers: stores.ZooKeeper(t).Addr})
@@ -221,6 +233,27 @@ func TestOlderRenewalShortensNoLease(t *testing.T) {
 	if end := m.entries["x"].end(); end.Before(newer.Since.Add(longLease)) {
 		t.Errorf("the lease ends %v before the end that the newer GUARD was given", newer.Since.Add(longLease).Sub(end))
 	}
+}
+
+// QUEUE reads a node for each waiter, which may take long.
+func TestQueueReadsTheWaitersWithoutTheLock(t *testing.T) {
+	_, link, far, near := apart(t, patient(), Options{})
+	take(t, near, "m", "a", longLease)
+	block(t, near, "m", "b", longLease)
+	m := near.store.lock("m")
+	held := link.BlackholeFrom(string(m.entries["b"].guid))
+	near.store.unlock(m)
+	go far.Queue(ctx, "m", 10)
+	<-held
+	far.store.mu.Lock()
+	m = far.store.mutexes["m"]
+	far.store.mu.Unlock()
+	if m.lock.TryLock() {
+		m.lock.Unlock()
+	} else {
+		t.Error("QUEUE holds the mutex's lock while it reads a waiter")
+	}
+	link.Heal()
 }
 
 func TestEndIsPublishedAfterTheEndOfTheSession(t *testing.T) {

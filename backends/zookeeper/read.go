@@ -177,15 +177,15 @@ func (st *store) Waiters(ctx context.Context, name string, count int) (list []si
 		names := h.waiters()
 		names = names[:min(len(names), count)]
 		found, now := make([]simba.QueueEntry, len(names)), st.storeNow()
-		if err == nil {
-			err = each(len(names), func(i int) error {
+		m.apart(func() { // a long queue takes long
+			err = cmp.Or(err, each(len(names), func(i int) error {
 				h, err := st.readNode(ctx, s, m.name, names[i])
 				if h != nil {
 					found[i] = simba.QueueEntry{Contender: h.Contender, Waiting: proxy.Between(h.made, now), Blocked: h.Kind != kindPolling}
 				}
 				return err
-			})
-		}
+			}))
+		})
 		found = slices.DeleteFunc(found, func(e simba.QueueEntry) bool { return e.Contender == "" })
 		for i := range found {
 			found[i].Position = i + 1

@@ -115,7 +115,7 @@ func (st *store) ask(ctx context.Context, s *session, m *mutex, g guid, key stri
 		if a.since, a.elsewhere = asked, true; err == nil {
 			answers.Store(key, a)
 		}
-		if q.Op == opRelease && a.Status == statusReleased {
+		if err == nil && q.Op == opRelease && a.Status == statusReleased {
 			answers.Store(proxy.EndedElsewhere, proxy.From{Owner: q.Contender, Token: q.Token})
 		}
 		return err
@@ -230,8 +230,10 @@ func (st *store) actForStopping(ctx context.Context, s *session, q request, vers
 	}
 	_, unsure, err := s.change(ctx,
 		append(deletes(s.latch(q.Mutex, n.child), s.lease(q.GUID)), &zk.CheckVersionRequest{Path: s.marker(q.GUID.tag()), Version: version})...)
-	if errors.Is(err, zk.ErrNoNode) && !unsure { // otherwise this request or another one has ended it
-		err = errChanged
+	if errors.Is(err, zk.ErrNoNode) {
+		if err = errChanged; unsure { // this request or another one has ended it
+			err = nil
+		}
 	}
 	return answer{Status: statusReleased}, err
 }
