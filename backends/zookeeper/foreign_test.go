@@ -25,7 +25,8 @@ func TestReleaseOfARenewedTenureElsewhereIsAnnounced(t *testing.T) {
 		}
 		return acquire(t, there, mutex, "a", longLease).Status == simba.StatusRenewed
 	}
-	for attempt := range 10 {
+	tenures := 0 // a server that reads at the wrong times may read in time by chance
+	for attempt := range 30 {
 		mutex := fmt.Sprint("m", attempt)
 		channel := simba.MutexChannel(mutex)
 		heard := newBroker(channel)
@@ -39,7 +40,9 @@ func TestReleaseOfARenewedTenureElsewhereIsAnnounced(t *testing.T) {
 		if e := lastEvent(here, mutex); e.Kind != simba.EventReleased {
 			t.Errorf("the last event: %+v; want released", e)
 		}
-		return
+		if tenures++; tenures == 3 {
+			return
+		}
 	}
-	t.Fatal("the machine was too slow ten times")
+	t.Fatal("the machine was too slow for three tenures")
 }
