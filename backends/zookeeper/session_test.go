@@ -75,11 +75,11 @@ func TestWaiterGetsNoLeaseThatTheNextSessionCannotVouchFor(t *testing.T) {
 	srv := stores.ZooKeeper(t)
 	near := open(t, Options{Servers: srv.Addr})
 	far := open(t, Options{Servers: srv.Addr, SessionTimeout: 6 * time.Second, Options: proxy.Options{Timeout: patience}})
-	take(t, near, "m", "o", longLease)
-	long := block(t, far, "m", "long", far.LongestLease())
-	short := block(t, far, "m", "short", time.Second)
-	far.store.options.SessionTimeout = 2 * time.Second
+	far.store.options.SessionTimeout = 2 * time.Second // for the next session; the check of the store reads it only later
 	longest := far.LongestLease()
+	take(t, near, "m", "o", longLease)
+	long := block(t, far, "m", "long", longest)
+	short := block(t, far, "m", "short", time.Second)
 	far.store.slotOf("m").session.abandon()
 	if o, _, err := far.Acquire(ctx, simba.AcquireRequest{Mutex: "m", Contender: "late", TTL: longest, Waiter: conformance.NewBlocked()}); !errors.Is(err, errTooLong) {
 		t.Errorf("ACQUIRE during the replacement: %+v, %v; want %v", o, err, errTooLong)
