@@ -43,15 +43,19 @@ type trackedConn struct {
 	timeout  time.Duration // of the session, from the handshake; 0 = not yet. The library does not expose it
 }
 
-// Write writes one whole packet, unless the session is over.
+// Write writes one whole packet, unless the session is over. It returns no error, since the library hangs
+// after one in the packet with the credentials. Instead it closes the connection, so that Read fails.
 func (c *trackedConn) Write(p []byte) (int, error) {
 	if !c.s.alive() {
-		return 0, errSessionOver
+		c.Close()
 	}
 	if c.timeout == 0 && len(p) >= 16 { // the handshake: length, protocol version, zxid
 		binary.BigEndian.PutUint64(p[8:], uint64(c.s.zxid))
 	}
-	return c.Conn.Write(p)
+	if _, err := c.Conn.Write(p); err != nil {
+		c.Close()
+	}
+	return len(p), nil
 }
 
 // Read fills p. The library reads the length of a packet, and then the packet. The first one is the

@@ -38,7 +38,7 @@ func (st *store) run(l *slot, s *session) {
 			st.leave(l, s)
 			return
 		}
-		st.log.Warn("lost the session with the ensemble, and with it the leases of this server", "err", context.Cause(s.ctx))
+		st.log.Warn("lost a session with the ensemble, and with it its leases", "err", context.Cause(s.ctx))
 		if !st.Go(s.abandon) {
 			s.abandon()
 		}
@@ -58,7 +58,7 @@ func (st *store) keepAlive(s *session) {
 		if err := st.heartbeat(s.ctx, s); err != nil && !st.Stopped() {
 			st.log.Debug("the ensemble did not confirm the session", "err", err)
 		}
-		proxy.Sleep(s.ctx, min(s.negotiated()/heartbeatsPerTimeout, maxHeartbeatInterval), st.Stopping.Done())
+		proxy.Sleep(s.ctx, min(s.negotiated()/heartbeatsPerTimeout, maxHeartbeatInterval, max(s.patience/2, retryPause)), st.Stopping.Done())
 	}
 }
 

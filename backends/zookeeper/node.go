@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -80,10 +79,9 @@ func among(err error, list ...error) bool {
 	return slices.ContainsFunc(list, func(known error) bool { return errors.Is(err, known) })
 }
 
-// broken reports whether a request may be repeated, which may or may not have been executed. The
-// library returns a net.Error if it could not write the request.
+// broken reports whether a request may be repeated, which may or may not have been executed.
 func broken(err error) bool {
-	return errors.As(err, new(net.Error)) || among(err, zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionMoved, errConnectionLoss, errOperationTimeout, errRequestTimeout, errThrottled)
+	return among(err, zk.ErrConnectionClosed, zk.ErrNoServer, zk.ErrSessionMoved, errConnectionLoss, errOperationTimeout, errRequestTimeout, errThrottled)
 }
 
 // answered reports whether the result of a write is an answer of the ensemble's leader.

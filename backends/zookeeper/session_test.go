@@ -3,8 +3,12 @@ package zookeeper
 import (
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -290,5 +294,83 @@ func TestLostSessionStopsOnlyItsMutexes(t *testing.T) {
 		_, _, err := b.Acquire(ctx, simba.AcquireRequest{Mutex: first, Contender: "a", TTL: longLease})
 		unavailable(t, err)
 		renew(t, b, other, "a", longLease)
+	}
+}
+
+// resetConnections passes connections on to a ZooKeeper. While on is true, it resets each one soon after
+// the answer to the handshake, and counts that.
+func resetConnections(t *testing.T, target string, on *atomic.Bool, resets *atomic.Int64) (addr string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	must(t, err)
+	t.Cleanup(func() { l.Close() })
+	pass := func(c net.Conn) {
+		defer c.Close()
+		s, err := net.Dial("tcp", target)
+		if err != nil {
+			return
+		}
+		defer s.Close()
+		go io.Copy(s, c)
+		if on.Load() {
+			answer := make([]byte, 4096)
+			n, _ := s.Read(answer)
+			c.Write(answer[:n])
+			time.Sleep(rand.N(150 * time.Microsecond))
+			c.(*net.TCPConn).SetLinger(0)
+			resets.Add(1)
+			return
+		}
+		io.Copy(c, s)
+	}
+	go func() {
+		for c, err := l.Accept(); err == nil; c, err = l.Accept() {
+			go pass(c)
+		}
+	}()
+	return l.Addr().String()
+}
+
+// Each connection breaks when the library is about to send the credentials.
+func TestServerWithAuthSurvivesBrokenConnections(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	var on atomic.Bool
+	var resets atomic.Int64
+	b := open(t, Options{Servers: resetConnections(t, srv.Addr, &on, &resets), Auth: "digest:u:p", SessionTimeout: time.Minute})
+	a := take(t, b, "m", "x", longLease)
+	on.Store(true)
+	for _, l := range b.store.slots {
+		l.session.mu.Lock()
+		l.session.netConn.Close()
+		l.session.mu.Unlock()
+	}
+	await(t, "enough connections were reset", func() bool { return resets.Load() > 100 })
+	on.Store(false)
+	for _, l := range b.store.slots {
+		await(t, "the session is connected", func() bool { return isConnected(l.session) })
+	}
+	if o := ownerAgain(t, b, "m"); o.Token != a.Token {
+		t.Errorf("OWNER: %+v; want the tenure %+v", o, a)
+	}
+	must(t, b.Close())
+}
+
+// The server gives up a connection on which nothing arrives, so heartbeats come more often.
+func TestIdleConnectionsStay(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	b := open(t, Options{Servers: srv.Addr, Options: proxy.Options{Timeout: 500 * time.Millisecond}})
+	var last [sessions]net.Conn
+	opened := -sessions
+	for begun := time.Now(); time.Since(begun) < 6*time.Second; time.Sleep(10 * time.Millisecond) {
+		for i, l := range b.store.slots {
+			l.session.mu.Lock()
+			if c := l.session.netConn; c != last[i] {
+				last[i] = c
+				opened++
+			}
+			l.session.mu.Unlock()
+		}
+	}
+	if opened > 3*sessions { // each stall of the machine may break all of them
+		t.Errorf("%d connections were opened in 6 s", opened)
 	}
 }
