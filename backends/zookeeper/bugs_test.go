@@ -11,6 +11,7 @@ import (
 func TestSeededBugsOfZooKeeperAreCaught(t *testing.T) {
 	bugs.TestsCatch(t, "zookeeper-", "./backends/zookeeper", 20*time.Second, map[string]string{
 		"zookeeper-answer-apart-from-change":                   "TestChangeThatArrivesAfterTheWithdrawalIsNotMade",
+		"zookeeper-answer-before-withdrawal-ignored":           "TestAnswerThatComesBeforeTheWithdrawalIsTheReply",
 		"zookeeper-blocked-waiter-elsewhere-is-no-owner":       "TestConformance/a_waiter_on_one_server_is_granted_a_mutex_that_the_other_releases",
 		"zookeeper-bound-lease-mark-ignored":                   "TestSessionBoundElsewhereEndsOnlyItsOwnLease",
 		"zookeeper-bound-lease-mark-ignored-elsewhere":         "TestSessionBoundElsewhereEndsOnlyItsOwnLease",
@@ -22,6 +23,7 @@ func TestSeededBugsOfZooKeeperAreCaught(t *testing.T) {
 		"zookeeper-expired-lease-keeps-node":                   "TestConformance/a_waiter_on_one_server_is_granted_a_mutex_that_expires_on_the_other",
 		"zookeeper-failed-acquire-keeps-node":                  "TestUnansweredAcquireOfATakenMutexBeginsNothing",
 		"zookeeper-first-node-taken-back":                      "TestFirstNodeIsNeverTakenBack",
+		"zookeeper-first-node-taken-back-for-another-server":   "TestFirstNodeIsNotTakenBackForAnotherServer",
 		"zookeeper-granted-windows-unwritten":                  "TestLeaseOfAGrantedWaiterRunsElsewhere",
 		"zookeeper-late-grant-ends-the-entry":                  "TestWaiterWhoseGrantIsConfirmedTooLateGetsTheMutex",
 		"zookeeper-guard-without-write":                        "TestUnansweredRenewalIsCounted",

@@ -294,3 +294,42 @@ func TestLateRenewalIsReportedFromWhenItWasSent(t *testing.T) {
 		t.Errorf("OWNER at the other server: %+v, %v; want the windows of the renewal, from before %d", o, err, late.Ctime)
 	}
 }
+
+// x is blocked at its server and asks another one. Before its server has deleted x's node for that, the
+// node becomes the first, and other servers report x as the owner.
+func TestFirstNodeIsNotTakenBackForAnotherServer(t *testing.T) {
+	_, link, far, near := apart(t, patient(), patient())
+	take(t, near, "m", "o", longLease)
+	block(t, far, "m", "x", longLease)
+	block(t, near, "m", "y", longLease)
+	held := link.BlackholeFrom("latch-0000000001") // the deletion of x's node
+	reply := acquiring(t, near, simba.AcquireRequest{Mutex: "m", Contender: "x", TTL: longLease})
+	<-held
+	giveUp(t, near, "m", "o")
+	o, _, err := near.Owner(ctx, "m")
+	must(t, err)
+	link.Heal()
+	if out := <-reply; out.Owner != "x" || out.Token != o.Token {
+		t.Errorf("ACQUIRE of x: %+v; want the tenure that OWNER reported: %+v", out, o)
+	}
+	if now, _, err := near.Owner(ctx, "m"); err != nil || now.Token != o.Token {
+		t.Errorf("OWNER: %+v, %v; want the tenure before: %+v", now, err, o)
+	}
+}
+
+// The connection of a mutex stalls, so this server does not hear of a new waiter.
+func TestScanSeesAWaiterThatAnotherServerHasQueued(t *testing.T) {
+	_, link, far, near := apart(t, Options{SessionTimeout: 6 * time.Second, Options: proxy.Options{Timeout: patience}}, Options{})
+	m := "m"
+	for far.store.slotOf(m) == far.store.slots[0] { // the slot that lists the mutexes
+		m += "m"
+	}
+	subscribe(t, far, simba.MutexChannel(m))
+	take(t, near, m, "o", longLease)
+	await(t, "the owner's node is watched", func() bool { return len(far.store.known(m)) == 1 })
+	<-link.StallFrom(string(far.store.slotOf(m).session.tag))
+	block(t, near, m, "x", longLease)
+	if page, _, err := far.Scan(ctx, simba.ScanRequest{Count: 100, Contended: true}); err != nil || len(page.Mutexes) != 1 {
+		t.Errorf("SCAN CONTENDED: %+v, %v; want %s", page, err, m)
+	}
+}

@@ -176,7 +176,7 @@ func (n *entry) over() bool {
 func (n *entry) record(mutex string) *record {
 	r := &record{Mutex: mutex, Contender: n.contender, Kind: n.kind, TTL: n.ttl.Milliseconds(), Transition: n.transition.Milliseconds()}
 	if n.kind == kindOwner {
-		r.Acquired = n.acquiredAt
+		r.Acquired, r.AcquiredMark = n.acquiredAt, n.acquired
 	}
 	return r
 }

@@ -226,7 +226,7 @@ func (st *store) Scan(ctx context.Context, from, to uint64, limit int) ([]proxy.
 		}
 		if err == nil {
 			err = each(len(found), func(i int) error {
-				state, err := st.Read(ctx, found[i].Mutex, false)
+				state, err := st.Read(ctx, found[i].Mutex, true)
 				found[i].State = state
 				return err
 			})

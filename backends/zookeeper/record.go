@@ -26,6 +26,8 @@ type record struct {
 	Transition int64  `json:"transition"`
 	// Acquired is when the windows of an owner began, in Unix milliseconds on the ensemble's clock.
 	Acquired int64 `json:"acquired,omitempty"`
+	// AcquiredMark is the proxy.From.Acquired of an owner.
+	AcquiredMark int64 `json:"mark,omitempty"`
 }
 
 func encode(v any) []byte {

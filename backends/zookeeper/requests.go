@@ -43,8 +43,8 @@ type request struct {
 	Acquired   int64  `json:"acquired,omitempty"` // see proxy.From
 	TTL        int64  `json:"ttl,omitempty"`
 	Transition int64  `json:"transition,omitempty"`
-	// Deadline is when the client of the asking server gets TRYAGAIN, in Unix milliseconds on the
-	// ensemble's clock. In an outage the asking server may withdraw the request only after that.
+	// Deadline is when the asking server withdraws the request, in Unix milliseconds on the ensemble's
+	// clock. In an outage it may withdraw the request only after that.
 	Deadline int64 `json:"deadline"`
 }
 
@@ -82,11 +82,11 @@ var (
 	// errWithdrawn is returned when the asking server has withdrawn a request.
 	errWithdrawn = errors.New("the request was withdrawn")
 	// errStopping is returned when the creator of an entry is stopping.
-	errStopping = errors.New("the server that granted the lease or queued the contender is stopping")
+	errStopping = proxy.NotDone{Err: errors.New("the server that granted the lease or queued the contender has stopped")}
 	// errTooLong is returned for a lease that is longer than the creator's longest lease.
-	errTooLong = errors.New("the lease is longer than half of the session timeout of the server that granted it")
+	errTooLong = proxy.NotDone{Err: errors.New("the lease is longer than half of the session timeout of the server that granted it")}
 	// errSilent is returned when the creator of an entry does not answer.
-	errSilent = errors.New("the server that granted the lease or queued the contender does not answer; it may be dead, or have too many requests")
+	errSilent = proxy.NotDone{Err: errors.New("the server that granted the lease or queued the contender does not answer; it may be dead, or have too many requests")}
 )
 
 // maxRequests bounds the open requests to a server.
@@ -94,8 +94,8 @@ const maxRequests = 1000
 
 // ask returns the answer of the creator of an entry to a request with a key, from proxy.Answers.
 // Otherwise it returns a *proxy.Elsewhere, whose Ask makes the request. After an error of Ask, the
-// request is not executed later, unless this server is cut off from the ensemble. ask returns
-// errChanged if the entry does not exist any more.
+// request is not executed later, unless the ensemble does not confirm its withdrawal in time. ask
+// returns errChanged if the entry does not exist any more.
 func (st *store) ask(ctx context.Context, s *session, m *mutex, g guid, key string, q request) (a answer, err error) {
 	if a, ok := answerOf(ctx, key); ok {
 		return a, nil
@@ -158,11 +158,11 @@ func (st *store) tryAsk(ctx context.Context, s *session, q request) (a answer, e
 			if a, err = st.await(ctx, s, path); !errors.Is(err, zk.ErrNoNode) {
 				return a, err
 			}
-		case errors.Is(err, zk.ErrNoNode):
+		case errors.Is(err, zk.ErrNoNode) && len(res) > 0 && !errors.Is(res[0].Error, zk.ErrNoNode):
 			if _, err = s.make(ctx, inbox, nil, zk.FlagContainer); err != nil {
 				return a, err
 			}
-		case !errors.Is(err, zk.ErrBadVersion): // that says that a heartbeat came between
+		case !among(err, zk.ErrBadVersion, zk.ErrNoNode): // a heartbeat came between, or the session is over
 			return a, err
 		}
 	}
@@ -225,7 +225,7 @@ func (st *store) actForStopping(ctx context.Context, s *session, q request, vers
 	switch {
 	case owner != (q.Op == opRelease) || q.Token != 0 && q.Token != n.token:
 		return a, errChanged
-	case q.Mark != 0 || q.Acquired != 0: // only the creator knows the marks of the lease
+	case q.Mark != 0 || q.Acquired != 0 && q.Acquired != n.AcquiredMark: // only the creator knows the Mark
 		return answer{Status: statusLease}, nil
 	}
 	_, unsure, err := s.change(ctx,
@@ -296,13 +296,15 @@ func (st *store) execute(ctx context.Context, m *mutex, n *entry, q request, a *
 			return errChanged // the engine has yet to queue it
 		}
 	case q.Op == opAcquire:
-		_, _, err := st.takeEntry(ctx, m, n, w, a)
+		_, names, err := st.takeEntry(ctx, m, n, w, a)
 		if err == nil && a.answer.Begun {
 			st.hooks.Left(m.name, n.contender, "")
 		}
 		if err != nil || a.answer.Status != statusNone {
 			return err
 		}
+		n.ahead = n.s.latch(m.name, names[0])
+		defer func() { n.ahead = "" }()
 		return st.endEntry(ctx, m, n, "asks another server", a)
 	case q.Op == opLeave:
 		if a.answer.Status = statusReleased; !owner {

@@ -1,6 +1,7 @@
 package zookeeper
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -79,6 +80,43 @@ func TestWithdrawnRequestIsNeverExecuted(t *testing.T) {
 	giveUp(t, near, "m", "a") // the server is back
 }
 
+func TestAnswerThatComesBeforeTheWithdrawalIsTheReply(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	link, farLink := stores.NewLink(t, srv.Addr), stores.NewLink(t, srv.Addr)
+	far, near := open(t, Options{Servers: farLink.Addr()}), open(t, Options{Servers: link.Addr()})
+	a := take(t, far, "m", "a", longLease)
+	s, err := near.store.slotOf("m").current(ctx, near.store)
+	must(t, err)
+	names, err := s.children(ctx, "m")
+	must(t, err)
+	q := asking(opGuard, proxy.Lease{Owner: "a", TTL: 4321 * time.Millisecond})
+	q.GUID, q.Mutex = guidOf(names[0]), "m"
+
+	acted := farLink.BlackholeFrom(`"ttl":4321`)
+	withdrawn := link.BlackholeFrom("\x00\x00\x00\x0e\x00\x00\x00\x02\x00\xff\xff\xff\xff") // a multi that begins with a deletion
+	answers := make(chan answer, 1)
+	go func() {
+		ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+		defer cancel()
+		a, err := near.store.tryAsk(ctx, s, q)
+		if err != nil {
+			t.Errorf("GUARD: %v; want the answer", err)
+		}
+		answers <- a
+	}()
+	<-acted
+	<-withdrawn
+	farLink.Heal()
+	await(t, "the lease is renewed", func() bool {
+		o, _, err := far.Owner(ctx, "m")
+		return err == nil && o.TTLAt-o.AcquiredAt == 4321
+	})
+	link.Heal()
+	if got := <-answers; got.Token != a.Token {
+		t.Errorf("GUARD: %+v; want the token %d", got, a.Token)
+	}
+}
+
 func TestRequestsToAServerAreBounded(t *testing.T) {
 	srv, link, far, near := apart(t, Options{SessionTimeout: time.Minute, Options: proxy.Options{Timeout: time.Second}}, Options{Options: proxy.Options{Timeout: patience}})
 	c := raw(t, srv.Addr)
@@ -125,12 +163,66 @@ func TestStoppedServersTenuresEndByRequests(t *testing.T) {
 	take(t, two, "kept", "b", longLease)
 }
 
+// The session of the creator ends between the other server's read of the marker and its request.
+// ZooKeeper never deletes a container that had no child.
+func TestRequestAfterTheEndOfASessionLeavesNoInbox(t *testing.T) {
+	srv, link, asker, creator := apart(t, patient(), Options{SessionTimeout: 2 * time.Second})
+	c := raw(t, srv.Addr)
+	take(t, creator, "m", "a", time.Second)
+	old := creator.store.slotOf("m").session
+	held := link.BlackholeFrom(`"op":"guard"`)
+	lost := make(chan simba.Outcome, 1)
+	go func() {
+		out, err := asker.Guard(ctx, guardOf("m", "a", time.Second))
+		if err != nil {
+			t.Errorf("GUARD: %v", err)
+		}
+		lost <- out
+	}()
+	<-held
+	old.abandon()
+	await(t, "the session is over", func() bool {
+		there, _, err := c.Exists(old.marker(old.tag))
+		return err == nil && !there
+	})
+	link.Heal()
+	if out := <-lost; out.Status != simba.StatusLost {
+		t.Errorf("GUARD: %+v; want lost", out)
+	}
+	if there, stat, err := c.Exists(old.inbox(old.tag)); err != nil || there {
+		t.Errorf("the inbox of a session that is over: %v, %+v, %v", there, stat, err)
+	}
+}
+
+func TestSessionEndsTheTenureOfAStoppedServer(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	one, two := open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})
+	for _, m := range []string{"bound", "unbound"} {
+		take(t, one, m, "x", longLease)
+		_, _, err := two.Acquire(ctx, simba.AcquireRequest{Mutex: m, Contender: "x", TTL: longLease, Session: 1})
+		must(t, err)
+		renew(t, one, m, "x", longLease)
+	}
+	acquire(t, one, "unbound", "x", longLease)
+	must(t, one.Close())
+	for m, want := range map[string]bool{"bound": true, "unbound": false} {
+		if ok, _, err := two.Release(ctx, simba.ReleaseRequest{Mutex: m, Contender: "x", Session: 1}); err != nil || ok != want {
+			t.Errorf("%s: the end of the session: %v, %v; want %v", m, ok, err, want)
+		}
+	}
+	noOtherOwner(t, two, "unbound", time.Second)
+}
+
 func TestCrashedServersTenuresEndWithItsSession(t *testing.T) {
 	_, link, dead, near := apart(t, Options{SessionTimeout: 4 * time.Second, Options: proxy.Options{Timeout: time.Second}}, Options{Options: proxy.Options{Timeout: time.Second}})
 	a := take(t, dead, "m", "a", longLease)
 	link.Refuse()
 	_, err := near.Guard(ctx, guardOf("m", "a", longLease))
 	unavailable(t, err)
+	var u *simba.UnavailableError
+	if errors.As(err, &u) && !u.Busy {
+		t.Errorf("GUARD of a dead server's lease: %v, which counts as an outage of the ensemble", err)
+	}
 	_, _, err = near.Release(ctx, simba.ReleaseRequest{Mutex: "m", Contender: "a"})
 	unavailable(t, err)
 	if o, _, err := near.Owner(ctx, "m"); err != nil || o.Token != a.Token {

@@ -35,7 +35,7 @@ func (n *entry) mark() int64 { return n.since.UnixNano() }
 // Take implements proxy.Store. It acquires a free mutex in one round trip. If the session ends meanwhile,
 // and the next one has a shorter timeout, Take refuses a lease that has become too long.
 func (st *store) Take(ctx context.Context, name string, l *proxy.Lease) (proxy.Taking, proxy.State, error) {
-	w, lease, longest := *l, l.TTL+l.Transition, st.longestLease()
+	w, lease, longest := *l, l.TTL+l.Transition, max(st.longestLease(), st.options.SessionTimeout/2)
 	a, err := step(ctx, st, name, func(ctx context.Context, s *session, m *mutex) (a answer, err error) {
 		if a, ok := answerOf(ctx, string(opAcquire)); ok {
 			return a, nil
