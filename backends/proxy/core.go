@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/simba-resp/simba-resp"
 	"github.com/simba-resp/simba-resp/history"
@@ -23,8 +24,10 @@ type Core struct {
 	Counts  Counts
 	*Life
 
-	name  string
-	token atomic.Uint64 // the largest seen
+	name    string
+	token   atomic.Uint64 // the largest seen
+	probing atomic.Bool
+	away    atomic.Pointer[simba.UnavailableError] // not nil = the store is away
 }
 
 // Life counts requests and goroutines, so that their owner can end. Safe for concurrent use.
@@ -110,6 +113,49 @@ func (c *Core) Commit(seq simba.Seq) error {
 		return simba.ErrStopped
 	}
 	return nil
+}
+
+// within runs a step with a time limit that also ends on Stop.
+func (c *Core) within(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	defer context.AfterFunc(c.Stopping, cancel)()
+	return step(ctx)
+}
+
+// Away returns the error of requests while the store is known to be away, otherwise nil.
+func (c *Core) Away() error {
+	if away := c.away.Load(); away != nil {
+		return away
+	}
+	return nil
+}
+
+// Probe finds out in the background whether the store is away, after a request has failed. The store is
+// away if two pings in a row fail. It is back when a ping succeeds; then Probe calls back. A ping that is
+// refused is an answer.
+func (c *Core) Probe(timeout time.Duration, ping func(context.Context) error, back func()) {
+	if c.probing.Swap(true) {
+		return
+	}
+	c.Go(func() {
+		defer c.probing.Store(false)
+		for failed := 1; ; failed++ {
+			err := c.within(c.Stopping, min(timeout, refreshTimeout), ping)
+			switch {
+			case c.Stopped():
+				return
+			case err == nil, isRefusal(err), isNotDone(err):
+				if c.away.Swap(nil) != nil {
+					back()
+				}
+				return
+			case failed > 1:
+				c.away.Store(&simba.UnavailableError{Engine: c.name, Err: err})
+			}
+			Sleep(c.Stopping, retryPause, nil)
+		}
+	})
 }
 
 // Count counts events that a request of this server has caused.

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
@@ -25,8 +24,6 @@ type Engine struct {
 	refreshSlots chan struct{} // bounds concurrent background refreshes
 	lockedSlots  chan struct{} // bounds concurrent steps of locked mutexes
 	settling     sync.Map      // the mutexes and contenders of settleLater calls that wait
-	probing      atomic.Bool
-	away         atomic.Pointer[simba.UnavailableError] // not nil = the store is away
 
 	tableLock priorityLock // held while all mutexes are read; no call is for an owner
 	// table has the held mutexes as of the last read of all; nil = no pattern subscriber. Guarded
@@ -37,7 +34,7 @@ type Engine struct {
 	mu       sync.Mutex
 	mutexes  map[string]*mutexState
 	sessions map[string]binding
-	begun    map[string]uint64   // the revision of the last tenure in eventLog, by mutex
+	begun    map[string]uint64   // the revision of the last tenure in Events, by mutex
 	patterns map[string]struct{} // subscribed patterns that can match channels of mutexes
 	// allListed is closed when the mutexes are watched that existed when the first pattern came. nil =
 	// no pattern. Of a Queue.
@@ -134,7 +131,7 @@ func (e *Engine) Close() error {
 
 // serve runs a request with its time limit. While the store is known to be away, serve fails.
 func (e *Engine) serve(ctx context.Context, request func(context.Context) error) error {
-	if away := e.away.Load(); away != nil && !e.Stopped() {
+	if away := e.Away(); away != nil && !e.Stopped() {
 		return away
 	}
 	if !e.Begin() {
@@ -142,14 +139,6 @@ func (e *Engine) serve(ctx context.Context, request func(context.Context) error)
 	}
 	defer e.Done()
 	return e.fail(e.within(ctx, e.options.Timeout, request))
-}
-
-// within runs a step with a time limit that also ends on Close.
-func (e *Engine) within(ctx context.Context, limit time.Duration, step func(context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	defer context.AfterFunc(e.Stopping, cancel)()
-	return step(ctx)
 }
 
 var (
@@ -187,35 +176,9 @@ func (e *Engine) fail(err error) error {
 	}
 	busy := isNotDone(err) || errors.Is(err, errBusy) || errors.Is(err, errLate) || errors.Is(err, errKeepsChanging)
 	if !busy && !errors.Is(err, context.Canceled) {
-		e.probe()
+		e.Probe(e.options.Timeout, e.store.Ping, func() { e.changed("") })
 	}
 	return &simba.UnavailableError{Engine: e.options.Name, Err: err, Busy: busy}
-}
-
-// probe finds out in the background whether the store is away. The store is away if two pings in a
-// row fail. It is back when a ping succeeds. Until then all requests fail at once.
-func (e *Engine) probe() {
-	if e.probing.Swap(true) {
-		return
-	}
-	e.Go(func() {
-		defer e.probing.Store(false)
-		for failed := 1; ; failed++ {
-			err := e.within(e.Stopping, min(e.options.Timeout, refreshTimeout), e.store.Ping)
-			switch {
-			case e.Stopped():
-				return
-			case err == nil, isRefusal(err), isNotDone(err):
-				if e.away.Swap(nil) != nil {
-					e.changed("")
-				}
-				return
-			case failed > 1:
-				e.away.Store(&simba.UnavailableError{Engine: e.options.Name, Err: err})
-			}
-			Sleep(e.Stopping, retryPause, nil)
-		}
-	})
 }
 
 // Stats implements simba.Backend.

@@ -116,7 +116,7 @@ func (e *Engine) runDue(m *mutexState) {
 // backgroundRefresh gives up if m.lock is held for long. It needs no refresh slot for a mutex that
 // is known to be locked in the store: its steps take a slot of their own.
 func (e *Engine) backgroundRefresh(ctx context.Context, m *mutexState) (err error) {
-	if away := e.away.Load(); away != nil {
+	if away := e.Away(); away != nil {
 		return away
 	}
 	if !m.locked.Load() {
@@ -156,10 +156,14 @@ func (e *Engine) refreshAndHandOff(ctx context.Context, m *mutexState) error {
 	return e.handOffIfFree(ctx, m, s)
 }
 
-// refresh reads the mutex for a reply, announces the changes, and reconciles orphans. The caller holds
-// m.lock.
+// refresh reads the mutex for a reply, announces the changes, and reconciles orphans. It grants a free
+// mutex to a waiter that other servers already report as the owner. The caller holds m.lock.
 func (e *Engine) refresh(ctx context.Context, m *mutexState) (State, error) {
-	return e.readState(ctx, m, e.queue != nil)
+	s, err := e.readState(ctx, m, e.queue != nil)
+	if err == nil && s.NextOwns && !s.Live {
+		s, err = e.serveNext(ctx, m, s, "")
+	}
+	return s, err
 }
 
 // look is refresh for background work. A Queue may return an older state, since a notice follows.

@@ -14,6 +14,9 @@ import (
 // ask runs a script on a mutex and applies its reply. Its errors are simba.ErrStopped,
 // *simba.UnavailableError and *simba.MisconfiguredError. After an error the script may have run.
 func (b *Backend) ask(ctx context.Context, mutex string, s *script, args ...any) (*reply, error) {
+	if away := b.Away(); away != nil && !b.Stopped() {
+		return nil, away
+	}
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	refusal := b.Checks.Refusal()
@@ -101,5 +104,21 @@ func (b *Backend) requestError(err error) error {
 	if refusal := lastingCause(err); refusal != nil {
 		return &simba.MisconfiguredError{Engine: "redis", Err: refusal}
 	}
-	return &simba.UnavailableError{Engine: "redis", Err: err, Busy: errors.Is(err, errLate)}
+	busy := errors.Is(err, errLate)
+	if !busy && b.up.cluster == nil { // in a cluster, the other nodes may answer
+		b.Probe(b.timeout, b.ping, b.subs.catchUp)
+	}
+	return &simba.UnavailableError{Engine: "redis", Err: err, Busy: busy}
+}
+
+// ping returns the cause if Redis does not answer, and a *simba.MisconfiguredError if it refuses.
+func (b *Backend) ping(ctx context.Context) error {
+	err := b.up.client.Ping(ctx).Err()
+	if err != nil {
+		err = b.requestError(err)
+	}
+	if away := new(simba.UnavailableError); errors.As(err, &away) {
+		return away.Err
+	}
+	return err
 }

@@ -177,6 +177,24 @@ func TestWaiterWhoseServerSeemedDeadWaitsOn(t *testing.T) {
 	granted(t, w, ticket)
 }
 
+func TestRequestsFailAtOnceWhileRedisIsAway(t *testing.T) {
+	s := stores.Redis(t)
+	link := stores.NewLink(t, s.Addr)
+	b := serve(t, "redis://"+link.Addr(), noNotices{})
+	acquire(t, b, "m", "a", time.Minute, nil)
+	link.Blackhole()
+	if _, _, err := b.Owner(t.Context(), "m"); err == nil {
+		t.Error("OWNER without an answer succeeded")
+	}
+	until(t, "two pings have failed", func() bool { return b.Away() != nil })
+	if _, _, err := b.Owner(t.Context(), "m"); err != b.Away() {
+		t.Errorf("OWNER: %v; want the error of the pings", err)
+	}
+	link.Heal()
+	until(t, "Redis is back", func() bool { return b.Away() == nil })
+	mustOwn(t, b, "m", "a")
+}
+
 // wakeChan is a simba.Waiter that may be woken more than once.
 type wakeChan struct{ woken chan struct{} }
 
