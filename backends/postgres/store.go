@@ -191,6 +191,7 @@ func (s *store) Take(ctx context.Context, mutex string, l *proxy.Lease) (proxy.T
 	}
 	l.Token, l.Revision = after.token, after.revision
 	if before.Token == after.token {
+		s.announceIfShorter(mutex, before, l)
 		return proxy.Renewed, proxy.State{}, nil
 	}
 	s.announce(mutex)
@@ -200,12 +201,20 @@ func (s *store) Take(ctx context.Context, mutex string, l *proxy.Lease) (proxy.T
 // Renew implements proxy.Store.
 func (s *store) Renew(ctx context.Context, mutex string, l *proxy.Lease) (bool, error) {
 	l.Mark = newMark()
-	_, after, err := s.step(ctx, mutex, change{set: windows(l), where: isTenure(l.Owner, l.Token)})
+	before, after, err := s.step(ctx, mutex, change{set: windows(l), where: isTenure(l.Owner, l.Token)})
 	if after == nil {
 		return false, err
 	}
 	l.Token = after.token
+	s.announceIfShorter(mutex, before, l)
 	return true, nil
+}
+
+// announceIfShorter announces a renewal by which the lease ends earlier than before.
+func (s *store) announceIfShorter(mutex string, before row, l *proxy.Lease) {
+	if l.TTL+l.Transition < proxy.Between(before.Now, before.TransitionAt) {
+		s.announce(mutex)
+	}
 }
 
 // isTenure returns the condition for the tenure of an owner, with a token or with any (0).

@@ -90,7 +90,7 @@ func (e *Engine) acquire(ctx context.Context, m *mutexState, r simba.AcquireRequ
 			return o, t, refusal
 		case !s.Live && r.Waiter == nil && e.mayTake(m, r.Contender, s.Revision):
 			_, ok, err := e.pass(ctx, m, From{Revision: s.Revision}, l)
-			if err != nil && r.Session != 0 && !isNotDone(err) {
+			if err != nil && r.Session != 0 && l.Mark != 0 && !isNotDone(err) {
 				e.bind(m.mutex, r.Session, Lease{Owner: l.Owner, TTL: l.TTL, Transition: l.Transition, Since: l.Since, Mark: l.Mark})
 			}
 			if err == nil && ok {

@@ -18,6 +18,7 @@ var seeded = map[string]string{
 	"store-last-come-first-served":              "TestBlockedWaitersAreServedInOrder",
 	"store-locked-mutexes-take-all-connections": "TestLockedMutexesUseFewConnections",
 	"store-lost-wake-up":                        "TestEngineSimulation",
+	"store-next-owner-unseen":                   "TestReadsFindAWaiterThatOtherServersSeeAsTheOwner",
 	"store-old-windows-for-new-request":         "TestWaiterHasTheLeaseOfItsOtherRequest",
 	"store-orphan-forgotten-early":              "TestEngineSimulation",
 	"store-orphan-stays":                        "TestEngineSimulation",

@@ -292,6 +292,43 @@ func TestSessionOfAnExpiredLeaseIsForgotten(t *testing.T) {
 	}
 }
 
+// A blocking ACQUIRE with SESSION gets the free mutex at once, but the reply is lost.
+func TestSessionEndsALeaseOfUnknownOutcomeOfABlockedRequest(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		r := request("m", "a", long)
+		r.Session = 7
+		r.Waiter = make(wakes, 1)
+		w.data.loseNextReply("m")
+		if _, _, err := w.Acquire(t.Context(), r); !isUnavailable(err) {
+			t.Fatalf("ACQUIRE whose reply is lost: %v; want an UnavailableError", err)
+		}
+		ok, _, err := w.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7})
+		if !ok || err != nil || w.owner("m") != "" {
+			t.Errorf("the end of the session: %v, %v, owner %q; want the lease ended", ok, err, w.owner("m"))
+		}
+	})
+}
+
+func TestSessionEndsALeaseThatGuardRenewed(t *testing.T) {
+	for _, lost := range []bool{false, true} {
+		inWorld(t, nil, func(t *testing.T, w *world) {
+			r := request("m", "a", long)
+			r.Session = 7
+			w.acquire(r, simba.StatusAcquired)
+			if lost {
+				w.data.loseNextReply("m")
+			}
+			if _, err := w.Guard(t.Context(), simba.GuardRequest{Mutex: "m", Contender: "a", TTL: long}); isUnavailable(err) != lost {
+				t.Fatalf("GUARD: %v", err)
+			}
+			ok, _, err := w.Release(t.Context(), simba.ReleaseRequest{Mutex: "m", Contender: "a", Session: 7})
+			if !ok || err != nil {
+				t.Errorf("the end of the session after GUARD, its reply lost %v: %v, %v; want true", lost, ok, err)
+			}
+		})
+	}
+}
+
 // loseNextReply loses the reply to the next step that changes a mutex.
 func (d *memory) loseNextReply(mutex string) {
 	d.set(func() { d.loses = mutex })
@@ -607,6 +644,15 @@ func TestWaiterReadsTheMutexOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		if n := s.reads.Load(); n != 1 {
 			t.Errorf("%d reads, want 1", n)
+		}
+	})
+}
+
+func TestStatsHaveTheLastToken(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		o := w.acquire(request("m", "a", long), simba.StatusAcquired)
+		if s := w.Stats(); s.Token != o.Token {
+			t.Errorf("the last token is %d, want %d", s.Token, o.Token)
 		}
 	})
 }

@@ -55,6 +55,9 @@ func (e *Engine) handOff(ctx context.Context, m *mutexState, h handoff) (state S
 		revision, ok, err := e.pass(ctx, m, from, to)
 		if err != nil {
 			e.noteUnknown(ctx, m, err, from, to, done)
+			if t != nil && t == h.requester && t.Request.Session != 0 && to.Mark != 0 && !isNotDone(err) {
+				e.bind(m.mutex, t.Request.Session, *to)
+			}
 			if done { // the first tenure has ended
 				err = nil
 			}

@@ -211,7 +211,7 @@ func (e *Engine) Check(ctx context.Context, mutex string, token uint64) (bool, s
 func (e *Engine) inspect(ctx context.Context, mutex string) (m *mutexState, s State, err error) {
 	err = e.withState(ctx, mutex, "", func(ctx context.Context, state *mutexState) (err error) {
 		m = state
-		if s, err = e.store.Read(ctx, mutex, e.queue != nil); err == nil && s.Owner != "" && !s.Live {
+		if s, err = e.store.Read(ctx, mutex, e.queue != nil); err == nil && !s.Live && (s.Owner != "" || s.NextOwns) {
 			if err = m.lock.lock(ctx, false); err == nil {
 				s, err = e.refresh(ctx, m)
 				m.lock.unlock()

@@ -85,8 +85,9 @@ func (l *lane) Read(context.Context, string, bool) (State, error) {
 	return State{Owner: "o", Token: 1, Live: true, TransitionAt: 3_600_000, Elsewhere: true}, nil
 }
 
-func (*lane) Pass(_ context.Context, _ string, _ From, to *Lease) (uint64, bool, error) {
+func (l *lane) Pass(_ context.Context, _ string, _ From, to *Lease) (uint64, bool, error) {
 	to.Token = 2
+	l.free.Store(false)
 	return 0, true, nil
 }
 
@@ -255,4 +256,149 @@ func TestGuardElsewhereDoesNotWaitForOtherRequests(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 	})
+}
+
+// asker is a Queue whose Take needs another server.
+type asker struct {
+	lister
+	asked bool
+	seen  func()
+}
+
+func (a *asker) Take(ctx context.Context, mutex string, l *Lease) (Taking, State, error) {
+	if a.asked {
+		s, _ := a.Read(ctx, mutex, true)
+		l.Token, l.Mark, l.Elsewhere = s.Token, s.Mark, true
+		return Granted, State{}, nil
+	}
+	return Held, State{}, &Elsewhere{Ask: func(ctx context.Context) error {
+		w := *l
+		if _, _, err := a.memoryStore.Take(ctx, mutex, &w); err != nil {
+			return err
+		}
+		a.asked = true
+		a.seen()
+		return nil
+	}}
+}
+
+// A refresh sees the tenure that another server has begun before its answer has arrived.
+func TestGrantOfAnotherServerIsCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &asker{lister: lister{newMemory().store().(*memoryStore)}, seen: func() {}}
+		e, err := Open(t.Context(), Options{Notices: conformance.NewBroker(simba.MutexChannel("m"))}, s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		if _, err := e.Subscribed(t.Context(), simba.MutexChannel("m"), false); err != nil {
+			t.Fatal(err)
+		}
+		s.seen = func() {
+			e.changed("m")
+			time.Sleep(100 * time.Millisecond)
+		}
+		o, _, err := e.Acquire(t.Context(), request("m", "a", long))
+		if err != nil || o.Status != simba.StatusAcquired {
+			t.Fatalf("%+v, %v", o, err)
+		}
+		if n := e.Stats().Acquired; n != 1 {
+			t.Errorf("%d tenures acquired, want 1", n)
+		}
+	})
+}
+
+// placed is a Queue with a blocked waiter of this server that is next.
+type placed struct {
+	lister
+	granted bool
+}
+
+func (p *placed) Take(ctx context.Context, mutex string, l *Lease) (Taking, State, error) {
+	if l.Queueing == Blocks {
+		return Held, State{}, nil
+	}
+	s, _ := p.Read(ctx, mutex, false)
+	return Held, s, nil
+}
+
+func (p *placed) Read(context.Context, string, bool) (State, error) {
+	position := func(contender string) int {
+		if contender == "p" && p.granted {
+			return 1
+		} else if contender == "p" {
+			return 2
+		}
+		return 0
+	}
+	if p.granted {
+		return State{Owner: "b", Token: 7, Live: true, TTLAt: 1000, TransitionAt: 1000, Waiters: 1, Position: position}, nil
+	}
+	return State{Next: "b", NextOwns: true, Waiters: 2, Position: position}, nil
+}
+
+func (p *placed) Pass(_ context.Context, _ string, _ From, to *Lease) (uint64, bool, error) {
+	to.Token, p.granted = 7, true
+	return 0, true, nil
+}
+
+// A polling ACQUIRE grants the free mutex to a blocked waiter of this server.
+func TestPollingWaiterHasAPositionAfterItServesTheNext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, err := Open(t.Context(), Options{Notices: conformance.NewBroker()}, &placed{lister: lister{newMemory().store().(*memoryStore)}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer e.Close()
+		m := e.ref("m") // keeps the timer from serving first
+		m.running = true
+		conformance.Block(t, e, "m", "b", long)
+		o, _, err := e.Acquire(t.Context(), request("m", "p", long))
+		if err != nil || o.Status != simba.StatusQueued || o.Position != 1 || o.Owner != "b" {
+			t.Errorf("%+v, %v; want queued, position 1, owner b", o, err)
+		}
+		m.running = false
+		e.unref(m)
+	})
+}
+
+// Other servers may have reported the next waiter as the owner before this server has granted it.
+func TestReadsFindAWaiterThatOtherServersSeeAsTheOwner(t *testing.T) {
+	for name, ask := range map[string]func(e *Engine) error{
+		"OWNER": func(e *Engine) error {
+			if o, _, err := e.Owner(context.Background(), "m"); err != nil || o.Owner != "b" {
+				return fmt.Errorf("%+v, %w", o, err)
+			}
+			return nil
+		},
+		"CHECK": func(e *Engine) error {
+			if ok, _, err := e.Check(context.Background(), "m", 7); err != nil || !ok {
+				return fmt.Errorf("%v, %w", ok, err)
+			}
+			return nil
+		},
+		"GUARD": func(e *Engine) error {
+			if o, err := e.Guard(context.Background(), simba.GuardRequest{Mutex: "m", Contender: "p", TTL: long}); err != nil || o.Owner != "b" {
+				return fmt.Errorf("%+v, %w", o, err)
+			}
+			return nil
+		},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			e, err := Open(t.Context(), Options{Notices: conformance.NewBroker()}, &placed{lister: lister{newMemory().store().(*memoryStore)}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			m := e.ref("m") // keeps the timer from serving first
+			m.running = true
+			b := conformance.Block(t, e, "m", "b", long)
+			if err := ask(e); err != nil {
+				t.Errorf("%s: %v; want b as the owner", name, err)
+			}
+			b.Granted(t)
+			m.running = false
+			e.unref(m)
+		})
+	}
 }

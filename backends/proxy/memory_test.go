@@ -108,7 +108,7 @@ func (s *memoryStore) step(ctx context.Context, mutex string, lock bool, do func
 		if r.Revision > 0 {
 			s.rows[mutex] = r
 		}
-		changed := before.Revision != r.Revision && s.announce
+		changed := (before.Revision != r.Revision || r.TransitionAt < before.TransitionAt) && s.announce
 		others := slices.Clone(s.stores)
 		s.mu.Unlock()
 		for _, other := range others {

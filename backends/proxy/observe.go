@@ -31,6 +31,7 @@ func (e *Engine) noteLocked(m *mutexState, s State, sent time.Time) {
 		delay = min(delay, retryPause)
 	}
 	m.seenAt, m.known = time.Now(), true
+	e.SawToken(s.Token)
 	m.seen, m.seen.readAt = s, m.seenAt
 	if s.Owner != "" {
 		m.lastOwner, m.freedBy = s.Owner, ""
@@ -38,7 +39,10 @@ func (e *Engine) noteLocked(m *mutexState, s State, sent time.Time) {
 	if s.Live {
 		m.reserved = nil
 	}
-	m.refreshAt = m.seenAt.Add(delay)
+	// What only looks at a free mutex must not put off the refresh that grants it to a waiter.
+	if due := m.seenAt.Add(delay); s.Live || due.Before(m.refreshAt) || !m.refreshAt.After(m.seenAt) {
+		m.refreshAt = due
+	}
 }
 
 // noteRenewal records a renewed lease. If this server does not know the tenure, a refresh follows.
@@ -84,11 +88,14 @@ func (e *Engine) announceChange(m *mutexState, before, now State, reason string)
 	return begun
 }
 
+// inexact is by how much another server's lease may end earlier than this server of a Queue computes.
+const inexact = 50 * time.Millisecond
+
 // wasReleased reports whether the tenure before, which this server did not see end, was released.
 // Otherwise its lease has expired.
 func (e *Engine) wasReleased(before, now State) bool {
 	if e.queue != nil {
-		return before.readAt.IsZero() || time.Since(before.readAt) < before.left()
+		return before.readAt.IsZero() || time.Since(before.readAt)+inexact < before.left()
 	}
 	same := before.Owner == now.Owner && before.Token == now.Token
 	return !same && (now.Owner == "" || now.Revision != before.Revision+1)
@@ -131,7 +138,7 @@ func (e *Engine) recordBegin(m *mutexState, l *Lease, reason string) {
 	before := m.seen
 	e.noteLocked(m, l.state(), l.Since)
 	e.mu.Unlock()
-	if e.announceChange(m, before, l.state(), reason) {
+	if e.announceChange(m, before, l.state(), reason) || l.Elsewhere { // then a refresh may have announced it
 		e.Count(simba.Event{Kind: simba.EventAcquired, Reason: reason})
 	}
 }

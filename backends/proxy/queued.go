@@ -147,11 +147,10 @@ func (e *Engine) serveNext(ctx context.Context, m *mutexState, s State, requeste
 			}
 			if ok {
 				e.recordBegin(m, to, reasonHandoff)
-				if e.deliver(m, t, to, false) {
-					return to.state(), nil
-				}
-				if err = e.handBack(ctx, m, to); err != nil {
-					return s, err
+				if !e.deliver(m, t, to, false) {
+					if err = e.handBack(ctx, m, to); err != nil {
+						return s, err
+					}
 				}
 			}
 		case s.NextOwns: // its connection has closed, but other servers already see it as the owner

@@ -150,7 +150,11 @@ func (t *Ticket) endFailed() (simba.Outcome, error) {
 // release or a break. A store that counts whole milliseconds may end a lease almost one millisecond
 // early.
 func (t *Ticket) expired(g Grant) bool {
-	return g.Ended || g.Token != 0 && time.Since(g.Since)+time.Millisecond >= t.Request.TTL+t.Request.Transition
+	lease := t.Request.TTL + t.Request.Transition
+	if g.Lease != nil {
+		lease = g.Lease.TTL + g.Lease.Transition
+	}
+	return g.Ended || g.Token != 0 && time.Since(g.Since)+time.Millisecond >= lease
 }
 
 // keep stores the tenure of an outcome for Abandon, and returns its arguments.

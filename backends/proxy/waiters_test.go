@@ -1,15 +1,18 @@
 package proxy
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/simba-resp/simba-resp"
+	"github.com/simba-resp/simba-resp/tests/conformance"
 )
 
 // fakeEnder is a WaitEnder that records its calls.
@@ -389,4 +392,53 @@ func TestTicketEndsExactlyOnceHoweverGrantAndEndRace(t *testing.T) {
 			t.Fatalf("the calls of the WaitEnder are %q, want one", s.calls)
 		}
 	}
+}
+
+// Others ask for a tenure while a waiter waits for the end of a lease of another server.
+func TestReadsDoNotDelayTheWaiter(t *testing.T) {
+	var worst time.Duration
+	for range 30 {
+		inWorld(t, nil, func(t *testing.T, w *world) {
+			other := w.another()
+			other.acquire(request("m", "a", 2*time.Second), simba.StatusAcquired)
+			end := time.Now().Add(2 * time.Second)
+			b := conformance.Block(t, w, "m", "b", long)
+			stop := make(chan struct{})
+			go func() {
+				for {
+					select {
+					case <-stop:
+						return
+					case <-time.After(50 * time.Millisecond):
+						_, _ = w.Guard(context.Background(), simba.GuardRequest{Mutex: "m", Contender: "c", TTL: long})
+					}
+				}
+			}()
+			b.Granted(t)
+			worst = max(worst, time.Since(end))
+			close(stop)
+			synctest.Wait()
+		})
+	}
+	if worst > 1100*time.Millisecond {
+		t.Errorf("a waiter was woken %v after the end of the lease, want at most 1 s", worst)
+	}
+}
+
+// A waiter gets the short lease of the contender's other request, and its client is slow.
+func TestWaitGoesOnAfterTheExpiredLeaseOfAnotherRequest(t *testing.T) {
+	inWorld(t, nil, func(t *testing.T, w *world) {
+		w.acquire(request("m", "a", long), simba.StatusAcquired)
+		b := conformance.Block(t, w, "m", "b", long)
+		other := w.another()
+		other.release("m", "a", 0)
+		other.acquire(request("m", "b", 100*time.Millisecond), simba.StatusAcquired)
+		w.changed("m")
+		<-b.Woken
+		time.Sleep(200 * time.Millisecond)
+		o, err := b.Ticket.End(simba.EndWoken)
+		if err != nil || o.Status == simba.StatusTimeout {
+			t.Errorf("the end of the wait: %+v, %v; want waiting or acquired", o, err)
+		}
+	})
 }

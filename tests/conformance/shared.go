@@ -165,6 +165,16 @@ func sharedRules() []rule {
 				tc.t.Error("the end of a's own session returned 0, want 1")
 			}
 		}},
+		{"8s", "a lease that was shortened at another server ends", shared, func(tc *testCase) {
+			one, two, m := tc.pair()
+			one.mustAcquire(m, "a", long, 0)
+			b := one.block(m, "b", long, 0)
+			two.guard(m, "a", 300*ms, 0, 0)
+			b.granted()
+			c := two.block(m, "c", long, 0)
+			one.acquireAs(simba.AcquireRequest{Mutex: m, Contender: "b", TTL: 300 * ms})
+			c.granted()
+		}},
 		{"scan", "SCAN finds the mutexes that clients of other servers hold", shared, func(tc *testCase) {
 			one, two, m := tc.pair()
 			one.mustAcquire(m, "a", long, 0)
