@@ -294,13 +294,13 @@ func TestReleaseAfterGuardThroughTwoServersIsNoExpiry(t *testing.T) {
 	broker := newBroker("simba:{m}")
 	one, two := open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr, Options: proxy.Options{Notices: broker}})
 	subscribe(t, two, "simba:{m}")
-	const ttl = time.Second
+	const ttl = 2 * time.Second
 	token := take(t, one, "m", "x", ttl).Token
 	time.Sleep(ttl / 5) // until nothing is under way
 	renew(t, two, "m", "x", ttl)
-	time.Sleep(ttl * 9 / 10)
+	time.Sleep(ttl * 7 / 10)
 	renew(t, one, "m", "x", longLease)
-	time.Sleep(ttl / 5)
+	time.Sleep(ttl / 2)
 	giveUp(t, one, "m", "x")
 	await(t, "the other server has seen the end", func() bool {
 		events, _, err := two.History(ctx, simba.HistoryRequest{Mutex: "m", Count: 10})

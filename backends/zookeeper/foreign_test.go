@@ -46,3 +46,33 @@ func TestReleaseOfARenewedTenureElsewhereIsAnnounced(t *testing.T) {
 	}
 	t.Fatal("the machine was too slow for three tenures")
 }
+
+// A server computes the end of another server's lease from the ensemble's clock, so not exactly.
+func TestExpiryElsewhereIsNoRelease(t *testing.T) {
+	srv := stores.ZooKeeper(t)
+	there, here := open(t, Options{Servers: srv.Addr}), open(t, Options{Servers: srv.Addr})
+	const ttl = 300 * time.Millisecond
+	seen := 0
+	for attempt := range 30 {
+		mutex := fmt.Sprint("m", attempt)
+		subscribe(t, here, simba.MutexChannel(mutex))
+		take(t, there, mutex, "a", ttl)
+		var e simba.Event
+		await(t, "the lease has ended", func() bool {
+			e = lastEvent(here, mutex)
+			return e.Kind == 0 && lastEvent(there, mutex).Kind == simba.EventExpired || e.Kind > simba.EventAcquired
+		})
+		now := time.Now()
+		low, _ := here.store.clock.Earliest(now)
+		if e.Kind == 0 || here.store.clock.Latest(now)-low > 20 { // the machine is too slow
+			continue
+		}
+		if e.Kind != simba.EventExpired {
+			t.Errorf("event %+v; nobody has released the mutex", e)
+		}
+		if seen++; seen == 10 {
+			return
+		}
+	}
+	t.Fatal("the machine was too slow for ten tenures")
+}

@@ -24,15 +24,16 @@ const (
 )
 
 // encodeName turns a mutex's name into a path element. It encodes each byte of a forbidden character
-// as %XX. ZooKeeper forbids "/", the names "." and "..", U+FFF0 to U+FFFF and all later characters
-// (PathUtils.validatePath). encodeName also encodes "%", so that no two names collide.
+// as %XX. Of the characters of valid names, ZooKeeper forbids "/", U+FFF0 and all later ones, and it
+// forbids the names "." and ".." (PathUtils.validatePath). encodeName also encodes "%", so that no two
+// names collide.
 func encodeName(mutex string) string {
 	if mutex == "." || mutex == ".." {
 		return strings.ReplaceAll(mutex, ".", "%2E")
 	}
 	var b strings.Builder
 	for _, r := range mutex {
-		if plainRune(r) {
+		if r != '/' && r != '%' && r < 0xfff0 {
 			b.WriteRune(r)
 			continue
 		}
@@ -41,10 +42,6 @@ func encodeName(mutex string) string {
 		}
 	}
 	return b.String()
-}
-
-func plainRune(r rune) bool {
-	return r != '/' && r != '%' && r >= ' ' && (r < 0x7f || r > 0x9f) && (r < 0xd800 || r > 0xf8ff) && r < 0xfff0
 }
 
 // decodeName is the inverse of encodeName. ok is false for a name that encodeName never returns.
