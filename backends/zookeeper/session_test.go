@@ -343,7 +343,7 @@ func TestServerWithAuthSurvivesBrokenConnections(t *testing.T) {
 		l.session.netConn.Close()
 		l.session.mu.Unlock()
 	}
-	await(t, "enough connections were reset", func() bool { return resets.Load() > 100 })
+	await(t, "enough connections were reset", func() bool { return resets.Load() > 20 })
 	on.Store(false)
 	for _, l := range b.store.slots {
 		await(t, "the session is connected", func() bool { return isConnected(l.session) })
